@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+# A thin front: meson builds, scripts/setup.sh installs what is missing, scripts/check.py tests.
+
+BUILD  ?= build
+PREFIX ?= /usr/local
+# An environment of Python with TensorFlow for demo and benchmarks: the project's own by default.
+PYTHON_TF = $(or $(TIDE_PYTHON_TF221),.venv/bin/python)
+
+.PHONY: all demo check check-quick install bench soak clean help
+.DEFAULT_GOAL := all
+
+all:
+	@scripts/setup.sh build
+	@[ -f $(BUILD)/build.ninja ] || meson setup $(BUILD) --prefix $(PREFIX) -Dtests=false
+	@ninja -C $(BUILD)
+
+demo: all
+	@scripts/setup.sh tf221
+	@TIDE_BUILD_DIR=$(BUILD) $(PYTHON_TF) demo/run.py
+
+check:
+	@scripts/setup.sh build check
+	@/usr/bin/python3 scripts/check.py
+
+check-quick:
+	@scripts/setup.sh build check
+	@/usr/bin/python3 scripts/check.py --quick
+
+# Builds again only if the prefix is another one: the place of the agent is compiled in.
+install: all
+	@meson configure $(BUILD) -Dprefix=$(PREFIX)
+	@ninja -C $(BUILD)
+	@meson install -C $(BUILD) --no-rebuild
+
+bench: all
+	@scripts/setup.sh tf221
+	@TIDE_BUILD_DIR=$(BUILD) TIDE_BENCH_PYTHON=$(PYTHON_TF) bench/run.sh
+
+soak: all
+	@scripts/setup.sh build check tf221
+	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_SOAK=1 $(PYTHON_TF) -m pytest -q tests/system
+
+clean:
+	rm -rf build build-check
+
+help:
+	@echo 'make              build: $(BUILD)/tide, $(BUILD)/tided, $(BUILD)/libtide.so, the agent'
+	@echo 'make demo         three trainings share this machine, without and with Threadtide'
+	@echo 'make check        every test, about a quarter of an hour; installs what it needs'
+	@echo 'make check-quick  what to run between two edits: one compiler, no TensorFlow'
+	@echo 'make install      into PREFIX ($(PREFIX)), under DESTDIR if set'
+	@echo 'make bench        the measurements of docs/, about an hour'
+	@echo 'make soak         thousands of resizes of real trainings'
+	@echo 'make clean        remove what was built (the environments .venv* stay)'

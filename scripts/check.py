@@ -1,0 +1,273 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs every check of the project and ends with one line `N passed, N failed, N skipped`.
+
+usage: scripts/check.py [--quick] [--list] [PHASE…]
+
+A phase is a command and the phases that it needs; two that need nothing from each other run side by
+side, and those that measure or fill the machine run alone. Each test of a suite counts, every other
+phase counts as one test. A phase that could not start because one before it failed has failed, and
+so has a suite that ran no test. Logs: build-check/log/PHASE.log.
+
+--quick: what a developer runs between two edits, without TensorFlow. PHASE…: these and what they
+need. TIDE_CHECK_JOBS: how many phases run side by side (2).
+"""
+import argparse
+import collections
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+OUT = ROOT / "build-check"
+LOGS = OUT / "log"
+TAIL_LINES = 60  # of a failed phase's log
+
+# The interpreters with TensorFlow: the environments that setup.sh makes, or what the user names.
+PYTHONS = [os.environ.get(f"TIDE_PYTHON_{name.upper()}") or str(ROOT / folder / "bin/python")
+           for name, folder in (("tf221", ".venv"), ("tf218", ".venv-tf218"),
+                                ("tf215", ".venv-tf215"))]
+C_SOURCES = " ".join(f"'{folder}/*.{kind}'" for kind in ("c", "h", "cc")
+                     for folder in ("src", "include", "tests", "fuzz", "bench", "examples"))
+# The sanitizers' own fixed addresses collide with address randomisation of 32 bits.
+FIXED_ADDRESSES = "$(! setarch -R true 2>/dev/null || echo setarch -R)"
+
+
+def meson_results(name):
+    """(passed, failed, skipped) of `meson test`: cmocka's functions one by one, others as one."""
+    passed = failed = skipped = 0
+    for line in (OUT / name / "meson-logs/testlog.json").read_text().splitlines():
+        test = json.loads(line)
+        output = f"{test.get('stdout')}\n{test.get('stderr')}"
+        good = len(re.findall(r"^\[       OK \] ", output, re.M))
+        bad = sum(map(int, re.findall(r"^\[  FAILED  \] (\d+) test", output, re.M)))
+        if test["result"] in ("OK", "EXPECTEDFAIL"):
+            passed += max(good, 1)
+        elif test["result"] == "SKIP":
+            skipped += 1
+        else:
+            passed += good
+            failed += max(bad, 1)
+    return passed, failed, skipped
+
+
+def pytest_results(folder):
+    """The same of pytest."""
+    passed = failed = skipped = 0
+    for suite in xml.etree.ElementTree.parse(OUT / f"{folder}.xml").getroot().iter("testsuite"):
+        bad = int(suite.get("failures")) + int(suite.get("errors"))
+        failed += bad
+        skipped += int(suite.get("skipped"))
+        passed += int(suite.get("tests")) - bad - int(suite.get("skipped"))
+    return passed, failed, skipped
+
+
+def fuzz_results(name):
+    """The same of the fuzzers, from their summary."""
+    found = re.findall(r"^fuzzers: (\d+) passed, (\d+) failed$",
+                       (LOGS / f"{name}.log").read_text(errors="replace"), re.M)
+    return (*map(int, found[-1]), 0) if found else (0, 0, 0)
+
+
+@dataclasses.dataclass
+class Phase:
+    name: str
+    command: str            # for bash -e, run in ROOT
+    needs: tuple = ()
+    results: tuple = ()     # of a suite: (function, argument), and the file that it reads
+    quick: bool = False     # part of --quick
+    alone: bool = False     # needs the cores for itself
+    light: bool = False     # mostly waits for a network: runs beside the others
+    limit_s: int = 600
+
+
+def compile_phase(name, compiler, options="", **more):
+    """Configures build-check/NAME, again should the options have changed, and compiles it."""
+    return Phase(name, f"""
+        export CC={compiler} CXX={dict(gcc='g++', clang='clang++')[compiler]}
+        meson setup $([ ! -f {OUT}/{name}/build.ninja ] || echo --reconfigure) \\
+            {OUT}/{name} --werror {options}
+        ninja -C {OUT}/{name}""", **more)
+
+
+def unit_phase(name, prefix="", options="", **more):
+    return Phase(f"unit-{name}", f"{prefix} meson test -C {OUT}/{name} --no-rebuild "
+                 f"--print-errorlogs {options}", (name,),
+                 (meson_results, name, OUT / name / "meson-logs/testlog.json"), **more)
+
+
+def pytest_phase(folder, needs, **more):
+    return Phase(folder, f"{PYTHONS[0]} -m pytest -q -rs -p no:cacheprovider "
+                 f"--junitxml={OUT}/{folder}.xml tests/{folder}", needs,
+                 (pytest_results, folder, OUT / f"{folder}.xml"), **more)
+
+
+# In the order in which they start when nothing holds them up: long ones first.
+PHASES = [
+    Phase("tf221", "scripts/setup.sh tf221", light=True, limit_s=900),
+    Phase("tf218", "scripts/setup.sh tf218", ("tf221",), light=True, limit_s=900),
+    Phase("tf215", "scripts/setup.sh tf215", ("tf218",), light=True, limit_s=900),
+    compile_phase("gcc", "gcc", quick=True),
+    unit_phase("gcc", quick=True),
+    compile_phase("clang", "clang"),
+    Phase("layers", "scripts/check-layers.py", quick=True),
+    Phase("size", "scripts/check-size.py", quick=True),
+    Phase("format", f"git ls-files -z {C_SOURCES} | xargs -0 clang-format --dry-run -Werror",
+          quick=True),
+    Phase("agent-elf", f"""
+        scripts/check-agent-elf.sh {OUT}/gcc/libtide-agent.so
+        scripts/check-agent-elf.sh {OUT}/clang/libtide-agent.so""", ("gcc", "clang")),
+    Phase("purity", f"""
+        scripts/check-policy-purity.sh {OUT}/gcc/src/policy/libtide-policy.a
+        scripts/check-policy-purity.sh {OUT}/clang/src/policy/libtide-policy.a""",
+          ("gcc", "clang")),
+    compile_phase("asan", "clang", "-Db_sanitize=address,undefined -Db_lundef=false"),
+    unit_phase("asan", "UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1"),
+    compile_phase("tsan", "clang", "-Db_sanitize=thread -Db_lundef=false"),
+    unit_phase("tsan", f"TSAN_OPTIONS=halt_on_error=1 {FIXED_ADDRESSES}", "-t 5"),
+    Phase("tidy", f"git ls-files -z 'src/*.c' | xargs -0 -P 2 -n 4 clang-tidy -p {OUT}/clang "
+          "--quiet 2>&1 | { ! grep -vE '^[0-9]+ warnings? generated'; }", ("clang",)),
+    Phase("fuzz", f"scripts/run-fuzzers.sh 5 {OUT}/fuzz", ("clang",),
+          (fuzz_results, "fuzz", LOGS / "fuzz.log")),
+    pytest_phase("component", ("gcc", "tf221")),
+    pytest_phase("system", ("gcc", "tf221", "tf218", "tf215"), alone=True, limit_s=1200),
+]
+
+
+class Run:
+    """One phase at work: its process group, its log, and what became of it."""
+
+    def __init__(self, phase):
+        self.phase = phase
+        self.log = LOGS / f"{phase.name}.log"
+        self.started = time.monotonic()
+        if phase.results:
+            phase.results[2].unlink(missing_ok=True)
+        env = dict(os.environ, TIDE_BUILD_DIR=str(OUT / "gcc"), PYTHONDONTWRITEBYTECODE="1",
+                   TIDE_TF_PYTHONS=":".join(PYTHONS))
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                ["bash", "-euo", "pipefail", "-c", phase.command], cwd=ROOT, env=env, stdout=log,
+                stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def finished(self):
+        if self.process.poll() is not None:
+            return True
+        if time.monotonic() - self.started > self.phase.limit_s:
+            self.stop()
+            with open(self.log, "a", encoding="utf-8") as log:
+                log.write(f"\ncheck: stopped after {self.phase.limit_s} s\n")
+            return True
+        return False
+
+    def stop(self):
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def results(self):
+        """(passed, failed, skipped); a suite that failed without a failed test counts as one."""
+        good = self.process.returncode == 0
+        if not self.phase.results:
+            return int(good), int(not good), 0
+        read, argument, _ = self.phase.results
+        try:
+            passed, failed, skipped = read(argument)
+        except (OSError, ValueError, xml.etree.ElementTree.ParseError):
+            passed = failed = skipped = 0
+        if failed == 0 and (not good or passed + skipped == 0):
+            failed = 1
+        return passed, failed, skipped
+
+    def report(self):
+        passed, failed, skipped = self.results()
+        seconds = time.monotonic() - self.started
+        counts = f"{passed} passed, {failed} failed, {skipped} skipped" if self.phase.results else ""
+        print(f"{'FAILED' if failed else 'ok    '} {self.phase.name:<10} {seconds:6.1f} s  {counts}",
+              flush=True)
+        if failed:
+            lines = self.log.read_text(errors="replace").splitlines()
+            print(*(f"    {line}" for line in lines[-TAIL_LINES:]), f"    ({self.log})", sep="\n",
+                  flush=True)
+        return passed, failed, skipped
+
+
+def may_start(phase, waiting, running, places):
+    if any(need in (p.name for p in [*waiting, *(r.phase for r in running)])
+           for need in phase.needs):
+        return False
+    if phase.alone or any(r.phase.alone for r in running):
+        return not running
+    return phase.light or sum(not r.phase.light for r in running) < places
+
+
+def run_all(phases, places):
+    """Runs the phases; returns the sums of passed, failed and skipped."""
+    total, broken = collections.Counter(), set()
+    waiting, running = list(phases), []
+    try:
+        while waiting or running:
+            for phase in list(waiting):
+                if broken & set(phase.needs):
+                    waiting.remove(phase)
+                    broken.add(phase.name)
+                    total["failed"] += 1
+                    print(f"FAILED {phase.name:<10}  not run: {', '.join(broken & set(phase.needs))}"
+                          " failed", flush=True)
+                elif may_start(phase, waiting, running, places):
+                    waiting.remove(phase)
+                    running.append(Run(phase))
+            for run in [r for r in running if r.finished()]:
+                running.remove(run)
+                passed, failed, skipped = run.report()
+                total.update(passed=passed, failed=failed, skipped=skipped)
+                if failed:
+                    broken.add(run.phase.name)
+            time.sleep(0.05)
+    finally:
+        for run in running:
+            run.stop()
+    return total
+
+
+def selected(options):
+    names = {phase.name: phase for phase in PHASES}
+    if options.quick:
+        return [phase for phase in PHASES if phase.quick]
+    if not options.phase:
+        return PHASES
+    wanted = list(options.phase)
+    for name in wanted:
+        if name not in names:
+            sys.exit(f"check: no phase {name!r}: {' '.join(names)}")
+        wanted += names[name].needs
+    return [phase for phase in PHASES if phase.name in wanted]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="without TensorFlow and sanitizers")
+    parser.add_argument("--list", action="store_true", help="name the phases")
+    parser.add_argument("phase", nargs="*", help="only these and what they need")
+    options = parser.parse_args()
+    if options.list:
+        print(*(phase.name for phase in PHASES))
+        return 0
+    LOGS.mkdir(parents=True, exist_ok=True)
+    started = time.monotonic()
+    # A stop by the outside ends the phases too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    total = run_all(selected(options), int(os.environ.get("TIDE_CHECK_JOBS") or 2))
+    print(f"check: {time.monotonic() - started:.0f} s")
+    print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
+    return 0 if total["passed"] and not total["failed"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

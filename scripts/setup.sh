@@ -1,0 +1,163 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Installs what is missing to build, run and test, and does nothing (in a fraction of a second)
+# when all of it is there. Debian 12 and Ubuntu 22.04.
+#
+#   scripts/setup.sh WORD…
+#     build                   Debian packages that compiling needs
+#     check                   Debian packages that the tests need besides
+#     tf221 | tf218 | tf215   virtual environment .venv, .venv-tf218, .venv-tf215 with the pinned
+#                             packages of requirements/WORD.txt
+#
+# Debian packages are installed as root or through `sudo -n`; otherwise the missing ones are listed
+# with the command that installs them, and the exit status is 1. The settings of apt and pip are
+# the user's own. PYTHON=/path/to/python3 chooses the interpreter of the environments;
+# TIDE_PYTHON_TF221=/path/to/python (…TF218, …TF215) names a ready one to use instead.
+set -euo pipefail
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+
+build_packages="gcc libc6-dev binutils meson ninja-build pkg-config python3 libmicrohttpd-dev
+    libjansson-dev libsystemd-dev libncurses-dev libsmartcols-dev scdoc"
+check_packages="g++ clang clang-tidy clang-format libcmocka-dev libeigen3-dev musl-tools
+    libc6-i386 strace gdb tmux procps git"
+
+say() { printf 'setup: %s\n' "$*"; }
+die() { printf 'setup: %s\n' "$@" >&2; exit 1; }
+
+# clang's sanitizer runtimes have a package of their own since Debian 12.
+sanitizer_package() {
+    local ID= VERSION_ID=
+    [ ! -r /etc/os-release ] || . /etc/os-release
+    case "$ID:$VERSION_ID" in
+    ubuntu:22.04) echo libclang-common-14-dev ;;
+    *) echo libclang-rt-14-dev ;;
+    esac
+}
+
+# Names those of $@ that dpkg does not know as installed.
+missing_packages() {
+    local installed
+    installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "$@" 2>/dev/null |
+        sed -n 's/^installed //p' || true)
+    local p
+    for p in "$@"; do
+        grep -qxF -- "$p" <<<"$installed" || printf '%s ' "$p"
+    done
+}
+
+install_packages() {
+    if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+        say "not a Debian system: please provide the equivalents of: $*"
+        return
+    fi
+    local missing as_root=()
+    missing=$(missing_packages "$@")
+    [ -n "$missing" ] || return 0
+    if [ "$(id -u)" != 0 ]; then
+        if ! sudo -n true 2>/dev/null; then
+            die "these Debian packages are missing: $missing" \
+                "neither root nor password-less sudo: please run this, then try again:" \
+                "    sudo apt-get update && sudo apt-get install --no-install-recommends ${missing% }"
+        fi
+        as_root=(sudo -n)
+    fi
+    say "installing Debian packages: $missing"
+    local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq
+        -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0)
+    local log
+    log=$(mktemp)
+    # A failed update may still leave lists that are good enough.
+    "${apt[@]}" update >"$log" 2>&1 || true
+    # shellcheck disable=SC2086 # a list of names
+    if ! "${apt[@]}" install --no-install-recommends -y $missing >>"$log" 2>&1; then
+        tail -n 20 "$log" >&2
+        rm -f "$log"
+        die "apt-get could not install: $missing"
+    fi
+    rm -f "$log"
+}
+
+# Prints a Python 3.$1 … 3.$2 that can make virtual environments; fails when there is none.
+find_python() {
+    local candidate found
+    for candidate in ${PYTHON:-python3 python3.11 python3.12 python3.10 /usr/bin/python3}; do
+        found=$("$candidate" -c "
+import sys, venv, ensurepip
+assert (3, $1) <= sys.version_info[:2] <= (3, $2)
+print(sys.executable)" 2>/dev/null) || continue
+        echo "$found"
+        return 0
+    done
+    return 1
+}
+
+# Prints what an up-to-date environment's stamp holds: the requirements that it was made from.
+wanted_stamp() { cksum <"$root/requirements/$1.txt"; }
+
+# Whether $2 holds the finished environment for $1, and its interpreter still starts.
+venv_is_good() {
+    [ "$(cat "$2/tide-stamp" 2>/dev/null)" = "$(wanted_stamp "$1")" ] &&
+        "$2/bin/python" -I -S -c '' 2>/dev/null &&
+        compgen -G "$2/lib/python3*/site-packages/tensorflow/libtensorflow_framework.so.2" >/dev/null
+}
+
+make_venv() {
+    local name=$1 dir=$2 newest=12 python given
+    given=TIDE_PYTHON_${name^^}
+    if [ -n "${!given:-}" ]; then
+        "${!given}" -c '' || die "$given=${!given} does not start"
+        return
+    fi
+    venv_is_good "$name" "$dir" && return
+
+    # One at a time for each environment: two makes may run in one checkout.
+    exec 9>"$dir.lock"
+    flock 9
+    venv_is_good "$name" "$dir" && return
+
+    if [ -e "$dir" ] && [ ! -e "$dir/tide-venv" ]; then
+        die "$dir is in the way: this script did not make it. Please move it."
+    fi
+    [ "$name" != tf215 ] || newest=11
+    if ! python=$(find_python 10 $newest); then
+        [ -n "${PYTHON:-}" ] || install_packages python3 python3-venv
+        python=$(find_python 10 $newest) ||
+            die "$(basename "$dir") needs Python 3.10 … 3.$newest with its venv module; none of" \
+                "${PYTHON:-python3, python3.10, python3.11, python3.12, /usr/bin/python3} is one." \
+                "Install one and name it: PYTHON=/path/to/python3 make"
+    fi
+    say "$(basename "$dir"): $(grep -m 1 tensorflow "$root/requirements/$name.txt") with $python"
+    rm -rf "$dir"
+    mkdir "$dir"
+    : >"$dir/tide-venv"
+    "$python" -m venv "$dir"
+    # Byte code is made where it is imported: half a minute less of waiting.
+    if ! "$dir/bin/python" -m pip install -q --no-compile --disable-pip-version-check \
+        -r "$root/requirements/$name.txt" >"$dir/tide-pip.log" 2>&1; then
+        tail -n 20 "$dir/tide-pip.log" >&2
+        die "$(basename "$dir"): pip could not install requirements/$name.txt"
+    fi
+    wanted_stamp "$name" >"$dir/tide-stamp"
+}
+
+[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [tf221] [tf218] [tf215]"
+packages=""
+venvs=""
+for word in "$@"; do
+    case $word in
+    build) packages="$packages $build_packages" ;;
+    check) packages="$packages $check_packages $(sanitizer_package)" ;;
+    tf221 | tf218 | tf215) venvs="$venvs $word" ;;
+    *) die "unknown word '$word'" ;;
+    esac
+done
+# shellcheck disable=SC2086 # lists of names
+[ -z "$packages" ] || install_packages $packages
+for word in $venvs; do
+    case $word in
+    tf221) make_venv tf221 "$root/.venv" ;;
+    *) make_venv "$word" "$root/.venv-$word" ;;
+    esac
+done
