@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Monotonic time in nanoseconds. Any thread; header only, vDSO on Linux. */
+#pragma once
+
+#include <stdint.h>
+#include <time.h>
+
+#define NS_PER_US 1000ull
+#define NS_PER_MS 1000000ull
+#define NS_PER_S  1000000000ull
+
+/* CLOCK_MONOTONIC: comparable between the processes of one machine since its boot. */
+static inline uint64_t clock_now_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}

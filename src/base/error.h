@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The reason of a failure, for a person: a code (negative errno) and one sentence that says what
+ * was wrong, where, and what to do. Filled in by the function that fails, printed by the one that
+ * handles it. Any thread (each caller owns its struct); libc only.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#define ERROR_TEXT_MAX 256
+
+struct error {
+    int code;                  /* 0 or -errno */
+    char text[ERROR_TEXT_MAX]; /* NUL-terminated, one line, no full stop needed */
+};
+
+/*
+ * Sets *err (may be NULL) to @code (negative errno) and the formatted text, cut at ERROR_TEXT_MAX.
+ * Returns @code, so that a caller writes `return error_set(err, -EINVAL, "…")`.
+ */
+__attribute__((format(printf, 3, 4))) int error_set(struct error *err, int code, const char *fmt,
+                                                    ...);

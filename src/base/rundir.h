@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where a daemon lives: one directory per daemon that holds its sockets, lock and log.
+ *
+ *   $TIDE_DIR           when set: this one and no other (tests, containers)
+ *   /run/tide           the system's daemon, when its api.sock exists
+ *   $XDG_RUNTIME_DIR/tide, else /tmp/tide-<uid>      the user's own
+ *
+ * Any thread; used by cli, lib and node.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define RUNDIR_PATH_MAX     96 /* a socket's path has 108 bytes; the longest name inside has 12 */
+#define RUNDIR_SYSTEM       "/run/tide"
+#define RUNDIR_API_SOCKET   "api.sock"   /* HTTP/JSON */
+#define RUNDIR_AGENT_SOCKET "agent.sock" /* SOCK_SEQPACKET, src/proto */
+#define RUNDIR_LOCK         "tided.lock" /* flock held by the running daemon, holds its pid */
+#define RUNDIR_LOG          "tided.log"
+
+/*
+ * The directory that a client should talk to (see above); it need not exist.
+ * Returns 0, or -ENAMETOOLONG when $TIDE_DIR or $XDG_RUNTIME_DIR is too long for a socket path.
+ */
+int rundir_find(char ret_path[RUNDIR_PATH_MAX]);
+
+/* The user's own directory, also when the system's daemon runs. Same returns. */
+int rundir_user(char ret_path[RUNDIR_PATH_MAX]);
+
+/*
+ * Creates @path with mode 0700 if it is missing and opens it. Refuses a symbolic link, a directory
+ * of another owner, and one that group or others may write (-EPERM).
+ * Returns a directory descriptor (CLOEXEC), or -errno.
+ */
+int rundir_open(const char *path);
