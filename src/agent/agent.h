@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The agent: what its files share. It lives in somebody else's process, so: lazy (nothing happens
+ * before the first pool or API call), errno preserved, no output, never a reason for the program to
+ * fail.
+ *
+ *   hooks of a backend --agent_start()--> control thread --backend->apply()--> gates
+ *   tided, signal, API, own limit --> core (who commands now?) --> control thread
+ */
+#pragma once
+
+#include "agent/program_api.h"
+#include "proto/proto.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What the pools shall follow. intra = 0: nobody commands, follow the own limit. */
+struct agent_target {
+    uint32_t intra; /* active threads of the intra-op pools */
+    uint32_t inter;
+    uint32_t allowed_mcpu; /* the own limit at this moment */
+    uint64_t sent_ns;      /* when the command was sent, or noticed */
+};
+
+/* A runtime whose threads the agent can govern: one file and one entry in backend_table. */
+struct agent_backend {
+    const char *name;
+    /* Puts a target in place. Control thread. Returns true when all threads are in place at once;
+     * otherwise agent_notify() follows. */
+    bool (*apply)(const struct agent_target *target);
+    bool (*settled)(void);
+    /* Timings of the last apply() folded into an acknowledgement. Control thread, once settled. */
+    void (*measure)(struct proto_ack *ack);
+    /* Fills in all but the header and the index. Returns false while the runtime is not in the
+     * process. Any thread of the agent. */
+    bool (*describe)(struct proto_backend *ret_backend);
+    /* About ten times a second while a target is below the maximum; may let more threads go. */
+    void (*watch)(uint64_t now_ns);
+    uint64_t (*tasks)(void);  /* units of work done since the start */
+    void (*after_fork)(void); /* in the child: its threads are gone */
+};
+
+extern const struct agent_backend *const backend_table[];
+extern const unsigned backend_count;
+
+/* ---- core.c: configuration and who commands ---- */
+
+struct agent_config {
+    bool enabled;
+    int signal;         /* number, 0: none */
+    uint32_t max;       /* threads to build a pool with */
+    uint32_t cpus;      /* of the machine */
+    const char *socket; /* a copy of the environment's, NULL: no daemon */
+    char token[PROTO_TOKEN_MAX];
+    char job_id[PROTO_ID_MAX];
+    char job_name[PROTO_NAME_MAX];
+};
+
+/* Valid once agent_start() has returned true. */
+extern struct agent_config agent_config;
+
+/* False when the agent must stay inert (switched off, AT_SECURE, no dl functions). Any thread. */
+bool agent_enabled(void);
+
+/*
+ * Starts the control thread unless it runs; called by hooks and by the API's first call.
+ * Any thread; keeps errno. Returns false when the agent is inert.
+ */
+bool agent_start(void);
+
+/* Wakes the control thread. Any thread, also a signal handler. */
+void agent_notify(void);
+
+/* The target in force. Any thread. */
+void core_target(struct agent_target *ret_target);
+uint32_t core_source(void); /* enum proto_source */
+uint64_t core_generation(void);
+uint32_t core_allowed_mcpu(void);
+bool core_frozen(void);
+
+/* Commands; each returns true when the target in force may have changed. Control thread, except
+ * core_set_local(), which any thread may call. */
+enum core_daemon_order { CORE_ORDER_NEW, CORE_ORDER_STALE, CORE_ORDER_MAX };
+enum core_daemon_order core_set_daemon(uint64_t epoch, uint64_t generation, uint32_t intra,
+                                       uint32_t inter, uint64_t sent_ns);
+void core_daemon_lost(void);  /* lease over */
+void core_daemon_found(void); /* lease renewed: the last order of this connection is valid again */
+void core_daemon_gone(void);  /* hung up: its order is forgotten */
+void core_set_local(enum proto_source source, uint32_t intra, uint32_t inter);
+bool core_take_local(uint32_t *ret_source, uint32_t *ret_intra, uint32_t *ret_inter);
+void core_set_allowed(uint32_t mcpu, uint64_t now_ns);
+bool core_take_change(void); /* true once after every change of the target in force */
+
+/* ---- control.c ---- */
+bool control_start(void); /* core_lock held by agent_start() */
+void control_after_fork(void);
+int control_signal_install(int number); /* returns the number in place, 0: none */
+
+/* ---- program.c: the in-process API ---- */
+void program_changed(void); /* control thread, after a target is in place */
+void program_progress(uint64_t *ret_done, uint64_t *ret_total, char ret_unit[PROTO_SHORT_MAX]);
+
+/* ---- resolve.c ---- */
+
+/*
+ * The next definition of @symbol behind ours: for a library opened with RTLD_LOCAL (Python), the
+ * one that the object at @caller sees, else the one of @soname. NULL when there is none. Keeps
+ * errno.
+ */
+void *resolve_next(const char *symbol, const void *caller, const char *soname);
+
+/* Reads @size bytes at @from of the own memory without ever faulting. Returns false when it is not
+ * mapped. For structures of other libraries whose layout is checked before it is trusted. */
+bool resolve_peek(const void *from, void *to, size_t size);

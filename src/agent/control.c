@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The agent's only thread. It sleeps in ppoll() on the daemon's socket and on a pipe that wakes it
+ * (signal handler, API, last worker parked), and a few times a second looks at the own limit, the
+ * lease and the watchdogs. Every descriptor may vanish at any time: see ownfd.h.
+ */
+#include "agent/agent.h"
+#include "agent/compat.h"
+#include "agent/limit.h"
+#include "agent/ownfd.h"
+
+#include "base/clock.h"
+#include "base/slice.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#define TICK_NS         (100 * NS_PER_MS)
+#define LIMIT_PERIOD_NS (250 * NS_PER_MS)
+#define RECONNECT_NS    (250 * NS_PER_MS)
+#define LEASE_MIN_MS    100
+#define LEASE_MAX_MS    60000
+#define SLICE_NS        (100 * NS_PER_US)
+
+static struct control {
+    struct ownfd sock;
+    struct ownfd pipe_read;
+    struct ownfd pipe_write;
+    bool welcomed;
+    bool leased;
+    uint64_t epoch;
+    uint64_t generation; /* of the last TARGET in place */
+    uint64_t lease_ns;
+    uint64_t heartbeat_ns;
+    uint64_t lease_until_ns;
+    uint64_t next_heartbeat_ns;
+    uint64_t next_connect_ns;
+    uint64_t next_limit_ns;
+    uint64_t next_watch_ns;
+    bool ack_pending;
+    struct proto_ack ack;
+    struct proto_backend described[PROTO_BACKENDS_MAX]; /* as last sent */
+    int signal;                                         /* in place */
+} control = {.sock.fd = -1, .pipe_read.fd = -1, .pipe_write.fd = -1};
+
+/* Written by the signal handler: bit 32 set, value below. */
+static _Atomic uint64_t signal_request;
+#define SIGNAL_REQUEST (1ull << 32)
+
+/* ---- waking up ---- */
+
+void agent_notify(void)
+{
+    int saved = errno;
+
+    if (ownfd_ok(&control.pipe_write)) {
+        ssize_t n = write(control.pipe_write.fd, "", 1);
+        (void)n; /* full: it is awake; gone: the next tick finds out */
+    }
+    errno = saved;
+}
+
+static void pipe_ensure(void)
+{
+    int fds[2];
+
+    if (ownfd_ok(&control.pipe_read) && ownfd_ok(&control.pipe_write))
+        return;
+    ownfd_drop(&control.pipe_read);
+    ownfd_drop(&control.pipe_write);
+    if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0)
+        return;
+    ownfd_adopt(&control.pipe_read, fds[0]);
+    ownfd_adopt(&control.pipe_write, fds[1]);
+}
+
+static void pipe_drain(void)
+{
+    char buf[256];
+
+    while (ownfd_ok(&control.pipe_read) && read(control.pipe_read.fd, buf, sizeof(buf)) > 0)
+        ;
+}
+
+/* ---- the signal ---- */
+
+static void on_signal(int number, siginfo_t *info, void *context)
+{
+    (void)number;
+    (void)context;
+    if (info->si_code != SI_QUEUE || info->si_value.sival_int < 0 ||
+        info->si_value.sival_int > PROTO_THREADS_MAX)
+        return; /* no value, or one that no pool can follow */
+    atomic_store(&signal_request, SIGNAL_REQUEST | (uint32_t)info->si_value.sival_int);
+    agent_notify();
+}
+
+int control_signal_install(int number)
+{
+    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
+    struct sigaction old;
+
+    if (number == 0 || sigaction(number, NULL, &old) != 0)
+        return 0;
+    if (old.sa_flags & SA_SIGINFO ? old.sa_sigaction != on_signal : old.sa_handler != SIG_DFL)
+        return 0; /* the program uses this number itself */
+    sigfillset(&action.sa_mask);
+    return sigaction(number, &action, NULL) == 0 ? number : 0;
+}
+
+static void take_signal(void)
+{
+    uint64_t request = atomic_exchange(&signal_request, 0);
+
+    if (request & SIGNAL_REQUEST)
+        core_set_local(PROTO_SOURCE_SIGNAL, (uint32_t)request, 0);
+}
+
+/* ---- the daemon ---- */
+
+static void hang_up(uint64_t now_ns)
+{
+    ownfd_drop(&control.sock);
+    control.welcomed = false;
+    control.leased = false;
+    control.ack_pending = false;
+    control.next_connect_ns = now_ns + RECONNECT_NS;
+    memset(control.described, 0, sizeof(control.described));
+    core_daemon_gone();
+}
+
+static bool send_message(union proto_message *m, uint64_t now_ns)
+{
+    if (!ownfd_ok(&control.sock))
+        return false;
+    if (send(control.sock.fd, m, m->h.size, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)m->h.size)
+        return true;
+    if (errno != EAGAIN && errno != EINTR && errno != ENOBUFS)
+        hang_up(now_ns);
+    return false;
+}
+
+static void read_comm(char comm[PROTO_SHORT_MAX])
+{
+    int fd = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, comm, PROTO_SHORT_MAX - 1) : 0;
+
+    if (n > 0 && comm[n - 1] == '\n')
+        comm[n - 1] = '\0';
+    if (fd >= 0)
+        close(fd);
+}
+
+static void send_hello(uint64_t now_ns)
+{
+    union proto_message m;
+
+    proto_init(&m, PROTO_HELLO, 0);
+    m.hello.pid = (uint32_t)getpid();
+    m.hello.signal = (uint32_t)control.signal;
+    m.hello.cpus = agent_config.cpus;
+    m.hello.max = agent_config.max;
+    memcpy(m.hello.token, agent_config.token, sizeof(m.hello.token));
+    memcpy(m.hello.job_id, agent_config.job_id, sizeof(m.hello.job_id));
+    memcpy(m.hello.job_name, agent_config.job_name, sizeof(m.hello.job_name));
+    read_comm(m.hello.comm);
+    snprintf(m.hello.agent_version, sizeof(m.hello.agent_version), "%s", TIDE_VERSION);
+    send_message(&m, now_ns);
+}
+
+static void connect_daemon(uint64_t now_ns)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd;
+
+    control.next_connect_ns = now_ns + RECONNECT_NS;
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return;
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s", agent_config.socket);
+    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0) {
+        close(fd);
+        return;
+    }
+    ownfd_adopt(&control.sock, fd);
+    send_hello(now_ns);
+}
+
+/* Sends what changed of the backends since the last time. */
+static void send_backends(uint64_t now_ns)
+{
+    for (unsigned i = 0; i < backend_count && i < PROTO_BACKENDS_MAX; i++) {
+        union proto_message m;
+
+        proto_init(&m, PROTO_BACKEND, 0);
+        m.backend.index = i;
+        if (!backend_table[i]->describe(&m.backend) ||
+            memcmp(&m.backend, &control.described[i], sizeof(m.backend)) == 0)
+            continue;
+        if (send_message(&m, now_ns))
+            control.described[i] = m.backend;
+    }
+}
+
+static uint32_t count_active(void)
+{
+    uint32_t active = 0;
+
+    for (unsigned i = 0; i < backend_count; i++) {
+        struct proto_backend b = {.max_intra = 0};
+
+        if (backend_table[i]->describe(&b) && b.malleable && b.active_intra > active)
+            active = b.active_intra;
+    }
+    return active;
+}
+
+static void send_heartbeat(uint64_t now_ns)
+{
+    union proto_message m;
+    struct agent_target target;
+
+    core_target(&target);
+    proto_init(&m, PROTO_HEARTBEAT, 0);
+    m.heartbeat.epoch = control.epoch;
+    m.heartbeat.generation = control.generation;
+    m.heartbeat.source = core_source();
+    m.heartbeat.target = target.intra ? target.intra : limit_threads(target.allowed_mcpu);
+    m.heartbeat.active = count_active();
+    m.heartbeat.allowed_mcpu = target.allowed_mcpu;
+    for (unsigned i = 0; i < backend_count; i++)
+        m.heartbeat.tasks += backend_table[i]->tasks();
+    program_progress(&m.heartbeat.progress_done, &m.heartbeat.progress_total, m.heartbeat.unit);
+    send_message(&m, now_ns);
+    control.next_heartbeat_ns = now_ns + control.heartbeat_ns;
+}
+
+/* Returns false when it could not be sent (yet). */
+static bool send_ack(const struct proto_ack *ack, enum proto_ack_status status, uint64_t now_ns)
+{
+    union proto_message m;
+    bool sent;
+
+    proto_init(&m, PROTO_ACK, ack->h.cookie);
+    m.ack.epoch = ack->epoch;
+    m.ack.generation = ack->generation;
+    m.ack.sent_ns = ack->sent_ns;
+    m.ack.received_ns = ack->received_ns;
+    m.ack.placed_ns = ack->received_ns;
+    m.ack.status = status;
+    m.ack.active = count_active();
+    if (status == PROTO_ACK_DONE) {
+        for (unsigned i = 0; i < backend_count; i++)
+            backend_table[i]->measure(&m.ack);
+        control.generation = ack->generation;
+    }
+    sent = send_message(&m, now_ns);
+    send_backends(now_ns);
+    return sent;
+}
+
+static bool any_backend(void)
+{
+    for (unsigned i = 0; i < backend_count; i++) {
+        struct proto_backend b;
+
+        memset(&b, 0, sizeof(b));
+        if (backend_table[i]->describe(&b) && b.malleable)
+            return true;
+    }
+    return false;
+}
+
+static bool all_settled(void)
+{
+    for (unsigned i = 0; i < backend_count; i++) {
+        if (!backend_table[i]->settled())
+            return false;
+    }
+    return true;
+}
+
+static void acknowledge_if_settled(uint64_t now_ns)
+{
+    enum proto_ack_status status = PROTO_ACK_DONE;
+
+    if (!control.ack_pending)
+        return;
+    if (core_frozen() || !any_backend())
+        status = PROTO_ACK_LATER;
+    else if (!all_settled())
+        return;
+    if (send_ack(&control.ack, status, now_ns))
+        control.ack_pending = false;
+}
+
+static void apply_change(void)
+{
+    struct agent_target target;
+
+    if (core_frozen() || !core_take_change())
+        return;
+    core_target(&target);
+    for (unsigned i = 0; i < backend_count; i++)
+        backend_table[i]->apply(&target);
+    program_changed();
+}
+
+static void on_target(const struct proto_target *t, uint64_t now_ns)
+{
+    struct proto_ack ack = {.h.cookie = t->h.cookie,
+                            .epoch = t->epoch,
+                            .generation = t->generation,
+                            .sent_ns = t->sent_ns,
+                            .received_ns = now_ns};
+
+    if (core_set_daemon(t->epoch, t->generation, t->intra, t->inter, t->sent_ns) ==
+        CORE_ORDER_STALE) {
+        send_ack(&ack, PROTO_ACK_STALE, now_ns); /* the newer order's own may still be owed */
+        return;
+    }
+    control.ack = ack;
+    control.ack_pending = true;
+    apply_change();
+    acknowledge_if_settled(now_ns);
+}
+
+static uint64_t clamp_ms(uint32_t ms)
+{
+    return (ms < LEASE_MIN_MS ? LEASE_MIN_MS : ms > LEASE_MAX_MS ? LEASE_MAX_MS : ms) * NS_PER_MS;
+}
+
+static void on_welcome(const struct proto_welcome *w, uint64_t now_ns)
+{
+    control.welcomed = true;
+    control.epoch = w->epoch;
+    control.lease_ns = clamp_ms(w->lease_ms);
+    control.heartbeat_ns = clamp_ms(w->heartbeat_ms);
+    memcpy(agent_config.job_id, w->job_id, sizeof(agent_config.job_id));
+    memcpy(agent_config.job_name, w->job_name, sizeof(agent_config.job_name));
+    send_backends(now_ns);
+    send_heartbeat(now_ns);
+}
+
+static void on_message(union proto_message *m, size_t len, uint64_t now_ns)
+{
+    if (proto_check(m, len, NULL) != 0 ||
+        (m->h.type != PROTO_WELCOME &&
+         (!control.welcomed || (m->h.type != PROTO_TARGET && m->h.type != PROTO_LEASE)))) {
+        hang_up(now_ns);
+        return;
+    }
+    if (m->h.type == PROTO_WELCOME) {
+        on_welcome(&m->welcome, now_ns);
+        return;
+    }
+    control.lease_until_ns = now_ns + control.lease_ns;
+    if (!control.leased)
+        core_daemon_found();
+    control.leased = true;
+    if (m->h.type == PROTO_TARGET)
+        on_target(&m->target, now_ns);
+}
+
+static void receive_messages(uint64_t now_ns)
+{
+    union proto_message m;
+
+    while (ownfd_ok(&control.sock)) {
+        ssize_t n = recv(control.sock.fd, &m, sizeof(m), MSG_DONTWAIT | MSG_TRUNC);
+
+        if (n > 0) {
+            on_message(&m, (size_t)n, now_ns);
+        } else {
+            if (n == 0 || (errno != EAGAIN && errno != EINTR))
+                hang_up(now_ns);
+            return;
+        }
+    }
+}
+
+static void report_local(uint64_t now_ns)
+{
+    union proto_message m;
+    uint32_t source;
+    uint32_t intra;
+    uint32_t inter;
+
+    if (!control.welcomed || !core_take_local(&source, &intra, &inter))
+        return;
+    proto_init(&m, PROTO_LOCAL, 0);
+    m.local.source = source;
+    m.local.intra = intra;
+    m.local.inter = inter;
+    send_message(&m, now_ns);
+}
+
+/* ---- the thread ---- */
+
+static void run_timers(uint64_t now_ns)
+{
+    if (agent_config.socket && !ownfd_ok(&control.sock)) {
+        if (control.welcomed)
+            hang_up(now_ns);
+        if (now_ns >= control.next_connect_ns)
+            connect_daemon(now_ns);
+    }
+    if (control.leased && now_ns >= control.lease_until_ns) {
+        control.leased = false;
+        core_daemon_lost();
+    }
+    if (control.welcomed && now_ns >= control.next_heartbeat_ns) {
+        send_backends(now_ns);
+        send_heartbeat(now_ns);
+    }
+    if (now_ns >= control.next_limit_ns) {
+        core_set_allowed(limit_read_mcpu("/"), now_ns);
+        control.next_limit_ns = now_ns + LIMIT_PERIOD_NS;
+    }
+    if (now_ns >= control.next_watch_ns) {
+        for (unsigned i = 0; i < backend_count; i++)
+            backend_table[i]->watch(now_ns);
+        control.next_watch_ns = now_ns + TICK_NS;
+    }
+}
+
+static void sleep_until_event(uint64_t now_ns)
+{
+    struct pollfd fds[2] = {{.fd = control.pipe_read.fd, .events = POLLIN},
+                            {.fd = control.sock.fd, .events = POLLIN}};
+    uint64_t next_ns = control.next_watch_ns;
+    struct timespec timeout;
+
+    if (control.welcomed && control.next_heartbeat_ns < next_ns)
+        next_ns = control.next_heartbeat_ns;
+    next_ns = next_ns > now_ns ? next_ns - now_ns : 0;
+    timeout = (struct timespec){.tv_sec = (time_t)(next_ns / NS_PER_S),
+                                .tv_nsec = (long)(next_ns % NS_PER_S)};
+    ppoll(fds, 2, &timeout, NULL);
+}
+
+static void *control_main(void *arg)
+{
+    sigset_t set;
+
+    (void)arg;
+    prctl(PR_SET_NAME, "tide-agent");
+    slice_set(SLICE_SHORT_NS);
+    if (control.signal) {
+        sigemptyset(&set);
+        sigaddset(&set, control.signal);
+        sigprocmask(SIG_UNBLOCK, &set, NULL);
+    }
+    for (;;) {
+        uint64_t now_ns = clock_now_ns();
+
+        pipe_ensure();
+        pipe_drain();
+        take_signal();
+        receive_messages(now_ns);
+        run_timers(now_ns);
+        apply_change();
+        acknowledge_if_settled(now_ns);
+        report_local(now_ns);
+        sleep_until_event(clock_now_ns());
+    }
+    return NULL;
+}
+
+bool control_start(void)
+{
+    typedef int (*create_fn)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    /* In libpthread before glibc 2.34, which the program has loaded by the time it has threads. */
+    create_fn create = (create_fn)dlsym(RTLD_DEFAULT, "pthread_create");
+    pthread_t thread;
+    sigset_t all;
+    sigset_t before;
+    int r;
+
+    if (!create)
+        return false;
+    pipe_ensure();
+    control.signal = control_signal_install(agent_config.signal);
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before); /* per thread on Linux; the new one inherits it */
+    r = create(&thread, NULL, control_main, NULL);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return r == 0;
+}
+
+void control_after_fork(void)
+{
+    ownfd_drop(&control.sock);
+    ownfd_drop(&control.pipe_read);
+    ownfd_drop(&control.pipe_write);
+    control.welcomed = false;
+    control.leased = false;
+    control.ack_pending = false;
+    control.next_connect_ns = 0;
+    memset(control.described, 0, sizeof(control.described));
+}

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/agent.h"
+#include "agent/compat.h"
+#include "agent/limit.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#define SIGNAL_OFFSET_DEFAULT 7 /* SIGRTMIN + 7 */
+
+struct agent_config agent_config;
+
+static char socket_path[108];
+static _Atomic bool started;
+
+/* Who commands: the newest of the daemon's and the local order, else the own limit. */
+static struct core {
+    pthread_mutex_t lock;
+    struct {
+        uint64_t epoch;
+        uint64_t generation;
+        uint32_t intra;
+        uint32_t inter;
+        uint64_t sent_ns;
+        bool valid; /* connected, and the lease runs */
+    } daemon;
+    struct {
+        uint32_t source; /* enum proto_source; PROTO_SOURCE_LIMIT: none */
+        uint32_t intra;
+        uint32_t inter;
+        uint64_t sent_ns;
+        bool unsent; /* the daemon does not know yet */
+    } local;
+    uint32_t allowed_mcpu;
+    uint64_t allowed_since_ns;
+    struct agent_target target; /* in force */
+    uint64_t generation;        /* counts its changes */
+    bool changed;
+} core = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Parses a decimal number up to @max; the whole text. Returns -1 for anything else. */
+static long parse_number(const char *text, long max)
+{
+    long value = 0;
+
+    if (!text || !*text)
+        return -1;
+    for (; *text; text++) {
+        if (*text < '0' || *text > '9')
+            return -1;
+        value = value * 10 + (*text - '0');
+        if (value > max)
+            return -1;
+    }
+    return value;
+}
+
+static void copy_env(char *to, size_t size, const char *name)
+{
+    const char *value = getenv(name);
+
+    snprintf(to, size, "%s", value ? value : "");
+}
+
+__attribute__((constructor)) static void configure(void)
+{
+    const char *disable = getenv("TIDE_DISABLE");
+
+    /* Reads the environment only: in bash or git nothing more may ever happen. */
+    if (getauxval(AT_SECURE) || (disable && strcmp(disable, "0") != 0) || !dlsym || !dlopen ||
+        !dladdr)
+        return;
+    agent_config.enabled = true;
+}
+
+bool agent_enabled(void)
+{
+    return agent_config.enabled;
+}
+
+static void load_config(void)
+{
+    long offset = parse_number(getenv("TIDE_SIGNAL"), SIGRTMAX - SIGRTMIN);
+    long max = parse_number(getenv("TIDE_MAX"), PROTO_THREADS_MAX);
+
+    agent_config.signal =
+        offset == 0 ? 0 : SIGRTMIN + (offset > 0 ? (int)offset : SIGNAL_OFFSET_DEFAULT);
+    agent_config.cpus = limit_machine_cpus("/");
+    agent_config.max = max > 0 ? (uint32_t)max : agent_config.cpus;
+    copy_env(socket_path, sizeof(socket_path), "TIDE_SOCKET");
+    agent_config.socket = socket_path[0] ? socket_path : NULL;
+    copy_env(agent_config.token, sizeof(agent_config.token), "TIDE_TOKEN");
+    copy_env(agent_config.job_id, sizeof(agent_config.job_id), "TIDE_JOB_ID");
+    copy_env(agent_config.job_name, sizeof(agent_config.job_name), "TIDE_JOB_NAME");
+}
+
+/* In the child of a fork the control thread and every worker are gone; only this thread lives. */
+static void after_fork(void)
+{
+    pthread_mutex_init(&core.lock, NULL);
+    core.daemon.valid = false;
+    core.daemon.intra = core.daemon.inter = 0;
+    core.local.unsent = false;
+    control_after_fork();
+    for (unsigned i = 0; i < backend_count; i++)
+        backend_table[i]->after_fork();
+    atomic_store(&started, false);
+}
+
+bool agent_start(void)
+{
+    static _Atomic bool forks_watched;
+    bool expected = false;
+    int saved = errno;
+
+    if (!agent_config.enabled)
+        return false;
+    if (atomic_load(&started) || !atomic_compare_exchange_strong(&started, &expected, true))
+        return true;
+    load_config();
+    core_set_allowed(limit_read_mcpu("/"), clock_now_ns());
+    if (!atomic_exchange(&forks_watched, true))
+        pthread_atfork(NULL, NULL, after_fork);
+    if (!control_start())
+        agent_config.enabled = false; /* no thread to be had: stay out of the way */
+    errno = saved;
+    return agent_config.enabled;
+}
+
+/* Recomputes the target in force. core.lock held. */
+static void update_target(void)
+{
+    struct agent_target next = {.allowed_mcpu = core.allowed_mcpu,
+                                .sent_ns = core.allowed_since_ns};
+
+    if (core.local.source != PROTO_SOURCE_LIMIT) {
+        next.intra = core.local.intra;
+        next.inter = core.local.inter;
+        next.sent_ns = core.local.sent_ns;
+    } else if (core.daemon.valid && core.daemon.intra > 0) {
+        next.intra = core.daemon.intra;
+        next.inter = core.daemon.inter;
+        next.sent_ns = core.daemon.sent_ns;
+    }
+    if (next.inter == 0)
+        next.inter = next.intra;
+    if (next.intra == core.target.intra && next.inter == core.target.inter &&
+        next.allowed_mcpu == core.target.allowed_mcpu)
+        return;
+    core.target = next;
+    core.generation++;
+    core.changed = true;
+}
+
+void core_target(struct agent_target *ret_target)
+{
+    pthread_mutex_lock(&core.lock);
+    *ret_target = core.target;
+    pthread_mutex_unlock(&core.lock);
+}
+
+uint32_t core_source(void)
+{
+    uint32_t source;
+
+    pthread_mutex_lock(&core.lock);
+    source = core.local.source != PROTO_SOURCE_LIMIT      ? core.local.source
+             : core.daemon.valid && core.daemon.intra > 0 ? (uint32_t)PROTO_SOURCE_DAEMON
+                                                          : (uint32_t)PROTO_SOURCE_LIMIT;
+    pthread_mutex_unlock(&core.lock);
+    return source;
+}
+
+uint64_t core_generation(void)
+{
+    uint64_t generation;
+
+    pthread_mutex_lock(&core.lock);
+    generation = core.generation;
+    pthread_mutex_unlock(&core.lock);
+    return generation;
+}
+
+uint32_t core_allowed_mcpu(void)
+{
+    uint32_t mcpu;
+
+    pthread_mutex_lock(&core.lock);
+    mcpu = core.allowed_mcpu;
+    pthread_mutex_unlock(&core.lock);
+    return mcpu;
+}
+
+enum core_daemon_order core_set_daemon(uint64_t epoch, uint64_t generation, uint32_t intra,
+                                       uint32_t inter, uint64_t sent_ns)
+{
+    enum core_daemon_order order = CORE_ORDER_STALE;
+
+    pthread_mutex_lock(&core.lock);
+    if (epoch > core.daemon.epoch ||
+        (epoch == core.daemon.epoch && generation >= core.daemon.generation)) {
+        core.daemon.epoch = epoch;
+        core.daemon.generation = generation;
+        core.daemon.intra = intra;
+        core.daemon.inter = inter;
+        core.daemon.sent_ns = sent_ns;
+        core.daemon.valid = true;
+        /* The newest order wins; an unsent local one is newer, the daemon hears of it next. */
+        if (!core.local.unsent)
+            core.local.source = PROTO_SOURCE_LIMIT;
+        update_target();
+        order = CORE_ORDER_NEW;
+    }
+    pthread_mutex_unlock(&core.lock);
+    return order;
+}
+
+static void set_daemon_valid(bool valid)
+{
+    pthread_mutex_lock(&core.lock);
+    core.daemon.valid = valid;
+    update_target();
+    pthread_mutex_unlock(&core.lock);
+}
+
+void core_daemon_gone(void)
+{
+    pthread_mutex_lock(&core.lock);
+    core.daemon.intra = 0; /* the next daemon must not renew an order that it never gave */
+    core.daemon.inter = 0;
+    core.daemon.valid = false;
+    update_target();
+    pthread_mutex_unlock(&core.lock);
+}
+
+void core_daemon_lost(void)
+{
+    set_daemon_valid(false);
+}
+
+void core_daemon_found(void)
+{
+    set_daemon_valid(true);
+}
+
+void core_set_local(enum proto_source source, uint32_t intra, uint32_t inter)
+{
+    pthread_mutex_lock(&core.lock);
+    core.local.source = intra > 0 ? source : PROTO_SOURCE_LIMIT;
+    core.local.intra = intra;
+    core.local.inter = inter;
+    core.local.sent_ns = clock_now_ns();
+    core.local.unsent = true;
+    update_target();
+    pthread_mutex_unlock(&core.lock);
+    agent_notify();
+}
+
+bool core_take_local(uint32_t *ret_source, uint32_t *ret_intra, uint32_t *ret_inter)
+{
+    bool unsent;
+
+    pthread_mutex_lock(&core.lock);
+    unsent = core.local.unsent;
+    core.local.unsent = false;
+    if (unsent) {
+        *ret_source =
+            core.local.source == PROTO_SOURCE_LIMIT ? PROTO_SOURCE_API : core.local.source;
+        *ret_intra = core.local.intra;
+        *ret_inter = core.local.inter;
+    }
+    pthread_mutex_unlock(&core.lock);
+    return unsent;
+}
+
+void core_set_allowed(uint32_t mcpu, uint64_t now_ns)
+{
+    pthread_mutex_lock(&core.lock);
+    if (mcpu != core.allowed_mcpu) {
+        core.allowed_mcpu = mcpu;
+        core.allowed_since_ns = now_ns;
+        update_target();
+    }
+    pthread_mutex_unlock(&core.lock);
+}
+
+bool core_take_change(void)
+{
+    bool changed;
+
+    pthread_mutex_lock(&core.lock);
+    changed = core.changed;
+    core.changed = false;
+    pthread_mutex_unlock(&core.lock);
+    return changed;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The limit that the process already has: its affinity (which a cpuset narrows) and the CPU quota
+ * of its cgroup and of every group above. Read by the agent's control thread about four times a
+ * second and when a pool is built. No allocation; plain system calls.
+ */
+#pragma once
+
+#include <stdint.h>
+
+/*
+ * Reads the limit of this process in thousandths of a core, at least 1.
+ * @root: "/" normally; tests give a recorded tree (the affinity is always the real one).
+ * Never fails: what cannot be read does not limit.
+ */
+uint32_t limit_read_mcpu(const char *root);
+
+/* Quota alone, thousandths of a core; 0: none. Source: cgroup v1 and v2 documentation. */
+uint32_t limit_quota_mcpu(const char *root);
+
+/* Processors of the machine that are online, at least 1. */
+uint32_t limit_machine_cpus(const char *root);
+
+/* Threads for a limit: whole cores, rounded down, at least 1. */
+static inline uint32_t limit_threads(uint32_t mcpu)
+{
+    return mcpu < 2000 ? 1 : mcpu / 1000;
+}
+
+/* Processors that the affinity of this process allows; 0 when it cannot be read. */
+uint32_t limit_affinity_cpus(void);

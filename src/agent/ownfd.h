@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A descriptor in somebody else's process: the program may close it (os.closerange) and get the
+ * same number for a file of its own. So each use first asks whether the number still names our
+ * file. Control thread, and ownfd_ok() also signal handlers and workers. Header only.
+ */
+#pragma once
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define OWNFD_LOWEST 512 /* out of the way of programs that count on small numbers */
+
+struct ownfd {
+    _Atomic int fd; /* -1: none */
+    dev_t dev;
+    ino_t ino;
+};
+
+/* fstat() itself got a new symbol version in glibc 2.33. */
+static inline bool ownfd_identify(int fd, struct ownfd *ret)
+{
+    struct stat st;
+
+    if (fd < 0 || syscall(SYS_fstat, fd, &st) != 0)
+        return false;
+    ret->dev = st.st_dev;
+    ret->ino = st.st_ino;
+    return true;
+}
+
+static inline bool ownfd_ok(const struct ownfd *own)
+{
+    struct ownfd now = {.fd = -1};
+    int saved = errno;
+    bool ok =
+        own->fd >= 0 && ownfd_identify(own->fd, &now) && now.dev == own->dev && now.ino == own->ino;
+
+    errno = saved;
+    return ok;
+}
+
+/* Takes @fd over, moved to a high number where the limits allow. */
+static inline void ownfd_adopt(struct ownfd *own, int fd)
+{
+    /* Not fcntl(): its 64-bit variant is newer than glibc 2.17. */
+    int high = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, OWNFD_LOWEST);
+
+    if (high >= 0) {
+        close(fd);
+        fd = high;
+    }
+    ownfd_identify(fd, own);
+    own->fd = fd;
+}
+
+/* Forgets the descriptor; closes it only while it is still ours. */
+static inline void ownfd_drop(struct ownfd *own)
+{
+    int fd = own->fd;
+
+    if (ownfd_ok(own)) {
+        own->fd = -1;
+        close(fd);
+    }
+    own->fd = -1;
+}

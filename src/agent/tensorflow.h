@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the two halves of the TensorFlow backend share: tensorflow.c (targets, watchdog,
+ * description; control thread) and tensorflow_hooks.c (life of the pools, interposed functions; the
+ * program's threads, which read atomics and take pools_lock only while a pool is built or
+ * destroyed).
+ */
+#pragma once
+
+#include "agent/agent.h"
+#include "agent/gate.h"
+#include "agent/tensorflow_abi.h"
+
+#include <pthread.h>
+
+#define POOLS_MAX 64 /* further pools are built as stock and not governed */
+
+enum pool_class {
+    POOL_INTRA,
+    POOL_INTER, /* inter-op, and tf.data's, which follow it */
+    POOL_OTHER, /* never touched */
+    POOL_CLASS_MAX
+};
+
+enum tf_mode {
+    TF_UNKNOWN,
+    TF_GATE,  /* MaybeGetTask */
+    TF_STEAL, /* LocalSteal */
+    TF_MODE_MAX
+};
+
+struct pool {
+    struct gate gate;
+    _Atomic(void *) eigen; /* NULL: this slot is free */
+    _Atomic(void *) owner; /* the tsl::thread::ThreadPool */
+    int *device_threads;   /* num_threads of the pool's own ThreadPoolDevice, NULL: not found */
+    enum pool_class class;
+    uint32_t stock; /* threads that stock TensorFlow would have built */
+    uint32_t built;
+    uint64_t built_ns;
+    bool sized_by_default;  /* stock equals the limit at that time: nobody asked for this number */
+    _Atomic uint32_t shown; /* active threads that ops are told */
+    /* watchdog, control thread */
+    uint32_t wanted;
+    uint32_t extra; /* let go beyond the target because the others block */
+    uint64_t last_passes;
+    uint32_t blocked_ticks; /* in a row */
+    uint64_t rescue_until_ns;
+    uint64_t rescue_hold_ns;
+};
+
+struct tf_state {
+    _Atomic int mode;             /* enum tf_mode */
+    _Atomic uint32_t intra_shown; /* for ops; 0: as many as there are */
+    _Atomic int task_layout;      /* enum task_layout, proven by a probe closure */
+    _Atomic bool gate_seen;       /* a worker came by: the hooks are really in its path */
+    _Atomic uint64_t old_passes;  /* of pools that are gone */
+    char version[PROTO_SHORT_MAX];
+    char note[PROTO_NOTE_MAX];
+};
+
+extern struct tf_state tf;
+extern struct pool pools[POOLS_MAX];
+extern _Atomic unsigned pools_used; /* high-water mark */
+extern pthread_mutex_t pools_lock; /* life of the pools; never held while the program's code runs */
+
+static inline uint32_t min_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The governed pool around an Eigen pool, or NULL. Any thread, lock-free. */
+struct pool *pool_of_eigen(const void *eigen);
+
+/* Active threads for a pool while @target is in force. */
+uint32_t pool_target(const struct pool *pool, const struct agent_target *target);
+
+/* Puts @k active threads in place; pools_lock held. Returns true when they are at once. */
+bool pool_apply(struct pool *pool, uint32_t k);
+
+/* A closure that does nothing: wakes a worker, which then looks at all queues. Any thread. */
+void pool_nudge(struct gate *gate);
+
+/* Which gate does this TensorFlow have? Looked up at the first call, from @caller's point of view.
+ */
+enum tf_mode tf_mode(const void *caller);
+
+/* Learns where a Task keeps its closure, from a Task that may hold one of ours. Worker's thread. */
+void task_learn_layout(void *task);
+bool task_layout_known(void);
+
+/* A surplus worker woke up with a closure in its hands: puts it back for the others. */
+void task_give_back(struct gate_worker *worker, void *task);
+
+/* In the child of a fork: this thread belongs to no pool. */
+void tf_hooks_after_fork(void);

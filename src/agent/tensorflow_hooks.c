@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The TensorFlow backend's hooks: what LD_PRELOAD puts in front of libtensorflow_framework.so.2.
+ *
+ *   ThreadPool ctor     name and size: build it with the machine's maximum, so that it can grow
+ *   Eigen pool ctor     the object that the workers know, registered before they start
+ *   WorkerLoop          thread -> worker
+ *   MaybeGetTask        2.21 and newer: the gate between two closures
+ *   LocalSteal          before: the gate when the worker's own queue is empty
+ *   WaitForWork         the pool's own sleep, all versions
+ *   ScheduleWithHint    closures from outside go to the queues of active workers only
+ *   NumThreads, GetPerThreadMaxParallelism, num_threads of the device: ops shard for the active
+ *                       count; without it k of N threads use up to 40 % more CPU
+ *
+ * They run on the program's threads. A hook that finds nothing of ours calls the real function with
+ * the arguments that it was given.
+ */
+#include "agent/compat.h"
+#include "agent/limit.h"
+#include "agent/tensorflow.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* The hooks' prototypes are TensorFlow's. */
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+
+static __thread struct pool *building __attribute__((tls_model("initial-exec")));
+static __thread struct gate_worker *self __attribute__((tls_model("initial-exec")));
+
+void tf_hooks_after_fork(void)
+{
+    building = NULL;
+    self = NULL;
+}
+
+/* A call of the real function behind a hook; looked up once, from the caller's point of view. */
+#define REAL(type, symbol)                                                                         \
+    ({                                                                                             \
+        static _Atomic(void *) _real;                                                              \
+        void *_f = atomic_load_explicit(&_real, memory_order_acquire);                             \
+        if (__builtin_expect(!_f, 0)) {                                                            \
+            _f = resolve_next(TF_STRING(symbol), __builtin_return_address(0), TF_SONAME);          \
+            atomic_store_explicit(&_real, _f, memory_order_release);                               \
+        }                                                                                          \
+        (type) _f;                                                                                 \
+    })
+
+/* ---- pools ---- */
+
+static enum pool_class classify(const char *name)
+{
+    size_t len = strlen(name);
+
+    if (len >= 5 && strcmp(name + len - 5, "Eigen") == 0)
+        return POOL_INTRA; /* numa_-1_Eigen, XLAEigen */
+    if (strcmp(name, "Compute") == 0 || strncmp(name, "data_", 5) == 0)
+        return POOL_INTER;
+    return POOL_OTHER;
+}
+
+/* A free slot for a pool that is about to be built with @built threads, or NULL. */
+static struct pool *pool_reserve(enum pool_class class, uint32_t stock, uint32_t built)
+{
+    struct pool *pool = NULL;
+
+    pthread_mutex_lock(&pools_lock);
+    for (unsigned i = 0; i < POOLS_MAX && !pool; i++) {
+        if (!pools[i].owner)
+            pool = &pools[i];
+    }
+    if (pool && gate_init(&pool->gate, built, pool_nudge, agent_notify) == 0) {
+        pool->owner = pool; /* taken; the real owner follows */
+        pool->device_threads = NULL;
+        pool->class = class;
+        pool->stock = stock;
+        pool->built = pool->wanted = built;
+        pool->built_ns = clock_now_ns();
+        pool->sized_by_default = stock == limit_affinity_cpus();
+        pool->extra = 0;
+        pool->rescue_hold_ns = 0;
+        atomic_store(&pool->shown, built);
+    } else {
+        pool = NULL;
+    }
+    pthread_mutex_unlock(&pools_lock);
+    return pool;
+}
+
+/* The pool's own ThreadPoolDevice: the constructor leaves {eigen, eigen, device} in a row. */
+static int *find_device_threads(void *owner, const void *eigen, uint32_t built)
+{
+    for (unsigned i = 0; i < TF_THREADPOOL_WORDS; i++) {
+        struct eigen_device device;
+        void *word[3];
+
+        if (!resolve_peek((void **)owner + i, word, sizeof(word)) || word[0] != eigen ||
+            word[1] != eigen)
+            continue;
+        if (word[2] && resolve_peek(word[2], &device, sizeof(device)) && device.pool == eigen &&
+            device.num_threads == (int)built)
+            return &((struct eigen_device *)word[2])->num_threads;
+    }
+    return NULL;
+}
+
+static void pool_ready(struct pool *pool, void *owner)
+{
+    struct agent_target target;
+    void *eigen = atomic_load(&pool->eigen);
+
+    pthread_mutex_lock(&pools_lock);
+    pool->owner = eigen ? owner : NULL;
+    if (eigen && pool->class != POOL_OTHER) {
+        pool->device_threads = find_device_threads(owner, eigen, pool->built);
+        core_target(&target);
+        pool_nudge(&pool->gate); /* a worker will find this closure: task_learn_layout() */
+        pool_apply(pool, pool_target(pool, &target));
+    }
+    pthread_mutex_unlock(&pools_lock);
+}
+
+/* What the ops of the remaining pools are told; 0: no pool, as many as there are. */
+static void show_intra(void)
+{
+    uint32_t shown = 0;
+
+    for (unsigned i = 0; i < atomic_load(&pools_used); i++) {
+        if (atomic_load(&pools[i].eigen) && pools[i].class == POOL_INTRA && pools[i].built > 1)
+            shown = atomic_load(&pools[i].shown);
+    }
+    atomic_store(&tf.intra_shown, shown);
+}
+
+static void pool_forget(void *owner, bool destroyed)
+{
+    pthread_mutex_lock(&pools_lock);
+    for (unsigned i = 0; i < POOLS_MAX; i++) {
+        struct pool *pool = &pools[i];
+
+        if (pool->owner != owner)
+            continue;
+        if (destroyed) {
+            pool->owner = NULL; /* its threads have been joined: the slot is free */
+            continue;
+        }
+        atomic_fetch_add(&tf.old_passes, gate_passes(&pool->gate));
+        gate_set(&pool->gate, pool->built);
+        atomic_store(&pool->eigen, NULL);
+    }
+    show_intra();
+    pthread_mutex_unlock(&pools_lock);
+}
+
+/* ---- interposed: construction and destruction ---- */
+
+typedef void (*threadpool_ctor_fn)(void *, void *, const void *, const struct stdstring *, int,
+                                   bool, void *);
+
+static void threadpool_ctor(threadpool_ctor_fn real, const void *caller, void *owner, void *env,
+                            const void *options, const struct stdstring *name, int threads,
+                            bool low_latency, void *allocator)
+{
+    enum pool_class class = threads > 0 ? classify(name->data) : POOL_OTHER;
+    struct pool *outer = building;
+    struct pool *pool = NULL;
+    uint32_t built = (uint32_t)threads;
+    int saved = errno;
+
+    if (class != POOL_OTHER && agent_start() && tf_mode(caller) != TF_UNKNOWN) {
+        /* tf.data sizes its pools itself; the two big ones get room to grow. */
+        if ((class == POOL_INTRA || strcmp(name->data, "Compute") == 0) && agent_config.max > built)
+            built = agent_config.max;
+        pool = pool_reserve(class, (uint32_t)threads, built);
+    }
+    if (!pool)
+        built = (uint32_t)threads;
+    building = pool;
+    errno = saved;
+    real(owner, env, options, name, (int)built, low_latency, allocator);
+    building = outer;
+    if (pool)
+        pool_ready(pool, owner);
+}
+
+TF_EXPORT void TF_THREADPOOL_C1(void *owner, void *env, const void *options,
+                                const struct stdstring *name, int threads, bool low_latency,
+                                void *allocator)
+{
+    threadpool_ctor(REAL(threadpool_ctor_fn, TF_THREADPOOL_C1), __builtin_return_address(0), owner,
+                    env, options, name, threads, low_latency, allocator);
+}
+
+TF_EXPORT void TF_THREADPOOL_C2(void *owner, void *env, const void *options,
+                                const struct stdstring *name, int threads, bool low_latency,
+                                void *allocator)
+{
+    threadpool_ctor(REAL(threadpool_ctor_fn, TF_THREADPOOL_C2), __builtin_return_address(0), owner,
+                    env, options, name, threads, low_latency, allocator);
+}
+
+typedef void (*dtor_fn)(void *);
+
+TF_EXPORT void TF_THREADPOOL_D1(void *owner)
+{
+    dtor_fn real = REAL(dtor_fn, TF_THREADPOOL_D1);
+
+    pool_forget(owner, false);
+    real(owner);
+    pool_forget(owner, true);
+}
+
+TF_EXPORT void TF_THREADPOOL_D2(void *owner)
+{
+    dtor_fn real = REAL(dtor_fn, TF_THREADPOOL_D2);
+
+    pool_forget(owner, false);
+    real(owner);
+    pool_forget(owner, true);
+}
+
+typedef void (*eigen_ctor_fn)(void *, int, bool, void *);
+
+static void eigen_ctor(eigen_ctor_fn real, void *eigen, int threads, bool spin, void *env)
+{
+    if (building && threads == (int)building->built && !atomic_load(&building->eigen)) {
+        unsigned index = (unsigned)(building - pools) + 1;
+        unsigned used = atomic_load(&pools_used);
+
+        atomic_store_explicit(&building->eigen, eigen, memory_order_release);
+        while (used < index && !atomic_compare_exchange_weak(&pools_used, &used, index))
+            ;
+    }
+    real(eigen, threads, spin, env);
+}
+
+TF_EXPORT void TF_EIGEN_C1(void *eigen, int threads, bool spin, void *env)
+{
+    eigen_ctor(REAL(eigen_ctor_fn, TF_EIGEN_C1), eigen, threads, spin, env);
+}
+
+TF_EXPORT void TF_EIGEN_C2(void *eigen, int threads, bool spin, void *env)
+{
+    eigen_ctor(REAL(eigen_ctor_fn, TF_EIGEN_C2), eigen, threads, spin, env);
+}
+
+/* ---- interposed: the workers ---- */
+
+TF_EXPORT void TF_WORKER_LOOP(void *eigen, int id)
+{
+    typedef void (*worker_fn)(void *, int);
+    worker_fn real = REAL(worker_fn, TF_WORKER_LOOP);
+    struct pool *pool = pool_of_eigen(eigen);
+
+    if (pool && pool->class != POOL_OTHER)
+        self = gate_enter(&pool->gate, (uint32_t)id);
+    real(eigen, id);
+    if (self)
+        gate_leave(self);
+    self = NULL;
+}
+
+TF_EXPORT void TF_MAYBE_GET_TASK(void *eigen, void *task)
+{
+    typedef void (*get_fn)(void *, void *);
+    get_fn real = REAL(get_fn, TF_MAYBE_GET_TASK);
+
+    if (self)
+        gate_pass(self);
+    real(eigen, task);
+    if (__builtin_expect(self && !task_layout_known(), 0))
+        task_learn_layout(task);
+}
+
+#if TF_STEAL_POSSIBLE
+/* Returns a Task by value: the caller's hidden pointer comes first (System V x86-64). */
+TF_EXPORT void *TF_LOCAL_STEAL(void *ret_task, void *eigen)
+{
+    typedef void *(*steal_fn)(void *, void *);
+    steal_fn real = REAL(steal_fn, TF_LOCAL_STEAL);
+
+    if (self && atomic_load_explicit(&tf.mode, memory_order_relaxed) == TF_STEAL)
+        gate_pass(self);
+    return real(ret_task, eigen);
+}
+#endif
+
+TF_EXPORT bool TF_WAIT_FOR_WORK(void *eigen, void *waiter, void *task)
+{
+    typedef bool (*wait_fn)(void *, void *, void *);
+    wait_fn real = REAL(wait_fn, TF_WAIT_FOR_WORK);
+    bool more;
+
+    if (!self)
+        return real(eigen, waiter, task);
+    if (__builtin_expect(!atomic_load_explicit(&tf.gate_seen, memory_order_relaxed), 0))
+        atomic_store(&tf.gate_seen, true);
+    gate_idle_enter(self);
+    more = real(eigen, waiter, task);
+    if (__builtin_expect(gate_idle_leave(self), 1)) {
+        if (more && !task_layout_known())
+            task_learn_layout(task);
+        return more;
+    }
+    if (more)
+        task_learn_layout(task);
+    /* While the layout is not proven it runs this one closure and parks at the next gate. */
+    if (more && task_layout_known()) {
+        task_give_back(self, task);
+        gate_park(self);
+    }
+    return more;
+}
+
+TF_EXPORT void TF_SCHEDULE_WITH_HINT(void *eigen, struct stdfunction *function, int start,
+                                     int limit)
+{
+    typedef void (*hint_fn)(void *, struct stdfunction *, int, int);
+    hint_fn real = REAL(hint_fn, TF_SCHEDULE_WITH_HINT);
+
+    if (start == 0 && limit > 1) {
+        struct pool *pool = pool_of_eigen(eigen);
+
+        if (pool && limit == (int)pool->built)
+            limit = (int)atomic_load_explicit(&pool->shown, memory_order_relaxed);
+    }
+    real(eigen, function, start, limit);
+}
+
+/* ---- interposed: how many threads an op counts on ---- */
+
+TF_EXPORT int TF_PER_THREAD_MAX_PARALLELISM(void)
+{
+    typedef int (*max_fn)(void);
+    max_fn real = REAL(max_fn, TF_PER_THREAD_MAX_PARALLELISM);
+    int stock = real();
+    uint32_t shown = atomic_load_explicit(&tf.intra_shown, memory_order_relaxed);
+
+    return shown > 0 && (int)shown < stock ? (int)shown : stock;
+}
+
+/* Eigen's view, which oneDNN asks. tsl's own NumThreads() goes on to say how many were built: there
+ * ops size arrays with it and index them with a worker's id. */
+TF_EXPORT int TF_EIGEN_NUM_THREADS(const void *eigen)
+{
+    typedef int (*num_fn)(const void *);
+    num_fn real = REAL(num_fn, TF_EIGEN_NUM_THREADS);
+    int stock = real(eigen);
+    struct pool *pool = pool_of_eigen(eigen);
+
+    if (!pool || pool->class != POOL_INTRA)
+        return stock;
+    return (int)min_u32((uint32_t)stock, atomic_load_explicit(&pool->shown, memory_order_relaxed));
+}
+
+TF_EXPORT int TF_THREADPOOL_NUM_THREADS(const void *owner)
+{
+    typedef int (*num_fn)(const void *);
+    num_fn real = REAL(num_fn, TF_THREADPOOL_NUM_THREADS);
+    unsigned used = atomic_load_explicit(&pools_used, memory_order_acquire);
+
+    for (unsigned i = 0; i < used; i++) {
+        if (pools[i].owner == owner)
+            return (int)pools[i].built;
+    }
+    return real(owner);
+}
+
+/*
+ * A device learns its pool's size here: give it the size that was built, so that every op has the
+ * choice of 1 … built shards. CpuWorkerThreads.num_threads is patched before any op can read it and
+ * never again: ops read it more than once.
+ */
+TF_EXPORT void TF_SET_EIGEN_CPU_DEVICE(void *device_base, struct eigen_device *device)
+{
+    typedef void (*set_fn)(void *, struct eigen_device *);
+    set_fn real = REAL(set_fn, TF_SET_EIGEN_CPU_DEVICE);
+    struct pool *pool = pool_of_eigen(device->pool);
+
+    if (pool && pool->class == POOL_INTRA && (uint32_t)device->num_threads < pool->built &&
+        pool->built > 1) {
+        struct cpu_worker_threads *workers = NULL;
+        struct cpu_worker_threads seen;
+
+        if (resolve_peek((char *)device_base + TF_DEVICE_WORKERS_OFFSET, &workers,
+                         sizeof(workers)) &&
+            resolve_peek(workers, &seen, sizeof(seen)) && seen.workers == pool->owner)
+            workers->num_threads = (int)pool->built;
+        device->num_threads = (int)pool->built;
+    }
+    real(device_base, device);
+}
