@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sorting for policies: in place, the same result with every libc, no allocation (glibc's qsort may
+ * allocate and orders equal elements differently between versions). Pure; used by policies alone.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Whether element @a goes before @b. Must be a total order: the last key is unique. */
+typedef bool (*order_before_fn)(uint32_t a, uint32_t b, const void *arg);
+
+/* Sorts @count indices; O(n log n) always, O(n) when they are in order already. */
+void order_sort(uint32_t *index, size_t count, order_before_fn before, const void *arg);

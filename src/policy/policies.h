@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The policies themselves, one file each. Pure data and functions; named by the registry alone,
+ * everyone else asks it by name.
+ */
+#pragma once
+
+#include "policy/policy.h"
+
+extern const struct policy policy_equal;

@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The policy interface: a snapshot of machine and jobs goes in, a plan comes out.
+ *
+ * Everything here is pure: no clock, allocation, I/O, randomness or floating point, and a total
+ * order by job id, so the same snapshot gives the same plan on every machine. Daemon, simulator,
+ * cluster controller and tests call the same functions; any thread, as nothing is shared. All
+ * storage is the caller's, who asks policy_room() how much a plan may need.
+ *
+ * An index of a job or a domain is its place in the snapshot's array. Amounts are integers: mcpu in
+ * thousandths of a core, memory in bytes, parameter servers and workers as counts. Times are
+ * nanoseconds of one clock (CLOCK_MONOTONIC in the daemon, virtual in the simulator).
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define POLICY_CORE_MCPU   1000       /* one core */
+#define POLICY_UNLIMITED   INT64_MAX  /* of a capacity or a maximum: not counted */
+#define POLICY_UNKNOWN     UINT64_MAX /* of remaining work */
+#define POLICY_NEVER       UINT64_MAX /* of a deadline or next wake-up */
+#define POLICY_NO_PARENT   UINT32_MAX /* of the root domain */
+#define POLICY_JOBS_MAX    (1u << 16) /* these bounds keep the integer arithmetic exact */
+#define POLICY_DOMAINS_MAX (1u << 16)
+#define POLICY_CORES_MAX   (INT64_C(1) << 20)
+#define POLICY_WEIGHT_MAX  10000u
+#define POLICY_POWER_MAX   (UINT64_C(1) << 47) /* microwatts; of one domain */
+
+/* ---- amounts and places ---------------------------------------------------------------------- */
+
+enum policy_resource {
+    POLICY_MCPU,   /* thousandths of a core */
+    POLICY_MEMORY, /* bytes; a paused job keeps its own */
+    POLICY_PS,     /* parameter servers */
+    POLICY_WORKER,
+    POLICY_RESOURCE_MAX
+};
+
+/* One amount of each resource, indexed by enum policy_resource. */
+struct policy_vector {
+    int64_t of[POLICY_RESOURCE_MAX];
+};
+
+enum policy_level {
+    POLICY_AREA,
+    POLICY_CLUSTER,
+    POLICY_NODE,
+    POLICY_NUMA,
+    POLICY_CORE,
+    POLICY_SMT,
+    POLICY_LEVEL_MAX
+};
+
+/*
+ * A place with capacity. Domain 0 is the root; a parent stands before its children and has a
+ * smaller level (levels may be left out: a lone machine is one POLICY_NODE). An amount placed in a
+ * domain counts in all of its ancestors too.
+ */
+struct policy_domain {
+    uint32_t parent;               /* index, or POLICY_NO_PARENT */
+    uint32_t level;                /* enum policy_level */
+    uint32_t id;                   /* the caller's number: CPU, NUMA node, host */
+    struct policy_vector capacity; /* for jobs; may be less than its children's sum (a quota) */
+    uint64_t idle_uw;              /* drawn without work, on top of what the children state */
+    uint64_t core_uw;              /* more for each busy core; 0: as the parent */
+    uint64_t cap_uw;               /* most that the subtree may draw; 0: no cap */
+};
+
+/* How much of everything lies in one domain. */
+struct policy_amount {
+    uint32_t domain;
+    struct policy_vector amount;
+};
+
+/* ---- jobs ------------------------------------------------------------------------------------ */
+
+enum policy_state {
+    POLICY_QUEUED,  /* wants to start */
+    POLICY_HELD,    /* in the queue, and must stay there: a person said so */
+    POLICY_RUNNING, /* one that began by itself has an empty `current` until the first plan */
+    POLICY_PAUSED,
+    POLICY_STATE_MAX
+};
+
+enum policy_malleability {
+    POLICY_RIGID,     /* starts with its request, never changes */
+    POLICY_MOLDABLE,  /* its size is chosen at the start */
+    POLICY_MALLEABLE, /* changes while it runs */
+    POLICY_MALLEABILITY_MAX
+};
+
+enum policy_pin {
+    POLICY_PIN_NONE,
+    POLICY_PIN_HAND,    /* tide set, or a controller */
+    POLICY_PIN_PROGRAM, /* the program set its own target */
+    POLICY_PIN_SIGNAL,  /* the resize signal */
+    POLICY_PIN_MAX
+};
+
+enum policy_action {
+    POLICY_ACTION_START,
+    POLICY_ACTION_RESIZE,
+    POLICY_ACTION_PAUSE, /* and the resume that follows */
+    POLICY_ACTION_ADD_WORKER,
+    POLICY_ACTION_MOVE_PS,
+    POLICY_ACTION_MAX
+};
+
+/*
+ * Speed with k units (k = 1 … count at index k-1) relative to one unit, in thousandths. The
+ * envelope is the smallest concave curve above the table; both are the caller's arrays.
+ */
+struct policy_curve {
+    const uint32_t *speedup_permille;  /* NULL: not known */
+    const uint32_t *envelope_permille; /* NULL: the table is concave itself */
+    uint32_t count;
+    uint32_t confidence_permille; /* of the fit; 1000: measured or declared */
+};
+
+/* Fill in with policy_job_init() first: not every default is zero. */
+struct policy_job {
+    uint64_t id;           /* unique; the last key of every order */
+    uint32_t state;        /* enum policy_state */
+    uint32_t malleability; /* enum policy_malleability */
+    uint32_t class;        /* of the queue; smaller goes first where a policy knows classes */
+    uint32_t weight;       /* 1 … POLICY_WEIGHT_MAX, relative to the other jobs */
+    int32_t priority;      /* larger goes first */
+    uint32_t home;         /* domain that all of its amounts must lie in; 0: anywhere */
+    uint32_t span;         /* enum policy_level: all of its amounts lie in one domain of this level
+                              (a program in one node); POLICY_AREA: spread as the policy likes */
+    bool preemptible;      /* may be paused */
+
+    struct policy_vector request; /* what the user asked for; 0: nothing said */
+    struct policy_vector min;
+    struct policy_vector max; /* 0: has no use for this resource; of cores, one is always granted */
+    uint32_t pinned_by;       /* enum policy_pin */
+    struct policy_vector pinned; /* of each resource fixed by that, not MEMORY; 0: not this one */
+    uint32_t lent;               /* cores given away and not back */
+    uint32_t borrowed;           /* cores taken of what others lent */
+
+    /*
+     * What it holds, at most one entry per domain. Of a paused job (never empty): what it had when
+     * it was paused, of which it still holds the memory. Empty in the queue.
+     */
+    const struct policy_amount *current;
+    uint32_t current_count;
+
+    uint64_t arrival_ns;  /* its age decides ties: older first */
+    uint64_t start_ns;    /* of the first run; 0: never ran */
+    uint64_t change_ns;   /* last resize, pause or resume; 0: none */
+    uint64_t deadline_ns; /* POLICY_NEVER: none */
+    uint64_t run_ns;      /* accumulated, pauses not counted */
+    uint64_t wait_ns;     /* accumulated, queued and paused */
+
+    uint64_t remaining_ns; /* work left, as time with one unit of everything; POLICY_UNKNOWN */
+    uint64_t remaining_error_ns;
+    struct policy_curve curve[POLICY_RESOURCE_MAX]; /* MCPU by whole cores; MEMORY has none */
+    uint32_t communication_permille; /* of a step's time spent waiting for parameter servers */
+    uint64_t cost_ns[POLICY_ACTION_MAX];
+};
+
+struct policy_snapshot {
+    uint64_t now_ns;
+    uint64_t epoch; /* compared before generation; both are copied to the plan */
+    uint64_t generation;
+    uint64_t seed; /* the only source of chance */
+    const struct policy_domain *domains;
+    uint32_t domain_count; /* at least 1 */
+    const struct policy_job *jobs;
+    uint32_t job_count;
+    const int64_t *params; /* as policy->params, in its order; NULL: the defaults */
+    const void *state;     /* the last plan's state_out, also across restarts; NULL: none yet;
+                              a policy without state ignores it */
+    size_t state_size;
+};
+
+/* ---- plan ------------------------------------------------------------------------------------ */
+
+enum policy_verb {
+    POLICY_VERB_NONE,       /* in no valid plan */
+    POLICY_VERB_START,      /* queued -> running */
+    POLICY_VERB_KEEP,       /* running, amounts as they are */
+    POLICY_VERB_RESIZE,     /* running, other amounts or other places */
+    POLICY_VERB_PAUSE,      /* running -> paused, its memory stays where it is */
+    POLICY_VERB_RESUME,     /* paused -> running */
+    POLICY_VERB_HOLD,       /* stays queued or paused */
+    POLICY_VERB_INFEASIBLE, /* not running, and this snapshot's capacity can never run it */
+    POLICY_VERB_MAX
+};
+
+/* Arguments in brackets, in order; amounts as in policy_vector, @job an id, @domain level and id.
+ */
+enum policy_reason_code {
+    POLICY_REASON_NONE,
+    POLICY_REASON_EQUAL_SHARE,      /* [mcpu shared, jobs sharing] */
+    POLICY_REASON_WEIGHTED_SHARE,   /* [weight, sum of weights, mcpu shared, jobs sharing] */
+    POLICY_REASON_MINIMUM,          /* [minimum mcpu, share mcpu] */
+    POLICY_REASON_MAXIMUM,          /* [maximum mcpu, share mcpu or 0: nobody else wants more] */
+    POLICY_REASON_ONE_THREAD,       /* [jobs, mcpu]: more jobs than cores */
+    POLICY_REASON_MINIMA,           /* [minimum mcpu, sum of minima mcpu, capacity mcpu] */
+    POLICY_REASON_PINNED,           /* [mcpu, enum policy_pin] */
+    POLICY_REASON_RIGID,            /* [mcpu] */
+    POLICY_REASON_MOLDABLE,         /* [mcpu]: chosen at its start */
+    POLICY_REASON_LENT,             /* [share mcpu, lent mcpu] */
+    POLICY_REASON_BORROWED,         /* [share mcpu, borrowed mcpu] */
+    POLICY_REASON_HELD,             /* [] by a person */
+    POLICY_REASON_NO_ROOM,          /* [resource, needed, free] */
+    POLICY_REASON_TOO_LARGE,        /* [resource, needed, capacity] */
+    POLICY_REASON_PREEMPTED,        /* [job, its priority, own priority] */
+    POLICY_REASON_PRIORITY,         /* [priority] */
+    POLICY_REASON_DEADLINE,         /* [mcpu needed, ns left] */
+    POLICY_REASON_DEADLINE_MISSED,  /* [ns needed with all it can use, ns left] */
+    POLICY_REASON_POWER_CAP,        /* [cap uW, mcpu that it allows] */
+    POLICY_REASON_LOCALITY,         /* [level, id]: kept within one domain */
+    POLICY_REASON_SPARE,            /* [mcpu]: what others cannot use as well */
+    POLICY_REASON_WORKERS,          /* [workers, gain permille of the last one] */
+    POLICY_REASON_PARAMETER_SERVER, /* [parameter servers, communication permille] */
+    POLICY_REASON_MAX
+};
+
+#define POLICY_REASON_ARGS 4
+#define POLICY_TEXT_MAX    160 /* the longest text of a reason or a fault, and NUL */
+
+struct policy_reason {
+    uint32_t code; /* enum policy_reason_code */
+    int64_t arg[POLICY_REASON_ARGS];
+    int64_t used_mcpu;     /* set when the job's amounts lie in an oversubscribed domain, */
+    int64_t capacity_mcpu; /* else both 0: of the most oversubscribed one */
+};
+
+/* What becomes of one job; the same index as in the snapshot. */
+struct policy_decision {
+    uint64_t id;           /* of the job */
+    uint32_t verb;         /* enum policy_verb */
+    uint32_t amount_first; /* its entries in the plan's amounts; at most one per domain */
+    uint32_t amount_count; /* 0 when it holds nothing */
+    struct policy_reason reason;
+};
+
+/* What the plan makes of one domain, its descendants included. */
+struct policy_domain_use {
+    struct policy_vector used;
+    bool oversubscribed[POLICY_RESOURCE_MAX]; /* used is above what the domain can give */
+};
+
+/* The caller sets the pointers and rooms; policy_decide() fills in the rest. */
+struct policy_plan {
+    uint64_t epoch;
+    uint64_t generation;
+    uint64_t next_wakeup_ns;           /* decide again then, if nothing happens; POLICY_NEVER */
+    struct policy_decision *decisions; /* job_count of the snapshot */
+    struct policy_domain_use *domains; /* domain_count of the snapshot */
+    struct policy_amount *amounts;
+    size_t amount_room; /* entries */
+    size_t amount_count;
+    void *state_out; /* opaque, same bytes on every machine of one byte order */
+    size_t state_room;
+    size_t state_size;
+    void *scratch; /* aligned as by malloc */
+    size_t scratch_room;
+};
+
+/* ---- policies -------------------------------------------------------------------------------- */
+
+struct policy_param {
+    const char *name;
+    int64_t min;
+    int64_t max;
+    int64_t def;
+    const char *unit;
+    const char *text;
+};
+
+/* What a plan may need at most; all of it may be 0. */
+struct policy_room {
+    size_t amounts; /* entries */
+    size_t scratch_bytes;
+    size_t state_bytes;
+};
+
+struct policy {
+    const char *name;
+    const char *brief; /* one line */
+    const struct policy_param *params;
+    uint32_t param_count;
+    void (*room)(const struct policy_snapshot *snapshot, struct policy_room *ret_room);
+    /* Called by policy_decide() alone, which has checked snapshot and room. 0 or -errno. */
+    int (*decide)(const struct policy *policy, const struct policy_snapshot *snapshot,
+                  struct policy_plan *plan);
+};
+
+/* The registry, in the order in which a list shows them; the first is the default. */
+size_t policy_count(void);
+const struct policy *policy_at(size_t index);       /* NULL beyond the end */
+const struct policy *policy_find(const char *name); /* NULL when there is none */
+
+/* Index of parameter @name, or -ENOENT. */
+int policy_param_find(const struct policy *policy, const char *name);
+
+/* Value of parameter @index for this snapshot: the one given, else the default. */
+int64_t policy_param(const struct policy *policy, const struct policy_snapshot *snapshot,
+                     uint32_t index);
+
+/* How much storage a plan for this snapshot may need; the snapshot must pass its check. */
+void policy_room(const struct policy *policy, const struct policy_snapshot *snapshot,
+                 struct policy_room *ret_room);
+
+/*
+ * Decides. Every job gets exactly one decision with a reason, and every domain its use.
+ * Returns 0, -EINVAL (the snapshot is malformed: policy_snapshot_check says how), -ERANGE (a
+ * parameter is out of its range), -ENOSPC (a room is too small) or -EPROTO (the state is none of
+ * this policy's). The plan is undefined on failure.
+ */
+int policy_decide(const struct policy *policy, const struct policy_snapshot *snapshot,
+                  struct policy_plan *plan);
+
+/* ---- building snapshots ---------------------------------------------------------------------- */
+
+/* A running, malleable job of weight 1, at least one core, no maximum, anywhere, no deadline. */
+void policy_job_init(struct policy_job *job, uint64_t id);
+
+/* A lone machine: one POLICY_NODE as root. @memory_bytes 0: memory is not counted. */
+void policy_machine_init(struct policy_domain *root, int64_t mcpu, int64_t memory_bytes);
+
+/* ---- reading snapshots and plans ------------------------------------------------------------- */
+
+/* Whether @domain is @ancestor or lies in it. */
+bool policy_domain_within(const struct policy_snapshot *snapshot, uint32_t domain,
+                          uint32_t ancestor);
+
+/*
+ * What the domain can give of a resource: its capacity and, for POLICY_MCPU under power caps, not
+ * more cores than the cap carries at the subtree's dearest core: (cap - idle) / core.
+ */
+int64_t policy_domain_capacity(const struct policy_snapshot *snapshot, uint32_t domain,
+                               enum policy_resource resource);
+
+/* Sum over the entries; saturates at INT64_MAX. */
+int64_t policy_amount_total(const struct policy_amount *amounts, size_t count,
+                            enum policy_resource resource);
+
+/* The same of a decision: what the job has under the plan. */
+int64_t policy_decision_total(const struct policy_plan *plan, uint32_t job,
+                              enum policy_resource resource);
+
+/*
+ * The domain of the job's span that @domain lies in: its nearest ancestor, or itself, that is of
+ * level job->span or above.
+ */
+uint32_t policy_span_domain(const struct policy_snapshot *snapshot, const struct policy_job *job,
+                            uint32_t domain);
+
+/*
+ * Where the job's next amounts belong: its home, or, once it holds something, the domain of its
+ * span around that (a program does not wander between nodes by itself).
+ */
+uint32_t policy_job_place(const struct policy_snapshot *snapshot, const struct policy_job *job);
+
+/*
+ * The amount that a running job must have: its pin; else, unless it is malleable, what it has, or
+ * as a rigid one its request. -1: the policy chooses.
+ */
+int64_t policy_job_fixed(const struct policy_job *job, enum policy_resource resource);
+
+/* The least it can run with: the fixed amount, else its minimum, of cores at least one. */
+int64_t policy_job_least(const struct policy_job *job, enum policy_resource resource);
+
+/* The most it can use: its maximum, of cores at least one. */
+int64_t policy_job_most(const struct policy_job *job, enum policy_resource resource);
+
+/*
+ * Time that the job's remaining work takes with @units (>= 1; cores for POLICY_MCPU) by its table,
+ * whose last entry counts for all larger numbers. POLICY_UNKNOWN without table or remaining work.
+ */
+uint64_t policy_time_with(const struct policy_job *job, enum policy_resource resource,
+                          uint32_t units);
+
+/* Fills in the use of every domain and the oversubscription in the reasons, from the amounts. */
+void policy_plan_account(const struct policy_snapshot *snapshot, struct policy_plan *plan);
+
+/* ---- checking -------------------------------------------------------------------------------- */
+
+enum policy_fault_code {
+    POLICY_FAULT_NONE,
+    /* of a snapshot */
+    POLICY_FAULT_COUNT,   /* no domain, or too many of something */
+    POLICY_FAULT_DOMAIN,  /* tree out of order, level not below its parent's, negative capacity */
+    POLICY_FAULT_ENUM,    /* unknown state, malleability, pin or level */
+    POLICY_FAULT_WEIGHT,  /* 0 or above POLICY_WEIGHT_MAX */
+    POLICY_FAULT_BOUNDS,  /* negative amount, or minimum above maximum */
+    POLICY_FAULT_CURRENT, /* no home; or an entry in a wrong or double place, or state */
+    POLICY_FAULT_SAME_ID, /* two jobs with one id */
+    POLICY_FAULT_CURVE,   /* a count without a table */
+    /* of a plan */
+    POLICY_FAULT_STALE,     /* epoch or generation is not the snapshot's */
+    POLICY_FAULT_ID,        /* the decision is for another job */
+    POLICY_FAULT_VERB,      /* not allowed in the job's state */
+    POLICY_FAULT_PREEMPT,   /* pauses a job that is not preemptible */
+    POLICY_FAULT_RIGID,     /* changes a job that cannot change now */
+    POLICY_FAULT_REASON,    /* no or unknown reason */
+    POLICY_FAULT_PLACE,     /* an amount outside of the home, twice in a domain, negative */
+    POLICY_FAULT_NOT_KEPT,  /* keep, with other amounts than now */
+    POLICY_FAULT_NO_CHANGE, /* resize, with the same amounts as now */
+    POLICY_FAULT_MEMORY,    /* pause, hold or resume must leave memory where it is */
+    POLICY_FAULT_HOLDS,     /* a job that does not run holds more than a paused one's memory */
+    POLICY_FAULT_MINIMUM,
+    POLICY_FAULT_MAXIMUM,
+    POLICY_FAULT_PINNED,   /* not what it is pinned to */
+    POLICY_FAULT_FEASIBLE, /* called infeasible, but capacity would do */
+    POLICY_FAULT_CAPACITY, /* above the capacity, and no minimum or pin forces it */
+    POLICY_FAULT_MARK,     /* oversubscription not marked, or marked where there is none */
+    POLICY_FAULT_USE,      /* the use of a domain is not the sum of its amounts */
+    POLICY_FAULT_WAKEUP,   /* next wake-up is not in the future */
+    POLICY_FAULT_MAX
+};
+
+struct policy_fault {
+    uint32_t code;     /* enum policy_fault_code */
+    uint32_t index;    /* of the job or domain that is at fault */
+    bool in_domain;    /* index is a domain's */
+    uint32_t resource; /* enum policy_resource, where one is at fault */
+    int64_t value;     /* what was found … */
+    int64_t bound;     /* … and what it violates; both 0 where they say nothing */
+};
+
+/* Whether the snapshot is well formed. Returns 0, or -EINVAL with *fault (may be NULL) filled in.
+ */
+int policy_snapshot_check(const struct policy_snapshot *snapshot, struct policy_fault *fault);
+
+/*
+ * Whether the plan is one that the snapshot allows: verbs by state and malleability, places,
+ * minima, maxima, pins, memory of the paused, capacity of every domain. A capacity may be exceeded
+ * only where minima, pins, rigid sizes or one thread per job add up to more, and is marked then.
+ * Returns 0, or -EINVAL with *fault (may be NULL) filled in.
+ */
+int policy_plan_check(const struct policy_snapshot *snapshot, const struct policy_plan *plan,
+                      struct policy_fault *fault);
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+/*
+ * Writes one line for a person, without full stop: "equal share of 8 cores among 3 jobs". Cut at
+ * @size (POLICY_TEXT_MAX holds every one). Returns the length written.
+ */
+size_t policy_reason_text(const struct policy_reason *reason, char *buf, size_t size);
+size_t policy_fault_text(const struct policy_fault *fault, char *buf, size_t size);
+
+const char *policy_verb_name(enum policy_verb verb);             /* "resize"; "?" if unknown */
+const char *policy_level_name(enum policy_level level);          /* "NUMA node" */
+const char *policy_resource_name(enum policy_resource resource); /* "memory" */
