@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Control groups, version 1, version 2 and mixed, seen as two controllers, `cpu` and `cpuset`, each
+ * behind one table of functions (v1 and v2 differ in file names, units and rules).
+ *
+ * Reading works for any process and needs no privilege. Writing happens only in groups that we make
+ * below "tide" in the hierarchies' root, one per daemon, and one per job below it:
+ *     tide/<uid>-<epoch>/<job>
+ * A process is moved only out of a hierarchy's root group or a group of ours, never out of one of
+ * systemd, Slurm, kubelet or Docker.
+ *
+ * Units: thousandths of a core (_mcpu); weights as in cgroup v2, 1 … 10000, 100 being the default
+ * (v1: cpu.shares = weight * 1024 / 100). Each write is read back: 0 means that it is in force.
+ * One owner at a time; a struct cgroup has no state that changes after cgroup_new, so that a forked
+ * guardian may go on using its copy. Called by the daemon, its guardian, the CLI (reading).
+ */
+#pragma once
+
+#include "base/cpuset.h"
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define CGROUP_NO_QUOTA   UINT32_MAX
+#define CGROUP_QUOTA_MIN  10 /* mcpu: the kernel wants at least 1 ms of its 100 ms period */
+#define CGROUP_WEIGHT_MIN 1
+#define CGROUP_WEIGHT_MAX 10000
+#define CGROUP_WEIGHT_STD 100
+#define CGROUP_PATH_MAX   1024
+#define CGROUP_NAME_MAX   96 /* of "tide/<uid>-<epoch>/<job>" */
+#define CGROUP_PARENT     "tide"
+
+struct cgroup;
+
+enum cgroup_controllers { /* which ones a group is made in; on v2 a group is one for all */
+                          CGROUP_CPU = 1 << 0,
+                          CGROUP_CPUSET = 1 << 1,
+};
+
+enum cgroup_version {
+    CGROUP_NONE, /* the controller is mounted nowhere */
+    CGROUP_V1,
+    CGROUP_V2,
+    CGROUP_VERSION_MAX
+};
+
+/*
+ * Finds the hierarchies from @root/proc/self/mountinfo; keeps a duplicate of @root.
+ * Returns 0 (also when there is no cgroup at all: every version is CGROUP_NONE then) or -errno.
+ */
+int cgroup_new(int root, struct cgroup **ret);
+struct cgroup *cgroup_free(struct cgroup *cg); /* takes NULL, returns NULL */
+
+enum cgroup_version cgroup_version_cpu(const struct cgroup *cg);
+enum cgroup_version cgroup_version_cpuset(const struct cgroup *cg);
+const char *cgroup_version_name(enum cgroup_version version); /* "v1", "v2", "none" */
+
+/* ---- reading, any process ---- */
+
+struct cgroup_limits {
+    bool have_cpus;                   /* false: no cpuset hierarchy, cpus is empty */
+    struct cpuset cpus;               /* effective: what the groups on the whole path leave */
+    uint32_t quota_mcpu;              /* tightest of the whole path, or CGROUP_NO_QUOTA */
+    char quota_path[CGROUP_PATH_MAX]; /* group that sets it, "/" for the root; empty without */
+};
+
+/* @pid 0 means the caller. Returns 0, -ESRCH or -errno. */
+int cgroup_read_limits(const struct cgroup *cg, pid_t pid, struct cgroup_limits *ret);
+
+struct cgroup_throttle { /* counters since the groups were made, summed over the whole path */
+    uint64_t periods;
+    uint64_t throttled; /* periods in which the quota ran out */
+    uint64_t throttled_ns;
+};
+
+int cgroup_read_throttle(const struct cgroup *cg, pid_t pid, struct cgroup_throttle *ret);
+
+/* ---- groups of ours ---- */
+
+/*
+ * True if this process may make groups in both (@ret_cpu, @ret_cpuset, each may be NULL)
+ * controllers; otherwise *err says why not, for `tide ps` and `tide doctor`.
+ */
+bool cgroup_writable(const struct cgroup *cg, bool *ret_cpu, bool *ret_cpuset, struct error *err);
+
+/* "tide/<uid>-<epoch>", the group of one daemon. */
+void cgroup_daemon_name(uid_t uid, uint64_t epoch, char ret_name[CGROUP_NAME_MAX]);
+
+/*
+ * Makes group @name ("tide/0-7/j3") and its parents in each of @controllers that is there; a new
+ * cpuset group starts with its parent's CPUs and memory nodes. An existing one is fine. "tide"
+ * itself gets the weight of as many default groups as there are CPUs: beside the root's own
+ * processes, each of which weighs as much as a whole default group, jobs would starve otherwise.
+ * Returns 0, -ENOTSUP (none of @controllers is there), -EPERM / -EROFS (*err says what is missing),
+ * -EINVAL (name), or -errno.
+ */
+int cgroup_create(const struct cgroup *cg, const char *name, unsigned controllers,
+                  struct error *err);
+
+/*
+ * Moves every process of @name and of the groups below it back to the root group and removes them.
+ * With "tide/<uid>-<epoch>" this is all that a guardian has to do; "tide" goes with its last child.
+ * Returns 0 (also when there is nothing), -EBUSY (a process does not leave) or -errno.
+ */
+int cgroup_remove(const struct cgroup *cg, const char *name, struct error *err);
+
+/*
+ * Moves process @pid (all its threads) into @name in each of @controllers where the group is. On v1
+ * a move between cpuset groups resets the threads' affinity to the group's CPUs (the kernel does,
+ * before Linux 6.2): set affinities afterwards.
+ * Returns 0, -EPERM when it sits in a group of somebody else (nothing is moved then), -ESRCH,
+ * -ENOENT (no such group) or -errno.
+ */
+int cgroup_move(const struct cgroup *cg, const char *name, unsigned controllers, pid_t pid,
+                struct error *err);
+
+/* Back to the root group wherever it is in a group of ours; 0 and nothing done otherwise. */
+int cgroup_move_home(const struct cgroup *cg, pid_t pid, struct error *err);
+
+/* Each: 0, -ENOTSUP (controller not there), -ERANGE, -EIO (the kernel holds something else), … */
+int cgroup_set_weight(const struct cgroup *cg, const char *name, uint32_t weight,
+                      struct error *err);
+int cgroup_set_cpus(const struct cgroup *cg, const char *name, const struct cpuset *cpus,
+                    struct error *err);
+int cgroup_set_quota(const struct cgroup *cg, const char *name, uint32_t quota_mcpu,
+                     struct error *err); /* CGROUP_NO_QUOTA removes it */
+
+struct cgroup_settings {
+    uint32_t weight;     /* 0: no cpu controller */
+    uint32_t quota_mcpu; /* of this group alone; CGROUP_NO_QUOTA */
+    struct cpuset cpus;  /* as configured; empty without cpuset controller (v2: also inherited) */
+};
+
+/* Reads back what is in force for group @name. Returns 0, -ENOENT or -errno. */
+int cgroup_read_settings(const struct cgroup *cg, const char *name, struct cgroup_settings *ret);
+
+/* ---- pure parsers ---- */
+
+struct cgroup_mount {
+    enum cgroup_version version; /* CGROUP_NONE: the line is no cgroup mount */
+    bool cpu, cpuset;            /* controllers named in a v1 mount's options */
+    char point[CGROUP_PATH_MAX]; /* where it is mounted */
+    char root[CGROUP_PATH_MAX];  /* which group of the hierarchy that is, "/" for its root */
+};
+
+/* One line of mountinfo (with or without newline), octal escapes undone. 0 or -EINVAL. */
+int cgroup_parse_mountinfo_line(const char *line, struct cgroup_mount *ret);
+
+/* v2's cpu.max ("max 100000", "150000 100000"). 0 or -EINVAL; a tiny quota is at least 1 mcpu. */
+int cgroup_parse_cpu_max(const char *text, uint32_t *ret_mcpu);
+
+/* cpu.stat of either version. 0 or -EINVAL. */
+int cgroup_parse_cpu_stat(const char *text, struct cgroup_throttle *ret);

@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The writing side of host/cgroup.h: groups of ours. */
+#include "base/cleanup.h"
+#include "host/cgroup_ops.h"
+#include "host/file.h"
+#include "host/proc.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MAKE_TRIES   10
+#define LEAVE_PASSES 200 /* times we look for processes that are born while we empty a group */
+
+/* The one or two hierarchies that hold @controllers, each with what it has to do there. */
+struct places {
+    size_t n;
+    struct {
+        const struct cgroup_hierarchy *h;
+        unsigned controllers;
+    } place[2];
+};
+
+static struct places places_of(const struct cgroup *cg, unsigned controllers)
+{
+    struct places places = {0};
+
+    if ((controllers & CGROUP_CPU) && cg->cpu.version != CGROUP_NONE) {
+        places.place[0].h = &cg->cpu;
+        places.place[0].controllers = CGROUP_CPU;
+        places.n = 1;
+    }
+    if ((controllers & CGROUP_CPUSET) && cg->cpuset.version != CGROUP_NONE) {
+        if (places.n == 1 && strcmp(cg->cpu.point, cg->cpuset.point) == 0) {
+            places.place[0].controllers |= CGROUP_CPUSET;
+        } else {
+            places.place[places.n].h = &cg->cpuset;
+            places.place[places.n].controllers = CGROUP_CPUSET;
+            places.n++;
+        }
+    }
+    return places;
+}
+
+static bool name_ok(const char *name)
+{
+    static const char plain[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./";
+    size_t n = strlen(CGROUP_PARENT);
+
+    return strlen(name) < CGROUP_NAME_MAX && strncmp(name, CGROUP_PARENT, n) == 0 &&
+           (name[n] == '\0' || name[n] == '/') && name[strspn(name, plain)] == '\0' &&
+           !strstr(name, "..") && !strstr(name, "//") && name[strlen(name) - 1] != '/';
+}
+
+/* A group that any daemon of ours made: "/tide" or below. */
+static bool path_is_ours(const char *path)
+{
+    size_t n = strlen("/" CGROUP_PARENT);
+
+    return strncmp(path, "/" CGROUP_PARENT, n) == 0 && (path[n] == '\0' || path[n] == '/');
+}
+
+static int explain(struct error *err, int r, const char *what, const char *dir)
+{
+    if (r == -EROFS)
+        return error_set(err, r, "%s %s: the cgroup file system is mounted read-only", what, dir);
+    if (r == -EACCES || r == -EPERM)
+        return error_set(err, -EPERM, "%s %s: not permitted (needs root or a delegated group)",
+                         what, dir);
+    return error_set(err, r, "%s %s: %s", what, dir, strerror(-r));
+}
+
+void cgroup_daemon_name(uid_t uid, uint64_t epoch, char ret_name[CGROUP_NAME_MAX])
+{
+    snprintf(ret_name, CGROUP_NAME_MAX, CGROUP_PARENT "/%u-%llu", (unsigned)uid,
+             (unsigned long long)epoch);
+}
+
+static int place_writable(const struct cgroup *cg, const struct cgroup_hierarchy *h,
+                          const char *controller, struct error *err)
+{
+    const char *dir = h->point + strspn(h->point, "/");
+
+    if (h->version == CGROUP_NONE)
+        return error_set(err, -ENOTSUP, "the %s controller is mounted nowhere", controller);
+    if (strcmp(h->top, "/") != 0)
+        return error_set(err, -EPERM, "only %s of the %s hierarchy is mounted: it is not ours",
+                         h->top, controller);
+    if (faccessat(cg->root, dir, W_OK, AT_EACCESS) < 0)
+        return explain(err, -errno, "write", h->point);
+    return 0;
+}
+
+bool cgroup_writable(const struct cgroup *cg, bool *ret_cpu, bool *ret_cpuset, struct error *err)
+{
+    bool cpuset = place_writable(cg, &cg->cpuset, "cpuset", err) == 0;
+    bool cpu = place_writable(cg, &cg->cpu, "cpu", err) == 0; /* its reason matters more */
+
+    if (ret_cpu)
+        *ret_cpu = cpu;
+    if (ret_cpuset)
+        *ret_cpuset = cpuset;
+    return cpu && cpuset;
+}
+
+/* ---- making ---- */
+
+/* "tide" competes with the single processes of the root group, each as heavy as a default group. */
+static uint32_t parent_weight(void)
+{
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    uint64_t weight = CGROUP_WEIGHT_STD * (uint64_t)(cpus > 0 ? cpus : 1);
+
+    return weight < CGROUP_WEIGHT_MAX ? (uint32_t)weight : CGROUP_WEIGHT_MAX;
+}
+
+static int make_one(const struct cgroup *cg, const struct cgroup_hierarchy *h, unsigned controllers,
+                    const char *dir, const char *child, bool is_parent)
+{
+    int r = h->ops->enable(cg->root, dir, controllers);
+    bool made;
+
+    if (r < 0)
+        return r;
+    made = mkdirat(cg->root, child + strspn(child, "/"), 0755) == 0;
+    if (!made && errno != EEXIST)
+        return -errno;
+    if (made && is_parent && (controllers & CGROUP_CPU))
+        r = h->ops->set_weight(cg->root, child, parent_weight());
+    return r < 0 ? r : h->ops->populate(cg->root, dir, child, controllers);
+}
+
+/* Component by component. */
+static int make_path(const struct cgroup *cg, const struct cgroup_hierarchy *h,
+                     unsigned controllers, const char *name)
+{
+    char dir[FILE_PATH_MAX], child[FILE_PATH_MAX];
+    size_t at = 0;
+
+    snprintf(dir, sizeof(dir), "%s", h->point);
+    do {
+        int r;
+
+        at += strcspn(name + at, "/");
+        r = file_path(child, sizeof(child), "%s/%.*s", h->point, (int)at, name);
+        if (r == 0)
+            r = make_one(cg, h, controllers, dir, child, at == strlen(CGROUP_PARENT));
+        if (r < 0)
+            return r;
+        snprintf(dir, sizeof(dir), "%s", child);
+    } while (name[at++]);
+    return 0;
+}
+
+static int make_in(const struct cgroup *cg, const struct cgroup_hierarchy *h, unsigned controllers,
+                   const char *name, struct error *err)
+{
+    int r = -ENOENT;
+
+    /* Another daemon that removes its last group takes the common parent along: make it again. */
+    for (int i = 0; i < MAKE_TRIES && cgroup_is_gone(r); i++)
+        r = make_path(cg, h, controllers, name);
+    return r < 0 ? explain(err, r, "make group", name) : 0;
+}
+
+int cgroup_create(const struct cgroup *cg, const char *name, unsigned controllers,
+                  struct error *err)
+{
+    struct places places = places_of(cg, controllers);
+
+    if (!name_ok(name))
+        return error_set(err, -EINVAL, "'%s' is no name of a group of ours", name);
+    if (places.n == 0)
+        return error_set(err, -ENOTSUP, "no such cgroup controller is mounted here");
+    for (size_t i = 0; i < places.n; i++) {
+        int r = place_writable(cg, places.place[i].h, places.place[i].h->key, err);
+
+        if (r == 0)
+            r = make_in(cg, places.place[i].h, places.place[i].controllers, name, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* ---- moving ---- */
+
+static int write_procs(const struct cgroup *cg, const struct cgroup_hierarchy *h, const char *name,
+                       pid_t pid)
+{
+    char path[FILE_PATH_MAX], text[16];
+    int r = file_path(path, sizeof(path), "%s%s%s/cgroup.procs", h->point, *name ? "/" : "", name);
+
+    snprintf(text, sizeof(text), "%d", (int)pid);
+    return r < 0 ? r : file_write(cg->root, path, text);
+}
+
+/* 0 if the process may be moved; its present group goes to @ret_path. */
+static int check_movable(const struct cgroup *cg, const struct cgroup_hierarchy *h, pid_t pid,
+                         char ret_path[CGROUP_PATH_MAX], struct error *err)
+{
+    char whole[CGROUP_PATH_MAX];
+    int r = proc_read_cgroup(cg->root, pid, h->key, whole, sizeof(whole));
+
+    if (r == 0)
+        r = cgroup_path_of(cg, h, pid, ret_path);
+    if (r < 0)
+        return error_set(err, r, "process %d: %s", (int)pid, strerror(-r));
+    /* The whole path: what cgroup_path_of calls "/" may be a group that we cannot see. */
+    if (strcmp(h->top, "/") != 0 || (strcmp(whole, "/") != 0 && !path_is_ours(whole)))
+        return error_set(err, -EPERM,
+                         "process %d stays in its group %.150s, which is somebody else's "
+                         "(systemd's, Slurm's, a container's)",
+                         (int)pid, whole);
+    return 0;
+}
+
+int cgroup_move(const struct cgroup *cg, const char *name, unsigned controllers, pid_t pid,
+                struct error *err)
+{
+    struct places places = places_of(cg, controllers);
+    char path[CGROUP_PATH_MAX];
+
+    if (!name_ok(name))
+        return error_set(err, -EINVAL, "'%s' is no name of a group of ours", name);
+    if (places.n == 0)
+        return error_set(err, -ENOTSUP, "no such cgroup controller is mounted here");
+    for (size_t i = 0; i < places.n; i++) { /* all are asked before the first is changed */
+        int r = check_movable(cg, places.place[i].h, pid, path, err);
+
+        if (r < 0)
+            return r;
+    }
+    for (size_t i = 0; i < places.n; i++) {
+        int r = write_procs(cg, places.place[i].h, name, pid);
+
+        if (r < 0)
+            return explain(err, r, "move a process into", name);
+    }
+    return 0;
+}
+
+int cgroup_move_home(const struct cgroup *cg, pid_t pid, struct error *err)
+{
+    struct places places = places_of(cg, CGROUP_CPU | CGROUP_CPUSET);
+
+    for (size_t i = 0; i < places.n; i++) {
+        char path[CGROUP_PATH_MAX];
+        int r = cgroup_path_of(cg, places.place[i].h, pid, path);
+
+        if (r == 0 && path_is_ours(path))
+            r = write_procs(cg, places.place[i].h, "", pid);
+        if (r < 0)
+            return error_set(err, r, "move process %d back: %s", (int)pid, strerror(-r));
+    }
+    return 0;
+}
+
+/* ---- removing ---- */
+
+/* Sends every process of the group to the root. Returns 0 when it is empty, -EBUSY if it never is.
+ */
+static int empty_group(const struct cgroup *cg, const struct cgroup_hierarchy *h, const char *name)
+{
+    char path[FILE_PATH_MAX];
+    int r = file_path(path, sizeof(path), "%s/%s/cgroup.procs", h->point, name);
+
+    if (r < 0)
+        return r;
+    for (int pass = 0; pass < LEAVE_PASSES; pass++) {
+        _cleanup_free_ char *text = NULL;
+        size_t len;
+        uint64_t pid;
+
+        r = file_read_all(cg->root, path, &text, &len);
+        if (r < 0)
+            return r;
+        if (len == 0)
+            return 0;
+        for (const char *p = text; text_scan_u64(&p, &pid) == 0; p += *p == '\n') {
+            r = write_procs(cg, h, "", (pid_t)pid);
+            if (r < 0 && r != -ESRCH)
+                return r;
+        }
+    }
+    return -EBUSY;
+}
+
+static int remove_below(const struct cgroup *cg, const struct cgroup_hierarchy *h,
+                        const char *name);
+
+static int remove_children(const struct cgroup *cg, const struct cgroup_hierarchy *h,
+                           const char *name)
+{
+    char path[FILE_PATH_MAX];
+    int r = file_path(path, sizeof(path), "%s/%s", h->point, name), fd;
+    DIR *dir;
+
+    if (r < 0)
+        return r;
+    fd = file_open(cg->root, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    if (fd < 0)
+        return fd;
+    dir = fdopendir(fd);
+    if (!dir) {
+        close_fd(fd);
+        return -ENOMEM;
+    }
+    for (struct dirent *entry; r == 0 && (entry = readdir(dir));) {
+        char child[CGROUP_NAME_MAX];
+
+        if (entry->d_type != DT_DIR || entry->d_name[0] == '.')
+            continue;
+        r = file_path(child, sizeof(child), "%s/%s", name, entry->d_name);
+        if (r == 0)
+            r = remove_below(cg, h, child);
+    }
+    closedir(dir);
+    return r;
+}
+
+/* Depth is bounded by CGROUP_NAME_MAX. */
+static int remove_below(const struct cgroup *cg, const struct cgroup_hierarchy *h, const char *name)
+{
+    char path[FILE_PATH_MAX];
+    int r = remove_children(cg, h, name);
+
+    if (r == 0)
+        r = file_path(path, sizeof(path), "%s/%s", h->point + strspn(h->point, "/"), name);
+    for (int pass = 0; r == 0 && pass < LEAVE_PASSES; pass++) {
+        r = empty_group(cg, h, name);
+        if (r < 0 || unlinkat(cg->root, path, AT_REMOVEDIR) == 0)
+            break;
+        /* EBUSY: a process that is just exiting is no longer listed but still counted. */
+        r = errno == EBUSY ? 0 : -errno;
+        if (pass == LEAVE_PASSES - 1)
+            r = -EBUSY;
+        usleep(1000);
+    }
+    return cgroup_is_gone(r) ? 0 : r;
+}
+
+int cgroup_remove(const struct cgroup *cg, const char *name, struct error *err)
+{
+    struct places places = places_of(cg, CGROUP_CPU | CGROUP_CPUSET);
+    int result = 0;
+
+    if (!name_ok(name))
+        return error_set(err, -EINVAL, "'%s' is no name of a group of ours", name);
+    for (size_t i = 0; i < places.n; i++) { /* one that fails does not keep the other */
+        char parent[FILE_PATH_MAX];
+        const char *point = places.place[i].h->point;
+        int r = remove_below(cg, places.place[i].h, name);
+
+        if (r < 0)
+            result = explain(err, r, "remove group", name);
+        if (file_path(parent, sizeof(parent), "%s/" CGROUP_PARENT, point + strspn(point, "/")) == 0)
+            unlinkat(cg->root, parent, AT_REMOVEDIR); /* fails while anybody else has a group */
+    }
+    return result;
+}
+
+/* ---- settings ---- */
+
+static int group_dir(const struct cgroup_hierarchy *h, const char *name, char *ret, size_t size,
+                     struct error *err)
+{
+    if (h->version == CGROUP_NONE)
+        return error_set(err, -ENOTSUP, "no such cgroup controller is mounted here");
+    if (!name_ok(name))
+        return error_set(err, -EINVAL, "'%s' is no name of a group of ours", name);
+    return file_path(ret, size, "%s/%s", h->point, name);
+}
+
+int cgroup_set_weight(const struct cgroup *cg, const char *name, uint32_t weight, struct error *err)
+{
+    char dir[FILE_PATH_MAX];
+    uint32_t held;
+    int r = group_dir(&cg->cpu, name, dir, sizeof(dir), err);
+
+    if (r < 0)
+        return r;
+    if (weight < CGROUP_WEIGHT_MIN || weight > CGROUP_WEIGHT_MAX)
+        return error_set(err, -ERANGE, "weight %u is not within %u … %u", weight, CGROUP_WEIGHT_MIN,
+                         CGROUP_WEIGHT_MAX);
+    r = cg->cpu.ops->set_weight(cg->root, dir, weight);
+    if (r == 0)
+        r = cg->cpu.ops->get_weight(cg->root, dir, &held);
+    if (r == 0 && held != weight)
+        r = -EIO;
+    return r < 0 ? explain(err, r, "set the weight of", dir) : 0;
+}
+
+int cgroup_set_cpus(const struct cgroup *cg, const char *name, const struct cpuset *cpus,
+                    struct error *err)
+{
+    char dir[FILE_PATH_MAX], path[FILE_PATH_MAX], text[CPUSET_TEXT_MAX];
+    struct cpuset held;
+    int r = group_dir(&cg->cpuset, name, dir, sizeof(dir), err);
+
+    if (r < 0)
+        return r;
+    if (cpuset_count(cpus) == 0)
+        return error_set(err, -ERANGE, "an empty set of CPUs for %s", name);
+    r = cpuset_format(cpus, text, sizeof(text));
+    if (r >= 0)
+        r = file_path(path, sizeof(path), "%s/cpuset.cpus", dir);
+    if (r == 0)
+        r = file_write(cg->root, path, text);
+    if (r == 0)
+        r = cgroup_read_cpus(cg->root, dir, "cpuset.cpus", &held);
+    if (r == 0 && !cpuset_equal(&held, cpus))
+        r = -EIO;
+    return r < 0 ? explain(err, r, "set the CPUs of", dir) : 0;
+}
+
+int cgroup_set_quota(const struct cgroup *cg, const char *name, uint32_t quota_mcpu,
+                     struct error *err)
+{
+    char dir[FILE_PATH_MAX];
+    uint32_t held;
+    int r = group_dir(&cg->cpu, name, dir, sizeof(dir), err);
+
+    if (r < 0)
+        return r;
+    if (quota_mcpu < CGROUP_QUOTA_MIN)
+        return error_set(err, -ERANGE, "a quota of %u mcpu; the least is %u", quota_mcpu,
+                         CGROUP_QUOTA_MIN);
+    r = cg->cpu.ops->set_quota(cg->root, dir, quota_mcpu);
+    if (r == 0)
+        r = cg->cpu.ops->get_quota(cg->root, dir, &held);
+    if (r == 0 && held != quota_mcpu)
+        r = -EIO;
+    return r < 0 ? explain(err, r, "set the quota of", dir) : 0;
+}
+
+int cgroup_read_settings(const struct cgroup *cg, const char *name, struct cgroup_settings *ret)
+{
+    struct cgroup_settings settings = {.quota_mcpu = CGROUP_NO_QUOTA};
+    char dir[FILE_PATH_MAX];
+    bool found = false;
+    int r = group_dir(&cg->cpu, name, dir, sizeof(dir), NULL);
+
+    if (r == 0) {
+        r = cg->cpu.ops->get_weight(cg->root, dir, &settings.weight);
+        if (r == 0)
+            r = cg->cpu.ops->get_quota(cg->root, dir, &settings.quota_mcpu);
+        found = r == 0;
+    }
+    if (r < 0 && r != -ENOENT && r != -ENOTSUP)
+        return r;
+    r = group_dir(&cg->cpuset, name, dir, sizeof(dir), NULL);
+    if (r == 0) {
+        r = cgroup_read_cpus(cg->root, dir, "cpuset.cpus", &settings.cpus);
+        found = found || r == 0;
+    }
+    if (r < 0 && r != -ENOENT && r != -ENOTSUP)
+        return r;
+    if (!found)
+        return -ENOENT;
+    *ret = settings;
+    return 0;
+}

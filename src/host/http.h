@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A small blocking HTTP/1.1 client over a unix socket: one request, one answer, connection closed.
+ * Made for `tide`, whose whole run as a process has to stay within a few milliseconds.
+ * Any thread, no state; called by the CLI and by daemon_start.
+ */
+#pragma once
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define HTTP_BODY_MAX (4u << 20)  /* bytes of an answer's body; a longer one is refused */
+#define HTTP_HEAD_MAX (16u << 10) /* bytes of its status line and headers */
+
+/*
+ * Sends @method @path with @body (JSON; NULL: none) to the server listening on @socket_path.
+ * @path must be URL-encoded already (http_escape). @timeout_ms bounds the whole exchange.
+ * Returns 0 with the status (100 … 599) and the body (terminated, never NULL; the caller frees);
+ *   -ENOENT        no such socket
+ *   -ECONNREFUSED  a socket file without a listener
+ *   -EACCES        not allowed to connect
+ *   -ETIMEDOUT     no complete answer in time
+ *   -EBADMSG       the answer is truncated or no HTTP; -EMSGSIZE: it is too long
+ *   -EINVAL        @method or @path holds a blank or control character
+ *   another -errno.
+ */
+int http_request(const char *socket_path, const char *method, const char *path, const char *body,
+                 unsigned timeout_ms, int *ret_status, char **ret_body, struct error *err);
+
+/* Percent-encodes @text as one path segment. Returns 0 or -ENAMETOOLONG. */
+int http_escape(const char *text, char *buf, size_t size);
+
+/* Pure: what a received buffer holds so far. */
+struct http_response {
+    int status;
+    char *body; /* allocated, terminated */
+    size_t body_len;
+};
+
+/*
+ * Parses the @len bytes received so far; @eof: no more will come.
+ * Returns 0 (complete; the caller frees ret->body), -EAGAIN (incomplete, only without @eof),
+ * -EBADMSG, -EMSGSIZE or -ENOMEM. Trailing bytes after a complete answer are -EBADMSG.
+ */
+int http_parse_response(const char *buf, size_t len, bool eof, struct http_response *ret);
