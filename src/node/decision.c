@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/decision.h"
+
+#include "node/claims.h"
+#include "node/cores.h"
+#include "node/node.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct decision {
+    const struct policy *policy;
+    unsigned capacity;
+    uint64_t next_ns;
+    /* storage for one decision over `room` jobs */
+    size_t room;
+    struct job **job; /* by index of the snapshot */
+    struct policy_job *jobs;
+    struct policy_amount *current;
+    struct policy_decision *decisions;
+    struct cores_job *cores;
+    struct policy_amount *amounts;
+    size_t amount_room;
+    void *scratch, *state;
+    size_t scratch_room, state_room, state_size;
+    void *state_out;
+};
+
+/* ---- storage ---- */
+
+int decision_set_policy(struct decision *d, const char *name, struct error *err)
+{
+    const struct policy *policy = name ? policy_find(name) : policy_at(0);
+
+    if (!policy)
+        return error_set(err, -ENOENT, "there is no policy '%.64s'", name);
+    d->policy = policy;
+    d->state_size = 0; /* it is the former policy's */
+    return 0;
+}
+
+int decision_new(const char *name, struct decision **ret, struct error *err)
+{
+    struct decision *d = calloc(1, sizeof(*d));
+    int r;
+
+    if (!d)
+        return error_set(err, -ENOMEM, "out of memory");
+    d->next_ns = POLICY_NEVER;
+    r = decision_set_policy(d, name, err);
+    if (r < 0) {
+        free(d);
+        return r;
+    }
+    *ret = d;
+    return 0;
+}
+
+struct decision *decision_free(struct decision *d)
+{
+    if (!d)
+        return NULL;
+    free(d->job);
+    free(d->jobs);
+    free(d->current);
+    free(d->decisions);
+    free(d->cores);
+    free(d->amounts);
+    free(d->scratch);
+    free(d->state);
+    free(d->state_out);
+    free(d);
+    return NULL;
+}
+
+static int grow(void *pointer, size_t size)
+{
+    void *old, *new;
+
+    memcpy(&old, pointer, sizeof(old));
+    new = realloc(old, size ? size : 1);
+    if (!new)
+        return -ENOMEM;
+    memcpy(pointer, &new, sizeof(new));
+    return 0;
+}
+
+static int reserve_jobs(struct decision *d, size_t n)
+{
+    if (n <= d->room)
+        return 0;
+    n += 16;
+    if (grow(&d->job, n * sizeof(*d->job)) < 0 || grow(&d->jobs, n * sizeof(*d->jobs)) < 0 ||
+        grow(&d->current, n * sizeof(*d->current)) < 0 ||
+        grow(&d->decisions, n * sizeof(*d->decisions)) < 0 ||
+        grow(&d->cores, n * sizeof(*d->cores)) < 0)
+        return -ENOMEM;
+    d->room = n;
+    return 0;
+}
+
+static int reserve_plan(struct decision *d, const struct policy_snapshot *s)
+{
+    struct policy_room room;
+
+    policy_room(d->policy, s, &room);
+    if (room.amounts > d->amount_room) {
+        if (grow(&d->amounts, room.amounts * sizeof(*d->amounts)) < 0)
+            return -ENOMEM;
+        d->amount_room = room.amounts;
+    }
+    if (room.scratch_bytes > d->scratch_room) {
+        if (grow(&d->scratch, room.scratch_bytes) < 0)
+            return -ENOMEM;
+        d->scratch_room = room.scratch_bytes;
+    }
+    if (room.state_bytes > d->state_room) {
+        if (grow(&d->state, room.state_bytes) < 0 || grow(&d->state_out, room.state_bytes) < 0)
+            return -ENOMEM;
+        d->state_room = room.state_bytes;
+    }
+    return 0;
+}
+
+const struct policy *decision_policy(const struct decision *d)
+{
+    return d->policy;
+}
+
+unsigned decision_capacity(const struct decision *d)
+{
+    return d->capacity;
+}
+
+uint64_t decision_next(const struct decision *d)
+{
+    return d->next_ns;
+}
+
+/* ---- snapshot ---- */
+
+/*
+ * A job whose agent has not reported anything cannot be told from an idle shell: a TensorFlow
+ * program imports for some seconds before it has a pool, `tide run -- bash` may sit there for days.
+ * So a new job holds a core (or its --min) for half a minute, and afterwards only what --min asks
+ * for: its processes still run, and the moment that a backend reports it counts in full.
+ */
+bool decision_counts(const struct job *j, uint64_t now)
+{
+    for (const struct process *p = j->processes; p; p = p->next)
+        if (p->peer && p->n_backends > 0)
+            return true;
+    return j->min > 0 || now - j->created_ns < JOB_GRACE_NS;
+}
+
+static uint32_t policy_pin_of(const struct job *j)
+{
+    switch (j->pinned_by) {
+    case PROTO_SOURCE_SIGNAL:
+        return POLICY_PIN_SIGNAL;
+    case PROTO_SOURCE_API:
+        return POLICY_PIN_PROGRAM;
+    default:
+        return POLICY_PIN_HAND;
+    }
+}
+
+/* Most cores that it can use: its limit, its own allowance, the threads its pools have. */
+static uint32_t most_cores(const struct job *j, uint32_t machine)
+{
+    uint32_t most = j->limit ? j->limit : machine, pools = job_max(j);
+    uint32_t allowed = j->allowed_mcpu / 1000;
+
+    if (strcmp(job_state(j), "starting") == 0)
+        return 1;
+    if (most > machine)
+        most = machine;
+    if (job_malleable(j) && pools && pools < most)
+        most = pools;
+    if (j->allowed_mcpu && allowed < most)
+        most = allowed;
+    return most ? most : 1;
+}
+
+static void fill_job(const struct job *j, unsigned machine, struct policy_amount *current,
+                     struct policy_job *ret)
+{
+    uint32_t min = j->min ? j->min : 1, max = most_cores(j, machine);
+
+    policy_job_init(ret, j->number);
+    ret->weight = j->weight;
+    ret->arrival_ns = j->created_ns;
+    ret->start_ns = j->created_ns;
+    ret->lent = j->lent;
+    ret->borrowed = j->borrowed;
+    if (max < min)
+        max = min;
+    if (j->pinned.intra) {
+        ret->pinned.of[POLICY_MCPU] = (int64_t)j->pinned.intra * POLICY_CORE_MCPU;
+        ret->pinned_by = policy_pin_of(j);
+        if (j->pinned.intra > max)
+            max = j->pinned.intra;
+        if (j->pinned.intra < min)
+            min = j->pinned.intra;
+    }
+    ret->min.of[POLICY_MCPU] = (int64_t)min * POLICY_CORE_MCPU;
+    ret->max.of[POLICY_MCPU] = (int64_t)max * POLICY_CORE_MCPU;
+    if (j->share == 0)
+        return;
+    *current = (struct policy_amount){.domain = 0};
+    current->amount.of[POLICY_MCPU] = (int64_t)j->share * POLICY_CORE_MCPU;
+    ret->current = current;
+    ret->current_count = 1;
+}
+
+static uint32_t fill_jobs(struct node *n, uint64_t now)
+{
+    struct decision *d = n->decision;
+    uint32_t count = 0;
+
+    for (struct job *j = n->jobs.first; j; j = j->next)
+        if (decision_counts(j, now))
+            d->job[count++] = j;
+    d->capacity = claims_share(n->claims, count, &n->cpus, &n->usable);
+    for (uint32_t i = 0; i < count; i++)
+        fill_job(d->job[i], cpuset_count(&n->cpus), &d->current[i], &d->jobs[i]);
+    return count;
+}
+
+/* ---- loans ---- */
+
+static unsigned sum_lent(const struct node *n)
+{
+    unsigned lent = 0;
+
+    for (const struct job *j = n->jobs.first; j; j = j->next)
+        lent += j->lent;
+    return lent;
+}
+
+static unsigned sum_borrowed(const struct node *n)
+{
+    unsigned borrowed = 0;
+
+    for (const struct job *j = n->jobs.first; j; j = j->next)
+        borrowed += j->borrowed;
+    return borrowed;
+}
+
+/* The first (@newest: the last) borrower in the order of asking that fits, or NULL. */
+static struct job *borrower(const struct node *n, bool newest)
+{
+    struct job *found = NULL;
+
+    for (struct job *j = n->jobs.first; j; j = j->next) {
+        bool fits = newest ? j->borrowed > 0 : j->wants > j->borrowed && j->lent == 0;
+
+        if (fits && (!found || (j->borrow_order > found->borrow_order) == newest))
+            found = j;
+    }
+    return found;
+}
+
+/* What is lent and free goes to those who asked first; what is missing comes from the last. */
+static void settle_loans(struct node *n)
+{
+    unsigned lent = sum_lent(n), borrowed = sum_borrowed(n);
+    struct job *j;
+
+    while (borrowed > lent && (j = borrower(n, true))) {
+        j->borrowed--;
+        borrowed--;
+    }
+    while (borrowed < lent && (j = borrower(n, false))) {
+        j->borrowed++;
+        borrowed++;
+    }
+}
+
+/* The policy lends nothing below a minimum, and gives nothing above a maximum. True if it cut. */
+static bool loans_cut(struct job *j, const struct policy_reason *reason)
+{
+    uint32_t lent = reason->code == POLICY_REASON_LENT ? (uint32_t)(reason->arg[1] / 1000) : 0;
+    uint32_t borrowed =
+        reason->code == POLICY_REASON_BORROWED ? (uint32_t)(reason->arg[1] / 1000) : 0;
+    bool cut = j->lent > lent || j->borrowed > borrowed;
+
+    if (j->lent > lent)
+        j->lent = lent;
+    if (j->borrowed > borrowed)
+        j->borrowed = borrowed;
+    if (j->share >= most_cores(j, cpuset_count(&j->node->cpus)))
+        j->wants = j->borrowed; /* it has no use for more: the next in the row may */
+    return cut;
+}
+
+/* ---- what is wanted ---- */
+
+/* Shares @k over the processes that are not set from within, at least 1 each. */
+void decision_split(struct job *j)
+{
+    uint32_t m = 0, k = j->want.intra, inter = j->want.inter, i = 0;
+
+    for (struct process *p = j->processes; p; p = p->next) {
+        p->want = (struct threads){0};
+        if (!process_malleable(p) || j->want.intra == 0)
+            continue;
+        if (p->local.intra && j->pinned.intra) {
+            p->want = p->local;
+            k = k > p->local.intra ? k - p->local.intra : 0;
+            continue;
+        }
+        m++;
+    }
+    if (m == 0)
+        return;
+    for (struct process *p = j->processes; p; p = p->next) {
+        if (!process_malleable(p) || j->want.intra == 0 || p->want.intra)
+            continue;
+        p->want.intra = k / m + (i < k % m);
+        p->want.inter = inter ? inter / m + (i < inter % m) : 0;
+        if (p->want.intra == 0)
+            p->want.intra = 1;
+        if (inter && p->want.inter == 0)
+            p->want.inter = 1;
+        i++;
+    }
+}
+
+static void want_cores(struct node *n, uint64_t now)
+{
+    struct decision *d = n->decision;
+    size_t count = 0;
+
+    for (struct job *j = n->jobs.first; j; j = j->next) {
+        struct cores_job *c = &d->cores[count++];
+
+        memset(c, 0, sizeof(*c));
+        c->exclusive = j->placement == PLACEMENT_EXCLUSIVE && decision_counts(j, now);
+        c->count = j->share;
+        if (!j->overlaps) /* what it shares for want of better is not its own to keep */
+            c->current = j->cores;
+        for (struct process *p = j->processes; p; p = p->next)
+            for (unsigned w = 0; w < CPUSET_WORDS; w++)
+                c->allowed.word[w] |= p->original.word[w];
+        if (n->cpus_given) /* made-up CPUs are in nobody's affinity */
+            cpuset_zero(&c->allowed);
+    }
+    cores_assign(&n->cpus, &n->usable, &n->topology, d->cores, count);
+    count = 0;
+    for (struct job *j = n->jobs.first; j; j = j->next) {
+        j->overlaps = d->cores[count].overlaps && d->cores[count].exclusive;
+        if (j->unfenceable)
+            cpuset_zero(&j->want_cores);
+        else
+            j->want_cores = d->cores[count].assigned;
+        count++;
+    }
+}
+
+static void want_limits(struct job *j)
+{
+    uint32_t cores = j->share ? j->share : 1;
+
+    j->want_weight = cores * CGROUP_WEIGHT_STD > CGROUP_WEIGHT_MAX ? CGROUP_WEIGHT_MAX
+                                                                   : cores * CGROUP_WEIGHT_STD;
+    j->want_quota_mcpu = CGROUP_NO_QUOTA;
+    if (j->placement == PLACEMENT_QUOTA && j->node->weights && j->share)
+        j->want_quota_mcpu = j->share * 1000;
+}
+
+static void want_threads(struct job *j)
+{
+    if (j->pinned.intra)
+        j->want = j->pinned;
+    else
+        j->want = (struct threads){j->share, 0};
+    if (!job_malleable(j) && !j->pinned.intra)
+        j->want = (struct threads){0};
+    decision_split(j);
+}
+
+/* One policy decision over what is in the table now. Returns 1 if loans were cut, 0, -errno. */
+static int decide_once(struct node *n, uint64_t now)
+{
+    struct decision *d = n->decision;
+    struct policy_domain root;
+    struct policy_domain_use use;
+    struct policy_snapshot s = {.now_ns = now, .epoch = n->epoch, .generation = n->generation};
+    struct policy_plan plan = {0};
+    int r, cut = 0;
+
+    s.job_count = fill_jobs(n, now);
+    policy_machine_init(&root, (int64_t)d->capacity * POLICY_CORE_MCPU, 0);
+    s.domains = &root;
+    s.domain_count = 1;
+    s.jobs = d->jobs;
+    s.seed = n->epoch;
+    s.state = d->state_size ? d->state : NULL;
+    s.state_size = d->state_size;
+    r = reserve_plan(d, &s);
+    if (r < 0)
+        return r;
+    plan.decisions = d->decisions;
+    plan.domains = &use;
+    plan.amounts = d->amounts;
+    plan.amount_room = d->amount_room;
+    plan.scratch = d->scratch;
+    plan.scratch_room = d->scratch_room;
+    plan.state_out = d->state_out;
+    plan.state_room = d->state_room;
+    r = policy_decide(d->policy, &s, &plan);
+    if (r < 0)
+        return r;
+    for (uint32_t i = 0; i < s.job_count; i++) {
+        int64_t mcpu = policy_decision_total(&plan, i, POLICY_MCPU);
+
+        d->job[i]->share = mcpu < 1000 ? 1 : (uint32_t)(mcpu / 1000);
+        if (d->decisions[i].reason.code == POLICY_REASON_MAXIMUM &&
+            strcmp(job_state(d->job[i]), "starting") == 0)
+            snprintf(d->job[i]->share_reason, JOB_REASON_MAX,
+                     "one core until a runtime with threads reports");
+        else
+            policy_reason_text(&d->decisions[i].reason, d->job[i]->share_reason, JOB_REASON_MAX);
+        cut |= loans_cut(d->job[i], &d->decisions[i].reason);
+    }
+    d->next_ns = plan.next_wakeup_ns;
+    d->state_size = plan.state_size;
+    if (plan.state_size) {
+        void *swap = d->state;
+
+        d->state = d->state_out;
+        d->state_out = swap;
+    }
+    return cut;
+}
+
+static void record_changes(struct job *j, const struct threads *before,
+                           const struct cpuset *cores_before)
+{
+    bool threads = j->want.intra &&
+                   (!j->told || before->intra != j->want.intra || before->inter != j->want.inter);
+    bool cores = !cpuset_equal(cores_before, &j->want_cores);
+    uint32_t from = j->told ? before->intra : job_target(j);
+
+    if (!job_malleable(j) || (!threads && !cores))
+        return;
+    if (!j->told && from == j->want.intra) /* as commanded from now on; what it had is unknown */
+        from = job_max(j);
+    job_record(j, from, j->want.intra, j->share_reason);
+    j->told = true;
+}
+
+int decision_make(struct node *n, uint64_t now)
+{
+    struct decision *d = n->decision;
+    int r = reserve_jobs(d, n->jobs.n);
+
+    if (r < 0)
+        return r;
+    for (struct job *j = n->jobs.first; j; j = j->next)
+        if (!decision_counts(j, now)) {
+            j->share = j->lent = j->borrowed = 0;
+            snprintf(j->share_reason, sizeof(j->share_reason),
+                     "no runtime that can change has reported: counts for nothing until one does");
+        }
+    /* Cut loans free or take cores: once more with what is true now, then it must do. */
+    for (unsigned i = 0; i < 2; i++) {
+        settle_loans(n);
+        r = decide_once(n, now);
+        if (r <= 0)
+            break;
+    }
+    if (r < 0)
+        return r;
+    for (struct job *j = n->jobs.first; j; j = j->next) {
+        j->want_before = j->want;
+        j->want_cores_before = j->want_cores;
+    }
+    want_cores(n, now);
+    for (struct job *j = n->jobs.first; j; j = j->next) {
+        want_limits(j);
+        want_threads(j);
+        record_changes(j, &j->want_before, &j->want_cores_before);
+    }
+    return 0;
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The daemon's one state, and the ways its modules wake each other. Everything runs in one
+ * single-threaded sd-event loop: observe → snapshot → policy_decide() → plan → actuate.
+ */
+#pragma once
+
+#include "base/cpuset.h"
+#include "base/rundir.h"
+#include "host/cgroup.h"
+#include "host/topology.h"
+#include "node/job.h"
+
+#include <systemd/sd-event.h>
+
+#define NODE_LEASE_MS         1000
+#define NODE_HEARTBEAT_MS     250 /* and what may be chosen: agents go no faster, leases must last */
+#define NODE_HEARTBEAT_MIN_MS 100
+#define NODE_HEARTBEAT_MAX_MS 500
+#define NODE_WAIT_MS          5000  /* a WAIT's deadline when none is given */
+#define NODE_WAIT_MAX_MS      60000 /* and the longest */
+
+struct link;
+struct api;
+struct guardian;
+struct claims;
+struct decision;
+struct wait;
+
+struct node {
+    sd_event *event;
+    sd_event_source *replan_source, *store_source, *deadline_source, *tick_source, *exit_source;
+    int root; /* "/" */
+    int dir_fd, lock_fd;
+    char dir[RUNDIR_PATH_MAX];
+    uid_t uid;
+    bool auto_exit, ending, had_jobs;
+    bool cpus_given; /* --cpus: the machine's size is made up */
+    uint32_t heartbeat_ms;
+    uint64_t epoch, generation;
+    struct topology topology;
+    struct cpuset cpus;   /* the machine's CPUs that this daemon may give out */
+    struct cpuset usable; /* those that other users' daemons leave to it */
+    enum placement placement;
+    struct job_table jobs;
+    struct cgroup *cgroup;
+    bool weights, cpusets; /* may be written */
+    char group[CGROUP_NAME_MAX];
+    char weights_note[ERROR_TEXT_MAX]; /* why not */
+    struct decision *decision;         /* the policy and its state */
+    struct guardian *guardian;
+    struct claims *claims;
+    struct link *link;
+    struct api *api;
+    struct wait *waits;
+    uint64_t wait_ids;
+    uint32_t ended[PROTO_JOBS_MAX]; /* numbers of jobs whose files are to be removed */
+    unsigned n_ended;
+    int store_error; /* the last one: logged once */
+};
+
+struct node_options {
+    char dir[RUNDIR_PATH_MAX]; /* empty: rundir_user(), or /run/tide for root with --system */
+    bool auto_exit;
+    bool have_cpus;
+    struct cpuset cpus;
+    enum placement placement;
+    uint32_t heartbeat_ms; /* 0: NODE_HEARTBEAT_MS */
+    const char *policy;    /* NULL: the default one */
+};
+
+/* Runs a daemon until SIGTERM or SIGINT. Returns 0, or -errno with *err for a person. */
+int node_run(const struct node_options *options, struct error *err);
+
+/* ---- wake-ups ---- */
+
+/* Something that a decision rests on changed: decide again before the loop sleeps. */
+void node_changed(struct node *n);
+
+/* Decide and act now, for orders that are waiting. */
+void node_replan(struct node *n);
+
+/* A job joined, changed or left: write it down when there is time. */
+void node_store_later(struct node *n);
+
+/* One line on stderr, the daemon's log; at most NODE_LOG_BURST lines in ten seconds. */
+#define NODE_LOG_BURST 40
+__attribute__((format(printf, 1, 2))) void node_log(const char *fmt, ...);

@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each path of the HTTP interface does, and the checks of what clients send. */
+#include "node/api.h"
+
+#include "base/clock.h"
+#include "host/proc.h"
+#include "node/control.h"
+#include "node/decision.h"
+#include "node/node.h"
+#include "node/store.h"
+#include "node/view.h"
+#include "node/wait.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    HTTP_OK = 200,
+    HTTP_CREATED = 201,
+    HTTP_BAD_REQUEST = 400,
+    HTTP_FORBIDDEN = 403,
+    HTTP_NOT_FOUND = 404,
+    HTTP_NOT_ALLOWED = 405,
+    HTTP_CONFLICT = 409,
+    HTTP_UNAVAILABLE = 503,
+};
+
+/* ---- reading fields ---- */
+
+/* A text that shows a value as it was sent, cut. */
+static void show(const json_t *value, char *buf, size_t size)
+{
+    char *dump = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
+
+    snprintf(buf, size, "%.40s", dump ? dump : "?");
+    free(dump);
+}
+
+/* Every field must be one that the request knows: a misspelt one would be ignored in silence. */
+static bool only_fields(struct request *r, const char *const *known)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach (r->body, key, value) {
+        size_t i = 0;
+
+        while (known[i] && strcmp(known[i], key) != 0)
+            i++;
+        if (known[i])
+            continue;
+        request_fail(r, HTTP_BAD_REQUEST, "see docs/http-api.md", "unknown field '%.60s'", key);
+        return false;
+    }
+    return true;
+}
+
+/* An absent field leaves *ret; null (where @nullable) makes it 0. False: answered with the error.
+ */
+static bool take_number(struct request *r, const char *key, uint32_t min, uint32_t max,
+                        bool nullable, uint32_t *ret)
+{
+    const json_t *value = json_object_get(r->body, key);
+    char text[48];
+
+    if (!value)
+        return true;
+    if (nullable && json_is_null(value)) {
+        *ret = 0;
+        return true;
+    }
+    if (json_is_integer(value) && json_integer_value(value) >= min &&
+        json_integer_value(value) <= max) {
+        *ret = (uint32_t)json_integer_value(value);
+        return true;
+    }
+    show(value, text, sizeof(text));
+    request_fail(r, HTTP_BAD_REQUEST, "", "%s is %s: use a whole number from %u to %u", key, text,
+                 min, max);
+    return false;
+}
+
+static bool take_text(struct request *r, const char *key, const char **ret)
+{
+    const json_t *value = json_object_get(r->body, key);
+    char text[48];
+
+    if (!value)
+        return true;
+    if (json_is_string(value) && strlen(json_string_value(value)) == json_string_length(value)) {
+        *ret = json_string_value(value);
+        return true;
+    }
+    show(value, text, sizeof(text));
+    request_fail(r, HTTP_BAD_REQUEST, "", "%s is %s: use a text", key, text);
+    return false;
+}
+
+static bool take_bounds(struct request *r, uint32_t *min, uint32_t *limit, uint32_t *weight)
+{
+    if (!take_number(r, "min", 1, PROTO_THREADS_MAX, true, min) ||
+        !take_number(r, "max", 1, PROTO_THREADS_MAX, true, limit) ||
+        !take_number(r, "weight", 1, JOB_WEIGHT_MAX, false, weight))
+        return false;
+    if (*limit && *min > *limit) {
+        request_fail(r, HTTP_BAD_REQUEST, "raise max or lower min",
+                     "min is %u, above max, which is %u", *min, *limit);
+        return false;
+    }
+    return true;
+}
+
+/* ---- jobs ---- */
+
+static void get_jobs(struct request *r, struct job *none)
+{
+    json_t *list = json_array();
+
+    for (const struct job *j = r->node->jobs.first; j; j = j->next)
+        if (control_may_read(r->node, r->uid, j))
+            json_array_append_new(list, view_job(j));
+    request_answer(r, HTTP_OK, list);
+}
+
+static void get_job(struct request *r, struct job *j)
+{
+    request_answer(r, HTTP_OK, view_job(j));
+}
+
+static void get_explain(struct request *r, struct job *j)
+{
+    request_answer(r, HTTP_OK, view_changes(j));
+}
+
+/* Whose job it becomes: that of the process's user. */
+static bool find_process(struct request *r, pid_t *ret_pid, uid_t *ret_uid)
+{
+    struct proc_status status;
+    uint32_t pid = (uint32_t)r->pid;
+    int e;
+
+    if (!take_number(r, "pid", 1, INT32_MAX, false, &pid))
+        return false;
+    e = proc_read_status(r->node->root, (pid_t)pid, &status);
+    if (e < 0) {
+        request_fail(r, HTTP_BAD_REQUEST, "", "pid is %u: there is no such process", pid);
+        return false;
+    }
+    if (status.uid != r->uid && r->uid != 0) {
+        request_fail(r, HTTP_FORBIDDEN, "", "process %u is not yours", pid);
+        return false;
+    }
+    *ret_pid = status.tgid;
+    *ret_uid = status.uid;
+    return true;
+}
+
+static const char *placement_note(const struct node *n, enum placement placement)
+{
+    if (placement == PLACEMENT_QUOTA && !n->weights)
+        return "quotas need a daemon that may write control groups (root): only thread targets";
+    return "";
+}
+
+static bool read_request(struct request *r, struct job_request *ret)
+{
+    static const char *const fields[] = {"name",    "min",       "max", "weight",
+                                         "threads", "placement", "pid", NULL};
+    const char *placement = NULL;
+    uint32_t threads = 0;
+
+    *ret = (struct job_request){.weight = JOB_WEIGHT_STD, .placement = r->node->placement};
+    if (!only_fields(r, fields) || !take_text(r, "name", &ret->name) ||
+        !take_text(r, "placement", &placement) ||
+        !take_bounds(r, &ret->min, &ret->limit, &ret->weight) ||
+        !take_number(r, "threads", 1, PROTO_THREADS_MAX, true, &threads))
+        return false;
+    ret->pinned.intra = threads;
+    if (placement && placement_parse(placement, &ret->placement) < 0) {
+        request_fail(r, HTTP_BAD_REQUEST, "",
+                     "placement is '%.40s': use shared, exclusive or quota", placement);
+        return false;
+    }
+    return true;
+}
+
+static unsigned status_of(int error)
+{
+    switch (error) {
+    case -EINVAL:
+        return HTTP_BAD_REQUEST;
+    case -EEXIST:
+        return HTTP_CONFLICT;
+    default:
+        return HTTP_UNAVAILABLE;
+    }
+}
+
+static void post_job(struct request *r, struct job *none)
+{
+    struct node *n = r->node;
+    struct job_request req;
+    struct process *p;
+    struct error err = {0};
+    struct job *j;
+    pid_t pid;
+    uid_t uid;
+    int e;
+
+    if (n->uid != 0 && r->uid != n->uid && r->uid != 0) {
+        request_fail(r, HTTP_FORBIDDEN, "start your own: tide run does",
+                     "this daemon serves user %u only", (unsigned)n->uid);
+        return;
+    }
+    if (!read_request(r, &req) || !find_process(r, &pid, &uid))
+        return;
+    e = job_new(n, uid, &req, &j, &err);
+    if (e < 0) {
+        request_fail(r, status_of(e), e == -EEXIST ? "choose another name" : "", "%s", err.text);
+        return;
+    }
+    job_leave(n, pid, j);
+    e = process_add(j, pid, 0, &p);
+    if (e < 0) {
+        job_free(j);
+        request_fail(r, HTTP_UNAVAILABLE, "", "cannot follow process %d: %s", (int)pid,
+                     strerror(-e));
+        return;
+    }
+    node_log("job %s (%s) of %s: process %d", j->id, j->name, j->owner, (int)pid);
+    store_save(n); /* before the answer: a job that was promised outlives this daemon */
+    node_changed(n);
+    char agent_socket[RUNDIR_PATH_MAX + sizeof(RUNDIR_AGENT_SOCKET) + 1];
+    snprintf(agent_socket, sizeof(agent_socket), "%s/" RUNDIR_AGENT_SOCKET, n->dir);
+    request_answer(r, HTTP_CREATED,
+                   json_pack("{s:s,s:s,s:s,s:s,s:s}", "id", j->id, "name", j->name, "token",
+                             j->token, "socket", agent_socket, "note",
+                             placement_note(n, j->placement)));
+}
+
+/* ---- changing a job ---- */
+
+struct patch {
+    uint32_t min, limit, weight, deadline_ms;
+    struct threads threads;
+    bool pins; /* threads are to be set, or released with intra 0 */
+};
+
+static bool read_threads(struct request *r, struct patch *p)
+{
+    const json_t *automatic = json_object_get(r->body, "auto");
+    uint32_t threads = 0;
+
+    if (!take_number(r, "threads", 1, PROTO_THREADS_MAX, false, &threads) ||
+        !take_number(r, "intra", 1, PROTO_THREADS_MAX, false, &p->threads.intra) ||
+        !take_number(r, "inter", 1, PROTO_THREADS_MAX, false, &p->threads.inter))
+        return false;
+    if (automatic && !json_is_true(automatic)) {
+        request_fail(r, HTTP_BAD_REQUEST, "leave it out, or use true", "auto is not true");
+        return false;
+    }
+    if (!!automatic + !!threads + (p->threads.intra || p->threads.inter) > 1) {
+        request_fail(r, HTTP_BAD_REQUEST, "name one of them",
+                     "threads, intra with inter, and auto exclude each other");
+        return false;
+    }
+    if (p->threads.inter && !p->threads.intra) {
+        request_fail(r, HTTP_BAD_REQUEST, "name both", "inter without intra");
+        return false;
+    }
+    if (threads)
+        p->threads.intra = threads;
+    p->pins = automatic || p->threads.intra;
+    return true;
+}
+
+static bool read_patch(struct request *r, const struct job *j, struct patch *ret)
+{
+    static const char *const fields[] = {"threads", "intra", "inter",       "min", "max",
+                                         "weight",  "auto",  "deadline_ms", NULL};
+
+    *ret = (struct patch){
+        .min = j->min, .limit = j->limit, .weight = j->weight, .deadline_ms = NODE_WAIT_MS};
+    if (!only_fields(r, fields) || !take_bounds(r, &ret->min, &ret->limit, &ret->weight) ||
+        !take_number(r, "deadline_ms", 1, NODE_WAIT_MAX_MS, false, &ret->deadline_ms) ||
+        !read_threads(r, ret))
+        return false;
+    if (json_object_size(r->body) == (json_object_get(r->body, "deadline_ms") ? 1 : 0)) {
+        request_fail(r, HTTP_BAD_REQUEST, "name threads, min, max, weight or auto",
+                     "nothing to change");
+        return false;
+    }
+    return true;
+}
+
+static void patch_done(void *arg, struct job *j, enum wait_outcome outcome, uint64_t latency_ns)
+{
+    static const char *const names[] = {
+        [WAIT_DONE] = "done", [WAIT_PENDING] = "pending", [WAIT_PARTIAL] = "partial"};
+    struct request *r = arg;
+
+    r->wait = 0;
+    if (!j) {
+        request_fail(r, HTTP_NOT_FOUND, "", "the job ended meanwhile");
+        return;
+    }
+    request_answer(r, HTTP_OK,
+                   json_pack("{s:s,s:s,s:i,s:i,s:f,s:b,s:s,s:s}", "id", j->id, "name", j->name,
+                             "from", (int)r->from, "to", (int)r->to, "latency_us",
+                             (double)latency_ns / 1000, "oversubscribed",
+                             (int)job_oversubscribed(j), "reason", j->share_reason, "status",
+                             names[outcome]));
+}
+
+static void patch_job(struct request *r, struct job *j)
+{
+    struct patch p;
+
+    if (!control_may_change(r->node, r->uid, j)) {
+        request_fail(r, HTTP_FORBIDDEN, "", "job %s is %s's", j->id, j->owner);
+        return;
+    }
+    if (!read_patch(r, j, &p))
+        return;
+    r->from = job_target(j);
+    j->min = p.min;
+    j->limit = p.limit;
+    j->weight = p.weight;
+    j->dirty = true;
+    if (p.pins)
+        control_pin(j, p.threads);
+    else
+        node_replan(j->node);
+    r->to = job_target(j);
+    if (wait_start(j, r->received_ns, clock_now_ns() + p.deadline_ms * NS_PER_MS, patch_done, r,
+                   &r->wait) < 0)
+        request_fail(r, HTTP_UNAVAILABLE, "", "out of memory");
+}
+
+/* ---- the rest ---- */
+
+static void get_machine(struct request *r, struct job *none)
+{
+    request_answer(r, HTTP_OK, view_machine(r->node));
+}
+
+static void get_policy(struct request *r, struct job *none)
+{
+    request_answer(r, HTTP_OK, view_policy(r->node));
+}
+
+static void put_policy(struct request *r, struct job *none)
+{
+    static const char *const fields[] = {"name", NULL};
+    struct node *n = r->node;
+    const char *name = NULL;
+    struct error err = {0};
+
+    if (r->uid != 0 && r->uid != n->uid) {
+        request_fail(r, HTTP_FORBIDDEN, "", "only the daemon's user and root change the policy");
+        return;
+    }
+    if (!only_fields(r, fields) || !take_text(r, "name", &name))
+        return;
+    if (!name || decision_set_policy(n->decision, name, &err) < 0) {
+        request_fail(r, HTTP_BAD_REQUEST, "tide policy lists them", "%s",
+                     name ? err.text : "name is missing");
+        return;
+    }
+    node_replan(n);
+    get_policy(r, NULL);
+}
+
+/* ---- paths ---- */
+
+static const struct route {
+    const char *method, *path; /* "*" stands for a job */
+    void (*handle)(struct request *r, struct job *j);
+} routes[] = {
+    {"GET", "/v1/jobs", get_jobs},
+    {"POST", "/v1/jobs", post_job},
+    {"GET", "/v1/jobs/*", get_job},
+    {"PATCH", "/v1/jobs/*", patch_job},
+    {"GET", "/v1/jobs/*/explain", get_explain},
+    {"GET", "/v1/machine", get_machine},
+    {"GET", "/v1/policy", get_policy},
+    {"PUT", "/v1/policy", put_policy},
+};
+
+/* True if @path is @pattern's; the part for "*" is copied (cut, which no name of a job is). */
+static bool matches(const char *pattern, const char *path, char ret_job[PROTO_NAME_MAX + 1])
+{
+    const char *star = strchr(pattern, '*');
+    size_t head = star ? (size_t)(star - pattern) : strlen(pattern), len;
+
+    ret_job[0] = '\0';
+    if (!star)
+        return strcmp(pattern, path) == 0;
+    if (strncmp(pattern, path, head) != 0)
+        return false;
+    len = strcspn(path + head, "/");
+    if (len == 0 || strcmp(path + head + len, star + 1) != 0)
+        return false;
+    snprintf(ret_job, PROTO_NAME_MAX + 1, "%.*s", (int)len, path + head);
+    return true;
+}
+
+static void call(struct request *r, const struct route *route, const char *name)
+{
+    struct job *j = NULL;
+
+    if (*name) {
+        j = job_find(r->node, name);
+        if (!j || !control_may_read(r->node, r->uid, j)) {
+            request_fail(r, HTTP_NOT_FOUND, "tide ps lists the jobs", "there is no job '%s'", name);
+            return;
+        }
+    } else if (r->node->uid != 0 && r->uid != 0 && r->uid != r->node->uid) {
+        request_fail(r, HTTP_FORBIDDEN, "", "this daemon serves user %u only",
+                     (unsigned)r->node->uid);
+        return;
+    }
+    route->handle(r, j);
+}
+
+void routes_handle(struct request *r)
+{
+    char name[PROTO_NAME_MAX + 1];
+    bool known = false;
+
+    for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
+        if (!matches(routes[i].path, r->path, name))
+            continue;
+        known = true;
+        if (strcmp(routes[i].method, r->method) != 0)
+            continue;
+        call(r, &routes[i], name);
+        return;
+    }
+    if (known)
+        request_fail(r, HTTP_NOT_ALLOWED, "see docs/http-api.md", "%.16s is not possible here",
+                     r->method);
+    else
+        request_fail(r, HTTP_NOT_FOUND, "see docs/http-api.md", "there is no path %.80s", r->path);
+}

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/store.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "node/node.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static void cleanup_json(json_t **json)
+{
+    json_decref(*json);
+}
+
+#define _cleanup_json_ _cleanup_(cleanup_json)
+
+/* ---- files ---- */
+
+static int write_file(int dir_fd, const char *name, const char *text)
+{
+    char temp[PROTO_NAME_MAX + 8];
+    _cleanup_fd_ int fd = -1;
+    size_t len = strlen(text);
+    ssize_t written;
+
+    snprintf(temp, sizeof(temp), ".%s", name);
+    unlinkat(dir_fd, temp, 0);
+    fd = openat(dir_fd, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return -errno;
+    written = write(fd, text, len);
+    if (written == (ssize_t)len && renameat(dir_fd, temp, dir_fd, name) == 0)
+        return 0;
+    int r = written >= 0 && written < (ssize_t)len ? -ENOSPC : -errno;
+    unlinkat(dir_fd, temp, 0);
+    return r;
+}
+
+static int read_file(int dir_fd, const char *name, char *buf, size_t size)
+{
+    _cleanup_fd_ int fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    struct stat st;
+    ssize_t len;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode) || st.st_uid != geteuid())
+        return -EPERM;
+    len = read(fd, buf, size - 1);
+    if (len < 0)
+        return -errno;
+    if ((size_t)len == size - 1)
+        return -EFBIG;
+    buf[len] = '\0';
+    return 0;
+}
+
+static int open_jobs(const struct node *n)
+{
+    int fd;
+
+    if (mkdirat(n->dir_fd, STORE_JOBS, 0700) < 0 && errno != EEXIST)
+        return -errno;
+    fd = openat(n->dir_fd, STORE_JOBS, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+uint64_t store_next_epoch(struct node *n)
+{
+    char text[32];
+    struct timespec ts;
+    uint64_t epoch, stored = 0;
+    int r;
+
+    clock_gettime(CLOCK_REALTIME, &ts);
+    epoch = (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+    if (read_file(n->dir_fd, STORE_EPOCH, text, sizeof(text)) == 0)
+        stored = strtoull(text, NULL, 10);
+    if (stored != UINT64_MAX && stored + 1 > epoch)
+        epoch = stored + 1;
+    snprintf(text, sizeof(text), "%" PRIu64 "\n", epoch);
+    r = write_file(n->dir_fd, STORE_EPOCH, text);
+    if (r < 0)
+        node_log("cannot write %s/" STORE_EPOCH ": %s", n->dir, strerror(-r));
+    return epoch;
+}
+
+/* ---- a job as JSON ---- */
+
+static json_t *job_to_json(const struct job *j)
+{
+    json_t *processes = json_array();
+
+    for (const struct process *p = j->processes; p; p = p->next)
+        json_array_append_new(
+            processes, json_pack("{s:i,s:I}", "pid", (int)p->pid, "start", (json_int_t)p->start));
+    return json_pack(
+        "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:s,s:o}", "id", j->id, "name", j->name,
+        "token", j->token, "uid", (json_int_t)j->uid, "created_ms", (json_int_t)j->created_ms,
+        "min", (json_int_t)j->min, "limit", (json_int_t)j->limit, "weight", (json_int_t)j->weight,
+        "intra", (json_int_t)j->pinned.intra, "inter", (json_int_t)j->pinned.inter, "by",
+        (int)j->pinned_by, "placement", placement_name(j->placement), "processes", processes);
+}
+
+struct stored {
+    const char *id, *name, *token, *placement;
+    json_int_t uid, created_ms, min, limit, weight, intra, inter;
+    int by;
+    json_t *processes; /* borrowed from the file's JSON */
+};
+
+static int stored_parse(json_t *json, struct stored *ret)
+{
+    struct stored s;
+    int r = json_unpack(json, "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:s,s:o}", "id", &s.id,
+                        "name", &s.name, "token", &s.token, "uid", &s.uid, "created_ms",
+                        &s.created_ms, "min", &s.min, "limit", &s.limit, "weight", &s.weight,
+                        "intra", &s.intra, "inter", &s.inter, "by", &s.by, "placement",
+                        &s.placement, "processes", &s.processes);
+
+    if (r < 0 || strlen(s.token) >= PROTO_TOKEN_MAX || s.uid < 0 || s.uid > UINT32_MAX ||
+        s.min < 0 || s.min > PROTO_THREADS_MAX || s.limit < 0 || s.limit > PROTO_THREADS_MAX ||
+        s.weight < 1 || s.weight > JOB_WEIGHT_MAX || s.intra < 0 || s.intra > PROTO_THREADS_MAX ||
+        s.inter < 0 || s.inter > PROTO_THREADS_MAX || s.by < 0 || s.by >= PROTO_SOURCE_MAX)
+        return -EINVAL;
+    *ret = s;
+    return 0;
+}
+
+/* -ESRCH: none of its processes lives. */
+static int job_from_json(struct node *n, json_t *json, struct job **ret)
+{
+    struct stored s;
+    struct job_request req = {0};
+    struct process *p;
+    struct job *j;
+    json_t *entry;
+    size_t i;
+    int r = stored_parse(json, &s);
+
+    if (r == 0)
+        r = placement_parse(s.placement, &req.placement);
+    if (r < 0)
+        return r;
+    req.name = job_name_valid(s.name) && !job_find(n, s.name) ? s.name : NULL;
+    req.min = (uint32_t)s.min;
+    req.limit = (uint32_t)s.limit;
+    req.weight = (uint32_t)s.weight;
+    req.pinned = (struct threads){(uint32_t)s.intra, (uint32_t)s.inter};
+    r = job_new(n, (uid_t)s.uid, &req, &j, NULL);
+    if (r < 0)
+        return r;
+    job_set_id(j, s.id);
+    snprintf(j->token, sizeof(j->token), "%s", s.token);
+    j->pinned_by = (enum proto_source)s.by;
+    j->created_ms = (uint64_t)s.created_ms;
+    json_array_foreach (s.processes, i, entry) {
+        json_int_t pid = json_integer_value(json_object_get(entry, "pid"));
+        json_int_t start = json_integer_value(json_object_get(entry, "start"));
+
+        if (pid > 0 && pid <= INT32_MAX && start > 0)
+            process_add(j, (pid_t)pid, (uint64_t)start, &p);
+    }
+    if (!j->processes) {
+        job_free(j);
+        return -ESRCH;
+    }
+    *ret = j;
+    return 0;
+}
+
+/* ---- the directory ---- */
+
+static json_t *read_json(int jobs_fd, const char *name)
+{
+    _cleanup_free_ char *text = malloc(STORE_MAX);
+    size_t len = strlen(name);
+
+    if (!text || name[0] == '.' || len < 6 || strcmp(name + len - 5, ".json") != 0 ||
+        read_file(jobs_fd, name, text, STORE_MAX) < 0)
+        return NULL;
+    return json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+}
+
+static DIR *open_listing(const struct node *n, int *ret_fd)
+{
+    DIR *dir;
+
+    *ret_fd = open_jobs(n);
+    if (*ret_fd < 0)
+        return NULL;
+    dir = fdopendir(*ret_fd);
+    if (!dir)
+        *ret_fd = close_fd(*ret_fd);
+    return dir;
+}
+
+void store_load(struct node *n)
+{
+    int fd;
+    DIR *dir = open_listing(n, &fd);
+
+    for (const struct dirent *e; dir && (e = readdir(dir));) {
+        _cleanup_json_ json_t *json = read_json(fd, e->d_name);
+        struct job *j;
+        int r;
+
+        if (!json)
+            continue;
+        r = job_from_json(n, json, &j);
+        if (r == 0)
+            node_log("job %s (%s) found again", j->id, j->name);
+        else if (r == -ESRCH) /* ended while no daemon ran */
+            unlinkat(fd, e->d_name, 0);
+        else
+            node_log("%s/" STORE_JOBS "/%s is no job: ignored", n->dir, e->d_name);
+    }
+    if (dir)
+        closedir(dir);
+}
+
+static int save_job(int jobs_fd, const struct job *j)
+{
+    _cleanup_json_ json_t *json = job_to_json(j);
+    _cleanup_free_ char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+    char name[PROTO_ID_MAX + 8];
+
+    if (!text)
+        return -ENOMEM;
+    snprintf(name, sizeof(name), "%s.json", j->id);
+    return write_file(jobs_fd, name, text);
+}
+
+/* A file whose job this daemon knows to be gone. Those it never met may still be asked for. */
+static void remove_ended(struct node *n, int jobs_fd)
+{
+    for (unsigned i = 0; i < n->n_ended; i++) {
+        char name[PROTO_ID_MAX + 8];
+
+        snprintf(name, sizeof(name), "j%u.json", n->ended[i]);
+        unlinkat(jobs_fd, name, 0);
+    }
+    n->n_ended = 0;
+}
+
+void store_save(struct node *n)
+{
+    _cleanup_fd_ int fd = -1;
+    bool work = n->n_ended > 0;
+    int r;
+
+    for (const struct job *j = n->jobs.first; j && !work; j = j->next)
+        work = j->dirty;
+    if (!work)
+        return;
+    fd = r = open_jobs(n);
+    if (fd >= 0) {
+        remove_ended(n, fd);
+        r = 0;
+    }
+    for (struct job *j = n->jobs.first; r == 0 && j; j = j->next) {
+        if (!j->dirty)
+            continue;
+        r = save_job(fd, j);
+        j->dirty = r < 0;
+    }
+    if (r < 0 && r != n->store_error)
+        node_log("jobs cannot be written to %s/" STORE_JOBS ": %s; a new daemon will know only "
+                 "those whose agents reconnect",
+                 n->dir, strerror(-r));
+    n->store_error = r;
+}

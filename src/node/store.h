@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What survives the daemon: jobs/ID.json, one per job, and `epoch`. Both are hints: a job is found
+ * again when one of its processes lives, and an epoch grows with the clock where the file is lost.
+ * Every write goes to a temporary file first; a failure (full disk, read-only) is logged, no more.
+ * Daemon's event loop only.
+ */
+#pragma once
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct job;
+struct node;
+
+#define STORE_JOBS  "jobs"
+#define STORE_EPOCH "epoch"
+#define STORE_MAX   65536 /* bytes of a file; a longer one is ignored */
+
+/* max(stored + 1, CLOCK_REALTIME in ns), written back. */
+uint64_t store_next_epoch(struct node *n);
+
+/* Takes up the jobs of an earlier daemon whose processes live; removes the files of the others. */
+void store_load(struct node *n);
+
+/* Writes what is dirty, removes what is gone. */
+void store_save(struct node *n);

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/view.h"
+
+#include "base/clock.h"
+#include "node/decision.h"
+#include "node/node.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* Texts of agents are any bytes: what is not UTF-8 is shown as '?'. */
+static json_t *text(const char *s)
+{
+    json_t *json = json_string(s);
+    char copy[PROTO_TEXT_MAX];
+    size_t i;
+
+    if (json)
+        return json;
+    for (i = 0; s[i] && i < sizeof(copy) - 1; i++)
+        copy[i] = (unsigned char)s[i] < 0x80 ? s[i] : '?';
+    copy[i] = '\0';
+    return json_string(copy);
+}
+
+static json_t *number(uint64_t n)
+{
+    return json_integer(n > INT64_MAX ? INT64_MAX : (json_int_t)n);
+}
+
+static json_t *number_or_null(uint64_t n)
+{
+    return n ? number(n) : json_null();
+}
+
+static json_t *cores_text(const struct cpuset *set)
+{
+    char buf[CPUSET_TEXT_MAX];
+
+    return json_string(cpuset_format(set, buf, sizeof(buf)) >= 0 ? buf : "");
+}
+
+/* ---- a job ---- */
+
+static json_t *view_inter(const struct process *p, const struct backend *b)
+{
+    if (b->max.inter == 0)
+        return json_null();
+    return json_pack("{s:i,s:i,s:i}", "max", (int)b->max.inter, "target",
+                     (int)(p->sent.inter ? p->sent.inter : b->target.inter), "active",
+                     (int)b->active.inter);
+}
+
+static json_t *view_backend(const struct process *p, const struct backend *b)
+{
+    uint32_t target = b->malleable && p->beat ? p->target : b->target.intra;
+    uint32_t active = b->malleable && p->beat ? p->active : b->active.intra;
+
+    return json_pack("{s:o,s:o,s:i,s:i,s:i,s:b,s:o,s:o,s:i}", "name", text(b->name), "version",
+                     text(b->version), "max", (int)b->max.intra, "target", (int)target, "active",
+                     (int)active, "malleable", (int)b->malleable, "note", text(b->note), "inter",
+                     view_inter(p, b), "pid", (int)p->pid);
+}
+
+static json_t *view_backends(const struct job *j)
+{
+    json_t *list = json_array();
+
+    for (const struct process *p = j->processes; p; p = p->next)
+        for (unsigned i = 0; i < p->n_backends; i++)
+            if (p->backend[i].known)
+                json_array_append_new(list, view_backend(p, &p->backend[i]));
+    return list;
+}
+
+static json_t *view_pids(const struct job *j)
+{
+    json_t *list = json_array();
+
+    for (const struct process *p = j->processes; p; p = p->next)
+        json_array_append_new(list, json_integer(p->pid));
+    return list;
+}
+
+static json_t *view_progress(const struct job *j)
+{
+    uint64_t done = 0, total = 0;
+    const char *unit = "tasks";
+
+    for (const struct process *p = j->processes; p; p = p->next) {
+        if (p->progress_done > 0)
+            unit = p->unit;
+        done += p->progress_done ? p->progress_done : p->tasks;
+        total += p->progress_total;
+    }
+    return json_pack("{s:o,s:o,s:o,s:f}", "done", number(done), "total", number(total), "unit",
+                     text(unit), "rate", job_rate(j));
+}
+
+static uint32_t signal_of(const struct job *j)
+{
+    for (const struct process *p = j->processes; p; p = p->next)
+        if (p->peer && p->signal)
+            return p->signal;
+    return 0;
+}
+
+static json_t *view_use(const struct job *j)
+{
+    struct cpuset cores;
+    double allowed = j->allowed_mcpu ? j->allowed_mcpu / 1000.0 : cpuset_count(&j->node->cpus);
+
+    job_cores(j, &cores);
+    return json_pack("{s:o,s:f,s:o,s:o,s:o,s:b}", "cores", cores_text(&cores), "allowed", allowed,
+                     "target", number(job_target(j)), "active", number(job_active(j)), "max",
+                     number(job_max(j)), "oversubscribed", (int)job_oversubscribed(j));
+}
+
+json_t *view_job(const struct job *j)
+{
+    json_t *view = json_pack("{s:s,s:s,s:s,s:s,s:o}", "id", j->id, "name", j->name, "owner",
+                             j->owner, "state", job_state(j), "pids", view_pids(j));
+    json_t *use = view_use(j);
+    json_t *rest = json_pack("{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f}", "placement",
+                             placement_name(j->placement), "weight", number(j->weight), "min",
+                             number(j->min ? j->min : 1), "limit", number_or_null(j->limit),
+                             "pinned", number_or_null(j->pinned.intra), "lent", number(j->lent),
+                             "borrowed", number(j->borrowed), "backends", view_backends(j),
+                             "progress", view_progress(j), "reason", text(j->share_reason), "note",
+                             text(j->note), "signal", number_or_null(signal_of(j)), "elapsed_s",
+                             (double)(clock_now_ns() - j->created_ns) / 1e9);
+
+    if (!view || json_object_update_new(view, use) < 0 || json_object_update_new(view, rest) < 0) {
+        json_decref(view);
+        return NULL;
+    }
+    return view;
+}
+
+json_t *view_changes(const struct job *j)
+{
+    json_t *list = json_array();
+    unsigned first = j->n_changes > JOB_CHANGES_MAX ? j->n_changes - JOB_CHANGES_MAX : 0;
+
+    for (unsigned i = first; i < j->n_changes; i++) {
+        const struct change *c = &j->changes[i % JOB_CHANGES_MAX];
+
+        json_array_append_new(
+            list, json_pack("{s:f,s:i,s:i,s:s,s:o,s:f}", "time", (double)c->time_ms / 1000, "from",
+                            (int)c->from, "to", (int)c->to, "cores", c->cores, "reason",
+                            text(c->reason), "latency_us", (double)c->latency_ns / 1000));
+    }
+    return json_pack("{s:s,s:s,s:o}", "id", j->id, "name", j->name, "changes", list);
+}
+
+/* ---- the machine ---- */
+
+static json_t *view_notes(const struct node *n)
+{
+    json_t *notes = json_array();
+    unsigned cpus = cpuset_count(&n->cpus), capacity = decision_capacity(n->decision);
+
+    if (n->weights_note[0])
+        json_array_append_new(notes, text(n->weights_note));
+    if (n->jobs.n && capacity < cpus)
+        json_array_append_new(
+            notes, json_sprintf("%u of %u cores: other users' daemons have jobs", capacity, cpus));
+    if (!n->claims)
+        json_array_append_new(notes, json_string("other users' daemons are not seen"));
+    for (const struct job *j = n->jobs.first; j; j = j->next)
+        if (j->note[0])
+            json_array_append_new(notes, json_sprintf("%s: %s", j->id, j->note));
+    return notes;
+}
+
+json_t *view_machine(const struct node *n)
+{
+    unsigned capacity = n->jobs.n ? decision_capacity(n->decision) : cpuset_count(&n->cpus);
+    unsigned given = 0;
+    bool oversubscribed = false;
+
+    for (const struct job *j = n->jobs.first; j; j = j->next) {
+        given += j->share;
+        oversubscribed |= job_oversubscribed(j);
+    }
+    return json_pack("{s:s,s:i,s:o,s:I,s:b,s:s,s:s,s:i,s:o,s:i,s:i,s:b,s:b,s:o}", "version",
+                     TIDE_VERSION, "pid", (int)getpid(), "epoch", number(n->epoch), "uid",
+                     (json_int_t)n->uid, "privileged", (int)(n->weights || n->cpusets), "policy",
+                     decision_policy(n->decision)->name, "placement", placement_name(n->placement),
+                     "cpus", (int)cpuset_count(&n->cpus), "online", cores_text(&n->cpus), "free",
+                     (int)(given < capacity ? capacity - given : 0), "jobs", (int)n->jobs.n,
+                     "oversubscribed", (int)(oversubscribed || given > capacity), "weights",
+                     (int)n->weights, "notes", view_notes(n));
+}
+
+json_t *view_policy(const struct node *n)
+{
+    json_t *list = json_array();
+    const struct policy *p;
+
+    for (size_t i = 0; (p = policy_at(i)); i++)
+        json_array_append_new(list, json_pack("{s:s,s:s}", "name", p->name, "brief", p->brief));
+    return json_pack("{s:s,s:o}", "name", decision_policy(n->decision)->name, "policies", list);
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The daemon's state as JSON, as docs/http-api.md has it. Event loop only; called by routes.c. */
+#pragma once
+
+#include <jansson.h>
+
+struct job;
+struct node;
+
+/* Each is a new reference, or NULL without memory. */
+json_t *view_job(const struct job *j);
+json_t *view_changes(const struct job *j);
+json_t *view_machine(const struct node *n);
+json_t *view_policy(const struct node *n);

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Answers that wait until a job's processes have acknowledged their targets, or a deadline passes.
+ * Daemon's event loop only; used by api (PATCH) and control (WAIT), woken by plan.c.
+ */
+#pragma once
+
+#include <stdint.h>
+
+struct job;
+struct node;
+
+enum wait_outcome {
+    WAIT_DONE,    /* every process has acknowledged */
+    WAIT_PENDING, /* no process has a pool yet: it applies when one has */
+    WAIT_PARTIAL, /* the deadline passed */
+    WAIT_GONE,    /* the job ended */
+};
+
+/* @job is NULL for WAIT_GONE; @latency_ns is from @sent_ns of wait_start to now. */
+typedef void (*wait_fn)(void *arg, struct job *job, enum wait_outcome outcome, uint64_t latency_ns);
+
+/*
+ * Calls @fn once: now when there is nothing to wait for, else later from the loop.
+ * Returns 0 with the wait's number, which wait_cancel takes (0: @fn has been called), or -ENOMEM.
+ */
+int wait_start(struct job *j, uint64_t sent_ns, uint64_t deadline_ns, wait_fn fn, void *arg,
+               uint64_t *ret_id);
+void wait_cancel(struct node *n, uint64_t id); /* @fn is not called any more */
+
+void wait_settled(struct job *j); /* its state changed: answers if it is settled */
+void wait_job_gone(struct node *n, struct job *j);
+void wait_expire(struct node *n, uint64_t now);
+uint64_t wait_next_deadline(const struct node *n); /* UINT64_MAX: none */
