@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+# bash completion of tide; source it, or install it as .../bash-completion/completions/tide
+
+_tide_jobs()
+{
+    tide ps --names 2>/dev/null
+}
+
+_tide_run()
+{
+    local i
+    # Behind the options begins another command line.
+    for ((i = 2; i < COMP_CWORD; i++)); do
+        case ${COMP_WORDS[i]} in
+        --) ((i++)); break ;;
+        --name | -n | --min | --max | --threads | --weight | --placement) ((i++)) ;;
+        -*) ;;
+        *) break ;;
+        esac
+    done
+    if ((i < COMP_CWORD)) || [[ ${COMP_WORDS[i - 1]} == -- ]]; then
+        if declare -F _command_offset >/dev/null; then
+            _command_offset "$i"
+        elif ((i == COMP_CWORD)); then
+            COMPREPLY=($(compgen -c -- "$cur"))
+        else
+            COMPREPLY=($(compgen -f -- "$cur"))
+        fi
+        return
+    fi
+    case $prev in
+    --placement) COMPREPLY=($(compgen -W "shared exclusive quota" -- "$cur")) ;;
+    --name | -n | --min | --max | --threads | --weight) ;;
+    *)
+        if [[ $cur == -* ]]; then
+            COMPREPLY=($(compgen -W "--name --min --max --threads --weight --placement --help --" \
+                -- "$cur"))
+        else
+            COMPREPLY=($(compgen -c -- "$cur"))
+        fi
+        ;;
+    esac
+}
+
+_tide()
+{
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
+    local command=${COMP_WORDS[1]} words=
+
+    COMPREPLY=()
+    if ((COMP_CWORD == 1)); then
+        words="run ps set top explain policy signal doctor version help --help --version"
+    else
+        case $command in
+        run) _tide_run; return ;;
+        ps) words="--json --quiet --names --help" ;;
+        set)
+            case $prev in
+            --threads | --intra | --inter | --min | --max | --weight | --deadline | -d) return ;;
+            esac
+            if ((COMP_CWORD == 2)); then
+                words=$(_tide_jobs)
+            else
+                words="--threads --intra --inter --auto --min --max --weight --deadline --json --help"
+            fi
+            ;;
+        explain)
+            ((COMP_CWORD == 2)) && words=$(_tide_jobs) || words="--json --help" ;;
+        signal)
+            ((COMP_CWORD == 2)) && words=$(_tide_jobs) ;;
+        policy)
+            words="$(tide policy 2>/dev/null | cut -c3- | cut -d' ' -f1) --json --help" ;;
+        help)
+            words="run ps set top explain policy signal doctor version help" ;;
+        doctor)
+            words="$(ps -o pid= -u "$(id -u)" 2>/dev/null) --json --help" ;;
+        top | version) words="--help" ;;
+        esac
+    fi
+    COMPREPLY=($(compgen -W "$words" -- "$cur"))
+}
+
+complete -F _tide tide

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/api.h"
+
+#include "host/http.h"
+
+#include <string.h>
+
+#define START_HINT                                                                                 \
+    "'tide run -- COMMAND' starts one by itself; tided(8) says how to run one for the machine."
+
+void api_answer_done(struct api_answer *answer)
+{
+    json_decref(answer->body);
+    answer->body = NULL;
+}
+
+/*
+ * Names and notes come from other people's programs: what would steer the terminal (C0, DEL, C1) is
+ * replaced here, once, before any command prints it.
+ */
+static void make_printable(json_t *json)
+{
+    const char *key;
+    json_t *member;
+    size_t i;
+
+    if (json_is_string(json)) {
+        char *text = (char *)json_string_value(json);
+
+        for (; *text; text++) {
+            if ((unsigned char)*text < 0x20 || *text == 0x7f)
+                *text = '?';
+            else if ((unsigned char)text[0] == 0xc2 && (unsigned char)text[1] < 0xa0)
+                memcpy(text, "??", 2);
+        }
+    }
+    json_array_foreach (json, i, member)
+        make_printable(member);
+    json_object_foreach (json, key, member)
+        make_printable(member);
+}
+
+static int request_in(const char *dir, const char *method, const char *path, const char *body,
+                      unsigned timeout_ms, struct api_answer *ret, struct error *err)
+{
+    char socket_path[RUNDIR_PATH_MAX + sizeof(RUNDIR_API_SOCKET) + 1];
+    _cleanup_free_ char *text = NULL;
+    json_t *json;
+    int status;
+    int r;
+
+    snprintf(socket_path, sizeof(socket_path), "%s/" RUNDIR_API_SOCKET, dir);
+    r = http_request(socket_path, method, path, body, timeout_ms, &status, &text, err);
+    if (r == -ENOENT || r == -ECONNREFUSED)
+        return error_set(err, r, "no daemon runs (nobody listens on %s)", socket_path);
+    if (r == -EACCES)
+        return error_set(err, r, "the daemon in %s is somebody else's", dir);
+    if (r == -ETIMEDOUT)
+        return error_set(err, r, "the daemon in %s does not answer", dir);
+    if (r < 0)
+        return r;
+    json = *text ? json_loads(text, JSON_DECODE_ANY, NULL) : json_null();
+    if (!json)
+        return error_set(err, -EBADMSG, "the daemon in %s answered with something unreadable", dir);
+    make_printable(json);
+    ret->status = status;
+    ret->body = json;
+    return 0;
+}
+
+int api_try(const char *method, const char *path, json_t *body, unsigned timeout_ms,
+            struct api_answer *ret, struct error *err)
+{
+    _cleanup_free_ char *text = NULL;
+    char dir[RUNDIR_PATH_MAX];
+    char own[RUNDIR_PATH_MAX];
+    int r;
+
+    if (body && !(text = json_dumps(body, JSON_COMPACT)))
+        return error_set(err, -ENOMEM, "out of memory");
+    r = rundir_find(dir);
+    if (r < 0)
+        return error_set(err, r, "TIDE_DIR or XDG_RUNTIME_DIR is too long for a socket");
+    r = request_in(dir, method, path, text, timeout_ms, ret, err);
+    if (r != -ECONNREFUSED && r != -ENOENT && r != -EACCES)
+        return r;
+    /* A socket that the system's daemon left behind must not hide the user's own. */
+    if (rundir_user(own) < 0 || strcmp(own, dir) == 0)
+        return r;
+    return request_in(own, method, path, text, timeout_ms, ret, err);
+}
+
+int api_unreachable(const struct command *cmd, int code, const struct error *err)
+{
+    switch (code) {
+    case -ENOENT:
+    case -ECONNREFUSED:
+        return cli_error(cmd, CLI_UNREACHABLE, START_HINT, "%s", err->text);
+    case -EACCES:
+        return cli_error(cmd, CLI_DENIED, "Ask its owner, or run as root.", "%s", err->text);
+    case -ETIMEDOUT:
+        return cli_error(cmd, CLI_UNREACHABLE,
+                         "It may be stopped or overloaded; its log is tided.log in that directory.",
+                         "%s", err->text);
+    default:
+        return cli_error(cmd, CLI_UNREACHABLE, NULL, "%s", err->text);
+    }
+}
+
+int api_exit_code(int status)
+{
+    switch (status) {
+    case 400:
+    case 409:
+    case 413:
+        return CLI_USAGE;
+    case 403:
+        return CLI_DENIED;
+    case 404:
+        return CLI_NOT_FOUND;
+    case 503:
+        return CLI_UNREACHABLE;
+    default:
+        return status < 400 ? CLI_OK : CLI_FAILED;
+    }
+}
+
+int api_refused(const struct command *cmd, const struct api_answer *answer)
+{
+    const json_t *error = json_object_get(answer->body, "error");
+    const char *message = member_text(error, "message");
+    const char *hint = member_text(error, "hint");
+    int code = api_exit_code(answer->status);
+
+    if (*message && !*hint && code == CLI_USAGE)
+        return cli_usage(cmd, "%s", message);
+    if (!*message)
+        return cli_error(cmd, code, NULL, "the daemon refused this with HTTP status %d",
+                         answer->status);
+    return cli_error(cmd, code, hint, "%s", message);
+}
+
+int api_request(const struct command *cmd, const char *method, const char *path, json_t *body,
+                unsigned timeout_ms, json_t **ret)
+{
+    _cleanup_answer_ struct api_answer answer = {0};
+    struct error err = {0};
+    int r = api_try(method, path, body, timeout_ms, &answer, &err);
+
+    if (r < 0)
+        return api_unreachable(cmd, r, &err);
+    if (answer.status >= 400)
+        return api_refused(cmd, &answer);
+    *ret = TAKE_PTR(answer.body);
+    return CLI_OK;
+}
+
+int api_job_path(const struct command *cmd, const char *job, const char *suffix,
+                 char ret_path[API_PATH_MAX])
+{
+    char name[API_PATH_MAX - 64];
+
+    if (!*job)
+        return cli_usage(cmd,
+                         "JOB is empty: give an id, a name, or the pid of one of its processes");
+    /* No name has a slash, and a server may take an escaped one for a plain one. */
+    if (strchr(job, '/') || http_escape(job, name, sizeof(name)) < 0)
+        return cli_error(cmd, CLI_NOT_FOUND, "'tide ps' lists the jobs.", "there is no job '%.64s'",
+                         job);
+    snprintf(ret_path, API_PATH_MAX, "/v1/jobs/%s%s", name, suffix);
+    return CLI_OK;
+}
+
+const char *member_text(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+
+    return text ? text : "";
+}
+
+long member_long(const json_t *object, const char *key)
+{
+    return (long)json_integer_value(json_object_get(object, key));
+}
+
+double member_number(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+bool member_bool(const json_t *object, const char *key)
+{
+    return json_is_true(json_object_get(object, key));
+}
+
+int api_print(const json_t *json)
+{
+    json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+    putchar('\n');
+    return CLI_OK;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Requests to tided (docs/http-api.md) as JSON values, and its errors as messages and exit codes.
+ * Single-threaded; used by the commands.
+ */
+#pragma once
+
+#include "cli/cli.h"
+
+#include "base/cleanup.h"
+#include "base/rundir.h"
+
+#include <jansson.h>
+#include <limits.h>
+
+#define API_TIMEOUT_MS 5000 /* of a request that does not wait for an acknowledgement */
+#define API_PATH_MAX   1024
+
+struct api_answer {
+    int status;   /* HTTP's */
+    json_t *body; /* never NULL after success; JSON null when the answer had none */
+};
+
+void api_answer_done(struct api_answer *answer);
+
+#define _cleanup_answer_ _cleanup_(api_answer_done)
+
+/*
+ * One request to the daemon of this user: the system's, or the user's own when that one does not
+ * run. @body may be NULL (borrowed). Prints nothing.
+ * Returns 0 (whatever the status), or -errno of http_request() with *err saying where, -EBADMSG
+ * also for an answer that is no JSON.
+ */
+int api_try(const char *method, const char *path, json_t *body, unsigned timeout_ms,
+            struct api_answer *ret, struct error *err);
+
+/* Prints the message for a failure of api_try(); returns CLI_UNREACHABLE or CLI_DENIED. */
+int api_unreachable(const struct command *cmd, int code, const struct error *err);
+
+/* Prints what the daemon complained about in @answer (status >= 400); returns the exit code. */
+int api_refused(const struct command *cmd, const struct api_answer *answer);
+
+/* The exit code that belongs to a status. */
+int api_exit_code(int status);
+
+/*
+ * The usual case: asks, prints what failed. Returns CLI_OK with *ret, the body (the caller's), or
+ * the exit code.
+ */
+int api_request(const struct command *cmd, const char *method, const char *path, json_t *body,
+                unsigned timeout_ms, json_t **ret);
+
+/* Writes "/v1/jobs/<job><suffix>", escaped. Returns CLI_OK, or an exit code after the message. */
+int api_job_path(const struct command *cmd, const char *job, const char *suffix,
+                 char ret_path[API_PATH_MAX]);
+
+/* ---- members of an object; what is missing or of another type is "", 0, false ---- */
+
+const char *member_text(const json_t *object, const char *key);
+long member_long(const json_t *object, const char *key);
+double member_number(const json_t *object, const char *key);
+bool member_bool(const json_t *object, const char *key);
+
+static inline void cleanup_json(json_t **json)
+{
+    json_decref(*json);
+}
+
+#define _cleanup_json_ _cleanup_(cleanup_json)
+
+/* Prints @json, indented, with a final newline; returns CLI_OK. */
+int api_print(const json_t *json);

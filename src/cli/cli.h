@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `tide`, the command line: what its commands have in common.
+ *
+ * One file per command, cmd_NAME.c, which defines `command_NAME`; main.c lists them in one table,
+ * finds the one that was asked for and calls its function. Messages go through cli_error(), so
+ * that every failure is one line that says what was wrong and where, and one that says what to do.
+ * Single-threaded.
+ */
+#pragma once
+
+#include "base/error.h"
+
+#include <getopt.h>
+#include <stdbool.h>
+
+/* Exit codes, documented in tide(1). `tide run` ends with those of the program that it runs. */
+enum cli_exit {
+    CLI_OK = 0,
+    CLI_FAILED = 1,       /* the machine failed us: memory, a full disk */
+    CLI_USAGE = 2,        /* the command line, or a value the daemon refuses */
+    CLI_NOT_FOUND = 3,    /* no such job or process */
+    CLI_DENIED = 4,       /* somebody else's job */
+    CLI_UNREACHABLE = 5,  /* no daemon, or none that answers */
+    CLI_PARTIAL = 6,      /* done for some processes, or not acknowledged in time */
+    CLI_CANNOT_RUN = 126, /* tide run: the program is not executable, as env(1) has it */
+    CLI_NO_PROGRAM = 127, /* tide run: there is no such program */
+};
+
+struct command {
+    const char *name;
+    const char *usage; /* arguments, as they follow the name: "JOB --threads K" */
+    const char *brief; /* one line for the list of `tide help`, no full stop */
+    const char *help;  /* options and examples; lines of at most 80 columns, ends with a newline */
+
+    /* argv[0] is the command's name. Returns an exit code; what it printed is flushed by main. */
+    int (*run)(int argc, char **argv);
+};
+
+/* Each is defined in its cmd_NAME.c. */
+extern const struct command command_run;
+extern const struct command command_ps;
+extern const struct command command_set;
+extern const struct command command_explain;
+extern const struct command command_top;
+extern const struct command command_policy;
+extern const struct command command_signal;
+extern const struct command command_doctor;
+extern const struct command command_version;
+extern const struct command command_help;
+
+int cmd_doctor(int argc, char **argv);
+
+/* The commands in the order of `tide help`, ended by NULL; main.c. */
+extern const struct command *const commands[];
+
+/* The command called @name, or NULL. */
+const struct command *command_find(const char *name);
+
+/* Says that there is no command @name, and which one may have been meant; returns CLI_USAGE. */
+int command_unknown(const char *name);
+
+/* ---- messages (message.c) ---- */
+
+/*
+ * "tide: <command>: <text>" and, when @hint is not NULL or empty, a second line with it, on stderr.
+ * @cmd may be NULL (no command yet). Returns @code, so that a command writes `return cli_error(…)`.
+ */
+__attribute__((format(printf, 4, 5))) int cli_error(const struct command *cmd, int code,
+                                                    const char *hint, const char *fmt, ...);
+
+/* The same with the hint "Try 'tide help <command>'."; returns CLI_USAGE. */
+__attribute__((format(printf, 2, 3))) int cli_usage(const struct command *cmd, const char *fmt,
+                                                    ...);
+
+/* One line on stderr that is no failure: "tide: <command>: <text>". */
+__attribute__((format(printf, 2, 3))) void cli_note(const struct command *cmd, const char *fmt,
+                                                    ...);
+
+/* Prints usage, brief and help of @cmd on stdout; returns CLI_OK. */
+int cli_help(const struct command *cmd);
+
+/* True if stdout is a terminal that shows colours and NO_COLOR is not set. */
+bool cli_color(void);
+
+/*
+ * Loads the character set, for commands that lay out columns (not for the others: it costs time on
+ * each start). UTF-8 when the environment says nothing.
+ */
+void cli_locale(void);
+
+enum cli_glyph { CLI_ARROW, CLI_DOTS, CLI_GLYPH_MAX };
+
+/* "→" and "…", or "->" and "..." when the locale's character set is not UTF-8. */
+const char *cli_glyph(enum cli_glyph glyph);
+
+/* ---- options (option.c) ---- */
+
+/*
+ * getopt_long() whose complaints are ours. @options hold {"help", no_argument, NULL, 'h'} and are
+ * ended by zeroes; parsing stops at the first operand when @in_order (a command with a command
+ * line behind its own options), else operands are moved to the end.
+ * Returns the option's value with its argument in optarg, -1 when there are no more (operands begin
+ * at optind), or '?' after the complaint was printed: the command then returns CLI_USAGE.
+ */
+int option_next(const struct command *cmd, int argc, char **argv, const struct option *options,
+                bool in_order);
+
+/*
+ * Reads @text as a decimal number between @min and @max; @what ("a number of threads") names it in
+ * the complaint. Returns CLI_OK, or CLI_USAGE after the complaint was printed.
+ */
+int option_number(const struct command *cmd, const char *text, const char *what, long min, long max,
+                  long *ret);
+
+/* Complains unless @min to @max operands are left. Returns CLI_OK or CLI_USAGE. */
+int option_operands(const struct command *cmd, int argc, char **argv, int min, int max);

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `tide explain`: why a job has what it has. */
+#include "cli/api.h"
+
+#include <string.h>
+#include <time.h>
+
+static void print_now(const json_t *job)
+{
+    const char *cores = member_text(job, "cores");
+    const char *reason = member_text(job, "reason");
+    long target = member_long(job, "target");
+
+    printf("%s %s: %s, ", member_text(job, "id"), member_text(job, "name"),
+           member_text(job, "state"));
+    if (member_long(job, "max"))
+        printf("%ld of %ld threads active, target %ld", member_long(job, "active"),
+               member_long(job, "max"), target);
+    else if (target)
+        printf("no thread pool yet, target %ld", target);
+    else
+        printf("no thread pool yet");
+    if (*cores)
+        printf(", cores %s", cores);
+    printf("\n");
+    if (*reason)
+        printf("  why: %s\n", reason);
+    if (member_bool(job, "oversubscribed") && !strstr(reason, "oversubscribed"))
+        printf("  oversubscribed: more threads than cores\n");
+}
+
+static void print_bounds(const json_t *job)
+{
+    const json_t *limit = json_object_get(job, "limit");
+    const json_t *pinned = json_object_get(job, "pinned");
+
+    printf("  placement %s, weight %ld, min %ld", member_text(job, "placement"),
+           member_long(job, "weight"), member_long(job, "min"));
+    if (json_is_integer(limit))
+        printf(", max %lld", (long long)json_integer_value(limit));
+    if (json_is_integer(pinned))
+        printf(", held at %lld by hand ('tide set %s --auto' lets go)",
+               (long long)json_integer_value(pinned), member_text(job, "name"));
+    printf("\n");
+}
+
+static void print_changes(const json_t *changes)
+{
+    const json_t *change;
+    size_t i;
+
+    if (json_array_size(changes) == 0) {
+        printf("No change yet.\n");
+        return;
+    }
+    printf("\n%-12s  %-10s  %-8s  %-10s  %s\n", "TIME", "THREADS", "CORES", "TOOK", "REASON");
+    json_array_foreach (changes, i, change) {
+        double at = member_number(change, "time");
+        double latency = member_number(change, "latency_us");
+        time_t seconds = (time_t)at;
+        char when[16], threads[40], took[24] = "-";
+        struct tm tm;
+
+        localtime_r(&seconds, &tm);
+        strftime(when, sizeof(when), "%H:%M:%S", &tm);
+        snprintf(threads, sizeof(threads), "%ld %s %ld", member_long(change, "from"),
+                 cli_glyph(CLI_ARROW), member_long(change, "to"));
+        if (latency > 0)
+            snprintf(took, sizeof(took), "%.1f ms", latency / 1000);
+        /* An arrow of three bytes takes one column. */
+        printf("%s.%03d  %-*s  %-8s  %-10s  %s\n", when, (int)((at - (double)seconds) * 1000),
+               strstr(threads, "→") ? 12 : 10, threads, member_text(change, "cores"), took,
+               member_text(change, "reason"));
+    }
+}
+
+static int get(const char *job, const char *suffix, json_t **ret)
+{
+    char path[API_PATH_MAX];
+    int r = api_job_path(&command_explain, job, suffix, path);
+
+    return r == CLI_OK ? api_request(&command_explain, "GET", path, NULL, API_TIMEOUT_MS, ret) : r;
+}
+
+static int explain_run(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
+    const struct command *cmd = &command_explain;
+    _cleanup_json_ json_t *job = NULL;
+    _cleanup_json_ json_t *history = NULL;
+    bool json = false;
+    int c;
+    int r;
+
+    while ((c = option_next(cmd, argc, argv, options, false)) != -1) {
+        if (c == 'h')
+            return cli_help(cmd);
+        if (c == '?')
+            return CLI_USAGE;
+        json = true;
+    }
+    if (option_operands(cmd, argc, argv, 1, 1) != CLI_OK)
+        return CLI_USAGE;
+    r = get(argv[optind], "/explain", &history);
+    if (r != CLI_OK || json)
+        return r == CLI_OK ? api_print(history) : r;
+    r = get(argv[optind], "", &job);
+    if (r != CLI_OK)
+        return r;
+    print_now(job);
+    print_bounds(job);
+    print_changes(json_object_get(history, "changes"));
+    return CLI_OK;
+}
+
+const struct command command_explain = {
+    .name = "explain",
+    .usage = "JOB [--json]",
+    .brief = "say why a job has the threads that it has",
+    .help = "Its present state, and its last changes (at most 64, newest last): when, from\n"
+            "and to how many threads, on which cores, how long until all were parked or\n"
+            "awake, and why.\n"
+            "\n"
+            "Examples:\n"
+            "  tide explain cnn\n"
+            "  tide explain j2 --json\n",
+    .run = explain_run,
+};

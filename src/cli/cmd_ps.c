@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/api.h"
+#include "cli/job_text.h"
+
+#include <libsmartcols/libsmartcols.h>
+#include <string.h>
+
+static void unref_table(struct libscols_table **table)
+{
+    scols_unref_table(*table);
+}
+
+/* Only the reason gives way when the terminal is narrow; it is whole in `tide explain`. */
+static struct libscols_column *new_column(struct libscols_table *table, enum job_field field)
+{
+    int flags = job_field_right(field) ? SCOLS_FL_RIGHT : 0;
+
+    if (field == JOB_REASON)
+        return scols_table_new_column(table, job_field_title(field), 0.2, SCOLS_FL_TRUNC);
+    return scols_table_new_column(table, job_field_title(field), 0, flags);
+}
+
+static int fill_line(struct libscols_table *table, const json_t *job)
+{
+    struct libscols_line *line = scols_table_new_line(table, NULL);
+    char text[512];
+
+    if (!line)
+        return -ENOMEM;
+    for (enum job_field f = 0; f < JOB_FIELD_MAX; f++) {
+        job_text(job, f, text, sizeof(text));
+        if (scols_line_set_data(line, f, text) < 0)
+            return -ENOMEM;
+    }
+    if (member_bool(job, "oversubscribed"))
+        scols_line_set_color(line, "red");
+    return 0;
+}
+
+static int print_table(const json_t *jobs)
+{
+    _cleanup_(unref_table) struct libscols_table *table = scols_new_table();
+    const json_t *job;
+    size_t i;
+
+    if (!table)
+        return -ENOMEM;
+    cli_locale();
+    scols_table_enable_colors(table, cli_color());
+    for (enum job_field f = 0; f < JOB_FIELD_MAX; f++)
+        if (!new_column(table, f))
+            return -ENOMEM;
+    json_array_foreach (jobs, i, job)
+        if (fill_line(table, job) < 0)
+            return -ENOMEM;
+    return scols_print_table(table);
+}
+
+/* What a row has no room for: the mark's meaning, why a program's threads do not change. */
+static void print_notes(const json_t *jobs)
+{
+    const json_t *backend;
+    const json_t *job;
+    bool legend = false;
+    size_t i;
+    size_t k;
+
+    json_array_foreach (jobs, i, job) {
+        legend |= member_bool(job, "oversubscribed");
+        json_array_foreach (json_object_get(job, "backends"), k, backend) {
+            if (member_bool(backend, "malleable"))
+                continue;
+            printf("%s %s: %s %s keeps its threads: %s\n", member_text(job, "id"),
+                   member_text(job, "name"), member_text(backend, "name"),
+                   member_text(backend, "version"), member_text(backend, "note"));
+        }
+    }
+    if (legend)
+        printf("! oversubscribed: more threads than cores; 'tide explain JOB' says why\n");
+}
+
+static void print_machine_notes(void)
+{
+    _cleanup_answer_ struct api_answer machine = {0};
+    struct error err;
+    const json_t *note;
+    size_t i;
+
+    if (api_try("GET", "/v1/machine", NULL, API_TIMEOUT_MS, &machine, &err) < 0)
+        return;
+    json_array_foreach (json_object_get(machine.body, "notes"), i, note)
+        printf("note: %s\n", json_string_value(note));
+}
+
+static int print_members(const json_t *jobs, const char *key)
+{
+    const json_t *job;
+    size_t i;
+
+    json_array_foreach (jobs, i, job)
+        printf("%s\n", member_text(job, key));
+    return CLI_OK;
+}
+
+static int print_people(const json_t *jobs)
+{
+    if (json_array_size(jobs) == 0) {
+        printf("No jobs. Start one: tide run -- python train.py\n");
+        return CLI_OK;
+    }
+    if (print_table(jobs) < 0)
+        return cli_error(&command_ps, CLI_FAILED, NULL, "out of memory");
+    print_notes(jobs);
+    print_machine_notes();
+    return CLI_OK;
+}
+
+static int ps_run(int argc, char **argv)
+{
+    static const struct option options[] = {{"json", no_argument, NULL, 'j'},
+                                            {"quiet", no_argument, NULL, 'q'},
+                                            {"names", no_argument, NULL, 'n'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
+    _cleanup_json_ json_t *jobs = NULL;
+    int form = 0; /* letter of the last option that chose one */
+    int c;
+    int r;
+
+    while ((c = option_next(&command_ps, argc, argv, options, false)) != -1) {
+        if (c == 'h')
+            return cli_help(&command_ps);
+        if (c == '?')
+            return CLI_USAGE;
+        form = c;
+    }
+    if (option_operands(&command_ps, argc, argv, 0, 0) != CLI_OK)
+        return CLI_USAGE;
+    r = api_request(&command_ps, "GET", "/v1/jobs", NULL, API_TIMEOUT_MS, &jobs);
+    if (r != CLI_OK)
+        return r;
+    if (form == 'j')
+        return api_print(jobs);
+    if (form)
+        return print_members(jobs, form == 'q' ? "id" : "name");
+    return print_people(jobs);
+}
+
+const struct command command_ps = {
+    .name = "ps",
+    .usage = "[--json | --quiet | --names]",
+    .brief = "list the jobs, their cores and their threads",
+    .help = "Options:\n"
+            "  -j, --json   everything that is known, as a JSON array\n"
+            "  -q, --quiet  only the ids\n"
+            "  -n, --names  only the names\n"
+            "\n"
+            "Columns:\n"
+            "  STATE    starting: no agent has reported yet; running; rigid: its threads\n"
+            "           cannot be changed, the lines below the table say why\n"
+            "  CORES    processors that it may run on\n"
+            "  ALLOWED  how many of them it may fill (fewer under a quota)\n"
+            "  TARGET   threads that it should use; ! more than cores (oversubscribed)\n"
+            "  ACTIVE   threads that are not parked\n"
+            "  MAX      threads that its pools were built with\n"
+            "  RATE     units of work in a second\n"
+            "\n"
+            "Examples:\n"
+            "  tide ps\n"
+            "  tide ps --json | jq '.[] | {name, target, active}'\n"
+            "  for j in $(tide ps -q); do tide set $j --auto; done\n",
+    .run = ps_run,
+};

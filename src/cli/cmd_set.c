@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `tide set`: changes a job and says how long the change took to be in place. */
+#include "cli/api.h"
+
+#include "host/cgroup.h"
+#include "proto/proto.h"
+
+#include <string.h>
+
+#define DEADLINE_DEFAULT_MS 5000
+#define DEADLINE_MAX_MS     60000
+#define ANSWER_MARGIN_MS    2000 /* beyond the deadline, for the daemon to say that it passed */
+
+enum { OPT_THREADS = 256, OPT_INTRA, OPT_INTER, OPT_MIN, OPT_MAX, OPT_WEIGHT, OPT_AUTO };
+
+struct set_options {
+    long threads, intra, inter, min, max, weight, deadline_ms; /* 0: not given */
+    bool automatic, json;
+};
+
+static int parse_one(int c, struct set_options *o)
+{
+    const struct command *cmd = &command_set;
+    const struct {
+        int option;
+        const char *what;
+        long max;
+        long *value;
+    } numbers[] = {
+        {OPT_THREADS, "a number of threads", PROTO_THREADS_MAX, &o->threads},
+        {OPT_INTRA, "a number of threads", PROTO_THREADS_MAX, &o->intra},
+        {OPT_INTER, "a number of threads", PROTO_THREADS_MAX, &o->inter},
+        {OPT_MIN, "a number of threads", PROTO_THREADS_MAX, &o->min},
+        {OPT_MAX, "a number of threads", PROTO_THREADS_MAX, &o->max},
+        {OPT_WEIGHT, "a weight", CGROUP_WEIGHT_MAX, &o->weight},
+        {'d', "a number of milliseconds", DEADLINE_MAX_MS, &o->deadline_ms},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
+        if (numbers[i].option == c)
+            return option_number(cmd, optarg, numbers[i].what, 1, numbers[i].max, numbers[i].value);
+    o->automatic |= c == OPT_AUTO;
+    o->json |= c == 'j';
+    return c == '?' ? CLI_USAGE : CLI_OK;
+}
+
+static int check(const struct set_options *o)
+{
+    const struct command *cmd = &command_set;
+
+    if (o->threads && (o->intra || o->inter))
+        return cli_usage(cmd, "--threads sets both, --intra and --inter one each: choose");
+    if (!o->intra != !o->inter)
+        return cli_usage(cmd, "--intra and --inter go together");
+    if (o->automatic && (o->threads || o->intra))
+        return cli_usage(cmd, "--auto gives back what --threads fixes: choose one");
+    if (o->min && o->max && o->min > o->max)
+        return cli_usage(cmd, "--min %ld is above --max %ld", o->min, o->max);
+    if (!o->threads && !o->intra && !o->automatic && !o->min && !o->max && !o->weight)
+        return cli_usage(cmd, "nothing to set: --threads, --min, --max, --weight or --auto");
+    return CLI_OK;
+}
+
+/* Returns CLI_OK, CLI_USAGE, or -1: help was printed. */
+static int parse(int argc, char **argv, struct set_options *o)
+{
+    static const struct option options[] = {
+        {"threads", required_argument, NULL, OPT_THREADS},
+        {"intra", required_argument, NULL, OPT_INTRA},
+        {"inter", required_argument, NULL, OPT_INTER},
+        {"min", required_argument, NULL, OPT_MIN},
+        {"max", required_argument, NULL, OPT_MAX},
+        {"weight", required_argument, NULL, OPT_WEIGHT},
+        {"auto", no_argument, NULL, OPT_AUTO},
+        {"deadline", required_argument, NULL, 'd'},
+        {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},
+        {0},
+    };
+    int c;
+
+    while ((c = option_next(&command_set, argc, argv, options, false)) != -1) {
+        if (c == 'h') {
+            cli_help(&command_set);
+            return -1;
+        }
+        if (parse_one(c, o) != CLI_OK)
+            return CLI_USAGE;
+    }
+    if (option_operands(&command_set, argc, argv, 1, 1) != CLI_OK)
+        return CLI_USAGE;
+    return check(o);
+}
+
+static json_t *request_body(const struct set_options *o)
+{
+    const struct {
+        const char *key;
+        long value;
+    } members[] = {
+        {"threads", o->threads},
+        {"intra", o->intra},
+        {"inter", o->inter},
+        {"min", o->min},
+        {"max", o->max},
+        {"weight", o->weight},
+        {"deadline_ms", o->deadline_ms},
+    };
+    json_t *body = json_object();
+
+    for (size_t i = 0; i < ARRAY_LEN(members); i++)
+        if (members[i].value)
+            json_object_set_new(body, members[i].key, json_integer(members[i].value));
+    if (o->automatic)
+        json_object_set_new(body, "auto", json_true());
+    return body;
+}
+
+/* "acknowledged in 1.2 ms", or why that cannot be said (yet). */
+static void print_status(const struct set_options *o, const json_t *answer)
+{
+    const char *status = member_text(answer, "status");
+    double latency_us = member_number(answer, "latency_us");
+
+    if (strcmp(status, "pending") == 0)
+        printf(", in force as soon as it has a thread pool");
+    else if (strcmp(status, "partial") == 0)
+        printf(", not acknowledged within %ld ms",
+               o->deadline_ms ? o->deadline_ms : (long)DEADLINE_DEFAULT_MS);
+    else if (latency_us > 0)
+        printf(", acknowledged in %.1f ms", latency_us / 1000);
+    printf("%s\n", member_bool(answer, "oversubscribed") ? ", oversubscribed" : "");
+}
+
+/* A target that no pool can reach is in force all the same, for pools to come: say so. */
+static void print_unreachable(const json_t *answer)
+{
+    _cleanup_answer_ struct api_answer job = {0};
+    char path[API_PATH_MAX];
+    struct error err;
+    long max;
+
+    if (api_job_path(&command_set, member_text(answer, "id"), "", path) != CLI_OK ||
+        api_try("GET", path, NULL, API_TIMEOUT_MS, &job, &err) < 0)
+        return;
+    max = member_long(job.body, "max");
+    if (max && member_long(answer, "to") > max)
+        printf("  its pools were built with %ld threads: no more can be active\n", max);
+}
+
+static void print_result(const struct set_options *o, const json_t *answer)
+{
+    const char *reason = member_text(answer, "reason");
+    long from = member_long(answer, "from"); /* 0: it had no pool */
+    long to = member_long(answer, "to");
+
+    printf("%s %s: ", member_text(answer, "id"), member_text(answer, "name"));
+    if (from == to)
+        printf("stays at ");
+    else if (from)
+        printf("%ld %s ", from, cli_glyph(CLI_ARROW));
+    printf("%ld thread%s", to, to == 1 ? "" : "s");
+    print_status(o, answer);
+    if (*reason)
+        printf("  %s\n", reason);
+    if (member_bool(answer, "oversubscribed"))
+        print_unreachable(answer);
+}
+
+static int set_run(int argc, char **argv)
+{
+    struct set_options o = {0};
+    _cleanup_json_ json_t *answer = NULL;
+    _cleanup_json_ json_t *body = NULL;
+    char path[API_PATH_MAX];
+    unsigned timeout_ms;
+    int r = parse(argc, argv, &o);
+
+    if (r != CLI_OK)
+        return r == -1 ? CLI_OK : r;
+    r = api_job_path(&command_set, argv[optind], "", path);
+    if (r != CLI_OK)
+        return r;
+    body = request_body(&o);
+    timeout_ms = (unsigned)(o.deadline_ms ? o.deadline_ms : DEADLINE_DEFAULT_MS) + ANSWER_MARGIN_MS;
+    r = api_request(&command_set, "PATCH", path, body, timeout_ms, &answer);
+    if (r != CLI_OK)
+        return r;
+    if (o.json)
+        api_print(answer);
+    else
+        print_result(&o, answer);
+    return strcmp(member_text(answer, "status"), "partial") == 0 ? CLI_PARTIAL : CLI_OK;
+}
+
+const struct command command_set = {
+    .name = "set",
+    .usage = "JOB (--threads K | --auto | --min K | --max K | --weight W)...",
+    .brief = "change a job's threads, limits or weight while it runs",
+    .help = "JOB is an id (j1), a name, or the pid of one of its processes.\n"
+            "\n"
+            "Options:\n"
+            "      --threads K    hold it at K active threads; may exceed the cores\n"
+            "      --intra K --inter K\n"
+            "                     the same, apart for threads inside one operation and for\n"
+            "                     operations side by side\n"
+            "      --auto         back to the share that the policy gives\n"
+            "      --min K        never give it less\n"
+            "      --max K        never give it more\n"
+            "      --weight W     share among jobs, 1 to 10000 (100 is the usual one)\n"
+            "  -d, --deadline MS  wait so long for the acknowledgement (default 5000); after\n"
+            "                     that the change stays ordered and tide ends with status 6\n"
+            "  -j, --json         print the daemon's answer\n"
+            "\n"
+            "Examples:\n"
+            "  tide set cnn --threads 1\n"
+            "  tide set j2 --min 2 --weight 300\n"
+            "  tide set cnn --auto\n",
+    .run = set_run,
+};

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/job_text.h"
+
+#include "cli/api.h"
+
+#include <assert.h>
+
+static const struct {
+    const char *title;
+    const char *key; /* of the job's member when its text is shown as it is */
+    bool right;
+} fields[] = {
+    [JOB_ID] = {"ID", "id", false},
+    [JOB_NAME] = {"NAME", "name", false},
+    [JOB_OWNER] = {"OWNER", "owner", false},
+    [JOB_STATE] = {"STATE", "state", false},
+    [JOB_PIDS] = {"PIDS", NULL, false},
+    [JOB_CORES] = {"CORES", "cores", false},
+    [JOB_ALLOWED] = {"ALLOWED", NULL, true},
+    [JOB_TARGET] = {"TARGET", NULL, true},
+    [JOB_ACTIVE] = {"ACTIVE", NULL, true},
+    [JOB_MAX] = {"MAX", NULL, true},
+    [JOB_PROGRESS] = {"PROGRESS", NULL, true},
+    [JOB_RATE] = {"RATE", NULL, true},
+    [JOB_REASON] = {"REASON", "reason", false},
+};
+static_assert(ARRAY_LEN(fields) == JOB_FIELD_MAX, "one entry for each field");
+
+const char *job_field_title(enum job_field field)
+{
+    return fields[field].title;
+}
+
+bool job_field_right(enum job_field field)
+{
+    return fields[field].right;
+}
+
+static void text_pids(const json_t *job, char *buf, size_t size)
+{
+    const json_t *pids = json_object_get(job, "pids");
+    long long first = json_integer_value(json_array_get(pids, 0));
+    size_t n = json_array_size(pids);
+
+    if (n > 1)
+        snprintf(buf, size, "%lld +%zu", first, n - 1);
+    else if (n == 1)
+        snprintf(buf, size, "%lld", first);
+}
+
+/* 0 is "not known yet": no pool exists. */
+static void text_count(const json_t *job, const char *key, const char *mark, char *buf, size_t size)
+{
+    long n = member_long(job, key);
+
+    if (n)
+        snprintf(buf, size, "%ld%s", n, mark);
+}
+
+static void text_progress(const json_t *job, char *buf, size_t size)
+{
+    const json_t *progress = json_object_get(job, "progress");
+    const char *unit = member_text(progress, "unit");
+    long done = member_long(progress, "done");
+    long total = member_long(progress, "total");
+
+    if (total)
+        snprintf(buf, size, "%ld/%ld%s%s", done, total, *unit ? " " : "", unit);
+    else if (done)
+        snprintf(buf, size, "%ld%s%s", done, *unit ? " " : "", unit);
+}
+
+static void text_rate(const json_t *job, char *buf, size_t size)
+{
+    double rate = member_number(json_object_get(job, "progress"), "rate");
+
+    if (rate >= 100)
+        snprintf(buf, size, "%.0f/s", rate);
+    else if (rate > 0)
+        snprintf(buf, size, "%.3g/s", rate);
+}
+
+void job_text(const json_t *job, enum job_field field, char *buf, size_t size)
+{
+    snprintf(buf, size, "-");
+    switch (field) {
+    case JOB_PIDS:
+        text_pids(job, buf, size);
+        break;
+    case JOB_ALLOWED:
+        if (member_number(job, "allowed") > 0)
+            snprintf(buf, size, "%.4g", member_number(job, "allowed"));
+        break;
+    case JOB_TARGET:
+        text_count(job, "target", member_bool(job, "oversubscribed") ? "!" : "", buf, size);
+        break;
+    case JOB_ACTIVE:
+        text_count(job, "active", "", buf, size);
+        break;
+    case JOB_MAX:
+        text_count(job, "max", "", buf, size);
+        break;
+    case JOB_PROGRESS:
+        text_progress(job, buf, size);
+        break;
+    case JOB_RATE:
+        text_rate(job, buf, size);
+        break;
+    default:
+        if (*member_text(job, fields[field].key))
+            snprintf(buf, size, "%s", member_text(job, fields[field].key));
+        break;
+    }
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One job of the daemon's answer as texts for people, field by field: the columns of `tide ps` and
+ * `tide top`. Any thread, pure.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+enum job_field {
+    JOB_ID,
+    JOB_NAME,
+    JOB_OWNER,
+    JOB_STATE,
+    JOB_PIDS,  /* the first, and how many more: "17 +3" */
+    JOB_CORES, /* "0-3" */
+    JOB_ALLOWED,
+    JOB_TARGET, /* with a "!" behind it when oversubscribed */
+    JOB_ACTIVE,
+    JOB_MAX,
+    JOB_PROGRESS, /* "120/500 steps" */
+    JOB_RATE,     /* "12.3/s" */
+    JOB_REASON,
+    JOB_FIELD_MAX
+};
+
+/* The column's heading, in capitals. */
+const char *job_field_title(enum job_field field);
+
+/* True for numbers, which are aligned at the right. */
+bool job_field_right(enum job_field field);
+
+/* Writes the text, "-" for what is not known (yet); cut to @size. */
+void job_text(const json_t *job, enum job_field field, char *buf, size_t size);

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/cli.h"
+
+#include "base/cleanup.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <locale.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+/* One write(2) a line, so that lines of programs that share the terminal do not mix. */
+__attribute__((format(printf, 3, 0))) static void
+print_line(const struct command *cmd, const char *hint, const char *fmt, va_list ap)
+{
+    _cleanup_free_ char *text = NULL;
+
+    if (vasprintf(&text, fmt, ap) < 0)
+        text = NULL;
+    fflush(stdout);
+    fprintf(stderr, "tide: %s%s%s%s%s%s", cmd ? cmd->name : "", cmd ? ": " : "",
+            text ? text : "out of memory", hint && *hint ? "\n" : "", hint ? hint : "", "\n");
+}
+
+int cli_error(const struct command *cmd, int code, const char *hint, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    print_line(cmd, hint, fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+int cli_usage(const struct command *cmd, const char *fmt, ...)
+{
+    char hint[64];
+    va_list ap;
+
+    snprintf(hint, sizeof(hint), "Try 'tide help%s%s'.", cmd ? " " : "", cmd ? cmd->name : "");
+    va_start(ap, fmt);
+    print_line(cmd, hint, fmt, ap);
+    va_end(ap);
+    return CLI_USAGE;
+}
+
+void cli_note(const struct command *cmd, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    print_line(cmd, NULL, fmt, ap);
+    va_end(ap);
+}
+
+int cli_help(const struct command *cmd)
+{
+    printf("Usage: tide %s%s%s\n\n%c%s.\n\n%s", cmd->name, *cmd->usage ? " " : "", cmd->usage,
+           toupper((unsigned char)cmd->brief[0]), cmd->brief + 1, cmd->help);
+    return CLI_OK;
+}
+
+bool cli_color(void)
+{
+    const char *off = getenv("NO_COLOR");
+    const char *term = getenv("TERM");
+
+    return !(off && *off) && term && strcmp(term, "dumb") != 0 && isatty(STDOUT_FILENO);
+}
+
+/*
+ * The locale is read from the environment: setlocale() would load its tables on each start, and
+ * nothing else here depends on them. No locale at all (containers, cron) is taken for UTF-8.
+ */
+static bool utf8(void)
+{
+    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        const char *value = getenv(names[i]);
+
+        if (value && *value)
+            return strcasestr(value, "utf-8") || strcasestr(value, "utf8");
+    }
+    return true;
+}
+
+void cli_locale(void)
+{
+    setlocale(LC_CTYPE, "");
+    if (MB_CUR_MAX == 1 && utf8())
+        setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+const char *cli_glyph(enum cli_glyph glyph)
+{
+    static const char *const text[][2] = {
+        [CLI_ARROW] = {"->", "→"},
+        [CLI_DOTS] = {"...", "…"},
+    };
+    static_assert(ARRAY_LEN(text) == CLI_GLYPH_MAX, "one text for each glyph");
+
+    return text[glyph][utf8()];
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/cli.h"
+
+#include "base/cleanup.h"
+
+#include <ctype.h>
+#include <string.h>
+
+/* The short options are those of @options whose value is a character. */
+static void short_options(const struct option *options, bool in_order, char *buf, size_t size)
+{
+    size_t n = 0;
+
+    if (in_order)
+        buf[n++] = '+';
+    buf[n++] = ':'; /* tells a missing argument from an unknown option */
+    for (; options->name && n + 3 < size; options++) {
+        if (options->val >= 128)
+            continue;
+        buf[n++] = (char)options->val;
+        if (options->has_arg == required_argument)
+            buf[n++] = ':';
+    }
+    buf[n] = '\0';
+}
+
+int option_next(const struct command *cmd, int argc, char **argv, const struct option *options,
+                bool in_order)
+{
+    char letters[64];
+    int c;
+
+    short_options(options, in_order, letters, sizeof(letters));
+    opterr = 0;
+    c = getopt_long(argc, argv, letters, options, NULL);
+    if (c == ':')
+        cli_usage(cmd, "%s needs a value", argv[optind - 1]);
+    else if (c == '?' && optopt == 0)
+        cli_usage(cmd, "there is no option '%s'", argv[optind - 1]);
+    else if (c == '?' && strncmp(argv[optind - 1], "--", 2) == 0)
+        cli_usage(cmd, "%s: this option takes no value", argv[optind - 1]);
+    else if (c == '?')
+        cli_usage(cmd, "there is no option '-%c'", optopt);
+    return c == ':' ? '?' : c;
+}
+
+int option_number(const struct command *cmd, const char *text, const char *what, long min, long max,
+                  long *ret)
+{
+    char *end = NULL;
+    long value = 0;
+
+    if (isdigit((unsigned char)*text)) {
+        errno = 0;
+        value = strtol(text, &end, 10);
+        if (errno)
+            end = NULL;
+    }
+    if (!end || *end != '\0' || value < min || value > max)
+        return cli_usage(cmd, "'%s' is not %s (%ld %s %ld)", text, what, min, cli_glyph(CLI_DOTS),
+                         max);
+    *ret = value;
+    return CLI_OK;
+}
+
+int option_operands(const struct command *cmd, int argc, char **argv, int min, int max)
+{
+    int n = argc - optind;
+
+    if (n < min)
+        return cli_usage(cmd, "something is missing: tide %s %s", cmd->name, cmd->usage);
+    if (n > max)
+        return cli_usage(cmd, "'%s' is one argument too many", argv[optind + max]);
+    return CLI_OK;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Copies between this library's structs and those of a caller that was built against another
+ * header: both start with their size. Any thread; used by program.c and ctl.c.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <string.h>
+
+/* The first byte behind @member: the least size a caller of the release that added it can have. */
+#define SIZED_END(type, member) (offsetof(type, member) + sizeof(((type *)NULL)->member))
+
+/*
+ * Copies @own of @own_size bytes into @ret, whose first field, its size, is kept. What the caller
+ * knows and this library does not becomes 0.
+ */
+static inline void sized_copy(void *ret, const void *own, size_t own_size)
+{
+    size_t size = *(const size_t *)ret;
+    size_t common = size < own_size ? size : own_size;
+
+    memcpy((char *)ret + sizeof(size), (const char *)own + sizeof(size), common - sizeof(size));
+    if (size > own_size)
+        memset((char *)ret + own_size, 0, size - own_size);
+}
