@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The demo: three stock TensorFlow trainings share this machine, as they are and under Threadtide.
+
+    make demo                     once each way, about four minutes on two cores
+    demo/run.py --rounds 3        three times each way, the order alternating
+    demo/run.py --quick           short trainings: does it work, not how fast
+
+The mix is the same both ways: a CNN, an MLP and an attention net that arrive one after the other,
+`python train.py …` as anybody would start them, and `tide run -- python train.py …`. They cannot be
+interleaved, so a pass follows the other; on a machine with other work repeat it with --rounds.
+Writes the picture, the figures and every program's output to demo/out/.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BUILD = pathlib.Path(os.environ.get("TIDE_BUILD_DIR", ROOT / "build")).resolve()
+OUT = ROOT / "demo" / "out"
+FIRST_MINUS = 128  # a shell's status of a program that a signal ended
+
+try:
+    import digits
+    import mix
+    import picture
+    import reference
+    import report
+    import screen
+    import side
+except ModuleNotFoundError as missing:
+    sys.exit(f"demo: {missing}: this needs the project's Python environment. Run `make demo`.")
+
+MIX = (mix.Spec("cnn", 0), mix.Spec("mlp", 12), mix.Spec("attention", 24))
+QUICK = (mix.Spec("cnn", 0, 1), mix.Spec("mlp", 2, 2), mix.Spec("attention", 4, 1))
+
+
+def parse_args():
+    p = argparse.ArgumentParser(description="Three trainings share this machine, with and without Threadtide.")
+    p.add_argument("--rounds", type=int, default=1, help="passes each way, order alternating (default 1)")
+    p.add_argument("--quick", action="store_true", help="short trainings, to try it out")
+    p.add_argument("--digits", choices=digits.SOURCES, help="insist on one source of the digits")
+    p.add_argument("--out", type=pathlib.Path, default=OUT, help="where the results go (default demo/out)")
+    p.add_argument("--reference", action="store_true",
+                   help="measure the results with fixed thread counts instead, about ten minutes")
+    args = p.parse_args()
+    if args.rounds < 1:
+        p.error("--rounds takes a number from 1")
+    return args
+
+
+def check_set_up():
+    missing = [str(BUILD / name) for name in ("tide", "tided", "agent") if not (BUILD / name).exists()]
+    if missing:
+        sys.exit(f"demo: not built: {', '.join(missing)}. Run `make demo`.")
+    if not any((pathlib.Path(p) / "tensorflow").is_dir() for p in sys.path):
+        sys.exit(f"demo: {sys.executable} has no TensorFlow. Run `make demo`.")
+
+
+def warm_up():
+    """Loads TensorFlow once: else the first pass alone would read its gigabyte from the disk."""
+    answer = subprocess.run([sys.executable, str(mix.TRAIN), "--help"], env=side.without_our_variables(),
+                            capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        raise mix.JobFailed(f"TensorFlow does not load:\n{answer.stderr}")
+
+
+def run_pass(how, specs, data, out, view, count):
+    """One pass of the mix; returns its job summaries."""
+    view.headline(f"{how.title}{count}")
+    try:
+        return mix.Mix(specs, out).run(how, data, view)
+    finally:
+        how.close()
+
+
+def run_rounds(args, specs, data, view):
+    rounds = []
+    for n in range(args.rounds):
+        makers = [side.Stock, lambda: side.Threadtide(BUILD)]
+        count = f", round {n + 1} of {args.rounds}" if args.rounds > 1 else ""
+        done = {}
+        for make in makers if n % 2 == 0 else reversed(makers):
+            how = make()
+            done[how.key] = run_pass(how, specs, data, args.out, view, count)
+        rounds.append(done)
+    return rounds
+
+
+def show(rounds, source, view):
+    fixed, note = reference.load(source, {job["name"]: job["steps"] for job in rounds[-1]["stock"]})
+
+    def bold(line):
+        return view.paint(line, "1")
+    print()
+    report.print_table(report.speed_table(rounds), bold)
+    print()
+    report.print_table(report.job_table(rounds), bold)
+    print()
+    report.print_table(report.result_table(rounds, fixed), bold, left=2)
+    print(f"  fixed threads: {note}.")
+    print("  " + reference.WORDS)
+
+
+def write_results(rounds, args, source, cores):
+    (args.out / "result.json").write_text(json.dumps(
+        {"cores": cores, "digits": source, "quick": args.quick, **reference.versions(), "rounds": rounds},
+        indent=1) + "\n")
+    last = rounds[-1]
+    stock, tide = report.measures(last["stock"]), report.measures(last["threadtide"])
+    gain = stock["makespan"] / tide["makespan"]
+    word = f"{gain:.2f}x faster" if gain >= 1.005 else f"{1 / gain:.2f}x slower" if gain < .995 else "the same"
+    path = args.out / "demo.svg"
+    path.write_text(picture.draw(
+        [("Stock TensorFlow, uncontrolled", f"all done after {stock['makespan']:.0f} s", last["stock"]),
+         ("The same programs under Threadtide", f"all done after {tide['makespan']:.0f} s: {word}",
+          last["threadtide"])],
+        cores, f"Three TensorFlow trainings share {cores} cores",
+        "Each starts with a thread for every core. Threadtide changes the active threads while they train."))
+    print(f"\n  picture: {path}\n  figures: {args.out / 'result.json'}")
+
+
+def end_on_signals():
+    """Every polite request to stop takes the way of Ctrl-C, so that the programs are ended too."""
+    def stop(number, frame):
+        raise KeyboardInterrupt(number)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
+
+
+def main():
+    args = parse_args()
+    check_set_up()
+    end_on_signals()
+    try:
+        data, description = digits.prepare(ROOT / "demo" / ".cache", args.digits)
+        source = data.stem
+        specs = QUICK if args.quick else MIX
+        cores = len(os.sched_getaffinity(0))
+        print(f"digits: {description}")
+        args.out.mkdir(parents=True, exist_ok=True)
+        if args.reference:
+            reference.measure(specs, data, source, args.out)
+            return 0
+        warm_up()
+        view = screen.Screen(cores)
+        rounds = run_rounds(args, specs, data, view)
+        show(rounds, source, view)
+        write_results(rounds, args, source, cores)
+    except KeyboardInterrupt as e:
+        print("\ndemo: stopped; its programs have been ended.", file=sys.stderr)
+        return FIRST_MINUS + (e.args[0] if e.args else signal.SIGINT)
+    except digits.NoData as e:
+        print(f"demo: no handwritten digits to be had:\n{e}", file=sys.stderr)
+        return 1
+    except (mix.JobFailed, OSError, subprocess.SubprocessError) as e:
+        print(f"\ndemo: {e}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
