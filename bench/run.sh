@@ -1,0 +1,18 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# All benchmarks of `make bench`, one after the other (about an hour on 2 cores), then the report.
+set -eu
+cd "$(dirname "$0")/.."
+py=${TIDE_BENCH_PYTHON:-.venv/bin/python}
+$py bench/micro.py
+$py bench/latency.py
+$py bench/throughput.py --case idle
+$py bench/throughput.py --case held --max 8 --threads 1
+$py bench/throughput.py --case held --max 8 --threads 2
+$py bench/throughput.py --case held --max 64 --threads 2
+$py bench/throughput.py --case orphaned --models mlp,attention
+$py bench/share.py --jobs 4
+$py bench/share.py --jobs 4 --against pinned
+$py bench/share.py --jobs 2
+$py bench/share.py --jobs 2 --placement exclusive
+$py bench/report.py
