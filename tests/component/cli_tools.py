@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tide` of the build tree, with a daemon directory of the test's own. For test_cli*.py."""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+import pytest
+
+import conftest
+
+GUARD_S = 30  # what has not happened by then never will
+
+# A malleable program without work to do: four threads that follow the target, on paper.
+POOL = """
+import ctypes, os, signal, sys, time
+lib = ctypes.CDLL(os.environ["TEST_LIBRARY"])
+class State(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("max", ctypes.c_uint32), ("target", ctypes.c_uint32)]
+FN = ctypes.CFUNCTYPE(None, ctypes.POINTER(State), ctypes.c_void_p)
+def change(state, arg):
+    lib.tide_active(max(1, min(4, state.contents.target)))
+keep = FN(change)
+assert lib.tide_declare(4) >= 0
+lib.tide_on_change(keep, None)
+lib.tide_active(4)
+lib.tide_progress(ctypes.c_uint64(7), ctypes.c_uint64(50), b"steps")
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+class Tide:
+    def __init__(self, build_dir, folder):
+        self.program = build_dir / "tide"
+        self.dir = folder / "run"
+        self.started = []
+        self.env = {
+            **conftest.plain_env(),
+            "TIDE_DIR": str(self.dir),
+            "TIDE_CLAIMS_DIR": str(folder / "claims"),
+            "TEST_LIBRARY": str(build_dir / "libtide.so"),
+            "LC_ALL": "C.UTF-8",
+        }
+
+    def __call__(self, *args, env=None, **more):
+        """Runs `tide ARGS` to its end; stdout, stderr, returncode."""
+        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE,
+                   "stderr": subprocess.PIPE, **more}
+        return subprocess.run([self.program, *map(str, args)], env={**self.env, **(env or {})},
+                              text=True, timeout=GUARD_S, **options)
+
+    def start(self, *args, env=None, **more):
+        """Starts `tide ARGS`, which the test's end kills."""
+        process = subprocess.Popen([self.program, *map(str, args)], env={**self.env, **(env or {})},
+                                   stdin=subprocess.DEVNULL, text=True, **more)
+        self.started.append(process)
+        return process
+
+    def start_pool(self, name, *options):
+        """A malleable job, once it has its pool. Returns its process."""
+        process = self.start("run", "--name", name, *options, "--", "python3", "-c", POOL,
+                             stdout=subprocess.PIPE)
+        assert process.stdout.readline() == "ready\n"
+        self.wait(lambda: self.job(name)["state"] == "running")
+        return process
+
+    def jobs(self):
+        done = self("ps", "--json")
+        assert (done.returncode, done.stderr) == (0, "")
+        return json.loads(done.stdout)
+
+    def job(self, name):
+        return next(job for job in self.jobs() if job["name"] == name)
+
+    @staticmethod
+    def wait(condition):
+        end = time.monotonic() + GUARD_S
+        while not condition():
+            assert time.monotonic() < end, "it never happened"
+            time.sleep(0.02)
+
+    def daemon(self):
+        """The daemon's pid, or None when none holds the directory."""
+        try:
+            pid = int((self.dir / "tided.lock").read_text())
+            stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+        except (OSError, ValueError):
+            return None
+        # Dead, though init may not have noticed yet.
+        return pid if "(tided) " in stat and "(tided) Z" not in stat else None
+
+    def end(self):
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            if process.stdout:
+                process.stdout.close()
+        pid = self.daemon()
+        if pid:
+            os.kill(pid, signal.SIGCONT)
+            os.kill(pid, signal.SIGTERM)
+            self.wait(lambda: self.daemon() != pid)
+
+
+@pytest.fixture
+def tide(build_dir):
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="tide-cli-"))
+    result = Tide(build_dir, folder)
+    yield result
+    result.end()
+    shutil.rmtree(folder)
+
+
+def assert_error(done, code, first, *words):
+    """One line that says what was wrong, one that says what to do, and the exit code."""
+    lines = done.stderr.splitlines()
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    assert len(lines) == 2, done.stderr
+    assert lines[0].startswith(first)
+    for word in words:
+        assert word in done.stderr

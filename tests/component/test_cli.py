@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tide` without a daemon: help, wrong command lines, what it says when nobody answers."""
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import threading
+
+import pytest
+
+from cli_tools import GUARD_S, assert_error, tide  # noqa: F401
+
+COMMANDS = ["run", "ps", "set", "top", "explain", "policy", "signal", "doctor", "version", "help"]
+
+
+def test_overview_lists_every_command(tide):
+    done = tide("--help")
+    assert done.returncode == 0
+    assert done.stdout == tide("help").stdout
+    for command in COMMANDS:
+        assert f"\n  {command} " in done.stdout
+    alone = tide()
+    assert (alone.returncode, alone.stdout) == (2, done.stdout)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself_with_examples(tide, command):
+    done = tide(command, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"Usage: tide {command}")
+    assert "Example" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert tide("help", command).stdout == done.stdout
+
+
+@pytest.mark.parametrize("word, meant", [
+    ("sett", "set"), ("polcy", "policy"), ("eplxain", None), ("stpo", None), ("frobnicate", None),
+])
+def test_unknown_command_is_told_what_may_be_meant(tide, word, meant):
+    done = tide(word)
+    assert_error(done, 2, f"tide: there is no command '{word}'")
+    assert (f"did you mean '{meant}'?" in done.stderr) == (meant is not None)
+    assert_error(tide("help", word), 2, f"tide: there is no command '{word}'")
+
+
+@pytest.mark.parametrize("options, words", [
+    (["--min", "4", "--max", "2"], ["--min 4", "--max 2"]),
+    (["--threads", "4", "--max", "2"], ["--threads 4", "--max 2"]),
+    (["--threads", "1", "--min", "2"], ["--threads 1", "--min 2"]),
+    (["--threads", "0"], ["'0'", "1 … 4096"]),
+    (["--threads", "-1"], ["'-1'"]),
+    (["--threads=1000000000"], ["'1000000000'"]),
+    (["--threads", "99999999999999999999999"], ["1 … 4096"]),
+    (["--threads", "abc"], ["'abc' is not a number of threads"]),
+    (["--threads", "2x"], ["'2x'"]),
+    (["--threads", ""], ["''"]),
+    (["--threads", " 2"], ["' 2'"]),
+    (["--min", "0"], ["'0'"]),
+    (["--max", "4097"], ["'4097'"]),
+    (["--weight", "0"], ["a weight"]),
+    (["--weight", "10001"], ["a weight"]),
+    (["--placement", "anywhere"], ["'anywhere'", "shared, exclusive or quota"]),
+    (["--name", "a/b"], ["'a/b'"]),
+    (["--name", ""], ["''"]),
+    (["--name", "n" * 64], ["63"]),
+    (["--name", "ü"], ["'ü'"]),
+    (["--bogus"], ["--bogus"]),
+    (["-x"], ["'-x'"]),
+], ids=" ".join)
+def test_run_refuses_nonsense_without_running(tide, tmp_path, options, words):
+    done = tide("run", *options, "--", "touch", tmp_path / "ran")
+    assert_error(done, 2, "tide: run: ", *words, "tide help run")
+    assert not (tmp_path / "ran").exists()
+    assert tide.daemon() is None
+
+
+@pytest.mark.parametrize("args", [["run"], ["run", "--"], ["run", "--name"], ["run", ""],
+                                  ["set"], ["set", "a", "b", "--auto"], ["set", "a"],
+                                  ["set", "a", "--threads"], ["set", "a", "--auto=1"],
+                                  ["set", "a", "--intra", "2"],
+                                  ["set", "a", "--threads", "2", "--auto"],
+                                  ["set", "a", "--threads", "2", "--intra", "2"],
+                                  ["set", "a", "--min", "3", "--max", "2"],
+                                  ["set", "", "--auto"],
+                                  ["explain"], ["signal", "a"], ["signal", "a", "0"],
+                                  ["signal", "a", "b"], ["ps", "a"], ["policy", "a", "b"],
+                                  ["top", "a"], ["version", "a"]], ids=" ".join)
+def test_wrong_command_lines_exit_2_and_point_to_the_help(tide, args):
+    assert_error(tide(*args), 2, f"tide: {args[0]}: ", f"tide help {args[0]}")
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1000000000", "abc", "1.5", ""])
+@pytest.mark.parametrize("option", ["--threads", "--min", "--max", "--weight", "--deadline"])
+def test_set_refuses_what_is_no_number(tide, option, value):
+    assert_error(tide("set", "a", option, value), 2, f"tide: set: '{value}' is not a ")
+
+
+@pytest.mark.parametrize("args", [["ps"], ["ps", "--json"], ["set", "a", "--threads", "2"],
+                                  ["explain", "a"], ["policy"], ["policy", "equal"], ["top"],
+                                  ["signal", "a", "2"]], ids=" ".join)
+def test_without_a_daemon_exit_5_and_what_to_do(tide, args):
+    assert_error(tide(*args), 5, f"tide: {args[0]}: no daemon runs", str(tide.dir), "tide run --")
+    assert tide.daemon() is None
+
+
+def test_version_needs_no_daemon(tide):
+    done = tide("version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == tide("--version").stdout
+    assert done.stdout.startswith("tide ")
+
+
+def test_output_is_ascii_where_the_locale_is(tide):
+    done = tide("set", "a", "--threads", "x", env={"LC_ALL": "C"})
+    assert "(1 ... 4096)" in done.stderr
+    assert done.stderr.isascii()
+    assert tide("help", "run", env={"LC_ALL": "C"}).stdout.isascii()
+
+
+def test_full_disk_is_no_success(tide):
+    with open("/dev/full", "w") as full:
+        done = tide("help", stdout=full)
+    assert done.returncode == 1
+    assert "No space left" in done.stderr
+
+
+@pytest.fixture
+def server(tide):
+    """server(answer): a daemon gone mad, which says `answer` (None: nothing) to whoever asks."""
+    tide.dir.mkdir(mode=0o700)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(tide.dir / "api.sock"))
+    listener.listen(8)
+    threads = []
+
+    def serve(answer):
+        def loop():
+            kept = []
+            while True:
+                try:
+                    peer = listener.accept()[0]
+                except OSError:
+                    return
+                if answer is None:
+                    kept.append(peer)
+                else:
+                    peer.recv(65536)
+                    peer.sendall(answer)
+                    peer.close()
+        threads.append(threading.Thread(target=loop))
+        threads[0].start()
+
+    yield serve
+    listener.shutdown(socket.SHUT_RDWR)
+    for thread in threads:
+        thread.join(GUARD_S)
+    listener.close()
+
+
+def test_daemon_that_does_not_answer_is_not_waited_for_forever(tide, server):
+    server(None)
+    assert_error(tide("set", "a", "--threads", "2", "--deadline", "10"), 5, "tide: set: ",
+                 "does not answer", "tided.log")
+
+
+def test_run_goes_on_without_a_daemon_that_does_not_answer(tide, server):
+    server(None)
+    done = tide("run", "--", "echo", "ran")
+    assert (done.returncode, done.stdout) == (0, "ran\n")
+    assert len(done.stderr.splitlines()) == 1
+    assert "does not answer" in done.stderr
+
+
+@pytest.mark.parametrize("answer", [
+    b"", b"hello\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n{{{",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 300\r\n\r\n[]",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n\xff\xfe",
+    b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n"])
+def test_unreadable_answers_are_an_error_not_a_crash(tide, server, answer):
+    server(answer)
+    for args in (["ps"], ["ps", "--json"], ["explain", "a"], ["policy"], ["signal", "a", "2"],
+                 ["set", "a", "--auto"], ["top"]):
+        done = tide(*args)
+        assert done.returncode in (1, 5), (args, done)
+        assert done.stderr.startswith(f"tide: {args[0]}: ")
+    done = tide("run", "--", "echo", "ran")
+    assert (done.returncode, done.stdout) == (0, "ran\n")
+
+
+@pytest.mark.parametrize("body", [b"null", b"{}", b"[]", b"[null,3,{}]", b'"x"',
+                                  b'[{"id":3,"pids":"x","backends":[1],"progress":[]}]'])
+def test_answers_of_another_shape_are_survived(tide, server, body):
+    server(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+    for args in (["ps"], ["ps", "-q"], ["explain", "a"], ["policy"], ["set", "a", "--auto"],
+                 ["signal", "a", "2"], ["top"], ["version"]):
+        assert tide(*args).returncode in (0, 3, 5), args
+
+
+def test_names_cannot_steer_the_terminal(tide, server):
+    body = rb'[{"id":"j1","name":"\u001b[31mred\u009b","reason":"a\u0007b","owner":"\u007f"}]'
+    server(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+    for args in (["ps"], ["ps", "--json"], ["ps", "--names"], ["top"]):
+        out = tide(*args).stdout
+        assert "[31mred" in out
+        assert all(c == "\n" or ord(c) >= 32 and not 127 <= ord(c) < 160 for c in out)
+
+
+# ---- tide signal ----
+
+@pytest.fixture
+def queued(compiled):
+    program = compiled("cli/queued.c")
+    started = []
+
+    def start(offset, **env):
+        process = subprocess.Popen([program, str(offset)], stdout=subprocess.PIPE, text=True,
+                                   env={**os.environ, **env})
+        started.append(process)
+        assert process.stdout.readline() == "ready\n"
+        return process
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_signal_queues_the_number_of_threads(tide, queued):
+    process = queued(7)
+    done = tide("signal", process.pid, 3)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert process.stdout.readline() == "3\n"
+    tide("signal", process.pid, 4096)
+    assert process.stdout.readline() == "4096\n"
+
+
+def test_signal_takes_the_offset_from_the_process(tide, queued):
+    process = queued(9, TIDE_SIGNAL="9")
+    assert tide("signal", process.pid, 2).returncode == 0
+    assert process.stdout.readline() == "2\n"
+
+
+@pytest.mark.parametrize("offset", ["0", "-3", "9999", "x"])
+def test_signal_that_is_switched_off_is_not_sent(tide, queued, offset):
+    process = queued(7, TIDE_SIGNAL=offset)
+    assert_error(tide("signal", process.pid, 2), 3, "tide: signal: nothing sent")
+    assert process.poll() is None
+
+
+def test_signal_spares_a_process_without_handler(tide):
+    process = subprocess.Popen(["sleep", "600"])
+    try:
+        done = tide("signal", process.pid, 2)
+        assert_error(done, 3, "tide: signal: nothing sent", "no handler")
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_signal_says_that_there_is_no_such_process(tide):
+    highest = int(pathlib.Path("/proc/sys/kernel/pid_max").read_text())
+    assert_error(tide("signal", highest - 1, 2), 3, "tide: signal: there is no process")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_signal_to_somebody_elses_process_is_denied(tide, queued):
+    process = queued(7)
+    done = tide("signal", process.pid, 2, user=65534, group=65534, extra_groups=[])
+    assert_error(done, 4, "tide: signal: ")
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.stdout.read() == ""

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demo's own parts, with small programs in place of the trainings: no TensorFlow is loaded."""
+import itertools
+import os
+import pathlib
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree
+
+import pytest
+
+DEMO = pathlib.Path(__file__).resolve().parents[2] / "demo"
+sys.path.insert(0, str(DEMO))
+
+import mix
+import picture
+import reference
+import report
+import screen
+import side
+
+GUARD_S = 30
+
+# What train.py does, in little: three lines of progress, or a death on the way.
+PROGRAM = """
+import json, os, sys, time
+log = open(sys.argv[sys.argv.index("--log") + 1], "w", buffering=1)
+model = sys.argv[sys.argv.index("--model") + 1]
+for step in (1, 2, 3):
+    log.write(json.dumps({"step": step, "steps": 3}) + "\\n")
+if model == "fails":
+    sys.exit("no such digit")
+if model == "lasts":
+    time.sleep(600)
+log.write(json.dumps({"step": 3, "steps": 3, "train_loss": 0.5, "test_loss": 0.6, "accuracy": 0.9}) + "\\n")
+"""
+
+
+@pytest.fixture
+def run_mix(tmp_path, monkeypatch):
+    program = tmp_path / "train.py"
+    program.write_text(PROGRAM)
+    monkeypatch.setattr(mix, "TRAIN", program)
+    monkeypatch.setattr(mix, "POLL_S", 0.02)
+
+    def run(*specs):
+        with open(tmp_path / "screen.txt", "w", encoding="utf-8") as out:
+            runner = mix.Mix([mix.Spec(*spec) for spec in specs], tmp_path / "out")
+            try:
+                return runner.run(side.Stock(), "digits.npz", screen.Screen(2, out)), runner
+            except BaseException as e:
+                e.jobs = runner.jobs
+                raise
+    return run
+
+
+def job(name, arrival, finish, threads, **more):
+    return {"name": name, "arrival_s": arrival, "finished_s": finish, "steps": 100, "cpu_s": 10.0,
+            "waited_s": 5.0, "threads": threads, "train_loss": 0.5, "test_loss": 0.6, "accuracy": 0.9, **more}
+
+
+def test_a_mix_runs_to_its_end_and_tells_the_results(run_mix):
+    summaries, _ = run_mix(("first", 0), ("second", 0.3))
+    assert [s["name"] for s in summaries] == ["first", "second"]
+    assert all(s["accuracy"] == 0.9 and s["steps"] == 3 for s in summaries)
+    assert summaries[1]["arrival_s"] >= 0.3 and summaries[1]["finished_s"] > summaries[1]["arrival_s"]
+
+
+def test_a_failed_training_ends_the_others_and_tells_its_words(run_mix):
+    with pytest.raises(mix.JobFailed, match="(?s)fails ended with status 1.*no such digit") as failure:
+        run_mix(("lasts", 0), ("fails", 0.1))
+    for one in failure.value.jobs:
+        with pytest.raises(ProcessLookupError):
+            os.kill(one.process.pid, 0)
+
+
+def test_an_interrupt_ends_only_the_demos_own_programs(run_mix, monkeypatch):
+    with subprocess.Popen(["sleep", "600"]) as bystander:
+        began = time.monotonic()
+
+        def interrupt(self, now, jobs):
+            if jobs[0].step == 3 or time.monotonic() - began > GUARD_S:
+                raise KeyboardInterrupt
+        monkeypatch.setattr(screen.Screen, "draw", interrupt)
+        with pytest.raises(KeyboardInterrupt) as stopped:
+            run_mix(("lasts", 0))
+        assert stopped.value.jobs[0].step == 3
+        with pytest.raises(ProcessLookupError):
+            os.kill(stopped.value.jobs[0].process.pid, 0)
+        assert bystander.poll() is None
+        bystander.kill()
+
+
+def test_gains_are_above_one_where_threadtide_is_better():
+    stock = [job("cnn", 0, 100, []), job("mlp", 20, 60, [])]
+    tide = [job("cnn", 0, 80, []), job("mlp", 20, 50, [])]
+    gains = report.gains([{"stock": stock, "threadtide": tide}])
+    assert gains["makespan"] == [pytest.approx(1.25)]
+    assert gains["mean turnaround"] == [pytest.approx(70 / 55)]
+    assert gains["total steps/s"] == [pytest.approx(1.25)]
+
+
+def test_results_are_judged_by_the_spread_of_fixed_thread_counts():
+    rows = [{"train_loss": loss, "accuracy": 0.9} for loss in (0.50, 0.51, 0.52, 0.53)]
+
+    def judge(loss, accuracy=0.9):
+        return reference.verdict(rows, {"train_loss": loss, "accuracy": accuracy})
+    assert judge(0.515) == "within"
+    assert judge(0.54) == "near"
+    assert judge(0.70) == "OUTSIDE"
+    assert judge(0.515, accuracy=0.8) == "OUTSIDE"
+    same = [{"train_loss": 0.5, "accuracy": 0.9}] * 4
+    assert reference.verdict(same, {"train_loss": 0.5, "accuracy": 0.9}) == "equal"
+    assert reference.verdict(same, {"train_loss": 0.500001, "accuracy": 0.9}) == "OUTSIDE"
+
+
+def test_the_picture_is_xml_and_hatches_exactly_the_surplus_threads():
+    jobs = [job("a<b", 0, 30, [[2, 2], [10, 1], [25, 2]]), job("mlp", 8, 25, [[10, 2]])]
+    svg = picture.draw([("stock & all", "done", jobs)], 2, "title", "subtitle")
+    root = xml.etree.ElementTree.fromstring(svg)
+    over = [e for e in root.iter() if e.get("class") == "over" and e.find("{*}title") is not None]
+    assert [e.find("{*}title").text for e in over] == ["3 threads for 2 cores, 10.0 to 25.0 s"]
+    assert picture.total(jobs) == [(2, 10, 2), (10, 25, 3), (25, 30, 2)]
+
+
+def test_blocks_of_one_lane_do_not_overlap():
+    one = job("cnn", 0, 30, [[2, 2], [10, 1], [12, 0], [15, 4]])
+    spans = list(picture.spans(one))
+    assert spans == [(2, 10, 2), (10, 12, 1), (15, 30, 4)]
+    assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans))
+
+
+def test_without_a_build_the_demo_says_what_to_do(tmp_path):
+    answer = subprocess.run([sys.executable, str(DEMO / "run.py")], capture_output=True, text=True,
+                            env={**os.environ, "TIDE_BUILD_DIR": str(tmp_path)}, timeout=GUARD_S, check=False)
+    assert answer.returncode == 1 and "make demo" in answer.stderr

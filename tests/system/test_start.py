@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a program was started decides what its pools are; its own limit, its own wishes."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import peer
+import pytest
+from conftest import BUILT, SOAK, connected, follows_in_time
+from peer import SOURCE_LIMIT, wait_until
+from program import IMPORT_GUARD_S, Program, agent_env, clean_env
+
+STEPS = 30
+
+needs_two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    with peer.Daemon(tmp_path) as daemon:
+        yield daemon
+
+
+def start(python, daemon, built, wrapper=(), arguments=None, **env):
+    program = Program(python, agent_env(daemon, **env), wrapper)
+    program.load(built, **(arguments or {}))
+    program.daemon = daemon
+    return program
+
+
+@needs_two_cores
+def test_started_on_one_core_grows_beyond(python, daemon):
+    """Pools are built for the machine, follow the affinity, and grow beyond both by command."""
+    with start(python, daemon, BUILT, wrapper=("taskset", "-c", "0"), TIDE_MAX=BUILT) as program:
+        agent = connected(program)
+        agent.wait_target(1, SOURCE_LIMIT)
+        program.call("model", name="mlp")
+        assert program.moved(program.intra, lambda: program.call("steps", n=STEPS)) <= 1
+        allowed = {0, 1}
+
+        def pin(count):
+            for task in os.listdir(f"/proc/{program.pid}/task"):
+                try:
+                    os.sched_setaffinity(int(task), list(allowed)[:count])
+                except ProcessLookupError:
+                    pass
+        follows_in_time(agent, pin, (2, 1))
+        pin(2)
+        agent.wait_target(2, SOURCE_LIMIT)
+        wait_until(lambda: program.call("parallelism") == 2, "operations know of the second core")
+        assert program.moved(program.intra, lambda: program.call("steps", n=STEPS)) <= 2
+        agent.set(BUILT)
+        wait_until(lambda: program.moved(
+            program.intra, lambda: program.call("steps", n=STEPS)) > 4, "more than 4 at work")
+        agent.set(1, 1)
+        program.send("exit", how="os")
+        assert program.wait() == 5
+
+
+@needs_two_cores
+def test_without_tide_max_the_machine_is_the_maximum(python, daemon):
+    cores = os.cpu_count()
+    with start(python, daemon, cores, wrapper=("taskset", "-c", "0")) as program:
+        agent = connected(program)
+        assert agent.backend.max_intra == agent.backend.max_inter == cores
+        agent.wait_target(1, SOURCE_LIMIT)
+        for task in os.listdir(f"/proc/{program.pid}/task"):
+            os.sched_setaffinity(int(task), {0, 1})
+        agent.wait_target(2, SOURCE_LIMIT)
+        program.send("exit", how="exec")
+        assert program.wait() == 5
+
+
+def test_user_set_size_is_kept_and_can_grow(python, daemon):
+    """intra_op_parallelism_threads=2: two until somebody commands, then up to TIDE_MAX."""
+    handler = signal.SIGRTMIN + 7
+    with start(python, daemon, BUILT, TIDE_MAX=BUILT,
+               arguments={"intra": 2, "inter": 2, "own_signal": handler}) as program:
+        agent = connected(program)
+        program.call("model", name="mlp")
+        assert agent.backend.max_intra == BUILT
+        wait_until(lambda: agent.backend.target_intra == 2, "the user's own number holds")
+        assert program.moved(program.intra, lambda: program.call("steps", n=STEPS)) <= 2
+        expected = program.call("steps", n=STEPS)
+        agent.set(6)
+        wait_until(lambda: program.moved(
+            program.intra, lambda: program.call("steps", n=STEPS)) > 2, "more than 2 at work")
+        agent.set(2)
+        program.call("model", name="mlp")
+        program.call("steps", n=STEPS)
+        assert program.call("steps", n=STEPS) == expected
+
+        # The program had a handler of its own on that signal: it keeps it.
+        assert agent.of(peer.Hello)[0].signal == 0
+        subprocess.run(["/bin/kill", "-s", "RTMIN+7", "-q", "1", str(program.pid)], check=True)
+        wait_until(lambda: program.call("signals_seen") == [handler], "the program's handler runs")
+        agent.wait_target(2)
+
+        agent.set(1, 1)
+        program.process.terminate()
+        assert program.wait() == -signal.SIGTERM
+
+
+def handlers(pid):
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("SigCgt:")[1].split()[0], 16)
+
+
+def test_nested_blocking_at_one_thread_is_rescued_and_signal_is_off(python, daemon):
+    """Two operations wait for each other, one thread: stock hangs, the watchdog lets a second go."""
+    if SOAK:
+        with Program(python, clean_env(TF_NUM_INTEROP_THREADS=1)) as stock:
+            stock.call("import", IMPORT_GUARD_S)
+            with pytest.raises(AssertionError, match="hangs"):
+                stock.call("nested")
+    with start(python, daemon, BUILT, TIDE_MAX=BUILT, TIDE_SIGNAL="0") as program:
+        agent = connected(program)
+        assert agent.of(peer.Hello)[0].signal == 0
+        assert not handlers(program.pid) & 1 << (signal.SIGRTMIN + 7 - 1)
+        agent.set(1, 1)
+        assert program.call("nested") == 3
+        assert program.call("nested") == 3
+        agent.set(2, 2)
+        assert program.call("nested") == 3
+
+
+def test_resize_signal_number_is_configurable(python):
+    env = agent_env(TIDE_MAX=BUILT, TIDE_SIGNAL="9")
+    with Program(python, env) as program:  # no daemon at all
+        program.load(BUILT)
+        assert handlers(program.pid) & 1 << (signal.SIGRTMIN + 9 - 1)
+        assert not handlers(program.pid) & 1 << (signal.SIGRTMIN + 7 - 1)
+        subprocess.run(["/bin/kill", "-s", "RTMIN+9", "-q", "3", str(program.pid)], check=True)
+        wait_until(lambda: program.call("parallelism") == 3, "the target of the signal")
+        assert program.call("state")["source"] == peer.SOURCE_SIGNAL
+        subprocess.run(["/bin/kill", "-s", "RTMIN+9", "-q", "0", str(program.pid)], check=True)
+        wait_until(lambda: program.call("state")["source"] == SOURCE_LIMIT, "automatic again")

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/job_text.h"
+
+#include "base/cleanup.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static void assert_text(const char *json, enum job_field field, const char *expected)
+{
+    json_t *job = json_loads(json, 0, NULL);
+    char text[64];
+
+    assert_non_null(job);
+    job_text(job, field, text, sizeof(text));
+    assert_string_equal(text, expected);
+    json_decref(job);
+}
+
+static void unknown_is_a_dash(void **state)
+{
+    for (enum job_field f = 0; f < JOB_FIELD_MAX; f++) {
+        assert_text("{}", f, "-");
+        assert_text("{\"progress\":null,\"pids\":[],\"name\":7,\"target\":\"x\"}", f, "-");
+    }
+}
+
+static void pids_beyond_the_first_are_counted(void **state)
+{
+    assert_text("{\"pids\":[17]}", JOB_PIDS, "17");
+    assert_text("{\"pids\":[17,18,19]}", JOB_PIDS, "17 +2");
+}
+
+static void oversubscribed_target_has_the_mark(void **state)
+{
+    assert_text("{\"target\":8,\"oversubscribed\":true}", JOB_TARGET, "8!");
+    assert_text("{\"target\":8,\"oversubscribed\":false}", JOB_TARGET, "8");
+    assert_text("{\"active\":8,\"oversubscribed\":true}", JOB_ACTIVE, "8");
+}
+
+static void allowed_is_a_decimal_number_of_cores(void **state)
+{
+    assert_text("{\"allowed\":2}", JOB_ALLOWED, "2");
+    assert_text("{\"allowed\":1.5}", JOB_ALLOWED, "1.5");
+}
+
+static void progress_shows_total_and_unit_when_known(void **state)
+{
+    assert_text("{\"progress\":{\"done\":12,\"total\":50,\"unit\":\"steps\",\"rate\":3.14159}}",
+                JOB_PROGRESS, "12/50 steps");
+    assert_text("{\"progress\":{\"done\":12,\"total\":0,\"unit\":\"\"}}", JOB_PROGRESS, "12");
+    assert_text("{\"progress\":{\"rate\":3.14159}}", JOB_RATE, "3.14/s");
+    assert_text("{\"progress\":{\"rate\":1234567.8}}", JOB_RATE, "1234568/s");
+}
+
+static void long_text_is_cut(void **state)
+{
+    json_t *job = json_pack("{s:s}", "name", "0123456789");
+    char text[5];
+
+    job_text(job, JOB_NAME, text, sizeof(text));
+    assert_string_equal(text, "0123");
+    json_decref(job);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(unknown_is_a_dash),
+        cmocka_unit_test(pids_beyond_the_first_are_counted),
+        cmocka_unit_test(oversubscribed_target_has_the_mark),
+        cmocka_unit_test(allowed_is_a_decimal_number_of_cores),
+        cmocka_unit_test(progress_shows_total_and_unit_when_known),
+        cmocka_unit_test(long_text_is_cut),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

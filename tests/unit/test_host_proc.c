@@ -1,0 +1,548 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/file.h"
+#include "host/proc.h"
+#include "tree.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#define STAT_TAIL                                                                                  \
+    " R 41 17 17 34816 17 4194304 99 0 0 0 250 150 0 0 20 0 3 0 259034 3133440 362 "               \
+    "18446744073709551615 1 1 0 0 0 0 0 4096 66 0 0 0 17 5 0 0 0 0 0 0 0 0 0 0 0 0 0\n"
+
+static int parse_stat(const char *text, struct proc_stat *ret)
+{
+    return proc_parse_stat(text, strlen(text), ret);
+}
+
+static void stat_is_read_field_by_field(void **state)
+{
+    struct proc_stat stat;
+
+    assert_int_equal(parse_stat("17 (python)" STAT_TAIL, &stat), 0);
+    assert_int_equal(stat.pid, 17);
+    assert_string_equal(stat.comm, "python");
+    assert_int_equal(stat.state, 'R');
+    assert_int_equal(stat.parent, 41);
+    assert_int_equal(stat.cpu_ns, 4000000000ull * 100 / (uint64_t)sysconf(_SC_CLK_TCK));
+    assert_int_equal(stat.threads, 3);
+    assert_int_equal(stat.start, 259034);
+    assert_int_equal(stat.last_cpu, 5);
+}
+
+static void a_comm_may_look_like_the_rest_of_the_line(void **state)
+{
+    struct proc_stat stat;
+
+    assert_int_equal(parse_stat("17 (a) R 1 (b c)" STAT_TAIL, &stat), 0);
+    assert_string_equal(stat.comm, "a) R 1 (b c");
+    assert_int_equal(stat.parent, 41);
+    assert_int_equal(parse_stat("17 (\n)" STAT_TAIL, &stat), 0);
+    assert_int_equal(stat.state, 'R');
+}
+
+static void a_damaged_stat_is_refused(void **state)
+{
+    static const char *const bad[] = {"",
+                                      "17",
+                                      "17 (x",
+                                      "17 x) R 1",
+                                      ")(",
+                                      "17 (x)",
+                                      "17 (x) R",
+                                      "17 (x) R 1 2 3",
+                                      "x (x)" STAT_TAIL,
+                                      "0 (x)" STAT_TAIL,
+                                      "17 (x) R 41 17 17 34816 seventeen"};
+    struct proc_stat stat;
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_int_equal(parse_stat(bad[i], &stat), -EINVAL);
+}
+
+#define STATUS                                                                                     \
+    "Name:\tpython\nTgid:\t17\nPid:\t17\nUid:\t1000\t1001\t1002\t1003\nGroups:\t4 24 \n"           \
+    "Threads:\t9\nSigBlk:\t0000000000000400\nSigIgn:\t0000000001001000\n"                          \
+    "SigCgt:\t8000010000000002\nCpus_allowed:\t3f\nCpus_allowed_list:\t0-3,5\n"
+
+static void status_tells_owner_cpus_and_handlers(void **state)
+{
+    struct proc_status status;
+
+    assert_int_equal(proc_parse_status(STATUS, strlen(STATUS), &status), 0);
+    assert_int_equal(status.tgid, 17);
+    assert_int_equal(status.uid, 1001);
+    assert_int_equal(status.threads, 9);
+    assert_int_equal(cpuset_count(&status.allowed), 5);
+    assert_true(proc_has_handler(&status, 2));
+    assert_true(proc_has_handler(&status, 41));
+    assert_true(proc_has_handler(&status, 64));
+    assert_false(proc_has_handler(&status, 1));
+    assert_false(proc_has_handler(&status, 0));
+    assert_false(proc_has_handler(&status, 65));
+    assert_int_equal(status.sig_blocked, 0x400);
+}
+
+static void a_status_with_a_field_missing_or_damaged_is_refused(void **state)
+{
+    struct proc_status status;
+    const char *damaged = "Tgid:\tx\n" STATUS;
+
+    for (const char *line = STATUS; *line; line = strchr(line, '\n') + 1) {
+        char text[sizeof(STATUS)];
+        size_t before = (size_t)(line - (const char *)STATUS);
+        bool needed = strncmp(line, "Tgid", 4) == 0 || strncmp(line, "Uid", 3) == 0 ||
+                      strncmp(line, "Threads", 7) == 0 || strncmp(line, "SigCgt", 6) == 0 ||
+                      strncmp(line, "Cpus_allowed_list", 17) == 0;
+
+        memcpy(text, STATUS, before);
+        strcpy(text + before, strchr(line, '\n') + 1);
+        assert_int_equal(proc_parse_status(text, strlen(text), &status), needed ? -EINVAL : 0);
+    }
+    assert_int_equal(proc_parse_status(damaged, strlen(damaged), &status), -EINVAL);
+    assert_int_equal(proc_parse_status(STATUS, sizeof(STATUS), &status),
+                     -EINVAL); /* a NUL inside */
+}
+
+static void schedstat_is_run_and_wait_time(void **state)
+{
+    uint64_t cpu = 0, wait = 0;
+
+    assert_int_equal(proc_parse_schedstat("250 1500 3\n", &cpu, &wait), 0);
+    assert_int_equal(cpu, 250);
+    assert_int_equal(wait, 1500);
+    assert_int_equal(proc_parse_schedstat("250\n", &cpu, &wait), -EINVAL);
+    assert_int_equal(proc_parse_schedstat("", &cpu, &wait), -EINVAL);
+    assert_int_equal(proc_parse_schedstat("99999999999999999999 1 1", &cpu, &wait), -EINVAL);
+}
+
+static void cgroup_membership_is_found_by_controller(void **state)
+{
+    const char *text = "12:cpuset:/sets\n4:cpu,cpuacct:/docker/4f\n1:name=systemd:/a:b\n0::/user\n";
+    char path[32];
+
+    assert_int_equal(proc_parse_cgroup(text, "cpu", path, sizeof(path)), 0);
+    assert_string_equal(path, "/docker/4f");
+    assert_int_equal(proc_parse_cgroup(text, "cpuset", path, sizeof(path)), 0);
+    assert_string_equal(path, "/sets");
+    assert_int_equal(proc_parse_cgroup(text, "", path, sizeof(path)), 0);
+    assert_string_equal(path, "/user");
+    assert_int_equal(proc_parse_cgroup(text, "name=systemd", path, sizeof(path)), 0);
+    assert_string_equal(path, "/a:b");
+    assert_int_equal(proc_parse_cgroup(text, "cpua", path, sizeof(path)), -ENOENT);
+    assert_int_equal(proc_parse_cgroup("", "cpu", path, sizeof(path)), -ENOENT);
+    assert_int_equal(proc_parse_cgroup("4:cpu:relative\n", "cpu", path, sizeof(path)), -EINVAL);
+    assert_int_equal(proc_parse_cgroup(text, "cpu", path, 10), -ENAMETOOLONG);
+    assert_int_equal(proc_parse_cgroup(text, "cpu", path, 11), 0);
+}
+
+static int runtime_of(const char *line)
+{
+    const char *path;
+
+    return proc_parse_maps_line(line, &path);
+}
+
+#define MAP "7f00-7f10 r-xp 00000000 08:01 4711                      "
+
+static void libraries_are_known_by_their_names(void **state)
+{
+    assert_int_equal(runtime_of(MAP "/v/site-packages/tensorflow/libtensorflow_framework.so.2"),
+                     PROC_RUNTIME_TENSORFLOW);
+    assert_int_equal(runtime_of(MAP "/v/torch/lib/libtorch_cpu.so"), PROC_RUNTIME_TORCH);
+    assert_int_equal(runtime_of(MAP "/v/torch/lib/libgomp-a34b3233.so.1"), PROC_RUNTIME_GOMP);
+    assert_int_equal(runtime_of(MAP "/usr/lib/libgomp.so.1.0.0"), PROC_RUNTIME_GOMP);
+    assert_int_equal(runtime_of(MAP "/usr/lib/libomp.so.5"), PROC_RUNTIME_LLVM_OMP);
+    assert_int_equal(runtime_of(MAP "/opt/intel/libiomp5.so"), PROC_RUNTIME_LLVM_OMP);
+    assert_int_equal(runtime_of(MAP "/v/numpy.libs/libscipy_openblas64_-99b71e71.so"),
+                     PROC_RUNTIME_OPENBLAS);
+    assert_int_equal(runtime_of(MAP "/usr/lib/libopenblasp-r0.3.21.so"), PROC_RUNTIME_OPENBLAS);
+    assert_int_equal(runtime_of(MAP "/opt/mkl/libmkl_core.so.2"), PROC_RUNTIME_MKL);
+    assert_int_equal(runtime_of(MAP "/usr/lib/libdnnl.so.3.1"), PROC_RUNTIME_ONEDNN);
+    assert_int_equal(runtime_of(MAP "/v/jaxlib/libjax_common.so"), PROC_RUNTIME_JAX);
+    assert_int_equal(
+        runtime_of(MAP "/v/onnxruntime/capi/onnxruntime_pybind11_state.cpython-311.so"),
+        PROC_RUNTIME_ONNXRUNTIME);
+    assert_int_equal(runtime_of(MAP "/x/libtide-agent.so (deleted)"), PROC_RUNTIME_AGENT);
+}
+
+static void other_mappings_are_no_runtimes(void **state)
+{
+    static const char *const other[] = {"",
+                                        MAP,
+                                        MAP "[heap]",
+                                        MAP "/usr/lib/libc.so.6",
+                                        MAP "/data/libgomp.txt",
+                                        MAP "/usr/lib/libgompx.so",
+                                        MAP "/libgomp.so.d/data",
+                                        MAP "/x/mylibgomp.so.1"};
+
+    for (size_t i = 0; i < sizeof(other) / sizeof(other[0]); i++)
+        assert_int_equal(runtime_of(other[i]), -ENOENT);
+}
+
+static void a_library_may_carry_its_version_in_its_name(void **state)
+{
+    char version[PROC_VERSION_MAX] = "";
+
+    assert_int_equal(proc_library_version("/lib/libgomp.so.1.0.0", version), 0);
+    assert_string_equal(version, "1.0.0");
+    assert_int_equal(proc_library_version("/lib/libopenblasp-r0.3.21.so", version), 0);
+    assert_string_equal(version, "0.3.21");
+    assert_int_equal(proc_library_version("/lib/libgomp.so.1 (deleted)", version), 0);
+    assert_string_equal(version, "1");
+    assert_int_equal(proc_library_version("/lib.so.9/libtorch_cpu.so", version), -ENOENT);
+    assert_int_equal(proc_library_version("/l/libx.so.11111111111111111111111111111111", version),
+                     -ENOENT);
+}
+
+static const struct tree_file recorded[] = {
+    {"proc/17/stat", "17 (python)" STAT_TAIL},
+    {"proc/17/status", STATUS},
+    {"proc/17/cmdline", "python"},
+    {"proc/17/maps", "00400000-00401000 r--p 0 08:01 1 /usr/bin/python3\n" MAP
+                     "/v/lib/python3.11/site-packages/tensorflow/libtensorflow_framework.so.2\n" MAP
+                     "/usr/lib/libgomp.so.1.0.0\n"},
+    {"proc/17/root/v/lib/python3.11/site-packages/tensorflow_estimator-9.9.dist-info/", NULL},
+    {"proc/17/root/v/lib/python3.11/site-packages/tensorflow_cpu-2.21.0.dist-info/", NULL},
+    {"proc/17/task/17/stat", "17 (python)" STAT_TAIL},
+    {"proc/17/task/17/schedstat", "1000 2000 3\n"},
+    {"proc/17/task/19/stat", "19 (worker)" STAT_TAIL},
+    {"proc/17/task/18/", NULL}, /* ended between the listing and the reading */
+    {"proc/18/stat", "18 (child) S 17 17 17 0 17 0 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0 "
+                     "0 1 1 0 0 0 0 0 0 0 0 0 0 17 0\n"},
+    {"proc/meminfo", "MemTotal: 1 kB\n"},
+    {"proc/5000000000/", NULL}, /* no pid */
+};
+
+static int setup_tree(void **state)
+{
+    static struct tree tree;
+
+    tree_init(&tree, recorded, sizeof(recorded) / sizeof(recorded[0]));
+    *state = &tree;
+    return 0;
+}
+
+static int teardown_tree(void **state)
+{
+    tree_done(*state);
+    return 0;
+}
+
+static void runtimes_carry_the_version_of_their_package(void **state)
+{
+    struct tree *tree = *state;
+    struct proc_runtimes runtimes;
+
+    assert_int_equal(proc_read_runtimes(tree->fd, 17, &runtimes), 0);
+    assert_true(runtimes.r[PROC_RUNTIME_TENSORFLOW].loaded);
+    assert_string_equal(runtimes.r[PROC_RUNTIME_TENSORFLOW].version, "2.21.0");
+    assert_true(runtimes.r[PROC_RUNTIME_GOMP].loaded);
+    assert_string_equal(runtimes.r[PROC_RUNTIME_GOMP].version, "1.0.0");
+    assert_false(runtimes.r[PROC_RUNTIME_TORCH].loaded);
+    assert_false(runtimes.r[PROC_RUNTIME_AGENT].loaded);
+    assert_int_equal(proc_read_runtimes(tree->fd, 99, &runtimes), -ESRCH);
+}
+
+static void threads_that_end_meanwhile_are_left_out(void **state)
+{
+    struct tree *tree = *state;
+    struct proc_threads threads;
+
+    assert_int_equal(proc_read_threads(tree->fd, 17, &threads), 0);
+    assert_int_equal(threads.n, 2);
+    assert_int_equal(threads.thread[0].tid, 17);
+    assert_int_equal(threads.thread[0].cpu_ns, 1000);
+    assert_int_equal(threads.thread[0].wait_ns, 2000);
+    assert_int_equal(threads.thread[1].tid, 19);
+    assert_int_equal(threads.thread[1].wait_ns, 0);
+    assert_int_not_equal(threads.thread[1].cpu_ns, 0); /* from stat's ticks */
+    proc_threads_done(&threads);
+    assert_int_equal(proc_read_threads(tree->fd, 99, &threads), -ESRCH);
+}
+
+static void processes_and_children_are_listed_in_order(void **state)
+{
+    struct tree *tree = *state;
+    pid_t *pids;
+    size_t n;
+
+    assert_int_equal(proc_list(tree->fd, &pids, &n), 0);
+    assert_int_equal(n, 2);
+    assert_int_equal(pids[0], 17);
+    assert_int_equal(pids[1], 18);
+    free(pids);
+    assert_int_equal(proc_read_children(tree->fd, 17, &pids, &n), 0);
+    assert_int_equal(n, 1);
+    assert_int_equal(pids[0], 18);
+    free(pids);
+    assert_int_equal(proc_read_children(tree->fd, 18, &pids, &n), 0);
+    assert_int_equal(n, 0);
+    free(pids);
+}
+
+static void a_command_line_without_a_final_nul_gets_one(void **state)
+{
+    struct tree *tree = *state;
+    char *text;
+    size_t len;
+
+    assert_int_equal(proc_read_cmdline(tree->fd, 17, &text, &len), 0);
+    assert_int_equal(len, 7);
+    assert_memory_equal(text, "python", 7);
+    free(text);
+}
+
+/* ---- this machine's own /proc ---- */
+
+static int setup_real(void **state)
+{
+    static int root;
+
+    root = file_open_root();
+    *state = &root;
+    return root < 0;
+}
+
+static int teardown_real(void **state)
+{
+    return close(*(int *)*state);
+}
+
+static void own_process_is_seen_as_it_is(void **state)
+{
+    int root = *(int *)*state;
+    struct proc_stat stat;
+    struct proc_status status;
+    struct cpuset affinity;
+
+    assert_int_equal(proc_read_stat(root, getpid(), &stat), 0);
+    assert_int_equal(stat.pid, getpid());
+    assert_int_equal(stat.parent, getppid());
+    assert_int_equal(stat.state, 'R');
+    assert_int_equal(proc_read_status(root, getpid(), &status), 0);
+    assert_int_equal(status.uid, geteuid());
+    assert_int_equal(proc_get_affinity(0, &affinity), 0);
+    assert_true(cpuset_equal(&affinity, &status.allowed));
+}
+
+static void on_signal(int number)
+{
+}
+
+static void a_handler_is_seen_when_it_is_installed(void **state)
+{
+    int root = *(int *)*state, number = SIGRTMIN + 7;
+    struct proc_status status;
+
+    assert_int_equal(proc_read_status(root, getpid(), &status), 0);
+    assert_false(proc_has_handler(&status, number));
+    signal(number, on_signal);
+    assert_int_equal(proc_read_status(root, getpid(), &status), 0);
+    assert_true(proc_has_handler(&status, number));
+    signal(number, SIG_DFL);
+}
+
+static void a_process_that_is_gone_is_esrch_everywhere(void **state)
+{
+    int root = *(int *)*state;
+    struct proc_stat stat;
+    struct proc_status status;
+    struct proc_threads threads;
+    struct proc_runtimes runtimes;
+    struct cpuset set;
+    char path[64], *text;
+    size_t len;
+    pid_t pid = fork();
+
+    if (pid == 0)
+        _exit(0);
+    waitpid(pid, NULL, 0);
+    assert_int_equal(proc_read_stat(root, pid, &stat), -ESRCH);
+    assert_int_equal(proc_read_status(root, pid, &status), -ESRCH);
+    assert_int_equal(proc_read_threads(root, pid, &threads), -ESRCH);
+    assert_int_equal(proc_read_runtimes(root, pid, &runtimes), -ESRCH);
+    assert_int_equal(proc_read_cmdline(root, pid, &text, &len), -ESRCH);
+    assert_int_equal(proc_read_cgroup(root, pid, "cpu", path, sizeof(path)), -ESRCH);
+    assert_int_equal(proc_get_affinity(pid, &set), -ESRCH);
+    assert_int_equal(proc_get_affinity_all(root, pid, &set, NULL), -ESRCH);
+    assert_int_equal(proc_pidfd_open(pid), -ESRCH);
+    cpuset_zero(&set);
+    cpuset_add(&set, 0);
+    assert_int_equal(proc_set_affinity(root, pid, &set, NULL), -ESRCH);
+}
+
+static void a_pidfd_tells_the_end(void **state)
+{
+    int fds[2], fd;
+    struct pollfd p;
+    pid_t pid;
+
+    assert_int_equal(pipe(fds), 0);
+    pid = fork();
+    if (pid == 0) {
+        char c;
+
+        close(fds[1]);
+        _exit(read(fds[0], &c, 1) != 0);
+    }
+    close(fds[0]);
+    fd = proc_pidfd_open(pid);
+    assert_true(fd >= 0);
+    p = (struct pollfd){.fd = fd, .events = POLLIN};
+    assert_int_equal(poll(&p, 1, 0), 0);
+    close(fds[1]);
+    assert_int_equal(poll(&p, 1, 30000), 1);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    close(fd);
+}
+
+static void the_environment_of_the_start_is_read(void **state)
+{
+    int root = *(int *)*state, fds[2];
+    char *value = NULL, byte;
+    pid_t pid;
+
+    assert_int_equal(pipe(fds), 0);
+    pid = fork();
+    if (pid == 0) {
+        dup2(fds[1], 1);
+        execle("/bin/sh", "sh", "-c", "echo; kill -STOP $$", NULL,
+               (char *[]){(char *)"TIDE_TOKENS=no", (char *)"TIDE_TOKEN=abc=d", NULL});
+        _exit(127);
+    }
+    close(fds[1]);
+    assert_int_equal(read(fds[0], &byte, 1), 1);
+    assert_int_equal(proc_read_environ(root, pid, "TIDE_TOKEN", &value), 0);
+    assert_string_equal(value, "abc=d");
+    free(value);
+    assert_int_equal(proc_read_environ(root, pid, "TIDE", &value), -ENODATA);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    close(fds[0]);
+}
+
+/* A process that keeps making threads, each of which makes the next before it ends. */
+static void *breed(void *arg)
+{
+    pthread_t next;
+    pthread_attr_t attr;
+
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attr, 65536);
+    usleep(2000);
+    pthread_create(&next, &attr, breed, NULL);
+    return NULL;
+}
+
+static void *sleep_long(void *arg)
+{
+    pause();
+    return NULL;
+}
+
+static pid_t start_breeder(void)
+{
+    int fds[2];
+    char byte;
+    pid_t pid;
+
+    assert_int_equal(pipe(fds), 0);
+    pid = fork();
+    if (pid == 0) {
+        pthread_t thread;
+
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (int i = 0; i < 20; i++)
+            pthread_create(&thread, NULL, sleep_long, NULL);
+        breed(NULL);
+        if (write(fds[1], "", 1) < 0)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    close(fds[1]);
+    assert_int_equal(read(fds[0], &byte, 1), 1);
+    close(fds[0]);
+    return pid;
+}
+
+static void affinity_reaches_every_thread_also_those_being_born(void **state)
+{
+    int root = *(int *)*state;
+    struct cpuset usable, one, got;
+    unsigned threads = 0;
+    bool uniform = false;
+    pid_t pid = start_breeder();
+
+    assert_int_equal(proc_get_affinity(0, &usable), 0);
+    cpuset_zero(&one);
+    cpuset_add(&one, (unsigned)cpuset_next(&usable, 0));
+    for (int i = 0; i < 20; i++) {
+        int r = proc_set_affinity(root, pid, i % 2 ? &usable : &one, &threads);
+
+        assert_int_equal(r, 0);
+        assert_true(threads >= 21);
+        assert_int_equal(proc_get_affinity_all(root, pid, &got, &uniform), 0);
+        assert_true(uniform);
+        assert_true(cpuset_equal(&got, i % 2 ? &usable : &one));
+    }
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}
+
+static void affinity_to_a_cpu_that_is_not_there_is_einval(void **state)
+{
+    struct cpuset none;
+
+    cpuset_zero(&none);
+    assert_int_equal(proc_set_affinity(*(int *)*state, getpid(), &none, NULL), -EINVAL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest pure[] = {
+        cmocka_unit_test(stat_is_read_field_by_field),
+        cmocka_unit_test(a_comm_may_look_like_the_rest_of_the_line),
+        cmocka_unit_test(a_damaged_stat_is_refused),
+        cmocka_unit_test(status_tells_owner_cpus_and_handlers),
+        cmocka_unit_test(a_status_with_a_field_missing_or_damaged_is_refused),
+        cmocka_unit_test(schedstat_is_run_and_wait_time),
+        cmocka_unit_test(cgroup_membership_is_found_by_controller),
+        cmocka_unit_test(libraries_are_known_by_their_names),
+        cmocka_unit_test(other_mappings_are_no_runtimes),
+        cmocka_unit_test(a_library_may_carry_its_version_in_its_name),
+    };
+    const struct CMUnitTest tree[] = {
+        cmocka_unit_test(runtimes_carry_the_version_of_their_package),
+        cmocka_unit_test(threads_that_end_meanwhile_are_left_out),
+        cmocka_unit_test(processes_and_children_are_listed_in_order),
+        cmocka_unit_test(a_command_line_without_a_final_nul_gets_one),
+    };
+    const struct CMUnitTest real[] = {
+        cmocka_unit_test(own_process_is_seen_as_it_is),
+        cmocka_unit_test(a_handler_is_seen_when_it_is_installed),
+        cmocka_unit_test(a_process_that_is_gone_is_esrch_everywhere),
+        cmocka_unit_test(a_pidfd_tells_the_end),
+        cmocka_unit_test(the_environment_of_the_start_is_read),
+        cmocka_unit_test(affinity_reaches_every_thread_also_those_being_born),
+        cmocka_unit_test(affinity_to_a_cpu_that_is_not_there_is_einval),
+    };
+
+    return cmocka_run_group_tests(pure, NULL, NULL) +
+           cmocka_run_group_tests(tree, setup_tree, teardown_tree) +
+           cmocka_run_group_tests(real, setup_real, teardown_real);
+}

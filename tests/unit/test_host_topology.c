@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/file.h"
+#include "host/topology.h"
+#include "tree.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define CPU  "sys/devices/system/cpu/"
+#define NODE "sys/devices/system/node/"
+
+/* Two nodes, two threads a core; CPU 5 is offline; node 2 is memory only. */
+static const struct tree_file two_nodes[] = {
+    {CPU "online", "0-4,6-7\n"},
+    {CPU "cpu0/topology/core_cpus_list", "0,4\n"},
+    {CPU "cpu1/topology/core_cpus_list", "1,5\n"},
+    {CPU "cpu2/topology/thread_siblings_list", "2,6\n"},
+    {CPU "cpu3/topology/core_cpus_list", "3,7\n"},
+    {CPU "cpu4/topology/core_cpus_list", "0,4\n"},
+    {CPU "cpu6/topology/thread_siblings_list", "2,6\n"},
+    {CPU "cpu7/topology/core_cpus_list", "3,7\n"},
+    {NODE "online", "0-2\n"},
+    {NODE "node0/cpulist", "0-1,4-5\n"},
+    {NODE "node1/cpulist", "2-3,6-7\n"},
+    {NODE "node2/cpulist", "\n"},
+};
+
+static void nodes_and_siblings_come_from_sysfs(void **state)
+{
+    struct topology topology;
+    struct cpuset siblings, want;
+    struct tree tree;
+
+    tree_init(&tree, two_nodes, sizeof(two_nodes) / sizeof(two_nodes[0]));
+    assert_int_equal(topology_read(tree.fd, &topology), 0);
+    assert_int_equal(topology.cpus, 7);
+    assert_int_equal(topology.cores, 4);
+    assert_int_equal(topology.nodes, 2);
+    assert_int_equal(topology_node_of(&topology, 4), 0);
+    assert_int_equal(topology_node_of(&topology, 7), 1);
+    assert_int_equal(topology_node_of(&topology, 5), -1);
+    topology_siblings(&topology, 6, &siblings);
+    cpuset_parse("2,6", &want);
+    assert_true(cpuset_equal(&siblings, &want));
+    topology_siblings(&topology, 1, &siblings); /* its sibling 5 is offline */
+    cpuset_parse("1", &want);
+    assert_true(cpuset_equal(&siblings, &want));
+    topology_siblings(&topology, 5, &siblings);
+    assert_int_equal(cpuset_count(&siblings), 0);
+    tree_done(&tree);
+}
+
+static void without_further_files_there_is_one_node_of_single_cores(void **state)
+{
+    static const struct tree_file files[] = {{CPU "online", "0-3\n"}};
+    struct topology topology;
+    struct tree tree;
+
+    tree_init(&tree, files, 1);
+    assert_int_equal(topology_read(tree.fd, &topology), 0);
+    assert_int_equal(topology.cores, 4);
+    assert_int_equal(topology.nodes, 1);
+    assert_true(cpuset_equal(&topology.node[0], &topology.online));
+    tree_done(&tree);
+}
+
+static void a_missing_or_damaged_list_is_an_error(void **state)
+{
+    static const struct {
+        const char *text;
+        int code;
+    } cases[] = {{"0-\n", -EINVAL}, {"0-2000\n", -ERANGE}, {"\n", -EINVAL}};
+    struct topology topology;
+    struct tree tree;
+
+    tree_init(&tree, NULL, 0);
+    assert_int_equal(topology_read(tree.fd, &topology), -ENOENT);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        tree_write(&tree, CPU "online", cases[i].text);
+        assert_int_equal(topology_read(tree.fd, &topology), cases[i].code);
+    }
+    tree_done(&tree);
+}
+
+static void this_machine_has_the_cpus_that_libc_counts(void **state)
+{
+    struct topology topology;
+    struct cpuset usable, both;
+    int root = file_open_root();
+
+    assert_true(root >= 0);
+    assert_int_equal(topology_read(root, &topology), 0);
+    assert_int_equal(topology.cpus, sysconf(_SC_NPROCESSORS_ONLN));
+    assert_in_range(topology.cores, 1, topology.cpus);
+    assert_int_equal(topology_usable(&usable), 0);
+    cpuset_and(&both, &usable, &topology.online);
+    assert_true(cpuset_count(&both) >= 1);
+    close(root);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nodes_and_siblings_come_from_sysfs),
+        cmocka_unit_test(without_further_files_there_is_one_node_of_single_cores),
+        cmocka_unit_test(a_missing_or_damaged_list_is_an_error),
+        cmocka_unit_test(this_machine_has_the_cpus_that_libc_counts),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts of the job table that need no daemon: names, splitting, what is settled. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "node/decision.h"
+#include "node/link.h"
+#include "node/node.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define PROCESSES 5
+
+static struct peer peer; /* that it is there is all that matters */
+
+/* A job of @n malleable processes, each with a pool of @max threads. */
+static void make_job(struct node *n, struct job *j, struct process *p, unsigned count, uint32_t max)
+{
+    memset(n, 0, sizeof(*n));
+    memset(j, 0, sizeof(*j));
+    memset(p, 0, count * sizeof(*p));
+    cpuset_add(&n->cpus, 0);
+    j->node = n;
+    j->processes = p;
+    j->n_processes = count;
+    j->quota_set_mcpu = CGROUP_NO_QUOTA;
+    for (unsigned i = 0; i < count; i++) {
+        p[i].next = i + 1 < count ? &p[i + 1] : NULL;
+        p[i].job = j;
+        p[i].peer = &peer;
+        p[i].n_backends = 1;
+        p[i].backend[0] = (struct backend){.known = true, .malleable = true, .max.intra = max};
+    }
+}
+
+static struct node node;
+static struct job job;
+static struct process process[PROCESSES];
+
+static void names_that_could_be_mistaken_are_refused(void **unused)
+{
+    static const char *const good[] = {"cnn", "a", "train.py", "job-7", "x@host:1", "7up",
+                                       "J1",  "j", "j0",       "jx",    "j1a"};
+    static const char *const bad[] = {"", "17", "j1", "j999", "a b", "a/b", "a\n", "ä", "%", "'"};
+    char longest[PROTO_NAME_MAX + 1];
+
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+        assert_true(job_name_valid(good[i]));
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_false(job_name_valid(bad[i]));
+    memset(longest, 'x', sizeof(longest));
+    longest[PROTO_NAME_MAX - 1] = '\0';
+    assert_true(job_name_valid(longest));
+    longest[PROTO_NAME_MAX - 1] = 'x';
+    longest[PROTO_NAME_MAX] = '\0';
+    assert_false(job_name_valid(longest));
+}
+
+static void a_split_adds_up_and_gives_everybody_one(void **unused)
+{
+    for (unsigned count = 1; count <= PROCESSES; count++)
+        for (uint32_t k = 1; k <= 20; k++) {
+            uint32_t sum = 0, least = UINT32_MAX, most = 0;
+
+            make_job(&node, &job, process, count, 8);
+            job.want = (struct threads){k, 0};
+            decision_split(&job);
+            for (unsigned i = 0; i < count; i++) {
+                sum += process[i].want.intra;
+                least = process[i].want.intra < least ? process[i].want.intra : least;
+                most = process[i].want.intra > most ? process[i].want.intra : most;
+                assert_int_equal(process[i].want.inter, 0);
+            }
+            assert_int_equal(sum, k < count ? count : k);
+            assert_true(least >= 1 && most - least <= 1);
+        }
+}
+
+static void a_process_that_set_itself_keeps_its_number(void **unused)
+{
+    make_job(&node, &job, process, 3, 8);
+    job.want = job.pinned = (struct threads){9, 0};
+    process[1].local = (struct threads){5, 2};
+    decision_split(&job);
+    assert_int_equal(process[1].want.intra, 5);
+    assert_int_equal(process[1].want.inter, 2);
+    assert_int_equal(process[0].want.intra + process[2].want.intra, 4);
+}
+
+static void only_malleable_connected_processes_get_threads(void **unused)
+{
+    make_job(&node, &job, process, 3, 8);
+    process[0].backend[0].malleable = false;
+    process[1].peer = NULL;
+    job.want = (struct threads){4, 0};
+    decision_split(&job);
+    assert_int_equal(process[0].want.intra, 0);
+    assert_int_equal(process[1].want.intra, 0);
+    assert_int_equal(process[2].want.intra, 4);
+    assert_string_equal(job_state(&job), "running");
+    process[2].peer = NULL;
+    assert_string_equal(job_state(&job), "rigid");
+    process[0].peer = NULL;
+    assert_string_equal(job_state(&job), "starting");
+}
+
+static void a_job_is_settled_when_the_newest_target_is_acknowledged(void **unused)
+{
+    make_job(&node, &job, process, 1, 8);
+    process[0].want = process[0].sent = (struct threads){2, 0};
+    process[0].sent_generation = 7;
+    process[0].acked_generation = 6;
+    assert_false(job_settled(&job));
+    process[0].acked_generation = 7;
+    assert_true(job_settled(&job));
+    process[0].unsent = true;
+    assert_false(job_settled(&job));
+    process[0].unsent = false;
+    process[0].want.inter = 1;
+    assert_false(job_settled(&job));
+}
+
+static void an_idle_shell_counts_for_half_a_minute_only(void **unused)
+{
+    uint64_t born = 1000 * NS_PER_S;
+
+    make_job(&node, &job, process, 1, 8);
+    process[0].peer = NULL;
+    job.created_ns = born;
+    assert_true(decision_counts(&job, born + JOB_GRACE_NS - 1));
+    assert_false(decision_counts(&job, born + JOB_GRACE_NS));
+    job.min = 2; /* asked for */
+    assert_true(decision_counts(&job, born + JOB_GRACE_NS));
+    job.min = 0;
+    process[0].peer = &peer;
+    assert_true(decision_counts(&job, born + JOB_GRACE_NS));
+}
+
+static void oversubscribed_means_more_threads_than_the_job_may_run(void **unused)
+{
+    make_job(&node, &job, process, 1, 8);
+    for (unsigned c = 0; c < 4; c++)
+        cpuset_add(&node.cpus, c);
+    job.want.intra = 4;
+    assert_false(job_oversubscribed(&job));
+    job.want.intra = 5;
+    assert_true(job_oversubscribed(&job));
+    job.want.intra = 3;
+    cpuset_add(&job.cores, 0);
+    cpuset_add(&job.cores, 1);
+    assert_true(job_oversubscribed(&job));
+    job.want.intra = 2;
+    assert_false(job_oversubscribed(&job));
+    job.allowed_mcpu = 500; /* half a core: one thread is the least there is */
+    job.want.intra = 1;
+    assert_false(job_oversubscribed(&job));
+    job.late = true;
+    assert_true(job_oversubscribed(&job));
+}
+
+static void the_ring_keeps_the_newest_changes(void **unused)
+{
+    make_job(&node, &job, process, 1, 8);
+    assert_null(job_last_change(&job));
+    for (uint32_t i = 1; i <= JOB_CHANGES_MAX + 3; i++)
+        job_record(&job, i - 1, i, "why");
+    assert_int_equal(job_last_change(&job)->to, JOB_CHANGES_MAX + 3);
+    assert_int_equal(job.n_changes, JOB_CHANGES_MAX + 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_that_could_be_mistaken_are_refused),
+        cmocka_unit_test(a_split_adds_up_and_gives_everybody_one),
+        cmocka_unit_test(a_process_that_set_itself_keeps_its_number),
+        cmocka_unit_test(only_malleable_connected_processes_get_threads),
+        cmocka_unit_test(a_job_is_settled_when_the_newest_target_is_acknowledged),
+        cmocka_unit_test(an_idle_shell_counts_for_half_a_minute_only),
+        cmocka_unit_test(oversubscribed_means_more_threads_than_the_job_may_run),
+        cmocka_unit_test(the_ring_keeps_the_newest_changes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
