@@ -61,18 +61,6 @@ int gate_init(struct gate *gate, uint32_t n, void (*nudge)(struct gate *), void 
     return 0;
 }
 
-struct gate_worker *gate_enter(struct gate *gate, uint32_t id)
-{
-    struct gate_worker *worker;
-
-    if (id >= gate->n)
-        return NULL;
-    worker = &gate->worker[id];
-    atomic_store(&worker->tid, (int32_t)syscall(SYS_gettid));
-    atomic_store(&worker->state, GATE_BUSY);
-    return worker;
-}
-
 /* Tells the control thread when this worker was the last one to take its place. */
 static void report(struct gate *gate)
 {
@@ -125,6 +113,20 @@ void gate_park(struct gate_worker *worker)
     }
     report(gate);
     errno = saved;
+}
+
+struct gate_worker *gate_enter(struct gate *gate, uint32_t id)
+{
+    struct gate_worker *worker;
+
+    if (id >= gate->n)
+        return NULL;
+    worker = &gate->worker[id];
+    atomic_store(&worker->tid, (int32_t)syscall(SYS_gettid));
+    atomic_store(&worker->state, GATE_BUSY);
+    if (surplus(worker))
+        gate_park(worker);
+    return worker;
 }
 
 void gate_idle_enter(struct gate_worker *worker)
@@ -208,6 +210,11 @@ bool gate_blocked(const struct gate_worker *worker)
     state = strrchr(text, ')');
     return state && (state[2] == 'S' || state[2] == 'D') &&
            atomic_load(&worker->state) == GATE_BUSY;
+}
+
+uint64_t gate_cpu_ns(const struct gate_worker *worker)
+{
+    return thread_cpu_ns(atomic_load(&worker->tid));
 }
 
 uint32_t gate_active(const struct gate *gate)

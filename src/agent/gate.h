@@ -68,8 +68,10 @@ struct gate_timing {
  */
 int gate_init(struct gate *gate, uint32_t n, void (*nudge)(struct gate *), void (*settled)(void));
 
-/* The worker @id enters (its thread calls) or leaves the pool. Enter returns NULL for an unknown
- * id. */
+/*
+ * The worker @id enters (its thread calls) or leaves the pool. A surplus one parks on entry: its
+ * queue may hold a closure already. Enter returns NULL for an unknown id.
+ */
 struct gate_worker *gate_enter(struct gate *gate, uint32_t id);
 void gate_leave(struct gate_worker *worker);
 
@@ -112,6 +114,7 @@ bool gate_settled(const struct gate *gate);
 
 /* The worker holds a closure and sleeps in it (reads /proc). */
 bool gate_blocked(const struct gate_worker *worker);
+uint64_t gate_cpu_ns(const struct gate_worker *worker); /* CPU time of its thread; 0: unknown */
 
 uint32_t gate_active(const struct gate *gate); /* workers neither parked nor gone */
 uint64_t gate_passes(const struct gate *gate); /* sum over the workers */

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #define BLOCKED_TICKS    2
+#define BLOCKED_CPU_NS   NS_PER_MS /* per worker between two ticks: a blocked one may poll */
 #define GATE_PATIENCE_NS (2 * NS_PER_S)
 #define RESCUE_SHORT_NS  (NS_PER_S)
 #define RESCUE_LONG_NS   (60 * NS_PER_S)
@@ -236,14 +237,23 @@ static void tf_measure(struct proto_ack *ack)
 /* ---- watchdog: all active workers of a pool block on something that only a parked one can do ----
  */
 
-/* All of the first @limit workers hold a closure and sleep in it. */
-static bool all_blocked(const struct pool *pool, uint32_t limit)
+/*
+ * All of the first @limit workers hold a closure, sleep in it and have done nothing else since the
+ * last look. Gates passed do not tell the last: older versions pass none while a worker's own queue
+ * has closures.
+ */
+static bool all_blocked(struct pool *pool, uint32_t limit)
 {
+    uint64_t before_ns = pool->blocked_cpu_ns;
+    uint64_t cpu_ns = 0;
+
     for (uint32_t id = 0; id < limit; id++) {
         if (!gate_blocked(&pool->gate.worker[id]))
             return false;
+        cpu_ns += gate_cpu_ns(&pool->gate.worker[id]);
     }
-    return true;
+    pool->blocked_cpu_ns = cpu_ns;
+    return pool->blocked_ticks == 0 || cpu_ns - before_ns < limit * BLOCKED_CPU_NS;
 }
 
 static void pool_watch(struct pool *pool, uint64_t now_ns)

@@ -44,7 +44,8 @@ struct pool {
     uint32_t wanted;
     uint32_t extra; /* let go beyond the target because the others block */
     uint64_t last_passes;
-    uint32_t blocked_ticks; /* in a row */
+    uint32_t blocked_ticks;  /* in a row */
+    uint64_t blocked_cpu_ns; /* CPU time of the blocked workers at the last of them */
     uint64_t rescue_until_ns;
     uint64_t rescue_hold_ns;
 };

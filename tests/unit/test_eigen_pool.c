@@ -96,7 +96,8 @@ struct load {
     _Atomic unsigned scheduled;
     _Atomic unsigned done;
     _Atomic unsigned running; /* closures on workers at this moment */
-    _Atomic unsigned limit;   /* acknowledged and in force; 0: a change is on its way */
+    _Atomic uint64_t limit;   /* in force, in the low 8 bits, 0: a change is on its way; above them
+                                 the number of the change */
     _Atomic unsigned most;    /* highest excess over the limit */
     sem_t all_done;
 };
@@ -125,13 +126,18 @@ static void burn(unsigned rounds)
         ;
 }
 
-/* Counts this closure in; more at once than the limit in force is what must not be. */
+/*
+ * Counts this closure in; more at once than the limit in force is what must not be. In force before
+ * and after the counting: between the two this thread may lose its core for a whole resize.
+ */
 static void check_limit(struct load *load)
 {
+    uint64_t before = atomic_load(&load->limit);
     unsigned now = atomic_fetch_add(&load->running, 1) + 1;
-    unsigned limit = atomic_load(&load->limit);
+    unsigned limit = before & 0xff;
 
-    if (limit > 0 && now > limit && now - limit > atomic_load(&load->most))
+    if (atomic_load(&load->limit) == before && limit > 0 && now > limit &&
+        now - limit > atomic_load(&load->most))
         atomic_store(&load->most, now - limit);
 }
 
@@ -212,9 +218,9 @@ static void *resize_main(void *arg)
 
         if (load)
             atomic_store(&load->limit, 0);
-        if (peer_set(&peer, intra, inter, NULL) == PROTO_ACK_DONE && load)
-            atomic_store(&load->limit, intra);
         resizer->count++;
+        if (peer_set(&peer, intra, inter, NULL) == PROTO_ACK_DONE && load)
+            atomic_store(&load->limit, (uint64_t)resizer->count << 8 | intra);
         switch (next_random(&resizer->seed) % 3) {
         case 0:
             sleep_us(1000);
