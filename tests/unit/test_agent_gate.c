@@ -170,8 +170,8 @@ static void only_a_busy_surplus_worker_is_waited_for(void **state)
     gate_leave(last);
     assert_int_equal(sem_trywait(&settled), 0);
     assert_int_equal(sem_trywait(&settled), -1); /* once */
-    last = gate_enter(&gate, WORKERS - 1);
     gate_set(&gate, WORKERS);
+    last = gate_enter(&gate, WORKERS - 1);
     gate_idle_enter(last);
     assert_true(gate_set(&gate, 2)); /* idle: it cannot run anything any more */
     assert_int_equal(gate_active(&gate), 1);
@@ -192,6 +192,26 @@ static void idle_worker_within_the_limit_goes_on(void **state)
     assert_int_equal(gate_active(&gate), 1);
     assert_true(gate_idle_leave(worker));
     gate_leave(worker);
+}
+
+/* Its queue may hold a closure before its thread has started. */
+static void worker_that_starts_late_parks_on_entry(void **state)
+{
+    struct thread thread = {.id = 2};
+    _Atomic bool stop = false;
+
+    (void)state;
+    assert_true(gate_set(&gate, 2));
+    thread.stop = &stop;
+    assert_int_equal(pthread_create(&thread.thread, NULL, work, &thread), 0);
+    while (atomic_load(&gate.worker[2].state) != GATE_PARKED)
+        usleep(100);
+    assert_int_equal(gate.worker[2].passes, 0);
+    gate_set(&gate, 3);
+    while (atomic_load(&gate.worker[2].passes) == 0)
+        usleep(100);
+    atomic_store(&stop, true);
+    pthread_join(thread.thread, NULL);
 }
 
 static void surplus_workers_park_and_wake_up(void **state)
@@ -321,6 +341,7 @@ int main(void)
         gate_test(limit_stays_between_one_and_all),
         gate_test(only_a_busy_surplus_worker_is_waited_for),
         gate_test(idle_worker_within_the_limit_goes_on),
+        gate_test(worker_that_starts_late_parks_on_entry),
         gate_test(surplus_workers_park_and_wake_up),
         gate_test(closure_is_waited_for_and_measured),
         gate_test(blocked_in_a_closure_is_told_from_busy_and_idle),
