@@ -34,18 +34,18 @@ struct pool {
     _Atomic(void *) eigen; /* NULL: this slot is free */
     _Atomic(void *) owner; /* the tsl::thread::ThreadPool */
     int *device_threads;   /* num_threads of the pool's own ThreadPoolDevice, NULL: not found */
+    uint64_t built_ns;
     enum pool_class class;
     uint32_t stock; /* threads that stock TensorFlow would have built */
     uint32_t built;
-    uint64_t built_ns;
     bool sized_by_default;  /* stock equals the limit at that time: nobody asked for this number */
     _Atomic uint32_t shown; /* active threads that ops are told */
     /* watchdog, control thread */
     uint32_t wanted;
-    uint32_t extra; /* let go beyond the target because the others block */
-    uint64_t last_passes;
+    uint32_t extra;          /* let go beyond the target because the others block */
     uint32_t blocked_ticks;  /* in a row */
     uint64_t blocked_cpu_ns; /* CPU time of the blocked workers at the last of them */
+    uint64_t last_passes;
     uint64_t rescue_until_ns;
     uint64_t rescue_hold_ns;
 };
