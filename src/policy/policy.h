@@ -13,6 +13,8 @@
  */
 #pragma once
 
+#include "base/error.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -264,13 +266,16 @@ struct policy_plan {
 
 /* ---- policies -------------------------------------------------------------------------------- */
 
+#define POLICY_PARAMS_MAX 16 /* of one policy */
+
 struct policy_param {
     const char *name;
     int64_t min;
     int64_t max;
     int64_t def;
-    const char *unit;
+    const char *unit; /* "ns", "mcpu", …; "" of a bare number */
     const char *text;
+    const char *const *names; /* of the values min … max, in order; NULL: a plain number */
 };
 
 /* What a plan may need at most; all of it may be 0. */
@@ -315,6 +320,35 @@ void policy_room(const struct policy *policy, const struct policy_snapshot *snap
  */
 int policy_decide(const struct policy *policy, const struct policy_snapshot *snapshot,
                   struct policy_plan *plan);
+
+/* ---- a choice of policy as text -------------------------------------------------------------- */
+
+#define POLICY_SPEC_TEXT_MAX 512 /* the longest text of a choice, and NUL */
+
+/* A policy and a value for each of its parameters: policy_snapshot.params for it. */
+struct policy_spec {
+    const struct policy *policy;
+    int64_t params[POLICY_PARAMS_MAX];
+};
+
+/*
+ * Reads NAME[/WORD…]: a word is the name of a value ("fcfs/max-prop/malleable") or PARAM=VALUE
+ * ("priority/ageing=60s/variant=rigid"), each parameter at most once; the others have their
+ * defaults. Returns 0, -ENOENT (no such policy) or -EINVAL, with the word, what was expected and
+ * what comes near in *err (may be NULL).
+ */
+int policy_spec_parse(const char *text, struct policy_spec *ret_spec, struct error *err);
+
+/* The shortest text that reads back as the same: without defaults. Returns the length written. */
+size_t policy_spec_text(const struct policy_spec *spec, char *buf, size_t size);
+
+/*
+ * One parameter: a value's name, or a number in the parameter's unit, which may be written out, as
+ * may multiples of it: times in ns, us, ms, s, min, h, mcpu as cores; "1.5s". 0 or -EINVAL.
+ */
+int policy_param_parse(const struct policy_param *param, const char *text, int64_t *ret_value,
+                       struct error *err);
+size_t policy_param_text(const struct policy_param *param, int64_t value, char *buf, size_t size);
 
 /* ---- building snapshots ---------------------------------------------------------------------- */
 

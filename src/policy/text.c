@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Reasons and faults as one line for a person. Own formatting of numbers, so that this too stays
- * pure: no locale, no snprintf.
- */
+/* Reasons and faults as one line for a person. */
 #include "policy/policy.h"
+#include "policy/writer.h"
 
 #include <assert.h>
 #include <string.h>
@@ -134,39 +132,6 @@ const char *policy_resource_name(enum policy_resource resource)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-struct writer {
-    char *buf;
-    size_t size;
-    size_t length;
-};
-
-static void put_char(struct writer *w, char c)
-{
-    if (w->length + 1 < w->size)
-        w->buf[w->length++] = c;
-}
-
-static void put_text(struct writer *w, const char *text)
-{
-    while (*text)
-        put_char(w, *text++);
-}
-
-static void put_number(struct writer *w, int64_t value)
-{
-    uint64_t rest = value < 0 ? -(uint64_t)value : (uint64_t)value;
-    char digit[20]; /* 2^64 has as many */
-    int n = 0;
-
-    do
-        digit[n++] = (char)('0' + rest % 10);
-    while ((rest /= 10));
-    if (value < 0)
-        put_char(w, '-');
-    while (n > 0)
-        put_char(w, digit[--n]);
-}
-
 /* @value / @unit with up to two decimals, cut, and without zeros at the end: "2.5". */
 static void put_fraction(struct writer *w, int64_t value, int64_t unit)
 {
@@ -291,13 +256,6 @@ static void put_pattern(struct writer *w, const char *pattern, const int64_t *ar
     }
 }
 
-static size_t finish(struct writer *w)
-{
-    if (w->size)
-        w->buf[w->length] = '\0';
-    return w->length;
-}
-
 size_t policy_reason_text(const struct policy_reason *reason, char *buf, size_t size)
 {
     struct writer w = {.buf = buf, .size = size};
@@ -312,7 +270,7 @@ size_t policy_reason_text(const struct policy_reason *reason, char *buf, size_t 
         put_text(&w, " of ");
         put_cores(&w, reason->capacity_mcpu);
     }
-    return finish(&w);
+    return put_end(&w);
 }
 
 size_t policy_fault_text(const struct policy_fault *fault, char *buf, size_t size)
@@ -329,5 +287,5 @@ size_t policy_fault_text(const struct policy_fault *fault, char *buf, size_t siz
         put_text(&w, " against ");
         put_amount(&w, fault->resource, fault->bound);
     }
-    return finish(&w);
+    return put_end(&w);
 }
