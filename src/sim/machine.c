@@ -97,10 +97,12 @@ uint64_t machine_alone_ns(const struct sim_machine *m, const struct sim_job *job
     uint32_t most = job->max && job->max < m->cores ? job->max : m->cores;
     uint32_t cores = job->request && job->request < most ? job->request : most;
     struct machine_task task, *only = &task;
+    sim_sum alone;
 
     machine_hold(m, job, cores * POLICY_CORE_MCPU, false, &task);
     machine_share(m, &only, 1);
-    return (uint64_t)((((sim_sum)job->work_ns << 32) + task.rate - 1) / task.rate);
+    alone = (((sim_sum)job->work_ns << 32) + task.rate - 1) / task.rate;
+    return alone < UINT64_MAX ? (uint64_t)alone : UINT64_MAX;
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */
