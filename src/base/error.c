@@ -4,6 +4,17 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+/*
+ * What a text repeats from a file or a peer must neither end the line nor steer a terminal: no
+ * control characters, in UTF-8 also U+0080 … U+009F.
+ */
+static void make_printable(char *text)
+{
+    for (unsigned char *p = (unsigned char *)text; *p; p++)
+        if (*p < ' ' || *p == 0x7f || (*p == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0))
+            *p = '?';
+}
+
 int error_set(struct error *err, int code, const char *fmt, ...)
 {
     if (err) {
@@ -13,6 +24,7 @@ int error_set(struct error *err, int code, const char *fmt, ...)
         va_start(ap, fmt);
         vsnprintf(err->text, sizeof(err->text), fmt, ap);
         va_end(ap);
+        make_printable(err->text);
     }
     return code;
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
-#include "cli/suggest.h"
-
 #include "base/cleanup.h"
+#include "base/suggest.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* "Did you mean …": the known word nearest to a mistyped one. Any thread, pure; used by tide. */
+/* "Did you mean …": the known word nearest to a mistyped one. Any thread, pure. */
 #pragma once
 
 #include <stddef.h>
