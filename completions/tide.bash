@@ -6,6 +6,11 @@ _tide_jobs()
     tide ps --names 2>/dev/null
 }
 
+_tide_policies()
+{
+    tide policy list 2>/dev/null | sed -n 's/^[* ] \([a-z-]*\)  *.*/\1/p'
+}
+
 _tide_run()
 {
     local i
@@ -14,6 +19,7 @@ _tide_run()
         case ${COMP_WORDS[i]} in
         --) ((i++)); break ;;
         --name | -n | --min | --max | --threads | --weight | --placement) ((i++)) ;;
+        --priority | --class | --request | --deadline) ((i++)) ;;
         -*) ;;
         *) break ;;
         esac
@@ -31,10 +37,11 @@ _tide_run()
     case $prev in
     --placement) COMPREPLY=($(compgen -W "shared exclusive quota" -- "$cur")) ;;
     --name | -n | --min | --max | --threads | --weight) ;;
+    --priority | --class | --request | --deadline) ;;
     *)
         if [[ $cur == -* ]]; then
-            COMPREPLY=($(compgen -W "--name --min --max --threads --weight --placement --help --" \
-                -- "$cur"))
+            COMPREPLY=($(compgen -W "--name --min --max --threads --weight --placement --priority \
+                --class --request --deadline --help --" -- "$cur"))
         else
             COMPREPLY=($(compgen -c -- "$cur"))
         fi
@@ -56,12 +63,14 @@ _tide()
         ps) words="--json --quiet --names --help" ;;
         set)
             case $prev in
-            --threads | --intra | --inter | --min | --max | --weight | --deadline | -d) return ;;
+            --threads | --intra | --inter | --min | --max | --weight | --wait | -w) return ;;
+            --priority | --class | --request | --deadline) return ;;
             esac
             if ((COMP_CWORD == 2)); then
                 words=$(_tide_jobs)
             else
-                words="--threads --intra --inter --auto --min --max --weight --deadline --json --help"
+                words="--threads --intra --inter --auto --min --max --weight --priority --class
+                    --request --deadline --wait --json --help"
             fi
             ;;
         explain)
@@ -69,7 +78,12 @@ _tide()
         signal)
             ((COMP_CWORD == 2)) && words=$(_tide_jobs) ;;
         policy)
-            words="$(tide policy 2>/dev/null | cut -c3- | cut -d' ' -f1) --json --help" ;;
+            case $COMP_CWORD-$prev in
+            2-*) words="list show set --json --help" ;;
+            3-show | 3-set) words=$(_tide_policies) ;;
+            *) words="--json --help" ;;
+            esac
+            ;;
         help)
             words="run ps set top explain policy signal doctor version help" ;;
         doctor)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Monotonic time in nanoseconds. Any thread; header only, vDSO on Linux. */
+/* Monotonic time in nanoseconds, people's time in milliseconds. Any thread; header only, vDSO. */
 #pragma once
 
 #include <stdint.h>
@@ -16,4 +16,13 @@ static inline uint64_t clock_now_ns(void)
 
     clock_gettime(CLOCK_MONOTONIC, &ts);
     return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+/* CLOCK_REALTIME: since 1970; it jumps when somebody sets the clock. */
+static inline uint64_t clock_real_ms(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_REALTIME, &ts);
+    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / NS_PER_MS;
 }

@@ -29,6 +29,19 @@ static void print_now(const json_t *job)
         printf("  oversubscribed: more threads than cores\n");
 }
 
+static void print_deadline(double at)
+{
+    time_t seconds = (time_t)at;
+    char when[32];
+    struct tm tm;
+
+    if (at <= 0)
+        return;
+    localtime_r(&seconds, &tm);
+    strftime(when, sizeof(when), "%F %T", &tm);
+    printf(", deadline %s", when);
+}
+
 static void print_bounds(const json_t *job)
 {
     const json_t *limit = json_object_get(job, "limit");
@@ -38,6 +51,13 @@ static void print_bounds(const json_t *job)
            member_long(job, "weight"), member_long(job, "min"));
     if (json_is_integer(limit))
         printf(", max %lld", (long long)json_integer_value(limit));
+    if (member_long(job, "priority"))
+        printf(", priority %ld", member_long(job, "priority"));
+    if (member_long(job, "class"))
+        printf(", class %ld", member_long(job, "class"));
+    if (member_long(job, "request"))
+        printf(", request %ld", member_long(job, "request"));
+    print_deadline(member_number(job, "deadline"));
     if (json_is_integer(pinned))
         printf(", held at %lld by hand ('tide set %s --auto' lets go)",
                (long long)json_integer_value(pinned), member_text(job, "name"));

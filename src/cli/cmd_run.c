@@ -5,6 +5,7 @@
  */
 #include "cli/api.h"
 #include "cli/preload.h"
+#include "cli/terms.h"
 
 #include "base/slice.h"
 #include "host/cgroup.h"
@@ -21,6 +22,7 @@ struct run_options {
     const char *name; /* NULL: made from the command line */
     const char *placement;
     long min, max, weight, threads; /* 0: not given */
+    json_t *terms;                  /* NULL: none */
 };
 
 static const char *const placements[] = {"shared", "exclusive", "quota"};
@@ -80,15 +82,20 @@ static int parse(int argc, char **argv, struct run_options *o)
         {"weight", required_argument, NULL, OPT_WEIGHT},
         {"threads", required_argument, NULL, OPT_THREADS},
         {"placement", required_argument, NULL, OPT_PLACEMENT},
+        TERM_OPTIONS,
         {"help", no_argument, NULL, 'h'},
         {0},
     };
     const char *threads = "a number of threads";
     const struct command *cmd = &command_run;
     int r = CLI_OK;
+    bool term;
     int c;
 
     while (r == CLI_OK && (c = option_next(cmd, argc, argv, options, true)) != -1) {
+        r = terms_take(cmd, c, &o->terms, &term);
+        if (term)
+            continue;
         switch (c) {
         case 'n':
             o->name = optarg;
@@ -167,6 +174,8 @@ static json_t *request_body(const struct run_options *o, const char *name)
     set_number(body, "threads", o->threads);
     if (o->placement)
         json_object_set_new(body, "placement", json_string(o->placement));
+    if (o->terms)
+        json_object_update(body, o->terms);
     return body;
 }
 
@@ -277,12 +286,12 @@ static int run_run(int argc, char **argv)
     struct run_options o = {0};
     int r = parse(argc, argv, &o);
 
+    if (r == CLI_OK)
+        r = become_job(&o, argv + optind);
+    json_decref(o.terms);
     if (r != CLI_OK)
         return r == -1 ? CLI_OK : r;
     argv += optind;
-    r = become_job(&o, argv);
-    if (r != CLI_OK)
-        return r;
     execvp(argv[0], argv);
     r = errno;
     return cli_error(&command_run, r == ENOENT ? CLI_NO_PROGRAM : CLI_CANNOT_RUN, NULL, "%s: %s",
@@ -302,7 +311,7 @@ const struct command command_run = {
             "      --min K        at least K threads, also when the machine is full\n"
             "      --max K        at most K threads; may exceed the machine's cores\n"
             "      --threads K    exactly K threads, until 'tide set JOB --auto'\n"
-            "      --weight W     share among jobs, 1 to 10000 (default 100)\n"
+            "      --weight W     share among jobs, 1 to 10000 (default 100)\n" TERM_HELP
             "      --placement P  shared     cores overlap, threads match the share (default)\n"
             "                     exclusive  cores of its own\n"
             "                     quota      a hard limit of processor time\n"

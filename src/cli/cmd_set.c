@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `tide set`: changes a job and says how long the change took to be in place. */
-#include "cli/api.h"
+#include "cli/terms.h"
 
 #include "host/cgroup.h"
 #include "proto/proto.h"
 
 #include <string.h>
 
-#define DEADLINE_DEFAULT_MS 5000
-#define DEADLINE_MAX_MS     60000
-#define ANSWER_MARGIN_MS    2000 /* beyond the deadline, for the daemon to say that it passed */
+#define WAIT_DEFAULT_MS  5000
+#define WAIT_MAX_MS      60000
+#define ANSWER_MARGIN_MS 2000 /* beyond the wait, for the daemon to say that it is over */
 
 enum { OPT_THREADS = 256, OPT_INTRA, OPT_INTER, OPT_MIN, OPT_MAX, OPT_WEIGHT, OPT_AUTO };
 
 struct set_options {
-    long threads, intra, inter, min, max, weight, deadline_ms; /* 0: not given */
+    long threads, intra, inter, min, max, weight, wait_ms; /* 0: not given */
+    json_t *terms;                                         /* NULL: none */
     bool automatic, json;
 };
 
@@ -33,8 +34,13 @@ static int parse_one(int c, struct set_options *o)
         {OPT_MIN, "a number of threads", PROTO_THREADS_MAX, &o->min},
         {OPT_MAX, "a number of threads", PROTO_THREADS_MAX, &o->max},
         {OPT_WEIGHT, "a weight", CGROUP_WEIGHT_MAX, &o->weight},
-        {'d', "a number of milliseconds", DEADLINE_MAX_MS, &o->deadline_ms},
+        {'w', "a number of milliseconds", WAIT_MAX_MS, &o->wait_ms},
     };
+    bool term;
+    int r = terms_take(cmd, c, &o->terms, &term);
+
+    if (term)
+        return r;
 
     for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
         if (numbers[i].option == c)
@@ -56,8 +62,9 @@ static int check(const struct set_options *o)
         return cli_usage(cmd, "--auto gives back what --threads fixes: choose one");
     if (o->min && o->max && o->min > o->max)
         return cli_usage(cmd, "--min %ld is above --max %ld", o->min, o->max);
-    if (!o->threads && !o->intra && !o->automatic && !o->min && !o->max && !o->weight)
-        return cli_usage(cmd, "nothing to set: --threads, --min, --max, --weight or --auto");
+    if (!o->threads && !o->intra && !o->automatic && !o->min && !o->max && !o->weight && !o->terms)
+        return cli_usage(cmd, "nothing to set: --threads, --auto, --min, --weight, --priority, %s",
+                         cli_glyph(CLI_DOTS));
     return CLI_OK;
 }
 
@@ -72,7 +79,8 @@ static int parse(int argc, char **argv, struct set_options *o)
         {"max", required_argument, NULL, OPT_MAX},
         {"weight", required_argument, NULL, OPT_WEIGHT},
         {"auto", no_argument, NULL, OPT_AUTO},
-        {"deadline", required_argument, NULL, 'd'},
+        {"wait", required_argument, NULL, 'w'},
+        TERM_OPTIONS,
         {"json", no_argument, NULL, 'j'},
         {"help", no_argument, NULL, 'h'},
         {0},
@@ -104,7 +112,7 @@ static json_t *request_body(const struct set_options *o)
         {"min", o->min},
         {"max", o->max},
         {"weight", o->weight},
-        {"deadline_ms", o->deadline_ms},
+        {"deadline_ms", o->wait_ms},
     };
     json_t *body = json_object();
 
@@ -113,6 +121,8 @@ static json_t *request_body(const struct set_options *o)
             json_object_set_new(body, members[i].key, json_integer(members[i].value));
     if (o->automatic)
         json_object_set_new(body, "auto", json_true());
+    if (o->terms)
+        json_object_update(body, o->terms);
     return body;
 }
 
@@ -125,8 +135,7 @@ static void print_status(const struct set_options *o, const json_t *answer)
     if (strcmp(status, "pending") == 0)
         printf(", in force as soon as it has a thread pool");
     else if (strcmp(status, "partial") == 0)
-        printf(", not acknowledged within %ld ms",
-               o->deadline_ms ? o->deadline_ms : (long)DEADLINE_DEFAULT_MS);
+        printf(", not acknowledged within %ld ms", o->wait_ms ? o->wait_ms : (long)WAIT_DEFAULT_MS);
     else if (latency_us > 0)
         printf(", acknowledged in %.1f ms", latency_us / 1000);
     printf("%s\n", member_bool(answer, "oversubscribed") ? ", oversubscribed" : "");
@@ -167,36 +176,41 @@ static void print_result(const struct set_options *o, const json_t *answer)
         print_unreachable(answer);
 }
 
+static int set(const struct set_options *o, const char *job)
+{
+    _cleanup_json_ json_t *answer = NULL;
+    _cleanup_json_ json_t *body = request_body(o);
+    long wait_ms = o->wait_ms ? o->wait_ms : WAIT_DEFAULT_MS;
+    char path[API_PATH_MAX];
+    int r = api_job_path(&command_set, job, "", path);
+
+    if (r == CLI_OK)
+        r = api_request(&command_set, "PATCH", path, body, (unsigned)wait_ms + ANSWER_MARGIN_MS,
+                        &answer);
+    if (r != CLI_OK)
+        return r;
+    if (o->json)
+        api_print(answer);
+    else
+        print_result(o, answer);
+    return strcmp(member_text(answer, "status"), "partial") == 0 ? CLI_PARTIAL : CLI_OK;
+}
+
 static int set_run(int argc, char **argv)
 {
     struct set_options o = {0};
-    _cleanup_json_ json_t *answer = NULL;
-    _cleanup_json_ json_t *body = NULL;
-    char path[API_PATH_MAX];
-    unsigned timeout_ms;
     int r = parse(argc, argv, &o);
 
-    if (r != CLI_OK)
-        return r == -1 ? CLI_OK : r;
-    r = api_job_path(&command_set, argv[optind], "", path);
-    if (r != CLI_OK)
-        return r;
-    body = request_body(&o);
-    timeout_ms = (unsigned)(o.deadline_ms ? o.deadline_ms : DEADLINE_DEFAULT_MS) + ANSWER_MARGIN_MS;
-    r = api_request(&command_set, "PATCH", path, body, timeout_ms, &answer);
-    if (r != CLI_OK)
-        return r;
-    if (o.json)
-        api_print(answer);
-    else
-        print_result(&o, answer);
-    return strcmp(member_text(answer, "status"), "partial") == 0 ? CLI_PARTIAL : CLI_OK;
+    if (r == CLI_OK)
+        r = set(&o, argv[optind]);
+    json_decref(o.terms);
+    return r == -1 ? CLI_OK : r;
 }
 
 const struct command command_set = {
     .name = "set",
-    .usage = "JOB (--threads K | --auto | --min K | --max K | --weight W)...",
-    .brief = "change a job's threads, limits or weight while it runs",
+    .usage = "JOB (--threads K | --auto | --weight W | --priority N | ...)...",
+    .brief = "change a job's threads, limits, weight or priority while it runs",
     .help = "JOB is an id (j1), a name, or the pid of one of its processes.\n"
             "\n"
             "Options:\n"
@@ -207,8 +221,9 @@ const struct command command_set = {
             "      --auto         back to the share that the policy gives\n"
             "      --min K        never give it less\n"
             "      --max K        never give it more\n"
-            "      --weight W     share among jobs, 1 to 10000 (100 is the usual one)\n"
-            "  -d, --deadline MS  wait so long for the acknowledgement (default 5000); after\n"
+            "      --weight W     share among jobs, 1 to 10000 (100 is the usual one)\n" TERM_HELP
+            "                     'none' takes back a deadline or a request\n"
+            "  -w, --wait MS      wait so long for the acknowledgement (default 5000); after\n"
             "                     that the change stays ordered and tide ends with status 6\n"
             "  -j, --json         print the daemon's answer\n"
             "\n"

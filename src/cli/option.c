@@ -50,7 +50,7 @@ int option_number(const struct command *cmd, const char *text, const char *what,
     char *end = NULL;
     long value = 0;
 
-    if (isdigit((unsigned char)*text)) {
+    if (isdigit((unsigned char)text[*text == '-' && min < 0])) {
         errno = 0;
         value = strtol(text, &end, 10);
         if (errno)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/decision.h"
 
+#include "base/clock.h"
 #include "node/claims.h"
 #include "node/cores.h"
 #include "node/node.h"
@@ -12,7 +13,7 @@
 #include <string.h>
 
 struct decision {
-    const struct policy *policy;
+    struct policy_spec spec;
     unsigned capacity;
     uint64_t next_ns;
     /* storage for one decision over `room` jobs */
@@ -31,30 +32,20 @@ struct decision {
 
 /* ---- storage ---- */
 
-int decision_set_policy(struct decision *d, const char *name, struct error *err)
+void decision_set_policy(struct decision *d, const struct policy_spec *spec)
 {
-    const struct policy *policy = name ? policy_find(name) : policy_at(0);
-
-    if (!policy)
-        return error_set(err, -ENOENT, "there is no policy '%.64s'", name);
-    d->policy = policy;
-    d->state_size = 0; /* it is the former policy's */
-    return 0;
+    d->spec = *spec;
+    d->state_size = 0; /* it is of the former policy, or of other parameters */
 }
 
-int decision_new(const char *name, struct decision **ret, struct error *err)
+int decision_new(struct decision **ret, struct error *err)
 {
     struct decision *d = calloc(1, sizeof(*d));
-    int r;
 
     if (!d)
         return error_set(err, -ENOMEM, "out of memory");
     d->next_ns = POLICY_NEVER;
-    r = decision_set_policy(d, name, err);
-    if (r < 0) {
-        free(d);
-        return r;
-    }
+    policy_spec_parse(policy_at(0)->name, &d->spec, NULL);
     *ret = d;
     return 0;
 }
@@ -106,7 +97,7 @@ static int reserve_plan(struct decision *d, const struct policy_snapshot *s)
 {
     struct policy_room room;
 
-    policy_room(d->policy, s, &room);
+    policy_room(d->spec.policy, s, &room);
     if (room.amounts > d->amount_room) {
         if (grow(&d->amounts, room.amounts * sizeof(*d->amounts)) < 0)
             return -ENOMEM;
@@ -125,9 +116,9 @@ static int reserve_plan(struct decision *d, const struct policy_snapshot *s)
     return 0;
 }
 
-const struct policy *decision_policy(const struct decision *d)
+const struct policy_spec *decision_policy(const struct decision *d)
 {
-    return d->policy;
+    return &d->spec;
 }
 
 unsigned decision_capacity(const struct decision *d)
@@ -153,7 +144,7 @@ bool decision_counts(const struct job *j, uint64_t now)
     for (const struct process *p = j->processes; p; p = p->next)
         if (p->peer && p->n_backends > 0)
             return true;
-    return j->min > 0 || now - j->created_ns < JOB_GRACE_NS;
+    return j->min > 0 || now - j->met_ns < JOB_GRACE_NS;
 }
 
 static uint32_t policy_pin_of(const struct job *j)
@@ -185,15 +176,38 @@ static uint32_t most_cores(const struct job *j, uint32_t machine)
     return most ? most : 1;
 }
 
-static void fill_job(const struct job *j, unsigned machine, struct policy_amount *current,
-                     struct policy_job *ret)
+/* A deadline that has passed long ago, or before the boot, is 1: POLICY_NEVER is none. */
+static uint64_t deadline_of(const struct job *j, uint64_t now)
+{
+    int64_t left_ms = (int64_t)(j->terms.deadline_ms - clock_real_ms());
+    uint64_t ago_ns = left_ms < 0 ? (uint64_t)-left_ms * NS_PER_MS : 0;
+
+    if (j->terms.deadline_ms == 0)
+        return POLICY_NEVER;
+    if (left_ms >= 0)
+        return now + (uint64_t)left_ms * NS_PER_MS;
+    return ago_ns < now ? now - ago_ns : 1;
+}
+
+static void fill_terms(const struct job *j, uint64_t now, struct policy_job *ret)
+{
+    ret->weight = j->weight;
+    ret->priority = j->terms.priority;
+    ret->class = j->terms.class;
+    ret->request.of[POLICY_MCPU] = (int64_t)j->terms.request * POLICY_CORE_MCPU;
+    ret->deadline_ns = deadline_of(j, now);
+    ret->arrival_ns = ret->start_ns = j->created_ns;
+    ret->run_ns = now - j->created_ns;
+    ret->preemptible = false; /* nobody can pause it */
+}
+
+static void fill_job(const struct job *j, unsigned machine, uint64_t now,
+                     struct policy_amount *current, struct policy_job *ret)
 {
     uint32_t min = j->min ? j->min : 1, max = most_cores(j, machine);
 
     policy_job_init(ret, j->number);
-    ret->weight = j->weight;
-    ret->arrival_ns = j->created_ns;
-    ret->start_ns = j->created_ns;
+    fill_terms(j, now, ret);
     ret->lent = j->lent;
     ret->borrowed = j->borrowed;
     if (max < min)
@@ -226,7 +240,7 @@ static uint32_t fill_jobs(struct node *n, uint64_t now)
             d->job[count++] = j;
     d->capacity = claims_share(n->claims, count, &n->cpus, &n->usable);
     for (uint32_t i = 0; i < count; i++)
-        fill_job(d->job[i], cpuset_count(&n->cpus), &d->current[i], &d->jobs[i]);
+        fill_job(d->job[i], cpuset_count(&n->cpus), now, &d->current[i], &d->jobs[i]);
     return count;
 }
 
@@ -383,8 +397,33 @@ static void want_threads(struct job *j)
     decision_split(j);
 }
 
+static int check_verbs(const struct decision *d, uint32_t count, struct error *err)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (d->decisions[i].verb != POLICY_VERB_KEEP && d->decisions[i].verb != POLICY_VERB_RESIZE)
+            return error_set(err, -EPROTO, "policy %s: %s of job %s, which runs and cannot stop",
+                             d->spec.policy->name, policy_verb_name(d->decisions[i].verb),
+                             d->job[i]->id);
+    return 0;
+}
+
+static int decide(const struct decision *d, const struct policy_snapshot *s,
+                  struct policy_plan *plan, struct error *err)
+{
+    struct policy_fault fault;
+    char text[POLICY_TEXT_MAX];
+    int r = policy_decide(d->spec.policy, s, plan);
+
+    if (r == 0)
+        return check_verbs(d, s->job_count, err);
+    snprintf(text, sizeof(text), "%s", strerror(-r));
+    if (policy_snapshot_check(s, &fault) < 0)
+        policy_fault_text(&fault, text, sizeof(text));
+    return error_set(err, r, "policy %s: %s", d->spec.policy->name, text);
+}
+
 /* One policy decision over what is in the table now. Returns 1 if loans were cut, 0, -errno. */
-static int decide_once(struct node *n, uint64_t now)
+static int decide_once(struct node *n, uint64_t now, struct error *err)
 {
     struct decision *d = n->decision;
     struct policy_domain root;
@@ -399,11 +438,12 @@ static int decide_once(struct node *n, uint64_t now)
     s.domain_count = 1;
     s.jobs = d->jobs;
     s.seed = n->epoch;
+    s.params = d->spec.params;
     s.state = d->state_size ? d->state : NULL;
     s.state_size = d->state_size;
     r = reserve_plan(d, &s);
     if (r < 0)
-        return r;
+        return error_set(err, r, "out of memory");
     plan.decisions = d->decisions;
     plan.domains = &use;
     plan.amounts = d->amounts;
@@ -412,7 +452,7 @@ static int decide_once(struct node *n, uint64_t now)
     plan.scratch_room = d->scratch_room;
     plan.state_out = d->state_out;
     plan.state_room = d->state_room;
-    r = policy_decide(d->policy, &s, &plan);
+    r = decide(d, &s, &plan, err);
     if (r < 0)
         return r;
     for (uint32_t i = 0; i < s.job_count; i++) {
@@ -454,13 +494,13 @@ static void record_changes(struct job *j, const struct threads *before,
     j->told = true;
 }
 
-int decision_make(struct node *n, uint64_t now)
+int decision_make(struct node *n, uint64_t now, struct error *err)
 {
     struct decision *d = n->decision;
     int r = reserve_jobs(d, n->jobs.n);
 
     if (r < 0)
-        return r;
+        return error_set(err, r, "out of memory");
     for (struct job *j = n->jobs.first; j; j = j->next)
         if (!decision_counts(j, now)) {
             j->share = j->lent = j->borrowed = 0;
@@ -470,7 +510,7 @@ int decision_make(struct node *n, uint64_t now)
     /* Cut loans free or take cores: once more with what is true now, then it must do. */
     for (unsigned i = 0; i < 2; i++) {
         settle_loans(n);
-        r = decide_once(n, now);
+        r = decide_once(n, now, err);
         if (r <= 0)
             break;
     }

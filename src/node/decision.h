@@ -17,15 +17,23 @@ struct decision;
 struct job;
 struct node;
 
-/* @name NULL: the default policy. Returns 0, -ENOENT or -ENOMEM. */
-int decision_new(const char *name, struct decision **ret, struct error *err);
+/* Begins with the default policy. Returns 0 or -ENOMEM. */
+int decision_new(struct decision **ret, struct error *err);
 struct decision *decision_free(struct decision *d); /* takes NULL, returns NULL */
 
-const struct policy *decision_policy(const struct decision *d);
-int decision_set_policy(struct decision *d, const char *name, struct error *err); /* or -ENOENT */
+/* The policy in force and its parameters. Borrowed; setting copies. */
+const struct policy_spec *decision_policy(const struct decision *d);
+void decision_set_policy(struct decision *d, const struct policy_spec *spec);
 
-/* Decides for all jobs. When the policy fails, which is a bug, everything stays; returns -errno. */
-int decision_make(struct node *n, uint64_t now);
+/*
+ * Decides for all jobs. When the policy fails, which is a bug, everything stays; returns -errno
+ * with *err.
+ *
+ * Every job has begun by itself (`tide run` becomes the program), so its snapshot says running and
+ * not preemptible, and a valid plan keeps or resizes it. A plan with another verb is refused as a
+ * whole, -EPROTO: there is nothing yet that could pause a process or start one later.
+ */
+int decision_make(struct node *n, uint64_t now, struct error *err);
 
 /* Whether the job takes part in the division of cores. */
 bool decision_counts(const struct job *j, uint64_t now);

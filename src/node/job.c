@@ -41,14 +41,6 @@ int placement_parse(const char *text, enum placement *ret)
     return -EINVAL;
 }
 
-static uint64_t realtime_ms(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_REALTIME, &ts);
-    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / NS_PER_MS;
-}
-
 /* ---- names ---- */
 
 /* "j17" → 17; 0 for anything else. */
@@ -207,11 +199,12 @@ int job_new(struct node *n, uid_t uid, const struct job_request *req, struct job
     snprintf(j->name, sizeof(j->name), "%s", req->name ? req->name : j->id);
     j->uid = uid;
     find_owner(uid, j->owner, sizeof(j->owner));
-    j->created_ns = clock_now_ns();
-    j->created_ms = realtime_ms();
+    j->created_ns = j->met_ns = clock_now_ns();
+    j->created_ms = clock_real_ms();
     j->min = req->min;
     j->limit = req->limit;
     j->weight = req->weight ? req->weight : JOB_WEIGHT_STD;
+    j->terms = req->terms;
     j->pinned = req->pinned;
     j->pinned_by = PROTO_SOURCE_DAEMON;
     j->placement = req->placement;
@@ -528,7 +521,7 @@ void job_record(struct job *j, uint32_t from, uint32_t to, const char *reason)
     else
         job_cores(j, &cores);
     memset(c, 0, sizeof(*c));
-    c->time_ms = realtime_ms();
+    c->time_ms = clock_real_ms();
     c->from = from;
     c->to = to;
     if (cpuset_format(&cores, text, sizeof(text)) >= 0)

@@ -20,6 +20,7 @@
 #define JOB_CHANGES_MAX   64    /* kept for `tide explain` */
 #define JOB_WEIGHT_MAX    10000 /* --weight; 100 is the usual one */
 #define JOB_WEIGHT_STD    100
+#define JOB_DEADLINE_S    (10 * 366 * 86400ull) /* --deadline: at most so far away */
 #define JOB_REASON_MAX    128
 #define JOB_CORES_MAX     32                   /* text of a change; longer lists are cut */
 #define JOB_DEADLINE_NS   (2 * 1000000000ull)  /* a shrink that takes longer is `oversubscribed` */
@@ -91,6 +92,14 @@ struct process {
     unsigned moved;         /* enum cgroup_controllers: in which it sits in the job's group */
 };
 
+/* What its owner says about it, for the policy to weigh. */
+struct job_terms {
+    int32_t priority;     /* larger goes first */
+    uint32_t class;       /* smaller goes first */
+    uint32_t request;     /* cores; 0: nothing said */
+    uint64_t deadline_ms; /* CLOCK_REALTIME; 0: none */
+};
+
 struct job {
     struct job *next; /* by age */
     struct node *node;
@@ -103,8 +112,10 @@ struct job {
     uid_t uid;
     char owner[PROTO_SHORT_MAX]; /* name of the user, or the number */
     uint64_t created_ns, created_ms;
+    uint64_t met_ns; /* by this daemon; later than created when it found the job again */
 
     uint32_t min, limit, weight; /* min 0: not asked for; limit 0: none */
+    struct job_terms terms;
     struct threads pinned;       /* intra 0: automatic */
     enum proto_source pinned_by; /* SIGNAL, API, or DAEMON for `tide set` */
     enum placement placement;
@@ -149,6 +160,7 @@ struct job_table {
 struct job_request {
     const char *name; /* NULL: made from the id */
     uint32_t min, limit, weight;
+    struct job_terms terms;
     struct threads pinned;
     enum placement placement;
 };

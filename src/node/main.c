@@ -21,7 +21,8 @@ static const char usage[] =
     "itself when none runs.\n"
     "\n"
     "  --dir DIR           directory of its sockets, lock and records\n"
-    "  --policy NAME       how cores are divided (list: tide policy); default %s\n"
+    "  --policy SPEC       how cores are divided, as `tide policy set` takes it; default: what\n"
+    "                      was set last, else %s\n"
     "  --placement HOW     of jobs that do not say: shared (default), exclusive, quota\n"
     "  --auto-exit         end two seconds after the last job\n"
     "  --cpus LIST         divide these CPUs (\"0-3,8\") instead of all it may use\n"
@@ -81,6 +82,16 @@ static int take_heartbeat(struct node_options *o, const char *value)
     return 0;
 }
 
+static int take_policy(struct node_options *o, const char *value)
+{
+    struct error err = {0};
+
+    if (policy_spec_parse(value, &o->policy, &err) == 0)
+        return 0;
+    fprintf(stderr, "tided: --policy: %s\n", err.text);
+    return EXIT_USAGE;
+}
+
 /* 0: taken; an exit status above 0; or -1: done, nothing is to be run. */
 static int take(struct node_options *o, int id)
 {
@@ -88,8 +99,7 @@ static int take(struct node_options *o, int id)
     case OPTION_DIR:
         return take_dir(o, optarg);
     case OPTION_POLICY:
-        o->policy = optarg;
-        return policy_find(optarg) ? 0 : complain("policy", optarg, "one of `tide policy`");
+        return take_policy(o, optarg);
     case OPTION_PLACEMENT:
         return placement_parse(optarg, &o->placement) == 0
                    ? 0

@@ -68,14 +68,13 @@ static void watch_last_job(struct node *n)
 
 void node_replan(struct node *n)
 {
-    int r;
+    struct error err = {0};
 
     if (n->ending)
         return;
     n->generation++;
-    r = decision_make(n, clock_now_ns());
-    if (r < 0)
-        node_log("the policy failed: %s; everything stays as it is", strerror(-r));
+    if (decision_make(n, clock_now_ns(), &err) < 0)
+        node_log("no decision: %s; everything stays as it is", err.text);
     plan_advance(n);
     for (struct job *j = n->jobs.first; j && n->waits; j = j->next)
         wait_settled(j);
@@ -119,7 +118,7 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *arg)
     bool changed = false;
 
     for (struct job *j = n->jobs.first; j; j = j->next) {
-        bool young = now - j->created_ns < JOB_GRACE_NS;
+        bool young = now - j->met_ns < JOB_GRACE_NS;
 
         changed |= actuate_drift(j);
         changed |= j->young != young;
@@ -233,6 +232,15 @@ static void raise_descriptor_limit(void)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/* What was asked for on the command line goes before what an earlier daemon was told. */
+static void choose_policy(struct node *n, const struct node_options *o)
+{
+    struct policy_spec spec = o->policy;
+
+    if (spec.policy || store_load_policy(n, &spec) == 0)
+        decision_set_policy(n->decision, &spec);
+}
+
 static int on_signal(sd_event_source *s, const struct signalfd_siginfo *info, void *arg)
 {
     struct node *n = arg;
@@ -295,9 +303,11 @@ static int begin(struct node *n, const struct node_options *o, struct error *err
         r = add_sources(n);
     if (r < 0)
         return error_set(err, r, "no event loop: %s", strerror(-r));
-    r = decision_new(o->policy, &n->decision, err);
-    if (r == 0)
-        r = guardian_new(n->event, n->dir_fd, n->group, &n->guardian, err);
+    r = decision_new(&n->decision, err);
+    if (r < 0)
+        return r;
+    choose_policy(n, o);
+    r = guardian_new(n->event, n->dir_fd, n->group, &n->guardian, err);
     if (r < 0)
         return r;
     if (claims_new(n, &n->claims, &why) < 0)

@@ -10,6 +10,7 @@
 #include "host/cgroup.h"
 #include "host/topology.h"
 #include "node/job.h"
+#include "policy/policy.h"
 
 #include <systemd/sd-event.h>
 
@@ -65,8 +66,8 @@ struct node_options {
     bool have_cpus;
     struct cpuset cpus;
     enum placement placement;
-    uint32_t heartbeat_ms; /* 0: NODE_HEARTBEAT_MS */
-    const char *policy;    /* NULL: the default one */
+    uint32_t heartbeat_ms;     /* 0: NODE_HEARTBEAT_MS */
+    struct policy_spec policy; /* its policy NULL: the one set last, else the default */
 };
 
 /* Runs a daemon until SIGTERM or SIGINT. Returns 0, or -errno with *err for a person. */

@@ -58,8 +58,8 @@ static bool only_fields(struct request *r, const char *const *known)
 
 /* An absent field leaves *ret; null (where @nullable) makes it 0. False: answered with the error.
  */
-static bool take_number(struct request *r, const char *key, uint32_t min, uint32_t max,
-                        bool nullable, uint32_t *ret)
+static bool take_integer(struct request *r, const char *key, int32_t min, int32_t max,
+                         bool nullable, int32_t *ret)
 {
     const json_t *value = json_object_get(r->body, key);
     char text[48];
@@ -72,13 +72,24 @@ static bool take_number(struct request *r, const char *key, uint32_t min, uint32
     }
     if (json_is_integer(value) && json_integer_value(value) >= min &&
         json_integer_value(value) <= max) {
-        *ret = (uint32_t)json_integer_value(value);
+        *ret = (int32_t)json_integer_value(value);
         return true;
     }
     show(value, text, sizeof(text));
-    request_fail(r, HTTP_BAD_REQUEST, "", "%s is %s: use a whole number from %u to %u", key, text,
-                 min, max);
+    request_fail(r, HTTP_BAD_REQUEST, "", "%s is %s: use a whole number from %d to %d", key, text,
+                 (int)min, (int)max);
     return false;
+}
+
+static bool take_number(struct request *r, const char *key, int32_t min, int32_t max, bool nullable,
+                        uint32_t *ret)
+{
+    int32_t value = (int32_t)*ret;
+
+    if (!take_integer(r, key, min, max, nullable, &value))
+        return false;
+    *ret = (uint32_t)value;
+    return true;
 }
 
 static bool take_text(struct request *r, const char *key, const char **ret)
@@ -109,6 +120,39 @@ static bool take_bounds(struct request *r, uint32_t *min, uint32_t *limit, uint3
         return false;
     }
     return true;
+}
+
+/* A time of the clock on the wall, in seconds since 1970. */
+static bool take_deadline(struct request *r, uint64_t *ret_ms)
+{
+    const json_t *value = json_object_get(r->body, "deadline");
+    double now = (double)clock_real_ms() / 1000, deadline = json_number_value(value);
+    char text[48];
+
+    if (!value)
+        return true;
+    if (json_is_null(value)) {
+        *ret_ms = 0;
+        return true;
+    }
+    if (json_is_number(value) && deadline > now && deadline <= now + JOB_DEADLINE_S) {
+        *ret_ms = (uint64_t)(deadline * 1000);
+        return true;
+    }
+    show(value, text, sizeof(text));
+    request_fail(r, HTTP_BAD_REQUEST, "",
+                 "deadline is %s: use seconds since 1970 (now it is %.0f), within ten years", text,
+                 now);
+    return false;
+}
+
+static bool take_terms(struct request *r, struct job_terms *ret)
+{
+    return take_integer(r, "priority", -PROTO_PRIORITY_MAX, PROTO_PRIORITY_MAX, false,
+                        &ret->priority) &&
+           take_number(r, "class", 0, PROTO_CLASS_MAX, false, &ret->class) &&
+           take_number(r, "request", 1, PROTO_THREADS_MAX, true, &ret->request) &&
+           take_deadline(r, &ret->deadline_ms);
 }
 
 /* ---- jobs ---- */
@@ -165,15 +209,16 @@ static const char *placement_note(const struct node *n, enum placement placement
 
 static bool read_request(struct request *r, struct job_request *ret)
 {
-    static const char *const fields[] = {"name",    "min",       "max", "weight",
-                                         "threads", "placement", "pid", NULL};
+    static const char *const fields[] = {"name",     "min",       "max",      "weight",
+                                         "threads",  "class",     "priority", "request",
+                                         "deadline", "placement", "pid",      NULL};
     const char *placement = NULL;
     uint32_t threads = 0;
 
     *ret = (struct job_request){.weight = JOB_WEIGHT_STD, .placement = r->node->placement};
     if (!only_fields(r, fields) || !take_text(r, "name", &ret->name) ||
         !take_text(r, "placement", &placement) ||
-        !take_bounds(r, &ret->min, &ret->limit, &ret->weight) ||
+        !take_bounds(r, &ret->min, &ret->limit, &ret->weight) || !take_terms(r, &ret->terms) ||
         !take_number(r, "threads", 1, PROTO_THREADS_MAX, true, &threads))
         return false;
     ret->pinned.intra = threads;
@@ -242,7 +287,8 @@ static void post_job(struct request *r, struct job *none)
 /* ---- changing a job ---- */
 
 struct patch {
-    uint32_t min, limit, weight, deadline_ms;
+    uint32_t min, limit, weight, deadline_ms; /* of the answer, no term of the job */
+    struct job_terms terms;
     struct threads threads;
     bool pins; /* threads are to be set, or released with intra 0 */
 };
@@ -277,17 +323,22 @@ static bool read_threads(struct request *r, struct patch *p)
 
 static bool read_patch(struct request *r, const struct job *j, struct patch *ret)
 {
-    static const char *const fields[] = {"threads", "intra", "inter",       "min", "max",
-                                         "weight",  "auto",  "deadline_ms", NULL};
+    static const char *const fields[] = {"threads",  "intra",       "inter", "min",      "max",
+                                         "weight",   "auto",        "class", "priority", "request",
+                                         "deadline", "deadline_ms", NULL};
 
-    *ret = (struct patch){
-        .min = j->min, .limit = j->limit, .weight = j->weight, .deadline_ms = NODE_WAIT_MS};
+    *ret = (struct patch){.min = j->min,
+                          .limit = j->limit,
+                          .weight = j->weight,
+                          .deadline_ms = NODE_WAIT_MS,
+                          .terms = j->terms};
     if (!only_fields(r, fields) || !take_bounds(r, &ret->min, &ret->limit, &ret->weight) ||
+        !take_terms(r, &ret->terms) ||
         !take_number(r, "deadline_ms", 1, NODE_WAIT_MAX_MS, false, &ret->deadline_ms) ||
         !read_threads(r, ret))
         return false;
     if (json_object_size(r->body) == (json_object_get(r->body, "deadline_ms") ? 1 : 0)) {
-        request_fail(r, HTTP_BAD_REQUEST, "name threads, min, max, weight or auto",
+        request_fail(r, HTTP_BAD_REQUEST, "name threads, auto, min, max, weight, priority, ...",
                      "nothing to change");
         return false;
     }
@@ -327,6 +378,7 @@ static void patch_job(struct request *r, struct job *j)
     j->min = p.min;
     j->limit = p.limit;
     j->weight = p.weight;
+    j->terms = p.terms;
     j->dirty = true;
     if (p.pins)
         control_pin(j, p.threads);
@@ -352,22 +404,35 @@ static void get_policy(struct request *r, struct job *none)
 
 static void put_policy(struct request *r, struct job *none)
 {
-    static const char *const fields[] = {"name", NULL};
+    static const char *const fields[] = {"policy", "name", NULL};
     struct node *n = r->node;
-    const char *name = NULL;
+    const char *text = NULL;
+    struct policy_spec spec;
     struct error err = {0};
+    int e;
 
     if (r->uid != 0 && r->uid != n->uid) {
         request_fail(r, HTTP_FORBIDDEN, "", "only the daemon's user and root change the policy");
         return;
     }
-    if (!only_fields(r, fields) || !take_text(r, "name", &name))
+    if (!only_fields(r, fields) || !take_text(r, "name", &text) || !take_text(r, "policy", &text))
         return;
-    if (!name || decision_set_policy(n->decision, name, &err) < 0) {
-        request_fail(r, HTTP_BAD_REQUEST, "tide policy lists them", "%s",
-                     name ? err.text : "name is missing");
+    if (!text || json_object_size(r->body) != 1) {
+        request_fail(r, HTTP_BAD_REQUEST, "send {\"policy\": \"NAME\"}",
+                     text ? "policy and name are the same: choose one" : "policy is missing");
         return;
     }
+    e = policy_spec_parse(text, &spec, &err);
+    if (e < 0) {
+        request_fail(r, HTTP_BAD_REQUEST,
+                     e == -ENOENT ? "'tide policy list' explains them."
+                                  : "'tide policy show NAME' explains its parameters.",
+                     "%s", err.text);
+        return;
+    }
+    decision_set_policy(n->decision, &spec);
+    node_log("policy %s", text);
+    store_save_policy(n); /* before the answer: what was promised outlives this daemon */
     node_replan(n);
     get_policy(r, NULL);
 }

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "node/decision.h"
 #include "node/node.h"
 
 #include <dirent.h>
@@ -90,6 +91,37 @@ uint64_t store_next_epoch(struct node *n)
     return epoch;
 }
 
+void store_save_policy(struct node *n)
+{
+    char text[POLICY_SPEC_TEXT_MAX + 1];
+    size_t len = policy_spec_text(decision_policy(n->decision), text, POLICY_SPEC_TEXT_MAX);
+    int r;
+
+    memcpy(text + len, "\n", 2);
+    r = write_file(n->dir_fd, STORE_POLICY, text);
+    if (r < 0)
+        node_log("cannot write %s/" STORE_POLICY ": %s; a new daemon will have another policy",
+                 n->dir, strerror(-r));
+}
+
+int store_load_policy(struct node *n, struct policy_spec *ret)
+{
+    char text[POLICY_SPEC_TEXT_MAX + 2];
+    struct error err = {0};
+    int r = read_file(n->dir_fd, STORE_POLICY, text, sizeof(text));
+
+    if (r == -ENOENT)
+        return r;
+    if (r == 0) {
+        text[strcspn(text, "\n")] = '\0';
+        r = policy_spec_parse(text, ret, &err);
+    }
+    if (r < 0)
+        node_log("%s/" STORE_POLICY " is ignored: %s", n->dir,
+                 err.text[0] ? err.text : strerror(-r));
+    return r;
+}
+
 /* ---- a job as JSON ---- */
 
 static json_t *job_to_json(const struct job *j)
@@ -99,37 +131,55 @@ static json_t *job_to_json(const struct job *j)
     for (const struct process *p = j->processes; p; p = p->next)
         json_array_append_new(
             processes, json_pack("{s:i,s:I}", "pid", (int)p->pid, "start", (json_int_t)p->start));
-    return json_pack(
-        "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:s,s:o}", "id", j->id, "name", j->name,
-        "token", j->token, "uid", (json_int_t)j->uid, "created_ms", (json_int_t)j->created_ms,
-        "min", (json_int_t)j->min, "limit", (json_int_t)j->limit, "weight", (json_int_t)j->weight,
-        "intra", (json_int_t)j->pinned.intra, "inter", (json_int_t)j->pinned.inter, "by",
-        (int)j->pinned_by, "placement", placement_name(j->placement), "processes", processes);
+    return json_pack("{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:s,s:i,s:I,s:I,s:I,s:o}", "id",
+                     j->id, "name", j->name, "token", j->token, "uid", (json_int_t)j->uid,
+                     "created_ms", (json_int_t)j->created_ms, "min", (json_int_t)j->min, "limit",
+                     (json_int_t)j->limit, "weight", (json_int_t)j->weight, "intra",
+                     (json_int_t)j->pinned.intra, "inter", (json_int_t)j->pinned.inter, "by",
+                     (int)j->pinned_by, "placement", placement_name(j->placement), "priority",
+                     (int)j->terms.priority, "class", (json_int_t)j->terms.class, "request",
+                     (json_int_t)j->terms.request, "deadline_ms", (json_int_t)j->terms.deadline_ms,
+                     "processes", processes);
 }
 
 struct stored {
     const char *id, *name, *token, *placement;
     json_int_t uid, created_ms, min, limit, weight, intra, inter;
-    int by;
+    json_int_t class, request, deadline_ms; /* 0 in a file of an older tided, as priority */
+    int by, priority;
     json_t *processes; /* borrowed from the file's JSON */
 };
 
 static int stored_parse(json_t *json, struct stored *ret)
 {
-    struct stored s;
-    int r = json_unpack(json, "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:s,s:o}", "id", &s.id,
-                        "name", &s.name, "token", &s.token, "uid", &s.uid, "created_ms",
-                        &s.created_ms, "min", &s.min, "limit", &s.limit, "weight", &s.weight,
-                        "intra", &s.intra, "inter", &s.inter, "by", &s.by, "placement",
-                        &s.placement, "processes", &s.processes);
+    struct stored s = {0};
+    int r = json_unpack(
+        json, "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:s,s?i,s?I,s?I,s?I,s:o}", "id", &s.id,
+        "name", &s.name, "token", &s.token, "uid", &s.uid, "created_ms", &s.created_ms, "min",
+        &s.min, "limit", &s.limit, "weight", &s.weight, "intra", &s.intra, "inter", &s.inter, "by",
+        &s.by, "placement", &s.placement, "priority", &s.priority, "class", &s.class, "request",
+        &s.request, "deadline_ms", &s.deadline_ms, "processes", &s.processes);
 
     if (r < 0 || strlen(s.token) >= PROTO_TOKEN_MAX || s.uid < 0 || s.uid > UINT32_MAX ||
         s.min < 0 || s.min > PROTO_THREADS_MAX || s.limit < 0 || s.limit > PROTO_THREADS_MAX ||
         s.weight < 1 || s.weight > JOB_WEIGHT_MAX || s.intra < 0 || s.intra > PROTO_THREADS_MAX ||
-        s.inter < 0 || s.inter > PROTO_THREADS_MAX || s.by < 0 || s.by >= PROTO_SOURCE_MAX)
+        s.inter < 0 || s.inter > PROTO_THREADS_MAX || s.by < 0 || s.by >= PROTO_SOURCE_MAX ||
+        s.priority < -PROTO_PRIORITY_MAX || s.priority > PROTO_PRIORITY_MAX || s.class < 0 ||
+        s.class > PROTO_CLASS_MAX || s.request < 0 || s.request > PROTO_THREADS_MAX ||
+        s.deadline_ms < 0 || s.deadline_ms > INT64_MAX / (json_int_t)NS_PER_MS || s.created_ms < 0)
         return -EINVAL;
     *ret = s;
     return 0;
+}
+
+/* Its age decides between jobs: that it was found again does not make it younger. */
+static void set_created(struct job *j, uint64_t created_ms)
+{
+    uint64_t now_ms = clock_real_ms();
+    uint64_t age_ns = created_ms < now_ms ? (now_ms - created_ms) * NS_PER_MS : 0;
+
+    j->created_ms = created_ms;
+    j->created_ns = age_ns < j->met_ns ? j->met_ns - age_ns : 1;
 }
 
 /* -ESRCH: none of its processes lives. */
@@ -151,6 +201,10 @@ static int job_from_json(struct node *n, json_t *json, struct job **ret)
     req.min = (uint32_t)s.min;
     req.limit = (uint32_t)s.limit;
     req.weight = (uint32_t)s.weight;
+    req.terms = (struct job_terms){.priority = s.priority,
+                                   .class = (uint32_t)s.class,
+                                   .request = (uint32_t)s.request,
+                                   .deadline_ms = (uint64_t)s.deadline_ms};
     req.pinned = (struct threads){(uint32_t)s.intra, (uint32_t)s.inter};
     r = job_new(n, (uid_t)s.uid, &req, &j, NULL);
     if (r < 0)
@@ -158,7 +212,7 @@ static int job_from_json(struct node *n, json_t *json, struct job **ret)
     job_set_id(j, s.id);
     snprintf(j->token, sizeof(j->token), "%s", s.token);
     j->pinned_by = (enum proto_source)s.by;
-    j->created_ms = (uint64_t)s.created_ms;
+    set_created(j, (uint64_t)s.created_ms);
     json_array_foreach (s.processes, i, entry) {
         json_int_t pid = json_integer_value(json_object_get(entry, "pid"));
         json_int_t start = json_integer_value(json_object_get(entry, "start"));

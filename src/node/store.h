@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What survives the daemon: jobs/ID.json, one per job, and `epoch`. Both are hints: a job is found
- * again when one of its processes lives, and an epoch grows with the clock where the file is lost.
+ * What survives the daemon: jobs/ID.json, one per job, `epoch`, and `policy`, the one set last.
+ * All are hints: a job is found again when one of its processes lives, an epoch grows with the
+ * clock where the file is lost, and a policy that is not known any more is the default one.
  * Every write goes to a temporary file first; a failure (full disk, read-only) is logged, no more.
  * Daemon's event loop only.
  */
@@ -12,13 +13,19 @@
 
 struct job;
 struct node;
+struct policy_spec;
 
-#define STORE_JOBS  "jobs"
-#define STORE_EPOCH "epoch"
-#define STORE_MAX   65536 /* bytes of a file; a longer one is ignored */
+#define STORE_JOBS   "jobs"
+#define STORE_EPOCH  "epoch"
+#define STORE_POLICY "policy"
+#define STORE_MAX    65536 /* bytes of a file; a longer one is ignored */
 
 /* max(stored + 1, CLOCK_REALTIME in ns), written back. */
 uint64_t store_next_epoch(struct node *n);
+
+/* The policy in force, as text; and the one that an earlier daemon wrote: 0 or -errno. */
+void store_save_policy(struct node *n);
+int store_load_policy(struct node *n, struct policy_spec *ret);
 
 /* Takes up the jobs of an earlier daemon whose processes live; removes the files of the others. */
 void store_load(struct node *n);

@@ -116,11 +116,22 @@ static json_t *view_use(const struct job *j)
                      number(job_max(j)), "oversubscribed", (int)job_oversubscribed(j));
 }
 
+static json_t *view_terms(const struct job *j)
+{
+    json_t *deadline =
+        j->terms.deadline_ms ? json_real((double)j->terms.deadline_ms / 1000) : json_null();
+
+    return json_pack("{s:i,s:o,s:o,s:o}", "priority", (int)j->terms.priority, "class",
+                     number(j->terms.class), "request", number_or_null(j->terms.request),
+                     "deadline", deadline);
+}
+
 json_t *view_job(const struct job *j)
 {
     json_t *view = json_pack("{s:s,s:s,s:s,s:s,s:o}", "id", j->id, "name", j->name, "owner",
                              j->owner, "state", job_state(j), "pids", view_pids(j));
     json_t *use = view_use(j);
+    json_t *terms = view_terms(j);
     json_t *rest = json_pack("{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f}", "placement",
                              placement_name(j->placement), "weight", number(j->weight), "min",
                              number(j->min ? j->min : 1), "limit", number_or_null(j->limit),
@@ -130,7 +141,8 @@ json_t *view_job(const struct job *j)
                              text(j->note), "signal", number_or_null(signal_of(j)), "elapsed_s",
                              (double)(clock_now_ns() - j->created_ns) / 1e9);
 
-    if (!view || json_object_update_new(view, use) < 0 || json_object_update_new(view, rest) < 0) {
+    if (!view || json_object_update_new(view, use) < 0 || json_object_update_new(view, terms) < 0 ||
+        json_object_update_new(view, rest) < 0) {
         json_decref(view);
         return NULL;
     }
@@ -183,22 +195,59 @@ json_t *view_machine(const struct node *n)
         given += j->share;
         oversubscribed |= job_oversubscribed(j);
     }
-    return json_pack("{s:s,s:i,s:o,s:I,s:b,s:s,s:s,s:i,s:o,s:i,s:i,s:b,s:b,s:o}", "version",
-                     TIDE_VERSION, "pid", (int)getpid(), "epoch", number(n->epoch), "uid",
-                     (json_int_t)n->uid, "privileged", (int)(n->weights || n->cpusets), "policy",
-                     decision_policy(n->decision)->name, "placement", placement_name(n->placement),
-                     "cpus", (int)cpuset_count(&n->cpus), "online", cores_text(&n->cpus), "free",
-                     (int)(given < capacity ? capacity - given : 0), "jobs", (int)n->jobs.n,
-                     "oversubscribed", (int)(oversubscribed || given > capacity), "weights",
-                     (int)n->weights, "notes", view_notes(n));
+    return json_pack(
+        "{s:s,s:i,s:o,s:I,s:b,s:s,s:s,s:i,s:o,s:i,s:i,s:b,s:b,s:o}", "version", TIDE_VERSION, "pid",
+        (int)getpid(), "epoch", number(n->epoch), "uid", (json_int_t)n->uid, "privileged",
+        (int)(n->weights || n->cpusets), "policy", decision_policy(n->decision)->policy->name,
+        "placement", placement_name(n->placement), "cpus", (int)cpuset_count(&n->cpus), "online",
+        cores_text(&n->cpus), "free", (int)(given < capacity ? capacity - given : 0), "jobs",
+        (int)n->jobs.n, "oversubscribed", (int)(oversubscribed || given > capacity), "weights",
+        (int)n->weights, "notes", view_notes(n));
+}
+
+static json_t *view_value(const struct policy_param *param, int64_t value)
+{
+    char buf[POLICY_TEXT_MAX];
+
+    policy_param_text(param, value, buf, sizeof(buf));
+    return json_string(buf);
+}
+
+/* Values as text, as a request takes them: "60s" says more than 60000000000. */
+static json_t *view_param(const struct policy_param *param, int64_t value)
+{
+    json_t *names = param->names ? json_array() : json_null();
+
+    for (int64_t i = 0; param->names && i <= param->max - param->min; i++)
+        json_array_append_new(names, json_string(param->names[i]));
+    return json_pack("{s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o}", "name", param->name, "text", param->text,
+                     "unit", param->unit, "value", view_value(param, value), "default",
+                     view_value(param, param->def), "min", view_value(param, param->min), "max",
+                     view_value(param, param->max), "values", names);
+}
+
+static json_t *view_params(const struct policy *policy, const int64_t *values)
+{
+    json_t *list = json_array();
+
+    for (uint32_t i = 0; i < policy->param_count; i++)
+        json_array_append_new(
+            list, view_param(&policy->params[i], values ? values[i] : policy->params[i].def));
+    return list;
 }
 
 json_t *view_policy(const struct node *n)
 {
+    const struct policy_spec *spec = decision_policy(n->decision);
+    char choice[POLICY_SPEC_TEXT_MAX];
     json_t *list = json_array();
     const struct policy *p;
 
     for (size_t i = 0; (p = policy_at(i)); i++)
-        json_array_append_new(list, json_pack("{s:s,s:s}", "name", p->name, "brief", p->brief));
-    return json_pack("{s:s,s:o}", "name", decision_policy(n->decision)->name, "policies", list);
+        json_array_append_new(
+            list, json_pack("{s:s,s:s,s:o}", "name", p->name, "brief", p->brief, "params",
+                            view_params(p, p == spec->policy ? spec->params : NULL)));
+    policy_spec_text(spec, choice, sizeof(choice));
+    return json_pack("{s:s,s:s,s:o}", "name", spec->policy->name, "policy", choice, "policies",
+                     list);
 }

@@ -31,6 +31,8 @@
 #define PROTO_CONNECTIONS_MAX     1024 /* of one daemon; above, accept and hang up */
 #define PROTO_CONNECTIONS_UID_MAX 512  /* of one user other than the daemon's own and root */
 #define PROTO_JOBS_MAX            512  /* of one daemon */
+#define PROTO_PRIORITY_MAX        1000 /* of a job, and -1000 the least; not on this socket */
+#define PROTO_CLASS_MAX           1000
 
 enum proto_type {
     PROTO_NONE,

@@ -61,6 +61,14 @@ def test_unknown_command_is_told_what_may_be_meant(tide, word, meant):
     (["--weight", "0"], ["a weight"]),
     (["--weight", "10001"], ["a weight"]),
     (["--placement", "anywhere"], ["'anywhere'", "shared, exclusive or quota"]),
+    (["--priority", "1001"], ["'1001' is not a priority", "-1000 … 1000"]),
+    (["--priority", "-1001"], ["'-1001'"]),
+    (["--priority", "--5"], ["'--5'"]),
+    (["--class", "-1"], ["'-1' is not a class"]),
+    (["--request", "0"], ["'0' is not a number of cores"]),
+    (["--deadline", "90"], ["'90' is not a time", "18:30"]),
+    (["--deadline", "0s"], ["'0s'"]),
+    (["--deadline", "24:00"], ["'24:00'"]),
     (["--name", "a/b"], ["'a/b'"]),
     (["--name", ""], ["''"]),
     (["--name", "n" * 64], ["63"]),
@@ -85,13 +93,15 @@ def test_run_refuses_nonsense_without_running(tide, tmp_path, options, words):
                                   ["set", "", "--auto"],
                                   ["explain"], ["signal", "a"], ["signal", "a", "0"],
                                   ["signal", "a", "b"], ["ps", "a"], ["policy", "a", "b"],
+                                  ["policy", "set"], ["policy", "show", "a", "b"],
+                                  ["set", "a", "--deadline", "100"], ["set", "a", "--class"],
                                   ["top", "a"], ["version", "a"]], ids=" ".join)
 def test_wrong_command_lines_exit_2_and_point_to_the_help(tide, args):
     assert_error(tide(*args), 2, f"tide: {args[0]}: ", f"tide help {args[0]}")
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "1000000000", "abc", "1.5", ""])
-@pytest.mark.parametrize("option", ["--threads", "--min", "--max", "--weight", "--deadline"])
+@pytest.mark.parametrize("option", ["--threads", "--min", "--max", "--weight", "--wait"])
 def test_set_refuses_what_is_no_number(tide, option, value):
     assert_error(tide("set", "a", option, value), 2, f"tide: set: '{value}' is not a ")
 
@@ -160,7 +170,7 @@ def server(tide):
 
 def test_daemon_that_does_not_answer_is_not_waited_for_forever(tide, server):
     server(None)
-    assert_error(tide("set", "a", "--threads", "2", "--deadline", "10"), 5, "tide: set: ",
+    assert_error(tide("set", "a", "--threads", "2", "--wait", "10"), 5, "tide: set: ",
                  "does not answer", "tided.log")
 
 

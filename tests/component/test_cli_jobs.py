@@ -136,7 +136,7 @@ def test_job_that_does_not_acknowledge_is_partly_applied(tide):
     process.send_signal(signal.SIGSTOP)
     tide.wait(lambda: all(") T " in stat.read_text()
                           for stat in pathlib.Path(f"/proc/{process.pid}/task").glob("*/stat")))
-    done = tide("set", "cnn", "--threads", 1, "--deadline", 100)
+    done = tide("set", "cnn", "--threads", 1, "--wait", 100)
     assert done.returncode == 6
     assert "not acknowledged within 100 ms" in done.stdout
     process.send_signal(signal.SIGCONT)
@@ -170,13 +170,51 @@ def test_explain_has_the_present_and_the_history(tide):
     assert abs(changes[-1]["time"] - time.time()) < GUARD_S
 
 
-def test_policy_is_shown_and_chosen(empty):
-    out = empty("policy").stdout
+def test_what_the_policy_is_told_is_set_shown_and_taken_back(tide):
+    tide.start_pool("cnn", "--priority", -5, "--class", 2, "--request", 3, "--deadline", "2h")
+    job = tide.job("cnn")
+    assert (job["priority"], job["class"], job["request"]) == (-5, 2, 3)
+    assert abs(job["deadline"] - time.time() - 7200) < GUARD_S
+    done = tide("set", "cnn", "--priority", 7, "--deadline", "10min", "--request", "none")
+    assert (done.returncode, done.stderr) == (0, "")
+    job = tide.job("cnn")
+    assert (job["priority"], job["class"], job["request"]) == (7, 2, None)
+    assert abs(job["deadline"] - time.time() - 600) < GUARD_S
+    out = tide("explain", "cnn").stdout
+    assert "priority 7, class 2, deadline 20" in out and "request" not in out
+    assert tide("set", "cnn", "--deadline", "none", "--class", 0, "--priority", 0).returncode == 0
+    job = tide.job("cnn")
+    assert (job["priority"], job["class"], job["deadline"]) == (0, 0, None)
+
+
+def test_policies_are_listed_explained_and_chosen(empty):
+    out = empty("policy", "list").stdout
+    assert empty("policy").stdout == out
     assert re.search(r"^\* equal +\S", out, re.M)
-    assert empty("policy", "equal").stdout == out
-    assert json.loads(empty("policy", "--json").stdout)["name"] == "equal"
-    assert_error(empty("policy", "best"), 2, "tide: policy: ", "'best'", "tide policy")
+    assert re.search(r"^  priority +\S", out, re.M)
+    assert out.endswith("\nIn force: equal\n")
+    shown = empty("policy", "show", "priority").stdout
+    assert re.search(r"^priority: \S", shown) and "In force" not in shown
+    assert re.search(r"^  ageing = \S+\n    \S.*\n    .* … .* \(default .*\)$", shown, re.M)
+    assert re.search(r"^    strict, always-attend, max-prop \(default \S+\)$", shown, re.M)
+    for words in (["set", "priority/ageing=90s"], ["priority/ageing=90s"]):
+        done = empty("policy", *words)
+        assert (done.returncode, done.stdout) == (0, "In force: priority/ageing=90s\n")
+    shown = empty("policy", "show").stdout
+    assert "In force as priority/ageing=90s" in shown and "ageing = 90s" in shown
+    answer = json.loads(empty("policy", "--json").stdout)
+    assert (answer["name"], answer["policy"]) == ("priority", "priority/ageing=90s")
+    assert json.loads(empty("policy", "show", "equal", "--json").stdout)["params"] == []
+
+
+def test_a_wrong_policy_is_refused_with_what_there_is(empty):
+    assert_error(empty("policy", "set", "equl"), 2, "tide: policy: ", '"equl"',
+                 "did you mean equal?", "tide policy list")
+    assert_error(empty("policy", "set", "priority/ageing=long"), 2, "tide: policy: ", '"long"',
+                 "tide policy show")
+    assert_error(empty("policy", "show", "best"), 2, "tide: policy: ", "'best'", "tide policy list")
     assert_error(empty("policy", b"\xff"), 2, "tide: policy: ")
+    assert json.loads(empty("policy", "--json").stdout)["policy"] == "equal"
 
 
 def test_version_names_the_daemons_too(empty):

@@ -495,7 +495,7 @@ def test_machine_and_policy(tided):
     assert policy["name"] == "equal" and any(p["name"] == "equal" for p in policy["policies"])
     assert tided.api("PUT", "/v1/policy", {"name": "equal"})[0] == 200
     status, answer = tided.api("PUT", "/v1/policy", {"name": "luck"})
-    assert status == 400 and "'luck'" in answer["error"]["message"]
+    assert status == 400 and '"luck"' in answer["error"]["message"]
 
 
 def test_only_the_last_64_changes_are_kept(tided):

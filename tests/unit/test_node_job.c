@@ -132,7 +132,7 @@ static void an_idle_shell_counts_for_half_a_minute_only(void **unused)
 
     make_job(&node, &job, process, 1, 8);
     process[0].peer = NULL;
-    job.created_ns = born;
+    job.met_ns = born;
     assert_true(decision_counts(&job, born + JOB_GRACE_NS - 1));
     assert_false(decision_counts(&job, born + JOB_GRACE_NS));
     job.min = 2; /* asked for */
