@@ -199,6 +199,7 @@ static uint64_t common_factor(const struct sim_machine *m, uint64_t runnable, ui
 uint64_t machine_share(const struct sim_machine *m, struct machine_task *const *tasks,
                        uint32_t count)
 {
+    const uint64_t full = FULL * m->cores * MACHINE_ONE;
     uint64_t runnable = share_cores(m, tasks, count);
     uint64_t busy = 0, power_uw, factor;
 
@@ -213,8 +214,7 @@ uint64_t machine_share(const struct sim_machine *m, struct machine_task *const *
             rate = scale(rate, t->usage, t->demand);
         rate = times(rate, factor);
         if (m->contention_permille)
-            rate -= scale(rate, (busy - t->usage) / m->cores * m->contention_permille,
-                          FULL * MACHINE_ONE);
+            rate = scale(rate, full - m->contention_permille * (busy - t->usage), full);
         t->rate = rate ? rate : 1;
     }
     return power_uw;
