@@ -50,6 +50,21 @@ static void join(struct equal *e, uint32_t j)
                       fixed, 0, 0, 0);
 }
 
+/* Starts a queued job if there is room for everything but cores, of which it always gets some. */
+static void admit(struct equal *e, uint32_t j)
+{
+    uint32_t place = e->snapshot->jobs[j].home;
+    struct policy_vector need;
+
+    layout_need(&e->layout, j, place, &need);
+    if (layout_lacks(&e->layout, place, &need) != POLICY_RESOURCE_MAX) {
+        layout_refuse(&e->layout, j, place, &need);
+        return;
+    }
+    layout_start(&e->layout, j, place, &need);
+    join(e, j);
+}
+
 static void take_in(struct equal *e)
 {
     for (uint32_t j = 0; j < e->snapshot->job_count; j++) {
@@ -68,7 +83,9 @@ static void take_in(struct equal *e)
         if (job->state == POLICY_HELD) {
             e->layout.plan->decisions[j].verb = POLICY_VERB_HOLD;
             layout_reason(&e->layout, j, POLICY_REASON_HELD, 0, 0, 0, 0);
-        } else if (job->state != POLICY_QUEUED || layout_start(&e->layout, j, job->home)) {
+        } else if (job->state == POLICY_QUEUED) {
+            admit(e, j);
+        } else {
             join(e, j);
         }
     }

@@ -16,16 +16,19 @@ size_t layout_amounts(const struct policy_snapshot *snapshot)
 
 size_t layout_bytes(const struct policy_snapshot *snapshot)
 {
-    return snapshot->domain_count * sizeof(struct policy_vector);
+    return 2 * snapshot->domain_count * sizeof(struct policy_vector);
 }
 
 void layout_init(struct layout *layout, const struct policy_snapshot *snapshot,
                  struct policy_plan *plan, void *scratch)
 {
-    *layout = (struct layout){.snapshot = snapshot, .plan = plan, .left = scratch};
-    for (uint32_t d = 0; d < snapshot->domain_count; d++)
+    *layout = (struct layout){.snapshot = snapshot, .plan = plan, .capacity = scratch};
+    layout->left = layout->capacity + snapshot->domain_count;
+    for (uint32_t d = 0; d < snapshot->domain_count; d++) {
         for (int r = 0; r < POLICY_RESOURCE_MAX; r++)
-            layout->left[d].of[r] = policy_domain_capacity(snapshot, d, r);
+            layout->capacity[d].of[r] = policy_domain_capacity(snapshot, d, r);
+        layout->left[d] = layout->capacity[d];
+    }
 }
 
 void layout_use(struct layout *layout, uint32_t domain, int resource, int64_t amount)
@@ -39,14 +42,49 @@ void layout_use(struct layout *layout, uint32_t domain, int resource, int64_t am
     }
 }
 
-int64_t layout_left(const struct layout *layout, uint32_t domain, int resource)
+/* Over the domain and its ancestors. */
+static int64_t smallest(const struct layout *layout, const struct policy_vector *of_domain,
+                        uint32_t domain, int resource)
 {
     int64_t least = POLICY_UNLIMITED;
 
     for (uint32_t d = domain; d != POLICY_NO_PARENT; d = layout->snapshot->domains[d].parent)
-        if (layout->left[d].of[resource] < least)
-            least = layout->left[d].of[resource];
+        if (of_domain[d].of[resource] < least)
+            least = of_domain[d].of[resource];
     return least;
+}
+
+int64_t layout_left(const struct layout *layout, uint32_t domain, int resource)
+{
+    return smallest(layout, layout->left, domain, resource);
+}
+
+int64_t layout_capacity(const struct layout *layout, uint32_t domain, int resource)
+{
+    return smallest(layout, layout->capacity, domain, resource);
+}
+
+/* Memory first: it is what no pause of another job can free. */
+static int first_above(const struct layout *layout, const struct policy_vector *of_domain,
+                       uint32_t domain, const struct policy_vector *need)
+{
+    static const int order[] = {POLICY_MEMORY, POLICY_MCPU, POLICY_PS, POLICY_WORKER};
+
+    for (int i = 0; i < POLICY_RESOURCE_MAX; i++)
+        if (need->of[order[i]] &&
+            need->of[order[i]] > smallest(layout, of_domain, domain, order[i]))
+            return order[i];
+    return POLICY_RESOURCE_MAX;
+}
+
+int layout_lacks(const struct layout *layout, uint32_t place, const struct policy_vector *need)
+{
+    return first_above(layout, layout->left, place, need);
+}
+
+int layout_exceeds(const struct layout *layout, uint32_t place, const struct policy_vector *need)
+{
+    return first_above(layout, layout->capacity, place, need);
 }
 
 /* ---- entries --------------------------------------------------------------------------------- */
@@ -132,50 +170,52 @@ void layout_tasks(struct layout *layout, uint32_t j, int sign)
     }
 }
 
-/* What a queued job starts with: its request where the machine could hold that, else its least. */
-static int64_t starting_amount(const struct layout *layout, const struct policy_job *job,
-                               uint32_t place, int r)
-{
-    int64_t least = policy_job_least(job, r);
-    int64_t want = job->request.of[r];
-
-    if (policy_job_fixed(job, r) >= 0 || want <= least)
-        return least;
-    want = want > job->max.of[r] ? job->max.of[r] : want;
-    for (uint32_t d = place; d != POLICY_NO_PARENT; d = layout->snapshot->domains[d].parent)
-        if (want > policy_domain_capacity(layout->snapshot, d, r))
-            return least;
-    return want;
-}
-
-bool layout_start(struct layout *layout, uint32_t j, uint32_t place)
+void layout_need(const struct layout *layout, uint32_t j, uint32_t place,
+                 struct policy_vector *ret_need)
 {
     const struct policy_job *job = &layout->snapshot->jobs[j];
-    struct policy_decision *decision = &layout->plan->decisions[j];
-    struct policy_vector need = {0};
+    const struct policy_decision *decision = &layout->plan->decisions[j];
 
+    *ret_need = (struct policy_vector){0};
     for (int r = POLICY_MEMORY; r < POLICY_RESOURCE_MAX; r++) {
-        need.of[r] = starting_amount(layout, job, place, r);
-        for (uint32_t d = place; d != POLICY_NO_PARENT; d = layout->snapshot->domains[d].parent) {
-            int64_t capacity = policy_domain_capacity(layout->snapshot, d, r);
-            int64_t left = layout->left[d].of[r];
+        int64_t least = policy_job_least(job, r), want = job->request.of[r];
 
-            if (need.of[r] <= left)
-                continue;
-            decision->verb = need.of[r] > capacity ? POLICY_VERB_INFEASIBLE : POLICY_VERB_HOLD;
-            if (need.of[r] > capacity)
-                layout_reason(layout, j, POLICY_REASON_TOO_LARGE, r, need.of[r], capacity, 0);
-            else
-                layout_reason(layout, j, POLICY_REASON_NO_ROOM, r, need.of[r], left > 0 ? left : 0,
-                              0);
-            return false;
+        if (job->state == POLICY_PAUSED) {
+            if (r != POLICY_MEMORY)
+                ret_need->of[r] = policy_amount_total(
+                    layout->plan->amounts + decision->amount_first, decision->amount_count, r);
+            continue;
         }
+        want = want > job->max.of[r] ? job->max.of[r] : want;
+        ret_need->of[r] = policy_job_fixed(job, r) < 0 && want > least &&
+                                  want <= layout_capacity(layout, place, r)
+                              ? want
+                              : least;
     }
+}
+
+void layout_start(struct layout *layout, uint32_t j, uint32_t place,
+                  const struct policy_vector *need)
+{
     lay_out(layout, j, place);
-    layout_entries(layout, j)->amount = need;
+    layout_entries(layout, j)->amount = *need;
     for (int r = POLICY_MEMORY; r < POLICY_RESOURCE_MAX; r++)
-        layout_use(layout, place, r, need.of[r]);
-    return true;
+        layout_use(layout, place, r, need->of[r]);
+}
+
+void layout_refuse(struct layout *layout, uint32_t j, uint32_t place,
+                   const struct policy_vector *need)
+{
+    int r = layout_exceeds(layout, place, need);
+    bool never = r != POLICY_RESOURCE_MAX;
+    int64_t left;
+
+    if (!never)
+        r = layout_lacks(layout, place, need);
+    left = never ? layout_capacity(layout, place, r) : layout_left(layout, place, r);
+    layout_reason(layout, j, never ? POLICY_REASON_TOO_LARGE : POLICY_REASON_NO_ROOM, r,
+                  need->of[r], left > 0 ? left : 0, 0);
+    layout->plan->decisions[j].verb = never ? POLICY_VERB_INFEASIBLE : POLICY_VERB_HOLD;
 }
 
 /* ---- the plan -------------------------------------------------------------------------------- */

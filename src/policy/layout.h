@@ -13,8 +13,9 @@
 struct layout {
     const struct policy_snapshot *snapshot;
     struct policy_plan *plan;
-    /* Of each domain, its ancestors not asked. Negative: minima or pins add up to more. */
-    struct policy_vector *left;
+    /* Of each domain, its ancestors not asked. */
+    struct policy_vector *capacity;
+    struct policy_vector *left; /* negative: minima or pins add up to more */
 };
 
 /* Entries of the plan, and bytes of scratch (aligned as int64_t), that a layout needs. */
@@ -30,6 +31,9 @@ void layout_use(struct layout *layout, uint32_t domain, int resource, int64_t am
 
 /* What is left in the domain and all of its ancestors; negative where one holds too much. */
 int64_t layout_left(const struct layout *layout, uint32_t domain, int resource);
+
+/* The same of an empty machine. */
+int64_t layout_capacity(const struct layout *layout, uint32_t domain, int resource);
 
 struct policy_amount *layout_entries(struct layout *layout, uint32_t job);
 
@@ -49,11 +53,26 @@ void layout_present(struct layout *layout, uint32_t job);
 void layout_tasks(struct layout *layout, uint32_t job, int sign);
 
 /*
- * Lays out a queued job that would start in @place, if there is room for everything but cores, and
- * uses that. Otherwise false: its verb is hold, or infeasible if its least exceeds the capacity,
- * and the reason says what is short.
+ * What a waiting job would start or resume with in @place, but cores: of a queued one its request,
+ * or its least where the machine cannot hold that; of a paused one what it had, memory left out.
  */
-bool layout_start(struct layout *layout, uint32_t job, uint32_t place);
+void layout_need(const struct layout *layout, uint32_t job, uint32_t place,
+                 struct policy_vector *ret_need);
+
+/* The first resource of which @need is more than is left in @place: memory, then cores, then the
+ * others. POLICY_RESOURCE_MAX: there is room. */
+int layout_lacks(const struct layout *layout, uint32_t place, const struct policy_vector *need);
+
+/* The same against the capacity: what can never fit. */
+int layout_exceeds(const struct layout *layout, uint32_t place, const struct policy_vector *need);
+
+/* A queued job starts in @place: lays it out and uses @need, but no cores yet. */
+void layout_start(struct layout *layout, uint32_t job, uint32_t place,
+                  const struct policy_vector *need);
+
+/* It does not: hold, or infeasible where @need exceeds the capacity of @place, and why. */
+void layout_refuse(struct layout *layout, uint32_t job, uint32_t place,
+                   const struct policy_vector *need);
 
 /* A job that runs: its cores and verb. */
 void layout_run(struct layout *layout, uint32_t job, int64_t mcpu);

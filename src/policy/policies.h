@@ -8,3 +8,6 @@
 #include "policy/policy.h"
 
 extern const struct policy policy_equal;
+extern const struct policy policy_fcfs;
+extern const struct policy policy_priority;
+extern const struct policy policy_round_robin;

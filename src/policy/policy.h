@@ -219,6 +219,12 @@ enum policy_reason_code {
     POLICY_REASON_SPARE,            /* [mcpu]: what others cannot use as well */
     POLICY_REASON_WORKERS,          /* [workers, gain permille of the last one] */
     POLICY_REASON_PARAMETER_SERVER, /* [parameter servers, communication permille] */
+    POLICY_REASON_REQUEST,          /* [request mcpu] */
+    POLICY_REASON_PART,             /* [mcpu, request mcpu]: no more was free */
+    POLICY_REASON_KEPT,             /* [mcpu, request mcpu]: nobody gives cores up */
+    POLICY_REASON_PROPORTION, /* [request mcpu, sum of requests mcpu, mcpu shared, jobs sharing] */
+    POLICY_REASON_BEHIND,     /* [job]: the first of the row */
+    POLICY_REASON_QUANTUM,    /* [ns run in its turn, job that is next] */
     POLICY_REASON_MAX
 };
 

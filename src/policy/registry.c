@@ -8,6 +8,9 @@
 /* A new policy is one file and one line here; the first is the default. */
 static const struct policy *const registry[] = {
     &policy_equal,
+    &policy_fcfs,
+    &policy_priority,
+    &policy_round_robin,
 };
 
 #define REGISTRY_COUNT (sizeof(registry) / sizeof(registry[0]))

@@ -273,9 +273,11 @@ void sharing_fill(struct sharing *s)
 static void lend(struct sharing *s, uint32_t j)
 {
     struct share *share = &s->share[j];
-    int64_t lent = smaller(s->layout->snapshot->jobs[j].lent, share->cores - share->min);
+    const struct policy_job *job = &s->layout->snapshot->jobs[j];
+    int64_t lent =
+        smaller(job->lent, share->cores - whole_cores(policy_job_least(job, POLICY_MCPU)));
 
-    if (lent <= 0)
+    if (lent <= 0 || share->squeezed)
         return;
     layout_reason(s->layout, j, POLICY_REASON_LENT, share->cores * POLICY_CORE_MCPU,
                   lent * POLICY_CORE_MCPU, 0, 0);

@@ -38,9 +38,15 @@ static const char *const reason_text[POLICY_REASON_MAX] = {
     [POLICY_REASON_SPARE] = "{0:c} that others use less well",
     [POLICY_REASON_WORKERS] = "worker {0} gains {1:p}",
     [POLICY_REASON_PARAMETER_SERVER] = "{0} parameter servers, as communication takes {1:p}",
+    [POLICY_REASON_REQUEST] = "its request of {0:c}",
+    [POLICY_REASON_PART] = "{0:k} of the {1:c} it asked for, as no more is free",
+    [POLICY_REASON_KEPT] = "keeps the {0:c} that it has, more than the {1:k} it asked for",
+    [POLICY_REASON_PROPORTION] = "request of {0:k} in {1:k} for {2:c} among {3:j}",
+    [POLICY_REASON_BEHIND] = "waits behind job {0}",
+    [POLICY_REASON_QUANTUM] = "ran for {0:s}, now it is the turn of job {1}",
 };
 /* A code without a text would be a NULL pointer: the last one stands for all. */
-static_assert(sizeof(reason_text) / sizeof(reason_text[0]) == POLICY_REASON_PARAMETER_SERVER + 1,
+static_assert(sizeof(reason_text) / sizeof(reason_text[0]) == POLICY_REASON_QUANTUM + 1,
               "every reason has a text");
 
 static const char *const fault_text[POLICY_FAULT_MAX] = {

@@ -38,6 +38,7 @@ struct outcome {
     struct policy_domain_use domains[BUILD_DOMAINS];
     struct policy_amount amounts[BUILD_JOBS * (BUILD_HELD + 1)];
     uint64_t scratch[4096];
+    uint64_t state[1024];
 };
 
 static inline void scene_init(struct scene *scene, int64_t cores, int64_t memory_bytes)
@@ -98,6 +99,8 @@ static inline void outcome_init(struct outcome *outcome)
         .amount_room = sizeof(outcome->amounts) / sizeof(outcome->amounts[0]),
         .scratch = outcome->scratch,
         .scratch_room = sizeof(outcome->scratch),
+        .state_out = outcome->state,
+        .state_room = sizeof(outcome->state),
     };
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Policy `equal`: what it gives and says in known cases, and its properties on random snapshots. */
-#include "test_policy_build.h"
+#include "test_policy_random.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -336,156 +336,13 @@ static void no_jobs_is_a_plan_too(void **state)
 
 /* ---- random snapshots ------------------------------------------------------------------------ */
 
-static uint64_t random_state;
-
-static uint64_t random_next(void)
-{
-    uint64_t z = random_state += UINT64_C(0x9e3779b97f4a7c15); /* splitmix64 */
-
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
-static uint32_t random_below(uint32_t n)
-{
-    return (uint32_t)(random_next() % n);
-}
-
-static bool one_in(uint32_t n)
-{
-    return random_below(n) == 0;
-}
-
-enum flavour {
-    WITH_TREE = 1 << 0,      /* NUMA nodes, homes, spans */
-    WITH_LENDING = 1 << 1,   /* lent and borrowed cores */
-    WITH_FRACTIONS = 1 << 2, /* bounds, capacities and pins in thousandths */
-    WITH_FIXED = 1 << 3,     /* pinned, rigid, moldable, queued, paused, memory */
-    WITH_WEIGHTS = 1 << 4,
-    FLAVOURS = 1 << 5
-};
-
-static int64_t random_mcpu(unsigned flavour, uint32_t cores)
-{
-    if (flavour & WITH_FRACTIONS && one_in(3))
-        return random_below(cores * POLICY_CORE_MCPU + 1);
-    return CORES(random_below(cores + 1));
-}
-
-static void random_tree(unsigned flavour)
-{
-    uint32_t cores = 1 + random_below(one_in(4) ? 128 : 16);
-
-    scene_init(&scene, cores, one_in(2) ? 0 : GIB(64));
-    scene.domains[0].capacity.of[POLICY_MCPU] = random_mcpu(flavour, cores) + CORES(1);
-    if (!(flavour & WITH_TREE))
-        return;
-    scene.domains[0].level = POLICY_CLUSTER;
-    for (uint32_t n = 1 + random_below(3); n > 0; n--) {
-        uint32_t node = scene_domain(&scene, 0, POLICY_NODE, 0, GIB(32));
-
-        scene.domains[node].capacity.of[POLICY_MCPU] = random_mcpu(flavour, cores) + CORES(1);
-        for (uint32_t m = random_below(3); m > 0; m--) {
-            uint32_t numa = scene_domain(&scene, node, POLICY_NUMA, 0, GIB(16));
-
-            scene.domains[numa].capacity.of[POLICY_MCPU] = random_mcpu(flavour, cores / 2 + 1);
-        }
-    }
-    if (one_in(4)) {
-        scene.domains[1].core_uw = 3000000;
-        scene.domains[1].cap_uw = 1 + random_below(100000000);
-    }
-}
-
-static void random_holding(struct policy_job *job)
-{
-    uint32_t first = random_below(scene.snapshot.domain_count);
-    uint32_t second = random_below(scene.snapshot.domain_count);
-
-    if (!policy_domain_within(&scene.snapshot, first, job->home))
-        first = job->home;
-    scene_hold(&scene, job, first, random_below(8), one_in(2) ? GIB(random_below(3)) : 0);
-    if (second != first && policy_domain_within(&scene.snapshot, second, job->home) &&
-        policy_span_domain(&scene.snapshot, job, first) ==
-            policy_span_domain(&scene.snapshot, job, second))
-        scene_hold(&scene, job, second, random_below(4), GIB(random_below(2)));
-}
-
-static void random_fixed(struct policy_job *job, unsigned flavour)
-{
-    static const uint8_t states[] = {POLICY_RUNNING, POLICY_RUNNING, POLICY_RUNNING,
-                                     POLICY_QUEUED,  POLICY_PAUSED,  POLICY_HELD};
-
-    job->state = states[random_below(sizeof(states))];
-    job->malleability = one_in(2) ? POLICY_MALLEABLE : random_below(POLICY_MALLEABILITY_MAX);
-    job->request.of[POLICY_MCPU] = one_in(2) ? random_mcpu(flavour, 8) : 0;
-    job->request.of[POLICY_MEMORY] = one_in(2) ? GIB(random_below(40)) : 0;
-    job->min.of[POLICY_MEMORY] = one_in(2) ? GIB(random_below(8)) : 0;
-    if (one_in(4)) {
-        job->pinned_by = 1 + random_below(POLICY_PIN_MAX - 1);
-        job->pinned.of[POLICY_MCPU] = random_mcpu(flavour, 12);
-    }
-}
-
-static void random_job(unsigned flavour)
-{
-    struct policy_job *job = scene_job(&scene);
-
-    job->id = 1 + random_below(1000000) * (uint64_t)BUILD_JOBS + (uint64_t)(job - scene.jobs);
-    job->arrival_ns = random_below(8); /* some of the same age */
-    if (flavour & WITH_WEIGHTS)
-        job->weight = 1 + random_below(one_in(3) ? POLICY_WEIGHT_MAX : 5);
-    if (one_in(2))
-        job->min.of[POLICY_MCPU] = random_mcpu(flavour, 6);
-    if (one_in(2))
-        job->max.of[POLICY_MCPU] = job->min.of[POLICY_MCPU] + random_mcpu(flavour, 12);
-    if (flavour & WITH_TREE) {
-        job->home = random_below(scene.snapshot.domain_count);
-        job->span = random_below(POLICY_LEVEL_MAX);
-    }
-    if (flavour & WITH_LENDING) {
-        job->lent = one_in(3) ? random_below(8) : 0;
-        job->borrowed = one_in(3) ? random_below(8) : 0;
-    }
-    if (flavour & WITH_FIXED)
-        random_fixed(job, flavour);
-    if (job->state == POLICY_PAUSED || (job->state == POLICY_RUNNING && one_in(2)))
-        random_holding(job);
-}
-
-/* Snapshot number @n: the same one on every machine. */
-static void random_scene(uint32_t n, unsigned flavour)
-{
-    random_state = n;
-    random_tree(flavour);
-    for (uint32_t i = random_below(one_in(3) ? 40 : 6) + 1; i > 0; i--)
-        random_job(flavour);
-}
-
-static bool same_reason(const struct policy_reason *a, const struct policy_reason *b)
-{
-    return a->code == b->code && memcmp(a->arg, b->arg, sizeof(a->arg)) == 0 &&
-           a->used_mcpu == b->used_mcpu && a->capacity_mcpu == b->capacity_mcpu;
-}
-
-static bool same_decision(const struct outcome *a, uint32_t i, const struct outcome *b, uint32_t k)
-{
-    const struct policy_decision *x = &a->decisions[i], *y = &b->decisions[k];
-
-    return x->id == y->id && x->verb == y->verb && x->amount_count == y->amount_count &&
-           same_reason(&x->reason, &y->reason) &&
-           memcmp(a->amounts + x->amount_first, b->amounts + y->amount_first,
-                  x->amount_count * sizeof(struct policy_amount)) == 0;
-}
-
 /* The check accepts it (capacity, minima, maxima, verbs), and so for every kind of snapshot. */
 static void every_plan_is_right_and_the_same_again(void **state)
 {
     static struct outcome again;
 
     for (uint32_t n = 0; n < RANDOM_SNAPSHOTS; n++) {
-        random_scene(n, n % FLAVOURS);
+        random_scene(&scene, n, n % FLAVOURS);
         decide(&scene, &outcome);
         decide(&scene, &again);
         for (uint32_t i = 0; i < scene.snapshot.job_count; i++)
@@ -500,24 +357,13 @@ static void the_order_of_jobs_does_not_matter(void **state)
     static struct outcome shuffled;
 
     for (uint32_t n = 0; n < RANDOM_SNAPSHOTS; n++) {
-        uint32_t from[BUILD_JOBS], count;
+        uint32_t from[BUILD_JOBS];
 
-        random_scene(n, n % FLAVOURS);
+        random_scene(&scene, n, n % FLAVOURS);
         decide(&scene, &outcome);
-        count = scene.snapshot.job_count;
-        for (uint32_t i = 0; i < count; i++)
-            from[i] = i;
-        for (uint32_t i = count; i-- > 1;) {
-            uint32_t k = random_below(i + 1), index = from[i];
-            struct policy_job job = scene.jobs[i];
-
-            scene.jobs[i] = scene.jobs[k];
-            scene.jobs[k] = job;
-            from[i] = from[k];
-            from[k] = index;
-        }
+        random_shuffle(&scene, from);
         decide(&scene, &shuffled);
-        for (uint32_t i = 0; i < count; i++)
+        for (uint32_t i = 0; i < scene.snapshot.job_count; i++)
             assert_true(same_decision(&outcome, from[i], &shuffled, i));
     }
 }
@@ -529,7 +375,7 @@ static void a_larger_weight_never_gives_less(void **state)
     for (uint32_t n = 0; n < RANDOM_SNAPSHOTS; n++) {
         uint32_t job;
 
-        random_scene(n, n % FLAVOURS & ~WITH_LENDING);
+        random_scene(&scene, n, n % FLAVOURS & ~WITH_LENDING);
         decide(&scene, &outcome);
         job = random_below(scene.snapshot.job_count);
         scene.jobs[job].weight += random_below(POLICY_WEIGHT_MAX - scene.jobs[job].weight + 1);
@@ -557,7 +403,7 @@ static void no_core_is_left_while_someone_could_use_it(void **state)
     for (uint32_t n = 0; n < RANDOM_SNAPSHOTS; n++) {
         int64_t spoken_for[BUILD_DOMAINS] = {0};
 
-        random_scene(n, n % FLAVOURS & ~WITH_LENDING);
+        random_scene(&scene, n, n % FLAVOURS & ~WITH_LENDING);
         decide(&scene, &outcome);
         for (uint32_t i = 0; i < scene.snapshot.job_count; i++) {
             int64_t mcpu = policy_decision_total(&outcome.plan, i, POLICY_MCPU);
@@ -616,7 +462,7 @@ static void equal_weights_give_what_handing_out_one_by_one_gives(void **state)
     for (uint32_t n = 0; n < RANDOM_SNAPSHOTS; n++) {
         int64_t cores[BUILD_JOBS];
 
-        random_scene(n, 0);
+        random_scene(&scene, n, 0);
         decide(&scene, &outcome);
         hand_out_one_by_one(cores);
         for (uint32_t i = 0; i < scene.snapshot.job_count; i++)
@@ -632,7 +478,7 @@ static void lending_leaves_everyone_else_alone(void **state)
     for (uint32_t n = 0; n < RANDOM_SNAPSHOTS; n++) {
         int64_t lent = 0, borrowed = 0;
 
-        random_scene(n, n % FLAVOURS | WITH_LENDING);
+        random_scene(&scene, n, n % FLAVOURS | WITH_LENDING);
         decide(&scene, &outcome);
         for (uint32_t i = 0; i < scene.snapshot.job_count; i++)
             scene.jobs[i].lent = 0;

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Random snapshots for the tests of policies: number n is the same one on every machine. What they
+ * hold is chosen by flavour, so that a property is tested where it is promised.
+ */
+#pragma once
+
+#include "test_policy_build.h"
+
+static uint64_t random_state;
+
+static inline uint64_t random_next(void)
+{
+    uint64_t z = random_state += UINT64_C(0x9e3779b97f4a7c15); /* splitmix64 */
+
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+static inline uint32_t random_below(uint32_t n)
+{
+    return (uint32_t)(random_next() % n);
+}
+
+static inline bool one_in(uint32_t n)
+{
+    return random_below(n) == 0;
+}
+
+enum flavour {
+    WITH_TREE = 1 << 0,      /* NUMA nodes, homes, spans */
+    WITH_LENDING = 1 << 1,   /* lent and borrowed cores */
+    WITH_FRACTIONS = 1 << 2, /* bounds, capacities and pins in thousandths */
+    WITH_FIXED = 1 << 3,     /* pinned, rigid, moldable, queued, paused, memory */
+    WITH_WEIGHTS = 1 << 4,
+    WITH_TASKS = 1 << 5,   /* parameter servers and workers */
+    WITH_HISTORY = 1 << 6, /* run and wait times, priorities, preemptible */
+    FLAVOURS = 1 << 7
+};
+
+static inline int64_t random_mcpu(unsigned flavour, uint32_t cores)
+{
+    if (flavour & WITH_FRACTIONS && one_in(3))
+        return random_below(cores * POLICY_CORE_MCPU + 1);
+    return CORES(random_below(cores + 1));
+}
+
+static inline void random_tree(struct scene *scene, unsigned flavour)
+{
+    uint32_t cores = 1 + random_below(one_in(4) ? 128 : 16);
+
+    scene_init(scene, cores, one_in(2) ? 0 : GIB(64));
+    scene->domains[0].capacity.of[POLICY_MCPU] = random_mcpu(flavour, cores) + CORES(1);
+    if (flavour & WITH_TREE) {
+        scene->domains[0].level = POLICY_CLUSTER;
+        for (uint32_t n = 1 + random_below(3); n > 0; n--) {
+            uint32_t node = scene_domain(scene, 0, POLICY_NODE, 0, GIB(32));
+
+            scene->domains[node].capacity.of[POLICY_MCPU] = random_mcpu(flavour, cores) + CORES(1);
+            for (uint32_t m = random_below(3); m > 0; m--) {
+                uint32_t numa = scene_domain(scene, node, POLICY_NUMA, 0, GIB(16));
+
+                scene->domains[numa].capacity.of[POLICY_MCPU] = random_mcpu(flavour, cores / 2 + 1);
+            }
+        }
+        if (one_in(4)) {
+            scene->domains[1].core_uw = 3000000;
+            scene->domains[1].cap_uw = 1 + random_below(100000000);
+        }
+    }
+    for (uint32_t d = 0; flavour & WITH_TASKS && d < scene->snapshot.domain_count; d++) {
+        scene->domains[d].capacity.of[POLICY_PS] = one_in(2) ? POLICY_UNLIMITED : random_below(8);
+        scene->domains[d].capacity.of[POLICY_WORKER] =
+            one_in(2) ? POLICY_UNLIMITED : random_below(16);
+    }
+}
+
+static inline void random_holding(struct scene *scene, struct policy_job *job)
+{
+    uint32_t first = random_below(scene->snapshot.domain_count);
+    uint32_t second = random_below(scene->snapshot.domain_count);
+
+    if (!policy_domain_within(&scene->snapshot, first, job->home))
+        first = job->home;
+    scene_hold(scene, job, first, random_below(8), one_in(2) ? GIB(random_below(3)) : 0);
+    if (second != first && policy_domain_within(&scene->snapshot, second, job->home) &&
+        policy_span_domain(&scene->snapshot, job, first) ==
+            policy_span_domain(&scene->snapshot, job, second))
+        scene_hold(scene, job, second, random_below(4), GIB(random_below(2)));
+}
+
+static inline void random_fixed(struct policy_job *job, unsigned flavour)
+{
+    static const uint8_t states[] = {POLICY_RUNNING, POLICY_RUNNING, POLICY_RUNNING,
+                                     POLICY_QUEUED,  POLICY_PAUSED,  POLICY_HELD};
+
+    job->state = states[random_below(sizeof(states))];
+    job->malleability = one_in(2) ? POLICY_MALLEABLE : random_below(POLICY_MALLEABILITY_MAX);
+    job->request.of[POLICY_MCPU] = one_in(2) ? random_mcpu(flavour, 8) : 0;
+    job->request.of[POLICY_MEMORY] = one_in(2) ? GIB(random_below(40)) : 0;
+    job->min.of[POLICY_MEMORY] = one_in(2) ? GIB(random_below(8)) : 0;
+    if (one_in(4)) {
+        job->pinned_by = 1 + random_below(POLICY_PIN_MAX - 1);
+        job->pinned.of[POLICY_MCPU] = random_mcpu(flavour, 12);
+    }
+}
+
+static inline void random_tasks(struct policy_job *job)
+{
+    for (int r = POLICY_PS; r <= POLICY_WORKER; r++) {
+        job->min.of[r] = one_in(2) ? random_below(3) : 0;
+        job->max.of[r] = job->min.of[r] + random_below(4);
+        job->request.of[r] = random_below(5);
+        if (job->pinned_by != POLICY_PIN_NONE && one_in(2))
+            job->pinned.of[r] = random_below(4);
+    }
+}
+
+static inline void random_history(struct policy_job *job, uint64_t now_ns)
+{
+    job->priority = (int32_t)random_below(4) - 1;
+    job->preemptible = !one_in(3);
+    job->run_ns = random_below(4) * SECOND * 30;
+    job->wait_ns = random_below(300) * SECOND;
+    job->change_ns = one_in(3) ? 0 : now_ns - random_below(60) * SECOND;
+}
+
+static inline void random_job(struct scene *scene, unsigned flavour)
+{
+    struct policy_job *job = scene_job(scene);
+
+    job->id = 1 + random_below(1000000) * (uint64_t)BUILD_JOBS + (uint64_t)(job - scene->jobs);
+    job->arrival_ns = random_below(8); /* some of the same age */
+    if (flavour & WITH_WEIGHTS)
+        job->weight = 1 + random_below(one_in(3) ? POLICY_WEIGHT_MAX : 5);
+    if (one_in(2))
+        job->min.of[POLICY_MCPU] = random_mcpu(flavour, 6);
+    if (one_in(2))
+        job->max.of[POLICY_MCPU] = job->min.of[POLICY_MCPU] + random_mcpu(flavour, 12);
+    if (flavour & WITH_TREE) {
+        job->home = random_below(scene->snapshot.domain_count);
+        job->span = random_below(POLICY_LEVEL_MAX);
+    }
+    if (flavour & WITH_LENDING) {
+        job->lent = one_in(3) ? random_below(8) : 0;
+        job->borrowed = one_in(3) ? random_below(8) : 0;
+    }
+    if (flavour & WITH_FIXED)
+        random_fixed(job, flavour);
+    if (flavour & WITH_TASKS)
+        random_tasks(job);
+    if (flavour & WITH_HISTORY)
+        random_history(job, scene->snapshot.now_ns);
+    if (job->state == POLICY_PAUSED || (job->state == POLICY_RUNNING && one_in(2)))
+        random_holding(scene, job);
+    for (uint32_t i = 0; flavour & WITH_TASKS && i < job->current_count; i++) {
+        scene->held[job - scene->jobs][i].amount.of[POLICY_PS] = random_below(3);
+        scene->held[job - scene->jobs][i].amount.of[POLICY_WORKER] = random_below(3);
+    }
+}
+
+/* Snapshot number @n: the same one on every machine. */
+static inline void random_scene(struct scene *scene, uint32_t n, unsigned flavour)
+{
+    random_state = n;
+    random_tree(scene, flavour);
+    for (uint32_t i = random_below(one_in(3) ? 40 : 6) + 1; i > 0; i--)
+        random_job(scene, flavour);
+}
+
+static inline bool same_reason(const struct policy_reason *a, const struct policy_reason *b)
+{
+    return a->code == b->code && memcmp(a->arg, b->arg, sizeof(a->arg)) == 0 &&
+           a->used_mcpu == b->used_mcpu && a->capacity_mcpu == b->capacity_mcpu;
+}
+
+/* Whether decision @i of @a is decision @k of @b, amounts and reason included. */
+static inline bool same_decision(const struct outcome *a, uint32_t i, const struct outcome *b,
+                                 uint32_t k)
+{
+    const struct policy_decision *x = &a->decisions[i], *y = &b->decisions[k];
+
+    return x->id == y->id && x->verb == y->verb && x->amount_count == y->amount_count &&
+           same_reason(&x->reason, &y->reason) &&
+           memcmp(a->amounts + x->amount_first, b->amounts + y->amount_first,
+                  x->amount_count * sizeof(struct policy_amount)) == 0;
+}
+
+/* Puts the jobs of the scene into another order; @from[i] is where job i stood before. */
+static inline void random_shuffle(struct scene *scene, uint32_t *from)
+{
+    uint32_t count = scene->snapshot.job_count;
+
+    for (uint32_t i = 0; i < count; i++)
+        from[i] = i;
+    for (uint32_t i = count; i-- > 1;) {
+        uint32_t k = random_below(i + 1), index = from[i];
+        struct policy_job job = scene->jobs[i];
+
+        scene->jobs[i] = scene->jobs[k];
+        scene->jobs[k] = job;
+        from[i] = from[k];
+        from[k] = index;
+    }
+}
