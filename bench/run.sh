@@ -15,4 +15,5 @@ $py bench/share.py --jobs 4
 $py bench/share.py --jobs 4 --against pinned
 $py bench/share.py --jobs 2
 $py bench/share.py --jobs 2 --placement exclusive
+"${TIDE_BUILD_DIR:-build}/bench/policy_decide" bench/results/policy-decide.json
 $py bench/report.py
