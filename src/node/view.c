@@ -221,9 +221,9 @@ static json_t *view_param(const struct policy_param *param, int64_t value)
     for (int64_t i = 0; param->names && i <= param->max - param->min; i++)
         json_array_append_new(names, json_string(param->names[i]));
     return json_pack("{s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o}", "name", param->name, "text", param->text,
-                     "unit", param->unit, "value", view_value(param, value), "default",
-                     view_value(param, param->def), "min", view_value(param, param->min), "max",
-                     view_value(param, param->max), "values", names);
+                     "unit", param->unit ? param->unit : "", "value", view_value(param, value),
+                     "default", view_value(param, param->def), "min", view_value(param, param->min),
+                     "max", view_value(param, param->max), "values", names);
 }
 
 static json_t *view_params(const struct policy *policy, const int64_t *values)

@@ -204,7 +204,7 @@ def test_policies_are_listed_explained_and_chosen(empty):
     assert "In force as priority/ageing=90s" in shown and "ageing = 90s" in shown
     answer = json.loads(empty("policy", "--json").stdout)
     assert (answer["name"], answer["policy"]) == ("priority", "priority/ageing=90s")
-    assert json.loads(empty("policy", "show", "equal", "--json").stdout)["params"] == []
+    assert json.loads(empty("policy", "show", "equal", "--json").stdout)["name"] == "equal"
 
 
 def test_a_wrong_policy_is_refused_with_what_there_is(empty):

@@ -46,6 +46,7 @@ def test_a_policy_is_told_with_every_parameter(tided):
     assert (answer["name"], answer["policy"]) == ("equal", "equal")
     names = [p["name"] for p in answer["policies"]]
     assert names[0] == "equal" and {"fcfs", "priority", "round-robin"} <= set(names)
+    assert param(answer, "fcfs", "reassignment")["values"] == ["strict", "always-attend", "max-prop"]
     for found in answer["policies"]:
         assert found["brief"]
         for p in found["params"]:
