@@ -251,8 +251,12 @@ def machine():
 
 
 def save(name, rows):
+    """Writes bench/results/NAME.json; rows of models that were not measured now stay."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}.json"
+    models = {row.get("model") for row in rows}
+    if path.exists() and None not in models:
+        rows = [row for row in json.loads(path.read_text())["rows"] if row["model"] not in models] + rows
     path.write_text(json.dumps({"bench": name, "machine": machine(), "rows": rows}, indent=1) + "\n")
     print(f"written to {path.relative_to(ROOT)}")
 
