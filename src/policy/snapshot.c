@@ -237,22 +237,45 @@ static bool current_is_well_formed(const struct policy_snapshot *snapshot,
            POLICY_CORES_MAX * POLICY_CORE_MCPU;
 }
 
-static bool curves_are_well_formed(const struct policy_job *job)
+#define TABLES_BITS 8
+
+/*
+ * Tables found without a zero in this check, by their address: walking them costs more than all the
+ * rest, and many jobs share a few.
+ */
+struct good_tables {
+    const uint32_t *table[1 << TABLES_BITS];
+    uint32_t count[1 << TABLES_BITS];
+};
+
+static bool has_zero(const uint32_t *table, uint32_t count, struct good_tables *good)
+{
+    size_t slot = (uint64_t)(uintptr_t)table * UINT64_C(0x9e3779b97f4a7c15) >> (64 - TABLES_BITS);
+
+    if (good->table[slot] == table && good->count[slot] == count)
+        return false;
+    for (uint32_t k = 0; k < count; k++)
+        if (table[k] == 0)
+            return true;
+    good->table[slot] = table;
+    good->count[slot] = count;
+    return false;
+}
+
+static bool curves_are_well_formed(const struct policy_job *job, struct good_tables *good)
 {
     for (int r = 0; r < POLICY_RESOURCE_MAX; r++) {
         const struct policy_curve *curve = &job->curve[r];
 
-        if ((curve->count == 0) != (curve->speedup_permille == NULL))
+        if ((curve->count == 0) != (curve->speedup_permille == NULL) ||
+            has_zero(curve->speedup_permille, curve->count, good))
             return false;
-        for (uint32_t k = 0; k < curve->count; k++)
-            if (curve->speedup_permille[k] == 0)
-                return false;
     }
     return true;
 }
 
 static enum policy_fault_code job_fault(const struct policy_snapshot *snapshot,
-                                        const struct policy_job *job)
+                                        const struct policy_job *job, struct good_tables *good)
 {
     if (job->state >= POLICY_STATE_MAX || job->malleability >= POLICY_MALLEABILITY_MAX ||
         job->pinned_by >= POLICY_PIN_MAX || job->span >= POLICY_LEVEL_MAX)
@@ -263,7 +286,7 @@ static enum policy_fault_code job_fault(const struct policy_snapshot *snapshot,
         return POLICY_FAULT_BOUNDS;
     if (job->home >= snapshot->domain_count || !current_is_well_formed(snapshot, job))
         return POLICY_FAULT_CURRENT;
-    return curves_are_well_formed(job) ? POLICY_FAULT_NONE : POLICY_FAULT_CURVE;
+    return curves_are_well_formed(job, good) ? POLICY_FAULT_NONE : POLICY_FAULT_CURVE;
 }
 
 /* Index of a job whose id an earlier one has, or job_count. */
@@ -283,6 +306,7 @@ static uint32_t same_id(const struct policy_snapshot *snapshot)
 
 int policy_snapshot_check(const struct policy_snapshot *snapshot, struct policy_fault *fault)
 {
+    struct good_tables good = {0};
     uint32_t twin;
 
     if (snapshot->domain_count == 0 || snapshot->domain_count > POLICY_DOMAINS_MAX ||
@@ -292,7 +316,7 @@ int policy_snapshot_check(const struct policy_snapshot *snapshot, struct policy_
         if (!domain_is_well_formed(snapshot, i))
             return fault_set(fault, POLICY_FAULT_DOMAIN, i);
     for (uint32_t i = 0; i < snapshot->job_count; i++) {
-        enum policy_fault_code code = job_fault(snapshot, &snapshot->jobs[i]);
+        enum policy_fault_code code = job_fault(snapshot, &snapshot->jobs[i], &good);
 
         if (code != POLICY_FAULT_NONE)
             return fault_set(fault, code, i);
