@@ -29,7 +29,8 @@ RESULTS = ROOT / "bench" / "results"
 PYTHON = os.environ.get("TIDE_BENCH_PYTHON", str(ROOT / ".venv" / "bin" / "python"))
 TIDE = str(BUILD / "tide")
 MODELS = str(ROOT / "bench" / "models.py")
-FOREVER = "1000000"
+FOREVER = "86400"
+
 
 def ratio_stats(ratios):
     """Median of paired ratios with its distribution-free 95 % interval (sign test), and repeats.
@@ -208,13 +209,24 @@ class Bench:
                          "TIDE_CLAIMS_DIR": str(self.folder / "claims")}
         (self.folder / "claims").mkdir()
 
+    def program(self, model):
+        """The command that trains a model, or runs the inference of a SavedModel in C."""
+        if model != "savedmodel":
+            return [PYTHON, MODELS, "--model", model, "--seconds", FOREVER]
+        path = self.folder / "savedmodel"
+        if not path.exists():
+            subprocess.run([PYTHON, MODELS, "--model", model, "--export", str(path)], env=self.env,
+                           check=True, capture_output=True)
+        library = next(pathlib.Path(PYTHON).parent.parent.glob("lib/python3*/site-packages/tensorflow"))
+        return [str(BUILD / "bench" / "savedmodel_infer"), "--tensorflow", str(library), "--seconds",
+                FOREVER, str(path)]
+
     def stock(self, model, name, *args, prefix=()):
-        return self._job([*prefix, PYTHON, MODELS, "--model", model, "--seconds", FOREVER, *args],
-                         self.env, name)
+        return self._job([*prefix, *self.program(model), *args], self.env, name)
 
     def tide(self, model, name, *args, run=()):
-        return self._job([TIDE, "run", "--name", name, *run, "--", PYTHON, MODELS, "--model", model,
-                          "--seconds", FOREVER, *args], self.tide_env, name)
+        return self._job([TIDE, "run", "--name", name, *run, "--", *self.program(model), *args],
+                         self.tide_env, name)
 
     def _job(self, command, env, name):
         job = Job(command, env, self.folder, name)

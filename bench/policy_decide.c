@@ -5,9 +5,8 @@
  * none can be stopped, as tided has them; `queue`, in which some fill the machine, and the others
  * wait, some paused.
  *
- * Prints a table of median and 99th percentile against the goal.
- *
- * usage: policy_decide [FILE-FOR-JSON]
+ * Prints a table of the median, its 95 % interval and the 99th percentile, and whether the interval
+ * lies below the goal; with --json the same as rows for bench/decide.py.
  */
 #include "policy/policy.h"
 
@@ -139,28 +138,37 @@ static void stage_done(struct stage *s)
     free(s->plan.state_out);
 }
 
+/* The interval of the median is that of its ranks, 95 %. */
 static void report(const char *name, const char *situation, const struct size *size, uint64_t *took,
-                   FILE *json)
+                   bool json)
 {
-    static const char *separator = "";
-    double p50, p99;
+    static const char *separator = "[";
+    uint32_t n = size->repeats, around = 0;
+    double p50, low, high, p99;
 
-    qsort(took, size->repeats, sizeof(took[0]), compare);
-    p50 = (double)took[size->repeats / 2] / 1000;
-    p99 = (double)took[size->repeats * 99 / 100] / 1000;
-    printf("%-32s %-6s %6u %6u %10.1f %10.1f %8.0f %s\n", name, situation, size->jobs, size->cores,
-           p50, p99, size->goal_us, p50 <= size->goal_us ? "met" : "missed");
+    qsort(took, n, sizeof(took[0]), compare);
+    while ((around + 1) * (around + 1) <= n) /* 1.96 deviations, which are half a root each */
+        around++;
+    p50 = (double)took[n / 2] / 1000;
+    low = (double)took[n / 2 - around] / 1000;
+    high = (double)took[n / 2 + around] / 1000;
+    p99 = (double)took[n * 99 / 100] / 1000;
     if (json)
-        fprintf(json,
-                "%s\n  {\"policy\": \"%s\", \"situation\": \"%s\", \"jobs\": %u, \"cores\": %u, "
-                "\"repeats\": %u, \"p50_us\": %.1f, \"p99_us\": %.1f, \"goal_us\": %.0f}",
-                separator, name, situation, size->jobs, size->cores, size->repeats, p50, p99,
-                size->goal_us);
+        printf("%s\n{\"policy\": \"%s\", \"situation\": \"%s\", \"jobs\": %u, \"cores\": %u, "
+               "\"repeats\": %u, \"p50_us\": %.1f, \"low_us\": %.1f, \"high_us\": %.1f, "
+               "\"p99_us\": %.1f, \"goal_us\": %.0f}",
+               separator, name, situation, size->jobs, size->cores, n, p50, low, high, p99,
+               size->goal_us);
+    else
+        printf("%-32s %-6s %6u %6u %9.1f %9.1f … %-9.1f %9.1f %7.0f %s\n", name, situation,
+               size->jobs, size->cores, p50, low, high, p99, size->goal_us,
+               high <= size->goal_us ? "met" : "missed");
+    fflush(stdout);
     separator = ",";
 }
 
 static int measure(const struct policy_spec *spec, const struct size *size, int situation,
-                   FILE *json)
+                   bool json)
 {
     static uint64_t took[REPEATS_MAX];
     struct stage s = {.snapshot = {.now_ns = UINT64_C(1000000000000), .domain_count = 1}};
@@ -196,7 +204,7 @@ static int measure(const struct policy_spec *spec, const struct size *size, int 
 }
 
 /* With the defaults, and once for each other value of the first parameter that has names. */
-static int measure_policy(const struct policy *policy, FILE *json)
+static int measure_policy(const struct policy *policy, bool json)
 {
     struct policy_spec spec = {.policy = policy};
     const struct policy_param *named = NULL;
@@ -222,24 +230,15 @@ static int measure_policy(const struct policy *policy, FILE *json)
 
 int main(int argc, char **argv)
 {
-    FILE *json = argc > 1 ? fopen(argv[1], "w") : NULL;
-    int r = 0;
+    bool json = argc > 1 && strcmp(argv[1], "--json") == 0;
 
-    if (argc > 1 && !json) {
-        perror(argv[1]);
-        return 1;
-    }
+    if (!json)
+        printf("%-32s %-6s %6s %6s %9s %9s … %-9s %9s %7s\n", "policy", "", "jobs", "cores",
+               "p50 [us]", "low", "high", "p99 [us]", "goal");
+    for (size_t i = 0; i < policy_count(); i++)
+        if (measure_policy(policy_at(i), json) < 0)
+            return 1;
     if (json)
-        fprintf(json, "{\"bench\": \"policy_decide\", \"unit\": \"microseconds\", \"rows\": [");
-    printf("%-32s %-6s %6s %6s %10s %10s %8s\n", "policy", "", "jobs", "cores", "p50 [us]",
-           "p99 [us]", "goal");
-    for (size_t i = 0; i < policy_count() && r == 0; i++)
-        r = measure_policy(policy_at(i), json);
-    if (json)
-        fprintf(json, "\n]}\n");
-    if (json && fclose(json) != 0) {
-        perror(argv[1]);
-        return 1;
-    }
-    return r == 0 ? 0 : 1;
+        printf("\n]\n");
+    return 0;
 }

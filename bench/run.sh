@@ -5,6 +5,7 @@ set -eu
 cd "$(dirname "$0")/.."
 py=${TIDE_BENCH_PYTHON:-.venv/bin/python}
 $py bench/micro.py
+$py bench/decide.py
 $py bench/latency.py
 $py bench/throughput.py --case idle
 $py bench/throughput.py --case held --max 8 --threads 1
@@ -15,5 +16,4 @@ $py bench/share.py --jobs 4
 $py bench/share.py --jobs 4 --against pinned
 $py bench/share.py --jobs 2
 $py bench/share.py --jobs 2 --placement exclusive
-"${TIDE_BUILD_DIR:-build}/bench/policy_decide" bench/results/policy-decide.json
 $py bench/report.py

@@ -5,7 +5,7 @@
  * of steps, and prints one line of JSON as models.py does.
  *
  *     savedmodel_infer --tensorflow DIR [--seconds S | --steps N] [--warmup N] [--batch N]
- *                      [--intra K] [--inter K] MODEL
+ *                      [--intra K] [--inter K] [--times FILE] MODEL
  *
  * DIR is the wheel's `tensorflow` folder. The library is loaded at run time: the wheel has no
  * import library in a place the linker knows, and the build must not depend on TensorFlow. One
@@ -88,6 +88,7 @@ static const struct {
 struct options {
     const char *tensorflow; /* borrowed from argv, as is model */
     const char *model;
+    const char *times; /* file for CLOCK_MONOTONIC at the end of every step, or NULL */
     double seconds;
     long steps; /* 0: by time */
     long warmup;
@@ -129,7 +130,7 @@ static long number(const char *option, const char *text, long min, long max)
 
 static void parse(int argc, char **argv, struct options *ret_options)
 {
-    enum { TENSORFLOW = 1, SECONDS, STEPS, WARMUP, BATCH, INTRA, INTER };
+    enum { TENSORFLOW = 1, SECONDS, STEPS, WARMUP, BATCH, INTRA, INTER, TIMES };
     static const struct option table[] = {
         {"tensorflow", required_argument, NULL, TENSORFLOW},
         {"seconds", required_argument, NULL, SECONDS},
@@ -138,6 +139,7 @@ static void parse(int argc, char **argv, struct options *ret_options)
         {"batch", required_argument, NULL, BATCH},
         {"intra", required_argument, NULL, INTRA},
         {"inter", required_argument, NULL, INTER},
+        {"times", required_argument, NULL, TIMES},
         {NULL, 0, NULL, 0},
     };
     struct options o = {.seconds = 20, .warmup = 5, .batch = 64};
@@ -165,6 +167,9 @@ static void parse(int argc, char **argv, struct options *ret_options)
             break;
         case INTER:
             o.inter = number("inter", optarg, 1, 127);
+            break;
+        case TIMES:
+            o.times = optarg;
             break;
         default:
             exit(2);
@@ -259,7 +264,10 @@ static void infer(TF_Session *session, TF_Graph *graph, const struct options *o,
     TF_Tensor *images = make_images(o->batch);
     struct result r = {0};
     double begin = 0, cpu_begin = 0;
+    FILE *times = o->times ? fopen(o->times, "we") : NULL;
 
+    if (o->times && !times)
+        err(1, "%s", o->times);
     for (;;) {
         TF_Tensor *scores = NULL;
 
@@ -273,6 +281,10 @@ static void infer(TF_Session *session, TF_Graph *graph, const struct options *o,
         r.output_hash = hash_tensor(scores);
         TF_DeleteTensor(scores);
         r.steps++;
+        if (times) {
+            fprintf(times, "%.6f\n", seconds_of(CLOCK_MONOTONIC));
+            fflush(times);
+        }
         if (r.steps <= o->warmup)
             continue;
         r.wall_s = seconds_of(CLOCK_MONOTONIC) - begin;
@@ -281,6 +293,8 @@ static void infer(TF_Session *session, TF_Graph *graph, const struct options *o,
     }
     r.cpu_s = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - cpu_begin;
     TF_DeleteTensor(images);
+    if (times)
+        fclose(times);
     *ret_result = r;
 }
 

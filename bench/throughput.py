@@ -14,7 +14,7 @@ import time
 
 import harness
 
-MODELS = "cnn,mlp,lstm,attention"
+MODELS = "cnn,mlp,lstm,attention,savedmodel"
 
 
 def kill_daemon(bench):
@@ -26,7 +26,8 @@ def kill_daemon(bench):
 def measure(model, args):
     with harness.Bench() as bench:
         if args.case == "held":
-            a = bench.stock(model, "a", "--threads", str(args.threads))
+            counts = [str(args.threads)]
+            a = bench.stock(model, "a", "--intra", *counts, "--inter", *counts)
             b = bench.tide(model, "b", run=("--max", str(args.max), "--threads", str(args.threads)))
         else:
             a = bench.stock(model, "a")
