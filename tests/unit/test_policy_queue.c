@@ -15,11 +15,13 @@ static struct outcome outcome;
 
 static void decide_into(struct outcome *o, const struct policy_spec *spec)
 {
+    static int64_t params[POLICY_PARAMS_MAX]; /* the scene is decided on again later */
     struct policy_fault fault = {0};
     char text[POLICY_TEXT_MAX], name[POLICY_SPEC_TEXT_MAX];
 
     outcome_init(o);
-    scene.snapshot.params = spec->params;
+    memcpy(params, spec->params, sizeof(params));
+    scene.snapshot.params = params;
     assert_int_equal(policy_decide(spec->policy, &scene.snapshot, &o->plan), 0);
     if (policy_plan_check(&scene.snapshot, &o->plan, &fault) == 0)
         return;
@@ -325,15 +327,18 @@ static void a_job_within_one_numa_node_starts_in_the_emptier_one(void **state)
     scene_domain(&scene, 0, POLICY_NUMA, 4, POLICY_UNLIMITED);
     scene_domain(&scene, 0, POLICY_NUMA, 4, POLICY_UNLIMITED);
     for (int i = 0; i < 3; i++) {
-        asks(3)->span = POLICY_NUMA;
+        asks(i == 0 ? 1 : 3)->span = POLICY_NUMA;
         scene.jobs[i].malleability = POLICY_MOLDABLE;
     }
     decide("fcfs/strict");
-    expect(0, POLICY_VERB_START, 3, "its request of 3 cores");
-    expect(1, POLICY_VERB_START, 3, "its request of 3 cores");
+    expect(0, POLICY_VERB_START, 1, "its request of 1 core");
+    expect(1, POLICY_VERB_START, 3, "its request of 3 cores"); /* there is room in either */
     assert_int_equal(outcome.amounts[outcome.decisions[0].amount_first].domain, 1);
     assert_int_equal(outcome.amounts[outcome.decisions[1].amount_first].domain, 2);
-    expect(2, POLICY_VERB_HOLD, 0, "waits for cores: needs 3 cores, 1 core free");
+    expect(2, POLICY_VERB_START, 3, "its request of 3 cores");
+    scene.jobs[0].request.of[POLICY_MCPU] = CORES(2);
+    decide("fcfs/strict");
+    expect(2, POLICY_VERB_HOLD, 0, "waits for cores: needs 3 cores, 2 cores free");
     scene.jobs[0].request.of[POLICY_MCPU] = CORES(5); /* nowhere that many */
     decide("fcfs/strict/rigid");
     expect(0, POLICY_VERB_START, 4, "rigid, stays at 4 cores");
@@ -360,6 +365,19 @@ static void memory_is_needed_like_cores_and_a_paused_job_keeps_its_own(void **st
     assert_int_equal(policy_decision_total(&outcome.plan, 0, POLICY_MEMORY), GIB(10));
     expect(2, POLICY_VERB_HOLD, 0, "waits for memory: needs 8 GiB, 6 GiB free");
     expect(3, POLICY_VERB_HOLD, 0, "waits behind job 3");
+}
+
+static void memory_that_is_too_little_holds_up_those_who_need_some(void **state)
+{
+    scene_init(&scene, 8, GIB(4));
+    runs_with(2, 2);
+    scene.held[0][0].amount.of[POLICY_MEMORY] = GIB(5); /* it has that, whatever there is */
+    asks(2);
+    asks(2)->min.of[POLICY_MEMORY] = 1;
+    decide("fcfs/strict/rigid");
+    expect(1, POLICY_VERB_START, 2, "rigid, stays at 2 cores");
+    expect(2, POLICY_VERB_HOLD, 0, "waits for memory: needs 1 B, 0 B free");
+    assert_true(outcome.domains[0].oversubscribed[POLICY_MEMORY]);
 }
 
 /* Else the job in front waited for ever for memory that the one behind it holds. */
@@ -636,6 +654,20 @@ static void nobody_is_paused_before_its_quantum_or_for_nobody(void **state)
     assert_int_equal(outcome.plan.next_wakeup_ns, scene.snapshot.now_ns + 5 * SECOND);
 }
 
+/* A malleable job that loses its turn leaves all of its cores. */
+static void the_paused_take_no_part_in_the_division(void **state)
+{
+    scene_init(&scene, 8, 0);
+    asks(4)->preemptible = true;
+    decide("round-robin/strict/malleable/quantum=20s");
+    expect(0, POLICY_VERB_START, 8, "equal share of 8 cores among 1 job");
+    go_on(20 * SECOND);
+    asks(6);
+    decide("round-robin/strict/malleable/quantum=20s");
+    expect(0, POLICY_VERB_PAUSE, 0, "ran for 20 s, now it is the turn of job 2");
+    expect(1, POLICY_VERB_START, 8, "equal share of 8 cores among 1 job");
+}
+
 /* A malleable job is resized often; its turn goes on. */
 static void resizing_begins_no_new_turn(void **state)
 {
@@ -891,6 +923,7 @@ int main(void)
         cmocka_unit_test(cores_are_lent_and_come_back),
         cmocka_unit_test(a_job_within_one_numa_node_starts_in_the_emptier_one),
         cmocka_unit_test(memory_is_needed_like_cores_and_a_paused_job_keeps_its_own),
+        cmocka_unit_test(memory_that_is_too_little_holds_up_those_who_need_some),
         cmocka_unit_test(a_paused_job_passes_one_that_waits_for_memory),
         cmocka_unit_test(higher_priority_pauses_the_longest_run_then_the_smallest_request),
         cmocka_unit_test(nobody_is_paused_in_vain),
@@ -903,6 +936,7 @@ int main(void)
         cmocka_unit_test(quantum_rotates),
         cmocka_unit_test(two_jobs_take_turns_as_well),
         cmocka_unit_test(nobody_is_paused_before_its_quantum_or_for_nobody),
+        cmocka_unit_test(the_paused_take_no_part_in_the_division),
         cmocka_unit_test(resizing_begins_no_new_turn),
         cmocka_unit_test(a_foreign_state_is_refused),
         cmocka_unit_test(every_plan_is_right_and_the_same_again),
