@@ -155,6 +155,22 @@ static void parameters_are_set_and_written_back_short(void **state)
     expect_read("equal/reserve=0", "equal");
 }
 
+static void names_of_values_stand_alone(void **state)
+{
+    expect_read("fcfs/max-prop/malleable", "fcfs/max-prop/malleable");
+    expect_read("fcfs/grow/rigid/always-attend", "fcfs/always-attend/rigid/grow");
+    expect_read("fcfs/strict/as-is", "fcfs");
+    expect_read("priority/ageing=60s/variant=moldable", "priority/moldable/ageing=1min");
+    expect_refused("fcfs/stric", -EINVAL,
+                   "\"stric\" is no value of a parameter of fcfs (did you mean strict?); it takes "
+                   "reassignment: strict, always-attend, max-prop; variant: as-is, rigid, "
+                   "moldable, malleable; resize: both, grow");
+    expect_refused("fcfs/strict/max-prop", -EINVAL,
+                   "\"max-prop\" sets reassignment a second time: leave one out");
+    expect_refused("fcfs/variant=strict", -EINVAL,
+                   "\"strict\" is no value of variant; it takes as-is, rigid, moldable, malleable");
+}
+
 static void wrong_words_are_named(void **state)
 {
     expect_refused("equal/reserv=2", -EINVAL,
@@ -237,6 +253,7 @@ int main(void)
         cmocka_unit_test(numbers_out_of_range_or_not_exact_are_refused),
         cmocka_unit_test(a_name_alone_has_the_defaults),
         cmocka_unit_test(parameters_are_set_and_written_back_short),
+        cmocka_unit_test(names_of_values_stand_alone),
         cmocka_unit_test(wrong_words_are_named),
         cmocka_unit_test(unknown_policies_are_told_the_known),
         cmocka_unit_test(hostile_words_are_cut_and_cleaned),
