@@ -172,6 +172,7 @@ struct policy_snapshot {
     uint32_t domain_count; /* at least 1 */
     const struct policy_job *jobs;
     uint32_t job_count;
+    bool at_once;          /* somebody waits for this plan: no switching gate */
     const int64_t *params; /* as policy->params, in its order; NULL: the defaults */
     const void *state;     /* the last plan's state_out, also across restarts; NULL: none yet;
                               a policy without state ignores it */
@@ -222,9 +223,12 @@ enum policy_reason_code {
     POLICY_REASON_REQUEST,          /* [request mcpu] */
     POLICY_REASON_PART,             /* [mcpu, request mcpu]: no more was free */
     POLICY_REASON_KEPT,             /* [mcpu, request mcpu]: nobody gives cores up */
-    POLICY_REASON_PROPORTION, /* [request mcpu, sum of requests mcpu, mcpu shared, jobs sharing] */
-    POLICY_REASON_BEHIND,     /* [job]: the first of the row */
-    POLICY_REASON_QUANTUM,    /* [ns run in its turn, job that is next] */
+    POLICY_REASON_PROPORTION,  /* [request mcpu, sum of requests mcpu, mcpu shared, jobs sharing] */
+    POLICY_REASON_BEHIND,      /* [job]: the first of the row */
+    POLICY_REASON_SWITCH_COST, /* [mcpu planned, ns that a resize costs] */
+    POLICY_REASON_DWELL,       /* [mcpu planned, ns until it may change] */
+    POLICY_REASON_FREE_CORES,  /* [mcpu, mcpu planned]: what is free without a shrink */
+    POLICY_REASON_QUANTUM,     /* [ns run in its turn, job that is next] */
     POLICY_REASON_MAX
 };
 
@@ -244,6 +248,7 @@ struct policy_decision {
     uint32_t verb;         /* enum policy_verb */
     uint32_t amount_first; /* its entries in the plan's amounts; at most one per domain */
     uint32_t amount_count; /* 0 when it holds nothing */
+    uint64_t worth;        /* of a unit of its speed, to the switching gate; 0: its weight */
     struct policy_reason reason;
 };
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "policy/gate.h"
 #include "policy/policies.h"
 #include "policy/policy.h"
 
@@ -58,7 +59,11 @@ int64_t policy_param(const struct policy *policy, const struct policy_snapshot *
 void policy_room(const struct policy *policy, const struct policy_snapshot *snapshot,
                  struct policy_room *ret_room)
 {
-    policy->room(snapshot, ret_room);
+    struct policy_room room;
+
+    policy->room(snapshot, &room);
+    gate_room(policy, snapshot, &room);
+    *ret_room = room;
 }
 
 int policy_decide(const struct policy *policy, const struct policy_snapshot *snapshot,
@@ -75,7 +80,7 @@ int policy_decide(const struct policy *policy, const struct policy_snapshot *sna
         if (value < policy->params[i].min || value > policy->params[i].max)
             return -ERANGE;
     }
-    policy->room(snapshot, &room);
+    policy_room(policy, snapshot, &room);
     if (plan->amount_room < room.amounts || plan->scratch_room < room.scratch_bytes ||
         plan->state_room < room.state_bytes)
         return -ENOSPC;
@@ -88,7 +93,9 @@ int policy_decide(const struct policy *policy, const struct policy_snapshot *sna
     for (uint32_t i = 0; i < snapshot->job_count; i++)
         plan->decisions[i] = (struct policy_decision){.id = snapshot->jobs[i].id};
     r = policy->decide(policy, snapshot, plan);
-    if (r == 0)
-        policy_plan_account(snapshot, plan);
-    return r;
+    if (r < 0)
+        return r;
+    gate_apply(policy, snapshot, plan);
+    policy_plan_account(snapshot, plan);
+    return 0;
 }

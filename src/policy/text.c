@@ -43,6 +43,9 @@ static const char *const reason_text[POLICY_REASON_MAX] = {
     [POLICY_REASON_KEPT] = "keeps the {0:c} that it has, more than the {1:k} it asked for",
     [POLICY_REASON_PROPORTION] = "request of {0:k} in {1:k} for {2:c} among {3:j}",
     [POLICY_REASON_BEHIND] = "waits behind job {0}",
+    [POLICY_REASON_SWITCH_COST] = "stays: {0:c} would not pay for a resize of {1:s}",
+    [POLICY_REASON_DWELL] = "stays for {1:s}, as it changed just now: {0:c} planned",
+    [POLICY_REASON_FREE_CORES] = "{0:c} without taking from others, {1:k} planned",
     [POLICY_REASON_QUANTUM] = "ran for {0:s}, now it is the turn of job {1}",
 };
 /* A code without a text would be a NULL pointer: the last one stands for all. */
