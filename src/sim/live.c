@@ -144,7 +144,10 @@ int live_end(struct engine *e, struct live *l, bool finished)
     record->useful_ns = l->job.work_ns - (uint64_t)(l->left >> 32);
     totals->finished += finished;
     totals->infeasible += record->infeasible;
-    totals->end_ns = finished ? e->now_ns : totals->end_ns;
+    if (finished) {
+        totals->end_ns = e->now_ns;
+        totals->energy_uj = e->energy / 1000000000;
+    }
     totals->core_ns += l->held_mcpu_ns / POLICY_CORE_MCPU;
     totals->busy_ns += l->busy >> 32;
     totals->useful_ns += record->useful_ns;

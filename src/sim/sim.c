@@ -219,7 +219,7 @@ static int loop(struct engine *e, struct intake *in)
 
     for (;;) {
         uint64_t arrival_ns = in->more ? in->next.arrival_ns : POLICY_NEVER;
-        uint64_t ended = e->totals.finished + e->totals.jobs;
+        uint64_t before = e->totals.finished + e->totals.jobs;
         uint64_t next_ns = arrival_ns < e->next_finish_ns ? arrival_ns : e->next_finish_ns;
         int r;
 
@@ -233,7 +233,7 @@ static int loop(struct engine *e, struct intake *in)
         r = turn(e, in, next_ns);
         if (r < 0)
             return r;
-        if (ended != e->totals.finished + e->totals.jobs)
+        if (before != e->totals.finished + e->totals.jobs)
             idle_events = 0;
         else if (++idle_events % IDLE_EVENTS_MAX == 0) {
             sim_sum left = work_left(e);
@@ -278,10 +278,8 @@ int sim_run(const struct sim_machine *machine, struct sim_source *source,
         r = loop(&e, &in);
     if (r == -ENOMEM)
         error_set(err, r, "out of memory with %u jobs alive", e.alive);
-    if (r == 0 || r == -EDEADLK) {
-        e.totals.energy_uj = e.energy / 1000000000;
+    if (r == 0 || r == -EDEADLK)
         *ret_totals = e.totals;
-    }
     snapshot_done(&e);
     return r;
 }
