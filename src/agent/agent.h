@@ -89,6 +89,8 @@ void core_daemon_found(void); /* lease renewed: the last order of this connectio
 void core_daemon_gone(void);  /* hung up: its order is forgotten */
 void core_set_local(enum proto_source source, uint32_t intra, uint32_t inter);
 bool core_take_local(uint32_t *ret_source, uint32_t *ret_intra, uint32_t *ret_inter);
+void core_local_unheard(void); /* the one just taken did not reach the daemon: take it again */
+void core_local_again(void);   /* a new daemon does not know of the local order in force, if any */
 void core_set_allowed(uint32_t mcpu, uint64_t now_ns);
 bool core_take_change(void); /* true once after every change of the target in force */
 

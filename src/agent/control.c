@@ -346,6 +346,7 @@ static void on_welcome(const struct proto_welcome *w, uint64_t now_ns)
     control.heartbeat_ns = clamp_ms(w->heartbeat_ms);
     memcpy(agent_config.job_id, w->job_id, sizeof(agent_config.job_id));
     memcpy(agent_config.job_name, w->job_name, sizeof(agent_config.job_name));
+    core_local_again();
     send_backends(now_ns);
     send_heartbeat(now_ns);
 }
@@ -400,7 +401,8 @@ static void report_local(uint64_t now_ns)
     m.local.source = source;
     m.local.intra = intra;
     m.local.inter = inter;
-    send_message(&m, now_ns);
+    if (!send_message(&m, now_ns))
+        core_local_unheard();
 }
 
 /* ---- the thread ---- */

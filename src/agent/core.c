@@ -13,13 +13,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <unistd.h>
 
 #define SIGNAL_OFFSET_DEFAULT 7 /* SIGRTMIN + 7 */
+#define START_TRIES           1000
+#define START_PAUSE_US        100
+
+enum agent_phase { AGENT_IDLE, AGENT_STARTING, AGENT_STARTED, AGENT_PHASE_MAX };
 
 struct agent_config agent_config;
 
 static char socket_path[108];
-static _Atomic bool started;
+static _Atomic int phase; /* enum agent_phase */
 
 /* Who commands: the newest of the daemon's and the local order, else the own limit. */
 static struct core {
@@ -112,25 +117,32 @@ static void after_fork(void)
     control_after_fork();
     for (unsigned i = 0; i < backend_count; i++)
         backend_table[i]->after_fork();
-    atomic_store(&started, false);
+    atomic_store(&phase, AGENT_IDLE);
 }
 
 bool agent_start(void)
 {
     static _Atomic bool forks_watched;
-    bool expected = false;
+    int expected = AGENT_IDLE;
     int saved = errno;
 
     if (!agent_config.enabled)
         return false;
-    if (atomic_load(&started) || !atomic_compare_exchange_strong(&started, &expected, true))
-        return true;
+    if (!atomic_compare_exchange_strong(&phase, &expected, AGENT_STARTING)) {
+        /* Another thread reads the configuration. Not for ever: in the child of a fork at just
+         * this moment it never ends, and the pool is then built as stock. */
+        for (int i = 0; i < START_TRIES && atomic_load(&phase) == AGENT_STARTING; i++)
+            usleep(START_PAUSE_US);
+        errno = saved;
+        return atomic_load(&phase) == AGENT_STARTED && agent_config.enabled;
+    }
     load_config();
     core_set_allowed(limit_read_mcpu("/"), clock_now_ns());
     if (!atomic_exchange(&forks_watched, true))
         pthread_atfork(NULL, NULL, after_fork);
     if (!control_start())
         agent_config.enabled = false; /* no thread to be had: stay out of the way */
+    atomic_store(&phase, AGENT_STARTED);
     errno = saved;
     return agent_config.enabled;
 }
@@ -279,6 +291,21 @@ bool core_take_local(uint32_t *ret_source, uint32_t *ret_intra, uint32_t *ret_in
     }
     pthread_mutex_unlock(&core.lock);
     return unsent;
+}
+
+void core_local_unheard(void)
+{
+    pthread_mutex_lock(&core.lock);
+    core.local.unsent = true;
+    pthread_mutex_unlock(&core.lock);
+}
+
+void core_local_again(void)
+{
+    pthread_mutex_lock(&core.lock);
+    if (core.local.source != PROTO_SOURCE_LIMIT)
+        core.local.unsent = true;
+    pthread_mutex_unlock(&core.lock);
 }
 
 void core_set_allowed(uint32_t mcpu, uint64_t now_ns)

@@ -18,7 +18,9 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-#define LOCK_WAIT_NS (5 * NS_PER_S)
+#define LOCK_WAIT_NS    (5 * NS_PER_S)
+#define REMOVE_TRIES    500
+#define REMOVE_PAUSE_US 10000
 
 struct entry {
     atomic_uint used; /* set last, so that a torn entry is never acted upon */
@@ -138,7 +140,11 @@ _Noreturn static void guard(struct entry *table, const char *group, int pipe_fd,
             cg = NULL;
         restore(table, root, cg, group);
     }
-    _exit(0); /* gives the lock up: a waiting daemon may begin */
+    close_fd(lock_fd); /* a waiting daemon may begin: its group has another name */
+    /* A large process that is just exiting counts in its group for some 100 ms. */
+    for (int i = 0; cg && i < REMOVE_TRIES && cgroup_remove(cg, group, NULL) == -EBUSY; i++)
+        usleep(REMOVE_PAUSE_US);
+    _exit(0);
 }
 
 /*

@@ -3,6 +3,8 @@
 import os
 import pathlib
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -152,6 +154,23 @@ def test_root_gives_shares_in_proportion_and_takes_them_back(place):
     tided.signal(signal.SIGKILL)
     eventually(lambda: not group.exists(), guard=5)
     assert group_file(big, "cpu.shares").parent == CPU_GROUP
+
+
+@root_only
+@v1_only
+def test_group_of_a_large_process_that_takes_its_time_to_exit_is_removed(place):
+    tided = place.daemon("--cpus", "0-7").start()
+    job, other = tided.job(weight=300), tided.job()
+    job.target(6), other.target(2)
+    eventually(lambda: group_file(job, "cpu.shares").read_text() == "6144\n")
+    group = group_file(job, "").parent
+    with subprocess.Popen([sys.executable, "-c", "b = bytearray(b'x') * (1 << 30); print(flush=True)"
+                           "; import time; time.sleep(60)"], stdout=subprocess.PIPE) as large:
+        large.stdout.readline()
+        group_file(job, "cgroup.procs").write_text(str(large.pid))
+        large.kill()
+        tided.signal(signal.SIGKILL)
+    eventually(lambda: not group.exists())
 
 
 @root_only

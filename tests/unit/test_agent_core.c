@@ -158,6 +158,31 @@ static void local_order_survives_the_daemon(void **state)
     expect(PROTO_SOURCE_API, 3, 3);
 }
 
+static void local_order_is_told_until_it_is_heard_and_again_to_a_new_daemon(void **state)
+{
+    uint32_t source, intra, inter;
+
+    (void)state;
+    core_local_again(); /* none in force: nothing to tell */
+    assert_false(core_take_local(&source, &intra, &inter));
+    core_set_local(PROTO_SOURCE_SIGNAL, 6, 3);
+    assert_true(core_take_local(&source, &intra, &inter));
+    core_local_unheard();
+    assert_true(core_take_local(&source, &intra, &inter));
+    assert_false(core_take_local(&source, &intra, &inter));
+    core_local_again();
+    assert_true(core_take_local(&source, &intra, &inter));
+    assert_int_equal(source, PROTO_SOURCE_SIGNAL);
+    assert_int_equal(intra, 6);
+    core_set_local(PROTO_SOURCE_SIGNAL, 0, 0); /* the end of an order is news as well */
+    assert_true(core_take_local(&source, &intra, &inter));
+    core_local_unheard();
+    assert_true(core_take_local(&source, &intra, &inter));
+    assert_int_equal(intra, 0);
+    core_local_again();
+    assert_false(core_take_local(&source, &intra, &inter));
+}
+
 static void cleared_local_order_gives_way_to_the_daemon(void **state)
 {
     uint32_t source;
@@ -200,6 +225,8 @@ int main(void)
         cmocka_unit_test_setup(local_order_wins_until_the_daemon_has_heard_of_it, setup),
         cmocka_unit_test_setup(newest_local_order_wins, setup),
         cmocka_unit_test_setup(local_order_survives_the_daemon, setup),
+        cmocka_unit_test_setup(local_order_is_told_until_it_is_heard_and_again_to_a_new_daemon,
+                               setup),
         cmocka_unit_test_setup(cleared_local_order_gives_way_to_the_daemon, setup),
         cmocka_unit_test_setup(changed_limit_is_a_change, setup),
     };
