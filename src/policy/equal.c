@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Policy `equal`: everyone gets the same number of cores, or one in proportion to its weight, as
- * share.h says; older jobs go first where shares are alike.
+ * share.h says; older jobs go first where shares are alike. Policy `weighted`: everyone gets its
+ * minimum, and what is left in proportion to its weight.
  *
  * Pinned, rigid and started moldable jobs are taken as given before the rest is shared. Cores lent
  * are taken off a share, not below the minimum; cores borrowed are added where lending has left
@@ -41,13 +42,7 @@ static void join(struct equal *e, uint32_t j)
         return;
     }
     layout_use(&e->layout, layout_place(&e->layout, j), POLICY_MCPU, fixed);
-    if (job->pinned_by != POLICY_PIN_NONE && job->pinned.of[POLICY_MCPU])
-        layout_reason(&e->layout, j, POLICY_REASON_PINNED, fixed, job->pinned_by, 0, 0);
-    else
-        layout_reason(&e->layout, j,
-                      job->malleability == POLICY_RIGID ? POLICY_REASON_RIGID
-                                                        : POLICY_REASON_MOLDABLE,
-                      fixed, 0, 0, 0);
+    layout_fixed_reason(&e->layout, j);
 }
 
 /* Starts a queued job if there is room for everything but cores, of which it always gets some. */
@@ -122,8 +117,8 @@ static void equal_room(const struct policy_snapshot *snapshot, struct policy_roo
     };
 }
 
-static int equal_decide(const struct policy *policy, const struct policy_snapshot *snapshot,
-                        struct policy_plan *plan)
+static int decide(const struct policy *policy, const struct policy_snapshot *snapshot,
+                  struct policy_plan *plan, bool minima_first)
 {
     struct equal e = {.snapshot = snapshot, .age = plan->scratch};
     char *rest = (char *)(e.age + snapshot->job_count);
@@ -131,6 +126,7 @@ static int equal_decide(const struct policy *policy, const struct policy_snapsho
     layout_init(&e.layout, snapshot, plan, rest);
     rest += layout_bytes(snapshot);
     sharing_init(&e.sharing, &e.layout, rest);
+    e.sharing.minima_first = minima_first;
     e.by_age = (uint32_t *)(rest + sharing_bytes(snapshot));
     for (uint32_t j = 0; j < snapshot->job_count; j++) {
         e.age[j] = (struct age){snapshot->jobs[j].arrival_ns, snapshot->jobs[j].id};
@@ -143,6 +139,18 @@ static int equal_decide(const struct policy *policy, const struct policy_snapsho
     sharing_lend(&e.sharing, e.by_age);
     conclude(&e);
     return 0;
+}
+
+static int equal_decide(const struct policy *policy, const struct policy_snapshot *snapshot,
+                        struct policy_plan *plan)
+{
+    return decide(policy, snapshot, plan, false);
+}
+
+static int weighted_decide(const struct policy *policy, const struct policy_snapshot *snapshot,
+                           struct policy_plan *plan)
+{
+    return decide(policy, snapshot, plan, true);
 }
 
 static const struct policy_param equal_params[EQUAL_PARAM_MAX] = {
@@ -161,4 +169,13 @@ const struct policy policy_equal = {
     .param_count = EQUAL_PARAM_MAX,
     .room = equal_room,
     .decide = equal_decide,
+};
+
+const struct policy policy_weighted = {
+    .name = "weighted",
+    .brief = "everyone's minimum, and the rest in proportion to weights",
+    .params = equal_params,
+    .param_count = EQUAL_PARAM_MAX,
+    .room = equal_room,
+    .decide = weighted_decide,
 };

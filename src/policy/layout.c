@@ -106,6 +106,19 @@ void layout_reason(struct layout *layout, uint32_t job, enum policy_reason_code 
         (struct policy_reason){.code = code, .arg = {arg0, arg1, arg2, arg3}};
 }
 
+void layout_fixed_reason(struct layout *layout, uint32_t j)
+{
+    const struct policy_job *job = &layout->snapshot->jobs[j];
+    int64_t mcpu = policy_job_fixed(job, POLICY_MCPU);
+
+    if (job->pinned_by != POLICY_PIN_NONE && job->pinned.of[POLICY_MCPU])
+        layout_reason(layout, j, POLICY_REASON_PINNED, mcpu, job->pinned_by, 0, 0);
+    else if (job->malleability == POLICY_RIGID)
+        layout_reason(layout, j, POLICY_REASON_RIGID, mcpu, 0, 0, 0);
+    else
+        layout_reason(layout, j, POLICY_REASON_MOLDABLE, mcpu, 0, 0, 0);
+}
+
 /* Its place first, which will get the cores, then what stays put. */
 static void lay_out(struct layout *layout, uint32_t j, uint32_t place)
 {

@@ -43,6 +43,9 @@ uint32_t layout_place(struct layout *layout, uint32_t job);
 void layout_reason(struct layout *layout, uint32_t job, enum policy_reason_code code, int64_t arg0,
                    int64_t arg1, int64_t arg2, int64_t arg3);
 
+/* Says why the cores of a job of fixed size are what they are: pinned, rigid or moldable. */
+void layout_fixed_reason(struct layout *layout, uint32_t job);
+
 /*
  * Lays out a running or paused job: everything but cores as it is, unless a bound or pin says
  * otherwise. Uses its memory.

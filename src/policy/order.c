@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "policy/order.h"
 
-static void sift_down(uint32_t *index, size_t root, size_t count, order_before_fn before,
-                      const void *arg)
+void order_sift_down(uint32_t *index, size_t root, size_t count, order_before_fn before,
+                     const void *arg)
 {
     uint32_t moving = index[root];
 
@@ -30,12 +30,12 @@ void order_sort(uint32_t *index, size_t count, order_before_fn before, const voi
     if (in_order(index, count, before, arg))
         return;
     for (size_t i = count / 2; i-- > 0;)
-        sift_down(index, i, count, before, arg);
+        order_sift_down(index, i, count, before, arg);
     for (size_t end = count; end-- > 1;) {
         uint32_t last = index[end];
 
         index[end] = index[0];
         index[0] = last;
-        sift_down(index, 0, end, before, arg);
+        order_sift_down(index, 0, end, before, arg);
     }
 }

@@ -12,5 +12,12 @@
 /* Whether element @a goes before @b. Must be a total order: the last key is unique. */
 typedef bool (*order_before_fn)(uint32_t a, uint32_t b, const void *arg);
 
+/*
+ * Restores a heap whose element at @root may be too early for its place: every element goes after
+ * its children, the last of the order is index[0].
+ */
+void order_sift_down(uint32_t *index, size_t root, size_t count, order_before_fn before,
+                     const void *arg);
+
 /* Sorts @count indices; O(n log n) always, O(n) when they are in order already. */
 void order_sort(uint32_t *index, size_t count, order_before_fn before, const void *arg);

@@ -7,7 +7,14 @@
 
 #include "policy/policy.h"
 
+extern const struct policy policy_deadline;
 extern const struct policy policy_equal;
 extern const struct policy policy_fcfs;
+extern const struct policy policy_hesrpt;
+extern const struct policy policy_makespan;
+extern const struct policy policy_power_cap;
 extern const struct policy policy_priority;
+extern const struct policy policy_response;
 extern const struct policy policy_round_robin;
+extern const struct policy policy_throughput;
+extern const struct policy policy_weighted;

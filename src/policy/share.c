@@ -12,11 +12,11 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static int64_t whole_cores(int64_t mcpu)
+/* In units, of which at most as many count as the largest machine has. */
+static int64_t units_up(const struct sharing *s, int64_t mcpu)
 {
-    int64_t cores = mcpu / POLICY_CORE_MCPU + (mcpu % POLICY_CORE_MCPU != 0);
-
-    return smaller(cores, POLICY_CORES_MAX);
+    return smaller(mcpu / s->unit_mcpu + (mcpu % s->unit_mcpu != 0),
+                   POLICY_CORES_MAX * POLICY_CORE_MCPU / s->unit_mcpu);
 }
 
 size_t sharing_bytes(const struct policy_snapshot *snapshot)
@@ -29,7 +29,7 @@ void sharing_init(struct sharing *s, struct layout *layout, void *scratch)
 {
     uint32_t jobs = layout->snapshot->job_count;
 
-    *s = (struct sharing){.layout = layout, .share = scratch};
+    *s = (struct sharing){.layout = layout, .unit_mcpu = POLICY_CORE_MCPU, .share = scratch};
     s->member = (uint32_t *)(s->share + jobs);
     s->head = s->member + jobs;
     for (uint32_t j = 0; j < jobs; j++)
@@ -48,8 +48,9 @@ void sharing_join(struct sharing *s, uint32_t j, int64_t weight, int64_t least_m
     share->weight = weight;
     share->least_mcpu = least_mcpu;
     share->most_mcpu = most_mcpu;
-    share->min = whole_cores(least_mcpu);
-    share->max = share->cores = whole_cores(most_mcpu);
+    share->min = units_up(s, least_mcpu);
+    share->max = share->cores = units_up(s, most_mcpu);
+    share->base = s->minima_first ? share->min : 0;
     share->next = s->head[place];
     s->head[place] = j;
     layout_reason(s->layout, j, POLICY_REASON_MAXIMUM, most_mcpu, 0, 0, 0);
@@ -57,7 +58,8 @@ void sharing_join(struct sharing *s, uint32_t j, int64_t weight, int64_t least_m
 
 /* ---- filling a domain ------------------------------------------------------------------------ */
 
-/* The level at which a domain is full: `cores` for jobs whose weights add up to `weight`. */
+/* The level at which a domain is full: `cores`, above their bases, for jobs whose weights add up to
+ * `weight`. */
 struct level {
     int64_t cores;
     int64_t weight;
@@ -74,6 +76,7 @@ static struct level level_of_unsettled(const struct sharing *s, uint32_t count, 
         if (share->settled) {
             level.cores -= share->settled == SETTLED_LOW ? share->min : share->cores;
         } else {
+            level.cores -= share->base;
             level.weight += share->weight;
             level.jobs++;
         }
@@ -94,7 +97,7 @@ static bool settle_round(struct sharing *s, uint32_t count, const struct level *
     for (int pass = 0; pass < 2; pass++)
         for (uint32_t i = 0; i < count; i++) {
             struct share *share = &s->share[s->member[i]];
-            int64_t quota = level->cores * share->weight;
+            int64_t quota = level->cores * share->weight + share->base * level->weight;
             int64_t under = share->min * level->weight - quota;
             int64_t above = quota - share->cores * level->weight;
 
@@ -135,9 +138,9 @@ static void round_shares(struct sharing *s, uint32_t count, const struct level *
 
         if (s->share[j].settled)
             continue;
-        s->share[j].cores = quota / level->weight;
+        s->share[j].cores = s->share[j].base + quota / level->weight;
         s->share[j].over = quota % level->weight;
-        rest -= s->share[j].cores;
+        rest -= quota / level->weight;
         s->member[open++] = j; /* the settled ones are not needed any more */
     }
     if (rest == 0)
@@ -150,7 +153,7 @@ static void round_shares(struct sharing *s, uint32_t count, const struct level *
 static void explain_level(struct sharing *s, uint32_t count, const struct level *level)
 {
     bool weighted = false;
-    int64_t mcpu = level->cores * POLICY_CORE_MCPU;
+    int64_t mcpu = level->cores * s->unit_mcpu;
 
     for (uint32_t i = 0; i < count; i++)
         weighted |= !s->share[s->member[i]].settled &&
@@ -158,12 +161,15 @@ static void explain_level(struct sharing *s, uint32_t count, const struct level 
     for (uint32_t i = 0; i < count; i++) {
         uint32_t j = s->member[i];
         struct share *share = &s->share[j];
-        int64_t quota = mcpu * share->weight / level->weight;
+        int64_t quota = share->base * s->unit_mcpu + mcpu * share->weight / level->weight;
 
         if (share->settled == SETTLED_LOW && (!share->cut || share->cores > share->min))
             layout_reason(s->layout, j, POLICY_REASON_MINIMUM, share->least_mcpu, quota, 0, 0);
         else if (share->settled == SETTLED_HIGH && !share->cut)
             layout_reason(s->layout, j, POLICY_REASON_MAXIMUM, share->most_mcpu, quota, 0, 0);
+        else if (!share->settled && s->minima_first)
+            layout_reason(s->layout, j, POLICY_REASON_ABOVE_MINIMUM, share->least_mcpu,
+                          share->weight, level->weight, mcpu);
         else if (!share->settled && weighted)
             layout_reason(s->layout, j, POLICY_REASON_WEIGHTED_SHARE, share->weight, level->weight,
                           mcpu, level->jobs);
@@ -225,7 +231,7 @@ static void fill_domain(struct sharing *s, uint32_t domain)
 {
     int64_t left = s->layout->left[domain].of[POLICY_MCPU];
     int64_t left_mcpu = left > 0 ? left : 0;
-    int64_t cores = left_mcpu / POLICY_CORE_MCPU;
+    int64_t cores = left_mcpu / s->unit_mcpu;
     int64_t minima = 0, maxima = 0;
     uint32_t count = 0;
 
@@ -265,7 +271,7 @@ void sharing_fill(struct sharing *s)
     for (uint32_t j = 0; j < s->layout->snapshot->job_count; j++)
         if (s->share[j].joined)
             layout_use(s->layout, layout_place(s->layout, j), POLICY_MCPU,
-                       s->share[j].cores * POLICY_CORE_MCPU);
+                       s->share[j].cores * s->unit_mcpu);
 }
 
 /* ---- lending --------------------------------------------------------------------------------- */
@@ -274,15 +280,15 @@ static void lend(struct sharing *s, uint32_t j)
 {
     struct share *share = &s->share[j];
     const struct policy_job *job = &s->layout->snapshot->jobs[j];
-    int64_t lent =
-        smaller(job->lent, share->cores - whole_cores(policy_job_least(job, POLICY_MCPU)));
+    int64_t lent = smaller(job->lent * POLICY_CORE_MCPU / s->unit_mcpu,
+                           share->cores - units_up(s, policy_job_least(job, POLICY_MCPU)));
 
     if (lent <= 0 || share->squeezed)
         return;
-    layout_reason(s->layout, j, POLICY_REASON_LENT, share->cores * POLICY_CORE_MCPU,
-                  lent * POLICY_CORE_MCPU, 0, 0);
+    layout_reason(s->layout, j, POLICY_REASON_LENT, share->cores * s->unit_mcpu,
+                  lent * s->unit_mcpu, 0, 0);
     share->cores -= lent;
-    layout_use(s->layout, layout_place(s->layout, j), POLICY_MCPU, -lent * POLICY_CORE_MCPU);
+    layout_use(s->layout, layout_place(s->layout, j), POLICY_MCPU, -lent * s->unit_mcpu);
 }
 
 /* Room is what lenders left: before they did, no domain had any for a job below its maximum. */
@@ -290,17 +296,18 @@ static void borrow(struct sharing *s, uint32_t j)
 {
     struct share *share = &s->share[j];
     uint32_t place = layout_place(s->layout, j);
-    int64_t granted = smaller(s->layout->snapshot->jobs[j].borrowed, share->max - share->cores);
+    int64_t borrowed = s->layout->snapshot->jobs[j].borrowed * POLICY_CORE_MCPU / s->unit_mcpu;
+    int64_t granted = smaller(borrowed, share->max - share->cores);
 
     if (granted <= 0)
         return;
-    granted = smaller(granted, layout_left(s->layout, place, POLICY_MCPU) / POLICY_CORE_MCPU);
+    granted = smaller(granted, layout_left(s->layout, place, POLICY_MCPU) / s->unit_mcpu);
     if (granted <= 0)
         return;
-    layout_reason(s->layout, j, POLICY_REASON_BORROWED, share->cores * POLICY_CORE_MCPU,
-                  granted * POLICY_CORE_MCPU, 0, 0);
+    layout_reason(s->layout, j, POLICY_REASON_BORROWED, share->cores * s->unit_mcpu,
+                  granted * s->unit_mcpu, 0, 0);
     share->cores += granted;
-    layout_use(s->layout, place, POLICY_MCPU, granted * POLICY_CORE_MCPU);
+    layout_use(s->layout, place, POLICY_MCPU, granted * s->unit_mcpu);
 }
 
 void sharing_lend(struct sharing *s, const uint32_t *by_rank)
@@ -321,5 +328,5 @@ int64_t sharing_mcpu(const struct sharing *s, uint32_t j)
 
     if (share->squeezed)
         return share->least_mcpu;
-    return smaller(share->cores * POLICY_CORE_MCPU, share->most_mcpu);
+    return smaller(share->cores * s->unit_mcpu, share->most_mcpu);
 }

@@ -7,6 +7,7 @@
  * rounding leaves goes to the largest remainders, smaller ranks first. Exact, as L is kept as a
  * fraction. In a tree, domains are filled from the leaves to the root, each cutting what the
  * narrower ones had allowed: a full domain cuts at one level, so the result is max-min fair.
+ * With minima first, it is min_j + L * w_j instead, cut at max_j.
  *
  * Pure; used by policies alone, within one decision. Each share says why it is what it is in the
  * reason of its job's decision.
@@ -15,13 +16,14 @@
 
 #include "policy/layout.h"
 
-/* Cores are whole cores; bounds in mcpu cut what was counted in whole ones. */
+/* Counted in whole units, here called cores; bounds in mcpu cut what was counted in whole ones. */
 struct share {
-    int64_t weight;     /* 1 … POLICY_CORES_MAX */
+    int64_t weight;     /* at least 1; all of them, times the units of the machine, below 2^61 */
     int64_t least_mcpu; /* kept even where minima add up to more than there is */
     int64_t most_mcpu;
     int64_t min;
     int64_t max;
+    int64_t base;    /* beside what its weight gives: its minimum, where minima come first, or 0 */
     int64_t cores;   /* allowed by the domains filled so far */
     int64_t over;    /* numerator of what rounding cut off */
     uint32_t rank;   /* unique; smaller goes first where shares are alike */
@@ -37,6 +39,9 @@ struct sharing {
     struct share *share; /* of every job of the snapshot */
     uint32_t *member;    /* of the domain that is being filled */
     uint32_t *head;      /* first job of each domain's list */
+    /* the caller's to set, before anyone joins */
+    int64_t unit_mcpu; /* one core, if nothing else was set */
+    bool minima_first;
 };
 
 /* Bytes of scratch (aligned as int64_t). */

@@ -47,9 +47,15 @@ static const char *const reason_text[POLICY_REASON_MAX] = {
     [POLICY_REASON_DWELL] = "stays for {1:s}, as it changed just now: {0:c} planned",
     [POLICY_REASON_FREE_CORES] = "{0:c} without taking from others, {1:k} planned",
     [POLICY_REASON_QUANTUM] = "ran for {0:s}, now it is the turn of job {1}",
+    [POLICY_REASON_ABOVE_MINIMUM] = "minimum {0:k} and weight {1} of {2} in {3:c}",
+    [POLICY_REASON_GAIN] = "{0:c}: the last adds {1:p} of one, the next would add {2:p}",
+    [POLICY_REASON_NO_CURVE] = "{0:c}, as its speed-up is not known: the equal share is {1:k}",
+    [POLICY_REASON_GIVES_WAY] = "paused, as others gain more from its {0:c}",
+    [POLICY_REASON_SIZE_RANK] = "{0:c} as number {1} of {2:j} by work left",
+    [POLICY_REASON_ENDS] = "{0:c} to end in {1:s}",
 };
 /* A code without a text would be a NULL pointer: the last one stands for all. */
-static_assert(sizeof(reason_text) / sizeof(reason_text[0]) == POLICY_REASON_QUANTUM + 1,
+static_assert(sizeof(reason_text) / sizeof(reason_text[0]) == POLICY_REASON_ENDS + 1,
               "every reason has a text");
 
 static const char *const fault_text[POLICY_FAULT_MAX] = {

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Policy `response`: short mean response times. Cores go where they speed up most, as in
+ * `throughput`, times a price that is higher the more jobs are delayed by this one: those with more
+ * work left. With the jobs in order of work left, the r-th from the longest has the price w_j *
+ * r^a.
+ *
+ * Why ranks: for speed-ups k^p the best division is known (heSRPT, Berg, Vesilo and Harchol-Balter
+ * 2020), and what a unit of work costs all others there grows as r^p, whatever the sizes are. It
+ * fades by itself: of two jobs the shorter counts 2^a, of a hundred 100^a. A small a loses little
+ * of the mean, as the order is what counts, and keeps the cores where they work well.
+ *
+ * Jobs are left waiting when the cores are worth more to others, and preemptible ones are paused.
+ * Three rules bound what that costs.
+ *   long      A job with more than `long` times the mean work per core left would end last anyhow,
+ *             and all the later for each pause: it keeps its least.
+ *   overtake  So much longer must a running job be for a waiting one to go before it, what the
+ * start costs included. If all cores are held by jobs that cannot be paused, a job that much
+ *             shorter than any of them will take starts beside them, with one thread.
+ *   unknown   What work is expected of a job that tells nothing; see size.h.
+ */
+#include "policy/auction.h"
+#include "policy/order.h"
+#include "policy/policies.h"
+#include "policy/size.h"
+
+enum {
+    RESPONSE_EXPONENT = AUCTION_PARAM_MAX,
+    RESPONSE_LONG,
+    RESPONSE_OVERTAKE,
+    RESPONSE_UNKNOWN,
+    RESPONSE_PARAM_MAX
+};
+
+#define PRICE_ONE 1024 /* of the longest job */
+
+/* One job. */
+struct size {
+    uint64_t key; /* work left per weight, of a waiting job what it is handicapped by included */
+    uint64_t work_ns; /* left, and the cost of starting where it has to */
+    uint64_t arrival_ns;
+    uint64_t id;
+};
+
+struct response {
+    struct auction auction;
+    struct size *size;
+    uint32_t *order; /* of those who take part, shortest first */
+    uint32_t count;
+    int64_t param[RESPONSE_PARAM_MAX];
+};
+
+/* a * permille / 1000; saturates. */
+static uint64_t scaled(uint64_t a, int64_t permille)
+{
+    uint64_t whole;
+
+    if (__builtin_mul_overflow(a / 1000, (uint64_t)permille, &whole) ||
+        __builtin_add_overflow(whole, a % 1000 * (uint64_t)permille / 1000, &whole))
+        return UINT64_MAX;
+    return whole;
+}
+
+static uint64_t sum(uint64_t a, uint64_t b)
+{
+    return a + b < a ? UINT64_MAX : a + b;
+}
+
+/* ---- prices ---------------------------------------------------------------------------------- */
+
+/* Binary logarithm of @x >= 1 with 16 bits behind the point: each squaring yields one of them. */
+static uint32_t log2_q16(uint32_t x)
+{
+    uint32_t whole = 31 - (uint32_t)__builtin_clz(x);
+    uint64_t rest = (uint64_t)x << (31 - whole); /* 1 … 2, 31 bits behind the point */
+    uint32_t log = whole << 16;
+
+    for (uint32_t bit = 1u << 15; bit; bit >>= 1) {
+        rest = rest * rest >> 31;
+        if (rest >> 32) {
+            rest >>= 1;
+            log |= bit;
+        }
+    }
+    return log;
+}
+
+/* PRICE_ONE * 2^x of a number with 16 bits behind the point. */
+static int64_t exp2_q16(uint32_t x)
+{
+    /* 2^(1/2), 2^(1/4), …, 30 bits behind the point */
+    static const uint64_t root[] = {1518500250, 1276901417, 1170923762, 1121280436,
+                                    1097253708, 1085434106, 1079572136, 1076653033,
+                                    1075196443, 1074468888, 1074105294, 1073923544,
+                                    1073832680, 1073787251, 1073764537, 1073753181};
+    uint64_t power = (uint64_t)1 << 30;
+
+    for (uint32_t i = 0; i < 16; i++)
+        if (x & (0x8000u >> i))
+            power = power * root[i] >> 30;
+    return (int64_t)((power << (x >> 16)) * PRICE_ONE >> 30);
+}
+
+static bool shorter(uint32_t x, uint32_t y, const void *arg)
+{
+    const struct size *a = (const struct size *)arg + x, *b = (const struct size *)arg + y;
+
+    if (a->key != b->key)
+        return a->key < b->key;
+    return a->arrival_ns != b->arrival_ns ? a->arrival_ns < b->arrival_ns : a->id < b->id;
+}
+
+static void measure(struct response *r, uint32_t j)
+{
+    const struct policy_job *job = &r->auction.snapshot->jobs[j];
+    uint64_t work_ns = size_left_ns(job, r->param[RESPONSE_UNKNOWN]);
+    uint64_t key = work_ns;
+
+    if (job->state != POLICY_RUNNING) {
+        work_ns = sum(
+            work_ns,
+            job->cost_ns[job->state == POLICY_PAUSED ? POLICY_ACTION_PAUSE : POLICY_ACTION_START]);
+        key = scaled(work_ns, r->param[RESPONSE_OVERTAKE]);
+    }
+    r->size[j] = (struct size){key / job->weight, work_ns, job->arrival_ns, job->id};
+}
+
+static void set_prices(struct response *r)
+{
+    for (uint32_t j = 0; j < r->auction.snapshot->job_count; j++) {
+        measure(r, j);
+        if (auction_takes_part(&r->auction, j))
+            r->order[r->count++] = j;
+    }
+    order_sort(r->order, r->count, shorter, r->size);
+    for (uint32_t i = 0; i < r->count; i++) {
+        uint64_t log = log2_q16(r->count - i);
+
+        r->auction.bidder[r->order[i]].price *=
+            exp2_q16((uint32_t)(log * (uint64_t)r->param[RESPONSE_EXPONENT] / 1000));
+    }
+}
+
+/* ---- who must not wait ----------------------------------------------------------------------- */
+
+static void seat_the_long(struct response *r)
+{
+    int64_t cores = layout_capacity(&r->auction.layout, 0, POLICY_MCPU) / POLICY_CORE_MCPU;
+    uint64_t total = 0, bound;
+
+    for (uint32_t i = 0; i < r->count; i++)
+        total = sum(total, r->size[r->order[i]].work_ns);
+    bound = scaled(total / (uint64_t)(cores > 0 ? cores : 1), r->param[RESPONSE_LONG]);
+    for (uint32_t i = 0; i < r->count; i++) {
+        uint32_t j = r->order[i];
+
+        if (r->size[j].work_ns >= bound && r->auction.bidder[j].mcpu == 0)
+            auction_seat(&r->auction, j, r->auction.bidder[j].least, false);
+    }
+}
+
+/* Time to the end with the cores that it is sure of. */
+static uint64_t time_of_seated(const struct response *r, uint32_t j)
+{
+    const struct bidder *b = &r->auction.bidder[j];
+    int64_t cores = b->mcpu / POLICY_CORE_MCPU;
+
+    return r->size[j].work_ns / (uint64_t)auction_speed(b, cores ? cores : 1) * 1000;
+}
+
+/* Whether one core is all it asks for, and even that is taken. */
+static bool is_shut_out(struct auction *a, uint32_t j)
+{
+    uint32_t place = auction_place(a, j);
+    int64_t least = a->bidder[j].least;
+
+    return least <= POLICY_CORE_MCPU && layout_left(&a->layout, place, POLICY_MCPU) < least &&
+           layout_capacity(&a->layout, place, POLICY_MCPU) >= least;
+}
+
+/*
+ * Starts short jobs beside those who hold all cores and cannot be paused. A job that is started
+ * counts among them, so each must be much shorter than the one before: there are few.
+ */
+static void seat_the_short(struct response *r)
+{
+    struct auction *a = &r->auction;
+    uint64_t soonest = UINT64_MAX;
+    bool known = true;
+
+    for (uint32_t i = 0; i < r->count; i++) {
+        uint32_t j = r->order[i];
+        uint64_t time = a->bidder[j].mcpu ? time_of_seated(r, j) : UINT64_MAX;
+
+        if (time < soonest) {
+            soonest = time;
+            known = a->snapshot->jobs[j].remaining_ns != POLICY_UNKNOWN;
+        }
+    }
+    for (uint32_t i = 0; i < r->count; i++) {
+        uint32_t j = r->order[i];
+        uint64_t needed = scaled(r->size[j].work_ns, r->param[RESPONSE_OVERTAKE]);
+
+        if (a->bidder[j].mcpu || !is_shut_out(a, j))
+            continue;
+        if (needed > soonest) {
+            /* the expected time of a job of unknown size grows as it runs */
+            if (!known && needed - soonest < POLICY_NEVER - a->snapshot->now_ns)
+                a->plan->next_wakeup_ns = a->snapshot->now_ns + (needed - soonest);
+            return;
+        }
+        if (auction_seat(a, j, a->bidder[j].least, true))
+            soonest = r->size[j].work_ns;
+    }
+}
+
+/* ---- deciding -------------------------------------------------------------------------------- */
+
+static void explain(struct response *r, uint32_t i)
+{
+    struct auction *a = &r->auction;
+    const struct policy_reason *reason = &a->plan->decisions[r->order[i]].reason;
+
+    if (reason->code == POLICY_REASON_GAIN)
+        layout_reason(&a->layout, r->order[i], POLICY_REASON_SIZE_RANK, reason->arg[0], i + 1,
+                      r->count, 0);
+}
+
+static void response_room(const struct policy_snapshot *snapshot, struct policy_room *ret_room)
+{
+    auction_room(snapshot, ret_room);
+    ret_room->scratch_bytes += snapshot->job_count * (sizeof(struct size) + sizeof(uint32_t));
+}
+
+static int response_decide(const struct policy *policy, const struct policy_snapshot *snapshot,
+                           struct policy_plan *plan)
+{
+    struct response r = {.count = 0};
+
+    for (uint32_t i = 0; i < RESPONSE_PARAM_MAX; i++)
+        r.param[i] = policy_param(policy, snapshot, i);
+    auction_init(&r.auction, policy, snapshot, plan, AUCTION_PAUSES_OUTBID, 0);
+    r.size = (struct size *)((char *)plan->scratch + auction_bytes(snapshot));
+    r.order = (uint32_t *)(r.size + snapshot->job_count);
+    set_prices(&r);
+    seat_the_long(&r);
+    seat_the_short(&r);
+    auction_run(&r.auction);
+    auction_conclude(&r.auction);
+    for (uint32_t i = 0; i < r.count; i++)
+        explain(&r, i);
+    return 0;
+}
+
+static const struct policy_param response_params[] = {
+    AUCTION_PARAMS,
+    [RESPONSE_EXPONENT] = {.name = "exponent",
+                           .max = 1000,
+                           .def = 250,
+                           .unit = "permille",
+                           .text = "how much the order of sizes counts; 0: nothing, as throughput"},
+    [RESPONSE_LONG] = {.name = "long",
+                       .min = 1000,
+                       .max = 1000000,
+                       .def = 2000,
+                       .unit = "permille",
+                       .text = "of the mean work per core: with more left, a job does not wait"},
+    [RESPONSE_OVERTAKE] = {.name = "overtake",
+                           .min = 1000,
+                           .max = 100000,
+                           .def = 1500,
+                           .unit = "permille",
+                           .text = "how much longer a running job is that a waiting one passes"},
+    SIZE_PARAM(RESPONSE_UNKNOWN),
+};
+
+const struct policy policy_response = {
+    .name = "response",
+    .brief = "short mean response: cores where they gain most, shorter jobs first",
+    .params = response_params,
+    .param_count = RESPONSE_PARAM_MAX,
+    .room = response_room,
+    .decide = response_decide,
+};
