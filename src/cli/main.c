@@ -13,6 +13,7 @@ const struct command *const commands[] = {
     &command_top,
     &command_explain,
     &command_policy,
+    &command_sim,
     &command_signal,
     &command_doctor,
     &command_version,

@@ -11,8 +11,8 @@
 #define CORES_MAX  ((int64_t)SIM_CORES_MAX)
 #define FACTOR_MAX INT64_C(1000000000) /* a million, in thousandths */
 
-/* Values of words: below everything that a quantity or the index of a curve can be. */
-#define WORDS   (INT64_MIN + 8)
+/* Values of words: below all quantities and indices of curves, and exact as a double (lists). */
+#define WORDS   (-(INT64_C(1) << 40))
 #define EXACT   WORDS
 #define NOTHING (WORDS + 1)
 #define REQUEST WORDS

@@ -74,9 +74,8 @@ int64_t dist_draw(const struct dist *dist, const struct value_type *type, struct
     case DIST_UNIFORM:
         x = uniform(dist, type->kind == VALUE_COUNT, rng_unit(rng));
         break;
-    case DIST_LIST:
-        x = pick(dist, rng_unit(rng));
-        break;
+    case DIST_LIST: /* words too: no rounding */
+        return (int64_t)pick(dist, rng_unit(rng));
     case DIST_NORMAL:
         x = dist->a + dist->b * normal(rng);
         break;

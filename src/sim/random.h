@@ -48,5 +48,5 @@ struct dist {
 /* The list goes back to malloc(). */
 void dist_done(struct dist *dist);
 
-/* One draw, as a value of @type (value_round); uniform whole numbers include both ends. */
+/* One draw, as a value of @type (value_round); uniform whole numbers have both ends. */
 int64_t dist_draw(const struct dist *dist, const struct value_type *type, struct rng *rng);

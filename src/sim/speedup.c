@@ -2,70 +2,41 @@
 #include "sim/speedup.h"
 
 #include "base/cleanup.h"
+#include "policy/curve.h"
 
 #include <math.h>
 #include <string.h>
 
 #define MOST_PERMILLE 4000000000.0 /* of a measured point; fits into the table's entries */
 
-/* A curve, its table and its envelope in one block; the envelope is where `table + count` is. */
-static struct sim_curve *curve_new(uint32_t count, bool envelope, uint32_t **ret_table)
+/* A curve, its table and room for its envelope in one block. */
+static struct sim_curve *curve_new(uint32_t count, uint32_t **ret_table)
 {
-    struct sim_curve *curve =
-        calloc(1, sizeof(*curve) + (envelope ? 2 : 1) * (size_t)count * sizeof(uint32_t));
-    uint32_t *table;
+    struct sim_curve *curve = calloc(1, sizeof(*curve) + 2 * (size_t)count * sizeof(uint32_t));
 
     if (!curve)
         return NULL;
-    table = (uint32_t *)(curve + 1);
-    *curve = (struct sim_curve){.speedup_permille = table,
-                                .envelope_permille = envelope ? table + count : NULL,
-                                .count = count};
-    *ret_table = table;
+    *ret_table = (uint32_t *)(curve + 1);
+    curve->speedup_permille = *ret_table;
+    curve->count = count;
     return curve;
 }
 
-/*
- * Writes the upper concave hull of table[0 … count-1] behind it, rounded up: from each corner to
- * the point that is seen at the steepest angle, which a stack of corners finds in one pass.
- */
-static int write_envelope(uint32_t *table, uint32_t count)
+/* Of Amdahl's law too: rounding to thousandths makes dents in the flat end. */
+static struct sim_curve *with_envelope(struct sim_curve *curve, uint32_t *table)
 {
-    _cleanup_free_ uint32_t *corner = malloc(count * sizeof(*corner));
-    uint32_t *envelope = table + count;
-    uint32_t n = 0;
+    uint32_t *envelope = table + curve->count;
 
-    if (!corner)
-        return -ENOMEM;
-    for (uint32_t k = 0; k < count; k++) {
-        while (n >= 2) {
-            int64_t a = corner[n - 2], b = corner[n - 1];
-            int64_t to_b = (int64_t)table[b] - table[a], to_k = (int64_t)table[k] - table[a];
-
-            if (to_b * (k - a) > to_k * (b - a))
-                break;
-            n--;
-        }
-        corner[n++] = k;
-    }
-    envelope[0] = table[0];
-    for (uint32_t i = 1; i < n; i++) {
-        int64_t a = corner[i - 1], b = corner[i], rise = (int64_t)table[b] - table[a];
-
-        for (int64_t k = a + 1; k <= b; k++) {
-            int64_t up = rise * (k - a), width = b - a;
-
-            envelope[k] = (uint32_t)(table[a] + up / width + (up % width > 0));
-        }
-    }
-    return 0;
+    curve_envelope(table, curve->count, envelope);
+    if (memcmp(table, envelope, curve->count * sizeof(*table)) != 0)
+        curve->envelope_permille = envelope;
+    return curve;
 }
 
 struct sim_curve *speedup_amdahl(int64_t parallel, int64_t contention, uint32_t count)
 {
     uint32_t *table;
-    /* Amdahl's curve is concave itself; that of contention falls behind its peak. */
-    struct sim_curve *curve = curve_new(count, contention > 0, &table);
+    struct sim_curve *curve = curve_new(count, &table);
 
     if (!curve)
         return NULL;
@@ -76,11 +47,7 @@ struct sim_curve *speedup_amdahl(int64_t parallel, int64_t contention, uint32_t 
 
         table[k - 1] = speed ? (uint32_t)speed : 1;
     }
-    if (contention > 0 && write_envelope(table, count) < 0) {
-        free(curve);
-        return NULL;
-    }
-    return curve;
+    return with_envelope(curve, table);
 }
 
 /* Speed with @k cores between the two points around it, the last of which is at or before *at. */
@@ -99,7 +66,7 @@ struct sim_curve *speedup_measured(const uint32_t *cores, const double *speed, s
                                    uint32_t count)
 {
     uint32_t *table;
-    struct sim_curve *curve = curve_new(count, true, &table);
+    struct sim_curve *curve = curve_new(count, &table);
     size_t at = 0;
 
     if (!curve)
@@ -109,11 +76,7 @@ struct sim_curve *speedup_measured(const uint32_t *cores, const double *speed, s
 
         table[k - 1] = (uint32_t)fmin(fmax(permille, 1), MOST_PERMILLE);
     }
-    if (write_envelope(table, count) < 0) {
-        free(curve);
-        return NULL;
-    }
-    return curve;
+    return with_envelope(curve, table);
 }
 
 /* ---- sets ------------------------------------------------------------------------------------ */

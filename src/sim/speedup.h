@@ -31,8 +31,8 @@ struct sim_curve *speedup_measured(const uint32_t *cores, const double *speed, s
 /* ---- tables for fractions, made as they are met ------------------------------------------------
  */
 
-/* Most table entries that one set may hold (128 MiB). */
-#define SPEEDUP_ENTRIES_MAX (UINT32_C(1) << 25)
+/* Most cores of all tables of a set together (128 MiB). */
+#define SPEEDUP_ENTRIES_MAX (UINT32_C(1) << 24)
 
 struct speedup_set {
     uint32_t cores; /* length of each table */

@@ -210,7 +210,7 @@ int workload_read(const struct node *node, const struct job_spec *defaults,
 {
     static const char *const keys[] = {"jobs", "until", "arrivals", "mix", NULL};
     _cleanup_(cleanup_workload) struct workload *w = calloc(1, sizeof(*w));
-    int64_t jobs = WORKLOAD_JOBS_MAX, until = VALUE_DURATION_MAX;
+    int64_t jobs = WORKLOAD_JOBS_MAX, until = INT64_MAX;
     int r;
 
     if (!w)

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `tide sim` is a program of its own beside tide: the simulator's libraries alone would cost every
+ * other command a tenth of its start.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PROGRAM "tide-sim"
+
+static int sim_run(int argc, char **argv)
+{
+    char path[PATH_MAX + sizeof(PROGRAM)];
+    ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
+    char *slash;
+
+    if (n < 0 || n == PATH_MAX)
+        return cli_error(&command_sim, CLI_FAILED, NULL, "cannot find %s: /proc/self/exe: %s",
+                         PROGRAM, n < 0 ? strerror(errno) : "too long");
+    path[n] = '\0';
+    slash = strrchr(path, '/');
+    strcpy(slash ? slash + 1 : path, PROGRAM);
+    execv(path, argv);
+    return cli_error(&command_sim, CLI_FAILED, NULL, "cannot run %s: %s", path, strerror(errno));
+}
+
+const struct command command_sim = {
+    .name = "sim",
+    .usage = "SCENARIO [--policy SPEC,…] [--seeds N|A-B] [OPTION…]",
+    .brief = "simulate what policies would make of a scenario, and compare them",
+    .help = "SCENARIO is a JSON file: a machine and jobs, listed, generated or from a trace.\n"
+            "tide-sim(1) describes it. No daemon is needed.\n"
+            "\n"
+            "Options:\n"
+            "  -p, --policy SPEC,…   policies to compare: NAME[/VALUE…], as in\n"
+            "                        fcfs/max-prop/moldable or priority/ageing=60s;\n"
+            "                        none: no control\n"
+            "      --seeds N|A-B     generate the jobs anew with seeds 1 to N, or A to B\n"
+            "      --placement HOW   shared, exclusive or quota, whatever the scenario says\n"
+            "      --jobs N          so many runs side by side (default: all processors)\n"
+            "  -a, --all             every metric\n"
+            "  -j, --json            everything as JSON\n"
+            "      --csv FILE        a line for each job of each run\n"
+            "      --gantt FILE      charts of the first seed as SVG\n"
+            "      --html FILE       a report with tables, charts and parameters\n"
+            "      --check           check every plan of every policy\n"
+            "\n"
+            "Examples:\n"
+            "  tide sim mix.json\n"
+            "  tide sim mix.json --policy none,equal,fcfs/strict --seeds 20\n"
+            "  tide sim trace.json --policy response --html report.html\n",
+    .run = sim_run,
+};
