@@ -3,29 +3,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
-
-void cpuset_zero(struct cpuset *set)
-{
-    memset(set, 0, sizeof(*set));
-}
-
-void cpuset_add(struct cpuset *set, unsigned cpu)
-{
-    if (cpu < CPUSET_MAX_CPUS)
-        set->word[cpu / 64] |= 1ull << (cpu % 64);
-}
-
-void cpuset_remove(struct cpuset *set, unsigned cpu)
-{
-    if (cpu < CPUSET_MAX_CPUS)
-        set->word[cpu / 64] &= ~(1ull << (cpu % 64));
-}
-
-bool cpuset_has(const struct cpuset *set, unsigned cpu)
-{
-    return cpu < CPUSET_MAX_CPUS && (set->word[cpu / 64] >> (cpu % 64) & 1);
-}
 
 unsigned cpuset_count(const struct cpuset *set)
 {
@@ -34,17 +11,6 @@ unsigned cpuset_count(const struct cpuset *set)
     for (size_t i = 0; i < CPUSET_WORDS; i++)
         n += (unsigned)__builtin_popcountll(set->word[i]);
     return n;
-}
-
-bool cpuset_equal(const struct cpuset *a, const struct cpuset *b)
-{
-    return memcmp(a, b, sizeof(*a)) == 0;
-}
-
-void cpuset_and(struct cpuset *ret, const struct cpuset *a, const struct cpuset *b)
-{
-    for (size_t i = 0; i < CPUSET_WORDS; i++)
-        ret->word[i] = a->word[i] & b->word[i];
 }
 
 int cpuset_next(const struct cpuset *set, unsigned from)

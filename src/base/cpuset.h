@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A set of CPU numbers with the kernel's list syntax ("0-3,8"). Fixed size, no allocation.
- * Any thread (values, no shared state); used by host, node, cli and tests.
+ * Any thread (values, no shared state); used everywhere. What is inline imports nothing, for
+ * src/policy.
  */
 #pragma once
 
@@ -19,13 +20,44 @@ struct cpuset {
     uint64_t word[CPUSET_WORDS]; /* bit n of word n/64: CPU n belongs to the set */
 };
 
-void cpuset_zero(struct cpuset *set);
-void cpuset_add(struct cpuset *set, unsigned cpu);       /* ignores cpu >= CPUSET_MAX_CPUS */
-void cpuset_remove(struct cpuset *set, unsigned cpu);    /* likewise */
-bool cpuset_has(const struct cpuset *set, unsigned cpu); /* false beyond the maximum */
-unsigned cpuset_count(const struct cpuset *set);         /* number of CPUs */
-bool cpuset_equal(const struct cpuset *a, const struct cpuset *b);
-void cpuset_and(struct cpuset *ret, const struct cpuset *a, const struct cpuset *b);
+static inline void cpuset_zero(struct cpuset *set)
+{
+    *set = (struct cpuset){{0}};
+}
+
+/* Ignores a CPU from CPUSET_MAX_CPUS on, as does removing; the set never has it. */
+static inline void cpuset_add(struct cpuset *set, unsigned cpu)
+{
+    if (cpu < CPUSET_MAX_CPUS)
+        set->word[cpu / 64] |= 1ull << (cpu % 64);
+}
+
+static inline void cpuset_remove(struct cpuset *set, unsigned cpu)
+{
+    if (cpu < CPUSET_MAX_CPUS)
+        set->word[cpu / 64] &= ~(1ull << (cpu % 64));
+}
+
+static inline bool cpuset_has(const struct cpuset *set, unsigned cpu)
+{
+    return cpu < CPUSET_MAX_CPUS && (set->word[cpu / 64] >> (cpu % 64) & 1);
+}
+
+static inline void cpuset_and(struct cpuset *ret, const struct cpuset *a, const struct cpuset *b)
+{
+    for (size_t i = 0; i < CPUSET_WORDS; i++)
+        ret->word[i] = a->word[i] & b->word[i];
+}
+
+static inline bool cpuset_equal(const struct cpuset *a, const struct cpuset *b)
+{
+    for (size_t i = 0; i < CPUSET_WORDS; i++)
+        if (a->word[i] != b->word[i])
+            return false;
+    return true;
+}
+
+unsigned cpuset_count(const struct cpuset *set); /* number of CPUs */
 
 /* The lowest CPU >= @from in the set, or -1. */
 int cpuset_next(const struct cpuset *set, unsigned from);

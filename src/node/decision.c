@@ -3,8 +3,8 @@
 
 #include "base/clock.h"
 #include "node/claims.h"
-#include "node/cores.h"
 #include "node/node.h"
+#include "policy/cores.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -344,9 +344,25 @@ void decision_split(struct job *j)
     }
 }
 
+/* CPUs that are made up (--cpus) are cores of the first node. */
+static void describe_cores(const struct node *n, struct cores_machine *ret)
+{
+    memset(ret, 0, sizeof(*ret));
+    ret->cpus = n->cpus;
+    ret->usable = n->usable;
+    for (int c = cpuset_next(&n->cpus, 0); c >= 0; c = cpuset_next(&n->cpus, (unsigned)c + 1)) {
+        int node = topology_node_of(&n->topology, (unsigned)c);
+        bool online = cpuset_has(&n->topology.online, (unsigned)c);
+
+        ret->core[c] = online ? n->topology.core[c] : (uint16_t)c;
+        ret->node[c] = node > 0 ? (uint16_t)node : 0;
+    }
+}
+
 static void want_cores(struct node *n, uint64_t now)
 {
     struct decision *d = n->decision;
+    struct cores_machine machine;
     size_t count = 0;
 
     for (struct job *j = n->jobs.first; j; j = j->next) {
@@ -363,7 +379,8 @@ static void want_cores(struct node *n, uint64_t now)
         if (n->cpus_given) /* made-up CPUs are in nobody's affinity */
             cpuset_zero(&c->allowed);
     }
-    cores_assign(&n->cpus, &n->usable, &n->topology, d->cores, count);
+    describe_cores(n, &machine);
+    cores_assign(&machine, d->cores, count);
     count = 0;
     for (struct job *j = n->jobs.first; j; j = j->next) {
         j->overlaps = d->cores[count].overlaps && d->cores[count].exclusive;
