@@ -280,6 +280,10 @@ static void fill(struct run *r, uint32_t count, uint32_t seed)
         job->stock_threads = 1 + chance(&seed, 8);
         job->waste_permille = chance(&seed, 1000);
         job->memory_bytes = chance(&seed, 100);
+        job->priority = (int32_t)chance(&seed, 3);
+        job->preemptible = chance(&seed, 2);
+        job->deadline_ns =
+            chance(&seed, 2) ? POLICY_NEVER : arrival_ns + chance(&seed, 60) * SECOND;
         job->cost_ns[POLICY_ACTION_START] = chance(&seed, 3) * 50 * MS;
         job->cost_ns[POLICY_ACTION_RESIZE] = chance(&seed, 3) * MS;
         arrival_ns += chance(&seed, 4) ? chance(&seed, 1u << 24) * UINT64_C(100) : 0;
@@ -314,19 +318,22 @@ static void expect_conserved(const struct run *r)
     assert_true(busy <= (sim_sum)span * r->machine.cores);
 }
 
+/* One run of each policy, and of none, on machines of all kinds. */
 static void work_is_neither_lost_nor_created(void **state)
 {
-    for (uint32_t round = 0; round < 24; round++) {
+    for (uint32_t round = 0; round < 6 * (policy_count() + 1); round++) {
         run_init(&run, 8);
+        run.options.policy = policy_at(round / 6); /* NULL at last */
         run.machine.placement = round % SIM_PLACEMENT_MAX;
         run.machine.memory_bytes = 400;
         run.machine.contention_permille = round % 2 * 300;
         run.machine.oversubscription_permille = round % 4 * 100;
         run.machine.smt = 1 + round % 2;
-        run.machine.numa = 1 + round / 4 % 2;
+        run.machine.numa = 1 + round / 3 % 2;
         run.machine.numa_permille = 200;
-        if (round % 8 == 7)
-            run.options.policy = NULL;
+        run.machine.idle_uw = 10000000;
+        run.machine.core_uw = 5000000;
+        run.machine.cap_uw = round % 2 * 40000000;
         fill(&run, 250, round);
         run_all(&run);
         expect_conserved(&run);
