@@ -43,7 +43,7 @@ struct book {
 };
 
 struct engine {
-    const struct sim_machine *machine;
+    struct sim_machine machine;
     const struct sim_options *options;
     struct sim_sink *sink;
     struct error *err;

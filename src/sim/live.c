@@ -16,7 +16,7 @@ struct live *live_new(struct engine *e, const struct sim_job *job)
     l->finish_ns = POLICY_NEVER;
     l->left = (sim_sum)job->work_ns << 32;
     l->record.start_ns = l->record.finish_ns = POLICY_NEVER;
-    l->record.alone_ns = machine_alone_ns(e->machine, job);
+    l->record.alone_ns = machine_alone_ns(&e->machine, job);
     return l;
 }
 
@@ -79,7 +79,7 @@ static void hold(struct engine *e, struct live *l, uint64_t cost_ns)
     l->mcpu = policy_amount_total(l->held, l->held_count, POLICY_MCPU);
     for (uint32_t i = 0; i < l->held_count; i++)
         with_cores += l->held[i].amount.of[POLICY_MCPU] > 0;
-    machine_hold(e->machine, &l->job, l->mcpu, with_cores > 1, &l->task);
+    machine_hold(&e->machine, &l->job, l->mcpu, with_cores > 1, &l->task);
     l->stalled_ns = until > l->stalled_ns ? until : l->stalled_ns;
     l->rate = 0; /* to be set anew, also if it stays the same: the finish has moved */
 }

@@ -155,11 +155,12 @@ static void shrink_fences(struct machine_task *const *tasks, uint32_t count, uin
 }
 
 /* Sets everyone's usage; returns how many cores could be busy if there were enough of them. */
-static uint64_t share_cores(const struct sim_machine *m, struct machine_task *const *tasks,
-                            uint32_t count)
+static sim_sum share_cores(const struct sim_machine *m, struct machine_task *const *tasks,
+                           uint32_t count)
 {
     uint64_t cores = m->cores * MACHINE_ONE;
-    uint64_t runnable = 0, held = 0;
+    uint64_t held = 0;
+    sim_sum runnable = 0;
 
     for (uint32_t i = 0; i < count; i++) {
         tasks[i]->usage = tasks[i]->limit;
@@ -174,7 +175,7 @@ static uint64_t share_cores(const struct sim_machine *m, struct machine_task *co
 }
 
 /* What everybody loses to oversubscription, SMT and the power cap; sets the power drawn. */
-static uint64_t common_factor(const struct sim_machine *m, uint64_t runnable, uint64_t busy,
+static uint64_t common_factor(const struct sim_machine *m, sim_sum runnable, uint64_t busy,
                               uint64_t *ret_power_uw)
 {
     uint64_t cores = m->cores * MACHINE_ONE, pairs = cores / m->smt;
@@ -182,7 +183,7 @@ static uint64_t common_factor(const struct sim_machine *m, uint64_t runnable, ui
     uint64_t factor = MACHINE_ONE;
 
     if (runnable > cores) {
-        sim_sum lost = (sim_sum)(runnable - cores) * m->oversubscription_permille;
+        sim_sum lost = (runnable - cores) * m->oversubscription_permille;
 
         factor = (uint64_t)(((sim_sum)cores * FULL << 32) / ((sim_sum)cores * FULL + lost));
     }
@@ -200,7 +201,7 @@ uint64_t machine_share(const struct sim_machine *m, struct machine_task *const *
                        uint32_t count)
 {
     const uint64_t full = FULL * m->cores * MACHINE_ONE;
-    uint64_t runnable = share_cores(m, tasks, count);
+    sim_sum runnable = share_cores(m, tasks, count);
     uint64_t busy = 0, power_uw, factor;
 
     for (uint32_t i = 0; i < count; i++)

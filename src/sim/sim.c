@@ -82,8 +82,9 @@ static int check_job(const struct sim_job *job, const struct sim_job *last, stru
         fault = "it arrives before the job in front of it; sort them by arrival";
     else if (!job->curve)
         fault = "it has no speed-up table";
-    fault = fault ? fault : curve_fault(job->curve);
-    if (!fault && job->told_curve)
+    if (!fault && job->curve != last->curve) /* that one was good */
+        fault = curve_fault(job->curve);
+    if (!fault && job->told_curve && job->told_curve != last->told_curve)
         fault = curve_fault(job->told_curve);
     fault = fault ? fault : bounds_fault(job);
     fault = fault ? fault : time_fault(job);
@@ -146,7 +147,7 @@ static void share_machine(struct engine *e)
             e->tasks[e->running_count] = &e->live[i]->task;
             e->running[e->running_count++] = e->live[i];
         }
-    e->power_uw = machine_share(e->machine, e->tasks, e->running_count);
+    e->power_uw = machine_share(&e->machine, e->tasks, e->running_count);
     for (uint32_t i = 0; i < e->running_count; i++) {
         struct live *l = e->running[i];
 
@@ -257,7 +258,7 @@ int sim_run(const struct sim_machine *machine, struct sim_source *source,
             struct error *err)
 {
     struct engine e = {
-        .machine = machine,
+        .machine = *machine,
         .options = options,
         .sink = sink,
         .err = err,
@@ -269,6 +270,8 @@ int sim_run(const struct sim_machine *machine, struct sim_source *source,
 
     if (r == 0)
         r = check_options(options, err);
+    if (!options->policy)
+        e.machine.placement = SIM_SHARED; /* nobody fences anything */
     if (r < 0)
         return r;
     r = snapshot_init(&e);

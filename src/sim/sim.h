@@ -166,7 +166,8 @@ struct sim_sink {
 /* ---- running --------------------------------------------------------------------------------- */
 
 struct sim_options {
-    const struct policy *policy; /* NULL: no control, every job runs its stock_threads at once */
+    const struct policy *policy; /* NULL: no control, every job runs its stock_threads at once;
+                                    placement and memory are of no account */
     const int64_t *params;       /* as the policy's; NULL: defaults */
     uint64_t seed;               /* handed to the policy */
     uint64_t resolution_ns;      /* finish times are rounded up to this; at least 1 */

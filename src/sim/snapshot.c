@@ -23,7 +23,7 @@ static int grow(void *array, size_t count, size_t size)
 
 static void fill_domains(struct engine *e)
 {
-    const struct sim_machine *m = e->machine;
+    const struct sim_machine *m = &e->machine;
     struct policy_domain *root = &e->domains[0];
 
     policy_machine_init(root, (int64_t)m->cores * POLICY_CORE_MCPU, m->memory_bytes);
@@ -41,7 +41,7 @@ static void fill_domains(struct engine *e)
 
 int snapshot_init(struct engine *e)
 {
-    e->domain_count = e->machine->numa > 1 ? 1 + e->machine->numa : 1;
+    e->domain_count = e->machine.numa > 1 ? 1 + e->machine.numa : 1;
     if (grow(&e->domains, e->domain_count, sizeof(*e->domains)) ||
         grow(&e->book.plan.domains, e->domain_count, sizeof(*e->book.plan.domains)))
         return -ENOMEM;
@@ -128,7 +128,7 @@ static void describe(const struct engine *e, const struct live *l, struct policy
 {
     const struct sim_job *job = &l->job;
     const struct sim_curve *told = job->told_curve;
-    uint32_t most = job->min > e->machine->cores ? job->min : e->machine->cores;
+    uint32_t most = job->min > e->machine.cores ? job->min : e->machine.cores;
     int64_t min = job->min ? job->min : 1, max = job->max ? job->max : most;
 
     policy_job_init(ret_job, job->id);
