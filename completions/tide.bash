@@ -56,7 +56,7 @@ _tide()
 
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        words="run ps set top explain policy signal doctor version help --help --version"
+        words="run ps set top explain policy record signal doctor version help --help --version"
     else
         case $command in
         run) _tide_run; return ;;
@@ -85,7 +85,14 @@ _tide()
             esac
             ;;
         help)
-            words="run ps set top explain policy signal doctor version help" ;;
+            words="run ps set top explain policy record signal doctor version help" ;;
+        record)
+            case $prev in
+            --for) return ;;
+            -o | --output) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+            esac
+            words="--output --for --help"
+            ;;
         doctor)
             words="$(ps -o pid= -u "$(id -u)" 2>/dev/null) --json --help" ;;
         top | version) words="--help" ;;

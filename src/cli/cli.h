@@ -45,6 +45,7 @@ extern const struct command command_explain;
 extern const struct command command_top;
 extern const struct command command_policy;
 extern const struct command command_sim;
+extern const struct command command_record;
 extern const struct command command_signal;
 extern const struct command command_doctor;
 extern const struct command command_version;

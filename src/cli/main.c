@@ -14,6 +14,7 @@ const struct command *const commands[] = {
     &command_explain,
     &command_policy,
     &command_sim,
+    &command_record,
     &command_signal,
     &command_doctor,
     &command_version,

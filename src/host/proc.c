@@ -248,6 +248,34 @@ bool proc_has_handler(const struct proc_status *status, int signal)
     return signal >= 1 && signal <= 64 && (status->sig_caught >> (signal - 1) & 1);
 }
 
+/* "cpu  user nice system idle iowait irq softirq steal …", in ticks */
+int proc_parse_busy(const char *text, uint64_t *ret_busy_ns)
+{
+    enum { IDLE = 3, IOWAIT = 4, STEAL = 7 };
+    uint64_t ticks = 0, value;
+
+    if (strncmp(text, "cpu ", 4) != 0)
+        return -EINVAL;
+    text += 3;
+    for (int field = 0; field <= STEAL; field++) {
+        text += strspn(text, " ");
+        if (text_scan_u64(&text, &value) < 0)
+            return -EINVAL;
+        if (field != IDLE && field != IOWAIT)
+            ticks += value;
+    }
+    *ret_busy_ns = ticks_to_ns(ticks);
+    return 0;
+}
+
+int proc_read_busy(int root, uint64_t *ret_busy_ns)
+{
+    char text[256]; /* of the first line */
+    int r = file_read(root, "proc/stat", text, sizeof(text));
+
+    return r < 0 ? r : proc_parse_busy(text, ret_busy_ns);
+}
+
 int proc_parse_schedstat(const char *text, uint64_t *ret_cpu_ns, uint64_t *ret_wait_ns)
 {
     uint64_t cpu, wait;

@@ -98,6 +98,13 @@ int proc_read_environ(int root, pid_t pid, const char *name, char **ret);
 /* A descriptor that becomes readable when @pid ends (CLOEXEC). -ENOSYS before Linux 5.3. */
 int proc_pidfd_open(pid_t pid);
 
+/* ---- the machine ---- */
+
+/* Time that all processors together were busy since boot, also for the host of a virtual machine
+ * (steal). 0, -EINVAL or -errno. */
+int proc_parse_busy(const char *text, uint64_t *ret_busy_ns);
+int proc_read_busy(int root, uint64_t *ret_busy_ns);
+
 /* ---- affinity ---- */
 
 /*

@@ -348,7 +348,9 @@ static int read_trace(const struct node *root, struct scenario *s, struct error 
 
 static int read_observed(const struct node *root, struct scenario *s, struct error *err)
 {
-    static const char *const keys[] = {"policy", "makespan", "mean_turnaround", NULL};
+    /* The last three are for people and programs that look closer. */
+    static const char *const keys[] = {"policy", "makespan", "mean_turnaround", "recorded",
+                                       "others", "jobs",     NULL};
     static const struct value_type time_type = {VALUE_DURATION, 1, VALUE_DURATION_MAX, NULL, 0};
     struct scenario_observed *observed = &s->observed;
     struct node node = node_member(root, "observed");

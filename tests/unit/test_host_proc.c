@@ -127,6 +127,17 @@ static void schedstat_is_run_and_wait_time(void **state)
     assert_int_equal(proc_parse_schedstat("99999999999999999999 1 1", &cpu, &wait), -EINVAL);
 }
 
+static void the_machine_is_busy_when_it_neither_idles_nor_waits_for_disks(void **state)
+{
+    uint64_t tick_ns = 1000000000 / (uint64_t)sysconf(_SC_CLK_TCK), busy = 0;
+
+    assert_int_equal(proc_parse_busy("cpu  10 20 30 1000 2000 4 5 6 0 0\ncpu0 1 2 3\n", &busy), 0);
+    assert_int_equal(busy, (10 + 20 + 30 + 4 + 5 + 6) * tick_ns);
+    assert_int_equal(proc_parse_busy("cpu  1 2 3\n", &busy), -EINVAL);
+    assert_int_equal(proc_parse_busy("cpu0 1 2 3 4 5 6 7 8\n", &busy), -EINVAL);
+    assert_int_equal(proc_parse_busy("", &busy), -EINVAL);
+}
+
 static void cgroup_membership_is_found_by_controller(void **state)
 {
     const char *text = "12:cpuset:/sets\n4:cpu,cpuacct:/docker/4f\n1:name=systemd:/a:b\n0::/user\n";
@@ -521,6 +532,7 @@ int main(void)
         cmocka_unit_test(status_tells_owner_cpus_and_handlers),
         cmocka_unit_test(a_status_with_a_field_missing_or_damaged_is_refused),
         cmocka_unit_test(schedstat_is_run_and_wait_time),
+        cmocka_unit_test(the_machine_is_busy_when_it_neither_idles_nor_waits_for_disks),
         cmocka_unit_test(cgroup_membership_is_found_by_controller),
         cmocka_unit_test(libraries_are_known_by_their_names),
         cmocka_unit_test(other_mappings_are_no_runtimes),
