@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How fast the simulator is: 100,000 jobs on 256 cores, at several loads (work that arrives over
- * what all cores can do). Arrivals are Poisson, work is lognormal, parallel fractions 0.5 to 0.99.
- * Prints the time on the clock and of the CPU (more on the clock: the machine was not idle), jobs
- * per second, the share of the time in policy_decide(), jobs alive at most and the peak of this
- * program's memory so far.
+ * How fast the simulator is: 100,000 jobs on 256 cores. Arrivals are Poisson, work is lognormal,
+ * parallel fractions 0.5 to 0.99; the load is the work that arrives over what all cores can do.
+ * Prints a line for each seed: the time, that of the CPU (less where the machine was not idle), its
+ * part in policy_decide() in thousandths, jobs alive at most and the peak of the program's memory.
+ * With --json, the same as objects for bench/simulate.py.
  *
- * usage: sim_speed [policy [jobs [cores [loads in percent …]]]]
+ * usage: sim_speed [--json] [POLICY|none [JOBS [CORES [PERCENT [SEEDS]]]]]
  */
 #include "policy/policy.h"
 #include "sim/sim.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 
@@ -90,55 +92,84 @@ static void make_curves(uint32_t cores)
     }
 }
 
-static int measure(const struct policy *policy, uint64_t jobs, uint32_t cores, uint32_t percent)
+struct result {
+    struct sim_totals totals;
+    double seconds, cpu_seconds, peak_mib;
+};
+
+static double cpu_seconds(const struct rusage *usage)
+{
+    return (double)usage->ru_utime.tv_sec + (double)usage->ru_utime.tv_usec / 1e6;
+}
+
+static int run(const struct policy *policy, uint64_t jobs, uint32_t cores, uint32_t percent,
+               uint64_t seed, struct result *ret_result)
 {
     struct sim_machine machine = {.cores = cores, .numa = 1, .smt = 1, .contention_permille = 100};
     struct sim_options options = {.policy = policy, .resolution_ns = 1000, .clock_ns = now_ns};
     struct generator g = {
-        .source = {next}, .count = jobs, .gap_ns = MEAN_WORK / cores * 100 / percent};
-    struct sim_totals totals;
-    struct rusage usage, before;
+        .source = {next}, .seed = seed, .count = jobs, .gap_ns = MEAN_WORK / cores * 100 / percent};
+    struct rusage before, after;
     struct error err;
     uint64_t begin = now_ns();
-    double took, cpu;
     int r;
 
     getrusage(RUSAGE_SELF, &before);
-    r = sim_run(&machine, &g.source, &options, NULL, &totals, &err);
-
+    r = sim_run(&machine, &g.source, &options, NULL, &ret_result->totals, &err);
     if (r < 0) {
         fprintf(stderr, "sim_speed: %s\n", err.text);
         return r;
     }
-    took = (double)(now_ns() - begin) / 1e9;
-    getrusage(RUSAGE_SELF, &usage);
-    cpu = (double)(usage.ru_utime.tv_sec - before.ru_utime.tv_sec) +
-          (double)(usage.ru_utime.tv_usec - before.ru_utime.tv_usec) / 1e6;
-    printf("%-16s %8llu %6u %5u%% %8.2f %8.2f %10.0f %8.1f%% %8u %9.1f\n",
-           policy ? policy->name : "none", (unsigned long long)jobs, cores, percent, took, cpu,
-           (double)jobs / took, (double)totals.decide_ns / took / 1e7, totals.most_alive,
-           (double)usage.ru_maxrss / 1024);
+    getrusage(RUSAGE_SELF, &after);
+    ret_result->seconds = (double)(now_ns() - begin) / 1e9;
+    ret_result->cpu_seconds = cpu_seconds(&after) - cpu_seconds(&before);
+    ret_result->peak_mib = (double)after.ru_maxrss / 1024;
     return 0;
+}
+
+static void print_row(const char *policy, uint64_t jobs, uint32_t cores, uint32_t percent,
+                      uint64_t seed, const struct result *result, bool json)
+{
+    const char *format =
+        json ? "{\"policy\": \"%s\", \"jobs\": %llu, \"cores\": %u, \"load_percent\": %u, "
+               "\"seed\": %llu, \"seconds\": %.3f, \"cpu_seconds\": %.3f, "
+               "\"deciding_permille\": %.0f, \"alive\": %u, \"peak_mib\": %.1f}\n"
+             : "%-16s %8llu %6u %6u %6llu %8.2f %8.2f %8.0f %8u %9.1f\n";
+
+    printf(format, policy, (unsigned long long)jobs, cores, percent, (unsigned long long)seed,
+           result->seconds, result->cpu_seconds,
+           (double)result->totals.decide_ns / result->seconds / 1e6, result->totals.most_alive,
+           result->peak_mib);
+    fflush(stdout);
 }
 
 int main(int argc, char **argv)
 {
-    const char *name = argc > 1 ? argv[1] : policy_find("response") ? "response" : "equal";
-    uint64_t jobs = argc > 2 ? strtoull(argv[2], NULL, 10) : 100000;
-    uint32_t cores = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 256;
-    static const char *const defaults[] = {"50", "80", "95"};
-    const char *const *loads = argc > 4 ? (const char *const *)argv + 4 : defaults;
-    int count = argc > 4 ? argc - 4 : 3;
+    bool json = argc > 1 && strcmp(argv[1], "--json") == 0;
+    char **arg = argv + 1 + json;
+    const char *name = *arg ? *arg++ : "response";
+    uint64_t jobs = *arg ? strtoull(*arg++, NULL, 10) : 100000;
+    uint32_t cores = *arg ? (uint32_t)strtoul(*arg++, NULL, 10) : 256;
+    uint32_t percent = *arg ? (uint32_t)strtoul(*arg++, NULL, 10) : 80;
+    uint64_t seeds = *arg ? strtoull(*arg++, NULL, 10) : 1;
+    const struct policy *policy = policy_find(name);
 
-    if (cores == 0 || cores > SIM_CORES_MAX || jobs == 0) {
-        fprintf(stderr, "usage: sim_speed [policy [jobs [cores [loads in percent ...]]]]\n");
+    if (cores == 0 || cores > SIM_CORES_MAX || jobs == 0 || percent == 0 || *arg ||
+        (!policy && strcmp(name, "none") != 0)) {
+        fprintf(stderr,
+                "usage: sim_speed [--json] [POLICY|none [JOBS [CORES [PERCENT [SEEDS]]]]]\n");
         return 2;
     }
     make_curves(cores);
-    printf("%-16s %8s %6s %6s %8s %10s %9s %8s %9s\n", "policy", "jobs", "cores", "load",
-           "time [s]", "jobs/s", "deciding", "alive", "peak MiB");
-    for (int i = 0; i < count; i++)
-        if (measure(policy_find(name), jobs, cores, (uint32_t)strtoul(loads[i], NULL, 10)) < 0)
+    if (!json)
+        printf("%-16s %8s %6s %6s %6s %8s %8s %8s %8s %9s\n", "policy", "jobs", "cores", "load %",
+               "seed", "time [s]", "CPU [s]", "deciding", "alive", "peak MiB");
+    for (uint64_t seed = 1; seed <= seeds; seed++) {
+        struct result result;
+
+        if (run(policy, jobs, cores, percent, seed, &result) < 0)
             return 1;
+        print_row(name, jobs, cores, percent, seed, &result, json);
+    }
     return 0;
 }
