@@ -36,7 +36,7 @@ enum {
 
 /* One job. */
 struct size {
-    uint64_t key; /* work left per weight, of a waiting job what it is handicapped by included */
+    uint64_t key; /* area left per weight, of a waiting job what it is handicapped by included */
     uint64_t work_ns; /* left, and the cost of starting where it has to */
     uint64_t arrival_ns;
     uint64_t id;
@@ -110,18 +110,43 @@ static bool shorter(uint32_t x, uint32_t y, const void *arg)
     return a->arrival_ns != b->arrival_ns ? a->arrival_ns < b->arrival_ns : a->id < b->id;
 }
 
+/* Core time to the end with its least, which is kept from the others; of one core, its work. */
+static uint64_t area_ns(const struct bidder *b, uint64_t work_ns)
+{
+    int64_t least = b->least / POLICY_CORE_MCPU;
+    uint64_t area;
+
+    if (least <= 1)
+        return work_ns;
+    if (__builtin_mul_overflow(work_ns / (uint64_t)auction_speed(b, least), (uint64_t)least * 1000,
+                               &area))
+        return UINT64_MAX;
+    return area;
+}
+
+/*
+ * To start, jobs bid by their rank alone, as they do anyhow where one core is enough: how badly a
+ * job uses a least of many cores is in its rank already.
+ */
+static int64_t worth(const struct auction *a, uint32_t j, int64_t cores)
+{
+    return a->bidder[j].price * (cores ? auction_gain(&a->bidder[j], cores) : 1000);
+}
+
 static void measure(struct response *r, uint32_t j)
 {
     const struct policy_job *job = &r->auction.snapshot->jobs[j];
     uint64_t work_ns = size_left_ns(job, r->param[RESPONSE_UNKNOWN]);
-    uint64_t key = work_ns;
+    uint64_t key;
 
     if (job->state != POLICY_RUNNING) {
         work_ns = sum(
             work_ns,
             job->cost_ns[job->state == POLICY_PAUSED ? POLICY_ACTION_PAUSE : POLICY_ACTION_START]);
-        key = scaled(work_ns, r->param[RESPONSE_OVERTAKE]);
     }
+    key = area_ns(&r->auction.bidder[j], work_ns);
+    if (job->state != POLICY_RUNNING)
+        key = scaled(key, r->param[RESPONSE_OVERTAKE]);
     r->size[j] = (struct size){key / job->weight, work_ns, job->arrival_ns, job->id};
 }
 
@@ -240,6 +265,7 @@ static int response_decide(const struct policy *policy, const struct policy_snap
     for (uint32_t i = 0; i < RESPONSE_PARAM_MAX; i++)
         r.param[i] = policy_param(policy, snapshot, i);
     auction_init(&r.auction, policy, snapshot, plan, AUCTION_PAUSES_OUTBID, 0);
+    r.auction.worth = worth;
     r.size = (struct size *)((char *)plan->scratch + auction_bytes(snapshot));
     r.order = (uint32_t *)(r.size + snapshot->job_count);
     set_prices(&r);

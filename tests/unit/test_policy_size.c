@@ -191,6 +191,24 @@ static void the_shorter_gets_more_and_starts_first(void **state)
     expect(3, POLICY_VERB_HOLD, 0, "waits for cores: needs 1 core, 0 cores free");
 }
 
+static void rigid_jobs_start_by_the_core_time_they_take(void **state)
+{
+    /* on 8 cores each, of 8: the short one uses them badly, and goes first all the same */
+    response_scene(8, 3, (const uint32_t[]){600, 60, 300}, 0);
+    for (uint32_t j = 0; j < 3; j++) {
+        scene.jobs[j].malleability = POLICY_RIGID;
+        scene.jobs[j].request.of[POLICY_MCPU] = CORES(8);
+    }
+    give_amdahl(1, 500);
+    decide("response/long=1000000");
+    assert_int_equal(cores_of(1), 8);
+    /* 60 s of work, but 480 s of core time, and the other 324 */
+    give_amdahl(1, 0);
+    scene.jobs[2].remaining_ns = 240 * SECOND;
+    decide("response/long=1000000");
+    assert_int_equal(cores_of(2), 8);
+}
+
 static void a_job_that_would_end_last_anyhow_does_not_wait(void **state)
 {
     /* mean per core: 300 of 2 */
@@ -359,6 +377,7 @@ int main(void)
         cmocka_unit_test(hesrpt_is_within_a_percent_of_the_optimum),
         cmocka_unit_test(hesrpt_known_case),
         cmocka_unit_test(the_shorter_gets_more_and_starts_first),
+        cmocka_unit_test(rigid_jobs_start_by_the_core_time_they_take),
         cmocka_unit_test(a_job_that_would_end_last_anyhow_does_not_wait),
         cmocka_unit_test(a_much_shorter_job_overtakes),
         cmocka_unit_test(a_job_of_unknown_size_gives_way_in_time),
