@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Policy `response`: short mean response times. Cores go where they speed up most, as in
- * `throughput`, times a price that is higher the more jobs are delayed by this one: those with more
- * work left. With the jobs in order of work left, the r-th from the longest has the price w_j *
- * r^a.
+ * `throughput`, times a price that is higher the more jobs are delayed by this one, those with more
+ * work left. In the order of work left, the r-th job from the longest has the price w_j * r^a.
  *
  * Why ranks: for speed-ups k^p the best division is known (heSRPT, Berg, Vesilo and Harchol-Balter
- * 2020), and what a unit of work costs all others there grows as r^p, whatever the sizes are. It
- * fades by itself: of two jobs the shorter counts 2^a, of a hundred 100^a. A small a loses little
- * of the mean, as the order is what counts, and keeps the cores where they work well.
+ * 2020), and what a unit of work costs all others there grows as r^p, whatever the sizes are. The
+ * order is what counts: a small a loses little of the mean, and keeps the cores where they work
+ * well. It fades by itself when there are few jobs.
  *
  * Jobs are left waiting when the cores are worth more to others, and preemptible ones are paused.
- * Three rules bound what that costs.
- *   long      A job with more than `long` times the mean work per core left would end last anyhow,
- *             and all the later for each pause: it keeps its least.
- *   overtake  So much longer must a running job be for a waiting one to go before it, what the
- * start costs included. If all cores are held by jobs that cannot be paused, a job that much
- *             shorter than any of them will take starts beside them, with one thread.
- *   unknown   What work is expected of a job that tells nothing; see size.h.
+ * Three parameters bound what that costs.
+ *
+ * long: a job with more than so many times the mean work per core would end last anyhow, and all
+ * the later if it waits. It is sure of as many cores as `equal` would give it. So in light load,
+ * when that is true of most, little else happens than there.
+ *
+ * overtake: so much longer than a waiting job, the cost of its start included, must a running one
+ * be that it is passed. If all cores are held by jobs that cannot be paused, a job that much
+ * shorter than what is left of any of them starts beside them, with one thread.
+ *
+ * unknown: see size.h.
  */
 #include "policy/auction.h"
 #include "policy/order.h"
@@ -32,7 +35,8 @@ enum {
     RESPONSE_PARAM_MAX
 };
 
-#define PRICE_ONE 1024 /* of the longest job */
+#define PRICE_ONE  1024       /* of the longest job */
+#define SOONEST_NS 1000000000 /* until it looks again by itself */
 
 /* One job. */
 struct size {
@@ -152,6 +156,8 @@ static void measure(struct response *r, uint32_t j)
 
 static void set_prices(struct response *r)
 {
+    uint64_t a = (uint64_t)r->param[RESPONSE_EXPONENT];
+
     for (uint32_t j = 0; j < r->auction.snapshot->job_count; j++) {
         measure(r, j);
         if (auction_takes_part(&r->auction, j))
@@ -159,30 +165,13 @@ static void set_prices(struct response *r)
     }
     order_sort(r->order, r->count, shorter, r->size);
     for (uint32_t i = 0; i < r->count; i++) {
-        uint64_t log = log2_q16(r->count - i);
+        uint64_t log = log2_q16(r->count - i) * a / 1000;
 
-        r->auction.bidder[r->order[i]].price *=
-            exp2_q16((uint32_t)(log * (uint64_t)r->param[RESPONSE_EXPONENT] / 1000));
+        r->auction.bidder[r->order[i]].price *= exp2_q16((uint32_t)log);
     }
 }
 
 /* ---- who must not wait ----------------------------------------------------------------------- */
-
-static void seat_the_long(struct response *r)
-{
-    int64_t cores = layout_capacity(&r->auction.layout, 0, POLICY_MCPU) / POLICY_CORE_MCPU;
-    uint64_t total = 0, bound;
-
-    for (uint32_t i = 0; i < r->count; i++)
-        total = sum(total, r->size[r->order[i]].work_ns);
-    bound = scaled(total / (uint64_t)(cores > 0 ? cores : 1), r->param[RESPONSE_LONG]);
-    for (uint32_t i = 0; i < r->count; i++) {
-        uint32_t j = r->order[i];
-
-        if (r->size[j].work_ns >= bound && r->auction.bidder[j].mcpu == 0)
-            auction_seat(&r->auction, j, r->auction.bidder[j].least, false);
-    }
-}
 
 /* Time to the end with the cores that it is sure of. */
 static uint64_t time_of_seated(const struct response *r, uint32_t j)
@@ -201,6 +190,16 @@ static bool is_shut_out(struct auction *a, uint32_t j)
 
     return least <= POLICY_CORE_MCPU && layout_left(&a->layout, place, POLICY_MCPU) < least &&
            layout_capacity(&a->layout, place, POLICY_MCPU) >= least;
+}
+
+/* The expected time of a job of unknown size grows as it runs. */
+static void look_again_in(struct response *r, uint64_t ns)
+{
+    uint64_t now_ns = r->auction.snapshot->now_ns;
+
+    ns = ns < SOONEST_NS ? SOONEST_NS : ns;
+    if (ns < POLICY_NEVER - now_ns)
+        r->auction.plan->next_wakeup_ns = now_ns + ns;
 }
 
 /*
@@ -228,14 +227,39 @@ static void seat_the_short(struct response *r)
 
         if (a->bidder[j].mcpu || !is_shut_out(a, j))
             continue;
-        if (needed > soonest) {
-            /* the expected time of a job of unknown size grows as it runs */
-            if (!known && needed - soonest < POLICY_NEVER - a->snapshot->now_ns)
-                a->plan->next_wakeup_ns = a->snapshot->now_ns + (needed - soonest);
+        if (needed >= soonest) {
+            if (!known)
+                look_again_in(r, needed - soonest);
             return;
         }
         if (auction_seat(a, j, a->bidder[j].least, true))
             soonest = r->size[j].work_ns;
+    }
+}
+
+/* What of so many cores the job gains from. */
+static int64_t useful_mcpu(const struct bidder *b, int64_t cores)
+{
+    while (cores > 1 && auction_gain(b, cores - 1) <= 0)
+        cores--;
+    return cores * POLICY_CORE_MCPU;
+}
+
+static void seat_the_long(struct response *r)
+{
+    int64_t cores = layout_capacity(&r->auction.layout, 0, POLICY_MCPU) / POLICY_CORE_MCPU;
+    int64_t share = cores / (r->count ? r->count : 1);
+    uint64_t total = 0, bound;
+
+    for (uint32_t i = 0; i < r->count; i++)
+        total = sum(total, r->size[r->order[i]].work_ns);
+    bound = scaled(total / (uint64_t)(cores > 0 ? cores : 1), r->param[RESPONSE_LONG]);
+    for (uint32_t i = 0; i < r->count; i++) {
+        uint32_t j = r->order[i];
+
+        if (r->size[j].work_ns >= bound &&
+            !auction_seat(&r->auction, j, useful_mcpu(&r->auction.bidder[j], share), false))
+            auction_seat(&r->auction, j, r->auction.bidder[j].least, false);
     }
 }
 
@@ -269,8 +293,8 @@ static int response_decide(const struct policy *policy, const struct policy_snap
     r.size = (struct size *)((char *)plan->scratch + auction_bytes(snapshot));
     r.order = (uint32_t *)(r.size + snapshot->job_count);
     set_prices(&r);
-    seat_the_long(&r);
     seat_the_short(&r);
+    seat_the_long(&r);
     auction_run(&r.auction);
     auction_conclude(&r.auction);
     for (uint32_t i = 0; i < r.count; i++)
@@ -284,17 +308,17 @@ static const struct policy_param response_params[] = {
                            .max = 1000,
                            .def = 250,
                            .unit = "permille",
-                           .text = "how much the order of sizes counts; 0: nothing, as throughput"},
+                           .text = "how much the order of sizes counts; 0: nothing"},
     [RESPONSE_LONG] = {.name = "long",
                        .min = 1000,
                        .max = 1000000,
                        .def = 2000,
                        .unit = "permille",
-                       .text = "of the mean work per core: with more left, a job does not wait"},
+                       .text = "of the mean work per core; with more, a job has its equal share"},
     [RESPONSE_OVERTAKE] = {.name = "overtake",
                            .min = 1000,
                            .max = 100000,
-                           .def = 1500,
+                           .def = 1200,
                            .unit = "permille",
                            .text = "how much longer a running job is that a waiting one passes"},
     SIZE_PARAM(RESPONSE_UNKNOWN),

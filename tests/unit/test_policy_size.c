@@ -178,10 +178,18 @@ static void response_scene(int64_t cores, uint32_t count, const uint32_t *work_s
 
 static void the_shorter_gets_more_and_starts_first(void **state)
 {
-    response_scene(8, 2, (const uint32_t[]){100, 40}, 2);
-    decide("response");
-    expect(0, POLICY_VERB_RESIZE, 3, "3 cores as number 2 of 2 jobs by work left");
-    expect(1, POLICY_VERB_RESIZE, 5, "5 cores as number 1 of 2 jobs by work left");
+    response_scene(8, 4, (const uint32_t[]){100, 40, 60, 80}, 4);
+    decide("response/exponent=500/long=3000");
+    expect(0, POLICY_VERB_KEEP, 1, "1 core as number 4 of 4 jobs by work left");
+    expect(1, POLICY_VERB_RESIZE, 4, "4 cores as number 1 of 4 jobs by work left");
+    expect(2, POLICY_VERB_RESIZE, 2, "2 cores as number 2 of 4 jobs by work left");
+    expect(3, POLICY_VERB_KEEP, 1, "1 core as number 3 of 4 jobs by work left");
+    decide("response/exponent=0/long=3000");
+    for (uint32_t j = 0; j < 4; j++)
+        assert_int_equal(cores_of(j), 2);
+    /* 280 of work, 35 per core */
+    decide("response/exponent=500/long=2850");
+    expect(0, POLICY_VERB_RESIZE, 2, "2 cores as number 4 of 4 jobs by work left");
 
     response_scene(2, 4, (const uint32_t[]){40, 30, 20, 50}, 0);
     decide("response/long=1000000");
@@ -209,9 +217,9 @@ static void rigid_jobs_start_by_the_core_time_they_take(void **state)
     assert_int_equal(cores_of(2), 8);
 }
 
-static void a_job_that_would_end_last_anyhow_does_not_wait(void **state)
+static void a_job_that_would_end_last_anyhow_has_its_share(void **state)
 {
-    /* mean per core: 300 of 2 */
+    /* 300 in all, a mean of 150 per core */
     response_scene(2, 4, (const uint32_t[]){20, 30, 10, 240}, 0);
     decide("response/long=1600");
     expect(3, POLICY_VERB_START, 1, "1 core as number 4 of 4 jobs by work left");
@@ -221,27 +229,33 @@ static void a_job_that_would_end_last_anyhow_does_not_wait(void **state)
     expect(0, POLICY_VERB_START, 1, "1 core as number 2 of 4 jobs by work left");
 }
 
-static void a_much_shorter_job_overtakes(void **state)
+static void a_much_shorter_job_starts_beside_those_who_run(void **state)
 {
-    /* those who run cannot be paused: it starts beside them, the next one must be shorter still */
-    response_scene(2, 5, (const uint32_t[]){150, 900, 100, 90, 101}, 2);
+    /* the next one would have to be shorter still */
+    response_scene(2, 5, (const uint32_t[]){120, 900, 100, 99, 101}, 2);
     decide("response");
     expect(2, POLICY_VERB_HOLD, 0, "waits for cores: needs 1 core, 0 cores free");
     expect(3, POLICY_VERB_START, 1,
            "1 core as number 1 of 5 jobs by work left; oversubscribed: 3 of 2 cores");
     expect(4, POLICY_VERB_HOLD, 0, "waits for cores: needs 1 core, 0 cores free");
-    scene.jobs[3].cost_ns[POLICY_ACTION_START] = 11 * SECOND; /* 101 s in all: one too much */
+    /* as long as the bound with what its start costs */
+    scene.jobs[3].cost_ns[POLICY_ACTION_START] = 1 * SECOND;
     decide("response");
-    expect(2, POLICY_VERB_START, 1,
-           "1 core as number 2 of 5 jobs by work left; oversubscribed: 3 of 2 cores");
     expect(3, POLICY_VERB_HOLD, 0, "waits for cores: needs 1 core, 0 cores free");
+    /* there is no such place where there is no core at all */
+    scene.domains[0].capacity.of[POLICY_MCPU] = 0;
+    scene.jobs[3].remaining_ns = 1 * SECOND;
+    decide("response");
+    expect(3, POLICY_VERB_INFEASIBLE, 0, "needs 1 core, more than the 0 cores there are");
+}
 
-    /* those who can be are, if they are longer by half */
-    response_scene(1, 2, (const uint32_t[]){149, 100}, 1);
+static void a_much_longer_job_is_paused(void **state)
+{
+    response_scene(1, 2, (const uint32_t[]){119, 100}, 1);
     scene.jobs[0].preemptible = true;
     decide("response/long=1000000");
     expect(0, POLICY_VERB_KEEP, 1, "1 core as number 1 of 2 jobs by work left");
-    scene.jobs[0].remaining_ns = 151 * SECOND;
+    scene.jobs[0].remaining_ns = 121 * SECOND;
     decide("response/long=1000000");
     expect(0, POLICY_VERB_PAUSE, 0, "paused, as others gain more from its 1 core");
     expect(1, POLICY_VERB_START, 1, "1 core as number 1 of 2 jobs by work left");
@@ -251,14 +265,18 @@ static void a_job_of_unknown_size_gives_way_in_time(void **state)
 {
     response_scene(1, 2, (const uint32_t[]){0, 100}, 1);
     scene.jobs[0].remaining_ns = POLICY_UNKNOWN;
-    scene.jobs[0].run_ns = 120 * SECOND;
+    scene.jobs[0].run_ns = 90 * SECOND;
     decide("response");
     expect(1, POLICY_VERB_HOLD, 0, "waits for cores: needs 1 core, 0 cores free");
     assert_int_equal(outcome.plan.next_wakeup_ns, scene.snapshot.now_ns + 30 * SECOND);
-    scene.jobs[0].run_ns = 150 * SECOND;
+    scene.jobs[0].run_ns = 120 * SECOND;
+    decide("response");
+    expect(1, POLICY_VERB_HOLD, 0, "waits for cores: needs 1 core, 0 cores free");
+    assert_int_equal(outcome.plan.next_wakeup_ns, scene.snapshot.now_ns + SECOND);
+    scene.jobs[0].run_ns = 121 * SECOND;
     decide("response");
     expect(1, POLICY_VERB_START, 1,
-           "1 core as number 2 of 2 jobs by work left; oversubscribed: 2 of 1 core");
+           "1 core as number 1 of 2 jobs by work left; oversubscribed: 2 of 1 core");
     assert_int_equal(outcome.plan.next_wakeup_ns, POLICY_NEVER);
 }
 
@@ -378,8 +396,9 @@ int main(void)
         cmocka_unit_test(hesrpt_known_case),
         cmocka_unit_test(the_shorter_gets_more_and_starts_first),
         cmocka_unit_test(rigid_jobs_start_by_the_core_time_they_take),
-        cmocka_unit_test(a_job_that_would_end_last_anyhow_does_not_wait),
-        cmocka_unit_test(a_much_shorter_job_overtakes),
+        cmocka_unit_test(a_job_that_would_end_last_anyhow_has_its_share),
+        cmocka_unit_test(a_much_shorter_job_starts_beside_those_who_run),
+        cmocka_unit_test(a_much_longer_job_is_paused),
         cmocka_unit_test(a_job_of_unknown_size_gives_way_in_time),
         cmocka_unit_test(deadline_known_cases),
         cmocka_unit_test(hopeless_deadlines_are_said),
