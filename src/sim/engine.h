@@ -14,6 +14,7 @@ struct live {
     uint64_t rate, usage;     /* the task's, since settled_ns or before */
     uint64_t settled_ns;      /* `left` and `busy` are of then */
     uint64_t stalled_ns;      /* no progress before: the cost of an action */
+    uint64_t owed_ns;         /* of that, what was left when it was paused */
     uint64_t finish_ns;       /* at this rate; POLICY_NEVER: does not run */
     sim_sum left;             /* work in ns, 32 fractional bits */
     sim_sum busy;             /* CPU time in ns, 32 fractional bits */

@@ -87,13 +87,16 @@ static void hold(struct engine *e, struct live *l, uint64_t cost_ns)
 int live_start(struct engine *e, struct live *l)
 {
     bool resumes = l->state == POLICY_PAUSED;
+    uint64_t cost_ns = l->job.cost_ns[resumes ? POLICY_ACTION_PAUSE : POLICY_ACTION_START];
     int r = end_segment(e, l);
 
-    if (!resumes)
+    if (resumes)
+        l->change_ns = e->now_ns;
+    else
         l->record.start_ns = e->now_ns;
     change_state(e, l, POLICY_RUNNING);
     l->settled_ns = e->now_ns;
-    hold(e, l, l->job.cost_ns[resumes ? POLICY_ACTION_PAUSE : POLICY_ACTION_START]);
+    hold(e, l, cost_ns > l->owed_ns ? cost_ns : l->owed_ns);
     return r;
 }
 
@@ -116,6 +119,8 @@ int live_pause(struct engine *e, struct live *l)
     change_state(e, l, POLICY_PAUSED);
     l->record.pauses++;
     l->change_ns = e->now_ns;
+    l->owed_ns = l->stalled_ns > e->now_ns ? l->stalled_ns - e->now_ns : 0;
+    l->stalled_ns = e->now_ns;
     l->mcpu = 0;
     l->rate = l->usage = 0;
     l->finish_ns = POLICY_NEVER;

@@ -119,6 +119,33 @@ static void a_paused_job_keeps_its_memory_and_makes_no_progress(void **state)
     assert_int_equal(run.segments[1].end_ns, 3 * SECOND);
 }
 
+static void pause_at_1_resume_at_3(const struct policy_snapshot *snapshot, struct policy_plan *plan)
+{
+    uint64_t now_ns = snapshot->now_ns - SIM_CLOCK_START_NS;
+
+    if (now_ns == 3 * SECOND)
+        assert_int_equal(snapshot->jobs[0].change_ns, snapshot->now_ns - 2 * SECOND);
+    decide(snapshot, plan, 0,
+           now_ns == 0        ? POLICY_VERB_START
+           : now_ns == SECOND ? POLICY_VERB_PAUSE
+                              : POLICY_VERB_RESUME,
+           now_ns == SECOND ? 0 : 2000);
+    plan->next_wakeup_ns = now_ns == 3 * SECOND
+                               ? POLICY_NEVER
+                               : snapshot->now_ns + (now_ns == 0 ? SECOND : 2 * SECOND);
+}
+
+static void a_pause_does_not_spare_the_rest_of_a_start(void **state)
+{
+    run_init(&run, 4);
+    run.options.policy = &scripted;
+    script = pause_at_1_resume_at_3;
+    run_job(&run, 0, 6 * SECOND)->cost_ns[POLICY_ACTION_START] = 5 * SECOND;
+    run.jobs[0].cost_ns[POLICY_ACTION_PAUSE] = SECOND;
+    run_all(&run);
+    assert_at(finish_of(&run, 1), 10 * SECOND); /* begins at 3 + 4 s */
+}
+
 /* Starts everybody at once, the first with four cores, the others with one. */
 static void four_and_one(const struct policy_snapshot *snapshot, struct policy_plan *plan)
 {
@@ -625,6 +652,7 @@ int main(void)
         cmocka_unit_test(a_resize_costs_time_without_progress),
         cmocka_unit_test(a_start_costs_and_overlaps_with_a_resize),
         cmocka_unit_test(a_paused_job_keeps_its_memory_and_makes_no_progress),
+        cmocka_unit_test(a_pause_does_not_spare_the_rest_of_a_start),
         cmocka_unit_test(gaps_are_filled_where_cores_are_shared_and_only_there),
         cmocka_unit_test(a_quota_below_a_core_throttles),
         cmocka_unit_test(without_control_stock_threads_overlap),
