@@ -56,7 +56,7 @@ _tide()
 
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        words="run ps set top explain policy record signal doctor version help --help --version"
+        words="run ps set top explain policy sim record signal doctor version help --help --version"
     else
         case $command in
         run) _tide_run; return ;;
@@ -85,7 +85,20 @@ _tide()
             esac
             ;;
         help)
-            words="run ps set top explain policy record signal doctor version help" ;;
+            words="run ps set top explain policy sim record signal doctor version help" ;;
+        sim)
+            case $prev in
+            --seeds | --jobs) return ;;
+            --policy | -p) COMPREPLY=($(compgen -W "none $(_tide_policies)" -- "$cur")); return ;;
+            --placement) COMPREPLY=($(compgen -W "shared exclusive quota" -- "$cur")); return ;;
+            esac
+            if [[ $cur != -* || $prev == --csv || $prev == --gantt || $prev == --html ]]; then
+                COMPREPLY=($(compgen -f -- "$cur"))
+                return
+            fi
+            words="--policy --seeds --placement --jobs --all --json --csv --gantt --html --check
+                --help"
+            ;;
         record)
             case $prev in
             --for) return ;;

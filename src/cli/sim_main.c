@@ -42,7 +42,8 @@ static void cleanup_scenario(struct scenario **scenario)
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-static int add_policy(struct arguments *args, const char *text)
+/* @where: what named it. */
+static int add_policy(struct arguments *args, const char *text, const char *where)
 {
     struct error err;
 
@@ -50,7 +51,7 @@ static int add_policy(struct arguments *args, const char *text)
         return cli_usage(&command_sim, "more than %d policies", COMPARE_POLICIES_MAX);
     if (compare_policy_parse(text, &args->policies[args->policy_count], &err) < 0)
         return cli_error(&command_sim, CLI_USAGE, "'tide help sim' says how to write policies.",
-                         "--policy: %s", err.text);
+                         "%s: %s", where, err.text);
     args->policy_count++;
     return CLI_OK;
 }
@@ -63,7 +64,7 @@ static int read_policies(struct arguments *args, const char *list)
     if (!copy)
         return cli_error(&command_sim, CLI_FAILED, NULL, "out of memory");
     while ((text = strsep(&rest, ","))) {
-        int r = add_policy(args, text);
+        int r = add_policy(args, text, "--policy");
 
         if (r != CLI_OK)
             return r;
@@ -185,9 +186,9 @@ static int add_default_policies(struct arguments *args, const struct scenario *s
     int r = CLI_OK;
 
     for (size_t i = 0; r == CLI_OK && i < ARRAY_LEN(default_policies); i++)
-        r = add_policy(args, default_policies[i]);
+        r = add_policy(args, default_policies[i], "defaults");
     if (r == CLI_OK && *recorded)
-        r = add_policy(args, recorded);
+        r = add_policy(args, recorded, "observed.policy of the scenario");
     for (uint32_t p = 0; r == CLI_OK && *recorded && p + 1 < args->policy_count; p++)
         if (compare_policy_equal(&args->policies[p], &args->policies[args->policy_count - 1])) {
             args->policy_count--;

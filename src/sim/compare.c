@@ -249,28 +249,29 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* Until the last thread is done; tells how far they are. */
+/* Until the last thread is done; tells how far they are, at first that they have begun. */
 static void wait_for_threads(struct work *work)
 {
     const struct compare *compare = work->compare;
     double all = (double)compare->job_count * compare->policy_count * compare->seed_count;
+    uint32_t working = 1;
 
-    pthread_mutex_lock(&work->lock);
-    while (work->working > 0) {
+    while (working > 0) {
         struct timespec until;
 
+        if (compare->progress)
+            compare->progress(compare, all > 0 ? (double)atomic_load(&work->ended) / all : 1);
         clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_nsec += PROGRESS_MS * 1000000;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
-        pthread_cond_clockwait(&work->changed, &work->lock, CLOCK_MONOTONIC, &until);
-        if (!compare->progress)
-            continue;
-        pthread_mutex_unlock(&work->lock);
-        compare->progress(compare, all > 0 ? (double)atomic_load(&work->ended) / all : 1);
         pthread_mutex_lock(&work->lock);
+        while (work->working > 0 &&
+               pthread_cond_clockwait(&work->changed, &work->lock, CLOCK_MONOTONIC, &until) == 0)
+            ;
+        working = work->working;
+        pthread_mutex_unlock(&work->lock);
     }
-    pthread_mutex_unlock(&work->lock);
 }
 
 static int run_threads(struct work *work)

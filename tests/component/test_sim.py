@@ -1,0 +1,417 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tide sim`: comparisons, files, and what it says about scenarios that are wrong."""
+import csv
+import html.parser
+import itertools
+import json
+import math
+import os
+import pathlib
+import pty
+import re
+import subprocess
+import xml.etree.ElementTree
+
+import pytest
+
+from cli_tools import assert_error, tide  # noqa: F401
+from conftest import GUARD_S, ROOT
+
+EXAMPLES = sorted((ROOT / "examples/scenarios").glob("*.json"))
+SVG = "{http://www.w3.org/2000/svg}"
+
+RANDOM = {
+    "name": "a test <&>",
+    "machine": {"cores": 8, "oversubscription": 0.1, "idle_watts": 20, "core_watts": 5},
+    "workload": {
+        "jobs": 60,
+        "arrivals": {"gap": {"exponential": {"mean": 20}}},
+        "mix": [{"name": "a, \"b\" <c>", "speedup": {"uniform": [0.8, 0.99]}, "slack": 3,
+                 "work": {"lognormal": {"mean": 120, "sigma": 1}},
+                 "request": {"uniform": [1, 8]},
+                 "malleability": {"shares": {"rigid": 1, "moldable": 1, "malleable": 2}}}]}}
+
+FIXED = {"machine": {"cores": 4},
+         "jobs": [{"name": "long", "work": 40, "speedup": 1},
+                  {"name": "short", "work": 4, "speedup": 1, "arrival": 1}]}
+
+
+@pytest.fixture
+def scenario(tmp_path):
+    """scenario(object or text): the path of a file that holds it."""
+    number = itertools.count()
+
+    def write(content, name=None):
+        path = tmp_path / (name or f"s{next(number)}.json")
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return path
+    return write
+
+
+def sim_json(tide, *args):
+    done = tide("sim", *args, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def metrics(result, policy):
+    return next(p for p in result["policies"] if p["policy"] == policy)["metrics"]
+
+
+# ---- results ----
+
+def test_no_control_shares_the_machine_as_the_kernel_would(tide, scenario):
+    result = sim_json(tide, scenario(FIXED), "--policy", "none")
+    mean = {name: value and value["mean"] for name, value in metrics(result, "none").items()}
+    # 4 cores; alone for 1 s, then 2 each until `short` has its 4 core-seconds at 3 s, then alone.
+    assert mean["makespan"] == pytest.approx(11)
+    assert mean["turnaround"] == pytest.approx((11 + 2) / 2)
+    assert mean["useful_cores"] == pytest.approx(4)
+    assert mean["energy"] is None and mean["misses"] is None
+
+
+def test_a_policy_is_compared_with_the_first(tide, scenario):
+    result = sim_json(tide, scenario(RANDOM), "--policy", "fcfs/strict,equal", "--seeds", "4")
+    assert [p["policy"] for p in result["policies"]] == ["fcfs/strict", "equal"]
+    assert result["policies"][0]["gain"] == {}
+    strict, equal = ([run["makespan"] for run in p["runs"]] for p in result["policies"])
+    gain = result["policies"][1]["gain"]["makespan"]
+    ratios = [a / b for a, b in zip(strict, equal)]
+    assert gain["mean"] == pytest.approx(math.prod(ratios) ** (1 / 4))
+    assert gain["low"] < gain["mean"] < gain["high"]
+    mean = metrics(result, "equal")["makespan"]
+    assert mean["mean"] == pytest.approx(sum(equal) / 4)
+    assert mean["low"] < mean["mean"] < mean["high"]
+
+
+def test_seeds_are_the_ones_asked_for(tide, scenario):
+    path = scenario(RANDOM)
+    some = sim_json(tide, path, "--policy", "equal", "--seeds", "3-5")
+    assert [run["seed"] for run in some["policies"][0]["runs"]] == [3, 4, 5]
+    more = sim_json(tide, path, "--policy", "equal", "--seeds", "5")
+    assert more["policies"][0]["runs"][2:] == some["policies"][0]["runs"]
+    assert len({run["makespan"] for run in more["policies"][0]["runs"]}) == 5
+
+
+def test_scenarios_without_chance_run_once(tide, scenario):
+    assert sim_json(tide, scenario(FIXED))["seeds"] == 1
+    assert sim_json(tide, scenario(RANDOM))["seeds"] == 10
+
+
+def test_placement_of_the_command_line_wins(tide, scenario):
+    shared, exclusive = (
+        metrics(sim_json(tide, scenario(RANDOM), "--policy", "equal", "--placement", placement),
+                "equal")["makespan"]["mean"] for placement in ("shared", "exclusive"))
+    assert shared != exclusive
+
+
+def test_everything_is_the_same_in_every_run_and_with_any_number_of_threads(tide, scenario,
+                                                                            tmp_path):
+    path = scenario(RANDOM)
+    results = []
+    for number, jobs in enumerate(("1", "2", "7", "2")):
+        files = [tmp_path / f"{number}.{kind}" for kind in ("csv", "svg", "html")]
+        done = tide("sim", path, "--seeds", "3", "--jobs", jobs, "--check", "--all", "--policy",
+                    "none,equal,fcfs/max-prop,throughput,response", "--csv", files[0], "--gantt",
+                    files[1], "--html", files[2])
+        assert (done.returncode, done.stderr) == (0, "")
+        results.append([done.stdout, *(f.read_text() for f in files)])
+    assert results[0] == results[1] == results[2] == results[3]
+
+
+def test_every_policy_passes_its_check_on_every_example(tide):
+    listed = tide("sim", EXAMPLES[0], "--policy", "nonsense")
+    names = re.search(r"there are (.*)", listed.stderr.splitlines()[0])[1].split(", ")
+    assert "equal" in names
+    for path in EXAMPLES:
+        result = sim_json(tide, path, "--policy", ",".join(names), "--seeds", "1", "--check")
+        for policy in result["policies"]:
+            assert policy["metrics"]["unfinished"]["mean"] == 0, (path, policy["policy"])
+
+
+# ---- the table ----
+
+def test_table_shows_policies_metrics_and_gains(tide, scenario):
+    done = tide("sim", scenario(RANDOM), "--policy", "none,equal", "--seeds", "3")
+    lines = done.stdout.splitlines()
+    assert lines[0] == ("a test <&>: 60 jobs on 8 cores, mean of seeds 1 to 3 ± half of the 95 % "
+                        "confidence interval")
+    assert re.search(r"^POLICY +MAKESPAN s +TURNAROUND s +SLOWDOWN +SLOWDOWN P95 +USEFUL CORES "
+                     r"+ENERGY J +MISSES jobs$", lines[2])
+    assert re.search(r"^none +\d+ ±\d+\.\d%", lines[3])
+    assert re.search(r"^equal +\d+ ±\d+\.\d%", lines[4])
+    assert "How many times better than none:" in lines
+    assert re.search(r"^equal +×\d\.\d\d \(\d\.\d\d … \d\.\d\d\)", lines[-1])
+
+
+def test_all_metrics_stand_in_lines(tide, scenario):
+    done = tide("sim", scenario(FIXED), "--all", "--policy", "equal,none")
+    assert re.search(r"^METRIC +equal +none$", done.stdout, re.M)
+    names = sim_json(tide, scenario(FIXED))["metrics"]
+    for name in names:
+        assert re.search(rf"^{name.upper().replace('_', ' ')}\b", done.stdout, re.M)
+
+
+def test_default_policies_begin_with_no_control(tide, scenario):
+    result = sim_json(tide, scenario(FIXED))
+    assert [p["policy"] for p in result["policies"]] == ["none", "equal", "fcfs/strict",
+                                                         "throughput", "response"]
+
+
+def test_progress_is_shown_on_a_terminal_and_removed(build_dir, scenario):
+    leader, follower = pty.openpty()
+    process = subprocess.Popen([build_dir / "tide", "sim", scenario(RANDOM)],
+                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                               stderr=follower)
+    os.close(follower)
+    seen = b""
+    try:
+        while chunk := os.read(leader, 4096):
+            seen += chunk
+    except OSError:  # the terminal of a process that has ended
+        pass
+    assert process.wait(GUARD_S) == 0
+    os.close(leader)
+    assert re.match(rb"\r *\d+ % \[#* *\] ", seen)
+    assert seen.endswith(b"\r\x1b[K")
+
+
+# ---- prediction against what was observed ----
+
+def test_prediction_stands_beside_what_was_observed(tide, scenario):
+    observed = {"policy": "fcfs", "makespan": 10, "mean_turnaround": 8, "recorded": "then",
+                "others": 0.1, "jobs": []}
+    path = scenario(dict(FIXED, observed=observed))
+    result = sim_json(tide, path)
+    # fcfs is the default list's fcfs/strict, so it is there once
+    assert len(result["policies"]) == 5
+    assert result["prediction"]["policy"] == "fcfs/strict"
+    makespan = metrics(result, "fcfs/strict")["makespan"]["mean"]
+    assert result["prediction"]["makespan"] == {
+        "observed": 10, "predicted": makespan, "error_percent": pytest.approx(makespan * 10 - 100)}
+    shown = tide("sim", path).stdout
+    assert "Recorded under fcfs/strict:\n" in shown
+    assert f"observed 10.0 s, predicted {makespan:.1f} s: {makespan * 10 - 100:+.1f} %" in shown
+    assert "Recorded under fcfs: add it to --policy" in tide("sim", path, "--policy", "none").stdout
+
+
+def test_recorded_policy_is_compared_by_default(tide, scenario):
+    observed = {"policy": "priority/ageing=60s", "makespan": 10, "mean_turnaround": 8}
+    result = sim_json(tide, scenario(dict(FIXED, observed=observed)))
+    assert result["policies"][-1]["policy"] == "priority/ageing=60s"
+    assert result["prediction"]["policy"] == "priority/ageing=60s"
+
+
+def test_an_unknown_recorded_policy_matters_when_it_would_be_compared(tide, scenario):
+    observed = {"policy": "sjf", "makespan": 10, "mean_turnaround": 8}
+    path = scenario(dict(FIXED, observed=observed))
+    assert_error(tide("sim", path), 2, "tide: sim: observed.policy of the scenario: ", '"sjf"')
+    done = tide("sim", path, "--policy", "equal")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# ---- files ----
+
+def test_csv_has_a_line_for_each_job_of_each_run(tide, scenario, tmp_path):
+    path = tmp_path / "jobs.csv"
+    result = sim_json(tide, scenario(RANDOM), "--policy", "none,equal", "--seeds", "2", "--csv",
+                      path)
+    with open(path, newline="") as file:
+        rows = list(csv.DictReader(file))
+    keys = [(row["policy"], row["seed"]) for row in rows]
+    assert keys == sorted(keys, key=[("none", "1"), ("none", "2"), ("equal", "1"),
+                                     ("equal", "2")].index)
+    assert len(rows) == 240
+    assert len({(row["policy"], row["seed"], row["job"]) for row in rows}) == 240
+    assert all(row["name"] == f"a, \"b\" <c>-{row['job']}" for row in rows)
+    equal = [row for row in rows if (row["policy"], row["seed"]) == ("equal", "2")]
+    mean = sum(float(row["turnaround"]) for row in equal) / 60
+    assert mean == pytest.approx(result["policies"][1]["runs"][1]["turnaround"], abs=1e-5)
+    for row in rows:
+        assert row["state"] == "finished"
+        assert float(row["finish"]) - float(row["arrival"]) == pytest.approx(
+            float(row["waiting"]) + float(row["execution"]), abs=1e-5)
+
+
+def test_gantt_is_svg_with_a_bar_for_each_job(tide, scenario, tmp_path):
+    path = tmp_path / "gantt.svg"
+    sim_json(tide, scenario(RANDOM), "--policy", "none,equal", "--seeds", "2", "--gantt", path)
+    root = xml.etree.ElementTree.parse(path).getroot()
+    assert root.tag == SVG + "svg"
+    assert root.find(SVG + "title").text == "a test <&>"
+    titles = [t.text for t in root.iter(SVG + "title")]
+    for policy_jobs in (1, 60):
+        assert any(t.startswith(f"a, \"b\" <c>-{policy_jobs}: ") for t in titles)
+    assert len([r for r in root.iter(SVG + "rect") if r.get("class") == "bar"]) >= 120
+    height = float(root.get("height"))
+    for child in root.findall(SVG + "svg"):
+        assert float(child.get("y")) + float(child.get("height")) <= height
+    assert all(0 <= float(r.get("x")) <= 960 for r in root.iter(SVG + "rect"))
+
+
+class Page(html.parser.HTMLParser):
+    """Elements that are open, and everything that could lead out of the page."""
+    VOID = {"meta", "br"}
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.outside, self.text = [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in self.VOID:
+            self.open.append(tag)
+        self.outside += [(tag, a) for a in attributes
+                         if a[0] in ("src", "href", "xlink:href", "srcset", "action", "style")]
+        if tag in ("script", "link", "iframe", "img", "object", "embed", "base"):
+            self.outside.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def test_html_stands_alone(tide, scenario, tmp_path):
+    path = tmp_path / "report.html"
+    tide("sim", scenario(dict(RANDOM, description="what <it> is")), "--policy",
+         "none,priority/ageing=60s", "--seeds", "2-4", "--html", path)
+    source = path.read_text()
+    page = Page()
+    page.feed(source)
+    page.close()
+    assert page.open == [] and page.outside == []
+    assert set(re.findall(r"\w+://[^\s\"<]*", source)) == {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"@import|url\(|<script", source)
+    assert "prefers-color-scheme:dark" in source
+    text = "".join(page.text)
+    for part in ("a test <&>", "what <it> is", "60 jobs on 8 cores, seeds 2 to 4", "ageing = ",
+                 "priority/ageing=60s", "tide sim ", "Jain's index", "oversubscription"):
+        assert part in text, part
+    for svg in re.findall(r"<svg .*?</svg>\n", source, re.S):
+        xml.etree.ElementTree.fromstring(svg)
+
+
+def test_files_that_cannot_be_written_are_no_success(tide, scenario):
+    path = scenario(FIXED)
+    for option in ("--csv", "--gantt", "--html"):
+        for target, reason in (("/dev/full", "No space left"), ("/nowhere/x", "No such file")):
+            done = tide("sim", path, option, target)
+            assert done.returncode == 1
+            assert f"tide: sim: cannot write {target}: {reason}" in done.stderr
+
+
+# ---- the documents ----
+
+def blocks(page):
+    return re.findall(r"^```\n(.*?)^```$", (ROOT / "man" / page).read_text(), re.S | re.M)
+
+
+def test_the_manuals_scenario_runs(tide, scenario):
+    first = next(b for b in blocks("tide-sim.1.scd") if b.startswith("{\n"))
+    result = sim_json(tide, scenario(first))
+    assert result["jobs"] == len(json.loads(first)["jobs"])
+    for policy in result["policies"]:
+        assert policy["metrics"]["makespan"]["mean"] > 0
+
+
+def test_the_manuals_workload_and_table_run(tide, scenario):
+    workload = next(b for b in blocks("tide-sim.1.scd") if b.startswith('"workload"'))
+    result = sim_json(tide, scenario('{"machine": {"cores": 16}, ' + workload + "}"), "--seeds", 2)
+    assert 0 < result["jobs"] <= 200
+    table = next(b for b in blocks("tide-sim.1.scd") if b.startswith("arrival,"))
+    scenario(table, "jobs.csv")
+    result = sim_json(tide, scenario({"machine": {"cores": 8}, "trace": {"file": "jobs.csv"}}))
+    assert result["jobs"] == 2
+
+
+def test_every_field_is_in_the_manual(tide, scenario):
+    page = (ROOT / "man/tide-sim.1.scd").read_text()
+    fields = re.findall(r'\[JOB_KEY_\w+\] = \{"(\w+)"', (ROOT / "src/sim/jobspec.c").read_text())
+    assert len(fields) > 20
+    for field in [*fields, *sim_json(tide, scenario(FIXED))["metrics"]]:
+        assert re.search(rf"\b_?{field.replace('_', '[_ ]')}_?\b", page), field
+
+
+def test_every_example_runs_by_default(tide):
+    assert len(EXAMPLES) >= 4
+    for path in EXAMPLES:
+        assert sim_json(tide, path, "--seeds", "2")["jobs"] > 0
+
+
+# ---- what is wrong ----
+
+JOB = {"work": 1, "speedup": 1}
+
+
+@pytest.mark.parametrize("content, says", [
+    ("", "s.json:1: "),
+    ('{\n"machine": {"cores": 8,}\n}', "s.json:2: "),
+    ('{\n"machine": {"cores": 8},\n"jobs": [{"work": 1,\n"speedup": 1, "requst": 4}]}',
+     "s.json:4: jobs[0].requst: is not known here: did you mean 'request'?"),
+    ({"machine": {"cores": 7, "numa": 2}, "jobs": [JOB]}, "s.json:1: machine: 7 cores make"),
+    ({"machine": {"cores": 7}, "jobs": [dict(JOB, min=3, max=2)]}, "jobs[0]: min: 3 is more"),
+    ({"machine": {"cores": 7}, "jobs": [dict(JOB, name="\x1b[31m")]}, "control characters"),
+    ({"machine": {"cores": 7}, "trace": {"file": "none.csv"}}, "none.csv: No such file"),
+    ({"machine": {"cores": 7}, "trace": {"file": "bad.csv"}},
+     "bad.csv:3: work: 'one' is no duration"),
+    ({"machine": {"cores": 7}, "trace": {"file": "bad.swf"}},
+     "bad.swf:2: field 4, run time: 'x' is no duration"),
+    ({"machine": {"cores": 8}, "workload": {"jobs": 50, "arrivals": {"gap": 1}, "mix": [
+        dict(JOB, min=4, max={"uniform": [4, 8]}, request={"uniform": [4, 8]})]}},
+     "s.json: workload.mix[0]: job "),
+], ids=range(10))
+def test_bad_scenarios_name_file_line_and_field(tide, scenario, tmp_path, content, says):
+    scenario("arrival,work,speedup\n0,1,1\n1,one,1\n", "bad.csv")
+    scenario("; comment\n1 0 -1 x 1 -1 -1 1 1 1 1 1 1 1 1 1 1 1\n", "bad.swf")
+    done = tide("sim", scenario(content, "s.json"), "--seeds", "1", "--policy", "none")
+    assert done.returncode == 2, done
+    assert done.stdout == ""
+    assert done.stderr.startswith("tide: sim: ")
+    assert says in done.stderr
+    assert "\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize("args, says", [
+    ([], "something is missing"), (["a", "b"], "one argument too many"),
+    (["{}", "--seeds", "0"], "'0' is no number of seeds"),
+    (["{}", "--seeds", "5-3"], "'5-3'"), (["{}", "--seeds", "1-x"], "'1-x'"),
+    (["{}", "--seeds", "-1"], "'-1'"), (["{}", "--seeds", "99999999999999999999"], "seeds"),
+    (["{}", "--seeds", "10001"], "'10001'"),
+    (["{}", "--jobs", "0"], "'0' is not a number of runs side by side"),
+    (["{}", "--placement", "here"], "'here' is no placement"),
+    (["{}", "--policy", ""], '""'), (["{}", "--policy", "equl"], "did you mean equal?"),
+    (["{}", "--policy", "equal,"], '""'), (["{}", "--policy", "fcfs/nonsense"], '"nonsense"'),
+    (["{}", "--frobnicate"], "--frobnicate"),
+], ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_wrong_command_lines_exit_2(tide, scenario, args, says):
+    path = scenario(FIXED)
+    assert_error(tide("sim", *(path if a == "{}" else a for a in args)), 2, "tide: sim: ", says,
+                 "help sim")
+
+
+def test_a_directory_is_no_trace(tide, scenario):
+    done = tide("sim", scenario({"machine": {"cores": 7}, "trace": {"file": ".", "format": "swf"}}))
+    assert done.returncode == 1
+    assert "/.:1: cannot be read: Is a directory" in done.stderr
+
+
+def test_a_scenario_that_is_not_there_is_named(tide):
+    assert_error(tide("sim", "/nowhere.json"), 2, "tide: sim: /nowhere.json: No such file",
+                 "tide-sim(1)")
+
+
+def test_jobs_that_can_never_run_are_counted(tide, scenario):
+    big = dict(FIXED, jobs=[dict(JOB, request=9, malleability="rigid"), JOB])
+    result = sim_json(tide, scenario(big), "--policy", "fcfs/strict")
+    # infeasible is an answer of the policy, not a failure
+    assert metrics(result, "fcfs/strict")["unfinished"]["mean"] == 1
+
+
+def test_without_its_program_sim_says_so(tide, build_dir, tmp_path):
+    alone = tmp_path / "tide"
+    alone.write_bytes((build_dir / "tide").read_bytes())
+    alone.chmod(0o755)
+    done = subprocess.run([alone, "sim", "x"], capture_output=True, text=True, timeout=GUARD_S)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"tide: sim: cannot run {pathlib.Path(alone)}-sim: No such file")
