@@ -138,6 +138,7 @@ void auction_init(struct auction *a, const struct policy *policy,
         .snapshot = snapshot, .plan = plan, .pausing = pausing, .worth = worth_of_speed};
     layout_init(&a->layout, snapshot, plan, plan->scratch);
     layout_use(&a->layout, 0, POLICY_MCPU, reserve_mcpu);
+    plan->reserve_mcpu = reserve_mcpu;
     a->bidder = (struct bidder *)((char *)plan->scratch + layout_bytes(snapshot));
     a->weight_in = (int64_t *)(a->bidder + snapshot->job_count);
     a->heap = (uint32_t *)(a->weight_in + snapshot->domain_count);
@@ -413,6 +414,7 @@ void auction_conclude(struct auction *a)
             if (decision->reason.code == POLICY_REASON_NONE)
                 explain(a, j);
             layout_run(&a->layout, j, a->bidder[j].mcpu);
+            decision->worth = (uint64_t)a->bidder[j].price;
         }
     }
 }

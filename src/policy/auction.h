@@ -19,17 +19,23 @@
  */
 #pragma once
 
+#include "policy/gate.h"
 #include "policy/layout.h"
 
 /* The first parameters of each policy with an auction; its own follow. */
-enum auction_param { AUCTION_CONFIDENCE, AUCTION_PARAM_MAX };
+enum auction_param {
+    AUCTION_CONFIDENCE,
+    AUCTION_GATE, /* GATE_PARAMS */
+    AUCTION_PARAM_MAX = AUCTION_GATE + GATE_PARAM_COUNT
+};
 
 #define AUCTION_PARAMS                                                                             \
     [AUCTION_CONFIDENCE] = {.name = "confidence",                                                  \
                             .max = 1000,                                                           \
                             .def = 300,                                                            \
                             .unit = "permille",                                                    \
-                            .text = "with less of it a speed-up curve counts as unknown"}
+                            .text = "with less of it a speed-up curve counts as unknown"},         \
+    GATE_PARAMS
 
 #define AUCTION_WORTH_MAX (INT64_C(1) << 60)
 #define AUCTION_PRICE_MAX (INT64_C(1) << 40)

@@ -133,7 +133,8 @@ static int decide(const struct policy *policy, const struct policy_snapshot *sna
         e.by_age[j] = j;
     }
     order_sort(e.by_age, snapshot->job_count, older, e.age);
-    layout_use(&e.layout, 0, POLICY_MCPU, policy_param(policy, snapshot, EQUAL_RESERVE));
+    plan->reserve_mcpu = policy_param(policy, snapshot, EQUAL_RESERVE);
+    layout_use(&e.layout, 0, POLICY_MCPU, plan->reserve_mcpu);
     take_in(&e);
     sharing_fill(&e.sharing);
     sharing_lend(&e.sharing, e.by_age);

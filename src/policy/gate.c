@@ -21,7 +21,6 @@ struct gate {
     struct policy_plan *plan;
     uint64_t factor;
     uint64_t dwell_ns;
-    int64_t reserve_mcpu; /* of the root, left to programs that are no jobs */
     int64_t *mcpu; /* of each job with an optional resize: without it, then with free cores */
     uint32_t *by_id;
     uint32_t optional;
@@ -148,7 +147,7 @@ static int64_t room_in(const struct gate *g, uint32_t domain)
 {
     int64_t capacity = policy_domain_capacity(g->snapshot, domain, POLICY_MCPU);
 
-    return capacity - *used_in(g, domain) - (domain == 0 ? g->reserve_mcpu : 0);
+    return capacity - *used_in(g, domain) - (domain == 0 ? g->plan->reserve_mcpu : 0);
 }
 
 /* Counts what the plan uses without its optional resizes. */
@@ -359,7 +358,7 @@ static void take_back(struct gate *g)
 void gate_apply(const struct policy *policy, const struct policy_snapshot *snapshot,
                 struct policy_plan *plan)
 {
-    int first = first_param(policy), reserve = policy_param_find(policy, "reserve");
+    int first = first_param(policy);
     struct gate g = {.snapshot = snapshot, .plan = plan, .mcpu = plan->scratch};
     bool shrinks = false;
 
@@ -368,8 +367,6 @@ void gate_apply(const struct policy *policy, const struct policy_snapshot *snaps
     g.by_id = (uint32_t *)(g.mcpu + snapshot->job_count);
     g.factor = (uint64_t)policy_param(policy, snapshot, (uint32_t)first);
     g.dwell_ns = (uint64_t)policy_param(policy, snapshot, (uint32_t)first + 1);
-    if (reserve >= 0)
-        g.reserve_mcpu = policy_param(policy, snapshot, (uint32_t)reserve);
     find_optional(&g);
     count_used(&g);
     if (g.optional == 0 || !fits(&g))

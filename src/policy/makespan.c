@@ -13,6 +13,7 @@ enum { MAKESPAN_UNKNOWN = AUCTION_PARAM_MAX, MAKESPAN_PARAM_MAX };
 
 #define WORK_MAX_US (INT64_C(1) << 48)      /* nine years */
 #define FIRST_CORE  (AUCTION_WORTH_MAX / 2) /* more than any time in microseconds */
+#define LAST_WORTH  (1 << 20)
 
 /* The price of a job is its work. */
 static int64_t work_us(const struct policy_job *job, int64_t unknown_ns)
@@ -45,6 +46,27 @@ static void explain_end(struct auction *a, uint32_t j)
                       time_us(&a->bidder[j], reason->arg[0] / POLICY_CORE_MCPU) * 1000, 0, 0);
 }
 
+/* Time to the end with what it has now; 0: it has nothing. */
+static int64_t present_us(const struct auction *a, uint32_t j)
+{
+    const struct policy_job *job = &a->snapshot->jobs[j];
+    int64_t mcpu = policy_amount_total(job->current, job->current_count, POLICY_MCPU);
+
+    return mcpu >= POLICY_CORE_MCPU ? time_us(&a->bidder[j], mcpu / POLICY_CORE_MCPU) : 0;
+}
+
+/* For the switching gate: it helps to speed up those who would end last, or nearly so. */
+static void set_worth(struct auction *a)
+{
+    int64_t last = 0;
+
+    for (uint32_t j = 0; j < a->snapshot->job_count; j++)
+        if (present_us(a, j) > last)
+            last = present_us(a, j);
+    for (uint32_t j = 0; j < a->snapshot->job_count; j++)
+        a->plan->decisions[j].worth = present_us(a, j) >= last - last / 10 ? LAST_WORTH : 1;
+}
+
 static int makespan_decide(const struct policy *policy, const struct policy_snapshot *snapshot,
                            struct policy_plan *plan)
 {
@@ -57,6 +79,7 @@ static int makespan_decide(const struct policy *policy, const struct policy_snap
         auction.bidder[j].price = work_us(&snapshot->jobs[j], unknown_ns);
     auction_run(&auction);
     auction_conclude(&auction);
+    set_worth(&auction);
     for (uint32_t j = 0; j < snapshot->job_count; j++)
         explain_end(&auction, j);
     return 0;

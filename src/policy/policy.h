@@ -277,6 +277,7 @@ struct policy_plan {
     void *state_out; /* opaque, same bytes on every machine of one byte order */
     size_t state_room;
     size_t state_size;
+    int64_t reserve_mcpu; /* of the root domain, left unused on purpose: the policy says so */
     void *scratch; /* aligned as by malloc */
     size_t scratch_room;
 };

@@ -97,6 +97,7 @@ int policy_decide(const struct policy *policy, const struct policy_snapshot *sna
     plan->next_wakeup_ns = POLICY_NEVER;
     plan->amount_count = 0;
     plan->state_size = 0;
+    plan->reserve_mcpu = 0;
     for (uint32_t i = 0; i < snapshot->job_count; i++)
         plan->decisions[i] = (struct policy_decision){.id = snapshot->jobs[i].id};
     r = policy->decide(policy, snapshot, plan);

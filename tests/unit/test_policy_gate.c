@@ -22,6 +22,7 @@ static int wish_decide(const struct policy *policy, const struct policy_snapshot
 {
     struct layout layout;
 
+    plan->reserve_mcpu = policy_param(policy, snapshot, RESERVE);
     layout_init(&layout, snapshot, plan, plan->scratch);
     for (uint32_t j = 0; j < snapshot->job_count; j++) {
         layout_present(&layout, j);
@@ -430,6 +431,34 @@ static void plans_stay_valid_and_the_same_in_any_order(void **state)
     assert_true(held > 1000); /* or nothing was tested */
 }
 
+/* The policies that ask for the gate, with prices and reserves of their own. */
+static void plans_of_every_policy_stay_valid(void **state)
+{
+    unsigned policies = 0, held = 0;
+
+    for (size_t p = 0; policy_at(p); p++) {
+        if (policy_param_find(policy_at(p), "switch-factor") < 0)
+            continue;
+        policies++;
+        for (uint32_t n = 0; n < 4000; n++) {
+            random_scene(&scene, n, random_below(FLAVOURS) | (n % 2 ? 0 : WITH_WEIGHTS));
+            random_costs();
+            outcome_init(&outcome);
+            assert_int_equal(policy_decide(policy_at(p), &scene.snapshot, &outcome.plan), 0);
+            assert_int_equal(policy_plan_check(&scene.snapshot, &outcome.plan, NULL), 0);
+            scene.snapshot.at_once = true;
+            outcome_init(&bare);
+            assert_int_equal(policy_decide(policy_at(p), &scene.snapshot, &bare.plan), 0);
+            for (uint32_t i = 0; i < scene.snapshot.job_count; i++) {
+                check_one(i);
+                held += outcome.decisions[i].verb != bare.decisions[i].verb;
+            }
+        }
+    }
+    assert_in_range(policies, 4, policy_count());
+    assert_true(held > 200);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -447,6 +476,7 @@ int main(void)
         cmocka_unit_test(deadlines_loans_orders_and_reserves_are_not_held_up),
         cmocka_unit_test(an_arrival_starts_whatever_it_costs_the_others),
         cmocka_unit_test(plans_stay_valid_and_the_same_in_any_order),
+        cmocka_unit_test(plans_of_every_policy_stay_valid),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
