@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 # An environment of Python with TensorFlow for demo and benchmarks: the project's own by default.
 PYTHON_TF = $(or $(TIDE_PYTHON_TF221),.venv/bin/python)
 
-.PHONY: all demo check check-quick install bench soak clean help
+.PHONY: all demo check check-quick install bench reproduction soak clean help
 .DEFAULT_GOAL := all
 
 all:
@@ -36,6 +36,9 @@ bench: all
 	@scripts/setup.sh tf221
 	@TIDE_BUILD_DIR=$(BUILD) TIDE_BENCH_PYTHON=$(PYTHON_TF) bench/run.sh
 
+reproduction: all
+	@TIDE_BUILD_DIR=$(BUILD) /usr/bin/python3 bench/reproduction.py
+
 soak: all
 	@scripts/setup.sh build check tf221
 	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_SOAK=1 $(PYTHON_TF) -m pytest -q tests/system
@@ -50,5 +53,6 @@ help:
 	@echo 'make check-quick  what to run between two edits: one compiler, no TensorFlow'
 	@echo 'make install      into PREFIX ($(PREFIX)), under DESTDIR if set'
 	@echo 'make bench        the measurements of docs/, about an hour'
+	@echo 'make reproduction simulates the experiments of docs/reproduction.md, a minute or two'
 	@echo 'make soak         thousands of resizes of real trainings'
 	@echo 'make clean        remove what was built (the environments .venv* stay)'
