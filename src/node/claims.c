@@ -101,6 +101,7 @@ static int read_claim(const struct claims *c, const char *name, struct claim *re
     struct claim claim;
     struct stat st;
     ssize_t len;
+    bool dead;
     int r;
 
     if (fd < 0 || fstat(fd, &st) < 0)
@@ -117,7 +118,9 @@ static int read_claim(const struct claims *c, const char *name, struct claim *re
     if (claim.uid != st.st_uid)
         return -EPERM;
     r = proc_read_stat(c->node->root, claim.pid, &stat);
-    if (r == -ESRCH || (r == 0 && stat.start != claim.start)) {
+    /* A container's first process may never wait for it: the dead one then stays a zombie. */
+    dead = r == -ESRCH || (r == 0 && (stat.start != claim.start || stat.state == 'Z'));
+    if (dead) {
         if (claim.uid == c->node->uid)
             unlinkat(c->dir_fd, name, 0); /* left by one of ours that was killed */
         return -ESRCH;

@@ -201,8 +201,12 @@ static int find_machine(struct node *n, const struct node_options *o, struct err
             n->cpus = usable;
     }
     n->cpus_given = o->have_cpus;
-    if (o->have_cpus)
+    if (o->have_cpus) {
+        cpuset_and(&usable, &o->cpus, &n->topology.online);
+        if (cpuset_count(&usable) == 0)
+            return error_set(err, -EINVAL, "--cpus: none of these processors is online");
         n->cpus = o->cpus;
+    }
     n->usable = n->cpus;
     return 0;
 }
@@ -376,7 +380,7 @@ int node_run(const struct node_options *options, struct error *err)
     if (r >= 0)
         r = begin(n, options, err);
     if (r == 0) {
-        node_log("version " TIDE_VERSION " in %s, %u cpus%s%s", n->dir, cpuset_count(&n->cpus),
+        node_log("version " TIDE_VERSION " in %s, cpus: %u%s%s", n->dir, cpuset_count(&n->cpus),
                  n->weights_note[0] ? ", " : "", n->weights_note);
         store_load(n);
         node_changed(n);

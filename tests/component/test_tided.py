@@ -531,6 +531,12 @@ def test_a_second_daemon_in_the_same_directory_refuses(place, tided):
     assert tided.answers()
 
 
+def test_processors_that_do_not_exist_are_refused(place):
+    daemon = place.daemon("--cpus", "1020").start(ready=False)
+    assert daemon.process.wait(30) == 1
+    assert "--cpus: none of these processors is online" in daemon.log.read_text()
+
+
 @pytest.mark.parametrize("options, word", [
     (["--placement", "best"], "shared, exclusive or quota"), (["--policy", "luck"], "luck"),
     (["--cpus", "3-1"], "0-3,8"), (["--dir", "relative"], "absolute"), (["--nonsense"], "--help"),

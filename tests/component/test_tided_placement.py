@@ -254,8 +254,16 @@ def test_claims_that_are_forged_dead_or_damaged_do_not_count(place):
     (claims / "0-95").symlink_to("/proc/self/stat")
     os.mkfifo(claims / "0-94")
     (claims / "0-93").mkdir()
+    zombie = os.fork()
+    if zombie == 0:
+        os._exit(0)
+    os.waitid(os.P_PID, zombie, os.WEXITED | os.WNOWAIT)
+    started = pathlib.Path(f"/proc/{zombie}/stat").read_text().rsplit(")", 1)[1].split()[19]
+    (claims / ".zombie").write_text(f"1 0 {zombie} {started} 9 \n")
+    (claims / ".zombie").rename(claims / f"0-{zombie}")  # the move makes the daemon read them all
     time.sleep(1.5)
     assert job.get()["target"] == 8
+    os.waitpid(zombie, 0)
     # The same with everything right does count.
     (claims / ".new").write_text(f"1 0 {os.getpid()} {start} 1 \n")
     (claims / ".new").rename(claims / f"0-{os.getpid()}")
