@@ -123,7 +123,7 @@ static int ps_run(int argc, char **argv)
                                             {"help", no_argument, NULL, 'h'},
                                             {0}};
     _cleanup_json_ json_t *jobs = NULL;
-    int form = 0; /* letter of the last option that chose one */
+    int form = 0; /* letter of the option that chose one */
     int c;
     int r;
 
@@ -132,6 +132,8 @@ static int ps_run(int argc, char **argv)
             return cli_help(&command_ps);
         if (c == '?')
             return CLI_USAGE;
+        if (form && form != c)
+            return cli_usage(&command_ps, "--json, --quiet and --names: choose one");
         form = c;
     }
     if (option_operands(&command_ps, argc, argv, 0, 0) != CLI_OK)

@@ -48,9 +48,10 @@ static int check_name(const char *name)
 
     while (name_char(name[n]))
         n++;
-    if (n == 0 || n >= PROTO_NAME_MAX || name[n])
+    if (n == 0 || n >= PROTO_NAME_MAX || name[n] || *name == '-')
         return cli_usage(&command_run,
-                         "'%s' is no name for a job (1 %s %d letters, digits and . _ + : @ -)",
+                         "'%s' is no name for a job (1 %s %d letters, digits and . _ + : @ -, "
+                         "no - at the front)",
                          name, cli_glyph(CLI_DOTS), PROTO_NAME_MAX - 1);
     return CLI_OK;
 }
@@ -155,6 +156,8 @@ static void name_command(char *const *argv, char *buf, size_t size)
     for (char *p = buf; *p; p++)
         if (!name_char(*p))
             *p = '-';
+    if (*buf == '-') /* would be read as an option */
+        *buf = '_';
 }
 
 static void set_number(json_t *body, const char *key, long value)

@@ -59,7 +59,9 @@ bool job_name_valid(const char *name)
 {
     size_t len = strlen(name);
 
-    if (len == 0 || len >= PROTO_NAME_MAX || strspn(name, "0123456789") == len || id_number(name))
+    /* What could be a pid, an id or an option cannot be told from one on a command line. */
+    if (len == 0 || len >= PROTO_NAME_MAX || strspn(name, "0123456789") == len || id_number(name) ||
+        *name == '-')
         return false;
     for (const char *c = name; *c; c++)
         if (!isalnum((unsigned char)*c) && !strchr("._+:@-", *c))
@@ -167,10 +169,11 @@ static int check_request(const struct node *n, const struct job_request *req, st
     if (!req->name)
         return 0;
     if (!job_name_valid(req->name))
-        return error_set(err, -EINVAL,
-                         "name is '%.80s': use 1 to %d of A-Z a-z 0-9 . _ + : @ -, not only digits "
-                         "and not like an id (j1)",
-                         req->name, PROTO_NAME_MAX - 1);
+        return error_set(
+            err, -EINVAL,
+            "name is '%.80s': use 1 to %d of A-Z a-z 0-9 . _ + : @ -, not only digits, "
+            "not like an id (j1) and no - at the front",
+            req->name, PROTO_NAME_MAX - 1);
     other = job_find(n, req->name);
     if (other)
         return error_set(err, -EEXIST, "name '%s' is taken by job %s", req->name, other->id);

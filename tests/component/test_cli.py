@@ -74,6 +74,7 @@ def test_unknown_command_is_told_what_may_be_meant(tide, word, meant):
     (["--name", ""], ["''"]),
     (["--name", "n" * 64], ["63"]),
     (["--name", "ü"], ["'ü'"]),
+    (["--name", "--"], ["'--'"]),
     (["--bogus"], ["--bogus"]),
     (["-x"], ["'-x'"]),
 ], ids=" ".join)
@@ -93,7 +94,7 @@ def test_run_refuses_nonsense_without_running(tide, tmp_path, options, words):
                                   ["set", "a", "--min", "3", "--max", "2"],
                                   ["set", "", "--auto"],
                                   ["explain"], ["signal", "a"], ["signal", "a", "0"],
-                                  ["signal", "a", "b"], ["ps", "a"], ["policy", "a", "b"],
+                                  ["signal", "a", "b"], ["ps", "a"], ["ps", "-jq"], ["policy", "a", "b"],
                                   ["policy", "set"], ["policy", "show", "a", "b"],
                                   ["set", "a", "--deadline", "100"], ["set", "a", "--class"],
                                   ["top", "a"], ["version", "a"]], ids=" ".join)

@@ -81,6 +81,7 @@ def test_run_within_a_run_preloads_the_agent_once(tide):
     (["sleep", "600"], "sleep"),
     (["/bin/sleep", "600"], "sleep"),
     (["python3", "-u", "-c", "import time; time.sleep(600)", "dir/train.py"], "train"),
+    (["bash", "-c", "sleep 600", "-x y.py"], "_x-y"),
 ])
 def test_job_is_named_after_script_or_program(tide, command, name):
     tide.start("run", "--", *command)

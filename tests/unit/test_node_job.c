@@ -47,7 +47,8 @@ static void names_that_could_be_mistaken_are_refused(void **unused)
 {
     static const char *const good[] = {"cnn", "a", "train.py", "job-7", "x@host:1", "7up",
                                        "J1",  "j", "j0",       "jx",    "j1a"};
-    static const char *const bad[] = {"", "17", "j1", "j999", "a b", "a/b", "a\n", "ä", "%", "'"};
+    static const char *const bad[] = {"",    "17", "j1", "j999", "a b", "a/b",
+                                      "a\n", "ä",  "%",  "'",    "-",   "--auto"};
     char longest[PROTO_NAME_MAX + 1];
 
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
