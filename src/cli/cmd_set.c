@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `tide set`: changes a job and says how long the change took to be in place. */
+#include "cli/job_text.h"
 #include "cli/terms.h"
 
 #include "host/cgroup.h"
@@ -160,15 +161,10 @@ static void print_unreachable(const json_t *answer)
 static void print_result(const struct set_options *o, const json_t *answer)
 {
     const char *reason = member_text(answer, "reason");
-    long from = member_long(answer, "from"); /* 0: it had no pool */
-    long to = member_long(answer, "to");
+    char change[64];
 
-    printf("%s %s: ", member_text(answer, "id"), member_text(answer, "name"));
-    if (from == to)
-        printf("stays at ");
-    else if (from)
-        printf("%ld %s ", from, cli_glyph(CLI_ARROW));
-    printf("%ld thread%s", to, to == 1 ? "" : "s");
+    job_text_change(answer, change, sizeof(change));
+    printf("%s %s: %s", member_text(answer, "id"), member_text(answer, "name"), change);
     print_status(o, answer);
     if (*reason)
         printf("  %s\n", reason);

@@ -284,15 +284,16 @@ static void show_outcome(struct top *t, const json_t *answer)
 {
     const char *status = member_text(answer, "status");
     char how[64] = "ordered, not acknowledged yet";
+    char change[64];
 
     if (strcmp(status, "done") == 0)
         snprintf(how, sizeof(how), "acknowledged in %.1f ms",
                  member_number(answer, "latency_us") / 1000);
     else if (strcmp(status, "pending") == 0)
         snprintf(how, sizeof(how), "in force as soon as it has a thread pool");
-    snprintf(t->status, sizeof(t->status), "%s %s: %ld %s %ld threads, %s",
-             member_text(answer, "id"), member_text(answer, "name"), member_long(answer, "from"),
-             cli_glyph(CLI_ARROW), member_long(answer, "to"), how);
+    job_text_change(answer, change, sizeof(change));
+    snprintf(t->status, sizeof(t->status), "%s %s: %s, %s", member_text(answer, "id"),
+             member_text(answer, "name"), change, how);
 }
 
 static void order(struct top *t, json_t *body)

@@ -112,3 +112,19 @@ void job_text(const json_t *job, enum job_field field, char *buf, size_t size)
         break;
     }
 }
+
+void job_text_change(const json_t *answer, char *buf, size_t size)
+{
+    long from = member_long(answer, "from"); /* 0: it had no pool, and no order either */
+    long to = member_long(answer, "to");
+    const char *threads = to == 1 ? "thread" : "threads";
+
+    if (to == 0)
+        snprintf(buf, size, "automatic");
+    else if (from == to)
+        snprintf(buf, size, "stays at %ld %s", to, threads);
+    else if (from)
+        snprintf(buf, size, "%ld %s %ld %s", from, cli_glyph(CLI_ARROW), to, threads);
+    else
+        snprintf(buf, size, "%ld %s", to, threads);
+}

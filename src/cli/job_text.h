@@ -34,3 +34,6 @@ bool job_field_right(enum job_field field);
 
 /* Writes the text, "-" for what is not known (yet); cut to @size. */
 void job_text(const json_t *job, enum job_field field, char *buf, size_t size);
+
+/* What the daemon answered to a change: "2 → 1 thread", "stays at 2 threads", "automatic". */
+void job_text_change(const json_t *answer, char *buf, size_t size);

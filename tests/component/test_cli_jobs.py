@@ -128,6 +128,8 @@ def test_set_before_there_is_a_pool_is_accepted(tide):
     done = tide("set", "plain", "--threads", 1)
     assert (done.returncode, done.stderr) == (0, "")
     assert "1 thread, in force as soon as it has a thread pool" in done.stdout
+    done = tide("set", "plain", "--auto")
+    assert "plain: automatic, in force as soon as it has a thread pool" in done.stdout
 
 
 def test_job_that_does_not_acknowledge_is_partly_applied(tide):

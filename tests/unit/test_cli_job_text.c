@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -66,6 +67,27 @@ static void long_text_is_cut(void **state)
     json_decref(job);
 }
 
+static void assert_change(long from, long to, const char *expected)
+{
+    json_t *answer = json_pack("{s:I, s:I}", "from", (json_int_t)from, "to", (json_int_t)to);
+    char text[64];
+
+    job_text_change(answer, text, sizeof(text));
+    assert_string_equal(text, expected);
+    json_decref(answer);
+}
+
+static void change_is_told_in_words_that_fit_its_numbers(void **state)
+{
+    assert_change(4, 2, "4 -> 2 threads");
+    assert_change(2, 1, "2 -> 1 thread");
+    assert_change(1, 1, "stays at 1 thread");
+    assert_change(3, 3, "stays at 3 threads");
+    assert_change(0, 2, "2 threads");
+    assert_change(0, 0, "automatic"); /* never "0 threads": nobody has none */
+    assert_change(3, 0, "automatic");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -75,7 +97,9 @@ int main(void)
         cmocka_unit_test(allowed_is_a_decimal_number_of_cores),
         cmocka_unit_test(progress_shows_total_and_unit_when_known),
         cmocka_unit_test(long_text_is_cut),
+        cmocka_unit_test(change_is_told_in_words_that_fit_its_numbers),
     };
 
+    setenv("LC_ALL", "C", 1); /* arrows in ASCII */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
