@@ -74,7 +74,10 @@ def _candidates() -> Iterator[str]:
     for entry in os.environ.get("LD_PRELOAD", "").replace(" ", ":").split(":"):
         if entry.endswith("/libtide-agent.so"):
             agent_dir = entry.split("/$LIB/")[0] if "/$LIB/" in entry else os.path.dirname(entry)
-            yield os.path.join(os.path.dirname(agent_dir), SONAME)
+            build_dir = os.path.dirname(agent_dir)
+            yield os.path.join(build_dir, SONAME)
+            # Installed: PREFIX/lib/threadtide and PREFIX/$LIB, which dlopen replaces as ld.so does.
+            yield os.path.join(os.path.dirname(build_dir), "$LIB", SONAME)
     yield SONAME
 
 

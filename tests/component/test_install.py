@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `make install DESTDIR=…` leaves is complete: programs, agent, library, package, documents."""
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+import conftest
+
+
+BUILD = pathlib.Path(os.environ.get("TIDE_BUILD_DIR") or conftest.ROOT / "build").resolve()
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory):
+    """The prefix below a DESTDIR, filled from the build tree."""
+    destination = tmp_path_factory.mktemp("destination")
+    subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet"], check=True,
+                   timeout=120, env={**os.environ, "DESTDIR": str(destination)})
+    options = json.loads((BUILD / "meson-info/intro-buildoptions.json").read_text())
+    name = next(option["value"] for option in options if option["name"] == "prefix")
+    return pathlib.Path(f"{destination}{name}")
+
+
+@pytest.mark.parametrize("file", [
+    "bin/tide", "bin/tided", "lib/threadtide/lib*/libtide-agent.so", "lib/**/libtide.so.1",
+    "lib/**/pkgconfig/threadtide.pc", "include/tide/tide.h", "lib/**/threadtide/keras.py",
+    "share/man/man1/tide-run.1", "share/man/man8/tided.8", "share/doc/threadtide/http-api.md",
+    "share/bash-completion/completions/tide", "share/zsh/site-functions/_tide",
+])
+def test_file_is_installed(prefix, file):
+    assert list(prefix.glob(file)), file
+
+
+def test_every_source_of_the_package_is_installed(prefix):
+    installed = next(prefix.glob("lib/**/threadtide/_lib.py")).parent
+    sources = (conftest.ROOT / "python/threadtide").glob("*.py")
+    assert sorted(f.name for f in sources) == sorted(f.name for f in installed.glob("*.py"))
+
+
+def test_installed_package_finds_the_installed_library(prefix, tmp_path):
+    package = next(prefix.glob("lib/**/threadtide/_lib.py")).parent
+    env = {**conftest.plain_env(), "PYTHONPATH": str(package.parent), "TIDE_DIR": str(tmp_path / "d"),
+           "TIDE_CLAIMS_DIR": str(tmp_path / "claims"), "PYTHONDONTWRITEBYTECODE": "1",
+           "TIDE_AGENT_DIR": str(prefix / "lib/threadtide")}  # compiled in: the place without DESTDIR
+    script = "import threadtide as t; print(t.__file__, t.available(), t._lib.library._name)"
+    done = subprocess.run([prefix / "bin/tide", "run", "--", "/usr/bin/python3", "-c", script],
+                          env=env, stdout=subprocess.PIPE, text=True, timeout=30, check=True)
+    file, available, library = done.stdout.split()
+    assert (file, available) == (f"{package}/__init__.py", "True")
+    assert library == f"{prefix}/$LIB/libtide.so.1"
