@@ -58,15 +58,14 @@ struct sim_machine {
     uint64_t cap_uw;            /* the machine slows itself down to draw no more; 0: no cap */
     enum sim_placement placement;
     /*
-     * Speed that each job loses
-     * when more threads are runnable than there are cores: 1 / (1 + permille/1000 · (r − 1)) with r
-     * = runnable threads per core, of which a serial phase has one;
+     * What a job loses of its speed, with a factor l in thousandths for each cause:
+     *   oversubscription  where r > 1 threads per core are runnable: all but 1 / (1 + l (r - 1))
+     *   contention        where others keep a part u of the cores busy (bandwidth, caches): l u
+     *   numa              where it holds more cores than one NUMA node has: l
      */
     uint32_t oversubscription_permille;
-    /* when others keep a share u of the cores busy (memory bandwidth, caches): 1 − permille/1000·u;
-     */
     uint32_t contention_permille;
-    uint32_t numa_permille; /* when it holds more cores than one NUMA node has: 1 − permille/1000 */
+    uint32_t numa_permille;
 };
 
 /* ---- jobs ------------------------------------------------------------------------------------ */

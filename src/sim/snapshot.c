@@ -201,7 +201,7 @@ int snapshot_add(struct engine *e, struct live *l)
     return 0;
 }
 
-/* Moves the jobs behind a gap in one piece, and counts who runs. */
+/* Moves what stands behind a gap in one piece: there are few gaps, and entries are large. */
 void snapshot_compact(struct engine *e)
 {
     uint32_t kept = 0, i = 0;
@@ -233,27 +233,34 @@ static int bad_plan(struct engine *e, const struct live *l, const char *what)
 
 static int carry_out(struct engine *e, struct live *l, const struct policy_decision *d)
 {
-    bool runs = d->verb == POLICY_VERB_START || d->verb == POLICY_VERB_RESIZE ||
-                d->verb == POLICY_VERB_RESUME;
+    static const uint32_t fits[POLICY_VERB_MAX] = {
+        /* 1 << state */
+        [POLICY_VERB_START] = 1 << POLICY_QUEUED,
+        [POLICY_VERB_KEEP] = 1 << POLICY_RUNNING,
+        [POLICY_VERB_RESIZE] = 1 << POLICY_RUNNING,
+        [POLICY_VERB_PAUSE] = 1 << POLICY_RUNNING,
+        [POLICY_VERB_RESUME] = 1 << POLICY_PAUSED,
+        [POLICY_VERB_HOLD] = 1 << POLICY_QUEUED | 1 << POLICY_PAUSED,
+        [POLICY_VERB_INFEASIBLE] = 1 << POLICY_QUEUED | 1 << POLICY_PAUSED,
+    };
     const struct policy_amount *amounts = e->book.plan.amounts + d->amount_first;
 
     if (d->id != l->job.id || d->amount_count > e->domain_count)
         return bad_plan(e, l, "the decision is for another job, or in more places than there are");
-    if (d->verb == (l->state == POLICY_RUNNING ? POLICY_VERB_KEEP : POLICY_VERB_HOLD))
+    if (d->verb >= POLICY_VERB_MAX || !(fits[d->verb] & 1u << l->state))
+        return bad_plan(e, l, "the verb does not fit its state");
+    switch (d->verb) {
+    case POLICY_VERB_KEEP:
+    case POLICY_VERB_HOLD:
         return 0;
-    if (d->verb == POLICY_VERB_INFEASIBLE && l->state != POLICY_RUNNING) {
+    case POLICY_VERB_PAUSE: /* it still says what it had: the next snapshot wants to know */
+        return live_pause(e, l);
+    case POLICY_VERB_INFEASIBLE:
         l->record.infeasible = true;
         return live_end(e, l, false);
     }
-    if (d->verb != (l->state == POLICY_QUEUED   ? POLICY_VERB_START
-                    : l->state == POLICY_PAUSED ? POLICY_VERB_RESUME
-                    : runs                      ? POLICY_VERB_RESIZE
-                                                : POLICY_VERB_PAUSE))
-        return bad_plan(e, l, "the verb does not fit its state");
-    if (runs && policy_amount_total(amounts, d->amount_count, POLICY_MCPU) <= 0)
+    if (policy_amount_total(amounts, d->amount_count, POLICY_MCPU) <= 0)
         return bad_plan(e, l, "it runs without cores");
-    if (!runs)
-        return live_pause(e, l); /* the next snapshot says what it had */
     memcpy(l->held, amounts, d->amount_count * sizeof(l->held[0]));
     l->held_count = d->amount_count;
     return d->verb == POLICY_VERB_RESIZE ? live_resize(e, l) : live_start(e, l);
