@@ -172,7 +172,7 @@ struct policy_snapshot {
     uint32_t domain_count; /* at least 1 */
     const struct policy_job *jobs;
     uint32_t job_count;
-    bool at_once; /* somebody waits for this plan: no switching gate */
+    bool at_once;          /* somebody waits for this plan: no switching gate */
     const int64_t *params; /* as policy->params, in its order; NULL: the defaults */
     const void *state;     /* the last plan's state_out, also across restarts; NULL: none yet;
                               a policy without state ignores it */
@@ -223,12 +223,12 @@ enum policy_reason_code {
     POLICY_REASON_REQUEST,          /* [request mcpu] */
     POLICY_REASON_PART,             /* [mcpu, request mcpu]: no more was free */
     POLICY_REASON_KEPT,             /* [mcpu, request mcpu]: nobody gives cores up */
-    POLICY_REASON_PROPORTION, /* [request mcpu, sum of requests mcpu, mcpu shared, jobs sharing] */
-    POLICY_REASON_BEHIND,     /* [job]: the first of the row */
+    POLICY_REASON_PROPORTION,  /* [request mcpu, sum of requests mcpu, mcpu shared, jobs sharing] */
+    POLICY_REASON_BEHIND,      /* [job]: the first of the row */
     POLICY_REASON_SWITCH_COST, /* [mcpu planned, ns that a resize costs] */
-    POLICY_REASON_DWELL,      /* [mcpu planned, ns until it may change] */
-    POLICY_REASON_FREE_CORES, /* [mcpu, mcpu planned]: what is free without a shrink */
-    POLICY_REASON_QUANTUM,    /* [ns run in its turn, job that is next] */
+    POLICY_REASON_DWELL,       /* [mcpu planned, ns until it may change] */
+    POLICY_REASON_FREE_CORES,  /* [mcpu, mcpu planned]: what is free without a shrink */
+    POLICY_REASON_QUANTUM,     /* [ns run in its turn, job that is next] */
     POLICY_REASON_ABOVE_MINIMUM, /* [minimum mcpu, weight, sum of weights, mcpu shared] */
     POLICY_REASON_GAIN,      /* [mcpu, permille of a core that the last added, one more would] */
     POLICY_REASON_NO_CURVE,  /* [mcpu, equal share mcpu] */
@@ -278,7 +278,7 @@ struct policy_plan {
     size_t state_room;
     size_t state_size;
     int64_t reserve_mcpu; /* of the root domain, left unused on purpose: the policy says so */
-    void *scratch; /* aligned as by malloc */
+    void *scratch;        /* aligned as by malloc */
     size_t scratch_room;
 };
 

@@ -8,17 +8,9 @@
 
 /* A new policy is one file and one line here; the first is the default. */
 static const struct policy *const registry[] = {
-    &policy_equal,
-    &policy_fcfs,
-    &policy_priority,
-    &policy_round_robin,
-    &policy_weighted,
-    &policy_throughput,
-    &policy_response,
-    &policy_hesrpt,
-    &policy_makespan,
-    &policy_deadline,
-    &policy_power_cap,
+    &policy_equal,    &policy_fcfs,       &policy_priority,  &policy_round_robin,
+    &policy_weighted, &policy_throughput, &policy_response,  &policy_hesrpt,
+    &policy_makespan, &policy_deadline,   &policy_power_cap,
 };
 
 #define REGISTRY_COUNT (sizeof(registry) / sizeof(registry[0]))
