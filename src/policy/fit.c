@@ -303,7 +303,7 @@ static void judge(const struct system *s, struct solution *solution)
         errors += s->weight[i] * (error < 16 * Q_ONE ? error : 16 * Q_ONE);
         weights += s->weight[i];
     }
-    solution->error_ppm = errors / weights * 1000000 / Q_ONE;
+    solution->error_ppm = weights ? errors / weights * 1000000 / Q_ONE : 0;
 }
 
 /* The best of the masks (0 ends them) whose times are all possible. */

@@ -115,7 +115,7 @@ static json_t *run_json(const struct compare *compare, uint32_t policy, uint32_t
 {
     const struct compare_run *run = &compare_runs(compare, policy)[seed];
     json_t *json =
-        json_pack("{s:I, s:I, s:I, s:b}", "seed", (json_int_t)(compare->first_seed + seed), "jobs",
+        json_pack("{s:I, s:I, s:I, s:b}", "seed", (json_int_t)compare->first_seed + seed, "jobs",
                   (json_int_t)run->totals.jobs, "decisions", (json_int_t)run->totals.decisions,
                   "stuck", run->stuck);
 
