@@ -114,10 +114,9 @@ static json_t *estimate_json(const struct sim_estimate *e)
 static json_t *run_json(const struct compare *compare, uint32_t policy, uint32_t seed)
 {
     const struct compare_run *run = &compare_runs(compare, policy)[seed];
-    json_t *json =
-        json_pack("{s:I, s:I, s:I, s:b}", "seed", (json_int_t)compare->first_seed + seed, "jobs",
-                  (json_int_t)run->totals.jobs, "decisions", (json_int_t)run->totals.decisions,
-                  "stuck", run->stuck);
+    json_t *json = json_pack("{s:I, s:I, s:I, s:b}", "seed", (json_int_t)compare->first_seed + seed,
+                             "jobs", (json_int_t)run->totals.jobs, "decisions",
+                             (json_int_t)run->totals.decisions, "stuck", run->stuck);
 
     for (int m = 0; json && m < SIM_METRIC_MAX; m++)
         json_object_set_new(json, sim_metric_info(m)->name, number(run->value[m]));
