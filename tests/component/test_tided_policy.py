@@ -121,6 +121,31 @@ def test_a_stored_policy_that_is_none_is_ignored(place, text):
 
 # ---- what jobs say ----
 
+def test_priority_and_request_decide_who_has_cores(tided):
+    low = tided.job(name="low", request=6)
+    high = tided.job(name="high", request=6, priority=5)
+    low.target(4), high.target(4)
+    choose(tided, "priority/always-attend")
+    high.target(6), low.target(2)
+    assert low.patch(priority=9)[0] == 200
+    low.target(6), high.target(2)
+    assert low.patch(request=4)[0] == 200
+    low.target(4), high.target(4)
+    choose(tided, "fcfs/always-attend")  # first come: the priority is nothing to it
+    assert low.patch(request=7)[0] == 200
+    low.target(7), high.target(1)
+
+
+def test_who_came_first_stays_first_over_a_restart(tided):
+    first, second = tided.job(name="first", request=7), tided.job(name="second", request=7)
+    choose(tided, "fcfs/always-attend")
+    first.target(7), second.target(1)
+    tided.signal(signal.SIGKILL)
+    tided.start()
+    first.target(7), second.target(1)
+
+
+
 def test_jobs_tell_priority_class_request_and_deadline(tided):
     soon = time.time() + 3600
     job = tided.job(priority=-7, **{"class": 3}, request=5, deadline=soon)
