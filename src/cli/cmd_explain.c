@@ -142,6 +142,9 @@ const struct command command_explain = {
             "and to how many threads, on which cores, how long until all were parked or\n"
             "awake, and why.\n"
             "\n"
+            "Options:\n"
+            "  -j, --json  print the daemon's answer\n"
+            "\n"
             "Examples:\n"
             "  tide explain cnn\n"
             "  tide explain j2 --json\n",

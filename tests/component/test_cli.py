@@ -2,6 +2,7 @@
 """`tide` without a daemon: help, wrong command lines, what it says when nobody answers."""
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -10,6 +11,7 @@ import threading
 import pytest
 
 from cli_tools import GUARD_S, assert_error, tide  # noqa: F401
+from conftest import ROOT
 
 COMMANDS = ["run", "ps", "set", "top", "explain", "policy", "sim", "record", "signal", "doctor",
             "version", "help"]
@@ -33,6 +35,23 @@ def test_every_command_explains_itself_with_examples(tide, command):
     assert "Example" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert tide("help", command).stdout == done.stdout
+
+
+def options_of(text):
+    return set(re.findall(r"(?<![\w-])--?[a-z]+\b", text)) - {"--help"}
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("man/tide-*.scd")), ids=lambda p: p.name)
+def test_help_manual_and_completions_have_the_same_options(tide, page):
+    command = page.name.split(".")[0].removeprefix("tide-")
+    lines = tide("help", command).stdout.splitlines()
+    lines = lines[:1] + [line for line in lines if re.match(r" +-", line)]
+    told = options_of(re.sub("'.*?'", "", "\n".join(lines)))  # quoted are other commands
+    manual = options_of("\n".join(re.findall(r"^\*-.*", page.read_text(), re.M)))
+    assert manual == told
+    for name in ("_tide", "tide.bash"):
+        completions = options_of((ROOT / "completions" / name).read_text())
+        assert {option for option in told if option.startswith("--")} <= completions
 
 
 @pytest.mark.parametrize("word, meant", [
