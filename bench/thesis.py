@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The thesis' scheduler on its own request lists: calibrated on prueba1 and 2, predicting 3 and 5.
 
-Nothing of prueba3 and 5 is used but their request lists. From prueba1 and 2:
+The rules of its scheduler were read off all logs; of numbers, nothing of prueba3 and 5 is used but
+their request lists. From prueba1 and 2:
 
 - time on 2, 3, 4, 8, 16 cores (prueba10.json, `speedups`); its cores are 1 for the inter-op thread,
   which computes nothing, and the rest for intra-op threads, so 2 cores are one computing thread;
