@@ -124,9 +124,11 @@ static void print_tide(const struct observation *seen)
                seen->job_state, seen->job_target, seen->job_active, agent,
                seen->handler ? ", resize signal" : "");
     else
-        printf("  tide       %s, %s\n",
+        printf("  tide       %s, %s%s\n",
                seen->tide == OBSERVED_TIDE_UNKNOWN ? "no job of the daemon" : "no daemon answers",
-               agent);
+               agent,
+               seen->handler && seen->runtimes.r[PROC_RUNTIME_AGENT].loaded ? ", resize signal"
+                                                                            : "");
 }
 
 static void print_findings(const struct diagnosis *d)

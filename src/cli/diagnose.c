@@ -219,6 +219,10 @@ static void fix_oversubscribed(const struct observation *seen, const struct diag
         set_fix(finding, "tide run -- %s", command_of(seen, command));
         return;
     }
+    if (seen->runtimes.r[PROC_RUNTIME_AGENT].loaded && seen->handler) { /* no daemon's job */
+        set_fix(finding, "tide signal %d %u", (int)seen->pid, d->recommended);
+        return;
+    }
     size_variables(seen, d->recommended, variables, sizeof(variables));
     if (*variables)
         set_fix(finding, "env %s%s", variables, command_of(seen, command));

@@ -143,6 +143,21 @@ static void a_jobs_fix_goes_through_the_daemon(void **state)
     assert_string_equal(fix_of(&d, FINDING_OVERSUBSCRIBED), "tide set cnn --auto");
 }
 
+static void a_program_with_the_agent_is_told_by_the_signal_when_no_daemon_has_it(void **state)
+{
+    struct observation seen = tensorflow_job();
+    struct diagnosis d;
+
+    seen.pid = 17;
+    seen.tide = OBSERVED_TIDE_UNREACHABLE;
+    seen.waiting_milli = 6000;
+    diagnose(&seen, &d);
+    assert_string_equal(fix_of(&d, FINDING_OVERSUBSCRIBED), "tide signal 17 2");
+    seen.handler = false; /* it would be killed */
+    diagnose(&seen, &d);
+    assert_string_equal(fix_of(&d, FINDING_OVERSUBSCRIBED), "");
+}
+
 static void a_runtime_that_is_not_malleable_is_sized_at_its_start(void **state)
 {
     struct observation seen = tensorflow();
@@ -389,6 +404,7 @@ int main(void)
         cmocka_unit_test(the_bound_is_a_quarter_and_half_a_thread_above),
         cmocka_unit_test(a_quota_counts_like_fewer_cores),
         cmocka_unit_test(a_jobs_fix_goes_through_the_daemon),
+        cmocka_unit_test(a_program_with_the_agent_is_told_by_the_signal_when_no_daemon_has_it),
         cmocka_unit_test(a_runtime_that_is_not_malleable_is_sized_at_its_start),
         cmocka_unit_test(a_program_without_known_runtimes_gets_no_made_up_fix),
         cmocka_unit_test(waiting_behind_others_is_crowding),
