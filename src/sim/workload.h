@@ -7,7 +7,7 @@
 
 #include "sim/jobnode.h"
 
-#define WORKLOAD_JOBS_MAX INT64_C(1000000000)
+#define WORKLOAD_JOBS_MAX INT64_C(10000000)
 #define WORKLOAD_MIX_MAX  256
 
 /* One kind of jobs. */
