@@ -3,7 +3,7 @@
 
 #include "policy/order.h"
 
-#define GAIN_MAX (INT64_C(1) << 20)      /* of one core; more is no speed-up that exists */
+#define GAIN_MAX (INT64_C(1) << 15)      /* of one core; more is no speed-up that exists */
 #define NOTHING  INT64_MIN               /* a bid of someone who gains nothing */
 #define SURE     (2 * AUCTION_WORTH_MAX) /* added to bids for what one is sure of */
 

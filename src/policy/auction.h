@@ -38,7 +38,7 @@ enum auction_param {
     GATE_PARAMS
 
 #define AUCTION_WORTH_MAX (INT64_C(1) << 60)
-#define AUCTION_PRICE_MAX (INT64_C(1) << 40)
+#define AUCTION_PRICE_MAX (INT64_C(1) << 44)
 
 /* Whether jobs that run and may be paused keep their least. */
 enum auction_pausing {

@@ -1,20 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Policy `response`: short mean response times. Cores go where they speed up most, as in
- * `throughput`, times a price that is higher the more jobs are delayed by this one, those with more
- * work left. In the order of work left, the r-th job from the longest has the price w_j * r^a.
+ * Policy `response`: short mean response times.
  *
- * Why ranks: for speed-ups k^p the best division is known (heSRPT, Berg, Vesilo and Harchol-Balter
- * 2020), and what a unit of work costs all others there grows as r^p, whatever the sizes are. The
- * order is what counts: a small a loses little of the mean, and keeps the cores where they work
- * well. It fades by itself when there are few jobs.
+ * A core goes where it lets most jobs end sooner. What a unit of work of one job costs them all is
+ * its price: for speed-ups k^p, where the best division is known (heSRPT, Berg, Vesilo and
+ * Harchol-Balter 2020), the time that this unit takes, times a power of the number of jobs that
+ * have as much work left or more, since they are the ones who wait for it. So here: of n jobs on C
+ * cores, the r-th from the longest has the price
+ *
+ *   w_j * r^a / S_j(C/n)          the time taken with an equal share of the cores, one at least
+ *
+ * and the next core goes to argmax price_j [S_j(k+1) - S_j(k)]. Without the time taken, all cores
+ * would go to jobs that use many well, though a short job that does not has to be waited for, too.
+ *
+ * The exponent a is smaller than theirs, since nothing says that nobody will come, and smaller
+ * still with less than one job for two cores: then newcomers would pay for the cores that the
+ * shortest uses badly. The order counts most, so this loses little, and the last end comes sooner.
  *
  * Jobs are left waiting when the cores are worth more to others, and preemptible ones are paused.
  * Three parameters bound what that costs.
  *
  * long: a job with more than so many times the mean work per core would end last anyhow, and all
- * the later if it waits. It is sure of as many cores as `equal` would give it. So in light load,
- * when that is true of most, little else happens than there.
+ * the later if it waits. It has its least.
  *
  * overtake: so much longer than a waiting job, the cost of its start included, must a running one
  * be that it is passed. If all cores are held by jobs that cannot be paused, a job that much
@@ -35,7 +42,7 @@ enum {
     RESPONSE_PARAM_MAX
 };
 
-#define PRICE_ONE  1024       /* of the longest job */
+#define PRICE_BITS 14         /* behind the point */
 #define SOONEST_NS 1000000000 /* until it looks again by itself */
 
 /* One job. */
@@ -51,6 +58,7 @@ struct response {
     struct size *size;
     uint32_t *order; /* of those who take part, shortest first */
     uint32_t count;
+    int64_t share; /* whole cores of the equal share, at least 1 */
     int64_t param[RESPONSE_PARAM_MAX];
 };
 
@@ -89,7 +97,7 @@ static uint32_t log2_q16(uint32_t x)
     return log;
 }
 
-/* PRICE_ONE * 2^x of a number with 16 bits behind the point. */
+/* 2^x of a number with 16 bits behind the point; with PRICE_BITS. */
 static int64_t exp2_q16(uint32_t x)
 {
     /* 2^(1/2), 2^(1/4), …, 30 bits behind the point */
@@ -102,7 +110,7 @@ static int64_t exp2_q16(uint32_t x)
     for (uint32_t i = 0; i < 16; i++)
         if (x & (0x8000u >> i))
             power = power * root[i] >> 30;
-    return (int64_t)((power << (x >> 16)) * PRICE_ONE >> 30);
+    return (int64_t)(power << (x >> 16) >> (30 - PRICE_BITS));
 }
 
 static bool shorter(uint32_t x, uint32_t y, const void *arg)
@@ -129,12 +137,15 @@ static uint64_t area_ns(const struct bidder *b, uint64_t work_ns)
 }
 
 /*
- * To start, jobs bid by their rank alone, as they do anyhow where one core is enough: how badly a
- * job uses a least of many cores is in its rank already.
+ * To start, jobs bid by their rank alone: how badly a job uses a least of many cores is in its rank
+ * already, and nobody gets a second core while one would do for another to start.
  */
 static int64_t worth(const struct auction *a, uint32_t j, int64_t cores)
 {
-    return a->bidder[j].price * (cores ? auction_gain(&a->bidder[j], cores) : 1000);
+    const struct response *r = (const struct response *)a; /* its first member */
+    const struct bidder *b = &a->bidder[j];
+
+    return b->price * (cores ? auction_gain(b, cores) : auction_speed(b, r->share));
 }
 
 static void measure(struct response *r, uint32_t j)
@@ -154,21 +165,44 @@ static void measure(struct response *r, uint32_t j)
     r->size[j] = (struct size){key / job->weight, work_ns, job->arrival_ns, job->id};
 }
 
+/* Cores of the machine, power caps and all; at least 1. */
+static int64_t machine_cores(const struct response *r)
+{
+    int64_t cores = layout_capacity(&r->auction.layout, 0, POLICY_MCPU) / POLICY_CORE_MCPU;
+
+    return cores > 0 ? cores : 1;
+}
+
+/* The exponent for as many jobs as there are, in thousandths of what the parameter says. */
+static uint64_t exponent(const struct response *r)
+{
+    uint64_t permille = r->count * UINT64_C(2000) / (uint64_t)machine_cores(r);
+
+    return (uint64_t)r->param[RESPONSE_EXPONENT] * (permille < 1000 ? permille : 1000);
+}
+
+static void set_price(struct response *r, uint32_t j, uint32_t rank)
+{
+    struct bidder *b = &r->auction.bidder[j];
+    uint64_t log = log2_q16(rank) * exponent(r) / 1000000;
+    int64_t price = b->price * exp2_q16((uint32_t)log) * 1000 / auction_speed(b, r->share);
+
+    b->price = price < AUCTION_PRICE_MAX ? price : AUCTION_PRICE_MAX;
+    b->price += b->price == 0;
+}
+
 static void set_prices(struct response *r)
 {
-    uint64_t a = (uint64_t)r->param[RESPONSE_EXPONENT];
-
     for (uint32_t j = 0; j < r->auction.snapshot->job_count; j++) {
         measure(r, j);
         if (auction_takes_part(&r->auction, j))
             r->order[r->count++] = j;
     }
     order_sort(r->order, r->count, shorter, r->size);
-    for (uint32_t i = 0; i < r->count; i++) {
-        uint64_t log = log2_q16(r->count - i) * a / 1000;
-
-        r->auction.bidder[r->order[i]].price *= exp2_q16((uint32_t)log);
-    }
+    if (r->count < machine_cores(r))
+        r->share = machine_cores(r) / (r->count ? r->count : 1);
+    for (uint32_t i = 0; i < r->count; i++)
+        set_price(r, r->order[i], r->count - i);
 }
 
 /* ---- who must not wait ----------------------------------------------------------------------- */
@@ -237,28 +271,17 @@ static void seat_the_short(struct response *r)
     }
 }
 
-/* What of so many cores the job gains from. */
-static int64_t useful_mcpu(const struct bidder *b, int64_t cores)
-{
-    while (cores > 1 && auction_gain(b, cores - 1) <= 0)
-        cores--;
-    return cores * POLICY_CORE_MCPU;
-}
-
 static void seat_the_long(struct response *r)
 {
-    int64_t cores = layout_capacity(&r->auction.layout, 0, POLICY_MCPU) / POLICY_CORE_MCPU;
-    int64_t share = cores / (r->count ? r->count : 1);
     uint64_t total = 0, bound;
 
     for (uint32_t i = 0; i < r->count; i++)
         total = sum(total, r->size[r->order[i]].work_ns);
-    bound = scaled(total / (uint64_t)(cores > 0 ? cores : 1), r->param[RESPONSE_LONG]);
+    bound = scaled(total / (uint64_t)machine_cores(r), r->param[RESPONSE_LONG]);
     for (uint32_t i = 0; i < r->count; i++) {
         uint32_t j = r->order[i];
 
-        if (r->size[j].work_ns >= bound &&
-            !auction_seat(&r->auction, j, useful_mcpu(&r->auction.bidder[j], share), false))
+        if (r->size[j].work_ns >= bound)
             auction_seat(&r->auction, j, r->auction.bidder[j].least, false);
     }
 }
@@ -284,7 +307,7 @@ static void response_room(const struct policy_snapshot *snapshot, struct policy_
 static int response_decide(const struct policy *policy, const struct policy_snapshot *snapshot,
                            struct policy_plan *plan)
 {
-    struct response r = {.count = 0};
+    struct response r = {.share = 1};
 
     for (uint32_t i = 0; i < RESPONSE_PARAM_MAX; i++)
         r.param[i] = policy_param(policy, snapshot, i);
@@ -306,7 +329,7 @@ static const struct policy_param response_params[] = {
     AUCTION_PARAMS,
     [RESPONSE_EXPONENT] = {.name = "exponent",
                            .max = 1000,
-                           .def = 250,
+                           .def = 350,
                            .unit = "permille",
                            .text = "how much the order of sizes counts; 0: nothing"},
     [RESPONSE_LONG] = {.name = "long",
@@ -314,7 +337,7 @@ static const struct policy_param response_params[] = {
                        .max = 1000000,
                        .def = 2000,
                        .unit = "permille",
-                       .text = "of the mean work per core; with more, a job has its equal share"},
+                       .text = "of the mean work per core; with more, a job does not wait"},
     [RESPONSE_OVERTAKE] = {.name = "overtake",
                            .min = 1000,
                            .max = 100000,

@@ -179,17 +179,28 @@ static void response_scene(int64_t cores, uint32_t count, const uint32_t *work_s
 static void the_shorter_gets_more_and_starts_first(void **state)
 {
     response_scene(8, 4, (const uint32_t[]){100, 40, 60, 80}, 4);
-    decide("response/exponent=500/long=3000");
+    decide("response/exponent=500");
     expect(0, POLICY_VERB_KEEP, 1, "1 core as number 4 of 4 jobs by work left");
     expect(1, POLICY_VERB_RESIZE, 4, "4 cores as number 1 of 4 jobs by work left");
     expect(2, POLICY_VERB_RESIZE, 2, "2 cores as number 2 of 4 jobs by work left");
     expect(3, POLICY_VERB_KEEP, 1, "1 core as number 3 of 4 jobs by work left");
-    decide("response/exponent=0/long=3000");
+    decide("response/exponent=0");
     for (uint32_t j = 0; j < 4; j++)
         assert_int_equal(cores_of(j), 2);
-    /* 280 of work, 35 per core */
-    decide("response/exponent=500/long=2850");
-    expect(0, POLICY_VERB_RESIZE, 2, "2 cores as number 4 of 4 jobs by work left");
+    /* the exponent fades with fewer jobs than half the cores */
+    scene.domains[0].capacity.of[POLICY_MCPU] = CORES(80);
+    decide("response/exponent=500");
+    assert_in_range(cores_of(0), 18, 20);
+    assert_in_range(cores_of(1), 20, 22);
+
+    /* who uses cores badly gets fewer, but not none: its time counts, too */
+    response_scene(16, 2, (const uint32_t[]){1000, 60}, 2);
+    give_amdahl(0, 990);
+    give_amdahl(1, 800);
+    decide("throughput");
+    assert_int_equal(cores_of(1), 1);
+    decide("response");
+    assert_in_range(cores_of(1), 4, 6);
 
     response_scene(2, 4, (const uint32_t[]){40, 30, 20, 50}, 0);
     decide("response/long=1000000");
@@ -217,7 +228,7 @@ static void rigid_jobs_start_by_the_core_time_they_take(void **state)
     assert_int_equal(cores_of(2), 8);
 }
 
-static void a_job_that_would_end_last_anyhow_has_its_share(void **state)
+static void a_job_that_would_end_last_anyhow_does_not_wait(void **state)
 {
     /* 300 in all, a mean of 150 per core */
     response_scene(2, 4, (const uint32_t[]){20, 30, 10, 240}, 0);
@@ -396,7 +407,7 @@ int main(void)
         cmocka_unit_test(hesrpt_known_case),
         cmocka_unit_test(the_shorter_gets_more_and_starts_first),
         cmocka_unit_test(rigid_jobs_start_by_the_core_time_they_take),
-        cmocka_unit_test(a_job_that_would_end_last_anyhow_has_its_share),
+        cmocka_unit_test(a_job_that_would_end_last_anyhow_does_not_wait),
         cmocka_unit_test(a_much_shorter_job_starts_beside_those_who_run),
         cmocka_unit_test(a_much_longer_job_is_paused),
         cmocka_unit_test(a_job_of_unknown_size_gives_way_in_time),
