@@ -159,6 +159,19 @@ static void print_compared(const char *what, const struct report_compared *c)
            c->predicted_s, c->error_percent);
 }
 
+static void print_compared_jobs(const struct compare *compare, const struct report_prediction *p)
+{
+    if (p->jobs)
+        printf("Turnaround of each job:\n");
+    for (uint32_t i = 0; i < p->jobs && i < REPORT_JOBS_MAX; i++) {
+        const struct report_compared c = report_predict_job(compare, p, i);
+
+        print_compared(compare->scenario->jobs[i].name, &c);
+    }
+    if (p->jobs > REPORT_JOBS_MAX)
+        printf("  ... and of %u more with --json\n", p->jobs - REPORT_JOBS_MAX);
+}
+
 static void print_prediction(const struct compare *compare)
 {
     const struct scenario_observed *observed = &compare->scenario->observed;
@@ -174,6 +187,7 @@ static void print_prediction(const struct compare *compare)
     printf("\nRecorded under %s:\n", p.policy);
     print_compared("makespan", &p.makespan);
     print_compared("mean turnaround", &p.turnaround);
+    print_compared_jobs(compare, &p);
 }
 
 int sim_table_print(const struct compare *compare, bool all)

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -118,11 +119,19 @@ static const char jobs_header[] =
     "policy,seed,job,name,state,arrival,start,finish,turnaround,waiting,execution,alone,request,"
     "core_seconds,busy_seconds,useful_seconds,resizes,pauses,deadline_missed\n";
 
+static void note_turnaround(struct compare_run *result, const struct sim_record *r)
+{
+    result->turnaround_s[r->job->id - 1] =
+        r->finish_ns == POLICY_NEVER ? NAN : seconds(r->finish_ns - r->job->arrival_ns);
+}
+
 static int on_record(struct sim_sink *sink, const struct sim_record *record)
 {
     struct run *run = (struct run *)sink;
 
     sim_metrics_add(&run->metrics, record);
+    if (run->work->compare->runs[run->index].turnaround_s)
+        note_turnaround(&run->work->compare->runs[run->index], record);
     if (run->chart)
         chart_record(run->chart, record);
     if (run->jobs)
@@ -320,6 +329,14 @@ static int allocate(struct compare *compare)
         calloc((size_t)compare->policy_count * compare->seed_count, sizeof(*compare->runs));
     if (!compare->runs)
         return -ENOMEM;
+    for (uint32_t p = 0; compare->scenario->observed.turnaround_ns && p < compare->policy_count;
+         p++) {
+        struct compare_run *first = &compare->runs[(size_t)p * compare->seed_count];
+
+        first->turnaround_s = calloc(compare->job_count, sizeof(*first->turnaround_s));
+        if (!first->turnaround_s)
+            return -ENOMEM;
+    }
     if (!compare->charts)
         return 0;
     compare->chart = calloc(compare->policy_count, sizeof(*compare->chart));
@@ -361,6 +378,8 @@ void compare_done(struct compare *compare)
 {
     for (uint32_t p = 0; compare->chart && p < compare->policy_count; p++)
         free(compare->chart[p]);
+    for (uint32_t p = 0; compare->runs && p < compare->policy_count; p++)
+        free(compare->runs[(size_t)p * compare->seed_count].turnaround_s);
     free(compare->chart);
     free(compare->runs);
     compare->chart = NULL;

@@ -33,7 +33,9 @@ bool compare_policy_equal(const struct compare_policy *a, const struct compare_p
 struct compare_run {
     double value[SIM_METRIC_MAX];
     struct sim_totals totals;
-    bool stuck; /* jobs were left that the policy never ran; .why says more */
+    double *turnaround_s; /* of each job, by id, NAN: never ended; of the first seed of scenarios
+                             that say what was observed, else NULL */
+    bool stuck;           /* jobs were left that the policy never ran; .why says more */
     char why[ERROR_TEXT_MAX];
 };
 

@@ -141,6 +141,15 @@ static void bar_charts(FILE *f, const struct compare *compare)
     }
 }
 
+static void prediction_row(FILE *f, const char *name, const char *what,
+                           const struct report_compared *c)
+{
+    fputs("<tr><td>", f);
+    svg_text(f, name);
+    fprintf(f, "%s <small>s</small></td><td>%.4g</td><td>%.4g</td><td>%+.1f %%</td></tr>\n", what,
+            c->observed_s, c->predicted_s, c->error_percent);
+}
+
 static void prediction_part(FILE *f, const struct compare *compare)
 {
     struct report_prediction p;
@@ -149,13 +158,17 @@ static void prediction_part(FILE *f, const struct compare *compare)
         return;
     fputs("<h2>Prediction and reality</h2>\n<p>What was recorded under ", f);
     svg_text(f, p.policy);
-    fprintf(f,
-            ".</p>\n<table><thead><tr><th></th><th>observed</th><th>predicted</th><th>error</th>"
-            "</tr></thead><tbody>\n<tr><td>makespan <small>s</small></td><td>%.4g</td><td>%.4g</td>"
-            "<td>%+.1f %%</td></tr>\n<tr><td>mean turnaround <small>s</small></td><td>%.4g</td>"
-            "<td>%.4g</td><td>%+.1f %%</td></tr></tbody></table>\n",
-            p.makespan.observed_s, p.makespan.predicted_s, p.makespan.error_percent,
-            p.turnaround.observed_s, p.turnaround.predicted_s, p.turnaround.error_percent);
+    fputs(".</p>\n<table><thead><tr><th></th><th>observed</th><th>predicted</th><th>error</th>"
+          "</tr></thead><tbody>\n",
+          f);
+    prediction_row(f, "makespan", "", &p.makespan);
+    prediction_row(f, "mean turnaround", "", &p.turnaround);
+    for (uint32_t i = 0; i < p.jobs && i < REPORT_JOBS_MAX; i++) {
+        const struct report_compared c = report_predict_job(compare, &p, i);
+
+        prediction_row(f, compare->scenario->jobs[i].name, ", turnaround", &c);
+    }
+    fputs("</tbody></table>\n", f);
 }
 
 static void parameter(FILE *f, const char *name, const char *fmt, double value)

@@ -62,17 +62,22 @@ const char *report_number(double value, char buf[REPORT_NUMBER_MAX])
 
 /* ---- prediction ------------------------------------------------------------------------------ */
 
+static struct report_compared beside(int64_t observed_ns, double predicted_s)
+{
+    double observed_s = (double)observed_ns / 1e9;
+
+    return (struct report_compared){.observed_s = observed_s,
+                                    .predicted_s = predicted_s,
+                                    .error_percent = (predicted_s / observed_s - 1) * 100};
+}
+
 static struct report_compared compared(const struct compare *compare, uint32_t policy,
                                        enum sim_metric metric, int64_t observed_ns)
 {
     struct sim_estimate estimate;
-    struct report_compared result;
 
     compare_estimate(compare, policy, metric, &estimate);
-    result.observed_s = (double)observed_ns / 1e9;
-    result.predicted_s = estimate.count ? estimate.mean : NAN;
-    result.error_percent = (result.predicted_s / result.observed_s - 1) * 100;
-    return result;
+    return beside(observed_ns, estimate.count ? estimate.mean : NAN);
 }
 
 int report_predict(const struct compare *compare, struct report_prediction *ret_prediction)
@@ -89,11 +94,20 @@ int report_predict(const struct compare *compare, struct report_prediction *ret_
             continue;
         *ret_prediction = (struct report_prediction){
             .policy = compare->policies[p].text,
+            .index = p,
+            .jobs = observed->turnaround_ns ? (uint32_t)compare->job_count : 0,
             .makespan = compared(compare, p, SIM_MAKESPAN, observed->makespan_ns),
             .turnaround = compared(compare, p, SIM_TURNAROUND, observed->mean_turnaround_ns)};
         return 0;
     }
     return -ENOENT;
+}
+
+struct report_compared report_predict_job(const struct compare *compare,
+                                          const struct report_prediction *prediction, uint32_t job)
+{
+    return beside(compare->scenario->observed.turnaround_ns[job],
+                  compare_runs(compare, prediction->index)->turnaround_s[job]);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -152,10 +166,24 @@ static json_t *compared_json(const struct report_compared *c)
                      number(c->predicted_s), "error_percent", number(c->error_percent));
 }
 
+static json_t *compared_jobs_json(const struct compare *compare, const struct report_prediction *p)
+{
+    json_t *list = json_array();
+
+    for (uint32_t i = 0; i < p->jobs; i++) {
+        const struct report_compared c = report_predict_job(compare, p, i);
+        json_t *job = compared_json(&c);
+
+        json_object_set_new(job, "name", json_string(compare->scenario->jobs[i].name));
+        json_array_append_new(list, job);
+    }
+    return list;
+}
+
 json_t *report_json(const struct compare *compare)
 {
     json_t *policies = json_array(), *metrics = json_object(), *json;
-    struct report_prediction prediction;
+    struct report_prediction then;
 
     for (uint32_t p = 0; p < compare->policy_count; p++)
         json_array_append_new(policies, policy_json(compare, p));
@@ -170,10 +198,11 @@ json_t *report_json(const struct compare *compare)
                      "first_seed", (json_int_t)compare->first_seed, "seeds",
                      (json_int_t)compare->seed_count, "jobs", (json_int_t)compare->job_count,
                      "metrics", metrics, "policies", policies);
-    if (json && report_predict(compare, &prediction) == 0)
+    if (json && report_predict(compare, &then) == 0)
         json_object_set_new(json, "prediction",
-                            json_pack("{s:s, s:o, s:o}", "policy", prediction.policy, "makespan",
-                                      compared_json(&prediction.makespan), "turnaround",
-                                      compared_json(&prediction.turnaround)));
+                            json_pack("{s:s, s:o, s:o, s:o}", "policy", then.policy, "makespan",
+                                      compared_json(&then.makespan), "turnaround",
+                                      compared_json(&then.turnaround), "jobs",
+                                      compared_jobs_json(compare, &then)));
     return json;
 }

@@ -20,6 +20,7 @@ bool report_is_known(const struct compare *compare, enum sim_metric metric);
 uint32_t report_best(const struct compare *compare, enum sim_metric metric);
 
 #define REPORT_NUMBER_MAX 32
+#define REPORT_JOBS_MAX   50 /* predictions of single jobs that tables show */
 
 /* With about four digits: "0.52", "13.4", "5771". */
 const char *report_number(double value, char buf[REPORT_NUMBER_MAX]);
@@ -27,6 +28,8 @@ const char *report_number(double value, char buf[REPORT_NUMBER_MAX]);
 /* A prediction beside what was observed. */
 struct report_prediction {
     const char *policy; /* as in the comparison; borrowed */
+    uint32_t index;     /* of it */
+    uint32_t jobs;      /* whose turnaround was observed */
     struct report_compared {
         double observed_s, predicted_s;
         double error_percent; /* predicted against observed */
@@ -38,6 +41,10 @@ struct report_prediction {
  * -ENOENT: the scenario has no observation, or that policy is not in the comparison.
  */
 int report_predict(const struct compare *compare, struct report_prediction *ret_prediction);
+
+/* The turnaround of job @job, counted from 0 by arrival, under that policy and the first seed. */
+struct report_compared report_predict_job(const struct compare *compare,
+                                          const struct report_prediction *prediction, uint32_t job);
 
 /* Everything, as one object; the caller's. NULL without memory. */
 json_t *report_json(const struct compare *compare);

@@ -24,6 +24,7 @@ struct scenario *scenario_free(struct scenario *scenario)
     workload_free(scenario->workload);
     free(scenario->curves);
     free(scenario->jobs);
+    free(scenario->observed.turnaround_ns);
     free(scenario->trace_path);
     free(scenario->file);
     free(scenario);
@@ -346,15 +347,38 @@ static int read_trace(const struct node *root, struct scenario *s, struct error 
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
+static const struct value_type time_type = {VALUE_DURATION, 1, VALUE_DURATION_MAX, NULL, 0};
+
+/* In the order of the scenario's jobs, which `tide record` writes by arrival. Of a scenario with
+ * other jobs by now, this says nothing. */
+static int read_turnarounds(const struct node *list, struct scenario *s, struct error *err)
+{
+    size_t count = json_array_size(list->value);
+
+    if (count != s->job_count || count == 0 || s->workload || s->trace != SCENARIO_TRACE_NONE)
+        return 0;
+    s->observed.turnaround_ns = calloc(count, sizeof(*s->observed.turnaround_ns));
+    if (!s->observed.turnaround_ns)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < count; i++) {
+        struct node job = node_element(list, i), time = node_member(&job, "turnaround");
+        int r = time.value ? node_value(&time, &time_type, &s->observed.turnaround_ns[i], err)
+                           : node_error(&job, err, "turnaround is missing");
+
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
 static int read_observed(const struct node *root, struct scenario *s, struct error *err)
 {
-    /* The last three are for people and programs that look closer. */
-    static const char *const keys[] = {"policy", "makespan", "mean_turnaround", "recorded",
-                                       "others", "jobs",     NULL};
-    static const struct value_type time_type = {VALUE_DURATION, 1, VALUE_DURATION_MAX, NULL, 0};
+    /* `recorded` and `others` are for people. */
+    static const char *const keys[] = {
+        "policy", "makespan", "mean_turnaround", "recorded", "others", "jobs", NULL};
     struct scenario_observed *observed = &s->observed;
     struct node node = node_member(root, "observed");
-    struct node policy = node_member(&node, "policy");
+    struct node policy = node_member(&node, "policy"), jobs = node_member(&node, "jobs");
     const char *text = "";
     int r;
 
@@ -369,6 +393,8 @@ static int read_observed(const struct node *root, struct scenario *s, struct err
         r = node_optional(&node, "mean_turnaround", &time_type, &observed->mean_turnaround_ns, err);
     if (r == 0 && (observed->makespan_ns == 0 || observed->mean_turnaround_ns == 0))
         r = node_error(&node, err, "needs makespan and mean_turnaround");
+    if (r == 0)
+        r = read_turnarounds(&jobs, s, err);
     if (r < 0)
         return r;
     snprintf(observed->policy, sizeof(observed->policy), "%s", text);
@@ -389,7 +415,6 @@ static int read_head(const struct node *root, struct scenario *s, struct error *
     static const char *const keys[] = {"name",     "description", "machine", "resolution",
                                        "speedups", "defaults",    "jobs",    "workload",
                                        "trace",    "observed",    NULL};
-    static const struct value_type time_type = {VALUE_DURATION, 1, VALUE_DURATION_MAX, NULL, 0};
     struct node name = node_member(root, "name"), text = node_member(root, "description");
     const char *string = base_name(s->file);
     int64_t resolution = 1;

@@ -27,6 +27,7 @@ struct scenario_observed {
     char policy[POLICY_SPEC_TEXT_MAX]; /* in force then; "": none */
     int64_t makespan_ns;
     int64_t mean_turnaround_ns;
+    int64_t *turnaround_ns; /* of each listed job, by arrival; NULL: not known */
 };
 
 enum scenario_trace { SCENARIO_TRACE_NONE, SCENARIO_TRACE_CSV, SCENARIO_TRACE_SWF };

@@ -71,6 +71,16 @@ def test_the_scenario_replays(tide, build_dir, recorder):
     assert (done.returncode, done.stderr) == (0, "")
     assert "Recorded under equal:" in done.stdout
     assert "makespan        observed" in done.stdout
+    assert "Turnaround of each job:\n  only            observed" in done.stdout
+    answer = json.loads(tide("sim", recorder.file, "--policy", "equal", "--json").stdout)
+    predicted = answer["prediction"]
+    job, = predicted["jobs"]
+    assert job["name"] == "only"
+    assert job["observed"] == predicted["makespan"]["observed"] == predicted["turnaround"]["observed"]
+    assert job["predicted"] == predicted["turnaround"]["predicted"]
+    page = recorder.file.with_suffix(".html")
+    assert tide("sim", recorder.file, "--policy", "equal", "--html", page).returncode == 0
+    assert "only, turnaround" in page.read_text()
 
 
 def test_what_still_runs_at_the_end_is_cut_there(tide, build_dir, recorder):
