@@ -51,8 +51,6 @@ extern const struct command command_doctor;
 extern const struct command command_version;
 extern const struct command command_help;
 
-int cmd_doctor(int argc, char **argv);
-
 /* The commands in the order of `tide help`, ended by NULL; main.c. */
 extern const struct command *const commands[];
 

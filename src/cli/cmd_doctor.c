@@ -283,7 +283,7 @@ static void cgroup_cleanup(struct cgroup **cg)
     cgroup_free(*cg);
 }
 
-int cmd_doctor(int argc, char **argv)
+static int doctor_run(int argc, char **argv)
 {
     static const struct option options[] = {
         {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
@@ -334,5 +334,5 @@ const struct command command_doctor = {
             "  tide doctor\n"
             "  tide doctor 48213\n"
             "  tide doctor 48213 --json\n",
-    .run = cmd_doctor,
+    .run = doctor_run,
 };

@@ -77,7 +77,7 @@ static void job_message(const struct job *j, uint32_t cookie, union proto_messag
 
     proto_init(m, PROTO_JOB, cookie);
     row->pid = first ? (uint32_t)first->pid : 0;
-    row->allowed_mcpu = j->allowed_mcpu ? j->allowed_mcpu : 1000 * cpuset_count(&j->node->cpus);
+    row->allowed_mcpu = job_allowed_mcpu(j);
     row->target = job_target(j);
     row->active = job_active(j);
     row->max = job_max(j);

@@ -495,20 +495,23 @@ void job_cores(const struct job *j, struct cpuset *ret)
         *ret = n->cpus;
 }
 
+uint32_t job_allowed_mcpu(const struct job *j)
+{
+    struct cpuset cores;
+    uint32_t mcpu;
+
+    job_cores(j, &cores);
+    mcpu = 1000 * (cpuset_count(&cores) ? cpuset_count(&cores) : cpuset_count(&j->node->cpus));
+    if (j->allowed_mcpu && j->allowed_mcpu < mcpu)
+        mcpu = j->allowed_mcpu;
+    return j->quota_set_mcpu < mcpu ? j->quota_set_mcpu : mcpu;
+}
+
 bool job_oversubscribed(const struct job *j)
 {
-    const struct node *n = j->node;
-    uint64_t have_mcpu = 1000ull * cpuset_count(&n->cpus);
-
-    if (j->allowed_mcpu && j->allowed_mcpu < have_mcpu)
-        have_mcpu = j->allowed_mcpu;
-    if (cpuset_count(&j->cores) > 0 && 1000ull * cpuset_count(&j->cores) < have_mcpu)
-        have_mcpu = 1000ull * cpuset_count(&j->cores);
-    if (j->quota_set_mcpu < have_mcpu)
-        have_mcpu = j->quota_set_mcpu;
     /* One thread is the least there is, whatever fraction of a core the job may use. */
     return j->late || j->overlaps ||
-           (j->want.intra > 1 && 1000ull * j->want.intra > have_mcpu + 999);
+           (j->want.intra > 1 && 1000ull * j->want.intra > job_allowed_mcpu(j) + 999ull);
 }
 
 /* ---- changes ---- */

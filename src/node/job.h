@@ -222,6 +222,8 @@ double job_rate(const struct job *j);
 
 /* Cores it may run on now: the fence, else the processes' own affinity. */
 void job_cores(const struct job *j, struct cpuset *ret);
+/* What it may use: the smallest of its cores, its own limit and the quota that we set. */
+uint32_t job_allowed_mcpu(const struct job *j);
 
 /* Adds a row to its changes. */
 void job_record(struct job *j, uint32_t from, uint32_t to, const char *reason);

@@ -108,12 +108,12 @@ static uint32_t signal_of(const struct job *j)
 static json_t *view_use(const struct job *j)
 {
     struct cpuset cores;
-    double allowed = j->allowed_mcpu ? j->allowed_mcpu / 1000.0 : cpuset_count(&j->node->cpus);
 
     job_cores(j, &cores);
-    return json_pack("{s:o,s:f,s:o,s:o,s:o,s:b}", "cores", cores_text(&cores), "allowed", allowed,
-                     "target", number(job_target(j)), "active", number(job_active(j)), "max",
-                     number(job_max(j)), "oversubscribed", (int)job_oversubscribed(j));
+    return json_pack("{s:o,s:f,s:o,s:o,s:o,s:b}", "cores", cores_text(&cores), "allowed",
+                     job_allowed_mcpu(j) / 1000.0, "target", number(job_target(j)), "active",
+                     number(job_active(j)), "max", number(job_max(j)), "oversubscribed",
+                     (int)job_oversubscribed(j));
 }
 
 static json_t *view_terms(const struct job *j)
