@@ -376,17 +376,21 @@ static bool tf_describe(struct proto_backend *b)
     return seen;
 }
 
+/*
+ * What is handed to inter-op pools are operations: as many for a step with any number of threads,
+ * while the intra-op pool is given more and smaller closures the more threads are active.
+ */
 static uint64_t tf_tasks(void)
 {
-    uint64_t passes = atomic_load(&tf.old_passes);
+    uint64_t handed = atomic_load(&tf.old_handed);
 
     pthread_mutex_lock(&pools_lock);
     for (unsigned i = 0; i < atomic_load(&pools_used); i++) {
         if (atomic_load(&pools[i].eigen))
-            passes += gate_passes(&pools[i].gate);
+            handed += atomic_load(&pools[i].handed);
     }
     pthread_mutex_unlock(&pools_lock);
-    return passes;
+    return handed;
 }
 
 static void tf_after_fork(void)

@@ -35,6 +35,7 @@ struct pool {
     _Atomic(void *) owner; /* the tsl::thread::ThreadPool */
     int *device_threads;   /* num_threads of the pool's own ThreadPoolDevice, NULL: not found */
     uint64_t built_ns;
+    _Atomic uint64_t handed; /* closures given to it; counted of inter-op pools */
     enum pool_class class;
     uint32_t stock; /* threads that stock TensorFlow would have built */
     uint32_t built;
@@ -55,7 +56,7 @@ struct tf_state {
     _Atomic uint32_t intra_shown; /* for ops; 0: as many as there are */
     _Atomic int task_layout;      /* enum task_layout, proven by a probe closure */
     _Atomic bool gate_seen;       /* a worker came by: the hooks are really in its path */
-    _Atomic uint64_t old_passes;  /* of pools that are gone */
+    _Atomic uint64_t old_handed;  /* of pools that are gone */
     char version[PROTO_SHORT_MAX];
     char note[PROTO_NOTE_MAX];
 };

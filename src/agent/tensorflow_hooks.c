@@ -8,7 +8,8 @@
  *   MaybeGetTask        2.21 and newer: the gate between two closures
  *   LocalSteal          before: the gate when the worker's own queue is empty
  *   WaitForWork         the pool's own sleep, all versions
- *   ScheduleWithHint    closures from outside go to the queues of active workers only
+ *   ScheduleWithHint    closures from outside go to the queues of active workers only; those of
+ *                       inter-op pools are counted
  *   NumThreads, GetPerThreadMaxParallelism, num_threads of the device: ops shard for the active
  *                       count; without it k of N threads use up to 40 % more CPU
  *
@@ -81,6 +82,7 @@ static struct pool *pool_reserve(enum pool_class class, uint32_t stock, uint32_t
         pool->sized_by_default = stock == limit_affinity_cpus();
         pool->extra = 0;
         pool->rescue_hold_ns = 0;
+        atomic_store(&pool->handed, 0);
         atomic_store(&pool->shown, built);
     } else {
         pool = NULL;
@@ -146,7 +148,7 @@ static void pool_forget(void *owner, bool destroyed)
             pool->owner = NULL; /* its threads have been joined: the slot is free */
             continue;
         }
-        atomic_fetch_add(&tf.old_passes, gate_passes(&pool->gate));
+        atomic_fetch_add(&tf.old_handed, atomic_load(&pool->handed));
         gate_set(&pool->gate, pool->built);
         atomic_store(&pool->eigen, NULL);
     }
@@ -319,13 +321,12 @@ TF_EXPORT void TF_SCHEDULE_WITH_HINT(void *eigen, struct stdfunction *function, 
 {
     typedef void (*hint_fn)(void *, struct stdfunction *, int, int);
     hint_fn real = REAL(hint_fn, TF_SCHEDULE_WITH_HINT);
+    struct pool *pool = pool_of_eigen(eigen);
 
-    if (start == 0 && limit > 1) {
-        struct pool *pool = pool_of_eigen(eigen);
-
-        if (pool && limit == (int)pool->built)
-            limit = (int)atomic_load_explicit(&pool->shown, memory_order_relaxed);
-    }
+    if (pool && pool->class == POOL_INTER)
+        atomic_fetch_add_explicit(&pool->handed, 1, memory_order_relaxed);
+    if (pool && start == 0 && limit > 1 && limit == (int)pool->built)
+        limit = (int)atomic_load_explicit(&pool->shown, memory_order_relaxed);
     real(eigen, function, start, limit);
 }
 

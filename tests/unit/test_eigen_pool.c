@@ -43,6 +43,8 @@
 #define SCALE(n) (n)
 #endif
 
+extern const struct agent_backend tensorflow_backend;
+
 static struct peer peer;
 
 static unsigned soak(unsigned n)
@@ -456,6 +458,31 @@ static void operations_are_told_the_active_count(void **state)
     eigen_pool_free(pool);
 }
 
+/* The measure of work: the same with any number of threads, and of pools that are gone. */
+static void what_inter_op_pools_are_given_is_counted(void **state)
+{
+    enum { CLOSURES = 1000, NUDGES = 4 * BUILT };
+    struct eigen_pool *inter = eigen_pool_new(INTER, BUILT, 0);
+    struct eigen_pool *intra = eigen_pool_new(INTRA, BUILT, 0);
+    uint64_t before;
+
+    (void)state;
+    peer_wait_agent(&peer);
+    for (uint32_t k = 1; k <= BUILT; k *= 2) {
+        assert_int_equal(peer_set(&peer, k, 0, NULL), PROTO_ACK_DONE);
+        before = tensorflow_backend.tasks();
+        for (unsigned i = 0; i < CLOSURES; i++)
+            meet(inter, 1);
+        for (unsigned i = 0; i < CLOSURES; i++)
+            meet(intra, 1);
+        assert_in_range(tensorflow_backend.tasks() - before, CLOSURES, CLOSURES + NUDGES);
+    }
+    before = tensorflow_backend.tasks();
+    eigen_pool_free(inter);
+    eigen_pool_free(intra);
+    assert_true(tensorflow_backend.tasks() >= before);
+}
+
 struct opener {
     pthread_t thread;
     struct meeting *meeting;
@@ -555,6 +582,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(operations_are_told_the_active_count),
+        cmocka_unit_test(what_inter_op_pools_are_given_is_counted),
         cmocka_unit_test(acknowledgement_waits_for_the_closure),
         cmocka_unit_test(blocked_closure_lets_one_more_worker_go),
         cmocka_unit_test(no_wake_up_is_lost),
