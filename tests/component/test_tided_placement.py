@@ -180,6 +180,7 @@ def test_root_sets_a_quota_and_removes_it(place):
     job, other = tided.job(placement="quota"), tided.job()
     job.target(2), other.target(2)
     eventually(lambda: group_file(job, "cpu.cfs_quota_us").read_text() == "200000\n")
+    eventually(lambda: job.get()["allowed"] == 2)
     other.end()
     job.target(4)
     eventually(lambda: group_file(job, "cpu.cfs_quota_us").read_text() == "400000\n")
