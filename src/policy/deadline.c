@@ -243,6 +243,7 @@ const struct policy policy_deadline = {
     .brief = "the fewest cores that meet each deadline, the rest by throughput",
     .params = deadline_params,
     .param_count = DEADLINE_PARAM_MAX,
+    .by_curves = true,
     .room = deadline_room,
     .decide = deadline_decide,
 };

@@ -368,8 +368,10 @@ void gate_apply(const struct policy *policy, const struct policy_snapshot *snaps
     g.factor = (uint64_t)policy_param(policy, snapshot, (uint32_t)first);
     g.dwell_ns = (uint64_t)policy_param(policy, snapshot, (uint32_t)first + 1);
     find_optional(&g);
+    if (g.optional == 0)
+        return;
     count_used(&g);
-    if (g.optional == 0 || !fits(&g))
+    if (!fits(&g))
         return;
     for (uint32_t j = 0; j < snapshot->job_count; j++)
         shrinks |= g.mcpu[j] != NOT_OPTIONAL && !grows_in_place(&g, j);

@@ -92,6 +92,7 @@ const struct policy policy_makespan = {
     .brief = "the next core to the job that would end last",
     .params = makespan_params,
     .param_count = MAKESPAN_PARAM_MAX,
+    .by_curves = true,
     .room = auction_room,
     .decide = makespan_decide,
 };

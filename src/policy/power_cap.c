@@ -77,6 +77,7 @@ const struct policy policy_power_cap = {
     .brief = "throughput with no more cores than the power cap allows",
     .params = power_cap_params,
     .param_count = POWER_CAP_PARAM_MAX,
+    .by_curves = true,
     .room = auction_room,
     .decide = power_cap_decide,
 };

@@ -352,6 +352,7 @@ const struct policy policy_response = {
     .brief = "short mean response: cores where they gain most, shorter jobs first",
     .params = response_params,
     .param_count = RESPONSE_PARAM_MAX,
+    .by_curves = true,
     .room = response_room,
     .decide = response_decide,
 };

@@ -27,6 +27,7 @@ const struct policy policy_throughput = {
     .brief = "each core to the job that it speeds up most",
     .params = throughput_params,
     .param_count = AUCTION_PARAM_MAX,
+    .by_curves = true,
     .room = auction_room,
     .decide = throughput_decide,
 };
