@@ -150,7 +150,8 @@ static void place_tasks(struct layout *layout, uint32_t j, int r)
         want = has < job->min.of[r] ? job->min.of[r] : has;
     if (policy_job_fixed(job, r) < 0 && want > job->max.of[r])
         want = job->max.of[r];
-    if (want == has)
+    /* those of a paused job come back together: there is one place to look for room */
+    if (want == has && job->state != POLICY_PAUSED)
         return;
     for (uint32_t i = 0; i < layout->plan->decisions[j].amount_count; i++)
         layout_entries(layout, j)[i].amount.of[r] = 0;

@@ -48,7 +48,7 @@ void layout_fixed_reason(struct layout *layout, uint32_t job);
 
 /*
  * Lays out a running or paused job: everything but cores as it is, unless a bound or pin says
- * otherwise. Uses its memory.
+ * otherwise; parameter servers and workers that a paused one had, in its place. Uses its memory.
  */
 void layout_present(struct layout *layout, uint32_t job);
 

@@ -80,14 +80,18 @@ static inline void random_holding(struct scene *scene, struct policy_job *job)
 {
     uint32_t first = random_below(scene->snapshot.domain_count);
     uint32_t second = random_below(scene->snapshot.domain_count);
+    uint32_t cores;
 
     if (!policy_domain_within(&scene->snapshot, first, job->home))
         first = job->home;
-    scene_hold(scene, job, first, random_below(8), one_in(2) ? GIB(random_below(3)) : 0);
+    cores = random_below(8); /* one after the other: compilers evaluate arguments in any order */
+    scene_hold(scene, job, first, cores, one_in(2) ? GIB(random_below(3)) : 0);
     if (second != first && policy_domain_within(&scene->snapshot, second, job->home) &&
         policy_span_domain(&scene->snapshot, job, first) ==
-            policy_span_domain(&scene->snapshot, job, second))
-        scene_hold(scene, job, second, random_below(4), GIB(random_below(2)));
+            policy_span_domain(&scene->snapshot, job, second)) {
+        cores = random_below(4);
+        scene_hold(scene, job, second, cores, GIB(random_below(2)));
+    }
 }
 
 static inline void random_fixed(struct policy_job *job, unsigned flavour)

@@ -333,6 +333,28 @@ static void power_stays_under_the_cap(void **state)
 
 /* ---- every snapshot -------------------------------------------------------------------------- */
 
+/* They come back where there is room, which is not always where they were. */
+static void workers_of_a_paused_job_take_no_others_room(void **state)
+{
+    for (size_t c = 0; c < CHOICES; c++) {
+        scene_init(&scene, 8, 0);
+        scene.domains[0].level = POLICY_CLUSTER;
+        scene.domains[0].capacity.of[POLICY_WORKER] = POLICY_UNLIMITED;
+        scene_domain(&scene, 0, POLICY_NODE, 8, POLICY_UNLIMITED);
+        scene.domains[1].capacity.of[POLICY_WORKER] = 2;
+        scene_hold(&scene, scene_job(&scene), 1, 2, 0);
+        scene.jobs[0].state = POLICY_PAUSED;
+        scene.held[0][0].amount.of[POLICY_WORKER] = 2;
+        scene.jobs[0].max.of[POLICY_WORKER] = 2;
+        scene_job(&scene)->state = POLICY_QUEUED;
+        scene.jobs[1].home = 1;
+        scene.jobs[1].min.of[POLICY_WORKER] = scene.jobs[1].max.of[POLICY_WORKER] = 1;
+        decide(choices[c]); /* the check would find three of two workers */
+        assert_int_equal(outcome.decisions[0].verb, POLICY_VERB_RESUME);
+        assert_int_equal(outcome.decisions[1].verb, POLICY_VERB_START);
+    }
+}
+
 /* Curves, sizes, deadlines, costs and watts for a random scene. */
 static void random_extras(void)
 {
@@ -468,6 +490,7 @@ int main(void)
         cmocka_unit_test(power_cap_known_cases),
         cmocka_unit_test(nobody_runs_for_whom_there_is_no_power),
         cmocka_unit_test(power_stays_under_the_cap),
+        cmocka_unit_test(workers_of_a_paused_job_take_no_others_room),
         cmocka_unit_test(every_plan_is_right_and_the_same_again),
         cmocka_unit_test(the_order_of_jobs_does_not_matter),
         cmocka_unit_test(a_larger_weight_never_gives_less),
