@@ -323,6 +323,18 @@ static void bounds_that_contradict_each_other_still_make_a_scenario(void **state
 
 /* ---- all together ---------------------------------------------------------------------------- */
 
+static double time_in_rates(const json_t *json)
+{
+    const json_t *jobs = json_object_get(json_object_get(json, "observed"), "jobs");
+    const json_t *rate;
+    double time = 0;
+    size_t i;
+
+    json_array_foreach (json_object_get(json_array_get(jobs, 0), "rates"), i, rate)
+        time += json_number_value(json_object_get(rate, "time"));
+    return time;
+}
+
 static void a_day_of_looks_says_the_same_as_a_minute(void **state)
 {
     struct recording_job *j = add_job("long", 0);
@@ -339,6 +351,7 @@ static void a_day_of_looks_says_the_same_as_a_minute(void **state)
     s = parsed(json);
     assert_near(speedup_of(s, 0, 3), amdahl(3));
     assert_near(s->jobs[0].work_ns / 1e9, 20 * (300 / 1.1 + 600 * amdahl(3)));
+    assert_true(time_in_rates(json) > 0.9 * 18000); /* of early looks as well as of late ones */
     scenario_free(s);
     json_decref(json);
 }
