@@ -20,8 +20,8 @@
  * Jobs are left waiting when the cores are worth more to others, and preemptible ones are paused.
  * Three parameters bound what that costs.
  *
- * long: a job with more than so many times the mean work per core would end last anyhow, and all
- * the later if it waits. It has its least.
+ * long: a job that takes more than so many times the mean work per core with its least would end
+ * last anyhow, and all the later if it waits. It has that least.
  *
  * overtake: so much longer than a waiting job, the cost of its start included, must a running one
  * be that it is passed. If all cores are held by jobs that cannot be paused, a job that much
@@ -122,18 +122,31 @@ static bool shorter(uint32_t x, uint32_t y, const void *arg)
     return a->arrival_ns != b->arrival_ns ? a->arrival_ns < b->arrival_ns : a->id < b->id;
 }
 
-/* Core time to the end with its least, which is kept from the others; of one core, its work. */
+static uint64_t product(uint64_t a, uint64_t b)
+{
+    uint64_t result;
+
+    return __builtin_mul_overflow(a, b, &result) ? UINT64_MAX : result;
+}
+
+static uint64_t least_cores(const struct bidder *b)
+{
+    return b->least < 2 * POLICY_CORE_MCPU ? 1 : (uint64_t)(b->least / POLICY_CORE_MCPU);
+}
+
+/* Time to the end with its least; with one core, its work. */
+static uint64_t time_with_least(const struct bidder *b, uint64_t work_ns)
+{
+    uint64_t cores = least_cores(b);
+
+    return cores == 1 ? work_ns
+                      : product(work_ns / (uint64_t)auction_speed(b, (int64_t)cores), 1000);
+}
+
+/* Core time to the end with its least, which is kept from the others. */
 static uint64_t area_ns(const struct bidder *b, uint64_t work_ns)
 {
-    int64_t least = b->least / POLICY_CORE_MCPU;
-    uint64_t area;
-
-    if (least <= 1)
-        return work_ns;
-    if (__builtin_mul_overflow(work_ns / (uint64_t)auction_speed(b, least), (uint64_t)least * 1000,
-                               &area))
-        return UINT64_MAX;
-    return area;
+    return product(time_with_least(b, work_ns), least_cores(b));
 }
 
 /*
@@ -276,12 +289,12 @@ static void seat_the_long(struct response *r)
     uint64_t total = 0, bound;
 
     for (uint32_t i = 0; i < r->count; i++)
-        total = sum(total, r->size[r->order[i]].work_ns);
+        total = sum(total, area_ns(&r->auction.bidder[r->order[i]], r->size[r->order[i]].work_ns));
     bound = scaled(total / (uint64_t)machine_cores(r), r->param[RESPONSE_LONG]);
     for (uint32_t i = 0; i < r->count; i++) {
         uint32_t j = r->order[i];
 
-        if (r->size[j].work_ns >= bound)
+        if (time_with_least(&r->auction.bidder[j], r->size[j].work_ns) >= bound)
             auction_seat(&r->auction, j, r->auction.bidder[j].least, false);
     }
 }
