@@ -24,8 +24,8 @@
  * last anyhow, and all the later if it waits. It has that least.
  *
  * overtake: so much longer than a waiting job, the cost of its start included, must a running one
- * be that it is passed. If all cores are held by jobs that cannot be paused, a job that much
- * shorter than what is left of any of them starts beside them, with one thread.
+ * be that it is passed. If jobs that cannot be paused leave no room for the least of a job that is
+ * that much shorter than what is left of any of them, it starts beside them.
  *
  * unknown: see size.h.
  */
@@ -229,13 +229,13 @@ static uint64_t time_of_seated(const struct response *r, uint32_t j)
     return r->size[j].work_ns / (uint64_t)auction_speed(b, cores ? cores : 1) * 1000;
 }
 
-/* Whether one core is all it asks for, and even that is taken. */
+/* Whether those who cannot be paused leave no room for its least, though the machine has it. */
 static bool is_shut_out(struct auction *a, uint32_t j)
 {
     uint32_t place = auction_place(a, j);
     int64_t least = a->bidder[j].least;
 
-    return least <= POLICY_CORE_MCPU && layout_left(&a->layout, place, POLICY_MCPU) < least &&
+    return layout_left(&a->layout, place, POLICY_MCPU) < least &&
            layout_capacity(&a->layout, place, POLICY_MCPU) >= least;
 }
 
@@ -256,7 +256,7 @@ static void look_again_in(struct response *r, uint64_t ns)
 static void seat_the_short(struct response *r)
 {
     struct auction *a = &r->auction;
-    uint64_t soonest = UINT64_MAX;
+    uint64_t soonest = UINT64_MAX, wait = UINT64_MAX;
     bool known = true;
 
     for (uint32_t i = 0; i < r->count; i++) {
@@ -270,18 +270,18 @@ static void seat_the_short(struct response *r)
     }
     for (uint32_t i = 0; i < r->count; i++) {
         uint32_t j = r->order[i];
-        uint64_t needed = scaled(r->size[j].work_ns, r->param[RESPONSE_OVERTAKE]);
+        uint64_t time = time_with_least(&a->bidder[j], r->size[j].work_ns);
+        uint64_t needed = scaled(time, r->param[RESPONSE_OVERTAKE]);
 
         if (a->bidder[j].mcpu || !is_shut_out(a, j))
             continue;
-        if (needed >= soonest) {
-            if (!known)
-                look_again_in(r, needed - soonest);
-            return;
-        }
-        if (auction_seat(a, j, a->bidder[j].least, true))
-            soonest = r->size[j].work_ns;
+        if (needed < soonest && auction_seat(a, j, a->bidder[j].least, true))
+            soonest = time;
+        else if (needed >= soonest && needed - soonest < wait)
+            wait = needed - soonest;
     }
+    if (!known && wait != UINT64_MAX)
+        look_again_in(r, wait);
 }
 
 static void seat_the_long(struct response *r)

@@ -253,6 +253,12 @@ static void a_much_shorter_job_starts_beside_those_who_run(void **state)
     scene.jobs[3].cost_ns[POLICY_ACTION_START] = 1 * SECOND;
     decide("response");
     expect(3, POLICY_VERB_HOLD, 0, "waits for cores: needs 1 core, 0 cores free");
+    /* rigid ones, too, by the time that they take */
+    scene.jobs[2].malleability = POLICY_RIGID;
+    scene.jobs[2].request.of[POLICY_MCPU] = CORES(2); /* 52 s */
+    decide("response");
+    expect(2, POLICY_VERB_START, 2, "rigid, stays at 2 cores; oversubscribed: 4 of 2 cores");
+    scene.jobs[2].malleability = POLICY_MALLEABLE;
     /* there is no such place where there is no core at all */
     scene.domains[0].capacity.of[POLICY_MCPU] = 0;
     scene.jobs[3].remaining_ns = 1 * SECOND;
