@@ -64,6 +64,23 @@ static void print_bounds(const json_t *job)
     printf("\n");
 }
 
+/* Speed with 2, 4, 8 … threads and with the most that there are. */
+static void print_speedup(const json_t *speedup)
+{
+    const json_t *table = json_object_get(speedup, "table");
+    size_t count = json_array_size(table);
+    const char *before = "  speed-up:";
+
+    if (count < 2)
+        return;
+    for (size_t k = 2; k <= count; k = k < count && 2 * k > count ? count : 2 * k) {
+        printf("%s %.1f with %zu", before, json_number_value(json_array_get(table, k - 1)), k);
+        before = ",";
+    }
+    printf(" threads; sure to %.0f %% after %ld different numbers of threads\n",
+           100 * member_number(speedup, "confidence"), member_long(speedup, "counts"));
+}
+
 static void print_changes(const json_t *changes)
 {
     const json_t *change;
@@ -130,6 +147,7 @@ static int explain_run(int argc, char **argv)
         return r;
     print_now(job);
     print_bounds(job);
+    print_speedup(json_object_get(history, "speedup"));
     print_changes(json_object_get(history, "changes"));
     return CLI_OK;
 }

@@ -222,6 +222,7 @@ static void on_heartbeat(struct process *p, const struct proto_heartbeat *m)
     if (own != (p->progress_done > 0))
         p->rate_ns = 0; /* counts something else from now on */
     measure_rate(p, now);
+    speed_heartbeat(p->job, now);
     send_lease(p);
     if (p->source == PROTO_SOURCE_LIMIT && p->sent.intra)
         command_again(p, now);

@@ -5,6 +5,7 @@
 #include "node/claims.h"
 #include "node/node.h"
 #include "policy/cores.h"
+#include "policy/curve.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -21,6 +22,8 @@ struct decision {
     struct job **job; /* by index of the snapshot */
     struct policy_job *jobs;
     struct policy_amount *current;
+    uint32_t *tables; /* of each job two: speed-up and envelope, for every number of cores */
+    size_t table_room;
     struct policy_decision *decisions;
     struct cores_job *cores;
     struct policy_amount *amounts;
@@ -57,6 +60,7 @@ struct decision *decision_free(struct decision *d)
     free(d->job);
     free(d->jobs);
     free(d->current);
+    free(d->tables);
     free(d->decisions);
     free(d->cores);
     free(d->amounts);
@@ -90,6 +94,16 @@ static int reserve_jobs(struct decision *d, size_t n)
         grow(&d->cores, n * sizeof(*d->cores)) < 0)
         return -ENOMEM;
     d->room = n;
+    return 0;
+}
+
+static int reserve_tables(struct decision *d, size_t entries)
+{
+    if (entries <= d->table_room)
+        return 0;
+    if (grow(&d->tables, entries * sizeof(*d->tables)) < 0)
+        return -ENOMEM;
+    d->table_room = entries;
     return 0;
 }
 
@@ -201,6 +215,29 @@ static void fill_terms(const struct job *j, uint64_t now, struct policy_job *ret
     ret->preemptible = false; /* nobody can pause it */
 }
 
+/* What was learnt of it while it ran. */
+static void fill_speed(struct job *j, unsigned cores, uint32_t *table, struct policy_job *ret)
+{
+    struct speed *s = &j->speed;
+
+    ret->change_ns = j->share_ns;
+    ret->cost_ns[POLICY_ACTION_RESIZE] = speed_resize_ns(j);
+    ret->remaining_ns = speed_remaining_ns(j);
+    s->told = s->model;
+    s->told_known = s->known;
+    if (!s->known)
+        return;
+    fit_table(&s->model, cores, table);
+    curve_envelope(table, cores, table + cores);
+    ret->curve[POLICY_MCPU] =
+        (struct policy_curve){.speedup_permille = table,
+                              .envelope_permille = table + cores,
+                              .count = cores,
+                              .confidence_permille = s->model.confidence_permille};
+    if (ret->remaining_ns != POLICY_UNKNOWN)
+        ret->remaining_error_ns = ret->remaining_ns / 1000 * (1000 - s->model.confidence_permille);
+}
+
 static void fill_job(const struct job *j, unsigned machine, uint64_t now,
                      struct policy_amount *current, struct policy_job *ret)
 {
@@ -233,6 +270,7 @@ static void fill_job(const struct job *j, unsigned machine, uint64_t now,
 static uint32_t fill_jobs(struct node *n, uint64_t now)
 {
     struct decision *d = n->decision;
+    unsigned cpus = cpuset_count(&n->cpus);
     uint32_t count = 0;
 
     for (struct job *j = n->jobs.first; j; j = j->next)
@@ -240,7 +278,9 @@ static uint32_t fill_jobs(struct node *n, uint64_t now)
             d->job[count++] = j;
     d->capacity = claims_share(n->claims, count, &n->cpus, &n->usable);
     for (uint32_t i = 0; i < count; i++)
-        fill_job(d->job[i], cpuset_count(&n->cpus), now, &d->current[i], &d->jobs[i]);
+        fill_job(d->job[i], cpus, now, &d->current[i], &d->jobs[i]);
+    for (uint32_t i = 0; i < count; i++)
+        fill_speed(d->job[i], cpus, d->tables + (size_t)i * 2 * cpus, &d->jobs[i]);
     return count;
 }
 
@@ -408,7 +448,11 @@ static void want_threads(struct job *j)
     if (j->pinned.intra)
         j->want = j->pinned;
     else
-        j->want = (struct threads){j->share, 0};
+        j->want = (struct threads){speed_threads(j), 0};
+    if (j->want.intra < j->share && j->pinned.intra == 0)
+        snprintf(j->share_reason, sizeof(j->share_reason),
+                 "%u of its %u threads for some seconds, to learn its speed-up", j->want.intra,
+                 j->share);
     if (!job_malleable(j) && !j->pinned.intra)
         j->want = (struct threads){0};
     decision_split(j);
@@ -439,8 +483,15 @@ static int decide(const struct decision *d, const struct policy_snapshot *s,
     return error_set(err, r, "policy %s: %s", d->spec.policy->name, text);
 }
 
+static void set_share(struct job *j, uint32_t share, uint64_t now)
+{
+    if (share != j->share)
+        j->share_ns = now;
+    j->share = share;
+}
+
 /* One policy decision over what is in the table now. Returns 1 if loans were cut, 0, -errno. */
-static int decide_once(struct node *n, uint64_t now, struct error *err)
+static int decide_once(struct node *n, uint64_t now, bool at_once, struct error *err)
 {
     struct decision *d = n->decision;
     struct policy_domain root;
@@ -455,6 +506,7 @@ static int decide_once(struct node *n, uint64_t now, struct error *err)
     s.domain_count = 1;
     s.jobs = d->jobs;
     s.seed = n->epoch;
+    s.at_once = at_once;
     s.params = d->spec.params;
     s.state = d->state_size ? d->state : NULL;
     s.state_size = d->state_size;
@@ -475,7 +527,7 @@ static int decide_once(struct node *n, uint64_t now, struct error *err)
     for (uint32_t i = 0; i < s.job_count; i++) {
         int64_t mcpu = policy_decision_total(&plan, i, POLICY_MCPU);
 
-        d->job[i]->share = mcpu < 1000 ? 1 : (uint32_t)(mcpu / 1000);
+        set_share(d->job[i], mcpu < 1000 ? 1 : (uint32_t)(mcpu / 1000), now);
         if (d->decisions[i].reason.code == POLICY_REASON_MAXIMUM &&
             strcmp(job_state(d->job[i]), "starting") == 0)
             snprintf(d->job[i]->share_reason, JOB_REASON_MAX,
@@ -511,11 +563,13 @@ static void record_changes(struct job *j, const struct threads *before,
     j->told = true;
 }
 
-int decision_make(struct node *n, uint64_t now, struct error *err)
+int decision_make(struct node *n, uint64_t now, bool at_once, struct error *err)
 {
     struct decision *d = n->decision;
     int r = reserve_jobs(d, n->jobs.n);
 
+    if (r == 0)
+        r = reserve_tables(d, (size_t)n->jobs.n * 2 * cpuset_count(&n->cpus));
     if (r < 0)
         return error_set(err, r, "out of memory");
     for (struct job *j = n->jobs.first; j; j = j->next)
@@ -527,7 +581,7 @@ int decision_make(struct node *n, uint64_t now, struct error *err)
     /* Cut loans free or take cores: once more with what is true now, then it must do. */
     for (unsigned i = 0; i < 2; i++) {
         settle_loans(n);
-        r = decide_once(n, now, err);
+        r = decide_once(n, now, at_once || i > 0, err);
         if (r <= 0)
             break;
     }

@@ -26,14 +26,14 @@ const struct policy_spec *decision_policy(const struct decision *d);
 void decision_set_policy(struct decision *d, const struct policy_spec *spec);
 
 /*
- * Decides for all jobs. When the policy fails, which is a bug, everything stays; returns -errno
- * with *err.
+ * Decides for all jobs, with @at_once without regard for what resizes cost. When the policy fails,
+ * which is a bug, everything stays; returns -errno with *err.
  *
  * Every job has begun by itself (`tide run` becomes the program), so its snapshot says running and
  * not preemptible, and a valid plan keeps or resizes it. A plan with another verb is refused as a
  * whole, -EPROTO: there is nothing yet that could pause a process or start one later.
  */
-int decision_make(struct node *n, uint64_t now, struct error *err);
+int decision_make(struct node *n, uint64_t now, bool at_once, struct error *err);
 
 /* Whether the job takes part in the division of cores. */
 bool decision_counts(const struct job *j, uint64_t now);

@@ -9,6 +9,7 @@
 
 #include "base/cpuset.h"
 #include "base/error.h"
+#include "node/speed.h"
 #include "proto/proto.h"
 
 #include <stdbool.h>
@@ -122,7 +123,9 @@ struct job {
     uint32_t lent, borrowed, wants; /* cores; wants: a borrower's standing wish */
     uint64_t borrow_order;          /* later borrowers give back first */
 
-    uint32_t share; /* cores that the policy gives, before lending */
+    struct speed speed;
+    uint64_t share_ns; /* when the policy last gave it another share; 0: never */
+    uint32_t share;    /* cores that the policy gives, before lending */
     char share_reason[JOB_REASON_MAX];
     struct threads want;
     struct cpuset want_cores; /* empty: not fenced */

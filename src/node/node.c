@@ -66,14 +66,14 @@ static void watch_last_job(struct node *n)
     n->had_jobs = jobs;
 }
 
-void node_replan(struct node *n)
+static void replan(struct node *n, bool at_once)
 {
     struct error err = {0};
 
     if (n->ending)
         return;
     n->generation++;
-    if (decision_make(n, clock_now_ns(), &err) < 0)
+    if (decision_make(n, clock_now_ns(), at_once, &err) < 0)
         node_log("no decision: %s; everything stays as it is", err.text);
     plan_advance(n);
     for (struct job *j = n->jobs.first; j && n->waits; j = j->next)
@@ -82,11 +82,16 @@ void node_replan(struct node *n)
     node_store_later(n);
 }
 
+void node_replan(struct node *n)
+{
+    replan(n, true);
+}
+
 static int on_replan(sd_event_source *s, void *arg)
 {
     struct node *n = arg;
 
-    node_replan(n);
+    replan(n, false);
     watch_last_job(n);
     return 0;
 }

@@ -234,6 +234,8 @@ void plan_acknowledged(struct job *j)
         for (const struct process *p = j->processes; p; p = p->next)
             sent = p->sent_ns > sent ? p->sent_ns : sent;
         last->latency_ns = sent ? clock_now_ns() - sent : 0;
+        if (sent)
+            speed_resized(j, last->latency_ns);
     }
     wait_settled(j);
 }

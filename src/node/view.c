@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define SPEEDUP_SHOWN_MAX 64 /* entries of a curve */
+
 /* Texts of agents are any bytes: what is not UTF-8 is shown as '?'. */
 static json_t *text(const char *s)
 {
@@ -149,6 +151,27 @@ json_t *view_job(const struct job *j)
     return view;
 }
 
+/* The curve that its speed was found to follow, or null. */
+static json_t *view_speedup(const struct job *j)
+{
+    const struct speed *s = &j->speed;
+    uint32_t table[SPEEDUP_SHOWN_MAX], count = cpuset_count(&j->node->cpus);
+    json_t *list;
+
+    if (!s->known)
+        return json_null();
+    count = count < SPEEDUP_SHOWN_MAX ? count : SPEEDUP_SHOWN_MAX;
+    fit_table(&s->model, count, table);
+    list = json_array();
+    for (uint32_t k = 0; k < count; k++)
+        json_array_append_new(list, json_real(table[k] / 1000.0));
+    return json_pack("{s:o,s:f,s:f,s:f,s:i,s:f}", "table", list, "parallel",
+                     (double)s->model.parallel / FIT_ONE, "contention",
+                     (double)s->model.contention / FIT_ONE, "confidence",
+                     s->model.confidence_permille / 1000.0, "counts", (int)s->model.counts,
+                     "resize_us", (double)speed_resize_ns(j) / 1000);
+}
+
 json_t *view_changes(const struct job *j)
 {
     json_t *list = json_array();
@@ -162,7 +185,8 @@ json_t *view_changes(const struct job *j)
                             (int)c->from, "to", (int)c->to, "cores", c->cores, "reason",
                             text(c->reason), "latency_us", (double)c->latency_ns / 1000));
     }
-    return json_pack("{s:s,s:s,s:o}", "id", j->id, "name", j->name, "changes", list);
+    return json_pack("{s:s,s:s,s:o,s:o}", "id", j->id, "name", j->name, "changes", list, "speedup",
+                     view_speedup(j));
 }
 
 /* ---- the machine ---- */

@@ -368,6 +368,21 @@ def test_progress_is_shown_with_unit_and_rate(tided):
     assert (seen["done"], seen["total"]) == (50, 200)
 
 
+def test_a_job_that_ran_with_different_threads_has_a_speedup(tided):
+    job = tided.job("--beat", "100")  # whose work is in proportion to its threads
+    assert tided.api("GET", f"/v1/jobs/{job.id}/explain")[1]["speedup"] is None
+    for threads in (8, 2):
+        job.patch(threads=threads)
+        before = job.target(threads)["progress"]["done"]
+        # it does 100 a second with each thread; a sample takes a second
+        eventually(lambda: job.get()["progress"]["done"] - before > 350 * threads)
+    found = eventually(lambda: tided.api("GET", f"/v1/jobs/{job.id}/explain")[1]["speedup"])
+    assert found["counts"] == 2 and len(found["table"]) == 8
+    assert found["table"][0] == 1 and sorted(found["table"]) == found["table"]
+    assert 0.8 < found["parallel"] <= 1 and 0 < found["confidence"] <= 1
+    assert found["resize_us"] > 0
+
+
 # ---- controllers ----
 
 def test_a_controller_lists_sets_and_waits(tided):

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From heartbeats to decisions on a virtual clock: programs of a known speed-up report what they
+ * have done, and the daemon learns, experiments and divides the cores by it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "node/decision.h"
+#include "node/link.h"
+#include "node/node.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CORES   8
+#define JOBS    2
+#define BEAT_NS (250 * NS_PER_MS)
+
+static struct peer peer; /* that it is there is all that matters */
+
+static struct node node;
+static struct job job[JOBS];
+static struct process process[JOBS];
+static double done[JOBS], parallel[JOBS], units_per_s[JOBS];
+static uint64_t now;
+
+static void set_policy(const char *text)
+{
+    struct policy_spec spec;
+
+    assert_int_equal(policy_spec_parse(text, &spec, NULL), 0);
+    decision_set_policy(node.decision, &spec);
+}
+
+/* @jobs programs on CORES cores; with one thread, job i does units_per_s[i]. */
+static void begin(unsigned jobs, const char *policy)
+{
+    struct error err;
+
+    now = 1000 * NS_PER_S;
+    decision_free(node.decision);
+    memset(&node, 0, sizeof(node));
+    memset(job, 0, sizeof(job));
+    memset(process, 0, sizeof(process));
+    for (unsigned c = 0; c < CORES; c++)
+        cpuset_add(&node.cpus, c);
+    node.cpus_given = true;
+    assert_int_equal(decision_new(&node.decision, &err), 0);
+    set_policy(policy);
+    for (unsigned i = 0; i < jobs; i++) {
+        job[i] = (struct job){.node = &node,
+                              .next = i + 1 < jobs ? &job[i + 1] : NULL,
+                              .processes = &process[i],
+                              .n_processes = 1,
+                              .number = i + 1,
+                              .weight = JOB_WEIGHT_STD,
+                              .created_ns = now,
+                              .met_ns = now,
+                              .quota_set_mcpu = CGROUP_NO_QUOTA};
+        process[i] = (struct process){.job = &job[i], .peer = &peer, .n_backends = 1, .beat = true};
+        process[i].backend[0] =
+            (struct backend){.known = true, .malleable = true, .max.intra = CORES};
+        process[i].source = PROTO_SOURCE_DAEMON;
+        done[i] = 0;
+        parallel[i] = 0.9;
+        units_per_s[i] = 1000;
+    }
+    node.jobs.first = &job[0];
+    node.jobs.n = jobs;
+}
+
+static double speed(double fraction, uint32_t threads)
+{
+    return 1 / (1 - fraction + fraction / threads);
+}
+
+/* The agents do at once what is wanted, and report what came of it. */
+static void beat(void)
+{
+    struct error err;
+
+    now += BEAT_NS;
+    assert_int_equal(decision_make(&node, now, false, &err), 0);
+    for (unsigned i = 0; i < node.jobs.n; i++) {
+        struct process *p = &process[i];
+
+        p->sent = p->want;
+        p->active = p->want.intra;
+        done[i] += units_per_s[i] * speed(parallel[i], p->sent.intra) * BEAT_NS / NS_PER_S;
+        if (p->progress_total)
+            p->progress_done = (uint64_t)done[i];
+        else
+            p->tasks = (uint64_t)done[i];
+        speed_heartbeat(&job[i], now);
+    }
+}
+
+static void run(unsigned seconds)
+{
+    for (unsigned i = 0; i < seconds * (NS_PER_S / BEAT_NS); i++)
+        beat();
+}
+
+static void pin(unsigned i, uint32_t threads)
+{
+    job[i].pinned = (struct threads){threads, 0};
+    job[i].pinned_by = PROTO_SOURCE_DAEMON;
+}
+
+static double found(unsigned i)
+{
+    assert_true(job[i].speed.known);
+    return (double)job[i].speed.model.parallel / FIT_ONE;
+}
+
+/* ---- learning -------------------------------------------------------------------------------- */
+
+static void threads_set_by_hand_teach_the_curve(void **state)
+{
+    begin(1, "equal");
+    for (uint32_t k = 1; k <= CORES; k *= 2) {
+        pin(0, k);
+        run(8);
+    }
+    assert_true(fabs(found(0) - 0.9) < 0.02);
+    assert_true(fabs((double)job[0].speed.model.rate_one / SPEED_RATE / units_per_s[0] - 1) < 0.02);
+    assert_int_equal(job[0].speed.model.counts, 4);
+    assert_in_range(job[0].speed.model.confidence_permille, 700, 1000);
+}
+
+static void slow_programs_are_measured_to_a_part_of_a_unit(void **state)
+{
+    begin(1, "equal");
+    units_per_s[0] = 0.7;
+    process[0].progress_total = 1000000;
+    for (uint32_t k = 1; k <= CORES; k *= 2) {
+        pin(0, k);
+        run(60);
+    }
+    assert_true(fabs(found(0) - 0.9) < 0.04);
+}
+
+static void one_count_says_nothing(void **state)
+{
+    begin(1, "equal");
+    run(60);
+    assert_false(job[0].speed.known);
+}
+
+static void what_happens_during_a_change_is_no_sample(void **state)
+{
+    begin(1, "equal");
+    pin(0, 8);
+    run(10);
+    process[0].sent_generation = 2; /* ordered, not acknowledged */
+    process[0].acked_generation = 1;
+    units_per_s[0] = 10;
+    run(10);
+    process[0].acked_generation = 2;
+    units_per_s[0] = 1000;
+    run(10);
+    assert_in_range(job[0].speed.fit.visit, 15, 20); /* of 30 s, those with a known count */
+    assert_true(fabs((double)job[0].speed.rate / SPEED_RATE / (1000 * speed(0.9, 8)) - 1) < 0.02);
+}
+
+static void a_program_that_begins_to_report_is_learnt_anew(void **state)
+{
+    begin(1, "equal");
+    pin(0, 4);
+    run(10);
+    pin(0, 8);
+    run(10);
+    assert_true(job[0].speed.known);
+    process[0].progress_total = 1000000; /* steps from now on */
+    units_per_s[0] = 5;
+    done[0] = 1;
+    run(10);
+    assert_false(job[0].speed.known);
+    assert_true(fabs((double)job[0].speed.rate / SPEED_RATE / (5 * speed(0.9, 8)) - 1) < 0.1);
+}
+
+static void the_work_left_is_told_as_time_with_one_thread(void **state)
+{
+    begin(1, "equal");
+    run(10);
+    assert_true(speed_remaining_ns(&job[0]) == POLICY_UNKNOWN);
+    begin(1, "equal");
+    process[0].progress_total = 1000000;
+    for (uint32_t k = 2; k <= CORES; k *= 2) {
+        pin(0, k);
+        run(20);
+    }
+    assert_true(fabs((double)speed_remaining_ns(&job[0]) / NS_PER_S /
+                         ((1000000 - done[0]) / units_per_s[0]) -
+                     1) < 0.03);
+}
+
+static void what_resizes_take_is_smoothed(void **state)
+{
+    begin(1, "equal");
+    assert_true(speed_resize_ns(&job[0]) > 0);
+    speed_resized(&job[0], 8 * NS_PER_MS);
+    assert_int_equal(speed_resize_ns(&job[0]), 8 * NS_PER_MS);
+    speed_resized(&job[0], 4 * NS_PER_MS);
+    assert_int_equal(speed_resize_ns(&job[0]), 7 * NS_PER_MS);
+}
+
+/* ---- experiments and decisions --------------------------------------------------------------- */
+
+/* Runs until an experiment begins; how many seconds that took, 0: none within @seconds. */
+static unsigned until_experiment(unsigned i, unsigned seconds)
+{
+    for (unsigned s = 1; s <= seconds; s++) {
+        run(1);
+        if (job[i].speed.explore)
+            return s;
+    }
+    return 0;
+}
+
+static void experiments_are_for_policies_that_go_by_curves(void **state)
+{
+    begin(1, "equal");
+    assert_int_equal(until_experiment(0, 1000), 0);
+    set_policy("throughput");
+    assert_in_range(until_experiment(0, 200), 1, 200);
+    beat();
+    assert_true(process[0].sent.intra < CORES && job[0].share == CORES);
+    assert_non_null(strstr(job[0].share_reason, "to learn its speed-up"));
+    set_policy("equal");
+    run(2);
+    assert_int_equal(process[0].sent.intra, CORES);
+}
+
+static void an_experiment_is_short_and_ends_with_an_order(void **state)
+{
+    begin(1, "throughput");
+    assert_true(until_experiment(0, 200) > 60);
+    run(12);
+    assert_int_equal(job[0].speed.explore, 0);
+    assert_int_equal(process[0].sent.intra, CORES);
+    assert_true(until_experiment(0, 2000) > 0);
+    pin(0, 5);
+    run(1);
+    assert_int_equal(process[0].sent.intra, 5);
+    assert_int_equal(job[0].speed.explore, 0);
+    assert_int_equal(until_experiment(0, 1000), 0); /* a person has said how many */
+}
+
+static void the_minimum_holds_in_experiments(void **state)
+{
+    begin(1, "throughput");
+    job[0].min = 5;
+    for (unsigned s = 0; s < 1000; s++) {
+        run(1);
+        assert_true(process[0].sent.intra >= 5);
+    }
+    assert_int_equal(job[0].speed.fit.explore_to, 6);
+}
+
+/* Two programs that nobody knew anything about: the one that uses cores well ends up with them. */
+static void cores_go_where_they_are_found_to_be_of_use(void **state)
+{
+    unsigned changes = 0;
+    uint32_t before;
+
+    begin(2, "throughput");
+    parallel[0] = 0.3;
+    parallel[1] = 0.99;
+    run(10);
+    assert_int_equal(job[0].share, CORES / 2); /* the equal share, while nothing is known */
+    run(1800);
+    assert_in_range(job[0].share, 1, 2);
+    assert_int_equal(job[1].share, CORES - job[0].share);
+    before = job[0].share;
+    for (unsigned s = 0; s < 1800; s++) {
+        run(1);
+        changes += job[0].share != before;
+        before = job[0].share;
+    }
+    assert_in_range(changes, 0, 4); /* and it stays so */
+}
+
+static int end(void **state)
+{
+    node.decision = decision_free(node.decision);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(threads_set_by_hand_teach_the_curve),
+        cmocka_unit_test(slow_programs_are_measured_to_a_part_of_a_unit),
+        cmocka_unit_test(one_count_says_nothing),
+        cmocka_unit_test(what_happens_during_a_change_is_no_sample),
+        cmocka_unit_test(a_program_that_begins_to_report_is_learnt_anew),
+        cmocka_unit_test(the_work_left_is_told_as_time_with_one_thread),
+        cmocka_unit_test(what_resizes_take_is_smoothed),
+        cmocka_unit_test(experiments_are_for_policies_that_go_by_curves),
+        cmocka_unit_test(an_experiment_is_short_and_ends_with_an_order),
+        cmocka_unit_test(the_minimum_holds_in_experiments),
+        cmocka_unit_test(cores_go_where_they_are_found_to_be_of_use),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, end);
+}
