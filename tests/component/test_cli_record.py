@@ -37,10 +37,10 @@ def loop(tide, build_dir, name, chunks, *options, workers=2):
 
 def test_jobs_become_a_scenario_with_what_happened(tide, build_dir, recorder):
     recorder.start()
-    first = loop(tide, build_dir, "first", 4000, "--priority", 5, "--request", 1, "--weight", 200)
+    first = loop(tide, build_dir, "first", 8000, "--priority", 5, "--request", 1, "--weight", 200)
     tide.wait(lambda: tide("ps").returncode == 0 and tide.jobs())
     time.sleep(1)  # apart, so that their order can be told
-    second = loop(tide, build_dir, "second", 2000)
+    second = loop(tide, build_dir, "second", 4000)
     for process in (first, second):
         assert process.wait(GUARD_S) == 0
     scenario = recorder.end(number=None)  # the daemon ends after its last job, and the recording

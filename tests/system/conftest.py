@@ -41,9 +41,9 @@ def live(python, tmp_path_factory):
 
 
 def connected(program, after=None):
-    """The program's connection (a newer one than @after), its backend known."""
+    """The program's connection (a newer one than @after), its backend and both pools known."""
     agent = program.daemon.wait_agent(program.pid, after)
-    agent.wait_backend(lambda b: b.malleable)
+    agent.wait_backend(lambda b: b.malleable and b.max_inter > 0)
     return agent
 
 
