@@ -27,7 +27,8 @@ struct watched {
     bool present; /* in the daemon's last answer */
     bool ended;
     uint64_t exit_ns; /* of the process that ended last */
-    uint64_t done, counted, cpu_ns, wait_ns;
+    uint64_t done, counted, cpu_ns;
+    double wait_ns; /* with others on the processors */
     struct process *process;
     size_t n, room;
 };
@@ -35,8 +36,10 @@ struct watched {
 struct recorder {
     struct recording recording;
     struct watched *watched;
-    uint64_t begin_ns, busy_ns; /* the machine's, at the begin; 0: not known */
-    unsigned long last_number;  /* the highest id so far */
+    uint64_t begin_ns;
+    uint64_t busy_begin_ns, busy_ns; /* the machine's, then and at the last look; 0: not known */
+    double busy_step_ns;             /* since the look before */
+    unsigned long last_number;       /* the highest id so far */
     size_t missed;
     bool looked;
     int root;
@@ -62,8 +65,9 @@ struct recorder *recorder_new(struct error *err)
         return recorder_free(r);
     }
     r->begin_ns = clock_now_ns();
-    if (proc_read_busy(r->root, &r->busy_ns) < 0)
-        r->busy_ns = 0;
+    if (proc_read_busy(r->root, &r->busy_begin_ns) < 0)
+        r->busy_begin_ns = 0;
+    r->busy_ns = r->busy_begin_ns;
     localtime_r(&now, &tm);
     strftime(r->recorded, sizeof(r->recorded), "%FT%T%z", &tm);
     r->recording.placement = r->placement;
@@ -125,7 +129,8 @@ static struct process *process_of(struct watched *w, pid_t pid)
 }
 
 /* Adds what its threads used since the last look. Of other users we may not know: then nothing. */
-static void look_at_process(const struct recorder *r, struct watched *w, pid_t pid)
+static void look_at_process(const struct recorder *r, struct watched *w, pid_t pid,
+                            struct thread_use *sum)
 {
     struct process *p = process_of(w, pid);
     struct proc_threads now = {0};
@@ -135,12 +140,31 @@ static void look_at_process(const struct recorder *r, struct watched *w, pid_t p
         return;
     use = observe_use(&p->threads, &now);
     if (p->known || !w->job->early) {
-        w->cpu_ns += use.cpu_ns;
-        w->wait_ns += use.wait_ns;
+        sum->cpu_ns += use.cpu_ns;
+        sum->wait_ns += use.wait_ns;
     }
     p->known = true;
     proc_threads_done(&p->threads);
     p->threads = now;
+}
+
+/*
+ * Who waits for a processor waits for whoever runs there: for the job's own threads in proportion
+ * to their part of all that ran. That part of the waiting is its own affair.
+ */
+static void look_at_threads(const struct recorder *r, struct watched *w, const json_t *view)
+{
+    struct thread_use sum = {0};
+    double own = 0;
+    const json_t *pid;
+    size_t i;
+
+    json_array_foreach (json_object_get(view, "pids"), i, pid)
+        look_at_process(r, w, (pid_t)json_integer_value(pid), &sum);
+    if (r->busy_step_ns > 0)
+        own = (double)sum.cpu_ns / r->busy_step_ns;
+    w->cpu_ns += sum.cpu_ns;
+    w->wait_ns += own < 1 ? (1 - own) * (double)sum.wait_ns : 0;
 }
 
 /* A process that ends takes its count with it, and a program that reports begins a new one. */
@@ -171,7 +195,10 @@ static void take_terms(struct recording_job *job, const json_t *view, uint64_t n
         job->malleable |= member_bool(backend, "malleable");
     job->min = (uint32_t)member_long(view, "min");
     job->max = (uint32_t)member_long(view, "limit");
-    job->pinned = (uint32_t)member_long(view, "pinned");
+    if (job->looks > 0 && (long)job->pinned != member_long(view, "pinned"))
+        job->pinned = 0;
+    else if (job->looks == 0)
+        job->pinned = (uint32_t)member_long(view, "pinned");
     job->request = (uint32_t)member_long(view, "request");
     job->class = (uint32_t)member_long(view, "class");
     job->weight = (uint32_t)member_long(view, "weight");
@@ -185,21 +212,18 @@ static void take_terms(struct recording_job *job, const json_t *view, uint64_t n
 
 static int look_at(struct recorder *r, struct watched *w, const json_t *view)
 {
-    const json_t *pid;
-    size_t i;
+    struct recording_look look = {0};
 
     w->present = true;
     count_work(w, view);
-    json_array_foreach (json_object_get(view, "pids"), i, pid)
-        look_at_process(r, w, (pid_t)json_integer_value(pid));
-    uint64_t now_ns = clock_now_ns();
-    take_terms(w->job, view, now_ns);
-    struct recording_look look = {
-        .at_ns = now_ns,
-        .done = w->done,
-        .cpu_ns = w->cpu_ns,
-        .wait_ns = w->wait_ns,
-        .threads = member_long(view, "max") ? (uint32_t)member_long(view, "active") : 0};
+    look_at_threads(r, w, view);
+    look.at_ns = clock_now_ns();
+    look.done = w->done;
+    look.cpu_ns = w->cpu_ns;
+    look.wait_ns = (uint64_t)w->wait_ns;
+    if (member_long(view, "max"))
+        look.threads = (uint32_t)member_long(view, "active");
+    take_terms(w->job, view, look.at_ns);
     return recording_look(w->job, &look);
 }
 
@@ -246,6 +270,17 @@ static void count_missed(struct recorder *r, const json_t *view)
         r->last_number = number;
 }
 
+static void look_at_machine(struct recorder *r)
+{
+    uint64_t busy_ns;
+
+    r->busy_step_ns = 0;
+    if (r->busy_begin_ns == 0 || proc_read_busy(r->root, &busy_ns) < 0)
+        return;
+    r->busy_step_ns = (double)(busy_ns - r->busy_ns);
+    r->busy_ns = busy_ns;
+}
+
 static void end_absent(struct recorder *r, uint64_t now_ns)
 {
     for (struct watched *w = r->watched; w; w = w->next) {
@@ -262,6 +297,7 @@ int recorder_look(struct recorder *r, const json_t *jobs)
     size_t i;
     int e = 0;
 
+    look_at_machine(r);
     for (struct watched *w = r->watched; w; w = w->next)
         w->present = false;
     json_array_foreach (jobs, i, view) {
@@ -322,11 +358,11 @@ static double busy_others(const struct recorder *r, uint64_t now_ns)
     double jobs_ns = 0;
     uint64_t busy_ns;
 
-    if (r->busy_ns == 0 || proc_read_busy(r->root, &busy_ns) < 0 || now_ns <= r->begin_ns)
+    if (r->busy_begin_ns == 0 || proc_read_busy(r->root, &busy_ns) < 0 || now_ns <= r->begin_ns)
         return 0;
     for (const struct watched *w = r->watched; w; w = w->next)
         jobs_ns += (double)w->cpu_ns;
-    jobs_ns = (double)(busy_ns - r->busy_ns) - jobs_ns;
+    jobs_ns = (double)(busy_ns - r->busy_begin_ns) - jobs_ns;
     return jobs_ns > 0 ? jobs_ns / (double)(now_ns - r->begin_ns) : 0;
 }
 

@@ -16,12 +16,12 @@
 #define MOMENT       0.001 /* s; the least work */
 #define IDLE         0.05  /* cores; who uses less is left out */
 #define GUESS        0.9   /* parallel part of a job that was seen with one thread only */
-#define FIT_SCALE    1e9   /* of the fastest rate, for the fit's integers */
-#define FIT_SAMPLES  16    /* of one count, at most */
+#define SAMPLE_S     1.0   /* a rate for the fit is measured over so long … */
+#define FIT_RATE     1e6   /* … and the mean rate is this to it */
 #define TABLE_DENSE  16    /* counts up to here are all in a table, … */
 #define TABLE_STEP   8     /* … then every eighth, and those seen */
 
-/* What was seen of a job with one number of threads. */
+/* What was seen of a job with one number of threads, while it worked. */
 struct count {
     uint32_t threads;
     double time_s, alone_s, cpu_s, wait_s;
@@ -30,14 +30,15 @@ struct count {
 
 struct analysis {
     size_t first, last; /* looks between which it worked at a steady pace */
-    double done;        /* units, also those that nobody saw */
+    double missing;     /* times what was done between them, it did in all */
     double idle_s;      /* before the work began, and after it */
     struct count count[COUNTS_MAX];
     size_t counts;
-    double rate_one; /* units/s with one thread, alone */
-    double fraction; /* parallel; of a job of which one count is known */
+    struct fit fit;
+    double rate_one; /* of the fit, with one thread */
+    double fraction; /* parallel; where there is no table */
     double waste;
-    uint32_t *table; /* of the fit, for 1 … cores; NULL: none */
+    uint32_t *table; /* of the fit, for 1 … cores; NULL: it knows one count at most */
 };
 
 /* Without libm, which `tide` would have to load on each start. */
@@ -134,12 +135,13 @@ static void find_idle(const struct recording_job *job, struct analysis *a, uint6
     uint64_t after = job->look[job->looks - 1].done - last->done;
     double before_s = since(first->at_ns, job->arrival_ns) - (double)(first->done - base) / head;
     double after_s = since(job->end_ns, last->at_ns) - (double)after / tail;
+    double unseen = 0;
 
-    a->idle_s = larger(0, before_s);
-    if (after_s > UNREPORTED_S)
-        a->idle_s += after_s;
-    else if (after_s > 0)
-        a->done += after_s * tail;
+    a->idle_s = larger(0, before_s) + (after_s > UNREPORTED_S ? after_s : 0);
+    if (after_s > 0 && after_s <= UNREPORTED_S)
+        unseen = after_s * tail;
+    a->missing = ((double)(job->look[job->looks - 1].done - base) + unseen) /
+                 (double)(last->done - first->done);
 }
 
 /*
@@ -160,7 +162,6 @@ static bool find_window(const struct recording_job *job, struct analysis *a)
         a->last++;
     if (a->last == a->first)
         return false;
-    a->done = (double)total;
     find_idle(job, a, base);
     return true;
 }
@@ -179,17 +180,13 @@ static struct count *count_of(struct analysis *a, uint32_t threads)
 static void add_stretch(struct analysis *a, const struct recording_look *from,
                         const struct recording_look *to)
 {
-    double time = (double)(to->at_ns - from->at_ns) / NS;
-    double cpu = (double)(to->cpu_ns - from->cpu_ns) / NS;
-    double wait = (double)(to->wait_ns - from->wait_ns) / NS;
-    /* Between different counts it is not known when the change was. */
-    struct count *count = from->threads == to->threads ? count_of(a, to->threads) : NULL;
+    struct count *count = count_of(a, to->threads);
 
     if (!count)
         return;
-    count->time_s += time;
-    count->cpu_s += cpu;
-    count->wait_s += wait;
+    count->time_s += (double)(to->at_ns - from->at_ns) / NS;
+    count->cpu_s += (double)(to->cpu_ns - from->cpu_ns) / NS;
+    count->wait_s += (double)(to->wait_ns - from->wait_ns) / NS;
     count->done += (double)(to->done - from->done);
 }
 
@@ -247,19 +244,58 @@ static double demand(const struct count *count)
     return count->cpu_s / count->alone_s;
 }
 
-/* Speed with @threads relative to one, by the model. */
-static double modelled(const struct analysis *a, uint32_t threads)
+/* ---- speed ----------------------------------------------------------------------------------- */
+
+static double rate_between(const struct recording_look *from, const struct recording_look *to)
 {
+    double time = (double)(to->at_ns - from->at_ns) / NS;
+    double cpu = (double)(to->cpu_ns - from->cpu_ns) / NS;
+    double wait = (double)(to->wait_ns - from->wait_ns) / NS;
+
+    return (double)(to->done - from->done) / larger(alone(time, cpu, wait), time / 1000);
+}
+
+/*
+ * Rates in the order of time. What a look says of the work is older than what it says of the
+ * threads, so the first look after a change begins no sample.
+ */
+static void add_samples(const struct recording_job *job, struct analysis *a)
+{
+    double mean = rate_between(&job->look[a->first], &job->look[a->last]);
+    size_t from = a->first;
+
+    for (size_t i = a->first + 1; i <= a->last; i++) {
+        const struct recording_look *begin = &job->look[from], *look = &job->look[i];
+
+        if (look->threads != job->look[i - 1].threads) {
+            from = i + 1;
+            continue;
+        }
+        if (i <= from || since(look->at_ns, begin->at_ns) < SAMPLE_S)
+            continue;
+        fit_add(&a->fit, look->at_ns, look->threads,
+                (uint64_t)(FIT_RATE * rate_between(begin, look) / mean));
+        from = i;
+    }
+}
+
+/* The rate that the fit has for @threads; 0: it never saw them. */
+static double fitted(const struct analysis *a, uint32_t threads)
+{
+    for (size_t i = 0; i < FIT_COUNTS; i++)
+        if (a->fit.count[i].threads == threads)
+            return (double)a->fit.count[i].rate;
+    return 0;
+}
+
+/* Speed with @threads relative to one: as measured, else by the curve. */
+static double speedup(const struct analysis *a, uint32_t threads)
+{
+    if (a->table && fitted(a, threads) > 0)
+        return fitted(a, threads) / a->rate_one;
     if (a->table)
         return a->table[threads - 1] / 1000.0;
     return 1 / (1 - a->fraction + a->fraction / threads);
-}
-
-static double speedup(const struct analysis *a, uint32_t threads)
-{
-    const struct count *count = seen(a, threads);
-
-    return count ? rate_alone(count) / a->rate_one : modelled(a, threads);
 }
 
 /* Amdahl's fraction with which a job keeps @busy of @threads cores busy. */
@@ -271,31 +307,32 @@ static double fraction_of(double busy, uint32_t threads)
 }
 
 /* 0 or -ENOMEM. */
-static int find_curve(struct analysis *a, uint32_t cores)
+static int find_curve(const struct recording_job *job, struct analysis *a, uint32_t cores)
 {
-    const struct count *most = longest(a), *one = seen(a, 1);
+    uint32_t last = a->count[a->counts - 1].threads, entries = cores > last ? cores : last;
+    const struct count *most = longest(a);
     struct fit_model model;
-    struct fit fit = {0};
-    double fastest = 0;
 
-    for (size_t i = 0; i < a->counts; i++)
-        fastest = larger(fastest, rate_alone(&a->count[i]));
-    for (size_t i = 0; i < a->counts; i++)
-        for (int n = 0; n < FIT_SAMPLES && (n < 3 || n < a->count[i].time_s); n++)
-            fit_add(&fit, 0, a->count[i].threads,
-                    (uint64_t)(FIT_SCALE * rate_alone(&a->count[i]) / fastest));
     a->fraction = fraction_of(demand(most), most->threads);
-    if (fit_solve(&fit, 0, &model)) {
-        uint32_t last = a->count[a->counts - 1].threads;
-        uint32_t entries = cores > last ? cores : last;
-
-        a->table = calloc(entries, sizeof(*a->table));
-        if (!a->table)
-            return -ENOMEM;
-        fit_table(&model, entries, a->table);
-    }
-    a->rate_one = one ? rate_alone(one) : rate_alone(most) / modelled(a, most->threads);
+    add_samples(job, a);
+    if (!fit_solve(&a->fit, job->look[a->last].at_ns, &model))
+        return 0;
+    a->table = calloc(entries, sizeof(*a->table));
+    if (!a->table)
+        return -ENOMEM;
+    fit_table(&model, entries, a->table);
+    a->rate_one = fitted(a, 1) > 0 ? fitted(a, 1) : (double)model.rate_one;
     return 0;
+}
+
+/* Time with one thread. */
+static double work(const struct analysis *a)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < a->counts; i++)
+        sum += a->count[i].alone_s * speedup(a, a->count[i].threads);
+    return sum * a->missing;
 }
 
 /* CPU time beside the work, as sim_job.waste_permille has it. */
@@ -386,7 +423,7 @@ static json_t *view_speedup(const struct analysis *a, const struct recording_job
 {
     char name[SIM_NAME_MAX];
 
-    if (a->counts < 2 || json_object_size(curves) == JOB_CURVES_MAX)
+    if (!a->table || json_object_size(curves) == JOB_CURVES_MAX)
         return rounded(a->fraction, 1e3);
     snprintf(name, sizeof(name), "%.50s-%zu", job->name, json_object_size(curves) + 1);
     json_object_set_new(curves, name, view_table(a, cores));
@@ -398,7 +435,7 @@ static json_t *view_working(const struct recording_job *job, const struct analys
 {
     json_t *view = view_terms(job, zero_ns);
 
-    json_object_set_new(view, "work", seconds(larger(MOMENT, a->done / a->rate_one)));
+    json_object_set_new(view, "work", seconds(larger(MOMENT, work(a))));
     json_object_set_new(view, "speedup", view_speedup(a, job, cores, curves));
     json_object_set_new(view, "start_cost", seconds(a->idle_s));
     if (a->waste >= 0.001)
@@ -497,7 +534,7 @@ static int write_job(struct writing *w, const struct recording_job *job)
     if (a->counts == 0 && cpu <= IDLE * time)
         return 0;
     if (a->counts > 0) {
-        if (find_curve(a, w->recording->cores) < 0)
+        if (find_curve(job, a, w->recording->cores) < 0)
             return -ENOMEM;
         find_waste(a);
         view = view_working(job, a, w->recording->cores, w->zero_ns, w->curves);

@@ -6,10 +6,12 @@
  *   looks at a job ─▶ rates by thread count ─▶ speed-up table, work, start cost ─▶ JSON
  *
  * The simulator has its own idea of jobs that compete for cores, so a job's speed is that without
- * others: between two looks that are T apart, a job whose threads ran for c and waited for a
- * processor for w had n = max(1, (c + w)/T) threads on their way, and alone would have been through
- * in T - w/n. Thread counts that were not seen get the curve that src/policy/fit.h lays through the
- * others; with one count alone, the cores that the job kept busy say how parallel it was.
+ * others: in a time T, a job whose threads ran for c and waited for others to leave a processor for
+ * w had n = max(1, (c + w)/T) threads on their way, and alone would have been through in T - w/n.
+ * The rates of work in that time, in the order in which they were seen, say how the speed depends
+ * on threads (src/policy/fit.h: rates drift, and tasks do not always mean the same work); of a job
+ * with one number of threads, the cores that it kept busy do. Its work is what it did at those
+ * speeds.
  *
  * One thread; used by `tide record`. Times are those of one clock.
  */
@@ -29,7 +31,8 @@
 struct recording_look {
     uint64_t at_ns;
     uint64_t done; /* units of work */
-    uint64_t cpu_ns, wait_ns;
+    uint64_t cpu_ns;
+    uint64_t wait_ns; /* runnable, with others on the processors */
     uint32_t threads; /* active; 0: it has no pool yet */
 };
 
@@ -42,7 +45,7 @@ struct recording_job {
     bool malleable;
     bool sized;             /* it says how much it has to do in all */
     uint32_t min, max;      /* max 0: none */
-    uint32_t pinned;        /* by hand at the end; 0: not */
+    uint32_t pinned;        /* to one number by hand, all the time; 0: not */
     uint32_t pool, request; /* threads it was built with, cores asked for; 0: not known */
     uint32_t class, weight;
     int32_t priority;

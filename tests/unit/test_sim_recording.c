@@ -202,6 +202,33 @@ static void cores_that_gain_nothing_are_waste(void **state)
     json_decref(json);
 }
 
+static void tasks_that_become_larger_do_not_bend_the_curve(void **state)
+{
+    struct recording_job *j = add_job("tasks", 0);
+    struct recording_look look = {0};
+    struct scenario *s;
+    double rate = 3000;
+    json_t *json;
+
+    for (int i = 1; i <= 240; i++) { /* 40 s with one thread, 40 s with two, 40 s with one */
+        bool two = i > 80 && i <= 160;
+
+        rate += (1000 - rate) / 20;
+        look.at_ns = (uint64_t)i * SECOND / 2;
+        look.threads = two ? 2 : 1;
+        look.done += (uint64_t)(rate / 2 * (two ? 1.7 : 1));
+        look.cpu_ns += two ? 19 * SECOND / 20 : SECOND / 2;
+        assert_int_equal(recording_look(j, &look), 0);
+    }
+    j->end_ns = look.at_ns;
+    json = scenario_of();
+    s = parsed(json);
+    assert_near(speedup_of(s, 0, 2), 1.7);
+    assert_near(s->jobs[0].work_ns / 1e9, 80 + 40 * 1.7);
+    scenario_free(s);
+    json_decref(json);
+}
+
 static void a_program_that_ran_before_counts_from_the_recording_on(void **state)
 {
     struct recording_job *j = add_job("old", 50);
@@ -413,6 +440,7 @@ int main(void)
         TEST(time_without_work_is_the_costs_of_the_start),
         TEST(one_count_alone_says_by_its_cores_how_parallel_a_job_is),
         TEST(cores_that_gain_nothing_are_waste),
+        TEST(tasks_that_become_larger_do_not_bend_the_curve),
         TEST(a_program_that_ran_before_counts_from_the_recording_on),
         TEST(programs_without_pools_are_rigid_or_left_out),
         TEST(nothing_but_idlers_is_no_scenario),
