@@ -377,8 +377,10 @@ static bool tf_describe(struct proto_backend *b)
 }
 
 /*
- * What is handed to inter-op pools are operations: as many for a step with any number of threads,
- * while the intra-op pool is given more and smaller closures the more threads are active.
+ * What the program's own threads hand to inter-op pools: the operations that a step begins with, as
+ * many each time and with any number of threads. What workers hand on is no measure: TensorFlow
+ * runs ever more of it at once as it learns what is cheap, and the intra-op pool is given more and
+ * smaller closures the more threads are active.
  */
 static uint64_t tf_tasks(void)
 {

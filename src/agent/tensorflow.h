@@ -35,7 +35,7 @@ struct pool {
     _Atomic(void *) owner; /* the tsl::thread::ThreadPool */
     int *device_threads;   /* num_threads of the pool's own ThreadPoolDevice, NULL: not found */
     uint64_t built_ns;
-    _Atomic uint64_t handed; /* closures given to it; counted of inter-op pools */
+    _Atomic uint64_t handed; /* closures from outside; counted of inter-op pools */
     enum pool_class class;
     uint32_t stock; /* threads that stock TensorFlow would have built */
     uint32_t built;

@@ -8,8 +8,8 @@
  *   MaybeGetTask        2.21 and newer: the gate between two closures
  *   LocalSteal          before: the gate when the worker's own queue is empty
  *   WaitForWork         the pool's own sleep, all versions
- *   ScheduleWithHint    closures from outside go to the queues of active workers only; those of
- *                       inter-op pools are counted
+ *   ScheduleWithHint    closures from outside go to the queues of active workers only; those for
+ *                       inter-op pools are counted: the measure of work
  *   NumThreads, GetPerThreadMaxParallelism, num_threads of the device: ops shard for the active
  *                       count; without it k of N threads use up to 40 % more CPU
  *
@@ -323,7 +323,7 @@ TF_EXPORT void TF_SCHEDULE_WITH_HINT(void *eigen, struct stdfunction *function, 
     hint_fn real = REAL(hint_fn, TF_SCHEDULE_WITH_HINT);
     struct pool *pool = pool_of_eigen(eigen);
 
-    if (pool && pool->class == POOL_INTER)
+    if (pool && pool->class == POOL_INTER && !self)
         atomic_fetch_add_explicit(&pool->handed, 1, memory_order_relaxed);
     if (pool && start == 0 && limit > 1 && limit == (int)pool->built)
         limit = (int)atomic_load_explicit(&pool->shown, memory_order_relaxed);

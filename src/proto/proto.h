@@ -128,9 +128,9 @@ struct proto_heartbeat {
     uint32_t source;     /* enum proto_source: who set the present target */
     uint32_t target;     /* active threads wanted (intra-op) */
     uint32_t active;
-    uint32_t allowed_mcpu;      /* own affinity and quota, thousandths of a core */
-    uint64_t tasks;             /* operations begun since the start: in step with the work, with any
-                                   number of threads; 0: not known */
+    uint32_t allowed_mcpu; /* own affinity and quota, thousandths of a core */
+    uint64_t tasks; /* operations that its own threads gave to pools: grows in step with the work,
+                       with any number of threads; 0: not known */
     uint64_t progress_done;     /* units the program reported itself, 0 if it never did */
     uint64_t progress_total;    /* 0: unknown */
     char unit[PROTO_SHORT_MAX]; /* "steps" */

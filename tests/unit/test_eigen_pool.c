@@ -458,15 +458,34 @@ static void operations_are_told_the_active_count(void **state)
     eigen_pool_free(pool);
 }
 
+struct handing {
+    struct eigen_pool *pool;
+    unsigned count;
+    sem_t done;
+};
+
+/* A worker that hands closures to its own pool. */
+static void hand_on(void *arg)
+{
+    struct handing *handing = arg;
+
+    if (handing->count-- > 0)
+        eigen_pool_schedule(handing->pool, hand_on, handing);
+    else
+        sem_post(&handing->done);
+}
+
 /* The measure of work: the same with any number of threads, and of pools that are gone. */
 static void what_inter_op_pools_are_given_is_counted(void **state)
 {
     enum { CLOSURES = 1000, NUDGES = 4 * BUILT };
     struct eigen_pool *inter = eigen_pool_new(INTER, BUILT, 0);
     struct eigen_pool *intra = eigen_pool_new(INTRA, BUILT, 0);
+    struct handing handing = {.pool = inter, .count = CLOSURES};
     uint64_t before;
 
     (void)state;
+    sem_init(&handing.done, 0, 0);
     peer_wait_agent(&peer);
     for (uint32_t k = 1; k <= BUILT; k *= 2) {
         assert_int_equal(peer_set(&peer, k, 0, NULL), PROTO_ACK_DONE);
@@ -477,6 +496,11 @@ static void what_inter_op_pools_are_given_is_counted(void **state)
             meet(intra, 1);
         assert_in_range(tensorflow_backend.tasks() - before, CLOSURES, CLOSURES + NUDGES);
     }
+    before = tensorflow_backend.tasks();
+    eigen_pool_schedule(inter, hand_on, &handing);
+    wait_for(&handing.done, "closures that workers hand on");
+    assert_in_range(tensorflow_backend.tasks() - before, 1, 1 + NUDGES);
+    sem_destroy(&handing.done);
     before = tensorflow_backend.tasks();
     eigen_pool_free(inter);
     eigen_pool_free(intra);
