@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `tide record`: what jobs really did, as a scenario that `tide sim` replays. */
-#include "cli/moment.h"
 #include "cli/recorder.h"
 
 #include "base/clock.h"
+#include "base/moment.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/terms.h"
 
-#include "cli/moment.h"
-
 #include "base/clock.h"
+#include "base/moment.h"
 #include "proto/proto.h"
 
 #include <string.h>

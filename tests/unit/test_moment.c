@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/moment.h"
+#include "base/moment.h"
 
 #include "base/cleanup.h"
 

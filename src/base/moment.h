@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Times as people write them: "90s", "1h30min", "18:30". Any thread; used by the commands. */
+/* Times as people write them: "90s", "1h30min", "18:30". Any thread; used by cli and node. */
 #pragma once
 
 #include <stdint.h>
