@@ -25,6 +25,8 @@ static void print_now(const json_t *job)
     printf("\n");
     if (*reason)
         printf("  why: %s\n", reason);
+    if (*member_text(job, "note"))
+        printf("  note: %s\n", member_text(job, "note"));
     if (member_bool(job, "oversubscribed") && !strstr(reason, "oversubscribed"))
         printf("  oversubscribed: more threads than cores\n");
 }
@@ -40,6 +42,15 @@ static void print_deadline(double at)
     localtime_r(&seconds, &tm);
     strftime(when, sizeof(when), "%F %T", &tm);
     printf(", deadline %s", when);
+}
+
+static const char *holder(const json_t *job)
+{
+    const char *by = member_text(job, "pinned_by");
+
+    return strcmp(by, "signal") == 0    ? "by a signal"
+           : strcmp(by, "program") == 0 ? "by the program"
+                                        : "by hand";
 }
 
 static void print_bounds(const json_t *job)
@@ -59,8 +70,8 @@ static void print_bounds(const json_t *job)
         printf(", request %ld", member_long(job, "request"));
     print_deadline(member_number(job, "deadline"));
     if (json_is_integer(pinned))
-        printf(", held at %lld by hand ('tide set %s --auto' lets go)",
-               (long long)json_integer_value(pinned), member_text(job, "name"));
+        printf(", held at %lld %s ('tide set %s --auto' lets go)",
+               (long long)json_integer_value(pinned), holder(job), member_text(job, "name"));
     printf("\n");
 }
 

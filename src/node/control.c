@@ -87,7 +87,7 @@ static void job_message(const struct job *j, uint32_t cookie, union proto_messag
     row->rate_milli = (uint64_t)(job_rate(j) * 1000);
     memcpy(row->id, j->id, sizeof(row->id));
     memcpy(row->name, j->name, sizeof(row->name));
-    snprintf(row->state, sizeof(row->state), "%s", job_state(j));
+    snprintf(row->state, sizeof(row->state), "%s", job_state(j, clock_now_ns()));
     for (const struct process *p = first; p; p = p->next) {
         row->progress_done += p->progress_done ? p->progress_done : p->tasks;
         row->progress_total += p->progress_total;

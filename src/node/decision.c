@@ -155,10 +155,7 @@ uint64_t decision_next(const struct decision *d)
  */
 bool decision_counts(const struct job *j, uint64_t now)
 {
-    for (const struct process *p = j->processes; p; p = p->next)
-        if (p->peer && p->n_backends > 0)
-            return true;
-    return j->min > 0 || now - j->met_ns < JOB_GRACE_NS;
+    return job_reported(j) || j->min > 0 || now - j->met_ns < JOB_GRACE_NS;
 }
 
 static uint32_t policy_pin_of(const struct job *j)
@@ -179,7 +176,7 @@ static uint32_t most_cores(const struct job *j, uint32_t machine)
     uint32_t most = j->limit ? j->limit : machine, pools = job_max(j);
     uint32_t allowed = j->allowed_mcpu / 1000;
 
-    if (strcmp(job_state(j), "starting") == 0)
+    if (!job_reported(j))
         return 1;
     if (most > machine)
         most = machine;
@@ -528,8 +525,8 @@ static int decide_once(struct node *n, uint64_t now, bool at_once, struct error 
         int64_t mcpu = policy_decision_total(&plan, i, POLICY_MCPU);
 
         set_share(d->job[i], mcpu < 1000 ? 1 : (uint32_t)(mcpu / 1000), now);
-        if (d->decisions[i].reason.code == POLICY_REASON_MAXIMUM &&
-            strcmp(job_state(d->job[i]), "starting") == 0)
+        /* That it has no use for more says more than how the policy came to one. */
+        if (d->job[i]->share == 1 && !d->job[i]->pinned.intra && !job_reported(d->job[i]))
             snprintf(d->job[i]->share_reason, JOB_REASON_MAX,
                      "one core until a runtime with threads reports");
         else

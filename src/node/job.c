@@ -410,14 +410,29 @@ bool job_malleable(const struct job *j)
     return false;
 }
 
-const char *job_state(const struct job *j)
+bool job_reported(const struct job *j)
+{
+    for (const struct process *p = j->processes; p; p = p->next)
+        if (p->peer && p->n_backends > 0)
+            return true;
+    return false;
+}
+
+const char *job_state(const struct job *j, uint64_t now_ns)
 {
     if (job_malleable(j))
         return "running";
-    for (const struct process *p = j->processes; p; p = p->next)
-        if (p->peer && p->n_backends > 0)
-            return "rigid";
-    return "starting";
+    return job_reported(j) || now_ns - j->met_ns >= JOB_START_NS ? "rigid" : "starting";
+}
+
+void job_note(const struct job *j, uint64_t now_ns, char ret_note[JOB_NOTE_MAX])
+{
+    bool silent = !job_reported(j) && now_ns - j->met_ns >= JOB_START_NS;
+
+    snprintf(ret_note, JOB_NOTE_MAX, "%s%s%s", j->note, *j->note && silent ? "; " : "",
+             silent ? "no agent reports (no thread pool yet, or a static program): its threads "
+                      "cannot be changed until one does"
+                    : "");
 }
 
 bool job_settled(const struct job *j)

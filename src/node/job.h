@@ -26,6 +26,8 @@
 #define JOB_CORES_MAX     32                   /* text of a change; longer lists are cut */
 #define JOB_DEADLINE_NS   (2 * 1000000000ull)  /* a shrink that takes longer is `oversubscribed` */
 #define JOB_GRACE_NS      (30 * 1000000000ull) /* how long a job without agent counts */
+#define JOB_START_NS      (10 * 1000000000ull) /* then one without agent is told to a person */
+#define JOB_NOTE_MAX      (2 * JOB_REASON_MAX)
 
 struct node;
 struct peer;
@@ -138,13 +140,13 @@ struct job {
     uint32_t weight_set, quota_set_mcpu;
     unsigned groups; /* enum cgroup_controllers: in which it has a group of ours */
     bool quota_failed;
-    bool unfenceable;      /* writing its cores failed: not tried again for these processes */
-    bool late;             /* a shrink missed its deadline */
-    bool young;            /* at the last tick: within JOB_GRACE_NS */
-    bool urgent;           /* a person or program asked: a grow does not wait for other jobs */
-    bool told;             /* its threads were commanded at least once */
-    uint32_t allowed_mcpu; /* of the job's own affinity, cpuset, quota */
-    char note[JOB_REASON_MAX];
+    bool unfenceable;          /* writing its cores failed: not tried again for these processes */
+    bool late;                 /* a shrink missed its deadline */
+    bool young;                /* at the last tick: within JOB_GRACE_NS */
+    bool urgent;               /* a person or program asked: a grow does not wait for other jobs */
+    bool told;                 /* its threads were commanded at least once */
+    uint32_t allowed_mcpu;     /* of the job's own affinity, cpuset, quota */
+    char note[JOB_REASON_MAX]; /* what could not be placed for it */
 
     struct change changes[JOB_CHANGES_MAX];
     unsigned n_changes; /* ever; the newest is changes[(n-1) % JOB_CHANGES_MAX] */
@@ -214,7 +216,14 @@ uint32_t process_max(const struct process *p);   /* threads its largest pool was
 
 /* ---- views ---- */
 
-const char *job_state(const struct job *j); /* "starting", "running", "rigid" */
+/*
+ * "running": its threads can be changed; "rigid": they cannot (yet); "starting": so young that an
+ * agent may well report. Agents are lazy: a program without thread pools has none that reports.
+ */
+const char *job_state(const struct job *j, uint64_t now_ns);
+/* What a person should know of it and no number shows; empty if nothing. */
+void job_note(const struct job *j, uint64_t now_ns, char ret_note[JOB_NOTE_MAX]);
+bool job_reported(const struct job *j); /* an agent of its is connected and named a runtime */
 bool job_malleable(const struct job *j);
 bool job_settled(const struct job *j); /* every target is sent and acknowledged */
 bool job_oversubscribed(const struct job *j);

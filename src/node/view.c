@@ -128,20 +128,39 @@ static json_t *view_terms(const struct job *j)
                      "deadline", deadline);
 }
 
+static json_t *view_note(const struct job *j)
+{
+    char note[JOB_NOTE_MAX];
+
+    job_note(j, clock_now_ns(), note);
+    return text(note);
+}
+
+/* Who holds its threads: null when nobody does. */
+static json_t *view_pinned_by(const struct job *j)
+{
+    if (!j->pinned.intra)
+        return json_null();
+    return json_string(j->pinned_by == PROTO_SOURCE_SIGNAL ? "signal"
+                       : j->pinned_by == PROTO_SOURCE_API  ? "program"
+                                                           : "hand");
+}
+
 json_t *view_job(const struct job *j)
 {
+    uint64_t now = clock_now_ns();
     json_t *view = json_pack("{s:s,s:s,s:s,s:s,s:o}", "id", j->id, "name", j->name, "owner",
-                             j->owner, "state", job_state(j), "pids", view_pids(j));
+                             j->owner, "state", job_state(j, now), "pids", view_pids(j));
     json_t *use = view_use(j);
     json_t *terms = view_terms(j);
-    json_t *rest = json_pack("{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f}", "placement",
-                             placement_name(j->placement), "weight", number(j->weight), "min",
-                             number(j->min ? j->min : 1), "limit", number_or_null(j->limit),
-                             "pinned", number_or_null(j->pinned.intra), "lent", number(j->lent),
-                             "borrowed", number(j->borrowed), "backends", view_backends(j),
-                             "progress", view_progress(j), "reason", text(j->share_reason), "note",
-                             text(j->note), "signal", number_or_null(signal_of(j)), "elapsed_s",
-                             (double)(clock_now_ns() - j->created_ns) / 1e9);
+    json_t *rest = json_pack(
+        "{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f}", "placement",
+        placement_name(j->placement), "weight", number(j->weight), "min",
+        number(j->min ? j->min : 1), "limit", number_or_null(j->limit), "pinned",
+        number_or_null(j->pinned.intra), "pinned_by", view_pinned_by(j), "lent", number(j->lent),
+        "borrowed", number(j->borrowed), "backends", view_backends(j), "progress", view_progress(j),
+        "reason", text(j->share_reason), "note", view_note(j), "signal",
+        number_or_null(signal_of(j)), "elapsed_s", (double)(now - j->created_ns) / 1e9);
 
     if (!view || json_object_update_new(view, use) < 0 || json_object_update_new(view, terms) < 0 ||
         json_object_update_new(view, rest) < 0) {
@@ -191,6 +210,15 @@ json_t *view_changes(const struct job *j)
 
 /* ---- the machine ---- */
 
+static void append_note(json_t *notes, const struct job *j)
+{
+    json_t *note = view_note(j);
+
+    if (json_string_length(note))
+        json_array_append_new(notes, json_sprintf("%s: %s", j->id, json_string_value(note)));
+    json_decref(note);
+}
+
 static json_t *view_notes(const struct node *n)
 {
     json_t *notes = json_array();
@@ -204,8 +232,7 @@ static json_t *view_notes(const struct node *n)
     if (!n->claims)
         json_array_append_new(notes, json_string("other users' daemons are not seen"));
     for (const struct job *j = n->jobs.first; j; j = j->next)
-        if (j->note[0])
-            json_array_append_new(notes, json_sprintf("%s: %s", j->id, j->note));
+        append_note(notes, j);
     return notes;
 }
 

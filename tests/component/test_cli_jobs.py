@@ -67,6 +67,16 @@ def test_ps_shows_every_job(tide):
     assert tide("ps", "--names").stdout.split() == ["cnn", "plain"]
 
 
+def test_a_job_without_agent_is_not_starting_for_ever(tide):
+    tide.start("run", "--name", "plain", "--", "sleep", "600")
+    tide.wait(lambda: tide("ps").returncode == 0 and tide.jobs()[0]["state"] == "starting")
+    assert tide.job("plain")["note"] == "" and "note: j1" not in tide("ps").stdout
+    tide.wait(lambda: tide.job("plain")["state"] == "rigid")
+    assert tide.job("plain")["note"].startswith("no agent reports (")
+    assert "\nnote: j1: no agent reports (" in tide("ps").stdout
+    assert "\n  note: no agent reports (" in tide("explain", "plain").stdout
+
+
 def test_set_says_from_to_and_how_long_it_took(tide):
     process = tide.start_pool("cnn")
     tide("set", "cnn", "--threads", 4)
@@ -229,6 +239,8 @@ def test_signal_reaches_the_job(tide):
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "cnn: 1 process signalled to use 3 threads\n"
     tide.wait(lambda: tide.job("cnn")["active"] == 3)
+    assert tide.job("cnn")["pinned_by"] == "signal"
+    assert "held at 3 by a signal ('tide set cnn --auto' lets go)" in tide("explain", "cnn").stdout
     assert tide("set", "cnn", "--auto").returncode == 0
     tide.wait(lambda: tide.job("cnn")["pinned"] is None)
 

@@ -104,11 +104,38 @@ static void only_malleable_connected_processes_get_threads(void **unused)
     assert_int_equal(process[0].want.intra, 0);
     assert_int_equal(process[1].want.intra, 0);
     assert_int_equal(process[2].want.intra, 4);
-    assert_string_equal(job_state(&job), "running");
+    assert_string_equal(job_state(&job, 0), "running");
     process[2].peer = NULL;
-    assert_string_equal(job_state(&job), "rigid");
+    assert_string_equal(job_state(&job, 0), "rigid");
     process[0].peer = NULL;
-    assert_string_equal(job_state(&job), "starting");
+    assert_string_equal(job_state(&job, 0), "starting");
+}
+
+static void a_job_without_agent_is_not_starting_for_ever(void **unused)
+{
+    uint64_t born = 1000 * NS_PER_S, late = born + JOB_START_NS;
+    char note[JOB_NOTE_MAX];
+
+    make_job(&node, &job, process, 1, 8);
+    job.met_ns = born;
+    strcpy(job.note, "cores not fenced");
+    job_note(&job, late, note);
+    assert_string_equal(note, "cores not fenced");
+    process[0].peer = NULL;
+    assert_string_equal(job_state(&job, late - 1), "starting");
+    job_note(&job, late - 1, note);
+    assert_string_equal(note, "cores not fenced");
+    assert_string_equal(job_state(&job, late), "rigid");
+    job_note(&job, late, note);
+    assert_non_null(strstr(note, "cores not fenced; no agent reports"));
+    memset(job.note, 'x', sizeof(job.note) - 1);
+    job_note(&job, late, note);
+    assert_non_null(strstr(note, "xx; no agent reports"));
+    assert_non_null(strstr(note, "until one does")); /* there is room for both */
+    process[0].peer = &peer;
+    assert_string_equal(job_state(&job, late), "running");
+    process[0].n_backends = 0; /* said hello, but of no runtime */
+    assert_string_equal(job_state(&job, late), "rigid");
 }
 
 static void a_job_is_settled_when_the_newest_target_is_acknowledged(void **unused)
@@ -182,6 +209,7 @@ int main(void)
         cmocka_unit_test(a_split_adds_up_and_gives_everybody_one),
         cmocka_unit_test(a_process_that_set_itself_keeps_its_number),
         cmocka_unit_test(only_malleable_connected_processes_get_threads),
+        cmocka_unit_test(a_job_without_agent_is_not_starting_for_ever),
         cmocka_unit_test(a_job_is_settled_when_the_newest_target_is_acknowledged),
         cmocka_unit_test(an_idle_shell_counts_for_half_a_minute_only),
         cmocka_unit_test(oversubscribed_means_more_threads_than_the_job_may_run),
