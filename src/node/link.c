@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -22,11 +23,19 @@
 
 #define ACCEPT_BURST 64 /* connections taken in one turn of the loop */
 
+/* A socket on which peers arrive: the daemon's own, or one in a container's directory. */
+struct listener {
+    struct link *link;
+    struct container *container; /* NULL: the daemon's own */
+    sd_event_source *source;
+    int fd;
+};
+
 struct link {
     struct node *node;
-    int fd;
+    struct listener *own;
     int spare_fd; /* given up for a moment when descriptors run out, to hang up on the caller */
-    sd_event_source *listen_source, *reap_source;
+    sd_event_source *reap_source;
     struct peer *first;
     unsigned n;
 };
@@ -143,6 +152,8 @@ static int peer_first(struct peer *peer, union proto_message *m, struct error *e
 
     if (r < 0)
         return error_set(err, r, "process %d of the peer is gone", (int)peer->pid);
+    if (m->h.type == PROTO_CONTROL && peer->container)
+        return error_set(err, -EACCES, "a container speaks for itself only");
     if (m->h.type == PROTO_CONTROL)
         peer->role = PEER_CONTROLLER;
     else if (m->h.type != PROTO_HELLO)
@@ -219,19 +230,34 @@ static unsigned peers_of(const struct link *l, uid_t uid)
     unsigned n = 0;
 
     for (const struct peer *peer = l->first; peer; peer = peer->next)
-        n += peer->uid == uid;
+        n += !peer->container && peer->uid == uid;
     return n;
 }
 
-static bool peer_welcome(const struct link *l, uid_t uid)
+static unsigned peers_in(const struct link *l, const struct container *container)
 {
+    unsigned n = 0;
+
+    for (const struct peer *peer = l->first; peer; peer = peer->next)
+        n += peer->container == container;
+    return n;
+}
+
+/* A container's root is nobody special. */
+static bool peer_welcome(const struct listener *at, uid_t uid)
+{
+    const struct link *l = at->link;
+
     if (l->n >= PROTO_CONNECTIONS_MAX)
         return false;
+    if (at->container)
+        return peers_in(l, at->container) < LINK_CONTAINER_MAX;
     return uid == 0 || uid == l->node->uid || peers_of(l, uid) < PROTO_CONNECTIONS_UID_MAX;
 }
 
-static int peer_new(struct link *l, int fd)
+static int peer_new(struct listener *at, int fd)
 {
+    struct link *l = at->link;
     struct ucred cred;
     socklen_t len = sizeof(cred);
     struct peer *peer;
@@ -239,7 +265,7 @@ static int peer_new(struct link *l, int fd)
 
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
         return -errno;
-    if (!peer_welcome(l, cred.uid)) {
+    if (!peer_welcome(at, cred.uid)) {
         node_log("peer %d (uid %u): too many connections; hung up", (int)cred.pid,
                  (unsigned)cred.uid);
         return -ENOSPC;
@@ -247,7 +273,8 @@ static int peer_new(struct link *l, int fd)
     peer = calloc(1, sizeof(*peer));
     if (!peer)
         return -ENOMEM;
-    *peer = (struct peer){.node = l->node, .fd = fd, .pid = cred.pid, .uid = cred.uid};
+    *peer = (struct peer){
+        .node = l->node, .container = at->container, .fd = fd, .pid = cred.pid, .uid = cred.uid};
     peer->connected_ns = clock_now_ns();
     r = sd_event_add_io(l->node->event, &peer->io, fd, EPOLLIN, on_peer, peer);
     if (r < 0) {
@@ -261,26 +288,28 @@ static int peer_new(struct link *l, int fd)
 }
 
 /* Without a free descriptor the caller would stay in the queue and keep the loop awake. */
-static void hang_up_on_next(struct link *l)
+static void hang_up_on_next(const struct listener *at)
 {
+    struct link *l = at->link;
+
     l->spare_fd = close_fd(l->spare_fd);
-    close_fd(accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    close_fd(accept4(at->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
     l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     node_log("no descriptor left for another peer; hung up");
 }
 
 static int on_listen(sd_event_source *s, int listen_fd, uint32_t events, void *arg)
 {
-    struct link *l = arg;
+    struct listener *at = arg;
 
     for (unsigned i = 0; i < ACCEPT_BURST; i++) {
-        int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int fd = accept4(at->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
         if (fd < 0 && (errno == EMFILE || errno == ENFILE))
-            hang_up_on_next(l);
+            hang_up_on_next(at);
         if (fd < 0)
             return 0;
-        if (peer_new(l, fd) < 0)
+        if (peer_new(at, fd) < 0)
             close(fd);
     }
     return 0;
@@ -302,23 +331,63 @@ unsigned link_count(const struct link *l)
 
 /* ---- the socket ---- */
 
-static int listen_on(const struct node *n)
+/* Through the descriptor: a directory's path may be longer than a socket's address, or change. */
+static int bind_in(int dir_fd, mode_t mode)
 {
     _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
 
     if (fd < 0)
         return -errno;
-    snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/" RUNDIR_AGENT_SOCKET, n->dir);
-    unlinkat(n->dir_fd, RUNDIR_AGENT_SOCKET, 0);
+    snprintf(addr.sun_path, sizeof(addr.sun_path), "/proc/self/fd/%d/" RUNDIR_AGENT_SOCKET, dir_fd);
+    if (unlinkat(dir_fd, RUNDIR_AGENT_SOCKET, 0) < 0 && errno != ENOENT)
+        return -errno;
     if (bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0)
         return -errno;
-    /* Root's daemon serves every user and tells them apart; anybody else's serves its user. */
-    if (chmod(addr.sun_path, n->uid == 0 ? 0666 : 0600) < 0)
-        return -errno;
-    if (listen(fd, SOMAXCONN) < 0)
+    if (fchmodat(dir_fd, RUNDIR_AGENT_SOCKET, mode, 0) < 0 || listen(fd, SOMAXCONN) < 0)
         return -errno;
     return TAKE_FD(fd);
+}
+
+static int listener_new(struct link *l, int dir_fd, mode_t mode, struct container *container,
+                        struct listener **ret)
+{
+    struct listener *at = calloc(1, sizeof(*at));
+    int r;
+
+    if (!at)
+        return -ENOMEM;
+    *at = (struct listener){.link = l, .container = container};
+    at->fd = r = bind_in(dir_fd, mode);
+    if (r >= 0)
+        r = sd_event_add_io(l->node->event, &at->source, at->fd, EPOLLIN, on_listen, at);
+    if (r < 0) {
+        close_fd(at->fd);
+        free(at);
+        return r;
+    }
+    *ret = at;
+    return 0;
+}
+
+int link_listen(struct link *l, int dir_fd, struct container *container, struct listener **ret)
+{
+    return listener_new(l, dir_fd, 0666, container, ret);
+}
+
+struct listener *link_unlisten(struct listener *at)
+{
+    if (!at)
+        return NULL;
+    for (struct peer *peer = at->link->first; at->container && peer; peer = peer->next)
+        if (peer->container == at->container) {
+            peer->container = NULL;
+            link_hang_up(peer);
+        }
+    sd_event_source_disable_unref(at->source);
+    close_fd(at->fd);
+    free(at);
+    return NULL;
 }
 
 int link_new(struct node *n, struct link **ret, struct error *err)
@@ -330,9 +399,8 @@ int link_new(struct node *n, struct link **ret, struct error *err)
         return error_set(err, -ENOMEM, "out of memory");
     l->node = n;
     l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    l->fd = r = listen_on(n);
-    if (r >= 0)
-        r = sd_event_add_io(n->event, &l->listen_source, l->fd, EPOLLIN, on_listen, l);
+    /* Root's daemon serves every user and tells them apart; anybody else's serves its user. */
+    r = listener_new(l, n->dir_fd, n->uid == 0 ? 0666 : 0600, NULL, &l->own);
     if (r >= 0)
         r = sd_event_add_defer(n->event, &l->reap_source, on_reap, l);
     if (r >= 0)
@@ -357,9 +425,8 @@ struct link *link_free(struct link *l)
         peer_gone(peer);
         peer_free(peer);
     }
-    sd_event_source_disable_unref(l->listen_source);
+    link_unlisten(l->own);
     sd_event_source_disable_unref(l->reap_source);
-    close_fd(l->fd);
     close_fd(l->spare_fd);
     free(l);
     return NULL;

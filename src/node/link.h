@@ -16,10 +16,13 @@
 #include <sys/types.h>
 #include <systemd/sd-event.h>
 
-#define LINK_SILENT_NS (10 * 1000000000ull) /* a peer that has said nothing so long is let go */
-#define LINK_QUEUE_MAX 32                   /* a controller's answers that wait for room */
+#define LINK_SILENT_NS     (10 * 1000000000ull) /* a peer that has said nothing so long is let go */
+#define LINK_QUEUE_MAX     32                   /* a controller's answers that wait for room */
+#define LINK_CONTAINER_MAX 64                   /* connections out of one container */
 
+struct container;
 struct link;
+struct listener;
 struct node;
 struct order;
 struct process;
@@ -29,6 +32,7 @@ enum peer_role { PEER_NEW, PEER_AGENT, PEER_CONTROLLER };
 struct peer {
     struct peer *next;
     struct node *node;
+    struct container *container; /* that it lives in, by the socket it came through; or NULL */
     int fd;
     sd_event_source *io;
     enum peer_role role;
@@ -51,6 +55,13 @@ struct peer {
 /* Listens on agent.sock in the node's directory. Returns 0 or -errno. */
 int link_new(struct node *n, struct link **ret, struct error *err);
 struct link *link_free(struct link *l); /* takes NULL, returns NULL */
+
+/*
+ * Listens on an agent.sock in @dir_fd for the processes of @container, and for nobody else: only it
+ * has the directory. An old socket there makes way. Returns 0 or -errno.
+ */
+int link_listen(struct link *l, int dir_fd, struct container *container, struct listener **ret);
+struct listener *link_unlisten(struct listener *at); /* and hangs up; takes NULL, returns NULL */
 
 /*
  * Sends one message. Returns 0, -EAGAIN (the socket is full; agent_writable or control_writable

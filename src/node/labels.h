@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The labels io.threadtide.* of a container: what a job is asked for, written by whoever started
+ * it. A label that says nothing sensible is left out and noted; it never keeps a container from
+ * running. Pure; called by container.c and the fuzzer.
+ */
+#pragma once
+
+#include "node/job.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LABEL_PREFIX "io.threadtide"
+
+struct label {
+    const char *key, *value;
+};
+
+/* Any label of ours, but for io.threadtide=false, makes a container elastic. */
+bool labels_elastic(const struct label *labels, size_t n);
+
+/*
+ * Fills in *req, whose other members keep what they say. A deadline that is a duration ("90s")
+ * counts from @start_ms, in milliseconds since 1970 as is RFC 3339's. @note (size bytes, may be
+ * cut) names the first label that is left out, and says what it takes; "" when all are good.
+ */
+void labels_parse(const struct label *labels, size_t n, uint64_t start_ms, struct job_request *req,
+                  char *note, size_t size);
