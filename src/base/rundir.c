@@ -44,6 +44,13 @@ int rundir_find(char ret_path[RUNDIR_PATH_MAX])
     return rundir_user(ret_path);
 }
 
+int rundir_machine(char ret_path[RUNDIR_PATH_MAX])
+{
+    const char *dir = getenv("TIDE_DIR");
+
+    return path_format(ret_path, dir && *dir ? dir : RUNDIR_SYSTEM, "");
+}
+
 int rundir_open(const char *path)
 {
     _cleanup_fd_ int fd = -1;

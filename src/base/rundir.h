@@ -30,6 +30,12 @@ int rundir_find(char ret_path[RUNDIR_PATH_MAX]);
 int rundir_user(char ret_path[RUNDIR_PATH_MAX]);
 
 /*
+ * The directory of the daemon that manages containers: $TIDE_DIR when set, else /run/tide, whether
+ * or not it exists. Same returns.
+ */
+int rundir_machine(char ret_path[RUNDIR_PATH_MAX]);
+
+/*
  * Creates @path with mode 0700 if it is missing and opens it. Refuses a symbolic link, a directory
  * of another owner, and one that group or others may write (-EPERM).
  * Returns a directory descriptor (CLOEXEC), or -errno.

@@ -4,9 +4,9 @@
  * missing (daemon, agent): the program then runs as if it had been started without us.
  */
 #include "cli/api.h"
-#include "cli/preload.h"
 #include "cli/terms.h"
 
+#include "base/preload.h"
 #include "base/slice.h"
 #include "host/cgroup.h"
 #include "host/daemon.h"

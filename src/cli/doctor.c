@@ -2,9 +2,9 @@
 #include "cli/doctor.h"
 
 #include "base/cleanup.h"
+#include "base/preload.h"
 #include "base/rundir.h"
 #include "cli/api.h"
-#include "cli/preload.h"
 #include "host/daemon.h"
 #include "host/file.h"
 #include "host/proc.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/preload.h"
+#include "base/preload.h"
 
 #include "base/cleanup.h"
 

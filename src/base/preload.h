@@ -2,7 +2,7 @@
 /*
  * Where the agent lies and how LD_PRELOAD names it. ld.so itself expands $LIB, so that a 32-bit
  * program finds its own (empty) agent and a musl program, which knows no $LIB, finds none.
- * Single-threaded; used by `tide run`.
+ * Single-threaded (it reads the environment); used by cli and runc.
  */
 #pragma once
 
