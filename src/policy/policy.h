@@ -197,12 +197,12 @@ enum policy_verb {
  */
 enum policy_reason_code {
     POLICY_REASON_NONE,
-    POLICY_REASON_EQUAL_SHARE,      /* [mcpu shared, jobs sharing] */
+    POLICY_REASON_EQUAL_SHARE,      /* [mcpu shared, jobs sharing, mcpu there are] */
     POLICY_REASON_WEIGHTED_SHARE,   /* [weight, sum of weights, mcpu shared, jobs sharing] */
     POLICY_REASON_MINIMUM,          /* [minimum mcpu, share mcpu] */
     POLICY_REASON_MAXIMUM,          /* [maximum mcpu, share mcpu or 0: nobody else wants more] */
-    POLICY_REASON_ONE_THREAD,       /* [jobs, mcpu]: more jobs than cores */
-    POLICY_REASON_MINIMA,           /* [minimum mcpu, sum of minima mcpu, capacity mcpu] */
+    POLICY_REASON_ONE_THREAD,       /* [jobs, mcpu, mcpu there are]: more jobs than cores */
+    POLICY_REASON_MINIMA,           /* [minimum, sum of minima, shared, there are; mcpu] */
     POLICY_REASON_PINNED,           /* [mcpu, enum policy_pin] */
     POLICY_REASON_RIGID,            /* [mcpu] */
     POLICY_REASON_MOLDABLE,         /* [mcpu]: chosen at its start */
@@ -220,9 +220,9 @@ enum policy_reason_code {
     POLICY_REASON_SPARE,            /* [mcpu]: what others cannot use as well */
     POLICY_REASON_WORKERS,          /* [workers, gain permille of the last one] */
     POLICY_REASON_PARAMETER_SERVER, /* [parameter servers, communication permille] */
-    POLICY_REASON_REQUEST,          /* [request mcpu] */
+    POLICY_REASON_REQUEST,          /* [mcpu, what it asked for, or 0] */
     POLICY_REASON_PART,             /* [mcpu, request mcpu]: no more was free */
-    POLICY_REASON_KEPT,             /* [mcpu, request mcpu]: nobody gives cores up */
+    POLICY_REASON_KEPT,             /* [mcpu, counted as request, asked for or 0] */
     POLICY_REASON_PROPORTION,  /* [request mcpu, sum of requests mcpu, mcpu shared, jobs sharing] */
     POLICY_REASON_BEHIND,      /* [job]: the first of the row */
     POLICY_REASON_SWITCH_COST, /* [mcpu planned, ns that a resize costs] */

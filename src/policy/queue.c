@@ -432,6 +432,7 @@ static void explain_size(struct queue *q, uint32_t j)
 {
     const struct policy_job *job = &q->snapshot->jobs[j];
     const struct ticket *t = &q->ticket[j];
+    int64_t asked = job->request.of[POLICY_MCPU];
 
     if (job->pinned_by != POLICY_PIN_NONE && job->pinned.of[POLICY_MCPU])
         layout_reason(&q->layout, j, POLICY_REASON_PINNED, t->mcpu, job->pinned_by, 0, 0);
@@ -442,9 +443,9 @@ static void explain_size(struct queue *q, uint32_t j)
     else if (t->mcpu < t->request)
         layout_reason(&q->layout, j, POLICY_REASON_PART, t->mcpu, t->request, 0, 0);
     else if (t->mcpu == t->request)
-        layout_reason(&q->layout, j, POLICY_REASON_REQUEST, t->request, 0, 0, 0);
+        layout_reason(&q->layout, j, POLICY_REASON_REQUEST, t->request, asked, 0, 0);
     else
-        layout_reason(&q->layout, j, POLICY_REASON_KEPT, t->mcpu, t->request, 0, 0);
+        layout_reason(&q->layout, j, POLICY_REASON_KEPT, t->mcpu, t->request, asked, 0);
 }
 
 /* What the division says, in words of requests. */

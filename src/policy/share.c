@@ -154,6 +154,7 @@ static void explain_level(struct sharing *s, uint32_t count, const struct level 
 {
     bool weighted = false;
     int64_t mcpu = level->cores * s->unit_mcpu;
+    int64_t whole_mcpu = s->capacity_mcpu - s->capacity_mcpu % s->unit_mcpu;
 
     for (uint32_t i = 0; i < count; i++)
         weighted |= !s->share[s->member[i]].settled &&
@@ -174,7 +175,8 @@ static void explain_level(struct sharing *s, uint32_t count, const struct level 
             layout_reason(s->layout, j, POLICY_REASON_WEIGHTED_SHARE, share->weight, level->weight,
                           mcpu, level->jobs);
         else if (!share->settled)
-            layout_reason(s->layout, j, POLICY_REASON_EQUAL_SHARE, mcpu, level->jobs, 0, 0);
+            layout_reason(s->layout, j, POLICY_REASON_EQUAL_SHARE, mcpu, level->jobs, whole_mcpu,
+                          0);
     }
 }
 
@@ -221,9 +223,11 @@ static void squeeze(struct sharing *s, uint32_t count, int64_t left_mcpu)
         if (minima <= left_mcpu)
             layout_reason(s->layout, j, POLICY_REASON_MINIMUM, least, left_mcpu / count, 0, 0);
         else if (share->min > 1)
-            layout_reason(s->layout, j, POLICY_REASON_MINIMA, least, minima, left_mcpu, 0);
+            layout_reason(s->layout, j, POLICY_REASON_MINIMA, least, minima, left_mcpu,
+                          s->capacity_mcpu);
         else
-            layout_reason(s->layout, j, POLICY_REASON_ONE_THREAD, count, left_mcpu, 0, 0);
+            layout_reason(s->layout, j, POLICY_REASON_ONE_THREAD, count, left_mcpu,
+                          s->capacity_mcpu, 0);
     }
 }
 
@@ -235,6 +239,7 @@ static void fill_domain(struct sharing *s, uint32_t domain)
     int64_t minima = 0, maxima = 0;
     uint32_t count = 0;
 
+    s->capacity_mcpu = s->layout->capacity[domain].of[POLICY_MCPU];
     for (uint32_t j = s->head[domain]; j != NOBODY; j = s->share[j].next) {
         s->member[count++] = j;
         minima += s->share[j].min;

@@ -36,9 +36,10 @@ struct share {
 
 struct sharing {
     struct layout *layout;
-    struct share *share; /* of every job of the snapshot */
-    uint32_t *member;    /* of the domain that is being filled */
-    uint32_t *head;      /* first job of each domain's list */
+    struct share *share;   /* of every job of the snapshot */
+    uint32_t *member;      /* of the domain that is being filled */
+    uint32_t *head;        /* first job of each domain's list */
+    int64_t capacity_mcpu; /* of the domain that is being filled */
     /* the caller's to set, before anyone joins */
     int64_t unit_mcpu; /* one core, if nothing else was set */
     bool minima_first;

@@ -9,6 +9,7 @@
 /*
  * A text with arguments in braces: {0} is argument 0 as a plain number, {0:k} in another kind:
  *   c "2.5 cores" of mcpu         k "2.5", the same without the word      j "3 jobs"
+ *   J "3 jobs share"
  *   s seconds of ns               w watts of uW                           p percent of permille
  *   P who pinned                  L name of a level                       R name of a resource
  *   a amount of the resource that argument 0 names
@@ -19,7 +20,7 @@ static const char *const reason_text[POLICY_REASON_MAX] = {
     [POLICY_REASON_WEIGHTED_SHARE] = "weight {0} of {1} in {2:c} among {3:j}",
     [POLICY_REASON_MINIMUM] = "minimum {0:k} raises the share of {1:k}",
     [POLICY_REASON_MAXIMUM] = "maximum {0:k} cuts the share of {1:k}",
-    [POLICY_REASON_ONE_THREAD] = "one thread, as {0:j} share {1:c}",
+    [POLICY_REASON_ONE_THREAD] = "one thread, as {0:J} {1:c}",
     [POLICY_REASON_MINIMA] = "minimum {0:k} kept, though the minima add up to {1:k} of {2:c}",
     [POLICY_REASON_PINNED] = "pinned to {0:k} {1:P}",
     [POLICY_REASON_RIGID] = "rigid, stays at {0:c}",
@@ -57,6 +58,51 @@ static const char *const reason_text[POLICY_REASON_MAX] = {
 /* A code without a text would be a NULL pointer: the last one stands for all. */
 static_assert(sizeof(reason_text) / sizeof(reason_text[0]) == POLICY_REASON_ENDS + 1,
               "every reason has a text");
+
+/* A number that says nothing to a reader is not shown: shares of one, and what others hold. */
+static const char *pattern_of(const struct policy_reason *reason)
+{
+    const int64_t *arg = reason->arg;
+
+    switch (reason->code) {
+    case POLICY_REASON_EQUAL_SHARE:
+        if (arg[2] > arg[0])
+            return arg[1] == 1 ? "the {0:c} that others leave of {2:k}"
+                               : "equal share among {1:j} of the {0:c} that others leave of {2:k}";
+        if (arg[1] == 1)
+            return "alone on {0:c}";
+        break;
+    case POLICY_REASON_MAXIMUM:
+        if (arg[1] == 0)
+            return "at its maximum of {0:c}";
+        break;
+    case POLICY_REASON_ONE_THREAD:
+        if (arg[2] > arg[1])
+            return arg[1] == 0 ? "one thread, as others leave none of {2:c}"
+                               : "one thread, as {0:J} the {1:c} that others leave of {2:k}";
+        break;
+    case POLICY_REASON_MINIMA:
+        if (arg[3] > arg[2])
+            return arg[0] == arg[1] ? "minimum {0:k} kept, though others leave {2:k} of {3:c}"
+                                    : "minimum {0:k} kept, though the minima add up to {1:k} and "
+                                      "others leave {2:k} of {3:c}";
+        break;
+    case POLICY_REASON_REQUEST:
+        if (arg[1] == 0)
+            return "its minimum of {0:c}, as it made no request";
+        if (arg[1] != arg[0])
+            return arg[1] > arg[0] ? "its maximum of {0:c}, below its request of {1:k}"
+                                   : "its minimum of {0:c}, above its request of {1:k}";
+        break;
+    case POLICY_REASON_KEPT:
+        if (arg[2] == 0)
+            return "keeps the {0:c} that it has, more than its minimum of {1:k}";
+        break;
+    default:
+        break;
+    }
+    return reason->code < POLICY_REASON_MAX ? reason_text[reason->code] : "?";
+}
 
 static const char *const fault_text[POLICY_FAULT_MAX] = {
     [POLICY_FAULT_NONE] = "no fault",
@@ -221,6 +267,9 @@ static void put_argument(struct writer *w, char kind, const int64_t *arg, int in
     case 'j':
         put_count(w, value, "job", "jobs");
         break;
+    case 'J':
+        put_count(w, value, "job shares", "jobs share");
+        break;
     case 's':
         put_fraction(w, value, 1000000000);
         put_text(w, " s");
@@ -275,10 +324,7 @@ size_t policy_reason_text(const struct policy_reason *reason, char *buf, size_t 
 {
     struct writer w = {.buf = buf, .size = size};
 
-    if (reason->code == POLICY_REASON_MAXIMUM && reason->arg[1] == 0)
-        put_pattern(&w, "at its maximum of {0:c}", reason->arg);
-    else
-        put_pattern(&w, name_of(reason_text, reason->code, POLICY_REASON_MAX), reason->arg);
+    put_pattern(&w, pattern_of(reason), reason->arg);
     if (reason->used_mcpu > reason->capacity_mcpu) {
         put_text(&w, "; oversubscribed: ");
         put_fraction(&w, reason->used_mcpu, POLICY_CORE_MCPU);

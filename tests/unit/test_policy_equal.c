@@ -61,8 +61,10 @@ static void bounds_clamp_and_the_surplus_is_shared(void **state)
     scene.jobs[3].max.of[POLICY_MCPU] = CORES(1);
     decide(&scene, &outcome);
     expect(0, POLICY_VERB_RESIZE, 4, "minimum 4 raises the share of 1.5");
-    expect(1, POLICY_VERB_RESIZE, 2, "equal share of 3 cores among 2 jobs");
-    expect(2, POLICY_VERB_RESIZE, 1, "equal share of 3 cores among 2 jobs");
+    expect(1, POLICY_VERB_RESIZE, 2,
+           "equal share among 2 jobs of the 3 cores that others leave of 8");
+    expect(2, POLICY_VERB_RESIZE, 1,
+           "equal share among 2 jobs of the 3 cores that others leave of 8");
     expect(3, POLICY_VERB_RESIZE, 1, "maximum 1 cuts the share of 1.5");
 }
 
@@ -96,16 +98,18 @@ static void pinned_jobs_are_taken_as_given(void **state)
     scene.jobs[1].pinned_by = POLICY_PIN_HAND;
     scene.jobs[1].pinned.of[POLICY_MCPU] = CORES(3);
     decide(&scene, &outcome);
-    expect(0, POLICY_VERB_RESIZE, 3, "equal share of 5 cores among 2 jobs");
+    expect(0, POLICY_VERB_RESIZE, 3,
+           "equal share among 2 jobs of the 5 cores that others leave of 8");
     expect(1, POLICY_VERB_RESIZE, 3, "pinned to 3 by hand");
-    expect(2, POLICY_VERB_RESIZE, 2, "equal share of 5 cores among 2 jobs");
+    expect(2, POLICY_VERB_RESIZE, 2,
+           "equal share among 2 jobs of the 5 cores that others leave of 8");
 
     scene.jobs[1].pinned_by = POLICY_PIN_SIGNAL;
     scene.jobs[1].pinned.of[POLICY_MCPU] = CORES(64);
     scene.jobs[1].max.of[POLICY_MCPU] = CORES(4);
     decide(&scene, &outcome);
     expect(0, POLICY_VERB_RESIZE, 1,
-           "one thread, as 2 jobs share 0 cores; oversubscribed: 66 of 8 cores");
+           "one thread, as others leave none of 8 cores; oversubscribed: 66 of 8 cores");
     expect(1, POLICY_VERB_RESIZE, 64, "pinned to 64 by a signal; oversubscribed: 66 of 8 cores");
     assert_true(outcome.domains[0].oversubscribed[POLICY_MCPU]);
 }
@@ -139,7 +143,7 @@ static void minima_above_capacity_are_kept_and_said(void **state)
     scene.domains[0].capacity.of[POLICY_MCPU] = CORES(6);
     decide(&scene, &outcome);
     expect(0, POLICY_VERB_RESIZE, 4, "minimum 4 raises the share of 2");
-    expect(1, POLICY_VERB_RESIZE, 2, "equal share of 2 cores among 1 job");
+    expect(1, POLICY_VERB_RESIZE, 2, "the 2 cores that others leave of 6");
     assert_false(outcome.domains[0].oversubscribed[POLICY_MCPU]);
 }
 
@@ -193,8 +197,10 @@ static void rigid_and_moldable_jobs_stay_as_they_are(void **state)
     decide(&scene, &outcome);
     expect(0, POLICY_VERB_KEEP, 2, "rigid, stays at 2 cores");
     expect(1, POLICY_VERB_KEEP, 1, "moldable, stays at the 1 core of its start");
-    expect(2, POLICY_VERB_RESIZE, 3, "equal share of 5 cores among 2 jobs");
-    expect(3, POLICY_VERB_RESIZE, 2, "equal share of 5 cores among 2 jobs");
+    expect(2, POLICY_VERB_RESIZE, 3,
+           "equal share among 2 jobs of the 5 cores that others leave of 8");
+    expect(3, POLICY_VERB_RESIZE, 2,
+           "equal share among 2 jobs of the 5 cores that others leave of 8");
 }
 
 static void queued_jobs_start_when_their_memory_fits(void **state)
@@ -254,7 +260,7 @@ static void jobs_bound_to_a_numa_node_share_it_with_the_others(void **state)
     expect(0, POLICY_VERB_RESIZE, 2, "equal share of 4 cores among 3 jobs");
     expect(1, POLICY_VERB_RESIZE, 1, "equal share of 4 cores among 3 jobs");
     expect(2, POLICY_VERB_RESIZE, 1, "equal share of 4 cores among 3 jobs");
-    expect(3, POLICY_VERB_RESIZE, 4, "equal share of 4 cores among 1 job");
+    expect(3, POLICY_VERB_RESIZE, 4, "the 4 cores that others leave of 8");
 }
 
 static void a_power_cap_is_less_capacity(void **state)
@@ -298,7 +304,8 @@ static void parameters_have_defaults_and_ranges(void **state)
     assert_int_equal(policy_param(equal, &scene.snapshot, 0), equal->params[0].def);
     scene.snapshot.params = value;
     decide(&scene, &outcome);
-    expect(0, POLICY_VERB_RESIZE, 3, "equal share of 6 cores among 2 jobs");
+    expect(0, POLICY_VERB_RESIZE, 3,
+           "equal share among 2 jobs of the 6 cores that others leave of 8");
     value[0] = -1;
     assert_int_equal(policy_decide(equal, &scene.snapshot, &outcome.plan), -ERANGE);
     value[0] = equal->params[0].max + 1;

@@ -41,6 +41,22 @@ static void strict_starts_in_order_as_many_as_fit(void **state)
     expect(2, POLICY_VERB_START, 8, "its request of 8 cores");
 }
 
+static void who_made_no_request_is_not_told_of_one(void **state)
+{
+    scene_init(&scene, 16, 0);
+    asks(0)->min.of[POLICY_MCPU] = CORES(2);
+    asks(3)->max.of[POLICY_MCPU] = CORES(2);
+    asks(1)->min.of[POLICY_MCPU] = CORES(2);
+    decide("fcfs/strict/moldable");
+    expect(0, POLICY_VERB_START, 2, "its minimum of 2 cores, as it made no request");
+    expect(1, POLICY_VERB_START, 2, "its maximum of 2 cores, below its request of 3");
+    expect(2, POLICY_VERB_START, 2, "its minimum of 2 cores, above its request of 1");
+    scene_init(&scene, 16, 0);
+    runs_with(12, 0);
+    decide("fcfs/strict/grow");
+    expect(0, POLICY_VERB_KEEP, 12, "keeps the 12 cores that it has, more than its minimum of 1");
+}
+
 /* What nobody can start with is used, and given up as soon as somebody can. */
 static void strict_malleable_jobs_use_what_is_idle(void **state)
 {
@@ -70,7 +86,7 @@ static void a_request_above_the_machine_is_for_all_of_it(void **state)
     asks(1);
     decide("fcfs/strict");
     expect(0, POLICY_VERB_INFEASIBLE, 0, "needs 99 cores, more than the 16 cores there are");
-    expect(1, POLICY_VERB_START, 16, "equal share of 16 cores among 1 job"); /* not behind that */
+    expect(1, POLICY_VERB_START, 16, "alone on 16 cores"); /* not behind that */
 }
 
 static void the_held_hold_nobody_up(void **state)
@@ -124,7 +140,7 @@ static void max_prop_starts_in_proportion_to_the_requests(void **state)
     scene_init(&scene, 16, 0);
     asks(8);
     decide("fcfs/max-prop/moldable");
-    expect(0, POLICY_VERB_START, 16, "equal share of 16 cores among 1 job");
+    expect(0, POLICY_VERB_START, 16, "alone on 16 cores");
     asks(8);
     decide("fcfs/max-prop/moldable");
     expect(0, POLICY_VERB_START, 8, "equal share of 16 cores among 2 jobs");
@@ -171,7 +187,7 @@ static void max_prop_malleable_jobs_make_room_and_grow_again(void **state)
     scene.snapshot.job_count = 1;
     scene.held[0][0].amount.of[POLICY_MCPU] = CORES(8);
     decide("fcfs/max-prop/malleable");
-    expect(0, POLICY_VERB_RESIZE, 16, "equal share of 16 cores among 1 job");
+    expect(0, POLICY_VERB_RESIZE, 16, "alone on 16 cores");
 }
 
 /*
@@ -197,7 +213,7 @@ static void max_prop_grow_follows_the_logs_of_the_thesis(void **state)
     expect(2, POLICY_VERB_HOLD, 0, "waits for cores: needs 2 cores, 0 cores free");
     scene.domains[0].capacity.of[POLICY_MCPU] = CORES(18);
     decide("fcfs/max-prop/malleable/grow");
-    expect(2, POLICY_VERB_START, 2, "equal share of 2 cores among 1 job");
+    expect(2, POLICY_VERB_START, 2, "the 2 cores that others leave of 18");
 }
 
 /* ---- what runs already, places, other resources ---------------------------------------------- */
@@ -230,7 +246,7 @@ static void pinned_jobs_are_taken_as_given(void **state)
     asks(8);
     decide("fcfs/max-prop");
     expect(0, POLICY_VERB_RESIZE, 12, "pinned to 12 by hand");
-    expect(1, POLICY_VERB_START, 4, "equal share of 4 cores among 1 job");
+    expect(1, POLICY_VERB_START, 4, "the 4 cores that others leave of 16");
     decide("fcfs/strict");
     expect(1, POLICY_VERB_HOLD, 0, "waits for cores: needs 8 cores, 4 cores free");
 }
@@ -533,6 +549,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strict_waits_until_the_full_request_is_free),
         cmocka_unit_test(strict_starts_in_order_as_many_as_fit),
+        cmocka_unit_test(who_made_no_request_is_not_told_of_one),
         cmocka_unit_test(strict_malleable_jobs_use_what_is_idle),
         cmocka_unit_test(a_request_above_the_machine_is_for_all_of_it),
         cmocka_unit_test(the_held_hold_nobody_up),

@@ -39,6 +39,33 @@ static void reasons_read_well(void **state)
                         "pinned to 3 by the program");
 }
 
+/* What others hold is said, and a share of one job is none. */
+static void numbers_mean_something_to_the_reader(void **state)
+{
+    assert_string_equal(reason(POLICY_REASON_EQUAL_SHARE, 8000, 3, 8000, 0),
+                        "equal share of 8 cores among 3 jobs");
+    assert_string_equal(reason(POLICY_REASON_EQUAL_SHARE, 5000, 2, 8000, 0),
+                        "equal share among 2 jobs of the 5 cores that others leave of 8");
+    assert_string_equal(reason(POLICY_REASON_EQUAL_SHARE, 1000, 1, 2000, 0),
+                        "the 1 core that others leave of 2");
+    assert_string_equal(reason(POLICY_REASON_EQUAL_SHARE, 1000, 1, 1000, 0), "alone on 1 core");
+    assert_string_equal(reason(POLICY_REASON_ONE_THREAD, 3, 2000, 2000, 0),
+                        "one thread, as 3 jobs share 2 cores");
+    assert_string_equal(reason(POLICY_REASON_ONE_THREAD, 1, 500, 500, 0),
+                        "one thread, as 1 job shares 0.5 cores");
+    assert_string_equal(reason(POLICY_REASON_ONE_THREAD, 3, 1000, 4000, 0),
+                        "one thread, as 3 jobs share the 1 core that others leave of 4");
+    assert_string_equal(reason(POLICY_REASON_ONE_THREAD, 1, 0, 2000, 0),
+                        "one thread, as others leave none of 2 cores");
+    assert_string_equal(reason(POLICY_REASON_MINIMA, 2000, 5000, 4000, 4000),
+                        "minimum 2 kept, though the minima add up to 5 of 4 cores");
+    assert_string_equal(reason(POLICY_REASON_MINIMA, 2000, 2000, 0, 4000),
+                        "minimum 2 kept, though others leave 0 of 4 cores");
+    assert_string_equal(
+        reason(POLICY_REASON_MINIMA, 2000, 5000, 1000, 4000),
+        "minimum 2 kept, though the minima add up to 5 and others leave 1 of 4 cores");
+}
+
 /* Whatever the arguments: a line of its own for every code, that fits. */
 static void every_reason_and_fault_has_a_text(void **state)
 {
@@ -138,6 +165,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reasons_read_well),
+        cmocka_unit_test(numbers_mean_something_to_the_reader),
         cmocka_unit_test(every_reason_and_fault_has_a_text),
         cmocka_unit_test(texts_are_cut_at_the_buffer),
         cmocka_unit_test(faults_say_where_and_how_much),

@@ -256,12 +256,12 @@ static void the_paused_take_no_part_in_the_division(void **state)
     scene_init(&scene, 8, 0);
     asks(4)->preemptible = true;
     decide("round-robin/strict/malleable/quantum=20s");
-    expect(0, POLICY_VERB_START, 8, "equal share of 8 cores among 1 job");
+    expect(0, POLICY_VERB_START, 8, "alone on 8 cores");
     go_on(20 * SECOND);
     asks(6);
     decide("round-robin/strict/malleable/quantum=20s");
     expect(0, POLICY_VERB_PAUSE, 0, "ran for 20 s, now it is the turn of job 2");
-    expect(1, POLICY_VERB_START, 8, "equal share of 8 cores among 1 job");
+    expect(1, POLICY_VERB_START, 8, "alone on 8 cores");
 }
 
 /* A malleable job is resized often; its turn goes on. */
@@ -271,7 +271,7 @@ static void resizing_begins_no_new_turn(void **state)
     asks(4)->preemptible = true;
     scene.jobs[0].min.of[POLICY_MCPU] = CORES(3);
     decide("round-robin/max-prop/malleable/quantum=20s");
-    expect(0, POLICY_VERB_START, 4, "equal share of 4 cores among 1 job");
+    expect(0, POLICY_VERB_START, 4, "alone on 4 cores");
     go_on(10 * SECOND);
     asks(1);
     decide("round-robin/max-prop/malleable/quantum=20s");
