@@ -22,7 +22,7 @@ static void print_policies(const json_t *answer)
     printf("\nIn force: %s\n", member_text(answer, "policy"));
 }
 
-/* "strict, always-attend, max-prop", or "0 … 24h" */
+/* "strict, always-attend, max-prop", or "0 … 24h", or "0 or more" */
 static void print_range(const json_t *param)
 {
     const json_t *values = json_object_get(param, "values");
@@ -31,9 +31,13 @@ static void print_range(const json_t *param)
 
     json_array_foreach (values, i, value)
         printf("%s%s", i > 0 ? ", " : "", json_string_value(value));
-    if (json_array_size(values) == 0)
+    if (json_array_size(values) > 0)
+        return;
+    if (*member_text(param, "max"))
         printf("%s %s %s", member_text(param, "min"), cli_glyph(CLI_DOTS),
                member_text(param, "max"));
+    else
+        printf("%s or more", member_text(param, "min"));
 }
 
 static void print_param(const json_t *param)

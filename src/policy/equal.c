@@ -160,7 +160,8 @@ static const struct policy_param equal_params[EQUAL_PARAM_MAX] = {
                        .max = POLICY_CORES_MAX * POLICY_CORE_MCPU,
                        .def = 0,
                        .unit = "mcpu",
-                       .text = "left to programs that are no jobs, off the machine's cores"},
+                       .text = "left to programs that are no jobs, off the machine's cores",
+                       .open = true},
 };
 
 const struct policy policy_equal = {

@@ -294,6 +294,7 @@ struct policy_param {
     const char *unit; /* "ns", "mcpu", …; "" of a bare number */
     const char *text;
     const char *const *names; /* of the values min … max, in order; NULL: a plain number */
+    bool open;                /* max is how far numbers go, and says nothing to a person */
 };
 
 /* What a plan may need at most; all of it may be 0. */
@@ -363,7 +364,8 @@ size_t policy_spec_text(const struct policy_spec *spec, char *buf, size_t size);
 
 /*
  * One parameter: a value's name, or a number in the parameter's unit, which may be written out, as
- * may multiples of it: times in ns, us, ms, s, min, h, mcpu as cores; "1.5s". 0 or -EINVAL.
+ * may multiples of it: times in ns, us, ms, s, min, h, mcpu as cores, uW as W; "1.5s", "2 cores".
+ * 0 or -EINVAL. The text is for a person, and reads back as the same.
  */
 int policy_param_parse(const struct policy_param *param, const char *text, int64_t *ret_value,
                        struct error *err);

@@ -69,7 +69,8 @@ static const struct policy_param power_cap_params[] = {
     [POWER_CAP_CAP] = {.name = "cap",
                        .max = (int64_t)POLICY_POWER_MAX,
                        .unit = "uW",
-                       .text = "most that the machine may draw; 0: as its domains say"},
+                       .text = "most that the machine may draw; 0: as its domains say",
+                       .open = true},
 };
 
 const struct policy policy_power_cap = {

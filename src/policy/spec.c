@@ -21,18 +21,23 @@ struct unit {
     const char *base; /* unit of the parameter */
     const char *name;
     int64_t factor;
+    const char *one; /* a word, apart from its number where people read it: that of 1 */
 };
 
 /* Larger ones behind smaller ones of the same base. */
 static const struct unit units[] = {
-    {"ns", "ns", 1},
-    {"ns", "us", 1000},
-    {"ns", "ms", 1000000},
-    {"ns", "s", 1000000000},
-    {"ns", "min", INT64_C(60000000000)},
-    {"ns", "h", INT64_C(3600000000000)},
-    {"mcpu", "mcpu", 1},
-    {"mcpu", "cores", POLICY_CORE_MCPU},
+    {"ns", "ns", 1, NULL},
+    {"ns", "us", 1000, NULL},
+    {"ns", "ms", 1000000, NULL},
+    {"ns", "s", 1000000000, NULL},
+    {"ns", "min", INT64_C(60000000000), NULL},
+    {"ns", "h", INT64_C(3600000000000), NULL},
+    {"mcpu", "mcpu", 1, "mcpu"},
+    {"mcpu", "cores", POLICY_CORE_MCPU, "core"},
+    {"permille", "permille", 1, "permille"},
+    {"uW", "uW", 1, NULL},
+    {"uW", "mW", 1000, NULL},
+    {"uW", "W", 1000000, NULL},
 };
 
 #define UNIT_COUNT (sizeof(units) / sizeof(units[0]))
@@ -178,7 +183,8 @@ static const struct unit *unit_find(const struct policy_param *param, struct wor
     static const struct unit own = {.factor = 1};
 
     for (size_t i = 0; i < UNIT_COUNT; i++)
-        if (word_is(word_of(param->unit), units[i].base) && word_is(name, units[i].name))
+        if (word_is(word_of(param->unit), units[i].base) &&
+            (word_is(name, units[i].name) || (units[i].one && word_is(name, units[i].one))))
             return &units[i];
     return name.length == 0 || word_is(name, param->unit) ? &own : NULL;
 }
@@ -223,6 +229,8 @@ static bool read_number(const struct policy_param *param, struct word word, int6
 
     if (point)
         fraction = cut_digits(&word);
+    if (word.length > 1)
+        cut_char(&word, ' ');
     unit = unit_find(param, word);
     if (!unit || whole.length == 0 || (point && fraction.length == 0))
         return false;
@@ -240,28 +248,31 @@ static bool read_number(const struct policy_param *param, struct word word, int6
     return true;
 }
 
-static void put_number_of(struct writer *w, const struct policy_param *param, int64_t value)
+/* @people: "2 cores"; else "2cores", one word for a shell. */
+static void put_number_of(struct writer *w, const struct policy_param *param, int64_t value,
+                          bool people)
 {
-    const char *name = param->unit;
-    int64_t factor = 1;
+    struct unit unit = {.name = param->unit, .factor = 1};
 
     for (size_t i = 0; i < UNIT_COUNT; i++)
-        if (word_is(word_of(param->unit), units[i].base) && value % units[i].factor == 0) {
-            name = units[i].name;
-            factor = units[i].factor;
-        }
-    put_number(w, value / factor);
-    put_text(w, value ? name : "");
+        if (word_is(word_of(param->unit), units[i].base) && value % units[i].factor == 0)
+            unit = units[i];
+    put_number(w, value / unit.factor);
+    if (value == 0)
+        return;
+    put_text(w, people && unit.one ? " " : "");
+    put_text(w, people && unit.one && value == unit.factor ? unit.one : unit.name);
 }
 
-static void put_value(struct writer *w, const struct policy_param *param, int64_t value)
+static void put_value(struct writer *w, const struct policy_param *param, int64_t value,
+                      bool people)
 {
     if (value < param->min || value > param->max)
         put_char(w, '?');
     else if (param->names)
         put_text(w, value_name(param, value));
     else
-        put_number_of(w, param, value);
+        put_number_of(w, param, value, people);
 }
 
 static void explain_name(struct writer *w, const struct policy_param *param, struct word word)
@@ -290,9 +301,9 @@ static void explain_number(struct writer *w, const struct policy_param *param)
             separator = ", ";
         }
     put_text(w, "; it takes ");
-    put_value(w, param, param->min);
+    put_value(w, param, param->min, true);
     put_text(w, " … ");
-    put_value(w, param, param->max);
+    put_value(w, param, param->max, true);
 }
 
 static int read_value(const struct policy_param *param, struct word word, int64_t *ret_value,
@@ -331,7 +342,7 @@ size_t policy_param_text(const struct policy_param *param, int64_t value, char *
 {
     struct writer w = {.buf = buf, .size = size};
 
-    put_value(&w, param, value);
+    put_value(&w, param, value, true);
     return put_end(&w);
 }
 
@@ -475,7 +486,7 @@ size_t policy_spec_text(const struct policy_spec *spec, char *buf, size_t size)
             put_text(&w, param->name);
             put_char(&w, '=');
         }
-        put_value(&w, param, spec->params[i]);
+        put_value(&w, param, spec->params[i], false);
     }
     return put_end(&w);
 }

@@ -209,6 +209,8 @@ def test_policies_are_listed_explained_and_chosen(empty):
     assert re.search(r"^priority: \S", shown) and "In force" not in shown
     assert re.search(r"^  ageing = \S+\n    \S.*\n    .* … .* \(default .*\)$", shown, re.M)
     assert re.search(r"^    strict, always-attend, max-prop \(default \S+\)$", shown, re.M)
+    assert "\n    0 or more (default 0)\n" in empty("policy", "show", "equal").stdout
+    assert "(default 500 permille)" in empty("policy", "show", "hesrpt").stdout
     for words in (["set", "priority/ageing=90s"], ["priority/ageing=90s"]):
         done = empty("policy", *words)
         assert (done.returncode, done.stdout) == (0, "In force: priority/ageing=90s\n")

@@ -48,6 +48,8 @@ static const char *const mode_names[] = {"off", "slow", "fast"};
 static const struct policy_param mode = {.name = "mode", .max = 2, .names = mode_names};
 static const struct policy_param cap = {
     .name = "cap", .min = -5, .max = 1000, .def = 3, .unit = "permille"};
+static const struct policy_param reserve = {.name = "reserve", .max = 5000, .unit = "mcpu"};
+static const struct policy_param draw = {.name = "draw", .max = 100000000, .unit = "uW"};
 static const struct policy_param pause_time = {
     .name = "pause", .min = 1000000, .max = INT64_C(7200000000000), .unit = "ns"};
 
@@ -88,8 +90,14 @@ static void values_are_read_by_name(void **state)
 static void numbers_are_read_with_and_without_unit(void **state)
 {
     expect_given(&cap, "0", 0, "0");
-    expect_given(&cap, "-5", -5, "-5permille");
-    expect_given(&cap, "1000permille", 1000, "1000permille");
+    expect_given(&cap, "-5", -5, "-5 permille");
+    expect_given(&cap, "1000permille", 1000, "1000 permille");
+    expect_given(&reserve, "1core", 1000, "1 core");
+    expect_given(&reserve, "2cores", 2000, "2 cores");
+    expect_given(&reserve, "2 cores", 2000, "2 cores");
+    expect_given(&reserve, "2500", 2500, "2500 mcpu");
+    expect_given(&draw, "90W", 90000000, "90W");
+    expect_given(&draw, "0.5 W", 500000, "500mW");
     expect_given(&pause_time, "1000001", 1000001, "1000001ns");
     expect_given(&pause_time, "1000us", 1000000, "1ms");
     expect_given(&pause_time, "1.5s", 1500000000, "1500ms");
@@ -109,7 +117,8 @@ static void numbers_out_of_range_or_not_exact_are_refused(void **state)
         "1e9",
         "0x5",
         "+5s",
-        "1 s",
+        "1  s",
+        "1 ",
         "1cores",
         "-90s",
         "3h",
@@ -131,7 +140,9 @@ static void numbers_out_of_range_or_not_exact_are_refused(void **state)
                  wrong[i]);
         expect_no_value(&pause_time, wrong[i], why);
     }
-    expect_no_value(&cap, "-6", "\"-6\" is no number for cap; it takes -5permille … 1000permille");
+    expect_no_value(&cap, "-6",
+                    "\"-6\" is no number for cap in permille; it takes -5 permille … "
+                    "1000 permille");
 }
 
 /* ---- policies of the registry ---------------------------------------------------------------- */
@@ -185,7 +196,7 @@ static void wrong_words_are_named(void **state)
     expect_refused("equal/reserve=1/reserve=1", -EINVAL,
                    "\"reserve=1\" sets reserve a second time: leave one out");
     expect_refused("equal/reserve=1s", -EINVAL,
-                   "\"1s\" is no number for reserve in mcpu, cores; it takes 0 … 1048576cores");
+                   "\"1s\" is no number for reserve in mcpu, cores; it takes 0 … 1048576 cores");
 }
 
 static void unknown_policies_are_told_the_known(void **state)
