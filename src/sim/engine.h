@@ -16,7 +16,7 @@ struct live {
     uint64_t stalled_ns;      /* no progress before: the cost of an action */
     uint64_t owed_ns;         /* of that, what was left when it was paused */
     uint64_t finish_ns;       /* at this rate; POLICY_NEVER: does not run */
-    sim_sum left;             /* work in ns, 32 fractional bits */
+    sim_sum left;             /* work in ns, 32 fractional bits; while it starts, of its start */
     sim_sum busy;             /* CPU time in ns, 32 fractional bits */
     sim_sum held_mcpu_ns;
     uint32_t state;      /* enum policy_state */
@@ -28,6 +28,7 @@ struct live {
     struct sim_job job;
     struct sim_record record;
     uint32_t held_count;
+    bool starting;               /* what is left is of the start */
     struct policy_amount held[]; /* room for one per domain */
 };
 
@@ -70,7 +71,9 @@ struct engine {
 struct live *live_new(struct engine *e, const struct sim_job *job);
 void live_settle(struct live *l, uint64_t now_ns);
 void live_set_rate(struct engine *e, struct live *l); /* from its task */
+uint64_t live_done(const struct live *l);             /* of its work, by settled_ns */
 int live_start(struct engine *e, struct live *l);     /* also resumes; with what it holds by now */
+void live_started(struct engine *e, struct live *l);  /* its work begins */
 int live_resize(struct engine *e, struct live *l);
 int live_pause(struct engine *e, struct live *l);
 int live_end(struct engine *e, struct live *l, bool finished); /* record; frees it */

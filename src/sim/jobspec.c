@@ -69,6 +69,7 @@ static const struct job_key_entry {
     [JOB_KEY_PREEMPTIBLE] = {"preemptible", {VALUE_WORD, 0, 0, flag_words, 0}},
     [JOB_KEY_DEADLINE] = {"deadline", DURATION(0)},
     [JOB_KEY_SLACK] = {"slack", {VALUE_FACTOR, 1, FACTOR_MAX, NULL, 0}},
+    [JOB_KEY_START_WORK] = {"start_work", DURATION(0)},
     [JOB_KEY_START_COST] = {"start_cost", DURATION(0)},
     [JOB_KEY_RESIZE_COST] = {"resize_cost", DURATION(0)},
     [JOB_KEY_PAUSE_COST] = {"pause_cost", DURATION(0)},
@@ -310,6 +311,7 @@ int job_spec_resolve(const struct job_spec *spec, const struct job_context *cont
 {
     struct sim_job job = {
         .arrival_ns = (uint64_t)value_or(spec, JOB_KEY_ARRIVAL, 0),
+        .start_ns = (uint64_t)value_or(spec, JOB_KEY_START_WORK, 0),
         .waste_permille = (uint32_t)value_or(spec, JOB_KEY_WASTE, 0),
         .memory_bytes = value_or(spec, JOB_KEY_MEMORY, 0),
         .malleability = (uint32_t)value_or(spec, JOB_KEY_MALLEABILITY, POLICY_MALLEABLE),

@@ -35,6 +35,7 @@ enum job_key {
     JOB_KEY_PREEMPTIBLE,
     JOB_KEY_DEADLINE, /* since the scenario's start */
     JOB_KEY_SLACK,    /* deadline as a multiple of the time with its request */
+    JOB_KEY_START_WORK,
     JOB_KEY_START_COST,
     JOB_KEY_RESIZE_COST,
     JOB_KEY_PAUSE_COST,

@@ -14,10 +14,16 @@ struct live *live_new(struct engine *e, const struct sim_job *job)
     l->state = POLICY_QUEUED;
     l->state_ns = l->settled_ns = e->now_ns;
     l->finish_ns = POLICY_NEVER;
-    l->left = (sim_sum)job->work_ns << 32;
+    l->starting = job->start_ns > 0;
+    l->left = (sim_sum)(l->starting ? job->start_ns : job->work_ns) << 32;
     l->record.start_ns = l->record.finish_ns = POLICY_NEVER;
     l->record.alone_ns = machine_alone_ns(&e->machine, job);
     return l;
+}
+
+uint64_t live_done(const struct live *l)
+{
+    return l->starting ? 0 : (uint64_t)((((sim_sum)l->job.work_ns << 32) - l->left) >> 32);
 }
 
 void live_settle(struct live *l, uint64_t now_ns)
@@ -75,11 +81,13 @@ static void hold(struct engine *e, struct live *l, uint64_t cost_ns)
 {
     uint64_t until = e->now_ns + cost_ns;
     uint32_t with_cores = 0;
+    int64_t used;
 
     l->mcpu = policy_amount_total(l->held, l->held_count, POLICY_MCPU);
     for (uint32_t i = 0; i < l->held_count; i++)
         with_cores += l->held[i].amount.of[POLICY_MCPU] > 0;
-    machine_hold(&e->machine, &l->job, l->mcpu, with_cores > 1, &l->task);
+    used = l->starting && l->mcpu > POLICY_CORE_MCPU ? POLICY_CORE_MCPU : l->mcpu;
+    machine_hold(&e->machine, &l->job, used, with_cores > 1, &l->task);
     l->stalled_ns = until > l->stalled_ns ? until : l->stalled_ns;
     l->rate = 0; /* to be set anew, also if it stays the same: the finish has moved */
 }
@@ -98,6 +106,14 @@ int live_start(struct engine *e, struct live *l)
     l->settled_ns = e->now_ns;
     hold(e, l, cost_ns > l->owed_ns ? cost_ns : l->owed_ns);
     return r;
+}
+
+void live_started(struct engine *e, struct live *l)
+{
+    live_settle(l, e->now_ns);
+    l->starting = false;
+    l->left = (sim_sum)l->job.work_ns << 32;
+    hold(e, l, 0);
 }
 
 int live_resize(struct engine *e, struct live *l)
@@ -146,7 +162,7 @@ int live_end(struct engine *e, struct live *l, bool finished)
     record->finish_ns = finished ? e->now_ns : POLICY_NEVER;
     record->core_ns = saturated(l->held_mcpu_ns / POLICY_CORE_MCPU);
     record->busy_ns = saturated(l->busy >> 32);
-    record->useful_ns = l->job.work_ns - (uint64_t)(l->left >> 32);
+    record->useful_ns = live_done(l);
     totals->finished += finished;
     totals->infeasible += record->infeasible;
     if (finished) {

@@ -101,7 +101,7 @@ uint64_t machine_alone_ns(const struct sim_machine *m, const struct sim_job *job
 
     machine_hold(m, job, cores * POLICY_CORE_MCPU, false, &task);
     machine_share(m, &only, 1);
-    alone = (((sim_sum)job->work_ns << 32) + task.rate - 1) / task.rate;
+    alone = job->start_ns + (((sim_sum)job->work_ns << 32) + task.rate - 1) / task.rate;
     return alone < UINT64_MAX ? (uint64_t)alone : UINT64_MAX;
 }
 

@@ -28,10 +28,16 @@ struct count {
     double done;
 };
 
+struct stretch {
+    double time_s, alone_s, cpu_s;
+    double done;
+};
+
 struct analysis {
     size_t first, last; /* looks between which it worked at a steady pace */
     double missing;     /* times what was done between them, it did in all */
-    double idle_s;      /* before the work began, and after it */
+    double start_s;     /* before the work began and after it: what one core was busy with … */
+    double idle_s;      /* … and what passed without */
     struct count count[COUNTS_MAX];
     size_t counts;
     struct fit fit;
@@ -113,11 +119,33 @@ static double since(uint64_t at_ns, uint64_t from_ns)
     return at_ns > from_ns ? (double)(at_ns - from_ns) / NS : 0;
 }
 
-/* Units/s between two looks. */
+/* What happened between two looks. */
+static struct stretch between(const struct recording_look *from, const struct recording_look *to)
+{
+    double time = (double)(to->at_ns - from->at_ns) / NS;
+    double cpu = (double)(to->cpu_ns - from->cpu_ns) / NS;
+    double wait = (double)(to->wait_ns - from->wait_ns) / NS;
+
+    return (struct stretch){time, alone(time, cpu, wait), cpu, (double)(to->done - from->done)};
+}
+
+/* Units/s, as without waiting. */
 static double pace(const struct recording_job *job, size_t from, size_t to)
 {
-    return (double)(job->look[to].done - job->look[from].done) /
-           since(job->look[to].at_ns, job->look[from].at_ns);
+    struct stretch s = between(&job->look[from], &job->look[to]);
+
+    return s.done / larger(s.alone_s, s.time_s / 1000);
+}
+
+/* A stretch beside the work, but for what was done in it at @rate, on @busy cores. */
+static void add_beside(struct analysis *a, const struct stretch *s, double rate, double busy)
+{
+    double work_s = s->done / rate;
+    double rest_s = larger(0, s->alone_s - work_s);
+    double busy_s = smaller(rest_s, larger(0, s->cpu_s - work_s * busy));
+
+    a->start_s += busy_s;
+    a->idle_s += rest_s - busy_s;
 }
 
 /*
@@ -125,23 +153,29 @@ static double pace(const struct recording_job *job, size_t from, size_t to)
  * the time before and after it went elsewhere. A tail no longer than looks and reports are apart is
  * work that was not reported any more.
  */
-static void find_idle(const struct recording_job *job, struct analysis *a, uint64_t base)
+static void find_start(const struct recording_job *job, struct analysis *a, uint64_t base)
 {
     const struct recording_look *first = &job->look[a->first], *last = &job->look[a->last];
+    const struct recording_look arrival = {.at_ns = job->arrival_ns, .done = base};
+    struct recording_look end = job->look[job->looks - 1];
     size_t looks = a->last - a->first < PACE_LOOKS ? a->last - a->first : PACE_LOOKS;
     double least = pace(job, a->first, a->last) / 2; /* a stall is no pace */
-    double head = larger(least, pace(job, a->first, a->first + looks));
     double tail = larger(least, pace(job, a->last - looks, a->last));
-    uint64_t after = job->look[job->looks - 1].done - last->done;
-    double before_s = since(first->at_ns, job->arrival_ns) - (double)(first->done - base) / head;
-    double after_s = since(job->end_ns, last->at_ns) - (double)after / tail;
-    double unseen = 0;
+    struct stretch before = between(&arrival, first), work = between(first, last), after;
+    double head = larger(least, pace(job, a->first, a->first + looks));
+    double busy = work.cpu_s / larger(work.alone_s, work.time_s / 1000), unseen;
 
-    a->idle_s = larger(0, before_s) + (after_s > UNREPORTED_S ? after_s : 0);
-    if (after_s > 0 && after_s <= UNREPORTED_S)
-        unseen = after_s * tail;
-    a->missing = ((double)(job->look[job->looks - 1].done - base) + unseen) /
-                 (double)(last->done - first->done);
+    if (!job->early)
+        add_beside(a, &before, head, busy);
+    end.at_ns = job->end_ns > end.at_ns ? job->end_ns : end.at_ns;
+    after = between(last, &end);
+    unseen = after.alone_s - after.done / tail;
+    if (unseen > UNREPORTED_S) {
+        add_beside(a, &after, tail, busy);
+        unseen = 0;
+    }
+    a->missing =
+        ((double)(end.done - base) + larger(0, unseen) * tail) / (double)(last->done - first->done);
 }
 
 /*
@@ -162,7 +196,7 @@ static bool find_window(const struct recording_job *job, struct analysis *a)
         a->last++;
     if (a->last == a->first)
         return false;
-    find_idle(job, a, base);
+    find_start(job, a, base);
     return true;
 }
 
@@ -246,35 +280,26 @@ static double demand(const struct count *count)
 
 /* ---- speed ----------------------------------------------------------------------------------- */
 
-static double rate_between(const struct recording_look *from, const struct recording_look *to)
-{
-    double time = (double)(to->at_ns - from->at_ns) / NS;
-    double cpu = (double)(to->cpu_ns - from->cpu_ns) / NS;
-    double wait = (double)(to->wait_ns - from->wait_ns) / NS;
-
-    return (double)(to->done - from->done) / larger(alone(time, cpu, wait), time / 1000);
-}
-
 /*
  * Rates in the order of time. What a look says of the work is older than what it says of the
  * threads, so the first look after a change begins no sample.
  */
 static void add_samples(const struct recording_job *job, struct analysis *a)
 {
-    double mean = rate_between(&job->look[a->first], &job->look[a->last]);
+    double mean = pace(job, a->first, a->last);
     size_t from = a->first;
 
     for (size_t i = a->first + 1; i <= a->last; i++) {
-        const struct recording_look *begin = &job->look[from], *look = &job->look[i];
+        const struct recording_look *look = &job->look[i];
 
         if (look->threads != job->look[i - 1].threads) {
             from = i + 1;
             continue;
         }
-        if (i <= from || since(look->at_ns, begin->at_ns) < SAMPLE_S)
+        if (i <= from || since(look->at_ns, job->look[from].at_ns) < SAMPLE_S)
             continue;
         fit_add(&a->fit, look->at_ns, look->threads,
-                (uint64_t)(FIT_RATE * rate_between(begin, look) / mean));
+                (uint64_t)(FIT_RATE * pace(job, from, i) / mean));
         from = i;
     }
 }
@@ -437,6 +462,7 @@ static json_t *view_working(const struct recording_job *job, const struct analys
 
     json_object_set_new(view, "work", seconds(larger(MOMENT, work(a))));
     json_object_set_new(view, "speedup", view_speedup(a, job, cores, curves));
+    json_object_set_new(view, "start_work", seconds(a->start_s));
     json_object_set_new(view, "start_cost", seconds(a->idle_s));
     if (a->waste >= 0.001)
         json_object_set_new(view, "waste", rounded(smaller(a->waste, 1000), 1e3));

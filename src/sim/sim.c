@@ -59,6 +59,8 @@ static const char *time_fault(const struct sim_job *job)
         return "it arrives too late";
     if (job->work_ns == 0 || job->work_ns > SIM_TIME_MAX)
         return "its work must be above 0 and at most 292 years";
+    if (job->start_ns > SIM_TIME_MAX / 2)
+        return "its start takes too long";
     if (job->told_ns == 0)
         return "the work told to the policy is 0";
     if (job->deadline_ns != POLICY_NEVER && job->deadline_ns > SIM_TIME_MAX)
@@ -109,13 +111,19 @@ static int fetch(struct intake *in, struct error *err)
 
 static int end_due(struct engine *e)
 {
-    for (uint32_t i = 0; i < e->running_count; i++)
-        if (e->running[i]->finish_ns <= e->now_ns) {
-            int r = live_end(e, e->running[i], true);
+    for (uint32_t i = 0; i < e->running_count; i++) {
+        struct live *l = e->running[i];
+        int r = 0;
 
-            if (r < 0)
-                return r;
-        }
+        if (l->finish_ns > e->now_ns)
+            continue;
+        if (l->starting)
+            live_started(e, l);
+        else
+            r = live_end(e, l, true);
+        if (r < 0)
+            return r;
+    }
     return 0;
 }
 

@@ -82,6 +82,8 @@ struct sim_job {
     char name[SIM_NAME_MAX];
     uint64_t arrival_ns;           /* never before the job that the source gave before */
     uint64_t work_ns;              /* with one core alone; the truth */
+    uint64_t start_ns;             /* before it: imports and such, which use one core and no more.
+                                      Until then a malleable job is given one, as by tided */
     uint64_t told_ns;              /* what the policy is told of work_ns, POLICY_UNKNOWN: nothing */
     uint64_t told_error_ns;        /* and how far off that may be */
     const struct sim_curve *curve; /* the truth, alone on the machine */

@@ -123,13 +123,24 @@ static uint64_t policy_time(uint64_t sim_ns)
     return sim_ns == POLICY_NEVER ? POLICY_NEVER : sim_ns + SIM_CLOCK_START_NS;
 }
 
+static int64_t most_cores(const struct engine *e, const struct live *l)
+{
+    const struct sim_job *job = &l->job;
+    uint32_t least = job->min ? job->min : 1;
+
+    if (l->starting && job->malleability == POLICY_MALLEABLE)
+        return least;
+    if (job->max)
+        return job->max;
+    return least > e->machine.cores ? least : e->machine.cores;
+}
+
 /* What the policy is told once and for all. */
 static void describe(const struct engine *e, const struct live *l, struct policy_job *ret_job)
 {
     const struct sim_job *job = &l->job;
     const struct sim_curve *told = job->told_curve;
-    uint32_t most = job->min > e->machine.cores ? job->min : e->machine.cores;
-    int64_t min = job->min ? job->min : 1, max = job->max ? job->max : most;
+    int64_t min = job->min ? job->min : 1;
 
     policy_job_init(ret_job, job->id);
     ret_job->malleability = job->malleability;
@@ -140,7 +151,6 @@ static void describe(const struct engine *e, const struct live *l, struct policy
     ret_job->preemptible = job->preemptible;
     ret_job->request.of[POLICY_MCPU] = (int64_t)job->request * POLICY_CORE_MCPU;
     ret_job->min.of[POLICY_MCPU] = min * POLICY_CORE_MCPU;
-    ret_job->max.of[POLICY_MCPU] = max * POLICY_CORE_MCPU;
     ret_job->request.of[POLICY_MEMORY] = ret_job->min.of[POLICY_MEMORY] = job->memory_bytes;
     ret_job->current = l->held;
     ret_job->arrival_ns = policy_time(job->arrival_ns);
@@ -159,7 +169,7 @@ static void describe(const struct engine *e, const struct live *l, struct policy
  */
 static uint64_t told_remaining(const struct live *l)
 {
-    uint64_t done = (uint64_t)((((sim_sum)l->job.work_ns << 32) - l->left) >> 32);
+    uint64_t done = live_done(l);
 
     if (l->job.told_ns == POLICY_UNKNOWN)
         return POLICY_UNKNOWN;
@@ -172,6 +182,7 @@ static void refresh(struct engine *e, struct live *l, struct policy_job *job)
     uint64_t passed = e->now_ns - l->state_ns;
 
     job->state = l->state;
+    job->max.of[POLICY_MCPU] = most_cores(e, l) * POLICY_CORE_MCPU;
     job->current_count = l->held_count;
     job->wait_ns = l->record.wait_ns + (l->state == POLICY_RUNNING ? 0 : passed);
     if (l->record.start_ns == POLICY_NEVER) {

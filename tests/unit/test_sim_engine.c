@@ -77,6 +77,35 @@ static void a_start_costs_and_overlaps_with_a_resize(void **state)
     assert_at(finish_of(&run, 2), 5 * SECOND); /* resized at 2 s, begins at 3 s */
 }
 
+static void a_start_is_work_for_one_core_and_others_have_the_rest(void **state)
+{
+    run_init(&run, 4);
+    run_job(&run, 0, 6 * SECOND);
+    run_job(&run, 0, 4 * SECOND)->start_ns = SECOND;
+    run_all(&run);
+    /* three cores and one for a second, then two each; the second is alone from 2.5 s on */
+    assert_at(finish_of(&run, 1), 2500 * MS);
+    assert_at(finish_of(&run, 2), 2750 * MS);
+    assert_at(run.records[2].alone_ns, 5 * SECOND); /* its request is one core */
+    assert_int_equal(run.records[2].useful_ns, 4 * SECOND);
+    assert_int_equal(run.records[2].resizes, 2);
+}
+
+static void a_start_takes_longer_where_cores_are_short(void **state)
+{
+    run_init(&run, 1);
+    run_job(&run, 0, 4 * SECOND);
+    run_job(&run, 0, 4 * SECOND)->start_ns = 2 * SECOND;
+    run.jobs[1].stock_threads = 2;
+    run_all(&run);
+    assert_at(finish_of(&run, 1), 8 * SECOND);
+    assert_at(finish_of(&run, 2), 10 * SECOND);
+    run.options.policy = NULL; /* two threads weigh more, but only when there are two */
+    run_all(&run);
+    assert_at(finish_of(&run, 1), 10 * SECOND);
+    assert_at(finish_of(&run, 2), 10 * SECOND);
+}
+
 /* Runs the first job from 0 to 1 s and from 3 s on. */
 static void pause_then_resume(const struct policy_snapshot *snapshot, struct policy_plan *plan)
 {
@@ -651,6 +680,8 @@ int main(void)
         cmocka_unit_test(contention_slows_both),
         cmocka_unit_test(a_resize_costs_time_without_progress),
         cmocka_unit_test(a_start_costs_and_overlaps_with_a_resize),
+        cmocka_unit_test(a_start_is_work_for_one_core_and_others_have_the_rest),
+        cmocka_unit_test(a_start_takes_longer_where_cores_are_short),
         cmocka_unit_test(a_paused_job_keeps_its_memory_and_makes_no_progress),
         cmocka_unit_test(a_pause_does_not_spare_the_rest_of_a_start),
         cmocka_unit_test(gaps_are_filled_where_cores_are_shared_and_only_there),

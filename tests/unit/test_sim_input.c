@@ -105,15 +105,16 @@ static void every_field_of_a_job_arrives(void **state)
     struct jobs jobs;
     const struct sim_job *j = &jobs.job[0];
 
-    load(&jobs,
-         "{'machine': {'cores': 8}, 'speedups': {'flat': {'amdahl': 0}}, 'jobs': [{"
-         "'name': 'a', 'arrival': '2s', 'work': '1min', 'speedup': 0.5, "
-         "'told_speedup': 'flat', 'estimate_factor': 2, 'estimate_error': 0.5, "
-         "'waste': 0.1, 'request': 4, 'min': 2, 'max': 6, 'threads': 'request', "
-         "'memory': '2G', 'malleability': 'moldable', 'class': 3, 'weight': 200, "
-         "'priority': -5, 'preemptible': false, 'slack': 3, 'start_cost': '1s', "
-         "'resize_cost': '2ms', 'pause_cost': '3us'}]}",
-         1);
+    load(
+        &jobs,
+        "{'machine': {'cores': 8}, 'speedups': {'flat': {'amdahl': 0}}, 'jobs': [{"
+        "'name': 'a', 'arrival': '2s', 'work': '1min', 'speedup': 0.5, "
+        "'told_speedup': 'flat', 'estimate_factor': 2, 'estimate_error': 0.5, "
+        "'waste': 0.1, 'request': 4, 'min': 2, 'max': 6, 'threads': 'request', "
+        "'memory': '2G', 'malleability': 'moldable', 'class': 3, 'weight': 200, "
+        "'priority': -5, 'preemptible': false, 'slack': 3, 'start_work': '4s', 'start_cost': '1s', "
+        "'resize_cost': '2ms', 'pause_cost': '3us'}]}",
+        1);
     assert_int_equal(jobs.count, 1);
     assert_string_equal(j->name, "a");
     assert_int_equal(j->arrival_ns, 2 * SECOND);
@@ -134,6 +135,7 @@ static void every_field_of_a_job_arrives(void **state)
     assert_int_equal(j->priority, -5);
     assert_false(j->preemptible);
     assert_int_equal(j->deadline_ns, 2 * SECOND + 3 * 60 * SECOND * 1000 / 1600);
+    assert_int_equal(j->start_ns, 4 * SECOND);
     assert_int_equal(j->cost_ns[POLICY_ACTION_START], SECOND);
     assert_int_equal(j->cost_ns[POLICY_ACTION_RESIZE], 2000000);
     assert_int_equal(j->cost_ns[POLICY_ACTION_PAUSE], 3000);

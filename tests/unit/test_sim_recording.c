@@ -161,6 +161,31 @@ static void time_without_work_is_the_costs_of_the_start(void **state)
     json_decref(json);
 }
 
+static void what_the_start_computes_is_told_from_what_it_sleeps(void **state)
+{
+    struct recording_job *j = add_job("cnn", 5);
+    struct recording_look look = {.at_ns = 5 * SECOND};
+    struct scenario *s;
+    json_t *json;
+
+    for (int i = 0; i < 24; i++) { /* 6 s of imports on half a core, others have the other half */
+        look.at_ns += SECOND / 2;
+        look.cpu_ns += SECOND / 4;
+        look.wait_ns += SECOND / 4;
+        assert_int_equal(recording_look(j, &look), 0);
+    }
+    j->end_ns = look.at_ns;
+    spend(j, 2, 0, 0, 1); /* waits for a disk */
+    spend(j, 30, 2, amdahl(2), 1);
+    json = scenario_of();
+    s = parsed(json);
+    assert_near(s->jobs[0].start_ns / 1e9, 6);
+    assert_near(s->jobs[0].cost_ns[POLICY_ACTION_START] / 1e9, 2);
+    assert_near(s->jobs[0].work_ns / 1e9, 30 * amdahl(2));
+    scenario_free(s);
+    json_decref(json);
+}
+
 static void one_count_alone_says_by_its_cores_how_parallel_a_job_is(void **state)
 {
     struct recording_job *j = add_job("mlp", 0);
@@ -438,6 +463,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(what_others_took_is_not_counted_against_a_job),
         TEST(time_without_work_is_the_costs_of_the_start),
+        TEST(what_the_start_computes_is_told_from_what_it_sleeps),
         TEST(one_count_alone_says_by_its_cores_how_parallel_a_job_is),
         TEST(cores_that_gain_nothing_are_waste),
         TEST(tasks_that_become_larger_do_not_bend_the_curve),
