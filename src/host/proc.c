@@ -471,6 +471,11 @@ int proc_pidfd_open(pid_t pid)
     return fd < 0 ? -errno : (int)fd;
 }
 
+int proc_pidfd_signal(int pidfd, int signal)
+{
+    return syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0) < 0 ? -errno : 0;
+}
+
 /* True if the comma-separated @list of @len bytes names @item. */
 static bool list_names(const char *list, size_t len, const char *item)
 {

@@ -98,6 +98,9 @@ int proc_read_environ(int root, pid_t pid, const char *name, char **ret);
 /* A descriptor that becomes readable when @pid ends (CLOEXEC). -ENOSYS before Linux 5.3. */
 int proc_pidfd_open(pid_t pid);
 
+/* Sends @signal to the process that @pidfd stands for. 0, -ESRCH (it has ended), -EPERM. */
+int proc_pidfd_signal(int pidfd, int signal);
+
 /* ---- the machine ---- */
 
 /* Time that all processors together were busy since boot, also for the host of a virtual machine

@@ -143,6 +143,7 @@ void control_writable(struct peer *peer)
 struct order {
     struct order *next; /* of the same controller, waiting */
     struct peer *peer;
+    struct job *begins; /* waits until this one runs; NULL: for an acknowledgement */
     uint64_t wait;
     uint32_t cookie, flags, from, to;
     bool fewer; /* cores than asked for */
@@ -186,13 +187,27 @@ static void order_done(void *arg, struct job *j, enum wait_outcome outcome, uint
     free(o);
 }
 
+static void order_begins(void *arg, int result)
+{
+    struct order *o = arg;
+    union proto_message m;
+
+    result_init(&m, o->cookie, result, result ? "the job was cancelled" : "");
+    order_unlink(o);
+    answer(o->peer, &m);
+    free(o);
+}
+
 void control_gone(struct peer *peer)
 {
     while (peer->orders) {
         struct order *o = peer->orders;
 
         peer->orders = o->next;
-        wait_cancel(peer->node, o->wait);
+        if (o->begins)
+            admission_forget(o->begins, o);
+        else
+            wait_cancel(peer->node, o->wait);
         free(o);
     }
 }
@@ -206,18 +221,14 @@ static unsigned waiting(const struct peer *peer)
     return n;
 }
 
-/* Answers at once, or when the job is settled. */
-static void conclude(struct peer *peer, const struct proto_control *m, struct job *j,
-                     const struct order *made)
+static struct order *order_new(struct peer *peer, const struct proto_control *m,
+                               const struct order *made)
 {
-    uint64_t now = clock_now_ns();
-    uint64_t sent = m->sent_ns && m->sent_ns < now ? m->sent_ns : now;
-    uint64_t deadline_ms = m->deadline_ms ? m->deadline_ms : NODE_WAIT_MS;
     struct order *o = malloc(sizeof(*o));
 
     if (!o) {
         link_hang_up(peer);
-        return;
+        return NULL;
     }
     *o = *made;
     o->peer = peer;
@@ -225,6 +236,20 @@ static void conclude(struct peer *peer, const struct proto_control *m, struct jo
     o->flags = m->flags;
     o->next = peer->orders;
     peer->orders = o;
+    return o;
+}
+
+/* Answers at once, or when the job is settled. */
+static void conclude(struct peer *peer, const struct proto_control *m, struct job *j,
+                     const struct order *made)
+{
+    uint64_t now = clock_now_ns();
+    uint64_t sent = m->sent_ns && m->sent_ns < now ? m->sent_ns : now;
+    uint64_t deadline_ms = m->deadline_ms ? m->deadline_ms : NODE_WAIT_MS;
+    struct order *o = order_new(peer, m, made);
+
+    if (!o)
+        return;
     if (deadline_ms > NODE_WAIT_MAX_MS)
         deadline_ms = NODE_WAIT_MAX_MS;
     if (!(m->flags & PROTO_CONTROL_WAIT))
@@ -240,6 +265,15 @@ static void do_set(struct peer *peer, const struct proto_control *m, struct job 
     control_pin(j, (struct threads){m->intra, m->intra ? m->inter : 0});
     o.to = job_target(j);
     conclude(peer, m, j, &o);
+}
+
+/* The job's runner: it has no deadline, and hangs up when it has had enough. */
+static void do_begin(struct peer *peer, const struct proto_control *m, struct job *j)
+{
+    struct order *o = order_new(peer, m, &(struct order){.begins = j});
+
+    if (o && admission_wait(j, order_begins, o) < 0)
+        link_hang_up(peer);
 }
 
 static int check_loan(const struct proto_control *m, const struct job *j, struct error *err)
@@ -314,6 +348,10 @@ static int carry_out(struct peer *peer, const struct proto_control *m, struct er
     j = find_target(peer, m, err);
     if (!j)
         return err->code;
+    if (m->verb == PROTO_VERB_BEGIN) {
+        do_begin(peer, m, j);
+        return 0;
+    }
     if (m->verb == PROTO_VERB_SET) {
         do_set(peer, m, j);
         return 0;

@@ -155,7 +155,8 @@ uint64_t decision_next(const struct decision *d)
  */
 bool decision_counts(const struct job *j, uint64_t now)
 {
-    return job_reported(j) || j->min > 0 || now - j->met_ns < JOB_GRACE_NS;
+    return job_reported(j) || j->admission.submitted || j->min > 0 ||
+           now - j->met_ns < JOB_GRACE_NS;
 }
 
 static uint32_t policy_pin_of(const struct job *j)
@@ -176,8 +177,8 @@ static uint32_t most_cores(const struct job *j, uint32_t machine)
     uint32_t most = j->limit ? j->limit : machine, pools = job_max(j);
     uint32_t allowed = j->allowed_mcpu / 1000;
 
-    if (!job_reported(j))
-        return 1;
+    if (j->admission.phase == JOB_RUNNING && !job_reported(j))
+        return j->admission.cores ? j->admission.cores : 1;
     if (most > machine)
         most = machine;
     if (job_malleable(j) && pools && pools < most)
@@ -207,9 +208,10 @@ static void fill_terms(const struct job *j, uint64_t now, struct policy_job *ret
     ret->class = j->terms.class;
     ret->request.of[POLICY_MCPU] = (int64_t)j->terms.request * POLICY_CORE_MCPU;
     ret->deadline_ns = deadline_of(j, now);
-    ret->arrival_ns = ret->start_ns = j->created_ns;
-    ret->run_ns = now - j->created_ns;
-    ret->preemptible = false; /* nobody can pause it */
+    ret->arrival_ns = j->created_ns;
+    admission_describe(j, now, ret);
+    if (j->admission.submitted && j->admission.phase == JOB_RUNNING && !job_malleable(j))
+        ret->malleability = POLICY_MOLDABLE; /* as it was started, until an agent says more */
 }
 
 /* What was learnt of it while it ran. */
@@ -406,7 +408,8 @@ static void want_cores(struct node *n, uint64_t now)
         struct cores_job *c = &d->cores[count++];
 
         memset(c, 0, sizeof(*c));
-        c->exclusive = j->placement == PLACEMENT_EXCLUSIVE && decision_counts(j, now);
+        c->exclusive =
+            j->placement == PLACEMENT_EXCLUSIVE && j->admission.wanted && decision_counts(j, now);
         c->count = j->share;
         if (!j->overlaps) /* what it shares for want of better is not its own to keep */
             c->current = j->cores;
@@ -450,18 +453,19 @@ static void want_threads(struct job *j)
         snprintf(j->share_reason, sizeof(j->share_reason),
                  "%u of its %u threads for some seconds, to learn its speed-up", j->want.intra,
                  j->share);
-    if (!job_malleable(j) && !j->pinned.intra)
+    if ((!job_malleable(j) && !j->pinned.intra) || !j->admission.wanted)
         j->want = (struct threads){0};
     decision_split(j);
 }
 
+/* A plan is refused as a whole, before any of it is taken up. */
 static int check_verbs(const struct decision *d, uint32_t count, struct error *err)
 {
     for (uint32_t i = 0; i < count; i++)
-        if (d->decisions[i].verb != POLICY_VERB_KEEP && d->decisions[i].verb != POLICY_VERB_RESIZE)
-            return error_set(err, -EPROTO, "policy %s: %s of job %s, which runs and cannot stop",
+        if (!admission_can(d->job[i], d->decisions[i].verb))
+            return error_set(err, -EPROTO, "policy %s: %s of job %s, which is %s and cannot",
                              d->spec.policy->name, policy_verb_name(d->decisions[i].verb),
-                             d->job[i]->id);
+                             d->job[i]->id, job_state(d->job[i], clock_now_ns()));
     return 0;
 }
 
@@ -485,6 +489,24 @@ static void set_share(struct job *j, uint32_t share, uint64_t now)
     if (share != j->share)
         j->share_ns = now;
     j->share = share;
+}
+
+/* The plan's word for its @i-th job. True if it cut a loan. */
+static bool take_up(struct job *j, const struct policy_plan *plan, uint32_t i, uint64_t now)
+{
+    const struct policy_decision *decision = &plan->decisions[i];
+    int64_t mcpu = policy_decision_total(plan, i, POLICY_MCPU);
+    uint32_t share = mcpu < 1000 ? 1 : (uint32_t)(mcpu / 1000);
+
+    admission_want(j, decision->verb, share);
+    set_share(j, j->admission.wanted ? share : 0, now);
+    /* That it has no use for more says more than how the policy came to one. */
+    if (share == 1 && j->admission.wanted && !j->pinned.intra && !job_reported(j))
+        snprintf(j->share_reason, sizeof(j->share_reason),
+                 "one core until a runtime with threads reports");
+    else
+        policy_reason_text(&decision->reason, j->share_reason, sizeof(j->share_reason));
+    return loans_cut(j, &decision->reason);
 }
 
 /* One policy decision over what is in the table now. Returns 1 if loans were cut, 0, -errno. */
@@ -521,18 +543,8 @@ static int decide_once(struct node *n, uint64_t now, bool at_once, struct error 
     r = decide(d, &s, &plan, err);
     if (r < 0)
         return r;
-    for (uint32_t i = 0; i < s.job_count; i++) {
-        int64_t mcpu = policy_decision_total(&plan, i, POLICY_MCPU);
-
-        set_share(d->job[i], mcpu < 1000 ? 1 : (uint32_t)(mcpu / 1000), now);
-        /* That it has no use for more says more than how the policy came to one. */
-        if (d->job[i]->share == 1 && !d->job[i]->pinned.intra && !job_reported(d->job[i]))
-            snprintf(d->job[i]->share_reason, JOB_REASON_MAX,
-                     "one core until a runtime with threads reports");
-        else
-            policy_reason_text(&d->decisions[i].reason, d->job[i]->share_reason, JOB_REASON_MAX);
-        cut |= loans_cut(d->job[i], &d->decisions[i].reason);
-    }
+    for (uint32_t i = 0; i < s.job_count; i++)
+        cut |= take_up(d->job[i], &plan, i, now);
     d->next_ns = plan.next_wakeup_ns;
     d->state_size = plan.state_size;
     if (plan.state_size) {

@@ -212,6 +212,7 @@ int job_new(struct node *n, uid_t uid, const struct job_request *req, struct job
     j->pinned_by = PROTO_SOURCE_DAEMON;
     j->placement = req->placement;
     j->quota_set_mcpu = j->want_quota_mcpu = CGROUP_NO_QUOTA;
+    admission_init(j, req->submitted, j->created_ns);
     j->dirty = true;
     table_insert(n, j);
     n->jobs.n++;
@@ -250,6 +251,7 @@ void job_free(struct job *j)
         process_free(j->processes);
     actuate_forget(j);
     wait_job_gone(n, j);
+    admission_gone(j);
     free(j);
 }
 
@@ -420,6 +422,10 @@ bool job_reported(const struct job *j)
 
 const char *job_state(const struct job *j, uint64_t now_ns)
 {
+    if (j->admission.phase == JOB_QUEUED)
+        return j->admission.held ? "held" : "queued";
+    if (j->admission.phase == JOB_PAUSED)
+        return "paused";
     if (job_malleable(j))
         return "running";
     return job_reported(j) || now_ns - j->met_ns >= JOB_START_NS ? "rigid" : "starting";
@@ -427,7 +433,8 @@ const char *job_state(const struct job *j, uint64_t now_ns)
 
 void job_note(const struct job *j, uint64_t now_ns, char ret_note[JOB_NOTE_MAX])
 {
-    bool silent = !job_reported(j) && now_ns - j->met_ns >= JOB_START_NS;
+    bool silent =
+        !job_reported(j) && j->admission.phase == JOB_RUNNING && now_ns - j->met_ns >= JOB_START_NS;
 
     snprintf(ret_note, JOB_NOTE_MAX, "%s%s%s", j->note, *j->note && silent ? "; " : "",
              silent ? "no agent reports (no thread pool yet, or a static program): its threads "

@@ -9,6 +9,7 @@
 
 #include "base/cpuset.h"
 #include "base/error.h"
+#include "node/admission.h"
 #include "node/speed.h"
 #include "proto/proto.h"
 
@@ -125,6 +126,7 @@ struct job {
     uint32_t lent, borrowed, wants; /* cores; wants: a borrower's standing wish */
     uint64_t borrow_order;          /* later borrowers give back first */
 
+    struct admission admission;
     struct speed speed;
     uint64_t share_ns; /* when the policy last gave it another share; 0: never */
     uint32_t share;    /* cores that the policy gives, before lending */
@@ -168,6 +170,7 @@ struct job_request {
     struct job_terms terms;
     struct threads pinned;
     enum placement placement;
+    bool submitted; /* waits for its turn: admission.h */
 };
 
 /*

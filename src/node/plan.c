@@ -213,6 +213,7 @@ void plan_advance(struct node *n)
         if (cpuset_equal(&j->cores, &j->want_cores))
             raise_targets(j, any);
     }
+    admission_advance(n, any);
     plan_arm_deadline(n);
 }
 

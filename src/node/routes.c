@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <string.h>
 
 enum {
@@ -105,6 +106,18 @@ static bool take_text(struct request *r, const char *key, const char **ret)
     }
     show(value, text, sizeof(text));
     request_fail(r, HTTP_BAD_REQUEST, "", "%s is %s: use a text", key, text);
+    return false;
+}
+
+static bool take_flag(struct request *r, const char *key, bool *ret)
+{
+    const json_t *value = json_object_get(r->body, key);
+
+    if (!value || json_is_boolean(value)) {
+        *ret = value ? json_is_true(value) : *ret;
+        return true;
+    }
+    request_fail(r, HTTP_BAD_REQUEST, "", "%s is neither true nor false", key);
     return false;
 }
 
@@ -209,19 +222,22 @@ static const char *placement_note(const struct node *n, enum placement placement
 
 static bool read_request(struct request *r, struct job_request *ret)
 {
-    static const char *const fields[] = {"name",     "min",       "max",      "weight",
-                                         "threads",  "class",     "priority", "request",
-                                         "deadline", "placement", "pid",      NULL};
+    static const char *const fields[] = {"name",  "min",      "max",     "weight",   "threads",
+                                         "class", "priority", "request", "deadline", "placement",
+                                         "pid",   "queue",    NULL};
     const char *placement = NULL;
     uint32_t threads = 0;
+    bool queue = false;
 
     *ret = (struct job_request){.weight = JOB_WEIGHT_STD, .placement = r->node->placement};
     if (!only_fields(r, fields) || !take_text(r, "name", &ret->name) ||
         !take_text(r, "placement", &placement) ||
         !take_bounds(r, &ret->min, &ret->limit, &ret->weight) || !take_terms(r, &ret->terms) ||
-        !take_number(r, "threads", 1, PROTO_THREADS_MAX, true, &threads))
+        !take_number(r, "threads", 1, PROTO_THREADS_MAX, true, &threads) ||
+        !take_flag(r, "queue", &queue))
         return false;
     ret->pinned.intra = threads;
+    ret->submitted = queue;
     if (placement && placement_parse(placement, &ret->placement) < 0) {
         request_fail(r, HTTP_BAD_REQUEST, "",
                      "placement is '%.40s': use shared, exclusive or quota", placement);
@@ -291,6 +307,7 @@ struct patch {
     struct job_terms terms;
     struct threads threads;
     bool pins; /* threads are to be set, or released with intra 0 */
+    bool held;
 };
 
 static bool read_threads(struct request *r, struct patch *p)
@@ -325,17 +342,18 @@ static bool read_patch(struct request *r, const struct job *j, struct patch *ret
 {
     static const char *const fields[] = {"threads",  "intra",       "inter", "min",      "max",
                                          "weight",   "auto",        "class", "priority", "request",
-                                         "deadline", "deadline_ms", NULL};
+                                         "deadline", "deadline_ms", "held",  NULL};
 
     *ret = (struct patch){.min = j->min,
                           .limit = j->limit,
                           .weight = j->weight,
                           .deadline_ms = NODE_WAIT_MS,
+                          .held = j->admission.held,
                           .terms = j->terms};
     if (!only_fields(r, fields) || !take_bounds(r, &ret->min, &ret->limit, &ret->weight) ||
         !take_terms(r, &ret->terms) ||
         !take_number(r, "deadline_ms", 1, NODE_WAIT_MAX_MS, false, &ret->deadline_ms) ||
-        !read_threads(r, ret))
+        !take_flag(r, "held", &ret->held) || !read_threads(r, ret))
         return false;
     if (json_object_size(r->body) == (json_object_get(r->body, "deadline_ms") ? 1 : 0)) {
         request_fail(r, HTTP_BAD_REQUEST, "name threads, auto, min, max, weight, priority, ...",
@@ -366,6 +384,7 @@ static void patch_done(void *arg, struct job *j, enum wait_outcome outcome, uint
 
 static void patch_job(struct request *r, struct job *j)
 {
+    struct error err = {0};
     struct patch p;
 
     if (!control_may_change(r->node, r->uid, j)) {
@@ -374,6 +393,13 @@ static void patch_job(struct request *r, struct job *j)
     }
     if (!read_patch(r, j, &p))
         return;
+    if (p.held != j->admission.held) {
+        if (admission_hold(j, p.held, &err) < 0) {
+            request_fail(r, HTTP_CONFLICT, "", "%s", err.text);
+            return;
+        }
+        store_save(j->node); /* before the answer: a new daemon must not start it */
+    }
     r->from = job_target(j);
     j->min = p.min;
     j->limit = p.limit;
@@ -388,6 +414,26 @@ static void patch_job(struct request *r, struct job *j)
     if (wait_start(j, r->received_ns, clock_now_ns() + p.deadline_ms * NS_PER_MS, patch_done, r,
                    &r->wait) < 0)
         request_fail(r, HTTP_UNAVAILABLE, "", "out of memory");
+}
+
+/*
+ * `tide cancel`: its processes are asked to end, as kill(1) does; what they make of it is theirs.
+ * The runner of a job that waits is one of them.
+ */
+static void delete_job(struct request *r, struct job *j)
+{
+    unsigned asked = 0;
+
+    if (!control_may_change(r->node, r->uid, j)) {
+        request_fail(r, HTTP_FORBIDDEN, "", "job %s is %s's", j->id, j->owner);
+        return;
+    }
+    for (const struct process *p = j->processes; p; p = p->next)
+        asked += proc_pidfd_signal(p->pidfd, SIGTERM) == 0;
+    node_log("job %s (%s) is cancelled by user %u", j->id, j->name, (unsigned)r->uid);
+    request_answer(r, HTTP_OK,
+                   json_pack("{s:s,s:s,s:s,s:i}", "id", j->id, "name", j->name, "state",
+                             job_state(j, clock_now_ns()), "signalled", (int)asked));
 }
 
 /* ---- the rest ---- */
@@ -443,13 +489,10 @@ static const struct route {
     const char *method, *path; /* "*" stands for a job */
     void (*handle)(struct request *r, struct job *j);
 } routes[] = {
-    {"GET", "/v1/jobs", get_jobs},
-    {"POST", "/v1/jobs", post_job},
-    {"GET", "/v1/jobs/*", get_job},
-    {"PATCH", "/v1/jobs/*", patch_job},
-    {"GET", "/v1/jobs/*/explain", get_explain},
-    {"GET", "/v1/machine", get_machine},
-    {"GET", "/v1/policy", get_policy},
+    {"GET", "/v1/jobs", get_jobs},        {"POST", "/v1/jobs", post_job},
+    {"GET", "/v1/jobs/*", get_job},       {"PATCH", "/v1/jobs/*", patch_job},
+    {"DELETE", "/v1/jobs/*", delete_job}, {"GET", "/v1/jobs/*/explain", get_explain},
+    {"GET", "/v1/machine", get_machine},  {"GET", "/v1/policy", get_policy},
     {"PUT", "/v1/policy", put_policy},
 };
 

@@ -124,6 +124,17 @@ int store_load_policy(struct node *n, struct policy_spec *ret)
 
 /* ---- a job as JSON ---- */
 
+static json_t *admission_to_json(const struct job *j)
+{
+    struct policy_job now;
+
+    admission_describe(j, clock_now_ns(), &now);
+    return json_pack("{s:i,s:b,s:b,s:I,s:I,s:I}", "phase", (int)j->admission.phase, "held",
+                     (int)j->admission.held, "submitted", (int)j->admission.submitted, "cores",
+                     (json_int_t)j->admission.cores, "run_ms", (json_int_t)(now.run_ns / NS_PER_MS),
+                     "wait_ms", (json_int_t)(now.wait_ns / NS_PER_MS));
+}
+
 static json_t *job_to_json(const struct job *j)
 {
     json_t *processes = json_array();
@@ -131,15 +142,15 @@ static json_t *job_to_json(const struct job *j)
     for (const struct process *p = j->processes; p; p = p->next)
         json_array_append_new(
             processes, json_pack("{s:i,s:I}", "pid", (int)p->pid, "start", (json_int_t)p->start));
-    return json_pack("{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:s,s:i,s:I,s:I,s:I,s:o}", "id",
-                     j->id, "name", j->name, "token", j->token, "uid", (json_int_t)j->uid,
+    return json_pack("{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:s,s:i,s:I,s:I,s:I,s:o,s:o}",
+                     "id", j->id, "name", j->name, "token", j->token, "uid", (json_int_t)j->uid,
                      "created_ms", (json_int_t)j->created_ms, "min", (json_int_t)j->min, "limit",
                      (json_int_t)j->limit, "weight", (json_int_t)j->weight, "intra",
                      (json_int_t)j->pinned.intra, "inter", (json_int_t)j->pinned.inter, "by",
                      (int)j->pinned_by, "placement", placement_name(j->placement), "priority",
                      (int)j->terms.priority, "class", (json_int_t)j->terms.class, "request",
                      (json_int_t)j->terms.request, "deadline_ms", (json_int_t)j->terms.deadline_ms,
-                     "processes", processes);
+                     "processes", processes, "admission", admission_to_json(j));
 }
 
 struct stored {
@@ -147,18 +158,19 @@ struct stored {
     json_int_t uid, created_ms, min, limit, weight, intra, inter;
     json_int_t class, request, deadline_ms; /* 0 in a file of an older tided, as priority */
     int by, priority;
-    json_t *processes; /* borrowed from the file's JSON */
+    json_t *processes, *admission; /* borrowed from the file's JSON; the second may be NULL */
 };
 
 static int stored_parse(json_t *json, struct stored *ret)
 {
     struct stored s = {0};
     int r = json_unpack(
-        json, "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:s,s?i,s?I,s?I,s?I,s:o}", "id", &s.id,
-        "name", &s.name, "token", &s.token, "uid", &s.uid, "created_ms", &s.created_ms, "min",
-        &s.min, "limit", &s.limit, "weight", &s.weight, "intra", &s.intra, "inter", &s.inter, "by",
-        &s.by, "placement", &s.placement, "priority", &s.priority, "class", &s.class, "request",
-        &s.request, "deadline_ms", &s.deadline_ms, "processes", &s.processes);
+        json, "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:s,s?i,s?I,s?I,s?I,s:o,s?o}", "id",
+        &s.id, "name", &s.name, "token", &s.token, "uid", &s.uid, "created_ms", &s.created_ms,
+        "min", &s.min, "limit", &s.limit, "weight", &s.weight, "intra", &s.intra, "inter", &s.inter,
+        "by", &s.by, "placement", &s.placement, "priority", &s.priority, "class", &s.class,
+        "request", &s.request, "deadline_ms", &s.deadline_ms, "processes", &s.processes,
+        "admission", &s.admission);
 
     if (r < 0 || strlen(s.token) >= PROTO_TOKEN_MAX || s.uid < 0 || s.uid > UINT32_MAX ||
         s.min < 0 || s.min > PROTO_THREADS_MAX || s.limit < 0 || s.limit > PROTO_THREADS_MAX ||
@@ -180,6 +192,31 @@ static void set_created(struct job *j, uint64_t created_ms)
 
     j->created_ms = created_ms;
     j->created_ns = age_ns < j->met_ns ? j->met_ns - age_ns : 1;
+}
+
+/* Whether it waited or ran; a file of an older tided has no word of it: then it ran. */
+static int read_admission(struct job *j, json_t *json)
+{
+    int phase, held, submitted;
+    json_int_t cores, run_ms, wait_ms;
+
+    if (!json)
+        return 0;
+    if (json_unpack(json, "{s:i,s:b,s:b,s:I,s:I,s:I}", "phase", &phase, "held", &held, "submitted",
+                    &submitted, "cores", &cores, "run_ms", &run_ms, "wait_ms", &wait_ms) < 0 ||
+        phase < JOB_QUEUED || phase > JOB_PAUSED || cores < 0 || cores > PROTO_THREADS_MAX ||
+        run_ms < 0 || wait_ms < 0 || run_ms > INT64_MAX / (json_int_t)NS_PER_MS ||
+        wait_ms > INT64_MAX / (json_int_t)NS_PER_MS)
+        return -EINVAL;
+    j->admission.submitted = submitted;
+    j->admission.held = held;
+    j->admission.phase = (enum job_phase)phase;
+    j->admission.wanted = phase == JOB_RUNNING;
+    j->admission.cores = (uint32_t)cores;
+    j->admission.begun_ns = phase == JOB_QUEUED ? 0 : j->created_ns;
+    j->admission.run_ns = (uint64_t)run_ms * NS_PER_MS;
+    j->admission.wait_ns = (uint64_t)wait_ms * NS_PER_MS;
+    return 0;
 }
 
 /* -ESRCH: none of its processes lives. */
@@ -213,6 +250,10 @@ static int job_from_json(struct node *n, json_t *json, struct job **ret)
     snprintf(j->token, sizeof(j->token), "%s", s.token);
     j->pinned_by = (enum proto_source)s.by;
     set_created(j, (uint64_t)s.created_ms);
+    if (read_admission(j, s.admission) < 0) {
+        job_free(j);
+        return -EINVAL;
+    }
     json_array_foreach (s.processes, i, entry) {
         json_int_t pid = json_integer_value(json_object_get(entry, "pid"));
         json_int_t start = json_integer_value(json_object_get(entry, "start"));

@@ -128,6 +128,16 @@ static json_t *view_terms(const struct job *j)
                      "deadline", deadline);
 }
 
+/* How long it has run and waited: for one of `tide run` the second is 0. */
+static json_t *view_turn(const struct job *j, uint64_t now)
+{
+    struct policy_job p;
+
+    admission_describe(j, now, &p);
+    return json_pack("{s:b,s:f,s:f}", "submitted", (int)j->admission.submitted, "run_s",
+                     (double)p.run_ns / 1e9, "wait_s", (double)p.wait_ns / 1e9);
+}
+
 static json_t *view_note(const struct job *j)
 {
     char note[JOB_NOTE_MAX];
@@ -153,6 +163,7 @@ json_t *view_job(const struct job *j)
                              j->owner, "state", job_state(j, now), "pids", view_pids(j));
     json_t *use = view_use(j);
     json_t *terms = view_terms(j);
+    json_t *turn = view_turn(j, now);
     json_t *rest = json_pack(
         "{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f}", "placement",
         placement_name(j->placement), "weight", number(j->weight), "min",
@@ -163,7 +174,7 @@ json_t *view_job(const struct job *j)
         number_or_null(signal_of(j)), "elapsed_s", (double)(now - j->created_ns) / 1e9);
 
     if (!view || json_object_update_new(view, use) < 0 || json_object_update_new(view, terms) < 0 ||
-        json_object_update_new(view, rest) < 0) {
+        json_object_update_new(view, turn) < 0 || json_object_update_new(view, rest) < 0) {
         json_decref(view);
         return NULL;
     }

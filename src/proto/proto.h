@@ -174,6 +174,7 @@ enum proto_verb {
     PROTO_VERB_BORROW,  /* take up to `intra` lent cores; RESULT.to says how many it has now */
     PROTO_VERB_RECLAIM, /* take all lent cores back, from the borrowers too */
     PROTO_VERB_RETURN,  /* give all borrowed cores back */
+    PROTO_VERB_BEGIN,   /* answered when the job runs: 0, or -ECANCELED when it never will */
     PROTO_VERB_MAX
 };
 

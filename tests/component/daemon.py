@@ -19,7 +19,7 @@ NOBODY = 65534
 MAGIC, VERSION = 0x45444954, 1
 HELLO, BACKEND, ACK, HEARTBEAT, LOCAL, WELCOME, TARGET = 1, 2, 3, 4, 5, 6, 7
 CONTROL, JOB, RESULT = 9, 10, 11
-LIST, SET, LEND, BORROW, RECLAIM, RETURN = range(6)
+LIST, SET, LEND, BORROW, RECLAIM, RETURN, BEGIN = range(7)
 WAIT, QUIET = 1, 2
 
 
@@ -270,8 +270,11 @@ class Controller(Raw):
         return {"status": status, "from": before, "to": after, "oversubscribed": bool(over),
                 "latency_ns": latency, "text": body[24:].split(b"\0")[0].decode()}
 
-    def order(self, verb, **fields):
+    def send_order(self, verb, **fields):
         self.send(control(verb, **fields))
+
+    def order(self, verb, **fields):
+        self.send_order(verb, **fields)
         return self.result()
 
     def list(self):

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/admission.h"
+
+#include "base/clock.h"
+#include "node/node.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct admission_wait {
+    struct admission_wait *next;
+    admission_fn fn;
+    void *arg;
+};
+
+void admission_init(struct job *j, bool submitted, uint64_t now)
+{
+    struct admission *a = &j->admission;
+
+    *a = (struct admission){.submitted = submitted, .since_ns = now};
+    a->phase = submitted ? JOB_QUEUED : JOB_RUNNING;
+    a->wanted = !submitted;
+    a->begun_ns = submitted ? 0 : now;
+}
+
+/* ---- for the policy ---- */
+
+void admission_describe(const struct job *j, uint64_t now, struct policy_job *ret)
+{
+    const struct admission *a = &j->admission;
+    uint64_t here = now > a->since_ns ? now - a->since_ns : 0;
+    bool running = a->phase == JOB_RUNNING;
+
+    if (a->wanted)
+        ret->state = POLICY_RUNNING;
+    else if (a->begun_ns)
+        ret->state = POLICY_PAUSED;
+    else
+        ret->state = a->held ? POLICY_HELD : POLICY_QUEUED;
+    ret->start_ns = a->begun_ns;
+    ret->run_ns = a->run_ns + (running ? here : 0);
+    ret->wait_ns = a->wait_ns + (running ? 0 : here);
+    ret->preemptible = false; /* nobody can pause a process yet */
+}
+
+bool admission_can(const struct job *j, uint32_t verb)
+{
+    const struct admission *a = &j->admission;
+
+    switch (verb) {
+    case POLICY_VERB_KEEP:
+    case POLICY_VERB_RESIZE:
+        return a->wanted;
+    case POLICY_VERB_START:
+        return !a->wanted && !a->begun_ns && !a->held;
+    case POLICY_VERB_HOLD:
+    case POLICY_VERB_INFEASIBLE:
+        return !a->wanted;
+    default:
+        return false;
+    }
+}
+
+void admission_want(struct job *j, uint32_t verb, uint32_t cores)
+{
+    if (verb != POLICY_VERB_START)
+        return;
+    j->admission.wanted = true;
+    j->admission.cores = cores;
+}
+
+/* ---- bringing it about ---- */
+
+static void tell(struct job *j, int result)
+{
+    struct admission_wait *w = j->admission.waits;
+
+    j->admission.waits = NULL; /* a callback may come back here */
+    while (w) {
+        struct admission_wait *next = w->next;
+
+        w->fn(w->arg, result);
+        free(w);
+        w = next;
+    }
+}
+
+static void enter(struct job *j, enum job_phase phase, uint64_t now)
+{
+    struct admission *a = &j->admission;
+    uint64_t spent = now > a->since_ns ? now - a->since_ns : 0;
+
+    if (a->phase == JOB_RUNNING)
+        a->run_ns += spent;
+    else
+        a->wait_ns += spent;
+    a->phase = phase;
+    a->since_ns = now;
+    j->dirty = true;
+}
+
+static void begin(struct job *j)
+{
+    uint64_t now = clock_now_ns();
+
+    enter(j, JOB_RUNNING, now);
+    j->admission.begun_ns = now;
+    j->met_ns = now; /* its time of grace begins with the program */
+    node_log("job %s (%s) begins with %u cores", j->id, j->name, j->admission.cores);
+    job_record(j, 0, j->admission.cores, j->share_reason);
+    node_store_later(j->node);
+    tell(j, 0);
+}
+
+/* In `shared` nobody owns a core; but who is to leave shall have parked before others come. */
+void admission_advance(struct node *n, bool others_leave)
+{
+    for (struct job *j = n->jobs.first; j && !others_leave; j = j->next)
+        if (j->admission.wanted && j->admission.phase == JOB_QUEUED &&
+            cpuset_equal(&j->cores, &j->want_cores))
+            begin(j);
+}
+
+/* ---- waiting ---- */
+
+int admission_wait(struct job *j, admission_fn fn, void *arg)
+{
+    struct admission_wait *w;
+
+    if (j->admission.phase != JOB_QUEUED) {
+        fn(arg, 0);
+        return 0;
+    }
+    w = malloc(sizeof(*w));
+    if (!w)
+        return -ENOMEM;
+    *w = (struct admission_wait){j->admission.waits, fn, arg};
+    j->admission.waits = w;
+    return 0;
+}
+
+void admission_forget(struct job *j, void *arg)
+{
+    for (struct admission_wait **at = &j->admission.waits; *at;) {
+        struct admission_wait *w = *at;
+
+        if (w->arg != arg) {
+            at = &w->next;
+            continue;
+        }
+        *at = w->next;
+        free(w);
+    }
+}
+
+void admission_gone(struct job *j)
+{
+    tell(j, -ECANCELED);
+}
+
+int admission_hold(struct job *j, bool held, struct error *err)
+{
+    if (j->admission.phase != JOB_QUEUED)
+        return error_set(err, -EBUSY, "job %s has begun: only a job that waits can be held", j->id);
+    j->admission.held = held;
+    j->dirty = true;
+    node_changed(j->node);
+    return 0;
+}

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Submitted jobs: they wait until the policy starts them, in its order, over restarts too."""
+import errno
+import os
+import pathlib
+import signal
+
+import pytest
+
+from daemon import BEGIN, Place, eventually
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def place(build_dir, compiled):
+    program = compiled("fake_peer.c", str(ROOT / "src/proto/proto.c"),
+                       str(ROOT / "src/base/error.c"))
+    result = Place(build_dir / "tided", program)
+    yield result
+    result.end()
+
+
+@pytest.fixture
+def tided(place):
+    return place.daemon("--cpus", "0-7", "--policy", "fcfs/strict").start()
+
+
+class Submitted:
+    """A runner: registered, and waiting for the word on a connection of its own."""
+
+    def __init__(self, tided, **request):
+        self.tided, self.peer = tided, tided.peer()
+        status, self.job = tided.api("POST", "/v1/jobs",
+                                     {"pid": self.peer.pid, "queue": True, **request})
+        assert status == 201, self.job
+        self.wait()
+
+    def wait(self):
+        self.controller = self.tided.controller()
+        self.controller.send_order(BEGIN, job=self.job["id"])
+
+    def get(self):
+        return self.tided.api("GET", f"/v1/jobs/{self.job['id']}")[1]
+
+    def state(self):
+        return self.get()["state"]
+
+    def waits(self, state="queued"):
+        return eventually(lambda: self.state() == state)
+
+    def begins(self):
+        assert self.controller.result()["status"] == 0
+        assert self.state() not in ("queued", "held")
+        return self
+
+    def become(self):
+        """The runner becomes the program, whose agent says hello."""
+        self.peer.go(self.job["token"], self.job["id"], self.job["name"])
+        self.peer.expect("welcome")
+
+    def end(self):
+        self.peer.end()
+        eventually(lambda: self.tided.api("GET", f"/v1/jobs/{self.job['id']}")[0] == 404)
+
+
+def test_jobs_begin_in_order_when_their_requests_fit(tided):
+    first = Submitted(tided, request=6).begins()
+    second = Submitted(tided, request=4)
+    third = Submitted(tided, request=2)
+    second.waits()
+    third.waits()
+    assert "4" in second.get()["reason"]
+    assert second.get()["run_s"] == 0 and second.get()["submitted"]
+    first.end()
+    second.begins()
+    third.begins()
+    assert eventually(lambda: second.get()["wait_s"] > 0)
+
+
+def test_what_began_keeps_its_cores_until_its_agent_reports(tided):
+    first = Submitted(tided, request=6).begins()
+    Submitted(tided, request=4).waits()
+    assert "of its start" in first.get()["reason"]  # and not one, as a silent `tide run` has
+    first.become()
+    eventually(lambda: first.get()["target"] == 8)
+
+
+def test_who_began_by_itself_is_in_nobodys_queue(tided):
+    Submitted(tided, request=8).begins()
+    job = tided.job()
+    assert job.get()["state"] == "running" and not job.get()["submitted"]
+
+
+def test_a_held_job_lets_others_pass(tided):
+    first = Submitted(tided, request=8).begins()
+    second = Submitted(tided, request=8)
+    third = Submitted(tided, request=8)
+    second.waits()
+    assert tided.api("PATCH", f"/v1/jobs/{second.job['id']}", {"held": True})[0] == 200
+    second.waits("held")
+    first.end()
+    third.begins()
+    assert second.state() == "held"
+    assert tided.api("PATCH", f"/v1/jobs/{second.job['id']}", {"held": False})[0] == 200
+    third.end()
+    second.begins()
+    status, answer = tided.api("PATCH", f"/v1/jobs/{second.job['id']}", {"held": True})
+    assert status == 409 and "has begun" in answer["error"]["message"]
+
+
+def test_a_cancelled_job_never_begins(tided):
+    Submitted(tided, request=8).begins()
+    second = Submitted(tided, request=8)
+    second.waits()
+    status, answer = tided.api("DELETE", f"/v1/jobs/{second.job['id']}")
+    assert (status, answer["signalled"]) == (200, 1)
+    assert second.peer.process.wait(30) == -signal.SIGTERM
+    assert second.controller.result()["status"] == -errno.ECANCELED
+    eventually(lambda: tided.api("GET", f"/v1/jobs/{second.job['id']}")[0] == 404)
+
+
+def test_a_runner_that_dies_leaves_the_queue(tided):
+    first = Submitted(tided, request=8).begins()
+    second = Submitted(tided, request=8)
+    third = Submitted(tided, request=8)
+    second.end()
+    first.end()
+    third.begins()
+
+
+def test_another_daemon_finds_the_queue_as_it_was(tided):
+    first = Submitted(tided, request=8).begins()
+    second = Submitted(tided, request=8)
+    third = Submitted(tided, request=8)
+    second.waits()
+    assert tided.api("PATCH", f"/v1/jobs/{third.job['id']}", {"held": True})[0] == 200
+    third.waits("held")
+    tided.signal(signal.SIGKILL)
+    assert second.controller.receive() is None  # hung up, told nothing
+    tided.start()
+    second.wait()
+    third.wait()
+    second.waits()
+    third.waits("held")
+    assert first.state() not in ("queued", "held")
+    first.end()
+    second.begins()
+    assert third.state() == "held"
+
+
+def test_a_policy_without_a_queue_starts_everybody(tided):
+    Submitted(tided, request=8).begins()
+    second = Submitted(tided, request=8)
+    second.waits()
+    assert tided.api("PUT", "/v1/policy", {"policy": "equal"})[0] == 200
+    second.begins()
+
+
+def test_a_request_above_the_machine_waits_for_all_of_it(tided):
+    first = Submitted(tided, request=1).begins()
+    big = Submitted(tided, request=9)
+    big.waits()
+    first.end()
+    assert "request of 9" in big.begins().get()["reason"]
+
+
+@pytest.mark.parametrize("body", [{"queue": 1}, {"queue": "yes"}, {"queue": None}])
+def test_a_queue_is_true_or_false(tided, body):
+    status, answer = tided.api("POST", "/v1/jobs", {"pid": os.getpid(), **body})
+    assert status == 400 and "queue" in answer["error"]["message"]
+    assert tided.jobs() == []
+
+
+def test_to_wait_for_one_that_runs_is_over_at_once(tided):
+    job = tided.job()
+    assert tided.controller().order(BEGIN, job=job.id)["status"] == 0
