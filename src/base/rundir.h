@@ -10,6 +10,8 @@
  */
 #pragma once
 
+#include "base/error.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -36,8 +38,14 @@ int rundir_user(char ret_path[RUNDIR_PATH_MAX]);
 int rundir_machine(char ret_path[RUNDIR_PATH_MAX]);
 
 /*
- * Creates @path with mode 0700 if it is missing and opens it. Refuses a symbolic link, a directory
- * of another owner, and one that group or others may write (-EPERM).
- * Returns a directory descriptor (CLOEXEC), or -errno.
+ * Whether a daemon of the caller may live in @path: no symbolic link (-ELOOP) or file (-ENOTDIR),
+ * the caller's own, not open for group or others to write (-EPERM); if it is missing, whether it
+ * can be made. Returns 0 or -errno with what is wrong in *err (may be NULL).
  */
-int rundir_open(const char *path);
+int rundir_check(const char *path, struct error *err);
+
+/*
+ * Creates @path with mode 0700 if it is missing, checks it as above and opens it.
+ * Returns a directory descriptor (CLOEXEC), or -errno with what is wrong in *err (may be NULL).
+ */
+int rundir_open(const char *path, struct error *err);

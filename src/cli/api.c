@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/api.h"
 
+#include "host/daemon.h"
 #include "host/http.h"
 
 #include <string.h>
-
-#define START_HINT                                                                                 \
-    "'tide run -- COMMAND' starts one by itself; tided(8) says how to run one for the machine."
 
 void api_answer_done(struct api_answer *answer)
 {
@@ -51,8 +49,8 @@ static int request_in(const char *dir, const char *method, const char *path, con
 
     snprintf(socket_path, sizeof(socket_path), "%s/" RUNDIR_API_SOCKET, dir);
     r = http_request(socket_path, method, path, body, timeout_ms, &status, &text, err);
-    if (r == -ENOENT || r == -ECONNREFUSED)
-        return error_set(err, r, "no daemon runs (nobody listens on %s)", socket_path);
+    if (r == -ENOENT || r == -ECONNREFUSED || r == -ENOTDIR)
+        return error_set(err, -ENOENT, "no daemon runs (nobody listens on %s)", socket_path);
     if (r == -EACCES)
         return error_set(err, r, "the daemon in %s is somebody else's", dir);
     if (r == -ETIMEDOUT)
@@ -82,7 +80,7 @@ int api_try(const char *method, const char *path, json_t *body, unsigned timeout
     if (r < 0)
         return error_set(err, r, "TIDE_DIR or XDG_RUNTIME_DIR is too long for a socket");
     r = request_in(dir, method, path, text, timeout_ms, ret, err);
-    if (r != -ECONNREFUSED && r != -ENOENT && r != -EACCES)
+    if (r != -ENOENT && r != -EACCES)
         return r;
     /* A socket that the system's daemon left behind must not hide the user's own. */
     if (rundir_user(own) < 0 || strcmp(own, dir) == 0)
@@ -90,12 +88,36 @@ int api_try(const char *method, const char *path, json_t *body, unsigned timeout
     return request_in(own, method, path, text, timeout_ms, ret, err);
 }
 
+int api_cannot_start(struct error *err)
+{
+    char dir[RUNDIR_PATH_MAX];
+    char program[PATH_MAX];
+    int r = rundir_user(dir);
+
+    if (r < 0)
+        return error_set(err, r, "the path of the run directory is too long for a socket");
+    r = rundir_check(dir, err);
+    return r < 0 ? r : daemon_find_program(program, sizeof(program), err);
+}
+
+static int no_daemon(const struct command *cmd, const struct error *err)
+{
+    char hint[ERROR_TEXT_MAX + 32];
+    struct error why;
+
+    snprintf(hint, sizeof(hint),
+             "'tide run -- COMMAND' starts one by itself; tided(8) says how to run one for the "
+             "machine.");
+    if (api_cannot_start(&why) < 0)
+        snprintf(hint, sizeof(hint), "'tide run' cannot start one: %s.", why.text);
+    return cli_error(cmd, CLI_UNREACHABLE, hint, "%s", err->text);
+}
+
 int api_unreachable(const struct command *cmd, int code, const struct error *err)
 {
     switch (code) {
     case -ENOENT:
-    case -ECONNREFUSED:
-        return cli_error(cmd, CLI_UNREACHABLE, START_HINT, "%s", err->text);
+        return no_daemon(cmd, err);
     case -EACCES:
         return cli_error(cmd, CLI_DENIED, "Ask its owner, or run as root.", "%s", err->text);
     case -ETIMEDOUT:

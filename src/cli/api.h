@@ -28,11 +28,14 @@ void api_answer_done(struct api_answer *answer);
 /*
  * One request to the daemon of this user: the system's, or the user's own when that one does not
  * run. @body may be NULL (borrowed). Prints nothing.
- * Returns 0 (whatever the status), or -errno of http_request() with *err saying where, -EBADMSG
- * also for an answer that is no JSON.
+ * Returns 0 (whatever the status), or -errno of http_request() with *err saying where: -ENOENT when
+ * no daemon runs, -EBADMSG also for an answer that is no JSON.
  */
 int api_try(const char *method, const char *path, json_t *body, unsigned timeout_ms,
             struct api_answer *ret, struct error *err);
+
+/* Why `tide run` could not start a daemon here: 0, or -errno with the reason in *err. */
+int api_cannot_start(struct error *err);
 
 /* Prints the message for a failure of api_try(); returns CLI_UNREACHABLE or CLI_DENIED. */
 int api_unreachable(const struct command *cmd, int code, const struct error *err);

@@ -186,11 +186,12 @@ static int start_daemon(struct error *err)
 {
     char program[PATH_MAX];
     char dir[RUNDIR_PATH_MAX];
+    struct error why;
 
     if (rundir_user(dir) < 0)
         return error_set(err, -ENAMETOOLONG, "the daemon's directory has too long a name");
-    if (daemon_find_program(program, sizeof(program)) < 0)
-        return error_set(err, -ENOENT, "no daemon runs, and there is no tided beside tide");
+    if (daemon_find_program(program, sizeof(program), &why) < 0)
+        return error_set(err, why.code, "no daemon runs, and %s", why.text);
     return daemon_start(dir, program, DAEMON_TIMEOUT_MS, err);
 }
 
@@ -201,7 +202,7 @@ static int register_as(const struct run_options *o, const char *name, struct api
     _cleanup_json_ json_t *body = request_body(o, name);
     int r = api_try("POST", "/v1/jobs", body, REGISTER_TIMEOUT_MS, ret, err);
 
-    if (r != -ENOENT && r != -ECONNREFUSED && r != -EACCES)
+    if (r != -ENOENT && r != -EACCES)
         return r;
     r = start_daemon(err);
     if (r < 0)

@@ -139,26 +139,18 @@ static void check_agent(struct checks *checks)
 
 static void check_directory(struct checks *checks, char dir[RUNDIR_PATH_MAX])
 {
-    struct stat st;
+    struct error err = {0};
 
     if (rundir_find(dir) < 0) {
         dir[0] = '\0';
         add(checks, "directory", CHECK_PROBLEM, "set TIDE_DIR to a shorter path",
             "the path of the run directory is too long for a socket");
-    } else if (lstat(dir, &st) < 0) {
-        add(checks, "directory", errno == ENOENT ? CHECK_OK : CHECK_PROBLEM, "",
-            errno == ENOENT ? "%s: 'tide run' will make it" : "%s: cannot be looked at", dir);
-    } else if (!S_ISDIR(st.st_mode)) {
-        add(checks, "directory", CHECK_PROBLEM, "remove it, or set TIDE_DIR", "%s is no directory",
-            dir);
-    } else if (strcmp(dir, RUNDIR_SYSTEM) != 0 && st.st_uid != geteuid()) {
-        add(checks, "directory", CHECK_PROBLEM, "set TIDE_DIR to a directory of your own",
-            "%s belongs to somebody else (uid %u)", dir, (unsigned)st.st_uid);
-    } else if (st.st_mode & (S_IWGRP | S_IWOTH)) {
-        add(checks, "directory", CHECK_PROBLEM, "chmod go-w it",
-            "%s: others may write in it, so that its sockets cannot be trusted", dir);
+    } else if (strcmp(dir, RUNDIR_SYSTEM) != 0 && rundir_check(dir, &err) < 0) {
+        add(checks, "directory", CHECK_PROBLEM, "set TIDE_DIR to a directory of your own", "%s",
+            err.text);
     } else {
-        add(checks, "directory", CHECK_OK, "", "%s", dir);
+        add(checks, "directory", CHECK_OK, "", "%s%s", dir,
+            access(dir, F_OK) < 0 ? ": 'tide run' will make it" : "");
     }
 }
 
@@ -179,12 +171,20 @@ static void check_daemon(struct checks *checks, const char *dir)
             member_long(answer.body, "jobs"), member_long(answer.body, "jobs") == 1 ? "" : "s");
     } else if (r == 0) {
         add(checks, "daemon", CHECK_PROBLEM, "", "it answers with status %d", answer.status);
-    } else if (r != -ENOENT && r != -ECONNREFUSED) {
+    } else if (r == -EACCES) {
+        add(checks, "daemon", CHECK_PROBLEM, "set TIDE_DIR to a directory of your own", "%s",
+            err.text);
+    } else if (r != -ENOENT) {
         add(checks, "daemon", CHECK_PROBLEM, "tide run starts another one when it has gone", "%s",
             err.text);
-    } else if (daemon_find_program(program, sizeof(program)) < 0) {
-        add(checks, "daemon", CHECK_PROBLEM, "reinstall threadtide: tided lies beside tide",
-            "none runs, and there is no tided to start");
+    } else if (daemon_find_program(program, sizeof(program), &err) < 0) {
+        add(checks, "daemon", CHECK_PROBLEM,
+            getenv("TIDE_DAEMON") ? "unset TIDE_DAEMON, or let it name a tided"
+                                  : "reinstall threadtide: tided lies beside tide",
+            "none runs, and %s", err.text);
+    } else if (api_cannot_start(&err) < 0) {
+        add(checks, "daemon", CHECK_PROBLEM, "", "none runs, and none can be started: %s",
+            err.text);
     } else {
         add(checks, "daemon", CHECK_OK, "", "none runs; 'tide run' starts %s", program);
     }

@@ -26,7 +26,7 @@
 
 extern char **environ;
 
-int daemon_find_program(char *ret_path, size_t size)
+int daemon_find_program(char *ret_path, size_t size, struct error *err)
 {
     const char *given = getenv("TIDE_DAEMON");
     char self[FILE_PATH_MAX];
@@ -38,13 +38,17 @@ int daemon_find_program(char *ret_path, size_t size)
     } else {
         n = readlink("/proc/self/exe", self, sizeof(self) - 1);
         if (n < 0)
-            return -errno;
+            return error_set(err, -errno, "/proc/self/exe: %s", strerror(errno));
         self[n] = '\0';
         r = file_path(ret_path, size, "%.*s/tided", (int)(strrchr(self, '/') - self), self);
     }
     if (r < 0)
-        return r;
-    return access(ret_path, X_OK) < 0 ? -ENOENT : 0;
+        return error_set(err, r, "the path of tided is too long");
+    if (access(ret_path, X_OK) == 0)
+        return 0;
+    return error_set(err, -errno, "%s %s: %s",
+                     given && *given ? "TIDE_DAEMON names" : "there is no", ret_path,
+                     strerror(errno));
 }
 
 /* ---- the daemon's side of the fork: only async-signal-safe calls ---- */
@@ -326,11 +330,9 @@ int daemon_start(const char *rundir, const char *tided_path, unsigned timeout_ms
         return error_set(err, r, "the run directory's path is too long");
     if (is_listening(socket_path))
         return 1;
-    dir_fd = rundir_open(rundir);
+    dir_fd = rundir_open(rundir, err);
     if (dir_fd < 0)
-        return error_set(err, dir_fd, "run directory %s: %s", rundir,
-                         dir_fd == -EPERM ? "not ours, or others may write in it"
-                                          : strerror(-dir_fd));
+        return dir_fd;
     r = lock_starters(dir_fd, deadline_ns, err, &lock_fd);
     if (r < 0)
         return r;

@@ -13,9 +13,9 @@
 
 /*
  * The tided that belongs to this program: $TIDE_DAEMON when set, else "tided" beside
- * /proc/self/exe. Returns 0, -ENOENT (not there or not executable) or -ENAMETOOLONG.
+ * /proc/self/exe. Returns 0, or -errno with what is wrong in *err (may be NULL).
  */
-int daemon_find_program(char *ret_path, size_t size);
+int daemon_find_program(char *ret_path, size_t size, struct error *err);
 
 /*
  * Makes sure that a daemon answers on @rundir/api.sock; starts `@tided_path --auto-exit --dir

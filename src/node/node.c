@@ -160,13 +160,9 @@ static int open_directory(struct node *n, const struct node_options *o, struct e
         memcpy(n->dir, o->dir, sizeof(n->dir));
     if (r < 0)
         return error_set(err, r, "the run directory's path is too long for a socket");
-    n->dir_fd = r = rundir_open(n->dir);
-    if (r == -EPERM)
-        return error_set(err, r, "%s belongs to another user, or others may write into it", n->dir);
-    if (r == -ELOOP || r == -ENOTDIR)
-        return error_set(err, r, "%s is a symbolic link or no directory", n->dir);
+    n->dir_fd = r = rundir_open(n->dir, err);
     if (r < 0)
-        return error_set(err, r, "cannot make or open the directory %s: %s", n->dir, strerror(-r));
+        return r;
     if (n->uid == 0 && strcmp(n->dir, RUNDIR_SYSTEM) == 0 && fchmod(n->dir_fd, 0755) < 0)
         return error_set(err, -errno, "cannot open %s to all users: %s", n->dir, strerror(errno));
     return 0;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`tide run`: it becomes the program, starts the daemon, and fails open."""
+import json
 import os
 import signal
 import subprocess
@@ -140,9 +141,20 @@ def assert_runs_with_one_line(done, *words):
 RAN = ["run", "--", "sh", "-c", "echo ran; exit 7"]
 
 
-@pytest.mark.parametrize("daemon", ["/bin/false", "/nonexistent/tided"])
-def test_runs_without_a_daemon(tide, daemon):
-    assert_runs_with_one_line(tide(*RAN, env={"TIDE_DAEMON": daemon}), "without control")
+@pytest.mark.parametrize("daemon, words", [
+    ("/bin/false", ["ended at once"]),
+    ("/nonexistent/tided", ["TIDE_DAEMON names /nonexistent/tided: No such file"])])
+def test_runs_without_a_daemon(tide, daemon, words):
+    assert_runs_with_one_line(tide(*RAN, env={"TIDE_DAEMON": daemon}), "without control", *words)
+
+
+def test_a_tided_that_is_not_there_is_named_by_all(tide):
+    env = {"TIDE_DAEMON": "/nonexistent/tided"}
+    words = "TIDE_DAEMON names /nonexistent/tided: No such file or directory"
+    assert_error(tide("ps", env=env), 5, "tide: ps: no daemon runs",
+                 f"'tide run' cannot start one: {words}.")
+    out = tide("doctor", env=env).stdout
+    assert f"none runs, and {words}" in out and "unset TIDE_DAEMON" in out
 
 
 @pytest.mark.parametrize("name, words", [("a b", ["blank"]), ("a:b", ["blank"]), ("none", ["none"])])
@@ -170,11 +182,30 @@ def make_link(path):
     path.symlink_to(path.with_name("elsewhere"))
 
 
-@pytest.mark.parametrize("make", [make_file, make_open_to_all, make_link])
-def test_runs_when_the_directory_cannot_be_trusted(tide, make):
+def make_dangling_link(path):
+    path.symlink_to("nowhere")
+
+
+@pytest.mark.parametrize("make, word", [
+    (make_file, "is no directory: remove it"), (make_open_to_all, "others may write in"),
+    (make_link, "is a symbolic link: remove it"), (make_dangling_link, "is a symbolic link"),
+], ids=lambda value: getattr(value, "__name__", ""))
+def test_a_directory_that_cannot_be_trusted_is_named_by_all(tide, make, word):
+    """And the program runs all the same."""
     make(tide.dir)
-    assert_runs_with_one_line(tide(*RAN), "without control")
+    assert_runs_with_one_line(tide(*RAN), "without control", str(tide.dir), word)
     assert tide.daemon() is None
+    assert_error(tide("ps"), 5, "tide: ps: no daemon runs", "'tide run' cannot start one: ", word)
+    rows = {row["name"]: row for row in json.loads(tide("doctor", "--json").stdout)["checks"]}
+    assert rows["directory"]["level"] == "problem" and word in rows["directory"]["text"]
+    assert rows["daemon"]["level"] == "problem"
+
+
+def test_a_directory_that_cannot_be_made_is_named_by_all(tide):
+    env = {"TIDE_DIR": str(tide.dir / "a" / "b")}
+    assert_runs_with_one_line(tide(*RAN, env=env), "without control", "cannot make the directory")
+    assert_error(tide("ps", env=env), 5, "tide: ps: no daemon runs", "cannot make the directory")
+    assert "problem directory   cannot make the directory" in tide("doctor", env=env).stdout
 
 
 def test_runs_when_the_directory_has_too_long_a_name(tide):

@@ -487,7 +487,7 @@ def test_a_missing_parent_a_file_and_a_symbolic_link_are_refused(place):
     tided.dir.rmdir()
     tided.dir = tided.dir / "deeper"
     tided.log = place.base / "log"
-    assert "cannot make or open" in failure(tided)
+    assert "cannot make the directory" in failure(tided)
     file = place.daemon()
     file.dir.rmdir()
     file.dir.write_text("")

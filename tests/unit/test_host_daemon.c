@@ -242,15 +242,18 @@ static void what_keeps_it_from_starting_is_told(void **state)
 static void the_program_is_found_beside_ours_or_where_told(void **state)
 {
     char path[FILE_PATH_MAX];
+    struct error err;
 
     unsetenv("TIDE_DAEMON");
-    assert_int_equal(daemon_find_program(path, sizeof(path)), -ENOENT); /* none beside the tests */
+    assert_int_equal(daemon_find_program(path, sizeof(path), &err), -ENOENT); /* none beside us */
+    assert_non_null(strstr(err.text, "there is no "));
     setenv("TIDE_DAEMON", self, 1);
-    assert_int_equal(daemon_find_program(path, sizeof(path)), 0);
+    assert_int_equal(daemon_find_program(path, sizeof(path), &err), 0);
     assert_string_equal(path, self);
-    assert_int_equal(daemon_find_program(path, 4), -ENAMETOOLONG);
+    assert_int_equal(daemon_find_program(path, 4, NULL), -ENAMETOOLONG);
     setenv("TIDE_DAEMON", "/nonexistent/tided", 1);
-    assert_int_equal(daemon_find_program(path, sizeof(path)), -ENOENT);
+    assert_int_equal(daemon_find_program(path, sizeof(path), &err), -ENOENT);
+    assert_non_null(strstr(err.text, "TIDE_DAEMON names /nonexistent/tided"));
     unsetenv("TIDE_DAEMON");
 }
 
