@@ -40,10 +40,14 @@ static int64_t worth_of_time(const struct auction *a, uint32_t j, int64_t cores)
 static void explain_end(struct auction *a, uint32_t j)
 {
     const struct policy_reason *reason = &a->plan->decisions[j].reason;
+    int64_t us, ns;
 
-    if (reason->code == POLICY_REASON_GAIN)
-        layout_reason(&a->layout, j, POLICY_REASON_ENDS, reason->arg[0],
-                      time_us(&a->bidder[j], reason->arg[0] / POLICY_CORE_MCPU) * 1000, 0, 0);
+    if (reason->code != POLICY_REASON_GAIN)
+        return;
+    us = time_us(&a->bidder[j], reason->arg[0] / POLICY_CORE_MCPU);
+    if (__builtin_mul_overflow(us, 1000, &ns)) /* a steep fall of the curve, to its least */
+        ns = INT64_MAX;
+    layout_reason(&a->layout, j, POLICY_REASON_ENDS, reason->arg[0], ns, 0, 0);
 }
 
 /* Time to the end with what it has now; 0: it has nothing. */
