@@ -12,6 +12,7 @@
 
 #include <ctype.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define DEFAULT_SEEDS 10 /* of scenarios that generate jobs */
@@ -229,12 +230,40 @@ static int cannot_write(const char *path)
     return cli_error(&command_sim, CLI_FAILED, NULL, "cannot write %s: %s", path, strerror(errno));
 }
 
-/* Before the runs: that a file cannot be written is not found out after an hour. */
-static int open_outputs(const struct arguments *args, struct outputs *outputs)
+/* @b may be NULL. */
+static bool same_file(const char *a, const char *b)
 {
-    for (int o = 0; o < OUTPUT_MAX; o++)
-        if (args->path_of[o] && !(outputs->file[o] = fopen(args->path_of[o], "we")))
+    struct stat x, y;
+
+    return b && stat(a, &x) == 0 && stat(b, &y) == 0 && S_ISREG(x.st_mode) &&
+           x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* What is opened for writing is empty at once: not what is read yet, nor what is written. */
+static bool is_in_use(const struct arguments *args, const struct scenario *scenario, int output)
+{
+    const char *path = args->path_of[output];
+
+    for (int o = 0; o < output; o++)
+        if (same_file(path, args->path_of[o]))
+            return true;
+    return same_file(path, args->path) || same_file(path, scenario->trace_path);
+}
+
+/* Before the runs: that a file cannot be written is not found out after an hour. */
+static int open_outputs(const struct arguments *args, const struct scenario *scenario,
+                        struct outputs *outputs)
+{
+    for (int o = 0; o < OUTPUT_MAX; o++) {
+        if (!args->path_of[o])
+            continue;
+        if (is_in_use(args, scenario, o))
+            return cli_usage(&command_sim, "%s is the scenario, its trace or another output",
+                             args->path_of[o]);
+        outputs->file[o] = fopen(args->path_of[o], "we");
+        if (!outputs->file[o])
             return cannot_write(args->path_of[o]);
+    }
     return CLI_OK;
 }
 
@@ -310,12 +339,21 @@ static int report_stuck(const struct compare *compare)
     for (uint32_t p = 0; p < compare->policy_count; p++) {
         const struct compare_run *runs = compare_runs(compare, p);
         uint32_t stuck = 0, last = 0;
+        uint64_t refused = 0;
 
-        for (uint32_t s = 0; s < compare->seed_count; s++)
+        for (uint32_t s = 0; s < compare->seed_count; s++) {
+            refused += runs[s].totals.infeasible;
             if (runs[s].stuck) {
                 stuck++;
                 last = s;
             }
+        }
+        if (refused)
+            code = cli_error(
+                &command_sim, CLI_PARTIAL, "--csv FILE names them: their state is infeasible.",
+                "%s: in %u run%s, %llu job%s can never run on this machine",
+                compare->policies[p].text, compare->seed_count, compare->seed_count == 1 ? "" : "s",
+                (unsigned long long)refused, refused == 1 ? "" : "s");
         if (stuck)
             code = cli_error(&command_sim, CLI_PARTIAL, NULL,
                              "%s: jobs were left in %u of %u runs; seed %llu: %s",
@@ -364,7 +402,7 @@ static int simulate(const struct arguments *args, const struct scenario *scenari
         .check = args->check,
         .charts = args->path_of[OUTPUT_GANTT] || args->path_of[OUTPUT_HTML],
     };
-    int r = open_outputs(args, &outputs);
+    int r = open_outputs(args, scenario, &outputs);
 
     if (r != CLI_OK)
         return r;

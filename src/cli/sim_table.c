@@ -196,8 +196,9 @@ int sim_table_print(const struct compare *compare, bool all)
     int r;
 
     cli_locale();
-    printf("%s: %llu jobs on %u cores, ", compare->scenario->name,
-           (unsigned long long)compare->job_count, compare->machine.cores);
+    printf("%s: %llu job%s on %u cores, ", compare->scenario->name,
+           (unsigned long long)compare->job_count, compare->job_count == 1 ? "" : "s",
+           compare->machine.cores);
     if (last > first)
         printf("mean of seeds %llu to %llu ± half of the 95 %% confidence interval\n\n", first,
                last);

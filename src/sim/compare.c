@@ -358,6 +358,10 @@ int compare_all(struct compare *compare, struct error *err)
 
     if (r < 0)
         return r;
+    if (compare->job_count == 0)
+        return error_set(err, -EINVAL, "%s: there are no jobs: %s", compare->scenario->file,
+                         compare->scenario->trace_path ? compare->scenario->trace_path
+                                                       : "none arrives before workload.until");
     r = allocate(compare);
     if (r == 0 && compare->jobs)
         fputs(jobs_header, compare->jobs);
@@ -416,6 +420,10 @@ void compare_gain(const struct compare *compare, uint32_t policy, enum sim_metri
     int better = sim_metric_info(metric)->better;
 
     *ret_estimate = (struct sim_estimate){0};
+    for (uint32_t s = 0; own && s < compare->seed_count; s++)
+        if (compare_runs(compare, policy)[s].value[SIM_UNFINISHED] !=
+            compare_runs(compare, 0)[s].value[SIM_UNFINISHED])
+            own[s] = NAN; /* other jobs: nothing to compare */
     if (own && base && better)
         sim_compare(better > 0 ? own : base, better > 0 ? base : own, compare->seed_count,
                     ret_estimate);

@@ -14,7 +14,8 @@ static const char page_style[] =
     "table{border-collapse:collapse;margin:1em 0;font-variant-numeric:tabular-nums}"
     "th,td{padding:.25em .7em;border-bottom:1px solid #8884;text-align:right}"
     "th:first-child,td:first-child,td.text{text-align:left}thead th{vertical-align:bottom}"
-    "small{opacity:.7}.best{font-weight:700}.scroll{overflow-x:auto}svg{max-width:100%;height:auto}"
+    "td{white-space:nowrap}td.text{white-space:normal}small{opacity:.7}.best{font-weight:700}"
+    ".scroll{overflow-x:auto}svg{max-width:100%;min-width:720px;height:auto}"
     "code{overflow-wrap:anywhere}h2{margin-top:2em}"
     "summary{cursor:pointer;font-weight:600;margin:.7em 0}\n"
     "@media(prefers-color-scheme:dark){body{background:#14171a;color:#e6e8eb}}\n";
@@ -32,17 +33,21 @@ static void cell(FILE *f, const struct compare *compare, uint32_t policy, enum s
     fputs("</td>", f);
 }
 
-static void head_cell(FILE *f, enum sim_metric metric)
+static void metric_name(FILE *f, enum sim_metric metric)
 {
-    const struct sim_metric_info *info = sim_metric_info(metric);
-
-    fputs("<th title=\"", f);
-    svg_text(f, info->text);
-    fputs("\">", f);
-    for (const char *p = info->name; *p; p++)
+    for (const char *p = sim_metric_info(metric)->name; *p; p++)
         putc(*p == '_' ? ' ' : *p, f);
-    if (*info->unit)
-        fprintf(f, "<br><small>%s</small>", info->unit);
+}
+
+/* @unit: "" of a ratio */
+static void head_cell(FILE *f, enum sim_metric metric, const char *unit)
+{
+    fputs("<th title=\"", f);
+    svg_text(f, sim_metric_info(metric)->text);
+    fputs("\">", f);
+    metric_name(f, metric);
+    if (*unit)
+        fprintf(f, "<br><small>%s</small>", unit);
     fputs("</th>", f);
 }
 
@@ -51,7 +56,7 @@ static void summary_table(FILE *f, const struct compare *compare)
     fputs("<div class=\"scroll\"><table><thead><tr><th>policy</th>", f);
     for (uint32_t i = 0; i < report_summary_count; i++)
         if (report_is_known(compare, report_summary[i]))
-            head_cell(f, report_summary[i]);
+            head_cell(f, report_summary[i], sim_metric_info(report_summary[i])->unit);
     fputs("</tr></thead><tbody>\n", f);
     for (uint32_t p = 0; p < compare->policy_count; p++) {
         fputs("<tr><td>", f);
@@ -96,11 +101,12 @@ static void gain_table(FILE *f, const struct compare *compare)
         return;
     fputs("<h2>Against ", f);
     svg_text(f, compare->policies[0].text);
-    fputs("</h2>\n<p>How many times better, seed by seed; above 1 is better.</p>\n"
+    fputs("</h2>\n<p>How many times better, seed by seed; above 1 is better. Seeds in which one of "
+          "both left more jobs unfinished do not count.</p>\n"
           "<div class=\"scroll\"><table><thead><tr><th>policy</th>",
           f);
     for (size_t i = 0; i < ARRAY_LEN(shown); i++)
-        head_cell(f, shown[i]);
+        head_cell(f, shown[i], "");
     fputs("</tr></thead><tbody>\n", f);
     for (uint32_t p = 1; p < compare->policy_count; p++) {
         fputs("<tr><td>", f);
@@ -135,9 +141,12 @@ static void bar_charts(FILE *f, const struct compare *compare)
             names[p] = compare->policies[p].text;
         }
         fputs("<h3>", f);
+        metric_name(f, shown[i]);
+        fputs(" <small>", f);
         svg_text(f, info->text);
-        fputs("</h3>\n", f);
+        fputs("</small></h3>\n<div class=\"scroll\">", f);
         svg_bars(f, 0, info->unit, names, estimate, compare->policy_count);
+        fputs("</div>\n", f);
     }
 }
 
@@ -232,9 +241,10 @@ static void charts_part(FILE *f, const struct compare *compare)
 
         fprintf(f, "<details%s><summary>", p ? "" : " open");
         svg_text(f, compare->policies[p].text);
-        fputs("</summary>\n", f);
+        fputs("</summary>\n<div class=\"scroll\">", f);
         svg_timelines(f, 0, chart, compare->machine.cores);
         svg_gantt(f, 0, chart);
+        fputs("</div>\n", f);
         if (compare->job_count > CHART_JOBS_MAX)
             fprintf(f, "<p><small>The first %d of %llu jobs.</small></p>\n", CHART_JOBS_MAX,
                     (unsigned long long)compare->job_count);
@@ -258,12 +268,16 @@ void report_html(FILE *f, const struct compare *compare, const char *command)
     svg_text(f, s->name);
     fputs("</h1>\n<p>", f);
     svg_text(f, s->text);
-    fprintf(f,
-            "</p>\n<p>%llu jobs on %u cores, seeds %llu to %llu. Values are means over the seeds, "
-            "± is half of the 95 %% confidence interval; the best of each column is bold.</p>\n",
-            (unsigned long long)compare->job_count, compare->machine.cores,
-            (unsigned long long)compare->first_seed,
-            (unsigned long long)compare->first_seed + compare->seed_count - 1);
+    fprintf(f, "</p>\n<p>%llu job%s on %u cores, seed%s %llu",
+            (unsigned long long)compare->job_count, compare->job_count == 1 ? "" : "s",
+            compare->machine.cores, compare->seed_count == 1 ? "" : "s",
+            (unsigned long long)compare->first_seed);
+    if (compare->seed_count > 1)
+        fprintf(f,
+                " to %llu. Values are means over the seeds, ± is half of the 95 %% confidence "
+                "interval",
+                (unsigned long long)compare->first_seed + compare->seed_count - 1);
+    fputs("; the best of each column is bold.</p>\n", f);
     summary_table(f, compare);
     gain_table(f, compare);
     prediction_part(f, compare);

@@ -28,18 +28,29 @@ bool report_is_known(const struct compare *compare, enum sim_metric metric)
     return false;
 }
 
-/* The policy with the best mean, or policy_count where none is better. */
+/* Jobs that the policy left, as the mean over the seeds. */
+static double left_behind(const struct compare *compare, uint32_t policy)
+{
+    struct sim_estimate estimate;
+
+    compare_estimate(compare, policy, SIM_UNFINISHED, &estimate);
+    return estimate.count ? estimate.mean : 0;
+}
+
+/* Among those that left the fewest jobs: who leaves the long ones is soon done. */
 uint32_t report_best(const struct compare *compare, enum sim_metric metric)
 {
     int better = sim_metric_info(metric)->better;
     uint32_t best = compare->policy_count;
-    double most = -INFINITY;
+    double most = -INFINITY, left = INFINITY;
 
+    for (uint32_t p = 0; p < compare->policy_count; p++)
+        left = fmin(left, left_behind(compare, p));
     for (uint32_t p = 0; better && p < compare->policy_count; p++) {
         struct sim_estimate estimate;
 
         compare_estimate(compare, p, metric, &estimate);
-        if (estimate.count && better * estimate.mean > most) {
+        if (estimate.count && better * estimate.mean > most && left_behind(compare, p) <= left) {
             most = better * estimate.mean;
             best = p;
         }

@@ -16,7 +16,10 @@ extern const uint32_t report_summary_count;
 /* Whether any policy has something to say about the metric. */
 bool report_is_known(const struct compare *compare, enum sim_metric metric);
 
-/* The policy with the best mean, or policy_count where none can be better. */
+/*
+ * The policy with the best mean among those that left the fewest jobs unfinished, or policy_count
+ * where none can be better.
+ */
 uint32_t report_best(const struct compare *compare, enum sim_metric metric);
 
 #define REPORT_NUMBER_MAX 32

@@ -168,7 +168,7 @@ static int read_points(const struct node *list, uint32_t *cores, double *speed, 
         cores[i] = (uint32_t)count;
         speed[i] = json_number_value(value.value);
         if (!(speed[i] > 1e-9 && speed[i] < 1e12))
-            return node_error(&value, err, "must be a speed above 0");
+            return node_error(&value, err, "must be a speed, above 0 and below 1e12");
     }
     return 0;
 }

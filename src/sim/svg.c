@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sim/svg.h"
 
+#include "sim/report.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -11,6 +13,9 @@
 #define AXIS        24 /* below a plot */
 #define LINE_HEIGHT 80
 #define BAR_HEIGHT  20
+#define BAR_NUMBER  120  /* room for the figure behind a bar */
+#define BAR_LEFT    400  /* at most: names before bars */
+#define LETTER      7    /* about the width of one */
 #define ROWS_HEIGHT 1000 /* of the bars of many jobs, together */
 #define NAME_SHOWN  20
 #define FILE_HEAD   36
@@ -66,6 +71,22 @@ static void label(FILE *file, double x, double y, const char *class, const char 
     fprintf(file, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, class);
     svg_text(file, text);
     fputs("</text>\n", file);
+}
+
+/* The first @most bytes of it, cut between characters of UTF-8. */
+static void short_label(FILE *file, double x, double y, const char *class, const char *text,
+                        size_t most)
+{
+    char cut[BAR_LEFT];
+    size_t length = strlen(text);
+
+    most = most < sizeof(cut) ? most : sizeof(cut) - 1;
+    if (length > most)
+        for (length = most; length > 0 && (text[length] & 0xc0) == 0x80;)
+            length--;
+    memcpy(cut, text, length);
+    cut[length] = '\0';
+    label(file, x, y, class, cut);
 }
 
 /* ---- axes ------------------------------------------------------------------------------------ */
@@ -199,18 +220,10 @@ static void rows(FILE *file, const struct gantt *g)
 {
     for (uint32_t i = 0; i < g->chart->job_count; i++) {
         const struct chart_job *job = &g->chart->job[i];
-        char name[SIM_NAME_MAX];
 
-        if (g->row >= 11) {
-            /* Cut between characters of UTF-8. */
-            size_t length = strlen(strcpy(name, job->name)), end = NAME_SHOWN;
-
-            while (length > NAME_SHOWN && (name[end] & 0xc0) == 0x80)
-                end--;
-            if (length > NAME_SHOWN)
-                name[end] = '\0';
-            label(file, LEFT - 6, TOP + i * g->row + g->fill - 1, "soft end", name);
-        }
+        if (g->row >= 11)
+            short_label(file, LEFT - 6, TOP + i * g->row + g->fill - 1, "soft end", job->name,
+                        NAME_SHOWN);
         if (job->start_ns != POLICY_NEVER && job->start_ns > job->arrival_ns) {
             bar(file, g, i, job->arrival_ns, job->start_ns, "wait", 0.5);
             fprintf(file, "<title>waits %.6g s</title></rect>\n",
@@ -263,10 +276,22 @@ int svg_gantt(FILE *file, int y, const struct chart *chart)
 
 /* ---- bars ------------------------------------------------------------------------------------ */
 
+/* Where bars begin, so that the longest name has room before them. */
+static int names_width(const char *const *names, uint32_t count)
+{
+    size_t width = LEFT;
+
+    for (uint32_t i = 0; i < count; i++)
+        if (LETTER * strlen(names[i]) + 12 > width)
+            width = LETTER * strlen(names[i]) + 12;
+    return width < BAR_LEFT ? (int)width : BAR_LEFT;
+}
+
 int svg_bars(FILE *file, int y, const char *unit, const char *const *names,
              const struct sim_estimate *estimates, uint32_t count)
 {
-    const int height = 8 + BAR_HEIGHT * (int)count, plot = PLOT - 120;
+    const int height = 8 + BAR_HEIGHT * (int)count, left = names_width(names, count);
+    const int plot = SVG_WIDTH - left - RIGHT - BAR_NUMBER;
     double most = 0;
 
     for (uint32_t i = 0; i < count; i++)
@@ -277,20 +302,21 @@ int svg_bars(FILE *file, int y, const char *unit, const char *const *names,
     for (uint32_t i = 0; i < count; i++) {
         const struct sim_estimate *e = &estimates[i];
         double at = 4 + i * BAR_HEIGHT, middle = at + BAR_HEIGHT / 2.0 - 2, scale = plot / most;
-        char text[64] = "-";
+        char text[64] = "-", number[REPORT_NUMBER_MAX];
 
-        label(file, LEFT - 6, at + 13, "end", names[i]);
+        short_label(file, left - 6, at + 13, "end", names[i], (size_t)(left - 12) / LETTER);
         if (e->count)
-            snprintf(text, sizeof(text), "%.4g%s%s", e->mean, *unit ? " " : "", unit);
+            snprintf(text, sizeof(text), "%s%s%s", report_number(e->mean, number), *unit ? " " : "",
+                     unit);
         if (e->count && most > 0) {
             fprintf(file,
                     "<rect class=\"bar\" x=\"%d\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"/>\n",
-                    LEFT, at, e->mean * scale, BAR_HEIGHT - 4);
+                    left, at, e->mean * scale, BAR_HEIGHT - 4);
             if (!isnan(e->low))
                 fprintf(file, "<path class=\"mark\" stroke-width=\"1.5\" d=\"M%.1f %.1fH%.1f\"/>\n",
-                        LEFT + fmax(e->low, 0) * scale, middle, LEFT + e->high * scale);
+                        left + fmax(e->low, 0) * scale, middle, left + e->high * scale);
         }
-        label(file, LEFT + plot + 10, at + 13, "soft", text);
+        label(file, left + plot + 10, at + 13, "soft", text);
     }
     fputs("</svg>\n", file);
     return height;

@@ -127,6 +127,13 @@ static int read_dist(const struct node *object, const char *key, const struct va
     return node.value ? dist_node_read(&node, type, dist, err) : 0;
 }
 
+/* Time does not pass from one draw to the next. */
+static bool stands_still(const struct dist *gap)
+{
+    return gap->a == 0 && (gap->kind == DIST_FIXED || gap->kind == DIST_EXPONENTIAL ||
+                           gap->kind == DIST_LOGNORMAL);
+}
+
 static int read_arrivals(const struct node *workload, struct workload *w, struct error *err)
 {
     static const char *const keys[] = {"start", "gap", "burst", "within", NULL};
@@ -144,6 +151,8 @@ static int read_arrivals(const struct node *workload, struct workload *w, struct
         r = node_optional(&arrivals, "start", &time_type, &start, err);
     if (r == 0)
         r = read_dist(&arrivals, "gap", &time_type, &w->gap, err);
+    if (r == 0 && stands_still(&w->gap) && !node_member(workload, "jobs").value)
+        r = node_error(&gap, err, "is 0: say with workload.jobs how many come");
     w->burst.a = 1;
     if (r == 0)
         r = read_dist(&arrivals, "burst", &burst_type, &w->burst, err);

@@ -292,6 +292,37 @@ def test_html_stands_alone(tide, scenario, tmp_path):
         xml.etree.ElementTree.fromstring(svg)
 
 
+def test_html_shows_names_in_full_and_ratios_without_unit(tide, scenario, tmp_path):
+    path = tmp_path / "report.html"
+    long = "priority/max-prop/malleable/grow/ageing=10min"
+    tide("sim", scenario(RANDOM), "--policy", f"none,{long}", "--seeds", "2", "--html", path)
+    source = path.read_text()
+    gains = source[source.index("<h2>Against none"):source.index("<h3>")]
+    assert re.findall(r"<th title[^>]*>(.*?)</th>", gains) == ["makespan", "turnaround", "slowdown"]
+    bars = re.findall(r"<h3>.*?(<svg .*?</svg>)\n", source[:source.index("<h2>Over time")], re.S)
+    assert len(bars) == 4
+    for svg in map(xml.etree.ElementTree.fromstring, bars):
+        labels = {t.text: t for t in svg.iter(SVG + "text")}
+        assert float(labels[long].get("x")) > 6 * len(long)  # it ends there
+        assert all(float(r.get("x")) >= float(labels[long].get("x"))
+                   for r in svg.iter(SVG + "rect"))
+        assert not any("e+" in text for text in labels)
+
+
+@pytest.mark.parametrize("option", ["--csv", "--gantt", "--html"])
+def test_what_is_read_is_not_written(tide, scenario, tmp_path, option):
+    trace = scenario("arrival,work,speedup\n0,1,1\n", "t.csv")
+    path = scenario({"machine": {"cores": 7}, "trace": {"file": "t.csv"}})
+    for target in (path, trace):
+        before = target.read_text()
+        assert_error(tide("sim", path, option, tmp_path / "." / target.name), 2, "tide: sim: ",
+                     "is the scenario, its trace or another output")
+        assert target.read_text() == before
+    assert tide("sim", path, "--csv", tmp_path / "o", option.replace("csv", "html"),
+                tmp_path / "o").returncode == 2
+    assert tide("sim", path, "--csv", "/dev/null", "--html", "/dev/null").returncode == 0
+
+
 def test_files_that_cannot_be_written_are_no_success(tide, scenario):
     path = scenario(FIXED)
     for option in ("--csv", "--gantt", "--html"):
@@ -360,7 +391,11 @@ JOB = {"work": 1, "speedup": 1}
     ({"machine": {"cores": 8}, "workload": {"jobs": 50, "arrivals": {"gap": 1}, "mix": [
         dict(JOB, min=4, max={"uniform": [4, 8]}, request={"uniform": [4, 8]})]}},
      "s.json: workload.mix[0]: job "),
-], ids=range(10))
+    ({"machine": {"cores": 8}, "workload": {"until": 50, "arrivals": {"gap": 0}, "mix": [JOB]}},
+     "s.json:1: workload.arrivals.gap: is 0: say with workload.jobs how many come"),
+    ({"machine": {"cores": 8}, "speedups": {"x": {"table": [1, 1e13]}}, "jobs": [JOB]},
+     "speedups.x.table[1]: must be a speed, above 0 and below 1e12"),
+], ids=range(12))
 def test_bad_scenarios_name_file_line_and_field(tide, scenario, tmp_path, content, says):
     scenario("arrival,work,speedup\n0,1,1\n1,one,1\n", "bad.csv")
     scenario("; comment\n1 0 -1 x 1 -1 -1 1 1 1 1 1 1 1 1 1 1 1\n", "bad.swf")
@@ -401,11 +436,34 @@ def test_a_scenario_that_is_not_there_is_named(tide):
                  "tide-sim(1)")
 
 
-def test_jobs_that_can_never_run_are_counted(tide, scenario):
+def test_jobs_that_can_never_run_are_counted_and_said(tide, scenario, tmp_path):
     big = dict(FIXED, jobs=[dict(JOB, request=9, malleability="rigid"), JOB])
-    result = sim_json(tide, scenario(big), "--policy", "fcfs/strict")
-    # infeasible is an answer of the policy, not a failure
+    done = tide("sim", scenario(big), "--policy", "equal,fcfs/strict", "--json", "--html",
+                tmp_path / "r.html")
+    result = json.loads(done.stdout)
     assert metrics(result, "fcfs/strict")["unfinished"]["mean"] == 1
+    assert done.returncode == 6
+    assert "fcfs/strict: in 1 run, 1 job can never run on this machine" in done.stderr
+    assert "equal:" not in done.stderr
+    # who leaves the long job out is no better for it
+    assert metrics(result, "fcfs/strict")["makespan"]["mean"] < metrics(
+        result, "equal")["makespan"]["mean"]
+    assert next(p for p in result["policies"] if p["policy"] == "fcfs/strict")["gain"] == {}
+    rows = re.findall(r"<tr><td>(.*?)</td>(.*?)</tr>", (tmp_path / "r.html").read_text())
+    assert "best" in dict(rows[:2])["equal"] and "best" not in dict(rows[:2])["fcfs/strict"]
+
+
+def test_a_scenario_without_a_job_is_refused(tide, scenario):
+    scenario("arrival,work,speedup\n", "t.csv")
+    scenario("; nobody ran\n1 0 0 -1 -1 -1 -1 4 20 -1 5 1 1 1 1 1 -1 -1\n", "t.swf")
+    late = {"until": "1h", "arrivals": {"start": "2h", "gap": 1}, "mix": [JOB]}
+    for none, says in (({"trace": {"file": "t.csv"}}, "t.csv\n"),
+                       ({"trace": {"file": "t.swf"}}, "t.swf\n"),
+                       ({"workload": late}, "workload.until\n")):
+        done = tide("sim", scenario(dict({"machine": {"cores": 7}, "defaults": {"speedup": 1}},
+                                         **none)))
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "there are no jobs: " in done.stderr and done.stderr.endswith(says)
 
 
 def test_without_its_program_sim_says_so(tide, build_dir, tmp_path):
