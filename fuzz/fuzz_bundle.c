@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * config.json and process.json of a container: what is refused is untouched; what is edited is the
+ * same value for another reader of JSON, but for what was added, and needs no second edit.
+ */
+#include "input.h"
+#include "runc/spec.h"
+
+#include <jansson.h>
+
+#define FLAGS (JSON_DECODE_INT_AS_REAL | JSON_DECODE_ANY)
+
+/* The last @n elements of an array go; an array that is empty then may have been missing. */
+static void cut(json_t *object, const char *name, size_t n)
+{
+    json_t *array = json_object_get(object, name);
+
+    CHECK(json_array_size(array) >= n);
+    while (n--)
+        CHECK(json_array_remove(array, json_array_size(array) - 1) == 0);
+    if (json_array_size(array) == 0)
+        json_object_del(object, name);
+}
+
+static void forget_empty(json_t *object, const char *name)
+{
+    json_t *member = json_object_get(object, name);
+
+    if (json_is_null(member) || (json_is_array(member) && json_array_size(member) == 0))
+        json_object_del(object, name);
+}
+
+/* Mounts: two more. Environment: compared without what concerns us. */
+static void compare(const char *before, const struct jsontext *after)
+{
+    json_t *old = json_loads(before, FLAGS, NULL);
+    json_t *new = json_loadb(after->text, after->len, FLAGS, NULL);
+
+    if (old) { /* it does not take every text that we take: bad UTF-8, reals out of range */
+        CHECK(new);
+        forget_empty(old, "mounts");
+        cut(new, "mounts", 2);
+        json_object_del(json_object_get(old, "process"), "env");
+        CHECK(json_is_array(json_object_get(json_object_get(new, "process"), "env")));
+        json_object_del(json_object_get(new, "process"), "env");
+        CHECK(json_equal(old, new));
+    }
+    json_decref(old);
+    json_decref(new);
+}
+
+static void check_config(const uint8_t *data, size_t size)
+{
+    _cleanup_jsontext_ struct jsontext json = {input_text(data, size), size};
+    _cleanup_free_ char *before = input_text(data, size);
+    struct error err = {0};
+    int r = spec_edit_config(&json, "/a", "/b", &err);
+
+    CHECK(json.text[json.len] == '\0');
+    if (r <= 0) {
+        CHECK(json.len == size && memcmp(json.text, before, size) == 0);
+        CHECK(r == 0 || (err.code == r && *err.text));
+        return;
+    }
+    compare(before, &json);
+    CHECK(spec_edit_config(&json, "/a", "/b", &err) == 0);
+}
+
+static void check_process(const uint8_t *data, size_t size)
+{
+    _cleanup_jsontext_ struct jsontext json = {input_text(data, size), size};
+    struct error err;
+
+    if (spec_edit_process(&json, &err) >= 0)
+        CHECK(spec_edit_process(&json, &err) >= 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    check_config(data, size);
+    check_process(data, size);
+    return 0;
+}

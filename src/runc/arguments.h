@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The command line with which engines call an OCI runtime, as runc(8) and crun(1) have it. Only
+ * what tide-runc looks at is picked out; nothing is refused. Pure; called by tide-runc and its unit
+ * test.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+enum arguments_verb {
+    ARGUMENTS_OTHER,  /* not ours, or not understood: pass it on */
+    ARGUMENTS_CREATE, /* create or run: bundle and id are set */
+    ARGUMENTS_EXEC,   /* exec with a process.json: process and id are set */
+    ARGUMENTS_VERB_MAX
+};
+
+struct arguments {
+    enum arguments_verb verb;
+    bool log_json;
+    const char *log;     /* NULL: none */
+    const char *bundle;  /* "." when not given */
+    const char *process; /* NULL: none */
+    const char *id;
+};
+
+/* @argv is ended by NULL, argv[0] is the program. What is returned points into it. */
+struct arguments arguments_read(char *const *argv);

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tide-runc: an OCI runtime that makes containers elastic and becomes the real one. Whatever goes
+ * wrong with our part, the container starts as if we had not been there. Nothing is printed: the
+ * engine reads what the runtime writes.
+ */
+#include "base/cleanup.h"
+#include "base/container.h"
+#include "base/rundir.h"
+#include "base/wholefile.h"
+#include "runc/arguments.h"
+#include "runc/spec.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <syslog.h>
+#include <time.h>
+
+#define SPEC_MAX (4u << 20) /* bytes of a config.json or process.json; a larger one is left alone  \
+                             */
+
+#define SEARCH_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+/* ---- saying what went wrong ---- */
+
+/* A line as the real runtime writes them, a warning: engines show errors alone. */
+static int write_log(const struct arguments *a, const char *text)
+{
+    _cleanup_fd_ int fd = open(a->log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    _cleanup_free_ char *quoted = jsontext_quote(text);
+    char when[32];
+    time_t now = time(NULL);
+    struct tm tm;
+
+    if (fd < 0 || !quoted)
+        return -1;
+    gmtime_r(&now, &tm);
+    strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &tm);
+    return dprintf(fd,
+                   a->log_json ? "{\"level\":\"warning\",\"msg\":%s,\"time\":\"%s\"}\n"
+                               : "level=warning msg=%s time=\"%s\"\n",
+                   quoted, when);
+}
+
+static void complain(const struct arguments *a, const char *what, const struct error *err)
+{
+    char text[ERROR_TEXT_MAX + 64];
+
+    snprintf(text, sizeof(text), "tide-runc: %s: %s", what, err->text);
+    if (!a->log || write_log(a, text) < 0)
+        syslog(LOG_WARNING, "%s", text);
+}
+
+/* ---- the control directory ---- */
+
+static bool is_key(const char *id)
+{
+    size_t n = strspn(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-");
+
+    return n > 0 && n <= CONTAINER_KEY_MAX && id[n] == '\0';
+}
+
+/* <run>/containers, made when @make. Returns a descriptor or -errno. */
+static int open_containers(bool make, char ret_run[RUNDIR_PATH_MAX])
+{
+    _cleanup_fd_ int run = -1;
+    int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    int r = rundir_machine(ret_run);
+
+    if (r < 0)
+        return r;
+    run = make ? rundir_open(ret_run, NULL) : open(ret_run, flags);
+    if (run < 0)
+        return make ? run : -errno;
+    if (make && mkdirat(run, CONTAINER_RUN_DIR, 0755) < 0 && errno != EEXIST)
+        return -errno;
+    r = openat(run, CONTAINER_RUN_DIR, flags);
+    return r < 0 ? -errno : r;
+}
+
+/* Whoever reaches the directory may pass through it to the socket, and no more. */
+static int make_control_dir(int containers, const char *id)
+{
+    struct stat st;
+
+    if (mkdirat(containers, id, 0711) < 0 && errno != EEXIST)
+        return -errno;
+    if (fstatat(containers, id, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return -errno;
+    if (!S_ISDIR(st.st_mode))
+        return -ENOTDIR;
+    return fchmodat(containers, id, 0711, 0) < 0 ? -errno : 0;
+}
+
+/* ---- the two files ---- */
+
+static int failed(struct error *err, int r)
+{
+    return error_set(err, r, "%s", strerror(-r));
+}
+
+static int edit_bundle(const struct arguments *a, struct error *err)
+{
+    char path[PATH_MAX], agent_dir[PATH_MAX], run[RUNDIR_PATH_MAX];
+    char control_dir[sizeof(run) + sizeof(CONTAINER_RUN_DIR) + CONTAINER_KEY_MAX + 2];
+    _cleanup_jsontext_ struct jsontext config = {0};
+    _cleanup_fd_ int containers = -1;
+    struct stat status;
+    int r;
+
+    if (!is_key(a->id))
+        return error_set(err, -EINVAL, "the id cannot name a directory");
+    if ((size_t)snprintf(path, sizeof(path), "%s/config.json", a->bundle) >= sizeof(path))
+        return failed(err, -ENAMETOOLONG);
+    r = preload_find(agent_dir, sizeof(agent_dir), err);
+    if (r < 0)
+        return r;
+    r = wholefile_read(path, SPEC_MAX, &config.text, &config.len, &status);
+    if (r == 0)
+        containers = r = open_containers(true, run);
+    if (r < 0)
+        return failed(err, r);
+    snprintf(control_dir, sizeof(control_dir), "%s/" CONTAINER_RUN_DIR "/%s", run, a->id);
+    r = spec_edit_config(&config, agent_dir, control_dir, err);
+    if (r <= 0)
+        return r;
+    r = make_control_dir(containers, a->id);
+    if (r == 0)
+        r = wholefile_replace(path, config.text, config.len, &status);
+    return r < 0 ? failed(err, r) : 0;
+}
+
+/*
+ * Engines make process.json from their own idea of the environment. A container that got no agent
+ * when it was made shall not look for one now.
+ */
+static int edit_process(const struct arguments *a, struct error *err)
+{
+    char run[RUNDIR_PATH_MAX];
+    _cleanup_jsontext_ struct jsontext process = {0};
+    _cleanup_fd_ int containers = open_containers(false, run);
+    struct stat status;
+    int r;
+
+    if (containers < 0 || !is_key(a->id) || faccessat(containers, a->id, F_OK, 0) < 0)
+        return 0;
+    r = wholefile_read(a->process, SPEC_MAX, &process.text, &process.len, &status);
+    if (r < 0)
+        return failed(err, r);
+    r = spec_edit_process(&process, err);
+    if (r <= 0)
+        return r;
+    r = wholefile_replace(a->process, process.text, process.len, &status);
+    return r < 0 ? failed(err, r) : 0;
+}
+
+/* ---- becoming the real runtime ---- */
+
+static void run_unless_self(char **argv, const char *path)
+{
+    struct stat self, other;
+
+    if (stat(path, &other) < 0 || !S_ISREG(other.st_mode))
+        return;
+    if (stat("/proc/self/exe", &self) == 0 && self.st_dev == other.st_dev &&
+        self.st_ino == other.st_ino)
+        return; /* somebody linked runc to us */
+    argv[0] = (char *)path;
+    execv(path, argv);
+}
+
+/* The first one called @name in the directories of @search. */
+static void run_first(char **argv, const char *search, const char *name)
+{
+    char path[PATH_MAX];
+
+    for (const char *dir = search; *dir;) {
+        size_t n = strcspn(dir, ":");
+
+        if (*dir == '/' &&
+            (size_t)snprintf(path, sizeof(path), "%.*s/%s", (int)n, dir, name) < sizeof(path))
+            run_unless_self(argv, path);
+        dir += n + (dir[n] == ':');
+    }
+}
+
+/* The engine's own choice: what it would have found under that name, in the same environment. */
+static void run_runtime(char **argv)
+{
+    static const char *const names[] = {"runc", "crun"};
+    const char *given = getenv("TIDE_RUNC");
+    const char *search = getenv("PATH");
+
+    if (given && *given)
+        run_unless_self(argv, given);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        if (search)
+            run_first(argv, search, names[i]);
+        run_first(argv, SEARCH_PATH, names[i]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const what[] = {
+        [ARGUMENTS_OTHER] = "",
+        [ARGUMENTS_CREATE] = "the container starts without the agent",
+        [ARGUMENTS_EXEC] = "the program starts without the agent",
+    };
+    static_assert(ARRAY_LEN(what) == ARGUMENTS_VERB_MAX, "a text for each verb");
+    struct arguments a = arguments_read(argv);
+    struct error err = {0};
+    int r = 0;
+
+    if (a.verb == ARGUMENTS_CREATE)
+        r = edit_bundle(&a, &err);
+    else if (a.verb == ARGUMENTS_EXEC)
+        r = edit_process(&a, &err);
+    if (r < 0)
+        complain(&a, what[a.verb], &err);
+    run_runtime(argv);
+    fprintf(stderr, "tide-runc: there is neither runc nor crun in PATH or " SEARCH_PATH "\n");
+    return 127;
+}

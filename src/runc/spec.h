@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The edit that makes a container elastic: of the config.json of its bundle, and of the
+ * process.json of a program that is started in it later (OCI runtime specification). Pure; called
+ * by tide-runc, its unit test and the fuzzer.
+ */
+#pragma once
+
+#include "base/jsontext.h"
+
+/*
+ * Adds the mounts of @agent_dir and @control_dir (directories of the host) and the environment. A
+ * container that has either mount is left alone: `docker tide run` made it, or we did.
+ * Returns 1 (changed), 0 (nothing to do), or -errno with *err, the text then being as it was:
+ * -EBADMSG no JSON; -EINVAL, -ENOENT members are not as specified; -EEXIST one of them is
+ * there twice; -ENOMEM.
+ */
+int spec_edit_config(struct jsontext *config, const char *agent_dir, const char *control_dir,
+                     struct error *err);
+
+/* Adds the environment alone. Same returns. */
+int spec_edit_process(struct jsontext *process, struct error *err);
