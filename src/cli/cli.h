@@ -64,6 +64,8 @@ int command_unknown(const char *name);
 
 /*
  * "tide: <command>: <text>" and, when @hint is not NULL or empty, a second line with it, on stderr.
+ * The text is a clause without full stop, a wrong value behind the name of its option; the hint is
+ * a sentence that says what to do.
  * @cmd may be NULL (no command yet). Returns @code, so that a command writes `return cli_error(…)`.
  */
 __attribute__((format(printf, 4, 5))) int cli_error(const struct command *cmd, int code,
@@ -107,10 +109,11 @@ int option_next(const struct command *cmd, int argc, char **argv, const struct o
                 bool in_order);
 
 /*
- * Reads @text as a decimal number between @min and @max; @what ("a number of threads") names it in
- * the complaint. Returns CLI_OK, or CLI_USAGE after the complaint was printed.
+ * Reads @text as a decimal number between @min and @max. @name is what stands for it on the command
+ * line ("--threads", "PID"): the complaint begins with it, "--threads: 0 is outside 1 … 4096".
+ * Returns CLI_OK, or CLI_USAGE after the complaint was printed.
  */
-int option_number(const struct command *cmd, const char *text, const char *what, long min, long max,
+int option_number(const struct command *cmd, const char *text, const char *name, long min, long max,
                   long *ret);
 
 /* Complains unless @min to @max operands are left. Returns CLI_OK or CLI_USAGE. */

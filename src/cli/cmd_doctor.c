@@ -177,7 +177,9 @@ static int examine(int root, const struct cgroup *cg, pid_t pid, bool json)
     int r = observe_process(root, cg, pid, SAMPLE_MS, &seen, &err);
 
     if (r == -ESRCH)
-        return cli_error(&command_doctor, CLI_NOT_FOUND, NULL, "%s", err.text);
+        return cli_error(&command_doctor, CLI_NOT_FOUND,
+                         "'tide doctor' lists your processes that want more than they have.", "%s",
+                         err.text);
     if (r == -EACCES)
         return cli_error(&command_doctor, CLI_DENIED, "Ask its owner, or run as root.", "%s",
                          err.text);
@@ -304,8 +306,7 @@ static int doctor_run(int argc, char **argv)
     }
     if (option_operands(cmd, argc, argv, 0, 1) != CLI_OK)
         return CLI_USAGE;
-    if (optind < argc &&
-        option_number(cmd, argv[optind], "a process id", 1, INT_MAX, &pid) != CLI_OK)
+    if (optind < argc && option_number(cmd, argv[optind], "PID", 1, INT_MAX, &pid) != CLI_OK)
         return CLI_USAGE;
     root = file_open_root();
     r = root < 0 ? root : cgroup_new(root, &cg);

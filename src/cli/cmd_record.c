@@ -49,7 +49,8 @@ static int parse(int argc, char **argv, struct record_options *o)
             break;
         case 'f':
             if (moment_duration(optarg, &o->duration_ms) < 0)
-                return cli_usage(cmd, "'%s' is not a duration (90s, 10min, 2h, 1h30min)", optarg);
+                return cli_usage(cmd, "--for: '%s' is no duration (90s, 10min, 2h, 1h30min)",
+                                 optarg);
             break;
         case 'h':
             cli_help(cmd);

@@ -34,7 +34,8 @@ static int check_placement(const char *text)
     for (size_t i = 0; i < ARRAY_LEN(placements); i++)
         if (strcmp(text, placements[i]) == 0)
             return CLI_OK;
-    return cli_usage(&command_run, "'%s' is no placement (shared, exclusive or quota)", text);
+    return cli_usage(&command_run, "--placement: '%s' is none of shared, exclusive and quota",
+                     text);
 }
 
 static bool name_char(char c)
@@ -49,10 +50,11 @@ static int check_name(const char *name)
     while (name_char(name[n]))
         n++;
     if (n == 0 || n >= PROTO_NAME_MAX || name[n] || *name == '-')
-        return cli_usage(&command_run,
-                         "'%s' is no name for a job (1 %s %d letters, digits and . _ + : @ -, "
-                         "no - at the front)",
-                         name, cli_glyph(CLI_DOTS), PROTO_NAME_MAX - 1);
+        return cli_usage(
+            &command_run,
+            "--name: '%s' is no name for a job (1 %s %d letters, digits and . _ + : @ -, "
+            "no - at the front)",
+            name, cli_glyph(CLI_DOTS), PROTO_NAME_MAX - 1);
     return CLI_OK;
 }
 
@@ -87,7 +89,6 @@ static int parse(int argc, char **argv, struct run_options *o)
         {"help", no_argument, NULL, 'h'},
         {0},
     };
-    const char *threads = "a number of threads";
     const struct command *cmd = &command_run;
     int r = CLI_OK;
     bool term;
@@ -103,16 +104,16 @@ static int parse(int argc, char **argv, struct run_options *o)
             r = check_name(optarg);
             break;
         case OPT_MIN:
-            r = option_number(cmd, optarg, threads, 1, PROTO_THREADS_MAX, &o->min);
+            r = option_number(cmd, optarg, "--min", 1, PROTO_THREADS_MAX, &o->min);
             break;
         case OPT_MAX:
-            r = option_number(cmd, optarg, threads, 1, PROTO_THREADS_MAX, &o->max);
+            r = option_number(cmd, optarg, "--max", 1, PROTO_THREADS_MAX, &o->max);
             break;
         case OPT_THREADS:
-            r = option_number(cmd, optarg, threads, 1, PROTO_THREADS_MAX, &o->threads);
+            r = option_number(cmd, optarg, "--threads", 1, PROTO_THREADS_MAX, &o->threads);
             break;
         case OPT_WEIGHT:
-            r = option_number(cmd, optarg, "a weight", CGROUP_WEIGHT_MIN, CGROUP_WEIGHT_MAX,
+            r = option_number(cmd, optarg, "--weight", CGROUP_WEIGHT_MIN, CGROUP_WEIGHT_MAX,
                               &o->weight);
             break;
         case OPT_PLACEMENT:

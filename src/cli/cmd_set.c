@@ -25,17 +25,17 @@ static int parse_one(int c, struct set_options *o)
     const struct command *cmd = &command_set;
     const struct {
         int option;
-        const char *what;
+        const char *name;
         long max;
         long *value;
     } numbers[] = {
-        {OPT_THREADS, "a number of threads", PROTO_THREADS_MAX, &o->threads},
-        {OPT_INTRA, "a number of threads", PROTO_THREADS_MAX, &o->intra},
-        {OPT_INTER, "a number of threads", PROTO_THREADS_MAX, &o->inter},
-        {OPT_MIN, "a number of threads", PROTO_THREADS_MAX, &o->min},
-        {OPT_MAX, "a number of threads", PROTO_THREADS_MAX, &o->max},
-        {OPT_WEIGHT, "a weight", CGROUP_WEIGHT_MAX, &o->weight},
-        {'w', "a number of milliseconds", WAIT_MAX_MS, &o->wait_ms},
+        {OPT_THREADS, "--threads", PROTO_THREADS_MAX, &o->threads},
+        {OPT_INTRA, "--intra", PROTO_THREADS_MAX, &o->intra},
+        {OPT_INTER, "--inter", PROTO_THREADS_MAX, &o->inter},
+        {OPT_MIN, "--min", PROTO_THREADS_MAX, &o->min},
+        {OPT_MAX, "--max", PROTO_THREADS_MAX, &o->max},
+        {OPT_WEIGHT, "--weight", CGROUP_WEIGHT_MAX, &o->weight},
+        {'w', "--wait", WAIT_MAX_MS, &o->wait_ms},
     };
     bool term;
     int r = terms_take(cmd, c, &o->terms, &term);
@@ -45,7 +45,7 @@ static int parse_one(int c, struct set_options *o)
 
     for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
         if (numbers[i].option == c)
-            return option_number(cmd, optarg, numbers[i].what, 1, numbers[i].max, numbers[i].value);
+            return option_number(cmd, optarg, numbers[i].name, 1, numbers[i].max, numbers[i].value);
     o->automatic |= c == OPT_AUTO;
     o->json |= c == 'j';
     return c == '?' ? CLI_USAGE : CLI_OK;

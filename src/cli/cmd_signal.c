@@ -128,8 +128,8 @@ static int signal_run(int argc, char **argv)
     while ((r = option_next(&command_signal, argc, argv, options, false)) != -1)
         return r == 'h' ? cli_help(&command_signal) : CLI_USAGE;
     if (option_operands(&command_signal, argc, argv, 2, 2) != CLI_OK ||
-        option_number(&command_signal, argv[optind + 1], "a number of threads", 1,
-                      PROTO_THREADS_MAX, &threads) != CLI_OK)
+        option_number(&command_signal, argv[optind + 1], "K", 1, PROTO_THREADS_MAX, &threads) !=
+            CLI_OK)
         return CLI_USAGE;
     r = find_pids(argv[optind], &pids);
     if (r != CLI_OK)

@@ -3,7 +3,7 @@
 
 #include "base/cleanup.h"
 
-#include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The short options are those of @options whose value is a character. */
@@ -44,20 +44,19 @@ int option_next(const struct command *cmd, int argc, char **argv, const struct o
     return c == ':' ? '?' : c;
 }
 
-int option_number(const struct command *cmd, const char *text, const char *what, long min, long max,
+int option_number(const struct command *cmd, const char *text, const char *name, long min, long max,
                   long *ret)
 {
-    char *end = NULL;
-    long value = 0;
+    size_t sign = *text == '-';
+    long value;
 
-    if (isdigit((unsigned char)text[*text == '-' && min < 0])) {
-        errno = 0;
-        value = strtol(text, &end, 10);
-        if (errno)
-            end = NULL;
-    }
-    if (!end || *end != '\0' || value < min || value > max)
-        return cli_usage(cmd, "'%s' is not %s (%ld %s %ld)", text, what, min, cli_glyph(CLI_DOTS),
+    if (!text[sign] || strspn(text + sign, "0123456789") != strlen(text + sign))
+        return cli_usage(cmd, "%s: '%s' is no whole number (%ld %s %ld)", name, text, min,
+                         cli_glyph(CLI_DOTS), max);
+    errno = 0;
+    value = strtol(text, NULL, 10);
+    if (errno || value < min || value > max)
+        return cli_usage(cmd, "%s: %s is outside %ld %s %ld", name, text, min, cli_glyph(CLI_DOTS),
                          max);
     *ret = value;
     return CLI_OK;
@@ -68,7 +67,7 @@ int option_operands(const struct command *cmd, int argc, char **argv, int min, i
     int n = argc - optind;
 
     if (n < min)
-        return cli_usage(cmd, "something is missing: tide %s %s", cmd->name, cmd->usage);
+        return cli_usage(cmd, "an argument is missing: tide %s %s", cmd->name, cmd->usage);
     if (n > max)
         return cli_usage(cmd, "'%s' is one argument too many", argv[optind + max]);
     return CLI_OK;

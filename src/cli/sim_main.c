@@ -93,8 +93,9 @@ static int read_seeds(struct arguments *args, const char *text)
     if (last)
         return CLI_OK;
 bad:
-    return cli_usage(&command_sim, "'%s' is no number of seeds (20) or range (11-30) of up to %d",
-                     text, COMPARE_SEEDS_MAX);
+    return cli_usage(&command_sim,
+                     "--seeds: '%s' is no number of seeds (20) or range (11-30) of up to %d", text,
+                     COMPARE_SEEDS_MAX);
 }
 
 static int read_placement(struct arguments *args, const char *text)
@@ -104,7 +105,8 @@ static int read_placement(struct arguments *args, const char *text)
             args->placement = (int)i;
             return CLI_OK;
         }
-    return cli_usage(&command_sim, "'%s' is no placement: shared, exclusive or quota", text);
+    return cli_usage(&command_sim, "--placement: '%s' is none of shared, exclusive and quota",
+                     text);
 }
 
 enum {
@@ -125,8 +127,7 @@ static int take_option(struct arguments *args, int option, const char *value)
     case OPTION_SEEDS:
         return read_seeds(args, value);
     case OPTION_JOBS:
-        return option_number(&command_sim, value, "a number of runs side by side", 1,
-                             COMPARE_THREADS_MAX, &args->threads);
+        return option_number(&command_sim, value, "--jobs", 1, COMPARE_THREADS_MAX, &args->threads);
     case OPTION_PLACEMENT:
         return read_placement(args, value);
     case OPTION_CSV:

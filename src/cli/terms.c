@@ -12,17 +12,18 @@ static int read_deadline(const struct command *cmd, json_t **ret)
     uint64_t at_ms;
 
     if (moment_parse(optarg, clock_real_ms(), &at_ms) < 0)
-        return cli_usage(cmd, "'%s' is not a time (90s, 10min, 2h, 1h30min from now, or 18:30)",
+        return cli_usage(cmd,
+                         "--deadline: '%s' is no time (90s, 10min, 2h, 1h30min from now, or 18:30)",
                          optarg);
     *ret = json_real((double)at_ms / 1000);
     return CLI_OK;
 }
 
-static int read_number(const struct command *cmd, const char *what, long min, long max,
+static int read_number(const struct command *cmd, const char *name, long min, long max,
                        json_t **ret)
 {
     long value;
-    int r = option_number(cmd, optarg, what, min, max, &value);
+    int r = option_number(cmd, optarg, name, min, max, &value);
 
     if (r == CLI_OK)
         *ret = json_integer(value);
@@ -44,11 +45,11 @@ int terms_take(const struct command *cmd, int option, json_t **terms, bool *ret_
     } else if (option == TERM_DEADLINE) {
         r = read_deadline(cmd, &value);
     } else if (option == TERM_PRIORITY) {
-        r = read_number(cmd, "a priority", -PROTO_PRIORITY_MAX, PROTO_PRIORITY_MAX, &value);
+        r = read_number(cmd, "--priority", -PROTO_PRIORITY_MAX, PROTO_PRIORITY_MAX, &value);
     } else if (option == TERM_CLASS) {
-        r = read_number(cmd, "a class", 0, PROTO_CLASS_MAX, &value);
+        r = read_number(cmd, "--class", 0, PROTO_CLASS_MAX, &value);
     } else {
-        r = read_number(cmd, "a number of cores", 1, PROTO_THREADS_MAX, &value);
+        r = read_number(cmd, "--request", 1, PROTO_THREADS_MAX, &value);
     }
     if (r != CLI_OK)
         return r;

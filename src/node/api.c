@@ -140,7 +140,7 @@ static void handle(struct request *r)
     if (r->len > 0) {
         r->body = json_loadb(r->text, r->len, JSON_REJECT_DUPLICATES, &error);
         if (!json_is_object(r->body)) {
-            request_fail(r, MHD_HTTP_BAD_REQUEST, "send one JSON object",
+            request_fail(r, MHD_HTTP_BAD_REQUEST, "Send one JSON object.",
                          r->body ? "the body is no JSON object" : "the body is no JSON: %s",
                          error.text);
             return;

@@ -51,7 +51,7 @@ static bool only_fields(struct request *r, const char *const *known)
             i++;
         if (known[i])
             continue;
-        request_fail(r, HTTP_BAD_REQUEST, "see docs/http-api.md", "unknown field '%.60s'", key);
+        request_fail(r, HTTP_BAD_REQUEST, "See docs/http-api.md.", "unknown field '%.60s'", key);
         return false;
     }
     return true;
@@ -128,7 +128,7 @@ static bool take_bounds(struct request *r, uint32_t *min, uint32_t *limit, uint3
         !take_number(r, "weight", 1, JOB_WEIGHT_MAX, false, weight))
         return false;
     if (*limit && *min > *limit) {
-        request_fail(r, HTTP_BAD_REQUEST, "raise max or lower min",
+        request_fail(r, HTTP_BAD_REQUEST, "Raise max or lower min.",
                      "min is %u, above max, which is %u", *min, *limit);
         return false;
     }
@@ -270,7 +270,7 @@ static void post_job(struct request *r, struct job *none)
     int e;
 
     if (n->uid != 0 && r->uid != n->uid && r->uid != 0) {
-        request_fail(r, HTTP_FORBIDDEN, "start your own: tide run does",
+        request_fail(r, HTTP_FORBIDDEN, "'tide run' starts one of your own.",
                      "this daemon serves user %u only", (unsigned)n->uid);
         return;
     }
@@ -278,7 +278,7 @@ static void post_job(struct request *r, struct job *none)
         return;
     e = job_new(n, uid, &req, &j, &err);
     if (e < 0) {
-        request_fail(r, status_of(e), e == -EEXIST ? "choose another name" : "", "%s", err.text);
+        request_fail(r, status_of(e), e == -EEXIST ? "Choose another name." : "", "%s", err.text);
         return;
     }
     job_leave(n, pid, j);
@@ -320,16 +320,16 @@ static bool read_threads(struct request *r, struct patch *p)
         !take_number(r, "inter", 1, PROTO_THREADS_MAX, false, &p->threads.inter))
         return false;
     if (automatic && !json_is_true(automatic)) {
-        request_fail(r, HTTP_BAD_REQUEST, "leave it out, or use true", "auto is not true");
+        request_fail(r, HTTP_BAD_REQUEST, "Leave it out, or use true.", "auto is not true");
         return false;
     }
     if (!!automatic + !!threads + (p->threads.intra || p->threads.inter) > 1) {
-        request_fail(r, HTTP_BAD_REQUEST, "name one of them",
+        request_fail(r, HTTP_BAD_REQUEST, "Name one of them.",
                      "threads, intra with inter, and auto exclude each other");
         return false;
     }
     if (p->threads.inter && !p->threads.intra) {
-        request_fail(r, HTTP_BAD_REQUEST, "name both", "inter without intra");
+        request_fail(r, HTTP_BAD_REQUEST, "Name both.", "inter without intra");
         return false;
     }
     if (threads)
@@ -356,7 +356,7 @@ static bool read_patch(struct request *r, const struct job *j, struct patch *ret
         !take_flag(r, "held", &ret->held) || !read_threads(r, ret))
         return false;
     if (json_object_size(r->body) == (json_object_get(r->body, "deadline_ms") ? 1 : 0)) {
-        request_fail(r, HTTP_BAD_REQUEST, "name threads, auto, min, max, weight, priority, ...",
+        request_fail(r, HTTP_BAD_REQUEST, "Name threads, auto, min, max, weight, priority, ...",
                      "nothing to change");
         return false;
     }
@@ -388,7 +388,8 @@ static void patch_job(struct request *r, struct job *j)
     struct patch p;
 
     if (!control_may_change(r->node, r->uid, j)) {
-        request_fail(r, HTTP_FORBIDDEN, "", "job %s is %s's", j->id, j->owner);
+        request_fail(r, HTTP_FORBIDDEN, "Ask its owner, or run as root.", "job %s is %s's", j->id,
+                     j->owner);
         return;
     }
     if (!read_patch(r, j, &p))
@@ -425,7 +426,8 @@ static void delete_job(struct request *r, struct job *j)
     unsigned asked = 0;
 
     if (!control_may_change(r->node, r->uid, j)) {
-        request_fail(r, HTTP_FORBIDDEN, "", "job %s is %s's", j->id, j->owner);
+        request_fail(r, HTTP_FORBIDDEN, "Ask its owner, or run as root.", "job %s is %s's", j->id,
+                     j->owner);
         return;
     }
     for (const struct process *p = j->processes; p; p = p->next)
@@ -464,7 +466,7 @@ static void put_policy(struct request *r, struct job *none)
     if (!only_fields(r, fields) || !take_text(r, "name", &text) || !take_text(r, "policy", &text))
         return;
     if (!text || json_object_size(r->body) != 1) {
-        request_fail(r, HTTP_BAD_REQUEST, "send {\"policy\": \"NAME\"}",
+        request_fail(r, HTTP_BAD_REQUEST, "Send {\"policy\": \"NAME\"}.",
                      text ? "policy and name are the same: choose one" : "policy is missing");
         return;
     }
@@ -521,12 +523,13 @@ static void call(struct request *r, const struct route *route, const char *name)
     if (*name) {
         j = job_find(r->node, name);
         if (!j || !control_may_read(r->node, r->uid, j)) {
-            request_fail(r, HTTP_NOT_FOUND, "tide ps lists the jobs", "there is no job '%s'", name);
+            request_fail(r, HTTP_NOT_FOUND, "'tide ps' lists the jobs.", "there is no job '%s'",
+                         name);
             return;
         }
     } else if (r->node->uid != 0 && r->uid != 0 && r->uid != r->node->uid) {
-        request_fail(r, HTTP_FORBIDDEN, "", "this daemon serves user %u only",
-                     (unsigned)r->node->uid);
+        request_fail(r, HTTP_FORBIDDEN, "'tide run' starts one of your own.",
+                     "this daemon serves user %u only", (unsigned)r->node->uid);
         return;
     }
     route->handle(r, j);
@@ -547,8 +550,8 @@ void routes_handle(struct request *r)
         return;
     }
     if (known)
-        request_fail(r, HTTP_NOT_ALLOWED, "see docs/http-api.md", "%.16s is not possible here",
+        request_fail(r, HTTP_NOT_ALLOWED, "See docs/http-api.md.", "%.16s is not possible here",
                      r->method);
     else
-        request_fail(r, HTTP_NOT_FOUND, "see docs/http-api.md", "there is no path %.80s", r->path);
+        request_fail(r, HTTP_NOT_FOUND, "See docs/http-api.md.", "there is no path %.80s", r->path);
 }

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -123,6 +124,7 @@ def assert_error(done, code, first, *words):
     assert done.returncode == code, done.stderr
     assert done.stdout == ""
     assert len(lines) == 2, done.stderr
+    assert re.match(r"('tide |tide-sim\(1\) |[A-Z]).*[.?]$", lines[1]), "the hint is no sentence"
     assert lines[0].startswith(first)
     for word in words:
         assert word in done.stderr

@@ -408,13 +408,13 @@ def test_bad_scenarios_name_file_line_and_field(tide, scenario, tmp_path, conten
 
 
 @pytest.mark.parametrize("args, says", [
-    ([], "something is missing"), (["a", "b"], "one argument too many"),
+    ([], "an argument is missing"), (["a", "b"], "one argument too many"),
     (["{}", "--seeds", "0"], "'0' is no number of seeds"),
     (["{}", "--seeds", "5-3"], "'5-3'"), (["{}", "--seeds", "1-x"], "'1-x'"),
     (["{}", "--seeds", "-1"], "'-1'"), (["{}", "--seeds", "99999999999999999999"], "seeds"),
     (["{}", "--seeds", "10001"], "'10001'"),
-    (["{}", "--jobs", "0"], "'0' is not a number of runs side by side"),
-    (["{}", "--placement", "here"], "'here' is no placement"),
+    (["{}", "--jobs", "0"], "--jobs: 0 is outside"),
+    (["{}", "--placement", "here"], "--placement: 'here' is none of"),
     (["{}", "--policy", ""], '""'), (["{}", "--policy", "equl"], "did you mean equal?"),
     (["{}", "--policy", "equal,"], '""'), (["{}", "--policy", "fcfs/nonsense"], '"nonsense"'),
     (["{}", "--frobnicate"], "--frobnicate"),

@@ -30,6 +30,7 @@ static void make_job(struct node *n, struct job *j, struct process *p, unsigned 
     j->processes = p;
     j->n_processes = count;
     j->quota_set_mcpu = CGROUP_NO_QUOTA;
+    j->admission.phase = JOB_RUNNING;
     for (unsigned i = 0; i < count; i++) {
         p[i].next = i + 1 < count ? &p[i + 1] : NULL;
         p[i].job = j;
