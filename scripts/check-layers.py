@@ -34,7 +34,7 @@ LIBRARIES = {
     "ncursesw/": ("cli",),
     "libsmartcols/": ("cli",),
     "libsmartcols.h": ("cli",),
-    "curl/": ("kube",),
+    "curl/": ("host", "kube"),
     "sqlite3.h": ("node",),
 }
 

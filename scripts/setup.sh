@@ -19,9 +19,9 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 
 build_packages="gcc libc6-dev binutils meson ninja-build pkg-config python3 libmicrohttpd-dev
-    libjansson-dev libsystemd-dev libncurses-dev libsmartcols-dev scdoc"
+    libjansson-dev libcurl4-openssl-dev libsystemd-dev libncurses-dev libsmartcols-dev scdoc"
 check_packages="g++ clang clang-tidy clang-format libcmocka-dev libeigen3-dev musl-tools
-    libc6-i386 strace gdb tmux procps git"
+    libc6-i386 strace gdb tmux procps git docker.io iptables podman crun"
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: %s\n' "$@" >&2; exit 1; }

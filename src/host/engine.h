@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A container engine on this machine, Docker (API 1.41 and newer) or podman (libpod 4 and newer),
+ * behind one interface: news of its containers, and calls that ask and change. For an event loop:
+ * nothing here blocks or makes a thread; whoever owns the engine watches engine_fd and calls
+ * engine_dispatch. Which engine listens is found out by asking it.
+ *
+ * One thread: the owner's loop. Called by tided; its parts are engine_text.c (answers → structs),
+ * docker.c and podman.c (what each is asked) and transfer.c (HTTP).
+ *
+ * Everything that a callback is given is borrowed until it returns. No callback runs inside of a
+ * function that is called from here but engine_dispatch; callbacks may call everything except
+ * engine_dispatch and engine_free.
+ */
+#pragma once
+
+#include "base/cpuset.h"
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define ENGINE_API_OLDEST     41          /* of Docker's API 1.x: Engine 20.10 … */
+#define ENGINE_API_NEWEST     51          /* … to the newest that this client was made for */
+#define ENGINE_LIBPOD_OLDEST  4           /* podman's major version */
+#define ENGINE_TIMEOUT_MS     10000       /* of a call that names none */
+#define ENGINE_CONTAINERS_MAX 4096        /* in one list; the answer also has TRANSFER_BODY_MAX */
+#define ENGINE_LABELS_MAX     1024        /* of one container */
+#define ENGINE_ID_MAX         256         /* bytes of an id or a name */
+#define ENGINE_EVENT_MAX      (256 << 10) /* bytes of one event */
+#define ENGINE_CALLS_MAX      1000        /* under way at a time, streams and waits too */
+
+enum engine_kind { ENGINE_DOCKER, ENGINE_PODMAN };
+
+/* What to call it in front of people: "docker" or "podman". */
+const char *engine_kind_name(enum engine_kind kind);
+
+/* ---- containers ---- */
+
+enum engine_state {
+    ENGINE_CREATED,
+    ENGINE_RUNNING,
+    ENGINE_PAUSED,
+    ENGINE_RESTARTING,
+    ENGINE_REMOVING,
+    ENGINE_EXITED,
+    ENGINE_DEAD,
+    ENGINE_STATE_MAX,
+};
+
+const char *engine_state_name(enum engine_state state); /* as Docker writes it */
+
+struct engine_label {
+    const char *key, *value;
+};
+
+/*
+ * A hard limit in one of the two kinds that Docker tells apart: `--cpus` (nano_cpus > 0) or
+ * `--cpu-quota` and `--cpu-period`. A container keeps the kind that it has: Docker refuses to go
+ * from one to the other.
+ */
+struct engine_quota {
+    uint64_t nano_cpus; /* 10⁻⁹ CPUs; 0: of the other kind */
+    int64_t quota_us;   /* per period; -1: lifted; 0: never given */
+    uint64_t period_us; /* 0: the kernel's, 100 ms */
+};
+
+struct engine_limits {
+    struct cpuset cpus;        /* empty: never given, all CPUs */
+    const char *cgroup_parent; /* "": the engine's own; never NULL */
+    struct engine_quota quota;
+    uint64_t memory_bytes; /* 0: none */
+    uint32_t shares;       /* 0: never given, 1024 */
+};
+
+struct engine_container {
+    const char *id;    /* 64 hexadecimal digits */
+    const char *name;  /* without the slash in front of Docker's */
+    const char *image; /* as it was named */
+    const struct engine_label *labels;
+    size_t n_labels;
+    int64_t started_ns; /* since 1970; 0: never, or not said (Docker's list) */
+    enum engine_state state;
+    pid_t pid;     /* of its first process, in the engine's namespace; 0: none, or not said */
+    int exit_code; /* of the last run */
+    bool tty;      /* its log has no frames, see engine_logs */
+    bool oom;      /* the last run was ended by the OOM killer */
+    /*
+     * As the engine remembers them, and only when inspected. Docker's are what it last wrote,
+     * podman's (4.3) what the container was created with: updates do not show. Somebody else may
+     * write to the control group: the truth is there.
+     */
+    bool inspected;
+    struct engine_limits limits;
+};
+
+/* The value of a label, or NULL. */
+const char *engine_label(const struct engine_container *c, const char *key);
+
+/* The limit in thousandths of a CPU, rounded down, at least 1; 0: none. */
+uint32_t engine_quota_mcpu(const struct engine_quota *quota);
+
+/*
+ * A limit of @mcpu (0: none) in the kind of @now, what the container was inspected with. For a
+ * `--cpus` container none means all of @n_cpus, the machine's: Docker cannot take such a limit
+ * back, and with a quota of -1 beside it, the container would have none after its next start.
+ */
+struct engine_quota engine_quota_make(const struct engine_quota *now, uint32_t mcpu,
+                                      unsigned n_cpus);
+
+/* ---- news ---- */
+
+enum engine_action {
+    ENGINE_CREATE,
+    ENGINE_START,
+    ENGINE_DIE,
+    ENGINE_OOM,
+    ENGINE_PAUSE,
+    ENGINE_UNPAUSE,
+    ENGINE_UPDATE, /* without the values: inspect. podman (4.3) has no such event */
+    ENGINE_RENAME,
+    ENGINE_DESTROY,
+    ENGINE_ACTION_MAX,
+};
+
+const char *engine_action_name(enum engine_action action); /* as Docker writes it */
+
+struct engine_event {
+    const char *id, *name;
+    uint64_t time_ns; /* since 1970, the engine's word */
+    enum engine_action action;
+    int exit_code; /* ENGINE_DIE; else 0 */
+};
+
+enum engine_news_kind {
+    ENGINE_LOST,   /* it cannot be reached, or is too old: text says why. Tried again from now on */
+    ENGINE_BACK,   /* it can be reached again, and no event was missed */
+    ENGINE_RESYNC, /* it can be reached, but events may have been missed: list the containers.
+                    * The first news of an engine that is there */
+    ENGINE_NEWS,   /* event */
+};
+
+struct engine_news {
+    enum engine_news_kind kind;
+    const char *text;                 /* of ENGINE_LOST */
+    const struct engine_event *event; /* of ENGINE_NEWS */
+};
+
+typedef void engine_news_fn(void *arg, const struct engine_news *news);
+
+struct engine;
+
+/*
+ * Begins to look for the engine that listens on @socket_path, and to tell @news about it, for as
+ * long as the object lives: an engine that is not there, goes or changes is no error here.
+ * Returns 0, -ENAMETOOLONG or another -errno.
+ */
+int engine_new(const char *socket_path, engine_news_fn *news, void *arg, struct engine **ret,
+               struct error *err);
+
+/* Breaks off every call, whose done is not called. Takes NULL, returns NULL. */
+struct engine *engine_free(struct engine *e);
+
+int engine_fd(const struct engine *e); /* for EPOLLIN; borrowed */
+void engine_dispatch(struct engine *e);
+
+/* What answered last. "docker 1.41", "podman 4.3.1"; "" before ENGINE_RESYNC came first. */
+const char *engine_version(const struct engine *e);
+enum engine_kind engine_kind(const struct engine *e);
+
+/* ---- calls ---- */
+
+enum engine_verb {
+    ENGINE_V_LIST,
+    ENGINE_V_INSPECT,
+    ENGINE_V_UPDATE,
+    ENGINE_V_PAUSE,
+    ENGINE_V_UNPAUSE,
+    ENGINE_V_CREATE,
+    ENGINE_V_START,
+    ENGINE_V_STOP,
+    ENGINE_V_KILL,
+    ENGINE_V_WAIT,
+    ENGINE_V_REMOVE,
+    ENGINE_V_LOGS,
+    ENGINE_V_MAX,
+};
+
+struct engine_result {
+    enum engine_verb verb;
+    int code;           /* 0 or -errno, see below */
+    int status;         /* HTTP's; 0: no answer came */
+    const char *target; /* the id or name that was asked about; "" of a list */
+    const char *text;   /* of a failure, for a person: who was asked for what, and the reason */
+    uint64_t took_ns;
+    const struct engine_container *containers; /* LIST, INSPECT */
+    size_t n_containers;
+    const char *id; /* CREATE */
+    int exit_code;  /* WAIT */
+};
+
+typedef void engine_done(void *arg, const struct engine_result *result);
+
+/* What comes after a call. */
+struct engine_then {
+    engine_done *done;
+    void *arg;
+    unsigned timeout_ms; /* 0: ENGINE_TIMEOUT_MS; engine_wait and engine_logs: without an end */
+};
+
+/*
+ * Each call returns a ticket > 0 when it was begun, and done is then called exactly once (but not
+ * after engine_cancel and engine_free); or -errno, and done is not called:
+ *   -ENOTCONN  no engine has answered yet
+ *   -EINVAL    not an id or name ([A-Za-z0-9_.-], shorter than ENGINE_ID_MAX), or a bad argument
+ *   -EBUSY     ENGINE_CALLS_MAX are under way
+ *   -ENOMEM
+ * Calls run side by side: who needs an order waits for done. The codes of a result:
+ *   -ENOTCONN    nobody listens, nothing was done
+ *   -ECONNRESET, -ETIMEDOUT  whether it was done is unknown: inspect
+ *   -EINVAL      refused as nonsense (HTTP 400), as CPUs that the machine does not have
+ *   -ENOENT      no such container or image (404)
+ *   -EBUSY       not in this state (409, and podman's "container state improper")
+ *   -EREMOTEIO   the engine failed (500); Docker 20.10 says this of an unpause without a pause
+ *   -EPROTO      another status
+ *   -EBADMSG, -EMSGSIZE  the answer is nonsense, or too long
+ *   -EACCES, -ENOMEM, -EIO
+ * "Already so" (304: started, stopped) is success.
+ */
+
+/* All containers; with @label ("KEY" or "KEY=VALUE", may be NULL) those that have it. */
+int64_t engine_list(struct engine *e, const char *label, struct engine_then then);
+int64_t engine_inspect(struct engine *e, const char *id, struct engine_then then);
+
+/*
+ * What is to be changed. Docker does all or nothing; podman's OCI runtime may have done a part
+ * when it fails. CPUs and quota can be changed, but not become "never given" again.
+ */
+struct engine_update {
+    const struct cpuset *cpus;        /* NULL: as they are */
+    const struct engine_quota *quota; /* NULL: as it is. Made by engine_quota_make, or what was
+                                       * inspected, to restore it */
+    uint32_t shares;                  /* 0: as they are */
+};
+
+/*
+ * When the engine wants the quota otherwise than it is given (its kind has changed since the
+ * inspection; crun on cgroup v1 knows no -1), the call asks once more by itself.
+ */
+int64_t engine_update(struct engine *e, const char *id, const struct engine_update *update,
+                      struct engine_then then);
+
+int64_t engine_pause(struct engine *e, const char *id, struct engine_then then);
+int64_t engine_unpause(struct engine *e, const char *id, struct engine_then then);
+int64_t engine_start(struct engine *e, const char *id, struct engine_then then);
+
+/* SIGTERM, after @grace_s SIGKILL; the timeout has to be longer. */
+int64_t engine_stop(struct engine *e, const char *id, unsigned grace_s, struct engine_then then);
+
+/* @signal is a name ("KILL") or number. */
+int64_t engine_kill(struct engine *e, const char *id, const char *signal, struct engine_then then);
+
+/* Until the container does not run: exit_code. */
+int64_t engine_wait(struct engine *e, const char *id, struct engine_then then);
+
+/* Also of a running one, which is killed. */
+int64_t engine_remove(struct engine *e, const char *id, struct engine_then then);
+
+struct engine_create {
+    const char *name; /* NULL: the engine's choice */
+    const char *image;
+    const char *const *argv;  /* ended by NULL, as binds and env; NULL: the image's */
+    const char *const *env;   /* "KEY=VALUE" */
+    const char *const *binds; /* "SOURCE:TARGET" or "SOURCE:TARGET:OPTION,OPTION" */
+    const struct engine_label *labels;
+    size_t n_labels;
+    const char *runtime; /* OCI runtime; NULL: the engine's default. Docker only */
+    bool host_network;
+    struct engine_limits limits; /* cgroup_parent may be NULL */
+};
+
+int64_t engine_create(struct engine *e, const struct engine_create *create,
+                      struct engine_then then);
+
+/* @fd 1: stdout, 2: stderr. Of a container with a terminal all comes as 1. */
+typedef void engine_log_fn(void *arg, int fd, const char *bytes, size_t len);
+
+/*
+ * What the container has written, the last @tail lines (-1: all); with @follow also what it will
+ * write, until it ends. @tty: as inspected. @log gets then.arg, too.
+ */
+int64_t engine_logs(struct engine *e, const char *id, bool tty, bool follow, int tail,
+                    engine_log_fn *log, struct engine_then then);
+
+/* Breaks a call off, without a call of done; what was asked may be done all the same. */
+void engine_cancel(struct engine *e, int64_t ticket);

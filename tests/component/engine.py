@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real container engines for tests: a Docker Engine or a podman service of one's own, as root.
+
+Each has its data, its sockets and its control groups for itself, and a keeper: this file as a
+program, in a private mount namespace, which starts and stops the engine at our word and ends with
+our end of a pipe, however that comes. It then kills what is left, and removes groups and files.
+
+cgroup v1's memory hierarchy is hidden from the engines: they neither limit nor count memory, and
+what already stands in it is left alone.
+"""
+import io
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+
+GUARD_S = 30
+CGROUP = pathlib.Path("/sys/fs/cgroup")
+HIDDEN = ("memory", "unified", "systemd")
+IMAGE = "tide-skeleton:1"
+PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def skeleton():
+    """An image's root as a tar: empty directories and links; run with /usr of the host mounted."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name in ("usr", "tmp", "dev", "proc", "sys", "etc", "run", "var"):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(entry)
+        for name in ("bin", "sbin", "lib", "lib64"):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname = tarfile.SYMTYPE, f"usr/{name}"
+            tar.addfile(entry)
+    return buffer.getvalue()
+
+
+# ---- this side of the pipe ----
+
+class Engine:
+    """kind: "docker" or "podman". `cgroup` is the parent of all containers' control groups."""
+
+    def __init__(self, kind):
+        from daemon import UnixConnection, eventually  # not in the keeper
+
+        self.kind, self.connect, self.eventually = kind, UnixConnection, eventually
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="tide-engine-"))
+        self.cgroup = f"/{self.dir.name}"
+        self.socket = self.dir / "engine.sock"
+        self.log = self.dir / "log"
+        self.prefix = "/v1.41" if kind == "docker" else "/v4.0.0/libpod"
+        self.keeper = subprocess.Popen(
+            ["unshare", "--mount", "--propagation", "private", sys.executable, __file__, kind,
+             self.dir], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+            start_new_session=True, env={**os.environ, "PATH": PATH})
+
+    def tell(self, word):
+        self.keeper.stdin.write(word + "\n")
+        answer = self.keeper.stdout.readline()
+        assert answer == f"{word} ok\n", f"{answer}: {self.log.read_text()[-2000:]}"
+
+    def start(self):
+        self.tell("start")
+        self.eventually(self.answers)
+        return self
+
+    def stop(self):
+        """As a service manager does: its containers end, too (Docker's)."""
+        self.tell("stop")
+
+    def kill(self):
+        self.tell("kill")
+
+    def freeze(self):
+        self.tell("freeze")
+
+    def thaw(self):
+        self.tell("thaw")
+
+    def end(self):
+        if self.keeper.poll() is None:
+            self.keeper.stdin.close()
+        assert self.keeper.wait(2 * GUARD_S) == 0
+
+    def answers(self):
+        try:
+            return self.api("GET", "/_ping", prefix="")[0] == 200
+        except OSError:
+            return False
+
+    def api(self, method, path, body=None, raw=None, prefix=None):
+        """(status, answer), as Docker's own client would ask."""
+        connection = self.connect(self.socket)
+        try:
+            data = raw if raw is not None else json.dumps(body) if body is not None else None
+            kind = "application/x-tar" if raw is not None else "application/json"
+            connection.request(method, (self.prefix if prefix is None else prefix) + path, data,
+                               {"Content-Type": kind})
+            answer = connection.getresponse()
+            text = answer.read()
+            try:
+                return answer.status, json.loads(text)
+            except ValueError:
+                return answer.status, text.decode()
+        finally:
+            connection.close()
+
+    def make_image(self):
+        path = (f"/images/create?fromSrc=-&repo={IMAGE.split(':')[0]}&tag={IMAGE.split(':')[1]}"
+                if self.kind == "docker" else f"/images/import?reference={IMAGE}")
+        status, answer = self.api("POST", path, raw=skeleton())
+        assert status == 200, answer
+        return self
+
+    def groups(self, container, controller="cpu"):
+        """A container's control group, as it is written on the machine."""
+        parent = CGROUP / controller if (CGROUP / controller).is_dir() else CGROUP
+        return next((parent / self.cgroup[1:]).glob(f"*{container}*"))
+
+
+# ---- the keeper ----
+
+class Keeper:
+    def __init__(self, kind, folder):
+        self.kind, self.dir, self.process = kind, folder, None
+        self.hierarchies = [CGROUP] if (CGROUP / "cgroup.controllers").exists() else [
+            p for p in CGROUP.iterdir() if p.is_dir() and not p.is_symlink()]
+
+    def command(self):
+        if self.kind == "docker":
+            (self.dir / "daemon.json").write_text("{}")
+            return ["dockerd", "--config-file", self.dir / "daemon.json",
+                    "--host", f"unix://{self.dir}/engine.sock", "--data-root", self.dir / "data",
+                    "--exec-root", self.dir / "exec", "--pidfile", self.dir / "pid",
+                    "--cgroup-parent", f"/{self.dir.name}", "--bridge=none", "--iptables=false",
+                    "--ip6tables=false", "--ip-forward=false", "--ip-masq=false"]
+        return ["podman", "--root", self.dir / "root", "--runroot", self.dir / "runroot",
+                "--tmpdir", self.dir / "tmp", "--cgroup-manager", "cgroupfs", "--runtime", "crun",
+                "--events-backend", "file", "system", "service", "--time", "0",
+                f"unix://{self.dir}/engine.sock"]
+
+    def start(self):
+        for name in ("engine.sock", "pid"):  # a killed engine has left them
+            (self.dir / name).unlink(missing_ok=True)
+        with open(self.dir / "log", "ab") as log:
+            self.process = subprocess.Popen(
+                [str(word) for word in self.command()], stdin=subprocess.DEVNULL, stdout=log,
+                stderr=log, env={**os.environ, "XDG_RUNTIME_DIR": str(self.dir), "TMPDIR": "/tmp"})
+
+    def stop(self):
+        if self.process:
+            self.process.terminate()
+            self.process.wait(GUARD_S)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def freeze(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    # ---- the end of everything ----
+
+    def our_groups(self):
+        """Children before their parents."""
+        return [pathlib.Path(folder) for hierarchy in self.hierarchies
+                for folder, _, _ in os.walk(hierarchy / self.dir.name, topdown=False)]
+
+    def members(self):
+        pids = set()
+        for group in self.our_groups():
+            try:
+                pids.update(int(pid) for pid in (group / "cgroup.procs").read_text().split())
+            except OSError:
+                pass  # gone meanwhile
+        return pids
+
+    def relatives(self):
+        """Who lives in our mount namespace: the engine, its helpers, monitors of containers."""
+        ours, pids = os.readlink("/proc/self/ns/mnt"), set()
+        for entry in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if os.readlink(entry / "ns/mnt") == ours and int(entry.name) != os.getpid():
+                    pids.add(int(entry.name))
+            except OSError:
+                pass
+        return pids
+
+    def kill_all(self, find):
+        end = time.monotonic() + GUARD_S
+        while (pids := find()) and time.monotonic() < end:
+            for group in self.our_groups():  # a frozen process does not die
+                for name, word in (("freezer.state", "THAWED"), ("cgroup.freeze", "0")):
+                    if (group / name).exists():
+                        (group / name).write_text(word)
+            for pid in pids:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            while True:  # orphans are ours, see PR_SET_CHILD_SUBREAPER below
+                try:
+                    if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                        break
+                except ChildProcessError:
+                    break
+            time.sleep(0.02)
+
+    def end(self):
+        self.kill_all(self.relatives)
+        self.kill_all(self.members)
+        mounts = pathlib.Path("/proc/self/mounts").read_text().splitlines()
+        for line in reversed(mounts):
+            if line.split()[1].startswith(f"{self.dir}/"):
+                subprocess.run(["umount", "--lazy", line.split()[1]], check=False)
+        for group in self.our_groups():
+            group.rmdir()
+        shutil.rmtree(self.dir)
+
+
+def hide_memory(folder):
+    """In our mount namespace: the hierarchies of cgroup v1 again, but for those in HIDDEN."""
+    shown = [p for p in CGROUP.iterdir() if os.path.ismount(p) and p.name not in HIDDEN]
+    if not shown:
+        return  # cgroup v2 is one tree
+    place = folder / "cgroup"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "cgroup", place], check=True)
+    for hierarchy in shown:
+        (place / hierarchy.name).mkdir()
+        subprocess.run(["mount", "--bind", hierarchy, place / hierarchy.name], check=True)
+    subprocess.run(["umount", "--recursive", CGROUP], check=True)
+    subprocess.run(["mount", "--move", place, CGROUP], check=True)
+    place.rmdir()
+
+
+def keep(kind, folder):
+    import ctypes
+
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: orphans are killed and reaped
+    hide_memory(folder)
+    keeper = Keeper(kind, folder)
+    try:
+        for line in sys.stdin:
+            getattr(keeper, line.strip())()
+            print(line.strip(), "ok", flush=True)
+    finally:
+        keeper.end()
+
+
+if __name__ == "__main__":
+    keep(sys.argv[1], pathlib.Path(sys.argv[2]))
