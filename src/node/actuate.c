@@ -3,6 +3,7 @@
 
 #include "host/cgroup.h"
 #include "host/proc.h"
+#include "node/container.h"
 #include "node/guardian.h"
 #include "node/node.h"
 
@@ -66,6 +67,10 @@ void actuate_observe(struct process *p)
     struct job *j = p->job;
     char name[CGROUP_NAME_MAX];
 
+    if (j->container) {
+        container_own_cpus(j, &p->original);
+        return; /* the engine fences it, with all that lives in it */
+    }
     find_original(p);
     j->unfenceable = j->quota_failed = false; /* may do for this one */
     if (j->processes == p)
@@ -84,8 +89,8 @@ bool actuate_allowance(struct job *j)
     uint32_t before = j->allowed_mcpu, most = 0;
     bool limited = false, any = false;
 
-    /* What we wrote ourselves is no limit of the job's. */
-    if (cpuset_count(&j->cores) > 0 || j->quota_set_mcpu != CGROUP_NO_QUOTA)
+    /* What we wrote ourselves is no limit of the job's; a container's own is the engine's word. */
+    if (j->container || cpuset_count(&j->cores) > 0 || j->quota_set_mcpu != CGROUP_NO_QUOTA)
         return false;
     for (const struct process *p = j->processes; p; p = p->next) {
         uint32_t allowed = p->beat ? as_allowance(j->node, p->allowed_mcpu) : 0;
@@ -107,7 +112,7 @@ bool actuate_drift(struct job *j)
 {
     bool found = false;
 
-    for (struct process *p = j->processes; p; p = p->next) {
+    for (struct process *p = j->container ? NULL : j->processes; p; p = p->next) {
         struct cpuset now;
 
         if (proc_get_affinity(p->pid, &now) < 0)
@@ -233,6 +238,10 @@ int actuate_cores(struct job *j, const struct cpuset *cores)
     char name[CGROUP_NAME_MAX];
     int r = 0;
 
+    if (j->container) {
+        container_want_cores(j, cores);
+        return 0;
+    }
     if (cpuset_count(cores) == 0)
         return unfence(j);
     if (n->cpusets && enter_group(j, CGROUP_CPUSET) == 0) {
@@ -259,6 +268,10 @@ void actuate_weight(struct job *j, uint32_t weight)
     char name[CGROUP_NAME_MAX];
 
     j->weight_set = weight; /* also when it fails: once is enough, the note says why */
+    if (j->container) {
+        container_want_weight(j, weight);
+        return;
+    }
     if (!n->weights || enter_group(j, CGROUP_CPU) < 0)
         return;
     group_name(j, name);
@@ -273,6 +286,11 @@ int actuate_quota(struct job *j, uint32_t quota_mcpu)
     char name[CGROUP_NAME_MAX];
     int r = -EPERM;
 
+    if (j->container) {
+        container_want_quota(j, quota_mcpu);
+        j->quota_set_mcpu = quota_mcpu;
+        return 0;
+    }
     if (!n->weights)
         set_note(j, n->weights_note);
     else

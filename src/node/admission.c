@@ -2,6 +2,7 @@
 #include "node/admission.h"
 
 #include "base/clock.h"
+#include "node/container.h"
 #include "node/node.h"
 
 #include <errno.h>
@@ -40,7 +41,7 @@ void admission_describe(const struct job *j, uint64_t now, struct policy_job *re
     ret->start_ns = a->begun_ns;
     ret->run_ns = a->run_ns + (running ? here : 0);
     ret->wait_ns = a->wait_ns + (running ? 0 : here);
-    ret->preemptible = false; /* nobody can pause a process yet */
+    ret->preemptible = container_can_pause(j); /* nobody can pause a process yet */
 }
 
 bool admission_can(const struct job *j, uint32_t verb)
@@ -53,6 +54,10 @@ bool admission_can(const struct job *j, uint32_t verb)
         return a->wanted;
     case POLICY_VERB_START:
         return !a->wanted && !a->begun_ns && !a->held;
+    case POLICY_VERB_PAUSE:
+        return a->wanted && container_can_pause(j);
+    case POLICY_VERB_RESUME:
+        return !a->wanted && a->begun_ns;
     case POLICY_VERB_HOLD:
     case POLICY_VERB_INFEASIBLE:
         return !a->wanted;
@@ -63,10 +68,15 @@ bool admission_can(const struct job *j, uint32_t verb)
 
 void admission_want(struct job *j, uint32_t verb, uint32_t cores)
 {
-    if (verb != POLICY_VERB_START)
-        return;
-    j->admission.wanted = true;
-    j->admission.cores = cores;
+    struct admission *a = &j->admission;
+
+    if (verb == POLICY_VERB_PAUSE) {
+        a->wanted = false;
+        a->cores = j->share; /* what a policy is told of a paused job */
+    } else if (verb == POLICY_VERB_START || verb == POLICY_VERB_RESUME) {
+        a->wanted = true;
+        a->cores = cores;
+    }
 }
 
 /* ---- bringing it about ---- */
@@ -112,13 +122,46 @@ static void begin(struct job *j)
     tell(j, 0);
 }
 
-/* In `shared` nobody owns a core; but who is to leave shall have parked before others come. */
-void admission_advance(struct node *n, bool others_leave)
+void admission_stop(struct node *n)
 {
-    for (struct job *j = n->jobs.first; j && !others_leave; j = j->next)
-        if (j->admission.wanted && j->admission.phase == JOB_QUEUED &&
-            cpuset_equal(&j->cores, &j->want_cores))
+    for (struct job *j = n->jobs.first; j; j = j->next) {
+        struct admission *a = &j->admission;
+
+        if (a->wanted || a->phase != JOB_RUNNING)
+            continue;
+        if (container_paused(j)) {
+            enter(j, JOB_PAUSED, clock_now_ns());
+            job_record(j, a->cores, 0, j->share_reason);
+        } else {
+            container_want_paused(j, true);
+        }
+    }
+}
+
+bool admission_stopping(const struct job *j)
+{
+    return !j->admission.wanted && j->admission.phase == JOB_RUNNING;
+}
+
+static void resume(struct job *j)
+{
+    container_want_paused(j, false);
+    if (container_paused(j))
+        return; /* the engine's answer brings us here again */
+    enter(j, JOB_RUNNING, clock_now_ns());
+    job_record(j, 0, j->admission.cores, j->share_reason);
+}
+
+void admission_go(struct node *n)
+{
+    for (struct job *j = n->jobs.first; j; j = j->next) {
+        if (!j->admission.wanted || !cpuset_equal(&j->cores, &j->want_cores))
+            continue;
+        if (j->admission.phase == JOB_QUEUED)
             begin(j);
+        else if (j->admission.phase == JOB_PAUSED)
+            resume(j);
+    }
 }
 
 /* ---- waiting ---- */

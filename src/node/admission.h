@@ -2,8 +2,8 @@
 /*
  * Who runs and who waits. A job of `tide run` begins by itself; a submitted one waits in the queue,
  * its runner asleep on agent.sock, until the policy starts it; one that can be paused may give way
- * to others for a while. decision.c writes down what is wanted, admission_advance() brings it about
- * in the plan's order: whoever stops goes first, whoever starts finds its cores in place.
+ * to others for a while. decision.c writes down what is wanted, plan.c has it brought about
+ * in its order: whoever stops goes first, whoever starts finds its cores in place.
  * Daemon's event loop only; called by decision.c, plan.c, control.c and the API.
  */
 #pragma once
@@ -46,8 +46,13 @@ void admission_describe(const struct job *j, uint64_t now, struct policy_job *re
 bool admission_can(const struct job *j, uint32_t verb);
 void admission_want(struct job *j, uint32_t verb, uint32_t cores);
 
-/* Begins what is wanted and can be; @others_leave: threads or cores are still being given up. */
-void admission_advance(struct node *n, bool others_leave);
+/*
+ * Pauses who shall not run any more; true of a job whose pause is still on its way. And, once
+ * nobody is leaving, begins and resumes who shall run and has its cores in place.
+ */
+void admission_stop(struct node *n);
+bool admission_stopping(const struct job *j);
+void admission_go(struct node *n);
 
 /*
  * Calls @fn(@arg, 0) once the job runs, -ECANCELED when it is cancelled or gone. At once when it

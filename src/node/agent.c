@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "node/actuate.h"
+#include "node/container.h"
 #include "node/link.h"
 #include "node/node.h"
 #include "node/plan.h"
@@ -50,8 +51,13 @@ static int adopt(struct peer *peer, const struct proto_hello *hello, struct job 
 static int find_job(struct peer *peer, const struct proto_hello *hello, struct job **ret,
                     struct error *err)
 {
-    struct job *j = job_find_token(peer->node, hello->token);
+    struct job *j;
 
+    if (peer->container) {
+        *ret = container_job(peer->container);
+        return *ret ? 0 : error_set(err, -EAGAIN, "its container is not known to run");
+    }
+    j = job_find_token(peer->node, hello->token);
     if (!j)
         j = job_find_pid(peer->node, peer->pid, peer->uid);
     if (!j)

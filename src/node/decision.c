@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "node/claims.h"
+#include "node/container.h"
 #include "node/node.h"
 #include "policy/cores.h"
 #include "policy/curve.h"
@@ -155,6 +156,8 @@ uint64_t decision_next(const struct decision *d)
  */
 bool decision_counts(const struct job *j, uint64_t now)
 {
+    if (j->frozen)
+        return false;
     return job_reported(j) || j->admission.submitted || j->min > 0 ||
            now - j->met_ns < JOB_GRACE_NS;
 }
@@ -240,7 +243,7 @@ static void fill_speed(struct job *j, unsigned cores, uint32_t *table, struct po
 static void fill_job(const struct job *j, unsigned machine, uint64_t now,
                      struct policy_amount *current, struct policy_job *ret)
 {
-    uint32_t min = j->min ? j->min : 1, max = most_cores(j, machine);
+    uint32_t min = j->min ? j->min : 1, max = most_cores(j, machine), held = j->share;
 
     policy_job_init(ret, j->number);
     fill_terms(j, now, ret);
@@ -258,10 +261,12 @@ static void fill_job(const struct job *j, unsigned machine, uint64_t now,
     }
     ret->min.of[POLICY_MCPU] = (int64_t)min * POLICY_CORE_MCPU;
     ret->max.of[POLICY_MCPU] = (int64_t)max * POLICY_CORE_MCPU;
-    if (j->share == 0)
+    if (ret->state == POLICY_PAUSED)
+        held = j->admission.cores;
+    if (held == 0)
         return;
     *current = (struct policy_amount){.domain = 0};
-    current->amount.of[POLICY_MCPU] = (int64_t)j->share * POLICY_CORE_MCPU;
+    current->amount.of[POLICY_MCPU] = (int64_t)held * POLICY_CORE_MCPU;
     ret->current = current;
     ret->current_count = 1;
 }
@@ -439,7 +444,7 @@ static void want_limits(struct job *j)
     j->want_weight = cores * CGROUP_WEIGHT_STD > CGROUP_WEIGHT_MAX ? CGROUP_WEIGHT_MAX
                                                                    : cores * CGROUP_WEIGHT_STD;
     j->want_quota_mcpu = CGROUP_NO_QUOTA;
-    if (j->placement == PLACEMENT_QUOTA && j->node->weights && j->share)
+    if (j->placement == PLACEMENT_QUOTA && (j->node->weights || j->container) && j->share)
         j->want_quota_mcpu = j->share * 1000;
 }
 
@@ -584,8 +589,10 @@ int decision_make(struct node *n, uint64_t now, bool at_once, struct error *err)
     for (struct job *j = n->jobs.first; j; j = j->next)
         if (!decision_counts(j, now)) {
             j->share = j->lent = j->borrowed = 0;
-            snprintf(j->share_reason, sizeof(j->share_reason),
-                     "no runtime that can change has reported: counts for nothing until one does");
+            snprintf(j->share_reason, sizeof(j->share_reason), "%s",
+                     j->frozen ? "paused by hand"
+                               : "no runtime that can change has reported: counts for nothing "
+                                 "until one does");
         }
     /* Cut loans free or take cores: once more with what is true now, then it must do. */
     for (unsigned i = 0; i < 2; i++) {

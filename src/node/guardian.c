@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "host/file.h"
 #include "host/proc.h"
+#include "node/keep.h"
 #include "node/node.h"
 
 #include <fcntl.h>
@@ -33,6 +34,7 @@ struct guardian {
     sd_event *event;
     sd_event_source *exit_source;
     struct entry *table; /* shared with the child */
+    struct keep *keep;   /* the same of containers */
     unsigned top;        /* entries ever used */
     int dir_fd;          /* borrowed */
     int pipe_fd;         /* its other end is the child's; closed when the daemon ends */
@@ -120,7 +122,18 @@ static void close_others(int pipe_fd, int lock_fd)
     close_range((unsigned)high + 1, ~0u, 0);
 }
 
-_Noreturn static void guard(struct entry *table, const char *group, int pipe_fd, int lock_fd)
+int guardian_note_container(struct guardian *g, const char *socket_path, const char *id,
+                            const struct engine_update *own)
+{
+    return keep_note(g->keep, socket_path, id, own);
+}
+
+void guardian_forget_container(struct guardian *g, const char *id)
+{
+    keep_forget(g->keep, id);
+}
+
+_Noreturn static void guard(const struct guardian *g, int pipe_fd, int lock_fd)
 {
     struct cgroup *cg = NULL;
     sigset_t all;
@@ -138,11 +151,12 @@ _Noreturn static void guard(struct entry *table, const char *group, int pipe_fd,
     if (root >= 0) {
         if (cgroup_new(root, &cg) < 0)
             cg = NULL;
-        restore(table, root, cg, group);
+        restore(g->table, root, cg, g->group);
     }
+    keep_restore(g->keep);
     close_fd(lock_fd); /* a waiting daemon may begin: its group has another name */
     /* A large process that is just exiting counts in its group for some 100 ms. */
-    for (int i = 0; cg && i < REMOVE_TRIES && cgroup_remove(cg, group, NULL) == -EBUSY; i++)
+    for (int i = 0; cg && i < REMOVE_TRIES && cgroup_remove(cg, g->group, NULL) == -EBUSY; i++)
         usleep(REMOVE_PAUSE_US);
     _exit(0);
 }
@@ -181,7 +195,7 @@ static int start(struct guardian *g)
     g->pid = fork();
     if (g->pid == 0) {
         close(ends[1]);
-        guard(g->table, g->group, ends[0], lock_fd);
+        guard(g, ends[0], lock_fd);
     }
     close(ends[0]);
     g->pipe_fd = ends[1];
@@ -225,7 +239,9 @@ int guardian_new(sd_event *event, int dir_fd, const char *group, struct guardian
     snprintf(g->group, sizeof(g->group), "%s", group);
     g->table = mmap(NULL, GUARDIAN_ENTRIES_MAX * sizeof(struct entry), PROT_READ | PROT_WRITE,
                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    r = g->table == MAP_FAILED ? -errno : start(g);
+    r = g->table == MAP_FAILED ? -errno : keep_new(&g->keep);
+    if (r == 0)
+        r = start(g);
     if (r < 0) {
         if (g->table == MAP_FAILED)
             g->table = NULL;
@@ -243,6 +259,7 @@ struct guardian *guardian_free(struct guardian *g)
     stop(g);
     if (g->table)
         munmap(g->table, GUARDIAN_ENTRIES_MAX * sizeof(struct entry));
+    keep_free(g->keep);
     free(g);
     return NULL;
 }

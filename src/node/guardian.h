@@ -18,6 +18,7 @@
 #define GUARDIAN_ENTRIES_MAX 4096            /* processes with changed affinity */
 #define GUARDIAN_LOCK        "guardian.lock" /* held by the guardian until it has restored */
 
+struct engine_update;
 struct guardian;
 
 /*
@@ -38,5 +39,14 @@ struct guardian *guardian_free(struct guardian *g);
 int guardian_note(struct guardian *g, pid_t pid, uint64_t start, const struct cpuset *original);
 void guardian_forget(struct guardian *g, pid_t pid, uint64_t start);
 
-/* Puts everything back; returns the number of processes. @root is "/". */
+/*
+ * The same for a container of the engine on @socket_path: the limits to which it returns, all of
+ * them named. Put back by the child alone, once the daemon is gone: the engine takes its time.
+ * Returns 0 or -ENOSPC.
+ */
+int guardian_note_container(struct guardian *g, const char *socket_path, const char *id,
+                            const struct engine_update *own);
+void guardian_forget_container(struct guardian *g, const char *id);
+
+/* Puts every process back; returns the number of processes. @root is "/". */
 unsigned guardian_restore(struct guardian *g, int root, const struct cgroup *cg);

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "host/proc.h"
 #include "node/actuate.h"
+#include "node/container.h"
 #include "node/link.h"
 #include "node/node.h"
 #include "node/wait.h"
@@ -252,6 +253,7 @@ void job_free(struct job *j)
     actuate_forget(j);
     wait_job_gone(n, j);
     admission_gone(j);
+    container_job_gone(j);
     free(j);
 }
 
@@ -424,7 +426,7 @@ const char *job_state(const struct job *j, uint64_t now_ns)
 {
     if (j->admission.phase == JOB_QUEUED)
         return j->admission.held ? "held" : "queued";
-    if (j->admission.phase == JOB_PAUSED)
+    if (j->admission.phase == JOB_PAUSED || j->frozen)
         return "paused";
     if (job_malleable(j))
         return "running";
@@ -444,6 +446,8 @@ void job_note(const struct job *j, uint64_t now_ns, char ret_note[JOB_NOTE_MAX])
 
 bool job_settled(const struct job *j)
 {
+    if (container_busy(j))
+        return false;
     for (const struct process *p = j->processes; p; p = p->next) {
         if (!process_malleable(p) || p->want.intra == 0)
             continue;

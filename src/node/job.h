@@ -30,6 +30,7 @@
 #define JOB_START_NS      (10 * 1000000000ull) /* then one without agent is told to a person */
 #define JOB_NOTE_MAX      (2 * JOB_REASON_MAX)
 
+struct container;
 struct node;
 struct peer;
 
@@ -127,6 +128,8 @@ struct job {
     uint64_t borrow_order;          /* later borrowers give back first */
 
     struct admission admission;
+    struct container *container; /* that is this job; NULL: processes of `tide run` */
+    bool frozen;                 /* by a person: takes no part until that ends */
     struct speed speed;
     uint64_t share_ns; /* when the policy last gave it another share; 0: never */
     uint32_t share;    /* cores that the policy gives, before lending */

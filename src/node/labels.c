@@ -2,6 +2,7 @@
 #include "node/labels.h"
 
 #include "base/cleanup.h"
+#include "base/container.h"
 #include "base/moment.h"
 
 #include <ctype.h>
@@ -16,9 +17,9 @@
 /* The name behind the prefix's dot, "" for the prefix alone, NULL for somebody else's label. */
 static const char *name_of(const char *key)
 {
-    size_t n = strlen(LABEL_PREFIX);
+    size_t n = strlen(CONTAINER_LABEL);
 
-    if (strncmp(key, LABEL_PREFIX, n) != 0 || (key[n] && key[n] != '.'))
+    if (strncmp(key, CONTAINER_LABEL, n) != 0 || (key[n] && key[n] != '.'))
         return NULL;
     return key[n] ? key + n + 1 : "";
 }
@@ -75,6 +76,7 @@ enum label_id {
     LABEL_REQUEST,
     LABEL_DEADLINE,
     LABEL_PLACEMENT,
+    LABEL_KEY,
     LABEL_COUNT
 };
 
@@ -93,6 +95,7 @@ static const struct {
     [LABEL_REQUEST] = {"request", 1, PROTO_THREADS_MAX, NULL},
     [LABEL_DEADLINE] = {"deadline", 0, 0, "90s, 10min, 2h from its start, or 2026-01-31T18:30:00Z"},
     [LABEL_PLACEMENT] = {"placement", 0, 0, "shared, exclusive or quota"},
+    [LABEL_KEY] = {"key", 0, 0, "1 to 64 letters, digits, - and _"},
 };
 
 static enum label_id find(const char *name)
@@ -154,6 +157,8 @@ static bool take(enum label_id id, const char *value, uint64_t start_ms, struct 
         return take_deadline(value, start_ms, req);
     case LABEL_PLACEMENT:
         return placement_parse(value, &req->placement) == 0;
+    case LABEL_KEY:
+        return labels_key_valid(value);
     default:
         return read_integer(value, table[id].min, table[id].max, &number) &&
                take_number(id, number, req);
@@ -178,16 +183,36 @@ static void complain(enum label_id id, const char *name, const char *value, char
         return; /* the first is enough to look for */
     printable(id == LABEL_COUNT ? name : value, shown);
     if (id == LABEL_COUNT)
-        snprintf(note, size, "label " LABEL_PREFIX ".%s is none of ours", shown);
+        snprintf(note, size, "label " CONTAINER_LABEL ".%s is none of ours", shown);
     else if (table[id].takes)
-        snprintf(note, size, "label " LABEL_PREFIX "%s%s=%s left out: use %s", *name ? "." : "",
+        snprintf(note, size, "label " CONTAINER_LABEL "%s%s=%s left out: use %s", *name ? "." : "",
                  name, shown, table[id].takes);
     else
-        snprintf(note, size, "label " LABEL_PREFIX ".%s=%s left out: use %ld to %ld", name, shown,
-                 table[id].min, table[id].max);
+        snprintf(note, size, "label " CONTAINER_LABEL ".%s=%s left out: use %ld to %ld", name,
+                 shown, table[id].min, table[id].max);
 }
 
-bool labels_elastic(const struct label *labels, size_t n)
+bool labels_key_valid(const char *key)
+{
+    size_t len = strlen(key);
+
+    if (len == 0 || len > CONTAINER_KEY_MAX)
+        return false;
+    for (const char *p = key; *p; p++)
+        if (!isalnum((unsigned char)*p) && *p != '_' && *p != '-')
+            return false;
+    return true;
+}
+
+const char *labels_key(const struct engine_label *labels, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(labels[i].key, CONTAINER_LABEL ".key") == 0 && labels_key_valid(labels[i].value))
+            return labels[i].value;
+    return NULL;
+}
+
+bool labels_elastic(const struct engine_label *labels, size_t n)
 {
     bool any = false;
 
@@ -201,8 +226,8 @@ bool labels_elastic(const struct label *labels, size_t n)
     return any;
 }
 
-void labels_parse(const struct label *labels, size_t n, uint64_t start_ms, struct job_request *req,
-                  char *note, size_t size)
+void labels_parse(const struct engine_label *labels, size_t n, uint64_t start_ms,
+                  struct job_request *req, char *note, size_t size)
 {
     uint32_t min = req->min, limit = req->limit;
 

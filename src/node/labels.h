@@ -6,25 +6,26 @@
  */
 #pragma once
 
+#include "host/engine.h"
 #include "node/job.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define LABEL_PREFIX "io.threadtide"
-
-struct label {
-    const char *key, *value;
-};
-
 /* Any label of ours, but for io.threadtide=false, makes a container elastic. */
-bool labels_elastic(const struct label *labels, size_t n);
+bool labels_elastic(const struct engine_label *labels, size_t n);
+
+/* The name of its control directory that `tide docker run` chose, or NULL. */
+const char *labels_key(const struct engine_label *labels, size_t n);
+
+/* 1 to CONTAINER_KEY_MAX letters, digits, - and _: no way to another directory. */
+bool labels_key_valid(const char *key);
 
 /*
  * Fills in *req, whose other members keep what they say. A deadline that is a duration ("90s")
  * counts from @start_ms, in milliseconds since 1970 as is RFC 3339's. @note (size bytes, may be
  * cut) names the first label that is left out, and says what it takes; "" when all are good.
  */
-void labels_parse(const struct label *labels, size_t n, uint64_t start_ms, struct job_request *req,
-                  char *note, size_t size);
+void labels_parse(const struct engine_label *labels, size_t n, uint64_t start_ms,
+                  struct job_request *req, char *note, size_t size);

@@ -12,6 +12,9 @@
 
 #define EXIT_USAGE 2
 
+#define ENGINE_DOCKER_SOCKET "/run/docker.sock"
+#define ENGINE_PODMAN_SOCKET "/run/podman/podman.sock"
+
 static const char usage[] =
     "Usage: tided [OPTION]...\n"
     "Shares this machine's cores between jobs started with `tide run`.\n"
@@ -26,6 +29,9 @@ static const char usage[] =
     "  --placement HOW     of jobs that do not say: shared (default), exclusive, quota\n"
     "  --auto-exit         end two seconds after the last job\n"
     "  --cpus LIST         divide these CPUs (\"0-3,8\") instead of all it may use\n"
+    "  --engine SOCKET     a container engine to watch, Docker's or podman's; more than one is\n"
+    "                      possible, \"none\" is none. Default in " RUNDIR_SYSTEM ":\n"
+    "                      " ENGINE_DOCKER_SOCKET " and " ENGINE_PODMAN_SOCKET "\n"
     "  --heartbeat MS      how often agents report, 100 to 500; default %d\n"
     "  --foreground        stay in the foreground, as it always does\n"
     "  --help, --version\n"
@@ -38,6 +44,7 @@ enum option_id {
     OPTION_PLACEMENT,
     OPTION_AUTO_EXIT,
     OPTION_CPUS,
+    OPTION_ENGINE,
     OPTION_HEARTBEAT,
     OPTION_FOREGROUND,
     OPTION_HELP,
@@ -50,6 +57,7 @@ static const struct option options[] = {
     {"placement", required_argument, NULL, OPTION_PLACEMENT},
     {"auto-exit", no_argument, NULL, OPTION_AUTO_EXIT},
     {"cpus", required_argument, NULL, OPTION_CPUS},
+    {"engine", required_argument, NULL, OPTION_ENGINE},
     {"heartbeat", required_argument, NULL, OPTION_HEARTBEAT},
     {"foreground", no_argument, NULL, OPTION_FOREGROUND},
     {"help", no_argument, NULL, OPTION_HELP},
@@ -68,6 +76,19 @@ static int take_dir(struct node_options *o, const char *value)
     if (strlen(value) >= sizeof(o->dir) || value[0] != '/')
         return complain("dir", value, "an absolute path of at most 95 bytes");
     snprintf(o->dir, sizeof(o->dir), "%s", value);
+    return 0;
+}
+
+static int take_engine(struct node_options *o, const char *value, bool *ret_chosen)
+{
+    *ret_chosen = true;
+    if (strcmp(value, "none") == 0)
+        return 0;
+    if (value[0] != '/')
+        return complain("engine", value, "the absolute path of a unix socket, or none");
+    if (o->n_engines == CONTAINERS_ENGINES_MAX)
+        return complain("engine", value, "at most 4 of them");
+    o->engines[o->n_engines++] = value;
     return 0;
 }
 
@@ -93,9 +114,11 @@ static int take_policy(struct node_options *o, const char *value)
 }
 
 /* 0: taken; an exit status above 0; or -1: done, nothing is to be run. */
-static int take(struct node_options *o, int id)
+static int take(struct node_options *o, int id, bool *engine_chosen)
 {
     switch (id) {
+    case OPTION_ENGINE:
+        return take_engine(o, optarg, engine_chosen);
     case OPTION_DIR:
         return take_dir(o, optarg);
     case OPTION_POLICY:
@@ -132,10 +155,11 @@ int main(int argc, char **argv)
 {
     struct node_options o = {0};
     struct error err = {0};
+    bool engine_chosen = false;
     int id, r;
 
     while ((id = getopt_long(argc, argv, "", options, NULL)) >= 0) {
-        r = take(&o, id);
+        r = take(&o, id, &engine_chosen);
         if (r != 0)
             return r < 0 ? 0 : r;
     }
@@ -145,6 +169,10 @@ int main(int argc, char **argv)
     }
     if (!o.dir[0] && geteuid() == 0 && !getenv("TIDE_DIR"))
         snprintf(o.dir, sizeof(o.dir), "%s", RUNDIR_SYSTEM);
+    if (!engine_chosen && strcmp(o.dir, RUNDIR_SYSTEM) == 0) {
+        o.engines[o.n_engines++] = ENGINE_DOCKER_SOCKET;
+        o.engines[o.n_engines++] = ENGINE_PODMAN_SOCKET;
+    }
     r = node_run(&o, &err);
     if (r < 0) {
         fprintf(stderr, "tided: %s\n", err.text[0] ? err.text : strerror(-r));

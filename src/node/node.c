@@ -8,6 +8,7 @@
 #include "node/agent.h"
 #include "node/api.h"
 #include "node/claims.h"
+#include "node/container.h"
 #include "node/decision.h"
 #include "node/guardian.h"
 #include "node/link.h"
@@ -133,6 +134,7 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *arg)
         changed |= claims_refresh(n->claims);
     changed |= now >= decision_next(n->decision);
     link_tick(n->link);
+    containers_tick(n->containers);
     if (changed)
         node_changed(n);
     sd_event_source_set_time_relative(s, TICK_US);
@@ -318,6 +320,8 @@ static int begin(struct node *n, const struct node_options *o, struct error *err
     if (claims_new(n, &n->claims, &why) < 0)
         node_log("%s", why.text);
     r = link_new(n, &n->link, err);
+    for (unsigned i = 0; r == 0 && i < o->n_engines; i++)
+        r = containers_new(n, o->engines[i], &n->containers, err);
     if (r == 0)
         r = api_new(n, &n->api, err);
     return r;
@@ -340,9 +344,10 @@ static void end(struct node *n)
         unlinkat(n->dir_fd, RUNDIR_AGENT_SOCKET, 0);
     }
     n->api = api_free(n->api);
-    n->link = link_free(n->link);
     while (n->jobs.first)
         job_free(n->jobs.first);
+    n->containers = containers_free(n->containers);
+    n->link = link_free(n->link);
     n->claims = claims_free(n->claims);
     n->guardian = guardian_free(n->guardian);
     n->decision = decision_free(n->decision);

@@ -9,6 +9,7 @@
 #include "base/rundir.h"
 #include "host/cgroup.h"
 #include "host/topology.h"
+#include "node/container.h"
 #include "node/job.h"
 #include "policy/policy.h"
 
@@ -25,6 +26,7 @@ struct link;
 struct api;
 struct guardian;
 struct claims;
+struct containers;
 struct decision;
 struct wait;
 
@@ -52,6 +54,7 @@ struct node {
     struct guardian *guardian;
     struct claims *claims;
     struct link *link;
+    struct containers *containers; /* of each engine that is watched */
     struct api *api;
     struct wait *waits;
     uint64_t wait_ids;
@@ -64,6 +67,8 @@ struct node_options {
     char dir[RUNDIR_PATH_MAX]; /* empty: rundir_user(), or /run/tide for root with --system */
     bool auto_exit;
     bool have_cpus;
+    unsigned n_engines;
+    const char *engines[CONTAINERS_ENGINES_MAX]; /* sockets of container engines; borrowed */
     struct cpuset cpus;
     enum placement placement;
     uint32_t heartbeat_ms;     /* 0: NODE_HEARTBEAT_MS */

@@ -5,6 +5,7 @@
 #include "node/actuate.h"
 #include "node/agent.h"
 #include "node/claims.h"
+#include "node/container.h"
 #include "node/decision.h"
 #include "node/link.h"
 #include "node/node.h"
@@ -69,6 +70,12 @@ static void raise_targets(struct job *j, bool others_shrink)
 
 /* ---- cores ---- */
 
+/* Still on its way out: threads that park, or an engine that has not answered. */
+static bool leaving(const struct job *j, uint64_t now)
+{
+    return shrinking(j, now) || container_busy(j);
+}
+
 static bool is_subset(const struct cpuset *a, const struct cpuset *b)
 {
     struct cpuset both;
@@ -89,11 +96,11 @@ static bool fenced(const struct cpuset *set)
 static void still_there(const struct job *o, uint64_t now, struct cpuset *ret)
 {
     cpuset_zero(ret);
-    if (!fenced(&o->want_cores))
+    if (!fenced(&o->want_cores) || o->admission.phase == JOB_PAUSED)
         return;
     if (fenced(&o->cores))
         *ret = o->cores;
-    else if (shrinking(o, now))
+    else if (leaving(o, now))
         *ret = o->node->cpus;
     for (unsigned w = 0; w < CPUSET_WORDS; w++)
         ret->word[w] &= ~o->want_cores.word[w];
@@ -139,7 +146,7 @@ static bool narrow_cores(struct job *j, uint64_t now)
 {
     struct cpuset kept;
 
-    if (shrinking(j, now) || !fenced(&j->want_cores) ||
+    if (leaving(j, now) || !fenced(&j->want_cores) ||
         (fenced(&j->cores) && is_subset(&j->cores, &j->want_cores)))
         return false;
     if (fenced(&j->cores))
@@ -154,7 +161,7 @@ static bool narrow_cores(struct job *j, uint64_t now)
 
 static bool place_cores(struct job *j, uint64_t now, bool force)
 {
-    if (cpuset_equal(&j->cores, &j->want_cores) || shrinking(j, now))
+    if (cpuset_equal(&j->cores, &j->want_cores) || leaving(j, now))
         return false;
     if (!force && fenced(&j->want_cores) && blocked(j, now))
         return false;
@@ -173,7 +180,7 @@ static void settle_cores(struct node *n, uint64_t now)
 
         for (struct job *j = n->jobs.first; j; j = j->next) {
             moved |= narrow_cores(j, now);
-            parking |= shrinking(j, now);
+            parking |= leaving(j, now);
         }
         for (struct job *j = n->jobs.first; j; j = j->next)
             moved |= place_cores(j, now, false);
@@ -203,17 +210,19 @@ void plan_advance(struct node *n)
     bool any = false;
 
     lower_targets(n);
+    admission_stop(n);
     for (struct job *j = n->jobs.first; j; j = j->next) {
         mark_late(j, now);
-        any |= shrinking(j, now);
+        any |= shrinking(j, now) || admission_stopping(j);
     }
     settle_cores(n, now);
     for (struct job *j = n->jobs.first; j; j = j->next) {
         settle_quota(j, now);
-        if (cpuset_equal(&j->cores, &j->want_cores))
+        if (cpuset_equal(&j->cores, &j->want_cores) && !container_busy(j))
             raise_targets(j, any);
     }
-    admission_advance(n, any);
+    if (!any)
+        admission_go(n);
     plan_arm_deadline(n);
 }
 
@@ -259,7 +268,7 @@ void plan_finish(struct node *n)
 
     cpuset_zero(&held);
     for (struct job *j = n->jobs.first; j; j = j->next) {
-        if (n->weights && j->want_weight != j->weight_set)
+        if ((n->weights || j->container) && j->want_weight != j->weight_set)
             actuate_weight(j, j->want_weight);
         jobs += decision_counts(j, now);
         for (unsigned w = 0; j->placement == PLACEMENT_EXCLUSIVE && w < CPUSET_WORDS; w++)

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "node/container.h"
 #include "node/decision.h"
 #include "node/node.h"
 
@@ -135,6 +136,14 @@ static json_t *admission_to_json(const struct job *j)
                      "wait_ms", (json_int_t)(now.wait_ns / NS_PER_MS));
 }
 
+/* Processes of `tide run` have none. */
+static json_t *place_to_json(const struct job *j)
+{
+    json_t *container = container_to_json(j);
+
+    return container ? container : json_null();
+}
+
 static json_t *job_to_json(const struct job *j)
 {
     json_t *processes = json_array();
@@ -142,15 +151,16 @@ static json_t *job_to_json(const struct job *j)
     for (const struct process *p = j->processes; p; p = p->next)
         json_array_append_new(
             processes, json_pack("{s:i,s:I}", "pid", (int)p->pid, "start", (json_int_t)p->start));
-    return json_pack("{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:s,s:i,s:I,s:I,s:I,s:o,s:o}",
-                     "id", j->id, "name", j->name, "token", j->token, "uid", (json_int_t)j->uid,
-                     "created_ms", (json_int_t)j->created_ms, "min", (json_int_t)j->min, "limit",
-                     (json_int_t)j->limit, "weight", (json_int_t)j->weight, "intra",
-                     (json_int_t)j->pinned.intra, "inter", (json_int_t)j->pinned.inter, "by",
-                     (int)j->pinned_by, "placement", placement_name(j->placement), "priority",
-                     (int)j->terms.priority, "class", (json_int_t)j->terms.class, "request",
-                     (json_int_t)j->terms.request, "deadline_ms", (json_int_t)j->terms.deadline_ms,
-                     "processes", processes, "admission", admission_to_json(j));
+    return json_pack(
+        "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:s,s:i,s:I,s:I,s:I,s:o,s:o,s:o}", "id",
+        j->id, "name", j->name, "token", j->token, "uid", (json_int_t)j->uid, "created_ms",
+        (json_int_t)j->created_ms, "min", (json_int_t)j->min, "limit", (json_int_t)j->limit,
+        "weight", (json_int_t)j->weight, "intra", (json_int_t)j->pinned.intra, "inter",
+        (json_int_t)j->pinned.inter, "by", (int)j->pinned_by, "placement",
+        placement_name(j->placement), "priority", (int)j->terms.priority, "class",
+        (json_int_t)j->terms.class, "request", (json_int_t)j->terms.request, "deadline_ms",
+        (json_int_t)j->terms.deadline_ms, "processes", processes, "admission", admission_to_json(j),
+        "container", place_to_json(j));
 }
 
 struct stored {
@@ -158,19 +168,19 @@ struct stored {
     json_int_t uid, created_ms, min, limit, weight, intra, inter;
     json_int_t class, request, deadline_ms; /* 0 in a file of an older tided, as priority */
     int by, priority;
-    json_t *processes, *admission; /* borrowed from the file's JSON; the second may be NULL */
+    json_t *processes, *admission, *container; /* of the file's JSON; NULL: not in it */
 };
 
 static int stored_parse(json_t *json, struct stored *ret)
 {
     struct stored s = {0};
     int r = json_unpack(
-        json, "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:s,s?i,s?I,s?I,s?I,s:o,s?o}", "id",
+        json, "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:s,s?i,s?I,s?I,s?I,s:o,s?o,s?o}", "id",
         &s.id, "name", &s.name, "token", &s.token, "uid", &s.uid, "created_ms", &s.created_ms,
         "min", &s.min, "limit", &s.limit, "weight", &s.weight, "intra", &s.intra, "inter", &s.inter,
         "by", &s.by, "placement", &s.placement, "priority", &s.priority, "class", &s.class,
         "request", &s.request, "deadline_ms", &s.deadline_ms, "processes", &s.processes,
-        "admission", &s.admission);
+        "admission", &s.admission, "container", &s.container);
 
     if (r < 0 || strlen(s.token) >= PROTO_TOKEN_MAX || s.uid < 0 || s.uid > UINT32_MAX ||
         s.min < 0 || s.min > PROTO_THREADS_MAX || s.limit < 0 || s.limit > PROTO_THREADS_MAX ||
@@ -250,9 +260,12 @@ static int job_from_json(struct node *n, json_t *json, struct job **ret)
     snprintf(j->token, sizeof(j->token), "%s", s.token);
     j->pinned_by = (enum proto_source)s.by;
     set_created(j, (uint64_t)s.created_ms);
-    if (read_admission(j, s.admission) < 0) {
+    r = read_admission(j, s.admission);
+    if (r == 0 && s.container && !json_is_null(s.container))
+        r = container_from_json(j, s.container);
+    if (r < 0) {
         job_free(j);
-        return -EINVAL;
+        return r;
     }
     json_array_foreach (s.processes, i, entry) {
         json_int_t pid = json_integer_value(json_object_get(entry, "pid"));

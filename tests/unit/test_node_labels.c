@@ -17,7 +17,7 @@
 static const struct job_request blank = {.weight = JOB_WEIGHT_STD, .placement = PLACEMENT_SHARED};
 static char note[JOB_REASON_MAX];
 
-static struct job_request parse(const struct label *labels, size_t n)
+static struct job_request parse(const struct engine_label *labels, size_t n)
 {
     struct job_request req = blank;
 
@@ -27,14 +27,14 @@ static struct job_request parse(const struct label *labels, size_t n)
 
 static struct job_request parse_one(const char *key, const char *value)
 {
-    struct label label = {key, value};
+    struct engine_label label = {key, value};
 
     return parse(&label, 1);
 }
 
 static void every_label_sets_its_member(void **unused)
 {
-    static const struct label labels[] = {{"com.docker.compose.service", "train"},
+    static const struct engine_label labels[] = {{"com.docker.compose.service", "train"},
                                           {"io.threadtide.min", "2"},
                                           {"io.threadtide.max", "6"},
                                           {"io.threadtide.weight", "250"},
@@ -114,7 +114,7 @@ static void a_note_is_short_and_printable(void **unused)
 
 static void min_above_max_changes_neither(void **unused)
 {
-    static const struct label labels[] = {{"io.threadtide.min", "5"}, {"io.threadtide.max", "4"}};
+    static const struct engine_label labels[] = {{"io.threadtide.min", "5"}, {"io.threadtide.max", "4"}};
     struct job_request req = parse(labels, 2);
 
     assert_memory_equal(&req, &blank, sizeof(req));
@@ -123,7 +123,7 @@ static void min_above_max_changes_neither(void **unused)
 
 static void the_first_fault_is_the_one_that_is_noted(void **unused)
 {
-    static const struct label labels[] = {{"io.threadtide.min", "x"}, {"io.threadtide.max", "y"}};
+    static const struct engine_label labels[] = {{"io.threadtide.min", "x"}, {"io.threadtide.max", "y"}};
 
     parse(labels, 2);
     assert_non_null(strstr(note, "min=x"));
@@ -132,7 +132,7 @@ static void the_first_fault_is_the_one_that_is_noted(void **unused)
 static void elastic_is_who_has_a_label_of_ours(void **unused)
 {
     static const struct {
-        struct label label;
+        struct engine_label label;
         bool elastic;
     } cases[] = {
         {{"io.threadtide", "true"}, true},      {{"io.threadtide.min", "1"}, true},
@@ -140,7 +140,7 @@ static void elastic_is_who_has_a_label_of_ours(void **unused)
         {{"io.threadtides.min", "1"}, false},   {{"threadtide.min", "1"}, false},
         {{"xio.threadtide.min", "1"}, false},   {{"", "io.threadtide"}, false},
     };
-    static const struct label both[] = {{"io.threadtide.min", "1"}, {"io.threadtide", "false"}};
+    static const struct engine_label both[] = {{"io.threadtide.min", "1"}, {"io.threadtide", "false"}};
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         assert_int_equal(labels_elastic(&cases[i].label, 1), cases[i].elastic);

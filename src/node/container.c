@@ -1,0 +1,533 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/container.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/container.h"
+#include "node/container_limits.h"
+#include "node/guardian.h"
+#include "node/labels.h"
+#include "node/link.h"
+#include "node/node.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+/* One engine and its elastic containers. */
+struct containers {
+    struct containers *next;
+    struct node *node;
+    struct engine *engine;
+    sd_event_source *io;
+    struct container *first;
+    bool up;
+    char path[108]; /* of the engine's socket */
+};
+
+struct engine *container_engine(const struct container *c)
+{
+    return c->set->up ? c->set->engine : NULL;
+}
+
+struct node *container_node(const struct container *c)
+{
+    return c->set->node;
+}
+
+const char *container_engine_path(const struct container *c)
+{
+    return c->set->path;
+}
+
+struct job *container_job(const struct container *c)
+{
+    return c->job;
+}
+
+/* ---- the control directory ---- */
+
+/* Nobody but us may have made the way to it, or be able to change what lies in it. */
+static int open_beneath(int dir_fd, const char *name)
+{
+    struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW,
+                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV};
+    _cleanup_fd_ int fd = (int)syscall(SYS_openat2, dir_fd, name, &how, sizeof(how));
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    if (st.st_uid != geteuid() || (st.st_mode & 0022))
+        return -EPERM;
+    return TAKE_FD(fd);
+}
+
+static int open_directory(const struct node *n, const char *key)
+{
+    _cleanup_fd_ int parent = -1;
+
+    if (!labels_key_valid(key))
+        return -EINVAL;
+    parent = open_beneath(n->dir_fd, CONTAINER_RUN_DIR);
+    return parent < 0 ? parent : open_beneath(parent, key);
+}
+
+static void remove_directory(const struct node *n, const char *key)
+{
+    _cleanup_fd_ int parent = open_beneath(n->dir_fd, CONTAINER_RUN_DIR);
+    _cleanup_fd_ int fd = parent < 0 || !labels_key_valid(key) ? -1 : open_beneath(parent, key);
+
+    if (fd < 0)
+        return;
+    unlinkat(fd, RUNDIR_AGENT_SOCKET, 0);
+    unlinkat(parent, key, AT_REMOVEDIR); /* stays if somebody put something into it */
+}
+
+static void listen_in(struct container *c)
+{
+    struct node *n = c->set->node;
+    _cleanup_fd_ int fd = c->listener ? -1 : open_directory(n, c->key);
+    int r;
+
+    if (c->listener)
+        return;
+    r = fd < 0 ? fd : link_listen(n->link, fd, c, &c->listener);
+    if (r < 0 && r != -ENOENT) /* without the directory it is elastic in its cores alone */
+        node_log("container %.12s: no socket in " CONTAINER_RUN_DIR "/%s: %s", c->id, c->key,
+                 strerror(-r));
+}
+
+/* ---- the table ---- */
+
+static struct container *find(const struct containers *set, const char *id)
+{
+    for (struct container *c = set->first; c; c = c->next)
+        if (strcmp(c->id, id) == 0)
+            return c;
+    return NULL;
+}
+
+static struct container *add(struct containers *set, const char *id, const char *key)
+{
+    struct container *c = find(set, id);
+
+    if (c)
+        return c;
+    if (strlen(id) >= sizeof(c->id))
+        return NULL;
+    c = calloc(1, sizeof(*c));
+    if (!c)
+        return NULL;
+    c->set = set;
+    snprintf(c->id, sizeof(c->id), "%s", id);
+    snprintf(c->key, sizeof(c->key), "%s", key ? key : id);
+    c->next = set->first;
+    set->first = c;
+    return c;
+}
+
+static void free_container(struct container *c)
+{
+    struct container **at = &c->set->first;
+
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+    if (c->ticket > 0)
+        engine_cancel(c->set->engine, c->ticket);
+    if (c->job)
+        c->job->container = NULL;
+    link_unlisten(c->listener);
+    free(c);
+}
+
+void container_job_gone(struct job *j)
+{
+    struct container *c = j->container;
+
+    if (!c)
+        return;
+    j->container = NULL;
+    c->job = NULL;
+}
+
+/* ---- becoming a job ---- */
+
+static void log_refused(const struct engine_container *seen, const char *why)
+{
+    node_log("container %.12s (%.40s) cannot be a job: %s", seen->id, seen->name, why);
+}
+
+static struct job *new_job(struct container *c, const struct engine_container *seen)
+{
+    struct node *n = c->set->node;
+    struct job_request req = {.weight = JOB_WEIGHT_STD, .placement = n->placement};
+    char note[JOB_REASON_MAX];
+    struct error err = {0};
+    struct process *p;
+    struct job *j;
+    int r;
+
+    labels_parse(seen->labels, seen->n_labels, (uint64_t)seen->started_ns / NS_PER_MS, &req, note,
+                 sizeof(note));
+    if (job_name_valid(seen->name) && !job_find(n, seen->name))
+        req.name = seen->name;
+    if (job_new(n, 0, &req, &j, &err) < 0) {
+        log_refused(seen, err.text);
+        return NULL;
+    }
+    snprintf(j->note, sizeof(j->note), "%s", note);
+    j->container = c;
+    r = process_add(j, seen->pid, 0, &p);
+    if (r < 0) {
+        j->container = NULL;
+        job_free(j);
+        log_refused(seen, r == -ESRCH ? "it has ended" : strerror(-r));
+        return NULL;
+    }
+    node_log("job %s (%s): container %.12s", j->id, j->name, c->id);
+    return j;
+}
+
+/* Limits first: what a process of the job may use by itself follows from them. */
+static void take(struct container *c, const struct engine_container *seen)
+{
+    struct node *n = c->set->node;
+    struct job *j;
+
+    listen_in(c);
+    container_found(c, seen);
+    if (c->job) {
+        c->job->frozen = c->by_hand;
+        node_changed(n);
+        return;
+    }
+    j = new_job(c, seen);
+    if (!j)
+        return;
+    c->job = j;
+    j->frozen = c->by_hand;
+    j->allowed_mcpu = container_own_mcpu(j);
+    node_store_later(n);
+    node_changed(n);
+}
+
+static bool elastic(const struct containers *set, const struct engine_container *seen)
+{
+    _cleanup_fd_ int fd = -1;
+
+    if (labels_elastic(seen->labels, seen->n_labels))
+        return true;
+    if (find(set, seen->id))
+        return true;                          /* adopted */
+    fd = open_directory(set->node, seen->id); /* tide-runc's doing */
+    return fd >= 0;
+}
+
+static void on_inspected(void *arg, const struct engine_result *result)
+{
+    struct containers *set = arg;
+    const struct engine_container *seen = result->containers;
+    struct container *c;
+
+    if (result->code < 0 || result->n_containers == 0 ||
+        (seen->state != ENGINE_RUNNING && seen->state != ENGINE_PAUSED) || !elastic(set, seen))
+        return;
+    c = add(set, seen->id, labels_key(seen->labels, seen->n_labels));
+    if (!c)
+        log_refused(seen, "out of memory, or its id is too long");
+    else if (!c->ticket) /* else the answer that is to come says more */
+        take(c, seen);
+}
+
+static void inspect(struct containers *set, const char *id)
+{
+    if (set->up)
+        engine_inspect(set->engine, id, (struct engine_then){.done = on_inspected, .arg = set});
+}
+
+void container_inspect(struct container *c)
+{
+    inspect(c->set, c->id);
+}
+
+/* ---- the engine's news ---- */
+
+/* The job ended when its first process did, unless that word comes later than the engine's. */
+static void died(struct container *c)
+{
+    struct job *j = c->job;
+
+    if (j) {
+        job_end(j);
+        node_changed(c->set->node);
+    }
+    container_reset(c);
+}
+
+static void destroyed(struct container *c)
+{
+    const struct node *n = c->set->node;
+    char key[CONTAINER_KEY_MAX + 1];
+
+    if (c->job)
+        died(c);
+    guardian_forget_container(n->guardian, c->id);
+    memcpy(key, c->key, sizeof(key));
+    free_container(c);
+    remove_directory(n, key);
+}
+
+static void on_listed(void *arg, const struct engine_result *result)
+{
+    struct containers *set = arg;
+
+    if (result->code < 0) {
+        node_log("%s", result->text);
+        return;
+    }
+    for (struct container *c = set->first; c; c = c->next)
+        c->listed = false;
+    for (size_t i = 0; i < result->n_containers; i++) {
+        const struct engine_container *seen = &result->containers[i];
+        bool runs = seen->state == ENGINE_RUNNING || seen->state == ENGINE_PAUSED;
+        struct container *c = find(set, seen->id);
+
+        if (c)
+            c->listed = true;
+        if (c && !runs)
+            died(c);
+        if (runs && elastic(set, seen))
+            inspect(set, seen->id);
+    }
+    for (struct container *c = set->first, *next; c; c = next) {
+        next = c->next;
+        if (!c->listed)
+            destroyed(c);
+    }
+}
+
+static void list(struct containers *set)
+{
+    engine_list(set->engine, NULL, (struct engine_then){.done = on_listed, .arg = set});
+}
+
+/* Events of between our question and the engine's answer are our own doing. */
+static bool ours(const struct container *c, const struct engine_event *event)
+{
+    uint64_t ms = event->time_ns / NS_PER_MS;
+
+    return c->called_ms && ms >= c->called_ms && (c->ticket || ms <= c->answered_ms);
+}
+
+static void on_event(struct containers *set, const struct engine_event *event)
+{
+    struct container *c = find(set, event->id);
+
+    switch (event->action) {
+    case ENGINE_START:
+        inspect(set, event->id);
+        break;
+    case ENGINE_UPDATE:
+    case ENGINE_PAUSE:
+    case ENGINE_UNPAUSE:
+        if (c && !ours(c, event))
+            inspect(set, event->id); /* somebody else's: put right, see container_found */
+        break;
+    case ENGINE_OOM:
+        if (c && c->job)
+            snprintf(c->job->note, sizeof(c->job->note), "a process was killed: out of memory");
+        break;
+    case ENGINE_RENAME:
+        if (c && c->job && job_name_valid(event->name) && !job_find(set->node, event->name))
+            snprintf(c->job->name, sizeof(c->job->name), "%s", event->name);
+        break;
+    case ENGINE_DIE:
+        if (c)
+            died(c);
+        break;
+    case ENGINE_DESTROY:
+        if (c)
+            destroyed(c);
+        break;
+    default:
+        break;
+    }
+}
+
+static void on_news(void *arg, const struct engine_news *news)
+{
+    struct containers *set = arg;
+
+    switch (news->kind) {
+    case ENGINE_LOST:
+        if (set->up)
+            node_log("%s: %s", set->path, news->text);
+        set->up = false;
+        break;
+    case ENGINE_RESYNC:
+        node_log("%s: %s", set->path, engine_version(set->engine));
+        set->up = true;
+        list(set);
+        break;
+    case ENGINE_BACK:
+        set->up = true;
+        for (struct container *c = set->first; c; c = c->next)
+            container_push(c);
+        break;
+    case ENGINE_NEWS:
+        on_event(set, news->event);
+        break;
+    }
+}
+
+void containers_tick(struct containers *all)
+{
+    for (struct containers *set = all; set; set = set->next)
+        for (struct container *c = set->first; c; c = c->next)
+            if (c->stale)
+                container_inspect(c);
+            else
+                container_push(c);
+}
+
+static int on_readable(sd_event_source *s, int fd, uint32_t events, void *arg)
+{
+    const struct containers *set = arg;
+
+    engine_dispatch(set->engine);
+    return 0;
+}
+
+/* ---- in the job's file ---- */
+
+static json_t *limits_to_json(const struct limits *l)
+{
+    char cpus[CPUSET_TEXT_MAX];
+
+    cpuset_format(&l->cpus, cpus, sizeof(cpus));
+    return json_pack("{s:s,s:I,s:I,s:I,s:I,s:b}", "cpus", cpus, "shares", (json_int_t)l->shares,
+                     "nano_cpus", (json_int_t)l->quota.nano_cpus, "quota_us",
+                     (json_int_t)l->quota.quota_us, "period_us", (json_int_t)l->quota.period_us,
+                     "fenced", (int)l->fenced);
+}
+
+static int limits_from_json(json_t *json, struct limits *ret)
+{
+    json_int_t shares, nano_cpus, quota_us, period_us;
+    const char *cpus;
+    int fenced;
+
+    if (json_unpack(json, "{s:s,s:I,s:I,s:I,s:I,s:b}", "cpus", &cpus, "shares", &shares,
+                    "nano_cpus", &nano_cpus, "quota_us", &quota_us, "period_us", &period_us,
+                    "fenced", &fenced) < 0 ||
+        cpuset_parse(cpus, &ret->cpus) < 0 || shares < 0 || shares > UINT32_MAX || nano_cpus < 0 ||
+        period_us < 0)
+        return -EINVAL;
+    ret->shares = (uint32_t)shares;
+    ret->quota = (struct engine_quota){(uint64_t)nano_cpus, quota_us, (uint64_t)period_us};
+    ret->fenced = fenced;
+    return 0;
+}
+
+json_t *container_to_json(const struct job *j)
+{
+    const struct container *c = j->container;
+
+    if (!c)
+        return NULL;
+    return json_pack("{s:s,s:s,s:s,s:o,s:o}", "engine", c->set->path, "id", c->id, "key", c->key,
+                     "own", limits_to_json(&c->own), "placed",
+                     limits_to_json(c->ticket > 0 ? &c->sent : &c->placed));
+}
+
+int container_from_json(struct job *j, json_t *json)
+{
+    const char *engine, *id, *key;
+    json_t *own, *placed;
+    struct container *c;
+    struct containers *set = j->node->containers;
+
+    if (json_unpack(json, "{s:s,s:s,s:s,s:o,s:o}", "engine", &engine, "id", &id, "key", &key, "own",
+                    &own, "placed", &placed) < 0)
+        return -EINVAL;
+    while (set && strcmp(set->path, engine) != 0)
+        set = set->next;
+    if (!set || !labels_key_valid(key) || find(set, id))
+        return -EINVAL; /* its engine is not watched any more */
+    c = add(set, id, key);
+    if (!c)
+        return -EINVAL;
+    if (limits_from_json(own, &c->own) < 0 || limits_from_json(placed, &c->placed) < 0) {
+        free_container(c);
+        return -EINVAL;
+    }
+    c->want = c->own;
+    c->stated = true;
+    c->job = j;
+    j->container = c;
+    listen_in(c);
+    return 0;
+}
+
+/* ---- beginning and end ---- */
+
+static int make_directory(const struct node *n)
+{
+    if (mkdirat(n->dir_fd, CONTAINER_RUN_DIR, 0711) < 0 && errno != EEXIST)
+        return -errno;
+    return 0;
+}
+
+static struct containers *free_one(struct containers *set)
+{
+    while (set->first)
+        free_container(set->first);
+    sd_event_source_disable_unref(set->io);
+    engine_free(set->engine);
+    free(set);
+    return NULL;
+}
+
+int containers_new(struct node *n, const char *socket_path, struct containers **others,
+                   struct error *err)
+{
+    struct containers *set = calloc(1, sizeof(*set));
+    int r;
+
+    if (!set)
+        return error_set(err, -ENOMEM, "out of memory");
+    set->node = n;
+    snprintf(set->path, sizeof(set->path), "%s", socket_path);
+    r = make_directory(n);
+    if (r < 0)
+        error_set(err, r, "cannot make %s/" CONTAINER_RUN_DIR ": %s", n->dir, strerror(-r));
+    if (r == 0)
+        r = engine_new(socket_path, on_news, set, &set->engine, err);
+    if (r == 0)
+        r = sd_event_add_io(n->event, &set->io, engine_fd(set->engine), EPOLLIN, on_readable, set);
+    if (r < 0) {
+        free_one(set);
+        return r;
+    }
+    set->next = *others;
+    *others = set;
+    return 0;
+}
+
+struct containers *containers_free(struct containers *all)
+{
+    while (all) {
+        struct containers *next = all->next;
+
+        free_one(all);
+        all = next;
+    }
+    return NULL;
+}

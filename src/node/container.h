@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Elastic containers. Watches an engine (host/engine.h); each container that runs and is elastic,
+ * by a label of ours or by a control directory that tide-runc made, becomes a job:
+ *
+ *   engine's news → inspect → labels, limits → job, a socket in its control directory
+ *   decision → actuate.c → container_want…() → one update at a time → plan_advance()
+ *
+ * What the engine had when the container was first seen is what it goes back to; the guardian
+ * knows it before anything is changed. Daemon's event loop only; called by node.c, actuate.c,
+ * agent.c, admission.c and store.c.
+ */
+#pragma once
+
+#include "base/cpuset.h"
+#include "base/error.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define CONTAINERS_ENGINES_MAX 4  /* sockets that one daemon watches */
+#define CONTAINER_ID_MAX       65 /* 64 hexadecimal digits */
+
+struct container;
+struct containers;
+struct job;
+struct node;
+
+/*
+ * Begins to watch the engine that listens on @socket_path, now or later. Returns 0 or -errno;
+ * *ret is put in front of *others.
+ */
+int containers_new(struct node *n, const char *socket_path, struct containers **others,
+                   struct error *err);
+struct containers *containers_free(struct containers *all); /* every one; takes NULL, gives NULL */
+
+/* One of the engine's containers stops being @j's: the job is about to be freed. */
+void container_job_gone(struct job *j);
+
+/* The job whose processes live in it, or NULL: it is not known to run. */
+struct job *container_job(const struct container *c);
+
+/* ---- what its job shall have: written when the engine has time ---- */
+
+void container_want_cores(struct job *j,
+                          const struct cpuset *cores);         /* empty: what it began with */
+void container_want_weight(struct job *j, uint32_t weight);    /* CGROUP_WEIGHT_STD: a core */
+void container_want_quota(struct job *j, uint32_t quota_mcpu); /* CGROUP_NO_QUOTA: its own */
+void container_want_paused(struct job *j, bool paused);
+
+/* Something of it is on its way to the engine, or the engine's answer is. */
+bool container_busy(const struct job *j);
+
+/* CPUs that it may use by itself, and that as thousandths of a core; 0: as the machine has. */
+void container_own_cpus(const struct job *j, struct cpuset *ret);
+uint32_t container_own_mcpu(const struct job *j);
+
+bool container_can_pause(const struct job *j); /* it is one, and its engine is there */
+bool container_paused(const struct job *j);    /* in place */
+
+/* Sends again what failed, and asks where the answer was lost. */
+void containers_tick(struct containers *all);
+
+/*
+ * For the job's file: the engine, what the container goes back to and what was written last (NULL:
+ * the job is none). A daemon that reads it takes the job up as that container's: 0 or -EINVAL.
+ */
+json_t *container_to_json(const struct job *j);
+int container_from_json(struct job *j, json_t *json);

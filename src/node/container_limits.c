@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/container_limits.h"
+
+#include "base/clock.h"
+#include "host/cgroup.h"
+#include "node/guardian.h"
+#include "node/node.h"
+#include "node/plan.h"
+#include "node/wait.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SHARES_PER_CORE 1024 /* what Docker gives a container that asks for nothing */
+#define SHARES_MIN      2
+#define SHARES_MAX      262144
+
+enum { CPUS = 1, QUOTA = 2, SHARES = 4 };
+
+static unsigned difference(const struct limits *a, const struct limits *b)
+{
+    bool quota = a->quota.nano_cpus != b->quota.nano_cpus ||
+                 a->quota.quota_us != b->quota.quota_us || a->quota.period_us != b->quota.period_us;
+
+    return (cpuset_equal(&a->cpus, &b->cpus) ? 0 : CPUS) | (quota ? QUOTA : 0) |
+           (a->shares == b->shares ? 0 : SHARES);
+}
+
+/* "Never given" cannot be written; what has the same effect can. */
+static void as_given(const struct node *n, struct limits *l)
+{
+    if (cpuset_count(&l->cpus) == 0)
+        l->cpus = n->topology.online;
+    if (l->shares == 0)
+        l->shares = SHARES_PER_CORE;
+    if (l->quota.nano_cpus == 0 && l->quota.quota_us == 0)
+        l->quota.quota_us = -1;
+}
+
+/* While an update is under way the job may run where it was and where it will be. */
+static void note_cores(struct container *c)
+{
+    struct cpuset *cores = &c->job->cores;
+
+    if (!c->placed.fenced) {
+        cpuset_zero(cores);
+        return;
+    }
+    *cores = c->placed.cpus;
+    for (unsigned w = 0; c->ticket && c->sent.fenced && w < CPUSET_WORDS; w++)
+        cores->word[w] |= c->sent.cpus.word[w];
+}
+
+/* A pause that is not ours is a person's, who ends it; one that we want is made again. */
+static void find_pause(struct container *c, bool paused)
+{
+    c->paused = paused;
+    if (paused && !c->want_paused)
+        c->by_hand = c->want_paused = true;
+    else if (!paused && c->by_hand)
+        c->by_hand = c->want_paused = false;
+}
+
+void container_found(struct container *c, const struct engine_container *seen)
+{
+    struct limits now = {
+        .cpus = seen->limits.cpus, .quota = seen->limits.quota, .shares = seen->limits.shares};
+
+    as_given(container_node(c), &now);
+    c->memory_bytes = seen->limits.memory_bytes;
+    find_pause(c, seen->state == ENGINE_PAUSED);
+    if (!c->stated || (!c->job && difference(&now, &c->placed)))
+        c->own = c->want = now; /* changed while it did not run: by its owner */
+    now.fenced = c->stated && c->placed.fenced && (difference(&now, &c->own) & CPUS);
+    c->placed = now;
+    c->stated = true;
+    c->stale = false;
+    if (c->job)
+        note_cores(c);
+    container_push(c);
+}
+
+/* ---- the engine's answer ---- */
+
+static void refused(struct container *c, const struct engine_result *result)
+{
+    struct job *j = c->job;
+
+    snprintf(j->note, sizeof(j->note), "%.*s", JOB_REASON_MAX - 1, result->text);
+    node_log("job %s (%s): %s", j->id, j->name, result->text);
+    if (difference(&c->want, &c->placed) & CPUS)
+        j->unfenceable = true;
+    if (difference(&c->want, &c->placed) & QUOTA)
+        j->quota_failed = true;
+    c->want = c->placed; /* rolled back; the next decision asks for what can be had */
+    node_changed(container_node(c));
+}
+
+static void on_done(void *arg, const struct engine_result *result)
+{
+    struct container *c = arg;
+    struct node *n = container_node(c);
+
+    c->ticket = 0;
+    c->answered_ms = clock_real_ms();
+    if (result->code == 0 && result->verb == ENGINE_V_UPDATE)
+        c->placed = c->sent;
+    else if (result->code == 0)
+        c->paused = result->verb == ENGINE_V_PAUSE;
+    if (!c->job) {
+        if (difference(&c->placed, &c->own) == 0 || result->code < 0)
+            guardian_forget_container(n->guardian, c->id);
+        container_inspect(c); /* it may have been started again meanwhile */
+        return;
+    }
+    note_cores(c);
+    if (result->code == -EINVAL)
+        refused(c, result);
+    else if (result->code < 0 && result->code != -ENOENT)
+        c->stale = true; /* done or not: the tick inspects, then sends again */
+    container_push(c);
+    plan_advance(n);
+    wait_settled(c->job);
+}
+
+/* ---- sending ---- */
+
+static int64_t update(struct container *c, unsigned what)
+{
+    struct node *n = container_node(c);
+    struct engine_update u = {.cpus = what & CPUS ? &c->want.cpus : NULL,
+                              .quota = what & QUOTA ? &c->want.quota : NULL,
+                              .shares = what & SHARES ? c->want.shares : 0};
+    struct engine_update own = {
+        .cpus = &c->own.cpus, .quota = &c->own.quota, .shares = c->own.shares};
+    int r = guardian_note_container(n->guardian, container_engine_path(c), c->id, &own);
+
+    if (r < 0)
+        return r;
+    c->sent = c->want;
+    return engine_update(container_engine(c), c->id, &u,
+                         (struct engine_then){.done = on_done, .arg = c});
+}
+
+void container_push(struct container *c)
+{
+    struct engine *engine = container_engine(c);
+    struct engine_then then = {.done = on_done, .arg = c};
+    unsigned what = difference(&c->want, &c->placed);
+
+    if (c->ticket || c->stale || !c->stated || !engine)
+        return;
+    if (c->want_paused && !c->paused)
+        c->ticket = engine_pause(engine, c->id, then);
+    else if (what)
+        c->ticket = update(c, what);
+    else if (!c->want_paused && c->paused)
+        c->ticket = engine_unpause(engine, c->id, then);
+    else
+        return;
+    if (c->ticket < 0) {
+        node_log("container %.12s: cannot ask the engine: %s", c->id, strerror((int)-c->ticket));
+        c->ticket = 0; /* the tick tries again */
+        return;
+    }
+    c->called_ms = clock_real_ms();
+    if (c->job)
+        note_cores(c);
+}
+
+void container_reset(struct container *c)
+{
+    c->want = c->own;
+    c->paused = c->want_paused = c->by_hand = false; /* it has ended */
+    container_push(c);
+    if (!c->ticket)
+        guardian_forget_container(container_node(c)->guardian, c->id);
+}
+
+/* ---- what the plan wants ---- */
+
+void container_want_cores(struct job *j, const struct cpuset *cores)
+{
+    struct container *c = j->container;
+
+    if (!c)
+        return;
+    c->want.fenced = cpuset_count(cores) > 0;
+    c->want.cpus = c->want.fenced ? *cores : c->own.cpus;
+    if (cpuset_equal(&c->want.cpus, &c->placed.cpus) && !c->ticket) {
+        c->placed.fenced = c->want.fenced; /* nothing to write */
+        note_cores(c);
+    }
+    container_push(c);
+}
+
+void container_want_weight(struct job *j, uint32_t weight)
+{
+    struct container *c = j->container;
+    uint64_t shares = (uint64_t)weight * SHARES_PER_CORE / CGROUP_WEIGHT_STD;
+
+    if (!c)
+        return;
+    shares = shares < SHARES_MIN ? SHARES_MIN : shares > SHARES_MAX ? SHARES_MAX : shares;
+    c->want.shares = (uint32_t)shares;
+    container_push(c);
+}
+
+void container_want_quota(struct job *j, uint32_t quota_mcpu)
+{
+    struct container *c = j->container;
+
+    if (!c)
+        return;
+    c->want.quota =
+        quota_mcpu == CGROUP_NO_QUOTA
+            ? c->own.quota
+            : engine_quota_make(&c->placed.quota, quota_mcpu, container_node(c)->topology.cpus);
+    container_push(c);
+}
+
+void container_want_paused(struct job *j, bool paused)
+{
+    struct container *c = j->container;
+
+    if (!c)
+        return;
+    c->want_paused = paused;
+    container_push(c);
+}
+
+bool container_can_pause(const struct job *j)
+{
+    return j->container && container_engine(j->container) && !j->container->by_hand;
+}
+
+bool container_paused(const struct job *j)
+{
+    return j->container && j->container->paused;
+}
+
+bool container_busy(const struct job *j)
+{
+    return j->container && j->container->ticket > 0;
+}
+
+void container_own_cpus(const struct job *j, struct cpuset *ret)
+{
+    *ret = j->container ? j->container->own.cpus : j->node->topology.online;
+}
+
+uint32_t container_own_mcpu(const struct job *j)
+{
+    const struct container *c = j->container;
+    uint32_t quota, cpus;
+
+    if (!c)
+        return 0;
+    quota = engine_quota_mcpu(&c->own.quota);
+    cpus = 1000 * cpuset_count(&c->own.cpus);
+    if (quota && quota < cpus)
+        cpus = quota;
+    return cpus >= 1000 * j->node->topology.cpus ? 0 : cpus;
+}

@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tided and a real Docker Engine: containers become jobs, cores and threads follow each other."""
+import json
+import os
+import pathlib
+import queue
+import shutil
+import signal
+import threading
+
+import pytest
+
+from daemon import Peer, Place, eventually
+from engine import IMAGE, Engine
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a container engine needs root")
+
+
+@pytest.fixture(scope="module")
+def engine():
+    result = Engine("docker")
+    try:
+        yield result.start().make_image()
+    finally:
+        result.end()
+
+
+@pytest.fixture
+def place(build_dir, compiled):
+    program = compiled("fake_peer.c", str(ROOT / "src/proto/proto.c"),
+                       str(ROOT / "src/base/error.c"))
+    result = Place(build_dir / "tided", program)
+    yield result
+    result.end()
+
+
+@pytest.fixture
+def tided(place, engine):
+    return place.daemon("--engine", engine.socket).start()
+
+
+@pytest.fixture
+def boxes(engine, place):
+    """boxes(name, …): a container in which fake_peer runs; all are removed at the end."""
+    made = []
+
+    def make(*args, **more):
+        made.append(Box(engine, place, *args, **more))
+        return made[-1]
+    yield make
+    for box in made:
+        box.remove()
+
+
+class Box(Peer):
+    """A container; what the peer in it is told and says goes through two named pipes."""
+
+    def __init__(self, engine, place, name, *options, labels=None, agent=True, start=True,
+                 command=None, **limits):
+        self.engine, self.name = engine, name
+        self.dir = place.base / f"box-{name}"
+        self.dir.mkdir()
+        shutil.copy(place.peer_program, self.dir / "peer")
+        for pipe in ("in", "out"):
+            os.mkfifo(self.dir / pipe)
+        self.keep = [os.open(self.dir / pipe, os.O_RDWR) for pipe in ("in", "out")]
+        binds = ["/usr:/usr:ro", f"{self.dir}:/work"]
+        if agent:
+            binds.append(f"{place.daemons[0].dir}/containers/{name}:/run/threadtide:ro")
+            labels = {"io.threadtide.key": name, **(labels or {})}
+        peer = f"exec /work/peer {' '.join(options)} </work/in >/work/out"
+        self.id = self.ask("POST", f"/containers/create?name={name}", {
+            "Image": IMAGE, "Cmd": command or ["/bin/sh", "-c", peer], "Labels": labels or {},
+            "Env": ["TIDE_SOCKET=/run/threadtide/agent.sock"],
+            "HostConfig": {"Binds": binds, "NetworkMode": "host", **limits}}, 201)["Id"]
+        self.words = queue.Queue()
+        threading.Thread(target=self.read, daemon=True).start()
+        if start:
+            self.start()
+
+    def ask(self, method, path, body=None, expected=204):
+        status, answer = self.engine.api(method, path, body)
+        assert status == expected, answer
+        return answer
+
+    def read(self):
+        with open(self.dir / "out", encoding="utf-8") as lines:
+            for line in lines:
+                self.words.put(line.split())
+
+    def tell(self, line):
+        os.write(self.keep[0], f"{line}\n".encode())
+
+    def start(self):
+        self.ask("POST", f"/containers/{self.id}/start")
+        return self
+
+    def inspect(self):
+        return self.ask("GET", f"/containers/{self.id}/json", expected=200)
+
+    def limits(self):
+        host = self.inspect()["HostConfig"]
+        return host["CpusetCpus"], host["CpuShares"], host["CpuQuota"], host["NanoCpus"]
+
+    def update(self, **limits):
+        self.ask("POST", f"/containers/{self.id}/update", limits, 200)
+
+    def cpus(self):
+        """What the kernel says: the truth."""
+        return (self.engine.groups(self.id, "cpuset") / "cpuset.cpus").read_text().strip()
+
+    def shares(self):
+        return int((self.engine.groups(self.id, "cpu") / "cpu.shares").read_text())
+
+    def kill(self):
+        self.ask("POST", f"/containers/{self.id}/kill")
+
+    def remove(self):
+        self.engine.api("DELETE", f"/containers/{self.id}?force=1")
+        for fd in self.keep:
+            os.close(fd)
+        self.keep = []
+
+
+def job_of(tided, box):
+    return next((j for j in tided.jobs() if j["name"] == box.name), None)
+
+
+def joined(tided, box, **wanted):
+    """Its job, once it has these members."""
+    return eventually(lambda: (j := job_of(tided, box)) and
+                      all(j[key] == value for key, value in wanted.items()) and j)
+
+
+def connected(tided, box):
+    joined(tided, box)
+    box.go()
+    box.expect("welcome")
+    return joined(tided, box, state="running")
+
+
+def test_a_container_is_a_job_as_long_as_it_runs(tided, boxes):
+    box = boxes("one", labels={"io.threadtide.weight": "250", "io.threadtide.max": "3"})
+    job = joined(tided, box)
+    assert (job["weight"], job["limit"], job["owner"]) == (250, 3, "root")
+    assert job["pids"] == [box.inspect()["State"]["Pid"]]
+    box.kill()
+    eventually(lambda: job_of(tided, box) is None)
+
+
+def test_other_containers_are_nobodys_business(tided, boxes):
+    other = boxes("other", agent=False)
+    refuses = boxes("refuses", agent=False, labels={"io.threadtide": "false"})
+    joined(tided, boxes("ours"))
+    assert job_of(tided, other) is None and job_of(tided, refuses) is None
+
+
+def test_a_bad_label_is_a_note(tided, boxes):
+    job = joined(tided, boxes("bad", labels={"io.threadtide.min": "many"}))
+    assert "io.threadtide.min=many" in job["note"] and job["min"] == 1
+
+
+def test_the_agent_inside_gets_its_targets(tided, boxes):
+    first = boxes("first", "--max 8")
+    connected(tided, first)
+    first.expect("target", 2)
+    second = boxes("second", "--max 8")
+    connected(tided, second)
+    first.expect("target", 1)
+    second.expect("target", 1)
+    second.kill()
+    first.expect("target", 2)
+
+
+def test_weights_follow_the_shares(tided, boxes):
+    first = boxes("first", "--max 8")
+    connected(tided, first)
+    eventually(lambda: first.shares() == 2048)
+    second = boxes("second", "--max 8")
+    connected(tided, second)
+    eventually(lambda: (first.shares(), second.shares()) == (1024, 1024))
+
+
+def test_exclusive_cores_are_disjoint_and_given_back(tided, boxes):
+    exclusive = {"io.threadtide.placement": "exclusive"}
+    first = boxes("first", "--max 8", labels=exclusive)
+    connected(tided, first)
+    eventually(lambda: first.cpus() == "0-1")
+    second = boxes("second", "--max 8", labels=exclusive)
+    connected(tided, second)
+    eventually(lambda: sorted((first.cpus(), second.cpus())) == ["0", "1"])
+    second.kill()
+    eventually(lambda: first.cpus() == "0-1")
+    eventually(lambda: second.limits()[0] == "0-1")  # for its next start
+
+
+def test_a_quota_follows_the_share_and_stays_of_its_kind(tided, boxes):
+    quota = {"io.threadtide.placement": "quota"}
+    first = boxes("first", "--max 8", labels=quota)
+    second = boxes("second", "--max 8", labels=quota, NanoCpus=1500000000)
+    connected(tided, first)
+    connected(tided, second)
+    eventually(lambda: first.limits()[2] == 100000)
+    eventually(lambda: second.limits()[3] == 1000000000)
+    first.kill()
+    eventually(lambda: second.limits()[3] == 1000000000)  # all of it, but its own limit is 1.5
+
+
+def test_cores_leave_only_after_the_threads_have_parked(tided, boxes):
+    exclusive = {"io.threadtide.placement": "exclusive"}
+    first = boxes("first", "--max 8", "--no-ack", labels=exclusive)
+    connected(tided, first)
+    first.tell("ack")
+    eventually(lambda: first.cpus() == "0-1")
+    first.tell("mute")
+    second = boxes("second", "--max 8", labels=exclusive)
+    connected(tided, second)
+    first.expect("target", 1)
+    assert first.cpus() == "0-1"
+    first.tell("ack")
+    eventually(lambda: sorted((first.cpus(), second.cpus())) == ["0", "1"])
+
+
+def test_a_container_speaks_for_itself_only(tided, boxes):
+    """From inside: not as a controller, whatever job it names."""
+    job = tided.job(name="victim")
+    script = ("import socket, struct, time\n"
+              "def ask(data):\n"
+              "    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+              "    s.connect('/run/threadtide/agent.sock'); s.send(data)\n"
+              "    s.settimeout(20); return s.recv(2048)\n"
+              "body = struct.pack('<6IQ', 1, 1, 7, 0, 0, 0, 0) + b'victim'.ljust(64, b'\\0')\n"
+              "head = struct.pack('<IHHII', 0x45444954, 1, 9, 16 + len(body), 5)\n"
+              "answer = ask(head + body)\n"
+              "print(struct.unpack_from('<i', answer, 16)[0], answer[48:].split(b'\\0')[0])\n")
+    box = boxes("spy", start=False)
+    (box.dir / "spy.py").write_text(script)
+    box.remove()
+    spy = boxes("spy2", command=["/usr/bin/python3", "/work/spy.py"], start=False)
+    (spy.dir / "spy.py").write_text(script)
+    spy.start()
+    eventually(lambda: not spy.inspect()["State"]["Running"])
+    status, logs = spy.engine.api("GET", f"/containers/{spy.id}/logs?stdout=1&stderr=1")
+    assert status == 200 and "-13" in logs and "itself only" in logs, logs
+    assert job.get()["pinned"] is None
+
+
+def test_by_hand_paused_takes_no_part_until_that_ends(tided, boxes):
+    first, second = boxes("first", "--max 8"), boxes("second", "--max 8")
+    connected(tided, first)
+    connected(tided, second)
+    first.expect("target", 1)
+    second.ask("POST", f"/containers/{second.id}/pause")
+    joined(tided, second, state="paused")
+    first.expect("target", 2)
+    second.ask("POST", f"/containers/{second.id}/unpause")
+    joined(tided, second, state="running")
+    first.expect("target", 1)
+
+
+def test_drift_is_put_right(tided, boxes):
+    first = boxes("first", "--max 8", labels={"io.threadtide.placement": "exclusive"})
+    connected(tided, first)
+    eventually(lambda: first.cpus() == "0-1")
+    first.update(CpusetCpus="0")
+    eventually(lambda: first.cpus() == "0-1")
+
+
+def test_a_daemon_that_is_killed_leaves_the_original_limits(tided, boxes):
+    exclusive = {"io.threadtide.placement": "exclusive"}
+    first = boxes("first", "--max 8", labels=exclusive, CpusetCpus="0-1", CpuShares=512)
+    second = boxes("second", "--max 8", labels=exclusive)
+    connected(tided, first)
+    connected(tided, second)
+    eventually(lambda: sorted((first.cpus(), second.cpus())) == ["0", "1"])
+    tided.signal(signal.SIGKILL)
+    eventually(lambda: first.limits()[:2] == ("0-1", 512), guard=5)
+    eventually(lambda: second.cpus() == "0-1", guard=5)
+    tided.start()
+    eventually(lambda: sorted((first.cpus(), second.cpus())) == ["0", "1"])
+    assert len(tided.jobs()) == 2 and {j["id"] for j in tided.jobs()} == {"j1", "j2"}
+    assert tided.stop() == 0
+    eventually(lambda: (first.limits()[:2], second.cpus()) == (("0-1", 512), "0-1"), guard=5)
+
+
+def test_the_agent_finds_a_new_daemon_through_its_directory(tided, boxes):
+    box = boxes("first", "--max 8")
+    connected(tided, box)
+    tided.signal(signal.SIGKILL)
+    box.expect("closed")
+    tided.start()
+    box.expect("welcome")
+    joined(tided, box, state="running", id="j1")
+
+
+def test_containers_that_were_there_before_are_found(place, engine, boxes):
+    daemon = place.daemon("--engine", engine.socket)
+    box = boxes("early", "--max 8")  # dockerd makes the directory
+    daemon.start()
+    connected(daemon, box)
+
+
+def test_the_engine_may_be_killed_and_come_back(tided, boxes, engine):
+    first = boxes("first", "--max 8", labels={"io.threadtide.placement": "exclusive"})
+    connected(tided, first)
+    eventually(lambda: first.cpus() == "0-1")
+    engine.kill()
+    eventually(lambda: job_of(tided, first) is None or not engine.answers())
+    engine.start()
+    if not first.inspect()["State"]["Running"]:  # a shim that lost its engine may end
+        eventually(lambda: job_of(tided, first) is None)
+        return
+    joined(tided, first, state="running")
+
+
+def test_a_file_instead_of_a_directory_is_no_way_in(tided, boxes, place):
+    """A link planted where the directory should be is not followed."""
+    target = place.base / "elsewhere"
+    target.mkdir()
+    eventually(lambda: (tided.dir / "containers").is_dir())
+    (tided.dir / "containers" / "first").symlink_to(target)
+    box = boxes("first")
+    joined(tided, box)
+    assert list(target.iterdir()) == []
+    assert "no socket" in tided.log.read_text()
+
+
+def test_a_destroyed_containers_directory_goes(tided, boxes):
+    box = boxes("first")
+    joined(tided, box)
+    folder = tided.dir / "containers" / "first"
+    eventually((folder / "agent.sock").exists)
+    box.remove()
+    eventually(lambda: not folder.exists())
+    assert json.dumps(tided.jobs()) == "[]"
