@@ -8,7 +8,6 @@
 
 #include "base/preload.h"
 #include "base/slice.h"
-#include "host/cgroup.h"
 #include "host/daemon.h"
 #include "proto/proto.h"
 
@@ -20,23 +19,11 @@
 
 struct run_options {
     const char *name; /* NULL: made from the command line */
-    const char *placement;
-    long min, max, weight, threads; /* 0: not given */
-    json_t *terms;                  /* NULL: none */
+    long threads;     /* 0: not given */
+    json_t *terms;    /* NULL: none */
 };
 
-static const char *const placements[] = {"shared", "exclusive", "quota"};
-
-enum { OPT_MIN = 256, OPT_MAX, OPT_WEIGHT, OPT_THREADS, OPT_PLACEMENT };
-
-static int check_placement(const char *text)
-{
-    for (size_t i = 0; i < ARRAY_LEN(placements); i++)
-        if (strcmp(text, placements[i]) == 0)
-            return CLI_OK;
-    return cli_usage(&command_run, "--placement: '%s' is none of shared, exclusive and quota",
-                     text);
-}
+enum { OPT_THREADS = 256 };
 
 static bool name_char(char c)
 {
@@ -61,13 +48,15 @@ static int check_name(const char *name)
 static int check(const struct run_options *o, int argc, char **argv)
 {
     const struct command *cmd = &command_run;
+    long min = member_long(o->terms, "min"), max = member_long(o->terms, "max");
+    int r = terms_check(cmd, o->terms);
 
-    if (o->min && o->max && o->min > o->max)
-        return cli_usage(cmd, "--min %ld is above --max %ld", o->min, o->max);
-    if (o->threads && o->max && o->threads > o->max)
-        return cli_usage(cmd, "--threads %ld is above --max %ld", o->threads, o->max);
-    if (o->threads && o->min && o->threads < o->min)
-        return cli_usage(cmd, "--threads %ld is below --min %ld", o->threads, o->min);
+    if (r != CLI_OK)
+        return r;
+    if (o->threads && max && o->threads > max)
+        return cli_usage(cmd, "--threads %ld is above --max %ld", o->threads, max);
+    if (o->threads && min && o->threads < min)
+        return cli_usage(cmd, "--threads %ld is below --min %ld", o->threads, min);
     if (optind == argc)
         return cli_usage(cmd, "there is no program to run");
     if (!*argv[optind])
@@ -80,11 +69,8 @@ static int parse(int argc, char **argv, struct run_options *o)
 {
     static const struct option options[] = {
         {"name", required_argument, NULL, 'n'},
-        {"min", required_argument, NULL, OPT_MIN},
-        {"max", required_argument, NULL, OPT_MAX},
-        {"weight", required_argument, NULL, OPT_WEIGHT},
         {"threads", required_argument, NULL, OPT_THREADS},
-        {"placement", required_argument, NULL, OPT_PLACEMENT},
+        {"placement", required_argument, NULL, TERM_PLACEMENT},
         TERM_OPTIONS,
         {"help", no_argument, NULL, 'h'},
         {0},
@@ -103,22 +89,8 @@ static int parse(int argc, char **argv, struct run_options *o)
             o->name = optarg;
             r = check_name(optarg);
             break;
-        case OPT_MIN:
-            r = option_number(cmd, optarg, "--min", 1, PROTO_THREADS_MAX, &o->min);
-            break;
-        case OPT_MAX:
-            r = option_number(cmd, optarg, "--max", 1, PROTO_THREADS_MAX, &o->max);
-            break;
         case OPT_THREADS:
             r = option_number(cmd, optarg, "--threads", 1, PROTO_THREADS_MAX, &o->threads);
-            break;
-        case OPT_WEIGHT:
-            r = option_number(cmd, optarg, "--weight", CGROUP_WEIGHT_MIN, CGROUP_WEIGHT_MAX,
-                              &o->weight);
-            break;
-        case OPT_PLACEMENT:
-            o->placement = optarg;
-            r = check_placement(optarg);
             break;
         case 'h':
             cli_help(cmd);
@@ -161,23 +133,13 @@ static void name_command(char *const *argv, char *buf, size_t size)
         *buf = '_';
 }
 
-static void set_number(json_t *body, const char *key, long value)
-{
-    if (value)
-        json_object_set_new(body, key, json_integer(value));
-}
-
 static json_t *request_body(const struct run_options *o, const char *name)
 {
     json_t *body = json_object();
 
     json_object_set_new(body, "name", json_string(name));
-    set_number(body, "min", o->min);
-    set_number(body, "max", o->max);
-    set_number(body, "weight", o->weight);
-    set_number(body, "threads", o->threads);
-    if (o->placement)
-        json_object_set_new(body, "placement", json_string(o->placement));
+    if (o->threads)
+        json_object_set_new(body, "threads", json_integer(o->threads));
     if (o->terms)
         json_object_update(body, o->terms);
     return body;
@@ -234,15 +196,16 @@ static int register_job(const struct run_options *o, char *const *argv, struct a
 static int set_environment(const struct run_options *o, const json_t *job, const char *agent_dir)
 {
     _cleanup_free_ char *preload = NULL;
+    long limit = member_long(o->terms, "max");
     char max[16];
 
-    snprintf(max, sizeof(max), "%ld", o->max);
+    snprintf(max, sizeof(max), "%ld", limit);
     unsetenv("TIDE_MAX"); /* of a job that we may be running in */
     if (setenv("TIDE_SOCKET", member_text(job, "socket"), 1) < 0 ||
         setenv("TIDE_TOKEN", member_text(job, "token"), 1) < 0 ||
         setenv("TIDE_JOB_ID", member_text(job, "id"), 1) < 0 ||
         setenv("TIDE_JOB_NAME", member_text(job, "name"), 1) < 0 ||
-        (o->max && setenv("TIDE_MAX", max, 1) < 0))
+        (limit && setenv("TIDE_MAX", max, 1) < 0))
         return -ENOMEM;
     if (!agent_dir)
         return 0;
@@ -317,10 +280,7 @@ const struct command command_run = {
             "      --max K        at most K threads; may exceed the machine's cores\n"
             "      --threads K    exactly K threads, until 'tide set JOB --auto'\n"
             "      --weight W     share among jobs, 1 to 10000 (default 100)\n" TERM_HELP
-            "      --placement P  shared     cores overlap, threads match the share (default)\n"
-            "                     exclusive  cores of its own\n"
-            "                     quota      a hard limit of processor time\n"
-            "\n"
+                TERM_PLACEMENT_HELP "\n"
             "Examples:\n"
             "  tide run -- python train.py\n"
             "  tide run --name cnn --max 8 -- python train.py --epochs 10\n"

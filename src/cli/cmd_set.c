@@ -3,7 +3,6 @@
 #include "cli/job_text.h"
 #include "cli/terms.h"
 
-#include "host/cgroup.h"
 #include "proto/proto.h"
 
 #include <string.h>
@@ -12,11 +11,11 @@
 #define WAIT_MAX_MS      60000
 #define ANSWER_MARGIN_MS 2000 /* beyond the wait, for the daemon to say that it is over */
 
-enum { OPT_THREADS = 256, OPT_INTRA, OPT_INTER, OPT_MIN, OPT_MAX, OPT_WEIGHT, OPT_AUTO };
+enum { OPT_THREADS = 256, OPT_INTRA, OPT_INTER, OPT_AUTO };
 
 struct set_options {
-    long threads, intra, inter, min, max, weight, wait_ms; /* 0: not given */
-    json_t *terms;                                         /* NULL: none */
+    long threads, intra, inter, wait_ms; /* 0: not given */
+    json_t *terms;                       /* NULL: none */
     bool automatic, json;
 };
 
@@ -32,9 +31,6 @@ static int parse_one(int c, struct set_options *o)
         {OPT_THREADS, "--threads", PROTO_THREADS_MAX, &o->threads},
         {OPT_INTRA, "--intra", PROTO_THREADS_MAX, &o->intra},
         {OPT_INTER, "--inter", PROTO_THREADS_MAX, &o->inter},
-        {OPT_MIN, "--min", PROTO_THREADS_MAX, &o->min},
-        {OPT_MAX, "--max", PROTO_THREADS_MAX, &o->max},
-        {OPT_WEIGHT, "--weight", CGROUP_WEIGHT_MAX, &o->weight},
         {'w', "--wait", WAIT_MAX_MS, &o->wait_ms},
     };
     bool term;
@@ -61,12 +57,10 @@ static int check(const struct set_options *o)
         return cli_usage(cmd, "--intra and --inter go together");
     if (o->automatic && (o->threads || o->intra))
         return cli_usage(cmd, "--auto gives back what --threads fixes: choose one");
-    if (o->min && o->max && o->min > o->max)
-        return cli_usage(cmd, "--min %ld is above --max %ld", o->min, o->max);
-    if (!o->threads && !o->intra && !o->automatic && !o->min && !o->max && !o->weight && !o->terms)
+    if (!o->threads && !o->intra && !o->automatic && !o->terms)
         return cli_usage(cmd, "nothing to set: --threads, --auto, --min, --weight, --priority, %s",
                          cli_glyph(CLI_DOTS));
-    return CLI_OK;
+    return terms_check(cmd, o->terms);
 }
 
 /* Returns CLI_OK, CLI_USAGE, or -1: help was printed. */
@@ -76,9 +70,6 @@ static int parse(int argc, char **argv, struct set_options *o)
         {"threads", required_argument, NULL, OPT_THREADS},
         {"intra", required_argument, NULL, OPT_INTRA},
         {"inter", required_argument, NULL, OPT_INTER},
-        {"min", required_argument, NULL, OPT_MIN},
-        {"max", required_argument, NULL, OPT_MAX},
-        {"weight", required_argument, NULL, OPT_WEIGHT},
         {"auto", no_argument, NULL, OPT_AUTO},
         {"wait", required_argument, NULL, 'w'},
         TERM_OPTIONS,
@@ -110,9 +101,6 @@ static json_t *request_body(const struct set_options *o)
         {"threads", o->threads},
         {"intra", o->intra},
         {"inter", o->inter},
-        {"min", o->min},
-        {"max", o->max},
-        {"weight", o->weight},
         {"deadline_ms", o->wait_ms},
     };
     json_t *body = json_object();

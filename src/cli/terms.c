@@ -3,59 +3,106 @@
 
 #include "base/clock.h"
 #include "base/moment.h"
+#include "host/cgroup.h"
 #include "proto/proto.h"
 
+#include <assert.h>
 #include <string.h>
 
-static int read_deadline(const struct command *cmd, json_t **ret)
+/* Numbers have a range; the other two are read by functions of their own. */
+static const struct {
+    const char *option;
+    long min, max;
+} table[] = {
+    [TERM_MIN - TERM_MIN] = {"--min", 1, PROTO_THREADS_MAX},
+    [TERM_MAX - TERM_MIN] = {"--max", 1, PROTO_THREADS_MAX},
+    [TERM_WEIGHT - TERM_MIN] = {"--weight", CGROUP_WEIGHT_MIN, CGROUP_WEIGHT_MAX},
+    [TERM_PRIORITY - TERM_MIN] = {"--priority", -PROTO_PRIORITY_MAX, PROTO_PRIORITY_MAX},
+    [TERM_DEADLINE - TERM_MIN] = {"--deadline", 0, 0},
+    [TERM_CLASS - TERM_MIN] = {"--class", 0, PROTO_CLASS_MAX},
+    [TERM_REQUEST - TERM_MIN] = {"--request", 1, PROTO_THREADS_MAX},
+    [TERM_PLACEMENT - TERM_MIN] = {"--placement", 0, 0},
+};
+static_assert(ARRAY_LEN(table) == TERM_END - TERM_MIN, "an entry for each term");
+
+static int read_deadline(const struct command *cmd, const char *value, json_t **ret)
 {
     uint64_t at_ms;
 
-    if (moment_parse(optarg, clock_real_ms(), &at_ms) < 0)
-        return cli_usage(cmd,
-                         "--deadline: '%s' is no time (90s, 10min, 2h, 1h30min from now, or 18:30)",
-                         optarg);
+    if (moment_parse(value, clock_real_ms(), &at_ms) < 0)
+        return cli_usage(
+            cmd, "--deadline: '%s' is no time (90s, 10min, 2h, 1h30min from now, or 18:30)", value);
     *ret = json_real((double)at_ms / 1000);
     return CLI_OK;
 }
 
-static int read_number(const struct command *cmd, const char *name, long min, long max,
-                       json_t **ret)
+static int read_placement(const struct command *cmd, const char *value, json_t **ret)
 {
-    long value;
-    int r = option_number(cmd, optarg, name, min, max, &value);
+    static const char *const placements[] = {"shared", "exclusive", "quota"};
 
+    for (size_t i = 0; i < ARRAY_LEN(placements); i++) {
+        if (strcmp(value, placements[i]) == 0) {
+            *ret = json_string(value);
+            return CLI_OK;
+        }
+    }
+    return cli_usage(cmd, "--placement: '%s' is none of shared, exclusive and quota", value);
+}
+
+static int read_value(const struct command *cmd, int option, const char *value, json_t **ret)
+{
+    size_t i = (size_t)(option - TERM_MIN);
+    long number;
+    int r;
+
+    if (strcmp(value, "none") == 0 && (option == TERM_DEADLINE || option == TERM_REQUEST)) {
+        *ret = json_null();
+        return CLI_OK;
+    }
+    if (option == TERM_DEADLINE)
+        return read_deadline(cmd, value, ret);
+    if (option == TERM_PLACEMENT)
+        return read_placement(cmd, value, ret);
+    r = option_number(cmd, value, table[i].option, table[i].min, table[i].max, &number);
     if (r == CLI_OK)
-        *ret = json_integer(value);
+        *ret = json_integer(number);
     return r;
 }
 
-int terms_take(const struct command *cmd, int option, json_t **terms, bool *ret_mine)
+int terms_find(const char *name, size_t length)
 {
-    static const char *const keys[] = {"priority", "deadline", "class", "request"};
-    json_t *value = NULL;
-    int r;
+    for (size_t i = 0; i < ARRAY_LEN(table); i++)
+        if (strlen(table[i].option + 2) == length &&
+            strncmp(table[i].option + 2, name, length) == 0)
+            return TERM_MIN + (int)i;
+    return 0;
+}
 
-    *ret_mine = option >= TERM_PRIORITY && option <= TERM_REQUEST;
-    if (!*ret_mine)
-        return CLI_OK;
-    if (strcmp(optarg, "none") == 0 && (option == TERM_DEADLINE || option == TERM_REQUEST)) {
-        value = json_null();
-        r = CLI_OK;
-    } else if (option == TERM_DEADLINE) {
-        r = read_deadline(cmd, &value);
-    } else if (option == TERM_PRIORITY) {
-        r = read_number(cmd, "--priority", -PROTO_PRIORITY_MAX, PROTO_PRIORITY_MAX, &value);
-    } else if (option == TERM_CLASS) {
-        r = read_number(cmd, "--class", 0, PROTO_CLASS_MAX, &value);
-    } else {
-        r = read_number(cmd, "--request", 1, PROTO_THREADS_MAX, &value);
-    }
+int terms_set(const struct command *cmd, int option, const char *value, json_t **terms)
+{
+    json_t *read = NULL;
+    int r = read_value(cmd, option, value, &read);
+
     if (r != CLI_OK)
         return r;
     if (!*terms)
         *terms = json_object();
-    if (json_object_set_new(*terms, keys[option - TERM_PRIORITY], value) < 0)
+    if (json_object_set_new(*terms, table[option - TERM_MIN].option + 2, read) < 0)
         return cli_error(cmd, CLI_FAILED, NULL, "out of memory");
+    return CLI_OK;
+}
+
+int terms_take(const struct command *cmd, int option, json_t **terms, bool *ret_mine)
+{
+    *ret_mine = option >= TERM_MIN && option < TERM_END;
+    return *ret_mine ? terms_set(cmd, option, optarg, terms) : CLI_OK;
+}
+
+int terms_check(const struct command *cmd, const json_t *terms)
+{
+    long min = member_long(terms, "min"), max = member_long(terms, "max");
+
+    if (min && max && min > max)
+        return cli_usage(cmd, "--min %ld is above --max %ld", min, max);
     return CLI_OK;
 }
