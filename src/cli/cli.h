@@ -39,6 +39,7 @@ struct command {
 
 /* Each is defined in its cmd_NAME.c. */
 extern const struct command command_run;
+extern const struct command command_docker;
 extern const struct command command_ps;
 extern const struct command command_set;
 extern const struct command command_explain;
@@ -57,8 +58,15 @@ extern const struct command *const commands[];
 /* The command called @name, or NULL. */
 const struct command *command_find(const char *name);
 
+/* Runs the command argv[1] with what follows it; returns its exit code. */
+int command_dispatch(int argc, char **argv);
+
 /* Says that there is no command @name, and which one may have been meant; returns CLI_USAGE. */
 int command_unknown(const char *name);
+
+/* Whether docker calls us as its plugin, and what we do then; cmd_docker.c. */
+bool docker_is_plugin(const char *program);
+int docker_plugin(int argc, char **argv);
 
 /* ---- messages (message.c) ---- */
 

@@ -7,19 +7,13 @@
 #include <string.h>
 
 const struct command *const commands[] = {
-    &command_run,
-    &command_ps,
-    &command_set,
-    &command_top,
-    &command_explain,
-    &command_policy,
-    &command_sim,
-    &command_record,
-    &command_signal,
-    &command_doctor,
-    &command_version,
-    &command_help,
-    NULL,
+    &command_run,    &command_docker,
+    &command_ps,     &command_set,
+    &command_top,    &command_explain,
+    &command_policy, &command_sim,
+    &command_record, &command_signal,
+    &command_doctor, &command_version,
+    &command_help,   NULL,
 };
 
 const struct command *command_find(const char *name)
@@ -47,7 +41,7 @@ int command_unknown(const char *name)
                      "there is no command '%s': did you mean '%s'?", name, nearest);
 }
 
-static int dispatch(int argc, char **argv)
+int command_dispatch(int argc, char **argv)
 {
     const struct command *cmd;
 
@@ -66,7 +60,7 @@ static int dispatch(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    int r = dispatch(argc, argv);
+    int r = docker_is_plugin(argv[0]) ? docker_plugin(argc, argv) : command_dispatch(argc, argv);
 
     /* A full disk or a closed pipe must not look like success. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && r == CLI_OK)

@@ -19,8 +19,7 @@
 #include <syslog.h>
 #include <time.h>
 
-#define SPEC_MAX (4u << 20) /* bytes of a config.json or process.json; a larger one is left alone  \
-                             */
+#define SPEC_MAX (4u << 20) /* bytes; a larger config.json or process.json is left alone */
 
 #define SEARCH_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
