@@ -81,13 +81,15 @@ static void hold(struct engine *e, struct live *l, uint64_t cost_ns)
 {
     uint64_t until = e->now_ns + cost_ns;
     uint32_t with_cores = 0;
+    struct sim_job job = l->job;
     int64_t used;
 
     l->mcpu = policy_amount_total(l->held, l->held_count, POLICY_MCPU);
     for (uint32_t i = 0; i < l->held_count; i++)
         with_cores += l->held[i].amount.of[POLICY_MCPU] > 0;
     used = l->starting && l->mcpu > POLICY_CORE_MCPU ? POLICY_CORE_MCPU : l->mcpu;
-    machine_hold(&e->machine, &l->job, used, with_cores > 1, &l->task);
+    job.idle_permille = l->starting ? 0 : job.idle_permille;
+    machine_hold(&e->machine, &job, used, with_cores > 1, &l->task);
     l->stalled_ns = until > l->stalled_ns ? until : l->stalled_ns;
     l->rate = 0; /* to be set anew, also if it stays the same: the finish has moved */
 }

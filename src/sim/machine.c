@@ -4,7 +4,10 @@
  *
  * Alone, with k threads, a job progresses at S(k), its curve, and keeps D(k) = S(k)(1 + w(1 - 1/k))
  * cores busy, at most k: its serial phases leave gaps, its synchronisation costs CPU time. A job
- * that gets x of its D cores progresses at S(k) x/D, less what the machine takes away:
+ * that gets x of its D cores progresses at S(k) x/D, less what the machine takes away. One that
+ * sleeps a part i of its time alone keeps (1 - i) D cores busy, and takes i + (1 - i) s of its time
+ * when it computes s times slower: D/x, but at least what its own D and the others' mean demands
+ * are to the cores, as they are often awake together though not on average.
  *
  *   shared     jobs whose demands add up to less than the cores disturb nobody. Otherwise the cores
  *              are shared by weight, nobody above its demand (water-filling).
@@ -81,7 +84,7 @@ void machine_hold(const struct sim_machine *m, const struct sim_job *job, int64_
     uint64_t demand =
         speed + scale(speed, (uint64_t)job->waste_permille * (threads - 1), FULL * threads);
 
-    demand = demand < most ? demand : most;
+    demand = scale(demand < most ? demand : most, FULL - job->idle_permille, FULL);
     if (spread || threads > m->cores / m->numa)
         speed = scale(speed, FULL - m->numa_permille, FULL);
     *ret_task = (struct machine_task){
@@ -89,6 +92,7 @@ void machine_hold(const struct sim_machine *m, const struct sim_job *job, int64_
         .demand = demand,
         .limit = m->placement == SIM_SHARED || demand < held ? demand : held,
         .weight = (uint64_t)mcpu,
+        .idle_permille = job->idle_permille,
     };
 }
 
@@ -197,6 +201,25 @@ static uint64_t common_factor(const struct sim_machine *m, sim_sum runnable, uin
     return factor;
 }
 
+/* Sets its rate, and takes back of its usage what it sleeps through. */
+static void progress(const struct sim_machine *m, struct machine_task *t, sim_sum runnable)
+{
+    uint64_t awake = FULL - t->idle_permille;
+    uint64_t slower = scale(t->demand, MACHINE_ONE, t->usage), crowd;
+
+    t->rate = t->usage < t->demand ? scale(t->speed, t->usage, t->demand) : t->speed;
+    if (t->idle_permille == 0)
+        return;
+    crowd = (uint64_t)((runnable - t->limit + scale(t->demand, FULL, awake)) / m->cores);
+    if (m->placement == SIM_SHARED && crowd > slower)
+        slower = crowd;
+    if (slower <= MACHINE_ONE)
+        return;
+    t->rate = (uint64_t)(((sim_sum)t->speed * FULL << 32) /
+                         ((sim_sum)t->idle_permille * MACHINE_ONE + (sim_sum)awake * slower));
+    t->usage = scale(t->demand, t->rate, t->speed);
+}
+
 uint64_t machine_share(const struct sim_machine *m, struct machine_task *const *tasks,
                        uint32_t count)
 {
@@ -204,16 +227,15 @@ uint64_t machine_share(const struct sim_machine *m, struct machine_task *const *
     sim_sum runnable = share_cores(m, tasks, count);
     uint64_t busy = 0, power_uw, factor;
 
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
+        progress(m, tasks[i], runnable);
         busy += tasks[i]->usage;
+    }
     factor = common_factor(m, runnable, busy, &power_uw);
     for (uint32_t i = 0; i < count; i++) {
         struct machine_task *t = tasks[i];
-        uint64_t rate = t->speed;
+        uint64_t rate = times(t->rate, factor);
 
-        if (t->usage < t->demand)
-            rate = scale(rate, t->usage, t->demand);
-        rate = times(rate, factor);
         if (m->contention_permille)
             rate = scale(rate, full - m->contention_permille * (busy - t->usage), full);
         t->rate = rate ? rate : 1;

@@ -19,9 +19,10 @@ struct machine_task {
     uint64_t limit;  /* cores that it may keep busy; the demand, or less where it is throttled */
     uint64_t weight; /* mcpu held */
     /* set by machine_share(), among all: */
-    uint64_t rate;  /* progress */
-    uint64_t usage; /* cores kept busy */
-    bool settled;   /* within machine_share() */
+    uint64_t rate;          /* progress */
+    uint64_t usage;         /* cores kept busy */
+    uint32_t idle_permille; /* of its time alone; set by machine_hold() */
+    bool settled;           /* within machine_share() */
 };
 
 /* Whether the description makes sense. Returns 0 or -EINVAL with *err. */

@@ -16,6 +16,7 @@
 #define MOMENT       0.001 /* s; the least work */
 #define IDLE         0.05  /* cores; who uses less is left out */
 #define GUESS        0.9   /* parallel part of a job that was seen with one thread only */
+#define IDLE_MOST    0.9   /* part of its time that a job is believed to sleep */
 #define SAMPLE_S     1.0   /* a rate for the fit is measured over so long … */
 #define FIT_RATE     1e6   /* … and the mean rate is this to it */
 #define TABLE_DENSE  16    /* counts up to here are all in a table, … */
@@ -43,6 +44,7 @@ struct analysis {
     struct fit fit;
     double rate_one; /* of the fit, with one thread */
     double fraction; /* parallel; where there is no table */
+    double idle;     /* part of its time with one thread in which it slept */
     double waste;
     uint32_t *table; /* of the fit, for 1 … cores; NULL: it knows one count at most */
 };
@@ -360,7 +362,7 @@ static double work(const struct analysis *a)
     return sum * a->missing;
 }
 
-/* CPU time beside the work, as sim_job.waste_permille has it. */
+/* CPU time beside the work, and none, as sim_job.waste_permille and idle_permille have it. */
 static void find_waste(struct analysis *a)
 {
     double busy_one = seen(a, 1) ? demand(seen(a, 1)) : 1;
@@ -375,6 +377,7 @@ static void find_waste(struct analysis *a)
                  (1 - 1.0 / c->threads);
         time += c->time_s;
     }
+    a->idle = smaller(IDLE_MOST, larger(0, 1 - busy_one));
     a->waste = time > 0 ? larger(0, waste / time) : 0;
 }
 
@@ -466,6 +469,8 @@ static json_t *view_working(const struct recording_job *job, const struct analys
     json_object_set_new(view, "start_cost", seconds(a->idle_s));
     if (a->waste >= 0.001)
         json_object_set_new(view, "waste", rounded(smaller(a->waste, 1000), 1e3));
+    if (a->idle >= 0.001)
+        json_object_set_new(view, "idle", rounded(a->idle, 1e3));
     if (!job->sized)
         json_object_set_new(view, "estimate", json_string("none"));
     put_bounds(view, job, cores);

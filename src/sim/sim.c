@@ -48,6 +48,8 @@ static const char *bounds_fault(const struct sim_job *job)
         return "weight is 1 to 10000";
     if (job->memory_bytes < 0)
         return "memory is negative";
+    if (job->idle_permille >= 1000)
+        return "idle is less than 1000 permille";
     if (job->waste_permille > 100000)
         return "waste is at most 100000 permille";
     return NULL;

@@ -93,6 +93,7 @@ struct sim_job {
      * threads a job keeps S(k) · (1 + permille/1000 · (1 − 1/k)) cores busy, k at most, on average.
      */
     uint32_t waste_permille;
+    uint32_t idle_permille; /* part of its time alone in which it sleeps: waits for disks, timers */
     uint32_t request;       /* cores; 0: nothing said */
     uint32_t min, max;      /* cores; max 0: as many as there are */
     uint32_t stock_threads; /* started by the program when nobody controls it */

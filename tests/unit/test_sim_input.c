@@ -110,7 +110,7 @@ static void every_field_of_a_job_arrives(void **state)
         "{'machine': {'cores': 8}, 'speedups': {'flat': {'amdahl': 0}}, 'jobs': [{"
         "'name': 'a', 'arrival': '2s', 'work': '1min', 'speedup': 0.5, "
         "'told_speedup': 'flat', 'estimate_factor': 2, 'estimate_error': 0.5, "
-        "'waste': 0.1, 'request': 4, 'min': 2, 'max': 6, 'threads': 'request', "
+        "'waste': 0.1, 'idle': 0.25, 'request': 4, 'min': 2, 'max': 6, 'threads': 'request', "
         "'memory': '2G', 'malleability': 'moldable', 'class': 3, 'weight': 200, "
         "'priority': -5, 'preemptible': false, 'slack': 3, 'start_work': '4s', 'start_cost': '1s', "
         "'resize_cost': '2ms', 'pause_cost': '3us'}]}",
@@ -124,6 +124,7 @@ static void every_field_of_a_job_arrives(void **state)
     assert_int_equal(j->told_ns, 120 * SECOND);
     assert_int_equal(j->told_error_ns, 60 * SECOND);
     assert_int_equal(j->waste_permille, 100);
+    assert_int_equal(j->idle_permille, 250);
     assert_int_equal(j->request, 4);
     assert_int_equal(j->min, 2);
     assert_int_equal(j->max, 6);

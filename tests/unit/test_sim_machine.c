@@ -67,6 +67,29 @@ static void alone_a_job_follows_its_curve(void **state)
     assert_at(machine_alone_ns(&b.machine, &b.job), SECOND);
 }
 
+static void jobs_that_sleep_leave_their_cores_and_still_meet(void **state)
+{
+    struct bench b;
+
+    bench_init(&b, 1, SIM_SHARED);
+    b.job.idle_permille = 500;
+    add(&b, &linear, 1000);
+    expect(&b, 0, 1000, 500);
+    add(&b, &linear, 1000);
+    /* awake half of the time; then, half of the time, so is the other: 1 / (0.5 + 0.5 * 1.5) */
+    expect(&b, 0, 800, 400);
+    expect(&b, 1, 800, 400);
+    b.job.idle_permille = 0;
+    add(&b, &linear, 1000);
+    expect(&b, 0, 571, 286); /* 1 / (0.5 + 0.5 * 2.5): itself, the other's half, the third */
+    expect(&b, 2, 333, 333);
+    bench_init(&b, 2, SIM_EXCLUSIVE);
+    b.job.idle_permille = 500;
+    add(&b, &linear, 1000);
+    add(&b, &linear, 1000);
+    expect(&b, 1, 1000, 500);
+}
+
 static void parallel_threads_waste_cpu_time(void **state)
 {
     struct bench b;
@@ -279,6 +302,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_curve_ends_flat),
         cmocka_unit_test(alone_a_job_follows_its_curve),
+        cmocka_unit_test(jobs_that_sleep_leave_their_cores_and_still_meet),
         cmocka_unit_test(parallel_threads_waste_cpu_time),
         cmocka_unit_test(below_its_demand_a_job_slows_down),
         cmocka_unit_test(shared_gaps_are_filled_by_others),

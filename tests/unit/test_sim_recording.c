@@ -186,6 +186,25 @@ static void what_the_start_computes_is_told_from_what_it_sleeps(void **state)
     json_decref(json);
 }
 
+static void a_job_that_sleeps_is_not_taken_to_compute(void **state)
+{
+    struct recording_job *j = add_job("pauses", 0);
+    struct scenario *s;
+    json_t *json;
+
+    for (int i = 0; i < 10; i++) {
+        spend(j, 6, 1, 1, 1.5);
+        spend(j, 1, 1, 0, 1);
+    }
+    spend(j, 6, 1, 1, 1.5);
+    json = scenario_of();
+    s = parsed(json);
+    assert_near(s->jobs[0].work_ns / 1e9, 54);
+    assert_in_range(s->jobs[0].idle_permille, 180, 195); /* 10 of 54 s, less at the edges */
+    scenario_free(s);
+    json_decref(json);
+}
+
 static void one_count_alone_says_by_its_cores_how_parallel_a_job_is(void **state)
 {
     struct recording_job *j = add_job("mlp", 0);
@@ -464,6 +483,7 @@ int main(void)
         TEST(what_others_took_is_not_counted_against_a_job),
         TEST(time_without_work_is_the_costs_of_the_start),
         TEST(what_the_start_computes_is_told_from_what_it_sleeps),
+        TEST(a_job_that_sleeps_is_not_taken_to_compute),
         TEST(one_count_alone_says_by_its_cores_how_parallel_a_job_is),
         TEST(cores_that_gain_nothing_are_waste),
         TEST(tasks_that_become_larger_do_not_bend_the_curve),
