@@ -302,17 +302,20 @@ def test_containers_that_were_there_before_are_found(place, engine, boxes):
     connected(daemon, box)
 
 
-def test_the_engine_may_be_killed_and_come_back(tided, boxes, engine):
+def test_an_engine_that_stands_still_holds_nobody_up(tided, boxes, engine):
+    """Threads follow at once, cores when it answers again; and the daemon answers all the while."""
     first = boxes("first", "--max 8", labels={"io.threadtide.placement": "exclusive"})
     connected(tided, first)
     eventually(lambda: first.cpus() == "0-1")
-    engine.kill()
-    eventually(lambda: job_of(tided, first) is None or not engine.answers())
-    engine.start()
-    if not first.inspect()["State"]["Running"]:  # a shim that lost its engine may end
-        eventually(lambda: job_of(tided, first) is None)
-        return
-    joined(tided, first, state="running")
+    engine.freeze()
+    try:
+        second = tided.job("--max", "8", placement="exclusive")
+        first.expect("target", 1)
+        assert first.cpus() == "0-1" and tided.answers()
+        assert second.get()["cores"] == ""  # none is free before the engine has answered
+    finally:
+        engine.thaw()
+    eventually(lambda: sorted((first.cpus(), second.get()["cores"])) == ["0", "1"])
 
 
 def test_a_file_instead_of_a_directory_is_no_way_in(tided, boxes, place):

@@ -305,6 +305,90 @@ static void a_foreign_state_is_refused(void **state)
     assert_int_equal(policy_decide(spec.policy, &scene.snapshot, &outcome.plan), 0);
 }
 
+/* ---- nobody starves, whatever the jobs are --------------------------------------------------- */
+
+#define STREAMS   400
+#define PRIORITY  4             /* so many different ones */
+#define RUN_TIME  (40 * SECOND) /* after which a job ends and another one comes */
+#define UNIT      (10 * SECOND) /* of ageing, and the quantum */
+#define UNIT_TEXT "10s"
+
+static void come(struct policy_job *job)
+{
+    int64_t cores = scene.domains[0].capacity.of[POLICY_MCPU] / POLICY_CORE_MCPU;
+    uint32_t request = 1 + random_below((uint32_t)cores);
+
+    job->id += BUILD_JOBS;
+    job->state = POLICY_QUEUED;
+    job->malleability = random_below(POLICY_MALLEABILITY_MAX);
+    job->request.of[POLICY_MCPU] = CORES(request);
+    job->min.of[POLICY_MCPU] = CORES(1 + random_below(request));
+    job->priority = (int32_t)random_below(PRIORITY);
+    job->run_ns = job->wait_ns = job->change_ns = 0;
+    job->current_count = 0;
+    job->arrival_ns = scene.snapshot.now_ns;
+}
+
+/* The longest that any job waited in one piece, in a stream of random jobs that never ends. */
+static uint64_t longest_wait(const struct policy_spec *spec, uint32_t stream, bool preemptible)
+{
+    uint64_t waits[BUILD_JOBS] = {0}, longest = 0, end;
+
+    random_state = stream;
+    scene_init(&scene, 1 + random_below(16), 0);
+    for (uint32_t i = 2 + random_below(10); i > 0; i--) {
+        struct policy_job *job = scene_job(&scene);
+
+        job->preemptible = preemptible;
+        come(job);
+    }
+    end = scene.snapshot.now_ns + 3 * BUILD_JOBS * RUN_TIME;
+    while (scene.snapshot.now_ns < end && longest < end / 2) {
+        uint64_t before = scene.snapshot.now_ns;
+
+        decide_into(&outcome, spec);
+        go_on(1 + random_below(20) * SECOND);
+        for (uint32_t i = 0; i < scene.snapshot.job_count; i++) {
+            struct policy_job *job = &scene.jobs[i];
+            bool runs = job->state == POLICY_RUNNING;
+
+            waits[i] = runs ? 0 : waits[i] + scene.snapshot.now_ns - before;
+            longest = waits[i] > longest ? waits[i] : longest;
+            if (job->run_ns >= RUN_TIME)
+                come(job);
+        }
+    }
+    return longest;
+}
+
+/* Fails if some job waits longer than @each for each job there is. Returns how many streams do. */
+static uint32_t streams_that_starve(const char *text, bool preemptible, uint64_t each)
+{
+    uint32_t starving = 0;
+
+    for (uint32_t n = 0; n < STREAMS; n++) {
+        struct policy_spec spec = choice(text);
+
+        spec.params[policy_param_find(spec.policy, "reassignment")] = n % 3;
+        spec.params[policy_param_find(spec.policy, "variant")] = n / 3 % 4;
+        spec.params[policy_param_find(spec.policy, "resize")] = n / 12 % 2;
+        starving += longest_wait(&spec, n, preemptible) > scene.snapshot.job_count * each;
+    }
+    return starving;
+}
+
+/* A step of the stream is up to 19 s longer than what the policy asks for. */
+static void nobody_starves_where_that_is_promised(void **state)
+{
+    const uint64_t step = 20 * SECOND;
+    const uint64_t risen = (PRIORITY + 2) * UNIT; /* until it is above any that began meanwhile */
+
+    assert_int_equal(streams_that_starve("fcfs", false, RUN_TIME + step), 0);
+    assert_int_equal(streams_that_starve("round-robin/quantum=" UNIT_TEXT, true, UNIT + step), 0);
+    assert_int_equal(streams_that_starve("priority/ageing=" UNIT_TEXT, true, risen + step), 0);
+    assert_true(streams_that_starve("priority", true, risen + step) > STREAMS / 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -322,6 +406,7 @@ int main(void)
         cmocka_unit_test(the_paused_take_no_part_in_the_division),
         cmocka_unit_test(resizing_begins_no_new_turn),
         cmocka_unit_test(a_foreign_state_is_refused),
+        cmocka_unit_test(nobody_starves_where_that_is_promised),
     };
 
     return cmocka_run_group_tests_name("policy turns", tests, NULL, NULL);
