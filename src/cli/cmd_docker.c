@@ -198,7 +198,9 @@ static int add_control(struct call *call)
     for (size_t i = 0; i < sizeof(random); i++)
         sprintf(key + 2 * i, "%02x", random[i]);
     if (!words_addf(&call->ours,
-                    "--volume=%s/" CONTAINER_RUN_DIR "/%s:" CONTAINER_CONTROL_DIR ":ro", dir, key))
+                    "--volume=%s/" CONTAINER_RUN_DIR "/%s:" CONTAINER_CONTROL_DIR ":ro", dir,
+                    key) ||
+        !words_addf(&call->ours, "--label=" CONTAINER_LABEL ".key=%s", key)) /* tided looks there */
         return no_memory();
     return CLI_OK;
 }
