@@ -42,17 +42,31 @@ static uint32_t threads_of(const struct job *j)
     return threads;
 }
 
+/* Whether jobs take turns on the cores: with more of them than cores, or by orders of people. */
+static bool is_crowded(const struct node *n)
+{
+    uint32_t threads = 0;
+
+    for (const struct job *j = n->jobs.first; j; j = j->next)
+        threads += j->want.intra ? j->want.intra : j->share;
+    return threads > decision_capacity(n->decision);
+}
+
 /* ---- samples --------------------------------------------------------------------------------- */
 
-static void begin_sample(struct speed *s, uint64_t now, uint32_t threads, uint64_t units)
+static void begin_sample(struct job *j, uint64_t now, uint32_t threads, uint64_t units)
 {
+    struct speed *s = &j->speed;
+
     s->begin_ns = threads ? now : 0;
     s->begin_units = units;
     s->threads = threads;
+    s->crowded = is_crowded(j->node);
 }
 
-static void take_sample(struct speed *s, uint64_t now, uint64_t units)
+static void take_sample(struct job *j, uint64_t now, uint64_t units)
 {
+    struct speed *s = &j->speed;
     double rate =
         (double)(units - s->begin_units) * SPEED_RATE * NS_PER_S / (double)(now - s->begin_ns);
 
@@ -60,6 +74,8 @@ static void take_sample(struct speed *s, uint64_t now, uint64_t units)
         return;
     s->rate = (uint64_t)rate;
     s->rate_of = s->threads;
+    if (s->crowded || is_crowded(j->node))
+        return;
     fit_add(&s->fit, now, s->threads, s->rate);
     s->known = fit_solve(&s->fit, now, &s->model);
 }
@@ -88,18 +104,18 @@ static bool sample(struct job *j, uint64_t now)
     if (own != s->own)
         begin_anew(s, own);
     if (s->begin_ns == 0 || threads != s->threads || units < s->last_units) {
-        begin_sample(s, now, threads, units);
+        begin_sample(j, now, threads, units);
         s->exact = false;
     } else if (units > s->last_units && !s->exact) {
-        begin_sample(s, now, threads, units);
+        begin_sample(j, now, threads, units);
         s->exact = true;
     } else if (units > s->last_units) {
         uint64_t least_ns = units - s->begin_units < SAMPLE_UNITS ? SAMPLE_SLOW_NS : SAMPLE_NS;
 
         complete = now - s->begin_ns >= least_ns;
         if (complete) {
-            take_sample(s, now, units);
-            begin_sample(s, now, threads, units);
+            take_sample(j, now, units);
+            begin_sample(j, now, threads, units);
         }
     }
     s->last_units = units;

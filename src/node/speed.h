@@ -5,7 +5,8 @@
  * for an experiment now and then, and tells the policy's snapshot what is known.
  *
  * A rate is of the steps that the program reports itself, else of the operations that its runtimes
- * begin: more or less as many for the same work with any number of threads.
+ * begin: more or less as many for the same work with any number of threads. While jobs have more
+ * threads than there are cores, a rate says how far a job gets, but nothing of its curve.
  *
  * Daemon's event loop only; part of each job. Fed by agent.c and plan.c, read by decision.c,
  * view.c.
@@ -32,6 +33,7 @@ struct speed {
     uint32_t threads;
     bool exact;         /* it began when the number of units had just changed */
     bool own;           /* units are the program's own */
+    bool crowded;       /* jobs had more threads than there are cores when it began */
     uint64_t rate;      /* of the last sample; 0: none with these units yet */
     uint32_t rate_of;   /* threads */
     uint32_t explore;   /* threads to run with instead of the share, to learn; 0: none */

@@ -170,6 +170,21 @@ static void what_happens_during_a_change_is_no_sample(void **state)
     assert_true(fabs((double)job[0].speed.rate / SPEED_RATE / (1000 * speed(0.9, 8)) - 1) < 0.02);
 }
 
+static void where_jobs_take_turns_nothing_is_learnt_of_curves(void **state)
+{
+    begin(2, "equal");
+    pin(0, 8);
+    pin(1, 8);
+    run(10);
+    assert_true(job[0].speed.rate > 0); /* how far it gets is known all the same */
+    assert_int_equal(job[0].speed.fit.visit, 0);
+    pin(0, 4);
+    pin(1, 4);
+    run(10);
+    assert_in_range(job[0].speed.fit.visit, 5, 10);
+    assert_false(job[0].speed.known);
+}
+
 static void a_program_that_begins_to_report_is_learnt_anew(void **state)
 {
     begin(1, "equal");
@@ -301,6 +316,7 @@ int main(void)
         cmocka_unit_test(slow_programs_are_measured_to_a_part_of_a_unit),
         cmocka_unit_test(one_count_says_nothing),
         cmocka_unit_test(what_happens_during_a_change_is_no_sample),
+        cmocka_unit_test(where_jobs_take_turns_nothing_is_learnt_of_curves),
         cmocka_unit_test(a_program_that_begins_to_report_is_learnt_anew),
         cmocka_unit_test(the_work_left_is_told_as_time_with_one_thread),
         cmocka_unit_test(what_resizes_take_is_smoothed),
