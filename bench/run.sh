@@ -17,4 +17,5 @@ $py bench/share.py --jobs 4
 $py bench/share.py --jobs 4 --against pinned
 $py bench/share.py --jobs 2
 $py bench/share.py --jobs 2 --placement exclusive
+$py bench/replay.py
 $py bench/report.py
