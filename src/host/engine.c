@@ -27,15 +27,14 @@ static void set_timer(struct engine *e, unsigned ms)
 static void lose(struct engine *e, const char *reason)
 {
     struct engine_news news = {.kind = ENGINE_LOST, .text = e->lost};
-    char text[ERROR_TEXT_MAX];
+    char text[sizeof(e->lost)];
 
     transfer_cancel(e->http, e->stream);
     e->stream = 0;
     e->phase = AWAY;
     set_timer(e, e->backoff_ms);
     e->backoff_ms = e->backoff_ms * 2 < BACKOFF_MAX_MS ? e->backoff_ms * 2 : BACKOFF_MAX_MS;
-    snprintf(text, sizeof(text), "%s: %.*s", e->path, ERROR_TEXT_MAX - (int)sizeof(e->path) - 3,
-             reason);
+    snprintf(text, sizeof(text), "%s: %s", e->path, reason);
     if (strcmp(text, e->lost) == 0)
         return;
     strcpy(e->lost, text);
@@ -140,7 +139,7 @@ static void on_stream_end(void *arg, const struct transfer_answer *answer)
 
     e->stream = 0;
     if (e->broken.code < 0)
-        snprintf(message, sizeof(message), "its events cannot be read: %.200s", e->broken.text);
+        snprintf(message, sizeof(message), "its events cannot be read: %.220s", e->broken.text);
     else if (answer->status >= 300)
         engine_parse_failure(answer->body, answer->body_len, message, NULL, 0);
     else if (answer->code < 0)

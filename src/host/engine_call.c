@@ -62,12 +62,11 @@ static void unlink_call(struct engine_call *c)
 
 static void settle(struct engine_call *c, struct engine_result *result, const char *reason)
 {
-    char text[ERROR_TEXT_MAX] = "";
+    char text[ENGINE_ID_MAX + ERROR_TEXT_MAX + 32] = "";
 
     if (result->code < 0)
-        snprintf(text, sizeof(text), "%s: %s%s%.64s: %.150s",
-                 engine_kind_name(c->engine->greeting.kind), verbs[c->verb].name,
-                 *c->target ? " " : "", c->target, reason);
+        snprintf(text, sizeof(text), "%s: %s%s%s: %s", engine_kind_name(c->engine->greeting.kind),
+                 verbs[c->verb].name, *c->target ? " " : "", c->target, reason);
     result->verb = c->verb;
     result->target = c->target;
     result->text = text;

@@ -12,6 +12,7 @@
 
 #include <sys/un.h>
 
+#define ENGINE_PATH_MAX sizeof(((struct sockaddr_un *)0)->sun_path)
 #define ENGINE_SEEN_MAX 256 /* events that can be told apart from their repetition */
 
 /* Where we are with the stream of events. The timer means something else in each. */
@@ -44,9 +45,9 @@ struct engine {
     enum engine_phase phase;
     bool have_last;
     struct engine_seen seen[ENGINE_SEEN_MAX];
-    char lost[ERROR_TEXT_MAX]; /* told; "": the engine is there */
-    struct error broken;       /* why we gave the stream up */
-    char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+    struct error broken; /* why we gave the stream up */
+    char path[ENGINE_PATH_MAX];
+    char lost[ENGINE_PATH_MAX + ERROR_TEXT_MAX]; /* told; "": it is there */
 };
 
 /* Breaks all calls off. */

@@ -194,12 +194,12 @@ static int parse_time(const char *text, int64_t *ret_ns)
             ns += (*at - '0') * unit;
     }
     seconds = timegm(&tm);
-    if (sscanf(at, "%3d:%2d%n", &hours, &minutes, &n) == 2 && n == 6 && abs(hours) < 24)
+    if (strcmp(at, "Z") != 0) {
+        if (sscanf(at, "%3d:%2d%n", &hours, &minutes, &n) != 2 || n != 6 || at[n] != '\0' ||
+            abs(hours) > 23)
+            return -EBADMSG;
         seconds -= (hours * 60 + (*at == '-' ? -minutes : minutes)) * 60;
-    else if (strcmp(at, "Z") == 0)
-        n = 1;
-    if (n == 0 || at[n] != '\0')
-        return -EBADMSG;
+    }
     /* Before 1970 or behind what 64 bits hold. */
     *ret_ns = seconds <= 0 || seconds > INT64_MAX / (int64_t)NS_PER_S - 1
                   ? 0
@@ -470,8 +470,17 @@ void engine_parse_failure(const char *text, size_t len, char ret_message[ERROR_T
         snprintf(ret_cause, cause_size, "%s", cause);
     else if (ret_cause)
         *ret_cause = '\0';
-    for (size_t i = 0; i < len && n < ERROR_TEXT_MAX - 1; i++)
-        ret_message[n++] = (unsigned char)text[i] < ' ' || text[i] == 0x7f ? ' ' : text[i];
+    /* JSON is UTF-8, everything else might be anything. */
+    for (size_t i = 0; i < len && n < ERROR_TEXT_MAX - 1; i++) {
+        unsigned char c = (unsigned char)text[i];
+
+        ret_message[n++] = (char)(c < ' ' || c == 0x7f ? ' ' : c > 0x7f && !*message ? '?' : c);
+    }
+    if (n == ERROR_TEXT_MAX - 1) { /* not in the middle of a character */
+        while (((unsigned char)ret_message[n - 1] & 0xc0) == 0x80)
+            n--;
+        n -= (unsigned char)ret_message[n - 1] >= 0xc0;
+    }
     while (n > 0 && ret_message[n - 1] == ' ')
         n--;
     ret_message[n] = '\0';

@@ -127,6 +127,15 @@ class Engine:
 
 # ---- the keeper ----
 
+def reap():
+    """Orphans are ours, see PR_SET_CHILD_SUBREAPER below."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
 class Keeper:
     def __init__(self, kind, folder):
         self.kind, self.dir, self.process = kind, folder, None
@@ -162,6 +171,14 @@ class Keeper:
     def kill(self):
         self.process.kill()
         self.process.wait()
+        # Docker's containerd dies with it, and as long as nobody reaps it, the next dockerd takes
+        # it for alive.
+        file = self.dir / "exec/containerd/containerd.pid"
+        end = time.monotonic() + GUARD_S
+        while (file.exists() and os.path.exists(f"/proc/{file.read_text()}") and
+               time.monotonic() < end):
+            reap()
+            time.sleep(0.02)
 
     def freeze(self):
         self.process.send_signal(signal.SIGSTOP)
@@ -208,12 +225,7 @@ class Keeper:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
                     pass
-            while True:  # orphans are ours, see PR_SET_CHILD_SUBREAPER below
-                try:
-                    if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                        break
-                except ChildProcessError:
-                    break
+            reap()
             time.sleep(0.02)
 
     def end(self):

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a container engine says; the first byte chooses the parser. What is accepted keeps to the
+ * limits of host/engine.h, and logs say the same in one piece and byte by byte.
+ */
+#include "host/engine_text.h"
+#include "input.h"
+
+#include <stdio.h>
+
+static void check_containers(const char *text, size_t size, bool list)
+{
+    struct engine_containers found;
+    int r = list ? engine_parse_list(text, size, &found, NULL)
+                 : engine_parse_inspect(text, size, &found, NULL);
+
+    if (r < 0)
+        return;
+    CHECK(found.n <= ENGINE_CONTAINERS_MAX && (list || found.n == 1));
+    for (size_t i = 0; i < found.n; i++) {
+        const struct engine_container *c = &found.list[i];
+
+        CHECK(engine_is_id(c->id) && strlen(c->id) < ENGINE_ID_MAX);
+        CHECK(c->name && c->image && c->limits.cgroup_parent);
+        CHECK(c->state < ENGINE_STATE_MAX && engine_state_name(c->state));
+        CHECK(c->pid >= 0 && c->started_ns >= 0 && c->n_labels <= ENGINE_LABELS_MAX);
+        CHECK(c->limits.quota.quota_us >= -1);
+        for (size_t j = 0; j < c->n_labels; j++)
+            CHECK(engine_label(c, c->labels[j].key) && c->labels[j].value);
+        for (uint32_t mcpu = 0; mcpu < 5000; mcpu += 999) {
+            struct engine_quota quota = engine_quota_make(&c->limits.quota, mcpu, 2);
+
+            CHECK(mcpu == 0 || engine_quota_mcpu(&quota) > 0);
+        }
+    }
+    engine_containers_done(&found);
+}
+
+static void check_short(const char *text, size_t size)
+{
+    char id[ENGINE_ID_MAX], message[ERROR_TEXT_MAX], cause[8];
+    int code;
+
+    if (engine_parse_created(text, size, id, NULL) == 0)
+        CHECK(engine_is_id(id));
+    engine_parse_exit(text, size, &code, NULL);
+    engine_parse_failure(text, size, message, cause, sizeof(cause));
+    CHECK(message[0] && strlen(cause) < sizeof(cause));
+    for (const char *c = message; *c; c++)
+        CHECK((unsigned char)*c >= ' ' && *c != 0x7f);
+}
+
+static void check_greeting(const char *text)
+{
+    struct engine_greeting greeting;
+
+    if (engine_parse_greeting(text, &greeting, NULL) == 0)
+        CHECK(greeting.prefix[0] == '/' && greeting.version[0]);
+}
+
+static void check_event(const char *text, size_t size)
+{
+    struct engine_event_text event;
+
+    if (engine_parse_event(text, size, &event, NULL) != 1)
+        return;
+    CHECK(engine_is_id(event.event.id) && event.event.name);
+    CHECK(event.event.action < ENGINE_ACTION_MAX);
+    engine_event_done(&event);
+}
+
+struct said {
+    uint64_t hash[2];
+    size_t len[2];
+};
+
+static void on_log(void *arg, int fd, const char *bytes, size_t len)
+{
+    struct said *said = arg;
+
+    CHECK((fd == 1 || fd == 2) && len > 0);
+    said->len[fd - 1] += len;
+    for (size_t i = 0; i < len; i++)
+        said->hash[fd - 1] = said->hash[fd - 1] * 31 + (unsigned char)bytes[i];
+}
+
+static void check_frames(const char *text, size_t size)
+{
+    struct engine_frames whole = {0}, pieces = {0};
+    struct said once = {0}, often = {0};
+    int r = engine_frames_feed(&whole, text, size, on_log, &once), s = 0;
+
+    for (size_t i = 0; i < size && s == 0; i++)
+        s = engine_frames_feed(&pieces, text + i, 1, on_log, &often);
+    CHECK(r == s && memcmp(&once, &often, sizeof(once)) == 0);
+    CHECK(once.len[0] + once.len[1] <= size);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char *text;
+
+    if (size == 0)
+        return 0;
+    text = input_text(data + 1, size - 1);
+    switch (data[0]) {
+    case 'l':
+        check_containers(text, size - 1, true);
+        break;
+    case 'i':
+        check_containers(text, size - 1, false);
+        break;
+    case 's':
+        check_short(text, size - 1);
+        break;
+    case 'g':
+        check_greeting(text);
+        break;
+    case 'e':
+        check_event(text, size - 1);
+        break;
+    default:
+        check_frames(text, size - 1);
+    }
+    free(text);
+    return 0;
+}
