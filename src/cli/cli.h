@@ -45,6 +45,7 @@ extern const struct command command_set;
 extern const struct command command_explain;
 extern const struct command command_top;
 extern const struct command command_policy;
+extern const struct command command_setup;
 extern const struct command command_sim;
 extern const struct command command_record;
 extern const struct command command_signal;
