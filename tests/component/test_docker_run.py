@@ -1,0 +1,439 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`docker tide run`, the runtime tide and `tide setup docker`, with a real Docker Engine."""
+import json
+import os
+import pathlib
+import pty
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+
+import pytest
+
+import conftest
+from daemon import NOBODY, eventually
+from engine import IMAGE, Engine, skeleton
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="a container engine needs root"),
+    pytest.mark.skipif(not shutil.which("docker"), reason="no docker command"),
+]
+
+AGENT, CONTROL = "/opt/threadtide", "/run/threadtide"
+LIBRARY = f"{AGENT}/$LIB/libtide-agent.so"
+SHOW = """import json, os
+print(json.dumps({"env": dict(os.environ), "cwd": os.getcwd(), "uid": os.getuid(),
+                  "agent": "libtide-agent" in open("/proc/self/maps").read()}))"""
+SLEEP = "import time; print('up', flush=True); time.sleep(600)"
+
+
+class Docker:
+    """An engine, a daemon's directory for its containers, and command lines to it."""
+
+    def __init__(self, build_dir, folder):
+        self.build, self.dir = build_dir, folder / "run"
+        self.config = folder / "config"
+        (self.config / "cli-plugins").mkdir(parents=True)
+        (self.config / "cli-plugins/docker-tide").symlink_to(build_dir / "tide")
+        self.env = {**conftest.plain_env(), "TIDE_DIR": str(self.dir),
+                    "DOCKER_CONFIG": str(self.config)}
+        before = os.environ.get("TIDE_DIR")
+        os.environ["TIDE_DIR"] = str(self.dir)  # tide-runc's, from dockerd
+        self.engine = Engine("docker")
+        os.environ.pop("TIDE_DIR")
+        if before:
+            os.environ["TIDE_DIR"] = before
+        self.to = ["docker", "--host", f"unix://{self.engine.socket}"]
+        self.ways = {"docker tide": [*self.to, "tide"],
+                     "tide docker": [build_dir / "tide", "docker", *self.to[1:]]}
+
+    def setup(self, *options, program=None):
+        engine = self.engine.dir
+        return self.call(program or self.build / "tide", "setup", "docker", "--config",
+                         engine / "daemon.json", "--pidfile", engine / "pid", "--socket",
+                         self.engine.socket, "--plugins", engine / "plugins", *options)
+
+    def call(self, *words, **more):
+        return conftest.run(words, more.pop("env", self.env), **more)
+
+    def run(self, *words, way="docker tide", verb="run", **more):
+        return self.call(*self.ways[way], verb, "--network=none", "-v", "/usr:/usr:ro", *words,
+                         **more)
+
+    def plain(self, *words, **more):
+        return self.call(*self.to, *words, **more)
+
+    def inspect(self, name):
+        status, answer = self.engine.api("GET", f"/containers/{name}/json")
+        assert status == 200, answer
+        return answer
+
+    def maps(self, name):
+        return pathlib.Path(f"/proc/{self.inspect(name)['State']['Pid']}/maps").read_text()
+
+    def is_up(self, name):
+        """The container's program has begun to sleep."""
+        return eventually(lambda: "up" in self.plain("logs", name).stdout)
+
+
+@pytest.fixture(scope="module")
+def docker(build_dir, tmp_path_factory):
+    result = Docker(build_dir, tmp_path_factory.mktemp("docker"))
+    try:
+        result.engine.start().make_image()
+        yield result
+    finally:
+        result.engine.end()
+
+
+@pytest.fixture
+def names(docker):
+    """names(): of a container that is removed at the end."""
+    made = []
+
+    def name():
+        made.append(f"test-{os.getpid()}-{len(made)}")
+        return made[-1]
+    yield name
+    for one in made:
+        docker.engine.api("DELETE", f"/containers/{one}?force=1")
+
+
+@pytest.fixture
+def runtime(docker):
+    """The runtime tide, registered."""
+    done = docker.setup()
+    assert done.returncode == 0, done.stderr
+    yield docker
+    assert docker.setup("--undo").returncode == 0
+
+
+def shown(result):
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+# ---- docker tide run ----
+
+@pytest.mark.parametrize("way", ["docker tide", "tide docker"])
+def test_program_has_agent_and_environment(docker, way):
+    result = docker.run("--rm", IMAGE, "python3", "-c", SHOW, way=way)
+    seen = shown(result)
+    assert seen["agent"]
+    assert seen["env"]["LD_PRELOAD"] == LIBRARY
+    assert seen["env"]["TIDE_SOCKET"] == f"{CONTROL}/agent.sock"
+    # Nobody listens in its directory: one line, and no other noise.
+    assert result.stderr.count("\n") == 1 and "unmanaged until a tided runs" in result.stderr
+
+
+def test_nothing_is_said_when_a_daemon_listens(docker):
+    docker.dir.mkdir(exist_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(docker.dir / "api.sock"))
+        listener.listen()
+        result = docker.run("--rm", IMAGE, "true")
+    (docker.dir / "api.sock").unlink()
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_options_of_docker_run_are_kept_and_ours_become_labels(docker, names, tmp_path):
+    name = names()
+    (tmp_path / "env").write_text("FILE=1\nLD_PRELOAD=/usr/lib/no-such.so\n")
+    result = docker.run(
+        "--min", "2", "--name", name, "--max=4", "-iw", "/tmp", "--hostname", "box", "--priority",
+        "-7", "-u", str(NOBODY), "-eA=b", "--label", "mine=1", "-l", "io.threadtide.max=3",
+        "--read-only", "--tmpfs", "/run", "--cpus", "0.5", "--env-file", tmp_path / "env",
+        "--deadline", "2h", "--placement", "quota", "--entrypoint", "python3",
+        IMAGE, "-c", SHOW, "--max", "9")
+    seen = shown(result)
+    box = docker.inspect(name)
+    labels = box["Config"]["Labels"]
+    assert seen["env"]["HOSTNAME"] == "box" and seen["env"]["A"] == "b"
+    assert seen["env"]["FILE"] == "1" and seen["cwd"] == "/tmp" and seen["uid"] == NOBODY
+    assert seen["env"]["LD_PRELOAD"] == f"/usr/lib/no-such.so:{LIBRARY}" and seen["agent"]
+    assert box["Config"]["Cmd"][-2:] == ["--max", "9"]
+    assert box["HostConfig"]["NanoCpus"] == 500000000 and box["HostConfig"]["ReadonlyRootfs"]
+    assert (labels["mine"], labels["io.threadtide"]) == ("1", "true")
+    assert (labels["io.threadtide.min"], labels["io.threadtide.max"]) == ("2", "3")
+    assert labels["io.threadtide.priority"] == "-7"
+    assert labels["io.threadtide.placement"] == "quota"
+    assert labels["io.threadtide.deadline"].endswith("Z")
+
+
+@pytest.mark.parametrize("words, expected", [
+    (["-e", "LD_PRELOAD=/usr/lib/one.so"], f"/usr/lib/one.so:{LIBRARY}"),
+    (["-e", "LD_PRELOAD="], LIBRARY),
+    ([], f"/usr/lib/of-image.so:{LIBRARY}"),
+], ids=["user's", "none", "image's"])
+def test_what_is_preloaded_stays_in_front(docker, words, expected):
+    path = "/images/create?fromSrc=-&repo=preloads&changes=ENV%20LD_PRELOAD=/usr/lib/of-image.so"
+    assert docker.engine.api("POST", path, raw=skeleton())[0] == 200
+    result = docker.run("--rm", *words, "preloads", "sh", "-c", "echo $LD_PRELOAD")
+    assert result.stdout == f"{expected}\n"
+
+
+@pytest.mark.parametrize("way", ["docker tide", "tide docker"])
+@pytest.mark.parametrize("words, status", [
+    ([IMAGE, "sh", "-c", "exit 7"], 7),
+    ([IMAGE, "/no/such/program"], 127),
+    (["--pull=never", "no-such-image"], 125),
+    (["--no-such-option", IMAGE, "true"], 125),
+    (["--max", "none", IMAGE, "true"], 2),
+], ids=["program's", "no program", "no image", "no option", "wrong value"])
+def test_exit_status_is_dockers(docker, way, words, status):
+    assert docker.run("--rm", *words, way=way).returncode == status
+
+
+def test_image_that_is_not_here_is_said_once(docker):
+    """A registry that cannot be reached: docker says why, and we end as docker run does."""
+    result = docker.run("127.0.0.1:9/no/image")
+    assert result.returncode == 125
+    assert result.stderr.count("127.0.0.1:9") >= 1 and result.stdout == ""
+
+
+def test_detached_container_has_the_agent_and_its_directory(docker, names):
+    name = names()
+    result = docker.run("-d", "--name", name, IMAGE, "python3", "-c", SLEEP)
+    assert result.stdout.strip() == docker.inspect(name)["Id"]
+    docker.is_up(name)
+    assert "libtide-agent.so" in docker.maps(name)
+    mounts = {m["Destination"]: m for m in docker.inspect(name)["Mounts"]}
+    assert mounts[AGENT]["Source"] == str(docker.build / "agent") and not mounts[AGENT]["RW"]
+    control = pathlib.Path(mounts[CONTROL]["Source"])
+    assert control.parent == docker.dir / "containers" and control.is_dir()
+    assert len(control.name) == 32 and not mounts[CONTROL]["RW"]
+
+
+def test_create_takes_the_same_options(docker, names):
+    name = names()
+    assert docker.run("--max", "2", "--name", name, IMAGE, "true", verb="create").returncode == 0
+    box = docker.inspect(name)
+    assert box["State"]["Status"] == "created"
+    assert box["Config"]["Labels"]["io.threadtide.max"] == "2"
+    assert f"LD_PRELOAD={LIBRARY}" in box["Config"]["Env"]
+
+
+def test_container_of_a_terminal_has_one(docker):
+    command = [str(c) for c in (*docker.ways["docker tide"], "run", "--network=none", "-v",
+                                "/usr:/usr:ro", "--rm", "-it", IMAGE, "sh", "-c", "tty; exit 5")]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvpe(command[0], command, docker.env)
+    said = b""
+    while True:
+        try:
+            more = os.read(terminal, 4096)
+        except OSError:  # the other side is closed
+            break
+        if not more:
+            break
+        said += more
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 5
+    assert b"/dev/pts/0" in said
+    os.close(terminal)
+
+
+def test_signal_reaches_the_program(docker, names):
+    """Of the process that `tide docker run` was: docker has taken its place."""
+    name = names()
+    script = "trap 'exit 9' TERM; echo up; while :; do sleep 0.1; done"
+    command = [*docker.ways["tide docker"], "run", "--network=none", "-v", "/usr:/usr:ro",
+               "--name", name, IMAGE, "sh", "-c", script]
+    with subprocess.Popen([str(c) for c in command], env=docker.env, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, text=True) as client:
+        assert client.stdout.readline() == "up\n"
+        client.send_signal(signal.SIGTERM)
+        assert client.wait(conftest.GUARD_S) == 9
+
+
+@pytest.mark.parametrize("options, cc", [(["-static"], "gcc"), ([], "musl-gcc")],
+                         ids=["static", "musl"])
+def test_program_that_cannot_have_the_agent_runs_without_noise(docker, compiled, options, cc):
+    if not shutil.which(cc):
+        pytest.skip(f"no {cc}")
+    program = compiled("inert/show.c", *options, cc=cc)
+    words = ["-v", f"{program}:/show", IMAGE, "sh", "-c", "/show /tmp/agent; echo $?; cat /tmp/agent"]
+    ours = docker.run("--rm", *words)
+    assert ours.stdout.endswith("42\nabsent\n") and ours.stderr.count("\n") == 1  # no tided
+
+
+def test_container_starts_again_without_agent_and_directory(docker, names, public_dir):
+    name = names()
+    shutil.copytree(docker.build / "agent", public_dir / "agent")
+    env = {**docker.env, "TIDE_AGENT_DIR": str(public_dir / "agent")}
+    assert docker.run("-d", "--name", name, IMAGE, "python3", "-c", SLEEP, env=env).returncode == 0
+    docker.is_up(name)
+    assert "libtide-agent.so" in docker.maps(name)
+    assert docker.plain("stop", "-t", "0", name).returncode == 0
+    shutil.rmtree(public_dir / "agent")
+    shutil.rmtree(docker.dir)
+    assert docker.plain("start", name).returncode == 0
+    eventually(lambda: docker.plain("logs", name).stdout.count("up") == 2)
+    assert "libtide-agent.so" not in docker.maps(name)
+
+
+def test_missing_agent_is_said_and_the_container_runs(docker):
+    result = docker.run("--rm", IMAGE, "python3", "-c", SHOW,
+                        env={**docker.env, "TIDE_AGENT_DIR": "/no/such/directory"})
+    assert not shown(result)["agent"] and "LD_PRELOAD" not in shown(result)["env"]
+    assert "there is no agent in /no/such/directory" in result.stderr
+
+
+def test_other_verbs_are_tides(docker):
+    assert docker.plain("tide", "version").stdout == docker.call(
+        docker.build / "tide", "version").stdout
+    assert "Usage: tide docker" in docker.plain("tide", "--help").stdout
+    assert "tide*" in docker.plain("--help").stdout.replace("tide  ", "tide* ")
+    assert docker.call(docker.build / "tide", "docker", "ps").returncode == 2
+
+
+# ---- the runtime ----
+
+def test_runtime_gives_agent_and_environment(runtime, names):
+    name = names()
+    words = ["run", "-d", "--name", name, "--runtime=tide", "--network=none", "-v", "/usr:/usr:ro",
+             "--ulimit", "core=-1", "-e", "LD_PRELOAD=/usr/lib/mine.so", IMAGE]
+    assert runtime.plain(*words, "python3", "-c", SLEEP).returncode == 0
+    runtime.is_up(name)
+    assert "libtide-agent.so" in runtime.maps(name)
+    control = runtime.dir / "containers" / runtime.inspect(name)["Id"]
+    assert stat.S_IMODE(control.stat().st_mode) == 0o711
+    seen = shown(runtime.plain("exec", name, "python3", "-c", SHOW))
+    assert seen["env"]["LD_PRELOAD"] == f"/usr/lib/mine.so:{LIBRARY}" and seen["agent"]
+    assert seen["env"]["TIDE_SOCKET"] == f"{CONTROL}/agent.sock"
+    limits = pathlib.Path(f"/proc/{runtime.inspect(name)['State']['Pid']}/limits").read_text()
+    assert limits.split("Max core file size")[1].split()[0] == "unlimited"
+    # What is mounted is the directory: a socket that is made later is seen.
+    (control / "agent.sock").touch()
+    assert runtime.plain("exec", name, "ls", CONTROL).stdout == "agent.sock\n"
+
+
+def test_runtime_and_docker_tide_run_together_give_one_agent(runtime, names):
+    name = names()
+    result = runtime.run("-d", "--name", name, "--runtime=tide", IMAGE, "python3", "-c", SLEEP)
+    assert result.returncode == 0, result.stderr
+    runtime.is_up(name)
+    mounts = pathlib.Path(f"/proc/{runtime.inspect(name)['State']['Pid']}/mountinfo").read_text()
+    assert mounts.count(f" {AGENT} ") == 1 and mounts.count(f" {CONTROL} ") == 1
+    assert not (runtime.dir / "containers" / runtime.inspect(name)["Id"]).exists()
+
+
+def test_runtime_passes_status_and_noise_through(runtime):
+    words = ["run", "--rm", "--runtime=tide", "--network=none", "-v", "/usr:/usr:ro", IMAGE]
+    assert runtime.plain(*words, "sh", "-c", "exit 6").returncode == 6
+    missing = runtime.plain(*words, "/no/such/program")
+    assert missing.returncode == 127 and "no such file" in missing.stderr
+
+
+def test_runtime_without_agent_starts_the_container_as_it_is(docker, public_dir, names):
+    for program in ("tide", "tide-runc"):
+        shutil.copy(docker.build / program, public_dir)
+    name = names()
+    words = ["run", "-d", "--name", name, "--runtime=tide", "--network=none", "-v",
+             "/usr:/usr:ro", IMAGE, "python3", "-c", SLEEP]
+    assert docker.setup(program=public_dir / "tide").returncode == 0
+    try:
+        assert docker.plain(*words).returncode == 0
+        docker.is_up(name)
+        assert "libtide-agent.so" not in docker.maps(name)
+        assert "LD_PRELOAD" not in shown(docker.plain("exec", name, "python3", "-c", SHOW))["env"]
+    finally:
+        assert docker.setup("--undo", program=public_dir / "tide").returncode == 0
+
+
+# ---- tide setup ----
+
+def test_setup_is_undone_to_the_byte_while_containers_go_on(docker, names):
+    name, config = names(), docker.engine.dir / "daemon.json"
+    config.write_text('{\n  "labels": ["a=b"],\n  "runtimes": { "other": {"path": "runc"} }\n}')
+    config.chmod(0o640)
+    before = config.read_bytes()
+    first, second = docker.setup(), docker.setup()
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert json.loads(config.read_text())["runtimes"].keys() == {"other", "tide"}
+    assert (config.parent / "daemon.json.before-tide").read_bytes() == before
+    assert (config.parent / "plugins/docker-tide").resolve() == (docker.build / "tide").resolve()
+    words = ["run", "-d", "--name", name, "--runtime=tide", "--network=none", "-v",
+             "/usr:/usr:ro", IMAGE, "python3", "-c", SLEEP]
+    assert docker.plain(*words).returncode == 0
+    docker.is_up(name)
+    for _ in range(2):
+        assert docker.setup("--undo").returncode == 0
+    assert config.read_bytes() == before and stat.S_IMODE(config.stat().st_mode) == 0o640
+    assert not list(config.parent.glob("*tide*")) and not list(config.parent.glob(".daemon*"))
+    assert not (config.parent / "plugins/docker-tide").exists()
+    assert docker.inspect(name)["State"]["Running"]
+    assert docker.plain("exec", name, "true").returncode == 0
+    assert "tide" not in docker.engine.api("GET", "/info")[1]["Runtimes"]
+
+
+@pytest.fixture
+def setup(docker, tmp_path):
+    """setup(*options): of a Docker that does not run, in a directory of its own."""
+    def call(*options, **more):
+        return docker.call(docker.build / "tide", "setup", "docker", "--config",
+                           tmp_path / "etc/docker/daemon.json", "--pidfile", tmp_path / "pid",
+                           "--socket", tmp_path / "sock", "--plugins", tmp_path / "plugins",
+                           *options, **more)
+    return call
+
+
+def test_setup_makes_the_file_and_undo_removes_it(setup, docker, tmp_path):
+    config = tmp_path / "etc/docker/daemon.json"
+    assert setup().returncode == 0
+    assert json.loads(config.read_text()) == \
+        {"runtimes": {"tide": {"path": str((docker.build / "tide-runc").resolve())}}}
+    assert setup("--undo").returncode == 0
+    assert not config.exists()
+
+
+def test_undo_keeps_what_others_wrote_meanwhile(setup, tmp_path):
+    config = tmp_path / "etc/docker/daemon.json"
+    config.parent.mkdir(parents=True)
+    config.write_text('{"debug": true}')
+    assert setup().returncode == 0
+    config.write_text(config.read_text().replace("true", "false"))
+    assert setup("--undo").returncode == 0
+    assert config.read_text() == '{"debug": false}'
+
+
+@pytest.mark.parametrize("text, reason", [
+    ('{\n"debug": true,\n}', "line 3 is no JSON"),
+    ('{"runtimes": 1}', "no JSON object"),
+])
+def test_broken_file_is_left_alone(setup, tmp_path, text, reason):
+    config = tmp_path / "etc/docker/daemon.json"
+    config.parent.mkdir(parents=True)
+    config.write_text(text)
+    for options in ([], ["--undo"]):
+        result = setup(*options)
+        assert result.returncode == 1 and reason in result.stderr
+        assert config.read_text() == text
+
+
+def test_default_runtime_is_not_taken_away(setup, tmp_path):
+    config = tmp_path / "etc/docker/daemon.json"
+    assert setup().returncode == 0
+    text = config.read_text().replace("{", '{"default-runtime": "tide", ', 1)
+    config.write_text(text)
+    result = setup("--undo")
+    assert result.returncode == 1 and "'default-runtime' is 'tide'" in result.stderr
+    assert config.read_text() == text
+
+
+def test_setup_of_the_machine_needs_root(docker):
+    result = docker.call("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
+                         docker.build / "tide", "setup", "docker")
+    assert result.returncode == 4 and "is root's" in result.stderr and "--user" in result.stderr
+
+
+def test_user_gets_the_plugin_alone(docker, tmp_path):
+    env = {**docker.env, "DOCKER_CONFIG": str(tmp_path / "own")}
+    link = tmp_path / "own/cli-plugins/docker-tide"
+    assert docker.call(docker.build / "tide", "setup", "docker", "--user", env=env).returncode == 0
+    assert docker.plain("tide", "version", env=env).returncode == 0
+    assert link.is_symlink()
+    result = docker.call(docker.build / "tide", "setup", "docker", "--user", "--undo", env=env)
+    assert result.returncode == 0 and not link.parent.exists()
