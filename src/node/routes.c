@@ -220,24 +220,29 @@ static const char *placement_note(const struct node *n, enum placement placement
     return "";
 }
 
-static bool read_request(struct request *r, struct job_request *ret)
+static bool read_request(struct request *r, struct job_request *ret, bool *ret_held)
 {
     static const char *const fields[] = {"name",  "min",      "max",     "weight",   "threads",
                                          "class", "priority", "request", "deadline", "placement",
-                                         "pid",   "queue",    NULL};
+                                         "pid",   "queue",    "held",    NULL};
     const char *placement = NULL;
     uint32_t threads = 0;
-    bool queue = false;
+    bool queue = false, held = false;
 
     *ret = (struct job_request){.weight = JOB_WEIGHT_STD, .placement = r->node->placement};
     if (!only_fields(r, fields) || !take_text(r, "name", &ret->name) ||
         !take_text(r, "placement", &placement) ||
         !take_bounds(r, &ret->min, &ret->limit, &ret->weight) || !take_terms(r, &ret->terms) ||
         !take_number(r, "threads", 1, PROTO_THREADS_MAX, true, &threads) ||
-        !take_flag(r, "queue", &queue))
+        !take_flag(r, "queue", &queue) || !take_flag(r, "held", &held))
         return false;
+    if (held && !queue) {
+        request_fail(r, HTTP_BAD_REQUEST, "Add \"queue\": true.", "held without queue");
+        return false;
+    }
     ret->pinned.intra = threads;
     ret->submitted = queue;
+    *ret_held = held;
     if (placement && placement_parse(placement, &ret->placement) < 0) {
         request_fail(r, HTTP_BAD_REQUEST, "",
                      "placement is '%.40s': use shared, exclusive or quota", placement);
@@ -265,6 +270,7 @@ static void post_job(struct request *r, struct job *none)
     struct process *p;
     struct error err = {0};
     struct job *j;
+    bool held;
     pid_t pid;
     uid_t uid;
     int e;
@@ -274,13 +280,14 @@ static void post_job(struct request *r, struct job *none)
                      "this daemon serves user %u only", (unsigned)n->uid);
         return;
     }
-    if (!read_request(r, &req) || !find_process(r, &pid, &uid))
+    if (!read_request(r, &req, &held) || !find_process(r, &pid, &uid))
         return;
     e = job_new(n, uid, &req, &j, &err);
     if (e < 0) {
         request_fail(r, status_of(e), e == -EEXIST ? "Choose another name." : "", "%s", err.text);
         return;
     }
+    j->admission.held = held;
     job_leave(n, pid, j);
     e = process_add(j, pid, 0, &p);
     if (e < 0) {
@@ -418,6 +425,22 @@ static void patch_job(struct request *r, struct job *j)
 }
 
 /*
+ * A submitted job's first process leads a group: what a script in it has started ends with it. The
+ * number of a group is nobody else's while its leader, which the descriptor holds on to, lives.
+ */
+static bool ask_to_end(const struct job *j, const struct process *p)
+{
+    pid_t group = j->admission.submitted ? getpgid(p->pid) : -1;
+
+    if (group == p->pid && proc_pidfd_signal(p->pidfd, 0) == 0)
+        return kill(-group, SIGTERM) == 0;
+    for (const struct process *leader = j->processes; leader; leader = leader->next)
+        if (leader->pid == group && leader != p)
+            return true; /* asked with its leader: twice could mean "at once" to it */
+    return proc_pidfd_signal(p->pidfd, SIGTERM) == 0;
+}
+
+/*
  * `tide cancel`: its processes are asked to end, as kill(1) does; what they make of it is theirs.
  * The runner of a job that waits is one of them.
  */
@@ -431,7 +454,7 @@ static void delete_job(struct request *r, struct job *j)
         return;
     }
     for (const struct process *p = j->processes; p; p = p->next)
-        asked += proc_pidfd_signal(p->pidfd, SIGTERM) == 0;
+        asked += ask_to_end(j, p);
     node_log("job %s (%s) is cancelled by user %u", j->id, j->name, (unsigned)r->uid);
     request_answer(r, HTTP_OK,
                    json_pack("{s:s,s:s,s:s,s:i}", "id", j->id, "name", j->name, "state",

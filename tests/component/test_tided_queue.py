@@ -109,6 +109,21 @@ def test_a_held_job_lets_others_pass(tided):
     assert status == 409 and "has begun" in answer["error"]["message"]
 
 
+def test_a_job_may_be_held_from_its_first_moment(tided):
+    job = Submitted(tided, held=True)
+    job.waits("held")
+    assert tided.api("PATCH", f"/v1/jobs/{job.job['id']}", {"held": False})[0] == 200
+    job.begins()
+
+
+@pytest.mark.parametrize("body", [{"held": True}, {"held": 1, "queue": True},
+                                  {"held": True, "queue": False}])
+def test_only_who_waits_is_held(tided, body):
+    status, answer = tided.api("POST", "/v1/jobs", {"pid": os.getpid(), **body})
+    assert status == 400 and "held" in answer["error"]["message"]
+    assert tided.jobs() == []
+
+
 def test_a_cancelled_job_never_begins(tided):
     Submitted(tided, request=8).begins()
     second = Submitted(tided, request=8)
