@@ -11,6 +11,12 @@ _tide_policies()
     tide policy list 2>/dev/null | sed -n 's/^[* ] \([a-z-]*\)  *.*/\1/p'
 }
 
+_tide_waiting()
+{
+    tide queue --quiet 2>/dev/null
+}
+
+# $1: options beyond those of `tide run`.
 _tide_run()
 {
     local i
@@ -19,7 +25,7 @@ _tide_run()
         case ${COMP_WORDS[i]} in
         --) ((i++)); break ;;
         --name | -n | --min | --max | --threads | --weight | --placement) ((i++)) ;;
-        --priority | --class | --request | --deadline) ((i++)) ;;
+        --priority | --class | --request | --deadline | --output | -o) ((i++)) ;;
         -*) ;;
         *) break ;;
         esac
@@ -38,10 +44,11 @@ _tide_run()
     --placement) COMPREPLY=($(compgen -W "shared exclusive quota" -- "$cur")) ;;
     --name | -n | --min | --max | --threads | --weight) ;;
     --priority | --class | --request | --deadline) ;;
+    --output | -o) COMPREPLY=($(compgen -f -- "$cur")) ;;
     *)
         if [[ $cur == -* ]]; then
             COMPREPLY=($(compgen -W "--name --min --max --threads --weight --placement --priority \
-                --class --request --deadline --help --" -- "$cur"))
+                --class --request --deadline $1 --help --" -- "$cur"))
         else
             COMPREPLY=($(compgen -c -- "$cur"))
         fi
@@ -53,13 +60,19 @@ _tide()
 {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     local command=${COMP_WORDS[1]} words=
+    local commands="run submit queue cancel hold release ps set top explain policy sim record signal
+        doctor version help"
 
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        words="run ps set top explain policy sim record signal doctor version help --help --version"
+        words="$commands --help --version"
     else
         case $command in
         run) _tide_run; return ;;
+        submit) _tide_run "--hold --output --wait --quiet"; return ;;
+        queue) words="--all --json --quiet --help" ;;
+        cancel) words="$(_tide_jobs) --all --help" ;;
+        hold | release) words="$(_tide_waiting) --help" ;;
         ps) words="--json --quiet --names --help" ;;
         set)
             case $prev in
@@ -84,8 +97,7 @@ _tide()
             *) words="--json --help" ;;
             esac
             ;;
-        help)
-            words="run ps set top explain policy sim record signal doctor version help" ;;
+        help) words=$commands ;;
         sim)
             case $prev in
             --seeds | --jobs) return ;;

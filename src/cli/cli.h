@@ -23,8 +23,8 @@ enum cli_exit {
     CLI_DENIED = 4,       /* somebody else's job */
     CLI_UNREACHABLE = 5,  /* no daemon, or none that answers */
     CLI_PARTIAL = 6,      /* done for some processes, or not acknowledged in time */
-    CLI_CANNOT_RUN = 126, /* tide run: the program is not executable, as env(1) has it */
-    CLI_NO_PROGRAM = 127, /* tide run: there is no such program */
+    CLI_CANNOT_RUN = 126, /* run, submit: the program is not executable, as env(1) has it */
+    CLI_NO_PROGRAM = 127, /* run, submit: there is no such program */
 };
 
 struct command {
@@ -39,6 +39,11 @@ struct command {
 
 /* Each is defined in its cmd_NAME.c. */
 extern const struct command command_run;
+extern const struct command command_submit;
+extern const struct command command_queue;
+extern const struct command command_cancel;
+extern const struct command command_hold;
+extern const struct command command_release;
 extern const struct command command_docker;
 extern const struct command command_ps;
 extern const struct command command_set;

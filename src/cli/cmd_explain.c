@@ -1,27 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `tide explain`: why a job has what it has. */
 #include "cli/api.h"
+#include "cli/job_text.h"
 
 #include <string.h>
 #include <time.h>
 
-static void print_now(const json_t *job)
+static void print_threads(const json_t *job)
 {
     const char *cores = member_text(job, "cores");
-    const char *reason = member_text(job, "reason");
     long target = member_long(job, "target");
 
-    printf("%s %s: %s, ", member_text(job, "id"), member_text(job, "name"),
-           member_text(job, "state"));
     if (member_long(job, "max"))
-        printf("%ld of %ld threads active, target %ld", member_long(job, "active"),
+        printf(", %ld of %ld threads active, target %ld", member_long(job, "active"),
                member_long(job, "max"), target);
     else if (target)
-        printf("no thread pool yet, target %ld", target);
+        printf(", no thread pool yet, target %ld", target);
     else
-        printf("no thread pool yet");
+        printf(", no thread pool yet");
     if (*cores)
         printf(", cores %s", cores);
+}
+
+/* A submitted job's turn: how long it waited for it, and has had it. */
+static void print_turn(const json_t *job)
+{
+    char waited[32], ran[32];
+
+    job_text_duration(member_number(job, "wait_s"), waited, sizeof(waited));
+    job_text_duration(member_number(job, "run_s"), ran, sizeof(ran));
+    if (job_text_waits(job))
+        printf("  submitted, has waited %s\n", waited);
+    else if (member_bool(job, "submitted"))
+        printf("  submitted, waited %s for its turn, has run %s\n", waited, ran);
+}
+
+static void print_now(const json_t *job)
+{
+    const char *reason = member_text(job, "reason");
+
+    printf("%s %s: %s", member_text(job, "id"), member_text(job, "name"),
+           member_text(job, "state"));
+    if (!job_text_waits(job))
+        print_threads(job);
     printf("\n");
     if (*reason)
         printf("  why: %s\n", reason);
@@ -29,6 +50,7 @@ static void print_now(const json_t *job)
         printf("  note: %s\n", member_text(job, "note"));
     if (member_bool(job, "oversubscribed") && !strstr(reason, "oversubscribed"))
         printf("  oversubscribed: more threads than cores\n");
+    print_turn(job);
 }
 
 static void print_deadline(double at)
@@ -166,7 +188,7 @@ static int explain_run(int argc, char **argv)
 const struct command command_explain = {
     .name = "explain",
     .usage = "JOB [--json]",
-    .brief = "say why a job has the threads that it has",
+    .brief = "say why a job has the threads that it has, or what it waits for",
     .help = "Its present state, and its last changes (at most 64, newest last): when, from\n"
             "and to how many threads, on which cores, how long until all were parked or\n"
             "awake, and why.\n"

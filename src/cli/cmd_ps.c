@@ -1,60 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/api.h"
-#include "cli/job_text.h"
+#include "cli/job_table.h"
 
-#include <libsmartcols/libsmartcols.h>
-#include <string.h>
-
-static void unref_table(struct libscols_table **table)
-{
-    scols_unref_table(*table);
-}
-
-/* Only the reason gives way when the terminal is narrow; it is whole in `tide explain`. */
-static struct libscols_column *new_column(struct libscols_table *table, enum job_field field)
-{
-    int flags = job_field_right(field) ? SCOLS_FL_RIGHT : 0;
-
-    if (field == JOB_REASON)
-        return scols_table_new_column(table, job_field_title(field), 0.2, SCOLS_FL_TRUNC);
-    return scols_table_new_column(table, job_field_title(field), 0, flags);
-}
-
-static int fill_line(struct libscols_table *table, const json_t *job)
-{
-    struct libscols_line *line = scols_table_new_line(table, NULL);
-    char text[512];
-
-    if (!line)
-        return -ENOMEM;
-    for (enum job_field f = 0; f < JOB_FIELD_MAX; f++) {
-        job_text(job, f, text, sizeof(text));
-        if (scols_line_set_data(line, f, text) < 0)
-            return -ENOMEM;
-    }
-    if (member_bool(job, "oversubscribed"))
-        scols_line_set_color(line, "red");
-    return 0;
-}
-
-static int print_table(const json_t *jobs)
-{
-    _cleanup_(unref_table) struct libscols_table *table = scols_new_table();
-    const json_t *job;
-    size_t i;
-
-    if (!table)
-        return -ENOMEM;
-    cli_locale();
-    scols_table_enable_colors(table, cli_color());
-    for (enum job_field f = 0; f < JOB_FIELD_MAX; f++)
-        if (!new_column(table, f))
-            return -ENOMEM;
-    json_array_foreach (jobs, i, job)
-        if (fill_line(table, job) < 0)
-            return -ENOMEM;
-    return scols_print_table(table);
-}
+static const enum job_field columns[] = {
+    JOB_ID,     JOB_NAME,   JOB_OWNER, JOB_STATE,    JOB_PIDS, JOB_CORES,  JOB_ALLOWED,
+    JOB_TARGET, JOB_ACTIVE, JOB_MAX,   JOB_PROGRESS, JOB_RATE, JOB_REASON,
+};
 
 /* What a row has no room for: the mark's meaning, why a program's threads do not change. */
 static void print_notes(const json_t *jobs)
@@ -92,23 +43,13 @@ static void print_machine_notes(void)
         printf("note: %s\n", json_string_value(note));
 }
 
-static int print_members(const json_t *jobs, const char *key)
-{
-    const json_t *job;
-    size_t i;
-
-    json_array_foreach (jobs, i, job)
-        printf("%s\n", member_text(job, key));
-    return CLI_OK;
-}
-
 static int print_people(const json_t *jobs)
 {
     if (json_array_size(jobs) == 0) {
         printf("No jobs. Start one: tide run -- python train.py\n");
         return CLI_OK;
     }
-    if (print_table(jobs) < 0)
+    if (job_table_print(jobs, columns, ARRAY_LEN(columns)) < 0)
         return cli_error(&command_ps, CLI_FAILED, NULL, "out of memory");
     print_notes(jobs);
     print_machine_notes();
@@ -144,7 +85,7 @@ static int ps_run(int argc, char **argv)
     if (form == 'j')
         return api_print(jobs);
     if (form)
-        return print_members(jobs, form == 'q' ? "id" : "name");
+        return job_table_members(jobs, form == 'q' ? "id" : "name");
     return print_people(jobs);
 }
 
@@ -160,7 +101,7 @@ const struct command command_ps = {
             "Columns:\n"
             "  STATE    running: its threads can be changed; starting: for ten seconds at\n"
             "           most, until an agent reports; rigid: its threads cannot be changed,\n"
-            "           the lines below the table say why\n"
+            "           the lines below the table say why; queued, held: see 'tide queue'\n"
             "  CORES    processors that it may run on\n"
             "  ALLOWED  how many of them it may fill (fewer under a quota)\n"
             "  TARGET   threads that it should use; ! more than cores (oversubscribed)\n"

@@ -4,6 +4,7 @@
 #include "cli/api.h"
 
 #include <assert.h>
+#include <string.h>
 
 static const struct {
     const char *title;
@@ -23,6 +24,9 @@ static const struct {
     [JOB_PROGRESS] = {"PROGRESS", NULL, true},
     [JOB_RATE] = {"RATE", NULL, true},
     [JOB_REASON] = {"REASON", "reason", false},
+    [JOB_PRIORITY] = {"PRIORITY", NULL, true},
+    [JOB_REQUEST] = {"REQUEST", NULL, true},
+    [JOB_WAITED] = {"WAITED", NULL, true},
 };
 static_assert(ARRAY_LEN(fields) == JOB_FIELD_MAX, "one entry for each field");
 
@@ -34,6 +38,27 @@ const char *job_field_title(enum job_field field)
 bool job_field_right(enum job_field field)
 {
     return fields[field].right;
+}
+
+bool job_text_waits(const json_t *job)
+{
+    const char *state = member_text(job, "state");
+
+    return strcmp(state, "queued") == 0 || strcmp(state, "held") == 0;
+}
+
+void job_text_duration(double seconds, char *buf, size_t size)
+{
+    long long s = seconds > 0 ? (long long)seconds : 0;
+
+    if (s < 60)
+        snprintf(buf, size, "%llds", s);
+    else if (s < 3600)
+        snprintf(buf, size, "%lldmin%llds", s / 60, s % 60);
+    else if (s < 86400)
+        snprintf(buf, size, "%lldh%lldmin", s / 3600, s / 60 % 60);
+    else
+        snprintf(buf, size, "%lldd%lldh", s / 86400, s / 3600 % 24);
 }
 
 static void text_pids(const json_t *job, char *buf, size_t size)
@@ -63,8 +88,12 @@ static void text_progress(const json_t *job, char *buf, size_t size)
     const char *unit = member_text(progress, "unit");
     long done = member_long(progress, "done");
     long total = member_long(progress, "total");
+    char waited[32];
 
-    if (total)
+    if (job_text_waits(job)) {
+        job_text_duration(member_number(job, "wait_s"), waited, sizeof(waited));
+        snprintf(buf, size, "waits %s", waited);
+    } else if (total)
         snprintf(buf, size, "%ld/%ld%s%s", done, total, *unit ? " " : "", unit);
     else if (done)
         snprintf(buf, size, "%ld%s%s", done, *unit ? " " : "", unit);
@@ -80,9 +109,18 @@ static void text_rate(const json_t *job, char *buf, size_t size)
         snprintf(buf, size, "%.3g/s", rate);
 }
 
+/* What only a job that has begun has. */
+static bool of_running(enum job_field field)
+{
+    return field == JOB_CORES || field == JOB_ALLOWED || field == JOB_TARGET ||
+           field == JOB_ACTIVE || field == JOB_MAX || field == JOB_RATE;
+}
+
 void job_text(const json_t *job, enum job_field field, char *buf, size_t size)
 {
     snprintf(buf, size, "-");
+    if (of_running(field) && job_text_waits(job))
+        return;
     switch (field) {
     case JOB_PIDS:
         text_pids(job, buf, size);
@@ -105,6 +143,17 @@ void job_text(const json_t *job, enum job_field field, char *buf, size_t size)
         break;
     case JOB_RATE:
         text_rate(job, buf, size);
+        break;
+    case JOB_PRIORITY:
+        if (json_is_integer(json_object_get(job, "priority"))) /* 0 is the usual one */
+            snprintf(buf, size, "%ld", member_long(job, "priority"));
+        break;
+    case JOB_REQUEST:
+        text_count(job, "request", "", buf, size);
+        break;
+    case JOB_WAITED:
+        if (member_bool(job, "submitted"))
+            job_text_duration(member_number(job, "wait_s"), buf, size);
         break;
     default:
         if (*member_text(job, fields[field].key))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One job of the daemon's answer as texts for people, field by field: the columns of `tide ps` and
- * `tide top`. Any thread, pure.
+ * One job of the daemon's answer as texts for people, field by field: the columns of `tide ps`,
+ * `tide queue` and `tide top`. Any thread, pure.
  */
 #pragma once
 
@@ -20,9 +20,12 @@ enum job_field {
     JOB_TARGET, /* with a "!" behind it when oversubscribed */
     JOB_ACTIVE,
     JOB_MAX,
-    JOB_PROGRESS, /* "120/500 steps" */
+    JOB_PROGRESS, /* "120/500 steps"; "waits 3min20s" of one that has not begun */
     JOB_RATE,     /* "12.3/s" */
     JOB_REASON,
+    JOB_PRIORITY,
+    JOB_REQUEST, /* cores */
+    JOB_WAITED,  /* "3min20s" */
     JOB_FIELD_MAX
 };
 
@@ -34,6 +37,12 @@ bool job_field_right(enum job_field field);
 
 /* Writes the text, "-" for what is not known (yet); cut to @size. */
 void job_text(const json_t *job, enum job_field field, char *buf, size_t size);
+
+/* It was submitted and has not begun: nothing can be said of its threads. */
+bool job_text_waits(const json_t *job);
+
+/* "45s", "3min20s", "2h5min", "1d3h": as durations are given on the command line. */
+void job_text_duration(double seconds, char *buf, size_t size);
 
 /* What the daemon answered to a change: "2 → 1 thread", "stays at 2 threads", "automatic". */
 void job_text_change(const json_t *answer, char *buf, size_t size);

@@ -57,6 +57,42 @@ static void progress_shows_total_and_unit_when_known(void **state)
     assert_text("{\"progress\":{\"rate\":1234567.8}}", JOB_RATE, "1234568/s");
 }
 
+static void who_has_not_begun_has_no_threads_but_a_time_of_waiting(void **state)
+{
+    static const enum job_field dashes[] = {JOB_CORES,  JOB_ALLOWED, JOB_TARGET,
+                                            JOB_ACTIVE, JOB_MAX,     JOB_RATE};
+    const char *queued =
+        "{\"state\":\"queued\",\"submitted\":true,\"wait_s\":75.9,\"cores\":\"0-7\","
+        "\"allowed\":8,\"target\":8,\"active\":8,\"max\":8,"
+        "\"progress\":{\"rate\":2},\"priority\":0,\"request\":4}";
+
+    for (size_t i = 0; i < ARRAY_LEN(dashes); i++)
+        assert_text(queued, dashes[i], "-");
+    assert_text(queued, JOB_PROGRESS, "waits 1min15s");
+    assert_text(queued, JOB_WAITED, "1min15s");
+    assert_text(queued, JOB_PRIORITY, "0");
+    assert_text(queued, JOB_REQUEST, "4");
+    assert_text("{\"state\":\"held\",\"target\":8}", JOB_TARGET, "-");
+    assert_text("{\"state\":\"running\",\"target\":8,\"wait_s\":0}", JOB_TARGET, "8");
+    assert_text("{\"state\":\"running\",\"submitted\":false,\"wait_s\":0}", JOB_WAITED, "-");
+}
+
+static void durations_read_as_they_are_given(void **state)
+{
+    static const struct {
+        double seconds;
+        const char *text;
+    } cases[] = {{-1, "0s"},         {0.9, "0s"},      {59.9, "59s"},    {60, "1min0s"},
+                 {3599, "59min59s"}, {3600, "1h0min"}, {7500, "2h5min"}, {86399, "23h59min"},
+                 {86400, "1d0h"},    {1e6, "11d13h"}};
+    char text[32];
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        job_text_duration(cases[i].seconds, text, sizeof(text));
+        assert_string_equal(text, cases[i].text);
+    }
+}
+
 static void long_text_is_cut(void **state)
 {
     json_t *job = json_pack("{s:s}", "name", "0123456789");
@@ -96,6 +132,8 @@ int main(void)
         cmocka_unit_test(oversubscribed_target_has_the_mark),
         cmocka_unit_test(allowed_is_a_decimal_number_of_cores),
         cmocka_unit_test(progress_shows_total_and_unit_when_known),
+        cmocka_unit_test(who_has_not_begun_has_no_threads_but_a_time_of_waiting),
+        cmocka_unit_test(durations_read_as_they_are_given),
         cmocka_unit_test(long_text_is_cut),
         cmocka_unit_test(change_is_told_in_words_that_fit_its_numbers),
     };

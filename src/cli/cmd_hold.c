@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `tide hold`, `tide release`: whether a job that waits may be started. */
+#include "cli/api.h"
+
+static int set_held(const struct command *cmd, const char *job, bool held)
+{
+    _cleanup_json_ json_t *body = json_pack("{s:b}", "held", (int)held);
+    _cleanup_json_ json_t *answer = NULL;
+    char path[API_PATH_MAX];
+    int r = api_job_path(cmd, job, "", path);
+
+    if (r == CLI_OK)
+        r = api_request(cmd, "PATCH", path, body, API_TIMEOUT_MS, &answer);
+    if (r == CLI_OK)
+        printf("%s %s: %s\n", member_text(answer, "id"), member_text(answer, "name"),
+               held ? "held" : "released");
+    return r;
+}
+
+/* Each is tried; the exit code is that of the first that failed. */
+static int set_all(const struct command *cmd, int argc, char **argv, bool held)
+{
+    static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {0}};
+    int result = CLI_OK;
+    int r;
+
+    while ((r = option_next(cmd, argc, argv, options, false)) != -1)
+        return r == 'h' ? cli_help(cmd) : CLI_USAGE;
+    if (option_operands(cmd, argc, argv, 1, argc) != CLI_OK)
+        return CLI_USAGE;
+    for (int i = optind; i < argc; i++) {
+        r = set_held(cmd, argv[i], held);
+        if (result == CLI_OK)
+            result = r;
+    }
+    return result;
+}
+
+static int hold_run(int argc, char **argv)
+{
+    return set_all(&command_hold, argc, argv, true);
+}
+
+static int release_run(int argc, char **argv)
+{
+    return set_all(&command_release, argc, argv, false);
+}
+
+const struct command command_hold = {
+    .name = "hold",
+    .usage = "JOB...",
+    .brief = "keep jobs that wait from being started",
+    .help = "JOB is an id (j1), a name, or the pid of the process that waits. Others pass it;\n"
+            "'tide release' lets it take part again. A job that has begun cannot be held.\n"
+            "\n"
+            "Examples:\n"
+            "  tide hold j5\n"
+            "  tide hold $(tide queue -q)\n",
+    .run = hold_run,
+};
+
+const struct command command_release = {
+    .name = "release",
+    .usage = "JOB...",
+    .brief = "let jobs be started that were held",
+    .help = "The reverse of 'tide hold' and of 'tide submit --hold': from now on the policy\n"
+            "may start the job. It has kept the age that it has.\n"
+            "\n"
+            "Examples:\n"
+            "  tide release j5\n"
+            "  tide release $(tide queue -q)\n",
+    .run = release_run,
+};

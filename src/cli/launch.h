@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What `tide run` and `tide submit` have in common: the options that describe a job, its
+ * registration, and how a process becomes the program. What is ours may be missing (daemon, agent):
+ * the program then runs as if it had been started without us. Single-threaded; used by the two.
+ */
+#pragma once
+
+#include "cli/api.h"
+#include "cli/terms.h"
+
+struct launch {
+    const struct command *cmd; /* whose options these are: for messages */
+    const char *name;          /* NULL: made from the command line */
+    long threads;              /* 0: not given */
+    json_t *terms;             /* NULL: none; launch_done() frees them */
+    char **argv;               /* program and arguments, ended by NULL; borrowed */
+    bool queue;                /* waits for its turn … */
+    bool held;                 /* … and for `tide release` before that */
+};
+
+enum { LAUNCH_THREADS = 256 };
+
+/* Entries of a table of long options. */
+/* clang-format off */
+#define LAUNCH_OPTIONS                                                                             \
+    {"name", required_argument, NULL, 'n'},                                                        \
+    {"threads", required_argument, NULL, LAUNCH_THREADS},                                          \
+    {"placement", required_argument, NULL, TERM_PLACEMENT},                                        \
+    TERM_OPTIONS
+/* clang-format on */
+
+/* Their part of a command's help. */
+#define LAUNCH_HELP                                                                                \
+    "  -n, --name NAME    what to call the job (default: after the script or program)\n"           \
+    "      --min K        at least K threads, also when the machine is full\n"                     \
+    "      --max K        at most K threads; may exceed the machine's cores\n"                     \
+    "      --threads K    exactly K threads, until 'tide set JOB --auto'\n"                        \
+    "      --weight W     share among jobs, 1 to 10000 (default 100)\n" TERM_HELP                  \
+        TERM_PLACEMENT_HELP
+
+/*
+ * Takes what option_next() returned if it is one of these. Returns CLI_OK, or CLI_USAGE after the
+ * complaint.
+ */
+int launch_take(struct launch *l, int option);
+
+/* What follows the options is the program. Returns CLI_OK, or CLI_USAGE after the complaint. */
+int launch_command(struct launch *l, int argc, char **argv);
+
+void launch_done(struct launch *l);
+
+/* The program can be executed, or the complaint is printed: CLI_NO_PROGRAM, CLI_CANNOT_RUN. */
+int launch_find(const struct launch *l);
+
+/* Makes sure that the user's own daemon runs. 0 or positive, or -errno with *err. */
+int launch_start_daemon(struct error *err);
+
+/*
+ * Registers this process as the job; starts the user's daemon when there is none. Returns 0 with
+ * the daemon's answer, which may be a refusal (status >= 400), or -errno with *err.
+ */
+int launch_register(const struct launch *l, struct api_answer *ret, struct error *err);
+
+/*
+ * What the program is to find: slice of time, agent, environment. @job: the daemon's answer. Says
+ * what cannot be had.
+ */
+void launch_prepare(const struct launch *l, const json_t *job);
+
+/* Becomes the program. Returns CLI_NO_PROGRAM or CLI_CANNOT_RUN after the complaint. */
+int launch_exec(const struct launch *l);
