@@ -56,12 +56,30 @@ _tide_run()
     esac
 }
 
+# Docker's own completion knows the rest of the options.
+_tide_docker()
+{
+    case $prev in
+    --placement) COMPREPLY=($(compgen -W "shared exclusive quota" -- "$cur")); return ;;
+    --min | --max | --weight | --priority | --class | --request | --deadline) return ;;
+    esac
+    if ((COMP_CWORD == 2)); then
+        COMPREPLY=($(compgen -W "run create --help" -- "$cur"))
+    elif [[ $cur == -* ]]; then
+        COMPREPLY=($(compgen -W "--min --max --weight --placement --priority --class --request \
+            --deadline --name --help" -- "$cur"))
+    else
+        COMPREPLY=($(compgen -W "$(docker image ls --format '{{.Repository}}' 2>/dev/null)" -- \
+            "$cur"))
+    fi
+}
+
 _tide()
 {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     local command=${COMP_WORDS[1]} words=
-    local commands="run submit queue cancel hold release ps set top explain policy sim record signal
-        doctor version help"
+    local commands="run submit queue cancel hold release docker ps set top explain policy setup sim
+        record signal doctor version help"
 
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
@@ -73,6 +91,14 @@ _tide()
         queue) words="--all --json --quiet --help" ;;
         cancel) words="$(_tide_jobs) --all --help" ;;
         hold | release) words="$(_tide_waiting) --help" ;;
+        docker) _tide_docker; return ;;
+        setup)
+            case $prev in
+            --config | --pidfile | --socket) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+            --plugins) COMPREPLY=($(compgen -d -- "$cur")); return ;;
+            esac
+            words="docker --undo --user --config --pidfile --socket --plugins --help"
+            ;;
         ps) words="--json --quiet --names --help" ;;
         set)
             case $prev in

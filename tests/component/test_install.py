@@ -25,9 +25,11 @@ def prefix(tmp_path_factory):
 
 
 @pytest.mark.parametrize("file", [
-    "bin/tide", "bin/tided", "lib/threadtide/lib*/libtide-agent.so", "lib/**/libtide.so.1",
+    "bin/tide", "bin/tided", "bin/tide-runc", "libexec/docker/cli-plugins/docker-tide",
+    "lib/threadtide/lib*/libtide-agent.so", "lib/**/libtide.so.1",
     "lib/**/pkgconfig/threadtide.pc", "include/tide/tide.h", "lib/**/threadtide/keras.py",
-    "share/man/man1/tide-run.1", "share/man/man8/tided.8", "share/doc/threadtide/http-api.md",
+    "share/man/man1/tide-run.1", "share/man/man8/tided.8", "share/man/man8/tide-runc.8",
+    "share/doc/threadtide/http-api.md",
     "share/bash-completion/completions/tide", "share/zsh/site-functions/_tide",
 ])
 def test_file_is_installed(prefix, file):
