@@ -164,6 +164,11 @@ int engine_new(const char *socket_path, engine_news_fn *news, void *arg, struct 
 struct engine *engine_free(struct engine *e);
 
 int engine_fd(const struct engine *e); /* for EPOLLIN; borrowed */
+
+/*
+ * Does what can be done without waiting. To be called soon: for a reader that is some hundred
+ * milliseconds and a thousand events behind, Docker drops events without a word.
+ */
 void engine_dispatch(struct engine *e);
 
 /* What answered last. "docker 1.41", "podman 4.3.1"; "" before ENGINE_RESYNC came first. */

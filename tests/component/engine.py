@@ -148,7 +148,8 @@ class Keeper:
             return ["dockerd", "--config-file", self.dir / "daemon.json",
                     "--host", f"unix://{self.dir}/engine.sock", "--data-root", self.dir / "data",
                     "--exec-root", self.dir / "exec", "--pidfile", self.dir / "pid",
-                    "--cgroup-parent", f"/{self.dir.name}", "--bridge=none", "--iptables=false",
+                    "--cgroup-parent", f"/{self.dir.name}",
+                    "--exec-opt", "native.cgroupdriver=cgroupfs", "--bridge=none", "--iptables=false",
                     "--ip6tables=false", "--ip-forward=false", "--ip-masq=false"]
         return ["podman", "--root", self.dir / "root", "--runroot", self.dir / "runroot",
                 "--tmpdir", self.dir / "tmp", "--cgroup-manager", "cgroupfs", "--runtime", "crun",

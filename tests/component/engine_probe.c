@@ -21,8 +21,8 @@
 
 static struct engine *engine;
 static struct engine_quota last_quota; /* as inspected last */
-static int64_t last_log;               /* ticket */
-static bool cancel_logs;               /* from within, with the first bytes */
+static int64_t last_ticket;
+static bool cancel_logs; /* from within, with the first bytes */
 static uint64_t longest_ns, turns;
 
 static void say(json_t *object)
@@ -75,7 +75,7 @@ static void on_log(void *arg, int fd, const char *bytes, size_t len)
 {
     say(json_pack("{s:i,s:s%}", "log", fd, "bytes", bytes, len));
     if (cancel_logs) {
-        engine_cancel(engine, last_log);
+        engine_cancel(engine, last_ticket);
         say(json_pack("{s:b}", "cancelled", 1));
     }
 }
@@ -227,9 +227,8 @@ static int64_t logs(const json_t *order, const char *id, struct engine_then then
     int tail = json_object_get(order, "tail") ? (int)number_of(order, "tail") : -1;
 
     cancel_logs = json_is_true(json_object_get(order, "cancel"));
-    last_log = engine_logs(engine, id, json_is_true(json_object_get(order, "tty")),
-                           json_is_true(json_object_get(order, "follow")), tail, on_log, then);
-    return last_log;
+    return engine_logs(engine, id, json_is_true(json_object_get(order, "tty")),
+                       json_is_true(json_object_get(order, "follow")), tail, on_log, then);
 }
 
 static const struct {
@@ -259,12 +258,12 @@ static void obey(const char *line)
     while (i < ARRAY_LEN(verbs) && (!verb || strcmp(verb, verbs[i].name) != 0))
         i++;
     if (i < ARRAY_LEN(verbs)) {
-        int64_t ticket;
-
         then.arg = (char *)verbs[i].name;
-        ticket = verbs[i].begin(order, id ? id : "", then);
-        if (ticket < 0)
-            say(json_pack("{s:s,s:i}", "refused", verb, "code", (int)ticket));
+        last_ticket = verbs[i].begin(order, id ? id : "", then);
+        if (last_ticket < 0)
+            say(json_pack("{s:s,s:i}", "refused", verb, "code", (int)last_ticket));
+    } else if (verb && strcmp(verb, "cancel") == 0) {
+        engine_cancel(engine, last_ticket);
     } else if (verb && strcmp(verb, "stats") == 0) {
         tell_stats();
     } else {
