@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 # An environment of Python with TensorFlow for demo and benchmarks: the project's own by default.
 PYTHON_TF = $(or $(TIDE_PYTHON_TF221),.venv/bin/python)
 
-.PHONY: all demo check check-quick install bench reproduction soak clean help
+.PHONY: all demo demo-docker check check-quick install bench reproduction soak clean help
 .DEFAULT_GOAL := all
 
 all:
@@ -17,6 +17,10 @@ all:
 demo: all
 	@scripts/setup.sh tf221
 	@TIDE_BUILD_DIR=$(BUILD) $(PYTHON_TF) demo/run.py
+
+demo-docker: all
+	@scripts/setup.sh tf221 docker
+	@TIDE_BUILD_DIR=$(BUILD) $(PYTHON_TF) demo/run.py --docker
 
 check:
 	@scripts/setup.sh build check
@@ -49,6 +53,7 @@ clean:
 help:
 	@echo 'make              build: $(BUILD)/tide, $(BUILD)/tided, $(BUILD)/libtide.so, the agent'
 	@echo 'make demo         three trainings share this machine, without and with Threadtide'
+	@echo 'make demo-docker  the same in containers of a Docker Engine (as root)'
 	@echo 'make check        every test, about a quarter of an hour; installs what it needs'
 	@echo 'make check-quick  what to run between two edits: one compiler, no TensorFlow'
 	@echo 'make install      into PREFIX ($(PREFIX)), under DESTDIR if set'

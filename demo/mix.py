@@ -46,6 +46,7 @@ class Job:
         self.threads = []  # [time, threads], one entry per change
         self.result = None
         self.cpu_s = self.waited_s = 0.0
+        self.child = True  # our child is the program itself, whose times are known
 
     @property
     def name(self):
@@ -56,6 +57,7 @@ class Job:
         return self.process is not None and self.finished is None
 
     def start(self, side, data, now):
+        self.child = side.child
         command = [sys.executable, str(TRAIN), "--model", self.name, "--data", str(data),
                    "--log", str(self.log_path)]
         if self.spec.epochs:
@@ -126,8 +128,8 @@ class Job:
     def summary(self):
         return {"name": self.name, "arrival_s": round(self.started, 3),
                 "finished_s": round(self.finished, 3), "steps": self.steps,
-                "cpu_s": round(self.cpu_s, 3),
-                "waited_s": round(self.waited_s, 3), "threads": self.threads, **self.result}
+                "cpu_s": round(self.cpu_s, 3) if self.child else None,
+                "waited_s": round(self.waited_s, 3) if self.child else None, "threads": self.threads, **self.result}
 
 
 class Mix:

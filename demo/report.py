@@ -17,13 +17,15 @@ MEASURES = (  # name, unit, whether more is better
 
 def measures(jobs):
     makespan = max(job["finished_s"] for job in jobs)
-    return {
+    result = {
         "makespan": makespan,
         "mean turnaround": statistics.fmean(job["finished_s"] - job["arrival_s"] for job in jobs),
         "total steps/s": sum(job["steps"] for job in jobs) / makespan,
-        "CPU time": sum(job["cpu_s"] for job in jobs),
-        "waiting for a core": sum(job["waited_s"] for job in jobs),
     }
+    if all(job["cpu_s"] is not None for job in jobs):  # else they were not our own children
+        result["CPU time"] = sum(job["cpu_s"] for job in jobs)
+        result["waiting for a core"] = sum(job["waited_s"] for job in jobs)
+    return result
 
 
 def gains(rounds):
@@ -32,6 +34,8 @@ def gains(rounds):
     for one in rounds:
         stock, tide = measures(one["stock"]), measures(one["threadtide"])
         for name, _, more in MEASURES:
+            if name not in stock:
+                continue
             result[name].append(tide[name] / stock[name] if more else stock[name] / tide[name])
     return result
 
@@ -47,6 +51,8 @@ def speed_table(rounds):
     rows = [["", "stock", "Threadtide", several if len(rounds) > 1 else "gain"]]
     for name, unit, _ in MEASURES:
         values = gains(rounds)[name]
+        if not values:
+            continue
         gain = f"{geometric_mean(values):.2f}x"
         if len(rounds) > 1:
             gain += f"  ({min(values):.2f} – {max(values):.2f})"

@@ -5,6 +5,7 @@
     make demo                     once each way, about four minutes on two cores
     demo/run.py --rounds 3        three times each way, the order alternating
     demo/run.py --quick           short trainings: does it work, not how fast
+    make demo-docker              the same in containers (demo/run.py --docker), as root
 
 The mix is the same both ways: a CNN, an MLP and an attention net that arrive one after the other,
 `python train.py …` as anybody would start them, and `tide run -- python train.py …`. They cannot be
@@ -45,7 +46,8 @@ def parse_args():
     p.add_argument("--rounds", type=int, default=1, help="passes each way, order alternating (default 1)")
     p.add_argument("--quick", action="store_true", help="short trainings, to try it out")
     p.add_argument("--digits", choices=digits.SOURCES, help="insist on one source of the digits")
-    p.add_argument("--out", type=pathlib.Path, default=OUT, help="where the results go (default demo/out)")
+    p.add_argument("--out", type=lambda p: pathlib.Path(p).resolve(), default=OUT, help="where the results go (default demo/out)")
+    p.add_argument("--docker", action="store_true", help="every program in a container")
     p.add_argument("--reference", action="store_true",
                    help="measure the results with fixed thread counts instead, about ten minutes")
     args = p.parse_args()
@@ -79,17 +81,33 @@ def run_pass(how, specs, data, out, view, count):
         how.close()
 
 
-def run_rounds(args, specs, data, view):
+def run_rounds(args, makers, specs, data, view):
+    """A list of {side: summaries}; the first of @makers is the stock one, the second ours."""
     rounds = []
     for n in range(args.rounds):
-        makers = [side.Stock, lambda: side.Threadtide(BUILD)]
         count = f", round {n + 1} of {args.rounds}" if args.rounds > 1 else ""
         done = {}
         for make in makers if n % 2 == 0 else reversed(makers):
             how = make()
-            done[how.key] = run_pass(how, specs, data, args.out, view, count)
+            key = "stock" if make is makers[0] else "threadtide"
+            done[key] = run_pass(how, specs, data, args.out, view, count)
         rounds.append(done)
     return rounds
+
+
+def compare(args, specs, data, view):
+    """Both ways, as processes or as containers."""
+    if not args.docker:
+        return run_rounds(args, [side.Stock, lambda: side.Threadtide(BUILD)], specs, data, view)
+    import container_side
+    container_side.check()
+    engine = container_side.start_engine()
+    try:
+        return run_rounds(args, [lambda: container_side.Stock(engine, args.out),
+                                 lambda: container_side.Threadtide(BUILD, engine, args.out)],
+                          specs, data, view)
+    finally:
+        engine.end()
 
 
 def show(rounds, source, view):
@@ -149,7 +167,7 @@ def main():
             return 0
         warm_up()
         view = screen.Screen(cores)
-        rounds = run_rounds(args, specs, data, view)
+        rounds = compare(args, specs, data, view)
         show(rounds, source, view)
         write_results(rounds, args, source, cores)
     except KeyboardInterrupt as e:

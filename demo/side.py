@@ -27,6 +27,7 @@ class Stock:
     """
 
     key, title = "stock", "stock, uncontrolled"
+    child = True  # the process that is started becomes the program
 
     def command(self, name, command):
         return command
@@ -51,6 +52,7 @@ class Threadtide:
     """
 
     key, title = "threadtide", "Threadtide"
+    child = True
 
     def __init__(self, build):
         self.tide = str(build / "tide")
