@@ -44,8 +44,10 @@ struct job *container_job(const struct container *c);
 /* ---- what its job shall have: written when the engine has time ---- */
 
 void container_want_cores(struct job *j,
-                          const struct cpuset *cores);         /* empty: what it began with */
-void container_want_weight(struct job *j, uint32_t weight);    /* CGROUP_WEIGHT_STD: a core */
+                          const struct cpuset *cores);      /* empty: what it began with */
+void container_want_weight(struct job *j, uint32_t weight); /* CGROUP_WEIGHT_STD: a core. Waits for
+                                                             * another word or container_write */
+void container_write(struct job *j);
 void container_want_quota(struct job *j, uint32_t quota_mcpu); /* CGROUP_NO_QUOTA: its own */
 void container_want_paused(struct job *j, bool paused);
 

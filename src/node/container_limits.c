@@ -204,7 +204,12 @@ void container_want_weight(struct job *j, uint32_t weight)
         return;
     shares = shares < SHARES_MIN ? SHARES_MIN : shares > SHARES_MAX ? SHARES_MAX : shares;
     c->want.shares = (uint32_t)shares;
-    container_push(c);
+}
+
+void container_write(struct job *j)
+{
+    if (j->container)
+        container_push(j->container);
 }
 
 void container_want_quota(struct job *j, uint32_t quota_mcpu)
