@@ -10,7 +10,7 @@
 #include <sys/timerfd.h>
 #include <sys/un.h>
 
-#define EVENTS_PER_TURN 32
+#define EVENTS_PER_TURN 8 /* then others of the owner's loop have their turn */
 
 struct transfer {
     struct transfer *next;
