@@ -26,6 +26,7 @@ LAYERS = {
 
 # Headers from outside of the C library, and who may use them: everything not listed is libc's.
 LIBRARIES = {
+    "ini.h": ("node",),
     "microhttpd.h": ("node", "kube"),
     "jansson.h": ("node", "cli", "host", "sim", "kube"),
     "systemd/": ("node", "kube"),

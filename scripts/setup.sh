@@ -7,6 +7,7 @@
 #   scripts/setup.sh WORD…
 #     build                   Debian packages that compiling needs
 #     check                   Debian packages that the tests need besides
+#     docker                  Docker Engine, for demo-docker
 #     tf221 | tf218 | tf215   virtual environment .venv, .venv-tf218, .venv-tf215 with the pinned
 #                             packages of requirements/WORD.txt
 #
@@ -19,9 +20,11 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 
 build_packages="gcc libc6-dev binutils meson ninja-build pkg-config python3 libmicrohttpd-dev
-    libjansson-dev libcurl4-openssl-dev libsystemd-dev libncurses-dev libsmartcols-dev scdoc"
+    libjansson-dev libcurl4-openssl-dev libsystemd-dev libinih-dev libncurses-dev libsmartcols-dev
+    scdoc"
+docker_packages="docker.io iptables"
 check_packages="g++ clang clang-tidy clang-format libcmocka-dev libeigen3-dev musl-tools
-    libc6-i386 strace gdb tmux procps git docker.io iptables podman crun"
+    libc6-i386 strace gdb tmux procps git podman crun $docker_packages"
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: %s\n' "$@" >&2; exit 1; }
@@ -142,13 +145,14 @@ make_venv() {
     wanted_stamp "$name" >"$dir/tide-stamp"
 }
 
-[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [tf221] [tf218] [tf215]"
+[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [docker] [tf221] [tf218] [tf215]"
 packages=""
 venvs=""
 for word in "$@"; do
     case $word in
     build) packages="$packages $build_packages" ;;
     check) packages="$packages $check_packages $(sanitizer_package)" ;;
+    docker) packages="$packages $docker_packages" ;;
     tf221 | tf218 | tf215) venvs="$venvs $word" ;;
     *) die "unknown word '$word'" ;;
     esac

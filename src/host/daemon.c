@@ -119,12 +119,15 @@ __attribute__((noreturn)) static void run_daemon(const struct launch *launch)
 
 /* ---- the starter's side ---- */
 
-/* Per-job variables of whoever calls; LD_* would put the agent or a tracer into the daemon. */
+/*
+ * Per-job variables of whoever calls; LD_* would put the agent or a tracer into the daemon, and the
+ * service that `tide run` is a part of is not ours to report on.
+ */
 static bool unwanted(const char *entry)
 {
     static const char *const names[] = {
         "LD_PRELOAD=",    "LD_AUDIT=", "TIDE_TOKEN=",   "TIDE_SOCKET=", "TIDE_JOB_ID=",
-        "TIDE_JOB_NAME=", "TIDE_MAX=", "TIDE_DISABLE=", "TIDE_SIGNAL="};
+        "TIDE_JOB_NAME=", "TIDE_MAX=", "TIDE_DISABLE=", "TIDE_SIGNAL=", "NOTIFY_SOCKET="};
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         if (strncmp(entry, names[i], strlen(names[i])) == 0)

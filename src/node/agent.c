@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "node/actuate.h"
 #include "node/container.h"
+#include "node/control.h"
 #include "node/link.h"
 #include "node/node.h"
 #include "node/plan.h"
@@ -19,11 +20,6 @@
 
 /* ---- which job ---- */
 
-static bool may_speak_for(const struct peer *peer, const struct job *j)
-{
-    return peer->uid == j->uid;
-}
-
 /* A job that this daemon does not know: it began under an earlier one, or without `tide run`. */
 static int adopt(struct peer *peer, const struct proto_hello *hello, struct job **ret,
                  struct error *err)
@@ -33,17 +29,18 @@ static int adopt(struct peer *peer, const struct proto_hello *hello, struct job 
     struct job *j;
     int r;
 
-    if (n->uid != 0 && peer->uid != n->uid)
-        return error_set(err, -EACCES, "a process of user %u has no job here", (unsigned)peer->uid);
+    if (!control_may_join(n, &peer->who))
+        return error_set(err, -EACCES, "a process of user %u has no job here",
+                         (unsigned)peer->who.uid);
     if (job_name_valid(hello->job_name) && !job_find(n, hello->job_name))
         req.name = hello->job_name;
-    r = job_new(n, peer->uid, &req, &j, err);
+    r = job_new(n, peer->who.uid, &req, &j, err);
     if (r < 0)
         return r;
     job_set_id(j, hello->job_id); /* else it has a new one */
     if (hello->token[0])
         snprintf(j->token, sizeof(j->token), "%s", hello->token);
-    node_log("job %s (%s) adopted from process %d", j->id, j->name, (int)peer->pid);
+    node_log("job %s (%s) adopted from process %d", j->id, j->name, (int)peer->who.pid);
     *ret = j;
     return 0;
 }
@@ -59,11 +56,11 @@ static int find_job(struct peer *peer, const struct proto_hello *hello, struct j
     }
     j = job_find_token(peer->node, hello->token);
     if (!j)
-        j = job_find_pid(peer->node, peer->pid, peer->uid);
+        j = job_find_pid(peer->node, peer->who.pid, peer->who.uid);
     if (!j)
         return adopt(peer, hello, ret, err);
-    if (!may_speak_for(peer, j))
-        return error_set(err, -EACCES, "job %s is not user %u's", j->id, (unsigned)peer->uid);
+    if (!control_may_speak(&peer->who, j))
+        return error_set(err, -EACCES, "job %s is not user %u's", j->id, (unsigned)peer->who.uid);
     *ret = j;
     return 0;
 }
@@ -114,12 +111,12 @@ static int on_hello(struct peer *peer, const struct proto_hello *hello, struct e
     r = find_job(peer, hello, &j, err);
     if (r < 0)
         return r;
-    job_leave(n, peer->pid, j);
-    r = process_add(j, peer->pid, peer->start, &p);
+    job_leave(n, peer->who.pid, j);
+    r = process_add(j, peer->who.pid, peer->start, &p);
     if (r < 0) {
         if (!j->processes)
             job_free(j);
-        return error_set(err, r, "cannot follow process %d: %s", (int)peer->pid, strerror(-r));
+        return error_set(err, r, "cannot follow process %d: %s", (int)peer->who.pid, strerror(-r));
     }
     peer->role = PEER_AGENT;
     process_connect(p, peer, hello);
@@ -330,6 +327,14 @@ void agent_gone(struct peer *peer)
     p->beat = false;
     p->shrink_since_ns = 0;
     node_changed(p->job->node); /* nobody is left to wait for, unless the whole process ended */
+}
+
+void agent_welcome_all(struct node *n)
+{
+    for (struct job *j = n->jobs.first; j; j = j->next)
+        for (struct process *p = j->processes; p; p = p->next)
+            if (p->peer)
+                send_welcome(p->peer, j);
 }
 
 void agent_release_all(struct node *n)

@@ -24,5 +24,8 @@ void agent_gone(struct peer *peer);     /* it is about to be freed */
  */
 void agent_send_target(struct process *p);
 
+/* Tells every agent how often to report; the answer to each hello does so, too. */
+void agent_welcome_all(struct node *n);
+
 /* The end of this daemon: every agent follows its own limit again. */
 void agent_release_all(struct node *n);

@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <systemd/sd-daemon.h>
 
 #define ACCEPT_BURST    64
 #define BODY_IGNORE_MAX (1u << 20) /* of a body that is too long: read to the end, then cut off */
@@ -22,14 +23,14 @@
 
 struct client {
     struct client *next;
-    uid_t uid;
-    pid_t pid;
+    struct caller who;
 };
 
 struct api {
     struct node *node;
     struct MHD_Daemon *http;
     int fd, spare_fd;
+    bool passed; /* the socket is systemd's: it stays when we end */
     sd_event_source *listen_source, *http_source, *timer, *resume_source;
     struct client *clients;
     unsigned n;
@@ -103,8 +104,7 @@ static enum MHD_Result begin(struct api *api, struct MHD_Connection *connection,
     if (!r)
         return MHD_NO;
     r->node = api->node;
-    r->uid = client->uid;
-    r->pid = client->pid;
+    r->who = client->who;
     r->connection = connection;
     r->received_ns = clock_now_ns();
     *slot = r;
@@ -199,8 +199,6 @@ static void on_connection(void *arg, struct MHD_Connection *connection, void **c
     struct api *api = arg;
     const union MHD_ConnectionInfo *info;
     struct client *client = *context;
-    struct ucred cred;
-    socklen_t len = sizeof(cred);
 
     if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
         struct client **at = &api->clients;
@@ -216,12 +214,11 @@ static void on_connection(void *arg, struct MHD_Connection *connection, void **c
     }
     info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     client = calloc(1, sizeof(*client));
-    if (!client || !info ||
-        getsockopt(info->connect_fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0) {
+    if (!client || !info || control_identify(api->node, info->connect_fd, &client->who) < 0) {
         free(client); /* without a context its requests are refused */
         return;
     }
-    *client = (struct client){.next = api->clients, .uid = cred.uid, .pid = cred.pid};
+    client->next = api->clients;
     api->clients = client;
     api->n++;
     *context = client;
@@ -236,7 +233,7 @@ static bool welcome(const struct api *api, int fd)
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 || api->n >= API_CONNECTIONS_MAX)
         return false;
     for (const struct client *c = api->clients; c; c = c->next)
-        of_user += c->uid == cred.uid;
+        of_user += c->who.uid == cred.uid;
     return cred.uid == 0 || cred.uid == api->node->uid || of_user < API_CONNECTIONS_UID;
 }
 
@@ -299,6 +296,26 @@ static int on_listen(sd_event_source *s, int listen_fd, uint32_t events, void *a
 
 /* ---- the socket ---- */
 
+/* Connections made while the daemon is started again wait in a socket that systemd holds. */
+static int take_passed(const struct node *n, int *ret_fd)
+{
+    char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+    int r = sd_listen_fds(true), flags;
+
+    if (r <= 0)
+        return r;
+    snprintf(path, sizeof(path), "%s/" RUNDIR_API_SOCKET, n->dir);
+    if (r > 1 || sd_is_socket_unix(SD_LISTEN_FDS_START, SOCK_STREAM, 1, path, 0) <= 0) {
+        node_log("what systemd passed is not the one socket %s: see tided.socket", path);
+        return -EINVAL;
+    }
+    flags = fcntl(SD_LISTEN_FDS_START, F_GETFL);
+    if (flags < 0 || fcntl(SD_LISTEN_FDS_START, F_SETFL, flags | O_NONBLOCK) < 0)
+        return -errno;
+    *ret_fd = SD_LISTEN_FDS_START;
+    return 1;
+}
+
 static int listen_on(const struct node *n)
 {
     _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -351,6 +368,9 @@ int api_new(struct node *n, struct api **ret, struct error *err)
         r = start_http(api);
     api->fd = -1;
     if (r >= 0)
+        r = take_passed(n, &api->fd);
+    api->passed = r > 0;
+    if (r == 0)
         api->fd = r = listen_on(n);
     if (r >= 0)
         r = sd_event_add_io(n->event, &api->listen_source, api->fd, EPOLLIN, on_listen, api);
@@ -382,6 +402,8 @@ struct api *api_free(struct api *api)
     sd_event_source_disable_unref(api->http_source);
     sd_event_source_disable_unref(api->timer);
     sd_event_source_disable_unref(api->resume_source);
+    if (api->fd >= 0 && !api->passed)
+        unlinkat(api->node->dir_fd, RUNDIR_API_SOCKET, 0);
     close_fd(api->fd);
     close_fd(api->spare_fd);
     free(api);

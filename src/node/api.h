@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "node/control.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -27,8 +28,7 @@ struct api *api_free(struct api *api); /* takes NULL, returns NULL */
 /* One request and, in the end, its answer. */
 struct request {
     struct node *node;
-    uid_t uid;
-    pid_t pid;
+    struct caller who;
     const char *method, *path; /* during the call only */
     json_t *body;              /* NULL: none */
     uint64_t received_ns;

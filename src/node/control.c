@@ -10,18 +10,85 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
-#define WAITS_MAX 16 /* orders of one controller that wait at the same time */
+#define WAITS_MAX    16 /* orders of one controller that wait at the same time */
+#define GROUPS_USUAL 64 /* of a peer, without an allocation */
 
-bool control_may_change(const struct node *n, uid_t uid, const struct job *j)
+/* ---- who may do what ---- */
+
+static bool has_group(int fd, gid_t group)
 {
-    return uid == 0 || uid == n->uid || uid == j->uid;
+    gid_t few[GROUPS_USUAL], *all = few;
+    socklen_t size = sizeof(few);
+    bool found = false;
+
+    /* -ERANGE says how much room they need; it is as much as the kernel holds already. */
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, few, &size) < 0) {
+        if (errno != ERANGE || !(all = malloc(size)))
+            return false;
+        if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, all, &size) < 0)
+            size = 0;
+    }
+    for (size_t i = 0; i < size / sizeof(gid_t) && !found; i++)
+        found = all[i] == group;
+    if (all != few)
+        free(all);
+    return found;
 }
 
-bool control_may_read(const struct node *n, uid_t uid, const struct job *j)
+int control_identify(const struct node *n, int fd, struct caller *ret)
 {
-    return n->uid == 0 || control_may_change(n, uid, j);
+    struct ucred cred;
+    socklen_t size = sizeof(cred);
+    bool admins = n->uid == 0 && n->admin_gid != CONFIG_NOBODY;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &size) < 0)
+        return -errno;
+    *ret = (struct caller){
+        .pid = cred.pid,
+        .uid = cred.uid,
+        .admin = admins && (cred.gid == n->admin_gid || has_group(fd, n->admin_gid)),
+    };
+    return 0;
 }
+
+bool control_may_govern(const struct node *n, const struct caller *who)
+{
+    return who->uid == 0 || who->uid == n->uid || who->admin;
+}
+
+bool control_may_use(const struct node *n, const struct caller *who)
+{
+    return n->uid == 0 || control_may_govern(n, who);
+}
+
+bool control_may_change(const struct node *n, const struct caller *who, const struct job *j)
+{
+    return control_may_govern(n, who) || who->uid == j->uid;
+}
+
+bool control_may_read(const struct node *n, const struct caller *who, const struct job *j)
+{
+    return n->uid == 0 || control_may_change(n, who, j);
+}
+
+bool control_may_register(const struct caller *who, uid_t uid)
+{
+    return who->uid == 0 || who->uid == uid || who->admin;
+}
+
+bool control_may_join(const struct node *n, const struct caller *who)
+{
+    return n->uid == 0 || who->uid == n->uid;
+}
+
+bool control_may_speak(const struct caller *who, const struct job *j)
+{
+    return who->uid == j->uid;
+}
+
+/* ---- pins ---- */
 
 void control_pin(struct job *j, struct threads threads)
 {
@@ -113,7 +180,7 @@ static void list_continue(struct peer *peer)
     union proto_message m;
 
     for (const struct job *j = n->jobs.first; j && peer->n_queue == 0; j = j->next) {
-        if (j->number <= peer->list_after || !control_may_read(n, peer->uid, j))
+        if (j->number <= peer->list_after || !control_may_read(n, &peer->who, j))
             continue;
         job_message(j, peer->list_cookie, &m);
         if (link_send(peer, &m) != 0)
@@ -318,14 +385,14 @@ static void do_loan(struct peer *peer, const struct proto_control *m, struct job
 static struct job *find_target(struct peer *peer, const struct proto_control *m, struct error *err)
 {
     struct node *n = peer->node;
-    struct job *j = m->job[0] ? job_find(n, m->job) : job_find_pid(n, peer->pid, peer->uid);
+    struct job *j = m->job[0] ? job_find(n, m->job) : job_find_pid(n, peer->who.pid, peer->who.uid);
 
-    if (!j || !control_may_read(n, peer->uid, j)) {
+    if (!j || !control_may_read(n, &peer->who, j)) {
         error_set(err, -ESRCH, m->job[0] ? "there is no job '%s'" : "this process is in no job%s",
                   m->job);
         return NULL;
     }
-    if (!control_may_change(n, peer->uid, j)) {
+    if (!control_may_change(n, &peer->who, j)) {
         error_set(err, -EACCES, "job %s is user %u's", j->id, (unsigned)j->uid);
         return NULL;
     }

@@ -23,9 +23,29 @@ int control_message(struct peer *peer, const struct proto_control *m, struct err
 void control_writable(struct peer *peer); /* there is room in its socket again */
 void control_gone(struct peer *peer);     /* it is about to be freed */
 
-/* Who may do what, here and in the HTTP interface. */
-bool control_may_read(const struct node *n, uid_t uid, const struct job *j);
-bool control_may_change(const struct node *n, uid_t uid, const struct job *j);
+/* ---- who may do what, here and in the HTTP interface (docs/permissions.md) ---- */
+
+/* Who is at the other end of a socket: the kernel's word, at the moment when it connected. */
+struct caller {
+    pid_t pid;
+    uid_t uid;
+    bool admin; /* of the admin group, on a daemon that serves everybody */
+};
+
+/* Returns 0 or -errno. */
+int control_identify(const struct node *n, int fd, struct caller *ret);
+
+/* What root may, and the daemon's own user: the policy, everybody's jobs. */
+bool control_may_govern(const struct node *n, const struct caller *who);
+bool control_may_use(const struct node *n, const struct caller *who); /* have jobs here at all */
+bool control_may_read(const struct node *n, const struct caller *who, const struct job *j);
+bool control_may_change(const struct node *n, const struct caller *who, const struct job *j);
+/* Make a job of a process of user @uid, whose job it will be. */
+bool control_may_register(const struct caller *who, uid_t uid);
+/* Have a process become a job by its agent's word alone. */
+bool control_may_join(const struct node *n, const struct caller *who);
+/* Report as a process of @j: its user alone, for whatever others say would be believed. */
+bool control_may_speak(const struct caller *who, const struct job *j);
 
 /* Pins @j to @threads by hand; intra 0: automatic. Carried out at once. */
 void control_pin(struct job *j, struct threads threads);

@@ -10,7 +10,6 @@
 #include "node/node.h"
 #include "node/wait.h"
 
-#include <assert.h>
 #include <ctype.h>
 #include <pwd.h>
 #include <stdlib.h>
@@ -19,28 +18,6 @@
 #include <sys/random.h>
 
 #define ANCESTORS_MAX 64 /* how far up a process's parents are followed */
-
-static const char *const placement_names[] = {
-    [PLACEMENT_SHARED] = "shared",
-    [PLACEMENT_EXCLUSIVE] = "exclusive",
-    [PLACEMENT_QUOTA] = "quota",
-};
-static_assert(ARRAY_LEN(placement_names) == PLACEMENT_MAX, "a placement without a name");
-
-const char *placement_name(enum placement placement)
-{
-    return placement_names[placement];
-}
-
-int placement_parse(const char *text, enum placement *ret)
-{
-    for (unsigned i = 0; i < PLACEMENT_MAX; i++)
-        if (strcmp(text, placement_names[i]) == 0) {
-            *ret = (enum placement)i;
-            return 0;
-        }
-    return -EINVAL;
-}
 
 /* ---- names ---- */
 

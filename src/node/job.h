@@ -10,6 +10,7 @@
 #include "base/cpuset.h"
 #include "base/error.h"
 #include "node/admission.h"
+#include "node/placement.h"
 #include "node/speed.h"
 #include "proto/proto.h"
 
@@ -33,11 +34,6 @@
 struct container;
 struct node;
 struct peer;
-
-enum placement { PLACEMENT_SHARED, PLACEMENT_EXCLUSIVE, PLACEMENT_QUOTA, PLACEMENT_MAX };
-
-const char *placement_name(enum placement placement);
-int placement_parse(const char *text, enum placement *ret); /* 0 or -EINVAL */
 
 struct threads {
     uint32_t intra; /* 0: nobody commands */

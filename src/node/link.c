@@ -133,10 +133,10 @@ static int peer_identify(struct peer *peer)
     int r;
 
     if (getsockopt(peer->fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len) < 0)
-        pidfd = proc_pidfd_open(peer->pid);
+        pidfd = proc_pidfd_open(peer->who.pid);
     if (pidfd < 0)
         return -ESRCH;
-    r = proc_read_stat(peer->node->root, peer->pid, &stat);
+    r = proc_read_stat(peer->node->root, peer->who.pid, &stat);
     if (r < 0)
         return r;
     gone.fd = pidfd;
@@ -151,7 +151,7 @@ static int peer_first(struct peer *peer, union proto_message *m, struct error *e
     int r = peer_identify(peer);
 
     if (r < 0)
-        return error_set(err, r, "process %d of the peer is gone", (int)peer->pid);
+        return error_set(err, r, "process %d of the peer is gone", (int)peer->who.pid);
     if (m->h.type == PROTO_CONTROL && peer->container)
         return error_set(err, -EACCES, "a container speaks for itself only");
     if (m->h.type == PROTO_CONTROL)
@@ -178,7 +178,8 @@ static void peer_refuse(struct peer *peer, const union proto_message *m, const s
 {
     union proto_message answer;
 
-    node_log("peer %d (uid %u): %s; hung up", (int)peer->pid, (unsigned)peer->uid, err->text);
+    node_log("peer %d (uid %u): %s; hung up", (int)peer->who.pid, (unsigned)peer->who.uid,
+             err->text);
     if (peer->role != PEER_AGENT) {
         proto_init(&answer, PROTO_RESULT, m->h.cookie);
         answer.result.status = err->code;
@@ -230,7 +231,7 @@ static unsigned peers_of(const struct link *l, uid_t uid)
     unsigned n = 0;
 
     for (const struct peer *peer = l->first; peer; peer = peer->next)
-        n += !peer->container && peer->uid == uid;
+        n += !peer->container && peer->who.uid == uid;
     return n;
 }
 
@@ -258,23 +259,21 @@ static bool peer_welcome(const struct listener *at, uid_t uid)
 static int peer_new(struct listener *at, int fd)
 {
     struct link *l = at->link;
-    struct ucred cred;
-    socklen_t len = sizeof(cred);
+    struct caller who;
     struct peer *peer;
-    int r;
+    int r = control_identify(l->node, fd, &who);
 
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
-        return -errno;
-    if (!peer_welcome(at, cred.uid)) {
-        node_log("peer %d (uid %u): too many connections; hung up", (int)cred.pid,
-                 (unsigned)cred.uid);
+    if (r < 0)
+        return r;
+    if (!peer_welcome(at, who.uid)) {
+        node_log("peer %d (uid %u): too many connections; hung up", (int)who.pid,
+                 (unsigned)who.uid);
         return -ENOSPC;
     }
     peer = calloc(1, sizeof(*peer));
     if (!peer)
         return -ENOMEM;
-    *peer = (struct peer){
-        .node = l->node, .container = at->container, .fd = fd, .pid = cred.pid, .uid = cred.uid};
+    *peer = (struct peer){.node = l->node, .container = at->container, .fd = fd, .who = who};
     peer->connected_ns = clock_now_ns();
     r = sd_event_add_io(l->node->event, &peer->io, fd, EPOLLIN, on_peer, peer);
     if (r < 0) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "node/control.h"
 #include "proto/proto.h"
 
 #include <stdbool.h>
@@ -36,8 +37,7 @@ struct peer {
     int fd;
     sd_event_source *io;
     enum peer_role role;
-    pid_t pid; /* the kernel's word, as all three */
-    uid_t uid;
+    struct caller who;
     uint64_t start; /* of the process, ticks after boot; 0: not looked up yet */
     uint64_t connected_ns;
     bool doomed;             /* closed before the loop sleeps */

@@ -22,6 +22,7 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <systemd/sd-daemon.h>
 
 #define TICK_US      1000000ull
 #define AUTO_EXIT_US 2000000ull  /* after the last job … */
@@ -203,12 +204,12 @@ static int find_machine(struct node *n, const struct node_options *o, struct err
         if (cpuset_count(&usable) > 0)
             n->cpus = usable;
     }
-    n->cpus_given = o->have_cpus;
-    if (o->have_cpus) {
-        cpuset_and(&usable, &o->cpus, &n->topology.online);
+    n->cpus_given = cpuset_count(&o->config.cpus) > 0;
+    if (n->cpus_given) {
+        cpuset_and(&usable, &o->config.cpus, &n->topology.online);
         if (cpuset_count(&usable) == 0)
-            return error_set(err, -EINVAL, "--cpus: none of these processors is online");
-        n->cpus = o->cpus;
+            return error_set(err, -EINVAL, "cpus: none of these processors is online");
+        n->cpus = o->config.cpus;
     }
     n->usable = n->cpus;
     return 0;
@@ -239,19 +240,77 @@ static void raise_descriptor_limit(void)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* What was asked for on the command line goes before what an earlier daemon was told. */
+/* ---- configuration ---- */
+
+/* What is configured, by `tide policy set` until that changes, or the usual one. */
 static void choose_policy(struct node *n, const struct node_options *o)
 {
-    struct policy_spec spec = o->policy;
+    struct policy_spec spec = o->config.policy;
 
-    if (spec.policy || store_load_policy(n, &spec) == 0)
+    if (o->policy_ordered || store_load_policy(n, &spec) == 0 || spec.policy)
         decision_set_policy(n->decision, &spec);
+}
+
+static void take_config(struct node *n, const struct config *c)
+{
+    n->config = *c;
+    if (n->policy_ordered) /* then no file's counts */
+        n->config.policy = (struct policy_spec){0};
+    n->placement = c->placement;
+    n->heartbeat_ms = c->heartbeat_ms;
+    n->admin_gid = config_group(c->admin_group);
+}
+
+static bool same_policy(const struct policy_spec *a, const struct policy_spec *b)
+{
+    return a->policy == b->policy && memcmp(a->params, b->params, sizeof(a->params)) == 0;
+}
+
+/* A policy of `tide policy set` stays in force unless the file names another one than before. */
+static void reconfigure(struct node *n, const struct config *c)
+{
+    const struct config before = n->config;
+    struct policy_spec spec;
+
+    take_config(n, c);
+    spec = n->config.policy;
+    if (!same_policy(&spec, &before.policy)) {
+        if (!spec.policy)
+            policy_spec_parse(policy_at(0)->name, &spec, NULL);
+        decision_set_policy(n->decision, &spec);
+    }
+    if (c->heartbeat_ms != before.heartbeat_ms)
+        agent_welcome_all(n);
+    if (!cpuset_equal(&c->cpus, &before.cpus) || c->engines_said != before.engines_said ||
+        c->n_engines != before.n_engines ||
+        memcmp(c->engines, before.engines, c->n_engines * sizeof(c->engines[0])) != 0)
+        node_log("other cpus or engines are used when tided is started again");
+    node_log("configuration read again");
+    node_changed(n);
+}
+
+static void reload(struct node *n)
+{
+    struct error err = {0};
+    struct config c;
+
+    sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu",
+               (unsigned long long)(clock_now_ns() / NS_PER_US));
+    if (config_load(n->source, &c, &err) < 0)
+        node_log("%s; everything stays as it was", err.text);
+    else
+        reconfigure(n, &c);
+    sd_notify(0, "READY=1");
 }
 
 static int on_signal(sd_event_source *s, const struct signalfd_siginfo *info, void *arg)
 {
     struct node *n = arg;
 
+    if (info->ssi_signo == SIGHUP && n->source->file) {
+        reload(n);
+        return 0;
+    }
     node_log("signal %u: ending", info->ssi_signo);
     sd_event_exit(n->event, 0);
     return 0;
@@ -272,6 +331,8 @@ static int add_sources(struct node *n)
 
     if (r >= 0)
         r = sd_event_add_signal(e, NULL, SIGINT, on_signal, n);
+    if (r >= 0)
+        r = sd_event_add_signal(e, NULL, SIGHUP, on_signal, n);
     if (r >= 0)
         r = sd_event_add_defer(e, &n->replan_source, on_replan, n);
     /* Messages that arrived together are read before one decision is made for all of them. */
@@ -320,8 +381,8 @@ static int begin(struct node *n, const struct node_options *o, struct error *err
     if (claims_new(n, &n->claims, &why) < 0)
         node_log("%s", why.text);
     r = link_new(n, &n->link, err);
-    for (unsigned i = 0; r == 0 && i < o->n_engines; i++)
-        r = containers_new(n, o->engines[i], &n->containers, err);
+    for (unsigned i = 0; r == 0 && i < n->config.n_engines; i++)
+        r = containers_new(n, n->config.engines[i], &n->containers, err);
     if (r == 0)
         r = api_new(n, &n->api, err);
     return r;
@@ -333,16 +394,15 @@ static int begin(struct node *n, const struct node_options *o, struct error *err
 static void end(struct node *n)
 {
     n->ending = true;
+    sd_notify(0, "STOPPING=1");
     if (n->link)
         agent_release_all(n);
     if (n->store_source)
         store_save(n);
     if (n->guardian)
         actuate_restore_all(n);
-    if (n->api) {
-        unlinkat(n->dir_fd, RUNDIR_API_SOCKET, 0);
+    if (n->api)
         unlinkat(n->dir_fd, RUNDIR_AGENT_SOCKET, 0);
-    }
     n->api = api_free(n->api);
     while (n->jobs.first)
         job_free(n->jobs.first);
@@ -374,14 +434,16 @@ int node_run(const struct node_options *options, struct error *err)
     sigemptyset(&mask);
     sigaddset(&mask, SIGTERM);
     sigaddset(&mask, SIGINT);
+    sigaddset(&mask, SIGHUP);
     sigprocmask(SIG_BLOCK, &mask, NULL);
     signal(SIGPIPE, SIG_IGN);
     raise_descriptor_limit();
     n->dir_fd = n->lock_fd = -1;
     n->uid = geteuid();
-    n->placement = options->placement;
     n->auto_exit = options->auto_exit;
-    n->heartbeat_ms = options->heartbeat_ms ? options->heartbeat_ms : NODE_HEARTBEAT_MS;
+    n->policy_ordered = options->policy_ordered;
+    n->source = options->source;
+    take_config(n, &options->config);
     n->root = r = file_open_root();
     if (r >= 0)
         r = begin(n, options, err);
@@ -391,6 +453,7 @@ int node_run(const struct node_options *options, struct error *err)
         store_load(n);
         node_changed(n);
         arm_exit(n, FIRST_JOB_US);
+        sd_notify(0, "READY=1");
         r = sd_event_loop(n->event);
     }
     end(n);

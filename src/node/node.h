@@ -9,6 +9,7 @@
 #include "base/rundir.h"
 #include "host/cgroup.h"
 #include "host/topology.h"
+#include "node/config.h"
 #include "node/container.h"
 #include "node/job.h"
 #include "policy/policy.h"
@@ -37,14 +38,18 @@ struct node {
     int dir_fd, lock_fd;
     char dir[RUNDIR_PATH_MAX];
     uid_t uid;
+    gid_t admin_gid; /* CONFIG_NOBODY: none */
     bool auto_exit, ending, had_jobs;
-    bool cpus_given; /* --cpus: the machine's size is made up */
+    bool policy_ordered; /* on the command line */
+    bool cpus_given;     /* --cpus: the machine's size is made up */
     uint32_t heartbeat_ms;
     uint64_t epoch, generation;
     struct topology topology;
     struct cpuset cpus;   /* the machine's CPUs that this daemon may give out */
     struct cpuset usable; /* those that other users' daemons leave to it */
     enum placement placement;
+    struct config config;
+    const struct config_source *source; /* of @config; borrowed */
     struct job_table jobs;
     struct cgroup *cgroup;
     bool weights, cpusets; /* may be written */
@@ -64,18 +69,18 @@ struct node {
 };
 
 struct node_options {
-    char dir[RUNDIR_PATH_MAX]; /* empty: rundir_user(), or /run/tide for root with --system */
+    char dir[RUNDIR_PATH_MAX]; /* empty: rundir_user() */
     bool auto_exit;
-    bool have_cpus;
-    unsigned n_engines;
-    const char *engines[CONTAINERS_ENGINES_MAX]; /* sockets of container engines; borrowed */
-    struct cpuset cpus;
-    enum placement placement;
-    uint32_t heartbeat_ms;     /* 0: NODE_HEARTBEAT_MS */
-    struct policy_spec policy; /* its policy NULL: the one set last, else the default */
+    bool policy_ordered; /* on the command line: goes before the one set last */
+    struct config config;
+    const struct config_source *source; /* what it was made from, for SIGHUP */
 };
 
-/* Runs a daemon until SIGTERM or SIGINT. Returns 0, or -errno with *err for a person. */
+/*
+ * Runs a daemon until SIGTERM or SIGINT; tells systemd, if that is what started it. SIGHUP reads
+ * the configuration again, and ends a daemon that has no file of it. Returns 0, or -errno with *err
+ * for a person.
+ */
 int node_run(const struct node_options *options, struct error *err);
 
 /* ---- wake-ups ---- */

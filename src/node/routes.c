@@ -175,7 +175,7 @@ static void get_jobs(struct request *r, struct job *none)
     json_t *list = json_array();
 
     for (const struct job *j = r->node->jobs.first; j; j = j->next)
-        if (control_may_read(r->node, r->uid, j))
+        if (control_may_read(r->node, &r->who, j))
             json_array_append_new(list, view_job(j));
     request_answer(r, HTTP_OK, list);
 }
@@ -194,7 +194,7 @@ static void get_explain(struct request *r, struct job *j)
 static bool find_process(struct request *r, pid_t *ret_pid, uid_t *ret_uid)
 {
     struct proc_status status;
-    uint32_t pid = (uint32_t)r->pid;
+    uint32_t pid = (uint32_t)r->who.pid;
     int e;
 
     if (!take_number(r, "pid", 1, INT32_MAX, false, &pid))
@@ -204,7 +204,7 @@ static bool find_process(struct request *r, pid_t *ret_pid, uid_t *ret_uid)
         request_fail(r, HTTP_BAD_REQUEST, "", "pid is %u: there is no such process", pid);
         return false;
     }
-    if (status.uid != r->uid && r->uid != 0) {
+    if (!control_may_register(&r->who, status.uid)) {
         request_fail(r, HTTP_FORBIDDEN, "", "process %u is not yours", pid);
         return false;
     }
@@ -275,7 +275,7 @@ static void post_job(struct request *r, struct job *none)
     uid_t uid;
     int e;
 
-    if (n->uid != 0 && r->uid != n->uid && r->uid != 0) {
+    if (!control_may_use(n, &r->who)) {
         request_fail(r, HTTP_FORBIDDEN, "'tide run' starts one of your own.",
                      "this daemon serves user %u only", (unsigned)n->uid);
         return;
@@ -394,7 +394,7 @@ static void patch_job(struct request *r, struct job *j)
     struct error err = {0};
     struct patch p;
 
-    if (!control_may_change(r->node, r->uid, j)) {
+    if (!control_may_change(r->node, &r->who, j)) {
         request_fail(r, HTTP_FORBIDDEN, "Ask its owner, or run as root.", "job %s is %s's", j->id,
                      j->owner);
         return;
@@ -448,14 +448,14 @@ static void delete_job(struct request *r, struct job *j)
 {
     unsigned asked = 0;
 
-    if (!control_may_change(r->node, r->uid, j)) {
+    if (!control_may_change(r->node, &r->who, j)) {
         request_fail(r, HTTP_FORBIDDEN, "Ask its owner, or run as root.", "job %s is %s's", j->id,
                      j->owner);
         return;
     }
     for (const struct process *p = j->processes; p; p = p->next)
         asked += ask_to_end(j, p);
-    node_log("job %s (%s) is cancelled by user %u", j->id, j->name, (unsigned)r->uid);
+    node_log("job %s (%s) is cancelled by user %u", j->id, j->name, (unsigned)r->who.uid);
     request_answer(r, HTTP_OK,
                    json_pack("{s:s,s:s,s:s,s:i}", "id", j->id, "name", j->name, "state",
                              job_state(j, clock_now_ns()), "signalled", (int)asked));
@@ -482,8 +482,10 @@ static void put_policy(struct request *r, struct job *none)
     struct error err = {0};
     int e;
 
-    if (r->uid != 0 && r->uid != n->uid) {
-        request_fail(r, HTTP_FORBIDDEN, "", "only the daemon's user and root change the policy");
+    if (!control_may_govern(n, &r->who)) {
+        request_fail(r, HTTP_FORBIDDEN,
+                     n->uid == 0 ? "Ask to be of the admin group, tide.conf(5)." : "",
+                     "only the daemon's user, root and the admin group change the policy");
         return;
     }
     if (!only_fields(r, fields) || !take_text(r, "name", &text) || !take_text(r, "policy", &text))
@@ -545,12 +547,12 @@ static void call(struct request *r, const struct route *route, const char *name)
 
     if (*name) {
         j = job_find(r->node, name);
-        if (!j || !control_may_read(r->node, r->uid, j)) {
+        if (!j || !control_may_read(r->node, &r->who, j)) {
             request_fail(r, HTTP_NOT_FOUND, "'tide ps' lists the jobs.", "there is no job '%s'",
                          name);
             return;
         }
-    } else if (r->node->uid != 0 && r->uid != 0 && r->uid != r->node->uid) {
+    } else if (!control_may_use(r->node, &r->who)) {
         request_fail(r, HTTP_FORBIDDEN, "'tide run' starts one of your own.",
                      "this daemon serves user %u only", (unsigned)r->node->uid);
         return;

@@ -92,13 +92,20 @@ uint64_t store_next_epoch(struct node *n)
     return epoch;
 }
 
+/* One line each: the policy in force, and the one configured, which it goes before. */
 void store_save_policy(struct node *n)
 {
-    char text[POLICY_SPEC_TEXT_MAX + 1];
-    size_t len = policy_spec_text(decision_policy(n->decision), text, POLICY_SPEC_TEXT_MAX);
+    const struct policy_spec *specs[] = {decision_policy(n->decision), &n->config.policy};
+    char text[2 * POLICY_SPEC_TEXT_MAX + 2];
+    size_t len = 0;
     int r;
 
-    memcpy(text + len, "\n", 2);
+    for (size_t i = 0; i < ARRAY_LEN(specs); i++) {
+        if (specs[i]->policy)
+            len += policy_spec_text(specs[i], text + len, POLICY_SPEC_TEXT_MAX);
+        text[len++] = '\n';
+    }
+    text[len] = '\0';
     r = write_file(n->dir_fd, STORE_POLICY, text);
     if (r < 0)
         node_log("cannot write %s/" STORE_POLICY ": %s; a new daemon will have another policy",
@@ -107,13 +114,21 @@ void store_save_policy(struct node *n)
 
 int store_load_policy(struct node *n, struct policy_spec *ret)
 {
-    char text[POLICY_SPEC_TEXT_MAX + 2];
+    char text[2 * POLICY_SPEC_TEXT_MAX + 3], configured[POLICY_SPEC_TEXT_MAX] = "";
+    const char *then;
     struct error err = {0};
     int r = read_file(n->dir_fd, STORE_POLICY, text, sizeof(text));
 
     if (r == -ENOENT)
         return r;
     if (r == 0) {
+        then = text + strcspn(text, "\n");
+        then += *then == '\n';
+        if (n->config.policy.policy)
+            policy_spec_text(&n->config.policy, configured, sizeof(configured));
+        if (strncmp(then, configured, strcspn(then, "\n")) != 0 ||
+            strlen(configured) != strcspn(then, "\n"))
+            return -ESTALE; /* whoever configured another one meant it */
         text[strcspn(text, "\n")] = '\0';
         r = policy_spec_parse(text, ret, &err);
     }

@@ -23,7 +23,10 @@ struct policy_spec;
 /* max(stored + 1, CLOCK_REALTIME in ns), written back. */
 uint64_t store_next_epoch(struct node *n);
 
-/* The policy in force, as text; and the one that an earlier daemon wrote: 0 or -errno. */
+/*
+ * Writes down the policy in force; reads the one that an earlier daemon wrote: 0, -ESTALE (another
+ * one is configured since) or another -errno.
+ */
 void store_save_policy(struct node *n);
 int store_load_policy(struct node *n, struct policy_spec *ret);
 

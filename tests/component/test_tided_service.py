@@ -1,0 +1,400 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tided as a service: configuration, reload, systemd's protocols and units, and who may do what."""
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+
+import pytest
+
+from daemon import (RESULT, SET, WELCOME, Place, Raw, UnixConnection, control, eventually,
+                    hello)
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+OWNER, OTHER = 61001, 61002  # users without a name
+
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+@pytest.fixture
+def place(build_dir, compiled):
+    program = compiled("fake_peer.c", str(ROOT / "src/proto/proto.c"),
+                       str(ROOT / "src/base/error.c"))
+    result = Place(build_dir / "tided", program)
+    yield result
+    result.end()
+
+
+def run_tided(build_dir, *options):
+    return subprocess.run([build_dir / "tided", *map(str, options)], capture_output=True, text=True,
+                          timeout=30)
+
+
+def write(path, text):
+    path.write_text(text)
+    path.chmod(0o644)
+    return path
+
+
+def policy(tided):
+    return tided.api("GET", "/v1/policy")[1]["policy"]
+
+
+def choose(tided, spec):
+    status, answer = tided.api("PUT", "/v1/policy", {"policy": spec})
+    assert status == 200, answer
+
+
+# ---- configuration ----
+
+def test_check_config_prints_what_the_files_and_options_say(build_dir, public_dir):
+    conf = write(public_dir / "t.conf", "[daemon]\nplacement=quota\nheartbeat=100\n")
+    (public_dir / "t.conf.d").mkdir(mode=0o755)
+    write(public_dir / "t.conf.d/50-x.conf", "[daemon]\nheartbeat=300\nadmin-group=root\n")
+    done = run_tided(build_dir, "--config", conf, "--check-config", "--cpus", "0")
+    assert done.returncode == 0 and not done.stderr
+    assert {"placement=quota", "heartbeat=300", "cpus=0", "admin-group=root",
+            "# group root has the number 0"} <= set(done.stdout.splitlines())
+    printed = write(public_dir / "printed.conf", done.stdout)
+    assert run_tided(build_dir, "--config", printed, "--check-config").stdout == done.stdout
+
+
+def test_a_bad_file_is_explained_and_nothing_is_started(build_dir, public_dir):
+    conf = write(public_dir / "t.conf", "[daemon]\n\npolcy=equal\n")
+    for options in (["--check-config"], ["--dir", public_dir / "run"]):
+        done = run_tided(build_dir, "--config", conf, *options)
+        assert done.returncode == 2 and not done.stdout
+        assert f"{conf}:3: polcy: " in done.stderr and "did you mean policy?" in done.stderr
+    assert not (public_dir / "run").exists()
+    missing = run_tided(build_dir, "--config", public_dir / "none.conf", "--check-config")
+    assert missing.returncode == 2 and "none.conf" in missing.stderr
+
+
+def test_options_go_before_the_file(place, public_dir):
+    conf = write(public_dir / "t.conf", "[daemon]\npolicy=throughput\nplacement=exclusive\ncpus=0-7\n")
+    tided = place.daemon("--config", conf, "--placement", "quota").start()
+    machine = tided.api("GET", "/v1/machine")[1]
+    assert (policy(tided), machine["placement"], machine["cpus"]) == ("throughput", "quota", 8)
+
+
+def heartbeat_of(agent):
+    kind, body = agent.receive()
+    return struct.unpack_from("<QII", body)[2] if kind == WELCOME else heartbeat_of(agent)
+
+
+def test_sighup_applies_policy_placement_and_heartbeat(place, public_dir):
+    conf = write(public_dir / "t.conf", "[daemon]\npolicy=equal\ncpus=0-7\n")
+    tided = place.daemon("--config", conf).start()
+    agent = Raw(tided.dir / "agent.sock")
+    agent.send(hello("a" * 32))
+    assert heartbeat_of(agent) == 250
+    write(conf, "[daemon]\npolicy=throughput\nplacement=exclusive\nheartbeat=100\n")
+    tided.signal(signal.SIGHUP)
+    eventually(lambda: policy(tided) == "throughput")
+    assert heartbeat_of(agent) == 100
+    machine = tided.api("GET", "/v1/machine")[1]
+    assert (machine["placement"], machine["cpus"]) == ("exclusive", 8)
+    eventually(lambda: "when tided is started again" in tided.log.read_text())  # cpus
+    agent.close()
+
+
+def test_a_bad_file_at_a_reload_changes_nothing(place, public_dir):
+    conf = write(public_dir / "t.conf", "[daemon]\npolicy=throughput\ncpus=0-7\n")
+    tided = place.daemon("--config", conf).start()
+    write(conf, "[daemon]\npolicy=equal\nplacement=best\n")
+    tided.signal(signal.SIGHUP)
+    eventually(lambda: f"{conf}:3: placement: 'best'" in tided.log.read_text())
+    assert "everything stays as it was" in tided.log.read_text()
+    machine = tided.api("GET", "/v1/machine")[1]
+    assert (policy(tided), machine["placement"]) == ("throughput", "shared")
+
+
+def reload(tided):
+    count = tided.log.read_text().count("configuration read again")
+    tided.signal(signal.SIGHUP)
+    eventually(lambda: tided.log.read_text().count("configuration read again") > count)
+
+
+def test_a_policy_that_was_set_holds_until_another_one_is_configured(place, public_dir):
+    conf = write(public_dir / "t.conf", "[daemon]\npolicy=throughput\ncpus=0-7\n")
+    tided = place.daemon("--config", conf).start()
+    choose(tided, "priority")
+    write(conf, "[daemon]\npolicy=throughput\ncpus=0-7\nheartbeat=100\n")
+    reload(tided)
+    assert policy(tided) == "priority"
+    tided.signal(signal.SIGKILL)
+    assert policy(tided.start()) == "priority"
+    tided.signal(signal.SIGKILL)
+    write(conf, "[daemon]\npolicy=equal\ncpus=0-7\n")
+    assert policy(tided.start()) == "equal"
+    choose(tided, "priority")
+    write(conf, "[daemon]\npolicy=throughput\ncpus=0-7\n")
+    reload(tided)
+    assert policy(tided) == "throughput"
+    write(conf, "[daemon]\ncpus=0-7\n")
+    reload(tided)
+    assert policy(tided) == "equal"
+
+
+def test_without_a_file_sighup_ends_it_as_a_closed_terminal_does(place):
+    tided = place.daemon("--cpus", "0-1").start()
+    tided.signal(signal.SIGHUP)
+    assert tided.process.wait(30) == 0
+
+
+# ---- systemd ----
+
+class Manager:
+    """What systemd is to a service: the socket that it reports to."""
+
+    def __init__(self, folder):
+        self.path = folder / "notify"
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(str(self.path))
+        self.socket.settimeout(30)
+
+    def hear(self):
+        return dict(line.split("=", 1) for line in self.socket.recv(4096).decode().splitlines())
+
+
+@pytest.fixture
+def manager(public_dir, monkeypatch):
+    result = Manager(public_dir)
+    monkeypatch.setenv("NOTIFY_SOCKET", str(result.path))
+    yield result
+    result.socket.close()
+
+
+def test_it_tells_systemd_when_it_is_ready_reloads_and_stops(place, public_dir, manager):
+    conf = write(public_dir / "t.conf", "[daemon]\ncpus=0-1\n")
+    tided = place.daemon("--config", conf).start(ready=False)
+    assert manager.hear()["READY"] == "1"
+    assert tided.answers()  # at once, without waiting
+    tided.signal(signal.SIGHUP)
+    heard = manager.hear()
+    assert heard["RELOADING"] == "1" and int(heard["MONOTONIC_USEC"]) > 0
+    assert manager.hear()["READY"] == "1"
+    tided.process.terminate()
+    assert manager.hear()["STOPPING"] == "1"
+    assert tided.process.wait(30) == 0
+
+
+def listening(path):
+    result = socket.socket(socket.AF_UNIX)
+    result.bind(str(path))
+    result.listen(16)
+    return result
+
+
+def activate(tided, passed, count=1):
+    """Starts the daemon as systemd does with a socket unit: descriptor 3, named by pid."""
+    def become():
+        for i in range(count):
+            os.dup2(passed.fileno(), 3 + i)
+    log = open(tided.log, "ab")
+    tided.process = subprocess.Popen(
+        ["sh", "-c", 'LISTEN_PID=$$ LISTEN_FDS=$0 exec "$@"', str(count), tided.program, "--dir",
+         tided.dir, *tided.options],
+        stderr=log, env={**os.environ, "TIDE_CLAIMS_DIR": str(tided.claims)}, preexec_fn=become,
+        close_fds=False)
+    log.close()
+
+
+def test_calls_wait_in_systemds_socket_while_no_daemon_runs(place):
+    tided = place.daemon("--cpus", "0-1")
+    passed = listening(tided.dir / "api.sock")
+    for _ in range(2):  # the second time it is started again
+        early = UnixConnection(tided.dir / "api.sock")
+        early.request("GET", "/v1/machine")
+        activate(tided, passed)
+        assert early.getresponse().status == 200
+        early.close()
+        assert tided.stop() == 0
+        assert (tided.dir / "api.sock").exists()
+    passed.close()
+
+
+def test_another_socket_than_its_own_is_refused(place, public_dir):
+    tided = place.daemon("--cpus", "0-1")
+    passed = listening(public_dir / "other.sock")
+    activate(tided, passed)
+    assert tided.process.wait(30) == 1
+    assert "see tided.socket" in tided.log.read_text()
+    passed.close()
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
+def test_the_units_are_what_systemd_understands(build_dir, tmp_path):
+    text = (ROOT / "dist/tided.service.in").read_text().replace("@BINDIR@", str(build_dir))
+    write(tmp_path / "tided.service", text)
+    shutil.copy(ROOT / "dist/tided.socket", tmp_path)
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", tmp_path / "tided.service",
+                           tmp_path / "tided.socket"], capture_output=True, text=True, timeout=60)
+    ours = [line for line in done.stderr.splitlines() if "tided" in line]
+    assert done.returncode == 0 and not ours, done.stderr
+
+
+@pytest.mark.skipif(not shutil.which("systemd-sysusers"), reason="needs systemd-sysusers")
+@root_only
+def test_the_administrators_group_is_made(tmp_path):
+    (tmp_path / "etc").mkdir()
+    subprocess.run(["systemd-sysusers", f"--root={tmp_path}", ROOT / "dist/sysusers.conf"],
+                   check=True, timeout=30)
+    assert "tide-admin:" in (tmp_path / "etc/group").read_text()
+
+
+# ---- who may do what: the table of docs/permissions.md ----
+
+CALLER = """
+import http.client, json, socket, struct, sys
+class Connection(http.client.HTTPConnection):
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX); self.sock.connect(folder + "/api.sock")
+def api(method, path, body=None):
+    c = Connection("x"); c.request(method, path, body); return c.getresponse().status
+def agent(data):
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect(folder + "/agent.sock")
+    s.send(bytes.fromhex(data)); answer = s.recv(2048); s.close()
+    return [struct.unpack_from("<H", answer, 6)[0], struct.unpack_from("<i", answer, 16)[0]]
+folder = sys.argv[1]
+answers = {}
+for verb, kind, *args in json.loads(sys.argv[2]):
+    try:
+        answers[verb] = api(*args) if kind == "api" else agent(*args)
+    except PermissionError:
+        answers[verb] = "no way in"
+print(json.dumps(answers))
+"""
+
+VERBS = ("list", "explain", "set", "order", "hold", "cancel", "policy", "register", "hello")
+
+#                          list explain set order hold cancel policy register hello
+MAY_ON_ROOTS = {
+    "root":                "yes  yes     yes yes   yes  yes    yes    yes      no",
+    "owner":               "yes  yes     yes yes   yes  yes    no     yes      yes",
+    "other":               "yes  yes     no  no    no   no     no     no       no",
+    "other, admin":        "yes  yes     yes yes   yes  yes    yes    yes      no",
+    "other, admin first":  "yes  yes     yes yes   yes  yes    yes    yes      no",
+    "other, many groups":  "yes  yes     yes yes   yes  yes    yes    yes      no",
+}
+MAY_ON_A_USERS = {
+    "root":                "yes  yes     yes yes   yes  yes    yes    yes      no",
+    "owner":               "yes  yes     yes yes   yes  yes    yes    yes      yes",
+    "other":               "-    -       -   -     -    -      -      -        -",
+    "other, admin":        "-    -       -   -     -    -      -      -        -",
+}
+
+
+def as_caller(who, group):
+    """setpriv's options."""
+    many = ",".join(map(str, [*range(70000, 70100), group]))
+    return {
+        "root": ["--reuid=0", "--regid=0", "--clear-groups"],
+        "owner": [f"--reuid={OWNER}", f"--regid={OWNER}", "--clear-groups"],
+        "other": [f"--reuid={OTHER}", f"--regid={OTHER}", "--clear-groups"],
+        "other, admin": [f"--reuid={OTHER}", f"--regid={OTHER}", f"--groups={OTHER},{group}"],
+        "other, admin first": [f"--reuid={OTHER}", f"--regid={group}", "--clear-groups"],
+        "other, many groups": [f"--reuid={OTHER}", f"--regid={OTHER}", f"--groups={many}"],
+    }[who]
+
+
+def meaning(answer, *, hello_=False):
+    """An answer in the words of the table."""
+    if answer == "no way in":
+        return "-"
+    if isinstance(answer, int):
+        return {200: "yes", 201: "yes", 403: "no"}.get(answer, answer)
+    kind, status = answer
+    if hello_ and kind == WELCOME:
+        return "yes"
+    assert kind == RESULT, answer
+    return {0: "yes", -13: "no"}.get(status, status)
+
+
+@contextlib.contextmanager
+def group_of_admins():
+    """The number of a group that /etc/group has, and nobody in these tests is in by accident."""
+    for line in pathlib.Path("/etc/group").read_text().splitlines():
+        name, _, number, *_ = line.split(":")
+        if name == "games":
+            yield name, int(number)
+            return
+    pytest.skip("no group to try this with in /etc/group")
+
+
+def try_everything(tided, who, group):
+    """Every verb as @who, on jobs of OWNER: two run, one waits in the queue."""
+    runs, victim = tided.job(uid=OWNER, request=8), tided.job(uid=OWNER)
+    waits = tided.peer(uid=OWNER)
+    status, queued = tided.api("POST", "/v1/jobs", {"pid": waits.pid, "queue": True, "request": 8})
+    assert status == 201
+    eventually(lambda: tided.api("GET", f"/v1/jobs/{queued['id']}")[1]["state"] == "queued")
+    free = tided.peer(uid=OWNER)
+    calls = {
+        "list": ("api", "GET", "/v1/jobs"),
+        "explain": ("api", "GET", f"/v1/jobs/{runs.id}/explain"),
+        "set": ("api", "PATCH", f"/v1/jobs/{runs.id}", json.dumps({"weight": 200})),
+        "order": ("agent", control(SET, intra=3, job=runs.id).hex()),
+        "hold": ("api", "PATCH", f"/v1/jobs/{queued['id']}", json.dumps({"held": True})),
+        "policy": ("api", "PUT", "/v1/policy", json.dumps({"policy": "fcfs/strict"})),
+        "register": ("api", "POST", "/v1/jobs", json.dumps({"pid": free.pid})),
+        "hello": ("agent", hello(runs.token).hex()),
+        "cancel": ("api", "DELETE", f"/v1/jobs/{victim.id}"),
+    }
+    done = subprocess.run(["setpriv", *as_caller(who, group), sys.executable, "-c", CALLER,
+                           tided.dir, json.dumps([(v, *c) for v, c in calls.items()])],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    answers = json.loads(done.stdout)
+    seen = [str(meaning(answers[verb], hello_=verb == "hello")) for verb in VERBS]
+    # The answers are true: what was refused has not happened, and what was granted has.
+    job, waiting = runs.get(), tided.api("GET", f"/v1/jobs/{queued['id']}")[1]
+    may = dict(zip(VERBS, seen))
+    assert (job["weight"] == 200) == (may["set"] == "yes")
+    assert (job["pinned"] == 3) == (may["order"] == "yes")
+    assert (waiting["state"] == "held") == (may["hold"] == "yes")
+    if may["cancel"] == "yes":
+        victim.peer.process.wait(30)
+    else:
+        assert victim.peer.process.poll() is None
+    return seen
+
+
+@root_only
+@pytest.mark.parametrize("who", MAY_ON_ROOTS)
+def test_who_may_do_what_on_the_systems_daemon(place, who):
+    with group_of_admins() as (name, number):
+        tided = place.daemon("--cpus", "0-7", "--policy", "fcfs/strict", "--admin-group", name)
+        seen = try_everything(tided.start(), who, number)
+    assert seen == MAY_ON_ROOTS[who].split(), dict(zip(VERBS, seen))
+
+
+@root_only
+@pytest.mark.parametrize("who", MAY_ON_A_USERS)
+def test_who_may_do_what_on_a_users_daemon(place, who):
+    with group_of_admins() as (name, number):
+        tided = place.daemon("--cpus", "0-7", "--policy", "fcfs/strict", "--admin-group", name,
+                             uid=OWNER)
+        seen = try_everything(tided.start(), who, number)
+    assert seen == MAY_ON_A_USERS[who].split(), dict(zip(VERBS, seen))
+
+
+@root_only
+def test_the_group_is_looked_up_again_at_a_reload(place, public_dir):
+    with group_of_admins() as (name, number):
+        conf = write(public_dir / "t.conf", "[daemon]\nadmin-group=none\ncpus=0-7\n")
+        tided = place.daemon("--config", conf).start()
+        call = json.dumps([("policy", "api", "PUT", "/v1/policy", '{"policy":"equal"}')])
+        command = ["setpriv", *as_caller("other, admin", number), sys.executable, "-c", CALLER,
+                   tided.dir, call]
+        for group, expected in (("none", 403), (name, 200), ("no-such-group", 403)):
+            write(conf, f"[daemon]\nadmin-group={group}\ncpus=0-7\n")
+            reload(tided)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+            assert json.loads(done.stdout)["policy"] == expected, group
