@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """tided and a real Docker Engine: containers become jobs, cores and threads follow each other."""
+import http.client
 import json
 import os
 import pathlib
 import queue
+import random
 import shutil
 import signal
 import threading
+import time
 
 import pytest
 
@@ -306,7 +309,8 @@ def test_an_engine_that_stands_still_holds_nobody_up(tided, boxes, engine):
     """Threads follow at once, cores when it answers again; and the daemon answers all the while."""
     first = boxes("first", "--max 8", labels={"io.threadtide.placement": "exclusive"})
     connected(tided, first)
-    eventually(lambda: first.cpus() == "0-1")
+    first.expect("target", 2)  # which comes when its cores are in place
+    assert first.cpus() == "0-1"
     engine.freeze()
     try:
         second = tided.job("--max", "8", placement="exclusive")
@@ -338,3 +342,53 @@ def test_a_destroyed_containers_directory_goes(tided, boxes):
     box.remove()
     eventually(lambda: not folder.exists())
     assert json.dumps(tided.jobs()) == "[]"
+
+
+def test_a_container_gives_way_to_who_is_more_urgent(place, engine, boxes):
+    """`priority` pauses it for a job from the queue, and lets it go on afterwards."""
+    daemon = place.daemon("--engine", engine.socket, "--policy", "priority").start()
+    box = boxes("patient", "--max 2", labels={"io.threadtide.request": "2"})
+    connected(daemon, box)
+    peer = daemon.peer()
+    status, urgent = daemon.api("POST", "/v1/jobs", {"pid": peer.pid, "queue": True, "priority": 10,
+                                                     "request": 2, "name": "urgent"})
+    assert status == 201, urgent
+    joined(daemon, box, state="paused")
+    assert box.inspect()["State"]["Paused"]
+    assert f"job {urgent['id'][1:]}: priority 10 against 0" in job_of(daemon, box)["reason"]
+    eventually(lambda: daemon.api("GET", "/v1/jobs/urgent")[1]["state"] != "queued")
+    peer.end()
+    joined(daemon, box, state="running")
+    assert not box.inspect()["State"]["Paused"]
+    box.expect("target", 2)
+
+
+def test_killed_at_any_moment_of_a_resize_no_core_is_lost_or_owned_twice(tided, boxes):
+    exclusive = {"io.threadtide.placement": "exclusive"}
+    pair = [boxes(name, "--max 8", labels=exclusive) for name in ("first", "second")]
+    for box in pair:
+        connected(tided, box)
+    chance = random.Random(7)
+    for round_ in range(10):
+        eventually(lambda: sorted(box.cpus() for box in pair) == ["0", "1"])
+        chooser = chance.choice(pair)
+        # A grow of one and a shrink of the other, or back, from which the daemon is torn away.
+        threading.Thread(target=order, args=(tided, chooser, chance.choice([1, 2])), daemon=True).start()
+        time.sleep(chance.uniform(0, 0.06))
+        tided.signal(signal.SIGKILL)
+        assert all(box.inspect()["State"]["Running"] for box in pair), round_
+        if round_ % 3 == 0:  # nobody comes at first: the guardian gives back what they began with
+            eventually(lambda: [box.cpus() for box in pair] == ["0-1", "0-1"], guard=5)
+        tided.start()
+        for box in pair:
+            joined(tided, box, state="running")
+            order(tided, box, None)
+        assert {j["id"] for j in tided.jobs()} == {"j1", "j2"}
+
+
+def order(tided, box, threads):
+    """Holds it at so many threads, or lets go; whoever is killed meanwhile does not answer."""
+    try:
+        tided.api("PATCH", f"/v1/jobs/{box.name}", {"threads": threads} if threads else {"auto": True})
+    except (OSError, http.client.HTTPException, ValueError):
+        pass
