@@ -63,6 +63,7 @@ static int request_in(const char *dir, const char *method, const char *path, con
     make_printable(json);
     ret->status = status;
     ret->body = json;
+    snprintf(ret->dir, sizeof(ret->dir), "%s", dir);
     return 0;
 }
 

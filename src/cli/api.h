@@ -17,8 +17,9 @@
 #define API_PATH_MAX   1024
 
 struct api_answer {
-    int status;   /* HTTP's */
-    json_t *body; /* never NULL after success; JSON null when the answer had none */
+    int status;                /* HTTP's */
+    json_t *body;              /* never NULL after success; JSON null when the answer had none */
+    char dir[RUNDIR_PATH_MAX]; /* of the daemon that answered */
 };
 
 void api_answer_done(struct api_answer *answer);

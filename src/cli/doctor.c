@@ -137,6 +137,20 @@ static void check_agent(struct checks *checks)
 
 /* ---- run directory and daemon ---- */
 
+/* Why `tide` talks to the daemon in @dir, or would. */
+static const char *reason(const char *dir)
+{
+    const char *told = getenv("TIDE_DIR");
+
+    if (told && *told)
+        return "TIDE_DIR says so";
+    if (strcmp(dir, RUNDIR_SYSTEM) == 0)
+        return "the system's daemon goes before your own";
+    return access(RUNDIR_SYSTEM "/" RUNDIR_API_SOCKET, F_OK) == 0
+               ? "your own; the system's tided left a socket in " RUNDIR_SYSTEM ", but is gone"
+               : "your own; the system's tided does not run";
+}
+
 static void check_directory(struct checks *checks, char dir[RUNDIR_PATH_MAX])
 {
     struct error err = {0};
@@ -165,10 +179,12 @@ static void check_daemon(struct checks *checks, const char *dir)
         return;
     r = api_try("GET", "/v1/machine", NULL, API_TIMEOUT_MS, &answer, &err);
     if (r == 0 && answer.status == 200) {
-        add(checks, "daemon", CHECK_OK, "", "tided %s, pid %ld, policy %s, placement %s, %ld job%s",
-            member_text(answer.body, "version"), member_long(answer.body, "pid"),
-            member_text(answer.body, "policy"), member_text(answer.body, "placement"),
-            member_long(answer.body, "jobs"), member_long(answer.body, "jobs") == 1 ? "" : "s");
+        add(checks, "daemon", CHECK_OK, "",
+            "tided %s in %s (%s), pid %ld, policy %s, placement %s, %ld job%s",
+            member_text(answer.body, "version"), answer.dir, reason(answer.dir),
+            member_long(answer.body, "pid"), member_text(answer.body, "policy"),
+            member_text(answer.body, "placement"), member_long(answer.body, "jobs"),
+            member_long(answer.body, "jobs") == 1 ? "" : "s");
     } else if (r == 0) {
         add(checks, "daemon", CHECK_PROBLEM, "", "it answers with status %d", answer.status);
     } else if (r == -EACCES) {

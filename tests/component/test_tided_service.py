@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -247,6 +248,123 @@ def test_the_administrators_group_is_made(tmp_path):
     subprocess.run(["systemd-sysusers", f"--root={tmp_path}", ROOT / "dist/sysusers.conf"],
                    check=True, timeout=30)
     assert "tide-admin:" in (tmp_path / "etc/group").read_text()
+
+
+@root_only
+def test_it_works_with_the_privileges_that_the_unit_leaves_it(place, public_dir):
+    unit = (ROOT / "dist/tided.service.in").read_text()
+    kept = re.search("^CapabilityBoundingSet=(.*)$", unit, re.M)[1].replace("CAP_", "+").lower()
+    wrapper = public_dir / "tided"
+    wrapper.write_text("#!/bin/sh\nexec setpriv --no-new-privs --bounding-set=-all,"
+                       f"{kept.replace(' ', ',')} {place.program} \"$@\"\n")
+    wrapper.chmod(0o755)
+    place.program = wrapper
+    tided = place.daemon("--policy", "equal").start()
+    cpus = os.sched_getaffinity(0)
+    job = tided.job(uid=OWNER, placement="exclusive")
+    job.target(len(cpus))
+    assert job.patch(max=1)[0] == 200
+    job.target(1)
+    eventually(lambda: len(os.sched_getaffinity(job.peer.pid)) == 1)
+    tided.signal(signal.SIGKILL)  # and its guardian
+    eventually(lambda: os.sched_getaffinity(job.peer.pid) == cpus)
+    tided.start()
+    eventually(lambda: len(os.sched_getaffinity(job.peer.pid)) == 1)
+    assert tided.api("DELETE", f"/v1/jobs/{job.id}")[0] == 200
+    job.peer.process.wait(30)
+
+
+class System:
+    """A mount namespace with a /run and an /etc of its own: tided as the system's daemon."""
+
+    def __init__(self, build_dir, folder, claims):
+        self.build_dir, self.tided = build_dir, None
+        etc = folder / "etc"
+        subprocess.run(["cp", "-a", "/etc", etc], check=True, timeout=60)
+        (etc / "tide/tide.conf.d").mkdir(parents=True, exist_ok=True)
+        self.conf = etc / "tide/tide.conf"
+        self.group = etc / "group"
+        self.env = {k: v for k, v in os.environ.items()
+                    if not k.startswith("TIDE_") and k != "XDG_RUNTIME_DIR"}
+        self.env["TIDE_CLAIMS_DIR"] = str(claims)
+        self.holder = subprocess.Popen(
+            ["unshare", "--mount", "--propagation", "private", "sh", "-c",
+             'mount --bind "$0" /etc && mount -t tmpfs -o mode=755 none /run && echo ready && exec cat',
+             etc], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.holder.stdout.readline() == "ready\n"
+
+    def command(self, *command, who=()):
+        inside = ["nsenter", f"--mount=/proc/{self.holder.pid}/ns/mnt", "--"]
+        return [*inside, *(["setpriv", *who] if who else []), *map(str, command)]
+
+    def start(self):
+        self.tided = subprocess.Popen(self.command(self.build_dir / "tided"), env=self.env)
+        eventually(lambda: self.tide("ps").returncode == 0)
+
+    def tide(self, *args, who=()):
+        return subprocess.run(self.command(self.build_dir / "tide", *args, who=who), env=self.env,
+                              capture_output=True, text=True, timeout=60)
+
+    def daemon_said(self, who=()):
+        checks = json.loads(self.tide("doctor", "--json", who=who).stdout)["checks"]
+        return next(check["text"] for check in checks if check["name"] == "daemon")
+
+    def end(self):
+        if self.tided:
+            self.tided.terminate()
+            assert self.tided.wait(30) == 0
+        self.holder.stdin.close()
+        self.holder.wait(30)
+
+
+@pytest.fixture
+def system(build_dir, public_dir):
+    try:
+        subprocess.run(["unshare", "--mount", "true"], check=True, timeout=30)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("mount namespaces need more privileges")
+    result = System(build_dir, public_dir, public_dir / "claims")
+    yield result
+    result.end()
+
+
+@root_only
+def test_the_systems_daemon_obeys_etc_and_serves_every_user(system):
+    write(system.conf, "[daemon]\npolicy=equal\nplacement=quota\n")
+    write(system.conf.parent / "tide.conf.d/10-policy.conf", "[daemon]\npolicy=throughput\n")
+    with open(system.group, "a", encoding="utf-8") as group:
+        group.write("tide-admin:x:60123:\n")
+    system.start()
+    user = as_caller("other", None)
+    admin = [*user[:2], "--groups=60123"]
+    said = system.daemon_said(user)
+    assert "in /run/tide (the system's daemon goes before your own)" in said
+    assert "policy throughput, placement quota" in said
+    ran = system.tide("run", "--", "sh", "-c", "echo $TIDE_SOCKET", who=user)
+    assert ran.stdout == "/run/tide/agent.sock\n", ran.stderr
+    refused = system.tide("policy", "set", "equal", who=user)
+    assert refused.returncode != 0 and "admin group" in refused.stderr
+    assert system.tide("policy", "set", "equal", who=admin).returncode == 0
+    assert "policy equal" in system.daemon_said()
+
+
+@root_only
+def test_a_socket_that_the_systems_daemon_left_hides_nobodys_own(system):
+    system.start()
+    system.tided.send_signal(signal.SIGKILL)
+    system.tided.wait(30)
+    system.tided = None
+    user = as_caller("other", None)
+    ran = system.tide("run", "--", "sh", "-c", "echo $TIDE_SOCKET; $0 doctor --json",
+                      system.build_dir / "tide", who=user)
+    sock, _, doctor = ran.stdout.partition("\n")
+    assert sock == f"/tmp/tide-{OTHER}/agent.sock", ran.stderr
+    checks = {check["name"]: check["text"] for check in json.loads(doctor)["checks"]}
+    assert f"in /tmp/tide-{OTHER} (your own; the system's tided left a socket" in checks["daemon"]
+    own = pathlib.Path(f"/tmp/tide-{OTHER}")
+    pid = int((own / "tided.lock").read_text())
+    eventually(lambda: not pathlib.Path(f"/proc/{pid}").exists())  # two seconds after the last job
+    shutil.rmtree(own)
 
 
 # ---- who may do what: the table of docs/permissions.md ----
