@@ -206,6 +206,10 @@ int admission_hold(struct job *j, bool held, struct error *err)
     if (j->admission.phase != JOB_QUEUED)
         return error_set(err, -EBUSY, "job %s has begun: only a job that waits can be held", j->id);
     j->admission.held = held;
+    if (held) { /* it may wait for others to make room, as good as started */
+        j->admission.wanted = false;
+        j->share = 0;
+    }
     j->dirty = true;
     node_changed(j->node);
     return 0;

@@ -124,6 +124,20 @@ def test_only_who_waits_is_held(tided, body):
     assert tided.jobs() == []
 
 
+def test_a_job_for_which_others_make_room_can_still_be_held(place):
+    tided = place.daemon("--cpus", "0-7", "--policy", "equal").start()
+    other = tided.job("--max", "8", "--no-ack")
+    eventually(lambda: other.get()["target"] == 8)
+    job = Submitted(tided)  # begins when the other one has parked threads
+    eventually(lambda: other.get()["target"] == 4)
+    assert tided.api("PATCH", f"/v1/jobs/{job.job['id']}", {"held": True})[0] == 200
+    other.peer.tell("ack")
+    other.target(8)
+    assert job.state() == "held"
+    assert tided.api("PATCH", f"/v1/jobs/{job.job['id']}", {"held": False})[0] == 200
+    job.begins()
+
+
 def test_a_cancelled_job_never_begins(tided):
     Submitted(tided, request=8).begins()
     second = Submitted(tided, request=8)
