@@ -14,8 +14,9 @@ import sys
 
 import pytest
 
-from daemon import (RESULT, SET, WELCOME, Place, Raw, UnixConnection, control, eventually,
+from daemon import (LIST, RESULT, SET, WELCOME, Place, Raw, UnixConnection, control, eventually,
                     hello)
+from engine import IMAGE, Engine
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OWNER, OTHER = 61001, 61002  # users without a name
@@ -379,7 +380,8 @@ def api(method, path, body=None):
 def agent(data):
     s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect(folder + "/agent.sock")
     s.send(bytes.fromhex(data)); answer = s.recv(2048); s.close()
-    return [struct.unpack_from("<H", answer, 6)[0], struct.unpack_from("<i", answer, 16)[0]]
+    return [struct.unpack_from("<H", answer, 6)[0], struct.unpack_from("<i", answer, 16)[0],
+            answer[32:48].rstrip(bytes(1)).decode("ascii", "replace")]
 folder = sys.argv[1]
 answers = {}
 for verb, kind, *args in json.loads(sys.argv[2]):
@@ -428,7 +430,7 @@ def meaning(answer, *, hello_=False):
         return "-"
     if isinstance(answer, int):
         return {200: "yes", 201: "yes", 403: "no"}.get(answer, answer)
-    kind, status = answer
+    kind, status, _ = answer
     if hello_ and kind == WELCOME:
         return "yes"
     assert kind == RESULT, answer
@@ -516,3 +518,38 @@ def test_the_group_is_looked_up_again_at_a_reload(place, public_dir):
             reload(tided)
             done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
             assert json.loads(done.stdout)["policy"] == expected, group
+
+
+@root_only
+def test_a_containers_socket_takes_no_orders_and_speaks_for_its_container_alone(place):
+    engine = Engine("docker")
+    try:
+        engine.start().make_image()
+        tided = place.daemon("--engine", engine.socket).start()
+        victim = tided.job(uid=OWNER)
+        folder = tided.dir / "containers/box"
+        status, made = engine.api("POST", "/containers/create?name=box", {
+            "Image": IMAGE, "Cmd": ["/bin/sh", "-c", "read forever"], "OpenStdin": True,
+            "Labels": {"io.threadtide.key": "box"},
+            "HostConfig": {"NetworkMode": "host",
+                           "Binds": ["/usr:/usr:ro", f"{folder}:/run/threadtide:ro"]}})
+        assert status == 201, made
+        assert engine.api("POST", f"/containers/{made['Id']}/start")[0] == 204
+        box = eventually(lambda: next((j for j in tided.jobs() if j["name"] == "box"), None))
+        eventually((folder / "agent.sock").exists)
+        calls = {"list": control(LIST), "order": control(SET, intra=1, job=victim.id),
+                 "own": control(SET, intra=1, job=box["id"]),
+                 "hello": hello(victim.token, victim.id, victim.name)}
+        for who in ("root", "owner", "other"):  # as anybody in it, a container's root too
+            done = subprocess.run(
+                ["setpriv", *as_caller(who, None), sys.executable, "-c", CALLER, folder,
+                 json.dumps([(v, "agent", data.hex()) for v, data in calls.items()])],
+                capture_output=True, text=True, timeout=60)
+            assert done.returncode == 0, done.stderr
+            answers = json.loads(done.stdout)
+            assert [meaning(answers[v]) for v in ("list", "order", "own")] == ["no"] * 3
+            assert answers["hello"][0] == WELCOME and answers["hello"][2] == box["id"]
+        assert victim.get()["pinned"] is None and len(victim.get()["pids"]) == 1
+        engine.api("DELETE", f"/containers/{made['Id']}?force=1")
+    finally:
+        engine.end()
