@@ -305,11 +305,25 @@ def test_containers_that_were_there_before_are_found(place, engine, boxes):
     connected(daemon, box)
 
 
+def test_an_engine_that_was_killed_is_met_again(tided, boxes, engine):
+    """Without live-restore dockerd ends the containers that it finds at its start: so do their jobs."""
+    first = boxes("first", "--max 8", labels={"io.threadtide.placement": "exclusive"})
+    connected(tided, first)
+    engine.kill()
+    eventually(lambda: "docker 1.41" in tided.log.read_text())
+    assert job_of(tided, first)["state"] == "running"  # it needs no engine to run
+    engine.start()
+    eventually(lambda: not first.inspect()["State"]["Running"])
+    eventually(lambda: job_of(tided, first) is None)
+    first.start()
+    joined(tided, first)
+
+
 def test_an_engine_that_stands_still_holds_nobody_up(tided, boxes, engine):
     """Threads follow at once, cores when it answers again; and the daemon answers all the while."""
     first = boxes("first", "--max 8", labels={"io.threadtide.placement": "exclusive"})
     connected(tided, first)
-    first.expect("target", 2)  # which comes when its cores are in place
+    order(tided, first, None)  # answered when threads and cores are in place
     assert first.cpus() == "0-1"
     engine.freeze()
     try:
