@@ -9,8 +9,11 @@
 #include "base/rundir.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
+#include <stddef.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -19,8 +22,9 @@
 
 #define DOCKER_FAILED 125 /* as `docker run` ends when it cannot start the container */
 
-/* The docker that called us as its plugin. */
+/* The docker that called us as its plugin, and the socket that it closes when we shall end. */
 #define DOCKER_VARIABLE "DOCKER_CLI_PLUGIN_ORIGINAL_CLI_COMMAND"
+#define SOCKET_VARIABLE "DOCKER_CLI_PLUGIN_SOCKET"
 
 extern char **environ;
 
@@ -239,6 +243,51 @@ static int add_labels(struct call *call)
     return CLI_OK;
 }
 
+/* ---- signals ---- */
+
+static int connect_socket(const char *name)
+{
+    _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    size_t n = strlen(name);
+
+    if (fd < 0 || n >= sizeof(addr.sun_path))
+        return -1;
+    memcpy(addr.sun_path, name, n);
+    if (*name == '@') /* an abstract one */
+        addr.sun_path[0] = '\0';
+    n += offsetof(struct sockaddr_un, sun_path) + (*name != '@');
+    return connect(fd, (struct sockaddr *)&addr, (socklen_t)n) < 0 ? -1 : TAKE_FD(fd);
+}
+
+/*
+ * The docker that calls a plugin keeps signals for itself. From 25 on it tells the plugin, which is
+ * to become another docker, by closing a socket: a child waits for that and tells it in our stead.
+ */
+static void forward_signals(void)
+{
+    const char *name = getenv(SOCKET_VARIABLE);
+    pid_t client = getpid(), docker = getppid();
+    char byte;
+    int fd;
+
+    if (!name)
+        return;
+    fd = connect_socket(name);
+    unsetenv(SOCKET_VARIABLE);
+    if (fd < 0 || fork() != 0) {
+        close_fd(fd);
+        return;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGINT, SIG_IGN); /* a terminal sends it to the client, too */
+    while (getppid() == client && read(fd, &byte, 1) > 0)
+        ;
+    if (getppid() == client && kill(docker, 0) == 0)
+        kill(client, SIGTERM);
+    _exit(0);
+}
+
 /* ---- the command ---- */
 
 /* Returns only when there is no docker to become. */
@@ -256,6 +305,7 @@ static int become_docker(const struct call *call)
         words_done(&command);
         return no_memory();
     }
+    forward_signals();
     execvp(command.word[0], command.word);
     r = errno;
     words_done(&command);

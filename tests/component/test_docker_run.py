@@ -13,7 +13,7 @@ import subprocess
 import pytest
 
 import conftest
-from daemon import NOBODY, eventually
+from daemon import NOBODY, Daemon, eventually
 from engine import IMAGE, Engine, skeleton
 
 pytestmark = [
@@ -235,17 +235,24 @@ def test_container_of_a_terminal_has_one(docker):
     os.close(terminal)
 
 
-def test_signal_reaches_the_program(docker, names):
-    """Of the process that `tide docker run` was: docker has taken its place."""
+@pytest.mark.parametrize("way", ["docker tide", "tide docker"])
+def test_signal_reaches_the_program(docker, names, way):
+    """Of `tide docker run` docker has taken the place; as a plugin we are told from Docker 25 on."""
+    version = docker.plain("version", "--format", "{{.Client.Version}}").stdout
+    if way == "docker tide" and int(version.split(".")[0]) < 25:
+        pytest.skip(f"docker {version.strip()} keeps signals from its plugins")
     name = names()
     script = "trap 'exit 9' TERM; echo up; while :; do sleep 0.1; done"
-    command = [*docker.ways["tide docker"], "run", "--network=none", "-v", "/usr:/usr:ro",
-               "--name", name, IMAGE, "sh", "-c", script]
+    command = [*docker.ways[way], "run", "--network=none", "-v", "/usr:/usr:ro", "--name", name,
+               IMAGE, "sh", "-c", script]
     with subprocess.Popen([str(c) for c in command], env=docker.env, stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL, text=True) as client:
-        assert client.stdout.readline() == "up\n"
-        client.send_signal(signal.SIGTERM)
-        assert client.wait(conftest.GUARD_S) == 9
+        try:
+            assert client.stdout.readline() == "up\n"
+            client.send_signal(signal.SIGTERM)
+            assert client.wait(conftest.GUARD_S) == 9
+        finally:
+            client.kill()
 
 
 @pytest.mark.parametrize("options, cc", [(["-static"], "gcc"), ([], "musl-gcc")],
@@ -437,3 +444,27 @@ def test_user_gets_the_plugin_alone(docker, tmp_path):
     assert link.is_symlink()
     result = docker.call(docker.build / "tide", "setup", "docker", "--user", "--undo", env=env)
     assert result.returncode == 0 and not link.parent.exists()
+
+
+# ---- with tided ----
+
+def test_container_is_a_job_with_what_was_asked_for(docker, names, compiled, tmp_path):
+    root = conftest.ROOT
+    peer = compiled("fake_peer.c", str(root / "src/proto/proto.c"), str(root / "src/base/error.c"))
+    docker.dir.mkdir(exist_ok=True)
+    daemon = Daemon(docker.build / "tided", peer, docker.dir, tmp_path / "claims", "--engine",
+                    docker.engine.socket).start()
+    try:
+        name = names()
+        result = docker.run("-d", "--name", name, "--max", "3", "--priority", "5", IMAGE, "python3",
+                            "-c", SLEEP)
+        assert (result.returncode, result.stderr) == (0, "")
+        job = eventually(lambda: next((j for j in daemon.jobs() if j["name"] == name), None))
+        assert (job["limit"], job["priority"]) == (3, 5)
+        control = pathlib.Path(next(m["Source"] for m in docker.inspect(name)["Mounts"]
+                                    if m["Destination"] == CONTROL))
+        assert eventually((control / "agent.sock").is_socket)
+        assert docker.plain("exec", name, "test", "-S", f"{CONTROL}/agent.sock").returncode == 0
+        assert name in docker.plain("tide", "ps").stdout
+    finally:
+        daemon.end()
