@@ -29,11 +29,26 @@ def prefix(tmp_path_factory):
     "lib/threadtide/lib*/libtide-agent.so", "lib/**/libtide.so.1",
     "lib/**/pkgconfig/threadtide.pc", "include/tide/tide.h", "lib/**/threadtide/keras.py",
     "share/man/man1/tide-run.1", "share/man/man8/tided.8", "share/man/man8/tide-runc.8",
-    "share/doc/threadtide/http-api.md",
+    "share/man/man5/tide.conf.5",
+    "share/doc/threadtide/http-api.md", "share/doc/threadtide/permissions.md",
     "share/bash-completion/completions/tide", "share/zsh/site-functions/_tide",
 ])
 def test_file_is_installed(prefix, file):
     assert list(prefix.glob(file)), file
+
+
+@pytest.mark.parametrize("file", ["lib/systemd/system/tided.service",
+                                  "lib/systemd/system/tided.socket",
+                                  "lib/sysusers.d/threadtide.conf"])
+def test_the_service_is_installed_where_there_is_systemd(prefix, file):
+    options = json.loads((BUILD / "meson-info/intro-buildoptions.json").read_text())
+    asked = next(o["value"] for o in options if o["name"] == "systemd-unit-dir")
+    if asked or subprocess.run(["pkg-config", "--exists", "systemd"], check=False).returncode:
+        pytest.skip("built without systemd's own directories")
+    text = (prefix / file).read_text()
+    assert "@" not in text.replace("@system-service", "")
+    if file.endswith(".service"):
+        assert f"ExecStart=/{'/'.join(prefix.parts[-2:])}/bin/tided" in text
 
 
 def test_every_source_of_the_package_is_installed(prefix):
