@@ -123,8 +123,8 @@ static void what_is_printed_reads_back_as_the_same(void **state)
 {
     static const char *const texts[] = {
         "", "[daemon]\nengines=none\nadmin-group=none\n",
-        "[daemon]\npolicy=fcfs/max-prop/malleable\nplacement=exclusive\ncpus=1,3\nheartbeat=100\n"
-        "engines=/a /b\nadmin-group=wheel\n"};
+        ("[daemon]\npolicy=fcfs/max-prop/malleable\nplacement=exclusive\ncpus=1,3\nheartbeat=100\n"
+         "engines=/a /b\nadmin-group=wheel\n")};
 
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         char first[4096] = "", second[4096] = "";
