@@ -9,19 +9,19 @@
 #include <assert.h>
 #include <string.h>
 
-/* Numbers have a range; the other two are read by functions of their own. */
+/* In the order of TERM_…. Numbers have a range; the others are read by functions of their own. */
 static const struct {
     const char *option;
     long min, max;
 } table[] = {
-    [TERM_MIN - TERM_MIN] = {"--min", 1, PROTO_THREADS_MAX},
-    [TERM_MAX - TERM_MIN] = {"--max", 1, PROTO_THREADS_MAX},
-    [TERM_WEIGHT - TERM_MIN] = {"--weight", CGROUP_WEIGHT_MIN, CGROUP_WEIGHT_MAX},
-    [TERM_PRIORITY - TERM_MIN] = {"--priority", -PROTO_PRIORITY_MAX, PROTO_PRIORITY_MAX},
-    [TERM_DEADLINE - TERM_MIN] = {"--deadline", 0, 0},
-    [TERM_CLASS - TERM_MIN] = {"--class", 0, PROTO_CLASS_MAX},
-    [TERM_REQUEST - TERM_MIN] = {"--request", 1, PROTO_THREADS_MAX},
-    [TERM_PLACEMENT - TERM_MIN] = {"--placement", 0, 0},
+    {"--min", 1, PROTO_THREADS_MAX},
+    {"--max", 1, PROTO_THREADS_MAX},
+    {"--weight", CGROUP_WEIGHT_MIN, CGROUP_WEIGHT_MAX},
+    {"--priority", -PROTO_PRIORITY_MAX, PROTO_PRIORITY_MAX},
+    {"--deadline", 0, 0},
+    {"--class", 0, PROTO_CLASS_MAX},
+    {"--request", 1, PROTO_THREADS_MAX},
+    {"--placement", 0, 0},
 };
 static_assert(ARRAY_LEN(table) == TERM_END - TERM_MIN, "an entry for each term");
 
