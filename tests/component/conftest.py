@@ -12,6 +12,8 @@ import tempfile
 
 import pytest
 
+import daemon
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GUARD_S = 30  # a program that runs longer hangs
 
@@ -50,6 +52,16 @@ def compiled(tmp_path_factory):
                            check=True, timeout=GUARD_S)
         return program
     return compile_
+
+
+@pytest.fixture
+def place(build_dir, compiled):
+    """Makes daemons in directories of their own, see daemon.py; all end with the test."""
+    program = compiled("fake_peer.c", str(ROOT / "src/proto/proto.c"),
+                       str(ROOT / "src/base/error.c"))
+    result = daemon.Place(build_dir / "tided", program)
+    yield result
+    result.end()
 
 
 @pytest.fixture

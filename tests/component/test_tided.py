@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """tided against fake peers: registering, sharing, setting, explaining, lending."""
 import os
-import pathlib
 import signal
 import struct
 import subprocess
@@ -9,19 +8,8 @@ import time
 
 import pytest
 
-from daemon import (BORROW, LEND, LIST, QUIET, RECLAIM, RETURN, SET, TARGET, WAIT, WELCOME, Place,
+from daemon import (BORROW, LEND, LIST, QUIET, RECLAIM, RETURN, SET, TARGET, WAIT, WELCOME, 
                     Raw, acknowledgement, backend, control, eventually, hello)
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def place(build_dir, compiled):
-    program = compiled("fake_peer.c", str(ROOT / "src/proto/proto.c"),
-                       str(ROOT / "src/base/error.c"))
-    result = Place(build_dir / "tided", program)
-    yield result
-    result.end()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import http.client
 import json
 import os
-import pathlib
 import queue
 import random
 import shutil
@@ -13,10 +12,8 @@ import time
 
 import pytest
 
-from daemon import Peer, Place, eventually
+from daemon import Peer, eventually
 from engine import IMAGE, Engine
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a container engine needs root")
 
@@ -28,15 +25,6 @@ def engine():
         yield result.start().make_image()
     finally:
         result.end()
-
-
-@pytest.fixture
-def place(build_dir, compiled):
-    program = compiled("fake_peer.c", str(ROOT / "src/proto/proto.c"),
-                       str(ROOT / "src/base/error.c"))
-    result = Place(build_dir / "tided", program)
-    yield result
-    result.end()
 
 
 @pytest.fixture

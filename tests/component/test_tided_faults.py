@@ -11,20 +11,11 @@ import time
 
 import pytest
 
-from daemon import (BACKEND, CONTROL, HELLO, LIST, NOBODY, RESULT, SET, WAIT, Place, Raw,
+from daemon import (BACKEND, CONTROL, HELLO, LIST, NOBODY, RESULT, SET, WAIT, Raw, 
                     UnixConnection, beat, control, eventually, hello, message)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-
-
-@pytest.fixture
-def place(build_dir, compiled):
-    program = compiled("fake_peer.c", str(ROOT / "src/proto/proto.c"),
-                       str(ROOT / "src/base/error.c"))
-    result = Place(build_dir / "tided", program)
-    yield result
-    result.end()
 
 
 @pytest.fixture

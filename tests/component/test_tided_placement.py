@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from daemon import NOBODY, SET, WAIT, Place, eventually
+from daemon import NOBODY, SET, WAIT, eventually
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CPUS = sorted(os.sched_getaffinity(0))
@@ -18,15 +18,6 @@ root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
 CPU_GROUP = pathlib.Path("/sys/fs/cgroup/cpu")
 v1_only = pytest.mark.skipif(not (CPU_GROUP / "cpu.shares").exists(), reason="needs cgroup v1")
-
-
-@pytest.fixture
-def place(build_dir, compiled):
-    program = compiled("fake_peer.c", str(ROOT / "src/proto/proto.c"),
-                       str(ROOT / "src/base/error.c"))
-    result = Place(build_dir / "tided", program)
-    yield result
-    result.end()
 
 
 def cores_of(text):

@@ -1,24 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """tided's policies: chosen while it runs, kept over restarts, told what jobs say of themselves."""
 import json
-import pathlib
 import signal
 import time
 
 import pytest
 
-from daemon import Place, eventually
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def place(build_dir, compiled):
-    program = compiled("fake_peer.c", str(ROOT / "src/proto/proto.c"),
-                       str(ROOT / "src/base/error.c"))
-    result = Place(build_dir / "tided", program)
-    yield result
-    result.end()
+from daemon import eventually
 
 
 @pytest.fixture

@@ -2,23 +2,11 @@
 """Submitted jobs: they wait until the policy starts them, in its order, over restarts too."""
 import errno
 import os
-import pathlib
 import signal
 
 import pytest
 
-from daemon import BEGIN, Place, eventually
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def place(build_dir, compiled):
-    program = compiled("fake_peer.c", str(ROOT / "src/proto/proto.c"),
-                       str(ROOT / "src/base/error.c"))
-    result = Place(build_dir / "tided", program)
-    yield result
-    result.end()
+from daemon import BEGIN, eventually
 
 
 @pytest.fixture
