@@ -421,7 +421,7 @@ static void want_cores(struct node *n, uint64_t now)
         for (struct process *p = j->processes; p; p = p->next)
             for (unsigned w = 0; w < CPUSET_WORDS; w++)
                 c->allowed.word[w] |= p->original.word[w];
-        if (n->cpus_given) /* made-up CPUs are in nobody's affinity */
+        if (n->cpus_made_up) /* made-up CPUs are in nobody's affinity */
             cpuset_zero(&c->allowed);
     }
     describe_cores(n, &machine);

@@ -204,12 +204,12 @@ static int find_machine(struct node *n, const struct node_options *o, struct err
         if (cpuset_count(&usable) > 0)
             n->cpus = usable;
     }
-    n->cpus_given = cpuset_count(&o->config.cpus) > 0;
-    if (n->cpus_given) {
+    if (cpuset_count(&o->config.cpus) > 0) {
         cpuset_and(&usable, &o->config.cpus, &n->topology.online);
         if (cpuset_count(&usable) == 0)
             return error_set(err, -EINVAL, "cpus: none of these processors is online");
         n->cpus = o->config.cpus;
+        n->cpus_made_up = !cpuset_equal(&usable, &n->cpus);
     }
     n->usable = n->cpus;
     return 0;

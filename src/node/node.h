@@ -41,7 +41,7 @@ struct node {
     gid_t admin_gid; /* CONFIG_NOBODY: none */
     bool auto_exit, ending, had_jobs;
     bool policy_ordered; /* on the command line */
-    bool cpus_given;     /* --cpus: the machine's size is made up */
+    bool cpus_made_up;   /* not all are online: a larger machine is played */
     uint32_t heartbeat_ms;
     uint64_t epoch, generation;
     struct topology topology;

@@ -51,7 +51,7 @@ static void begin(unsigned jobs, const char *policy)
     memset(process, 0, sizeof(process));
     for (unsigned c = 0; c < CORES; c++)
         cpuset_add(&node.cpus, c);
-    node.cpus_given = true;
+    node.cpus_made_up = true;
     assert_int_equal(decision_new(&node.decision, &err), 0);
     set_policy(policy);
     for (unsigned i = 0; i < jobs; i++) {
