@@ -69,7 +69,8 @@ def test_jobs_begin_in_order_when_their_requests_fit(tided):
 def test_what_began_keeps_its_cores_until_its_agent_reports(tided):
     first = Submitted(tided, request=6).begins()
     Submitted(tided, request=4).waits()
-    assert "of its start" in first.get()["reason"]  # and not one, as a silent `tide run` has
+    # All eight, and not one, as a silent `tide run` has.
+    eventually(lambda: "8 cores of its start" in first.get()["reason"])
     first.become()
     eventually(lambda: first.get()["target"] == 8)
 
