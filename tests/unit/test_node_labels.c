@@ -35,14 +35,14 @@ static struct job_request parse_one(const char *key, const char *value)
 static void every_label_sets_its_member(void **unused)
 {
     static const struct engine_label labels[] = {{"com.docker.compose.service", "train"},
-                                          {"io.threadtide.min", "2"},
-                                          {"io.threadtide.max", "6"},
-                                          {"io.threadtide.weight", "250"},
-                                          {"io.threadtide.priority", "-7"},
-                                          {"io.threadtide.class", "3"},
-                                          {"io.threadtide.request", "4"},
-                                          {"io.threadtide.placement", "exclusive"},
-                                          {"io.threadtide.deadline", "1h30min"}};
+                                                 {"io.threadtide.min", "2"},
+                                                 {"io.threadtide.max", "6"},
+                                                 {"io.threadtide.weight", "250"},
+                                                 {"io.threadtide.priority", "-7"},
+                                                 {"io.threadtide.class", "3"},
+                                                 {"io.threadtide.request", "4"},
+                                                 {"io.threadtide.placement", "exclusive"},
+                                                 {"io.threadtide.deadline", "1h30min"}};
     struct job_request req = parse(labels, ARRAY_LEN(labels));
 
     assert_string_equal(note, "");
@@ -114,7 +114,8 @@ static void a_note_is_short_and_printable(void **unused)
 
 static void min_above_max_changes_neither(void **unused)
 {
-    static const struct engine_label labels[] = {{"io.threadtide.min", "5"}, {"io.threadtide.max", "4"}};
+    static const struct engine_label labels[] = {{"io.threadtide.min", "5"},
+                                                 {"io.threadtide.max", "4"}};
     struct job_request req = parse(labels, 2);
 
     assert_memory_equal(&req, &blank, sizeof(req));
@@ -123,7 +124,8 @@ static void min_above_max_changes_neither(void **unused)
 
 static void the_first_fault_is_the_one_that_is_noted(void **unused)
 {
-    static const struct engine_label labels[] = {{"io.threadtide.min", "x"}, {"io.threadtide.max", "y"}};
+    static const struct engine_label labels[] = {{"io.threadtide.min", "x"},
+                                                 {"io.threadtide.max", "y"}};
 
     parse(labels, 2);
     assert_non_null(strstr(note, "min=x"));
@@ -140,7 +142,8 @@ static void elastic_is_who_has_a_label_of_ours(void **unused)
         {{"io.threadtides.min", "1"}, false},   {{"threadtide.min", "1"}, false},
         {{"xio.threadtide.min", "1"}, false},   {{"", "io.threadtide"}, false},
     };
-    static const struct engine_label both[] = {{"io.threadtide.min", "1"}, {"io.threadtide", "false"}};
+    static const struct engine_label both[] = {{"io.threadtide.min", "1"},
+                                               {"io.threadtide", "false"}};
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         assert_int_equal(labels_elastic(&cases[i].label, 1), cases[i].elastic);
