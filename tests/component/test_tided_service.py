@@ -14,7 +14,7 @@ import sys
 
 import pytest
 
-from daemon import (LIST, RESULT, SET, WELCOME, Place, Raw, UnixConnection, control, eventually,
+from daemon import (LIST, RESULT, SET, WELCOME, Raw, UnixConnection, control, eventually,
                     hello)
 from engine import IMAGE, Engine
 
@@ -22,15 +22,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 OWNER, OTHER = 61001, 61002  # users without a name
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-
-
-@pytest.fixture
-def place(build_dir, compiled):
-    program = compiled("fake_peer.c", str(ROOT / "src/proto/proto.c"),
-                       str(ROOT / "src/base/error.c"))
-    result = Place(build_dir / "tided", program)
-    yield result
-    result.end()
 
 
 def run_tided(build_dir, *options):
@@ -83,6 +74,21 @@ def test_options_go_before_the_file(place, public_dir):
     tided = place.daemon("--config", conf, "--placement", "quota").start()
     machine = tided.api("GET", "/v1/machine")[1]
     assert (policy(tided), machine["placement"], machine["cpus"]) == ("throughput", "quota", 8)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
+def test_configured_processors_leave_a_job_its_own_affinity(place):
+    cpus = sorted(os.sched_getaffinity(0))
+    tided = place.daemon("--cpus", ",".join(map(str, cpus))).start()
+    peer = tided.peer()
+    os.sched_setaffinity(peer.pid, cpus[-1:])
+    status, answer = tided.api("POST", "/v1/jobs", {"pid": peer.pid, "placement": "exclusive"})
+    assert status == 201, answer
+    peer.go(answer["token"], answer["id"], answer["name"])
+    peer.expect("target", 1)
+    job = eventually(lambda: (j := tided.api("GET", f"/v1/jobs/{answer['id']}")[1])["cores"] and j)
+    assert job["cores"] == str(cpus[-1])
+    assert os.sched_getaffinity(peer.pid) == {cpus[-1]}
 
 
 def heartbeat_of(agent):
