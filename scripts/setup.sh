@@ -24,7 +24,7 @@ build_packages="gcc libc6-dev binutils meson ninja-build pkg-config python3 libm
     scdoc"
 docker_packages="docker.io iptables"
 check_packages="g++ clang clang-tidy clang-format libcmocka-dev libeigen3-dev musl-tools
-    libc6-i386 strace gdb tmux procps git podman crun $docker_packages"
+    libc6-i386 strace gdb tmux procps git podman crun systemd $docker_packages"
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: %s\n' "$@" >&2; exit 1; }
