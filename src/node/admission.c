@@ -6,6 +6,7 @@
 #include "node/node.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct admission_wait {
@@ -122,6 +123,17 @@ static void begin(struct job *j)
     tell(j, 0);
 }
 
+void admission_began(struct job *j)
+{
+    if (j->admission.phase != JOB_QUEUED)
+        return;
+    j->admission.wanted = true;
+    j->admission.held = false;
+    j->admission.cores = 1; /* until the next decision */
+    snprintf(j->share_reason, sizeof(j->share_reason), "began without its turn");
+    begin(j);
+}
+
 void admission_stop(struct node *n)
 {
     for (struct job *j = n->jobs.first; j; j = j->next) {
@@ -196,8 +208,11 @@ void admission_forget(struct job *j, void *arg)
     }
 }
 
+/* A daemon that ends cancels nothing: who waits is hung up on, and asks the next one. */
 void admission_gone(struct job *j)
 {
+    while (j->node->ending && j->admission.waits)
+        admission_forget(j, j->admission.waits->arg);
     tell(j, -ECANCELED);
 }
 

@@ -54,6 +54,9 @@ void admission_stop(struct node *n);
 bool admission_stopping(const struct job *j);
 void admission_go(struct node *n);
 
+/* It turns out to run: its runner had lost all daemons, and did not wait for ever. */
+void admission_began(struct job *j);
+
 /*
  * Calls @fn(@arg, 0) once the job runs, -ECANCELED when it is cancelled or gone. At once when it
  * runs already. Returns 0 or -ENOMEM.

@@ -118,6 +118,7 @@ static int on_hello(struct peer *peer, const struct proto_hello *hello, struct e
             job_free(j);
         return error_set(err, r, "cannot follow process %d: %s", (int)peer->who.pid, strerror(-r));
     }
+    admission_began(j);
     peer->role = PEER_AGENT;
     process_connect(p, peer, hello);
     send_welcome(peer, j);

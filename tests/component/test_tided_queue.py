@@ -167,6 +167,25 @@ def test_another_daemon_finds_the_queue_as_it_was(tided):
     assert third.state() == "held"
 
 
+def test_a_daemon_that_ends_cancels_nothing(tided):
+    Submitted(tided, request=8).begins()
+    second = Submitted(tided, request=8)
+    second.waits()
+    tided.stop()
+    assert second.controller.receive() is None
+    tided.start()
+    second.wait()
+    second.waits()
+
+
+def test_who_began_without_its_turn_runs(tided):
+    Submitted(tided, request=8).begins()
+    second = Submitted(tided, request=8)
+    second.waits()
+    second.become()
+    second.begins()
+
+
 def test_a_policy_without_a_queue_starts_everybody(tided):
     Submitted(tided, request=8).begins()
     second = Submitted(tided, request=8)
