@@ -51,6 +51,8 @@ static int find_job(struct peer *peer, const struct proto_hello *hello, struct j
     struct job *j;
 
     if (peer->container) {
+        if (!container_holds(peer->container, peer->who.pid))
+            return error_set(err, -EACCES, "the socket is a container's, and it is not in that");
         *ret = container_job(peer->container);
         return *ret ? 0 : error_set(err, -EAGAIN, "its container is not known to run");
     }

@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/container.h"
+#include "host/file.h"
 #include "node/container_limits.h"
 #include "node/guardian.h"
 #include "node/labels.h"
@@ -27,7 +28,9 @@ struct containers {
     struct engine *engine;
     sd_event_source *io;
     struct container *first;
+    int64_t listing; /* ticket of the list that is under way; 0: none */
     bool up;
+    bool missed;    /* an answer: list again */
     char path[108]; /* of the engine's socket */
 };
 
@@ -49,6 +52,16 @@ const char *container_engine_path(const struct container *c)
 struct job *container_job(const struct container *c)
 {
     return c->job;
+}
+
+bool container_holds(const struct container *c, pid_t pid)
+{
+    _cleanup_free_ char *text = NULL;
+    char path[32];
+    size_t len;
+
+    snprintf(path, sizeof(path), "proc/%d/cgroup", (int)pid);
+    return file_read_all(c->set->node->root, path, &text, &len) == 0 && strstr(text, c->id);
 }
 
 /* ---- the control directory ---- */
@@ -89,13 +102,29 @@ static void remove_directory(const struct node *n, const char *key)
     unlinkat(parent, key, AT_REMOVEDIR); /* stays if somebody put something into it */
 }
 
+/* Another container that says the same key; @listening: and has its socket there. */
+static struct container *same_key(const struct node *n, const struct container *but,
+                                  const char *key, bool listening)
+{
+    for (struct containers *set = n->containers; set; set = set->next)
+        for (struct container *c = set->first; c; c = c->next)
+            if (c != but && strcmp(c->key, key) == 0 && (c->listener || !listening))
+                return c;
+    return NULL;
+}
+
 static void listen_in(struct container *c)
 {
     struct node *n = c->set->node;
-    _cleanup_fd_ int fd = c->listener ? -1 : open_directory(n, c->key);
+    const struct container *other = c->listener ? NULL : same_key(n, c, c->key, true);
+    _cleanup_fd_ int fd = c->listener || other ? -1 : open_directory(n, c->key);
     int r;
 
-    if (c->listener)
+    if (other)
+        node_log("container %.12s: " CONTAINER_RUN_DIR
+                 "/%s is container %.12s's: no agent is heard",
+                 c->id, c->key, other->id);
+    if (c->listener || other)
         return;
     r = fd < 0 ? fd : link_listen(n->link, fd, c, &c->listener);
     if (r < 0 && r != -ENOENT) /* without the directory it is elastic in its cores alone */
@@ -127,6 +156,7 @@ static struct container *add(struct containers *set, const char *id, const char 
     c->set = set;
     snprintf(c->id, sizeof(c->id), "%s", id);
     snprintf(c->key, sizeof(c->key), "%s", key ? key : id);
+    c->heard = true;
     c->next = set->first;
     set->first = c;
     return c;
@@ -202,6 +232,7 @@ static void take(struct container *c, const struct engine_container *seen)
     struct job *j;
 
     listen_in(c);
+    c->heard = true;
     container_found(c, seen);
     if (c->job) {
         c->job->frozen = c->by_hand;
@@ -230,26 +261,46 @@ static bool elastic(const struct containers *set, const struct engine_container 
     return fd >= 0;
 }
 
+/* Something of the engine's was not learnt: the tick asks for all again. */
+static void miss(struct containers *set)
+{
+    set->missed = true;
+    node_changed(set->node);
+}
+
 static void on_inspected(void *arg, const struct engine_result *result)
 {
     struct containers *set = arg;
     const struct engine_container *seen = result->containers;
-    struct container *c;
+    struct container *c = find(set, result->target);
 
+    if (c)
+        c->asked = false;
+    if (result->code < 0 && result->code != -ENOENT && !c)
+        miss(set);
     if (result->code < 0 || result->n_containers == 0 ||
         (seen->state != ENGINE_RUNNING && seen->state != ENGINE_PAUSED) || !elastic(set, seen))
         return;
     c = add(set, seen->id, labels_key(seen->labels, seen->n_labels));
     if (!c)
         log_refused(seen, "out of memory, or its id is too long");
-    else if (!c->ticket) /* else the answer that is to come says more */
+    else if (c->ticket)
+        c->news = true; /* it may be older than what that call does */
+    else
         take(c, seen);
 }
 
 static void inspect(struct containers *set, const char *id)
 {
-    if (set->up)
-        engine_inspect(set->engine, id, (struct engine_then){.done = on_inspected, .arg = set});
+    struct engine_then then = {.done = on_inspected, .arg = set};
+    struct container *c = find(set, id);
+
+    if (!set->up)
+        return;
+    if (engine_inspect(set->engine, id, then) < 0)
+        miss(set);
+    else if (c)
+        c->asked = true;
 }
 
 void container_inspect(struct container *c)
@@ -275,47 +326,60 @@ static void destroyed(struct container *c)
 {
     const struct node *n = c->set->node;
     char key[CONTAINER_KEY_MAX + 1];
+    struct container *heir;
 
     if (c->job)
         died(c);
     guardian_forget_container(n->guardian, c->id);
     memcpy(key, c->key, sizeof(key));
     free_container(c);
-    remove_directory(n, key);
+    heir = same_key(n, NULL, key, false);
+    if (!heir)
+        remove_directory(n, key);
+    else if (heir->job)
+        listen_in(heir);
 }
 
 static void on_listed(void *arg, const struct engine_result *result)
 {
     struct containers *set = arg;
 
+    set->listing = 0;
     if (result->code < 0) {
         node_log("%s", result->text);
+        miss(set);
         return;
     }
-    for (struct container *c = set->first; c; c = c->next)
-        c->listed = false;
     for (size_t i = 0; i < result->n_containers; i++) {
         const struct engine_container *seen = &result->containers[i];
         bool runs = seen->state == ENGINE_RUNNING || seen->state == ENGINE_PAUSED;
         struct container *c = find(set, seen->id);
 
-        if (c)
-            c->listed = true;
-        if (c && !runs)
+        if (c && !runs && !c->heard)
             died(c);
+        if (c)
+            c->heard = true;
         if (runs && elastic(set, seen))
             inspect(set, seen->id);
     }
     for (struct container *c = set->first, *next; c; c = next) {
         next = c->next;
-        if (!c->listed)
+        if (!c->heard)
             destroyed(c);
     }
+    node_changed(set->node); /* the tick may rest */
 }
 
+/* What is heard of a container after the question is newer than the answer. */
 static void list(struct containers *set)
 {
-    engine_list(set->engine, NULL, (struct engine_then){.done = on_listed, .arg = set});
+    if (set->listing > 0)
+        engine_cancel(set->engine, set->listing);
+    for (struct container *c = set->first; c; c = c->next)
+        c->heard = false;
+    set->listing =
+        engine_list(set->engine, NULL, (struct engine_then){.done = on_listed, .arg = set});
+    set->missed = set->listing < 0;
 }
 
 /* Events of between our question and the engine's answer are our own doing. */
@@ -323,7 +387,16 @@ static bool ours(const struct container *c, const struct engine_event *event)
 {
     uint64_t ms = event->time_ns / NS_PER_MS;
 
+    if (event->action != ENGINE_UPDATE && c->want_paused != (event->action == ENGINE_PAUSE))
+        return false; /* a person's, in the middle of an update of ours */
     return c->called_ms && ms >= c->called_ms && (c->ticket || ms <= c->answered_ms);
+}
+
+static void rename_job(struct job *j, const char *name)
+{
+    snprintf(j->name, sizeof(j->name), "%s", name);
+    j->dirty = true;
+    node_store_later(j->node);
 }
 
 static void on_event(struct containers *set, const struct engine_event *event)
@@ -346,7 +419,7 @@ static void on_event(struct containers *set, const struct engine_event *event)
         break;
     case ENGINE_RENAME:
         if (c && c->job && job_name_valid(event->name) && !job_find(set->node, event->name))
-            snprintf(c->job->name, sizeof(c->job->name), "%s", event->name);
+            rename_job(c->job, event->name);
         break;
     case ENGINE_DIE:
         if (c)
@@ -389,12 +462,27 @@ static void on_news(void *arg, const struct engine_news *news)
 
 void containers_tick(struct containers *all)
 {
-    for (struct containers *set = all; set; set = set->next)
+    for (struct containers *set = all; set; set = set->next) {
+        if (set->up && set->missed)
+            list(set);
         for (struct container *c = set->first; c; c = c->next)
-            if (c->stale)
-                container_inspect(c);
-            else
+            if (!c->stale)
                 container_push(c);
+            else if (!c->asked) /* once at a time: the engine may be slow, and they many */
+                container_inspect(c);
+    }
+}
+
+bool containers_pending(const struct containers *all)
+{
+    for (; all; all = all->next) {
+        if (all->up && all->missed)
+            return true;
+        for (const struct container *c = all->first; c; c = c->next)
+            if (c->stale)
+                return true;
+    }
+    return false;
 }
 
 static int on_readable(sd_event_source *s, int fd, uint32_t events, void *arg)
@@ -442,8 +530,9 @@ json_t *container_to_json(const struct job *j)
 
     if (!c)
         return NULL;
-    return json_pack("{s:s,s:s,s:s,s:o,s:o}", "engine", c->set->path, "id", c->id, "key", c->key,
-                     "own", limits_to_json(&c->own), "placed",
+    return json_pack("{s:s,s:s,s:s,s:b,s:o,s:o}", "engine", c->set->path, "id", c->id, "key",
+                     c->key, "paused", (int)(c->want_paused && !c->by_hand), "own",
+                     limits_to_json(&c->own), "placed",
                      limits_to_json(c->ticket > 0 ? &c->sent : &c->placed));
 }
 
@@ -453,9 +542,10 @@ int container_from_json(struct job *j, json_t *json)
     json_t *own, *placed;
     struct container *c;
     struct containers *set = j->node->containers;
+    int paused = 0; /* by us; in a file of an older tided: not */
 
-    if (json_unpack(json, "{s:s,s:s,s:s,s:o,s:o}", "engine", &engine, "id", &id, "key", &key, "own",
-                    &own, "placed", &placed) < 0)
+    if (json_unpack(json, "{s:s,s:s,s:s,s?b,s:o,s:o}", "engine", &engine, "id", &id, "key", &key,
+                    "paused", &paused, "own", &own, "placed", &placed) < 0)
         return -EINVAL;
     while (set && strcmp(set->path, engine) != 0)
         set = set->next;
@@ -469,6 +559,7 @@ int container_from_json(struct job *j, json_t *json)
         return -EINVAL;
     }
     c->want = c->own;
+    c->want_paused = paused || j->admission.phase == JOB_PAUSED;
     c->stated = true;
     c->job = j;
     j->container = c;

@@ -18,6 +18,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define CONTAINERS_ENGINES_MAX 4  /* sockets that one daemon watches */
 #define CONTAINER_ID_MAX       65 /* 64 hexadecimal digits */
@@ -41,6 +42,9 @@ void container_job_gone(struct job *j);
 /* The job whose processes live in it, or NULL: it is not known to run. */
 struct job *container_job(const struct container *c);
 
+/* Whether @pid is in its control group: others on this machine can find its socket, too. */
+bool container_holds(const struct container *c, pid_t pid);
+
 /* ---- what its job shall have: written when the engine has time ---- */
 
 void container_want_cores(struct job *j,
@@ -53,6 +57,8 @@ void container_want_paused(struct job *j, bool paused);
 
 /* Something of it is on its way to the engine, or the engine's answer is. */
 bool container_busy(const struct job *j);
+/* That, or its cores are still to be written: its engine is away or did not say what it did. */
+bool container_behind(const struct job *j);
 
 /* CPUs that it may use by itself, and that as thousandths of a core; 0: as the machine has. */
 void container_own_cpus(const struct job *j, struct cpuset *ret);
@@ -63,6 +69,7 @@ bool container_paused(const struct job *j);    /* in place */
 
 /* Sends again what failed, and asks where the answer was lost. */
 void containers_tick(struct containers *all);
+bool containers_pending(const struct containers *all); /* also without jobs the tick has work */
 
 /*
  * For the job's file: the engine, what the container goes back to and what was written last (NULL:

@@ -15,6 +15,7 @@
 #define SHARES_PER_CORE 1024 /* what Docker gives a container that asks for nothing */
 #define SHARES_MIN      2
 #define SHARES_MAX      262144
+#define FAILURES_MAX    3 /* an engine that fails (HTTP 500) so often means it: a refusal */
 
 enum { CPUS = 1, QUOTA = 2, SHARES = 4 };
 
@@ -38,7 +39,7 @@ static void as_given(const struct node *n, struct limits *l)
         l->quota.quota_us = -1;
 }
 
-/* While an update is under way the job may run where it was and where it will be. */
+/* While an update may be under way the job may run where it was and where it will be. */
 static void note_cores(struct container *c)
 {
     struct cpuset *cores = &c->job->cores;
@@ -48,7 +49,7 @@ static void note_cores(struct container *c)
         return;
     }
     *cores = c->placed.cpus;
-    for (unsigned w = 0; c->ticket && c->sent.fenced && w < CPUSET_WORDS; w++)
+    for (unsigned w = 0; (c->ticket || c->stale) && c->sent.fenced && w < CPUSET_WORDS; w++)
         cores->word[w] |= c->sent.cpus.word[w];
 }
 
@@ -71,7 +72,9 @@ void container_found(struct container *c, const struct engine_container *seen)
     c->memory_bytes = seen->limits.memory_bytes;
     find_pause(c, seen->state == ENGINE_PAUSED);
     if (!c->stated || (!c->job && difference(&now, &c->placed)))
-        c->own = c->want = now; /* changed while it did not run: by its owner */
+        c->own = now; /* changed while it did not run: by its owner */
+    if (!c->job)
+        c->want = c->own;
     now.fenced = c->stated && c->placed.fenced && (difference(&now, &c->own) & CPUS);
     c->placed = now;
     c->stated = true;
@@ -89,12 +92,45 @@ static void refused(struct container *c, const struct engine_result *result)
 
     snprintf(j->note, sizeof(j->note), "%.*s", JOB_REASON_MAX - 1, result->text);
     node_log("job %s (%s): %s", j->id, j->name, result->text);
-    if (difference(&c->want, &c->placed) & CPUS)
+    if (difference(&c->sent, &c->placed) & CPUS)
         j->unfenceable = true;
-    if (difference(&c->want, &c->placed) & QUOTA)
+    if (difference(&c->sent, &c->placed) & QUOTA)
         j->quota_failed = true;
+    c->failures = 0;
     c->want = c->placed; /* rolled back; the next decision asks for what can be had */
     node_changed(container_node(c));
+}
+
+/* Whether the call was carried out: no, yes, or nobody can tell. */
+static void settle(struct container *c, const struct engine_result *result)
+{
+    bool failed = result->verb == ENGINE_V_UPDATE && result->code == -EREMOTEIO;
+
+    if (result->code == 0)
+        c->failures = 0;
+    else if (failed)
+        c->failures++;
+    if (result->verb == ENGINE_V_UPDATE && (result->code == -EINVAL || c->failures >= FAILURES_MAX))
+        refused(c, result);
+    else if (result->code < 0 && result->code != -ENOENT)
+        c->stale = true; /* the tick inspects, then sends again */
+}
+
+/* Its job is over: what it began with is to be in place for its next start. */
+static void settle_ended(struct container *c, const struct engine_result *result)
+{
+    bool again = result->code == 0 || result->code == -ETIMEDOUT || result->code == -ECONNRESET ||
+                 result->code == -ENOTCONN;
+
+    if (!again)
+        c->want =
+            c->placed; /* podman writes to no container that does not run, and keeps nothing */
+    if (difference(&c->placed, &c->want) == 0)
+        guardian_forget_container(container_node(c)->guardian, c->id);
+    if (result->code == 0)
+        container_push(c); /* an update of before its end has come back */
+    if (!c->ticket)
+        container_inspect(c); /* it may have been started again meanwhile */
 }
 
 static void on_done(void *arg, const struct engine_result *result)
@@ -109,16 +145,14 @@ static void on_done(void *arg, const struct engine_result *result)
     else if (result->code == 0)
         c->paused = result->verb == ENGINE_V_PAUSE;
     if (!c->job) {
-        if (difference(&c->placed, &c->own) == 0 || result->code < 0)
-            guardian_forget_container(n->guardian, c->id);
-        container_inspect(c); /* it may have been started again meanwhile */
+        settle_ended(c, result);
         return;
     }
+    settle(c, result);
     note_cores(c);
-    if (result->code == -EINVAL)
-        refused(c, result);
-    else if (result->code < 0 && result->code != -ENOENT)
-        c->stale = true; /* done or not: the tick inspects, then sends again */
+    if (c->news)
+        container_inspect(c);
+    c->news = false;
     container_push(c);
     plan_advance(n);
     wait_settled(c->job);
@@ -151,6 +185,7 @@ void container_push(struct container *c)
 
     if (c->ticket || c->stale || !c->stated || !engine)
         return;
+    c->sent = c->placed;
     if (c->want_paused && !c->paused)
         c->ticket = engine_pause(engine, c->id, then);
     else if (what)
@@ -165,14 +200,18 @@ void container_push(struct container *c)
         return;
     }
     c->called_ms = clock_real_ms();
-    if (c->job)
-        note_cores(c);
+    if (!c->job)
+        return;
+    note_cores(c);
+    c->job->dirty = true; /* a new daemon has to tell our doing from its owner's */
+    node_store_later(container_node(c));
 }
 
 void container_reset(struct container *c)
 {
     c->want = c->own;
-    c->paused = c->want_paused = c->by_hand = false; /* it has ended */
+    c->paused = c->want_paused = c->by_hand = c->stale = c->news = false; /* it has ended */
+    c->failures = 0;
     container_push(c);
     if (!c->ticket)
         guardian_forget_container(container_node(c)->guardian, c->id);
@@ -248,6 +287,13 @@ bool container_paused(const struct job *j)
 bool container_busy(const struct job *j)
 {
     return j->container && j->container->ticket > 0;
+}
+
+bool container_behind(const struct job *j)
+{
+    const struct container *c = j->container;
+
+    return c && (c->ticket > 0 || c->stale || difference(&c->want, &c->placed) & CPUS);
 }
 
 void container_own_cpus(const struct job *j, struct cpuset *ret)

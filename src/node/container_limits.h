@@ -28,9 +28,12 @@ struct container {
     struct limits want, sent, placed;
     uint64_t memory_bytes;
     bool paused, want_paused, by_hand; /* the last: by a person, who may take it back */
-    bool stale;  /* whether the last call was carried out is not known: inspect */
-    bool stated; /* own and placed are known */
-    bool listed; /* by the last list */
+    bool stale;        /* whether the last call was carried out is not known: inspect */
+    bool stated;       /* own and placed are known */
+    bool heard;        /* of since the last list was asked for, or in it */
+    bool asked;        /* an inspection is under way */
+    bool news;         /* came while a call was under way: inspect behind it */
+    unsigned failures; /* of updates, one after another */
     char id[CONTAINER_ID_MAX];
     char key[CONTAINER_KEY_MAX + 1]; /* of its control directory */
 };

@@ -423,7 +423,7 @@ void job_note(const struct job *j, uint64_t now_ns, char ret_note[JOB_NOTE_MAX])
 
 bool job_settled(const struct job *j)
 {
-    if (container_busy(j))
+    if (container_behind(j))
         return false;
     for (const struct process *p = j->processes; p; p = p->next) {
         if (!process_malleable(p) || p->want.intra == 0)

@@ -80,7 +80,9 @@ static void replan(struct node *n, bool at_once)
     plan_advance(n);
     for (struct job *j = n->jobs.first; j && n->waits; j = j->next)
         wait_settled(j);
-    sd_event_source_set_enabled(n->tick_source, n->jobs.n ? SD_EVENT_ON : SD_EVENT_OFF);
+    sd_event_source_set_enabled(n->tick_source, n->jobs.n || containers_pending(n->containers)
+                                                    ? SD_EVENT_ON
+                                                    : SD_EVENT_OFF);
     node_store_later(n);
 }
 

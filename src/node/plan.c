@@ -129,16 +129,19 @@ static bool blocked(const struct job *j, uint64_t now)
     return !cpuset_equal(&free, &j->want_cores);
 }
 
-static void set_cores(struct job *j, const struct cpuset *cores)
+/* True if they changed, or are on their way: not while a container's engine is away. */
+static bool set_cores(struct job *j, const struct cpuset *cores)
 {
+    struct cpuset before = j->cores;
     int r = actuate_cores(j, cores);
 
     if (r == 0)
-        return;
+        return container_busy(j) || !cpuset_equal(&j->cores, &before);
     node_log("job %s (%s): %s", j->id, j->name, j->note);
     j->unfenceable = true;
     cpuset_zero(&j->want_cores);
     actuate_cores(j, &j->want_cores);
+    return true;
 }
 
 /* Gives up what it is to leave, unless its threads are still being parked. True if it did. */
@@ -155,8 +158,7 @@ static bool narrow_cores(struct job *j, uint64_t now)
         free_part(j, now, &kept);
     if (!fenced(&kept))
         return false; /* moves as a whole, when its new cores are free */
-    set_cores(j, &kept);
-    return true;
+    return set_cores(j, &kept);
 }
 
 static bool place_cores(struct job *j, uint64_t now, bool force)
@@ -165,8 +167,7 @@ static bool place_cores(struct job *j, uint64_t now, bool force)
         return false;
     if (!force && fenced(&j->want_cores) && blocked(j, now))
         return false;
-    set_cores(j, &j->want_cores);
-    return true;
+    return set_cores(j, &j->want_cores);
 }
 
 /*
@@ -182,8 +183,10 @@ static void settle_cores(struct node *n, uint64_t now)
             moved |= narrow_cores(j, now);
             parking |= leaving(j, now);
         }
-        for (struct job *j = n->jobs.first; j; j = j->next)
+        for (struct job *j = n->jobs.first; j; j = j->next) {
             moved |= place_cores(j, now, false);
+            parking |= container_behind(j);
+        }
         for (struct job *j = n->jobs.first; !moved && !parking && j; j = j->next)
             moved = place_cores(j, now, true);
         if (!moved)

@@ -9,6 +9,7 @@ import shutil
 import signal
 import threading
 import time
+import types
 
 import pytest
 
@@ -394,3 +395,64 @@ def order(tided, box, threads):
         tided.api("PATCH", f"/v1/jobs/{box.name}", {"threads": threads} if threads else {"auto": True})
     except (OSError, http.client.HTTPException, ValueError):
         pass
+
+
+def test_a_pause_of_the_policys_is_ended_by_the_next_daemon_too(place, engine, boxes):
+    """It is nobody's by hand, whoever finds it: after an orderly end and after SIGKILL."""
+    daemon = place.daemon("--engine", engine.socket, "--policy", "priority").start()
+    box = boxes("patient", "--max 2", labels={"io.threadtide.request": "2"})
+    connected(daemon, box)
+    peer = daemon.peer()
+    status, urgent = daemon.api("POST", "/v1/jobs", {"pid": peer.pid, "queue": True, "priority": 10,
+                                                     "request": 2, "name": "urgent"})
+    assert status == 201, urgent
+    joined(daemon, box, state="paused")
+    assert daemon.stop() == 0
+    daemon.start()
+    joined(daemon, box, state="paused")
+    daemon.signal(signal.SIGKILL)
+    daemon.start()
+    joined(daemon, box, state="paused")
+    peer.end()
+    joined(daemon, box, state="running")
+    assert not box.inspect()["State"]["Paused"]
+
+
+def test_a_second_container_with_the_same_key_takes_no_socket_away(tided, boxes):
+    first = boxes("first", "--max 8")
+    connected(tided, first)
+    path = tided.dir / "containers" / "first" / "agent.sock"
+    socket = path.stat().st_ino
+    thief = boxes("thief", agent=False, labels={"io.threadtide.key": "first"})
+    joined(tided, thief)
+    assert path.stat().st_ino == socket and "/first is container" in tided.log.read_text()
+    thief.remove()
+    eventually(lambda: job_of(tided, thief) is None)
+    assert path.stat().st_ino == socket
+
+
+def test_a_process_of_the_host_cannot_speak_for_a_container(tided, boxes, place):
+    """Keys are no secrets: tide-runc's is the container's id."""
+    box = boxes("first", "--max 8")
+    connected(tided, box)
+    stranger = Peer(place.peer_program, types.SimpleNamespace(dir=tided.dir / "containers" / "first"))
+    tided.peers.append(stranger)
+    stranger.go()
+    eventually(lambda: "it is not in that" in tided.log.read_text())
+    assert job_of(tided, box)["pids"] == [box.inspect()["State"]["Pid"]]
+
+
+def test_limits_of_a_resize_under_way_do_not_outlive_the_container(tided, boxes, engine):
+    exclusive = {"io.threadtide.placement": "exclusive"}
+    first = boxes("first", "--max 8", labels=exclusive)
+    connected(tided, first)
+    eventually(lambda: first.cpus() == "0-1")
+    second = boxes("second", "--max 8", labels=exclusive)
+    joined(tided, second)
+    threading.Thread(target=connected, args=(tided, second), daemon=True).start()
+    second.go()
+    first.expect("target", 1)  # the engine's update is on its way
+    first.kill()
+    second.remove()
+    eventually(lambda: tided.jobs() == [])
+    eventually(lambda: first.limits()[0] == "0-1", guard=5)
