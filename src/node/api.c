@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "node/events.h"
 #include "node/node.h"
 #include "node/wait.h"
 
@@ -40,10 +41,15 @@ struct api {
 
 static enum MHD_Result send_answer(struct request *r)
 {
-    char *text = r->answer ? json_dumps(r->answer, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
+    struct stream *stream = TAKE_PTR(r->stream);
+    char *text = r->plain    ? TAKE_PTR(r->plain)
+                 : r->answer ? json_dumps(r->answer, JSON_COMPACT | JSON_REAL_PRECISION(15))
+                             : NULL;
     struct MHD_Response *response;
     enum MHD_Result result;
 
+    if (stream)
+        return stream_send(stream, r->connection) == 0 ? MHD_YES : MHD_NO;
     if (!text)
         return MHD_NO;
     response = MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE);
@@ -51,7 +57,7 @@ static enum MHD_Result send_answer(struct request *r)
         free(text);
         return MHD_NO;
     }
-    MHD_add_response_header(response, "Content-Type", "application/json");
+    MHD_add_response_header(response, "Content-Type", r->type ? r->type : "application/json");
     result = MHD_queue_response(r->connection, r->status, response);
     MHD_destroy_response(response);
     return result;
@@ -66,9 +72,41 @@ void request_answer(struct request *r, unsigned status, json_t *answer)
         return;
     r->suspended = false;
     MHD_resume_connection(r->connection);
-    /* It goes on in the next MHD_run, which nothing else calls for, and which must not be nested:
-     * one request can settle another. */
-    sd_event_source_set_enabled(r->node->api->resume_source, SD_EVENT_ONESHOT);
+    api_resumed(r->node->api);
+}
+
+/* It goes on in the next MHD_run, which nothing else calls for, and which must not be nested: one
+ * request can settle another. */
+void api_resumed(struct api *api)
+{
+    sd_event_source_set_enabled(api->resume_source, SD_EVENT_ONESHOT);
+}
+
+void request_answer_text(struct request *r, const char *type, char *text)
+{
+    if (!text) {
+        request_answer(r, MHD_HTTP_OK, NULL);
+        return;
+    }
+    r->plain = text;
+    r->type = type;
+    r->status = MHD_HTTP_OK;
+}
+
+void request_answer_stream(struct request *r, struct stream *stream)
+{
+    r->stream = stream;
+    r->status = MHD_HTTP_OK;
+}
+
+const char *request_argument(const struct request *r, const char *key)
+{
+    return MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, key);
+}
+
+const char *request_header(const struct request *r, const char *key)
+{
+    return MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, key);
 }
 
 void request_fail(struct request *r, unsigned status, const char *hint, const char *fmt, ...)
@@ -187,6 +225,7 @@ static void on_completed(void *arg, struct MHD_Connection *connection, void **sl
         wait_cancel(r->node, r->wait);
     json_decref(r->body);
     json_decref(r->answer);
+    free(r->plain);
     free(r->text);
     free(r);
 }

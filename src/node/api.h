@@ -21,6 +21,7 @@
 
 struct api;
 struct node;
+struct stream;
 
 int api_new(struct node *n, struct api **ret, struct error *err);
 struct api *api_free(struct api *api); /* takes NULL, returns NULL */
@@ -36,7 +37,10 @@ struct request {
     char *text;       /* of the body, as it arrives */
     size_t len;
     unsigned status; /* 0: not answered yet */
-    json_t *answer;  /* owned */
+    json_t *answer;  /* owned; or */
+    char *plain;     /* owned, of the media type */
+    const char *type;
+    struct stream *stream; /* or this, from events.h */
     bool suspended;
     uint64_t wait; /* its wait, 0: none */
     uint32_t from, to;
@@ -44,6 +48,17 @@ struct request {
 
 /* routes.c: handles a complete request; answers now, or later through request_answer. */
 void routes_handle(struct request *r);
+
+/* Of the query and of the head, during the call; NULL: not there. "" where it has no value. */
+const char *request_argument(const struct request *r, const char *key);
+const char *request_header(const struct request *r, const char *key);
+
+/* 200, at once: takes over @text (NULL: out of memory), and the stream. @type is a literal. */
+void request_answer_text(struct request *r, const char *type, char *text);
+void request_answer_stream(struct request *r, struct stream *stream);
+
+/* A connection was resumed: libmicrohttpd is to be run. */
+void api_resumed(struct api *api);
 
 /* Answers; takes over @answer (NULL: out of memory). */
 void request_answer(struct request *r, unsigned status, json_t *answer);

@@ -239,6 +239,7 @@ void job_end(struct job *j)
     struct node *n = j->node;
 
     node_log("job %s (%s) ended", j->id, j->name);
+    chronicle_ended(j);
     if (n->n_ended < PROTO_JOBS_MAX)
         n->ended[n->n_ended++] = j->number;
     job_free(j);
@@ -474,6 +475,17 @@ double job_rate(const struct job *j)
         if (p->peer)
             rate += p->rate;
     return rate;
+}
+
+void job_progress(const struct job *j, struct job_progress *ret)
+{
+    *ret = (struct job_progress){.unit = "tasks"};
+    for (const struct process *p = j->processes; p; p = p->next) {
+        if (p->progress_done > 0)
+            ret->unit = p->unit;
+        ret->done += p->progress_done ? p->progress_done : p->tasks;
+        ret->total += p->progress_total;
+    }
 }
 
 void job_cores(const struct job *j, struct cpuset *ret)

@@ -10,6 +10,7 @@
 #include "base/cpuset.h"
 #include "base/error.h"
 #include "node/admission.h"
+#include "node/chronicle.h"
 #include "node/placement.h"
 #include "node/speed.h"
 #include "proto/proto.h"
@@ -125,8 +126,8 @@ struct job {
 
     struct admission admission;
     struct container *container; /* that is this job; NULL: processes of `tide run` */
-    bool frozen;                 /* by a person: takes no part until that ends */
     struct speed speed;
+    struct seen seen;
     uint64_t share_ns; /* when the policy last gave it another share; 0: never */
     uint32_t share;    /* cores that the policy gives, before lending */
     char share_reason[JOB_REASON_MAX];
@@ -135,7 +136,6 @@ struct job {
     uint32_t want_weight, want_quota_mcpu;
     struct threads want_before; /* at the last decision */
     struct cpuset want_cores_before;
-    bool overlaps; /* exclusive, but no core was left for it alone */
 
     struct cpuset cores; /* in place; empty: not fenced */
     uint32_t weight_set, quota_set_mcpu;
@@ -146,6 +146,8 @@ struct job {
     bool young;                /* at the last tick: within JOB_GRACE_NS */
     bool urgent;               /* a person or program asked: a grow does not wait for other jobs */
     bool told;                 /* its threads were commanded at least once */
+    bool overlaps;             /* exclusive, but no core was left for it alone */
+    bool frozen;               /* by a person: takes no part until that ends */
     uint32_t allowed_mcpu;     /* of the job's own affinity, cpuset, quota */
     char note[JOB_REASON_MAX]; /* what could not be placed for it */
 
@@ -233,6 +235,14 @@ uint32_t job_max(const struct job *j);
 uint32_t job_active(const struct job *j);
 uint32_t job_target(const struct job *j); /* commanded, else what its agents follow */
 double job_rate(const struct job *j);
+
+/* How far its processes are, in the program's units or in operations of its runtimes. */
+struct job_progress {
+    uint64_t done, total; /* total 0: not known */
+    const char *unit;     /* any bytes; the process's */
+};
+
+void job_progress(const struct job *j, struct job_progress *ret);
 
 /* Cores it may run on now: the fence, else the processes' own affinity. */
 void job_cores(const struct job *j, struct cpuset *ret);

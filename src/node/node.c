@@ -10,7 +10,9 @@
 #include "node/claims.h"
 #include "node/container.h"
 #include "node/decision.h"
+#include "node/events.h"
 #include "node/guardian.h"
+#include "node/history.h"
 #include "node/link.h"
 #include "node/plan.h"
 #include "node/store.h"
@@ -105,6 +107,7 @@ static int on_store(sd_event_source *s, uint64_t usec, void *arg)
     struct node *n = arg;
 
     plan_finish(n);
+    chronicle_look(n);
     store_save(n);
     return 0;
 }
@@ -138,6 +141,7 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *arg)
     changed |= now >= decision_next(n->decision);
     link_tick(n->link);
     containers_tick(n->containers);
+    chronicle_look(n);
     if (changed)
         node_changed(n);
     sd_event_source_set_time_relative(s, TICK_US);
@@ -355,6 +359,19 @@ static int add_sources(struct node *n)
     return add_source_off(r, n->exit_source, SD_EVENT_PRIORITY_IDLE);
 }
 
+/* Neither is needed to run jobs: without memory for them there is no record. */
+static void begin_record(struct node *n)
+{
+    const char *dir = getenv("STATE_DIRECTORY"); /* systemd's word */
+
+    if (!dir || dir[0] != '/' || strchr(dir, ':'))
+        dir = strcmp(n->dir, RUNDIR_SYSTEM) == 0 ? HISTORY_STATE_DIR : n->dir;
+    if (strcmp(dir, HISTORY_STATE_DIR) == 0)
+        mkdir(dir, 0700);
+    if (events_new(n, &n->events) < 0 || history_new(dir, &n->history) < 0)
+        node_log("out of memory: what happens to jobs is not recorded");
+}
+
 static int begin(struct node *n, const struct node_options *o, struct error *err)
 {
     struct error why = {0};
@@ -380,6 +397,7 @@ static int begin(struct node *n, const struct node_options *o, struct error *err
     r = guardian_new(n->event, n->dir_fd, n->group, &n->guardian, err);
     if (r < 0)
         return r;
+    begin_record(n);
     if (claims_new(n, &n->claims, &why) < 0)
         node_log("%s", why.text);
     r = link_new(n, &n->link, err);
@@ -405,9 +423,12 @@ static void end(struct node *n)
         actuate_restore_all(n);
     if (n->api)
         unlinkat(n->dir_fd, RUNDIR_AGENT_SOCKET, 0);
+    events_end_streams(n->events);
     n->api = api_free(n->api);
+    n->events = events_free(n->events);
     while (n->jobs.first)
         job_free(n->jobs.first);
+    n->history = history_free(n->history);
     n->containers = containers_free(n->containers);
     n->link = link_free(n->link);
     n->claims = claims_free(n->claims);

@@ -12,6 +12,7 @@
 #include "node/config.h"
 #include "node/container.h"
 #include "node/job.h"
+#include "node/metrics.h"
 #include "policy/policy.h"
 
 #include <systemd/sd-event.h>
@@ -29,6 +30,8 @@ struct guardian;
 struct claims;
 struct containers;
 struct decision;
+struct events;
+struct history;
 struct wait;
 
 struct node {
@@ -61,6 +64,10 @@ struct node {
     struct link *link;
     struct containers *containers; /* of each engine that is watched */
     struct api *api;
+    struct events *events;
+    struct history *history; /* NULL: none is kept */
+    struct metrics metrics;
+    char told_policy[POLICY_SPEC_TEXT_MAX]; /* chronicle.c's */
     struct wait *waits;
     uint64_t wait_ids;
     uint32_t ended[PROTO_JOBS_MAX]; /* numbers of jobs whose files are to be removed */

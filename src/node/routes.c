@@ -6,6 +6,8 @@
 #include "host/proc.h"
 #include "node/control.h"
 #include "node/decision.h"
+#include "node/events.h"
+#include "node/history.h"
 #include "node/node.h"
 #include "node/store.h"
 #include "node/view.h"
@@ -510,6 +512,67 @@ static void put_policy(struct request *r, struct job *none)
     get_policy(r, NULL);
 }
 
+/* ---- what happened and happens ---- */
+
+static bool take_argument(struct request *r, const char *key, uint64_t max, uint64_t *ret)
+{
+    const char *text = request_argument(r, key);
+    char *end;
+    unsigned long long value;
+
+    if (!text)
+        return true;
+    errno = 0;
+    value = strtoull(text, &end, 10);
+    if (text[0] >= '0' && text[0] <= '9' && !*end && errno == 0 && value >= 1 && value <= max) {
+        *ret = value;
+        return true;
+    }
+    request_fail(r, HTTP_BAD_REQUEST, "", "%s is '%.40s': use a whole number from 1 to %llu", key,
+                 text, (unsigned long long)max);
+    return false;
+}
+
+static void get_history(struct request *r, struct job *none)
+{
+    struct history_filter f = {.job = request_argument(r, "job"),
+                               .all = control_may_govern(r->node, &r->who),
+                               .uid = r->who.uid};
+    uint64_t since = 0, limit = HISTORY_LIMIT_STD;
+    json_t *list;
+    int e;
+
+    if (!take_argument(r, "since", INT32_MAX, &since) ||
+        !take_argument(r, "limit", HISTORY_LIMIT_MAX, &limit))
+        return;
+    f.since_ms = since * 1000;
+    f.limit = (uint32_t)limit;
+    chronicle_look(r->node); /* up to now */
+    e = history_query(r->node->history, &f, &list);
+    if (e == 0)
+        request_answer(r, HTTP_OK, list);
+    else
+        request_fail(r, HTTP_UNAVAILABLE, "The daemon's log says why.", "no history is kept now");
+}
+
+static void get_events(struct request *r, struct job *none)
+{
+    struct stream *stream;
+    int e = r->node->events
+                ? events_open(r->node->events, r, request_header(r, "Last-Event-ID"), &stream)
+                : -ENOMEM;
+
+    if (e == 0)
+        request_answer_stream(r, stream);
+    else
+        request_fail(r, HTTP_UNAVAILABLE, "", "there are too many streams of events");
+}
+
+static void get_metrics(struct request *r, struct job *none)
+{
+    request_answer_text(r, METRICS_TYPE, metrics_text(r));
+}
+
 /* ---- paths ---- */
 
 static const struct route {
@@ -520,7 +583,8 @@ static const struct route {
     {"GET", "/v1/jobs/*", get_job},       {"PATCH", "/v1/jobs/*", patch_job},
     {"DELETE", "/v1/jobs/*", delete_job}, {"GET", "/v1/jobs/*/explain", get_explain},
     {"GET", "/v1/machine", get_machine},  {"GET", "/v1/policy", get_policy},
-    {"PUT", "/v1/policy", put_policy},
+    {"PUT", "/v1/policy", put_policy},    {"GET", "/v1/history", get_history},
+    {"GET", "/v1/events", get_events},    {"GET", "/metrics", get_metrics},
 };
 
 /* True if @path is @pattern's; the part for "*" is copied (cut, which no name of a job is). */

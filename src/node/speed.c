@@ -172,6 +172,7 @@ void speed_resized(struct job *j, uint64_t latency_ns)
 {
     uint64_t *resize = &j->speed.resize_ns;
 
+    metrics_resized(j->node, latency_ns);
     *resize = *resize ? (3 * *resize + latency_ns) / 4 : latency_ns;
 }
 

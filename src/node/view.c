@@ -10,8 +10,7 @@
 
 #define SPEEDUP_SHOWN_MAX 64 /* entries of a curve */
 
-/* Texts of agents are any bytes: what is not UTF-8 is shown as '?'. */
-static json_t *text(const char *s)
+json_t *view_text(const char *s)
 {
     json_t *json = json_string(s);
     char copy[PROTO_TEXT_MAX];
@@ -58,10 +57,10 @@ static json_t *view_backend(const struct process *p, const struct backend *b)
     uint32_t target = b->malleable && p->beat ? p->target : b->target.intra;
     uint32_t active = b->malleable && p->beat ? p->active : b->active.intra;
 
-    return json_pack("{s:o,s:o,s:i,s:i,s:i,s:b,s:o,s:o,s:i}", "name", text(b->name), "version",
-                     text(b->version), "max", (int)b->max.intra, "target", (int)target, "active",
-                     (int)active, "malleable", (int)b->malleable, "note", text(b->note), "inter",
-                     view_inter(p, b), "pid", (int)p->pid);
+    return json_pack("{s:o,s:o,s:i,s:i,s:i,s:b,s:o,s:o,s:i}", "name", view_text(b->name), "version",
+                     view_text(b->version), "max", (int)b->max.intra, "target", (int)target,
+                     "active", (int)active, "malleable", (int)b->malleable, "note",
+                     view_text(b->note), "inter", view_inter(p, b), "pid", (int)p->pid);
 }
 
 static json_t *view_backends(const struct job *j)
@@ -86,17 +85,11 @@ static json_t *view_pids(const struct job *j)
 
 static json_t *view_progress(const struct job *j)
 {
-    uint64_t done = 0, total = 0;
-    const char *unit = "tasks";
+    struct job_progress p;
 
-    for (const struct process *p = j->processes; p; p = p->next) {
-        if (p->progress_done > 0)
-            unit = p->unit;
-        done += p->progress_done ? p->progress_done : p->tasks;
-        total += p->progress_total;
-    }
-    return json_pack("{s:o,s:o,s:o,s:f}", "done", number(done), "total", number(total), "unit",
-                     text(unit), "rate", job_rate(j));
+    job_progress(j, &p);
+    return json_pack("{s:o,s:o,s:o,s:f}", "done", number(p.done), "total", number(p.total), "unit",
+                     view_text(p.unit), "rate", job_rate(j));
 }
 
 static uint32_t signal_of(const struct job *j)
@@ -143,7 +136,7 @@ static json_t *view_note(const struct job *j)
     char note[JOB_NOTE_MAX];
 
     job_note(j, clock_now_ns(), note);
-    return text(note);
+    return view_text(note);
 }
 
 /* Who holds its threads: null when nobody does. */
@@ -170,7 +163,7 @@ json_t *view_job(const struct job *j)
         number(j->min ? j->min : 1), "limit", number_or_null(j->limit), "pinned",
         number_or_null(j->pinned.intra), "pinned_by", view_pinned_by(j), "lent", number(j->lent),
         "borrowed", number(j->borrowed), "backends", view_backends(j), "progress", view_progress(j),
-        "reason", text(j->share_reason), "note", view_note(j), "signal",
+        "reason", view_text(j->share_reason), "note", view_note(j), "signal",
         number_or_null(signal_of(j)), "elapsed_s", (double)(now - j->created_ns) / 1e9);
 
     if (!view || json_object_update_new(view, use) < 0 || json_object_update_new(view, terms) < 0 ||
@@ -213,10 +206,18 @@ json_t *view_changes(const struct job *j)
         json_array_append_new(
             list, json_pack("{s:f,s:i,s:i,s:s,s:o,s:f}", "time", (double)c->time_ms / 1000, "from",
                             (int)c->from, "to", (int)c->to, "cores", c->cores, "reason",
-                            text(c->reason), "latency_us", (double)c->latency_ns / 1000));
+                            view_text(c->reason), "latency_us", (double)c->latency_ns / 1000));
     }
     return json_pack("{s:s,s:s,s:o,s:o}", "id", j->id, "name", j->name, "changes", list, "speedup",
                      view_speedup(j));
+}
+
+json_t *view_cores(const struct job *j)
+{
+    struct cpuset cores;
+
+    job_cores(j, &cores);
+    return cores_text(&cores);
 }
 
 /* ---- the machine ---- */
@@ -236,7 +237,7 @@ static json_t *view_notes(const struct node *n)
     unsigned cpus = cpuset_count(&n->cpus), capacity = decision_capacity(n->decision);
 
     if (n->weights_note[0])
-        json_array_append_new(notes, text(n->weights_note));
+        json_array_append_new(notes, view_text(n->weights_note));
     if (n->jobs.n && capacity < cpus)
         json_array_append_new(
             notes, json_sprintf("%u of %u cores: other users' daemons have jobs", capacity, cpus));

@@ -7,8 +7,12 @@
 struct job;
 struct node;
 
+/* A text of an agent, which may be any bytes: what is not UTF-8 is shown as '?'. */
+json_t *view_text(const char *s);
+
 /* Each is a new reference, or NULL without memory. */
 json_t *view_job(const struct job *j);
 json_t *view_changes(const struct job *j);
+json_t *view_cores(const struct job *j);
 json_t *view_machine(const struct node *n);
 json_t *view_policy(const struct node *n);

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/chronicle.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "host/proc.h"
+#include "node/decision.h"
+#include "node/events.h"
+#include "node/history.h"
+#include "node/node.h"
+#include "node/view.h"
+
+#include <string.h>
+
+#define RATE_NS    (10 * NS_PER_S) /* a row of a job's speed at most so often */
+#define COMMAND_NS NS_PER_S        /* by then the program is what runs, not what starts it */
+
+/* ---- what is told ---- */
+
+static struct history_key key_of(const struct job *j)
+{
+    return (struct history_key){.submitted_ms = j->created_ms, .number = j->number};
+}
+
+/* Of its first process, with blanks between the words; what is not text is shown as '?'. */
+static void read_command(struct job *j)
+{
+    _cleanup_free_ char *words = NULL;
+    size_t len, i;
+
+    if (j->container || !j->processes ||
+        proc_read_cmdline(j->node->root, j->processes->pid, &words, &len) < 0 || len == 0)
+        return;
+    if (words[len - 1] == '\0')
+        len--;
+    for (i = 0; i < len && i < sizeof(j->seen.command) - 1; i++) {
+        unsigned char c = (unsigned char)words[i];
+
+        j->seen.command[i] = (char)(c == '\0' ? ' ' : c < 0x20 || c >= 0x7f ? '?' : c);
+    }
+    j->seen.command[i] = '\0';
+}
+
+static void write_job(const struct job *j, uint64_t now, uint64_t ended_ms)
+{
+    struct history_job row = {.key = key_of(j),
+                              .ended_ms = ended_ms,
+                              .terms = j->terms,
+                              .uid = j->uid,
+                              .min = j->min,
+                              .limit = j->limit,
+                              .weight = j->weight,
+                              .exit = j->seen.exited ? j->seen.exit : -1,
+                              .container = j->container,
+                              .placement = j->placement};
+    struct policy_job turn;
+
+    admission_describe(j, now, &turn);
+    row.run_ms = turn.run_ns / NS_PER_MS;
+    row.wait_ms = turn.wait_ns / NS_PER_MS;
+    if (j->admission.begun_ns)
+        row.begun_ms = clock_real_ms() - (now - j->admission.begun_ns) / NS_PER_MS;
+    snprintf(row.name, sizeof(row.name), "%s", j->name);
+    snprintf(row.owner, sizeof(row.owner), "%s", j->owner);
+    snprintf(row.command, sizeof(row.command), "%s", j->seen.command);
+    history_job(j->node->history, &row);
+}
+
+/* Those that fell out of the job's ring meanwhile are not told. */
+static void write_allocations(struct job *j)
+{
+    struct seen *t = &j->seen;
+
+    if (j->n_changes - t->changes > JOB_CHANGES_MAX)
+        t->changes = j->n_changes - JOB_CHANGES_MAX;
+    for (; t->changes < j->n_changes; t->changes++) {
+        const struct change *c = &j->changes[t->changes % JOB_CHANGES_MAX];
+        struct history_allocation row = {.key = key_of(j), .time_ms = c->time_ms, .threads = c->to};
+
+        snprintf(row.cores, sizeof(row.cores), "%s", c->cores);
+        snprintf(row.reason, sizeof(row.reason), "%s", c->reason);
+        history_allocation(j->node->history, &row);
+    }
+}
+
+static void write_rate(struct job *j, uint64_t now)
+{
+    struct history_rate row = {.key = key_of(j), .time_ms = clock_real_ms()};
+    struct job_progress progress;
+
+    if (now - j->seen.rate_ns < RATE_NS || !job_reported(j))
+        return;
+    j->seen.rate_ns = now;
+    job_progress(j, &progress);
+    row.rate = job_rate(j);
+    row.threads = job_target(j);
+    row.done = progress.done;
+    row.total = progress.total;
+    snprintf(row.unit, sizeof(row.unit), "%s", progress.unit);
+    history_rate(j->node->history, &row);
+}
+
+static json_t *event_of(const struct job *j, const char *state)
+{
+    return json_pack("{s:s,s:s,s:s,s:s,s:s,s:o,s:o,s:o}", "id", j->id, "name", j->name, "owner",
+                     j->owner, "kind", j->container ? "container" : "process", "state", state,
+                     "target", json_integer(job_target(j)), "cores", view_cores(j), "reason",
+                     view_text(j->share_reason));
+}
+
+/* ---- looking ---- */
+
+static bool is_news(const struct job *j, const char *state, const struct cpuset *cores)
+{
+    const struct seen *t = &j->seen;
+
+    return strcmp(t->state, state) != 0 || t->target != job_target(j) ||
+           !cpuset_equal(&t->cores, cores) || strcmp(t->reason, j->share_reason) != 0;
+}
+
+static void look_at(struct job *j, uint64_t now)
+{
+    struct seen *t = &j->seen;
+    const char *state = job_state(j, now);
+    bool first = !t->state, final = t->final;
+    struct cpuset cores;
+
+    if (!final && (first || (j->admission.phase == JOB_RUNNING &&
+                             now - j->admission.begun_ns >= COMMAND_NS))) {
+        read_command(j);
+        t->final = !first;
+    }
+    if (first || j->dirty || t->final != final)
+        write_job(j, now, 0);
+    write_allocations(j);
+    write_rate(j, now);
+    job_cores(j, &cores);
+    if (!first && !is_news(j, state, &cores))
+        return;
+    t->state = state;
+    t->target = job_target(j);
+    t->cores = cores;
+    snprintf(t->reason, sizeof(t->reason), "%s", j->share_reason);
+    events_tell(j->node->events, first ? "job-added" : "job-changed", event_of(j, state));
+}
+
+static void look_at_policy(struct node *n)
+{
+    char text[POLICY_SPEC_TEXT_MAX];
+
+    policy_spec_text(decision_policy(n->decision), text, sizeof(text));
+    if (strcmp(text, n->told_policy) == 0)
+        return;
+    if (n->told_policy[0])
+        events_tell(n->events, "policy-changed", json_pack("{s:s}", "policy", text));
+    memcpy(n->told_policy, text, sizeof(text));
+}
+
+void chronicle_look(struct node *n)
+{
+    uint64_t now = clock_now_ns();
+
+    look_at_policy(n);
+    for (struct job *j = n->jobs.first; j; j = j->next)
+        look_at(j, now);
+    history_write(n->history, n->jobs.n == 0); /* then nothing calls again */
+}
+
+void chronicle_ended(struct job *j)
+{
+    uint64_t now = clock_now_ns();
+    struct policy_job turn;
+    json_t *event;
+
+    if (!j->seen.state)
+        look_at(j, now);
+    write_allocations(j);
+    write_job(j, now, clock_real_ms());
+    admission_describe(j, now, &turn);
+    event = event_of(j, "ended");
+    json_object_set_new(event, "run_s", json_real((double)turn.run_ns / NS_PER_S));
+    json_object_set_new(event, "wait_s", json_real((double)turn.wait_ns / NS_PER_S));
+    json_object_set_new(event, "exit", j->seen.exited ? json_integer(j->seen.exit) : json_null());
+    events_tell(j->node->events, "job-ended", event);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Notices what happens to jobs, and tells it to those who listen (events.h) and to the history
+ * (history.h): compares each job with what was told of it last. So nothing on the way of a decision
+ * knows of either. Daemon's event loop only; called by node.c when there is time, and by job.c.
+ */
+#pragma once
+
+#include "base/cpuset.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define CHRONICLE_COMMAND_MAX 256
+#define CHRONICLE_REASON_MAX  128
+
+struct job;
+struct node;
+
+/* Part of each job: what was told of it last. */
+struct seen {
+    const char *state; /* NULL: nothing yet */
+    uint64_t rate_ns;
+    struct cpuset cores;
+    unsigned changes; /* of job.n_changes */
+    uint32_t target;
+    int exit;           /* status of a container that ended; valid where exited */
+    bool exited, final; /* final: the command is that of the program */
+    char reason[CHRONICLE_REASON_MAX];
+    char command[CHRONICLE_COMMAND_MAX]; /* or image */
+};
+
+/* Looks at everything, before the store writes what is dirty. */
+void chronicle_look(struct node *n);
+
+/* The job has ended and is about to be freed. */
+void chronicle_ended(struct job *j);

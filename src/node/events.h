@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * GET /v1/events: what happens, as server-sent events. The last ones are kept, so that a client
+ * that lost its connection goes on where it was (Last-Event-ID). Nobody is waited for: a stream
+ * whose reader is further behind than what is kept is ended. Daemon's event loop only; told by
+ * chronicle.c, asked by api.c and routes.c.
+ */
+#pragma once
+
+#include "base/error.h"
+
+#include <jansson.h>
+
+#define EVENTS_KEPT        1024
+#define EVENTS_STREAMS_MAX 32
+#define EVENTS_STREAMS_UID 8 /* of one user other than root and the daemon's own */
+#define EVENTS_BEAT_S      15
+#define EVENTS_TEXT_MAX    2048 /* bytes of one event; a longer one is not told */
+
+struct events;
+struct node;
+struct request;
+struct stream;
+
+int events_new(struct node *n, struct events **ret);
+struct events *events_free(struct events *e); /* after api_free(); takes NULL, returns NULL */
+
+/* Takes over @data, an object (NULL: out of memory, nothing is told). @e may be NULL. */
+void events_tell(struct events *e, const char *type, json_t *data);
+
+/*
+ * A stream for a request, from behind the event @last (as it was sent as id) or, with NULL, from
+ * now on. Returns 0 or -EAGAIN: there are too many.
+ */
+int events_open(struct events *e, struct request *r, const char *last, struct stream **ret);
+
+/* api.c: the stream as answer of libmicrohttpd's @connection; 0 or -errno: then it is gone. */
+int stream_send(struct stream *s, void *connection);
+
+void events_end_streams(struct events *e); /* the daemon ends */

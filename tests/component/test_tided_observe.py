@@ -1,0 +1,443 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tided tells about what happens: history, events, metrics, and that its description is whole."""
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import time
+
+import pytest
+
+from daemon import GUARD_S, NOBODY, Place, UnixConnection, eventually
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def place(build_dir, compiled):
+    program = compiled("fake_peer.c", str(ROOT / "src/proto/proto.c"),
+                       str(ROOT / "src/base/error.c"))
+    result = Place(build_dir / "tided", program)
+    yield result
+    result.end()
+
+
+@pytest.fixture
+def tided(place):
+    return place.daemon("--cpus", "0-7").start()
+
+
+def history(daemon, query=""):
+    status, answer = daemon.api("GET", "/v1/history" + query)
+    assert status == 200, answer
+    return answer
+
+
+# ---- history ----
+
+def test_history_tells_what_ran_when_with_what_and_why(tided):
+    job = tided.job(name="cnn", max=6, weight=50)
+    job.target(6)
+    assert job.patch(threads=2)[0] == 200
+    job.target(2)
+    running, = history(tided)
+    assert running["id"] == "j1" and running["ended"] is None and running["command"]
+    job.end()
+    ended, = history(tided)
+    assert ended["name"] == "cnn" and ended["owner"] == "root" and ended["kind"] == "process"
+    assert (ended["limit"], ended["weight"], ended["min"]) == (6, 50, None)
+    assert ended["submitted"] <= ended["begun"] <= ended["ended"] <= time.time() + 1
+    assert ended["run_s"] > 0 and ended["wait_s"] == 0 and ended["exit"] is None
+    newest, before = [a["threads"] for a in ended["allocations"]][:2]
+    assert (newest, before) == (2, 6)
+    assert all(a["cores"] and a["reason"] and a["time"] for a in ended["allocations"])
+
+
+def test_history_survives_the_daemon_and_ids_that_come_again_are_other_jobs(place):
+    tided = place.daemon("--cpus", "0-7").start()
+    first = tided.job(name="first")
+    first.target(8)
+    tided.signal(signal.SIGKILL)
+    tided.start()
+    eventually(lambda: first.get()["state"] == "running")  # found again: the same row
+    assert [j["ended"] for j in history(tided)] == [None]
+    first.end()
+    assert tided.stop() == 0
+    tided.start()
+    second = tided.job(name="second")
+    second.target(8)
+    names = [(j["id"], j["name"]) for j in history(tided)]
+    assert names == [(second.id, "second"), ("j1", "first")]
+    assert [j["name"] for j in history(tided, "?job=first")] == ["first"]
+    assert [j["name"] for j in history(tided, f"?job={second.id}")][0] == "second"
+    assert len(history(tided, "?limit=1")) == 1
+    assert len(history(tided, f"?since={int(time.time()) + 3600}")) == 1  # has not ended
+    assert history(tided, "?job=nobody") == []
+
+
+@pytest.mark.parametrize("query", ["?limit=0", "?limit=1001", "?limit=x", "?since=-1", "?limit="])
+def test_history_refuses_what_it_does_not_understand(tided, query):
+    status, answer = tided.api("GET", "/v1/history" + query)
+    assert status == 400 and query[1:6] in answer["error"]["message"]
+
+
+def test_history_shows_others_only_their_own_jobs(tided):
+    tided.job(name="roots").target(8)
+    tided.dir.chmod(0o755)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:  # another user, as the kernel says
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        os.write(write, json.dumps(tided.api("GET", "/v1/history")).encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as answer:
+        assert json.loads(answer.read()) == [200, []]
+    os.waitpid(child, 0)
+    assert len(history(tided)) == 1
+
+
+def test_history_that_is_damaged_is_moved_aside_and_jobs_are_not_concerned(place):
+    tided = place.daemon("--cpus", "0-7").start()
+    job = tided.job(name="cnn")
+    job.target(8)
+    assert len(history(tided)) == 1
+    tided.signal(signal.SIGKILL)
+    for name in ("history.db", "history.db-wal"):
+        path = tided.dir / name
+        path.write_bytes(b"no database at all, " * 1000)
+    tided.start()
+    job.target(8)
+    assert job.patch(threads=3)[0] == 200
+    assert [j["name"] for j in history(tided)] == ["cnn"]
+    assert list(tided.dir.glob("history.db.corrupt-*"))
+    assert tided.log.read_text().count("is damaged") == 1
+
+
+def test_history_that_cannot_be_written_is_off_and_said_once(place):
+    tided = place.daemon("--cpus", "0-7")
+    (tided.dir / "history.db").mkdir()
+    tided.start()
+    job = tided.job(name="cnn")
+    job.target(8)
+    assert tided.api("GET", "/v1/history")[0] == 503
+    assert job.patch(threads=3)[0] == 200
+    assert tided.log.read_text().count("no history is kept") == 1
+
+
+def test_the_file_of_the_history_is_its_owners_alone(tided):
+    tided.job().target(8)
+    history(tided)
+    for path in tided.dir.glob("history.db*"):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+# ---- events ----
+
+class Stream:
+    def __init__(self, daemon, last=None):
+        self.connection = UnixConnection(daemon.dir / "api.sock")
+        headers = {"Last-Event-ID": last} if last else {}
+        self.connection.request("GET", "/v1/events", headers=headers)
+        self.answer = self.connection.getresponse()
+
+    def line(self):
+        return self.answer.readline().decode()
+
+    def next(self):
+        """(type, data, id) of the next event; comments and retry are passed over."""
+        event = {}
+        while True:
+            line = self.line()
+            assert line, "the stream ended"
+            if line == "\n":
+                if "data" in event:
+                    return event["event"], json.loads(event["data"]), event.get("id")
+                event = {}
+            elif not line.startswith(":"):
+                key, value = line.rstrip("\n").split(": ", 1)
+                event[key] = value
+
+    def until(self, kind, check=lambda data: True):
+        while True:
+            event = self.next()
+            if event[0] == kind and check(event[1]):
+                return event
+
+    def close(self):
+        self.connection.close()
+
+
+def test_events_tell_of_jobs_and_of_the_policy(tided):
+    stream = Stream(tided)
+    assert stream.answer.status == 200
+    assert stream.answer.getheader("Content-Type") == "text/event-stream"
+    job = tided.job(name="cnn")
+    kind, data, _ = stream.next()
+    assert kind == "job-added" and (data["id"], data["name"]) == ("j1", "cnn")
+    job.target(8)
+    job.patch(threads=2)
+    assert stream.until("job-changed", lambda d: d["target"] == 2)[1]["reason"]
+    assert tided.api("PUT", "/v1/policy", {"policy": "priority"})[0] == 200
+    assert stream.until("policy-changed")[1] == {"policy": "priority"}
+    job.end()
+    ended = stream.until("job-ended")[1]
+    assert ended["id"] == "j1" and ended["state"] == "ended" and ended["run_s"] > 0
+
+
+def test_events_go_on_behind_the_last_that_was_read(tided):
+    stream = Stream(tided)
+    tided.job(name="a").target(8)
+    first = stream.next()[2]
+    tided.job(name="b").target(4)
+    seen = [stream.until("job-added")[2]]
+    stream.close()
+    again = Stream(tided, last=first)
+    assert again.until("job-added")[2] == seen[0]
+    for strange in ("1.1", "x", first + "0000000", "99999999999999999999999.1"):
+        other = Stream(tided, last=strange)
+        assert other.next()[0] == "missed"
+        other.close()
+
+
+def test_a_stream_outlives_the_time_after_which_idle_connections_go(tided):
+    stream = Stream(tided)
+    time.sleep(11)  # API_IDLE_S and a little
+    tided.job(name="late")
+    assert stream.next()[1]["name"] == "late"
+    while not stream.line().startswith(":"):
+        pass  # a comment within 15 s keeps proxies awake
+
+
+def test_a_reader_that_sleeps_is_dropped_and_delays_nobody(tided):
+    slow = socket.socket(socket.AF_UNIX)
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    slow.connect(str(tided.dir / "api.sock"))
+    slow.sendall(b"GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert b"200 OK" in slow.recv(100)
+    job = tided.job(name="cnn", **{"max": 8})
+    job.target(8)
+    for i in range(1500):  # more than are kept, and than its socket holds
+        assert job.patch(threads=1 + i % 2)[0] == 200
+        time.sleep(0.006)  # the store step is what tells
+    slow.settimeout(GUARD_S)
+    received = b""
+    while part := slow.recv(65536):
+        received += part
+    assert not received.endswith(b"0\r\n\r\n")  # it ended without the end
+    assert job.patch(threads=4)[0] == 200
+
+
+def test_streams_are_bounded_and_those_whose_readers_left_are_forgotten(tided):
+    streams = [Stream(tided) for _ in range(32)]
+    assert all(s.answer.status == 200 for s in streams)
+    assert tided.api("GET", "/v1/events")[0] == 503
+    for stream in streams:
+        stream.close()
+
+    def has_room():
+        stream = Stream(tided)
+        stream.close()
+        return stream.answer.status == 200
+    eventually(has_room)
+
+
+def test_the_daemon_ends_its_streams_when_it_ends(place):
+    tided = place.daemon("--cpus", "0-7").start()
+    stream = Stream(tided)
+    assert stream.line() == "retry: 1000\n"
+    assert tided.stop() == 0
+
+
+# ---- metrics ----
+
+NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\\\|\\"|\\n)*)"')
+NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?([eE][-+]?\d+)?|Inf|NaN)")
+
+
+def parse_metrics(text):
+    """{family: (type, {(name, labels): value})}, by the rules of format 0.0.4; asserts them all."""
+    families, current, seen = {}, None, set()
+    assert text.endswith("\n")
+    for line in text[:-1].split("\n"):
+        if line.startswith("# HELP "):
+            current, help_text = line[7:].split(" ", 1)
+            assert NAME.fullmatch(current) and current not in families and help_text.endswith(".")
+            families[current] = [None, {}]
+        elif line.startswith("# TYPE "):
+            name, kind = line[7:].split(" ")
+            assert name == current and families[name][0] is None and not families[name][1]
+            assert kind in ("counter", "gauge", "histogram")
+            assert (kind == "counter") == name.endswith("_total"), name
+            families[name][0] = kind
+        else:
+            name = NAME.match(line).group()
+            rest, labels = line[len(name):], {}
+            if rest.startswith("{"):
+                at = 1
+                while rest[at] != "}":
+                    pair = LABEL.match(rest, at)
+                    assert pair and pair[1] not in labels, line
+                    labels[pair[1]] = pair[2]
+                    at = pair.end()
+                    assert rest[at] in ",}"
+                    at += rest[at] == ","
+                rest = rest[at + 1:]
+            assert rest[0] == " " and NUMBER.fullmatch(rest[1:]), line
+            kind, samples = families[current]
+            suffixes = ("_bucket", "_sum", "_count") if kind == "histogram" else ("",)
+            assert name in [current + s for s in suffixes], line
+            key = (name, tuple(sorted(labels.items())))
+            assert key not in seen, line
+            seen.add(key)
+            samples[key] = float(rest[1:].replace("Inf", "inf"))
+    return families
+
+
+def metrics(daemon):
+    connection = UnixConnection(daemon.dir / "api.sock")
+    connection.request("GET", "/metrics")
+    answer = connection.getresponse()
+    assert answer.status == 200
+    assert answer.getheader("Content-Type") == "text/plain; version=0.0.4; charset=utf-8"
+    text = answer.read().decode()
+    connection.close()
+    families = parse_metrics(text)
+    return families, {key: value for _, samples in families.values()
+                      for key, value in samples.items()}
+
+
+def sample(values, metric, **labels):
+    return values[metric, tuple(sorted(labels.items()))]
+
+
+def test_metrics_are_prometheus_and_true(tided):
+    job = tided.job("--beat", "100", name="cnn")
+    job.target(8)
+    job.peer.tell('progress 7 90 a"b\\c')
+    eventually(lambda: job.get()["progress"]["done"] == 7)
+    for threads in (2, 5, 3):
+        assert job.patch(threads=threads)[1]["status"] == "done"
+    job.target(3)
+    families, values = metrics(tided)
+    assert sample(values, "tide_jobs", state="running") == 1
+    assert sample(values, "tide_jobs", state="queued") == 0
+    for kind, value in (("target", 3), ("active", 3), ("max", 8)):
+        assert sample(values, "tide_job_threads", job="j1", name="cnn", kind=kind) == value
+    assert sample(values, "tide_job_cores", job="j1", name="cnn") == 8
+    assert sample(values, "tide_job_progress_total", job="j1", name="cnn",
+                  unit='a\\"b\\\\c') == 7
+    assert sample(values, "tide_cores") == 8
+    assert sample(values, "tide_decisions_total") >= 4
+    assert sample(values, "tide_resizes_total") >= 3
+    buckets = [(float(dict(labels)["le"].replace("Inf", "inf")), value)
+               for (name, labels), value in values.items() if name == "tide_resize_seconds_bucket"]
+    assert buckets == sorted(buckets) and [v for _, v in buckets] == sorted(v for _, v in buckets)
+    assert buckets[-1] == (float("inf"), sample(values, "tide_resize_seconds_count"))
+    assert sample(values, "tide_resize_seconds_count") == sample(values, "tide_resizes_total")
+    assert 0 < sample(values, "process_resident_memory_bytes") < 100e6
+    assert abs(sample(values, "process_start_time_seconds") - time.time()) < 60
+    assert sample(values, "process_open_fds") > 5
+    assert families["tide_resize_seconds"][0] == "histogram"
+    job.end()
+    _, values = metrics(tided)
+    assert sum(v for (name, _), v in values.items() if name == "tide_jobs") == 0
+    assert not [key for key in values if key[0] == "tide_job_threads"]
+
+
+# ---- the description ----
+
+def read_yaml(text):
+    """The part of YAML that docs/openapi.yaml is written in: mappings, whose values may be JSON."""
+    root = {}
+    stack = [(-1, root)]
+    for line in text.splitlines():
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        indent = len(line) - len(line.lstrip())
+        key, value = re.fullmatch(r'\s*("[^"]*"|[^":]+):\s*(.*)', line).groups()
+        key = key.strip('"')
+        while stack[-1][0] >= indent:
+            stack.pop()
+        assert key not in stack[-1][1], line
+        if value:
+            stack[-1][1][key] = json.loads(value) if value[0] in '{["' else value
+        else:
+            stack[-1][1][key] = {}
+            stack.append((indent, stack[-1][1][key]))
+    return root
+
+
+DESCRIPTION = read_yaml((ROOT / "docs/openapi.yaml").read_text())
+TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int,
+         "number": (int, float)}
+
+
+def check_value(schema, value, where):
+    """The value is as described, and nothing in it is not described."""
+    if "$ref" in schema:
+        schema = DESCRIPTION["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
+    if value is None:
+        assert schema.get("nullable"), where
+        return
+    assert isinstance(value, TYPES[schema["type"]]), (where, value)
+    assert isinstance(value, bool) == (schema["type"] == "boolean"), (where, value)
+    assert value in schema.get("enum", [value]), (where, value)
+    if schema["type"] == "array":
+        for item in value:
+            check_value(schema["items"], item, where + "[]")
+    if schema["type"] == "object":
+        assert set(value) == set(schema["properties"]), where
+        for key, member in value.items():
+            check_value(schema["properties"][key], member, f"{where}.{key}")
+
+
+def test_every_route_is_described_and_nothing_else():
+    source = (ROOT / "src/node/routes.c").read_text()
+    table = source[source.index("routes[] = {"):]
+    routes = {(method.lower(), path.replace("*", "{job}")) for method, path
+              in re.findall(r'\{"([A-Z]+)", "([^"]+)", \w+\}', table)}
+    described = {(method, path) for path, methods in DESCRIPTION["paths"].items()
+                 for method in methods}
+    assert routes == described and len(routes) >= 12
+
+
+def test_answers_are_as_they_are_described(tided):
+    peer = tided.peer("--inter", "2")
+    status, answer = tided.api("POST", "/v1/jobs", {"pid": peer.pid, "name": "cnn"})
+    peer.go(answer["token"], answer["id"], answer["name"])
+    peer.expect("welcome")
+    eventually(lambda: tided.jobs()[0]["state"] == "running")
+    requests = [("get", "/v1/jobs", None), ("patch", "/v1/jobs/{job}", {"threads": 2}),
+                ("get", "/v1/jobs/{job}", None), ("get", "/v1/jobs/{job}/explain", None),
+                ("get", "/v1/machine", None), ("get", "/v1/policy", None),
+                ("put", "/v1/policy", {"policy": "equal"}), ("get", "/v1/history", None),
+                ("delete", "/v1/jobs/{job}", None)]
+    answers = [("post", "/v1/jobs", status, answer)]
+    for method, path, body in requests:
+        status, answer = tided.api(method.upper(), path.replace("{job}", "cnn"), body)
+        answers.append((method, path, status, answer))
+    for method, path, status, answer in answers:
+        ok = DESCRIPTION["paths"][path][method]["responses"][str(status)]["content"]
+        check_value(ok["application/json"]["schema"], answer, f"{method} {path}")
+    untested = {(m, p) for p, ms in DESCRIPTION["paths"].items() for m in ms} - {
+        (m, p) for m, p, _, _ in answers}
+    assert untested == {("get", "/v1/events"), ("get", "/metrics")}  # no JSON: tested above
+
+
+def test_fields_that_are_described_are_taken_and_others_refused(tided):
+    schemas = DESCRIPTION["components"]["schemas"]
+    for method, path, name in (("POST", "/v1/jobs", "NewJob"),
+                               ("PATCH", "/v1/jobs/cnn", "JobChange"),
+                               ("PUT", "/v1/policy", "PolicyChoice")):
+        if name == "JobChange":
+            tided.job(name="cnn")
+        for field in (*schemas[name]["properties"], "misspelt"):
+            status, answer = tided.api(method, path, {field: []})  # no field takes a list
+            assert status == 400
+            unknown = "unknown field" in answer["error"]["message"]
+            assert unknown == (field == "misspelt"), (field, answer)

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The history's file: schema steps, bounds, and every kind of damage, none of which may matter. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "node/history.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char dir[64], path[128];
+
+static void remove_all(const char *pattern)
+{
+    char text[160];
+    glob_t found;
+
+    snprintf(text, sizeof(text), "%s/%s", dir, pattern);
+    if (glob(text, 0, NULL, &found) == 0) {
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            if (unlink(found.gl_pathv[i]) < 0)
+                rmdir(found.gl_pathv[i]);
+        globfree(&found);
+    }
+}
+
+static unsigned count_aside(void)
+{
+    char text[160];
+    glob_t found;
+    unsigned n = 0;
+
+    snprintf(text, sizeof(text), "%s/history.db.corrupt-*[0-9]", dir);
+    if (glob(text, 0, NULL, &found) == 0) {
+        n = (unsigned)found.gl_pathc;
+        globfree(&found);
+    }
+    return n;
+}
+
+static int setup(void **unused)
+{
+    snprintf(dir, sizeof(dir), "/tmp/tide-history-XXXXXX");
+    if (!mkdtemp(dir))
+        return -1;
+    snprintf(path, sizeof(path), "%s/" HISTORY_FILE, dir);
+    return 0;
+}
+
+static int teardown(void **unused)
+{
+    remove_all("*");
+    return rmdir(dir);
+}
+
+static struct history *open_here(void)
+{
+    struct history *h;
+
+    assert_int_equal(history_new(dir, &h), 0);
+    return h;
+}
+
+static struct history_job job_of(uint32_t number)
+{
+    struct history_job job = {
+        .key = {1000000 + number, number}, .weight = 100, .exit = -1, .uid = number % 3};
+
+    snprintf(job.name, sizeof(job.name), "job%u", number);
+    snprintf(job.owner, sizeof(job.owner), "somebody");
+    memset(job.command, 'x', sizeof(job.command) - 1);
+    return job;
+}
+
+static void add(struct history *h, uint32_t number)
+{
+    struct history_job job = job_of(number);
+    struct history_allocation a = {.key = job.key, .time_ms = number, .threads = number};
+    struct history_rate rate = {.key = job.key, .time_ms = number, .rate = 2.5, .done = number};
+
+    memset(a.reason, 'y', sizeof(a.reason) - 1);
+    snprintf(a.cores, sizeof(a.cores), "0-3");
+    history_job(h, &job);
+    history_allocation(h, &a);
+    history_rate(h, &rate);
+}
+
+static json_t *ask(struct history *h, uint32_t limit)
+{
+    struct history_filter all = {.all = true, .limit = limit};
+    json_t *list;
+
+    assert_int_equal(history_query(h, &all, &list), 0);
+    return list;
+}
+
+static size_t count(struct history *h)
+{
+    json_t *list = ask(h, HISTORY_LIMIT_MAX);
+    size_t n = json_array_size(list);
+
+    json_decref(list);
+    return n;
+}
+
+/* One number out of the file, while nobody has it open. */
+static long value_of(const char *sql)
+{
+    sqlite3 *db;
+    sqlite3_stmt *s;
+    long value;
+
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &s, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(s), SQLITE_ROW);
+    value = (long)sqlite3_column_int64(s, 0);
+    sqlite3_finalize(s);
+    sqlite3_close(db);
+    return value;
+}
+
+static void execute(const char *sql)
+{
+    sqlite3 *db;
+
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+static void what_was_written_is_found_again(void **unused)
+{
+    struct history *h = open_here();
+    struct history_filter mine = {.uid = 1, .limit = 10}, named = {.all = true, .limit = 10};
+    struct history_job ended = job_of(2);
+    json_t *list;
+
+    for (uint32_t i = 1; i <= 5; i++)
+        add(h, i);
+    ended.ended_ms = 5000000;
+    ended.exit = 3;
+    history_job(h, &ended);
+    history_free(h);
+    h = open_here();
+    assert_int_equal(count(h), 5);
+    assert_int_equal(history_query(h, &mine, &list), 0); /* 1 and 4 */
+    assert_int_equal(json_array_size(list), 2);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(list, 0), "name")),
+                        "job4");
+    json_decref(list);
+    named.job = "j2";
+    assert_int_equal(history_query(h, &named, &list), 0);
+    assert_int_equal(json_array_size(list), 1);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(list, 0), "exit")), 3);
+    assert_int_equal(json_array_size(json_object_get(json_array_get(list, 0), "allocations")), 1);
+    json_decref(list);
+    history_free(h);
+}
+
+static void each_version_of_the_schema_becomes_the_newest_with_its_rows(void **unused)
+{
+    for (unsigned from = 0; from <= history_version; from++) {
+        char pragma[48];
+        struct history *h;
+
+        remove_all("*");
+        for (unsigned i = 0; i < from; i++)
+            execute(history_steps[i]);
+        snprintf(pragma, sizeof(pragma), "PRAGMA user_version = %u", from);
+        execute(pragma);
+        if (from > 0)
+            execute(
+                "INSERT INTO job (number, submitted, name, owner, uid, kind, command, run, wait,"
+                " weight, priority, class, placement) VALUES (1, 1, 'old', 'o', 0, 'process',"
+                " 'c', 1, 1, 100, 0, 0, 'shared')");
+        h = open_here();
+        add(h, 7);
+        assert_int_equal(count(h), from > 0 ? 2 : 1);
+        history_free(h);
+        assert_int_equal(value_of("PRAGMA user_version"), history_version);
+        assert_int_equal(count_aside(), 0);
+    }
+}
+
+static void a_file_of_a_newer_tided_is_left_alone(void **unused)
+{
+    struct history_filter all = {.all = true, .limit = 1};
+    struct history *h;
+    json_t *list;
+
+    execute("CREATE TABLE job (future TEXT); PRAGMA user_version = 1000");
+    h = open_here();
+    add(h, 1);
+    history_write(h, true);
+    assert_int_equal(history_query(h, &all, &list), -ENODATA);
+    history_free(h);
+    assert_int_equal(value_of("PRAGMA user_version"), 1000);
+    assert_int_equal(count_aside(), 0);
+}
+
+static void rows_are_bounded_and_the_oldest_go_first(void **unused)
+{
+    struct history *h = open_here();
+    json_t *list;
+
+    for (uint32_t i = 1; i <= HISTORY_ROWS_MAX + 500; i++) {
+        add(h, i);
+        if (i % 1000 == 0)
+            history_write(h, true);
+    }
+    list = ask(h, 1);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(list, 0), "id")),
+                        "j100500");
+    json_decref(list);
+    history_free(h);
+    for (unsigned i = 0; i < 3; i++) {
+        static const char *const tables[] = {"job", "allocation", "rate"};
+        char sql[64];
+
+        snprintf(sql, sizeof(sql), "SELECT count(*) FROM %s", tables[i]);
+        assert_in_range(value_of(sql), 10000, HISTORY_ROWS_MAX);
+    }
+    assert_true(value_of("SELECT min(number) FROM job") > 500);
+    assert_true(value_of("PRAGMA page_count") * value_of("PRAGMA page_size") <= HISTORY_BYTES_MAX);
+    assert_int_equal(count_aside(), 0);
+}
+
+static void what_waits_is_bounded_where_nothing_can_be_written(void **unused)
+{
+    struct history *h;
+
+    assert_int_equal(mkdir(path, 0700), 0);
+    h = open_here();
+    for (uint32_t i = 1; i <= HISTORY_QUEUE_MAX; i++)
+        add(h, i);
+    history_write(h, true);
+    assert_int_equal(history_dropped(h), 2 * HISTORY_QUEUE_MAX);
+    history_free(h);
+}
+
+static void a_file_that_another_has_open_is_no_history_and_no_damage(void **unused)
+{
+    struct history *first = open_here(), *second;
+    struct history_filter all = {.all = true, .limit = 1};
+    json_t *list;
+
+    add(first, 1);
+    history_write(first, true);
+    second = open_here();
+    add(second, 2);
+    assert_int_equal(history_query(second, &all, &list), -ENODATA);
+    history_free(second);
+    assert_int_equal(count(first), 1);
+    history_free(first);
+    assert_int_equal(count_aside(), 0);
+}
+
+static void a_symbolic_link_is_not_followed(void **unused)
+{
+    char target[160];
+    struct history *h;
+
+    snprintf(target, sizeof(target), "%s/target", dir);
+    assert_int_equal(symlink(target, path), 0);
+    h = open_here();
+    add(h, 1);
+    history_free(h);
+    assert_int_equal(access(target, F_OK), -1);
+}
+
+static void fill(void)
+{
+    struct history *h = open_here();
+
+    for (uint32_t i = 1; i <= 300; i++)
+        add(h, i);
+    history_free(h);
+}
+
+/* Whatever became of the file: new rows are written and found, in it or in a new one. */
+static void works(void)
+{
+    struct history *h = open_here();
+    json_t *list;
+
+    json_decref(ask(h, 100));
+    add(h, 100000);
+    list = ask(h, 10);
+    assert_true(json_array_size(list) > 0);
+    json_decref(list);
+    history_free(h);
+}
+
+static void a_truncated_file_does_not_matter(void **unused)
+{
+    static const off_t sizes[] = {0, 1, 15, 100, 4095, 4096, 5000, 8192, 20480, 65536};
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        remove_all("*");
+        fill();
+        assert_int_equal(truncate(path, sizes[i]), 0);
+        works();
+    }
+}
+
+static void flip_bits(uint32_t *seed, unsigned n)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    off_t size = lseek(fd, 0, SEEK_END);
+
+    assert_true(fd >= 0 && size > 0);
+    for (unsigned i = 0; i < n; i++) {
+        unsigned char byte;
+        off_t at;
+
+        *seed = *seed * 1664525u + 1013904223u;
+        at = *seed % (i % 2 ? size : 4096); /* half of them in the header and the schema */
+        if (at >= 60 && at < 64)
+            continue; /* the schema's version: another one is a newer tided's */
+        assert_int_equal(pread(fd, &byte, 1, at), 1);
+        byte ^= (unsigned char)(1u << (*seed >> 29));
+        assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    }
+    close(fd);
+}
+
+static void flipped_bits_do_not_matter(void **unused)
+{
+    uint32_t seed = 1;
+
+    for (unsigned round = 0; round < 150; round++) {
+        remove_all("*");
+        fill();
+        flip_bits(&seed, 1 + round % 40);
+        works();
+    }
+}
+
+static void damage_under_an_open_file_is_noticed_and_survived(void **unused)
+{
+    struct history *h;
+
+    fill();
+    h = open_here();
+    assert_int_equal(truncate(path, 4096), 0);
+    for (uint32_t i = 1; i <= 2000; i++)
+        add(h, 1000 + i);
+    history_write(h, true);
+    add(h, 5000);
+    assert_true(count(h) > 0);
+    history_free(h);
+    works();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_was_written_is_found_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(each_version_of_the_schema_becomes_the_newest_with_its_rows,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(a_file_of_a_newer_tided_is_left_alone, setup, teardown),
+        cmocka_unit_test_setup_teardown(rows_are_bounded_and_the_oldest_go_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_waits_is_bounded_where_nothing_can_be_written, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_file_that_another_has_open_is_no_history_and_no_damage,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(a_symbolic_link_is_not_followed, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_truncated_file_does_not_matter, setup, teardown),
+        cmocka_unit_test_setup_teardown(flipped_bits_do_not_matter, setup, teardown),
+        cmocka_unit_test_setup_teardown(damage_under_an_open_file_is_noticed_and_survived, setup,
+                                        teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
