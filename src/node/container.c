@@ -213,6 +213,7 @@ static struct job *new_job(struct container *c, const struct engine_container *s
         return NULL;
     }
     snprintf(j->note, sizeof(j->note), "%s", note);
+    snprintf(j->seen.command, sizeof(j->seen.command), "%s", seen->image);
     j->container = c;
     r = process_add(j, seen->pid, 0, &p);
     if (r < 0) {
@@ -422,6 +423,10 @@ static void on_event(struct containers *set, const struct engine_event *event)
             rename_job(c->job, event->name);
         break;
     case ENGINE_DIE:
+        if (c && c->job) {
+            c->job->seen.exited = true;
+            c->job->seen.exit = event->exit_code;
+        }
         if (c)
             died(c);
         break;
