@@ -82,9 +82,9 @@ int history_new(const char *dir, struct history **ret);
 struct history *history_free(struct history *h); /* writes what waits; takes NULL, returns NULL */
 
 /* Queues a row: a new one, or of a job that is known its present state. @h may be NULL. */
-void history_job(struct history *h, const struct history_job *row);
-void history_allocation(struct history *h, const struct history_allocation *row);
-void history_rate(struct history *h, const struct history_rate *row);
+void history_job(struct history *h, const struct history_job *job);
+void history_allocation(struct history *h, const struct history_allocation *allocation);
+void history_rate(struct history *h, const struct history_rate *rate);
 
 /* Writes what waits: at once, or if the last batch is HISTORY_WRITE_NS old. @h may be NULL. */
 void history_write(struct history *h, bool at_once);
