@@ -564,7 +564,7 @@ int container_from_json(struct job *j, json_t *json)
         return -EINVAL;
     }
     c->want = c->own;
-    c->want_paused = paused || j->admission.phase == JOB_PAUSED;
+    c->paused = c->want_paused = paused || j->admission.phase == JOB_PAUSED;
     c->stated = true;
     c->job = j;
     j->container = c;

@@ -53,11 +53,16 @@ static void note_cores(struct container *c)
         cores->word[w] |= c->sent.cpus.word[w];
 }
 
-/* A pause that is not ours is a person's, who ends it; one that we want is made again. */
+/*
+ * A pause that is not ours is a person's, who ends it; one that we want is made again. One that we
+ * knew of is ours, though we want it to end by now.
+ */
 static void find_pause(struct container *c, bool paused)
 {
+    bool began = paused && !c->paused;
+
     c->paused = paused;
-    if (paused && !c->want_paused)
+    if (began && !c->want_paused)
         c->by_hand = c->want_paused = true;
     else if (!paused && c->by_hand)
         c->by_hand = c->want_paused = false;
