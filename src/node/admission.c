@@ -74,6 +74,7 @@ void admission_want(struct job *j, uint32_t verb, uint32_t cores)
     if (verb == POLICY_VERB_PAUSE) {
         a->wanted = false;
         a->cores = j->share; /* what a policy is told of a paused job */
+        j->dirty = true;
     } else if (verb == POLICY_VERB_START || verb == POLICY_VERB_RESUME) {
         a->wanted = true;
         a->cores = cores;
@@ -132,6 +133,12 @@ void admission_began(struct job *j)
     j->admission.cores = 1; /* until the next decision */
     snprintf(j->share_reason, sizeof(j->share_reason), "began without its turn");
     begin(j);
+}
+
+void admission_runs(struct job *j)
+{
+    if (j->admission.phase == JOB_PAUSED)
+        enter(j, JOB_RUNNING, clock_now_ns());
 }
 
 void admission_stop(struct node *n)

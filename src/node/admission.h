@@ -54,6 +54,9 @@ void admission_stop(struct node *n);
 bool admission_stopping(const struct job *j);
 void admission_go(struct node *n);
 
+/* What was paused goes on, by a guardian's hand or a person's: if that is not wanted, once more. */
+void admission_runs(struct job *j);
+
 /* It turns out to run: its runner had lost all daemons, and did not wait for ever. */
 void admission_began(struct job *j);
 

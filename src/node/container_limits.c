@@ -6,6 +6,7 @@
 #include "node/guardian.h"
 #include "node/node.h"
 #include "node/plan.h"
+#include "node/store.h"
 #include "node/wait.h"
 
 #include <errno.h>
@@ -84,6 +85,8 @@ void container_found(struct container *c, const struct engine_container *seen)
     c->placed = now;
     c->stated = true;
     c->stale = false;
+    if (c->job && !c->paused)
+        admission_runs(c->job);
     if (c->job)
         note_cores(c);
     container_push(c);
@@ -149,6 +152,8 @@ static void on_done(void *arg, const struct engine_result *result)
         c->placed = c->sent;
     else if (result->code == 0)
         c->paused = result->verb == ENGINE_V_PAUSE;
+    if (result->code == 0 && result->verb == ENGINE_V_UNPAUSE)
+        guardian_pause_container(n->guardian, c->id, false);
     if (!c->job) {
         settle_ended(c, result);
         return;
@@ -165,15 +170,34 @@ static void on_done(void *arg, const struct engine_result *result)
 
 /* ---- sending ---- */
 
+/* Before anything is changed: what the guardian is to put back. */
+static int note_own(const struct container *c)
+{
+    struct engine_update own = {
+        .cpus = &c->own.cpus, .quota = &c->own.quota, .shares = c->own.shares};
+
+    return guardian_note_container(container_node(c)->guardian, container_engine_path(c), c->id,
+                                   &own);
+}
+
+static int64_t pause_it(struct container *c)
+{
+    int r = note_own(c);
+
+    if (r < 0)
+        return r;
+    guardian_pause_container(container_node(c)->guardian, c->id, true);
+    store_save(container_node(c)); /* a new daemon has to know that it is ours */
+    return engine_pause(container_engine(c), c->id,
+                        (struct engine_then){.done = on_done, .arg = c});
+}
+
 static int64_t update(struct container *c, unsigned what)
 {
-    struct node *n = container_node(c);
     struct engine_update u = {.cpus = what & CPUS ? &c->want.cpus : NULL,
                               .quota = what & QUOTA ? &c->want.quota : NULL,
                               .shares = what & SHARES ? c->want.shares : 0};
-    struct engine_update own = {
-        .cpus = &c->own.cpus, .quota = &c->own.quota, .shares = c->own.shares};
-    int r = guardian_note_container(n->guardian, container_engine_path(c), c->id, &own);
+    int r = note_own(c);
 
     if (r < 0)
         return r;
@@ -192,7 +216,7 @@ void container_push(struct container *c)
         return;
     c->sent = c->placed;
     if (c->want_paused && !c->paused)
-        c->ticket = engine_pause(engine, c->id, then);
+        c->ticket = pause_it(c);
     else if (what)
         c->ticket = update(c, what);
     else if (!c->want_paused && c->paused)

@@ -128,6 +128,11 @@ int guardian_note_container(struct guardian *g, const char *socket_path, const c
     return keep_note(g->keep, socket_path, id, own);
 }
 
+void guardian_pause_container(struct guardian *g, const char *id, bool paused)
+{
+    keep_pause(g->keep, id, paused);
+}
+
 void guardian_forget_container(struct guardian *g, const char *id)
 {
     keep_forget(g->keep, id);

@@ -47,6 +47,7 @@ void guardian_forget(struct guardian *g, pid_t pid, uint64_t start);
 int guardian_note_container(struct guardian *g, const char *socket_path, const char *id,
                             const struct engine_update *own);
 void guardian_forget_container(struct guardian *g, const char *id);
+void guardian_pause_container(struct guardian *g, const char *id, bool paused); /* noted before */
 
 /* Puts every process back; returns the number of processes. @root is "/". */
 unsigned guardian_restore(struct guardian *g, int root, const struct cgroup *cg);

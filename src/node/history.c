@@ -80,8 +80,8 @@ static const char *const statement_text[] = {
         " min, max, weight, priority, class, request, deadline, placement FROM job"
         " WHERE (?1 IS NULL OR name = ?1 OR number = ?2) AND (?3 IS NULL OR uid = ?3)"
         " AND (ended IS NULL OR ended >= ?4) ORDER BY id DESC LIMIT ?5",
-    [FIND_ALLOCATION] = "SELECT time, threads, cores, reason FROM allocation WHERE job = ?1"
-                        " ORDER BY id DESC LIMIT ?2",
+    [FIND_ALLOCATION] = ("SELECT time, threads, cores, reason FROM allocation WHERE job = ?1"
+                         " ORDER BY id DESC LIMIT ?2"),
     [FIND_RATE] = "SELECT avg(rate), max(done), max(total), max(unit) FROM rate WHERE job = ?1",
 };
 static_assert(ARRAY_LEN(statement_text) == STATEMENT_MAX, "a statement without text");

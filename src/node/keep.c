@@ -12,6 +12,7 @@
 
 struct entry {
     atomic_uint used; /* set last, so that a torn entry is never acted upon */
+    atomic_bool paused;
     uint32_t shares;
     struct cpuset cpus;
     struct engine_quota quota;
@@ -68,6 +69,7 @@ int keep_note(struct keep *k, const char *socket_path, const char *id,
     e->cpus = *own->cpus;
     e->quota = *own->quota;
     e->shares = own->shares;
+    atomic_store(&e->paused, false);
     atomic_store(&e->used, 1);
     if (k->top <= i)
         k->top = i + 1;
@@ -80,6 +82,14 @@ void keep_forget(struct keep *k, const char *id)
 
     if (e)
         atomic_store(&e->used, 0);
+}
+
+void keep_pause(struct keep *k, const char *id, bool paused)
+{
+    struct entry *e = find(k, id);
+
+    if (e)
+        atomic_store(&e->paused, paused);
 }
 
 /* ---- in the guardian ---- */
@@ -99,6 +109,11 @@ static void on_done(void *arg, const struct engine_result *result)
     r->pending--;
 }
 
+static void count(struct restoring *r, int64_t ticket)
+{
+    r->pending += ticket > 0;
+}
+
 /* All at once: the engine takes some 40 ms for each, side by side. */
 static void on_news(void *arg, const struct engine_news *news)
 {
@@ -110,13 +125,14 @@ static void on_news(void *arg, const struct engine_news *news)
     for (unsigned i = 0; i < r->keep->top; i++) {
         struct entry *e = &r->keep->entry[i];
         struct engine_update own = {.cpus = &e->cpus, .quota = &e->quota, .shares = e->shares};
+        struct engine_then then = {.done = on_done, .arg = r};
 
         if (!atomic_load(&e->used) || strcmp(e->path, r->path) != 0)
             continue;
         atomic_store(&e->used, 0);
-        if (engine_update(r->engine, e->id, &own, (struct engine_then){.done = on_done, .arg = r}) >
-            0)
-            r->pending++;
+        if (atomic_load(&e->paused))
+            count(r, engine_unpause(r->engine, e->id, then));
+        count(r, engine_update(r->engine, e->id, &own, then));
     }
 }
 

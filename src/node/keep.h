@@ -9,8 +9,10 @@
 
 #include "host/engine.h"
 
-#define KEEP_CONTAINERS_MAX 1024
-#define KEEP_RESTORE_MS     4000 /* at most; a new daemon waits for it */
+#define KEEP_CONTAINERS_MAX                                                                        \
+    (ENGINE_CALLS_MAX / 2)   /* all are put back at once, by two calls each                        \
+                              */
+#define KEEP_RESTORE_MS 4000 /* at most; a new daemon waits for it */
 
 struct keep;
 
@@ -21,6 +23,9 @@ struct keep *keep_free(struct keep *k); /* takes NULL, returns NULL; the child's
 int keep_note(struct keep *k, const char *socket_path, const char *id,
               const struct engine_update *own);
 void keep_forget(struct keep *k, const char *id);
+
+/* A noted container is, or may be, paused by us: it shall go on. */
+void keep_pause(struct keep *k, const char *id, bool paused);
 
 /* Puts back what is noted, as far as the engines answer in time. */
 void keep_restore(struct keep *k);

@@ -145,10 +145,11 @@ static json_t *admission_to_json(const struct job *j)
     struct policy_job now;
 
     admission_describe(j, clock_now_ns(), &now);
-    return json_pack("{s:i,s:b,s:b,s:I,s:I,s:I}", "phase", (int)j->admission.phase, "held",
-                     (int)j->admission.held, "submitted", (int)j->admission.submitted, "cores",
-                     (json_int_t)j->admission.cores, "run_ms", (json_int_t)(now.run_ns / NS_PER_MS),
-                     "wait_ms", (json_int_t)(now.wait_ns / NS_PER_MS));
+    return json_pack("{s:i,s:b,s:b,s:b,s:I,s:I,s:I}", "phase", (int)j->admission.phase, "wanted",
+                     (int)j->admission.wanted, "held", (int)j->admission.held, "submitted",
+                     (int)j->admission.submitted, "cores", (json_int_t)j->admission.cores, "run_ms",
+                     (json_int_t)(now.run_ns / NS_PER_MS), "wait_ms",
+                     (json_int_t)(now.wait_ns / NS_PER_MS));
 }
 
 /* Processes of `tide run` have none. */
@@ -222,13 +223,14 @@ static void set_created(struct job *j, uint64_t created_ms)
 /* Whether it waited or ran; a file of an older tided has no word of it: then it ran. */
 static int read_admission(struct job *j, json_t *json)
 {
-    int phase, held, submitted;
+    int phase, wanted, held, submitted;
     json_int_t cores, run_ms, wait_ms;
 
     if (!json)
         return 0;
-    if (json_unpack(json, "{s:i,s:b,s:b,s:I,s:I,s:I}", "phase", &phase, "held", &held, "submitted",
-                    &submitted, "cores", &cores, "run_ms", &run_ms, "wait_ms", &wait_ms) < 0 ||
+    if (json_unpack(json, "{s:i,s:b,s:b,s:b,s:I,s:I,s:I}", "phase", &phase, "wanted", &wanted,
+                    "held", &held, "submitted", &submitted, "cores", &cores, "run_ms", &run_ms,
+                    "wait_ms", &wait_ms) < 0 ||
         phase < JOB_QUEUED || phase > JOB_PAUSED || cores < 0 || cores > PROTO_THREADS_MAX ||
         run_ms < 0 || wait_ms < 0 || run_ms > INT64_MAX / (json_int_t)NS_PER_MS ||
         wait_ms > INT64_MAX / (json_int_t)NS_PER_MS)
@@ -236,7 +238,8 @@ static int read_admission(struct job *j, json_t *json)
     j->admission.submitted = submitted;
     j->admission.held = held;
     j->admission.phase = (enum job_phase)phase;
-    j->admission.wanted = phase == JOB_RUNNING;
+    /* One that was just to begin waits for the policy's word again. */
+    j->admission.wanted = wanted && phase != JOB_QUEUED;
     j->admission.cores = (uint32_t)cores;
     j->admission.begun_ns = phase == JOB_QUEUED ? 0 : j->created_ns;
     j->admission.run_ns = (uint64_t)run_ms * NS_PER_MS;

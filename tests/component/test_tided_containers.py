@@ -397,6 +397,23 @@ def order(tided, box, threads):
         pass
 
 
+def test_a_container_paused_by_policy_goes_on_when_no_daemon_is_left(place, engine, boxes):
+    daemon = place.daemon("--engine", engine.socket, "--policy", "priority").start()
+    box = boxes("patient", "--max 2", labels={"io.threadtide.request": "2"})
+    connected(daemon, box)
+    peer = daemon.peer()
+    assert daemon.api("POST", "/v1/jobs", {"pid": peer.pid, "queue": True, "priority": 10,
+                                           "request": 2, "name": "urgent"})[0] == 201
+    joined(daemon, box, state="paused")
+    daemon.signal(signal.SIGKILL)
+    eventually(lambda: not box.inspect()["State"]["Paused"], guard=5)
+    daemon.start()  # to which it is as it was: less urgent
+    joined(daemon, box, state="paused")
+    eventually(lambda: box.inspect()["State"]["Paused"])
+    peer.end()
+    joined(daemon, box, state="running")
+
+
 def test_a_pause_of_the_policys_is_ended_by_the_next_daemon_too(place, engine, boxes):
     """It is nobody's by hand, whoever finds it: after an orderly end and after SIGKILL."""
     daemon = place.daemon("--engine", engine.socket, "--policy", "priority").start()
