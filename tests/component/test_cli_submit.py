@@ -192,6 +192,7 @@ def test_the_terminal_may_be_closed(queue):
     queue.block()
     pid, master = pty.fork()
     if pid == 0:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever nohup we may run under
         os.chdir(queue.work)
         os.execve("/bin/sh", ["sh", "-c", f"{queue.tide.program} submit --request 8 -- "
                               "sh -c 'echo begun; exec sleep 600'; sleep 600"], queue.tide.env)
