@@ -58,6 +58,9 @@ class Peer:
         self.pid = self.process.pid
         if uid:  # registered before setpriv has changed it, it would be root's
             eventually(lambda: os.stat(f"/proc/{self.pid}").st_uid == uid)
+            # … and before exec it still has root's capabilities: not a user's to place.
+            comm = pathlib.Path(f"/proc/{self.pid}/comm")
+            eventually(lambda: comm.read_text().strip() != "setpriv")
         self.words = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 
