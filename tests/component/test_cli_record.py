@@ -120,7 +120,7 @@ def test_the_policys_spec_is_in_the_file(tide, build_dir, recorder):
     tide.wait(lambda: tide("ps").returncode == 0 and tide.jobs())
     assert tide("policy", "set", "priority/ageing=90s").returncode == 0
     recorder.start()
-    assert loop(tide, build_dir, "busy", 1000).wait(GUARD_S) == 0
+    assert loop(tide, build_dir, "busy", 4000).wait(GUARD_S) == 0
     assert recorder.end()["observed"]["policy"] == "priority/ageing=90s"
 
 
