@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "node/node.h"
+#include "node/view.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -535,20 +536,12 @@ uint64_t history_dropped(const struct history *h)
 
 /* ---- asking ---- */
 
-/* Reasons name processes of other people, and a file can hold anything. */
+/* A file can hold anything. */
 static json_t *column_text(sqlite3_stmt *s, int at)
 {
     const char *text = (const char *)sqlite3_column_text(s, at);
-    json_t *json = json_string(text ? text : "");
-    char copy[HISTORY_COMMAND_MAX];
-    size_t i;
 
-    if (json)
-        return json;
-    for (i = 0; text[i] && i < sizeof(copy) - 1; i++)
-        copy[i] = (unsigned char)text[i] < 0x80 ? text[i] : '?';
-    copy[i] = '\0';
-    return json_string(copy);
+    return view_text(text ? text : "");
 }
 
 static json_t *column_number(sqlite3_stmt *s, int at)
