@@ -58,11 +58,11 @@ class Box(Peer):
         for pipe in ("in", "out"):
             os.mkfifo(self.dir / pipe)
         self.keep = [os.open(self.dir / pipe, os.O_RDWR) for pipe in ("in", "out")]
-        binds = ["/usr:/usr:ro", f"{self.dir}:/work"]
+        binds = ["/usr:/usr:ro", f"{self.dir}:/box"]
         if agent:
             binds.append(f"{place.daemons[0].dir}/containers/{name}:/run/threadtide:ro")
             labels = {"io.threadtide.key": name, **(labels or {})}
-        peer = f"exec /work/peer {' '.join(options)} </work/in >/work/out"
+        peer = f"exec /box/peer {' '.join(options)} </box/in >/box/out"
         self.id = self.ask("POST", f"/containers/create?name={name}", {
             "Image": IMAGE, "Cmd": command or ["/bin/sh", "-c", peer], "Labels": labels or {},
             "Env": ["TIDE_SOCKET=/run/threadtide/agent.sock"],
@@ -230,7 +230,7 @@ def test_a_container_speaks_for_itself_only(tided, boxes):
     box = boxes("spy", start=False)
     (box.dir / "spy.py").write_text(script)
     box.remove()
-    spy = boxes("spy2", command=["/usr/bin/python3", "/work/spy.py"], start=False)
+    spy = boxes("spy2", command=["/usr/bin/python3", "/box/spy.py"], start=False)
     (spy.dir / "spy.py").write_text(script)
     spy.start()
     eventually(lambda: not spy.inspect()["State"]["Running"])
@@ -347,8 +347,8 @@ def test_a_destroyed_containers_directory_goes(tided, boxes):
     assert json.dumps(tided.jobs()) == "[]"
 
 
-def test_a_container_gives_way_to_who_is_more_urgent(place, engine, boxes):
-    """`priority` pauses it for a job from the queue, and lets it go on afterwards."""
+def give_way(place, engine, boxes):
+    """A daemon, and a container that it has paused for a more urgent job: peer and answer."""
     daemon = place.daemon("--engine", engine.socket, "--policy", "priority").start()
     box = boxes("patient", "--max 2", labels={"io.threadtide.request": "2"})
     connected(daemon, box)
@@ -357,6 +357,12 @@ def test_a_container_gives_way_to_who_is_more_urgent(place, engine, boxes):
                                                      "request": 2, "name": "urgent"})
     assert status == 201, urgent
     joined(daemon, box, state="paused")
+    return daemon, box, peer, urgent
+
+
+def test_a_container_gives_way_to_who_is_more_urgent(place, engine, boxes):
+    """`priority` pauses it for a job from the queue, and lets it go on afterwards."""
+    daemon, box, peer, urgent = give_way(place, engine, boxes)
     assert box.inspect()["State"]["Paused"]
     assert f"job {urgent['id'][1:]}: priority 10 against 0" in job_of(daemon, box)["reason"]
     eventually(lambda: daemon.api("GET", "/v1/jobs/urgent")[1]["state"] != "queued")
@@ -398,13 +404,7 @@ def order(tided, box, threads):
 
 
 def test_a_container_paused_by_policy_goes_on_when_no_daemon_is_left(place, engine, boxes):
-    daemon = place.daemon("--engine", engine.socket, "--policy", "priority").start()
-    box = boxes("patient", "--max 2", labels={"io.threadtide.request": "2"})
-    connected(daemon, box)
-    peer = daemon.peer()
-    assert daemon.api("POST", "/v1/jobs", {"pid": peer.pid, "queue": True, "priority": 10,
-                                           "request": 2, "name": "urgent"})[0] == 201
-    joined(daemon, box, state="paused")
+    daemon, box, peer, _ = give_way(place, engine, boxes)
     daemon.signal(signal.SIGKILL)
     eventually(lambda: not box.inspect()["State"]["Paused"], guard=5)
     daemon.start()  # to which it is as it was: less urgent
@@ -416,14 +416,7 @@ def test_a_container_paused_by_policy_goes_on_when_no_daemon_is_left(place, engi
 
 def test_a_pause_of_the_policys_is_ended_by_the_next_daemon_too(place, engine, boxes):
     """It is nobody's by hand, whoever finds it: after an orderly end and after SIGKILL."""
-    daemon = place.daemon("--engine", engine.socket, "--policy", "priority").start()
-    box = boxes("patient", "--max 2", labels={"io.threadtide.request": "2"})
-    connected(daemon, box)
-    peer = daemon.peer()
-    status, urgent = daemon.api("POST", "/v1/jobs", {"pid": peer.pid, "queue": True, "priority": 10,
-                                                     "request": 2, "name": "urgent"})
-    assert status == 201, urgent
-    joined(daemon, box, state="paused")
+    daemon, box, peer, _ = give_way(place, engine, boxes)
     assert daemon.stop() == 0
     daemon.start()
     joined(daemon, box, state="paused")
