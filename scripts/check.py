@@ -103,8 +103,9 @@ def unit_phase(name, prefix="", options="", **more):
                  (meson_results, name, OUT / name / "meson-logs/testlog.json"), **more)
 
 
-def pytest_phase(folder, needs, **more):
-    return Phase(folder, f"{PYTHONS[0]} -m pytest -q -rs -p no:cacheprovider "
+def pytest_phase(folder, needs, workers, **more):
+    """@workers run files side by side: these tests wait more than they compute."""
+    return Phase(folder, f"{PYTHONS[0]} -m pytest -q -rs -p no:cacheprovider {workers} "
                  f"--junitxml={OUT}/{folder}.xml tests/{folder}", needs,
                  (pytest_results, folder, OUT / f"{folder}.xml"), **more)
 
@@ -131,13 +132,13 @@ PHASES = [
     compile_phase("asan", "clang", "-Db_sanitize=address,undefined -Db_lundef=false"),
     unit_phase("asan", "UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1"),
     compile_phase("tsan", "clang", "-Db_sanitize=thread -Db_lundef=false"),
-    unit_phase("tsan", f"TSAN_OPTIONS=halt_on_error=1 {FIXED_ADDRESSES}", "-t 5"),
+    unit_phase("tsan", f"TSAN_OPTIONS=halt_on_error=1 {FIXED_ADDRESSES}", "-t 5 --no-suite pure"),
     Phase("tidy", f"git ls-files -z 'src/*.c' | xargs -0 -P 2 -n 4 clang-tidy -p {OUT}/clang "
           "--quiet 2>&1 | { ! grep -vE '^[0-9]+ warnings? generated'; }", ("clang",)),
     Phase("fuzz", f"scripts/run-fuzzers.sh 5 {OUT}/fuzz", ("clang",),
           (fuzz_results, "fuzz", LOGS / "fuzz.log")),
-    pytest_phase("component", ("gcc", "tf221")),
-    pytest_phase("system", ("gcc", "tf221", "tf218", "tf215"), alone=True, limit_s=1200),
+    pytest_phase("component", ("gcc", "tf221"), "-n 3 --dist loadfile"),
+    pytest_phase("system", ("gcc", "tf221", "tf218", "tf215"), "-n 2", alone=True, limit_s=1200),
 ]
 
 
