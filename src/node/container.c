@@ -5,34 +5,18 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "host/file.h"
-#include "node/container_limits.h"
+#include "node/container_state.h"
 #include "node/guardian.h"
 #include "node/labels.h"
 #include "node/link.h"
 #include "node/node.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-
-/* One engine and its elastic containers. */
-struct containers {
-    struct containers *next;
-    struct node *node;
-    struct engine *engine;
-    sd_event_source *io;
-    struct container *first;
-    int64_t listing; /* ticket of the list that is under way; 0: none */
-    bool up;
-    bool missed;    /* an answer: list again */
-    char path[108]; /* of the engine's socket */
-};
 
 struct engine *container_engine(const struct container *c)
 {
@@ -64,77 +48,9 @@ bool container_holds(const struct container *c, pid_t pid)
     return file_read_all(c->set->node->root, path, &text, &len) == 0 && strstr(text, c->id);
 }
 
-/* ---- the control directory ---- */
-
-/* Nobody but us may have made the way to it, or be able to change what lies in it. */
-static int open_beneath(int dir_fd, const char *name)
-{
-    struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW,
-                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV};
-    _cleanup_fd_ int fd = (int)syscall(SYS_openat2, dir_fd, name, &how, sizeof(how));
-    struct stat st;
-
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return -errno;
-    if (st.st_uid != geteuid() || (st.st_mode & 0022))
-        return -EPERM;
-    return TAKE_FD(fd);
-}
-
-static int open_directory(const struct node *n, const char *key)
-{
-    _cleanup_fd_ int parent = -1;
-
-    if (!labels_key_valid(key))
-        return -EINVAL;
-    parent = open_beneath(n->dir_fd, CONTAINER_RUN_DIR);
-    return parent < 0 ? parent : open_beneath(parent, key);
-}
-
-static void remove_directory(const struct node *n, const char *key)
-{
-    _cleanup_fd_ int parent = open_beneath(n->dir_fd, CONTAINER_RUN_DIR);
-    _cleanup_fd_ int fd = parent < 0 || !labels_key_valid(key) ? -1 : open_beneath(parent, key);
-
-    if (fd < 0)
-        return;
-    unlinkat(fd, RUNDIR_AGENT_SOCKET, 0);
-    unlinkat(parent, key, AT_REMOVEDIR); /* stays if somebody put something into it */
-}
-
-/* Another container that says the same key; @listening: and has its socket there. */
-static struct container *same_key(const struct node *n, const struct container *but,
-                                  const char *key, bool listening)
-{
-    for (struct containers *set = n->containers; set; set = set->next)
-        for (struct container *c = set->first; c; c = c->next)
-            if (c != but && strcmp(c->key, key) == 0 && (c->listener || !listening))
-                return c;
-    return NULL;
-}
-
-static void listen_in(struct container *c)
-{
-    struct node *n = c->set->node;
-    const struct container *other = c->listener ? NULL : same_key(n, c, c->key, true);
-    _cleanup_fd_ int fd = c->listener || other ? -1 : open_directory(n, c->key);
-    int r;
-
-    if (other)
-        node_log("container %.12s: " CONTAINER_RUN_DIR
-                 "/%s is container %.12s's: no agent is heard",
-                 c->id, c->key, other->id);
-    if (c->listener || other)
-        return;
-    r = fd < 0 ? fd : link_listen(n->link, fd, c, &c->listener);
-    if (r < 0 && r != -ENOENT) /* without the directory it is elastic in its cores alone */
-        node_log("container %.12s: no socket in " CONTAINER_RUN_DIR "/%s: %s", c->id, c->key,
-                 strerror(-r));
-}
-
 /* ---- the table ---- */
 
-static struct container *find(const struct containers *set, const char *id)
+struct container *container_find(const struct containers *set, const char *id)
 {
     for (struct container *c = set->first; c; c = c->next)
         if (strcmp(c->id, id) == 0)
@@ -142,9 +58,9 @@ static struct container *find(const struct containers *set, const char *id)
     return NULL;
 }
 
-static struct container *add(struct containers *set, const char *id, const char *key)
+struct container *container_add(struct containers *set, const char *id, const char *key)
 {
-    struct container *c = find(set, id);
+    struct container *c = container_find(set, id);
 
     if (c)
         return c;
@@ -162,7 +78,7 @@ static struct container *add(struct containers *set, const char *id, const char 
     return c;
 }
 
-static void free_container(struct container *c)
+void container_free(struct container *c)
 {
     struct container **at = &c->set->first;
 
@@ -232,7 +148,7 @@ static void take(struct container *c, const struct engine_container *seen)
     struct node *n = c->set->node;
     struct job *j;
 
-    listen_in(c);
+    container_listen(c);
     c->heard = true;
     container_found(c, seen);
     if (c->job) {
@@ -256,9 +172,9 @@ static bool elastic(const struct containers *set, const struct engine_container 
 
     if (labels_elastic(seen->labels, seen->n_labels))
         return true;
-    if (find(set, seen->id))
-        return true;                          /* adopted */
-    fd = open_directory(set->node, seen->id); /* tide-runc's doing */
+    if (container_find(set, seen->id))
+        return true;                              /* adopted */
+    fd = container_dir_open(set->node, seen->id); /* tide-runc's doing */
     return fd >= 0;
 }
 
@@ -273,7 +189,7 @@ static void on_inspected(void *arg, const struct engine_result *result)
 {
     struct containers *set = arg;
     const struct engine_container *seen = result->containers;
-    struct container *c = find(set, result->target);
+    struct container *c = container_find(set, result->target);
 
     if (c)
         c->asked = false;
@@ -282,7 +198,7 @@ static void on_inspected(void *arg, const struct engine_result *result)
     if (result->code < 0 || result->n_containers == 0 ||
         (seen->state != ENGINE_RUNNING && seen->state != ENGINE_PAUSED) || !elastic(set, seen))
         return;
-    c = add(set, seen->id, labels_key(seen->labels, seen->n_labels));
+    c = container_add(set, seen->id, labels_key(seen->labels, seen->n_labels));
     if (!c)
         log_refused(seen, "out of memory, or its id is too long");
     else if (c->ticket)
@@ -294,7 +210,7 @@ static void on_inspected(void *arg, const struct engine_result *result)
 static void inspect(struct containers *set, const char *id)
 {
     struct engine_then then = {.done = on_inspected, .arg = set};
-    struct container *c = find(set, id);
+    struct container *c = container_find(set, id);
 
     if (!set->up)
         return;
@@ -333,12 +249,12 @@ static void destroyed(struct container *c)
         died(c);
     guardian_forget_container(n->guardian, c->id);
     memcpy(key, c->key, sizeof(key));
-    free_container(c);
-    heir = same_key(n, NULL, key, false);
+    container_free(c);
+    heir = container_of_key(n, NULL, key, false);
     if (!heir)
-        remove_directory(n, key);
+        container_dir_remove(n, key);
     else if (heir->job)
-        listen_in(heir);
+        container_listen(heir);
 }
 
 static void on_listed(void *arg, const struct engine_result *result)
@@ -354,7 +270,7 @@ static void on_listed(void *arg, const struct engine_result *result)
     for (size_t i = 0; i < result->n_containers; i++) {
         const struct engine_container *seen = &result->containers[i];
         bool runs = seen->state == ENGINE_RUNNING || seen->state == ENGINE_PAUSED;
-        struct container *c = find(set, seen->id);
+        struct container *c = container_find(set, seen->id);
 
         if (c && !runs && !c->heard)
             died(c);
@@ -402,7 +318,7 @@ static void rename_job(struct job *j, const char *name)
 
 static void on_event(struct containers *set, const struct engine_event *event)
 {
-    struct container *c = find(set, event->id);
+    struct container *c = container_find(set, event->id);
 
     switch (event->action) {
     case ENGINE_START:
@@ -498,80 +414,6 @@ static int on_readable(sd_event_source *s, int fd, uint32_t events, void *arg)
     return 0;
 }
 
-/* ---- in the job's file ---- */
-
-static json_t *limits_to_json(const struct limits *l)
-{
-    char cpus[CPUSET_TEXT_MAX];
-
-    cpuset_format(&l->cpus, cpus, sizeof(cpus));
-    return json_pack("{s:s,s:I,s:I,s:I,s:I,s:b}", "cpus", cpus, "shares", (json_int_t)l->shares,
-                     "nano_cpus", (json_int_t)l->quota.nano_cpus, "quota_us",
-                     (json_int_t)l->quota.quota_us, "period_us", (json_int_t)l->quota.period_us,
-                     "fenced", (int)l->fenced);
-}
-
-static int limits_from_json(json_t *json, struct limits *ret)
-{
-    json_int_t shares, nano_cpus, quota_us, period_us;
-    const char *cpus;
-    int fenced;
-
-    if (json_unpack(json, "{s:s,s:I,s:I,s:I,s:I,s:b}", "cpus", &cpus, "shares", &shares,
-                    "nano_cpus", &nano_cpus, "quota_us", &quota_us, "period_us", &period_us,
-                    "fenced", &fenced) < 0 ||
-        cpuset_parse(cpus, &ret->cpus) < 0 || shares < 0 || shares > UINT32_MAX || nano_cpus < 0 ||
-        period_us < 0)
-        return -EINVAL;
-    ret->shares = (uint32_t)shares;
-    ret->quota = (struct engine_quota){(uint64_t)nano_cpus, quota_us, (uint64_t)period_us};
-    ret->fenced = fenced;
-    return 0;
-}
-
-json_t *container_to_json(const struct job *j)
-{
-    const struct container *c = j->container;
-
-    if (!c)
-        return NULL;
-    return json_pack("{s:s,s:s,s:s,s:b,s:o,s:o}", "engine", c->set->path, "id", c->id, "key",
-                     c->key, "paused", (int)(c->want_paused && !c->by_hand), "own",
-                     limits_to_json(&c->own), "placed",
-                     limits_to_json(c->ticket > 0 ? &c->sent : &c->placed));
-}
-
-int container_from_json(struct job *j, json_t *json)
-{
-    const char *engine, *id, *key;
-    json_t *own, *placed;
-    struct container *c;
-    struct containers *set = j->node->containers;
-    int paused = 0; /* by us; in a file of an older tided: not */
-
-    if (json_unpack(json, "{s:s,s:s,s:s,s?b,s:o,s:o}", "engine", &engine, "id", &id, "key", &key,
-                    "paused", &paused, "own", &own, "placed", &placed) < 0)
-        return -EINVAL;
-    while (set && strcmp(set->path, engine) != 0)
-        set = set->next;
-    if (!set || !labels_key_valid(key) || find(set, id))
-        return -EINVAL; /* its engine is not watched any more */
-    c = add(set, id, key);
-    if (!c)
-        return -EINVAL;
-    if (limits_from_json(own, &c->own) < 0 || limits_from_json(placed, &c->placed) < 0) {
-        free_container(c);
-        return -EINVAL;
-    }
-    c->want = c->own;
-    c->paused = c->want_paused = paused || j->admission.phase == JOB_PAUSED;
-    c->stated = true;
-    c->job = j;
-    j->container = c;
-    listen_in(c);
-    return 0;
-}
-
 /* ---- beginning and end ---- */
 
 static int make_directory(const struct node *n)
@@ -584,7 +426,7 @@ static int make_directory(const struct node *n)
 static struct containers *free_one(struct containers *set)
 {
     while (set->first)
-        free_container(set->first);
+        container_free(set->first);
     sd_event_source_disable_unref(set->io);
     engine_free(set->engine);
     free(set);

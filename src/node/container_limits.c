@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/container_limits.h"
+#include "node/container_state.h"
 
 #include "base/clock.h"
 #include "host/cgroup.h"

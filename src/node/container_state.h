@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One container of container.c, and the writing of its limits: what is wanted, what is on its way
- * and what is in place. Private to the two files of containers.
+ * An engine's containers and each of them, and what the files of containers need of each other.
+ * Daemon's event loop only. Private to container*.c: container.c hears what the engine says,
+ * container_dir.c has the control directories, container_limits.c writes limits: what is wanted,
+ * what is on its way and what is in place; container_store.c keeps them in the jobs' files.
  */
 #pragma once
 
@@ -9,6 +11,8 @@
 #include "base/cpuset.h"
 #include "host/engine.h"
 #include "node/container.h"
+
+#include <systemd/sd-event.h>
 
 struct limits {
     struct cpuset cpus;
@@ -38,6 +42,21 @@ struct container {
     char key[CONTAINER_KEY_MAX + 1]; /* of its control directory */
 };
 
+/* One engine and its elastic containers. */
+struct containers {
+    struct containers *next;
+    struct node *node;
+    struct engine *engine;
+    sd_event_source *io;
+    struct container *first;
+    int64_t listing; /* ticket of the list that is under way; 0: none */
+    bool up;
+    bool missed;    /* an answer: list again */
+    char path[108]; /* of the engine's socket */
+};
+
+/* ---- container_limits.c ---- */
+
 /* What an inspection found. The first time it is the container's own. */
 void container_found(struct container *c, const struct engine_container *seen);
 
@@ -47,9 +66,27 @@ void container_push(struct container *c);
 /* Its job is over: back to what it began with, for its next start. */
 void container_reset(struct container *c);
 
+/* ---- container_dir.c ---- */
+
+/* A descriptor or -errno; of nobody but us, and on no link's way. */
+int container_dir_open(const struct node *n, const char *key);
+void container_dir_remove(const struct node *n, const char *key);
+
+/* Binds its socket in its control directory, if there is one and no other container has it. */
+void container_listen(struct container *c);
+
+/* Another container that says the same key; @listening: and has its socket there. */
+struct container *container_of_key(const struct node *n, const struct container *but,
+                                   const char *key, bool listening);
+
 /* ---- container.c ---- */
 
 struct engine *container_engine(const struct container *c); /* NULL while it is away */
 struct node *container_node(const struct container *c);
 const char *container_engine_path(const struct container *c);
 void container_inspect(struct container *c);
+
+struct container *container_find(const struct containers *set, const char *id);
+/* The one that is there, or a new one; @key NULL: its id is the key. NULL: no memory, a bad id. */
+struct container *container_add(struct containers *set, const char *id, const char *key);
+void container_free(struct container *c);
