@@ -272,7 +272,7 @@ static void fix_throttled(const struct observation *seen, const struct diagnosis
     unit = unit ? unit + 1 : path;
     wanted = wanted > cpus ? cpus : wanted; /* more than its processors is of no use */
     wanted = wanted ? wanted : 1;
-    if (strncmp(path, "/" CGROUP_PARENT "/", strlen("/" CGROUP_PARENT "/")) == 0) {
+    if (cgroup_path_is_ours(path)) {
         set_fix(finding, "tide set %s --min %u", *seen->job_name ? seen->job_name : "JOB", wanted);
     } else if (strstr(path, "kubepods")) {
         set_fix(finding, "kubectl edit pod POD    # resources.limits.cpu: \"%u\"", wanted);

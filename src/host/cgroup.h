@@ -4,8 +4,8 @@
  * behind one table of functions (v1 and v2 differ in file names, units and rules).
  *
  * Reading works for any process and needs no privilege. Writing happens only in groups that we make
- * below "tide" in the hierarchies' root, one per daemon, and one per job below it:
- *     tide/<uid>-<epoch>/<job>
+ * in the hierarchies' root, one per daemon, and one per job below it:
+ *     tide-<uid>-<epoch>/<job>
  * A process is moved only out of a hierarchy's root group or a group of ours, never out of one of
  * systemd, Slurm, kubelet or Docker.
  *
@@ -30,8 +30,8 @@
 #define CGROUP_WEIGHT_MAX 10000
 #define CGROUP_WEIGHT_STD 100
 #define CGROUP_PATH_MAX   1024
-#define CGROUP_NAME_MAX   96 /* of "tide/<uid>-<epoch>/<job>" */
-#define CGROUP_PARENT     "tide"
+#define CGROUP_NAME_MAX   96 /* of "tide-<uid>-<epoch>/<job>" */
+#define CGROUP_PREFIX     "tide-"
 
 struct cgroup;
 
@@ -86,13 +86,16 @@ int cgroup_read_throttle(const struct cgroup *cg, pid_t pid, struct cgroup_throt
  */
 bool cgroup_writable(const struct cgroup *cg, bool *ret_cpu, bool *ret_cpuset, struct error *err);
 
-/* "tide/<uid>-<epoch>", the group of one daemon. */
+/* "tide-<uid>-<epoch>", the group of one daemon: its weight is no other daemon's business. */
 void cgroup_daemon_name(uid_t uid, uint64_t epoch, char ret_name[CGROUP_NAME_MAX]);
 
+/* Whether @path ("/tide-0-7/j3", as the kernel has it) is a group that any daemon of ours made. */
+bool cgroup_path_is_ours(const char *path);
+
 /*
- * Makes group @name ("tide/0-7/j3") and its parents in each of @controllers that is there; a new
- * cpuset group starts with its parent's CPUs and memory nodes. An existing one is fine. "tide"
- * itself gets the weight of as many default groups as there are CPUs: beside the root's own
+ * Makes group @name ("tide-0-7/j3") and its parents in each of @controllers that is there; a new
+ * cpuset group starts with its parent's CPUs and memory nodes. An existing one is fine. A daemon's
+ * begins with the weight of as many default groups as there are CPUs: beside the root's own
  * processes, each of which weighs as much as a whole default group, jobs would starve otherwise.
  * Returns 0, -ENOTSUP (none of @controllers is there), -EPERM / -EROFS (*err says what is missing),
  * -EINVAL (name), or -errno.
@@ -102,7 +105,7 @@ int cgroup_create(const struct cgroup *cg, const char *name, unsigned controller
 
 /*
  * Moves every process of @name and of the groups below it back to the root group and removes them.
- * With "tide/<uid>-<epoch>" this is all that a guardian has to do; "tide" goes with its last child.
+ * With "tide-<uid>-<epoch>" this is all that a guardian has to do.
  * Returns 0 (also when there is nothing), -EBUSY (a process does not leave) or -errno.
  */
 int cgroup_remove(const struct cgroup *cg, const char *name, struct error *err);

@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define MAKE_TRIES   10
 #define LEAVE_PASSES 200 /* times we look for processes that are born while we empty a group */
 
 /* The one or two hierarchies that hold @controllers, each with what it has to do there. */
@@ -44,23 +43,32 @@ static struct places places_of(const struct cgroup *cg, unsigned controllers)
     return places;
 }
 
+/* Length of the "tide-<uid>-<epoch>" that @text begins with, or 0. */
+static size_t daemon_name_length(const char *text)
+{
+    size_t at = strlen(CGROUP_PREFIX);
+    const char *p = text + at;
+    uint64_t number;
+
+    if (strncmp(text, CGROUP_PREFIX, at) != 0 || text_scan_u64(&p, &number) < 0 || *p++ != '-' ||
+        text_scan_u64(&p, &number) < 0 || (*p != '\0' && *p != '/'))
+        return 0;
+    return (size_t)(p - text);
+}
+
 static bool name_ok(const char *name)
 {
     static const char plain[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./";
-    size_t n = strlen(CGROUP_PARENT);
 
-    return strlen(name) < CGROUP_NAME_MAX && strncmp(name, CGROUP_PARENT, n) == 0 &&
-           (name[n] == '\0' || name[n] == '/') && name[strspn(name, plain)] == '\0' &&
-           !strstr(name, "..") && !strstr(name, "//") && name[strlen(name) - 1] != '/';
+    return strlen(name) < CGROUP_NAME_MAX && daemon_name_length(name) > 0 &&
+           name[strspn(name, plain)] == '\0' && !strstr(name, "..") && !strstr(name, "//") &&
+           name[strlen(name) - 1] != '/';
 }
 
-/* A group that any daemon of ours made: "/tide" or below. */
-static bool path_is_ours(const char *path)
+bool cgroup_path_is_ours(const char *path)
 {
-    size_t n = strlen("/" CGROUP_PARENT);
-
-    return strncmp(path, "/" CGROUP_PARENT, n) == 0 && (path[n] == '\0' || path[n] == '/');
+    return path[0] == '/' && daemon_name_length(path + 1) > 0;
 }
 
 static int explain(struct error *err, int r, const char *what, const char *dir)
@@ -75,7 +83,7 @@ static int explain(struct error *err, int r, const char *what, const char *dir)
 
 void cgroup_daemon_name(uid_t uid, uint64_t epoch, char ret_name[CGROUP_NAME_MAX])
 {
-    snprintf(ret_name, CGROUP_NAME_MAX, CGROUP_PARENT "/%u-%llu", (unsigned)uid,
+    snprintf(ret_name, CGROUP_NAME_MAX, CGROUP_PREFIX "%u-%llu", (unsigned)uid,
              (unsigned long long)epoch);
 }
 
@@ -108,8 +116,8 @@ bool cgroup_writable(const struct cgroup *cg, bool *ret_cpu, bool *ret_cpuset, s
 
 /* ---- making ---- */
 
-/* "tide" competes with the single processes of the root group, each as heavy as a default group. */
-static uint32_t parent_weight(void)
+/* It competes with the single processes of the root group, each as heavy as a default group. */
+static uint32_t daemon_weight(void)
 {
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     uint64_t weight = CGROUP_WEIGHT_STD * (uint64_t)(cpus > 0 ? cpus : 1);
@@ -118,7 +126,7 @@ static uint32_t parent_weight(void)
 }
 
 static int make_one(const struct cgroup *cg, const struct cgroup_hierarchy *h, unsigned controllers,
-                    const char *dir, const char *child, bool is_parent)
+                    const char *dir, const char *child, bool is_daemons)
 {
     int r = h->ops->enable(cg->root, dir, controllers);
     bool made;
@@ -128,8 +136,8 @@ static int make_one(const struct cgroup *cg, const struct cgroup_hierarchy *h, u
     made = mkdirat(cg->root, child + strspn(child, "/"), 0755) == 0;
     if (!made && errno != EEXIST)
         return -errno;
-    if (made && is_parent && (controllers & CGROUP_CPU))
-        r = h->ops->set_weight(cg->root, child, parent_weight());
+    if (made && is_daemons && (controllers & CGROUP_CPU))
+        r = h->ops->set_weight(cg->root, child, daemon_weight());
     return r < 0 ? r : h->ops->populate(cg->root, dir, child, controllers);
 }
 
@@ -147,23 +155,12 @@ static int make_path(const struct cgroup *cg, const struct cgroup_hierarchy *h,
         at += strcspn(name + at, "/");
         r = file_path(child, sizeof(child), "%s/%.*s", h->point, (int)at, name);
         if (r == 0)
-            r = make_one(cg, h, controllers, dir, child, at == strlen(CGROUP_PARENT));
+            r = make_one(cg, h, controllers, dir, child, at == daemon_name_length(name));
         if (r < 0)
             return r;
         snprintf(dir, sizeof(dir), "%s", child);
     } while (name[at++]);
     return 0;
-}
-
-static int make_in(const struct cgroup *cg, const struct cgroup_hierarchy *h, unsigned controllers,
-                   const char *name, struct error *err)
-{
-    int r = -ENOENT;
-
-    /* Another daemon that removes its last group takes the common parent along: make it again. */
-    for (int i = 0; i < MAKE_TRIES && cgroup_is_gone(r); i++)
-        r = make_path(cg, h, controllers, name);
-    return r < 0 ? explain(err, r, "make group", name) : 0;
 }
 
 int cgroup_create(const struct cgroup *cg, const char *name, unsigned controllers,
@@ -178,10 +175,11 @@ int cgroup_create(const struct cgroup *cg, const char *name, unsigned controller
     for (size_t i = 0; i < places.n; i++) {
         int r = place_writable(cg, places.place[i].h, places.place[i].h->key, err);
 
-        if (r == 0)
-            r = make_in(cg, places.place[i].h, places.place[i].controllers, name, err);
         if (r < 0)
             return r;
+        r = make_path(cg, places.place[i].h, places.place[i].controllers, name);
+        if (r < 0)
+            return explain(err, r, "make group", name);
     }
     return 0;
 }
@@ -210,7 +208,7 @@ static int check_movable(const struct cgroup *cg, const struct cgroup_hierarchy 
     if (r < 0)
         return error_set(err, r, "process %d: %s", (int)pid, strerror(-r));
     /* The whole path: what cgroup_path_of calls "/" may be a group that we cannot see. */
-    if (strcmp(h->top, "/") != 0 || (strcmp(whole, "/") != 0 && !path_is_ours(whole)))
+    if (strcmp(h->top, "/") != 0 || (strcmp(whole, "/") != 0 && !cgroup_path_is_ours(whole)))
         return error_set(err, -EPERM,
                          "process %d stays in its group %.150s, which is somebody else's "
                          "(systemd's, Slurm's, a container's)",
@@ -251,7 +249,7 @@ int cgroup_move_home(const struct cgroup *cg, pid_t pid, struct error *err)
         char path[CGROUP_PATH_MAX];
         int r = cgroup_path_of(cg, places.place[i].h, pid, path);
 
-        if (r == 0 && path_is_ours(path))
+        if (r == 0 && cgroup_path_is_ours(path))
             r = write_procs(cg, places.place[i].h, "", pid);
         if (r < 0)
             return error_set(err, r, "move process %d back: %s", (int)pid, strerror(-r));
@@ -351,14 +349,10 @@ int cgroup_remove(const struct cgroup *cg, const char *name, struct error *err)
     if (!name_ok(name))
         return error_set(err, -EINVAL, "'%s' is no name of a group of ours", name);
     for (size_t i = 0; i < places.n; i++) { /* one that fails does not keep the other */
-        char parent[FILE_PATH_MAX];
-        const char *point = places.place[i].h->point;
         int r = remove_below(cg, places.place[i].h, name);
 
         if (r < 0)
             result = explain(err, r, "remove group", name);
-        if (file_path(parent, sizeof(parent), "%s/" CGROUP_PARENT, point + strspn(point, "/")) == 0)
-            unlinkat(cg->root, parent, AT_REMOVEDIR); /* fails while anybody else has a group */
     }
     return result;
 }

@@ -238,7 +238,7 @@ static void throttling_names_the_command_of_whoever_set_the_quota(void **state)
          CGROUP_V2, "kubectl edit pod POD    # resources.limits.cpu: \"2\""},
         {"/system.slice/train.service", CGROUP_V2,
          "systemctl set-property --runtime train.service CPUQuota=200%"},
-        {"/tide/0-7/j1", CGROUP_V1, "tide set JOB --min 2"},
+        {"/tide-0-7/j1", CGROUP_V1, "tide set JOB --min 2"},
         {"/batch", CGROUP_V1, "echo 200000 > /sys/fs/cgroup/cpu/batch/cpu.cfs_quota_us"},
         {"/batch", CGROUP_V2, "echo '200000 100000' > /sys/fs/cgroup/batch/cpu.max"},
     };

@@ -142,7 +142,7 @@ static const struct tree_file v1[] = {
     {"sys/fs/cgroup/unified/cgroup.controllers", "\n"},
     {"proc/17/cgroup", "3:cpuset:/docker/4f\n2:cpu,cpuacct:/docker/4f/inner\n0::/\n"},
     {"proc/18/cgroup", "3:cpuset:/\n2:cpu,cpuacct:/\n0::/\n"},
-    {"proc/19/cgroup", "3:cpuset:/tide/0-1/j1\n2:cpu,cpuacct:/tide/0-1/j1\n0::/\n"},
+    {"proc/19/cgroup", "3:cpuset:/tide-0-1/j1\n2:cpu,cpuacct:/tide-0-1/j1\n0::/\n"},
     {"proc/20/cgroup", "3:cpuset:/\n2:cpu,cpuacct:/system.slice/x.service\n0::/\n"},
     {CPU_V1 "cpu.cfs_quota_us", "-1\n"},
     {CPU_V1 "cpu.cfs_period_us", "100000\n"},
@@ -280,7 +280,7 @@ static void inside_a_container_paths_begin_at_what_is_mounted(void **state)
     assert_false(cgroup_writable(cg, &cpu, NULL, &err));
     assert_false(cpu);
     assert_non_null(strstr(err.text, "/docker/4f"));
-    assert_int_equal(cgroup_create(cg, "tide/0-1", CGROUP_CPU, &err), -EPERM);
+    assert_int_equal(cgroup_create(cg, "tide-0-1", CGROUP_CPU, &err), -EPERM);
     close_tree(&tree, cg);
 }
 
@@ -302,8 +302,8 @@ static void a_machine_without_cgroups_has_no_limits(void **state)
     assert_false(limits.have_cpus);
     assert_int_equal(cgroup_read_throttle(cg, 0, &throttle), 0);
     assert_false(cgroup_writable(cg, NULL, NULL, &err));
-    assert_int_equal(cgroup_create(cg, "tide", CGROUP_CPU | CGROUP_CPUSET, &err), -ENOTSUP);
-    assert_int_equal(cgroup_set_weight(cg, "tide", 100, &err), -ENOTSUP);
+    assert_int_equal(cgroup_create(cg, "tide-0-1", CGROUP_CPU | CGROUP_CPUSET, &err), -ENOTSUP);
+    assert_int_equal(cgroup_set_weight(cg, "tide-0-1", 100, &err), -ENOTSUP);
     close_tree(&tree, cg);
 }
 
@@ -317,15 +317,15 @@ static void a_process_in_somebody_elses_group_stays_there(void **state)
     struct error err;
     int fd;
 
-    tree_write(&tree, CPU_V1 "tide/0-1/j1/cgroup.procs", "");
-    tree_write(&tree, CPUSET_V1 "tide/0-1/j1/cgroup.procs", "");
-    assert_int_equal(cgroup_move(cg, "tide/0-1/j1", CGROUP_CPU, 17, &err), -EPERM);
+    tree_write(&tree, CPU_V1 "tide-0-1/j1/cgroup.procs", "");
+    tree_write(&tree, CPUSET_V1 "tide-0-1/j1/cgroup.procs", "");
+    assert_int_equal(cgroup_move(cg, "tide-0-1/j1", CGROUP_CPU, 17, &err), -EPERM);
     assert_non_null(strstr(err.text, "/docker/4f/inner"));
     /* 20 is in the root cpuset but in a service's cpu group: not moved in either. */
-    assert_int_equal(cgroup_move(cg, "tide/0-1/j1", CGROUP_CPUSET | CGROUP_CPU, 20, &err), -EPERM);
+    assert_int_equal(cgroup_move(cg, "tide-0-1/j1", CGROUP_CPUSET | CGROUP_CPU, 20, &err), -EPERM);
     assert_int_equal(cgroup_move_home(cg, 17, &err), 0);
     for (size_t i = 0; i < 2; i++) {
-        fd = openat(tree.fd, i ? CPU_V1 "tide/0-1/j1/cgroup.procs" : CPUSET_V1 "cgroup.procs", 0);
+        fd = openat(tree.fd, i ? CPU_V1 "tide-0-1/j1/cgroup.procs" : CPUSET_V1 "cgroup.procs", 0);
         assert_int_equal(read(fd, text, sizeof(text)), 0);
         close(fd);
     }
@@ -349,23 +349,33 @@ static void a_process_in_the_root_or_in_a_group_of_ours_is_moved(void **state)
     struct cgroup *cg = open_tree(&tree, v1, LEN(v1));
     struct error err;
 
-    tree_write(&tree, CPU_V1 "tide/0-2/j1/cgroup.procs", "");
-    assert_int_equal(cgroup_move(cg, "tide/0-2/j1", CGROUP_CPU, 18, &err), 0);
-    assert_file(&tree, CPU_V1 "tide/0-2/j1/cgroup.procs", "18");
-    assert_int_equal(cgroup_move(cg, "tide/0-2/j1", CGROUP_CPU, 19, &err), 0);
-    assert_file(&tree, CPU_V1 "tide/0-2/j1/cgroup.procs", "19");
+    tree_write(&tree, CPU_V1 "tide-0-2/j1/cgroup.procs", "");
+    assert_int_equal(cgroup_move(cg, "tide-0-2/j1", CGROUP_CPU, 18, &err), 0);
+    assert_file(&tree, CPU_V1 "tide-0-2/j1/cgroup.procs", "18");
+    assert_int_equal(cgroup_move(cg, "tide-0-2/j1", CGROUP_CPU, 19, &err), 0);
+    assert_file(&tree, CPU_V1 "tide-0-2/j1/cgroup.procs", "19");
     assert_int_equal(cgroup_move_home(cg, 19, &err), 0);
     assert_file(&tree, CPU_V1 "cgroup.procs", "19");
     assert_file(&tree, CPUSET_V1 "cgroup.procs", "19");
-    assert_int_equal(cgroup_move(cg, "tide/0-2/j9", CGROUP_CPU, 18, &err), -ENOENT);
-    assert_int_equal(cgroup_move(cg, "tide/0-2/j1", CGROUP_CPU, 99, &err), -ESRCH);
+    assert_int_equal(cgroup_move(cg, "tide-0-2/j9", CGROUP_CPU, 18, &err), -ENOENT);
+    assert_int_equal(cgroup_move(cg, "tide-0-2/j1", CGROUP_CPU, 99, &err), -ESRCH);
     close_tree(&tree, cg);
 }
 
-static void only_names_below_tide_are_taken(void **state)
+static void only_names_of_a_daemons_groups_are_taken(void **state)
 {
-    static const char *const bad[] = {"",        "docker", "tidex",    "tide/",    "tide/../docker",
-                                      "tide//a", "/tide",  "tide/a b", "tide/a\n", "tide/.."};
+    static const char *const bad[] = {"",
+                                      "docker",
+                                      "tide",
+                                      "tide-0-1/",
+                                      "tide-0-1/../docker",
+                                      "tide-0-1//a",
+                                      "/tide-0-1",
+                                      "tide-0-1/a b",
+                                      "tide-0-1/a\n",
+                                      "tide-0-1/..",
+                                      "tide-engine-1",
+                                      "tide-0-1x"};
     struct tree tree;
     struct cgroup *cg = open_tree(&tree, v1, LEN(v1));
     struct cpuset cpus;
@@ -381,7 +391,7 @@ static void only_names_below_tide_are_taken(void **state)
         assert_int_equal(cgroup_set_cpus(cg, bad[i], &cpus, &err), -EINVAL);
         assert_int_equal(cgroup_set_quota(cg, bad[i], 100, &err), -EINVAL);
     }
-    snprintf(longest, sizeof(longest), "tide/%0*d", CGROUP_NAME_MAX, 1);
+    snprintf(longest, sizeof(longest), "tide-0-1/%0*d", CGROUP_NAME_MAX - 5, 1);
     assert_int_equal(cgroup_create(cg, longest, CGROUP_CPU, &err), -EINVAL);
     close_tree(&tree, cg);
 }
@@ -395,30 +405,30 @@ static void v2_groups_get_weight_cpus_and_quota(void **state)
     struct cpuset cpus;
     struct error err;
 
-    tree_write(&tree, V2 "tide/cgroup.subtree_control", "");
-    tree_write(&tree, V2 "tide/j1/cpu.weight", "");
-    tree_write(&tree, V2 "tide/j1/cpu.max", "");
-    tree_write(&tree, V2 "tide/j1/cpuset.cpus", "");
-    assert_int_equal(cgroup_create(cg, "tide/j1", CGROUP_CPU | CGROUP_CPUSET, &err), 0);
+    tree_write(&tree, V2 "tide-0-1/cgroup.subtree_control", "");
+    tree_write(&tree, V2 "tide-0-1/j1/cpu.weight", "");
+    tree_write(&tree, V2 "tide-0-1/j1/cpu.max", "");
+    tree_write(&tree, V2 "tide-0-1/j1/cpuset.cpus", "");
+    assert_int_equal(cgroup_create(cg, "tide-0-1/j1", CGROUP_CPU | CGROUP_CPUSET, &err), 0);
     assert_file(&tree, V2 "cgroup.subtree_control", "+cpuset");
-    assert_file(&tree, V2 "tide/cgroup.subtree_control", "+cpuset");
+    assert_file(&tree, V2 "tide-0-1/cgroup.subtree_control", "+cpuset");
     cpuset_parse("1,3", &cpus);
-    assert_int_equal(cgroup_set_weight(cg, "tide/j1", 250, &err), 0);
-    assert_int_equal(cgroup_set_cpus(cg, "tide/j1", &cpus, &err), 0);
-    assert_int_equal(cgroup_set_quota(cg, "tide/j1", 1500, &err), 0);
-    assert_file(&tree, V2 "tide/j1/cpu.weight", "250");
-    assert_file(&tree, V2 "tide/j1/cpu.max", "150000 100000");
-    assert_file(&tree, V2 "tide/j1/cpuset.cpus", "1,3");
-    assert_int_equal(cgroup_read_settings(cg, "tide/j1", &settings), 0);
+    assert_int_equal(cgroup_set_weight(cg, "tide-0-1/j1", 250, &err), 0);
+    assert_int_equal(cgroup_set_cpus(cg, "tide-0-1/j1", &cpus, &err), 0);
+    assert_int_equal(cgroup_set_quota(cg, "tide-0-1/j1", 1500, &err), 0);
+    assert_file(&tree, V2 "tide-0-1/j1/cpu.weight", "250");
+    assert_file(&tree, V2 "tide-0-1/j1/cpu.max", "150000 100000");
+    assert_file(&tree, V2 "tide-0-1/j1/cpuset.cpus", "1,3");
+    assert_int_equal(cgroup_read_settings(cg, "tide-0-1/j1", &settings), 0);
     assert_int_equal(settings.weight, 250);
     assert_int_equal(settings.quota_mcpu, 1500);
     assert_true(cpuset_equal(&settings.cpus, &cpus));
-    assert_int_equal(cgroup_set_weight(cg, "tide/j1", 0, &err), -ERANGE);
-    assert_int_equal(cgroup_set_weight(cg, "tide/j1", 10001, &err), -ERANGE);
-    assert_int_equal(cgroup_set_quota(cg, "tide/j1", CGROUP_QUOTA_MIN - 1, &err), -ERANGE);
+    assert_int_equal(cgroup_set_weight(cg, "tide-0-1/j1", 0, &err), -ERANGE);
+    assert_int_equal(cgroup_set_weight(cg, "tide-0-1/j1", 10001, &err), -ERANGE);
+    assert_int_equal(cgroup_set_quota(cg, "tide-0-1/j1", CGROUP_QUOTA_MIN - 1, &err), -ERANGE);
     cpuset_zero(&cpus);
-    assert_int_equal(cgroup_set_cpus(cg, "tide/j1", &cpus, &err), -ERANGE);
-    assert_int_equal(cgroup_read_settings(cg, "tide/j2", &settings), -ENOENT);
+    assert_int_equal(cgroup_set_cpus(cg, "tide-0-1/j1", &cpus, &err), -ERANGE);
+    assert_int_equal(cgroup_read_settings(cg, "tide-0-1/j2", &settings), -ENOENT);
     close_tree(&tree, cg);
 }
 
@@ -427,7 +437,7 @@ static void a_daemon_has_a_group_of_its_own(void **state)
     char name[CGROUP_NAME_MAX];
 
     cgroup_daemon_name(1000, UINT64_MAX, name);
-    assert_string_equal(name, "tide/1000-18446744073709551615");
+    assert_string_equal(name, "tide-1000-18446744073709551615");
 }
 
 int main(void)
@@ -445,7 +455,7 @@ int main(void)
         cmocka_unit_test(a_machine_without_cgroups_has_no_limits),
         cmocka_unit_test(a_process_in_somebody_elses_group_stays_there),
         cmocka_unit_test(a_process_in_the_root_or_in_a_group_of_ours_is_moved),
-        cmocka_unit_test(only_names_below_tide_are_taken),
+        cmocka_unit_test(only_names_of_a_daemons_groups_are_taken),
         cmocka_unit_test(v2_groups_get_weight_cpus_and_quota),
         cmocka_unit_test(a_daemon_has_a_group_of_its_own),
     };

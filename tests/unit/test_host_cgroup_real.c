@@ -155,7 +155,7 @@ static void removing_a_daemons_group_frees_every_process_in_it(void **state)
 
 static void a_process_in_a_foreign_group_is_not_moved(void **state)
 {
-    /* A group that is not below "tide", made here for the test alone. */
+    /* A group that is not ours, made here for the test alone. */
     char dir[128], procs[160], path[CGROUP_PATH_MAX], want[64], text[16];
     struct error err;
     pid_t pid = start_sleeper();
@@ -186,13 +186,13 @@ static void daemons_that_come_and_go_do_not_disturb_each_other(void **state)
     pid_t pids[4];
     struct error err;
 
-    assert_int_equal(cgroup_remove(cg, daemon_group, &err), 0); /* the parent may go, too */
+    assert_int_equal(cgroup_remove(cg, daemon_group, &err), 0);
     for (unsigned i = 0; i < 4; i++) {
         pids[i] = fork();
         if (pids[i] == 0) {
             char name[CGROUP_NAME_MAX];
 
-            snprintf(name, sizeof(name), "%.80s-%u", daemon_group, i);
+            snprintf(name, sizeof(name), "%.80s%u", daemon_group, i);
             for (int n = 0; n < 200; n++) {
                 if (cgroup_create(cg, name, BOTH, &err) < 0 || cgroup_remove(cg, name, &err) < 0) {
                     print_error("%s\n", err.text);
