@@ -1,136 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """tided and a real Docker Engine: containers become jobs, cores and threads follow each other."""
-import http.client
 import json
-import os
-import queue
 import random
-import shutil
 import signal
 import threading
 import time
 import types
 
-import pytest
-
+from box import boxes, connected, engine, job_of, joined, order, tided  # noqa: F401, fixtures too
 from daemon import Peer, eventually
-from engine import IMAGE, Engine
-
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a container engine needs root")
-
-
-@pytest.fixture(scope="module")
-def engine():
-    result = Engine("docker")
-    try:
-        yield result.start().make_image()
-    finally:
-        result.end()
-
-
-@pytest.fixture
-def tided(place, engine):
-    return place.daemon("--engine", engine.socket).start()
-
-
-@pytest.fixture
-def boxes(engine, place):
-    """boxes(name, …): a container in which fake_peer runs; all are removed at the end."""
-    made = []
-
-    def make(*args, **more):
-        made.append(Box(engine, place, *args, **more))
-        return made[-1]
-    yield make
-    for box in made:
-        box.remove()
-
-
-class Box(Peer):
-    """A container; what the peer in it is told and says goes through two named pipes."""
-
-    def __init__(self, engine, place, name, *options, labels=None, agent=True, start=True,
-                 command=None, **limits):
-        self.engine, self.name = engine, name
-        self.dir = place.base / f"box-{name}"
-        self.dir.mkdir()
-        shutil.copy(place.peer_program, self.dir / "peer")
-        for pipe in ("in", "out"):
-            os.mkfifo(self.dir / pipe)
-        self.keep = [os.open(self.dir / pipe, os.O_RDWR) for pipe in ("in", "out")]
-        binds = ["/usr:/usr:ro", f"{self.dir}:/box"]
-        if agent:
-            binds.append(f"{place.daemons[0].dir}/containers/{name}:/run/threadtide:ro")
-            labels = {"io.threadtide.key": name, **(labels or {})}
-        peer = f"exec /box/peer {' '.join(options)} </box/in >/box/out"
-        self.id = self.ask("POST", f"/containers/create?name={name}", {
-            "Image": IMAGE, "Cmd": command or ["/bin/sh", "-c", peer], "Labels": labels or {},
-            "Env": ["TIDE_SOCKET=/run/threadtide/agent.sock"],
-            "HostConfig": {"Binds": binds, "NetworkMode": "host", **limits}}, 201)["Id"]
-        self.words = queue.Queue()
-        threading.Thread(target=self.read, daemon=True).start()
-        if start:
-            self.start()
-
-    def ask(self, method, path, body=None, expected=204):
-        status, answer = self.engine.api(method, path, body)
-        assert status == expected, answer
-        return answer
-
-    def read(self):
-        with open(self.dir / "out", encoding="utf-8") as lines:
-            for line in lines:
-                self.words.put(line.split())
-
-    def tell(self, line):
-        os.write(self.keep[0], f"{line}\n".encode())
-
-    def start(self):
-        self.ask("POST", f"/containers/{self.id}/start")
-        return self
-
-    def inspect(self):
-        return self.ask("GET", f"/containers/{self.id}/json", expected=200)
-
-    def limits(self):
-        host = self.inspect()["HostConfig"]
-        return host["CpusetCpus"], host["CpuShares"], host["CpuQuota"], host["NanoCpus"]
-
-    def update(self, **limits):
-        self.ask("POST", f"/containers/{self.id}/update", limits, 200)
-
-    def cpus(self):
-        """What the kernel says: the truth."""
-        return (self.engine.groups(self.id, "cpuset") / "cpuset.cpus").read_text().strip()
-
-    def shares(self):
-        return int((self.engine.groups(self.id, "cpu") / "cpu.shares").read_text())
-
-    def kill(self):
-        self.ask("POST", f"/containers/{self.id}/kill")
-
-    def remove(self):
-        self.engine.api("DELETE", f"/containers/{self.id}?force=1")
-        for fd in self.keep:
-            os.close(fd)
-        self.keep = []
-
-
-def job_of(tided, box):
-    return next((j for j in tided.jobs() if j["name"] == box.name), None)
-
-
-def joined(tided, box, **wanted):
-    """Its job, once it has these members."""
-    return eventually(lambda: (j := job_of(tided, box)) and
-                      all(j[key] == value for key, value in wanted.items()) and j)
-
-
-def connected(tided, box):
-    joined(tided, box)
-    box.go()
-    box.expect("welcome")
-    return joined(tided, box, state="running")
 
 
 def test_a_container_is_a_job_as_long_as_it_runs(tided, boxes):
@@ -185,7 +63,8 @@ def test_exclusive_cores_are_disjoint_and_given_back(tided, boxes):
     eventually(lambda: sorted((first.cpus(), second.cpus())) == ["0", "1"])
     second.kill()
     eventually(lambda: first.cpus() == "0-1")
-    eventually(lambda: second.limits()[0] == "0-1")  # for its next start
+    if second.engine.kind == "docker":  # podman's next start has what it was made with, anyhow
+        eventually(lambda: second.limits()[0] == "0-1")
 
 
 def test_a_quota_follows_the_share_and_stays_of_its_kind(tided, boxes):
@@ -393,14 +272,6 @@ def test_killed_at_any_moment_of_a_resize_no_core_is_lost_or_owned_twice(tided, 
             joined(tided, box, state="running")
             order(tided, box, None)
         assert {j["id"] for j in tided.jobs()} == {"j1", "j2"}
-
-
-def order(tided, box, threads):
-    """Holds it at so many threads, or lets go; whoever is killed meanwhile does not answer."""
-    try:
-        tided.api("PATCH", f"/v1/jobs/{box.name}", {"threads": threads} if threads else {"auto": True})
-    except (OSError, http.client.HTTPException, ValueError):
-        pass
 
 
 def test_a_container_paused_by_policy_goes_on_when_no_daemon_is_left(place, engine, boxes):

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Containers of a real engine as jobs of a real tided. A module that imports the fixtures has an
+engine of its own."""
+import http.client
+import os
+import queue
+import shutil
+import threading
+
+import pytest
+
+from daemon import Peer, eventually
+from engine import IMAGE, Engine
+
+
+SOCKET = "TIDE_SOCKET=/run/threadtide/agent.sock"
+
+
+def real_engine(*args, **more):
+    if os.geteuid() != 0:
+        pytest.skip("container engines of one's own need root")
+    engine = Engine(*args, **more)
+    try:
+        yield engine.start().make_image()
+    finally:
+        engine.end()
+
+
+@pytest.fixture(scope="module")
+def engine():
+    yield from real_engine("docker")
+
+
+@pytest.fixture
+def tided(place, engine):
+    return place.daemon("--engine", engine.socket).start()
+
+
+@pytest.fixture
+def boxes(engine, place):
+    """boxes(name, …): a container in which fake_peer runs; all are removed at the end."""
+    made = []
+
+    def make(*args, **more):
+        made.append(Box(engine, place, *args, **more))
+        return made[-1]
+    yield make
+    for box in made:
+        box.remove()
+
+
+class Box(Peer):
+    """A container; what the peer in it is told and says goes through two named pipes."""
+
+    def __init__(self, engine, place, name, *options, labels=None, agent=True, start=True,
+                 command=None, **limits):
+        self.engine, self.name = engine, name
+        self.dir = place.base / f"box-{name}"
+        self.dir.mkdir()
+        shutil.copy(place.peer_program, self.dir / "peer")
+        for pipe in ("in", "out"):
+            os.mkfifo(self.dir / pipe)
+        self.keep = [os.open(self.dir / pipe, os.O_RDWR) for pipe in ("in", "out")]
+        binds = ["/usr:/usr:ro", f"{self.dir}:/box"]
+        if agent:
+            control = place.daemons[0].dir / "containers" / name
+            binds.append(f"{control}:/run/threadtide:ro")
+            labels = {"io.threadtide.key": name, **(labels or {})}
+        peer = f"exec /box/peer {' '.join(options)} </box/in >/box/out"
+        what = (name, command or ["/bin/sh", "-c", peer], labels or {}, binds, limits)
+        if engine.kind == "docker":
+            self.id = self.create_in_docker(*what)
+        else:
+            if agent:  # unlike Docker, podman makes no directory that is missing
+                control.mkdir(parents=True, exist_ok=True)
+            self.id = self.create_in_podman(*what)
+        self.words = queue.Queue()
+        threading.Thread(target=self.read, daemon=True).start()
+        if start:
+            self.start()
+
+    def create_in_docker(self, name, command, labels, binds, limits):
+        return self.ask("POST", f"/containers/create?name={name}", {
+            "Image": IMAGE, "Cmd": command, "Labels": labels, "Env": [SOCKET],
+            "HostConfig": {"Binds": binds, "NetworkMode": "host", **limits}}, 201)["Id"]
+
+    def create_in_podman(self, name, command, labels, binds, limits):
+        mounts = [{"type": "bind", "source": source, "destination": destination,
+                   "options": [*options, "rbind"]}
+                  for source, destination, *options in (bind.split(":") for bind in binds)]
+        most = [{"type": kind, "soft": 1024, "hard": 1024} for kind in ("nofile", "nproc")]
+        cpu = {{"CpusetCpus": "cpus", "CpuShares": "shares", "CpuQuota": "quota"}[key]: value
+               for key, value in limits.items()}
+        return self.ask("POST", "/containers/create", {
+            "name": name, "image": IMAGE, "command": command, "labels": labels, "mounts": mounts,
+            "env": dict([SOCKET.split("=")]), "netns": {"nsmode": "host"}, "r_limits": most,
+            "cgroup_parent": self.engine.cgroup, "resource_limits": {"cpu": cpu}}, 201)["Id"]
+
+    def ask(self, method, path, body=None, expected=204):
+        status, answer = self.engine.api(method, path, body)
+        assert status == expected, answer
+        return answer
+
+    def read(self):
+        with open(self.dir / "out", encoding="utf-8") as lines:
+            for line in lines:
+                self.words.put(line.split())
+
+    def tell(self, line):
+        os.write(self.keep[0], f"{line}\n".encode())
+
+    def start(self):
+        self.ask("POST", f"/containers/{self.id}/start")
+        return self
+
+    def inspect(self):
+        return self.ask("GET", f"/containers/{self.id}/json", expected=200)
+
+    def limits(self):
+        """Docker's word; podman remembers none but the first, the kernel has to say."""
+        if self.engine.kind == "podman":
+            quota = int((self.engine.groups(self.id, "cpu") / "cpu.cfs_quota_us").read_text())
+            return self.cpus(), self.shares(), quota, 0
+        host = self.inspect()["HostConfig"]
+        return host["CpusetCpus"], host["CpuShares"], host["CpuQuota"], host["NanoCpus"]
+
+    def update(self, **limits):
+        """By hand, and in Docker's words."""
+        self.ask("POST", f"/containers/{self.id}/update", limits, 200)
+
+    def cpus(self):
+        """What the kernel says: the truth."""
+        return (self.engine.groups(self.id, "cpuset") / "cpuset.cpus").read_text().strip()
+
+    def shares(self):
+        return int((self.engine.groups(self.id, "cpu") / "cpu.shares").read_text())
+
+    def kill(self):
+        self.ask("POST", f"/containers/{self.id}/kill")
+
+    def remove(self):
+        now = "" if self.engine.kind == "docker" else "&timeout=0"
+        self.engine.api("DELETE", f"/containers/{self.id}?force=true{now}")
+        for fd in self.keep:
+            os.close(fd)
+        self.keep = []
+
+
+def job_of(tided, box):
+    return next((j for j in tided.jobs() if j["name"] == box.name), None)
+
+
+def joined(tided, box, **wanted):
+    """Its job, once it has these members."""
+    return eventually(lambda: (j := job_of(tided, box)) and
+                      all(j[key] == value for key, value in wanted.items()) and j)
+
+
+def connected(tided, box):
+    joined(tided, box)
+    box.go()
+    box.expect("welcome")
+    return joined(tided, box, state="running")
+
+
+def order(tided, box, threads):
+    """Holds it at so many threads, or lets go; whoever is killed meanwhile does not answer."""
+    try:
+        tided.api("PATCH", f"/v1/jobs/{box.name}", {"threads": threads} if threads else {"auto": True})
+    except (OSError, http.client.HTTPException, ValueError):
+        pass
