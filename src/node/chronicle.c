@@ -41,7 +41,7 @@ static void read_command(struct job *j)
     j->seen.command[i] = '\0';
 }
 
-static void write_job(const struct job *j, uint64_t now, uint64_t ended_ms)
+static void write_job(struct job *j, uint64_t now, uint64_t ended_ms)
 {
     struct history_job row = {.key = key_of(j),
                               .ended_ms = ended_ms,
@@ -55,6 +55,7 @@ static void write_job(const struct job *j, uint64_t now, uint64_t ended_ms)
                               .placement = j->placement};
     struct policy_job turn;
 
+    j->seen.made = history_made(j->node->history);
     admission_describe(j, now, &turn);
     row.run_ms = turn.run_ns / NS_PER_MS;
     row.wait_ms = turn.wait_ns / NS_PER_MS;
@@ -130,7 +131,7 @@ static void look_at(struct job *j, uint64_t now)
         read_command(j);
         t->final = !first;
     }
-    if (first || j->dirty || t->final != final)
+    if (first || j->dirty || t->final != final || t->made != history_made(j->node->history))
         write_job(j, now, 0);
     write_allocations(j);
     write_rate(j, now);

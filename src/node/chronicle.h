@@ -23,6 +23,7 @@ struct seen {
     uint64_t rate_ns;
     struct cpuset cores;
     unsigned changes; /* of job.n_changes */
+    unsigned made;    /* history_made() when it was written */
     uint32_t target;
     int exit;           /* status of a container that ended; valid where exited */
     bool exited, final; /* final: the command is that of the program */

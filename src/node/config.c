@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/suggest.h"
+#include "node/history.h"
 #include "node/node.h"
 
 #include <assert.h>
@@ -19,6 +20,7 @@
 #define SECTION   "daemon"
 #define BLANKS    " \t"
 #define HEARTBEAT "250"
+#define HISTORY   "64"
 
 /* ---- values ---- */
 
@@ -54,15 +56,30 @@ static int set_cpus(struct config *c, const char *value, struct error *err)
     return 0;
 }
 
-static int set_heartbeat(struct config *c, const char *value, struct error *err)
+static bool is_number(const char *value, unsigned long min, unsigned long max, uint32_t *ret)
 {
     char *end;
-    unsigned long ms = strtoul(value, &end, 10);
+    unsigned long n = strtoul(value, &end, 10);
 
-    if (*end || *value < '0' || *value > '9' || ms < NODE_HEARTBEAT_MIN_MS ||
-        ms > NODE_HEARTBEAT_MAX_MS)
+    if (*end || *value < '0' || *value > '9' || n < min || n > max)
+        return false;
+    *ret = (uint32_t)n;
+    return true;
+}
+
+static int set_heartbeat(struct config *c, const char *value, struct error *err)
+{
+    if (!is_number(value, NODE_HEARTBEAT_MIN_MS, NODE_HEARTBEAT_MAX_MS, &c->heartbeat_ms))
         return refuse(value, "a number of milliseconds from 100 to 500", err);
-    c->heartbeat_ms = (uint32_t)ms;
+    return 0;
+}
+
+static int set_history(struct config *c, const char *value, struct error *err)
+{
+    if (strcmp(value, "none") == 0)
+        c->history_mib = 0;
+    else if (!is_number(value, 1, HISTORY_MIB_MAX, &c->history_mib))
+        return refuse(value, "a number of MiB from 1 to 1024, or none", err);
     return 0;
 }
 
@@ -104,11 +121,13 @@ static const struct {
     const char *name, *standard; /* NULL: that nothing is said */
     int (*set)(struct config *c, const char *value, struct error *err);
 } keys[] = {
-    {"policy", NULL, set_policy},   {"placement", "shared", set_placement},
-    {"cpus", NULL, set_cpus},       {"heartbeat", HEARTBEAT, set_heartbeat},
-    {"engines", NULL, set_engines}, {"admin-group", "tide-admin", set_admin_group},
+    {"policy", NULL, set_policy},      {"placement", "shared", set_placement},
+    {"cpus", NULL, set_cpus},          {"heartbeat", HEARTBEAT, set_heartbeat},
+    {"engines", NULL, set_engines},    {"admin-group", "tide-admin", set_admin_group},
+    {"history", HISTORY, set_history},
 };
 static_assert(NODE_HEARTBEAT_MS == 250, "what HEARTBEAT says");
+static_assert(HISTORY_MIB_STD == 64 && HISTORY_MIB_MAX == 1024, "what HISTORY and set_history say");
 
 void config_init(struct config *c)
 {
@@ -342,6 +361,10 @@ void config_print(const struct config *c, FILE *out)
     for (unsigned i = 0; i < c->n_engines; i++)
         fprintf(out, "%s%s", i ? " " : "", c->engines[i]);
     fprintf(out, "\nadmin-group=%s\n", *c->admin_group ? c->admin_group : "none");
+    if (c->history_mib)
+        fprintf(out, "history=%u\n", c->history_mib);
+    else
+        fprintf(out, "history=none\n");
 }
 
 gid_t config_group(const char *name)

@@ -27,6 +27,7 @@ struct config {
     struct policy_spec policy; /* its policy NULL: not said */
     struct cpuset cpus;        /* empty: all */
     uint32_t heartbeat_ms;
+    uint32_t history_mib; /* 0: none is kept */
     enum placement placement;
     bool engines_said;
     unsigned n_engines; /* sockets of container engines */

@@ -17,8 +17,9 @@
 #include <unistd.h>
 
 #define PAGE_BYTES 4096
-#define PAGES_MAX  (HISTORY_BYTES_MAX / PAGE_BYTES)
-#define TRIM_ROWS  64 /* beyond what a batch brings: a file that is too large shrinks slowly */
+#define TRIM_ROWS  64  /* beyond what a batch brings: a file that is too large shrinks slowly */
+#define WAL_PAGES  128 /* copied into the file at a time: about a millisecond of the loop */
+#define WHY_MAX    128
 
 /* `job` of the last two is the id of a row of the first. */
 const char *const history_steps[] = {
@@ -103,9 +104,12 @@ struct history {
     sqlite3 *db; /* NULL: there is no history now */
     sqlite3_stmt *statement[STATEMENT_MAX];
     struct row *first, **last;
-    unsigned n;
+    unsigned n, made;
+    int pages_max;
     uint64_t written_ns, retry_ns, dropped;
-    int failed; /* SQLite's code of the last failure: logged once */
+    const char *refusal; /* ours to open the file, where it is not SQLite's */
+    bool failed;         /* said once, until something is written again */
+    char why[WHY_MAX];
     char path[PATH_MAX];
 };
 
@@ -170,8 +174,11 @@ static int migrate(struct history *h)
 
     if (r == SQLITE_OK)
         r = read_version(h, &version);
-    if (r == SQLITE_OK && version > history_version)
+    if (r == SQLITE_OK && version > history_version) {
+        h->refusal = "it is of a newer tided";
         return SQLITE_CANTOPEN;
+    }
+    h->made += version == 0;
     for (; r == SQLITE_OK && version < history_version; version++)
         r = run(h, history_steps[version]);
     snprintf(pragma, sizeof(pragma), "PRAGMA user_version = %u", history_version);
@@ -192,9 +199,10 @@ static int prepare(struct history *h)
 
 static int open_file(struct history *h)
 {
-    char settings[320];
+    char settings[400];
     int r = make_file(h->path);
 
+    h->refusal = r == -EPERM ? "it is no plain file of this user" : r < 0 ? strerror(-r) : NULL;
     if (r < 0)
         return SQLITE_CANTOPEN;
     r = sqlite3_open_v2(h->path, &h->db,
@@ -207,46 +215,65 @@ static int open_file(struct history *h)
     sqlite3_db_config(h->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     sqlite3_db_config(h->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
     sqlite3_db_config(h->db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
+    /*
+     * Nothing waits for the disk: the write-ahead log keeps the file whole when the daemon is
+     * killed, and what a power failure breaks is found and begun anew.
+     */
     snprintf(settings, sizeof(settings),
-             "PRAGMA locking_mode = EXCLUSIVE; PRAGMA page_size = %d; PRAGMA journal_mode = WAL;"
-             "PRAGMA synchronous = NORMAL; PRAGMA cache_size = -512; PRAGMA mmap_size = 0;"
-             "PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON; PRAGMA max_page_count = %u;"
-             "PRAGMA journal_size_limit = %u",
-             PAGE_BYTES, PAGES_MAX, HISTORY_BYTES_MAX / 16);
+             "PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE; PRAGMA page_size = %d;"
+             "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = %d;"
+             "PRAGMA journal_size_limit = %d; PRAGMA max_page_count = %d; PRAGMA mmap_size = 0;"
+             "PRAGMA cache_size = -512; PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON",
+             PAGE_BYTES, WAL_PAGES, h->pages_max / 16 * PAGE_BYTES, h->pages_max);
     r = run(h, settings);
     if (r == SQLITE_OK)
         r = migrate(h);
     return r == SQLITE_OK ? prepare(h) : r;
 }
 
-static void move_aside(const struct history *h)
+/* One such file is kept: a disk that goes on breaking them fills up no sooner. */
+static void move_aside(const struct history *h, int code)
 {
-    static const char *const endings[] = {"", "-wal", "-shm"};
-    char from[PATH_MAX + 8], to[PATH_MAX + 64];
-    uint64_t now = clock_real_ms();
+    static const char *const endings[] = {"", "-wal"};
+    char from[PATH_MAX + 8], to[PATH_MAX + 16];
 
+    if (!h->failed)
+        node_log("%s is damaged (%s): moved aside, a new one is begun", h->path,
+                 sqlite3_errstr(code));
     for (size_t i = 0; i < ARRAY_LEN(endings); i++) {
         snprintf(from, sizeof(from), "%s%s", h->path, endings[i]);
-        snprintf(to, sizeof(to), "%s.corrupt-%" PRIu64 "%s", h->path, now, endings[i]);
+        snprintf(to, sizeof(to), "%s.corrupt%s", h->path, endings[i]);
+        unlink(to);
         if (rename(from, to) < 0 && errno != ENOENT)
             unlink(from);
     }
 }
 
-/* Once for each kind of failure; the file is closed, and there is no history for a while. */
+static const char *explain(const struct history *h, int code)
+{
+    int primary = code & 0xff;
+    int system = h->db ? sqlite3_system_errno(h->db) : 0;
+
+    if (h->refusal)
+        return h->refusal;
+    if (primary == SQLITE_BUSY)
+        return "another program has it open";
+    if (primary == SQLITE_FULL)
+        return strerror(ENOSPC);
+    if ((primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN) && system)
+        return strerror(system);
+    return sqlite3_errstr(code);
+}
+
+/* The file is closed, and there is no history for a while. */
 static void give_up(struct history *h, int code)
 {
-    const char *why = sqlite3_errstr(code);
-
-    if (code == SQLITE_CANTOPEN)
-        why = "it cannot be made, is not a file of this user, or is of a newer tided";
-    else if ((code & 0xff) == SQLITE_BUSY)
-        why = "another program has it open";
+    snprintf(h->why, sizeof(h->why), "%s", explain(h, code));
     close_file(h);
     h->retry_ns = clock_now_ns() + HISTORY_RETRY_NS;
-    if (code != h->failed)
-        node_log("no history is kept in %s: %s; the jobs are not concerned", h->path, why);
-    h->failed = code;
+    if (!h->failed)
+        node_log("no history is kept in %s: %s; the jobs are not concerned", h->path, h->why);
+    h->failed = true;
 }
 
 /* A damaged file makes room for a new one, once: damage of that one is the disk's. */
@@ -255,23 +282,18 @@ static void open_history(struct history *h)
     int r = open_file(h);
 
     if (r != SQLITE_OK && is_damage(r)) {
-        node_log("%s is damaged (%s): moved aside, a new one is begun", h->path, sqlite3_errstr(r));
         close_file(h);
-        move_aside(h);
+        move_aside(h, r);
         r = open_file(h);
     }
-    if (r != SQLITE_OK) {
+    if (r != SQLITE_OK)
         give_up(h, r);
-        return;
-    }
-    if (h->failed)
-        node_log("history is kept in %s again", h->path);
-    h->failed = 0;
 }
 
-static bool is_open(struct history *h)
+/* After a failure, somebody who asks is a reason to try again; that there are rows is none. */
+static bool is_open(struct history *h, bool at_once)
 {
-    if (!h->db && clock_now_ns() >= h->retry_ns)
+    if (!h->db && (at_once || clock_now_ns() >= h->retry_ns))
         open_history(h);
     return h->db;
 }
@@ -283,19 +305,19 @@ static void fail(struct history *h, int code)
         give_up(h, code);
         return;
     }
-    node_log("%s is damaged (%s): moved aside, a new one is begun", h->path, sqlite3_errstr(code));
     close_file(h);
-    move_aside(h);
+    move_aside(h, code);
     open_history(h);
 }
 
-int history_new(const char *dir, struct history **ret)
+int history_new(const char *dir, uint32_t mib, struct history **ret)
 {
     struct history *h = calloc(1, sizeof(*h));
 
     if (!h)
         return -ENOMEM;
     h->last = &h->first;
+    h->pages_max = (int)(mib * ((1u << 20) / PAGE_BYTES));
     snprintf(h->path, sizeof(h->path), "%s/" HISTORY_FILE, dir);
     open_history(h);
     *ret = h;
@@ -484,7 +506,7 @@ static int pages_used(struct history *h)
 /* Before the batch is written, so that there is room for it. */
 static int trim(struct history *h)
 {
-    bool large = pages_used(h) > (int)(PAGES_MAX - PAGES_MAX / 16);
+    bool large = pages_used(h) > h->pages_max - h->pages_max / 16;
     int r = SQLITE_OK;
 
     for (enum statement i = TRIM_JOB; r == SQLITE_OK && i <= TRIM_RATE; i++) {
@@ -510,23 +532,40 @@ static int write_batch(struct history *h)
     return r;
 }
 
+/* Into a new file, if the old one turns out to be damaged. */
+static int write_rows(struct history *h)
+{
+    int r = write_batch(h);
+
+    if (r == SQLITE_OK)
+        return r;
+    fail(h, r);
+    r = h->db ? write_batch(h) : r;
+    if (r != SQLITE_OK && h->db)
+        give_up(h, r);
+    return r;
+}
+
 void history_write(struct history *h, bool at_once)
 {
     uint64_t now = clock_now_ns();
-    int r;
 
-    if (!h || !h->first || (!at_once && now - h->written_ns < HISTORY_WRITE_NS) || !is_open(h))
+    if (!h || !h->first || (!at_once && now - h->written_ns < HISTORY_WRITE_NS) ||
+        !is_open(h, at_once))
         return;
     h->written_ns = now;
-    r = write_batch(h);
-    if (r != SQLITE_OK) {
-        fail(h, r);
-        r = h->db ? write_batch(h) : r; /* into the new file */
-    }
-    if (r != SQLITE_OK)
+    if (write_rows(h) != SQLITE_OK)
         return; /* they wait, as many as may */
     while (h->first)
         drop_first(h);
+    if (h->failed)
+        node_log("history is kept in %s again", h->path);
+    h->failed = false;
+}
+
+unsigned history_made(const struct history *h)
+{
+    return h ? h->made : 0;
 }
 
 uint64_t history_dropped(const struct history *h)
@@ -646,19 +685,20 @@ static int query(struct history *h, const struct history_filter *filter, json_t 
     return h->db ? find_jobs(h, filter, list) : r;
 }
 
-int history_query(struct history *h, const struct history_filter *filter, json_t **ret)
+int history_query(struct history *h, const struct history_filter *filter, json_t **ret,
+                  struct error *err)
 {
     json_t *list;
 
+    if (!h)
+        return error_set(err, -ENODATA, "this daemon keeps no history");
     history_write(h, true);
-    if (!h || !is_open(h))
-        return -ENODATA;
     list = json_array();
     if (!list)
-        return -ENOMEM;
-    if (query(h, filter, list) != SQLITE_OK) {
+        return error_set(err, -ENOMEM, "out of memory");
+    if (!is_open(h, true) || query(h, filter, list) != SQLITE_OK) {
         json_decref(list);
-        return -ENODATA;
+        return error_set(err, -ENODATA, "no history is kept in %s: %s", h->path, h->why);
     }
     *ret = list;
     return 0;

@@ -5,10 +5,10 @@
  * without it when it cannot be written.
  *
  * Rows are queued in memory and written in batches when there is time. A file that is found to be
- * damaged is moved aside (history.db.corrupt-TIME) and a new one begun. Bounded in rows and bytes:
- * the oldest rows go first. The daemon holds the file for itself (SQLite's exclusive locking): no
- * shared memory file that somebody could truncate under it, and a second daemon on the same file
- * has no history.
+ * damaged is moved aside (history.db.corrupt) and a new one begun. Bounded in rows and bytes: the
+ * oldest rows go first. Nothing waits for the disk. The daemon holds the file for itself (SQLite's
+ * exclusive locking): no shared memory file that somebody could truncate under it, and a second
+ * daemon on the same file has no history.
  *
  * Daemon's event loop only; fed by chronicle.c, asked by routes.c.
  */
@@ -23,7 +23,8 @@
 #define HISTORY_FILE        "history.db"
 #define HISTORY_STATE_DIR   "/var/lib/tide" /* of the system's daemon */
 #define HISTORY_ROWS_MAX    100000          /* of each table */
-#define HISTORY_BYTES_MAX   (64u << 20)     /* of the file */
+#define HISTORY_MIB_STD     64              /* of the file */
+#define HISTORY_MIB_MAX     1024
 #define HISTORY_QUEUE_MAX   4096 /* rows that wait to be written; above, the new are dropped */
 #define HISTORY_WRITE_NS    1000000000ull  /* a batch at most so often */
 #define HISTORY_RETRY_NS    60000000000ull /* after a failure */
@@ -75,10 +76,10 @@ struct history_rate {
 };
 
 /*
- * Opens or makes HISTORY_FILE in @dir (mode 0600). A file that cannot be opened is logged, and
- * tried again later: the only failure is -ENOMEM.
+ * Opens or makes HISTORY_FILE in @dir (mode 0600), which grows to @mib (1 … HISTORY_MIB_MAX) at
+ * most. A file that cannot be opened is logged, and tried again later: the only failure is -ENOMEM.
  */
-int history_new(const char *dir, struct history **ret);
+int history_new(const char *dir, uint32_t mib, struct history **ret);
 struct history *history_free(struct history *h); /* writes what waits; takes NULL, returns NULL */
 
 /* Queues a row: a new one, or of a job that is known its present state. @h may be NULL. */
@@ -86,8 +87,14 @@ void history_job(struct history *h, const struct history_job *job);
 void history_allocation(struct history *h, const struct history_allocation *allocation);
 void history_rate(struct history *h, const struct history_rate *rate);
 
-/* Writes what waits: at once, or if the last batch is HISTORY_WRITE_NS old. @h may be NULL. */
+/*
+ * Writes what waits: @at_once, also when the last attempt has just failed, or if the last batch is
+ * HISTORY_WRITE_NS old. @h may be NULL.
+ */
 void history_write(struct history *h, bool at_once);
+
+/* Changes when a new file was begun, in which the jobs that run are to be written anew. */
+unsigned history_made(const struct history *h);
 
 uint64_t history_dropped(const struct history *h); /* rows that were never written */
 
@@ -101,9 +108,10 @@ struct history_filter {
 
 /*
  * The jobs that match as a JSON array, newest first, each with its newest allocations; a new
- * reference. Returns 0, -ENODATA (there is no history now), or -ENOMEM.
+ * reference. Returns 0, -ENODATA (*err: why there is no history now), or -ENOMEM. @h may be NULL.
  */
-int history_query(struct history *h, const struct history_filter *filter, json_t **ret);
+int history_query(struct history *h, const struct history_filter *filter, json_t **ret,
+                  struct error *err);
 
 /* For tests: what makes version K+1 of the schema from version K. */
 extern const char *const history_steps[];

@@ -37,6 +37,7 @@ static const char usage[] =
     "                      " ENGINES_STD "\n"
     "  --heartbeat MS      how often agents report, 100 to 500; default %d\n"
     "  --admin-group NAME  who may do what root may; default tide-admin, \"none\" is none\n"
+    "  --history MIB       how large the record of jobs may become; default 64, \"none\" is none\n"
     "\n"
     "SIGTERM ends it: what it changed is put back and the jobs go on with their own limits.\n"
     "SIGHUP makes it read its files again.\n";
@@ -66,6 +67,7 @@ static const struct option options[] = {
     {"cpus", required_argument, NULL, OPTION_KEY},
     {"heartbeat", required_argument, NULL, OPTION_KEY},
     {"admin-group", required_argument, NULL, OPTION_KEY},
+    {"history", required_argument, NULL, OPTION_KEY},
     {"engine", required_argument, NULL, OPTION_ENGINE},
     {NULL, 0, NULL, 0},
 };

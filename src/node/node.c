@@ -363,12 +363,13 @@ static int add_sources(struct node *n)
 static void begin_record(struct node *n)
 {
     const char *dir = getenv("STATE_DIRECTORY"); /* systemd's word */
+    uint32_t mib = n->config.history_mib;
 
     if (!dir || dir[0] != '/' || strchr(dir, ':'))
         dir = strcmp(n->dir, RUNDIR_SYSTEM) == 0 ? HISTORY_STATE_DIR : n->dir;
-    if (strcmp(dir, HISTORY_STATE_DIR) == 0)
+    if (mib && strcmp(dir, HISTORY_STATE_DIR) == 0)
         mkdir(dir, 0700);
-    if (events_new(n, &n->events) < 0 || history_new(dir, &n->history) < 0)
+    if (events_new(n, &n->events) < 0 || (mib && history_new(dir, mib, &n->history) < 0))
         node_log("out of memory: what happens to jobs is not recorded");
 }
 

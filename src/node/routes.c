@@ -539,8 +539,8 @@ static void get_history(struct request *r, struct job *none)
                                .all = control_may_govern(r->node, &r->who),
                                .uid = r->who.uid};
     uint64_t since = 0, limit = HISTORY_LIMIT_STD;
+    struct error err = {0};
     json_t *list;
-    int e;
 
     if (!take_argument(r, "since", INT32_MAX, &since) ||
         !take_argument(r, "limit", HISTORY_LIMIT_MAX, &limit))
@@ -548,11 +548,12 @@ static void get_history(struct request *r, struct job *none)
     f.since_ms = since * 1000;
     f.limit = (uint32_t)limit;
     chronicle_look(r->node); /* up to now */
-    e = history_query(r->node->history, &f, &list);
-    if (e == 0)
+    if (history_query(r->node->history, &f, &list, &err) == 0)
         request_answer(r, HTTP_OK, list);
     else
-        request_fail(r, HTTP_UNAVAILABLE, "The daemon's log says why.", "no history is kept now");
+        request_fail(r, HTTP_UNAVAILABLE,
+                     "The jobs are not concerned; tided(8) says where history lies.", "%s",
+                     err.text);
 }
 
 static void get_events(struct request *r, struct job *none)

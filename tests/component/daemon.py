@@ -129,6 +129,7 @@ class Daemon:
         self.program, self.peer_program = program, peer_program
         self.dir, self.claims, self.options, self.uid = directory, claims, options, uid
         self.log = directory.parent / f"{directory.name}.log"
+        self.env = {}
         self.peers = []
         self.process = None
 
@@ -139,7 +140,8 @@ class Daemon:
                        *command]
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                command, stderr=log, env={**os.environ, "TIDE_CLAIMS_DIR": str(self.claims)})
+                command, stderr=log,
+                env={**os.environ, "TIDE_CLAIMS_DIR": str(self.claims), **self.env})
         if ready:
             eventually(lambda: self.answers() or self.ended())
             assert self.answers(), self.log.read_text()

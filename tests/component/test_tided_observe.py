@@ -6,6 +6,7 @@ import pathlib
 import re
 import signal
 import socket
+import subprocess
 import time
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from daemon import GUARD_S, NOBODY, Place, UnixConnection, eventually
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
 @pytest.fixture
@@ -113,7 +115,7 @@ def test_history_that_is_damaged_is_moved_aside_and_jobs_are_not_concerned(place
     job.target(8)
     assert job.patch(threads=3)[0] == 200
     assert [j["name"] for j in history(tided)] == ["cnn"]
-    assert list(tided.dir.glob("history.db.corrupt-*"))
+    assert list(tided.dir.glob("history.db.corrupt"))
     assert tided.log.read_text().count("is damaged") == 1
 
 
@@ -126,6 +128,139 @@ def test_history_that_cannot_be_written_is_off_and_said_once(place):
     assert tided.api("GET", "/v1/history")[0] == 503
     assert job.patch(threads=3)[0] == 200
     assert tided.log.read_text().count("no history is kept") == 1
+
+
+def mount(*words):
+    subprocess.run(["mount", *words], check=True)
+
+
+@pytest.fixture
+def disk(place):
+    """A small disk for the history alone."""
+    path = place.base / "disk"
+    path.mkdir()
+    mount("-t", "tmpfs", "-o", "size=512k", "tmpfs", path)
+    yield path
+    subprocess.run(["umount", "-l", path], check=True)
+
+
+@pytest.fixture
+def on_disk(place, disk):
+    tided = place.daemon("--cpus", "0-7")
+    tided.env["STATE_DIRECTORY"] = str(disk)
+    return tided
+
+
+def has_history(tided, job):
+    """Resizes the job, so that there is something to write; the message when it is not kept."""
+    threads = 1 + job.get()["target"] % 8
+    assert job.patch(threads=threads)[1]["status"] == "done"
+    status, answer = tided.api("GET", "/v1/history")
+    assert status in (200, 503)
+    if status == 200:
+        assert answer[0]["allocations"][0]["threads"] == threads
+    return status == 200, "" if status == 200 else answer["error"]["message"]
+
+
+@root_only
+def test_history_stops_when_the_disk_is_full_and_goes_on_when_there_is_room(on_disk, disk):
+    tided = on_disk.start()
+    job = tided.job(name="cnn")
+    job.target(8)
+    assert has_history(tided, job)[0]
+    with open(disk / "filler", "wb", buffering=0) as file, pytest.raises(OSError):
+        while True:
+            file.write(b"x" * 4096)
+    message = eventually(lambda: has_history(tided, job)[1])
+    assert str(disk) in message and "No space left" in message
+    for _ in range(3):
+        assert not has_history(tided, job)[0]
+    (disk / "filler").unlink()
+    assert has_history(tided, job)[0]
+    newest = history(tided)[0]["allocations"]
+    assert len(newest) >= 6  # also what happened while the disk was full
+    log = tided.log.read_text()
+    assert (log.count("no history is kept"), log.count("/history.db again")) == (1, 1)
+    assert "damaged" not in log
+
+
+@root_only
+def test_history_on_a_read_only_file_system_is_off_until_that_may_be_written(on_disk, disk):
+    mount("-o", "remount,ro", disk)
+    tided = on_disk.start()
+    job = tided.job(name="cnn")
+    job.target(8)
+    for _ in range(3):
+        kept, message = has_history(tided, job)
+        assert not kept and "Read-only file system" in message
+    mount("-o", "remount,rw", disk)
+    assert has_history(tided, job)[0]
+    log = tided.log.read_text()
+    assert (log.count("no history is kept"), log.count("/history.db again")) == (1, 1)
+
+
+def flip(path):
+    data = bytearray(path.read_bytes())
+    for i in range(100, len(data), 7):
+        data[i] ^= 0x10
+    with open(path, "r+b") as file:  # in place: the daemon has it open
+        file.write(data)
+
+
+@pytest.mark.parametrize("damage", [lambda path: os.truncate(path, 0),
+                                    lambda path: os.truncate(path, 5000), flip],
+                         ids=["empty", "cut", "flipped"])
+def test_history_that_breaks_under_the_daemon_is_begun_anew_with_the_jobs_that_run(place, damage):
+    tided = place.daemon("--cpus", "0-7").start()
+    job = tided.job(name="cnn")
+    job.target(8)
+    for _ in range(60):  # more than what waits in the log
+        assert has_history(tided, job)[0]
+    for path in tided.dir.glob("history.db*"):
+        damage(path)
+    for _ in range(20):  # what SQLite has in memory is not read again: it may not notice yet
+        job.patch(threads=1 + job.get()["target"] % 8)
+        assert tided.api("GET", "/v1/history")[0] == 200
+    tided.signal(signal.SIGKILL)
+    tided.start()
+    eventually(lambda: job.get()["state"] == "running" and has_history(tided, job)[0])
+    assert [j["name"] for j in history(tided)] == ["cnn"]
+    log = tided.log.read_text()
+    assert log.count("is damaged") <= 1  # an empty file is a new one
+    assert (tided.dir / "history.db.corrupt").exists() == ("is damaged" in log)
+
+
+def test_history_can_be_switched_off(place):
+    tided = place.daemon("--cpus", "0-7", "--history", "none").start()
+    job = tided.job(name="cnn")
+    job.target(8)
+    status, answer = tided.api("GET", "/v1/history")
+    assert status == 503 and "keeps no history" in answer["error"]["message"]
+    assert not list(tided.dir.glob("history.db*"))
+
+
+@root_only
+def test_the_daemon_never_waits_for_the_disk(tided, tmp_path):
+    """No fsync: also not when the log is written back into the file, nor at the end."""
+    calls = tmp_path / "calls"
+    tracer = subprocess.Popen(
+        ["strace", "-f", "-y", "-o", calls, "-p", str(tided.process.pid), "-e",
+         "trace=pwrite64,fsync,fdatasync,sync_file_range,syncfs,sync,msync"],
+        stderr=subprocess.PIPE, text=True)
+    said = tracer.stderr.readline()
+    if "attached" not in said:
+        tracer.wait(GUARD_S)
+        pytest.skip(f"strace cannot trace here: {said.strip()}")
+    job = tided.job(name="cnn")
+    job.target(8)
+    eventually(lambda: has_history(tided, job) and "/history.db>" in calls.read_text())
+    job.end()
+    assert tided.stop() == 0
+    tracer.wait(GUARD_S)
+    tracer.stderr.close()
+    lines = calls.read_text().splitlines()
+    assert any("/history.db-wal>" in line for line in lines)
+    assert [line for line in lines if "sync" in line] == []
 
 
 def test_the_file_of_the_history_is_its_owners_alone(tided):
