@@ -7,6 +7,7 @@
 #include "host/file.h"
 #include "node/container_state.h"
 #include "node/guardian.h"
+#include "node/keep.h"
 #include "node/labels.h"
 #include "node/link.h"
 #include "node/node.h"
@@ -185,6 +186,32 @@ static void miss(struct containers *set)
     node_changed(set->node);
 }
 
+static void on_put_back(void *arg, const struct engine_result *result);
+
+/* True if an earlier daemon's limits are still on it: they are no reason to take it up with. */
+static bool put_back(struct containers *set, const char *id)
+{
+    struct keep *keep = guardian_keep(set->node->guardian);
+    struct engine_then then = {.done = on_put_back, .arg = set};
+    int r = set->up ? keep_put_back(keep, set->engine, id, then) : 0;
+
+    if (r < 0)
+        miss(set);
+    return r != 0;
+}
+
+static void inspect(struct containers *set, const char *id);
+
+static void on_put_back(void *arg, const struct engine_result *result)
+{
+    struct containers *set = arg;
+
+    if (!keep_settle(guardian_keep(set->node->guardian), result))
+        put_back(set, result->target);
+    else
+        inspect(set, result->target);
+}
+
 static void on_inspected(void *arg, const struct engine_result *result)
 {
     struct containers *set = arg;
@@ -195,6 +222,8 @@ static void on_inspected(void *arg, const struct engine_result *result)
         c->asked = false;
     if (result->code < 0 && result->code != -ENOENT && !c)
         miss(set);
+    if (put_back(set, result->target))
+        return;
     if (result->code < 0 || result->n_containers == 0 ||
         (seen->state != ENGINE_RUNNING && seen->state != ENGINE_PAUSED) || !elastic(set, seen))
         return;
@@ -247,7 +276,7 @@ static void destroyed(struct container *c)
 
     if (c->job)
         died(c);
-    guardian_forget_container(n->guardian, c->id);
+    keep_forget(guardian_keep(n->guardian), c->id);
     memcpy(key, c->key, sizeof(key));
     container_free(c);
     heir = container_of_key(n, NULL, key, false);
@@ -276,9 +305,10 @@ static void on_listed(void *arg, const struct engine_result *result)
             died(c);
         if (c)
             c->heard = true;
-        if (runs && elastic(set, seen))
+        if (!put_back(set, seen->id) && runs && elastic(set, seen))
             inspect(set, seen->id);
     }
+    keep_sweep(guardian_keep(set->node->guardian), set->path, result);
     for (struct container *c = set->first, *next; c; c = next) {
         next = c->next;
         if (!c->heard)

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "host/cgroup.h"
 #include "node/guardian.h"
+#include "node/keep.h"
 #include "node/node.h"
 #include "node/plan.h"
 #include "node/store.h"
@@ -134,7 +135,7 @@ static void settle_ended(struct container *c, const struct engine_result *result
         c->want =
             c->placed; /* podman writes to no container that does not run, and keeps nothing */
     if (difference(&c->placed, &c->want) == 0)
-        guardian_forget_container(container_node(c)->guardian, c->id);
+        keep_forget(guardian_keep(container_node(c)->guardian), c->id);
     if (result->code == 0)
         container_push(c); /* an update of before its end has come back */
     if (!c->ticket)
@@ -153,7 +154,7 @@ static void on_done(void *arg, const struct engine_result *result)
     else if (result->code == 0)
         c->paused = result->verb == ENGINE_V_PAUSE;
     if (result->code == 0 && result->verb == ENGINE_V_UNPAUSE)
-        guardian_pause_container(n->guardian, c->id, false);
+        keep_pause(guardian_keep(n->guardian), c->id, false);
     if (!c->job) {
         settle_ended(c, result);
         return;
@@ -176,8 +177,8 @@ static int note_own(const struct container *c)
     struct engine_update own = {
         .cpus = &c->own.cpus, .quota = &c->own.quota, .shares = c->own.shares};
 
-    return guardian_note_container(container_node(c)->guardian, container_engine_path(c), c->id,
-                                   &own);
+    return keep_note(guardian_keep(container_node(c)->guardian), container_engine_path(c), c->id,
+                     &own);
 }
 
 static int64_t pause_it(struct container *c)
@@ -186,7 +187,7 @@ static int64_t pause_it(struct container *c)
 
     if (r < 0)
         return r;
-    guardian_pause_container(container_node(c)->guardian, c->id, true);
+    keep_pause(guardian_keep(container_node(c)->guardian), c->id, true);
     store_save(container_node(c)); /* a new daemon has to know that it is ours */
     return engine_pause(container_engine(c), c->id,
                         (struct engine_then){.done = on_done, .arg = c});
@@ -243,7 +244,7 @@ void container_reset(struct container *c)
     c->failures = 0;
     container_push(c);
     if (!c->ticket)
-        guardian_forget_container(container_node(c)->guardian, c->id);
+        keep_forget(guardian_keep(container_node(c)->guardian), c->id);
 }
 
 /* ---- what the plan wants ---- */

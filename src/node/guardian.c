@@ -9,6 +9,7 @@
 #include "node/node.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/close_range.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -20,6 +21,7 @@
 #include <sys/wait.h>
 
 #define LOCK_WAIT_NS    (5 * NS_PER_S)
+#define LOCK_PAUSE_US   5000
 #define REMOVE_TRIES    500
 #define REMOVE_PAUSE_US 10000
 
@@ -99,6 +101,11 @@ static unsigned restore(struct entry *table, int root, const struct cgroup *cg, 
     return n;
 }
 
+struct keep *guardian_keep(struct guardian *g)
+{
+    return g->keep;
+}
+
 unsigned guardian_restore(struct guardian *g, int root, const struct cgroup *cg)
 {
     return restore(g->table, root, cg, g->group);
@@ -122,20 +129,24 @@ static void close_others(int pipe_fd, int lock_fd)
     close_range((unsigned)high + 1, ~0u, 0);
 }
 
-int guardian_note_container(struct guardian *g, const char *socket_path, const char *id,
-                            const struct engine_update *own)
+/*
+ * Containers' engines take their time. A new daemon that waits is let in between two rounds: what
+ * is left is its business then, and it finds that in keep.h's file.
+ */
+static void restore_containers(struct keep *k, int lock_fd)
 {
-    return keep_note(g->keep, socket_path, id, own);
-}
+    unsigned before = UINT_MAX, left = keep_restore(k);
 
-void guardian_pause_container(struct guardian *g, const char *id, bool paused)
-{
-    keep_pause(g->keep, id, paused);
-}
-
-void guardian_forget_container(struct guardian *g, const char *id)
-{
-    keep_forget(g->keep, id);
+    while (left > 0 && left < before) {
+        if (lock_fd >= 0) {
+            flock(lock_fd, LOCK_UN);
+            usleep(4 * LOCK_PAUSE_US);
+            if (flock(lock_fd, LOCK_EX | LOCK_NB) < 0)
+                return;
+        }
+        before = left;
+        left = keep_restore(k);
+    }
 }
 
 _Noreturn static void guard(const struct guardian *g, int pipe_fd, int lock_fd)
@@ -158,7 +169,7 @@ _Noreturn static void guard(const struct guardian *g, int pipe_fd, int lock_fd)
             cg = NULL;
         restore(g->table, root, cg, g->group);
     }
-    keep_restore(g->keep);
+    restore_containers(g->keep, lock_fd);
     close_fd(lock_fd); /* a waiting daemon may begin: its group has another name */
     /* A large process that is just exiting counts in its group for some 100 ms. */
     for (int i = 0; cg && i < REMOVE_TRIES && cgroup_remove(cg, g->group, NULL) == -EBUSY; i++)
@@ -181,20 +192,17 @@ static int lock_guardian(int dir_fd)
     while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
         if (errno != EWOULDBLOCK || clock_now_ns() > deadline)
             return -errno;
-        usleep(5000);
+        usleep(LOCK_PAUSE_US);
     }
     return TAKE_FD(fd);
 }
 
 static int on_child(sd_event_source *s, int fd, uint32_t events, void *arg);
 
-static int start(struct guardian *g)
+static int start(struct guardian *g, int lock_fd)
 {
-    _cleanup_fd_ int lock_fd = lock_guardian(g->dir_fd);
     int ends[2], r;
 
-    if (lock_fd < 0)
-        node_log("no lock for the guardian: %s", strerror(-lock_fd));
     if (pipe2(ends, O_CLOEXEC) < 0)
         return -errno;
     g->pid = fork();
@@ -223,19 +231,22 @@ static void stop(struct guardian *g)
 static int on_child(sd_event_source *s, int fd, uint32_t events, void *arg)
 {
     struct guardian *g = arg;
+    _cleanup_fd_ int lock_fd = -1;
     int r;
 
     waitpid(g->pid, NULL, WNOHANG);
     stop(g);
-    r = start(g);
+    lock_fd = lock_guardian(g->dir_fd);
+    r = start(g, lock_fd);
     node_log("the guardian was killed; %s", r < 0 ? strerror(-r) : "started again");
     return 0;
 }
 
-int guardian_new(sd_event *event, int dir_fd, const char *group, struct guardian **ret,
-                 struct error *err)
+int guardian_new(sd_event *event, int dir_fd, const char *state_dir, const char *group,
+                 struct guardian **ret, struct error *err)
 {
     struct guardian *g = calloc(1, sizeof(*g));
+    _cleanup_fd_ int lock_fd = -1;
     int r;
 
     if (!g)
@@ -244,9 +255,12 @@ int guardian_new(sd_event *event, int dir_fd, const char *group, struct guardian
     snprintf(g->group, sizeof(g->group), "%s", group);
     g->table = mmap(NULL, GUARDIAN_ENTRIES_MAX * sizeof(struct entry), PROT_READ | PROT_WRITE,
                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    r = g->table == MAP_FAILED ? -errno : keep_new(&g->keep);
+    lock_fd = lock_guardian(dir_fd);
+    if (lock_fd < 0)
+        node_log("no lock for the guardian: %s", strerror(-lock_fd));
+    r = g->table == MAP_FAILED ? -errno : keep_new(lock_fd < 0 ? NULL : state_dir, &g->keep);
     if (r == 0)
-        r = start(g);
+        r = start(g, lock_fd);
     if (r < 0) {
         if (g->table == MAP_FAILED)
             g->table = NULL;

@@ -1,25 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The limits to which containers return when the daemon is gone: a table that it shares with the
- * guardian, and the guardian's way to put them back through the engines.
- * keep_note and keep_forget in the daemon's event loop, keep_restore in the guardian. Called by
- * guardian.c alone.
+ * The limits to which containers return when the daemon is gone. An engine writes down for ever
+ * what it is told, so a table in memory, shared with the guardian, is not enough: behind it lies a
+ * file that outlives a loss of power, written before a container is changed for the first time.
+ * What neither daemon nor guardian could put back is `left`, until the next daemon does it.
+ *
+ * The file is written, never mapped: no fault of its disk can stop the daemon. One that cannot be
+ * used is said once, then there is the memory alone.
+ *
+ * keep_restore in the guardian, the rest in the daemon's event loop. Called by guardian.c,
+ * container.c and container_limits.c.
  */
 #pragma once
 
 #include "host/engine.h"
 
-#define KEEP_CONTAINERS_MAX                                                                        \
-    (ENGINE_CALLS_MAX / 2)   /* all are put back at once, by two calls each                        \
-                              */
-#define KEEP_RESTORE_MS 4000 /* at most; a new daemon waits for it */
+#define KEEP_FILE           "limits" /* in the daemon's directory of state */
+#define KEEP_CONTAINERS_MAX 1024     /* twice PROTO_JOBS_MAX: of ended jobs, too, for a moment */
+#define KEEP_RESTORE_MS     3000     /* at most, in one go: a new daemon waits for it */
 
 struct keep;
 
-int keep_new(struct keep **ret);        /* 0 or -errno */
+/* @dir: where the file is, or NULL for none. Reads what is left. 0 or -errno. */
+int keep_new(const char *dir, struct keep **ret);
 struct keep *keep_free(struct keep *k); /* takes NULL, returns NULL; the child's copy stays */
 
-/* The first note of a container counts. Returns 0 or -ENOSPC. */
+/* The first note of a container counts, also one that is left. Returns 0 or -ENOSPC. */
 int keep_note(struct keep *k, const char *socket_path, const char *id,
               const struct engine_update *own);
 void keep_forget(struct keep *k, const char *id);
@@ -27,5 +33,20 @@ void keep_forget(struct keep *k, const char *id);
 /* A noted container is, or may be, paused by us: it shall go on. */
 void keep_pause(struct keep *k, const char *id, bool paused);
 
-/* Puts back what is noted, as far as the engines answer in time. */
-void keep_restore(struct keep *k);
+/* ---- what was left by an earlier daemon ---- */
+
+/*
+ * True as long as it is left: its limits are not its own yet. Asks @engine for those, unless that
+ * is under way; @then tells the answer to keep_settle first. Returns 0 (it is not left), 1, or
+ * -errno: it could not be asked for.
+ */
+int keep_put_back(struct keep *k, struct engine *engine, const char *id, struct engine_then then);
+
+/* The answer to that: true when it is left no more. */
+bool keep_settle(struct keep *k, const struct engine_result *result);
+
+/* Forgets what is left of the engine on @socket_path but is not in its list of containers. */
+void keep_sweep(struct keep *k, const char *socket_path, const struct engine_result *list);
+
+/* Puts back what is noted, as far as the engines answer in time. Returns how many it could not. */
+unsigned keep_restore(struct keep *k);

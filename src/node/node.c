@@ -359,17 +359,25 @@ static int add_sources(struct node *n)
     return add_source_off(r, n->exit_source, SD_EVENT_PRIORITY_IDLE);
 }
 
-/* Neither is needed to run jobs: without memory for them there is no record. */
-static void begin_record(struct node *n)
+/* For what outlives a reboot. */
+static const char *state_directory(const struct node *n)
 {
     const char *dir = getenv("STATE_DIRECTORY"); /* systemd's word */
-    uint32_t mib = n->config.history_mib;
 
     if (!dir || dir[0] != '/' || strchr(dir, ':'))
         dir = strcmp(n->dir, RUNDIR_SYSTEM) == 0 ? HISTORY_STATE_DIR : n->dir;
-    if (mib && strcmp(dir, HISTORY_STATE_DIR) == 0)
+    if (strcmp(dir, HISTORY_STATE_DIR) == 0)
         mkdir(dir, 0700);
-    if (events_new(n, &n->events) < 0 || (mib && history_new(dir, mib, &n->history) < 0))
+    return dir;
+}
+
+/* Neither is needed to run jobs: without memory for them there is no record. */
+static void begin_record(struct node *n)
+{
+    uint32_t mib = n->config.history_mib;
+
+    if (events_new(n, &n->events) < 0 ||
+        (mib && history_new(state_directory(n), mib, &n->history) < 0))
         node_log("out of memory: what happens to jobs is not recorded");
 }
 
@@ -395,7 +403,8 @@ static int begin(struct node *n, const struct node_options *o, struct error *err
     if (r < 0)
         return r;
     choose_policy(n, o);
-    r = guardian_new(n->event, n->dir_fd, n->group, &n->guardian, err);
+    r = guardian_new(n->event, n->dir_fd, n->config.n_engines ? state_directory(n) : NULL, n->group,
+                     &n->guardian, err);
     if (r < 0)
         return r;
     begin_record(n);
