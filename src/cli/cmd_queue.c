@@ -6,7 +6,8 @@
 #include <string.h>
 
 static const enum job_field columns[] = {
-    JOB_ID, JOB_NAME, JOB_OWNER, JOB_STATE, JOB_PRIORITY, JOB_REQUEST, JOB_WAITED, JOB_REASON,
+    JOB_PLACE,    JOB_ID,      JOB_NAME,   JOB_OWNER,  JOB_STATE,
+    JOB_PRIORITY, JOB_REQUEST, JOB_WAITED, JOB_REASON,
 };
 
 static bool waits(const json_t *job)
@@ -14,19 +15,39 @@ static bool waits(const json_t *job)
     return job_text_waits(job) || strcmp(member_text(job, "state"), "paused") == 0;
 }
 
-/* Those that run (@all), then those that wait, each by age as the daemon lists them. */
+/* Where a job that waits goes in @rows, of which the first @from do not wait: by its place. */
+static size_t find_row(const json_t *rows, size_t from, const json_t *job)
+{
+    long place = member_long(job, "place");
+    size_t at = json_array_size(rows);
+
+    while (place && at > from) {
+        long before = member_long(json_array_get(rows, at - 1), "place");
+
+        if (before && before <= place)
+            break;
+        at--;
+    }
+    return at;
+}
+
+/*
+ * Those that run (@all), then those that wait in the policy's order. Who has no place in it is
+ * behind them; what is not ordered is by age, as the daemon lists it.
+ */
 static json_t *select_jobs(const json_t *jobs, bool all)
 {
     json_t *rows = json_array();
     json_t *job;
-    size_t i;
+    size_t i, running;
 
     json_array_foreach (jobs, i, job)
         if (all && !waits(job))
             json_array_append(rows, job);
+    running = json_array_size(rows);
     json_array_foreach (jobs, i, job)
         if (waits(job))
-            json_array_append(rows, job);
+            json_array_insert(rows, find_row(rows, running, job), job);
     return rows;
 }
 
@@ -85,9 +106,11 @@ const struct command command_queue = {
             "  -j, --json   everything that is known, as a JSON array\n"
             "  -q, --quiet  only the ids\n"
             "\n"
-            "The oldest is at the top; who goes next is the policy's to say ('tide policy').\n"
+            "In the order in which the policy would start them now. Policies without a row\n"
+            "('tide policy') choose anew each time: no places then, the oldest at the top.\n"
             "\n"
             "Columns:\n"
+            "  PLACE     in that order; a dash: held, can never run, or there is none\n"
             "  STATE     queued; held: until 'tide release'; paused: has given way to others\n"
             "  PRIORITY  larger goes first, for policies that look at it\n"
             "  REQUEST   cores that it asked for\n"

@@ -27,6 +27,7 @@ static const struct {
     [JOB_PRIORITY] = {"PRIORITY", NULL, true},
     [JOB_REQUEST] = {"REQUEST", NULL, true},
     [JOB_WAITED] = {"WAITED", NULL, true},
+    [JOB_PLACE] = {"PLACE", NULL, true},
 };
 static_assert(ARRAY_LEN(fields) == JOB_FIELD_MAX, "one entry for each field");
 
@@ -150,6 +151,9 @@ void job_text(const json_t *job, enum job_field field, char *buf, size_t size)
         break;
     case JOB_REQUEST:
         text_count(job, "request", "", buf, size);
+        break;
+    case JOB_PLACE:
+        text_count(job, "place", "", buf, size);
         break;
     case JOB_WAITED:
         if (member_bool(job, "submitted"))

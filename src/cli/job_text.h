@@ -26,6 +26,7 @@ enum job_field {
     JOB_PRIORITY,
     JOB_REQUEST, /* cores */
     JOB_WAITED,  /* "3min20s" */
+    JOB_PLACE,   /* in the queue, from 1 */
     JOB_FIELD_MAX
 };
 

@@ -496,6 +496,18 @@ static void set_share(struct job *j, uint32_t share, uint64_t now)
     j->share = share;
 }
 
+/* People know the other job that a reason speaks of by its name. */
+static void explain(struct job *j, const struct policy_reason *reason)
+{
+    const struct job *other = NULL;
+    uint64_t id;
+
+    if (policy_reason_job(reason, &id))
+        other = job_of_number(j->node, id);
+    policy_reason_text(reason, other ? other->name : NULL, j->share_reason,
+                       sizeof(j->share_reason));
+}
+
 /* The plan's word for its @i-th job. True if it cut a loan. */
 static bool take_up(struct job *j, const struct policy_plan *plan, uint32_t i, uint64_t now)
 {
@@ -503,6 +515,7 @@ static bool take_up(struct job *j, const struct policy_plan *plan, uint32_t i, u
     int64_t mcpu = policy_decision_total(plan, i, POLICY_MCPU);
     uint32_t share = mcpu < 1000 ? 1 : (uint32_t)(mcpu / 1000);
 
+    j->place = decision->place;
     admission_want(j, decision->verb, share);
     set_share(j, j->admission.wanted ? share : 0, now);
     /* That it has no use for more says more than how the policy came to one. */
@@ -510,7 +523,7 @@ static bool take_up(struct job *j, const struct policy_plan *plan, uint32_t i, u
         snprintf(j->share_reason, sizeof(j->share_reason),
                  "one core until a runtime with threads reports");
     else
-        policy_reason_text(&decision->reason, j->share_reason, sizeof(j->share_reason));
+        explain(j, &decision->reason);
     return loans_cut(j, &decision->reason);
 }
 
@@ -588,7 +601,7 @@ int decision_make(struct node *n, uint64_t now, bool at_once, struct error *err)
         return error_set(err, r, "out of memory");
     for (struct job *j = n->jobs.first; j; j = j->next)
         if (!decision_counts(j, now)) {
-            j->share = j->lent = j->borrowed = 0;
+            j->share = j->lent = j->borrowed = j->place = 0;
             snprintf(j->share_reason, sizeof(j->share_reason), "%s",
                      j->frozen ? "paused by hand"
                                : "no runtime that can change has reported: counts for nothing "

@@ -64,6 +64,14 @@ struct job *job_find(const struct node *n, const char *text)
     return NULL;
 }
 
+struct job *job_of_number(const struct node *n, uint64_t number)
+{
+    for (struct job *j = n->jobs.first; j; j = j->next)
+        if (j->number == number)
+            return j;
+    return NULL;
+}
+
 struct job *job_find_token(const struct node *n, const char *token)
 {
     for (struct job *j = n->jobs.first; *token && j; j = j->next)

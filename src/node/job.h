@@ -130,6 +130,7 @@ struct job {
     struct seen seen;
     uint64_t share_ns; /* when the policy last gave it another share; 0: never */
     uint32_t share;    /* cores that the policy gives, before lending */
+    uint32_t place;    /* among those who wait; 0: the policy says nothing of it */
     char share_reason[JOB_REASON_MAX];
     struct threads want;
     struct cpuset want_cores; /* empty: not fenced */
@@ -195,6 +196,8 @@ void job_end(struct job *j);
  * (`tide run` within `tide run`). A job that loses its last process by that ends.
  */
 void job_leave(struct node *n, pid_t pid, const struct job *but);
+
+struct job *job_of_number(const struct node *n, uint64_t number); /* or NULL */
 
 /* @text is an id, a name or the pid of one of its processes. Borrowed, or NULL. */
 struct job *job_find(const struct node *n, const char *text);

@@ -254,6 +254,8 @@ struct policy_decision {
     uint32_t verb;         /* enum policy_verb */
     uint32_t amount_first; /* its entries in the plan's amounts; at most one per domain */
     uint32_t amount_count; /* 0 when it holds nothing */
+    uint32_t place;        /* of those who wait it would begin as number so and so; 0: the policy
+                              has no such order, or it does not wait for its turn */
     uint64_t worth;        /* of a unit of its speed, to the switching gate; 0: its weight */
     struct policy_reason reason;
 };
@@ -497,10 +499,15 @@ int policy_plan_check(const struct policy_snapshot *snapshot, const struct polic
 
 /*
  * Writes one line for a person, without full stop: "equal share of 8 cores among 3 jobs". Cut at
- * @size (POLICY_TEXT_MAX holds every one). Returns the length written.
+ * @size (POLICY_TEXT_MAX holds every one). Returns the length written. @other is what people call
+ * the job of policy_reason_job(); NULL: "job N".
  */
-size_t policy_reason_text(const struct policy_reason *reason, char *buf, size_t size);
+size_t policy_reason_text(const struct policy_reason *reason, const char *other, char *buf,
+                          size_t size);
 size_t policy_fault_text(const struct policy_fault *fault, char *buf, size_t size);
+
+/* Whether the reason speaks of another job, and its id. */
+bool policy_reason_job(const struct policy_reason *reason, uint64_t *ret_id);
 
 const char *policy_verb_name(enum policy_verb verb);             /* "resize"; "?" if unknown */
 const char *policy_level_name(enum policy_level level);          /* "NUMA node" */

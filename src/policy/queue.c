@@ -527,6 +527,21 @@ static void find_victims(struct queue *q)
         order_sort(q->victim, q->victim_count, q->pausing->paused_first, q);
 }
 
+/* Who gives way just now waits from now on. */
+static void number_row(struct queue *q)
+{
+    uint32_t place = 0;
+
+    for (uint32_t i = 0; i < q->snapshot->job_count; i++) {
+        uint32_t j = q->row[i];
+        struct policy_decision *decision = &q->plan->decisions[j];
+
+        if (q->snapshot->jobs[j].state != POLICY_HELD &&
+            (decision->verb == POLICY_VERB_HOLD || decision->verb == POLICY_VERB_PAUSE))
+            decision->place = ++place;
+    }
+}
+
 void queue_decide(struct queue *q)
 {
     order_sort(q->row, q->snapshot->job_count, goes_first, q->ticket);
@@ -536,6 +551,7 @@ void queue_decide(struct queue *q)
     divide(q);
     for (uint32_t j = 0; j < q->snapshot->job_count; j++)
         conclude(q, j);
+    number_row(q);
     if (q->pausing)
         ask_again(q);
 }

@@ -13,6 +13,7 @@
  *   s seconds of ns               w watts of uW                           p percent of permille
  *   P who pinned                  L name of a level                       R name of a resource
  *   a amount of the resource that argument 0 names
+ *   o another job: its id, or what the caller calls it
  */
 static const char *const reason_text[POLICY_REASON_MAX] = {
     [POLICY_REASON_NONE] = "no reason",
@@ -30,7 +31,7 @@ static const char *const reason_text[POLICY_REASON_MAX] = {
     [POLICY_REASON_HELD] = "held by hand",
     [POLICY_REASON_NO_ROOM] = "waits for {0:R}: needs {1:a}, {2:a} free",
     [POLICY_REASON_TOO_LARGE] = "needs {1:a}, more than the {2:a} there are",
-    [POLICY_REASON_PREEMPTED] = "paused for job {0}: priority {1} against {2}",
+    [POLICY_REASON_PREEMPTED] = "paused for {0:o}: priority {1} against {2}",
     [POLICY_REASON_PRIORITY] = "priority {0}",
     [POLICY_REASON_DEADLINE] = "{0:c} to meet the deadline in {1:s}",
     [POLICY_REASON_DEADLINE_MISSED] = "needs {0:s}, but the deadline is in {1:s}",
@@ -43,11 +44,11 @@ static const char *const reason_text[POLICY_REASON_MAX] = {
     [POLICY_REASON_PART] = "{0:k} of the {1:c} it asked for, as no more is free",
     [POLICY_REASON_KEPT] = "keeps the {0:c} that it has, more than the {1:k} it asked for",
     [POLICY_REASON_PROPORTION] = "request of {0:k} in {1:k} for {2:c} among {3:j}",
-    [POLICY_REASON_BEHIND] = "waits behind job {0}",
+    [POLICY_REASON_BEHIND] = "waits behind {0:o}",
     [POLICY_REASON_SWITCH_COST] = "stays: {0:c} would not pay for a resize of {1:s}",
     [POLICY_REASON_DWELL] = "stays for {1:s}, as it changed just now: {0:c} planned",
     [POLICY_REASON_FREE_CORES] = "{0:c} without taking from others, {1:k} planned",
-    [POLICY_REASON_QUANTUM] = "ran for {0:s}, now it is the turn of job {1}",
+    [POLICY_REASON_QUANTUM] = "ran for {0:s}, now it is the turn of {1:o}",
     [POLICY_REASON_ABOVE_MINIMUM] = "minimum {0:k} and weight {1} of {2} in {3:c}",
     [POLICY_REASON_GAIN] = "{0:c}: the last adds {1:p} of one, the next would add {2:p}",
     [POLICY_REASON_NO_CURVE] = "{0:c}, as its speed-up is not known: the equal share is {1:k}",
@@ -253,7 +254,15 @@ static void put_amount(struct writer *w, uint64_t resource, int64_t value)
     }
 }
 
-static void put_argument(struct writer *w, char kind, const int64_t *arg, int index)
+static void put_job(struct writer *w, int64_t id, const char *name)
+{
+    put_text(w, name ? name : "job ");
+    if (!name)
+        put_number(w, id);
+}
+
+static void put_argument(struct writer *w, char kind, const int64_t *arg, int index,
+                         const char *other)
 {
     int64_t value = arg[index];
 
@@ -294,12 +303,16 @@ static void put_argument(struct writer *w, char kind, const int64_t *arg, int in
     case 'a':
         put_amount(w, (uint64_t)arg[0], value);
         break;
+    case 'o':
+        put_job(w, value, other);
+        break;
     default:
         put_number(w, value);
     }
 }
 
-static void put_pattern(struct writer *w, const char *pattern, const int64_t *arg)
+static void put_pattern(struct writer *w, const char *pattern, const int64_t *arg,
+                        const char *other)
 {
     while (*pattern) {
         char kind = 0;
@@ -315,16 +328,29 @@ static void put_pattern(struct writer *w, const char *pattern, const int64_t *ar
             kind = pattern[1];
             pattern += 2;
         }
-        put_argument(w, kind, arg, index);
+        put_argument(w, kind, arg, index, other);
         pattern++; /* the closing brace */
     }
 }
 
-size_t policy_reason_text(const struct policy_reason *reason, char *buf, size_t size)
+bool policy_reason_job(const struct policy_reason *reason, uint64_t *ret_id)
+{
+    const char *pattern = pattern_of(reason);
+
+    for (; *pattern; pattern++)
+        if (pattern[0] == '{' && pattern[2] == ':' && pattern[3] == 'o') {
+            *ret_id = (uint64_t)reason->arg[pattern[1] - '0'];
+            return true;
+        }
+    return false;
+}
+
+size_t policy_reason_text(const struct policy_reason *reason, const char *other, char *buf,
+                          size_t size)
 {
     struct writer w = {.buf = buf, .size = size};
 
-    put_pattern(&w, pattern_of(reason), reason->arg);
+    put_pattern(&w, pattern_of(reason), reason->arg, other);
     if (reason->used_mcpu > reason->capacity_mcpu) {
         put_text(&w, "; oversubscribed: ");
         put_fraction(&w, reason->used_mcpu, POLICY_CORE_MCPU);

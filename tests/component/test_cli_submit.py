@@ -577,12 +577,12 @@ def test_views_of_those_who_wait(queue):
     queue.block()
     waiter, held = queue.waiter("--name", "a", "--priority", 7), queue.waiter("--name", "b", "--hold")
     lines = queue.tide("queue").stdout.splitlines()
-    assert lines[0].split() == ["ID", "NAME", "OWNER", "STATE", "PRIORITY", "REQUEST", "WAITED",
+    assert lines[0].split() == ["PLACE", "ID", "NAME", "OWNER", "STATE", "PRIORITY", "REQUEST", "WAITED",
                                 "REASON"]
-    assert [line.split()[:6] for line in lines[1:]] == [
-        [waiter, "a", queue.job("a")["owner"], "queued", "7", "8"],
-        [held, "b", queue.job("b")["owner"], "held", "0", "8"]]
-    assert re.fullmatch(r"\d+s", lines[1].split()[6])
+    assert [line.split()[:7] for line in lines[1:]] == [
+        ["1", waiter, "a", queue.job("a")["owner"], "queued", "7", "8"],
+        ["-", held, "b", queue.job("b")["owner"], "held", "0", "8"]]
+    assert re.fullmatch(r"\d+s", lines[1].split()[7])
     assert queue.tide("queue", "-q").stdout.split() == [waiter, held]
     assert queue.tide("queue", "-aq").stdout.split() == ["j1", waiter, held]
     assert [job["id"] for job in queue.waiting()] == [waiter, held]
@@ -595,6 +595,22 @@ def test_views_of_those_who_wait(queue):
     top = queue.tide("top").stdout.splitlines()
     assert next(line for line in top if line.startswith("j2")).split()[2:8] == \
         ["queued", "-", "-", "-", "-", "-"]
+
+
+def test_the_queue_is_in_the_policys_order(queue):
+    assert queue.tide("policy", "set", "priority/strict").returncode == 0
+    queue.block()
+    held, low = queue.waiter("--name", "held", "--hold"), queue.waiter("--name", "low")
+    high, mid = queue.waiter("--name", "high", "--priority", 9), queue.waiter("--name", "mid",
+                                                                              "--priority", 5)
+    assert queue.tide("queue", "-q").stdout.split() == [high, mid, low, held]
+    rows = [line.split() for line in queue.tide("queue").stdout.splitlines()[1:]]
+    assert [row[:2] for row in rows] == [["1", high], ["2", mid], ["3", low], ["-", held]]
+    assert rows[1][8:] == ["waits", "behind", "high"]  # by its name
+    assert [job["place"] for job in queue.waiting()] == [1, 2, 3, None]
+    assert queue.job("j1")["place"] is None
+    assert queue.tide("policy", "set", "fcfs/strict").returncode == 0
+    assert queue.tide("queue", "-q").stdout.split() == [low, high, mid, held]
 
 
 @pytest.mark.parametrize("args", [["submit"], ["submit", "--"], ["submit", ""], ["cancel"],

@@ -61,7 +61,7 @@ static inline void expect(uint32_t job, enum policy_verb verb, int64_t cores, co
 {
     char text[POLICY_TEXT_MAX];
 
-    policy_reason_text(&outcome.decisions[job].reason, text, sizeof(text));
+    policy_reason_text(&outcome.decisions[job].reason, NULL, text, sizeof(text));
     assert_string_equal(text, why);
     assert_string_equal(policy_verb_name(outcome.decisions[job].verb), policy_verb_name(verb));
     assert_int_equal(policy_decision_total(&outcome.plan, job, POLICY_MCPU), CORES(cores));

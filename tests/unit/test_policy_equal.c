@@ -32,7 +32,7 @@ static void expect(uint32_t job, enum policy_verb verb, int64_t cores, const cha
 {
     char text[POLICY_TEXT_MAX];
 
-    policy_reason_text(&outcome.decisions[job].reason, text, sizeof(text));
+    policy_reason_text(&outcome.decisions[job].reason, NULL, text, sizeof(text));
     assert_string_equal(text, why);
     assert_int_equal(outcome.decisions[job].verb, verb);
     assert_int_equal(cores_of(&outcome, job), cores);

@@ -470,6 +470,40 @@ static void nobody_overtakes(void **state)
     assert_true(held > 100);
 }
 
+/* Places are a row without gaps, and nobody else has one; under fcfs they follow age. */
+static void places_number_those_who_wait(void **state)
+{
+    uint32_t waiting = 0;
+
+    for (uint32_t n = 0; n < RANDOM_SNAPSHOTS; n++) {
+        struct policy_spec spec = numbered_choice(policies[n % 3], n / 3 % CHOICES);
+        const struct policy_job *at[BUILD_JOBS + 1] = {0};
+        uint32_t last = 0;
+
+        random_queue(n);
+        decide_into(&outcome, &spec);
+        for (uint32_t i = 0; i < scene.snapshot.job_count; i++) {
+            const struct policy_decision *d = &outcome.decisions[i];
+            bool waits = scene.jobs[i].state != POLICY_HELD &&
+                         (d->verb == POLICY_VERB_HOLD || d->verb == POLICY_VERB_PAUSE);
+
+            assert_int_equal(d->place != 0, waits);
+            if (!waits)
+                continue;
+            assert_true(d->place <= scene.snapshot.job_count && !at[d->place]);
+            at[d->place] = &scene.jobs[i];
+            last = d->place > last ? d->place : last;
+        }
+        waiting += last;
+        for (uint32_t i = 1; i <= last; i++) {
+            assert_non_null(at[i]);
+            if (n % 3 == 0 && i > 1)
+                assert_true(at[i - 1]->arrival_ns <= at[i]->arrival_ns);
+        }
+    }
+    assert_true(waiting > 1000);
+}
+
 static int64_t place_capacity(uint32_t job)
 {
     const struct policy_decision *decision = &outcome.decisions[job];
@@ -570,6 +604,7 @@ int main(void)
         cmocka_unit_test(every_plan_is_right_and_the_same_again),
         cmocka_unit_test(the_order_of_jobs_does_not_matter),
         cmocka_unit_test(nobody_overtakes),
+        cmocka_unit_test(places_number_those_who_wait),
         cmocka_unit_test(strict_never_starts_with_less),
         cmocka_unit_test(pauses_serve_somebody),
     };

@@ -7,7 +7,7 @@ static const char *reason(enum policy_reason_code code, int64_t a, int64_t b, in
 {
     static char text[POLICY_TEXT_MAX];
     struct policy_reason r = {.code = code, .arg = {a, b, c, d}};
-    size_t length = policy_reason_text(&r, text, sizeof(text));
+    size_t length = policy_reason_text(&r, NULL, text, sizeof(text));
 
     assert_int_equal(length, strlen(text));
     return text;
@@ -37,6 +37,28 @@ static void reasons_read_well(void **state)
     assert_string_equal(reason(POLICY_REASON_WORKERS, 3, 185, 0, 0), "worker 3 gains 18.5 %");
     assert_string_equal(reason(POLICY_REASON_PINNED, 3000, POLICY_PIN_PROGRAM, 0, 0),
                         "pinned to 3 by the program");
+}
+
+static void another_job_is_called_what_the_caller_calls_it(void **state)
+{
+    static const char *const texts[POLICY_REASON_MAX] = {
+        [POLICY_REASON_PREEMPTED] = "paused for cnn: priority 17 against 17",
+        [POLICY_REASON_BEHIND] = "waits behind cnn",
+        [POLICY_REASON_QUANTUM] = "ran for 0 s, now it is the turn of cnn",
+    };
+
+    for (uint32_t code = 0; code < POLICY_REASON_MAX; code++) {
+        struct policy_reason r = {.code = code, .arg = {17, 17, 17, 17}};
+        char text[POLICY_TEXT_MAX];
+        uint64_t id;
+
+        assert_int_equal(policy_reason_job(&r, &id), texts[code] != NULL);
+        if (!texts[code])
+            continue;
+        assert_int_equal(id, 17);
+        policy_reason_text(&r, "cnn", text, sizeof(text));
+        assert_string_equal(text, texts[code]);
+    }
 }
 
 /* What others hold is said, and a share of one job is none. */
@@ -74,14 +96,15 @@ static void every_reason_and_fault_has_a_text(void **state)
     for (int code = 0; code < POLICY_REASON_MAX; code++) {
         struct policy_reason r = {.code = code, .arg = {INT64_MIN, INT64_MAX, -1, INT64_MAX}};
 
-        policy_reason_text(&r, seen[code], POLICY_TEXT_MAX);
+        policy_reason_text(&r, NULL, seen[code], POLICY_TEXT_MAX);
         assert_true(strlen(seen[code]) > 3);
         assert_null(strpbrk(seen[code], "{}"));
         for (int other = 0; other < code; other++)
             assert_string_not_equal(seen[code], seen[other]);
         r.arg[0] = r.arg[1] = r.arg[2] = r.arg[3] = CORES(POLICY_CORES_MAX);
         r.used_mcpu = CORES(POLICY_CORES_MAX);
-        assert_true(policy_reason_text(&r, seen[code], POLICY_TEXT_MAX) < POLICY_TEXT_MAX - 1);
+        assert_true(policy_reason_text(&r, NULL, seen[code], POLICY_TEXT_MAX) <
+                    POLICY_TEXT_MAX - 1);
     }
     for (int code = 0; code < POLICY_FAULT_MAX; code++) {
         struct policy_fault f = {.code = code, .index = UINT32_MAX, .value = 1, .bound = GIB(64)};
@@ -97,12 +120,12 @@ static void texts_are_cut_at_the_buffer(void **state)
     struct policy_reason r = {.code = POLICY_REASON_HELD};
     char text[8] = "#######";
 
-    assert_int_equal(policy_reason_text(&r, text, 5), 4);
+    assert_int_equal(policy_reason_text(&r, NULL, text, 5), 4);
     assert_string_equal(text, "held");
     assert_int_equal(text[5], '#');
-    assert_int_equal(policy_reason_text(&r, text, 1), 0);
+    assert_int_equal(policy_reason_text(&r, NULL, text, 1), 0);
     assert_string_equal(text, "");
-    assert_int_equal(policy_reason_text(&r, NULL, 0), 0);
+    assert_int_equal(policy_reason_text(&r, NULL, NULL, 0), 0);
 }
 
 static void faults_say_where_and_how_much(void **state)
@@ -125,7 +148,7 @@ static void unknown_numbers_have_a_name_too(void **state)
     struct policy_reason r = {.code = 9999};
     char text[POLICY_TEXT_MAX];
 
-    policy_reason_text(&r, text, sizeof(text));
+    policy_reason_text(&r, NULL, text, sizeof(text));
     assert_string_equal(text, "?");
     assert_string_equal(policy_verb_name(POLICY_VERB_RESIZE), "resize");
     assert_string_equal(policy_verb_name(POLICY_VERB_MAX), "?");
@@ -165,6 +188,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reasons_read_well),
+        cmocka_unit_test(another_job_is_called_what_the_caller_calls_it),
         cmocka_unit_test(numbers_mean_something_to_the_reader),
         cmocka_unit_test(every_reason_and_fault_has_a_text),
         cmocka_unit_test(texts_are_cut_at_the_buffer),
