@@ -178,15 +178,15 @@ def make_project(path, build):
         subprocess.run(["meson", "install", "-C", build, "--no-rebuild", "--quiet", "--destdir",
                         staging], check=True)
         with tarfile.open(path, "w") as tar:
-            tar.add(staging, "")
+            tar.add(staging, ".")
             for folder in ("tests/component", "tests/cluster", "src", "dist"):
                 tar.add(ROOT / folder, f"project/{folder}", filter=lambda entry: (
                     None if "__pycache__" in entry.name else entry))
             for program in (*build.glob("tide*"), *build.glob("libtide*.so*")):
                 if program.is_file():
                     tar.add(program, f"project/build/{program.name}")
-            for folder in ("agent", "examples"):
-                tar.add(build / folder, f"project/build/{folder}", filter=lambda entry: (
+            for name in ("agent", "examples", "tests/component/fake_peer"):
+                tar.add(build / name, f"project/build/{name}", filter=lambda entry: (
                     None if entry.name.endswith(".o") else entry))
 
 

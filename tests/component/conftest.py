@@ -13,9 +13,10 @@ import tempfile
 import pytest
 
 import daemon
+from daemon import GUARD_S
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-GUARD_S = 30  # a program that runs longer hangs
+PEER = "tests/component/fake_peer"
 
 
 @pytest.fixture(scope="session")
@@ -35,6 +36,8 @@ def build_dir():
                 shutil.copy(program, copy)
         for folder in ("agent", "examples"):
             shutil.copytree(path / folder, copy / folder)
+        (copy / PEER).parent.mkdir(parents=True)
+        shutil.copy(path / PEER, copy / PEER)
         yield copy
 
 
@@ -55,11 +58,9 @@ def compiled(tmp_path_factory):
 
 
 @pytest.fixture
-def place(build_dir, compiled):
+def place(build_dir):
     """Makes daemons in directories of their own, see daemon.py; all end with the test."""
-    program = compiled("fake_peer.c", str(ROOT / "src/proto/proto.c"),
-                       str(ROOT / "src/base/error.c"))
-    result = daemon.Place(build_dir / "tided", program)
+    result = daemon.Place(build_dir / "tided", build_dir / PEER)
     yield result
     result.end()
 

@@ -20,7 +20,8 @@ import tarfile
 import tempfile
 import time
 
-GUARD_S = 30
+from daemon import GUARD_S, UnixConnection, eventually
+
 CGROUP = pathlib.Path("/sys/fs/cgroup")
 HIDDEN = ("memory", "unified", "systemd")
 IMAGE = "tide-skeleton:1"
@@ -48,9 +49,7 @@ class Engine:
     """kind: "docker" or "podman". `cgroup` is the parent of all containers' control groups."""
 
     def __init__(self, kind):
-        from daemon import UnixConnection, eventually  # not in the keeper
-
-        self.kind, self.connect, self.eventually = kind, UnixConnection, eventually
+        self.kind = kind
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="tide-engine-"))
         self.cgroup = f"/{self.dir.name}"
         self.socket = self.dir / "engine.sock"
@@ -68,7 +67,7 @@ class Engine:
 
     def start(self):
         self.tell("start")
-        self.eventually(self.answers)
+        eventually(self.answers)
         return self
 
     def stop(self):
@@ -97,7 +96,7 @@ class Engine:
 
     def api(self, method, path, body=None, raw=None, prefix=None):
         """(status, answer), as Docker's own client would ask."""
-        connection = self.connect(self.socket)
+        connection = UnixConnection(self.socket)
         try:
             data = raw if raw is not None else json.dumps(body) if body is not None else None
             kind = "application/x-tar" if raw is not None else "application/json"

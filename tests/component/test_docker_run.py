@@ -448,9 +448,8 @@ def test_user_gets_the_plugin_alone(docker, tmp_path):
 
 # ---- with tided ----
 
-def test_container_is_a_job_with_what_was_asked_for(docker, names, compiled, tmp_path):
-    root = conftest.ROOT
-    peer = compiled("fake_peer.c", str(root / "src/proto/proto.c"), str(root / "src/base/error.c"))
+def test_container_is_a_job_with_what_was_asked_for(docker, names, build_dir, tmp_path):
+    peer = build_dir / conftest.PEER
     docker.dir.mkdir(exist_ok=True)
     daemon = Daemon(docker.build / "tided", peer, docker.dir, tmp_path / "claims", "--engine",
                     docker.engine.socket).start()

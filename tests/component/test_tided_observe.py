@@ -11,19 +11,10 @@ import time
 
 import pytest
 
-from daemon import GUARD_S, NOBODY, Place, UnixConnection, eventually
+from daemon import GUARD_S, NOBODY, UnixConnection, eventually
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-
-
-@pytest.fixture
-def place(build_dir, compiled):
-    program = compiled("fake_peer.c", str(ROOT / "src/proto/proto.c"),
-                       str(ROOT / "src/base/error.c"))
-    result = Place(build_dir / "tided", program)
-    yield result
-    result.end()
 
 
 @pytest.fixture
