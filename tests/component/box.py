@@ -12,8 +12,15 @@ import pytest
 from daemon import Peer, eventually
 from engine import IMAGE, Engine
 
-
 SOCKET = "TIDE_SOCKET=/run/threadtide/agent.sock"
+N = len(os.sched_getaffinity(0)) & ~1  # cores, to be halved
+
+
+def cores(first, last):
+    return f"{first}-{last}" if first < last else str(first)
+
+
+ALL, HALVES = cores(0, N - 1), [cores(0, N // 2 - 1), cores(N // 2, N - 1)]
 
 
 def real_engine(*args, **more):
@@ -130,10 +137,17 @@ class Box(Peer):
 
     def cpus(self):
         """What the kernel says: the truth."""
-        return (self.engine.groups(self.id, "cpuset") / "cpuset.cpus").read_text().strip()
+        group = self.engine.groups(self.id, "cpuset")
+        v2 = group / "cpuset.cpus.effective"
+        return (v2 if v2.exists() else group / "cpuset.cpus").read_text().strip()
 
     def shares(self):
-        return int((self.engine.groups(self.id, "cpu") / "cpu.shares").read_text())
+        group = self.engine.groups(self.id, "cpu")
+        if (group / "cpu.shares").exists():
+            return int((group / "cpu.shares").read_text())
+        shares = self.limits()[1]  # what runc makes of them on cgroup v2:
+        wanted = 1 + (shares - 2) * 9999 // 262142 if shares else 100
+        return shares if int((group / "cpu.weight").read_text()) == wanted else None
 
     def kill(self):
         self.ask("POST", f"/containers/{self.id}/kill")
