@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 # An environment of Python with TensorFlow for demo and benchmarks: the project's own by default.
 PYTHON_TF = $(or $(TIDE_PYTHON_TF221),.venv/bin/python)
 
-.PHONY: all demo demo-docker check check-quick install bench reproduction soak clean help
+.PHONY: all demo demo-docker check check-cluster check-quick install bench reproduction soak clean help
 .DEFAULT_GOAL := all
 
 all:
@@ -25,6 +25,12 @@ demo-docker: all
 check:
 	@scripts/setup.sh build check
 	@/usr/bin/python3 scripts/check.py
+
+# Where qemu cannot be installed, its tests are skipped, and counted so.
+check-cluster:
+	@scripts/setup.sh build check
+	@scripts/setup.sh cluster || echo 'check-cluster: no virtual machines here, see above'
+	@/usr/bin/python3 scripts/check.py --cluster
 
 check-quick:
 	@scripts/setup.sh build check
@@ -55,6 +61,7 @@ help:
 	@echo 'make demo         three trainings share this machine, without and with Threadtide'
 	@echo 'make demo-docker  the same in containers of a Docker Engine (as root)'
 	@echo 'make check        every test, about a quarter of an hour; installs what it needs'
+	@echo 'make check-cluster  tests in virtual machines with cgroup v2, systemd, up to 64 cores'
 	@echo 'make check-quick  what to run between two edits: one compiler, no TensorFlow'
 	@echo 'make install      into PREFIX ($(PREFIX)), under DESTDIR if set'
 	@echo 'make bench        the measurements of docs/, about an hour'

@@ -2,15 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs every check of the project and ends with one line `N passed, N failed, N skipped`.
 
-usage: scripts/check.py [--quick] [--list] [PHASE…]
+usage: scripts/check.py [--quick | --cluster] [--list] [PHASE…]
 
 A phase is a command and the phases that it needs; two that need nothing from each other run side by
 side, and those that measure or fill the machine run alone. Each test of a suite counts, every other
 phase counts as one test. A phase that could not start because one before it failed has failed, and
 so has a suite that ran no test. Logs: build-check/log/PHASE.log.
 
---quick: what a developer runs between two edits, without TensorFlow. PHASE…: these and what they
-need. TIDE_CHECK_JOBS: how many phases run side by side (2).
+--quick: what a developer runs between two edits, without TensorFlow. --cluster: in virtual machines.
+A phase of that which ends with 77 cannot run here: it is skipped, and with it all that need it.
+PHASE…: these and what they need. TIDE_CHECK_JOBS: how many phases run side by side (2).
 """
 import argparse
 import collections
@@ -29,6 +30,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 OUT = ROOT / "build-check"
 LOGS = OUT / "log"
 TAIL_LINES = 60  # of a failed phase's log
+CANNOT_RUN = 77
 
 # The interpreters with TensorFlow: the environments that setup.sh makes, or what the user names.
 PYTHONS = [os.environ.get(f"TIDE_PYTHON_{name.upper()}") or str(ROOT / folder / "bin/python")
@@ -58,10 +60,10 @@ def meson_results(name):
     return passed, failed, skipped
 
 
-def pytest_results(folder):
+def pytest_results(file):
     """The same of pytest."""
     passed = failed = skipped = 0
-    for suite in xml.etree.ElementTree.parse(OUT / f"{folder}.xml").getroot().iter("testsuite"):
+    for suite in xml.etree.ElementTree.parse(file).getroot().iter("testsuite"):
         bad = int(suite.get("failures")) + int(suite.get("errors"))
         failed += bad
         skipped += int(suite.get("skipped"))
@@ -107,8 +109,24 @@ def pytest_phase(folder, needs, workers, **more):
     """@workers run files side by side: these tests wait more than they compute."""
     return Phase(folder, f"{PYTHONS[0]} -m pytest -q -rs -p no:cacheprovider {workers} "
                  f"--junitxml={OUT}/{folder}.xml tests/{folder}", needs,
-                 (pytest_results, folder, OUT / f"{folder}.xml"), **more)
+                 (pytest_results, OUT / f"{folder}.xml", OUT / f"{folder}.xml"), **more)
 
+
+def machine_phase(name, options, tests):
+    """pytest in a virtual machine of its own, see tests/cluster/vm.py."""
+    results = OUT / name
+    return Phase(name, f"""
+        tests/cluster/vm.py {options} --results {results} {OUT}/machine \
+            'tests/cluster/inside.sh {tests}'""", ("machine",),
+                 (pytest_results, results / "junit.xml", results / "junit.xml"), alone=True)
+
+
+# Of the component tests, those that have something to say about containers on cgroup v2.
+CONTAINER_TESTS = " ".join(f"tests/component/test_tided_containers.py::test_{name}" for name in (
+    "a_container_is_a_job_as_long_as_it_runs",
+    "weights_follow_the_shares",
+    "exclusive_cores_are_disjoint_and_given_back",
+    "a_quota_follows_the_share_and_stays_of_its_kind"))
 
 # In the order in which they start when nothing holds them up: long ones first.
 PHASES = [
@@ -140,6 +158,15 @@ PHASES = [
     pytest_phase("component", ("gcc", "tf221"), "-n 3 --dist loadfile"),
     pytest_phase("system", ("gcc", "tf221", "tf218", "tf215"), "-n 2", alone=True, limit_s=1200),
 ]
+
+# `make check-cluster`: what needs cgroup v2, systemd, or more cores than there are.
+CLUSTER = [
+    Phase("machine", f"""
+        command -v qemu-system-x86_64 >/dev/null || {{ echo "qemu is not installed"; exit 77; }}
+        tests/cluster/image.py {OUT}/machine {OUT}/gcc""", ("gcc",)),
+    machine_phase("cluster-v2", "--systemd --cpus 8", CONTAINER_TESTS),
+]
+PHASE = {phase.name: phase for phase in [*PHASES, *CLUSTER]}
 
 
 class Run:
@@ -175,6 +202,8 @@ class Run:
     def results(self):
         """(passed, failed, skipped); a suite that failed without a failed test counts as one."""
         good = self.process.returncode == 0
+        if self.process.returncode == CANNOT_RUN:
+            return 0, 0, 1
         if not self.phase.results:
             return int(good), int(not good), 0
         read, argument, _ = self.phase.results
@@ -190,10 +219,13 @@ class Run:
         passed, failed, skipped = self.results()
         seconds = time.monotonic() - self.started
         counts = f"{passed} passed, {failed} failed, {skipped} skipped" if self.phase.results else ""
-        print(f"{'FAILED' if failed else 'ok    '} {self.phase.name:<10} {seconds:6.1f} s  {counts}",
-              flush=True)
+        lines = self.log.read_text(errors="replace").splitlines()
+        if self.process.returncode == CANNOT_RUN:
+            word, counts = "skipped", lines[-1]
+        else:
+            word = "FAILED " if failed else "ok     "
+        print(f"{word} {self.phase.name:<10} {seconds:6.1f} s  {counts}", flush=True)
         if failed:
-            lines = self.log.read_text(errors="replace").splitlines()
             print(*(f"    {line}" for line in lines[-TAIL_LINES:]), f"    ({self.log})", sep="\n",
                   flush=True)
         return passed, failed, skipped
@@ -210,7 +242,7 @@ def may_start(phase, waiting, running, places):
 
 def run_all(phases, places):
     """Runs the phases; returns the sums of passed, failed and skipped."""
-    total, broken = collections.Counter(), set()
+    total, broken, absent = collections.Counter(), set(), set()
     waiting, running = list(phases), []
     try:
         while waiting or running:
@@ -219,8 +251,13 @@ def run_all(phases, places):
                     waiting.remove(phase)
                     broken.add(phase.name)
                     total["failed"] += 1
-                    print(f"FAILED {phase.name:<10}  not run: {', '.join(broken & set(phase.needs))}"
+                    print(f"FAILED  {phase.name:<10}  not run: {', '.join(broken & set(phase.needs))}"
                           " failed", flush=True)
+                elif absent & set(phase.needs):
+                    waiting.remove(phase)
+                    absent.add(phase.name)
+                    total["skipped"] += 1
+                    print(f"skipped {phase.name:<10}", flush=True)
                 elif may_start(phase, waiting, running, places):
                     waiting.remove(phase)
                     running.append(Run(phase))
@@ -230,6 +267,8 @@ def run_all(phases, places):
                 total.update(passed=passed, failed=failed, skipped=skipped)
                 if failed:
                     broken.add(run.phase.name)
+                elif run.process.returncode == CANNOT_RUN:
+                    absent.add(run.phase.name)
             time.sleep(0.05)
     finally:
         for run in running:
@@ -238,27 +277,27 @@ def run_all(phases, places):
 
 
 def selected(options):
-    names = {phase.name: phase for phase in PHASES}
     if options.quick:
         return [phase for phase in PHASES if phase.quick]
-    if not options.phase:
+    if not options.phase and not options.cluster:
         return PHASES
-    wanted = list(options.phase)
+    wanted = list(options.phase) or [phase.name for phase in CLUSTER]
     for name in wanted:
-        if name not in names:
-            sys.exit(f"check: no phase {name!r}: {' '.join(names)}")
-        wanted += names[name].needs
-    return [phase for phase in PHASES if phase.name in wanted]
+        if name not in PHASE:
+            sys.exit(f"check: no phase {name!r}: {' '.join(PHASE)}")
+        wanted += PHASE[name].needs
+    return [phase for phase in PHASE.values() if phase.name in wanted]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="without TensorFlow and sanitizers")
+    parser.add_argument("--cluster", action="store_true", help="in virtual machines")
     parser.add_argument("--list", action="store_true", help="name the phases")
     parser.add_argument("phase", nargs="*", help="only these and what they need")
     options = parser.parse_args()
     if options.list:
-        print(*(phase.name for phase in PHASES))
+        print(*PHASE)
         return 0
     LOGS.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()

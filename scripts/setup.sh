@@ -7,6 +7,7 @@
 #   scripts/setup.sh WORD…
 #     build                   Debian packages that compiling needs
 #     check                   Debian packages that the tests need besides
+#     cluster                 Debian packages that virtual machines for tests need
 #     docker                  Docker Engine, for demo-docker
 #     tf221 | tf218 | tf215   virtual environment .venv, .venv-tf218, .venv-tf215 with the pinned
 #                             packages of requirements/WORD.txt
@@ -25,6 +26,9 @@ build_packages="gcc libc6-dev binutils meson ninja-build pkg-config python3 libm
 docker_packages="docker.io iptables"
 check_packages="g++ clang clang-tidy clang-format libcmocka-dev libeigen3-dev musl-tools
     libc6-i386 strace gdb tmux procps git podman crun systemd $docker_packages"
+# Docker and systemd are copied from here into the machine; its kernel is never installed.
+cluster_packages="qemu-system-x86 busybox-static e2fsprogs kmod systemd dbus iproute2 python3-pytest
+    $docker_packages"
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: %s\n' "$@" >&2; exit 1; }
@@ -145,13 +149,14 @@ make_venv() {
     wanted_stamp "$name" >"$dir/tide-stamp"
 }
 
-[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [docker] [tf221] [tf218] [tf215]"
+[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [docker] [tf221] [tf218] [tf215]"
 packages=""
 venvs=""
 for word in "$@"; do
     case $word in
     build) packages="$packages $build_packages" ;;
     check) packages="$packages $check_packages $(sanitizer_package)" ;;
+    cluster) packages="$packages $cluster_packages" ;;
     docker) packages="$packages $docker_packages" ;;
     tf221 | tf218 | tf215) venvs="$venvs $word" ;;
     *) die "unknown word '$word'" ;;

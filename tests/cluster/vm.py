@@ -42,7 +42,7 @@ def topology(options):
 def qemu(options, folder):
     out = options.out
     init = "/lib/systemd/systemd" if options.systemd else "/vm/init"
-    append = (f"console=ttyS0 quiet panic=-1 mitigations=off cryptomgr.notests apparmor=0 tide.init={init} "
+    append = (f"console=ttyS0 quiet panic=-1 mitigations=off rcupdate.rcu_expedited=1 cryptomgr.notests apparmor=0 tide.init={init} "
               "systemd.unit=check.target systemd.unified_cgroup_hierarchy=1 systemd.show_status=0")
     return ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", options.model,
             *topology(options), "-m", str(options.memory), "-display", "none", "-no-reboot",
@@ -135,7 +135,7 @@ def main():
     shutil.rmtree(options.results, ignore_errors=True)
     options.results.mkdir(parents=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # no machine is left behind
-    with tempfile.TemporaryDirectory(prefix="tide-vm-") as folder:
+    with tempfile.TemporaryDirectory(dir=options.results) as folder:
         trouble, status = run(options, pathlib.Path(folder))
     if trouble:
         print(f"vm: {trouble}; its console ended:")
