@@ -16,8 +16,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CPUS = sorted(os.sched_getaffinity(0))
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
-CPU_GROUP = pathlib.Path("/sys/fs/cgroup/cpu")
-v1_only = pytest.mark.skipif(not (CPU_GROUP / "cpu.shares").exists(), reason="needs cgroup v1")
+CGROUP = pathlib.Path("/sys/fs/cgroup")
+V2 = (CGROUP / "cgroup.controllers").exists()
+CPU_GROUP = CGROUP if V2 else CGROUP / "cpu"
+cpu_groups = pytest.mark.skipif(not V2 and not (CPU_GROUP / "cpu.shares").exists(),
+                                reason="needs control groups of the processors")
 
 
 def cores_of(text):
@@ -126,58 +129,77 @@ def test_an_affinity_changed_under_our_fence_is_the_new_limit_too(place):
     job.target(len(CPUS))
 
 
-def group_file(job, name):
+def group(job):
     lines = pathlib.Path(f"/proc/{job.peer.pid}/cgroup").read_text().splitlines()
-    path = next(line.split(":", 2)[2] for line in lines if "cpu" in line.split(":")[1].split(","))
-    return (CPU_GROUP / path.lstrip("/") / name)
+    path = next(path for _, names, path in (line.split(":", 2) for line in lines)
+                if "cpu" in names.split(",") or V2)
+    return CPU_GROUP / path.lstrip("/")
+
+
+def weight(job):
+    """As in cgroup v2; there is none of a root's."""
+    if V2:
+        return int((group(job) / "cpu.weight").read_text())
+    return int((group(job) / "cpu.shares").read_text()) * 100 // 1024
+
+
+def quota(job):
+    """In cores."""
+    if V2:
+        return int((group(job) / "cpu.max").read_text().split()[0]) / 100000
+    return int((group(job) / "cpu.cfs_quota_us").read_text()) / 100000
+
+
+def weighs(job, wanted):
+    return eventually(lambda: group(job) != CPU_GROUP and weight(job) == wanted)
 
 
 @root_only
-@v1_only
+@cpu_groups
 def test_root_gives_shares_in_proportion_and_takes_them_back(place):
     tided = place.daemon("--cpus", "0-7").start()
     assert tided.api("GET", "/v1/machine")[1]["weights"]
     big, small = tided.job(weight=300), tided.job()
     big.target(6), small.target(2)
-    eventually(lambda: group_file(big, "cpu.shares").read_text() == "6144\n")
-    eventually(lambda: group_file(small, "cpu.shares").read_text() == "2048\n")
-    group = group_file(big, "").parent
+    weighs(big, 600)
+    weighs(small, 200)
+    made = group(big)
     tided.signal(signal.SIGKILL)
-    eventually(lambda: not group.exists(), guard=5)
-    assert group_file(big, "cpu.shares").parent == CPU_GROUP
+    eventually(lambda: not made.exists(), guard=5)
+    assert group(big) == CPU_GROUP
 
 
 @root_only
-@v1_only
+@cpu_groups
 def test_group_of_a_large_process_that_takes_its_time_to_exit_is_removed(place):
     tided = place.daemon("--cpus", "0-7").start()
     job, other = tided.job(weight=300), tided.job()
     job.target(6), other.target(2)
-    eventually(lambda: group_file(job, "cpu.shares").read_text() == "6144\n")
-    group = group_file(job, "").parent
+    weighs(job, 600)
+    made = group(job)
     with subprocess.Popen([sys.executable, "-c", "b = bytearray(b'x') * (1 << 30); print(flush=True)"
                            "; import time; time.sleep(60)"], stdout=subprocess.PIPE) as large:
         large.stdout.readline()
-        group_file(job, "cgroup.procs").write_text(str(large.pid))
+        (made / "cgroup.procs").write_text(str(large.pid))
         large.kill()
         tided.signal(signal.SIGKILL)
-    eventually(lambda: not group.exists())
+    eventually(lambda: not made.exists())
 
 
 @root_only
-@v1_only
+@cpu_groups
 def test_root_sets_a_quota_and_removes_it(place):
     tided = place.daemon("--cpus", "0-3").start()
     job, other = tided.job(placement="quota"), tided.job()
     job.target(2), other.target(2)
-    eventually(lambda: group_file(job, "cpu.cfs_quota_us").read_text() == "200000\n")
+    eventually(lambda: group(job) != CPU_GROUP and quota(job) == 2)
     eventually(lambda: job.get()["allowed"] == 2)
     other.end()
     job.target(4)
-    eventually(lambda: group_file(job, "cpu.cfs_quota_us").read_text() == "400000\n")
-    group = group_file(job, "").parent
+    eventually(lambda: quota(job) == 4)
+    made = group(job)
     assert tided.stop() == 0
-    assert not group.exists()
+    assert not made.exists()
 
 
 @root_only
