@@ -97,6 +97,7 @@ int cgroup_parse_mountinfo_line(const char *line, struct cgroup_mount *ret)
         mount.version = v1 ? CGROUP_V1 : CGROUP_V2;
         mount.cpu = v1 && has_option(options, len, "cpu");
         mount.cpuset = v1 && has_option(options, len, "cpuset");
+        mount.freezer = v1 && has_option(options, len, "freezer");
     }
     *ret = mount;
     return 0;
@@ -119,6 +120,7 @@ static void set_from_v2(struct cgroup *cg, const struct cgroup_mount *mount)
 {
     char path[FILE_PATH_MAX], text[512];
 
+    set_hierarchy(&cg->freezer, mount, "freezer");
     if (file_path(path, sizeof(path), "%s/cgroup.controllers", mount->point) < 0 ||
         file_read(cg->root, path, text, sizeof(text)) < 0)
         return;
@@ -144,6 +146,8 @@ static void discover(struct cgroup *cg, const char *mountinfo)
                     set_hierarchy(&cg->cpu, &mount, "cpu");
                 if (pass == 0 && mount.cpuset)
                     set_hierarchy(&cg->cpuset, &mount, "cpuset");
+                if (pass == 0 && mount.freezer)
+                    set_hierarchy(&cg->freezer, &mount, "freezer");
                 if (pass == 1 && mount.version == CGROUP_V2)
                     set_from_v2(cg, &mount);
             }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Control groups, version 1, version 2 and mixed, seen as two controllers, `cpu` and `cpuset`, each
- * behind one table of functions (v1 and v2 differ in file names, units and rules).
+ * Control groups, version 1, version 2 and mixed, seen as three controllers, `cpu`, `cpuset` and
+ * `freezer` (which every group of v2 has), each behind one table of functions (v1 and v2 differ in
+ * file names, units and rules).
  *
  * Reading works for any process and needs no privilege. Writing happens only in groups that we make
  * in the hierarchies' root, one per daemon, and one per job below it:
@@ -38,6 +39,7 @@ struct cgroup;
 enum cgroup_controllers { /* which ones a group is made in; on v2 a group is one for all */
                           CGROUP_CPU = 1 << 0,
                           CGROUP_CPUSET = 1 << 1,
+                          CGROUP_FREEZER = 1 << 2,
 };
 
 enum cgroup_version {
@@ -81,10 +83,12 @@ int cgroup_read_throttle(const struct cgroup *cg, pid_t pid, struct cgroup_throt
 /* ---- groups of ours ---- */
 
 /*
- * True if this process may make groups in both (@ret_cpu, @ret_cpuset, each may be NULL)
- * controllers; otherwise *err says why not, for `tide ps` and `tide doctor`.
+ * True if this process may make groups for cores (@ret_cpu, @ret_cpuset, each may be NULL); otherwise *err says why not, for `tide ps` and `tide doctor`.
  */
 bool cgroup_writable(const struct cgroup *cg, bool *ret_cpu, bool *ret_cpuset, struct error *err);
+
+/* The same of the freezer. */
+bool cgroup_freezable(const struct cgroup *cg, struct error *err);
 
 /* "tide-<uid>-<epoch>", the group of one daemon: its weight is no other daemon's business. */
 void cgroup_daemon_name(uid_t uid, uint64_t epoch, char ret_name[CGROUP_NAME_MAX]);
@@ -104,7 +108,8 @@ int cgroup_create(const struct cgroup *cg, const char *name, unsigned controller
                   struct error *err);
 
 /*
- * Moves every process of @name and of the groups below it back to the root group and removes them.
+ * Thaws @name and the groups in it, all of them before anything else is done; then moves every
+ * process of @name and of the groups below it back to the root group and removes them.
  * With "tide-<uid>-<epoch>" this is all that a guardian has to do.
  * Returns 0 (also when there is nothing), -EBUSY (a process does not leave) or -errno.
  */
@@ -131,6 +136,21 @@ int cgroup_set_cpus(const struct cgroup *cg, const char *name, const struct cpus
 int cgroup_set_quota(const struct cgroup *cg, const char *name, uint32_t quota_mcpu,
                      struct error *err); /* CGROUP_NO_QUOTA removes it */
 
+enum cgroup_frost {
+    CGROUP_THAWED,
+    CGROUP_FREEZING, /* a process still runs, or sleeps where the kernel cannot stop it */
+    CGROUP_FROZEN,
+    CGROUP_FROST_MAX
+};
+
+/*
+ * Freezes all processes of group @name, also those that they fork meanwhile, or lets them go on.
+ * Nothing in them notices; but they take no signal, not even SIGKILL on v1, before they go on.
+ * Returns 0, -ENOTSUP or -errno; frozen they are when cgroup_read_frost() says so.
+ */
+int cgroup_freeze(const struct cgroup *cg, const char *name, bool frozen, struct error *err);
+int cgroup_read_frost(const struct cgroup *cg, const char *name, enum cgroup_frost *ret);
+
 struct cgroup_settings {
     uint32_t weight;     /* 0: no cpu controller */
     uint32_t quota_mcpu; /* of this group alone; CGROUP_NO_QUOTA */
@@ -144,7 +164,7 @@ int cgroup_read_settings(const struct cgroup *cg, const char *name, struct cgrou
 
 struct cgroup_mount {
     enum cgroup_version version; /* CGROUP_NONE: the line is no cgroup mount */
-    bool cpu, cpuset;            /* controllers named in a v1 mount's options */
+    bool cpu, cpuset, freezer;   /* controllers named in a v1 mount's options */
     char point[CGROUP_PATH_MAX]; /* where it is mounted */
     char root[CGROUP_PATH_MAX];  /* which group of the hierarchy that is, "/" for its root */
 };

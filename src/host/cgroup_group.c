@@ -13,32 +13,36 @@
 
 #define LEAVE_PASSES 200 /* times we look for processes that are born while we empty a group */
 
-/* The one or two hierarchies that hold @controllers, each with what it has to do there. */
+#define ALL (CGROUP_CPU | CGROUP_CPUSET | CGROUP_FREEZER)
+
+/* The hierarchies that hold @controllers, each with what it has to do there. */
 struct places {
     size_t n;
     struct {
         const struct cgroup_hierarchy *h;
         unsigned controllers;
-    } place[2];
+    } place[3];
 };
 
 static struct places places_of(const struct cgroup *cg, unsigned controllers)
 {
+    const struct {
+        unsigned controller;
+        const struct cgroup_hierarchy *h;
+    } all[] = {
+        {CGROUP_CPU, &cg->cpu}, {CGROUP_CPUSET, &cg->cpuset}, {CGROUP_FREEZER, &cg->freezer}};
     struct places places = {0};
 
-    if ((controllers & CGROUP_CPU) && cg->cpu.version != CGROUP_NONE) {
-        places.place[0].h = &cg->cpu;
-        places.place[0].controllers = CGROUP_CPU;
-        places.n = 1;
-    }
-    if ((controllers & CGROUP_CPUSET) && cg->cpuset.version != CGROUP_NONE) {
-        if (places.n == 1 && strcmp(cg->cpu.point, cg->cpuset.point) == 0) {
-            places.place[0].controllers |= CGROUP_CPUSET;
-        } else {
-            places.place[places.n].h = &cg->cpuset;
-            places.place[places.n].controllers = CGROUP_CPUSET;
-            places.n++;
-        }
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        size_t k = 0;
+
+        if (!(controllers & all[i].controller) || all[i].h->version == CGROUP_NONE)
+            continue;
+        while (k < places.n && strcmp(places.place[k].h->point, all[i].h->point) != 0)
+            k++;
+        places.place[k].h = all[i].h;
+        places.place[k].controllers |= all[i].controller;
+        places.n += k == places.n;
     }
     return places;
 }
@@ -112,6 +116,11 @@ bool cgroup_writable(const struct cgroup *cg, bool *ret_cpu, bool *ret_cpuset, s
     if (ret_cpuset)
         *ret_cpuset = cpuset;
     return cpu && cpuset;
+}
+
+bool cgroup_freezable(const struct cgroup *cg, struct error *err)
+{
+    return place_writable(cg, &cg->freezer, "freezer", err) == 0;
 }
 
 /* ---- making ---- */
@@ -243,7 +252,7 @@ int cgroup_move(const struct cgroup *cg, const char *name, unsigned controllers,
 
 int cgroup_move_home(const struct cgroup *cg, pid_t pid, struct error *err)
 {
-    struct places places = places_of(cg, CGROUP_CPU | CGROUP_CPUSET);
+    struct places places = places_of(cg, ALL);
 
     for (size_t i = 0; i < places.n; i++) {
         char path[CGROUP_PATH_MAX];
@@ -287,11 +296,12 @@ static int empty_group(const struct cgroup *cg, const struct cgroup_hierarchy *h
     return -EBUSY;
 }
 
-static int remove_below(const struct cgroup *cg, const struct cgroup_hierarchy *h,
+typedef int (*group_fn)(const struct cgroup *cg, const struct cgroup_hierarchy *h,
                         const char *name);
 
-static int remove_children(const struct cgroup *cg, const struct cgroup_hierarchy *h,
-                           const char *name)
+/* Calls @fn for the groups right below @name, until one fails. */
+static int each_child(const struct cgroup *cg, const struct cgroup_hierarchy *h, const char *name,
+                      group_fn fn)
 {
     char path[FILE_PATH_MAX];
     int r = file_path(path, sizeof(path), "%s/%s", h->point, name), fd;
@@ -314,17 +324,28 @@ static int remove_children(const struct cgroup *cg, const struct cgroup_hierarch
             continue;
         r = file_path(child, sizeof(child), "%s/%s", name, entry->d_name);
         if (r == 0)
-            r = remove_below(cg, h, child);
+            r = fn(cg, h, child);
     }
     closedir(dir);
     return r;
+}
+
+/* Whatever fails, the others are thawed. */
+static int thaw_below(const struct cgroup *cg, const struct cgroup_hierarchy *h, const char *name)
+{
+    char path[FILE_PATH_MAX];
+
+    if (file_path(path, sizeof(path), "%s/%s", h->point, name) == 0)
+        h->ops->set_frozen(cg->root, path, false);
+    each_child(cg, h, name, thaw_below);
+    return 0;
 }
 
 /* Depth is bounded by CGROUP_NAME_MAX. */
 static int remove_below(const struct cgroup *cg, const struct cgroup_hierarchy *h, const char *name)
 {
     char path[FILE_PATH_MAX];
-    int r = remove_children(cg, h, name);
+    int r = each_child(cg, h, name, remove_below);
 
     if (r == 0)
         r = file_path(path, sizeof(path), "%s/%s", h->point + strspn(h->point, "/"), name);
@@ -343,12 +364,14 @@ static int remove_below(const struct cgroup *cg, const struct cgroup_hierarchy *
 
 int cgroup_remove(const struct cgroup *cg, const char *name, struct error *err)
 {
-    struct places places = places_of(cg, CGROUP_CPU | CGROUP_CPUSET);
+    struct places places = places_of(cg, ALL);
     int result = 0;
 
     if (!name_ok(name))
         return error_set(err, -EINVAL, "'%s' is no name of a group of ours", name);
-    for (size_t i = 0; i < places.n; i++) { /* one that fails does not keep the other */
+    if (cg->freezer.version != CGROUP_NONE)
+        thaw_below(cg, &cg->freezer, name);
+    for (size_t i = 0; i < places.n; i++) { /* one that fails does not keep the others */
         int r = remove_below(cg, places.place[i].h, name);
 
         if (r < 0)
@@ -429,6 +452,25 @@ int cgroup_set_quota(const struct cgroup *cg, const char *name, uint32_t quota_m
     if (r == 0 && held != quota_mcpu)
         r = -EIO;
     return r < 0 ? explain(err, r, "set the quota of", dir) : 0;
+}
+
+int cgroup_freeze(const struct cgroup *cg, const char *name, bool frozen, struct error *err)
+{
+    char dir[FILE_PATH_MAX];
+    int r = group_dir(&cg->freezer, name, dir, sizeof(dir), err);
+
+    if (r < 0)
+        return r;
+    r = cg->freezer.ops->set_frozen(cg->root, dir, frozen);
+    return r < 0 ? explain(err, r, frozen ? "freeze" : "thaw", dir) : 0;
+}
+
+int cgroup_read_frost(const struct cgroup *cg, const char *name, enum cgroup_frost *ret)
+{
+    char dir[FILE_PATH_MAX];
+    int r = group_dir(&cg->freezer, name, dir, sizeof(dir), NULL);
+
+    return r < 0 ? r : cg->freezer.ops->get_frost(cg->root, dir, ret);
 }
 
 int cgroup_read_settings(const struct cgroup *cg, const char *name, struct cgroup_settings *ret)

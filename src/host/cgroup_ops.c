@@ -127,6 +127,24 @@ static int v1_set_quota(int root, const char *dir, uint32_t mcpu)
     return knob_write(root, dir, "cpu.cfs_quota_us", text);
 }
 
+static int v1_get_frost(int root, const char *dir, enum cgroup_frost *ret)
+{
+    char text[16];
+    int r = knob_text(root, dir, "freezer.state", text, sizeof(text));
+
+    if (r < 0)
+        return r;
+    *ret = strncmp(text, "FROZEN", 6) == 0     ? CGROUP_FROZEN
+           : strncmp(text, "FREEZING", 8) == 0 ? CGROUP_FREEZING
+                                               : CGROUP_THAWED;
+    return 0;
+}
+
+static int v1_set_frozen(int root, const char *dir, bool frozen)
+{
+    return knob_write(root, dir, "freezer.state", frozen ? "FROZEN" : "THAWED");
+}
+
 static int v1_enable(int root, const char *dir, unsigned controllers)
 {
     return 0; /* a v1 hierarchy has its controllers everywhere */
@@ -162,6 +180,8 @@ const struct cgroup_ops cgroup_ops_v1 = {
     .set_weight = v1_set_weight,
     .get_quota = v1_get_quota,
     .set_quota = v1_set_quota,
+    .get_frost = v1_get_frost,
+    .set_frozen = v1_set_frozen,
     .enable = v1_enable,
     .populate = v1_populate,
 };
@@ -221,6 +241,26 @@ static int v2_set_quota(int root, const char *dir, uint32_t mcpu)
     return knob_write(root, dir, "cpu.max", text);
 }
 
+/* cgroup.freeze is the wish, of this group alone; cgroup.events what is, by whatever group. */
+static int v2_get_frost(int root, const char *dir, enum cgroup_frost *ret)
+{
+    char events[128];
+    uint64_t wish;
+    int r = knob_text(root, dir, "cgroup.events", events, sizeof(events));
+
+    if (r >= 0)
+        r = knob_u64(root, dir, "cgroup.freeze", &wish);
+    if (r < 0)
+        return r;
+    *ret = strstr(events, "frozen 1") ? CGROUP_FROZEN : wish ? CGROUP_FREEZING : CGROUP_THAWED;
+    return 0;
+}
+
+static int v2_set_frozen(int root, const char *dir, bool frozen)
+{
+    return knob_write(root, dir, "cgroup.freeze", frozen ? "1" : "0");
+}
+
 /* A v2 group has a controller's files if its parent hands that controller down. */
 static int v2_enable(int root, const char *dir, unsigned controllers)
 {
@@ -244,6 +284,8 @@ const struct cgroup_ops cgroup_ops_v2 = {
     .set_weight = v2_set_weight,
     .get_quota = v2_get_quota,
     .set_quota = v2_set_quota,
+    .get_frost = v2_get_frost,
+    .set_frozen = v2_set_frozen,
     .enable = v2_enable,
     .populate = v2_populate,
 };

@@ -16,6 +16,8 @@ struct cgroup_ops {
     int (*set_weight)(int root, const char *dir, uint32_t weight);
     int (*get_quota)(int root, const char *dir, uint32_t *ret_mcpu);
     int (*set_quota)(int root, const char *dir, uint32_t mcpu);
+    int (*get_frost)(int root, const char *dir, enum cgroup_frost *ret);
+    int (*set_frozen)(int root, const char *dir, bool frozen);
     /* Before a child is made in @dir, and after @child was made in it. */
     int (*enable)(int root, const char *dir, unsigned controllers);
     int (*populate)(int root, const char *dir, const char *child, unsigned controllers);
@@ -31,7 +33,7 @@ struct cgroup_hierarchy {
 
 struct cgroup {
     int root;
-    struct cgroup_hierarchy cpu, cpuset;
+    struct cgroup_hierarchy cpu, cpuset, freezer;
 };
 
 extern const struct cgroup_ops cgroup_ops_v1, cgroup_ops_v2;

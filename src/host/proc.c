@@ -32,8 +32,11 @@ static uint64_t ticks_to_ns(uint64_t ticks)
 enum {
     STAT_STATE = 3,
     STAT_PPID = 4,
+    STAT_SESSION = 6,
     STAT_UTIME = 14,
     STAT_STIME = 15,
+    STAT_CUTIME = 16,
+    STAT_CSTIME = 17,
     STAT_THREADS = 20,
     STAT_START = 22,
     STAT_CPU = 39,
@@ -45,9 +48,16 @@ static void stat_field(struct proc_stat *stat, int field, uint64_t value)
     case STAT_PPID:
         stat->parent = (pid_t)value;
         break;
+    case STAT_SESSION:
+        stat->session = (pid_t)value;
+        break;
     case STAT_UTIME:
     case STAT_STIME:
         stat->cpu_ns += ticks_to_ns(value);
+        break;
+    case STAT_CUTIME:
+    case STAT_CSTIME:
+        stat->ended_ns += ticks_to_ns(value);
         break;
     case STAT_THREADS:
         stat->threads = (uint32_t)value;

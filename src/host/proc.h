@@ -28,9 +28,11 @@
 struct proc_stat {
     pid_t pid; /* or thread id */
     pid_t parent;
+    pid_t session;
     char comm[PROC_COMM_MAX];
     char state;        /* 'R', 'S', 'D', 'T', 'Z', … */
     uint64_t cpu_ns;   /* user and system time; the kernel's resolution is one tick, 10 ms */
+    uint64_t ended_ns; /* the same of its children that have ended, and theirs */
     uint32_t threads;  /* of the whole process */
     uint64_t start;    /* clock ticks after boot: with the pid it names a process for ever */
     uint32_t last_cpu; /* where it ran last */

@@ -153,6 +153,59 @@ static void removing_a_daemons_group_frees_every_process_in_it(void **state)
     assert_int_equal(cgroup_remove(cg, daemon_group, &err), 0); /* again: nothing to do */
 }
 
+static enum cgroup_frost frost(void)
+{
+    enum cgroup_frost now = CGROUP_FROST_MAX;
+
+    assert_int_equal(cgroup_read_frost(cg, job_group, &now), 0);
+    return now;
+}
+
+static uint64_t busy_ns(pid_t pid)
+{
+    struct proc_stat stat;
+
+    assert_int_equal(proc_read_stat(root, pid, &stat), 0);
+    return stat.cpu_ns + stat.ended_ns;
+}
+
+/* Who forks all the time is caught, too; and removing the group is enough to let it go. */
+static void a_frozen_group_stands_still_until_it_is_removed(void **state)
+{
+    struct error err;
+    uint64_t stood;
+    pid_t pid;
+
+    if (!cgroup_freezable(cg, &err))
+        return; /* what the others need is there, but no freezer */
+    assert_int_equal(cgroup_create(cg, job_group, CGROUP_FREEZER, &err), 0);
+    pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (pid_t child;;)
+            if ((child = fork()) == 0)
+                _exit(0);
+            else
+                waitpid(child, NULL, 0);
+    }
+    assert_int_equal(cgroup_move(cg, job_group, CGROUP_FREEZER, pid, &err), 0);
+    assert_int_equal(frost(), CGROUP_THAWED);
+    assert_int_equal(cgroup_freeze(cg, job_group, true, &err), 0);
+    while (frost() != CGROUP_FROZEN)
+        usleep(1000);
+    stood = busy_ns(pid);
+    usleep(100000);
+    assert_true(busy_ns(pid) == stood);
+    assert_int_equal(cgroup_freeze(cg, job_group, false, &err), 0);
+    assert_int_equal(frost(), CGROUP_THAWED);
+    assert_int_equal(cgroup_freeze(cg, job_group, true, &err), 0);
+    assert_int_equal(cgroup_remove(cg, daemon_group, &err), 0);
+    while (busy_ns(pid) == stood)
+        usleep(1000);
+    stop(pid);
+    assert_int_equal(cgroup_freeze(cg, job_group, true, &err), -ENOENT);
+}
+
 static void a_process_in_a_foreign_group_is_not_moved(void **state)
 {
     /* A group that is not ours, made here for the test alone. */
@@ -242,6 +295,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(settings_are_in_force_when_read_back, make, drop),
         cmocka_unit_test_setup_teardown(move_home_gives_the_old_group_and_cpus_back, make, drop),
         cmocka_unit_test_setup_teardown(removing_a_daemons_group_frees_every_process_in_it, make,
+                                        drop),
+        cmocka_unit_test_setup_teardown(a_frozen_group_stands_still_until_it_is_removed, make,
                                         drop),
         cmocka_unit_test_setup_teardown(a_process_in_a_foreign_group_is_not_moved, make, drop),
         cmocka_unit_test_setup_teardown(daemons_that_come_and_go_do_not_disturb_each_other, make,
