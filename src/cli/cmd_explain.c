@@ -33,6 +33,8 @@ static void print_turn(const json_t *job)
         printf("  submitted, has waited %s\n", waited);
     else if (member_bool(job, "submitted"))
         printf("  submitted, waited %s for its turn, has run %s\n", waited, ran);
+    if (member_bool(job, "submitted") && !member_bool(job, "preemptible"))
+        printf("  cannot be paused for others: %s\n", member_text(job, "preemptible_note"));
 }
 
 static void print_now(const json_t *job)

@@ -83,7 +83,8 @@ int cgroup_read_throttle(const struct cgroup *cg, pid_t pid, struct cgroup_throt
 /* ---- groups of ours ---- */
 
 /*
- * True if this process may make groups for cores (@ret_cpu, @ret_cpuset, each may be NULL); otherwise *err says why not, for `tide ps` and `tide doctor`.
+ * True if this process may make groups for cores (@ret_cpu, @ret_cpuset, each may be NULL);
+ * otherwise *err says why not, for `tide ps` and `tide doctor`.
  */
 bool cgroup_writable(const struct cgroup *cg, bool *ret_cpu, bool *ret_cpuset, struct error *err);
 
@@ -125,8 +126,9 @@ int cgroup_remove(const struct cgroup *cg, const char *name, struct error *err);
 int cgroup_move(const struct cgroup *cg, const char *name, unsigned controllers, pid_t pid,
                 struct error *err);
 
-/* Back to the root group wherever it is in a group of ours; 0 and nothing done otherwise. */
-int cgroup_move_home(const struct cgroup *cg, pid_t pid, struct error *err);
+/* Back to the root group of @controllers if it is in a group of ours; else 0, and nothing is done.
+ */
+int cgroup_move_home(const struct cgroup *cg, unsigned controllers, pid_t pid, struct error *err);
 
 /* Each: 0, -ENOTSUP (controller not there), -ERANGE, -EIO (the kernel holds something else), … */
 int cgroup_set_weight(const struct cgroup *cg, const char *name, uint32_t weight,

@@ -250,9 +250,9 @@ int cgroup_move(const struct cgroup *cg, const char *name, unsigned controllers,
     return 0;
 }
 
-int cgroup_move_home(const struct cgroup *cg, pid_t pid, struct error *err)
+int cgroup_move_home(const struct cgroup *cg, unsigned controllers, pid_t pid, struct error *err)
 {
-    struct places places = places_of(cg, ALL);
+    struct places places = places_of(cg, controllers);
 
     for (size_t i = 0; i < places.n; i++) {
         char path[CGROUP_PATH_MAX];

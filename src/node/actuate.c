@@ -4,6 +4,7 @@
 #include "host/cgroup.h"
 #include "host/proc.h"
 #include "node/container.h"
+#include "node/freezer.h"
 #include "node/guardian.h"
 #include "node/node.h"
 
@@ -11,10 +12,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static void group_name(const struct job *j, char ret[CGROUP_NAME_MAX])
+void actuate_group(const struct job *j, char ret_name[CGROUP_NAME_MAX])
 {
-    snprintf(ret, CGROUP_NAME_MAX, "%.*s/%s", CGROUP_NAME_MAX - PROTO_ID_MAX - 1, j->node->group,
-             j->id);
+    snprintf(ret_name, CGROUP_NAME_MAX, "%.*s/%s", CGROUP_NAME_MAX - PROTO_ID_MAX - 1,
+             j->node->group, j->id);
 }
 
 static void set_note(struct job *j, const char *text)
@@ -76,10 +77,14 @@ void actuate_observe(struct process *p)
     if (j->processes == p)
         j->allowed_mcpu = own_allowance(p);
     if (j->groups) {
-        group_name(j, name);
+        actuate_group(j, name);
         if (cgroup_move(j->node->cgroup, name, j->groups, p->pid, NULL) == 0)
             p->moved = j->groups;
     }
+    if (j->admission.submitted)
+        freezer_join(p);
+    else if (!j->groups && j->node->cgroup) /* a submitted job's child is paused with it no more */
+        cgroup_move_home(j->node->cgroup, CGROUP_FREEZER, p->pid, NULL);
     if (cpuset_count(&j->cores) > 0)
         fence_process(p, &j->cores);
 }
@@ -134,27 +139,25 @@ bool actuate_drift(struct job *j)
 
 /* ---- control groups ---- */
 
-/*
- * Makes the job's group in one more controller and moves its processes in. Returns 0 or -errno,
- * noted. Nothing is made before it is needed: a group without effect is a group too many.
- */
-static int enter_group(struct job *j, unsigned controller)
+/* Nothing is made before it is needed: a group without effect is a group too many. */
+int actuate_enter(struct job *j, unsigned controller, struct error *err)
 {
     struct node *n = j->node;
-    struct error err = {0};
     char name[CGROUP_NAME_MAX];
     int r;
 
     if (j->groups & controller)
         return 0;
-    group_name(j, name);
-    r = cgroup_create(n->cgroup, name, controller, &err);
+    actuate_group(j, name);
+    r = cgroup_create(n->cgroup, name, controller, err);
     for (struct process *p = j->processes; p && r == 0; p = p->next) {
         /* A move between cpusets resets the affinity on older kernels. */
-        r = controller == CGROUP_CPUSET ? guardian_note(n->guardian, p->pid, p->start, &p->original)
-                                        : 0;
-        if (r == 0)
-            r = cgroup_move(n->cgroup, name, controller, p->pid, &err);
+        if (controller == CGROUP_CPUSET)
+            r = guardian_note(n->guardian, p->pid, p->start, &p->original);
+        if (r < 0)
+            error_set(err, r, "%s", strerror(-r));
+        else
+            r = cgroup_move(n->cgroup, name, controller, p->pid, err);
         if (r == 0)
             p->moved |= controller;
         else if (r == -ESRCH)
@@ -164,11 +167,21 @@ static int enter_group(struct job *j, unsigned controller)
         j->groups |= controller;
         return 0;
     }
-    set_note(j, err.text[0] ? err.text : strerror(-r));
     if (!j->groups)
         cgroup_remove(n->cgroup, name, NULL);
     for (struct process *p = j->processes; p; p = p->next)
         p->moved &= j->groups;
+    return r;
+}
+
+/* For what a person has asked for, or expects: the job's note says why it cannot be had. */
+static int enter_group(struct job *j, unsigned controller)
+{
+    struct error err = {0};
+    int r = actuate_enter(j, controller, &err);
+
+    if (r < 0)
+        set_note(j, err.text);
     return r;
 }
 
@@ -178,7 +191,7 @@ void actuate_forget(struct job *j)
 
     if (!j->groups)
         return;
-    group_name(j, name);
+    actuate_group(j, name);
     cgroup_remove(j->node->cgroup, name, NULL);
     j->groups = 0;
 }
@@ -229,7 +242,7 @@ static int unfence(struct job *j)
     int r = 0;
 
     if (j->groups & CGROUP_CPUSET) {
-        group_name(j, name);
+        actuate_group(j, name);
         r = cgroup_set_cpus(j->node->cgroup, name, &j->node->topology.online, NULL);
     }
     for (struct process *p = j->processes; p; p = p->next)
@@ -253,7 +266,7 @@ int actuate_cores(struct job *j, const struct cpuset *cores)
     if (cpuset_count(cores) == 0)
         return unfence(j);
     if (n->cpusets && enter_group(j, CGROUP_CPUSET) == 0) {
-        group_name(j, name);
+        actuate_group(j, name);
         r = cgroup_set_cpus(n->cgroup, name, cores, &err);
     }
     for (struct process *p = j->processes; p && r == 0; p = p->next)
@@ -283,7 +296,7 @@ void actuate_weight(struct job *j, uint32_t weight)
     }
     if (!n->weights || enter_group(j, CGROUP_CPU) < 0)
         return;
-    group_name(j, name);
+    actuate_group(j, name);
     if (cgroup_set_weight(n->cgroup, name, weight, &err) < 0)
         set_note(j, err.text);
 }
@@ -306,7 +319,7 @@ int actuate_quota(struct job *j, uint32_t quota_mcpu)
     else
         r = enter_group(j, CGROUP_CPU);
     if (r == 0) {
-        group_name(j, name);
+        actuate_group(j, name);
         r = cgroup_set_quota(n->cgroup, name, quota_mcpu, &err);
         if (r < 0)
             set_note(j, err.text);

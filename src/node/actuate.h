@@ -8,6 +8,8 @@
 #pragma once
 
 #include "base/cpuset.h"
+#include "base/error.h"
+#include "host/cgroup.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,6 +22,15 @@ struct node;
 void actuate_observe(struct process *p);
 void actuate_forget_process(struct process *p);
 void actuate_forget(struct job *j); /* gives back whatever is in place for the job */
+
+/* The name of the job's control group. */
+void actuate_group(const struct job *j, char ret_name[CGROUP_NAME_MAX]);
+
+/*
+ * Makes the job's group in @controller (enum cgroup_controllers) and moves its processes in, if
+ * that is not done yet. Returns 0 or -errno.
+ */
+int actuate_enter(struct job *j, unsigned controller, struct error *err);
 
 /* An empty set takes the fence away. Returns 0, or -errno with the job's note filled in. */
 int actuate_cores(struct job *j, const struct cpuset *cores);

@@ -3,11 +3,13 @@
 
 #include "base/clock.h"
 #include "node/container.h"
+#include "node/freezer.h"
 #include "node/node.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct admission_wait {
     struct admission_wait *next;
@@ -25,6 +27,26 @@ void admission_init(struct job *j, bool submitted, uint64_t now)
     a->begun_ns = submitted ? 0 : now;
 }
 
+/* ---- what can be paused ---- */
+
+static const struct pausing engine_pausing = {container_can_pause, container_want_paused,
+                                              container_paused};
+static const struct pausing freezer_pausing = {freezer_can, freezer_want, freezer_paused};
+
+static const struct pausing *pausing(const struct job *j)
+{
+    return j->container ? &engine_pausing : &freezer_pausing;
+}
+
+bool admission_preemptible(const struct job *j, const char **ret_why)
+{
+    *ret_why = "it was cancelled";
+    if (j->admission.ending || !pausing(j)->can(j, ret_why))
+        return false;
+    *ret_why = "";
+    return true;
+}
+
 /* ---- for the policy ---- */
 
 void admission_describe(const struct job *j, uint64_t now, struct policy_job *ret)
@@ -32,6 +54,7 @@ void admission_describe(const struct job *j, uint64_t now, struct policy_job *re
     const struct admission *a = &j->admission;
     uint64_t here = now > a->since_ns ? now - a->since_ns : 0;
     bool running = a->phase == JOB_RUNNING;
+    const char *why;
 
     if (a->wanted)
         ret->state = POLICY_RUNNING;
@@ -42,12 +65,13 @@ void admission_describe(const struct job *j, uint64_t now, struct policy_job *re
     ret->start_ns = a->begun_ns;
     ret->run_ns = a->run_ns + (running ? here : 0);
     ret->wait_ns = a->wait_ns + (running ? 0 : here);
-    ret->preemptible = container_can_pause(j); /* nobody can pause a process yet */
+    ret->preemptible = admission_preemptible(j, &why);
 }
 
 bool admission_can(const struct job *j, uint32_t verb)
 {
     const struct admission *a = &j->admission;
+    const char *why;
 
     switch (verb) {
     case POLICY_VERB_KEEP:
@@ -56,7 +80,7 @@ bool admission_can(const struct job *j, uint32_t verb)
     case POLICY_VERB_START:
         return !a->wanted && !a->begun_ns && !a->held;
     case POLICY_VERB_PAUSE:
-        return a->wanted && container_can_pause(j);
+        return a->wanted && admission_preemptible(j, &why);
     case POLICY_VERB_RESUME:
         return !a->wanted && a->begun_ns;
     case POLICY_VERB_HOLD:
@@ -141,18 +165,28 @@ void admission_runs(struct job *j)
         enter(j, JOB_RUNNING, clock_now_ns());
 }
 
+/* The policy was promised that it can be paused; it is told better, and decides anew. */
+static void runs_on(struct job *j, int error)
+{
+    node_log("job %s (%s) cannot be paused: %s", j->id, j->name, strerror(-error));
+    j->admission.wanted = true;
+    node_changed(j->node);
+}
+
 void admission_stop(struct node *n)
 {
     for (struct job *j = n->jobs.first; j; j = j->next) {
         struct admission *a = &j->admission;
+        int r;
 
         if (a->wanted || a->phase != JOB_RUNNING)
             continue;
-        if (container_paused(j)) {
+        r = pausing(j)->want(j, true);
+        if (r < 0) {
+            runs_on(j, r);
+        } else if (pausing(j)->paused(j)) {
             enter(j, JOB_PAUSED, clock_now_ns());
             job_record(j, a->cores, 0, j->share_reason);
-        } else {
-            container_want_paused(j, true);
         }
     }
 }
@@ -162,11 +196,19 @@ bool admission_stopping(const struct job *j)
     return !j->admission.wanted && j->admission.phase == JOB_RUNNING;
 }
 
+uint64_t admission_next_look(const struct job *j, uint64_t now)
+{
+    return j->container ? UINT64_MAX : freezer_next_look(j, now);
+}
+
 static void resume(struct job *j)
 {
-    container_want_paused(j, false);
-    if (container_paused(j))
-        return; /* the engine's answer brings us here again */
+    int r = pausing(j)->want(j, false);
+
+    if (r < 0)
+        node_log("job %s (%s) cannot go on: %s", j->id, j->name, strerror(-r));
+    if (pausing(j)->paused(j))
+        return; /* the engine's answer, or the tick, brings us here again */
     enter(j, JOB_RUNNING, clock_now_ns());
     job_record(j, 0, j->admission.cores, j->share_reason);
 }
@@ -181,6 +223,21 @@ void admission_go(struct node *n)
         else if (j->admission.phase == JOB_PAUSED)
             resume(j);
     }
+}
+
+void admission_end(struct job *j)
+{
+    struct admission *a = &j->admission;
+
+    a->ending = true;
+    if (a->phase == JOB_QUEUED)
+        return;
+    a->wanted = true;
+    if (a->phase == JOB_PAUSED)
+        resume(j);
+    else
+        pausing(j)->want(j, false); /* a pause that is on its way, or by hand */
+    node_changed(j->node);
 }
 
 /* ---- waiting ---- */

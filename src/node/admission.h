@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Who runs and who waits. A job of `tide run` begins by itself; a submitted one waits in the queue,
- * its runner asleep on agent.sock, until the policy starts it; one that can be paused may give way
- * to others for a while. decision.c writes down what is wanted, plan.c has it brought about
- * in its order: whoever stops goes first, whoever starts finds its cores in place.
- * Daemon's event loop only; called by decision.c, plan.c, control.c and the API.
+ * its runner asleep on agent.sock, until the policy starts it; one that can be paused, a container
+ * or submitted processes, may give way to others for a while. decision.c writes down what is
+ * wanted, plan.c has it brought about in its order: whoever stops goes first, whoever starts finds
+ * its cores in place. Daemon's event loop only; called by decision.c, plan.c, control.c and the
+ * API.
  */
 #pragma once
 
@@ -29,11 +30,19 @@ struct admission {
     bool wanted;                  /* the policy lets it run */
     bool held;                    /* by a person: stays in the queue */
     bool submitted;               /* did not begin by itself */
+    bool ending;                  /* `tide cancel`: nobody pauses it any more */
     uint32_t cores;               /* that it was started with, or had when it was paused */
     uint64_t begun_ns;            /* when it first ran; 0: not yet */
     uint64_t since_ns;            /* of the phase */
     uint64_t run_ns, wait_ns;     /* in earlier phases */
     struct admission_wait *waits; /* who wants to be told when it begins */
+};
+
+/* How a job is stopped, to go on where it was: through its engine, or by the freezer. */
+struct pausing {
+    bool (*can)(const struct job *j, const char **ret_why); /* why not: for a person; static */
+    int (*want)(struct job *j, bool paused); /* 0: it is or will be so; -errno: it cannot be */
+    bool (*paused)(const struct job *j);     /* in place */
 };
 
 /* A new job: @submitted ones wait, others run. */
@@ -57,6 +66,12 @@ void admission_go(struct node *n);
 /* What was paused goes on, by a guardian's hand or a person's: if that is not wanted, once more. */
 void admission_runs(struct job *j);
 
+/* Whether policies may pause it; "" or why not, for a person. */
+bool admission_preemptible(const struct job *j, const char **ret_why);
+
+/* It is cancelled: it goes on, since nothing that is paused can end, and is not paused again. */
+void admission_end(struct job *j);
+
 /* It turns out to run: its runner had lost all daemons, and did not wait for ever. */
 void admission_began(struct job *j);
 
@@ -68,6 +83,9 @@ typedef void (*admission_fn)(void *arg, int result);
 int admission_wait(struct job *j, admission_fn fn, void *arg);
 void admission_forget(struct job *j, void *arg); /* whoever waits with @arg has gone */
 void admission_gone(struct job *j);              /* the job is about to be freed */
+
+/* When plan.c is to look again whether a pause is in place; UINT64_MAX: somebody tells. */
+uint64_t admission_next_look(const struct job *j, uint64_t now);
 
 /* `tide hold`, `tide release`: 0, or -EBUSY with *err when it has begun. */
 int admission_hold(struct job *j, bool held, struct error *err);

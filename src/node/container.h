@@ -53,7 +53,7 @@ void container_want_weight(struct job *j, uint32_t weight); /* CGROUP_WEIGHT_STD
                                                              * another word or container_write */
 void container_write(struct job *j);
 void container_want_quota(struct job *j, uint32_t quota_mcpu); /* CGROUP_NO_QUOTA: its own */
-void container_want_paused(struct job *j, bool paused);
+int container_want_paused(struct job *j, bool paused);         /* 0: in the end it will be so */
 
 /* Something of it is on its way to the engine, or the engine's answer is. */
 bool container_busy(const struct job *j);
@@ -64,8 +64,9 @@ bool container_behind(const struct job *j);
 void container_own_cpus(const struct job *j, struct cpuset *ret);
 uint32_t container_own_mcpu(const struct job *j);
 
-bool container_can_pause(const struct job *j); /* it is one, and its engine is there */
-bool container_paused(const struct job *j);    /* in place */
+/* Its engine is there, and nobody else has paused it; else *ret_why says what is wrong. */
+bool container_can_pause(const struct job *j, const char **ret_why);
+bool container_paused(const struct job *j); /* in place */
 
 /* Sends again what failed, and asks where the answer was lost. */
 void containers_tick(struct containers *all);

@@ -294,19 +294,23 @@ void container_want_quota(struct job *j, uint32_t quota_mcpu)
     container_push(c);
 }
 
-void container_want_paused(struct job *j, bool paused)
+int container_want_paused(struct job *j, bool paused)
 {
     struct container *c = j->container;
 
-    if (!c)
-        return;
     c->want_paused = paused;
+    if (!paused) /* also by whose hand it was paused */
+        c->by_hand = j->frozen = false;
     container_push(c);
+    return 0;
 }
 
-bool container_can_pause(const struct job *j)
+bool container_can_pause(const struct job *j, const char **ret_why)
 {
-    return j->container && container_engine(j->container) && !j->container->by_hand;
+    bool away = !container_engine(j->container);
+
+    *ret_why = away ? "its engine does not answer" : "it is paused by hand";
+    return !away && !j->container->by_hand;
 }
 
 bool container_paused(const struct job *j)

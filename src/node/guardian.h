@@ -2,8 +2,8 @@
 /*
  * A small process that outlives the daemon. Before the daemon narrows a process's affinity, it
  * writes the original down in a memory table that both share; when the daemon is gone, however it
- * died, the guardian's pipe reports it, and the guardian puts every original back, moves processes
- * out of the daemon's control groups and removes those.
+ * died, the guardian's pipe reports it, and the guardian thaws what is paused, puts every
+ * original back, moves processes out of the daemon's control groups and removes those.
  * The table's functions run in the daemon's event loop; guardian_restore in either process.
  */
 #pragma once

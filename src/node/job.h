@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "node/admission.h"
 #include "node/chronicle.h"
+#include "node/freezer.h"
 #include "node/placement.h"
 #include "node/speed.h"
 #include "proto/proto.h"
@@ -125,6 +126,7 @@ struct job {
     uint64_t borrow_order;          /* later borrowers give back first */
 
     struct admission admission;
+    struct freezer freezer;      /* of submitted processes */
     struct container *container; /* that is this job; NULL: processes of `tide run` */
     struct speed speed;
     struct seen seen;

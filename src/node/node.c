@@ -11,6 +11,7 @@
 #include "node/container.h"
 #include "node/decision.h"
 #include "node/events.h"
+#include "node/freezer.h"
 #include "node/guardian.h"
 #include "node/history.h"
 #include "node/link.h"
@@ -133,6 +134,7 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *arg)
         bool young = now - j->met_ns < JOB_GRACE_NS;
 
         changed |= actuate_drift(j);
+        changed |= freezer_look(j);
         changed |= j->young != young;
         j->young = young;
     }
@@ -381,9 +383,20 @@ static void begin_record(struct node *n)
         node_log("out of memory: what happens to jobs is not recorded");
 }
 
+/* Its guardian was killed, too: nobody else would thaw what the earlier daemon had paused. */
+static void remove_leftovers(const struct node *n, uint64_t before)
+{
+    char group[CGROUP_NAME_MAX];
+
+    cgroup_daemon_name(n->uid, before, group);
+    if (before && n->cgroup)
+        cgroup_remove(n->cgroup, group, NULL);
+}
+
 static int begin(struct node *n, const struct node_options *o, struct error *err)
 {
     struct error why = {0};
+    uint64_t before;
     int r = open_directory(n, o, err);
 
     if (r == 0)
@@ -392,7 +405,7 @@ static int begin(struct node *n, const struct node_options *o, struct error *err
         r = find_machine(n, o, err);
     if (r < 0)
         return r;
-    n->epoch = store_next_epoch(n);
+    n->epoch = store_next_epoch(n, &before);
     find_privileges(n);
     r = sd_event_new(&n->event);
     if (r >= 0)
@@ -407,6 +420,7 @@ static int begin(struct node *n, const struct node_options *o, struct error *err
                      &n->guardian, err);
     if (r < 0)
         return r;
+    remove_leftovers(n, before);
     begin_record(n);
     if (claims_new(n, &n->claims, &why) < 0)
         node_log("%s", why.text);

@@ -284,11 +284,15 @@ void plan_arm_deadline(struct node *n)
 {
     uint64_t next = wait_next_deadline(n), now = clock_now_ns();
 
-    for (const struct job *j = n->jobs.first; j; j = j->next)
+    for (const struct job *j = n->jobs.first; j; j = j->next) {
+        uint64_t look = admission_next_look(j, now);
+
+        next = look < next ? look : next;
         for (const struct process *p = j->processes; p; p = p->next)
             if (p->shrink_since_ns && p->shrink_since_ns + JOB_DEADLINE_NS > now &&
                 p->shrink_since_ns + JOB_DEADLINE_NS < next)
                 next = p->shrink_since_ns + JOB_DEADLINE_NS;
+    }
     if (next == UINT64_MAX) {
         sd_event_source_set_enabled(n->deadline_source, SD_EVENT_OFF);
         return;

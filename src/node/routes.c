@@ -457,6 +457,7 @@ static void delete_job(struct request *r, struct job *j)
     }
     for (const struct process *p = j->processes; p; p = p->next)
         asked += ask_to_end(j, p);
+    admission_end(j); /* then it goes on, if it was paused: the signal is the first that it sees */
     node_log("job %s (%s) is cancelled by user %u", j->id, j->name, (unsigned)r->who.uid);
     request_answer(r, HTTP_OK,
                    json_pack("{s:s,s:s,s:s,s:i}", "id", j->id, "name", j->name, "state",

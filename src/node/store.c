@@ -72,7 +72,7 @@ static int open_jobs(const struct node *n)
     return fd < 0 ? -errno : fd;
 }
 
-uint64_t store_next_epoch(struct node *n)
+uint64_t store_next_epoch(struct node *n, uint64_t *ret_before)
 {
     char text[32];
     struct timespec ts;
@@ -89,6 +89,7 @@ uint64_t store_next_epoch(struct node *n)
     r = write_file(n->dir_fd, STORE_EPOCH, text);
     if (r < 0)
         node_log("cannot write %s/" STORE_EPOCH ": %s", n->dir, strerror(-r));
+    *ret_before = stored;
     return epoch;
 }
 

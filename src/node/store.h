@@ -20,8 +20,8 @@ struct policy_spec;
 #define STORE_POLICY "policy"
 #define STORE_MAX    65536 /* bytes of a file; a longer one is ignored */
 
-/* max(stored + 1, CLOCK_REALTIME in ns), written back. */
-uint64_t store_next_epoch(struct node *n);
+/* max(stored + 1, CLOCK_REALTIME in ns), written back; and what was stored, 0 if nothing. */
+uint64_t store_next_epoch(struct node *n, uint64_t *ret_before);
 
 /*
  * Writes down the policy in force; reads the one that an earlier daemon wrote: 0, -ESTALE (another

@@ -125,10 +125,13 @@ static json_t *view_terms(const struct job *j)
 static json_t *view_turn(const struct job *j, uint64_t now)
 {
     struct policy_job p;
+    const char *why;
+    bool preemptible = admission_preemptible(j, &why);
 
     admission_describe(j, now, &p);
-    return json_pack("{s:b,s:f,s:f}", "submitted", (int)j->admission.submitted, "run_s",
-                     (double)p.run_ns / 1e9, "wait_s", (double)p.wait_ns / 1e9);
+    return json_pack("{s:b,s:f,s:f,s:b,s:o}", "submitted", (int)j->admission.submitted, "run_s",
+                     (double)p.run_ns / 1e9, "wait_s", (double)p.wait_ns / 1e9, "preemptible",
+                     (int)preemptible, "preemptible_note", view_text(why));
 }
 
 static json_t *view_note(const struct job *j)

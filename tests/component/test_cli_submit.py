@@ -13,90 +13,10 @@ import time
 
 import pytest
 
-from cli_tools import GUARD_S, assert_error, tide  # noqa: F401
+from cli_tools import GUARD_S, Queue, assert_error, tide  # noqa: F401
 
 NOBODY = 65534
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
-
-
-class Queue:
-    """A daemon for eight cores on which jobs begin in their order, as far as their requests fit."""
-
-    def __init__(self, tide):
-        self.tide, self.process = tide, None
-        self.base = tide.dir.parent
-        self.work = self.base / "work"
-        self.base.chmod(0o755)
-        self.work.mkdir()
-        self.work.chmod(0o777)
-
-    def start(self):
-        self.tide.dir.mkdir(mode=0o755, exist_ok=True)
-        with open(self.base / "tided.log", "a") as log:
-            self.process = subprocess.Popen(
-                [self.tide.program.parent / "tided", "--dir", self.tide.dir, "--cpus", "0-7",
-                 "--policy", "fcfs/strict"], env=self.tide.env, stderr=log)
-        self.tide.wait(lambda: self.tide("ps").returncode == 0)
-        return self
-
-    def stop(self, number):
-        self.process.send_signal(number)
-        self.process.wait(GUARD_S)
-
-    def submit(self, *args, **more):
-        """The id of a job that was put into the queue."""
-        done = self.tide("submit", "-q", *args, cwd=self.work, **more)
-        assert (done.returncode, done.stderr) == (0, ""), done
-        return done.stdout.strip()
-
-    def block(self):
-        """A job that has all cores; what comes after it waits."""
-        job = self.submit("--name", "blocker", "--request", 8, "--", "sleep", 600)
-        self.waits_for("blocker", "starting", "rigid")
-        return job
-
-    def waiter(self, *options):
-        """The id of a job that waits, and says so in its output once it has begun."""
-        job = self.submit("--request", 8, *options, "--", "sh", "-c", "echo begun; exec sleep 600")
-        self.waits_for(job, "queued", "held")
-        return job
-
-    def job(self, name):
-        return next((job for job in self.tide.jobs() if name in (job["id"], job["name"])), None)
-
-    def waits_for(self, name, *states):
-        self.tide.wait(lambda: (self.job(name) or {}).get("state") in states)
-
-    def begun(self, name):
-        self.tide.wait(lambda: "begun\n" in self.output(name))
-
-    def output(self, name):
-        file = self.work / f"tide-{name}.out"
-        return file.read_text() if file.exists() else ""
-
-    def waiting(self):
-        return json.loads(self.tide("queue", "--json").stdout)
-
-    def processes(self):
-        """Whatever was started from here and is detached by now: its environment names the place."""
-        mark = f"TIDE_DIR={self.tide.dir}\0".encode()
-        for folder in pathlib.Path("/proc").glob("[0-9]*"):
-            try:
-                if mark in (folder / "environ").read_bytes() and int(folder.name) != os.getpid():
-                    yield int(folder.name)
-            except OSError:
-                continue
-
-    def end(self):
-        if self.process and self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        for pid in list(self.processes()):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        self.tide.wait(lambda: not list(self.processes()))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from cli_tools import GUARD_S, Queue, tide  # noqa: F401
+from cli_tools import Queue, name_of, tide  # noqa: F401
 
 NOBODY = 65534
 FREEZER = pathlib.Path("/sys/fs/cgroup/freezer")
@@ -20,7 +20,14 @@ def writable():
     return os.geteuid() == 0 and os.access(FREEZER if FREEZER.exists() else "/sys/fs/cgroup", os.W_OK)
 
 
+V1 = pytest.mark.skipif(not FREEZER.exists(), reason="looks at a group of cgroup v1")
 pytestmark = pytest.mark.skipif(not writable(), reason="needs root and a freezer")
+
+
+def knob(pid):
+    lines = pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    name = next(line.split(":", 2)[2] for line in lines if ":freezer:" in line)
+    return FREEZER / name[1:] / "freezer.state"
 
 
 class Priority(Queue):
@@ -60,7 +67,6 @@ class Priority(Queue):
     def paused(self, job):
         self.waits_for(job, "paused")
         assert self.stands_still(job)
-        assert self.job(job)["reason"].startswith("paused for")
 
     def goes_on(self, job, pids):
         self.tide.wait(lambda: not self.stands_still(job))
@@ -68,7 +74,14 @@ class Priority(Queue):
 
     def group(self, job):
         """The knob of its group on v1."""
-        return next((FREEZER / "tide").glob(f"*/{job}/freezer.state"))
+        return knob(self.job(job)["pids"][0])
+
+    def end(self):
+        """Nothing stays frozen, also where a test failed without daemon and guardian."""
+        for pid in self.processes():
+            if FREEZER.exists() and knob(pid).exists():
+                knob(pid).write_text("THAWED")
+        super().end()
 
 
 @pytest.fixture
@@ -85,7 +98,7 @@ def queue(place):
 
 def test_a_policy_pauses_all_of_a_submitted_job_and_lets_it_go_on(queue):
     job = queue.spinner()
-    pids, processes = queue.job(job)["pids"], set(queue.family(job)) 
+    pids, processes = queue.job(job)["pids"], set(queue.family(job))
     urgent = queue.urgent()
     queue.waits_for(urgent, "starting", "rigid")
     queue.paused(job)
@@ -126,26 +139,25 @@ def test_a_killed_daemon_leaves_nobody_frozen_and_the_next_one_pauses_again(plac
 
 def guardian_of(pid):
     children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return next(int(p) for p in children
-                if pathlib.Path(f"/proc/{p}/comm").read_text() == "tided-guardian\n")
+    return next(int(p) for p in children if name_of(p) == "tided-guardian")
 
 
+@V1
 def test_without_its_guardian_too_the_next_daemon_thaws(place):
     queue = place.start()
     job = queue.spinner()
     urgent = queue.urgent()
     queue.paused(job)
-    guardian = guardian_of(queue.process.pid)
+    guardian, group = guardian_of(queue.process.pid), queue.group(job)
     queue.process.send_signal(signal.SIGSTOP)  # it would start another one
     os.kill(guardian, signal.SIGKILL)
     queue.stop(signal.SIGKILL)
     assert queue.stands_still(job)
-    groups = set((FREEZER / "tide").glob("*/" + job))
     queue.start()
     queue.paused(job)
     assert queue.tide("cancel", urgent).returncode == 0
     queue.tide.wait(lambda: not queue.stands_still(job))
-    assert not any(group.exists() for group in groups)
+    assert not group.exists()
 
 
 def test_a_daemon_that_ends_lets_everybody_go_on(queue):
@@ -156,7 +168,7 @@ def test_a_daemon_that_ends_lets_everybody_go_on(queue):
     queue.tide.wait(lambda: not queue.stands_still(job))
 
 
-@pytest.mark.skipif(not FREEZER.exists(), reason="the group's place is that of cgroup v1")
+@V1
 def test_who_is_frozen_by_hand_takes_no_part_and_who_is_thawed_is_paused_again(queue):
     job = queue.spinner()
     queue.group(job).write_text("FROZEN")
@@ -166,13 +178,14 @@ def test_who_is_frozen_by_hand_takes_no_part_and_who_is_thawed_is_paused_again(q
     queue.waits_for(urgent, "starting", "rigid")  # has the cores
     assert queue.group(job).read_text() == "FROZEN\n"
     queue.group(job).write_text("THAWED")
-    queue.tide.wait(lambda: queue.job(job)["reason"].startswith("paused for"))
+    queue.waits_for(job, "starting", "rigid")
+    assert queue.tide("cancel", urgent).returncode == 0
+    queue.urgent()
     queue.paused(job)
     queue.group(job).write_text("THAWED")
-    queue.tide.wait(lambda: queue.group(job).read_text() == "THAWED\n" or queue.stands_still(job))
     queue.tide.wait(lambda: queue.group(job).read_text() == "FROZEN\n")
-    assert queue.tide("cancel", urgent).returncode == 0
-    queue.tide.wait(lambda: not queue.stands_still(job))
+    queue.group(job).write_text("THAWED")
+    assert queue.tide("cancel", job).returncode == 0  # nobody pauses it again
 
 
 def test_a_program_of_tide_run_is_not_paused_with_the_submitted_job_around_it(queue):
@@ -187,18 +200,16 @@ def test_a_program_of_tide_run_is_not_paused_with_the_submitted_job_around_it(qu
     assert queue.job(job) is None or queue.job(job)["state"] != "paused"
 
 
-def test_where_nothing_can_be_frozen_the_job_says_so_and_runs_on(tide, build_dir):
+def test_where_nothing_can_be_frozen_the_job_says_so_and_runs_on(tide):
     """An unprivileged daemon: more urgent jobs wait until others end."""
-    place = Queue(tide)
-    tide.dir.mkdir(mode=0o755)
+    place, nobody = Queue(tide), {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+    tide.dir.mkdir()
     os.chown(tide.dir, NOBODY, NOBODY)
-    tide.program = build_dir / "tide"
-    user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
     try:
-        place.start_as(user, "--cpus", "0-1", "--policy", "priority")
-        first = place.submit_as(user, "--request", 2, "--", "sleep", 600)
+        place.start("--cpus", "0-1", "--policy", "priority", **nobody)
+        first = place.submit("--request", 2, "--", "sleep", 600, **nobody)
         place.waits_for(first, "starting", "rigid")
-        second = place.submit_as(user, "--request", 2, "--priority", 5, "--", "sleep", 600)
+        second = place.submit("--request", 2, "--priority", 5, "--", "sleep", 600, **nobody)
         place.waits_for(second, "queued")
         assert not place.job(first)["preemptible"]
         said = place.tide("explain", first).stdout

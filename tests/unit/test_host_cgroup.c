@@ -323,7 +323,7 @@ static void a_process_in_somebody_elses_group_stays_there(void **state)
     assert_non_null(strstr(err.text, "/docker/4f/inner"));
     /* 20 is in the root cpuset but in a service's cpu group: not moved in either. */
     assert_int_equal(cgroup_move(cg, "tide-0-1/j1", CGROUP_CPUSET | CGROUP_CPU, 20, &err), -EPERM);
-    assert_int_equal(cgroup_move_home(cg, 17, &err), 0);
+    assert_int_equal(cgroup_move_home(cg, CGROUP_CPU | CGROUP_CPUSET, 17, &err), 0);
     for (size_t i = 0; i < 2; i++) {
         fd = openat(tree.fd, i ? CPU_V1 "tide-0-1/j1/cgroup.procs" : CPUSET_V1 "cgroup.procs", 0);
         assert_int_equal(read(fd, text, sizeof(text)), 0);
@@ -354,7 +354,7 @@ static void a_process_in_the_root_or_in_a_group_of_ours_is_moved(void **state)
     assert_file(&tree, CPU_V1 "tide-0-2/j1/cgroup.procs", "18");
     assert_int_equal(cgroup_move(cg, "tide-0-2/j1", CGROUP_CPU, 19, &err), 0);
     assert_file(&tree, CPU_V1 "tide-0-2/j1/cgroup.procs", "19");
-    assert_int_equal(cgroup_move_home(cg, 19, &err), 0);
+    assert_int_equal(cgroup_move_home(cg, CGROUP_CPU | CGROUP_CPUSET, 19, &err), 0);
     assert_file(&tree, CPU_V1 "cgroup.procs", "19");
     assert_file(&tree, CPUSET_V1 "cgroup.procs", "19");
     assert_int_equal(cgroup_move(cg, "tide-0-2/j9", CGROUP_CPU, 18, &err), -ENOENT);

@@ -116,7 +116,7 @@ static void move_home_gives_the_old_group_and_cpus_back(void **state)
     cpuset_add(&one, (unsigned)cpuset_next(&before, 0));
     assert_int_equal(cgroup_set_cpus(cg, job_group, &one, &err), 0);
     assert_int_equal(cgroup_move(cg, job_group, BOTH, pid, &err), 0);
-    assert_int_equal(cgroup_move_home(cg, pid, &err), 0);
+    assert_int_equal(cgroup_move_home(cg, BOTH, pid, &err), 0);
     assert_int_equal(proc_read_cgroup(root, pid, cgroup_version_cpu(cg) == CGROUP_V1 ? "cpu" : "",
                                       path, sizeof(path)),
                      0);
@@ -225,7 +225,7 @@ static void a_process_in_a_foreign_group_is_not_moved(void **state)
     assert_int_equal(file_write(root, procs, text), 0);
     assert_int_equal(cgroup_move(cg, job_group, CGROUP_CPU, pid, &err), -EPERM);
     assert_non_null(strstr(err.text, want));
-    assert_int_equal(cgroup_move_home(cg, pid, &err), 0);
+    assert_int_equal(cgroup_move_home(cg, BOTH, pid, &err), 0);
     assert_int_equal(proc_read_cgroup(root, pid, v1 ? "cpu" : "", path, sizeof(path)), 0);
     assert_string_equal(path, want);
     stop(pid);

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One look at all processes of the machine, and whose job each belongs to: that of the nearest
+ * ancestor that is known to be in one; of an orphan, that of its session's leader (a submitted
+ * job's first process leads one). tided is told of registered processes and of those with an agent
+ * alone, not of what they fork.
+ * Daemon's event loop only; called by usage.c and freezer.c.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct job;
+struct node;
+
+struct census_entry {
+    pid_t pid, parent, session;
+    struct job *job; /* NULL: nobody's */
+    uint64_t cpu_ns; /* its own time, and that of its children that have ended */
+};
+
+struct census {
+    struct census_entry *entry; /* by pid, ascending */
+    size_t n;
+};
+
+int census_take(const struct node *n, struct census *ret); /* 0 or -errno */
+void census_done(struct census *c);
