@@ -56,6 +56,11 @@ _tide_run()
     esac
 }
 
+_tide_containers()
+{
+    docker ps --format '{{.Names}}' 2>/dev/null
+}
+
 # Docker's own completion knows the rest of the options.
 _tide_docker()
 {
@@ -78,7 +83,7 @@ _tide()
 {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     local command=${COMP_WORDS[1]} words=
-    local commands="run submit queue cancel hold release docker ps set top explain policy setup sim
+    local commands="run adopt submit queue cancel hold release docker ps set top explain policy setup sim
         record signal doctor version help"
 
     COMPREPLY=()
@@ -92,6 +97,15 @@ _tide()
         cancel) words="$(_tide_jobs) --all --help" ;;
         hold | release) words="$(_tide_waiting) --help" ;;
         docker) _tide_docker; return ;;
+        adopt)
+            case $prev in
+            --min | --max | --weight | --priority | --class | --request | --deadline) return ;;
+            --placement) words="shared exclusive quota" ;;
+            --undo) words=$(_tide_jobs) ;;
+            *) words="$(_tide_containers) --min --max --weight --priority --class --request
+                --deadline --placement --undo --json --help" ;;
+            esac
+            ;;
         setup)
             case $prev in
             --config | --pidfile | --socket) COMPREPLY=($(compgen -f -- "$cur")); return ;;

@@ -45,6 +45,7 @@ extern const struct command command_cancel;
 extern const struct command command_hold;
 extern const struct command command_release;
 extern const struct command command_docker;
+extern const struct command command_adopt;
 extern const struct command command_ps;
 extern const struct command command_set;
 extern const struct command command_explain;

@@ -223,6 +223,7 @@ static void on_completed(void *arg, struct MHD_Connection *connection, void **sl
     *slot = NULL;
     if (r->wait)
         wait_cancel(r->node, r->wait);
+    container_adopt_cancel(r->adoption);
     json_decref(r->body);
     json_decref(r->answer);
     free(r->plain);
@@ -426,6 +427,7 @@ int api_new(struct node *n, struct api **ret, struct error *err)
 static void answer_waiting(struct api *api)
 {
     wait_expire(api->node, UINT64_MAX);
+    container_adopt_cancel_all(api->node);
     MHD_run(api->http);
 }
 

@@ -42,7 +42,8 @@ struct request {
     const char *type;
     struct stream *stream; /* or this, from events.h */
     bool suspended;
-    uint64_t wait; /* its wait, 0: none */
+    uint64_t wait;             /* its wait, 0: none */
+    struct adoption *adoption; /* that it waits for; NULL: none */
     uint32_t from, to;
 };
 

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "host/file.h"
+#include "host/proc.h"
 #include "node/container_state.h"
 #include "node/guardian.h"
 #include "node/keep.h"
@@ -37,6 +38,22 @@ const char *container_engine_path(const struct container *c)
 struct job *container_job(const struct container *c)
 {
     return c->job;
+}
+
+struct job *container_job_of_id(const struct node *n, const char *text)
+{
+    struct job *found = NULL;
+
+    if (strlen(text) < CONTAINER_ID_SHORT)
+        return NULL;
+    for (struct job *j = n->jobs.first; j; j = j->next) {
+        if (!j->container || strncmp(j->container->id, text, strlen(text)) != 0)
+            continue;
+        if (found)
+            return NULL; /* of two: not enough of it */
+        found = j;
+    }
+    return found;
 }
 
 bool container_holds(const struct container *c, pid_t pid)
@@ -111,70 +128,100 @@ static void log_refused(const struct engine_container *seen, const char *why)
     node_log("container %.12s (%.40s) cannot be a job: %s", seen->id, seen->name, why);
 }
 
-static struct job *new_job(struct container *c, const struct engine_container *seen)
+/*
+ * Names change (`docker rename`). Whether this one can be had is found out again whenever the
+ * container is looked at: another job may have it now, and give it up later.
+ */
+static void rename_job(struct job *j, const char *name)
+{
+    if (strcmp(j->name, name) == 0 || !job_name_valid(name) || job_find(j->node, name))
+        return;
+    snprintf(j->name, sizeof(j->name), "%s", name);
+    j->dirty = true;
+    node_store_later(j->node);
+}
+
+/* The kernel's word: what an engine says of a run may come when there is another. */
+static bool runs(const struct job *j)
+{
+    return j->processes && proc_pidfd_signal(j->processes->pidfd, 0) == 0;
+}
+
+/* @req says what is asked for it. */
+static int new_job(struct container *c, const struct engine_container *seen,
+                   struct job_request *req, struct error *err)
 {
     struct node *n = c->set->node;
-    struct job_request req = {.weight = JOB_WEIGHT_STD, .placement = n->placement};
-    char note[JOB_REASON_MAX];
-    struct error err = {0};
     struct process *p;
     struct job *j;
     int r;
 
-    labels_parse(seen->labels, seen->n_labels, (uint64_t)seen->started_ns / NS_PER_MS, &req, note,
-                 sizeof(note));
     if (job_name_valid(seen->name) && !job_find(n, seen->name))
-        req.name = seen->name;
-    if (job_new(n, 0, &req, &j, &err) < 0) {
-        log_refused(seen, err.text);
-        return NULL;
-    }
-    snprintf(j->note, sizeof(j->note), "%s", note);
+        req->name = seen->name;
+    r = job_new(n, 0, req, &j, err);
+    if (r < 0)
+        return r;
     snprintf(j->seen.command, sizeof(j->seen.command), "%s", seen->image);
     j->container = c;
     r = process_add(j, seen->pid, 0, &p);
     if (r < 0) {
         j->container = NULL;
         job_free(j);
-        log_refused(seen, r == -ESRCH ? "it has ended" : strerror(-r));
-        return NULL;
+        return error_set(err, r, "%s", r == -ESRCH ? "it has ended" : strerror(-r));
     }
-    node_log("job %s (%s): container %.12s", j->id, j->name, c->id);
-    return j;
-}
-
-/* Limits first: what a process of the job may use by itself follows from them. */
-static void take(struct container *c, const struct engine_container *seen)
-{
-    struct node *n = c->set->node;
-    struct job *j;
-
-    container_listen(c);
-    c->heard = true;
-    container_found(c, seen);
-    if (c->job) {
-        c->job->frozen = c->by_hand;
-        node_changed(n);
-        return;
-    }
-    j = new_job(c, seen);
-    if (!j)
-        return;
     c->job = j;
     j->frozen = c->by_hand;
     j->allowed_mcpu = container_own_mcpu(j);
-    node_store_later(n);
-    node_changed(n);
+    node_log("job %s (%s): container %.12s", j->id, j->name, c->id);
+    return 0;
+}
+
+static int new_job_by_labels(struct container *c, const struct engine_container *seen,
+                             struct error *err)
+{
+    struct job_request req = {.weight = JOB_WEIGHT_STD, .placement = c->set->node->placement};
+    char note[JOB_REASON_MAX];
+    int r;
+
+    labels_parse(seen->labels, seen->n_labels, (uint64_t)seen->started_ns / NS_PER_MS, &req, note,
+                 sizeof(note));
+    r = new_job(c, seen, &req, err);
+    if (r == 0)
+        snprintf(c->job->note, sizeof(c->job->note), "%s", note);
+    return r;
+}
+
+/* Limits first: what a process of the job may use by itself follows from them. */
+int container_take(struct container *c, const struct engine_container *seen,
+                   struct job_request *adopted, struct error *err)
+{
+    int r = 0;
+
+    container_listen(c);
+    c->heard = true;
+    if (c->job && !runs(c->job))
+        job_end(c->job); /* of an earlier run */
+    container_found(c, seen);
+    if (c->job) {
+        rename_job(c->job, seen->name);
+        c->job->frozen = c->by_hand;
+    } else {
+        r = adopted ? new_job(c, seen, adopted, err) : new_job_by_labels(c, seen, err);
+    }
+    node_store_later(c->set->node);
+    node_changed(c->set->node);
+    return r;
 }
 
 static bool elastic(const struct containers *set, const struct engine_container *seen)
 {
+    const struct container *c = container_find(set, seen->id);
     _cleanup_fd_ int fd = -1;
 
-    if (labels_elastic(seen->labels, seen->n_labels))
+    if (labels_elastic(seen->labels, seen->n_labels) || (c && c->adopted))
         return true;
-    if (container_find(set, seen->id))
-        return true;                              /* adopted */
+    if (labels_refuse(seen->labels, seen->n_labels))
+        return false;
     fd = container_dir_open(set->node, seen->id); /* tide-runc's doing */
     return fd >= 0;
 }
@@ -217,6 +264,7 @@ static void on_inspected(void *arg, const struct engine_result *result)
     struct containers *set = arg;
     const struct engine_container *seen = result->containers;
     struct container *c = container_find(set, result->target);
+    struct error err = {0};
 
     if (c)
         c->asked = false;
@@ -232,8 +280,8 @@ static void on_inspected(void *arg, const struct engine_result *result)
         log_refused(seen, "out of memory, or its id is too long");
     else if (c->ticket)
         c->news = true; /* it may be older than what that call does */
-    else
-        take(c, seen);
+    else if (container_take(c, seen, NULL, &err) < 0)
+        log_refused(seen, err.text);
 }
 
 static void inspect(struct containers *set, const char *id)
@@ -266,6 +314,7 @@ static void died(struct container *c)
         node_changed(c->set->node);
     }
     container_reset(c);
+    c->adopted = false; /* so was this run */
 }
 
 static void destroyed(struct container *c)
@@ -322,28 +371,47 @@ static void list(struct containers *set)
 {
     if (set->listing > 0)
         engine_cancel(set->engine, set->listing);
-    for (struct container *c = set->first; c; c = c->next)
+    for (struct container *c = set->first; c; c = c->next) {
         c->heard = false;
+        c->echoes = 0; /* may have been missed */
+    }
     set->listing =
         engine_list(set->engine, NULL, (struct engine_then){.done = on_listed, .arg = set});
     set->missed = set->listing < 0;
 }
 
-/* Events of between our question and the engine's answer are our own doing. */
-static bool ours(const struct container *c, const struct engine_event *event)
+/*
+ * Each update of ours brings one event, which says nothing of what it changed: one more is somebody
+ * else's, in whatever order the two come.
+ */
+static bool our_update(struct container *c)
+{
+    if (c->echoes == 0)
+        return false;
+    c->echoes--;
+    return true;
+}
+
+/* Pauses of between our question and the engine's answer are our own doing. */
+static bool our_pause(const struct container *c, const struct engine_event *event)
 {
     uint64_t ms = event->time_ns / NS_PER_MS;
 
-    if (event->action != ENGINE_UPDATE && c->want_paused != (event->action == ENGINE_PAUSE))
+    if (c->want_paused != (event->action == ENGINE_PAUSE))
         return false; /* a person's, in the middle of an update of ours */
     return c->called_ms && ms >= c->called_ms && (c->ticket || ms <= c->answered_ms);
 }
 
-static void rename_job(struct job *j, const char *name)
+/* A `die` of the run before may come late, behind the `start` of this one. */
+static void on_die(struct container *c, const struct engine_event *event)
 {
-    snprintf(j->name, sizeof(j->name), "%s", name);
-    j->dirty = true;
-    node_store_later(j->node);
+    if (c->job && runs(c->job))
+        return;
+    if (c->job) {
+        c->job->seen.exited = true;
+        c->job->seen.exit = event->exit_code;
+    }
+    died(c);
 }
 
 static void on_event(struct containers *set, const struct engine_event *event)
@@ -355,30 +423,31 @@ static void on_event(struct containers *set, const struct engine_event *event)
         inspect(set, event->id);
         break;
     case ENGINE_UPDATE:
+        if (c && !our_update(c))
+            inspect(set, event->id); /* somebody else's: put right, see container_found */
+        break;
     case ENGINE_PAUSE:
     case ENGINE_UNPAUSE:
-        if (c && !ours(c, event))
-            inspect(set, event->id); /* somebody else's: put right, see container_found */
+        if (c && !our_pause(c, event))
+            inspect(set, event->id);
         break;
     case ENGINE_OOM:
         if (c && c->job)
             snprintf(c->job->note, sizeof(c->job->note), "a process was killed: out of memory");
         break;
     case ENGINE_RENAME:
-        if (c && c->job && job_name_valid(event->name) && !job_find(set->node, event->name))
+        if (c && c->job)
             rename_job(c->job, event->name);
         break;
     case ENGINE_DIE:
-        if (c && c->job) {
-            c->job->seen.exited = true;
-            c->job->seen.exit = event->exit_code;
-        }
         if (c)
-            died(c);
+            on_die(c, event);
         break;
     case ENGINE_DESTROY:
         if (c)
             destroyed(c);
+        else
+            container_dir_remove(set->node, event->id); /* of one that refused, under tide-runc */
         break;
     default:
         break;

@@ -22,6 +22,7 @@
 
 #define CONTAINERS_ENGINES_MAX 4  /* sockets that one daemon watches */
 #define CONTAINER_ID_MAX       65 /* 64 hexadecimal digits */
+#define CONTAINER_ID_SHORT     8  /* so many name a job: no pid is so long */
 
 struct container;
 struct containers;
@@ -42,8 +43,35 @@ void container_job_gone(struct job *j);
 /* The job whose processes live in it, or NULL: it is not known to run. */
 struct job *container_job(const struct container *c);
 
+/* The job whose container's id begins with @text, CONTAINER_ID_SHORT digits or more; or NULL. */
+struct job *container_job_of_id(const struct node *n, const char *text);
+
 /* Whether @pid is in its control group: others on this machine can find its socket, too. */
 bool container_holds(const struct container *c, pid_t pid);
+
+/* ---- `tide adopt`: of a container that runs without a label of ours ---- */
+
+struct adoption;
+struct job_request;
+
+/* @j NULL: it did not become one, *err says why. */
+typedef void container_adopt_fn(void *arg, struct job *j, const struct error *err);
+
+/*
+ * Makes a job of the container that is called @name, or whose id is or begins with that. Its engine
+ * has to be asked: @done is called once, also from here (*ret is set by then), but not after
+ * container_adopt_cancel. The codes of *err: -ENOENT there is none; -EINVAL there are several;
+ * -EBUSY it does not run; -EEXIST it is a job already; -EPERM it refuses (io.threadtide=false);
+ * -ENOTCONN its engine is away, or another. Returns 0 or -ENOMEM.
+ */
+int container_adopt(struct node *n, const char *name, const struct job_request *req,
+                    container_adopt_fn *done, void *arg, struct adoption **ret);
+void container_adopt_cancel(struct adoption *a); /* takes NULL */
+void container_adopt_cancel_all(struct node *n); /* tells each: the daemon ends */
+
+/* Lets go of an adopted one: the job ends, the container goes on with what it began with. */
+int container_release(struct job *j, struct error *err);
+bool container_adopted(const struct job *j);
 
 /* ---- what its job shall have: written when the engine has time ---- */
 

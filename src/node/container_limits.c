@@ -134,7 +134,7 @@ static void settle_ended(struct container *c, const struct engine_result *result
     if (!again)
         c->want =
             c->placed; /* podman writes to no container that does not run, and keeps nothing */
-    if (difference(&c->placed, &c->want) == 0)
+    if (difference(&c->placed, &c->want) == 0 && c->paused == c->want_paused)
         keep_forget(guardian_keep(container_node(c)->guardian), c->id);
     if (result->code == 0)
         container_push(c); /* an update of before its end has come back */
@@ -149,6 +149,8 @@ static void on_done(void *arg, const struct engine_result *result)
 
     c->ticket = 0;
     c->answered_ms = clock_real_ms();
+    if (result->code < 0 && result->verb == ENGINE_V_UPDATE && c->echoes)
+        c->echoes--;
     if (result->code == 0 && result->verb == ENGINE_V_UPDATE)
         c->placed = c->sent;
     else if (result->code == 0)
@@ -198,13 +200,15 @@ static int64_t update(struct container *c, unsigned what)
     struct engine_update u = {.cpus = what & CPUS ? &c->want.cpus : NULL,
                               .quota = what & QUOTA ? &c->want.quota : NULL,
                               .shares = what & SHARES ? c->want.shares : 0};
-    int r = note_own(c);
+    int64_t r = note_own(c);
 
     if (r < 0)
         return r;
     c->sent = c->want;
-    return engine_update(container_engine(c), c->id, &u,
-                         (struct engine_then){.done = on_done, .arg = c});
+    r = engine_update(container_engine(c), c->id, &u,
+                      (struct engine_then){.done = on_done, .arg = c});
+    c->echoes += r > 0;
+    return r;
 }
 
 void container_push(struct container *c)
@@ -244,6 +248,16 @@ void container_reset(struct container *c)
     c->failures = 0;
     container_push(c);
     if (!c->ticket)
+        keep_forget(guardian_keep(container_node(c)->guardian), c->id);
+}
+
+/* While its engine is away, the guardian keeps what is to be put back. */
+void container_let_go(struct container *c)
+{
+    c->want = c->own;
+    c->want_paused = c->by_hand;
+    container_push(c);
+    if (!c->ticket && difference(&c->placed, &c->want) == 0 && c->paused == c->want_paused)
         keep_forget(guardian_keep(container_node(c)->guardian), c->id);
 }
 

@@ -11,6 +11,7 @@
 #include "base/cpuset.h"
 #include "host/engine.h"
 #include "node/container.h"
+#include "node/job.h"
 
 #include <systemd/sd-event.h>
 
@@ -27,7 +28,8 @@ struct container {
     struct job *job;                 /* NULL: it does not run */
     struct listener *listener;       /* NULL: it has no control directory, or that cannot be used */
     int64_t ticket;                  /* of the call that is under way; 0: none */
-    uint64_t called_ms, answered_ms; /* CLOCK_REALTIME: events of between are our own doing */
+    uint64_t called_ms, answered_ms; /* CLOCK_REALTIME: pauses of between are our own doing */
+    unsigned echoes;                 /* updates of ours whose event is to come */
     struct limits own;               /* what it began with */
     struct limits want, sent, placed;
     uint64_t memory_bytes;
@@ -37,6 +39,7 @@ struct container {
     bool heard;        /* of since the last list was asked for, or in it */
     bool asked;        /* an inspection is under way */
     bool news;         /* came while a call was under way: inspect behind it */
+    bool adopted;      /* for this run, by `tide adopt` */
     unsigned failures; /* of updates, one after another */
     char id[CONTAINER_ID_MAX];
     char key[CONTAINER_KEY_MAX + 1]; /* of its control directory */
@@ -66,6 +69,9 @@ void container_push(struct container *c);
 /* Its job is over: back to what it began with, for its next start. */
 void container_reset(struct container *c);
 
+/* The same of one that goes on. */
+void container_let_go(struct container *c);
+
 /* ---- container_dir.c ---- */
 
 /* A descriptor or -errno; of nobody but us, and on no link's way. */
@@ -85,6 +91,13 @@ struct engine *container_engine(const struct container *c); /* NULL while it is 
 struct node *container_node(const struct container *c);
 const char *container_engine_path(const struct container *c);
 void container_inspect(struct container *c);
+
+/*
+ * It was seen to run: it becomes a job, as its labels ask or, with @adopted, that does; one that is
+ * a job already is looked at again. Returns 0 or -errno.
+ */
+int container_take(struct container *c, const struct engine_container *seen,
+                   struct job_request *adopted, struct error *err);
 
 struct container *container_find(const struct containers *set, const char *id);
 /* The one that is there, or a new one; @key NULL: its id is the key. NULL: no memory, a bad id. */

@@ -43,9 +43,9 @@ json_t *container_to_json(const struct job *j)
 
     if (!c)
         return NULL;
-    return json_pack("{s:s,s:s,s:s,s:b,s:o,s:o}", "engine", c->set->path, "id", c->id, "key",
-                     c->key, "paused", (int)(c->want_paused && !c->by_hand), "own",
-                     limits_to_json(&c->own), "placed",
+    return json_pack("{s:s,s:s,s:s,s:b,s:b,s:o,s:o}", "engine", c->set->path, "id", c->id, "key",
+                     c->key, "adopted", (int)c->adopted, "paused",
+                     (int)(c->want_paused && !c->by_hand), "own", limits_to_json(&c->own), "placed",
                      limits_to_json(c->ticket > 0 ? &c->sent : &c->placed));
 }
 
@@ -55,10 +55,11 @@ int container_from_json(struct job *j, json_t *json)
     json_t *own, *placed;
     struct container *c;
     struct containers *set = j->node->containers;
-    int paused = 0; /* by us; in a file of an older tided: not */
+    int paused = 0, adopted = 0; /* not in a file of an older tided */
 
-    if (json_unpack(json, "{s:s,s:s,s:s,s?b,s:o,s:o}", "engine", &engine, "id", &id, "key", &key,
-                    "paused", &paused, "own", &own, "placed", &placed) < 0)
+    if (json_unpack(json, "{s:s,s:s,s:s,s?b,s?b,s:o,s:o}", "engine", &engine, "id", &id, "key",
+                    &key, "adopted", &adopted, "paused", &paused, "own", &own, "placed",
+                    &placed) < 0)
         return -EINVAL;
     while (set && strcmp(set->path, engine) != 0)
         set = set->next;
@@ -71,6 +72,7 @@ int container_from_json(struct job *j, json_t *json)
         container_free(c);
         return -EINVAL;
     }
+    c->adopted = adopted;
     c->want = c->own;
     c->paused = c->want_paused = paused || j->admission.phase == JOB_PAUSED;
     c->stated = true;

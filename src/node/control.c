@@ -78,6 +78,11 @@ bool control_may_register(const struct caller *who, uid_t uid)
     return who->uid == 0 || who->uid == uid || who->admin;
 }
 
+bool control_may_adopt(const struct node *n, const struct caller *who)
+{
+    return control_may_govern(n, who);
+}
+
 bool control_may_join(const struct node *n, const struct caller *who)
 {
     return n->uid == 0 || who->uid == n->uid;

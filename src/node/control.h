@@ -42,6 +42,8 @@ bool control_may_read(const struct node *n, const struct caller *who, const stru
 bool control_may_change(const struct node *n, const struct caller *who, const struct job *j);
 /* Make a job of a process of user @uid, whose job it will be. */
 bool control_may_register(const struct caller *who, uid_t uid);
+/* Make a job of a container, or let it go: it is root's, as whoever may use its engine is. */
+bool control_may_adopt(const struct node *n, const struct caller *who);
 /* Have a process become a job by its agent's word alone. */
 bool control_may_join(const struct node *n, const struct caller *who);
 /* Report as a process of @j: its user alone, for whatever others say would be believed. */

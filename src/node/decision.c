@@ -158,7 +158,7 @@ bool decision_counts(const struct job *j, uint64_t now)
 {
     if (j->frozen)
         return false;
-    return job_reported(j) || j->admission.submitted || j->min > 0 ||
+    return job_reported(j) || j->admission.submitted || j->min > 0 || container_adopted(j) ||
            now - j->met_ns < JOB_GRACE_NS;
 }
 
@@ -180,7 +180,7 @@ static uint32_t most_cores(const struct job *j, uint32_t machine)
     uint32_t most = j->limit ? j->limit : machine, pools = job_max(j);
     uint32_t allowed = j->allowed_mcpu / 1000;
 
-    if (j->admission.phase == JOB_RUNNING && !job_reported(j))
+    if (j->admission.phase == JOB_RUNNING && !job_reported(j) && !container_adopted(j))
         return j->admission.cores ? j->admission.cores : 1;
     if (most > machine)
         most = machine;
@@ -519,7 +519,8 @@ static bool take_up(struct job *j, const struct policy_plan *plan, uint32_t i, u
     admission_want(j, decision->verb, share);
     set_share(j, j->admission.wanted ? share : 0, now);
     /* That it has no use for more says more than how the policy came to one. */
-    if (share == 1 && j->admission.wanted && !j->pinned.intra && !job_reported(j))
+    if (share == 1 && j->admission.wanted && !j->pinned.intra && !job_reported(j) &&
+        !container_adopted(j))
         snprintf(j->share_reason, sizeof(j->share_reason),
                  "one core until a runtime with threads reports");
     else
@@ -581,7 +582,10 @@ static void record_changes(struct job *j, const struct threads *before,
                    (!j->told || before->intra != j->want.intra || before->inter != j->want.inter);
     bool cores = !cpuset_equal(cores_before, &j->want_cores);
     uint32_t from = j->told ? before->intra : job_target(j);
+    const struct change *last = job_last_change(j);
 
+    if (container_adopted(j) && !job_malleable(j) && j->share != (last ? last->to : 0))
+        job_record(j, last ? last->to : 0, j->share, j->share_reason); /* cores are all it has */
     if (!job_malleable(j) || (!threads && !cores))
         return;
     if (!j->told && from == j->want.intra) /* as commanded from now on; what it had is unknown */

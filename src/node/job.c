@@ -416,18 +416,24 @@ const char *job_state(const struct job *j, uint64_t now_ns)
         return "paused";
     if (job_malleable(j))
         return "running";
-    return job_reported(j) || now_ns - j->met_ns >= JOB_START_NS ? "rigid" : "starting";
+    return job_reported(j) || container_adopted(j) || now_ns - j->met_ns >= JOB_START_NS
+               ? "rigid"
+               : "starting";
 }
 
 void job_note(const struct job *j, uint64_t now_ns, char ret_note[JOB_NOTE_MAX])
 {
-    bool silent =
-        !job_reported(j) && j->admission.phase == JOB_RUNNING && now_ns - j->met_ns >= JOB_START_NS;
+    bool adopted = container_adopted(j);
+    bool silent = !job_reported(j) && j->admission.phase == JOB_RUNNING &&
+                  (adopted || now_ns - j->met_ns >= JOB_START_NS);
+    const char *why =
+        adopted ? "malleable: no (adopted): its cores change, its threads if it looks at its "
+                  "cores again"
+                : "no agent reports (no thread pool yet, or a static program): its threads cannot "
+                  "be changed until one does";
 
     snprintf(ret_note, JOB_NOTE_MAX, "%s%s%s", j->note, *j->note && silent ? "; " : "",
-             silent ? "no agent reports (no thread pool yet, or a static program): its threads "
-                      "cannot be changed until one does"
-                    : "");
+             silent ? why : "");
 }
 
 bool job_settled(const struct job *j)

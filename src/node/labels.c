@@ -212,18 +212,20 @@ const char *labels_key(const struct engine_label *labels, size_t n)
     return NULL;
 }
 
+bool labels_refuse(const struct engine_label *labels, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(labels[i].key, CONTAINER_LABEL) == 0 && strcmp(labels[i].value, "false") == 0)
+            return true;
+    return false;
+}
+
 bool labels_elastic(const struct engine_label *labels, size_t n)
 {
-    bool any = false;
-
-    for (size_t i = 0; i < n; i++) {
-        const char *name = name_of(labels[i].key);
-
-        if (name && !*name && strcmp(labels[i].value, "false") == 0)
-            return false;
-        any |= name != NULL;
-    }
-    return any;
+    for (size_t i = 0; i < n; i++)
+        if (name_of(labels[i].key))
+            return !labels_refuse(labels, n);
+    return false;
 }
 
 void labels_parse(const struct engine_label *labels, size_t n, uint64_t start_ms,

@@ -13,7 +13,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Any label of ours, but for io.threadtide=false, makes a container elastic. */
+/* io.threadtide=false: it is to be left alone, whatever else is said. */
+bool labels_refuse(const struct engine_label *labels, size_t n);
+
+/* Any label of ours makes a container elastic that does not refuse. */
 bool labels_elastic(const struct engine_label *labels, size_t n);
 
 /* The name of its control directory that `tide docker run` chose, or NULL. */

@@ -69,6 +69,7 @@ struct node {
     struct metrics metrics;
     char told_policy[POLICY_SPEC_TEXT_MAX]; /* chronicle.c's */
     struct wait *waits;
+    struct adoption *adoptions; /* that wait for an engine */
     uint64_t wait_ids;
     uint32_t ended[PROTO_JOBS_MAX]; /* numbers of jobs whose files are to be removed */
     unsigned n_ended;

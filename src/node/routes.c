@@ -170,6 +170,19 @@ static bool take_terms(struct request *r, struct job_terms *ret)
            take_deadline(r, &ret->deadline_ms);
 }
 
+static bool take_placement(struct request *r, enum placement *ret)
+{
+    const char *text = NULL;
+
+    if (!take_text(r, "placement", &text))
+        return false;
+    if (!text || placement_parse(text, ret) == 0)
+        return true;
+    request_fail(r, HTTP_BAD_REQUEST, "", "placement is '%.40s': use shared, exclusive or quota",
+                 text);
+    return false;
+}
+
 /* ---- jobs ---- */
 
 static void get_jobs(struct request *r, struct job *none)
@@ -227,13 +240,12 @@ static bool read_request(struct request *r, struct job_request *ret, bool *ret_h
     static const char *const fields[] = {"name",  "min",      "max",     "weight",   "threads",
                                          "class", "priority", "request", "deadline", "placement",
                                          "pid",   "queue",    "held",    NULL};
-    const char *placement = NULL;
     uint32_t threads = 0;
     bool queue = false, held = false;
 
     *ret = (struct job_request){.weight = JOB_WEIGHT_STD, .placement = r->node->placement};
     if (!only_fields(r, fields) || !take_text(r, "name", &ret->name) ||
-        !take_text(r, "placement", &placement) ||
+        !take_placement(r, &ret->placement) ||
         !take_bounds(r, &ret->min, &ret->limit, &ret->weight) || !take_terms(r, &ret->terms) ||
         !take_number(r, "threads", 1, PROTO_THREADS_MAX, true, &threads) ||
         !take_flag(r, "queue", &queue) || !take_flag(r, "held", &held))
@@ -245,11 +257,6 @@ static bool read_request(struct request *r, struct job_request *ret, bool *ret_h
     ret->pinned.intra = threads;
     ret->submitted = queue;
     *ret_held = held;
-    if (placement && placement_parse(placement, &ret->placement) < 0) {
-        request_fail(r, HTTP_BAD_REQUEST, "",
-                     "placement is '%.40s': use shared, exclusive or quota", placement);
-        return false;
-    }
     return true;
 }
 
@@ -307,6 +314,82 @@ static void post_job(struct request *r, struct job *none)
                    json_pack("{s:s,s:s,s:s,s:s,s:s}", "id", j->id, "name", j->name, "token",
                              j->token, "socket", agent_socket, "note",
                              placement_note(n, j->placement)));
+}
+
+/* ---- containers ---- */
+
+static bool may_adopt(struct request *r)
+{
+    if (control_may_adopt(r->node, &r->who))
+        return true;
+    request_fail(r, HTTP_FORBIDDEN, "Ask an administrator: see docs/permissions.md.",
+                 "only the daemon's user, root and the admin group adopt containers");
+    return false;
+}
+
+static void adopted(void *arg, struct job *j, const struct error *err)
+{
+    static const struct {
+        int code;
+        unsigned status;
+        const char *hint;
+    } failures[] = {
+        {-ENOENT, HTTP_NOT_FOUND, "'docker ps' lists the containers that run."},
+        {-EINVAL, HTTP_BAD_REQUEST, "Write more of the id."},
+        {-EBUSY, HTTP_CONFLICT, "Only a running container can be adopted."},
+        {-EEXIST, HTTP_CONFLICT, "'tide set' changes it."},
+        {-EPERM, HTTP_CONFLICT, "Start it anew without that label."},
+        {0, HTTP_UNAVAILABLE, "'tide doctor' shows what the daemon sees."},
+    };
+    struct request *r = arg;
+    size_t i = 0;
+
+    r->adoption = NULL;
+    if (!j) {
+        while (failures[i].code && failures[i].code != err->code)
+            i++;
+        request_fail(r, failures[i].status, failures[i].hint, "%s", err->text);
+        return;
+    }
+    store_save(r->node); /* before the answer: what was promised outlives this daemon */
+    request_answer(r, HTTP_CREATED, view_job(j));
+}
+
+static void post_adoption(struct request *r, struct job *none)
+{
+    static const char *const fields[] = {"container", "min",     "max",      "weight",    "class",
+                                         "priority",  "request", "deadline", "placement", NULL};
+    struct job_request req = {.weight = JOB_WEIGHT_STD, .placement = r->node->placement};
+    const char *name = NULL;
+
+    if (!may_adopt(r) || !only_fields(r, fields) || !take_text(r, "container", &name) ||
+        !take_bounds(r, &req.min, &req.limit, &req.weight) || !take_terms(r, &req.terms) ||
+        !take_placement(r, &req.placement))
+        return;
+    if (!name || !*name)
+        request_fail(r, HTTP_BAD_REQUEST, "Send {\"container\": \"NAME\"}.",
+                     "container is missing");
+    else if (container_adopt(r->node, name, &req, adopted, r, &r->adoption) < 0)
+        request_fail(r, HTTP_UNAVAILABLE, "", "out of memory");
+}
+
+static void delete_adoption(struct request *r, struct job *j)
+{
+    json_t *answer = json_pack("{s:s,s:s}", "id", j->id, "name", j->name);
+    struct error err = {0};
+
+    if (!may_adopt(r)) {
+        json_decref(answer);
+        return;
+    }
+    if (container_release(j, &err) == 0) {
+        node_changed(r->node);
+        request_answer(r, HTTP_OK, answer);
+        return;
+    }
+    json_decref(answer);
+    request_fail(r, HTTP_CONFLICT, "A container with labels of ours is a job as long as it runs.",
+                 "%s", err.text);
 }
 
 /* ---- changing a job ---- */
@@ -581,12 +664,20 @@ static const struct route {
     const char *method, *path; /* "*" stands for a job */
     void (*handle)(struct request *r, struct job *j);
 } routes[] = {
-    {"GET", "/v1/jobs", get_jobs},        {"POST", "/v1/jobs", post_job},
-    {"GET", "/v1/jobs/*", get_job},       {"PATCH", "/v1/jobs/*", patch_job},
-    {"DELETE", "/v1/jobs/*", delete_job}, {"GET", "/v1/jobs/*/explain", get_explain},
-    {"GET", "/v1/machine", get_machine},  {"GET", "/v1/policy", get_policy},
-    {"PUT", "/v1/policy", put_policy},    {"GET", "/v1/history", get_history},
-    {"GET", "/v1/events", get_events},    {"GET", "/metrics", get_metrics},
+    {"GET", "/v1/jobs", get_jobs},
+    {"POST", "/v1/jobs", post_job},
+    {"GET", "/v1/jobs/*", get_job},
+    {"PATCH", "/v1/jobs/*", patch_job},
+    {"DELETE", "/v1/jobs/*", delete_job},
+    {"GET", "/v1/jobs/*/explain", get_explain},
+    {"POST", "/v1/adoptions", post_adoption},
+    {"DELETE", "/v1/jobs/*/adoption", delete_adoption},
+    {"GET", "/v1/machine", get_machine},
+    {"GET", "/v1/policy", get_policy},
+    {"PUT", "/v1/policy", put_policy},
+    {"GET", "/v1/history", get_history},
+    {"GET", "/v1/events", get_events},
+    {"GET", "/metrics", get_metrics},
 };
 
 /* True if @path is @pattern's; the part for "*" is copied (cut, which no name of a job is). */
@@ -613,6 +704,8 @@ static void call(struct request *r, const struct route *route, const char *name)
 
     if (*name) {
         j = job_find(r->node, name);
+        if (!j)
+            j = container_job_of_id(r->node, name);
         if (!j || !control_may_read(r->node, &r->who, j)) {
             request_fail(r, HTTP_NOT_FOUND, "'tide ps' lists the jobs.", "there is no job '%s'",
                          name);

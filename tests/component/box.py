@@ -60,7 +60,7 @@ class Box(Peer):
     """A container; what the peer in it is told and says goes through two named pipes."""
 
     def __init__(self, engine, place, name, *options, labels=None, agent=True, start=True,
-                 command=None, **limits):
+                 command=None, binds=(), **limits):
         self.engine, self.name = engine, name
         self.dir = place.base / f"box-{name}"
         self.dir.mkdir()
@@ -68,7 +68,7 @@ class Box(Peer):
         for pipe in ("in", "out"):
             os.mkfifo(self.dir / pipe)
         self.keep = [os.open(self.dir / pipe, os.O_RDWR) for pipe in ("in", "out")]
-        binds = ["/usr:/usr:ro", f"{self.dir}:/box"]
+        binds = ["/usr:/usr:ro", f"{self.dir}:/box", *binds]
         if agent:
             control = place.daemons[0].dir / "containers" / name
             binds.append(f"{control}:/run/threadtide:ro")

@@ -13,8 +13,8 @@ import pytest
 from cli_tools import GUARD_S, assert_error, tide  # noqa: F401
 from conftest import ROOT
 
-COMMANDS = ["run", "submit", "queue", "cancel", "hold", "release", "ps", "set", "top", "explain",
-            "policy", "sim", "record", "signal", "doctor", "version", "help"]
+COMMANDS = ["run", "adopt", "submit", "queue", "cancel", "hold", "release", "ps", "set", "top",
+            "explain", "policy", "sim", "record", "signal", "doctor", "version", "help"]
 
 
 def test_overview_lists_every_command(tide):

@@ -552,13 +552,15 @@ def test_answers_are_as_they_are_described(tided):
         check_value(ok["application/json"]["schema"], answer, f"{method} {path}")
     untested = {(m, p) for p, ms in DESCRIPTION["paths"].items() for m in ms} - {
         (m, p) for m, p, _, _ in answers}
-    assert untested == {("get", "/v1/events"), ("get", "/metrics")}  # no JSON: tested above
+    assert untested == {("get", "/v1/events"), ("get", "/metrics"),  # no JSON: tested above
+                        ("post", "/v1/adoptions"), ("delete", "/v1/jobs/{job}/adoption")}  # _adopt
 
 
 def test_fields_that_are_described_are_taken_and_others_refused(tided):
     schemas = DESCRIPTION["components"]["schemas"]
     for method, path, name in (("POST", "/v1/jobs", "NewJob"),
                                ("PATCH", "/v1/jobs/cnn", "JobChange"),
+                               ("POST", "/v1/adoptions", "Adoption"),
                                ("PUT", "/v1/policy", "PolicyChoice")):
         if name == "JobChange":
             tided.job(name="cnn")

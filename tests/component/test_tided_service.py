@@ -398,23 +398,26 @@ for verb, kind, *args in json.loads(sys.argv[2]):
 print(json.dumps(answers))
 """
 
-VERBS = ("list", "explain", "set", "order", "hold", "cancel", "policy", "register", "hello")
+VERBS = ("list", "explain", "set", "order", "hold", "cancel", "policy", "adopt", "release",
+         "register", "hello")
 
-#                          list explain set order hold cancel policy register hello
+#                          list explain set order hold cancel policy adopt release register hello
 MAY_ON_ROOTS = {
-    "root":                "yes  yes     yes yes   yes  yes    yes    yes      no",
-    "owner":               "yes  yes     yes yes   yes  yes    no     yes      yes",
-    "other":               "yes  yes     no  no    no   no     no     no       no",
-    "other, admin":        "yes  yes     yes yes   yes  yes    yes    yes      no",
-    "other, admin first":  "yes  yes     yes yes   yes  yes    yes    yes      no",
-    "other, many groups":  "yes  yes     yes yes   yes  yes    yes    yes      no",
+    "root":                "yes  yes     yes yes   yes  yes    yes    yes   yes     yes      no",
+    "owner":               "yes  yes     yes yes   yes  yes    no     no    no      yes      yes",
+    "other":               "yes  yes     no  no    no   no     no     no    no      no       no",
+    "other, admin":        "yes  yes     yes yes   yes  yes    yes    yes   yes     yes      no",
+    "other, admin first":  "yes  yes     yes yes   yes  yes    yes    yes   yes     yes      no",
+    "other, many groups":  "yes  yes     yes yes   yes  yes    yes    yes   yes     yes      no",
 }
 MAY_ON_A_USERS = {
-    "root":                "yes  yes     yes yes   yes  yes    yes    yes      no",
-    "owner":               "yes  yes     yes yes   yes  yes    yes    yes      yes",
-    "other":               "-    -       -   -     -    -      -      -        -",
-    "other, admin":        "-    -       -   -     -    -      -      -        -",
+    "root":                "yes  yes     yes yes   yes  yes    yes    yes   yes     yes      no",
+    "owner":               "yes  yes     yes yes   yes  yes    yes    yes   yes     yes      yes",
+    "other":               "-    -       -   -     -    -      -      -     -       -        -",
+    "other, admin":        "-    -       -   -     -    -      -      -     -       -        -",
 }
+# What the daemon says to who may: there is no such container, no engine, and no adopted job.
+GRANTED = {"adopt": (404, 503), "release": (409,)}
 
 
 def as_caller(who, group):
@@ -430,10 +433,12 @@ def as_caller(who, group):
     }[who]
 
 
-def meaning(answer, *, hello_=False):
+def meaning(answer, *, hello_=False, granted=()):
     """An answer in the words of the table."""
     if answer == "no way in":
         return "-"
+    if answer in granted:
+        return "yes"
     if isinstance(answer, int):
         return {200: "yes", 201: "yes", 403: "no"}.get(answer, answer)
     kind, status, _ = answer
@@ -469,6 +474,8 @@ def try_everything(tided, who, group):
         "order": ("agent", control(SET, intra=3, job=runs.id).hex()),
         "hold": ("api", "PATCH", f"/v1/jobs/{queued['id']}", json.dumps({"held": True})),
         "policy": ("api", "PUT", "/v1/policy", json.dumps({"policy": "fcfs/strict"})),
+        "adopt": ("api", "POST", "/v1/adoptions", json.dumps({"container": "is-none"})),
+        "release": ("api", "DELETE", f"/v1/jobs/{runs.id}/adoption"),
         "register": ("api", "POST", "/v1/jobs", json.dumps({"pid": free.pid})),
         "hello": ("agent", hello(runs.token).hex()),
         "cancel": ("api", "DELETE", f"/v1/jobs/{victim.id}"),
@@ -478,7 +485,8 @@ def try_everything(tided, who, group):
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     answers = json.loads(done.stdout)
-    seen = [str(meaning(answers[verb], hello_=verb == "hello")) for verb in VERBS]
+    seen = [str(meaning(answers[verb], hello_=verb == "hello", granted=GRANTED.get(verb, ())))
+            for verb in VERBS]
     # The answers are true: what was refused has not happened, and what was granted has.
     job, waiting = runs.get(), tided.api("GET", f"/v1/jobs/{queued['id']}")[1]
     may = dict(zip(VERBS, seen))

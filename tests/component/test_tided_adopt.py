@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Containers with a will of their own: adopted, kept out, renamed, changed by other hands, pinned."""
+import signal
+import socket
+import threading
+
+import pytest
+
+from box import boxes, connected, engine, job_of, joined, tided  # noqa: F401, fixtures too
+from daemon import eventually
+from test_tided_observe import DESCRIPTION, check_value
+
+SLEEP = ["/bin/sleep", "1000"]
+EXCLUSIVE = {"io.threadtide.placement": "exclusive"}
+
+
+@pytest.fixture
+def plain(boxes):  # noqa: F811
+    """plain(name, …): a container without anything of ours."""
+    return lambda name, **more: boxes(name, agent=False, command=SLEEP, **more)
+
+
+def adopt(daemon, container, **request):
+    return daemon.api("POST", "/v1/adoptions", {"container": container, **request})
+
+
+def adopted(daemon, box, **request):
+    status, job = adopt(daemon, box.name, **request)
+    assert status == 201, job
+    return job
+
+
+def complaint(answer):
+    status, body = answer
+    return status, body["error"]["message"]
+
+
+# ---- tide adopt ----
+
+def test_an_adopted_container_is_a_job_until_it_ends(tided, plain):  # noqa: F811
+    first, second = plain("first", CpuShares=512), plain("second")
+    assert tided.jobs() == []
+    job = adopted(tided, first, placement="exclusive")
+    check_value(DESCRIPTION["components"]["schemas"]["Job"], job, "adoption")
+    assert (job["malleable"], job["adopted"], job["state"]) == (False, True, "rigid")
+    assert "malleable: no" in job["note"] and job["pids"] == [first.inspect()["State"]["Pid"]]
+    eventually(lambda: first.cpus() == "0-1")
+    adopted(tided, second, placement="exclusive")
+    eventually(lambda: sorted((first.cpus(), second.cpus())) == ["0", "1"])
+    second.kill()
+    eventually(lambda: job_of(tided, second) is None)
+    eventually(lambda: first.cpus() == "0-1")
+    eventually(lambda: second.limits()[0] == "0-1")  # for its next start
+    second.start()
+    joined(tided, first)
+    assert job_of(tided, second) is None  # that was another run
+
+
+def test_what_is_asked_for_it_is_as_with_labels_and_outlives_the_daemon(tided, plain):  # noqa: F811
+    box = plain("first", CpusetCpus="0-1", CpuShares=512)
+    job = adopted(tided, box, min=1, max=1, weight=300, priority=7, request=1, placement="exclusive")
+    assert (job["limit"], job["weight"], job["priority"], job["request"]) == (1, 300, 7, 1)
+    eventually(lambda: box.cpus() in ("0", "1"))
+    tided.signal(signal.SIGKILL)
+    eventually(lambda: box.limits()[:2] == ("0-1", 512), guard=5)  # by the guardian
+    tided.start()
+    again = joined(tided, box, id=job["id"], adopted=True, limit=1, weight=300)
+    assert again["note"] == job["note"]
+    eventually(lambda: box.cpus() in ("0", "1"))
+
+
+def test_undone_it_goes_on_with_what_it_began_with(tided, plain):  # noqa: F811
+    box, labelled = plain("first", CpusetCpus="0-1", CpuShares=512), plain("second", labels=EXCLUSIVE)
+    adopted(tided, box, placement="exclusive")
+    eventually(lambda: box.cpus() in ("0", "1"))
+    status, answer = tided.api("DELETE", f"/v1/jobs/{box.id[:12]}/adoption")
+    assert status == 200 and answer["name"] == "first"
+    assert job_of(tided, box) is None
+    eventually(lambda: box.limits()[:2] == ("0-1", 512))
+    assert box.inspect()["State"]["Running"]
+    status, message = complaint(tided.api("DELETE", "/v1/jobs/second/adoption"))
+    assert status == 409 and "no adopted container" in message
+    joined(tided, labelled)
+    adopted(tided, box, placement="exclusive")  # and once more
+    eventually(lambda: box.cpus() in ("0", "1"))
+
+
+def test_undone_while_a_policy_has_it_paused_it_goes_on(place, engine, plain):  # noqa: F811
+    daemon = place.daemon("--engine", engine.socket, "--policy", "priority").start()
+    box = plain("meek")
+    adopted(daemon, box, request=2)
+    urgent = daemon.api("POST", "/v1/jobs", {"pid": daemon.peer().pid, "queue": True, "priority": 10,
+                                             "request": 2, "name": "urgent"})
+    assert urgent[0] == 201
+    joined(daemon, box, state="paused")
+    assert daemon.api("DELETE", "/v1/jobs/meek/adoption")[0] == 200
+    eventually(lambda: not box.inspect()["State"]["Paused"])
+
+
+def test_what_cannot_be_adopted_is_said(tided, plain, place):  # noqa: F811
+    box, stopped = plain("first"), plain("stopped", start=False)
+    refuses = plain("refuses", labels={"io.threadtide": "false"})
+    others = [box, stopped, refuses]
+    while len({b.id[0] for b in others}) == len(others):  # until two ids begin alike
+        others.append(plain(f"other{len(others)}", start=False))
+    alike = next(b.id[0] for b in others[:-1] if b.id[0] == others[-1].id[0])
+    assert complaint(adopt(tided, "nowhere")) == (404, "there is no container 'nowhere'")
+    assert complaint(adopt(tided, alike))[0] == 400
+    assert "several" in complaint(adopt(tided, alike))[1]
+    assert complaint(adopt(tided, "stopped")) == (409, "container stopped does not run: it is created")
+    assert "io.threadtide=false" in complaint(adopt(tided, refuses.id))[1]
+    assert adopt(tided, box.id[:40])[0] == 201
+    assert complaint(adopt(tided, "first")) == (409, "container first is job j1 already")
+    assert complaint(adopt(tided, "first", max="many"))[0] == 400
+    assert complaint(tided.api("POST", "/v1/adoptions", {}))[0] == 400
+    assert [j["name"] for j in tided.jobs()] == ["first"]
+    lonely = place.daemon("--engine", place.base / "nobody.sock").start()
+    assert complaint(adopt(lonely, "first"))[0] == 503
+
+
+def test_a_process_in_it_that_has_our_agent_is_governed(tided, boxes):  # noqa: F811
+    """It is a job by itself, through the daemon's own socket, until its container is adopted."""
+    box = boxes("first", "--max 8", agent=False,
+                binds=[f"{tided.dir}:/run/threadtide"])
+    box.go()
+    box.expect("welcome")
+    assert [j["adopted"] for j in tided.jobs()] == [False]
+    adopted(tided, box)
+    box.expect("closed")
+    box.expect("welcome")
+    assert joined(tided, box, state="running", adopted=True, malleable=True)["note"] == ""
+    assert len(tided.jobs()) == 1
+    assert tided.api("PATCH", "/v1/jobs/first", {"threads": 1})[0] == 200
+    box.expect("target", 1)
+
+
+# ---- who asks to stay out ----
+
+def test_who_refuses_stays_out_under_the_runtime_too(tided, plain):  # noqa: F811
+    """tide-runc makes a directory for every container that it starts: the label goes before it."""
+    willing = plain("willing", start=False)
+    refuses = plain("refuses", start=False, labels={"io.threadtide": "false"})
+    for box in (willing, refuses):
+        (tided.dir / "containers" / box.id).mkdir(mode=0o711)
+        box.start()
+    joined(tided, willing)
+    assert job_of(tided, refuses) is None
+    assert not (tided.dir / "containers" / refuses.id / "agent.sock").exists()
+    refuses.remove()
+    eventually(lambda: not (tided.dir / "containers" / refuses.id).exists())
+
+
+# ---- renamed, started again ----
+
+def test_a_new_name_is_the_jobs_too(tided, plain):  # noqa: F811
+    box = plain("before", labels=EXCLUSIVE)
+    job = joined(tided, box)
+
+    def rename(name):
+        box.ask("POST", f"/containers/{box.id}/rename?name={name}")
+        box.name = name
+    rename("after")
+    assert joined(tided, box)["id"] == job["id"]
+    tided.signal(signal.SIGKILL)
+    rename("later")  # while nobody listens
+    tided.start()
+    assert joined(tided, box)["id"] == job["id"]
+    assert [j["name"] for j in tided.jobs()] == ["later"]
+
+
+class Relay:
+    """Between tided and the engine: keeps back events with a word in them until they are let go."""
+
+    def __init__(self, path, target, word):
+        self.target, self.word, self.kept, self.listeners = str(target), word, [], []
+        self.server = socket.socket(socket.AF_UNIX)
+        self.server.bind(str(path))
+        self.server.listen(64)
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                peer, _ = self.server.accept()
+            except OSError:
+                return
+            there = socket.socket(socket.AF_UNIX)
+            there.connect(self.target)
+            threading.Thread(target=self.copy, args=(peer, there), daemon=True).start()
+            threading.Thread(target=self.copy, args=(there, peer, True), daemon=True).start()
+
+    def copy(self, source, sink, back=False):
+        try:
+            while data := source.recv(1 << 16):
+                if back and self.word in data:  # dockerd writes an event at a time
+                    self.kept.append((sink, data))
+                else:
+                    sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def let_go(self):
+        for sink, data in self.kept:
+            sink.sendall(data)
+
+    def end(self):
+        self.server.shutdown(socket.SHUT_RDWR)
+        self.server.close()
+
+
+def test_a_late_word_of_the_run_before_ends_nothing(place, engine, plain):  # noqa: F811
+    relay = Relay(place.base / "relay.sock", engine.socket, b'"Action":"die"')
+    daemon = place.daemon("--engine", place.base / "relay.sock").start()
+    box, other = plain("again", labels=EXCLUSIVE), plain("other", labels=EXCLUSIVE)
+    first = joined(daemon, box)
+    box.ask("POST", f"/containers/{box.id}/restart?t=0")
+    second = eventually(lambda: (j := job_of(daemon, box)) and j["id"] != first["id"] and j)
+    assert relay.kept
+    relay.let_go()
+    other.update(CpuShares=77)  # events come in their order: when this one has, so has the other
+    eventually(lambda: other.shares() != 77)
+    assert job_of(daemon, box)["id"] == second["id"]
+    eventually(lambda: box.cpus() in ("0", "1"))
+    relay.end()
