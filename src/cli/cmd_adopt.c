@@ -94,10 +94,10 @@ static int adopt_run(int argc, char **argv)
 
 const struct command command_adopt = {
     .name = "adopt",
-    .usage = "[--min K] [--max K] [--weight W] [--placement P] [...] CONTAINER | --undo JOB",
+    .usage = "([--max K | --weight W | ...]... CONTAINER | --undo JOB)",
     .brief = "make a job of a container that already runs, or let it go again",
-    .help = "CONTAINER is a name, an id, or the beginning of an id, as docker takes them. From\n"
-            "now on the policy divides its cores with the other jobs' until the container\n"
+    .help = "CONTAINER is a name, an id, or the beginning of an id, as docker takes them.\n"
+            "From now on the policy divides the cores between it and the other jobs until it\n"
             "ends; a restart of tided changes nothing. Its program has no agent of ours: its\n"
             "threads stay as they are, unless the program looks at its cores again.\n"
             "\n"
