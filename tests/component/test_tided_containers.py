@@ -245,7 +245,7 @@ def test_a_container_gives_way_to_who_is_more_urgent(place, engine, boxes):
     """`priority` pauses it for a job from the queue, and lets it go on afterwards."""
     daemon, box, peer, urgent = give_way(place, engine, boxes)
     assert box.inspect()["State"]["Paused"]
-    assert f"job {urgent['id'][1:]}: priority 10 against 0" in job_of(daemon, box)["reason"]
+    assert "for urgent: priority 10 against 0" in job_of(daemon, box)["reason"]
     eventually(lambda: daemon.api("GET", "/v1/jobs/urgent")[1]["state"] != "queued")
     peer.end()
     joined(daemon, box, state="running")
