@@ -98,6 +98,7 @@ int cgroup_parse_mountinfo_line(const char *line, struct cgroup_mount *ret)
         mount.cpu = v1 && has_option(options, len, "cpu");
         mount.cpuset = v1 && has_option(options, len, "cpuset");
         mount.freezer = v1 && has_option(options, len, "freezer");
+        mount.cpuacct = v1 && has_option(options, len, "cpuacct");
     }
     *ret = mount;
     return 0;
@@ -148,6 +149,8 @@ static void discover(struct cgroup *cg, const char *mountinfo)
                     set_hierarchy(&cg->cpuset, &mount, "cpuset");
                 if (pass == 0 && mount.freezer)
                     set_hierarchy(&cg->freezer, &mount, "freezer");
+                if (pass == 0 && mount.cpuacct)
+                    set_hierarchy(&cg->cpuacct, &mount, "cpuacct");
                 if (pass == 1 && mount.version == CGROUP_V2)
                     set_from_v2(cg, &mount);
             }

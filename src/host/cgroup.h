@@ -80,6 +80,46 @@ struct cgroup_throttle { /* counters since the groups were made, summed over the
 
 int cgroup_read_throttle(const struct cgroup *cg, pid_t pid, struct cgroup_throttle *ret);
 
+/* ---- any group, for weighing it against others ---- */
+
+/*
+ * A weight as the kernel holds it, in units of its own: v1's cpu.shares, v2's cpu.weight. Finer
+ * than weights on v1. A group that nobody said anything of has `std`.
+ */
+struct cgroup_units {
+    uint32_t min, std, max;
+};
+
+struct cgroup_units cgroup_units(const struct cgroup *cg); /* zeros without cpu controller */
+
+/* @pid's group in the cpu controller: "/" or "/a/b". Returns 0, -ENOTSUP, -ESRCH or -errno. */
+int cgroup_path(const struct cgroup *cg, pid_t pid, char ret_path[CGROUP_PATH_MAX]);
+
+struct cgroup_load {
+    uint32_t units;
+    bool have_cpu;
+    uint64_t cpu_ns; /* that its processes have used, with all groups below it */
+};
+
+/* Reads group @path ("/docker"). Returns 0, -ENOENT or -errno. */
+int cgroup_read_load(const struct cgroup *cg, const char *path, struct cgroup_load *ret);
+
+/* Calls @fn with the path of each group directly below @path; what it returns ends the list. */
+int cgroup_list(const struct cgroup *cg, const char *path, int (*fn)(void *arg, const char *path),
+                void *arg);
+
+/* How container runtimes make units of "CPU shares" (2 … 262144, 1024 the usual number). */
+enum cgroup_shares {
+    CGROUP_SHARES_V1,     /* they are the units */
+    CGROUP_SHARES_LINEAR, /* runc before 1.3.2, crun before 1.23: 1024 shares are weight 39 */
+    CGROUP_SHARES_LOG,    /* since then: 1024 shares are weight 100, 2048 are 174 */
+    CGROUP_SHARES_MAX
+};
+
+/* Both: clamped to what there is. The second gives the fewest shares that make @units. */
+uint32_t cgroup_shares_to_units(enum cgroup_shares how, uint32_t shares);
+uint32_t cgroup_units_to_shares(enum cgroup_shares how, uint32_t units);
+
 /* ---- groups of ours ---- */
 
 /*
@@ -133,6 +173,7 @@ int cgroup_move_home(const struct cgroup *cg, unsigned controllers, pid_t pid, s
 /* Each: 0, -ENOTSUP (controller not there), -ERANGE, -EIO (the kernel holds something else), … */
 int cgroup_set_weight(const struct cgroup *cg, const char *name, uint32_t weight,
                       struct error *err);
+int cgroup_set_units(const struct cgroup *cg, const char *name, uint32_t units, struct error *err);
 int cgroup_set_cpus(const struct cgroup *cg, const char *name, const struct cpuset *cpus,
                     struct error *err);
 int cgroup_set_quota(const struct cgroup *cg, const char *name, uint32_t quota_mcpu,
@@ -165,10 +206,10 @@ int cgroup_read_settings(const struct cgroup *cg, const char *name, struct cgrou
 /* ---- pure parsers ---- */
 
 struct cgroup_mount {
-    enum cgroup_version version; /* CGROUP_NONE: the line is no cgroup mount */
-    bool cpu, cpuset, freezer;   /* controllers named in a v1 mount's options */
-    char point[CGROUP_PATH_MAX]; /* where it is mounted */
-    char root[CGROUP_PATH_MAX];  /* which group of the hierarchy that is, "/" for its root */
+    enum cgroup_version version;        /* CGROUP_NONE: the line is no cgroup mount */
+    bool cpu, cpuset, freezer, cpuacct; /* controllers named in a v1 mount's options */
+    char point[CGROUP_PATH_MAX];        /* where it is mounted */
+    char root[CGROUP_PATH_MAX];         /* which group of the hierarchy that is, "/" for its root */
 };
 
 /* One line of mountinfo (with or without newline), octal escapes undone. 0 or -EINVAL. */

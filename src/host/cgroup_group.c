@@ -411,6 +411,25 @@ int cgroup_set_weight(const struct cgroup *cg, const char *name, uint32_t weight
     return r < 0 ? explain(err, r, "set the weight of", dir) : 0;
 }
 
+int cgroup_set_units(const struct cgroup *cg, const char *name, uint32_t units, struct error *err)
+{
+    char dir[FILE_PATH_MAX], path[FILE_PATH_MAX], text[16];
+    uint64_t held;
+    int r = group_dir(&cg->cpu, name, dir, sizeof(dir), err);
+
+    if (r < 0)
+        return r;
+    r = file_path(path, sizeof(path), "%s/%s", dir, cg->cpu.ops->units_file);
+    snprintf(text, sizeof(text), "%u", units);
+    if (r == 0)
+        r = file_write(cg->root, path, text);
+    if (r == 0)
+        r = file_read_u64(cg->root, path, &held);
+    if (r == 0 && held != units)
+        r = -EIO;
+    return r < 0 ? explain(err, r, "set the weight of", dir) : 0;
+}
+
 int cgroup_set_cpus(const struct cgroup *cg, const char *name, const struct cpuset *cpus,
                     struct error *err)
 {

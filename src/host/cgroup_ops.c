@@ -9,6 +9,7 @@
 #define PERIOD_US  100000u /* the kernel's default */
 #define SHARES_STD 1024u   /* v1's default */
 #define SHARES_MIN 2u
+#define SHARES_MAX 262144u
 
 static int knob_u64(int root, const char *dir, const char *file, uint64_t *ret)
 {
@@ -176,6 +177,8 @@ static int v1_populate(int root, const char *dir, const char *child, unsigned co
 
 const struct cgroup_ops cgroup_ops_v1 = {
     .effective_cpus = "cpuset.effective_cpus",
+    .units_file = "cpu.shares",
+    .units = {SHARES_MIN, SHARES_STD, SHARES_MAX},
     .get_weight = v1_get_weight,
     .set_weight = v1_set_weight,
     .get_quota = v1_get_quota,
@@ -280,6 +283,8 @@ static int v2_populate(int root, const char *dir, const char *child, unsigned co
 
 const struct cgroup_ops cgroup_ops_v2 = {
     .effective_cpus = "cpuset.cpus.effective",
+    .units_file = "cpu.weight",
+    .units = {CGROUP_WEIGHT_MIN, CGROUP_WEIGHT_STD, CGROUP_WEIGHT_MAX},
     .get_weight = v2_get_weight,
     .set_weight = v2_set_weight,
     .get_quota = v2_get_quota,

@@ -12,6 +12,8 @@
 /* Every function takes the group as a directory @dir relative to @root. */
 struct cgroup_ops {
     const char *effective_cpus; /* file name */
+    const char *units_file;
+    struct cgroup_units units;
     int (*get_weight)(int root, const char *dir, uint32_t *ret);
     int (*set_weight)(int root, const char *dir, uint32_t weight);
     int (*get_quota)(int root, const char *dir, uint32_t *ret_mcpu);
@@ -34,6 +36,7 @@ struct cgroup_hierarchy {
 struct cgroup {
     int root;
     struct cgroup_hierarchy cpu, cpuset, freezer;
+    struct cgroup_hierarchy cpuacct; /* v1 alone: where groups' CPU time is counted */
 };
 
 extern const struct cgroup_ops cgroup_ops_v1, cgroup_ops_v2;
