@@ -294,8 +294,14 @@ void actuate_weight(struct job *j, uint32_t weight)
         container_write(j);
         return;
     }
-    if (!n->weights || enter_group(j, CGROUP_CPU) < 0)
+    if (!n->weights)
         return;
+    if (enter_group(j, CGROUP_CPU) < 0) {
+        snprintf(err.text, sizeof(err.text), "weights do not compare: %.*s", JOB_REASON_MAX - 1,
+                 j->note);
+        set_note(j, err.text);
+        return;
+    }
     actuate_group(j, name);
     if (cgroup_set_weight(n->cgroup, name, weight, &err) < 0)
         set_note(j, err.text);

@@ -66,6 +66,11 @@ bool container_holds(const struct container *c, pid_t pid)
     return file_read_all(c->set->node->root, path, &text, &len) == 0 && strstr(text, c->id);
 }
 
+const char *container_id(const struct job *j)
+{
+    return j->container ? j->container->id : NULL;
+}
+
 /* ---- the table ---- */
 
 struct container *container_find(const struct containers *set, const char *id)
@@ -541,6 +546,8 @@ int containers_new(struct node *n, const char *socket_path, struct containers **
     if (!set)
         return error_set(err, -ENOMEM, "out of memory");
     set->node = n;
+    if (n->cgroup && cgroup_version_cpu(n->cgroup) == CGROUP_V2)
+        set->shares = CGROUP_SHARES_LINEAR; /* until one of its containers shows otherwise */
     snprintf(set->path, sizeof(set->path), "%s", socket_path);
     r = make_directory(n);
     if (r < 0)

@@ -46,6 +46,9 @@ struct job *container_job(const struct container *c);
 /* The job whose container's id begins with @text, CONTAINER_ID_SHORT digits or more; or NULL. */
 struct job *container_job_of_id(const struct node *n, const char *text);
 
+/* The id of the container that @j is; NULL: it is none. */
+const char *container_id(const struct job *j);
+
 /* Whether @pid is in its control group: others on this machine can find its socket, too. */
 bool container_holds(const struct container *c, pid_t pid);
 
@@ -82,6 +85,9 @@ void container_want_weight(struct job *j, uint32_t weight); /* CGROUP_WEIGHT_STD
 void container_write(struct job *j);
 void container_want_quota(struct job *j, uint32_t quota_mcpu); /* CGROUP_NO_QUOTA: its own */
 int container_want_paused(struct job *j, bool paused);         /* 0: in the end it will be so */
+
+/* Its control group was found to weigh so much: what its runtime makes of shares shows by it. */
+void container_weighs(struct job *j, uint32_t units);
 
 /* Something of it is on its way to the engine, or the engine's answer is. */
 bool container_busy(const struct job *j);

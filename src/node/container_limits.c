@@ -14,10 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SHARES_PER_CORE 1024 /* what Docker gives a container that asks for nothing */
-#define SHARES_MIN      2
-#define SHARES_MAX      262144
-#define FAILURES_MAX    3 /* an engine that fails (HTTP 500) so often means it: a refusal */
+#define FAILURES_MAX 3 /* an engine that fails (HTTP 500) so often means it: a refusal */
 
 enum { CPUS = 1, QUOTA = 2, SHARES = 4 };
 
@@ -30,13 +27,23 @@ static unsigned difference(const struct limits *a, const struct limits *b)
            (a->shares == b->shares ? 0 : SHARES);
 }
 
-/* "Never given" cannot be written; what has the same effect can. */
-static void as_given(const struct node *n, struct limits *l)
+/* Shares with which its control group weighs @weight; CGROUP_WEIGHT_STD: as if nothing was said. */
+static uint32_t shares_for(const struct container *c, uint32_t weight)
 {
+    uint32_t std = c->set->shares == CGROUP_SHARES_V1 ? 1024 : CGROUP_WEIGHT_STD;
+
+    return cgroup_units_to_shares(c->set->shares, weight * std / CGROUP_WEIGHT_STD);
+}
+
+/* "Never given" cannot be written; what has the same effect can. */
+static void as_given(const struct container *c, struct limits *l)
+{
+    const struct node *n = container_node(c);
+
     if (cpuset_count(&l->cpus) == 0)
         l->cpus = n->topology.online;
     if (l->shares == 0)
-        l->shares = SHARES_PER_CORE;
+        l->shares = shares_for(c, CGROUP_WEIGHT_STD);
     if (l->quota.nano_cpus == 0 && l->quota.quota_us == 0)
         l->quota.quota_us = -1;
 }
@@ -75,7 +82,7 @@ void container_found(struct container *c, const struct engine_container *seen)
     struct limits now = {
         .cpus = seen->limits.cpus, .quota = seen->limits.quota, .shares = seen->limits.shares};
 
-    as_given(container_node(c), &now);
+    as_given(c, &now);
     c->memory_bytes = seen->limits.memory_bytes;
     find_pause(c, seen->state == ENGINE_PAUSED);
     if (!c->stated || (!c->job && difference(&now, &c->placed)))
@@ -280,13 +287,42 @@ void container_want_cores(struct job *j, const struct cpuset *cores)
 
 void container_want_weight(struct job *j, uint32_t weight)
 {
-    struct container *c = j->container;
-    uint64_t shares = (uint64_t)weight * SHARES_PER_CORE / CGROUP_WEIGHT_STD;
+    if (j->container)
+        j->container->want.shares = shares_for(j->container, weight);
+}
 
-    if (!c)
+/* What was written for one way is written anew for the other; so is what the guardian knows. */
+static void reinterpret_shares(struct containers *set, enum cgroup_shares shares)
+{
+    uint32_t before = cgroup_units_to_shares(set->shares, CGROUP_WEIGHT_STD);
+    struct keep *keep = guardian_keep(set->node->guardian);
+
+    set->shares = shares;
+    for (struct container *c = set->first; c; c = c->next) {
+        if (c->stated && c->own.shares == before) {
+            c->own.shares = shares_for(c, CGROUP_WEIGHT_STD);
+            keep_forget(keep, c->id);
+            note_own(c);
+            keep_pause(keep, c->id, c->want_paused && !c->by_hand);
+        }
+        if (c->job)
+            c->job->weight_set = 0;
+    }
+}
+
+void container_weighs(struct job *j, uint32_t units)
+{
+    struct container *c = j->container;
+    enum cgroup_shares other;
+
+    if (!c || c->set->shares == CGROUP_SHARES_V1 || c->ticket || c->stale || !c->stated)
         return;
-    shares = shares < SHARES_MIN ? SHARES_MIN : shares > SHARES_MAX ? SHARES_MAX : shares;
-    c->want.shares = (uint32_t)shares;
+    other = c->set->shares == CGROUP_SHARES_LOG ? CGROUP_SHARES_LINEAR : CGROUP_SHARES_LOG;
+    if (units == cgroup_shares_to_units(c->set->shares, c->placed.shares) ||
+        units != cgroup_shares_to_units(other, c->placed.shares))
+        return;
+    reinterpret_shares(c->set, other);
+    node_store_later(container_node(c));
 }
 
 void container_write(struct job *j)

@@ -9,6 +9,7 @@
 
 #include "base/container.h"
 #include "base/cpuset.h"
+#include "host/cgroup.h"
 #include "host/engine.h"
 #include "node/container.h"
 #include "node/job.h"
@@ -53,6 +54,7 @@ struct containers {
     sd_event_source *io;
     struct container *first;
     int64_t listing; /* ticket of the list that is under way; 0: none */
+    enum cgroup_shares shares; /* what its runtime makes of them */
     bool up;
     bool missed;    /* an answer: list again */
     char path[108]; /* of the engine's socket */

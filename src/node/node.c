@@ -12,6 +12,7 @@
 #include "node/decision.h"
 #include "node/events.h"
 #include "node/freezer.h"
+#include "node/groups.h"
 #include "node/guardian.h"
 #include "node/history.h"
 #include "node/link.h"
@@ -142,6 +143,7 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *arg)
         changed |= claims_refresh(n->claims);
     changed |= now >= decision_next(n->decision);
     link_tick(n->link);
+    groups_look(n->groups, now);
     containers_tick(n->containers);
     chronicle_look(n);
     if (changed)
@@ -412,7 +414,9 @@ static int begin(struct node *n, const struct node_options *o, struct error *err
         r = add_sources(n);
     if (r < 0)
         return error_set(err, r, "no event loop: %s", strerror(-r));
-    r = decision_new(&n->decision, err);
+    r = groups_new(n, &n->groups, err);
+    if (r == 0)
+        r = decision_new(&n->decision, err);
     if (r < 0)
         return r;
     choose_policy(n, o);
@@ -456,6 +460,7 @@ static void end(struct node *n)
     n->containers = containers_free(n->containers);
     n->link = link_free(n->link);
     n->claims = claims_free(n->claims);
+    n->groups = groups_free(n->groups);
     n->guardian = guardian_free(n->guardian);
     n->decision = decision_free(n->decision);
     n->cgroup = cgroup_free(n->cgroup);

@@ -27,6 +27,7 @@
 struct link;
 struct api;
 struct guardian;
+struct groups;
 struct claims;
 struct containers;
 struct decision;
@@ -60,6 +61,7 @@ struct node {
     char weights_note[ERROR_TEXT_MAX]; /* why not */
     struct decision *decision;         /* the policy and its state */
     struct guardian *guardian;
+    struct groups *groups;
     struct claims *claims;
     struct link *link;
     struct containers *containers; /* of each engine that is watched */

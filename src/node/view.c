@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "node/decision.h"
+#include "node/groups.h"
 #include "node/node.h"
 
 #include <string.h>
@@ -242,6 +243,8 @@ static json_t *view_notes(const struct node *n)
 
     if (n->weights_note[0])
         json_array_append_new(notes, view_text(n->weights_note));
+    if (*groups_note(n->groups))
+        json_array_append_new(notes, view_text(groups_note(n->groups)));
     if (n->jobs.n && capacity < cpus)
         json_array_append_new(
             notes, json_sprintf("%u of %u cores: other users' daemons have jobs", capacity, cpus));

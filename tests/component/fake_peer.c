@@ -8,9 +8,9 @@
  *
  * Waits for "go TOKEN ID NAME" on stdin ("-" for an empty word), then says hello on $TIDE_SOCKET.
  * Further lines: "local INTRA INTER", "progress DONE TOTAL UNIT", "ack" (acknowledge from now on),
- * "mute" (do not), "fork" (a child does the same), "max N" (report new pools), "bye" (close, do not
- * return), "end". Prints "welcome EPOCH JOB", "target INTRA INTER EPOCH GENERATION", "lapsed",
- * "closed".
+ * "mute" (do not), "fork" (a child does the same), "spin CPU" (a child uses all that it gets of
+ * that processor), "max N" (report new pools), "bye" (close, do not return), "end". Prints "welcome
+ * EPOCH JOB", "target INTRA INTER EPOCH GENERATION", "lapsed", "closed".
  */
 #include "base/clock.h"
 #include "proto/proto.h"
@@ -244,6 +244,21 @@ static void fork_peer(struct peer *p)
     setbuf(stdin, NULL);
 }
 
+static void spin(unsigned cpu)
+{
+    cpu_set_t set;
+
+    if (fork() != 0)
+        return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    if (sched_setaffinity(0, sizeof(set), &set) < 0)
+        exit(2);
+    for (;;)
+        __asm__ volatile("");
+}
+
 static void on_command(struct peer *p, const char *line)
 {
     unsigned a, b;
@@ -261,6 +276,8 @@ static void on_command(struct peer *p, const char *line)
         p->no_ack = true;
     else if (strncmp(line, "fork", 4) == 0)
         fork_peer(p);
+    else if (sscanf(line, "spin %u", &a) == 1)
+        spin(a);
     else if (sscanf(line, "max %u", &p->max) == 1)
         send_backend(p);
     else if (strncmp(line, "bye", 3) == 0) {

@@ -1,15 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """tided and a real Docker Engine: containers become jobs, cores and threads follow each other."""
 import json
+import os
+import pathlib
 import random
 import signal
 import threading
 import time
 import types
 
+import pytest
+
 from box import (ALL, HALVES, N, boxes, connected, engine, job_of, joined, order,  # noqa: F401
                  tided)
 from daemon import Peer, eventually
+
+v1_only = pytest.mark.skipif(not pathlib.Path("/sys/fs/cgroup/cpu/cpu.shares").exists(),
+                             reason="needs cgroup v1")
 
 
 def test_a_container_is_a_job_as_long_as_it_runs(tided, boxes):
@@ -339,3 +346,81 @@ def test_limits_of_a_resize_under_way_do_not_outlive_the_container(tided, boxes,
     second.remove()
     eventually(lambda: tided.jobs() == [])
     eventually(lambda: first.limits()[0] == ALL, guard=5)
+
+
+# ---- weights across the tree ----
+
+CPU = pathlib.Path("/sys/fs/cgroup/cpu")
+
+
+def group_of(job):
+    """The control group of a job of `tide run`, once it has one."""
+    def find():
+        path = next(line.split(":", 2)[2] for line in
+                    pathlib.Path(f"/proc/{job.peer.pid}/cgroup").read_text().splitlines()
+                    if "cpu" in line.split(":")[1].split(","))
+        return path != "/" and CPU / path[1:]
+    return eventually(find)
+
+
+def used_ns(group):
+    """Processor time of all that is in a group; the kernel counts it in nanoseconds."""
+    return sum(int(pathlib.Path(f"/proc/{pid}/schedstat").read_text().split()[0])
+               for pid in (group / "cgroup.procs").read_text().split())
+
+
+def number(file):
+    return int(file.read_text())
+
+
+@pytest.fixture
+def three(place, engine, boxes):
+    """Containers of 2 and 4 cores' weight, and a job of 2 elsewhere in the tree: their groups."""
+    daemon = place.daemon("--engine", engine.socket, "--cpus", "0-7").start()
+    first = boxes("first", "--max 8")
+    second = boxes("second", "--max 8", labels={"io.threadtide.weight": "200"})
+    job = daemon.job("--max", "8")
+    connected(daemon, first)
+    connected(daemon, second)
+    job.target(2)
+    eventually(lambda: (first.shares(), second.shares()) == (2048, 4096))
+    group = group_of(job)
+    eventually(lambda: number(group / "cpu.shares") == 2048)
+    return types.SimpleNamespace(daemon=daemon, first=first, second=second, job=job, group=group)
+
+
+@v1_only
+def test_a_daemons_group_weighs_as_its_jobs_do_against_containers(three):
+    """Without load: an engine's containers together weigh what its parent group does, 1024."""
+    parent = three.group.parent
+    assert parent.parent == CPU
+    for peer in (three.first, three.second, three.job.peer):
+        peer.tell("spin 0")
+    eventually(lambda: number(parent / "cpu.shares") == 341)  # 1024 * 2 / (2 + 4)
+    three.second.kill()
+    eventually(lambda: number(parent / "cpu.shares") == 1024)  # 4 and 4 cores now
+    three.first.kill()
+    eventually(lambda: number(parent / "cpu.shares") == 1024 * os.cpu_count())  # as it was made
+    assert three.daemon.stop() == 0
+    assert not parent.exists()
+
+
+@v1_only
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a container of nobody"])
+def test_processor_time_is_in_proportion_wherever_a_job_lies(three, boxes, beside):
+    """All want the same core: 1 : 2 : 1, whoever else is in the engine's group."""
+    others = [boxes("other", agent=False)] if beside else []
+    for other in others:
+        eventually(lambda: other.inspect()["State"]["Running"])
+        other.go()
+    for peer in (three.first, three.second, three.job.peer, *others):
+        peer.tell("spin 0")
+    # A container of nobody has 1024 shares beside the 6144 of ours.
+    eventually(lambda: number(three.group.parent / "cpu.shares") == (293 if beside else 341))
+    groups = [three.first.engine.groups(three.first.id), three.first.engine.groups(three.second.id),
+              three.group]
+    before = [used_ns(group) for group in groups]
+    time.sleep(2)
+    first, second, job = [used_ns(group) - start for group, start in zip(groups, before)]
+    assert 0.75 < job / first < 1.25 and 1.5 < second / first < 2.5, (first, second, job)
+    assert not any("compare" in n for n in three.daemon.api("GET", "/v1/machine")[1]["notes"])
