@@ -424,3 +424,21 @@ def test_processor_time_is_in_proportion_wherever_a_job_lies(three, boxes, besid
     first, second, job = [used_ns(group) - start for group, start in zip(groups, before)]
     assert 0.75 < job / first < 1.25 and 1.5 < second / first < 2.5, (first, second, job)
     assert not any("compare" in n for n in three.daemon.api("GET", "/v1/machine")[1]["notes"])
+
+
+@v1_only
+def test_what_cannot_be_compared_is_said(place, engine, boxes):
+    """Two parents of others: ours to read, not to write."""
+    daemon = place.daemon("--engine", engine.socket, "--cpus", "0-7").start()
+    first = boxes("first", "--max 8")
+    deeper = boxes("deeper", "--max 8", CgroupParent=f"{engine.cgroup}/deeper")
+    for box in (first, deeper):
+        connected(daemon, box)
+        box.tell("spin 0")
+
+    def note():
+        return next((n for n in daemon.api("GET", "/v1/machine")[1]["notes"] if "compare" in n), None)
+    told = eventually(note)  # 4096 of 4096 + 1024 against the other 1024
+    assert "first" in told and "160 %" in told or "deeper" in told and "40 %" in told, told
+    first.kill()
+    eventually(lambda: not note())

@@ -432,6 +432,94 @@ static void v2_groups_get_weight_cpus_and_quota(void **state)
     close_tree(&tree, cg);
 }
 
+static void runtimes_make_weights_of_shares_in_two_ways(void **state)
+{
+    static const struct {
+        uint32_t shares, linear, log;
+    } known[] = {
+        {2, 1, 1}, {1024, 39, 100}, {2048, 79, 174}, {4096, 157, 303}, {262144, 10000, 10000}};
+
+    for (size_t i = 0; i < LEN(known); i++) {
+        uint32_t shares = known[i].shares;
+
+        assert_int_equal(cgroup_shares_to_units(CGROUP_SHARES_V1, shares), shares);
+        assert_int_equal(cgroup_shares_to_units(CGROUP_SHARES_LINEAR, shares), known[i].linear);
+        assert_int_equal(cgroup_shares_to_units(CGROUP_SHARES_LOG, shares), known[i].log);
+    }
+    assert_int_equal(cgroup_shares_to_units(CGROUP_SHARES_LINEAR, 0), 1);
+    assert_int_equal(cgroup_shares_to_units(CGROUP_SHARES_LOG, UINT32_MAX), 10000);
+}
+
+/* So that what is meant is in force: 2 cores' weight is twice that of one, by either way. */
+static void shares_are_found_that_make_a_weight(void **state)
+{
+    for (enum cgroup_shares how = CGROUP_SHARES_LINEAR; how < CGROUP_SHARES_MAX; how++)
+        for (uint32_t units = 1; units <= CGROUP_WEIGHT_MAX; units++) {
+            uint32_t shares = cgroup_units_to_shares(how, units);
+
+            assert_int_equal(cgroup_shares_to_units(how, shares), units);
+        }
+    assert_int_equal(cgroup_units_to_shares(CGROUP_SHARES_V1, 341), 341);
+    assert_int_equal(cgroup_units_to_shares(CGROUP_SHARES_V1, 1), 2);
+    assert_int_equal(cgroup_units_to_shares(CGROUP_SHARES_V1, UINT32_MAX), 262144);
+}
+
+static int keep_path(void *arg, const char *path)
+{
+    char *list = arg;
+
+    strcat(strcat(list, path), " ");
+    return 0;
+}
+
+static void any_group_tells_its_weight_and_what_it_used(void **state)
+{
+    struct tree tree;
+    struct cgroup *cg = open_tree(&tree, v1, LEN(v1));
+    struct cgroup_load load;
+    char path[CGROUP_PATH_MAX], list[256] = "";
+
+    tree_write(&tree, CPU_V1 "docker/cpu.shares", "1024\n");
+    tree_write(&tree, CPU_V1 "docker/cpuacct.usage", "7000000001\n");
+    assert_int_equal(cgroup_path(cg, 17, path), 0);
+    assert_string_equal(path, "/docker/4f/inner");
+    assert_int_equal(cgroup_read_load(cg, "/docker", &load), 0);
+    assert_int_equal(load.units, 1024);
+    assert_true(load.have_cpu);
+    assert_int_equal(load.cpu_ns, 7000000001);
+    assert_int_equal(cgroup_read_load(cg, "/gone", &load), -ENOENT);
+    assert_int_equal(cgroup_list(cg, "/docker", keep_path, list), 0);
+    assert_string_equal(list, "/docker/4f ");
+    list[0] = '\0';
+    assert_int_equal(cgroup_list(cg, "/", keep_path, list), 0);
+    assert_string_equal(list, "/docker ");
+    assert_int_equal(cgroup_list(cg, "/gone", keep_path, list), -ENOENT);
+    assert_int_equal(cgroup_units(cg).std, 1024);
+    close_tree(&tree, cg);
+}
+
+static void a_v2_group_counts_in_microseconds(void **state)
+{
+    struct tree tree;
+    struct cgroup *cg = open_tree(&tree, v2, LEN(v2));
+    struct cgroup_load load;
+
+    tree_write(&tree, V2 "system.slice/cpu.weight", "79\n");
+    tree_write(&tree, V2 "system.slice/cpu.stat", "usage_usec 1500\nuser_usec 1\n");
+    assert_int_equal(cgroup_read_load(cg, "/system.slice", &load), 0);
+    assert_int_equal(load.units, 79);
+    assert_true(load.have_cpu);
+    assert_int_equal(load.cpu_ns, 1500000);
+    tree_write(&tree, V2 "system.slice/cpu.stat", "nr_periods 0\n");
+    assert_int_equal(cgroup_read_load(cg, "/system.slice", &load), 0);
+    assert_false(load.have_cpu);
+    assert_int_equal(cgroup_units(cg).std, 100);
+    tree_write(&tree, V2 "tide-0-1/cpu.weight", "");
+    assert_int_equal(cgroup_set_units(cg, "tide-0-1", 33, NULL), 0);
+    assert_file(&tree, V2 "tide-0-1/cpu.weight", "33");
+    close_tree(&tree, cg);
+}
+
 static void a_daemon_has_a_group_of_its_own(void **state)
 {
     char name[CGROUP_NAME_MAX];
@@ -458,6 +546,10 @@ int main(void)
         cmocka_unit_test(only_names_of_a_daemons_groups_are_taken),
         cmocka_unit_test(v2_groups_get_weight_cpus_and_quota),
         cmocka_unit_test(a_daemon_has_a_group_of_its_own),
+        cmocka_unit_test(runtimes_make_weights_of_shares_in_two_ways),
+        cmocka_unit_test(shares_are_found_that_make_a_weight),
+        cmocka_unit_test(any_group_tells_its_weight_and_what_it_used),
+        cmocka_unit_test(a_v2_group_counts_in_microseconds),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
