@@ -53,7 +53,7 @@ struct containers {
     struct engine *engine;
     sd_event_source *io;
     struct container *first;
-    int64_t listing; /* ticket of the list that is under way; 0: none */
+    int64_t listing;           /* ticket of the list that is under way; 0: none */
     enum cgroup_shares shares; /* what its runtime makes of them */
     bool up;
     bool missed;    /* an answer: list again */
