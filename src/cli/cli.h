@@ -75,6 +75,12 @@ int command_unknown(const char *name);
 bool docker_is_plugin(const char *program);
 int docker_plugin(int argc, char **argv);
 
+/*
+ * @argv of a job: if it is `docker run`, becomes that with an elastic container, as `docker tide
+ * run` does. -1: it is another program; else the code to end with.
+ */
+int docker_launch(char *const *argv);
+
 /* ---- messages (message.c) ---- */
 
 /*

@@ -39,23 +39,27 @@ static bool is_gone(const json_t *job)
            api_try("GET", path, NULL, API_TIMEOUT_MS, &answer, &err) == 0 && answer.status == 404;
 }
 
-/* Looks until all are gone or END_MS are over. */
+/* A container is killed when its grace is over. */
+static long patience_ms(const struct asked *asked)
+{
+    return END_MS + 1000 * member_long(asked->job, "grace_s");
+}
+
+/* Looks until all are gone or had their time. */
 static void watch(struct asked *asked, size_t n)
 {
-    uint64_t until = clock_now_ns() + END_MS * NS_PER_MS;
+    uint64_t begin = clock_now_ns();
     bool left = true;
 
     while (left) {
-        bool over = clock_now_ns() >= until;
+        uint64_t ms = (clock_now_ns() - begin) / NS_PER_MS;
 
         left = false;
         for (size_t i = 0; i < n; i++) {
             if (asked[i].job && !asked[i].gone)
                 asked[i].gone = is_gone(asked[i].job);
-            left |= asked[i].job && !asked[i].gone;
+            left |= asked[i].job && !asked[i].gone && ms < (uint64_t)patience_ms(&asked[i]);
         }
-        if (over)
-            return;
         if (left)
             nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
     }
@@ -71,7 +75,8 @@ static int say(const struct asked *asked)
     }
     return cli_error(&command_cancel, CLI_PARTIAL,
                      "It may be cleaning up; 'tide ps' shows its processes, kill -KILL ends them.",
-                     "%s %s: was asked to end, and still runs after %d s", id, name, END_MS / 1000);
+                     "%s %s: was asked to end, and still runs after %ld s", id, name,
+                     patience_ms(asked) / 1000);
 }
 
 static int cancel(char **names, size_t n)

@@ -5,6 +5,7 @@
  */
 #include "cli/docker_words.h"
 
+#include "base/clock.h"
 #include "base/container.h"
 #include "base/rundir.h"
 
@@ -13,6 +14,7 @@
 #include <spawn.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -21,6 +23,9 @@
 #include <time.h>
 
 #define DOCKER_FAILED 125 /* as `docker run` ends when it cannot start the container */
+
+#define TAKEN_NS (2 * NS_PER_S) /* a daemon sees a container that has started by then */
+#define LOOK_NS  (10 * NS_PER_MS)
 
 /* The docker that called us as its plugin, and the socket that it closes when we shall end. */
 #define DOCKER_VARIABLE "DOCKER_CLI_PLUGIN_ORIGINAL_CLI_COMMAND"
@@ -34,7 +39,9 @@ struct call {
     int n_globals;
     const char *verb; /* run or create */
     struct docker_words words;
-    struct words ours; /* what we add */
+    struct words ours;                                     /* what we add */
+    char socket[RUNDIR_PATH_MAX + CONTAINER_KEY_MAX + 32]; /* the container's, on the host */
+    bool joins;                                            /* it becomes the job that we are in */
 };
 
 static const struct command *const cmd = &command_docker;
@@ -201,12 +208,29 @@ static int add_control(struct call *call)
         return cli_error(cmd, CLI_FAILED, NULL, "no random numbers: %s", strerror(errno));
     for (size_t i = 0; i < sizeof(random); i++)
         sprintf(key + 2 * i, "%02x", random[i]);
+    snprintf(call->socket, sizeof(call->socket), "%s/" CONTAINER_RUN_DIR "/%s/" RUNDIR_AGENT_SOCKET,
+             dir, key);
     if (!words_addf(&call->ours,
                     "--volume=%s/" CONTAINER_RUN_DIR "/%s:" CONTAINER_CONTROL_DIR ":ro", dir,
                     key) ||
         !words_addf(&call->ours, "--label=" CONTAINER_LABEL ".key=%s", key)) /* tided looks there */
         return no_memory();
     return CLI_OK;
+}
+
+/*
+ * Started by a job's program, the container joins that job, which its token names. Everybody can
+ * read a command line, and nobody else a file without a name.
+ */
+static int add_job(struct call *call)
+{
+    const char *token = getenv("TIDE_TOKEN");
+    int fd = token && *token ? memfd_create("tide-label", 0) : -1; /* stays open for docker */
+
+    if (fd < 0)
+        return CLI_OK;
+    call->joins = dprintf(fd, CONTAINER_LABEL ".job=%s\n", token) > 0;
+    return words_addf(&call->ours, "--label-file=/proc/self/fd/%d", fd) ? CLI_OK : no_memory();
 }
 
 /* A deadline is a moment, as it is for `tide run`: "90s" begins now, not when docker is ready. */
@@ -290,33 +314,72 @@ static void forward_signals(void)
 
 /* ---- the command ---- */
 
-/* Returns only when there is no docker to become. */
-static int become_docker(const struct call *call)
+static bool whole_command(const struct call *call, struct words *ret)
 {
-    struct words command = {0};
-    bool good = begin(call, &command) && words_add(&command, call->verb);
-    int r;
+    bool good = begin(call, ret) && words_add(ret, call->verb);
 
     for (size_t i = 0; i < call->ours.n; i++)
-        good = good && words_add(&command, call->ours.word[i]);
+        good = good && words_add(ret, call->ours.word[i]);
     for (size_t i = 0; i < call->words.theirs.n; i++)
-        good = good && words_add(&command, call->words.theirs.word[i]);
-    if (!good) {
-        words_done(&command);
-        return no_memory();
-    }
+        good = good && words_add(ret, call->words.theirs.word[i]);
+    return good;
+}
+
+static int cannot_start(const struct call *call, int code)
+{
+    return cli_error(cmd, code == ENOENT ? CLI_NO_PROGRAM : CLI_CANNOT_RUN, NULL, "%s: %s",
+                     call->docker, strerror(code));
+}
+
+/* Returns only when there is no docker to become. */
+static int become_docker(const struct call *call, const struct words *command)
+{
     forward_signals();
-    execvp(command.word[0], command.word);
-    r = errno;
+    execvp(command->word[0], command->word);
+    return cannot_start(call, errno);
+}
+
+/*
+ * With -d the job would end with docker's own process, and before the daemon has seen the container
+ * that it goes on as: we stay until its socket is there.
+ */
+static int await_docker(const struct call *call, const struct words *command)
+{
+    uint64_t until;
+    int status = 0;
+    pid_t pid;
+    int r = posix_spawnp(&pid, command->word[0], NULL, NULL, command->word, environ);
+
+    if (r != 0)
+        return cannot_start(call, r);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (!WIFEXITED(status))
+        return 128 + WTERMSIG(status);
+    until = clock_now_ns() + TAKEN_NS;
+    while (WEXITSTATUS(status) == 0 && access(call->socket, F_OK) < 0 && clock_now_ns() < until)
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+    return WEXITSTATUS(status);
+}
+
+static int carry_out(const struct call *call)
+{
+    struct words command = {0};
+    int r;
+
+    if (!whole_command(call, &command))
+        r = no_memory();
+    else if (call->joins && call->words.detach && strcmp(call->verb, "run") == 0)
+        r = await_docker(call, &command);
+    else
+        r = become_docker(call, &command);
     words_done(&command);
-    return cli_error(cmd, r == ENOENT ? CLI_NO_PROGRAM : CLI_CANNOT_RUN, NULL, "%s: %s",
-                     call->docker, strerror(r));
+    return r;
 }
 
 /* @argv: options of docker, run or create, and what follows. */
-static int docker_run(char *const *globals, int n_globals, char *const *argv)
+static int docker_run(const char *docker, char *const *globals, int n_globals, char *const *argv)
 {
-    const char *docker = getenv(DOCKER_VARIABLE);
     struct call call = {.docker = docker && *docker ? docker : "docker",
                         .globals = globals,
                         .n_globals = n_globals,
@@ -333,7 +396,9 @@ static int docker_run(char *const *globals, int n_globals, char *const *argv)
         if (r == CLI_OK)
             r = add_labels(&call);
         if (r == CLI_OK)
-            r = become_docker(&call);
+            r = add_job(&call);
+        if (r == CLI_OK)
+            r = carry_out(&call);
     }
     docker_words_done(&call.words);
     words_done(&call.ours);
@@ -358,10 +423,23 @@ static int docker_command(int argc, char **argv)
         return cli_help(cmd);
     n = docker_words_global(argv + 1);
     if (is_ours(argv[1 + n]))
-        return docker_run(argv + 1, n, argv + 1 + n);
+        return docker_run(getenv(DOCKER_VARIABLE), argv + 1, n, argv + 1 + n);
     if (!argv[1 + n])
         return cli_usage(cmd, "something is missing: tide docker run");
     return cli_usage(cmd, "'%s' is not run or create: that is for docker itself", argv[1 + n]);
+}
+
+int docker_launch(char *const *argv)
+{
+    const char *slash = strrchr(argv[0], '/');
+    int n;
+
+    if (strcmp(slash ? slash + 1 : argv[0], "docker") != 0)
+        return -1;
+    n = docker_words_global(argv + 1);
+    if (!argv[1 + n] || strcmp(argv[1 + n], "run") != 0)
+        return -1;
+    return docker_run(argv[0], argv + 1, n, argv + 1 + n);
 }
 
 bool docker_is_plugin(const char *program)
@@ -396,7 +474,7 @@ int docker_plugin(int argc, char **argv)
     if (!rest[1] || (is_help(rest[1]) && !rest[2]))
         return cli_help(cmd);
     if (is_ours(rest[1]))
-        return docker_run(argv + 1, n, rest + 1);
+        return docker_run(getenv(DOCKER_VARIABLE), argv + 1, n, rest + 1);
     return command_dispatch(argc - 1 - n, argv + 1 + n);
 }
 

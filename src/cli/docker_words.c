@@ -91,6 +91,7 @@ struct option_word {
     size_t length;
     size_t flags;  /* bytes of "-it" before the option with a value; 0: none */
     bool known;    /* all of them are docker's or ours */
+    bool detach;   /* -d is among them */
     bool separate; /* the value is the next word */
 };
 
@@ -110,6 +111,7 @@ static struct option_word read_long(char *const *argv)
     o.separate = !equals && takes_value(o.name, o.length);
     if (o.separate)
         o.value = argv[1];
+    o.detach = is(o.name, o.length, "detach") && !(o.value && strcmp(o.value, "false") == 0);
     o.known =
         o.length > 1 && (takes_value(o.name, o.length) || listed(without_value, o.name, o.length));
     return o;
@@ -131,6 +133,7 @@ static struct option_word read_short(char *const *argv)
         }
         if (!listed(without_value, o.name, 1))
             return o;
+        o.detach |= *letter == 'd' && strcmp(o.name + 1, "=false") != 0;
         if (o.name[1] == '=')
             break;
     }
@@ -202,6 +205,7 @@ static int take(struct reader *reader, const struct option_word *o)
         return cli_usage(reader->cmd, "--%s needs a value", o->name);
     if (term)
         return terms_set(reader->cmd, term, o->value, &words->terms);
+    words->detach |= o->detach;
     words->help |= is(o->name, o->length, "help");
     words->quiet |= is(o->name, o->length, "quiet") || is(o->name, o->length, "q");
     if (!o->value)

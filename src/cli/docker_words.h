@@ -26,7 +26,7 @@ struct docker_words {
     const char *platform; /* NULL: not given */
     const char *pull;     /* NULL: not given */
     char *preload;        /* what the user wants LD_PRELOAD to be; NULL: nothing said */
-    bool quiet, help;
+    bool quiet, help, detach;
 };
 
 /*

@@ -129,6 +129,10 @@ int launch_find(const struct launch *l)
 
 int launch_exec(const struct launch *l)
 {
+    int r = docker_launch(l->argv);
+
+    if (r >= 0)
+        return r;
     execvp(l->argv[0], l->argv);
     return cannot_run(l, errno);
 }

@@ -251,6 +251,18 @@ static int unfence(struct job *j)
     return r;
 }
 
+void actuate_release(struct job *j)
+{
+    unfence(j);
+    actuate_forget(j);
+    for (struct process *p = j->processes; p; p = p->next)
+        p->moved = 0;
+    j->weight_set = 0; /* none yet: to be written anew */
+    j->quota_set_mcpu = CGROUP_NO_QUOTA;
+    j->unfenceable = j->quota_failed = false;
+    j->freezer = (struct freezer){0}; /* its group is gone */
+}
+
 int actuate_cores(struct job *j, const struct cpuset *cores)
 {
     struct node *n = j->node;

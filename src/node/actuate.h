@@ -23,6 +23,9 @@ void actuate_observe(struct process *p);
 void actuate_forget_process(struct process *p);
 void actuate_forget(struct job *j); /* gives back whatever is in place for the job */
 
+/* The same of a job that goes on: it becomes a container, or stops being one. */
+void actuate_release(struct job *j);
+
 /* The name of the job's control group. */
 void actuate_group(const struct job *j, char ret_name[CGROUP_NAME_MAX]);
 

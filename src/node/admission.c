@@ -102,6 +102,8 @@ void admission_want(struct job *j, uint32_t verb, uint32_t cores)
     } else if (verb == POLICY_VERB_START || verb == POLICY_VERB_RESUME) {
         a->wanted = true;
         a->cores = cores;
+        if (a->phase == JOB_RUNNING) /* its pause is still on its way */
+            pausing(j)->want(j, false);
     }
 }
 

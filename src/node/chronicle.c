@@ -28,7 +28,7 @@ static void read_command(struct job *j)
     _cleanup_free_ char *words = NULL;
     size_t len, i;
 
-    if (j->container || !j->processes ||
+    if (!j->processes || (j->container && !j->processes->outside) ||
         proc_read_cmdline(j->node->root, j->processes->pid, &words, &len) < 0 || len == 0)
         return;
     if (words[len - 1] == '\0')

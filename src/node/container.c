@@ -149,7 +149,32 @@ static void rename_job(struct job *j, const char *name)
 /* The kernel's word: what an engine says of a run may come when there is another. */
 static bool runs(const struct job *j)
 {
-    return j->processes && proc_pidfd_signal(j->processes->pidfd, 0) == 0;
+    const struct process *first = j->processes;
+
+    while (first && first->outside)
+        first = first->next;
+    return first && proc_pidfd_signal(first->pidfd, 0) == 0;
+}
+
+/* Its processes live in the container from now on. */
+static int follow(struct container *c, const struct engine_container *seen, struct job *j,
+                  struct error *err)
+{
+    struct process *p;
+    int r;
+
+    j->container = c;
+    r = process_add(j, seen->pid, 0, &p);
+    if (r < 0) {
+        j->container = NULL;
+        return error_set(err, r, "%s", r == -ESRCH ? "it has ended" : strerror(-r));
+    }
+    p->outside = false;
+    c->job = j;
+    j->frozen = c->by_hand;
+    j->allowed_mcpu = container_own_mcpu(j);
+    node_log("job %s (%s): container %.12s", j->id, j->name, c->id);
+    return 0;
 }
 
 /* @req says what is asked for it. */
@@ -157,7 +182,6 @@ static int new_job(struct container *c, const struct engine_container *seen,
                    struct job_request *req, struct error *err)
 {
     struct node *n = c->set->node;
-    struct process *p;
     struct job *j;
     int r;
 
@@ -167,31 +191,42 @@ static int new_job(struct container *c, const struct engine_container *seen,
     if (r < 0)
         return r;
     snprintf(j->seen.command, sizeof(j->seen.command), "%s", seen->image);
-    j->container = c;
-    r = process_add(j, seen->pid, 0, &p);
-    if (r < 0) {
-        j->container = NULL;
+    r = follow(c, seen, j, err);
+    if (r < 0)
         job_free(j);
-        return error_set(err, r, "%s", r == -ESRCH ? "it has ended" : strerror(-r));
-    }
-    c->job = j;
-    j->frozen = c->by_hand;
-    j->allowed_mcpu = container_own_mcpu(j);
-    node_log("job %s (%s): container %.12s", j->id, j->name, c->id);
+    return r;
+}
+
+static int join(struct container *c, const struct engine_container *seen, struct job *starter,
+                const struct job_request *req, struct error *err)
+{
+    int r;
+
+    container_join(c, starter, req);
+    r = follow(c, seen, starter, err);
+    if (r < 0)
+        return r;
+    if (starter->admission.phase == JOB_PAUSED) /* before its program had come so far */
+        container_want_paused(starter, true);
+    if (starter->admission.ending)
+        container_stop(starter);
     return 0;
 }
 
-static int new_job_by_labels(struct container *c, const struct engine_container *seen,
-                             struct error *err)
+static int job_by_labels(struct container *c, const struct engine_container *seen,
+                         struct error *err)
 {
     struct job_request req = {.weight = JOB_WEIGHT_STD, .placement = c->set->node->placement};
+    struct job *starter = container_starter(c->set->node, seen);
     char note[JOB_REASON_MAX];
     int r;
 
+    if (starter)
+        req = job_request_of(starter);
     labels_parse(seen->labels, seen->n_labels, (uint64_t)seen->started_ns / NS_PER_MS, &req, note,
                  sizeof(note));
-    r = new_job(c, seen, &req, err);
-    if (r == 0)
+    r = starter ? join(c, seen, starter, &req, err) : new_job(c, seen, &req, err);
+    if (r == 0 && *note)
         snprintf(c->job->note, sizeof(c->job->note), "%s", note);
     return r;
 }
@@ -204,14 +239,15 @@ int container_take(struct container *c, const struct engine_container *seen,
 
     container_listen(c);
     c->heard = true;
-    if (c->job && !runs(c->job))
+    if (c->job && !runs(c->job) && !container_leave(c))
         job_end(c->job); /* of an earlier run */
     container_found(c, seen);
     if (c->job) {
-        rename_job(c->job, seen->name);
+        if (!c->joined)
+            rename_job(c->job, seen->name);
         c->job->frozen = c->by_hand;
     } else {
-        r = adopted ? new_job(c, seen, adopted, err) : new_job_by_labels(c, seen, err);
+        r = adopted ? new_job(c, seen, adopted, err) : job_by_labels(c, seen, err);
     }
     node_store_later(c->set->node);
     node_changed(c->set->node);
@@ -314,10 +350,10 @@ static void died(struct container *c)
 {
     struct job *j = c->job;
 
-    if (j) {
+    if (j && !container_leave(c))
         job_end(j);
+    if (j)
         node_changed(c->set->node);
-    }
     container_reset(c);
     c->adopted = false; /* so was this run */
 }
@@ -441,7 +477,7 @@ static void on_event(struct containers *set, const struct engine_event *event)
             snprintf(c->job->note, sizeof(c->job->note), "a process was killed: out of memory");
         break;
     case ENGINE_RENAME:
-        if (c && c->job)
+        if (c && c->job && !c->joined)
             rename_job(c->job, event->name);
         break;
     case ENGINE_DIE:

@@ -102,6 +102,12 @@ uint32_t container_own_mcpu(const struct job *j);
 bool container_can_pause(const struct job *j, const char **ret_why);
 bool container_paused(const struct job *j); /* in place */
 
+/*
+ * Ends it as `docker stop` does: SIGTERM, and SIGKILL after the seconds that are returned. 0: the
+ * job is no container, or its engine cannot be asked.
+ */
+unsigned container_stop(struct job *j);
+
 /* Sends again what failed, and asks where the answer was lost. */
 void containers_tick(struct containers *all);
 bool containers_pending(const struct containers *all); /* also without jobs the tick has work */

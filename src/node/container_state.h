@@ -2,8 +2,9 @@
 /*
  * An engine's containers and each of them, and what the files of containers need of each other.
  * Daemon's event loop only. Private to container*.c: container.c hears what the engine says,
- * container_dir.c has the control directories, container_limits.c writes limits: what is wanted,
- * what is on its way and what is in place; container_store.c keeps them in the jobs' files.
+ * container_dir.c has the control directories, container_join.c those that a job started,
+ * container_limits.c writes limits: what is wanted, what is on its way and what is in place;
+ * container_store.c keeps them in the jobs' files.
  */
 #pragma once
 
@@ -41,6 +42,7 @@ struct container {
     bool asked;        /* an inspection is under way */
     bool news;         /* came while a call was under way: inspect behind it */
     bool adopted;      /* for this run, by `tide adopt` */
+    bool joined;       /* the job whose program has started it */
     unsigned failures; /* of updates, one after another */
     char id[CONTAINER_ID_MAX];
     char key[CONTAINER_KEY_MAX + 1]; /* of its control directory */
@@ -73,6 +75,17 @@ void container_reset(struct container *c);
 
 /* The same of one that goes on. */
 void container_let_go(struct container *c);
+
+/* ---- container_join.c ---- */
+
+/* The job whose program has started it, by its label; NULL: it is a job of its own. */
+struct job *container_starter(const struct node *n, const struct engine_container *seen);
+
+/* Makes it @j's, whose terms are @req's from now on. Its processes are still to be added. */
+void container_join(struct container *c, struct job *j, const struct job_request *req);
+
+/* It has ended. True if its job goes on, with processes that are not in it; false: it was all. */
+bool container_leave(struct container *c);
 
 /* ---- container_dir.c ---- */
 

@@ -12,6 +12,7 @@
 
 #include <ctype.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -206,6 +207,15 @@ int job_new(struct node *n, uid_t uid, const struct job_request *req, struct job
     return 0;
 }
 
+struct job_request job_request_of(const struct job *j)
+{
+    return (struct job_request){.min = j->min,
+                                .limit = j->limit,
+                                .weight = j->weight,
+                                .terms = j->terms,
+                                .placement = j->placement};
+}
+
 int job_set_id(struct job *j, const char *id)
 {
     struct node *n = j->node;
@@ -225,6 +235,31 @@ int job_set_id(struct job *j, const char *id)
     if (n->jobs.last_number < number)
         n->jobs.last_number = number;
     return 0;
+}
+
+/*
+ * A submitted job's first process leads a group: what a script in it has started ends with it. The
+ * number of a group is nobody else's while its leader, which the descriptor holds on to, lives.
+ */
+static bool ask_to_end(const struct job *j, const struct process *p)
+{
+    pid_t group = j->admission.submitted ? getpgid(p->pid) : -1;
+
+    if (group == p->pid && proc_pidfd_signal(p->pidfd, 0) == 0)
+        return kill(-group, SIGTERM) == 0;
+    for (const struct process *leader = j->processes; leader; leader = leader->next)
+        if (leader->pid == group && leader != p)
+            return true; /* asked with its leader: twice could mean "at once" to it */
+    return proc_pidfd_signal(p->pidfd, SIGTERM) == 0;
+}
+
+unsigned job_terminate(const struct job *j)
+{
+    unsigned asked = 0;
+
+    for (const struct process *p = j->processes; p; p = p->next)
+        asked += ask_to_end(j, p);
+    return asked;
 }
 
 void job_free(struct job *j)
@@ -336,6 +371,7 @@ int process_add(struct job *j, pid_t pid, uint64_t start, struct process **ret)
     p->pid = pid;
     p->start = stat.start;
     snprintf(p->comm, sizeof(p->comm), "%.*s", (int)sizeof(p->comm) - 1, stat.comm);
+    p->outside = j->container && !container_holds(j->container, pid);
     process_link(j, p);
     actuate_observe(p);
     *ret = p;

@@ -82,7 +82,8 @@ struct process {
     bool unsent;              /* its socket was full: sent again when it drains */
     uint64_t resent_ns;
 
-    bool beat; /* the fields below were reported */
+    bool outside; /* of its job's container */
+    bool beat;    /* the fields below were reported */
     enum proto_source source;
     uint32_t target, active, allowed_mcpu;
     uint64_t tasks, progress_done, progress_total;
@@ -184,11 +185,20 @@ struct job_request {
 int job_new(struct node *n, uid_t uid, const struct job_request *req, struct job **ret,
             struct error *err);
 
+/* What was asked for it, as of now; the name is left out. */
+struct job_request job_request_of(const struct job *j);
+
 /* Gives the job an id that it had under an earlier daemon. -EINVAL or -EEXIST. */
 int job_set_id(struct job *j, const char *id);
 
 /* Takes it from the table, with its processes, and gives back what was placed for it. */
 void job_free(struct job *j);
+
+/*
+ * Asks its processes to end, as kill(1) does; what they make of it is theirs. The runner of a job
+ * that waits is one of them. Returns how many were asked.
+ */
+unsigned job_terminate(const struct job *j);
 
 /* Its last process is gone: forgets it and its file. */
 void job_end(struct job *j);

@@ -77,6 +77,7 @@ enum label_id {
     LABEL_DEADLINE,
     LABEL_PLACEMENT,
     LABEL_KEY,
+    LABEL_JOB,
     LABEL_COUNT
 };
 
@@ -96,6 +97,7 @@ static const struct {
     [LABEL_DEADLINE] = {"deadline", 0, 0, "90s, 10min, 2h from its start, or 2026-01-31T18:30:00Z"},
     [LABEL_PLACEMENT] = {"placement", 0, 0, "shared, exclusive or quota"},
     [LABEL_KEY] = {"key", 0, 0, "1 to 64 letters, digits, - and _"},
+    [LABEL_JOB] = {"job", 0, 0, "the token of the job that starts it"},
 };
 
 static enum label_id find(const char *name)
@@ -159,6 +161,8 @@ static bool take(enum label_id id, const char *value, uint64_t start_ms, struct 
         return placement_parse(value, &req->placement) == 0;
     case LABEL_KEY:
         return labels_key_valid(value);
+    case LABEL_JOB:
+        return true; /* of one that has ended, perhaps */
     default:
         return read_integer(value, table[id].min, table[id].max, &number) &&
                take_number(id, number, req);
@@ -218,6 +222,14 @@ bool labels_refuse(const struct engine_label *labels, size_t n)
         if (strcmp(labels[i].key, CONTAINER_LABEL) == 0 && strcmp(labels[i].value, "false") == 0)
             return true;
     return false;
+}
+
+const char *labels_job(const struct engine_label *labels, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(labels[i].key, CONTAINER_LABEL ".job") == 0)
+            return labels[i].value;
+    return NULL;
 }
 
 bool labels_elastic(const struct engine_label *labels, size_t n)

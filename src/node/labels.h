@@ -22,6 +22,9 @@ bool labels_elastic(const struct engine_label *labels, size_t n);
 /* The name of its control directory that `tide docker run` chose, or NULL. */
 const char *labels_key(const struct engine_label *labels, size_t n);
 
+/* The token of the job whose program has started it, or NULL. */
+const char *labels_job(const struct engine_label *labels, size_t n);
+
 /* 1 to CONTAINER_KEY_MAX letters, digits, - and _: no way to another directory. */
 bool labels_key_valid(const char *key);
 

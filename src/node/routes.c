@@ -509,42 +509,25 @@ static void patch_job(struct request *r, struct job *j)
         request_fail(r, HTTP_UNAVAILABLE, "", "out of memory");
 }
 
-/*
- * A submitted job's first process leads a group: what a script in it has started ends with it. The
- * number of a group is nobody else's while its leader, which the descriptor holds on to, lives.
- */
-static bool ask_to_end(const struct job *j, const struct process *p)
-{
-    pid_t group = j->admission.submitted ? getpgid(p->pid) : -1;
-
-    if (group == p->pid && proc_pidfd_signal(p->pidfd, 0) == 0)
-        return kill(-group, SIGTERM) == 0;
-    for (const struct process *leader = j->processes; leader; leader = leader->next)
-        if (leader->pid == group && leader != p)
-            return true; /* asked with its leader: twice could mean "at once" to it */
-    return proc_pidfd_signal(p->pidfd, SIGTERM) == 0;
-}
-
-/*
- * `tide cancel`: its processes are asked to end, as kill(1) does; what they make of it is theirs.
- * The runner of a job that waits is one of them.
- */
+/* `tide cancel` */
 static void delete_job(struct request *r, struct job *j)
 {
-    unsigned asked = 0;
+    unsigned asked = 0, grace_s;
 
     if (!control_may_change(r->node, &r->who, j)) {
         request_fail(r, HTTP_FORBIDDEN, "Ask its owner, or run as root.", "job %s is %s's", j->id,
                      j->owner);
         return;
     }
-    for (const struct process *p = j->processes; p; p = p->next)
-        asked += ask_to_end(j, p);
+    grace_s = container_stop(j);
+    if (grace_s == 0)
+        asked = job_terminate(j);
     admission_end(j); /* then it goes on, if it was paused: the signal is the first that it sees */
     node_log("job %s (%s) is cancelled by user %u", j->id, j->name, (unsigned)r->who.uid);
     request_answer(r, HTTP_OK,
-                   json_pack("{s:s,s:s,s:s,s:i}", "id", j->id, "name", j->name, "state",
-                             job_state(j, clock_now_ns()), "signalled", (int)asked));
+                   json_pack("{s:s,s:s,s:s,s:i,s:i}", "id", j->id, "name", j->name, "state",
+                             job_state(j, clock_now_ns()), "signalled", (int)asked, "grace_s",
+                             (int)grace_s));
 }
 
 /* ---- the rest ---- */

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import pty
+import shlex
 import shutil
 import signal
 import socket
@@ -448,22 +449,183 @@ def test_user_gets_the_plugin_alone(docker, tmp_path):
 
 # ---- with tided ----
 
-def test_container_is_a_job_with_what_was_asked_for(docker, names, build_dir, tmp_path):
+TRAP = """import signal, sys
+def on_term(number, frame):
+    print("asked to end", flush=True)
+    sys.exit(3)
+signal.signal(signal.SIGTERM, on_term)
+print("up", flush=True)
+while True:
+    signal.pause()"""
+
+UNTIL = """import os, sys, time
+print("up", flush=True)
+while not os.path.exists("/tmp/go"):
+    time.sleep(0.05)
+sys.exit(7)"""
+
+
+@pytest.fixture
+def tided(docker, build_dir, tmp_path):
+    """Two cores, on which jobs begin when their requests fit; the more urgent ones first."""
     peer = build_dir / conftest.PEER
     docker.dir.mkdir(exist_ok=True)
     daemon = Daemon(docker.build / "tided", peer, docker.dir, tmp_path / "claims", "--engine",
-                    docker.engine.socket).start()
-    try:
-        name = names()
-        result = docker.run("-d", "--name", name, "--max", "3", "--priority", "5", IMAGE, "python3",
-                            "-c", SLEEP)
-        assert (result.returncode, result.stderr) == (0, "")
-        job = eventually(lambda: next((j for j in daemon.jobs() if j["name"] == name), None))
-        assert (job["limit"], job["priority"]) == (3, 5)
-        control = pathlib.Path(next(m["Source"] for m in docker.inspect(name)["Mounts"]
-                                    if m["Destination"] == CONTROL))
-        assert eventually((control / "agent.sock").is_socket)
-        assert docker.plain("exec", name, "test", "-S", f"{CONTROL}/agent.sock").returncode == 0
-        assert name in docker.plain("tide", "ps").stdout
-    finally:
-        daemon.end()
+                    docker.engine.socket, "--cpus", "0-1", "--policy", "priority").start()
+    yield daemon
+    for job in daemon.jobs():
+        for pid in job["pids"]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+    daemon.end()
+    shutil.rmtree(docker.dir / "jobs", ignore_errors=True)
+
+
+class Submitted:
+    """A job of `tide submit` whose program is, or runs, `docker run`."""
+
+    def __init__(self, docker, tided, folder, *words, options=()):
+        self.docker, self.tided, self.output = docker, tided, folder / f"{len(os.listdir(folder))}.out"
+        self.process = subprocess.Popen(
+            [docker.build / "tide", "submit", "--quiet", "--wait", "-o", self.output, "--request", "2",
+             *options, "--", *words], env={**docker.env, "DOCKER_HOST": docker.to[2]},
+            stdout=subprocess.PIPE, text=True)
+        self.id = self.process.stdout.readline().strip()
+        assert self.id
+
+    def get(self):
+        return next((j for j in self.tided.jobs() if j["id"] == self.id), None)
+
+    def state(self):
+        job = self.get()
+        return job and job["state"]
+
+    def is_container(self, name):
+        """Its job, once the container is part of it."""
+        def look():
+            status, answer = self.docker.engine.api("GET", f"/containers/{name}/json")
+            job = self.get()
+            return status == 200 and job and answer["State"]["Pid"] in job["pids"] and job
+        return eventually(look)
+
+    def said(self, text):
+        return eventually(lambda: self.output.exists() and text in self.output.read_text())
+
+    def ended(self):
+        """Its exit status."""
+        eventually(lambda: not self.get())
+        self.process.stdout.close()
+        return self.process.wait(conftest.GUARD_S)
+
+
+@pytest.fixture
+def submit(docker, tided, tmp_path):
+    (tmp_path / "out").mkdir()
+    return lambda *words, **more: Submitted(docker, tided, tmp_path / "out", *words, **more)
+
+
+def in_container(name, program, *options, way=("docker", "run")):
+    return [*way, "--rm", "--name", name, "--network=none", "-v", "/usr:/usr:ro", *options, IMAGE,
+            "python3", "-c", program]
+
+
+def test_container_is_a_job_with_what_was_asked_for(docker, tided, names):
+    name = names()
+    result = docker.run("-d", "--name", name, "--max", "3", "--priority", "5", IMAGE, "python3",
+                        "-c", SLEEP)
+    assert (result.returncode, result.stderr) == (0, "")
+    job = eventually(lambda: next((j for j in tided.jobs() if j["name"] == name), None))
+    assert (job["limit"], job["priority"]) == (3, 5)
+    control = pathlib.Path(next(m["Source"] for m in docker.inspect(name)["Mounts"]
+                                if m["Destination"] == CONTROL))
+    assert eventually((control / "agent.sock").is_socket)
+    assert docker.plain("exec", name, "test", "-S", f"{CONTROL}/agent.sock").returncode == 0
+    assert name in docker.plain("tide", "ps").stdout
+
+
+@pytest.mark.parametrize("way", [["docker", "run"], ["docker", "tide", "run"]])
+def test_submitted_container_is_one_job(tided, submit, names, way):
+    """Asked for once, by both; who comes next waits for one job, which ends as the container does."""
+    name = names()
+    terms = ["--max", "5"] if "tide" in way else []
+    first = submit(*in_container(name, UNTIL, *terms, way=way), options=["--name", "cnn", "--priority", "4"])
+    first.said("up")
+    job = first.is_container(name)
+    assert [j["id"] for j in tided.jobs()] == [first.id]
+    assert (job["name"], job["priority"], job["request"]) == ("cnn", 4, 2)
+    assert job["limit"] == (5 if terms else None)
+    second = submit("true")
+    assert eventually(lambda: second.state() == "queued")
+    assert len(tided.jobs()) == 2
+    assert first.docker.plain("exec", name, "touch", "/tmp/go").returncode == 0
+    assert first.ended() == 7
+    second.ended()
+
+
+def test_submitted_container_is_paused_resumed_and_cancelled_as_one(tided, submit, names):
+    name = names()
+    patient = submit(*in_container(name, TRAP))
+    patient.said("up")
+    patient.is_container(name)
+    urgent = submit("sleep", "600", options=["--priority", "10"])
+    eventually(lambda: patient.docker.inspect(name)["State"]["Paused"])
+    eventually(lambda: (patient.state(), urgent.state() == "queued") == ("paused", False))
+    tided.api("DELETE", f"/v1/jobs/{urgent.id}")
+    eventually(lambda: not patient.docker.inspect(name)["State"]["Paused"])
+    again = submit("sleep", "600", options=["--priority", "10"])
+    eventually(lambda: patient.state() == "paused")
+    done = patient.docker.call(patient.docker.build / "tide", "cancel", patient.id)  # also like this
+    assert done.stdout == f"{patient.id} docker: ended\n", done
+    assert patient.output.read_text().count("asked to end") == 1
+    assert patient.ended() == 3
+    assert again.state() != "queued"
+
+
+def test_detached_container_goes_on_as_the_job(tided, submit, names):
+    name = names()
+    job = submit(*in_container(name, TRAP, "--detach"))
+    job.is_container(name)
+    pid = job.docker.inspect(name)["State"]["Pid"]
+    eventually(lambda: job.get()["pids"] == [pid])
+    assert [j["id"] for j in tided.jobs()] == [job.id]
+    tided.signal(signal.SIGKILL)  # the next daemon knows it, too
+    tided.start()
+    assert job.is_container(name)["pids"] == [pid] and len(tided.jobs()) == 1
+    eventually(lambda: "up" in job.docker.plain("logs", name).stdout)
+    assert job.docker.call(job.docker.build / "tide", "cancel", job.id).returncode == 0
+    assert not job.get()
+
+
+def test_script_of_containers_is_one_job_to_its_end(tided, submit, names, tmp_path):
+    first, second = names(), names()
+    script = tmp_path / "script.sh"
+    script.write_text("\n".join(shlex.join(in_container(name, TRAP, way=("docker", "tide", "run")))
+                                for name in (first, second)) + "\necho last\nsleep 600\n")
+    job = submit("sh", script)
+    job.is_container(first)
+    eventually(lambda: job.output.read_text().count("up") == 1)
+    job.docker.plain("kill", first)
+    job.is_container(second)
+    assert [j["id"] for j in tided.jobs()] == [job.id]
+    eventually(lambda: job.output.read_text().count("up") == 2)
+    tided.api("DELETE", f"/v1/jobs/{job.id}")
+    job.ended()
+    assert "last" not in job.output.read_text()
+
+
+def test_a_label_gets_a_container_into_no_job_without_its_token(docker, tided, submit, names):
+    name = names()
+    job = submit(*in_container(name, SLEEP))
+    job.is_container(name)
+    token = docker.inspect(name)["Config"]["Labels"]["io.threadtide.job"]
+    assert token not in (job.id, "docker") and len(token) == 32
+    before = job.get()["pids"]
+    for label in (job.id, "docker", token[:-1], "", token):  # the last: it has a container
+        other = names()
+        words = in_container(other, SLEEP, "-d", "--label", f"io.threadtide.job={label}")
+        assert docker.plain(*words[1:]).returncode == 0
+        own = eventually(lambda: next((j for j in tided.jobs() if j["name"] == other), None))
+        assert own["id"] != job.id and own["owner"] == "root"
+        assert job.get()["pids"] == before
