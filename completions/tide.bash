@@ -83,8 +83,8 @@ _tide()
 {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     local command=${COMP_WORDS[1]} words=
-    local commands="run adopt submit queue cancel hold release docker ps set top explain policy setup sim
-        record signal doctor version help"
+    local commands="run adopt submit queue cancel hold release docker ps set top explain history events
+        policy setup sim record signal doctor version help"
 
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
@@ -128,6 +128,22 @@ _tide()
             ;;
         explain)
             ((COMP_CWORD == 2)) && words=$(_tide_jobs) || words="--json --help" ;;
+        history)
+            case $prev in
+            --since | -s | --lines | -n) return ;;
+            esac
+            words="$(_tide_jobs) --since --lines --json --help"
+            ;;
+        events)
+            case $prev in
+            --since | -s) return ;;
+            --type | -t)
+                COMPREPLY=($(compgen -W "job-added job-changed job-ended policy-changed" -- "$cur"))
+                return
+                ;;
+            esac
+            words="$(_tide_jobs) --follow --since --type --json --help"
+            ;;
         signal)
             ((COMP_CWORD == 2)) && words=$(_tide_jobs) ;;
         policy)

@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct {
@@ -93,6 +94,66 @@ int moment_parse(const char *text, uint64_t now_ms, uint64_t *ret_ms)
         tm.tm_isdst = -1;
         at = mktime(&tm);
     }
+    *ret_ms = (uint64_t)at * 1000;
+    return 0;
+}
+
+/* Midnight where no time follows. */
+static bool read_date(const char *text, struct tm *ret)
+{
+    static const char *const formats[] = {"%Y-%m-%d", "%Y-%m-%d%t%H:%M", "%Y-%m-%d%t%H:%M:%S",
+                                          "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"};
+
+    for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
+        struct tm tm = {.tm_isdst = -1};
+        const char *end = strptime(text, formats[i], &tm);
+
+        if (!end || *end)
+            continue;
+        *ret = tm;
+        return true;
+    }
+    return false;
+}
+
+static bool read_seconds(const char *text, uint64_t *ret_ms)
+{
+    size_t len = strlen(text);
+
+    if (len < 5 || len > 11 || strspn(text, "0123456789") != len)
+        return false;
+    *ret_ms = strtoull(text, NULL, 10) * 1000;
+    return true;
+}
+
+int moment_past(const char *text, uint64_t now_ms, uint64_t *ret_ms)
+{
+    time_t now = (time_t)(now_ms / 1000), at;
+    uint64_t ago;
+    struct tm tm;
+
+    if (read_seconds(text, ret_ms))
+        return 0;
+    if (moment_duration(text, &ago) == 0) {
+        *ret_ms = now_ms > ago ? now_ms - ago : 0;
+        return 0;
+    }
+    if (localtime_r(&now, &tm) && read_clock(text, &tm.tm_hour, &tm.tm_min)) {
+        tm.tm_sec = 0;
+        tm.tm_isdst = -1;
+        at = mktime(&tm);
+        if (at > now) {
+            tm.tm_mday--;
+            tm.tm_isdst = -1;
+            at = mktime(&tm);
+        }
+    } else if (read_date(text, &tm)) {
+        at = mktime(&tm);
+    } else {
+        return -EINVAL;
+    }
+    if (at < 0)
+        return -EINVAL;
     *ret_ms = (uint64_t)at * 1000;
     return 0;
 }

@@ -18,3 +18,10 @@ int moment_duration(const char *text, uint64_t *ret_ms);
  * shows HH:MM, as at(1) has it: today, or tomorrow where that has passed. 0 or -EINVAL.
  */
 int moment_parse(const char *text, uint64_t now_ms, uint64_t *ret_ms);
+
+/*
+ * The same of a time that has passed: a duration ago, the last time that the clock showed HH:MM,
+ * YYYY-MM-DD with or without HH:MM[:SS] behind a blank or T, or seconds since 1970 of five digits
+ * or more.
+ */
+int moment_past(const char *text, uint64_t now_ms, uint64_t *ret_ms);

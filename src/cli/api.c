@@ -2,7 +2,6 @@
 #include "cli/api.h"
 
 #include "host/daemon.h"
-#include "host/http.h"
 
 #include <string.h>
 
@@ -38,8 +37,23 @@ static void make_printable(json_t *json)
         make_printable(member);
 }
 
-static int request_in(const char *dir, const char *method, const char *path, const char *body,
-                      unsigned timeout_ms, struct api_answer *ret, struct error *err)
+json_t *api_parse(const char *text)
+{
+    json_t *json = *text ? json_loads(text, JSON_DECODE_ANY, NULL) : json_null();
+
+    make_printable(json);
+    return json;
+}
+
+struct call {
+    const char *method, *path, *body;
+    unsigned timeout_ms;
+    const char *last; /* of a stream */
+    struct http_stream *stream;
+};
+
+static int request_in(const char *dir, const struct call *c, struct api_answer *ret,
+                      struct error *err)
 {
     char socket_path[RUNDIR_PATH_MAX + sizeof(RUNDIR_API_SOCKET) + 1];
     _cleanup_free_ char *text = NULL;
@@ -48,7 +62,12 @@ static int request_in(const char *dir, const char *method, const char *path, con
     int r;
 
     snprintf(socket_path, sizeof(socket_path), "%s/" RUNDIR_API_SOCKET, dir);
-    r = http_request(socket_path, method, path, body, timeout_ms, &status, &text, err);
+    if (c->stream)
+        r = http_stream_open(socket_path, c->path, c->last, c->timeout_ms, c->stream, &status,
+                             &text, err);
+    else
+        r = http_request(socket_path, c->method, c->path, c->body, c->timeout_ms, &status, &text,
+                         err);
     if (r == -ENOENT || r == -ECONNREFUSED || r == -ENOTDIR)
         return error_set(err, -ENOENT, "no daemon runs (nobody listens on %s)", socket_path);
     if (r == -EACCES)
@@ -57,36 +76,51 @@ static int request_in(const char *dir, const char *method, const char *path, con
         return error_set(err, r, "the daemon in %s does not answer", dir);
     if (r < 0)
         return r;
-    json = *text ? json_loads(text, JSON_DECODE_ANY, NULL) : json_null();
+    json = api_parse(text ? text : "");
     if (!json)
         return error_set(err, -EBADMSG, "the daemon in %s answered with something unreadable", dir);
-    make_printable(json);
     ret->status = status;
     ret->body = json;
     snprintf(ret->dir, sizeof(ret->dir), "%s", dir);
     return 0;
 }
 
-int api_try(const char *method, const char *path, json_t *body, unsigned timeout_ms,
-            struct api_answer *ret, struct error *err)
+static int try_call(const struct call *c, struct api_answer *ret, struct error *err)
 {
-    _cleanup_free_ char *text = NULL;
     char dir[RUNDIR_PATH_MAX];
     char own[RUNDIR_PATH_MAX];
-    int r;
+    int r = rundir_find(dir);
 
-    if (body && !(text = json_dumps(body, JSON_COMPACT)))
-        return error_set(err, -ENOMEM, "out of memory");
-    r = rundir_find(dir);
     if (r < 0)
         return error_set(err, r, "TIDE_DIR or XDG_RUNTIME_DIR is too long for a socket");
-    r = request_in(dir, method, path, text, timeout_ms, ret, err);
+    r = request_in(dir, c, ret, err);
     if (r != -ENOENT && r != -EACCES)
         return r;
     /* A socket that the system's daemon left behind must not hide the user's own. */
     if (rundir_user(own) < 0 || strcmp(own, dir) == 0)
         return r;
-    return request_in(own, method, path, text, timeout_ms, ret, err);
+    return request_in(own, c, ret, err);
+}
+
+int api_try(const char *method, const char *path, json_t *body, unsigned timeout_ms,
+            struct api_answer *ret, struct error *err)
+{
+    _cleanup_free_ char *text = NULL;
+
+    if (body && !(text = json_dumps(body, JSON_COMPACT)))
+        return error_set(err, -ENOMEM, "out of memory");
+    return try_call(
+        &(struct call){.method = method, .path = path, .body = text, .timeout_ms = timeout_ms}, ret,
+        err);
+}
+
+int api_stream(const char *path, const char *last, struct http_stream *ret_stream,
+               struct api_answer *ret, struct error *err)
+{
+    return try_call(
+        &(struct call){
+            .path = path, .last = last, .stream = ret_stream, .timeout_ms = API_TIMEOUT_MS},
+        ret, err);
 }
 
 int api_cannot_start(struct error *err)

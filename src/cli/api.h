@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/rundir.h"
+#include "host/http.h"
 
 #include <jansson.h>
 #include <limits.h>
@@ -34,6 +35,16 @@ void api_answer_done(struct api_answer *answer);
  */
 int api_try(const char *method, const char *path, json_t *body, unsigned timeout_ms,
             struct api_answer *ret, struct error *err);
+
+/*
+ * The same for a path that answers with a stream of events, from behind @last (may be empty). With
+ * ret->status 200 *ret_stream is one and the body JSON null.
+ */
+int api_stream(const char *path, const char *last, struct http_stream *ret_stream,
+               struct api_answer *ret, struct error *err);
+
+/* JSON of the daemon, printable; NULL when it is none. */
+json_t *api_parse(const char *text);
 
 /* Why `tide run` could not start a daemon here: 0, or -errno with the reason in *err. */
 int api_cannot_start(struct error *err);

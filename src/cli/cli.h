@@ -13,6 +13,7 @@
 
 #include <getopt.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Exit codes, documented in tide(1). `tide run` ends with those of the program that it runs. */
 enum cli_exit {
@@ -49,6 +50,8 @@ extern const struct command command_adopt;
 extern const struct command command_ps;
 extern const struct command command_set;
 extern const struct command command_explain;
+extern const struct command command_history;
+extern const struct command command_events;
 extern const struct command command_top;
 extern const struct command command_policy;
 extern const struct command command_setup;
@@ -136,6 +139,12 @@ int option_next(const struct command *cmd, int argc, char **argv, const struct o
  */
 int option_number(const struct command *cmd, const char *text, const char *name, long min, long max,
                   long *ret);
+
+/*
+ * Reads the value of --since as whole seconds since 1970, not before 1. Returns CLI_OK, or
+ * CLI_USAGE after the complaint was printed.
+ */
+int option_since(const struct command *cmd, const char *text, uint64_t *ret_s);
 
 /* Complains unless @min to @max operands are left. Returns CLI_OK or CLI_USAGE. */
 int option_operands(const struct command *cmd, int argc, char **argv, int min, int max);

@@ -57,14 +57,11 @@ static void print_now(const json_t *job)
 
 static void print_deadline(double at)
 {
-    time_t seconds = (time_t)at;
     char when[32];
-    struct tm tm;
 
     if (at <= 0)
         return;
-    localtime_r(&seconds, &tm);
-    strftime(when, sizeof(when), "%F %T", &tm);
+    job_text_time(at, when, sizeof(when));
     printf(", deadline %s", when);
 }
 

@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <string.h>
+#include <time.h>
 
 static const struct {
     const char *title;
@@ -60,6 +61,15 @@ void job_text_duration(double seconds, char *buf, size_t size)
         snprintf(buf, size, "%lldh%lldmin", s / 3600, s / 60 % 60);
     else
         snprintf(buf, size, "%lldd%lldh", s / 86400, s / 3600 % 24);
+}
+
+void job_text_time(double seconds, char *buf, size_t size)
+{
+    time_t at = (time_t)seconds;
+    struct tm tm;
+
+    if (at <= 0 || !localtime_r(&at, &tm) || strftime(buf, size, "%F %T", &tm) == 0)
+        snprintf(buf, size, "-");
 }
 
 static void text_pids(const json_t *job, char *buf, size_t size)

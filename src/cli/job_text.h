@@ -45,5 +45,8 @@ bool job_text_waits(const json_t *job);
 /* "45s", "3min20s", "2h5min", "1d3h": as durations are given on the command line. */
 void job_text_duration(double seconds, char *buf, size_t size);
 
+/* A time of the daemon's in the local one: "2026-01-31 18:30:00", "-" for 0. */
+void job_text_time(double seconds, char *buf, size_t size);
+
 /* What the daemon answered to a change: "2 → 1 thread", "stays at 2 threads", "automatic". */
 void job_text_change(const json_t *answer, char *buf, size_t size);

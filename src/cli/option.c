@@ -2,6 +2,8 @@
 #include "cli/cli.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/moment.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -59,6 +61,19 @@ int option_number(const struct command *cmd, const char *text, const char *name,
         return cli_usage(cmd, "%s: %s is outside %ld %s %ld", name, text, min, cli_glyph(CLI_DOTS),
                          max);
     *ret = value;
+    return CLI_OK;
+}
+
+int option_since(const struct command *cmd, const char *text, uint64_t *ret_s)
+{
+    uint64_t ms;
+
+    if (moment_past(text, clock_real_ms(), &ms) < 0)
+        return cli_usage(cmd,
+                         "--since: '%s' is no time (90s or 2h ago, 18:30, 2026-01-31, "
+                         "'2026-01-31 18:30')",
+                         text);
+    *ret_s = ms < 1000 ? 1 : ms / 1000;
     return CLI_OK;
 }
 

@@ -232,7 +232,7 @@ int http_parse_response(const char *buf, size_t len, bool eof, struct http_respo
 {
     _cleanup_free_ char *body = NULL;
     struct head head;
-    size_t body_len;
+    size_t body_len = 0;
     int r = parse_head(buf, len, &head);
 
     if (r == 0) {
@@ -319,7 +319,21 @@ static int send_all(int fd, struct iovec *part, size_t n, uint64_t deadline_ns)
     return 0;
 }
 
-static int receive(int fd, uint64_t deadline_ns, struct http_response *ret)
+/* An answer that begins well and goes on for ever: what follows its head is the caller's to read.
+ */
+static bool begins_stream(const char *buf, size_t len, struct http_stream *stream)
+{
+    struct head head;
+
+    if (!stream || parse_head(buf, len, &head) < 0 || head.status != 200 || head.have_length)
+        return false;
+    stream->from = head.size;
+    return true;
+}
+
+/* With @stream an answer of status 200 is one, and takes the buffer over. */
+static int receive(int fd, uint64_t deadline_ns, struct http_response *ret,
+                   struct http_stream *stream)
 {
     _cleanup_free_ char *buf = NULL;
     size_t len = 0, size = 0;
@@ -347,6 +361,13 @@ static int receive(int fd, uint64_t deadline_ns, struct http_response *ret)
         if (n < 0)
             return errno == ECONNRESET ? -EBADMSG : -errno;
         len += (size_t)n;
+        if (begins_stream(buf, len, stream)) {
+            *ret = (struct http_response){.status = 200};
+            stream->buf = TAKE_PTR(buf);
+            stream->len = len;
+            stream->size = size;
+            return 0;
+        }
         r = http_parse_response(buf, len, n == 0, ret);
         if (r != -EAGAIN)
             return r;
@@ -366,32 +387,56 @@ static bool is_token(const char *text)
     return true;
 }
 
-static int exchange(const char *socket_path, const char *method, const char *path, const char *body,
-                    uint64_t deadline_ns, struct http_response *ret)
+static int exchange(int fd, const char *head, const char *body, uint64_t deadline_ns,
+                    struct http_response *ret, struct http_stream *stream)
+{
+    struct iovec part[] = {{(char *)head, strlen(head)}, {(char *)body, body ? strlen(body) : 0}};
+    int r = send_all(fd, part, body ? 2 : 1, deadline_ns);
+
+    /* A server that refuses early may hang up before it has read all; its answer counts. */
+    return r < 0 && r != -EPIPE ? r : receive(fd, deadline_ns, ret, stream);
+}
+
+static int request(const char *socket_path, const char *method, const char *path, const char *body,
+                   uint64_t deadline_ns, struct http_response *ret)
 {
     _cleanup_fd_ int fd = -1;
     _cleanup_free_ char *head = NULL;
-    struct iovec part[2];
-    int n, r;
+    int r;
 
     if (!*method || !is_token(method) || *path != '/' || !is_token(path))
         return -EINVAL;
     r = connect_to(socket_path, deadline_ns, &fd);
     if (r < 0)
         return r;
-    n = asprintf(&head,
+    if (asprintf(&head,
                  "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                  "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
-                 method, path, body ? strlen(body) : 0);
-    if (n < 0) {
+                 method, path, body ? strlen(body) : 0) < 0) {
         head = NULL;
         return -ENOMEM;
     }
-    part[0] = (struct iovec){head, (size_t)n};
-    part[1] = (struct iovec){(char *)body, body ? strlen(body) : 0};
-    r = send_all(fd, part, body ? 2 : 1, deadline_ns);
-    /* A server that refuses early may hang up before it has read all; its answer counts. */
-    return r < 0 && r != -EPIPE ? r : receive(fd, deadline_ns, ret);
+    return exchange(fd, head, body, deadline_ns, ret, NULL);
+}
+
+/* To a client of HTTP/1.0 the body comes as it is, without chunks. */
+static int open_stream(const char *socket_path, const char *path, const char *last,
+                       uint64_t deadline_ns, struct http_response *ret, struct http_stream *stream)
+{
+    _cleanup_free_ char *head = NULL;
+    int r;
+
+    if (*path != '/' || !is_token(path) || !is_token(last))
+        return -EINVAL;
+    r = connect_to(socket_path, deadline_ns, &stream->fd);
+    if (r < 0)
+        return r;
+    if (asprintf(&head, "GET %s HTTP/1.0\r\nHost: localhost\r\n%s%s%s\r\n", path,
+                 *last ? "Last-Event-ID: " : "", last, *last ? "\r\n" : "") < 0) {
+        head = NULL;
+        return -ENOMEM;
+    }
+    return exchange(stream->fd, head, NULL, deadline_ns, ret, stream);
 }
 
 static int describe(struct error *err, int r, const char *socket_path, unsigned timeout_ms)
@@ -424,13 +469,86 @@ int http_request(const char *socket_path, const char *method, const char *path, 
 {
     uint64_t deadline_ns = clock_now_ns() + timeout_ms * NS_PER_MS;
     struct http_response response;
-    int r = exchange(socket_path, method, path, body, deadline_ns, &response);
+    int r = request(socket_path, method, path, body, deadline_ns, &response);
 
     if (r < 0)
         return describe(err, r, socket_path, timeout_ms);
     *ret_status = response.status;
     *ret_body = response.body;
     return 0;
+}
+
+int http_stream_open(const char *socket_path, const char *path, const char *last,
+                     unsigned timeout_ms, struct http_stream *ret, int *ret_status, char **ret_body,
+                     struct error *err)
+{
+    uint64_t deadline_ns = clock_now_ns() + timeout_ms * NS_PER_MS;
+    struct http_stream stream = {.fd = -1};
+    struct http_response response;
+    int r = open_stream(socket_path, path, last, deadline_ns, &response, &stream);
+
+    if (r == 0 && response.status == 200 && !stream.buf) { /* an answer that has an end */
+        free(response.body);
+        r = -EBADMSG;
+    }
+    if (r < 0 || !stream.buf)
+        http_stream_done(&stream);
+    if (r < 0)
+        return describe(err, r, socket_path, timeout_ms);
+    *ret = stream;
+    *ret_status = response.status;
+    *ret_body = response.body;
+    return 0;
+}
+
+void http_stream_done(struct http_stream *s)
+{
+    s->fd = close_fd(s->fd);
+    free(s->buf);
+    s->buf = NULL;
+}
+
+/* Makes room, and reads what there is. Returns bytes, or -errno. */
+static ssize_t read_more(struct http_stream *s)
+{
+    ssize_t n;
+
+    memmove(s->buf, s->buf + s->from, s->len - s->from);
+    s->len -= s->from;
+    s->from = 0;
+    if (s->len == s->size) {
+        char *bigger = s->size < HTTP_LINE_MAX ? realloc(s->buf, s->size * 2) : NULL;
+
+        if (!bigger)
+            return s->size < HTTP_LINE_MAX ? -ENOMEM : -EMSGSIZE;
+        s->buf = bigger;
+        s->size *= 2;
+    }
+    do
+        n = recv(s->fd, s->buf + s->len, s->size - s->len, 0);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return -errno;
+    s->len += (size_t)n;
+    return n ? n : -ENODATA;
+}
+
+int http_stream_line(struct http_stream *s, const char **ret)
+{
+    for (;;) {
+        char *line = s->buf + s->from, *lf = memchr(line, '\n', s->len - s->from);
+        ssize_t n;
+
+        if (lf) {
+            s->from = (size_t)(lf + 1 - s->buf);
+            lf[lf > line && lf[-1] == '\r' ? -1 : 0] = '\0';
+            *ret = line;
+            return 0;
+        }
+        n = read_more(s);
+        if (n < 0)
+            return (int)n;
+    }
 }
 
 int http_escape(const char *text, char *buf, size_t size)

@@ -123,15 +123,17 @@ static void look_at(struct job *j, uint64_t now)
 {
     struct seen *t = &j->seen;
     const char *state = job_state(j, now);
-    bool first = !t->state, final = t->final;
+    bool first = !t->state, news = first || j->dirty;
     struct cpuset cores;
 
-    if (!final && (first || (j->admission.phase == JOB_RUNNING &&
-                             now - j->admission.begun_ns >= COMMAND_NS))) {
+    /* Empty in the middle of an exec. */
+    if (!t->final && (!*t->command || (j->admission.phase == JOB_RUNNING &&
+                                       now - j->admission.begun_ns >= COMMAND_NS))) {
         read_command(j);
-        t->final = !first;
+        t->final = !first && *t->command;
+        news |= *t->command != '\0';
     }
-    if (first || j->dirty || t->final != final || t->made != history_made(j->node->history))
+    if (news || t->made != history_made(j->node->history))
         write_job(j, now, 0);
     write_allocations(j);
     write_rate(j, now);

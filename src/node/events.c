@@ -13,10 +13,15 @@
 
 #define BLOCK 4096 /* bytes that libmicrohttpd asks for at a time */
 
+struct event {
+    char *text; /* as it is sent */
+    uint64_t time_ms;
+};
+
 struct events {
     struct node *node;
-    char *kept[EVENTS_KEPT]; /* event K at [K % EVENTS_KEPT], as it is sent */
-    uint64_t next;           /* its number; the first event is 1 */
+    struct event kept[EVENTS_KEPT]; /* event K at [K % EVENTS_KEPT] */
+    uint64_t next;                  /* its number; the first event is 1 */
     struct stream *streams;
     sd_event_source *timer;
 };
@@ -31,10 +36,16 @@ struct stream {
     size_t offset; /* that much of it is sent */
     size_t said;   /* of the comment */
     bool asleep, ended;
+    bool ends;        /* once all is sent */
     char comment[80]; /* goes before the next event */
 };
 
 /* ---- keeping ---- */
+
+static struct event *event_at(struct events *e, uint64_t number)
+{
+    return &e->kept[number % EVENTS_KEPT];
+}
 
 static uint64_t oldest(const struct events *e)
 {
@@ -52,10 +63,12 @@ static void wake(struct stream *s)
 
 void events_tell(struct events *e, const char *type, json_t *data)
 {
-    char *json = data ? json_dumps(data, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
-    char *text = NULL;
+    uint64_t now_ms = clock_real_ms();
+    char *json = NULL, *text = NULL;
     int len = -1;
 
+    if (data && json_object_set_new(data, "time", json_real((double)now_ms / 1000)) == 0)
+        json = json_dumps(data, JSON_COMPACT | JSON_REAL_PRECISION(15));
     json_decref(data);
     if (e && json)
         len = asprintf(&text, "id: %" PRIu64 ".%" PRIu64 "\nevent: %s\ndata: %s\n\n",
@@ -66,9 +79,8 @@ void events_tell(struct events *e, const char *type, json_t *data)
             free(text);
         return;
     }
-    free(e->kept[e->next % EVENTS_KEPT]);
-    e->kept[e->next % EVENTS_KEPT] = text;
-    e->next++;
+    free(event_at(e, e->next)->text);
+    *event_at(e, e->next++) = (struct event){text, now_ms};
     for (struct stream *s = e->streams; s; s = s->next)
         wake(s);
 }
@@ -102,7 +114,7 @@ static ssize_t on_room(void *arg, uint64_t pos, char *buf, size_t max)
             s->comment[0] = '\0';
     }
     while (whole && len < max && s->at < e->next) {
-        len += put(buf + len, max - len, e->kept[s->at % EVENTS_KEPT], &s->offset, &whole);
+        len += put(buf + len, max - len, event_at(e, s->at)->text, &s->offset, &whole);
         if (whole) {
             s->at++;
             s->offset = 0;
@@ -110,6 +122,8 @@ static ssize_t on_room(void *arg, uint64_t pos, char *buf, size_t max)
     }
     if (len > 0)
         return (ssize_t)len;
+    if (s->ends)
+        return MHD_CONTENT_READER_END_OF_STREAM;
     s->asleep = true;
     MHD_suspend_connection(s->connection);
     return 0;
@@ -161,25 +175,45 @@ static int on_beat(sd_event_source *source, uint64_t usec, void *arg)
 
 /* ---- streams ---- */
 
-/* An id of another daemon, or of an event that is not kept, says only that something was missed. */
-static void begin_at(struct stream *s, const char *last)
+/* The number behind event @last; 0: it is another daemon's, or of an event that is not kept. */
+static uint64_t behind(const struct events *e, const char *last)
 {
-    const struct events *e = s->events;
     uint64_t epoch, number;
     char end;
 
-    comment(s, "retry: 1000\n\n");
-    s->at = e->next;
-    if (!last)
-        return;
-    if (sscanf(last, "%" SCNu64 ".%" SCNu64 "%c", &epoch, &number, &end) == 2 &&
-        epoch == e->node->epoch && number < e->next && number + 1 >= oldest(e))
-        s->at = number + 1;
-    else
-        comment(s, "retry: 1000\nevent: missed\ndata: {}\n\n");
+    if (sscanf(last, "%" SCNu64 ".%" SCNu64 "%c", &epoch, &number, &end) != 2 ||
+        epoch != e->node->epoch || number >= e->next || number + 1 < oldest(e))
+        return 0;
+    return number + 1;
 }
 
-int events_open(struct events *e, struct request *r, const char *last, struct stream **ret)
+/* 0: something was missed, and all that is kept is news. */
+static uint64_t first_of(struct events *e, const struct events_from *from)
+{
+    uint64_t at = oldest(e);
+
+    if (from->last)
+        return behind(e, from->last);
+    if (from->since_ms == 0)
+        return e->next;
+    if (at > 1 && event_at(e, at)->time_ms >= from->since_ms)
+        return 0;
+    while (at < e->next && event_at(e, at)->time_ms < from->since_ms)
+        at++;
+    return at;
+}
+
+static void begin_at(struct stream *s, const struct events_from *from)
+{
+    s->at = first_of(s->events, from);
+    comment(s, s->at ? "retry: 1000\n\n" : "retry: 1000\nevent: missed\ndata: {}\n\n");
+    if (s->at == 0)
+        s->at = oldest(s->events);
+    s->ends = from->ends;
+}
+
+int events_open(struct events *e, struct request *r, const struct events_from *from,
+                struct stream **ret)
 {
     const struct node *n = e->node;
     unsigned all = 0, of_user = 0;
@@ -197,7 +231,7 @@ int events_open(struct events *e, struct request *r, const char *last, struct st
         return -ENOMEM;
     s->events = e;
     s->uid = r->who.uid;
-    begin_at(s, last);
+    begin_at(s, from);
     s->next = e->streams;
     e->streams = s;
     if (all == 0) {
@@ -266,7 +300,7 @@ struct events *events_free(struct events *e)
     if (!e)
         return NULL;
     for (unsigned i = 0; i < EVENTS_KEPT; i++)
-        free(e->kept[i]);
+        free(e->kept[i].text);
     sd_event_source_disable_unref(e->timer);
     free(e);
     return NULL;

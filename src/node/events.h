@@ -10,12 +10,21 @@
 #include "base/error.h"
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 #define EVENTS_KEPT        1024
 #define EVENTS_STREAMS_MAX 32
 #define EVENTS_STREAMS_UID 8 /* of one user other than root and the daemon's own */
 #define EVENTS_BEAT_S      15
 #define EVENTS_TEXT_MAX    2048 /* bytes of one event; a longer one is not told */
+
+/* Where a stream begins, and whether it ends. */
+struct events_from {
+    const char *last;  /* behind this event, as it was sent as id; or, with NULL, */
+    uint64_t since_ms; /* with what happened from then on (CLOCK_REALTIME); 0: from now on */
+    bool ends;         /* with what has happened up to now */
+};
 
 struct events;
 struct node;
@@ -29,10 +38,11 @@ struct events *events_free(struct events *e); /* after api_free(); takes NULL, r
 void events_tell(struct events *e, const char *type, json_t *data);
 
 /*
- * A stream for a request, from behind the event @last (as it was sent as id) or, with NULL, from
- * now on. Returns 0 or -EAGAIN: there are too many.
+ * A stream for a request. What is not kept, be it another daemon's or too old, is an event "missed"
+ * before those that are. Returns 0 or -EAGAIN: there are too many.
  */
-int events_open(struct events *e, struct request *r, const char *last, struct stream **ret);
+int events_open(struct events *e, struct request *r, const struct events_from *from,
+                struct stream **ret);
 
 /* api.c: the stream as answer of libmicrohttpd's @connection; 0 or -errno: then it is gone. */
 int stream_send(struct stream *s, void *connection);

@@ -615,22 +615,33 @@ static void get_history(struct request *r, struct job *none)
     f.since_ms = since * 1000;
     f.limit = (uint32_t)limit;
     chronicle_look(r->node); /* up to now */
-    if (history_query(r->node->history, &f, &list, &err) == 0)
-        request_answer(r, HTTP_OK, list);
-    else
+    if (history_query(r->node->history, &f, &list, &err) < 0) {
         request_fail(r, HTTP_UNAVAILABLE,
                      "The jobs are not concerned; tided(8) says where history lies.", "%s",
                      err.text);
+        return;
+    }
+    view_history(r->node, (double)since, list);
+    request_answer(r, HTTP_OK, list);
 }
 
 static void get_events(struct request *r, struct job *none)
 {
+    struct events_from from = {.last = request_header(r, "Last-Event-ID")};
+    const char *follow = request_argument(r, "follow");
+    uint64_t since = 0;
     struct stream *stream;
-    int e = r->node->events
-                ? events_open(r->node->events, r, request_header(r, "Last-Event-ID"), &stream)
-                : -ENOMEM;
 
-    if (e == 0)
+    if (!take_argument(r, "since", INT32_MAX, &since))
+        return;
+    if (follow && strcmp(follow, "true") != 0 && strcmp(follow, "false") != 0) {
+        request_fail(r, HTTP_BAD_REQUEST, "", "follow is '%.40s': use true or false", follow);
+        return;
+    }
+    from.since_ms = since * 1000;
+    from.ends = follow && *follow == 'f';
+    chronicle_look(r->node); /* up to now */
+    if (r->node->events && events_open(r->node->events, r, &from, &stream) == 0)
         request_answer_stream(r, stream);
     else
         request_fail(r, HTTP_UNAVAILABLE, "", "there are too many streams of events");

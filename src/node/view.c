@@ -6,6 +6,7 @@
 #include "node/groups.h"
 #include "node/node.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -223,6 +224,45 @@ json_t *view_cores(const struct job *j)
 
     job_cores(j, &cores);
     return cores_text(&cores);
+}
+
+/* ---- what ran ---- */
+
+/* Of a row of the history, while it is one of ours: ids begin anew with a new directory. */
+static const struct job *job_of_row(const struct node *n, const json_t *row)
+{
+    const char *id = json_string_value(json_object_get(row, "id"));
+    double submitted = json_number_value(json_object_get(row, "submitted"));
+    const struct job *j = id ? job_of_number(n, strtoull(id + 1, NULL, 10)) : NULL;
+
+    return j && j->created_ms == (uint64_t)(submitted * 1000 + 0.5) ? j : NULL;
+}
+
+static double last_sign(const json_t *row)
+{
+    const json_t *newest = json_array_get(json_object_get(row, "allocations"), 0);
+    const json_t *begun = json_object_get(row, "begun");
+
+    if (newest)
+        return json_number_value(json_object_get(newest, "time"));
+    return json_number_value(json_is_number(begun) ? begun : json_object_get(row, "submitted"));
+}
+
+void view_history(const struct node *n, double since, json_t *list)
+{
+    uint64_t now = clock_now_ns();
+
+    for (size_t i = json_array_size(list); i-- > 0;) {
+        json_t *row = json_array_get(list, i);
+        bool ended = json_is_number(json_object_get(row, "ended"));
+        const struct job *j = ended ? NULL : job_of_row(n, row);
+        const char *state = ended ? "ended" : j ? job_state(j, now) : "lost";
+
+        if (!ended && !j && last_sign(row) < since)
+            json_array_remove(list, i);
+        else
+            json_object_set_new(row, "state", json_string(state));
+    }
 }
 
 /* ---- the machine ---- */

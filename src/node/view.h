@@ -14,5 +14,12 @@ json_t *view_text(const char *s);
 json_t *view_job(const struct job *j);
 json_t *view_changes(const struct job *j);
 json_t *view_cores(const struct job *j);
+/*
+ * Adds the states to what history_query() found. A job without an end that is none of ours has
+ * ended while no daemon saw it: "lost", and left out when its last sign of life is older than
+ * @since.
+ */
+void view_history(const struct node *n, double since, json_t *list);
+
 json_t *view_machine(const struct node *n);
 json_t *view_policy(const struct node *n);

@@ -14,7 +14,8 @@ from cli_tools import GUARD_S, assert_error, tide  # noqa: F401
 from conftest import ROOT
 
 COMMANDS = ["run", "adopt", "submit", "queue", "cancel", "hold", "release", "ps", "set", "top",
-            "explain", "policy", "sim", "record", "signal", "doctor", "version", "help"]
+            "explain", "history", "events", "policy", "sim", "record", "signal", "doctor", "version",
+            "help"]
 
 
 def test_overview_lists_every_command(tide):
@@ -117,6 +118,9 @@ def test_run_refuses_nonsense_without_running(tide, tmp_path, options, words):
                                   ["signal", "a", "b"], ["ps", "a"], ["ps", "-jq"], ["policy", "a", "b"],
                                   ["policy", "set"], ["policy", "show", "a", "b"],
                                   ["set", "a", "--deadline", "100"], ["set", "a", "--class"],
+                                  ["history", "a", "b"], ["history", ""], ["history", "-n", "0"],
+                                  ["history", "--since", "soon"], ["events", "--since", "1"],
+                                  ["events", "--type", "job-eaten"], ["events", "--type", ""],
                                   ["top", "a"], ["version", "a"]], ids=" ".join)
 def test_wrong_command_lines_exit_2_and_point_to_the_help(tide, args):
     assert_error(tide(*args), 2, f"tide: {args[0]}: ", f"tide help {args[0]}")
@@ -130,6 +134,7 @@ def test_set_refuses_what_is_no_number(tide, option, value):
 
 @pytest.mark.parametrize("args", [["ps"], ["ps", "--json"], ["set", "a", "--threads", "2"],
                                   ["explain", "a"], ["policy"], ["policy", "equal"], ["top"],
+                                  ["history"], ["history", "a"], ["events"], ["events", "-f"],
                                   ["signal", "a", "2"]], ids=" ".join)
 def test_without_a_daemon_exit_5_and_what_to_do(tide, args):
     assert_error(tide(*args), 5, f"tide: {args[0]}: no daemon runs", str(tide.dir), "tide run --")
@@ -212,7 +217,7 @@ def test_run_goes_on_without_a_daemon_that_does_not_answer(tide, server):
 def test_unreadable_answers_are_an_error_not_a_crash(tide, server, answer):
     server(answer)
     for args in (["ps"], ["ps", "--json"], ["explain", "a"], ["policy"], ["signal", "a", "2"],
-                 ["set", "a", "--auto"], ["top"]):
+                 ["set", "a", "--auto"], ["top"], ["history"], ["events"], ["events", "-f"]):
         done = tide(*args)
         assert done.returncode in (1, 5), (args, done)
         assert done.stderr.startswith(f"tide: {args[0]}: ")
@@ -225,17 +230,30 @@ def test_unreadable_answers_are_an_error_not_a_crash(tide, server, answer):
 def test_answers_of_another_shape_are_survived(tide, server, body):
     server(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
     for args in (["ps"], ["ps", "-q"], ["explain", "a"], ["policy"], ["set", "a", "--auto"],
-                 ["signal", "a", "2"], ["top"], ["version"]):
+                 ["signal", "a", "2"], ["top"], ["version"], ["history"], ["history", "a"],
+                 ["history", "--json"], ["events"]):
         assert tide(*args).returncode in (0, 3, 5), args
 
 
 def test_names_cannot_steer_the_terminal(tide, server):
     body = rb'[{"id":"j1","name":"\u001b[31mred\u009b","reason":"a\u0007b","owner":"\u007f"}]'
     server(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
-    for args in (["ps"], ["ps", "--json"], ["ps", "--names"], ["top"]):
+    for args in (["ps"], ["ps", "--json"], ["ps", "--names"], ["top"], ["history"],
+                 ["history", "a"]):
         out = tide(*args).stdout
         assert "[31mred" in out
         assert all(c == "\n" or ord(c) >= 32 and not 127 <= ord(c) < 160 for c in out)
+
+
+def test_events_cannot_steer_the_terminal(tide, server):
+    server(b"HTTP/1.0 200 OK\r\n\r\nretry: 1000\n\nid: 1.1\nevent: job-added\ndata: "
+           b'{"id":"j1","name":"\\u001b[31mred\\u009b","reason":"a\\u0007b"}\n\nevent: job-ended\n'
+           b'data: [1]\n\nevent: job-ended\ndata: {half\n\n:\n\ndata: {"id":"j1"}\n\nevent: job-ended\n'
+           b'data: {"id":"j2"}')
+    done = tide("events")
+    assert done.stderr == "" and done.returncode == 0
+    line, = done.stdout.splitlines()  # the rest is none, unknown or cut off
+    assert "j1 ?[31mred??: : a?b" in line
 
 
 # ---- tide signal ----

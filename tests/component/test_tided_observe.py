@@ -264,10 +264,10 @@ def test_the_file_of_the_history_is_its_owners_alone(tided):
 # ---- events ----
 
 class Stream:
-    def __init__(self, daemon, last=None):
+    def __init__(self, daemon, last=None, query=""):
         self.connection = UnixConnection(daemon.dir / "api.sock")
         headers = {"Last-Event-ID": last} if last else {}
-        self.connection.request("GET", "/v1/events", headers=headers)
+        self.connection.request("GET", "/v1/events" + query, headers=headers)
         self.answer = self.connection.getresponse()
 
     def line(self):
@@ -293,6 +293,10 @@ class Stream:
             if event[0] == kind and check(event[1]):
                 return event
 
+    def rest(self):
+        """The types of all events up to the end of the stream."""
+        return re.findall(r"^event: (.*)$", self.answer.read().decode(), re.M)
+
     def close(self):
         self.connection.close()
 
@@ -304,11 +308,12 @@ def test_events_tell_of_jobs_and_of_the_policy(tided):
     job = tided.job(name="cnn")
     kind, data, _ = stream.next()
     assert kind == "job-added" and (data["id"], data["name"]) == ("j1", "cnn")
+    assert abs(data["time"] - time.time()) < 60
     job.target(8)
     job.patch(threads=2)
     assert stream.until("job-changed", lambda d: d["target"] == 2)[1]["reason"]
     assert tided.api("PUT", "/v1/policy", {"policy": "priority"})[0] == 200
-    assert stream.until("policy-changed")[1] == {"policy": "priority"}
+    assert stream.until("policy-changed")[1]["policy"] == "priority"
     job.end()
     ended = stream.until("job-ended")[1]
     assert ended["id"] == "j1" and ended["state"] == "ended" and ended["run_s"] > 0
@@ -323,10 +328,44 @@ def test_events_go_on_behind_the_last_that_was_read(tided):
     stream.close()
     again = Stream(tided, last=first)
     assert again.until("job-added")[2] == seen[0]
+    assert Stream(tided, last=first, query="?follow=false").rest().count("job-added") == 1
     for strange in ("1.1", "x", first + "0000000", "99999999999999999999999.1"):
         other = Stream(tided, last=strange)
         assert other.next()[0] == "missed"
+        assert other.next()[1]["name"] == "a"  # from the first that is kept
         other.close()
+
+
+def test_events_of_a_time_that_has_passed_and_no_more(tided):
+    began = int(time.time())
+    job = tided.job(name="a")
+    job.target(8)
+    job.end()
+    assert Stream(tided, query="?follow=false").rest() == []
+    kinds = Stream(tided, query="?since=1&follow=false").rest()
+    assert kinds[0] == "job-added" and kinds[-1] == "job-ended" and "missed" not in kinds
+    assert Stream(tided, query=f"?since={began}&follow=false").rest() == kinds
+    assert Stream(tided, query=f"?since={began + 3600}&follow=false").rest() == []
+    follows = Stream(tided, query="?since=1&follow=true")
+    assert follows.until("job-ended")
+    tided.job(name="b")
+    assert follows.next()[1]["name"] == "b"
+    for wrong in ("since=0", "since=now", "follow=1", "follow="):
+        status, answer = tided.api("GET", "/v1/events?" + wrong)
+        assert status == 400 and wrong.split("=")[0] in answer["error"]["message"]
+
+
+def test_a_new_daemon_tells_all_that_it_knows_to_who_followed_the_old_one(place):
+    tided = place.daemon("--cpus", "0-7").start()
+    stream = Stream(tided)
+    job = tided.job(name="cnn")
+    last = stream.next()[2]
+    tided.signal(signal.SIGKILL)
+    tided.start()
+    again = Stream(tided, last=last)
+    assert again.next()[0] == "missed"
+    assert again.next()[1]["name"] == "cnn"
+    job.end()
 
 
 def test_a_stream_outlives_the_time_after_which_idle_connections_go(tided):
@@ -355,6 +394,8 @@ def test_a_reader_that_sleeps_is_dropped_and_delays_nobody(tided):
         received += part
     assert not received.endswith(b"0\r\n\r\n")  # it ended without the end
     assert job.patch(threads=4)[0] == 200
+    kinds = Stream(tided, query="?since=1&follow=false").rest()
+    assert kinds[0] == "missed" and len(kinds) == 1 + 1024
 
 
 def test_streams_are_bounded_and_those_whose_readers_left_are_forgotten(tided):

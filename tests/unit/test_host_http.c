@@ -177,6 +177,8 @@ static void *serve(void *arg)
         length = strstr(server->request, "Content-Length: ");
         if (body && length && strlen(body + 4) == (size_t)atoi(length + 16))
             break;
+        if (body && !length && strstr(server->request, " HTTP/1.0\r\n"))
+            break;
     }
     for (size_t at = 0; at < server->len;) {
         size_t n = server->len - at < server->piece ? server->len - at : server->piece;
@@ -244,6 +246,96 @@ static void a_request_and_its_answer_go_through(void **state)
         free(body);
         stop(server);
     }
+}
+
+static int next_line(struct http_stream *s, const char **ret)
+{
+    int r;
+
+    while ((r = http_stream_line(s, ret)) == -EAGAIN) {
+        struct pollfd p = {.fd = s->fd, .events = POLLIN};
+
+        assert_int_equal(poll(&p, 1, 30000), 1);
+    }
+    return r;
+}
+
+static void a_stream_is_read_line_by_line_until_it_ends(void **state)
+{
+    static const char answer[] = "HTTP/1.1 200 OK\r\nX: y\r\n\r\nid: 1.2\ndata: {}\r\n\n:\nhalf";
+    static const char *const lines[] = {"id: 1.2", "data: {}", "", ":"};
+
+    for (size_t piece = 1; piece <= sizeof(answer); piece += 5) {
+        struct server *server = start(answer, strlen(answer), piece, false);
+        struct http_stream stream;
+        struct error err = {0};
+        char *body = NULL;
+        const char *line;
+        int status = 0;
+
+        assert_int_equal(http_stream_open(server->path, "/v1/events", "7.9\r\nContent-Length: 0",
+                                          30000, &stream, &status, &body, &err),
+                         -EINVAL);
+        assert_int_equal(http_stream_open(server->path, "/v1/events", "7.9", 30000, &stream,
+                                          &status, &body, &err),
+                         0);
+        assert_int_equal(status, 200);
+        assert_null(body);
+        for (size_t i = 0; i < LEN(lines); i++) {
+            assert_int_equal(next_line(&stream, &line), 0);
+            assert_string_equal(line, lines[i]);
+        }
+        assert_int_equal(next_line(&stream, &line), -ENODATA);
+        http_stream_done(&stream);
+        assert_non_null(strstr(server->request, "\r\nLast-Event-ID: 7.9\r\n"));
+        stop(server);
+    }
+}
+
+static void an_answer_that_is_no_stream_is_told_apart(void **state)
+{
+    static const char refusal[] = "HTTP/1.1 503 No\r\nContent-Length: 2\r\n\r\n{}";
+    static const char whole[] = OK "Content-Length: 2\r\n\r\n{}";
+    struct server *server = start(refusal, strlen(refusal), 9, false);
+    struct http_stream stream = {.fd = 42};
+    struct error err = {0};
+    char *body = NULL;
+    int status = 0;
+
+    assert_int_equal(http_stream_open(server->path, "/", "", 30000, &stream, &status, &body, &err),
+                     0);
+    assert_int_equal(status, 503);
+    assert_string_equal(body, "{}");
+    free(body);
+    assert_int_equal(stream.fd, -1);
+    stop(server);
+    stream.fd = 42;
+    server = start(whole, strlen(whole), 9, false);
+    assert_int_equal(http_stream_open(server->path, "/", "", 30000, &stream, &status, &body, &err),
+                     -EBADMSG);
+    assert_int_equal(stream.fd, 42);
+    stop(server);
+}
+
+static void a_line_without_end_is_refused(void **state)
+{
+    size_t size = 4 * HTTP_LINE_MAX;
+    char *answer = malloc(size), *body = NULL;
+    struct server *server;
+    struct http_stream stream;
+    struct error err = {0};
+    const char *line;
+    int status = 0;
+
+    memset(answer, 'x', size);
+    memcpy(answer, OK "\r\n", strlen(OK "\r\n"));
+    server = start(answer, size, size, false);
+    assert_int_equal(http_stream_open(server->path, "/", "", 30000, &stream, &status, &body, &err),
+                     0);
+    assert_int_equal(next_line(&stream, &line), -EMSGSIZE);
+    http_stream_done(&stream);
+    stop(server);
+    free(answer);
 }
 
 static void a_body_of_megabytes_arrives_whole(void **state)
@@ -366,6 +458,9 @@ int main(void)
         cmocka_unit_test(oversized_answers_are_refused_before_they_come),
         cmocka_unit_test(a_segment_is_escaped),
         cmocka_unit_test(a_request_and_its_answer_go_through),
+        cmocka_unit_test(a_stream_is_read_line_by_line_until_it_ends),
+        cmocka_unit_test(an_answer_that_is_no_stream_is_told_apart),
+        cmocka_unit_test(a_line_without_end_is_refused),
         cmocka_unit_test(a_body_of_megabytes_arrives_whole),
         cmocka_unit_test(failures_of_the_peer_are_told_apart),
         cmocka_unit_test(a_missing_a_dead_and_a_full_socket_are_told_apart),

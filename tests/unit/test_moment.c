@@ -79,6 +79,40 @@ static void what_is_no_moment_is_refused(void **state)
     assert_int_equal(ms, 42);
 }
 
+static void assert_past(const char *text, uint64_t expected_ms)
+{
+    uint64_t ms = 42;
+
+    assert_int_equal(moment_past(text, noon_ms + 7, &ms), 0);
+    assert_int_equal(ms, expected_ms);
+}
+
+static void the_past_is_ago_or_on_the_clock_or_in_the_calendar(void **state)
+{
+    assert_past("90s", noon_ms + 7 - 90000);
+    assert_past("3650d", noon_ms + 7 - 3650 * 86400000ull);
+    assert_past("9:05", noon_ms - (2 * 60 + 55) * 60000);
+    assert_past("12:00", noon_ms);
+    assert_past("12:01", noon_ms - 86400000 + 60000); /* yesterday */
+    assert_past("2023-06-15", noon_ms - 12 * 3600000);
+    assert_past("2023-06-14 11:00", noon_ms - 25 * 3600000);
+    assert_past("2023-06-15T11:59:58", noon_ms - 2000);
+    assert_past("1686830400", noon_ms);
+}
+
+static void what_is_no_past_is_refused(void **state)
+{
+    static const char *const bad[] = {
+        "",         "1",           "1234",         "24:00",
+        "soon",     "2023-13-01",  "2023-06-15 x", "2023-06-15 11:00 ",
+        "1900-1-1", "-1686830400", "168683040000"};
+    uint64_t ms = 42;
+
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        assert_int_equal(moment_past(bad[i], noon_ms, &ms), -EINVAL);
+    assert_int_equal(ms, 42);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -86,6 +120,8 @@ int main(void)
         cmocka_unit_test(what_is_no_duration_is_refused),
         cmocka_unit_test(moments_count_from_now_or_follow_the_clock),
         cmocka_unit_test(what_is_no_moment_is_refused),
+        cmocka_unit_test(the_past_is_ago_or_on_the_clock_or_in_the_calendar),
+        cmocka_unit_test(what_is_no_past_is_refused),
     };
 
     setenv("TZ", "UTC", 1);
