@@ -7,6 +7,7 @@
 #include "node/control.h"
 #include "node/link.h"
 #include "node/node.h"
+#include "node/parts.h"
 #include "node/plan.h"
 #include "node/wait.h"
 
@@ -229,6 +230,7 @@ static void on_heartbeat(struct process *p, const struct proto_heartbeat *m)
         p->rate_ns = 0; /* counts something else from now on */
     measure_rate(p, now);
     speed_heartbeat(p->job, now);
+    parts_heartbeat(p, now);
     send_lease(p);
     if (p->source == PROTO_SOURCE_LIMIT && p->sent.intra)
         command_again(p, now);

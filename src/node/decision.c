@@ -5,6 +5,7 @@
 #include "node/claims.h"
 #include "node/container.h"
 #include "node/node.h"
+#include "node/parts.h"
 #include "policy/cores.h"
 #include "policy/curve.h"
 
@@ -357,37 +358,6 @@ static bool loans_cut(struct job *j, const struct policy_reason *reason)
 
 /* ---- what is wanted ---- */
 
-/* Shares @k over the processes that are not set from within, at least 1 each. */
-void decision_split(struct job *j)
-{
-    uint32_t m = 0, k = j->want.intra, inter = j->want.inter, i = 0;
-
-    for (struct process *p = j->processes; p; p = p->next) {
-        p->want = (struct threads){0};
-        if (!process_malleable(p) || j->want.intra == 0)
-            continue;
-        if (p->local.intra && j->pinned.intra) {
-            p->want = p->local;
-            k = k > p->local.intra ? k - p->local.intra : 0;
-            continue;
-        }
-        m++;
-    }
-    if (m == 0)
-        return;
-    for (struct process *p = j->processes; p; p = p->next) {
-        if (!process_malleable(p) || j->want.intra == 0 || p->want.intra)
-            continue;
-        p->want.intra = k / m + (i < k % m);
-        p->want.inter = inter ? inter / m + (i < inter % m) : 0;
-        if (p->want.intra == 0)
-            p->want.intra = 1;
-        if (inter && p->want.inter == 0)
-            p->want.inter = 1;
-        i++;
-    }
-}
-
 /* CPUs that are made up (--cpus) are cores of the first node. */
 static void describe_cores(const struct node *n, struct cores_machine *ret)
 {
@@ -460,7 +430,7 @@ static void want_threads(struct job *j)
                  j->share);
     if ((!job_malleable(j) && !j->pinned.intra) || !j->admission.wanted)
         j->want = (struct threads){0};
-    decision_split(j);
+    parts_divide(j);
 }
 
 /* A plan is refused as a whole, before any of it is taken up. */

@@ -38,8 +38,5 @@ int decision_make(struct node *n, uint64_t now, bool at_once, struct error *err)
 /* Whether the job takes part in the division of cores. */
 bool decision_counts(const struct job *j, uint64_t now);
 
-/* Splits the job's wanted threads over its processes. */
-void decision_split(struct job *j);
-
 unsigned decision_capacity(const struct decision *d); /* cores of this daemon, at the last time */
 uint64_t decision_next(const struct decision *d);     /* decide again then; POLICY_NEVER */

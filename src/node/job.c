@@ -8,6 +8,7 @@
 #include "node/container.h"
 #include "node/link.h"
 #include "node/node.h"
+#include "node/parts.h"
 #include "node/wait.h"
 
 #include <ctype.h>
@@ -468,6 +469,12 @@ void job_note(const struct job *j, uint64_t now_ns, char ret_note[JOB_NOTE_MAX])
                 : "no agent reports (no thread pool yet, or a static program): its threads cannot "
                   "be changed until one does";
 
+    if (parts_short(j)) {
+        snprintf(ret_note, JOB_NOTE_MAX,
+                 "%s%s%u processes have a thread each: more than its target", j->note,
+                 *j->note ? "; " : "", parts_count(j));
+        return;
+    }
     snprintf(ret_note, JOB_NOTE_MAX, "%s%s%s", j->note, *j->note && silent ? "; " : "",
              silent ? why : "");
 }

@@ -14,6 +14,7 @@
 #include "node/freezer.h"
 #include "node/placement.h"
 #include "node/speed.h"
+#include "node/split.h"
 #include "proto/proto.h"
 
 #include <stdbool.h>
@@ -90,6 +91,7 @@ struct process {
     char unit[PROTO_SHORT_MAX];
     uint64_t rate_ns, rate_base; /* time and count of the last sample */
     double rate;                 /* units/s, smoothed */
+    struct split_use use;        /* of processor time, where several share a target */
 
     struct cpuset original; /* affinity before we changed it */
     bool fenced;            /* its threads carry the job's cores now, by affinity */

@@ -68,6 +68,10 @@ struct node {
     struct api *api;
     struct events *events;
     struct history *history; /* NULL: none is kept */
+    struct {
+        uint64_t at_ns, ns;
+        bool scarce;
+    } busy; /* the machine's processors, parts.c's */
     struct metrics metrics;
     char told_policy[POLICY_SPEC_TEXT_MAX]; /* chronicle.c's */
     struct wait *waits;

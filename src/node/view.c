@@ -5,6 +5,7 @@
 #include "node/decision.h"
 #include "node/groups.h"
 #include "node/node.h"
+#include "node/parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -73,6 +74,24 @@ static json_t *view_backends(const struct job *j)
         for (unsigned i = 0; i < p->n_backends; i++)
             if (p->backend[i].known)
                 json_array_append_new(list, view_backend(p, &p->backend[i]));
+    return list;
+}
+
+/* How the target lies over several processes: null where one has it all. */
+static json_t *view_split(const struct job *j)
+{
+    json_t *list;
+    uint32_t milli;
+
+    if (parts_count(j) < 2 || j->want.intra == 0)
+        return json_null();
+    list = json_array();
+    for (const struct process *p = j->processes; p; p = p->next)
+        if (p->want.intra)
+            json_array_append_new(
+                list, json_pack("{s:i,s:o,s:i,s:o}", "pid", (int)p->pid, "name", view_text(p->comm),
+                                "threads", (int)p->want.intra, "used",
+                                parts_used(p, &milli) ? json_real(milli / 1000.0) : json_null()));
     return list;
 }
 
@@ -163,13 +182,13 @@ json_t *view_job(const struct job *j)
     json_t *terms = view_terms(j);
     json_t *turn = view_turn(j, now);
     json_t *rest = json_pack(
-        "{s:s,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f}", "placement",
+        "{s:s,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f}", "placement",
         placement_name(j->placement), "malleable", (int)job_malleable(j), "adopted",
         (int)container_adopted(j), "weight", number(j->weight), "min", number(j->min ? j->min : 1),
         "limit", number_or_null(j->limit), "pinned", number_or_null(j->pinned.intra), "pinned_by",
         view_pinned_by(j), "lent", number(j->lent), "borrowed", number(j->borrowed), "place",
-        number_or_null(j->place), "backends", view_backends(j), "progress", view_progress(j),
-        "reason", view_text(j->share_reason), "note", view_note(j), "signal",
+        number_or_null(j->place), "backends", view_backends(j), "split", view_split(j), "progress",
+        view_progress(j), "reason", view_text(j->share_reason), "note", view_note(j), "signal",
         number_or_null(signal_of(j)), "elapsed_s", (double)(now - j->created_ns) / 1e9);
 
     if (!view || json_object_update_new(view, use) < 0 || json_object_update_new(view, terms) < 0 ||

@@ -11,6 +11,7 @@
 #include "node/decision.h"
 #include "node/link.h"
 #include "node/node.h"
+#include "node/parts.h"
 
 #include <errno.h>
 #include <string.h>
@@ -72,7 +73,7 @@ static void a_split_adds_up_and_gives_everybody_one(void **unused)
 
             make_job(&node, &job, process, count, 8);
             job.want = (struct threads){k, 0};
-            decision_split(&job);
+            parts_divide(&job);
             for (unsigned i = 0; i < count; i++) {
                 sum += process[i].want.intra;
                 least = process[i].want.intra < least ? process[i].want.intra : least;
@@ -89,7 +90,7 @@ static void a_process_that_set_itself_keeps_its_number(void **unused)
     make_job(&node, &job, process, 3, 8);
     job.want = job.pinned = (struct threads){9, 0};
     process[1].local = (struct threads){5, 2};
-    decision_split(&job);
+    parts_divide(&job);
     assert_int_equal(process[1].want.intra, 5);
     assert_int_equal(process[1].want.inter, 2);
     assert_int_equal(process[0].want.intra + process[2].want.intra, 4);
@@ -101,7 +102,7 @@ static void only_malleable_connected_processes_get_threads(void **unused)
     process[0].backend[0].malleable = false;
     process[1].peer = NULL;
     job.want = (struct threads){4, 0};
-    decision_split(&job);
+    parts_divide(&job);
     assert_int_equal(process[0].want.intra, 0);
     assert_int_equal(process[1].want.intra, 0);
     assert_int_equal(process[2].want.intra, 4);
