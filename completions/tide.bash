@@ -113,7 +113,7 @@ _tide()
             esac
             words="docker --undo --user --config --pidfile --socket --plugins --help"
             ;;
-        ps) words="--json --quiet --names --help" ;;
+        ps) words="--json --quiet --names --verbose --help" ;;
         set)
             case $prev in
             --threads | --intra | --inter | --min | --max | --weight | --wait | -w) return ;;

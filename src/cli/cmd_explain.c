@@ -40,6 +40,7 @@ static void print_turn(const json_t *job)
 static void print_now(const json_t *job)
 {
     const char *reason = member_text(job, "reason");
+    char split[512];
 
     printf("%s %s: %s", member_text(job, "id"), member_text(job, "name"),
            member_text(job, "state"));
@@ -48,6 +49,9 @@ static void print_now(const json_t *job)
     printf("\n");
     if (*reason)
         printf("  why: %s\n", reason);
+    job_text_split(job, split, sizeof(split));
+    if (*split)
+        printf("  split over its processes by what they use: %s\n", split);
     if (*member_text(job, "note"))
         printf("  note: %s\n", member_text(job, "note"));
     if (member_bool(job, "oversubscribed") && !strstr(reason, "oversubscribed"))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/api.h"
 #include "cli/job_table.h"
+#include "cli/job_text.h"
 
 static const enum job_field columns[] = {
     JOB_ID,     JOB_NAME,   JOB_OWNER, JOB_STATE,    JOB_PIDS, JOB_CORES,  JOB_ALLOWED,
@@ -43,7 +44,21 @@ static void print_machine_notes(void)
         printf("note: %s\n", json_string_value(note));
 }
 
-static int print_people(const json_t *jobs)
+static void print_splits(const json_t *jobs)
+{
+    const json_t *job;
+    char split[512];
+    size_t i;
+
+    json_array_foreach (jobs, i, job) {
+        job_text_split(job, split, sizeof(split));
+        if (*split)
+            printf("%s %s: %ld threads: %s\n", member_text(job, "id"), member_text(job, "name"),
+                   member_long(job, "target"), split);
+    }
+}
+
+static int print_people(const json_t *jobs, bool verbose)
 {
     if (json_array_size(jobs) == 0) {
         printf("No jobs. Start one: tide run -- python train.py\n");
@@ -51,6 +66,8 @@ static int print_people(const json_t *jobs)
     }
     if (job_table_print(jobs, columns, ARRAY_LEN(columns)) < 0)
         return cli_error(&command_ps, CLI_FAILED, NULL, "out of memory");
+    if (verbose)
+        print_splits(jobs);
     print_notes(jobs);
     print_machine_notes();
     return CLI_OK;
@@ -58,11 +75,10 @@ static int print_people(const json_t *jobs)
 
 static int ps_run(int argc, char **argv)
 {
-    static const struct option options[] = {{"json", no_argument, NULL, 'j'},
-                                            {"quiet", no_argument, NULL, 'q'},
-                                            {"names", no_argument, NULL, 'n'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {0}};
+    static const struct option options[] = {
+        {"json", no_argument, NULL, 'j'},  {"quiet", no_argument, NULL, 'q'},
+        {"names", no_argument, NULL, 'n'}, {"verbose", no_argument, NULL, 'v'},
+        {"help", no_argument, NULL, 'h'},  {0}};
     _cleanup_json_ json_t *jobs = NULL;
     int form = 0; /* letter of the option that chose one */
     int c;
@@ -74,7 +90,7 @@ static int ps_run(int argc, char **argv)
         if (c == '?')
             return CLI_USAGE;
         if (form && form != c)
-            return cli_usage(&command_ps, "--json, --quiet and --names: choose one");
+            return cli_usage(&command_ps, "--json, --quiet, --names and --verbose: choose one");
         form = c;
     }
     if (option_operands(&command_ps, argc, argv, 0, 0) != CLI_OK)
@@ -84,19 +100,20 @@ static int ps_run(int argc, char **argv)
         return r;
     if (form == 'j')
         return api_print(jobs);
-    if (form)
+    if (form == 'q' || form == 'n')
         return job_table_members(jobs, form == 'q' ? "id" : "name");
-    return print_people(jobs);
+    return print_people(jobs, form == 'v');
 }
 
 const struct command command_ps = {
     .name = "ps",
-    .usage = "[--json | --quiet | --names]",
+    .usage = "[--json | --quiet | --names | --verbose]",
     .brief = "list the jobs, their cores and their threads",
     .help = "Options:\n"
-            "  -j, --json   everything that is known, as a JSON array\n"
-            "  -q, --quiet  only the ids\n"
-            "  -n, --names  only the names\n"
+            "  -j, --json     everything that is known, as a JSON array\n"
+            "  -q, --quiet    only the ids\n"
+            "  -n, --names    only the names\n"
+            "  -v, --verbose  also how targets are split over jobs' processes\n"
             "\n"
             "Columns:\n"
             "  STATE    running: its threads can be changed; starting: for ten seconds at\n"

@@ -191,3 +191,23 @@ void job_text_change(const json_t *answer, char *buf, size_t size)
     else
         snprintf(buf, size, "%ld %s", to, threads);
 }
+
+void job_text_split(const json_t *job, char *buf, size_t size)
+{
+    const json_t *part;
+    size_t len = 0;
+    size_t i;
+
+    buf[0] = '\0';
+    json_array_foreach (json_object_get(job, "split"), i, part) {
+        const json_t *used = json_object_get(part, "used");
+
+        if (len >= size)
+            return;
+        len += (size_t)snprintf(buf + len, size - len, "%s%ld %s %ld", i ? " + " : "",
+                                member_long(part, "threads"), member_text(part, "name"),
+                                member_long(part, "pid"));
+        if (json_is_number(used) && len < size)
+            len += (size_t)snprintf(buf + len, size - len, " (uses %.2g)", json_number_value(used));
+    }
+}

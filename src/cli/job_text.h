@@ -50,3 +50,7 @@ void job_text_time(double seconds, char *buf, size_t size);
 
 /* What the daemon answered to a change: "2 → 1 thread", "stays at 2 threads", "automatic". */
 void job_text_change(const json_t *answer, char *buf, size_t size);
+
+/* How its target lies over several processes: "3 python 4711 (uses 2.9) + 1 python 4712 (uses 0)";
+ * empty where one has it all. Cut to @size. */
+void job_text_split(const json_t *job, char *buf, size_t size);

@@ -27,6 +27,11 @@ def pools(place, build_dir):
         process.stdout.close()
 
 
+def tide(daemon, build_dir, *words):
+    return subprocess.run([build_dir / "tide", *words], env={**plain_env(), "TIDE_DIR": str(daemon.dir)},
+                          capture_output=True, text=True, check=True).stdout
+
+
 def parts(daemon):
     """{pid: threads} of the job, and what its agents say that they have."""
     job = daemon.api("GET", "/v1/jobs/pools")[1]
@@ -34,11 +39,14 @@ def parts(daemon):
     return split, {b["pid"]: b["active"] for b in job["backends"]}
 
 
-def test_who_works_has_the_threads_and_the_roles_may_swap(pools):
+def test_who_works_has_the_threads_and_the_roles_may_swap(pools, build_dir):
     daemon, (one, two) = pools
     eventually(lambda: parts(daemon) == ({one: 2, two: 2},) * 2)
     os.kill(one, signal.SIGUSR1)
     eventually(lambda: parts(daemon) == ({one: 3, two: 1},) * 2)
+    listed = tide(daemon, build_dir, "ps", "-v")
+    assert f"pools: 4 threads: 3 pool {one} (uses " in listed and f" + 1 pool {two}" in listed
+    assert f"what they use: 3 pool {one} " in tide(daemon, build_dir, "explain", "pools")
     os.kill(two, signal.SIGUSR1)
     eventually(lambda: parts(daemon) == ({one: 2, two: 2},) * 2)
     os.kill(one, signal.SIGUSR2)

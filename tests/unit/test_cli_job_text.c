@@ -124,6 +124,25 @@ static void change_is_told_in_words_that_fit_its_numbers(void **state)
     assert_change(3, 0, "automatic");
 }
 
+static void a_split_names_each_process_and_what_it_uses(void **state)
+{
+    static const char text[] =
+        "{\"split\": [{\"pid\": 17, \"name\": \"python\", \"threads\": 3, \"used\": 2.94},"
+        "{\"pid\": 18, \"name\": \"python\", \"threads\": 1, \"used\": null}]}";
+    json_t *split = json_loads(text, 0, NULL), *none = json_loads("{\"split\": null}", 0, NULL);
+    char buf[128];
+
+    assert_non_null(split);
+    job_text_split(split, buf, sizeof(buf));
+    assert_string_equal(buf, "3 python 17 (uses 2.9) + 1 python 18");
+    job_text_split(split, buf, 12);
+    assert_string_equal(buf, "3 python 17");
+    job_text_split(none, buf, sizeof(buf));
+    assert_string_equal(buf, "");
+    json_decref(split);
+    json_decref(none);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,6 +155,7 @@ int main(void)
         cmocka_unit_test(durations_read_as_they_are_given),
         cmocka_unit_test(long_text_is_cut),
         cmocka_unit_test(change_is_told_in_words_that_fit_its_numbers),
+        cmocka_unit_test(a_split_names_each_process_and_what_it_uses),
     };
 
     setenv("LC_ALL", "C", 1); /* arrows in ASCII */
