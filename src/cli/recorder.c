@@ -26,6 +26,7 @@ struct watched {
     char id[PROTO_ID_MAX];
     bool present; /* in the daemon's last answer */
     bool ended;
+    bool begun;       /* is not in the queue any more */
     uint64_t exit_ns; /* of the process that ended last */
     uint64_t done, counted, cpu_ns;
     double wait_ns; /* with others on the processors */
@@ -210,11 +211,24 @@ static void take_terms(struct recording_job *job, const json_t *view, uint64_t n
         job->pool = (uint32_t)member_long(view, "max");
 }
 
+/* Pauses count as waiting, too; before it has begun there are none. */
+static void look_at_turn(struct watched *w, const json_t *view)
+{
+    const char *state = member_text(view, "state");
+
+    if (w->begun)
+        return;
+    w->begun = strcmp(state, "queued") != 0 && strcmp(state, "held") != 0;
+    if (!w->job->early)
+        w->job->queued_ns = (uint64_t)(member_number(view, "wait_s") * 1e9);
+}
+
 static int look_at(struct recorder *r, struct watched *w, const json_t *view)
 {
     struct recording_look look = {0};
 
     w->present = true;
+    look_at_turn(w, view);
     count_work(w, view);
     look_at_threads(r, w, view);
     look.at_ns = clock_now_ns();

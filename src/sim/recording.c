@@ -139,6 +139,12 @@ static double pace(const struct recording_job *job, size_t from, size_t to)
     return s.done / larger(s.alone_s, s.time_s / 1000);
 }
 
+/* What it waited for in a queue was the policy's doing; a replay has a queue of its own. */
+static uint64_t begun_ns(const struct recording_job *job)
+{
+    return job->arrival_ns + job->queued_ns;
+}
+
 /* A stretch beside the work, but for what was done in it at @rate, on @busy cores. */
 static void add_beside(struct analysis *a, const struct stretch *s, double rate, double busy)
 {
@@ -158,12 +164,12 @@ static void add_beside(struct analysis *a, const struct stretch *s, double rate,
 static void find_start(const struct recording_job *job, struct analysis *a, uint64_t base)
 {
     const struct recording_look *first = &job->look[a->first], *last = &job->look[a->last];
-    const struct recording_look arrival = {.at_ns = job->arrival_ns, .done = base};
+    const struct recording_look begun = {.at_ns = begun_ns(job), .done = base};
     struct recording_look end = job->look[job->looks - 1];
     size_t looks = a->last - a->first < PACE_LOOKS ? a->last - a->first : PACE_LOOKS;
     double least = pace(job, a->first, a->last) / 2; /* a stall is no pace */
     double tail = larger(least, pace(job, a->last - looks, a->last));
-    struct stretch before = between(&arrival, first), work = between(first, last), after;
+    struct stretch before = between(&begun, first), work = between(first, last), after;
     double head = larger(least, pace(job, a->first, a->first + looks));
     double busy = work.cpu_s / larger(work.alone_s, work.time_s / 1000), unseen;
 
@@ -552,7 +558,7 @@ struct writing {
 static int write_job(struct writing *w, const struct recording_job *job)
 {
     const struct recording_look *last = &job->look[job->looks - 1];
-    double time = since(job->end_ns, job->arrival_ns);
+    double time = since(job->end_ns, begun_ns(job));
     double cpu = (double)last->cpu_ns / NS;
     double alone_s = alone(time, cpu, (double)last->wait_ns / NS);
     _cleanup_free_ struct analysis *a = calloc(1, sizeof(*a));
@@ -574,7 +580,7 @@ static int write_job(struct writing *w, const struct recording_job *job)
     }
     json_array_append_new(w->jobs, view);
     json_array_append_new(w->observed, view_observed(job, a, w->zero_ns));
-    w->turnaround_s += time;
+    w->turnaround_s += since(job->end_ns, job->arrival_ns);
     w->end_ns = job->end_ns > w->end_ns ? job->end_ns : w->end_ns;
     free(a->table);
     return 1;

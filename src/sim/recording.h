@@ -40,8 +40,9 @@ struct recording_job {
     char name[SIM_NAME_MAX];
     char unit[SIM_NAME_MAX];
     uint64_t arrival_ns, end_ns;
-    bool early; /* it ran before the recording began, when it "arrives" */
-    bool cut;   /* it still ran when the recording ended */
+    uint64_t queued_ns; /* from its arrival, until the policy let it begin */
+    bool early;         /* it ran before the recording began, when it "arrives" */
+    bool cut;           /* it still ran when the recording ended */
     bool malleable;
     bool sized;             /* it says how much it has to do in all */
     uint32_t min, max;      /* max 0: none */

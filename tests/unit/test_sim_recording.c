@@ -161,6 +161,28 @@ static void time_without_work_is_the_costs_of_the_start(void **state)
     json_decref(json);
 }
 
+static void waiting_in_the_queue_is_no_cost_of_the_start(void **state)
+{
+    struct recording_job *j = add_job("cnn", 5), *rigid = add_job("rigid", 5);
+    struct scenario *s;
+    json_t *json;
+
+    j->queued_ns = rigid->queued_ns = 20 * SECOND;
+    spend(j, 23, 0, 0, 1); /* 20 s of them in the queue */
+    spend(j, 30, 2, amdahl(2), 1);
+    rigid->malleable = false;
+    spend(rigid, 20, 0, 0, 1);
+    spend(rigid, 10, 1, 1, 1);
+    json = scenario_of();
+    s = parsed(json);
+    assert_near(s->jobs[0].cost_ns[POLICY_ACTION_START] / 1e9, 3);
+    assert_near(s->jobs[0].arrival_ns / 1e9 + 1, 1);
+    assert_near(s->jobs[1].work_ns / 1e9, 10);
+    assert_near(s->observed.makespan_ns / 1e9, 53);
+    scenario_free(s);
+    json_decref(json);
+}
+
 static void what_the_start_computes_is_told_from_what_it_sleeps(void **state)
 {
     struct recording_job *j = add_job("cnn", 5);
@@ -482,6 +504,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(what_others_took_is_not_counted_against_a_job),
         TEST(time_without_work_is_the_costs_of_the_start),
+        TEST(waiting_in_the_queue_is_no_cost_of_the_start),
         TEST(what_the_start_computes_is_told_from_what_it_sleeps),
         TEST(a_job_that_sleeps_is_not_taken_to_compute),
         TEST(one_count_alone_says_by_its_cores_how_parallel_a_job_is),
