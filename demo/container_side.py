@@ -34,6 +34,7 @@ def start_engine():
 def mounts(out):
     """What a program of this environment reads, each at its own path, and where it writes."""
     read = {pathlib.Path(p) for p in ("/usr", sys.prefix, sys.base_prefix, ROOT)}
+    read |= {path.resolve() for path in read}  # an environment may be a link to another place
     outer = [p for p in read if not read & set(p.parents)]
     return [f"--volume={p}:{p}:ro" for p in outer] + [f"--volume={out}:{out}"]
 
