@@ -101,6 +101,26 @@ static void put_cores(FILE *f, const struct job *j)
     fprintf(f, "} %.15g\n", job_allowed_mcpu(j) / 1000.0);
 }
 
+static void put_weight(FILE *f, const struct job *j)
+{
+    put_job(f, "tide_job_weight", j);
+    fprintf(f, "} %u\n", j->weight);
+}
+
+static void put_cpu_weight(FILE *f, const struct job *j)
+{
+    put_job(f, "tide_job_cpu_weight", j);
+    fprintf(f, "} %u\n", j->weight_set);
+}
+
+static void put_place(FILE *f, const struct job *j)
+{
+    if (j->place == 0)
+        return;
+    put_job(f, "tide_job_queue_place", j);
+    fprintf(f, "} %u\n", j->place);
+}
+
 static void put_progress(FILE *f, const struct job *j, const char *metric, double value)
 {
     struct job_progress p;
@@ -147,6 +167,15 @@ static void put_jobs(FILE *f, const struct request *r)
     each_job(f, r, put_threads);
     family(f, "tide_job_cores", "gauge", "Cores that a job may use.");
     each_job(f, r, put_cores);
+    family(f, "tide_job_weight", "gauge",
+           "Weight of a job among the others; 100 is the usual one.");
+    each_job(f, r, put_weight);
+    family(f, "tide_job_cpu_weight", "gauge",
+           "Weight that tided gave a job's control group; 0 where it gave none.");
+    each_job(f, r, put_cpu_weight);
+    family(f, "tide_job_queue_place", "gauge",
+           "Place of a job that waits, where the policy has an order.");
+    each_job(f, r, put_place);
     family(f, "tide_job_rate", "gauge", "Units of work of a job in a second.");
     each_job(f, r, put_rate);
     family(f, "tide_job_progress_total", "counter", "Units of work that a job has done.");

@@ -520,6 +520,7 @@ def test_views_of_those_who_wait(queue):
 def test_the_queue_is_in_the_policys_order(queue):
     assert queue.tide("policy", "set", "priority/strict").returncode == 0
     queue.block()
+    assert queue.tide("set", "blocker", "--priority", 100).returncode == 0  # gives way to nobody
     held, low = queue.waiter("--name", "held", "--hold"), queue.waiter("--name", "low")
     high, mid = queue.waiter("--name", "high", "--priority", 9), queue.waiter("--name", "mid",
                                                                               "--priority", 5)

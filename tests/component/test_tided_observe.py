@@ -483,7 +483,7 @@ def sample(values, metric, **labels):
 
 
 def test_metrics_are_prometheus_and_true(tided):
-    job = tided.job("--beat", "100", name="cnn")
+    job = tided.job("--beat", "100", name="cnn", weight=70)
     job.target(8)
     job.peer.tell('progress 7 90 a"b\\c')
     eventually(lambda: job.get()["progress"]["done"] == 7)
@@ -496,6 +496,9 @@ def test_metrics_are_prometheus_and_true(tided):
     for kind, value in (("target", 3), ("active", 3), ("max", 8)):
         assert sample(values, "tide_job_threads", job="j1", name="cnn", kind=kind) == value
     assert sample(values, "tide_job_cores", job="j1", name="cnn") == 8
+    assert sample(values, "tide_job_weight", job="j1", name="cnn") == 70
+    given = tided.api("GET", "/v1/machine")[1]["weights"]
+    assert (sample(values, "tide_job_cpu_weight", job="j1", name="cnn") > 0) == given
     assert sample(values, "tide_job_progress_total", job="j1", name="cnn",
                   unit='a\\"b\\\\c') == 7
     assert sample(values, "tide_cores") == 8
