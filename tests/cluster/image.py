@@ -185,7 +185,7 @@ def make_project(path, build):
             for program in (*build.glob("tide*"), *build.glob("libtide*.so*")):
                 if program.is_file():
                     tar.add(program, f"project/build/{program.name}")
-            for name in ("agent", "examples", "tests/component/fake_peer"):
+            for name in ("agent", "examples", "tests/component/fake_peer", "tests/component/pool"):
                 tar.add(build / name, f"project/build/{name}", filter=lambda entry: (
                     None if entry.name.endswith(".o") else entry))
 

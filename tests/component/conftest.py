@@ -17,6 +17,7 @@ from daemon import GUARD_S
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PEER = "tests/component/fake_peer"
+POOL = "tests/component/pool"
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +38,8 @@ def build_dir():
         for folder in ("agent", "examples"):
             shutil.copytree(path / folder, copy / folder)
         (copy / PEER).parent.mkdir(parents=True)
-        shutil.copy(path / PEER, copy / PEER)
+        for program in (PEER, POOL):
+            shutil.copy(path / program, copy / program)
         yield copy
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from box import (ALL, HALVES, N, boxes, connected, engine, job_of, joined, order,  # noqa: F401
                  tided)
+from conftest import POOL
 from daemon import Peer, eventually
 
 v1_only = pytest.mark.skipif(not pathlib.Path("/sys/fs/cgroup/cpu/cpu.shares").exists(),
@@ -442,3 +443,21 @@ def test_what_cannot_be_compared_is_said(place, engine, boxes):
     assert "first" in told and "160 %" in told or "deeper" in told and "40 %" in told, told
     first.kill()
     eventually(lambda: not note())
+
+
+def test_a_target_goes_to_those_of_a_containers_processes_that_work(place, engine, boxes, build_dir):
+    """Two real agents in one container, each with a pool of four."""
+    daemon = place.daemon("--engine", engine.socket, "--cpus", "0-3").start()
+    pool = f"env 'LD_PRELOAD=/opt/threadtide/$LIB/libtide-agent.so' /build/{POOL} 4"
+    box = boxes("pools", command=["/bin/sh", "-c", f"{pool} & {pool} & wait"],
+                binds=[f"{build_dir}:/build:ro", f"{build_dir}/agent:/opt/threadtide:ro"])
+
+    def parts():
+        return {p["pid"]: p["threads"] for p in (job_of(daemon, box) or {}).get("split") or []}
+    eventually(lambda: sorted(parts().values()) == [2, 2])
+    one, two = parts()
+    os.kill(one, signal.SIGUSR1)
+    eventually(lambda: parts() == {one: 3, two: 1})
+    os.kill(two, signal.SIGUSR1)
+    os.kill(one, signal.SIGUSR2)
+    eventually(lambda: parts() == {one: 1, two: 3})

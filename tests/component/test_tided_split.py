@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from conftest import plain_env
+from conftest import POOL, plain_env
 from daemon import eventually
 
 
@@ -14,11 +14,11 @@ from daemon import eventually
 def pools(place, build_dir):
     """A daemon of four cores and one job of two processes, each with four threads: their pids."""
     daemon = place.daemon("--cpus", "0-3").start()
-    pool = build_dir / "tests/component/pool"
+    pool = build_dir / POOL
     process = subprocess.Popen(
         [build_dir / "tide", "run", "--name", "pools", "--", "sh", "-c", f"{pool} 4 & {pool} 4 & wait"],
         stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, start_new_session=True,
-        env={**plain_env(), "TIDE_DIR": str(daemon.dir), "LD_LIBRARY_PATH": str(build_dir)})
+        env={**plain_env(), "TIDE_DIR": str(daemon.dir)})
     try:
         yield daemon, [int(process.stdout.readline().split()[1]) for _ in range(2)]
     finally:
