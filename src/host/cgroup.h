@@ -195,6 +195,7 @@ int cgroup_freeze(const struct cgroup *cg, const char *name, bool frozen, struct
 int cgroup_read_frost(const struct cgroup *cg, const char *name, enum cgroup_frost *ret);
 
 struct cgroup_settings {
+    uint32_t units;      /* the weight as the kernel holds it, see cgroup_units; */
     uint32_t weight;     /* 0: no cpu controller */
     uint32_t quota_mcpu; /* of this group alone; CGROUP_NO_QUOTA */
     struct cpuset cpus;  /* as configured; empty without cpuset controller (v2: also inherited) */
@@ -202,6 +203,13 @@ struct cgroup_settings {
 
 /* Reads back what is in force for group @name. Returns 0, -ENOENT or -errno. */
 int cgroup_read_settings(const struct cgroup *cg, const char *name, struct cgroup_settings *ret);
+
+/*
+ * The same of the group on process @pid's path whose name contains @part, as a container's contains
+ * its id; processes may lie in groups below. -ENOENT: there is none.
+ */
+int cgroup_read_named(const struct cgroup *cg, pid_t pid, const char *part,
+                      struct cgroup_settings *ret);
 
 /* ---- pure parsers ---- */
 

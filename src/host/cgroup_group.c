@@ -492,30 +492,70 @@ int cgroup_read_frost(const struct cgroup *cg, const char *name, enum cgroup_fro
     return r < 0 ? r : cg->freezer.ops->get_frost(cg->root, dir, ret);
 }
 
-int cgroup_read_settings(const struct cgroup *cg, const char *name, struct cgroup_settings *ret)
+static int read_cpu(const struct cgroup *cg, const char *dir, struct cgroup_settings *ret)
+{
+    char path[FILE_PATH_MAX];
+    uint64_t units;
+    int r = file_path(path, sizeof(path), "%s/%s", dir, cg->cpu.ops->units_file);
+
+    if (r == 0)
+        r = file_read_u64(cg->root, path, &units);
+    if (r < 0)
+        return r;
+    ret->units = (uint32_t)units;
+    r = cg->cpu.ops->get_weight(cg->root, dir, &ret->weight);
+    return r < 0 ? r : cg->cpu.ops->get_quota(cg->root, dir, &ret->quota_mcpu);
+}
+
+/* @cpu and @cpuset are directories; what is told of one that is not there is what "none" is. */
+static int read_both(const struct cgroup *cg, int cpu_found, const char *cpu, int cpuset_found,
+                     const char *cpuset, struct cgroup_settings *ret)
 {
     struct cgroup_settings settings = {.quota_mcpu = CGROUP_NO_QUOTA};
-    char dir[FILE_PATH_MAX];
-    bool found = false;
-    int r = group_dir(&cg->cpu, name, dir, sizeof(dir), NULL);
+    int a = cpu_found < 0 ? cpu_found : read_cpu(cg, cpu, &settings);
+    int b = cpuset_found < 0 ? cpuset_found
+                             : cgroup_read_cpus(cg->root, cpuset, "cpuset.cpus", &settings.cpus);
 
-    if (r == 0) {
-        r = cg->cpu.ops->get_weight(cg->root, dir, &settings.weight);
-        if (r == 0)
-            r = cg->cpu.ops->get_quota(cg->root, dir, &settings.quota_mcpu);
-        found = r == 0;
-    }
-    if (r < 0 && r != -ENOENT && r != -ENOTSUP)
-        return r;
-    r = group_dir(&cg->cpuset, name, dir, sizeof(dir), NULL);
-    if (r == 0) {
-        r = cgroup_read_cpus(cg->root, dir, "cpuset.cpus", &settings.cpus);
-        found = found || r == 0;
-    }
-    if (r < 0 && r != -ENOENT && r != -ENOTSUP)
-        return r;
-    if (!found)
+    if (a < 0 && a != -ENOENT && a != -ENOTSUP)
+        return a;
+    if (b < 0 && b != -ENOENT && b != -ENOTSUP)
+        return b;
+    if (a < 0 && b < 0)
         return -ENOENT;
     *ret = settings;
     return 0;
+}
+
+int cgroup_read_settings(const struct cgroup *cg, const char *name, struct cgroup_settings *ret)
+{
+    char cpu[FILE_PATH_MAX], cpuset[FILE_PATH_MAX];
+    int a = group_dir(&cg->cpu, name, cpu, sizeof(cpu), NULL);
+    int b = group_dir(&cg->cpuset, name, cpuset, sizeof(cpuset), NULL);
+
+    return read_both(cg, a, cpu, b, cpuset, ret);
+}
+
+static int named_dir(const struct cgroup *cg, const struct cgroup_hierarchy *h, pid_t pid,
+                     const char *part, char *dir, size_t size)
+{
+    char path[CGROUP_PATH_MAX], *found;
+    int r = h->version == CGROUP_NONE ? -ENOTSUP : cgroup_path_of(cg, h, pid, path);
+
+    if (r < 0)
+        return r;
+    found = strstr(path, part);
+    if (!found)
+        return -ENOENT;
+    found[strcspn(found, "/")] = '\0';
+    return file_path(dir, size, "%s%s", h->point, path);
+}
+
+int cgroup_read_named(const struct cgroup *cg, pid_t pid, const char *part,
+                      struct cgroup_settings *ret)
+{
+    char cpu[FILE_PATH_MAX], cpuset[FILE_PATH_MAX];
+    int a = named_dir(cg, &cg->cpu, pid, part, cpu, sizeof(cpu));
+    int b = named_dir(cg, &cg->cpuset, pid, part, cpuset, sizeof(cpuset));
+
+    return read_both(cg, a, cpu, b, cpuset, ret);
 }

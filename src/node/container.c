@@ -146,13 +146,20 @@ static void rename_job(struct job *j, const char *name)
     node_store_later(j->node);
 }
 
-/* The kernel's word: what an engine says of a run may come when there is another. */
-static bool runs(const struct job *j)
+const struct process *container_first(const struct job *j)
 {
     const struct process *first = j->processes;
 
     while (first && first->outside)
         first = first->next;
+    return first;
+}
+
+/* The kernel's word: what an engine says of a run may come when there is another. */
+static bool runs(const struct job *j)
+{
+    const struct process *first = container_first(j);
+
     return first && proc_pidfd_signal(first->pidfd, 0) == 0;
 }
 
@@ -521,16 +528,23 @@ static void on_news(void *arg, const struct engine_news *news)
     }
 }
 
+static void tick(struct container *c)
+{
+    if (c->stale && !c->asked) /* once at a time: the engine may be slow, and they many */
+        container_inspect(c);
+    if (c->stale || drift_resting(c))
+        return;
+    drift_look(c);
+    container_push(c);
+}
+
 void containers_tick(struct containers *all)
 {
     for (struct containers *set = all; set; set = set->next) {
         if (set->up && set->missed)
             list(set);
         for (struct container *c = set->first; c; c = c->next)
-            if (!c->stale)
-                container_push(c);
-            else if (!c->asked) /* once at a time: the engine may be slow, and they many */
-                container_inspect(c);
+            tick(c);
     }
 }
 

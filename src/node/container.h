@@ -108,6 +108,9 @@ bool container_paused(const struct job *j); /* in place */
  */
 unsigned container_stop(struct job *j);
 
+/* Somebody else has written its limits so often that we have begun to give way. */
+bool container_contested(const struct job *j, uint64_t now_ns);
+
 /* Sends again what failed, and asks where the answer was lost. */
 void containers_tick(struct containers *all);
 bool containers_pending(const struct containers *all); /* also without jobs the tick has work */

@@ -16,15 +16,13 @@
 
 #define FAILURES_MAX 3 /* an engine that fails (HTTP 500) so often means it: a refusal */
 
-enum { CPUS = 1, QUOTA = 2, SHARES = 4 };
-
 static unsigned difference(const struct limits *a, const struct limits *b)
 {
     bool quota = a->quota.nano_cpus != b->quota.nano_cpus ||
                  a->quota.quota_us != b->quota.quota_us || a->quota.period_us != b->quota.period_us;
 
-    return (cpuset_equal(&a->cpus, &b->cpus) ? 0 : CPUS) | (quota ? QUOTA : 0) |
-           (a->shares == b->shares ? 0 : SHARES);
+    return (cpuset_equal(&a->cpus, &b->cpus) ? 0 : CONTAINER_CPUS) | (quota ? CONTAINER_QUOTA : 0) |
+           (a->shares == b->shares ? 0 : CONTAINER_SHARES);
 }
 
 /* Shares with which its control group weighs @weight; CGROUP_WEIGHT_STD: as if nothing was said. */
@@ -82,14 +80,17 @@ void container_found(struct container *c, const struct engine_container *seen)
     struct limits now = {
         .cpus = seen->limits.cpus, .quota = seen->limits.quota, .shares = seen->limits.shares};
 
+    bool other; /* wrote it */
+
     as_given(c, &now);
     c->memory_bytes = seen->limits.memory_bytes;
+    other = c->job && c->drift.known && !c->stale && difference(&now, &c->placed);
     find_pause(c, seen->state == ENGINE_PAUSED);
     if (!c->stated || (!c->job && difference(&now, &c->placed)))
         c->own = now; /* changed while it did not run: by its owner */
     if (!c->job)
         c->want = c->own;
-    now.fenced = c->stated && c->placed.fenced && (difference(&now, &c->own) & CPUS);
+    now.fenced = c->stated && c->placed.fenced && (difference(&now, &c->own) & CONTAINER_CPUS);
     c->placed = now;
     c->stated = true;
     c->stale = false;
@@ -97,7 +98,9 @@ void container_found(struct container *c, const struct engine_container *seen)
         admission_runs(c->job);
     if (c->job)
         note_cores(c);
-    container_push(c);
+    drift_settled(c);
+    if (!other || drift_repair(c))
+        container_push(c);
 }
 
 /* ---- the engine's answer ---- */
@@ -108,11 +111,12 @@ static void refused(struct container *c, const struct engine_result *result)
 
     snprintf(j->note, sizeof(j->note), "%.*s", JOB_REASON_MAX - 1, result->text);
     node_log("job %s (%s): %s", j->id, j->name, result->text);
-    if (difference(&c->sent, &c->placed) & CPUS)
+    if (difference(&c->sent, &c->placed) & CONTAINER_CPUS)
         j->unfenceable = true;
-    if (difference(&c->sent, &c->placed) & QUOTA)
+    if (difference(&c->sent, &c->placed) & CONTAINER_QUOTA)
         j->quota_failed = true;
     c->failures = 0;
+    c->again = 0;
     c->want = c->placed; /* rolled back; the next decision asks for what can be had */
     node_changed(container_node(c));
 }
@@ -158,9 +162,11 @@ static void on_done(void *arg, const struct engine_result *result)
     c->answered_ms = clock_real_ms();
     if (result->code < 0 && result->verb == ENGINE_V_UPDATE && c->echoes)
         c->echoes--;
-    if (result->code == 0 && result->verb == ENGINE_V_UPDATE)
+    if (result->code == 0 && result->verb == ENGINE_V_UPDATE) {
         c->placed = c->sent;
-    else if (result->code == 0)
+        c->again &= ~c->sending;
+        drift_written(c, c->sending);
+    } else if (result->code == 0)
         c->paused = result->verb == ENGINE_V_PAUSE;
     if (result->code == 0 && result->verb == ENGINE_V_UNPAUSE)
         keep_pause(guardian_keep(n->guardian), c->id, false);
@@ -204,14 +210,15 @@ static int64_t pause_it(struct container *c)
 
 static int64_t update(struct container *c, unsigned what)
 {
-    struct engine_update u = {.cpus = what & CPUS ? &c->want.cpus : NULL,
-                              .quota = what & QUOTA ? &c->want.quota : NULL,
-                              .shares = what & SHARES ? c->want.shares : 0};
+    struct engine_update u = {.cpus = what & CONTAINER_CPUS ? &c->want.cpus : NULL,
+                              .quota = what & CONTAINER_QUOTA ? &c->want.quota : NULL,
+                              .shares = what & CONTAINER_SHARES ? c->want.shares : 0};
     int64_t r = note_own(c);
 
     if (r < 0)
         return r;
     c->sent = c->want;
+    c->sending = what;
     r = engine_update(container_engine(c), c->id, &u,
                       (struct engine_then){.done = on_done, .arg = c});
     c->echoes += r > 0;
@@ -222,7 +229,7 @@ void container_push(struct container *c)
 {
     struct engine *engine = container_engine(c);
     struct engine_then then = {.done = on_done, .arg = c};
-    unsigned what = difference(&c->want, &c->placed);
+    unsigned what = difference(&c->want, &c->placed) | c->again;
 
     if (c->ticket || c->stale || !c->stated || !engine)
         return;
@@ -252,7 +259,8 @@ void container_reset(struct container *c)
 {
     c->want = c->own;
     c->paused = c->want_paused = c->by_hand = c->stale = c->news = false; /* it has ended */
-    c->failures = 0;
+    c->failures = c->again = 0;
+    c->drift = (struct drift){0};
     container_push(c);
     if (!c->ticket)
         keep_forget(guardian_keep(container_node(c)->guardian), c->id);
@@ -377,7 +385,8 @@ bool container_behind(const struct job *j)
 {
     const struct container *c = j->container;
 
-    return c && (c->ticket > 0 || c->stale || difference(&c->want, &c->placed) & CPUS);
+    return c && (c->ticket > 0 || c->stale ||
+                 (difference(&c->want, &c->placed) | c->again) & CONTAINER_CPUS);
 }
 
 void container_own_cpus(const struct job *j, struct cpuset *ret)

@@ -4,6 +4,7 @@
  * Daemon's event loop only. Private to container*.c: container.c hears what the engine says,
  * container_dir.c has the control directories, container_join.c those that a job started,
  * container_limits.c writes limits: what is wanted, what is on its way and what is in place;
+ * container_drift.c sees what others write;
  * container_store.c keeps them in the jobs' files.
  */
 #pragma once
@@ -24,6 +25,16 @@ struct limits {
     bool fenced; /* the CPUs are our choice, not its own */
 };
 
+enum container_limit { CONTAINER_CPUS = 1, CONTAINER_QUOTA = 2, CONTAINER_SHARES = 4 };
+
+/* What the kernel holds, and how often it was something else of late. */
+struct drift {
+    struct cgroup_settings held; /* after we looked last, or wrote */
+    uint64_t repaired_ns, rest_ns;
+    unsigned n;
+    bool known; /* held is */
+};
+
 struct container {
     struct container *next;
     struct containers *set;
@@ -34,6 +45,7 @@ struct container {
     unsigned echoes;                 /* updates of ours whose event is to come */
     struct limits own;               /* what it began with */
     struct limits want, sent, placed;
+    struct drift drift;
     uint64_t memory_bytes;
     bool paused, want_paused, by_hand; /* the last: by a person, who may take it back */
     bool stale;        /* whether the last call was carried out is not known: inspect */
@@ -41,6 +53,8 @@ struct container {
     bool heard;        /* of since the last list was asked for, or in it */
     bool asked;        /* an inspection is under way */
     bool news;         /* came while a call was under way: inspect behind it */
+    unsigned again;    /* to be written once more: somebody else wrote it, enum container_limit */
+    unsigned sending;  /* of the update that is under way */
     bool adopted;      /* for this run, by `tide adopt` */
     bool joined;       /* the job whose program has started it */
     unsigned failures; /* of updates, one after another */
@@ -87,6 +101,21 @@ void container_join(struct container *c, struct job *j, const struct job_request
 /* It has ended. True if its job goes on, with processes that are not in it; false: it was all. */
 bool container_leave(struct container *c);
 
+/* ---- container_drift.c: limits that somebody else writes ---- */
+
+/* Nothing of ours is on its way: what the kernel holds is what is known to be in place. */
+void drift_settled(struct container *c);
+
+/* An update has put @what (enum container_limit) of c->sent in place. */
+void drift_written(struct container *c, unsigned what);
+
+/* Something else was found than we had placed. False: to be put right later, drift_resting(). */
+bool drift_repair(struct container *c);
+bool drift_resting(const struct container *c);
+
+/* Compares what the kernel holds with what is known, and has the rest written again. */
+void drift_look(struct container *c);
+
 /* ---- container_dir.c ---- */
 
 /* A descriptor or -errno; of nobody but us, and on no link's way. */
@@ -106,6 +135,9 @@ struct engine *container_engine(const struct container *c); /* NULL while it is 
 struct node *container_node(const struct container *c);
 const char *container_engine_path(const struct container *c);
 void container_inspect(struct container *c);
+
+/* The first of @j's processes that lives in its container, or NULL. */
+const struct process *container_first(const struct job *j);
 
 /*
  * It was seen to run: it becomes a job, as its labels ask or, with @adopted, that does; one that is

@@ -458,25 +458,37 @@ const char *job_state(const struct job *j, uint64_t now_ns)
                : "starting";
 }
 
+static void add_note(char note[JOB_NOTE_MAX], const char *more)
+{
+    size_t len = strlen(note);
+
+    snprintf(note + len, JOB_NOTE_MAX - len, "%s%s", len && *more ? "; " : "", more);
+}
+
 void job_note(const struct job *j, uint64_t now_ns, char ret_note[JOB_NOTE_MAX])
 {
-    bool adopted = container_adopted(j);
-    bool silent = !job_reported(j) && j->admission.phase == JOB_RUNNING &&
-                  (adopted || now_ns - j->met_ns >= JOB_START_NS);
-    const char *why =
-        adopted ? "malleable: no (adopted): its cores change, its threads if it looks at its "
-                  "cores again"
-                : "no agent reports (no thread pool yet, or a static program): its threads cannot "
-                  "be changed until one does";
+    bool adopted = container_adopted(j), running = j->admission.phase == JOB_RUNNING;
+    char few[JOB_REASON_MAX];
 
+    ret_note[0] = '\0';
+    add_note(ret_note, j->note);
+    if (container_contested(j, now_ns))
+        add_note(ret_note, "somebody else keeps writing its limits: they are put right, but ever "
+                           "more rarely; 'tide pin' leaves them as they are");
     if (parts_short(j)) {
-        snprintf(ret_note, JOB_NOTE_MAX,
-                 "%s%s%u processes have a thread each: more than its target", j->note,
-                 *j->note ? "; " : "", parts_count(j));
-        return;
+        snprintf(few, sizeof(few), "%u processes have a thread each: more than its target",
+                 parts_count(j));
+        add_note(ret_note, few);
     }
-    snprintf(ret_note, JOB_NOTE_MAX, "%s%s%s", j->note, *j->note && silent ? "; " : "",
-             silent ? why : "");
+    if (!running || job_reported(j))
+        return;
+    if (adopted)
+        add_note(ret_note, "malleable: no (adopted): its cores change, its threads if it looks at "
+                           "its cores again");
+    else if (now_ns - j->met_ns >= JOB_START_NS)
+        add_note(ret_note,
+                 "no agent reports (no thread pool yet, or a static program): its threads "
+                 "cannot be changed until one does");
 }
 
 bool job_settled(const struct job *j)

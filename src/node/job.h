@@ -32,7 +32,7 @@
 #define JOB_DEADLINE_NS   (2 * 1000000000ull)  /* a shrink that takes longer is `oversubscribed` */
 #define JOB_GRACE_NS      (30 * 1000000000ull) /* how long a job without agent counts */
 #define JOB_START_NS      (10 * 1000000000ull) /* then one without agent is told to a person */
-#define JOB_NOTE_MAX      (2 * JOB_REASON_MAX)
+#define JOB_NOTE_MAX      (4 * JOB_REASON_MAX)
 
 struct container;
 struct node;

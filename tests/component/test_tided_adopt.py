@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from box import boxes, connected, engine, job_of, joined, tided  # noqa: F401, fixtures too
+from box import (ALL, HALVES, N, boxes, connected, engine, job_of, joined,  # noqa: F401, fixtures too
+                 order, tided)
 from daemon import eventually
 from test_tided_observe import DESCRIPTION, check_value
 
@@ -44,45 +45,45 @@ def test_an_adopted_container_is_a_job_until_it_ends(tided, plain):  # noqa: F81
     check_value(DESCRIPTION["components"]["schemas"]["Job"], job, "adoption")
     assert (job["malleable"], job["adopted"], job["state"]) == (False, True, "rigid")
     assert "malleable: no" in job["note"] and job["pids"] == [first.inspect()["State"]["Pid"]]
-    eventually(lambda: first.cpus() == "0-1")
+    eventually(lambda: first.cpus() == ALL)
     adopted(tided, second, placement="exclusive")
-    eventually(lambda: sorted((first.cpus(), second.cpus())) == ["0", "1"])
+    eventually(lambda: sorted((first.cpus(), second.cpus())) == HALVES)
     second.kill()
     eventually(lambda: job_of(tided, second) is None)
-    eventually(lambda: first.cpus() == "0-1")
-    eventually(lambda: second.limits()[0] == "0-1")  # for its next start
+    eventually(lambda: first.cpus() == ALL)
+    eventually(lambda: second.limits()[0] == ALL)  # for its next start
     second.start()
     joined(tided, first)
     assert job_of(tided, second) is None  # that was another run
 
 
 def test_what_is_asked_for_it_is_as_with_labels_and_outlives_the_daemon(tided, plain):  # noqa: F811
-    box = plain("first", CpusetCpus="0-1", CpuShares=512)
+    box = plain("first", CpusetCpus=ALL, CpuShares=512)
     job = adopted(tided, box, min=1, max=1, weight=300, priority=7, request=1, placement="exclusive")
     assert (job["limit"], job["weight"], job["priority"], job["request"]) == (1, 300, 7, 1)
-    eventually(lambda: box.cpus() in ("0", "1"))
+    eventually(lambda: box.cpus() not in ("", ALL))
     tided.signal(signal.SIGKILL)
-    eventually(lambda: box.limits()[:2] == ("0-1", 512), guard=5)  # by the guardian
+    eventually(lambda: box.limits()[:2] == (ALL, 512), guard=5)  # by the guardian
     tided.start()
     again = joined(tided, box, id=job["id"], adopted=True, limit=1, weight=300)
     assert again["note"] == job["note"]
-    eventually(lambda: box.cpus() in ("0", "1"))
+    eventually(lambda: box.cpus() not in ("", ALL))
 
 
 def test_undone_it_goes_on_with_what_it_began_with(tided, plain):  # noqa: F811
-    box, labelled = plain("first", CpusetCpus="0-1", CpuShares=512), plain("second", labels=EXCLUSIVE)
+    box, labelled = plain("first", CpusetCpus=ALL, CpuShares=512), plain("second", labels=EXCLUSIVE)
     adopted(tided, box, placement="exclusive")
-    eventually(lambda: box.cpus() in ("0", "1"))
+    eventually(lambda: box.cpus() not in ("", ALL))
     status, answer = tided.api("DELETE", f"/v1/jobs/{box.id[:12]}/adoption")
     assert status == 200 and answer["name"] == "first"
     assert job_of(tided, box) is None
-    eventually(lambda: box.limits()[:2] == ("0-1", 512))
+    eventually(lambda: box.limits()[:2] == (ALL, 512))
     assert box.inspect()["State"]["Running"]
     status, message = complaint(tided.api("DELETE", "/v1/jobs/second/adoption"))
     assert status == 409 and "no adopted container" in message
     joined(tided, labelled)
     adopted(tided, box, placement="exclusive")  # and once more
-    eventually(lambda: box.cpus() in ("0", "1"))
+    eventually(lambda: box.cpus() not in ("", ALL))
 
 
 def test_undone_while_a_policy_has_it_paused_it_goes_on(place, engine, plain):  # noqa: F811
@@ -221,5 +222,61 @@ def test_a_late_word_of_the_run_before_ends_nothing(place, engine, plain):  # no
     other.update(CpuShares=77)  # events come in their order: when this one has, so has the other
     eventually(lambda: other.shares() != 77)
     assert job_of(daemon, box)["id"] == second["id"]
-    eventually(lambda: box.cpus() in ("0", "1"))
+    eventually(lambda: box.cpus() not in ("", ALL))
     relay.end()
+
+
+# ---- other hands ----
+
+def knobs(box):
+    """The files of its control group: CPUs, weight, quota."""
+    group = box.engine.groups(box.id)
+    v2 = (group / "cpu.weight").exists()
+    return (box.engine.groups(box.id, "cpuset") / "cpuset.cpus",
+            group / ("cpu.weight" if v2 else "cpu.shares"),
+            group / ("cpu.max" if v2 else "cpu.cfs_quota_us"))
+
+
+def test_what_is_written_past_the_engine_is_put_right(tided, boxes):  # noqa: F811
+    box = boxes("first", "--max 8", labels={"io.threadtide.placement": "quota"})
+    connected(tided, box)
+    order(tided, box, 1)
+    files = knobs(box)
+    before = [file.read_text() for file in files]
+    for file, other in zip(files, ("0", "77", "50000")):
+        file.write_text(other)
+        assert file.read_text().split()[0] == other
+    eventually(lambda: [f.read_text() for f in files] == before, guard=2)
+    assert "somebody else wrote its limits" in tided.log.read_text()
+
+
+def test_who_keeps_writing_is_not_fought_for_ever(tided, boxes):  # noqa: F811
+    box = boxes("first", "--max 8", labels={"io.threadtide.placement": "exclusive"})
+    connected(tided, box)
+    eventually(lambda: box.cpus() == ALL)
+    cpus = knobs(box)[0]
+
+    def fought():
+        if cpus.read_text().strip() == ALL:
+            cpus.write_text("0")
+        return "keeps writing" in job_of(tided, box)["note"]
+    eventually(fought)
+    assert tided.log.read_text().count("somebody else wrote") == 4
+    cpus.write_text("0")
+    eventually(lambda: cpus.read_text().strip() == ALL)  # in the end
+
+
+def test_by_hand_in_the_middle_of_our_own_update_is_seen(tided, boxes, engine):  # noqa: F811
+    box = boxes("first", "--max 8", labels=EXCLUSIVE)
+    connected(tided, box)
+    order(tided, box, None)
+    engine.freeze()
+    try:
+        threading.Thread(target=box.update, kwargs={"CpuQuota": 50000}, daemon=True).start()
+        threading.Thread(target=order, args=(tided, box, 1), daemon=True).start()
+        box.expect("target", 1)
+    finally:
+        engine.thaw()
+    eventually(lambda: box.cpus() != ALL)
+    eventually(lambda: box.limits()[2] == -1)
+    eventually(lambda: "50000" not in knobs(box)[2].read_text())

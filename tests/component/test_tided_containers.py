@@ -306,7 +306,7 @@ def test_a_pause_of_the_policys_is_ended_by_the_next_daemon_too(place, engine, b
     joined(daemon, box, state="paused")
     peer.end()
     joined(daemon, box, state="running")
-    assert not box.inspect()["State"]["Paused"]
+    eventually(lambda: not box.inspect()["State"]["Paused"])
 
 
 def test_a_second_container_with_the_same_key_takes_no_socket_away(tided, boxes):
