@@ -323,4 +323,9 @@ class Place:
     def end(self):
         for daemon in self.daemons:
             daemon.end()
-        shutil.rmtree(self.base)
+        eventually(self.gone)
+
+    def gone(self):
+        """A guardian may still be writing down what it has put back."""
+        shutil.rmtree(self.base, ignore_errors=True)
+        return not self.base.exists()
