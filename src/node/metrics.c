@@ -110,7 +110,7 @@ static void put_weight(FILE *f, const struct job *j)
 static void put_cpu_weight(FILE *f, const struct job *j)
 {
     put_job(f, "tide_job_cpu_weight", j);
-    fprintf(f, "} %u\n", j->weight_set);
+    fprintf(f, "} %u\n", j->container || j->node->weights ? j->weight_set : 0);
 }
 
 static void put_place(FILE *f, const struct job *j)
