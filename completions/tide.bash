@@ -25,7 +25,7 @@ _tide_run()
         case ${COMP_WORDS[i]} in
         --) ((i++)); break ;;
         --name | -n | --min | --max | --threads | --weight | --placement) ((i++)) ;;
-        --priority | --class | --request | --deadline | --output | -o) ((i++)) ;;
+        --priority | --class | --request | --memory | --deadline | --output | -o) ((i++)) ;;
         -*) ;;
         *) break ;;
         esac
@@ -43,12 +43,12 @@ _tide_run()
     case $prev in
     --placement) COMPREPLY=($(compgen -W "shared exclusive quota" -- "$cur")) ;;
     --name | -n | --min | --max | --threads | --weight) ;;
-    --priority | --class | --request | --deadline) ;;
+    --priority | --class | --request | --memory | --deadline) ;;
     --output | -o) COMPREPLY=($(compgen -f -- "$cur")) ;;
     *)
         if [[ $cur == -* ]]; then
             COMPREPLY=($(compgen -W "--name --min --max --threads --weight --placement --priority \
-                --class --request --deadline $1 --help --" -- "$cur"))
+                --class --request --memory --deadline $1 --help --" -- "$cur"))
         else
             COMPREPLY=($(compgen -c -- "$cur"))
         fi
@@ -99,10 +99,10 @@ _tide()
         docker) _tide_docker; return ;;
         adopt)
             case $prev in
-            --min | --max | --weight | --priority | --class | --request | --deadline) return ;;
+            --min | --max | --weight | --priority | --class | --request | --memory | --deadline) return ;;
             --placement) words="shared exclusive quota" ;;
             --undo) words=$(_tide_jobs) ;;
-            *) words="$(_tide_containers) --min --max --weight --priority --class --request
+            *) words="$(_tide_containers) --min --max --weight --priority --class --request --memory
                 --deadline --placement --undo --json --help" ;;
             esac
             ;;
@@ -117,13 +117,13 @@ _tide()
         set)
             case $prev in
             --threads | --intra | --inter | --min | --max | --weight | --wait | -w) return ;;
-            --priority | --class | --request | --deadline) return ;;
+            --priority | --class | --request | --memory | --deadline) return ;;
             esac
             if ((COMP_CWORD == 2)); then
                 words=$(_tide_jobs)
             else
                 words="--threads --intra --inter --auto --min --max --weight --priority --class
-                    --request --deadline --wait --json --help"
+                    --request --memory --deadline --wait --json --help"
             fi
             ;;
         explain)

@@ -105,7 +105,7 @@ const struct command command_adopt = {
             "      --min K        never give it less cores\n"
             "      --max K        never give it more\n"
             "      --weight W     share among jobs, 1 to 10000 (100 is the usual one)\n" TERM_HELP
-                TERM_PLACEMENT_HELP
+                TERM_MEMORY_HELP TERM_PLACEMENT_HELP
             "      --undo         no job any more: back to the limits that it began with.\n"
             "                     JOB is the job's name or id, or the container's id\n"
             "  -j, --json         print the daemon's answer\n"

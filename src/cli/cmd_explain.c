@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `tide explain`: why a job has what it has. */
+#include "base/size.h"
 #include "cli/api.h"
 #include "cli/job_text.h"
 
@@ -69,6 +70,19 @@ static void print_deadline(double at)
     printf(", deadline %s", when);
 }
 
+static void print_memory(const json_t *job)
+{
+    double asked = member_number(job, "memory"), used = member_number(job, "memory_used");
+    char text[SIZE_TEXT_MAX];
+
+    size_text((uint64_t)asked, text);
+    if (asked > 0)
+        printf(", memory %s", text);
+    size_text((uint64_t)used, text);
+    if (used > 0)
+        printf(asked > 0 ? " (uses %s)" : ", uses %s of memory", text);
+}
+
 static const char *holder(const json_t *job)
 {
     const char *by = member_text(job, "pinned_by");
@@ -93,6 +107,7 @@ static void print_bounds(const json_t *job)
         printf(", class %ld", member_long(job, "class"));
     if (member_long(job, "request"))
         printf(", request %ld", member_long(job, "request"));
+    print_memory(job);
     print_deadline(member_number(job, "deadline"));
     if (json_is_integer(pinned))
         printf(", held at %lld %s ('tide set %s --auto' lets go)",

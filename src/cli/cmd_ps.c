@@ -4,8 +4,8 @@
 #include "cli/job_text.h"
 
 static const enum job_field columns[] = {
-    JOB_ID,     JOB_NAME,   JOB_OWNER, JOB_STATE,    JOB_PIDS, JOB_CORES,  JOB_ALLOWED,
-    JOB_TARGET, JOB_ACTIVE, JOB_MAX,   JOB_PROGRESS, JOB_RATE, JOB_REASON,
+    JOB_ID,     JOB_NAME,   JOB_OWNER, JOB_STATE,  JOB_PIDS,     JOB_CORES, JOB_ALLOWED,
+    JOB_TARGET, JOB_ACTIVE, JOB_MAX,   JOB_MEMORY, JOB_PROGRESS, JOB_RATE,  JOB_REASON,
 };
 
 /* What a row has no room for: the mark's meaning, why a program's threads do not change. */
@@ -125,6 +125,8 @@ const struct command command_ps = {
             "  TARGET   threads that it should use; ! more than cores (oversubscribed)\n"
             "  ACTIVE   threads that are not parked\n"
             "  MAX      threads that its pools were built with\n"
+            "  MEMORY   that it counts with when others are admitted: what it asked for or\n"
+            "           what it uses, whichever is more\n"
             "  RATE     units of work in a second\n"
             "\n"
             "Examples:\n"

@@ -7,7 +7,7 @@
 
 static const enum job_field columns[] = {
     JOB_PLACE,    JOB_ID,      JOB_NAME,   JOB_OWNER,  JOB_STATE,
-    JOB_PRIORITY, JOB_REQUEST, JOB_WAITED, JOB_REASON,
+    JOB_PRIORITY, JOB_REQUEST, JOB_MEMORY, JOB_WAITED, JOB_REASON,
 };
 
 static bool waits(const json_t *job)
@@ -114,6 +114,7 @@ const struct command command_queue = {
             "  STATE     queued; held: until 'tide release'; paused: has given way to others\n"
             "  PRIORITY  larger goes first, for policies that look at it\n"
             "  REQUEST   cores that it asked for\n"
+            "  MEMORY    that it asked for; a paused job has what it has\n"
             "  WAITED    for how long, pauses included\n"
             "  REASON    what it waits for\n"
             "\n"

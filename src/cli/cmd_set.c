@@ -206,7 +206,8 @@ const struct command command_set = {
             "      --min K        never give it less\n"
             "      --max K        never give it more\n"
             "      --weight W     share among jobs, 1 to 10000 (100 is the usual one)\n" TERM_HELP
-            "                     'none' takes back a deadline or a request\n"
+                TERM_MEMORY_HELP
+            "                     'none' takes back a deadline, a request or memory\n"
             "  -w, --wait MS      wait so long for the acknowledgement (default 5000); after\n"
             "                     that the change stays ordered and tide ends with status 6\n"
             "  -j, --json         print the daemon's answer\n"

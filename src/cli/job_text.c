@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/job_text.h"
 
+#include "base/size.h"
 #include "cli/api.h"
 
 #include <assert.h>
@@ -29,6 +30,7 @@ static const struct {
     [JOB_REQUEST] = {"REQUEST", NULL, true},
     [JOB_WAITED] = {"WAITED", NULL, true},
     [JOB_PLACE] = {"PLACE", NULL, true},
+    [JOB_MEMORY] = {"MEMORY", NULL, true},
 };
 static_assert(ARRAY_LEN(fields) == JOB_FIELD_MAX, "one entry for each field");
 
@@ -129,6 +131,8 @@ static bool of_running(enum job_field field)
 
 void job_text(const json_t *job, enum job_field field, char *buf, size_t size)
 {
+    char memory[SIZE_TEXT_MAX] = "-";
+
     snprintf(buf, size, "-");
     if (of_running(field) && job_text_waits(job))
         return;
@@ -164,6 +168,11 @@ void job_text(const json_t *job, enum job_field field, char *buf, size_t size)
         break;
     case JOB_PLACE:
         text_count(job, "place", "", buf, size);
+        break;
+    case JOB_MEMORY:
+        if (member_number(job, "memory_counted") > 0)
+            size_text((uint64_t)member_number(job, "memory_counted"), memory);
+        snprintf(buf, size, "%s", memory);
         break;
     case JOB_WAITED:
         if (member_bool(job, "submitted"))

@@ -27,6 +27,7 @@ enum job_field {
     JOB_REQUEST, /* cores */
     JOB_WAITED,  /* "3min20s" */
     JOB_PLACE,   /* in the queue, from 1 */
+    JOB_MEMORY,  /* that it counts with: "1.5G" */
     JOB_FIELD_MAX
 };
 

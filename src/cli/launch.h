@@ -36,7 +36,7 @@ enum { LAUNCH_THREADS = 256 };
     "      --min K        at least K threads, also when the machine is full\n"                     \
     "      --max K        at most K threads; may exceed the machine's cores\n"                     \
     "      --threads K    exactly K threads, until 'tide set JOB --auto'\n"                        \
-    "      --weight W     share among jobs, 1 to 10000 (default 100)\n" TERM_HELP                  \
+    "      --weight W     share among jobs, 1 to 10000 (default 100)\n" TERM_HELP TERM_MEMORY_HELP \
         TERM_PLACEMENT_HELP
 
 /*

@@ -3,11 +3,14 @@
 
 #include "base/clock.h"
 #include "base/moment.h"
+#include "base/size.h"
 #include "host/cgroup.h"
 #include "proto/proto.h"
 
 #include <assert.h>
 #include <string.h>
+
+#define MEMORY_MIN (1 << 20) /* bytes; the daemon takes no less */
 
 /* In the order of TERM_…. Numbers have a range; the others are read by functions of their own. */
 static const struct {
@@ -22,6 +25,7 @@ static const struct {
     {"--class", 0, PROTO_CLASS_MAX},
     {"--request", 1, PROTO_THREADS_MAX},
     {"--placement", 0, 0},
+    {"--memory", 0, 0},
 };
 static_assert(ARRAY_LEN(table) == TERM_END - TERM_MIN, "an entry for each term");
 
@@ -49,13 +53,26 @@ static int read_placement(const struct command *cmd, const char *value, json_t *
     return cli_usage(cmd, "--placement: '%s' is none of shared, exclusive and quota", value);
 }
 
+static int read_memory(const struct command *cmd, const char *value, json_t **ret)
+{
+    uint64_t bytes;
+
+    if (size_parse(value, &bytes) < 0)
+        return cli_usage(cmd, "--memory: '%s' is no amount of memory (512M, 1.5G)", value);
+    if (bytes < MEMORY_MIN)
+        return cli_usage(cmd, "--memory: %s is less than a MiB (write %sM?)", value, value);
+    *ret = json_integer((json_int_t)bytes);
+    return CLI_OK;
+}
+
 static int read_value(const struct command *cmd, int option, const char *value, json_t **ret)
 {
     size_t i = (size_t)(option - TERM_MIN);
     long number;
     int r;
 
-    if (strcmp(value, "none") == 0 && (option == TERM_DEADLINE || option == TERM_REQUEST)) {
+    if (strcmp(value, "none") == 0 &&
+        (option == TERM_DEADLINE || option == TERM_REQUEST || option == TERM_MEMORY)) {
         *ret = json_null();
         return CLI_OK;
     }
@@ -63,6 +80,8 @@ static int read_value(const struct command *cmd, int option, const char *value, 
         return read_deadline(cmd, value, ret);
     if (option == TERM_PLACEMENT)
         return read_placement(cmd, value, ret);
+    if (option == TERM_MEMORY)
+        return read_memory(cmd, value, ret);
     r = option_number(cmd, value, table[i].option, table[i].min, table[i].max, &number);
     if (r == CLI_OK)
         *ret = json_integer(number);
@@ -71,7 +90,7 @@ static int read_value(const struct command *cmd, int option, const char *value, 
 
 int terms_find(const char *name, size_t length)
 {
-    for (size_t i = 0; i < ARRAY_LEN(table); i++)
+    for (size_t i = 0; i < TERM_MEMORY - TERM_MIN; i++)
         if (strlen(table[i].option + 2) == length &&
             strncmp(table[i].option + 2, name, length) == 0)
             return TERM_MIN + (int)i;

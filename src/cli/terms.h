@@ -16,6 +16,7 @@ enum {
     TERM_CLASS,
     TERM_REQUEST,
     TERM_PLACEMENT,
+    TERM_MEMORY,
     TERM_END
 };
 
@@ -28,7 +29,8 @@ enum {
     {"priority", required_argument, NULL, TERM_PRIORITY},                                          \
     {"deadline", required_argument, NULL, TERM_DEADLINE},                                          \
     {"class", required_argument, NULL, TERM_CLASS},                                                \
-    {"request", required_argument, NULL, TERM_REQUEST}
+    {"request", required_argument, NULL, TERM_REQUEST},                                            \
+    {"memory", required_argument, NULL, TERM_MEMORY}
 /* clang-format on */
 
 /* The last four's part of a command's help. */
@@ -38,13 +40,17 @@ enum {
     "      --request K    cores that it should have, for policies that go by requests\n"           \
     "      --deadline T   when it should be done: 90s, 10min, 2h from now, or 18:30\n"
 
+/* Not of containers: these have a --memory of their own, which counts as their request. */
+#define TERM_MEMORY_HELP                                                                           \
+    "      --memory SIZE  what it needs (512M, 2G): jobs that wait are not given that\n"
+
 /* The placements' part of the help of commands that start jobs. */
 #define TERM_PLACEMENT_HELP                                                                        \
     "      --placement P  shared     cores overlap, threads match the share (default)\n"           \
     "                     exclusive  cores of its own\n"                                           \
     "                     quota      a hard limit of processor time\n"
 
-/* The TERM_… of an option by its name (@length bytes, without dashes), or 0. */
+/* The TERM_… of an option of containers by its name (@length bytes, without dashes), or 0. */
 int terms_find(const char *name, size_t length);
 
 /*

@@ -97,6 +97,7 @@ int cgroup_parse_mountinfo_line(const char *line, struct cgroup_mount *ret)
         mount.version = v1 ? CGROUP_V1 : CGROUP_V2;
         mount.cpu = v1 && has_option(options, len, "cpu");
         mount.cpuset = v1 && has_option(options, len, "cpuset");
+        mount.memory = v1 && has_option(options, len, "memory");
         mount.freezer = v1 && has_option(options, len, "freezer");
         mount.cpuacct = v1 && has_option(options, len, "cpuacct");
     }
@@ -132,6 +133,8 @@ static void set_from_v2(struct cgroup *cg, const struct cgroup_mount *mount)
             set_hierarchy(&cg->cpu, mount, "cpu");
         if (field_is(word, len, "cpuset"))
             set_hierarchy(&cg->cpuset, mount, "cpuset");
+        if (field_is(word, len, "memory"))
+            set_hierarchy(&cg->memory, mount, "memory");
         word += len;
     }
 }
@@ -147,6 +150,8 @@ static void discover(struct cgroup *cg, const char *mountinfo)
                     set_hierarchy(&cg->cpu, &mount, "cpu");
                 if (pass == 0 && mount.cpuset)
                     set_hierarchy(&cg->cpuset, &mount, "cpuset");
+                if (pass == 0 && mount.memory)
+                    set_hierarchy(&cg->memory, &mount, "memory");
                 if (pass == 0 && mount.freezer)
                     set_hierarchy(&cg->freezer, &mount, "freezer");
                 if (pass == 0 && mount.cpuacct)
@@ -299,6 +304,33 @@ int cgroup_read_limits(const struct cgroup *cg, pid_t pid, struct cgroup_limits 
     if (r < 0)
         return r;
     *ret = limits;
+    return 0;
+}
+
+static int level_memory(const struct cgroup *cg, const struct cgroup_hierarchy *h, const char *dir,
+                        const char *path, void *arg)
+{
+    uint64_t *least = arg, bytes;
+    char file[FILE_PATH_MAX];
+    int r = file_path(file, sizeof(file), "%s/%s", dir, h->ops->memory_limit);
+
+    if (r == 0)
+        r = file_read_u64(cg->root, file, &bytes);
+    if (r == 0 && bytes < *least)
+        *least = bytes;
+    return r == -EINVAL ? 0 : r; /* "max" */
+}
+
+int cgroup_read_memory_limit(const struct cgroup *cg, pid_t pid, uint64_t *ret_bytes)
+{
+    uint64_t least = UINT64_MAX;
+    int r = 0;
+
+    if (cg->memory.version != CGROUP_NONE)
+        r = walk_up(cg, &cg->memory, pid, level_memory, &least);
+    if (r < 0)
+        return r;
+    *ret_bytes = least;
     return 0;
 }
 

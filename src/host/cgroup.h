@@ -72,6 +72,9 @@ struct cgroup_limits {
 /* @pid 0 means the caller. Returns 0, -ESRCH or -errno. */
 int cgroup_read_limits(const struct cgroup *cg, pid_t pid, struct cgroup_limits *ret);
 
+/* The tightest memory limit of the whole path, UINT64_MAX without one. 0, -ESRCH or -errno. */
+int cgroup_read_memory_limit(const struct cgroup *cg, pid_t pid, uint64_t *ret_bytes);
+
 struct cgroup_throttle { /* counters since the groups were made, summed over the whole path */
     uint64_t periods;
     uint64_t throttled; /* periods in which the quota ran out */
@@ -214,10 +217,10 @@ int cgroup_read_named(const struct cgroup *cg, pid_t pid, const char *part,
 /* ---- pure parsers ---- */
 
 struct cgroup_mount {
-    enum cgroup_version version;        /* CGROUP_NONE: the line is no cgroup mount */
-    bool cpu, cpuset, freezer, cpuacct; /* controllers named in a v1 mount's options */
-    char point[CGROUP_PATH_MAX];        /* where it is mounted */
-    char root[CGROUP_PATH_MAX];         /* which group of the hierarchy that is, "/" for its root */
+    enum cgroup_version version;                /* CGROUP_NONE: the line is no cgroup mount */
+    bool cpu, cpuset, freezer, cpuacct, memory; /* named in a v1 mount's options */
+    char point[CGROUP_PATH_MAX];                /* where it is mounted */
+    char root[CGROUP_PATH_MAX]; /* which group of the hierarchy that is, "/" for its root */
 };
 
 /* One line of mountinfo (with or without newline), octal escapes undone. 0 or -EINVAL. */

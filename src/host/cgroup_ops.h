@@ -11,7 +11,7 @@
 
 /* Every function takes the group as a directory @dir relative to @root. */
 struct cgroup_ops {
-    const char *effective_cpus; /* file name */
+    const char *effective_cpus, *memory_limit; /* file names */
     const char *units_file;
     struct cgroup_units units;
     int (*get_weight)(int root, const char *dir, uint32_t *ret);
@@ -37,6 +37,7 @@ struct cgroup {
     int root;
     struct cgroup_hierarchy cpu, cpuset, freezer;
     struct cgroup_hierarchy cpuacct; /* v1 alone: where groups' CPU time is counted */
+    struct cgroup_hierarchy memory;  /* to be read only */
 };
 
 extern const struct cgroup_ops cgroup_ops_v1, cgroup_ops_v2;

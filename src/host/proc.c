@@ -211,6 +211,8 @@ static int status_line(const char *line, struct proc_status *status)
         return scan_cpus(p, &status->allowed) < 0 ? -EINVAL : STATUS_ALLOWED;
     if ((p = status_value(line, "SigCgt")))
         return scan_hex(p, &status->sig_caught) < 0 ? -EINVAL : STATUS_CAUGHT;
+    if ((p = status_value(line, "ShdPnd")))
+        return scan_hex(p, &status->sig_pending) < 0 ? -EINVAL : 0;
     if ((p = status_value(line, "SigIgn")))
         return scan_hex(p, &status->sig_ignored) < 0 ? -EINVAL : 0;
     if ((p = status_value(line, "SigBlk")))
@@ -284,6 +286,48 @@ int proc_read_busy(int root, uint64_t *ret_busy_ns)
     int r = file_read(root, "proc/stat", text, sizeof(text));
 
     return r < 0 ? r : proc_parse_busy(text, ret_busy_ns);
+}
+
+int proc_parse_statm(const char *text, uint64_t *ret_pages)
+{
+    uint64_t number[3];
+
+    for (size_t i = 0; i < ARRAY_LEN(number); i++)
+        if (text_scan_u64(&text, &number[i]) < 0 || *text++ != ' ')
+            return -EINVAL;
+    *ret_pages = number[1] > number[2] ? number[1] - number[2] : 0;
+    return 0;
+}
+
+int proc_read_own_memory(int root, pid_t pid, uint64_t *ret_bytes)
+{
+    char path[PROC_PATH_MAX], text[128];
+    uint64_t pages;
+    int r;
+
+    snprintf(path, sizeof(path), "proc/%d/statm", (int)pid);
+    r = file_read(root, path, text, sizeof(text));
+    if (r < 0)
+        return gone(r);
+    r = proc_parse_statm(text, &pages);
+    if (r == 0)
+        *ret_bytes = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    return r;
+}
+
+int proc_read_memory_total(int root, uint64_t *ret_bytes)
+{
+    char text[256]; /* of the first lines */
+    int r = file_read(root, "proc/meminfo", text, sizeof(text));
+    const char *value = r < 0 ? NULL : status_value(text, "MemTotal");
+    uint64_t kib;
+
+    if (r < 0)
+        return r;
+    if (!value || text_scan_u64(&value, &kib) < 0 || strncmp(value, " kB", 3) != 0)
+        return -EINVAL;
+    *ret_bytes = kib * 1024;
+    return 0;
 }
 
 int proc_parse_schedstat(const char *text, uint64_t *ret_cpu_ns, uint64_t *ret_wait_ns)

@@ -51,6 +51,7 @@ struct proc_status {
     uint64_t sig_caught;   /* bit n-1: signal n has a handler */
     uint64_t sig_ignored;
     uint64_t sig_blocked;
+    uint64_t sig_pending; /* sent to the process, and not delivered yet */
 };
 
 int proc_parse_status(const char *text, size_t len, struct proc_status *ret);
@@ -58,6 +59,13 @@ int proc_read_status(int root, pid_t pid, struct proc_status *ret);
 
 /* True if the process has a handler of its own for @signal (1 … 64). */
 bool proc_has_handler(const struct proc_status *status, int signal);
+
+/*
+ * Resident memory that no file backs and nobody shares on purpose: of /proc/PID/statm, the second
+ * number less the third. Cheap; pages that a fork has in common with its parent count twice.
+ */
+int proc_parse_statm(const char *text, uint64_t *ret_pages); /* 0 or -EINVAL */
+int proc_read_own_memory(int root, pid_t pid, uint64_t *ret_bytes);
 
 /* ---- processes and threads ---- */
 
@@ -109,6 +117,9 @@ int proc_pidfd_signal(int pidfd, int signal);
  * (steal). 0, -EINVAL or -errno. */
 int proc_parse_busy(const char *text, uint64_t *ret_busy_ns);
 int proc_read_busy(int root, uint64_t *ret_busy_ns);
+
+/* MemTotal of /proc/meminfo. 0, -EINVAL or -errno. */
+int proc_read_memory_total(int root, uint64_t *ret_bytes);
 
 /* ---- affinity ---- */
 

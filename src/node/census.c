@@ -91,6 +91,21 @@ int census_take(const struct node *n, struct census *ret)
     return 0;
 }
 
+static int by_job(const void *a, const void *b)
+{
+    const struct job *x = ((const struct census_entry *)a)->job;
+    const struct job *y = ((const struct census_entry *)b)->job;
+
+    if (!x || !y)
+        return (x == NULL) - (y == NULL);
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+void census_by_job(struct census *c)
+{
+    qsort(c->entry, c->n, sizeof(*c->entry), by_job);
+}
+
 void census_done(struct census *c)
 {
     free(c->entry);

@@ -27,4 +27,5 @@ struct census {
 };
 
 int census_take(const struct node *n, struct census *ret); /* 0 or -errno */
+void census_by_job(struct census *c); /* sorts them by their jobs' numbers; nobody's last */
 void census_done(struct census *c);

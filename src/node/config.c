@@ -2,6 +2,7 @@
 #include "node/config.h"
 
 #include "base/cleanup.h"
+#include "base/size.h"
 #include "base/suggest.h"
 #include "node/history.h"
 #include "node/node.h"
@@ -12,6 +13,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <ini.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,6 +85,18 @@ static int set_history(struct config *c, const char *value, struct error *err)
     return 0;
 }
 
+static int set_memory(struct config *c, const char *value, struct error *err)
+{
+    uint64_t bytes = CONFIG_MEMORY_MACHINE;
+
+    if (value && strcmp(value, "none") == 0)
+        bytes = 0;
+    else if (value && size_parse(value, &bytes) < 0)
+        return refuse(value, "an amount like 16G, or none", err);
+    c->memory_bytes = bytes;
+    return 0;
+}
+
 static int set_engines(struct config *c, const char *value, struct error *err)
 {
     char engines[CONTAINERS_ENGINES_MAX][CONFIG_SOCKET_MAX];
@@ -124,7 +138,7 @@ static const struct {
     {"policy", NULL, set_policy},      {"placement", "shared", set_placement},
     {"cpus", NULL, set_cpus},          {"heartbeat", HEARTBEAT, set_heartbeat},
     {"engines", NULL, set_engines},    {"admin-group", "tide-admin", set_admin_group},
-    {"history", HISTORY, set_history},
+    {"history", HISTORY, set_history}, {"memory", NULL, set_memory},
 };
 static_assert(NODE_HEARTBEAT_MS == 250, "what HEARTBEAT says");
 static_assert(HISTORY_MIB_STD == 64 && HISTORY_MIB_MAX == 1024, "what HISTORY and set_history say");
@@ -361,6 +375,12 @@ void config_print(const struct config *c, FILE *out)
     for (unsigned i = 0; i < c->n_engines; i++)
         fprintf(out, "%s%s", i ? " " : "", c->engines[i]);
     fprintf(out, "\nadmin-group=%s\n", *c->admin_group ? c->admin_group : "none");
+    if (c->memory_bytes == CONFIG_MEMORY_MACHINE)
+        fprintf(out, "memory=\n");
+    else if (c->memory_bytes)
+        fprintf(out, "memory=%" PRIu64 "\n", c->memory_bytes);
+    else
+        fprintf(out, "memory=none\n");
     if (c->history_mib)
         fprintf(out, "history=%u\n", c->history_mib);
     else

@@ -16,16 +16,18 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-#define CONFIG_FILE         "/etc/tide/tide.conf"
-#define CONFIG_BYTES_MAX    65536 /* of a file */
-#define CONFIG_DROP_INS_MAX 64
-#define CONFIG_SOCKET_MAX   108 /* sun_path */
-#define CONFIG_GROUP_MAX    33  /* a group's name as groupadd takes it, and NUL */
-#define CONFIG_NOBODY       ((gid_t)-1)
+#define CONFIG_FILE           "/etc/tide/tide.conf"
+#define CONFIG_BYTES_MAX      65536 /* of a file */
+#define CONFIG_DROP_INS_MAX   64
+#define CONFIG_SOCKET_MAX     108 /* sun_path */
+#define CONFIG_GROUP_MAX      33  /* a group's name as groupadd takes it, and NUL */
+#define CONFIG_MEMORY_MACHINE UINT64_MAX
+#define CONFIG_NOBODY         ((gid_t)-1)
 
 struct config {
     struct policy_spec policy; /* its policy NULL: not said */
     struct cpuset cpus;        /* empty: all */
+    uint64_t memory_bytes;     /* of all jobs; 0: not counted; or CONFIG_MEMORY_MACHINE */
     uint32_t heartbeat_ms;
     uint32_t history_mib; /* 0: none is kept */
     enum placement placement;

@@ -100,6 +100,9 @@ uint32_t container_own_mcpu(const struct job *j);
 
 /* Its engine is there, and nobody else has paused it; else *ret_why says what is wrong. */
 bool container_can_pause(const struct job *j, const char **ret_why);
+/* Its own memory limit; 0: it has none, or the job is no container. */
+uint64_t container_memory(const struct job *j);
+
 bool container_paused(const struct job *j); /* in place */
 
 /*

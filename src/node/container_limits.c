@@ -371,6 +371,11 @@ bool container_can_pause(const struct job *j, const char **ret_why)
     return !away && !j->container->by_hand;
 }
 
+uint64_t container_memory(const struct job *j)
+{
+    return j->container ? j->container->memory_bytes : 0;
+}
+
 bool container_paused(const struct job *j)
 {
     return j->container && j->container->paused;

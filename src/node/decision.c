@@ -153,14 +153,15 @@ uint64_t decision_next(const struct decision *d)
  * A job whose agent has not reported anything cannot be told from an idle shell: a TensorFlow
  * program imports for some seconds before it has a pool, `tide run -- bash` may sit there for days.
  * So a new job holds a core (or its --min) for half a minute, and afterwards only what --min asks
- * for: its processes still run, and the moment that a backend reports it counts in full.
+ * for or what it is seen to use: its processes still run, and the moment that a backend reports it
+ * counts in full.
  */
 bool decision_counts(const struct job *j, uint64_t now)
 {
     if (j->frozen)
         return false;
     return job_reported(j) || j->admission.submitted || j->min > 0 || container_adopted(j) ||
-           now - j->met_ns < JOB_GRACE_NS;
+           j->usage.cores > 0 || now - j->met_ns < JOB_GRACE_NS;
 }
 
 static uint32_t policy_pin_of(const struct job *j)
@@ -175,6 +176,33 @@ static uint32_t policy_pin_of(const struct job *j)
     }
 }
 
+/*
+ * Of a job whose agent says nothing: the cores that it is measured to use, so that others are not
+ * given their threads. What was asked for stays reserved; so does, for the time of grace, what a
+ * submitted job was started with: it may just be importing its runtime. Where cores are fenced or
+ * time is limited, a measurement would only find the fence.
+ */
+static bool is_measured(const struct job *j, uint64_t now)
+{
+    bool young = now - j->met_ns < JOB_GRACE_NS;
+
+    return j->admission.phase == JOB_RUNNING && !job_reported(j) && !container_adopted(j) &&
+           j->placement == PLACEMENT_SHARED &&
+           (j->admission.submitted ? !young : j->usage.cores > 0);
+}
+
+static uint32_t silent_cores(const struct job *j, uint64_t now)
+{
+    uint32_t cores = j->admission.cores, asked = j->min;
+
+    if (is_measured(j, now)) {
+        if (j->admission.submitted && j->terms.request > asked)
+            asked = j->terms.request < cores ? j->terms.request : cores;
+        cores = j->usage.cores > asked ? j->usage.cores : asked;
+    }
+    return cores ? cores : 1;
+}
+
 /* Most cores that it can use: its limit, its own allowance, the threads its pools have. */
 static uint32_t most_cores(const struct job *j, uint32_t machine)
 {
@@ -182,7 +210,7 @@ static uint32_t most_cores(const struct job *j, uint32_t machine)
     uint32_t allowed = j->allowed_mcpu / 1000;
 
     if (j->admission.phase == JOB_RUNNING && !job_reported(j) && !container_adopted(j))
-        return j->admission.cores ? j->admission.cores : 1;
+        return silent_cores(j, clock_now_ns());
     if (most > machine)
         most = machine;
     if (job_malleable(j) && pools && pools < most)
@@ -214,7 +242,9 @@ static void fill_terms(const struct job *j, uint64_t now, struct policy_job *ret
     ret->deadline_ns = deadline_of(j, now);
     ret->arrival_ns = j->created_ns;
     admission_describe(j, now, ret);
-    if (j->admission.submitted && j->admission.phase == JOB_RUNNING && !job_malleable(j))
+    if (is_measured(j, now))
+        ret->malleability = POLICY_RIGID;
+    else if (j->admission.submitted && j->admission.phase == JOB_RUNNING && !job_malleable(j))
         ret->malleability = POLICY_MOLDABLE; /* as it was started, until an agent says more */
 }
 
@@ -250,6 +280,8 @@ static void fill_job(const struct job *j, unsigned machine, uint64_t now,
     fill_terms(j, now, ret);
     ret->lent = j->lent;
     ret->borrowed = j->borrowed;
+    if (is_measured(j, now)) /* grows and shrinks by itself; the plan can but take note */
+        min = held = max;
     if (max < min)
         max = min;
     if (j->pinned.intra) {
@@ -262,12 +294,14 @@ static void fill_job(const struct job *j, unsigned machine, uint64_t now,
     }
     ret->min.of[POLICY_MCPU] = (int64_t)min * POLICY_CORE_MCPU;
     ret->max.of[POLICY_MCPU] = (int64_t)max * POLICY_CORE_MCPU;
+    ret->min.of[POLICY_MEMORY] = ret->request.of[POLICY_MEMORY] = (int64_t)usage_memory(j);
     if (ret->state == POLICY_PAUSED)
         held = j->admission.cores;
     if (held == 0)
         return;
     *current = (struct policy_amount){.domain = 0};
     current->amount.of[POLICY_MCPU] = (int64_t)held * POLICY_CORE_MCPU;
+    current->amount.of[POLICY_MEMORY] = ret->min.of[POLICY_MEMORY];
     ret->current = current;
     ret->current_count = 1;
 }
@@ -493,9 +527,24 @@ static bool take_up(struct job *j, const struct policy_plan *plan, uint32_t i, u
         !container_adopted(j))
         snprintf(j->share_reason, sizeof(j->share_reason),
                  "one core until a runtime with threads reports");
+    else if (j->admission.wanted && !j->pinned.intra && is_measured(j, now))
+        snprintf(j->share_reason, sizeof(j->share_reason),
+                 "no agent reports: counts with the %u cores that it uses", share);
     else
         explain(j, &decision->reason);
     return loans_cut(j, &decision->reason);
+}
+
+/* What jobs that take no part hold is not there for others. 0: memory is not counted. */
+static int64_t memory_capacity(const struct node *n, uint64_t now)
+{
+    uint64_t held = 0;
+
+    if (n->memory_bytes == 0)
+        return 0;
+    for (const struct job *j = n->jobs.first; j; j = j->next)
+        held += decision_counts(j, now) ? 0 : usage_memory(j);
+    return held < n->memory_bytes ? (int64_t)(n->memory_bytes - held) : 1;
 }
 
 /* One policy decision over what is in the table now. Returns 1 if loans were cut, 0, -errno. */
@@ -509,7 +558,7 @@ static int decide_once(struct node *n, uint64_t now, bool at_once, struct error 
     int r, cut = 0;
 
     s.job_count = fill_jobs(n, now);
-    policy_machine_init(&root, (int64_t)d->capacity * POLICY_CORE_MCPU, 0);
+    policy_machine_init(&root, (int64_t)d->capacity * POLICY_CORE_MCPU, memory_capacity(n, now));
     s.domains = &root;
     s.domain_count = 1;
     s.jobs = d->jobs;

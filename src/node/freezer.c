@@ -2,11 +2,13 @@
 #include "node/freezer.h"
 
 #include "base/clock.h"
+#include "host/proc.h"
 #include "node/actuate.h"
 #include "node/census.h"
 #include "node/node.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -142,6 +144,18 @@ uint64_t freezer_next_look(const struct job *j, uint64_t now)
     return now + (taken > LOOK_MIN_NS ? taken : LOOK_MIN_NS);
 }
 
+/* On v1 not even that ends who is frozen, and whoever sent it expects no less. */
+static bool is_killed(const struct job *j)
+{
+    struct proc_status status;
+
+    for (const struct process *p = j->processes; p; p = p->next)
+        if (proc_read_status(j->node->root, p->pid, &status) == 0 &&
+            (status.sig_pending & (UINT64_C(1) << (SIGKILL - 1))))
+            return true;
+    return false;
+}
+
 bool freezer_look(struct job *j)
 {
     struct freezer *f = &j->freezer;
@@ -155,6 +169,8 @@ bool freezer_look(struct job *j)
         admission_runs(j);
         return true;
     }
+    if (f->paused && is_killed(j))
+        admission_end(j);
     by_hand = !f->want && frost != CGROUP_THAWED && j->admission.phase == JOB_RUNNING;
     if (by_hand == j->frozen)
         return false;

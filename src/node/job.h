@@ -15,6 +15,7 @@
 #include "node/placement.h"
 #include "node/speed.h"
 #include "node/split.h"
+#include "node/usage.h"
 #include "proto/proto.h"
 
 #include <stdbool.h>
@@ -22,17 +23,18 @@
 #include <sys/types.h>
 #include <systemd/sd-event.h>
 
-#define JOB_PROCESSES_MAX 256   /* of one job; a further process is not commanded */
-#define JOB_CHANGES_MAX   64    /* kept for `tide explain` */
-#define JOB_WEIGHT_MAX    10000 /* --weight; 100 is the usual one */
-#define JOB_WEIGHT_STD    100
-#define JOB_DEADLINE_S    (10 * 366 * 86400ull) /* --deadline: at most so far away */
-#define JOB_REASON_MAX    128
-#define JOB_CORES_MAX     32                   /* text of a change; longer lists are cut */
-#define JOB_DEADLINE_NS   (2 * 1000000000ull)  /* a shrink that takes longer is `oversubscribed` */
-#define JOB_GRACE_NS      (30 * 1000000000ull) /* how long a job without agent counts */
-#define JOB_START_NS      (10 * 1000000000ull) /* then one without agent is told to a person */
-#define JOB_NOTE_MAX      (4 * JOB_REASON_MAX)
+#define JOB_PROCESSES_MAX    256   /* of one job; a further process is not commanded */
+#define JOB_CHANGES_MAX      64    /* kept for `tide explain` */
+#define JOB_WEIGHT_MAX       10000 /* --weight; 100 is the usual one */
+#define JOB_WEIGHT_STD       100
+#define JOB_DEADLINE_S       (10 * 366 * 86400ull) /* --deadline: at most so far away */
+#define JOB_REASON_MAX       128
+#define JOB_MEMORY_MIN_BYTES (1 << 20)
+#define JOB_CORES_MAX        32                  /* text of a change; longer lists are cut */
+#define JOB_DEADLINE_NS      (2 * 1000000000ull) /* a shrink that takes longer is `oversubscribed` */
+#define JOB_GRACE_NS         (30 * 1000000000ull) /* how long a job without agent counts */
+#define JOB_START_NS         (10 * 1000000000ull) /* then one without agent is told to a person */
+#define JOB_NOTE_MAX         (4 * JOB_REASON_MAX)
 
 struct container;
 struct node;
@@ -100,10 +102,11 @@ struct process {
 
 /* What its owner says about it, for the policy to weigh. */
 struct job_terms {
-    int32_t priority;     /* larger goes first */
-    uint32_t class;       /* smaller goes first */
-    uint32_t request;     /* cores; 0: nothing said */
-    uint64_t deadline_ms; /* CLOCK_REALTIME; 0: none */
+    int32_t priority;      /* larger goes first */
+    uint32_t class;        /* smaller goes first */
+    uint32_t request;      /* cores; 0: nothing said */
+    uint64_t deadline_ms;  /* CLOCK_REALTIME; 0: none */
+    uint64_t memory_bytes; /* 0: nothing said */
 };
 
 struct job {
@@ -132,6 +135,7 @@ struct job {
     struct freezer freezer;      /* of submitted processes */
     struct container *container; /* that is this job; NULL: processes of `tide run` */
     struct speed speed;
+    struct usage usage;
     struct seen seen;
     uint64_t share_ns; /* when the policy last gave it another share; 0: never */
     uint32_t share;    /* cores that the policy gives, before lending */

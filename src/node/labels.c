@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/container.h"
 #include "base/moment.h"
+#include "base/size.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -76,6 +77,7 @@ enum label_id {
     LABEL_REQUEST,
     LABEL_DEADLINE,
     LABEL_PLACEMENT,
+    LABEL_MEMORY,
     LABEL_KEY,
     LABEL_JOB,
     LABEL_COUNT
@@ -96,6 +98,7 @@ static const struct {
     [LABEL_REQUEST] = {"request", 1, PROTO_THREADS_MAX, NULL},
     [LABEL_DEADLINE] = {"deadline", 0, 0, "90s, 10min, 2h from its start, or 2026-01-31T18:30:00Z"},
     [LABEL_PLACEMENT] = {"placement", 0, 0, "shared, exclusive or quota"},
+    [LABEL_MEMORY] = {"memory", 0, 0, "an amount like 512M or 2G"},
     [LABEL_KEY] = {"key", 0, 0, "1 to 64 letters, digits, - and _"},
     [LABEL_JOB] = {"job", 0, 0, "the token of the job that starts it"},
 };
@@ -159,6 +162,8 @@ static bool take(enum label_id id, const char *value, uint64_t start_ms, struct 
         return take_deadline(value, start_ms, req);
     case LABEL_PLACEMENT:
         return placement_parse(value, &req->placement) == 0;
+    case LABEL_MEMORY:
+        return size_parse(value, &req->terms.memory_bytes) == 0;
     case LABEL_KEY:
         return labels_key_valid(value);
     case LABEL_JOB:

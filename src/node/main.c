@@ -35,6 +35,9 @@ static const char usage[] =
     "  --engine SOCKET     a container engine to watch, Docker's or podman's; more than one is\n"
     "                      possible, \"none\" is none. Default in " RUNDIR_SYSTEM ":\n"
     "                      " ENGINES_STD "\n"
+    "  --memory SIZE       what jobs may have together (\"16G\"); default: the machine's but for "
+    "a\n"
+    "                      reserve, \"none\": memory is not counted\n"
     "  --heartbeat MS      how often agents report, 100 to 500; default %d\n"
     "  --admin-group NAME  who may do what root may; default tide-admin, \"none\" is none\n"
     "  --history MIB       how large the record of jobs may become; default 64, \"none\" is none\n"
@@ -68,6 +71,7 @@ static const struct option options[] = {
     {"heartbeat", required_argument, NULL, OPTION_KEY},
     {"admin-group", required_argument, NULL, OPTION_KEY},
     {"history", required_argument, NULL, OPTION_KEY},
+    {"memory", required_argument, NULL, OPTION_KEY},
     {"engine", required_argument, NULL, OPTION_ENGINE},
     {NULL, 0, NULL, 0},
 };

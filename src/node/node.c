@@ -139,6 +139,7 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *arg)
         changed |= j->young != young;
         j->young = young;
     }
+    changed |= usage_look(n, now);
     if (claims_shared(n->claims))
         changed |= claims_refresh(n->claims);
     changed |= now >= decision_next(n->decision);
@@ -283,6 +284,7 @@ static void reconfigure(struct node *n, const struct config *c)
     struct policy_spec spec;
 
     take_config(n, c);
+    n->memory_bytes = usage_machine_memory(n);
     spec = n->config.policy;
     if (!same_policy(&spec, &before.policy)) {
         if (!spec.policy)
@@ -409,6 +411,7 @@ static int begin(struct node *n, const struct node_options *o, struct error *err
         return r;
     n->epoch = store_next_epoch(n, &before);
     find_privileges(n);
+    n->memory_bytes = usage_machine_memory(n);
     r = sd_event_new(&n->event);
     if (r >= 0)
         r = add_sources(n);

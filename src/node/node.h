@@ -49,8 +49,9 @@ struct node {
     uint32_t heartbeat_ms;
     uint64_t epoch, generation;
     struct topology topology;
-    struct cpuset cpus;   /* the machine's CPUs that this daemon may give out */
-    struct cpuset usable; /* those that other users' daemons leave to it */
+    struct cpuset cpus;    /* the machine's CPUs that this daemon may give out */
+    struct cpuset usable;  /* those that other users' daemons leave to it */
+    uint64_t memory_bytes; /* that jobs may have together; 0: not counted */
     enum placement placement;
     struct config config;
     const struct config_source *source; /* of @config; borrowed */

@@ -3,6 +3,7 @@
 #include "node/api.h"
 
 #include "base/clock.h"
+#include "base/size.h"
 #include "host/proc.h"
 #include "node/control.h"
 #include "node/decision.h"
@@ -161,13 +162,33 @@ static bool take_deadline(struct request *r, uint64_t *ret_ms)
     return false;
 }
 
+/* Bytes; less than that of a program that does nothing is a unit forgotten. */
+static bool take_memory(struct request *r, uint64_t *ret_bytes)
+{
+    const json_t *value = json_object_get(r->body, "memory");
+    json_int_t bytes = json_integer_value(value);
+    char text[48];
+
+    if (!value)
+        return true;
+    if (json_is_null(value) || (json_is_integer(value) && bytes >= JOB_MEMORY_MIN_BYTES &&
+                                bytes <= (json_int_t)SIZE_MAX_BYTES)) {
+        *ret_bytes = (uint64_t)bytes;
+        return true;
+    }
+    show(value, text, sizeof(text));
+    request_fail(r, HTTP_BAD_REQUEST, "", "memory is %s: use a number of bytes, at least a MiB",
+                 text);
+    return false;
+}
+
 static bool take_terms(struct request *r, struct job_terms *ret)
 {
     return take_integer(r, "priority", -PROTO_PRIORITY_MAX, PROTO_PRIORITY_MAX, false,
                         &ret->priority) &&
            take_number(r, "class", 0, PROTO_CLASS_MAX, false, &ret->class) &&
            take_number(r, "request", 1, PROTO_THREADS_MAX, true, &ret->request) &&
-           take_deadline(r, &ret->deadline_ms);
+           take_memory(r, &ret->memory_bytes) && take_deadline(r, &ret->deadline_ms);
 }
 
 static bool take_placement(struct request *r, enum placement *ret)
@@ -235,11 +256,25 @@ static const char *placement_note(const struct node *n, enum placement placement
     return "";
 }
 
+/* It would wait for ever. */
+static bool check_memory(struct request *r, uint64_t bytes)
+{
+    char asked[SIZE_TEXT_MAX], most[SIZE_TEXT_MAX];
+
+    if (r->node->memory_bytes == 0 || bytes <= r->node->memory_bytes)
+        return true;
+    size_text(bytes, asked);
+    size_text(r->node->memory_bytes, most);
+    request_fail(r, HTTP_BAD_REQUEST, "'memory' in tide.conf(5) says how much that is.",
+                 "memory is %s: jobs can have %s on this machine", asked, most);
+    return false;
+}
+
 static bool read_request(struct request *r, struct job_request *ret, bool *ret_held)
 {
     static const char *const fields[] = {"name",  "min",      "max",     "weight",   "threads",
                                          "class", "priority", "request", "deadline", "placement",
-                                         "pid",   "queue",    "held",    NULL};
+                                         "pid",   "queue",    "held",    "memory",   NULL};
     uint32_t threads = 0;
     bool queue = false, held = false;
 
@@ -254,6 +289,8 @@ static bool read_request(struct request *r, struct job_request *ret, bool *ret_h
         request_fail(r, HTTP_BAD_REQUEST, "Add \"queue\": true.", "held without queue");
         return false;
     }
+    if (queue && !check_memory(r, ret->terms.memory_bytes))
+        return false;
     ret->pinned.intra = threads;
     ret->submitted = queue;
     *ret_held = held;
@@ -357,8 +394,9 @@ static void adopted(void *arg, struct job *j, const struct error *err)
 
 static void post_adoption(struct request *r, struct job *none)
 {
-    static const char *const fields[] = {"container", "min",     "max",      "weight",    "class",
-                                         "priority",  "request", "deadline", "placement", NULL};
+    static const char *const fields[] = {"container", "min",       "max",     "weight",
+                                         "class",     "priority",  "request", "deadline",
+                                         "memory",    "placement", NULL};
     struct job_request req = {.weight = JOB_WEIGHT_STD, .placement = r->node->placement};
     const char *name = NULL;
 
@@ -434,7 +472,7 @@ static bool read_patch(struct request *r, const struct job *j, struct patch *ret
 {
     static const char *const fields[] = {"threads",  "intra",       "inter", "min",      "max",
                                          "weight",   "auto",        "class", "priority", "request",
-                                         "deadline", "deadline_ms", "held",  NULL};
+                                         "deadline", "deadline_ms", "held",  "memory",   NULL};
 
     *ret = (struct patch){.min = j->min,
                           .limit = j->limit,

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/size.h"
 #include "node/container.h"
 #include "node/decision.h"
 #include "node/node.h"
@@ -169,21 +170,21 @@ static json_t *job_to_json(const struct job *j)
         json_array_append_new(
             processes, json_pack("{s:i,s:I}", "pid", (int)p->pid, "start", (json_int_t)p->start));
     return json_pack(
-        "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:s,s:i,s:I,s:I,s:I,s:o,s:o,s:o}", "id",
+        "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:s,s:i,s:I,s:I,s:I,s:I,s:o,s:o,s:o}", "id",
         j->id, "name", j->name, "token", j->token, "uid", (json_int_t)j->uid, "created_ms",
         (json_int_t)j->created_ms, "min", (json_int_t)j->min, "limit", (json_int_t)j->limit,
         "weight", (json_int_t)j->weight, "intra", (json_int_t)j->pinned.intra, "inter",
         (json_int_t)j->pinned.inter, "by", (int)j->pinned_by, "placement",
         placement_name(j->placement), "priority", (int)j->terms.priority, "class",
         (json_int_t)j->terms.class, "request", (json_int_t)j->terms.request, "deadline_ms",
-        (json_int_t)j->terms.deadline_ms, "processes", processes, "admission", admission_to_json(j),
-        "container", place_to_json(j));
+        (json_int_t)j->terms.deadline_ms, "memory", (json_int_t)j->terms.memory_bytes, "processes",
+        processes, "admission", admission_to_json(j), "container", place_to_json(j));
 }
 
 struct stored {
     const char *id, *name, *token, *placement;
     json_int_t uid, created_ms, min, limit, weight, intra, inter;
-    json_int_t class, request, deadline_ms; /* 0 in a file of an older tided, as priority */
+    json_int_t class, request, deadline_ms, memory; /* 0 in a file of an older tided, as priority */
     int by, priority;
     json_t *processes, *admission, *container; /* of the file's JSON; NULL: not in it */
 };
@@ -192,12 +193,12 @@ static int stored_parse(json_t *json, struct stored *ret)
 {
     struct stored s = {0};
     int r = json_unpack(
-        json, "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:s,s?i,s?I,s?I,s?I,s:o,s?o,s?o}", "id",
-        &s.id, "name", &s.name, "token", &s.token, "uid", &s.uid, "created_ms", &s.created_ms,
+        json, "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:s,s?i,s?I,s?I,s?I,s?I,s:o,s?o,s?o}",
+        "id", &s.id, "name", &s.name, "token", &s.token, "uid", &s.uid, "created_ms", &s.created_ms,
         "min", &s.min, "limit", &s.limit, "weight", &s.weight, "intra", &s.intra, "inter", &s.inter,
         "by", &s.by, "placement", &s.placement, "priority", &s.priority, "class", &s.class,
-        "request", &s.request, "deadline_ms", &s.deadline_ms, "processes", &s.processes,
-        "admission", &s.admission, "container", &s.container);
+        "request", &s.request, "deadline_ms", &s.deadline_ms, "memory", &s.memory, "processes",
+        &s.processes, "admission", &s.admission, "container", &s.container);
 
     if (r < 0 || strlen(s.token) >= PROTO_TOKEN_MAX || s.uid < 0 || s.uid > UINT32_MAX ||
         s.min < 0 || s.min > PROTO_THREADS_MAX || s.limit < 0 || s.limit > PROTO_THREADS_MAX ||
@@ -205,7 +206,8 @@ static int stored_parse(json_t *json, struct stored *ret)
         s.inter < 0 || s.inter > PROTO_THREADS_MAX || s.by < 0 || s.by >= PROTO_SOURCE_MAX ||
         s.priority < -PROTO_PRIORITY_MAX || s.priority > PROTO_PRIORITY_MAX || s.class < 0 ||
         s.class > PROTO_CLASS_MAX || s.request < 0 || s.request > PROTO_THREADS_MAX ||
-        s.deadline_ms < 0 || s.deadline_ms > INT64_MAX / (json_int_t)NS_PER_MS || s.created_ms < 0)
+        s.memory < 0 || (uint64_t)s.memory > SIZE_MAX_BYTES || s.deadline_ms < 0 ||
+        s.deadline_ms > INT64_MAX / (json_int_t)NS_PER_MS || s.created_ms < 0)
         return -EINVAL;
     *ret = s;
     return 0;
@@ -270,7 +272,8 @@ static int job_from_json(struct node *n, json_t *json, struct job **ret)
     req.terms = (struct job_terms){.priority = s.priority,
                                    .class = (uint32_t)s.class,
                                    .request = (uint32_t)s.request,
-                                   .deadline_ms = (uint64_t)s.deadline_ms};
+                                   .deadline_ms = (uint64_t)s.deadline_ms,
+                                   .memory_bytes = (uint64_t)s.memory};
     req.pinned = (struct threads){(uint32_t)s.intra, (uint32_t)s.inter};
     r = job_new(n, (uid_t)s.uid, &req, &j, NULL);
     if (r < 0)

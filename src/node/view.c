@@ -137,9 +137,11 @@ static json_t *view_terms(const struct job *j)
     json_t *deadline =
         j->terms.deadline_ms ? json_real((double)j->terms.deadline_ms / 1000) : json_null();
 
-    return json_pack("{s:i,s:o,s:o,s:o}", "priority", (int)j->terms.priority, "class",
+    return json_pack("{s:i,s:o,s:o,s:o,s:o,s:o,s:o}", "priority", (int)j->terms.priority, "class",
                      number(j->terms.class), "request", number_or_null(j->terms.request),
-                     "deadline", deadline);
+                     "deadline", deadline, "memory", number_or_null(usage_memory_asked(j)),
+                     "memory_used", number_or_null(j->usage.memory_bytes), "memory_counted",
+                     number(usage_memory(j)));
 }
 
 /* How long it has run and waited: for one of `tide run` the second is 0. */
@@ -318,20 +320,24 @@ json_t *view_machine(const struct node *n)
 {
     unsigned capacity = n->jobs.n ? decision_capacity(n->decision) : cpuset_count(&n->cpus);
     unsigned given = 0;
+    uint64_t memory = 0;
     bool oversubscribed = false;
 
     for (const struct job *j = n->jobs.first; j; j = j->next) {
         given += j->share;
+        memory += j->admission.phase == JOB_QUEUED ? 0 : usage_memory(j);
         oversubscribed |= job_oversubscribed(j);
     }
-    return json_pack(
-        "{s:s,s:i,s:o,s:I,s:b,s:s,s:s,s:i,s:o,s:i,s:i,s:b,s:b,s:o}", "version", TIDE_VERSION, "pid",
-        (int)getpid(), "epoch", number(n->epoch), "uid", (json_int_t)n->uid, "privileged",
-        (int)(n->weights || n->cpusets), "policy", decision_policy(n->decision)->policy->name,
-        "placement", placement_name(n->placement), "cpus", (int)cpuset_count(&n->cpus), "online",
-        cores_text(&n->cpus), "free", (int)(given < capacity ? capacity - given : 0), "jobs",
-        (int)n->jobs.n, "oversubscribed", (int)(oversubscribed || given > capacity), "weights",
-        (int)n->weights, "notes", view_notes(n));
+    return json_pack("{s:s,s:i,s:o,s:I,s:b,s:s,s:s,s:i,s:o,s:i,s:o,s:o,s:i,s:b,s:b,s:o}", "version",
+                     TIDE_VERSION, "pid", (int)getpid(), "epoch", number(n->epoch), "uid",
+                     (json_int_t)n->uid, "privileged", (int)(n->weights || n->cpusets), "policy",
+                     decision_policy(n->decision)->policy->name, "placement",
+                     placement_name(n->placement), "cpus", (int)cpuset_count(&n->cpus), "online",
+                     cores_text(&n->cpus), "free", (int)(given < capacity ? capacity - given : 0),
+                     "memory", number_or_null(n->memory_bytes), "memory_counted", number(memory),
+                     "jobs", (int)n->jobs.n, "oversubscribed",
+                     (int)(oversubscribed || given > capacity), "weights", (int)n->weights, "notes",
+                     view_notes(n));
 }
 
 static json_t *view_value(const struct policy_param *param, int64_t value)

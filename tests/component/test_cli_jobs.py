@@ -60,7 +60,7 @@ def test_ps_shows_every_job(tide):
     tide.wait(lambda: tide.job("cnn")["progress"]["done"] == 7)
     lines = tide("ps").stdout.splitlines()
     assert lines[0].split() == ["ID", "NAME", "OWNER", "STATE", "PIDS", "CORES", "ALLOWED", "TARGET",
-                                "ACTIVE", "MAX", "PROGRESS", "RATE", "REASON"]
+                                "ACTIVE", "MAX", "MEMORY", "PROGRESS", "RATE", "REASON"]
     assert "cnn" in lines[1] and "7/50 steps" in lines[1]
     assert "plain" in lines[2] and "starting" in lines[2]
     assert tide("ps", "-q").stdout.split() == [job["id"] for job in jobs]

@@ -121,6 +121,15 @@ def test_who_is_cancelled_while_paused_ends(queue):
     queue.tide.wait(lambda: not queue.family(job) or len(queue.family(job)) == 1)
 
 
+def test_who_is_killed_while_paused_dies(queue):
+    job = queue.spinner()
+    queue.urgent()
+    queue.paused(job)
+    os.kill(queue.job(job)["pids"][0], signal.SIGKILL)
+    queue.tide.wait(lambda: queue.job(job) is None)
+    queue.tide.wait(lambda: not queue.stands_still(job))  # what it left behind goes on
+
+
 def test_a_killed_daemon_leaves_nobody_frozen_and_the_next_one_pauses_again(place):
     queue = place.start()
     job = queue.spinner()

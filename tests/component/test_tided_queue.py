@@ -3,6 +3,7 @@
 import errno
 import os
 import signal
+import subprocess
 
 import pytest
 
@@ -212,3 +213,102 @@ def test_a_queue_is_true_or_false(tided, body):
 def test_to_wait_for_one_that_runs_is_over_at_once(tided):
     job = tided.job()
     assert tided.controller().order(BEGIN, job=job.id)["status"] == 0
+
+
+# ---- memory ----
+
+MIB = 1 << 20
+
+
+def small(place, *options, memory="1G", policy="fcfs/strict"):
+    """A machine of 8 cores and little memory, both made up."""
+    return place.daemon("--cpus", "0-7", "--policy", policy, "--memory", memory, *options).start()
+
+
+def test_jobs_whose_memory_does_not_fit_together_run_one_after_the_other(place):
+    tided = small(place)
+    first = Submitted(tided, max=1, memory=600 * MIB).begins()
+    second = Submitted(tided, max=1, memory=600 * MIB)
+    second.waits()
+    eventually(lambda: "waits for memory" in second.get()["reason"])
+    assert second.get()["memory"] == second.get()["memory_counted"] == 600 * MIB
+    machine = tided.api("GET", "/v1/machine")[1]
+    assert machine["memory"] == 1024 * MIB and machine["memory_counted"] == 600 * MIB
+    assert tided.api("PATCH", f"/v1/jobs/{second.job['id']}", {"memory": 400 * MIB})[0] == 200
+    second.begins()
+    third = Submitted(tided, max=1, memory=100 * MIB)
+    third.waits()
+    first.end()
+    third.begins()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs the freezer")
+def test_a_paused_job_keeps_its_memory(place):
+    tided = small(place, policy="priority")
+    low = Submitted(tided, request=8, memory=600 * MIB).begins()
+    high = Submitted(tided, request=8, priority=5, memory=300 * MIB).begins()
+    low.waits("paused")
+    third = Submitted(tided, request=8, priority=9, memory=200 * MIB)
+    third.waits()
+    eventually(lambda: "waits for memory" in third.get()["reason"])
+    assert low.state() == "paused"
+    high.end()
+    third.begins()
+
+
+def test_who_asked_for_nothing_counts_with_what_it_uses(place):
+    tided = small(place)
+    program = subprocess.Popen(
+        ["python3", "-c", "x = b'x' * (300 << 20); print(flush=True); input()"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        program.stdout.readline()
+        status, job = tided.api("POST", "/v1/jobs", {"pid": program.pid})
+        assert status == 201
+        get = lambda: tided.api("GET", f"/v1/jobs/{job['id']}")[1]
+        used = eventually(lambda: get()["memory_used"])
+        assert 300 * MIB <= used < 400 * MIB and get()["memory"] is None
+        second = Submitted(tided, max=1, memory=900 * MIB)
+        second.waits()
+    finally:
+        program.kill()
+        program.communicate()
+    second.begins()
+
+
+def test_more_memory_than_there_is_is_refused_at_once(place):
+    tided = small(place)
+    body = {"pid": os.getpid(), "queue": True, "memory": 1025 * MIB}
+    status, answer = tided.api("POST", "/v1/jobs", body)
+    assert status == 400 and "jobs can have 1G" in answer["error"]["message"]
+    assert tided.jobs() == []
+    job = Submitted(tided, request=8).begins()
+    later = Submitted(tided, request=8)
+    later.waits()
+    assert tided.api("PATCH", f"/v1/jobs/{later.job['id']}", {"memory": 1025 * MIB})[0] == 200
+    eventually(lambda: later.get()["reason"].startswith("needs 1 GiB, more than"))
+    last = Submitted(tided, request=8)
+    job.end()
+    last.begins()  # who can never run holds nobody up
+    assert later.state() == "queued"
+
+
+@pytest.mark.parametrize("memory", [0, -1, 1000, "1G", 1.5, True, 1 << 60])
+def test_memory_is_a_number_of_bytes(tided, memory):
+    status, answer = tided.api("POST", "/v1/jobs", {"pid": os.getpid(), "memory": memory})
+    assert status == 400 and "memory is" in answer["error"]["message"]
+    assert tided.jobs() == []
+
+
+def test_memory_outlives_the_daemon_and_can_be_left_out_of_account(place):
+    tided = small(place)
+    Submitted(tided, max=1, memory=600 * MIB).begins()
+    second = Submitted(tided, max=1, memory=600 * MIB)
+    second.waits()
+    tided.signal(signal.SIGKILL)
+    tided.options = ("--cpus", "0-7", "--policy", "fcfs/strict", "--memory", "none")
+    tided.start()
+    assert second.get()["memory"] == 600 * MIB
+    assert tided.api("GET", "/v1/machine")[1]["memory"] is None
+    second.wait()
+    second.begins()

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What jobs are measured to use, on a recorded /proc whose clock is ours; and what decisions make
+ * of it: cores of jobs that say nothing of themselves, memory of all.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "node/decision.h"
+#include "node/link.h"
+#include "node/node.h"
+
+#include "tree.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define CORES 8
+#define MIB   (UINT64_C(1) << 20)
+
+static struct peer peer; /* that it is there is all that matters */
+
+static struct tree tree;
+static struct node node;
+static struct job job[3];
+static struct process process[3];
+static uint64_t now;
+static unsigned ticks[1000]; /* of processor time, by pid */
+
+/* Pages are those of this machine. */
+static void write_process(int pid, int parent, int session, unsigned used, uint64_t own_bytes)
+{
+    unsigned long page = (unsigned long)sysconf(_SC_PAGESIZE);
+    char path[64], text[512];
+
+    snprintf(path, sizeof(path), "proc/%d/stat", pid);
+    snprintf(
+        text, sizeof(text),
+        "%d (p) R %d %d %d 0 -1 0 0 0 0 0 %u 0 0 0 20 0 1 0 5 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 "
+        "0 0 0 0 0 0 0 0 0 0 0 0 0 0\n",
+        pid, parent, pid, session, used);
+    tree_write(&tree, path, text);
+    snprintf(path, sizeof(path), "proc/%d/statm", pid);
+    snprintf(text, sizeof(text), "999999 %lu 1000 10 0 500 0\n",
+             1000 + (unsigned long)own_bytes / page);
+    tree_write(&tree, path, text);
+}
+
+/* Jobs with processes 100, 200, …; all run, none reports, under policy `equal`. */
+static int begin(void **state)
+{
+    struct error err;
+
+    now = 1000 * NS_PER_S;
+    memset(&node, 0, sizeof(node));
+    memset(job, 0, sizeof(job));
+    memset(process, 0, sizeof(process));
+    memset(ticks, 0, sizeof(ticks));
+    tree_init(&tree, NULL, 0);
+    tree_write(&tree, "proc/", "");
+    node.root = tree.fd;
+    node.cpus_made_up = true;
+    for (unsigned c = 0; c < CORES; c++)
+        cpuset_add(&node.cpus, c);
+    for (unsigned i = 0; i < 3; i++) {
+        process[i] = (struct process){.job = &job[i], .pid = 100 * ((int)i + 1)};
+        job[i] = (struct job){.node = &node,
+                              .next = i < 2 ? &job[i + 1] : NULL,
+                              .processes = &process[i],
+                              .n_processes = 1,
+                              .number = i + 1,
+                              .weight = JOB_WEIGHT_STD,
+                              .created_ns = now,
+                              .met_ns = now,
+                              .quota_set_mcpu = CGROUP_NO_QUOTA};
+        admission_init(&job[i], false, now);
+        write_process(process[i].pid, 1, 1, 0, 0);
+    }
+    node.jobs.first = job;
+    node.jobs.n = 3;
+    return decision_new(&node.decision, &err);
+}
+
+static int end(void **state)
+{
+    decision_free(node.decision);
+    tree_done(&tree);
+    return 0;
+}
+
+static void decide(void)
+{
+    struct error err = {0};
+
+    if (decision_make(&node, now, true, &err) < 0)
+        fail_msg("%s", err.text);
+}
+
+/* @seconds in which process @pid, and what it has forked, use @mcpu each; with a look each. */
+static bool pass(unsigned seconds, int pid, int parent, unsigned mcpu, uint64_t own_bytes)
+{
+    unsigned per_s = (unsigned)sysconf(_SC_CLK_TCK);
+    bool changed = false;
+
+    for (unsigned i = 0; i < seconds; i++) {
+        now += NS_PER_S;
+        ticks[pid] += per_s * mcpu / 1000;
+        write_process(pid, parent, 1, ticks[pid], own_bytes);
+        changed |= usage_look(&node, now);
+    }
+    return changed;
+}
+
+static void what_its_children_use_is_the_jobs(void **state)
+{
+    write_process(101, 100, 1, 0, 40 * MIB);
+    write_process(102, 101, 1, 0, 20 * MIB);
+    write_process(103, 1, 1, 0, 500 * MIB); /* somebody else's */
+    pass(1, 100, 1, 0, 4 * MIB);
+    assert_true(job[0].usage.memory_bytes == 64 * MIB);
+    assert_true(pass(20, 102, 101, 3000, 20 * MIB));
+    assert_int_equal(job[0].usage.cores, 3);
+    assert_int_equal(job[1].usage.cores, 0);
+}
+
+static void an_orphan_of_a_submitted_job_is_known_by_its_session(void **state)
+{
+    write_process(150, 1, 100, 0, 32 * MIB);
+    write_process(151, 150, 151, 0, 32 * MIB);
+    pass(1, 100, 1, 0, 0);
+    assert_true(job[0].usage.memory_bytes == 0);
+    job[0].admission.submitted = true;
+    pass(1, 100, 1, 0, 0);
+    assert_true(job[0].usage.memory_bytes == 32 * MIB);
+}
+
+static void a_fluctuation_changes_no_decision(void **state)
+{
+    pass(30, 100, 1, 2000, 0);
+    assert_int_equal(job[0].usage.cores, 2);
+    for (unsigned i = 0; i < 30; i++)
+        if (pass(1, 100, 1, i % 2 ? 2600 : 1400, 0))
+            fail_msg("%f cores are %u", job[0].usage.busy, job[0].usage.cores);
+    assert_true(pass(20, 100, 1, 200, 0));
+    assert_int_equal(job[0].usage.cores, 0);
+}
+
+static void a_silent_jobs_cores_are_not_given_to_others(void **state)
+{
+    struct backend known = {.known = true, .malleable = true, .max.intra = CORES};
+
+    process[1].peer = process[2].peer = &peer;
+    process[1].n_backends = process[2].n_backends = 1;
+    process[1].backend[0] = process[2].backend[0] = known;
+    decide();
+    assert_int_equal(job[0].share, 1);
+    assert_int_equal(job[1].share + job[2].share, 7);
+    pass(20, 100, 1, 4000, 0);
+    decide();
+    assert_int_equal(job[0].share, 4);
+    assert_int_equal(job[1].share, 2);
+    assert_int_equal(job[2].share, 2);
+    assert_string_equal(job[0].share_reason,
+                        "no agent reports: counts with the 4 cores that it uses");
+    assert_int_equal(job[0].want.intra, 0);
+    now += 2 * JOB_GRACE_NS; /* a shell would count for nothing by now */
+    decide();
+    assert_int_equal(job[0].share, 4);
+    pass(30, 100, 1, 0, 0);
+    decide();
+    assert_int_equal(job[0].share, 0);
+    assert_int_equal(job[1].share + job[2].share, 8);
+}
+
+static void what_a_silent_job_was_started_with_is_its_own_for_a_while(void **state)
+{
+    admission_init(&job[0], true, now);
+    decide(); /* it has eight less two: the others may want one each */
+    admission_go(&node);
+    uint32_t began = job[0].admission.cores;
+
+    assert_int_equal(job[0].admission.phase, JOB_RUNNING);
+    assert_true(began > 2);
+    job[0].met_ns = now;
+    pass(20, 100, 1, 1000, 0);
+    decide();
+    assert_int_equal(job[0].share, began);
+    pass(20, 100, 1, 1000, 0);
+    decide();
+    assert_int_equal(job[0].share, 1);
+    job[0].terms.request = 2;
+    decide();
+    assert_int_equal(job[0].share, 2);
+}
+
+static void memory_is_what_was_asked_for_or_more_if_more_is_used(void **state)
+{
+    job[0].terms.memory_bytes = 100 * MIB;
+    assert_true(usage_memory(&job[0]) == 100 * MIB);
+    pass(1, 100, 1, 0, 50 * MIB);
+    assert_true(usage_memory(&job[0]) == 100 * MIB);
+    assert_false(pass(1, 100, 1, 0, 60 * MIB)); /* not worth a decision */
+    assert_true(pass(1, 100, 1, 0, 140 * MIB));
+    assert_true(usage_memory(&job[0]) == 140 * MIB);
+    job[0].admission.phase = JOB_PAUSED;
+    pass(1, 100, 1, 0, 0);
+    assert_true(usage_memory(&job[0]) == 140 * MIB);
+}
+
+/* Job 2 is queued; the others hold memory, whether they take part or not. */
+static void a_job_begins_when_its_memory_is_free(void **state)
+{
+    node.memory_bytes = 1024 * MIB;
+    job[0].terms.memory_bytes = 400 * MIB;
+    job[1].frozen = true; /* by hand: it has no cores, but what it has allocated */
+    job[1].terms.memory_bytes = 300 * MIB;
+    admission_init(&job[2], true, now);
+    job[2].terms.memory_bytes = 325 * MIB;
+    decide();
+    assert_false(job[2].admission.wanted);
+    assert_non_null(strstr(job[2].share_reason, "memory"));
+    job[2].terms.memory_bytes = 324 * MIB;
+    decide();
+    assert_true(job[2].admission.wanted);
+}
+
+static void more_than_the_machine_has_never_begins_and_says_so(void **state)
+{
+    node.memory_bytes = 1024 * MIB;
+    admission_init(&job[2], true, now);
+    job[2].terms.memory_bytes = 1025 * MIB;
+    decide();
+    assert_false(job[2].admission.wanted);
+    assert_non_null(strstr(job[2].share_reason, "1 GiB"));
+    node.memory_bytes = 0;
+    decide();
+    assert_true(job[2].admission.wanted);
+}
+
+static void the_machines_memory_has_a_reserve(void **state)
+{
+    node.config.memory_bytes = CONFIG_MEMORY_MACHINE;
+    tree_write(&tree, "proc/meminfo", "MemTotal:        1048576 kB\nMemFree: 1 kB\n");
+    assert_true(usage_machine_memory(&node) == 960 * MIB);
+    tree_write(&tree, "proc/meminfo", "MemTotal:      134217728 kB\n");
+    assert_true(usage_machine_memory(&node) == (UINT64_C(124) << 30));
+    tree_write(&tree, "proc/meminfo", "nothing that is known\n");
+    assert_true(usage_machine_memory(&node) == 0);
+    node.config.memory_bytes = 5 * MIB;
+    assert_true(usage_machine_memory(&node) == 5 * MIB);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_its_children_use_is_the_jobs, begin, end),
+        cmocka_unit_test_setup_teardown(an_orphan_of_a_submitted_job_is_known_by_its_session, begin,
+                                        end),
+        cmocka_unit_test_setup_teardown(a_fluctuation_changes_no_decision, begin, end),
+        cmocka_unit_test_setup_teardown(a_silent_jobs_cores_are_not_given_to_others, begin, end),
+        cmocka_unit_test_setup_teardown(what_a_silent_job_was_started_with_is_its_own_for_a_while,
+                                        begin, end),
+        cmocka_unit_test_setup_teardown(memory_is_what_was_asked_for_or_more_if_more_is_used, begin,
+                                        end),
+        cmocka_unit_test_setup_teardown(a_job_begins_when_its_memory_is_free, begin, end),
+        cmocka_unit_test_setup_teardown(more_than_the_machine_has_never_begins_and_says_so, begin,
+                                        end),
+        cmocka_unit_test_setup_teardown(the_machines_memory_has_a_reserve, begin, end),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
