@@ -383,6 +383,7 @@ const struct command command_submit = {
             "  tide submit --request 4 -- python train.py\n"
             "  tide submit --name cnn --output cnn.log -- python train.py --epochs 10\n"
             "  id=$(tide submit -q -- ./night.sh) && tide hold $id\n"
+            "  tide submit --request 2 -- docker run --rm mytraining   one job: the container\n"
             "\n"
             "Exit status: 0 when the job is in the queue (with --wait, that of the program;\n"
             "128 and the signal's number if one ended it), 2 wrong options, 126 the program\n"
