@@ -249,21 +249,34 @@ static void trade_for_all(struct assignment *a, struct cores_job *job)
             has += trade(a, job, c);
 }
 
-/* Moves what lies elsewhere to the node where it has most. True if it moved. */
+/* Of the nodes that it lies in and that have room for all of it, where it has most. */
+static bool find_home(const struct assignment *a, const struct cores_job *job, uint16_t *ret)
+{
+    uint16_t room[CPUSET_MAX_CPUS] = {0};
+    unsigned most = 0;
+
+    for (unsigned c = 0; c < a->end; c++)
+        room[a->machine->node[c]] += cpuset_has(&job->assigned, c) ||
+                                     (cpuset_has(&a->free, c) && cpuset_has(&job->choice, c));
+    for (unsigned c = 0; c < a->end; c++) {
+        uint16_t node = a->machine->node[c];
+
+        if (room[node] >= a->mine && a->mine_in_node[node] > most) {
+            most = a->mine_in_node[node];
+            *ret = node;
+        }
+    }
+    return most > 0;
+}
+
+/* Moves what lies in other nodes home. True if it moved. */
 static bool gather(struct assignment *a, struct cores_job *job)
 {
-    uint16_t home = 0;
-    unsigned room = 0;
     bool moved = false;
+    uint16_t home;
 
     serve(a, job, 1);
-    for (unsigned c = 0; c < a->end; c++)
-        if (a->mine_in_node[a->machine->node[c]] > a->mine_in_node[home])
-            home = a->machine->node[c];
-    for (unsigned c = 0; c < a->end; c++)
-        room +=
-            a->machine->node[c] == home && cpuset_has(&a->free, c) && cpuset_has(&job->choice, c);
-    if (a->mine - a->mine_in_node[home] <= room)
+    if (find_home(a, job, &home))
         for (unsigned c = 0; c < a->end; c++) {
             if (!cpuset_has(&job->assigned, c) || a->machine->node[c] == home)
                 continue;

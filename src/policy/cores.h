@@ -39,7 +39,8 @@ struct cores_job {
  * that fits the rest most tightly, or on the emptiest; there by cores of which nobody has a part,
  * lowest number first. Those who may use the fewest CPUs go first; who still lacks some gets one
  * that its owner can replace by a free one. At last, a job that lies in more nodes than one is
- * gathered in the one where it has most, if there is room: nothing else moves for its own sake.
+ * gathered in one of them that has room for all of it, the one where it has most: nothing else
+ * moves for its own sake.
  *
  * The assigned sets of exclusive jobs are disjoint from all others, unless there are more jobs than
  * CPUs (`overlaps`). Without exclusive jobs, and when all CPUs are usable, nobody is fenced.

@@ -315,6 +315,20 @@ static void a_scattered_job_is_gathered_when_there_is_room(void **unused)
                 nodes_of(&m, &jobs[0].assigned) == 1);
 }
 
+static void a_job_that_outgrows_its_node_is_gathered_in_another_of_its_own(void **unused)
+{
+    struct cores_job jobs[2] = {{.exclusive = true, .count = 3}, {.exclusive = true, .count = 8}};
+    struct cpuset wanted = range(8, 15);
+    struct cores_machine m;
+
+    machine_init(&m, 16, 2, true);
+    jobs[0].current = range(0, 2);
+    jobs[1].current = range(3, 10); /* most of it where there is no room for all */
+    cores_assign(&m, jobs, 2);
+    assert_true(cpuset_equal(&jobs[0].assigned, &jobs[0].current));
+    assert_true(cpuset_equal(&jobs[1].assigned, &wanted));
+}
+
 static void a_thousand_cores_are_assigned_as_a_matter_of_course(void **unused)
 {
     static struct cores_job jobs[256];
@@ -382,6 +396,7 @@ int main(void)
         cmocka_unit_test(small_jobs_do_not_share_a_core_while_whole_ones_are_free),
         cmocka_unit_test(who_has_few_choices_is_not_robbed_of_them),
         cmocka_unit_test(a_scattered_job_is_gathered_when_there_is_room),
+        cmocka_unit_test(a_job_that_outgrows_its_node_is_gathered_in_another_of_its_own),
         cmocka_unit_test(a_thousand_cores_are_assigned_as_a_matter_of_course),
         cmocka_unit_test(the_others_share_what_exclusive_jobs_leave),
         cmocka_unit_test(more_jobs_than_cores_overlap_and_say_so),
