@@ -163,20 +163,20 @@ static int read_stream(struct watch *w, bool *ret_unread)
     for (;;) {
         int r = http_stream_line(&w->stream, &line);
 
-        if (r == 0)
+        if (r == 0) {
             r = take_line(w, line);
-        else if (r != -EAGAIN)
+            if (r != CLI_OK)
+                return r;
+            continue;
+        }
+        if (r != -EAGAIN)
             return CLI_OK;
-        else if (poll(fds, ARRAY_LEN(fds), -1) < 0 && errno != EINTR)
+        if (poll(fds, ARRAY_LEN(fds), -1) < 0 && errno != EINTR)
             return cli_error(&command_events, CLI_FAILED, NULL, "poll: %s", strerror(errno));
-        else if (fds[1].revents & POLLERR)
+        if (fds[1].revents & POLLERR) {
             *ret_unread = true;
-        else
-            r = CLI_OK;
-        if (r != CLI_OK && r != -EAGAIN)
-            return r;
-        if (*ret_unread)
             return CLI_OK;
+        }
     }
 }
 
