@@ -151,6 +151,17 @@ static bool take_deadline(const char *value, uint64_t start_ms, struct job_reque
     return true;
 }
 
+/* Less than that of a program that does nothing is a unit forgotten. */
+static bool take_memory(const char *value, struct job_request *req)
+{
+    uint64_t bytes;
+
+    if (size_parse(value, &bytes) < 0 || bytes < JOB_MEMORY_MIN_BYTES)
+        return false;
+    req->terms.memory_bytes = bytes;
+    return true;
+}
+
 static bool take(enum label_id id, const char *value, uint64_t start_ms, struct job_request *req)
 {
     long number;
@@ -163,7 +174,7 @@ static bool take(enum label_id id, const char *value, uint64_t start_ms, struct 
     case LABEL_PLACEMENT:
         return placement_parse(value, &req->placement) == 0;
     case LABEL_MEMORY:
-        return size_parse(value, &req->terms.memory_bytes) == 0;
+        return take_memory(value, req);
     case LABEL_KEY:
         return labels_key_valid(value);
     case LABEL_JOB:

@@ -162,6 +162,39 @@ static const struct tree_file v1[] = {
     {CPUSET_V1 "docker/4f/cpuset.effective_cpus", "2-3\n"},
 };
 
+static void memory_limits_are_the_tightest_of_the_whole_path(void **state)
+{
+    static const struct tree_file old[] = {
+        {"proc/self/mountinfo", "1 2 0:1 / /m rw - cgroup none rw,memory\n"},
+        {"proc/17/cgroup", "4:memory:/a/b\n"},
+        {"proc/18/cgroup", "4:memory:/\n"},
+        {"m/memory.limit_in_bytes", "9223372036854771712\n"},
+        {"m/a/memory.limit_in_bytes", "1073741824\n"},
+        {"m/a/b/memory.limit_in_bytes", "2147483648\n"},
+    };
+    static const struct tree_file new[] = {
+        {"proc/self/mountinfo", "1 2 0:1 / /m rw - cgroup2 none rw\n"},
+        {"m/cgroup.controllers", "cpu memory\n"},
+        {"proc/17/cgroup", "0::/a/b\n"},
+        {"proc/18/cgroup", "0::/a\n"},
+        {"m/a/memory.max", "max\n"},
+        {"m/a/b/memory.max", "1073741824\n"},
+    };
+
+    for (unsigned i = 0; i < 2; i++) {
+        struct tree tree;
+        struct cgroup *cg = i ? open_tree(&tree, new, LEN(new)) : open_tree(&tree, old, LEN(old));
+        uint64_t bytes;
+
+        assert_int_equal(cgroup_read_memory_limit(cg, 17, &bytes), 0);
+        assert_true(bytes == UINT64_C(1) << 30);
+        assert_int_equal(cgroup_read_memory_limit(cg, 18, &bytes), 0);
+        assert_true(bytes > UINT64_C(1) << 60);
+        assert_int_equal(cgroup_read_memory_limit(cg, 99, &bytes), -ESRCH);
+        close_tree(&tree, cg);
+    }
+}
+
 static void v1_limits_are_the_tightest_of_the_whole_path(void **state)
 {
     struct tree tree;
@@ -536,6 +569,7 @@ int main(void)
         cmocka_unit_test(other_mounts_are_no_cgroups_and_damage_is_refused),
         cmocka_unit_test(cpu_max_becomes_millicores),
         cmocka_unit_test(cpu_stat_of_both_versions_is_in_nanoseconds),
+        cmocka_unit_test(memory_limits_are_the_tightest_of_the_whole_path),
         cmocka_unit_test(v1_limits_are_the_tightest_of_the_whole_path),
         cmocka_unit_test(v2_limits_are_the_tightest_of_the_whole_path),
         cmocka_unit_test(hybrid_takes_each_controller_where_it_is),

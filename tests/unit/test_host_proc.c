@@ -127,6 +127,19 @@ static void schedstat_is_run_and_wait_time(void **state)
     assert_int_equal(proc_parse_schedstat("99999999999999999999 1 1", &cpu, &wait), -EINVAL);
 }
 
+static void memory_of_its_own_is_what_no_file_backs(void **state)
+{
+    uint64_t pages = 0;
+
+    assert_int_equal(proc_parse_statm("9000 700 500 10 0 300 0\n", &pages), 0);
+    assert_int_equal(pages, 200);
+    assert_int_equal(proc_parse_statm("0 0 0 0 0 0 0\n", &pages), 0);
+    assert_int_equal(pages, 0);
+    assert_int_equal(proc_parse_statm("9000 700\n", &pages), -EINVAL);
+    assert_int_equal(proc_parse_statm("", &pages), -EINVAL);
+    assert_int_equal(proc_parse_statm("1 99999999999999999999 1 1", &pages), -EINVAL);
+}
+
 static void the_machine_is_busy_when_it_neither_idles_nor_waits_for_disks(void **state)
 {
     uint64_t tick_ns = 1000000000 / (uint64_t)sysconf(_SC_CLK_TCK), busy = 0;
@@ -532,6 +545,7 @@ int main(void)
         cmocka_unit_test(status_tells_owner_cpus_and_handlers),
         cmocka_unit_test(a_status_with_a_field_missing_or_damaged_is_refused),
         cmocka_unit_test(schedstat_is_run_and_wait_time),
+        cmocka_unit_test(memory_of_its_own_is_what_no_file_backs),
         cmocka_unit_test(the_machine_is_busy_when_it_neither_idles_nor_waits_for_disks),
         cmocka_unit_test(cgroup_membership_is_found_by_controller),
         cmocka_unit_test(libraries_are_known_by_their_names),

@@ -48,6 +48,7 @@ static void nothing_said_is_the_defaults(void **state)
     assert_false(c.engines_said);
     assert_string_equal(c.admin_group, "tide-admin");
     assert_int_equal(c.history_mib, 64);
+    assert_true(c.memory_bytes == CONFIG_MEMORY_MACHINE);
 }
 
 static void every_key_is_taken(void **state)
@@ -56,7 +57,9 @@ static void every_key_is_taken(void **state)
 
     parse(&c,
           "# comment\n; another\n\n[daemon]\npolicy=throughput\n placement = quota\ncpus=0-3,8\n"
-          "heartbeat=500 ; slow\nengines=/run/a.sock \t /b\nadmin-group=wheel\nhistory=8");
+          "heartbeat=500 ; slow\nengines=/run/a.sock \t /b\nadmin-group=wheel\nhistory=8\n"
+          "memory=1.5G");
+    assert_int_equal(c.memory_bytes, UINT64_C(3) << 29);
     assert_int_equal(c.history_mib, 8);
     assert_string_equal(c.policy.policy->name, "throughput");
     assert_int_equal(c.placement, PLACEMENT_QUOTA);
@@ -75,7 +78,9 @@ static void a_later_word_wins_and_an_empty_one_is_the_default(void **state)
 
     parse(&c, "[daemon]\nplacement=quota\nplacement=exclusive\nheartbeat=100\nheartbeat=\n"
               "cpus=1\ncpus=\npolicy=equal\npolicy=\nengines=/"
-              "a\nengines=\nadmin-group=none\nhistory=1\nhistory=none\n");
+              "a\nengines=\nadmin-group=none\nhistory=1\nhistory=none\nmemory=1G\n"
+              "memory=none\n");
+    assert_int_equal(c.memory_bytes, 0);
     assert_int_equal(c.history_mib, 0);
     assert_int_equal(c.placement, PLACEMENT_EXCLUSIVE);
     assert_int_equal(c.heartbeat_ms, NODE_HEARTBEAT_MS);
@@ -110,6 +115,7 @@ static void mistakes_are_told_with_file_line_key_and_what_to_do(void **state)
     refused("[daemon]\nengines=/1 /2 /3 /4 /5\n", "f:2: engines:", "more than 4");
     refused("[daemon]\nadmin-group=a:b\n", "f:2: admin-group:", "name of a group");
     refused("[daemon]\nhistory=2048\n", "f:2: history: '2048'", "none");
+    refused("[daemon]\nmemory=lots\n", "f:2: memory: 'lots'", "16G");
     refused("[daemon]\npolcy=equal\n", "f:2: polcy:", "did you mean policy?");
     refused("[daemon]\ncolour=red\n", "f:2: colour:", "tide.conf(5)");
     refused("[deamon]\npolicy=equal\n", "f:2: there is no section [deamon]", "[daemon]");

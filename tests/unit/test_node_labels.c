@@ -41,6 +41,7 @@ static void every_label_sets_its_member(void **unused)
                                                  {"io.threadtide.priority", "-7"},
                                                  {"io.threadtide.class", "3"},
                                                  {"io.threadtide.request", "4"},
+                                                 {"io.threadtide.memory", "1.5G"},
                                                  {"io.threadtide.placement", "exclusive"},
                                                  {"io.threadtide.deadline", "1h30min"}};
     struct job_request req = parse(labels, ARRAY_LEN(labels));
@@ -52,6 +53,7 @@ static void every_label_sets_its_member(void **unused)
     assert_int_equal(req.terms.priority, -7);
     assert_int_equal(req.terms.class, 3);
     assert_int_equal(req.terms.request, 4);
+    assert_int_equal(req.terms.memory_bytes, UINT64_C(3) << 29);
     assert_int_equal(req.placement, PLACEMENT_EXCLUSIVE);
     assert_int_equal(req.terms.deadline_ms, START_MS + 5400000);
 }
