@@ -83,7 +83,7 @@ _tide()
 {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
     local command=${COMP_WORDS[1]} words=
-    local commands="run adopt submit queue cancel hold release docker ps set top explain history events
+    local commands="run pin unpin adopt submit queue cancel hold release docker ps set top explain history events
         policy setup sim record signal doctor version help"
 
     COMPREPLY=()
@@ -97,6 +97,13 @@ _tide()
         cancel) words="$(_tide_jobs) --all --help" ;;
         hold | release) words="$(_tide_waiting) --help" ;;
         docker) _tide_docker; return ;;
+        pin)
+            case $prev in
+            --cores | --threads) return ;;
+            esac
+            words="$(_tide_jobs) --cores --threads --help"
+            ;;
+        unpin) words="$(_tide_jobs) --help" ;;
         adopt)
             case $prev in
             --min | --max | --weight | --priority | --class | --request | --memory | --deadline) return ;;

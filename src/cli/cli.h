@@ -49,6 +49,8 @@ extern const struct command command_docker;
 extern const struct command command_adopt;
 extern const struct command command_ps;
 extern const struct command command_set;
+extern const struct command command_pin;
+extern const struct command command_unpin;
 extern const struct command command_explain;
 extern const struct command command_history;
 extern const struct command command_events;

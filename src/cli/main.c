@@ -7,29 +7,11 @@
 #include <string.h>
 
 const struct command *const commands[] = {
-    &command_run,
-    &command_docker,
-    &command_adopt,
-    &command_submit,
-    &command_queue,
-    &command_cancel,
-    &command_hold,
-    &command_release,
-    &command_ps,
-    &command_set,
-    &command_top,
-    &command_explain,
-    &command_history,
-    &command_events,
-    &command_policy,
-    &command_setup,
-    &command_sim,
-    &command_record,
-    &command_signal,
-    &command_doctor,
-    &command_version,
-    &command_help,
-    NULL,
+    &command_run,    &command_docker, &command_adopt,   &command_submit,  &command_queue,
+    &command_cancel, &command_hold,   &command_release, &command_ps,      &command_set,
+    &command_pin,    &command_unpin,  &command_top,     &command_explain, &command_history,
+    &command_events, &command_policy, &command_setup,   &command_sim,     &command_record,
+    &command_signal, &command_doctor, &command_version, &command_help,    NULL,
 };
 
 const struct command *command_find(const char *name)

@@ -111,6 +111,9 @@ bool container_paused(const struct job *j); /* in place */
  */
 unsigned container_stop(struct job *j);
 
+/* It is pinned no more: limits that were changed by hand meanwhile are the policy's again. */
+void container_unkeep(struct job *j);
+
 /* Somebody else has written its limits so often that we have begun to give way. */
 bool container_contested(const struct job *j, uint64_t now_ns);
 

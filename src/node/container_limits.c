@@ -75,6 +75,67 @@ static void find_pause(struct container *c, bool paused)
         c->by_hand = c->want_paused = false;
 }
 
+/* Before anything is changed: what the guardian is to put back. */
+static int note_own(const struct container *c)
+{
+    struct engine_update own = {
+        .cpus = &c->own.cpus, .quota = &c->own.quota, .shares = c->own.shares};
+
+    return keep_note(guardian_keep(container_node(c)->guardian), container_engine_path(c), c->id,
+                     &own);
+}
+
+/*
+ * A pinned container's limits were changed by hand: they are its own from now on. As many cores as
+ * they leave it has for the policy, too, which works around them.
+ */
+static void accept(struct container *c, const struct limits *now)
+{
+    struct job *j = c->job;
+    struct node *n = container_node(c);
+    unsigned what = difference(now, &c->placed);
+    uint32_t mcpu;
+
+    c->accepted |= what;
+    if (what & CONTAINER_CPUS)
+        c->own.cpus = c->want.cpus = now->cpus;
+    if (what & CONTAINER_QUOTA)
+        c->own.quota = c->want.quota = now->quota;
+    if (what & CONTAINER_SHARES)
+        c->own.shares = c->want.shares = now->shares;
+    keep_forget(guardian_keep(n->guardian), c->id);
+    note_own(c);
+    if (what & CONTAINER_CPUS) {
+        j->kept_cores = now->cpus;
+        if (cpuset_equal(&now->cpus, &n->topology.online))
+            cpuset_zero(&j->kept_cores);
+    }
+    j->allowed_mcpu = container_own_mcpu(j);
+    mcpu = j->allowed_mcpu ? j->allowed_mcpu : 1000 * cpuset_count(&n->cpus);
+    if (what & (CONTAINER_CPUS | CONTAINER_QUOTA))
+        j->pinned = (struct threads){.intra = mcpu < 1000 ? 1 : mcpu / 1000};
+    for (struct process *p = j->processes; p; p = p->next)
+        if (!p->outside)
+            p->original = c->own.cpus;
+    node_log("job %s (%s): limits changed by hand are left, it is pinned", j->id, j->name);
+    j->dirty = true;
+    node_store_later(n);
+    node_changed(n);
+}
+
+void container_unkeep(struct job *j)
+{
+    struct container *c = j->container;
+
+    if (!c)
+        return;
+    if (c->accepted & CONTAINER_SHARES)
+        j->weight_set = 0; /* to be written anew */
+    if (c->accepted & CONTAINER_QUOTA)
+        j->quota_set_mcpu = CGROUP_NO_QUOTA;
+    c->accepted = 0;
+}
+
 void container_found(struct container *c, const struct engine_container *seen)
 {
     struct limits now = {
@@ -86,6 +147,10 @@ void container_found(struct container *c, const struct engine_container *seen)
     c->memory_bytes = seen->limits.memory_bytes;
     other = c->job && c->drift.known && !c->stale && difference(&now, &c->placed);
     find_pause(c, seen->state == ENGINE_PAUSED);
+    if (other && c->job->kept) {
+        accept(c, &now);
+        other = false;
+    }
     if (!c->stated || (!c->job && difference(&now, &c->placed)))
         c->own = now; /* changed while it did not run: by its owner */
     if (!c->job)
@@ -186,16 +251,6 @@ static void on_done(void *arg, const struct engine_result *result)
 
 /* ---- sending ---- */
 
-/* Before anything is changed: what the guardian is to put back. */
-static int note_own(const struct container *c)
-{
-    struct engine_update own = {
-        .cpus = &c->own.cpus, .quota = &c->own.quota, .shares = c->own.shares};
-
-    return keep_note(guardian_keep(container_node(c)->guardian), container_engine_path(c), c->id,
-                     &own);
-}
-
 static int64_t pause_it(struct container *c)
 {
     int r = note_own(c);
@@ -259,7 +314,7 @@ void container_reset(struct container *c)
 {
     c->want = c->own;
     c->paused = c->want_paused = c->by_hand = c->stale = c->news = false; /* it has ended */
-    c->failures = c->again = 0;
+    c->failures = c->again = c->accepted = 0;
     c->drift = (struct drift){0};
     container_push(c);
     if (!c->ticket)
@@ -295,7 +350,7 @@ void container_want_cores(struct job *j, const struct cpuset *cores)
 
 void container_want_weight(struct job *j, uint32_t weight)
 {
-    if (j->container)
+    if (j->container && !(j->container->accepted & CONTAINER_SHARES))
         j->container->want.shares = shares_for(j->container, weight);
 }
 
@@ -343,7 +398,7 @@ void container_want_quota(struct job *j, uint32_t quota_mcpu)
 {
     struct container *c = j->container;
 
-    if (!c)
+    if (!c || (c->accepted & CONTAINER_QUOTA))
         return;
     c->want.quota =
         quota_mcpu == CGROUP_NO_QUOTA

@@ -54,6 +54,7 @@ struct container {
     bool asked;        /* an inspection is under way */
     bool news;         /* came while a call was under way: inspect behind it */
     unsigned again;    /* to be written once more: somebody else wrote it, enum container_limit */
+    unsigned accepted; /* changed by hand while it was pinned: not ours to write */
     unsigned sending;  /* of the update that is under way */
     bool adopted;      /* for this run, by `tide adopt` */
     bool joined;       /* the job whose program has started it */

@@ -43,9 +43,10 @@ json_t *container_to_json(const struct job *j)
 
     if (!c)
         return NULL;
-    return json_pack("{s:s,s:s,s:s,s:b,s:b,s:b,s:o,s:o}", "engine", c->set->path, "id", c->id,
-                     "key", c->key, "adopted", (int)c->adopted, "joined", (int)c->joined, "paused",
-                     (int)(c->want_paused && !c->by_hand), "own", limits_to_json(&c->own), "placed",
+    return json_pack("{s:s,s:s,s:s,s:i,s:b,s:b,s:b,s:o,s:o}", "engine", c->set->path, "id", c->id,
+                     "key", c->key, "accepted", (int)c->accepted, "adopted", (int)c->adopted,
+                     "joined", (int)c->joined, "paused", (int)(c->want_paused && !c->by_hand),
+                     "own", limits_to_json(&c->own), "placed",
                      limits_to_json(c->ticket > 0 ? &c->sent : &c->placed));
 }
 
@@ -55,11 +56,11 @@ int container_from_json(struct job *j, json_t *json)
     json_t *own, *placed;
     struct container *c;
     struct containers *set = j->node->containers;
-    int paused = 0, adopted = 0, joined = 0; /* not in a file of an older tided */
+    int paused = 0, adopted = 0, joined = 0, accepted = 0; /* not in a file of an older tided */
 
-    if (json_unpack(json, "{s:s,s:s,s:s,s?b,s?b,s?b,s:o,s:o}", "engine", &engine, "id", &id, "key",
-                    &key, "adopted", &adopted, "joined", &joined, "paused", &paused, "own", &own,
-                    "placed", &placed) < 0)
+    if (json_unpack(json, "{s:s,s:s,s:s,s?i,s?b,s?b,s?b,s:o,s:o}", "engine", &engine, "id", &id,
+                    "key", &key, "accepted", &accepted, "adopted", &adopted, "joined", &joined,
+                    "paused", &paused, "own", &own, "placed", &placed) < 0)
         return -EINVAL;
     while (set && strcmp(set->path, engine) != 0)
         set = set->next;
@@ -72,6 +73,7 @@ int container_from_json(struct job *j, json_t *json)
         container_free(c);
         return -EINVAL;
     }
+    c->accepted = (unsigned)accepted;
     c->adopted = adopted;
     c->joined = joined;
     c->want = c->own;

@@ -95,8 +95,23 @@ bool control_may_speak(const struct caller *who, const struct job *j)
 
 /* ---- pins ---- */
 
+void control_keep(struct job *j, struct threads threads, const struct cpuset *cores)
+{
+    uint32_t has = j->pinned.intra ? j->pinned.intra : j->share ? j->share : 1;
+
+    if (threads.intra == 0)
+        threads.intra = cores ? cpuset_count(cores) : has;
+    j->kept = true;
+    j->kept_cores = cores ? *cores : j->want_cores;
+    control_pin(j, threads);
+}
+
 void control_pin(struct job *j, struct threads threads)
 {
+    if (threads.intra == 0 && j->kept) {
+        j->kept = false;
+        container_unkeep(j);
+    }
     for (struct process *p = j->processes; p; p = p->next)
         p->local = (struct threads){0};
     j->pinned = threads;

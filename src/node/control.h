@@ -51,3 +51,10 @@ bool control_may_speak(const struct caller *who, const struct job *j);
 
 /* Pins @j to @threads by hand; intra 0: automatic. Carried out at once. */
 void control_pin(struct job *j, struct threads threads);
+
+/*
+ * `tide pin`: it stays at @threads (intra 0: what it has) and on @cores (NULL: what it has), and a
+ * container's limits that a person changes from now on are left as they are. Until control_pin with
+ * intra 0.
+ */
+void control_keep(struct job *j, struct threads threads, const struct cpuset *cores);

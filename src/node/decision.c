@@ -420,6 +420,12 @@ static void want_cores(struct node *n, uint64_t now)
         c->exclusive =
             j->placement == PLACEMENT_EXCLUSIVE && j->admission.wanted && decision_counts(j, now);
         c->count = j->share;
+        if (j->kept) { /* others keep away from what a person has chosen */
+            c->exclusive = cpuset_count(&j->kept_cores) > 0;
+            c->count = cpuset_count(&j->kept_cores);
+            c->current = c->allowed = j->kept_cores;
+            continue;
+        }
         if (!j->overlaps) /* what it shares for want of better is not its own to keep */
             c->current = j->cores;
         for (struct process *p = j->processes; p; p = p->next)
@@ -435,6 +441,8 @@ static void want_cores(struct node *n, uint64_t now)
         j->overlaps = d->cores[count].overlaps && d->cores[count].exclusive;
         if (j->unfenceable)
             cpuset_zero(&j->want_cores);
+        else if (j->kept)
+            j->want_cores = j->kept_cores;
         else
             j->want_cores = d->cores[count].assigned;
         count++;

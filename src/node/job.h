@@ -127,6 +127,8 @@ struct job {
     struct job_terms terms;
     struct threads pinned;       /* intra 0: automatic */
     enum proto_source pinned_by; /* SIGNAL, API, or DAEMON for `tide set` */
+    struct cpuset kept_cores;    /* by `tide pin`; empty: not fenced */
+    bool kept;                   /* by `tide pin`: its cores, too, and limits changed by hand */
     enum placement placement;
     uint32_t lent, borrowed, wants; /* cores; wants: a borrower's standing wish */
     uint64_t borrow_order;          /* later borrowers give back first */

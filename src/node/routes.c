@@ -436,7 +436,9 @@ struct patch {
     uint32_t min, limit, weight, deadline_ms; /* of the answer, no term of the job */
     struct job_terms terms;
     struct threads threads;
+    struct cpuset cores;
     bool pins; /* threads are to be set, or released with intra 0 */
+    bool keeps, keep, has_cores;
     bool held;
 };
 
@@ -468,22 +470,53 @@ static bool read_threads(struct request *r, struct patch *p)
     return true;
 }
 
+/* `tide pin`: "pin", and which cores. */
+static bool read_keep(struct request *r, struct patch *p)
+{
+    const char *cores = NULL;
+    struct cpuset both;
+
+    if (!take_flag(r, "pin", &p->keep) || !take_text(r, "cores", &cores))
+        return false;
+    p->keeps = json_object_get(r->body, "pin") != NULL;
+    if (p->keeps && json_object_get(r->body, "auto")) {
+        request_fail(r, HTTP_BAD_REQUEST, "Name one of them.", "pin and auto exclude each other");
+        return false;
+    }
+    if (!cores)
+        return true;
+    if (!p->keeps || !p->keep) {
+        request_fail(r, HTTP_BAD_REQUEST, "Add \"pin\": true.", "cores without pin");
+        return false;
+    }
+    if (cpuset_parse(cores, &p->cores) == 0) {
+        cpuset_and(&both, &p->cores, &r->node->cpus);
+        p->has_cores = cpuset_count(&both) > 0 && cpuset_equal(&both, &p->cores);
+    }
+    if (!p->has_cores)
+        request_fail(r, HTTP_BAD_REQUEST, "'tide top' shows the machine's.",
+                     "cores is '%.40s': use a list of this machine's, like 0-1,4", cores);
+    return p->has_cores;
+}
+
 static bool read_patch(struct request *r, const struct job *j, struct patch *ret)
 {
     static const char *const fields[] = {"threads",  "intra",       "inter", "min",      "max",
                                          "weight",   "auto",        "class", "priority", "request",
-                                         "deadline", "deadline_ms", "held",  "memory",   NULL};
+                                         "deadline", "deadline_ms", "held",  "pin",      "cores",
+                                         "memory",   NULL};
 
     *ret = (struct patch){.min = j->min,
                           .limit = j->limit,
                           .weight = j->weight,
                           .deadline_ms = NODE_WAIT_MS,
                           .held = j->admission.held,
+                          .keep = j->kept,
                           .terms = j->terms};
     if (!only_fields(r, fields) || !take_bounds(r, &ret->min, &ret->limit, &ret->weight) ||
         !take_terms(r, &ret->terms) ||
         !take_number(r, "deadline_ms", 1, NODE_WAIT_MAX_MS, false, &ret->deadline_ms) ||
-        !take_flag(r, "held", &ret->held) || !read_threads(r, ret))
+        !take_flag(r, "held", &ret->held) || !read_threads(r, ret) || !read_keep(r, ret))
         return false;
     if (json_object_size(r->body) == (json_object_get(r->body, "deadline_ms") ? 1 : 0)) {
         request_fail(r, HTTP_BAD_REQUEST, "Name threads, auto, min, max, weight, priority, ...",
@@ -537,7 +570,9 @@ static void patch_job(struct request *r, struct job *j)
     j->weight = p.weight;
     j->terms = p.terms;
     j->dirty = true;
-    if (p.pins)
+    if (p.keeps && p.keep)
+        control_keep(j, p.threads, p.has_cores ? &p.cores : NULL);
+    else if (p.pins || p.keeps)
         control_pin(j, p.threads);
     else
         node_replan(j->node);

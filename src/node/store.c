@@ -162,6 +162,16 @@ static json_t *place_to_json(const struct job *j)
     return container ? container : json_null();
 }
 
+/* The cores of a pinned job. */
+static json_t *kept_to_json(const struct job *j)
+{
+    char cores[CPUSET_TEXT_MAX];
+
+    if (!j->kept || cpuset_format(&j->kept_cores, cores, sizeof(cores)) < 0)
+        return json_null();
+    return json_string(cores);
+}
+
 static json_t *job_to_json(const struct job *j)
 {
     json_t *processes = json_array();
@@ -170,15 +180,16 @@ static json_t *job_to_json(const struct job *j)
         json_array_append_new(
             processes, json_pack("{s:i,s:I}", "pid", (int)p->pid, "start", (json_int_t)p->start));
     return json_pack(
-        "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:s,s:i,s:I,s:I,s:I,s:I,s:o,s:o,s:o}", "id",
-        j->id, "name", j->name, "token", j->token, "uid", (json_int_t)j->uid, "created_ms",
+        "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:s,s:i,s:I,s:I,s:I,s:I,s:o,s:o,s:o,s:o}",
+        "id", j->id, "name", j->name, "token", j->token, "uid", (json_int_t)j->uid, "created_ms",
         (json_int_t)j->created_ms, "min", (json_int_t)j->min, "limit", (json_int_t)j->limit,
         "weight", (json_int_t)j->weight, "intra", (json_int_t)j->pinned.intra, "inter",
         (json_int_t)j->pinned.inter, "by", (int)j->pinned_by, "placement",
         placement_name(j->placement), "priority", (int)j->terms.priority, "class",
         (json_int_t)j->terms.class, "request", (json_int_t)j->terms.request, "deadline_ms",
         (json_int_t)j->terms.deadline_ms, "memory", (json_int_t)j->terms.memory_bytes, "processes",
-        processes, "admission", admission_to_json(j), "container", place_to_json(j));
+        processes, "admission", admission_to_json(j), "container", place_to_json(j), "kept",
+        kept_to_json(j));
 }
 
 struct stored {
@@ -186,19 +197,20 @@ struct stored {
     json_int_t uid, created_ms, min, limit, weight, intra, inter;
     json_int_t class, request, deadline_ms, memory; /* 0 in a file of an older tided, as priority */
     int by, priority;
-    json_t *processes, *admission, *container; /* of the file's JSON; NULL: not in it */
+    json_t *processes, *admission, *container, *kept; /* of the file's JSON; NULL: not in it */
 };
 
 static int stored_parse(json_t *json, struct stored *ret)
 {
     struct stored s = {0};
     int r = json_unpack(
-        json, "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:s,s?i,s?I,s?I,s?I,s?I,s:o,s?o,s?o}",
+        json,
+        "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:s,s?i,s?I,s?I,s?I,s?I,s:o,s?o,s?o,s?o}",
         "id", &s.id, "name", &s.name, "token", &s.token, "uid", &s.uid, "created_ms", &s.created_ms,
         "min", &s.min, "limit", &s.limit, "weight", &s.weight, "intra", &s.intra, "inter", &s.inter,
         "by", &s.by, "placement", &s.placement, "priority", &s.priority, "class", &s.class,
         "request", &s.request, "deadline_ms", &s.deadline_ms, "memory", &s.memory, "processes",
-        &s.processes, "admission", &s.admission, "container", &s.container);
+        &s.processes, "admission", &s.admission, "container", &s.container, "kept", &s.kept);
 
     if (r < 0 || strlen(s.token) >= PROTO_TOKEN_MAX || s.uid < 0 || s.uid > UINT32_MAX ||
         s.min < 0 || s.min > PROTO_THREADS_MAX || s.limit < 0 || s.limit > PROTO_THREADS_MAX ||
@@ -283,6 +295,9 @@ static int job_from_json(struct node *n, json_t *json, struct job **ret)
     j->pinned_by = (enum proto_source)s.by;
     set_created(j, (uint64_t)s.created_ms);
     r = read_admission(j, s.admission);
+    j->kept =
+        json_is_string(s.kept) && (!*json_string_value(s.kept) ||
+                                   cpuset_parse(json_string_value(s.kept), &j->kept_cores) == 0);
     if (r == 0 && s.container && !json_is_null(s.container))
         r = container_from_json(j, s.container);
     if (r < 0) {

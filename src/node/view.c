@@ -184,14 +184,15 @@ json_t *view_job(const struct job *j)
     json_t *terms = view_terms(j);
     json_t *turn = view_turn(j, now);
     json_t *rest = json_pack(
-        "{s:s,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f}", "placement",
-        placement_name(j->placement), "malleable", (int)job_malleable(j), "adopted",
-        (int)container_adopted(j), "weight", number(j->weight), "min", number(j->min ? j->min : 1),
-        "limit", number_or_null(j->limit), "pinned", number_or_null(j->pinned.intra), "pinned_by",
-        view_pinned_by(j), "lent", number(j->lent), "borrowed", number(j->borrowed), "place",
-        number_or_null(j->place), "backends", view_backends(j), "split", view_split(j), "progress",
-        view_progress(j), "reason", view_text(j->share_reason), "note", view_note(j), "signal",
-        number_or_null(signal_of(j)), "elapsed_s", (double)(now - j->created_ns) / 1e9);
+        "{s:s,s:b,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f}",
+        "placement", placement_name(j->placement), "malleable", (int)job_malleable(j), "adopted",
+        (int)container_adopted(j), "kept", (int)j->kept, "weight", number(j->weight), "min",
+        number(j->min ? j->min : 1), "limit", number_or_null(j->limit), "pinned",
+        number_or_null(j->pinned.intra), "pinned_by", view_pinned_by(j), "lent", number(j->lent),
+        "borrowed", number(j->borrowed), "place", number_or_null(j->place), "backends",
+        view_backends(j), "split", view_split(j), "progress", view_progress(j), "reason",
+        view_text(j->share_reason), "note", view_note(j), "signal", number_or_null(signal_of(j)),
+        "elapsed_s", (double)(now - j->created_ns) / 1e9);
 
     if (!view || json_object_update_new(view, use) < 0 || json_object_update_new(view, terms) < 0 ||
         json_object_update_new(view, turn) < 0 || json_object_update_new(view, rest) < 0) {

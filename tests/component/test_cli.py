@@ -13,7 +13,7 @@ import pytest
 from cli_tools import GUARD_S, assert_error, tide  # noqa: F401
 from conftest import ROOT
 
-COMMANDS = ["run", "adopt", "submit", "queue", "cancel", "hold", "release", "ps", "set", "top",
+COMMANDS = ["run", "adopt", "pin", "unpin", "submit", "queue", "cancel", "hold", "release", "ps", "set", "top",
             "explain", "history", "events", "policy", "sim", "record", "signal", "doctor", "version",
             "help"]
 

@@ -280,3 +280,42 @@ def test_by_hand_in_the_middle_of_our_own_update_is_seen(tided, boxes, engine): 
     eventually(lambda: box.cpus() != ALL)
     eventually(lambda: box.limits()[2] == -1)
     eventually(lambda: "50000" not in knobs(box)[2].read_text())
+
+
+# ---- tide pin ----
+
+def test_a_pinned_job_stays_and_others_keep_away(tided, boxes):  # noqa: F811
+    first = boxes("first", "--max 8", labels=EXCLUSIVE)
+    connected(tided, first)
+    status, answer = tided.api("PATCH", "/v1/jobs/first", {"pin": True, "cores": str(N - 1)})
+    assert status == 200 and answer["to"] == 1, answer
+    eventually(lambda: first.cpus() == str(N - 1))
+    assert joined(tided, first, kept=True, pinned=1)
+    second = boxes("second", "--max 8", labels=EXCLUSIVE)
+    connected(tided, second)
+    eventually(lambda: second.cpus() not in ("", ALL))
+    assert first.cpus() == str(N - 1)
+    tided.signal(signal.SIGKILL)
+    tided.start()
+    joined(tided, first, kept=True, pinned=1)
+    eventually(lambda: first.cpus() == str(N - 1))
+    assert tided.api("PATCH", "/v1/jobs/first", {"pin": False})[0] == 200
+    eventually(lambda: sorted((first.cpus(), second.cpus())) == HALVES)
+    status, message = complaint(tided.api("PATCH", "/v1/jobs/first", {"pin": True, "cores": "4000"}))
+    assert status == 400 and "cores" in message
+
+
+def test_what_is_changed_by_hand_is_accepted_of_a_pinned_one(tided, boxes):  # noqa: F811
+    box = boxes("first", "--max 8", labels=EXCLUSIVE)
+    connected(tided, box)
+    eventually(lambda: box.cpus() == ALL)
+    assert tided.api("PATCH", "/v1/jobs/first", {"pin": True})[0] == 200
+    box.update(CpusetCpus="0", CpuShares=700)
+    box.expect("target", 1)  # threads follow
+    joined(tided, box, cores="0", pinned=1)
+    assert (box.cpus(), box.limits()[1]) == ("0", 700)
+    assert tided.api("PATCH", "/v1/jobs/first", {"weight": 200})[0] == 200  # a new decision
+    assert (box.cpus(), box.limits()[1]) == ("0", 700)
+    assert tided.api("PATCH", "/v1/jobs/first", {"pin": False})[0] == 200
+    eventually(lambda: box.limits()[1] != 700)  # the policy's again, within what the owner has given
+    assert box.cpus() == "0"

@@ -398,23 +398,23 @@ for verb, kind, *args in json.loads(sys.argv[2]):
 print(json.dumps(answers))
 """
 
-VERBS = ("list", "explain", "set", "order", "hold", "cancel", "policy", "adopt", "release",
+VERBS = ("list", "explain", "set", "order", "hold", "pin", "cancel", "policy", "adopt", "release",
          "register", "hello")
 
-#                          list explain set order hold cancel policy adopt release register hello
+#                          list explain set order hold pin cancel policy adopt release register hello
 MAY_ON_ROOTS = {
-    "root":                "yes  yes     yes yes   yes  yes    yes    yes   yes     yes      no",
-    "owner":               "yes  yes     yes yes   yes  yes    no     no    no      yes      yes",
-    "other":               "yes  yes     no  no    no   no     no     no    no      no       no",
-    "other, admin":        "yes  yes     yes yes   yes  yes    yes    yes   yes     yes      no",
-    "other, admin first":  "yes  yes     yes yes   yes  yes    yes    yes   yes     yes      no",
-    "other, many groups":  "yes  yes     yes yes   yes  yes    yes    yes   yes     yes      no",
+    "root":                "yes  yes     yes yes   yes  yes yes    yes    yes   yes     yes      no",
+    "owner":               "yes  yes     yes yes   yes  yes yes    no     no    no      yes      yes",
+    "other":               "yes  yes     no  no    no   no  no     no     no    no      no       no",
+    "other, admin":        "yes  yes     yes yes   yes  yes yes    yes    yes   yes     yes      no",
+    "other, admin first":  "yes  yes     yes yes   yes  yes yes    yes    yes   yes     yes      no",
+    "other, many groups":  "yes  yes     yes yes   yes  yes yes    yes    yes   yes     yes      no",
 }
 MAY_ON_A_USERS = {
-    "root":                "yes  yes     yes yes   yes  yes    yes    yes   yes     yes      no",
-    "owner":               "yes  yes     yes yes   yes  yes    yes    yes   yes     yes      yes",
-    "other":               "-    -       -   -     -    -      -      -     -       -        -",
-    "other, admin":        "-    -       -   -     -    -      -      -     -       -        -",
+    "root":                "yes  yes     yes yes   yes  yes yes    yes    yes   yes     yes      no",
+    "owner":               "yes  yes     yes yes   yes  yes yes    yes    yes   yes     yes      yes",
+    "other":               "-    -       -   -     -    -   -      -      -     -       -        -",
+    "other, admin":        "-    -       -   -     -    -   -      -      -     -       -        -",
 }
 # What the daemon says to who may: there is no such container, no engine, and no adopted job.
 GRANTED = {"adopt": (404, 503), "release": (409,)}
@@ -462,6 +462,7 @@ def group_of_admins():
 def try_everything(tided, who, group):
     """Every verb as @who, on jobs of OWNER: two run, one waits in the queue."""
     runs, victim = tided.job(uid=OWNER, request=8), tided.job(uid=OWNER)
+    pinned = tided.job(uid=OWNER)
     waits = tided.peer(uid=OWNER)
     status, queued = tided.api("POST", "/v1/jobs", {"pid": waits.pid, "queue": True, "request": 8})
     assert status == 201
@@ -474,6 +475,7 @@ def try_everything(tided, who, group):
         "order": ("agent", control(SET, intra=3, job=runs.id).hex()),
         "hold": ("api", "PATCH", f"/v1/jobs/{queued['id']}", json.dumps({"held": True})),
         "policy": ("api", "PUT", "/v1/policy", json.dumps({"policy": "fcfs/strict"})),
+        "pin": ("api", "PATCH", f"/v1/jobs/{pinned.id}", json.dumps({"pin": True})),
         "adopt": ("api", "POST", "/v1/adoptions", json.dumps({"container": "is-none"})),
         "release": ("api", "DELETE", f"/v1/jobs/{runs.id}/adoption"),
         "register": ("api", "POST", "/v1/jobs", json.dumps({"pid": free.pid})),
@@ -491,6 +493,7 @@ def try_everything(tided, who, group):
     job, waiting = runs.get(), tided.api("GET", f"/v1/jobs/{queued['id']}")[1]
     may = dict(zip(VERBS, seen))
     assert (job["weight"] == 200) == (may["set"] == "yes")
+    assert pinned.get()["kept"] == (may["pin"] == "yes")
     assert (job["pinned"] == 3) == (may["order"] == "yes")
     assert (waiting["state"] == "held") == (may["hold"] == "yes")
     if may["cancel"] == "yes":
