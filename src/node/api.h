@@ -20,6 +20,7 @@
 #define API_IDLE_S          10  /* a connection that sends nothing is let go */
 
 struct api;
+struct job;
 struct node;
 struct stream;
 
@@ -49,6 +50,11 @@ struct request {
 
 /* routes.c: handles a complete request; answers now, or later through request_answer. */
 void routes_handle(struct request *r);
+
+/* routes_record.c: the same of single paths. @none is no job. */
+void routes_history(struct request *r, struct job *none);
+void routes_events(struct request *r, struct job *none);
+void routes_metrics(struct request *r, struct job *none);
 
 /* Of the query and of the head, during the call; NULL: not there. "" where it has no value. */
 const char *request_argument(const struct request *r, const char *key);
