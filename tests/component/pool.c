@@ -28,7 +28,7 @@ static void on_signal(int number)
     atomic_store(&works, number == SIGUSR1);
 }
 
-/* On the agent's thread. The surplus sees it within a millisecond. */
+/* On the agent's thread. The surplus sees it at the end of its round. */
 static void on_change(const struct tide_state *state, void *arg)
 {
     unsigned n = state->target < size ? state->target : size;
@@ -40,7 +40,7 @@ static void on_change(const struct tide_state *state, void *arg)
 
 static void *run(void *arg)
 {
-    const struct timespec nap = {.tv_nsec = 1000000};
+    const struct timespec nap = {.tv_nsec = 20000000}; /* rarely: a pool that waits uses nothing */
 
     for (;;)
         if (atomic_load(&works) && (uintptr_t)arg < atomic_load(&target))
