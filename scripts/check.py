@@ -121,12 +121,12 @@ def machine_phase(name, options, tests):
                  (pytest_results, results / "junit.xml", results / "junit.xml"), alone=True)
 
 
-# Of the component tests, those that have something to say about containers on cgroup v2.
-CONTAINER_TESTS = " ".join(f"tests/component/test_tided_containers.py::test_{name}" for name in (
-    "a_container_is_a_job_as_long_as_it_runs",
-    "weights_follow_the_shares",
-    "exclusive_cores_are_disjoint_and_given_back",
-    "a_quota_follows_the_share_and_stays_of_its_kind"))
+# The component tests that say something new on cgroup v2; each takes ten times as long there.
+ON_V2 = " ".join(f"tests/component/test_tided_{name}" for name in (
+    "containers.py::test_a_quota_follows_the_share_and_stays_of_its_kind",
+    "placement.py::test_root_gives_shares_in_proportion_and_takes_them_back",
+    "placement.py::test_group_of_a_large_process_that_takes_its_time_to_exit_is_removed",
+    "placement.py::test_root_sets_a_quota_and_removes_it"))
 
 # In the order in which they start when nothing holds them up: long ones first.
 PHASES = [
@@ -164,7 +164,10 @@ CLUSTER = [
     Phase("machine", f"""
         command -v qemu-system-x86_64 >/dev/null || {{ echo "qemu is not installed"; exit 77; }}
         tests/cluster/image.py {OUT}/machine {OUT}/gcc""", ("gcc",)),
-    machine_phase("cluster-v2", "--systemd --cpus 8", CONTAINER_TESTS),
+    machine_phase("cluster-v2", "--systemd --cpus 8",
+                  f"tests/cluster/test_service.py tests/cluster/test_containers.py {ON_V2}"),
+    machine_phase("cluster-32", "--cpus 32 --nodes 2 --threads 2", "tests/cluster/test_cores.py"),
+    machine_phase("cluster-64", "--cpus 64 --nodes 4 --threads 2", "tests/cluster/test_cores.py"),
 ]
 PHASE = {phase.name: phase for phase in [*PHASES, *CLUSTER]}
 

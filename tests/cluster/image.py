@@ -175,6 +175,7 @@ def make_machine(out, package, names):
 def make_project(path, build):
     """Below project/ the tests and what they use of the tree, the rest as it is installed."""
     with tempfile.TemporaryDirectory() as staging:
+        os.chmod(staging, 0o755)  # it becomes the machine's root
         subprocess.run(["meson", "install", "-C", build, "--no-rebuild", "--quiet", "--destdir",
                         staging], check=True)
         with tarfile.open(path, "w") as tar:

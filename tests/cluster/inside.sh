@@ -4,6 +4,6 @@
 # manager has put elsewhere. Everything takes ten to twenty times as long here.
 cd "$(dirname "$0")/../.." || exit 1
 echo $$ >/sys/fs/cgroup/cgroup.procs
-export TIDE_TEST_SLOWNESS=4 TIDE_BUILD_DIR=$PWD/build PYTHONDONTWRITEBYTECODE=1
-exec python3 -m pytest -v --color=no -rs --durations=0 --durations-min=1 -p no:cacheprovider \
+export TIDE_TEST_SLOWNESS=${TIDE_TEST_SLOWNESS:-4} TIDE_BUILD_DIR=$PWD/build PYTHONDONTWRITEBYTECODE=1
+exec python3 -m pytest -v --color=no -rs --tb=short --durations=0 --durations-min=1 -p no:cacheprovider \
     --junitxml=results/junit.xml "$@"

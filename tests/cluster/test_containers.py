@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The system's Docker, whose containers are systemd's scopes, and the system's tided; memory that
+runs out. What does not depend on who makes the groups is tested by tests/component."""
+import signal
+import types
+
+import pytest
+
+from box import ALL, HALVES, N, Box, connected, joined
+from daemon import eventually
+from system import SystemEngine, installed, service, shown, systemctl, systemd_only  # noqa: F401
+
+pytestmark = systemd_only
+MEMORY = {"Memory": 64 << 20, "MemorySwap": 64 << 20}
+GROW = "python3 -c 'import time; m = bytearray(1) * (300 << 20); time.sleep(600)'"
+
+
+@pytest.fixture(scope="module")
+def engine():
+    result = SystemEngine()
+    try:
+        yield result.start().make_image()
+    finally:
+        result.end()
+
+
+@pytest.fixture
+def tided(service):
+    return service.start()
+
+
+@pytest.fixture
+def boxes(engine, tided, tmp_path):
+    made = []
+    place = types.SimpleNamespace(base=tmp_path, peer_program=tided.peer_program, daemons=[tided])
+
+    def make(*args, **more):
+        made.append(Box(engine, place, *args, **more))
+        return made[-1]
+    yield make
+    for box in made:
+        box.remove()
+
+
+def scope(box):
+    return f"docker-{box.id}.scope"
+
+
+def cpu_max(box):
+    return (box.engine.groups(box.id) / "cpu.max").read_text().split()[0]
+
+
+def test_cores_are_put_in_force_through_systemd_and_stay(tided, boxes):
+    """A reload makes systemd write again what it holds to be the limits."""
+    exclusive = {"io.threadtide.placement": "exclusive"}
+    pair = [boxes(name, "--max 8", labels=exclusive) for name in ("first", "second")]
+    for box in pair:
+        connected(tided, box)
+    eventually(lambda: sorted(box.cpus() for box in pair) == HALVES)
+    assert sorted(shown(scope(box), "AllowedCPUs") for box in pair) == HALVES
+    systemctl("daemon-reload")
+    assert sorted(box.cpus() for box in pair) == HALVES
+    first = tided.pid()
+    tided.signal(signal.SIGKILL)
+    eventually(lambda: tided.pid() not in (0, first))
+    for box in pair:
+        joined(tided, box, state="running")
+    eventually(lambda: sorted(box.cpus() for box in pair) == HALVES)
+    tided.stop()
+    eventually(lambda: [box.cpus() for box in pair] == [ALL, ALL])
+
+
+def test_weights_and_quotas_are_put_in_force_through_systemd(tided, boxes):
+    shared = boxes("shared", "--max 8")
+    connected(tided, shared)
+    eventually(lambda: shared.shares() == 1024 * N)
+    capped = boxes("capped", "--max 8", labels={"io.threadtide.placement": "quota"})
+    connected(tided, capped)
+    eventually(lambda: cpu_max(capped) == str(50000 * N))
+    eventually(lambda: shared.shares() == 512 * N)
+    shared.kill()
+    eventually(lambda: cpu_max(capped) == str(100000 * N))
+
+
+def test_a_paused_container_is_frozen_and_has_no_share(tided, boxes):
+    first, second = boxes("first", "--max 8"), boxes("second", "--max 8")
+    for box in (first, second):
+        connected(tided, box)
+    first.expect("target", N // 2)
+    second.ask("POST", f"/containers/{second.id}/pause")
+    assert "frozen 1" in (second.engine.groups(second.id) / "cgroup.events").read_text()
+    joined(tided, second, state="paused")
+    first.expect("target", N)
+    second.ask("POST", f"/containers/{second.id}/unpause")
+    first.expect("target", N // 2)
+
+
+def oom_kills(box):
+    events = (box.engine.groups(box.id) / "memory.events").read_text().split()
+    return int(events[events.index("oom_kill") + 1])
+
+
+def test_a_job_goes_on_when_a_process_of_its_is_killed_for_memory(tided, boxes):
+    """The peer lives, the child that grew does not; and no thread or core is lost."""
+    box = boxes("grows", command=["/bin/sh", "-c", f"{GROW} & exec /box/peer --max 8 "
+                                  "</box/in >/box/out"], **MEMORY)
+    connected(tided, box)
+    eventually(lambda: oom_kills(box) == 1)
+    box.expect("target", N)
+    job = joined(tided, box, state="running", target=N)
+    assert job["pids"] == [box.inspect()["State"]["Pid"]]
