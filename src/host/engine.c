@@ -31,6 +31,9 @@ static void lose(struct engine *e, const char *reason)
 
     transfer_cancel(e->http, e->stream);
     e->stream = 0;
+    /* One that answers but breaks down at once is not asked without a pause. */
+    if (e->phase == LIVE && clock_now_ns() - e->arrived_ns > BACKOFF_MAX_MS * NS_PER_MS)
+        e->backoff_ms = BACKOFF_MIN_MS;
     e->phase = AWAY;
     set_timer(e, e->backoff_ms);
     e->backoff_ms = e->backoff_ms * 2 < BACKOFF_MAX_MS ? e->backoff_ms * 2 : BACKOFF_MAX_MS;
@@ -45,9 +48,10 @@ static void arrive(struct engine *e, enum engine_news_kind kind)
 {
     struct engine_news news = {.kind = kind};
 
+    if (e->phase != LIVE)
+        e->arrived_ns = clock_now_ns();
     e->phase = LIVE;
     set_timer(e, 0);
-    e->backoff_ms = BACKOFF_MIN_MS;
     e->lost[0] = '\0';
     e->news(e->arg, &news);
 }
@@ -108,6 +112,18 @@ static int take_line(struct engine *e, const char *line, size_t len)
     return 0;
 }
 
+/*
+ * An event has all labels of its container, which may be long. It is not needed whole: all
+ * containers are listed instead. Uses up the bytes from @bytes on.
+ */
+static ssize_t skip(struct engine *e, const char *bytes, const char *at, const char *end)
+{
+    e->skipped += (size_t)(end - at);
+    if (e->skipped > ENGINE_SKIP_MAX)
+        return error_set(&e->broken, -EMSGSIZE, "an event has more than %d bytes", ENGINE_SKIP_MAX);
+    return end - bytes;
+}
+
 static ssize_t on_stream(void *arg, const char *bytes, size_t len)
 {
     struct engine *e = arg;
@@ -121,15 +137,15 @@ static ssize_t on_stream(void *arg, const char *bytes, size_t len)
             arrive(e, ENGINE_RESYNC);
     }
     for (; (lf = memchr(at, '\n', (size_t)(end - at))); at = lf + 1) {
-        int r = lf == at ? 0 : take_line(e, at, (size_t)(lf - at));
+        int r = e->skipped || lf == at ? 0 : take_line(e, at, (size_t)(lf - at));
 
         if (r < 0)
             return r;
+        if (e->skipped)
+            arrive(e, ENGINE_RESYNC);
+        e->skipped = 0;
     }
-    if (end - at > ENGINE_EVENT_MAX)
-        return error_set(&e->broken, -EMSGSIZE, "an event has more than %d bytes",
-                         ENGINE_EVENT_MAX);
-    return at - bytes;
+    return e->skipped || end - at > ENGINE_EVENT_MAX ? skip(e, bytes, at, end) : at - bytes;
 }
 
 static void on_stream_end(void *arg, const struct transfer_answer *answer)
@@ -178,6 +194,7 @@ static int listen_to_events(struct engine *e)
         return -ENOMEM;
     }
     e->broken.code = 0;
+    e->skipped = 0;
     e->phase = OPENING;
     set_timer(e, ENGINE_TIMEOUT_MS);
     request.path = path;

@@ -27,9 +27,10 @@
 #define ENGINE_LIBPOD_OLDEST  4           /* podman's major version */
 #define ENGINE_TIMEOUT_MS     10000       /* of a call that names none */
 #define ENGINE_CONTAINERS_MAX 4096        /* in one list; the answer also has TRANSFER_BODY_MAX */
-#define ENGINE_LABELS_MAX     1024        /* of one container */
+#define ENGINE_LABELS_MAX     1024        /* of one container; others are left out */
 #define ENGINE_ID_MAX         256         /* bytes of an id or a name */
-#define ENGINE_EVENT_MAX      (256 << 10) /* bytes of one event */
+#define ENGINE_EVENT_MAX      (256 << 10) /* bytes of one event; a longer one is a resync … */
+#define ENGINE_SKIP_MAX       (64 << 20)  /* … or, from here on, none at all */
 #define ENGINE_CALLS_MAX      1000        /* under way at a time, streams and waits too */
 
 enum engine_kind { ENGINE_DOCKER, ENGINE_PODMAN };

@@ -37,9 +37,11 @@ struct engine {
     const struct engine_dialect *dialect; /* NULL: none has answered yet */
     struct engine_greeting greeting;
     struct engine_call *calls;
-    int64_t tickets;  /* the last call's */
-    int64_t stream;   /* the transfer of /_ping or /events */
-    uint64_t last_ns; /* time of the newest event, or since when we listen */
+    int64_t tickets;     /* the last call's */
+    int64_t stream;      /* the transfer of /_ping or /events */
+    uint64_t last_ns;    /* time of the newest event, or since when we listen */
+    uint64_t arrived_ns; /* CLOCK_MONOTONIC: since when it is there */
+    size_t skipped;      /* bytes of an event that is too long; 0: it is none */
     unsigned n_calls, n_seen, backoff_ms;
     int epoll_fd, timer_fd;
     enum engine_phase phase;

@@ -220,12 +220,12 @@ static int get_labels(const json_t *object, struct engine_container *c, struct e
         return 0;
     if (!json_is_object(labels))
         return error_set(err, -EBADMSG, "\"Labels\" is no object");
-    if (json_object_size(labels) > ENGINE_LABELS_MAX)
-        return error_set(err, -EMSGSIZE, "a container has more than %d labels", ENGINE_LABELS_MAX);
     c->labels = list = calloc(json_object_size(labels) + 1, sizeof(*list));
     if (!list)
         return error_set(err, -ENOMEM, "out of memory");
     json_object_foreach (labels, key, value) {
+        if (n == ENGINE_LABELS_MAX)
+            break; /* its owner's doing, which shall not hide other containers */
         if (!json_is_string(value))
             return error_set(err, -EBADMSG, "a label's value is no text");
         list[n++] = (struct engine_label){key, json_string_value(value)};

@@ -56,14 +56,35 @@ struct job *container_job_of_id(const struct node *n, const char *text)
     return found;
 }
 
-bool container_holds(const struct container *c, pid_t pid)
+static char *read_groups(const struct node *n, pid_t pid)
 {
-    _cleanup_free_ char *text = NULL;
-    char path[32];
+    char *text, path[32];
     size_t len;
 
     snprintf(path, sizeof(path), "proc/%d/cgroup", (int)pid);
-    return file_read_all(c->set->node->root, path, &text, &len) == 0 && strstr(text, c->id);
+    return file_read_all(n->root, path, &text, &len) == 0 ? text : NULL;
+}
+
+/*
+ * The way to the container's group has to be the same, not its name alone: a container that may
+ * make groups below its own can name them as it likes.
+ */
+bool container_holds(const struct container *c, pid_t pid)
+{
+    const struct process *first = c->job ? c->job->processes : NULL;
+    _cleanup_free_ char *own = first ? read_groups(c->set->node, first->pid) : NULL;
+    _cleanup_free_ char *theirs = own ? read_groups(c->set->node, pid) : NULL;
+    char *group = own ? strstr(own, c->id) : NULL;
+    const char *at;
+    size_t len;
+
+    if (!group || !theirs)
+        return false;
+    group[strcspn(group, "/\n")] = '\0';
+    group = strrchr(own, '\n') ? strrchr(own, '\n') + 1 : own;
+    len = strlen(group);
+    at = strstr(theirs, group);
+    return at && (at == theirs || at[-1] == '\n') && (at[len] == '/' || at[len] == '\n');
 }
 
 const char *container_id(const struct job *j)
@@ -513,7 +534,8 @@ static void on_news(void *arg, const struct engine_news *news)
         set->up = false;
         break;
     case ENGINE_RESYNC:
-        node_log("%s: %s", set->path, engine_version(set->engine));
+        if (!set->up)
+            node_log("%s: %s", set->path, engine_version(set->engine));
         set->up = true;
         list(set);
         break;

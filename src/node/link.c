@@ -23,6 +23,15 @@
 
 #define ACCEPT_BURST 64 /* connections taken in one turn of the loop */
 
+/*
+ * How much of the loop strangers may have: so many turns of each of their sockets in so long. An
+ * agent needs about one; decisions come behind all messages, and would wait as long as one floods.
+ */
+#define TURNS_US        100000ull
+#define TURNS_MESSAGE   32
+#define TURNS_ACCEPT    16
+#define TURNS_CONTAINER 2 /* of accepting out of one */
+
 /* A socket on which peers arrive: the daemon's own, or one in a container's directory. */
 struct listener {
     struct link *link;
@@ -276,7 +285,10 @@ static int peer_new(struct listener *at, int fd)
     *peer = (struct peer){.node = l->node, .container = at->container, .fd = fd, .who = who};
     peer->connected_ns = clock_now_ns();
     r = sd_event_add_io(l->node->event, &peer->io, fd, EPOLLIN, on_peer, peer);
+    if (r >= 0 && (peer->container || who.uid != l->node->uid))
+        r = sd_event_source_set_ratelimit(peer->io, TURNS_US, TURNS_MESSAGE);
     if (r < 0) {
+        sd_event_source_disable_unref(peer->io);
         free(peer);
         return r;
     }
@@ -335,15 +347,19 @@ static int bind_in(int dir_fd, mode_t mode)
 {
     _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    mode_t mask;
+    int r;
 
     if (fd < 0)
         return -errno;
     snprintf(addr.sun_path, sizeof(addr.sun_path), "/proc/self/fd/%d/" RUNDIR_AGENT_SOCKET, dir_fd);
     if (unlinkat(dir_fd, RUNDIR_AGENT_SOCKET, 0) < 0 && errno != ENOENT)
         return -errno;
-    if (bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0)
-        return -errno;
-    if (fchmodat(dir_fd, RUNDIR_AGENT_SOCKET, mode, 0) < 0 || listen(fd, SOMAXCONN) < 0)
+    /* Made with its mode: by name, a container that may write there would choose the file. */
+    mask = umask(0777 & ~mode);
+    r = bind(fd, (struct sockaddr *)&addr, sizeof(addr));
+    umask(mask);
+    if (r < 0 || listen(fd, SOMAXCONN) < 0)
         return -errno;
     return TAKE_FD(fd);
 }
@@ -360,7 +376,11 @@ static int listener_new(struct link *l, int dir_fd, mode_t mode, struct containe
     at->fd = r = bind_in(dir_fd, mode);
     if (r >= 0)
         r = sd_event_add_io(l->node->event, &at->source, at->fd, EPOLLIN, on_listen, at);
+    if (r >= 0)
+        r = sd_event_source_set_ratelimit(at->source, TURNS_US,
+                                          container ? TURNS_CONTAINER : TURNS_ACCEPT);
     if (r < 0) {
+        sd_event_source_disable_unref(at->source);
         close_fd(at->fd);
         free(at);
         return r;

@@ -136,7 +136,8 @@ class Daemon:
         self.process = None
 
     def start(self, ready=True):
-        command = [self.program, "--dir", self.dir, *self.options]
+        program = self.program if isinstance(self.program, list) else [self.program]
+        command = [*program, "--dir", self.dir, *self.options]
         if self.uid:
             command = ["setpriv", f"--reuid={self.uid}", f"--regid={self.uid}", "--clear-groups",
                        *command]
