@@ -104,30 +104,6 @@ def test_cores_leave_only_after_the_threads_have_parked(tided, boxes):
     eventually(lambda: sorted((first.cpus(), second.cpus())) == HALVES)
 
 
-def test_a_container_speaks_for_itself_only(tided, boxes):
-    """From inside: not as a controller, whatever job it names."""
-    job = tided.job(name="victim")
-    script = ("import socket, struct, time\n"
-              "def ask(data):\n"
-              "    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
-              "    s.connect('/run/threadtide/agent.sock'); s.send(data)\n"
-              "    s.settimeout(20); return s.recv(2048)\n"
-              "body = struct.pack('<6IQ', 1, 1, 7, 0, 0, 0, 0) + b'victim'.ljust(64, b'\\0')\n"
-              "head = struct.pack('<IHHII', 0x45444954, 1, 9, 16 + len(body), 5)\n"
-              "answer = ask(head + body)\n"
-              "print(struct.unpack_from('<i', answer, 16)[0], answer[48:].split(b'\\0')[0])\n")
-    box = boxes("spy", start=False)
-    (box.dir / "spy.py").write_text(script)
-    box.remove()
-    spy = boxes("spy2", command=["/usr/bin/python3", "/box/spy.py"], start=False)
-    (spy.dir / "spy.py").write_text(script)
-    spy.start()
-    eventually(lambda: not spy.inspect()["State"]["Running"])
-    status, logs = spy.engine.api("GET", f"/containers/{spy.id}/logs?stdout=1&stderr=1")
-    assert status == 200 and "-13" in logs and "itself only" in logs, logs
-    assert job.get()["pinned"] is None
-
-
 def test_by_hand_paused_takes_no_part_until_that_ends(tided, boxes):
     first, second = boxes("first", "--max 8"), boxes("second", "--max 8")
     connected(tided, first)

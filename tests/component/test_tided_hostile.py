@@ -252,6 +252,7 @@ for _ in range(600):
     except OSError:
         result += 1
     s.close()
+last = ask(b"x")  # accepted behind all others
 """)
     assert refused > 0
     eventually(lambda: job_of(well.tided, well.intruder))
