@@ -13,6 +13,9 @@
 
 #define PRELOAD_FILE "libtide-agent.so"
 
+/* Of "LD_PRELOAD=…" and an option in front: the kernel gives a program no word of 128 KiB. */
+#define PRELOAD_VARIABLE_MAX (127u << 10)
+
 /*
  * The agent's directory: $TIDE_AGENT_DIR, else "agent" beside this executable (build tree), else
  * the installed one. An agent for this machine's own programs lies in it.

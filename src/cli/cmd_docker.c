@@ -173,6 +173,10 @@ static int add_agent(struct call *call)
     r = find_preload(call, &before);
     if (r != CLI_OK)
         return r;
+    if (before && strlen(before) + sizeof(CONTAINER_PRELOAD) > PRELOAD_VARIABLE_MAX - 32) {
+        cli_note(cmd, "the container runs with a fixed number of threads: no room in LD_PRELOAD");
+        return CLI_OK;
+    }
     if (preload_value(before, CONTAINER_AGENT_DIR, &preload) < 0 ||
         !words_addf(&call->ours, "--volume=%s:" CONTAINER_AGENT_DIR ":ro", dir) ||
         !words_addf(&call->ours, "--env=LD_PRELOAD=%s", preload) ||

@@ -30,7 +30,7 @@
 #define ENGINE_LABELS_MAX     1024        /* of one container; others are left out */
 #define ENGINE_ID_MAX         256         /* bytes of an id or a name */
 #define ENGINE_EVENT_MAX      (256 << 10) /* bytes of one event; a longer one is a resync … */
-#define ENGINE_SKIP_MAX       (64 << 20)  /* … or, from here on, none at all */
+#define ENGINE_SKIP_MAX       (16 << 20)  /* … or, from here on, none at all */
 #define ENGINE_CALLS_MAX      1000        /* under way at a time, streams and waits too */
 
 enum engine_kind { ENGINE_DOCKER, ENGINE_PODMAN };
@@ -133,7 +133,11 @@ struct engine_event {
     uint64_t time_ns; /* since 1970, the engine's word */
     enum engine_action action;
     int exit_code; /* ENGINE_DIE; else 0 */
+    const void *attributes;
 };
+
+/* What else the engine says of the container, its labels among it; NULL: nothing. Borrowed. */
+const char *engine_event_attribute(const struct engine_event *event, const char *key);
 
 enum engine_news_kind {
     ENGINE_LOST,   /* it cannot be reached, or is too old: text says why. Tried again from now on */

@@ -563,6 +563,7 @@ static int read_event(const json_t *root, enum engine_action action, struct engi
     if (action == ENGINE_DIE && (code = json_string_value(member(attributes, "exitCode"))) == NULL)
         code = json_string_value(member(attributes, "containerExitCode"));
     event.exit_code = code ? (int)strtol(code, NULL, 10) : 0;
+    event.attributes = attributes;
     event.time_ns = (uint64_t)time;
     *ret = event;
     return 1;
@@ -590,6 +591,11 @@ int engine_parse_event(const char *text, size_t len, struct engine_event_text *r
     if (r == 1)
         ret->document = TAKE_PTR(root);
     return r;
+}
+
+const char *engine_event_attribute(const struct engine_event *event, const char *key)
+{
+    return json_string_value(member(event->attributes, key));
 }
 
 void engine_event_done(struct engine_event_text *event)

@@ -337,8 +337,10 @@ static void on_inspected(void *arg, const struct engine_result *result)
 
     if (c)
         c->asked = false;
-    if (result->code < 0 && result->code != -ENOENT && !c)
-        miss(set);
+    if (result->code < 0 && c && result->code != -ENOENT)
+        c->stale = true;
+    else if (result->code < 0 && (c || result->code != -ENOENT))
+        miss(set); /* not seen, or gone without a word */
     if (put_back(set, result->target))
         return;
     if (result->code < 0 || result->n_containers == 0 ||
@@ -402,6 +404,16 @@ static void destroyed(struct container *c)
         container_dir_remove(n, key);
     else if (heir->job)
         container_listen(heir);
+}
+
+/* Of one that refused, under tide-runc, or was gone before we could look at it. */
+static void remove_directory(const struct node *n, const struct engine_event *event)
+{
+    const char *key = engine_event_attribute(event, CONTAINER_LABEL ".key");
+
+    key = key && labels_key_valid(key) ? key : event->id;
+    if (!container_of_key(n, NULL, key, false))
+        container_dir_remove(n, key);
 }
 
 static void on_listed(void *arg, const struct engine_result *result)
@@ -516,7 +528,7 @@ static void on_event(struct containers *set, const struct engine_event *event)
         if (c)
             destroyed(c);
         else
-            container_dir_remove(set->node, event->id); /* of one that refused, under tide-runc */
+            remove_directory(set->node, event);
         break;
     default:
         break;
@@ -552,6 +564,7 @@ static void on_news(void *arg, const struct engine_news *news)
 
 static void tick(struct container *c)
 {
+    container_retry(c);
     if (c->stale && !c->asked) /* once at a time: the engine may be slow, and they many */
         container_inspect(c);
     if (c->stale || drift_resting(c))

@@ -14,7 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FAILURES_MAX 3 /* an engine that fails (HTTP 500) so often means it: a refusal */
+#define FAILURES_MAX 3              /* an engine that fails (HTTP 500) so often refuses … */
+#define REFUSED_NS   (5 * NS_PER_S) /* … for so long: it may just not have been well */
 
 static unsigned difference(const struct limits *a, const struct limits *b)
 {
@@ -182,7 +183,23 @@ static void refused(struct container *c, const struct engine_result *result)
         j->quota_failed = true;
     c->failures = 0;
     c->again = 0;
+    c->refused_ns = result->code == -EINVAL ? 0 : clock_now_ns();
     c->want = c->placed; /* rolled back; the next decision asks for what can be had */
+    node_changed(container_node(c));
+}
+
+void container_retry(struct container *c)
+{
+    uint32_t quota_mcpu = engine_quota_mcpu(&c->placed.quota);
+    struct job *j = c->job;
+
+    if (!j || !c->refused_ns || clock_now_ns() - c->refused_ns < REFUSED_NS)
+        return;
+    c->refused_ns = 0;
+    j->unfenceable = j->quota_failed = false;
+    j->quota_set_mcpu = quota_mcpu ? quota_mcpu : CGROUP_NO_QUOTA;
+    j->weight_set = 0;
+    j->note[0] = '\0';
     node_changed(container_node(c));
 }
 
@@ -197,7 +214,7 @@ static void settle(struct container *c, const struct engine_result *result)
         c->failures++;
     if (result->verb == ENGINE_V_UPDATE && (result->code == -EINVAL || c->failures >= FAILURES_MAX))
         refused(c, result);
-    else if (result->code < 0 && result->code != -ENOENT)
+    else if (result->code < 0)
         c->stale = true; /* the tick inspects, then sends again */
 }
 
@@ -316,6 +333,7 @@ void container_reset(struct container *c)
     c->paused = c->want_paused = c->by_hand = c->stale = c->news = false; /* it has ended */
     c->failures = c->again = c->accepted = 0;
     c->drift = (struct drift){0};
+    c->refused_ns = 0;
     container_push(c);
     if (!c->ticket)
         keep_forget(guardian_keep(container_node(c)->guardian), c->id);

@@ -42,6 +42,7 @@ struct container {
     struct listener *listener;       /* NULL: it has no control directory, or that cannot be used */
     int64_t ticket;                  /* of the call that is under way; 0: none */
     uint64_t called_ms, answered_ms; /* CLOCK_REALTIME: pauses of between are our own doing */
+    uint64_t refused_ns;             /* since when an engine refuses that fails; 0: it does not */
     unsigned echoes;                 /* updates of ours whose event is to come */
     struct limits own;               /* what it began with */
     struct limits want, sent, placed;
@@ -84,6 +85,9 @@ void container_found(struct container *c, const struct engine_container *seen);
 
 /* Sends what is wanted and not in place, if nothing is under way. */
 void container_push(struct container *c);
+
+/* Lets the next decision ask again for what an engine refused that was not well. */
+void container_retry(struct container *c);
 
 /* Its job is over: back to what it began with, for its next start. */
 void container_reset(struct container *c);

@@ -61,7 +61,10 @@ static bool is_elastic(const struct jsontext *json, struct json_span mounts)
     return false;
 }
 
-/* "LD_PRELOAD=what there was:agent" in the place of @variable. 1, 0 (is in it already), -ENOMEM. */
+/*
+ * "LD_PRELOAD=what there was:agent" in the place of @variable. 1, 0 (is in it already, or would
+ * make it longer than a program can be given), -ENOMEM.
+ */
 static int extend_preload(struct jsontext *json, struct json_span variable, size_t value_start)
 {
     const char *file = "/" PRELOAD_FILE;
@@ -69,7 +72,8 @@ static int extend_preload(struct jsontext *json, struct json_span variable, size
     const char *separator = end > value_start ? ":" : "";
     char addition[sizeof(CONTAINER_PRELOAD) + 1];
 
-    if (memmem(json->text + value_start, end - value_start, file, strlen(file)))
+    if (memmem(json->text + value_start, end - value_start, file, strlen(file)) ||
+        end - variable.start + sizeof(addition) > PRELOAD_VARIABLE_MAX)
         return 0;
     snprintf(addition, sizeof(addition), "%s%s", separator, CONTAINER_PRELOAD);
     return jsontext_replace(json, (struct json_span){end, end}, addition) < 0 ? -ENOMEM : 1;

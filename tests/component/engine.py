@@ -8,16 +8,21 @@ our end of a pipe, however that comes. It then kills what is left, and removes g
 cgroup v1's memory hierarchy is hidden from the engines: they neither limit nor count memory, and
 what already stands in it is left alone.
 """
+import contextlib
 import io
 import json
 import os
 import pathlib
+import re
+import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import time
 
 from daemon import GUARD_S, UnixConnection, eventually
@@ -46,15 +51,16 @@ def skeleton():
 # ---- this side of the pipe ----
 
 class Engine:
-    """kind: "docker" or "podman". `cgroup` is the parent of all containers' control groups."""
+    """kind: "docker", "docker-live" (its containers outlive it) or "podman". `cgroup` is the parent
+    of all containers' control groups."""
 
     def __init__(self, kind):
-        self.kind = kind
+        self.kind = kind.split("-")[0]
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="tide-engine-"))
         self.cgroup = f"/{self.dir.name}"
         self.socket = self.dir / "engine.sock"
         self.log = self.dir / "log"
-        self.prefix = "/v1.41" if kind == "docker" else "/v4.0.0/libpod"
+        self.prefix = "/v1.41" if self.kind == "docker" else "/v4.0.0/libpod"
         self.keeper = subprocess.Popen(
             ["unshare", "--mount", "--propagation", "private", sys.executable, __file__, kind,
              self.dir], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
@@ -124,6 +130,81 @@ class Engine:
         return next((parent / self.cgroup[1:]).glob(f"*{container}*"))
 
 
+class Proxy:
+    """A socket like an engine's own, on which chosen calls go wrong.
+
+    rule(method, path) says how: None is passed on to the engine, or a function of the client's
+    connection and of ask(), which has the engine do it and returns its answer as bytes.
+    """
+
+    def __init__(self, path, upstream):
+        self.path, self.upstream = str(path), str(upstream)
+        self.rule = lambda method, path: None
+        self.calls, self.open = [], set()
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(self.path)
+        self.listener.listen(128)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                client = self.listener.accept()[0]
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client):
+        self.open.add(client)
+        with client, contextlib.suppress(OSError):
+            request = client.recv(65536)
+            while request and b"\r\n\r\n" not in request:
+                request += client.recv(65536)
+            head, _, body = request.partition(b"\r\n\r\n")
+            length = int((re.search(rb"(?i)content-length: *(\d+)", head) or [0, 0])[1])
+            while len(body) < length:
+                more = client.recv(65536)
+                request, body = request + more, body + more
+            method, path = head.decode().split()[:2]
+            self.calls.append((method, path))
+            fault = self.rule(method, path)
+            if fault:
+                fault(client, lambda: self._ask(request))
+            else:
+                self._pass_on(client, request)
+        self.open.discard(client)
+
+    def _reach(self, request):
+        server = socket.socket(socket.AF_UNIX)
+        server.connect(self.upstream)
+        server.sendall(request)
+        return server
+
+    def _ask(self, request):
+        with self._reach(request.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)) as server:
+            return b"".join(iter(lambda: server.recv(65536), b""))
+
+    def _pass_on(self, client, request):
+        with self._reach(request) as server:
+            while True:
+                for end in select.select([client, server], [], [])[0]:
+                    data = end.recv(65536)
+                    if not data:
+                        return
+                    (client if end is server else server).sendall(data)
+
+    def cut(self):
+        """Hangs up on everybody: also the stream of events begins anew."""
+        for client in list(self.open):
+            with contextlib.suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
+
+    def end(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.cut()
+
+
 # ---- the keeper ----
 
 def reap():
@@ -142,8 +223,9 @@ class Keeper:
             p for p in CGROUP.iterdir() if p.is_dir() and not p.is_symlink()]
 
     def command(self):
-        if self.kind == "docker":
-            (self.dir / "daemon.json").write_text("{}")
+        if self.kind.startswith("docker"):
+            live = json.dumps({"live-restore": True} if self.kind == "docker-live" else {})
+            (self.dir / "daemon.json").write_text(live)
             return ["dockerd", "--config-file", self.dir / "daemon.json",
                     "--host", f"unix://{self.dir}/engine.sock", "--data-root", self.dir / "data",
                     "--exec-root", self.dir / "exec", "--pidfile", self.dir / "pid",

@@ -26,6 +26,7 @@ AGENT, CONTROL = "/opt/threadtide", "/run/threadtide"
 LIBRARY = f"{AGENT}/$LIB/libtide-agent.so"
 SHOW = """import json, os
 print(json.dumps({"env": dict(os.environ), "cwd": os.getcwd(), "uid": os.getuid(),
+                  "files": sorted(map(int, os.listdir("/proc/self/fd"))),
                   "agent": "libtide-agent" in open("/proc/self/maps").read()}))"""
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 
@@ -120,11 +121,17 @@ def shown(result):
 
 @pytest.mark.parametrize("way", ["docker tide", "tide docker"])
 def test_program_has_agent_and_environment(docker, way):
-    result = docker.run("--rm", IMAGE, "python3", "-c", SHOW, way=way)
+    env = {**docker.env, "TIDE_TOKEN": "secret", "TIDE_JOB_ID": "j1", "TIDE_JOB_NAME": "caller"}
+    result = docker.run("--rm", IMAGE, "python3", "-c", SHOW, way=way, env=env)
     seen = shown(result)
     assert seen["agent"]
     assert seen["env"]["LD_PRELOAD"] == LIBRARY
     assert seen["env"]["TIDE_SOCKET"] == f"{CONTROL}/agent.sock"
+    # That, and nothing else: no token of the caller's, no descriptor.
+    assert {key for key in seen["env"] if key.startswith("TIDE")} == {"TIDE_SOCKET"}
+    stock = shown(docker.plain("run", "--rm", "--network=none", "-v", "/usr:/usr:ro", IMAGE,
+                               "python3", "-c", SHOW))
+    assert seen["files"] == stock["files"] and not stock["agent"]
     # Nobody listens in its directory: one line, and no other noise.
     assert result.stderr.count("\n") == 1 and "unmanaged until a tided runs" in result.stderr
 
@@ -265,6 +272,28 @@ def test_program_that_cannot_have_the_agent_runs_without_noise(docker, compiled,
     words = ["-v", f"{program}:/show", IMAGE, "sh", "-c", "/show /tmp/agent; echo $?; cat /tmp/agent"]
     ours = docker.run("--rm", *words)
     assert ours.stdout.endswith("42\nabsent\n") and ours.stderr.count("\n") == 1  # no tided
+
+
+@pytest.mark.parametrize("user, seen", [("65534", "absent\n"), ("0", "mapped\n")])
+def test_setuid_program_inside_runs_without_the_agent(docker, public_dir, compiled, user, seen):
+    shutil.copy(compiled("inert/show.c"), public_dir / "show")
+    (public_dir / "show").chmod(0o4755)
+    public_dir.chmod(0o777)
+    result = docker.run("--rm", "--user", user, "-v", f"{public_dir}:/box", IMAGE, "sh", "-c",
+                        "/box/show /box/agent; cat /box/agent")
+    assert "euid 0\n" in result.stdout and result.stdout.endswith(seen), result
+
+
+@pytest.mark.parametrize("way", ["run", "runtime"])
+def test_environment_that_has_no_room_for_the_agent_stays_as_it_is(docker, runtime, way):
+    """The kernel would refuse the program, or docker's."""
+    full = "LD_PRELOAD=" + 130900 * ":"
+    words = ["--rm", "-e", full, IMAGE, "python3", "-c", SHOW]
+    if way == "run":
+        result = docker.run(*words)
+    else:
+        result = docker.plain("run", "--runtime=tide", "--network=none", "-v", "/usr:/usr:ro", *words)
+    assert shown(result)["env"]["LD_PRELOAD"] == 130900 * ":" and not shown(result)["agent"]
 
 
 def test_container_starts_again_without_agent_and_directory(docker, names, public_dir):

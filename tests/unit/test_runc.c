@@ -179,6 +179,19 @@ static void agent_comes_behind_what_is_preloaded(void **state)
                   "\",\"TIDE_SOCKET=mine\"]}}");
 }
 
+static void list_that_would_be_too_long_for_a_program_stays_as_it_is(void **state)
+{
+    static char before[128 << 10], text[136 << 10], expected[136 << 10];
+
+    memset(before, 'x', (127 << 10) - 64);
+    snprintf(text, sizeof(text), "{\"mounts\":[],\"process\":{\"env\":[\"LD_PRELOAD=%s\"]}}",
+             before);
+    snprintf(expected, sizeof(expected),
+             "{\"mounts\":[" MOUNTS "],\"process\":{\"env\":[\"LD_PRELOAD=%s\"," SOCKET "]}}",
+             before);
+    assert_edited(text, expected);
+}
+
 static void container_that_has_a_mount_of_ours_is_left_alone(void **state)
 {
     static const char *const texts[] = {
@@ -300,6 +313,7 @@ int main(void)
         cmocka_unit_test(second_edit_changes_nothing),
         cmocka_unit_test(missing_members_are_made),
         cmocka_unit_test(agent_comes_behind_what_is_preloaded),
+        cmocka_unit_test(list_that_would_be_too_long_for_a_program_stays_as_it_is),
         cmocka_unit_test(container_that_has_a_mount_of_ours_is_left_alone),
         cmocka_unit_test(what_is_no_bundle_is_refused_and_untouched),
         cmocka_unit_test(directory_with_quotes_stays_a_string),

@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tided, its jobs, and an engine that dies, stands still or answers nonsense. The engine is real
+and its containers outlive it; what goes wrong otherwise is the doing of a proxy in between."""
+import contextlib
+import os
+import pathlib
+import threading
+import time
+
+import pytest
+
+from box import ALL, HALVES, N, boxes, connected, job_of, joined, order, real_engine  # noqa: F401
+from daemon import eventually
+from engine import IMAGE, Proxy
+
+
+@pytest.fixture(scope="module")
+def engine():
+    yield from real_engine("docker-live")
+
+
+@pytest.fixture
+def proxy(place, engine):
+    result = Proxy(place.base / "engine.sock", engine.socket)
+    yield result
+    result.end()
+
+
+@pytest.fixture
+def tided(place, proxy):
+    return place.daemon("--engine", proxy.path).start()
+
+
+EXCLUSIVE = {"io.threadtide.placement": "exclusive"}
+
+
+def cpu_s(tided):
+    fields = pathlib.Path(f"/proc/{tided.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_kb(tided):
+    status = pathlib.Path(f"/proc/{tided.process.pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0])
+
+
+def descriptors(tided):
+    return len(os.listdir(f"/proc/{tided.process.pid}/fd"))
+
+
+class Bystander:
+    """A job without a container: its orders are carried out at once, whatever the engine does."""
+
+    def __init__(self, tided):
+        self.tided, self.job = tided, tided.job(name="bystander")
+        self.job.peer.expect("target")
+
+    def is_served(self):
+        began = time.monotonic()
+        for n in (3, 2):
+            status, answer = self.job.patch(threads=n)
+            assert (status, answer["status"]) == (200, "done"), answer
+        guest = self.tided.job()
+        eventually(lambda: guest.get()["target"])
+        guest.end()
+        assert time.monotonic() - began < 3  # usually 20 ms; a call to the engine has ten seconds
+
+
+# ---- answers that are none ----
+
+def say(data, times=1):
+    def fault(client, ask):
+        for _ in range(times):
+            client.sendall(data)
+    return fault
+
+
+def answer(status, body=b'{"message":"no"}', kind="application/json"):
+    return say(f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\n"
+               f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+
+
+def done(change):
+    """The engine does what is asked, and only its answer goes wrong."""
+    def fault(client, ask):
+        client.sendall(change(ask()))
+    return fault
+
+
+def late(client, ask):
+    data = ask()
+    time.sleep(2)
+    client.sendall(data)
+
+
+def endless_body(client, ask):
+    client.sendall(CHUNKED)
+    while True:
+        client.sendall(b"10000\r\n" + b" " * 65536 + b"\r\n")
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+ENDLESS = 1 << 30
+
+FAULTS = {
+    "it failed": answer("500 Oh"),
+    "it did not, but says so": done(lambda data: data.replace(b"200 OK", b"500 Oh", 1)),
+    "another state": answer("409 Conflict"),
+    "no such container": answer("404 Not Found"),
+    "a teapot": answer("418 Teapot", b"\x1b[2J\xff\0"),
+    "garbage": say(os.urandom(5000)),
+    "half an answer": done(lambda data: data[:len(data) // 2]),
+    "half a head": done(lambda data: data[:20]),
+    "a hang-up": lambda client, ask: None,
+    "a hang-up, and done": done(lambda data: b""),
+    "endless headers": say(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 10000, ENDLESS),
+    "an endless body": endless_body,
+    "late": late,
+}
+
+
+def test_an_update_may_fail_in_every_way(tided, proxy, boxes):
+    """A container for each: all at once. Nobody else waits, nobody asks without a pause; what was
+    wanted is in place when the engine is well again."""
+    ill = {fault: boxes(f"c{i}", "--max 8") for i, fault in enumerate(FAULTS)}
+    for box in ill.values():
+        connected(tided, box)
+    bystander = Bystander(tided)
+    eventually(lambda: all(box.shares() == 1024 for box in ill.values()))
+    pids = {box.inspect()["State"]["Pid"] for box in ill.values()}
+    names = {box.id: fault for fault, box in ill.items()}
+
+    def rule(method, path):
+        return FAULTS[names[path.split("/")[3]]] if path.endswith("/update") else None
+    proxy.rule = rule
+    used, files, memory = cpu_s(tided), descriptors(tided), memory_kb(tided)
+    for box in ill.values():
+        tided.api("PATCH", f"/v1/jobs/{box.name}", {"threads": 2, "deadline_ms": 1})
+    bystander.is_served()
+    began = len(proxy.calls)
+    time.sleep(3.2)
+    bystander.is_served()
+    calls = proxy.calls[began:]
+    for id_, fault in names.items():
+        tries = sum(id_ in path for _, path in calls)
+        assert tries <= 9, (fault, tries)  # an update and a question each second
+    assert cpu_s(tided) - used < 1.5 and memory_kb(tided) - memory < 48 << 10
+    proxy.rule = lambda method, path: None
+    eventually(lambda: {f: n for f, box in ill.items() if (n := box.shares()) != 2048} == {})
+    assert {box.inspect()["State"]["Pid"] for box in ill.values()} == pids
+    eventually(lambda: descriptors(tided) <= files + 2)
+
+
+def in_turn(faults, matches):
+    """Each call that matches has the next of them."""
+    left = list(faults)
+
+    def rule(method, path):
+        if not matches(method, path):
+            return None
+        left.append(left.pop(0))
+        return left[-1]
+    return rule
+
+
+SILLY = [*FAULTS.values(), answer("200 OK", b"<html>\0", "text/html"), answer("200 OK", b"[1]"),
+         answer("200 OK", b"{}"), answer("200 OK", b"[" * 100000)]
+
+
+def test_what_the_engine_could_not_say_is_asked_again(tided, proxy, boxes):
+    """Answers to questions: the containers that come meanwhile are jobs when it can be understood."""
+    bystander = Bystander(tided)
+    proxy.rule = in_turn(SILLY, lambda method, path: method == "GET" and "/containers/" in path)
+    used = cpu_s(tided)
+    new = [boxes(f"new{i}", "--max 8", labels=EXCLUSIVE if i == 0 else {}) for i in range(4)]
+    began = len(proxy.calls)
+    time.sleep(2.2)
+    bystander.is_served()
+    assert len(proxy.calls) - began < 40 and cpu_s(tided) - used < 1.5
+    proxy.rule = lambda method, path: None
+    for box in new:
+        connected(tided, box)
+
+
+def test_events_that_are_none_are_asked_for_again(tided, proxy, boxes):
+    old = boxes("old", "--max 8")
+    connected(tided, old)
+    bystander = Bystander(tided)
+
+    def endless_line(client, ask):
+        client.sendall(CHUNKED)
+        while True:
+            client.sendall(b"10000\r\n" + b"x" * 65536 + b"\r\n")
+    lines = [b"rubbish\n", b"[1]\n", b'{"Type":"container"', b'{"Type":1,"Action":[]}\n', b"\0\xff\n"]
+    broken = [say(CHUNKED + f"{len(line):x}\r\n".encode() + line + b"\r\n") for line in lines]
+    proxy.rule = in_turn([*broken, endless_line, answer("500 Oh"), lambda client, ask: None],
+                         lambda method, path: "/events" in path or path == "/_ping")
+    used, memory, began = cpu_s(tided), memory_kb(tided), len(proxy.calls)
+    proxy.cut()
+    time.sleep(1)
+    bystander.is_served()
+    assert tided.api("PATCH", "/v1/jobs/old", {"threads": 1})[0] == 200
+    time.sleep(1)
+    assert cpu_s(tided) - used < 1.5 and memory_kb(tided) - memory < 32 << 10
+    assert len(proxy.calls) - began < 100
+    old.kill()
+    new = boxes("new", "--max 8")
+    proxy.rule = lambda method, path: None
+    proxy.cut()
+    connected(tided, new)
+    eventually(lambda: job_of(tided, old) is None)
+
+
+# ---- an engine that goes ----
+
+def pair_of(tided, boxes):
+    pair = [boxes(name, "--max 8", labels=EXCLUSIVE) for name in ("first", "second")]
+    for box in pair:
+        connected(tided, box)
+    eventually(lambda: sorted(box.cpus() for box in pair) == sorted(HALVES))
+    return pair
+
+
+def alive(pids):
+    return all(pathlib.Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z" for pid in pids)
+
+
+@pytest.mark.parametrize("way", ["stop", "kill"])
+def test_containers_outlive_their_engine_and_stay_the_jobs_that_they_were(tided, boxes, engine, way):
+    """Restarted in order, or killed while an update is under way."""
+    pair = pair_of(tided, boxes)
+    bystander = Bystander(tided)
+    jobs = {box.name: job_of(tided, box) for box in pair}
+    pids = [box.inspect()["State"]["Pid"] for box in pair]
+    orders = [threading.Thread(target=order, args=(tided, pair[0], n)) for n in (1, None)]
+    orders[0].start()
+    getattr(engine, way)()
+    try:
+        bystander.is_served()
+        assert alive(pids)
+        pair[1].expect("target")  # threads need no engine
+    finally:
+        engine.start()
+    orders[1].start()
+    for one in orders:
+        one.join()
+    assert alive(pids)
+    for box in pair:
+        job = joined(tided, box, state="running")
+        assert (job["id"], job["pids"]) == (jobs[box.name]["id"], jobs[box.name]["pids"])
+    eventually(lambda: sorted(box.cpus() for box in pair) == sorted(HALVES))
+    bystander.job.end()
+    pair[0].kill()
+    eventually(lambda: pair[1].cpus() == ALL)
+
+
+def test_an_engine_that_stands_still_for_five_seconds(tided, boxes, engine):
+    pair = pair_of(tided, boxes)
+    bystander = Bystander(tided)
+    used = cpu_s(tided)
+    engine.freeze()
+    try:
+        threading.Thread(target=order, args=(tided, pair[0], 1), daemon=True).start()
+        end = time.monotonic() + 5
+        while time.monotonic() < end:
+            bystander.is_served()
+            time.sleep(0.5)
+        assert cpu_s(tided) - used < 1
+    finally:
+        engine.thaw()
+    order(tided, pair[0], None)
+    eventually(lambda: sorted(box.cpus() for box in pair) == sorted(HALVES))
+
+
+# ---- containers that go ----
+
+def test_a_container_that_is_removed_while_its_update_is_under_way(tided, proxy, boxes):
+    """Its update is answered 404, or 500: its cores are the other's, and nothing is left of it."""
+    first = boxes("first", "--max 8", labels=EXCLUSIVE)
+    second = boxes("second", "--max 8", labels=EXCLUSIVE, start=False)
+    connected(tided, first)
+    eventually(lambda: first.cpus() == ALL)
+    held, go = threading.Event(), threading.Event()
+
+    def hold(client, ask):
+        held.set()
+        go.wait(20)
+        client.sendall(ask())
+    proxy.rule = lambda method, path: hold if path.endswith(f"{first.id}/update") else None
+    second.start()
+    connected(tided, second)
+    assert held.wait(20)
+    first.remove()
+    eventually(lambda: job_of(tided, first) is None)
+    go.set()
+    eventually(lambda: second.cpus() == ALL and job_of(tided, second)["cores"] == ALL)
+    eventually(lambda: not (tided.dir / "containers/first").exists())
+
+
+def test_a_container_that_is_renamed_is_the_same_job(tided, boxes):
+    box = boxes("before", "--max 8")
+    job = connected(tided, box)
+    for name, expected in (("after", "after"), ("4711", "after"), ("j9", "after"), ("last", "last")):
+        box.ask("POST", f"/containers/{box.id}/rename?name={name}")
+        eventually(lambda: [(j["id"], j["name"]) for j in tided.jobs()] == [(job["id"], expected)])
+    assert tided.api("PATCH", "/v1/jobs/last", {"threads": 1})[1]["status"] == "done"
+
+
+def test_a_burst_of_short_lives_leaves_nothing(tided, engine, place, boxes):
+    """Six at a time begin and end; their directories are dockerd's doing and go with them."""
+    stays = boxes("stays", "--max 8")
+    connected(tided, stays)
+    time.sleep(0.1)
+    files = descriptors(tided)
+    rounds = int(os.environ.get("TIDE_SOAK_BURST", "36")) // 6
+
+    def live(worker):
+        for i in range(rounds):
+            name = f"short{worker}-{i}"
+            status, made = engine.api("POST", f"/containers/create?name={name}", {
+                "Image": IMAGE, "Cmd": ["/bin/true"], "Labels": {"io.threadtide.key": name},
+                "HostConfig": {"Binds": ["/usr:/usr:ro",
+                                         f"{tided.dir}/containers/{name}:/run/threadtide:ro"],
+                               "NetworkMode": "host"}})
+            assert status == 201, made
+            assert engine.api("POST", f"/containers/{made['Id']}/start")[0] == 204
+            engine.api("DELETE", f"/containers/{made['Id']}?force=true")
+    workers = [threading.Thread(target=live, args=(n,)) for n in range(6)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    eventually(lambda: [j["name"] for j in tided.jobs()] == ["stays"])
+    eventually(lambda: os.listdir(tided.dir / "containers") == ["stays"])
+    eventually(lambda: sorted(p.name for p in (tided.dir / "jobs").iterdir()) ==
+               [f"{job_of(tided, stays)['id']}.json"])
+    eventually(lambda: descriptors(tided) <= files)
+    eventually(lambda: stays.shares() == 1024 * N)  # the others had a part of it
