@@ -175,7 +175,9 @@ static int add_agent(struct call *call)
         return r;
     if (before && strlen(before) + sizeof(CONTAINER_PRELOAD) > PRELOAD_VARIABLE_MAX - 32) {
         cli_note(cmd, "the container runs with a fixed number of threads: no room in LD_PRELOAD");
-        return CLI_OK;
+        return words_add(&call->ours, "--env") && words_addf(&call->ours, "LD_PRELOAD=%s", before)
+                   ? CLI_OK
+                   : no_memory();
     }
     if (preload_value(before, CONTAINER_AGENT_DIR, &preload) < 0 ||
         !words_addf(&call->ours, "--volume=%s:" CONTAINER_AGENT_DIR ":ro", dir) ||

@@ -183,7 +183,7 @@ static void list_that_would_be_too_long_for_a_program_stays_as_it_is(void **stat
 {
     static char before[128 << 10], text[136 << 10], expected[136 << 10];
 
-    memset(before, 'x', (127 << 10) - 64);
+    memset(before, 'x', (127 << 10) - 32);
     snprintf(text, sizeof(text), "{\"mounts\":[],\"process\":{\"env\":[\"LD_PRELOAD=%s\"]}}",
              before);
     snprintf(expected, sizeof(expected),
