@@ -67,19 +67,19 @@ static char *read_groups(const struct node *n, pid_t pid)
 
 /*
  * The way to the container's group has to be the same, not its name alone: a container that may
- * make groups below its own can name them as it likes.
+ * make groups below its own can name them as it likes. Its first process is the engine's word.
  */
 bool container_holds(const struct container *c, pid_t pid)
 {
-    const struct process *first = c->job ? c->job->processes : NULL;
+    const struct process *first = c->job ? container_first(c->job) : NULL;
+    _cleanup_free_ char *theirs = read_groups(c->set->node, pid);
     _cleanup_free_ char *own = first ? read_groups(c->set->node, first->pid) : NULL;
-    _cleanup_free_ char *theirs = own ? read_groups(c->set->node, pid) : NULL;
     char *group = own ? strstr(own, c->id) : NULL;
     const char *at;
     size_t len;
 
-    if (!group || !theirs)
-        return false;
+    if (!theirs || !group)
+        return theirs && !first && strstr(theirs, c->id);
     group[strcspn(group, "/\n")] = '\0';
     group = strrchr(own, '\n') ? strrchr(own, '\n') + 1 : own;
     len = strlen(group);
