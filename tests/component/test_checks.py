@@ -111,7 +111,7 @@ def test_phase_that_needs_the_cores_runs_alone(check, tmp_path):
 def test_pytest_counts(check, tmp_path, left, status, expected):
     report = tmp_path / "s.xml"
     write = f"echo \"<testsuites><testsuite {left}/></testsuites>\" > {report}" if left else ":"
-    phase = check.Phase("s", f"{write}; exit {status}", results=(check.pytest_results, "s", report))
+    phase = check.Phase("s", f"{write}; exit {status}", results=(check.pytest_results, report, report))
     total = check.run_all([phase], 1)
     assert (total["passed"], total["failed"], total["skipped"]) == expected
 
