@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/actuate.h"
 
+#include "base/failpoint.h"
 #include "host/cgroup.h"
 #include "host/proc.h"
 #include "node/container.h"
@@ -150,6 +151,7 @@ int actuate_enter(struct job *j, unsigned controller, struct error *err)
         return 0;
     actuate_group(j, name);
     r = cgroup_create(n->cgroup, name, controller, err);
+    failpoint(FAILPOINT_GROUP_MADE);
     for (struct process *p = j->processes; p && r == 0; p = p->next) {
         /* A move between cpusets resets the affinity on older kernels. */
         if (controller == CGROUP_CPUSET)
@@ -203,6 +205,7 @@ static int fence_process(struct process *p, const struct cpuset *cores)
     struct node *n = p->job->node;
     int r;
 
+    failpoint(FAILPOINT_PROCESS_FENCED);
     if (in_cpuset(p))
         return 0;
     r = guardian_note(n->guardian, p->pid, p->start, &p->original);

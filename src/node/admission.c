@@ -2,6 +2,7 @@
 #include "node/admission.h"
 
 #include "base/clock.h"
+#include "base/failpoint.h"
 #include "node/container.h"
 #include "node/freezer.h"
 #include "node/node.h"
@@ -143,6 +144,7 @@ static void begin(struct job *j)
 
     enter(j, JOB_RUNNING, now);
     j->admission.begun_ns = now;
+    failpoint(FAILPOINT_JOB_BEGUN);
     j->met_ns = now; /* its time of grace begins with the program */
     node_log("job %s (%s) begins with %u cores", j->id, j->name, j->admission.cores);
     job_record(j, 0, j->admission.cores, j->share_reason);
@@ -181,8 +183,13 @@ void admission_stop(struct node *n)
         struct admission *a = &j->admission;
         int r;
 
-        if (a->wanted || a->phase != JOB_RUNNING)
+        if (a->phase != JOB_RUNNING)
             continue;
+        if (a->wanted) {
+            if (!j->frozen) /* a pause may be on its way that is not wanted any more */
+                pausing(j)->want(j, false);
+            continue;
+        }
         r = pausing(j)->want(j, true);
         if (r < 0) {
             runs_on(j, r);

@@ -2,6 +2,7 @@
 #include "node/agent.h"
 
 #include "base/clock.h"
+#include "base/failpoint.h"
 #include "node/actuate.h"
 #include "node/container.h"
 #include "node/control.h"
@@ -159,6 +160,7 @@ static void on_ack(struct process *p, const struct proto_ack *m)
     if (m->epoch != n->epoch || m->generation < p->sent_generation ||
         m->generation > p->sent_generation || m->status == PROTO_ACK_STALE)
         return; /* the answer to an older target: the one to the newest is still to come */
+    failpoint(FAILPOINT_ACK_RECEIVED);
     p->acked_generation = m->generation;
     p->later = m->status == PROTO_ACK_LATER;
     p->held = p->sent.intra;

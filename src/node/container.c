@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/failpoint.h"
 #include "host/file.h"
 #include "host/proc.h"
 #include "node/container_state.h"
@@ -199,6 +200,7 @@ static int follow(struct container *c, const struct engine_container *seen, stru
     }
     p->outside = false;
     c->job = j;
+    failpoint(FAILPOINT_CONTAINER_TAKEN);
     j->frozen = c->by_hand;
     j->allowed_mcpu = container_own_mcpu(j);
     node_log("job %s (%s): container %.12s", j->id, j->name, c->id);
@@ -333,10 +335,15 @@ static void on_inspected(void *arg, const struct engine_result *result)
     struct containers *set = arg;
     const struct engine_container *seen = result->containers;
     struct container *c = container_find(set, result->target);
+    bool overtaken = c && c->overtaken;
     struct error err = {0};
 
     if (c)
-        c->asked = false;
+        c->asked = c->overtaken = false;
+    if (overtaken && !c->ticket) {
+        inspect(set, c->id);
+        return;
+    }
     if (result->code < 0 && c && result->code != -ENOENT)
         c->stale = true;
     else if (result->code < 0 && (c || result->code != -ENOENT))
@@ -351,8 +358,10 @@ static void on_inspected(void *arg, const struct engine_result *result)
         log_refused(seen, "out of memory, or its id is too long");
     else if (c->ticket)
         c->news = true; /* it may be older than what that call does */
-    else if (container_take(c, seen, NULL, &err) < 0)
+    else if (container_take(c, seen, NULL, &err) < 0) {
+        set->crowded |= err.code == -ENOSPC;
         log_refused(seen, err.text);
+    }
 }
 
 static void inspect(struct containers *set, const char *id)
@@ -362,6 +371,10 @@ static void inspect(struct containers *set, const char *id)
 
     if (!set->up)
         return;
+    if (c && c->asked) {
+        c->overtaken = true;
+        return;
+    }
     if (engine_inspect(set->engine, id, then) < 0)
         miss(set);
     else if (c)
@@ -384,6 +397,7 @@ static void died(struct container *c)
         job_end(j);
     if (j)
         node_changed(c->set->node);
+    failpoint(FAILPOINT_CONTAINER_ENDED);
     container_reset(c);
     c->adopted = false; /* so was this run */
 }
@@ -459,6 +473,7 @@ static void list(struct containers *set)
     set->listing =
         engine_list(set->engine, NULL, (struct engine_then){.done = on_listed, .arg = set});
     set->missed = set->listing < 0;
+    set->crowded = false;
 }
 
 /*
@@ -573,10 +588,15 @@ static void tick(struct container *c)
     container_push(c);
 }
 
+static bool to_be_listed(const struct containers *set)
+{
+    return set->up && (set->missed || (set->crowded && set->node->jobs.n < PROTO_JOBS_MAX));
+}
+
 void containers_tick(struct containers *all)
 {
     for (struct containers *set = all; set; set = set->next) {
-        if (set->up && set->missed)
+        if (to_be_listed(set))
             list(set);
         for (struct container *c = set->first; c; c = c->next)
             tick(c);
@@ -586,7 +606,7 @@ void containers_tick(struct containers *all)
 bool containers_pending(const struct containers *all)
 {
     for (; all; all = all->next) {
-        if (all->up && all->missed)
+        if (to_be_listed(all))
             return true;
         for (const struct container *c = all->first; c; c = c->next)
             if (c->stale)
@@ -600,6 +620,7 @@ static int on_readable(sd_event_source *s, int fd, uint32_t events, void *arg)
     const struct containers *set = arg;
 
     engine_dispatch(set->engine);
+    failpoint(FAILPOINT_ENGINE_SERVED);
     return 0;
 }
 

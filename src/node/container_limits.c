@@ -2,6 +2,7 @@
 #include "node/container_state.h"
 
 #include "base/clock.h"
+#include "base/failpoint.h"
 #include "host/cgroup.h"
 #include "node/guardian.h"
 #include "node/keep.h"
@@ -63,14 +64,17 @@ static void note_cores(struct container *c)
 
 /*
  * A pause that is not ours is a person's, who ends it; one that we want is made again. One that we
- * knew of is ours, though we want it to end by now.
+ * knew of is ours, though we want it to end by now; and so is one that an earlier daemon had asked
+ * for, should its engine get to that only now.
  */
 static void find_pause(struct container *c, bool paused)
 {
     bool began = paused && !c->paused;
 
     c->paused = paused;
-    if (began && !c->want_paused)
+    if (began && !c->want_paused && c->inherited)
+        c->inherited = false;
+    else if (began && !c->want_paused)
         c->by_hand = c->want_paused = true;
     else if (!paused && c->by_hand)
         c->by_hand = c->want_paused = false;
@@ -240,7 +244,11 @@ static void on_done(void *arg, const struct engine_result *result)
     struct container *c = arg;
     struct node *n = container_node(c);
 
+    failpoint(result->verb == ENGINE_V_UPDATE  ? FAILPOINT_UPDATE_ANSWERED
+              : result->verb == ENGINE_V_PAUSE ? FAILPOINT_PAUSE_ANSWERED
+                                               : FAILPOINT_UNPAUSE_ANSWERED);
     c->ticket = 0;
+    keep_call(guardian_keep(n->guardian), c->id, false);
     c->answered_ms = clock_real_ms();
     if (result->code < 0 && result->verb == ENGINE_V_UPDATE && c->echoes)
         c->echoes--;
@@ -306,20 +314,26 @@ void container_push(struct container *c)
     if (c->ticket || c->stale || !c->stated || !engine)
         return;
     c->sent = c->placed;
-    if (c->want_paused && !c->paused)
+    if (c->want_paused && !c->paused) {
         c->ticket = pause_it(c);
-    else if (what)
+        failpoint(FAILPOINT_PAUSE_ASKED);
+    } else if (what) {
         c->ticket = update(c, what);
-    else if (!c->want_paused && c->paused)
+        failpoint(FAILPOINT_UPDATE_ASKED);
+    } else if (!c->want_paused && c->paused) {
         c->ticket = engine_unpause(engine, c->id, then);
-    else
+        failpoint(FAILPOINT_UNPAUSE_ASKED);
+    } else {
         return;
+    }
     if (c->ticket < 0) {
         node_log("container %.12s: cannot ask the engine: %s", c->id, strerror((int)-c->ticket));
         c->ticket = 0; /* the tick tries again */
         return;
     }
+    keep_call(guardian_keep(container_node(c)->guardian), c->id, true);
     c->called_ms = clock_real_ms();
+    c->overtaken |= c->asked;
     if (!c->job)
         return;
     note_cores(c);
@@ -429,6 +443,8 @@ int container_want_paused(struct job *j, bool paused)
 {
     struct container *c = j->container;
 
+    if (c->want_paused == paused)
+        return 0;
     c->want_paused = paused;
     if (!paused) /* also by whose hand it was paused */
         c->by_hand = j->frozen = false;

@@ -49,12 +49,14 @@ struct container {
     struct drift drift;
     uint64_t memory_bytes;
     bool paused, want_paused, by_hand; /* the last: by a person, who may take it back */
-    bool stale;        /* whether the last call was carried out is not known: inspect */
-    bool stated;       /* own and placed are known */
-    bool heard;        /* of since the last list was asked for, or in it */
-    bool asked;        /* an inspection is under way */
-    bool news;         /* came while a call was under way: inspect behind it */
-    unsigned again;    /* to be written once more: somebody else wrote it, enum container_limit */
+    bool inherited; /* paused by an earlier daemon, or about to be: once, that is nobody's hand */
+    bool stale;     /* whether the last call was carried out is not known: inspect */
+    bool stated;    /* own and placed are known */
+    bool heard;     /* of since the last list was asked for, or in it */
+    bool asked;     /* an inspection is under way */
+    bool overtaken; /* by a call or by news: the answer may be older, ask again */
+    bool news;      /* came while a call was under way: inspect behind it */
+    unsigned again; /* to be written once more: somebody else wrote it, enum container_limit */
     unsigned accepted; /* changed by hand while it was pinned: not ours to write */
     unsigned sending;  /* of the update that is under way */
     bool adopted;      /* for this run, by `tide adopt` */
@@ -75,6 +77,7 @@ struct containers {
     enum cgroup_shares shares; /* what its runtime makes of them */
     bool up;
     bool missed;    /* an answer: list again */
+    bool crowded;   /* one found no place among the jobs: list again when there is */
     char path[108]; /* of the engine's socket */
 };
 

@@ -43,11 +43,11 @@ json_t *container_to_json(const struct job *j)
 
     if (!c)
         return NULL;
-    return json_pack("{s:s,s:s,s:s,s:i,s:b,s:b,s:b,s:o,s:o}", "engine", c->set->path, "id", c->id,
-                     "key", c->key, "accepted", (int)c->accepted, "adopted", (int)c->adopted,
-                     "joined", (int)c->joined, "paused", (int)(c->want_paused && !c->by_hand),
-                     "own", limits_to_json(&c->own), "placed",
-                     limits_to_json(c->ticket > 0 ? &c->sent : &c->placed));
+    return json_pack(
+        "{s:s,s:s,s:s,s:i,s:b,s:b,s:b,s:o,s:o}", "engine", c->set->path, "id", c->id, "key", c->key,
+        "accepted", (int)c->accepted, "adopted", (int)c->adopted, "joined", (int)c->joined,
+        "paused", (int)((c->want_paused || c->paused) && !c->by_hand), "own",
+        limits_to_json(&c->own), "placed", limits_to_json(c->ticket > 0 ? &c->sent : &c->placed));
 }
 
 int container_from_json(struct job *j, json_t *json)
@@ -77,7 +77,7 @@ int container_from_json(struct job *j, json_t *json)
     c->adopted = adopted;
     c->joined = joined;
     c->want = c->own;
-    c->paused = c->want_paused = paused || j->admission.phase == JOB_PAUSED;
+    c->inherited = c->paused = c->want_paused = paused || j->admission.phase == JOB_PAUSED;
     c->stated = true;
     c->job = j;
     j->container = c;

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/failpoint.h"
 #include "host/file.h"
 #include "host/proc.h"
 #include "node/keep.h"
@@ -71,6 +72,7 @@ int guardian_note(struct guardian *g, pid_t pid, uint64_t start, const struct cp
     atomic_store(&e->used, 1);
     if (g->top <= (unsigned)(e - g->table))
         g->top = (unsigned)(e - g->table) + 1;
+    failpoint(FAILPOINT_GUARDIAN_NOTED);
     return 0;
 }
 
@@ -156,6 +158,7 @@ _Noreturn static void guard(const struct guardian *g, int pipe_fd, int lock_fd)
     char byte;
     int root;
 
+    failpoint_disarm();
     setsid();
     prctl(PR_SET_NAME, "tided-guardian");
     sigfillset(&all);

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/failpoint.h"
 #include "node/node.h"
 
 #include <assert.h>
@@ -23,6 +24,7 @@
 #define SLOT_BYTES   512 /* no record crosses a page or a sector: a write is whole or not at all */
 #define ASIDE        32  /* updates that are under way at a time in keep_restore */
 #define FAILURES_MAX 3   /* an engine that fails so often means it */
+#define OVERTAKEN_MS 300 /* how late a dead daemon's last call may still be carried out */
 
 /* As it lies in the file, of a little-endian machine; an empty slot is all zeros. */
 struct record {
@@ -46,6 +48,7 @@ enum state { FREE, KEPT, LEFT, ASKED };
 
 struct entry {
     atomic_uint state; /* set last, so that a torn entry is never acted upon */
+    atomic_bool called;
     unsigned failures;
     struct record record;
 };
@@ -248,6 +251,7 @@ int keep_note(struct keep *k, const char *socket_path, const char *id,
         return -ENOSPC;
     e = &k->entry[i];
     e->failures = 0;
+    atomic_store(&e->called, false);
     memset(&e->record, 0, sizeof(e->record));
     snprintf(e->record.path, sizeof(e->record.path), "%s", socket_path);
     snprintf(e->record.id, sizeof(e->record.id), "%s", id);
@@ -259,6 +263,7 @@ int keep_note(struct keep *k, const char *socket_path, const char *id,
         k->top = i + 1;
     atomic_store(&e->state, KEPT);
     write_record(k, e, true);
+    failpoint(FAILPOINT_CONTAINER_NOTED);
     return 0;
 }
 
@@ -285,6 +290,14 @@ void keep_pause(struct keep *k, const char *id, bool paused)
     e->record.paused = paused;
     e->record.sum = sum_of(&e->record);
     write_record(k, e, false); /* nothing is paused after a loss of power */
+}
+
+void keep_call(struct keep *k, const char *id, bool under_way)
+{
+    struct entry *e = find(k, id);
+
+    if (e)
+        atomic_store(&e->called, under_way);
 }
 
 /* ---- putting back ---- */
@@ -408,17 +421,11 @@ static void restore_engine(struct keep *k, const char *path, uint64_t until_ns)
     engine_free(r.engine);
 }
 
-/* Each engine once; what was asked for and not answered in time is left, too. */
-unsigned keep_restore(struct keep *k)
+/* Each engine once. */
+static void restore_all(struct keep *k, uint64_t until_ns)
 {
-    uint64_t until_ns = clock_now_ns() + KEEP_RESTORE_MS * NS_PER_MS;
     bool done[KEEP_CONTAINERS_MAX] = {false};
-    unsigned left = 0;
 
-    k->fd = k->on_disk ? open_file(k->path) : -1; /* the daemon's own was closed */
-    for (unsigned i = 0; i < k->top; i++)
-        if (atomic_load(&k->entry[i].state) != FREE)
-            atomic_store(&k->entry[i].state, LEFT);
     for (unsigned i = 0; i < k->top; i++) {
         char path[sizeof(k->entry[i].record.path)];
 
@@ -429,6 +436,39 @@ unsigned keep_restore(struct keep *k)
             done[o] |= strcmp(k->entry[o].record.path, path) == 0;
         restore_engine(k, path, until_ns);
     }
+}
+
+/*
+ * Engines carry out what came last first, if it so happens: what the daemon was waiting for when it
+ * died may undo what is put back. So that is put back once more.
+ */
+unsigned keep_restore(struct keep *k)
+{
+    uint64_t until_ns = clock_now_ns() + KEEP_RESTORE_MS * NS_PER_MS;
+    bool called[KEEP_CONTAINERS_MAX] = {false}, paused[KEEP_CONTAINERS_MAX], any = false;
+    unsigned left = 0;
+
+    k->fd = k->on_disk ? open_file(k->path) : -1; /* the daemon's own was closed */
+    for (unsigned i = 0; i < k->top; i++) {
+        struct entry *e = &k->entry[i];
+
+        if (atomic_load(&e->state) == FREE)
+            continue;
+        atomic_store(&e->state, LEFT); /* also what was asked for and not answered in time */
+        any |= called[i] = atomic_exchange(&e->called, false);
+        paused[i] = e->record.paused;
+    }
+    restore_all(k, until_ns);
+    if (any)
+        usleep(OVERTAKEN_MS * 1000);
+    for (unsigned i = 0; i < k->top; i++) {
+        if (!called[i])
+            continue;
+        k->entry[i].record.paused = paused[i];
+        atomic_store(&k->entry[i].state, LEFT);
+    }
+    if (any)
+        restore_all(k, until_ns);
     for (unsigned i = 0; i < k->top; i++)
         left += atomic_load(&k->entry[i].state) != FREE;
     k->fd = close_fd(k->fd);

@@ -33,6 +33,9 @@ void keep_forget(struct keep *k, const char *id);
 /* A noted container is, or may be, paused by us: it shall go on. */
 void keep_pause(struct keep *k, const char *id, bool paused);
 
+/* Something is asked of its engine, or answered: who has died cannot take that back. */
+void keep_call(struct keep *k, const char *id, bool under_way);
+
 /* ---- what was left by an earlier daemon ---- */
 
 /*

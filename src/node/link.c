@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/failpoint.h"
 #include "host/proc.h"
 #include "node/agent.h"
 #include "node/control.h"
@@ -359,6 +360,7 @@ static int bind_in(int dir_fd, mode_t mode)
     mask = umask(0777 & ~mode);
     r = bind(fd, (struct sockaddr *)&addr, sizeof(addr));
     umask(mask);
+    failpoint(FAILPOINT_SOCKET_BOUND);
     if (r < 0 || listen(fd, SOMAXCONN) < 0)
         return -errno;
     return TAKE_FD(fd);

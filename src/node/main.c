@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tided's command line; one thread. */
+#include "base/failpoint.h"
 #include "node/node.h"
 #include "policy/policy.h"
 
@@ -205,6 +206,7 @@ int main(int argc, char **argv)
     struct error err = {0};
     int r = read_command_line(argc, argv, &line);
 
+    failpoint_arm();
     if (r != 0)
         return r < 0 ? 0 : r;
     if (config_load(&line.source, &o->config, &err) < 0) {

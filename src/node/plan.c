@@ -2,6 +2,7 @@
 #include "node/plan.h"
 
 #include "base/clock.h"
+#include "base/failpoint.h"
 #include "node/actuate.h"
 #include "node/agent.h"
 #include "node/claims.h"
@@ -40,8 +41,10 @@ static void lower_targets(struct node *n)
 {
     for (struct job *j = n->jobs.first; j; j = j->next)
         for (struct process *p = j->processes; p; p = p->next)
-            if (wants_command(p) && p->want.intra <= present(p))
+            if (wants_command(p) && p->want.intra <= present(p)) {
                 agent_send_target(p);
+                failpoint(FAILPOINT_TARGET_LOWERED);
+            }
 }
 
 static void mark_late(struct job *j, uint64_t now)
@@ -64,8 +67,10 @@ static void raise_targets(struct job *j, bool others_shrink)
     if (others_shrink && !j->urgent && j->placement == PLACEMENT_SHARED)
         return;
     for (struct process *p = j->processes; p; p = p->next)
-        if (wants_command(p) && p->want.intra > present(p))
+        if (wants_command(p) && p->want.intra > present(p)) {
             agent_send_target(p);
+            failpoint(FAILPOINT_TARGET_RAISED);
+        }
 }
 
 /* ---- cores ---- */
@@ -130,11 +135,12 @@ static bool blocked(const struct job *j, uint64_t now)
 }
 
 /* True if they changed, or are on their way: not while a container's engine is away. */
-static bool set_cores(struct job *j, const struct cpuset *cores)
+static bool set_cores(struct job *j, const struct cpuset *cores, enum failpoint step)
 {
     struct cpuset before = j->cores;
     int r = actuate_cores(j, cores);
 
+    failpoint(step);
     if (r == 0)
         return container_busy(j) || !cpuset_equal(&j->cores, &before);
     node_log("job %s (%s): %s", j->id, j->name, j->note);
@@ -158,7 +164,7 @@ static bool narrow_cores(struct job *j, uint64_t now)
         free_part(j, now, &kept);
     if (!fenced(&kept))
         return false; /* moves as a whole, when its new cores are free */
-    return set_cores(j, &kept);
+    return set_cores(j, &kept, FAILPOINT_CORES_NARROWED);
 }
 
 static bool place_cores(struct job *j, uint64_t now, bool force)
@@ -167,7 +173,7 @@ static bool place_cores(struct job *j, uint64_t now, bool force)
         return false;
     if (!force && fenced(&j->want_cores) && blocked(j, now))
         return false;
-    return set_cores(j, &j->want_cores);
+    return set_cores(j, &j->want_cores, FAILPOINT_CORES_WIDENED);
 }
 
 /*
@@ -203,6 +209,7 @@ static void settle_quota(struct job *j, uint64_t now)
         node_log("job %s (%s): no quota: %s", j->id, j->name, j->note);
         j->quota_failed = true;
     }
+    failpoint(FAILPOINT_QUOTA_SET);
 }
 
 /* ---- the whole ---- */
@@ -271,8 +278,10 @@ void plan_finish(struct node *n)
 
     cpuset_zero(&held);
     for (struct job *j = n->jobs.first; j; j = j->next) {
-        if ((n->weights || j->container) && j->want_weight != j->weight_set)
+        if ((n->weights || j->container) && j->want_weight != j->weight_set) {
             actuate_weight(j, j->want_weight);
+            failpoint(FAILPOINT_WEIGHT_SET);
+        }
         jobs += decision_counts(j, now);
         for (unsigned w = 0; j->placement == PLACEMENT_EXCLUSIVE && w < CPUSET_WORDS; w++)
             held.word[w] |= j->cores.word[w] | j->want_cores.word[w];

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/failpoint.h"
 #include "base/size.h"
 #include "node/container.h"
 #include "node/decision.h"
@@ -37,8 +38,11 @@ static int write_file(int dir_fd, const char *name, const char *text)
     if (fd < 0)
         return -errno;
     written = write(fd, text, len);
-    if (written == (ssize_t)len && renameat(dir_fd, temp, dir_fd, name) == 0)
+    failpoint(FAILPOINT_STORE_WRITTEN);
+    if (written == (ssize_t)len && renameat(dir_fd, temp, dir_fd, name) == 0) {
+        failpoint(FAILPOINT_STORE_RENAMED);
         return 0;
+    }
     int r = written >= 0 && written < (ssize_t)len ? -ENOSPC : -errno;
     unlinkat(dir_fd, temp, 0);
     return r;

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A program that talks to tided as an agent does, without threads of its own: tests decide what it
- * answers, when, and whether. One thread; started by the component tests and by bench.
+ * answers, when, and whether. Started by the component tests and by bench.
  *
  *   fake_peer [--max N] [--inter N] [--beat MS] [--no-ack] [--ack-after MS] [--later] [--rigid]
- *             [--no-backend] [--quiet]
+ *             [--no-backend] [--quiet] [--retry MS] [--pool] [--page FILE]
+ *
+ * --pool: N threads that run as long as they are among the active ones. --page: whoever maps FILE
+ * finds there, at any moment, the numbers of active threads and of its target.
  *
  * Waits for "go TOKEN ID NAME" on stdin ("-" for an empty word), then says hello on $TIDE_SOCKET.
  * Further lines: "local INTRA INTER", "progress DONE TOTAL UNIT", "ack" (acknowledge from now on),
@@ -16,26 +19,36 @@
 #include "proto/proto.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#define RETRY_NS (100 * NS_PER_MS)
+#define RETRY_MS 100
+
+/* Also seen by the threads of --pool. */
+struct page {
+    atomic_uint active, target;
+};
 
 struct peer {
+    struct page *page;
     int fd; /* -1: not connected */
     bool no_ack, later, rigid, no_backend, quiet, bye;
-    uint32_t max, inter, beat_ms, ack_after_ms;
+    uint32_t max, inter, beat_ms, ack_after_ms, retry_ms;
     char token[PROTO_TOKEN_MAX], id[PROTO_ID_MAX], name[PROTO_NAME_MAX];
     uint64_t epoch, generation, lease_ns, lease_until_ns;
     uint32_t target, active, source;
@@ -75,7 +88,7 @@ static void hang_up(struct peer *p)
         return;
     close(p->fd);
     p->fd = -1;
-    p->retry_at_ns = clock_now_ns() + RETRY_NS;
+    p->retry_at_ns = clock_now_ns() + p->retry_ms * NS_PER_MS;
     p->ack_at_ns = 0;
     p->source = PROTO_SOURCE_LIMIT;
     p->target = p->active = cpus_allowed();
@@ -126,7 +139,7 @@ static void try_connect(struct peer *p)
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
     const char *path = getenv("TIDE_SOCKET");
 
-    p->retry_at_ns = clock_now_ns() + RETRY_NS;
+    p->retry_at_ns = clock_now_ns() + p->retry_ms * NS_PER_MS;
     if (!path)
         exit(2);
     snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", path);
@@ -142,12 +155,15 @@ static void try_connect(struct peer *p)
     say_hello(p);
 }
 
+static void show(const struct peer *p);
+
 static void acknowledge(struct peer *p)
 {
     union proto_message m;
 
     p->ack_at_ns = 0;
     p->active = p->pending.intra && p->pending.intra < p->max ? p->pending.intra : p->max;
+    show(p); /* parked before it says so */
     proto_init(&m, PROTO_ACK, p->pending.h.cookie);
     m.ack.epoch = p->pending.epoch;
     m.ack.generation = p->pending.generation;
@@ -238,6 +254,7 @@ static void fork_peer(struct peer *p)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     close(p->fd);
     p->fd = -1;
+    p->page = calloc(1, sizeof(*p->page)); /* the other one is its parent's */
     p->quiet = true;
     p->retry_at_ns = 0;
     freopen("/dev/null", "r", stdin);
@@ -347,7 +364,54 @@ static void serve(struct peer *p)
         if (fds[1].revents)
             commands = read_commands(p);
         do_due(p);
+        show(p);
     }
+}
+
+/* ---- seen from outside ---- */
+
+static void show(const struct peer *p)
+{
+    atomic_store(&p->page->active, p->active);
+    atomic_store(&p->page->target, p->target);
+}
+
+static void make_page(struct peer *p, const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+    if (fd < 0 || ftruncate(fd, sizeof(*p->page)) < 0)
+        exit(2);
+    p->page = mmap(NULL, sizeof(*p->page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (p->page == MAP_FAILED)
+        exit(2);
+}
+
+static struct page *pool_page;
+
+/* In short pieces, as pools work; no load that keeps those from running who are tested. */
+static void *pool_thread(void *number)
+{
+    for (;;) {
+        uint64_t until = clock_now_ns() + 100000;
+
+        while (atomic_load(&pool_page->active) > (uintptr_t)number && clock_now_ns() < until)
+            ;
+        usleep(2000);
+    }
+    return NULL;
+}
+
+static void make_load(struct peer *p)
+{
+    pthread_t thread;
+
+    pool_page = p->page;
+    nice(19);
+    for (uintptr_t i = 0; i < p->max; i++)
+        if (pthread_create(&thread, NULL, pool_thread, (void *)i) != 0)
+            exit(2);
 }
 
 static void wait_for_go(struct peer *p)
@@ -368,13 +432,22 @@ static void wait_for_go(struct peer *p)
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"max", required_argument, NULL, 'm'},       {"inter", required_argument, NULL, 'i'},
-        {"beat", required_argument, NULL, 'b'},      {"no-ack", no_argument, NULL, 'n'},
-        {"ack-after", required_argument, NULL, 'a'}, {"later", no_argument, NULL, 'l'},
-        {"rigid", no_argument, NULL, 'r'},           {"no-backend", no_argument, NULL, 'x'},
-        {"quiet", no_argument, NULL, 'q'},           {NULL, 0, NULL, 0}};
-    struct peer p = {.fd = -1, .max = 8};
+    static const struct option options[] = {{"max", required_argument, NULL, 'm'},
+                                            {"inter", required_argument, NULL, 'i'},
+                                            {"beat", required_argument, NULL, 'b'},
+                                            {"no-ack", no_argument, NULL, 'n'},
+                                            {"ack-after", required_argument, NULL, 'a'},
+                                            {"later", no_argument, NULL, 'l'},
+                                            {"rigid", no_argument, NULL, 'r'},
+                                            {"no-backend", no_argument, NULL, 'x'},
+                                            {"quiet", no_argument, NULL, 'q'},
+                                            {"retry", required_argument, NULL, 't'},
+                                            {"pool", no_argument, NULL, 's'},
+                                            {"page", required_argument, NULL, 'p'},
+                                            {NULL, 0, NULL, 0}};
+    struct page here = {0};
+    struct peer p = {.page = &here, .fd = -1, .max = 8, .retry_ms = RETRY_MS};
+    bool load = false;
 
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) >= 0;)
         switch (c) {
@@ -405,10 +478,22 @@ int main(int argc, char **argv)
         case 'q':
             p.quiet = true;
             break;
+        case 't':
+            p.retry_ms = (uint32_t)atoi(optarg);
+            break;
+        case 's':
+            load = true;
+            break;
+        case 'p':
+            make_page(&p, optarg);
+            break;
         default:
             return 2;
         }
     p.target = p.active = cpus_allowed();
+    show(&p);
+    if (load)
+        make_load(&p);
     wait_for_go(&p);
     serve(&p);
 }

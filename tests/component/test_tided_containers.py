@@ -5,6 +5,7 @@ import os
 import pathlib
 import random
 import signal
+import subprocess
 import threading
 import time
 import types
@@ -437,3 +438,21 @@ def test_a_target_goes_to_those_of_a_containers_processes_that_work(place, engin
     os.kill(two, signal.SIGUSR1)
     os.kill(one, signal.SIGUSR2)
     eventually(lambda: parts() == {one: 1, two: 3})
+
+
+def test_a_container_that_found_no_place_among_the_jobs_gets_one_when_a_job_ends(tided, boxes):
+    most = 512  # PROTO_JOBS_MAX
+    many = f"for i in $(seq {most}); do sleep 1000 & echo $!; done; wait"
+    with subprocess.Popen(["sh", "-c", many], stdout=subprocess.PIPE, text=True,
+                          start_new_session=True) as sleepers:
+        try:
+            pids = [int(sleepers.stdout.readline()) for _ in range(most)]
+            for pid in pids:
+                assert tided.api("POST", "/v1/jobs", {"pid": pid})[0] == 201
+            box = boxes("late", "--max 8")
+            eventually((tided.dir / "containers/late/agent.sock").exists)
+            assert job_of(tided, box) is None
+            os.kill(pids[0], signal.SIGKILL)
+            connected(tided, box)
+        finally:
+            os.killpg(sleepers.pid, signal.SIGKILL)
