@@ -21,6 +21,7 @@ struct assignment {
     uint16_t mine_in_core[CPUSET_MAX_CPUS];
     uint16_t mine_in_node[CPUSET_MAX_CPUS];
     unsigned mine;
+    bool full; /* nothing will be left */
 };
 
 static bool is_empty(const struct cpuset *set)
@@ -109,13 +110,15 @@ static unsigned score(const struct assignment *a, unsigned cpu, unsigned need)
 {
     unsigned core = a->machine->core[cpu], node = a->machine->node[cpu];
     unsigned room = a->free_in_node[node];
+    bool whole = a->free_in_core[core] == a->threads[core];
     unsigned points = room >= need ? BELOW_NODE - room : room;
 
     if (a->mine_in_core[core])
         points += OWN_CORE;
     if (a->mine_in_node[node])
         points += OWN_NODE;
-    if (a->free_in_core[core] == a->threads[core])
+    /* Where somebody will have the other half anyway, a whole core is for who needs all of it. */
+    if (whole == (!a->full || need >= a->threads[core]))
         points += WHOLE_CORE;
     return points;
 }
@@ -174,13 +177,14 @@ static void keep(struct assignment *a, struct cores_job *job)
     serve(a, job, -1);
 }
 
-static void grow(struct assignment *a, struct cores_job *job)
+/* Up to what it wants; or, with @own, only what is free of cores that it has a part of. */
+static void grow(struct assignment *a, struct cores_job *job, bool own)
 {
     serve(a, job, 1);
     while (a->mine < job->count) {
         int c = best_free(a, job, job->count - a->mine, NULL);
 
-        if (c < 0)
+        if (c < 0 || (own && !a->mine_in_core[a->machine->core[c]]))
             break;
         give(a, job, (unsigned)c);
     }
@@ -203,6 +207,20 @@ static size_t next_by_choices(const struct assignment *a, size_t last)
             next = i;
     }
     return next;
+}
+
+/* Among equals, nobody takes a sibling of another's core while there is something else. */
+static void grow_all(struct assignment *a)
+{
+    size_t first = next_by_choices(a, NOBODY), end;
+
+    for (; first != NOBODY; first = end) {
+        for (end = first; end != NOBODY && a->jobs[end].choices == a->jobs[first].choices;
+             end = next_by_choices(a, end))
+            grow(a, &a->jobs[end], true);
+        for (size_t i = first; i != end; i = next_by_choices(a, i))
+            grow(a, &a->jobs[i], false);
+    }
 }
 
 static size_t owner_of(const struct assignment *a, unsigned cpu)
@@ -297,7 +315,7 @@ static void settle_all(struct assignment *a)
         moved = false;
         for (size_t i = 0; i < a->n; i++)
             if (a->jobs[i].exclusive) {
-                grow(a, &a->jobs[i]);
+                grow(a, &a->jobs[i], false);
                 trade_for_all(a, &a->jobs[i]);
             }
         for (size_t i = 0; i < a->n; i++)
@@ -327,13 +345,17 @@ static void find_choices(const struct assignment *a, struct cores_job *job)
 
 static void assign_exclusive(struct assignment *a)
 {
+    size_t wanted = 0;
+
     for (size_t i = 0; i < a->n; i++) {
         find_choices(a, &a->jobs[i]);
-        if (a->jobs[i].exclusive)
+        if (a->jobs[i].exclusive) {
+            wanted += a->jobs[i].count;
             keep(a, &a->jobs[i]);
+        }
     }
-    for (size_t i = next_by_choices(a, NOBODY); i != NOBODY; i = next_by_choices(a, i))
-        grow(a, &a->jobs[i]);
+    a->full = wanted >= cpuset_count(&a->machine->usable);
+    grow_all(a);
     settle_all(a);
 }
 

@@ -36,8 +36,9 @@ struct cores_job {
  *
  * An exclusive job keeps what it has as far as it still gets so many, siblings and the node where
  * it has most first. It grows by siblings of its cores, then within its nodes, then on the node
- * that fits the rest most tightly, or on the emptiest; there by cores of which nobody has a part,
- * lowest number first. Those who may use the fewest CPUs go first; who still lacks some gets one
+ * that fits the rest most tightly, or on the emptiest; there by cores of which nobody has a part
+ * (where nothing will be left, an odd thread goes to one that is parted), lowest number first.
+ * Those who may use the fewest CPUs go first, among equals siblings; who still lacks some gets one
  * that its owner can replace by a free one. At last, a job that lies in more nodes than one is
  * gathered in one of them that has room for all of it, the one where it has most: nothing else
  * moves for its own sake.

@@ -329,6 +329,62 @@ static void a_job_that_outgrows_its_node_is_gathered_in_another_of_its_own(void 
     assert_true(cpuset_equal(&jobs[1].assigned, &wanted));
 }
 
+static void siblings_of_anothers_core_are_left_to_it(void **unused)
+{
+    struct cores_job jobs[3] = {{.exclusive = true, .count = 3},
+                                {.exclusive = true, .count = 2},
+                                {.exclusive = true, .count = 1}};
+    struct cpuset pair = range(2, 3);
+    struct cores_machine m;
+
+    machine_init(&m, 6, 1, true);
+    jobs[0].current = range(0, 1);
+    jobs[1].current = range(2, 2);
+    jobs[2].current = range(4, 4);
+    cores_assign(&m, jobs, 3); /* 3 and 5 are free, and the first job chooses first */
+    assert_true(cpuset_equal(&jobs[1].assigned, &pair));
+    assert_true(cpuset_has(&jobs[0].assigned, 5));
+}
+
+static unsigned parted_cores(const struct cores_machine *m, const struct cores_job *jobs,
+                             unsigned n)
+{
+    unsigned parted = 0;
+
+    for (unsigned c = 0; c < cpuset_count(&m->cpus); c += 2)
+        for (unsigned i = 0; i < n; i++)
+            for (unsigned k = 0; k < n; k++)
+                parted += i != k && cpuset_has(&jobs[i].assigned, c) &&
+                          cpuset_has(&jobs[k].assigned, c + 1);
+    return parted;
+}
+
+/* The last of five gets what four with odd shares have of their last cores: four are parted then.
+ */
+static void few_cores_are_parted_when_odd_shares_grow_again(void **unused)
+{
+    struct cores_job jobs[5];
+    struct cores_machine m;
+
+    machine_init(&m, 64, 4, true);
+    for (unsigned gone = 0; gone < 5; gone++) {
+        memset(jobs, 0, sizeof(jobs));
+        for (unsigned n = 1; n <= 5; n++) {
+            jobs[n - 1].exclusive = true;
+            for (unsigned i = 0; i < n; i++)
+                jobs[i].count = 64 / n + (i < 64 % n);
+            cores_assign(&m, jobs, n);
+            settle(jobs, n);
+        }
+        assert_true(parted_cores(&m, jobs, 5) <= 4);
+        memmove(jobs + gone, jobs + gone + 1, (4 - gone) * sizeof(jobs[0]));
+        for (unsigned i = 0; i < 4; i++)
+            jobs[i].count = 16;
+        cores_assign(&m, jobs, 4);
+        assert_true(parted_cores(&m, jobs, 4) <= 5); /* one is mended, two odd pairs meet */
+    }
+}
+
 static void a_thousand_cores_are_assigned_as_a_matter_of_course(void **unused)
 {
     static struct cores_job jobs[256];
@@ -397,6 +453,8 @@ int main(void)
         cmocka_unit_test(who_has_few_choices_is_not_robbed_of_them),
         cmocka_unit_test(a_scattered_job_is_gathered_when_there_is_room),
         cmocka_unit_test(a_job_that_outgrows_its_node_is_gathered_in_another_of_its_own),
+        cmocka_unit_test(siblings_of_anothers_core_are_left_to_it),
+        cmocka_unit_test(few_cores_are_parted_when_odd_shares_grow_again),
         cmocka_unit_test(a_thousand_cores_are_assigned_as_a_matter_of_course),
         cmocka_unit_test(the_others_share_what_exclusive_jobs_leave),
         cmocka_unit_test(more_jobs_than_cores_overlap_and_say_so),
