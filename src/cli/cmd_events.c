@@ -67,6 +67,8 @@ static void print_end(const json_t *event)
     printf("ran %s", ran);
     if (json_is_integer(exit))
         printf(", exit status %lld", (long long)json_integer_value(exit));
+    if (json_is_true(json_object_get(event, "oom")))
+        printf("; a process was killed: out of memory");
 }
 
 static void print_line(const char *kind, const json_t *event)

@@ -39,7 +39,8 @@ static void text_rate(const json_t *job, char *buf, size_t size)
 static void text_exit(const json_t *job, char *buf, size_t size)
 {
     if (json_is_integer(json_object_get(job, "exit")))
-        snprintf(buf, size, "%ld", member_long(job, "exit"));
+        snprintf(buf, size, "%ld%s", member_long(job, "exit"),
+                 json_is_true(json_object_get(job, "oom")) ? " oom" : "");
 }
 
 static void text_wait(const json_t *job, char *buf, size_t size)
@@ -191,6 +192,8 @@ static void print_job(const json_t *job)
            member_text(job, "state"));
     if (json_is_integer(exit))
         printf(", exit status %lld", (long long)json_integer_value(exit));
+    if (json_is_true(json_object_get(job, "oom")))
+        printf("; a process was killed: out of memory");
     printf("\n  %s: %s\n", container ? "image" : "command", member_text(job, "command"));
     print_times(job);
     print_terms(job);
@@ -351,7 +354,8 @@ const struct command command_history = {
             "Columns:\n"
             "  STATE    ended; lost: it ended while no daemon ran; else as in 'tide ps'\n"
             "  WAITED   in the queue, pauses included\n"
-            "  EXIT     status of a container; that of other programs is not known\n"
+            "  EXIT     status of a container; that of other programs is not known.\n"
+            "           oom: a process of it was killed, out of memory\n"
             "  THREADS  that it had last\n"
             "  RATE     units of work in a second, in the mean\n"
             "\n"

@@ -52,6 +52,7 @@ static void write_job(struct job *j, uint64_t now, uint64_t ended_ms)
                               .weight = j->weight,
                               .exit = j->seen.exited ? j->seen.exit : -1,
                               .container = j->container,
+                              .oom = j->seen.oom,
                               .placement = j->placement};
     struct policy_job turn;
 
@@ -184,5 +185,6 @@ void chronicle_ended(struct job *j)
     json_object_set_new(event, "run_s", json_real((double)turn.run_ns / NS_PER_S));
     json_object_set_new(event, "wait_s", json_real((double)turn.wait_ns / NS_PER_S));
     json_object_set_new(event, "exit", j->seen.exited ? json_integer(j->seen.exit) : json_null());
+    json_object_set_new(event, "oom", json_boolean(j->seen.oom));
     events_tell(j->node->events, "job-ended", event);
 }

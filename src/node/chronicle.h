@@ -27,6 +27,7 @@ struct seen {
     uint32_t target;
     int exit;           /* status of a container that ended; valid where exited */
     bool exited, final; /* final: the command is that of the program */
+    bool oom;           /* a process of the container was killed for want of memory */
     char reason[CHRONICLE_REASON_MAX];
     char command[CHRONICLE_COMMAND_MAX]; /* or image */
 };

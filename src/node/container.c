@@ -528,8 +528,10 @@ static void on_event(struct containers *set, const struct engine_event *event)
             inspect(set, event->id);
         break;
     case ENGINE_OOM:
-        if (c && c->job)
+        if (c && c->job) {
+            c->job->seen.oom = true;
             snprintf(c->job->note, sizeof(c->job->note), "a process was killed: out of memory");
+        }
         break;
     case ENGINE_RENAME:
         if (c && c->job && !c->joined)

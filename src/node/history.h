@@ -53,6 +53,7 @@ struct history_job {
     uint32_t min, limit, weight;
     int exit; /* -1: not known */
     bool container;
+    bool oom; /* a process of it was killed for want of memory */
     enum placement placement;
     char name[PROTO_NAME_MAX];
     char owner[PROTO_SHORT_MAX];

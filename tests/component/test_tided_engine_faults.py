@@ -2,6 +2,7 @@
 """tided, its jobs, and an engine that dies, stands still or answers nonsense. The engine is real
 and its containers outlive it; what goes wrong otherwise is the doing of a proxy in between."""
 import contextlib
+import json
 import os
 import pathlib
 import threading
@@ -209,6 +210,29 @@ def test_events_that_are_none_are_asked_for_again(tided, proxy, boxes):
     proxy.cut()
     connected(tided, new)
     eventually(lambda: job_of(tided, old) is None)
+
+
+def test_that_memory_ran_out_is_known_when_the_job_is_gone(tided, proxy, boxes):
+    """Here it does not: only the engine's word is tested, tests/cluster lets it happen."""
+    box, other = boxes("tight", "--max 8"), boxes("other", "--max 8")
+    for one in (box, other):
+        connected(tided, one)
+    text = json.dumps({"Type": "container", "Action": "oom", "time": int(time.time()),
+                       "Actor": {"ID": box.id, "Attributes": {"name": box.name}}}) + "\n"
+
+    def word(client, ask):
+        client.sendall(CHUNKED + f"{len(text):x}\r\n{text}\r\n".encode())
+        client.recv(1)
+    proxy.rule = lambda method, path: word if "/events" in path else None
+    proxy.cut()
+    joined(tided, box, note="a process was killed: out of memory")
+    proxy.rule = lambda method, path: None
+    for one in (box, other):
+        one.kill()
+    proxy.cut()
+    eventually(lambda: tided.jobs() == [])
+    told = {job["name"]: job["oom"] for job in tided.api("GET", "/v1/history")[1]}
+    assert told == {"tight": True, "other": False}
 
 
 # ---- an engine that goes ----

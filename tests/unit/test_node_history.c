@@ -151,6 +151,7 @@ static void what_was_written_is_found_again(void **unused)
         add(h, i);
     ended.ended_ms = 5000000;
     ended.exit = 3;
+    ended.oom = true;
     history_job(h, &ended);
     history_free(h);
     h = open_here();
@@ -159,11 +160,13 @@ static void what_was_written_is_found_again(void **unused)
     assert_int_equal(json_array_size(list), 2);
     assert_string_equal(json_string_value(json_object_get(json_array_get(list, 0), "name")),
                         "job4");
+    assert_true(json_is_false(json_object_get(json_array_get(list, 0), "oom")));
     json_decref(list);
     named.job = "j2";
     assert_int_equal(history_query(h, &named, &list, NULL), 0);
     assert_int_equal(json_array_size(list), 1);
     assert_int_equal(json_integer_value(json_object_get(json_array_get(list, 0), "exit")), 3);
+    assert_true(json_is_true(json_object_get(json_array_get(list, 0), "oom")));
     assert_int_equal(json_array_size(json_object_get(json_array_get(list, 0), "allocations")), 1);
     json_decref(list);
     history_free(h);
