@@ -497,17 +497,17 @@ def test_views_of_those_who_wait(queue):
     queue.block()
     waiter, held = queue.waiter("--name", "a", "--priority", 7), queue.waiter("--name", "b", "--hold")
     lines = queue.tide("queue").stdout.splitlines()
-    assert lines[0].split() == ["PLACE", "ID", "NAME", "OWNER", "STATE", "PRIORITY", "REQUEST", "WAITED",
-                                "REASON"]
-    assert [line.split()[:7] for line in lines[1:]] == [
-        ["1", waiter, "a", queue.job("a")["owner"], "queued", "7", "8"],
-        ["-", held, "b", queue.job("b")["owner"], "held", "0", "8"]]
-    assert re.fullmatch(r"\d+s", lines[1].split()[7])
+    assert lines[0].split() == ["PLACE", "ID", "NAME", "OWNER", "STATE", "PRIORITY", "REQUEST", "MEMORY",
+                                "WAITED", "REASON"]
+    assert [line.split()[:8] for line in lines[1:]] == [
+        ["1", waiter, "a", queue.job("a")["owner"], "queued", "7", "8", "-"],
+        ["-", held, "b", queue.job("b")["owner"], "held", "0", "8", "-"]]
+    assert re.fullmatch(r"\d+s", lines[1].split()[8])
     assert queue.tide("queue", "-q").stdout.split() == [waiter, held]
     assert queue.tide("queue", "-aq").stdout.split() == ["j1", waiter, held]
     assert [job["id"] for job in queue.waiting()] == [waiter, held]
     rows = [line.split() for line in queue.tide("ps").stdout.splitlines()[1:4]]
-    assert rows[1][3] == "queued" and rows[1][5:10] == ["-"] * 5 and rows[1][10] == "waits"
+    assert rows[1][3] == "queued" and rows[1][5:11] == ["-"] * 6 and rows[1][11] == "waits"
     explained = queue.tide("explain", "a").stdout
     assert explained.startswith("j2 a: queued\n  why: ") and "threads" not in explained
     assert "\n  submitted, has waited " in explained
