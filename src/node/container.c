@@ -146,6 +146,7 @@ void container_job_gone(struct job *j)
         return;
     j->container = NULL;
     c->job = NULL;
+    c->joined = false;
 }
 
 /* ---- becoming a job ---- */
@@ -234,8 +235,10 @@ static int join(struct container *c, const struct engine_container *seen, struct
 
     container_join(c, starter, req);
     r = follow(c, seen, starter, err);
-    if (r < 0)
+    if (r < 0) {
+        c->joined = false;
         return r;
+    }
     if (starter->admission.phase == JOB_PAUSED) /* before its program had come so far */
         container_want_paused(starter, true);
     if (starter->admission.ending)
@@ -350,6 +353,8 @@ static void on_inspected(void *arg, const struct engine_result *result)
         miss(set); /* not seen, or gone without a word */
     if (put_back(set, result->target))
         return;
+    if (result->code == 0 && result->n_containers && c && !c->job && !c->ticket)
+        container_found_free(c, seen->state);
     if (result->code < 0 || result->n_containers == 0 ||
         (seen->state != ENGINE_RUNNING && seen->state != ENGINE_PAUSED) || !elastic(set, seen))
         return;
@@ -611,7 +616,7 @@ bool containers_pending(const struct containers *all)
         if (to_be_listed(all))
             return true;
         for (const struct container *c = all->first; c; c = c->next)
-            if (c->stale)
+            if (c->stale || (!c->job && container_unsettled(c))) /* the second: let go, or ended */
                 return true;
     }
     return false;

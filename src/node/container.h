@@ -28,6 +28,7 @@ struct container;
 struct containers;
 struct job;
 struct node;
+struct process;
 
 /*
  * Begins to watch the engine that listens on @socket_path, now or later. Returns 0 or -errno;
@@ -48,6 +49,9 @@ struct job *container_job_of_id(const struct node *n, const char *text);
 
 /* The id of the container that @j is; NULL: it is none. */
 const char *container_id(const struct job *j);
+
+/* The first of @j's processes that lives in its container (others have started it), or NULL. */
+const struct process *container_first(const struct job *j);
 
 /* Whether @pid is in its control group: others on this machine can find its socket, too. */
 bool container_holds(const struct container *c, pid_t pid);

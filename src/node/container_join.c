@@ -55,7 +55,6 @@ bool container_leave(struct container *c)
             process_free(p);
     }
     container_job_gone(j);
-    c->joined = false;
     if (!j->admission.wanted) /* nothing is left that could be paused */
         admission_want(j, POLICY_VERB_RESUME, j->admission.cores);
     actuate_release(j);

@@ -80,14 +80,26 @@ static void find_pause(struct container *c, bool paused)
         c->by_hand = c->want_paused = false;
 }
 
+static struct engine_update own_limits(const struct container *c)
+{
+    return (struct engine_update){
+        .cpus = &c->own.cpus, .quota = &c->own.quota, .shares = c->own.shares};
+}
+
 /* Before anything is changed: what the guardian is to put back. */
 static int note_own(const struct container *c)
 {
-    struct engine_update own = {
-        .cpus = &c->own.cpus, .quota = &c->own.quota, .shares = c->own.shares};
+    struct engine_update own = own_limits(c);
 
     return keep_note(guardian_keep(container_node(c)->guardian), container_engine_path(c), c->id,
                      &own);
+}
+
+static void correct_own(const struct container *c)
+{
+    struct engine_update own = own_limits(c);
+
+    keep_correct(guardian_keep(container_node(c)->guardian), c->id, &own);
 }
 
 /*
@@ -108,8 +120,7 @@ static void accept(struct container *c, const struct limits *now)
         c->own.quota = c->want.quota = now->quota;
     if (what & CONTAINER_SHARES)
         c->own.shares = c->want.shares = now->shares;
-    keep_forget(guardian_keep(n->guardian), c->id);
-    note_own(c);
+    correct_own(c);
     if (what & CONTAINER_CPUS) {
         j->kept_cores = now->cpus;
         if (cpuset_equal(&now->cpus, &n->topology.online))
@@ -222,19 +233,26 @@ static void settle(struct container *c, const struct engine_result *result)
         c->stale = true; /* the tick inspects, then sends again */
 }
 
+bool container_unsettled(const struct container *c)
+{
+    return c->stated && (difference(&c->placed, &c->want) || c->paused != c->want_paused);
+}
+
 /* Its job is over: what it began with is to be in place for its next start. */
 static void settle_ended(struct container *c, const struct engine_result *result)
 {
-    bool again = result->code == 0 || result->code == -ETIMEDOUT || result->code == -ECONNRESET ||
-                 result->code == -ENOTCONN;
+    bool lost =
+        result->code == -ETIMEDOUT || result->code == -ECONNRESET || result->code == -ENOTCONN;
+    bool refused = result->code < 0 && !lost;
 
-    if (!again)
+    if (refused)
         c->want =
             c->placed; /* podman writes to no container that does not run, and keeps nothing */
-    if (difference(&c->placed, &c->want) == 0 && c->paused == c->want_paused)
+    if (!container_unsettled(c))
         keep_forget(guardian_keep(container_node(c)->guardian), c->id);
-    if (result->code == 0)
-        container_push(c); /* an update of before its end has come back */
+    /* An update of before its end has come back; or the pause ends, whatever its limits are. */
+    if (result->code == 0 || (refused && result->verb == ENGINE_V_UPDATE))
+        container_push(c);
     if (!c->ticket)
         container_inspect(c); /* it may have been started again meanwhile */
 }
@@ -359,7 +377,16 @@ void container_let_go(struct container *c)
     c->want = c->own;
     c->want_paused = c->by_hand;
     container_push(c);
-    if (!c->ticket && difference(&c->placed, &c->want) == 0 && c->paused == c->want_paused)
+    if (!c->ticket && !container_unsettled(c))
+        keep_forget(guardian_keep(container_node(c)->guardian), c->id);
+}
+
+void container_found_free(struct container *c, enum engine_state state)
+{
+    if (!c->paused || state == ENGINE_PAUSED)
+        return;
+    c->paused = false;
+    if (!container_unsettled(c))
         keep_forget(guardian_keep(container_node(c)->guardian), c->id);
 }
 
@@ -390,15 +417,12 @@ void container_want_weight(struct job *j, uint32_t weight)
 static void reinterpret_shares(struct containers *set, enum cgroup_shares shares)
 {
     uint32_t before = cgroup_units_to_shares(set->shares, CGROUP_WEIGHT_STD);
-    struct keep *keep = guardian_keep(set->node->guardian);
 
     set->shares = shares;
     for (struct container *c = set->first; c; c = c->next) {
         if (c->stated && c->own.shares == before) {
             c->own.shares = shares_for(c, CGROUP_WEIGHT_STD);
-            keep_forget(keep, c->id);
-            note_own(c);
-            keep_pause(keep, c->id, c->want_paused && !c->by_hand);
+            correct_own(c);
         }
         if (c->job)
             c->job->weight_set = 0;

@@ -98,6 +98,12 @@ void container_reset(struct container *c);
 /* The same of one that goes on. */
 void container_let_go(struct container *c);
 
+/* It was looked at since: a pause that somebody else has ended need not be. */
+void container_found_free(struct container *c, enum engine_state state);
+
+/* What is in place is not what is wanted. */
+bool container_unsettled(const struct container *c);
+
 /* ---- container_join.c ---- */
 
 /* The job whose program has started it, by its label; NULL: it is a job of its own. */
@@ -143,9 +149,6 @@ struct engine *container_engine(const struct container *c); /* NULL while it is 
 struct node *container_node(const struct container *c);
 const char *container_engine_path(const struct container *c);
 void container_inspect(struct container *c);
-
-/* The first of @j's processes that lives in its container, or NULL. */
-const struct process *container_first(const struct job *j);
 
 /*
  * It was seen to run: it becomes a job, as its labels ask or, with @adopted, that does; one that is

@@ -121,12 +121,12 @@ static void empty(struct look *l)
 
 /* ---- which groups ---- */
 
-/* A container's processes may sit in groups of its own making: its group is the one that we know it
- * by. */
+/* Its processes may sit in groups of its own making: its group is the one that we know it by. */
 static int container_path(const struct job *j, char path[CGROUP_PATH_MAX])
 {
+    const struct process *first = container_first(j);
     const char *id = container_id(j);
-    int r = j->processes ? cgroup_path(j->node->cgroup, j->processes->pid, path) : -ESRCH;
+    int r = first ? cgroup_path(j->node->cgroup, first->pid, path) : -ESRCH;
     char *at = r < 0 ? NULL : strstr(path, id);
 
     if (!at)

@@ -233,6 +233,14 @@ static struct entry *find(struct keep *k, const char *id)
     return NULL;
 }
 
+static void set_own(struct record *r, const struct engine_update *own)
+{
+    r->cpus = *own->cpus;
+    r->quota = *own->quota;
+    r->shares = own->shares;
+    r->sum = sum_of(r);
+}
+
 int keep_note(struct keep *k, const char *socket_path, const char *id,
               const struct engine_update *own)
 {
@@ -255,16 +263,25 @@ int keep_note(struct keep *k, const char *socket_path, const char *id,
     memset(&e->record, 0, sizeof(e->record));
     snprintf(e->record.path, sizeof(e->record.path), "%s", socket_path);
     snprintf(e->record.id, sizeof(e->record.id), "%s", id);
-    e->record.cpus = *own->cpus;
-    e->record.quota = *own->quota;
-    e->record.shares = own->shares;
-    e->record.sum = sum_of(&e->record);
+    set_own(&e->record, own);
     if (k->top <= i)
         k->top = i + 1;
     atomic_store(&e->state, KEPT);
     write_record(k, e, true);
     failpoint(FAILPOINT_CONTAINER_NOTED);
     return 0;
+}
+
+void keep_correct(struct keep *k, const char *id, const struct engine_update *own)
+{
+    struct entry *e = find(k, id);
+
+    if (!e)
+        return;
+    atomic_store(&e->state, FREE); /* while it is torn */
+    set_own(&e->record, own);
+    atomic_store(&e->state, KEPT);
+    write_record(k, e, true);
 }
 
 static void drop(struct keep *k, struct entry *e)

@@ -28,6 +28,8 @@ struct keep *keep_free(struct keep *k); /* takes NULL, returns NULL; the child's
 /* The first note of a container counts, also one that is left. Returns 0 or -ENOSPC. */
 int keep_note(struct keep *k, const char *socket_path, const char *id,
               const struct engine_update *own);
+/* It is to go back to something else; whether it is paused by us stays. Nothing if not noted. */
+void keep_correct(struct keep *k, const char *id, const struct engine_update *own);
 void keep_forget(struct keep *k, const char *id);
 
 /* A noted container is, or may be, paused by us: it shall go on. */

@@ -52,6 +52,7 @@ struct node {
     struct cpuset cpus;    /* the machine's CPUs that this daemon may give out */
     struct cpuset usable;  /* those that other users' daemons leave to it */
     uint64_t memory_bytes; /* that jobs may have together; 0: not counted */
+    uint64_t usage_ns;     /* when the next look at all processes is due */
     enum placement placement;
     struct config config;
     const struct config_source *source; /* of @config; borrowed */

@@ -9,6 +9,8 @@ import pytest
 from box import (ALL, HALVES, N, boxes, connected, engine, job_of, joined,  # noqa: F401, fixtures too
                  order, tided)
 from daemon import eventually
+from engine import Proxy
+from test_tided_engine_faults import answer
 from test_tided_observe import DESCRIPTION, check_value
 
 SLEEP = ["/bin/sleep", "1000"]
@@ -86,16 +88,25 @@ def test_undone_it_goes_on_with_what_it_began_with(tided, plain):  # noqa: F811
     eventually(lambda: box.cpus() not in ("", ALL))
 
 
-def test_undone_while_a_policy_has_it_paused_it_goes_on(place, engine, plain):  # noqa: F811
-    daemon = place.daemon("--engine", engine.socket, "--policy", "priority").start()
-    box = plain("meek")
+@pytest.mark.parametrize("refused", [False, True])
+def test_undone_while_a_policy_has_it_paused_it_goes_on(place, engine, plain, refused):  # noqa: F811
+    """Also when its engine writes its limits no more."""
+    proxy = Proxy(place.base / "engine.sock", engine.socket)
+    daemon = place.daemon("--engine", proxy.path, "--policy", "priority").start()
+    box = plain("meek", CpuShares=512)
     adopted(daemon, box, request=2)
-    urgent = daemon.api("POST", "/v1/jobs", {"pid": daemon.peer().pid, "queue": True, "priority": 10,
+    eventually(lambda: box.limits()[1] != 512)
+    peer = daemon.peer()
+    urgent = daemon.api("POST", "/v1/jobs", {"pid": peer.pid, "queue": True, "priority": 10,
                                              "request": 2, "name": "urgent"})
     assert urgent[0] == 201
     joined(daemon, box, state="paused")
+    if refused:
+        proxy.rule = lambda method, path: answer("500 Oh") if path.endswith("/update") else None
     assert daemon.api("DELETE", "/v1/jobs/meek/adoption")[0] == 200
+    peer.end()  # no job is left for which tided would look at anything
     eventually(lambda: not box.inspect()["State"]["Paused"])
+    proxy.end()
 
 
 def test_what_cannot_be_adopted_is_said(tided, plain, place):  # noqa: F811

@@ -272,6 +272,20 @@ def test_a_container_paused_by_policy_goes_on_when_no_daemon_is_left(place, engi
     joined(daemon, box, state="running")
 
 
+def test_a_pinned_one_goes_on_with_what_was_changed_while_it_was_paused(place, engine, boxes):
+    daemon, box, _, _ = give_way(place, engine, boxes)
+    assert daemon.api("PATCH", "/v1/jobs/patient", {"pin": True})[0] == 200
+
+    def changed():  # in the middle of an update of ours it is put right, once
+        box.update(CpuShares=700)
+        return "limits changed by hand are left" in daemon.log.read_text()
+    eventually(changed)
+    assert box.inspect()["State"]["Paused"]
+    daemon.signal(signal.SIGKILL)
+    eventually(lambda: not box.inspect()["State"]["Paused"], guard=5)
+    eventually(lambda: box.limits()[1] == 700)
+
+
 def test_a_pause_of_the_policys_is_ended_by_the_next_daemon_too(place, engine, boxes):
     """It is nobody's by hand, whoever finds it: after an orderly end and after SIGKILL."""
     daemon, box, peer, _ = give_way(place, engine, boxes)
