@@ -96,7 +96,7 @@ static const struct {
     [LABEL_PRIORITY] = {"priority", -PROTO_PRIORITY_MAX, PROTO_PRIORITY_MAX, NULL},
     [LABEL_CLASS] = {"class", 0, PROTO_CLASS_MAX, NULL},
     [LABEL_REQUEST] = {"request", 1, PROTO_THREADS_MAX, NULL},
-    [LABEL_DEADLINE] = {"deadline", 0, 0, "90s, 10min, 2h from its start, or 2026-01-31T18:30:00Z"},
+    [LABEL_DEADLINE] = {"deadline", 0, 0, "90s, 2h from its start, or 2026-01-31T18:30:00Z"},
     [LABEL_PLACEMENT] = {"placement", 0, 0, "shared, exclusive or quota"},
     [LABEL_MEMORY] = {"memory", 0, 0, "an amount like 512M or 2G"},
     [LABEL_KEY] = {"key", 0, 0, "1 to 64 letters, digits, - and _"},
@@ -199,8 +199,6 @@ static void complain(enum label_id id, const char *name, const char *value, char
 {
     char shown[SHOWN + 4];
 
-    if (*note)
-        return; /* the first is enough to look for */
     printable(id == LABEL_COUNT ? name : value, shown);
     if (id == LABEL_COUNT)
         snprintf(note, size, "label " CONTAINER_LABEL ".%s is none of ours", shown);
@@ -260,15 +258,20 @@ void labels_parse(const struct engine_label *labels, size_t n, uint64_t start_ms
                   struct job_request *req, char *note, size_t size)
 {
     uint32_t min = req->min, limit = req->limit;
+    unsigned faults = 0;
 
     *note = '\0';
     for (size_t i = 0; i < n; i++) {
         const char *name = name_of(labels[i].key);
         enum label_id id = name ? find(name) : LABEL_COUNT;
 
-        if (name && (id == LABEL_COUNT || !take(id, labels[i].value, start_ms, req)))
+        if (!name || (id != LABEL_COUNT && take(id, labels[i].value, start_ms, req)))
+            continue;
+        if (faults++ == 0) /* one is enough to look for */
             complain(id, name, labels[i].value, note, size);
     }
+    if (faults > 1)
+        snprintf(note + strlen(note), size - strlen(note), "; %u more", faults - 1);
     if (req->limit == 0 || req->min <= req->limit)
         return;
     if (!*note)

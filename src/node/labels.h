@@ -31,7 +31,8 @@ bool labels_key_valid(const char *key);
 /*
  * Fills in *req, whose other members keep what they say. A deadline that is a duration ("90s")
  * counts from @start_ms, in milliseconds since 1970 as is RFC 3339's. @note (size bytes, may be
- * cut) names the first label that is left out, and says what it takes; "" when all are good.
+ * cut) names the first label that is left out, says what it takes and how many more there are; ""
+ * when all are good.
  */
 void labels_parse(const struct engine_label *labels, size_t n, uint64_t start_ms,
                   struct job_request *req, char *note, size_t size);

@@ -376,7 +376,7 @@ static void adopted(void *arg, struct job *j, const struct error *err)
         {-EBUSY, HTTP_CONFLICT, "Only a running container can be adopted."},
         {-EEXIST, HTTP_CONFLICT, "'tide set' changes it."},
         {-EPERM, HTTP_CONFLICT, "Start it anew without that label."},
-        {0, HTTP_UNAVAILABLE, "'tide doctor' shows what the daemon sees."},
+        {0, HTTP_UNAVAILABLE, "The daemon asks again by itself; its log says more."},
     };
     struct request *r = arg;
     size_t i = 0;

@@ -124,13 +124,19 @@ static void min_above_max_changes_neither(void **unused)
     assert_non_null(strstr(note, "min is above max"));
 }
 
-static void the_first_fault_is_the_one_that_is_noted(void **unused)
+static void the_first_fault_is_noted_and_the_others_are_counted(void **unused)
 {
-    static const struct engine_label labels[] = {{"io.threadtide.min", "x"},
-                                                 {"io.threadtide.max", "y"}};
+    static const struct engine_label labels[] = {
+        {"io.threadtide.deadline", "a value that is cut, as it is long"},
+        {"io.threadtide.max", "y"},
+        {"io.threadtide.wieght", "2"},
+        {"io.threadtide.min", "1"}};
 
-    parse(labels, 2);
-    assert_non_null(strstr(note, "min=x"));
+    parse(labels, 4);
+    assert_non_null(strstr(note, "deadline=a value that is cut, as"));
+    assert_non_null(strstr(note, "T18:30:00Z; 2 more"));
+    parse(labels + 1, 1);
+    assert_string_equal(note, "label io.threadtide.max=y left out: use 1 to 4096");
 }
 
 static void elastic_is_who_has_a_label_of_ours(void **unused)
@@ -161,7 +167,7 @@ int main(void)
         cmocka_unit_test(nonsense_is_left_out_and_named),
         cmocka_unit_test(a_note_is_short_and_printable),
         cmocka_unit_test(min_above_max_changes_neither),
-        cmocka_unit_test(the_first_fault_is_the_one_that_is_noted),
+        cmocka_unit_test(the_first_fault_is_noted_and_the_others_are_counted),
         cmocka_unit_test(elastic_is_who_has_a_label_of_ours),
     };
 
