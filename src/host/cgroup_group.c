@@ -304,19 +304,13 @@ static int each_child(const struct cgroup *cg, const struct cgroup_hierarchy *h,
                       group_fn fn)
 {
     char path[FILE_PATH_MAX];
-    int r = file_path(path, sizeof(path), "%s/%s", h->point, name), fd;
+    int r = file_path(path, sizeof(path), "%s/%s", h->point, name);
     DIR *dir;
 
+    if (r == 0)
+        r = cgroup_open_dir(cg, path, &dir);
     if (r < 0)
         return r;
-    fd = file_open(cg->root, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    if (fd < 0)
-        return fd;
-    dir = fdopendir(fd);
-    if (!dir) {
-        close_fd(fd);
-        return -ENOMEM;
-    }
     for (struct dirent *entry; r == 0 && (entry = readdir(dir));) {
         char child[CGROUP_NAME_MAX];
 

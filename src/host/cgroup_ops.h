@@ -7,6 +7,7 @@
 
 #include "host/cgroup.h"
 
+#include <dirent.h>
 #include <errno.h>
 
 /* Every function takes the group as a directory @dir relative to @root. */
@@ -54,6 +55,9 @@ static inline bool cgroup_is_gone(int r)
 {
     return r == -ENOENT || r == -ENODEV;
 }
+
+/* A group's directory, by no link; the caller closes it. 0 or -errno. */
+int cgroup_open_dir(const struct cgroup *cg, const char *path, DIR **ret);
 
 /* 0 or -errno; a missing file is -ENOENT. */
 int cgroup_read_cpus(int root, const char *dir, const char *file, struct cpuset *ret);

@@ -105,24 +105,32 @@ int cgroup_read_load(const struct cgroup *cg, const char *path, struct cgroup_lo
     return 0;
 }
 
+int cgroup_open_dir(const struct cgroup *cg, const char *path, DIR **ret)
+{
+    _cleanup_fd_ int fd = file_open(cg->root, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+
+    if (!dir)
+        return fd < 0 ? fd : -ENOMEM;
+    TAKE_FD(fd); /* closedir's now */
+    *ret = dir;
+    return 0;
+}
+
 int cgroup_list(const struct cgroup *cg, const char *path, int (*fn)(void *arg, const char *path),
                 void *arg)
 {
     char dir_path[FILE_PATH_MAX], child[CGROUP_PATH_MAX];
     DIR *dir;
-    int r, fd;
+    int r;
 
     if (cg->cpu.version == CGROUP_NONE)
         return -ENOTSUP;
     r = file_path(dir_path, sizeof(dir_path), "%s%s", cg->cpu.point, path);
-    fd = r < 0 ? r : file_open(cg->root, dir_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    if (fd < 0)
-        return fd;
-    dir = fdopendir(fd);
-    if (!dir) {
-        close_fd(fd);
-        return -ENOMEM;
-    }
+    if (r == 0)
+        r = cgroup_open_dir(cg, dir_path, &dir);
+    if (r < 0)
+        return r;
     for (struct dirent *entry; r == 0 && (entry = readdir(dir));) {
         if (entry->d_type != DT_DIR || entry->d_name[0] == '.')
             continue;

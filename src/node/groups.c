@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "host/cgroup.h"
+#include "node/actuate.h"
 #include "node/container.h"
 #include "node/node.h"
 #include "node/tree_weights.h"
@@ -141,9 +142,9 @@ static int job_path(const struct job *j, char path[CGROUP_PATH_MAX])
         return container_path(j, path);
     if (!(j->groups & CGROUP_CPU))
         return -ENOENT;
-    return snprintf(path, CGROUP_PATH_MAX, "/%s/%s", j->node->group, j->id) < CGROUP_PATH_MAX
-               ? 0
-               : -ENAMETOOLONG;
+    path[0] = '/';
+    actuate_group(j, path + 1);
+    return 0;
 }
 
 static void add_jobs(struct groups *g)
