@@ -13,7 +13,8 @@ struct assignment {
     const struct cores_machine *machine;
     struct cores_job *jobs;
     size_t n;
-    unsigned end; /* above the highest CPU */
+    unsigned end;    /* above the highest CPU */
+    unsigned usable; /* CPUs: how many there are */
     struct cpuset free;
     uint16_t threads[CPUSET_MAX_CPUS]; /* usable CPUs of each core */
     uint16_t free_in_core[CPUSET_MAX_CPUS];
@@ -57,6 +58,7 @@ static void begin(struct assignment *a, const struct cores_machine *machine, str
     for (unsigned c = 0; c < CPUSET_MAX_CPUS; c++)
         if (cpuset_has(&machine->usable, c)) {
             a->end = c + 1;
+            a->usable++;
             a->threads[machine->core[c]]++;
             release(a, c);
         }
@@ -354,7 +356,7 @@ static void assign_exclusive(struct assignment *a)
             keep(a, &a->jobs[i]);
         }
     }
-    a->full = wanted >= cpuset_count(&a->machine->usable);
+    a->full = wanted >= a->usable;
     grow_all(a);
     settle_all(a);
 }
