@@ -148,14 +148,12 @@ int store_load_policy(struct node *n, struct policy_spec *ret)
 
 static json_t *admission_to_json(const struct job *j)
 {
-    struct policy_job now;
+    const struct admission *a = &j->admission;
 
-    admission_describe(j, clock_now_ns(), &now);
-    return json_pack("{s:i,s:b,s:b,s:b,s:I,s:I,s:I}", "phase", (int)j->admission.phase, "wanted",
-                     (int)j->admission.wanted, "held", (int)j->admission.held, "submitted",
-                     (int)j->admission.submitted, "cores", (json_int_t)j->admission.cores, "run_ms",
-                     (json_int_t)(now.run_ns / NS_PER_MS), "wait_ms",
-                     (json_int_t)(now.wait_ns / NS_PER_MS));
+    return json_pack("{s:i,s:b,s:b,s:b,s:I,s:I,s:I,s:I}", "phase", (int)a->phase, "wanted",
+                     (int)a->wanted, "held", (int)a->held, "submitted", (int)a->submitted, "cores",
+                     (json_int_t)a->cores, "run_ms", (json_int_t)(a->run_ns / NS_PER_MS), "wait_ms",
+                     (json_int_t)(a->wait_ns / NS_PER_MS), "since_ns", (json_int_t)a->since_ns);
 }
 
 /* Processes of `tide run` have none. */
@@ -243,13 +241,13 @@ static void set_created(struct job *j, uint64_t created_ms)
 static int read_admission(struct job *j, json_t *json)
 {
     int phase, wanted, held, submitted;
-    json_int_t cores, run_ms, wait_ms;
+    json_int_t cores, run_ms, wait_ms, since_ns = 0;
 
     if (!json)
         return 0;
-    if (json_unpack(json, "{s:i,s:b,s:b,s:b,s:I,s:I,s:I}", "phase", &phase, "wanted", &wanted,
+    if (json_unpack(json, "{s:i,s:b,s:b,s:b,s:I,s:I,s:I,s?I}", "phase", &phase, "wanted", &wanted,
                     "held", &held, "submitted", &submitted, "cores", &cores, "run_ms", &run_ms,
-                    "wait_ms", &wait_ms) < 0 ||
+                    "wait_ms", &wait_ms, "since_ns", &since_ns) < 0 ||
         phase < JOB_QUEUED || phase > JOB_PAUSED || cores < 0 || cores > PROTO_THREADS_MAX ||
         run_ms < 0 || wait_ms < 0 || run_ms > INT64_MAX / (json_int_t)NS_PER_MS ||
         wait_ms > INT64_MAX / (json_int_t)NS_PER_MS)
@@ -263,6 +261,9 @@ static int read_admission(struct job *j, json_t *json)
     j->admission.begun_ns = phase == JOB_QUEUED ? 0 : j->created_ns;
     j->admission.run_ns = (uint64_t)run_ms * NS_PER_MS;
     j->admission.wait_ns = (uint64_t)wait_ms * NS_PER_MS;
+    /* The clock is that of the machine since its boot, which the job's process has not outlived. */
+    if (since_ns > 0 && (uint64_t)since_ns < j->admission.since_ns)
+        j->admission.since_ns = (uint64_t)since_ns;
     return 0;
 }
 

@@ -67,6 +67,16 @@ def test_jobs_begin_in_order_when_their_requests_fit(tided):
     assert eventually(lambda: second.get()["wait_s"] > 0)
 
 
+def test_time_that_was_waited_and_run_outlives_a_killed_daemon(tided):
+    runs, waits = Submitted(tided, request=8).begins(), Submitted(tided, request=8)
+    waits.waits()
+    waited = eventually(lambda: (s := waits.get()["wait_s"]) > 0.5 and s)
+    tided.signal(signal.SIGKILL)
+    tided.start()
+    assert waits.get()["wait_s"] >= waited
+    assert runs.get()["run_s"] >= waited
+
+
 def test_what_began_keeps_its_cores_until_its_agent_reports(tided):
     first = Submitted(tided, request=6).begins()
     Submitted(tided, request=4).waits()
