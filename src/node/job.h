@@ -65,8 +65,8 @@ struct backend {
 struct process {
     struct process *next;
     struct job *job;
-    pid_t pid;
     uint64_t start; /* ticks after boot: with the pid it names the process for ever */
+    pid_t pid;
     int pidfd;
     sd_event_source *exit_source;
     struct peer *peer; /* its agent's connection; NULL: none (yet, any more) */
@@ -80,10 +80,10 @@ struct process {
     struct threads sent;  /* last TARGET */
     uint64_t sent_generation, acked_generation, sent_ns;
     uint64_t shrink_since_ns; /* first TARGET of the shrink that is not acknowledged; 0: none */
-    uint32_t held;            /* threads that may still run: the most of what is not superseded */
-    bool later;               /* acknowledged as "once there is a pool" */
-    bool unsent;              /* its socket was full: sent again when it drains */
     uint64_t resent_ns;
+    uint32_t held; /* threads that may still run: the most of what is not superseded */
+    bool later;    /* acknowledged as "once there is a pool" */
+    bool unsent;   /* its socket was full: sent again when it drains */
 
     bool outside; /* of its job's container */
     bool beat;    /* the fields below were reported */
@@ -127,9 +127,9 @@ struct job {
     struct job_terms terms;
     struct threads pinned;       /* intra 0: automatic */
     enum proto_source pinned_by; /* SIGNAL, API, or DAEMON for `tide set` */
-    struct cpuset kept_cores;    /* by `tide pin`; empty: not fenced */
-    bool kept;                   /* by `tide pin`: its cores, too, and limits changed by hand */
     enum placement placement;
+    struct cpuset kept_cores;       /* by `tide pin`; empty: not fenced */
+    bool kept;                      /* by `tide pin`: its cores, too, and limits changed by hand */
     uint32_t lent, borrowed, wants; /* cores; wants: a borrower's standing wish */
     uint64_t borrow_order;          /* later borrowers give back first */
 

@@ -21,14 +21,14 @@ struct cores_machine {
 };
 
 struct cores_job {
-    bool exclusive;
-    unsigned count;         /* wanted, when exclusive */
     struct cpuset allowed;  /* by its own affinity; empty: anywhere */
     struct cpuset current;  /* in place and its own now; empty: none */
     struct cpuset assigned; /* the answer; empty: needs no fence */
-    bool overlaps;          /* the answer: no core was left for it alone */
     struct cpuset choice;   /* within cores_assign(): usable and allowed … */
     unsigned choices;       /* … so many */
+    unsigned count;         /* wanted, when exclusive */
+    bool exclusive;
+    bool overlaps; /* the answer: no core was left for it alone */
 };
 
 /*

@@ -62,8 +62,8 @@ static void a_damaged_stat_is_refused(void **state)
                                       "17 (x)",
                                       "17 (x) R",
                                       "17 (x) R 1 2 3",
-                                      "x (x)" STAT_TAIL,
-                                      "0 (x)" STAT_TAIL,
+                                      ("x (x)" STAT_TAIL),
+                                      ("0 (x)" STAT_TAIL),
                                       "17 (x) R 41 17 17 34816 seventeen"};
     struct proc_stat stat;
 

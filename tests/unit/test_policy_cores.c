@@ -404,7 +404,7 @@ static void a_thousand_cores_are_assigned_as_a_matter_of_course(void **unused)
 
 static void the_others_share_what_exclusive_jobs_leave(void **unused)
 {
-    struct cores_job jobs[3] = {{0}, {.exclusive = true, .count = 2}, {0}};
+    struct cores_job jobs[3] = {{.count = 0}, {.exclusive = true, .count = 2}, {.count = 0}};
     struct cpuset rest = range(2, 3);
     struct cores_machine m;
 
