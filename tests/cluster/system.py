@@ -10,6 +10,7 @@ import pytest
 from daemon import GUARD_S, Daemon
 from engine import CGROUP, Engine
 
+TIDE = pathlib.Path("/usr/local/bin/tide")
 CONFIG = pathlib.Path("/etc/tide/tide.conf")
 DROP_IN = pathlib.Path("/run/systemd/system/tided.service.d/test.conf")
 

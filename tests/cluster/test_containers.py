@@ -2,13 +2,15 @@
 """The system's Docker, whose containers are systemd's scopes, and the system's tided; memory that
 runs out. What does not depend on who makes the groups is tested by tests/component."""
 import signal
+import subprocess
 import types
 
 import pytest
 
-from box import ALL, HALVES, N, Box, connected, joined
+from box import ALL, HALVES, N, Box, connected, job_of, joined
 from daemon import eventually
-from system import SystemEngine, installed, service, shown, systemctl, systemd_only  # noqa: F401
+from system import (TIDE, SystemEngine, installed, service, shown, systemctl,  # noqa: F401
+                    systemd_only)
 
 pytestmark = systemd_only
 MEMORY = {"Memory": 64 << 20, "MemorySwap": 64 << 20}
@@ -100,12 +102,23 @@ def oom_kills(box):
     return int(events[events.index("oom_kill") + 1])
 
 
+def of_history(tided, box):
+    return next(j for j in tided.api("GET", "/v1/history")[1] if j["name"] == box.name)
+
+
 def test_a_job_goes_on_when_a_process_of_its_is_killed_for_memory(tided, boxes):
-    """The peer lives, the child that grew does not; and no thread or core is lost."""
+    """The peer lives, the child that grew does not; no thread or core is lost, and it is told."""
     box = boxes("grows", command=["/bin/sh", "-c", f"{GROW} & exec /box/peer --max 8 "
                                   "</box/in >/box/out"], **MEMORY)
     connected(tided, box)
     eventually(lambda: oom_kills(box) == 1)
     box.expect("target", N)
-    job = joined(tided, box, state="running", target=N)
+    job = joined(tided, box, note="a process was killed: out of memory")
+    assert (job["state"], job["target"]) == ("running", N)
     assert job["pids"] == [box.inspect()["State"]["Pid"]]
+    box.kill()
+    eventually(lambda: job_of(tided, box) is None)
+    assert of_history(tided, box)["oom"]
+    for words in (["history", "grows"], ["events", "--type", "job-ended", "grows"]):
+        told = subprocess.run([TIDE, *words], capture_output=True, text=True, check=True).stdout
+        assert "; a process was killed: out of memory" in told

@@ -90,6 +90,20 @@ def test_one_that_needs_more_than_a_node_fills_nodes(tided):
     assert any(node <= wide for node in NODES)
 
 
+def test_many_jobs_share_all_of_the_machine_and_no_core_twice(tided):
+    """Equal shares, odd ones among them: cores are parted then (tests/unit/test_policy_cores.c)."""
+    jobs = [tided.job("--max", str(N)) for _ in range(5)]
+    eventually(lambda: sorted(len(affinity(j)) for j in jobs) ==
+               sorted(N // 5 + (i < N % 5) for i in range(5)))
+    owned = [placed(j, j.get()["target"]) for j in jobs]
+    assert set().union(*owned) == ALL and sum(map(len, owned)) == N
+    jobs[0].end()
+    eventually(lambda: sorted(len(affinity(j)) for j in jobs[1:]) == [N // 4] * 4)
+    owned = [placed(j, N // 4) for j in jobs[1:]]
+    assert set().union(*owned) == ALL
+    assert sum(map(len, owned)) == N
+
+
 def test_shared_jobs_have_what_exclusive_ones_leave(place):
     tided = place.daemon().start()
     shared = tided.job("--max", str(N))

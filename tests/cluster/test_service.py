@@ -6,13 +6,16 @@ import pathlib
 import signal
 import subprocess
 
+import pytest
+
+import cli_tools
 from daemon import eventually
-from system import installed, journal, service, shown, systemctl, systemd_only  # noqa: F401
+from system import (TIDE, installed, journal, service, shown, systemctl,  # noqa: F401
+                    systemd_only)
 
 pytestmark = systemd_only
 N = os.cpu_count()
-TIDE = pathlib.Path("/usr/local/bin/tide")
-GROUPS = pathlib.Path("/sys/fs/cgroup/tide")
+CGROUP = pathlib.Path("/sys/fs/cgroup")
 
 
 def tide(*words):
@@ -25,7 +28,11 @@ def affinity(job):
 
 def group(job):
     path = pathlib.Path(f"/proc/{job.peer.pid}/cgroup").read_text().strip().removeprefix("0::/")
-    return pathlib.Path("/sys/fs/cgroup") / path
+    return CGROUP / path
+
+
+def daemons_groups():
+    return list(CGROUP.glob("tide-*"))
 
 
 def apart(jobs):
@@ -55,8 +62,9 @@ def test_in_its_sandbox_it_sets_affinities_weights_and_quotas(service):
     alone = service.job("--max", "2", placement="exclusive")
     eventually(lambda: len(affinity(alone)) == alone.get()["target"] and
                not affinity(alone) & affinity(big))
+    assert daemons_groups() == [group(big).parent]
     service.stop()
-    assert not GROUPS.exists()
+    assert daemons_groups() == []
     assert all(len(affinity(j)) == N for j in (big, small, capped, alone))
 
 
@@ -92,3 +100,46 @@ def test_killed_it_is_started_again_and_takes_its_jobs_over(service):
         job.peer.expect("welcome")
     apart(jobs)
     assert {j["id"] for j in service.jobs()} == {j.id for j in jobs}
+
+
+def test_the_guardian_outlives_it_and_gives_back_what_it_took(service):
+    service.amend("Restart=no")
+    service.start()
+    jobs = [service.job(placement="exclusive"), service.job(weight=200), service.job()]
+    eventually(lambda: len(affinity(jobs[0])) < N and not affinity(jobs[0]) & affinity(jobs[1]))
+    eventually(lambda: daemons_groups() == [group(jobs[1]).parent])
+    service.signal(signal.SIGKILL)
+    eventually(lambda: all(len(affinity(j)) == N for j in jobs) and daemons_groups() == [])
+    eventually(lambda: shown("tided", "ActiveState") == "failed")
+
+
+@pytest.fixture
+def pool(service, build_dir):
+    """A malleable program of four threads in a scope of systemd's with limits."""
+    service.start()
+    limits = ("-p", "CPUQuota=250%", "-p", "AllowedCPUs=0-5")
+    command = ["systemd-run", "--scope", "--quiet", *limits, TIDE, "run", "--name", "pool", "--",
+               "python3", "-c", cli_tools.POOL]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={
+            **os.environ, "TEST_LIBRARY": f"{build_dir}/libtide.so"}) as process:
+        assert process.stdout.readline() == "ready\n"
+        yield process
+        process.kill()
+
+
+def test_a_job_in_a_unit_of_systemds_stays_there_with_its_limits(service, pool):
+    """Its agent sees what the unit is given and loses."""
+    path = pathlib.Path(f"/proc/{pool.pid}/cgroup")
+    scope = path.read_text().strip().rsplit("/", 1)[1]
+    assert scope.endswith(".scope")
+
+    def follows(cores, threads):
+        job = service.api("GET", "/v1/jobs/pool")[1]
+        return (job["allowed"], job["target"]) == (cores, threads)
+
+    eventually(lambda: follows(2.5, 2))
+    systemctl("set-property", "--runtime", scope, "CPUQuota=")
+    eventually(lambda: follows(6, 4))
+    systemctl("set-property", "--runtime", scope, "AllowedCPUs=1-3")
+    eventually(lambda: follows(3, 3))
+    assert scope in path.read_text()
