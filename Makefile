@@ -52,7 +52,7 @@ reproduction: all
 soak: all
 	@scripts/setup.sh build check tf221
 	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_SOAK=1 $(PYTHON_TF) -m pytest -q tests/system
-	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_SOAK=1 $(PYTHON_TF) -m pytest -q tests/component/test_tided_kills.py
+	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_SOAK=1 $(PYTHON_TF) -m pytest -q tests/component/test_tided_kills.py tests/component/test_tided_random.py
 
 clean:
 	rm -rf build build-check
@@ -67,5 +67,5 @@ help:
 	@echo 'make install      into PREFIX ($(PREFIX)), under DESTDIR if set'
 	@echo 'make bench        the measurements of docs/, about an hour'
 	@echo 'make reproduction simulates the experiments of docs/reproduction.md, a minute or two'
-	@echo 'make soak         thousands of resizes of real trainings, 10,000 kills of tided'
+	@echo 'make soak         thousands of resizes of real trainings, 10,000 kills of tided and random orders'
 	@echo 'make clean        remove what was built (the environments .venv* stay)'
