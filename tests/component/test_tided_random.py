@@ -98,10 +98,7 @@ class Observer(threading.Thread):
             bad[member] = text
 
     def add(self, worker, exclusive):
-        member = Member(worker, exclusive)
-        member.orders, member.since = 1, time.monotonic()
-        self.members[worker.name] = member
-        self.lift(member)
+        self.members[worker.name] = Member(worker, exclusive)
 
     @contextlib.contextmanager
     def grace(self, worker):
@@ -162,8 +159,15 @@ class Stream:
         worker = Worker(self.daemon, name, "--ack-after", str(self.chance.choice((0, 3, 15))),
                         placement=placement)
         self.jobs.append(worker)
-        worker.join()
         self.observer.add(worker, placement == "exclusive")
+        with self.observer.grace(worker):
+            worker.join()
+            eventually(lambda: self.commanded(worker))
+
+    def commanded(self, worker):
+        """Before, it has all threads that it was built with, wherever it is."""
+        job = self.daemon.api("GET", f"/v1/jobs/{worker.name}")[1]
+        return job["malleable"] and job["target"] == job["active"]
 
     def known(self, worker):
         return self.daemon.api("GET", f"/v1/jobs/{worker.name}")[0] == 200
@@ -179,7 +183,7 @@ class Stream:
 
     def set(self, worker):
         threads = self.chance.randint(1, self.cpus)
-        if self.change(worker, threads=threads):
+        if self.terms[worker.name].get("core") is None and self.change(worker, threads=threads):
             with self.observer.grace(worker):
                 self.order(worker, threads=threads)
 
