@@ -232,8 +232,8 @@ struct engine_then {
  *   -ECONNRESET, -ETIMEDOUT  whether it was done is unknown: inspect
  *   -EINVAL      refused as nonsense (HTTP 400), as CPUs that the machine does not have
  *   -ENOENT      no such container or image (404)
- *   -EBUSY       not in this state (409, and podman's "container state improper")
- *   -EREMOTEIO   the engine failed (500); Docker 20.10 says this of an unpause without a pause
+ *   -EBUSY       not in this state (409, or 500 and the engine's words for it)
+ *   -EREMOTEIO   the engine failed (500)
  *   -EPROTO      another status
  *   -EBADMSG, -EMSGSIZE  the answer is nonsense, or too long
  *   -EACCES, -ENOMEM, -EIO

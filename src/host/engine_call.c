@@ -76,7 +76,19 @@ static void settle(struct engine_call *c, struct engine_result *result, const ch
     free(c);
 }
 
-static int code_of_status(int status, const char *cause)
+/* Docker has no status of its own for an unpause without a pause, podman none for more than that.
+ */
+static bool wrong_state(const char *message, const char *cause)
+{
+    static const char unpaused[] = " is not paused";
+    size_t len = strlen(message);
+
+    return strcmp(cause, "container state improper") == 0 ||
+           (len >= sizeof(unpaused) &&
+            strcmp(message + len - (sizeof(unpaused) - 1), unpaused) == 0);
+}
+
+static int code_of_status(int status, const char *message, const char *cause)
 {
     switch (status) {
     case 400:
@@ -86,7 +98,7 @@ static int code_of_status(int status, const char *cause)
     case 409:
         return -EBUSY;
     case 500:
-        return strcmp(cause, "container state improper") == 0 ? -EBUSY : -EREMOTEIO;
+        return wrong_state(message, cause) ? -EBUSY : -EREMOTEIO;
     default:
         return status > 500 ? -EREMOTEIO : -EPROTO;
     }
@@ -147,7 +159,7 @@ static void on_answer(void *arg, const struct transfer_answer *answer)
         engine_parse_failure(answer->body, answer->body_len, message, cause, sizeof(cause));
         if (ask_again(c, answer->status, message))
             return;
-        result.code = code_of_status(answer->status, cause);
+        result.code = code_of_status(answer->status, message, cause);
         settle(c, &result, message);
     }
 }

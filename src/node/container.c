@@ -327,9 +327,12 @@ static void on_put_back(void *arg, const struct engine_result *result)
 {
     struct containers *set = arg;
 
-    if (!keep_settle(guardian_keep(set->node->guardian), result))
-        put_back(set, result->target);
-    else
+    if (!keep_settle(guardian_keep(set->node->guardian), result)) {
+        if (result->code == -EREMOTEIO)
+            miss(set); /* not again at once: the engine is ill */
+        else
+            put_back(set, result->target);
+    } else
         inspect(set, result->target);
 }
 

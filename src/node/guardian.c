@@ -22,6 +22,7 @@
 #include <sys/wait.h>
 
 #define LOCK_WAIT_NS    (5 * NS_PER_S)
+#define AGAIN_US        1000000 /* between two tries to start it */
 #define LOCK_PAUSE_US   5000
 #define REMOVE_TRIES    500
 #define REMOVE_PAUSE_US 10000
@@ -35,7 +36,7 @@ struct entry {
 
 struct guardian {
     sd_event *event;
-    sd_event_source *exit_source;
+    sd_event_source *exit_source, *again;
     struct entry *table; /* shared with the child */
     struct keep *keep;   /* the same of containers */
     unsigned top;        /* entries ever used */
@@ -218,30 +219,53 @@ static int start(struct guardian *g, int lock_fd)
     if (g->pid < 0)
         return -errno;
     g->pidfd = proc_pidfd_open(g->pid);
-    if (g->pidfd < 0)
-        return g->pidfd;
-    r = sd_event_add_io(g->event, &g->exit_source, g->pidfd, EPOLLIN, on_child, g);
-    return r < 0 ? r : 0;
+    r = g->pidfd < 0 ? g->pidfd
+                     : sd_event_add_io(g->event, &g->exit_source, g->pidfd, EPOLLIN, on_child, g);
+    if (r < 0) /* without its pipe it would begin to restore */
+        node_log("the guardian is not watched: %s", strerror(-r));
+    return 0;
 }
 
 static void stop(struct guardian *g)
 {
+    g->again = sd_event_source_disable_unref(g->again);
     g->exit_source = sd_event_source_disable_unref(g->exit_source);
     g->pidfd = close_fd(g->pidfd);
     g->pipe_fd = close_fd(g->pipe_fd);
 }
 
-static int on_child(sd_event_source *s, int fd, uint32_t events, void *arg)
+static int on_again(sd_event_source *s, uint64_t usec, void *arg);
+
+static void start_again(struct guardian *g, const char *why)
 {
-    struct guardian *g = arg;
     _cleanup_fd_ int lock_fd = -1;
     int r;
 
-    waitpid(g->pid, NULL, WNOHANG);
     stop(g);
     lock_fd = lock_guardian(g->dir_fd);
     r = start(g, lock_fd);
-    node_log("the guardian was killed; %s", r < 0 ? strerror(-r) : "started again");
+    if (r == 0) {
+        node_log("%sthe guardian was started again", why);
+        return;
+    }
+    stop(g);
+    if (*why)
+        node_log("%sit cannot be started: %s", why, strerror(-r));
+    sd_event_add_time_relative(g->event, &g->again, CLOCK_MONOTONIC, AGAIN_US, 0, on_again, g);
+}
+
+static int on_again(sd_event_source *s, uint64_t usec, void *arg)
+{
+    start_again(arg, "");
+    return 0;
+}
+
+static int on_child(sd_event_source *s, int fd, uint32_t events, void *arg)
+{
+    struct guardian *g = arg;
+
+    waitpid(g->pid, NULL, WNOHANG);
+    start_again(g, "the guardian was killed; ");
     return 0;
 }
 

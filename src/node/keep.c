@@ -351,14 +351,16 @@ bool keep_settle(struct keep *k, const struct engine_result *result)
 
     if (!e || atomic_load(&e->state) != ASKED)
         return true;
-    if (result->code == -EREMOTEIO && result->verb == ENGINE_V_UPDATE)
-        lost = ++e->failures < FAILURES_MAX;
+    if (result->code == -EREMOTEIO) /* a pause is never given up: it would be for ever */
+        lost = ++e->failures < FAILURES_MAX || result->verb == ENGINE_V_UNPAUSE;
     if (!lost && result->verb == ENGINE_V_UPDATE) {
         drop(k, e);
         return true;
     }
-    if (!lost) /* it goes on, or did so before: now the limits */
+    if (!lost) { /* it goes on, or did so before: now the limits */
         keep_pause(k, e->record.id, false);
+        e->failures = 0;
+    }
     atomic_store(&e->state, LEFT);
     return false;
 }
@@ -410,7 +412,8 @@ static void on_done(void *arg, const struct engine_result *result)
     struct entry *e = find(r->keep, result->target);
 
     r->pending--;
-    if (!keep_settle(r->keep, result) && result->verb == ENGINE_V_UNPAUSE)
+    if (!keep_settle(r->keep, result) && result->verb == ENGINE_V_UNPAUSE &&
+        e->failures < FAILURES_MAX)
         r->pending += ask(e, r->engine, (struct engine_then){.done = on_done, .arg = r}) > 0;
     ask_more(r);
 }

@@ -230,6 +230,8 @@ void plan_advance(struct node *n)
         settle_quota(j, now);
         if (cpuset_equal(&j->cores, &j->want_cores) && !container_busy(j))
             raise_targets(j, any);
+        if (job_settled(j)) /* also when the order changed nothing: nobody acknowledges that */
+            j->urgent = false;
     }
     if (!any)
         admission_go(n);
@@ -246,7 +248,6 @@ void plan_acknowledged(struct job *j)
     plan_advance(n);
     if (!job_settled(j))
         return;
-    j->urgent = false;
     last = j->n_changes ? &j->changes[(j->n_changes - 1) % JOB_CHANGES_MAX] : NULL;
     if (last && last->latency_ns == 0 && last->to == j->want.intra) {
         uint64_t sent = 0;

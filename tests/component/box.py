@@ -182,3 +182,16 @@ def order(tided, box, threads):
         tided.api("PATCH", f"/v1/jobs/{box.name}", {"threads": threads} if threads else {"auto": True})
     except (OSError, http.client.HTTPException, ValueError):
         pass
+
+
+def give_way(place, socket, boxes):
+    """A daemon, and a container that it has paused for a more urgent job: peer and answer."""
+    daemon = place.daemon("--engine", socket, "--policy", "priority").start()
+    box = boxes("patient", f"--max {N}", labels={"io.threadtide.request": str(N)})
+    connected(daemon, box)
+    peer = daemon.peer()
+    status, urgent = daemon.api("POST", "/v1/jobs", {"pid": peer.pid, "queue": True, "priority": 10,
+                                                     "request": N, "name": "urgent"})
+    assert status == 201, urgent
+    joined(daemon, box, state="paused")
+    return daemon, box, peer, urgent

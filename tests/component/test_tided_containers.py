@@ -12,8 +12,8 @@ import types
 
 import pytest
 
-from box import (ALL, HALVES, N, boxes, connected, engine, job_of, joined, order,  # noqa: F401
-                 tided)
+from box import (ALL, HALVES, N, boxes, connected, engine, give_way, job_of,  # noqa: F401
+                 joined, order, tided)
 from conftest import POOL
 from daemon import Peer, eventually
 
@@ -213,22 +213,9 @@ def test_a_destroyed_containers_directory_goes(tided, boxes):
     assert json.dumps(tided.jobs()) == "[]"
 
 
-def give_way(place, engine, boxes):
-    """A daemon, and a container that it has paused for a more urgent job: peer and answer."""
-    daemon = place.daemon("--engine", engine.socket, "--policy", "priority").start()
-    box = boxes("patient", f"--max {N}", labels={"io.threadtide.request": str(N)})
-    connected(daemon, box)
-    peer = daemon.peer()
-    status, urgent = daemon.api("POST", "/v1/jobs", {"pid": peer.pid, "queue": True, "priority": 10,
-                                                     "request": N, "name": "urgent"})
-    assert status == 201, urgent
-    joined(daemon, box, state="paused")
-    return daemon, box, peer, urgent
-
-
 def test_a_container_gives_way_to_who_is_more_urgent(place, engine, boxes):
     """`priority` pauses it for a job from the queue, and lets it go on afterwards."""
-    daemon, box, peer, urgent = give_way(place, engine, boxes)
+    daemon, box, peer, urgent = give_way(place, engine.socket, boxes)
     assert box.inspect()["State"]["Paused"]
     assert "for urgent: priority 10 against 0" in job_of(daemon, box)["reason"]
     eventually(lambda: daemon.api("GET", "/v1/jobs/urgent")[1]["state"] != "queued")
@@ -262,7 +249,7 @@ def test_killed_at_any_moment_of_a_resize_no_core_is_lost_or_owned_twice(tided, 
 
 
 def test_a_container_paused_by_policy_goes_on_when_no_daemon_is_left(place, engine, boxes):
-    daemon, box, peer, _ = give_way(place, engine, boxes)
+    daemon, box, peer, _ = give_way(place, engine.socket, boxes)
     daemon.signal(signal.SIGKILL)
     eventually(lambda: not box.inspect()["State"]["Paused"], guard=5)
     daemon.start()  # to which it is as it was: less urgent
@@ -273,7 +260,7 @@ def test_a_container_paused_by_policy_goes_on_when_no_daemon_is_left(place, engi
 
 
 def test_a_pinned_one_goes_on_with_what_was_changed_while_it_was_paused(place, engine, boxes):
-    daemon, box, _, _ = give_way(place, engine, boxes)
+    daemon, box, _, _ = give_way(place, engine.socket, boxes)
     assert daemon.api("PATCH", "/v1/jobs/patient", {"pin": True})[0] == 200
 
     def changed():  # in the middle of an update of ours it is put right, once
@@ -288,7 +275,7 @@ def test_a_pinned_one_goes_on_with_what_was_changed_while_it_was_paused(place, e
 
 def test_a_pause_of_the_policys_is_ended_by_the_next_daemon_too(place, engine, boxes):
     """It is nobody's by hand, whoever finds it: after an orderly end and after SIGKILL."""
-    daemon, box, peer, _ = give_way(place, engine, boxes)
+    daemon, box, peer, _ = give_way(place, engine.socket, boxes)
     assert daemon.stop() == 0
     daemon.start()
     joined(daemon, box, state="paused")

@@ -5,12 +5,14 @@ import contextlib
 import json
 import os
 import pathlib
+import signal
 import threading
 import time
 
 import pytest
 
-from box import ALL, HALVES, N, boxes, connected, job_of, joined, order, real_engine  # noqa: F401
+from box import (ALL, HALVES, N, boxes, connected, give_way, job_of, joined, order,  # noqa: F401
+                 real_engine)
 from daemon import eventually
 from engine import IMAGE, Proxy
 
@@ -360,3 +362,24 @@ def test_a_burst_of_short_lives_leaves_nothing(tided, engine, place, boxes):
                [f"{job_of(tided, stays)['id']}.json"])
     eventually(lambda: descriptors(tided) <= files)
     eventually(lambda: stays.shares() == 1024 * N)  # the others had a part of it
+
+
+# ---- what a dead daemon left ----
+
+def test_a_pause_that_an_ill_engine_does_not_end_is_not_forgotten(place, proxy, boxes):
+    """The guardian tries, and gives way; the next daemon goes on until the engine is well."""
+    ill, said = threading.Event(), answer("500 Oh")
+    proxy.rule = lambda method, path: said if ill.is_set() and path.endswith("/unpause") else None
+    daemon, box, peer, _ = give_way(place, proxy.path, boxes)
+    ill.set()
+    daemon.signal(signal.SIGKILL)
+    peer.end()
+    eventually(lambda: sum(path.endswith("/unpause") for _, path in proxy.calls) >= 3)
+    daemon.start()
+    began = len(proxy.calls)
+    time.sleep(2.2)
+    tries = [path for _, path in proxy.calls[began:] if path.endswith("/unpause")]
+    assert 1 <= len(tries) <= 4 and box.inspect()["State"]["Paused"]  # once a second
+    ill.clear()
+    eventually(lambda: not box.inspect()["State"]["Paused"])
+    joined(daemon, box, state="running")

@@ -171,6 +171,18 @@ def test_a_killed_guardian_is_replaced_and_still_restores(place):
         eventually(lambda job=job: affinities(job.peer.pid) == {tuple(cpus)}, guard=5)
 
 
+def test_a_guardian_that_cannot_be_started_is_started_when_it_can(tided):
+    guardian, = children(tided.process.pid)
+    usual = resource.prlimit(tided.process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(tided.process.pid, resource.RLIMIT_NOFILE, (3, usual[1]))
+    os.kill(guardian, signal.SIGKILL)
+    eventually(lambda: "guardian was killed; it cannot be started" in tided.log.read_text())
+    assert children(tided.process.pid) == []
+    resource.prlimit(tided.process.pid, resource.RLIMIT_NOFILE, usual)
+    eventually(lambda: children(tided.process.pid))
+    assert tided.log.read_text().count("guardian was") == 2  # said once, and that it is back
+
+
 def test_a_stopped_daemon_loses_its_lease_and_commands_again_afterwards(tided):
     job = tided.job("--ack-after", "100")
     job.target(8)
