@@ -151,8 +151,8 @@ PHASES = [
     unit_phase("asan", "UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1"),
     compile_phase("tsan", "clang", "-Db_sanitize=thread -Db_lundef=false"),
     unit_phase("tsan", f"TSAN_OPTIONS=halt_on_error=1 {FIXED_ADDRESSES}", "-t 5 --no-suite pure"),
-    Phase("tidy", f"git ls-files -z 'src/*.c' | xargs -0 -P 2 -n 4 clang-tidy -p {OUT}/clang "
-          "--quiet 2>&1 | { ! grep -vE '^[0-9]+ warnings? generated'; }", ("clang",)),
+    Phase("tidy", f"git ls-files -z 'src/*.c' | xargs -0 -P 2 -n 4 clang-tidy -p {OUT}/clang --quiet",
+          ("clang",)),
     Phase("fuzz", f"scripts/run-fuzzers.sh 5 {OUT}/fuzz", ("clang",),
           (fuzz_results, "fuzz", LOGS / "fuzz.log")),
     pytest_phase("component", ("gcc", "tf221"), "-n 3 --dist loadfile"),

@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -13,7 +12,7 @@ import time
 import pytest
 
 import conftest
-from daemon import GUARD_S
+from daemon import GUARD_S, remove
 
 # A malleable program without work to do: four threads that follow the target, on paper.
 POOL = """
@@ -202,7 +201,7 @@ def tide(build_dir):
     result = Tide(build_dir, folder)
     yield result
     result.end()
-    shutil.rmtree(folder)
+    remove(folder)
 
 
 def assert_error(done, code, first, *words):

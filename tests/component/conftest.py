@@ -73,7 +73,7 @@ def public_dir():
     path = pathlib.Path(tempfile.mkdtemp(prefix="tide-test-"))
     path.chmod(0o755)
     yield path
-    shutil.rmtree(path)
+    daemon.remove(path)
 
 
 class Preloaded:

@@ -36,6 +36,14 @@ def eventually(check, guard=30):
         time.sleep(0.01)
 
 
+def remove(folder):
+    """Of a daemon that has ended. Its guardian may still be writing down what it has put back."""
+    def gone():
+        shutil.rmtree(folder, ignore_errors=True)
+        return not folder.exists()
+    eventually(gone)
+
+
 class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path):
         super().__init__("localhost", timeout=GUARD_S)
@@ -324,9 +332,4 @@ class Place:
     def end(self):
         for daemon in self.daemons:
             daemon.end()
-        eventually(self.gone)
-
-    def gone(self):
-        """A guardian may still be writing down what it has put back."""
-        shutil.rmtree(self.base, ignore_errors=True)
-        return not self.base.exists()
+        remove(self.base)

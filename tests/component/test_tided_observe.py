@@ -501,7 +501,8 @@ def test_metrics_are_prometheus_and_true(tided):
     assert sample(values, "tide_job_cores", job="j1", name="cnn") == 8
     assert sample(values, "tide_job_weight", job="j1", name="cnn") == 70
     given = tided.api("GET", "/v1/machine")[1]["weights"]
-    assert (sample(values, "tide_job_cpu_weight", job="j1", name="cnn") > 0) == given
+    eventually(lambda: (sample(metrics(tided)[1], "tide_job_cpu_weight", job="j1", name="cnn") > 0)
+               == given)  # written last of all
     assert sample(values, "tide_job_progress_total", job="j1", name="cnn",
                   unit='a\\"b\\\\c') == 7
     assert sample(values, "tide_cores") == 8

@@ -15,7 +15,7 @@ import sys
 import pytest
 
 from daemon import (LIST, RESULT, SET, WELCOME, Raw, UnixConnection, control, eventually,
-                    hello)
+                    hello, remove)
 from engine import IMAGE, Engine
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -371,7 +371,7 @@ def test_a_socket_that_the_systems_daemon_left_hides_nobodys_own(system):
     own = pathlib.Path(f"/tmp/tide-{OTHER}")
     pid = int((own / "tided.lock").read_text())
     eventually(lambda: not pathlib.Path(f"/proc/{pid}").exists())  # two seconds after the last job
-    shutil.rmtree(own)
+    remove(own)
 
 
 # ---- who may do what: the table of docs/permissions.md ----
