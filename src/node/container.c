@@ -566,18 +566,22 @@ static void on_news(void *arg, const struct engine_news *news)
 
     switch (news->kind) {
     case ENGINE_LOST:
-        if (set->up)
+        if (set->up) {
             node_log("%s: %s", set->path, news->text);
+            snprintf(set->away, sizeof(set->away), "%.*s", JOB_REASON_MAX - 1, news->text);
+        }
         set->up = false;
         break;
     case ENGINE_RESYNC:
         if (!set->up)
             node_log("%s: %s", set->path, engine_version(set->engine));
         set->up = true;
+        *set->away = '\0';
         list(set);
         break;
     case ENGINE_BACK:
         set->up = true;
+        *set->away = '\0';
         for (struct container *c = set->first; c; c = c->next)
             container_push(c);
         break;
@@ -632,6 +636,16 @@ static int on_readable(sd_event_source *s, int fd, uint32_t events, void *arg)
     engine_dispatch(set->engine);
     failpoint(FAILPOINT_ENGINE_SERVED);
     return 0;
+}
+
+void containers_notes(const struct containers *all, json_t *ret_notes)
+{
+    for (; all; all = all->next)
+        if (*all->away)
+            json_array_append_new(ret_notes,
+                                  json_sprintf("%s does not answer, its containers stay as they "
+                                               "are: %s",
+                                               all->path, all->away));
 }
 
 /* ---- beginning and end ---- */

@@ -125,6 +125,9 @@ bool container_contested(const struct job *j, uint64_t now_ns);
 void containers_tick(struct containers *all);
 bool containers_pending(const struct containers *all); /* also without jobs the tick has work */
 
+/* What a person should know of the engines: which one has gone away. */
+void containers_notes(const struct containers *all, json_t *ret_notes);
+
 /*
  * For the job's file: the engine, what the container goes back to and what was written last (NULL:
  * the job is none). A daemon that reads it takes the job up as that container's: 0 or -EINVAL.

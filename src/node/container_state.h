@@ -76,9 +76,10 @@ struct containers {
     int64_t listing;           /* ticket of the list that is under way; 0: none */
     enum cgroup_shares shares; /* what its runtime makes of them */
     bool up;
-    bool missed;    /* an answer: list again */
-    bool crowded;   /* one found no place among the jobs: list again when there is */
-    char path[108]; /* of the engine's socket */
+    bool missed;               /* an answer: list again */
+    bool crowded;              /* one found no place among the jobs: list again when there is */
+    char path[108];            /* of the engine's socket */
+    char away[JOB_REASON_MAX]; /* why it does not answer any more; empty: it does, or never did */
 };
 
 /* ---- container_limits.c ---- */

@@ -307,6 +307,7 @@ static json_t *view_notes(const struct node *n)
         json_array_append_new(notes, view_text(n->weights_note));
     if (*groups_note(n->groups))
         json_array_append_new(notes, view_text(groups_note(n->groups)));
+    containers_notes(n->containers, notes);
     if (n->jobs.n && capacity < cpus)
         json_array_append_new(
             notes, json_sprintf("%u of %u cores: other users' daemons have jobs", capacity, cpus));

@@ -160,6 +160,10 @@ def test_containers_that_were_there_before_are_found(place, engine, boxes):
     connected(daemon, box)
 
 
+def machine_notes(tided):
+    return "\n".join(tided.api("GET", "/v1/machine")[1]["notes"])
+
+
 def test_an_engine_that_was_killed_is_met_again(tided, boxes, engine):
     """Without live-restore dockerd ends the containers that it finds at its start: so do their jobs."""
     first = boxes("first", "--max 8", labels={"io.threadtide.placement": "exclusive"})
@@ -167,7 +171,9 @@ def test_an_engine_that_was_killed_is_met_again(tided, boxes, engine):
     engine.kill()
     eventually(lambda: "docker 1.41" in tided.log.read_text())
     assert job_of(tided, first)["state"] == "running"  # it needs no engine to run
+    eventually(lambda: f"{engine.socket} does not answer" in machine_notes(tided))
     engine.start()
+    eventually(lambda: machine_notes(tided) == "")
     eventually(lambda: not first.inspect()["State"]["Running"])
     eventually(lambda: job_of(tided, first) is None)
     first.start()
