@@ -304,6 +304,9 @@ def main():
         return 0
     LOGS.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
+    # What whoever started us had ignored (nohup, a shell's &) the tested programs would inherit.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     # A stop by the outside ends the phases too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     total = run_all(selected(options), int(os.environ.get("TIDE_CHECK_JOBS") or 2))
