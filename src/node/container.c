@@ -332,8 +332,9 @@ static void on_put_back(void *arg, const struct engine_result *result)
             miss(set); /* not again at once: the engine is ill */
         else
             put_back(set, result->target);
-    } else
+    } else {
         inspect(set, result->target);
+    }
 }
 
 static void on_inspected(void *arg, const struct engine_result *result)
