@@ -52,7 +52,8 @@ def test_who_works_has_the_threads_and_the_roles_may_swap(pools, build_dir):
     eventually(lambda: parts(daemon) == ({one: 1, two: 3},) * 2)
     changes = daemon.api("GET", "/v1/jobs/pools/explain")[1]["changes"]
     told = [c["reason"].split(" threads")[0] for c in changes if "by what they use" in c["reason"]]
-    assert [sorted(text.split(" + ")) for text in told] == [["1", "3"], ["2", "2"], ["1", "3"]]
+    splits = iter(sorted(text.split(" + ")) for text in told)  # more of them when others take a core
+    assert all(any(split == wanted for split in splits) for wanted in (["1", "3"], ["2", "2"], ["1", "3"]))
 
 
 def test_fewer_threads_than_processes_are_one_for_each_and_that_is_said(pools):
