@@ -12,6 +12,9 @@ so has a suite that ran no test. Logs: build-check/log/PHASE.log.
 --quick: what a developer runs between two edits, without TensorFlow. --cluster: in virtual machines.
 A phase of that which ends with 77 cannot run here: it is skipped, and with it all that need it.
 PHASE…: these and what they need. TIDE_CHECK_JOBS: how many phases run side by side (2).
+
+Up to three tests of a suite of pytest that failed beside everything else are run a second time, by
+themselves: whoever passes then counts as passed and is named as unsteady, a fault to be mended.
 """
 import argparse
 import collections
@@ -31,6 +34,7 @@ OUT = ROOT / "build-check"
 LOGS = OUT / "log"
 TAIL_LINES = 60  # of a failed phase's log
 CANNOT_RUN = 77
+UNSTEADY_MAX = 3  # tests of a suite that get a second try
 
 # The interpreters with TensorFlow: the environments that setup.sh makes, or what the user names.
 PYTHONS = [os.environ.get(f"TIDE_PYTHON_{name.upper()}") or str(ROOT / folder / "bin/python")
@@ -61,14 +65,30 @@ def meson_results(name):
 
 
 def pytest_results(file):
-    """The same of pytest."""
+    """The same of pytest; of a second try, see pytest_phase(), too."""
     passed = failed = skipped = 0
     for suite in xml.etree.ElementTree.parse(file).getroot().iter("testsuite"):
         bad = int(suite.get("failures")) + int(suite.get("errors"))
         failed += bad
         skipped += int(suite.get("skipped"))
         passed += int(suite.get("tests")) - bad - int(suite.get("skipped"))
+    again = second_try(file)
+    if again.exists() and failed <= UNSTEADY_MAX:
+        good, failed, _ = pytest_results(again)
+        passed += good
     return passed, failed, skipped
+
+
+def second_try(file):
+    return file.with_suffix(".again.xml")
+
+
+def unsteady(file):
+    """The tests that passed at the second try only."""
+    if not second_try(file).exists():
+        return []
+    cases = xml.etree.ElementTree.parse(second_try(file)).getroot().iter("testcase")
+    return [f"{case.get('classname')}::{case.get('name')}" for case in cases if len(case) == 0]
 
 
 def fuzz_results(name):
@@ -107,9 +127,15 @@ def unit_phase(name, prefix="", options="", **more):
 
 def pytest_phase(folder, needs, workers, **more):
     """@workers run files side by side: these tests wait more than they compute."""
-    return Phase(folder, f"{PYTHONS[0]} -m pytest -q -rs -p no:cacheprovider {workers} "
-                 f"--junitxml={OUT}/{folder}.xml tests/{folder}", needs,
-                 (pytest_results, OUT / f"{folder}.xml", OUT / f"{folder}.xml"), **more)
+    file = OUT / f"{folder}.xml"
+    pytest = f"{PYTHONS[0]} -m pytest -q -rs -o cache_dir={OUT}/pytest-{folder}"
+    return Phase(folder, f"""
+        rm -rf {second_try(file)} {OUT}/pytest-{folder}
+        {pytest} {workers} --junitxml={file} tests/{folder} || {{
+            [ $? = 1 ] && [ $(grep -o '<failure \\|<error ' {file} | wc -l) -le {UNSTEADY_MAX} ]
+            echo "---- once more, one after the other ----"
+            {pytest} --last-failed --junitxml={second_try(file)} tests/{folder}
+        }}""", needs, (pytest_results, file, file), **more)
 
 
 def machine_phase(name, options, tests):
@@ -228,6 +254,9 @@ class Run:
         else:
             word = "FAILED " if failed else "ok     "
         print(f"{word} {self.phase.name:<10} {seconds:6.1f} s  {counts}", flush=True)
+        if self.phase.results[:1] == (pytest_results,):
+            for name in unsteady(self.phase.results[1]):
+                print(f"        unsteady: {name} passed at the second try", flush=True)
         if failed:
             print(*(f"    {line}" for line in lines[-TAIL_LINES:]), f"    ({self.log})", sep="\n",
                   flush=True)
