@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Objects of the API server as plain structs: what the controller reads of nodes, pods, trainings
+ * (ElasticTrainingJob, "etj"), quotas and disruption budgets, and of a chief's report.
+ *
+ * x_parse() makes a struct of an object's JSON, in one allocated block per field; nothing of the
+ * JSON is referred to later, but for the templates of an etj, which hold a reference. A value that
+ * cannot be right is refused with a text that names the field. x_free() takes NULL.
+ *
+ * Event loop's thread; made by cache.c and channel.c, read by everything of src/kube.
+ */
+#pragma once
+
+#include "base/error.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define KUBE_GROUP     "threadtide.io"
+#define KUBE_VERSION   "v1alpha1"
+#define KUBE_KIND      "ElasticTrainingJob"
+#define KUBE_PLURAL    "elastictrainingjobs"
+#define KUBE_FINALIZER KUBE_GROUP "/drain"
+
+/* Of pods: whose it is; asked to leave (the value says why). */
+#define KUBE_LABEL_JOB        KUBE_GROUP "/job"
+#define KUBE_LABEL_ROLE       KUBE_GROUP "/role"
+#define KUBE_LABEL_INDEX      KUBE_GROUP "/index"
+#define KUBE_ANNOTATION_LEAVE KUBE_GROUP "/leave"
+
+#define KUBE_CONTAINER    "tide" /* the one of a pod that trains; the others are the user's */
+#define KUBE_PORT         2222
+#define KUBE_CONTROL_PORT 2223
+
+/* What an object may make us allocate. */
+#define KUBE_NAME_MAX    253
+#define KUBE_LIST_MAX    1000       /* labels, taints, terms, values, containers, … of one list */
+#define KUBE_TEXT_MAX    4096       /* bytes of one string that is kept */
+#define KUBE_TASKS_MAX   1000       /* workers, or parameter servers, of one training */
+#define KUBE_SLOTS_MAX   4096       /* virtual slots of a synchronous one */
+#define KUBE_INDEX_MAX   1000000000 /* of a pod */
+#define KUBE_MESSAGE_MAX 256        /* of a message in a status, and NUL */
+#define KUBE_REASON_MAX  48         /* of a reason in CamelCase, and NUL */
+#define KUBE_PAUSES_MAX  64         /* in one report */
+
+struct kube_meta {
+    char *namespace; /* "" of a node */
+    char *name;
+    char *uid;
+    int64_t generation;
+    int64_t created_ns; /* since 1970 */
+    int64_t deleted_ns; /* when deletion was asked for; 0: not */
+};
+
+/* What is asked for or there is. */
+struct kube_amount {
+    int64_t mcpu;
+    int64_t bytes;
+    int64_t pods;
+};
+
+struct kube_label {
+    char *key;
+    char *value;
+};
+
+struct kube_labels {
+    struct kube_label *at;
+    uint32_t count;
+};
+
+/* ---- where pods may lie ---------------------------------------------------------------------- */
+
+enum kube_effect {
+    KUBE_NO_SCHEDULE,
+    KUBE_PREFER_NO_SCHEDULE,
+    KUBE_NO_EXECUTE,
+    KUBE_EFFECT_ANY, /* of a toleration */
+    KUBE_EFFECT_MAX
+};
+
+struct kube_taint {
+    char *key;
+    char *value;
+    enum kube_effect effect;
+};
+
+struct kube_toleration {
+    char *key;   /* "": every key */
+    char *value; /* NULL: the key has to exist, with any value */
+    enum kube_effect effect;
+};
+
+enum kube_operator {
+    KUBE_IN,
+    KUBE_NOT_IN,
+    KUBE_EXISTS,
+    KUBE_DOES_NOT_EXIST,
+    KUBE_GT,
+    KUBE_LT,
+    KUBE_OPERATOR_MAX
+};
+
+struct kube_requirement {
+    char *key;
+    char **values;
+    uint32_t value_count;
+    enum kube_operator op;
+    bool field; /* of metadata.name instead of a label */
+};
+
+/* All of its requirements. */
+struct kube_term {
+    struct kube_requirement *at;
+    uint32_t count;
+};
+
+/* What a pod requires of its node; preferences are the scheduler's business. */
+struct kube_place {
+    struct kube_labels selector; /* nodeSelector */
+    struct kube_term *terms;     /* of the required node affinity: one of them */
+    struct kube_toleration *tolerations;
+    uint32_t term_count;
+    uint32_t toleration_count;
+    char *node_name; /* spec.nodeName of a pod that the scheduler does not place; mostly NULL */
+};
+
+struct kube_node {
+    struct kube_meta meta;
+    struct kube_amount allocatable;
+    struct kube_labels labels;
+    struct kube_taint *taints;
+    uint32_t taint_count;
+    bool unschedulable;
+    bool ready;
+};
+
+/* ---- pods ------------------------------------------------------------------------------------ */
+
+enum kube_role { KUBE_CHIEF, KUBE_PS, KUBE_WORKER, KUBE_ROLE_MAX };
+
+enum kube_pod_phase {
+    KUBE_POD_PENDING,
+    KUBE_POD_RUNNING,
+    KUBE_POD_SUCCEEDED,
+    KUBE_POD_FAILED,
+    KUBE_POD_UNKNOWN,
+    KUBE_POD_PHASE_MAX
+};
+
+/* How a resize in place stands. */
+enum kube_resize {
+    KUBE_RESIZE_NONE,
+    KUBE_RESIZE_IN_PROGRESS,
+    KUBE_RESIZE_DEFERRED,   /* the node has no room now */
+    KUBE_RESIZE_INFEASIBLE, /* nor ever will */
+    KUBE_RESIZE_MAX
+};
+
+struct kube_pod {
+    struct kube_meta meta;
+    char *node;      /* NULL: not scheduled yet */
+    char *owner_uid; /* of the controlling owner; NULL: none */
+    char *job;       /* name of the training it belongs to by its labels; NULL: somebody else's */
+    char *ip;        /* NULL: none yet */
+    char *trouble;   /* why a container does not start: "ImagePullBackOff"; NULL: nothing known */
+    char *message;   /* about that, or about why it is not scheduled; may be NULL */
+    char *leave;     /* KUBE_ANNOTATION_LEAVE; NULL: stays */
+    struct kube_labels labels;  /* of a training's pod; of others none are kept */
+    struct kube_place place;    /* of a pod that is not scheduled */
+    struct kube_amount request; /* of all containers, init containers and overhead, as scheduled */
+    struct kube_amount limit;   /* the same; mcpu and bytes 0 where a container has none */
+    int64_t mcpu;               /* of the container KUBE_CONTAINER: what its spec requests */
+    int64_t actual_mcpu;        /* and what the node gives it now; 0: it does not say */
+    int64_t started_ns;         /* of the pod on its node, since 1970; 0: not yet */
+    int64_t finished_ns;        /* when the last of its containers ended; 0: not */
+    uint32_t index;             /* of a training's pod */
+    int32_t priority;
+    int32_t exit_code; /* of KUBE_CONTAINER, once that has ended */
+    enum kube_role role;
+    enum kube_pod_phase phase;
+    enum kube_resize resize;
+    bool ready;
+    bool unschedulable; /* the scheduler looked, and found no node */
+    bool gated;         /* somebody holds it back: the scheduler does not look */
+};
+
+/* ---- trainings ------------------------------------------------------------------------------- */
+
+enum kube_mode { KUBE_SYNC, KUBE_ASYNC, KUBE_MODE_MAX };
+
+enum kube_phase {
+    KUBE_PENDING,    /* waits for room */
+    KUBE_STARTING,   /* its pods begin */
+    KUBE_RUNNING,    /* its chief reports */
+    KUBE_SUSPENDING, /* drains, since spec.suspend says so */
+    KUBE_SUSPENDED,
+    KUBE_SUCCEEDED,
+    KUBE_FAILED,
+    KUBE_TERMINATING, /* drains, since it is deleted */
+    KUBE_INVALID,     /* its spec cannot be carried out: nothing was created */
+    KUBE_PHASE_MAX
+};
+
+enum kube_condition_type {
+    KUBE_ACCEPTED, /* the spec can be carried out */
+    KUBE_READY,    /* chief, and the least of parameter servers and workers, are in the training */
+    KUBE_PROGRESSING, /* steps are made */
+    KUBE_DEGRADED,    /* something is wrong that a person should know of */
+    KUBE_COMPLETE,    /* ended: reason Succeeded or Failed */
+    KUBE_CONDITION_MAX
+};
+
+enum kube_truth { KUBE_UNKNOWN, KUBE_FALSE, KUBE_TRUE, KUBE_TRUTH_MAX };
+
+struct kube_condition {
+    enum kube_truth status;
+    char reason[KUBE_REASON_MAX];
+    char message[KUBE_MESSAGE_MAX];
+    int64_t since_ns;   /* lastTransitionTime; 0: never set */
+    int64_t generation; /* observedGeneration */
+};
+
+/* Of parameter servers, or workers. */
+struct kube_count {
+    int64_t next_index; /* never used yet, nor will any below be used again */
+    int32_t desired;
+    int32_t actual; /* pods that are not on their way out */
+    int32_t ready;  /* in the training */
+};
+
+struct kube_progress {
+    uint64_t step;
+    uint64_t epoch;
+    uint64_t examples;
+    double loss; /* NAN: not known */
+    double examples_per_s;
+    double step_s;
+    uint32_t compute_permille;
+    uint32_t communication_permille;
+};
+
+/* What the controller writes of a training, and reads back after a restart. */
+struct kube_status {
+    int64_t observed_generation;
+    int64_t members_generation;
+    uint64_t members_hash;      /* of the members that generation stands for */
+    int64_t progress_ns;        /* when the progress was written, since 1970 */
+    int32_t restarts;           /* of the chief, after failures */
+    int32_t efficiency_percent; /* of a linear speed-up; -1: not known */
+    enum kube_phase phase;
+    bool has_progress;
+    char failed_uid[KUBE_NAME_MAX + 1]; /* the last chief pod that counted as a restart */
+    char reason[KUBE_REASON_MAX];
+    char message[KUBE_MESSAGE_MAX];
+    struct kube_condition conditions[KUBE_CONDITION_MAX];
+    struct kube_count ps;
+    struct kube_count worker;
+    struct kube_progress progress;
+};
+
+/* Parameter servers, workers or the chief: what the spec says of them. */
+struct kube_task {
+    int32_t min;
+    int32_t max;
+    struct kube_amount request; /* of one pod, everything in the template included */
+    struct kube_amount limit;
+    int64_t mcpu; /* of KUBE_CONTAINER in it */
+    struct kube_place place;
+    json_t *template;  /* metadata and spec of a pod, as the user wrote it; NULL: none */
+    json_t *resources; /* of KUBE_CONTAINER; NULL: none */
+};
+
+struct kube_etj {
+    struct kube_meta meta;
+    char *fault; /* why the spec cannot be carried out; then nothing but meta and status counts */
+    char *image;
+    char *policy;         /* as written, "": the cluster's default */
+    char *priority_class; /* "": none */
+    json_t *command;      /* arrays of strings; NULL: none */
+    json_t *args;
+    json_t *env; /* array, as in a container */
+    struct kube_task task[KUBE_ROLE_MAX];
+    int64_t worker_mcpu_min;  /* resizes in place go from … */
+    int64_t worker_mcpu_max;  /* … to; both task[KUBE_WORKER].mcpu: none */
+    struct kube_amount quota; /* most that all of its pods may ask for; 0: no limit */
+    int64_t checkpoint_interval_s;
+    char *checkpoint_path; /* "": none */
+    int32_t replicas;      /* workers, pinned by a person; 0: the policy decides */
+    int32_t slots;
+    int32_t priority;
+    int32_t backoff_limit;
+    enum kube_mode mode;
+    bool suspend;
+    bool has_finalizer;
+    struct kube_status status;
+};
+
+/* ---- what others demand ---------------------------------------------------------------------- */
+
+struct kube_quota {
+    struct kube_meta meta;
+    struct kube_amount request_left; /* hard - used; INT64_MAX: not limited; may be negative */
+    struct kube_amount limit_left;   /* of limits.cpu and limits.memory; pods unused */
+    bool scoped; /* counts some pods only: whether ours are among them is not known */
+};
+
+struct kube_pdb {
+    struct kube_meta meta;
+    struct kube_term selector; /* every requirement; none: every pod of the namespace */
+    bool nothing;              /* no selector at all: it means no pod */
+    int32_t allowed;           /* disruptions, now */
+};
+
+/* ---- reports --------------------------------------------------------------------------------- */
+
+enum kube_node_state {
+    KUBE_JOINING,
+    KUBE_IN,
+    KUBE_DRAINING,
+    KUBE_RELEASED,
+    KUBE_LOST,
+    KUBE_NODE_STATE_MAX
+};
+
+/* What the chief says of one of its nodes. */
+struct kube_reported_node {
+    enum kube_role role;
+    enum kube_node_state state;
+    uint32_t index;
+    uint32_t threads; /* that it acknowledged; 0: not known */
+};
+
+/* The last report of a training's chief. */
+struct kube_report {
+    int64_t at_ns;   /* the receiver's clock, as kube_world.now_ns */
+    char *namespace; /* both set by the receiver, not by kube_report_parse() */
+    char *job;
+    char *chief_uid; /* of the chief's pod; set by the receiver, too */
+    struct kube_reported_node *nodes;
+    uint32_t node_count;
+    uint32_t pauses_ms[KUBE_PAUSES_MAX]; /* since the report before */
+    uint32_t pause_count;
+    uint64_t duplicates;
+    struct kube_progress progress;
+    bool finished;
+};
+
+/* ---- functions ------------------------------------------------------------------------------- */
+
+/*
+ * Of one object. 0, -EINVAL with the field in *err (may be NULL), or -ENOMEM. An etj whose spec is
+ * at fault is an etj with ->fault: its metadata alone must be right.
+ */
+int kube_node_parse(const json_t *json, struct kube_node **ret, struct error *err);
+int kube_pod_parse(const json_t *json, struct kube_pod **ret, struct error *err);
+int kube_etj_parse(const json_t *json, struct kube_etj **ret, struct error *err);
+int kube_quota_parse(const json_t *json, struct kube_quota **ret, struct error *err);
+int kube_pdb_parse(const json_t *json, struct kube_pdb **ret, struct error *err);
+
+/* Of the body of POST /v1/jobs/NAMESPACE/NAME/report; the receiver sets what names it. */
+int kube_report_parse(const json_t *json, struct kube_report **ret, struct error *err);
+
+struct kube_node *kube_node_free(struct kube_node *node);
+struct kube_pod *kube_pod_free(struct kube_pod *pod);
+struct kube_etj *kube_etj_free(struct kube_etj *etj);
+struct kube_quota *kube_quota_free(struct kube_quota *quota);
+struct kube_pdb *kube_pdb_free(struct kube_pdb *pdb);
+struct kube_report *kube_report_free(struct kube_report *report);
+
+const char *kube_role_name(enum kube_role role);                /* "chief", "ps", "worker" */
+const char *kube_phase_name(enum kube_phase phase);             /* "Running" */
+const char *kube_mode_name(enum kube_mode mode);                /* "sync" */
+const char *kube_condition_name(enum kube_condition_type type); /* "Ready" */
