@@ -317,11 +317,11 @@ struct kube_pdb {
 /* ---- reports --------------------------------------------------------------------------------- */
 
 enum kube_node_state {
-    KUBE_JOINING,
-    KUBE_IN,
-    KUBE_DRAINING,
-    KUBE_RELEASED,
-    KUBE_LOST,
+    KUBE_NODE_JOINING,
+    KUBE_NODE_IN,
+    KUBE_NODE_DRAINING,
+    KUBE_NODE_RELEASED,
+    KUBE_NODE_LOST,
     KUBE_NODE_STATE_MAX
 };
 
