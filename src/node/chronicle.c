@@ -4,16 +4,28 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "host/proc.h"
+#include "node/container.h"
 #include "node/decision.h"
 #include "node/events.h"
 #include "node/history.h"
 #include "node/node.h"
 #include "node/view.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define RATE_NS    (10 * NS_PER_S) /* a row of a job's speed at most so often */
 #define COMMAND_NS NS_PER_S        /* by then the program is what runs, not what starts it */
+#define WORD_NS    (10 * NS_PER_S) /* an engine may be so slow to say how a container ended */
+
+/* A container's job that ended before its engine had said with which status. */
+struct epilogue {
+    struct epilogue *next;
+    struct history_job row; /* is written already, and once more with the status */
+    json_t *event;          /* waits for it */
+    uint64_t until_ns;
+    char container[CONTAINER_ID_MAX];
+};
 
 /* ---- what is told ---- */
 
@@ -41,10 +53,9 @@ static void read_command(struct job *j)
     j->seen.command[i] = '\0';
 }
 
-static void write_job(struct job *j, uint64_t now, uint64_t ended_ms)
+static struct history_job row_of(const struct job *j, uint64_t now)
 {
     struct history_job row = {.key = key_of(j),
-                              .ended_ms = ended_ms,
                               .terms = j->terms,
                               .uid = j->uid,
                               .min = j->min,
@@ -56,7 +67,6 @@ static void write_job(struct job *j, uint64_t now, uint64_t ended_ms)
                               .placement = j->placement};
     struct policy_job turn;
 
-    j->seen.made = history_made(j->node->history);
     admission_describe(j, now, &turn);
     row.run_ms = turn.run_ns / NS_PER_MS;
     row.wait_ms = turn.wait_ns / NS_PER_MS;
@@ -65,6 +75,14 @@ static void write_job(struct job *j, uint64_t now, uint64_t ended_ms)
     snprintf(row.name, sizeof(row.name), "%s", j->name);
     snprintf(row.owner, sizeof(row.owner), "%s", j->owner);
     snprintf(row.command, sizeof(row.command), "%s", j->seen.command);
+    return row;
+}
+
+static void write_job(struct job *j, uint64_t now)
+{
+    struct history_job row = row_of(j, now);
+
+    j->seen.made = history_made(j->node->history);
     history_job(j->node->history, &row);
 }
 
@@ -135,7 +153,7 @@ static void look_at(struct job *j, uint64_t now)
         news |= *t->command != '\0';
     }
     if (news || t->made != history_made(j->node->history))
-        write_job(j, now, 0);
+        write_job(j, now);
     write_allocations(j);
     write_rate(j, now);
     job_cores(j, &cores);
@@ -160,6 +178,107 @@ static void look_at_policy(struct node *n)
     memcpy(n->told_policy, text, sizeof(text));
 }
 
+/* ---- the end ---- */
+
+static void tell_end(struct node *n, json_t *event, const struct history_job *row)
+{
+    json_object_set_new(event, "exit", row->exit < 0 ? json_null() : json_integer(row->exit));
+    json_object_set_new(event, "oom", json_boolean(row->oom));
+    events_tell(n->events, "job-ended", event);
+}
+
+static void conclude(struct node *n, struct epilogue **at)
+{
+    struct epilogue *e = *at;
+
+    *at = e->next;
+    tell_end(n, e->event, &e->row);
+    free(e);
+    node_changed(n); /* the tick may rest */
+}
+
+/* Takes over @event. */
+static void end_later(const struct job *j, json_t *event, const struct history_job *row,
+                      uint64_t now)
+{
+    struct node *n = j->node;
+    struct epilogue **at = &n->epilogues, *e = calloc(1, sizeof(*e));
+
+    if (!e) {
+        tell_end(n, event, row);
+        return;
+    }
+    *e = (struct epilogue){.row = *row, .event = event, .until_ns = now + WORD_NS};
+    snprintf(e->container, sizeof(e->container), "%s", container_id(j));
+    while (*at)
+        at = &(*at)->next;
+    *at = e;
+}
+
+/* Of several runs of one container the oldest is the one that its engine speaks of. */
+static struct epilogue **find(struct node *n, const char *container)
+{
+    struct epilogue **at = &n->epilogues;
+
+    while (*at && strcmp((*at)->container, container) != 0)
+        at = &(*at)->next;
+    return at;
+}
+
+bool chronicle_exited(struct node *n, const char *container, int exit)
+{
+    struct epilogue **at = find(n, container);
+
+    if (!*at)
+        return false;
+    (*at)->row.exit = exit;
+    history_job(n->history, &(*at)->row);
+    conclude(n, at);
+    return true;
+}
+
+void chronicle_oom(struct node *n, const char *container)
+{
+    struct epilogue *e = *find(n, container);
+
+    if (!e)
+        return;
+    e->row.oom = true;
+    history_job(n->history, &e->row);
+}
+
+bool chronicle_pending(const struct node *n)
+{
+    return n->epilogues;
+}
+
+void chronicle_done(struct node *n)
+{
+    while (n->epilogues)
+        conclude(n, &n->epilogues);
+}
+
+void chronicle_ended(struct job *j)
+{
+    uint64_t now = clock_now_ns();
+    struct history_job row;
+    json_t *event;
+
+    if (!j->seen.state)
+        look_at(j, now);
+    write_allocations(j);
+    row = row_of(j, now);
+    row.ended_ms = clock_real_ms();
+    history_job(j->node->history, &row);
+    event = event_of(j, "ended");
+    json_object_set_new(event, "run_s", json_real((double)row.run_ms / 1000));
+    json_object_set_new(event, "wait_s", json_real((double)row.wait_ms / 1000));
+    if (container_id(j) && !j->processes && !j->seen.exited)
+        end_later(j, event, &row, now);
+    else
+        tell_end(j->node, event, &row);
+}
+
 void chronicle_look(struct node *n)
 {
     uint64_t now = clock_now_ns();
@@ -167,24 +286,7 @@ void chronicle_look(struct node *n)
     look_at_policy(n);
     for (struct job *j = n->jobs.first; j; j = j->next)
         look_at(j, now);
+    while (n->epilogues && n->epilogues->until_ns <= now)
+        conclude(n, &n->epilogues);
     history_write(n->history, n->jobs.n == 0); /* then nothing calls again */
-}
-
-void chronicle_ended(struct job *j)
-{
-    uint64_t now = clock_now_ns();
-    struct policy_job turn;
-    json_t *event;
-
-    if (!j->seen.state)
-        look_at(j, now);
-    write_allocations(j);
-    write_job(j, now, clock_real_ms());
-    admission_describe(j, now, &turn);
-    event = event_of(j, "ended");
-    json_object_set_new(event, "run_s", json_real((double)turn.run_ns / NS_PER_S));
-    json_object_set_new(event, "wait_s", json_real((double)turn.wait_ns / NS_PER_S));
-    json_object_set_new(event, "exit", j->seen.exited ? json_integer(j->seen.exit) : json_null());
-    json_object_set_new(event, "oom", json_boolean(j->seen.oom));
-    events_tell(j->node->events, "job-ended", event);
 }

@@ -2,7 +2,8 @@
 /*
  * Notices what happens to jobs, and tells it to those who listen (events.h) and to the history
  * (history.h): compares each job with what was told of it last. So nothing on the way of a decision
- * knows of either. Daemon's event loop only; called by node.c when there is time, and by job.c.
+ * knows of either. Daemon's event loop only; called by node.c when there is time, by job.c and by
+ * container.c.
  */
 #pragma once
 
@@ -37,3 +38,12 @@ void chronicle_look(struct node *n);
 
 /* The job has ended and is about to be freed. */
 void chronicle_ended(struct job *j);
+
+/*
+ * What an engine says of a container whose job has ended, for which it has some seconds: the event
+ * waits for the status, the history is corrected. False: no job waits for that.
+ */
+bool chronicle_exited(struct node *n, const char *container, int exit);
+void chronicle_oom(struct node *n, const char *container);
+bool chronicle_pending(const struct node *n);
+void chronicle_done(struct node *n); /* the daemon ends: told as it is known */

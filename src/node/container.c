@@ -510,13 +510,27 @@ static bool our_pause(const struct container *c, const struct engine_event *even
 /* A `die` of the run before may come late, behind the `start` of this one. */
 static void on_die(struct container *c, const struct engine_event *event)
 {
-    if (c->job && runs(c->job))
+    bool earlier = chronicle_exited(c->set->node, c->id, event->exit_code);
+
+    if (c->job && (earlier || runs(c->job)))
         return;
     if (c->job) {
         c->job->seen.exited = true;
         c->job->seen.exit = event->exit_code;
     }
     died(c);
+}
+
+static void on_oom(struct container *c)
+{
+    struct job *j = c->job;
+
+    if (!j) {
+        chronicle_oom(c->set->node, c->id);
+        return;
+    }
+    j->seen.oom = true;
+    snprintf(j->note, sizeof(j->note), "a process was killed: out of memory");
 }
 
 static void on_event(struct containers *set, const struct engine_event *event)
@@ -537,10 +551,8 @@ static void on_event(struct containers *set, const struct engine_event *event)
             inspect(set, event->id);
         break;
     case ENGINE_OOM:
-        if (c && c->job) {
-            c->job->seen.oom = true;
-            snprintf(c->job->note, sizeof(c->job->note), "a process was killed: out of memory");
-        }
+        if (c)
+            on_oom(c);
         break;
     case ENGINE_RENAME:
         if (c && c->job && !c->joined)

@@ -85,7 +85,8 @@ static void replan(struct node *n, bool at_once)
     plan_advance(n);
     for (struct job *j = n->jobs.first; j && n->waits; j = j->next)
         wait_settled(j);
-    sd_event_source_set_enabled(n->tick_source, n->jobs.n || containers_pending(n->containers)
+    sd_event_source_set_enabled(n->tick_source, n->jobs.n || containers_pending(n->containers) ||
+                                                        chronicle_pending(n)
                                                     ? SD_EVENT_ON
                                                     : SD_EVENT_OFF);
     node_store_later(n);
@@ -171,7 +172,9 @@ static int on_auto_exit(sd_event_source *s, uint64_t usec, void *arg)
 {
     struct node *n = arg;
 
-    if (n->jobs.n == 0) {
+    if (n->jobs.n == 0 && chronicle_pending(n)) {
+        arm_exit(n, AUTO_EXIT_US);
+    } else if (n->jobs.n == 0) {
         node_log("no job left: ending");
         sd_event_exit(n->event, 0);
     }
@@ -468,6 +471,7 @@ static void end(struct node *n)
         actuate_restore_all(n);
     if (n->api)
         unlinkat(n->dir_fd, RUNDIR_AGENT_SOCKET, 0);
+    chronicle_done(n);
     events_end_streams(n->events);
     n->api = api_free(n->api);
     n->events = events_free(n->events);

@@ -76,6 +76,7 @@ struct node {
     } busy; /* the machine's processors, parts.c's */
     struct metrics metrics;
     char told_policy[POLICY_SPEC_TEXT_MAX]; /* chronicle.c's */
+    struct epilogue *epilogues;             /* chronicle.c's, oldest first */
     struct wait *waits;
     struct adoption *adoptions; /* that wait for an engine */
     uint64_t wait_ids;

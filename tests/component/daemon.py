@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import queue
+import re
 import shutil
 import signal
 import socket
@@ -307,6 +308,46 @@ class Controller(Raw):
                          "id": body[56:72].split(b"\0")[0].decode(),
                          "state": body[72:88].split(b"\0")[0].decode(),
                          "name": body[88:152].split(b"\0")[0].decode()})
+
+
+class Events:
+    """A stream of /v1/events."""
+
+    def __init__(self, daemon, last=None, query=""):
+        self.connection = UnixConnection(daemon.dir / "api.sock")
+        headers = {"Last-Event-ID": last} if last else {}
+        self.connection.request("GET", "/v1/events" + query, headers=headers)
+        self.answer = self.connection.getresponse()
+
+    def line(self):
+        return self.answer.readline().decode()
+
+    def next(self):
+        """(type, data, id) of the next event; comments and retry are passed over."""
+        event = {}
+        while True:
+            line = self.line()
+            assert line, "the stream ended"
+            if line == "\n":
+                if "data" in event:
+                    return event["event"], json.loads(event["data"]), event.get("id")
+                event = {}
+            elif not line.startswith(":"):
+                key, value = line.rstrip("\n").split(": ", 1)
+                event[key] = value
+
+    def until(self, kind, check=lambda data: True):
+        while True:
+            event = self.next()
+            if event[0] == kind and check(event[1]):
+                return event
+
+    def rest(self):
+        """The types of all events up to the end of the stream."""
+        return re.findall(r"^event: (.*)$", self.answer.read().decode(), re.M)
+
+    def close(self):
+        self.connection.close()
 
 
 class Place:

@@ -13,7 +13,7 @@ import pytest
 
 from box import (ALL, HALVES, N, boxes, connected, give_way, job_of, joined, order,  # noqa: F401
                  real_engine)
-from daemon import eventually
+from daemon import Events, eventually
 from engine import IMAGE, Proxy
 
 
@@ -235,6 +235,29 @@ def test_that_memory_ran_out_is_known_when_the_job_is_gone(tided, proxy, boxes):
     eventually(lambda: tided.jobs() == [])
     told = {job["name"]: job["oom"] for job in tided.api("GET", "/v1/history")[1]}
     assert told == {"tight": True, "other": False}
+
+
+def test_how_a_container_ended_is_told_when_its_engine_is_late(tided, proxy, boxes):
+    """The job ends with its process; what the engine says of it then is kept back, and let go."""
+    box = boxes("late", "--max 8")
+    connected(tided, box)
+    stream, quiet = Events(tided), threading.Event()
+
+    def silence(client, ask):
+        client.sendall(CHUNKED)
+        quiet.set()
+        client.recv(1)
+    proxy.rule = lambda method, path: silence if "/events" in path else None
+    proxy.cut()
+    assert quiet.wait(30)
+    box.kill()
+    eventually(lambda: tided.jobs() == [])
+    ended, = tided.api("GET", "/v1/history")[1]
+    assert (ended["state"], ended["exit"]) == ("ended", None)
+    proxy.rule = lambda method, path: None
+    proxy.cut()
+    assert stream.until("job-ended")[1]["exit"] == 137
+    assert tided.api("GET", "/v1/history")[1][0]["exit"] == 137
 
 
 # ---- an engine that goes ----

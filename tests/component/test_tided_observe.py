@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from daemon import GUARD_S, NOBODY, UnixConnection, eventually
+from daemon import GUARD_S, NOBODY, Events, UnixConnection, eventually
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -266,46 +266,8 @@ def test_the_file_of_the_history_is_its_owners_alone(tided):
 
 # ---- events ----
 
-class Stream:
-    def __init__(self, daemon, last=None, query=""):
-        self.connection = UnixConnection(daemon.dir / "api.sock")
-        headers = {"Last-Event-ID": last} if last else {}
-        self.connection.request("GET", "/v1/events" + query, headers=headers)
-        self.answer = self.connection.getresponse()
-
-    def line(self):
-        return self.answer.readline().decode()
-
-    def next(self):
-        """(type, data, id) of the next event; comments and retry are passed over."""
-        event = {}
-        while True:
-            line = self.line()
-            assert line, "the stream ended"
-            if line == "\n":
-                if "data" in event:
-                    return event["event"], json.loads(event["data"]), event.get("id")
-                event = {}
-            elif not line.startswith(":"):
-                key, value = line.rstrip("\n").split(": ", 1)
-                event[key] = value
-
-    def until(self, kind, check=lambda data: True):
-        while True:
-            event = self.next()
-            if event[0] == kind and check(event[1]):
-                return event
-
-    def rest(self):
-        """The types of all events up to the end of the stream."""
-        return re.findall(r"^event: (.*)$", self.answer.read().decode(), re.M)
-
-    def close(self):
-        self.connection.close()
-
-
 def test_events_tell_of_jobs_and_of_the_policy(tided):
-    stream = Stream(tided)
+    stream = Events(tided)
     assert stream.answer.status == 200
     assert stream.answer.getheader("Content-Type") == "text/event-stream"
     job = tided.job(name="cnn")
@@ -323,17 +285,17 @@ def test_events_tell_of_jobs_and_of_the_policy(tided):
 
 
 def test_events_go_on_behind_the_last_that_was_read(tided):
-    stream = Stream(tided)
+    stream = Events(tided)
     tided.job(name="a").target(8)
     first = stream.next()[2]
     tided.job(name="b").target(4)
     seen = [stream.until("job-added")[2]]
     stream.close()
-    again = Stream(tided, last=first)
+    again = Events(tided, last=first)
     assert again.until("job-added")[2] == seen[0]
-    assert Stream(tided, last=first, query="?follow=false").rest().count("job-added") == 1
+    assert Events(tided, last=first, query="?follow=false").rest().count("job-added") == 1
     for strange in ("1.1", "x", first + "0000000", "99999999999999999999999.1"):
-        other = Stream(tided, last=strange)
+        other = Events(tided, last=strange)
         assert other.next()[0] == "missed"
         assert other.next()[1]["name"] == "a"  # from the first that is kept
         other.close()
@@ -344,12 +306,12 @@ def test_events_of_a_time_that_has_passed_and_no_more(tided):
     job = tided.job(name="a")
     job.target(8)
     job.end()
-    assert Stream(tided, query="?follow=false").rest() == []
-    kinds = Stream(tided, query="?since=1&follow=false").rest()
+    assert Events(tided, query="?follow=false").rest() == []
+    kinds = Events(tided, query="?since=1&follow=false").rest()
     assert kinds[0] == "job-added" and kinds[-1] == "job-ended" and "missed" not in kinds
-    assert Stream(tided, query=f"?since={began}&follow=false").rest() == kinds
-    assert Stream(tided, query=f"?since={began + 3600}&follow=false").rest() == []
-    follows = Stream(tided, query="?since=1&follow=true")
+    assert Events(tided, query=f"?since={began}&follow=false").rest() == kinds
+    assert Events(tided, query=f"?since={began + 3600}&follow=false").rest() == []
+    follows = Events(tided, query="?since=1&follow=true")
     assert follows.until("job-ended")
     tided.job(name="b")
     assert follows.next()[1]["name"] == "b"
@@ -360,19 +322,19 @@ def test_events_of_a_time_that_has_passed_and_no_more(tided):
 
 def test_a_new_daemon_tells_all_that_it_knows_to_who_followed_the_old_one(place):
     tided = place.daemon("--cpus", "0-7").start()
-    stream = Stream(tided)
+    stream = Events(tided)
     job = tided.job(name="cnn")
     last = stream.next()[2]
     tided.signal(signal.SIGKILL)
     tided.start()
-    again = Stream(tided, last=last)
+    again = Events(tided, last=last)
     assert again.next()[0] == "missed"
     assert again.next()[1]["name"] == "cnn"
     job.end()
 
 
 def test_a_stream_outlives_the_time_after_which_idle_connections_go(tided):
-    stream = Stream(tided)
+    stream = Events(tided)
     time.sleep(11)  # API_IDLE_S and a little
     tided.job(name="late")
     assert stream.next()[1]["name"] == "late"
@@ -397,19 +359,19 @@ def test_a_reader_that_sleeps_is_dropped_and_delays_nobody(tided):
         received += part
     assert not received.endswith(b"0\r\n\r\n")  # it ended without the end
     assert job.patch(threads=4)[0] == 200
-    kinds = Stream(tided, query="?since=1&follow=false").rest()
+    kinds = Events(tided, query="?since=1&follow=false").rest()
     assert kinds[0] == "missed" and len(kinds) == 1 + 1024
 
 
 def test_streams_are_bounded_and_those_whose_readers_left_are_forgotten(tided):
-    streams = [Stream(tided) for _ in range(32)]
+    streams = [Events(tided) for _ in range(32)]
     assert all(s.answer.status == 200 for s in streams)
     assert tided.api("GET", "/v1/events")[0] == 503
     for stream in streams:
         stream.close()
 
     def has_room():
-        stream = Stream(tided)
+        stream = Events(tided)
         stream.close()
         return stream.answer.status == 200
     eventually(has_room)
@@ -417,7 +379,7 @@ def test_streams_are_bounded_and_those_whose_readers_left_are_forgotten(tided):
 
 def test_the_daemon_ends_its_streams_when_it_ends(place):
     tided = place.daemon("--cpus", "0-7").start()
-    stream = Stream(tided)
+    stream = Events(tided)
     assert stream.line() == "retry: 1000\n"
     assert tided.stop() == 0
 
