@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from box import ALL, N, Box, connected, job_of, joined
+from box import ALL, N, boxes, connected, job_of, joined  # noqa: F401
 from daemon import eventually
 from system import (TIDE, SystemEngine, installed, service, shown, systemctl,  # noqa: F401
                     systemd_only)
@@ -32,16 +32,9 @@ def tided(service):
 
 
 @pytest.fixture
-def boxes(engine, tided, tmp_path):
-    made = []
-    place = types.SimpleNamespace(base=tmp_path, peer_program=tided.peer_program, daemons=[tided])
-
-    def make(*args, **more):
-        made.append(Box(engine, place, *args, **more))
-        return made[-1]
-    yield make
-    for box in made:
-        box.remove()
+def place(tided, tmp_path):
+    """As far as boxes need one."""
+    return types.SimpleNamespace(base=tmp_path, peer_program=tided.peer_program, daemons=[tided])
 
 
 def scope(box):
@@ -118,6 +111,14 @@ def of_history(tided, box):
     return next(j for j in tided.api("GET", "/v1/history")[1] if j["name"] == box.name)
 
 
+def told_of(name):
+    """By `tide history` and `tide events`: where they say that memory ran out."""
+    words = {"history": ["history", name], "events": ["events", "--type", "job-ended", name]}
+    said = {kind: subprocess.run([TIDE, *command], capture_output=True, text=True, check=True).stdout
+            for kind, command in words.items()}
+    return {kind for kind, text in said.items() if "; a process was killed: out of memory" in text}
+
+
 def test_a_job_goes_on_when_a_process_of_its_is_killed_for_memory(tided, boxes):
     """The peer lives, the child that grew does not; no thread or core is lost, and it is told."""
     box = boxes("grows", command=["/bin/sh", "-c", f"{GROW} & exec /box/peer --max 8 "
@@ -131,6 +132,16 @@ def test_a_job_goes_on_when_a_process_of_its_is_killed_for_memory(tided, boxes):
     box.kill()
     eventually(lambda: job_of(tided, box) is None)
     assert of_history(tided, box)["oom"]
-    for words in (["history", "grows"], ["events", "--type", "job-ended", "grows"]):
-        told = subprocess.run([TIDE, *words], capture_output=True, text=True, check=True).stdout
-        assert "; a process was killed: out of memory" in told
+    assert told_of("grows") == {"history", "events"}
+
+
+def test_a_container_that_is_killed_for_memory_is_told_as_such(tided, boxes):
+    """Its first process: the job ends with it, before its engine has said why. Several times, as who
+    is first is a matter of chance."""
+    for n in range(4):
+        box = boxes(f"first{n}", command=["/bin/sh", "-c", f"read go </box/in; exec {GROW}"], **MEMORY)
+        joined(tided, box)
+        box.tell("go")
+        eventually(lambda: job_of(tided, box) is None)
+        eventually(lambda: of_history(tided, box)["exit"] == 137)
+        eventually(lambda: told_of(box.name) == {"history", "events"})

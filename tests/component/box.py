@@ -89,6 +89,7 @@ class Box(Peer):
     def create_in_docker(self, name, command, labels, binds, limits):
         return self.ask("POST", f"/containers/create?name={name}", {
             "Image": IMAGE, "Cmd": command, "Labels": labels, "Env": [SOCKET],
+            "StopTimeout": 1,  # its first process has no handler of SIGTERM
             "HostConfig": {"Binds": binds, "NetworkMode": "host", **limits}}, 201)["Id"]
 
     def create_in_podman(self, name, command, labels, binds, limits):

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import subprocess
 import threading
@@ -178,6 +179,29 @@ def test_an_engine_that_was_killed_is_met_again(tided, boxes, engine):
     eventually(lambda: job_of(tided, first) is None)
     first.start()
     joined(tided, first)
+
+
+def test_a_service_is_elastic_again_after_a_reboot(tided, boxes, engine):
+    """Everything stops, and what lay in /run is gone; dockerd comes first, and starts a container
+    whose control directory is not there."""
+    service = boxes("service", "--max 8", labels={"com.docker.compose.service": "train",
+                                                  "io.threadtide.placement": "exclusive"},
+                    RestartPolicy={"Name": "always"})
+    connected(tided, service)
+    service.expect("target", N)
+    engine.stop()
+    eventually(lambda: job_of(tided, service) is None)
+    tided.stop()
+    shutil.rmtree(tided.dir)
+    engine.start()
+    eventually(lambda: service.inspect()["State"]["Running"])
+    tided.start()
+    connected(tided, service)
+    service.expect("target", N)
+    eventually(lambda: service.cpus() == ALL)
+    guest = tided.job("--max", "8", placement="exclusive")
+    service.expect("target", N // 2)
+    eventually(lambda: sorted((service.cpus(), guest.get()["cores"])) == HALVES)
 
 
 def test_an_engine_that_stands_still_holds_nobody_up(tided, boxes, engine):
