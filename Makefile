@@ -26,7 +26,7 @@ check:
 	@scripts/setup.sh build check
 	@/usr/bin/python3 scripts/check.py
 
-# Where qemu cannot be installed, its tests are skipped, and counted so.
+# Where qemu cannot be installed or Kubernetes not built, their tests are skipped, and counted so.
 check-cluster:
 	@scripts/setup.sh build check
 	@scripts/setup.sh cluster || echo 'check-cluster: no virtual machines here, see above'
@@ -62,7 +62,7 @@ help:
 	@echo 'make demo         three trainings share this machine, without and with Threadtide'
 	@echo 'make demo-docker  the same in containers of a Docker Engine (as root)'
 	@echo 'make check        every test, about a quarter of an hour; installs what it needs'
-	@echo 'make check-cluster  tests in virtual machines with cgroup v2, systemd, up to 64 cores'
+	@echo 'make check-cluster  tests with Kubernetes, and in virtual machines: cgroup v2, systemd, 64 cores'
 	@echo 'make check-quick  what to run between two edits: one compiler, no TensorFlow'
 	@echo 'make install      into PREFIX ($(PREFIX)), under DESTDIR if set'
 	@echo 'make bench        the measurements of docs/, about an hour'

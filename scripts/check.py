@@ -9,7 +9,8 @@ side, and those that measure or fill the machine run alone. Each test of a suite
 phase counts as one test. A phase that could not start because one before it failed has failed, and
 so has a suite that ran no test. Logs: build-check/log/PHASE.log.
 
---quick: what a developer runs between two edits, without TensorFlow. --cluster: in virtual machines.
+--quick: what a developer runs between two edits, without TensorFlow. --cluster: with Kubernetes, and
+in virtual machines.
 A phase of that which ends with 77 cannot run here: it is skipped, and with it all that need it.
 PHASE…: these and what they need. TIDE_CHECK_JOBS: how many phases run side by side (2).
 
@@ -185,8 +186,12 @@ PHASES = [
     pytest_phase("system", ("gcc", "tf221", "tf218", "tf215"), "-n 2", alone=True, limit_s=1200),
 ]
 
-# `make check-cluster`: what needs cgroup v2, systemd, or more cores than there are.
+# `make check-cluster`: what needs Kubernetes, cgroup v2, systemd, or more cores than there are.
 CLUSTER = [
+    Phase("kube-tools", """
+        scripts/setup.sh kube || { echo "neither etcd nor Kubernetes, see above"; exit 77; }""",
+          limit_s=1500),
+    pytest_phase("kube", ("gcc", "tf221", "kube-tools"), "", limit_s=900),
     Phase("machine", f"""
         command -v qemu-system-x86_64 >/dev/null || {{ echo "qemu is not installed"; exit 77; }}
         tests/cluster/image.py {OUT}/machine {OUT}/gcc""", ("gcc",)),
@@ -324,7 +329,7 @@ def selected(options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="without TensorFlow and sanitizers")
-    parser.add_argument("--cluster", action="store_true", help="in virtual machines")
+    parser.add_argument("--cluster", action="store_true", help="with Kubernetes, and in virtual machines")
     parser.add_argument("--list", action="store_true", help="name the phases")
     parser.add_argument("phase", nargs="*", help="only these and what they need")
     options = parser.parse_args()

