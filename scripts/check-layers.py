@@ -37,6 +37,8 @@ LIBRARIES = {
     "libsmartcols.h": ("cli",),
     "curl/": ("host", "kube"),
     "sqlite3.h": ("node",),
+    "gnutls/": ("kube",),
+    "yaml.h": ("kube",),
 }
 
 # What policies may include: nothing with a clock, I/O, allocation or a random number in it.

@@ -25,6 +25,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 
 build_packages="gcc libc6-dev binutils meson ninja-build pkg-config python3 libmicrohttpd-dev
     libjansson-dev libsqlite3-dev libcurl4-openssl-dev libsystemd-dev libinih-dev libncurses-dev libsmartcols-dev
+    libgnutls28-dev libyaml-dev
     scdoc"
 docker_packages="docker.io iptables"
 check_packages="g++ clang clang-tidy clang-format libcmocka-dev libeigen3-dev musl-tools

@@ -290,7 +290,7 @@ void engine_dispatch(struct engine *e)
 static int prepare(struct engine *e)
 {
     struct epoll_event timer = {.events = EPOLLIN}, http = {.events = EPOLLIN};
-    int r = transfers_new(e->path, &e->http);
+    int r = transfers_new(&e->server, &e->http);
 
     if (r < 0)
         return r;
@@ -323,6 +323,7 @@ int engine_new(const char *socket_path, engine_news_fn *news, void *arg, struct 
     e->arg = arg;
     e->epoll_fd = e->timer_fd = -1;
     e->backoff_ms = BACKOFF_MIN_MS;
+    e->server.socket_path = e->path;
     r = prepare(e);
     if (r < 0) {
         engine_free(e);

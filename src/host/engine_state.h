@@ -32,6 +32,7 @@ struct engine_call;
 
 struct engine {
     struct transfers *http;
+    struct transfer_server server; /* at path */
     engine_news_fn *news;
     void *arg;
     const struct engine_dialect *dialect; /* NULL: none has answered yet */

@@ -16,6 +16,7 @@ struct transfer {
     struct transfer *next;
     struct transfers *set;
     CURL *easy;
+    struct curl_slist *headers;
     int64_t ticket;
     transfer_data *data;
     transfer_done *done;
@@ -34,12 +35,11 @@ struct transfer {
 
 struct transfers {
     CURLM *multi;
-    struct curl_slist *headers;
+    const struct transfer_server *server;
     struct transfer *first;
     int64_t tickets;
     unsigned n;
     int epoll_fd, timer_fd;
-    char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 };
 
 static void transfer_free(struct transfer *t)
@@ -48,6 +48,7 @@ static void transfer_free(struct transfer *t)
         curl_multi_remove_handle(t->set->multi, t->easy);
         curl_easy_cleanup(t->easy);
     }
+    curl_slist_free_all(t->headers);
     free(t->head);
     free(t->body);
     free(t);
@@ -152,6 +153,13 @@ static int code_of(const struct transfer *t, CURLcode result)
         return t->begun ? 0 : -EBADMSG;
     case CURLE_COULDNT_CONNECT:
         return number == EACCES || number == EPERM ? -EACCES : -ENOTCONN;
+    case CURLE_COULDNT_RESOLVE_HOST:
+        return -ENOTCONN;
+    case CURLE_SSL_CONNECT_ERROR:
+    case CURLE_SSL_CERTPROBLEM:
+    case CURLE_SSL_CACERT_BADFILE:
+    case CURLE_PEER_FAILED_VERIFICATION:
+        return -EPROTO;
     case CURLE_SEND_ERROR:
         return number == ENOTCONN ? -ENOTCONN : -ECONNRESET;
     case CURLE_GOT_NOTHING:
@@ -176,7 +184,7 @@ static const char *reason_of(const struct transfer *t, int code, CURLcode result
 {
     switch (code) {
     case -ENOTCONN:
-        return "nobody listens there";
+        return result == CURLE_COULDNT_RESOLVE_HOST ? "no such host" : "nobody listens there";
     case -EACCES:
         return "not allowed to connect";
     case -ECONNRESET:
@@ -287,37 +295,104 @@ void transfers_dispatch(struct transfers *set)
 
 /* ---- requests ---- */
 
-static int set_up(struct transfer *t, const struct transfer_request *request)
+static int add_header(struct transfer *t, const char *name, const char *value)
 {
-    _cleanup_free_ char *url = NULL;
-    CURL *easy = t->easy;
-    CURLcode r = CURLE_OK;
+    _cleanup_free_ char *text = NULL;
+    struct curl_slist *list;
 
-    if (asprintf(&url, "http://localhost%s", request->path) < 0) {
-        url = NULL;
+    if (asprintf(&text, "%s%s", name, value) < 0) {
+        text = NULL;
         return -ENOMEM;
     }
+    list = curl_slist_append(t->headers, text);
+    if (!list)
+        return -ENOMEM;
+    t->headers = list;
+    return 0;
+}
+
+static int set_headers(struct transfer *t, const struct transfer_request *request)
+{
+    int r = add_header(t, "Content-Type: ", request->type ? request->type : "application/json");
+
+    if (r == 0)
+        r = add_header(t, "Expect:", "");
+    if (r == 0 && request->bearer)
+        r = add_header(t, "Authorization: Bearer ", request->bearer);
+    return r;
+}
+
 #define SET(option, value)                                                                         \
     do {                                                                                           \
         if (r == CURLE_OK)                                                                         \
             r = curl_easy_setopt(easy, option, value);                                             \
     } while (0)
+
+static CURLcode set_pem(CURL *easy, CURLoption option, const char *pem)
+{
+    struct curl_blob blob = {.data = (void *)pem, .flags = CURL_BLOB_COPY};
+
+    if (!pem)
+        return CURLE_OK;
+    blob.len = strlen(pem);
+    return curl_easy_setopt(easy, option, &blob);
+}
+
+static CURLcode set_server(CURL *easy, const struct transfer_server *server)
+{
+    CURLcode r = CURLE_OK;
+
+    if (server->socket_path) {
+        SET(CURLOPT_UNIX_SOCKET_PATH, server->socket_path);
+        SET(CURLOPT_FRESH_CONNECT, 1L);
+        SET(CURLOPT_FORBID_REUSE, 1L);
+        return r;
+    }
+    /* A stream is silent for minutes: only this tells a quiet server from one that is no more. */
+    SET(CURLOPT_TCP_KEEPALIVE, 1L);
+    SET(CURLOPT_TCP_KEEPIDLE, 15L);
+    SET(CURLOPT_TCP_KEEPINTVL, 5L);
+    if (server->insecure) {
+        SET(CURLOPT_SSL_VERIFYPEER, 0L);
+        SET(CURLOPT_SSL_VERIFYHOST, 0L);
+    }
+    if (r == CURLE_OK)
+        r = set_pem(easy, CURLOPT_CAINFO_BLOB, server->ca);
+    if (r == CURLE_OK)
+        r = set_pem(easy, CURLOPT_SSLCERT_BLOB, server->cert);
+    if (r == CURLE_OK)
+        r = set_pem(easy, CURLOPT_SSLKEY_BLOB, server->key);
+    return r;
+}
+
+static int set_up(struct transfer *t, const struct transfer_request *request)
+{
+    const struct transfer_server *server = t->set->server;
+    bool posts = strcmp(request->method, "POST") == 0;
+    _cleanup_free_ char *url = NULL;
+    CURL *easy = t->easy;
+    CURLcode r;
+
+    if (set_headers(t, request) < 0)
+        return -ENOMEM;
+    if (asprintf(&url, "%s%s", server->url ? server->url : "http://localhost", request->path) < 0) {
+        url = NULL;
+        return -ENOMEM;
+    }
+    r = set_server(easy, server);
     SET(CURLOPT_URL, url);
-    SET(CURLOPT_UNIX_SOCKET_PATH, t->set->path);
     SET(CURLOPT_PROXY, "");
     SET(CURLOPT_PATH_AS_IS, 1L);
     SET(CURLOPT_NOSIGNAL, 1L);
-    SET(CURLOPT_FRESH_CONNECT, 1L);
-    SET(CURLOPT_FORBID_REUSE, 1L);
     SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    SET(CURLOPT_HTTPHEADER, t->set->headers);
-    if (strcmp(request->method, "POST") == 0) {
+    SET(CURLOPT_HTTPHEADER, t->headers);
+    if (posts || request->body) {
         SET(CURLOPT_POST, 1L);
         SET(CURLOPT_POSTFIELDSIZE, request->body ? (long)strlen(request->body) : 0L);
         SET(CURLOPT_COPYPOSTFIELDS, request->body ? request->body : "");
-    } else if (strcmp(request->method, "GET") != 0) {
-        SET(CURLOPT_CUSTOMREQUEST, request->method);
     }
+    if (!posts && (request->body || strcmp(request->method, "GET") != 0))
+        SET(CURLOPT_CUSTOMREQUEST, request->method);
     SET(CURLOPT_TIMEOUT_MS, (long)request->timeout_ms);
     if (request->timeout_ms == 0)
         SET(CURLOPT_CONNECTTIMEOUT_MS, (long)TRANSFER_CONNECT_MS);
@@ -327,9 +402,9 @@ static int set_up(struct transfer *t, const struct transfer_request *request)
     SET(CURLOPT_WRITEDATA, t);
     SET(CURLOPT_ERRORBUFFER, t->reason);
     SET(CURLOPT_PRIVATE, t);
-#undef SET
     return r == CURLE_OK ? 0 : -ENOMEM; /* the options are there: nothing else can fail */
 }
+#undef SET
 
 int64_t transfer_send(struct transfers *set, const struct transfer_request *request)
 {
@@ -382,7 +457,6 @@ int transfers_fd(const struct transfers *set)
 static int prepare(struct transfers *set)
 {
     struct epoll_event event = {.events = EPOLLIN};
-    struct curl_slist *list;
 
     set->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     set->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -390,10 +464,8 @@ static int prepare(struct transfers *set)
     if (set->epoll_fd < 0 || set->timer_fd < 0 ||
         epoll_ctl(set->epoll_fd, EPOLL_CTL_ADD, set->timer_fd, &event) < 0)
         return -errno;
-    set->headers = curl_slist_append(NULL, "Content-Type: application/json");
-    list = set->headers ? curl_slist_append(set->headers, "Expect:") : NULL;
     set->multi = curl_multi_init();
-    if (!list || !set->multi)
+    if (!set->multi)
         return -ENOMEM;
     curl_multi_setopt(set->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
     curl_multi_setopt(set->multi, CURLMOPT_SOCKETDATA, set);
@@ -402,15 +474,16 @@ static int prepare(struct transfers *set)
     return 0;
 }
 
-int transfers_new(const char *socket_path, struct transfers **ret)
+int transfers_new(const struct transfer_server *server, struct transfers **ret)
 {
     struct transfers *set;
     int r;
 
-    if (strlen(socket_path) >= sizeof(set->path))
+    if (server->socket_path &&
+        strlen(server->socket_path) >= sizeof(((struct sockaddr_un *)0)->sun_path))
         return -ENAMETOOLONG;
-    /* No TLS, no name service: libcurl's own tables are enough. */
-    if (curl_global_init(CURL_GLOBAL_NOTHING) != CURLE_OK)
+    /* On a unix socket no TLS, no name service: libcurl's own tables are enough. */
+    if (curl_global_init(server->url ? CURL_GLOBAL_SSL : CURL_GLOBAL_NOTHING) != CURLE_OK)
         return -ENOMEM;
     set = calloc(1, sizeof(*set));
     if (!set) {
@@ -418,7 +491,7 @@ int transfers_new(const char *socket_path, struct transfers **ret)
         return -ENOMEM;
     }
     set->epoll_fd = set->timer_fd = -1;
-    strcpy(set->path, socket_path);
+    set->server = server;
     r = prepare(set);
     if (r < 0) {
         transfers_free(set);
@@ -436,7 +509,6 @@ struct transfers *transfers_free(struct transfers *set)
         forget(set->first);
     if (set->multi)
         curl_multi_cleanup(set->multi);
-    curl_slist_free_all(set->headers);
     close_fd(set->timer_fd);
     close_fd(set->epoll_fd);
     free(set);

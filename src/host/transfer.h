@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * HTTP requests to one server behind a unix socket, many at a time, for an event loop: libcurl's
- * multi interface behind one descriptor. Nothing blocks, no thread is made, and the environment's
- * proxies are ignored. Each request has a connection of its own, so that libcurl never sends one
- * twice behind the caller's back. One thread: the owner's event loop; called by engine.c.
+ * HTTP requests to one server, behind a unix socket or https://, many at a time, for an event loop:
+ * libcurl's multi interface behind one descriptor. Nothing blocks, and the environment's proxies
+ * are ignored. On a unix socket each request has a connection of its own, so that libcurl never
+ * sends one twice behind the caller's back; TLS connections are kept and used again, for their
+ * handshake costs more than the request, and libcurl repeats one that meets a connection just
+ * closed. One thread: the owner's event loop; called by engine.c and src/kube/client.c.
  */
 #pragma once
 
@@ -18,6 +20,15 @@
 #define TRANSFER_CONNECT_MS 5000        /* to get a connection, for requests without a deadline */
 
 struct transfers;
+
+/* Exactly one of socket_path and url. PEM texts of any number of certificates. */
+struct transfer_server {
+    const char *socket_path;
+    const char *url;        /* "https://host:port", nothing behind it that ends in a slash */
+    const char *ca;         /* who may have signed the server's certificate; NULL: the system's */
+    const char *cert, *key; /* ours; NULL: none */
+    bool insecure;          /* whoever answers is believed */
+};
 
 struct transfer_answer {
     int code;         /* 0: complete, whatever its status; else -errno, see transfer_send */
@@ -41,15 +52,20 @@ typedef void transfer_done(void *arg, const struct transfer_answer *answer);
 struct transfer_request {
     const char *method;
     const char *path;    /* URL-encoded, query included */
-    const char *body;    /* JSON; NULL: none */
+    const char *body;    /* NULL: none */
+    const char *type;    /* of the body; NULL: application/json */
+    const char *bearer;  /* token; NULL: none */
     transfer_data *data; /* NULL: the body is collected for done */
     transfer_done *done;
     void *arg;           /* of both */
     unsigned timeout_ms; /* for the whole exchange; 0: without an end */
 };
 
-/* Returns 0, -ENAMETOOLONG (no path of a socket) or another -errno. */
-int transfers_new(const char *socket_path, struct transfers **ret);
+/*
+ * @server is borrowed for as long as the set lives; its texts may be others from one request to the
+ * next. Returns 0, -ENAMETOOLONG (no path of a socket) or another -errno.
+ */
+int transfers_new(const struct transfer_server *server, struct transfers **ret);
 
 /* Breaks off what is under way, without a call of done. Takes NULL, returns NULL. */
 struct transfers *transfers_free(struct transfers *set);
@@ -64,10 +80,11 @@ void transfers_dispatch(struct transfers *set);
  * Begins @request, whose texts are copied. Returns a ticket > 0, and done is called exactly once,
  * later, from transfers_dispatch; or, without any call, -EBUSY (TRANSFERS_MAX) or -ENOMEM.
  * The codes of an answer:
- *   -ENOTCONN    nobody listens: nothing was sent
+ *   -ENOTCONN    nobody listens, or the name is unknown: nothing was sent
  *   -EACCES      not allowed to connect
  *   -ECONNRESET  the server hung up without an answer: whether it did what was asked is unknown
  *   -ETIMEDOUT   no complete answer in time: unknown, too
+ *   -EPROTO      TLS: the certificate or the key is not good, theirs or ours
  *   -EBADMSG     cut off, or no HTTP
  *   -EMSGSIZE    longer than TRANSFER_BODY_MAX or TRANSFER_HEAD_MAX
  *   -ENOMEM, -EIO, or what data returned.

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The pure half of watch.c: which objects of one kind the consumer has been told of, in which
+ * version, so that it hears of every change once, whatever is listed or repeated. No I/O, no clock.
+ * Objects are told apart by namespace, name and UID; versions are compared when they are decimal
+ * numbers, as those of every API server are, else only for equality. Event loop's thread.
+ */
+#pragma once
+
+#include "base/error.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define KNOWN_LINE_MAX (4u << 20) /* bytes of one event: twice the largest object of etcd */
+
+enum watch_change {
+    WATCH_ADDED,
+    WATCH_CHANGED,
+    WATCH_DELETED, /* what was missed has only namespace, name and uid, in its metadata */
+    WATCH_SYNCED,  /* all that there is has been told; no object. Again after every new list */
+    WATCH_LOST,    /* from watch.c: the server does not answer as it should; no object */
+    WATCH_BACK,    /* … and does again */
+};
+
+/* @object is borrowed until it returns; NULL where there is none. */
+typedef void watch_fn(void *arg, enum watch_change change, json_t *object);
+
+struct known;
+
+struct known *known_new(watch_fn *fn, void *arg); /* NULL: out of memory */
+struct known *known_free(struct known *k);        /* takes NULL, returns NULL */
+
+size_t known_count(const struct known *k);
+
+/* From where a watch goes on; "": list first. Until the next call. */
+const char *known_version(const struct known *k);
+
+/*
+ * A new list in pages: known_list_end tells what is gone. A list that breaks off is begun anew.
+ * known_list_page returns 0 with the next page's token ("": it was the last; borrowed from @list),
+ * -EBADMSG or -ENOMEM.
+ */
+void known_list_begin(struct known *k);
+int known_list_page(struct known *k, json_t *list, const char **ret_continue, struct error *err);
+void known_list_end(struct known *k);
+
+/*
+ * One line of a watch. 0; -ESTALE: the version is too old, list anew; -EREMOTEIO: the server ends
+ * the watch, with its reason; -EBADMSG: no event; -ENOMEM.
+ */
+int known_event(struct known *k, const char *line, size_t len, struct error *err);
+
+/*
+ * An object as a write of ours was answered: the consumer knows it before the watch comes to it.
+ * Ignored where it cannot be told that it is newer than all that the watch has brought.
+ */
+void known_learn(struct known *k, json_t *object);
