@@ -19,7 +19,7 @@ LAYERS = {
     "sim": ("base", "policy"),
     "lib": ("base", "proto", "include", "agent/program_api.h"),
     "runc": ("base",),
-    "tfnode": ("base", "include"),
+    "tfnode": ("base", "agent/program_api.h"),
     "kube": ("base", "policy", "host"),
     "cli": ("base", "proto", "host", "sim"),
 }

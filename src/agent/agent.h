@@ -100,7 +100,8 @@ void control_after_fork(void);
 int control_signal_install(int number); /* returns the number in place, 0: none */
 
 /* ---- program.c: the in-process API ---- */
-void program_changed(void); /* control thread, after a target is in place */
+void program_changed(void);                /* control thread, after a target has been applied */
+void program_settled(uint64_t generation); /* control thread: its threads are in place */
 void program_progress(uint64_t *ret_done, uint64_t *ret_total, char ret_unit[PROTO_SHORT_MAX]);
 
 /* ---- resolve.c ---- */

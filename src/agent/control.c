@@ -38,6 +38,8 @@ static struct control {
     bool leased;
     uint64_t epoch;
     uint64_t generation; /* of the last TARGET in place */
+    uint64_t applied;    /* core_generation() of the last change that backends were told */
+    uint64_t settled;    /* … and of the last that was in place */
     uint64_t lease_ns;
     uint64_t heartbeat_ns;
     uint64_t lease_until_ns;
@@ -308,10 +310,19 @@ static void apply_change(void)
 
     if (core_frozen() || !core_take_change())
         return;
+    control.applied = core_generation(); /* before the target: that may be newer, never older */
     core_target(&target);
     for (unsigned i = 0; i < backend_count; i++)
         backend_table[i]->apply(&target);
     program_changed();
+}
+
+static void tell_if_settled(void)
+{
+    if (control.settled == control.applied || !all_settled())
+        return;
+    control.settled = control.applied;
+    program_settled(control.settled);
 }
 
 static void on_target(const struct proto_target *t, uint64_t now_ns)
@@ -471,6 +482,7 @@ static void *control_main(void *arg)
         run_timers(now_ns);
         apply_change();
         acknowledge_if_settled(now_ns);
+        tell_if_settled();
         report_local(now_ns);
         sleep_until_event(clock_now_ns());
     }

@@ -25,6 +25,7 @@ static struct program {
     _Atomic uint64_t received_ns;
     _Atomic uint64_t placed_ns;
     _Atomic int frozen;
+    _Atomic uint64_t settled; /* generation */
     /* progress, a sequence lock of one writer at a time */
     _Atomic uint32_t progress_seq;
     _Atomic uint64_t done;
@@ -120,6 +121,16 @@ void program_changed(void)
     fn(&state, arg);
 }
 
+void program_settled(uint64_t generation)
+{
+    atomic_store(&program.settled, generation);
+}
+
+static uint64_t get_settled(void)
+{
+    return atomic_load(&program.settled);
+}
+
 static int report_progress(uint64_t done, uint64_t total, const char *unit)
 {
     uint32_t seq = atomic_load_explicit(&program.progress_seq, memory_order_relaxed);
@@ -194,6 +205,7 @@ const struct agent_program_api tide_agent_program_api = {
     .progress = report_progress,
     .declare = declare,
     .report_active = report_active,
+    .settled = get_settled,
 };
 
 /* ---- backend "program" ---- */

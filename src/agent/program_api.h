@@ -48,4 +48,10 @@ struct agent_program_api {
      * this number has reached it. Returns 0, -ERANGE (above max) or -EINVAL (nothing declared).
      */
     int (*report_active)(uint32_t active);
+    /*
+     * The newest generation (see agent_state) with which every thread was in its place: the surplus
+     * ones parked, the wanted ones awake. Below agent_state's: that one is still under way.
+     * Lock-free.
+     */
+    uint64_t (*settled)(void);
 };

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Finds the installed TensorFlow: the directory with its C API, which every wheel has. Called once
+ * by main.c, one thread; reads the environment.
+ */
+#pragma once
+
+#include "base/error.h"
+
+#include <limits.h>
+
+#define LOCATE_LIBRARY    "libtensorflow_cc.so.2"
+#define LOCATE_LOOKED_MAX 4096
+
+struct located {
+    char library[PATH_MAX];         /* the file itself */
+    char looked[LOCATE_LOOKED_MAX]; /* where it was looked for, a line each, cut at the end */
+};
+
+/*
+ * @given (may be NULL) is the directory with the library or the one above it, and then the only
+ * place. Else, in this order: $VIRTUAL_ENV, $CONDA_PREFIX, the directories of $PYTHONPATH, those of
+ * the first python3 in $PATH, the user's own, the system's; of several Pythons the newest.
+ * @root: "" normally; tests give a directory that stands for "/".
+ * Returns 0, or -ENOENT; ret->looked is filled in in any case.
+ */
+int locate_tensorflow(const char *given, const char *root, struct located *ret);

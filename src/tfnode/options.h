@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a node is told when it starts: flags, and for each the variable of the environment that
+ * stands for it in a pod. Called once by main.c, one thread.
+ */
+#pragma once
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define OPTIONS_NAME_MAX 64 /* a job's name with its NUL: also a label's value in Kubernetes */
+#define OPTIONS_HOST_MAX 64 /* an IP address, or "localhost" */
+
+#define OPTIONS_PORT         2222
+#define OPTIONS_CONTROL_PORT 2223
+#define OPTIONS_GRACE_S      25
+
+struct options {
+    char job[OPTIONS_NAME_MAX];
+    char role[OPTIONS_NAME_MAX]; /* "ps" or "worker" */
+    char host[OPTIONS_HOST_MAX]; /* of the own address, in brackets if it has colons */
+    const char *tensorflow;      /* borrowed from argv or the environment; NULL: look for it */
+    uint32_t index;
+    uint32_t port; /* TensorFlow's; 0: the kernel chooses one, as below */
+    uint32_t control_port;
+    uint32_t threads; /* active at the start; 0: what the own limit allows */
+    uint32_t grace_s; /* from SIGTERM to the end, if nobody releases the node */
+    bool lifeline;    /* end when the standard input does */
+};
+
+enum options_verdict { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_VERSION, OPTIONS_VERDICT_MAX };
+
+/*
+ * Reads the environment, then the flags, which outrank it.
+ * Returns an enum options_verdict, or -EINVAL with what is wrong in *err.
+ */
+int options_parse(int argc, char **argv, struct options *ret, struct error *err);

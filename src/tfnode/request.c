@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tfnode/request.h"
+
+#include "base/jsontext.h"
+
+#include <errno.h>
+#include <string.h>
+#include <strings.h>
+
+struct head {
+    size_t size; /* of the head itself, blank line included */
+    size_t length;
+    bool have_length;
+};
+
+/* Finds the end of a line at @from; *ret_len is without its CR LF. -EAGAIN: not there yet. */
+static int find_line(const char *buf, size_t len, size_t from, size_t *ret_len)
+{
+    const char *lf = memchr(buf + from, '\n', len - from);
+
+    if (!lf)
+        return -EAGAIN;
+    if (lf == buf + from || lf[-1] != '\r')
+        return -EBADMSG;
+    *ret_len = (size_t)(lf - buf) - from - 1;
+    return 0;
+}
+
+/* "GET /v1/watch?x HTTP/1.1" */
+static int parse_request_line(const char *line, size_t len, struct request *req)
+{
+    const char *path = memchr(line, ' ', len), *version;
+    size_t path_len;
+
+    if (!path || path == line)
+        return -EBADMSG;
+    version = memchr(path + 1, ' ', (size_t)(line + len - path - 1));
+    if (!version || line + len - version != sizeof(" HTTP/1.1") - 1 ||
+        memcmp(version, " HTTP/1.", sizeof(" HTTP/1.") - 1) != 0 ||
+        (version[8] != '0' && version[8] != '1'))
+        return -EBADMSG;
+    req->http_1_0 = version[8] == '0';
+    req->method = path - line == 3 && memcmp(line, "GET", 3) == 0    ? REQUEST_GET
+                  : path - line == 4 && memcmp(line, "POST", 4) == 0 ? REQUEST_POST
+                                                                     : REQUEST_OTHER;
+    path++;
+    path_len = (size_t)(version - path);
+    for (size_t i = 0; i < path_len; i++) {
+        if (path[i] <= ' ' || path[i] == 0x7f)
+            return -EBADMSG;
+        if (path[i] == '?')
+            path_len = i;
+    }
+    if (path_len == 0 || path[0] != '/')
+        return -EBADMSG;
+    if (path_len >= sizeof(req->path)) /* none of ours is as long: it will not be found */
+        path_len = sizeof(req->path) - 1;
+    memcpy(req->path, path, path_len);
+    req->path[path_len] = '\0';
+    return 0;
+}
+
+static int parse_length(const char *text, size_t len, size_t *ret)
+{
+    size_t value = 0;
+
+    if (len == 0)
+        return -EBADMSG;
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] < '0' || text[i] > '9')
+            return -EBADMSG;
+        value = value * 10 + (size_t)(text[i] - '0');
+        if (value > REQUEST_BODY_MAX)
+            return -EMSGSIZE;
+    }
+    *ret = value;
+    return 0;
+}
+
+static bool is_header(const char *line, const char *colon, const char *name)
+{
+    return (size_t)(colon - line) == strlen(name) && strncasecmp(line, name, strlen(name)) == 0;
+}
+
+static int parse_header(const char *line, size_t len, struct head *head)
+{
+    const char *colon = memchr(line, ':', len), *value;
+    size_t length;
+    int r;
+
+    if (!colon || colon == line || memchr(line, '\0', len))
+        return -EBADMSG;
+    if (is_header(line, colon, "Transfer-Encoding"))
+        return -ENOTSUP;
+    if (!is_header(line, colon, "Content-Length"))
+        return 0;
+    value = colon + 1;
+    len -= (size_t)(value - line);
+    for (; len > 0 && (*value == ' ' || *value == '\t'); len--)
+        value++;
+    while (len > 0 && (value[len - 1] == ' ' || value[len - 1] == '\t'))
+        len--;
+    r = parse_length(value, len, &length);
+    if (r < 0)
+        return r;
+    if (head->have_length && head->length != length) /* two opinions about the end: smuggling */
+        return -EBADMSG;
+    head->have_length = true;
+    head->length = length;
+    return 0;
+}
+
+static int parse_head(const char *buf, size_t len, struct request *req, struct head *ret)
+{
+    struct head head = {0};
+
+    for (size_t from = 0;;) {
+        size_t n;
+        int r = find_line(buf, len, from, &n);
+
+        if (r == 0 && from == 0)
+            r = parse_request_line(buf, n, req);
+        else if (r == 0 && n > 0)
+            r = parse_header(buf + from, n, &head);
+        if (r < 0)
+            return r;
+        if (from > 0 && n == 0) {
+            head.size = from + 2;
+            break;
+        }
+        from += n + 2;
+    }
+    *ret = head;
+    return 0;
+}
+
+int request_parse(const char *buf, size_t len, struct request *ret)
+{
+    size_t seen = len < REQUEST_MAX ? len : REQUEST_MAX;
+    struct request req = {0};
+    struct head head;
+    int r = parse_head(buf, seen, &req, &head);
+
+    if (r == 0 && seen - head.size < head.length)
+        r = -EAGAIN;
+    if (r == -EAGAIN && len >= REQUEST_MAX)
+        return -EMSGSIZE;
+    if (r < 0)
+        return r;
+    req.body = buf + head.size;
+    req.body_len = head.length;
+    *ret = req;
+    return 0;
+}
+
+int request_threads(const char *body, size_t len, uint32_t *ret_threads)
+{
+    char text[REQUEST_BODY_MAX + 1];
+    struct jsontext json = {.text = text, .len = len};
+    struct json_span object, number;
+    uint32_t value = 0;
+
+    if (len > REQUEST_BODY_MAX)
+        return -EBADMSG;
+    memcpy(text, body, len);
+    text[len] = '\0';
+    if (jsontext_check(&json, &object, NULL) < 0 ||
+        jsontext_member(&json, object, "threads", &number) < 0)
+        return -EBADMSG;
+    for (size_t i = number.start; i < number.end; i++) {
+        if (text[i] < '0' || text[i] > '9')
+            return -EBADMSG;
+        value = value * 10 + (uint32_t)(text[i] - '0');
+        if (value > REQUEST_THREADS_MAX)
+            return -ERANGE;
+    }
+    *ret_threads = value;
+    return 0;
+}
