@@ -90,8 +90,11 @@ static void begin_to_drain(struct node *n, const char *why)
     }
     n->state = NODE_DRAINING;
     n->drained_ns = clock_now_ns() + n->options->grace_s * NS_PER_S;
-    say(n, "%s; it goes on until its chief releases it, for at most %u s", why,
-        n->options->grace_s);
+    if (control_watchers(n->control) > 0)
+        say(n, "%s; it goes on until its chief releases it, for at most %u s", why,
+            n->options->grace_s);
+    else
+        say(n, "%s; nobody needs it", why);
     publish(n);
 }
 

@@ -25,10 +25,10 @@ def prefix(tmp_path_factory):
 
 
 @pytest.mark.parametrize("file", [
-    "bin/tide", "bin/tided", "bin/tide-runc", "libexec/docker/cli-plugins/docker-tide",
+    "bin/tide", "bin/tided", "bin/tide-runc", "bin/tide-tfnode", "libexec/docker/cli-plugins/docker-tide",
     "lib/threadtide/lib*/libtide-agent.so", "lib/**/libtide.so.1",
     "lib/**/pkgconfig/threadtide.pc", "include/tide/tide.h", "lib/**/threadtide/keras.py",
-    "share/man/man1/tide-run.1", "share/man/man8/tided.8", "share/man/man8/tide-runc.8",
+    "share/man/man1/tide-run.1", "share/man/man1/tide-tfnode.1", "share/man/man8/tided.8", "share/man/man8/tide-runc.8",
     "share/man/man5/tide.conf.5",
     "share/doc/threadtide/http-api.md", "share/doc/threadtide/permissions.md",
     "share/bash-completion/completions/tide", "share/zsh/site-functions/_tide",
@@ -55,6 +55,9 @@ def test_every_source_of_the_package_is_installed(prefix):
     installed = next(prefix.glob("lib/**/threadtide/_lib.py")).parent
     sources = (conftest.ROOT / "python/threadtide").glob("*.py")
     assert sorted(f.name for f in sources) == sorted(f.name for f in installed.glob("*.py"))
+    sources = (conftest.ROOT / "python/threadtide/tensorflow").glob("*.py")
+    assert sorted(f.name for f in sources) == sorted(
+        f.name for f in (installed / "tensorflow").glob("*.py"))
 
 
 def test_installed_package_finds_the_installed_library(prefix, tmp_path):
