@@ -74,7 +74,8 @@ static int say(const struct asked *asked)
         return CLI_OK;
     }
     return cli_error(&command_cancel, CLI_PARTIAL,
-                     "It may be cleaning up; 'tide ps' shows its processes, kill -KILL ends them.",
+                     "It may be cleaning up; 'tide ps' shows why it runs on, and its processes: "
+                     "kill -KILL ends them.",
                      "%s %s: was asked to end, and still runs after %ld s", id, name,
                      patience_ms(asked) / 1000);
 }

@@ -6,15 +6,18 @@ static int set_held(const struct command *cmd, const char *job, bool held)
 {
     _cleanup_json_ json_t *body = json_pack("{s:b}", "held", (int)held);
     _cleanup_json_ json_t *answer = NULL;
+    const char *what = held ? "held" : "released";
     char path[API_PATH_MAX];
     int r = api_job_path(cmd, job, "", path);
 
     if (r == CLI_OK)
         r = api_request(cmd, "PATCH", path, body, API_TIMEOUT_MS, &answer);
-    if (r == CLI_OK)
-        printf("%s %s: %s\n", member_text(answer, "id"), member_text(answer, "name"),
-               held ? "held" : "released");
-    return r;
+    if (r != CLI_OK)
+        return r;
+    if (!member_bool(answer, "changed"))
+        what = held ? "is held already" : "is not held";
+    printf("%s %s: %s\n", member_text(answer, "id"), member_text(answer, "name"), what);
+    return CLI_OK;
 }
 
 /* Each is tried; the exit code is that of the first that failed. */

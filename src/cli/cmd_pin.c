@@ -19,6 +19,10 @@ static int patch(const struct command *cmd, const char *job, json_t *body, const
         r = api_request(cmd, "PATCH", path, body, PIN_TIMEOUT_MS, &answer);
     if (r != CLI_OK)
         return r;
+    if (!member_bool(answer, "changed")) {
+        printf("%s %s: is not pinned\n", member_text(answer, "id"), member_text(answer, "name"));
+        return CLI_OK;
+    }
     job_text_change(answer, change, sizeof(change));
     printf("%s %s: %s, %s\n", member_text(answer, "id"), member_text(answer, "name"), what, change);
     return CLI_OK;

@@ -11,7 +11,7 @@
 #define WAIT_MAX_MS      60000
 #define ANSWER_MARGIN_MS 2000 /* beyond the wait, for the daemon to say that it is over */
 
-enum { OPT_THREADS = 256, OPT_INTRA, OPT_INTER, OPT_AUTO };
+enum { OPT_THREADS = 256, OPT_INTRA, OPT_INTER, OPT_AUTO, OPT_PLACEMENT };
 
 struct set_options {
     long threads, intra, inter, wait_ms; /* 0: not given */
@@ -42,6 +42,11 @@ static int parse_one(int c, struct set_options *o)
     for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
         if (numbers[i].option == c)
             return option_number(cmd, optarg, numbers[i].name, 1, numbers[i].max, numbers[i].value);
+    if (c == OPT_PLACEMENT) /* people try it: not a mere "unknown option" */
+        return cli_error(cmd, CLI_USAGE,
+                         "Start it anew with --placement, or the label io.threadtide.placement; "
+                         "'tide pin JOB --cores LIST' fences one that runs.",
+                         "--placement: where a job's cores lie is fixed when it starts");
     o->automatic |= c == OPT_AUTO;
     o->json |= c == 'j';
     return c == '?' ? CLI_USAGE : CLI_OK;
@@ -71,6 +76,7 @@ static int parse(int argc, char **argv, struct set_options *o)
         {"intra", required_argument, NULL, OPT_INTRA},
         {"inter", required_argument, NULL, OPT_INTER},
         {"auto", no_argument, NULL, OPT_AUTO},
+        {"placement", required_argument, NULL, OPT_PLACEMENT},
         {"wait", required_argument, NULL, 'w'},
         TERM_OPTIONS,
         {"json", no_argument, NULL, 'j'},

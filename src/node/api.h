@@ -46,6 +46,7 @@ struct request {
     uint64_t wait;             /* its wait, 0: none */
     struct adoption *adoption; /* that it waits for; NULL: none */
     uint32_t from, to;
+    bool changed; /* PATCH: it asked for something else than there was */
 };
 
 /* routes.c: handles a complete request; answers now, or later through request_answer. */

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "host/proc.h"
 #include "node/container.h"
 #include "node/decision.h"
@@ -34,23 +35,51 @@ static struct history_key key_of(const struct job *j)
     return (struct history_key){.submitted_ms = j->created_ms, .number = j->number};
 }
 
+/* A word that `tide docker run` has put among those of a person. */
+static bool is_ours(const char *word)
+{
+    static const struct {
+        const char *head, *tail;
+    } ours[] = {
+        {"--volume=", ":" CONTAINER_AGENT_DIR ":ro"},
+        {"--volume=", ":" CONTAINER_CONTROL_DIR ":ro"},
+        {"--env=LD_PRELOAD=", CONTAINER_PRELOAD},
+        {"--env=TIDE_SOCKET=", CONTAINER_SOCKET},
+        {"--label=" CONTAINER_LABEL, ""},
+        {"--label-file=/proc/self/fd/", ""},
+    };
+    size_t len = strlen(word);
+
+    for (size_t i = 0; i < ARRAY_LEN(ours); i++) {
+        size_t tail = strlen(ours[i].tail);
+
+        if (strncmp(word, ours[i].head, strlen(ours[i].head)) == 0 && len >= tail &&
+            strcmp(word + len - tail, ours[i].tail) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Of its first process, with blanks between the words; what is not text is shown as '?'. */
 static void read_command(struct job *j)
 {
+    char *command = j->seen.command;
     _cleanup_free_ char *words = NULL;
-    size_t len, i;
+    size_t len, at = 0;
 
     if (!j->processes || (j->container && !j->processes->outside) ||
         proc_read_cmdline(j->node->root, j->processes->pid, &words, &len) < 0 || len == 0)
         return;
-    if (words[len - 1] == '\0')
-        len--;
-    for (i = 0; i < len && i < sizeof(j->seen.command) - 1; i++) {
-        unsigned char c = (unsigned char)words[i];
-
-        j->seen.command[i] = (char)(c == '\0' ? ' ' : c < 0x20 || c >= 0x7f ? '?' : c);
+    for (const char *word = words; word < words + len; word += strlen(word) + 1) {
+        if (!*word || is_ours(word))
+            continue;
+        if (at > 0 && at < CHRONICLE_COMMAND_MAX - 1)
+            command[at++] = ' ';
+        for (const char *c = word; *c && at < CHRONICLE_COMMAND_MAX - 1; c++)
+            command[at++] =
+                (char)((unsigned char)*c < 0x20 || (unsigned char)*c >= 0x7f ? '?' : *c);
     }
-    j->seen.command[i] = '\0';
+    command[at] = '\0';
 }
 
 static struct history_job row_of(const struct job *j, uint64_t now)
@@ -130,12 +159,22 @@ static json_t *event_of(const struct job *j, const char *state)
 
 /* ---- looking ---- */
 
+/* Of those that it is oversubscribed with not the number of cores: that is everybody's. */
+static bool other_reason(const char *a, const char *b)
+{
+    const char *over_a = strstr(a, POLICY_OVER_TEXT), *over_b = strstr(b, POLICY_OVER_TEXT);
+
+    if (!over_a || !over_b)
+        return strcmp(a, b) != 0;
+    return over_a - a != over_b - b || strncmp(a, b, (size_t)(over_a - a)) != 0;
+}
+
 static bool is_news(const struct job *j, const char *state, const struct cpuset *cores)
 {
     const struct seen *t = &j->seen;
 
     return strcmp(t->state, state) != 0 || t->target != job_target(j) ||
-           !cpuset_equal(&t->cores, cores) || strcmp(t->reason, j->share_reason) != 0;
+           !cpuset_equal(&t->cores, cores) || other_reason(t->reason, j->share_reason);
 }
 
 static void look_at(struct job *j, uint64_t now)

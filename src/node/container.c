@@ -93,6 +93,11 @@ const char *container_id(const struct job *j)
     return j->container ? j->container->id : NULL;
 }
 
+const char *container_service(const struct job *j)
+{
+    return j->container ? j->container->service : "";
+}
+
 /* ---- the table ---- */
 
 struct container *container_find(const struct containers *set, const char *id)
@@ -242,7 +247,7 @@ static int join(struct container *c, const struct engine_container *seen, struct
     if (starter->admission.phase == JOB_PAUSED) /* before its program had come so far */
         container_want_paused(starter, true);
     if (starter->admission.ending)
-        container_stop(starter);
+        container_stop(starter, NULL);
     return 0;
 }
 
@@ -268,10 +273,13 @@ static int job_by_labels(struct container *c, const struct engine_container *see
 int container_take(struct container *c, const struct engine_container *seen,
                    struct job_request *adopted, struct error *err)
 {
+    const char *service = labels_service(seen->labels, seen->n_labels);
     int r = 0;
 
     container_listen(c);
     c->heard = true;
+    if (service && strlen(service) < sizeof(c->service))
+        strcpy(c->service, service);
     if (c->job && !runs(c->job) && !container_leave(c))
         job_end(c->job); /* of an earlier run */
     container_found(c, seen);

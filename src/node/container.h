@@ -50,6 +50,9 @@ struct job *container_job_of_id(const struct node *n, const char *text);
 /* The id of the container that @j is; NULL: it is none. */
 const char *container_id(const struct job *j);
 
+/* The service of a Compose file that it is one of; "" if it is none. */
+const char *container_service(const struct job *j);
+
 /* The first of @j's processes that lives in its container (others have started it), or NULL. */
 const struct process *container_first(const struct job *j);
 
@@ -111,9 +114,9 @@ bool container_paused(const struct job *j); /* in place */
 
 /*
  * Ends it as `docker stop` does: SIGTERM, and SIGKILL after the seconds that are returned. 0: the
- * job is no container, or its engine cannot be asked.
+ * job is no container; -ENOTCONN: its engine cannot be asked, nothing was done.
  */
-unsigned container_stop(struct job *j);
+int container_stop(struct job *j, struct error *err);
 
 /* It is pinned no more: limits that were changed by hand meanwhile are the policy's again. */
 void container_unkeep(struct job *j);

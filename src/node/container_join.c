@@ -12,6 +12,8 @@
 
 #include "policy/policy.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #define GRACE_S    10 /* as `docker stop` */
@@ -76,19 +78,31 @@ static void on_stopped(void *arg, const struct engine_result *result)
     if (!c || result->code >= 0)
         return;
     node_log("%s", result->text);
-    if (c->job)
-        job_terminate(c->job);
+    if (!c->job)
+        return;
+    snprintf(c->job->note, sizeof(c->job->note), "it could not be cancelled: %.90s", result->text);
+    c->job->admission.ending = false; /* it goes on like others, until somebody asks again */
+    job_terminate(c->job);
+    node_changed(c->set->node);
 }
 
-unsigned container_stop(struct job *j)
+/* Without its engine nobody would end it who is deaf to SIGTERM, as most containers' programs are.
+ */
+int container_stop(struct job *j, struct error *err)
 {
+    struct engine_then then = {.done = on_stopped, .timeout_ms = TIMEOUT_MS};
     struct container *c = j->container;
     struct engine *engine = c ? container_engine(c) : NULL;
-    int64_t ticket;
+    int64_t ticket = -ENOTCONN;
 
-    if (!engine)
+    if (!c)
         return 0;
-    ticket =
-        engine_stop(engine, c->id, GRACE_S, (struct engine_then){on_stopped, c->set, TIMEOUT_MS});
-    return ticket > 0 ? GRACE_S : 0;
+    then.arg = c->set;
+    if (engine)
+        ticket = engine_stop(engine, c->id, GRACE_S, then);
+    if (ticket > 0)
+        return GRACE_S;
+    return error_set(err, -ENOTCONN,
+                     "job %s is a container, and its engine on %.100s does not answer", j->id,
+                     c->set->path);
 }

@@ -64,6 +64,7 @@ struct container {
     unsigned failures; /* of updates, one after another */
     char id[CONTAINER_ID_MAX];
     char key[CONTAINER_KEY_MAX + 1]; /* of its control directory */
+    char service[PROTO_NAME_MAX];    /* of a Compose file; empty: of none */
 };
 
 /* One engine and its elastic containers. */

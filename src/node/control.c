@@ -93,6 +93,46 @@ bool control_may_speak(const struct caller *who, const struct job *j)
     return who->uid == j->uid;
 }
 
+/* ---- which job ---- */
+
+/* The only one of a Compose service; *err of several names them. */
+static struct job *find_service(const struct node *n, const struct caller *who, const char *service,
+                                struct error *err)
+{
+    char names[ERROR_TEXT_MAX / 2] = "";
+    struct job *found = NULL;
+    unsigned count = 0;
+    size_t len = 0;
+
+    for (struct job *j = n->jobs.first; j; j = j->next) {
+        if (strcmp(container_service(j), service) != 0 || !control_may_read(n, who, j))
+            continue;
+        if (len < sizeof(names))
+            len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s (%s)",
+                                    count ? ", " : "", j->name, j->id);
+        found = j;
+        count++;
+    }
+    if (count <= 1)
+        return found;
+    error_set(err, -EEXIST, "the service '%.60s' has %u jobs: %s%s", service, count, names,
+              len < sizeof(names) ? "" : "...");
+    return NULL;
+}
+
+struct job *control_find(const struct node *n, const struct caller *who, const char *text,
+                         struct error *err)
+{
+    struct job *j = job_find(n, text);
+
+    error_set(err, -ESRCH, "there is no job '%.100s'", text);
+    if (!j)
+        j = container_job_of_id(n, text);
+    if (!j && *text)
+        j = find_service(n, who, text, err);
+    return j && control_may_read(n, who, j) ? j : NULL;
+}
+
 /* ---- pins ---- */
 
 void control_keep(struct job *j, struct threads threads, const struct cpuset *cores)
@@ -405,13 +445,16 @@ static void do_loan(struct peer *peer, const struct proto_control *m, struct job
 static struct job *find_target(struct peer *peer, const struct proto_control *m, struct error *err)
 {
     struct node *n = peer->node;
-    struct job *j = m->job[0] ? job_find(n, m->job) : job_find_pid(n, peer->who.pid, peer->who.uid);
+    struct job *j;
 
-    if (!j || !control_may_read(n, &peer->who, j)) {
-        error_set(err, -ESRCH, m->job[0] ? "there is no job '%s'" : "this process is in no job%s",
-                  m->job);
-        return NULL;
+    if (m->job[0]) {
+        j = control_find(n, &peer->who, m->job, err);
+    } else {
+        j = job_find_pid(n, peer->who.pid, peer->who.uid);
+        error_set(err, -ESRCH, "this process is in no job");
     }
+    if (!j)
+        return NULL;
     if (!control_may_change(n, &peer->who, j)) {
         error_set(err, -EACCES, "job %s is user %u's", j->id, (unsigned)j->uid);
         return NULL;

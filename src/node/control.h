@@ -49,6 +49,14 @@ bool control_may_join(const struct node *n, const struct caller *who);
 /* Report as a process of @j: its user alone, for whatever others say would be believed. */
 bool control_may_speak(const struct caller *who, const struct job *j);
 
+/*
+ * The job that a person means by @text: its id, name or one of its pids, else the beginning of its
+ * container's id, or its Compose service. NULL: there is none for @who (-ESRCH), or that service
+ * has several (-EEXIST, and *err names them).
+ */
+struct job *control_find(const struct node *n, const struct caller *who, const char *text,
+                         struct error *err);
+
 /* Pins @j to @threads by hand; intra 0: automatic. Carried out at once. */
 void control_pin(struct job *j, struct threads threads);
 

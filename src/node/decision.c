@@ -533,8 +533,7 @@ static bool take_up(struct job *j, const struct policy_plan *plan, uint32_t i, u
     /* That it has no use for more says more than how the policy came to one. */
     if (share == 1 && j->admission.wanted && !j->pinned.intra && !job_reported(j) &&
         !container_adopted(j))
-        snprintf(j->share_reason, sizeof(j->share_reason),
-                 "one core until a runtime with threads reports");
+        snprintf(j->share_reason, sizeof(j->share_reason), "one core: no thread pool is seen");
     else if (j->admission.wanted && !j->pinned.intra && is_measured(j, now))
         snprintf(j->share_reason, sizeof(j->share_reason),
                  "no agent reports: counts with the %u cores that it uses", share);

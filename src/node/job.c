@@ -485,10 +485,14 @@ void job_note(const struct job *j, uint64_t now_ns, char ret_note[JOB_NOTE_MAX])
     if (adopted)
         add_note(ret_note, "malleable: no (adopted): its cores change, its threads if it looks at "
                            "its cores again");
-    else if (now_ns - j->met_ns >= JOB_START_NS)
-        add_note(ret_note,
-                 "no agent reports (no thread pool yet, or a static program): its threads "
-                 "cannot be changed until one does");
+    else if (now_ns - j->met_ns >= JOB_START_NS) {
+        snprintf(few, sizeof(few),
+                 "no agent reports (no thread pool yet, or a static program), "
+                 "it uses %.1f cores",
+                 j->usage.busy);
+        add_note(ret_note, few);
+        add_note(ret_note, "its threads cannot be changed until one does");
+    }
 }
 
 bool job_settled(const struct job *j)

@@ -222,28 +222,36 @@ bool labels_key_valid(const char *key)
     return true;
 }
 
-const char *labels_key(const struct engine_label *labels, size_t n)
+static const char *value_of(const struct engine_label *labels, size_t n, const char *key)
 {
     for (size_t i = 0; i < n; i++)
-        if (strcmp(labels[i].key, CONTAINER_LABEL ".key") == 0 && labels_key_valid(labels[i].value))
+        if (strcmp(labels[i].key, key) == 0)
             return labels[i].value;
     return NULL;
+}
+
+const char *labels_key(const struct engine_label *labels, size_t n)
+{
+    const char *key = value_of(labels, n, CONTAINER_LABEL ".key");
+
+    return key && labels_key_valid(key) ? key : NULL;
 }
 
 bool labels_refuse(const struct engine_label *labels, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(labels[i].key, CONTAINER_LABEL) == 0 && strcmp(labels[i].value, "false") == 0)
-            return true;
-    return false;
+    const char *value = value_of(labels, n, CONTAINER_LABEL);
+
+    return value && strcmp(value, "false") == 0;
 }
 
 const char *labels_job(const struct engine_label *labels, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(labels[i].key, CONTAINER_LABEL ".job") == 0)
-            return labels[i].value;
-    return NULL;
+    return value_of(labels, n, CONTAINER_LABEL ".job");
+}
+
+const char *labels_service(const struct engine_label *labels, size_t n)
+{
+    return value_of(labels, n, "com.docker.compose.service");
 }
 
 bool labels_elastic(const struct engine_label *labels, size_t n)

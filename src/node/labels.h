@@ -25,6 +25,9 @@ const char *labels_key(const struct engine_label *labels, size_t n);
 /* The token of the job whose program has started it, or NULL. */
 const char *labels_job(const struct engine_label *labels, size_t n);
 
+/* The service of a Compose file that it is one of, or NULL. */
+const char *labels_service(const struct engine_label *labels, size_t n);
+
 /* 1 to CONTAINER_KEY_MAX letters, digits, - and _: no way to another directory. */
 bool labels_key_valid(const char *key);
 

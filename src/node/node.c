@@ -427,6 +427,7 @@ static int begin(struct node *n, const struct node_options *o, struct error *err
     if (r < 0)
         return r;
     n->epoch = store_next_epoch(n, &before);
+    store_engines(n);
     find_privileges(n);
     n->memory_bytes = usage_machine_memory(n);
     r = sd_event_new(&n->event);
@@ -465,8 +466,10 @@ static void end(struct node *n)
     sd_notify(0, "STOPPING=1");
     if (n->link)
         agent_release_all(n);
-    if (n->store_source)
+    if (n->store_source) {
         store_save(n);
+        store_forget_engines(n);
+    }
     if (n->guardian)
         actuate_restore_all(n);
     if (n->api)

@@ -506,6 +506,14 @@ static bool read_patch(struct request *r, const struct job *j, struct patch *ret
                                          "deadline", "deadline_ms", "held",  "pin",      "cores",
                                          "memory",   NULL};
 
+    if (json_object_get(r->body, "placement")) {
+        request_fail(r, HTTP_BAD_REQUEST,
+                     "Start it anew with --placement, or the label io.threadtide.placement; "
+                     "'tide pin' with --cores fences one that runs.",
+                     "the placement of job %s is %s: that is fixed when a job starts", j->id,
+                     placement_name(j->placement));
+        return false;
+    }
     *ret = (struct patch){.min = j->min,
                           .limit = j->limit,
                           .weight = j->weight,
@@ -526,6 +534,19 @@ static bool read_patch(struct request *r, const struct job *j, struct patch *ret
     return true;
 }
 
+/* Whether anything is asked for that is not so already. */
+static bool changes(const struct job *j, const struct patch *p)
+{
+    const struct job_terms *a = &p->terms, *b = &j->terms;
+    bool frees = (p->pins || p->keeps) && !p->threads.intra && !p->keep;
+
+    return p->min != j->min || p->limit != j->limit || p->weight != j->weight ||
+           p->held != j->admission.held || a->priority != b->priority || a->class != b->class ||
+           a->request != b->request || a->deadline_ms != b->deadline_ms ||
+           a->memory_bytes != b->memory_bytes || (p->keeps && p->keep) ||
+           (p->pins && p->threads.intra) || (frees && (j->kept || j->pinned.intra));
+}
+
 static void patch_done(void *arg, struct job *j, enum wait_outcome outcome, uint64_t latency_ns)
 {
     static const char *const names[] = {
@@ -538,9 +559,9 @@ static void patch_done(void *arg, struct job *j, enum wait_outcome outcome, uint
         return;
     }
     request_answer(r, HTTP_OK,
-                   json_pack("{s:s,s:s,s:i,s:i,s:f,s:b,s:s,s:s}", "id", j->id, "name", j->name,
-                             "from", (int)r->from, "to", (int)r->to, "latency_us",
-                             (double)latency_ns / 1000, "oversubscribed",
+                   json_pack("{s:s,s:s,s:b,s:i,s:i,s:f,s:b,s:s,s:s}", "id", j->id, "name", j->name,
+                             "changed", (int)r->changed, "from", (int)r->from, "to", (int)r->to,
+                             "latency_us", (double)latency_ns / 1000, "oversubscribed",
                              (int)job_oversubscribed(j), "reason", j->share_reason, "status",
                              names[outcome]));
 }
@@ -557,6 +578,7 @@ static void patch_job(struct request *r, struct job *j)
     }
     if (!read_patch(r, j, &p))
         return;
+    r->changed = changes(j, &p);
     if (p.held != j->admission.held) {
         if (admission_hold(j, p.held, &err) < 0) {
             request_fail(r, HTTP_CONFLICT, "", "%s", err.text);
@@ -585,14 +607,21 @@ static void patch_job(struct request *r, struct job *j)
 /* `tide cancel` */
 static void delete_job(struct request *r, struct job *j)
 {
-    unsigned asked = 0, grace_s;
+    struct error err = {0};
+    unsigned asked = 0;
+    int grace_s;
 
     if (!control_may_change(r->node, &r->who, j)) {
         request_fail(r, HTTP_FORBIDDEN, "Ask its owner, or run as root.", "job %s is %s's", j->id,
                      j->owner);
         return;
     }
-    grace_s = container_stop(j);
+    grace_s = container_stop(j, &err);
+    if (grace_s < 0) {
+        request_fail(r, HTTP_UNAVAILABLE, "Nothing was changed; cancel it again when that runs.",
+                     "%s", err.text);
+        return;
+    }
     if (grace_s == 0)
         asked = job_terminate(j);
     admission_end(j); /* then it goes on, if it was paused: the signal is the first that it sees */
@@ -600,7 +629,7 @@ static void delete_job(struct request *r, struct job *j)
     request_answer(r, HTTP_OK,
                    json_pack("{s:s,s:s,s:s,s:i,s:i}", "id", j->id, "name", j->name, "state",
                              job_state(j, clock_now_ns()), "signalled", (int)asked, "grace_s",
-                             (int)grace_s));
+                             grace_s));
 }
 
 /* ---- the rest ---- */
@@ -694,15 +723,15 @@ static bool matches(const char *pattern, const char *path, char ret_job[PROTO_NA
 
 static void call(struct request *r, const struct route *route, const char *name)
 {
+    struct error err = {0};
     struct job *j = NULL;
 
     if (*name) {
-        j = job_find(r->node, name);
-        if (!j)
-            j = container_job_of_id(r->node, name);
-        if (!j || !control_may_read(r->node, &r->who, j)) {
-            request_fail(r, HTTP_NOT_FOUND, "'tide ps' lists the jobs.", "there is no job '%s'",
-                         name);
+        j = control_find(r->node, &r->who, name, &err);
+        if (!j) {
+            request_fail(r, err.code == -EEXIST ? HTTP_CONFLICT : HTTP_NOT_FOUND,
+                         err.code == -EEXIST ? "Name one of them." : "'tide ps' lists the jobs.",
+                         "%s", err.text);
             return;
         }
     } else if (!control_may_use(r->node, &r->who)) {

@@ -144,6 +144,46 @@ int store_load_policy(struct node *n, struct policy_spec *ret)
     return r;
 }
 
+static void save_engines(const struct node *n)
+{
+    const struct config *c = &n->config;
+    char text[CONTAINERS_ENGINES_MAX * (CONFIG_SOCKET_MAX + 1) + 1] = "";
+    size_t len = 0;
+    int r;
+
+    for (unsigned i = 0; i < c->n_engines; i++)
+        len +=
+            (size_t)snprintf(text + len, sizeof(text) - len, "%s%s", i ? " " : "", c->engines[i]);
+    r = write_file(n->dir_fd, STORE_ENGINES, text);
+    if (r < 0)
+        node_log("cannot write %s/" STORE_ENGINES ": %s", n->dir, strerror(-r));
+}
+
+void store_engines(struct node *n)
+{
+    char text[CONTAINERS_ENGINES_MAX * (CONFIG_SOCKET_MAX + 1) + 2];
+    struct error err = {0};
+    int r;
+
+    if (n->config.engines_said || n->config.n_engines) {
+        save_engines(n);
+        return;
+    }
+    r = read_file(n->dir_fd, STORE_ENGINES, text, sizeof(text));
+    if (r == 0)
+        r = config_set(&n->config, "engines", text, &err);
+    if (r == 0)
+        node_log("watches the engines of the daemon that was killed: %s", text);
+    else if (r != -ENOENT)
+        node_log("%s/" STORE_ENGINES " is ignored: %s", n->dir,
+                 err.text[0] ? err.text : strerror(-r));
+}
+
+void store_forget_engines(const struct node *n)
+{
+    unlinkat(n->dir_fd, STORE_ENGINES, 0);
+}
+
 /* ---- a job as JSON ---- */
 
 static json_t *admission_to_json(const struct job *j)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What survives the daemon: jobs/ID.json, one per job, `epoch`, and `policy`, the one set last.
+ * What survives the daemon: jobs/ID.json, one per job, `epoch`, `policy`, the one set last, and
+ * `engines`.
  * All are hints: a job is found again when one of its processes lives, an epoch grows with the
  * clock where the file is lost, and a policy that is not known any more is the default one.
  * Every write goes to a temporary file first; a failure (full disk, read-only) is logged, no more.
@@ -15,10 +16,11 @@ struct job;
 struct node;
 struct policy_spec;
 
-#define STORE_JOBS   "jobs"
-#define STORE_EPOCH  "epoch"
-#define STORE_POLICY "policy"
-#define STORE_MAX    65536 /* bytes of a file; a longer one is ignored */
+#define STORE_JOBS    "jobs"
+#define STORE_EPOCH   "epoch"
+#define STORE_POLICY  "policy"
+#define STORE_ENGINES "engines"
+#define STORE_MAX     65536 /* bytes of a file; a longer one is ignored */
 
 /* max(stored + 1, CLOCK_REALTIME in ns), written back; and what was stored, 0 if nothing. */
 uint64_t store_next_epoch(struct node *n, uint64_t *ret_before);
@@ -29,6 +31,13 @@ uint64_t store_next_epoch(struct node *n, uint64_t *ret_before);
  */
 void store_save_policy(struct node *n);
 int store_load_policy(struct node *n, struct policy_spec *ret);
+
+/*
+ * Which engines are watched, for a daemon that is started without a word of any, as by `tide run`,
+ * after this one was killed: it reads them into the configuration. One that ends forgets them.
+ */
+void store_engines(struct node *n);
+void store_forget_engines(const struct node *n);
 
 /* Takes up the jobs of an earlier daemon whose processes live; removes the files of the others. */
 void store_load(struct node *n);

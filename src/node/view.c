@@ -270,6 +270,16 @@ static double last_sign(const json_t *row)
     return json_number_value(json_is_number(begun) ? begun : json_object_get(row, "submitted"));
 }
 
+/* Its row was written when something last happened to it. */
+static void set_turn(json_t *row, const struct job *j, uint64_t now)
+{
+    struct policy_job turn;
+
+    admission_describe(j, now, &turn);
+    json_object_set_new(row, "run_s", json_real((double)turn.run_ns / NS_PER_S));
+    json_object_set_new(row, "wait_s", json_real((double)turn.wait_ns / NS_PER_S));
+}
+
 void view_history(const struct node *n, double since, json_t *list)
 {
     uint64_t now = clock_now_ns();
@@ -284,6 +294,8 @@ void view_history(const struct node *n, double since, json_t *list)
             json_array_remove(list, i);
         else
             json_object_set_new(row, "state", json_string(state));
+        if (j)
+            set_turn(row, j, now);
     }
 }
 

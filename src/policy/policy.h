@@ -497,6 +497,10 @@ int policy_plan_check(const struct policy_snapshot *snapshot, const struct polic
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
+/* Behind the reason itself, where all jobs together have more cores than there are; then how many.
+ */
+#define POLICY_OVER_TEXT "; oversubscribed: "
+
 /*
  * Writes one line for a person, without full stop: "equal share of 8 cores among 3 jobs". Cut at
  * @size (POLICY_TEXT_MAX holds every one). Returns the length written. @other is what people call

@@ -352,7 +352,7 @@ size_t policy_reason_text(const struct policy_reason *reason, const char *other,
 
     put_pattern(&w, pattern_of(reason), reason->arg, other);
     if (reason->used_mcpu > reason->capacity_mcpu) {
-        put_text(&w, "; oversubscribed: ");
+        put_text(&w, POLICY_OVER_TEXT);
         put_fraction(&w, reason->used_mcpu, POLICY_CORE_MCPU);
         put_text(&w, " of ");
         put_cores(&w, reason->capacity_mcpu);

@@ -73,6 +73,7 @@ def test_a_job_without_agent_is_not_starting_for_ever(tide):
     assert tide.job("plain")["note"] == "" and "note: j1" not in tide("ps").stdout
     tide.wait(lambda: tide.job("plain")["state"] == "rigid")
     assert tide.job("plain")["note"].startswith("no agent reports (")
+    assert "uses 0.0 cores" in tide.job("plain")["note"]
     assert "\nnote: j1: no agent reports (" in tide("ps").stdout
     assert "\n  note: no agent reports (" in tide("explain", "plain").stdout
 
@@ -130,6 +131,17 @@ def test_bounds_and_weight(tide):
 def test_min_above_the_jobs_max_is_refused(tide):
     tide.start_pool("cnn", "--max", 2)
     assert_error(tide("set", "cnn", "--min", 3), 2, "tide: set: ")
+
+
+def test_what_set_cannot_change_and_what_there_is_nothing_to_undo_of(tide):
+    tide.start_pool("cnn")
+    done = tide("set", "cnn", "--placement", "exclusive")
+    assert_error(done, 2, "tide: set: --placement: ", "fixed when it starts")
+    assert "tide pin" in done.stderr
+    done = tide("unpin", "cnn")
+    assert (done.returncode, done.stdout) == (0, "j1 cnn: is not pinned\n")
+    assert tide("pin", "cnn").stdout.startswith("j1 cnn: pinned, ")
+    assert tide("unpin", "cnn").stdout.startswith("j1 cnn: unpinned, ")
 
 
 def test_set_before_there_is_a_pool_is_accepted(tide):

@@ -322,7 +322,11 @@ def test_nobody_ends_or_holds_what_is_not_his(queue):
 def test_a_held_job_is_passed(queue):
     queue.block()
     first, second = queue.waiter(), queue.waiter()
+    assert queue.tide("release", first).stdout == f"{first} sh: is not held\n"
     assert queue.tide("hold", first).stdout == f"{first} sh: held\n"
+    assert queue.tide("hold", first).stdout == f"{first} sh: is held already\n"
+    waited = [json.loads(queue.tide("history", first, "--json").stdout)["wait_s"] for _ in range(2)]
+    assert 0 < waited[0] < waited[1]  # though nothing has happened to it in between
     queue.tide("cancel", "blocker")
     queue.begun(second)
     assert (queue.job(first)["state"], queue.output(first)) == ("held", "")

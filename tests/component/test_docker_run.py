@@ -585,6 +585,12 @@ def test_submitted_container_is_one_job(tided, submit, names, way):
     assert [j["id"] for j in tided.jobs()] == [first.id]
     assert (job["name"], job["priority"], job["request"]) == ("cnn", 4, 2)
     assert job["limit"] == (5 if terms else None)
+
+    def command():
+        return tided.api("GET", f"/v1/history?job={first.id}")[1][0]["command"]
+    eventually(lambda: "submit" not in command())  # the first second it is what starts it
+    assert f"run --rm --name {name} --network=none" in command()
+    assert "threadtide" not in command()  # what was added is not what a person asked for
     second = submit("true")
     assert eventually(lambda: second.state() == "queued")
     assert len(tided.jobs()) == 2

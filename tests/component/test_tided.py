@@ -575,3 +575,23 @@ def test_an_agent_without_job_gets_one_of_its_own(tided):
     raw.send(hello("f" * 32))
     assert raw.receive()[0] == 6
     assert len(tided.jobs()) == 1
+
+
+def test_the_engines_of_a_daemon_that_was_killed_are_watched_by_the_next(place):
+    """One that `tide run` starts is told of none; after one that has ended there is none."""
+    tided = place.daemon("--engine", "/nowhere/engine.sock").start()
+    options, tided.options = tided.options, ()
+    for _ in range(2):
+        tided.signal(signal.SIGKILL)
+        tided.start()
+        assert "watches the engines of the daemon that was killed: /nowhere" in tided.log.read_text()
+        tided.log.write_text("")
+    tided.signal(signal.SIGKILL)
+    tided.options = ("--engine", "none")
+    tided.start()
+    assert "/nowhere" not in tided.log.read_text()
+    tided.options = options
+    assert tided.stop() == 0 and tided.start().stop() == 0
+    tided.options = ()
+    tided.start()
+    assert "watches" not in tided.log.read_text()

@@ -165,6 +165,27 @@ def machine_notes(tided):
     return "\n".join(tided.api("GET", "/v1/machine")[1]["notes"])
 
 
+def test_a_job_may_be_named_by_its_compose_service(tided, boxes):
+    def put(service, n):
+        return tided.api("PATCH", f"/v1/jobs/{service}", {"threads": n})
+    label = "com.docker.compose.service"
+    first = boxes("app-train-1", "--max 8", labels={label: "train"})
+    boxes("app-web-1", "--max 8", labels={label: "web"})
+    connected(tided, first)
+    eventually(lambda: len(tided.jobs()) == 2)
+    assert put("train", 1)[1]["name"] == "app-train-1"
+    second = boxes("app-train-2", "--max 8", labels={label: "train"})
+    other = joined(tided, second)
+    status, answer = put("train", 2)
+    assert status == 409 and answer["error"]["message"] == (
+        f"the service 'train' has 2 jobs: app-train-1 ({job_of(tided, first)['id']}), "
+        f"app-train-2 ({other['id']})")
+    assert put("app-train-2", 2)[0] == 200 and put("trai", 2)[0] == 404
+    second.kill()
+    eventually(lambda: job_of(tided, second) is None)
+    assert put("train", 2)[0] == 200
+
+
 def test_an_engine_that_was_killed_is_met_again(tided, boxes, engine):
     """Without live-restore dockerd ends the containers that it finds at its start: so do their jobs."""
     first = boxes("first", "--max 8", labels={"io.threadtide.placement": "exclusive"})

@@ -286,6 +286,9 @@ def test_containers_outlive_their_engine_and_stay_the_jobs_that_they_were(tided,
     getattr(engine, way)()
     try:
         bystander.is_served()
+        status, said = tided.api("DELETE", f"/v1/jobs/{pair[1].name}")
+        assert status == 503 and "does not answer" in said["error"]["message"]
+        assert job_of(tided, pair[1])["preemptible_note"] == "its engine does not answer"
         assert alive(pids)
         pair[1].expect("target")  # threads need no engine
     finally:
@@ -319,6 +322,18 @@ def test_an_engine_that_stands_still_for_five_seconds(tided, boxes, engine):
         engine.thaw()
     order(tided, pair[0], None)
     eventually(lambda: sorted(box.cpus() for box in pair) == sorted(HALVES))
+
+
+def test_a_cancel_that_the_engine_refuses_is_said_and_undone(tided, proxy, boxes):
+    """A container's first process is deaf to SIGTERM: it goes on, as a job like others."""
+    box = boxes("first", "--max 8")
+    connected(tided, box)
+    refuse = answer("500 Oh")
+    proxy.rule = lambda method, path: refuse if "/stop" in path else None
+    assert tided.api("DELETE", "/v1/jobs/first")[0] == 200
+    job = eventually(lambda: (j := job_of(tided, box))["note"] and j)
+    assert "could not be cancelled" in job["note"]
+    assert (job["state"], job["preemptible_note"]) == ("running", "")
 
 
 # ---- containers that go ----

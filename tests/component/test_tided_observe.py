@@ -284,6 +284,22 @@ def test_events_tell_of_jobs_and_of_the_policy(tided):
     assert ended["id"] == "j1" and ended["state"] == "ended" and ended["run_s"] > 0
 
 
+def test_a_job_that_stays_as_it_is_has_no_events(tided):
+    """Though its reason counts by how much all together are too many."""
+    held = tided.job("--max", "8", name="held")
+    held.patch(threads=8)
+    other = tided.job("--max", "8", name="other")
+    other.patch(threads=1)
+    eventually(lambda: "9 of 8 cores" in held.get()["reason"])
+    stream = Events(tided)
+    for n in (2, 3, 4):
+        other.patch(threads=n)
+        assert f"{8 + n} of 8 cores" in held.get()["reason"]
+        assert stream.next()[1]["name"] == "other"
+    held.patch(threads=7)
+    assert stream.next()[1]["name"] == "held"
+
+
 def test_events_go_on_behind_the_last_that_was_read(tided):
     stream = Events(tided)
     tided.job(name="a").target(8)
