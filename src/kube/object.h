@@ -173,6 +173,7 @@ struct kube_pod {
     struct kube_amount request; /* of all containers, init containers and overhead, as scheduled */
     struct kube_amount limit;   /* the same; mcpu and bytes 0 where a container has none */
     int64_t mcpu;               /* of the container KUBE_CONTAINER: what its spec requests */
+    int64_t limit_mcpu;         /* and what that limits; 0: nothing */
     int64_t actual_mcpu;        /* and what the node gives it now; 0: it does not say */
     int64_t started_ns;         /* of the pod on its node, since 1970; 0: not yet */
     int64_t finished_ns;        /* when the last of its containers ended; 0: not */
@@ -268,6 +269,7 @@ struct kube_task {
     struct kube_amount request; /* of one pod, everything in the template included */
     struct kube_amount limit;
     int64_t mcpu; /* of KUBE_CONTAINER in it */
+    int64_t limit_mcpu;
     struct kube_place place;
     json_t *template;  /* metadata and spec of a pod, as the user wrote it; NULL: none */
     json_t *resources; /* of KUBE_CONTAINER; NULL: none */

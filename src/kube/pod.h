@@ -11,11 +11,10 @@
 
 #include "kube/reconcile.h"
 
-/* Where pods reach the controller and what they run when the image has no tide-tfnode. */
+/* Where chiefs reach the controller, and how they know it. */
 struct kube_pod_settings {
     const char *controller; /* host and port: "tide-kube.threadtide.svc:8443" */
-    const char *ca_pem;     /* of the controller's certificate; NULL: no ConfigMap is wanted */
-    const char *node_image; /* copies tide-tfnode into the pod; NULL: the image has it */
+    const char *ca_pem;     /* what its certificate is signed with */
 };
 
 /* "NAME-worker-3", and "NAME-ca" of the ConfigMap. */

@@ -108,6 +108,12 @@ void kube_settings_init(struct kube_settings *settings);
 struct kube_memory *kube_memory_new(void); /* NULL: no memory */
 struct kube_memory *kube_memory_free(struct kube_memory *memory);
 
+/*
+ * An action of this training failed: nothing that was sent before is counted upon. To be called by
+ * whoever carries the plan out, before the next kube_reconcile().
+ */
+void kube_memory_doubt(struct kube_memory *memory, const struct kube_etj *etj);
+
 /* 0 or -ENOMEM; then nothing is in *ret_plan, and the memory is as it was or forgets something. */
 int kube_reconcile(const struct kube_settings *settings, const struct kube_world *world,
                    struct kube_memory *memory, struct kube_plan *ret_plan);

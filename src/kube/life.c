@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Begin, restart and end of a training: what its chief's pod and the spec say. */
+#include "kube/core.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define RESTART_NS     (10 * NS_PER_S) /* until the second restart; doubles */
+#define RESTART_MAX_NS (300 * NS_PER_S)
+
+/* ---- trouble --------------------------------------------------------------------------------- */
+
+static const char *kind_of(const char *trouble)
+{
+    return strstr(trouble, "Image") ? "ImageUnavailable" : "ContainerFails";
+}
+
+static void find_trouble(struct core *c, struct job *job)
+{
+    for (uint32_t i = 0; i < job->seat_count && !job->trouble_reason; i++) {
+        const struct seat *seat = &job->seats[i];
+        const struct kube_pod *pod = seat->pod;
+
+        if (!pod || seat->state == POD_GOING)
+            continue;
+        if (pod->trouble) {
+            job->trouble_reason = kind_of(pod->trouble);
+            snprintf(job->trouble, sizeof(job->trouble), "%.80s: %s: %.120s", pod->meta.name,
+                     pod->trouble, pod->message ? pod->message : "no message");
+        } else if (seat->state == POD_WAITING && c->now_ns - seat->since_ns >= ECHO_NS) {
+            job->trouble_reason = "Unschedulable";
+            snprintf(job->trouble, sizeof(job->trouble), "%.80s waits for a node: %.140s",
+                     pod->meta.name, pod->message ? pod->message : "the scheduler is silent");
+        } else if (seat->state == POD_WAITING) {
+            core_wake(c, seat->since_ns + ECHO_NS);
+        }
+    }
+    if (!job->trouble_reason && job->status.restarts && job->chief &&
+        job->chief->state == POD_FAILED) {
+        job->trouble_reason = "ChiefFailed";
+        snprintf(job->trouble, sizeof(job->trouble), "%.80s ended with status %d; restart %d of %d",
+                 job->chief->pod->meta.name, job->chief->pod->exit_code, job->status.restarts,
+                 job->etj->backoff_limit);
+    }
+    if (!job->trouble_reason && job->record->failures &&
+        c->now_ns - job->record->failed_ns < PATIENCE_NS) {
+        job->trouble_reason = "NodesFail";
+        snprintf(job->trouble, sizeof(job->trouble), "%d nodes failed or were lost lately",
+                 job->record->failures);
+        core_wake(c, job->record->failed_ns + PATIENCE_NS);
+    }
+}
+
+/* ---- aim ------------------------------------------------------------------------------------- */
+
+/* Whether the chief's failure is one too many; counts it, if it was not yet. */
+static void count_failure(struct core *c, struct job *job)
+{
+    const struct kube_pod *pod = job->chief->pod;
+    struct kube_status *status = &job->status;
+
+    if (strcmp(status->failed_uid, pod->meta.uid) == 0)
+        return;
+    snprintf(status->failed_uid, sizeof(status->failed_uid), "%s", pod->meta.uid);
+    status->restarts++;
+    job->restarted = true;
+}
+
+void life_aim(struct core *c, struct job *job)
+{
+    const struct kube_etj *etj = job->etj;
+    bool ended = etj->status.phase == KUBE_SUCCEEDED || etj->status.phase == KUBE_FAILED;
+    const struct seat *chief = job->chief;
+
+    job->runs = job->seat_count > 0 || etj->status.phase == KUBE_STARTING ||
+                etj->status.phase == KUBE_RUNNING;
+    job->aim = AIM_RUN;
+    if (etj->meta.deleted_ns) {
+        job->aim = AIM_REMOVE;
+    } else if (ended) {
+        job->aim = AIM_END;
+    } else if (etj->fault) {
+        job->aim = AIM_NOTHING;
+    } else if (chief && chief->state == POD_ENDED &&
+               (!etj->suspend || (job->report && job->report->finished))) {
+        job->aim = AIM_END;
+        job->status.phase = KUBE_SUCCEEDED;
+    } else if (chief && chief->state == POD_FAILED && !etj->suspend) {
+        count_failure(c, job);
+        job->failed = job->status.restarts > etj->backoff_limit;
+    } else if (etj->suspend) {
+        job->aim = AIM_SUSPEND;
+    }
+    if (job->failed) {
+        job->aim = AIM_END;
+        job->status.phase = KUBE_FAILED;
+    }
+    if (job->aim != AIM_RUN || !job->runs)
+        job->record->run_ns = 0;
+    else if (job->record->run_ns == 0)
+        job->record->run_ns = c->now_ns;
+    if (job->aim != AIM_SUSPEND && job->aim != AIM_REMOVE)
+        job->record->drain_ns = 0;
+    else if (job->record->drain_ns == 0)
+        job->record->drain_ns = c->now_ns;
+    find_trouble(c, job);
+}
+
+/* ---- the chief ------------------------------------------------------------------------------- */
+
+static void restart_chief(struct core *c, struct job *job)
+{
+    int32_t n = job->status.restarts;
+    int64_t delay = n > 1 ? RESTART_NS << (n < 8 ? n - 2 : 6) : 0;
+    int64_t until = job->chief->since_ns + (delay < RESTART_MAX_NS ? delay : RESTART_MAX_NS);
+
+    if (job->restarted)
+        core_event(c, job, true, "ChiefFailed",
+                   "%s ended with status %d; restart %d of %d, from the last checkpoint",
+                   job->chief->pod->meta.name, job->chief->pod->exit_code, n,
+                   job->etj->backoff_limit);
+    if (c->now_ns < until)
+        core_wake(c, until);
+    else
+        scale_delete(c, job, job->chief);
+}
+
+/* Its name is the same each time, so there are never two: the next waits until one is gone. */
+static void keep_chief(struct core *c, struct job *job)
+{
+    uint32_t spot;
+
+    if (!job->chief) {
+        if (room_take(c, job, KUBE_CHIEF, &spot))
+            scale_create(c, job, KUBE_CHIEF, spot);
+        else
+            job->lack = "NoRoom";
+    } else if (job->chief->state == POD_FAILED) {
+        restart_chief(c, job);
+    } else if (job->chief->state == POD_LOST && job->chief->gone) {
+        scale_delete(c, job, job->chief);
+    }
+}
+
+/* ---- drain ----------------------------------------------------------------------------------- */
+
+static bool has_nodes(const struct job *job)
+{
+    for (uint32_t i = 0; i < job->seat_count; i++)
+        if (job->seats[i].role != KUBE_CHIEF && job->seats[i].state != POD_GOING)
+            return true;
+    return false;
+}
+
+/* Nodes first, as long as the chief can let go of them and save; then the chief. */
+static void drain(struct core *c, struct job *job)
+{
+    int64_t until = job->record->drain_ns + c->settings->drain_ns;
+    bool late = c->now_ns >= until;
+    bool serves = job->chief && job->chief->state == POD_UP && job->reports && !job->silent;
+
+    if (!late)
+        core_wake(c, until);
+    scale_clean(c, job, late || !serves);
+    if (job->chief && job->chief->state != POD_GOING && (late || !serves || !has_nodes(job)))
+        scale_delete(c, job, job->chief);
+    if (job->seat_count == 0 && job->aim == AIM_REMOVE && job->etj->has_finalizer)
+        core_act(c, job, KUBE_REMOVE_FINALIZER, NULL);
+}
+
+/* ---- one training ---------------------------------------------------------------------------- */
+
+static void begin(struct core *c, struct job *job)
+{
+    if (!job->starts)
+        return;
+    job->starts = !c->others_wait && scale_start(c, job);
+    job->lack = job->starts ? NULL : "NoRoom";
+    if (job->starts) {
+        job->record->changed_ns = 0;
+        core_event(c, job, false, "Started", "%d workers, %d parameter servers (%s)",
+                   job->have[KUBE_WORKER], job->have[KUBE_PS], job->why_text);
+    }
+}
+
+static void run(struct core *c, struct job *job)
+{
+    if (!job->etj->has_finalizer)
+        core_act(c, job, KUBE_ADD_FINALIZER, NULL);
+    if ((job->runs || job->starts) && !job->record->announced) {
+        core_act(c, job, KUBE_CREATE_SERVICE, NULL);
+        job->record->announced = true;
+    }
+    if (job->runs) {
+        keep_chief(c, job);
+        scale_nodes(c, job);
+        resize_nodes(c, job);
+    } else {
+        begin(c, job);
+    }
+}
+
+void life_act(struct core *c, struct job *job)
+{
+    size_t first = c->plan->count;
+
+    switch (job->aim) {
+    case AIM_NOTHING:
+        break;
+    case AIM_RUN:
+        run(c, job);
+        break;
+    case AIM_END:
+        scale_clean(c, job, true);
+        break;
+    case AIM_SUSPEND:
+    case AIM_REMOVE:
+        drain(c, job);
+        break;
+    }
+    if (job->aim != AIM_NOTHING)
+        members_tell(c, job);
+    status_act(c, job, first);
+}
