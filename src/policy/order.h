@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sorting for policies: in place, the same result with every libc, no allocation (glibc's qsort may
- * allocate and orders equal elements differently between versions). Pure; used by policies alone.
+ * allocate and orders equal elements differently between versions). Pure; used by policies and by
+ * the cluster controller.
  */
 #pragma once
 
