@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints that the training does not wait for.
+
+Between two steps the variables are read, which leaves values on their servers that later updates do
+not change; a thread then fetches and writes them. A file is complete or not there: it is written
+under another name, flushed, and renamed. Of files the newest two stay.
+"""
+
+import json
+import os
+import pathlib
+import re
+import threading
+import time
+import zipfile
+
+import numpy as np
+
+from threadtide.tensorflow.cluster import log
+
+_FILE = re.compile(r"step-(\d{12})\.tide$")
+KEEP = 2
+
+
+class Snapshot:
+    """Values of all variables after a step, and what the coordinator knew."""
+
+    def __init__(self, meta, load):
+        self.meta, self._load = meta, load
+
+    def check(self, mode, slots):
+        """A training goes on as what it was, or the sums would not be the same."""
+        for name, now in (("mode", mode), ("slots", slots)):
+            if self.meta[name] != now:
+                raise ValueError(f"the checkpoint was written with {name} {self.meta[name]}, not "
+                                 f"{now}: use the same, or another checkpoint_dir")
+
+    def value(self, entry):
+        """The value of a variable; ValueError when the program's variables are others now."""
+        known = self.meta["variables"]
+        now = [entry.name, entry.shape.as_list(), entry.dtype.name]
+        if entry.number >= len(known) or known[entry.number][1:] != now[1:]:
+            was = known[entry.number] if entry.number < len(known) else "nothing"
+            raise ValueError(f"the checkpoint has {was} where the program has {now}: it is another "
+                             "program's, use another checkpoint_dir")
+        return self._load(entry.number)
+
+
+def _read(path):
+    """The snapshot in a file."""
+    archive = zipfile.ZipFile(path)
+    meta = json.loads(archive.read("meta.json"))
+
+    def load(number):
+        with archive.open(f"{number}.npy") as file:
+            return np.lib.format.read_array(file, allow_pickle=False)
+
+    return Snapshot(meta, load)
+
+
+class Checkpoints:
+    """The newest snapshot, and the making of the next one."""
+
+    def __init__(self, directory, interval_s):
+        self._directory = pathlib.Path(directory) if directory else None
+        self._interval_s = interval_s
+        self._began = time.monotonic()
+        self._writer = None
+        self.wanted = False  # at once, not when it is time
+        self.latest = None
+        if self._directory:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            for path in reversed(self._files()):
+                try:
+                    self.latest = _read(path)
+                    break
+                except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+                    log(f"{path} cannot be read ({error}): the one before it is taken")
+
+    def _files(self):
+        return sorted(p for p in self._directory.iterdir() if _FILE.search(p.name))
+
+    def due(self):
+        """Whether it is time for the next one, and the last is written."""
+        busy = self._writer and self._writer.is_alive()
+        return not busy and (self.wanted or
+                             time.monotonic() - self._began >= self._interval_s)
+
+    def begin(self, meta, values):
+        """@values are tensors, wherever they are; returns at once."""
+        self._began = time.monotonic()
+        self._writer = threading.Thread(target=self._write, args=(meta, values),
+                                        name="tide-checkpoint", daemon=True)
+        self._writer.start()
+
+    def wait(self):
+        """Until the one that was begun is written, or has failed."""
+        if self._writer:
+            self._writer.join()
+
+    def _write(self, meta, values):
+        begin = time.monotonic()
+        try:
+            if self._directory:
+                self.latest = self._to_file(meta, values)
+            else:
+                arrays = [v.numpy() for v in values]
+                self.latest = Snapshot(meta, arrays.__getitem__)
+        except Exception as error:  # a server that was lost, a full disk: the last one stays
+            log(f"checkpoint of step {meta['step']} failed: {str(error).splitlines()[0]}")
+            return
+        log(f"checkpoint of step {meta['step']} in {time.monotonic() - begin:.2f} s")
+
+    def _to_file(self, meta, values):
+        path = self._directory / f"step-{meta['step']:012}.tide"
+        partial = path.with_suffix(".partial")
+        with open(partial, "wb") as file:
+            with zipfile.ZipFile(file, "w") as archive:
+                for number, value in enumerate(values):
+                    with archive.open(f"{number}.npy", "w", force_zip64=True) as entry:
+                        np.lib.format.write_array(entry, value.numpy(), allow_pickle=False)
+                archive.writestr("meta.json", json.dumps(meta))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+        for old in self._files()[:-KEEP]:
+            old.unlink()
+        return _read(path)

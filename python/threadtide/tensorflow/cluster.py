@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cluster while it changes: nodes come, leave and die, and nobody waits for them.
+
+A node goes through joining -> in -> draining -> released, or lost from anywhere. Three threads work
+here. The channel's brings the members that shall be; the links' brings what nodes say, and the end
+of a link is the end of its node; one that joins nodes at a time adds them to TensorFlow's cluster
+while the training goes on. A node is added only when its control port says that it is ready, so
+none that is absent is waited for; one that hangs afterwards holds up that thread alone.
+
+Nodes that have gone are taken out of TensorFlow's cluster together with the next addition: by
+itself that would only make the others prepare their functions anew. Indices are never used twice.
+"""
+
+import sys
+import threading
+import time
+
+import tensorflow as tf
+
+from threadtide.tensorflow import private
+from threadtide.tensorflow.nodes import NodeLinks
+
+RETRY_S = 1.0
+RELEASE_S = 2.0
+
+
+def log(text):
+    print(f"threadtide: {time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+class Node:
+    """A parameter server or worker."""
+
+    def __init__(self, member):
+        self.role, self.index = member.role, member.index
+        self.member = member
+        self.state = "joining"
+        self.ready = False  # TensorFlow's port listens, says the node
+        self.leaving = False  # asked to, by the members or by SIGTERM
+        self.threads = 0  # acknowledged
+        self.asked = 0  # threads asked for last
+        self.not_before = 0.0  # of the next attempt to join
+
+    @property
+    def key(self):
+        return (self.role, self.index)
+
+    @property
+    def alive(self):
+        return self.state in ("in", "draining")
+
+    @property
+    def device(self):
+        return f"/job:{self.role}/replica:0/task:{self.index}"
+
+    def __str__(self):
+        return f"{self.role} {self.index}"
+
+
+class Cluster:
+    """All nodes. The lock guards their states; `changed` is called, without it, when one changes."""
+
+    def __init__(self, changed):
+        self.lock = threading.Condition()
+        self.nodes = {}
+        self.suspended = False
+        self.mode, self.slots = "", 0  # what the members say, if they do
+        self._seen = set()  # every (role, index) there ever was
+        self._in_tensorflow = set()
+        self._connected = False
+        self._joining = None
+        self._changed = changed
+        self._links = NodeLinks(self._on_event)
+        self.on_worker = lambda node: None  # starts feeding it
+
+    def of(self, role, *states):
+        """The nodes of @role in one of @states (default: those that serve), by index."""
+        with self.lock:
+            found = [n for n in self.nodes.values()
+                     if n.role == role and (n.state in states if states else n.alive)]
+        return sorted(found, key=lambda n: n.index)
+
+    def report(self):
+        with self.lock:
+            return [{"role": n.role, "index": n.index, "state": n.state, "threads": n.threads}
+                    for n in sorted(self.nodes.values(), key=lambda n: n.key)]
+
+    # What shall be.
+
+    def on_members(self, members):
+        """From the channel's thread."""
+        listed = {(m.role, m.index): m for m in members.nodes}
+        with self.lock:
+            self.suspended = members.suspend
+            self.mode, self.slots = members.mode, members.slots
+            known = list(self.nodes.values())
+            new = [Node(m) for key, m in listed.items() if key not in self._seen and not m.leave]
+            for node in new:
+                self._seen.add(node.key)
+                self.nodes[node.key] = node
+        for node in known:
+            if node.key not in listed:
+                self.lost(node, "is no member any more")
+                with self.lock:
+                    del self.nodes[node.key]
+                continue
+            node.member = listed[node.key]
+            if node.member.leave:
+                self.leave(node)
+            self._set_threads(node)
+        for node in new:
+            self._links.add(node.role, node.index, node.member.host, node.member.control_port)
+            self._set_threads(node)
+        self._changed()
+
+    def _set_threads(self, node):
+        if node.member.threads != node.asked:
+            node.asked = node.member.threads
+            self._links.set_threads(node.role, node.index, node.asked)
+
+    # What nodes say; from the links' thread.
+
+    def _on_event(self, event):
+        node = self.nodes.get((event.role, event.index))
+        if not node:
+            return
+        node.threads = event.threads
+        if event.kind == "ready":
+            node.ready = True
+            self.join()
+        elif event.kind == "draining":
+            self.leave(node)
+        elif event.kind in ("lost", "released"):
+            self.lost(node, event.reason)
+        elif event.kind == "refused":
+            log(f"{node}: {event.reason}")
+
+    def lost(self, node, why):
+        """@node has gone, whatever it did. From any thread; blocks nowhere."""
+        with self.lock:
+            if node.state in ("lost", "released"):
+                return
+            node.state = "lost"
+            self.lock.notify_all()
+        self._links.remove(node.role, node.index)
+        log(f"{node} is lost: {why}")
+        self._changed()
+
+    def leave(self, node):
+        """@node is to give back what it has: a worker finishes its closure, a server its variables."""
+        with self.lock:
+            if node.leaving or node.state in ("lost", "released"):
+                return
+            node.leaving = True
+            if node.state == "in":
+                node.state = "draining"
+            joining = node.state == "joining"
+            self.lock.notify_all()
+        log(f"{node} leaves")
+        if joining:
+            self.released(node)
+        self._changed()
+
+    def released(self, node):
+        """Nothing of the training is on @node any more: it may end."""
+        with self.lock:
+            if node.state in ("lost", "released"):
+                return
+            node.state = "released"
+            self.lock.notify_all()
+        self._links.release(node.role, node.index)
+        log(f"{node} is released")
+        self._changed()
+
+    # TensorFlow's cluster.
+
+    def connect(self, chief):
+        """Waits for a parameter server and a worker; returns the first cluster's specification."""
+        told = 0.0
+        while True:
+            with self.lock:
+                ready = [n for n in self.nodes.values() if n.state == "joining" and n.ready]
+                if {n.role for n in ready} == {"ps", "worker"}:
+                    break
+                if time.monotonic() - told > 10:
+                    told = time.monotonic()
+                    log("waiting for a parameter server and a worker")
+                self.lock.wait(0.5)
+        spec = {"chief": [chief]}
+        for node in ready:
+            spec.setdefault(node.role, {})[node.index] = f"{node.member.host}:{node.member.port}"
+        self._in_tensorflow = {n.key for n in ready}
+        self._first = ready
+        return tf.train.ClusterSpec(spec)
+
+    def connected(self):
+        """The first nodes serve, and others may join."""
+        self._connected = True
+        self._serve(self._first)
+        self.join()
+
+    def join(self):
+        """Starts to add those that are ready, if any."""
+        with self.lock:
+            self.lock.notify_all()
+            if not self._connected or self._joining:
+                return
+            now = time.monotonic()
+            batch = [n for n in self.nodes.values()
+                     if n.state == "joining" and n.ready and n.not_before <= now]
+            if not batch:
+                return
+            self._joining = threading.Thread(target=self._join, args=(batch,), daemon=True,
+                                             name="tide-join")
+        self._joining.start()
+
+    def _join(self, batch):
+        with self.lock:
+            gone = {k for k in self._in_tensorflow
+                    if k not in self.nodes or not self.nodes[k].alive}
+        add = {n.key: f"{n.member.host}:{n.member.port}" for n in batch}
+        try:
+            private.update_cluster(add, gone)
+        except tf.errors.OpError as error:
+            log(f"{', '.join(map(str, batch))} cannot join yet: {error.message.splitlines()[0]}")
+            for node in batch:
+                node.not_before = time.monotonic() + RETRY_S
+            threading.Timer(RETRY_S, self.join).start()
+        else:
+            self._in_tensorflow = (self._in_tensorflow - gone) | set(add)
+            self._serve(batch)
+        with self.lock:
+            self._joining = None
+        self.join()
+
+    def _serve(self, nodes):
+        for node in nodes:
+            with self.lock:
+                if node.state != "joining":
+                    continue
+                node.state = "draining" if node.leaving else "in"
+                self.lock.notify_all()
+            log(f"{node} joins")
+            if node.role == "worker":
+                self.on_worker(node)
+        self._changed()
+
+    def close(self, release):
+        """Ends all links; with @release the nodes end as well."""
+        if release:
+            with self.lock:
+                nodes = list(self.nodes.values())
+            for node in nodes:
+                self.released(node)
+            end = time.monotonic() + RELEASE_S
+            while time.monotonic() < end and self._links.states():
+                time.sleep(0.01)
+        self._links.close()

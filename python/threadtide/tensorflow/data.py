@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The epochs' permutations, owned by the coordinator.
+
+Which examples make up batch number n is a pure function of (seed, n): no worker knows it, none can
+lose it, and the cluster may change as it likes. Every example is in exactly one batch of an epoch.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+
+class Examples:
+    """Examples that workers read themselves: @load turns a vector of indices into a batch.
+
+    @load is traced into the step, so it must consist of TensorFlow operations (tf.io.read_file,
+    tf.io.parse_example, tf.gather of a variable, ...)::
+
+        Examples(len(files), lambda i: (decode(tf.gather(files, i)), tf.gather(labels, i)))
+    """
+
+    def __init__(self, count, load):
+        if count < 1:
+            raise ValueError("Examples: count must be at least 1")
+        self.count, self.load = int(count), load
+
+
+class Epochs:
+    """Batches of shuffled examples, epoch after epoch, without end.
+
+    In a step function, ``next(iterator)`` is the batch (a slot's part of it in sync mode), as with
+    the iterator of a per-worker dataset.
+    """
+
+    def __init__(self, source, batch_size, seed=0, shuffle=True, drop_remainder=False):
+        self._examples = source if isinstance(source, Examples) else None
+        self._arrays = None
+        if self._examples is None:
+            self._arrays = tf.nest.map_structure(np.asarray, source)
+            counts = {len(array) for array in tf.nest.flatten(self._arrays)}
+            if len(counts) != 1 or 0 in counts:
+                raise ValueError(f"arrays must have the same, positive length, not {counts}")
+            self.count = counts.pop()
+        else:
+            self.count = self._examples.count
+        if batch_size < 1 or (drop_remainder and batch_size > self.count):
+            raise ValueError(f"batch_size {batch_size} does not suit {self.count} examples")
+        self.batch_size = int(batch_size)
+        self._seed, self._shuffle = int(seed), shuffle
+        full, rest = divmod(self.count, self.batch_size)
+        self.steps_per_epoch = full + (1 if rest and not drop_remainder else 0)
+        self._taken = 0  # batches that schedule() has taken
+        self._order = (None, None)  # epoch, permutation
+        self._now = None  # the tensors that next() gives while a step is traced
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self._now is None:
+            raise RuntimeError("next() works in a function given to coordinator.schedule() only")
+        return self._now
+
+    def take(self):
+        """The number of the next batch, which is the caller's then."""
+        self._taken += 1
+        return self._taken - 1
+
+    def epoch_of(self, number):
+        return number // self.steps_per_epoch
+
+    def indices(self, number):
+        """The examples of batch @number, in order."""
+        epoch, position = divmod(number, self.steps_per_epoch)
+        known, order = self._order  # one reference: several threads may ask
+        if known != epoch:
+            order = np.arange(self.count, dtype=np.int64)
+            if self._shuffle:
+                order = np.random.Generator(np.random.PCG64([self._seed, epoch])).permutation(order)
+            self._order = (epoch, order)
+        return order[position * self.batch_size:(position + 1) * self.batch_size]
+
+    def spec(self):
+        """The arguments' types of a traced step: flat, the number of examples left open."""
+        if self._arrays is None:
+            return [tf.TensorSpec([None], tf.int64)]
+        return [tf.TensorSpec([None, *a.shape[1:]], tf.as_dtype(a.dtype))
+                for a in tf.nest.flatten(self._arrays)]
+
+    def arguments(self, indices):
+        """The arguments of a step for these examples."""
+        if self._arrays is None:
+            return [tf.constant(indices)]
+        return [tf.constant(array[indices]) for array in tf.nest.flatten(self._arrays)]
+
+    def traced(self, function, tensors):
+        """What @function(self) returns where next(self) gives the batch behind @tensors."""
+        if self._arrays is None:
+            batch = self._examples.load(tensors[0])
+        else:
+            batch = tf.nest.pack_sequence_as(self._arrays, tensors)
+        self._now = batch
+        try:
+            return function()
+        finally:
+            self._now = None

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who runs which closure: a queue, and a thread for each worker.
+
+A worker that is lost is not waited for: what it was running goes back to the queue at once, and
+what its thread says later about it is not heard. A task whose call did not end cleanly is marked as
+interrupted: its worker may or may not have done it.
+"""
+
+import collections
+import threading
+import time
+
+import tensorflow as tf
+
+from threadtide.tensorflow import private
+
+ATTEMPTS = 8  # of a task whose calls fail though nobody has gone
+FAILURES = 3  # of a worker, one after the other, before it counts as lost
+EXPLAIN_S = 0.4  # how long after an error the end of a link may come
+
+TRANSPORT = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError,
+             tf.errors.DeadlineExceededError)
+
+
+class Task:
+    """A call: run(device, executor) on whichever worker is free."""
+
+    def __init__(self, run):
+        self.run = run
+        self.result, self.error = None, None
+        self.finished = False
+        self.interrupted = 0  # how often it may have been done, or half done
+        self.seconds = 0.0
+
+
+class Dispatcher:
+    """The queue. Its condition is what everybody waits for who waits for tasks or nodes."""
+
+    def __init__(self, cluster, server_lost):
+        self.changed = threading.Condition()
+        self._cluster, self._server_lost = cluster, server_lost
+        self._queue = collections.deque()
+        self._running = {}  # task: worker
+
+    def submit(self, tasks):
+        with self.changed:
+            self._queue.extend(tasks)
+            self.changed.notify_all()
+
+    def wake(self):
+        """A node's state has changed: what ran on a lost one goes back."""
+        with self.changed:
+            for task, worker in list(self._running.items()):
+                if worker.node.state == "lost":
+                    self._back(task)
+            self.changed.notify_all()
+
+    def _back(self, task):
+        del self._running[task]
+        task.interrupted += 1
+        self._queue.appendleft(task)
+
+    def forget(self):
+        """None of the tasks counts any more."""
+        with self.changed:
+            self._queue.clear()
+            self._running.clear()
+
+    @property
+    def pending(self):
+        return len(self._queue) + len(self._running)
+
+    def take(self, worker):
+        """The next task for @worker; None when it is to end."""
+        with self.changed:
+            while worker.node.state == "in":
+                if self._queue:
+                    task = self._queue.popleft()
+                    self._running[task] = worker
+                    return task
+                self.changed.wait(1.0)
+        return None
+
+    def done(self, task, worker, result, seconds):
+        with self.changed:
+            if self._running.get(task) is worker:
+                del self._running[task]
+                task.result, task.seconds, task.finished = result, seconds, True
+                self.changed.notify_all()
+
+    def failed(self, task, worker, error):
+        """A call ended with an error: whose is it? Runs in the worker's thread."""
+        begin = time.monotonic()
+        with self.changed:
+            while isinstance(error, tf.errors.OpError):
+                if worker.node.state == "lost" or self._server_lost():
+                    break
+                left = begin + EXPLAIN_S - time.monotonic()
+                if left <= 0:
+                    break
+                self.changed.wait(left)
+            gone = worker.node.state == "lost" or self._server_lost()
+            if self._running.get(task) is not worker:
+                return
+            transport = isinstance(error, TRANSPORT)
+            if (gone and isinstance(error, tf.errors.OpError)) or (
+                    transport and task.interrupted < ATTEMPTS):
+                self._back(task)
+            else:
+                del self._running[task]
+                task.error, task.finished = error, True
+            self.changed.notify_all()
+        if not gone and transport:
+            worker.failures += 1
+            if worker.failures >= FAILURES:
+                self._cluster.lost(worker.node, f"its calls fail: {error.message.splitlines()[0]}")
+
+
+class Worker(threading.Thread):
+    """Feeds one worker until that leaves or is lost."""
+
+    def __init__(self, node, cluster, dispatcher, prepare):
+        super().__init__(name=f"tide-worker-{node.index}", daemon=True)
+        self.node, self.failures = node, 0
+        self._cluster, self._dispatcher, self._prepare = cluster, dispatcher, prepare
+        self.start()
+
+    def run(self):
+        executor = private.new_executor()
+        try:
+            self._prepare(self.node.device, executor)
+        except tf.errors.OpError:
+            pass  # it was to save time only: the first task will show what is wrong
+        while True:
+            task = self._dispatcher.take(self)
+            if task is None:
+                break
+            begin = time.monotonic()
+            try:
+                result = task.run(self.node.device, executor)
+            except Exception as error:  # the user's function may raise anything
+                self._dispatcher.failed(task, self, error)
+            else:
+                self.failures = 0
+                self._dispatcher.done(task, self, result, time.monotonic() - begin)
+            del task
+        if self.node.state == "draining":
+            self._cluster.released(self.node)

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every private symbol of TensorFlow and Keras that Threadtide uses; no other file touches one.
+
+Stock TensorFlow offers no public way to let a cluster grow, nor to give a variable another place,
+so a few functions here reach inside. SYMBOLS names what they rely on, SUPPORTED the versions it was
+tested with; tests/system/test_elastic_contract.py checks each name, for each version. With another
+version :func:`check_version` refuses before anything is started.
+"""
+
+import contextlib
+import copy
+import importlib
+import inspect
+import os
+
+import tensorflow as tf
+
+SUPPORTED = ("2.21", "2.18")
+
+# Module, attribute path, parameters that are passed (None: the attribute is no function).
+SYMBOLS = (
+    ("tensorflow.python.eager.context", "context", ()),
+    ("tensorflow.python.eager.context", "Context.get_server_def", ("self",)),
+    ("tensorflow.python.eager.context", "Context.update_server_def", ("self", "server_def")),
+    ("tensorflow.python.eager.context", "ensure_initialized", ()),
+    ("tensorflow.python.eager.context", "executor_scope", ("e",)),
+    ("tensorflow.python.eager.context", "anonymous_name", ()),
+    ("tensorflow.python.framework.ops", "colocate_with", ("op",)),
+    ("tensorflow.python.framework.func_graph", "FuncGraph.capture", ("self", "tensor")),
+    ("tensorflow.python.eager.executor", "new_executor", ("enable_async",)),
+    ("tensorflow.python.distribute.parameter_server_strategy_v2",
+     "ParameterServerStrategyV2._connect_to_cluster", ("self", "coordinator_name")),
+    ("tensorflow.python.distribute.parameter_server_strategy_v2",
+     "ParameterServerStrategyV2Extended._create_variable", ("self", "next_creator")),
+    ("tensorflow.python.distribute.parameter_server_strategy_v2",
+     "ParameterServerStrategyV2Extended._create_variable_round_robin", ("self", "next_creator")),
+    ("tensorflow.python.distribute.ps_values", "CachingVariable.get", ("self",)),
+    ("tensorflow.python.distribute.sharded_variable", "ShardedVariable.variables", None),
+    ("tensorflow.python.eager.polymorphic_function.concrete_function",
+     "ConcreteFunction.set_external_captures", ("self", "captures")),
+    ("keras.src.backend.tensorflow.optimizer", "TFOptimizer._backend_update_step",
+     ("self", "grads", "trainable_variables", "learning_rate")),
+    ("keras.src.random.seed_generator", "SeedGenerator.next", ("self", "ordered")),
+)
+
+
+class UnsupportedTensorFlow(RuntimeError):
+    """This version of TensorFlow was not tested; the text names those that were."""
+
+
+def check_version(version=None):
+    """Raises UnsupportedTensorFlow unless @version (default: the installed one) was tested."""
+    version = version or tf.__version__
+    if ".".join(version.split(".")[:2]) not in SUPPORTED:
+        raise UnsupportedTensorFlow(
+            f"TensorFlow {version}: elastic training needs one of {', '.join(SUPPORTED)}, since it "
+            "depends on how those work inside; install one, for example tensorflow-cpu==2.21.0")
+
+
+def check_symbols():
+    """What is missing or has other parameters in the installed version, as a list of texts."""
+    wrong = []
+    for module, path, parameters in SYMBOLS:
+        name = f"{module}.{path}"
+        try:
+            found = importlib.import_module(module)
+            for part in path.split("."):
+                found = getattr(found, part)
+            has = () if parameters is None else tuple(inspect.signature(found).parameters)
+        except (ImportError, AttributeError) as error:
+            wrong.append(f"{name}: {error}")
+            continue
+        if not set(parameters or ()) <= set(has):
+            wrong.append(f"{name}: parameters {has}, expected {parameters}")
+    return wrong
+
+
+# The cluster that the process is connected to.
+
+def connect(cluster_spec):
+    """Makes this process the chief of @cluster_spec; its tasks must be listening."""
+    from tensorflow.python.eager import context
+    # Calls to a peer that cannot be reached end at once instead of waiting for it for ever; one
+    # call at a time for each worker; executors that are synchronous: as the stock strategy has it.
+    os.environ["GRPC_FAIL_FAST"] = "true"
+    os.environ["TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE"] = "False"
+    os.environ["TF_PS_DISABLE_ASYNC_EXECUTOR_GLOBALLY"] = "True"
+    tf.config.experimental_connect_to_cluster(cluster_spec, job_name="chief", protocol="grpc")
+    context.ensure_initialized()
+
+
+def update_cluster(add, remove):
+    """Adds tasks {(job, index): "host:port"} and removes [(job, index)]; training may go on.
+
+    Raises a tf.errors.OpError, with the cluster as it was, when a task cannot be reached. Blocks
+    while a task accepts the connection and does not answer.
+    """
+    from tensorflow.python.eager import context
+    current = context.context().get_server_def()
+    changed = copy.deepcopy(current)
+    jobs = {job.name: job for job in changed.cluster.job}
+    for name, _ in add:
+        if name not in jobs:
+            jobs[name] = changed.cluster.job.add()
+            jobs[name].name = name
+    for name, index in remove:
+        if name in jobs:
+            jobs[name].tasks.pop(index, None)
+    for (name, index), address in add.items():
+        jobs[name].tasks[index] = address
+    try:
+        context.context().update_server_def(changed)
+    except Exception:
+        context.context()._server_def = current  # the next change starts from what is true
+        raise
+
+
+def new_executor():
+    """An executor of its own for each thread that runs functions on a worker."""
+    from tensorflow.python.eager import executor
+    return executor.new_executor(enable_async=False)
+
+
+@contextlib.contextmanager
+def run_on(device, executor):
+    """Functions called in this thread run on @device, through @executor."""
+    from tensorflow.python.eager import context
+    with tf.device(device), context.executor_scope(executor):
+        yield
+
+
+# The strategy.
+
+def intercept(strategy, create_variable, place_variable):
+    """Lets our functions create the strategy's variables.
+
+    create_variable(original, next_creator, **kwargs) returns what the user gets; place_variable
+    (next_creator, **kwargs) is called for every single variable that is free to lie anywhere.
+    """
+    extended = strategy.extended
+    original = extended._create_variable
+    extended._create_variable = lambda next_creator, **kwargs: create_variable(
+        original, next_creator, **kwargs)
+    extended._create_variable_round_robin = place_variable
+    extended._allow_run_without_coordinator = True
+
+
+def beside(handle):
+    """Operations of a function being traced are placed where the resource is, wherever that will be.
+
+    They are tied to the function's argument: an operation that nobody uses would be pruned, and
+    what was tied to it placed anywhere.
+    """
+    from tensorflow.python.framework import ops
+    return ops.colocate_with(ops.get_default_graph().capture(handle))
+
+
+def anonymous_name():
+    """The shared name of a resource that ends with the last reference to its handle."""
+    from tensorflow.python.eager import context
+    return context.anonymous_name()
+
+
+# Variables: the Python objects stay, what they point to is replaced.
+
+def parts_of(variable):
+    """The variables with a place of their own: the shards of a partitioned one, else itself."""
+    shards = getattr(variable, "variables", None)
+    return list(shards) if isinstance(shards, (list, tuple)) else [variable]
+
+
+def resource_variable(variable):
+    """The variable that holds the handle: beneath Keras' and the strategy's wrappers."""
+    if not isinstance(variable, tf.Variable):
+        variable = variable.value
+    return variable.get() if hasattr(variable, "get") else variable
+
+
+def rebind(variable, handle):
+    """@variable (a resource variable) is from now on the one behind @handle."""
+    old = variable._handle
+    for name in ("_handle_data", "_name", "_unique_id", "_parent_trackable"):
+        if hasattr(old, name):
+            setattr(handle, name, getattr(old, name))
+    variable._handle = handle
+
+
+def rebind_function(concrete, handles):
+    """A traced function uses other handles: @handles is {id(old): new}. No retracing."""
+    captures = list(concrete._captured_inputs)
+    concrete.set_external_captures([handles.get(id(c), c) for c in captures])
+
+
+# Keras.
+
+def use_without_strategy(optimizer):
+    """The optimizer updates its variables itself; Keras 3 cannot do it through this strategy."""
+    optimizer._distribution_strategy = tf.distribute.get_strategy()
+
+
+@contextlib.contextmanager
+def keras_seeds(seed_of):
+    """Inside, random layers that are traced get seed_of(generator) instead of a shared counter."""
+    import keras
+    original = keras.random.SeedGenerator.next
+
+    def draw(generator, ordered=True):
+        if tf.executing_eagerly():
+            return original(generator, ordered)
+        return seed_of(generator)
+
+    keras.random.SeedGenerator.next = draw
+    try:
+        yield
+    finally:
+        keras.random.SeedGenerator.next = original

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A user's step function, traced: what runs on workers, and what applies the slots' gradients.
+
+Sync mode. `micro(batch, key, handles)` computes the gradients of one micro-batch and *assigns* them
+to the resources of its slot, which lie beside the variables. Done twice, it leaves the same as done
+once. `apply(weights, handles)` runs on the parameter servers: it adds the slots in their order and
+calls the optimizers. Random numbers depend on (step, slot) alone. So nothing in the result depends
+on which worker did what, on how many there are, or on how often.
+
+A worker that was given up may still write into its slot. Therefore slots are replaced by new ones
+whenever a micro-batch did not end cleanly, and the step's micro-batches are done again.
+"""
+
+import threading
+
+import numpy as np
+import tensorflow as tf
+
+from threadtide.tensorflow import private
+from threadtide.tensorflow.cluster import log
+
+_STATEFUL_RANDOM = {"RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt",
+                    "RandomShuffle", "Multinomial", "RandomGammaV2", "RandomPoissonV2"}
+_tracing = threading.local()
+
+
+def step_seed(salt=0):
+    """A seed for tf.random.stateless_*: another one in each step and slot, the same when redone.
+
+    For use in step functions. Keras' random layers get such seeds by themselves.
+    """
+    key = getattr(_tracing, "key", None)
+    if key is None:
+        raise RuntimeError("step_seed() works in a function given to coordinator.schedule() only")
+    return _fold([7919, salt], key)
+
+
+def _fold(base, key):
+    fold = tf.random.experimental.stateless_fold_in
+    return fold(fold(tf.constant(base, tf.int64), key[0]), key[1])
+
+
+def _keras_seed():
+    """seed_of(generator) for a trace: by the generator's own seed, which draw it is, and the key."""
+    draws = {}
+
+    def seed_of(generator):
+        draws[id(generator)] = draw = draws.get(id(generator), -1) + 1
+        with tf.init_scope():
+            own = int(generator.state.numpy()[0])
+        return _fold([own, draw], _tracing.key)
+
+    return seed_of
+
+
+def _call(function, epochs, tensors, args, kwargs):
+    """The user's function, converted by AutoGraph as in a tf.function of its own."""
+    python = getattr(function, "python_function", function)
+    try:
+        python = tf.autograph.to_graph(python)
+    except Exception:  # no source, as in an interactive shell: taken as it is
+        pass
+    return epochs.traced(lambda: python(*args, **kwargs), tensors)
+
+
+class SyncStep:
+    """micro and apply of a step function, and its slots."""
+
+    def __init__(self, strategy, function, epochs, args, kwargs):
+        self._strategy, self._variables = strategy, strategy.variables_in
+        self._slots = strategy.slots
+        self.rows = None  # of the sparse gradients of a micro-batch, once known
+        self._applies = []  # (optimizer, [position of a gradient], [variable])
+        self._gradients = []  # (entry, sparse)
+        spec = epochs.spec() + [tf.TensorSpec([2], tf.int64)]
+
+        @tf.function(autograph=False)
+        def compute(*tensors):
+            return self._compute(function, epochs, tensors, args, kwargs)
+
+        def micro(*tensors):
+            count = len(spec)
+            result, gradients, rows = compute(*tensors[:count])
+            for handle, gradient in zip(tensors[count:], gradients):
+                tf.raw_ops.AssignVariableOp(resource=handle, value=gradient)
+            return result, rows
+
+        concrete = compute.get_concrete_function(*spec)
+        self.sparse = any(sparse for _, sparse in self._gradients)
+        _warn_of_randomness(concrete.graph)
+        self._resources = [tf.TensorSpec([], tf.resource)] * self._width()
+        self.micro = self._trace(micro, *spec, *self._resources)
+        self.probe = self._trace(self._probe, tf.TensorSpec([], tf.float32),
+                                 tf.TensorSpec([None], tf.int64), *self._resources)
+        self._apply = self._trace(self._sum_and_apply, tf.TensorSpec([self._slots], tf.float32),
+                                  *self._resources * self._slots)
+        self.handles = []
+        self.renew()
+
+    def _trace(self, python, *spec):
+        concrete = tf.function(python, autograph=False).get_concrete_function(*spec)
+        self._variables.functions.append(concrete)
+        return concrete
+
+    def _width(self):
+        return sum(2 if sparse else 1 for _, sparse in self._gradients)
+
+    def _compute(self, function, epochs, tensors, args, kwargs):
+        self._applies.clear()
+        self._gradients.clear()
+        self._strategy.recorder = recorder = []
+        _tracing.key = tensors[-1]
+        try:
+            with private.keras_seeds(_keras_seed()):
+                result = _call(function, epochs, tensors[:-1], args, kwargs)
+        finally:
+            self._strategy.recorder = _tracing.key = None
+        flat, rows = [], []
+        for optimizer, pairs in recorder:
+            pairs = [(g, v) for g, v in pairs if g is not None]
+            first = len(self._gradients)
+            self._applies.append((optimizer, range(first, first + len(pairs)),
+                                  [v for _, v in pairs]))
+            for gradient, variable in pairs:
+                sparse = isinstance(gradient, tf.IndexedSlices)
+                self._gradients.append((self._variables.entry_of(variable), sparse))
+                if sparse:
+                    rows.append(tf.size(gradient.indices, tf.int64))
+                    flat += [tf.cast(gradient.indices, tf.int64), gradient.values]
+                else:
+                    flat.append(gradient)
+        if not flat:
+            raise ValueError("the step function gave no gradients to an optimizer made with "
+                             "strategy.optimizer(...)")
+        return result, flat, tf.stack(rows) if rows else tf.zeros([0], tf.int64)
+
+    def renew(self):
+        """New resources for all slots, beside their variables, and for one more: scratch."""
+        new = self._variables.new_handle
+        self.handles = []
+        for _ in range(self._slots + 1):
+            slot = []
+            for entry, sparse in self._gradients:
+                if sparse:
+                    slot.append(new(entry.home, tf.int64, [None]))
+                    slot.append(new(entry.home, entry.dtype, [None, *entry.shape[1:]]))
+                else:
+                    slot.append(new(entry.home, entry.dtype, entry.shape))
+            self.handles.append(slot)
+
+    def _read_slots(self, handles, number):
+        """The slots' values of gradient @number: a list of tensors, or of (indices, values)."""
+        width = self._width()
+        at = sum(2 if sparse else 1 for _, sparse in self._gradients[:number])
+        entry, sparse = self._gradients[number]
+        values = []
+        for slot in range(self._slots):
+            own = handles[slot * width + at:]
+            if sparse:
+                values.append((tf.raw_ops.ReadVariableOp(resource=own[0], dtype=tf.int64),
+                               tf.raw_ops.ReadVariableOp(resource=own[1], dtype=entry.dtype)))
+            else:
+                values.append(tf.ensure_shape(tf.raw_ops.ReadVariableOp(
+                    resource=own[0], dtype=entry.dtype), entry.shape))
+        return values
+
+    def _total(self, weights, handles, number):
+        """The slots' gradients, weighted and added in the order of the slots."""
+        entry, sparse = self._gradients[number]
+        values = self._read_slots(handles, number)
+        weights = tf.unstack(tf.cast(weights, entry.dtype))
+        if sparse:
+            with private.beside(entry.variable.handle):
+                return tf.IndexedSlices(
+                    tf.concat([tf.math.multiply_no_nan(v, w)
+                               for (_, v), w in zip(values, weights)], 0),
+                    tf.concat([i for i, _ in values], 0), tf.constant(entry.shape.as_list()))
+        with private.beside(entry.variable.handle):
+            total = tf.math.multiply_no_nan(values[0], weights[0])
+            for value, weight in zip(values[1:], weights[1:]):
+                total = total + tf.math.multiply_no_nan(value, weight)
+            return total
+
+    def _sum_and_apply(self, weights, *handles):
+        for optimizer, numbers, variables in self._applies:
+            totals = [self._total(weights, handles, number) for number in numbers]
+            optimizer.apply_gradients(zip(totals, variables))
+        return tf.constant(True)
+
+    def _probe(self, scale, rows, *handles):
+        """What micro sends and receives, without what it computes."""
+        handles, sparse_number = list(handles), 0
+        for entry, sparse in self._gradients:
+            if sparse:
+                ids = tf.range(rows[sparse_number]) % entry.shape[0]
+                sparse_number += 1
+                value = tf.raw_ops.ResourceGather(resource=entry.variable.handle, indices=ids,
+                                                  dtype=entry.dtype) * tf.cast(scale, entry.dtype)
+                tf.raw_ops.AssignVariableOp(resource=handles.pop(0), value=ids)
+            else:
+                value = entry.variable.read_value() * tf.cast(scale, entry.dtype)
+            tf.raw_ops.AssignVariableOp(resource=handles.pop(0), value=value)
+        return scale
+
+    def parts(self, indices):
+        """The micro-batches of a step: (slot, examples), and the slots' weights."""
+        parts = [p for p in np.array_split(indices, self._slots) if len(p)]
+        weights = np.zeros(self._slots, np.float32)
+        weights[:len(parts)] = [len(p) / len(indices) for p in parts]
+        return list(enumerate(parts)), weights
+
+    def apply(self, weights, device, executor):
+        """Adds the slots and applies the sum. A slot of weight 0 was not written: slot 0 for it."""
+        handles = []
+        for slot, weight in enumerate(weights):
+            handles += self.handles[slot if weight else 0]
+        with private.run_on(device, executor):
+            return bool(self._apply(tf.constant(weights), *handles))
+
+
+class PlainCall:
+    """A function that is called as it is: steps in async mode, evaluation, anything else."""
+
+    def __init__(self, strategy, function, epochs, args, kwargs):
+        functions = strategy.variables_in.functions
+
+        def call(*tensors):
+            if epochs is None:
+                python = getattr(function, "python_function", function)
+                return tf.nest.map_structure(tf.identity, python(*tensors, **kwargs))
+            return _call(function, epochs, tensors, args, kwargs)
+
+        spec = epochs.spec() if epochs else [
+            tf.TensorSpec.from_tensor(tf.convert_to_tensor(a)) for a in args]
+        self.concrete = tf.function(call, autograph=epochs is None).get_concrete_function(*spec)
+        functions.append(self.concrete)
+
+
+def _warn_of_randomness(graph):
+    found = {op.type for op in graph.get_operations() if op.type in _STATEFUL_RANDOM}
+    if found:
+        log(f"{', '.join(sorted(found))} in a step function: its numbers depend on the worker that "
+            "runs it. Use Keras layers, or tf.random.stateless_* with threadtide.tensorflow."
+            "step_seed(), for a result that does not depend on the cluster")

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ElasticParameterServerStrategy: where variables lie, and how they move while Python objects stay.
+
+A variable is moved by creating another resource on the new parameter server, copying the value from
+server to server, and exchanging the handle inside the variable and inside the functions that were
+traced with it. Nothing is rebound by the user and nothing is traced again. Optimizer slots are
+created beside their variable and move with it.
+
+A partitioned variable keeps the shards that its partitioner made; these are spread over whichever
+servers there are. So the graph, and with it the result, is the same for any number of servers: give
+the partitioner as many shards as there will ever be servers, or twice that.
+"""
+
+import os
+import socket
+import threading
+
+import tensorflow as tf
+
+from threadtide.tensorflow import checkpoint, members, private, progress
+from threadtide.tensorflow.cluster import Cluster, log
+
+
+class _Entry:
+    """A variable with a place: a whole one, or a shard."""
+
+    def __init__(self, number, variable, group, home):
+        self.number, self.variable = number, variable
+        self.group = group  # number of the entry that it lies beside; its own otherwise
+        self.home = home  # index of its parameter server
+        self.dtype, self.shape = variable.dtype, variable.shape
+        self.name = f"{number}:{variable.name}"
+        self.bytes = (variable.shape.num_elements() or 1) * max(1, variable.dtype.size)
+
+
+def spread(sizes, homes, servers):
+    """The server of each group: {group: server}. Pure.
+
+    @sizes is {group: bytes}, @homes {group: server, or one that is not there any more}. Groups stay
+    where they are as long as their server has no more than its share; the others go, largest first,
+    to the server with the least.
+    """
+    share = 1.05 * sum(sizes.values()) / len(servers)
+    load = dict.fromkeys(servers, 0)
+    order = sorted(sizes, key=lambda g: (-sizes[g], g))
+    place, homeless = {}, []
+    for group in order:
+        home = homes.get(group)
+        if home in load and (load[home] + sizes[group] <= share or not load[home]):
+            place[group] = home
+            load[home] += sizes[group]
+        else:
+            homeless.append(group)
+    for group in homeless:
+        place[group] = min(servers, key=lambda s: (load[s], s))
+        load[place[group]] += sizes[group]
+    return place
+
+
+class Variables:
+    """All variables of a strategy and their places. The user's thread creates them, the training's
+    moves them between two steps."""
+
+    def __init__(self, cluster, restored):
+        self.lock = threading.RLock()
+        self.entries = []
+        self._cluster = cluster
+        self._restored = restored  # checkpoint.Snapshot that new variables take their value from
+        self._by_variable = {}  # id(resource variable): entry
+        self.functions = []  # traced ones whose captured handles follow
+
+    def device(self, home):
+        return f"/job:ps/replica:0/task:{home}/device:CPU:0"
+
+    def _server_for_new(self):
+        load = {node.index: 0 for node in self._cluster.of("ps", "in")}
+        for entry in self.entries:
+            if entry.home in load:
+                load[entry.home] += entry.bytes
+        return min(load, key=lambda s: (load[s], s))
+
+    def place(self, next_creator, **kwargs):
+        """Creates a single variable on the server with the least."""
+        with self.lock:
+            home = self._server_for_new()
+            with tf.device(None), tf.device(self.device(home)):
+                variable = next_creator(**kwargs)
+            self._add(variable, None, home)
+        return variable
+
+    def create(self, original, next_creator, **kwargs):
+        """Creates what the user asked for; what is to lie beside another variable does."""
+        beside = kwargs.get("colocate_with")
+        with self.lock:
+            known = len(self.entries)
+            created = original(next_creator, **kwargs)
+            if len(self.entries) == known:  # not through place(): beside another one
+                entry = self.entry_of(beside)
+                self._add(created, entry.group, entry.home)
+        return created
+
+    def entry_of(self, variable):
+        try:
+            return self._by_variable[id(private.resource_variable(variable))]
+        except KeyError:
+            raise ValueError(f"{variable.name}: create it inside strategy.scope()") from None
+
+    def _add(self, variable, group, home):
+        inner = private.resource_variable(variable)
+        number = len(self.entries)
+        entry = _Entry(number, inner, number if group is None else group, home)
+        self.entries.append(entry)
+        self._by_variable[id(inner)] = entry
+        if self._restored:
+            inner.assign(self._restored.value(entry))
+
+    def read(self):
+        """The values as they are now, left on their servers: later updates do not change them."""
+        values = []
+        for entry in self.entries:
+            with tf.device(self.device(entry.home)):
+                values.append(tf.raw_ops.ReadVariableOp(
+                    resource=entry.variable.handle, dtype=entry.dtype))
+        return values
+
+    def new_handle(self, home, dtype, shape):
+        """A resource of its own on server @home, with no value yet; it ends with its last user."""
+        with tf.device(self.device(home)):
+            return tf.raw_ops.VarHandleOp(dtype=dtype, shape=shape,
+                                          shared_name=private.anonymous_name())
+
+    def _put(self, entry, home, value):
+        handle = self.new_handle(home, entry.dtype, entry.shape)
+        with tf.device(self.device(home)):
+            tf.raw_ops.AssignVariableOp(resource=handle, value=value)
+        return handle
+
+    def _exchange(self, handles, homes):
+        """Everything uses @handles, a list of (entry, handle), from now on."""
+        by_old = {}
+        for entry, handle in handles:
+            by_old[id(entry.variable.handle)] = handle
+        for function in self.functions:
+            private.rebind_function(function, by_old)
+        for entry, handle in handles:
+            private.rebind(entry.variable, handle)
+            entry.home = homes[entry.group]
+
+    def _spread(self, servers):
+        sizes, homes = {}, {}
+        for entry in self.entries:
+            sizes[entry.group] = sizes.get(entry.group, 0) + entry.bytes
+            homes[entry.group] = entry.home
+        return spread(sizes, homes, servers)
+
+    def move(self, servers):
+        """Spreads the variables over @servers; the number that moved. No step is under way."""
+        with self.lock:
+            return self._move(self._spread(servers))
+
+    def _move(self, homes):
+        moving = [e for e in self.entries if homes[e.group] != e.home]
+        handles = []
+        for entry in moving:
+            with tf.device(self.device(entry.home)):
+                value = tf.raw_ops.ReadVariableOp(resource=entry.variable.handle, dtype=entry.dtype)
+            handles.append((entry, self._put(entry, homes[entry.group], value)))
+        self._exchange(handles, homes)
+        return len(moving)
+
+    def rebuild(self, servers, snapshot):
+        """All variables anew, on @servers, with the values of @snapshot: a server was lost."""
+        with self.lock:
+            homes = self._spread(servers)
+            self._exchange([
+                (e, self._put(e, homes[e.group], tf.constant(snapshot.value(e), e.dtype)))
+                for e in self.entries], homes)
+
+
+class ElasticOptimizer:
+    """A Keras optimizer whose gradients go where the strategy's mode wants them.
+
+    In sync mode apply_gradients() in a step function hands the micro-batch's gradient over; the
+    optimizer itself is applied once for all slots. Everything else is the Keras optimizer's.
+    """
+
+    def __init__(self, strategy, inner):
+        self._strategy, self.inner = strategy, inner
+        strategy.variables_in.entry_of(inner.iterations)  # an error here says what is wrong
+        private.use_without_strategy(inner)
+        update = inner.update_step
+
+        def beside_variable(gradient, variable, learning_rate):
+            # The arithmetic happens where the variable is, wherever that will be.
+            with private.beside(variable.handle):
+                return update(gradient, variable, learning_rate)
+
+        inner.update_step = beside_variable
+        reference = inner.add_variable_from_reference
+
+        def slot_beside(reference_variable, *args, **kwargs):
+            with strategy.extended.colocate_vars_with(
+                    private.resource_variable(reference_variable)):
+                return reference(reference_variable, *args, **kwargs)
+
+        inner.add_variable_from_reference = slot_beside
+
+    @tf.autograph.experimental.do_not_convert
+    def apply_gradients(self, grads_and_vars, **kwargs):
+        pairs = list(grads_and_vars)
+        if not self.inner.built:
+            with tf.init_scope(), self._strategy.scope():
+                self.inner.build([v for _, v in pairs])
+        recorder = self._strategy.recorder
+        if recorder is not None:
+            recorder.append((self.inner, pairs))
+            return None
+        return self.inner.apply_gradients(pairs, **kwargs)
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+
+def _own_address(environ):
+    """Where nodes reach the chief: host:port."""
+    host = environ.get("POD_IP") or "127.0.0.1"
+    port = environ.get("TIDE_PORT")
+    if not port or not environ.get("POD_IP"):
+        with socket.socket() as probe:
+            probe.bind((host, 0))
+            port = probe.getsockname()[1]
+    return f"{host}:{port}"
+
+
+class ElasticParameterServerStrategy(tf.distribute.ParameterServerStrategy):
+    """ParameterServerStrategy for a cluster that grows and shrinks while it trains.
+
+    Args:
+      mode: "sync" (default): each step's batch is divided over @slots micro-batches, whose
+        gradients are added in order and applied once, so that the result does not depend on the
+        cluster at all; or "async": each step is one worker's, applied at once, at least once.
+        Without it: TIDE_MODE, else what the members say.
+      slots: micro-batches of a step in sync mode; the most workers that can be of use. Without it:
+        TIDE_SLOTS, what the members say, or 8. Another number is another order of additions, so other last bits.
+      variable_partitioner: as with the stock strategy. Shards stay, servers come and go.
+      checkpoint_dir: where checkpoints go, which a new chief resumes from. Without it the last one
+        lies in the chief's memory, against the loss of parameter servers only.
+      checkpoint_interval_s: the time between two; what is lost at most.
+      source: where the members come from (default: as the environment says).
+
+    Blocks until the first parameter server and worker are there.
+    """
+
+    def __init__(self, mode=None, slots=None, variable_partitioner=None, checkpoint_dir=None,
+                 checkpoint_interval_s=30.0, source=None):
+        private.check_version()
+        self._tide_channel = None
+        mode = mode or os.environ.get("TIDE_MODE")
+        if mode not in (None, "sync", "async"):
+            raise ValueError(f"mode must be sync or async, not {mode!r}")
+        slots = int(slots or os.environ.get("TIDE_SLOTS") or 0)
+        if not 0 <= slots <= 4096:
+            raise ValueError(f"slots must be from 1 to 4096, not {slots}")
+        self.recorder = None  # collects gradients while a step is traced
+        self.checkpoints = checkpoint.Checkpoints(checkpoint_dir, checkpoint_interval_s)
+        self.restored = self.checkpoints.latest
+        self.on_change = lambda: None  # set by the coordinator
+        self.report = lambda: progress.Progress(0).report(0, 0, self.cluster.report())
+        self.cluster = Cluster(lambda: self.on_change())
+        self.variables_in = Variables(self.cluster, self.restored)
+        self._tide_channel = members.Channel(
+            source or members.from_environment(), lambda: self.report(),
+            self.cluster.on_members, log)
+        spec = self.cluster.connect(_own_address(os.environ))
+        self.mode = mode or self.cluster.mode or "sync"
+        self.slots = slots or self.cluster.slots or 8
+        if self.restored:
+            self.restored.check(self.mode, self.slots)
+            log(f"resuming after step {self.restored.meta['step']}")
+        super().__init__(tf.distribute.cluster_resolver.SimpleClusterResolver(
+            spec, task_type="chief", task_id=0, rpc_layer="grpc"), variable_partitioner)
+        private.intercept(self, self.variables_in.create, self.variables_in.place)
+        self.cluster.connected()
+
+    def _connect_to_cluster(self, coordinator_name):
+        spec = self._cluster_resolver.cluster_spec()
+        self._num_workers = spec.num_tasks("worker")
+        self._num_ps = spec.num_tasks("ps")
+        private.connect(spec)
+
+    def run(self, fn, args=(), kwargs=None, options=None):
+        """Calls @fn: a step function runs on one worker, as one replica."""
+        return fn(*args, **(kwargs or {}))
+
+    def optimizer(self, optimizer):
+        """@optimizer, a Keras optimizer made inside scope(), for use in step functions."""
+        return ElasticOptimizer(self, optimizer)
+
+    def close(self, release=False):
+        """Ends links and channel; with @release the nodes end, too."""
+        if self._tide_channel:
+            self._tide_channel.close()
+        self.cluster.close(release)

@@ -1,0 +1,497 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ElasticCoordinator: takes steps from the user's loop and has them done, whatever the cluster does.
+
+One thread does the steps in their order. Between two of them nothing is under way, and there it
+moves variables, takes snapshots, and starts again from the last one when a parameter server was
+lost: the steps since then are still known and are done once more, which the user's program does not
+notice. A new chief resumes likewise: the program calls schedule() from the beginning, and for steps
+that the checkpoint contains it returns at once.
+"""
+
+import collections
+import math
+import threading
+import time
+
+import numpy as np
+import tensorflow as tf
+
+from threadtide.tensorflow import dispatch, private, progress, steps
+from threadtide.tensorflow.cluster import log
+from threadtide.tensorflow.data import Epochs
+
+AHEAD = 1024  # calls that schedule() takes before it waits
+PROBE_S = 5.0  # between two measurements of the communication
+
+
+class _Again(Exception):
+    """The tasks under way do not count; look at the cluster, then do the step again."""
+
+
+class Result:
+    """What a scheduled function returned; as TensorFlow's RemoteValue."""
+
+    def __init__(self):
+        self._event, self._value, self._error = threading.Event(), None, None
+
+    def set(self, value, error=None):
+        self._value, self._error = value, error
+        self._event.set()
+
+    def fetch(self):
+        """Waits for the value and returns it as NumPy. Of a step in sync mode: the slots' mean,
+        weighted by their examples; the sum for integers. NaN for a step before the resumption."""
+        self._event.wait()
+        if self._error:
+            raise self._error
+        return self._value
+
+    get = fetch
+
+
+class _Call:
+    """A scheduled call."""
+
+    def __init__(self, key, function, epochs, args, kwargs):
+        self.key, self.function, self.epochs = key, function, epochs
+        self.args, self.kwargs = args, kwargs
+        self.number = epochs.take() if epochs else -1  # of the batch
+        self.step = -1
+        self.task = None
+        self.result = Result()
+
+
+class ElasticCoordinator:
+    """Takes the place of ClusterCoordinator; schedule, join, done and fetch are the same."""
+
+    def __init__(self, strategy):
+        self._strategy, self._cluster = strategy, strategy.cluster
+        self._variables = strategy.variables_in
+        self._dispatcher = dispatch.Dispatcher(self._cluster, self._server_lost)
+        self._calls = collections.deque()  # to be done
+        self._flight = []  # calls that were given to workers
+        self._since = collections.deque()  # steps done since the last written snapshot
+        self._traced = {}
+        self._error = None
+        self._scheduled = 0  # steps
+        self._restored = strategy.restored.meta["step"] if strategy.restored else 0
+        self._closing = self._closed = False
+        self._servers = []
+        self._doubts = self._cleared = 0  # failures after which the variables are in doubt
+        self._last = None  # (traced, arguments): what a new worker can warm up with
+        self.step = self._restored  # the number of steps that are done
+        self.duplicates = strategy.restored.meta["duplicates"] if strategy.restored else 0
+        self.progress = progress.Progress(self.step)
+        strategy.on_change = self._on_change
+        strategy.report = self.report
+        self._cluster.on_worker = self._feed
+        for node in self._cluster.of("worker"):
+            self._feed(node)
+        self._thread = threading.Thread(target=self._run, name="tide-training", daemon=True)
+        self._thread.start()
+
+    # The user's side.
+
+    @property
+    def strategy(self):
+        return self._strategy
+
+    def create_epochs(self, source, batch_size, seed=0, shuffle=True, drop_remainder=False):
+        """Batches of @source (arrays, or Examples) in an order that the coordinator owns."""
+        return Epochs(source, batch_size, seed, shuffle, drop_remainder)
+
+    def schedule(self, fn, args=(), kwargs=None):
+        """Has @fn called on workers; returns its Result at once.
+
+        With an iterator of create_epochs() among @args it is a training step: in sync mode one
+        batch, divided over the slots, applied once; in async mode one batch on one worker.
+        """
+        args, kwargs = tuple(args or ()), dict(kwargs or {})
+        epochs = next((a for a in args if isinstance(a, Epochs)), None)
+        call = _Call((id(fn), tuple(id(a) for a in args) if epochs else _types(args)), fn, epochs,
+                     args, kwargs)
+        with self._dispatcher.changed:
+            self._raise()
+            if epochs:
+                self._scheduled += 1
+                call.step = self._scheduled
+                if call.step <= self._restored:
+                    call.result.set(math.nan)
+                    return call.result
+            self._dispatcher.changed.wait_for(lambda: len(self._calls) < AHEAD or self._error)
+            self._raise()
+            self._calls.append(call)
+            self._dispatcher.changed.notify_all()
+        return call.result
+
+    def join(self):
+        """Waits until everything that was scheduled is done; raises what a function raised."""
+        with self._dispatcher.changed:
+            self._dispatcher.changed.wait_for(lambda: self.idle or self._error)
+            self._raise()
+
+    def done(self):
+        """Whether everything is done."""
+        with self._dispatcher.changed:
+            self._raise()
+            return self.idle
+
+    def fetch(self, value):
+        """The values of a structure of Results."""
+        return tf.nest.map_structure(lambda r: r.fetch() if isinstance(r, Result) else r, value)
+
+    def checkpoint(self):
+        """Waits for what was scheduled and writes a checkpoint of it."""
+        self.join()
+        with self._dispatcher.changed:
+            self._strategy.checkpoints.wanted = True
+            self._dispatcher.changed.notify_all()
+            self._dispatcher.changed.wait_for(lambda: not self._strategy.checkpoints.wanted)
+        self._strategy.checkpoints.wait()
+
+    def close(self, release=True):
+        """The training has finished: the last report says so, and the nodes are released."""
+        with self._dispatcher.changed:
+            self._closing = True
+            self._dispatcher.changed.notify_all()
+        self._thread.join()
+        self._strategy.checkpoints.wait()
+        self.progress.finished = True
+        self._strategy.close(release)
+        with self._dispatcher.changed:
+            self._closed = True
+            self._dispatcher.changed.notify_all()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        self.close(release=kind is None)
+
+    @property
+    def idle(self):
+        return not self._calls and not self._flight
+
+    def report(self):
+        """The progress, as the controller gets it."""
+        return self.progress.report(self.step, self.duplicates, self._cluster.report())
+
+    def _raise(self):
+        if self._error:
+            error, self._error = self._error, None
+            raise error
+
+    # Workers.
+
+    def _on_change(self):
+        self.progress.changed()
+        self._dispatcher.wake()
+
+    def _feed(self, node):
+        dispatch.Worker(node, self._cluster, self._dispatcher, self._warm)
+
+    def _warm(self, device, executor):
+        """Has a new worker prepare its functions while the others work; writes to scratch."""
+        last = self._last
+        if last and isinstance(last[0], steps.SyncStep):
+            traced, arguments = last
+            with private.run_on(device, executor):
+                traced.micro(*arguments, tf.constant([0, 0], tf.int64), *traced.handles[-1])
+
+    # The training's thread.
+
+    def _run(self):
+        while True:
+            try:
+                self._between()
+                with self._dispatcher.changed:
+                    if not self._calls and not self._flight:
+                        if self._closing:
+                            return
+                        self._dispatcher.changed.notify_all()
+                        self._dispatcher.changed.wait(0.2)
+                        continue
+                    call = self._calls[0] if self._calls else None
+                if call is None:
+                    self._land(len(self._flight) - 1)
+                elif call.epochs and self._strategy.mode == "sync":
+                    self._land(0)
+                    self._sync_step(call)
+                else:
+                    self._fly(call)
+            except _Again:
+                self._dispatcher.forget()
+                if not self._server_lost():
+                    self._renew()
+            except tf.errors.OpError as error:
+                # A move, a snapshot or an application failed, and how far it came is not known.
+                self._dispatcher.forget()
+                self._doubts += 1
+                if self._doubts > dispatch.ATTEMPTS or not (
+                        self._explained() or isinstance(error, dispatch.TRANSPORT)):
+                    self._fail(error)
+            except Exception as error:
+                self._fail(error)
+
+    def _explained(self):
+        """Whether the loss of a server explains an error; the end of its link may come later."""
+        end = time.monotonic() + dispatch.EXPLAIN_S
+        with self._dispatcher.changed:
+            while not self._server_lost() and time.monotonic() < end:
+                self._dispatcher.changed.wait(0.05)
+        return self._server_lost()
+
+    def _fail(self, error):
+        """The user's function is wrong: everything that was scheduled ends with the error."""
+        self._dispatcher.forget()
+        with self._dispatcher.changed:
+            for call in [*self._flight, *self._calls]:
+                call.result.set(None, error)
+            self._flight.clear()
+            self._calls.clear()
+            self._error = error
+            self._dispatcher.changed.notify_all()
+
+    def _between(self):
+        """What can be done only while no step is under way, if there is any."""
+        if self._server_lost() or self._doubts > self._cleared:
+            self._restart()
+        servers = self._cluster.of("ps", "in")
+        leaving = self._cluster.of("ps", "draining")
+        indices = [n.index for n in servers]
+        if servers and (indices != self._servers or leaving):
+            self._land(0)
+            moved = self._variables.move(indices)
+            self._renew()
+            self._servers = indices
+            if moved:
+                log(f"{moved} variables moved; parameter servers: {indices}")
+            for node in leaving:
+                self._cluster.released(node)
+        if self._cluster.suspended and not self._closing:
+            self._suspend()
+        checkpoints = self._strategy.checkpoints
+        if checkpoints.due() and (self._scheduled or checkpoints.wanted):
+            self._land(0)
+            self._snapshot()
+
+    def _suspend(self):
+        self._land(0)
+        log("suspended")
+        with self._dispatcher.changed:
+            while self._cluster.suspended and not self._server_lost():
+                self._dispatcher.changed.wait(1.0)
+        log("resumed")
+
+    def _snapshot(self):
+        meta = {"step": self.step, "mode": self._strategy.mode, "slots": self._strategy.slots,
+                "duplicates": self.duplicates,
+                "variables": [[e.name, e.shape.as_list(), e.dtype.name]
+                              for e in self._variables.entries]}
+        self._strategy.checkpoints.begin(meta, self._variables.read())
+        with self._dispatcher.changed:
+            self._strategy.checkpoints.wanted = False
+            self._dispatcher.changed.notify_all()
+
+    def _forget_written(self):
+        """Steps that a written snapshot contains need not be known any more."""
+        latest = self._strategy.checkpoints.latest
+        while latest and self._since and self._since[0].step <= latest.meta["step"]:
+            self._since.popleft()
+
+    def _server_lost(self):
+        homes = {e.home for e in self._variables.entries}
+        return bool(homes - {n.index for n in self._cluster.of("ps")})
+
+    def _restart(self):
+        """Rebuilds all variables from the last snapshot, on the servers there are, and goes back."""
+        self._dispatcher.forget()
+        begin = time.monotonic()
+        self._strategy.checkpoints.wait()
+        snapshot = self._strategy.checkpoints.latest
+        if not snapshot:
+            raise RuntimeError("a parameter server was lost before the first checkpoint")
+        with self._dispatcher.changed:
+            while not (servers := self._cluster.of("ps", "in")) and not self._closing:
+                self._dispatcher.changed.wait(1.0)
+        self._servers = [n.index for n in servers]
+        self._variables.rebuild(self._servers, snapshot)
+        self._renew()
+        self._cleared = self._doubts
+        self._forget_written()
+        with self._dispatcher.changed:
+            again = sorted([*self._since, *(c for c in self._flight if c.epochs)],
+                           key=lambda c: c.step)
+            plain = [c for c in self._flight if not c.epochs]
+            self._calls.extendleft(reversed(again + plain))
+            self._flight.clear()
+            self._since.clear()
+        lost = self.step - snapshot.meta["step"]
+        self.step, self.duplicates = snapshot.meta["step"], snapshot.meta["duplicates"]
+        log(f"restarted after step {self.step} ({lost} steps are done again) on parameter servers "
+            f"{self._servers} in {time.monotonic() - begin:.2f} s")
+
+    def _renew(self):
+        for traced in self._traced.values():
+            if isinstance(traced, steps.SyncStep):
+                traced.renew()
+
+    def _trace(self, call):
+        if call.key not in self._traced:
+            sync = call.epochs and self._strategy.mode == "sync"
+            kind = steps.SyncStep if sync else steps.PlainCall
+            self._traced[call.key] = kind(self._strategy, call.function, call.epochs, call.args,
+                                          call.kwargs)
+            # The optimizer's variables are there only now: the first snapshot must have them.
+            if call.epochs and not self._strategy.checkpoints.latest:
+                self._land(0)
+                self._snapshot()
+                self._strategy.checkpoints.wait()
+        return self._traced[call.key]
+
+    def _wait(self, tasks, count):
+        """Until @count of @tasks are finished. _Again when that cannot be."""
+        with self._dispatcher.changed:
+            while sum(t.finished for t in tasks) < count:
+                if self._server_lost():
+                    raise _Again
+                if not self._cluster.of("worker", "in") and (
+                        self._cluster.of("ps", "draining") and self._cluster.of("ps", "in")):
+                    raise _Again  # a server has not the time to wait for a worker
+                self._dispatcher.changed.wait(1.0)
+        for task in tasks:
+            if task.error:
+                raise task.error
+
+    # Sync mode.
+
+    def _sync_step(self, call):
+        traced = self._trace(call)
+        parts, weights = traced.parts(call.epochs.indices(call.number))
+        while True:
+            handles = traced.handles
+            tasks = [dispatch.Task(self._micro(traced, call, slot, examples, handles[slot]))
+                     for slot, examples in parts]
+            self._dispatcher.submit(tasks)
+            probe = self._probe(traced)
+            self._wait(tasks, len(tasks))
+            if not any(t.interrupted for t in tasks):
+                break
+            traced.renew()
+        begin = time.monotonic()
+        self._apply(traced, weights)
+        self.progress.applied(time.monotonic() - begin, [t.seconds for t in tasks], probe)
+        results = [t.result for t in tasks]
+        if traced.sparse:
+            traced.rows = results[0][1]
+        self._finish(call, _mean([r[0] for r in results], [len(p) for _, p in parts]))
+
+    def _micro(self, traced, call, slot, examples, handles):
+        def run(device, executor):
+            arguments = call.epochs.arguments(examples)
+            key = tf.constant([call.step, slot], tf.int64)
+            self._last = (traced, arguments)
+            with private.run_on(device, executor):
+                result, rows = traced.micro(*arguments, key, *handles)
+            result = tf.nest.map_structure(lambda t: t.numpy(), result)
+            return result, rows.numpy() if traced.sparse else None
+        return run
+
+    def _probe(self, traced):
+        """Now and then: how long the communication of a micro-batch takes alone."""
+        if not self.progress.probe_due(PROBE_S) or traced.rows is None and traced.sparse:
+            return None
+        rows = np.zeros(0, np.int64) if traced.rows is None else traced.rows
+        handles = traced.handles[-1]
+
+        def run(device, executor):
+            with private.run_on(device, executor):
+                float(traced.probe(tf.constant(1.0), tf.constant(rows), *handles))
+
+        task = dispatch.Task(run)
+        self._dispatcher.submit([task])
+        return task
+
+    def _apply(self, traced, weights):
+        """One call, by a thread of its own: a server that hangs must not hold up this one."""
+        device = f"/job:ps/replica:0/task:{self._servers[0]}/device:CPU:0"
+        outcome = []
+
+        def run():
+            try:
+                outcome.append(traced.apply(weights, device, private.new_executor()))
+            except Exception as error:
+                outcome.append(error)
+            with self._dispatcher.changed:
+                self._dispatcher.changed.notify_all()
+
+        threading.Thread(target=run, name="tide-apply", daemon=True).start()
+        with self._dispatcher.changed:
+            while not outcome:
+                if self._server_lost():
+                    raise _Again
+                self._dispatcher.changed.wait(1.0)
+        if isinstance(outcome[0], Exception):
+            raise outcome[0]
+
+    # Async mode, and functions that are no steps.
+
+    def _fly(self, call):
+        """Gives @call to the workers, and waits when they have enough."""
+        traced = self._trace(call)
+        call.task = dispatch.Task(self._plain(traced, call))
+        with self._dispatcher.changed:
+            self._calls.popleft()
+            self._flight.append(call)
+        self._dispatcher.submit([call.task])
+        self._land(len(self._cluster.of("worker", "in")) + 1)
+
+    def _plain(self, traced, call):
+        def run(device, executor):
+            arguments = (call.args if not call.epochs else
+                         call.epochs.arguments(call.epochs.indices(call.number)))
+            with private.run_on(device, executor):
+                result = traced.concrete(*[tf.convert_to_tensor(a) for a in arguments])
+            return tf.nest.map_structure(lambda t: t.numpy(), result)
+        return run
+
+    def _land(self, most):
+        """Waits until at most @most calls are under way, and takes in those that are done."""
+        while len(self._flight) > max(0, most):
+            self._wait([c.task for c in self._flight], 1)
+            for call in [c for c in self._flight if c.task.finished]:
+                with self._dispatcher.changed:
+                    self._flight.remove(call)
+                if call.epochs:
+                    self.duplicates += call.task.interrupted
+                    self.progress.applied(0.0, [call.task.seconds], None)
+                self._finish(call, call.task.result)
+
+    def _finish(self, call, value):
+        with self._dispatcher.changed:
+            if self._calls and self._calls[0] is call:
+                self._calls.popleft()
+            if call.epochs:
+                self.step += 1
+                self._doubts = self._cleared = 0
+                self._since.append(call)
+                self._forget_written()
+                self.progress.step_done(self.step, call.epochs.epoch_of(call.number), value,
+                                        len(call.epochs.indices(call.number)))
+            call.result.set(value)
+            if not self._calls or len(self._calls) == AHEAD - 1:
+                self._dispatcher.changed.notify_all()
+
+
+def _types(args):
+    return tuple((tuple(t.shape), t.dtype.name) for t in map(tf.convert_to_tensor, args))
+
+
+def _mean(results, weights):
+    """The slots' results as one."""
+    def one(*values):
+        values = np.stack(values)
+        if np.issubdtype(values.dtype, np.integer):
+            return values.sum(axis=0)
+        return np.average(values, axis=0, weights=weights).astype(values.dtype)
+    return tf.nest.map_structure(one, *results)
