@@ -25,8 +25,7 @@ SYMBOLS = (
     ("tensorflow.python.eager.context", "ensure_initialized", ()),
     ("tensorflow.python.eager.context", "executor_scope", ("e",)),
     ("tensorflow.python.eager.context", "anonymous_name", ()),
-    ("tensorflow.python.framework.ops", "colocate_with", ("op",)),
-    ("tensorflow.python.framework.func_graph", "FuncGraph.capture", ("self", "tensor")),
+    ("tensorflow.python.framework.ops", "colocate_with", ("op", "ignore_existing")),
     ("tensorflow.python.eager.executor", "new_executor", ("enable_async",)),
     ("tensorflow.python.distribute.parameter_server_strategy_v2",
      "ParameterServerStrategyV2._connect_to_cluster", ("self", "coordinator_name")),
@@ -145,14 +144,18 @@ def intercept(strategy, create_variable, place_variable):
     extended._allow_run_without_coordinator = True
 
 
-def beside(handle):
-    """Operations of a function being traced are placed where the resource is, wherever that will be.
+@contextlib.contextmanager
+def beside(variable):
+    """Operations of a function being traced are placed where @variable is, wherever that will be.
 
-    They are tied to the function's argument: an operation that nobody uses would be pruned, and
-    what was tied to it placed anywhere.
+    They are tied to a read of it, whatever they were tied to outside. It needs a user, or it would
+    be pruned, and what is tied to an operation that is not there is placed anywhere.
     """
     from tensorflow.python.framework import ops
-    return ops.colocate_with(ops.get_default_graph().capture(handle))
+    with ops.colocate_with(None, ignore_existing=True):
+        anchor = tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
+    with tf.control_dependencies([anchor]), ops.colocate_with(anchor, ignore_existing=True):
+        yield
 
 
 def anonymous_name():

@@ -170,12 +170,12 @@ class SyncStep:
         values = self._read_slots(handles, number)
         weights = tf.unstack(tf.cast(weights, entry.dtype))
         if sparse:
-            with private.beside(entry.variable.handle):
+            with private.beside(entry.variable):
                 return tf.IndexedSlices(
                     tf.concat([tf.math.multiply_no_nan(v, w)
                                for (_, v), w in zip(values, weights)], 0),
                     tf.concat([i for i, _ in values], 0), tf.constant(entry.shape.as_list()))
-        with private.beside(entry.variable.handle):
+        with private.beside(entry.variable):
             total = tf.math.multiply_no_nan(values[0], weights[0])
             for value, weight in zip(values[1:], weights[1:]):
                 total = total + tf.math.multiply_no_nan(value, weight)

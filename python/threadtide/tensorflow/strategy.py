@@ -192,7 +192,7 @@ class ElasticOptimizer:
 
         def beside_variable(gradient, variable, learning_rate):
             # The arithmetic happens where the variable is, wherever that will be.
-            with private.beside(variable.handle):
+            with private.beside(variable):
                 return update(gradient, variable, learning_rate)
 
         inner.update_step = beside_variable
