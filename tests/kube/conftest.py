@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests against a real control plane, one for each process of pytest; each test has a namespace."""
+import os
 import pathlib
 import sys
 
@@ -10,6 +11,9 @@ sys.path[:0] = [str(HERE.parent / "component"), str(HERE)]  # in this order: two
 
 import control_plane  # noqa: E402
 from daemon import eventually  # noqa: E402
+from kwok import Kwok  # noqa: E402
+from network import PodNetwork  # noqa: E402
+from runner import Runner  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -22,6 +26,40 @@ def plane():
         yield result.start()
     finally:
         result.end()
+
+
+@pytest.fixture(scope="module")
+def kwok(plane):
+    """Simulated nodes, none at first."""
+    if not (control_plane.tools_folder() / "kwok").exists():
+        pytest.skip("not installed: kwok (scripts/setup.sh kube)")
+    result = Kwok(plane)
+    try:
+        yield result.start()
+    finally:
+        result.end()
+
+
+@pytest.fixture(scope="session")
+def pod_network():
+    if os.geteuid() != 0:
+        pytest.skip("pods as local processes need root")
+    result = PodNetwork()
+    yield result
+    result.end()
+
+
+@pytest.fixture(scope="module")
+def make_runner(plane, pod_network):
+    """make_runner(name, …): a node of the test's own, see runner.py; it ends with the module."""
+    made = []
+
+    def make(name, **options):
+        made.append(Runner(plane, pod_network, name, **options))
+        return made[-1].start()
+    yield make
+    for runner in made:
+        runner.end()
 
 
 @pytest.fixture

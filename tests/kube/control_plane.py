@@ -151,12 +151,12 @@ class Program:
 class Client:
     """Asks the API server as somebody: of a client certificate, or of a token."""
 
-    def __init__(self, host, port, make_context, token=None):
+    def __init__(self, host, port, make_context, token=None, timeout=2 * GUARD_S):
         self.host, self.port, self.make_context, self.token = host, port, make_context, token
-        self.local = threading.local()
+        self.timeout, self.local = timeout, threading.local()
 
-    def connection(self, timeout=2 * GUARD_S):
-        return http.client.HTTPSConnection(self.host, self.port, timeout=timeout,
+    def connection(self, timeout=None):
+        return http.client.HTTPSConnection(self.host, self.port, timeout=timeout or self.timeout,
                                            context=self.make_context())
 
     def _kept_connection(self):
@@ -201,7 +201,7 @@ class Client:
 
     def watch(self, path, seconds=None):
         """Yields a watch's events until the server ends it."""
-        connection = self.connection(timeout=seconds and seconds + GUARD_S)
+        connection = self.connection((seconds or 3600) + GUARD_S)
         with contextlib.closing(connection):
             mark, limit = "&" if "?" in path else "?", f"&timeoutSeconds={seconds}" if seconds else ""
             connection.request("GET", f"{path}{mark}watch=true{limit}", headers=self._headers())
@@ -240,7 +240,7 @@ class ControlPlane:
         self.etcd_url = client
 
         def ready():
-            return self._answers(client, "/health")
+            return self.answers(client, "/health")
         return self.program(
             ready, "etcd", "--data-dir", self.folder / "etcd", "--unsafe-no-fsync", "--log-level",
             "error", "--listen-client-urls", client, "--advertise-client-urls", client,
@@ -252,7 +252,7 @@ class ControlPlane:
             self.address.ip, "10.0.0.1", "localhost", "kubernetes.default.svc"))
         # Tokens of service accounts are signed with the same key.
         return self.program(
-            lambda: self._answers(self.url, "/readyz"), "kube-apiserver",
+            lambda: self.answers(self.url, "/readyz"), "kube-apiserver",
             f"--etcd-servers={self.etcd_url}", f"--bind-address={self.address.ip}",
             f"--advertise-address={self.address.ip}", f"--secure-port={self.port}",
             "--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.0.0.0/24",
@@ -271,7 +271,7 @@ class ControlPlane:
         port = self.address.port()
         config = self.kubeconfig("system:kube-controller-manager")
         return self.program(
-            lambda: self._answers(f"https://{self.address.ip}:{port}", "/healthz"),
+            lambda: self.answers(f"https://{self.address.ip}:{port}", "/healthz"),
             "kube-controller-manager", f"--kubeconfig={config}",
             f"--service-account-private-key-file={self.folder}/pki/apiserver.key",
             f"--root-ca-file={self.pki.ca}", "--use-service-account-credentials",
@@ -282,11 +282,11 @@ class ControlPlane:
         port = self.address.port()
         config = self.kubeconfig("system:kube-scheduler")
         return self.program(
-            lambda: self._answers(f"https://{self.address.ip}:{port}", "/healthz"), "kube-scheduler",
+            lambda: self.answers(f"https://{self.address.ip}:{port}", "/healthz"), "kube-scheduler",
             f"--kubeconfig={config}", "--leader-elect=false", f"--bind-address={self.address.ip}",
             f"--secure-port={port}", f"--cert-dir={self.folder}/scheduler")
 
-    def _answers(self, url, path):
+    def answers(self, url, path):
         scheme, _, address = url.partition("://")
         context = ssl._create_unverified_context()  # who answers there, we have started ourselves
         connection = (http.client.HTTPConnection(address, timeout=5) if scheme == "http" else
@@ -352,11 +352,11 @@ class ControlPlane:
         context.load_cert_chain(self.folder / f"pki/{path.stem}.crt", self.folder / f"pki/{path.stem}.key")
         return context
 
-    def client(self, user="admin", groups=None, token=None):
+    def client(self, user="admin", groups=None, token=None, timeout=2 * GUARD_S):
         """Who asks as this user, or as the one of the token."""
         return Client(self.address.ip, self.port, lambda: (
             ssl.create_default_context(cafile=self.pki.ca) if token else self.context(user, groups)),
-            token)
+            token, timeout)
 
     def server_context(self, name, hosts):
         """Of a server of the test's own, which asks its clients for their certificates."""

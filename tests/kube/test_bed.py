@@ -8,6 +8,8 @@ import pytest
 import fault_proxy
 from control_plane import Client
 from daemon import eventually
+from kwok import RUNS_FOR
+from objects import pod
 
 CRD = """
 apiVersion: apiextensions.k8s.io/v1
@@ -31,13 +33,6 @@ spec:
             properties: {size: {type: integer, minimum: 1}}
           status: {type: object, x-kubernetes-preserve-unknown-fields: true}
 """
-
-
-def pod(name, *command, cpu="100m", **spec):
-    return {"metadata": {"name": name}, "spec": {
-        "restartPolicy": "Never", "terminationGracePeriodSeconds": 5,
-        "containers": [{"name": "main", "image": "local/none", "command": list(command) or ["true"],
-                        "resources": {"requests": {"cpu": cpu}}}], **spec}}
 
 
 @pytest.fixture
@@ -109,6 +104,25 @@ def test_objects_outlive_an_api_server_and_etcd_that_are_killed(plane, namespace
     plane.etcd.start()
     plane.apiserver.start()
     assert plane.must("GET", path)["data"] == {"a": "b"}
+
+
+# ---- simulated nodes ----
+
+def test_pods_run_on_simulated_nodes_complete_and_go(plane, namespace, kwok):
+    kwok.nodes(10, cpu="2")
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    for number in range(20):  # two fit on each, and no third
+        plane.must("POST", path, pod(f"p{number}", cpu="1"))
+    plane.must("POST", path, pod("third", cpu="1"))
+
+    def phases():
+        return [p["status"].get("phase") for p in plane.must("GET", path)["items"]]
+    eventually(lambda: phases().count("Running") == 20)
+    assert phases().count("Pending") == 1
+    plane.must("PATCH", f"{path}/p0", {"metadata": {"annotations": {RUNS_FOR: "10ms"}}})
+    eventually(lambda: sorted(set(phases())) == ["Running", "Succeeded"])
+    plane.must("DELETE", path)
+    eventually(lambda: not phases())
 
 
 # ---- the proxy ----
