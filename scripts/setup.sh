@@ -33,7 +33,7 @@ check_packages="g++ clang clang-tidy clang-format libcmocka-dev libeigen3-dev mu
 # Docker and systemd are copied from here into the machine; its kernel is never installed.
 cluster_packages="qemu-system-x86 busybox-static e2fsprogs kmod systemd dbus iproute2 python3-pytest
     $docker_packages"
-kube_packages="openssl"
+kube_packages="openssl iproute2"
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: %s\n' "$@" >&2; exit 1; }

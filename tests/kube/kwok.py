@@ -20,8 +20,8 @@ conditions:
   status: "True"
   type: Ready
 addresses:
-- {type: InternalIP, address: {{ NodeIPWith .metadata.name | Quote }}}
-- {type: Hostname, address: {{ .metadata.name | Quote }}}
+- {type: InternalIP, address: {{ NodeIP | Quote }}}
+- {type: Hostname, address: {{ NodeName | Quote }}}
 """
 POD_READY = """
 {{ $now := Now }}
@@ -39,8 +39,13 @@ containerStatuses:
   started: true
   state: {running: {startedAt: {{ $now | Quote }}}}
 {{ end }}
-hostIP: {{ NodeIPWith .spec.nodeName | Quote }}
-podIP: {{ PodIPWith .spec.nodeName ( or .spec.hostNetwork false ) ( or .metadata.uid "" ) ( or .metadata.name "" ) ( or .metadata.namespace "" ) | Quote }}
+{{ with NodeIPsWith .spec.nodeName }}
+hostIP: {{ index . 0 | Quote }}
+{{ end }}
+{{ with PodIPsWith .spec.nodeName ( or .spec.hostNetwork false ) .metadata.uid .metadata.name .metadata.namespace }}
+podIP: {{ index . 0 | Quote }}
+podIPs: [{ip: {{ index . 0 | Quote }}}]
+{{ end }}
 phase: Running
 startTime: {{ $now | Quote }}
 """
@@ -90,7 +95,7 @@ STAGES = [
     stage("node-ready", "Node", [
         {"key": '.status.conditions.[] | select( .type == "Ready" ) | .status',
          "operator": "NotIn", "values": ["True"]}], status(NODE_READY)),
-    stage("pod-ready", "Pod", [absent(".metadata.deletionTimestamp"), absent(".status.podIP")],
+    stage("pod-ready", "Pod", [absent(".metadata.deletionTimestamp"), equals(".status.phase", "Pending")],
           status(POD_READY)),
     stage("pod-complete", "Pod", [
         absent(".metadata.deletionTimestamp"), equals(".status.phase", "Running"),
@@ -115,7 +120,8 @@ class Kwok:
             plane.folder, lambda: plane.answers(f"http://{plane.address.ip}:{port}", "/healthz"),
             "kwok", f"--kubeconfig={plane.kubeconfig()}", f"--config={config}",
             f"--manage-nodes-with-annotation-selector={ANNOTATION}=fake",
-            f"--server-address={plane.address.ip}:{port}", f"--node-lease-duration-seconds={lease_s}")
+            f"--server-address={plane.address.ip}:{port}", f"--node-ip={plane.address.ip}",
+            f"--node-lease-duration-seconds={lease_s}")
         self.made = []
 
     def start(self):
@@ -135,7 +141,7 @@ class Kwok:
         self.made += names
         each(make, names)
         eventually(lambda: sum(self.ready(n) for n in self.plane.must(
-            "GET", "/api/v1/nodes")["items"] if n["metadata"]["name"].startswith(prefix)) >= count, 20)
+            "GET", "/api/v1/nodes")["items"] if n["metadata"]["name"].startswith(prefix)) >= count, 120)
         return names
 
     @staticmethod
