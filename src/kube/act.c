@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kube/act.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "kube/note.h"
+#include "kube/queue.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define PATH_LEN    1024
+#define EVENTS_PATH "/apis/events.k8s.io/v1/namespaces/%s/events%s%s"
+
+/* One request, made of an action while the plan was there. */
+struct step {
+    struct step *next;
+    json_t *body; /* or the members */
+    enum kube_action_kind kind;
+    enum client_verb verb;
+    char path[PATH_LEN];
+};
+
+/* The actions of one training. */
+struct chain {
+    struct chain *next;
+    struct actor *actor;
+    struct step *first;
+    int64_t call;
+    char uid[WORK_KEY_MAX];
+};
+
+struct actor {
+    struct client *client;
+    struct actor_events on;
+    const struct kube_pod_settings *settings;
+    const char *identity;
+    struct work_queue *work;
+    struct chain *chains;
+    struct notes *notes;
+    uint64_t done[KUBE_ACTION_MAX], failed, events;
+};
+
+/* ---- requests of actions ---- */
+
+static const char *etj_path(char *path, const struct kube_etj *etj, const char *tail)
+{
+    snprintf(path, PATH_LEN,
+             "/apis/" KUBE_GROUP "/" KUBE_VERSION "/namespaces/%s/" KUBE_PLURAL "/%s%s",
+             etj->meta.namespace, etj->meta.name, tail);
+    return path;
+}
+
+static void core_path(char *path, const char *space, const char *kind, const char *name,
+                      const char *tail)
+{
+    snprintf(path, PATH_LEN, "/api/v1/namespaces/%s/%s%s%s%s", space, kind, name ? "/" : "",
+             name ? name : "", tail);
+}
+
+/* The server refuses it with a conflict when the object is another one of the same name by now. */
+static json_t *of_uid(json_t *body, const char *uid)
+{
+    json_t *meta = json_object_get(body, "metadata");
+
+    if (body && !meta) {
+        meta = json_object();
+        json_object_set_new(body, "metadata", meta);
+    }
+    json_object_set_new(meta, "uid", json_string(uid));
+    return body;
+}
+
+static const char *name_of(const json_t *object)
+{
+    const char *name =
+        json_string_value(json_object_get(json_object_get(object, "metadata"), "name"));
+
+    return name ? name : "";
+}
+
+static json_t *delete_options(const struct kube_action *action)
+{
+    json_t *options = json_pack("{s:s,s:s,s:{s:s}}", "apiVersion", "v1", "kind", "DeleteOptions",
+                                "preconditions", "uid", action->pod->meta.uid);
+
+    if (options && action->delete.grace_s >= 0)
+        json_object_set_new(options, "gracePeriodSeconds", json_integer(action->delete.grace_s));
+    return options;
+}
+
+static void of_pod(struct step *s, const struct kube_action *action)
+{
+    const struct kube_pod *pod = action->pod;
+    const char *space = pod->meta.namespace, *name = pod->meta.name;
+
+    s->verb = CLIENT_STRATEGIC;
+    if (action->kind == KUBE_ASK_LEAVE) {
+        core_path(s->path, space, "pods", name, "");
+        s->body = of_uid(kube_leave_json(action->note.text), pod->meta.uid);
+    } else if (action->kind == KUBE_RESIZE_POD) {
+        core_path(s->path, space, "pods", name, "/resize");
+        s->body = of_uid(kube_resize_json(pod, action->resize.mcpu), pod->meta.uid);
+    } else {
+        s->verb = CLIENT_DELETE;
+        core_path(s->path, space, "pods", name, "");
+        s->body = delete_options(action);
+    }
+}
+
+/* What was said before is not said again: its Event counts how often it was meant. */
+static int of_event(struct step *s, struct actor *a, const struct kube_action *action)
+{
+    const struct kube_meta *meta = &action->etj->meta;
+    struct note note = {.uid = meta->uid, .reason = action->note.reason, .text = action->note.text};
+    struct timespec ts;
+    int64_t wall_ns;
+
+    clock_gettime(CLOCK_REALTIME, &ts);
+    wall_ns = (int64_t)ts.tv_sec * (int64_t)NS_PER_S + ts.tv_nsec;
+    snprintf(note.name, sizeof(note.name), "%.200s.%" PRIx64 ".%x", meta->name, (uint64_t)wall_ns,
+             (unsigned)(a->events++ & 0xffff));
+    s->verb = CLIENT_POST;
+    switch (note_next(a->notes, &note, clock_now_ns())) {
+    case NOTE_NEW:
+        snprintf(s->path, PATH_LEN, EVENTS_PATH, meta->namespace, "", "");
+        s->body = kube_event_json(action, note.name, a->identity, wall_ns);
+        break;
+    case NOTE_AGAIN:
+        s->verb = CLIENT_MERGE;
+        snprintf(s->path, PATH_LEN, EVENTS_PATH, meta->namespace, "/", note.name);
+        s->body = note_series(&note, wall_ns);
+        break;
+    default:
+        s->verb = CLIENT_VERB_MAX; /* nothing to send */
+        return 0;
+    }
+    return s->body ? 0 : -ENOMEM;
+}
+
+static struct step *add_step(struct chain *c, enum kube_action_kind kind)
+{
+    struct step **at = &c->first, *s = calloc(1, sizeof(*s));
+
+    while (*at)
+        at = &(*at)->next;
+    *at = s;
+    if (s)
+        s->kind = kind;
+    return s;
+}
+
+/* The service, and the ConfigMap with whom the chief has to trust. */
+static int of_service(struct chain *c, const struct kube_action *action)
+{
+    const char *space = action->etj->meta.namespace;
+    struct step *s = add_step(c, action->kind);
+
+    if (!s)
+        return -ENOMEM;
+    s->verb = CLIENT_APPLY;
+    s->body = kube_service_json(action->etj);
+    core_path(s->path, space, "services", name_of(s->body), "");
+    if (!s->body || !c->actor->settings->ca_pem)
+        return s->body ? 0 : -ENOMEM;
+    s = add_step(c, action->kind);
+    if (!s)
+        return -ENOMEM;
+    s->verb = CLIENT_APPLY;
+    s->body = kube_config_json(c->actor->settings, action->etj);
+    core_path(s->path, space, "configmaps", name_of(s->body), "");
+    return s->body ? 0 : -ENOMEM;
+}
+
+static int add_action(struct chain *c, const struct kube_action *action)
+{
+    const struct kube_etj *etj = action->etj;
+    struct step *s;
+
+    if (action->kind == KUBE_CREATE_SERVICE)
+        return of_service(c, action);
+    s = add_step(c, action->kind);
+    if (!s)
+        return -ENOMEM;
+    s->verb = CLIENT_APPLY;
+    switch (action->kind) {
+    case KUBE_ADD_FINALIZER:
+    case KUBE_REMOVE_FINALIZER:
+        etj_path(s->path, etj, "");
+        s->body =
+            of_uid(kube_finalizer_json(etj, action->kind == KUBE_ADD_FINALIZER), etj->meta.uid);
+        break;
+    case KUBE_PATCH_STATUS:
+        etj_path(s->path, etj, "/status");
+        s->body = of_uid(kube_status_json(etj, action->status), etj->meta.uid);
+        break;
+    case KUBE_CREATE_POD: /* not applied: a pod of this name that is there is not to be changed */
+        s->verb = CLIENT_POST;
+        core_path(s->path, etj->meta.namespace, "pods", NULL, "");
+        s->body = kube_pod_json(c->actor->settings, etj, &action->create);
+        break;
+    case KUBE_SET_MEMBERS:
+        s->body = kube_members_json(action->members);
+        break;
+    case KUBE_EVENT:
+        return of_event(s, c->actor, action);
+    default:
+        of_pod(s, action);
+    }
+    return s->body ? 0 : -ENOMEM;
+}
+
+/* ---- chains ---- */
+
+static void drop_step(struct chain *c)
+{
+    struct step *s = c->first;
+
+    c->first = s->next;
+    json_decref(s->body);
+    free(s);
+}
+
+static struct chain *chain_free(struct chain *c)
+{
+    while (c->first)
+        drop_step(c);
+    free(c);
+    return NULL;
+}
+
+static void unlink_chain(struct chain *c)
+{
+    struct chain **at = &c->actor->chains;
+
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+}
+
+static void end_chain(struct chain *c, bool good)
+{
+    struct actor *a = c->actor;
+
+    unlink_chain(c);
+    work_end(a->work, c->uid, good, clock_now_ns());
+    chain_free(c);
+    a->on.ended(a->on.arg);
+}
+
+static void advance(struct chain *c);
+
+/* Done already, by us before a crash or by somebody else, is done. */
+static bool is_done(const struct step *s, const struct client_answer *answer)
+{
+    switch (s->kind) {
+    case KUBE_CREATE_POD:
+        return answer->code == -EEXIST;
+    case KUBE_DELETE_POD:
+        return answer->code == -ENOENT || answer->code == -EAGAIN;
+    case KUBE_ASK_LEAVE:
+    case KUBE_REMOVE_FINALIZER:
+        return answer->code == -ENOENT;
+    case KUBE_EVENT: /* nothing rests on it */
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void on_answer(void *arg, const struct client_answer *answer)
+{
+    struct chain *c = arg;
+    struct actor *a = c->actor;
+    struct step *s = c->first;
+    bool good = answer->code == 0 || is_done(s, answer);
+
+    c->call = 0;
+    if (answer->code < 0 && (!good || s->kind == KUBE_EVENT))
+        a->on.failed(a->on.arg, answer->text);
+    if (!good) {
+        a->failed++;
+        end_chain(c, false);
+        return;
+    }
+    a->done[s->kind]++;
+    if (answer->code == 0)
+        a->on.learnt(a->on.arg, s->kind, answer->body);
+    drop_step(c);
+    advance(c);
+}
+
+static void advance(struct chain *c)
+{
+    struct actor *a = c->actor;
+    struct client_request request = {.done = on_answer, .arg = c};
+
+    while (c->first && (c->first->kind == KUBE_SET_MEMBERS || c->first->verb == CLIENT_VERB_MAX)) {
+        a->done[c->first->kind]++;
+        if (c->first->kind == KUBE_SET_MEMBERS)
+            a->on.members(a->on.arg, c->uid, TAKE_PTR(c->first->body));
+        drop_step(c);
+    }
+    if (!c->first) {
+        end_chain(c, true);
+        return;
+    }
+    request.verb = c->first->verb;
+    request.path = c->first->path;
+    request.body = c->first->body;
+    c->call = a->on.allowed(a->on.arg) ? client_send(a->client, &request) : -EPERM;
+    if (c->call < 0) {
+        c->call = 0;
+        end_chain(c, false);
+    }
+}
+
+/* The actions from @first on that are of one training. */
+static struct chain *make_chain(struct actor *a, const struct kube_plan *plan, size_t first,
+                                size_t end)
+{
+    struct chain *c = calloc(1, sizeof(*c));
+    int r = c ? 0 : -ENOMEM;
+
+    if (!c)
+        return NULL;
+    c->actor = a;
+    snprintf(c->uid, sizeof(c->uid), "%s", plan->actions[first].etj->meta.uid);
+    for (size_t i = first; i < end && r == 0; i++)
+        r = add_action(c, &plan->actions[i]);
+    return r < 0 ? chain_free(c) : c;
+}
+
+void actor_begin(struct actor *a, const struct kube_plan *plan, uint64_t now)
+{
+    struct chain *begun = NULL, *c;
+
+    for (size_t first = 0, end; first < plan->count; first = end) {
+        const char *uid = plan->actions[first].etj->meta.uid;
+
+        for (end = first; end < plan->count && plan->actions[end].etj == plan->actions[first].etj;)
+            end++;
+        if (!work_begin(a->work, uid, now))
+            continue;
+        c = make_chain(a, plan, first, end);
+        if (!c) {
+            work_end(a->work, uid, false, now);
+            continue;
+        }
+        c->next = begun;
+        begun = c;
+    }
+    work_settle(a->work, now);
+    /* All are made before the first is advanced: that may call the owner back. */
+    while ((c = begun)) {
+        begun = c->next;
+        c->next = a->chains;
+        a->chains = c;
+        advance(c);
+    }
+}
+
+void actor_stop(struct actor *a)
+{
+    while (a->chains) {
+        struct chain *c = a->chains;
+
+        client_cancel(a->client, c->call);
+        a->chains = c->next;
+        work_forget(a->work, c->uid);
+        chain_free(c);
+    }
+}
+
+/* ---- the actor ---- */
+
+int actor_new(struct client *client, const struct actor_events *events,
+              const struct kube_pod_settings *settings, const char *identity, struct actor **ret)
+{
+    struct actor *a = calloc(1, sizeof(*a));
+
+    if (!a)
+        return -ENOMEM;
+    a->client = client;
+    a->on = *events;
+    a->settings = settings;
+    a->identity = identity;
+    a->work = work_new(WORK_BASE_NS, WORK_CAP_NS);
+    a->notes = notes_new();
+    if (!a->work || !a->notes) {
+        actor_free(a);
+        return -ENOMEM;
+    }
+    *ret = a;
+    return 0;
+}
+
+struct actor *actor_free(struct actor *a)
+{
+    if (!a)
+        return NULL;
+    actor_stop(a);
+    work_free(a->work);
+    notes_free(a->notes);
+    free(a);
+    return NULL;
+}
+
+uint64_t actor_next_ns(const struct actor *a)
+{
+    return work_next_ns(a->work);
+}
+
+unsigned actor_busy(const struct actor *a)
+{
+    return work_busy(a->work);
+}
+
+uint64_t actor_done(const struct actor *a, enum kube_action_kind kind)
+{
+    return a->done[kind];
+}
+
+uint64_t actor_failed(const struct actor *a)
+{
+    return a->failed;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * GET /metrics (Prometheus' text format 0.0.4), /healthz (the loop turns) and /readyz (certificate
+ * and caches are there; a replica that waits for the lease is ready, too), without TLS on a port of
+ * their own. Event loop's thread; called by main.c.
+ */
+#pragma once
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <systemd/sd-event.h>
+
+struct channel;
+struct client;
+struct controller;
+struct metrics;
+
+/* What is told about; all borrowed, members may be set later. */
+struct metrics_source {
+    const struct client *client;
+    const struct controller *controller;
+    const struct channel *channel;
+    const char *policy;
+    const char *unready; /* why not; NULL: ready but for what is NULL above */
+    bool leading;
+};
+
+int metrics_new(sd_event *event, const char *address, const struct metrics_source *source,
+                struct metrics **ret, struct error *err);
+struct metrics *metrics_free(struct metrics *m); /* takes NULL, returns NULL */
+
+unsigned metrics_port(const struct metrics *m);

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kube/server.h"
+
+#include "base/cleanup.h"
+#include "kube/identity.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <netdb.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+
+#define MEMORY_PER_PEER 16384 /* headers (tokens have 1-2 KiB) and buffers of one connection */
+#define BODY_IGNORE_MAX (1u << 20)
+#define CONNECTIONS_MAX 4096
+
+struct server {
+    struct MHD_Daemon *http;
+    sd_event_source *io, *timer, *resume;
+    server_handler *handler, *gone;
+    void *arg;
+    struct exchange *first; /* suspended */
+    size_t body_max;
+    unsigned port;
+    bool ending;
+};
+
+struct exchange {
+    struct server_request request;
+    struct server *server;
+    struct exchange *next;
+    struct MHD_Connection *connection;
+    char *body, *text;
+    const char *type;
+    size_t len;
+    unsigned status;
+    bool suspended, answered, handed, close;
+};
+
+/* ---- answers ---- */
+
+static void unlink_exchange(struct exchange *x)
+{
+    struct exchange **at = &x->server->first;
+
+    while (*at && *at != x)
+        at = &(*at)->next;
+    if (*at)
+        *at = x->next;
+}
+
+void server_answer(struct server_request *r, unsigned status, const char *type, char *text,
+                   bool close)
+{
+    struct exchange *x = (struct exchange *)r;
+
+    x->status = text ? status : MHD_HTTP_INTERNAL_SERVER_ERROR;
+    x->type = type;
+    x->text = text;
+    x->close = close;
+    x->answered = true;
+    if (!x->suspended)
+        return;
+    x->suspended = false;
+    unlink_exchange(x);
+    MHD_resume_connection(x->connection);
+    if (!x->server->ending)
+        sd_event_source_set_enabled(x->server->resume, SD_EVENT_ONESHOT);
+}
+
+static enum MHD_Result send_answer(struct exchange *x)
+{
+    const char *text = x->text ? x->text : "";
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_MUST_COPY);
+    enum MHD_Result r;
+
+    if (!response)
+        return MHD_NO;
+    MHD_add_response_header(response, "Content-Type", x->type);
+    if (x->close)
+        MHD_add_response_header(response, "Connection", "close");
+    r = MHD_queue_response(x->connection, x->status, response);
+    MHD_destroy_response(response);
+    return r;
+}
+
+/* ---- requests ---- */
+
+static enum MHD_Result take_body(struct exchange *x, const char *data, size_t len)
+{
+    char *body;
+
+    if (x->len + len > BODY_IGNORE_MAX)
+        return MHD_NO;
+    if (x->len + len <= x->server->body_max) {
+        body = realloc(x->body, x->len + len + 1);
+        if (!body)
+            return MHD_NO;
+        memcpy(body + x->len, data, len);
+        body[x->len + len] = '\0';
+        x->body = body;
+    }
+    x->len += len;
+    return MHD_YES;
+}
+
+static void hand_over(struct exchange *x, const char *method, const char *path)
+{
+    const char *authorization =
+        MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "Authorization");
+
+    x->handed = true;
+    if (x->len > x->server->body_max) {
+        server_answer(&x->request, MHD_HTTP_CONTENT_TOO_LARGE, "text/plain",
+                      strdup("the body is too long\n"), true);
+        return;
+    }
+    x->request.method = method;
+    x->request.path = path;
+    x->request.bearer =
+        authorization && strncasecmp(authorization, "Bearer ", 7) == 0 ? authorization + 7 : NULL;
+    x->request.body = x->body ? x->body : "";
+    x->request.body_len = x->len;
+    x->server->handler(x->server->arg, &x->request);
+    x->request.method = x->request.path = x->request.bearer = NULL;
+}
+
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *url,
+                                  const char *method, const char *version, const char *data,
+                                  size_t *len, void **slot)
+{
+    struct server *s = arg;
+    struct exchange *x = *slot;
+
+    if (!x) {
+        x = calloc(1, sizeof(*x));
+        if (!x)
+            return MHD_NO;
+        x->server = s;
+        x->connection = connection;
+        *slot = x;
+        return MHD_YES;
+    }
+    if (*len > 0) {
+        size_t n = *len;
+
+        *len = 0;
+        return take_body(x, data, n);
+    }
+    if (!x->handed)
+        hand_over(x, method, url);
+    if (x->answered)
+        return send_answer(x);
+    x->suspended = true;
+    x->next = s->first;
+    s->first = x;
+    MHD_suspend_connection(connection);
+    return MHD_YES;
+}
+
+static void on_completed(void *arg, struct MHD_Connection *connection, void **slot,
+                         enum MHD_RequestTerminationCode code)
+{
+    struct exchange *x = *slot;
+
+    if (!x)
+        return;
+    *slot = NULL;
+    if (x->handed && !x->answered && x->server->gone)
+        x->server->gone(x->server->arg, &x->request);
+    unlink_exchange(x);
+    free(x->body);
+    free(x->text);
+    free(x);
+}
+
+/* ---- the loop ---- */
+
+/* Lets libmicrohttpd do what it can, and learns when it wants to be called again. */
+static void run(struct server *s)
+{
+    MHD_UNSIGNED_LONG_LONG ms;
+
+    MHD_run(s->http);
+    if (MHD_get_timeout(s->http, &ms) == MHD_NO) {
+        sd_event_source_set_enabled(s->timer, SD_EVENT_OFF);
+        return;
+    }
+    sd_event_source_set_time_relative(s->timer, ms * 1000);
+    sd_event_source_set_enabled(s->timer, SD_EVENT_ONESHOT);
+}
+
+static int on_io(sd_event_source *source, int fd, uint32_t events, void *arg)
+{
+    run(arg);
+    return 0;
+}
+
+static int on_timer(sd_event_source *source, uint64_t usec, void *arg)
+{
+    run(arg);
+    return 0;
+}
+
+/* A resumed connection goes on in the next MHD_run, which nothing else calls for. */
+static int on_resume(sd_event_source *source, void *arg)
+{
+    run(arg);
+    return 0;
+}
+
+/* ---- the socket ---- */
+
+/* "HOST:PORT" → a listening socket, or -errno. */
+static int listen_on(const char *address, unsigned *ret_port, struct error *err)
+{
+    _cleanup_free_ char *host = strdup(address);
+    char *port = host ? strrchr(host, ':') : NULL, *name = host;
+    struct addrinfo hints = {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM}, *found = NULL;
+    _cleanup_fd_ int fd = -1;
+    struct sockaddr_storage bound;
+    socklen_t len = sizeof(bound);
+    char service[NI_MAXSERV];
+    int r, on = 1;
+
+    if (!port)
+        return error_set(err, -EINVAL, "'%s' is no HOST:PORT", address);
+    *port++ = '\0';
+    if (name[0] == '[' && name[strlen(name) - 1] == ']') {
+        name[strlen(name) - 1] = '\0';
+        name++;
+    }
+    r = getaddrinfo(*name ? name : NULL, port, &hints, &found);
+    if (r != 0)
+        return error_set(err, -EINVAL, "'%s' is no HOST:PORT: %s", address, gai_strerror(r));
+    fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    r = fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
+                bind(fd, found->ai_addr, found->ai_addrlen) < 0 || listen(fd, SOMAXCONN) < 0 ||
+                getsockname(fd, (struct sockaddr *)&bound, &len) < 0
+            ? -errno
+            : 0;
+    freeaddrinfo(found);
+    if (r < 0)
+        return error_set(err, r, "cannot listen on %s: %s", address, strerror(-r));
+    if (getnameinfo((struct sockaddr *)&bound, len, NULL, 0, service, sizeof(service),
+                    NI_NUMERICSERV) == 0)
+        *ret_port = (unsigned)strtoul(service, NULL, 10);
+    return TAKE_FD(fd);
+}
+
+static int start(struct server *s, const struct server_options *o, int fd)
+{
+    /* The last two entries are of TLS: the list ends before them without it. */
+    struct MHD_OptionItem options[] = {
+        {MHD_OPTION_LISTEN_SOCKET, fd, NULL},
+        {MHD_OPTION_CONNECTION_LIMIT, o->connections_max ? o->connections_max : CONNECTIONS_MAX,
+         NULL},
+        {MHD_OPTION_CONNECTION_TIMEOUT, SERVER_IDLE_S, NULL},
+        {MHD_OPTION_CONNECTION_MEMORY_LIMIT, MEMORY_PER_PEER, NULL},
+        {MHD_OPTION_PER_IP_CONNECTION_LIMIT, o->per_address_max, NULL},
+        {o->tls ? MHD_OPTION_HTTPS_CERT_CALLBACK : MHD_OPTION_END, 0, identity_callback()},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)"SECURE128:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"},
+        {MHD_OPTION_END, 0, NULL},
+    };
+
+    s->http =
+        MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | (o->tls ? MHD_USE_TLS : 0), 0,
+                         NULL, NULL, on_request, s, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
+                         MHD_OPTION_ARRAY, options, MHD_OPTION_END);
+    return s->http ? 0 : -EIO;
+}
+
+static int watch_it(struct server *s, sd_event *event)
+{
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->http, MHD_DAEMON_INFO_EPOLL_FD);
+    int r = info ? 0 : -EIO;
+
+    if (r >= 0)
+        r = sd_event_add_io(event, &s->io, info->epoll_fd, EPOLLIN, on_io, s);
+    if (r >= 0)
+        r = sd_event_add_time(event, &s->timer, CLOCK_MONOTONIC, 0, 1000, on_timer, s);
+    if (r >= 0)
+        r = sd_event_source_set_enabled(s->timer, SD_EVENT_OFF);
+    if (r >= 0)
+        r = sd_event_add_defer(event, &s->resume, on_resume, s);
+    return r < 0 ? r : sd_event_source_set_enabled(s->resume, SD_EVENT_OFF);
+}
+
+int server_new(sd_event *event, const struct server_options *options, struct server **ret,
+               struct error *err)
+{
+    struct server *s = calloc(1, sizeof(*s));
+    int fd, r;
+
+    if (!s)
+        return error_set(err, -ENOMEM, "out of memory");
+    s->handler = options->handler;
+    s->gone = options->gone;
+    s->arg = options->arg;
+    s->body_max = options->body_max;
+    fd = listen_on(options->address, &s->port, err);
+    if (fd < 0) {
+        server_free(s);
+        return fd;
+    }
+    r = start(s, options, fd);
+    if (r < 0)
+        close_fd(fd);
+    if (r >= 0)
+        r = watch_it(s, event);
+    if (r < 0) {
+        server_free(s);
+        return error_set(err, r, "cannot serve on %s: %s", options->address, strerror(-r));
+    }
+    *ret = s;
+    return 0;
+}
+
+/* A suspended connection must not outlive libmicrohttpd's daemon: it is answered. */
+struct server *server_free(struct server *s)
+{
+    if (!s)
+        return NULL;
+    s->ending = true;
+    for (struct exchange *x = s->first; x; x = s->first) {
+        if (s->gone)
+            s->gone(s->arg, &x->request);
+        server_answer(&x->request, MHD_HTTP_SERVICE_UNAVAILABLE, "text/plain", strdup("ending\n"),
+                      true);
+    }
+    if (s->http) {
+        MHD_run(s->http);
+        MHD_stop_daemon(s->http); /* closes the socket, too */
+    }
+    sd_event_source_disable_unref(s->io);
+    sd_event_source_disable_unref(s->timer);
+    sd_event_source_disable_unref(s->resume);
+    free(s);
+    return NULL;
+}
+
+unsigned server_port(const struct server *s)
+{
+    return s->port;
+}

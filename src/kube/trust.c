@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kube/trust.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "kube/access.h"
+#include "kube/identity.h"
+
+#include <errno.h>
+#include <gnutls/gnutls.h>
+#include <string.h>
+
+#define LOOK_S  10         /* how often files are looked at, and a Secret that is no good */
+#define RENEW_S (6 * 3600) /* how often the age of our own certificate is */
+#define DAY_S   86400
+
+struct trust {
+    struct client *client;
+    const struct trust_options *options;
+    trust_fn *fn;
+    void *arg;
+    sd_event_source *timer;
+    struct access files; /* for its reader of files: cert, key and ca */
+    struct identity_pem ca;
+    char *ca_pem;
+    int64_t call, expires_s;
+};
+
+static int64_t now_s(void)
+{
+    return (int64_t)(clock_real_ms() / 1000);
+}
+
+static void wake_in(struct trust *t, unsigned seconds)
+{
+    sd_event_source_set_time_relative(t->timer, seconds * 1000000ull);
+    sd_event_source_set_enabled(t->timer, SD_EVENT_ONESHOT);
+}
+
+static int serve(const struct identity_pem *pem, struct error *err)
+{
+    struct identity *identity;
+    int r = identity_load(pem, &identity, err);
+
+    if (r == 0)
+        identity_serve(identity);
+    return r;
+}
+
+static int keep_ca(struct trust *t, const char *pem)
+{
+    char *copy = strdup(pem);
+
+    if (!copy)
+        return -ENOMEM;
+    free(t->ca_pem);
+    t->ca_pem = copy;
+    return 0;
+}
+
+/* ---- files ---- */
+
+static int read_files(struct trust *t, struct error *err)
+{
+    int r = access_refresh(&t->files, err);
+    struct identity_pem pem = {t->files.cert.text, t->files.key.text};
+
+    if (r <= 0)
+        return r;
+    r = serve(&pem, err);
+    if (r < 0) {
+        /* Files are replaced one after the other: the next look may find them belong together. */
+        free(t->files.cert.text);
+        t->files.cert.text = NULL;
+        return r;
+    }
+    return keep_ca(t, t->files.ca.text) < 0 ? error_set(err, -ENOMEM, "out of memory") : 1;
+}
+
+static int take_files(struct trust *t, struct error *err)
+{
+    t->files.cert.file = strdup(t->options->cert_file);
+    t->files.key.file = strdup(t->options->key_file);
+    t->files.ca.file = strdup(t->options->ca_file);
+    if (!t->files.cert.file || !t->files.key.file || !t->files.ca.file)
+        return error_set(err, -ENOMEM, "out of memory");
+    return read_files(t, err);
+}
+
+/* ---- our own authority ---- */
+
+static void look(struct trust *t);
+
+static void troubled(struct trust *t, const char *problem)
+{
+    t->fn(t->arg, problem);
+    wake_in(t, LOOK_S);
+}
+
+static void issue(struct trust *t)
+{
+    struct identity_pem leaf = {0};
+    struct error err = {0};
+    int r = identity_issue(&t->ca, t->options->hosts, t->options->n_hosts, now_s(), &leaf, &err);
+
+    if (r == 0)
+        r = serve(&leaf, &err);
+    if (r == 0 && keep_ca(t, t->ca.cert) < 0)
+        r = error_set(&err, -ENOMEM, "out of memory");
+    if (r == 0)
+        t->expires_s = identity_expires_s(leaf.cert);
+    identity_pem_done(&leaf);
+    if (r < 0) {
+        troubled(t, err.text);
+        return;
+    }
+    t->fn(t->arg, NULL);
+    wake_in(t, RENEW_S);
+}
+
+static char *decode(const json_t *data, const char *key)
+{
+    const char *base64 = json_string_value(json_object_get(data, key));
+    gnutls_datum_t in = {(unsigned char *)base64, base64 ? (unsigned)strlen(base64) : 0}, out;
+    char *text;
+
+    if (!base64 || gnutls_base64_decode2(&in, &out) < 0)
+        return NULL;
+    text = strndup((char *)out.data, out.size);
+    gnutls_free(out.data);
+    return text;
+}
+
+static json_t *encode(const char *text)
+{
+    gnutls_datum_t in = {(unsigned char *)text, (unsigned)strlen(text)}, out;
+    json_t *value;
+
+    if (gnutls_base64_encode2(&in, &out) < 0)
+        return NULL;
+    value = json_stringn((char *)out.data, out.size);
+    gnutls_free(out.data);
+    return value;
+}
+
+static void on_kept(void *arg, const struct client_answer *answer)
+{
+    struct trust *t = arg;
+
+    t->call = 0;
+    if (answer->code == 0) {
+        issue(t);
+        return;
+    }
+    identity_pem_done(&t->ca);
+    if (answer->code == -EAGAIN || answer->code == -EEXIST)
+        look(t); /* another replica was quicker: its authority counts */
+    else
+        troubled(t, answer->text);
+}
+
+/* Into the Secret as it was seen, so that of two replicas one succeeds. */
+static void keep(struct trust *t, const char *version)
+{
+    char path[700];
+    struct error err = {0};
+    struct client_request request = {.verb = CLIENT_MERGE, .path = path, .done = on_kept, .arg = t};
+    json_t *body;
+
+    if (identity_make_ca("tide-kube", now_s(), &t->ca, &err) < 0) {
+        troubled(t, err.text);
+        return;
+    }
+    body = json_pack("{s:{s:s},s:{s:o,s:o}}", "metadata", "resourceVersion", version, "data",
+                     "ca.crt", encode(t->ca.cert), "ca.key", encode(t->ca.key));
+    snprintf(path, sizeof(path), "/api/v1/namespaces/%s/secrets/%s", t->options->name_space,
+             t->options->secret);
+    request.body = body;
+    t->call = body ? client_send(t->client, &request) : -ENOMEM;
+    json_decref(body);
+    if (t->call < 0) {
+        t->call = 0;
+        identity_pem_done(&t->ca);
+        troubled(t, "out of memory");
+    }
+}
+
+static void on_secret(void *arg, const struct client_answer *answer)
+{
+    struct trust *t = arg;
+    const json_t *data = json_object_get(answer->body, "data");
+    const char *version = json_string_value(
+        json_object_get(json_object_get(answer->body, "metadata"), "resourceVersion"));
+
+    t->call = 0;
+    if (answer->code < 0) {
+        troubled(t, answer->text);
+        return;
+    }
+    t->ca.cert = decode(data, "ca.crt");
+    t->ca.key = decode(data, "ca.key");
+    if (t->ca.cert && t->ca.key &&
+        identity_expires_s(t->ca.cert) > now_s() + (int64_t)2 * IDENTITY_LEAF_DAYS * DAY_S) {
+        issue(t);
+        return;
+    }
+    identity_pem_done(&t->ca);
+    keep(t, version ? version : "");
+}
+
+static void look(struct trust *t)
+{
+    char path[700];
+    struct client_request request = {.verb = CLIENT_GET, .path = path, .done = on_secret, .arg = t};
+
+    snprintf(path, sizeof(path), "/api/v1/namespaces/%s/secrets/%s", t->options->name_space,
+             t->options->secret);
+    t->call = client_send(t->client, &request);
+    if (t->call < 0) {
+        t->call = 0;
+        wake_in(t, LOOK_S);
+    }
+}
+
+/* ---- both ---- */
+
+static int on_timer(sd_event_source *s, uint64_t usec, void *arg)
+{
+    struct trust *t = arg;
+    struct error err = {0};
+    int r;
+
+    if (t->options->cert_file) {
+        r = read_files(t, &err);
+        if (r != 0)
+            t->fn(t->arg, r < 0 ? err.text : NULL);
+        wake_in(t, LOOK_S);
+    } else if (!t->ca_pem) {
+        look(t);
+    } else if (t->expires_s - now_s() < (int64_t)IDENTITY_LEAF_DAYS / 2 * DAY_S) {
+        issue(t);
+    } else {
+        wake_in(t, RENEW_S);
+    }
+    return 0;
+}
+
+int trust_new(struct client *client, sd_event *event, const struct trust_options *options,
+              trust_fn *fn, void *arg, struct trust **ret, struct error *err)
+{
+    struct trust *t = calloc(1, sizeof(*t));
+    int r;
+
+    if (!t)
+        return error_set(err, -ENOMEM, "out of memory");
+    t->client = client;
+    t->options = options;
+    t->fn = fn;
+    t->arg = arg;
+    r = sd_event_add_time_relative(event, &t->timer, CLOCK_MONOTONIC,
+                                   options->cert_file ? LOOK_S * 1000000ull : 0, 1000, on_timer, t);
+    if (r < 0)
+        error_set(err, r, "no timer: %s", strerror(-r));
+    else if (options->cert_file)
+        r = take_files(t, err);
+    if (r < 0) {
+        trust_free(t);
+        return r;
+    }
+    *ret = t;
+    return 0;
+}
+
+struct trust *trust_free(struct trust *t)
+{
+    if (!t)
+        return NULL;
+    client_cancel(t->client, t->call);
+    sd_event_source_disable_unref(t->timer);
+    access_done(&t->files);
+    identity_pem_done(&t->ca);
+    free(t->ca_pem);
+    free(t);
+    return NULL;
+}
+
+const char *trust_ca(const struct trust *t)
+{
+    return t->ca_pem;
+}
