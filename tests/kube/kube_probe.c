@@ -183,7 +183,7 @@ static void on_trust(void *arg, const char *problem)
     }
     if (!channel && channel_new(client, event, "127.0.0.1:0", on_report, NULL, &channel, &err) < 0)
         die(err.text);
-    say("port %u\n%s.", channel_port(channel), trust_ca(trust));
+    say("port %u\n%s\n.", channel_port(channel), trust_ca(trust));
 }
 
 static void serve(char **argv)

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The chiefs' channel: certificates that it makes or is given, tokens of real pods, reports."""
+import http.client
+import json
+import ssl
+
+import pytest
+
+import fault_proxy
+from daemon import GUARD_S, eventually
+from test_client import Probe, probe, proxy  # noqa: F401  (a fixture)
+
+SECRET = "tide-kube-ca"
+
+
+def secret(plane, namespace):
+    plane.must("POST", f"/api/v1/namespaces/{namespace}/secrets", {"metadata": {"name": SECRET}})
+
+
+def chief(plane, namespace, name="job-chief"):
+    """A pod, as the API server has it: nobody runs it."""
+    return plane.must("POST", f"/api/v1/namespaces/{namespace}/pods", {
+        "metadata": {"name": name}, "spec": {"containers": [{"name": "tide", "image": "local/none"}]}})
+
+
+def where(running):
+    """(port, authority) of the channel that a probe serves."""
+    def said():
+        return [i for i, line in enumerate(running.lines) if line == "."]
+    end = eventually(said)[-1]
+    start = max(i for i, line in enumerate(running.lines[:end]) if line.startswith("port "))
+    return int(running.lines[start].split()[1]), "\n".join(running.lines[start + 1:end]) + "\n"
+
+
+class Chief:
+    """Reports over one connection."""
+
+    def __init__(self, running, token, namespace, authority=None):
+        port, ca = where(running)
+        context = ssl.create_default_context(cadata=authority or ca)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        self.connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=GUARD_S, context=context)
+        self.token, self.path = token, f"/v1/jobs/{namespace}/job/report"
+
+    def post(self, body, path=None, method="POST"):
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        data = body if isinstance(body, bytes) else json.dumps(body)
+        self.connection.request(method, path or self.path, data, headers)
+        answer = self.connection.getresponse()
+        return answer.status, json.loads(answer.read())
+
+
+def report(step=1, **more):
+    return {"step": step, "epoch": 0, "loss": 1.5, "examples": 10, "examples_per_s": 5.0, "step_s": 0.1,
+            "compute_permille": 800, "communication_permille": 200, "finished": False, "pauses_ms": [],
+            "duplicates": 0, "nodes": [{"role": "worker", "index": 0, "state": "in", "threads": 2}],
+            **more}
+
+
+@pytest.fixture
+def channel(plane, proxy, namespace):  # noqa: F811
+    secret(plane, namespace)
+    with probe(plane.kubeconfig(url=proxy.url), "channel", namespace, SECRET) as running:
+        where(running)
+        yield running
+
+
+def test_a_chief_with_its_pods_token_is_answered(plane, proxy, namespace, channel):  # noqa: F811
+    pod = chief(plane, namespace)
+    client = Chief(channel, plane.token("default", namespace, "threadtide", pod), namespace)
+    for step in range(1, 11):
+        assert client.post(report(step)) == (200, {"members": {"generation": 7}})
+    uid = pod["metadata"]["uid"]
+    channel.wait(*(f"{namespace}/job {uid} step {step} nodes 1" for step in range(1, 11)))
+    reviews = [r for r in proxy.requests if r.path.endswith("/tokenreviews") and r.status]
+    assert len(reviews) == 1, "the API server is asked once, not at each report"
+
+
+def test_other_tokens_are_refused_with_a_reason(plane, namespace, channel):
+    pod = chief(plane, namespace)
+    for token, status, words in (
+            (None, 401, "send the pod's token"),
+            ("nonsense", 401, "does not know"),
+            (plane.token("default", namespace, pod=pod), 401, "for others"),
+            (plane.token("default", namespace, "threadtide"), 403, "not of a pod")):
+        got, answer = Chief(channel, token, namespace).post(report())
+        assert (got, words in answer["error"]["message"]) == (status, True), answer
+    right = plane.token("default", namespace, "threadtide", pod)
+    got, answer = Chief(channel, right, namespace).post(report(), "/v1/jobs/elsewhere/job/report")
+    assert got == 403 and "another namespace" in answer["error"]["message"]
+
+
+def test_hostile_reports_are_refused_and_the_channel_goes_on(plane, namespace, channel):
+    pod = chief(plane, namespace)
+    client = Chief(channel, plane.token("default", namespace, "threadtide", pod), namespace)
+    for body in (b"", b"[]", b"{", b"{\"step\":-1}", report(step="x"), report(nodes="x"),
+                 report(nodes=[{"role": "king", "index": 0, "state": "in", "threads": 1}]),
+                 b'{"a":' * 3000):
+        status, answer = client.post(body)
+        assert status == 400 and answer["error"]["message"], (body, answer)
+    assert client.post(report(), "/v1/jobs")[0] == 404
+    assert client.post(report(), method="PUT")[0] == 405
+    client.connection.request("POST", client.path, b"x" * (300 << 10),
+                              {"Authorization": f"Bearer {client.token}"})
+    assert client.connection.getresponse().status == 413
+    assert Chief(channel, client.token, namespace).post(report())[0] == 200
+
+
+def test_a_talkative_pod_is_slowed_down_and_no_other(plane, namespace, channel):
+    loud, quiet = (Chief(channel, plane.token("default", namespace, "threadtide",
+                                              chief(plane, namespace, name)), namespace)
+                   for name in ("loud", "quiet"))
+    got = [loud.post(report())[0] for _ in range(60)]
+    assert got[:10] == [200] * 10 and 429 in got
+    assert quiet.post(report())[0] == 200
+
+
+def test_without_an_api_server_known_tokens_count_and_others_are_to_come_again(
+        plane, proxy, namespace, channel):  # noqa: F811
+    known = Chief(channel, plane.token("default", namespace, "threadtide", chief(plane, namespace)),
+                  namespace)
+    other = Chief(channel, plane.token("default", namespace, "threadtide",
+                                       chief(plane, namespace, "other")), namespace)
+    assert known.post(report())[0] == 200
+    proxy.rule = lambda request: fault_proxy.refuse(500) if "tokenreviews" in request.path else None
+    assert known.post(report())[0] == 200
+    assert other.post(report())[0] == 503
+    proxy.rule = lambda request: None
+    assert other.post(report())[0] == 200
+
+
+def test_replicas_share_an_authority_and_a_restart_keeps_it(plane, namespace, channel):
+    with probe(plane.kubeconfig(), "channel", namespace, SECRET) as second:
+        assert where(second)[1] == where(channel)[1]
+        pod = chief(plane, namespace)
+        token = plane.token("default", namespace, "threadtide", pod)
+        assert Chief(second, token, namespace, where(channel)[1]).post(report())[0] == 200
+
+
+def test_two_that_begin_at_once_agree_on_one_authority(plane, namespace):
+    secret(plane, namespace)
+    config = plane.kubeconfig()
+    running = [Probe(config, "channel", namespace, SECRET) for _ in range(3)]
+    try:
+        assert len({where(one)[1] for one in running}) == 1
+    finally:
+        for one in running:
+            one.end()
+
+
+def test_given_files_are_served_and_read_again_when_they_change(plane, namespace, tmp_path):
+    def install(name):
+        certificate, key = plane.pki.issue(name, name, hosts=("127.0.0.1",))
+        for source, target in ((certificate, "tls.crt"), (key, "tls.key"), (plane.pki.ca, "ca.crt")):
+            (tmp_path / f"{target}.new").write_bytes(source.read_bytes())
+            (tmp_path / f"{target}.new").rename(tmp_path / target)
+
+    def common_name():
+        context = ssl.create_default_context(cafile=plane.pki.ca)
+        connection = http.client.HTTPSConnection("127.0.0.1", where(running)[0], timeout=GUARD_S,
+                                                 context=context)
+        connection.connect()
+        names = dict(pair for part in connection.sock.getpeercert()["subject"] for pair in part)
+        connection.close()
+        return names["commonName"]
+    install("first")
+    files = [str(tmp_path / name) for name in ("tls.crt", "tls.key", "ca.crt")]
+    with probe(plane.kubeconfig(), "channel", namespace, SECRET, *files) as running:
+        assert common_name() == "first"
+        install("second")
+        eventually(lambda: common_name() == "second")
