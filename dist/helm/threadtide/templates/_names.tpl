@@ -1,0 +1,14 @@
+{{- define "threadtide.labels" -}}
+app.kubernetes.io/name: tide-kube
+app.kubernetes.io/part-of: threadtide
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{- define "threadtide.selector" -}}
+app.kubernetes.io/name: tide-kube
+{{- end }}
+
+{{- define "threadtide.nodeImage" -}}
+{{ .Values.nodeImage.repository }}:{{ .Values.nodeImage.tag | default .Chart.AppVersion }}
+{{- end }}

@@ -1,0 +1,206 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the container images from the build tree, without an engine, a registry or the network.
+
+    scripts/images.py [--build DIR] [--to DIR] [--version V] [NAME…]
+
+Each is a file NAME.tar that is an OCI layout and Docker's own format at once: `docker load -i`,
+`podman load -i`, `ctr --namespace k8s.io images import`, `kind load image-archive`, `skopeo copy
+oci-archive:…`. There is no base image: besides our files it holds the shared libraries that they
+need, which are this machine's. The same files give the same bytes: no time, name or order of this
+machine goes in.
+"""
+import argparse
+import hashlib
+import io
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+NOBODY = 65532  # as images without a shell have it
+ACCOUNTS = {
+    "etc/passwd": "root:x:0:0:root:/:/sbin/nologin\n"
+                  f"nonroot:x:{NOBODY}:{NOBODY}:nonroot:/:/sbin/nologin\n",
+    "etc/group": f"root:x:0:\nnonroot:x:{NOBODY}:\n",
+}
+EPOCH = "1970-01-01T00:00:00Z"
+
+
+class Layer:
+    """A tar in the making, whose bytes depend on nothing but what is put in."""
+
+    def __init__(self):
+        self.entries = {}
+
+    def text(self, path, text):
+        self._file(path, text.encode(), 0o644)
+
+    def file(self, path, source):
+        """A program or library; also what links point to, without debugging symbols."""
+        self._file(path, stripped(source), 0o755 if os.access(source, os.X_OK) else 0o644)
+
+    def folder(self, path, mode=0o755):
+        entry = tarfile.TarInfo(path)
+        entry.type, entry.mode = tarfile.DIRTYPE, mode
+        self.entries[path] = (entry, b"")
+
+    def _file(self, path, data, mode):
+        entry = tarfile.TarInfo(path)
+        entry.mode, entry.size = mode, len(data)
+        self.entries[path] = (entry, data)
+
+    def tree(self, path, source, pattern="*"):
+        found = sorted(p for p in source.rglob(pattern) if p.is_file())
+        if not found:
+            sys.exit(f"images: {source} has nothing: is the project built?")
+        for file in found:
+            self.file(f"{path}/{file.relative_to(source)}", file)
+
+    def libraries_of(self, program):
+        """Whatever the dynamic linker loads for it, itself included, at the places it looks at."""
+        done = subprocess.run(["ldd", program], capture_output=True, text=True, check=True)
+        for line in done.stdout.splitlines():
+            if "not found" in line:
+                sys.exit(f"images: {program}: {line.strip()}")
+            if match := re.search(r"(/\S+) \(0x", line):
+                self.file(match[1].lstrip("/"), match[1])
+
+    def data(self):
+        for path in list(self.entries):
+            for parent in pathlib.PurePosixPath(path).parents:
+                if str(parent) != "." and str(parent) not in self.entries:
+                    self.folder(str(parent))
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+            for _, (entry, data) in sorted(self.entries.items()):
+                tar.addfile(entry, io.BytesIO(data))
+        return buffer.getvalue()
+
+
+def stripped(path):
+    """A file's bytes; of a program without what differs between two folders it was built in."""
+    path = pathlib.Path(path)
+    data = path.read_bytes()
+    if not data.startswith(b"\x7fELF"):
+        return data
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder, "out")
+        subprocess.run(["strip", "--strip-unneeded", "--remove-section=.note.gnu.build-id", "-o", out,
+                        path.resolve()], check=True)
+        return out.read_bytes()
+
+
+def accounts():
+    layer = Layer()
+    for path, text in ACCOUNTS.items():
+        layer.text(path, text)
+    layer.folder("tmp", 0o1777)
+    return layer
+
+
+def tide_kube(build):
+    """The controller; the same file is kubectl's plug-in."""
+    program = build / "tide-kube"
+    libraries, ours = accounts(), Layer()
+    libraries.libraries_of(program)
+    ours.file("usr/bin/tide-kube", program)
+    return [libraries, ours], ["/usr/bin/tide-kube"], "Controller of elastic trainings"
+
+
+def tide_node(build):
+    """What pods of a training need, and `cp`, which puts it there: it runs as an init container.
+    In a pod it needs no more than a C library from 2.34 on."""
+    libraries, ours = accounts(), Layer()
+    libraries.file("bin/cp", "/bin/cp")
+    for program in ("/bin/cp", build / "tide-tfnode"):
+        libraries.libraries_of(program)
+    ours.file("opt/threadtide/tide-tfnode", build / "tide-tfnode")
+    ours.tree("opt/threadtide/agent", build / "agent", "*.so")
+    ours.tree("opt/threadtide/python/threadtide", ROOT / "python/threadtide", "*.py")
+    return [libraries, ours], ["/opt/threadtide/tide-tfnode"], "Nodes of elastic trainings"
+
+
+IMAGES = {"tide-kube": tide_kube, "tide-node": tide_node}
+
+
+class Archive:
+    """Blobs by their sums, and the files that name them."""
+
+    def __init__(self):
+        self.files = {}
+
+    def add(self, data, media):
+        if not isinstance(data, bytes):
+            data = json.dumps(data, sort_keys=True).encode()
+        digest = hashlib.sha256(data).hexdigest()
+        self.files[f"blobs/sha256/{digest}"] = data
+        return {"mediaType": media, "digest": f"sha256:{digest}", "size": len(data)}
+
+    def write(self, path):
+        with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar:
+            for name, data in sorted(self.files.items()):
+                entry = tarfile.TarInfo(name)
+                entry.size = len(data)
+                tar.addfile(entry, io.BytesIO(data))
+
+
+def place(descriptor):
+    return "blobs/sha256/" + descriptor["digest"].partition(":")[2]
+
+
+def make(name, build, path, version):
+    layers, command, title = IMAGES[name](build)
+    oci = "application/vnd.oci.image."
+    archive = Archive()
+    blobs = [archive.add(layer.data(), oci + "layer.v1.tar") for layer in layers]
+    labels = {"org.opencontainers.image.title": title, "org.opencontainers.image.version": version,
+              "org.opencontainers.image.licenses": "Apache-2.0"}
+    config = archive.add({
+        "architecture": {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine], "os": "linux",
+        "created": EPOCH, "rootfs": {"type": "layers", "diff_ids": [b["digest"] for b in blobs]},
+        "history": [{"created": EPOCH, "created_by": "scripts/images.py"} for _ in blobs],
+        "config": {"User": f"{NOBODY}:{NOBODY}", "Entrypoint": command, "Labels": labels,
+                   "WorkingDir": "/", "Env": ["PATH=/usr/bin:/bin:/opt/threadtide"]}},
+        oci + "config.v1+json")
+    manifest = archive.add({"schemaVersion": 2, "mediaType": oci + "manifest.v1+json",
+                            "config": config, "layers": blobs}, oci + "manifest.v1+json")
+    tag = f"threadtide/{name}:{version}"
+    index = {"schemaVersion": 2, "mediaType": oci + "index.v1+json", "manifests": [
+        {**manifest, "annotations": {"io.containerd.image.name": f"docker.io/{tag}",
+                                     "org.opencontainers.image.ref.name": version}}]}
+    archive.files["index.json"] = json.dumps(index, sort_keys=True).encode()
+    archive.files["oci-layout"] = b'{"imageLayoutVersion": "1.0.0"}'
+    archive.files["manifest.json"] = json.dumps([{  # Docker's, of before the OCI's
+        "Config": place(config), "RepoTags": [tag], "Layers": [place(b) for b in blobs]}]).encode()
+    archive.write(path)
+    print(f"{tag}  {path.stat().st_size / 1e6:.1f} MB  {config['digest']}  {path}")
+
+
+def project_version():
+    return re.search(r"version: '([^']+)'", (ROOT / "meson.build").read_text())[1]
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Makes container images from the build tree.")
+    parser.add_argument("--build", type=pathlib.Path,
+                        default=pathlib.Path(os.environ.get("TIDE_BUILD_DIR", ROOT / "build")))
+    parser.add_argument("--to", type=pathlib.Path, help="DIR (BUILD/images)")
+    parser.add_argument("--version", default=project_version())
+    parser.add_argument("names", nargs="*", metavar="NAME", help=" ".join(IMAGES))
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(IMAGES):
+        parser.error(f"no such image: {' '.join(unknown)}")
+    folder = options.to or options.build / "images"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in options.names or IMAGES:
+        make(name, options.build, folder / f"{name}.tar", options.version)
+
+
+if __name__ == "__main__":
+    main()
