@@ -9,7 +9,7 @@
 #     check                   Debian packages that the tests need besides
 #     cluster                 Debian packages that virtual machines for tests need
 #     docker                  Docker Engine, for demo-docker
-#     kube                    etcd, Kubernetes and KWOK of tests/kube/tools, built with Go in
+#     kube                    etcd, Kubernetes, KWOK and Helm of tests/kube/tools, built with Go in
 #                             ~/.cache/threadtide/kube; takes ten minutes of two cores, once
 #     tf221 | tf218 | tf215   virtual environment .venv, .venv-tf218, .venv-tf215 with the pinned
 #                             packages of requirements/WORD.txt
@@ -178,10 +178,29 @@ find_go() {
     compgen -G "$1/lib/python3*/site-packages/go/bin/go"
 }
 
-# Builds what a module of tests/kube/tools names as its tools: build_tools GO MODULE FOLDER LDFLAGS
+# Builds what a module of tests/kube/tools names as its tools: build_tools GO MODULE TO LDFLAGS
 build_tools() {
     (cd "$root/tests/kube/tools/$2" && nice -n 10 env CGO_ENABLED=0 GOTOOLCHAIN=auto GOFLAGS= \
-        "$1" build -buildvcs=false -trimpath -ldflags "-s -w $4" -o "$3/" tool)
+        "$1" build -buildvcs=false -trimpath -ldflags "-s -w $4" -o "$3" tool)
+}
+
+# Beside the others' folder: a Helm of another version does not have Kubernetes built again.
+make_helm() {
+    local cache=${XDG_CACHE_HOME:-$HOME/.cache}/threadtide/kube program go
+    [ -z "${TIDE_KUBE_TOOLS:-}" ] || return 0
+    program=$cache/helm-$(sha256sum <"$root/tests/kube/tools/helm/go.sum" | cut -c 1-16)
+    [ ! -x "$program" ] || return 0
+    (
+        flock 9
+        [ ! -x "$program" ] || exit 0
+        go=$(find_go "$cache/go") || die "helm needs Go, see above"
+        say "building $program, once; about two minutes of two cores"
+        if ! build_tools "$go" helm "$program.new" "" >"$cache/log" 2>&1; then
+            tail -n 20 "$cache/log" >&2
+            die "kube: go could not build tests/kube/tools/helm"
+        fi
+        mv "$program.new" "$program"
+    ) 9>"$cache/helm.lock"
 }
 
 # The name of the folder in the cache is made from the modules' sums: tests/kube/tools.py, too, knows.
@@ -209,7 +228,7 @@ make_kube() {
     say "building etcd, Kubernetes $version and KWOK in $dir, once; about ten minutes of two cores"
     rm -rf "$dir.new"
     mkdir "$dir.new"
-    if ! { build_tools "$go" kubernetes "$dir.new" "$flags" && build_tools "$go" kwok "$dir.new" "" &&
+    if ! { build_tools "$go" kubernetes "$dir.new/" "$flags" && build_tools "$go" kwok "$dir.new/" "" &&
         mv "$dir.new/server" "$dir.new/etcd"; } >"$cache/log" 2>&1; then
         tail -n 20 "$cache/log" >&2
         die "kube: go could not build tests/kube/tools"
@@ -240,4 +259,7 @@ for word in $venvs; do
     *) make_venv "$word" "$root/.venv-$word" ;;
     esac
 done
-[ -z "$kube" ] || make_kube
+if [ -n "$kube" ]; then
+    make_kube
+    make_helm
+fi

@@ -39,6 +39,14 @@ def tools_folder():
     return pathlib.Path(cache, "threadtide/kube", hashlib.sha256(sums).hexdigest()[:16])
 
 
+def helm():
+    """Where scripts/setup.sh puts it."""
+    if os.environ.get("TIDE_KUBE_TOOLS"):
+        return tools_folder() / "helm"
+    sums = (HERE / "tools/helm/go.sum").read_bytes()
+    return tools_folder().parent / f"helm-{hashlib.sha256(sums).hexdigest()[:16]}"
+
+
 def missing():
     """Why there can be no control plane here, or an empty text."""
     absent = [name for name in NEEDED if not (tools_folder() / name).exists()]

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What people install: the plain manifests and the Helm chart, on a real API server."""
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+import control_plane
+from daemon import GUARD_S, eventually
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MANIFESTS, CHART = ROOT / "dist/kubernetes", ROOT / "dist/helm/threadtide"
+ACCOUNT = "system:serviceaccount:threadtide:tide-kube"
+
+
+@pytest.fixture(scope="module")
+def helm(plane):
+    program = control_plane.helm()
+    if not program.exists():
+        pytest.skip(f"not installed: {program} (scripts/setup.sh kube)")
+
+    def run(*words, **more):
+        done = subprocess.run([program, *words], capture_output=True, text=True, timeout=2 * GUARD_S,
+                              env={"PATH": os.environ["PATH"], "HOME": str(plane.folder),
+                                   "KUBECONFIG": str(plane.kubeconfig())}, **more)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+    run.program = program
+    return run
+
+
+@pytest.fixture(scope="module")
+def installed(plane):
+    """As the document says. What is checked by a server is checked twice: nothing is changed first."""
+    for name in ("crd.yaml", "namespace.yaml"):
+        plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(MANIFESTS / name))
+    eventually(lambda: plane.api("GET", "/apis/threadtide.io/v1alpha1/elastictrainingjobs")[0] == 200)
+    plane.kubectl("apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", str(MANIFESTS))
+    plane.kubectl("apply", "--server-side", "--validate=strict", "-f", str(MANIFESTS))
+    yield plane
+    for name in ("tide-kube.yaml", "rbac.yaml", "namespace.yaml"):
+        plane.kubectl("delete", "--wait=false", "-f", str(MANIFESTS / name))
+    eventually(lambda: plane.api("GET", "/api/v1/namespaces/threadtide")[0] == 404)
+
+
+def test_the_plain_manifests_are_what_the_chart_makes(helm, tmp_path):
+    done = subprocess.run([ROOT / "scripts/manifests.sh", tmp_path], capture_output=True, text=True,
+                          timeout=2 * GUARD_S, env={**os.environ, "HELM": str(helm.program)})
+    assert done.returncode == 0, done.stderr
+    made = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert set(made) == {path.name for path in MANIFESTS.iterdir()} - {"crd.yaml"}
+    for name, text in made.items():
+        assert text == (MANIFESTS / name).read_text(), f"{name}: run scripts/manifests.sh"
+
+
+def test_two_replicas_are_admitted_where_pods_may_do_least(installed):
+    """Pod Security's `restricted` is enforced in the namespace: pods with more rights are not made."""
+    def pods():
+        return installed.must("GET", "/api/v1/namespaces/threadtide/pods")["items"]
+    eventually(lambda: len(pods()) == 2)
+    container = pods()[0]["spec"]["containers"][0]
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert {"livenessProbe", "readinessProbe"} <= container.keys()
+    budget = "/apis/policy/v1/namespaces/threadtide/poddisruptionbudgets/tide-kube"
+    eventually(lambda: installed.must("GET", budget)["status"].get("expectedPods") == 2)
+
+
+def test_the_account_may_do_its_work_and_nothing_besides(installed):
+    def may(verb, what, *words, namespace="default"):
+        code, answer, error = installed.kubectl("auth", "can-i", verb, what, "-n", namespace,
+                                                f"--as={ACCOUNT}", *words, check=False)
+        assert code in (0, 1), error
+        return answer.strip() == "yes"
+    for verb, what in (("watch", "nodes"), ("list", "poddisruptionbudgets.policy"), ("create", "pods"),
+                       ("delete", "pods"), ("watch", "resourcequotas"), ("patch", "services"),
+                       ("patch", "elastictrainingjobs.threadtide.io"), ("create", "events.events.k8s.io"),
+                       ("create", "tokenreviews.authentication.k8s.io")):
+        assert may(verb, what), f"{verb} {what}"
+    assert may("patch", "pods", "--subresource=resize")
+    assert may("patch", "elastictrainingjobs.threadtide.io", "--subresource=status")
+    assert may("patch", "leases.coordination.k8s.io/tide-kube", namespace="threadtide")
+    assert may("patch", "secrets/tide-kube-ca", namespace="threadtide")
+    for verb, what in (("list", "secrets"), ("get", "secrets/tide-kube-ca"), ("create", "pods/exec"),
+                       ("delete", "elastictrainingjobs.threadtide.io"), ("patch", "nodes"),
+                       ("delete", "services"), ("create", "roles.rbac.authorization.k8s.io"),
+                       ("create", "serviceaccounts/token"), ("impersonate", "users")):
+        assert not may(verb, what), f"{verb} {what}"
+    assert not may("get", "secrets", namespace="threadtide")
+    assert not may("patch", "leases.coordination.k8s.io/another", namespace="threadtide")
+
+
+def test_the_chart_installs_upgrades_and_leaves_the_trainings_when_it_goes(helm, installed, namespace):
+    """Into a cluster that has the plain manifests, whose place it takes."""
+    plane = installed
+    release = ("threadtide", str(CHART), "--namespace", "threadtide")
+    helm("install", *release, "--take-ownership", "--set", "namespace.create=true")
+    path = f"/apis/threadtide.io/v1alpha1/namespaces/{namespace}/elastictrainingjobs"
+    plane.must("POST", path, {
+        "apiVersion": "threadtide.io/v1alpha1", "kind": "ElasticTrainingJob", "metadata": {"name": "stays"},
+        "spec": {"image": "none", "command": ["true"], "workers": {"max": 3}}})
+
+    helm("upgrade", *release, "--set", "namespace.create=true", "--set", "replicas=1",
+         "--set", "tlsSecret=ours", "--set", "watchNamespace=a", "--set", "networkPolicy.enabled=false")
+    deployment = plane.must("GET", "/apis/apps/v1/namespaces/threadtide/deployments/tide-kube")["spec"]
+    args = deployment["template"]["spec"]["containers"][0]["args"]
+    assert deployment["replicas"] == 1 and "--namespace=a" in args
+    for gone in ("/apis/policy/v1/namespaces/threadtide/poddisruptionbudgets/tide-kube",
+                 "/api/v1/namespaces/threadtide/secrets/tide-kube-ca",
+                 "/apis/networking.k8s.io/v1/namespaces/threadtide/networkpolicies/tide-kube"):
+        assert plane.api("GET", gone)[0] == 404
+
+    helm("upgrade", *release, "--set", "namespace.create=false", "--reset-values", "--dry-run=server")
+    helm("uninstall", "threadtide", "--namespace", "threadtide")
+    assert plane.api("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/tide-kube")[0] == 404
+    assert plane.api("GET", f"{path}/stays")[0] == 200
+    for name in ("namespace.yaml", "rbac.yaml", "tide-kube.yaml"):  # for those who come after
+        plane.kubectl("apply", "--server-side", "-f", str(MANIFESTS / name), check=False)
+
+
+def test_a_packed_chart_holds_the_definition_itself_and_not_a_link(helm, tmp_path):
+    helm("package", str(CHART), "--destination", str(tmp_path))
+    shown = helm("show", "all", str(next(tmp_path.glob("*.tgz"))))
+    assert "networkPolicy" in shown
+    made = helm("template", "t", str(next(tmp_path.glob("*.tgz"))), "--kube-version", "1.34.0",
+                "--show-only", "templates/crd.yaml")
+    assert "elastictrainingjobs.threadtide.io" in made and json.dumps("keep")[1:-1] in made
