@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 # An environment of Python with TensorFlow for demo and benchmarks: the project's own by default.
 PYTHON_TF = $(or $(TIDE_PYTHON_TF221),.venv/bin/python)
 
-.PHONY: all demo demo-docker check check-cluster check-quick install bench reproduction soak clean help
+.PHONY: all demo demo-docker images check check-cluster check-quick install bench reproduction soak clean help
 .DEFAULT_GOAL := all
 
 all:
@@ -21,6 +21,9 @@ demo: all
 demo-docker: all
 	@scripts/setup.sh tf221 docker
 	@TIDE_BUILD_DIR=$(BUILD) $(PYTHON_TF) demo/run.py --docker
+
+images: all
+	@scripts/images.py --build $(BUILD)
 
 check:
 	@scripts/setup.sh build check
@@ -61,6 +64,7 @@ help:
 	@echo 'make              build: $(BUILD)/tide, $(BUILD)/tided, $(BUILD)/libtide.so, the agent'
 	@echo 'make demo         three trainings share this machine, without and with Threadtide'
 	@echo 'make demo-docker  the same in containers of a Docker Engine (as root)'
+	@echo 'make images       container images for Kubernetes in $(BUILD)/images, without a registry'
 	@echo 'make check        every test, about a quarter of an hour; installs what it needs'
 	@echo 'make check-cluster  tests with Kubernetes, and in virtual machines: cgroup v2, systemd, 64 cores'
 	@echo 'make check-quick  what to run between two edits: one compiler, no TensorFlow'

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The container images, in a real Docker Engine and its containerd."""
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -68,13 +67,6 @@ def test_the_same_files_make_the_same_bytes(archives, build_dir, tmp_path):
         assert (tmp_path / f"{name}.tar").read_bytes() == (archives / f"{name}.tar").read_bytes()
 
 
-def test_the_controller_starts_from_its_image_as_nobody_with_nothing_to_write(loaded):
-    status, text = run(loaded, tag("tide-kube"), "--version")
-    assert status == 0 and "tide-kube" in text, text
-    user = loaded.api("GET", f"/images/{tag('tide-kube')}/json")[1]["Config"]["User"]
-    assert user == "65532:65532"  # a number: what else would Kubernetes know of it
-
-
 def test_the_node_image_gives_another_image_what_a_training_needs(loaded, tmp_path):
     """As an init container with a volume does."""
     tmp_path.chmod(0o777)
@@ -119,4 +111,3 @@ def test_an_image_holds_no_more_than_ours_and_the_libraries(archives):
                         assert entry.isdir() or entry.name.split("/")[0] in (
                             "bin", "etc", "lib", "lib64", "opt", "usr"), entry.name
                         assert not entry.mode & 0o6000
-    assert os.path.getsize(archives / "tide-kube.tar") < 64e6
