@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -15,7 +16,7 @@ import conftest
 from daemon import GUARD_S, eventually
 
 sys.path.insert(0, str(conftest.ROOT / "python"))
-from threadtide.tensorflow import NodeLinks  # noqa: E402
+from threadtide.tensorflow import NodeLinks, nodes  # noqa: E402
 from threadtide.tensorflow.local import find_tensorflow  # noqa: E402
 
 MAX = 4  # threads of the pools, whatever the machine has
@@ -329,6 +330,68 @@ def test_link_finds_a_node_that_starts_later_and_tells_it_its_threads(start):
         links.release("worker", 3)
         assert events_until(links, "released")[-1].kind == "released"
         assert links.states() == {}
+
+
+def test_node_that_was_released_before_it_came_ends_when_it_does(start):
+    with socket.socket() as kept, NodeLinks() as links:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        port = kept.getsockname()[1]
+        links.add("worker", 3, "127.0.0.1", port)
+        links.release("worker", 3)
+        node = start("--control-port", port)
+        events_until(links, "released")
+        assert node.wait() == 0
+
+
+class Clock:
+    """Stands for the module `time` of nodes.py, and may be put forward."""
+
+    sleep = staticmethod(time.sleep)
+
+    def __init__(self):
+        self.ahead = 0.0
+
+    def monotonic(self):
+        return time.monotonic() + self.ahead
+
+
+@pytest.fixture
+def stopped_node(start, monkeypatch):
+    """Links to a node that stands still, and their clock."""
+    clock = Clock()
+    monkeypatch.setattr(nodes, "time", clock)
+    node = start()
+    node.says("TensorFlow .* listens")
+    with NodeLinks() as links:
+        links.add("worker", 3, "127.0.0.1", node.port)
+        events_until(links, "ready", "threads")
+        node.process.send_signal(signal.SIGSTOP)
+        yield node, links, clock
+        node.process.send_signal(signal.SIGCONT)
+
+
+def test_silent_node_is_lost(stopped_node):
+    _, links, clock = stopped_node
+    found = []
+
+    def lost():
+        clock.ahead += 0.5
+        links.remove("none", 0)  # something to do: it looks at the clock
+        found.extend(links.events(0.01))
+        return [event for event in found if event.kind == "lost"]
+    assert eventually(lost)[0].reason == "it says nothing"
+    assert clock.ahead > 10
+
+
+def test_nodes_that_stood_still_together_with_their_chief_are_not_lost(stopped_node):
+    node, links, clock = stopped_node
+    clock.ahead += 1000
+    links.remove("none", 0)
+    assert links.events(0.2) == []
+    node.process.send_signal(signal.SIGCONT)
+    links.set_threads("worker", 3, 1)
+    assert {event.kind for event in events_until(links, "threads")} == {"threads"}
 
 
 def test_killed_node_is_lost(start):

@@ -28,6 +28,8 @@ _CONNECT_S = 2.0  # one try; an address that nobody has answers nothing at all
 _RETRY_S = (0.02, 0.5)  # first and longest pause between two tries
 _SILENCE_S = 15.0  # a node repeats its state every 5 s
 _COMMAND_S = 5.0  # the node acknowledges threads within 2 s
+_IDLE_S = 60.0
+_LATE_S = 1.0
 _LINE_MAX = 4096
 _HEAD_MAX = 8192
 
@@ -276,7 +278,9 @@ class _Link:
         )
         if before is None:
             self.emit("up")
-            if self.threads is not None:
+            if self.released:
+                self.release()
+            elif self.threads is not None:
                 self.set_threads(self.threads)
         if self.state.state != (before.state if before else "starting"):
             if self.state.state in ("ready", "draining"):
@@ -320,8 +324,11 @@ class _Link:
         except OSError as error:
             done(0, {"error": str(error)})
 
+    def connections(self) -> List[_Connection]:
+        return [*self.commands, *([self.watch] if self.watch else [])]
+
     def close(self) -> None:
-        for connection in [*self.commands, *([self.watch] if self.watch else [])]:
+        for connection in self.connections():
             connection.close()
         self.commands.clear()
 
@@ -375,7 +382,7 @@ class NodeLinks:
         self._order(lambda: self._with((role, index), lambda link: link.set_threads(threads)))
 
     def release(self, role: str, index: int) -> None:
-        """Tells the node to end; "released" follows when it has."""
+        """Tells the node to end, when it is there; "released" follows when it has."""
         self._order(lambda: self._with((role, index), lambda link: link.release()))
 
     def states(self) -> Dict[Key, State]:
@@ -457,17 +464,22 @@ class NodeLinks:
     def _stop(self) -> None:
         self._closed = True
 
-    def _timeout(self) -> float:
-        due = [60.0 + time.monotonic()]
+    def _due(self) -> float:
+        """When _tick() has something to do."""
+        due = [time.monotonic() + _IDLE_S]
         for link in self._links.values():
-            due.append(link.watch.deadline if link.watch else link.retry)
+            due.append(link.retry if not link.watch else link.watch.deadline)
             due += [command.deadline for command in link.commands]
-        return max(0.0, min(due) - time.monotonic())
+        return min(due)
 
-    def _tick(self) -> None:
+    def _tick(self, now: float, late: float) -> None:
+        """`late`: for how long nobody looked, since this machine or process stood still. A node's
+        silence does not count then: it may have stood still as well.
+        """
         for link in list(self._links.values()):
-            now = time.monotonic()
-            for connection in [*link.commands, *([link.watch] if link.watch else [])]:
+            for connection in link.connections():
+                if late > _LATE_S:
+                    connection.deadline = now + _SILENCE_S
                 if now >= connection.deadline:
                     connection.failed("it says nothing")
             if not link.watch and now >= link.retry and link is self._links.get(
@@ -478,7 +490,10 @@ class NodeLinks:
     def _run(self) -> None:
         try:
             while not self._closed:
-                for key, ready in self._selector.select(self._timeout()):
+                due = self._due()
+                ready_now = self._selector.select(max(0.0, due - time.monotonic()))
+                now = time.monotonic()  # the only one: it may stand still at any moment
+                for key, ready in ready_now:
                     if key.data is not None:
                         # One that was ended by an event before this one has no socket any more.
                         if key.fileobj.fileno() >= 0:
@@ -487,7 +502,7 @@ class NodeLinks:
                         self._drain()
                 while self._orders:
                     self._orders.popleft()()
-                self._tick()
+                self._tick(now, now - due)
         finally:
             for link in list(self._links.values()):
                 link.close()
