@@ -59,12 +59,12 @@ static void mark_late(struct job *j, uint64_t now)
 }
 
 /*
- * In `shared` nobody owns a core: a grow that a person ordered need not wait for other jobs. In the
- * others its cores are in place, or it does not get here.
+ * Where nobody owns a core, threads wait for those that others park; a grow that a person ordered
+ * need not. One that is exclusive has its cores in place, or it does not get here.
  */
 static void raise_targets(struct job *j, bool others_shrink)
 {
-    if (others_shrink && !j->urgent && j->placement == PLACEMENT_SHARED)
+    if (others_shrink && !j->urgent && j->placement != PLACEMENT_EXCLUSIVE)
         return;
     for (struct process *p = j->processes; p; p = p->next)
         if (wants_command(p) && p->want.intra > present(p)) {

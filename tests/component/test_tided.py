@@ -281,10 +281,11 @@ def test_a_peer_that_never_acknowledges_is_partial_and_oversubscribed(tided):
     eventually(lambda: not deaf.get()["oversubscribed"])
 
 
-def test_a_grow_waits_for_the_others_shrink(tided):
-    slow = tided.job("--no-ack")
+@pytest.mark.parametrize("placement", ["shared", "quota"])
+def test_a_grow_waits_for_the_others_shrink(tided, placement):
+    slow = tided.job("--no-ack", placement=placement)
     slow.peer.expect("target", 8)
-    job = tided.job()
+    job = tided.job(placement=placement)
     job.peer.expect("target", 4)  # from what its own pool had
     job.patch(weight=300, deadline_ms=10)  # 6 : 2
     slow.peer.expect("target", 2)
