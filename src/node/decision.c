@@ -420,8 +420,8 @@ static void want_cores(struct node *n, uint64_t now)
         c->exclusive =
             j->placement == PLACEMENT_EXCLUSIVE && j->admission.wanted && decision_counts(j, now);
         c->count = j->share;
-        if (j->kept) { /* others keep away from what a person has chosen */
-            c->exclusive = cpuset_count(&j->kept_cores) > 0;
+        if (j->kept) { /* others keep away from what a person has chosen, while it runs there */
+            c->exclusive = cpuset_count(&j->kept_cores) > 0 && j->admission.wanted && !j->frozen;
             c->count = cpuset_count(&j->kept_cores);
             c->current = c->allowed = j->kept_cores;
             continue;

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from box import (ALL, HALVES, N, boxes, connected, engine, job_of, joined,  # noqa: F401, fixtures too
-                 order, tided)
+from box import (ALL, HALVES, N, boxes, connected, cores, engine, job_of,  # noqa: F401, fixtures too
+                 joined, order, tided)
 from daemon import eventually
 from engine import Proxy
 from test_tided_engine_faults import answer
@@ -314,6 +314,20 @@ def test_a_pinned_job_stays_and_others_keep_away(tided, boxes):  # noqa: F811
     eventually(lambda: sorted((first.cpus(), second.cpus())) == HALVES)
     status, message = complaint(tided.api("PATCH", "/v1/jobs/first", {"pin": True, "cores": "4000"}))
     assert status == 400 and "cores" in message
+
+
+def test_cores_of_a_pinned_one_are_others_while_it_is_paused(tided, boxes):  # noqa: F811
+    first, second = (boxes(name, "--max 8", labels=EXCLUSIVE) for name in ("first", "second"))
+    connected(tided, first)
+    connected(tided, second)
+    assert tided.api("PATCH", "/v1/jobs/first", {"pin": True, "cores": str(N - 1)})[0] == 200
+    first.ask("POST", f"/containers/{first.id}/pause")
+    eventually(lambda: second.cpus() == ALL)
+    joined(tided, second, target=N, active=N)
+    first.ask("POST", f"/containers/{first.id}/unpause")
+    eventually(lambda: second.cpus() == cores(0, N - 2))
+    joined(tided, second, target=N - 1, active=N - 1)
+    assert first.cpus() == str(N - 1)
 
 
 def test_what_is_changed_by_hand_is_accepted_of_a_pinned_one(tided, boxes):  # noqa: F811
