@@ -18,12 +18,19 @@
 #define FAILURES_MAX 3              /* an engine that fails (HTTP 500) so often refuses … */
 #define REFUSED_NS   (5 * NS_PER_S) /* … for so long: it may just not have been well */
 
-static unsigned difference(const struct limits *a, const struct limits *b)
+/* In thousandths of a CPU, whichever of the engine's two kinds it is. 0: none, or all there are. */
+static uint32_t quota_of(const struct container *c, const struct limits *l)
 {
-    bool quota = a->quota.nano_cpus != b->quota.nano_cpus ||
-                 a->quota.quota_us != b->quota.quota_us || a->quota.period_us != b->quota.period_us;
+    uint32_t mcpu = engine_quota_mcpu(&l->quota);
 
-    return (cpuset_equal(&a->cpus, &b->cpus) ? 0 : CONTAINER_CPUS) | (quota ? CONTAINER_QUOTA : 0) |
+    return mcpu >= 1000 * container_node(c)->topology.cpus ? 0 : mcpu;
+}
+
+static unsigned difference(const struct container *c, const struct limits *a,
+                           const struct limits *b)
+{
+    return (cpuset_equal(&a->cpus, &b->cpus) ? 0 : CONTAINER_CPUS) |
+           (quota_of(c, a) == quota_of(c, b) ? 0 : CONTAINER_QUOTA) |
            (a->shares == b->shares ? 0 : CONTAINER_SHARES);
 }
 
@@ -110,7 +117,7 @@ static void accept(struct container *c, const struct limits *now)
 {
     struct job *j = c->job;
     struct node *n = container_node(c);
-    unsigned what = difference(now, &c->placed);
+    unsigned what = difference(c, now, &c->placed);
     uint32_t mcpu;
 
     c->accepted |= what;
@@ -161,17 +168,17 @@ void container_found(struct container *c, const struct engine_container *seen)
 
     as_given(c, &now);
     c->memory_bytes = seen->limits.memory_bytes;
-    other = c->job && c->drift.known && !c->stale && difference(&now, &c->placed);
+    other = c->job && c->drift.known && !c->stale && difference(c, &now, &c->placed);
     find_pause(c, seen->state == ENGINE_PAUSED);
     if (other && c->job->kept) {
         accept(c, &now);
         other = false;
     }
-    if (!c->stated || (!c->job && difference(&now, &c->placed)))
+    if (!c->stated || (!c->job && difference(c, &now, &c->placed)))
         c->own = now; /* changed while it did not run: by its owner */
     if (!c->job)
         c->want = c->own;
-    now.fenced = c->stated && c->placed.fenced && (difference(&now, &c->own) & CONTAINER_CPUS);
+    now.fenced = c->stated && c->placed.fenced && (difference(c, &now, &c->own) & CONTAINER_CPUS);
     c->placed = now;
     c->stated = true;
     c->stale = false;
@@ -192,9 +199,9 @@ static void refused(struct container *c, const struct engine_result *result)
 
     snprintf(j->note, sizeof(j->note), "%.*s", JOB_REASON_MAX - 1, result->text);
     node_log("job %s (%s): %s", j->id, j->name, result->text);
-    if (difference(&c->sent, &c->placed) & CONTAINER_CPUS)
+    if (difference(c, &c->sent, &c->placed) & CONTAINER_CPUS)
         j->unfenceable = true;
-    if (difference(&c->sent, &c->placed) & CONTAINER_QUOTA)
+    if (difference(c, &c->sent, &c->placed) & CONTAINER_QUOTA)
         j->quota_failed = true;
     c->failures = 0;
     c->again = 0;
@@ -235,7 +242,7 @@ static void settle(struct container *c, const struct engine_result *result)
 
 bool container_unsettled(const struct container *c)
 {
-    return c->stated && (difference(&c->placed, &c->want) || c->paused != c->want_paused);
+    return c->stated && (difference(c, &c->placed, &c->want) || c->paused != c->want_paused);
 }
 
 /* Its job is over: what it began with is to be in place for its next start. */
@@ -309,13 +316,15 @@ static int64_t pause_it(struct container *c)
 static int64_t update(struct container *c, unsigned what)
 {
     struct engine_update u = {.cpus = what & CONTAINER_CPUS ? &c->want.cpus : NULL,
-                              .quota = what & CONTAINER_QUOTA ? &c->want.quota : NULL,
+                              .quota = what & CONTAINER_QUOTA ? &c->sent.quota : NULL,
                               .shares = what & CONTAINER_SHARES ? c->want.shares : 0};
     int64_t r = note_own(c);
 
     if (r < 0)
         return r;
     c->sent = c->want;
+    if (c->placed.quota.nano_cpus > 0 && engine_quota_mcpu(&c->want.quota) == 0)
+        c->sent.quota = engine_quota_make(&c->placed.quota, 0, container_node(c)->topology.cpus);
     c->sending = what;
     r = engine_update(container_engine(c), c->id, &u,
                       (struct engine_then){.done = on_done, .arg = c});
@@ -327,7 +336,7 @@ void container_push(struct container *c)
 {
     struct engine *engine = container_engine(c);
     struct engine_then then = {.done = on_done, .arg = c};
-    unsigned what = difference(&c->want, &c->placed) | c->again;
+    unsigned what = difference(c, &c->want, &c->placed) | c->again;
 
     if (c->ticket || c->stale || !c->stated || !engine)
         return;
@@ -504,7 +513,7 @@ bool container_behind(const struct job *j)
     const struct container *c = j->container;
 
     return c && (c->ticket > 0 || c->stale ||
-                 (difference(&c->want, &c->placed) | c->again) & CONTAINER_CPUS);
+                 (difference(c, &c->want, &c->placed) | c->again) & CONTAINER_CPUS);
 }
 
 void container_own_cpus(const struct job *j, struct cpuset *ret)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Containers with a will of their own: adopted, kept out, renamed, changed by other hands, pinned."""
+import os
 import signal
 import socket
 import threading
@@ -115,7 +116,8 @@ def test_what_cannot_be_adopted_is_said(tided, plain, place):  # noqa: F811
     others = [box, stopped, refuses]
     while len({b.id[0] for b in others}) == len(others):  # until two ids begin alike
         others.append(plain(f"other{len(others)}", start=False))
-    alike = next(b.id[0] for b in others[:-1] if b.id[0] == others[-1].id[0])
+    heads = [b.id[0] for b in others]
+    alike = next(head for head in heads if heads.count(head) > 1)
     assert complaint(adopt(tided, "nowhere")) == (404, "there is no container 'nowhere'")
     assert complaint(adopt(tided, alike))[0] == 400
     assert "several" in complaint(adopt(tided, alike))[1]
@@ -259,6 +261,19 @@ def test_what_is_written_past_the_engine_is_put_right(tided, boxes):  # noqa: F8
         assert file.read_text().split()[0] == other
     eventually(lambda: [f.read_text() for f in files] == before, guard=2)
     assert "somebody else wrote its limits" in tided.log.read_text()
+
+
+def test_a_limit_of_dockers_other_kind_is_lifted_for_good(tided, boxes):  # noqa: F811
+    box = boxes("first", "--max 8", labels=EXCLUSIVE)
+    connected(tided, box)
+    order(tided, box, 1)
+    box.update(NanoCpus=600000000)
+    eventually(lambda: box.limits()[3] == os.cpu_count() * 10**9)  # that is none
+    for verb, state in (("pause", "paused"), ("unpause", "running")):  # it is looked at again
+        box.ask("POST", f"/containers/{box.id}/{verb}")
+        joined(tided, box, state=state)
+    assert tided.log.read_text().count("somebody else wrote") == 1
+    eventually(lambda: knobs(box)[2].read_text().strip() == str(os.cpu_count() * 100000))
 
 
 def test_who_keeps_writing_is_not_fought_for_ever(tided, boxes):  # noqa: F811
