@@ -18,12 +18,13 @@
 #define FAILURES_MAX 3              /* an engine that fails (HTTP 500) so often refuses … */
 #define REFUSED_NS   (5 * NS_PER_S) /* … for so long: it may just not have been well */
 
-/* In thousandths of a CPU, whichever of the engine's two kinds it is. 0: none, or all there are. */
+/* In thousandths of a CPU, of either kind; 0: none, which is all there are where one is lifted. */
 static uint32_t quota_of(const struct container *c, const struct limits *l)
 {
     uint32_t mcpu = engine_quota_mcpu(&l->quota);
+    bool lifted = l->quota.nano_cpus > 0 && mcpu >= 1000 * container_node(c)->topology.cpus;
 
-    return mcpu >= 1000 * container_node(c)->topology.cpus ? 0 : mcpu;
+    return lifted ? 0 : mcpu;
 }
 
 static unsigned difference(const struct container *c, const struct limits *a,

@@ -1,133 +1,84 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random transactions, and an observer beside them that asks the kernel and the jobs' own pages, not
-tided: no core has two owners of which one is exclusive, and no more threads are active than there
-are cores to have. TIDE_SOAK=1: twenty times as many."""
-import contextlib
-import itertools
+"""Random transactions: processes and containers of every placement come, are changed through tided
+and by hand, are paused, and die, while observer.py looks on. TIDE_SOAK=1: 10,000 orders of each
+kind, or a piece of that, see workers.py."""
+import collections
 import os
 import random
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
 
-from daemon import BORROW, LEND, RECLAIM, RETURN, SLOWNESS, eventually
-from workers import CPUS, Worker, affinity, groups
-
-MANY = 20 if os.environ.get("TIDE_SOAK") else 1
-# A job that begins or is changed by a person has its place after that long: JOB_DEADLINE_NS for who
-# leaves it, and a second of a busy machine.
-GRACE_S = 3 * SLOWNESS
+from box import ALL, boxes, engine  # noqa: F401, fixtures
+from daemon import BORROW, LEND, RECLAIM, RETURN, eventually
+from observer import Observer
+from workers import CPU_GROUP, CPUS, Container, Worker, affinity, cores_of, groups, share
 
 pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
               pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")]
+EVERY_US = len(CPUS) * 10**5  # a quota of all there is: as good as none
+WRITES = 2  # by hand in a container's life: tided fights whoever keeps at it ever more slowly
 
 
-class Member:
-    """What the observer knows of a job."""
+class Tenant(Container):
+    """A container that comes and goes; what it began with, and what is done to it past tided."""
 
-    def __init__(self, worker, exclusive):
-        self.worker, self.exclusive = worker, exclusive
-        self.orders = 0  # under way
-        self.since = 0  # of its grace; None: it has none
+    def __init__(self, boxes, name, placement, *options, **own):
+        self.placement, self.own, self.writes = placement, own, 0
+        super().__init__(boxes, name, *options, labels={"io.threadtide.placement": placement},
+                         **own)
 
-    def look(self):
-        """(cores of all its threads, active threads), or None: it is gone."""
-        try:
-            cores = frozenset().union(*(cpus for pid in self.worker.pids for cpus in affinity(pid)))
-            return cores, self.worker.page.read()[0]
-        except (OSError, ValueError):
-            return None
+    def ask(self, what, body=None):
+        """As somebody else does, who may be refused."""
+        return self.box.engine.api("POST", f"/containers/{self.box.id}/{what}", body)[0] < 300
 
+    def join(self):
+        self.start()
+        self.writes = 0
+        self.watch()
 
-class Observer(threading.Thread):
-    """Two looks that agree are one moment."""
+    def frozen(self):
+        return self.read("freezer", "freezer.state") != "THAWED"
 
-    def __init__(self, threads):
-        super().__init__(daemon=True)
-        self.threads = threads  # so many may be active
-        self.members, self.wrong = {}, []
-        self.moments, self.longest, self.stop = 0, 0, False
+    def end(self):
+        """Nobody who is paused can be killed; a policy may do that again at once."""
+        eventually(lambda: self.ask("unpause") | self.ask("kill") or not self.runs())
+        eventually(lambda: not self.runs())
+        self.unwatch()
 
-    def run(self):
-        while not self.stop:
-            members = list(self.members.values())
-            first = [member.look() for member in members]
-            second = [member.look() for member in members]
-            now = time.monotonic()
-            if members == list(self.members.values()):
-                self.judge(now, {m: a for m, a, b in zip(members, first, second) if a and a == b},
-                           all(a == b for a, b in zip(first, second)))
-            time.sleep(0.0002)
+    def runs(self):
+        return self.box.inspect()["State"]["Running"]
 
-    def judge(self, now, seen, whole):
-        bad = {}  # who is in the wrong, and how
-        for one, other in itertools.combinations(seen, 2):
-            if (one.exclusive or other.exclusive) and seen[one][0] & seen[other][0]:
-                # Who has not got its first cores is everywhere; afterwards there is no excuse.
-                new = [m for m in (one, other) if seen[m][0] == set(CPUS)]
-                self.accuse(bad, (one, other), new, f"both on {set(seen[one][0] & seen[other][0])}")
-        for member, (cores, active) in seen.items():
-            if member.exclusive and active > len(cores):
-                self.accuse(bad, (member,), (member,), f"{active} threads on {set(cores)}")
-        if whole:  # the sum is of one moment
-            self.moments += 1
-            settled = sum(active for member, (_, active) in seen.items() if member.since is None)
-            total = sum(active for _, active in seen.values())
-            if settled > max(self.threads, len(seen)):
-                self.accuse(bad, list(seen), (), f"{settled} threads")
-            elif total > max(self.threads, len(seen)):
-                self.accuse(bad, list(seen), list(seen), f"{total} threads")
-        for member in seen:
-            if member.since is None or member.orders:
-                continue
-            took = now - member.since
-            if member not in bad and whole:
-                self.longest, member.since = max(self.longest, took), None
-            elif took > GRACE_S:
-                self.wrong.append(f"{member.worker.name}: {bad.get(member)} after {took:.1f} s")
-
-    def accuse(self, bad, members, new, text):
-        """Of those who may be new, the ones with grace have it."""
-        late = [member for member in new if member.since is not None]
-        if not late:
-            self.wrong.append(f"{[m.worker.name for m in members]}: {text}")
-        for member in late:
-            bad[member] = text
-
-    def add(self, worker, exclusive):
-        self.members[worker.name] = Member(worker, exclusive)
-
-    @contextlib.contextmanager
-    def grace(self, worker):
-        """Its grace begins when the order is through."""
-        member = self.members[worker.name]
-        member.orders, member.since = 1, time.monotonic()
-        yield
-        self.lift(member)
-
-    @staticmethod
-    def lift(member):
-        member.since = time.monotonic()
-        member.orders = 0
+    def restored(self):
+        quota = self.own.get("CpuQuota", self.own.get("NanoCpus", 0) // 10**4) or EVERY_US
+        found = int(self.read("cpu", "cpu.cfs_quota_us"))
+        return (self.cores() == cores_of(self.own["CpusetCpus"]) and not self.frozen() and
+                int(self.read("cpu", "cpu.shares")) == self.own["CpuShares"] and
+                (found if 0 < found < EVERY_US else EVERY_US) == quota)
 
 
 class Stream:
     """Orders by chance, within what the machine can do: more exclusive jobs than cores overlap."""
 
-    def __init__(self, daemon, chance, cpus, placements):
+    def __init__(self, daemon, chance, cpus, placements, boxes=None):
         self.daemon, self.chance, self.cpus = daemon, chance, cpus
-        self.placements = placements
+        self.placements, self.boxes = placements, boxes
         self.observer = Observer(cpus)
         self.jobs, self.terms = [], {}  # by age; of each: what it was asked for
+        self.stopped = []  # containers, for another time
         self.guest, self.n = None, 0
+        self.story = collections.deque(maxlen=20)
+        self.verbs = {self.set: 6, self.auto: 6, self.limit: 5, self.weigh: 5, self.urge: 2,
+                      self.pin: 4, self.policy: 2, self.lend: 5, self.queue: 4, self.leave: 4}
+        if boxes:
+            self.verbs.update({self.write: 6, self.pause: 6})
 
     # ---- what there is room for ----
 
     def fits(self, name=None, **change):
-        """Would every job have what it is to have at least, and an exclusive one cores of its own?"""
+        """Would each have what it is to have at least, and an exclusive job cores of its own?"""
         terms = [{**t, **(change if n == name else {})} for n, t in self.terms.items()]
         if name not in self.terms:
             terms.append(change)
@@ -137,49 +88,81 @@ class Stream:
         return ((not exclusive or owners <= self.cpus) and
                 sum(max(t.get("threads") or 1, t.get("min") or 1) for t in terms) <= self.cpus)
 
-    # ---- orders ----
-
-    def order(self, worker, **change):
-        status, answer = self.daemon.api("PATCH", f"/v1/jobs/{worker.name}", change)
-        assert status == 200, answer
-
     def change(self, worker, **terms):
         if self.fits(worker.name, **{**self.terms[worker.name], **terms}):
             self.terms[worker.name].update(terms)
             return True
         return False
 
+    # ---- coming and going ----
+
+    def process(self, placement):
+        self.n += 1
+        return Worker(self.daemon, f"job{self.n}", "--ack-after",
+                      str(self.chance.choice((0, 3, 15))), placement=placement)
+
+    def container(self, placement):
+        """One that has run before, or a new one."""
+        for box in self.stopped:
+            if box.placement == placement and self.chance.random() < 0.7:
+                self.stopped.remove(box)
+                return box
+        self.n += 1
+        own = {"CpusetCpus": ALL, "CpuShares": 512}
+        if self.chance.random() < 0.3:
+            own.update(self.cpus_option(len(CPUS)))
+        return Tenant(self.boxes, f"box{self.n}", placement, "--ack-after",
+                      str(self.chance.choice((0, 3, 15))), **own)
+
+    def cpus_option(self, cores):
+        """`--cpus`, of which Docker writes down no more than there are."""
+        made_up = self.cpus > len(CPUS)
+        return {"CpuQuota": int(cores * 10**5)} if made_up else {"NanoCpus": int(cores * 10**9)}
+
     def arrive(self):
         placement = self.chance.choice(self.placements)
         if len(self.jobs) > 3 or not self.fits(placement=placement):
             return
-        self.n += 1
-        name = f"job{self.n}"
-        self.terms[name] = {"placement": placement}
-        worker = Worker(self.daemon, name, "--ack-after", str(self.chance.choice((0, 3, 15))),
-                        placement=placement)
+        kind = self.container if self.boxes and self.chance.random() < 0.7 else self.process
+        worker = kind(placement)
+        self.terms[worker.name] = {"placement": placement}
         self.jobs.append(worker)
-        self.observer.add(worker, placement == "exclusive")
+        self.observer.add(worker, placement)
         with self.observer.grace(worker):
             worker.join()
             eventually(lambda: self.commanded(worker))
+            self.order(worker, weight=100)  # is answered when its cores are in place, too
+
+    def job(self, worker):
+        status, job = self.daemon.api("GET", f"/v1/jobs/{worker.name}")
+        return job if status == 200 else None
 
     def commanded(self, worker):
         """Before, it has all threads that it was built with, wherever it is."""
-        job = self.daemon.api("GET", f"/v1/jobs/{worker.name}")[1]
-        return job["malleable"] and job["target"] == job["active"]
-
-    def known(self, worker):
-        return self.daemon.api("GET", f"/v1/jobs/{worker.name}")[0] == 200
+        job = self.job(worker)
+        return job and (job["state"] == "paused" or
+                        (job["malleable"] and job["target"] == job["active"]))
 
     def leave(self, worker):
         if len(self.jobs) == 1:
             return
-        del self.observer.members[worker.name]
+        self.observer.forget(worker)
         self.jobs.remove(worker)
         worker.end()
-        eventually(lambda: not self.known(worker))
-        del self.terms[worker.name]
+        eventually(lambda: not self.job(worker))
+        accepted = self.terms.pop(worker.name).get("accepted")
+        if isinstance(worker, Tenant) and accepted:
+            worker.box.remove()
+        elif isinstance(worker, Tenant):
+            self.stopped.append(worker)
+
+    # ---- orders ----
+
+    def order(self, worker, **change):
+        if isinstance(worker, Tenant) and worker.frozen():
+            change["deadline_ms"] = 20  # it cannot answer
+        status, answer = self.daemon.api("PATCH", f"/v1/jobs/{worker.name}", change)
+        assert status == 200, answer
 
     def set(self, worker):
         threads = self.chance.randint(1, self.cpus)
@@ -188,7 +171,8 @@ class Stream:
                 self.order(worker, threads=threads)
 
     def auto(self, worker):
-        if self.change(worker, threads=None, core=None):
+        if not self.terms[worker.name].get("accepted") and \
+                self.change(worker, threads=None, core=None):
             with self.observer.grace(worker):
                 self.order(worker, auto=True)
 
@@ -206,11 +190,15 @@ class Stream:
     def urge(self, worker):
         self.order(worker, priority=self.chance.randint(-2, 2))
 
+    def taken(self):
+        """Cores on which somebody is pinned."""
+        return {t.get("core") for t in self.terms.values()}
+
     def pin(self, worker):
-        taken = {t.get("core") for t in self.terms.values()}
         seen = self.observer.members[worker.name].look()
-        free = sorted((seen[0] if seen else set()) - taken)
-        if self.cpus == len(CPUS) and free and self.change(worker, core=free[0], threads=1):
+        free = sorted((seen.cores if seen else set()) - self.taken())
+        if self.cpus == len(CPUS) and free and not self.terms[worker.name].get("accepted") and \
+                self.change(worker, core=free[0], threads=1):
             with self.observer.grace(worker):
                 self.order(worker, pin=True, cores=str(free[0]), threads=1)
 
@@ -246,18 +234,48 @@ class Stream:
             self.guest = None
             del self.terms["guest"]
 
+    # ---- other hands ----
+
+    def write(self, worker):
+        """`docker update`: put right, but of who is pinned accepted."""
+        if not isinstance(worker, Tenant) or worker.writes == WRITES:
+            return
+        pinned = self.terms[worker.name].get("core") is not None
+        cores = sorted(set(CPUS) - self.taken()) if pinned else (*CPUS, None)
+        if not cores:
+            return
+        core = self.chance.choice(cores)
+        limits = self.chance.choice(({"CpusetCpus": ALL if core is None else str(core)},
+                                     {"CpuShares": 300}, {"CpuQuota": 60000},
+                                     self.cpus_option(0.6)))
+        with self.observer.grace(worker, hand=True):
+            done = worker.ask("update", limits)  # of the two kinds of quota Docker refuses one
+        if done:
+            worker.writes += 1
+        if done and pinned:
+            worker.own.update(limits)
+            self.terms[worker.name]["accepted"] = True
+            if "CpusetCpus" in limits:
+                self.terms[worker.name]["core"] = core
+
+    def pause(self, worker):
+        """Also of who is paused by the policy."""
+        if isinstance(worker, Tenant):
+            with self.observer.grace(worker, hand=True):
+                worker.ask("unpause" if worker.frozen() else "pause")
+
+    # ---- the whole ----
+
     def step(self):
-        verbs = {self.set: 6, self.auto: 6, self.limit: 5, self.weigh: 5, self.urge: 2, self.pin: 4,
-                 self.policy: 2, self.lend: 5, self.queue: 4, self.leave: 4}
         if self.chance.random() < 0.2:
             self.arrive()
         else:
-            verb = self.chance.choices(list(verbs), verbs.values())[0]
-            verb(self.chance.choice(self.jobs))
+            verb = self.chance.choices(list(self.verbs), self.verbs.values())[0]
+            worker = self.chance.choice(self.jobs)
+            self.story.append(f"{verb.__name__} {worker.name}")
+            verb(worker)
         if self.chance.random() < 0.3:
             time.sleep(self.chance.choice((0.001, 0.01, 0.03)))
-
-    # ---- the whole ----
 
     def run(self, steps):
         self.controller = self.daemon.controller()
@@ -269,7 +287,7 @@ class Stream:
         try:
             for i in range(steps):
                 self.step()
-                assert not self.observer.wrong, (i, self.observer.wrong, self.daemon.jobs())
+                assert not self.observer.wrong, self.tell(i)
         finally:
             self.observer.stop = True
             self.observer.join()
@@ -277,30 +295,68 @@ class Stream:
         assert not self.observer.wrong
         assert self.observer.moments > steps
 
+    def tell(self, step):
+        """What led to it."""
+        return "\n".join((f"order {step}: {self.observer.wrong}", "last orders:", *self.story,
+                          "what was seen:", *map(str, self.observer.story),
+                          *map(str, self.daemon.jobs()), self.daemon.log.read_text()[-3000:]))
+
     def calm(self):
         """Nobody holds anything any more; weights and limits stay."""
         self.see_off()
         for worker in self.jobs:
+            if isinstance(worker, Tenant):
+                worker.ask("unpause")
             self.order(worker, auto=True, priority=0)
             for verb in (RECLAIM, RETURN):
                 self.controller.order(verb, job=worker.name)
         self.daemon.api("PUT", "/v1/policy", {"policy": self.default})
         self.controller.close()
+        eventually(self.agreed, guard=10)
+
+    def agreed(self):
+        """What tided says is what there is."""
+        for worker in self.jobs:
+            job, seen = self.job(worker), worker.look()
+            alone = job["placement"] == "exclusive"
+            if seen.frozen or not job["target"] == job["active"] == seen.active or \
+                    (alone and cores_of(job["cores"]) != seen.cores):
+                return False
+        return True
 
     def restored(self):
-        return all(affinity(pid) == {frozenset(CPUS)} and not groups(pid)
-                   for worker in self.jobs for pid in worker.pids)
+        return all(worker.restored() if isinstance(worker, Tenant) else
+                   not groups(worker.peer.pid) and affinity(worker.peer.pid) == {frozenset(CPUS)}
+                   for worker in self.jobs)
 
 
-def test_of_cores_no_two_owners(place):
-    stream = Stream(place.daemon("--placement", "exclusive").start(), random.Random(5), len(CPUS),
-                    ("exclusive", "exclusive", "shared"))
+def live(stream, steps):
+    """Everything that is done to them, and the end."""
     try:
-        stream.run(500 * MANY)
+        stream.run(steps)
     finally:
-        if stream.guest:
+        if stream.guest and stream.guest.poll() is None and stream.observer.wrong:
             stream.guest.kill()
-            stream.guest.wait()
     stream.calm()
     assert stream.daemon.stop() == 0
     eventually(stream.restored, guard=5)
+
+
+def test_of_cores_no_two_owners(place):
+    steps, seed = share(500, 10000)
+    live(Stream(place.daemon("--placement", "exclusive").start(), random.Random(5 + seed),
+                len(CPUS), ("exclusive", "exclusive", "shared")), steps)
+
+
+def test_of_cores_no_two_owners_among_containers(place, engine, boxes):  # noqa: F811
+    steps, seed = share(150, 5000)
+    daemon = place.daemon("--engine", engine.socket).start()
+    live(Stream(daemon, random.Random(5 + seed), len(CPUS),
+                ("exclusive", "exclusive", "shared", "quota"), boxes), steps)
+
+
+def test_of_eight_cores_no_thread_too_many(place, engine, boxes):  # noqa: F811
+    """More than there are, shared by weight or with quotas."""
+    steps, seed = share(150, 5000)
+    daemon = place.daemon("--engine", engine.socket, "--cpus", "0-7").start()
+    live(Stream(daemon, random.Random(5 + seed), 8, ("shared", "quota"), boxes), steps)

@@ -6,12 +6,41 @@ import os
 import pathlib
 import struct
 import time
+from typing import NamedTuple
 
 from daemon import GUARD_S, eventually
 
 CPUS = sorted(os.sched_getaffinity(0))
 CPU_GROUP = pathlib.Path("/sys/fs/cgroup/cpu")
 GONE = (OSError, http.client.HTTPException, ValueError)
+
+
+def share(usual, soak):
+    """How many of them, and a seed. TIDE_SOAK=1 is a whole soak, K/N its K-th piece of N."""
+    text = os.environ.get("TIDE_SOAK", "0")
+    piece, _, pieces = text.partition("/")
+    return (soak // int(pieces or 1), int(piece)) if text != "0" else (usual, 0)
+
+
+class Seen(NamedTuple):
+    """What the kernel says of a job at one moment."""
+    cores: frozenset  # of all its threads
+    active: int  # of its threads
+    quota: int  # in whole cores, at least one; 0: none
+    frozen: bool
+
+
+def cores_of(text):
+    """Of a list as the kernel writes it: "0-2,5"."""
+    found = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
+def whole_cores(quota_us, period_us=100000):
+    return max(1, int(quota_us) // int(period_us)) if int(quota_us) > 0 else 0
 
 
 def affinity(pid):
@@ -74,6 +103,13 @@ class Worker:
         self.pids.append(int(eventually(children.read_text)))
         return self
 
+    def look(self):
+        cores = frozenset().union(*(cpus for pid in self.pids for cpus in affinity(pid)))
+        limited = self.request.get("placement") == "quota"
+        group = groups(self.pids[0]).get("cpu") if limited else None
+        quota = (CPU_GROUP / group / "cpu.cfs_quota_us").read_text() if group else -1
+        return Seen(cores, self.page.read()[0], whole_cores(quota), False)
+
     def end(self):
         self.peer.end()
         self.daemon.peers.remove(self.peer)
@@ -82,10 +118,11 @@ class Worker:
 
 class Container:
     """A container with such a process; started as often as one likes."""
+    files = ()
 
-    def __init__(self, boxes, name, labels=None, **more):
+    def __init__(self, boxes, name, *options, labels=None, **more):
         self.name = name
-        self.box = boxes(name, *PEER, "/box/page", start=False,
+        self.box = boxes(name, *PEER, "/box/page", *options, start=False,
                          labels={"io.threadtide.request": "1", **(labels or {})}, **more)
         self.page = Page(self.box.dir / "page")
 
@@ -99,8 +136,26 @@ class Container:
         return (self.box.engine.groups(self.box.id, controller) / name).read_text().strip()
 
     def cores(self):
-        first, _, last = self.read("cpuset", "cpuset.cpus").partition("-")
-        return frozenset(range(int(first), int(last or first) + 1))
+        return cores_of(self.read("cpuset", "cpuset.cpus"))
+
+    def watch(self):
+        """Keeps the files of its control groups open, for a quick look()."""
+        self.unwatch()
+        self.files = [os.open(self.box.engine.groups(self.box.id, name.split(".")[0]) / name,
+                              os.O_RDONLY)
+                      for name in ("freezer.state", "cpuset.cpus", "cpu.cfs_quota_us",
+                                   "cpu.cfs_period_us")]
+
+    def unwatch(self):
+        files, self.files = self.files, ()
+        for fd in files:
+            os.close(fd)
+
+    def look(self):
+        state, cpus, *quota = (os.pread(fd, 256, 0).decode().strip() for fd in self.files)
+        if state == "FROZEN":
+            return Seen(frozenset(), 0, 0, True)
+        return Seen(cores_of(cpus), self.page.read()[0], whole_cores(*quota), False)
 
 
 def settled(scene, state, expected=None):
