@@ -13,7 +13,7 @@ from workers import CPUS
 # A job that begins, goes on after a pause or is changed by a person has its place after that long:
 # JOB_DEADLINE_NS for who leaves it, and a second of a busy machine.
 GRACE_S = 3 * SLOWNESS
-HEAR_S = 0.2 * SLOWNESS  # who was frozen has heard by then what it may use
+HEAR_S = 0.2 * SLOWNESS  # by then tided has heard of what others do, and the thawed of their cores
 
 
 class Member:
@@ -142,5 +142,5 @@ class Observer(threading.Thread):
             member.hand |= hand
         yield
         with self.lock:
-            member.since = time.monotonic()
+            member.since = time.monotonic() + (HEAR_S if hand else 0)
             member.orders = 0

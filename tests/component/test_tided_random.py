@@ -349,7 +349,7 @@ def test_of_cores_no_two_owners(place):
 
 
 def test_of_cores_no_two_owners_among_containers(place, engine, boxes):  # noqa: F811
-    steps, seed = share(150, 5000)
+    steps, seed = share(500, 5000)
     daemon = place.daemon("--engine", engine.socket).start()
     live(Stream(daemon, random.Random(5 + seed), len(CPUS),
                 ("exclusive", "exclusive", "shared", "quota"), boxes), steps)
@@ -357,6 +357,6 @@ def test_of_cores_no_two_owners_among_containers(place, engine, boxes):  # noqa:
 
 def test_of_eight_cores_no_thread_too_many(place, engine, boxes):  # noqa: F811
     """More than there are, shared by weight or with quotas."""
-    steps, seed = share(150, 5000)
+    steps, seed = share(250, 5000)
     daemon = place.daemon("--engine", engine.socket, "--cpus", "0-7").start()
     live(Stream(daemon, random.Random(5 + seed), 8, ("shared", "quota"), boxes), steps)
