@@ -139,6 +139,13 @@ def pytest_phase(folder, needs, workers, **more):
         }}""", needs, (pytest_results, file, file), **more)
 
 
+def kube_phase(name, tests, needs=(), setting="", **more):
+    """pytest with a control plane of Kubernetes."""
+    return Phase(name, f"{setting} {PYTHONS[0]} -m pytest -q -rs -p no:cacheprovider --durations=10 "
+                 f"--junitxml={OUT}/{name}.xml {tests}", ("gcc", "tf221", "kube-tools", *needs),
+                 (pytest_results, OUT / f"{name}.xml", OUT / f"{name}.xml"), **more)
+
+
 def machine_phase(name, options, tests):
     """pytest in a virtual machine of its own, see tests/cluster/vm.py."""
     results = OUT / name
@@ -191,10 +198,12 @@ CLUSTER = [
     Phase("kube-tools", """
         scripts/setup.sh kube || { echo "neither etcd nor Kubernetes, see above"; exit 77; }""",
           limit_s=1500),
-    pytest_phase("kube", ("gcc", "tf221", "kube-tools"), "", limit_s=900),
+    kube_phase("kube", "--ignore tests/kube/test_kubelet.py tests/kube", limit_s=900),
     Phase("machine", f"""
         command -v qemu-system-x86_64 >/dev/null || {{ echo "qemu is not installed"; exit 77; }}
         tests/cluster/image.py {OUT}/machine {OUT}/gcc""", ("gcc",)),
+    kube_phase("kubelet", "tests/kube/test_kubelet.py", ("machine",), f"TIDE_MACHINE={OUT}/machine",
+               alone=True),
     machine_phase("cluster-v2", "--systemd --cpus 8",
                   f"tests/cluster/test_service.py tests/cluster/test_containers.py {ON_V2}"),
     machine_phase("cluster-32", "--cpus 32 --nodes 2 --threads 2", "tests/cluster/test_cores.py"),

@@ -49,11 +49,12 @@ def qemu(options, folder):
     init = "/lib/systemd/systemd" if options.systemd else "/vm/init"
     return ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", CPU,
             *topology(options), "-m", str(options.memory), "-display", "none", "-no-reboot",
-            "-nodefaults", "-nic", "none", "-kernel", str(out / "vmlinuz"),
+            "-nodefaults", "-nic", "user,model=virtio-net-pci" if options.network else "none", "-kernel", str(out / "vmlinuz"),
             "-initrd", str(out / "initrd"), "-append", f"{KERNEL} tide.init={init}",
             "-drive", f"file={out}/disk.img,format=raw,if=virtio,snapshot=on",
             "-drive", f"file={folder}/project.tar,format=raw,if=virtio,readonly=on",
             "-drive", f"file={folder}/results,format=raw,if=virtio",
+            *(["-drive", f"file={options.drive},format=raw,if=virtio,readonly=on"] * bool(options.drive)),
             "-serial", f"file:{options.console}", "-serial", "stdio"]
 
 
@@ -122,6 +123,9 @@ def arguments():
     parser.add_argument("--nodes", type=int, default=1, help="sockets, each a NUMA node")
     parser.add_argument("--memory", type=int, default=3072, help="MiB")
     parser.add_argument("--systemd", action="store_true", help="as process 1")
+    parser.add_argument("--network", action="store_true",
+                        help="to this machine's loopback, which is 10.0.2.2 in there")
+    parser.add_argument("--drive", type=pathlib.Path, help="one more, read-only: /dev/vdd")
     parser.add_argument("--limit", type=int, default=420, help="seconds")
     parser.add_argument("--results", type=pathlib.Path, required=True)
     parser.add_argument("--console", type=pathlib.Path, help="what its kernel says (RESULTS/console)")
