@@ -27,7 +27,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 CNI = pathlib.Path("/usr/lib/cni")
 IMAGE = "localhost/tide-test:1"
 THIS_MACHINE = "10.0.2.2"  # as the virtual one calls it
-GUARD_S = 150              # everything is emulated in there
+GUARD_S = 240              # everything is emulated in there
 
 
 def archive(files):
@@ -77,7 +77,7 @@ class Machine:
                        check=True)
         self.lines = []
         self.process = subprocess.Popen(
-            [HERE.parent / "cluster/vm.py", "--network", "--cpus", "4", "--limit", "400", "--drive",
+            [HERE.parent / "cluster/vm.py", "--network", "--cpus", "4", "--limit", "600", "--drive",
              folder / "drive", "--results", folder / "results", image,
              "mkdir /kube && mount -o ro /dev/vdd /kube && exec /kube/start.sh"],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -28,15 +28,17 @@ ctr -n k8s.io images import "$here/image.tar"
 kubelet=$!
 say "kubelet starts"
 declare -A seen
+shopt -s nullglob
 while kill -0 $kubelet; do
-    while read -r file; do
-        pod=${file#*/pod} value=$(cat "$file" 2>/dev/null) || continue
-        if [ "${seen[$file]}" != "$value" ]; then
+    for file in /sys/fs/cgroup/kubepods/{,burstable/,besteffort/}pod*/*/cpu.max; do
+        pod=${file#*/pod}
+        read -r value 2>/dev/null <"$file" || continue
+        if [ "${seen[$file]:-}" != "$value" ]; then
             seen[$file]=$value
             echo "cpu.max ${pod%%/*} $value"
         fi
-    done < <(find /sys/fs/cgroup/kubepods -path '*/pod*/*/cpu.max' 2>/dev/null)
-    sleep 0.5
+    done
+    sleep 1
 done
 say "kubelet has ended"
 grep -E '^[EF]' /var/log/kubelet.log | tail -20
