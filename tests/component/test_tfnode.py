@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import os
 import re
 import signal
 import socket
@@ -25,9 +26,9 @@ MAX = 4  # threads of the pools, whatever the machine has
 class Node:
     """A running tide-tfnode on ports of the kernel's choice."""
 
-    def __init__(self, program, folder, *options, role="worker", env=()):
-        self.log = folder / f"{role}.log"
-        command = [program, "--role", role, "--index", 3, "--job", "mnist", "--port", 0,
+    def __init__(self, program, folder, *options, env=()):
+        self.log = folder / "node.log"
+        command = [program, "--role", "worker", "--index", 3, "--job", "mnist", "--port", 0,
                    "--control-port", 0, "--tensorflow", find_tensorflow(), *options]
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
@@ -247,11 +248,22 @@ def test_without_a_chief_sigterm_ends_it_at_once(start):
     assert node.wait() == 0
 
 
+def test_while_tensorflow_loads_it_is_not_ready_and_may_be_ended(start, tmp_path):
+    os.mkfifo(tmp_path / "libtensorflow_cc.so.2")  # opening it takes for ever
+    node = start("--tensorflow", tmp_path)
+    watch = Watch(node)
+    line = watch.next()
+    assert (line["state"], line["threads"], line["max"]) == ("starting", 0, 0)
+    assert node.call("GET", "/readyz") == (503, {"state": "starting"})
+    assert node.call("GET", "/healthz")[0] == 200
+    assert node.call("POST", "/v1/release") == (200, {"released": True})
+    assert node.wait() == 0
+
+
 def test_it_drains_until_it_is_released(start):
     node = start()
     watch = Watch(node)
-    assert watch.next()["state"] == "starting"
-    assert node.call("GET", "/readyz") == (503, {"state": "starting"})
+    watch.next()
     node.process.send_signal(signal.SIGTERM)
     watch.until(state="draining")
     assert node.call("GET", "/readyz") == (503, {"state": "draining"})

@@ -10,7 +10,8 @@ import sys
 import pytest
 from conftest import BUILT
 from peer import GUARD_S, wait_until
-from program import BUILD, HERE, IMPORT_GUARD_S, ROOT, clean_env, thread_cpu_ns
+from program import (BUILD, HERE, IMPORT_GUARD_S, ROOT, clean_env, tensorflow_pythons,
+                     thread_cpu_ns)
 
 sys.path.insert(0, str(ROOT / "python"))
 from threadtide.tensorflow import LocalCluster, NodeLinks  # noqa: E402
@@ -98,7 +99,9 @@ def threads_at_work(scene, threads):
     return busy_threads(scene.nodes[0], scene.client.compute)
 
 
-# One test, since each would import TensorFlow anew.
+# One test, since each would import TensorFlow anew; the two versions that chiefs may have.
+@pytest.mark.parametrize("python", tensorflow_pythons()[:2], indirect=True,
+                         ids=lambda p: pathlib.Path(p).parent.parent.name.lstrip("."))
 def test_node_computes_parks_acknowledged_threads_is_lost_or_drains_until_released(scene):
     scene.event("ready", 0)
     assert scene.client.compute() == ["/job:worker/replica:0/task:0/device:CPU:0", "512.0"]
