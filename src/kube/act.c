@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#define CHAIN_MAX   256 /* actions of a training that wait for those before them */
 #define PATH_LEN    1024
 #define EVENTS_PATH "/apis/events.k8s.io/v1/namespaces/%s/events%s%s"
 
@@ -29,6 +30,7 @@ struct chain {
     struct step *first;
     int64_t call;
     char uid[WORK_KEY_MAX];
+    char space[KUBE_NAME_MAX + 1], name[KUBE_NAME_MAX + 1];
 };
 
 struct actor {
@@ -245,6 +247,8 @@ static void end_chain(struct chain *c, bool good)
 
     unlink_chain(c);
     work_end(a->work, c->uid, good, clock_now_ns());
+    if (!good)
+        a->on.dropped(a->on.arg, c->space, c->name, c->uid);
     chain_free(c);
     a->on.ended(a->on.arg);
 }
@@ -320,16 +324,49 @@ static void advance(struct chain *c)
 static struct chain *make_chain(struct actor *a, const struct kube_plan *plan, size_t first,
                                 size_t end)
 {
+    const struct kube_meta *meta = &plan->actions[first].etj->meta;
     struct chain *c = calloc(1, sizeof(*c));
     int r = c ? 0 : -ENOMEM;
 
     if (!c)
         return NULL;
     c->actor = a;
-    snprintf(c->uid, sizeof(c->uid), "%s", plan->actions[first].etj->meta.uid);
+    snprintf(c->uid, sizeof(c->uid), "%s", meta->uid);
+    snprintf(c->space, sizeof(c->space), "%s", meta->namespace);
+    snprintf(c->name, sizeof(c->name), "%s", meta->name);
     for (size_t i = first; i < end && r == 0; i++)
         r = add_action(c, &plan->actions[i]);
     return r < 0 ? chain_free(c) : c;
+}
+
+static void drop(struct actor *a, const struct kube_meta *meta)
+{
+    a->on.dropped(a->on.arg, meta->namespace, meta->name, meta->uid);
+}
+
+static struct chain *find_chain(const struct actor *a, const char *uid)
+{
+    struct chain *c = a->chains;
+
+    while (c && strcmp(c->uid, uid) != 0)
+        c = c->next;
+    return c;
+}
+
+/* Behind what is under way: it was decided with that in mind. */
+static bool extend(struct actor *a, const struct kube_plan *plan, size_t first, size_t end)
+{
+    struct chain *c = find_chain(a, plan->actions[first].etj->meta.uid);
+    size_t waiting = 0;
+    int r = c ? 0 : -ENOENT;
+
+    for (const struct step *s = c ? c->first : NULL; s; s = s->next)
+        waiting++;
+    if (waiting > CHAIN_MAX)
+        return false;
+    for (size_t i = first; i < end && r == 0; i++)
+        r = add_action(c, &plan->actions[i]);
+    return r == 0;
 }
 
 void actor_begin(struct actor *a, const struct kube_plan *plan, uint64_t now)
@@ -337,15 +374,19 @@ void actor_begin(struct actor *a, const struct kube_plan *plan, uint64_t now)
     struct chain *begun = NULL, *c;
 
     for (size_t first = 0, end; first < plan->count; first = end) {
-        const char *uid = plan->actions[first].etj->meta.uid;
+        const struct kube_etj *etj = plan->actions[first].etj;
 
-        for (end = first; end < plan->count && plan->actions[end].etj == plan->actions[first].etj;)
+        for (end = first; end < plan->count && plan->actions[end].etj == etj;)
             end++;
-        if (!work_begin(a->work, uid, now))
+        if (!work_begin(a->work, etj->meta.uid, now)) {
+            if (!extend(a, plan, first, end))
+                drop(a, &etj->meta);
             continue;
+        }
         c = make_chain(a, plan, first, end);
         if (!c) {
-            work_end(a->work, uid, false, now);
+            work_end(a->work, etj->meta.uid, false, now);
+            drop(a, &etj->meta);
             continue;
         }
         c->next = begun;
@@ -369,6 +410,7 @@ void actor_stop(struct actor *a)
         client_cancel(a->client, c->call);
         a->chains = c->next;
         work_forget(a->work, c->uid);
+        a->on.dropped(a->on.arg, c->space, c->name, c->uid);
         chain_free(c);
     }
 }

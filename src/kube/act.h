@@ -21,6 +21,8 @@ struct actor_events {
     void (*members)(void *arg, const char *uid, json_t *members);
     /* A training's actions were carried out, or not: it is worth looking again. */
     void (*ended)(void *arg);
+    /* What was planned for a training was not carried out to its end. */
+    void (*dropped)(void *arg, const char *name_space, const char *name, const char *uid);
     /* Something failed, for the log. */
     void (*failed)(void *arg, const char *text);
     /* Whether we may still act: another may have the lease. */
@@ -33,8 +35,10 @@ int actor_new(struct client *client, const struct actor_events *events,
               const struct kube_pod_settings *settings, const char *identity, struct actor **ret);
 struct actor *actor_free(struct actor *a); /* takes NULL, returns NULL */
 
-/* Begins what @plan says, of trainings that are not being acted on and do not wait. Nothing of the
- * plan is referred to afterwards. */
+/*
+ * Begins what @plan says, behind what is under way for the same training; of those that wait after
+ * a failure it is dropped. Nothing of the plan is referred to afterwards.
+ */
 void actor_begin(struct actor *a, const struct kube_plan *plan, uint64_t now);
 
 /* Breaks everything off: the lease is gone. What is under way may be done or not. */

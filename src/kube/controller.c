@@ -326,6 +326,15 @@ static void on_ended(void *arg)
     wish_at(c, actor_next_ns(c->actor));
 }
 
+static void on_dropped(void *arg, const char *name_space, const char *name, const char *uid)
+{
+    struct controller *c = arg;
+    const struct kube_etj *etj = cache_find(&c->feeds[CACHE_ETJS].cache, name_space, name);
+
+    if (etj && strcmp(etj->meta.uid, uid) == 0)
+        kube_memory_doubt(c->memory, etj);
+}
+
 static void on_failed(void *arg, const char *text)
 {
     say(arg, text);
@@ -374,7 +383,13 @@ int controller_new(struct client *client, sd_event *event, const struct controll
                    struct controller **ret)
 {
     struct controller *c = calloc(1, sizeof(*c));
-    const struct actor_events events = {on_learnt, on_members, on_ended, on_failed, may_act, c};
+    const struct actor_events events = {.learnt = on_learnt,
+                                        .members = on_members,
+                                        .ended = on_ended,
+                                        .dropped = on_dropped,
+                                        .failed = on_failed,
+                                        .allowed = may_act,
+                                        .arg = c};
     int r;
 
     if (!c)
