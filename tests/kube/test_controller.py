@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tide-kube on a real control plane, with simulated nodes: trainings grow, shrink, pause and go;
+replicas, the API server and the network fail."""
+import contextlib
+import json
+import os
+import subprocess
+
+import pytest
+
+import control_plane
+import fault_proxy
+import kwok
+from controller import BUILD, TRAININGS, Chief, Controller, install, training
+from daemon import GUARD_S, eventually
+
+
+@pytest.fixture(scope="module")
+def cluster(plane):
+    """Two nodes of two cores."""
+    install(plane)
+    nodes = kwok.Kwok(plane).start()
+    try:
+        nodes.nodes(2, cpu="2", prefix="node-")
+        yield plane
+    finally:
+        nodes.end()
+
+
+@pytest.fixture
+def start(cluster):
+    """start(…): a controller, ended afterwards."""
+    running = []
+
+    def begin(*options, lead=True, **more):
+        running.append(Controller(cluster, *options, **more))
+        return running[-1].start(lead)
+    yield begin
+    cluster.proxy.forget()
+    for one in running:
+        one.end()
+        assert "403" not in one.log.read_text(), one.log.read_text()
+        assert "AddressSanitizer" not in one.log.read_text(), one.log.read_text()
+
+
+@pytest.fixture
+def train(cluster, namespace):
+    """train(controllers, name, …): a training and its chief; deleted afterwards."""
+    chiefs = []
+
+    def begin(controllers, name="job", **spec):
+        cluster.must("POST", TRAININGS.format(namespace), training(name, **spec))
+        chiefs.append(Chief(cluster, namespace, name, controllers))
+        return chiefs[-1]
+    yield begin
+    for chief in chiefs:
+        path = f"{TRAININGS.format(namespace)}/{chief.job}"
+        cluster.api("PATCH", path, {"metadata": {"finalizers": []}})
+        cluster.api("DELETE", path)
+        chief.end()
+
+
+def get(plane, namespace, name="job"):
+    return plane.must("GET", f"{TRAININGS.format(namespace)}/{name}")
+
+
+def pods(plane, namespace):
+    """Those that are not on their way out."""
+    items = plane.must("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
+    return sorted(i["metadata"]["name"] for i in items if "deletionTimestamp" not in i["metadata"])
+
+
+def workers(plane, namespace):
+    return [name for name in pods(plane, namespace) if "-worker-" in name]
+
+
+def until_ready(plane, namespace, count, name="job"):
+    """So many workers in the training; the status."""
+    def there():
+        status = get(plane, namespace, name).get("status", {})
+        return status.get("workers", {}).get("ready") == count and status
+    return eventually(there, 2 * GUARD_S)
+
+
+def kubectl(plane, namespace, *words):
+    """`kubectl tide …` as kubectl runs it; what it prints."""
+    path = plane.folder / "plugins"
+    path.mkdir(exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        (path / "kubectl-tide").symlink_to(BUILD / "tide-kube")
+    done = subprocess.run(
+        [control_plane.tools_folder() / "kubectl", "tide", *words, "-n", namespace],
+        capture_output=True, text=True, timeout=GUARD_S,
+        env={"PATH": f"{path}:{os.environ['PATH']}", "KUBECONFIG": str(plane.kubeconfig()),
+             "HOME": str(plane.folder)})
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_training_grows_into_the_free_room_and_goes_without_a_trace(cluster, namespace, start, train):
+    controller = start()
+    chief = train([controller])
+    status = until_ready(cluster, namespace, 2)  # of four cores, 1.8 + 1.8 are free for whole workers
+    assert status["phase"] == "Running" and status["progress"]["step"] > 0
+    assert pods(cluster, namespace)[:2] == ["job-chief", "job-ps-0"]
+    assert chief.members["mode"] == "sync" and len(chief.members["worker"]) == 2
+    assert chief.members["worker"][0]["host"].count(".") == 3
+    cluster.must("DELETE", f"{TRAININGS.format(namespace)}/job")
+    eventually(lambda: cluster.api("GET", f"{TRAININGS.format(namespace)}/job")[0] == 404)
+    eventually(lambda: not pods(cluster, namespace))
+    metrics = controller.metrics()
+    assert metrics['tide_kube_actions_total{action="create pod"}'] >= 4
+    assert metrics["tide_kube_synced"] == 1 and metrics["tide_kube_reconciles_total"] > 0
+
+
+def test_people_see_and_steer_trainings_by_kubectl(cluster, namespace, start, train):
+    chief = train([start()])
+    until_ready(cluster, namespace, 2)
+    status, out, _ = kubectl(cluster, namespace, "status")
+    assert status == 0
+    title, line = out.splitlines()
+    assert title.split()[:4] == ["NAME", "PHASE", "MODE", "PS"]
+    assert line.split()[:5] == ["job", "Running", "sync", "1/1", "(1-1)"] and "2/2 (1-4)" in line
+    assert json.loads(kubectl(cluster, namespace, "status", "job", "-o", "json")[1])["kind"] == (
+        "ElasticTrainingJob")
+    assert kubectl(cluster, namespace, "scale", "job", "1") == (
+        0, "elastictrainingjob.threadtide.io/job scaled: 1 worker\n", "")
+    until_ready(cluster, namespace, 1)
+    eventually(lambda: len(workers(cluster, namespace)) == 1)
+    _, out, _ = kubectl(cluster, namespace, "explain", "job")
+    assert "is pinned to 1" in out and "Progressing" in out and "job-worker-0" in out
+    assert kubectl(cluster, namespace, "scale", "job", "auto")[0] == 0
+    assert kubectl(cluster, namespace, "pause", "job")[1].endswith("job paused\n")
+    eventually(lambda: get(cluster, namespace)["status"]["phase"] == "Suspended")
+    eventually(lambda: not pods(cluster, namespace))
+    assert kubectl(cluster, namespace, "resume", "job")[0] == 0
+    until_ready(cluster, namespace, 2)
+    assert chief.statuses
+    status, _, err = kubectl(cluster, namespace, "pause", "another")
+    assert status == 1 and 'elastictrainingjobs.threadtide.io "another" not found' in err
+    status, _, err = kubectl(cluster, namespace, "scale", "job", "none")
+    assert status == 1 and "use 1 to 1000, or auto" in err
+    status, _, err = kubectl(cluster, namespace, "scale", "job", "9")
+    assert status == 1 and "between min and max" in err
+    assert "did you mean 'status'" in kubectl(cluster, namespace, "statsu")[2]
+
+
+def test_a_killed_leader_is_followed_and_the_training_does_not_notice(cluster, namespace, start, train):
+    first = start()
+    second = start(lead=False)
+    assert not second.leads()
+    chief = train([first, second])
+    until_ready(cluster, namespace, 2)
+    before, uid, step = pods(cluster, namespace), chief.uid, chief.step
+    first.kill()
+    eventually(second.leads)
+    eventually(lambda: chief.step > step + 20 and chief.where == 1)
+    until_ready(cluster, namespace, 2)
+    assert pods(cluster, namespace) == before and chief.uid == uid
+    kubectl(cluster, namespace, "scale", "job", "1")
+    until_ready(cluster, namespace, 1)
+    generation = chief.members["generation"]
+    kubectl(cluster, namespace, "scale", "job", "auto")
+    until_ready(cluster, namespace, 2)
+    assert chief.members["generation"] > generation
+    # No index is used twice, by whichever leader.
+    assert workers(cluster, namespace)[-1] == "job-worker-2"
+
+
+def test_a_leader_that_ends_gives_the_lease_back(cluster, start):
+    first = start("--lease-duration=60s", "--lease-deadline=40s")
+    second = start("--lease-duration=60s", "--lease-deadline=40s", lead=False)
+    first.end()
+    eventually(second.leads)
+
+
+def test_an_api_server_that_is_gone_stops_nothing_and_is_taken_up_again(cluster, namespace, start, train):
+    controller = start("--lease-duration=60s", "--lease-deadline=40s", url=cluster.proxy.url)
+    chief = train([controller])
+    until_ready(cluster, namespace, 2)
+    cluster.proxy.stop()
+    step = chief.step
+    eventually(lambda: "no news of pods" in controller.log.read_text())
+    eventually(lambda: chief.step > step + 20)  # members are answered from memory
+    kubectl(cluster, namespace, "scale", "job", "1")
+    assert len(workers(cluster, namespace)) == 2
+    cluster.proxy.start()
+    until_ready(cluster, namespace, 1)
+
+
+def test_conflicts_refusals_and_lost_answers_change_nothing_but_the_time(
+        cluster, namespace, start, train):
+    controller = start("--lease-duration=60s", "--lease-deadline=40s", url=cluster.proxy.url)
+    seen = {}
+
+    def now_and_then(request):
+        """The first two writes of every kind go wrong, each in another way."""
+        if request.method == "GET" or "leases" in request.path or "tokenreviews" in request.path:
+            return None
+        kind = (request.method, request.path.rsplit("/", 1)[-1].rstrip("0123456789"))
+        seen[kind] = seen.get(kind, 0) + 1
+        faults = (fault_proxy.refuse(409, "Conflict"), fault_proxy.lose(),
+                  fault_proxy.refuse(429, "TooManyRequests", retry_after=1), fault_proxy.refuse(500))
+        return faults[(len(seen) + seen[kind]) % 4] if seen[kind] <= 2 else None
+    cluster.proxy.rule = now_and_then
+    train([controller])
+    until_ready(cluster, namespace, 2)
+    assert pods(cluster, namespace)[:2] == ["job-chief", "job-ps-0"]
+    kubectl(cluster, namespace, "pause", "job")
+    eventually(lambda: get(cluster, namespace)["status"]["phase"] == "Suspended", 2 * GUARD_S)
+
+
+def test_reports_of_others_are_refused(cluster, namespace, start, train):
+    controller = start()
+    chief = train([controller])
+    until_ready(cluster, namespace, 2)
+    pod = cluster.must("POST", f"/api/v1/namespaces/{namespace}/pods", {
+        "metadata": {"name": "other"}, "spec": {"containers": [{"name": "c", "image": "local/none"}]}})
+    chief.token = cluster.token("default", namespace, "threadtide", pod)
+    eventually(lambda: chief.statuses[-1] == 409)
+    assert get(cluster, namespace)["status"]["workers"]["desired"] == 2
