@@ -27,6 +27,7 @@ SYMBOLS = (
     ("tensorflow.python.eager.context", "anonymous_name", ()),
     ("tensorflow.python.framework.ops", "colocate_with", ("op", "ignore_existing")),
     ("tensorflow.python.eager.executor", "new_executor", ("enable_async",)),
+    ("tensorflow.python.eager.executor", "Executor.clear_error", ("self",)),
     ("tensorflow.python.distribute.parameter_server_strategy_v2",
      "ParameterServerStrategyV2._connect_to_cluster", ("self", "coordinator_name")),
     ("tensorflow.python.distribute.parameter_server_strategy_v2",
@@ -125,7 +126,11 @@ def run_on(device, executor):
     """Functions called in this thread run on @device, through @executor."""
     from tensorflow.python.eager import context
     with tf.device(device), context.executor_scope(executor):
-        yield
+        try:
+            yield
+        except tf.errors.OpError:
+            executor.clear_error()  # else whatever comes next ends with it, too
+            raise
 
 
 # The strategy.

@@ -57,7 +57,10 @@ def _call(function, epochs, tensors, args, kwargs):
     """The user's function, converted by AutoGraph as in a tf.function of its own."""
     python = getattr(function, "python_function", function)
     try:
-        python = tf.autograph.to_graph(python)
+        converted = tf.autograph.to_graph(getattr(python, "__func__", python))
+        if hasattr(python, "__self__"):
+            args = (python.__self__, *args)
+        python = converted
     except Exception:  # no source, as in an interactive shell: taken as it is
         pass
     return epochs.traced(lambda: python(*args, **kwargs), tensors)
@@ -142,8 +145,9 @@ class SyncStep:
             slot = []
             for entry, sparse in self._gradients:
                 if sparse:
-                    slot.append(new(entry.home, tf.int64, [None]))
-                    slot.append(new(entry.home, entry.dtype, [None, *entry.shape[1:]]))
+                    # Any shape is assigned; an unknown one (-1) would crash TensorFlow's server.
+                    slot.append(new(entry.home, tf.int64, [0]))
+                    slot.append(new(entry.home, entry.dtype, [0]))
                 else:
                     slot.append(new(entry.home, entry.dtype, entry.shape))
             self.handles.append(slot)
@@ -157,8 +161,10 @@ class SyncStep:
         for slot in range(self._slots):
             own = handles[slot * width + at:]
             if sparse:
-                values.append((tf.raw_ops.ReadVariableOp(resource=own[0], dtype=tf.int64),
-                               tf.raw_ops.ReadVariableOp(resource=own[1], dtype=entry.dtype)))
+                indices = tf.raw_ops.ReadVariableOp(resource=own[0], dtype=tf.int64)
+                rows = tf.raw_ops.ReadVariableOp(resource=own[1], dtype=entry.dtype)
+                values.append((tf.ensure_shape(indices, [None]),
+                               tf.ensure_shape(rows, [None, *entry.shape[1:]])))
             else:
                 values.append(tf.ensure_shape(tf.raw_ops.ReadVariableOp(
                     resource=own[0], dtype=entry.dtype), entry.shape))

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A training for the tests of elastic clusters: an embedding table in shards, dropout, Adam.
+
+It obeys lines on standard input and answers with JSON: `run N` schedules steps and says {"step": N}
+when they are done, `report` what the nodes are, `nodes` is the same, at once. `end` prints a digest
+of all variables and how often each example was applied, which a variable of its own counts: its
+gradient is the same for every example, so an example done twice, or not at all, shows.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+import sys
+import threading
+
+os.environ.update(CUDA_VISIBLE_DEVICES="", KERAS_BACKEND="tensorflow")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import threadtide.tensorflow as tide
+
+EXAMPLES, BATCH, WORDS, LENGTH, CLASSES = 256, 32, 4096, 6, 5
+
+
+def say(**what):
+    print(json.dumps(what), flush=True)
+
+
+class Training:
+    def __init__(self, options):
+        self.strategy = tide.ElasticParameterServerStrategy(
+            checkpoint_dir=options.get("checkpoints"),
+            checkpoint_interval_s=options.get("interval_s", 30.0),
+            variable_partitioner=tf.distribute.experimental.partitioners.MinSizePartitioner(
+                min_shard_bytes=1 << 14, max_shards=4))
+        self.coordinator = tide.ElasticCoordinator(self.strategy)
+        keras.utils.set_random_seed(7)
+        with self.strategy.scope():
+            self.table = tf.Variable(
+                tf.random.stateless_normal([WORDS, 16], [1, 2]) * 0.1, name="table")
+            self.model = keras.Sequential([
+                keras.Input((16,)), keras.layers.Dense(32, activation="relu"),
+                keras.layers.Dropout(0.3, seed=3), keras.layers.Dense(CLASSES)])
+            self.seen = tf.Variable(tf.zeros([EXAMPLES]), name="seen")
+            self.adam = self.strategy.optimizer(keras.optimizers.Adam(1e-2))
+            self.counter = self.strategy.optimizer(keras.optimizers.SGD(float(BATCH)))
+        rng = np.random.default_rng(0)
+        words = rng.integers(0, WORDS, (EXAMPLES, LENGTH))
+        labels = rng.integers(0, CLASSES, EXAMPLES)
+        self.batches = self.coordinator.create_epochs(
+            (np.arange(EXAMPLES), words, labels), batch_size=BATCH, seed=5)
+        self.step = tf.function(self._step)
+
+    def _step(self, iterator):
+        number, words, labels = next(iterator)
+        variables = [*self.table.variables, *self.model.trainable_variables]
+        with tf.GradientTape(persistent=True) as tape:
+            bag = tf.reduce_mean(tf.nn.embedding_lookup(self.table, words), 1)
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(
+                labels, self.model(bag, training=True)))
+            count = -tf.reduce_mean(tf.gather(self.seen, number))
+        self.adam.apply_gradients(zip(tape.gradient(loss, variables), variables))
+        self.counter.apply_gradients([(tape.gradient(count, self.seen), self.seen)])
+        return loss
+
+    def run(self, steps):
+        result = None
+        for _ in range(steps):
+            result = self.coordinator.schedule(self.step, args=(iter(self.batches),))
+        self.coordinator.join()
+        say(step=self.coordinator.step, loss=float(result.fetch()))
+
+    def end(self):
+        digest = hashlib.sha256()
+        for entry in self.strategy.variables_in.entries:
+            digest.update(entry.variable.numpy().tobytes())
+        say(digest=digest.hexdigest(), seen=self.seen.numpy().tolist(),
+            applied=int(self.adam.iterations.numpy()), report=self.coordinator.report())
+        self.coordinator.close()
+
+
+def main():
+    training = Training(json.loads(sys.argv[1]))
+    say(ready=True)
+    orders, arrived = [], threading.Condition()
+
+    def read():
+        for line in sys.stdin:
+            if line.strip() == "report":
+                say(report=training.coordinator.report())
+                continue
+            with arrived:
+                orders.append(line.split())
+                arrived.notify()
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        with arrived:
+            arrived.wait_for(lambda: orders)
+            order = orders.pop(0)
+        if order[0] == "run":
+            training.run(int(order[1]))
+        elif order[0] == "checkpoint":
+            training.coordinator.checkpoint()
+            say(checkpoint=training.coordinator.step)
+        else:
+            training.end()
+            return
+
+
+main()

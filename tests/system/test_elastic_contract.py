@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every private symbol of TensorFlow that the elastic strategy uses is there, in each version."""
+
+import ast
+import json
+import pathlib
+import subprocess
+
+import pytest
+
+from program import ROOT, clean_env, tensorflow_pythons
+
+PACKAGE = ROOT / "python/threadtide/tensorflow"
+CHECK = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from threadtide.tensorflow import private
+private.check_version()
+print(json.dumps({"wrong": private.check_symbols(), "symbols": len(private.SYMBOLS)}))
+try:
+    private.check_version("2.15.1")
+except private.UnsupportedTensorFlow as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("python", tensorflow_pythons()[:2],
+                         ids=lambda p: pathlib.Path(p).parent.parent.name.lstrip("."))
+def test_symbols_are_there_and_other_versions_are_refused(python):
+    if not pathlib.Path(python).exists():
+        pytest.skip(f"no TensorFlow at {python}")
+    done = subprocess.run([python, "-c", CHECK, str(ROOT / "python")], capture_output=True,
+                          text=True, env=clean_env(CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL=2))
+    assert done.returncode == 0, done.stderr[-2000:]
+    found, refusal = done.stdout.splitlines()[-2:]
+    found = json.loads(found)
+    assert found["wrong"] == [] and found["symbols"] > 10
+    assert "2.15.1" in refusal and "2.21" in refusal
+
+
+def test_private_symbols_are_used_in_one_file_only():
+    for path in PACKAGE.glob("*.py"):
+        if path.name == "private.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                names = [getattr(node, "module", None) or ""] + [a.name for a in node.names]
+                assert not any(n.startswith(("tensorflow.python", "keras.src")) for n in names), path
