@@ -5,9 +5,12 @@ The training has dropout, Adam, and an embedding table in four shards. Its `seen
 example was applied.
 """
 
+import subprocess
+
 import pytest
 
 from elastic import Chief, cluster
+from threadtide.tensorflow.local import Node
 from program import tensorflow_pythons
 
 STEPS, EPOCHS = 48, 6  # of 256 examples in batches of 32
@@ -74,16 +77,11 @@ def test_killed_workers_and_one_that_is_absent(static, tmp_path):
 
 def absent(nodes):
     """Another member, at an address where nobody listens."""
-    class Nobody:
-        role, index, port = "worker", 900, 1
-
-        @staticmethod
-        def member():
-            return {"index": 900, "host": "127.0.0.1", "port": 1, "control_port": 1}
-
-    nodes.nodes["worker", 900] = Nobody
-    nodes.set_threads("worker", 0, 1)  # writes the file
-    del nodes.nodes["worker", 900]
+    nobody = Node("worker", 900, 0, None)
+    nobody.port = nobody.control_port = 1
+    nobody.process = subprocess.Popen(["true"], stdin=subprocess.PIPE)
+    nodes.nodes["worker", 900] = nobody
+    nodes.set_threads("worker", 900, 1)  # writes the file
 
 
 def test_a_lost_server_costs_an_interval_at_most(static, tmp_path):

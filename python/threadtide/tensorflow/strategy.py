@@ -188,6 +188,9 @@ class ElasticOptimizer:
         self._strategy, self.inner = strategy, inner
         strategy.variables_in.entry_of(inner.iterations)  # an error here says what is wrong
         private.use_without_strategy(inner)
+        # Keras reads and assigns: of two workers at once, one would not be counted.
+        iterations = private.resource_variable(inner.iterations)
+        inner.iterations.assign_add = iterations.assign_add
         update = inner.update_step
 
         def beside_variable(gradient, variable, learning_rate):

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a training stands still when its cluster changes, against checkpoint and restart.
+
+One training in sync mode; workers and parameter servers come and leave while it runs. The pause of a
+change is what the steps that it can be felt in take beyond the usual: the longest gap between two
+finished steps from the order until three steps after it took effect, less the median gap. On the
+other side stands what a static job must do for the same: write a checkpoint, end, start again, read
+it: from the last step before to the first one after. Both in one run, in turns.
+
+    TIDE_BUILD_DIR=build .venv/bin/python bench/elastic_pause.py --rounds 5
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "python"))
+GUARD_S = 120
+DWELL_S = 1.5
+
+
+def chief(checkpoints):
+    """The training's process: says when each step was done; ends, with a checkpoint, on a line."""
+    os.environ.update(KERAS_BACKEND="tensorflow", CUDA_VISIBLE_DEVICES="")
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    import threadtide.tensorflow as tide
+
+    strategy = tide.ElasticParameterServerStrategy(checkpoint_dir=checkpoints,
+                                                   checkpoint_interval_s=3600)
+    coordinator = tide.ElasticCoordinator(strategy)
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((128,)), keras.layers.Dense(512, activation="relu"),
+                                  keras.layers.Dropout(0.2), keras.layers.Dense(512, "relu"),
+                                  keras.layers.Dense(10)])
+        optimizer = strategy.optimizer(keras.optimizers.Adam(1e-3))
+
+    @tf.function
+    def step(iterator):
+        x, y = next(iterator)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(
+                y, model(x, training=True), from_logits=True))
+        optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables),
+                                      model.trainable_variables))
+        return loss
+
+    rng = np.random.default_rng(0)
+    data = rng.standard_normal((4096, 128), np.float32), rng.integers(0, 10, 4096)
+    iterator = iter(coordinator.create_epochs(data, batch_size=256))
+    stop = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.readline(), stop.set()), daemon=True).start()
+    while not stop.is_set():
+        value = coordinator.schedule(step, args=(iterator,)).fetch()
+        if np.isfinite(value):  # not one of those before the resumption
+            print(json.dumps({"t": time.monotonic()}), flush=True)
+    coordinator.checkpoint()
+    coordinator.close(release=False)
+
+
+class Training:
+    """The chief as the measurement sees it."""
+
+    def __init__(self, cluster, checkpoints, log):
+        self._command = [sys.executable, __file__, "--chief", checkpoints]
+        self._env = {**os.environ, **cluster.env, "TF_CPP_MIN_LOG_LEVEL": "2"}
+        self._log, self.times = log, []
+        self.start()
+
+    def start(self):
+        self._process = subprocess.Popen(self._command, env=self._env, stdin=subprocess.PIPE,
+                                         stdout=subprocess.PIPE, stderr=self._log, text=True)
+        threading.Thread(target=self._read, args=(self._process,), daemon=True).start()
+
+    def _read(self, process):
+        for line in process.stdout:
+            self.times.append(json.loads(line)["t"])
+
+    def wait(self, condition, what):
+        end = time.monotonic() + GUARD_S
+        while not condition():
+            if time.monotonic() > end or self._process.poll() not in (None, 0):
+                sys.exit(f"elastic_pause: not {what}; see {self._log.name}")
+            time.sleep(0.005)
+
+    def wait_steps(self, count):
+        have = len(self.times)
+        self.wait(lambda: len(self.times) >= have + count, f"{count} more steps")
+
+    def said(self, text):
+        return pathlib.Path(self._log.name).read_text(errors="replace").count(text)
+
+    def end(self):
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        if self._process.wait(GUARD_S):
+            sys.exit(f"elastic_pause: the chief failed; see {self._log.name}")
+
+    def restart(self):
+        """Checkpoint and restart; the seconds without a step."""
+        self.end()
+        before = len(self.times)
+        self.start()
+        self.wait(lambda: len(self.times) > before, "a step after the restart")
+        return self.times[before] - self.times[before - 1]
+
+
+def pause(training, change, text):
+    """The pause, in seconds, that change() makes; @text is what the chief logs as it takes effect."""
+    usual = statistics.median(b - a for a, b in zip(training.times[-40:], training.times[-39:]))
+    said, first = training.said(text), len(training.times) - 1
+    change()
+    training.wait(lambda: training.said(text) > said, text)
+    training.wait_steps(4)
+    gaps = [b - a for a, b in zip(training.times[first:], training.times[first + 1:])]
+    time.sleep(DWELL_S)
+    return max(0.0, max(gaps) - usual)
+
+
+def measure(rounds, directory):
+    from threadtide.tensorflow import LocalCluster
+    found = {"worker joins": [], "worker leaves": [], "server joins": [], "server leaves": [],
+             "checkpoint and restart": []}
+    with LocalCluster(ps=1, workers=1, threads=1, slots=4, directory=directory) as cluster, \
+            open(pathlib.Path(directory) / "chief.log", "w+") as log:
+        training = Training(cluster, str(pathlib.Path(directory) / "checkpoints"), log)
+        training.wait_steps(60)
+        for _ in range(rounds):
+            node = {}
+            def start(role):
+                node[role] = cluster.start(role)[0].index
+            found["worker joins"].append(pause(training, lambda: start("worker"), " joins"))
+            found["server joins"].append(pause(training, lambda: start("ps"), "variables moved"))
+            found["server leaves"].append(pause(
+                training, lambda: cluster.leave("ps", node["ps"]), "is released"))
+            found["worker leaves"].append(pause(
+                training, lambda: cluster.leave("worker", node["worker"]), "is released"))
+            found["checkpoint and restart"].append(training.restart())
+            training.wait_steps(45)
+        training.end()
+    return found
+
+
+def p95(values):
+    return sorted(values)[max(0, -(-95 * len(values) // 100) - 1)]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--chief")
+    parser.add_argument("--out", default=str(ROOT / "bench/results/elastic-pause.json"))
+    options = parser.parse_args()
+    if options.chief:
+        return chief(options.chief)
+    with tempfile.TemporaryDirectory() as directory:
+        found = measure(options.rounds, directory)
+    changes = [p for what, values in found.items() if what != "checkpoint and restart"
+               for p in values]
+    restart = statistics.median(found["checkpoint and restart"])
+    print(f"{'pause of the training, ms':28} {'n':>3} {'median':>8} {'p95':>8} {'most':>8}")
+    for what, values in [*found.items(), ("all changes", changes)]:
+        print(f"{what:28} {len(values):3} {1e3 * statistics.median(values):8.0f} "
+              f"{1e3 * p95(values):8.0f} {1e3 * max(values):8.0f}")
+    print(f"p95 of all changes / median of checkpoint and restart: {p95(changes) / restart:.3f}")
+    pathlib.Path(options.out).write_text(json.dumps(
+        {"rounds": options.rounds, "cpus": os.cpu_count(), "seconds": found,
+         "p95_s": p95(changes), "restart_median_s": restart,
+         "ratio": p95(changes) / restart}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
