@@ -187,7 +187,7 @@ static void answer_waiting(struct node *n, uint64_t now_ns)
     struct conn *conn = NULL;
 
     while ((conn = control_waiting(n->control, conn))) {
-        bool reached = threads_reached(&n->threads, conn_ticket(conn));
+        bool reached = n->count.generation >= conn_ticket(conn);
         char body[CONTROL_LINE_MAX];
 
         if (!reached && now_ns < conn_deadline(conn))

@@ -92,37 +92,24 @@ int threads_set(const struct threads *t, uint32_t threads, uint64_t *ret_generat
     return 0;
 }
 
-/*
- * No pool settles at once, and so does one whose workers do not come by the agent's gate; neither
- * has an active worker.
- */
-static bool in_place(const struct threads *t, const struct agent_state *state, uint64_t generation)
-{
-    return t->api->settled() >= generation && state->max > 0 && state->active > 0;
-}
-
-bool threads_reached(const struct threads *t, uint64_t generation)
-{
-    struct agent_state state;
-
-    if (!t->api)
-        return false;
-    t->api->get(&state);
-    return in_place(t, &state, generation);
-}
-
 void threads_count(const struct threads *t, bool running, struct threads_count *count)
 {
     struct agent_state state;
+    uint64_t generation;
 
     if (!t->api) {
         count->active = count->max = running ? t->plain : 0;
         count->settled = true;
         return;
     }
+    generation = t->api->settled(); /* before the state, which may then be newer, but not older */
     t->api->get(&state);
     count->max = state.max;
-    count->settled = in_place(t, &state, state.generation);
-    if (count->settled)
+    /* No pool settles at once, and so does one whose workers do not come by the agent's gate;
+     * neither has an active worker. */
+    count->settled = generation >= state.generation && state.max > 0 && state.active > 0;
+    if (count->settled) {
+        count->generation = generation;
         count->active = state.target < state.max ? state.target : state.max;
+    }
 }

@@ -20,7 +20,8 @@ struct threads {
 };
 
 struct threads_count {
-    uint32_t active; /* that were last known to be in place; 0: no pool yet */
+    uint64_t generation; /* of the last order that was in place … */
+    uint32_t active;     /* … and its threads; 0: no pool yet */
     uint32_t max;
     bool settled; /* nothing is under way */
 };
@@ -32,13 +33,13 @@ struct threads_count {
 int threads_init(struct threads *ret, uint32_t threads, struct error *err);
 
 /*
- * Orders @threads active ones. *ret_generation is what threads_reached() is asked for.
+ * Orders @threads active ones. They are in place when threads_count() says *ret_generation or more.
  * Returns 0 or -EOPNOTSUPP (no agent).
  */
 int threads_set(const struct threads *t, uint32_t threads, uint64_t *ret_generation);
 
-/* Whether that order, or a newer one, is in place in the pools. */
-bool threads_reached(const struct threads *t, uint64_t generation);
-
-/* @running: TensorFlow's server has started. *count keeps ->active while a change is under way. */
+/*
+ * @running: TensorFlow's server has started. While a change is under way *count keeps what was in
+ * place before.
+ */
 void threads_count(const struct threads *t, bool running, struct threads_count *count);
