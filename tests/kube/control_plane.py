@@ -19,11 +19,11 @@ import signal
 import socket
 import ssl
 import subprocess
-import tempfile
 import threading
 
 from daemon import GUARD_S, eventually
 from fault_proxy import FaultProxy
+from scratch import Scratch
 
 HERE = pathlib.Path(__file__).resolve().parent
 NEEDED = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
@@ -226,7 +226,8 @@ class ControlPlane:
     before the second. @flags: {program's name: more options}."""
 
     def __init__(self, flags=None):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tide-kube-"))
+        self.scratch = Scratch("tide-kube-")
+        self.folder = self.scratch.path
         self.flags, self.address = flags or {}, Address()
         self.port = self.address.port()
         self.url = f"https://{self.address.ip}:{self.port}"
@@ -322,7 +323,7 @@ class ControlPlane:
         self.proxy.stop()
         for program in reversed(self.programs):
             program.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.scratch.end()
 
     # ---- who asks ----
 

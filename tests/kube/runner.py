@@ -15,15 +15,13 @@ runner.log() reads what a container has printed. Services have no addresses and 
 names that pods find in /etc/hosts.
 """
 import datetime
-import pathlib
-import shutil
-import tempfile
 import threading
 
 import container
 import podspec
 from daemon import GUARD_S, eventually
 from pod import UNREACHABLE, PodRun, now_text
+from scratch import Scratch
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 LEASE_S, RENEW_S = 40, 10
@@ -41,8 +39,8 @@ class Runner:
         self.images, self.environment, self.hosts = images, environment or {}, hosts or {}
         self.labels, self.backoff_s = labels or {}, 0.5
         self.client = plane.client(f"system:node:{name}", ("system:nodes",), timeout=API_S)
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tide-pods-"))
-        self.group = self.folder.name  # of control groups
+        self.scratch = Scratch("tide-pods-", lambda path: [container.CPU / path.name])
+        self.folder, self.group = self.scratch.path, self.scratch.path.name  # of files, control groups
         self.pods, self.lock, self.said = {}, threading.Lock(), []
         self.ended, self.watching = threading.Event(), None
 
@@ -175,6 +173,4 @@ class Runner:
             self.plane.api("DELETE", f"/api/v1/nodes/{self.name}")
         except UNREACHABLE:
             pass  # a test that has ended the API server
-        if container.has_cpu_groups() and (container.CPU / self.group).exists():
-            (container.CPU / self.group).rmdir()
-        shutil.rmtree(self.folder)
+        self.scratch.end()

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The test bed itself: what the other tests of this folder rely on."""
 import http.client
+import os
+import subprocess
+import sys
 import time
 
 import pytest
 
+import control_plane
 import fault_proxy
 from control_plane import Client
 from daemon import eventually
@@ -104,6 +108,19 @@ def test_objects_outlive_an_api_server_and_etcd_that_are_killed(plane, namespace
     plane.etcd.start()
     plane.apiserver.start()
     assert plane.must("GET", path)["data"] == {"a": "b"}
+
+
+def test_nothing_is_left_of_a_plane_whose_process_is_killed():
+    if control_plane.missing():
+        pytest.skip(control_plane.missing())
+    code = ("import control_plane, time; plane = control_plane.ControlPlane(); plane.etcd.start(); "
+            "print(plane.folder, plane.etcd.process.pid, flush=True); time.sleep(1000)")
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True,
+                          env={**os.environ, "PYTHONPATH": ":".join(sys.path)}) as process:
+        folder, pid = process.stdout.readline().split()
+        process.kill()
+    eventually(lambda: not os.path.exists(folder))
+    eventually(lambda: not os.path.exists(f"/proc/{pid}/exe"))  # which a zombie has not
 
 
 # ---- simulated nodes ----
