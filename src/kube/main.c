@@ -46,6 +46,7 @@ static const char usage[] =
     "                          tide-kube.NAMESPACE.svc:8443\n"
     "  --ca-secret NAME        keeps the authority of our certificates; default tide-kube-ca\n"
     "  --tls-dir DIR           holds tls.crt, tls.key and ca.crt of somebody else's instead\n"
+    "  --node-image IMAGE      copies tide-tfnode and the Python package into pods\n"
     "  --batch, --settle, --pending, --drain, --silent, --node-lost TIME\n"
     "                          how decisions are paced, see tide-kube(8)\n"
     "  --rate N, --burst N     requests per second in the long run (20), and at once (60)\n"
@@ -65,6 +66,7 @@ enum option_id {
     OPTION_SERVICE,
     OPTION_SECRET,
     OPTION_TLS_DIR,
+    OPTION_NODE_IMAGE,
     OPTION_RATE,
     OPTION_BURST,
     OPTION_HELP,
@@ -93,6 +95,7 @@ static const struct option options[] = {
     {"service", required_argument, NULL, OPTION_SERVICE},
     {"ca-secret", required_argument, NULL, OPTION_SECRET},
     {"tls-dir", required_argument, NULL, OPTION_TLS_DIR},
+    {"node-image", required_argument, NULL, OPTION_NODE_IMAGE},
     {"rate", required_argument, NULL, OPTION_RATE},
     {"burst", required_argument, NULL, OPTION_BURST},
     {"help", no_argument, NULL, OPTION_HELP},
@@ -111,7 +114,7 @@ static const struct option options[] = {
 
 struct command_line {
     const char *kubeconfig, *context, *name_space;
-    const char *metrics, *listen, *service, *tls_dir;
+    const char *metrics, *listen, *service, *tls_dir, *node_image;
     struct lease_options lease;
     struct trust_options trust;
     struct kube_settings settings;
@@ -259,6 +262,7 @@ static int take(struct command_line *line, int id, const char *name)
         [OPTION_SERVICE - 256] = &line->service,
         [OPTION_SECRET - 256] = &line->trust.secret,
         [OPTION_TLS_DIR - 256] = &line->tls_dir,
+        [OPTION_NODE_IMAGE - 256] = &line->node_image,
         [OPTION_VERSION - 256] = NULL,
     };
 
@@ -438,6 +442,7 @@ static void name_hosts(struct program *p)
     l->trust.n_hosts = 1;
     l->trust.name_space = l->lease.name_space;
     p->pods.controller = p->address;
+    p->pods.node_image = l->node_image;
 }
 
 static int start_parts(struct program *p, struct error *err)

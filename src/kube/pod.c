@@ -11,6 +11,7 @@
 
 #define API     KUBE_GROUP "/" KUBE_VERSION
 #define SECRETS "/var/run/threadtide" /* where token and CA are mounted */
+#define FILES   "/opt/threadtide"     /* ours, in an image or copied into the pod */
 #define GRACE_S 30
 
 /*
@@ -101,6 +102,20 @@ static int put_env(json_t *list, const char *name, const char *value)
     return put_named(list, "name", json_pack("{s:s, s:s}", "name", name, "value", value));
 }
 
+static bool find_env(const json_t *list, const char *name)
+{
+    const json_t *entry;
+    size_t i;
+
+    json_array_foreach (list, i, entry) {
+        const char *its = json_string_value(json_object_get(entry, "name"));
+
+        if (its && strcmp(its, name) == 0)
+            return true;
+    }
+    return false;
+}
+
 static int put_env_number(json_t *list, const char *name, int64_t value)
 {
     char text[24];
@@ -122,6 +137,8 @@ static int put_chief_env(const struct kube_pod_settings *settings, const struct 
     e |= put_env(list, "TIDE_NAMESPACE", etj->meta.namespace);
     e |= put_env(list, "TIDE_MODE", kube_mode_name(etj->mode));
     e |= put_env_number(list, "TIDE_SLOTS", etj->slots);
+    if (settings->node_image && !find_env(list, "PYTHONPATH"))
+        e |= put_env(list, "PYTHONPATH", FILES "/python");
     if (*etj->checkpoint_path) {
         e |= put_env(list, "TIDE_CHECKPOINT", etj->checkpoint_path);
         e |= put_env_number(list, "TIDE_CHECKPOINT_INTERVAL", etj->checkpoint_interval_s);
@@ -192,10 +209,13 @@ static int put_resources(const struct kube_etj *etj, const struct kube_new_pod *
     return e;
 }
 
-static int put_command(const struct kube_etj *etj, enum kube_role role, json_t *container)
+static int put_command(const struct kube_pod_settings *settings, const struct kube_etj *etj,
+                       enum kube_role role, json_t *container)
 {
+    const char *node = settings->node_image ? FILES "/tide-tfnode" : "tide-tfnode";
+
     if (role != KUBE_CHIEF)
-        return put_default(container, "command", json_pack("[s]", "tide-tfnode"));
+        return put_default(container, "command", json_pack("[s]", node));
     if (json_object_set_new(container, "command", json_deep_copy(etj->command)))
         return -1;
     return etj->args ? json_object_set_new(container, "args", json_deep_copy(etj->args)) : 0;
@@ -230,6 +250,24 @@ static int put_secrets(const struct kube_etj *etj, json_t *spec, json_t *contain
                                "readOnly", 1));
 }
 
+/* Copied into the pod before anything of it runs, by an init container of the image that has it. */
+static int put_files(const struct kube_pod_settings *settings, json_t *spec, json_t *container)
+{
+    json_t *copier = json_pack(
+        "{s:s, s:s, s:[s, s, s, s], s:[{s:s, s:s}], s:{s:{s:s, s:s}}, s:{s:b, s:{s:[s]}}}", "name",
+        "tide-files", "image", settings->node_image, "command", "/bin/cp", "-r", FILES "/.", "/to",
+        "volumeMounts", "name", "tide-files", "mountPath", "/to", "resources", "requests", "cpu",
+        "10m", "memory", "16Mi", "securityContext", "allowPrivilegeEscalation", 0, "capabilities",
+        "drop", "ALL");
+
+    return put_named(array_in(spec, "initContainers"), "name", copier) |
+           put_named(array_in(spec, "volumes"), "name",
+                     json_pack("{s:s, s:{}}", "name", "tide-files", "emptyDir")) |
+           put_named(array_in(container, "volumeMounts"), "name",
+                     json_pack("{s:s, s:s, s:b}", "name", "tide-files", "mountPath", FILES,
+                               "readOnly", 1));
+}
+
 /* ---- pods ------------------------------------------------------------------------------------ */
 
 /* The container of the training in the user's template, or a new one at the front; borrowed. */
@@ -253,7 +291,7 @@ static int fill_container(const struct kube_pod_settings *settings, const struct
 {
     int e = put_default(container, "image", json_string(etj->image));
 
-    e |= put_command(etj, new_pod->role, container);
+    e |= put_command(settings, etj, new_pod->role, container);
     e |= put_all_env(settings, etj, new_pod, container);
     e |= put_resources(etj, new_pod, container);
     e |= json_object_set_new(container, "resizePolicy",
@@ -261,6 +299,8 @@ static int fill_container(const struct kube_pod_settings *settings, const struct
     e |= put_default(container, "securityContext",
                      json_pack("{s:b, s:{s:[s]}}", "allowPrivilegeEscalation", 0, "capabilities",
                                "drop", "ALL"));
+    if (settings->node_image)
+        e |= put_files(settings, spec, container);
     if (new_pod->role == KUBE_CHIEF)
         return e | put_secrets(etj, spec, container);
     e |= put_ports(container);

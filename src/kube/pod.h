@@ -15,6 +15,7 @@
 struct kube_pod_settings {
     const char *controller; /* host and port: "tide-kube.threadtide.svc:8443" */
     const char *ca_pem;     /* what its certificate is signed with */
+    const char *node_image; /* copies /opt/threadtide into pods; NULL: their images have it */
 };
 
 /* "NAME-worker-3", and "NAME-ca" of the ConfigMap. */

@@ -104,12 +104,13 @@ class Chief:
         self.thread.start()
 
     def connect(self):
-        pod = self.plane.api("GET", f"/api/v1/namespaces/{self.namespace}/pods/{self.job}-chief")[1]
-        authority = self.plane.api("GET", f"/api/v1/namespaces/{self.namespace}/configmaps/{self.job}-ca")[1]
-        if "data" not in authority or pod.get("status", {}).get("phase") != "Running":
+        space = f"/api/v1/namespaces/{self.namespace}"
+        found, pod = self.plane.api("GET", f"{space}/pods/{self.job}-chief")
+        known, authority = self.plane.api("GET", f"{space}/configmaps/{self.job}-ca")
+        if (found, known) != (200, 200) or pod["status"].get("phase") != "Running":
             return False
         if pod["metadata"]["uid"] != self.uid:
-            self.uid, self.released = pod["metadata"]["uid"], set()
+            self.uid, self.released, self.members = pod["metadata"]["uid"], set(), {}
             self.token = self.plane.token("default", self.namespace, "threadtide", pod)
         self.where = (self.where + 1) % len(self.controllers)
         to = self.controllers[self.where]
