@@ -95,9 +95,6 @@ struct cgroup_units {
 
 struct cgroup_units cgroup_units(const struct cgroup *cg); /* zeros without cpu controller */
 
-/* @pid's group in the cpu controller: "/" or "/a/b". Returns 0, -ENOTSUP, -ESRCH or -errno. */
-int cgroup_path(const struct cgroup *cg, pid_t pid, char ret_path[CGROUP_PATH_MAX]);
-
 struct cgroup_load {
     uint32_t units;
     bool have_cpu;
@@ -207,11 +204,19 @@ struct cgroup_settings {
 /* Reads back what is in force for group @name. Returns 0, -ENOENT or -errno. */
 int cgroup_read_settings(const struct cgroup *cg, const char *name, struct cgroup_settings *ret);
 
+/* Where somebody else's group lies, by controller: "/a/b"; empty: it is not there. */
+struct cgroup_place {
+    char cpu[CGROUP_PATH_MAX], cpuset[CGROUP_PATH_MAX];
+};
+
 /*
- * The same of the group on process @pid's path whose name contains @part, as a container's contains
- * its id; processes may lie in groups below. -ENOENT: there is none.
+ * The group on process @pid's path whose name contains @part, as a container's contains its id;
+ * processes may lie in groups below. -ENOENT: there is none.
  */
-int cgroup_read_named(const struct cgroup *cg, pid_t pid, const char *part,
+int cgroup_find(const struct cgroup *cg, pid_t pid, const char *part, struct cgroup_place *ret);
+
+/* As cgroup_read_settings. */
+int cgroup_read_place(const struct cgroup *cg, const struct cgroup_place *place,
                       struct cgroup_settings *ret);
 
 /* ---- pure parsers ---- */

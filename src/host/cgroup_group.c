@@ -529,8 +529,8 @@ int cgroup_read_settings(const struct cgroup *cg, const char *name, struct cgrou
     return read_both(cg, a, cpu, b, cpuset, ret);
 }
 
-static int named_dir(const struct cgroup *cg, const struct cgroup_hierarchy *h, pid_t pid,
-                     const char *part, char *dir, size_t size)
+static int find_named(const struct cgroup *cg, const struct cgroup_hierarchy *h, pid_t pid,
+                      const char *part, char ret_path[CGROUP_PATH_MAX])
 {
     char path[CGROUP_PATH_MAX], *found;
     int r = h->version == CGROUP_NONE ? -ENOTSUP : cgroup_path_of(cg, h, pid, path);
@@ -541,15 +541,31 @@ static int named_dir(const struct cgroup *cg, const struct cgroup_hierarchy *h, 
     if (!found)
         return -ENOENT;
     found[strcspn(found, "/")] = '\0';
-    return file_path(dir, size, "%s%s", h->point, path);
+    strcpy(ret_path, path);
+    return 0;
 }
 
-int cgroup_read_named(const struct cgroup *cg, pid_t pid, const char *part,
+int cgroup_find(const struct cgroup *cg, pid_t pid, const char *part, struct cgroup_place *ret)
+{
+    struct cgroup_place place = {0};
+    int a = find_named(cg, &cg->cpu, pid, part, place.cpu);
+    int b = find_named(cg, &cg->cpuset, pid, part, place.cpuset);
+
+    if (a < 0 && b < 0)
+        return a == -ENOTSUP ? b : a;
+    *ret = place;
+    return 0;
+}
+
+int cgroup_read_place(const struct cgroup *cg, const struct cgroup_place *place,
                       struct cgroup_settings *ret)
 {
     char cpu[FILE_PATH_MAX], cpuset[FILE_PATH_MAX];
-    int a = named_dir(cg, &cg->cpu, pid, part, cpu, sizeof(cpu));
-    int b = named_dir(cg, &cg->cpuset, pid, part, cpuset, sizeof(cpuset));
+    int a = -ENOENT, b = -ENOENT;
 
+    if (*place->cpu)
+        a = file_path(cpu, sizeof(cpu), "%s%s", cg->cpu.point, place->cpu);
+    if (*place->cpuset)
+        b = file_path(cpuset, sizeof(cpuset), "%s%s", cg->cpuset.point, place->cpuset);
     return read_both(cg, a, cpu, b, cpuset, ret);
 }

@@ -19,13 +19,6 @@ struct cgroup_units cgroup_units(const struct cgroup *cg)
     return cg->cpu.version == CGROUP_NONE ? (struct cgroup_units){0} : cg->cpu.ops->units;
 }
 
-int cgroup_path(const struct cgroup *cg, pid_t pid, char ret_path[CGROUP_PATH_MAX])
-{
-    if (cg->cpu.version == CGROUP_NONE)
-        return -ENOTSUP;
-    return cgroup_path_of(cg, &cg->cpu, pid, ret_path);
-}
-
 /* ---- what it uses ---- */
 
 /* v2 counts in the group itself, in microseconds. */

@@ -206,6 +206,7 @@ static int follow(struct container *c, const struct engine_container *seen, stru
     }
     p->outside = false;
     c->job = j;
+    c->place = (struct cgroup_place){0};
     failpoint(FAILPOINT_CONTAINER_TAKEN);
     j->frozen = c->by_hand;
     j->allowed_mcpu = container_own_mcpu(j);

@@ -93,6 +93,12 @@ void container_write(struct job *j);
 void container_want_quota(struct job *j, uint32_t quota_mcpu); /* CGROUP_NO_QUOTA: its own */
 int container_want_paused(struct job *j, bool paused);         /* 0: in the end it will be so */
 
+/*
+ * Its control group in the cpu controller, "/docker/ID"; NULL: it is not known. Its processes may
+ * sit in groups of their own making below. Borrowed, until control goes back to the event loop.
+ */
+const char *container_group(const struct job *j);
+
 /* Its control group was found to weigh so much: what its runtime makes of shares shows by it. */
 void container_weighs(struct job *j, uint32_t units);
 

@@ -16,15 +16,34 @@
 #define DRIFT_REST_NS      (2 * NS_PER_S) /* … and is slowed down by this, doubled each time … */
 #define DRIFT_REST_DOUBLED 4              /* … at most so often */
 
-static int read_kernel(const struct container *c, struct cgroup_settings *ret)
+/* As long as the group is there it stays where it is: it is looked for once in a run. */
+static bool find_group(struct container *c)
 {
     const struct process *first = c->job ? container_first(c->job) : NULL;
     const struct node *n = container_node(c);
+
+    return n->cgroup && first &&
+           (*c->place.cpu || *c->place.cpuset ||
+            cgroup_find(n->cgroup, first->pid, c->id, &c->place) == 0);
+}
+
+const char *container_group(const struct job *j)
+{
+    struct container *c = j->container;
+
+    return c && find_group(c) && *c->place.cpu ? c->place.cpu : NULL;
+}
+
+static int read_kernel(struct container *c, struct cgroup_settings *ret)
+{
+    const struct node *n = container_node(c);
     int r;
 
-    if (!n->cgroup || !first)
+    if (!find_group(c))
         return -ESRCH;
-    r = cgroup_read_named(n->cgroup, first->pid, c->id, ret);
+    r = cgroup_read_place(n->cgroup, &c->place, ret);
+    if (r == -ENOENT)
+        c->place = (struct cgroup_place){0};
     if (r == 0 && cpuset_count(&ret->cpus) == 0) /* v2: as the group above */
         ret->cpus = n->topology.online;
     return r;

@@ -47,6 +47,7 @@ struct container {
     struct limits own;               /* what it began with */
     struct limits want, sent, placed;
     struct drift drift;
+    struct cgroup_place place; /* of its control group, in this run; empty: to be looked for */
     uint64_t memory_bytes;
     bool paused, want_paused, by_hand; /* the last: by a person, who may take it back */
     bool inherited; /* paused by an earlier daemon, or about to be: once, that is nobody's hand */

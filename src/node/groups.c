@@ -32,6 +32,7 @@ struct entry {
 struct look {
     struct entry *entry;
     struct tree_group *group;
+    uint32_t *slot; /* by hash, twice as many as there is room: index + 1; 0: free */
     uint32_t n, room;
 };
 
@@ -54,19 +55,30 @@ static uint32_t hash_of(const char *path)
     return hash;
 }
 
+/* The slot of @path, or the free one that is to be its. There is room. */
+static uint32_t *slot_of(const struct look *l, const char *path, uint32_t hash)
+{
+    uint32_t mask = 2 * l->room - 1, at = hash & mask;
+    const struct entry *e;
+
+    for (; l->slot[at]; at = (at + 1) & mask) {
+        e = &l->entry[l->slot[at] - 1];
+        if (e->hash == hash && strcmp(e->path, path) == 0)
+            break;
+    }
+    return &l->slot[at];
+}
+
 static uint32_t find(const struct look *l, const char *path)
 {
-    uint32_t hash = hash_of(path);
+    uint32_t slot = l->n ? *slot_of(l, path, hash_of(path)) : 0;
 
-    for (uint32_t i = 0; i < l->n; i++)
-        if (l->entry[i].hash == hash && strcmp(l->entry[i].path, path) == 0)
-            return i;
-    return TREE_ROOT;
+    return slot ? slot - 1 : TREE_ROOT;
 }
 
 static int reserve(struct look *l)
 {
-    uint32_t room = l->room ? 2 * l->room : 32;
+    uint32_t room = l->room ? 2 * l->room : 32, *slot;
     struct tree_group *group;
     struct entry *entry;
 
@@ -82,7 +94,14 @@ static int reserve(struct look *l)
     if (!group)
         return -ENOMEM;
     l->group = group;
+    slot = calloc(2 * (size_t)room, sizeof(*slot));
+    if (!slot)
+        return -ENOMEM;
+    free(l->slot);
+    l->slot = slot;
     l->room = room;
+    for (uint32_t i = 0; i < l->n; i++)
+        *slot_of(l, l->entry[i].path, l->entry[i].hash) = i + 1;
     return 0;
 }
 
@@ -111,6 +130,7 @@ static int add(struct look *l, const char *path, unsigned depth, uint32_t *ret)
     if (!l->entry[l->n].path)
         return -ENOMEM;
     *ret = l->n++;
+    *slot_of(l, path, l->entry[*ret].hash) = l->n;
     return 0;
 }
 
@@ -118,28 +138,21 @@ static void empty(struct look *l)
 {
     while (l->n > 0)
         free(l->entry[--l->n].path);
+    if (l->room)
+        memset(l->slot, 0, 2 * (size_t)l->room * sizeof(*l->slot));
 }
 
 /* ---- which groups ---- */
 
-/* Its processes may sit in groups of its own making: its group is the one that we know it by. */
-static int container_path(const struct job *j, char path[CGROUP_PATH_MAX])
-{
-    const struct process *first = container_first(j);
-    const char *id = container_id(j);
-    int r = first ? cgroup_path(j->node->cgroup, first->pid, path) : -ESRCH;
-    char *at = r < 0 ? NULL : strstr(path, id);
-
-    if (!at)
-        return r < 0 ? r : -ENOENT;
-    at[strcspn(at, "/")] = '\0';
-    return 0;
-}
-
 static int job_path(const struct job *j, char path[CGROUP_PATH_MAX])
 {
-    if (container_id(j))
-        return container_path(j, path);
+    const char *group;
+
+    if (container_id(j)) {
+        group = container_group(j);
+        snprintf(path, CGROUP_PATH_MAX, "%s", group ? group : "");
+        return group ? 0 : -ENOENT;
+    }
     if (!(j->groups & CGROUP_CPU))
         return -ENOENT;
     path[0] = '/';
@@ -202,7 +215,11 @@ static void add_siblings(struct groups *g)
 
 /* ---- what they are ---- */
 
-/* Time that was used since the last look tells who competes; of a new one that is not known yet. */
+/*
+ * Time that was used since the last look tells who competes. Of a new group that is not known: jobs
+ * count, others do not yet. A hundred idle ones at once would make our weight so small that our
+ * jobs would starve, and who starves looks idle: it would stay so.
+ */
 static bool is_active(const struct look *before, struct entry *e, const struct cgroup_load *load,
                       uint64_t now)
 {
@@ -211,7 +228,9 @@ static bool is_active(const struct look *before, struct entry *e, const struct c
 
     e->cpu_ns = load->cpu_ns;
     e->at_ns = now;
-    if (!old || !load->have_cpu || load->cpu_ns < old->cpu_ns)
+    if (!old)
+        return e->job;
+    if (!load->have_cpu || load->cpu_ns < old->cpu_ns)
         return true;
     if (now - old->at_ns < LOOK_NS) {
         e->cpu_ns = old->cpu_ns;
@@ -378,6 +397,7 @@ static void look_done(struct look *l)
     empty(l);
     free(l->entry);
     free(l->group);
+    free(l->slot);
 }
 
 struct groups *groups_free(struct groups *g)

@@ -438,8 +438,11 @@ def test_a_daemons_group_weighs_as_its_jobs_do_against_containers(three):
 @v1_only
 @pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a container of nobody"])
 def test_processor_time_is_in_proportion_wherever_a_job_lies(three, boxes, beside):
-    """All want the same core: 1 : 2 : 1, whoever else is in the engine's group."""
+    """All want the same core: 1 : 2 : 1, whoever else is in the engine's group, and how many."""
     others = [boxes("other", agent=False)] if beside else []
+    idle = [three.first.engine.groups(three.first.id).parent / f"idle-{i}" for i in range(100)]
+    for group in idle if beside else []:
+        group.mkdir()
     for other in others:
         eventually(lambda: other.inspect()["State"]["Running"])
         other.go()
@@ -454,6 +457,8 @@ def test_processor_time_is_in_proportion_wherever_a_job_lies(three, boxes, besid
     first, second, job = [used_ns(group) - start for group, start in zip(groups, before)]
     assert 0.75 < job / first < 1.25 and 1.5 < second / first < 2.5, (first, second, job)
     assert not any("compare" in n for n in three.daemon.api("GET", "/v1/machine")[1]["notes"])
+    for group in idle if beside else []:
+        group.rmdir()
 
 
 @v1_only

@@ -510,12 +510,14 @@ static void any_group_tells_its_weight_and_what_it_used(void **state)
     struct tree tree;
     struct cgroup *cg = open_tree(&tree, v1, LEN(v1));
     struct cgroup_load load;
-    char path[CGROUP_PATH_MAX], list[256] = "";
+    struct cgroup_place place;
+    char list[256] = "";
 
     tree_write(&tree, CPU_V1 "docker/cpu.shares", "1024\n");
     tree_write(&tree, CPU_V1 "docker/cpuacct.usage", "7000000001\n");
-    assert_int_equal(cgroup_path(cg, 17, path), 0);
-    assert_string_equal(path, "/docker/4f/inner");
+    assert_int_equal(cgroup_find(cg, 17, "4f", &place), 0);
+    assert_string_equal(place.cpu, "/docker/4f");
+    assert_int_equal(cgroup_find(cg, 17, "5f", &place), -ENOENT);
     assert_int_equal(cgroup_read_load(cg, "/docker", &load), 0);
     assert_int_equal(load.units, 1024);
     assert_true(load.have_cpu);
