@@ -82,6 +82,7 @@ int census_take(const struct node *n, struct census *ret)
             c.entry[c.n++] = (struct census_entry){.pid = stat.pid,
                                                    .parent = stat.parent,
                                                    .session = stat.session,
+                                                   .start = stat.start,
                                                    .cpu_ns = stat.cpu_ns + stat.ended_ns};
     }
     mark_known(n, &c);

@@ -18,6 +18,7 @@ struct node;
 struct census_entry {
     pid_t pid, parent, session;
     struct job *job; /* NULL: nobody's */
+    uint64_t start;  /* ticks after boot: with the pid it names the process for ever */
     uint64_t cpu_ns; /* its own time, and that of its children that have ended */
 };
 

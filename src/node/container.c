@@ -237,14 +237,11 @@ static int new_job(struct container *c, const struct engine_container *seen,
 static int join(struct container *c, const struct engine_container *seen, struct job *starter,
                 const struct job_request *req, struct error *err)
 {
-    int r;
+    int r = follow(c, seen, starter, err);
 
-    container_join(c, starter, req);
-    r = follow(c, seen, starter, err);
-    if (r < 0) {
-        c->joined = false;
+    if (r < 0)
         return r;
-    }
+    container_join(c, starter, seen->pid, req);
     if (starter->admission.phase == JOB_PAUSED) /* before its program had come so far */
         container_want_paused(starter, true);
     if (starter->admission.ending)
@@ -631,6 +628,8 @@ static bool to_be_listed(const struct containers *set)
 
 void containers_tick(struct containers *all)
 {
+    if (all)
+        container_adopt_tick(all->node);
     for (struct containers *set = all; set; set = set->next) {
         if (to_be_listed(set))
             list(set);
@@ -641,6 +640,8 @@ void containers_tick(struct containers *all)
 
 bool containers_pending(const struct containers *all)
 {
+    if (all && all->node->adoptions)
+        return true;
     for (; all; all = all->next) {
         if (to_be_listed(all))
             return true;
@@ -657,6 +658,12 @@ static int on_readable(sd_event_source *s, int fd, uint32_t events, void *arg)
 
     engine_dispatch(set->engine);
     failpoint(FAILPOINT_ENGINE_SERVED);
+    return 0;
+}
+
+static int on_flush(sd_event_source *s, void *arg)
+{
+    containers_flush(arg);
     return 0;
 }
 
@@ -684,6 +691,7 @@ static struct containers *free_one(struct containers *set)
     while (set->first)
         container_free(set->first);
     sd_event_source_disable_unref(set->io);
+    sd_event_source_disable_unref(set->flush);
     engine_free(set->engine);
     free(set);
     return NULL;
@@ -708,6 +716,10 @@ int containers_new(struct node *n, const char *socket_path, struct containers **
         r = engine_new(socket_path, on_news, set, &set->engine, err);
     if (r == 0)
         r = sd_event_add_io(n->event, &set->io, engine_fd(set->engine), EPOLLIN, on_readable, set);
+    if (r >= 0)
+        r = sd_event_add_defer(n->event, &set->flush, on_flush, set);
+    if (r >= 0)
+        r = sd_event_source_set_enabled(set->flush, SD_EVENT_OFF);
     if (r < 0) {
         free_one(set);
         return r;

@@ -28,6 +28,7 @@ struct adoption {
     bool answered;     /* one did */
     bool exact;        /* @found by its name or whole id, which go before beginnings */
     bool several;
+    bool again; /* with the next tick: it was let go of just now, and that is under way */
     char name[ENGINE_ID_MAX]; /* as it was asked for */
     char id[CONTAINER_ID_MAX];
 };
@@ -129,10 +130,22 @@ static void on_inspected(void *arg, const struct engine_result *result)
     if (result->code < 0 || result->n_containers == 0)
         error_set(&err, result->code < 0 ? result->code : -EBADMSG, "%s", result->text);
     else if (take_up(a, result->containers, &j, &err) == -EAGAIN) {
-        inspect(a);
+        a->again = true;
+        node_changed(a->node);
         return;
     }
     conclude(a, j, &err);
+}
+
+void container_adopt_tick(struct node *n)
+{
+    for (struct adoption *a = n->adoptions, *next; a; a = next) {
+        next = a->next;
+        if (!a->again)
+            continue;
+        a->again = false;
+        inspect(a);
+    }
 }
 
 static void inspect(struct adoption *a)

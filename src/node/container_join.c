@@ -28,11 +28,11 @@ struct job *container_starter(const struct node *n, const struct engine_containe
     return j && !j->container ? j : NULL;
 }
 
-void container_join(struct container *c, struct job *j, const struct job_request *req)
+void container_join(struct container *c, struct job *j, pid_t first, const struct job_request *req)
 {
     actuate_release(j);
     for (struct process *p = j->processes; p; p = p->next)
-        p->outside = true;
+        p->outside = p->pid != first;
     c->joined = true;
     j->min = req->min;
     j->limit = req->limit;

@@ -94,13 +94,20 @@ static struct engine_update own_limits(const struct container *c)
         .cpus = &c->own.cpus, .quota = &c->own.quota, .shares = c->own.shares};
 }
 
-/* Before anything is changed: what the guardian is to put back. */
-static int note_own(const struct container *c)
+/*
+ * Before anything is changed: what the guardian is to put back. Returns 0 once that is on disk, 1
+ * (containers_flush will see to it, once for all that come meanwhile) or -errno.
+ */
+static int note_own(struct container *c)
 {
     struct engine_update own = own_limits(c);
+    int r = keep_note(guardian_keep(container_node(c)->guardian), container_engine_path(c), c->id,
+                      &own);
 
-    return keep_note(guardian_keep(container_node(c)->guardian), container_engine_path(c), c->id,
-                     &own);
+    c->unwritten = r > 0;
+    if (r > 0)
+        sd_event_source_set_enabled(c->set->flush, SD_EVENT_ONESHOT);
+    return r;
 }
 
 static void correct_own(const struct container *c)
@@ -108,6 +115,7 @@ static void correct_own(const struct container *c)
     struct engine_update own = own_limits(c);
 
     keep_correct(guardian_keep(container_node(c)->guardian), c->id, &own);
+    sd_event_source_set_enabled(c->set->flush, SD_EVENT_ONESHOT);
 }
 
 /*
@@ -304,10 +312,6 @@ static void on_done(void *arg, const struct engine_result *result)
 
 static int64_t pause_it(struct container *c)
 {
-    int r = note_own(c);
-
-    if (r < 0)
-        return r;
     keep_pause(guardian_keep(container_node(c)->guardian), c->id, true);
     store_save(container_node(c)); /* a new daemon has to know that it is ours */
     return engine_pause(container_engine(c), c->id,
@@ -319,10 +323,8 @@ static int64_t update(struct container *c, unsigned what)
     struct engine_update u = {.cpus = what & CONTAINER_CPUS ? &c->want.cpus : NULL,
                               .quota = what & CONTAINER_QUOTA ? &c->sent.quota : NULL,
                               .shares = what & CONTAINER_SHARES ? c->want.shares : 0};
-    int64_t r = note_own(c);
+    int64_t r;
 
-    if (r < 0)
-        return r;
     c->sent = c->want;
     if (c->placed.quota.nano_cpus > 0 && engine_quota_mcpu(&c->want.quota) == 0)
         c->sent.quota = engine_quota_make(&c->placed.quota, 0, container_node(c)->topology.cpus);
@@ -338,11 +340,19 @@ void container_push(struct container *c)
     struct engine *engine = container_engine(c);
     struct engine_then then = {.done = on_done, .arg = c};
     unsigned what = difference(c, &c->want, &c->placed) | c->again;
+    bool pauses = c->want_paused && !c->paused;
+    int noted = 0;
 
     if (c->ticket || c->stale || !c->stated || !engine)
         return;
+    if (pauses || what)
+        noted = note_own(c);
+    if (noted > 0)
+        return;
     c->sent = c->placed;
-    if (c->want_paused && !c->paused) {
+    if (noted < 0) {
+        c->ticket = noted;
+    } else if (pauses) {
         c->ticket = pause_it(c);
         failpoint(FAILPOINT_PAUSE_ASKED);
     } else if (what) {
@@ -369,9 +379,22 @@ void container_push(struct container *c)
     node_store_later(container_node(c));
 }
 
+void containers_flush(struct containers *set)
+{
+    keep_sync(guardian_keep(set->node->guardian));
+    for (struct container *c = set->first; c; c = c->next) {
+        if (!c->unwritten)
+            continue;
+        c->unwritten = false;
+        container_push(c);
+    }
+    plan_advance(set->node); /* for whom it is not wanted any more there will be no answer */
+}
+
 void container_reset(struct container *c)
 {
     c->want = c->own;
+    c->unwritten = false;
     c->paused = c->want_paused = c->by_hand = c->stale = c->news = false; /* it has ended */
     c->failures = c->again = c->accepted = 0;
     c->drift = (struct drift){0};
@@ -506,14 +529,14 @@ bool container_paused(const struct job *j)
 
 bool container_busy(const struct job *j)
 {
-    return j->container && j->container->ticket > 0;
+    return j->container && (j->container->ticket > 0 || j->container->unwritten);
 }
 
 bool container_behind(const struct job *j)
 {
     const struct container *c = j->container;
 
-    return c && (c->ticket > 0 || c->stale ||
+    return c && (container_busy(j) || c->stale ||
                  (difference(c, &c->want, &c->placed) | c->again) & CONTAINER_CPUS);
 }
 

@@ -62,6 +62,7 @@ struct container {
     unsigned sending;  /* of the update that is under way */
     bool adopted;      /* for this run, by `tide adopt` */
     bool joined;       /* the job whose program has started it */
+    bool unwritten;    /* its own limits are noted, but not on disk: nothing is sent before */
     unsigned failures; /* of updates, one after another */
     char id[CONTAINER_ID_MAX];
     char key[CONTAINER_KEY_MAX + 1]; /* of its control directory */
@@ -73,7 +74,7 @@ struct containers {
     struct containers *next;
     struct node *node;
     struct engine *engine;
-    sd_event_source *io;
+    sd_event_source *io, *flush;
     struct container *first;
     int64_t listing;           /* ticket of the list that is under way; 0: none */
     enum cgroup_shares shares; /* what its runtime makes of them */
@@ -91,6 +92,9 @@ void container_found(struct container *c, const struct engine_container *seen);
 
 /* Sends what is wanted and not in place, if nothing is under way. */
 void container_push(struct container *c);
+
+/* Once what is noted is on disk: sends what had to wait for that. */
+void containers_flush(struct containers *set);
 
 /* Lets the next decision ask again for what an engine refused that was not well. */
 void container_retry(struct container *c);
@@ -112,11 +116,16 @@ bool container_unsettled(const struct container *c);
 /* The job whose program has started it, by its label; NULL: it is a job of its own. */
 struct job *container_starter(const struct node *n, const struct engine_container *seen);
 
-/* Makes it @j's, whose terms are @req's from now on. Its processes are still to be added. */
-void container_join(struct container *c, struct job *j, const struct job_request *req);
+/* It is @j's: its process @first is the only one in it, and the terms are @req's from now on. */
+void container_join(struct container *c, struct job *j, pid_t first, const struct job_request *req);
 
 /* It has ended. True if its job goes on, with processes that are not in it; false: it was all. */
 bool container_leave(struct container *c);
+
+/* ---- container_adopt.c ---- */
+
+/* Asks once more for those that could not be taken up yet. */
+void container_adopt_tick(struct node *n);
 
 /* ---- container_drift.c: limits that somebody else writes ---- */
 

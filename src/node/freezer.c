@@ -17,6 +17,15 @@
 
 /* ---- its group ---- */
 
+/* Of the number somebody else may have been made meanwhile. */
+static bool move(const struct node *n, const char *name, const struct census_entry *e)
+{
+    struct proc_stat stat;
+
+    return proc_read_stat(n->root, e->pid, &stat) == 0 && stat.start == e->start &&
+           cgroup_move(n->cgroup, name, CGROUP_FREEZER, e->pid, NULL) == 0;
+}
+
 /*
  * A daemon that finds the job again knows of its first process alone, and the guardian has moved
  * all out of the earlier group. Who is forked while we look is found in the next pass.
@@ -34,8 +43,7 @@ static void gather(struct job *j)
         if (census_take(j->node, &c) < 0)
             return;
         for (size_t i = 0; i < c.n; i++)
-            found += c.entry[i].job == j &&
-                     cgroup_move(j->node->cgroup, name, CGROUP_FREEZER, c.entry[i].pid, NULL) == 0;
+            found += c.entry[i].job == j && move(j->node, name, &c.entry[i]);
         census_done(&c);
     }
 }

@@ -49,6 +49,7 @@ enum state { FREE, KEPT, LEFT, ASKED };
 struct entry {
     atomic_uint state; /* set last, so that a torn entry is never acted upon */
     atomic_bool called;
+    bool unsynced; /* written, but not known to be on disk */
     unsigned failures;
     struct record record;
 };
@@ -94,14 +95,12 @@ static off_t place_of(const struct keep *k, const struct entry *e)
     return (off_t)SLOT_BYTES * (1 + (e - k->entry));
 }
 
-/* Synced where a limit is about to be changed; what is forgotten can wait for the kernel. */
-static void write_record(struct keep *k, const struct entry *e, bool sync)
+static void write_record(struct keep *k, const struct entry *e)
 {
     static const struct record none;
     const struct record *r = atomic_load(&e->state) == FREE ? &none : &e->record;
 
-    if (k->fd >= 0 && (pwrite(k->fd, r, sizeof(*r), place_of(k, e)) != (ssize_t)sizeof(*r) ||
-                       (sync && fdatasync(k->fd) < 0)))
+    if (k->fd >= 0 && pwrite(k->fd, r, sizeof(*r), place_of(k, e)) != (ssize_t)sizeof(*r))
         complain(k, errno);
 }
 
@@ -134,7 +133,7 @@ static void read_records(struct keep *k)
             continue;
         if (len != (ssize_t)sizeof(r) || !valid(&r)) {
             bad++;
-            write_record(k, e, false);
+            write_record(k, e);
             continue;
         }
         e->record = r;
@@ -247,11 +246,9 @@ int keep_note(struct keep *k, const char *socket_path, const char *id,
     unsigned i = 0;
     struct entry *e = find(k, id);
 
-    if (e && atomic_load(&e->state) == KEPT)
-        return 0;
-    if (e) { /* a daemon that knows it from its own book goes on with it */
+    if (e) { /* also left: a daemon that knows it from its own book goes on with it */
         atomic_store(&e->state, KEPT);
-        return 0;
+        return e->unsynced;
     }
     while (i < KEEP_CONTAINERS_MAX && atomic_load(&k->entry[i].state) != FREE)
         i++;
@@ -267,9 +264,18 @@ int keep_note(struct keep *k, const char *socket_path, const char *id,
     if (k->top <= i)
         k->top = i + 1;
     atomic_store(&e->state, KEPT);
-    write_record(k, e, true);
+    write_record(k, e);
+    e->unsynced = k->fd >= 0;
+    return e->unsynced;
+}
+
+void keep_sync(struct keep *k)
+{
+    if (k->fd >= 0 && fdatasync(k->fd) < 0)
+        complain(k, errno);
+    for (unsigned i = 0; i < k->top; i++)
+        k->entry[i].unsynced = false;
     failpoint(FAILPOINT_CONTAINER_NOTED);
-    return 0;
 }
 
 void keep_correct(struct keep *k, const char *id, const struct engine_update *own)
@@ -281,13 +287,15 @@ void keep_correct(struct keep *k, const char *id, const struct engine_update *ow
     atomic_store(&e->state, FREE); /* while it is torn */
     set_own(&e->record, own);
     atomic_store(&e->state, KEPT);
-    write_record(k, e, true);
+    write_record(k, e);
+    e->unsynced = k->fd >= 0;
 }
 
 static void drop(struct keep *k, struct entry *e)
 {
     atomic_store(&e->state, FREE);
-    write_record(k, e, false);
+    e->unsynced = false; /* that it is forgotten can wait for the kernel */
+    write_record(k, e);
 }
 
 void keep_forget(struct keep *k, const char *id)
@@ -306,7 +314,7 @@ void keep_pause(struct keep *k, const char *id, bool paused)
         return;
     e->record.paused = paused;
     e->record.sum = sum_of(&e->record);
-    write_record(k, e, false); /* nothing is paused after a loss of power */
+    write_record(k, e); /* nothing is paused after a loss of power */
 }
 
 void keep_call(struct keep *k, const char *id, bool under_way)

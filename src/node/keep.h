@@ -2,7 +2,7 @@
 /*
  * The limits to which containers return when the daemon is gone. An engine writes down for ever
  * what it is told, so a table in memory, shared with the guardian, is not enough: behind it lies a
- * file that outlives a loss of power, written before a container is changed for the first time.
+ * file that outlives a loss of power, on disk before a container is changed for the first time.
  * What neither daemon nor guardian could put back is `left`, until the next daemon does it.
  *
  * The file is written, never mapped: no fault of its disk can stop the daemon. One that cannot be
@@ -25,12 +25,18 @@ struct keep;
 int keep_new(const char *dir, struct keep **ret);
 struct keep *keep_free(struct keep *k); /* takes NULL, returns NULL; the child's copy stays */
 
-/* The first note of a container counts, also one that is left. Returns 0 or -ENOSPC. */
+/*
+ * The first note of a container counts, also one that is left. Returns 0, 1 (nothing may be changed
+ * before keep_sync: it is not on disk yet) or -ENOSPC.
+ */
 int keep_note(struct keep *k, const char *socket_path, const char *id,
               const struct engine_update *own);
 /* It is to go back to something else; whether it is paused by us stays. Nothing if not noted. */
 void keep_correct(struct keep *k, const char *id, const struct engine_update *own);
 void keep_forget(struct keep *k, const char *id);
+
+/* Waits for the disk, once for all that was noted since the last time. */
+void keep_sync(struct keep *k);
 
 /* A noted container is, or may be, paused by us: it shall go on. */
 void keep_pause(struct keep *k, const char *id, bool paused);

@@ -89,6 +89,28 @@ def test_undone_it_goes_on_with_what_it_began_with(tided, plain):  # noqa: F811
     eventually(lambda: box.cpus() not in ("", ALL))
 
 
+def test_adopted_again_while_it_is_being_let_go_of(place, engine, plain):  # noqa: F811
+    """What is seen of it before its own limits are back is no reason to ask without a pause."""
+    proxy = Proxy(place.base / "engine.sock", engine.socket)
+    daemon = place.daemon("--engine", proxy.path).start()
+    box = plain("first")
+    adopted(daemon, box)
+    eventually(lambda: box.shares() == 1024 * N)
+    go = threading.Event()
+
+    def hold(client, ask):
+        go.wait(20)
+        client.sendall(ask())
+    proxy.rule = lambda method, path: hold if path.endswith("/update") else None
+    assert daemon.api("DELETE", "/v1/jobs/first/adoption")[0] == 200
+    threading.Timer(1.5, go.set).start()
+    began = len(proxy.calls)
+    adopted(daemon, box)
+    assert sum(path.endswith("/json") for _, path in proxy.calls[began:]) <= 6
+    eventually(lambda: box.shares() == 1024 * N)
+    proxy.end()
+
+
 @pytest.mark.parametrize("refused", [False, True])
 def test_undone_while_a_policy_has_it_paused_it_goes_on(place, engine, plain, refused):  # noqa: F811
     """Also when its engine writes its limits no more."""

@@ -107,6 +107,35 @@ def test_a_damaged_table_harms_nothing(place, engine, boxes, state):
     eventually(lambda: box.limits()[:2] == ("0", 300))  # not the table's fault, then
 
 
+def test_limits_are_on_disk_before_the_first_change_and_many_wait_for_it_once(place, engine, boxes,
+                                                                              state, tmp_path):
+    """The disk takes a quarter of a second. What comes meanwhile is written together."""
+    tided = place.daemon("--engine", engine.socket)
+    made = [boxes(f"c{n}", CpuShares=512) for n in range(8)]
+    calls = tmp_path / "calls"
+    strace = ["strace", "-D", "--seccomp-bpf", "-f", "-qq", "-s", "600", "-o", calls,
+              "-e", "trace=pwrite64,fdatasync,sendto", "-e", "inject=fdatasync:delay_exit=250000"]
+    tided.program = [*strace, tided.program]
+    tided.env["ASAN_OPTIONS"] = "detect_leaks=0"
+    tided.start()
+    for box in made:
+        joined(tided, box)
+    eventually(lambda: all(box.shares() != 512 for box in made))
+    tided.stop()
+    noted, on_disk, changed, waits = set(), set(), set(), 0
+    for line in calls.read_text().splitlines():
+        ids = {box.id for box in made if box.id in line}
+        if "pwrite64(" in line:
+            noted |= ids
+        elif "fdatasync(" in line:
+            on_disk |= noted
+            waits += len(changed) < len(made)
+        elif "/update" in line:
+            assert ids <= on_disk, line
+            changed |= ids
+    assert len(changed) == len(made) and waits <= 4, waits
+
+
 @pytest.mark.parametrize("spoil", [lambda p: p.mkdir(), lambda p: p.symlink_to("/etc/passwd"),
                                    lambda p: p.touch(0o666) or p.chmod(0o666), os.mkfifo],
                          ids=["directory", "link", "anybody's", "pipe"])

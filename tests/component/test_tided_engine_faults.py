@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import signal
 import threading
 import time
@@ -359,6 +360,24 @@ def test_a_container_that_is_removed_while_its_update_is_under_way(tided, proxy,
     go.set()
     eventually(lambda: second.cpus() == ALL and job_of(tided, second)["cores"] == ALL)
     eventually(lambda: not (tided.dir / "containers/first").exists())
+
+
+def test_a_container_that_dies_before_it_has_joined_leaves_nothing_of_its_terms(tided, proxy, boxes):
+    """As if its first process had ended since: it is another number than that of any process."""
+    job = tided.job("--max", "8", name="starter")
+    before = {key: job.get()[key] for key in ("weight", "limit", "target")}
+
+    def no_such_process(data):
+        pid = re.search(rb'"Pid":(\d+)', data)[1]
+        free = next(n for n in range(10 ** len(pid) - 1, 0, -1) if not os.path.exists(f"/proc/{n}"))
+        return data.replace(b'"Pid":' + pid, b'"Pid":%d' % free)
+    gone = done(no_such_process)
+    proxy.rule = lambda method, path: gone if re.search(r"containers/\w{64}/json", path) else None
+    boxes("inner", "--max 8", labels={"io.threadtide.job": job.token, "io.threadtide.max": "1",
+                                      "io.threadtide.weight": "300"})
+    eventually(lambda: "cannot be a job: it has ended" in tided.log.read_text())
+    tided.job().end()  # a decision later
+    assert {key: job.get()[key] for key in before} == before
 
 
 def test_a_container_that_is_renamed_is_the_same_job(tided, boxes):
