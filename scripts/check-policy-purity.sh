@@ -33,7 +33,7 @@ impure=$(nm -A -u "$@" | awk -v defined="$defined" -v more="$more" '
         for (i = 1; i <= n; i++)
             own[name[i]] = 1
     }
-    {
+    NF > 1 {
         symbol = $NF
         if (symbol in own || symbol ~ more || symbol ~ /^(mem(cpy|set|move|cmp)|bcmp)$/ || symbol ~ /^__stack_chk_/ ||
             (symbol == "pow" && $0 ~ /hesrpt/) ||

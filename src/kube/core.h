@@ -113,6 +113,7 @@ struct seat {
     enum kube_node_state reported; /* by the present chief; KUBE_NODE_STATE_MAX: not */
     uint32_t threads;              /* acknowledged */
     uint32_t told_threads;         /* 0: the node follows its container */
+    int64_t gives_mcpu;            /* so much smaller it gets, for somebody else's pod */
     bool gone;                     /* LOST for good */
     bool victim;                   /* gives its room to somebody else's pod */
     bool kept;                     /* by a disruption budget */
@@ -143,7 +144,6 @@ struct job {
     bool reports; /* its present chief does */
     bool rolled_back[KUBE_ROLE_MAX];
     bool failed;                 /* more restarts than it may have */
-    bool restarted;              /* a failure of its chief that was not counted before */
     int32_t have[KUBE_ROLE_MAX]; /* that stay, expected ones included */
     int32_t want[KUBE_ROLE_MAX];
     int64_t held_mcpu;              /* of its workers that stay */
@@ -251,6 +251,8 @@ int32_t learn_most(struct core *c, struct job *job, enum kube_role role); /* tha
 int32_t learn_step(struct core *c, struct job *job, int32_t want);
 void learn_changed(struct core *c, struct job *job, enum kube_role role, int32_t from, int32_t to);
 void learn_hold(struct core *c, struct job *job, enum kube_role role, int32_t ceiling);
+/* Its speed with 1 … @count workers, in thousandths of one worker's; it must have a model. */
+void learn_curve(const struct job *job, uint32_t count, uint32_t *ret_table);
 int32_t learn_efficiency(struct core *c, const struct job *job); /* percent; -1: not known */
 
 /* counts.c */

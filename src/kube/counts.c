@@ -202,7 +202,7 @@ static void set_curve(struct core *c, const struct group *g, const struct job *j
     table = core_alloc(c, by_worker.count, sizeof(*table));
     speed = core_alloc(c, (size_t)count, sizeof(*speed));
     envelope = core_alloc(c, (size_t)count, sizeof(*envelope));
-    fit_table(&job->model, by_worker.count, table);
+    learn_curve(job, by_worker.count, table);
     by_worker.speedup_permille = table;
     for (int64_t k = 0; k < count; k++) {
         int64_t mcpu = (k + 1) * g->unit_mcpu * POLICY_CORE_MCPU / task->request.mcpu;
@@ -469,6 +469,8 @@ static void decide(struct counts *s, struct group *g)
         uint32_t home = job->space ? 1 + (uint32_t)(job->space - c->spaces) : 0;
 
         set_job(c, g, g->jobs[i], home, &jobs[i], &current[i]);
+        /* what a change is worth is not known: the gate would keep newcomers small for ever */
+        snapshot.at_once |= job->runs && job->reports && !job->has_model;
     }
     policy_room(g->policy.policy, &snapshot, &room);
     plan.decisions = core_alloc(c, g->count, sizeof(*plan.decisions));

@@ -12,6 +12,7 @@
 #define TRIAL_SAMPLES   2   /* that decide */
 #define MUCH_PERMILLE   300 /* of a step's time in communication: one more parameter server */
 #define LITTLE_PERMILLE 100 /* one less, if there are fewer workers, too */
+#define SPEED_MAX       (1u << 24) /* in thousandths: of one worker's */
 #define HOLD_MAX_NS     (3600 * NS_PER_S)
 
 /* ---- samples --------------------------------------------------------------------------------- */
@@ -127,7 +128,7 @@ static void judge(struct core *c, struct job *job, enum kube_role role)
         return;
     }
     if (gain_of(t, role, r->rate, size) >= least) {
-        *t = (struct trial){0};
+        t->to = 0;
         return;
     }
     learn_hold(c, job, role, t->from);
@@ -273,6 +274,54 @@ int32_t learn_step(struct core *c, struct job *job, int32_t want)
     return want < far ? want : far;
 }
 
+/* Sizes that were measured, in order; @ret has FIT_COUNTS entries. */
+static uint32_t measured(const struct fit *fit, struct fit_count *ret)
+{
+    uint32_t n = 0;
+
+    for (int i = 0; i < FIT_COUNTS; i++) {
+        uint32_t at = n;
+
+        if (fit->count[i].threads == 0 || fit->count[i].rate == 0)
+            continue;
+        for (; at > 0 && ret[at - 1].threads > fit->count[i].threads; at--)
+            ret[at] = ret[at - 1];
+        ret[at] = fit->count[i];
+        n++;
+    }
+    return n;
+}
+
+/*
+ * What was measured is taken as it is; between two such sizes a straight line, and beyond them the
+ * model's shape: it has few terms, and would see a gain in workers that had none.
+ */
+void learn_curve(const struct job *job, uint32_t count, uint32_t *ret_table)
+{
+    struct fit_count at[FIT_COUNTS];
+    uint32_t n = measured(&job->record->fit, at), last = 0;
+    uint64_t one = n && at[0].threads == 1 ? at[0].rate : job->model.rate_one;
+    uint64_t value = 1, model = 1; /* at @last */
+
+    fit_table(&job->model, count, ret_table);
+    for (uint32_t i = 0; i < n && at[i].threads <= count && one; i++) {
+        uint32_t here = at[i].threads;
+        uint64_t before = value;
+
+        value = at[i].rate * 1000 / one;
+        value = value < 1 ? 1 : value < SPEED_MAX ? value : SPEED_MAX;
+        model = ret_table[here - 1];
+        for (uint32_t k = last + 1; k < here; k++)
+            ret_table[k - 1] =
+                (uint32_t)(last ? (before * (here - k) + value * (k - last)) / (here - last)
+                                : ret_table[k - 1] * value / model + 1);
+        ret_table[here - 1] = (uint32_t)value;
+        last = here;
+    }
+    for (uint32_t k = last + 1; k <= count && last; k++)
+        ret_table[k - 1] = (uint32_t)(ret_table[k - 1] * value / model + 1);
+}
+
 int32_t learn_efficiency(struct core *c, const struct job *job)
 {
     uint32_t size = job->record->size_worker, *table;
@@ -280,6 +329,6 @@ int32_t learn_efficiency(struct core *c, const struct job *job)
     if (!job->has_model || size == 0 || size > KUBE_TASKS_MAX)
         return -1;
     table = core_alloc(c, size, sizeof(*table));
-    fit_table(&job->model, size, table);
+    learn_curve(job, size, table);
     return (int32_t)(table[size - 1] / (10 * size));
 }

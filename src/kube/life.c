@@ -54,7 +54,7 @@ static void find_trouble(struct core *c, struct job *job)
 /* ---- aim ------------------------------------------------------------------------------------- */
 
 /* Whether the chief's failure is one too many; counts it, if it was not yet. */
-static void count_failure(struct core *c, struct job *job)
+static void count_failure(struct job *job)
 {
     const struct kube_pod *pod = job->chief->pod;
     struct kube_status *status = &job->status;
@@ -63,7 +63,6 @@ static void count_failure(struct core *c, struct job *job)
         return;
     snprintf(status->failed_uid, sizeof(status->failed_uid), "%s", pod->meta.uid);
     status->restarts++;
-    job->restarted = true;
 }
 
 void life_aim(struct core *c, struct job *job)
@@ -86,7 +85,7 @@ void life_aim(struct core *c, struct job *job)
         job->aim = AIM_END;
         job->status.phase = KUBE_SUCCEEDED;
     } else if (chief && chief->state == POD_FAILED && !etj->suspend) {
-        count_failure(c, job);
+        count_failure(job);
         job->failed = job->status.restarts > etj->backoff_limit;
     } else if (etj->suspend) {
         job->aim = AIM_SUSPEND;
@@ -103,7 +102,8 @@ void life_aim(struct core *c, struct job *job)
         job->record->drain_ns = 0;
     else if (job->record->drain_ns == 0)
         job->record->drain_ns = c->now_ns;
-    find_trouble(c, job);
+    if (job->aim != AIM_END)
+        find_trouble(c, job);
 }
 
 /* ---- the chief ------------------------------------------------------------------------------- */
@@ -114,11 +114,6 @@ static void restart_chief(struct core *c, struct job *job)
     int64_t delay = n > 1 ? RESTART_NS << (n < 8 ? n - 2 : 6) : 0;
     int64_t until = job->chief->since_ns + (delay < RESTART_MAX_NS ? delay : RESTART_MAX_NS);
 
-    if (job->restarted)
-        core_event(c, job, true, "ChiefFailed",
-                   "%s ended with status %d; restart %d of %d, from the last checkpoint",
-                   job->chief->pod->meta.name, job->chief->pod->exit_code, n,
-                   job->etj->backoff_limit);
     if (c->now_ns < until)
         core_wake(c, until);
     else
@@ -178,7 +173,7 @@ static void begin(struct core *c, struct job *job)
     job->lack = job->starts ? NULL : "NoRoom";
     if (job->starts) {
         job->record->changed_ns = 0;
-        core_event(c, job, false, "Started", "%d workers, %d parameter servers (%s)",
+        core_event(c, job, false, "Started", "workers: %d, parameter servers: %d (%s)",
                    job->have[KUBE_WORKER], job->have[KUBE_PS], job->why_text);
     }
 }

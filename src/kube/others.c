@@ -13,7 +13,7 @@
 #define WAITING_MAX                                                                                \
     256 /* of these at a time; the others have their turn when these lie somewhere */
 
-/* A worker that may go, in the list of its node. */
+/* A worker that may go or shrink, in the list of its node. */
 struct evictable {
     struct job *job;
     struct seat *seat;
@@ -48,9 +48,15 @@ static int32_t surplus_of(const struct job *job)
     const struct kube_etj *etj = job->etj;
     int32_t keep = etj->replicas ? etj->replicas : etj->task[KUBE_WORKER].min;
 
-    if (job->aim != AIM_RUN || job->silent)
-        return 0;
     return job->have[KUBE_WORKER] - keep;
+}
+
+/* How much smaller it can get where it is. */
+static int64_t slack_of(const struct evictable *e)
+{
+    int64_t slack = e->seat->mcpu - e->seat->gives_mcpu - e->job->etj->worker_mcpu_min;
+
+    return e->job->reports && e->seat->state == POD_UP && !e->seat->victim && slack > 0 ? slack : 0;
 }
 
 static void push(struct others *o, struct job *job, struct seat *seat)
@@ -88,7 +94,8 @@ static void find_evictable(struct others *o)
                 continue;
             if (seat->state == POD_LEAVING || seat->state == POD_GOING)
                 add(&c->spots[seat->node].promise, &seat->pod->request, 1);
-            else if (seat->role == KUBE_WORKER && seat_stays(seat) && surplus_of(job) > 0)
+            else if (seat->role == KUBE_WORKER && seat_stays(seat) && job->aim == AIM_RUN &&
+                     !job->silent)
                 push(o, job, seat);
         }
     }
@@ -127,6 +134,31 @@ static uint32_t victims_at(struct others *o, uint32_t spot, const struct kube_po
     return room_in(&room, &pod->request) ? victims : 0;
 }
 
+/* Whether workers there can shrink in place for it, which costs the least. */
+static bool shrink_at(struct others *o, uint32_t spot, const struct kube_pod *pod, bool mark)
+{
+    struct spot *at = &o->c->spots[spot];
+    struct kube_amount room = sum(&at->free, &at->promise);
+    int64_t lacking = pod->request.mcpu - room.mcpu;
+
+    if (lacking <= 0 || room.bytes < pod->request.bytes || room.pods < pod->request.pods)
+        return false;
+    for (uint32_t i = o->first[spot]; i != NOWHERE && lacking > 0; i = o->at[i].next) {
+        struct evictable *e = &o->at[i];
+        int64_t part = slack_of(e) < lacking ? slack_of(e) : lacking;
+
+        if (e->seat->pod->priority > pod->priority)
+            continue;
+        lacking -= part;
+        if (mark) {
+            e->seat->gives_mcpu += part;
+            e->job->held_mcpu -= part;
+            at->promise.mcpu += part;
+        }
+    }
+    return lacking <= 0;
+}
+
 static bool make_room(struct others *o, const struct kube_pod *pod)
 {
     struct core *c = o->c;
@@ -137,6 +169,11 @@ static bool make_room(struct others *o, const struct kube_pod *pod)
 
         if (o->first[i] == NOWHERE || !place_admits(&pod->place, &c->spots[i]))
             continue;
+        if (shrink_at(o, i, pod, false)) {
+            shrink_at(o, i, pod, true);
+            add(&c->spots[i].free, &pod->request, -1);
+            return true;
+        }
         victims = victims_at(o, i, pod, false);
         if (victims && victims < fewest) {
             fewest = victims;

@@ -54,6 +54,8 @@ static void resize_worker(struct core *c, struct job *job, struct seat *seat, in
     int64_t actual = pod->actual_mcpu ? pod->actual_mcpu : pod->mcpu;
     struct kube_amount *free = &c->spots[seat->node].free;
 
+    if (seat->gives_mcpu && target > pod->mcpu - seat->gives_mcpu)
+        target = pod->mcpu - seat->gives_mcpu;
     if (target > pod->mcpu && target - pod->mcpu > free->mcpu)
         target = pod->mcpu + larger(free->mcpu, 0) / 50 * 50;
     if (actual > pod->mcpu)

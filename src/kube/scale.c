@@ -163,8 +163,7 @@ static void shrink(struct core *c, struct job *job, enum kube_role role, int32_t
     learn_changed(c, job, role, from, job->have[role]);
     core_event(c, job, false, job->rolled_back[role] ? "RolledBack" : "ScaledDown",
                "%s: %d -> %d (%s)", role == KUBE_PS ? "parameter servers" : "workers", from,
-               job->have[role],
-               job->rolled_back[role] ? "more of them did not pay" : job->why_text);
+               job->have[role], job->why_text);
 }
 
 /* Those whose room others' pods wait for. */

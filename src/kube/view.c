@@ -334,7 +334,8 @@ void view_count(struct job *job)
         job->have[seat->role]++;
         if (seat->role == KUBE_WORKER)
             job->held_mcpu +=
-                seat->pod ? seat->pod->request.mcpu : job_task(job, KUBE_WORKER)->request.mcpu;
+                (seat->pod ? seat->pod->request.mcpu : job_task(job, KUBE_WORKER)->request.mcpu) -
+                seat->gives_mcpu;
     }
 }
 

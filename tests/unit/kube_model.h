@@ -1,0 +1,689 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A cluster in small, for tests of the controller's core: an API server that keeps objects as JSON,
+ * a scheduler, kubelets and chiefs that do what they are told. A test reconciles, lets time pass,
+ * and breaks things in between. Everything goes through the parsers and through pod.c, as it does
+ * in the controller.
+ *
+ * The API server refuses what a real one refuses (a name that exists, a quota that is used up),
+ * and notes when an index comes twice.
+ */
+#pragma once
+
+#include "kube/pod.h"
+#include "kube/quantity.h"
+#include "kube/reconcile.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define S          INT64_C(1000000000)
+#define OBJECTS    4096
+#define WHOLE_PLAN SIZE_MAX
+
+typedef double (*model_rate_fn)(int workers, int ps);
+
+struct model {
+    json_t *nodes, *pods, *etjs, *quotas, *pdbs; /* arrays */
+    json_t *told;                                /* members, by the training's name */
+    json_t *used;    /* every pod name that there ever was, but chiefs' */
+    json_t *reports; /* by the training's name: the last report */
+    json_t *events;  /* reasons, in order */
+    struct kube_settings settings;
+    struct kube_memory *memory;
+    int64_t now_ns, wall_ns, wakeup_ns;
+    unsigned uids;
+    unsigned refused;      /* creations, for a quota */
+    unsigned status_count; /* patches of statuses */
+    bool no_chiefs;        /* chiefs run, but never report */
+    bool no_kubelet;       /* pods are scheduled, but nothing becomes of them */
+    bool no_resize;        /* kubelets call each resize infeasible */
+    unsigned communication_permille;
+    model_rate_fn rate;
+    uint64_t random;
+};
+
+static inline double model_linear(int workers, int ps)
+{
+    (void)ps;
+    return 100.0 * workers;
+}
+
+static inline unsigned model_random(struct model *m, unsigned below)
+{
+    m->random ^= m->random << 13;
+    m->random ^= m->random >> 7;
+    m->random ^= m->random << 17;
+    return (unsigned)(m->random >> 33) % below;
+}
+
+static inline void model_init(struct model *m)
+{
+    *m = (struct model){
+        .nodes = json_array(),
+        .pods = json_array(),
+        .etjs = json_array(),
+        .quotas = json_array(),
+        .pdbs = json_array(),
+        .told = json_object(),
+        .used = json_object(),
+        .reports = json_object(),
+        .events = json_array(),
+        .memory = kube_memory_new(),
+        .now_ns = 1000 * S,
+        .wall_ns = INT64_C(1790000000) * S,
+        .rate = model_linear,
+        .random = 88172645463325252u,
+    };
+    kube_settings_init(&m->settings);
+}
+
+static inline void model_done(struct model *m)
+{
+    json_t *all[] = {m->nodes, m->pods, m->etjs,    m->quotas, m->pdbs,
+                     m->told,  m->used, m->reports, m->events};
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        json_decref(all[i]);
+    kube_memory_free(m->memory);
+}
+
+/* ---- objects --------------------------------------------------------------------------------- */
+
+static inline const char *model_text(const json_t *object, const char *outer, const char *key)
+{
+    const char *text = json_string_value(json_object_get(json_object_get(object, outer), key));
+
+    return text ? text : "";
+}
+
+static inline void model_stamp(struct model *m, json_t *object, const char *name)
+{
+    json_t *meta = json_object_get(object, "metadata");
+    char uid[32], when[KUBE_TIME_TEXT];
+
+    if (!meta) {
+        meta = json_object();
+        json_object_set_new(object, "metadata", meta);
+    }
+    snprintf(uid, sizeof(uid), "uid-%u", ++m->uids);
+    kube_time_text(m->wall_ns, when);
+    json_object_set_new(meta, "name", json_string(name));
+    json_object_set_new(meta, "uid", json_string(uid));
+    json_object_set_new(meta, "creationTimestamp", json_string(when));
+    json_object_set_new(meta, "generation", json_integer(1));
+}
+
+static inline json_t *model_json(const char *text)
+{
+    json_error_t error;
+    json_t *json = json_loads(text, 0, &error);
+
+    if (!json)
+        fail_msg("%s: %s", error.text, text);
+    return json;
+}
+
+static inline json_t *model_find(const json_t *list, const char *name)
+{
+    json_t *object;
+    size_t i;
+
+    json_array_foreach (list, i, object)
+        if (strcmp(model_text(object, "metadata", "name"), name) == 0)
+            return object;
+    return NULL;
+}
+
+static inline json_t *model_node(struct model *m, const char *name, const char *cpu,
+                                 const char *memory)
+{
+    json_t *node =
+        json_pack("{s:{s:{}}, s:{}, s:{s:{s:s, s:s, s:s}, s:[{s:s, s:s}]}}", "metadata", "labels",
+                  "spec", "status", "allocatable", "cpu", cpu, "memory", memory, "pods", "110",
+                  "conditions", "type", "Ready", "status", "True");
+
+    assert_non_null(node);
+    model_stamp(m, node, name);
+    json_array_append_new(m->nodes, node);
+    return node;
+}
+
+/* A training; @spec is laid over one with 1 worker of 1 core and 1 GiB at least, 8 at most. */
+static inline json_t *model_etj(struct model *m, const char *name, const char *spec)
+{
+    json_t *etj = model_json(
+        "{\"metadata\": {\"namespace\": \"n\"}, \"spec\": {\"image\": \"i\", \"command\": [\"c\"],"
+        "\"chief\": {\"resources\": {\"requests\": {\"cpu\": \"500m\", \"memory\": \"1Gi\"}}},"
+        "\"ps\": {\"min\": 1, \"max\": 1, \"resources\": {\"requests\": {\"cpu\": \"500m\","
+        " \"memory\": \"1Gi\"}}},"
+        "\"workers\": {\"min\": 1, \"max\": 8, \"resources\": {\"requests\": {\"cpu\": 1,"
+        " \"memory\": \"1Gi\"}}}}}");
+    json_t *more = model_json(spec);
+
+    json_object_update_recursive(json_object_get(etj, "spec"), more);
+    json_decref(more);
+    model_stamp(m, etj, name);
+    json_array_append_new(m->etjs, etj);
+    return etj;
+}
+
+static inline json_t *model_spec(struct model *m, const char *name, const char *spec)
+{
+    json_t *etj = model_find(m->etjs, name), *more = model_json(spec);
+
+    json_object_update_recursive(json_object_get(etj, "spec"), more);
+    json_decref(more);
+    return etj;
+}
+
+/* A pod of somebody else; on a node, or for the scheduler. */
+static inline json_t *model_other(struct model *m, const char *name, const char *node,
+                                  const char *cpu, int priority)
+{
+    json_t *pod = json_pack("{s:{s:s}, s:{s:i, s:[{s:s, s:{s:{s:s, s:s}}}]}, s:{s:s}}", "metadata",
+                            "namespace", "others", "spec", "priority", priority, "containers",
+                            "name", "x", "resources", "requests", "cpu", cpu, "memory", "1Gi",
+                            "status", "phase", node ? "Running" : "Pending");
+
+    assert_non_null(pod);
+    if (node)
+        json_object_set_new(json_object_get(pod, "spec"), "nodeName", json_string(node));
+    model_stamp(m, pod, name);
+    json_array_append_new(m->pods, pod);
+    return pod;
+}
+
+static inline void model_remove(json_t *list, const char *name)
+{
+    json_t *object;
+    size_t i;
+
+    json_array_foreach (list, i, object)
+        if (strcmp(model_text(object, "metadata", "name"), name) == 0) {
+            json_array_remove(list, i);
+            return;
+        }
+    fail_msg("there is no %s", name);
+}
+
+/* ---- the world ------------------------------------------------------------------------------- */
+
+struct model_world {
+    struct kube_world world;
+    const struct kube_node *nodes[OBJECTS];
+    const struct kube_pod *pods[OBJECTS];
+    const struct kube_etj *etjs[OBJECTS];
+    const struct kube_quota *quotas[OBJECTS];
+    const struct kube_pdb *pdbs[OBJECTS];
+    const struct kube_report *reports[OBJECTS];
+};
+
+#define MODEL_PARSE(m, w, kind, list)                                                              \
+    json_array_foreach ((m)->list, i, object) {                                                    \
+        struct kube_##kind *made = NULL;                                                           \
+        if (kube_##kind##_parse(object, &made, &err))                                              \
+            fail_msg(#kind ": %s", err.text);                                                      \
+        (w)->list[(w)->world.kind##_count++] = made;                                               \
+    }                                                                                              \
+    (w)->world.list = (w)->list
+
+static inline struct model_world *model_world(struct model *m)
+{
+    struct model_world *w = calloc(1, sizeof(*w));
+    struct error err = {0};
+    const char *name;
+    json_t *object;
+    size_t i;
+
+    w->world.now_ns = m->now_ns;
+    w->world.wall_ns = m->wall_ns;
+    MODEL_PARSE(m, w, node, nodes);
+    MODEL_PARSE(m, w, pod, pods);
+    MODEL_PARSE(m, w, etj, etjs);
+    MODEL_PARSE(m, w, quota, quotas);
+    MODEL_PARSE(m, w, pdb, pdbs);
+    json_object_foreach (m->reports, name, object) {
+        struct kube_report *report = NULL;
+
+        if (kube_report_parse(json_object_get(object, "body"), &report, &err))
+            fail_msg("report: %s", err.text);
+        report->namespace = strdup("n");
+        report->job = strdup(name);
+        report->chief_uid = strdup(json_string_value(json_object_get(object, "uid")));
+        report->at_ns = json_integer_value(json_object_get(object, "at"));
+        w->reports[w->world.report_count++] = report;
+    }
+    w->world.reports = w->reports;
+    return w;
+}
+
+static inline void model_world_free(struct model_world *w)
+{
+    for (size_t i = 0; i < w->world.node_count; i++)
+        kube_node_free((struct kube_node *)w->nodes[i]);
+    for (size_t i = 0; i < w->world.pod_count; i++)
+        kube_pod_free((struct kube_pod *)w->pods[i]);
+    for (size_t i = 0; i < w->world.etj_count; i++)
+        kube_etj_free((struct kube_etj *)w->etjs[i]);
+    for (size_t i = 0; i < w->world.quota_count; i++)
+        kube_quota_free((struct kube_quota *)w->quotas[i]);
+    for (size_t i = 0; i < w->world.pdb_count; i++)
+        kube_pdb_free((struct kube_pdb *)w->pdbs[i]);
+    for (size_t i = 0; i < w->world.report_count; i++)
+        kube_report_free((struct kube_report *)w->reports[i]);
+    free(w);
+}
+
+/* ---- carrying out ---------------------------------------------------------------------------- */
+
+/* As the API server counts it: all pods of the namespace that have not ended. */
+static inline int64_t model_pods_mcpu(struct model *m, const char *space)
+{
+    struct model_world *w = model_world(m);
+    int64_t sum = 0;
+
+    for (size_t i = 0; i < w->world.pod_count; i++)
+        if (strcmp(w->pods[i]->meta.namespace, space) == 0 &&
+            w->pods[i]->phase != KUBE_POD_SUCCEEDED && w->pods[i]->phase != KUBE_POD_FAILED)
+            sum += w->pods[i]->request.mcpu;
+    model_world_free(w);
+    return sum;
+}
+
+static inline void model_update_quotas(struct model *m)
+{
+    json_t *quota;
+    size_t i;
+
+    json_array_foreach (m->quotas, i, quota) {
+        char text[KUBE_QUANTITY_MAX];
+
+        kube_milli_text(model_pods_mcpu(m, model_text(quota, "metadata", "namespace")), text);
+        json_object_set_new(json_object_get(json_object_get(quota, "status"), "used"),
+                            "requests.cpu", json_string(text));
+    }
+}
+
+/* A namespace's limit of requests.cpu. */
+static inline void model_quota(struct model *m, const char *name, const char *cpu)
+{
+    json_t *quota = json_pack("{s:{s:s}, s:{}, s:{s:{s:s}, s:{}}}", "metadata", "namespace", "n",
+                              "spec", "status", "hard", "requests.cpu", cpu, "used");
+
+    model_stamp(m, quota, name);
+    json_array_append_new(m->quotas, quota);
+    model_update_quotas(m);
+}
+
+static inline bool model_quota_refuses(struct model *m)
+{
+    json_t *quota;
+    size_t i;
+
+    json_array_foreach (m->quotas, i, quota) {
+        struct kube_quota *parsed = NULL;
+        bool over;
+
+        assert_int_equal(kube_quota_parse(quota, &parsed, NULL), 0);
+        over = parsed->request_left.mcpu < 0;
+        kube_quota_free(parsed);
+        if (over)
+            return true;
+    }
+    return false;
+}
+
+static inline void model_create(struct model *m, const struct kube_action *action)
+{
+    static const struct kube_pod_settings settings = {.controller = "c:1", .ca_pem = "pem"};
+    json_t *pod = kube_pod_json(&settings, action->etj, &action->create), *spec;
+    const char *name = model_text(pod, "metadata", "name");
+    char *copy = strdup(name);
+
+    assert_non_null(pod);
+    if (model_find(m->pods, name)) { /* 409 */
+        json_decref(pod);
+        free(copy);
+        return;
+    }
+    if (action->create.role != KUBE_CHIEF) {
+        if (json_object_get(m->used, name))
+            fail_msg("%s comes twice", name);
+        json_object_set_new(m->used, name, json_true());
+    }
+    model_stamp(m, pod, copy);
+    spec = json_object_get(pod, "spec");
+    json_object_set_new(spec, "priority", json_integer(0));
+    json_object_set_new(pod, "status", json_pack("{s:s}", "phase", "Pending"));
+    json_array_append_new(m->pods, pod);
+    model_update_quotas(m);
+    if (model_quota_refuses(m)) {
+        m->refused++;
+        model_remove(m->pods, copy);
+        model_update_quotas(m);
+    }
+    free(copy);
+}
+
+static inline json_t *model_pod_of(struct model *m, const struct kube_action *action)
+{
+    json_t *pod = model_find(m->pods, action->pod->meta.name);
+
+    return pod && strcmp(model_text(pod, "metadata", "uid"), action->pod->meta.uid) == 0 ? pod
+                                                                                         : NULL;
+}
+
+static inline void model_apply(struct model *m, const struct kube_action *action)
+{
+    json_t *etj = model_find(m->etjs, action->etj->meta.name), *pod, *patch;
+    char when[KUBE_TIME_TEXT];
+
+    kube_time_text(m->wall_ns, when);
+    assert_non_null(etj);
+    switch (action->kind) {
+    case KUBE_ADD_FINALIZER:
+    case KUBE_REMOVE_FINALIZER:
+        patch = kube_finalizer_json(action->etj, action->kind == KUBE_ADD_FINALIZER);
+        json_object_update_recursive(etj, patch);
+        json_decref(patch);
+        if (action->kind == KUBE_REMOVE_FINALIZER &&
+            *model_text(etj, "metadata", "deletionTimestamp"))
+            model_remove(m->etjs, action->etj->meta.name);
+        break;
+    case KUBE_PATCH_STATUS:
+        patch = kube_status_json(action->etj, action->status);
+        assert_non_null(patch);
+        json_object_set(etj, "status", json_object_get(patch, "status"));
+        json_decref(patch);
+        m->status_count++;
+        break;
+    case KUBE_CREATE_POD:
+        model_create(m, action);
+        break;
+    case KUBE_ASK_LEAVE:
+        patch = kube_leave_json(action->note.text);
+        if ((pod = model_pod_of(m, action)))
+            json_object_update_recursive(pod, patch);
+        json_decref(patch);
+        break;
+    case KUBE_RESIZE_POD:
+        patch = kube_resize_json(action->pod, action->resize.mcpu);
+        if ((pod = model_pod_of(m, action)))
+            json_object_update_recursive(
+                json_array_get(json_object_get(json_object_get(pod, "spec"), "containers"), 0),
+                json_array_get(json_object_get(json_object_get(patch, "spec"), "containers"), 0));
+        json_decref(patch);
+        break;
+    case KUBE_DELETE_POD:
+        if ((pod = model_pod_of(m, action)))
+            json_object_set_new(json_object_get(pod, "metadata"), "deletionTimestamp",
+                                json_string(when));
+        break;
+    case KUBE_SET_MEMBERS:
+        json_object_set_new(m->told, action->etj->meta.name, kube_members_json(action->members));
+        break;
+    case KUBE_EVENT:
+        json_array_append_new(m->events, json_string(action->note.reason));
+        if (getenv("MODEL_VERBOSE"))
+            print_message("%3d s: %s: %s\n", (int)(m->now_ns / S - 1000), action->note.reason,
+                          action->note.text);
+        break;
+    default:
+        patch = kube_service_json(action->etj);
+        assert_non_null(patch);
+        json_decref(patch);
+    }
+}
+
+/* Carries out the first @limit actions; with fewer than all, the controller has crashed then. */
+static inline size_t model_reconcile(struct model *m, size_t limit)
+{
+    struct model_world *w = model_world(m);
+    struct kube_plan plan;
+    size_t count;
+
+    assert_int_equal(kube_reconcile(&m->settings, &w->world, m->memory, &plan), 0);
+    count = plan.count;
+    m->wakeup_ns = plan.wakeup_ns;
+    for (size_t i = 0; i < count && i < limit; i++)
+        model_apply(m, &plan.actions[i]);
+    kube_plan_done(&plan);
+    model_world_free(w);
+    if (limit < count) {
+        kube_memory_free(m->memory);
+        m->memory = kube_memory_new();
+    }
+    return count;
+}
+
+/* ---- everybody else -------------------------------------------------------------------------- */
+
+static inline void model_set_phase(json_t *pod, const char *phase)
+{
+    json_object_set_new(json_object_get(pod, "status"), "phase", json_string(phase));
+}
+
+/* First fit. What fits nowhere is called unschedulable. */
+static inline void model_schedule(struct model *m, size_t p)
+{
+    struct model_world *w = model_world(m);
+    const struct kube_pod *pod = w->pods[p];
+    json_t *object = json_array_get(m->pods, p);
+
+    for (size_t n = 0; n < w->world.node_count && !pod->node; n++) {
+        const struct kube_node *node = w->nodes[n];
+        struct kube_amount free = node->allocatable;
+        bool barred = node->unschedulable || !node->ready || node->taint_count;
+
+        for (size_t i = 0; i < w->world.pod_count; i++)
+            if (w->pods[i]->node && strcmp(w->pods[i]->node, node->meta.name) == 0 &&
+                w->pods[i]->phase <= KUBE_POD_RUNNING) {
+                free.mcpu -= w->pods[i]->request.mcpu;
+                free.bytes -= w->pods[i]->request.bytes;
+            }
+        if (barred || free.mcpu < pod->request.mcpu || free.bytes < pod->request.bytes)
+            continue;
+        json_object_set_new(json_object_get(object, "spec"), "nodeName",
+                            json_string(node->meta.name));
+        json_object_del(json_object_get(object, "status"), "conditions");
+        model_world_free(w);
+        return;
+    }
+    json_object_set_new(json_object_get(object, "status"), "conditions",
+                        json_pack("[{s:s, s:s, s:s, s:s}]", "type", "PodScheduled", "status",
+                                  "False", "reason", "Unschedulable", "message", "no room"));
+    model_world_free(w);
+}
+
+static inline void model_resize(struct model *m, json_t *pod)
+{
+    json_t *container =
+        json_array_get(json_object_get(json_object_get(pod, "spec"), "containers"), 0);
+    json_t *status = json_object_get(pod, "status"), *now;
+    json_t *wanted = json_object_get(json_object_get(container, "resources"), "requests");
+
+    if (strcmp(model_text(pod, "status", "phase"), "Running") != 0 || !wanted)
+        return;
+    now = json_object_get(
+        json_object_get(json_array_get(json_object_get(status, "containerStatuses"), 0),
+                        "resources"),
+        "requests");
+    if (m->no_resize && now && !json_equal(now, wanted)) {
+        json_object_set_new(status, "conditions",
+                            json_pack("[{s:s, s:s, s:s}, {s:s, s:s}]", "type", "PodResizePending",
+                                      "status", "True", "reason", "Infeasible", "type", "Ready",
+                                      "status", "True"));
+        return;
+    }
+    json_object_set_new(status, "conditions",
+                        json_pack("[{s:s, s:s}]", "type", "Ready", "status", "True"));
+    json_object_set_new(status, "containerStatuses",
+                        json_pack("[{s:s, s:{s:o}}]", "name",
+                                  json_string_value(json_object_get(container, "name")),
+                                  "resources", "requests", json_deep_copy(wanted)));
+}
+
+static inline void model_start_pod(struct model *m, json_t *pod)
+{
+    char ip[32];
+
+    m->uids++;
+    snprintf(ip, sizeof(ip), "10.0.%u.%u", m->uids / 250, m->uids % 250);
+    model_set_phase(pod, "Running");
+    json_object_set_new(json_object_get(pod, "status"), "podIP", json_string(ip));
+    json_object_set_new(json_object_get(pod, "status"), "conditions",
+                        json_pack("[{s:s, s:s}]", "type", "Ready", "status", "True"));
+    model_resize(m, pod);
+}
+
+/* The chief's next report; nodes that may leave end with it. */
+static inline void model_chief(struct model *m, const json_t *chief)
+{
+    const json_t *labels = json_object_get(json_object_get(chief, "metadata"), "labels");
+    const char *name = json_string_value(json_object_get(labels, KUBE_LABEL_JOB));
+    const json_t *members = json_object_get(m->told, name);
+    json_t *nodes = json_array(), *old = json_object_get(m->reports, name), *member;
+    bool suspend = json_is_true(json_object_get(members, "suspend"));
+    json_int_t examples =
+        json_integer_value(json_object_get(json_object_get(old, "body"), "examples"));
+    int count[KUBE_ROLE_MAX] = {0};
+    double rate;
+    size_t i;
+
+    for (int role = KUBE_PS; role <= KUBE_WORKER; role++)
+        json_array_foreach (json_object_get(members, kube_role_name((enum kube_role)role)), i,
+                            member) {
+            json_int_t index = json_integer_value(json_object_get(member, "index"));
+            bool leave = suspend || json_is_true(json_object_get(member, "leave"));
+            char pod_name[300];
+            json_t *pod;
+
+            snprintf(pod_name, sizeof(pod_name), "%s-%s-%d", name,
+                     kube_role_name((enum kube_role)role), (int)index);
+            pod = model_find(m->pods, pod_name);
+            if (!pod || strcmp(model_text(pod, "status", "phase"), "Running") != 0)
+                continue;
+            count[role] += !leave;
+            json_array_append_new(nodes, json_pack("{s:s, s:I, s:s, s:O}", "role",
+                                                   kube_role_name((enum kube_role)role), "index",
+                                                   index, "state", leave ? "released" : "in",
+                                                   "threads", json_object_get(member, "threads")));
+            if (leave)
+                model_set_phase(pod, "Succeeded");
+        }
+    rate = count[KUBE_PS] && !suspend ? m->rate(count[KUBE_WORKER], count[KUBE_PS]) : 0;
+    examples += (json_int_t)rate;
+    json_object_set_new(m->reports, name,
+                        json_pack("{s:s, s:I, s:{s:I, s:I, s:f, s:i, s:o}}", "uid",
+                                  model_text(chief, "metadata", "uid"), "at", (json_int_t)m->now_ns,
+                                  "body", "step", examples / 10, "examples", examples, "loss", 0.5,
+                                  "communication_permille", (int)m->communication_permille, "nodes",
+                                  nodes));
+}
+
+static inline bool model_node_is_up(struct model *m, const json_t *pod)
+{
+    const json_t *node = model_find(m->nodes, model_text(pod, "spec", "nodeName"));
+    const json_t *ready =
+        json_array_get(json_object_get(json_object_get(node, "status"), "conditions"), 0);
+    const char *status = json_string_value(json_object_get(ready, "status"));
+
+    return status && strcmp(status, "True") == 0;
+}
+
+/* A second passes. */
+static inline void model_tick(struct model *m)
+{
+    size_t i;
+    json_t *pod;
+
+    m->now_ns += S;
+    m->wall_ns += S;
+    for (i = json_array_size(m->pods); i-- > 0;) {
+        pod = json_array_get(m->pods, i);
+        if (*model_text(pod, "metadata", "deletionTimestamp") &&
+            (!*model_text(pod, "spec", "nodeName") || model_node_is_up(m, pod) ||
+             !model_find(m->nodes, model_text(pod, "spec", "nodeName"))))
+            json_array_remove(m->pods, i);
+    }
+    model_update_quotas(m);
+    json_array_foreach (m->pods, i, pod) {
+        if (!*model_text(pod, "spec", "nodeName"))
+            model_schedule(m, i);
+        else if (strcmp(model_text(pod, "status", "phase"), "Pending") == 0 && !m->no_kubelet &&
+                 !json_object_get(json_object_get(pod, "status"), "containerStatuses"))
+            model_start_pod(m, pod);
+        else if (!m->no_kubelet)
+            model_resize(m, pod);
+    }
+    json_array_foreach (m->pods, i, pod) {
+        const json_t *labels = json_object_get(json_object_get(pod, "metadata"), "labels");
+        const char *role = json_string_value(json_object_get(labels, KUBE_LABEL_ROLE));
+
+        if (role && strcmp(role, "chief") == 0 && !m->no_chiefs &&
+            strcmp(model_text(pod, "status", "phase"), "Running") == 0 && model_node_is_up(m, pod))
+            model_chief(m, pod);
+    }
+}
+
+/* Seconds go by, each with a reconcile. */
+static inline void model_run(struct model *m, int seconds)
+{
+    for (int i = 0; i < seconds; i++) {
+        model_reconcile(m, WHOLE_PLAN);
+        model_tick(m);
+    }
+}
+
+/* ---- what there is --------------------------------------------------------------------------- */
+
+/* Pods of a training that live and were not asked to leave. */
+static inline int model_count(struct model *m, const char *job, enum kube_role role)
+{
+    struct model_world *w = model_world(m);
+    int count = 0;
+
+    for (size_t i = 0; i < w->world.pod_count; i++) {
+        const struct kube_pod *pod = w->pods[i];
+
+        count += pod->job && strcmp(pod->job, job) == 0 && pod->role == role && !pod->leave &&
+                 !pod->meta.deleted_ns && pod->phase <= KUBE_POD_RUNNING;
+    }
+    model_world_free(w);
+    return count;
+}
+
+static inline const char *model_phase(struct model *m, const char *job)
+{
+    return model_text(model_find(m->etjs, job), "status", "phase");
+}
+
+static inline json_t *model_condition(struct model *m, const char *job, const char *type)
+{
+    json_t *status = json_object_get(model_find(m->etjs, job), "status"), *condition;
+    size_t i;
+
+    json_array_foreach (json_object_get(status, "conditions"), i, condition)
+        if (strcmp(json_string_value(json_object_get(condition, "type")), type) == 0)
+            return condition;
+    fail_msg("%s has no condition %s", job, type);
+    return NULL;
+}
+
+static inline int model_events(struct model *m, const char *reason)
+{
+    json_t *event;
+    int count = 0;
+    size_t i;
+
+    json_array_foreach (m->events, i, event)
+        count += strcmp(json_string_value(event), reason) == 0;
+    return count;
+}

@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the controller decides, on a cluster in small (kube_model.h). */
+#include "kube_model.h"
+
+static struct model m;
+
+static int set_up(void **state)
+{
+    model_init(&m);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    model_done(&m);
+    return 0;
+}
+
+#define assert_phase(job, phase) assert_string_equal(model_phase(&m, job), phase)
+
+static void assert_condition(const char *job, const char *type, const char *status,
+                             const char *reason)
+{
+    const json_t *condition = model_condition(&m, job, type);
+
+    assert_string_equal(json_string_value(json_object_get(condition, "status")), status);
+    assert_string_equal(json_string_value(json_object_get(condition, "reason")), reason);
+}
+
+static double stops_at_two(int workers, int ps)
+{
+    return workers < 2 ? 100 : 200;
+}
+
+static double better_with_two_servers(int workers, int ps)
+{
+    return workers * (ps < 2 ? 50 : ps < 3 ? 100 : 101);
+}
+
+/* ---- growing --------------------------------------------------------------------------------- */
+
+static void a_training_grows_into_free_room(void **state)
+{
+    model_node(&m, "a", "4", "16Gi");
+    model_node(&m, "b", "4", "16Gi");
+    model_etj(&m, "j", "{}");
+    model_run(&m, 60);
+    assert_phase("j", "Running");
+    /* of 8 cores chief and parameter server have one: a node has room for three, one for four */
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 7);
+    assert_int_equal(model_count(&m, "j", KUBE_PS), 1);
+    assert_condition("j", "Ready", "True", "InTraining");
+    assert_condition("j", "Degraded", "False", "AsExpected");
+}
+
+static void a_steady_training_costs_few_requests(void **state)
+{
+    unsigned before;
+
+    model_node(&m, "a", "8", "16Gi");
+    model_etj(&m, "j", "{}");
+    model_run(&m, 60);
+    before = m.status_count;
+    for (int i = 0; i < 100; i++) {
+        size_t count = model_reconcile(&m, WHOLE_PLAN);
+
+        assert_true(count <= 1); /* the progress */
+        model_tick(&m);
+    }
+    assert_in_range(m.status_count - before, 5, 12);
+}
+
+static void memory_counts_as_cores_do(void **state)
+{
+    model_node(&m, "a", "16", "5Gi");
+    model_etj(&m, "j", "{}");
+    model_run(&m, 60);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 3);
+}
+
+static void what_does_not_fit_waits_and_nothing_is_made(void **state)
+{
+    model_node(&m, "a", "1", "16Gi");
+    model_etj(&m, "j", "{}");
+    model_run(&m, 10);
+    assert_phase("j", "Pending");
+    assert_int_equal(json_array_size(m.pods), 0);
+    model_node(&m, "b", "4", "16Gi");
+    model_run(&m, 10);
+    assert_phase("j", "Running");
+}
+
+static void workers_that_do_not_pay_are_rolled_back(void **state)
+{
+    m.rate = stops_at_two;
+    model_node(&m, "a", "12", "32Gi");
+    model_etj(&m, "j", "{}");
+    model_run(&m, 100);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 2);
+    assert_int_equal(model_events(&m, "RolledBack"), 1);
+}
+
+static void parameter_servers_come_as_long_as_they_pay(void **state)
+{
+    m.rate = better_with_two_servers;
+    m.communication_permille = 600;
+    model_node(&m, "a", "12", "32Gi");
+    model_etj(&m, "j", "{\"ps\": {\"max\": 4}, \"workers\": {\"min\": 4, \"max\": 4}}");
+    model_run(&m, 100);
+    assert_int_equal(model_count(&m, "j", KUBE_PS), 2);
+    assert_int_equal(model_events(&m, "RolledBack"), 1);
+}
+
+static void a_pin_is_kept(void **state)
+{
+    model_node(&m, "a", "12", "32Gi");
+    model_etj(&m, "j", "{\"workers\": {\"replicas\": 3}}");
+    model_run(&m, 40);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 3);
+    model_spec(&m, "j", "{\"workers\": {\"replicas\": 0}}");
+    model_run(&m, 60);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 8);
+}
+
+static void trainings_share_by_policy(void **state)
+{
+    model_node(&m, "a", "10", "64Gi");
+    model_etj(&m, "j", "{}");
+    model_run(&m, 60);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 8);
+    model_etj(&m, "k", "{}");
+    model_run(&m, 100);
+    assert_phase("k", "Running");
+    assert_in_range(model_count(&m, "k", KUBE_WORKER), 3, 5);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER) + model_count(&m, "k", KUBE_WORKER), 8);
+}
+
+static void the_higher_group_goes_first(void **state)
+{
+    model_node(&m, "a", "8", "64Gi");
+    model_etj(&m, "low", "{\"policy\": \"equal\"}");
+    model_run(&m, 60);
+    assert_int_equal(model_count(&m, "low", KUBE_WORKER), 7);
+    model_etj(&m, "high", "{\"priority\": 5, \"policy\": \"throughput\"}");
+    model_run(&m, 100);
+    assert_int_equal(model_count(&m, "high", KUBE_WORKER), 5);
+    assert_int_equal(model_count(&m, "low", KUBE_WORKER), 1);
+}
+
+/* ---- others ---------------------------------------------------------------------------------- */
+
+static void room_that_others_wait_for_is_given_back(void **state)
+{
+    model_node(&m, "a", "8", "64Gi");
+    model_etj(&m, "j", "{}");
+    model_run(&m, 60);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 7);
+    model_other(&m, "web", NULL, "3", 0);
+    model_run(&m, 10);
+    assert_string_equal(model_text(model_find(m.pods, "web"), "spec", "nodeName"), "a");
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 4);
+    assert_int_equal(model_events(&m, "GaveWay"), 1);
+    model_remove(m.pods, "web");
+    model_run(&m, 60);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 7);
+}
+
+static void the_least_is_not_given_back(void **state)
+{
+    model_node(&m, "a", "4", "64Gi");
+    model_etj(&m, "j", "{\"workers\": {\"min\": 3, \"max\": 3}}");
+    model_run(&m, 30);
+    model_other(&m, "web", NULL, "3", 0);
+    model_run(&m, 30);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 3);
+}
+
+static void a_less_important_pod_gets_nothing(void **state)
+{
+    model_node(&m, "a", "8", "64Gi");
+    model_etj(&m, "j", "{}");
+    model_run(&m, 60);
+    model_other(&m, "batch", NULL, "3", -10);
+    model_run(&m, 20);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 7);
+}
+
+static void quotas_are_respected(void **state)
+{
+    model_node(&m, "a", "16", "64Gi");
+    model_quota(&m, "q", "5");
+    model_etj(&m, "j", "{}");
+    model_etj(&m, "k", "{}");
+    model_run(&m, 80);
+    assert_int_equal(m.refused, 0);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER) + model_count(&m, "k", KUBE_WORKER), 3);
+}
+
+static void its_own_quota_is_respected(void **state)
+{
+    model_node(&m, "a", "16", "64Gi");
+    model_etj(&m, "j", "{\"quota\": {\"cpu\": 4}}");
+    model_run(&m, 80);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 3);
+}
+
+static void a_disruption_budget_holds_workers_back(void **state)
+{
+    json_t *pdb = model_json("{\"metadata\": {\"namespace\": \"n\"}, \"spec\": {\"selector\": "
+                             "{\"matchLabels\": {\"threadtide.io/role\": \"worker\"}}},"
+                             "\"status\": {\"disruptionsAllowed\": 1}}");
+
+    model_node(&m, "a", "8", "64Gi");
+    model_etj(&m, "j", "{}");
+    model_run(&m, 60);
+    model_stamp(&m, pdb, "pdb");
+    json_array_append_new(m.pdbs, pdb);
+    model_spec(&m, "j", "{\"workers\": {\"replicas\": 4}}");
+    model_reconcile(&m, WHOLE_PLAN);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 6); /* one may leave, not three */
+}
+
+static void taints_and_selectors_are_respected(void **state)
+{
+    json_t *tainted = model_node(&m, "a", "8", "64Gi");
+
+    json_object_set_new(json_object_get(tainted, "spec"), "taints",
+                        json_pack("[{s:s, s:s}]", "key", "gpu", "effect", "NoSchedule"));
+    model_etj(&m, "j", "{}");
+    model_run(&m, 10);
+    assert_phase("j", "Pending");
+    model_etj(&m, "k",
+              "{\"workers\": {\"template\": {\"spec\": {\"nodeSelector\": "
+              "{\"disk\": \"ssd\"}}}}}");
+    model_node(&m, "b", "8", "64Gi");
+    model_run(&m, 60);
+    assert_phase("j", "Running");
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 7);
+    assert_phase("k", "Pending");
+}
+
+/* ---- faults ---------------------------------------------------------------------------------- */
+
+static void an_impossible_spec_creates_nothing(void **state)
+{
+    model_node(&m, "a", "8", "64Gi");
+    model_etj(&m, "j", "{\"workers\": {\"min\": 5, \"max\": 2}}");
+    model_etj(&m, "k", "{\"workers\": {\"resources\": {\"requests\": {\"cpu\": \"1e30\"}}}}");
+    model_run(&m, 5);
+    assert_phase("j", "Invalid");
+    assert_condition("j", "Accepted", "False", "InvalidSpec");
+    assert_string_equal(model_text(model_find(m.etjs, "j"), "status", "message"),
+                        "spec.workers.max: 2 is below min, which is 5");
+    assert_string_equal(model_text(model_find(m.etjs, "k"), "status", "message"),
+                        "spec.workers.cpu: '1e30' is more than any machine has");
+    assert_int_equal(json_array_size(m.pods), 0);
+    assert_int_equal(model_events(&m, "InvalidSpec"), 2);
+    model_spec(&m, "j", "{\"workers\": {\"min\": 1}}");
+    model_run(&m, 20);
+    assert_phase("j", "Running");
+}
+
+static void a_lost_worker_is_replaced_with_a_new_index(void **state)
+{
+    model_node(&m, "a", "3", "64Gi");
+    model_etj(&m, "j", "{\"workers\": {\"min\": 2, \"max\": 2}}");
+    model_run(&m, 20);
+    model_set_phase(model_find(m.pods, "j-worker-1"), "Failed");
+    model_run(&m, 10);
+    assert_null(model_find(m.pods, "j-worker-1"));
+    assert_non_null(model_find(m.pods, "j-worker-2"));
+    assert_int_equal(model_events(&m, "NodeFailed"), 1);
+}
+
+static void a_node_that_is_gone_is_left(void **state)
+{
+    model_node(&m, "a", "2", "64Gi");
+    model_node(&m, "b", "4", "64Gi");
+    model_etj(&m, "j", "{\"workers\": {\"min\": 3, \"max\": 3}}");
+    model_run(&m, 20);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 3);
+    model_node(&m, "c", "4", "64Gi");
+    model_remove(m.nodes, "b");
+    model_run(&m, 20);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 3);
+    assert_condition("j", "Ready", "True", "InTraining");
+}
+
+static void a_failed_chief_begins_anew_until_the_limit(void **state)
+{
+    model_node(&m, "a", "8", "64Gi");
+    model_etj(&m, "j", "{\"backoffLimit\": 2}");
+    model_run(&m, 20);
+    for (int i = 0; i < 2; i++) {
+        model_set_phase(model_find(m.pods, "j-chief"), "Failed");
+        model_run(&m, 30);
+        assert_phase("j", "Running");
+    }
+    model_set_phase(model_find(m.pods, "j-chief"), "Failed");
+    model_run(&m, 30);
+    assert_phase("j", "Failed");
+    assert_condition("j", "Degraded", "True", "BackoffLimitExceeded");
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 0);
+    assert_non_null(model_find(m.pods, "j-chief")); /* its log is of use */
+    assert_int_equal(model_events(&m, "ChiefFailed"), 2);
+}
+
+static void a_crash_does_not_count_a_failure_twice(void **state)
+{
+    model_node(&m, "a", "8", "64Gi");
+    model_etj(&m, "j", "{\"backoffLimit\": 1}");
+    model_run(&m, 20);
+    model_set_phase(model_find(m.pods, "j-chief"), "Failed");
+    for (int i = 0; i < 5; i++)
+        model_reconcile(&m, 1);
+    model_run(&m, 30);
+    assert_phase("j", "Running");
+}
+
+static void an_ended_training_gives_everything_back(void **state)
+{
+    model_node(&m, "a", "8", "64Gi");
+    model_etj(&m, "j", "{}");
+    model_run(&m, 30);
+    model_set_phase(model_find(m.pods, "j-chief"), "Succeeded");
+    model_run(&m, 5);
+    assert_phase("j", "Succeeded");
+    assert_int_equal(json_array_size(m.pods), 1);
+    assert_condition("j", "Complete", "True", "Succeeded");
+}
+
+static void a_missing_image_is_said_and_nothing_more_is_made(void **state)
+{
+    m.no_kubelet = true;
+    model_node(&m, "a", "8", "64Gi");
+    model_etj(&m, "j", "{}");
+    model_run(&m, 3);
+    json_object_set_new(json_object_get(model_find(m.pods, "j-worker-0"), "status"),
+                        "containerStatuses",
+                        model_json("[{\"name\": \"tide\", \"state\": {\"waiting\": {\"reason\": "
+                                   "\"ImagePullBackOff\", \"message\": \"no such image\"}}}]"));
+    m.no_kubelet = false;
+    model_run(&m, 30);
+    assert_condition("j", "Degraded", "True", "ImageUnavailable");
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 1);
+    assert_int_equal(model_events(&m, "ImageUnavailable"), 1);
+}
+
+static void a_training_that_never_reports_stays_as_it_is(void **state)
+{
+    m.no_chiefs = true;
+    model_node(&m, "a", "8", "64Gi");
+    model_etj(&m, "j", "{\"workers\": {\"min\": 2}}");
+    model_run(&m, 100);
+    assert_phase("j", "Starting");
+    assert_condition("j", "Progressing", "False", "NeverReported");
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 2);
+}
+
+static void a_worker_that_no_node_takes_is_withdrawn(void **state)
+{
+    json_t *node = model_node(&m, "a", "3", "64Gi");
+
+    model_node(&m, "b", "3", "64Gi");
+    model_etj(&m, "j", "{}");
+    model_run(&m, 4);
+    /* the scheduler knows something of this node that nobody else does */
+    json_object_set_new(json_object_get(model_find(m.nodes, "b"), "spec"), "taints",
+                        json_pack("[{s:s, s:s}]", "key", "x", "effect", "PreferNoSchedule"));
+    model_run(&m, 100);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 2);
+    assert_true(model_events(&m, "Withdrawn") >= 1);
+    assert_non_null(node);
+}
+
+/* ---- suspend, delete ------------------------------------------------------------------------- */
+
+static void a_suspended_training_gives_back_and_returns(void **state)
+{
+    model_node(&m, "a", "8", "64Gi");
+    model_etj(&m, "j", "{}");
+    model_run(&m, 30);
+    model_spec(&m, "j", "{\"suspend\": true}");
+    model_run(&m, 10);
+    assert_phase("j", "Suspended");
+    assert_int_equal(json_array_size(m.pods), 0);
+    model_spec(&m, "j", "{\"suspend\": false}");
+    model_run(&m, 20);
+    assert_phase("j", "Running");
+}
+
+static void a_deleted_training_is_drained_first(void **state)
+{
+    json_t *etj;
+
+    model_node(&m, "a", "8", "64Gi");
+    model_etj(&m, "j", "{}");
+    model_run(&m, 30);
+    etj = model_find(m.etjs, "j");
+    assert_string_equal(json_string_value(json_array_get(
+                            json_object_get(json_object_get(etj, "metadata"), "finalizers"), 0)),
+                        KUBE_FINALIZER);
+    json_object_set_new(json_object_get(etj, "metadata"), "deletionTimestamp",
+                        json_string("2026-11-22T05:15:19Z"));
+    model_reconcile(&m, WHOLE_PLAN);
+    assert_true(json_is_true(json_object_get(json_object_get(m.told, "j"), "suspend")));
+    assert_int_equal(model_count(&m, "j", KUBE_CHIEF), 1); /* it has to save first */
+    model_run(&m, 10);
+    assert_int_equal(json_array_size(m.pods), 0);
+    assert_int_equal(json_array_size(m.etjs), 0);
+}
+
+/* ---- in place -------------------------------------------------------------------------------- */
+
+static int64_t mcpu_of(const char *name)
+{
+    struct kube_pod *pod = NULL;
+    int64_t mcpu;
+
+    assert_int_equal(kube_pod_parse(model_find(m.pods, name), &pod, NULL), 0);
+    mcpu = pod->mcpu;
+    kube_pod_free(pod);
+    return mcpu;
+}
+
+static void a_worker_is_resized_with_its_threads(void **state)
+{
+    const json_t *worker;
+
+    model_node(&m, "a", "5", "64Gi");
+    model_etj(&m, "j", "{\"workers\": {\"max\": 1, \"cpu\": {\"min\": \"500m\", \"max\": 4}}}");
+    model_run(&m, 30);
+    assert_int_equal(mcpu_of("j-worker-0"), 4000);
+    model_other(&m, "web", NULL, "2", 0);
+    model_tick(&m);
+    model_reconcile(&m, WHOLE_PLAN);
+    worker = json_array_get(json_object_get(json_object_get(m.told, "j"), "worker"), 0);
+    assert_int_equal(json_integer_value(json_object_get(worker, "threads")), 2);
+    assert_int_equal(mcpu_of("j-worker-0"), 4000); /* the threads go first */
+    model_run(&m, 10);
+    assert_int_equal(mcpu_of("j-worker-0"), 2000);
+    worker = json_array_get(json_object_get(json_object_get(m.told, "j"), "worker"), 0);
+    assert_int_equal(json_integer_value(json_object_get(worker, "threads")), 0);
+    assert_string_equal(model_text(model_find(m.pods, "web"), "spec", "nodeName"), "a");
+}
+
+static void an_infeasible_resize_is_taken_back(void **state)
+{
+    m.no_resize = true;
+    model_node(&m, "a", "5", "64Gi");
+    model_etj(&m, "j", "{\"workers\": {\"max\": 1, \"cpu\": {\"min\": \"500m\", \"max\": 4}}}");
+    model_run(&m, 60);
+    assert_int_equal(mcpu_of("j-worker-0"), 1000);
+    assert_true(model_events(&m, "ResizeRefused") >= 1);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        T(a_training_grows_into_free_room),
+        T(a_steady_training_costs_few_requests),
+        T(memory_counts_as_cores_do),
+        T(what_does_not_fit_waits_and_nothing_is_made),
+        T(workers_that_do_not_pay_are_rolled_back),
+        T(parameter_servers_come_as_long_as_they_pay),
+        T(a_pin_is_kept),
+        T(trainings_share_by_policy),
+        T(the_higher_group_goes_first),
+        T(room_that_others_wait_for_is_given_back),
+        T(the_least_is_not_given_back),
+        T(a_less_important_pod_gets_nothing),
+        T(quotas_are_respected),
+        T(its_own_quota_is_respected),
+        T(a_disruption_budget_holds_workers_back),
+        T(taints_and_selectors_are_respected),
+        T(an_impossible_spec_creates_nothing),
+        T(a_lost_worker_is_replaced_with_a_new_index),
+        T(a_node_that_is_gone_is_left),
+        T(a_failed_chief_begins_anew_until_the_limit),
+        T(a_crash_does_not_count_a_failure_twice),
+        T(an_ended_training_gives_everything_back),
+        T(a_missing_image_is_said_and_nothing_more_is_made),
+        T(a_training_that_never_reports_stays_as_it_is),
+        T(a_worker_that_no_node_takes_is_withdrawn),
+        T(a_suspended_training_gives_back_and_returns),
+        T(a_deleted_training_is_drained_first),
+        T(a_worker_is_resized_with_its_threads),
+        T(an_infeasible_resize_is_taken_back),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
