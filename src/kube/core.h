@@ -80,6 +80,9 @@ struct record {
     uint32_t samples; /* of the present size */
     uint32_t size_worker, size_ps; /* that the sample is of: workers of the spec's size */
     int32_t ps_basis;              /* workers for which the last parameter server was added */
+    int32_t ps_wish;               /* one more, for which room is made; 0: none */
+    int64_t ps_wish_ns;            /* since when */
+    uint64_t ps_rate;              /* before that */
     int32_t failures;              /* of nodes, in a row */
     int64_t failed_ns;             /* the last of them */
     uint64_t failed_step;

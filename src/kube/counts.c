@@ -348,6 +348,9 @@ static void explain(struct core *c, const struct group *g, struct job *job,
         if (mask & 1u << i)
             job->why.arg[i] = job->why.arg[i] * g->unit_mcpu / POLICY_CORE_MCPU;
     job->why.used_mcpu = job->why.capacity_mcpu = 0;
+    /* what there is to the policy is what others leave */
+    if (reason->code == POLICY_REASON_TOO_LARGE)
+        job->why.code = POLICY_REASON_NO_ROOM;
     if (policy_reason_job(reason, &id) && id >= 1 && id <= c->job_count)
         other = c->jobs[id - 1].etj->meta.name;
     policy_reason_text(&job->why, other, job->why_text, sizeof(job->why_text));
@@ -418,7 +421,7 @@ static void apply(struct counts *s, struct group *g, const struct policy_plan *p
 
         explain(c, g, job, &decision->reason);
         if (!job->runs && decision->verb != POLICY_VERB_START) {
-            job->lack = decision->verb == POLICY_VERB_INFEASIBLE ? "TooLarge" : "NoRoom";
+            job->lack = "NoRoom";
             continue;
         }
         s->pool_mcpu -= mcpu;

@@ -197,8 +197,10 @@ static json_t *read_env(struct reader *r, const json_t *in)
 static void read_task(struct reader *r, const json_t *spec, const char *key, enum kube_role role,
                       struct kube_task *task)
 {
-    const json_t *in = read_object(r, spec, key), *pod;
+    const json_t *in, *pod;
 
+    read_at(r, "spec.");
+    in = read_object(r, spec, key);
     read_at(r, "spec.%s.", key);
     task->min = task->max = 1;
     if (role != KUBE_CHIEF) {
@@ -209,13 +211,16 @@ static void read_task(struct reader *r, const json_t *spec, const char *key, enu
     }
     task->resources = hold(read_object(r, in, "resources"));
     task->template = hold(read_object(r, in, "template"));
+    read_at(r, "spec.%s.template.", key);
     read_object(r, task->template, "metadata");
     pod = read_object(r, task->template, "spec");
+    read_at(r, "spec.%s.template.spec.", key);
     read_place(r, pod, &task->place);
+    read_at(r, "spec.%s.resources.", key);
     read_pod_request(r, pod, task->resources, &task->request, &task->limit, &task->mcpu,
                      &task->limit_mcpu);
     if (task->request.mcpu > KUBE_MCPU_MAX || task->request.bytes > KUBE_BYTES_MAX)
-        read_fault(r, "resources", "are more than any machine has");
+        read_fault(r, "requests", "are more than any machine has");
 }
 
 static void read_workers(struct reader *r, const json_t *spec, struct kube_etj *etj)
@@ -223,6 +228,7 @@ static void read_workers(struct reader *r, const json_t *spec, struct kube_etj *
     const struct kube_task *task = &etj->task[KUBE_WORKER];
     const json_t *in = read_object(r, spec, "workers"), *cpu = read_object(r, in, "cpu");
 
+    read_at(r, "spec.workers.");
     etj->replicas = (int32_t)read_int(r, in, "replicas", 0, 0, KUBE_TASKS_MAX);
     if (etj->replicas && (etj->replicas < task->min || etj->replicas > task->max))
         read_fault(r, "replicas", "%d is neither 0 (the policy decides) nor within %d and %d",

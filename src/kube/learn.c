@@ -166,11 +166,14 @@ void learn_changed(struct core *c, struct job *job, enum kube_role role, int32_t
         return;
     if (role == KUBE_PS)
         r->ps_basis = job->have[KUBE_WORKER];
-    if (r->rate == 0 || from == 0)
+    /* a worker may have given its room to the server: what it gave counts, too */
+    t->rate = role == KUBE_PS && r->ps_rate ? r->ps_rate : r->rate;
+    r->ps_wish = 0;
+    r->ps_rate = 0;
+    if (t->rate == 0 || from == 0)
         return;
     t->from = from;
     t->to = to;
-    t->rate = r->rate;
 }
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
@@ -194,15 +197,26 @@ static bool on_trial(const struct record *r)
 int32_t learn_ps(struct core *c, struct job *job)
 {
     const struct kube_task *task = job_task(job, KUBE_PS);
-    const struct record *r = job->record;
+    struct record *r = job->record;
     int32_t have = job->have[KUBE_PS], most = learn_most(c, job, KUBE_PS);
     uint32_t communication = job->report ? job->report->progress.communication_permille : 0;
     int32_t more = have / 2 > 1 ? have / 2 : 1;
 
     if (have < task->min)
         return task->min;
+    if (have > most || have >= r->ps_wish)
+        r->ps_wish = 0;
     if (have > most)
         return most;
+    if (r->ps_wish && c->now_ns - r->ps_wish_ns < PATIENCE_NS) {
+        core_wake(c, r->ps_wish_ns + PATIENCE_NS);
+        return r->ps_wish;
+    }
+    if (r->ps_wish) {
+        r->ps_wish = 0;
+        learn_hold(c, job, KUBE_PS, have);
+        return have;
+    }
     if (!job->reports || job->silent || on_trial(r) || r->samples < TRIAL_SAMPLES ||
         job->trouble_reason || c->others_wait)
         return have;
@@ -210,8 +224,12 @@ int32_t learn_ps(struct core *c, struct job *job)
         core_wake(c, r->changed_ns + c->settings->settle_ns);
         return have;
     }
-    if (communication >= MUCH_PERMILLE && have < job->have[KUBE_WORKER])
-        return have + more < most ? have + more : most;
+    if (communication >= MUCH_PERMILLE && have < job->have[KUBE_WORKER] && have < most) {
+        r->ps_wish = have + more < most ? have + more : most;
+        r->ps_wish_ns = c->now_ns;
+        r->ps_rate = r->rate;
+        return r->ps_wish;
+    }
     if (communication <= LITTLE_PERMILLE && have > task->min &&
         2 * job->have[KUBE_WORKER] <= r->ps_basis)
         return have - 1;

@@ -257,11 +257,11 @@ void scale_clean(struct core *c, struct job *job, bool everything)
 
 void scale_nodes(struct core *c, struct job *job)
 {
+    scale_clean(c, job, false); /* before others take their places */
     give_way(c, job);
     withdraw_pending(c, job);
     shrink(c, job, KUBE_PS, job->want[KUBE_PS]);
     shrink(c, job, KUBE_WORKER, job->want[KUBE_WORKER]);
     grow(c, job, KUBE_PS, job->want[KUBE_PS]);
     grow(c, job, KUBE_WORKER, learn_step(c, job, job->want[KUBE_WORKER]));
-    scale_clean(c, job, false);
 }

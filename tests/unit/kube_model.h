@@ -432,8 +432,8 @@ static inline void model_apply(struct model *m, const struct kube_action *action
     case KUBE_EVENT:
         json_array_append_new(m->events, json_string(action->note.reason));
         if (getenv("MODEL_VERBOSE"))
-            print_message("%3d s: %s: %s\n", (int)(m->now_ns / S - 1000), action->note.reason,
-                          action->note.text);
+            print_message("%3d s: %s: %s: %s\n", (int)(m->now_ns / S - 1000),
+                          action->etj->meta.name, action->note.reason, action->note.text);
         break;
     default:
         patch = kube_service_json(action->etj);

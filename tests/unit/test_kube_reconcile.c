@@ -252,7 +252,7 @@ static void an_impossible_spec_creates_nothing(void **state)
     assert_string_equal(model_text(model_find(m.etjs, "j"), "status", "message"),
                         "spec.workers.max: 2 is below min, which is 5");
     assert_string_equal(model_text(model_find(m.etjs, "k"), "status", "message"),
-                        "spec.workers.cpu: '1e30' is more than any machine has");
+                        "spec.workers.resources.cpu: '1e30' is more than any machine has");
     assert_int_equal(json_array_size(m.pods), 0);
     assert_int_equal(model_events(&m, "InvalidSpec"), 2);
     model_spec(&m, "j", "{\"workers\": {\"min\": 1}}");
