@@ -24,7 +24,7 @@
 #include <cmocka.h>
 
 #define S          INT64_C(1000000000)
-#define OBJECTS    4096
+#define OBJECTS    1024
 #define WHOLE_PLAN SIZE_MAX
 
 typedef double (*model_rate_fn)(int workers, int ps);
@@ -236,12 +236,14 @@ struct model_world {
 
 static inline struct model_world *model_world(struct model *m)
 {
-    struct model_world *w = calloc(1, sizeof(*w));
+    struct model_world *w = malloc(sizeof(*w));
     struct error err = {0};
     const char *name;
     json_t *object;
     size_t i;
 
+    assert_non_null(w);
+    w->world = (struct kube_world){0};
     w->world.now_ns = m->now_ns;
     w->world.wall_ns = m->wall_ns;
     MODEL_PARSE(m, w, node, nodes);
@@ -644,18 +646,20 @@ static inline void model_run(struct model *m, int seconds)
 
 /* ---- what there is --------------------------------------------------------------------------- */
 
+static inline bool model_serves(const struct kube_pod *pod, const char *job, enum kube_role role)
+{
+    return pod->job && strcmp(pod->job, job) == 0 && pod->role == role && !pod->leave &&
+           !pod->meta.deleted_ns && pod->phase <= KUBE_POD_RUNNING;
+}
+
 /* Pods of a training that live and were not asked to leave. */
 static inline int model_count(struct model *m, const char *job, enum kube_role role)
 {
     struct model_world *w = model_world(m);
     int count = 0;
 
-    for (size_t i = 0; i < w->world.pod_count; i++) {
-        const struct kube_pod *pod = w->pods[i];
-
-        count += pod->job && strcmp(pod->job, job) == 0 && pod->role == role && !pod->leave &&
-                 !pod->meta.deleted_ns && pod->phase <= KUBE_POD_RUNNING;
-    }
+    for (size_t i = 0; i < w->world.pod_count; i++)
+        count += model_serves(w->pods[i], job, role);
     model_world_free(w);
     return count;
 }

@@ -245,7 +245,8 @@ static void what_a_spec_cannot_say_is_its_fault(void **state)
          "at least 10m"},
         {"{\"quota\": {\"cpu\": 1}}",
          "spec.quota.cpu: is below what chief, ps.min and workers.min ask for together"},
-        {"{\"workers\": {\"template\": {\"spec\": 7}}}", "spec.workers.template.spec: is no object"},
+        {"{\"workers\": {\"template\": {\"spec\": 7}}}",
+         "spec.workers.template.spec: is no object"},
         {"{\"policy\": \"thruoghput\"}", NULL},
         {"{\"ps\": 7}", "spec.ps: is no object"},
     };
