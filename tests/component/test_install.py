@@ -25,10 +25,12 @@ def prefix(tmp_path_factory):
 
 
 @pytest.mark.parametrize("file", [
-    "bin/tide", "bin/tided", "bin/tide-runc", "bin/tide-tfnode", "libexec/docker/cli-plugins/docker-tide",
+    "bin/tide", "bin/tided", "bin/tide-runc", "bin/tide-tfnode",
+    "libexec/docker/cli-plugins/docker-tide",
     "lib/threadtide/lib*/libtide-agent.so", "lib/**/libtide.so.1",
     "lib/**/pkgconfig/threadtide.pc", "include/tide/tide.h", "lib/**/threadtide/keras.py",
-    "share/man/man1/tide-run.1", "share/man/man1/tide-tfnode.1", "share/man/man8/tided.8", "share/man/man8/tide-runc.8",
+    "share/man/man1/tide-run.1", "share/man/man1/tide-tfnode.1", "share/man/man8/tided.8",
+    "share/man/man8/tide-runc.8",
     "share/man/man5/tide.conf.5",
     "share/doc/threadtide/http-api.md", "share/doc/threadtide/permissions.md",
     "share/bash-completion/completions/tide", "share/zsh/site-functions/_tide",

@@ -356,6 +356,21 @@ def test_node_that_was_released_before_it_came_ends_when_it_does(start):
         assert node.wait() == 0
 
 
+def test_of_many_orders_the_last_one_stays(ready):
+    with NodeLinks() as links:
+        links.add("worker", 3, "127.0.0.1", ready.port)
+        events_until(links, "ready")
+        for last in (1, 3, 2):
+            for threads in (1, 4, 2, 3, 1, 4, last):
+                links.set_threads("worker", 3, threads)
+            link = links._links["worker", 3]
+            eventually(lambda: link.threads == last and not link.commands)
+            watch = Watch(ready)
+            assert watch.next()["threads"] == last
+            watch.close()
+    assert ready.call("POST", "/v1/threads", '{"threads": 0}')[0] == 200
+
+
 class Clock:
     """Stands for the module `time` of nodes.py, and may be put forward."""
 

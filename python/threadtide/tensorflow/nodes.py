@@ -246,7 +246,8 @@ class _Link:
         self.released = False
         self.watch: Optional[_Watch] = None
         self.commands: List[_Command] = []
-        self.threads: Optional[int] = None  # ordered before the node was there
+        self.threads: Optional[int] = None  # as ordered last
+        self.ordering: Optional[int] = None  # the node is being told
         self.pause = _RETRY_S[0]
         self.retry = 0.0  # when to connect
 
@@ -297,16 +298,22 @@ class _Link:
         self.emit("released" if self.released else "lost", reason)
 
     def set_threads(self, threads: int) -> None:
+        """One order at a time: of two that are on their way the older one might come last."""
         self.threads = threads
-        if self.state is not None:  # else it is told when it is there
-            self.command("/v1/threads", json.dumps({"threads": threads}), self._threads_done)
+        if self.state is None or self.ordering is not None:
+            return  # it is told when it is there, or has answered
+        self.ordering = threads
+        self.command("/v1/threads", json.dumps({"threads": threads}), self._threads_done)
 
     def _threads_done(self, status: int, body: dict) -> None:
+        ordered, self.ordering = self.ordering, None
         if status == 200 and self.state:
             self.state = self.state._replace(threads=int(body.get("threads", 0)))
             self.emit("threads")
         elif status != 202:  # then the watch says when they are in place
             self.emit("refused", f"threads: {body.get('error', status)}")
+        if self.threads is not None and self.threads != ordered:
+            self.set_threads(self.threads)
 
     def release(self) -> None:
         self.released = True
