@@ -198,7 +198,8 @@ CLUSTER = [
     Phase("kube-tools", """
         scripts/setup.sh kube || { echo "neither etcd nor Kubernetes, see above"; exit 77; }""",
           limit_s=1500),
-    kube_phase("kube", "--ignore tests/kube/test_kubelet.py tests/kube", limit_s=900),
+    kube_phase("kube", "-n 2 --dist loadfile --ignore tests/kube/test_kubelet.py tests/kube",
+               alone=True, limit_s=900),
     Phase("machine", f"""
         command -v qemu-system-x86_64 >/dev/null || {{ echo "qemu is not installed"; exit 77; }}
         tests/cluster/image.py {OUT}/machine {OUT}/gcc""", ("gcc",)),

@@ -13,6 +13,7 @@ import podspec
 from probe import Prober
 
 TICK_S = 0.05
+RETRY_S = 0.5
 RESIZING_S = 0.2   # how long a resize is seen to be in progress
 RESIZE_CONDITIONS = ("PodResizePending", "PodResizeInProgress")
 UNREACHABLE = (OSError, http.client.HTTPException)
@@ -126,7 +127,7 @@ class PodRun:
         self.requests = podspec.pod_requests(pod)  # what it holds of the node
         self.resizing_until, self.resize = None, {}
         self.conditions, self.published = {}, None
-        self.trouble, self.wake = "", threading.Event()
+        self.trouble, self.retry_at, self.wake = "", 0, threading.Event()
 
     # ---- called by the runner ----
 
@@ -186,31 +187,26 @@ class PodRun:
         if self.deleting():
             self.terminate()
             return
-        try:
-            if self.sandbox is None:
-                self.prepare()
-            self.volumes.refresh()
-            self.start_due()
-            self.trouble = ""
-        except (podspec.NotYet, ValueError, *UNREACHABLE) as error:
-            self.trouble = str(error)
+        if time.monotonic() >= self.retry_at:
+            try:
+                if self.volumes is None:
+                    self.prepare()
+                self.volumes.refresh()
+                self.start_due()
+                self.trouble = ""
+            except (podspec.NotYet, AssertionError, ValueError, *UNREACHABLE) as error:
+                self.trouble, self.retry_at = str(error), time.monotonic() + RETRY_S
         self.follow_resize()
 
     def prepare(self):
-        """Network and volumes; again at the next step when something is missing."""
+        """Network and volumes; again a little later when something is missing."""
         self.folder.mkdir(exist_ok=True)
-        sandbox = network.hold_namespaces(self.name)
-        try:
-            self.ip = self.ip or self.runner.network.attach(sandbox)
-            self.volumes = podspec.Volumes(self.runner.client, self.pod, self.folder / "volumes",
-                                           self.addresses())
-        except BaseException:
-            self.runner.network.release(self.ip)
-            self.ip = None
-            sandbox.kill()
-            sandbox.wait()
-            raise
-        self.sandbox = sandbox
+        if self.sandbox is None:
+            self.sandbox = network.hold_namespaces(self.name)
+        if self.ip is None:
+            self.ip = self.runner.network.attach(self.sandbox)
+        self.volumes = podspec.Volumes(self.runner.client, self.pod, self.folder / "volumes",
+                                       self.addresses())
 
     def start_due(self):
         """Those of the first ones one after the other, then the others together."""
@@ -273,6 +269,7 @@ class PodRun:
         if self.sandbox:
             self.sandbox.kill()
             self.sandbox.wait()
+        if self.ip:
             self.runner.network.release(self.ip)
         if container.has_cpu_groups() and (container.CPU / self.runner.group / self.uid).exists():
             (container.CPU / self.runner.group / self.uid).rmdir()

@@ -148,7 +148,8 @@ class Runner:
     def run_of(self, name, container_name=None):
         """The Run of a pod's container, by default its first: .container.pid, .signal(), .kill()."""
         with self.lock:
-            pod_run = next(run for run in self.pods.values() if run.name == name)
+            pod_run = next((run for run in self.pods.values() if run.name == name), None)
+        assert pod_run, f"no pod {name} is on {self.name}"
         return pod_run.runs[container_name or next(iter(pod_run.runs))]
 
     def log(self, name, container_name=None):
