@@ -92,7 +92,7 @@ _tide()
     else
         case $command in
         run) _tide_run; return ;;
-        submit) _tide_run "--hold --output --wait --quiet"; return ;;
+        submit) _tide_run "--hold --patience --output --wait --quiet"; return ;;
         queue) words="--all --json --quiet --help" ;;
         cancel) words="$(_tide_jobs) --all --help" ;;
         hold | release) words="$(_tide_waiting) --help" ;;

@@ -8,6 +8,7 @@
 #include "cli/launch.h"
 #include "cli/runner.h"
 
+#include "base/moment.h"
 #include "proto/proto.h"
 
 #include <fcntl.h>
@@ -20,11 +21,12 @@
 #define OUTPUT_STD "tide-%j.out" /* sbatch has slurm-%j.out */
 #define REPORT_FD  3             /* of the runner: above the three that every program has */
 
-enum { OPT_HOLD = 768 };
+enum { OPT_HOLD = 768, OPT_PATIENCE };
 
 struct submit {
     struct launch launch;
     const char *output;
+    uint64_t patience_ms;
     bool wait, quiet;
 };
 
@@ -179,14 +181,14 @@ static int await_turn(struct runner *r)
         return 128 + SIGTERM;
     }
     if (e < 0)
-        cli_note(cmd, "job %s (%s) begins without its turn: no daemon for %d s: %s", id, name,
-                 RUNNER_OUTAGE_S, err.text);
+        cli_note(cmd, "job %s (%s) begins without its turn: no daemon for %.3g s: %s", id, name,
+                 (double)r->patience_ms / 1000, err.text);
     return CLI_OK;
 }
 
 static int run(struct submit *s, int report_fd)
 {
-    struct runner r = {.launch = &s->launch};
+    struct runner r = {.launch = &s->launch, .patience_ms = s->patience_ms};
     int code;
 
     if (leave_terminal(report_fd) < 0)
@@ -324,6 +326,7 @@ static int parse(int argc, char **argv, struct submit *s)
     static const struct option options[] = {
         LAUNCH_OPTIONS,
         {"hold", no_argument, NULL, OPT_HOLD},
+        {"patience", required_argument, NULL, OPT_PATIENCE},
         {"output", required_argument, NULL, 'o'},
         {"wait", no_argument, NULL, 'w'},
         {"quiet", no_argument, NULL, 'q'},
@@ -345,6 +348,8 @@ static int parse(int argc, char **argv, struct submit *s)
         s->quiet |= c == 'q';
         if (c == 'o')
             s->output = optarg;
+        if (c == OPT_PATIENCE && moment_duration(optarg, &s->patience_ms) < 0)
+            return cli_usage(cmd, "--patience: '%s' is no time like 30s, 10min or 2h", optarg);
     }
     if (!*s->output)
         return cli_usage(cmd, "--output: the file's name is empty");
@@ -353,7 +358,9 @@ static int parse(int argc, char **argv, struct submit *s)
 
 static int submit_run(int argc, char **argv)
 {
-    struct submit s = {.launch = {.cmd = &command_submit, .queue = true}, .output = OUTPUT_STD};
+    struct submit s = {.launch = {.cmd = &command_submit, .queue = true},
+                       .output = OUTPUT_STD,
+                       .patience_ms = RUNNER_PATIENCE_MS};
     int r = parse(argc, argv, &s);
 
     if (r == CLI_OK)
@@ -374,6 +381,9 @@ const struct command command_submit = {
             "waits, 'tide policy' how turns are given; with the policy 'equal' nobody waits.\n"
             "\n"
             "Options:\n" LAUNCH_HELP "      --hold         wait for 'tide release' first\n"
+            "      --patience TIME\n"
+            "                     begin without its turn when no daemon has been there for so\n"
+            "                     long (default 30s)\n"
             "  -o, --output FILE  append the output there (default tide-%j.out; %j is the\n"
             "                     job's id, %x its name)\n"
             "  -w, --wait         stay until the job ends, and end with its exit status\n"

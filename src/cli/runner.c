@@ -9,7 +9,6 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#define OUTAGE_NS (RUNNER_OUTAGE_S * NS_PER_S)
 #define START_NS  NS_PER_S         /* so long, whoever stopped the daemon may start it again */
 #define RETRY_NS  (50 * NS_PER_MS) /* between the first attempts; later ones are rarer */
 #define STEADY_NS (5 * NS_PER_S)   /* a connection that lasted so long ended no earlier outage */
@@ -203,7 +202,7 @@ int runner_wait(struct runner *r, struct error *err)
         if (!outage.since_ns)
             outage.since_ns = clock_now_ns();
         age_ns = clock_now_ns() - outage.since_ns;
-        if (age_ns > OUTAGE_NS)
+        if (age_ns > r->patience_ms * NS_PER_MS)
             return -ECONNREFUSED;
         e = sleep_on(r, -1, age_ns < NS_PER_S ? RETRY_NS : NS_PER_S);
         if (e < 0)

@@ -3,7 +3,7 @@
  * The process that a submitted job is before its program: it waits on agent.sock for the daemon's
  * word. Whatever becomes of the daemon, it does not give up its place: a daemon that was started
  * again finds the job by pid and start time, one that does not know it gets it anew, and when none
- * comes back for RUNNER_OUTAGE_S the program begins without.
+ * comes back for its patience the program begins without.
  * Single-threaded; the runner's own process, which `tide submit` forks.
  */
 #pragma once
@@ -14,10 +14,11 @@
 
 #include <signal.h>
 
-#define RUNNER_OUTAGE_S 30
+#define RUNNER_PATIENCE_MS 30000 /* unless --patience says else */
 
 struct runner {
     struct launch *launch;
+    uint64_t patience_ms;
     struct api_answer job;     /* the registration's answer; its body is the job */
     sigset_t mask;             /* of whoever submitted, for the program */
     struct sigaction action;   /* the same of SIGTERM */

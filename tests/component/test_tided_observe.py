@@ -8,10 +8,12 @@ import signal
 import socket
 import subprocess
 import time
+import types
 
 import pytest
 
-from daemon import GUARD_S, NOBODY, Events, UnixConnection, eventually
+from conftest import PEER
+from daemon import GUARD_S, NOBODY, Events, Place, UnixConnection, eventually
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -20,6 +22,15 @@ root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 @pytest.fixture
 def tided(place):
     return place.daemon("--cpus", "0-7").start()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def idle(build_dir):
+    """A stream on which nothing happens, from the module's beginning on: other tests take its time."""
+    place = Place(build_dir / "tided", build_dir / PEER)
+    daemon = place.daemon("--cpus", "0-7").start()
+    yield types.SimpleNamespace(daemon=daemon, stream=Events(daemon), began=time.monotonic())
+    place.end()
 
 
 def history(daemon, query=""):
@@ -349,32 +360,24 @@ def test_a_new_daemon_tells_all_that_it_knows_to_who_followed_the_old_one(place)
     job.end()
 
 
-def test_a_stream_outlives_the_time_after_which_idle_connections_go(tided):
-    stream = Events(tided)
-    time.sleep(11)  # API_IDLE_S and a little
-    tided.job(name="late")
-    assert stream.next()[1]["name"] == "late"
-    while not stream.line().startswith(":"):
-        pass  # a comment within 15 s keeps proxies awake
-
-
 def test_a_reader_that_sleeps_is_dropped_and_delays_nobody(tided):
     slow = socket.socket(socket.AF_UNIX)
     slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
     slow.connect(str(tided.dir / "api.sock"))
     slow.sendall(b"GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n")
     assert b"200 OK" in slow.recv(100)
-    job = tided.job(name="cnn", **{"max": 8})
-    job.target(8)
-    for i in range(1500):  # more than are kept, and than its socket holds
-        assert job.patch(threads=1 + i % 2)[0] == 200
-        time.sleep(0.006)  # the store step is what tells
+    jobs = [tided.job("--max", "8") for _ in range(30)]
+    newest = Events(tided)
+    for i in range(50):  # 1500 events: more than are kept, and than its socket holds
+        policy = ("priority", "equal")[i % 2]  # each has a reason of its own for every job
+        assert tided.api("PUT", "/v1/policy", {"policy": policy})[0] == 200
+        newest.until("policy-changed", lambda data: data["policy"] == policy)
     slow.settimeout(GUARD_S)
     received = b""
     while part := slow.recv(65536):
         received += part
     assert not received.endswith(b"0\r\n\r\n")  # it ended without the end
-    assert job.patch(threads=4)[0] == 200
+    assert jobs[0].patch(threads=4)[0] == 200
     kinds = Events(tided, query="?since=1&follow=false").rest()
     assert kinds[0] == "missed" and len(kinds) == 1 + 1024
 
@@ -595,3 +598,13 @@ def test_fields_that_are_described_are_taken_and_others_refused(tided):
             assert status == 400
             unknown = "unknown field" in answer["error"]["message"]
             assert unknown == (field == "misspelt"), (field, answer)
+
+
+# ---- last, as it has waited for a while then ----
+
+def test_a_stream_outlives_the_time_after_which_idle_connections_go(idle):
+    time.sleep(max(0, idle.began + 11 - time.monotonic()))  # API_IDLE_S and a little
+    idle.daemon.job(name="late")
+    assert idle.stream.next()[1]["name"] == "late"
+    while not idle.stream.line().startswith(":"):
+        pass  # a comment within 15 s keeps proxies awake
