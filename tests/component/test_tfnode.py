@@ -356,19 +356,40 @@ def test_node_that_was_released_before_it_came_ends_when_it_does(start):
         assert node.wait() == 0
 
 
-def test_of_many_orders_the_last_one_stays(ready):
-    with NodeLinks() as links:
-        links.add("worker", 3, "127.0.0.1", ready.port)
-        events_until(links, "ready")
-        for last in (1, 3, 2):
-            for threads in (1, 4, 2, 3, 1, 4, last):
-                links.set_threads("worker", 3, threads)
-            link = links._links["worker", 3]
-            eventually(lambda: link.threads == last and not link.commands)
-            watch = Watch(ready)
-            assert watch.next()["threads"] == last
-            watch.close()
-    assert ready.call("POST", "/v1/threads", '{"threads": 0}')[0] == 200
+def take_request(server):
+    """The next connection and its request, with its body."""
+    client, _ = server.accept()
+    client.settimeout(GUARD_S)
+    data = b""
+    while b"\r\n\r\n" not in data or not data.endswith((b"}", b"\r\n\r\n")):
+        data += client.recv(4096)
+    return client, data
+
+
+def test_of_many_orders_one_is_on_its_way_and_the_last_one_stays():
+    """Of two at once the older one might come last. The peer is a node that takes its time."""
+    line = json.dumps({"role": "ps", "index": 0, "state": "ready", "threads": 4}) + "\n"
+    answer = b'{"threads": 1}'
+    with socket.create_server(("127.0.0.1", 0)) as server, NodeLinks() as links:
+        server.settimeout(GUARD_S)
+        links.add("ps", 0, "127.0.0.1", server.getsockname()[1])
+        with take_request(server)[0] as watch:
+            watch.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+                          + f"{len(line):x}\r\n{line}\r\n".encode())
+            events_until(links, "ready")
+            for threads in (1, 2, 3):
+                links.set_threads("ps", 0, threads)
+            first, request = take_request(server)
+            assert request.endswith(b'{"threads": 1}')
+            server.settimeout(0.2)
+            with first:
+                with pytest.raises(TimeoutError):
+                    server.accept()
+                first.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + answer)
+            server.settimeout(GUARD_S)
+            second, request = take_request(server)
+            second.close()
+            assert request.endswith(b'{"threads": 3}')
 
 
 class Clock:
