@@ -119,9 +119,8 @@ def groups(pid):
     return [line for line in lines if "/tide" in line]
 
 
-@pytest.mark.parametrize("uid", [pytest.param(None, id="as-we-are"),
-                                 pytest.param(NOBODY, id="nobody", marks=root_only)])
-def test_a_killed_daemons_guardian_gives_cores_and_groups_back(place, uid):
+def fenced_pair(place, uid=None):
+    """A daemon, two jobs with cores of their own, and what these had before."""
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
         pytest.skip("needs two CPUs")
@@ -130,24 +129,25 @@ def test_a_killed_daemons_guardian_gives_cores_and_groups_back(place, uid):
     for job in jobs:
         eventually(lambda job=job: len(os.sched_getaffinity(job.peer.pid)) < len(cpus) and
                    job.get()["cores"])
+    return tided, jobs, {tuple(cpus)}
+
+
+@pytest.mark.parametrize("uid", [pytest.param(None, id="as-we-are"),
+                                 pytest.param(NOBODY, id="nobody", marks=root_only)])
+def test_a_killed_daemons_guardian_gives_cores_and_groups_back(place, uid):
+    tided, jobs, before = fenced_pair(place, uid)
     tided.signal(signal.SIGKILL)
     for job in jobs:
-        eventually(lambda job=job: affinities(job.peer.pid) == {tuple(cpus)}, guard=5)
+        eventually(lambda job=job: affinities(job.peer.pid) == before, guard=5)
         eventually(lambda job=job: groups(job.peer.pid) == [], guard=5)
         assert job.peer.process.poll() is None
 
 
 def test_sigterm_gives_cores_and_groups_back_before_it_ends(place):
-    cpus = sorted(os.sched_getaffinity(0))
-    if len(cpus) < 2:
-        pytest.skip("needs two CPUs")
-    tided = place.daemon("--placement", "exclusive").start()
-    jobs = [tided.job(), tided.job()]
-    for job in jobs:
-        eventually(lambda job=job: len(os.sched_getaffinity(job.peer.pid)) < len(cpus))
+    tided, jobs, before = fenced_pair(place)
     assert tided.stop() == 0
     for job in jobs:
-        assert affinities(job.peer.pid) == {tuple(cpus)} and groups(job.peer.pid) == []
+        assert affinities(job.peer.pid) == before and groups(job.peer.pid) == []
 
 
 def children(pid):
@@ -156,19 +156,13 @@ def children(pid):
 
 
 def test_a_killed_guardian_is_replaced_and_still_restores(place):
-    cpus = sorted(os.sched_getaffinity(0))
-    if len(cpus) < 2:
-        pytest.skip("needs two CPUs")
-    tided = place.daemon("--placement", "exclusive").start()
-    jobs = [tided.job(), tided.job()]
-    for job in jobs:
-        eventually(lambda job=job: len(os.sched_getaffinity(job.peer.pid)) < len(cpus))
+    tided, jobs, before = fenced_pair(place)
     guardian, = children(tided.process.pid)
     os.kill(guardian, signal.SIGKILL)
     eventually(lambda: [p for p in children(tided.process.pid) if p != guardian])
     tided.signal(signal.SIGKILL)
     for job in jobs:
-        eventually(lambda job=job: affinities(job.peer.pid) == {tuple(cpus)}, guard=5)
+        eventually(lambda job=job: affinities(job.peer.pid) == before, guard=5)
 
 
 def test_a_guardian_that_cannot_be_started_is_started_when_it_can(tided):

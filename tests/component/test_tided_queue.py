@@ -53,6 +53,15 @@ class Submitted:
         eventually(lambda: self.tided.api("GET", f"/v1/jobs/{self.job['id']}")[0] == 404)
 
 
+@pytest.fixture
+def second(tided):
+    """It waits behind one that has all cores."""
+    Submitted(tided, request=8).begins()
+    result = Submitted(tided, request=8)
+    result.waits()
+    return result
+
+
 def test_jobs_begin_in_order_when_their_requests_fit(tided):
     first = Submitted(tided, request=6).begins()
     second = Submitted(tided, request=4)
@@ -138,10 +147,7 @@ def test_a_job_for_which_others_make_room_can_still_be_held(place):
     job.begins()
 
 
-def test_a_cancelled_job_never_begins(tided):
-    Submitted(tided, request=8).begins()
-    second = Submitted(tided, request=8)
-    second.waits()
+def test_a_cancelled_job_never_begins(tided, second):
     status, answer = tided.api("DELETE", f"/v1/jobs/{second.job['id']}")
     assert (status, answer["signalled"]) == (200, 1)
     assert second.peer.process.wait(30) == -signal.SIGTERM
@@ -178,10 +184,7 @@ def test_another_daemon_finds_the_queue_as_it_was(tided):
     assert third.state() == "held"
 
 
-def test_a_daemon_that_ends_cancels_nothing(tided):
-    Submitted(tided, request=8).begins()
-    second = Submitted(tided, request=8)
-    second.waits()
+def test_a_daemon_that_ends_cancels_nothing(tided, second):
     tided.stop()
     assert second.controller.receive() is None
     tided.start()
@@ -189,18 +192,12 @@ def test_a_daemon_that_ends_cancels_nothing(tided):
     second.waits()
 
 
-def test_who_began_without_its_turn_runs(tided):
-    Submitted(tided, request=8).begins()
-    second = Submitted(tided, request=8)
-    second.waits()
+def test_who_began_without_its_turn_runs(tided, second):
     second.become()
     second.begins()
 
 
-def test_a_policy_without_a_queue_starts_everybody(tided):
-    Submitted(tided, request=8).begins()
-    second = Submitted(tided, request=8)
-    second.waits()
+def test_a_policy_without_a_queue_starts_everybody(tided, second):
     assert tided.api("PUT", "/v1/policy", {"policy": "equal"})[0] == 200
     second.begins()
 
