@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes of a training's result when its cluster changes, against the same with a static one.
+
+  sync   the same seed with 1 worker; 1 -> 3 -> 2; one killed and replaced; 1 -> 2 -> 1 parameter
+         servers: are the weights the same bit for bit, was every example applied once
+  async  pairs of one seed, static (2 workers) and elastic (1 -> 3 -> 2): difference of accuracy
+"""
+
+import argparse
+import math
+import statistics
+
+import cluster
+import harness
+
+T_975 = {1: 12.71, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262,
+         10: 2.228, 11: 2.201, 14: 2.145, 19: 2.093}
+
+
+def static(_run, _cluster):
+    pass
+
+
+def workers_1_3_2(run, c):
+    run.wait_epoch(1)
+    c.start("worker", 2)
+    run.wait_epoch(4)
+    c.leave("worker", 0)
+
+
+def worker_killed(run, c):
+    run.wait_epoch(1)
+    c.start("worker", 2)
+    run.wait_epoch(3)
+    c.kill("worker", 1)
+    run.wait_epoch(5)
+    c.start("worker", 1)
+
+
+def servers_1_2_1(run, c):
+    run.wait_epoch(1)
+    c.start("ps", 1)
+    run.wait_epoch(4)
+    c.leave("ps", 0)
+
+
+def train(folder, name, change, mode, seed, options, workers=1):
+    with cluster.local_cluster(ps=1, workers=workers, mode=mode) as c:
+        run = cluster.Training(c, folder, name, "--seed", seed, *options)
+        try:
+            change(run, c)
+            return run.finish()
+        finally:
+            run.end()
+
+
+def show(row):
+    print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+
+
+def sync(folder, options):
+    rows, wanted = [], None
+    for change in (static, workers_1_3_2, worker_killed, servers_1_2_1):
+        r = train(folder, change.__name__, change, "sync", 1, options)
+        wanted = wanted or r
+        rows.append({
+            "cluster": change.__name__.replace("_", " "),
+            "workers": " ".join(map(str, r["workers"])), "ps": " ".join(map(str, r["ps"])),
+            "loss": f"{r['losses'][-1]:.6f}", "accuracy": f"{r['accuracy']:.4f}",
+            "weights": r["digest"],
+            "bitwise": "the same" if r["digest"] == wanted["digest"]
+                       and r["losses"] == wanted["losses"] else "differ",
+            "applied / expected": f"{r['applied'] / r['expected']:.3f}",
+            "pauses ms": " ".join(map(str, r["pauses_ms"])) or "-"})
+        show(rows[-1])
+    return rows
+
+
+def asynchronous(folder, options, seeds):
+    rows, differences = [], []
+    for seed in seeds:
+        sides = {}
+        for side, change, workers in (("static", static, 2), ("elastic", workers_1_3_2, 1)):
+            sides[side] = train(folder, f"{side}-{seed}", change, "async", seed, options, workers)
+        s, e = sides["static"], sides["elastic"]
+        differences.append(100 * (e["accuracy"] - s["accuracy"]))
+        rows.append({"seed": seed, "static %": f"{100 * s['accuracy']:.2f}",
+                     "elastic %": f"{100 * e['accuracy']:.2f}", "difference": f"{differences[-1]:+.2f}",
+                     "applied / expected": f"{e['applied'] / e['expected']:.4f}",
+                     "duplicates": e["duplicates"]})
+        show(rows[-1])
+    n = len(differences)
+    half = T_975.get(n - 1, 1.96) * statistics.stdev(differences) / math.sqrt(n) if n > 1 else math.inf
+    mean = statistics.mean(differences)
+    rows.append({"seed": "mean", "difference": f"{mean:+.2f} [{mean - half:+.2f}, {mean + half:+.2f}]",
+                 "goal": "within 0.5 points: " + ("met" if abs(mean) + half <= 0.5 else
+                                                  "not shown" if abs(mean) - half <= 0.5 else "missed")})
+    show(rows[-1])
+    return rows
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    p.add_argument("--case", choices=("sync", "async"), required=True)
+    p.add_argument("--seeds", type=int, default=10)
+    p.add_argument("--epochs", type=int, default=7)
+    args = p.parse_args()
+    with cluster.scratch() as folder:
+        if args.case == "sync":
+            rows = sync(folder, ["--epochs", args.epochs])
+        else:
+            rows = asynchronous(folder, ["--epochs", args.epochs, "--model", "mlp", "--width", 64,
+                                         "--examples", 6400], range(1, args.seeds + 1))
+    harness.save(f"cluster-{args.case}", rows)
+
+
+if __name__ == "__main__":
+    main()
