@@ -104,6 +104,15 @@ def accounts():
     return layer
 
 
+def tide_kube(build):
+    """The controller; the same file is kubectl's plug-in."""
+    program = build / "tide-kube"
+    libraries, ours = accounts(), Layer()
+    libraries.libraries_of(program)
+    ours.file("usr/bin/tide-kube", program)
+    return [libraries, ours], ["/usr/bin/tide-kube"], "Controller of elastic trainings"
+
+
 def tide_node(build):
     """What pods of a training need, and `cp`, which puts it there: it runs as an init container.
     In a pod it needs no more than a C library from 2.34 on."""
@@ -117,7 +126,7 @@ def tide_node(build):
     return [libraries, ours], ["/opt/threadtide/tide-tfnode"], "Nodes of elastic trainings"
 
 
-IMAGES = {"tide-node": tide_node}
+IMAGES = {"tide-kube": tide_kube, "tide-node": tide_node}
 
 
 class Archive:

@@ -102,18 +102,21 @@ static int put_env(json_t *list, const char *name, const char *value)
     return put_named(list, "name", json_pack("{s:s, s:s}", "name", name, "value", value));
 }
 
-static bool find_env(const json_t *list, const char *name)
+/* In front of the user's own. */
+static int put_python_path(json_t *list)
 {
-    const json_t *entry;
+    const char *its, *before = NULL;
+    char path[KUBE_TEXT_MAX];
+    json_t *entry;
     size_t i;
 
     json_array_foreach (list, i, entry) {
-        const char *its = json_string_value(json_object_get(entry, "name"));
-
-        if (its && strcmp(its, name) == 0)
-            return true;
+        its = json_string_value(json_object_get(entry, "name"));
+        if (its && strcmp(its, "PYTHONPATH") == 0)
+            before = json_string_value(json_object_get(entry, "value"));
     }
-    return false;
+    snprintf(path, sizeof(path), FILES "/python%s%s", before ? ":" : "", before ? before : "");
+    return put_env(list, "PYTHONPATH", path);
 }
 
 static int put_env_number(json_t *list, const char *name, int64_t value)
@@ -137,8 +140,8 @@ static int put_chief_env(const struct kube_pod_settings *settings, const struct 
     e |= put_env(list, "TIDE_NAMESPACE", etj->meta.namespace);
     e |= put_env(list, "TIDE_MODE", kube_mode_name(etj->mode));
     e |= put_env_number(list, "TIDE_SLOTS", etj->slots);
-    if (settings->node_image && !find_env(list, "PYTHONPATH"))
-        e |= put_env(list, "PYTHONPATH", FILES "/python");
+    if (settings->node_image)
+        e |= put_python_path(list);
     if (*etj->checkpoint_path) {
         e |= put_env(list, "TIDE_CHECKPOINT", etj->checkpoint_path);
         e |= put_env_number(list, "TIDE_CHECKPOINT_INTERVAL", etj->checkpoint_interval_s);
@@ -250,15 +253,18 @@ static int put_secrets(const struct kube_etj *etj, json_t *spec, json_t *contain
                                "readOnly", 1));
 }
 
-/* Copied into the pod before anything of it runs, by an init container of the image that has it. */
+/*
+ * Copied into the pod before anything of it runs, by an init container of the image that has it. It
+ * asks for what the training's container does: the pod's own request and class stay what they are.
+ */
 static int put_files(const struct kube_pod_settings *settings, json_t *spec, json_t *container)
 {
-    json_t *copier = json_pack(
-        "{s:s, s:s, s:[s, s, s, s], s:[{s:s, s:s}], s:{s:{s:s, s:s}}, s:{s:b, s:{s:[s]}}}", "name",
-        "tide-files", "image", settings->node_image, "command", "/bin/cp", "-r", FILES "/.", "/to",
-        "volumeMounts", "name", "tide-files", "mountPath", "/to", "resources", "requests", "cpu",
-        "10m", "memory", "16Mi", "securityContext", "allowPrivilegeEscalation", 0, "capabilities",
-        "drop", "ALL");
+    json_t *copier =
+        json_pack("{s:s, s:s, s:[s, s, s, s], s:[{s:s, s:s}], s:o*, s:{s:b, s:{s:[s]}}}", "name",
+                  "tide-files", "image", settings->node_image, "command", "/bin/cp", "-r",
+                  FILES "/.", "/to", "volumeMounts", "name", "tide-files", "mountPath", "/to",
+                  "resources", json_deep_copy(json_object_get(container, "resources")),
+                  "securityContext", "allowPrivilegeEscalation", 0, "capabilities", "drop", "ALL");
 
     return put_named(array_in(spec, "initContainers"), "name", copier) |
            put_named(array_in(spec, "volumes"), "name",

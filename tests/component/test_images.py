@@ -13,7 +13,7 @@ from daemon import GUARD_S, eventually
 from engine import IMAGE
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts/images.py"
-NAMES = ("tide-node",)
+NAMES = ("tide-kube", "tide-node")
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +65,13 @@ def test_the_same_files_make_the_same_bytes(archives, build_dir, tmp_path):
     make(build_dir, tmp_path)
     for name in NAMES:
         assert (tmp_path / f"{name}.tar").read_bytes() == (archives / f"{name}.tar").read_bytes()
+
+
+def test_the_controller_starts_from_its_image_as_nobody_with_nothing_to_write(loaded):
+    status, text = run(loaded, tag("tide-kube"), "--version")
+    assert status == 0 and "tide-kube" in text, text
+    user = loaded.api("GET", f"/images/{tag('tide-kube')}/json")[1]["Config"]["User"]
+    assert user == "65532:65532"  # a number: what else would Kubernetes know of it
 
 
 def test_the_node_image_gives_another_image_what_a_training_needs(loaded, tmp_path):

@@ -221,3 +221,19 @@ def test_reports_of_others_are_refused(cluster, namespace, start, train):
     chief.token = cluster.token("default", namespace, "threadtide", pod)
     eventually(lambda: chief.statuses[-1] == 409)
     assert get(cluster, namespace)["status"]["workers"]["desired"] == 2
+
+
+def test_a_trainings_image_needs_none_of_our_software(cluster, namespace, start, train):
+    """An init container brings it; the API server takes such pods, with the class they would have."""
+    train([start("--node-image=threadtide/tide-node:0.1.0")],
+          env=[{"name": "PYTHONPATH", "value": "/mine"}])
+    until_ready(cluster, namespace, 2)
+    for name in ("job-chief", "job-worker-0"):
+        spec = cluster.must("GET", f"/api/v1/namespaces/{namespace}/pods/{name}")["spec"]
+        container, init = spec["containers"][0], spec["initContainers"][0]
+        assert init["image"] == "threadtide/tide-node:0.1.0"
+        assert init["resources"] == container["resources"]
+        assert {"name": "PYTHONPATH", "value": "/opt/threadtide/python:/mine"} in container["env"]
+        mounts = {m["mountPath"]: m["name"] for m in container["volumeMounts"]}
+        assert mounts["/opt/threadtide"] == init["volumeMounts"][0]["name"]
+        assert container["command"] == (["train"] if name == "job-chief" else ["/opt/threadtide/tide-tfnode"])
