@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 # An environment of Python with TensorFlow for demo and benchmarks: the project's own by default.
 PYTHON_TF = $(or $(TIDE_PYTHON_TF221),.venv/bin/python)
 
-.PHONY: all demo demo-docker images check check-cluster check-quick install bench reproduction soak clean help
+.PHONY: all demo demo-docker demo-cluster images check check-cluster check-quick install bench bench-cluster reproduction soak clean help
 .DEFAULT_GOAL := all
 
 all:
@@ -21,6 +21,10 @@ demo: all
 demo-docker: all
 	@scripts/setup.sh tf221 docker
 	@TIDE_BUILD_DIR=$(BUILD) $(PYTHON_TF) demo/run.py --docker
+
+demo-cluster: all
+	@scripts/setup.sh tf221 kube
+	@TIDE_BUILD_DIR=$(BUILD) $(PYTHON_TF) demo/cluster.py
 
 images: all
 	@scripts/images.py --build $(BUILD)
@@ -49,6 +53,10 @@ bench: all
 	@scripts/setup.sh tf221
 	@TIDE_BUILD_DIR=$(BUILD) TIDE_BENCH_PYTHON=$(PYTHON_TF) bench/run.sh
 
+bench-cluster: all
+	@scripts/setup.sh tf221 kube
+	@TIDE_BUILD_DIR=$(BUILD) TIDE_BENCH_PYTHON=$(PYTHON_TF) bench/cluster.sh
+
 reproduction: all
 	@TIDE_BUILD_DIR=$(BUILD) /usr/bin/python3 bench/reproduction.py
 
@@ -64,12 +72,14 @@ help:
 	@echo 'make              build: $(BUILD)/tide, $(BUILD)/tided, $(BUILD)/libtide.so, the agent'
 	@echo 'make demo         three trainings share this machine, without and with Threadtide'
 	@echo 'make demo-docker  the same in containers of a Docker Engine (as root)'
+	@echo 'make demo-cluster a training on Kubernetes grows and shrinks (control plane and node of its own; as root)'
 	@echo 'make images       container images for Kubernetes in $(BUILD)/images, without a registry'
 	@echo 'make check        every test, about a quarter of an hour; installs what it needs'
 	@echo 'make check-cluster  tests with Kubernetes, and in virtual machines: cgroup v2, systemd, 64 cores'
 	@echo 'make check-quick  what to run between two edits: one compiler, no TensorFlow'
 	@echo 'make install      into PREFIX ($(PREFIX)), under DESTDIR if set'
 	@echo 'make bench        the measurements of docs/, about an hour'
+	@echo 'make bench-cluster  the measurements of elastic clusters, about half an hour (as root)'
 	@echo 'make reproduction simulates the experiments of docs/reproduction.md, a minute or two'
 	@echo 'make soak         thousands of resizes of real trainings, 10,000 kills of tided and random orders'
 	@echo 'make clean        remove what was built (the environments .venv* stay)'

@@ -233,7 +233,8 @@ def test_a_trainings_image_needs_none_of_our_software(cluster, namespace, start,
         container, init = spec["containers"][0], spec["initContainers"][0]
         assert init["image"] == "threadtide/tide-node:0.1.0"
         assert init["resources"] == container["resources"]
-        assert {"name": "PYTHONPATH", "value": "/opt/threadtide/python:/mine"} in container["env"]
+        path = "/opt/threadtide/python:/mine" if name == "job-chief" else "/mine"
+        assert {"name": "PYTHONPATH", "value": path} in container["env"]
         mounts = {m["mountPath"]: m["name"] for m in container["volumeMounts"]}
         assert mounts["/opt/threadtide"] == init["volumeMounts"][0]["name"]
         assert container["command"] == (["train"] if name == "job-chief" else ["/opt/threadtide/tide-tfnode"])

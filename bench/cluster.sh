@@ -1,0 +1,11 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# All measurements of elastic clusters (`make bench-cluster`), then the report.
+set -eu
+cd "$(dirname "$0")/.."
+py=${TIDE_BENCH_PYTHON:-.venv/bin/python}
+$py bench/cluster_accuracy.py --case sync
+$py bench/cluster_accuracy.py --case async
+$py bench/elastic_pause.py
+$py bench/cluster_quota.py
+$py bench/report.py
