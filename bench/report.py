@@ -33,7 +33,7 @@ def ratio_table(result):
 
 
 def value_table(result):
-    keys = list(result["rows"][0])
+    keys = list(dict.fromkeys(key for row in result["rows"] for key in row))
     lines = ["| " + " | ".join(keys) + " |", "|" + "---|" * len(keys)]
     lines += ["| " + " | ".join(str(row.get(k, "")) for k in keys) + " |" for row in result["rows"]]
     return lines

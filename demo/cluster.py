@@ -59,11 +59,13 @@ def training(name, workers, servers, data, log, epochs):
 
 
 class Watcher(threading.Thread):
-    """Writes down what uses the node, as (seconds, {name: mcpu})."""
+    """Writes down what uses the node, as (seconds, {name: mcpu}), and how many workers are in the
+    training, as its chief has reported."""
 
-    def __init__(self, plane):
+    def __init__(self, plane, name):
         super().__init__(daemon=True)
-        self.plane, self.begin, self.samples, self.ended = plane, time.monotonic(), [], threading.Event()
+        self.plane, self.name, self.ended = plane, name, threading.Event()
+        self.begin, self.samples, self.ready = time.monotonic(), [], []
 
     def look(self):
         used = {"other workload": 0, "chief": 0, "servers": 0, "workers": 0}
@@ -80,17 +82,26 @@ class Watcher(threading.Thread):
         while not self.ended.wait(LOOK_S):
             with contextlib.suppress(AssertionError, OSError):
                 self.samples.append((time.monotonic() - self.begin, self.look()))
+                status = self.plane.must("GET", f"{TRAININGS.format(NAMESPACE)}/{self.name}")["status"]
+                self.ready.append((time.monotonic(), status["workers"]["ready"]))
 
     def end(self):
         self.ended.set()
         self.join()
         return self.samples
 
+    def since(self, begin, holds):
+        """Seconds from @begin until @holds(sample of the node, workers that are in); None: never."""
+        for (t, used), (at, ready) in zip(self.samples, self.ready):
+            if at >= begin and holds(used, ready):
+                return at - begin
+        return None
+
 
 class Demo:
     def __init__(self, plane, folder, data, epochs):
         self.plane, self.folder, self.data, self.epochs = plane, folder, data, epochs
-        self.begin = time.monotonic()
+        self.begin, self.freed, self.wanted = time.monotonic(), 0, 0
 
     def say(self, text):
         print(f"{time.monotonic() - self.begin:6.1f} s  {text}", flush=True)
@@ -146,7 +157,7 @@ class Demo:
         self.say(f"{name}: created beside a workload that has {OTHER_MCPU} of {NODE_MCPU - 500} "
                  "millicores for such")
         self.until(f"{name}'s chief", lambda: self.events(log))
-        watcher = Watcher(self.plane)
+        watcher = Watcher(self.plane, name)
         watcher.start()
         events = self.follow(name, log, stops)
         samples = watcher.end()
@@ -157,7 +168,10 @@ class Demo:
         times = [next(e["t"] for e in events if "ready" in e), *(e["t"] for e in events if "epoch" in e)]
         return {"name": name, "samples": [(t + watcher.begin - times[0], used) for t, used in samples],
                 "ends": [t - times[0] for t in times[1:]], "epochs": [e for e in events if "epoch" in e],
-                "last": events[-1]}
+                "last": events[-1],
+                "grew_s": watcher.since(self.freed, lambda used, ready: ready > 1),
+                "grown_s": watcher.since(self.freed, lambda used, ready: ready == workers),
+                "gave_back_s": watcher.since(self.wanted, lambda used, ready: used["other workload"])}
 
     def phase(self, name):
         return self.plane.api("GET", f"/api/v1/namespaces/{NAMESPACE}/pods/{name}")[1].get(
@@ -168,12 +182,18 @@ class Demo:
         def ends():
             self.say("the other workload ends")
             self.other(False)
+            self.freed = time.monotonic()
 
         def returns():
             self.until("the other's end", lambda: not self.phase("other"))
             self.say("the other workload is back" + " and waits for room" * elastic)
             self.other(True)
+            self.wanted = time.monotonic()
         return {2: ends, self.epochs - 2: returns}
+
+
+def seconds(value):
+    return "never" if value is None else f"{value:.1f} s"
 
 
 def table(elastic, static):
@@ -184,6 +204,9 @@ def table(elastic, static):
             ("weights (sha256)", elastic["last"]["digest"], static["last"]["digest"]),
             ("examples applied / expected", *(
                 f"{r['last']['applied'] / r['last']['expected']:.3f}" for r in (elastic, static))),
+            ("freed -> first new worker in it", seconds(elastic["grew_s"]), "-"),
+            ("freed -> all new workers in it", seconds(elastic["grown_s"]), "-"),
+            ("wanted back -> the other runs", seconds(elastic["gave_back_s"]), seconds(static["gave_back_s"])),
             ("pauses at changes", " ".join(f"{p:.0f}" for p in elastic["last"]["pauses_ms"]) + " ms", "-")]
     for number, (a, b) in enumerate(zip(elastic["epochs"], static["epochs"])):
         def cell(run, event):
@@ -251,12 +274,16 @@ def main():
         raise KeyboardInterrupt(number)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop)
-    data = digits.prepare(ROOT / "demo" / ".cache")[0]
-    plane = ControlPlane()
     try:
-        elastic, static = demonstrate(plane.start(), args, data)
-    finally:
-        plane.end()
+        data = digits.prepare(ROOT / "demo" / ".cache")[0]
+        plane = ControlPlane()
+        try:
+            elastic, static = demonstrate(plane.start(), args, data)
+        finally:
+            plane.end()
+    except KeyboardInterrupt:
+        print("\ndemo: stopped; its programs have been ended.", file=sys.stderr)
+        return 130
     return finish(args, elastic, static)
 
 
