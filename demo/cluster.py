@@ -42,7 +42,7 @@ def amounts(mcpu, memory, limited=True):
     return {"requests": values, **({"limits": values} if limited else {})}
 
 
-def training(name, workers, servers, data, log, epochs):
+def training(name, workers, servers, data, log, epochs, more):
     """The training as a user would write it. Chief and servers are not limited: the processor of
     this machine that the workers leave is theirs."""
     return {
@@ -50,7 +50,7 @@ def training(name, workers, servers, data, log, epochs):
         "metadata": {"name": name}, "spec": {
             "image": "local/tensorflow", "slots": 8,
             "command": [sys.executable, str(ROOT / "bench/cluster_train.py"), "--data", str(data),
-                        "--log", str(log), "--epochs", str(epochs)],
+                        "--log", str(log), "--epochs", str(epochs), *more],
             "env": [{"name": "TF_CPP_MIN_LOG_LEVEL", "value": "3"},
                     {"name": "OMP_NUM_THREADS", "value": "1"}],
             "chief": {"resources": amounts(400, "512Mi", limited=False)},
@@ -99,8 +99,9 @@ class Watcher(threading.Thread):
 
 
 class Demo:
-    def __init__(self, plane, folder, data, epochs):
-        self.plane, self.folder, self.data, self.epochs = plane, folder, data, epochs
+    def __init__(self, plane, folder, data, args):
+        self.plane, self.folder, self.data = plane, folder, data
+        self.epochs, self.more = args.epochs, args.more.split()
         self.begin, self.freed, self.wanted = time.monotonic(), 0, 0
 
     def say(self, text):
@@ -153,7 +154,7 @@ class Demo:
         self.other(True)
         self.until("the other workload", lambda: self.phase("other") == "Running")
         self.plane.must("POST", TRAININGS.format(NAMESPACE),
-                        training(name, workers, servers, self.data, log, self.epochs))
+                        training(name, workers, servers, self.data, log, self.epochs, self.more))
         self.say(f"{name}: created beside a workload that has {OTHER_MCPU} of {NODE_MCPU - 500} "
                  "millicores for such")
         self.until(f"{name}'s chief", lambda: self.events(log))
@@ -233,7 +234,7 @@ def demonstrate(plane, args, data):
         stack.callback(controller.end)
         controller.start()
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tide-demo-")))
-        demo = Demo(plane, folder, data, args.epochs)
+        demo = Demo(plane, folder, data, args)
         demo.say("control plane, one node and tide-kube are up")
         try:
             elastic = demo.run("elastic", 4, 2, demo.stops(True))
@@ -265,6 +266,7 @@ def finish(args, elastic, static):
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     p.add_argument("--epochs", type=int, default=10)
+    p.add_argument("--more", default="", help="options of bench/cluster_train.py")
     p.add_argument("--out", type=pathlib.Path, default=BUILD / "demo")
     args = p.parse_args()
     if os.geteuid() != 0 or missing():
