@@ -187,7 +187,7 @@ PHASES = [
     unit_phase("tsan", f"TSAN_OPTIONS=halt_on_error=1 {FIXED_ADDRESSES}", "-t 5 --no-suite pure"),
     Phase("tidy", f"git ls-files -z 'src/*.c' | xargs -0 -P 2 -n 4 clang-tidy -p {OUT}/clang --quiet",
           ("clang",)),
-    Phase("fuzz", f"scripts/run-fuzzers.sh 5 {OUT}/fuzz", ("clang",),
+    Phase("fuzz", f"scripts/run-fuzzers.sh 4 {OUT}/fuzz", ("clang",),
           (fuzz_results, "fuzz", LOGS / "fuzz.log")),
     pytest_phase("component", ("gcc", "tf221"), "-n 3 --dist loadfile"),
     pytest_phase("system", ("gcc", "tf221", "tf218", "tf215"), "-n 2", alone=True, limit_s=1200),

@@ -26,7 +26,7 @@ for file in "$source_dir"/fuzz/fuzz_*.c; do
     ninja -C "$build_dir" "fuzz/$name" >"$build_dir/$name.build" 2>&1 ||
         { cat "$build_dir/$name.build"; exit 2; }
     mkdir -p "$build_dir/found/$short"
-    if "$build_dir/fuzz/$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 \
+    if "$build_dir/fuzz/$name" -close_fd_mask=3 -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 \
         -print_final_stats=1 -artifact_prefix="$build_dir/$short-" "$build_dir/found/$short" \
         "$source_dir/fuzz/corpus/$short" >"$build_dir/$name.log" 2>&1; then
         passed=$((passed + 1))

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What clients write to api.sock: requests of HTTP with their heads and bodies in JSON, one behind
+ * the other, handled by the daemon's own loop. Every answer is HTTP with JSON, text or events.
+ *
+ * The daemon's /proc has one process, a child of ours, which the corpus calls 1.
+ */
+#include "base/clock.h"
+#include "host/http.h"
+#include "input.h"
+#include "node/api.h"
+#include "node/decision.h"
+#include "node/events.h"
+#include "node/groups.h"
+#include "node/guardian.h"
+#include "node/node.h"
+#include "node/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define CPUS        8
+#define ANSWERS_MAX (1 << 20)
+
+static struct node node;
+static char directory[32];
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    return remove(path);
+}
+
+static void remove_directory(void)
+{
+    nftw(directory, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static pid_t make_child(void)
+{
+    pid_t child = fork();
+
+    CHECK(child >= 0);
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        signal(SIGTERM, SIG_IGN); /* `tide cancel` */
+        for (;;)
+            pause();
+    }
+    return child;
+}
+
+static void make_proc(void)
+{
+    char target[32], link[64];
+    pid_t child = make_child(), pids[] = {1, child, getpid()};
+
+    snprintf(target, sizeof(target), "/proc/%d", (int)child);
+    snprintf(link, sizeof(link), "%s/proc", directory);
+    CHECK(mkdir(link, 0700) == 0);
+    for (size_t i = 0; i < sizeof(pids) / sizeof(pids[0]); i++) {
+        snprintf(link, sizeof(link), "%s/proc/%d", directory, (int)pids[i]);
+        CHECK(symlink(target, link) == 0);
+    }
+}
+
+static void make_node(void)
+{
+    strcpy(directory, "/dev/shm/tide-fuzz-XXXXXX");
+    if (!mkdtemp(directory)) {
+        strcpy(directory, "/tmp/tide-fuzz-XXXXXX");
+        CHECK(mkdtemp(directory));
+    }
+    atexit(remove_directory);
+    make_proc();
+    snprintf(node.dir, sizeof(node.dir), "%s", directory);
+    node.root = node.dir_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    node.uid = geteuid();
+    node.admin_gid = CONFIG_NOBODY;
+    node.epoch = 7;
+    node.heartbeat_ms = NODE_HEARTBEAT_MS;
+    node.topology.cpus = CPUS;
+    for (unsigned c = 0; c < CPUS; c++)
+        cpuset_add(&node.topology.online, c);
+    node.cpus = node.usable = node.topology.online;
+    config_init(&node.config);
+    CHECK(sd_event_new(&node.event) >= 0 && decision_new(&node.decision, NULL) == 0);
+    CHECK(groups_new(&node, &node.groups, NULL) == 0);
+    CHECK(guardian_new(node.event, node.dir_fd, NULL, "none", &node.guardian, NULL) == 0);
+    CHECK(events_new(&node, &node.events) == 0 && api_new(&node, &node.api, NULL) == 0);
+    for (unsigned i = 0; i < 3; i++) /* for Last-Event-ID: 7.1 to 7.3 */
+        events_tell(node.events, "job", json_object());
+}
+
+static int connect_to_api(void)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/" RUNDIR_API_SOCKET, directory);
+    CHECK(fd >= 0 && connect(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0);
+    return fd;
+}
+
+/* As long as anything happens at once; what waits for an agent waits. */
+static size_t converse(int fd, const uint8_t *data, size_t size, char *answers)
+{
+    size_t sent = 0, got = 0;
+    ssize_t n = 0;
+
+    for (unsigned idle = 0; idle < 3;) {
+        if (sent < size) {
+            n = send(fd, data + sent, size - sent, MSG_NOSIGNAL);
+            sent += n > 0 ? (size_t)n : 0;
+        }
+        idle = sd_event_run(node.event, 0) > 0 ? 0 : idle + 1;
+        n = recv(fd, answers + got, ANSWERS_MAX - got, 0);
+        if (n > 0) {
+            got += (size_t)n;
+            idle = 0;
+        }
+        if (n == 0 || got == ANSWERS_MAX)
+            break;
+    }
+    return got;
+}
+
+/* The first one; where it is JSON, it is whole. */
+static void check_answer(const char *answers, size_t size)
+{
+    struct http_response response;
+    json_t *body;
+
+    if (size == 0 || memmem(answers, size, "text/", 5))
+        return;
+    CHECK(strncmp(answers, "HTTP/1.", 7) == 0);
+    if (http_parse_response(answers, size, true, &response) < 0)
+        return;
+    CHECK(response.status >= 200 && response.status < 600);
+    if (response.body_len > 0 && response.body[0] == '{') {
+        body = json_loadb(response.body, response.body_len, 0, NULL);
+        CHECK(body && (response.status < 400 || json_object_get(body, "error")));
+        json_decref(body);
+    }
+    free(response.body);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static char *answers;
+    int fd;
+
+    if (!answers) {
+        answers = malloc(ANSWERS_MAX + 1);
+        CHECK(answers);
+        make_node();
+    }
+    fd = connect_to_api();
+    size = converse(fd, data, size, answers);
+    answers[size] = '\0';
+    close(fd);
+    check_answer(answers, size);
+    for (const struct job *j = node.jobs.first; j; j = j->next) {
+        CHECK(strcmp(j->name, j->id) == 0 || job_name_valid(j->name));
+        CHECK(j->weight >= 1 && j->weight <= JOB_WEIGHT_MAX && j->placement < PLACEMENT_MAX);
+        CHECK(!j->limit || j->min <= j->limit);
+    }
+    while (node.jobs.first)
+        job_end(node.jobs.first);
+    store_save(&node); /* their files go, too */
+    while (sd_event_run(node.event, 0) > 0)
+        ;
+    return 0;
+}
