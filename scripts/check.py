@@ -179,8 +179,11 @@ PHASES = [
         scripts/check-agent-elf.sh {OUT}/clang/libtide-agent.so""", ("gcc", "clang")),
     Phase("purity", f"""
         scripts/check-policy-purity.sh {OUT}/gcc/src/policy/libtide-policy.a
-        scripts/check-policy-purity.sh {OUT}/clang/src/policy/libtide-policy.a""",
-          ("gcc", "clang")),
+        scripts/check-policy-purity.sh {OUT}/clang/src/policy/libtide-policy.a
+        for built in gcc clang; do
+            scripts/check-policy-purity.sh --kube {OUT}/$built/src/kube/libtide-kube-core.a \
+                {OUT}/$built/src/policy/libtide-policy.a || exit 1
+        done""", ("gcc", "clang")),
     compile_phase("asan", "clang", "-Db_sanitize=address,undefined -Db_lundef=false"),
     unit_phase("asan", "UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1"),
     compile_phase("tsan", "clang", "-Db_sanitize=thread -Db_lundef=false"),

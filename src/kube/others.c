@@ -215,9 +215,18 @@ static bool pod_goes_first(uint32_t x, uint32_t y, const void *arg)
     return strcmp(a->meta.uid, b->meta.uid) < 0;
 }
 
+/* Whether room is what it lacks, and not a volume or a neighbour: else it would take it for ever.
+ */
+static bool lacks_room(const struct kube_pod *pod)
+{
+    return !pod->unschedulable || !pod->message || strstr(pod->message, "Insufficient") ||
+           strstr(pod->message, "Too many pods");
+}
+
 static bool waits(const struct core *c, const struct kube_pod *pod)
 {
-    if (pod->node || pod->gated || pod->meta.deleted_ns || pod->phase != KUBE_POD_PENDING)
+    if (pod->node || pod->gated || pod->meta.deleted_ns || pod->phase != KUBE_POD_PENDING ||
+        !lacks_room(pod))
         return false;
     return !pod->job || name_map_get(&c->job_by_uid, pod->owner_uid) == NOWHERE;
 }
@@ -244,5 +253,4 @@ void others_serve(struct core *c)
         if (!find_room(c, pod) && pod->unschedulable)
             c->others_wait |= make_room(&o, pod);
     }
-    c->others_wait |= count > WAITING_MAX;
 }

@@ -500,7 +500,8 @@ static inline void model_schedule(struct model *m, size_t p)
     }
     json_object_set_new(json_object_get(object, "status"), "conditions",
                         json_pack("[{s:s, s:s, s:s, s:s}]", "type", "PodScheduled", "status",
-                                  "False", "reason", "Unschedulable", "message", "no room"));
+                                  "False", "reason", "Unschedulable", "message",
+                                  "0/9 nodes are available: 9 Insufficient cpu."));
     model_world_free(w);
 }
 

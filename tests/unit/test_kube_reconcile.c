@@ -185,6 +185,27 @@ static void a_less_important_pod_gets_nothing(void **state)
     assert_int_equal(model_count(&m, "j", KUBE_WORKER), 7);
 }
 
+static void who_lacks_something_else_than_room_gets_none(void **state)
+{
+    json_t *pod;
+
+    model_node(&m, "a", "8", "64Gi");
+    model_etj(&m, "j", "{}");
+    pod = model_other(&m, "web", NULL, "3", 0);
+    for (int i = 0; i < 60; i++) {
+        model_reconcile(&m, WHOLE_PLAN);
+        model_tick(&m);
+        json_object_del(json_object_get(pod, "spec"), "nodeName");
+        json_object_set_new(json_object_get(pod, "status"), "phase", json_string("Pending"));
+        json_object_set_new(json_object_get(pod, "status"), "conditions",
+                            json_pack("[{s:s, s:s, s:s, s:s}]", "type", "PodScheduled", "status",
+                                      "False", "reason", "Unschedulable", "message",
+                                      "pod has unbound immediate PersistentVolumeClaims"));
+    }
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 7);
+    assert_int_equal(model_events(&m, "GaveWay"), 0);
+}
+
 static void quotas_are_respected(void **state)
 {
     model_node(&m, "a", "16", "64Gi");
@@ -470,6 +491,7 @@ int main(void)
         T(room_that_others_wait_for_is_given_back),
         T(the_least_is_not_given_back),
         T(a_less_important_pod_gets_nothing),
+        T(who_lacks_something_else_than_room_gets_none),
         T(quotas_are_respected),
         T(its_own_quota_is_respected),
         T(a_disruption_budget_holds_workers_back),
