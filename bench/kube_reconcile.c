@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What one reconcile of a large cluster costs: 1,000 nodes, 200 trainings, 5,000 pods by default,
- * every training with chief, parameter servers, workers and reports. Prints JSON: milliseconds of
- * processor time of a steady reconcile, of the first one of a new controller, and of one that has
- * 1,000 pods of others to make room for.
+ * every training with chief, parameter servers, workers and reports. Prints JSON rows: milliseconds
+ * of processor time of a steady reconcile, of the first one of a new controller, and of one that
+ * has 1,000 pods of others to make room for.
  *
  * usage: kube_reconcile [ROUNDS [NODES [JOBS]]]
  */
@@ -223,7 +223,9 @@ static void measure(struct cluster *c, const char *name, unsigned rounds, bool a
         kube_plan_done(&plan);
     }
     qsort(ms, rounds, sizeof(*ms), by_value);
-    printf(" \"%s\": {\"median_ms\": %.2f, \"max_ms\": %.2f, \"actions\": %zu}%s\n", name,
+    printf(" {\"situation\": \"%s\", \"nodes\": %zu, \"jobs\": %zu, \"pods\": %zu, \"repeats\": %u,"
+           " \"p50_ms\": %.2f, \"max_ms\": %.2f, \"actions\": %zu}%s\n",
+           name, c->world.node_count, c->world.etj_count, c->world.pod_count, rounds,
            ms[rounds / 2], ms[rounds - 1], actions, end);
     free(ms);
     kube_memory_free(memory);
@@ -237,13 +239,12 @@ int main(int argc, char **argv)
     struct cluster c = {0};
 
     build(&c, nodes, jobs);
-    printf("{\"nodes\": %u, \"jobs\": %u, \"pods\": %zu, \"rounds\": %u,\n", nodes, jobs,
-           c.world.pod_count, rounds);
+    printf("[\n");
     measure(&c, "steady", rounds, false, ",");
-    measure(&c, "first", rounds, true, ",");
+    measure(&c, "new controller", rounds, true, ",");
     for (unsigned i = 0; i < WAITING; i++)
         add_pod(&c, NULL, "worker", 1000 + i, UINT32_MAX);
-    measure(&c, "others_wait", rounds, false, "");
-    printf("}\n");
+    measure(&c, "others wait", rounds, false, "");
+    printf("]\n");
     return 0;
 }

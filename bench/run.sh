@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 py=${TIDE_BENCH_PYTHON:-.venv/bin/python}
 $py bench/micro.py
 $py bench/decide.py
+$py bench/kube.py
 $py bench/simulate.py
 $py bench/latency.py
 $py bench/throughput.py --case idle
