@@ -116,10 +116,14 @@ class Training:
 
 
 def pause(training, change, text):
-    """The pause, in seconds, that change() makes; @text is what the chief logs as it takes effect."""
+    """The pause, in seconds, that change() makes; @text is what the chief logs as it takes effect.
+
+    A node is started before: what its start takes from this machine's processors is no pause.
+    """
     usual = statistics.median(b - a for a, b in zip(training.times[-40:], training.times[-39:]))
     said, first = training.said(text), len(training.times) - 1
-    change()
+    if change():
+        first = len(training.times) - 1
     training.wait(lambda: training.said(text) > said, text)
     training.wait_steps(4)
     gaps = [b - a for a, b in zip(training.times[first:], training.times[first + 1:])]
@@ -129,8 +133,8 @@ def pause(training, change, text):
 
 def measure(rounds, directory):
     from threadtide.tensorflow import LocalCluster
-    found = {"worker joins": [], "worker leaves": [], "server joins": [], "server leaves": [],
-             "checkpoint and restart": []}
+    found = {"worker joins": [], "worker leaves": [], "worker killed": [], "server joins": [],
+             "server leaves": [], "checkpoint and restart": []}
     with LocalCluster(ps=1, workers=1, threads=1, slots=4, directory=directory) as cluster, \
             open(pathlib.Path(directory) / "chief.log", "w+") as log:
         training = Training(cluster, str(pathlib.Path(directory) / "checkpoints"), log)
@@ -139,12 +143,17 @@ def measure(rounds, directory):
             node = {}
             def start(role):
                 node[role] = cluster.start(role)[0].index
+                return True
             found["worker joins"].append(pause(training, lambda: start("worker"), " joins"))
             found["server joins"].append(pause(training, lambda: start("ps"), "variables moved"))
             found["server leaves"].append(pause(
                 training, lambda: cluster.leave("ps", node["ps"]), "is released"))
             found["worker leaves"].append(pause(
                 training, lambda: cluster.leave("worker", node["worker"]), "is released"))
+            start("worker")
+            training.wait_steps(45)
+            found["worker killed"].append(pause(
+                training, lambda: cluster.kill("worker", node["worker"]), "is lost"))
             found["checkpoint and restart"].append(training.restart())
             training.wait_steps(45)
         training.end()

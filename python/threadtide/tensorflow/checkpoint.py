@@ -80,11 +80,15 @@ class Checkpoints:
     def _files(self):
         return sorted(p for p in self._directory.iterdir() if _FILE.search(p.name))
 
+    @property
+    def busy(self):
+        """Whether one is being written."""
+        return bool(self._writer and self._writer.is_alive())
+
     def due(self):
         """Whether it is time for the next one, and the last is written."""
-        busy = self._writer and self._writer.is_alive()
-        return not busy and (self.wanted or
-                             time.monotonic() - self._began >= self._interval_s)
+        late = time.monotonic() - self._began >= self._interval_s
+        return (self.wanted or late) and not self.busy
 
     def begin(self, meta, values):
         """@values are tensors, wherever they are; returns at once."""

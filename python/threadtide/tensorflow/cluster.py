@@ -94,7 +94,7 @@ class Cluster:
             self.suspended = members.suspend
             self.mode, self.slots = members.mode, members.slots
             known = list(self.nodes.values())
-            new = [Node(m) for key, m in listed.items() if key not in self._seen and not m.leave]
+            new = [Node(m) for key, m in listed.items() if key not in self._seen]
             for node in new:
                 self._seen.add(node.key)
                 self.nodes[node.key] = node
@@ -111,6 +111,8 @@ class Cluster:
         for node in new:
             self._links.add(node.role, node.index, node.member.host, node.member.control_port)
             self._set_threads(node)
+            if node.member.leave:
+                self.leave(node)
         self._changed()
 
     def _set_threads(self, node):
@@ -221,8 +223,8 @@ class Cluster:
         add = {n.key: f"{n.member.host}:{n.member.port}" for n in batch}
         try:
             private.update_cluster(add, gone)
-        except tf.errors.OpError as error:
-            log(f"{', '.join(map(str, batch))} cannot join yet: {error.message.splitlines()[0]}")
+        except Exception as error:  # one that hangs or dies now is no reason to end this thread
+            log(f"{', '.join(map(str, batch))} cannot join yet: {str(error).splitlines()[:1]}")
             for node in batch:
                 node.not_before = time.monotonic() + RETRY_S
             threading.Timer(RETRY_S, self.join).start()
@@ -250,6 +252,11 @@ class Cluster:
         if release:
             with self.lock:
                 nodes = list(self.nodes.values())
+            # Functions that end with the process would be taken back from nodes that have gone.
+            try:
+                private.update_cluster({}, self._in_tensorflow)
+            except tf.errors.OpError:
+                pass
             for node in nodes:
                 self.released(node)
             end = time.monotonic() + RELEASE_S

@@ -43,6 +43,19 @@ SYMBOLS = (
     ("keras.src.random.seed_generator", "SeedGenerator.next", ("self", "ordered")),
 )
 
+# What objects have: how to make one (in check_symbols), and its attributes.
+ATTRIBUTES = (
+    ("tensorflow.python.eager.context.Context", ("_server_def",)),
+    ("tensorflow.python.ops.resource_variable_ops.ResourceVariable", ("_handle",)),
+    ("the handle of a ResourceVariable", ("_handle_data",)),
+    ("tensorflow.python.eager.polymorphic_function.concrete_function.ConcreteFunction",
+     ("_captured_inputs",)),
+    ("keras.src.backend.tensorflow.optimizer.TFOptimizer", ("_distribution_strategy",)),
+)
+# What the strategy's constructor gives to the strategy: it cannot be made without a cluster.
+EXTENDED = ("tensorflow.python.distribute.parameter_server_strategy_v2",
+            "ParameterServerStrategyV2Extended", "_allow_run_without_coordinator")
+
 
 class UnsupportedTensorFlow(RuntimeError):
     """This version of TensorFlow was not tested; the text names those that were."""
@@ -72,7 +85,22 @@ def check_symbols():
             continue
         if not set(parameters or ()) <= set(has):
             wrong.append(f"{name}: parameters {has}, expected {parameters}")
+    for (name, attributes), made in zip(ATTRIBUTES, _samples()):
+        wrong += [f"{name}: no {a}" for a in attributes if not hasattr(made, a)]
+    module, name, attribute = EXTENDED
+    if attribute not in inspect.getsource(getattr(importlib.import_module(module), name).__init__):
+        wrong.append(f"{module}.{name}: no {attribute}")
     return wrong
+
+
+def _samples():
+    """An object of each kind in ATTRIBUTES."""
+    import keras
+    from tensorflow.python.eager import context
+    variable = tf.Variable(1.0)
+    function = tf.function(lambda: variable + 1.0, autograph=False)
+    return (context.context(), variable, variable.handle, function.get_concrete_function(),
+            keras.optimizers.SGD())
 
 
 # The cluster that the process is connected to.

@@ -49,7 +49,8 @@ class Progress:
     def probe_due(self, interval_s):
         """Whether a probe shall be made now."""
         if self._probe and self._probe.finished:
-            self._probes.append(self._probe.seconds)
+            if not self._probe.error:
+                self._probes.append(self._probe.result)
             self._probe = None
         now = time.monotonic()
         if now - self._probed < interval_s:
