@@ -112,7 +112,7 @@ class Chief:
             return all(sorted(n["index"] for n in nodes
                               if n["role"] == role and n["state"] == "in") == wanted
                        for role, wanted in indices.items())
-        wait_until(serve, f"nodes {indices}; {self.report()['nodes']}\n{self.words()[-2000:]}")
+        wait_until(serve, f"nodes {indices}", GUARD_S)
 
     def end(self):
         self.order("end")

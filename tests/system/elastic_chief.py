@@ -54,14 +54,17 @@ class Training:
         self.batches = self.coordinator.create_epochs(
             (np.arange(EXAMPLES), words, labels), batch_size=BATCH, seed=5)
         self.step = tf.function(self._step)
+        self.total = tf.function(lambda words: tf.reduce_sum(self._bag(words)))
+
+    def _bag(self, words):
+        return tf.reduce_mean(tf.nn.embedding_lookup(self.table, words), 1)
 
     def _step(self, iterator):
         number, words, labels = next(iterator)
         variables = [*self.table.variables, *self.model.trainable_variables]
         with tf.GradientTape(persistent=True) as tape:
-            bag = tf.reduce_mean(tf.nn.embedding_lookup(self.table, words), 1)
             loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(
-                labels, self.model(bag, training=True)))
+                labels, self.model(self._bag(words), training=True)))
             count = -tf.reduce_mean(tf.gather(self.seen, number))
         self.adam.apply_gradients(zip(tape.gradient(loss, variables), variables))
         self.counter.apply_gradients([(tape.gradient(count, self.seen), self.seen)])
@@ -75,6 +78,9 @@ class Training:
         say(step=self.coordinator.step, loss=float(result.fetch()))
 
     def end(self):
+        words = tf.reshape(tf.range(WORDS, dtype=tf.int64), [-1, LENGTH - 2])
+        total = self.coordinator.schedule(self.total, args=(words,)).fetch()  # on a worker
+        assert np.isclose(total, float(tf.reduce_sum(self._bag(words))), rtol=1e-3), total
         digest = hashlib.sha256()
         for entry in self.strategy.variables_in.entries:
             digest.update(entry.variable.numpy().tobytes())

@@ -270,7 +270,7 @@ class ElasticCoordinator:
                 self._cluster.released(node)
         if self._cluster.suspended and not self._closing:
             self._suspend()
-        if checkpoints.due() and (self._scheduled or checkpoints.wanted):
+        if checkpoints.due() and (self._traced or checkpoints.wanted):
             self._land(0)
             self._snapshot()
 
@@ -339,11 +339,14 @@ class ElasticCoordinator:
         if call.key not in self._traced:
             sync = call.epochs and self._strategy.mode == "sync"
             kind = steps.SyncStep if sync else steps.PlainCall
+            known = len(self._variables.entries)
             self._traced[call.key] = kind(self._strategy, call.function, call.epochs, call.args,
                                           call.kwargs)
-            # The optimizer's variables are there only now: the first snapshot must have them.
-            if call.epochs and not self._strategy.checkpoints.latest:
+            # An optimizer's variables are there only now: the last snapshot must have them.
+            if len(self._variables.entries) > known or (
+                    call.epochs and not self._strategy.checkpoints.latest):
                 self._land(0)
+                self._strategy.checkpoints.wait()
                 self._snapshot()
                 self._strategy.checkpoints.wait()
         return self._traced[call.key]
