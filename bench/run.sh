@@ -19,6 +19,7 @@ $py bench/share.py --jobs 4 --against pinned
 $py bench/share.py --jobs 2
 $py bench/share.py --jobs 2 --placement exclusive
 $py bench/replay.py
+$py bench/elastic_pause.py
 $py bench/tfnode_start.py
 if [ "$(id -u)" = 0 ] && command -v dockerd > /dev/null; then
     $py bench/container_queue.py
