@@ -106,13 +106,13 @@ class LocalCluster:
         env: Optional[Dict[str, str]] = None,
         wrapper: Sequence[str] = (),
     ):
+        self._program = str(program or find_program())
+        self._tensorflow = str(tensorflow or find_tensorflow())
         self._own = None if directory else tempfile.mkdtemp(prefix="tide-cluster-")
         self.directory = pathlib.Path(directory or self._own)
         self.path = self.directory / "cluster.json"
         self.nodes: Dict[Tuple[str, int], Node] = {}  # that have not ended
         self._settings = {"mode": mode, "slots": slots, "suspend": False}
-        self._program = str(program or find_program())
-        self._tensorflow = str(tensorflow or find_tensorflow())
         self._env, self._wrapper, self._threads = env or {}, list(wrapper), threads
         self._lock = threading.RLock()
         self._next = {"ps": 0, "worker": 0}
