@@ -175,8 +175,8 @@ class Demo:
                 "gave_back_s": watcher.since(self.wanted, lambda used, ready: used["other workload"])}
 
     def phase(self, name):
-        return self.plane.api("GET", f"/api/v1/namespaces/{NAMESPACE}/pods/{name}")[1].get(
-            "status", {}).get("phase")
+        code, found = self.plane.api("GET", f"/api/v1/namespaces/{NAMESPACE}/pods/{name}")
+        return found["status"].get("phase") if code == 200 else None
 
     def stops(self, elastic):
         """The other workload ends after the second epoch, and is back two epochs before the end."""
@@ -265,7 +265,7 @@ def finish(args, elastic, static):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    p.add_argument("--epochs", type=int, default=10)
+    p.add_argument("--epochs", type=int, default=12)
     p.add_argument("--more", default="", help="options of bench/cluster_train.py")
     p.add_argument("--out", type=pathlib.Path, default=BUILD / "demo")
     args = p.parse_args()

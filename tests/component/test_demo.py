@@ -135,3 +135,21 @@ def test_without_a_build_the_demo_says_what_to_do(tmp_path):
     answer = subprocess.run([sys.executable, str(DEMO / "run.py")], capture_output=True, text=True,
                             env={**os.environ, "TIDE_BUILD_DIR": str(tmp_path)}, timeout=GUARD_S, check=False)
     assert answer.returncode == 1 and "make demo" in answer.stderr
+
+
+# ---- demo/cluster.py's picture ----
+
+def test_the_picture_of_a_node_shows_who_had_how_much_and_every_epoch():
+    import cluster_picture
+
+    def used(other, workers):
+        return {"other workload": other, "chief": 400, "servers": 100, "workers": workers}
+    run = {"name": "elastic", "ends": [2.0, 5.0, 6.0],
+           "samples": [(-1.0, used(750, 250)), (2.5, used(0, 1000)), (7.0, used(750, 250))]}
+    assert [(a, b, u["workers"]) for a, b, u in cluster_picture.spans(run)] == [
+        (0.0, 2.5, 250), (2.5, 6.0, 1000)]
+    root = xml.etree.ElementTree.fromstring(cluster_picture.draw([run, run], 1650))
+    hints = [element.text for element in root.iter("{http://www.w3.org/2000/svg}title")]
+    assert hints.count("workers: 1000") == 2 and hints.count("other workload: 750") == 2
+    letters = cluster_picture.text([run], 1650)
+    assert "." in letters and "W" in letters and letters.count("+") == 3
