@@ -53,6 +53,7 @@ def training(name, workers, servers, data, log, epochs, more):
                         "--log", str(log), "--epochs", str(epochs), *more],
             "env": [{"name": "TF_CPP_MIN_LOG_LEVEL", "value": "3"},
                     {"name": "OMP_NUM_THREADS", "value": "1"}],
+            "checkpoint": {"path": f"{log}.checkpoints", "intervalSeconds": 20},
             "chief": {"resources": amounts(400, "512Mi", limited=False)},
             "ps": {"max": servers, "resources": amounts(100, "256Mi", limited=False)},
             "workers": {"max": workers, "resources": amounts(WORKER_MCPU, "256Mi")}}}

@@ -247,15 +247,17 @@ class ElasticParameterServerStrategy(tf.distribute.ParameterServerStrategy):
         TIDE_SLOTS, what the members say, or 8. Another number is another order of additions, so other last bits.
       variable_partitioner: as with the stock strategy. Shards stay, servers come and go.
       checkpoint_dir: where checkpoints go, which a new chief resumes from. Without it the last one
-        lies in the chief's memory, against the loss of parameter servers only.
-      checkpoint_interval_s: the time between two; what is lost at most.
+        lies in the chief's memory, against the loss of parameter servers only. Default:
+        TIDE_CHECKPOINT.
+      checkpoint_interval_s: the time between two; what is lost at most. Default:
+        TIDE_CHECKPOINT_INTERVAL, or 30.
       source: where the members come from (default: as the environment says).
 
     Blocks until the first parameter server and worker are there.
     """
 
     def __init__(self, mode=None, slots=None, variable_partitioner=None, checkpoint_dir=None,
-                 checkpoint_interval_s=30.0, source=None):
+                 checkpoint_interval_s=None, source=None):
         private.check_version()
         self._tide_channel = None
         mode = mode or os.environ.get("TIDE_MODE")
@@ -265,7 +267,9 @@ class ElasticParameterServerStrategy(tf.distribute.ParameterServerStrategy):
         if not 0 <= slots <= 4096:
             raise ValueError(f"slots must be from 1 to 4096, not {slots}")
         self.recorder = None  # collects gradients while a step is traced
-        self.checkpoints = checkpoint.Checkpoints(checkpoint_dir, checkpoint_interval_s)
+        self.checkpoints = checkpoint.Checkpoints(
+            checkpoint_dir or os.environ.get("TIDE_CHECKPOINT"), float(
+                checkpoint_interval_s or os.environ.get("TIDE_CHECKPOINT_INTERVAL") or 30))
         self.restored = self.checkpoints.latest
         self.on_change = lambda: None  # set by the coordinator
         self.report = lambda: progress.Progress(0).report(0, 0, self.cluster.report())
