@@ -49,6 +49,10 @@ static void complain(const struct client_answer *answer)
 
     if (message && answer->reason[0])
         fprintf(stderr, "Error from server (%s): %s\n", answer->reason, message);
+    else if (answer->status == 404)
+        fputs("error: this cluster knows no ElasticTrainingJobs: install their definition, "
+              "kubectl apply -f crd.yaml\n",
+              stderr);
     else
         fprintf(stderr, "error: %s\n", answer->text);
 }

@@ -125,6 +125,7 @@ struct lease {
     uint64_t sent_ns;
     unsigned seed;
     bool leading; /* as told last */
+    bool ending;  /* it is given back, when what is under way has been answered */
     struct lease_rule rule;
     char name[254], told[LEASE_HOLDER_MAX];
     char path[640]; /* of the collection */
@@ -139,6 +140,7 @@ static uint64_t now_ns(void)
 }
 
 static void step(struct lease *l);
+static void give_back(struct lease *l);
 
 static void tell(struct lease *l)
 {
@@ -170,6 +172,10 @@ static void on_looked(void *arg, const struct client_answer *answer)
     struct lease *l = arg;
 
     l->call = 0;
+    if (l->ending) {
+        give_back(l);
+        return;
+    }
     if (answer->code == 0 || answer->code == -ENOENT) {
         lease_saw(&l->rule, answer->code == 0 ? answer->body : NULL, now_ns());
         tell(l);
@@ -190,6 +196,10 @@ static void on_wrote(void *arg, const struct client_answer *answer)
         lease_wrote(&l->rule, answer->body, l->sent_ns, now_ns());
     } else if (answer->code == -EAGAIN || answer->code == -EEXIST || answer->code == -ENOENT) {
         l->rule.version[0] = '\0'; /* somebody else was quicker: look, in the next step */
+    }
+    if (l->ending) {
+        give_back(l);
+        return;
     }
     tell(l);
     again_later(l);
@@ -347,7 +357,7 @@ struct lease *lease_free(struct lease *l)
 
 bool lease_leading(const struct lease *l)
 {
-    return lease_held(&l->rule, now_ns());
+    return !l->ending && lease_held(&l->rule, now_ns());
 }
 
 const char *lease_identity(const struct lease *l)
@@ -363,29 +373,34 @@ static void on_released(void *arg, const struct client_answer *answer)
     l->released(l->released_arg);
 }
 
-void lease_release(struct lease *l, void (*done)(void *arg), void *arg)
+static void give_back(struct lease *l)
 {
-    bool held = lease_leading(l);
     json_t *body = NULL;
     int64_t r = -ENOENT;
 
-    client_cancel(l->client,
-                  l->call); /* of a renewal under way the version is not known: it expires */
-    if (l->call)
-        held = false;
-    l->call = 0;
-    sd_event_source_set_enabled(l->timer, SD_EVENT_OFF);
-    l->released = done;
-    l->released_arg = arg;
-    l->rule.renewed_ns = 0;
-    if (held)
+    if (lease_held(&l->rule, now_ns()) && l->rule.version[0])
         body = json_pack("{s:{s:s},s:{s:s,s:i}}", "metadata", "resourceVersion", l->rule.version,
                          "spec", "holderIdentity", "", "leaseDurationSeconds", 1);
     if (body)
         r = write_record(l, LEASE_RENEW, body, on_released);
     json_decref(body);
     if (r < 0)
-        done(arg);
+        l->released(l->released_arg);
     else
         l->call = r;
+}
+
+void lease_release(struct lease *l, void (*done)(void *arg), void *arg)
+{
+    bool again = l->ending;
+
+    l->ending = true;
+    l->released = done;
+    l->released_arg = arg;
+    sd_event_source_set_enabled(l->timer, SD_EVENT_OFF);
+    sd_event_source_set_enabled(l->deadline, SD_EVENT_OFF);
+    if (again) /* whoever asks twice does not want to wait */
+        done(arg);
+    else if (!l->call)
+        give_back(l);
 }

@@ -79,5 +79,8 @@ struct lease *lease_free(struct lease *l); /* takes NULL, returns NULL; does not
 bool lease_leading(const struct lease *l);
 const char *lease_identity(const struct lease *l);
 
-/* Gives it back, so that another need not wait: @done is called once, also when that fails. */
+/*
+ * Gives it back, so that another need not wait: @done is called, also when that fails. We do not
+ * lead from now on. Asked a second time it does not wait any longer.
+ */
 void lease_release(struct lease *l, void (*done)(void *arg), void *arg);

@@ -168,7 +168,8 @@ static unsigned on_report(void *arg, struct kube_report *report, json_t **ret_me
 {
     say("%s/%s %s step %" PRIu64 " nodes %u", report->namespace, report->job, report->chief_uid,
         report->progress.step, report->node_count);
-    *ret_members = json_pack("{s:i}", "generation", 7);
+    *ret_members = json_pack("{s:i,s:s,s:i,s:b,s:[],s:[]}", "generation", 7, "mode", "sync",
+                             "slots", 8, "suspend", 0, "ps", "worker");
     kube_report_free(report);
     return 200;
 }

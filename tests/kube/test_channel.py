@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The chiefs' channel: certificates that it makes or is given, tokens of real pods, reports."""
 import http.client
+import importlib.util
 import json
+import pathlib
+import socket
 import ssl
 
 import pytest
@@ -69,11 +72,36 @@ def test_a_chief_with_its_pods_token_is_answered(plane, proxy, namespace, channe
     pod = chief(plane, namespace)
     client = Chief(channel, plane.token("default", namespace, "threadtide", pod), namespace)
     for step in range(1, 11):
-        assert client.post(report(step)) == (200, {"members": {"generation": 7}})
+        status, answer = client.post(report(step))
+        assert (status, answer["members"]["generation"]) == (200, 7)
     uid = pod["metadata"]["uid"]
     channel.wait(*(f"{namespace}/job {uid} step {step} nodes 1" for step in range(1, 11)))
     reviews = [r for r in proxy.requests if r.path.endswith("/tokenreviews") and r.status]
     assert len(reviews) == 1, "the API server is asked once, not at each report"
+
+
+def test_the_python_packages_client_keeps_its_connection_and_finds_the_leader(
+        plane, namespace, channel, tmp_path):
+    path = pathlib.Path(__file__).resolve().parents[2] / "python/threadtide/tensorflow/members.py"
+    spec = importlib.util.spec_from_file_location("members", path)
+    members = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(members)
+    port, authority = where(channel)
+    (tmp_path / "ca.crt").write_text(authority)
+    (tmp_path / "token").write_text(plane.token("default", namespace, "threadtide",
+                                                chief(plane, namespace)))
+    source = members.Controller(f"https://127.0.0.1:{port}", tmp_path / "ca.crt", tmp_path / "token",
+                                namespace, "job")
+    assert source.exchange(report()).generation == 7
+    first = source._connection.sock.getsockname()
+    assert source.exchange(report(2)).generation == 7
+    assert source._connection.sock.getsockname() == first
+    source._connection.sock.shutdown(socket.SHUT_RDWR)  # as a controller that went does
+    assert source.exchange(report(3)).generation == 7
+    answers = iter([503, 503, 200])
+    ask, source._ask = source._ask, lambda *words: (
+        (503, b"{}") if next(answers) == 503 else ask(*words))
+    assert source.exchange(report(4)).generation == 7
 
 
 def test_other_tokens_are_refused_with_a_reason(plane, namespace, channel):

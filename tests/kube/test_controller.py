@@ -212,6 +212,52 @@ def test_conflicts_refusals_and_lost_answers_change_nothing_but_the_time(
     eventually(lambda: get(cluster, namespace)["status"]["phase"] == "Suspended", 2 * GUARD_S)
 
 
+def test_a_controller_killed_at_each_of_its_writes_loses_nothing(cluster, namespace, train):
+    """One after the other ends by SIGKILL, at its first write, its second, …; every other of these is
+    carried out all the same."""
+    deaths, live, left = [], [None], [0]
+
+    def die(request):
+        if request.method == "GET" or "secrets" in request.path or "tokenreviews" in request.path:
+            return None
+        left[0] -= 1
+        if left[0] > 0:
+            return None
+        live[0].process.kill()
+        deaths.append(f"{request.method} {request.path.rsplit('/', 1)[-1]}")
+        return fault_proxy.lose() if len(deaths) % 2 else fault_proxy.refuse(500)
+
+    def live_until(count):
+        """Controllers, until so many workers are in the training."""
+        for life in range(1, 30):
+            left[0] = life
+            live[0] = Controller(cluster, "--leader-elect=no", url=cluster.proxy.url)
+
+            def over():
+                status = get(cluster, namespace).get("status", {})
+                return (live[0].process.poll() is not None or
+                        status.get("workers", {}).get("ready") == count and "done")
+            done = eventually(over, 2 * GUARD_S) == "done"
+            live[0].kill()
+            if done:
+                return
+    chief = train(live)
+    cluster.proxy.rule = die
+    try:
+        live_until(2)
+        kubectl(cluster, namespace, "scale", "job", "1")
+        live_until(1)
+        cluster.proxy.rule = lambda request: None
+        live[0] = Controller(cluster, "--leader-elect=no", url=cluster.proxy.url).start()
+        eventually(lambda: len(workers(cluster, namespace)) == 1)
+        assert [name.split("-")[1] for name in pods(cluster, namespace)] == ["chief", "ps", "worker"]
+        eventually(lambda: len(chief.members["worker"]) == 1)
+    finally:
+        cluster.proxy.forget()
+        live[0].kill()
+    assert len(deaths) >= 5 and len(set(deaths)) >= 3, deaths
+
+
 def test_reports_of_others_are_refused(cluster, namespace, start, train):
     controller = start()
     chief = train([controller])

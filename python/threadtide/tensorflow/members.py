@@ -21,6 +21,7 @@ FILE_S = 0.05
 TIMEOUT_S = 5
 MAX_BYTES = 1 << 20
 MAX_NODES = 4096
+REPLICAS_TRIED = 6  # connections until the replica that leads has answered
 
 
 class Member(NamedTuple):
@@ -106,7 +107,9 @@ def _namespace_of(token):
 
 
 class Controller:
-    """TIDE_CONTROLLER: an HTTPS request for each report; connection and token are never kept."""
+    """TIDE_CONTROLLER: an HTTPS request for each report. The connection is kept, since its handshake
+    costs more than the report; the token is not. A replica that does not lead answers 503 and hangs
+    up: another connection may come to the one that does."""
 
     interval_s = REPORT_S
 
@@ -117,26 +120,49 @@ class Controller:
         self._host, self._port = parts.hostname, parts.port or 443
         self._prefix = parts.path.rstrip("/")
         self._ca, self._token_file, self._namespace, self._job = ca, token_file, namespace, job
+        self._connection = None
 
     def exchange(self, report):
         """Posts @report; the members that the controller wants, or None."""
         with open(self._token_file, encoding="utf-8") as file:  # the kubelet renews it
             token = file.read(1 << 16).strip()
-        connection = http.client.HTTPSConnection(
-            self._host, self._port, timeout=TIMEOUT_S,
-            context=ssl.create_default_context(cafile=self._ca))
+        namespace = self._namespace or _namespace_of(token)
+        path = f"{self._prefix}/v1/jobs/{namespace}/{self._job}/report"
+        for _ in range(REPLICAS_TRIED):
+            status, body = self._post(path, json.dumps(report), token)
+            if status != 503:
+                break
+        if status != 200:
+            raise OSError(f"the controller answers {status}: {body[:200]!r}")
+        return parse(json.loads(body).get("members"))
+
+    def _post(self, path, body, token):
+        kept = self._connection is not None
         try:
-            namespace = self._namespace or _namespace_of(token)
-            path = f"{self._prefix}/v1/jobs/{namespace}/{self._job}/report"
-            connection.request("POST", path, json.dumps(report), {
+            return self._ask(path, body, token)
+        except (OSError, http.client.HTTPException):
+            if not kept:
+                raise
+            return self._ask(path, body, token)  # it had hung up on the connection before
+
+    def _ask(self, path, body, token):
+        """(status, body); what did not go well is not used again."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            connection = http.client.HTTPSConnection(
+                self._host, self._port, timeout=TIMEOUT_S,
+                context=ssl.create_default_context(cafile=self._ca))
+        try:
+            connection.request("POST", path, body, {
                 "Authorization": f"Bearer {token}", "Content-Type": "application/json"})
             answer = connection.getresponse()
-            body = answer.read(MAX_BYTES)
+            text = answer.read(MAX_BYTES)
+            if answer.status == 200 and not answer.will_close and answer.isclosed():
+                self._connection = connection
+            return answer.status, text
         finally:
-            connection.close()
-        if answer.status != 200:
-            raise OSError(f"the controller answers {answer.status}: {body[:200]!r}")
-        return parse(json.loads(body).get("members"))
+            if self._connection is None:
+                connection.close()
 
 
 def from_environment(environ=os.environ):
