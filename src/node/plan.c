@@ -29,8 +29,16 @@ static bool wants_command(const struct process *p)
             p->want.inter != p->sent.inter);
 }
 
+/* What stands still has nothing to park; what it may use it hears when it goes on. */
+static bool stands_still(const struct job *j)
+{
+    return j->frozen || j->admission.phase == JOB_PAUSED;
+}
+
 static bool shrinking(const struct job *j, uint64_t now)
 {
+    if (stands_still(j))
+        return false;
     for (const struct process *p = j->processes; p; p = p->next)
         if (p->shrink_since_ns && now < p->shrink_since_ns + JOB_DEADLINE_NS)
             return true;
@@ -51,7 +59,7 @@ static void mark_late(struct job *j, uint64_t now)
 {
     bool late = false;
 
-    for (const struct process *p = j->processes; p; p = p->next)
+    for (const struct process *p = j->processes; p && !stands_still(j); p = p->next)
         late |= p->shrink_since_ns && now >= p->shrink_since_ns + JOB_DEADLINE_NS;
     if (late && !j->late)
         node_log("job %s (%s) did not park its threads in time: oversubscribed", j->id, j->name);

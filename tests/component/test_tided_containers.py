@@ -299,6 +299,15 @@ def test_killed_at_any_moment_of_a_resize_no_core_is_lost_or_owned_twice(tided, 
         assert {j["id"] for j in tided.jobs()} == {"j1", "j2"}
 
 
+def test_who_goes_on_with_less_goes_on_at_once(place, engine, boxes):
+    """Standing still it cannot park, and has nothing to park."""
+    daemon, box, peer, _ = give_way(place, engine.socket, boxes)
+    assert daemon.api("PATCH", "/v1/jobs/patient", {"threads": 1})[0] == 200
+    peer.end()
+    joined(daemon, box, state="running", target=1, active=1)
+    assert "did not park" not in daemon.log.read_text()
+
+
 def test_a_container_paused_by_policy_goes_on_when_no_daemon_is_left(place, engine, boxes):
     daemon, box, peer, _ = give_way(place, engine.socket, boxes)
     daemon.signal(signal.SIGKILL)
