@@ -310,10 +310,11 @@ class ControlPlane:
     def start(self):
         self.etcd.start()
         self.proxy.start()
-        # The two others wait for the API server by themselves.
-        for program in self.programs[1:]:
+        self.apiserver.start()
+        # These two would not wait for it for more than ten seconds.
+        for program in self.programs[2:]:
             program.launch()
-        for program in self.programs[1:]:
+        for program in self.programs[2:]:
             program.wait()
         eventually(lambda: self.api("GET", "/api/v1/namespaces/default/serviceaccounts/default")[0]
                    == 200)
