@@ -115,11 +115,11 @@ class Training:
 
 def main():
     args = arguments()
-    with open(args.log, "w", buffering=1, encoding="utf-8") as log:
+    with open(args.log, "a", buffering=1, encoding="utf-8") as log:
         def say(**what):
             print(json.dumps({"t": time.monotonic(), **what}), file=log)
         training = Training(args)
-        say(ready=True)
+        say(ready=True)  # once more when a new chief resumes; epochs that it skips have NaN for a loss
         for epoch in range(args.epochs):
             loss = training.epoch()
             nodes = [n["role"] for n in training.coordinator.report()["nodes"] if n["state"] == "in"]

@@ -12,6 +12,7 @@ kubelet. As root.
 import argparse
 import contextlib
 import json
+import math
 import os
 import pathlib
 import signal
@@ -35,6 +36,11 @@ WORKER_MCPU, OTHER_MCPU = 250, 750
 NODE_MCPU = 1650  # chief 400, servers 100 each, four workers of a quarter core, and a little
 NAMESPACE, GUARD_S, LOOK_S = "default", 240, 0.25
 SPIN = ("sh", "-c", "while :; do :; done")
+
+
+def done(events):
+    """The epochs that were trained; a chief that resumes passes over those before."""
+    return [e for e in events if "epoch" in e and not math.isnan(e["loss"])]
 
 
 def amounts(mcpu, memory, limited=True):
@@ -134,7 +140,7 @@ class Demo:
         seen = 0
         while True:
             events = self.events(log)
-            epochs = [e for e in events if "epoch" in e]
+            epochs = done(events)
             for event in epochs[seen:]:
                 seen += 1
                 self.say(f"{name}: epoch {event['epoch']:2}  loss {event['loss']:.4f}  "
@@ -167,10 +173,10 @@ class Demo:
         self.other(False)
         self.until(f"{name}'s end", lambda: not self.plane.must(
             "GET", f"/api/v1/namespaces/{NAMESPACE}/pods")["items"])
-        times = [next(e["t"] for e in events if "ready" in e), *(e["t"] for e in events if "epoch" in e)]
+        times = [next(e["t"] for e in events if "ready" in e), *(e["t"] for e in done(events))]
         return {"name": name, "samples": [(t + watcher.begin - times[0], used) for t, used in samples],
-                "ends": [t - times[0] for t in times[1:]], "epochs": [e for e in events if "epoch" in e],
-                "last": events[-1],
+                "ends": [t - times[0] for t in times[1:]], "epochs": done(events),
+                "last": events[-1], "restarts": sum("ready" in e for e in events) - 1,
                 "grew_s": watcher.since(self.freed, lambda used, ready: ready > 1),
                 "grown_s": watcher.since(self.freed, lambda used, ready: ready == workers),
                 "gave_back_s": watcher.since(self.wanted, lambda used, ready: used["other workload"])}
@@ -206,6 +212,7 @@ def table(elastic, static):
             ("weights (sha256)", elastic["last"]["digest"], static["last"]["digest"]),
             ("examples applied / expected", *(
                 f"{r['last']['applied'] / r['last']['expected']:.3f}" for r in (elastic, static))),
+            ("restarts of the chief", *(str(r["restarts"]) for r in (elastic, static))),
             ("freed -> first new worker in it", seconds(elastic["grew_s"]), "-"),
             ("freed -> all new workers in it", seconds(elastic["grown_s"]), "-"),
             ("wanted back -> the other runs", seconds(elastic["gave_back_s"]), seconds(static["gave_back_s"])),
