@@ -37,8 +37,8 @@ void controller_lead(struct controller *c, bool leading);
 
 void controller_wake(struct controller *c); /* something else has changed */
 
-/* A channel_report. */
-unsigned controller_report(void *c, struct kube_report *report, json_t **ret_members,
+/* A channel_report; @arg: the controller. */
+unsigned controller_report(void *arg, struct kube_report *report, json_t **ret_members,
                            struct error *err);
 
 bool controller_synced(const struct controller *c); /* every cache is complete */

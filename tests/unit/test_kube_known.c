@@ -224,8 +224,8 @@ static void garbage_is_refused_and_changes_nothing(void **state)
         "{\"type\":\"ADDED\",\"object\":{}}",
         "{\"type\":\"ADDED\",\"object\":{\"metadata\":[]}}",
         "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"x\",\"uid\":\"u\"}}}",
-        "{\"type\":\"NEW\",\"object\":{\"metadata\":{\"name\":\"x\",\"uid\":\"u\","
-        "\"resourceVersion\":\"1\"}}}",
+        ("{\"type\":\"NEW\",\"object\":{\"metadata\":{\"name\":\"x\",\"uid\":\"u\","
+         "\"resourceVersion\":\"1\"}}}"),
         "{\"type\":\"BOOKMARK\",\"object\":{}}",
         "{\"type\":\"ADDED\",\"object\":{\"metadata\"",
     };
