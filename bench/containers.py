@@ -24,9 +24,9 @@ import harness
 TESTS = harness.ROOT / "tests" / "component"
 sys.path.insert(0, str(TESTS))
 
+from box import Box, connected, job_of  # noqa: E402
 from daemon import Place, eventually  # noqa: E402
 from engine import Engine  # noqa: E402
-from test_tided_containers import Box, connected, job_of  # noqa: E402
 
 EXCLUSIVE = {"io.threadtide.placement": "exclusive"}
 
