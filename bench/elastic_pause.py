@@ -21,8 +21,9 @@ import tempfile
 import threading
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "python"))
+import harness
+
+sys.path.insert(0, str(harness.ROOT / "python"))
 GUARD_S = 120
 DWELL_S = 1.5
 
@@ -164,28 +165,34 @@ def p95(values):
     return sorted(values)[max(0, -(-95 * len(values) // 100) - 1)]
 
 
+def row(what, values):
+    ms = [1e3 * value for value in values]
+    return {"what": what, "unit": "ms", "n": len(ms), "median": round(statistics.median(ms)),
+            "p95": round(1e3 * p95(values)), "most": round(max(ms)), "goal": ""}
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--chief")
-    parser.add_argument("--out", default=str(ROOT / "bench/results/elastic-pause.json"))
     options = parser.parse_args()
     if options.chief:
         return chief(options.chief)
     with tempfile.TemporaryDirectory() as directory:
-        found = measure(options.rounds, directory)
+        save(measure(options.rounds, directory))
+
+
+def save(found):
     changes = [p for what, values in found.items() if what != "checkpoint and restart"
                for p in values]
     restart = statistics.median(found["checkpoint and restart"])
-    print(f"{'pause of the training, ms':28} {'n':>3} {'median':>8} {'p95':>8} {'most':>8}")
-    for what, values in [*found.items(), ("all changes", changes)]:
-        print(f"{what:28} {len(values):3} {1e3 * statistics.median(values):8.0f} "
-              f"{1e3 * p95(values):8.0f} {1e3 * max(values):8.0f}")
-    print(f"p95 of all changes / median of checkpoint and restart: {p95(changes) / restart:.3f}")
-    pathlib.Path(options.out).write_text(json.dumps(
-        {"rounds": options.rounds, "cpus": os.cpu_count(), "seconds": found,
-         "p95_s": p95(changes), "restart_median_s": restart,
-         "ratio": p95(changes) / restart}, indent=1) + "\n")
+    rows = [row(what, values) for what, values in found.items()]
+    rows.append(row("all changes", changes) | {"goal": "p95 500"})
+    rows.append({"what": "p95 of all changes / median of checkpoint and restart", "unit": "",
+                 "n": len(changes), "median": round(p95(changes) / restart, 3), "goal": 0.1})
+    for r in rows:
+        print(*r.values())
+    harness.save("elastic-pause", rows)
 
 
 if __name__ == "__main__":
