@@ -189,7 +189,7 @@ PHASES = [
     compile_phase("tsan", "clang", "-Db_sanitize=thread -Db_lundef=false"),
     unit_phase("tsan", f"TSAN_OPTIONS=halt_on_error=1 {FIXED_ADDRESSES}", "-t 5 --no-suite pure"),
     Phase("tidy", f"git ls-files -z 'src/*.c' | xargs -0 -P 2 -n 4 clang-tidy -p {OUT}/clang --quiet",
-          ("clang",)),
+          ("clang",), limit_s=1200),
     Phase("fuzz", f"scripts/run-fuzzers.sh 4 {OUT}/fuzz", ("clang",),
           (fuzz_results, "fuzz", LOGS / "fuzz.log")),
     pytest_phase("component", ("gcc", "tf221"), "-n 3 --dist loadfile"),
