@@ -137,11 +137,12 @@ static ssize_t on_stream(void *arg, const char *bytes, size_t len)
             arrive(e, ENGINE_RESYNC);
     }
     for (; (lf = memchr(at, '\n', (size_t)(end - at))); at = lf + 1) {
-        int r = e->skipped || lf == at ? 0 : take_line(e, at, (size_t)(lf - at));
+        bool too_long = e->skipped || lf - at > ENGINE_EVENT_MAX; /* however it came in */
+        int r = too_long || lf == at ? 0 : take_line(e, at, (size_t)(lf - at));
 
         if (r < 0)
             return r;
-        if (e->skipped)
+        if (too_long)
             arrive(e, ENGINE_RESYNC);
         e->skipped = 0;
     }
