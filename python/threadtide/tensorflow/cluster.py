@@ -3,12 +3,13 @@
 
 A node goes through joining -> in -> draining -> released, or lost from anywhere. Three threads work
 here. The channel's brings the members that shall be; the links' brings what nodes say, and the end
-of a link is the end of its node; one that joins nodes at a time adds them to TensorFlow's cluster
-while the training goes on. A node is added only when its control port says that it is ready, so
-none that is absent is waited for; one that hangs afterwards holds up that thread alone.
+of a link is the end of its node; one that changes TensorFlow's cluster does so while the training
+goes on. A node is added only when its control port says that it is ready, so none that is absent is
+waited for; one that hangs afterwards holds up that thread alone.
 
-Nodes that have gone are taken out of TensorFlow's cluster together with the next addition: by
-itself that would only make the others prepare their functions anew. Indices are never used twice.
+A node ends neither while TensorFlow is connecting to it nor while it is in TensorFlow's cluster: any
+function that is new there, be it of the user's evaluation, is told to all that are, and for an
+address that is no more each is waited for, 15 s or longer. Indices are never used twice.
 """
 
 import sys
@@ -37,6 +38,7 @@ class Node:
         self.state = "joining"
         self.ready = False  # TensorFlow's port listens, says the node
         self.leaving = False  # asked to, by the members or by SIGTERM
+        self.empty = False  # nothing of the training is on it any more
         self.threads = 0  # acknowledged
         self.asked = 0  # threads asked for last
         self.not_before = 0.0  # of the next attempt to join
@@ -68,7 +70,8 @@ class Cluster:
         self._seen = set()  # every (role, index) there ever was
         self._in_tensorflow = set()
         self._connected = False
-        self._joining = None
+        self._changing = None  # the thread
+        self._adding = []  # nodes
         self._changed = changed
         self._links = NodeLinks(self._on_event)
         self.on_worker = lambda node: None  # starts feeding it
@@ -129,7 +132,7 @@ class Cluster:
         node.threads = event.threads
         if event.kind == "ready":
             node.ready = True
-            self.join()
+            self.change()
         elif event.kind == "draining":
             self.leave(node)
         elif event.kind in ("lost", "released"):
@@ -147,6 +150,7 @@ class Cluster:
         self._links.remove(node.role, node.index)
         log(f"{node} is lost: {why}")
         self._changed()
+        self.change()
 
     def leave(self, node):
         """@node is to give back what it has: a worker finishes its closure, a server its variables."""
@@ -156,15 +160,29 @@ class Cluster:
             node.leaving = True
             if node.state == "in":
                 node.state = "draining"
-            joining = node.state == "joining"
+            waits = node.state == "joining" and node not in self._adding
             self.lock.notify_all()
         log(f"{node} leaves")
-        if joining:
+        if waits:
             self.released(node)
         self._changed()
 
     def released(self, node):
-        """Nothing of the training is on @node any more: it may end."""
+        """Nothing of the training is on @node any more: it may end. Blocks nowhere."""
+        with self.lock:
+            if node.state in ("lost", "released") or node.empty:
+                return
+            node.empty = True
+            known = node.key in self._in_tensorflow
+        if not known:
+            self._release(node)
+            return
+        self.change()
+        late = threading.Timer(RELEASE_S, self._release, [node])  # somebody waits for its place
+        late.daemon = True
+        late.start()
+
+    def _release(self, node):
         with self.lock:
             if node.state in ("lost", "released"):
                 return
@@ -199,41 +217,62 @@ class Cluster:
         """The first nodes serve, and others may join."""
         self._connected = True
         self._serve(self._first)
-        self.join()
+        self.change()
 
-    def join(self):
-        """Starts to add those that are ready, if any."""
+    def change(self):
+        """Starts to add those that are ready, and to remove those that have gone or are to, if any."""
         with self.lock:
             self.lock.notify_all()
-            if not self._connected or self._joining:
+            if not self._connected or self._changing:
                 return
             now = time.monotonic()
-            batch = [n for n in self.nodes.values()
-                     if n.state == "joining" and n.ready and n.not_before <= now]
-            if not batch:
+            gone = {k for k in self._in_tensorflow if k not in self.nodes
+                    or self.nodes[k].empty or not self.nodes[k].alive}
+            batch = [n for n in self.nodes.values() if n.state == "joining" and n.ready
+                     and not n.empty and n.not_before <= now]
+            if not batch and not gone:
                 return
-            self._joining = threading.Thread(target=self._join, args=(batch,), daemon=True,
-                                             name="tide-join")
-        self._joining.start()
+            self._adding = batch
+            self._changing = threading.Thread(target=self._change, args=(batch, gone), daemon=True,
+                                              name="tide-change")
+        self._changing.start()
 
-    def _join(self, batch):
+    def _change(self, batch, gone):
+        # One after the other: an addition that fails would leave TensorFlow with half a removal.
+        if gone:
+            self._remove(gone)
+        if batch:
+            self._add(batch)
         with self.lock:
-            gone = {k for k in self._in_tensorflow
-                    if k not in self.nodes or not self.nodes[k].alive}
+            self._changing, self._adding = None, []
+        self.change()
+
+    def _remove(self, gone):
+        try:
+            private.update_cluster({}, gone)
+        except Exception as error:  # the next change removes them, too
+            log(f"TensorFlow keeps nodes that leave: {str(error).splitlines()[:1]}")
+        with self.lock:
+            self._in_tensorflow -= gone
+            nodes = [self.nodes[k] for k in gone if k in self.nodes]
+        for node in nodes:
+            self._release(node)
+
+    def _add(self, batch):
         add = {n.key: f"{n.member.host}:{n.member.port}" for n in batch}
         try:
-            private.update_cluster(add, gone)
+            private.update_cluster(add, ())
         except Exception as error:  # one that hangs or dies now is no reason to end this thread
             log(f"{', '.join(map(str, batch))} cannot join yet: {str(error).splitlines()[:1]}")
             for node in batch:
                 node.not_before = time.monotonic() + RETRY_S
-            threading.Timer(RETRY_S, self.join).start()
+                if node.leaving:
+                    self.released(node)
+            threading.Timer(RETRY_S, self.change).start()
         else:
-            self._in_tensorflow = (self._in_tensorflow - gone) | set(add)
+            with self.lock:
+                self._in_tensorflow |= set(add)
             self._serve(batch)
-        with self.lock:
-            self._joining = None
-        self.join()
 
     def _serve(self, nodes):
         for node in nodes:
@@ -252,13 +291,14 @@ class Cluster:
         if release:
             with self.lock:
                 nodes = list(self.nodes.values())
+                self._connected = False
             # Functions that end with the process would be taken back from nodes that have gone.
             try:
                 private.update_cluster({}, self._in_tensorflow)
             except tf.errors.OpError:
                 pass
             for node in nodes:
-                self.released(node)
+                self._release(node)
             end = time.monotonic() + RELEASE_S
             while time.monotonic() < end and self._links.states():
                 time.sleep(0.01)

@@ -120,12 +120,12 @@ def connect(cluster_spec):
 def update_cluster(add, remove):
     """Adds tasks {(job, index): "host:port"} and removes [(job, index)]; training may go on.
 
-    Raises a tf.errors.OpError, with the cluster as it was, when a task cannot be reached. Blocks
-    while a task accepts the connection and does not answer.
+    Raises a tf.errors.OpError when a task cannot be reached: then none is added, and those that were
+    to be removed are with the next change. Blocks while a task accepts the connection and does not
+    answer.
     """
     from tensorflow.python.eager import context
-    current = context.context().get_server_def()
-    changed = copy.deepcopy(current)
+    changed = copy.deepcopy(context.context().get_server_def())
     jobs = {job.name: job for job in changed.cluster.job}
     for name, _ in add:
         if name not in jobs:
@@ -139,7 +139,9 @@ def update_cluster(add, remove):
     try:
         context.context().update_server_def(changed)
     except Exception:
-        context.context()._server_def = current  # the next change starts from what is true
+        for name, index in add:
+            jobs[name].tasks.pop(index, None)
+        context.context()._server_def = changed  # what the next change starts from
         raise
 
 

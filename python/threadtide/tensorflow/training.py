@@ -267,7 +267,8 @@ class ElasticCoordinator:
         checkpoints = self._strategy.checkpoints
         if servers and not checkpoints.busy:  # a snapshot's values lie on the servers of its time
             for node in self._cluster.of("ps", "draining"):
-                self._cluster.released(node)
+                if node.index not in self._servers:  # else it was asked while they moved to it
+                    self._cluster.released(node)
         if self._cluster.suspended and not self._closing:
             self._suspend()
         if checkpoints.due() and (self._traced or checkpoints.wanted):
