@@ -101,6 +101,11 @@ class Chief:
         self.order("checkpoint")
         return self._answer("checkpoint")["checkpoint"]
 
+    def function(self):
+        """Seconds that a function takes that is new to TensorFlow."""
+        self.order("function")
+        return self._answer("function")["function"]
+
     def report(self):
         self.order("report")
         return self._answer("report")["report"]

@@ -2,7 +2,8 @@
 """A training for the tests of elastic clusters: an embedding table in shards, dropout, Adam.
 
 It obeys lines on standard input and answers with JSON: `run N` schedules steps and says {"step": N}
-when they are done, `report` what the nodes are, `nodes` is the same, at once. `end` prints a digest
+when they are done, `report` what the nodes are, at once, and `function` how many seconds a function
+takes that is new to TensorFlow. `end` prints a digest
 of all variables and how often each example was applied, which a variable of its own counts: its
 gradient is the same for every example, so an example done twice, or not at all, shows.
 """
@@ -13,6 +14,7 @@ import os
 import pathlib
 import sys
 import threading
+import time
 
 os.environ.update(CUDA_VISIBLE_DEVICES="", KERAS_BACKEND="tensorflow")
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
@@ -22,12 +24,33 @@ import numpy as np
 import tensorflow as tf
 
 import threadtide.tensorflow as tide
+from threadtide.tensorflow import private
 
 EXAMPLES, BATCH, WORDS, LENGTH, CLASSES = 256, 32, 4096, 6, 5
 
 
 def say(**what):
     print(json.dumps(what), flush=True)
+
+
+def leave_in_between(strategy):
+    """Worker 1 is asked to leave as TensorFlow connects to it, server 1 as variables move to it."""
+    cluster, variables = strategy.cluster, strategy.variables_in
+    update, move = private.update_cluster, variables.move
+
+    def updating(add, remove):
+        if ("worker", 1) in add:
+            cluster.leave(cluster.nodes["worker", 1])
+            time.sleep(0.5)  # it ends sooner, if it may
+        update(add, remove)
+
+    def moving(servers):
+        moved = move(servers)
+        if 1 in servers:
+            cluster.leave(cluster.nodes["ps", 1])
+        return moved
+
+    private.update_cluster, variables.move = updating, moving
 
 
 class Training:
@@ -37,6 +60,8 @@ class Training:
             checkpoint_interval_s=options.get("interval_s", 30.0),
             variable_partitioner=tf.distribute.experimental.partitioners.MinSizePartitioner(
                 min_shard_bytes=1 << 14, max_shards=4))
+        if options.get("leave_in_between"):
+            leave_in_between(self.strategy)
         self.coordinator = tide.ElasticCoordinator(self.strategy)
         keras.utils.set_random_seed(7)
         with self.strategy.scope():
@@ -113,6 +138,10 @@ def main():
         elif order[0] == "checkpoint":
             training.coordinator.checkpoint()
             say(checkpoint=training.coordinator.step)
+        elif order[0] == "function":
+            begin = time.monotonic()
+            tf.function(lambda: tf.constant(1.0) + 1.0)()
+            say(function=time.monotonic() - begin)
         else:
             training.end()
             return

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes that are given back leave nothing behind, whenever they are asked to go."""
+
+import contextlib
+import socket
+
+from elastic import Chief, cluster
+from peer import wait_until
+from program import tensorflow_pythons
+
+PYTHON = tensorflow_pythons()[0]
+
+
+@contextlib.contextmanager
+def nobody_answers(port):
+    """Whoever connects to @port is not even refused, as at the address of a pod that is gone."""
+    with contextlib.ExitStack() as stack:
+        full = stack.enter_context(socket.socket())
+        full.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        full.bind(("127.0.0.1", port))
+        full.listen(0)
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(("127.0.0.1", port))
+        yield
+
+
+def test_a_new_function_does_not_wait_for_nodes_that_left(tmp_path):
+    with cluster(PYTHON, ps=2, workers=2) as nodes, Chief(PYTHON, nodes.env,
+                                                          log=tmp_path / "log") as chief:
+        chief.run(8)
+        ports = [nodes.nodes[key].port for key in (("worker", 0), ("ps", 1))]
+        nodes.leave("worker", 0)
+        nodes.leave("ps", 1)
+        wait_until(lambda: len(nodes.nodes) == 2, "both have ended", 30)
+        with nobody_answers(ports[0]), nobody_answers(ports[1]):
+            assert chief.function() < 8
+            assert chief.run(8) == 16
+            chief.end()
+
+
+def test_nodes_asked_to_leave_as_they_come(tmp_path):
+    with cluster(PYTHON) as nodes, Chief(PYTHON, nodes.env, log=tmp_path / "log",
+                                         leave_in_between=True) as chief:
+        chief.begin(32)
+        nodes.start("worker", 1)
+        nodes.start("ps", 1)
+        wait_until(lambda: len(nodes.nodes) == 2, "both have ended", 30)
+        assert chief.stepped() == 32
+        end, words = chief.end(), chief.words()
+        assert end["seen"] == [4.0] * 256
+        assert "worker 1 is released" in words and "ps 1 is released" in words
+        assert not any(text in words for text in ("cannot join", "restarted", "is lost")), words
