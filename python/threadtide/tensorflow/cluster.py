@@ -7,7 +7,7 @@ of a link is the end of its node; one that changes TensorFlow's cluster does so 
 goes on. A node is added only when its control port says that it is ready, so none that is absent is
 waited for; one that hangs afterwards holds up that thread alone.
 
-A node ends neither while TensorFlow is connecting to it nor while it is in TensorFlow's cluster: any
+A node is told to end neither while TensorFlow connects to it nor while it is in its cluster: any
 function that is new there, be it of the user's evaluation, is told to all that are, and for an
 address that is no more each is waited for, 15 s or longer. Indices are never used twice.
 """
@@ -150,7 +150,6 @@ class Cluster:
         self._links.remove(node.role, node.index)
         log(f"{node} is lost: {why}")
         self._changed()
-        self.change()
 
     def leave(self, node):
         """@node is to give back what it has: a worker finishes its closure, a server its variables."""
@@ -220,27 +219,33 @@ class Cluster:
         self.change()
 
     def change(self):
-        """Starts to add those that are ready, and to remove those that have gone or are to, if any."""
+        """Starts to add those that are ready and to remove those that are to end, if any.
+
+        Lost ones are removed with the next addition: TensorFlow takes leave of each, and all steps
+        wait for it, which for one without power is long.
+        """
         with self.lock:
             self.lock.notify_all()
             if not self._connected or self._changing:
                 return
             now = time.monotonic()
-            gone = {k for k in self._in_tensorflow if k not in self.nodes
-                    or self.nodes[k].empty or not self.nodes[k].alive}
+            gone = {k for k in self._in_tensorflow
+                    if k not in self.nodes or not self.nodes[k].alive}
+            ending = {k for k in self._in_tensorflow - gone if self.nodes[k].empty}
             batch = [n for n in self.nodes.values() if n.state == "joining" and n.ready
                      and not n.empty and n.not_before <= now]
-            if not batch and not gone:
+            if not batch and not ending:
                 return
             self._adding = batch
-            self._changing = threading.Thread(target=self._change, args=(batch, gone), daemon=True,
-                                              name="tide-change")
+            remove = ending | gone if batch else ending
+            self._changing = threading.Thread(target=self._change, args=(batch, remove),
+                                              daemon=True, name="tide-change")
         self._changing.start()
 
-    def _change(self, batch, gone):
+    def _change(self, batch, remove):
         # One after the other: an addition that fails would leave TensorFlow with half a removal.
-        if gone:
-            self._remove(gone)
+        if remove:
+            self._remove(remove)
         if batch:
             self._add(batch)
         with self.lock:
@@ -256,7 +261,7 @@ class Cluster:
             self._in_tensorflow -= gone
             nodes = [self.nodes[k] for k in gone if k in self.nodes]
         for node in nodes:
-            self._release(node)
+            self._release(node)  # no effect on those that were lost
 
     def _add(self, batch):
         add = {n.key: f"{n.member.host}:{n.member.port}" for n in batch}
