@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/httpline.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -93,19 +94,6 @@ static int parse_header(const char *line, size_t len, struct head *head)
     return 0;
 }
 
-/* Finds the end of a line at @from; *ret_len is without its CR LF. -EAGAIN: not there yet. */
-static int find_line(const char *buf, size_t len, size_t from, size_t *ret_len)
-{
-    const char *lf = memchr(buf + from, '\n', len - from);
-
-    if (!lf)
-        return -EAGAIN;
-    if (lf == buf + from || lf[-1] != '\r')
-        return -EBADMSG;
-    *ret_len = (size_t)(lf - buf) - from - 1;
-    return 0;
-}
-
 static int parse_head(const char *buf, size_t len, struct head *ret)
 {
     struct head head = {0};
@@ -113,7 +101,7 @@ static int parse_head(const char *buf, size_t len, struct head *ret)
 
     for (size_t from = 0;;) {
         size_t n;
-        int r = find_line(buf, limit, from, &n);
+        int r = http_find_line(buf, limit, from, &n);
 
         if (r == -EAGAIN && len >= HTTP_HEAD_MAX)
             return -EMSGSIZE;
@@ -163,7 +151,7 @@ static int skip_trailer(const char *buf, size_t len, size_t at)
 {
     for (;;) {
         size_t n;
-        int r = find_line(buf, len, at, &n);
+        int r = http_find_line(buf, len, at, &n);
 
         if (r < 0)
             return r;
@@ -180,7 +168,7 @@ static int parse_chunks(const char *buf, size_t len, char *body, size_t *ret_len
 
     for (;;) {
         size_t n, size;
-        int r = find_line(buf, len, at, &n);
+        int r = http_find_line(buf, len, at, &n);
 
         if (r == 0)
             r = parse_chunk_size(buf + at, n, &size);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tfnode/request.h"
 
+#include "base/httpline.h"
 #include "base/jsontext.h"
 
 #include <errno.h>
@@ -12,19 +13,6 @@ struct head {
     size_t length;
     bool have_length;
 };
-
-/* Finds the end of a line at @from; *ret_len is without its CR LF. -EAGAIN: not there yet. */
-static int find_line(const char *buf, size_t len, size_t from, size_t *ret_len)
-{
-    const char *lf = memchr(buf + from, '\n', len - from);
-
-    if (!lf)
-        return -EAGAIN;
-    if (lf == buf + from || lf[-1] != '\r')
-        return -EBADMSG;
-    *ret_len = (size_t)(lf - buf) - from - 1;
-    return 0;
-}
 
 /* "GET /v1/watch?x HTTP/1.1" */
 static int parse_request_line(const char *line, size_t len, struct request *req)
@@ -116,7 +104,7 @@ static int parse_head(const char *buf, size_t len, struct request *req, struct h
 
     for (size_t from = 0;;) {
         size_t n;
-        int r = find_line(buf, len, from, &n);
+        int r = http_find_line(buf, len, from, &n);
 
         if (r == 0 && from == 0)
             r = parse_request_line(buf, n, req);
