@@ -133,7 +133,8 @@ def pytest_phase(folder, needs, workers, **more):
     return Phase(folder, f"""
         rm -rf {second_try(file)} {OUT}/pytest-{folder}
         {pytest} {workers} --junitxml={file} tests/{folder} || {{
-            [ $? = 1 ] && [ $(grep -o '<failure \\|<error ' {file} | wc -l) -le {UNSTEADY_MAX} ]
+            [ $? = 1 ] || exit 1  # not a test, but pytest itself has failed
+            [ $(grep -o '<failure \\|<error ' {file} | wc -l) -le {UNSTEADY_MAX} ] || exit 1
             echo "---- once more, one after the other ----"
             {pytest} --last-failed --junitxml={second_try(file)} tests/{folder}
         }}""", needs, (pytest_results, file, file), **more)
