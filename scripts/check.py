@@ -35,6 +35,8 @@ OUT = ROOT / "build-check"
 LOGS = OUT / "log"
 TAIL_LINES = 60  # of a failed phase's log
 CANNOT_RUN = 77
+STOP_S = 20  # for a stopped phase to say what it knows
+TEST_LIMIT_S = 240  # one test of pytest; who hangs has failed, and says where
 UNSTEADY_MAX = 3  # tests of a suite that get a second try
 
 # The interpreters with TensorFlow: the environments that setup.sh makes, or what the user names.
@@ -129,7 +131,8 @@ def unit_phase(name, prefix="", options="", **more):
 def pytest_phase(folder, needs, workers, **more):
     """@workers run files side by side: these tests wait more than they compute."""
     file = OUT / f"{folder}.xml"
-    pytest = f"{PYTHONS[0]} -m pytest -q -rs -o cache_dir={OUT}/pytest-{folder}"
+    pytest = (f"{PYTHONS[0]} -m pytest -q -rfEs --durations=10 --timeout={TEST_LIMIT_S} "
+              f"-o cache_dir={OUT}/pytest-{folder}")
     return Phase(folder, f"""
         rm -rf {second_try(file)} {OUT}/pytest-{folder}
         {pytest} {workers} --junitxml={file} tests/{folder} || {{
@@ -142,8 +145,8 @@ def pytest_phase(folder, needs, workers, **more):
 
 def kube_phase(name, tests, needs=(), setting="", **more):
     """pytest with a control plane of Kubernetes."""
-    return Phase(name, f"{setting} {PYTHONS[0]} -m pytest -q -rs -p no:cacheprovider --durations=10 "
-                 f"--junitxml={OUT}/{name}.xml {tests}", ("gcc", "tf221", "kube-tools", *needs),
+    return Phase(name, f"{setting} {PYTHONS[0]} -m pytest -q -rfEs -p no:cacheprovider --durations=10 "
+                 f"--timeout={TEST_LIMIT_S} --junitxml={OUT}/{name}.xml {tests}", ("gcc", "tf221", "kube-tools", *needs),
                  (pytest_results, OUT / f"{name}.xml", OUT / f"{name}.xml"), **more)
 
 
@@ -193,7 +196,7 @@ PHASES = [
           ("clang",), limit_s=1200),
     Phase("fuzz", f"scripts/run-fuzzers.sh 4 {OUT}/fuzz", ("clang",),
           (fuzz_results, "fuzz", LOGS / "fuzz.log")),
-    pytest_phase("component", ("gcc", "tf221"), "-n 3 --dist loadfile"),
+    pytest_phase("component", ("gcc", "tf221"), "-n 3 --dist loadfile", limit_s=1200),
     pytest_phase("system", ("gcc", "tf221", "tf218", "tf215"), "-n 2", alone=True, limit_s=1200),
 ]
 
@@ -244,7 +247,16 @@ class Run:
         return False
 
     def stop(self):
-        os.killpg(self.process.pid, signal.SIGKILL)
+        """Lets a suite say first what it has found so far."""
+        os.killpg(self.process.pid, signal.SIGINT)
+        try:
+            self.process.wait(timeout=STOP_S)
+        except subprocess.TimeoutExpired:
+            pass
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
         self.process.wait()
 
     def results(self):
