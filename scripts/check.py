@@ -43,6 +43,7 @@ UNSTEADY_MAX = 3  # tests of a suite that get a second try
 PYTHONS = [os.environ.get(f"TIDE_PYTHON_{name.upper()}") or str(ROOT / folder / "bin/python")
            for name, folder in (("tf221", ".venv"), ("tf218", ".venv-tf218"),
                                 ("tf215", ".venv-tf215"))]
+PYTEST = f"{PYTHONS[0]} -m pytest -v -rfEs --durations=10 --timeout={TEST_LIMIT_S}"
 C_SOURCES = " ".join(f"'{folder}/*.{kind}'" for kind in ("c", "h", "cc")
                      for folder in ("src", "include", "tests", "fuzz", "bench", "examples"))
 # The sanitizers' own fixed addresses collide with address randomisation of 32 bits.
@@ -131,8 +132,7 @@ def unit_phase(name, prefix="", options="", **more):
 def pytest_phase(folder, needs, workers, **more):
     """@workers run files side by side: these tests wait more than they compute."""
     file = OUT / f"{folder}.xml"
-    pytest = (f"{PYTHONS[0]} -m pytest -q -rfEs --durations=10 --timeout={TEST_LIMIT_S} "
-              f"-o cache_dir={OUT}/pytest-{folder}")
+    pytest = f"{PYTEST} -o cache_dir={OUT}/pytest-{folder}"
     return Phase(folder, f"""
         rm -rf {second_try(file)} {OUT}/pytest-{folder}
         {pytest} {workers} --junitxml={file} tests/{folder} || {{
@@ -145,8 +145,8 @@ def pytest_phase(folder, needs, workers, **more):
 
 def kube_phase(name, tests, needs=(), setting="", **more):
     """pytest with a control plane of Kubernetes."""
-    return Phase(name, f"{setting} {PYTHONS[0]} -m pytest -q -rfEs -p no:cacheprovider --durations=10 "
-                 f"--timeout={TEST_LIMIT_S} --junitxml={OUT}/{name}.xml {tests}", ("gcc", "tf221", "kube-tools", *needs),
+    return Phase(name, f"{setting} {PYTEST} -p no:cacheprovider --junitxml={OUT}/{name}.xml {tests}",
+                 ("gcc", "tf221", "kube-tools", *needs),
                  (pytest_results, OUT / f"{name}.xml", OUT / f"{name}.xml"), **more)
 
 
