@@ -42,13 +42,6 @@ static void find_trouble(struct core *c, struct job *job)
                  job->chief->pod->meta.name, job->chief->pod->exit_code, job->status.restarts,
                  job->etj->backoff_limit);
     }
-    if (!job->trouble_reason && job->record->failures &&
-        c->now_ns - job->record->failed_ns < PATIENCE_NS) {
-        job->trouble_reason = "NodesFail";
-        snprintf(job->trouble, sizeof(job->trouble), "%d nodes failed or were lost lately",
-                 job->record->failures);
-        core_wake(c, job->record->failed_ns + PATIENCE_NS);
-    }
 }
 
 /* ---- aim ------------------------------------------------------------------------------------- */
@@ -195,6 +188,20 @@ static void run(struct core *c, struct job *job)
     }
 }
 
+/* After all is decided: others take the place of such nodes, and growth does not end for it. */
+static void tell_failures(struct core *c, struct job *job)
+{
+    const struct record *r = job->record;
+
+    if (job->trouble_reason || job->aim == AIM_END || r->failures == 0 ||
+        c->now_ns - r->failed_ns >= PATIENCE_NS)
+        return;
+    job->trouble_reason = "NodesFail";
+    snprintf(job->trouble, sizeof(job->trouble), "%d nodes failed or were lost lately",
+             r->failures);
+    core_wake(c, r->failed_ns + PATIENCE_NS);
+}
+
 void life_act(struct core *c, struct job *job)
 {
     size_t first = c->plan->count;
@@ -215,5 +222,6 @@ void life_act(struct core *c, struct job *job)
     }
     if (job->aim != AIM_NOTHING)
         members_tell(c, job);
+    tell_failures(c, job);
     status_act(c, job, first);
 }

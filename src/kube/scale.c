@@ -181,7 +181,7 @@ static void give_way(struct core *c, struct job *job)
     }
     if (count == 0)
         return;
-    job->record->changed_ns = c->now_ns;
+    learn_changed(c, job, KUBE_WORKER, job->have[KUBE_WORKER] + count, job->have[KUBE_WORKER]);
     core_event(c, job, false, "GaveWay", "%d workers leave: other pods wait for their room", count);
 }
 
@@ -220,6 +220,7 @@ static void note_failure(struct core *c, struct job *job, const struct seat *sea
     if (seat->acted_ns)
         return;
     r->failures++;
+    r->trial[seat->role].to = 0; /* it would be judged without what has failed */
     r->failed_ns = c->now_ns;
     r->failed_step = job->report ? job->report->progress.step : 0;
     core_event(c, job, true, "NodeFailed", "%s %s", seat->pod->meta.name,

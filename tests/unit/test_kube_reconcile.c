@@ -161,8 +161,27 @@ static void room_that_others_wait_for_is_given_back(void **state)
     assert_int_equal(model_count(&m, "j", KUBE_WORKER), 4);
     assert_int_equal(model_events(&m, "GaveWay"), 1);
     model_remove(m.pods, "web");
-    model_run(&m, 60);
+    model_run(&m, 20);
     assert_int_equal(model_count(&m, "j", KUBE_WORKER), 7);
+}
+
+/* The size that was on trial is not there any more: nobody waits for its rate. */
+static void room_that_was_given_back_on_trial_is_taken_again_soon(void **state)
+{
+    model_node(&m, "a", "3", "64Gi");
+    model_other(&m, "web", "a", "1", 0);
+    model_etj(&m, "j", "{}");
+    for (int i = 0; i < 2; i++) {
+        model_run(&m, 20);
+        assert_int_equal(model_count(&m, "j", KUBE_WORKER), 1);
+        model_remove(m.pods, "web");
+        for (int s = 0; model_count(&m, "j", KUBE_WORKER) < 2; s++) {
+            assert_true(s < 15);
+            model_run(&m, 1);
+        }
+        model_run(&m, 2);
+        model_other(&m, "web", NULL, "1", 0);
+    }
 }
 
 static void the_least_is_not_given_back(void **state)
@@ -291,6 +310,18 @@ static void a_lost_worker_is_replaced_with_a_new_index(void **state)
     assert_null(model_find(m.pods, "j-worker-1"));
     assert_non_null(model_find(m.pods, "j-worker-2"));
     assert_int_equal(model_events(&m, "NodeFailed"), 1);
+}
+
+static void a_lost_worker_above_the_least_is_replaced_at_once(void **state)
+{
+    model_node(&m, "a", "5", "64Gi");
+    model_etj(&m, "j", "{}");
+    model_run(&m, 60);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 4);
+    model_set_phase(model_find(m.pods, "j-worker-1"), "Failed");
+    model_run(&m, 12);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 4);
+    assert_condition("j", "Degraded", "True", "NodesFail");
 }
 
 static void a_node_that_is_gone_is_left(void **state)
@@ -489,6 +520,7 @@ int main(void)
         T(trainings_share_by_policy),
         T(the_higher_group_goes_first),
         T(room_that_others_wait_for_is_given_back),
+        T(room_that_was_given_back_on_trial_is_taken_again_soon),
         T(the_least_is_not_given_back),
         T(a_less_important_pod_gets_nothing),
         T(who_lacks_something_else_than_room_gets_none),
@@ -498,6 +530,7 @@ int main(void)
         T(taints_and_selectors_are_respected),
         T(an_impossible_spec_creates_nothing),
         T(a_lost_worker_is_replaced_with_a_new_index),
+        T(a_lost_worker_above_the_least_is_replaced_at_once),
         T(a_node_that_is_gone_is_left),
         T(a_failed_chief_begins_anew_until_the_limit),
         T(a_crash_does_not_count_a_failure_twice),
