@@ -14,7 +14,7 @@ in virtual machines.
 A phase of that which ends with 77 cannot run here: it is skipped, and with it all that need it.
 PHASE…: these and what they need. TIDE_CHECK_JOBS: how many phases run side by side (2).
 
-Up to three tests of a suite of pytest that failed beside everything else are run a second time, by
+Up to five tests of a suite of pytest that failed beside everything else are run a second time, by
 themselves: whoever passes then counts as passed and is named as unsteady, a fault to be mended.
 """
 import argparse
@@ -37,7 +37,7 @@ TAIL_LINES = 60  # of a failed phase's log
 CANNOT_RUN = 77
 STOP_S = 20  # for a stopped phase to say what it knows
 TEST_LIMIT_S = 240  # one test of pytest; who hangs has failed, and says where
-UNSTEADY_MAX = 3  # tests of a suite that get a second try
+UNSTEADY_MAX = 5  # tests of a suite that get a second try
 
 # The interpreters with TensorFlow: the environments that setup.sh makes, or what the user names.
 PYTHONS = [os.environ.get(f"TIDE_PYTHON_{name.upper()}") or str(ROOT / folder / "bin/python")

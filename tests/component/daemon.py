@@ -26,7 +26,7 @@ LIST, SET, LEND, BORROW, RECLAIM, RETURN, BEGIN = range(7)
 WAIT, QUIET = 1, 2
 
 
-def eventually(check, guard=30):
+def eventually(check, guard=30, pause=0.01):
     """check() until it is true; its last value. Fails after the guard."""
     end = time.monotonic() + guard * SLOWNESS
     while True:
@@ -34,7 +34,7 @@ def eventually(check, guard=30):
         if value:
             return value
         assert time.monotonic() < end, f"not within {guard} s: {check.__name__}: {value!r}"
-        time.sleep(0.01)
+        time.sleep(pause)
 
 
 def remove(folder):

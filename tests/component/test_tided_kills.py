@@ -197,8 +197,7 @@ def live(scene, steps):
     converged = False
     state = scene.chance.choice(scene.states)
     try:
-        while not scene.daemon.ended() and not scene.daemon.answers():
-            time.sleep(0.002)
+        eventually(lambda: scene.daemon.ended() or scene.daemon.answers(), pause=0.002)
         scene.step(state)
         converged = settled(scene, state, scene.expected[state]) is not None
         for _ in range(steps):
