@@ -47,11 +47,13 @@ struct seat_record {
 
 /* A number of workers or parameter servers that is being tried, or was. */
 struct trial {
-    int32_t from, to; /* to 0: none under way */
-    int32_t ceiling;  /* more did not pay; 0: none */
-    uint64_t rate;    /* before it */
-    int64_t until_ns; /* the ceiling holds */
-    int64_t hold_ns;  /* how long the last one did */
+    int32_t from, to;  /* to 0: none under way */
+    int32_t top;       /* was too many, it seems: it is compared with to; 0: none */
+    int32_t ceiling;   /* more did not pay; 0: none */
+    uint64_t rate;     /* before it */
+    uint64_t top_rate; /* with top */
+    int64_t until_ns;  /* the ceiling holds */
+    int64_t hold_ns;   /* how long the last one did */
 };
 
 /* A training, from one reconcile to the next. */
@@ -72,13 +74,17 @@ struct record {
     int64_t heard_ns;   /* when something was last heard of the chief, or its pod began */
     int64_t sample_ns;  /* begin of the sample that is being taken; 0: none */
     int64_t changed_ns; /* last change of the size that the training has */
-    int64_t wished_ns;  /* since when a change is due; 0: none */
+    int64_t wished_ns;  /* since when more workers are due; 0: they are not */
+    int64_t ps_due_ns;  /* since when servers are */
+    int64_t calm_ns;    /* until then nothing grows: something has just left */
     int64_t drain_ns;   /* since when it drains; 0: it does not */
     int64_t run_ns;     /* since when it runs; 0: it does not */
     uint64_t sample_examples, last_examples;
     uint64_t rate;    /* of the present size, thousandths of examples a second; 0: not measured */
     uint32_t samples; /* of the present size */
+    uint32_t noise_permille;       /* by which they usually differ; 0: not known */
     uint32_t size_worker, size_ps; /* that the sample is of: workers of the spec's size */
+    int32_t proven;                /* so many workers have paid once */
     int32_t ps_basis;              /* workers for which the last parameter server was added */
     int32_t ps_wish;               /* one more, for which room is made; 0: none */
     int64_t ps_wish_ns;            /* since when */
@@ -146,6 +152,7 @@ struct job {
     bool starts;  /* this plan begins it */
     bool reports; /* its present chief does */
     bool rolled_back[KUBE_ROLE_MAX];
+    bool wants_servers;          /* before it is said that its workers do not pay */
     bool failed;                 /* more restarts than it may have */
     int32_t have[KUBE_ROLE_MAX]; /* that stay, expected ones included */
     int32_t want[KUBE_ROLE_MAX];
@@ -248,9 +255,13 @@ void others_serve(struct core *c);
 
 /* learn.c */
 void learn(struct core *c, struct job *job);
+void learn_judge(struct core *c, struct job *job); /* whether what was tried pays */
 int32_t learn_ps(struct core *c, struct job *job); /* how many parameter servers it should have */
-int32_t learn_most(struct core *c, struct job *job, enum kube_role role); /* that may pay */
-/* How far to go at once to @want workers. */
+int32_t learn_most(struct core *c, const struct job *job, enum kube_role role); /* that may pay */
+int32_t learn_useful(const struct job *job, int32_t workers); /* so many do as much as @workers */
+/* The next number that does more; INT32_MAX: there is none. */
+int32_t learn_next_useful(const struct job *job, int32_t workers);
+/* @want, or what there is, until it is time to grow. */
 int32_t learn_step(struct core *c, struct job *job, int32_t want);
 void learn_changed(struct core *c, struct job *job, enum kube_role role, int32_t from, int32_t to);
 void learn_hold(struct core *c, struct job *job, enum kube_role role, int32_t ceiling);

@@ -113,7 +113,7 @@ static int64_t most_workers(struct core *c, struct job *job)
     most = own_quota(job, most);
     if (most > have)
         most = have + room_count(c, job, KUBE_WORKER, most - have);
-    return larger(most, job_task(job, KUBE_WORKER)->min);
+    return larger(learn_useful(job, (int32_t)most), job_task(job, KUBE_WORKER)->min);
 }
 
 /* ---- groups ---------------------------------------------------------------------------------- */
@@ -187,6 +187,20 @@ static int64_t whole_units(const struct group *g, int64_t mcpu)
 
 /* ---- the snapshot ---------------------------------------------------------------------------- */
 
+/*
+ * Workers that are of no use add nothing. And what was measured as a training began may promise
+ * more than a whole worker from each: then nobody else would ever begin, as newcomers count as one.
+ */
+static void by_use(const struct job *job, uint32_t count, uint32_t *table)
+{
+    for (uint32_t k = count; k > 1; k--) {
+        uint32_t whole = k * 1000 - (k - 1);
+
+        table[k - 1] = table[learn_useful(job, (int32_t)k) - 1];
+        table[k - 1] = table[k - 1] < whole ? table[k - 1] : whole;
+    }
+}
+
 /* Its speed by units, in thousandths of what a unit gives to one worker alone. */
 static void set_curve(struct core *c, const struct group *g, const struct job *job,
                       struct policy_job *to)
@@ -203,6 +217,7 @@ static void set_curve(struct core *c, const struct group *g, const struct job *j
     speed = core_alloc(c, (size_t)count, sizeof(*speed));
     envelope = core_alloc(c, (size_t)count, sizeof(*envelope));
     learn_curve(job, by_worker.count, table);
+    by_use(job, by_worker.count, table);
     by_worker.speedup_permille = table;
     for (int64_t k = 0; k < count; k++) {
         int64_t mcpu = (k + 1) * g->unit_mcpu * POLICY_CORE_MCPU / task->request.mcpu;
@@ -366,7 +381,7 @@ static int64_t set_workers(struct core *c, struct job *job, int64_t mcpu)
     job->worker_mcpu = task->mcpu;
     /* a thousandth was lost in units */
     n = (mcpu + 1 + mcpu / 1000) / task->request.mcpu;
-    n = n < task->min ? task->min : smaller(n, most);
+    n = larger(learn_useful(job, (int32_t)smaller(n, most)), task->min);
     if (fixed >= 0)
         n = fixed;
     job->want[KUBE_WORKER] = (int32_t)n;
@@ -379,6 +394,15 @@ static int64_t set_workers(struct core *c, struct job *job, int64_t mcpu)
     return n < most && fixed < 0 ? larger(mcpu - n * task->request.mcpu, 0) : 0;
 }
 
+/* What its next worker of use needs; a remainder has who may grow. */
+static int64_t next_mcpu(const struct job *job)
+{
+    int32_t want = job->want[KUBE_WORKER];
+
+    return (learn_next_useful(job, want) - (int64_t)want) *
+           job_task(job, KUBE_WORKER)->request.mcpu;
+}
+
 /* Remainders of several together may be a worker: it goes to the one that lacks least. */
 static void use_remainders(struct group *g, int64_t *remainder)
 {
@@ -387,17 +411,16 @@ static void use_remainders(struct group *g, int64_t *remainder)
         uint32_t best = g->count;
 
         for (uint32_t i = 0; i < g->count; i++) {
-            int64_t lack = job_task(g->jobs[i], KUBE_WORKER)->request.mcpu - remainder[i];
-
             sum += remainder[i];
-            if (remainder[i] > 0 && lack < least) {
-                least = lack;
+            if (remainder[i] > 0 && next_mcpu(g->jobs[i]) - remainder[i] < least) {
+                least = next_mcpu(g->jobs[i]) - remainder[i];
                 best = i;
             }
         }
-        if (best == g->count || sum < job_task(g->jobs[best], KUBE_WORKER)->request.mcpu)
+        if (best == g->count || sum < least + remainder[best])
             return;
-        g->jobs[best]->want[KUBE_WORKER]++;
+        g->jobs[best]->want[KUBE_WORKER] =
+            learn_next_useful(g->jobs[best], g->jobs[best]->want[KUBE_WORKER]);
         for (uint32_t i = 0; i < g->count && least > 0; i++) {
             int64_t part = i == best ? 0 : smaller(remainder[i], least);
 
@@ -510,6 +533,8 @@ void counts_decide(struct core *c)
         if (job->aim != AIM_RUN || job->failed)
             continue;
         job->want[KUBE_CHIEF] = 1;
+        if (job->runs)
+            learn_judge(c, job);
         job->want[KUBE_PS] = job->runs ? learn_ps(c, job) : job_task(job, KUBE_PS)->min;
         join(&s, job);
         unit = smaller(unit, job_task(job, KUBE_WORKER)->request.mcpu);

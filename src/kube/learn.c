@@ -1,15 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What pays: rates of a training at each of its sizes, from what its chief reports. Every growth is
- * a trial: the rate before and after decides whether it stays. What did not pay is a ceiling for
- * a while, twice as long each time.
+ * What pays: rates of a training at each of its sizes, from what its chief reports.
+ *
+ * Growth is a trial that goes straight to what there is room for: free cores earn nothing, and
+ * workers leave as quickly as they come. Then the rate decides. Where the new workers bring less
+ * than half of what the old ones do, the last of them may be of no use: the training goes back to
+ * where the curve would bend if all before brought their full share, and what that costs says
+ * whether they were. Servers are tried first, if the time of a step goes to communication. What did
+ * not pay is a ceiling for a while, twice as long each time; a size that has paid needs no trial a
+ * second time.
  */
 #include "kube/core.h"
 
 #include <string.h>
 
-#define SAMPLE_NS       (2 * NS_PER_S)
-#define TRIAL_SAMPLES   2   /* that decide */
+#define SAMPLE_NS     (2 * NS_PER_S)
+#define TRIAL_SAMPLES 2 /* that decide, if they are clear */
+#define TRIAL_ENOUGH  8 /* that decide in any case */
+#define GOOD_PERMILLE                                                                              \
+    500                     /* of a worker's share: all of them may stay, wherever the curve bends \
+                             */
+#define NOISE_PERMILLE  30  /* of rates, until some are known */
 #define MUCH_PERMILLE   300 /* of a step's time in communication: one more parameter server */
 #define LITTLE_PERMILLE 100 /* one less, if there are fewer workers, too */
 #define SPEED_MAX       (1u << 24) /* in thousandths: of one worker's */
@@ -51,12 +62,21 @@ static void begin_size(struct record *r, uint32_t worker, uint32_t ps)
     r->rate = 0;
 }
 
+/* The mean, of the last few where there are many: a training is slow as it begins. */
 static void end_sample(struct core *c, struct record *r, uint64_t rate)
 {
+    uint64_t n, off;
+
     if (rate == 0 || rate > FIT_RATE_MAX)
         return;
-    r->samples++;
-    r->rate = r->rate ? (r->rate + rate) / 2 : rate;
+    n = ++r->samples < 4 ? r->samples : 4;
+    if (n > 1) {
+        off = (rate > r->rate ? rate - r->rate : r->rate - rate) * 1000 / r->rate;
+        if (r->noise_permille == 0)
+            r->noise_permille = NOISE_PERMILLE;
+        r->noise_permille = (uint32_t)((7 * r->noise_permille + (off < 1000 ? off : 1000)) / 8);
+    }
+    r->rate = n > 1 ? ((n - 1) * r->rate + rate) / n : rate;
     fit_add(&r->fit, (uint64_t)c->now_ns, r->size_worker, rate);
 }
 
@@ -89,57 +109,277 @@ static void sample(struct core *c, struct record *r, const struct kube_report *r
     }
 }
 
+/* ---- sizes that are of use ------------------------------------------------------------------- */
+
+/* Micro-batches that the busiest of so many workers has in a step, if their number is fixed. */
+static int32_t rounds(const struct job *job, int32_t workers)
+{
+    return (job->etj->slots + workers - 1) / workers;
+}
+
+/*
+ * A synchronous step is over when the last micro-batch is: of 8, seven workers make as little at a
+ * time as four do.
+ */
+int32_t learn_useful(const struct job *job, int32_t workers)
+{
+    if (job->etj->mode != KUBE_SYNC || workers < 1)
+        return workers;
+    return rounds(job, rounds(job, workers));
+}
+
+int32_t learn_next_useful(const struct job *job, int32_t workers)
+{
+    int32_t most = workers < 1 ? 1 : rounds(job, workers);
+
+    if (job->etj->mode != KUBE_SYNC)
+        return workers + 1;
+    return workers < 1 ? 1 : most > 1 ? rounds(job, most - 1) : INT32_MAX;
+}
+
 /* ---- trials ---------------------------------------------------------------------------------- */
+
+static void end_trial(struct trial *t)
+{
+    t->to = t->top = 0;
+}
 
 void learn_hold(struct core *c, struct job *job, enum kube_role role, int32_t ceiling)
 {
     struct trial *t = &job->record->trial[role];
 
-    t->hold_ns = t->hold_ns ? 2 * t->hold_ns : CEILING_NS;
+    if (t->top == 0)
+        t->hold_ns = t->hold_ns ? 2 * t->hold_ns : CEILING_NS;
     t->hold_ns = t->hold_ns < HOLD_MAX_NS ? t->hold_ns : HOLD_MAX_NS;
     t->ceiling = ceiling;
     t->until_ns = c->now_ns + t->hold_ns;
-    t->to = 0;
+    if (ceiling <= t->from)
+        end_trial(t);
+    else if (t->to > ceiling)
+        t->to = ceiling;
 }
 
-/* In thousandths: of a worker's present share, or of the rate. */
-static int64_t gain_of(const struct trial *t, enum kube_role role, uint64_t rate, int32_t size)
+/* What was found out about more than @size workers does not hold any more. */
+static void try_again(struct record *r, int32_t size)
 {
-    int64_t more = (int64_t)rate - (int64_t)t->rate;
-
-    if (role == KUBE_PS)
-        return more * 1000 / (int64_t)t->rate;
-    return more * 1000 / (int64_t)t->rate * t->from / (size - t->from);
+    r->trial[KUBE_WORKER].ceiling = 0;
+    for (int i = 0; i < FIT_COUNTS; i++)
+        if ((int32_t)r->fit.count[i].threads > size)
+            r->fit.count[i] = (struct fit_count){0};
 }
 
-static void judge(struct core *c, struct job *job, enum kube_role role)
+/* What each more brings, in thousandths: of a worker's share before, or, of servers, of the rate.
+ */
+static int64_t gain_of(enum kube_role role, uint64_t before, uint64_t after, int32_t from,
+                       int32_t to)
+{
+    int64_t more = ((int64_t)after - (int64_t)before) * 1000 / (int64_t)before;
+
+    return (role == KUBE_PS ? more : more * from) / (to - from);
+}
+
+enum verdict {
+    TOO_LITTLE,
+    SOME,
+    GOOD,
+    UNCLEAR /* yet */
+};
+
+/*
+ * What the step from one size to the other brings. Rates are noisy: as long as another verdict lies
+ * within what they usually differ by, more samples are waited for.
+ */
+static enum verdict weigh(const struct record *r, enum kube_role role, const uint64_t rate[2],
+                          int32_t from, int32_t to, const int32_t least[2])
+{
+    uint32_t n = r->samples < TRIAL_ENOUGH ? r->samples : TRIAL_ENOUGH;
+    uint64_t margin = (uint64_t)r->noise_permille * (TRIAL_ENOUGH + 6 - n) / 6;
+    uint64_t after[3];
+    enum verdict of[3];
+
+    margin = margin < 900 ? margin : 900;
+    after[0] = rate[1];
+    after[1] = rate[1] * (1000 - margin) / 1000;
+    after[2] = rate[1] * (1000 + margin) / 1000;
+    for (int i = 0; i < 3; i++) {
+        int64_t gain = gain_of(role, rate[0], after[i], from, to);
+
+        of[i] = gain < least[0] ? TOO_LITTLE : gain < least[1] ? SOME : GOOD;
+    }
+    return of[1] == of[2] || r->samples >= TRIAL_ENOUGH ? of[0] : UNCLEAR;
+}
+
+/* Whether all that it has is in the training; what is not for long is not waited for. */
+static bool complete(struct core *c, const struct job *job)
+{
+    const struct record *r = job->record;
+
+    for (uint32_t i = 0; i < job->seat_count; i++) {
+        const struct seat *seat = &job->seats[i];
+
+        if (seat->role == KUBE_CHIEF || !seat_stays(seat) || seat->reported == KUBE_NODE_IN ||
+            c->now_ns - r->changed_ns >= PATIENCE_NS)
+            continue;
+        return false;
+    }
+    return true;
+}
+
+/* Measured at a size that is on trial; a trial that comes to nothing is given up. */
+static bool is_measured(struct core *c, struct job *job, struct trial *t, int32_t size)
+{
+    const struct record *r = job->record;
+
+    if (t->to && c->now_ns - r->changed_ns >= 2 * PATIENCE_NS &&
+        (size <= t->from || r->samples < TRIAL_SAMPLES))
+        end_trial(t);
+    return t->to && size > t->from && r->samples >= TRIAL_SAMPLES && complete(c, job);
+}
+
+static void judge_servers(struct core *c, struct job *job)
 {
     struct record *r = job->record;
-    struct trial *t = &r->trial[role];
-    int32_t size = (int32_t)(role == KUBE_PS ? r->size_ps : r->size_worker);
-    int32_t least =
-        role == KUBE_PS ? c->settings->ps_gain_permille : c->settings->worker_gain_permille;
+    struct trial *t = &r->trial[KUBE_PS];
+    int32_t size = (int32_t)r->size_ps, gain = c->settings->ps_gain_permille;
+    enum verdict verdict;
 
-    if (t->to == 0)
+    if (!is_measured(c, job, t, size))
         return;
-    if (size <= t->from || r->samples < TRIAL_SAMPLES) {
-        if (c->now_ns - r->changed_ns >= 2 * PATIENCE_NS)
-            t->to = 0;
+    verdict =
+        weigh(r, KUBE_PS, (uint64_t[]){t->rate, r->rate}, t->from, size, (int32_t[]){gain, gain});
+    if (verdict == UNCLEAR)
+        return;
+    if (verdict == TOO_LITTLE) {
+        learn_hold(c, job, KUBE_PS, t->from);
+        job->rolled_back[KUBE_PS] = true;
         return;
     }
-    if (gain_of(t, role, r->rate, size) >= least) {
-        t->to = 0;
+    end_trial(t);
+    /* workers that had to wait for servers may not have to any more */
+    try_again(r, (int32_t)r->size_worker);
+}
+
+/* In which part of a step computing waits; 0: it is not known. */
+static uint32_t communication(const struct job *job)
+{
+    uint32_t permille = job->report ? job->report->progress.communication_permille : 0;
+
+    return permille < 1000 ? permille : 0; /* no chief has seen a step without computing */
+}
+
+/*
+ * With so many that communication, if it is divided among them, takes no more than it should; not
+ * more than twice as many at once, as it may be something else that takes the time.
+ */
+static int32_t servers_for(const struct job *job, int32_t most)
+{
+    int64_t have = job->have[KUBE_PS], part = communication(job);
+    int64_t to = have * part * (1000 - MUCH_PERMILLE) / (MUCH_PERMILLE * (1000 - part));
+
+    to = to < 2 * have ? to : 2 * have;
+    to = to > have ? to : have + 1;
+    to = to < job->have[KUBE_WORKER] ? to : job->have[KUBE_WORKER];
+    return (int32_t)(to < most ? to : most);
+}
+
+/* By the split, whether they are worth it if a worker leaves for them. */
+static bool worth_a_worker(const struct job *job, int32_t servers)
+{
+    int64_t part = communication(job), have = job->have[KUBE_WORKER], longer;
+
+    if (have < 2)
+        return false;
+    longer = job->etj->mode == KUBE_SYNC
+                 ? rounds(job, (int32_t)have - 1) * INT64_C(1000) / rounds(job, (int32_t)have)
+                 : have * 1000 / (have - 1);
+    return (1000 - part) * longer / 1000 + part * job->have[KUBE_PS] / servers < 1000;
+}
+
+static bool servers_may_help(struct core *c, struct job *job)
+{
+    int32_t have = job->have[KUBE_PS], most = learn_most(c, job, KUBE_PS);
+    uint32_t spot;
+
+    if (communication(job) < MUCH_PERMILLE || have >= job->have[KUBE_WORKER] || have >= most ||
+        job->trouble_reason || c->others_wait)
+        return false;
+    if (room_take(c, job, KUBE_PS, &spot)) {
+        room_give_back(c, job, KUBE_PS, spot);
+        return true;
+    }
+    return room_count(c, job, KUBE_PS, 1) > 0 && worth_a_worker(job, servers_for(job, most));
+}
+
+/* Where to go back to from @size. */
+static int32_t retreat(const struct job *job, const struct trial *t, enum verdict verdict,
+                       uint64_t rate, int32_t size)
+{
+    int64_t gain = gain_of(KUBE_WORKER, t->rate, rate, t->from, size);
+    int32_t more = size - t->from, to;
+
+    /* the speed may have its peak between */
+    if (verdict == TOO_LITTLE)
+        return learn_useful(job, t->from + more / 2);
+    to = t->from + (int32_t)((gain * more + 999) / 1000);
+    return learn_useful(job, to) == to ? to : learn_next_useful(job, to);
+}
+
+static void judge_workers(struct core *c, struct job *job)
+{
+    struct record *r = job->record;
+    struct trial *t = &r->trial[KUBE_WORKER];
+    int32_t size = (int32_t)r->size_worker, least = c->settings->worker_gain_permille, back;
+    bool between = learn_next_useful(job, t->from) < size;
+    enum verdict verdict;
+
+    if (!is_measured(c, job, t, size) || r->trial[KUBE_PS].to || r->ps_wish)
+        return;
+    if (t->top > size) {
+        verdict = weigh(r, KUBE_WORKER, (uint64_t[]){r->rate, t->top_rate}, size, t->top,
+                        (int32_t[]){least, least});
+        if (verdict == GOOD) {
+            r->proven = t->top;
+            t->ceiling = 0;
+            end_trial(t);
+        }
+        if (verdict == GOOD || verdict == UNCLEAR)
+            return;
+    }
+    verdict = weigh(r, KUBE_WORKER, (uint64_t[]){t->rate, r->rate}, t->from, size,
+                    (int32_t[]){least, between ? GOOD_PERMILLE : least});
+    job->wants_servers = verdict != GOOD && verdict != UNCLEAR && servers_may_help(c, job);
+    if (verdict == UNCLEAR || job->wants_servers)
+        return;
+    back = verdict == GOOD ? size : retreat(job, t, verdict, r->rate, size);
+    if (back >= size) {
+        r->proven = size > r->proven ? size : r->proven;
+        end_trial(t);
         return;
     }
-    learn_hold(c, job, role, t->from);
-    job->rolled_back[role] = true;
+    learn_hold(c, job, KUBE_WORKER, back > t->from ? back : t->from);
+    if (t->to) {
+        t->top = size;
+        t->top_rate = r->rate;
+    }
+    job->rolled_back[KUBE_WORKER] = true;
+}
+
+void learn_judge(struct core *c, struct job *job)
+{
+    if (!job->reports)
+        return;
+    judge_servers(c, job);
+    judge_workers(c, job);
 }
 
 void learn(struct core *c, struct job *job)
 {
     struct record *r = job->record;
+    const struct trial *t = &r->trial[KUBE_WORKER];
     uint32_t worker, ps;
 
+    if (t->ceiling && c->now_ns >= t->until_ns)
+        try_again(r, t->ceiling);
     if (job->report && job->report->at_ns > r->report_ns && job->aim == AIM_RUN) {
         r->report_ns = job->report->at_ns;
         if (!settled(job, &worker, &ps))
@@ -148,37 +388,86 @@ void learn(struct core *c, struct job *job)
             begin_size(r, worker, ps);
         else
             sample(c, r, job->report);
-        judge(c, job, KUBE_WORKER);
-        judge(c, job, KUBE_PS);
     }
     job->has_model = fit_solve(&r->fit, (uint64_t)c->now_ns, &job->model);
+}
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+static bool is_resized(const struct job *job)
+{
+    return job->etj->worker_mcpu_min < job->etj->worker_mcpu_max;
+}
+
+/* What the training makes with so many workers; 0: it is not known. */
+static uint64_t rate_of(const struct job *job, int32_t workers)
+{
+    const struct record *r = job->record;
+
+    if (r->rate && ((int32_t)r->size_worker == workers || is_resized(job)))
+        return r->rate;
+    for (int i = 0; i < FIT_COUNTS; i++)
+        if ((int32_t)r->fit.count[i].threads == workers)
+            return r->fit.count[i].rate;
+    return 0;
+}
+
+static void servers_changed(struct job *job, int32_t from, int32_t to)
+{
+    struct record *r = job->record;
+    struct trial *t = &r->trial[KUBE_PS];
+
+    end_trial(t);
+    if (to <= from)
+        return;
+    r->trial[KUBE_WORKER].top = 0; /* was measured with fewer */
+    r->ps_basis = job->have[KUBE_WORKER];
+    /* a worker may have given its room to the server: what it gave counts, too */
+    t->rate = r->ps_rate ? r->ps_rate : r->rate;
+    t->from = from;
+    t->to = t->rate && from ? to : 0;
+    r->ps_wish = 0;
+    r->ps_rate = 0;
+}
+
+static void workers_changed(struct job *job, int32_t from, int32_t to)
+{
+    struct record *r = job->record;
+    struct trial *t = &r->trial[KUBE_WORKER];
+
+    if (to > from)
+        end_trial(&r->trial[KUBE_PS]); /* the rate says nothing of servers any more */
+    if (t->to) {                       /* it goes on with the size that there is now */
+        if (to <= t->from || (to < from && is_resized(job)))
+            end_trial(t);
+        else
+            t->to = to;
+    } else if (to > from && to > r->proven) {
+        t->rate = rate_of(job, from);
+        t->from = is_resized(job) ? (int32_t)r->size_worker : from;
+        t->to = t->rate && t->from ? to : 0;
+    }
 }
 
 void learn_changed(struct core *c, struct job *job, enum kube_role role, int32_t from, int32_t to)
 {
     struct record *r = job->record;
-    struct trial *t = &r->trial[role];
 
     r->changed_ns = c->now_ns;
     r->wished_ns = 0;
-    t->to = 0;
-    if (to <= from)
-        return;
+    if (to < from)
+        r->calm_ns = c->now_ns + c->settings->settle_ns;
     if (role == KUBE_PS)
-        r->ps_basis = job->have[KUBE_WORKER];
-    /* a worker may have given its room to the server: what it gave counts, too */
-    t->rate = role == KUBE_PS && r->ps_rate ? r->ps_rate : r->rate;
-    r->ps_wish = 0;
-    r->ps_rate = 0;
-    if (t->rate == 0 || from == 0)
-        return;
-    t->from = from;
-    t->to = to;
+        servers_changed(job, from, to);
+    else
+        workers_changed(job, from, to);
+    r->samples = 0;
+    r->sample_ns = 0;
 }
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-int32_t learn_most(struct core *c, struct job *job, enum kube_role role)
+int32_t learn_most(struct core *c, const struct job *job, enum kube_role role)
 {
     const struct trial *t = &job->record->trial[role];
     const struct kube_task *task = job_task(job, role);
@@ -189,9 +478,24 @@ int32_t learn_most(struct core *c, struct job *job, enum kube_role role)
     return t->ceiling > task->min ? t->ceiling : task->min;
 }
 
-static bool on_trial(const struct record *r)
+/* The split has to be that of the present size, and workers that are due come first. */
+static bool servers_are_due(struct core *c, struct job *job)
 {
-    return r->trial[KUBE_WORKER].to || r->trial[KUBE_PS].to;
+    struct record *r = job->record;
+    bool waits = r->wished_ns && c->now_ns - r->wished_ns < PATIENCE_NS;
+
+    if (!job->reports || job->silent || waits || r->trial[KUBE_PS].to ||
+        (r->trial[KUBE_WORKER].to && !job->wants_servers) || r->samples < TRIAL_SAMPLES ||
+        c->now_ns < r->calm_ns || !servers_may_help(c, job)) {
+        r->ps_due_ns = 0;
+        return false;
+    }
+    if (r->ps_due_ns == 0)
+        r->ps_due_ns = c->now_ns;
+    if (c->now_ns >= r->ps_due_ns + c->settings->batch_ns)
+        return true;
+    core_wake(c, r->ps_due_ns + c->settings->batch_ns);
+    return false;
 }
 
 int32_t learn_ps(struct core *c, struct job *job)
@@ -199,8 +503,6 @@ int32_t learn_ps(struct core *c, struct job *job)
     const struct kube_task *task = job_task(job, KUBE_PS);
     struct record *r = job->record;
     int32_t have = job->have[KUBE_PS], most = learn_most(c, job, KUBE_PS);
-    uint32_t communication = job->report ? job->report->progress.communication_permille : 0;
-    int32_t more = have / 2 > 1 ? have / 2 : 1;
 
     if (have < task->min)
         return task->min;
@@ -217,57 +519,25 @@ int32_t learn_ps(struct core *c, struct job *job)
         learn_hold(c, job, KUBE_PS, have);
         return have;
     }
-    if (!job->reports || job->silent || on_trial(r) || r->samples < TRIAL_SAMPLES ||
-        job->trouble_reason || c->others_wait)
-        return have;
-    if (c->now_ns < r->changed_ns + c->settings->settle_ns) {
-        core_wake(c, r->changed_ns + c->settings->settle_ns);
-        return have;
-    }
-    if (communication >= MUCH_PERMILLE && have < job->have[KUBE_WORKER] && have < most) {
-        r->ps_wish = have + more < most ? have + more : most;
+    if (servers_are_due(c, job)) {
+        r->ps_wish = servers_for(job, most);
         r->ps_wish_ns = c->now_ns;
         r->ps_rate = r->rate;
+        r->ps_due_ns = 0;
         return r->ps_wish;
     }
-    if (communication <= LITTLE_PERMILLE && have > task->min &&
-        2 * job->have[KUBE_WORKER] <= r->ps_basis)
+    if (job->reports && !job->silent && !r->trial[KUBE_PS].to && !r->trial[KUBE_WORKER].to &&
+        r->samples >= TRIAL_SAMPLES && have > task->min && communication(job) &&
+        communication(job) <= LITTLE_PERMILLE && 2 * job->have[KUBE_WORKER] <= r->ps_basis)
         return have - 1;
     return have;
-}
-
-/* The most workers that were ever measured, lately. */
-static int32_t known_size(const struct record *r)
-{
-    int32_t most = 0;
-
-    for (int i = 0; i < FIT_COUNTS; i++)
-        if ((int32_t)r->fit.count[i].threads > most)
-            most = (int32_t)r->fit.count[i].threads;
-    return most;
-}
-
-/* Growth waits for the nodes that are on their way, and for a rate to compare with. */
-static bool ready_to_grow(struct core *c, struct job *job)
-{
-    struct record *r = job->record;
-    bool waits = r->samples == 0 || on_trial(r);
-
-    for (uint32_t i = 0; i < job->seat_count; i++)
-        waits |= job->seats[i].role != KUBE_CHIEF && seat_stays(&job->seats[i]) &&
-                 job->seats[i].reported != KUBE_NODE_IN;
-    if (waits && c->now_ns - r->changed_ns < PATIENCE_NS) {
-        core_wake(c, r->changed_ns + PATIENCE_NS);
-        return false;
-    }
-    return true;
 }
 
 int32_t learn_step(struct core *c, struct job *job, int32_t want)
 {
     struct record *r = job->record;
-    int32_t have = job->have[KUBE_WORKER], least = job_task(job, KUBE_WORKER)->min, far;
-    int64_t due;
+    int32_t have = job->have[KUBE_WORKER], least = job_task(job, KUBE_WORKER)->min;
+    int64_t since = r->changed_ns > r->run_ns ? r->changed_ns : r->run_ns, due;
 
     if (want <= have || have < least) {
         r->wished_ns = 0;
@@ -278,35 +548,44 @@ int32_t learn_step(struct core *c, struct job *job, int32_t want)
     if (r->wished_ns == 0)
         r->wished_ns = c->now_ns;
     due = r->wished_ns + c->settings->batch_ns;
-    if (r->changed_ns && r->changed_ns + c->settings->settle_ns > due)
-        due = r->changed_ns + c->settings->settle_ns;
-    if (c->now_ns < due) {
-        core_wake(c, due);
-        return have;
-    }
-    if (job->etj->replicas)
+    if (r->calm_ns > due)
+        due = r->calm_ns;
+    /* there has to be a rate to compare with, unless a size is known to pay */
+    if (!job->etj->replicas && !r->trial[KUBE_WORKER].to && want > r->proven &&
+        rate_of(job, have) == 0 && since + PATIENCE_NS > due)
+        due = since + PATIENCE_NS;
+    if (c->now_ns >= due)
         return want;
-    if (!ready_to_grow(c, job))
-        return have;
-    far = 2 * have > known_size(r) ? 2 * have : known_size(r);
-    return want < far ? want : far;
+    core_wake(c, due);
+    return have;
 }
 
-/* Sizes that were measured, in order; @ret has FIT_COUNTS entries. */
-static uint32_t measured(const struct fit *fit, struct fit_count *ret)
+/*
+ * Sizes that were measured, in order; @ret has FIT_COUNTS entries and one more. As long as a size
+ * is on trial it is good enough to be left in peace: a single rate decides nothing.
+ */
+static uint32_t measured(const struct record *r, struct fit_count *ret)
 {
+    const struct trial *t = &r->trial[KUBE_WORKER];
+    const struct fit *fit = &r->fit;
     uint32_t n = 0;
 
     for (int i = 0; i < FIT_COUNTS; i++) {
         uint32_t at = n;
 
-        if (fit->count[i].threads == 0 || fit->count[i].rate == 0)
+        if (fit->count[i].threads == 0 || fit->count[i].rate == 0 ||
+            (t->to && (int32_t)fit->count[i].threads > t->from))
             continue;
         for (; at > 0 && ret[at - 1].threads > fit->count[i].threads; at--)
             ret[at] = ret[at - 1];
         ret[at] = fit->count[i];
         n++;
     }
+    if (t->to)
+        ret[n++] = (struct fit_count){.threads = (uint32_t)t->to,
+                                      .rate = t->rate + t->rate * GOOD_PERMILLE / 1000 *
+                                                            (uint64_t)(t->to - t->from) /
+                                                            (uint64_t)t->from};
     return n;
 }
 
@@ -316,8 +595,8 @@ static uint32_t measured(const struct fit *fit, struct fit_count *ret)
  */
 void learn_curve(const struct job *job, uint32_t count, uint32_t *ret_table)
 {
-    struct fit_count at[FIT_COUNTS];
-    uint32_t n = measured(&job->record->fit, at), last = 0;
+    struct fit_count at[FIT_COUNTS + 1];
+    uint32_t n = measured(job->record, at), last = 0;
     uint64_t one = n && at[0].threads == 1 ? at[0].rate : job->model.rate_one;
     uint64_t value = 1, model = 1; /* at @last */
 

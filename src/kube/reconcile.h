@@ -91,7 +91,7 @@ struct kube_plan {
 struct kube_settings {
     struct policy_spec policy;    /* of trainings that name none */
     int64_t batch_ns;             /* changes nobody waits for are made together */
-    int64_t settle_ns;            /* after a change, until the next one that nobody waits for */
+    int64_t settle_ns;            /* after something has left, until anything grows */
     int64_t pending_ns;           /* until a pod that no node takes is withdrawn */
     int64_t drain_ns;             /* until a pod that was asked to leave is deleted */
     int64_t silent_ns;            /* without a report a training counts as static */

@@ -19,10 +19,12 @@ static uint32_t threads_of(int64_t mcpu)
     return (uint32_t)larger(mcpu / 1000, 1);
 }
 
-static void resize(struct core *c, struct job *job, struct seat *seat, int64_t mcpu)
+static bool resize(struct core *c, struct job *job, struct seat *seat, int64_t mcpu)
 {
-    if (core_once(c, seat))
-        core_act(c, job, KUBE_RESIZE_POD, seat)->resize.mcpu = mcpu;
+    if (!core_once(c, seat))
+        return false;
+    core_act(c, job, KUBE_RESIZE_POD, seat)->resize.mcpu = mcpu;
+    return true;
 }
 
 /* The node said that it cannot, or does nothing. Returns whether that was dealt with. */
@@ -40,11 +42,9 @@ static bool take_back(struct core *c, struct job *job, struct seat *seat)
         return true;
     }
     job->record->no_resize_ns = c->now_ns + CEILING_NS;
-    if (actual && actual != pod->mcpu) {
-        resize(c, job, seat, actual);
+    if (actual && actual != pod->mcpu && resize(c, job, seat, actual))
         core_event(c, job, true, "ResizeRefused", "%s cannot have %lldm: it keeps %lldm",
                    pod->meta.name, (long long)pod->mcpu, (long long)actual);
-    }
     return true;
 }
 

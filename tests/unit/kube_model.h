@@ -155,11 +155,15 @@ static inline json_t *model_node(struct model *m, const char *name, const char *
     return node;
 }
 
-/* A training; @spec is laid over one with 1 worker of 1 core and 1 GiB at least, 8 at most. */
+/*
+ * A training; @spec is laid over one with 1 worker of 1 core and 1 GiB at least, 8 at most, and
+ * with slots that any of these numbers divides.
+ */
 static inline json_t *model_etj(struct model *m, const char *name, const char *spec)
 {
     json_t *etj = model_json(
         "{\"metadata\": {\"namespace\": \"n\"}, \"spec\": {\"image\": \"i\", \"command\": [\"c\"],"
+        "\"slots\": 840,"
         "\"chief\": {\"resources\": {\"requests\": {\"cpu\": \"500m\", \"memory\": \"1Gi\"}}},"
         "\"ps\": {\"min\": 1, \"max\": 1, \"resources\": {\"requests\": {\"cpu\": \"500m\","
         " \"memory\": \"1Gi\"}}},"

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How quickly a training grows into room that becomes free, how it finds the size that pays, and
+ * that it rests there: trainings whose rates follow given curves, on a cluster in small.
+ */
+#include "kube_model.h"
+
+#define NOISE_PERCENT 15
+
+static struct model m;
+static double (*curve)(int workers, int ps);
+static int last_size, changes;
+
+static int set_up(void **state)
+{
+    model_init(&m);
+    last_size = changes = 0;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    model_done(&m);
+    return 0;
+}
+
+/* ---- curves ---------------------------------------------------------------------------------- */
+
+static double linear(int workers, int ps)
+{
+    return 100.0 * workers;
+}
+
+static double amdahl(int workers, int ps)
+{
+    return 100 / (0.1 + 0.9 / workers);
+}
+
+static double stops_at_three(int workers, int ps)
+{
+    return 100.0 * (workers < 3 ? workers : 3);
+}
+
+static double none(int workers, int ps)
+{
+    return 100;
+}
+
+/* The best is 3: more are in each other's way. */
+static double falls(int workers, int ps)
+{
+    return workers <= 3 ? 100.0 * workers : 300 * pow(0.75, workers - 3);
+}
+
+/* A server answers one worker and a half. */
+static double waits_for_servers(int workers, int ps)
+{
+    return fmin(100.0 * workers, 150.0 * ps);
+}
+
+static double noisy(int workers, int ps)
+{
+    double percent = (double)model_random(&m, 2 * NOISE_PERCENT + 1) - NOISE_PERCENT;
+
+    return curve(workers, ps) * (1 + percent / 100);
+}
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+static json_int_t examples(void)
+{
+    const json_t *report = json_object_get(m.reports, "j");
+
+    return json_integer_value(json_object_get(json_object_get(report, "body"), "examples"));
+}
+
+/* Workers that the chief has in the training. */
+static int workers_in(void)
+{
+    const json_t *body = json_object_get(json_object_get(m.reports, "j"), "body"), *node;
+    int count = 0;
+    size_t i;
+
+    json_array_foreach (json_object_get(body, "nodes"), i, node)
+        count += strcmp(json_string_value(json_object_get(node, "role")), "worker") == 0 &&
+                 strcmp(json_string_value(json_object_get(node, "state")), "in") == 0;
+    return count;
+}
+
+/* Counts how often the number of workers changes. */
+static void pass(int seconds)
+{
+    for (int i = 0; i < seconds; i++) {
+        int size;
+
+        model_run(&m, 1);
+        size = model_count(&m, "j", KUBE_WORKER);
+        changes += last_size != 0 && size != last_size;
+        last_size = size;
+    }
+}
+
+static int seconds_until(int workers)
+{
+    int seconds = 0;
+
+    for (; workers_in() != workers && seconds < 300; seconds++)
+        pass(1);
+    return seconds;
+}
+
+/* A training with one worker beside somebody who has the rest of 9 cores; then that one ends. */
+static void start_beside_another(double (*rate)(int, int), const char *spec, int seconds)
+{
+    curve = rate;
+    model_node(&m, "a", "9", "64Gi");
+    model_other(&m, "other", "a", "7", 0);
+    model_etj(&m, "j", spec);
+    pass(seconds);
+    assert_int_equal(workers_in(), 1);
+    model_remove(m.pods, "other");
+    changes = 0;
+}
+
+/* ---- quick ----------------------------------------------------------------------------------- */
+
+static void freed_room_is_used_in_one_step(void **state)
+{
+    m.rate = linear;
+    start_beside_another(linear, "{}", 30);
+    /* a second each: to see it, until the batch is over, scheduled and started, in the report */
+    assert_in_range(seconds_until(8), 1, 5);
+    assert_int_equal(changes, 1);
+    pass(600);
+    assert_int_equal(changes, 1);
+    assert_int_equal(model_events(&m, "RolledBack"), 0);
+}
+
+static void room_that_becomes_free_bit_by_bit_is_used_at_once(void **state)
+{
+    m.rate = linear;
+    model_node(&m, "a", "9", "64Gi");
+    model_other(&m, "other", "a", "4", 0);
+    model_other(&m, "another", "a", "3", 0);
+    model_etj(&m, "j", "{}");
+    pass(30);
+    model_remove(m.pods, "other");
+    assert_in_range(seconds_until(5), 1, 5);
+    model_remove(m.pods, "another"); /* while the first step is on trial */
+    assert_in_range(seconds_until(8), 1, 5);
+    pass(300);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 8);
+    assert_int_equal(model_events(&m, "RolledBack"), 0);
+}
+
+/* Three quarters of what it could have become free after a sixth of the time that it would take. */
+static void a_short_training_takes_half_the_time(void **state)
+{
+    int seconds = 10;
+
+    m.rate = noisy;
+    curve = amdahl;
+    model_node(&m, "a", "5", "64Gi");
+    model_other(&m, "other", "a", "3", 0);
+    model_etj(&m, "j", "{\"workers\": {\"max\": 4}}");
+    while (examples() == 0)
+        pass(1);
+    pass(10);
+    model_remove(m.pods, "other");
+    for (; examples() < 60 * 100; seconds++)
+        pass(1);
+    assert_in_range(seconds, 10, 30);
+}
+
+static void room_that_was_given_back_is_used_again_without_a_trial(void **state)
+{
+    curve = amdahl;
+    m.rate = noisy;
+    start_beside_another(amdahl, "{}", 30);
+    pass(120);
+    assert_int_equal(last_size, 8);
+    for (int round = 0; round < 5; round++) {
+        model_other(&m, "other", NULL, "5", 0);
+        assert_in_range(seconds_until(3), 1, 10);
+        pass(20);
+        assert_string_equal(model_text(model_find(m.pods, "other"), "spec", "nodeName"), "a");
+        model_remove(m.pods, "other");
+        changes = 0;
+        assert_in_range(seconds_until(8), 1, 5);
+        pass(100);
+        assert_int_equal(changes, 1);
+    }
+    assert_int_equal(model_events(&m, "RolledBack"), 0);
+}
+
+/* A pod that ends only makes room for the next: nobody grows into it in between. */
+static void what_has_just_been_given_back_is_left_for_a_while(void **state)
+{
+    m.rate = linear;
+    start_beside_another(linear, "{}", 30);
+    pass(60);
+    model_other(&m, "other", NULL, "5", 0);
+    assert_in_range(seconds_until(3), 1, 10);
+    model_remove(m.pods, "other");
+    changes = 0;
+    pass(2);
+    assert_int_equal(changes, 0);
+}
+
+/* ---- of use ---------------------------------------------------------------------------------- */
+
+static void workers_that_the_slots_cannot_use_are_not_made(void **state)
+{
+    m.rate = linear;
+    model_node(&m, "a", "8", "64Gi");
+    model_etj(&m, "j", "{\"slots\": 8}");
+    pass(60);
+    assert_int_equal(last_size, 4); /* seven would take as long for a step */
+    model_spec(&m, "j", "{\"workers\": {\"min\": 6}}");
+    pass(20);
+    assert_int_equal(last_size, 6);
+    model_etj(&m, "async", "{\"mode\": \"async\"}");
+    model_node(&m, "b", "10", "64Gi");
+    pass(60);
+    assert_int_equal(model_count(&m, "async", KUBE_WORKER), 8);
+    assert_int_equal(last_size, 8); /* as many as there are slots */
+}
+
+static void what_one_cannot_use_is_for_another(void **state)
+{
+    m.rate = linear;
+    model_node(&m, "a", "11", "64Gi"); /* both have four and a half, beside chiefs and servers */
+    model_etj(&m, "j", "{\"slots\": 8}");
+    model_etj(&m, "k", "{\"slots\": 5, \"workers\": {\"max\": 5}}");
+    model_run(&m, 120);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 4);
+    assert_int_equal(model_count(&m, "k", KUBE_WORKER), 5);
+}
+
+static void the_size_that_pays_is_found(void **state)
+{
+    m.rate = stops_at_three;
+    start_beside_another(stops_at_three, "{}", 30);
+    pass(60);
+    assert_int_equal(last_size, 3);
+    assert_in_range(changes, 2, 3);
+    pass(500);
+    assert_in_range(changes, 2, 3);
+}
+
+static void the_size_that_pays_is_found_in_noise(void **state)
+{
+    m.rate = noisy;
+    for (int world = 0; world < 10; world++) {
+        if (world)
+            tear_down(state), set_up(state), m.rate = noisy, m.random += (uint64_t)world * 977;
+        start_beside_another(stops_at_three, "{}", 40);
+        pass(500);
+        assert_in_range(last_size, 3, 4);
+        assert_in_range(changes, 1, 6);
+    }
+}
+
+static void a_useful_size_is_not_left_for_noise(void **state)
+{
+    m.rate = noisy;
+    for (int world = 0; world < 10; world++) {
+        if (world)
+            tear_down(state), set_up(state), m.rate = noisy, m.random += (uint64_t)world * 977;
+        start_beside_another(amdahl, "{}", 40);
+        pass(500);
+        assert_int_equal(last_size, 8);
+        assert_in_range(changes, 1, 3);
+    }
+}
+
+/* A step of one in seven is less than the noise of a rate. */
+static void one_more_is_judged_by_as_many_rates_as_it_takes(void **state)
+{
+    int lost = 0;
+
+    for (int world = 0; world < 10; world++) {
+        if (world)
+            tear_down(state), set_up(state), m.random += (uint64_t)world * 977;
+        curve = linear;
+        m.rate = noisy;
+        model_node(&m, "a", "9", "64Gi");
+        model_other(&m, "other", "a", "1", 0);
+        model_etj(&m, "j", "{\"workers\": {\"min\": 7}}");
+        pass(40);
+        model_remove(m.pods, "other");
+        assert_in_range(seconds_until(8), 1, 5);
+        pass(200);
+        lost += last_size != 8;
+    }
+    assert_in_range(lost, 0, 1);
+}
+
+static void workers_that_bring_nothing_leave_and_are_tried_ever_more_rarely(void **state)
+{
+    m.rate = none;
+    start_beside_another(none, "{}", 30);
+    pass(60);
+    assert_int_equal(last_size, 1);
+    assert_in_range(changes, 2, 4);
+    changes = 0;
+    pass(500);
+    assert_int_equal(changes, 0);
+    pass(600); /* ten minutes, then twenty, then forty */
+    assert_in_range(changes, 2, 4);
+    changes = 0;
+    pass(3000);
+    assert_in_range(changes, 2, 8);
+    assert_int_equal(last_size, 1);
+}
+
+static void the_peak_between_is_looked_for(void **state)
+{
+    m.rate = falls;
+    start_beside_another(falls, "{}", 30);
+    pass(100);
+    assert_in_range(last_size, 2, 4);
+    changes = 0;
+    pass(400);
+    assert_int_equal(changes, 0);
+}
+
+/* ---- servers --------------------------------------------------------------------------------- */
+
+/* As the chief would see it: what a step takes beyond what the workers compute. */
+static void pass_with_split(int seconds)
+{
+    for (int i = 0; i < seconds; i++) {
+        int workers = workers_in(), ps = model_count(&m, "j", KUBE_PS);
+        double share = workers ? m.rate(workers, ps) / (100.0 * workers) : 1;
+
+        m.communication_permille = 50 + (unsigned)(900 * (1 - share));
+        pass(1);
+    }
+}
+
+static void servers_come_before_workers_are_given_up(void **state)
+{
+    m.rate = waits_for_servers;
+    model_node(&m, "a", "12", "64Gi");
+    model_other(&m, "other", "a", "10", 0);
+    model_etj(&m, "j", "{\"ps\": {\"max\": 8}}");
+    pass_with_split(30);
+    assert_int_equal(model_count(&m, "j", KUBE_PS), 1); /* computing takes the time */
+    model_remove(m.pods, "other");
+    pass_with_split(60);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 8);
+    assert_in_range(model_count(&m, "j", KUBE_PS), 4, 6);
+    assert_int_equal(model_events(&m, "RolledBack"), 0);
+}
+
+static void servers_do_not_come_for_a_split_that_nobody_has_measured(void **state)
+{
+    m.rate = linear;
+    m.communication_permille = 1000;
+    model_node(&m, "a", "12", "64Gi");
+    model_etj(&m, "j", "{\"ps\": {\"max\": 4}, \"workers\": {\"min\": 4, \"max\": 4}}");
+    pass(60);
+    assert_int_equal(model_count(&m, "j", KUBE_PS), 1);
+}
+
+/* 5 workers of 8 slots have 2 each, 4 have, too; but of 4, a fourth of the speed would be lost. */
+static void a_worker_leaves_for_a_server_only_if_the_split_says_so(void **state)
+{
+    m.rate = linear;
+    m.communication_permille = 400;
+    model_node(&m, "a", "5", "64Gi");
+    model_etj(&m, "j", "{\"slots\": 4, \"ps\": {\"max\": 2}, \"workers\": {\"max\": 4}}");
+    pass(100);
+    assert_int_equal(last_size, 4);
+    assert_int_equal(model_count(&m, "j", KUBE_PS), 1);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        T(freed_room_is_used_in_one_step),
+        T(room_that_becomes_free_bit_by_bit_is_used_at_once),
+        T(a_short_training_takes_half_the_time),
+        T(room_that_was_given_back_is_used_again_without_a_trial),
+        T(what_has_just_been_given_back_is_left_for_a_while),
+        T(workers_that_the_slots_cannot_use_are_not_made),
+        T(what_one_cannot_use_is_for_another),
+        T(the_size_that_pays_is_found),
+        T(the_size_that_pays_is_found_in_noise),
+        T(a_useful_size_is_not_left_for_noise),
+        T(one_more_is_judged_by_as_many_rates_as_it_takes),
+        T(workers_that_bring_nothing_leave_and_are_tried_ever_more_rarely),
+        T(the_peak_between_is_looked_for),
+        T(servers_come_before_workers_are_given_up),
+        T(servers_do_not_come_for_a_split_that_nobody_has_measured),
+        T(a_worker_leaves_for_a_server_only_if_the_split_says_so),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
