@@ -8,4 +8,5 @@ $py bench/cluster_accuracy.py --case sync
 $py bench/cluster_accuracy.py --case async
 $py bench/elastic_pause.py
 $py bench/cluster_quota.py
+$py bench/kube_response.py
 $py bench/report.py

@@ -443,6 +443,7 @@ static void workers_changed(struct job *job, int32_t from, int32_t to)
         else
             t->to = to;
     } else if (to > from && to > r->proven) {
+        t->top = 0;
         t->rate = rate_of(job, from);
         t->from = is_resized(job) ? (int32_t)r->size_worker : from;
         t->to = t->rate && t->from ? to : 0;

@@ -32,18 +32,21 @@ typedef double (*model_rate_fn)(int workers, int ps);
 struct model {
     json_t *nodes, *pods, *etjs, *quotas, *pdbs; /* arrays */
     json_t *told;                                /* members, by the training's name */
-    json_t *used;    /* every pod name that there ever was, but chiefs' */
-    json_t *reports; /* by the training's name: the last report */
-    json_t *events;  /* reasons, in order */
+    json_t *used;                  /* every pod name that there ever was, but chiefs' */
+    json_t *reports;               /* by the training's name: the last report */
+    json_t *events;                /* reasons, in order */
+    json_t *seen_pods, *seen_etjs; /* what the controller's caches have; NULL: what there is */
     struct kube_settings settings;
     struct kube_memory *memory;
     int64_t now_ns, wall_ns, wakeup_ns;
     unsigned uids;
     unsigned refused;      /* creations, for a quota */
     unsigned status_count; /* patches of statuses */
-    bool no_chiefs;        /* chiefs run, but never report */
-    bool no_kubelet;       /* pods are scheduled, but nothing becomes of them */
-    bool no_resize;        /* kubelets call each resize infeasible */
+    unsigned sent[KUBE_ACTION_MAX];
+    bool no_api;     /* nothing that the controller sends arrives */
+    bool no_chiefs;  /* chiefs run, but never report */
+    bool no_kubelet; /* pods are scheduled, but nothing becomes of them */
+    bool no_resize;  /* kubelets call each resize infeasible */
     unsigned communication_permille;
     model_rate_fn rate;
     uint64_t random;
@@ -448,10 +451,34 @@ static inline void model_apply(struct model *m, const struct kube_action *action
     }
 }
 
+/* What the controller sees, which may be older than what there is. */
+static inline struct model_world *model_view(struct model *m)
+{
+    json_t *pods = m->pods, *etjs = m->etjs;
+    struct model_world *w;
+
+    m->pods = m->seen_pods ? m->seen_pods : pods;
+    m->etjs = m->seen_etjs ? m->seen_etjs : etjs;
+    w = model_world(m);
+    m->pods = pods;
+    m->etjs = etjs;
+    return w;
+}
+
+/* Without an API server the first action fails, and those that rest on it are dropped with it. */
+static inline void model_carry_out(struct model *m, const struct kube_action *action)
+{
+    m->sent[action->kind]++;
+    if (m->no_api)
+        kube_memory_doubt(m->memory, action->etj);
+    else
+        model_apply(m, action);
+}
+
 /* Carries out the first @limit actions; with fewer than all, the controller has crashed then. */
 static inline size_t model_reconcile(struct model *m, size_t limit)
 {
-    struct model_world *w = model_world(m);
+    struct model_world *w = model_view(m);
     struct kube_plan plan;
     size_t count;
 
@@ -459,7 +486,7 @@ static inline size_t model_reconcile(struct model *m, size_t limit)
     count = plan.count;
     m->wakeup_ns = plan.wakeup_ns;
     for (size_t i = 0; i < count && i < limit; i++)
-        model_apply(m, &plan.actions[i]);
+        model_carry_out(m, &plan.actions[i]);
     kube_plan_done(&plan);
     model_world_free(w);
     if (limit < count) {
