@@ -90,6 +90,9 @@ class Progress:
         if not self._left:
             self.pauses.append(self._excess * 1e3)
             self._excess = 0.0
+            self._closures.clear()  # the split is another one now: the controller goes by it
+            self._probes.clear()
+            self._probed = 0.0
 
     def _compute_share(self, step_s):
         if not self._closures or not self._probes:
