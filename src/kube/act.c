@@ -153,26 +153,27 @@ static struct step *add_step(struct chain *c, enum kube_action_kind kind)
     return s;
 }
 
+/* Takes @body. Not applied: what is there under this name may be somebody else's; see claim(). */
+static int make(struct step *s, const char *space, const char *kind, json_t *body)
+{
+    s->verb = CLIENT_POST;
+    s->body = body;
+    core_path(s->path, space, kind, NULL, "");
+    return body ? 0 : -ENOMEM;
+}
+
 /* The service, and the ConfigMap with whom the chief has to trust. */
 static int of_service(struct chain *c, const struct kube_action *action)
 {
     const char *space = action->etj->meta.namespace;
     struct step *s = add_step(c, action->kind);
+    int r = s ? make(s, space, "services", kube_service_json(action->etj)) : -ENOMEM;
 
-    if (!s)
-        return -ENOMEM;
-    s->verb = CLIENT_APPLY;
-    s->body = kube_service_json(action->etj);
-    core_path(s->path, space, "services", name_of(s->body), "");
-    if (!s->body || !c->actor->settings->ca_pem)
-        return s->body ? 0 : -ENOMEM;
+    if (r < 0 || !c->actor->settings->ca_pem)
+        return r;
     s = add_step(c, action->kind);
-    if (!s)
-        return -ENOMEM;
-    s->verb = CLIENT_APPLY;
-    s->body = kube_config_json(c->actor->settings, action->etj);
-    core_path(s->path, space, "configmaps", name_of(s->body), "");
-    return s->body ? 0 : -ENOMEM;
+    return s ? make(s, space, "configmaps", kube_config_json(c->actor->settings, action->etj))
+             : -ENOMEM;
 }
 
 static int add_action(struct chain *c, const struct kube_action *action)
@@ -197,11 +198,9 @@ static int add_action(struct chain *c, const struct kube_action *action)
         etj_path(s->path, etj, "/status");
         s->body = of_uid(kube_status_json(etj, action->status), etj->meta.uid);
         break;
-    case KUBE_CREATE_POD: /* not applied: a pod of this name that is there is not to be changed */
-        s->verb = CLIENT_POST;
-        core_path(s->path, etj->meta.namespace, "pods", NULL, "");
-        s->body = kube_pod_json(c->actor->settings, etj, &action->create);
-        break;
+    case KUBE_CREATE_POD:
+        return make(s, etj->meta.namespace, "pods",
+                    kube_pod_json(c->actor->settings, etj, &action->create));
     case KUBE_SET_MEMBERS:
         s->body = kube_members_json(action->members);
         break;
@@ -254,13 +253,13 @@ static void end_chain(struct chain *c, bool good)
 }
 
 static void advance(struct chain *c);
+static void claim(struct chain *c);
+static void send(struct chain *c, const struct client_request *request);
 
 /* Done already, by us before a crash or by somebody else, is done. */
 static bool is_done(const struct step *s, const struct client_answer *answer)
 {
     switch (s->kind) {
-    case KUBE_CREATE_POD:
-        return answer->code == -EEXIST;
     case KUBE_DELETE_POD:
         return answer->code == -ENOENT || answer->code == -EAGAIN;
     case KUBE_ASK_LEAVE:
@@ -273,26 +272,127 @@ static bool is_done(const struct step *s, const struct client_answer *answer)
     }
 }
 
+/* The server's last word on the first action, for whoever decides. */
+static void tell_answer(struct chain *c, int code, const char *text)
+{
+    const struct actor_answer answer = {.name_space = c->space,
+                                        .name = c->name,
+                                        .uid = c->uid,
+                                        .kind = c->first->kind,
+                                        .code = code,
+                                        .text = text};
+
+    c->actor->on.answered(c->actor->on.arg, &answer);
+}
+
+static void fail(struct chain *c, int code, const char *text)
+{
+    struct actor *a = c->actor;
+
+    a->on.failed(a->on.arg, text);
+    if (code == -EINVAL || code == -EACCES || code == -EEXIST)
+        tell_answer(c, code, text);
+    a->failed++;
+    end_chain(c, false);
+}
+
+static void succeed(struct chain *c, json_t *object)
+{
+    struct actor *a = c->actor;
+
+    a->done[c->first->kind]++;
+    tell_answer(c, 0, "");
+    if (object)
+        a->on.learnt(a->on.arg, c->first->kind, object);
+    drop_step(c);
+    advance(c);
+}
+
 static void on_answer(void *arg, const struct client_answer *answer)
 {
     struct chain *c = arg;
     struct actor *a = c->actor;
     struct step *s = c->first;
-    bool good = answer->code == 0 || is_done(s, answer);
 
     c->call = 0;
-    if (answer->code < 0 && (!good || s->kind == KUBE_EVENT))
-        a->on.failed(a->on.arg, answer->text);
-    if (!good) {
-        a->failed++;
-        end_chain(c, false);
+    if (s->verb == CLIENT_POST && answer->code == -EEXIST && s->kind != KUBE_EVENT) {
+        claim(c);
         return;
     }
-    a->done[s->kind]++;
-    if (answer->code == 0)
-        a->on.learnt(a->on.arg, s->kind, answer->body);
-    drop_step(c);
-    advance(c);
+    if (answer->code < 0 && s->kind == KUBE_EVENT)
+        a->on.failed(a->on.arg, answer->text);
+    if (answer->code == 0 || is_done(s, answer))
+        succeed(c, answer->code == 0 ? answer->body : NULL);
+    else
+        fail(c, answer->code, answer->text);
+}
+
+/* ---- what exists under the name of what is made ---- */
+
+static bool is_of(const json_t *object, const char *uid)
+{
+    const json_t *meta = json_object_get(object, "metadata");
+    json_t *owner;
+    size_t i;
+
+    json_array_foreach (json_object_get(meta, "ownerReferences"), i, owner) {
+        const char *its = json_string_value(json_object_get(owner, "uid"));
+
+        if (its && json_is_true(json_object_get(owner, "controller")) && strcmp(its, uid) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Of this training, made before a crash: a pod stays as it is, others are put right. */
+static void on_claimed(void *arg, const struct client_answer *answer)
+{
+    struct chain *c = arg;
+    struct step *s = c->first;
+    char text[ERROR_TEXT_MAX];
+
+    c->call = 0;
+    if (answer->code < 0) {
+        fail(c, answer->code, answer->text);
+    } else if (!is_of(answer->body, c->uid)) {
+        snprintf(text, sizeof(text), "%s %.100s is there already, and not this training's",
+                 json_string_value(json_object_get(s->body, "kind")), name_of(s->body));
+        fail(c, -EEXIST, text);
+    } else if (s->kind == KUBE_CREATE_POD) {
+        succeed(c, answer->body);
+    } else {
+        s->verb = CLIENT_APPLY;
+        of_uid(s->body, json_string_value(
+                            json_object_get(json_object_get(answer->body, "metadata"), "uid")));
+        advance(c);
+    }
+}
+
+/* Asks whose it is: an empty patch changes nothing, and needs no right to read. */
+static void claim(struct chain *c)
+{
+    struct step *s = c->first;
+    size_t len = strlen(s->path);
+    json_t *nothing = json_object();
+
+    snprintf(s->path + len, sizeof(s->path) - len, "/%s", name_of(s->body));
+    send(c,
+         &(struct client_request){
+             .verb = CLIENT_MERGE, .path = s->path, .body = nothing, .done = on_claimed, .arg = c});
+    json_decref(nothing);
+}
+
+/* ---- one after the other ---- */
+
+static void send(struct chain *c, const struct client_request *request)
+{
+    struct actor *a = c->actor;
+
+    c->call = a->on.allowed(a->on.arg) ? client_send(a->client, request) : -EPERM;
+    if (c->call < 0) {
+        c->call = 0;
+        end_chain(c, false);
+    }
 }
 
 static void advance(struct chain *c)
@@ -313,11 +413,7 @@ static void advance(struct chain *c)
     request.verb = c->first->verb;
     request.path = c->first->path;
     request.body = c->first->body;
-    c->call = a->on.allowed(a->on.arg) ? client_send(a->client, &request) : -EPERM;
-    if (c->call < 0) {
-        c->call = 0;
-        end_chain(c, false);
-    }
+    send(c, &request);
 }
 
 /* The actions from @first on that are of one training. */

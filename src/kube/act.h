@@ -14,7 +14,16 @@
 
 struct actor;
 
+/* The server's last word on an action of a training. */
+struct actor_answer {
+    const char *name_space, *name, *uid; /* the training's */
+    const char *text;                    /* of a refusal, for a person */
+    enum kube_action_kind kind;
+    int code; /* 0: done; -EINVAL, -EACCES; -EEXIST: the name is of somebody else's object */
+};
+
 struct actor_events {
+    void (*answered)(void *arg, const struct actor_answer *answer);
     /* An object as a write was answered: newer than what the watch has brought. */
     void (*learnt)(void *arg, enum kube_action_kind kind, json_t *object);
     /* The members that the chief of a training is answered from now on; taken over. */

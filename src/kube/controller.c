@@ -326,6 +326,16 @@ static void on_ended(void *arg)
     wish_at(c, actor_next_ns(c->actor));
 }
 
+static void on_answered(void *arg, const struct actor_answer *answer)
+{
+    struct controller *c = arg;
+    const struct kube_etj *etj =
+        cache_find(&c->feeds[CACHE_ETJS].cache, answer->name_space, answer->name);
+
+    if (etj && strcmp(etj->meta.uid, answer->uid) == 0)
+        kube_memory_answer(c->memory, etj, answer->kind, answer->code, answer->text);
+}
+
 static void on_dropped(void *arg, const char *name_space, const char *name, const char *uid)
 {
     struct controller *c = arg;
@@ -383,7 +393,8 @@ int controller_new(struct client *client, sd_event *event, const struct controll
                    struct controller **ret)
 {
     struct controller *c = calloc(1, sizeof(*c));
-    const struct actor_events events = {.learnt = on_learnt,
+    const struct actor_events events = {.answered = on_answered,
+                                        .learnt = on_learnt,
                                         .members = on_members,
                                         .ended = on_ended,
                                         .dropped = on_dropped,

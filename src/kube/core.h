@@ -92,6 +92,9 @@ struct record {
     int32_t failures;              /* of nodes, in a row */
     int64_t failed_ns;             /* the last of them */
     uint64_t failed_step;
+    int refused; /* the server's last word on an action, as kube_memory_answer() */
+    enum kube_action_kind refused_kind;
+    char refusal[KUBE_MESSAGE_MAX];
     struct kube_status *sent; /* the last status; NULL: none yet */
     int64_t status_ns;        /* when */
     int64_t shrink_ns;        /* since when threads are to go before their cores; 0: none */

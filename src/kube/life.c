@@ -2,6 +2,7 @@
 /* Begin, restart and end of a training: what its chief's pod and the spec say. */
 #include "kube/core.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,6 +18,13 @@ static const char *kind_of(const char *trouble)
 
 static void find_trouble(struct core *c, struct job *job)
 {
+    const struct record *r = job->record;
+
+    if (r->refused) {
+        job->trouble_reason = r->refused == -EEXIST ? "NameTaken" : "Refused";
+        snprintf(job->trouble, sizeof(job->trouble), "cannot %s: %.200s",
+                 kube_action_name(r->refused_kind), r->refusal);
+    }
     for (uint32_t i = 0; i < job->seat_count && !job->trouble_reason; i++) {
         const struct seat *seat = &job->seats[i];
         const struct kube_pod *pod = seat->pod;

@@ -114,6 +114,13 @@ struct kube_memory *kube_memory_free(struct kube_memory *memory);
  */
 void kube_memory_doubt(struct kube_memory *memory, const struct kube_etj *etj);
 
+/*
+ * What the API server said of an action of this training, for good: @code 0 or, with its text,
+ * -EINVAL, -EACCES, -EEXIST (somebody else has an object of the name that ours would have).
+ */
+void kube_memory_answer(struct kube_memory *memory, const struct kube_etj *etj,
+                        enum kube_action_kind kind, int code, const char *text);
+
 /* 0 or -ENOMEM; then nothing is in *ret_plan, and the memory is as it was or forgets something. */
 int kube_reconcile(const struct kube_settings *settings, const struct kube_world *world,
                    struct kube_memory *memory, struct kube_plan *ret_plan);

@@ -269,6 +269,34 @@ def test_reports_of_others_are_refused(cluster, namespace, start, train):
     assert get(cluster, namespace)["status"]["workers"]["desired"] == 2
 
 
+def test_what_others_have_under_the_names_of_a_training_stays_theirs(cluster, namespace, start, train):
+    space = f"/api/v1/namespaces/{namespace}"
+    theirs = {
+        "Service": f"{space}/services/job", "ConfigMap": f"{space}/configmaps/job-ca",
+        "Pod": f"{space}/pods/job-chief"}
+    bodies = {
+        "Service": {"spec": {"clusterIP": "None", "selector": {"app": "redis"}, "ports": [{"port": 6379}]}},
+        "ConfigMap": {"data": {"ca.crt": "their own"}},
+        "Pod": {"spec": {"containers": [{"name": "c", "image": "local/none"}], "nodeName": "elsewhere"}}}
+    made = {kind: cluster.must("POST", path.rpartition("/")[0], {
+        "metadata": {"name": path.rpartition("/")[2]}, **bodies[kind]}) for kind, path in theirs.items()}
+    train([start()])
+    for kind, path in theirs.items():
+        def told(kind=kind):
+            status = get(cluster, namespace).get("status", {})
+            return status.get("reason") == "NameTaken" and f"{kind} job" in status["message"]
+        eventually(told)
+        now = cluster.must("GET", path)
+        for part in ("spec", "data"):
+            assert now.get(part) == made[kind].get(part)
+        assert "ownerReferences" not in now["metadata"]
+        cluster.must("DELETE", path, {"gracePeriodSeconds": 0})
+    until_ready(cluster, namespace, 2)
+    service = cluster.must("GET", theirs["Service"])
+    assert service["spec"]["selector"] == {"threadtide.io/job": "job"}
+    assert service["metadata"]["ownerReferences"][0]["kind"] == "ElasticTrainingJob"
+
+
 def test_a_trainings_image_needs_none_of_our_software(cluster, namespace, start, train):
     """An init container brings it; the API server takes such pods, with the class they would have."""
     train([start("--node-image=threadtide/tide-node:0.1.0")],
