@@ -561,32 +561,21 @@ int32_t learn_step(struct core *c, struct job *job, int32_t want)
     return have;
 }
 
-/*
- * Sizes that were measured, in order; @ret has FIT_COUNTS entries and one more. As long as a size
- * is on trial it is good enough to be left in peace: a single rate decides nothing.
- */
-static uint32_t measured(const struct record *r, struct fit_count *ret)
+/* Sizes that were measured, in order; @ret has FIT_COUNTS entries. */
+static uint32_t measured(const struct fit *fit, struct fit_count *ret)
 {
-    const struct trial *t = &r->trial[KUBE_WORKER];
-    const struct fit *fit = &r->fit;
     uint32_t n = 0;
 
     for (int i = 0; i < FIT_COUNTS; i++) {
         uint32_t at = n;
 
-        if (fit->count[i].threads == 0 || fit->count[i].rate == 0 ||
-            (t->to && (int32_t)fit->count[i].threads > t->from))
+        if (fit->count[i].threads == 0 || fit->count[i].rate == 0)
             continue;
         for (; at > 0 && ret[at - 1].threads > fit->count[i].threads; at--)
             ret[at] = ret[at - 1];
         ret[at] = fit->count[i];
         n++;
     }
-    if (t->to)
-        ret[n++] = (struct fit_count){.threads = (uint32_t)t->to,
-                                      .rate = t->rate + t->rate * GOOD_PERMILLE / 1000 *
-                                                            (uint64_t)(t->to - t->from) /
-                                                            (uint64_t)t->from};
     return n;
 }
 
@@ -594,10 +583,10 @@ static uint32_t measured(const struct record *r, struct fit_count *ret)
  * What was measured is taken as it is; between two such sizes a straight line, and beyond them the
  * model's shape: it has few terms, and would see a gain in workers that had none.
  */
-void learn_curve(const struct job *job, uint32_t count, uint32_t *ret_table)
+static void curve(const struct job *job, uint32_t count, uint32_t *ret_table)
 {
-    struct fit_count at[FIT_COUNTS + 1];
-    uint32_t n = measured(job->record, at), last = 0;
+    struct fit_count at[FIT_COUNTS];
+    uint32_t n = measured(&job->record->fit, at), last = 0;
     uint64_t one = n && at[0].threads == 1 ? at[0].rate : job->model.rate_one;
     uint64_t value = 1, model = 1; /* at @last */
 
@@ -620,6 +609,22 @@ void learn_curve(const struct job *job, uint32_t count, uint32_t *ret_table)
         ret_table[k - 1] = (uint32_t)(ret_table[k - 1] * value / model + 1);
 }
 
+/*
+ * A size on trial is not taken away for what others gain, nor by a single rate: its workers count
+ * as whole ones until it is judged, and further ones, of which nothing is known, as halves.
+ */
+void learn_curve(const struct job *job, uint32_t count, uint32_t *ret_table)
+{
+    const struct trial *t = &job->record->trial[KUBE_WORKER];
+
+    curve(job, count, ret_table);
+    for (uint32_t k = (uint32_t)t->from + 1; t->to && k <= count; k++) {
+        uint32_t share = ret_table[t->from - 1] / (uint32_t)t->from;
+
+        ret_table[k - 1] = ret_table[k - 2] + ((int32_t)k <= t->to ? share : share / 2);
+    }
+}
+
 int32_t learn_efficiency(struct core *c, const struct job *job)
 {
     uint32_t size = job->record->size_worker, *table;
@@ -627,6 +632,6 @@ int32_t learn_efficiency(struct core *c, const struct job *job)
     if (!job->has_model || size == 0 || size > KUBE_TASKS_MAX)
         return -1;
     table = core_alloc(c, size, sizeof(*table));
-    learn_curve(job, size, table);
+    curve(job, size, table);
     return (int32_t)(table[size - 1] / (10 * size));
 }

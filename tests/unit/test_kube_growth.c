@@ -325,6 +325,54 @@ static void the_peak_between_is_looked_for(void **state)
     assert_int_equal(changes, 0);
 }
 
+/* ---- several --------------------------------------------------------------------------------- */
+
+/* Counts changes of all of them. */
+static int pass_with(const char *const *names, int count, int seconds, int *ret_sizes)
+{
+    int all = 0;
+
+    for (int i = 0; i < seconds; i++) {
+        model_run(&m, 1);
+        for (int j = 0; j < count; j++) {
+            int size = model_count(&m, names[j], KUBE_WORKER);
+
+            all += size != ret_sizes[j];
+            ret_sizes[j] = size;
+        }
+    }
+    return all;
+}
+
+static void several_share_what_there_is_and_rest(void **state)
+{
+    static const char *const names[] = {"j", "k", "l"};
+
+    for (unsigned world = 0; world < 5; world++) {
+        int sizes[3] = {0};
+
+        if (world)
+            tear_down(state), set_up(state), m.random += world * 977;
+        curve = amdahl;
+        m.rate = noisy;
+        model_node(&m, "a", "8", "64Gi"); /* chiefs and servers have three of fifteen */
+        model_node(&m, "b", "7", "64Gi");
+        for (int j = 0; j < 3; j++) {
+            model_etj(&m, names[j], "{}");
+            pass_with(names, 3, 20, sizes);
+        }
+        pass_with(names, 3, 60, sizes);
+        assert_int_equal(sizes[0] + sizes[1] + sizes[2], 12);
+        for (int j = 0; j < 3; j++)
+            assert_in_range(sizes[j], 2, 7);
+        assert_in_range(pass_with(names, 3, 300, sizes), 0, 4);
+        assert_int_equal(sizes[0] + sizes[1] + sizes[2], 12);
+        model_set_phase(model_find(m.pods, "l-chief"), "Succeeded");
+        pass_with(names, 3, 10, sizes);
+        assert_int_equal(sizes[0] + sizes[1], 13);
+    }
+}
+
 /* ---- servers --------------------------------------------------------------------------------- */
 
 /* As the chief would see it: what a step takes beyond what the workers compute. */
@@ -393,6 +441,7 @@ int main(void)
         T(one_more_is_judged_by_as_many_rates_as_it_takes),
         T(workers_that_bring_nothing_leave_and_are_tried_ever_more_rarely),
         T(the_peak_between_is_looked_for),
+        T(several_share_what_there_is_and_rest),
         T(servers_come_before_workers_are_given_up),
         T(servers_do_not_come_for_a_split_that_nobody_has_measured),
         T(a_worker_leaves_for_a_server_only_if_the_split_says_so),

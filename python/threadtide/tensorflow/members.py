@@ -17,6 +17,7 @@ import urllib.parse
 from typing import NamedTuple
 
 REPORT_S = 0.5
+NEWS_S = 0.05  # between two reports at least, when something has changed
 FILE_S = 0.05
 TIMEOUT_S = 5
 MAX_BYTES = 1 << 20
@@ -183,7 +184,7 @@ class Channel:
     def __init__(self, source, report, on_members, log):
         self._source, self._report = source, report
         self._on_members, self._log = on_members, log
-        self._stop = threading.Event()
+        self._stop, self._news = threading.Event(), threading.Event()
         self._failing = ""
         self._thread = threading.Thread(target=self._run, name="tide-members", daemon=True)
         self._thread.start()
@@ -192,7 +193,9 @@ class Channel:
         while not self._stop.is_set():
             begin = time.monotonic()
             self._once()
-            self._stop.wait(max(0.0, self._source.interval_s - (time.monotonic() - begin)))
+            self._stop.wait(NEWS_S)
+            self._news.wait(max(0.0, self._source.interval_s - (time.monotonic() - begin)))
+            self._news.clear()
 
     def _once(self):
         try:
@@ -208,8 +211,13 @@ class Channel:
         if members is not None:
             self._on_members(members)
 
+    def tell(self):
+        """A node has come, left or changed its state: the controller need not wait for the news."""
+        self._news.set()
+
     def close(self):
         """The last report, which says that the training has finished, and the end."""
         self._stop.set()
+        self._news.set()
         self._thread.join(TIMEOUT_S + 1)
         self._once()

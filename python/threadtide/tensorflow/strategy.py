@@ -273,7 +273,7 @@ class ElasticParameterServerStrategy(tf.distribute.ParameterServerStrategy):
         self.restored = self.checkpoints.latest
         self.on_change = lambda: None  # set by the coordinator
         self.report = lambda: progress.Progress(0).report(0, 0, self.cluster.report())
-        self.cluster = Cluster(lambda: self.on_change())
+        self.cluster = Cluster(self._changed)
         self.variables_in = Variables(self.cluster, self.restored)
         self._tide_channel = members.Channel(
             source or members.from_environment(), lambda: self.report(),
@@ -288,6 +288,11 @@ class ElasticParameterServerStrategy(tf.distribute.ParameterServerStrategy):
             spec, task_type="chief", task_id=0, rpc_layer="grpc"), variable_partitioner)
         private.intercept(self, self.variables_in.create, self.variables_in.place)
         self.cluster.connected()
+
+    def _changed(self):
+        if self._tide_channel:
+            self._tide_channel.tell()
+        self.on_change()
 
     def _connect_to_cluster(self, coordinator_name):
         spec = self._cluster_resolver.cluster_spec()
