@@ -62,6 +62,7 @@ struct record {
     char *uid;
     bool seen;      /* in this reconcile */
     bool announced; /* its service was sent */
+    bool warm;      /* it has worked for a while with the size that it has */
     struct seat_record *seats;
     uint32_t seat_count;
     int64_t next_index[KUBE_ROLE_MAX];

@@ -15,10 +15,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define UNITS_MAX      (1 << 15) /* in the cluster: larger ones, if it is so large */
-#define CURVE_MAX      4096      /* units */
-#define CHANGE_COST_NS (500 * 1000000)
-#define RESIZE_STEP    50 /* mcpu */
+#define UNITS_MAX      (1 << 15)       /* in the cluster: larger ones, if it is so large */
+#define CURVE_MAX      4096            /* units */
+#define CHANGE_COST_NS NS_PER_S        /* a pause, and cores that idle while pods start */
+#define DWELL_NS       (30 * NS_PER_S) /* until what others gain shrinks a training again */
+#define RESIZE_STEP    50              /* mcpu */
 
 struct group {
     struct policy_spec policy;
@@ -118,6 +119,15 @@ static int64_t most_workers(struct core *c, struct job *job)
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
+/* What is a moment for threads is none for pods, whose rates take a while to be known. */
+static void dwell(struct policy_spec *policy)
+{
+    int i = policy_param_find(policy->policy, "dwell");
+
+    if (i >= 0 && policy->params[i] == policy->policy->params[i].def)
+        policy->params[i] = DWELL_NS;
+}
+
 static void join(struct counts *s, struct job *job)
 {
     struct core *c = s->c;
@@ -126,6 +136,7 @@ static void join(struct counts *s, struct job *job)
 
     if (*job->etj->policy && policy_spec_parse(job->etj->policy, &policy, NULL))
         policy = c->settings->policy;
+    dwell(&policy);
     while (g < s->group_count &&
            (s->groups[g].policy.policy != policy.policy ||
             memcmp(s->groups[g].policy.params, policy.params,

@@ -60,15 +60,25 @@ static void begin_size(struct record *r, uint32_t worker, uint32_t ps)
     r->sample_ns = 0;
     r->samples = 0;
     r->rate = 0;
+    r->warm = false;
 }
 
-/* The mean, of the last few where there are many: a training is slow as it begins. */
+/*
+ * The mean, of the last few where there are many. The first steps of who has just come are slow,
+ * and a size is part of the curve only when it is judged: else one slow sample, and a trial that
+ * ended early, would tell the policy for long that more is of no use.
+ */
 static void end_sample(struct core *c, struct record *r, uint64_t rate)
 {
+    const struct trial *t = &r->trial[KUBE_WORKER];
     uint64_t n, off;
 
     if (rate == 0 || rate > FIT_RATE_MAX)
         return;
+    if (!r->warm) {
+        r->warm = true;
+        return;
+    }
     n = ++r->samples < 4 ? r->samples : 4;
     if (n > 1) {
         off = (rate > r->rate ? rate - r->rate : r->rate - rate) * 1000 / r->rate;
@@ -77,7 +87,8 @@ static void end_sample(struct core *c, struct record *r, uint64_t rate)
         r->noise_permille = (uint32_t)((7 * r->noise_permille + (off < 1000 ? off : 1000)) / 8);
     }
     r->rate = n > 1 ? ((n - 1) * r->rate + rate) / n : rate;
-    fit_add(&r->fit, (uint64_t)c->now_ns, r->size_worker, rate);
+    if (t->to == 0 || (int32_t)r->size_worker <= t->from)
+        fit_add(&r->fit, (uint64_t)c->now_ns, r->size_worker, rate);
 }
 
 /* Begins and ends when the count has just moved, so that long steps are measured whole. */
@@ -350,6 +361,7 @@ static void judge_workers(struct core *c, struct job *job)
     job->wants_servers = verdict != GOOD && verdict != UNCLEAR && servers_may_help(c, job);
     if (verdict == UNCLEAR || job->wants_servers)
         return;
+    fit_add(&r->fit, (uint64_t)c->now_ns, r->size_worker, r->rate);
     back = verdict == GOOD ? size : retreat(job, t, verdict, r->rate, size);
     if (back >= size) {
         r->proven = size > r->proven ? size : r->proven;
@@ -583,7 +595,7 @@ static uint32_t measured(const struct fit *fit, struct fit_count *ret)
  * What was measured is taken as it is; between two such sizes a straight line, and beyond them the
  * model's shape: it has few terms, and would see a gain in workers that had none.
  */
-static void curve(const struct job *job, uint32_t count, uint32_t *ret_table)
+void learn_curve(const struct job *job, uint32_t count, uint32_t *ret_table)
 {
     struct fit_count at[FIT_COUNTS];
     uint32_t n = measured(&job->record->fit, at), last = 0;
@@ -609,22 +621,6 @@ static void curve(const struct job *job, uint32_t count, uint32_t *ret_table)
         ret_table[k - 1] = (uint32_t)(ret_table[k - 1] * value / model + 1);
 }
 
-/*
- * A size on trial is not taken away for what others gain, nor by a single rate: its workers count
- * as whole ones until it is judged, and further ones, of which nothing is known, as halves.
- */
-void learn_curve(const struct job *job, uint32_t count, uint32_t *ret_table)
-{
-    const struct trial *t = &job->record->trial[KUBE_WORKER];
-
-    curve(job, count, ret_table);
-    for (uint32_t k = (uint32_t)t->from + 1; t->to && k <= count; k++) {
-        uint32_t share = ret_table[t->from - 1] / (uint32_t)t->from;
-
-        ret_table[k - 1] = ret_table[k - 2] + ((int32_t)k <= t->to ? share : share / 2);
-    }
-}
-
 int32_t learn_efficiency(struct core *c, const struct job *job)
 {
     uint32_t size = job->record->size_worker, *table;
@@ -632,6 +628,6 @@ int32_t learn_efficiency(struct core *c, const struct job *job)
     if (!job->has_model || size == 0 || size > KUBE_TASKS_MAX)
         return -1;
     table = core_alloc(c, size, sizeof(*table));
-    curve(job, size, table);
+    learn_curve(job, size, table);
     return (int32_t)(table[size - 1] / (10 * size));
 }

@@ -38,6 +38,30 @@ def test_symbols_are_there_and_other_versions_are_refused(python):
     assert "2.15.1" in refusal and "2.21" in refusal
 
 
+NEWS = """
+import sys, threading
+sys.path.insert(0, sys.argv[1])
+from threadtide.tensorflow import members
+
+class Source:
+    interval_s, reports = 3600, threading.Semaphore(0)
+    def exchange(self, report):
+        self.reports.release()
+
+channel = members.Channel(Source(), dict, None, print)
+assert Source.reports.acquire(timeout=30)
+channel.tell()
+assert Source.reports.acquire(timeout=30)
+channel.close()
+assert Source.reports.acquire(timeout=30)
+"""
+
+
+def test_the_controller_is_told_news_at_once():
+    subprocess.run([tensorflow_pythons()[0], "-c", NEWS, str(ROOT / "python")], check=True, timeout=60,
+                   env=clean_env(CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL=2))
+
+
 def test_private_symbols_are_used_in_one_file_only():
     for path in PACKAGE.glob("*.py"):
         if path.name == "private.py":

@@ -58,6 +58,16 @@ static double waits_for_servers(int workers, int ps)
     return fmin(100.0 * workers, 150.0 * ps);
 }
 
+/* Workers that have just come hold all others up. */
+static double cold_at_first(int workers, int ps)
+{
+    static int before, since;
+
+    since = workers == before ? since + 1 : 0;
+    before = workers;
+    return since < 4 ? 50 : 100.0 * workers;
+}
+
 static double noisy(int workers, int ps)
 {
     double percent = (double)model_random(&m, 2 * NOISE_PERCENT + 1) - NOISE_PERCENT;
@@ -190,6 +200,22 @@ static void room_that_was_given_back_is_used_again_without_a_trial(void **state)
         pass(100);
         assert_int_equal(changes, 1);
     }
+    assert_int_equal(model_events(&m, "RolledBack"), 0);
+}
+
+static void a_trial_that_is_cut_short_says_nothing(void **state)
+{
+    m.rate = cold_at_first;
+    start_beside_another(cold_at_first, "{}", 30);
+    assert_in_range(seconds_until(8), 1, 5);
+    pass(5);
+    model_other(&m, "other", NULL, "7", 0);
+    assert_in_range(seconds_until(1), 1, 10);
+    pass(30);
+    model_remove(m.pods, "other");
+    assert_in_range(seconds_until(8), 1, 5);
+    pass(100);
+    assert_int_equal(last_size, 8);
     assert_int_equal(model_events(&m, "RolledBack"), 0);
 }
 
@@ -432,6 +458,7 @@ int main(void)
         T(room_that_becomes_free_bit_by_bit_is_used_at_once),
         T(a_short_training_takes_half_the_time),
         T(room_that_was_given_back_is_used_again_without_a_trial),
+        T(a_trial_that_is_cut_short_says_nothing),
         T(what_has_just_been_given_back_is_left_for_a_while),
         T(workers_that_the_slots_cannot_use_are_not_made),
         T(what_one_cannot_use_is_for_another),

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who shall be in the cluster: from the controller, which also gets the progress, or from a file.
 
-On Kubernetes TIDE_CONTROLLER names the controller; one thread posts the report every half a second
-and gets the members back. Elsewhere TIDE_CLUSTER names a file with the same members, read when it
-changes. When neither can be had the last members stand, and the training goes on.
+On Kubernetes TIDE_CONTROLLER names the controller; one thread posts the report every half a second,
+or when there is news of a node, and gets the members back. Elsewhere TIDE_CLUSTER names a file with
+the same members, read when it changes. When neither can be had the last members stand, and the
+training goes on.
 """
 
 import base64
@@ -17,7 +18,7 @@ import urllib.parse
 from typing import NamedTuple
 
 REPORT_S = 0.5
-NEWS_S = 0.05  # between two reports at least, when something has changed
+NEWS_S = 0.1  # between two of them at least, when something has changed: more are refused
 FILE_S = 0.05
 TIMEOUT_S = 5
 MAX_BYTES = 1 << 20
@@ -193,7 +194,7 @@ class Channel:
         while not self._stop.is_set():
             begin = time.monotonic()
             self._once()
-            self._stop.wait(NEWS_S)
+            self._stop.wait(min(NEWS_S, self._source.interval_s))
             self._news.wait(max(0.0, self._source.interval_s - (time.monotonic() - begin)))
             self._news.clear()
 
