@@ -55,49 +55,51 @@ def train(folder, name, change, mode, seed, options, workers=1):
             run.end()
 
 
-def show(row):
-    print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+def sync_rows(runs):
+    wanted = next((r for r in runs if r["change"] == "static"), None)
+    return [{
+        "cluster": r["change"].replace("_", " "),
+        "workers": " ".join(map(str, r["workers"])), "ps": " ".join(map(str, r["ps"])),
+        "loss": f"{r['losses'][-1]:.6f}", "accuracy": f"{r['accuracy']:.4f}",
+        "weights": r["digest"],
+        "bitwise": "the same" if wanted and r["digest"] == wanted["digest"]
+                   and r["losses"] == wanted["losses"] else "differ",
+        "applied / expected": f"{r['applied'] / r['expected']:.3f}",
+        "pauses ms": " ".join(map(str, r["pauses_ms"])) or "-"} for r in runs]
 
 
-def sync(folder, options):
-    rows, wanted = [], None
+def sync(folder, options, only):
     for change in (static, workers_1_3_2, worker_killed, servers_1_2_1):
-        r = train(folder, change.__name__, change, "sync", 1, options)
-        wanted = wanted or r
-        rows.append({
-            "cluster": change.__name__.replace("_", " "),
-            "workers": " ".join(map(str, r["workers"])), "ps": " ".join(map(str, r["ps"])),
-            "loss": f"{r['losses'][-1]:.6f}", "accuracy": f"{r['accuracy']:.4f}",
-            "weights": r["digest"],
-            "bitwise": "the same" if r["digest"] == wanted["digest"]
-                       and r["losses"] == wanted["losses"] else "differ",
-            "applied / expected": f"{r['applied'] / r['expected']:.3f}",
-            "pauses ms": " ".join(map(str, r["pauses_ms"])) or "-"})
-        show(rows[-1])
-    return rows
+        if only in (None, change.__name__):
+            run = train(folder, change.__name__, change, "sync", 1, options)
+            yield {"change": change.__name__, **run}
 
 
-def asynchronous(folder, options, seeds):
+def async_rows(runs):
     rows, differences = [], []
-    for seed in seeds:
-        sides = {}
-        for side, change, workers in (("static", static, 2), ("elastic", workers_1_3_2, 1)):
-            sides[side] = train(folder, f"{side}-{seed}", change, "async", seed, options, workers)
-        s, e = sides["static"], sides["elastic"]
+    for r in sorted(runs, key=lambda r: r["seed"]):
+        s, e = r["static"], r["elastic"]
         differences.append(100 * (e["accuracy"] - s["accuracy"]))
-        rows.append({"seed": seed, "static %": f"{100 * s['accuracy']:.2f}",
-                     "elastic %": f"{100 * e['accuracy']:.2f}", "difference": f"{differences[-1]:+.2f}",
+        rows.append({"seed": r["seed"], "static %": f"{100 * s['accuracy']:.2f}",
+                     "elastic %": f"{100 * e['accuracy']:.2f}",
+                     "difference": f"{differences[-1]:+.2f}",
                      "applied / expected": f"{e['applied'] / e['expected']:.4f}",
                      "duplicates": e["duplicates"]})
-        show(rows[-1])
-    n = len(differences)
+    n, mean = len(differences), statistics.mean(differences)
     half = T_975.get(n - 1, 1.96) * statistics.stdev(differences) / math.sqrt(n) if n > 1 else math.inf
-    mean = statistics.mean(differences)
     rows.append({"seed": "mean", "difference": f"{mean:+.2f} [{mean - half:+.2f}, {mean + half:+.2f}]",
                  "goal": "within 0.5 points: " + ("met" if abs(mean) + half <= 0.5 else
                                                   "not shown" if abs(mean) - half <= 0.5 else "missed")})
-    show(rows[-1])
     return rows
+
+
+def asynchronous(folder, options, only, seeds):
+    options = [*options, "--model", "mlp", "--width", 64, "--examples", 6400]
+    for seed in [int(only)] if only else range(1, seeds + 1):
+        sides = {}
+        for side, change, workers in (("static", static, 2), ("elastic", workers_1_3_2, 1)):
+            sides[side] = train(folder, f"{side}-{seed}", change, "async", seed, options, workers)
+        yield {"seed": seed, **sides}
 
 
 def main():
@@ -105,14 +107,17 @@ def main():
     p.add_argument("--case", choices=("sync", "async"), required=True)
     p.add_argument("--seeds", type=int, default=10)
     p.add_argument("--epochs", type=int, default=7)
+    p.add_argument("--only", help="this change, or this seed; joined with what was measured before")
     args = p.parse_args()
+    name, options = f"cluster-{args.case}", ["--epochs", args.epochs]
+    kept, key = harness.saved_runs(name) if args.only else [], "change" if args.case == "sync" else "seed"
     with cluster.scratch() as folder:
-        if args.case == "sync":
-            rows = sync(folder, ["--epochs", args.epochs])
-        else:
-            rows = asynchronous(folder, ["--epochs", args.epochs, "--model", "mlp", "--width", 64,
-                                         "--examples", 6400], range(1, args.seeds + 1))
-    harness.save(f"cluster-{args.case}", rows)
+        for run in (sync(folder, options, args.only) if args.case == "sync" else
+                    asynchronous(folder, options, args.only, args.seeds)):
+            kept = [r for r in kept if r[key] != run[key]] + [run]
+            rows = (sync_rows if args.case == "sync" else async_rows)(kept)
+            print("  ".join(f"{k} {v}" for k, v in rows[-1].items()), flush=True)
+            harness.save(name, rows, kept)
 
 
 if __name__ == "__main__":

@@ -76,45 +76,61 @@ def run(folder, side, options):
         groups.end()
 
 
-def summary(rounds):
-    rows = []
-    for side in SIDES:
-        results = [r[side] for r in rounds]
-        rows.append({
-            "side": side, "total s": f"{statistics.median(r['total_s'] for r in results):.1f}",
-            "min … max": f"{min(r['total_s'] for r in results):.1f} … {max(r['total_s'] for r in results):.1f}",
-            "/ static": " ".join(f"{r[side]['total_s'] / r['static']['total_s']:.2f}" for r in rounds),
-            "processors used": f"{statistics.median(r['use'] for r in results):.2f}",
-            "use / static": " ".join(f"{r[side]['use'] / r['static']['use']:.2f}" for r in rounds),
-            "final loss": f"{results[0]['losses'][-1]:.6f}",
-            "weights": "the same" if all(r[side]["digest"] == r["static"]["digest"] for r in rounds)
-                       else "differ",
-            "rounds": len(rounds),
-            "epochs s": " ".join(f"{t:.1f}" for t in results[-1]["epoch_s"]),
-            "workers": " ".join(map(str, results[-1]["workers"]))})
-    ratios = [r["workers"]["total_s"] / r["static"]["total_s"] for r in rounds]
-    uses = [r["workers"]["use"] / r["static"]["use"] for r in rounds]
-    rows[1]["goal"] = (f"time <= 0.5: {'met' if max(ratios) <= 0.5 else 'missed'}; "
-                       f"use >= 1.25: {'met' if min(uses) >= 1.25 else 'missed'}")
+def pairs(runs, side):
+    """(run of @side, static run of the same round), by round."""
+    of = {(r["round"], r["side"]): r for r in runs}
+    return [(of[n, side], of[n, "static"]) for n in sorted({r["round"] for r in runs})
+            if (n, side) in of and (n, "static") in of]
+
+
+def row(runs, side):
+    both = pairs(runs, side)
+    totals = [r["total_s"] for r, _ in both]
+    return {
+        "side": side, "rounds": len(both), "total s": f"{statistics.median(totals):.1f}",
+        "min … max": f"{min(totals):.1f} … {max(totals):.1f}",
+        "/ static": " ".join(f"{r['total_s'] / s['total_s']:.2f}" for r, s in both),
+        "processors used": f"{statistics.median(r['use'] for r, _ in both):.2f}",
+        "use / static": " ".join(f"{r['use'] / s['use']:.2f}" for r, s in both),
+        "final loss": f"{both[-1][0]['losses'][-1]:.6f}",
+        "weights": "the same" if all(r["digest"] == s["digest"] for r, s in both) else "differ",
+        "epochs s": " ".join(f"{t:.1f}" for t in both[-1][0]["epoch_s"]),
+        "workers": " ".join(map(str, both[-1][0]["workers"]))}
+
+
+def summary(runs):
+    rows = [row(runs, side) for side in SIDES if pairs(runs, side)]
+    for r in rows:
+        if r["side"] == "workers":
+            time_ok = max(map(float, r["/ static"].split())) <= 0.5
+            use_ok = min(map(float, r["use / static"].split())) >= 1.25
+            r["goal"] = (f"time <= 0.5: {'met' if time_ok else 'missed'}; "
+                         f"use >= 1.25: {'met' if use_ok else 'missed'}")
     return rows
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--round", type=int, help="this one alone, joined with those measured before")
+    p.add_argument("--sides", help="with --round: these alone, separated by commas")
     p.add_argument("--epochs", type=int, default=10)
     p.add_argument("--examples", type=int, default=640)
     args = p.parse_args()
-    options, rounds = ["--epochs", args.epochs, "--examples", args.examples], []
+    options = ["--epochs", args.epochs, "--examples", args.examples]
+    kept = harness.saved_runs("cluster-quota") if args.round else []
+    sides = args.sides.split(",") if args.sides else list(SIDES)
     with cluster.scratch() as folder:
-        for number in range(args.rounds):
-            order = list(SIDES) if number % 2 == 0 else list(reversed(SIDES))
-            rounds.append({side: run(folder, side, options) for side in order})
-            print({side: round(r["total_s"], 1) for side, r in rounds[-1].items()}, flush=True)
-    rows = summary(rounds)
-    for row in rows:
-        print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
-    harness.save("cluster-quota", rows)
+        for number in [args.round] if args.round else range(1, args.rounds + 1):
+            for side in sides if number % 2 else reversed(sides):
+                result = run(folder, side, options)
+                print(f"round {number}: {side} {result['total_s']:.1f} s", flush=True)
+                kept = [r for r in kept if (r["round"], r["side"]) != (number, side)]
+                kept.append({"round": number, "side": side, **result})
+                if rows := summary(kept):
+                    harness.save("cluster-quota", rows, kept)
+    for r in summary(kept):
+        print("  ".join(f"{key} {value}" for key, value in r.items()), flush=True)
 
 
 if __name__ == "__main__":

@@ -26,10 +26,20 @@ import tensorflow as tf
 import threadtide.tensorflow as tide
 
 
+PIXELS = 28 * 28
+
+
 def network(name, width):
     if name == "mlp":
         return keras.Sequential([
             keras.layers.Flatten(), keras.layers.Dense(width, activation="relu"),
+            keras.layers.Dropout(0.2, seed=3), keras.layers.Dense(10)])
+    if name == "embedding":  # each pixel is one of four words of its own
+        words = 4 * np.arange(PIXELS)
+        return keras.Sequential([
+            keras.layers.Flatten(), keras.layers.Lambda(
+                lambda x: keras.ops.cast(keras.ops.minimum(4 * x, 3), "int32") + words),
+            keras.layers.Embedding(4 * PIXELS, width), keras.layers.GlobalAveragePooling1D(),
             keras.layers.Dropout(0.2, seed=3), keras.layers.Dense(10)])
     return keras.Sequential([
         keras.layers.Conv2D(width, 3, activation="relu", padding="same"),
@@ -43,7 +53,7 @@ def arguments():
     p = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     p.add_argument("--data", required=True, metavar="NPZ", help="made by demo/digits.py")
     p.add_argument("--log", required=True, metavar="FILE", help="a JSON object a line")
-    p.add_argument("--model", default="cnn", choices=("cnn", "mlp"))
+    p.add_argument("--model", default="cnn", choices=("cnn", "mlp", "embedding"))
     p.add_argument("--width", type=int, default=16)
     p.add_argument("--examples", type=int, default=640)
     p.add_argument("--epochs", type=int, default=8)

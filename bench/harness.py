@@ -262,15 +262,23 @@ def machine():
             "load": os.getloadavg()[0]}
 
 
-def save(name, rows):
-    """Writes bench/results/NAME.json; rows of models that were not measured now stay."""
+def save(name, rows, runs=()):
+    """Writes bench/results/NAME.json; rows of models that were not measured now stay. @runs: what the
+    rows were made of, for a measurement that goes on later."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}.json"
     models = {row.get("model") for row in rows}
     if path.exists() and None not in models:
         rows = [row for row in json.loads(path.read_text())["rows"] if row["model"] not in models] + rows
-    path.write_text(json.dumps({"bench": name, "machine": machine(), "rows": rows}, indent=1) + "\n")
+    result = {"bench": name, "machine": machine(), "rows": rows} | ({"runs": runs} if runs else {})
+    path.write_text(json.dumps(result, indent=1) + "\n")
     print(f"written to {path.relative_to(ROOT)}")
+
+
+def saved_runs(name):
+    """The runs that save() was given."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text()).get("runs", []) if path.exists() else []
 
 
 def show_ratio(label, stats, goal):

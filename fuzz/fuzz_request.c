@@ -18,13 +18,16 @@ static int parse(const uint8_t *data, size_t size, struct request *ret)
         memcpy(exact, data, size);
     r = request_parse(exact, size, ret);
     if (r == 0) {
-        uint32_t threads = 0;
+        char host[REQUEST_HOST_MAX] = "";
+        uint32_t threads = 0, port = 0;
 
         CHECK(ret->body_len <= REQUEST_BODY_MAX);
         CHECK((size_t)(ret->body - exact) + ret->body_len <= size && size >= ret->body_len);
         CHECK(ret->path[0] == '/' && strlen(ret->path) < sizeof(ret->path));
         request_threads(ret->body, ret->body_len, &threads);
         CHECK(threads <= REQUEST_THREADS_MAX);
+        request_address(ret->body, ret->body_len, host, &port);
+        CHECK(strlen(host) < sizeof(host) && port <= UINT16_MAX);
     } else {
         CHECK(r == -EAGAIN || r == -EMSGSIZE || r == -EBADMSG || r == -ENOTSUP);
     }

@@ -2,6 +2,7 @@
 #include "tfnode/node.h"
 
 #include "tfnode/control.h"
+#include "tfnode/disconnect.h"
 #include "tfnode/options.h"
 #include "tfnode/server.h"
 #include "tfnode/threads.h"
@@ -148,6 +149,26 @@ static void answer_threads(struct node *n, struct conn *conn, const struct reque
     control_wait(conn, generation, n->settle_ns);
 }
 
+/* A machine that is gone does not end its connections. The chief knows of it; this node need not.
+ */
+static void answer_disconnect(struct node *n, struct conn *conn, const struct request *request)
+{
+    char host[REQUEST_HOST_MAX], body[CONTROL_LINE_MAX];
+    uint32_t port;
+    int r = request_address(request->body, request->body_len, host, &port);
+
+    if (r == 0)
+        r = disconnect(host, port);
+    if (r < 0) {
+        answer_error(conn, 400, "send {\\\"host\\\": ADDRESS, \\\"port\\\": N}");
+        return;
+    }
+    snprintf(body, sizeof(body), "{\"ended\":%d}\n", r);
+    control_answer(conn, 200, body);
+    if (r > 0)
+        say(n, "its chief says that %s is gone: %d connections ended", host, r);
+}
+
 static void answer_release(struct node *n, struct conn *conn, const struct request *request)
 {
     control_answer(conn, 200, "{\"released\":true}\n");
@@ -166,6 +187,7 @@ static void on_request(void *arg, struct conn *conn, const struct request *reque
         {"/readyz", REQUEST_GET, answer_ready},
         {"/v1/watch", REQUEST_GET, answer_watch},
         {"/v1/threads", REQUEST_POST, answer_threads},
+        {"/v1/disconnect", REQUEST_POST, answer_disconnect},
         {"/v1/release", REQUEST_POST, answer_release},
     };
 

@@ -141,27 +141,65 @@ int request_parse(const char *buf, size_t len, struct request *ret)
     return 0;
 }
 
-int request_threads(const char *body, size_t len, uint32_t *ret_threads)
+/* A body that was checked; @text is its copy. */
+static int parse_body(const char *body, size_t len, char text[REQUEST_BODY_MAX + 1],
+                      struct jsontext *ret, struct json_span *ret_object)
 {
-    char text[REQUEST_BODY_MAX + 1];
-    struct jsontext json = {.text = text, .len = len};
-    struct json_span object, number;
-    uint32_t value = 0;
-
     if (len > REQUEST_BODY_MAX)
         return -EBADMSG;
     memcpy(text, body, len);
     text[len] = '\0';
-    if (jsontext_check(&json, &object, NULL) < 0 ||
-        jsontext_member(&json, object, "threads", &number) < 0)
+    *ret = (struct jsontext){.text = text, .len = len};
+    return jsontext_check(ret, ret_object, NULL) < 0 ? -EBADMSG : 0;
+}
+
+static int parse_number(const struct jsontext *json, struct json_span object, const char *name,
+                        uint32_t max, uint32_t *ret)
+{
+    struct json_span number;
+    uint32_t value = 0;
+
+    if (jsontext_member(json, object, name, &number) < 0)
         return -EBADMSG;
     for (size_t i = number.start; i < number.end; i++) {
-        if (text[i] < '0' || text[i] > '9')
+        if (json->text[i] < '0' || json->text[i] > '9')
             return -EBADMSG;
-        value = value * 10 + (uint32_t)(text[i] - '0');
-        if (value > REQUEST_THREADS_MAX)
+        value = value * 10 + (uint32_t)(json->text[i] - '0');
+        if (value > max)
             return -ERANGE;
     }
-    *ret_threads = value;
+    *ret = value;
+    return 0;
+}
+
+int request_threads(const char *body, size_t len, uint32_t *ret_threads)
+{
+    char text[REQUEST_BODY_MAX + 1];
+    struct json_span object;
+    struct jsontext json;
+    int r = parse_body(body, len, text, &json, &object);
+
+    return r < 0 ? r : parse_number(&json, object, "threads", REQUEST_THREADS_MAX, ret_threads);
+}
+
+int request_address(const char *body, size_t len, char ret_host[REQUEST_HOST_MAX],
+                    uint32_t *ret_port)
+{
+    char text[REQUEST_BODY_MAX + 1];
+    struct json_span object, host;
+    struct jsontext json;
+    uint32_t port;
+    size_t n;
+
+    if (parse_body(body, len, text, &json, &object) < 0 ||
+        jsontext_member(&json, object, "host", &host) < 0 || text[host.start] != '"' ||
+        parse_number(&json, object, "port", UINT16_MAX, &port) < 0)
+        return -EBADMSG;
+    n = host.end - host.start - 2;
+    if (n >= REQUEST_HOST_MAX)
+        return -EBADMSG;
+    memcpy(ret_host, text + host.start + 1, n);
+    ret_host[n] = '\0';
+    *ret_port = port;
     return 0;
 }

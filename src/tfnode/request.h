@@ -13,6 +13,7 @@
 #define REQUEST_BODY_MAX    256
 #define REQUEST_PATH_MAX    64 /* with its NUL */
 #define REQUEST_THREADS_MAX 4096
+#define REQUEST_HOST_MAX    46 /* with its NUL: an address, no name */
 
 enum request_method { REQUEST_GET, REQUEST_POST, REQUEST_OTHER, REQUEST_METHOD_MAX };
 
@@ -39,3 +40,9 @@ int request_parse(const char *buf, size_t len, struct request *ret);
  * Returns 0, -EBADMSG (no such JSON), or -ERANGE (above REQUEST_THREADS_MAX).
  */
 int request_threads(const char *body, size_t len, uint32_t *ret_threads);
+
+/*
+ * The address of a body {"host": "10.0.0.7", "port": N}. Returns 0 or -EBADMSG.
+ */
+int request_address(const char *body, size_t len, char ret_host[REQUEST_HOST_MAX],
+                    uint32_t *ret_port);

@@ -198,6 +198,7 @@ def test_threads_are_acknowledged_and_told_to_watchers(ready):
     (b"GET /v1/release HTTP/1.1\r\n\r\n", 405),
     (b"GET /v1/watch HTTP/1.0\r\n\r\n", 505),
     (b"POST /v1/threads HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}", 400),
+    (b"POST /v1/disconnect HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}", 400),
     (b"POST /v1/threads HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", 501),
     (b"POST /v1/threads HTTP/1.1\r\nContent-Length: 99999\r\n\r\n", 413),
     (b"GET /" + b"x" * 4000, 413),
@@ -238,6 +239,17 @@ def test_watcher_that_talks_without_end_is_cut(ready):
         with pytest.raises(OSError):
             for _ in range(10000):
                 client.sendall(b"x" * 65536)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::ffff:127.0.0.1"])
+def test_connections_to_a_machine_that_is_gone_are_ended(ready, host):
+    with ready.connect() as gone, ready.connect() as other:
+        eventually(lambda: ready.call("POST", "/v1/disconnect", json.dumps(
+            {"host": host, "port": gone.getsockname()[1]})) == (200, {"ended": 1}))
+        assert gone.recv(1) == b""
+        other.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+        assert other.recv(16).startswith(b"HTTP/1.1 200")
+    assert ready.call("POST", "/v1/disconnect", '{"host": "a.name", "port": 1}')[0] == 400
 
 
 # ---- its end ----

@@ -46,7 +46,11 @@ class Chief:
         self._answers = {}  # kind: queue
         self._lock = threading.Lock()
         threading.Thread(target=self._read, daemon=True).start()
-        self._answer("ready")
+        try:
+            self._answer("ready")
+        except BaseException:
+            self.kill()
+            raise
 
     def __enter__(self):
         return self

@@ -139,6 +139,29 @@ static void number_of_threads_is_read(void **state)
     assert_threads("", -EBADMSG, 0);
 }
 
+static void assert_address(const char *body, int expected, const char *host, uint32_t port)
+{
+    char found[REQUEST_HOST_MAX] = "untouched";
+    uint32_t found_port = 12345;
+
+    assert_int_equal(request_address(body, strlen(body), found, &found_port), expected);
+    assert_string_equal(found, expected == 0 ? host : "untouched");
+    assert_int_equal(found_port, expected == 0 ? port : 12345);
+}
+
+static void address_is_read(void **state)
+{
+    assert_address("{\"host\":\"10.0.0.7\",\"port\":2222}", 0, "10.0.0.7", 2222);
+    assert_address("{\"port\":1,\"host\":\"fd00::7\"}", 0, "fd00::7", 1);
+    assert_address("{\"host\":\"\",\"port\":0}", 0, "", 0);
+    assert_address("{\"host\":\"10.0.0.7\"}", -EBADMSG, NULL, 0);
+    assert_address("{\"port\":2222}", -EBADMSG, NULL, 0);
+    assert_address("{\"host\":7,\"port\":2222}", -EBADMSG, NULL, 0);
+    assert_address("{\"host\":\"10.0.0.7\",\"port\":65536}", -EBADMSG, NULL, 0);
+    assert_address("{\"host\":\"0123456789012345678901234567890123456789012345\",\"port\":1}",
+                   -EBADMSG, NULL, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -148,6 +171,7 @@ int main(void)
         cmocka_unit_test(large_requests_are_refused_before_they_are_read),
         cmocka_unit_test(long_path_is_none_of_ours),
         cmocka_unit_test(number_of_threads_is_read),
+        cmocka_unit_test(address_is_read),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,9 +9,12 @@ waited for; one that hangs afterwards holds up that thread alone.
 
 A node is told to end neither while TensorFlow connects to it nor while it is in its cluster: any
 function that is new there, be it of the user's evaluation, is told to all that are, and for an
-address that is no more each is waited for, 15 s or longer. Indices are never used twice.
+address that is no more each is waited for, 15 s or longer. For the same reason a lost node leaves
+TensorFlow's cluster at once, and what connects anybody to it is ended. Indices are never used twice.
 """
 
+import contextlib
+import socket
 import sys
 import threading
 import time
@@ -19,10 +22,12 @@ import time
 import tensorflow as tf
 
 from threadtide.tensorflow import private
+from threadtide.tensorflow.disconnect import disconnect
 from threadtide.tensorflow.nodes import NodeLinks
 
 RETRY_S = 1.0
 RELEASE_S = 2.0
+CUT_S, CUT_FOR_S = 0.05, 3.0
 
 
 def log(text):
@@ -149,7 +154,29 @@ class Cluster:
             self.lock.notify_all()
         self._links.remove(node.role, node.index)
         log(f"{node} is lost: {why}")
+        threading.Thread(target=self._cut_off, args=(node,), daemon=True, name="tide-cut").start()
         self._changed()
+        self.change()
+
+    def _cut_off(self, node):
+        """Ends what connects us and the others to a lost node, again and again since gRPC tries anew,
+        until TensorFlow has taken leave of it everywhere: a call to a machine that is gone hangs."""
+        place, pause = (node.member.host, node.member.port), CUT_S
+        end = time.monotonic() + CUT_FOR_S
+        with contextlib.suppress(OSError):  # no such name any more
+            address = socket.getaddrinfo(node.member.host, 0)[0][4][0]
+            while not self._is_taken(place) and (
+                    time.monotonic() < end or node.key in self._in_tensorflow):
+                disconnect(address, node.member.port)
+                self._links.disconnect(address, node.member.port)
+                time.sleep(pause)
+                pause = min(2 * pause, RETRY_S)
+
+    def _is_taken(self, place):
+        """Whether a node that is not lost is at this address."""
+        with self.lock:
+            return any(n.state not in ("lost", "released") and place == (
+                n.member.host, n.member.port) for n in self.nodes.values())
 
     def leave(self, node):
         """@node is to give back what it has: a worker finishes its closure, a server its variables."""
@@ -219,25 +246,19 @@ class Cluster:
         self.change()
 
     def change(self):
-        """Starts to add those that are ready and to remove those that are to end, if any.
-
-        Lost ones are removed with the next addition: TensorFlow takes leave of each, and all steps
-        wait for it, which for one without power is long.
-        """
+        """Starts to add those that are ready and to remove those that are gone or to end, if any."""
         with self.lock:
             self.lock.notify_all()
             if not self._connected or self._changing:
                 return
             now = time.monotonic()
-            gone = {k for k in self._in_tensorflow
-                    if k not in self.nodes or not self.nodes[k].alive}
-            ending = {k for k in self._in_tensorflow - gone if self.nodes[k].empty}
+            remove = {k for k in self._in_tensorflow if k not in self.nodes
+                      or not self.nodes[k].alive or self.nodes[k].empty}
             batch = [n for n in self.nodes.values() if n.state == "joining" and n.ready
                      and not n.empty and n.not_before <= now]
-            if not batch and not ending:
+            if not batch and not remove:
                 return
             self._adding = batch
-            remove = ending | gone if batch else ending
             self._changing = threading.Thread(target=self._change, args=(batch, remove),
                                               daemon=True, name="tide-change")
         self._changing.start()

@@ -33,13 +33,14 @@ class Node:
     def __init__(self, role: str, index: int, threads: int, log: pathlib.Path):
         self.role, self.index, self.threads, self.log = role, index, threads, log
         self.leave = False
+        self.host = "127.0.0.1"
         self.port = self.control_port = 0
         self.process: subprocess.Popen
 
     def member(self) -> dict:
         return {
             "index": self.index,
-            "host": "127.0.0.1",
+            "host": self.host,
             "port": self.port,
             "control_port": self.control_port,
             "leave": self.leave,
@@ -136,11 +137,14 @@ class LocalCluster:
         count: int = 1,
         threads: Optional[int] = None,
         wrapper: Optional[Sequence[str]] = None,
+        host: str = "127.0.0.1",
     ) -> List[Node]:
-        """Starts nodes side by side, waits until they listen, and makes them members."""
+        """Starts nodes side by side, waits until they listen, and makes them members. `host`: where
+        they are reached, if the wrapper takes them elsewhere.
+        """
         threads = self._threads if threads is None else threads
         wrapper = self._wrapper if wrapper is None else list(wrapper)
-        return self._start([(role, threads)] * count, wrapper)
+        return self._start([(role, threads)] * count, wrapper, host)
 
     def leave(self, role: str, index: int) -> None:
         """Asks the training to give the node back; it ends when it has been released."""
@@ -204,10 +208,13 @@ class LocalCluster:
 
     # -- inside --
 
-    def _start(self, wanted: List[Tuple[str, int]], wrapper: List[str]) -> List[Node]:
+    def _start(
+        self, wanted: List[Tuple[str, int]], wrapper: List[str], host: str = "127.0.0.1"
+    ) -> List[Node]:
         nodes = [self._spawn(role, threads, wrapper) for role, threads in wanted]
         for node in nodes:
             node.wait_listening()
+            node.host = host
         with self._lock:
             self._write()
         return nodes

@@ -27,6 +27,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 _CONNECT_S = 2.0  # one try; an address that nobody has answers nothing at all
 _RETRY_S = (0.02, 0.5)  # first and longest pause between two tries
 _SILENCE_S = 15.0  # a node repeats its state every 5 s
+_UNREACHABLE_S = 5  # its kernel, which answers however busy the node is, has not
 _COMMAND_S = 5.0  # the node acknowledges threads within 2 s
 _IDLE_S = 60.0
 _LATE_S = 1.0
@@ -156,6 +157,13 @@ class _Connection:
         self.socket = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in (
+                (socket.TCP_KEEPIDLE, 1),
+                (socket.TCP_KEEPINTVL, 1),
+                (socket.TCP_USER_TIMEOUT, 1000 * _UNREACHABLE_S),
+            ):
+                self.socket.setsockopt(socket.IPPROTO_TCP, option, value)
             code = self.socket.connect_ex((link.address, link.port))
             if code not in (0, errno.EINPROGRESS):
                 raise OSError(code, "connect")
@@ -391,6 +399,17 @@ class NodeLinks:
     def release(self, role: str, index: int) -> None:
         """Tells the node to end, when it is there; "released" follows when it has."""
         self._order(lambda: self._with((role, index), lambda link: link.release()))
+
+    def disconnect(self, host: str, port: int) -> None:
+        """Has all nodes end their connections to an address: whose machine is gone."""
+        body = json.dumps({"host": host, "port": port})
+
+        def tell() -> None:
+            for link in list(self._links.values()):
+                if link.state is not None:
+                    link.command("/v1/disconnect", body, lambda status, answer: None)
+
+        self._order(tell)
 
     def states(self) -> Dict[Key, State]:
         """What each node that is there said last. Not to be changed."""
