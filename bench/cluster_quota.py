@@ -17,6 +17,7 @@ import argparse
 import statistics
 import subprocess
 import sys
+import threading
 import time
 
 import cluster
@@ -27,10 +28,14 @@ SPIN = "while True: pass"
 
 
 def more_workers(c, groups):
-    for _ in range(3):
-        # One by one, each with a share of its own; they start side by side with the training.
-        c.start("worker", 1, wrapper=groups.limited(QUARTER))
-    c.start("ps", 1)
+    """All at once, each worker with a share of its own."""
+    starts = [threading.Thread(target=c.start, args=("ps",))]
+    starts += [threading.Thread(target=c.start, args=("worker",),
+                                kwargs={"wrapper": groups.limited(QUARTER)}) for _ in range(3)]
+    for start in starts:
+        start.start()
+    for start in starts:
+        start.join()
 
 
 def wider(_c, groups):
@@ -114,10 +119,9 @@ def main():
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--round", type=int, help="this one alone, joined with those measured before")
     p.add_argument("--sides", help="with --round: these alone, separated by commas")
-    p.add_argument("--epochs", type=int, default=10)
-    p.add_argument("--examples", type=int, default=640)
+    p.add_argument("--epochs", type=int, default=12)
     args = p.parse_args()
-    options = ["--epochs", args.epochs, "--examples", args.examples]
+    options = ["--epochs", args.epochs, "--examples", 640, "--batch", 128]
     kept = harness.saved_runs("cluster-quota") if args.round else []
     sides = args.sides.split(",") if args.sides else list(SIDES)
     with cluster.scratch() as folder:
