@@ -119,7 +119,7 @@ def main():
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--round", type=int, help="this one alone, joined with those measured before")
     p.add_argument("--sides", help="with --round: these alone, separated by commas")
-    p.add_argument("--epochs", type=int, default=12)
+    p.add_argument("--epochs", type=int, default=24)
     args = p.parse_args()
     options = ["--epochs", args.epochs, "--examples", 640, "--batch", 128]
     kept = harness.saved_runs("cluster-quota") if args.round else []
