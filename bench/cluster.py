@@ -79,7 +79,7 @@ class Groups:
 class Training:
     """A chief, and the events that it writes."""
 
-    def __init__(self, cluster, folder, name, *options):
+    def __init__(self, cluster, folder, name, *options, **environment):
         self.log = pathlib.Path(folder) / f"{name}.jsonl"
         self.words = pathlib.Path(folder) / f"{name}.log"
         self.log.touch()
@@ -87,7 +87,7 @@ class Training:
             self.process = subprocess.Popen(
                 [harness.PYTHON, TRAIN, "--data", str(data()), "--log", str(self.log),
                  *map(str, options)], stdout=words, stderr=words, stdin=subprocess.DEVNULL,
-                env={**clean_environment(), **cluster.env})
+                env={**clean_environment(), **cluster.env, **environment})
 
     def events(self):
         return [json.loads(line) for line in self.log.read_text().split("\n")[:-1]]
@@ -117,7 +117,7 @@ class Training:
         return {**last, "total_s": times[-1] - times[0],
                 "epoch_s": [round(b - a, 2) for a, b in zip(times, times[1:])],
                 "losses": [e["loss"] for e in epochs], "workers": [e["workers"] for e in epochs],
-                "ps": [e["ps"] for e in epochs]}
+                "ps": [e["ps"] for e in epochs], "computing": [e["computing"] for e in epochs]}
 
     def end(self):
         if self.process.poll() is None:

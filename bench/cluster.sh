@@ -9,4 +9,5 @@ $py bench/cluster_accuracy.py --case async
 $py bench/elastic_pause.py
 $py bench/cluster_quota.py
 $py bench/kube_response.py
+$py bench/cluster_split.py
 $py bench/report.py

@@ -69,6 +69,7 @@ def sync_rows(runs):
 
 
 def sync(folder, options, only):
+    options = [*options, "--model", "embedding", "--rate", 2e-2]  # and dropout, and Adam
     for change in (static, workers_1_3_2, worker_killed, servers_1_2_1):
         if only in (None, change.__name__):
             run = train(folder, change.__name__, change, "sync", 1, options)

@@ -132,8 +132,10 @@ def main():
         say(ready=True)  # once more when a new chief resumes; epochs that it skips have NaN for a loss
         for epoch in range(args.epochs):
             loss = training.epoch()
-            nodes = [n["role"] for n in training.coordinator.report()["nodes"] if n["state"] == "in"]
-            say(epoch=epoch + 1, loss=loss, workers=nodes.count("worker"), ps=nodes.count("ps"))
+            report = training.coordinator.report()
+            nodes = [n["role"] for n in report["nodes"] if n["state"] == "in"]
+            say(epoch=epoch + 1, loss=loss, workers=nodes.count("worker"), ps=nodes.count("ps"),
+                computing=report["compute_permille"])
         say(**training.result())
         training.coordinator.close()                                                     # (5)
 
