@@ -110,6 +110,12 @@ class Chief:
         self.order("function")
         return self._answer("function")["function"]
 
+    def evaluate(self):
+        """A sum over the weights: as a scheduled function saw them, and a function of the chief's."""
+        self.order("evaluate")
+        answer = self._answer("weights")
+        return answer["weights"], answer["own"]
+
     def report(self):
         self.order("report")
         return self._answer("report")["report"]

@@ -2,8 +2,8 @@
 """A training for the tests of elastic clusters: an embedding table in shards, dropout, Adam.
 
 It obeys lines on standard input and answers with JSON: `run N` schedules steps and says {"step": N}
-when they are done, `report` what the nodes are, at once, and `function` how many seconds a function
-takes that is new to TensorFlow. `end` prints a digest
+when they are done, `report` what the nodes are, at once, `evaluate` a sum over the weights, and
+`function` how many seconds a function takes that is new to TensorFlow. `end` prints a digest
 of all variables and how often each example was applied, which a variable of its own counts: its
 gradient is the same for every example, so an example done twice, or not at all, shows.
 """
@@ -80,6 +80,9 @@ class Training:
             (np.arange(EXAMPLES), words, labels), batch_size=BATCH, seed=5)
         self.step = tf.function(self._step)
         self.total = tf.function(lambda words: tf.reduce_sum(self._bag(words)))
+        inner = tf.function(lambda: tf.add_n([tf.reduce_sum(tf.abs(v))
+                                              for v in self.model.trainable_variables]))
+        self.weights = tf.function(lambda: inner() * 1.0)
 
     def _bag(self, words):
         return tf.reduce_mean(tf.nn.embedding_lookup(self.table, words), 1)
@@ -102,6 +105,12 @@ class Training:
         self.coordinator.join()
         say(step=self.coordinator.step, loss=float(result.fetch()))
 
+    def evaluate(self):
+        """A sum over the weights: by a function of our own, which nobody else is told of, and by one
+        that was scheduled."""
+        scheduled = self.coordinator.schedule(self.weights).fetch()
+        say(weights=float(scheduled), own=float(self.weights()))
+
     def end(self):
         words = tf.reshape(tf.range(WORDS, dtype=tf.int64), [-1, LENGTH - 2])
         total = self.coordinator.schedule(self.total, args=(words,)).fetch()  # on a worker
@@ -122,7 +131,9 @@ def main():
     def read():
         for line in sys.stdin:
             if line.strip() == "report":
-                say(report=training.coordinator.report())
+                strategy = training.strategy
+                say(report={**training.coordinator.report(), "mode": strategy.mode,
+                            "slots": strategy.slots})
                 continue
             with arrived:
                 orders.append(line.split())
@@ -138,6 +149,8 @@ def main():
         elif order[0] == "checkpoint":
             training.coordinator.checkpoint()
             say(checkpoint=training.coordinator.step)
+        elif order[0] == "evaluate":
+            training.evaluate()
         elif order[0] == "function":
             begin = time.monotonic()
             tf.function(lambda: tf.constant(1.0) + 1.0)()

@@ -9,7 +9,8 @@ import subprocess
 
 import pytest
 
-from elastic import Chief, cluster
+from elastic import GUARD_S, Chief, cluster
+from peer import wait_until
 from threadtide.tensorflow.local import Node
 from program import tensorflow_pythons
 
@@ -42,6 +43,8 @@ def test_one_to_three_to_two_workers_and_one_to_two_to_one_servers(static, tmp_p
         chief.begin(12)
         nodes.start("worker", 2)
         chief.wait_nodes(worker=[0, 1, 2])
+        before = chief.evaluate()
+        assert before[0] == before[1]
         chief.begin(8)
         nodes.leave("worker", 1)
         nodes.start("ps", 1)
@@ -54,6 +57,8 @@ def test_one_to_three_to_two_workers_and_one_to_two_to_one_servers(static, tmp_p
         chief.wait_nodes(ps=[1])
         chief.begin(8)
         assert [chief.stepped(), chief.stepped()] == [40, 48]
+        after = chief.evaluate()  # traced before the variables moved, twice
+        assert after[0] == after[1] != before[0]
         same(chief.end(), static)
         assert "restarted" not in chief.words()
 
@@ -88,11 +93,36 @@ def test_a_lost_server_costs_an_interval_at_most(static, tmp_path):
     with cluster(PYTHON, ps=2) as nodes, Chief(PYTHON, nodes.env, log=tmp_path / "log") as chief:
         chief.run(16)
         assert chief.checkpoint() == 16
-        chief.begin(32)
+        chief.run(8)
+        before = chief.evaluate()
         nodes.kill("ps", 1)
-        assert chief.stepped() == STEPS
+        # Not those of the checkpoint: a scheduled function comes after the steps before it.
+        assert chief.evaluate()[0] == before[0]
+        assert chief.run(24) == STEPS
         assert "restarted after step 16" in chief.words()
         same(chief.end(), static)
+
+
+def test_a_training_is_suspended_and_says_nothing_of_mode_and_slots(tmp_path):
+    with cluster(PYTHON, mode="", slots=0) as nodes, Chief(PYTHON, nodes.env,
+                                                           log=tmp_path / "log") as chief:
+        chief.run(8)
+        report = chief.report()
+        assert (report["mode"], report["slots"]) == ("sync", 8)
+        nodes.suspend()
+        wait_until(lambda: suspended(chief), "it is suspended", GUARD_S)
+        done = chief.report()["step"]
+        chief.begin(8)
+        nodes.start("worker", 1)  # comes while nothing goes on
+        chief.wait_nodes(worker=[0, 1])
+        assert chief.report()["step"] == done == 8
+        nodes.suspend(False)
+        assert chief.stepped() == 16
+        assert chief.end()["seen"] == [2.0] * 256
+
+
+def suspended(chief):
+    return "suspended" in chief.words()
 
 
 def test_a_new_chief_resumes(static, tmp_path):

@@ -12,6 +12,8 @@ import copy
 import importlib
 import inspect
 import os
+import threading
+import weakref
 
 import tensorflow as tf
 
@@ -38,6 +40,8 @@ SYMBOLS = (
     ("tensorflow.python.distribute.sharded_variable", "ShardedVariable.variables", None),
     ("tensorflow.python.eager.polymorphic_function.concrete_function",
      "ConcreteFunction.set_external_captures", ("self", "captures")),
+    ("tensorflow.python.eager.polymorphic_function.concrete_function",
+     "ConcreteFunction.__init__", ("self",)),
     ("keras.src.backend.tensorflow.optimizer", "TFOptimizer._backend_update_step",
      ("self", "grads", "trainable_variables", "learning_rate")),
     ("keras.src.random.seed_generator", "SeedGenerator.next", ("self", "ordered")),
@@ -223,10 +227,34 @@ def rebind(variable, handle):
     variable._handle = handle
 
 
-def rebind_function(concrete, handles):
-    """A traced function uses other handles: @handles is {id(old): new}. No retracing."""
-    captures = list(concrete._captured_inputs)
-    concrete.set_external_captures([handles.get(id(c), c) for c in captures])
+_functions, _functions_lock = weakref.WeakSet(), threading.Lock()
+
+
+def follow_functions():
+    """From now on every function that is traced is known to rebind_functions(), also those of the
+    user's own that no coordinator is told of."""
+    from tensorflow.python.eager.polymorphic_function import concrete_function
+    made = concrete_function.ConcreteFunction.__init__
+    if getattr(made, "followed", False):
+        return
+
+    def make(self, *args, **kwargs):
+        made(self, *args, **kwargs)
+        with _functions_lock:
+            _functions.add(self)
+
+    make.followed = True
+    concrete_function.ConcreteFunction.__init__ = make
+
+
+def rebind_functions(handles):
+    """Traced functions use other handles: @handles is {id(old): new}. No retracing."""
+    with _functions_lock:
+        functions = list(_functions)
+    for concrete in functions:
+        captures = list(concrete._captured_inputs)
+        if any(id(c) in handles for c in captures):
+            concrete.set_external_captures([handles.get(id(c), c) for c in captures])
 
 
 # Keras.

@@ -46,6 +46,10 @@ class Progress:
         """A node came, left or was lost."""
         self._left = AFTER
 
+    def resumed(self):
+        """The training stood still because it was told to, which is no step's time."""
+        self._last = time.monotonic()
+
     def probe_due(self, interval_s):
         """Whether a probe shall be made now."""
         if self._probe and self._probe.finished:

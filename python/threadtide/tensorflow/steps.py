@@ -66,6 +66,10 @@ def _call(function, epochs, tensors, args, kwargs):
     return epochs.traced(lambda: python(*args, **kwargs), tensors)
 
 
+def _trace(python, *spec):
+    return tf.function(python, autograph=False).get_concrete_function(*spec)
+
+
 class SyncStep:
     """micro and apply of a step function, and its slots."""
 
@@ -92,18 +96,13 @@ class SyncStep:
         self.sparse = any(sparse for _, sparse in self._gradients)
         _warn_of_randomness(concrete.graph)
         self._resources = [tf.TensorSpec([], tf.resource)] * self._width()
-        self.micro = self._trace(micro, *spec, *self._resources)
-        self.probe = self._trace(self._probe, tf.TensorSpec([], tf.float32),
-                                 tf.TensorSpec([None], tf.int64), *self._resources)
-        self._apply = self._trace(self._sum_and_apply, tf.TensorSpec([self._slots], tf.float32),
-                                  *self._resources * self._slots)
+        self.micro = _trace(micro, *spec, *self._resources)
+        self.probe = _trace(self._probe, tf.TensorSpec([], tf.float32),
+                            tf.TensorSpec([None], tf.int64), *self._resources)
+        self._apply = _trace(self._sum_and_apply, tf.TensorSpec([self._slots], tf.float32),
+                             *self._resources * self._slots)
         self.handles = []
         self.renew()
-
-    def _trace(self, python, *spec):
-        concrete = tf.function(python, autograph=False).get_concrete_function(*spec)
-        self._variables.functions.append(concrete)
-        return concrete
 
     def _width(self):
         return sum(2 if sparse else 1 for _, sparse in self._gradients)
@@ -227,9 +226,7 @@ class SyncStep:
 class PlainCall:
     """A function that is called as it is: steps in async mode, evaluation, anything else."""
 
-    def __init__(self, strategy, function, epochs, args, kwargs):
-        functions = strategy.variables_in.functions
-
+    def __init__(self, function, epochs, args, kwargs):
         def call(*tensors):
             if epochs is None:
                 python = getattr(function, "python_function", function)
@@ -239,7 +236,6 @@ class PlainCall:
         spec = epochs.spec() if epochs else [
             tf.TensorSpec.from_tensor(tf.convert_to_tensor(a)) for a in args]
         self.concrete = tf.function(call, autograph=epochs is None).get_concrete_function(*spec)
-        functions.append(self.concrete)
 
 
 def _warn_of_randomness(graph):

@@ -67,7 +67,6 @@ class Variables:
         self._cluster = cluster
         self._restored = restored  # checkpoint.Snapshot that new variables take their value from
         self._by_variable = {}  # id(resource variable): entry
-        self.functions = []  # traced ones whose captured handles follow
 
     def device(self, home):
         return f"/job:ps/replica:0/task:{home}/device:CPU:0"
@@ -140,8 +139,7 @@ class Variables:
         by_old = {}
         for entry, handle in handles:
             by_old[id(entry.variable.handle)] = handle
-        for function in self.functions:
-            private.rebind_function(function, by_old)
+        private.rebind_functions(by_old)
         for entry, handle in handles:
             private.rebind(entry.variable, handle)
             entry.home = homes[entry.group]
@@ -259,6 +257,7 @@ class ElasticParameterServerStrategy(tf.distribute.ParameterServerStrategy):
     def __init__(self, mode=None, slots=None, variable_partitioner=None, checkpoint_dir=None,
                  checkpoint_interval_s=None, source=None):
         private.check_version()
+        private.follow_functions()
         self._tide_channel = None
         mode = mode or os.environ.get("TIDE_MODE")
         if mode not in (None, "sync", "async"):

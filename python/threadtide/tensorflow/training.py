@@ -75,7 +75,7 @@ class ElasticCoordinator:
         self._error = None
         self._scheduled = 0  # steps
         self._restored = strategy.restored.meta["step"] if strategy.restored else 0
-        self._closing = self._closed = False
+        self._closing = self._closed = self._suspended = False
         self._servers = []
         self._doubts = self._cleared = 0  # failures after which the variables are in doubt
         self._last = None  # (traced, arguments): what a new worker can warm up with
@@ -205,8 +205,8 @@ class ElasticCoordinator:
             try:
                 self._between()
                 with self._dispatcher.changed:
-                    if not self._calls and not self._flight:
-                        if self._closing:
+                    if self._suspended or not (self._calls or self._flight):
+                        if self._closing and not self._suspended:
                             return
                         self._dispatcher.changed.notify_all()
                         self._dispatcher.changed.wait(0.2)
@@ -269,19 +269,14 @@ class ElasticCoordinator:
             for node in self._cluster.of("ps", "draining"):
                 if node.index not in self._servers:  # else it was asked while they moved to it
                     self._cluster.released(node)
-        if self._cluster.suspended and not self._closing:
-            self._suspend()
+        if self._suspended != (self._cluster.suspended and not self._closing):
+            self._land(0)
+            self._suspended = not self._suspended
+            self.progress.resumed()
+            log("suspended" if self._suspended else "resumed")
         if checkpoints.due() and (self._traced or checkpoints.wanted):
             self._land(0)
             self._snapshot()
-
-    def _suspend(self):
-        self._land(0)
-        log("suspended")
-        with self._dispatcher.changed:
-            while self._cluster.suspended and not self._server_lost():
-                self._dispatcher.changed.wait(1.0)
-        log("resumed")
 
     def _snapshot(self):
         meta = {"step": self.step, "mode": self._strategy.mode, "slots": self._strategy.slots,
@@ -339,10 +334,10 @@ class ElasticCoordinator:
     def _trace(self, call):
         if call.key not in self._traced:
             sync = call.epochs and self._strategy.mode == "sync"
-            kind = steps.SyncStep if sync else steps.PlainCall
+            how = call.function, call.epochs, call.args, call.kwargs
             known = len(self._variables.entries)
-            self._traced[call.key] = kind(self._strategy, call.function, call.epochs, call.args,
-                                          call.kwargs)
+            self._traced[call.key] = (steps.SyncStep(self._strategy, *how) if sync else
+                                      steps.PlainCall(*how))
             # An optimizer's variables are there only now: the last snapshot must have them.
             if len(self._variables.entries) > known or (
                     call.epochs and not self._strategy.checkpoints.latest):
