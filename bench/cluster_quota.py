@@ -119,9 +119,9 @@ def main():
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--round", type=int, help="this one alone, joined with those measured before")
     p.add_argument("--sides", help="with --round: these alone, separated by commas")
-    p.add_argument("--epochs", type=int, default=11)
+    p.add_argument("--epochs", type=int, default=12)
     args = p.parse_args()
-    options = ["--epochs", args.epochs, "--examples", 1280, "--batch", 256]
+    options = ["--epochs", args.epochs, "--examples", 3072, "--batch", 1024]
     kept = harness.saved_runs("cluster-quota") if args.round else []
     sides = args.sides.split(",") if args.sides else list(SIDES)
     with cluster.scratch() as folder:

@@ -4,7 +4,7 @@
 
 The controller decides by it whether workers or parameter servers pay. The same training with two
 workers, each in a network namespace of its own, four times in turn: as it is; with a quarter of a
-core for each worker, so that computing takes longer and the link does not; with a link of 40 Mbit/s,
+core for each worker, so that computing takes longer and the link does not; with a link of 200 Mbit/s,
 the other way round; and with both. As root.
 """
 
@@ -20,7 +20,7 @@ sys.path[:0] = [str(harness.ROOT / "tests/component"), str(harness.ROOT / "tests
 
 from network import PodNetwork, hold_namespaces  # noqa: E402
 
-SLOW_CORE, SLOW_LINK = 0.25, "40mbit"
+SLOW_CORE, SLOW_LINK = 0.25, "200mbit"
 SIDES = {"as it is": (1.0, None), "slow processors": (SLOW_CORE, None),
          "slow links": (1.0, SLOW_LINK), "both slow": (SLOW_CORE, SLOW_LINK)}
 OPTIONS = ["--model", "mlp", "--width", 512, "--batch", 512, "--examples", 2048]
@@ -28,7 +28,7 @@ OPTIONS = ["--model", "mlp", "--width", 512, "--batch", 512, "--examples", 2048]
 
 def slow(namespace, device, rate):
     subprocess.run(["nsenter", f"--net=/proc/{namespace.pid}/ns/net", "tc", "qdisc", "add", "dev",
-                    device, "root", "tbf", "rate", rate, "burst", "32kb", "latency", "400ms"],
+                    device, "root", "tbf", "rate", rate, "burst", "256kb", "latency", "400ms"],
                    check=True)
 
 
@@ -82,7 +82,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     p.add_argument("--round", type=int, default=1, help="joined with those measured before")
     p.add_argument("--sides", help="these alone, separated by commas")
-    p.add_argument("--epochs", type=int, default=24)
+    p.add_argument("--epochs", type=int, default=16)
     args = p.parse_args()
     kept = harness.saved_runs("cluster-split") if args.round > 1 or args.sides else []
     with cluster.scratch() as folder:

@@ -96,10 +96,12 @@ def test_the_controller_may_go_and_come_back(tmp_path):
         secret = tmp_path / "token"
         secret.write_text(token(1))
         env = {"TIDE_CONTROLLER": f"https://localhost:{controller.port}", "TIDE_JOB": "train",
-               "TIDE_CONTROLLER_CA": str(controller.ca), "TIDE_TOKEN_FILE": str(secret)}
+               "TIDE_CONTROLLER_CA": str(controller.ca), "TIDE_TOKEN_FILE": str(secret),
+               "TIDE_SLOTS": "3"}  # the controller says 4
         try:
             with Chief(PYTHON, env, log=tmp_path / "log") as chief:
                 chief.run(8)
+                assert chief.report()["slots"] == 3
                 controller.stop()
                 chief.begin(24)
                 wait_until(lambda: "members: " in chief.words(), "the chief misses the controller")
