@@ -5,6 +5,7 @@
  */
 #include "input.h"
 #include "kube/known.h"
+#include "kube/load.h"
 
 #include <string.h>
 
@@ -32,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *text = input_text(data, size), *rest = text, *line = strsep(&rest, "\n");
     struct known *k = known_new(hear, NULL);
-    json_t *list = json_loads(line, 0, NULL);
+    json_t *list = kube_load(line, strlen(line));
     const char *next = NULL;
 
     alive = json_object();

@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define TRANSFER_BODY_MAX   (8u << 20)  /* bytes of an answer; of a stream, that are not used up */
+#define TRANSFER_BODY_MAX   (16u << 20) /* bytes of an answer; of a stream, that are not used up */
 #define TRANSFER_HEAD_MAX   (64u << 10) /* bytes of an answer's status line and headers */
 #define TRANSFERS_MAX       1024        /* under way at a time */
 #define TRANSFER_CONNECT_MS 5000        /* to get a connection, for requests without a deadline */

@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "kube/access.h"
+#include "kube/load.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -53,6 +54,7 @@ static const struct {
     [CLIENT_APPLY] = {"PATCH", "application/apply-patch+yaml"},
     [CLIENT_MERGE] = {"PATCH", "application/merge-patch+json"},
     [CLIENT_STRATEGIC] = {"PATCH", "application/strategic-merge-patch+json"},
+    [CLIENT_JSON] = {"PATCH", "application/json-patch+json"},
     [CLIENT_DELETE] = {"DELETE", "application/json"},
 };
 static_assert(ARRAY_LEN(verbs) == CLIENT_VERB_MAX, "an entry for each verb");
@@ -177,7 +179,7 @@ static bool ask_later(struct call *call, unsigned retry_ms)
 
 static void on_failure(struct call *call, const struct transfer_answer *raw)
 {
-    json_t *body = json_loadb(raw->body, raw->body_len, JSON_REJECT_DUPLICATES, NULL);
+    json_t *body = kube_load(raw->body, raw->body_len);
     const char *reason = json_string_value(json_object_get(body, "reason"));
     const char *message = json_string_value(json_object_get(body, "message"));
     struct client_answer answer = {.status = raw->status, .reason = reason ? reason : ""};
@@ -203,7 +205,6 @@ static void on_answer(void *arg, const struct transfer_answer *raw)
 {
     struct call *call = arg;
     struct client_answer answer = {.code = raw->code, .status = raw->status, .reason = ""};
-    json_error_t error;
 
     if (raw->code < 0) {
         settle(call, &answer, raw->reason);
@@ -214,7 +215,7 @@ static void on_answer(void *arg, const struct transfer_answer *raw)
         return;
     }
     if (!call->data) {
-        answer.body = json_loadb(raw->body, raw->body_len, 0, &error);
+        answer.body = kube_load(raw->body, raw->body_len);
         if (!json_is_object(answer.body)) {
             json_decref(answer.body);
             answer.body = NULL;

@@ -34,6 +34,7 @@ enum client_verb {
     CLIENT_APPLY, /* PATCH, server-side apply: creates, or takes the fields over that it names */
     CLIENT_MERGE, /* PATCH, JSON merge patch */
     CLIENT_STRATEGIC, /* PATCH, strategic merge patch: of built-in kinds, as pods/resize wants it */
+    CLIENT_JSON,      /* PATCH, JSON patch: a list of operations, all of them or none */
     CLIENT_DELETE,
     CLIENT_VERB_MAX,
 };

@@ -2,6 +2,7 @@
 #include "kube/known.h"
 
 #include "base/cleanup.h"
+#include "kube/load.h"
 
 #include <errno.h>
 #include <string.h>
@@ -238,8 +239,7 @@ static int apply(struct known *k, const char *type, json_t *object, struct error
 
 int known_event(struct known *k, const char *line, size_t len, struct error *err)
 {
-    json_error_t where;
-    json_t *event = json_loadb(line, len, 0, &where);
+    json_t *event = kube_load(line, len);
     const char *type = json_string_value(json_object_get(event, "type"));
     json_t *object = json_object_get(event, "object");
     int r;

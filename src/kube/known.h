@@ -13,7 +13,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define KNOWN_LINE_MAX (4u << 20) /* bytes of one event: twice the largest object of etcd */
+/*
+ * Bytes of one event. The largest object of etcd has 1.5 MiB, and a '<' or a control character in
+ * it is six bytes of JSON.
+ */
+#define KNOWN_LINE_MAX (16u << 20)
 
 enum watch_change {
     WATCH_ADDED,

@@ -8,9 +8,8 @@
 #include <string.h>
 
 #define STREAM_S      300 /* the server is asked to end it by then, and up to as much later */
-#define PAGE_MIN      4
-#define GARBAGE_LISTS 3 /* so many unreadable streams in a row: what was missed is not known */
-#define STEADY_S      5 /* a stream that lived for so long was a good one */
+#define GARBAGE_LISTS 3   /* so many unreadable streams in a row: what was missed is not known */
+#define STEADY_S      5   /* a stream that lived for so long was a good one */
 
 enum phase { RESTING, LISTING, WATCHING };
 
@@ -162,8 +161,8 @@ static int64_t send_watch(struct watch *w)
 
 static void list_failed(struct watch *w, const struct client_answer *answer)
 {
-    if (answer->code == -EMSGSIZE && w->page > PAGE_MIN) {
-        w->page /= 2;
+    if (answer->code == -EMSGSIZE && w->page > 1) {
+        w->page = w->page > 8 ? w->page / 8 : 1;
         list_anew(w);
         begin(w);
         return;

@@ -228,6 +228,20 @@ def test_changes_are_heard_once_each(plane, namespace, watcher):
     assert "synced" in watcher.lines and watcher.lines.count("synced") == 1
 
 
+def test_the_largest_objects_are_read(plane, namespace):
+    """A '<' is six bytes of JSON: three of these are more than an answer may have."""
+    large = {"data": {"v": "<" * 1000000}}
+    for i in range(3):
+        plane.must("POST", configmaps(namespace), {"metadata": {"name": f"large{i}"}, **large})
+    config = plane.kubeconfig()
+    with probe(config, "watch", configmaps(namespace)) as running:
+        running.wait("synced")
+        assert sum("/large" in line for line in running.lines) == 3
+        plane.must("POST", configmaps(namespace), {"metadata": {"name": "large3"}, **large})
+        eventually(lambda: any("/large3" in line for line in running.lines))
+        assert running.lines.count("synced") == 1  # as a line of the stream
+
+
 def test_pages_make_one_list(plane, proxy, namespace):
     put_many(plane, namespace, 20)
     config = plane.kubeconfig(url=proxy.url)

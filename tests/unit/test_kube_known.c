@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* src/kube/known.c: what a consumer hears of lists and watches. */
 #include "kube/known.h"
+#include "kube/load.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -238,6 +239,62 @@ static void garbage_is_refused_and_changes_nothing(void **state)
     assert_string_equal(known_version(*state), "10");
 }
 
+/* What anybody can write into an object, and jansson takes for no JSON. */
+static void what_jansson_refuses_is_made_readable(void **state)
+{
+    static const struct {
+        const char *text, *read;
+    } cases[] = {
+        {"{\"a\\u0000\":\"\\u0000b\"}", "{\"a\xef\xbf\xbd\":\"\xef\xbf\xbd"
+                                        "b\"}"},
+        {"[\"\\\\u0000\\u0000\\\\\"]", "[\"\\\\u0000\xef\xbf\xbd\\\\\"]"},
+        {"[9223372036854775807,-9223372036854775807,9223372036854775808]",
+         "[9223372036854775807,-9223372036854775807,9.22337203685477e18]"},
+        {"[-123456789012345678901234567890, 7]", "[-1.2345678901234568e29,7]"},
+        {"[\"123456789012345678901234567890\",12345678901234567890.5,99999999999999999999]",
+         "[\"123456789012345678901234567890\",1.2345678901234567e19,9.999999999999999e19]"},
+        {"[\"\\u0000\", \"\\\"}]{[\", 1e-7]", "[\"\xef\xbf\xbd\",\"\\\"}]{[\",1e-7]"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        json_t *json = kube_load(cases[i].text, strlen(cases[i].text));
+        json_t *expected = json_loads(cases[i].read, 0, NULL);
+
+        assert_null(json_loads(cases[i].text, 0, NULL));
+        assert_non_null(json);
+        assert_non_null(expected);
+        if (!json_equal(json, expected))
+            fail_msg("%s: %s", cases[i].text, json_dumps(json, JSON_COMPACT));
+        json_decref(json);
+        json_decref(expected);
+    }
+    assert_null(kube_load("{\"a\":\"\\u0000\"", 13));
+    assert_null(kube_load("", 0));
+    (void)state;
+}
+
+static void what_lies_too_deep_is_empty(void **state)
+{
+    enum { DEEP = 100000 };
+    char *text = malloc(2 * DEEP + 32);
+    json_t *json, *at;
+    int depth = 0;
+
+    memset(text, '[', DEEP);
+    memcpy(text + DEEP, "{\"]\":7}", 7);
+    memset(text + DEEP + 7, ']', DEEP - 1);
+    strcpy(text + 2 * DEEP + 6, ",8]");
+    json = kube_load(text, strlen(text));
+    assert_non_null(json);
+    assert_int_equal(json_integer_value(json_array_get(json, 1)), 8);
+    for (at = json; json_array_size(at) > 0; at = json_array_get(at, 0))
+        depth++;
+    assert_int_equal(depth, LOAD_DEPTH_MAX);
+    json_decref(json);
+    free(text);
+    (void)state;
+}
+
 /*
  * Random changes of a model, of which the consumer sees a stream that is cut, repeated from older
  * versions and listed anew at random: what it was told must make the same set.
@@ -337,6 +394,8 @@ int main(void)
         TEST(a_list_older_than_what_is_learnt_deletes_nothing),
         TEST(an_expired_version_asks_for_a_list),
         TEST(garbage_is_refused_and_changes_nothing),
+        cmocka_unit_test(what_jansson_refuses_is_made_readable),
+        cmocka_unit_test(what_lies_too_deep_is_empty),
         cmocka_unit_test(a_consumer_of_any_stream_ends_with_the_truth),
     };
 
