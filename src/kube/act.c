@@ -153,10 +153,13 @@ static struct step *add_step(struct chain *c, enum kube_action_kind kind)
     return s;
 }
 
-/* Takes @body. Not applied: what is there under this name may be somebody else's; see claim(). */
+/*
+ * Takes @body. Not applied at once: what is there under this name may be somebody else's, see
+ * claim(), with which others than pods begin: they are there already when a new leader looks.
+ */
 static int make(struct step *s, const char *space, const char *kind, json_t *body)
 {
-    s->verb = CLIENT_POST;
+    s->verb = s->kind == KUBE_CREATE_POD ? CLIENT_POST : CLIENT_GET;
     s->body = body;
     core_path(s->path, space, kind, NULL, "");
     return body ? 0 : -ENOMEM;
@@ -189,10 +192,13 @@ static int add_action(struct chain *c, const struct kube_action *action)
     s->verb = CLIENT_APPLY;
     switch (action->kind) {
     case KUBE_ADD_FINALIZER:
-    case KUBE_REMOVE_FINALIZER:
         etj_path(s->path, etj, "");
-        s->body =
-            of_uid(kube_finalizer_json(etj, action->kind == KUBE_ADD_FINALIZER), etj->meta.uid);
+        s->body = of_uid(kube_finalizer_json(etj), etj->meta.uid);
+        break;
+    case KUBE_REMOVE_FINALIZER:
+        s->verb = CLIENT_JSON;
+        etj_path(s->path, etj, "");
+        s->body = kube_let_go_json(etj);
         break;
     case KUBE_PATCH_STATUS:
         etj_path(s->path, etj, "/status");
@@ -315,7 +321,7 @@ static void on_answer(void *arg, const struct client_answer *answer)
     struct step *s = c->first;
 
     c->call = 0;
-    if (s->verb == CLIENT_POST && answer->code == -EEXIST && s->kind != KUBE_EVENT) {
+    if (answer->code == -EEXIST && s->kind != KUBE_EVENT) {
         claim(c);
         return;
     }
@@ -344,24 +350,50 @@ static bool is_of(const json_t *object, const char *uid)
     return false;
 }
 
-/* Of this training, made before a crash: a pod stays as it is, others are put right. */
+/* Whether all of @want is in @have, which has the API server's defaults besides. */
+static bool holds(const json_t *have, const json_t *want)
+{
+    const char *key;
+    json_t *value;
+    size_t i;
+
+    if (json_is_object(want)) {
+        json_object_foreach ((json_t *)want, key, value)
+            if (!holds(json_object_get(have, key), value))
+                return false;
+        return true;
+    }
+    if (!json_is_array(want) || json_array_size(have) != json_array_size(want))
+        return json_equal(have, want);
+    json_array_foreach (want, i, value)
+        if (!holds(json_array_get(have, i), value))
+            return false;
+    return true;
+}
+
+/* Of this training, made earlier: a pod stays as it is, others are put right. */
 static void on_claimed(void *arg, const struct client_answer *answer)
 {
     struct chain *c = arg;
     struct step *s = c->first;
+    size_t len = strlen(s->path);
     char text[ERROR_TEXT_MAX];
 
     c->call = 0;
-    if (answer->code < 0) {
+    if (answer->code == -ENOENT) {
+        s->verb = CLIENT_POST;
+        advance(c);
+    } else if (answer->code < 0) {
         fail(c, answer->code, answer->text);
     } else if (!is_of(answer->body, c->uid)) {
         snprintf(text, sizeof(text), "%s %.100s is there already, and not this training's",
                  json_string_value(json_object_get(s->body, "kind")), name_of(s->body));
         fail(c, -EEXIST, text);
-    } else if (s->kind == KUBE_CREATE_POD) {
+    } else if (s->kind == KUBE_CREATE_POD || holds(answer->body, s->body)) {
         succeed(c, answer->body);
     } else {
         s->verb = CLIENT_APPLY;
+        snprintf(s->path + len, sizeof(s->path) - len, "/%s", name_of(s->body));
         of_uid(s->body, json_string_value(
                             json_object_get(json_object_get(answer->body, "metadata"), "uid")));
         advance(c);
@@ -371,14 +403,12 @@ static void on_claimed(void *arg, const struct client_answer *answer)
 /* Asks whose it is: an empty patch changes nothing, and needs no right to read. */
 static void claim(struct chain *c)
 {
-    struct step *s = c->first;
-    size_t len = strlen(s->path);
     json_t *nothing = json_object();
+    char path[PATH_LEN + KUBE_NAME_MAX + 2];
 
-    snprintf(s->path + len, sizeof(s->path) - len, "/%s", name_of(s->body));
-    send(c,
-         &(struct client_request){
-             .verb = CLIENT_MERGE, .path = s->path, .body = nothing, .done = on_claimed, .arg = c});
+    snprintf(path, sizeof(path), "%s/%s", c->first->path, name_of(c->first->body));
+    send(c, &(struct client_request){
+                .verb = CLIENT_MERGE, .path = path, .body = nothing, .done = on_claimed, .arg = c});
     json_decref(nothing);
 }
 
@@ -408,6 +438,10 @@ static void advance(struct chain *c)
     }
     if (!c->first) {
         end_chain(c, true);
+        return;
+    }
+    if (c->first->verb == CLIENT_GET) {
+        claim(c);
         return;
     }
     request.verb = c->first->verb;

@@ -30,13 +30,16 @@ struct controller {
     bool leading;
 };
 
-/* Of all namespaces; the others are of none. */
+/*
+ * Spaced ones are those of the namespace whose trainings are looked after, if it is one alone. Pods
+ * are all that there are even then: what others use is not free.
+ */
 static const struct {
     const char *api, *plural;
     bool spaced;
 } kinds[] = {
     [CACHE_NODES] = {"/api/v1", "nodes", false},
-    [CACHE_PODS] = {"/api/v1", "pods", true},
+    [CACHE_PODS] = {"/api/v1", "pods", false},
     [CACHE_ETJS] = {"/apis/" KUBE_GROUP "/" KUBE_VERSION, KUBE_PLURAL, true},
     [CACHE_QUOTAS] = {"/api/v1", "resourcequotas", true},
     [CACHE_PDBS] = {"/apis/policy/v1", "poddisruptionbudgets", true},
@@ -186,6 +189,15 @@ unsigned controller_report(void *arg, struct kube_report *report, json_t **ret_m
 
 /* ---- looking ---- */
 
+static uint64_t hash_of(const char *text)
+{
+    uint64_t hash = 14695981039346656037u;
+
+    for (; text && *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 1099511628211u;
+    return hash;
+}
+
 static void fill_world(const struct controller *c, struct kube_world *w)
 {
     const struct cache *nodes = &c->feeds[CACHE_NODES].cache, *pods = &c->feeds[CACHE_PODS].cache;
@@ -195,6 +207,7 @@ static void fill_world(const struct controller *c, struct kube_world *w)
     *w = (struct kube_world){
         .now_ns = (int64_t)clock_now_ns(),
         .wall_ns = (int64_t)(clock_real_ms() * NS_PER_MS),
+        .trust = hash_of(c->options->pods->ca_pem),
         .nodes = (const struct kube_node *const *)nodes->items,
         .node_count = nodes->count,
         .pods = (const struct kube_pod *const *)pods->items,

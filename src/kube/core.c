@@ -96,15 +96,20 @@ void core_event(struct core *c, struct job *job, bool warning, const char *reaso
     action->note.text = copy;
 }
 
-bool core_once(struct core *c, struct seat *seat)
+bool core_due(struct core *c, int64_t *acted_ns)
 {
-    if (seat->acted_ns && c->now_ns - seat->acted_ns < ECHO_NS) {
-        core_wake(c, seat->acted_ns + ECHO_NS);
+    if (*acted_ns && c->now_ns - *acted_ns < ECHO_NS) {
+        core_wake(c, *acted_ns + ECHO_NS);
         return false;
     }
-    seat->acted_ns = c->now_ns;
+    *acted_ns = c->now_ns;
     core_wake(c, c->now_ns + ECHO_NS);
     return true;
+}
+
+bool core_once(struct core *c, struct seat *seat)
+{
+    return core_due(c, &seat->acted_ns);
 }
 
 const char *kube_action_name(enum kube_action_kind kind)
@@ -244,6 +249,7 @@ void kube_memory_doubt(struct kube_memory *memory, const struct kube_etj *etj)
     record->seat_count = kept;
     record->announced = false;
     record->status_ns = 0;
+    record->let_go_ns = 0;
     record->told = 0;
 }
 

@@ -61,7 +61,7 @@ struct record {
     struct record *next;
     char *uid;
     bool seen;      /* in this reconcile */
-    bool announced; /* its service was sent */
+    bool announced; /* its service was sent, and the ConfigMap for … */
     bool warm;      /* it has worked for a while with the size that it has */
     struct seat_record *seats;
     uint32_t seat_count;
@@ -99,6 +99,8 @@ struct record {
     struct kube_status *sent; /* the last status; NULL: none yet */
     int64_t status_ns;        /* when */
     int64_t shrink_ns;        /* since when threads are to go before their cores; 0: none */
+    int64_t let_go_ns;        /* when our finalizer was last taken out; 0: not yet */
+    uint64_t trust;           /* … this kube_world.trust */
     int64_t no_resize_ns;     /* until then nothing is resized: a node said no */
 };
 
@@ -224,8 +226,9 @@ struct kube_action *core_act(struct core *c, struct job *job, enum kube_action_k
                              struct seat *seat);
 __attribute__((format(printf, 5, 6))) void core_event(struct core *c, struct job *job, bool warning,
                                                       const char *reason, const char *fmt, ...);
-/* Whether it was sent long enough ago to be sent again; notes that it is sent now. */
-bool core_once(struct core *c, struct seat *seat);
+/* Whether what was sent at *acted_ns is to be sent again; notes that it is sent now. */
+bool core_due(struct core *c, int64_t *acted_ns);
+bool core_once(struct core *c, struct seat *seat); /* the same, of what is done to a pod */
 
 void name_map_init(struct core *c, struct name_map *map, size_t count);
 void name_map_put(struct name_map *map, const char *key, uint32_t value);

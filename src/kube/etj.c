@@ -194,10 +194,21 @@ static json_t *read_env(struct reader *r, const json_t *in)
     return hold(list);
 }
 
+/* What is ours of a pod's metadata says whose it is, and that it is to leave. */
+static void check_keys(struct reader *r, const json_t *meta, const char *kind)
+{
+    json_t *value;
+    const char *key;
+
+    json_object_foreach ((json_t *)read_object(r, meta, kind), key, value)
+        if (strncmp(key, KUBE_GROUP "/", sizeof(KUBE_GROUP)) == 0)
+            read_fault(r, kind, "%.60s: names under " KUBE_GROUP "/ are the controller's", key);
+}
+
 static void read_task(struct reader *r, const json_t *spec, const char *key, enum kube_role role,
                       struct kube_task *task)
 {
-    const json_t *in, *pod;
+    const json_t *in, *meta, *pod;
 
     read_at(r, "spec.");
     in = read_object(r, spec, key);
@@ -212,7 +223,11 @@ static void read_task(struct reader *r, const json_t *spec, const char *key, enu
     task->resources = hold(read_object(r, in, "resources"));
     task->template = hold(read_object(r, in, "template"));
     read_at(r, "spec.%s.template.", key);
-    read_object(r, task->template, "metadata");
+    meta = read_object(r, task->template, "metadata");
+    read_at(r, "spec.%s.template.metadata.", key);
+    check_keys(r, meta, "labels");
+    check_keys(r, meta, "annotations");
+    read_at(r, "spec.%s.template.", key);
     pod = read_object(r, task->template, "spec");
     read_at(r, "spec.%s.template.spec.", key);
     read_place(r, pod, &task->place);
@@ -339,11 +354,12 @@ int kube_etj_parse(const json_t *json, struct kube_etj **ret, struct error *err)
 
     if (!etj)
         return read_end(&r, err);
+    etj->finalizer = -1;
     read_meta(&r, json, &etj->meta);
     json_array_foreach (read_array(&r, read_object(&r, json, "metadata"), "finalizers"), i,
                         finalizer)
         if (json_is_string(finalizer) && strcmp(json_string_value(finalizer), KUBE_FINALIZER) == 0)
-            etj->has_finalizer = true;
+            etj->finalizer = (int32_t)i;
     if (r.err.code == 0) {
         read_spec(&spec, json_object_get(json, "spec"), etj);
         read_status(json_object_get(json, "status"), &etj->status);

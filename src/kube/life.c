@@ -160,7 +160,8 @@ static void drain(struct core *c, struct job *job)
     scale_clean(c, job, late || !serves);
     if (job->chief && job->chief->state != POD_GOING && (late || !serves || !has_nodes(job)))
         scale_delete(c, job, job->chief);
-    if (job->seat_count == 0 && job->aim == AIM_REMOVE && job->etj->has_finalizer)
+    if (job->seat_count == 0 && job->aim == AIM_REMOVE && job->etj->finalizer >= 0 &&
+        core_due(c, &job->record->let_go_ns))
         core_act(c, job, KUBE_REMOVE_FINALIZER, NULL);
 }
 
@@ -181,11 +182,13 @@ static void begin(struct core *c, struct job *job)
 
 static void run(struct core *c, struct job *job)
 {
-    if (!job->etj->has_finalizer)
+    if (job->etj->finalizer < 0)
         core_act(c, job, KUBE_ADD_FINALIZER, NULL);
-    if ((job->runs || job->starts) && !job->record->announced) {
+    if ((job->runs || job->starts) &&
+        (!job->record->announced || job->record->trust != c->world->trust)) {
         core_act(c, job, KUBE_CREATE_SERVICE, NULL);
         job->record->announced = true;
+        job->record->trust = c->world->trust;
     }
     if (job->runs) {
         keep_chief(c, job);

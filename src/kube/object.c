@@ -72,13 +72,13 @@ static void read_taints(struct reader *r, const json_t *spec, struct kube_node *
         to->value = read_copy(r, value ? value : "");
         to->effect = (enum kube_effect)read_name(r, entry, "effect", effects, 3, KUBE_NO_EXECUTE);
         if (!to->key)
-            read_fault(r, "taints", "has an entry without key");
+            to->key = read_copy(r, "");
     }
 }
 
 int kube_node_parse(const json_t *json, struct kube_node **ret, struct error *err)
 {
-    struct reader r = {0};
+    struct reader r = {.lenient = true};
     struct kube_node *node = read_alloc(&r, 1, sizeof(*node));
     const json_t *status, *spec;
 
@@ -138,13 +138,12 @@ static void read_trouble(struct reader *r, const json_t *state, struct kube_pod 
 {
     const json_t *waiting = read_object(r, state, "waiting");
     const char *reason = read_string(r, waiting, "reason");
-    const char *message = read_string(r, waiting, "message");
 
     if (!reason || !is_trouble(reason) || pod->trouble)
         return;
     pod->trouble = read_copy(r, reason);
-    if (message && !pod->message)
-        pod->message = read_copy(r, message);
+    if (!pod->message)
+        pod->message = read_clipped(r, waiting, "message");
 }
 
 /* Of one container: whether it waits in vain, how it ended, what it has. */
@@ -201,7 +200,7 @@ static void read_conditions(struct reader *r, const json_t *status, struct kube_
     if (is_string(r, scheduled, "status", "False")) {
         pod->unschedulable = is_string(r, scheduled, "reason", "Unschedulable");
         if (!pod->message)
-            pod->message = read_text(r, scheduled, "message");
+            pod->message = read_clipped(r, scheduled, "message");
     }
     resize = find_condition(r, status, "PodResizePending");
     if (is_string(r, resize, "status", "True"))
@@ -262,7 +261,7 @@ static void read_pod_spec(struct reader *r, const json_t *spec, struct kube_pod 
 int kube_pod_parse(const json_t *json, struct kube_pod **ret, struct error *err)
 {
     static const char *const phases[] = {"Pending", "Running", "Succeeded", "Failed", "Unknown"};
-    struct reader r = {0};
+    struct reader r = {.lenient = true};
     struct kube_pod *pod = read_alloc(&r, 1, sizeof(*pod));
     const json_t *status;
 
@@ -280,8 +279,10 @@ int kube_pod_parse(const json_t *json, struct kube_pod **ret, struct error *err)
     pod->started_ns = read_time(&r, status, "startTime");
     read_containers(&r, status, pod);
     read_conditions(&r, status, pod);
-    if (pod->request.mcpu > KUBE_MCPU_MAX || pod->request.bytes > KUBE_BYTES_MAX)
-        read_fault(&r, "resources", "the containers together ask for more than any machine has");
+    if (pod->request.mcpu > KUBE_MCPU_MAX)
+        pod->request.mcpu = KUBE_MCPU_MAX;
+    if (pod->request.bytes > KUBE_BYTES_MAX)
+        pod->request.bytes = KUBE_BYTES_MAX;
     FINISH(&r, pod, kube_pod_free, ret, err);
 }
 
@@ -326,7 +327,7 @@ static int64_t quota_left(struct reader *r, const json_t *status, const char *na
 
 int kube_quota_parse(const json_t *json, struct kube_quota **ret, struct error *err)
 {
-    struct reader r = {0};
+    struct reader r = {.lenient = true};
     struct kube_quota *quota = read_alloc(&r, 1, sizeof(*quota));
     const json_t *spec, *status;
 
@@ -384,7 +385,7 @@ static void read_match_labels(struct reader *r, const json_t *selector, struct k
 
 int kube_pdb_parse(const json_t *json, struct kube_pdb **ret, struct error *err)
 {
-    struct reader r = {0};
+    struct reader r = {.lenient = true};
     struct kube_pdb *pdb = read_alloc(&r, 1, sizeof(*pdb));
     const json_t *selector;
 

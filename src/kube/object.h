@@ -5,7 +5,8 @@
  *
  * x_parse() makes a struct of an object's JSON, in one allocated block per field; nothing of the
  * JSON is referred to later, but for the templates of an etj, which hold a reference. A value that
- * cannot be right is refused with a text that names the field. x_free() takes NULL.
+ * cannot be right is an etj's fault, and a report's, with a text that names the field; what is in
+ * the cluster anyhow is taken without that value. x_free() takes NULL.
  *
  * Event loop's thread; made by cache.c and channel.c, read by everything of src/kube.
  */
@@ -294,9 +295,9 @@ struct kube_etj {
     int32_t slots;
     int32_t priority;
     int32_t backoff_limit;
+    int32_t finalizer; /* place of ours among its finalizers; -1: it has none of ours */
     enum kube_mode mode;
     bool suspend;
-    bool has_finalizer;
     struct kube_status status;
 };
 
@@ -353,8 +354,8 @@ struct kube_report {
 /* ---- functions ------------------------------------------------------------------------------- */
 
 /*
- * Of one object. 0, -EINVAL with the field in *err (may be NULL), or -ENOMEM. An etj whose spec is
- * at fault is an etj with ->fault: its metadata alone must be right.
+ * Of one object. 0, -EINVAL (its metadata: *err, may be NULL, names the field) or -ENOMEM. An etj
+ * whose spec is at fault is an etj with ->fault.
  */
 int kube_node_parse(const json_t *json, struct kube_node **ret, struct error *err);
 int kube_pod_parse(const json_t *json, struct kube_pod **ret, struct error *err);

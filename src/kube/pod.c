@@ -400,13 +400,21 @@ json_t *kube_config_json(const struct kube_pod_settings *settings, const struct 
                      "ca.crt", settings->ca_pem);
 }
 
-json_t *kube_finalizer_json(const struct kube_etj *etj, bool present)
+json_t *kube_finalizer_json(const struct kube_etj *etj)
 {
-    json_t *list = present ? json_pack("[s]", KUBE_FINALIZER) : json_array();
-
-    return json_pack("{s:s, s:s, s:{s:s, s:s, s:o}}", "apiVersion", API, "kind", KUBE_KIND,
+    return json_pack("{s:s, s:s, s:{s:s, s:s, s:[s]}}", "apiVersion", API, "kind", KUBE_KIND,
                      "metadata", "name", etj->meta.name, "namespace", etj->meta.namespace,
-                     "finalizers", list);
+                     "finalizers", KUBE_FINALIZER);
+}
+
+json_t *kube_let_go_json(const struct kube_etj *etj)
+{
+    char place[64];
+
+    snprintf(place, sizeof(place), "/metadata/finalizers/%d", etj->finalizer);
+    return json_pack("[{s:s, s:s, s:s}, {s:s, s:s, s:s}, {s:s, s:s}]", "op", "test", "path",
+                     "/metadata/uid", "value", etj->meta.uid, "op", "test", "path", place, "value",
+                     KUBE_FINALIZER, "op", "remove", "path", place);
 }
 
 json_t *kube_leave_json(const char *why)

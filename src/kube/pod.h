@@ -22,7 +22,7 @@ struct kube_pod_settings {
 void kube_pod_name(const struct kube_etj *etj, enum kube_role role, uint32_t index,
                    char ret[KUBE_NAME_MAX + 1]);
 
-/* Whole objects, for server-side apply; of CREATE_POD and CREATE_SERVICE (both of the last). */
+/* Whole objects, of CREATE_POD and CREATE_SERVICE (both of the last). */
 json_t *kube_pod_json(const struct kube_pod_settings *settings, const struct kube_etj *etj,
                       const struct kube_new_pod *new_pod);
 json_t *kube_service_json(const struct kube_etj *etj);
@@ -31,8 +31,13 @@ json_t *kube_config_json(const struct kube_pod_settings *settings, const struct 
 /* For server-side apply on …/status: apiVersion, kind, metadata.name and all of the status. */
 json_t *kube_status_json(const struct kube_etj *etj, const struct kube_status *status);
 
-/* For server-side apply on the etj: its finalizer, or none of ours. */
-json_t *kube_finalizer_json(const struct kube_etj *etj, bool present);
+/* For server-side apply on the etj: our finalizer, beside those of others. */
+json_t *kube_finalizer_json(const struct kube_etj *etj);
+/*
+ * A JSON patch that takes it out, whoever put it in: an apply gives up only what we own of it, and
+ * it may come with the user's manifest.
+ */
+json_t *kube_let_go_json(const struct kube_etj *etj);
 
 /* Strategic merge patches: of a pod, and of its subresource `resize`. */
 json_t *kube_leave_json(const char *why);

@@ -27,7 +27,7 @@ void read_fault(struct reader *r, const char *key, const char *fmt, ...)
     char text[ERROR_TEXT_MAX];
     va_list ap;
 
-    if (r->err.code)
+    if (r->err.code || r->lenient)
         return;
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
@@ -108,6 +108,14 @@ char *read_copy(struct reader *r, const char *text)
     char *copy = text ? read_alloc(r, strlen(text) + 1, 1) : NULL;
 
     return copy ? strcpy(copy, text) : NULL;
+}
+
+char *read_clipped(struct reader *r, const json_t *in, const char *key)
+{
+    const char *text = json_string_value(member(in, key));
+    char *copy = text ? read_alloc(r, strnlen(text, KUBE_TEXT_MAX) + 1, 1) : NULL;
+
+    return copy ? memcpy(copy, text, strnlen(text, KUBE_TEXT_MAX)) : NULL;
 }
 
 char *read_text(struct reader *r, const json_t *in, const char *key)
@@ -205,6 +213,8 @@ int64_t read_quantity(struct reader *r, const json_t *in, const char *key, bool 
     if (!text)
         return otherwise;
     e = milli ? kube_quantity_milli(text, &amount) : kube_quantity_whole(text, &amount);
+    if (e == -ERANGE && r->lenient)
+        return milli ? KUBE_MCPU_MAX : KUBE_BYTES_MAX;
     if (e == -ERANGE)
         read_fault(r, key, "'%.40s' is more than any machine has", text);
     else if (e)
@@ -225,6 +235,7 @@ void read_resources(struct reader *r, const json_t *in, const char *key, struct 
 void read_meta(struct reader *r, const json_t *object, struct kube_meta *ret)
 {
     const json_t *meta = read_object(r, object, "metadata");
+    bool lenient = r->lenient;
 
     read_at(r, "metadata.");
     ret->name = read_text(r, meta, "name");
@@ -235,10 +246,12 @@ void read_meta(struct reader *r, const json_t *object, struct kube_meta *ret)
     ret->generation = read_int(r, meta, "generation", 0, 0, INT64_MAX);
     ret->created_ns = read_time(r, meta, "creationTimestamp");
     ret->deleted_ns = read_time(r, meta, "deletionTimestamp");
+    r->lenient = false; /* it cannot be told from others without these */
     if (!ret->name || !*ret->name || strlen(ret->name) > KUBE_NAME_MAX)
         read_fault(r, "name", "is missing or too long");
     if (!ret->uid || !*ret->uid || strlen(ret->uid) > KUBE_NAME_MAX)
         read_fault(r, "uid", "is missing or too long");
+    r->lenient = lenient;
 }
 
 void kube_meta_done(struct kube_meta *meta)
@@ -270,7 +283,7 @@ void read_labels(struct reader *r, const json_t *in, const char *key, struct kub
         if (!json_is_string(value) || json_string_length(value) > KUBE_TEXT_MAX ||
             strlen(name) > KUBE_TEXT_MAX) {
             read_fault(r, key, "'%.40s' is no short string", name);
-            return;
+            continue;
         }
         label->key = read_copy(r, name);
         label->value = read_copy(r, json_string_value(value));
@@ -305,7 +318,7 @@ static void read_values(struct reader *r, const json_t *in, struct kube_requirem
     json_array_foreach (values, i, value) {
         if (!json_is_string(value) || json_string_length(value) > KUBE_TEXT_MAX) {
             read_fault(r, "values", "has an entry that is no short string");
-            return;
+            continue;
         }
         ret->values[ret->value_count] = read_copy(r, json_string_value(value));
         if (!ret->values[ret->value_count++])
@@ -339,6 +352,8 @@ void read_term(struct reader *r, const json_t *in, const char *key, bool field,
                                                KUBE_OPERATOR_MAX);
         if (!to->key || to->op == KUBE_OPERATOR_MAX)
             read_fault(r, key, "has an entry without key or operator");
+        if (!to->key)
+            to->key = read_copy(r, "");
         read_values(r, entry, to);
     }
 }

@@ -4,6 +4,9 @@
  * with the place it was found at; after that every read gives its default, so that a parser reads
  * on and asks once, at the end. Absent and null are the same. Event loop's thread; used by
  * object.c, etj.c and report.c.
+ *
+ * A lenient one is for objects that are there whether we like them or not, and use room: a value
+ * that cannot be is passed over, one that is too large is the largest.
  */
 #pragma once
 
@@ -12,12 +15,13 @@
 struct reader {
     struct error err;
     char where[128]; /* "spec.containers[2].": put in front of a key */
+    bool lenient;
 };
 
 /* Sets the prefix. */
 __attribute__((format(printf, 2, 3))) void read_at(struct reader *r, const char *fmt, ...);
 
-/* What is wrong with @key. */
+/* What is wrong with @key; nothing, to a lenient reader. */
 __attribute__((format(printf, 3, 4))) void read_fault(struct reader *r, const char *key,
                                                       const char *fmt, ...);
 
@@ -26,7 +30,9 @@ const json_t *read_object(struct reader *r, const json_t *in, const char *key);
 const json_t *read_array(struct reader *r, const json_t *in, const char *key);
 /* Borrowed; at most KUBE_TEXT_MAX bytes; NULL: none. */
 const char *read_string(struct reader *r, const json_t *in, const char *key);
-/* The same, the caller's. */
+/* What there is of it, if it is longer. The caller's. */
+char *read_clipped(struct reader *r, const json_t *in, const char *key);
+/* The same as read_string(), the caller's. */
 char *read_text(struct reader *r, const json_t *in, const char *key);
 char *read_copy(struct reader *r, const char *text);
 bool read_bool(struct reader *r, const json_t *in, const char *key, bool otherwise);

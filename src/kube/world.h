@@ -12,6 +12,7 @@
 struct kube_world {
     int64_t now_ns;  /* CLOCK_MONOTONIC: what lasts is measured with it */
     int64_t wall_ns; /* since 1970: for texts, and against times that others wrote */
+    uint64_t trust;  /* stands for whom chiefs have to trust: it changes with that */
     const struct kube_node *const *nodes;
     size_t node_count;
     const struct kube_pod *const *pods; /* of the whole cluster: others' use room, too */

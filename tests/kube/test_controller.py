@@ -297,6 +297,55 @@ def test_what_others_have_under_the_names_of_a_training_stays_theirs(cluster, na
     assert service["metadata"]["ownerReferences"][0]["kind"] == "ElasticTrainingJob"
 
 
+def test_a_finalizer_that_came_with_the_manifest_goes_and_others_stay(cluster, namespace, start, train):
+    controller = start()
+    path = f"{TRAININGS.format(namespace)}/job"
+    body = training("job", suspend=True)
+    body["metadata"]["finalizers"] = ["example.com/hold", "threadtide.io/drain"]
+    cluster.must("POST", TRAININGS.format(namespace), body)
+    cluster.must("DELETE", path)
+    eventually(lambda: get(cluster, namespace)["metadata"]["finalizers"] == ["example.com/hold"])
+    eventually(lambda: get(cluster, namespace)["status"]["phase"] == "Terminating")
+    assert controller.metrics()['tide_kube_actions_total{action="remove finalizer"}'] == 1
+    cluster.must("PATCH", path, {"metadata": {"finalizers": []}})
+    eventually(lambda: cluster.api("GET", path)[0] == 404)
+
+
+def test_nothing_that_somebody_writes_blinds_the_controller(cluster, namespace, start, train):
+    """NUL and numbers beyond 64 bits: the API server takes them, JSON libraries do not."""
+    space = f"/api/v1/namespaces/{namespace}"
+    body = training("odd", suspend=True, workers={
+        "min": 1, "max": 4, "resources": {"requests": {"cpu": "1", "memory": "64Mi"}},
+        "template": {"spec": {"number": 10 ** 30, "a\0b": "c\0d"}}})
+    cluster.must("POST", TRAININGS.format(namespace), body)
+    cluster.must("POST", f"{space}/pods", {
+        "metadata": {"name": "odd", "annotations": {"said": "a\0b"}},
+        "spec": {"containers": [{"name": "c", "image": "local/none", "args": ["\0"]}]}})
+    controller = start()  # lists both
+    train([controller])
+    until_ready(cluster, namespace, 2)
+    eventually(lambda: get(cluster, namespace, "odd")["status"]["phase"] == "Suspended")
+    cluster.must("PATCH", f"{TRAININGS.format(namespace)}/odd", {  # a line of the watch
+        "metadata": {"annotations": {"said": "c\0d"}}, "spec": {"workers": {"max": 2}}})
+    eventually(lambda: get(cluster, namespace, "odd")["status"]["observedGeneration"] == 2)
+    assert controller.metrics()["tide_kube_unreadable_total"] == 0
+    assert "no news of" not in controller.log.read_text()
+    cluster.must("DELETE", f"{TRAININGS.format(namespace)}/odd")
+
+
+def test_what_other_namespaces_use_is_not_free_for_the_one_looked_after(cluster, namespace, start, train):
+    pods_of_others = "/api/v1/namespaces/default/pods"
+    cluster.must("POST", pods_of_others, {"metadata": {"name": "theirs"}, "spec": {
+        "nodeName": "node-0", "containers": [{
+            "name": "c", "image": "local/none", "resources": {"requests": {"cpu": "1500m"}}}]}})
+    try:
+        train([start(f"--namespace={namespace}")])
+        status = until_ready(cluster, namespace, 1)
+        assert status["workers"]["desired"] == 1 and len(workers(cluster, namespace)) == 1
+    finally:
+        cluster.must("DELETE", f"{pods_of_others}/theirs", {"gracePeriodSeconds": 0})
+
+
 def test_a_trainings_image_needs_none_of_our_software(cluster, namespace, start, train):
     """An init container brings it; the API server takes such pods, with the class they would have."""
     train([start("--node-image=threadtide/tide-node:0.1.0")],

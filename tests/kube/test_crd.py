@@ -64,6 +64,8 @@ def test_defaults_are_filled_in(crd, etjs):
     ({"ps": {"min": 3, "max": 2}}, "min must not be above max"),
     ({"env": [{"name": "TIDE_ROLE", "value": "x"}]}, "are the controller's"),
     ({"backoffLimit": -1}, "spec.backoffLimit"),
+    ({"ps": {"template": {"metadata": {"annotations": {"threadtide.io/leave": ""}}}}}, "the controller's"),
+    ({"workers": {"template": {"metadata": {"labels": {"threadtide.io/x": ""}}}}}, "the controller's"),
 ])
 def test_what_cannot_be_is_refused(crd, etjs, spec, said):
     status, answer = crd.api("POST", etjs, training(**spec))
@@ -151,6 +153,3 @@ def test_the_api_server_takes_what_the_controller_writes(crd, etjs, namespace):
     sources = [source for volume in chief["spec"]["volumes"] if volume["name"] == "threadtide"
                for source in volume["projected"]["sources"]]
     assert sources[0]["serviceAccountToken"]["audience"] == "threadtide"
-    apply(crd, f"{etjs}/train", {**out["finalizer"], "metadata": {
-        **out["finalizer"]["metadata"], "finalizers": []}})
-    assert "finalizers" not in crd.must("GET", f"{etjs}/train")["metadata"]

@@ -42,6 +42,7 @@ struct model {
     unsigned uids;
     unsigned refused;      /* creations, for a quota */
     unsigned status_count; /* patches of statuses */
+    unsigned let_go;       /* finalizers that were taken out */
     unsigned sent[KUBE_ACTION_MAX];
     bool no_api;     /* nothing that the controller sends arrives */
     bool no_chiefs;  /* chiefs run, but never report */
@@ -389,6 +390,20 @@ static inline json_t *model_pod_of(struct model *m, const struct kube_action *ac
                                                                                          : NULL;
 }
 
+/* Of a JSON patch, as kube_let_go_json() makes it; taken over. */
+static inline void model_let_go(struct model *m, json_t *etj, json_t *patch)
+{
+    json_t *list = json_object_get(json_object_get(etj, "metadata"), "finalizers");
+    const char *path = json_string_value(
+        json_object_get(json_array_get(patch, json_array_size(patch) - 1), "path"));
+
+    m->let_go++;
+    json_array_remove(list, (size_t)atoi(strrchr(path, '/') + 1));
+    json_decref(patch);
+    if (*model_text(etj, "metadata", "deletionTimestamp") && json_array_size(list) == 0)
+        model_remove(m->etjs, model_text(etj, "metadata", "name"));
+}
+
 static inline void model_apply(struct model *m, const struct kube_action *action)
 {
     json_t *etj = model_find(m->etjs, action->etj->meta.name), *pod, *patch;
@@ -398,13 +413,12 @@ static inline void model_apply(struct model *m, const struct kube_action *action
     assert_non_null(etj);
     switch (action->kind) {
     case KUBE_ADD_FINALIZER:
-    case KUBE_REMOVE_FINALIZER:
-        patch = kube_finalizer_json(action->etj, action->kind == KUBE_ADD_FINALIZER);
+        patch = kube_finalizer_json(action->etj);
         json_object_update_recursive(etj, patch);
         json_decref(patch);
-        if (action->kind == KUBE_REMOVE_FINALIZER &&
-            *model_text(etj, "metadata", "deletionTimestamp"))
-            model_remove(m->etjs, action->etj->meta.name);
+        break;
+    case KUBE_REMOVE_FINALIZER:
+        model_let_go(m, etj, kube_let_go_json(action->etj));
         break;
     case KUBE_PATCH_STATUS:
         patch = kube_status_json(action->etj, action->status);

@@ -25,7 +25,7 @@ static json_t *carry_out(const struct kube_plan *plan)
             json_object_set_new(out, "config", kube_config_json(&settings, action->etj));
             break;
         case KUBE_ADD_FINALIZER:
-            json_object_set_new(out, "finalizer", kube_finalizer_json(action->etj, true));
+            json_object_set_new(out, "finalizer", kube_finalizer_json(action->etj));
             break;
         case KUBE_PATCH_STATUS:
             json_object_set_new(out, "status", kube_status_json(action->etj, action->status));

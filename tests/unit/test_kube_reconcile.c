@@ -2,6 +2,8 @@
 /* What the controller decides, on a cluster in small (kube_model.h). */
 #include "kube_model.h"
 
+#include <errno.h>
+
 static struct model m;
 
 static int set_up(void **state)
@@ -462,6 +464,52 @@ static void a_deleted_training_is_drained_first(void **state)
     assert_int_equal(json_array_size(m.etjs), 0);
 }
 
+/* It may have come with the manifest, beside others; the watch may be slow to tell. */
+static void a_finalizer_is_taken_out_once_and_others_stay(void **state)
+{
+    json_t *etj = model_etj(&m, "j", "{\"suspend\": true}"), *meta, *both;
+
+    meta = json_object_get(etj, "metadata");
+    json_object_set_new(meta, "finalizers", json_pack("[s,s]", "other/hold", KUBE_FINALIZER));
+    json_object_set_new(meta, "deletionTimestamp", json_string("2026-11-22T05:15:19Z"));
+    both = json_deep_copy(json_object_get(meta, "finalizers"));
+    model_reconcile(&m, WHOLE_PLAN);
+    assert_int_equal(json_array_size(json_object_get(meta, "finalizers")), 1);
+    assert_string_equal(json_string_value(json_array_get(json_object_get(meta, "finalizers"), 0)),
+                        "other/hold");
+    json_object_set_new(meta, "finalizers", both);
+    for (int i = 0; i < 4; i++) {
+        m.now_ns += S;
+        model_reconcile(&m, WHOLE_PLAN);
+    }
+    assert_int_equal(m.let_go, 1);
+    m.now_ns += 2 * S; /* it was somebody else who has put it in again */
+    model_reconcile(&m, WHOLE_PLAN);
+    assert_int_equal(m.let_go, 2);
+    assert_int_equal(json_array_size(m.etjs), 1);
+}
+
+static void a_refusal_is_said_until_it_is_over(void **state)
+{
+    struct kube_etj *etj = NULL;
+
+    model_node(&m, "a", "8", "64Gi");
+    assert_int_equal(kube_etj_parse(model_etj(&m, "j", "{}"), &etj, NULL), 0);
+    model_run(&m, 5);
+    assert_condition("j", "Degraded", "False", "AsExpected");
+    kube_memory_answer(m.memory, etj, KUBE_CREATE_SERVICE, -EEXIST, "Service j is there already");
+    model_run(&m, 5);
+    assert_condition("j", "Degraded", "True", "NameTaken");
+    assert_int_equal(model_events(&m, "NameTaken"), 1);
+    kube_memory_answer(m.memory, etj, KUBE_CREATE_POD, 0, "");
+    model_run(&m, 5);
+    assert_condition("j", "Degraded", "True", "NameTaken");
+    kube_memory_answer(m.memory, etj, KUBE_CREATE_SERVICE, 0, "");
+    model_run(&m, 5);
+    assert_condition("j", "Degraded", "False", "AsExpected");
+    kube_etj_free(etj);
+}
+
 /* ---- in place -------------------------------------------------------------------------------- */
 
 static int64_t mcpu_of(const char *name)
@@ -540,6 +588,8 @@ int main(void)
         T(a_worker_that_no_node_takes_is_withdrawn),
         T(a_suspended_training_gives_back_and_returns),
         T(a_deleted_training_is_drained_first),
+        T(a_finalizer_is_taken_out_once_and_others_stay),
+        T(a_refusal_is_said_until_it_is_over),
         T(a_worker_is_resized_with_its_threads),
         T(an_infeasible_resize_is_taken_back),
     };
