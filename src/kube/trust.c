@@ -10,9 +10,8 @@
 #include <gnutls/gnutls.h>
 #include <string.h>
 
-#define LOOK_S  10         /* how often files are looked at, and a Secret that is no good */
-#define RENEW_S (6 * 3600) /* how often the age of our own certificate is */
-#define DAY_S   86400
+#define RENEW_MS (6 * 3600 * 1000) /* how often the age of our own certificate is looked at */
+#define DAY_S    86400
 
 struct trust {
     struct client *client;
@@ -22,7 +21,10 @@ struct trust {
     sd_event_source *timer;
     struct access files; /* for its reader of files: cert, key and ca */
     struct identity_pem ca;
-    char *ca_pem;
+    char *ca_pem;  /* whom pods have to trust … */
+    size_t ca_len; /* … of which so much is the present authority's, the rest the last one's */
+    uint64_t changed_ns; /* when the present one came; 0: it is the only one */
+    bool held;           /* the files' certificate is not served yet */
     int64_t call, expires_s;
 };
 
@@ -31,9 +33,14 @@ static int64_t now_s(void)
     return (int64_t)(clock_real_ms() / 1000);
 }
 
-static void wake_in(struct trust *t, unsigned seconds)
+static unsigned look_ms(const struct trust *t)
 {
-    sd_event_source_set_time_relative(t->timer, seconds * 1000000ull);
+    return t->options->look_ms ? t->options->look_ms : TRUST_LOOK_MS;
+}
+
+static void wake_in(struct trust *t, unsigned ms)
+{
+    sd_event_source_set_time_relative(t->timer, ms * 1000ull);
     sd_event_source_set_enabled(t->timer, SD_EVENT_ONESHOT);
 }
 
@@ -55,26 +62,63 @@ static int keep_ca(struct trust *t, const char *pem)
         return -ENOMEM;
     free(t->ca_pem);
     t->ca_pem = copy;
+    t->ca_len = strlen(copy);
     return 0;
 }
 
 /* ---- files ---- */
 
+/* An authority comes after another: both count for a while. */
+static int join_ca(struct trust *t, const char *pem)
+{
+    _cleanup_free_ char *both = NULL;
+    int r;
+
+    if (!t->ca_pem)
+        return keep_ca(t, pem);
+    if (asprintf(&both, "%s\n%.*s", pem, (int)t->ca_len, t->ca_pem) < 0) {
+        both = NULL;
+        return -ENOMEM;
+    }
+    r = keep_ca(t, both);
+    if (r < 0)
+        return r;
+    t->ca_len = strlen(pem);
+    t->changed_ns = clock_now_ns();
+    return 0;
+}
+
+/* 1: something is another now. */
 static int read_files(struct trust *t, struct error *err)
 {
-    int r = access_refresh(&t->files, err);
-    struct identity_pem pem = {t->files.cert.text, t->files.key.text};
+    int r = access_refresh(&t->files, err), changed = 0;
+    const struct identity_pem pem = {t->files.cert.text, t->files.key.text};
+    const char *ca = t->files.ca.text;
+    uint64_t age; /* in looks */
 
-    if (r <= 0)
+    if (r < 0)
         return r;
-    r = serve(&pem, err);
-    if (r < 0) {
-        /* Files are replaced one after the other: the next look may find them belong together. */
-        free(t->files.cert.text);
-        t->files.cert.text = NULL;
-        return r;
+    t->held |= r > 0;
+    if (!t->ca_pem || strlen(ca) != t->ca_len || strncmp(ca, t->ca_pem, t->ca_len) != 0) {
+        if (join_ca(t, ca) < 0)
+            return error_set(err, -ENOMEM, "out of memory");
+        changed = 1;
     }
-    return keep_ca(t, t->files.ca.text) < 0 ? error_set(err, -ENOMEM, "out of memory") : 1;
+    age = t->changed_ns ? (clock_now_ns() - t->changed_ns) / NS_PER_MS / look_ms(t) : UINT64_MAX;
+    if (t->held && age >= TRUST_SPREAD) {
+        /* Files are replaced one after the other: the next look may find that they fit. */
+        r = serve(&pem, err);
+        if (r < 0)
+            return r;
+        t->held = false;
+        changed = 1;
+    }
+    if (t->changed_ns && age >= 2 * TRUST_SPREAD) {
+        t->ca_pem[t->ca_len] = '\0';
+        t->changed_ns = 0;
+        changed = 1;
+    }
+    return changed;
 }
 
 static int take_files(struct trust *t, struct error *err)
@@ -94,7 +138,7 @@ static void look(struct trust *t);
 static void troubled(struct trust *t, const char *problem)
 {
     t->fn(t->arg, problem);
-    wake_in(t, LOOK_S);
+    wake_in(t, look_ms(t));
 }
 
 static void issue(struct trust *t)
@@ -115,7 +159,7 @@ static void issue(struct trust *t)
         return;
     }
     t->fn(t->arg, NULL);
-    wake_in(t, RENEW_S);
+    wake_in(t, RENEW_MS);
 }
 
 static char *decode(const json_t *data, const char *key)
@@ -218,7 +262,7 @@ static void look(struct trust *t)
     t->call = client_send(t->client, &request);
     if (t->call < 0) {
         t->call = 0;
-        wake_in(t, LOOK_S);
+        wake_in(t, look_ms(t));
     }
 }
 
@@ -234,13 +278,13 @@ static int on_timer(sd_event_source *s, uint64_t usec, void *arg)
         r = read_files(t, &err);
         if (r != 0)
             t->fn(t->arg, r < 0 ? err.text : NULL);
-        wake_in(t, LOOK_S);
+        wake_in(t, look_ms(t));
     } else if (!t->ca_pem) {
         look(t);
     } else if (t->expires_s - now_s() < (int64_t)IDENTITY_LEAF_DAYS / 2 * DAY_S) {
         issue(t);
     } else {
-        wake_in(t, RENEW_S);
+        wake_in(t, RENEW_MS);
     }
     return 0;
 }
@@ -258,7 +302,8 @@ int trust_new(struct client *client, sd_event *event, const struct trust_options
     t->fn = fn;
     t->arg = arg;
     r = sd_event_add_time_relative(event, &t->timer, CLOCK_MONOTONIC,
-                                   options->cert_file ? LOOK_S * 1000000ull : 0, 1000, on_timer, t);
+                                   options->cert_file ? look_ms(t) * 1000ull : 0, 1000, on_timer,
+                                   t);
     if (r < 0)
         error_set(err, r, "no timer: %s", strerror(-r));
     else if (options->cert_file)

@@ -11,7 +11,9 @@
 
 #include "kube/client.h"
 
-#define TRUST_SECRET "tide-kube-ca"
+#define TRUST_SECRET  "tide-kube-ca"
+#define TRUST_LOOK_MS 10000 /* how often files are looked at, and a Secret that is no good */
+#define TRUST_SPREAD  15    /* looks, until every pod sees a ConfigMap that has changed */
 
 struct trust;
 
@@ -20,6 +22,7 @@ struct trust_options {
     const char *name_space, *secret;            /* … kept here */
     const char *const *hosts;                   /* that its certificates are for */
     size_t n_hosts;
+    unsigned look_ms; /* 0: TRUST_LOOK_MS */
 };
 
 /* There is a certificate (another one), and trust_ca() is known; or, with @problem, there is none.
@@ -31,4 +34,8 @@ int trust_new(struct client *client, sd_event *event, const struct trust_options
               trust_fn *fn, void *arg, struct trust **ret, struct error *err);
 struct trust *trust_free(struct trust *t); /* takes NULL, returns NULL */
 
-const char *trust_ca(const struct trust *t); /* PEM; NULL: not known yet */
+/*
+ * PEM; NULL: not known yet. When files bring another authority it is this one and the one before:
+ * first pods learn of it, then what it has signed is served, then the old one goes.
+ */
+const char *trust_ca(const struct trust *t);

@@ -130,8 +130,8 @@ static void on_answer(void *arg, const struct client_answer *answer)
 
 static void ask(const char *method, const char *path, const char *body)
 {
-    static const char *const verbs[] = {"GET",   "POST",      "PUT",   "APPLY",
-                                        "MERGE", "STRATEGIC", "DELETE"};
+    static const char *const verbs[] = {"GET",   "POST",      "PUT",  "APPLY",
+                                        "MERGE", "STRATEGIC", "JSON", "DELETE"};
     struct client_request request = {.path = path, .done = on_answer};
 
     while (strcmp(verbs[request.verb], method) != 0)
@@ -191,7 +191,7 @@ static void serve(char **argv)
 {
     static const char *const hosts[] = {"tide-kube.test.svc", "127.0.0.1"};
     struct trust_options options = {
-        .name_space = argv[0], .secret = argv[1], .hosts = hosts, .n_hosts = 2};
+        .name_space = argv[0], .secret = argv[1], .hosts = hosts, .n_hosts = 2, .look_ms = 100};
     struct error err = {0};
 
     if (argv[2] && argv[3] && argv[4]) {

@@ -9,6 +9,7 @@ import ssl
 
 import pytest
 
+import control_plane
 import fault_proxy
 from daemon import GUARD_S, eventually
 from test_client import Probe, probe, proxy  # noqa: F401  (a fixture)
@@ -177,23 +178,36 @@ def test_two_that_begin_at_once_agree_on_one_authority(plane, namespace):
 
 
 def test_given_files_are_served_and_read_again_when_they_change(plane, namespace, tmp_path):
-    def install(name):
-        certificate, key = plane.pki.issue(name, name, hosts=("127.0.0.1",))
-        for source, target in ((certificate, "tls.crt"), (key, "tls.key"), (plane.pki.ca, "ca.crt")):
+    """When somebody else signs them, pods learn of it first."""
+    def install(name, pki):
+        certificate, key = pki.issue(name, name, hosts=("127.0.0.1",))
+        for source, target in ((pki.ca, "ca.crt"), (key, "tls.key"), (certificate, "tls.crt")):
             (tmp_path / f"{target}.new").write_bytes(source.read_bytes())
             (tmp_path / f"{target}.new").rename(tmp_path / target)
 
-    def common_name():
-        context = ssl.create_default_context(cafile=plane.pki.ca)
+    def common_name(authority):
+        context = ssl.create_default_context(cadata=authority)
         connection = http.client.HTTPSConnection("127.0.0.1", where(running)[0], timeout=GUARD_S,
                                                  context=context)
         connection.connect()
         names = dict(pair for part in connection.sock.getpeercert()["subject"] for pair in part)
         connection.close()
         return names["commonName"]
-    install("first")
+
+    def known():
+        return where(running)[1].count("BEGIN CERTIFICATE")
+    old = plane.pki.ca.read_text()
+    install("first", plane.pki)
     files = [str(tmp_path / name) for name in ("tls.crt", "tls.key", "ca.crt")]
     with probe(plane.kubeconfig(), "channel", namespace, SECRET, *files) as running:
-        assert common_name() == "first"
-        install("second")
-        eventually(lambda: common_name() == "second")
+        assert common_name(old) == "first" and known() == 1
+        install("second", plane.pki)
+        eventually(lambda: common_name(old) == "second")
+        others = control_plane.Authority(tmp_path / "pki")
+        install("third", others)
+        eventually(lambda: known() == 2)
+        both = where(running)[1]
+        assert common_name(both) in ("second", "third")  # whoever has read it gets on in any case
+        eventually(lambda: common_name(both) == "third")
+        eventually(lambda: known() == 1)
+        assert common_name(where(running)[1]) == "third"
