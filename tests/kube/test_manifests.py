@@ -67,32 +67,34 @@ def test_two_replicas_are_admitted_where_pods_may_do_least(installed):
     eventually(lambda: installed.must("GET", budget)["status"].get("expectedPods") == 2)
 
 
+def may(plane, verb, what, namespace="default", name=""):
+    """@what: RESOURCE[.GROUP][/SUBRESOURCE]"""
+    kind, _, part = what.partition("/")
+    kind, _, group = kind.partition(".")
+    return plane.must("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": {
+        "user": ACCOUNT, "groups": ["system:serviceaccounts", "system:authenticated"],
+        "resourceAttributes": {"namespace": namespace, "verb": verb, "resource": kind, "group": group,
+                               "subresource": part, "name": name}}})["status"]["allowed"]
+
+
 def test_the_account_may_do_its_work_and_nothing_besides(installed):
-    def may(verb, what, namespace="default", name=""):
-        """@what: RESOURCE[.GROUP][/SUBRESOURCE]"""
-        kind, _, part = what.partition("/")
-        kind, _, group = kind.partition(".")
-        return installed.must("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": {
-            "user": ACCOUNT, "groups": ["system:serviceaccounts", "system:authenticated"],
-            "resourceAttributes": {"namespace": namespace, "verb": verb, "resource": kind, "group": group,
-                                   "subresource": part, "name": name}}})["status"]["allowed"]
     training, lease = "elastictrainingjobs.threadtide.io", "leases.coordination.k8s.io"
     for verb, what in (("watch", "nodes"), ("list", "poddisruptionbudgets.policy"), ("create", "pods"),
                        ("delete", "pods"), ("patch", "pods/resize"), ("watch", "resourcequotas"),
                        ("patch", "services"), ("patch", training), ("patch", f"{training}/status"),
                        ("create", "events.events.k8s.io"),
                        ("create", "tokenreviews.authentication.k8s.io")):
-        assert may(verb, what), f"{verb} {what}"
-    assert may("patch", lease, "threadtide", "tide-kube")
-    assert may("patch", "secrets", "threadtide", "tide-kube-ca")
+        assert may(installed, verb, what), f"{verb} {what}"
+    assert may(installed, "patch", lease, "threadtide", "tide-kube")
+    assert may(installed, "patch", "secrets", "threadtide", "tide-kube-ca")
     for verb, what in (("list", "secrets"), ("create", "pods/exec"), ("get", "pods/log"),
                        ("delete", training), ("patch", "nodes"), ("delete", "services"),
                        ("create", "roles.rbac.authorization.k8s.io"), ("create", "serviceaccounts/token"),
                        ("impersonate", "users"), ("create", lease)):
-        assert not may(verb, what), f"{verb} {what}"
-    assert not may("get", "secrets", "default", "tide-kube-ca")
-    assert not may("get", "secrets", "threadtide", "another")
-    assert not may("patch", lease, "threadtide", "another")
+        assert not may(installed, verb, what), f"{verb} {what}"
+    assert not may(installed, "get", "secrets", "default", "tide-kube-ca")
+    assert not may(installed, "get", "secrets", "threadtide", "another")
+    assert not may(installed, "patch", lease, "threadtide", "another")
 
 
 def test_the_chart_installs_upgrades_and_leaves_the_trainings_when_it_goes(helm, installed, namespace):
@@ -106,10 +108,13 @@ def test_the_chart_installs_upgrades_and_leaves_the_trainings_when_it_goes(helm,
         "spec": {"image": "none", "command": ["true"], "workers": {"max": 3}}})
 
     helm("upgrade", *release, "--set", "namespace.create=true", "--set", "replicas=1",
-         "--set", "tlsSecret=ours", "--set", "watchNamespace=a", "--set", "networkPolicy.enabled=false")
+         "--set", "tlsSecret=ours", "--set", f"watchNamespace={namespace}",
+         "--set", "networkPolicy.enabled=false")
     deployment = plane.must("GET", "/apis/apps/v1/namespaces/threadtide/deployments/tide-kube")["spec"]
     args = deployment["template"]["spec"]["containers"][0]["args"]
-    assert deployment["replicas"] == 1 and "--namespace=a" in args
+    assert deployment["replicas"] == 1 and f"--namespace={namespace}" in args
+    eventually(lambda: may(plane, "create", "pods", namespace) and not may(plane, "create", "pods"))
+    assert may(plane, "watch", "pods") and not may(plane, "patch", "elastictrainingjobs.threadtide.io")
     for gone in ("/apis/policy/v1/namespaces/threadtide/poddisruptionbudgets/tide-kube",
                  "/api/v1/namespaces/threadtide/secrets/tide-kube-ca",
                  "/apis/networking.k8s.io/v1/namespaces/threadtide/networkpolicies/tide-kube"):
