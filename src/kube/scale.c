@@ -263,6 +263,8 @@ void scale_nodes(struct core *c, struct job *job)
     withdraw_pending(c, job);
     shrink(c, job, KUBE_PS, job->want[KUBE_PS]);
     shrink(c, job, KUBE_WORKER, job->want[KUBE_WORKER]);
+    if (job->report && job->report->finished)
+        return; /* its nodes have left for good; only its chief's program has still to end */
     grow(c, job, KUBE_PS, job->want[KUBE_PS]);
     grow(c, job, KUBE_WORKER, learn_step(c, job, job->want[KUBE_WORKER]));
 }

@@ -48,6 +48,7 @@ struct model {
     bool no_chiefs;  /* chiefs run, but never report */
     bool no_kubelet; /* pods are scheduled, but nothing becomes of them */
     bool no_resize;  /* kubelets call each resize infeasible */
+    bool finished;   /* chiefs say so, have released all nodes, and take a while to end */
     unsigned communication_permille;
     model_rate_fn rate;
     uint64_t random;
@@ -609,7 +610,7 @@ static inline void model_chief(struct model *m, const json_t *chief)
         json_array_foreach (json_object_get(members, kube_role_name((enum kube_role)role)), i,
                             member) {
             json_int_t index = json_integer_value(json_object_get(member, "index"));
-            bool leave = suspend || json_is_true(json_object_get(member, "leave"));
+            bool leave = suspend || m->finished || json_is_true(json_object_get(member, "leave"));
             char pod_name[300];
             json_t *pod;
 
@@ -626,14 +627,15 @@ static inline void model_chief(struct model *m, const json_t *chief)
             if (leave)
                 model_set_phase(pod, "Succeeded");
         }
-    rate = count[KUBE_PS] && !suspend ? m->rate(count[KUBE_WORKER], count[KUBE_PS]) : 0;
+    rate = count[KUBE_PS] && !suspend && !m->finished ? m->rate(count[KUBE_WORKER], count[KUBE_PS])
+                                                      : 0;
     examples += (json_int_t)rate;
     json_object_set_new(m->reports, name,
-                        json_pack("{s:s, s:I, s:{s:I, s:I, s:f, s:i, s:o}}", "uid",
+                        json_pack("{s:s, s:I, s:{s:I, s:I, s:f, s:i, s:b, s:o}}", "uid",
                                   model_text(chief, "metadata", "uid"), "at", (json_int_t)m->now_ns,
                                   "body", "step", examples / 10, "examples", examples, "loss", 0.5,
-                                  "communication_permille", (int)m->communication_permille, "nodes",
-                                  nodes));
+                                  "communication_permille", (int)m->communication_permille,
+                                  "finished", m->finished, "nodes", nodes));
 }
 
 static inline bool model_node_is_up(struct model *m, const json_t *pod)

@@ -450,6 +450,24 @@ static void a_worker_leaves_for_a_server_only_if_the_split_says_so(void **state)
     assert_int_equal(model_count(&m, "j", KUBE_PS), 1);
 }
 
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static void nothing_is_made_for_a_training_that_has_finished(void **state)
+{
+    size_t made;
+
+    m.rate = linear;
+    model_node(&m, "a", "9", "64Gi");
+    model_etj(&m, "j", "{}");
+    pass(30);
+    assert_int_equal(last_size, 8);
+    made = json_array_size(m.used);
+    m.finished = true;
+    pass(30);
+    assert_int_equal(last_size, 0);
+    assert_int_equal(json_array_size(m.used), made);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -472,6 +490,7 @@ int main(void)
         T(servers_come_before_workers_are_given_up),
         T(servers_do_not_come_for_a_split_that_nobody_has_measured),
         T(a_worker_leaves_for_a_server_only_if_the_split_says_so),
+        T(nothing_is_made_for_a_training_that_has_finished),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
