@@ -13,7 +13,7 @@ import subprocess
 from daemon import GUARD_S, eventually
 
 CPU = pathlib.Path("/sys/fs/cgroup/cpu")
-PERIOD_US = 100_000
+PERIOD_US = 100_000  # of quotas, unless a node has another one
 
 
 def has_cpu_groups():
@@ -23,12 +23,13 @@ def has_cpu_groups():
 class CpuGroup:
     """Of one container. Limits and requests become quota and shares, as with kubelet."""
 
-    def __init__(self, path):
-        self.path = CPU / path
+    def __init__(self, path, period_us=PERIOD_US):
+        self.path, self.period_us = CPU / path, period_us
         self.path.mkdir(parents=True)
+        (self.path / "cpu.cfs_period_us").write_text(str(period_us))
 
     def set(self, request_mcpu, limit_mcpu):
-        quota = max(1000, limit_mcpu * PERIOD_US // 1000) if limit_mcpu else -1
+        quota = max(1000, limit_mcpu * self.period_us // 1000) if limit_mcpu else -1
         (self.path / "cpu.shares").write_text(str(max(2, request_mcpu * 1024 // 1000)))
         (self.path / "cpu.cfs_quota_us").write_text(str(quota))
 

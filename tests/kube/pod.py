@@ -37,7 +37,8 @@ class Run:
     def launch(self, environment, mounts):
         pod_run = self.pod_run
         if container.has_cpu_groups() and not self.group:
-            self.group = container.CpuGroup(f"{pod_run.runner.group}/{pod_run.uid}/{self.name}")
+            self.group = container.CpuGroup(
+                f"{pod_run.runner.group}/{pod_run.uid}/{self.name}", pod_run.runner.period_us)
             self.apply(self.resources)
         words = [podspec.expand(word, environment) for word in
                  [*self.spec["command"], *self.spec.get("args", ())]]

@@ -30,14 +30,15 @@ API_S = 5  # a server that does not answer does not hold a pod up for longer
 
 class Runner:
     """@network: a PodNetwork, one for all nodes of a test. @images: those that can be had, None means
-    all. @environment: what every image would set, say PYTHONPATH. @hosts: {name: address}."""
+    all. @environment: what every image would set, say PYTHONPATH. @hosts: {name: address}. @period_us:
+    of quotas, kubelet's cpuCFSQuotaPeriod."""
 
     def __init__(self, plane, network, name, cpu="4", memory="8Gi", images=None, environment=None,
-                 hosts=None, labels=None):
+                 hosts=None, labels=None, period_us=container.PERIOD_US):
         self.plane, self.network, self.name = plane, network, name
         self.allocatable = {"cpu": cpu, "memory": memory, "pods": "110"}
         self.images, self.environment, self.hosts = images, environment or {}, hosts or {}
-        self.labels, self.backoff_s = labels or {}, 0.5
+        self.labels, self.backoff_s, self.period_us = labels or {}, 0.5, period_us
         self.client = plane.client(f"system:node:{name}", ("system:nodes",), timeout=API_S)
         self.scratch = Scratch("tide-pods-", lambda path: [container.CPU / path.name])
         self.folder, self.group = self.scratch.path, self.scratch.path.name  # of files, control groups
