@@ -79,7 +79,7 @@ help:
 	@echo 'make check-quick  what to run between two edits: one compiler, no TensorFlow'
 	@echo 'make install      into PREFIX ($(PREFIX)), under DESTDIR if set'
 	@echo 'make bench        the measurements of docs/, about an hour'
-	@echo 'make bench-cluster  the measurements of elastic clusters, about half an hour (as root)'
+	@echo 'make bench-cluster  the measurements of elastic clusters, about an hour and a half (as root)'
 	@echo 'make reproduction simulates the experiments of docs/reproduction.md, a minute or two'
 	@echo 'make soak         thousands of resizes of real trainings, 10,000 kills of tided and random orders'
 	@echo 'make clean        remove what was built (the environments .venv* stay)'

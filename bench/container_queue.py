@@ -246,14 +246,11 @@ def totals(taken):
 
 
 def interval(ratios):
-    """Of the mean of logarithms, 95 %, by Student's t; of one round there is none."""
-    t = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78}.get(len(ratios))
-    if not t:
+    """Of the mean of logarithms, 95 %; of one round there is none."""
+    if len(ratios) < 2:
         return ""
-    logs = [math.log(r) for r in ratios]
-    half = t * statistics.stdev(logs) / math.sqrt(len(logs))
-    middle = statistics.fmean(logs)
-    return f"{math.exp(middle - half):.2f} … {math.exp(middle + half):.2f}"
+    _, low, high = harness.log_interval(ratios)
+    return f"{low:.2f} … {high:.2f}"
 
 
 def difference(a, b):

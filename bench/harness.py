@@ -47,6 +47,15 @@ def ratio_stats(ratios):
             "max": ordered[-1], "repeats": n}
 
 
+def log_interval(ratios):
+    """Geometric mean and its 95 % interval by Student's t; of one ratio there is none."""
+    logs = [math.log(ratio) for ratio in ratios]
+    middle, n = statistics.fmean(logs), len(logs)
+    t = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306}.get(n, 2.262)
+    half = t * statistics.stdev(logs) / math.sqrt(n) if n > 1 else math.inf
+    return math.exp(middle), math.exp(middle - half), math.exp(middle + half)
+
+
 def quantile(values, q):
     """The q-quantile (nearest rank) of a non-empty list."""
     ordered = sorted(values)

@@ -62,7 +62,7 @@ def train(epochs):
         for _ in range(dataset.steps_per_epoch):
             loss = coordinator.schedule(train_step, args=(iterator,))
         coordinator.join()
-        print(f"epoch {epoch}: loss {loss.fetch():.4f}", flush=True)
+        print(f"epoch {epoch}: loss {loss.fetch():.9g}", flush=True)
     coordinator.close()  # (5) tells the controller that it has finished
 
 
