@@ -92,6 +92,8 @@ static void find_evictable(struct others *o)
 
             if (!seat->pod || seat->node == NOWHERE || !seat->pod->node)
                 continue;
+            if (seat->pod->actual_mcpu > seat->pod->mcpu) /* it shrinks already */
+                c->spots[seat->node].promise.mcpu += seat->pod->actual_mcpu - seat->pod->mcpu;
             if (seat->state == POD_LEAVING || seat->state == POD_GOING)
                 add(&c->spots[seat->node].promise, &seat->pod->request, 1);
             else if (seat->role == KUBE_WORKER && seat_stays(seat) && job->aim == AIM_RUN &&

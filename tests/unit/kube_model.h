@@ -44,11 +44,12 @@ struct model {
     unsigned status_count; /* patches of statuses */
     unsigned let_go;       /* finalizers that were taken out */
     unsigned sent[KUBE_ACTION_MAX];
-    bool no_api;     /* nothing that the controller sends arrives */
-    bool no_chiefs;  /* chiefs run, but never report */
-    bool no_kubelet; /* pods are scheduled, but nothing becomes of them */
-    bool no_resize;  /* kubelets call each resize infeasible */
-    bool finished;   /* chiefs say so, have released all nodes, and take a while to end */
+    bool no_api;      /* nothing that the controller sends arrives */
+    bool no_chiefs;   /* chiefs run, but never report */
+    bool no_kubelet;  /* pods are scheduled, but nothing becomes of them */
+    bool no_resize;   /* kubelets call each resize infeasible */
+    bool slow_resize; /* kubelets have not come to it yet */
+    bool finished;    /* chiefs say so, have released all nodes, and take a while to end */
     unsigned communication_permille;
     model_rate_fn rate;
     uint64_t random;
@@ -571,6 +572,8 @@ static inline void model_resize(struct model *m, json_t *pod)
                                       "status", "True"));
         return;
     }
+    if (m->slow_resize && now)
+        return;
     json_object_set_new(status, "conditions",
                         json_pack("[{s:s, s:s}]", "type", "Ready", "status", "True"));
     json_object_set_new(status, "containerStatuses",

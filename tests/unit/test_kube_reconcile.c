@@ -544,6 +544,22 @@ static void a_worker_is_resized_with_its_threads(void **state)
     assert_string_equal(model_text(model_find(m.pods, "web"), "spec", "nodeName"), "a");
 }
 
+/* What it gives up already is not asked for again. */
+static void a_worker_shrinks_once_however_slow_its_node_is(void **state)
+{
+    model_node(&m, "a", "5", "64Gi");
+    model_etj(&m, "j", "{\"workers\": {\"max\": 1, \"cpu\": {\"min\": \"500m\", \"max\": 4}}}");
+    model_run(&m, 30);
+    m.slow_resize = true;
+    model_other(&m, "web", NULL, "1", 0);
+    model_run(&m, 20);
+    assert_int_equal(mcpu_of("j-worker-0"), 3000);
+    m.slow_resize = false;
+    model_run(&m, 5);
+    assert_string_equal(model_text(model_find(m.pods, "web"), "spec", "nodeName"), "a");
+    assert_int_equal(mcpu_of("j-worker-0"), 3000);
+}
+
 static void an_infeasible_resize_is_taken_back(void **state)
 {
     m.no_resize = true;
@@ -591,6 +607,7 @@ int main(void)
         T(a_finalizer_is_taken_out_once_and_others_stay),
         T(a_refusal_is_said_until_it_is_over),
         T(a_worker_is_resized_with_its_threads),
+        T(a_worker_shrinks_once_however_slow_its_node_is),
         T(an_infeasible_resize_is_taken_back),
     };
 
