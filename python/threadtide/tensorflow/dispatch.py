@@ -61,10 +61,12 @@ class Dispatcher:
         self._queue.appendleft(task)
 
     def forget(self):
-        """None of the tasks counts any more."""
+        """None of the tasks counts any more. Those that had begun."""
         with self.changed:
+            begun = set(self._running)
             self._queue.clear()
             self._running.clear()
+        return begun
 
     @property
     def pending(self):

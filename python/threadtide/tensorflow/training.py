@@ -10,6 +10,8 @@ that the checkpoint contains it returns at once.
 
 import collections
 import math
+import os
+import signal
 import threading
 import time
 
@@ -20,6 +22,7 @@ from threadtide.tensorflow import dispatch, private, progress, steps
 from threadtide.tensorflow.cluster import log
 from threadtide.tensorflow.data import Epochs
 
+LAST_SAVE_S = 15.0  # for the checkpoint of a process that is asked to end
 AHEAD = 1024  # calls that schedule() takes before it waits
 PROBE_S = 5.0  # between two measurements of the communication
 
@@ -89,6 +92,28 @@ class ElasticCoordinator:
             self._feed(node)
         self._thread = threading.Thread(target=self._run, name="tide-training", daemon=True)
         self._thread.start()
+        self._heed_sigterm()
+
+    def _heed_sigterm(self):
+        """A pod's first process has no default action for it: it would be killed after the grace."""
+        if "TIDE_CONTROLLER" in os.environ and (
+                threading.current_thread() is threading.main_thread()
+                and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL):
+            signal.signal(signal.SIGTERM, lambda *_: threading.Thread(
+                target=self._end_by_signal, daemon=True).start())
+
+    def _end_by_signal(self):
+        """Saves, if there is something to save, and ends as SIGTERM does."""
+        with self._dispatcher.changed:
+            saved = self._strategy.checkpoints.latest
+            if self._traced and (not saved or self.step > saved.meta["step"]):
+                self._strategy.checkpoints.wanted = True
+                self._dispatcher.changed.notify_all()
+                self._dispatcher.changed.wait_for(
+                    lambda: not self._strategy.checkpoints.wanted, LAST_SAVE_S)
+        self._strategy.checkpoints.wait()
+        log(f"asked to end after step {self.step}")
+        os._exit(128 + signal.SIGTERM)
 
     # The user's side.
 
@@ -220,8 +245,8 @@ class ElasticCoordinator:
                 else:
                     self._fly(call)
             except _Again:
-                self._dispatcher.forget()
                 if not self._server_lost():
+                    self._take_back()
                     self._renew()
             except tf.errors.OpError as error:
                 # A move, a snapshot or an application failed, and how far it came is not known.
@@ -240,6 +265,15 @@ class ElasticCoordinator:
             while not self._server_lost() and time.monotonic() < end:
                 self._dispatcher.changed.wait(0.05)
         return self._server_lost()
+
+    def _take_back(self):
+        """The calls under way, of which none counts that runs, are to be done before the others."""
+        begun = self._dispatcher.forget()
+        with self._dispatcher.changed:
+            self.duplicates += sum(c.task.interrupted + (c.task in begun)
+                                   for c in self._flight if c.epochs)
+            self._calls.extendleft(reversed(self._flight))
+            self._flight.clear()
 
     def _fail(self, error):
         """The user's function is wrong: everything that was scheduled ends with the error."""
@@ -274,6 +308,14 @@ class ElasticCoordinator:
             self._suspended = not self._suspended
             self.progress.resumed()
             log("suspended" if self._suspended else "resumed")
+            if self._suspended and self._traced:
+                checkpoints.wait()
+                self._snapshot()
+                checkpoints.wait()
+        if self._suspended and (leaving := self._cluster.of("ps", "draining")):
+            for node in leaving:  # all is saved: the process may end at any moment
+                self._cluster.released(node)
+            return
         if checkpoints.due() and (self._traced or checkpoints.wanted):
             self._land(0)
             self._snapshot()
@@ -356,6 +398,8 @@ class ElasticCoordinator:
                 if not self._cluster.of("worker", "in") and (
                         self._cluster.of("ps", "draining") and self._cluster.of("ps", "in")):
                     raise _Again  # a server has not the time to wait for a worker
+                if self._cluster.suspended and not self._cluster.of("worker"):
+                    raise _Again  # none will come
                 self._dispatcher.changed.wait(1.0)
         for task in tasks:
             if task.error:
