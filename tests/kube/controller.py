@@ -11,6 +11,7 @@ import ssl
 import subprocess
 import threading
 
+from control_plane import tools_folder
 from daemon import GUARD_S, eventually
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -32,6 +33,20 @@ def install(plane):
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "tide-kube-ca",
                                                             "namespace": "threadtide"}}))
     eventually(lambda: plane.api("GET", TRAININGS.format("default"))[0] == 200)
+
+
+def kubectl(plane, namespace, *words):
+    """`kubectl tide …` as kubectl runs it; what it prints."""
+    path = plane.folder / "plugins"
+    path.mkdir(exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        (path / "kubectl-tide").symlink_to(BUILD / "tide-kube")
+    done = subprocess.run(
+        [tools_folder() / "kubectl", "tide", *words, "-n", namespace],
+        capture_output=True, text=True, timeout=GUARD_S,
+        env={"PATH": f"{path}:{os.environ['PATH']}", "KUBECONFIG": str(plane.kubeconfig()),
+             "HOME": str(plane.folder)})
+    return done.returncode, done.stdout, done.stderr
 
 
 class Controller:
@@ -98,6 +113,7 @@ class Chief:
         self.plane, self.namespace, self.job, self.controllers = plane, namespace, job, controllers
         self.step, self.members, self.finished, self.statuses = 0, {}, False, []
         self.rate = lambda workers: 100.0 * workers
+        self.threads = lambda member: member["threads"] or 1  # that a node has in place
         self.released, self.uid, self.connection, self.where = set(), None, None, 0
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self.run, daemon=True)
@@ -124,7 +140,7 @@ class Chief:
                 key = (role, member["index"])
                 if member["leave"]:
                     self.released.add(key)
-                yield {"role": role, "index": member["index"], "threads": member["threads"] or 1,
+                yield {"role": role, "index": member["index"], "threads": self.threads(member),
                        "state": "released" if key in self.released else "in"}
 
     def report(self):

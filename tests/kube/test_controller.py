@@ -1,17 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """tide-kube on a real control plane, with simulated nodes: trainings grow, shrink, pause and go;
 replicas, the API server and the network fail."""
-import contextlib
 import json
-import os
-import subprocess
 
 import pytest
 
-import control_plane
 import fault_proxy
 import kwok
-from controller import BUILD, TRAININGS, Chief, Controller, install, training
+from controller import TRAININGS, Chief, Controller, install, kubectl, training
 from daemon import GUARD_S, eventually
 
 
@@ -80,20 +76,6 @@ def until_ready(plane, namespace, count, name="job"):
         status = get(plane, namespace, name).get("status", {})
         return status.get("workers", {}).get("ready") == count and status
     return eventually(there, 2 * GUARD_S)
-
-
-def kubectl(plane, namespace, *words):
-    """`kubectl tide …` as kubectl runs it; what it prints."""
-    path = plane.folder / "plugins"
-    path.mkdir(exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        (path / "kubectl-tide").symlink_to(BUILD / "tide-kube")
-    done = subprocess.run(
-        [control_plane.tools_folder() / "kubectl", "tide", *words, "-n", namespace],
-        capture_output=True, text=True, timeout=GUARD_S,
-        env={"PATH": f"{path}:{os.environ['PATH']}", "KUBECONFIG": str(plane.kubeconfig()),
-             "HOME": str(plane.folder)})
-    return done.returncode, done.stdout, done.stderr
 
 
 def test_a_training_grows_into_the_free_room_and_goes_without_a_trace(cluster, namespace, start, train):

@@ -19,15 +19,19 @@ import threading
 import pytest
 
 import control_plane
+from controller import TRAININGS, Chief, Controller, install, training
 from daemon import eventually
 from fault_proxy import FaultProxy
 from objects import Pods
+from podspec import mcpu
 
 HERE = pathlib.Path(__file__).resolve().parent
 CNI = pathlib.Path("/usr/lib/cni")
 IMAGE = "localhost/tide-test:1"
 THIS_MACHINE = "10.0.2.2"  # as the virtual one calls it
 GUARD_S = 240              # everything is emulated in there
+IDLE = ["/bin/sh", "-c", "trap 'exit 0' TERM; while :; do /bin/busybox sleep 0.2; done"]
+LOCAL = {"image": IMAGE, "imagePullPolicy": "Never"}
 
 
 def archive(files):
@@ -126,18 +130,19 @@ def machine(plane, tmp_path_factory):
     result.end()
 
 
-def test_a_real_kubelet_runs_a_pod_and_resizes_it_in_place(plane, namespace, machine):
-    soon = functools.partial(eventually, guard=GUARD_S)
-    pods = Pods(plane, namespace)
+soon = functools.partial(eventually, guard=GUARD_S)
 
-    def ready():
-        status, node = plane.api("GET", "/api/v1/nodes/vm")
-        return machine.runs() and status == 200 and any(
-            c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])
-    soon(ready)
-    made = pods.make("real", "/bin/sh", "-c",
-                     "trap 'exit 0' TERM; while :; do /bin/busybox sleep 0.2; done", cpu="500m",
-                     container={"image": IMAGE, "imagePullPolicy": "Never"})
+
+def ready(plane, machine):
+    status, node = plane.api("GET", "/api/v1/nodes/vm")
+    return machine.runs() and status == 200 and any(
+        c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])
+
+
+def test_a_real_kubelet_runs_a_pod_and_resizes_it_in_place(plane, namespace, machine):
+    pods = Pods(plane, namespace)
+    soon(lambda: ready(plane, machine))
+    made = pods.make("real", *IDLE, cpu="500m", container=LOCAL)
     soon(lambda: machine.runs() and pods.condition("real", "Ready").get("status") == "True")
 
     def container():
@@ -157,3 +162,57 @@ def test_a_real_kubelet_runs_a_pod_and_resizes_it_in_place(plane, namespace, mac
         print(json.dumps(pods.get("real"), indent=1))
     pods.delete("real")
     soon(lambda: pods.get("real") is None)
+
+
+def test_tide_kube_resizes_a_worker_threads_first_when_it_shrinks(plane, namespace, machine):
+    """Nobody trains: the pods idle, and the chief that reports is this test's, which says of each
+    node what threads it has. What kubelet does to the worker is real."""
+    pods = Pods(plane, namespace)
+    install(plane)
+    soon(lambda: ready(plane, machine))
+    controller = Controller(plane).start()
+    spec = training("job", image=IMAGE, command=IDLE)["spec"]
+    probe = {"exec": {"command": ["/bin/busybox", "true"]}, "periodSeconds": 60, "timeoutSeconds": 60}
+    idle = {"spec": {"terminationGracePeriodSeconds": 1, "containers": [
+        {"name": "tide", **LOCAL, "command": IDLE, "readinessProbe": probe, "livenessProbe": probe}]}}
+    for role in ("chief", "ps", "workers"):
+        spec[role] = {**spec[role], "template": idle}
+    amounts = {"cpu": "1", "memory": "64Mi"}
+    spec["workers"].update(max=1, cpu={"min": "500m", "max": "2"},
+                           resources={"requests": amounts, "limits": amounts})
+    path, told = f"{TRAININGS.format(namespace)}/job", []
+    plane.must("POST", TRAININGS.format(namespace), {
+        **training("job"), "spec": spec})
+    chief = Chief(plane, namespace, "job", [controller])
+
+    def worker():
+        return pods.get("job-worker-0")
+
+    def cores():
+        return worker()["spec"]["containers"][0]["resources"]["limits"]["cpu"]
+
+    def threads(member):
+        if member["threads"] and not told:
+            told.append(cores())  # it still has two
+            return 2
+        return member["threads"] or 2
+    chief.threads = threads
+    try:
+        soon(lambda: machine.runs() and worker() and "200000 100000" in machine.cpu_max(worker()))
+        started = worker()["status"]["containerStatuses"][0]["containerID"]
+        # Room for somebody else: threads, cores, and then the other's pod.
+        pods.make("other", *IDLE, cpu="2500m", container=LOCAL, terminationGracePeriodSeconds=1)
+        soon(lambda: machine.runs() and pods.get("other")["status"]["phase"] == "Running")
+        assert told == ["2"] and mcpu(cores()) < 2000
+        soon(lambda: machine.runs() and machine.cpu_max(worker())[-1] == f"{100 * mcpu(cores())} 100000")
+        assert chief.members["worker"][0]["threads"] in (0, 1)
+        pods.delete("other")
+        soon(lambda: machine.runs() and machine.cpu_max(worker())[-1] == "200000 100000")
+        soon(lambda: chief.members["worker"][0]["threads"] == 0)
+        found = worker()["status"]["containerStatuses"][0]
+        assert (found["containerID"], found["restartCount"]) == (started, 0)
+    finally:
+        plane.api("PATCH", path, {"metadata": {"finalizers": []}})
+        plane.api("DELETE", path)
+        chief.end()
+        controller.end()
