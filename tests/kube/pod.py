@@ -14,6 +14,7 @@ from probe import Prober
 
 TICK_S = 0.05
 RETRY_S = 0.5
+LINGER_S = 1.0     # kubelet looks for containers that have ended once a second
 RESIZING_S = 0.2   # how long a resize is seen to be in progress
 RESIZE_CONDITIONS = ("PodResizePending", "PodResizeInProgress")
 UNREACHABLE = (OSError, http.client.HTTPException)
@@ -155,6 +156,7 @@ class PodRun:
                 self.publish()
                 self.wake.wait(TICK_S)
                 self.wake.clear()
+            self.linger()
         finally:
             self.release()
         # The object stays until somebody deletes it, and then until we confirm it.
@@ -164,6 +166,15 @@ class PodRun:
             self.wake.wait(0.2)
             self.wake.clear()
         self.runner.forget(self)
+
+    def linger(self):
+        """Of a pod that has ended by itself the network stays a moment, as with kubelet: whoever
+        calls it is refused at first."""
+        end = time.monotonic() + LINGER_S
+        while not (self.gone or self.dropped or self.deleting()) and time.monotonic() < end:
+            self.publish()
+            self.wake.wait(TICK_S)
+            self.wake.clear()
 
     def deleting(self):
         return "deletionTimestamp" in self.pod["metadata"]
