@@ -54,7 +54,8 @@ ATTRIBUTES = (
     ("the handle of a ResourceVariable", ("_handle_data",)),
     ("tensorflow.python.eager.polymorphic_function.concrete_function.ConcreteFunction",
      ("_captured_inputs",)),
-    ("keras.src.backend.tensorflow.optimizer.TFOptimizer", ("_distribution_strategy",)),
+    ("keras.src.backend.tensorflow.optimizer.TFOptimizer",
+     ("_distribution_strategy", "_trainable_variables")),
 )
 # What the strategy's constructor gives to the strategy: it cannot be made without a cluster.
 EXTENDED = ("tensorflow.python.distribute.parameter_server_strategy_v2",
@@ -262,6 +263,13 @@ def rebind_functions(handles):
 def use_without_strategy(optimizer):
     """The optimizer updates its variables itself; Keras 3 cannot do it through this strategy."""
     optimizer._distribution_strategy = tf.distribute.get_strategy()
+
+
+def variables_of(optimizer):
+    """What it was built for."""
+    if not optimizer.built:
+        raise ValueError("apply() without variables: call the optimizer's build(variables) before")
+    return optimizer._trainable_variables
 
 
 @contextlib.contextmanager

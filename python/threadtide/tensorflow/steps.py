@@ -53,19 +53,6 @@ def _keras_seed():
     return seed_of
 
 
-def _call(function, epochs, tensors, args, kwargs):
-    """The user's function, converted by AutoGraph as in a tf.function of its own."""
-    python = getattr(function, "python_function", function)
-    try:
-        converted = tf.autograph.to_graph(getattr(python, "__func__", python))
-        if hasattr(python, "__self__"):
-            args = (python.__self__, *args)
-        python = converted
-    except Exception:  # no source, as in an interactive shell: taken as it is
-        pass
-    return epochs.traced(lambda: python(*args, **kwargs), tensors)
-
-
 def _trace(python, *spec):
     return tf.function(python, autograph=False).get_concrete_function(*spec)
 
@@ -73,17 +60,15 @@ def _trace(python, *spec):
 class SyncStep:
     """micro and apply of a step function, and its slots."""
 
-    def __init__(self, strategy, function, epochs, args, kwargs):
+    def __init__(self, strategy, arguments):
         self._strategy, self._variables = strategy, strategy.variables_in
+        self._arguments = arguments
         self._slots = strategy.slots
         self.rows = None  # of the sparse gradients of a micro-batch, once known
         self._applies = []  # (optimizer, [position of a gradient], [variable])
         self._gradients = []  # (entry, sparse)
-        spec = epochs.spec() + [tf.TensorSpec([2], tf.int64)]
-
-        @tf.function(autograph=False)
-        def compute(*tensors):
-            return self._compute(function, epochs, tensors, args, kwargs)
+        spec = arguments.spec() + [tf.TensorSpec([2], tf.int64)]
+        compute = tf.function(self._compute, autograph=False)
 
         def micro(*tensors):
             count = len(spec)
@@ -107,14 +92,14 @@ class SyncStep:
     def _width(self):
         return sum(2 if sparse else 1 for _, sparse in self._gradients)
 
-    def _compute(self, function, epochs, tensors, args, kwargs):
+    def _compute(self, *tensors):
         self._applies.clear()
         self._gradients.clear()
         self._strategy.recorder = recorder = []
         _tracing.key = tensors[-1]
         try:
             with private.keras_seeds(_keras_seed()):
-                result = _call(function, epochs, tensors[:-1], args, kwargs)
+                result = self._arguments.call(tensors[:-1])
         finally:
             self._strategy.recorder = _tracing.key = None
         flat, rows = [], []
@@ -226,16 +211,14 @@ class SyncStep:
 class PlainCall:
     """A function that is called as it is: steps in async mode, evaluation, anything else."""
 
-    def __init__(self, function, epochs, args, kwargs):
-        def call(*tensors):
-            if epochs is None:
-                python = getattr(function, "python_function", function)
-                return tf.nest.map_structure(tf.identity, python(*tensors, **kwargs))
-            return _call(function, epochs, tensors, args, kwargs)
+    def __init__(self, arguments):
+        self._arguments = arguments
 
-        spec = epochs.spec() if epochs else [
-            tf.TensorSpec.from_tensor(tf.convert_to_tensor(a)) for a in args]
-        self.concrete = tf.function(call, autograph=epochs is None).get_concrete_function(*spec)
+        def call(*tensors):
+            return tf.nest.map_structure(
+                lambda t: t if t is None else tf.identity(t), arguments.call(tensors))
+
+        self.concrete = _trace(call, *arguments.spec())
 
 
 def _warn_of_randomness(graph):

@@ -179,11 +179,12 @@ class ElasticOptimizer:
     """A Keras optimizer whose gradients go where the strategy's mode wants them.
 
     In sync mode apply_gradients() in a step function hands the micro-batch's gradient over; the
-    optimizer itself is applied once for all slots. Everything else is the Keras optimizer's.
+    optimizer itself is applied once for all slots. Everything else, read or set, is the Keras
+    optimizer's.
     """
 
     def __init__(self, strategy, inner):
-        self._strategy, self.inner = strategy, inner
+        self.__dict__.update(_strategy=strategy, inner=inner)
         strategy.variables_in.entry_of(inner.iterations)  # an error here says what is wrong
         private.use_without_strategy(inner)
         # Keras reads and assigns: of two workers at once, one would not be counted.
@@ -218,8 +219,18 @@ class ElasticOptimizer:
             return None
         return self.inner.apply_gradients(pairs, **kwargs)
 
+    @tf.autograph.experimental.do_not_convert
+    def apply(self, grads, trainable_variables=None):
+        """Keras 3's own name for apply_gradients()."""
+        if trainable_variables is None:
+            trainable_variables = private.variables_of(self.inner)
+        return self.apply_gradients(zip(grads, trainable_variables, strict=True))
+
     def __getattr__(self, name):
         return getattr(self.inner, name)
+
+    def __setattr__(self, name, value):
+        setattr(self.inner, name, value)
 
 
 def _own_address(environ):

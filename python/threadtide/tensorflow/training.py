@@ -19,10 +19,13 @@ import numpy as np
 import tensorflow as tf
 
 from threadtide.tensorflow import dispatch, private, progress, steps
+from threadtide.tensorflow.arguments import Arguments
 from threadtide.tensorflow.cluster import log
 from threadtide.tensorflow.data import Epochs
 
 LAST_SAVE_S = 15.0  # for the checkpoint of a process that is asked to end
+TRACES = 128  # that are kept
+TRACES_MANY = 8  # of one function, which is told
 AHEAD = 1024  # calls that schedule() takes before it waits
 PROBE_S = 5.0  # between two measurements of the communication
 
@@ -55,10 +58,9 @@ class Result:
 class _Call:
     """A scheduled call."""
 
-    def __init__(self, key, function, epochs, args, kwargs):
-        self.key, self.function, self.epochs = key, function, epochs
-        self.args, self.kwargs = args, kwargs
-        self.number = epochs.take() if epochs else -1  # of the batch
+    def __init__(self, arguments):
+        self.arguments, self.epochs = arguments, arguments.epochs
+        self.number = self.epochs.take() if self.epochs else -1  # of the batch
         self.step = -1
         self.task = None
         self.result = Result()
@@ -74,7 +76,8 @@ class ElasticCoordinator:
         self._calls = collections.deque()  # to be done
         self._flight = []  # calls that were given to workers
         self._since = collections.deque()  # steps done since the last written snapshot
-        self._traced = {}
+        self._traced = collections.OrderedDict()  # those used last at the end
+        self._traces = collections.Counter()  # by the function's name
         self._error = None
         self._scheduled = 0  # steps
         self._restored = strategy.restored.meta["step"] if strategy.restored else 0
@@ -128,16 +131,13 @@ class ElasticCoordinator:
     def schedule(self, fn, args=(), kwargs=None):
         """Has @fn called on workers; returns its Result at once.
 
-        With an iterator of create_epochs() among @args it is a training step: in sync mode one
-        batch, divided over the slots, applied once; in async mode one batch on one worker.
+        With an iterator of create_epochs() among the arguments it is a training step: in sync mode
+        one batch, divided over the slots, applied once; in async mode one batch on one worker.
         """
-        args, kwargs = tuple(args or ()), dict(kwargs or {})
-        epochs = next((a for a in args if isinstance(a, Epochs)), None)
-        call = _Call((id(fn), tuple(id(a) for a in args) if epochs else _types(args)), fn, epochs,
-                     args, kwargs)
+        call = _Call(Arguments(fn, args, kwargs))
         with self._dispatcher.changed:
             self._raise()
-            if epochs:
+            if call.epochs:
                 self._scheduled += 1
                 call.step = self._scheduled
                 if call.step <= self._restored:
@@ -374,20 +374,34 @@ class ElasticCoordinator:
                 traced.renew()
 
     def _trace(self, call):
-        if call.key not in self._traced:
-            sync = call.epochs and self._strategy.mode == "sync"
-            how = call.function, call.epochs, call.args, call.kwargs
-            known = len(self._variables.entries)
-            self._traced[call.key] = (steps.SyncStep(self._strategy, *how) if sync else
-                                      steps.PlainCall(*how))
-            # An optimizer's variables are there only now: the last snapshot must have them.
-            if len(self._variables.entries) > known or (
-                    call.epochs and not self._strategy.checkpoints.latest):
-                self._land(0)
-                self._strategy.checkpoints.wait()
-                self._snapshot()
-                self._strategy.checkpoints.wait()
-        return self._traced[call.key]
+        key = call.arguments.key
+        if key in self._traced:
+            self._traced.move_to_end(key)
+            return self._traced[key]
+        self._count_trace(call.arguments.name)
+        known = len(self._variables.entries)
+        if call.epochs and self._strategy.mode == "sync":
+            traced = steps.SyncStep(self._strategy, call.arguments)
+        else:
+            traced = steps.PlainCall(call.arguments)
+        self._traced[key] = traced
+        if len(self._traced) > TRACES:
+            self._traced.popitem(last=False)
+        # An optimizer's variables are there only now: the last snapshot must have them.
+        if len(self._variables.entries) > known or (
+                call.epochs and not self._strategy.checkpoints.latest):
+            self._land(0)
+            self._strategy.checkpoints.wait()
+            self._snapshot()
+            self._strategy.checkpoints.wait()
+        return traced
+
+    def _count_trace(self, name):
+        self._traces[name] += 1
+        if self._traces[name] == TRACES_MANY:
+            log(f"{name} has been traced {TRACES_MANY} times, which is slow: Python values that it "
+                "gets or closes over differ from call to call. Pass tensors, and decorate it with "
+                "tf.function")
 
     def _wait(self, tasks, count):
         """Until @count of @tasks are finished. _Again when that cannot be."""
@@ -430,7 +444,7 @@ class ElasticCoordinator:
 
     def _micro(self, traced, call, slot, examples, handles):
         def run(device, executor):
-            arguments = call.epochs.arguments(examples)
+            arguments = call.epochs.arguments(examples) + call.arguments.tensors
             key = tf.constant([call.step, slot], tf.int64)
             self._last = (traced, arguments)
             with private.run_on(device, executor):
@@ -494,10 +508,9 @@ class ElasticCoordinator:
 
     def _plain(self, traced, call):
         def run(device, executor):
-            arguments = (call.args if not call.epochs else
-                         call.epochs.arguments(call.epochs.indices(call.number)))
+            batch = call.epochs.arguments(call.epochs.indices(call.number)) if call.epochs else []
             with private.run_on(device, executor):
-                result = traced.concrete(*[tf.convert_to_tensor(a) for a in arguments])
+                result = traced.concrete(*batch, *call.arguments.tensors)
             return tf.nest.map_structure(lambda t: t.numpy(), result)
         return run
 
@@ -527,10 +540,6 @@ class ElasticCoordinator:
             call.result.set(value)
             if not self._calls or len(self._calls) == AHEAD - 1:
                 self._dispatcher.changed.notify_all()
-
-
-def _types(args):
-    return tuple((tuple(t.shape), t.dtype.name) for t in map(tf.convert_to_tensor, args))
 
 
 def _mean(results, weights):

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the program gave to schedule(): a function and its arguments, and whether they were traced.
+
+As with tf.function, tensors and NumPy arrays are inputs of a trace; everything else is part of it:
+plain values by their value, objects by their identity. A method is known by its function and its
+object, a lambda or nested function by its code and what it closes over, since the objects that stand
+for them are new at each evaluation.
+"""
+
+import functools
+import inspect
+
+import numpy as np
+import tensorflow as tf
+
+from threadtide.tensorflow.data import Epochs
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), tf.DType)
+
+
+class Arguments:
+    """A function with its arguments. Made in the program's thread, traced in the training's."""
+
+    def __init__(self, function, args, kwargs):
+        self.function = function
+        structure = (tuple(args or ()), dict(kwargs or {}))
+        leaves = tf.nest.flatten(structure)
+        iterators = {id(x): x for x in leaves if isinstance(x, Epochs)}
+        if len(iterators) > 1:
+            raise ValueError("a step has one iterator of create_epochs(): zip what it reads, as in "
+                             "create_epochs((x, y), ...)")
+        self.epochs = next(iter(iterators.values()), None)
+        self.tensors = [tf.convert_to_tensor(x) for x in leaves if _is_input(x)]
+        self._leaves = [None if _is_input(x) else x for x in leaves]
+        self._inputs = [number for number, x in enumerate(leaves) if _is_input(x)]
+        self._structure = tf.nest.map_structure(lambda _: 0, structure)
+        # What it names by identity lives as long as the trace, which keeps this object.
+        self.key = (_function_key(function), repr(self._structure), tuple(self._inputs),
+                    tuple((tuple(t.shape), t.dtype.name) for t in self.tensors),
+                    tuple(_key(x) for x in self._leaves))
+
+    @property
+    def name(self):
+        function = getattr(self.function, "python_function", self.function)
+        return getattr(function, "__qualname__", type(function).__name__)
+
+    def spec(self):
+        """The types of what a trace gets: the batch, then the tensors."""
+        batch = self.epochs.spec() if self.epochs else []
+        return batch + [tf.TensorSpec(t.shape, t.dtype) for t in self.tensors]
+
+    def call(self, tensors):
+        """Calls the function, converted by AutoGraph as in a tf.function, while it is traced."""
+        batch = len(tensors) - len(self._inputs)
+        leaves = list(self._leaves)
+        for number, tensor in zip(self._inputs, tensors[batch:]):
+            leaves[number] = tensor
+        args, kwargs = tf.nest.pack_sequence_as(self._structure, leaves)
+        python = getattr(self.function, "python_function", self.function)
+        try:
+            converted = tf.autograph.to_graph(getattr(python, "__func__", python))
+            if hasattr(python, "__self__"):
+                args = (python.__self__, *args)
+            python = converted
+        except Exception:  # no source, as in an interactive shell: taken as it is
+            pass
+        if self.epochs:
+            return self.epochs.traced(lambda: python(*args, **kwargs), tensors[:batch])
+        return python(*args, **kwargs)
+
+
+def _is_input(value):
+    return isinstance(value, (tf.Tensor, np.ndarray, np.generic))
+
+
+def _key(value):
+    # By its text: 1, 1.0 and True are equal, and NaN is not equal to itself.
+    return (type(value), repr(value)) if isinstance(value, _PLAIN) else id(value)
+
+
+def _function_key(function):
+    if inspect.ismethod(function):
+        return _function_key(function.__func__), id(function.__self__)
+    if isinstance(function, functools.partial):
+        return (_function_key(function.func), tuple(map(_key, function.args)),
+                tuple((name, _key(x)) for name, x in sorted(function.keywords.items())))
+    if not inspect.isfunction(function):
+        return id(function)  # a tf.function, or an object that can be called
+    cells = tuple(_cell_key(cell) for cell in function.__closure__ or ())
+    defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    return id(function.__code__), cells, tuple(map(_key, defaults))
+
+
+def _cell_key(cell):
+    try:
+        return _key(cell.cell_contents)
+    except ValueError:  # not assigned yet
+        return None
