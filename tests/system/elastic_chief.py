@@ -96,14 +96,15 @@ class Training:
             count = -tf.reduce_mean(tf.gather(self.seen, number))
         self.adam.apply_gradients(zip(tape.gradient(loss, variables), variables))
         self.counter.apply_gradients([(tape.gradient(count, self.seen), self.seen)])
-        return loss
+        return loss, {"examples": tf.size(labels)}
 
     def run(self, steps):
-        result = None
-        for _ in range(steps):
-            result = self.coordinator.schedule(self.step, args=(iter(self.batches),))
+        results = [self.coordinator.schedule(self.step, args=(iter(self.batches),))
+                   for _ in range(steps)]
         self.coordinator.join()
-        say(step=self.coordinator.step, loss=float(result.fetch()))
+        for loss, counts in self.coordinator.fetch(results):
+            assert np.isfinite(loss) and counts["examples"] == BATCH
+        say(step=self.coordinator.step, loss=float(loss))
 
     def evaluate(self):
         """A sum over the weights: by a function of our own, which nobody else is told of, and by one

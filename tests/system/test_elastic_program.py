@@ -4,8 +4,8 @@
 All tests share the cluster and the coordinator; each makes variables and optimizers of its own.
 """
 
-import os
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -53,8 +53,9 @@ def bed():
 
         import threadtide.tensorflow as tide
         strategy = tide.ElasticParameterServerStrategy()
-        with tide.ElasticCoordinator(strategy) as coordinator:
-            yield Bed(nodes, strategy, coordinator, tf, keras)
+        coordinator = tide.ElasticCoordinator(strategy)
+        yield Bed(nodes, strategy, coordinator, tf, keras)
+        coordinator.close()
 
 
 def ones(count=4):
@@ -143,3 +144,91 @@ def test_a_function_is_traced_anew_when_what_it_is_given_differs(bed, capfd):
     assert "times, which is slow" in capfd.readouterr().err
     with pytest.raises(ValueError, match="one iterator"):
         bed.coordinator.schedule(model.step, args=(batch, bed.epochs(ones())))
+
+
+def test_steps_and_batches_that_an_error_left_undone_are_the_next(bed, capfd):
+    tf, coordinator = bed.tf, bed.coordinator
+    weight, sgd = bed.variable(), bed.sgd(1.0)
+    poisoned = bed.variable(1.0)
+
+    def step(batch):
+        number, = next(batch)
+        with tf.control_dependencies([tf.debugging.assert_less(
+                number * poisoned, 2.0, "spoilt example")]):
+            sgd.apply_gradients([(tf.reduce_mean(tf.pow(10.0, number)), weight)])
+        return number
+
+    batch = bed.epochs(np.arange(4, dtype=np.float32), batch_size=1)
+    before = coordinator.step
+    with pytest.raises(tf.errors.InvalidArgumentError, match="spoilt example"):
+        for _ in range(4):
+            coordinator.schedule(step, args=(batch,))
+        coordinator.join()
+    assert coordinator.step == before + 2 and weight.numpy() == -11.0
+    poisoned.assign(0.0)
+    numbers = [bed.done(step, batch).tolist() for _ in range(2)]
+    assert numbers == [[2.0], [3.0]]  # an entry for each example of the batch
+    assert coordinator.step == before + 4 and weight.numpy() == -1111.0
+    assert "restarted" not in capfd.readouterr().err
+
+
+def test_what_a_step_returns_and_what_it_had_better_not_do(bed, capfd, monkeypatch):
+    tf = bed.tf
+    weight, counter, sgd = bed.variable(), bed.variable(), bed.sgd(1.0)
+
+    def step(batch):
+        slope, = next(batch)
+        sgd.apply_gradients([(tf.reduce_mean(slope), weight)])
+        return {"each": slope * 2.0, "loss": tf.reduce_mean(slope), "none": None}
+
+    uneven = np.array([1.0, 2.0, 6.0], np.float32)  # slots of two and one
+    result = bed.done(step, bed.epochs(uneven))
+    assert result["each"].tolist() == [2.0, 4.0, 12.0] and result["none"] is None
+    assert result["loss"] == 3.0 and weight.numpy() == -3.0
+    assert "past an optimizer" not in capfd.readouterr().err
+
+    def silent(batch):
+        slope, = next(batch)
+        sgd.apply_gradients([(tf.reduce_sum(slope) / 3.0, weight)])
+        tf.cond(slope[0] > 0.0, lambda: counter.assign_add(1.0), lambda: counter.assign_add(0.0))
+
+    monkeypatch.setattr(bed.strategy, "reduction", "sum")
+    assert bed.done(silent, bed.epochs(uneven)) is None
+    assert weight.numpy() == -6.0
+    assert "past an optimizer" in capfd.readouterr().err
+    # A new worker prepares with a step's last batch: not with one that has effects.
+    counted = counter.numpy()
+    bed.nodes.start("worker")
+    wait_until(lambda: len(bed.strategy.cluster.of("worker", "in")) == 2, "it joins", GUARD_S)
+    bed.nodes.leave("worker", 1)
+    wait_until(lambda: len(bed.nodes.nodes) == len(bed.strategy.cluster.of("ps")) + 1, "it ends",
+               GUARD_S)
+    assert counter.numpy() == counted
+
+
+def test_bfloat16_comes_back_from_a_checkpoint(bed, tmp_path):
+    from threadtide.tensorflow import checkpoint
+    weight = bed.variable([1.5, -2.0], "bfloat16")
+    entry = bed.strategy.variables_in.entry_of(weight)
+    known = [[e.name, e.shape.as_list(), e.dtype.name] for e in bed.strategy.variables_in.entries]
+    writer = checkpoint.Checkpoints(tmp_path, 30)
+    writer.begin({"step": 1, "variables": known}, bed.strategy.variables_in.read())
+    writer.wait()
+    value = checkpoint.Checkpoints(tmp_path, 30).latest.value(entry)
+    weight.assign([0.0, 0.0])
+    weight.assign(value)
+    assert weight.numpy().tolist() == [1.5, -2.0]
+
+
+def test_a_training_without_servers_ends_with_its_reason(bed):
+    for node in bed.strategy.cluster.of("ps"):
+        bed.nodes.kill("ps", node.index)
+    wait_until(lambda: not bed.strategy.cluster.of("ps"), "they are lost", GUARD_S)
+    result = bed.coordinator.schedule(lambda: 1)
+    closing = threading.Thread(target=bed.coordinator.close, daemon=True)
+    closing.start()
+    closing.join(GUARD_S)
+    assert not closing.is_alive()
+    for ask in (result.fetch, bed.coordinator.join, bed.coordinator.checkpoint):
+        with pytest.raises(RuntimeError, match="no parameter server is left"):
+            ask()

@@ -43,7 +43,10 @@ class Snapshot:
             was = known[entry.number] if entry.number < len(known) else "nothing"
             raise ValueError(f"the checkpoint has {was} where the program has {now}: it is another "
                              "program's, use another checkpoint_dir")
-        return self._load(entry.number)
+        value = self._load(entry.number)
+        if value.dtype.kind == "V":  # a type that NumPy's files do not know: bfloat16
+            value = value.view(entry.dtype.as_numpy_dtype)
+        return value
 
 
 def _read(path):

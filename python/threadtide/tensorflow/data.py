@@ -5,6 +5,8 @@ Which examples make up batch number n is a pure function of (seed, n): no worker
 lose it, and the cluster may change as it likes. Every example is in exactly one batch of an epoch.
 """
 
+import heapq
+
 import numpy as np
 import tensorflow as tf
 
@@ -49,6 +51,7 @@ class Epochs:
         full, rest = divmod(self.count, self.batch_size)
         self.steps_per_epoch = full + (1 if rest and not drop_remainder else 0)
         self._taken = 0  # batches that schedule() has taken
+        self._returned = []  # a heap: those of them that were not done after all
         self._order = (None, None)  # epoch, permutation
         self._now = None  # the tensors that next() gives while a step is traced
 
@@ -62,8 +65,14 @@ class Epochs:
 
     def take(self):
         """The number of the next batch, which is the caller's then."""
+        if self._returned:
+            return heapq.heappop(self._returned)
         self._taken += 1
         return self._taken - 1
+
+    def give_back(self, number):
+        """Batch @number was not done: it is the next again."""
+        heapq.heappush(self._returned, number)
 
     def epoch_of(self, number):
         return number // self.steps_per_epoch

@@ -11,16 +11,19 @@ A worker that was given up may still write into its slot. Therefore slots are re
 whenever a micro-batch did not end cleanly, and the step's micro-batches are done again.
 """
 
+import re
 import threading
 
 import numpy as np
 import tensorflow as tf
 
-from threadtide.tensorflow import private
+from threadtide.tensorflow import private, results
 from threadtide.tensorflow.cluster import log
 
-_STATEFUL_RANDOM = {"RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt",
-                    "RandomShuffle", "Multinomial", "RandomGammaV2", "RandomPoissonV2"}
+_RANDOM = re.compile("^(RandomUniform|RandomStandardNormal|TruncatedNormal|RandomUniformInt|"
+                     "RandomShuffle|Multinomial|RandomGammaV2|RandomPoissonV2)$")
+_ASSIGN = re.compile("^(Assign|ResourceScatter|ResourceStridedSliceAssign)")
+_EFFECT = re.compile(f"{_ASSIGN.pattern}|^Print|PyFunc$|Summary|TableInsert")
 _tracing = threading.local()
 
 
@@ -79,7 +82,10 @@ class SyncStep:
 
         concrete = compute.get_concrete_function(*spec)
         self.sparse = any(sparse for _, sparse in self._gradients)
-        _warn_of_randomness(concrete.graph)
+        types = _operations(concrete.graph)
+        _warn(arguments.name, types)
+        self.pure = not any(map(_EFFECT.search, types))
+        self.per_example = results.per_example(concrete.structured_outputs[0])
         self._resources = [tf.TensorSpec([], tf.resource)] * self._width()
         self.micro = _trace(micro, *spec, *self._resources)
         self.probe = _trace(self._probe, tf.TensorSpec([], tf.float32),
@@ -172,6 +178,8 @@ class SyncStep:
             return total
 
     def _sum_and_apply(self, weights, *handles):
+        if self._strategy.reduction == "sum":
+            weights = tf.cast(weights > 0, weights.dtype)
         for optimizer, numbers, variables in self._applies:
             totals = [self._total(weights, handles, number) for number in numbers]
             optimizer.apply_gradients(zip(totals, variables))
@@ -221,9 +229,21 @@ class PlainCall:
         self.concrete = _trace(call, *arguments.spec())
 
 
-def _warn_of_randomness(graph):
-    found = {op.type for op in graph.get_operations() if op.type in _STATEFUL_RANDOM}
+def _operations(graph):
+    """The types of all operations, those of the functions that it calls, too."""
+    definition = graph.as_graph_def()
+    return {node.op for nodes in [definition.node, *(f.node_def for f in definition.library.function)]
+            for node in nodes}
+
+
+def _warn(name, types):
+    found = sorted(filter(_RANDOM.search, types))
     if found:
-        log(f"{', '.join(sorted(found))} in a step function: its numbers depend on the worker that "
+        log(f"{', '.join(found)} in {name}: its numbers depend on the worker that "
             "runs it. Use Keras layers, or tf.random.stateless_* with threadtide.tensorflow."
             "step_seed(), for a result that does not depend on the cluster")
+    found = sorted(filter(_ASSIGN.search, types))
+    if found:
+        log(f"{', '.join(found)} in {name}: what a step assigns past an optimizer (metrics, averages "
+            "of batch normalisation) is done by each slot, in any order and perhaps twice, so the "
+            "values depend on the cluster. Return such values, and sum them up in the program")

@@ -254,6 +254,9 @@ class ElasticParameterServerStrategy(tf.distribute.ParameterServerStrategy):
         Without it: TIDE_MODE, else what the members say.
       slots: micro-batches of a step in sync mode; the most workers that can be of use. Without it:
         TIDE_SLOTS, what the members say, or 8. Another number is another order of additions, so other last bits.
+      reduction: what the loss of a step, and so its gradients, is over the examples that the step
+        function gets: "mean" (default), or "sum", as of tf.nn.compute_average_loss() with a
+        global_batch_size. In sync mode the slots are put together accordingly.
       variable_partitioner: as with the stock strategy. Shards stay, servers come and go.
       checkpoint_dir: where checkpoints go, which a new chief resumes from. Without it the last one
         lies in the chief's memory, against the loss of parameter servers only. Default:
@@ -266,7 +269,7 @@ class ElasticParameterServerStrategy(tf.distribute.ParameterServerStrategy):
     """
 
     def __init__(self, mode=None, slots=None, variable_partitioner=None, checkpoint_dir=None,
-                 checkpoint_interval_s=None, source=None):
+                 checkpoint_interval_s=None, source=None, reduction="mean"):
         private.check_version()
         private.follow_functions()
         self._tide_channel = None
@@ -276,6 +279,9 @@ class ElasticParameterServerStrategy(tf.distribute.ParameterServerStrategy):
         slots = int(slots or os.environ.get("TIDE_SLOTS") or 0)
         if not 0 <= slots <= 4096:
             raise ValueError(f"slots must be from 1 to 4096, not {slots}")
+        if reduction not in ("mean", "sum"):
+            raise ValueError(f"reduction must be mean or sum, not {reduction!r}")
+        self.reduction = reduction
         self.recorder = None  # collects gradients while a step is traced
         self.checkpoints = checkpoint.Checkpoints(
             checkpoint_dir or os.environ.get("TIDE_CHECKPOINT"), float(

@@ -18,7 +18,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from threadtide.tensorflow import dispatch, private, progress, steps
+from threadtide.tensorflow import dispatch, private, progress, results, steps
 from threadtide.tensorflow.arguments import Arguments
 from threadtide.tensorflow.cluster import log
 from threadtide.tensorflow.data import Epochs
@@ -34,25 +34,8 @@ class _Again(Exception):
     """The tasks under way do not count; look at the cluster, then do the step again."""
 
 
-class Result:
-    """What a scheduled function returned; as TensorFlow's RemoteValue."""
-
-    def __init__(self):
-        self._event, self._value, self._error = threading.Event(), None, None
-
-    def set(self, value, error=None):
-        self._value, self._error = value, error
-        self._event.set()
-
-    def fetch(self):
-        """Waits for the value and returns it as NumPy. Of a step in sync mode: the slots' mean,
-        weighted by their examples; the sum for integers. NaN for a step before the resumption."""
-        self._event.wait()
-        if self._error:
-            raise self._error
-        return self._value
-
-    get = fetch
+class _Failed(Exception):
+    """A call's own error, its cause, which says nothing about the variables."""
 
 
 class _Call:
@@ -60,10 +43,10 @@ class _Call:
 
     def __init__(self, arguments):
         self.arguments, self.epochs = arguments, arguments.epochs
-        self.number = self.epochs.take() if self.epochs else -1  # of the batch
+        self.number = -1  # of the batch
         self.step = -1
         self.task = None
-        self.result = Result()
+        self.result = results.Result()
 
 
 class ElasticCoordinator:
@@ -76,10 +59,17 @@ class ElasticCoordinator:
         self._calls = collections.deque()  # to be done
         self._flight = []  # calls that were given to workers
         self._since = collections.deque()  # steps done since the last written snapshot
+        self._dirty = False  # calls that do not count may still write into slots
+        self._over = False  # the error is for ever: the training cannot go on
+        self._covered = (len(strategy.restored.meta["variables"])  # by the last snapshot
+                         if strategy.restored else 0)
         self._traced = collections.OrderedDict()  # those used last at the end
         self._traces = collections.Counter()  # by the function's name
         self._error = None
         self._scheduled = 0  # steps
+        # What each function's last step returned: the answer for steps that are not done again.
+        kept = strategy.restored.meta.get("results", {}) if strategy.restored else {}
+        self._results = {name: results.from_json(value) for name, value in kept.items()}
         self._restored = strategy.restored.meta["step"] if strategy.restored else 0
         self._closing = self._closed = self._suspended = False
         self._servers = []
@@ -137,14 +127,16 @@ class ElasticCoordinator:
         call = _Call(Arguments(fn, args, kwargs))
         with self._dispatcher.changed:
             self._raise()
-            if call.epochs:
+            if call.epochs and self._scheduled < self._restored:
                 self._scheduled += 1
-                call.step = self._scheduled
-                if call.step <= self._restored:
-                    call.result.set(math.nan)
-                    return call.result
+                call.epochs.take()
+                call.result.set(self._results.get(call.arguments.name, math.nan))
+                return call.result
             self._dispatcher.changed.wait_for(lambda: len(self._calls) < AHEAD or self._error)
             self._raise()
+            if call.epochs:
+                self._scheduled += 1
+                call.step, call.number = self._scheduled, call.epochs.take()
             self._calls.append(call)
             self._dispatcher.changed.notify_all()
         return call.result
@@ -163,7 +155,8 @@ class ElasticCoordinator:
 
     def fetch(self, value):
         """The values of a structure of Results."""
-        return tf.nest.map_structure(lambda r: r.fetch() if isinstance(r, Result) else r, value)
+        return tf.nest.map_structure(
+            lambda r: r.fetch() if isinstance(r, results.Result) else r, value)
 
     def checkpoint(self):
         """Waits for what was scheduled and writes a checkpoint of it."""
@@ -171,12 +164,16 @@ class ElasticCoordinator:
         with self._dispatcher.changed:
             self._strategy.checkpoints.wanted = True
             self._dispatcher.changed.notify_all()
-            self._dispatcher.changed.wait_for(lambda: not self._strategy.checkpoints.wanted)
+            self._dispatcher.changed.wait_for(
+                lambda: not self._strategy.checkpoints.wanted or self._error)
+            self._raise()
         self._strategy.checkpoints.wait()
 
     def close(self, release=True):
         """The training has finished: the last report says so, and the nodes are released."""
         with self._dispatcher.changed:
+            if self._closed:
+                return
             self._closing = True
             self._dispatcher.changed.notify_all()
         self._thread.join()
@@ -202,8 +199,9 @@ class ElasticCoordinator:
         return self.progress.report(self.step, self.duplicates, self._cluster.report())
 
     def _raise(self):
-        if self._error:
-            error, self._error = self._error, None
+        if error := self._error:
+            if not self._over:
+                self._error = None
             raise error
 
     # Workers.
@@ -218,7 +216,7 @@ class ElasticCoordinator:
     def _warm(self, device, executor):
         """Has a new worker prepare its functions while the others work; writes to scratch."""
         last = self._last
-        if last and isinstance(last[0], steps.SyncStep):
+        if last and last[0].pure:
             traced, arguments = last
             with private.run_on(device, executor):
                 traced.micro(*arguments, tf.constant([0, 0], tf.int64), *traced.handles[-1])
@@ -226,13 +224,11 @@ class ElasticCoordinator:
     # The training's thread.
 
     def _run(self):
-        while True:
+        while not self._over and not (self._closing and self.idle):
             try:
                 self._between()
                 with self._dispatcher.changed:
-                    if self._suspended or not (self._calls or self._flight):
-                        if self._closing and not self._suspended:
-                            return
+                    if self._suspended or self.idle:
                         self._dispatcher.changed.notify_all()
                         self._dispatcher.changed.wait(0.2)
                         continue
@@ -248,6 +244,8 @@ class ElasticCoordinator:
                 if not self._server_lost():
                     self._take_back()
                     self._renew()
+            except _Failed as failed:
+                self._fail(failed.__cause__)
             except tf.errors.OpError as error:
                 # A move, a snapshot or an application failed, and how far it came is not known.
                 self._dispatcher.forget()
@@ -275,21 +273,34 @@ class ElasticCoordinator:
             self._calls.extendleft(reversed(self._flight))
             self._flight.clear()
 
-    def _fail(self, error):
-        """The user's function is wrong: everything that was scheduled ends with the error."""
-        self._dispatcher.forget()
+    def _fail(self, error, over=False):
+        """The user's function is wrong: everything that was scheduled ends with the error.
+
+        Its steps and batches are those of the next calls, so that n steps are n, whatever failed.
+        """
+        self._take_back()
         with self._dispatcher.changed:
-            for call in [*self._flight, *self._calls]:
+            for call in self._calls:
+                if call.epochs:
+                    self._scheduled -= 1
+                    call.epochs.give_back(call.number)
                 call.result.set(None, error)
-            self._flight.clear()
             self._calls.clear()
-            self._error = error
+            self._error, self._over = error, over
+            self._dirty = True
             self._dispatcher.changed.notify_all()
 
     def _between(self):
         """What can be done only while no step is under way, if there is any."""
         if self._server_lost() or self._doubts > self._cleared:
-            self._restart()
+            try:
+                self._restart()
+            except Exception as error:
+                if isinstance(error, tf.errors.OpError) and self._doubts < dispatch.ATTEMPTS:
+                    raise  # another server may be lost
+                log(f"the training cannot go on: {error}")
+                self._fail(error, over=True)
+                return
         servers = [n.index for n in self._cluster.of("ps", "in")]
         if servers and servers != self._servers:
             self._land(0)
@@ -298,6 +309,10 @@ class ElasticCoordinator:
             self._servers = servers
             if moved:
                 log(f"{moved} variables moved; parameter servers: {servers}")
+        if self._dirty:
+            self._renew()
+        if self._calls:
+            self._cover()
         checkpoints = self._strategy.checkpoints
         if servers and not checkpoints.busy:  # a snapshot's values lie on the servers of its time
             for node in self._cluster.of("ps", "draining"):
@@ -321,11 +336,14 @@ class ElasticCoordinator:
             self._snapshot()
 
     def _snapshot(self):
+        kept = {name: results.to_json(value) for name, value in self._results.items()}
+        with self._variables.lock:  # the program may be making others
+            entries, values = list(self._variables.entries), self._variables.read()
         meta = {"step": self.step, "mode": self._strategy.mode, "slots": self._strategy.slots,
-                "duplicates": self.duplicates,
-                "variables": [[e.name, e.shape.as_list(), e.dtype.name]
-                              for e in self._variables.entries]}
-        self._strategy.checkpoints.begin(meta, self._variables.read())
+                "duplicates": self.duplicates, "results": kept,
+                "variables": [[e.name, e.shape.as_list(), e.dtype.name] for e in entries]}
+        self._covered = len(meta["variables"])
+        self._strategy.checkpoints.begin(meta, values)
         with self._dispatcher.changed:
             self._strategy.checkpoints.wanted = False
             self._dispatcher.changed.notify_all()
@@ -351,6 +369,8 @@ class ElasticCoordinator:
         with self._dispatcher.changed:
             while not (servers := self._cluster.of("ps", "in")) and not self._closing:
                 self._dispatcher.changed.wait(1.0)
+        if not servers:
+            raise RuntimeError("no parameter server is left")
         self._servers = [n.index for n in servers]
         self._variables.rebuild(self._servers, snapshot)
         self._renew()
@@ -372,6 +392,7 @@ class ElasticCoordinator:
         for traced in self._traced.values():
             if isinstance(traced, steps.SyncStep):
                 traced.renew()
+        self._dirty = False
 
     def _trace(self, call):
         key = call.arguments.key
@@ -379,7 +400,6 @@ class ElasticCoordinator:
             self._traced.move_to_end(key)
             return self._traced[key]
         self._count_trace(call.arguments.name)
-        known = len(self._variables.entries)
         if call.epochs and self._strategy.mode == "sync":
             traced = steps.SyncStep(self._strategy, call.arguments)
         else:
@@ -387,14 +407,16 @@ class ElasticCoordinator:
         self._traced[key] = traced
         if len(self._traced) > TRACES:
             self._traced.popitem(last=False)
-        # An optimizer's variables are there only now: the last snapshot must have them.
-        if len(self._variables.entries) > known or (
-                call.epochs and not self._strategy.checkpoints.latest):
+        self._cover()  # an optimizer's variables are there only now
+        return traced
+
+    def _cover(self):
+        """The last snapshot must have all variables, or none could be rebuilt from it."""
+        if len(self._variables.entries) > self._covered:
             self._land(0)
             self._strategy.checkpoints.wait()
             self._snapshot()
             self._strategy.checkpoints.wait()
-        return traced
 
     def _count_trace(self, name):
         self._traces[name] += 1
@@ -415,9 +437,6 @@ class ElasticCoordinator:
                 if self._cluster.suspended and not self._cluster.of("worker"):
                     raise _Again  # none will come
                 self._dispatcher.changed.wait(1.0)
-        for task in tasks:
-            if task.error:
-                raise task.error
 
     # Sync mode.
 
@@ -431,16 +450,18 @@ class ElasticCoordinator:
             self._dispatcher.submit(tasks)
             probe = self._probe(traced)
             self._wait(tasks, len(tasks))
+            _raise_first(tasks)
             if not any(t.interrupted for t in tasks):
                 break
             traced.renew()
+        value = results.combine([t.result[0] for t in tasks], [len(p) for _, p in parts],
+                                traced.per_example, self._strategy.reduction)
         begin = time.monotonic()
         self._apply(traced, weights)
         self.progress.applied(time.monotonic() - begin, [t.seconds for t in tasks], probe)
-        results = [t.result for t in tasks]
         if traced.sparse:
-            traced.rows = results[0][1]
-        self._finish(call, _mean([r[0] for r in results], [len(p) for _, p in parts]))
+            traced.rows = tasks[0].result[1]
+        self._finish(call, value)
 
     def _micro(self, traced, call, slot, examples, handles):
         def run(device, executor):
@@ -449,8 +470,7 @@ class ElasticCoordinator:
             self._last = (traced, arguments)
             with private.run_on(device, executor):
                 result, rows = traced.micro(*arguments, key, *handles)
-            result = tf.nest.map_structure(lambda t: t.numpy(), result)
-            return result, rows.numpy() if traced.sparse else None
+            return results.numpy(result), rows.numpy() if traced.sparse else None
         return run
 
     def _probe(self, traced):
@@ -511,20 +531,22 @@ class ElasticCoordinator:
             batch = call.epochs.arguments(call.epochs.indices(call.number)) if call.epochs else []
             with private.run_on(device, executor):
                 result = traced.concrete(*batch, *call.arguments.tensors)
-            return tf.nest.map_structure(lambda t: t.numpy(), result)
+            return results.numpy(result)
         return run
 
     def _land(self, most):
         """Waits until at most @most calls are under way, and takes in those that are done."""
         while len(self._flight) > max(0, most):
-            self._wait([c.task for c in self._flight], 1)
-            for call in [c for c in self._flight if c.task.finished]:
+            tasks = [c.task for c in self._flight]
+            self._wait(tasks, 1)
+            for call in [c for c in self._flight if c.task.finished and not c.task.error]:
                 with self._dispatcher.changed:
                     self._flight.remove(call)
                 if call.epochs:
                     self.duplicates += call.task.interrupted
                     self.progress.applied(0.0, [call.task.seconds], None)
                 self._finish(call, call.task.result)
+            _raise_first(tasks)
 
     def _finish(self, call, value):
         with self._dispatcher.changed:
@@ -532,6 +554,7 @@ class ElasticCoordinator:
                 self._calls.popleft()
             if call.epochs:
                 self.step += 1
+                self._results[call.arguments.name] = value
                 self._doubts = self._cleared = 0
                 self._since.append(call)
                 self._forget_written()
@@ -542,11 +565,7 @@ class ElasticCoordinator:
                 self._dispatcher.changed.notify_all()
 
 
-def _mean(results, weights):
-    """The slots' results as one."""
-    def one(*values):
-        values = np.stack(values)
-        if np.issubdtype(values.dtype, np.integer):
-            return values.sum(axis=0)
-        return np.average(values, axis=0, weights=weights).astype(values.dtype)
-    return tf.nest.map_structure(one, *results)
+def _raise_first(tasks):
+    for task in tasks:
+        if task.error:
+            raise _Failed from task.error
