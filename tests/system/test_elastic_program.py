@@ -95,13 +95,21 @@ def test_functions_of_the_program_follow_variables_that_move(bed):
             value += weights[0]
         return tf.cond(times > 0, lambda: value + weights[1], lambda: value)
 
+    @tf.function
+    def slope():
+        with tf.GradientTape() as tape:
+            value = tf.reduce_sum(total(tf.constant(1)) * weights[0])
+        return tape.gradient(value, weights[0])
+
     assert total(tf.constant(1)).numpy().tolist() == [6.0, 12.0]
+    assert slope().numpy().tolist() == [8.0, 16.0]
     homes = [w.device for w in weights]
     bed.nodes.start("ps")
     wait_until(lambda: [w.device for w in weights] != homes, "variables have moved", GUARD_S)
     for weight in weights:
         weight.assign([5.0, 6.0])
     assert total(tf.constant(1)).numpy().tolist() == [30.0, 36.0] and len(traces) == 1
+    assert slope().numpy().tolist() == [40.0, 48.0]
 
 
 def test_a_function_is_traced_anew_when_what_it_is_given_differs(bed, capfd):
