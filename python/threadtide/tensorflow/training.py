@@ -79,7 +79,7 @@ class ElasticCoordinator:
         self.duplicates = strategy.restored.meta["duplicates"] if strategy.restored else 0
         self.progress = progress.Progress(self.step)
         strategy.on_change = self._on_change
-        strategy.report = self.report
+        strategy.report = lambda: self.report(tell=True)
         self._cluster.on_worker = self._feed
         for node in self._cluster.of("worker"):
             self._feed(node)
@@ -194,9 +194,9 @@ class ElasticCoordinator:
     def idle(self):
         return not self._calls and not self._flight
 
-    def report(self):
-        """The progress, as the controller gets it."""
-        return self.progress.report(self.step, self.duplicates, self._cluster.report())
+    def report(self, tell=False):
+        """The progress, as the controller gets it; @tell: it does, and each pause once."""
+        return self.progress.report(self.step, self.duplicates, self._cluster.report(), tell)
 
     def _raise(self):
         if error := self._error:
