@@ -99,7 +99,7 @@ class Cluster:
         """From the channel's thread."""
         listed = {(m.role, m.index): m for m in members.nodes}
         with self.lock:
-            self.suspended = members.suspend
+            turned, self.suspended = self.suspended != members.suspend, members.suspend
             self.mode, self.slots = members.mode, members.slots
             known = list(self.nodes.values())
             new = [Node(m) for key, m in listed.items() if key not in self._seen]
@@ -121,7 +121,8 @@ class Cluster:
             self._set_threads(node)
             if node.member.leave:
                 self.leave(node)
-        self._changed()
+        if turned:  # of nodes' changes it is told where they happen
+            self._changed()
 
     def _set_threads(self, node):
         if node.member.threads != node.asked:
