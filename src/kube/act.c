@@ -10,7 +10,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define CHAIN_MAX   256 /* actions of a training that wait for those before them */
 #define PATH_LEN    1024
 #define EVENTS_PATH "/apis/events.k8s.io/v1/namespaces/%s/events%s%s"
 
@@ -474,29 +473,9 @@ static void drop(struct actor *a, const struct kube_meta *meta)
     a->on.dropped(a->on.arg, meta->namespace, meta->name, meta->uid);
 }
 
-static struct chain *find_chain(const struct actor *a, const char *uid)
+bool actor_holds(const struct actor *a, const char *uid, uint64_t now)
 {
-    struct chain *c = a->chains;
-
-    while (c && strcmp(c->uid, uid) != 0)
-        c = c->next;
-    return c;
-}
-
-/* Behind what is under way: it was decided with that in mind. */
-static bool extend(struct actor *a, const struct kube_plan *plan, size_t first, size_t end)
-{
-    struct chain *c = find_chain(a, plan->actions[first].etj->meta.uid);
-    size_t waiting = 0;
-    int r = c ? 0 : -ENOENT;
-
-    for (const struct step *s = c ? c->first : NULL; s; s = s->next)
-        waiting++;
-    if (waiting > CHAIN_MAX)
-        return false;
-    for (size_t i = first; i < end && r == 0; i++)
-        r = add_action(c, &plan->actions[i]);
-    return r == 0;
+    return !work_may_begin(a->work, uid, now);
 }
 
 void actor_begin(struct actor *a, const struct kube_plan *plan, uint64_t now)
@@ -509,8 +488,7 @@ void actor_begin(struct actor *a, const struct kube_plan *plan, uint64_t now)
         for (end = first; end < plan->count && plan->actions[end].etj == etj;)
             end++;
         if (!work_begin(a->work, etj->meta.uid, now)) {
-            if (!extend(a, plan, first, end))
-                drop(a, &etj->meta);
+            drop(a, &etj->meta);
             continue;
         }
         c = make_chain(a, plan, first, end);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Carries a plan's actions out: those of one training in order, each when the one before it has
- * succeeded, trainings side by side. What fails drops the rest of its training, which waits, ever
- * longer, before it is acted on again. Every write says of which object (UID) it was meant, so that
- * an action decided on old news fails instead of hitting another. Event loop's thread; called by
- * controller.c.
+ * succeeded, trainings side by side. Until all are done nothing else is begun for it. What fails
+ * drops the rest of its training, which waits, ever longer, before it is acted on again. Every
+ * write says of which object (UID) it was meant, so that an action decided on old news fails
+ * instead of hitting another. Event loop's thread; called by controller.c.
  */
 #pragma once
 
@@ -44,9 +44,12 @@ int actor_new(struct client *client, const struct actor_events *events,
               const struct kube_pod_settings *settings, const char *identity, struct actor **ret);
 struct actor *actor_free(struct actor *a); /* takes NULL, returns NULL */
 
+/* Whether something is under way for the training of this UID, or it waits after a failure. */
+bool actor_holds(const struct actor *a, const char *uid, uint64_t now);
+
 /*
- * Begins what @plan says, behind what is under way for the same training; of those that wait after
- * a failure it is dropped. Nothing of the plan is referred to afterwards.
+ * Begins what @plan says, which has nothing for trainings that are held. Nothing of the plan is
+ * referred to afterwards.
  */
 void actor_begin(struct actor *a, const struct kube_plan *plan, uint64_t now);
 

@@ -24,6 +24,8 @@ struct controller {
     struct feed feeds[CACHE_KIND_MAX];
     struct kube_report **reports;
     size_t n_reports, reports_size;
+    bool *held; /* as in kube_world */
+    size_t held_size;
     json_t *members; /* UID of a training → what its chief is answered */
     uint64_t due_ns; /* of the next look; UINT64_MAX: none */
     uint64_t looked_ns, looks, look_ns, look_max_ns, unreadable;
@@ -223,6 +225,23 @@ static void fill_world(const struct controller *c, struct kube_world *w)
     };
 }
 
+/* Whom what was decided before is still being done for. */
+static int find_held(struct controller *c, struct kube_world *w)
+{
+    if (w->etj_count > c->held_size) {
+        bool *more = realloc(c->held, 2 * w->etj_count * sizeof(*more));
+
+        if (!more)
+            return -ENOMEM;
+        c->held = more;
+        c->held_size = 2 * w->etj_count;
+    }
+    for (size_t i = 0; i < w->etj_count; i++)
+        c->held[i] = actor_holds(c->actor, w->etjs[i]->meta.uid, (uint64_t)w->now_ns);
+    w->held = c->held;
+    return 0;
+}
+
 static void look(struct controller *c)
 {
     struct kube_world world;
@@ -232,7 +251,9 @@ static void look(struct controller *c)
 
     c->looked_ns = begun;
     fill_world(c, &world);
-    r = kube_reconcile(c->options->settings, &world, c->memory, &plan);
+    r = find_held(c, &world);
+    if (r == 0)
+        r = kube_reconcile(c->options->settings, &world, c->memory, &plan);
     took = clock_now_ns() - begun;
     c->looks++;
     c->look_ns += took;
@@ -453,6 +474,7 @@ struct controller *controller_free(struct controller *c)
     while (c->n_reports > 0)
         kube_report_free(c->reports[--c->n_reports]);
     free(c->reports);
+    free(c->held);
     kube_memory_free(c->memory);
     json_decref(c->members);
     sd_event_source_disable_unref(c->timer);

@@ -112,6 +112,24 @@ bool core_once(struct core *c, struct seat *seat)
     return core_due(c, &seat->acted_ns);
 }
 
+bool core_again(struct core *c, struct job *job, int64_t since_ns, const char *what)
+{
+    struct record *r = job->record;
+    int64_t due;
+
+    if (r->contests && c->now_ns - r->contest_ns >= CEILING_NS)
+        r->contests = 0;
+    due = since_ns + (ECHO_NS << (r->contests < 6 ? r->contests : 6));
+    if (c->now_ns < due) {
+        core_wake(c, due);
+        return false;
+    }
+    r->contests++;
+    r->contest_ns = c->now_ns;
+    r->contested = what;
+    return true;
+}
+
 const char *kube_action_name(enum kube_action_kind kind)
 {
     static const char *const names[] = {
@@ -250,6 +268,7 @@ void kube_memory_doubt(struct kube_memory *memory, const struct kube_etj *etj)
     record->announced = false;
     record->status_ns = 0;
     record->let_go_ns = 0;
+    record->finalizer_ns = 0;
     record->told = 0;
 }
 

@@ -40,9 +40,10 @@ struct seat_record {
     enum kube_role role;
     enum pod_state state;
     uint32_t index;
-    int64_t mcpu;     /* of one that is expected */
-    int64_t since_ns; /* in this state */
-    int64_t acted_ns; /* when something was last sent about it in this state; 0: not yet */
+    int64_t mcpu;       /* of one that is expected */
+    int64_t since_ns;   /* in this state */
+    int64_t acted_ns;   /* when something was last sent about it in this state; 0: not yet */
+    int64_t sized_mcpu; /* what was last asked for; 0: nothing */
 };
 
 /* A number of workers or parameter servers that is being tried, or was. */
@@ -102,6 +103,10 @@ struct record {
     int64_t let_go_ns;        /* when our finalizer was last taken out; 0: not yet */
     uint64_t trust;           /* … this kube_world.trust */
     int64_t no_resize_ns;     /* until then nothing is resized: a node said no */
+    int64_t finalizer_ns;     /* when it was sent; 0: not yet */
+    int64_t contest_ns;       /* when something was last written that somebody had changed */
+    int32_t contests;         /* how often, in a row */
+    const char *contested;    /* what; static */
 };
 
 #define MEMORY_BUCKETS 256
@@ -125,6 +130,7 @@ struct seat {
     int64_t mcpu;  /* of KUBE_CONTAINER: asked for */
     int64_t since_ns;
     int64_t acted_ns;
+    int64_t sized_mcpu;
     enum kube_node_state reported; /* by the present chief; KUBE_NODE_STATE_MAX: not */
     uint32_t threads;              /* acknowledged */
     uint32_t told_threads;         /* 0: the node follows its container */
@@ -153,6 +159,7 @@ struct job {
     uint32_t seat_room;
     struct seat *chief; /* NULL: none */
     enum aim aim;
+    bool held;    /* the last plan's actions are under way: there are no others */
     bool runs;    /* a chief exists or existed: it is not in the queue */
     bool silent;  /* no report for long: its size stays */
     bool starts;  /* this plan begins it */
@@ -229,6 +236,9 @@ __attribute__((format(printf, 5, 6))) void core_event(struct core *c, struct job
 /* Whether what was sent at *acted_ns is to be sent again; notes that it is sent now. */
 bool core_due(struct core *c, int64_t *acted_ns);
 bool core_once(struct core *c, struct seat *seat); /* the same, of what is done to a pod */
+/* Whether @what, sent at @since_ns and changed since by somebody else, is sent again: it takes ever
+ * longer, so that two who want different things do not keep each other busy. */
+bool core_again(struct core *c, struct job *job, int64_t since_ns, const char *what);
 
 void name_map_init(struct core *c, struct name_map *map, size_t count);
 void name_map_put(struct name_map *map, const char *key, uint32_t value);

@@ -182,13 +182,17 @@ static void begin(struct core *c, struct job *job)
 
 static void run(struct core *c, struct job *job)
 {
-    if (job->etj->finalizer < 0)
+    struct record *r = job->record;
+
+    if (job->etj->finalizer < 0 &&
+        (r->finalizer_ns == 0 || core_again(c, job, r->finalizer_ns, "finalizer"))) {
+        r->finalizer_ns = c->now_ns;
         core_act(c, job, KUBE_ADD_FINALIZER, NULL);
-    if ((job->runs || job->starts) &&
-        (!job->record->announced || job->record->trust != c->world->trust)) {
+    }
+    if ((job->runs || job->starts) && (!r->announced || r->trust != c->world->trust)) {
         core_act(c, job, KUBE_CREATE_SERVICE, NULL);
-        job->record->announced = true;
-        job->record->trust = c->world->trust;
+        r->announced = true;
+        r->trust = c->world->trust;
     }
     if (job->runs) {
         keep_chief(c, job);

@@ -77,6 +77,13 @@ bool work_begin(struct work_queue *q, const char *key, uint64_t now)
     return true;
 }
 
+bool work_may_begin(const struct work_queue *q, const char *key, uint64_t now)
+{
+    const struct item *item = *find((struct work_queue *)q, key);
+
+    return !item || (!item->busy && now >= item->due_ns);
+}
+
 bool work_end(struct work_queue *q, const char *key, bool good, uint64_t now)
 {
     struct item **at = find(q, key), *item = *at;

@@ -24,6 +24,9 @@ struct work_queue *work_free(struct work_queue *q);             /* takes NULL, r
  */
 bool work_begin(struct work_queue *q, const char *key, uint64_t now);
 
+/* Whether work_begin() would begin it. */
+bool work_may_begin(const struct work_queue *q, const char *key, uint64_t now);
+
 /* Returns whether it was wanted meanwhile; of a failure work_next_ns() tells when. */
 bool work_end(struct work_queue *q, const char *key, bool good, uint64_t now);
 

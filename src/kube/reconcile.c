@@ -37,7 +37,8 @@ static void decide(struct core *c)
     budget_build(c);
     counts_decide(c);
     for (uint32_t j = 0; j < c->job_count; j++)
-        life_act(c, &c->jobs[j]);
+        if (!c->jobs[j].held)
+            life_act(c, &c->jobs[j]);
     memory_store(c);
 }
 

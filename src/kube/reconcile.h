@@ -9,8 +9,9 @@
  * between two actions. The memory holds what can be lost: measured rates and times of waiting.
  *
  * The actions of one training stand together and in order, and each rests on the ones before it:
- * when one fails, the rest of that training's are dropped, and it is reconciled anew. Trainings do
- * not depend on each other.
+ * when one fails, the rest of that training's are dropped, and it is reconciled anew. Until all are
+ * done the world says that the training is held, and there are no others for it. Trainings do not
+ * depend on each other.
  *
  * Event loop's thread; called by main.c, the tests and the benchmark.
  */

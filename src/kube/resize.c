@@ -21,8 +21,12 @@ static uint32_t threads_of(int64_t mcpu)
 
 static bool resize(struct core *c, struct job *job, struct seat *seat, int64_t mcpu)
 {
+    if (seat->acted_ns && seat->sized_mcpu == mcpu &&
+        !core_again(c, job, seat->acted_ns, "workers' size"))
+        return false;
     if (!core_once(c, seat))
         return false;
+    seat->sized_mcpu = mcpu;
     core_act(c, job, KUBE_RESIZE_POD, seat)->resize.mcpu = mcpu;
     return true;
 }

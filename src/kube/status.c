@@ -7,8 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PROGRESS_NS     (10 * NS_PER_S) /* between two statuses that tell of progress alone, … */
-#define PROGRESS_PER_NS (NS_PER_S / 10) /* … and for each training more: 10 requests a second */
+/* Between two statuses of a training, and for each training more, so that all of them together do
+ * not ask for more than so much of the API server. */
+#define PROGRESS_NS     (10 * NS_PER_S) /* that tell of progress alone: … */
+#define PROGRESS_PER_NS (NS_PER_S / 10) /* … 10 requests a second */
+#define TELL_NS         (1 * NS_PER_S)  /* that tell people, and nothing rests on them: … */
+#define TELL_PER_NS     (NS_PER_S / 13) /* … 13 */
 
 static enum kube_phase phase_of(const struct job *job)
 {
@@ -68,6 +72,17 @@ __attribute__((format(printf, 6, 7))) static void set(struct core *c, struct job
     va_end(ap);
 }
 
+/* Once may have been a slip. */
+static bool contested(struct core *c, const struct job *job)
+{
+    const struct record *r = job->record;
+
+    if (r->contests < 2 || c->now_ns - r->contest_ns >= CEILING_NS)
+        return false;
+    core_wake(c, r->contest_ns + CEILING_NS);
+    return true;
+}
+
 static void set_conditions(struct core *c, struct job *job)
 {
     const struct kube_status *s = &job->status;
@@ -95,6 +110,9 @@ static void set_conditions(struct core *c, struct job *job)
             job->lack ? job->why_text : phase);
     if (job->trouble_reason)
         set(c, job, KUBE_DEGRADED, true, job->trouble_reason, "%s", job->trouble);
+    else if (contested(c, job) && !ended)
+        set(c, job, KUBE_DEGRADED, true, "Contested",
+            "somebody else changes its %s again and again", job->record->contested);
     else if (s->phase == KUBE_FAILED)
         set(c, job, KUBE_DEGRADED, true, "BackoffLimitExceeded", "its chief failed %d times",
             s->restarts);
@@ -133,8 +151,7 @@ static void set_reason(struct job *job)
 
 static bool counts_differ(const struct kube_count *a, const struct kube_count *b)
 {
-    return a->next_index != b->next_index || a->desired != b->desired || a->actual != b->actual ||
-           a->ready != b->ready;
+    return a->desired != b->desired || a->actual != b->actual || a->ready != b->ready;
 }
 
 static bool conditions_differ(const struct kube_status *a, const struct kube_status *b)
@@ -143,21 +160,31 @@ static bool conditions_differ(const struct kube_status *a, const struct kube_sta
         const struct kube_condition *x = &a->conditions[i], *y = &b->conditions[i];
 
         if (x->status != y->status || strcmp(x->reason, y->reason) != 0 ||
-            strcmp(x->message, y->message) != 0 || x->generation != y->generation)
+            x->generation != y->generation)
             return true;
     }
     return false;
 }
 
-/* But for progress and efficiency, which change all the time. */
-static bool differs(const struct kube_status *a, const struct kube_status *b)
+/* In what has to be there before something else is done, or what people and programs wait for. */
+static bool matters(const struct kube_status *a, const struct kube_status *b)
 {
     return a->phase != b->phase || a->observed_generation != b->observed_generation ||
            a->members_generation != b->members_generation || a->members_hash != b->members_hash ||
            a->restarts != b->restarts || strcmp(a->failed_uid, b->failed_uid) != 0 ||
-           strcmp(a->reason, b->reason) != 0 || strcmp(a->message, b->message) != 0 ||
-           counts_differ(&a->ps, &b->ps) || counts_differ(&a->worker, &b->worker) ||
+           a->ps.next_index != b->ps.next_index || a->worker.next_index != b->worker.next_index ||
            conditions_differ(a, b);
+}
+
+/* But for progress and efficiency, which change all the time. */
+static bool differs(const struct kube_status *a, const struct kube_status *b)
+{
+    bool texts = strcmp(a->reason, b->reason) != 0 || strcmp(a->message, b->message) != 0;
+
+    for (int i = 0; i < KUBE_CONDITION_MAX; i++)
+        texts |= strcmp(a->conditions[i].message, b->conditions[i].message) != 0;
+    return texts || counts_differ(&a->ps, &b->ps) || counts_differ(&a->worker, &b->worker) ||
+           matters(a, b);
 }
 
 static bool progress_due(struct core *c, const struct job *job)
@@ -179,14 +206,20 @@ static bool progress_due(struct core *c, const struct job *job)
 static bool worth_sending(struct core *c, struct job *job)
 {
     const struct record *r = job->record;
-    bool sent_lately = r->sent && r->status_ns && c->now_ns - r->status_ns < ECHO_NS;
+    const struct kube_status *told = &job->etj->status;
+    int64_t since = r->sent && r->status_ns ? r->status_ns : 0;
 
-    if (sent_lately && !differs(&job->status, r->sent)) {
-        if (differs(&job->status, &job->etj->status))
-            core_wake(c, r->status_ns + ECHO_NS);
-        return false;
-    }
-    return differs(&job->status, &job->etj->status) || progress_due(c, job);
+    int64_t due = since + TELL_NS + (int64_t)c->job_count * TELL_PER_NS;
+
+    if (!differs(&job->status, told))
+        return progress_due(c, job);
+    if (!since || matters(&job->status, r->sent))
+        return true;
+    /* it was sent, and is not there */
+    if (matters(&job->status, told) || !differs(&job->status, r->sent))
+        return core_again(c, job, since, "status");
+    core_wake(c, due);
+    return c->now_ns >= due;
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -205,9 +238,10 @@ static void tell_changes(struct core *c, struct job *job)
         core_event(c, job, true, "Failed", "its chief failed %d times", now->restarts);
     if (now->phase == KUBE_SUSPENDED && before->phase != KUBE_SUSPENDED)
         core_event(c, job, false, "Suspended", "everything is given back");
-    if (job->trouble_reason && degraded->status == KUBE_TRUE &&
+    if (now->phase != KUBE_FAILED && degraded->status == KUBE_TRUE &&
         strcmp(degraded->reason, before->conditions[KUBE_DEGRADED].reason) != 0)
-        core_event(c, job, true, job->trouble_reason, "%s", job->trouble);
+        core_event(c, job, true, job->trouble_reason ? job->trouble_reason : "Contested", "%s",
+                   degraded->message);
 }
 
 /* To the front of the training's actions. */

@@ -39,11 +39,14 @@ static void find_jobs(struct core *c)
         struct job *job = &c->jobs[i];
 
         job->etj = w->etjs[order[i]];
+        job->held = w->held && w->held[order[i]];
         job->status = job->etj->status;
         job->record = memory_record(c->memory, job->etj->meta.uid);
         if (!job->record)
             longjmp(c->out_of_memory, 1);
         job->record->seen = true;
+        if (job->held && job->record->status_ns)
+            job->record->status_ns = c->now_ns; /* it may be what is under way */
         name_map_put(&c->job_by_uid, job->etj->meta.uid, i);
     }
 }
@@ -180,14 +183,17 @@ static void remember_seats(struct core *c, struct job *job)
         if (at < seen && job->seats[at].role == old->role && job->seats[at].index == old->index) {
             if (job->seats[at].state == old->state) {
                 job->seats[at].since_ns = old->since_ns;
-                job->seats[at].acted_ns = old->acted_ns;
+                job->seats[at].sized_mcpu = old->sized_mcpu;
+                job->seats[at].acted_ns = job->held && old->acted_ns ? c->now_ns : old->acted_ns;
             }
-        } else if (old->state == POD_EXPECTED && c->now_ns - old->since_ns < 2 * ECHO_NS) {
+        } else if (old->state == POD_EXPECTED &&
+                   (job->held || c->now_ns - old->since_ns < 2 * ECHO_NS)) {
             struct seat *seat = view_add_seat(c, job, old->role, old->index);
 
-            seat->since_ns = old->since_ns;
+            if (!job->held) /* else its time has not begun: it may not even be asked for yet */
+                seat->since_ns = old->since_ns;
             seat->mcpu = old->mcpu;
-            core_wake(c, old->since_ns + 2 * ECHO_NS);
+            core_wake(c, seat->since_ns + 2 * ECHO_NS);
         }
     }
     if (job->seat_count > seen)
@@ -216,6 +222,7 @@ static void store_seats(struct core *c, struct job *job)
             .mcpu = job->seats[i].mcpu,
             .since_ns = job->seats[i].since_ns,
             .acted_ns = job->seats[i].acted_ns,
+            .sized_mcpu = job->seats[i].sized_mcpu,
         };
 }
 

@@ -19,6 +19,7 @@ struct kube_world {
     size_t pod_count;
     const struct kube_etj *const *etjs;
     size_t etj_count;
+    const bool *held; /* of each: what was decided before is not done yet; NULL: of none */
     const struct kube_quota *const *quotas;
     size_t quota_count;
     const struct kube_pdb *const *pdbs;

@@ -50,9 +50,10 @@ def kubectl(plane, namespace, *words):
 
 
 class Controller:
-    """@url: of a proxy before the API server. @listen: a host that pods reach."""
+    """@url: of a proxy before the API server. @listen: a host that pods reach. @pace: of lease and
+    decisions."""
 
-    def __init__(self, plane, *options, url=None, listen="127.0.0.1", service=None):
+    def __init__(self, plane, *options, url=None, listen="127.0.0.1", service=None, pace=QUICK):
         self.plane, self.listen = plane, listen
         token = plane.token("tide-kube", "threadtide")
         config = plane.kubeconfig("tide-kube", url=url, token=token)
@@ -62,7 +63,7 @@ class Controller:
             self.process = subprocess.Popen(
                 [BUILD / "tide-kube", "--kubeconfig", config, "--lease-namespace", "threadtide",
                  f"--listen={listen}:{self.ports[0]}", f"--metrics=127.0.0.1:{self.ports[1]}",
-                 f"--service={service or listen}:{self.ports[0]}", *QUICK, *options], stderr=log)
+                 f"--service={service or listen}:{self.ports[0]}", *pace, *options], stderr=log)
 
     def ask(self, path):
         """(status, text) of the port for metrics and probes."""
@@ -108,6 +109,7 @@ class Controller:
 class Chief:
     """Reports for a training that it is in with all nodes it is told of, and hands back those that
     are to leave. @controllers: asked in turn. It stays while its pod does."""
+    every_s = 0.1
 
     def __init__(self, plane, namespace, job, controllers):
         self.plane, self.namespace, self.job, self.controllers = plane, namespace, job, controllers
@@ -153,7 +155,7 @@ class Chief:
                 "duplicates": 0, "nodes": list(self.nodes())}
 
     def run(self):
-        while not self.ended.wait(0.1):
+        while not self.ended.wait(self.every_s):
             try:
                 if not self.connection and not self.connect():
                     continue

@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The controller's I/O on a clock of the test's: the API server is gone for a minute, clocks jump,
+ * somebody else writes what is ours, chiefs report twice a second. How many requests that costs,
+ * and that everything comes right afterwards.
+ */
+#include "kube_shell.h"
+
+#include "kube/access.h"
+#include "kube/controller.h"
+#include "kube/lease.h"
+
+#define S  NS_PER_S
+#define MS NS_PER_MS
+
+/* ---- one replica ----------------------------------------------------------------------------- */
+
+struct replica {
+    struct client *client;
+    struct lease *lease;
+    struct controller *controller;
+    struct kube_settings settings;
+    struct kube_pod_settings pods;
+    struct controller_options options;
+    unsigned led, lost;  /* how often */
+    unsigned gone, back; /* "no news of …", "news of … come again" */
+    bool leads;
+};
+
+static struct sd_event *const loop = (struct sd_event *)&shell;
+
+static bool leading(void *arg)
+{
+    struct replica *r = arg;
+
+    return lease_leading(r->lease);
+}
+
+static void on_log(void *arg, const char *text)
+{
+    struct replica *r = arg;
+
+    r->gone += strncmp(text, "no news of", 10) == 0;
+    r->back += strstr(text, "come again") != NULL;
+}
+
+static void on_lease(void *arg, bool leads, const char *holder)
+{
+    struct replica *r = arg;
+
+    (void)holder;
+    r->led += leads && !r->leads;
+    r->lost += !leads && r->leads;
+    r->leads = leads;
+    controller_lead(r->controller, leads);
+}
+
+static void start(struct replica *r, const char *identity)
+{
+    struct access access = {.server = strdup("https://test"), .name_space = strdup("default")};
+    struct lease_options lease = {.name_space = "n", .name = "tide-kube", .identity = identity};
+
+    memset(r, 0, sizeof(*r));
+    kube_settings_init(&r->settings);
+    r->pods = (struct kube_pod_settings){.controller = "c:8443", .ca_pem = "pem"};
+    r->options = (struct controller_options){.settings = &r->settings,
+                                             .pods = &r->pods,
+                                             .identity = identity,
+                                             .leading = leading,
+                                             .log = on_log,
+                                             .arg = r};
+    assert_int_equal(client_new(loop, &access, NULL, &r->client, NULL), 0);
+    assert_int_equal(controller_new(r->client, loop, &r->options, &r->controller), 0);
+    assert_int_equal(lease_new(r->client, loop, &lease, on_lease, r, &r->lease), 0);
+}
+
+static void end(struct replica *r)
+{
+    lease_free(r->lease);
+    controller_free(r->controller);
+    client_free(r->client);
+}
+
+/* ---- a training ------------------------------------------------------------------------------ */
+
+static json_t *json_of(const char *text)
+{
+    json_error_t error;
+    json_t *json = json_loads(text, 0, &error);
+
+    if (!json)
+        fail_msg("%s: %s", error.text, text);
+    return json;
+}
+
+static void add_node(const char *name, const char *cpu)
+{
+    put_object("nodes", "", name,
+               json_pack("{s:{}, s:{s:{s:s, s:s, s:s}, s:[{s:s, s:s}]}}", "spec", "status",
+                         "allocatable", "cpu", cpu, "memory", "32Gi", "pods", "110", "conditions",
+                         "type", "Ready", "status", "True"));
+}
+
+/* With two workers of one core, or with one that is resized between one and two. */
+static void add_training(bool resized)
+{
+    const char *workers =
+        resized ? "\"max\": 1, \"cpu\": {\"min\": \"1\", \"max\": \"2\"}" : "\"max\": 2";
+    char text[600];
+
+    snprintf(text, sizeof(text),
+             "{\"spec\": {\"image\": \"i\", \"command\": [\"c\"],"
+             " \"chief\": {\"resources\": {\"requests\": {\"cpu\": \"500m\"}}},"
+             " \"ps\": {\"resources\": {\"requests\": {\"cpu\": \"500m\"}}},"
+             " \"workers\": {\"min\": 1, %s,"
+             " \"resources\": {\"requests\": {\"cpu\": \"1\"}, \"limits\": {\"cpu\": \"1\"}}}}}",
+             workers);
+    put_object("elastictrainingjobs", "n", "job", json_of(text));
+}
+
+/* Scheduler and kubelets: every pod is on the node, runs, and has what its spec says. */
+static void run_pods(const char *node)
+{
+    json_t *pod;
+    size_t i;
+
+    json_array_foreach (shell.objects, i, pod) {
+        const char *name = text_at(pod, "metadata", "name");
+        char ip[32];
+
+        if (!is_in(pod, "pods", ""))
+            continue;
+        snprintf(ip, sizeof(ip), "10.0.%d.%d", (int)strlen(name), (int)i);
+        if (!*text_at(pod, "status", "phase"))
+            change_object(pod, json_pack("{s:{s:s}, s:{s:s, s:s, s:[{s:s, s:s}]}}", "spec",
+                                         "nodeName", node, "status", "phase", "Running", "podIP",
+                                         ip, "conditions", "type", "Ready", "status", "True"));
+    }
+}
+
+/* Its chief reports, with all workers and servers that have pods. */
+static unsigned report(struct replica *r, const char *job, unsigned step)
+{
+    json_t *nodes = json_array(), *body, *pod, *members = NULL;
+    struct kube_report *report = NULL;
+    struct error err = {0};
+    const char *chief = NULL;
+    unsigned status;
+    size_t i;
+
+    json_array_foreach (shell.objects, i, pod) {
+        const json_t *labels = json_object_get(json_object_get(pod, "metadata"), "labels");
+        const char *role = json_string_value(json_object_get(labels, "threadtide.io/role"));
+        const char *index = json_string_value(json_object_get(labels, "threadtide.io/index"));
+        const char *of = json_string_value(json_object_get(labels, "threadtide.io/job"));
+
+        if (!role || strcmp(of, job) != 0)
+            continue;
+        if (strcmp(role, "chief") == 0)
+            chief = text_at(pod, "metadata", "uid");
+        else
+            json_array_append_new(nodes, json_pack("{s:s,s:i,s:s,s:i}", "role", role, "index",
+                                                   atoi(index), "state", "in", "threads", 1));
+    }
+    body = json_pack("{s:i,s:i,s:f,s:f,s:i,s:o}", "step", (int)step, "examples", (int)step * 10,
+                     "loss", 1.0 / (step + 1), "examples_per_s", 20.0, "compute_permille", 900,
+                     "nodes", nodes);
+    if (!chief || kube_report_parse(body, &report, &err) < 0) {
+        assert_null(chief);
+        json_decref(body);
+        return 0;
+    }
+    report->at_ns = (int64_t)clock_now_ns();
+    report->namespace = strdup("n");
+    report->job = strdup(job);
+    report->chief_uid = strdup(chief);
+    status = controller_report(r->controller, report, &members, &err);
+    json_decref(members);
+    json_decref(body);
+    return status;
+}
+
+static unsigned steps;
+
+static void (*meddle)(void); /* somebody else, twice a second; NULL: nobody */
+
+/* So many seconds of a cluster in which everything works but, maybe, the API server. */
+static void live(struct replica *r, unsigned seconds)
+{
+    for (unsigned i = 0; i < 2 * seconds; i++) {
+        if (shell.server == SERVER_UP)
+            run_pods("node");
+        if (meddle)
+            meddle();
+        steps++;
+        report(r, "job", steps);
+        shell_run(S / 2);
+    }
+}
+
+static json_t *the_job(void)
+{
+    return find_object("elastictrainingjobs", "n", "job");
+}
+
+static json_t *job_status(void)
+{
+    return json_object_get(the_job(), "status");
+}
+
+static int workers(const char *key)
+{
+    return (int)json_integer_value(json_object_get(json_object_get(job_status(), "workers"), key));
+}
+
+static const char *degraded(void)
+{
+    json_t *condition;
+    size_t i;
+
+    json_array_foreach (json_object_get(job_status(), "conditions"), i, condition)
+        if (strcmp(json_string_value(json_object_get(condition, "type")), "Degraded") == 0)
+            return json_string_value(json_object_get(condition, "reason"));
+    return "";
+}
+
+static unsigned events_of(const char *reason)
+{
+    unsigned n = 0;
+    json_t *event;
+    size_t i;
+
+    json_array_foreach (shell.objects, i, event)
+        n += is_in(event, "events", "") &&
+             strcmp(json_string_value(json_object_get(event, "reason")), reason) == 0;
+    return n;
+}
+
+static void begin(struct replica *r, bool resized)
+{
+    shell_begin();
+    steps = 0;
+    add_node("node", "4");
+    add_training(resized);
+    start(r, "a");
+    live(r, 60);
+    assert_true(r->leads && r->led == 1 && r->lost == 0);
+    assert_int_equal(workers("ready"), resized ? 1 : 2);
+}
+
+static void finish(struct replica *r)
+{
+    end(r);
+    shell_end();
+}
+
+/* ---- the API server -------------------------------------------------------------------------- */
+
+static void a_server_that_is_gone_for_a_minute_is_asked_seldom_and_taken_up_again(void **state)
+{
+    struct replica r;
+    struct controller_counts before, after;
+    unsigned asked;
+
+    (void)state;
+    for (enum shell_server how = SERVER_GONE; how <= SERVER_SILENT; how++) {
+        begin(&r, false);
+        controller_count(r.controller, &before);
+        asked = shell.asked;
+        shell_server(how);
+        live(&r, 60);
+        /* five watches, each up to 8 s apart; the lease, each 2 s; a status, ever more seldom */
+        assert_in_range(shell.asked - asked, 5, 120);
+        assert_int_equal(r.lost, 1);
+        assert_false(lease_leading(r.lease));
+        assert_int_equal(r.gone, how == SERVER_GONE ? 5 : 0);
+        shell_server(SERVER_UP);
+        change_object(the_job(), json_of("{\"metadata\": {\"generation\": 2},"
+                                         " \"spec\": {\"workers\": {\"replicas\": 1}}}"));
+        live(&r, 40);
+        controller_count(r.controller, &after);
+        assert_true(r.leads);
+        assert_int_equal(r.led, 2);
+        assert_int_equal(r.back, r.gone);
+        assert_int_equal(after.lists, before.lists); /* watches went on where they were */
+        assert_int_equal(workers("desired"), 1);
+        finish(&r);
+    }
+}
+
+static void what_went_by_while_the_server_was_gone_is_listed(void **state)
+{
+    struct replica r;
+    struct controller_counts before, after;
+
+    (void)state;
+    begin(&r, false);
+    controller_count(r.controller, &before);
+    shell_server(SERVER_GONE);
+    live(&r, 60);
+    remove_object(find_object("pods", "n", "job-worker-0"));
+    json_array_clear(shell.log); /* as etcd compacts */
+    shell.compacted = shell.version;
+    put_object("poddisruptionbudgets", "n", "b", json_of("{\"spec\": {}}"));
+    shell_server(SERVER_UP);
+    live(&r, 40);
+    controller_count(r.controller, &after);
+    assert_true(after.lists > before.lists);
+    assert_int_equal(workers("ready"), 2); /* another has taken its place */
+    assert_null(find_object("pods", "n", "job-worker-0"));
+    assert_non_null(find_object("pods", "n", "job-worker-2"));
+    finish(&r);
+}
+
+static void the_other_replica_leads_while_the_server_is_gone_for_one(void **state)
+{
+    struct replica r;
+
+    (void)state;
+    begin(&r, false);
+    shell_server(SERVER_GONE);
+    live(&r, 30);
+    assert_false(lease_leading(r.lease));
+    change_object(find_object("leases", "n", "tide-kube"),
+                  json_of("{\"spec\": {\"holderIdentity\": \"b\", \"renewTime\": \"t\"}}"));
+    shell_server(SERVER_UP);
+    shell_run(14 * S);
+    assert_false(lease_leading(r.lease));
+    shell_run(8 * S); /* b has not renewed it for 15 s */
+    assert_true(lease_leading(r.lease));
+    finish(&r);
+}
+
+/* ---- clocks ---------------------------------------------------------------------------------- */
+
+static void a_clock_that_is_set_changes_nothing(void **state)
+{
+    const int64_t jumps[] = {3600, -7200, 86400 * 400ll, -86400 * 400ll};
+    struct controller_counts before, after;
+    struct replica r;
+    unsigned asked, calm;
+
+    (void)state;
+    begin(&r, false);
+    asked = shell.asked;
+    live(&r, 60);
+    calm = shell.asked - asked;
+    controller_count(r.controller, &before);
+    for (size_t i = 0; i < sizeof(jumps) / sizeof(jumps[0]); i++) {
+        shell.wall_ns += jumps[i] * (int64_t)S;
+        asked = shell.asked;
+        live(&r, 60);
+        assert_in_range(shell.asked - asked, calm - 5, calm + 5);
+    }
+    controller_count(r.controller, &after);
+    assert_true(r.leads && r.led == 1 && r.lost == 0 && r.gone == 0);
+    assert_int_equal(after.lists, before.lists);
+    assert_int_equal(workers("ready"), 2);
+    finish(&r);
+}
+
+static void a_machine_that_slept_does_not_lead_when_it_wakes(void **state)
+{
+    struct replica r;
+
+    (void)state;
+    begin(&r, false);
+    shell.slept_ns += 300 * S;
+    assert_false(lease_leading(r.lease));
+    assert_int_equal(report(&r, "job", ++steps), 503);
+    live(&r, 10); /* nobody else has taken it */
+    assert_true(lease_leading(r.lease) && r.led == 2 && r.lost == 1);
+    finish(&r);
+}
+
+/* ---- how much is asked ----------------------------------------------------------------------- */
+
+static void progress_alone_is_written_seldom(void **state)
+{
+    struct replica r;
+    unsigned asked, statuses;
+
+    (void)state;
+    begin(&r, false);
+    live(&r, 120); /* until nothing else changes */
+    asked = shell.asked;
+    statuses = shell_count("PATCH elastictrainingjobs/status");
+    live(&r, 200); /* 400 reports */
+    assert_in_range(shell_count("PATCH elastictrainingjobs/status") - statuses, 10, 21);
+    assert_in_range(shell.asked - asked, 100, 140); /* mostly the lease */
+    finish(&r);
+}
+
+static void others_undo_the_phase(void)
+{
+    change_object(the_job(), json_of("{\"status\": {\"phase\": \"Suspended\"}}"));
+}
+
+static void others_undo_the_finalizer(void)
+{
+    change_object(the_job(), json_of("{\"metadata\": {\"finalizers\": []}}"));
+}
+
+static void others_undo_the_size(void)
+{
+    json_t *pod;
+    size_t i;
+
+    json_array_foreach (shell.objects, i, pod)
+        if (is_in(pod, "pods", "") && strstr(text_at(pod, "metadata", "name"), "-worker-")) {
+            json_t *container =
+                json_array_get(json_object_get(json_object_get(pod, "spec"), "containers"), 0);
+            json_t *before = json_deep_copy(container);
+
+            json_object_update_recursive(json_object_get(container, "resources"),
+                                         json_of("{\"requests\": {\"cpu\": \"1500m\"},"
+                                                 " \"limits\": {\"cpu\": \"1500m\"}}"));
+            if (!json_equal(before, container))
+                changed(pod, "MODIFIED");
+            json_decref(before);
+        }
+}
+
+/*
+ * Two who fight for a field: each time the other one undoes it at once. What we write becomes ever
+ * less, an Event and a condition say so, and when it is over, all is as it should be.
+ */
+static void a_field_that_somebody_else_changes_back_is_not_fought_for(void **state)
+{
+    static const struct {
+        void (*meddle)(void);
+        const char *path;
+    } fights[] = {{others_undo_the_phase, "PATCH elastictrainingjobs/status"},
+                  {others_undo_the_finalizer, "PATCH elastictrainingjobs"},
+                  {others_undo_the_size, "PATCH pods/resize"}};
+    struct replica r;
+    unsigned before;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(fights) / sizeof(fights[0]); i++) {
+        begin(&r, fights[i].meddle == others_undo_the_size);
+        live(&r, 120);
+        before = shell_count(fights[i].path);
+        meddle = fights[i].meddle;
+        live(&r, 600);
+        assert_in_range(shell_count(fights[i].path) - before, 3, 12);
+        assert_string_equal(degraded(), "Contested");
+        assert_int_equal(events_of("Contested"), 1);
+        meddle = NULL;
+        live(&r, 700);
+        assert_string_equal(degraded(), "AsExpected");
+        assert_string_equal(text_at(the_job(), "status", "phase"), "Running");
+        finish(&r);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_server_that_is_gone_for_a_minute_is_asked_seldom_and_taken_up_again),
+        cmocka_unit_test(what_went_by_while_the_server_was_gone_is_listed),
+        cmocka_unit_test(the_other_replica_leads_while_the_server_is_gone_for_one),
+        cmocka_unit_test(a_clock_that_is_set_changes_nothing),
+        cmocka_unit_test(a_machine_that_slept_does_not_lead_when_it_wakes),
+        cmocka_unit_test(progress_alone_is_written_seldom),
+        cmocka_unit_test(a_field_that_somebody_else_changes_back_is_not_fought_for),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
