@@ -10,7 +10,7 @@
 #include <gnutls/gnutls.h>
 #include <string.h>
 
-#define RENEW_MS (6 * 3600 * 1000) /* how often the age of our own certificate is looked at */
+#define RENEW_MS (60 * 1000) /* how often the age of our own certificate is: clocks are set */
 #define DAY_S    86400
 
 struct trust {
@@ -25,7 +25,8 @@ struct trust {
     size_t ca_len; /* … of which so much is the present authority's, the rest the last one's */
     uint64_t changed_ns; /* when the present one came; 0: it is the only one */
     bool held;           /* the files' certificate is not served yet */
-    int64_t call, expires_s;
+    int64_t call;
+    int64_t issued_s, expires_s; /* our own certificate was, will be */
 };
 
 static int64_t now_s(void)
@@ -145,8 +146,10 @@ static void issue(struct trust *t)
 {
     struct identity_pem leaf = {0};
     struct error err = {0};
-    int r = identity_issue(&t->ca, t->options->hosts, t->options->n_hosts, now_s(), &leaf, &err);
+    int r;
 
+    t->issued_s = now_s();
+    r = identity_issue(&t->ca, t->options->hosts, t->options->n_hosts, t->issued_s, &leaf, &err);
     if (r == 0)
         r = serve(&leaf, &err);
     if (r == 0 && keep_ca(t, t->ca.cert) < 0)
@@ -266,6 +269,13 @@ static void look(struct trust *t)
     }
 }
 
+/* It is half over, or was made when the clock was far ahead: then it does not hold yet. */
+static bool is_due(const struct trust *t)
+{
+    return t->expires_s - now_s() < (int64_t)IDENTITY_LEAF_DAYS / 2 * DAY_S ||
+           now_s() < t->issued_s - DAY_S / 2;
+}
+
 /* ---- both ---- */
 
 static int on_timer(sd_event_source *s, uint64_t usec, void *arg)
@@ -281,7 +291,7 @@ static int on_timer(sd_event_source *s, uint64_t usec, void *arg)
         wake_in(t, look_ms(t));
     } else if (!t->ca_pem) {
         look(t);
-    } else if (t->expires_s - now_s() < (int64_t)IDENTITY_LEAF_DAYS / 2 * DAY_S) {
+    } else if (is_due(t)) {
         issue(t);
     } else {
         wake_in(t, RENEW_MS);

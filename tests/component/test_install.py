@@ -33,7 +33,7 @@ def prefix(tmp_path_factory):
     "share/man/man8/tide-runc.8",
     "share/man/man5/tide.conf.5",
     "share/doc/threadtide/http-api.md", "share/doc/threadtide/permissions.md",
-    "bin/kubectl-tide", "share/threadtide/kubernetes/rbac.yaml", "share/threadtide/helm/threadtide/crd.yaml",
+    "bin/kubectl-tide", "bin/kubectl_complete-tide", "share/threadtide/kubernetes/rbac.yaml", "share/threadtide/helm/threadtide/crd.yaml",
     "share/bash-completion/completions/tide", "share/zsh/site-functions/_tide",
 ])
 def test_file_is_installed(prefix, file):

@@ -35,18 +35,25 @@ def install(plane):
     eventually(lambda: plane.api("GET", TRAININGS.format("default"))[0] == 200)
 
 
-def kubectl(plane, namespace, *words):
-    """`kubectl tide …` as kubectl runs it; what it prints."""
+def run_kubectl(plane, *words):
+    """With our plugin and its completion on the PATH, and itself."""
     path = plane.folder / "plugins"
     path.mkdir(exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        (path / "kubectl-tide").symlink_to(BUILD / "tide-kube")
+    for name, target in (("kubectl-tide", BUILD / "tide-kube"),
+                         ("kubectl_complete-tide", ROOT / "completions/kubectl_complete-tide"),
+                         ("kubectl", tools_folder() / "kubectl")):
+        with contextlib.suppress(FileExistsError):
+            (path / name).symlink_to(target)
     done = subprocess.run(
-        [tools_folder() / "kubectl", "tide", *words, "-n", namespace],
-        capture_output=True, text=True, timeout=GUARD_S,
+        [path / "kubectl", *words], capture_output=True, text=True, timeout=GUARD_S,
         env={"PATH": f"{path}:{os.environ['PATH']}", "KUBECONFIG": str(plane.kubeconfig()),
              "HOME": str(plane.folder)})
     return done.returncode, done.stdout, done.stderr
+
+
+def kubectl(plane, namespace, *words):
+    """`kubectl tide …` as kubectl runs it; what it prints."""
+    return run_kubectl(plane, "tide", *words, "-n", namespace)
 
 
 class Controller:
@@ -130,10 +137,15 @@ class Chief:
         if pod["metadata"]["uid"] != self.uid:
             self.uid, self.released, self.members = pod["metadata"]["uid"], set(), {}
             self.token = self.plane.token("default", self.namespace, "threadtide", pod)
+        self.context = ssl.create_default_context(cadata=authority["data"]["ca.crt"])
+        return self.dial()
+
+    def dial(self):
+        """The next controller."""
         self.where = (self.where + 1) % len(self.controllers)
         to = self.controllers[self.where]
-        context = ssl.create_default_context(cadata=authority["data"]["ca.crt"])
-        self.connection = http.client.HTTPSConnection(to.listen, to.ports[0], timeout=5, context=context)
+        self.connection = http.client.HTTPSConnection(to.listen, to.ports[0], timeout=5,
+                                                      context=self.context)
         return True
 
     def nodes(self):

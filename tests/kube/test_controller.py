@@ -2,12 +2,13 @@
 """tide-kube on a real control plane, with simulated nodes: trainings grow, shrink, pause and go;
 replicas, the API server and the network fail."""
 import json
+import re
 
 import pytest
 
 import fault_proxy
 import kwok
-from controller import TRAININGS, Chief, Controller, install, kubectl, training
+from controller import TRAININGS, Chief, Controller, install, kubectl, run_kubectl, training
 from daemon import GUARD_S, eventually
 
 
@@ -78,6 +79,13 @@ def until_ready(plane, namespace, count, name="job"):
     return eventually(there, 2 * GUARD_S)
 
 
+def completed(plane, *words):
+    """What kubectl offers for the last one, as it does for a shell."""
+    status, out, _ = run_kubectl(plane, "__complete", "tide", *words)
+    assert status == 0 and out.splitlines()[-1] == ":4", out
+    return [line.split("\t")[0] for line in out.splitlines()[:-1]]
+
+
 def test_a_training_grows_into_the_free_room_and_goes_without_a_trace(cluster, namespace, start, train):
     controller = start()
     chief = train([controller])
@@ -124,6 +132,13 @@ def test_people_see_and_steer_trainings_by_kubectl(cluster, namespace, start, tr
     status, _, err = kubectl(cluster, namespace, "scale", "job", "9")
     assert status == 1 and "between min and max" in err
     assert "did you mean 'status'" in kubectl(cluster, namespace, "statsu")[2]
+    help_text = run_kubectl(cluster, "tide", "--help")[1]
+    assert completed(cluster, "") == re.findall(r"^  ([a-z]+) ", help_text, re.M)
+    assert {f"--{o}" for o in re.findall("--([a-z-]+)", help_text)} == set(
+        completed(cluster, "status", "--"))
+    assert completed(cluster, "scale", "-n", namespace, "") == ["job"]
+    assert completed(cluster, "scale", f"--namespace={namespace}", "job", "") == ["auto"]
+    assert namespace in completed(cluster, "status", "-n", "")
 
 
 def test_a_killed_leader_is_followed_and_the_training_does_not_notice(cluster, namespace, start, train):

@@ -8,7 +8,9 @@
 
 #include "kube/access.h"
 #include "kube/controller.h"
+#include "kube/identity.h"
 #include "kube/lease.h"
+#include "kube/trust.h"
 
 #define S  NS_PER_S
 #define MS NS_PER_MS
@@ -138,7 +140,10 @@ static void run_pods(const char *node)
     }
 }
 
-/* Its chief reports, with all workers and servers that have pods. */
+static unsigned steps, examples;
+
+/* Its chief reports, with all workers and servers that have pods; twice as many are twice as fast.
+ */
 static unsigned report(struct replica *r, const char *job, unsigned step)
 {
     json_t *nodes = json_array(), *body, *pod, *members = NULL;
@@ -156,13 +161,15 @@ static unsigned report(struct replica *r, const char *job, unsigned step)
 
         if (!role || strcmp(of, job) != 0)
             continue;
-        if (strcmp(role, "chief") == 0)
+        if (strcmp(role, "chief") == 0) {
             chief = text_at(pod, "metadata", "uid");
-        else
-            json_array_append_new(nodes, json_pack("{s:s,s:i,s:s,s:i}", "role", role, "index",
-                                                   atoi(index), "state", "in", "threads", 1));
+            continue;
+        }
+        examples += strcmp(role, "worker") == 0 ? 10 : 0;
+        json_array_append_new(nodes, json_pack("{s:s,s:i,s:s,s:i}", "role", role, "index",
+                                               atoi(index), "state", "in", "threads", 1));
     }
-    body = json_pack("{s:i,s:i,s:f,s:f,s:i,s:o}", "step", (int)step, "examples", (int)step * 10,
+    body = json_pack("{s:i,s:i,s:f,s:f,s:i,s:o}", "step", (int)step, "examples", (int)examples,
                      "loss", 1.0 / (step + 1), "examples_per_s", 20.0, "compute_permille", 900,
                      "nodes", nodes);
     if (!chief || kube_report_parse(body, &report, &err) < 0) {
@@ -179,8 +186,6 @@ static unsigned report(struct replica *r, const char *job, unsigned step)
     json_decref(body);
     return status;
 }
-
-static unsigned steps;
 
 static void (*meddle)(void); /* somebody else, twice a second; NULL: nobody */
 
@@ -239,7 +244,7 @@ static unsigned events_of(const char *reason)
 static void begin(struct replica *r, bool resized)
 {
     shell_begin();
-    steps = 0;
+    steps = examples = 0;
     add_node("node", "4");
     add_training(resized);
     start(r, "a");
@@ -373,6 +378,45 @@ static void a_machine_that_slept_does_not_lead_when_it_wakes(void **state)
     finish(&r);
 }
 
+static unsigned issued;
+
+static void on_trust(void *arg, const char *problem)
+{
+    (void)arg;
+    assert_null(problem);
+    issued++;
+}
+
+static void a_certificate_that_the_new_time_does_not_suit_is_made_anew(void **state)
+{
+    static const char *const hosts[] = {"tide-kube.n.svc"};
+    const struct trust_options options = {
+        .name_space = "n", .secret = "ca", .hosts = hosts, .n_hosts = 1};
+    const struct {
+        int64_t days;
+        unsigned issued;
+    } jumps[] = {{0, 1}, {400, 2}, {-400, 3}, {0, 3}};
+    struct access access = {.server = strdup("https://test"), .name_space = strdup("default")};
+    struct client *client;
+    struct trust *trust;
+
+    (void)state;
+    shell_begin();
+    issued = 0;
+    put_object("secrets", "n", "ca", json_object());
+    assert_int_equal(client_new(loop, &access, NULL, &client, NULL), 0);
+    assert_int_equal(trust_new(client, loop, &options, on_trust, NULL, &trust, NULL), 0);
+    for (size_t i = 0; i < sizeof(jumps) / sizeof(jumps[0]); i++) {
+        shell.wall_ns += jumps[i].days * 86400 * (int64_t)S;
+        shell_run(120 * S);
+        assert_int_equal(issued, jumps[i].issued);
+    }
+    trust_free(trust);
+    identity_serve(NULL);
+    client_free(client);
+    shell_end();
+}
+
 /* ---- how much is asked ----------------------------------------------------------------------- */
 
 static void progress_alone_is_written_seldom(void **state)
@@ -462,6 +506,7 @@ int main(void)
         cmocka_unit_test(the_other_replica_leads_while_the_server_is_gone_for_one),
         cmocka_unit_test(a_clock_that_is_set_changes_nothing),
         cmocka_unit_test(a_machine_that_slept_does_not_lead_when_it_wakes),
+        cmocka_unit_test(a_certificate_that_the_new_time_does_not_suit_is_made_anew),
         cmocka_unit_test(progress_alone_is_written_seldom),
         cmocka_unit_test(a_field_that_somebody_else_changes_back_is_not_fought_for),
     };
