@@ -31,16 +31,23 @@ void budget_build(struct core *c)
         }
 }
 
+bool budget_allows(const struct core *c, const struct kube_pod *pod)
+{
+    const struct kube_world *w = c->world;
+
+    for (size_t i = 0; i < w->pdb_count && pod->ready; i++)
+        if (means(w->pdbs[i], pod) && c->budget[i] <= 0)
+            return false;
+    return true;
+}
+
 bool budget_take(struct core *c, const struct kube_pod *pod)
 {
     const struct kube_world *w = c->world;
 
-    if (!pod->ready)
-        return true;
-    for (size_t i = 0; i < w->pdb_count; i++)
-        if (means(w->pdbs[i], pod) && c->budget[i] <= 0)
-            return false;
-    for (size_t i = 0; i < w->pdb_count; i++)
+    if (!budget_allows(c, pod))
+        return false;
+    for (size_t i = 0; i < w->pdb_count && pod->ready; i++)
         if (means(w->pdbs[i], pod))
             c->budget[i]--;
     return true;

@@ -91,7 +91,7 @@ struct record {
     int32_t ps_wish;               /* one more, for which room is made; 0: none */
     int64_t ps_wish_ns;            /* since when */
     uint64_t ps_rate;              /* before that */
-    int32_t failures;              /* of nodes, in a row */
+    int32_t failures;              /* of nodes, of one or more at once, in a row */
     int64_t failed_ns;             /* the last of them */
     uint64_t failed_step;
     int refused; /* the server's last word on an action, as kube_memory_answer() */
@@ -194,6 +194,7 @@ struct spot {
     const struct kube_node *node;
     struct kube_amount free;    /* may be negative */
     struct kube_amount elastic; /* free, once every training has its least */
+    int64_t *extras;            /* free, of the node's */
     struct kube_amount promise; /* more, once those have left who were asked to */
     bool usable;                /* ready, and takes pods */
     bool plain;                 /* without taints that keep pods off */
@@ -262,6 +263,8 @@ int64_t room_count(const struct core *c, const struct job *job, enum kube_role r
 bool room_take(struct core *c, struct job *job, enum kube_role role, uint32_t *ret_spot);
 void room_give_back(struct core *c, struct job *job, enum kube_role role, uint32_t spot);
 bool room_in(const struct kube_amount *free, const struct kube_amount *need);
+bool room_has_extras(const struct spot *spot, const struct kube_pod *pod);
+void room_take_extras(struct spot *spot, const struct kube_pod *pod);
 
 /* place.c */
 bool place_admits(const struct kube_place *place, const struct spot *spot);
@@ -310,6 +313,7 @@ void members_tell(struct core *c, struct job *job);
 /* budget.c: PodDisruptionBudgets */
 void budget_build(struct core *c);
 bool budget_take(struct core *c, const struct kube_pod *pod);
+bool budget_allows(const struct core *c, const struct kube_pod *pod); /* one more */
 
 /* status.c: as the first of the training's actions, which rest on what it reserves */
 void status_act(struct core *c, struct job *job, size_t first_action);

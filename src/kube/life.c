@@ -133,8 +133,6 @@ static void keep_chief(struct core *c, struct job *job)
             job->lack = "NoRoom";
     } else if (job->chief->state == POD_FAILED) {
         restart_chief(c, job);
-    } else if (job->chief->state == POD_LOST && job->chief->gone) {
-        scale_delete(c, job, job->chief);
     }
 }
 
@@ -212,8 +210,8 @@ static void tell_failures(struct core *c, struct job *job)
         c->now_ns - r->failed_ns >= PATIENCE_NS)
         return;
     job->trouble_reason = "NodesFail";
-    snprintf(job->trouble, sizeof(job->trouble), "%d nodes failed or were lost lately",
-             r->failures);
+    snprintf(job->trouble, sizeof(job->trouble),
+             "nodes failed or were lost lately, %d times in a row", r->failures);
     core_wake(c, r->failed_ns + PATIENCE_NS);
 }
 

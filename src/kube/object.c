@@ -95,6 +95,7 @@ int kube_node_parse(const json_t *json, struct kube_node **ret, struct error *er
     read_resources(&r, status, "allocatable", &node->allocatable);
     node->allocatable.pods =
         read_quantity(&r, read_object(&r, status, "allocatable"), "pods", false, 0);
+    read_extras(&r, status, "allocatable", &node->extras);
     if (node->allocatable.mcpu < 0 || node->allocatable.bytes < 0) /* a node that just came */
         node->allocatable = (struct kube_amount){0};
     read_at(&r, "status.conditions.");
@@ -107,6 +108,7 @@ struct kube_node *kube_node_free(struct kube_node *node)
     if (!node)
         return NULL;
     kube_meta_done(&node->meta);
+    kube_extras_done(&node->extras);
     kube_labels_done(&node->labels);
     for (uint32_t i = 0; i < node->taint_count; i++) {
         free(node->taints[i].key);
@@ -245,6 +247,9 @@ static void read_membership(struct reader *r, const json_t *meta, struct kube_po
 
 static void read_pod_spec(struct reader *r, const json_t *spec, struct kube_pod *pod)
 {
+    json_t *container;
+    size_t i;
+
     read_at(r, "spec.");
     pod->node = read_text(r, spec, "nodeName");
     if (pod->node && !*pod->node) {
@@ -254,6 +259,8 @@ static void read_pod_spec(struct reader *r, const json_t *spec, struct kube_pod 
     pod->priority = (int32_t)read_int(r, spec, "priority", 0, INT32_MIN, INT32_MAX);
     pod->gated = json_array_size(read_array(r, spec, "schedulingGates")) > 0;
     read_pod_request(r, spec, NULL, &pod->request, &pod->limit, &pod->mcpu, &pod->limit_mcpu);
+    json_array_foreach (read_array(r, spec, "containers"), i, container)
+        read_extras(r, read_object(r, container, "resources"), "requests", &pod->extras);
     if (!pod->node)
         read_place(r, spec, &pod->place);
 }
@@ -291,6 +298,7 @@ struct kube_pod *kube_pod_free(struct kube_pod *pod)
     if (!pod)
         return NULL;
     kube_meta_done(&pod->meta);
+    kube_extras_done(&pod->extras);
     kube_labels_done(&pod->labels);
     kube_place_done(&pod->place);
     free(pod->node);

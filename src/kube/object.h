@@ -62,6 +62,17 @@ struct kube_amount {
     int64_t pods;
 };
 
+/* Anything else: GPUs, huge pages, disk. */
+struct kube_extra {
+    char *name;
+    int64_t amount;
+};
+
+struct kube_extras {
+    struct kube_extra *at;
+    uint32_t count;
+};
+
 struct kube_label {
     char *key;
     char *value;
@@ -131,6 +142,7 @@ struct kube_place {
 struct kube_node {
     struct kube_meta meta;
     struct kube_amount allocatable;
+    struct kube_extras extras; /* allocatable */
     struct kube_labels labels;
     struct kube_taint *taints;
     uint32_t taint_count;
@@ -173,6 +185,7 @@ struct kube_pod {
     struct kube_place place;    /* of a pod that is not scheduled */
     struct kube_amount request; /* of all containers, init containers and overhead, as scheduled */
     struct kube_amount limit;   /* the same; mcpu and bytes 0 where a container has none */
+    struct kube_extras extras;  /* that its containers ask for */
     int64_t mcpu;               /* of the container KUBE_CONTAINER: what its spec requests */
     int64_t limit_mcpu;         /* and what that limits; 0: nothing */
     int64_t actual_mcpu;        /* and what the node gives it now; 0: it does not say */

@@ -18,6 +18,7 @@ struct evictable {
     struct job *job;
     struct seat *seat;
     uint32_t next;
+    bool kept; /* by a disruption budget: it can shrink at most */
 };
 
 struct others {
@@ -63,7 +64,8 @@ static void push(struct others *o, struct job *job, struct seat *seat)
 {
     uint32_t i = o->count++;
 
-    o->at[i] = (struct evictable){.job = job, .seat = seat, .next = NOWHERE};
+    o->at[i] = (struct evictable){
+        .job = job, .seat = seat, .next = NOWHERE, .kept = !budget_allows(o->c, seat->pod)};
     if (o->first[seat->node] == NOWHERE)
         o->first[seat->node] = i;
     else
@@ -122,7 +124,7 @@ static uint32_t victims_at(struct others *o, uint32_t spot, const struct kube_po
         if (e->job != last)
             surplus = surplus_of(e->job);
         last = e->job;
-        if (e->seat->victim || surplus <= 0 || e->seat->pod->priority > pod->priority)
+        if (e->seat->victim || e->kept || surplus <= 0 || e->seat->pod->priority > pod->priority)
             continue;
         add(&room, &e->seat->pod->request, 1);
         surplus--;
@@ -161,6 +163,18 @@ static bool shrink_at(struct others *o, uint32_t spot, const struct kube_pod *po
     return lacking <= 0;
 }
 
+/* Somebody waits for it: neither trainings nor who waits, too, may count with it. */
+static void keep_free(struct spot *spot, const struct kube_pod *pod)
+{
+    add(&spot->free, &pod->request, -1);
+    room_take_extras(spot, pod);
+}
+
+static bool admits(const struct spot *spot, const struct kube_pod *pod)
+{
+    return place_admits(&pod->place, spot) && room_has_extras(spot, pod);
+}
+
 static bool make_room(struct others *o, const struct kube_pod *pod)
 {
     struct core *c = o->c;
@@ -169,11 +183,11 @@ static bool make_room(struct others *o, const struct kube_pod *pod)
     for (uint32_t i = 0; i < c->spot_count; i++) {
         uint32_t victims;
 
-        if (o->first[i] == NOWHERE || !place_admits(&pod->place, &c->spots[i]))
+        if (o->first[i] == NOWHERE || !admits(&c->spots[i], pod))
             continue;
         if (shrink_at(o, i, pod, false)) {
             shrink_at(o, i, pod, true);
-            add(&c->spots[i].free, &pod->request, -1);
+            keep_free(&c->spots[i], pod);
             return true;
         }
         victims = victims_at(o, i, pod, false);
@@ -185,7 +199,7 @@ static bool make_room(struct others *o, const struct kube_pod *pod)
     if (best == NOWHERE)
         return false;
     victims_at(o, best, pod, true);
-    add(&c->spots[best].free, &pod->request, -1);
+    keep_free(&c->spots[best], pod);
     return true;
 }
 
@@ -197,9 +211,9 @@ static bool find_room(struct core *c, const struct kube_pod *pod)
             struct spot *spot = &c->spots[i];
             struct kube_amount room = with_promise ? sum(&spot->free, &spot->promise) : spot->free;
 
-            if (!room_in(&room, &pod->request) || !place_admits(&pod->place, spot))
+            if (!room_in(&room, &pod->request) || !admits(spot, pod))
                 continue;
-            add(&spot->free, &pod->request, -1);
+            keep_free(spot, pod);
             return true;
         }
     return false;
@@ -217,12 +231,12 @@ static bool pod_goes_first(uint32_t x, uint32_t y, const void *arg)
     return strcmp(a->meta.uid, b->meta.uid) < 0;
 }
 
-/* Whether room is what it lacks, and not a volume or a neighbour: else it would take it for ever.
- */
+/* Whether room that trainings have is what it lacks, and not a volume, a neighbour or a GPU alone:
+ * else it would take it for ever. */
 static bool lacks_room(const struct kube_pod *pod)
 {
-    return !pod->unschedulable || !pod->message || strstr(pod->message, "Insufficient") ||
-           strstr(pod->message, "Too many pods");
+    return !pod->unschedulable || !pod->message || strstr(pod->message, "Insufficient cpu") ||
+           strstr(pod->message, "Insufficient memory") || strstr(pod->message, "Too many pods");
 }
 
 static bool waits(const struct core *c, const struct kube_pod *pod)

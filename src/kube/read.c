@@ -230,6 +230,60 @@ void read_resources(struct reader *r, const json_t *in, const char *key, struct 
     ret->bytes = read_quantity(r, list, "memory", false, -1);
 }
 
+static bool is_extra(const char *name)
+{
+    return strcmp(name, "cpu") != 0 && strcmp(name, "memory") != 0 && strcmp(name, "pods") != 0;
+}
+
+static struct kube_extra *find_extra(struct kube_extras *extras, const char *name)
+{
+    struct kube_extra *extra = extras->at;
+
+    while (extra < extras->at + extras->count && strcmp(extra->name, name) != 0)
+        extra++;
+    return extra;
+}
+
+void read_extras(struct reader *r, const json_t *in, const char *key, struct kube_extras *ret)
+{
+    const json_t *list = read_object(r, in, key);
+    size_t most = ret->count + json_object_size(list);
+    struct kube_extra *more;
+    const char *name;
+    json_t *value;
+
+    if (most == ret->count || most > KUBE_LIST_MAX)
+        return;
+    more = realloc(ret->at, most * sizeof(*more));
+    if (!more) {
+        error_set(&r->err, -ENOMEM, "no memory");
+        return;
+    }
+    ret->at = more;
+    json_object_foreach ((json_t *)list, name, value) {
+        struct kube_extra *extra = find_extra(ret, name);
+        int64_t amount = json_integer_value(value);
+
+        if (!is_extra(name) ||
+            (json_is_string(value) && kube_quantity_whole(json_string_value(value), &amount)))
+            continue;
+        if (extra == ret->at + ret->count) {
+            *extra = (struct kube_extra){.name = read_copy(r, name)};
+            if (!extra->name)
+                return;
+            ret->count++;
+        }
+        extra->amount = amount > INT64_MAX - extra->amount ? INT64_MAX : extra->amount + amount;
+    }
+}
+
+void kube_extras_done(struct kube_extras *extras)
+{
+    for (uint32_t i = 0; i < extras->count; i++)
+        free(extras->at[i].name);
+    free(extras->at);
+}
+
 /* ---- metadata, labels ------------------------------------------------------------------------ */
 
 void read_meta(struct reader *r, const json_t *object, struct kube_meta *ret)

@@ -66,12 +66,17 @@ void read_pod_request(struct reader *r, const json_t *spec, const json_t *own,
                       struct kube_amount *ret_request, struct kube_amount *ret_limit,
                       int64_t *ret_mcpu, int64_t *ret_limit_mcpu);
 
+/* All of a list of resources but cores, memory and pods; what is there is added to. What cannot be
+ * read is left out. */
+void read_extras(struct reader *r, const json_t *in, const char *key, struct kube_extras *ret);
+
 /* Memory for @count things of @size bytes, zeroed; a fault where there is none. */
 void *read_alloc(struct reader *r, size_t count, size_t size);
 /* 0, or the code with the text in *err. */
 int read_end(const struct reader *r, struct error *err);
 
 void kube_meta_done(struct kube_meta *meta);
+void kube_extras_done(struct kube_extras *extras);
 void kube_labels_done(struct kube_labels *labels);
 void kube_term_done(struct kube_term *term);
 void kube_place_done(struct kube_place *place);

@@ -32,9 +32,9 @@ static void decide(struct core *c)
         learn(c, &c->jobs[j]);
     }
     room_count_trainings(c);
+    budget_build(c);
     others_serve(c);
     room_count_elastic(c);
-    budget_build(c);
     counts_decide(c);
     for (uint32_t j = 0; j < c->job_count; j++)
         if (!c->jobs[j].held)

@@ -23,6 +23,37 @@ bool room_in(const struct kube_amount *free, const struct kube_amount *need)
     return free->mcpu >= need->mcpu && free->bytes >= need->bytes && free->pods >= need->pods;
 }
 
+static int64_t *extra_at(const struct spot *spot, const char *name)
+{
+    const struct kube_extras *all = &spot->node->extras;
+
+    for (uint32_t i = 0; i < all->count; i++)
+        if (strcmp(all->at[i].name, name) == 0)
+            return &spot->extras[i];
+    return NULL;
+}
+
+bool room_has_extras(const struct spot *spot, const struct kube_pod *pod)
+{
+    for (uint32_t i = 0; i < pod->extras.count; i++) {
+        const int64_t *left = extra_at(spot, pod->extras.at[i].name);
+
+        if (pod->extras.at[i].amount > (left ? *left : 0))
+            return false;
+    }
+    return true;
+}
+
+void room_take_extras(struct spot *spot, const struct kube_pod *pod)
+{
+    for (uint32_t i = 0; i < pod->extras.count; i++) {
+        int64_t *left = extra_at(spot, pod->extras.at[i].name);
+
+        if (left)
+            *left -= pod->extras.at[i].amount;
+    }
+}
+
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
 static bool node_goes_first(uint32_t x, uint32_t y, const void *arg)
@@ -49,6 +80,9 @@ static void find_spots(struct core *c)
 
         spot->node = node;
         spot->free = node->allocatable;
+        spot->extras = core_alloc(c, node->extras.count, sizeof(*spot->extras));
+        for (uint32_t e = 0; e < node->extras.count; e++)
+            spot->extras[e] = node->extras.at[e].amount;
         spot->usable = node->ready && !node->unschedulable && !node->meta.deleted_ns;
         spot->plain = true;
         for (uint32_t t = 0; t < node->taint_count; t++)
@@ -143,8 +177,10 @@ void room_build(struct core *c)
         uint32_t spot =
             pod->node && !has_ended(pod) ? name_map_get(&c->spot_by_name, pod->node) : NOWHERE;
 
-        if (spot != NOWHERE)
-            take(&c->spots[spot].free, &pod->request, 1);
+        if (spot == NOWHERE)
+            continue;
+        take(&c->spots[spot].free, &pod->request, 1);
+        room_take_extras(&c->spots[spot], pod);
     }
 }
 

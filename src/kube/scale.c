@@ -219,7 +219,7 @@ static void note_failure(struct core *c, struct job *job, const struct seat *sea
 
     if (seat->acted_ns)
         return;
-    r->failures++;
+    r->failures += r->failed_ns != c->now_ns; /* a machine takes all that it had with it */
     r->trial[seat->role].to = 0; /* it would be judged without what has failed */
     r->failed_ns = c->now_ns;
     r->failed_step = job->report ? job->report->progress.step : 0;

@@ -272,15 +272,16 @@ static void apply_report(struct job *job)
     }
 }
 
+/* A node that is not known may just have come: watches are not ordered among themselves. */
 static void find_lost(struct core *c, struct job *job)
 {
     for (uint32_t i = 0; i < job->seat_count; i++) {
         struct seat *seat = &job->seats[i];
 
+        if (seat->role == KUBE_CHIEF) /* there must never be two: Kubernetes says when it is gone */
+            continue;
         if (seat->state == POD_LOST) {
-            seat->gone =
-                seat->node == NOWHERE || (seat->role != KUBE_CHIEF &&
-                                          c->now_ns - seat->since_ns >= c->settings->node_lost_ns);
+            seat->gone = c->now_ns - seat->since_ns >= c->settings->node_lost_ns;
             if (!seat->gone)
                 core_wake(c, seat->since_ns + c->settings->node_lost_ns);
         }

@@ -519,6 +519,18 @@ static inline void model_set_phase(json_t *pod, const char *phase)
     json_object_set_new(json_object_get(pod, "status"), "phase", json_string(phase));
 }
 
+/* Whether the node has all else that the pod asks for. */
+static inline bool model_has_extras(const struct kube_node *node, const struct kube_pod *pod)
+{
+    uint32_t found = 0;
+
+    for (uint32_t p = 0; p < pod->extras.count; p++)
+        for (uint32_t n = 0; n < node->extras.count; n++)
+            found += strcmp(node->extras.at[n].name, pod->extras.at[p].name) == 0 &&
+                     node->extras.at[n].amount >= pod->extras.at[p].amount;
+    return found == pod->extras.count;
+}
+
 /* First fit. What fits nowhere is called unschedulable. */
 static inline void model_schedule(struct model *m, size_t p)
 {
@@ -529,7 +541,8 @@ static inline void model_schedule(struct model *m, size_t p)
     for (size_t n = 0; n < w->world.node_count && !pod->node; n++) {
         const struct kube_node *node = w->nodes[n];
         struct kube_amount free = node->allocatable;
-        bool barred = node->unschedulable || !node->ready || node->taint_count;
+        bool barred = node->unschedulable || !node->ready || node->taint_count ||
+                      !model_has_extras(node, pod);
 
         for (size_t i = 0; i < w->world.pod_count; i++)
             if (w->pods[i]->node && strcmp(w->pods[i]->node, node->meta.name) == 0 &&
@@ -651,6 +664,23 @@ static inline bool model_node_is_up(struct model *m, const json_t *pod)
     return status && strcmp(status, "True") == 0;
 }
 
+/* Pods of nodes that are gone are removed after a minute, as kube-controller-manager does. */
+static inline void model_collect(struct model *m)
+{
+    for (size_t i = json_array_size(m->pods); i-- > 0;) {
+        json_t *pod = json_array_get(m->pods, i);
+        const char *node = model_text(pod, "spec", "nodeName");
+        json_int_t seconds = json_integer_value(json_object_get(pod, "orphaned"));
+
+        if (!*node || model_find(m->nodes, node))
+            json_object_del(pod, "orphaned");
+        else if (seconds < 60)
+            json_object_set_new(pod, "orphaned", json_integer(seconds + 1));
+        else
+            json_array_remove(m->pods, i);
+    }
+}
+
 /* A second passes. */
 static inline void model_tick(struct model *m)
 {
@@ -659,6 +689,7 @@ static inline void model_tick(struct model *m)
 
     m->now_ns += S;
     m->wall_ns += S;
+    model_collect(m);
     for (i = json_array_size(m->pods); i-- > 0;) {
         pod = json_array_get(m->pods, i);
         if (*model_text(pod, "metadata", "deletionTimestamp") &&

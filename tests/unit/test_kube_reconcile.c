@@ -227,6 +227,27 @@ static void who_lacks_something_else_than_room_gets_none(void **state)
     assert_int_equal(model_events(&m, "GaveWay"), 0);
 }
 
+static void who_waits_for_gpus_gets_no_room_where_there_are_none(void **state)
+{
+    json_t *more = model_json("{\"nvidia.com/gpu\": \"1\"}"), *pod, *node, *container;
+
+    model_node(&m, "a", "8", "64Gi");
+    model_etj(&m, "j", "{}");
+    pod = model_other(&m, "gpu", NULL, "3", 0);
+    container = json_array_get(json_object_get(json_object_get(pod, "spec"), "containers"), 0);
+    json_object_update(json_object_get(json_object_get(container, "resources"), "requests"), more);
+    model_run(&m, 60);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 7);
+    assert_int_equal(model_events(&m, "GaveWay"), 0);
+    node = model_node(&m, "b", "4", "64Gi");
+    json_object_update(json_object_get(json_object_get(node, "status"), "allocatable"), more);
+    model_spec(&m, "j", "{\"workers\": {\"max\": 12}}");
+    model_run(&m, 60);
+    assert_string_equal(model_text(pod, "spec", "nodeName"), "b");
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 8);
+    json_decref(more);
+}
+
 static void quotas_are_respected(void **state)
 {
     model_node(&m, "a", "16", "64Gi");
@@ -260,6 +281,25 @@ static void a_disruption_budget_holds_workers_back(void **state)
     model_spec(&m, "j", "{\"workers\": {\"replicas\": 4}}");
     model_reconcile(&m, WHOLE_PLAN);
     assert_int_equal(model_count(&m, "j", KUBE_WORKER), 6); /* one may leave, not three */
+}
+
+static void workers_that_a_budget_holds_back_keep_nobody_from_beginning(void **state)
+{
+    json_t *pdb = model_json("{\"metadata\": {\"namespace\": \"n\"}, \"spec\": {\"selector\": {}},"
+                             "\"status\": {\"disruptionsAllowed\": 0}}");
+
+    model_node(&m, "a", "8", "64Gi");
+    model_etj(&m, "j", "{}");
+    model_run(&m, 60);
+    model_stamp(&m, pdb, "pdb");
+    json_array_append_new(m.pdbs, pdb);
+    model_other(&m, "web", NULL, "4", 0);
+    model_run(&m, 5);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 7);
+    model_node(&m, "b", "3", "64Gi");
+    model_etj(&m, "k", "{\"workers\": {\"max\": 1}}");
+    model_run(&m, 5);
+    assert_phase("k", "Running");
 }
 
 static void taints_and_selectors_are_respected(void **state)
@@ -335,9 +375,42 @@ static void a_node_that_is_gone_is_left(void **state)
     assert_int_equal(model_count(&m, "j", KUBE_WORKER), 3);
     model_node(&m, "c", "4", "64Gi");
     model_remove(m.nodes, "b");
-    model_run(&m, 20);
+    model_run(&m, 60);
     assert_int_equal(model_count(&m, "j", KUBE_WORKER), 3);
     assert_condition("j", "Ready", "True", "InTraining");
+}
+
+/* The watch of pods may be ahead of that of nodes. */
+static void nothing_is_deleted_for_a_node_that_is_not_known_yet(void **state)
+{
+    json_t *node = json_incref(model_node(&m, "a", "4", "64Gi"));
+
+    model_etj(&m, "j", "{\"workers\": {\"min\": 2, \"max\": 2}}");
+    model_run(&m, 20);
+    model_remove(m.nodes, "a");
+    model_run(&m, 10);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 2);
+    assert_int_equal(model_count(&m, "j", KUBE_CHIEF), 1);
+    json_array_append_new(m.nodes, node);
+    model_run(&m, 10);
+    assert_non_null(model_find(m.pods, "j-worker-0"));
+    assert_int_equal(model_events(&m, "NodeFailed"), 0);
+    assert_phase("j", "Running");
+}
+
+static void a_chief_on_a_node_that_is_gone_is_left_to_kubernetes(void **state)
+{
+    model_node(&m, "a", "4", "64Gi");
+    model_etj(&m, "j", "{\"workers\": {\"min\": 2, \"max\": 2}}");
+    model_run(&m, 20);
+    model_remove(m.nodes, "a");
+    model_run(&m, 50);
+    assert_int_equal(model_count(&m, "j", KUBE_CHIEF), 1);
+    assert_null(model_find(m.pods, "j-worker-0"));
+    model_node(&m, "b", "4", "64Gi");
+    model_run(&m, 40);
+    assert_phase("j", "Running");
+    assert_string_equal(model_text(model_find(m.pods, "j-chief"), "spec", "nodeName"), "b");
 }
 
 static void a_failed_chief_begins_anew_until_the_limit(void **state)
@@ -588,6 +661,8 @@ int main(void)
         T(the_least_is_not_given_back),
         T(a_less_important_pod_gets_nothing),
         T(who_lacks_something_else_than_room_gets_none),
+        T(who_waits_for_gpus_gets_no_room_where_there_are_none),
+        T(workers_that_a_budget_holds_back_keep_nobody_from_beginning),
         T(quotas_are_respected),
         T(its_own_quota_is_respected),
         T(a_disruption_budget_holds_workers_back),
@@ -596,6 +671,8 @@ int main(void)
         T(a_lost_worker_is_replaced_with_a_new_index),
         T(a_lost_worker_above_the_least_is_replaced_at_once),
         T(a_node_that_is_gone_is_left),
+        T(nothing_is_deleted_for_a_node_that_is_not_known_yet),
+        T(a_chief_on_a_node_that_is_gone_is_left_to_kubernetes),
         T(a_failed_chief_begins_anew_until_the_limit),
         T(a_crash_does_not_count_a_failure_twice),
         T(an_ended_training_gives_everything_back),
