@@ -19,6 +19,8 @@ struct step {
     json_t *body; /* or the members */
     enum kube_action_kind kind;
     enum client_verb verb;
+    enum kube_role role; /* of KUBE_CREATE_POD */
+    uint32_t index;
     char path[PATH_LEN];
 };
 
@@ -204,6 +206,8 @@ static int add_action(struct chain *c, const struct kube_action *action)
         s->body = of_uid(kube_status_json(etj, action->status), etj->meta.uid);
         break;
     case KUBE_CREATE_POD:
+        s->role = action->create.role;
+        s->index = action->create.index;
         return make(s, etj->meta.namespace, "pods",
                     kube_pod_json(c->actor->settings, etj, &action->create));
     case KUBE_SET_MEMBERS:
@@ -280,25 +284,57 @@ static bool is_done(const struct step *s, const struct client_answer *answer)
 /* The server's last word on the first action, for whoever decides. */
 static void tell_answer(struct chain *c, int code, const char *text)
 {
-    const struct actor_answer answer = {.name_space = c->space,
-                                        .name = c->name,
-                                        .uid = c->uid,
-                                        .kind = c->first->kind,
-                                        .code = code,
-                                        .text = text};
+    const struct step *s = c->first;
+    const struct kube_answer answer = {
+        .kind = s->kind, .role = s->role, .index = s->index, .code = code, .text = text};
 
-    c->actor->on.answered(c->actor->on.arg, &answer);
+    c->actor->on.answered(c->actor->on.arg, c->space, c->name, c->uid, &answer);
+}
+
+static bool makes(const struct step *s)
+{
+    return s->kind == KUBE_CREATE_SERVICE || s->kind == KUBE_CREATE_POD;
+}
+
+/* What rests on the first, which was refused, goes with it, and the events that tell of it. */
+static void give_up(struct chain *c)
+{
+    struct step **at = &c->first->next;
+    bool gone = true;
+
+    while (*at) {
+        struct step *s = *at;
+        bool rests = makes(c->first) ? makes(s) : s->kind == c->first->kind;
+
+        gone = rests || (gone && s->kind == KUBE_EVENT);
+        if (!gone) {
+            at = &s->next;
+            continue;
+        }
+        gone = rests;
+        *at = s->next;
+        json_decref(s->body);
+        free(s);
+    }
+    drop_step(c);
+    advance(c);
 }
 
 static void fail(struct chain *c, int code, const char *text)
 {
     struct actor *a = c->actor;
+    bool alone = makes(c->first) || c->first->kind == KUBE_RESIZE_POD;
+    bool refused = code == -EINVAL || code == -EACCES || code == -EEXIST ||
+                   (alone && code == -EREMOTEIO); /* a webhook that does not answer, mostly */
 
     a->on.failed(a->on.arg, text);
-    if (code == -EINVAL || code == -EACCES || code == -EEXIST)
-        tell_answer(c, code, text);
     a->failed++;
-    end_chain(c, false);
+    if (refused)
+        tell_answer(c, code, text);
+    if (refused && alone)
+        give_up(c);
+    else
+        end_chain(c, false);
 }
 
 static void succeed(struct chain *c, json_t *object)
@@ -306,7 +342,8 @@ static void succeed(struct chain *c, json_t *object)
     struct actor *a = c->actor;
 
     a->done[c->first->kind]++;
-    tell_answer(c, 0, "");
+    if (!c->first->next || c->first->next->kind != KUBE_CREATE_SERVICE) /* which is two objects */
+        tell_answer(c, 0, "");
     if (object)
         a->on.learnt(a->on.arg, c->first->kind, object);
     drop_step(c);

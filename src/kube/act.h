@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Carries a plan's actions out: those of one training in order, each when the one before it has
- * succeeded, trainings side by side. Until all are done nothing else is begun for it. What fails
+ * succeeded, trainings side by side. Until all are done nothing else is begun for it. What the
+ * server will not have made or resized is told, and what does not rest on it goes on. What fails
  * drops the rest of its training, which waits, ever longer, before it is acted on again. Every
  * write says of which object (UID) it was meant, so that an action decided on old news fails
  * instead of hitting another. Event loop's thread; called by controller.c.
@@ -14,16 +15,10 @@
 
 struct actor;
 
-/* The server's last word on an action of a training. */
-struct actor_answer {
-    const char *name_space, *name, *uid; /* the training's */
-    const char *text;                    /* of a refusal, for a person */
-    enum kube_action_kind kind;
-    int code; /* 0: done; -EINVAL, -EACCES; -EEXIST: the name is of somebody else's object */
-};
-
 struct actor_events {
-    void (*answered)(void *arg, const struct actor_answer *answer);
+    /* The server's last word on an action of a training. */
+    void (*answered)(void *arg, const char *name_space, const char *name, const char *uid,
+                     const struct kube_answer *answer);
     /* An object as a write was answered: newer than what the watch has brought. */
     void (*learnt)(void *arg, enum kube_action_kind kind, json_t *object);
     /* The members that the chief of a training is answered from now on; taken over. */

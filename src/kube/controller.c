@@ -360,14 +360,14 @@ static void on_ended(void *arg)
     wish_at(c, actor_next_ns(c->actor));
 }
 
-static void on_answered(void *arg, const struct actor_answer *answer)
+static void on_answered(void *arg, const char *name_space, const char *name, const char *uid,
+                        const struct kube_answer *answer)
 {
     struct controller *c = arg;
-    const struct kube_etj *etj =
-        cache_find(&c->feeds[CACHE_ETJS].cache, answer->name_space, answer->name);
+    const struct kube_etj *etj = cache_find(&c->feeds[CACHE_ETJS].cache, name_space, name);
 
-    if (etj && strcmp(etj->meta.uid, answer->uid) == 0)
-        kube_memory_answer(c->memory, etj, answer->kind, answer->code, answer->text);
+    if (etj && strcmp(etj->meta.uid, uid) == 0)
+        kube_memory_answer(c->memory, etj, answer, (int64_t)clock_now_ns());
 }
 
 static void on_dropped(void *arg, const char *name_space, const char *name, const char *uid)

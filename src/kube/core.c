@@ -271,15 +271,3 @@ void kube_memory_doubt(struct kube_memory *memory, const struct kube_etj *etj)
     record->finalizer_ns = 0;
     record->told = 0;
 }
-
-void kube_memory_answer(struct kube_memory *memory, const struct kube_etj *etj,
-                        enum kube_action_kind kind, int code, const char *text)
-{
-    struct record *record = memory_record(memory, etj->meta.uid);
-
-    if (!record || (code == 0 && record->refused_kind != kind))
-        return;
-    record->refused = code;
-    record->refused_kind = kind;
-    snprintf(record->refusal, sizeof(record->refusal), "%s", text);
-}

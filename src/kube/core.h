@@ -57,6 +57,24 @@ struct trial {
     int64_t hold_ns;   /* how long the last one did */
 };
 
+/* What can be refused, each after what it rests on. */
+enum refused {
+    REFUSED_SERVICE,
+    REFUSED_CHIEF, /* and so on, by role */
+    REFUSED_RESIZE = REFUSED_CHIEF + KUBE_ROLE_MAX,
+    REFUSED_OTHER,
+    REFUSED_MAX
+};
+
+struct refusal {
+    int code; /* of the last try; 0: it was not refused */
+    enum kube_action_kind kind;
+    uint32_t count; /* in a row */
+    int64_t until_ns;
+    int64_t generation; /* of the training: with another spec it may be another matter */
+    char text[KUBE_MESSAGE_MAX];
+};
+
 /* A training, from one reconcile to the next. */
 struct record {
     struct record *next;
@@ -94,9 +112,7 @@ struct record {
     int32_t failures;              /* of nodes, of one or more at once, in a row */
     int64_t failed_ns;             /* the last of them */
     uint64_t failed_step;
-    int refused; /* the server's last word on an action, as kube_memory_answer() */
-    enum kube_action_kind refused_kind;
-    char refusal[KUBE_MESSAGE_MAX];
+    struct refusal refused[REFUSED_MAX];
     struct kube_status *sent; /* the last status; NULL: none yet */
     int64_t status_ns;        /* when */
     int64_t shrink_ns;        /* since when threads are to go before their cores; 0: none */
@@ -303,6 +319,22 @@ void scale_nodes(struct core *c, struct job *job);
 void scale_delete(struct core *c, struct job *job, struct seat *seat);
 /* Deletes those that have left, have ended or are lost; of all when @everything. */
 void scale_clean(struct core *c, struct job *job, bool everything);
+
+/* refuse.c: what the API server will not have */
+void refused_forget(struct core *c, struct job *job);                       /* what is over */
+bool refused_now(struct core *c, const struct job *job, enum refused slot); /* leave it alone */
+/* Whether a pod of this role may be made: nothing that it rests on was refused lately. */
+bool refused_allow(struct core *c, const struct job *job, enum kube_role role);
+void refused_tell(struct job *job);
+
+/* quota.c: what quotas leave */
+int64_t quota_workers(const struct job *job, int64_t most); /* of spec.quota, beside the servers */
+int32_t quota_servers(const struct job *job, int32_t most); /* and beside the least of workers */
+int64_t quota_mcpu(const struct job *job); /* of it for all workers; INT64_MAX: no limit */
+bool quota_allows(const struct job *job, enum kube_role role); /* of it, one more pod now */
+/* How much more its workers may ask for in place, of its own quota and the namespace's. */
+int64_t quota_more_mcpu(const struct job *job);
+void quota_take_mcpu(struct job *job, int64_t mcpu);
 
 /* resize.c */
 void resize_nodes(struct core *c, struct job *job);

@@ -72,7 +72,7 @@ static int64_t fixed_workers(const struct job *job)
     int32_t least = job_task(job, KUBE_WORKER)->min, have = job->have[KUBE_WORKER];
 
     if (job->etj->replicas)
-        return job->etj->replicas;
+        return quota_workers(job, job->etj->replicas);
     if (job->runs && (!job->reports || job->silent))
         return have > least ? have : least;
     return -1;
@@ -88,33 +88,26 @@ static int64_t least_mcpu(const struct job *job)
     return job_task(job, KUBE_WORKER)->min * pod_mcpu(job, job->etj->worker_mcpu_min);
 }
 
-/* What its own quota leaves for workers. */
-static int64_t own_quota(const struct job *job, int64_t workers)
-{
-    const struct kube_etj *etj = job->etj;
-    const struct kube_task *worker = job_task(job, KUBE_WORKER), *ps = job_task(job, KUBE_PS);
-    int64_t servers = larger(job->want[KUBE_PS], ps->min);
-
-    if (etj->quota.mcpu && worker->request.mcpu)
-        workers = smaller(workers, (etj->quota.mcpu - etj->task[KUBE_CHIEF].request.mcpu -
-                                    servers * ps->request.mcpu) /
-                                       worker->request.mcpu);
-    if (etj->quota.bytes && worker->request.bytes)
-        workers = smaller(workers, (etj->quota.bytes - etj->task[KUBE_CHIEF].request.bytes -
-                                    servers * ps->request.bytes) /
-                                       worker->request.bytes);
-    return larger(workers, worker->min);
-}
-
 /* The most workers that it may have, can have and gains from. */
 static int64_t most_workers(struct core *c, struct job *job)
 {
     int64_t have = job->have[KUBE_WORKER], most = learn_most(c, job, KUBE_WORKER);
 
-    most = own_quota(job, most);
+    most = quota_workers(job, most);
+    if (most > have && !refused_allow(c, job, KUBE_WORKER))
+        most = have;
     if (most > have)
         most = have + room_count(c, job, KUBE_WORKER, most - have);
     return larger(learn_useful(job, (int32_t)most), job_task(job, KUBE_WORKER)->min);
+}
+
+/* All that so many workers may ask for, as they can grow in place. */
+static int64_t most_mcpu(const struct job *job, int64_t workers)
+{
+    int64_t most = smaller(workers * pod_mcpu(job, job->etj->worker_mcpu_max), quota_mcpu(job));
+    int64_t more = quota_more_mcpu(job);
+
+    return more < most - job->held_mcpu ? job->held_mcpu + more : most;
 }
 
 /* ---- groups ---------------------------------------------------------------------------------- */
@@ -253,8 +246,8 @@ static void set_running(struct core *c, const struct group *g, struct job *job,
 
     to->state = POLICY_RUNNING;
     to->min.of[POLICY_MCPU] = units(g, least_mcpu(job), true);
-    to->max.of[POLICY_MCPU] = larger(
-        units(g, most * pod_mcpu(job, job->etj->worker_mcpu_max), false), to->min.of[POLICY_MCPU]);
+    to->max.of[POLICY_MCPU] =
+        larger(units(g, most_mcpu(job, most), false), to->min.of[POLICY_MCPU]);
     if (fixed >= 0) {
         to->max.of[POLICY_MCPU] = to->min.of[POLICY_MCPU];
         to->pinned_by = POLICY_PIN_HAND;
@@ -327,6 +320,8 @@ static uint32_t set_domains(struct counts *s, const struct group *g, int64_t cap
 
         domains[1 + i] =
             (struct policy_domain){.parent = 0, .level = POLICY_NODE, .id = i, .capacity = all};
+        /* a capacity in cores there has to be, even where no quota bounds them */
+        domains[1 + i].capacity.of[POLICY_MCPU] = domains[0].capacity.of[POLICY_MCPU];
         if (left >= UNITS_MAX * g->unit_mcpu)
             continue;
         for (uint32_t k = 0; k < g->count; k++)
@@ -546,7 +541,9 @@ void counts_decide(struct core *c)
         job->want[KUBE_CHIEF] = 1;
         if (job->runs)
             learn_judge(c, job);
-        job->want[KUBE_PS] = job->runs ? learn_ps(c, job) : job_task(job, KUBE_PS)->min;
+        job->want[KUBE_PS] = job_task(job, KUBE_PS)->min;
+        if (job->runs)
+            job->want[KUBE_PS] = quota_servers(job, learn_ps(c, job));
         join(&s, job);
         unit = smaller(unit, job_task(job, KUBE_WORKER)->request.mcpu);
         s.pool_mcpu += job->held_mcpu;

@@ -2,12 +2,12 @@
 /* Begin, restart and end of a training: what its chief's pod and the spec say. */
 #include "kube/core.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #define RESTART_NS     (10 * NS_PER_S) /* until the second restart; doubles */
 #define RESTART_MAX_NS (300 * NS_PER_S)
+#define SAVING_TIMES   4 /* as long as the others has a chief that saves */
 
 /* ---- trouble --------------------------------------------------------------------------------- */
 
@@ -18,13 +18,6 @@ static const char *kind_of(const char *trouble)
 
 static void find_trouble(struct core *c, struct job *job)
 {
-    const struct record *r = job->record;
-
-    if (r->refused) {
-        job->trouble_reason = r->refused == -EEXIST ? "NameTaken" : "Refused";
-        snprintf(job->trouble, sizeof(job->trouble), "cannot %s: %.200s",
-                 kube_action_name(r->refused_kind), r->refusal);
-    }
     for (uint32_t i = 0; i < job->seat_count && !job->trouble_reason; i++) {
         const struct seat *seat = &job->seats[i];
         const struct kube_pod *pod = seat->pod;
@@ -127,6 +120,8 @@ static void keep_chief(struct core *c, struct job *job)
     uint32_t spot;
 
     if (!job->chief) {
+        if (!refused_allow(c, job, KUBE_CHIEF))
+            return;
         if (room_take(c, job, KUBE_CHIEF, &spot))
             scale_create(c, job, KUBE_CHIEF, spot);
         else
@@ -146,12 +141,30 @@ static bool has_nodes(const struct job *job)
     return false;
 }
 
-/* Nodes first, as long as the chief can let go of them and save; then the chief. */
+/* A chief that still reports while it drains is about to save. */
+static int64_t drain_until(struct core *c, const struct job *job)
+{
+    int64_t patience = c->settings->drain_ns, fresh;
+
+    if (job->report) {
+        fresh = job->report->at_ns + ECHO_NS;
+        patience *= c->now_ns < fresh ? SAVING_TIMES : 1;
+        if (c->now_ns < fresh)
+            core_wake(c, fresh);
+    }
+    return job->record->drain_ns + patience;
+}
+
+/*
+ * Nodes first, as long as the chief can let go of them and save; then the chief. One that has
+ * reported before is waited for, too: it may have reported to another controller.
+ */
 static void drain(struct core *c, struct job *job)
 {
-    int64_t until = job->record->drain_ns + c->settings->drain_ns;
+    int64_t until = drain_until(c, job);
     bool late = c->now_ns >= until;
-    bool serves = job->chief && job->chief->state == POD_UP && job->reports && !job->silent;
+    bool serves = job->chief && job->chief->state == POD_UP && !job->silent &&
+                  (job->reports || job->etj->status.has_progress);
 
     if (!late)
         core_wake(c, until);
@@ -181,13 +194,14 @@ static void begin(struct core *c, struct job *job)
 static void run(struct core *c, struct job *job)
 {
     struct record *r = job->record;
+    bool announced = r->announced && r->trust == c->world->trust;
 
     if (job->etj->finalizer < 0 &&
         (r->finalizer_ns == 0 || core_again(c, job, r->finalizer_ns, "finalizer"))) {
         r->finalizer_ns = c->now_ns;
         core_act(c, job, KUBE_ADD_FINALIZER, NULL);
     }
-    if ((job->runs || job->starts) && (!r->announced || r->trust != c->world->trust)) {
+    if ((job->runs || job->starts) && !announced && !refused_now(c, job, REFUSED_SERVICE)) {
         core_act(c, job, KUBE_CREATE_SERVICE, NULL);
         r->announced = true;
         r->trust = c->world->trust;
@@ -215,6 +229,34 @@ static void tell_failures(struct core *c, struct job *job)
     core_wake(c, r->failed_ns + PATIENCE_NS);
 }
 
+/* What can be refused comes last: giving back, and what the chief is told, does not wait for it. */
+static int rank_of(const struct kube_action *action)
+{
+    switch (action->kind) {
+    case KUBE_ASK_LEAVE:
+    case KUBE_DELETE_POD:
+        return 0;
+    case KUBE_SET_MEMBERS:
+        return 1;
+    default:
+        return 2;
+    }
+}
+
+static void put_in_order(struct core *c, size_t first)
+{
+    size_t count = c->plan->count - first, at = 0;
+    struct kube_action *actions = &c->plan->actions[first];
+    struct kube_action *ordered = core_alloc(c, count, sizeof(*ordered));
+
+    for (int rank = 0; rank <= 2; rank++)
+        for (size_t i = 0; i < count; i++)
+            if (rank_of(&actions[i]) == rank)
+                ordered[at++] = actions[i];
+    if (count)
+        memcpy(actions, ordered, count * sizeof(*ordered));
+}
+
 void life_act(struct core *c, struct job *job)
 {
     size_t first = c->plan->count;
@@ -235,6 +277,8 @@ void life_act(struct core *c, struct job *job)
     }
     if (job->aim != AIM_NOTHING)
         members_tell(c, job);
+    put_in_order(c, first);
     tell_failures(c, job);
+    refused_tell(job);
     status_act(c, job, first);
 }

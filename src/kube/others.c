@@ -57,7 +57,10 @@ static int64_t slack_of(const struct evictable *e)
 {
     int64_t slack = e->seat->mcpu - e->seat->gives_mcpu - e->job->etj->worker_mcpu_min;
 
-    return e->job->reports && e->seat->state == POD_UP && !e->seat->victim && slack > 0 ? slack : 0;
+    if (!e->job->reports || e->seat->state != POD_UP || e->seat->victim ||
+        e->job->record->refused[REFUSED_RESIZE].code)
+        return 0;
+    return slack > 0 ? slack : 0;
 }
 
 static void push(struct others *o, struct job *job, struct seat *seat)

@@ -9,8 +9,10 @@
  * between two actions. The memory holds what can be lost: measured rates and times of waiting.
  *
  * The actions of one training stand together and in order, and each rests on the ones before it:
- * when one fails, the rest of that training's are dropped, and it is reconciled anew. Until all are
- * done the world says that the training is held, and there are no others for it. Trainings do not
+ * when one fails, the rest of that training's are dropped, and it is reconciled anew. What the
+ * chief is told and what is given back come before what is made and resized, and do not wait for
+ * it; what is refused there drops only what else was to be made, or resized. Until all are done
+ * the world says that the training is held, and there are no others for it. Trainings do not
  * depend on each other.
  *
  * Event loop's thread; called by main.c, the tests and the benchmark.
@@ -115,12 +117,21 @@ struct kube_memory *kube_memory_free(struct kube_memory *memory);
  */
 void kube_memory_doubt(struct kube_memory *memory, const struct kube_etj *etj);
 
+/* What the API server said of an action, for good. */
+struct kube_answer {
+    enum kube_action_kind kind;
+    enum kube_role role; /* of KUBE_CREATE_POD */
+    uint32_t index;
+    int code;         /* 0, -EINVAL, -EACCES, -EREMOTEIO; -EEXIST: the name is somebody else's */
+    const char *text; /* of a refusal, for a person */
+};
+
 /*
- * What the API server said of an action of this training, for good: @code 0 or, with its text,
- * -EINVAL, -EACCES, -EEXIST (somebody else has an object of the name that ours would have).
+ * Of an action of this training; @now_ns as in kube_world. When something that was to be made was
+ * refused, what was to be made after it is not counted upon either.
  */
 void kube_memory_answer(struct kube_memory *memory, const struct kube_etj *etj,
-                        enum kube_action_kind kind, int code, const char *text);
+                        const struct kube_answer *answer, int64_t now_ns);
 
 /* 0 or -ENOMEM; then nothing is in *ret_plan, and the memory is as it was or forgets something. */
 int kube_reconcile(const struct kube_settings *settings, const struct kube_world *world,

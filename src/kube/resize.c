@@ -57,11 +57,12 @@ static void resize_worker(struct core *c, struct job *job, struct seat *seat, in
     const struct kube_pod *pod = seat->pod;
     int64_t actual = pod->actual_mcpu ? pod->actual_mcpu : pod->mcpu;
     struct kube_amount *free = &c->spots[seat->node].free;
+    int64_t more = quota_more_mcpu(job), room = free->mcpu < more ? free->mcpu : more;
 
     if (seat->gives_mcpu && target > pod->mcpu - seat->gives_mcpu)
         target = pod->mcpu - seat->gives_mcpu;
-    if (target > pod->mcpu && target - pod->mcpu > free->mcpu)
-        target = pod->mcpu + larger(free->mcpu, 0) / 50 * 50;
+    if (target > pod->mcpu && target - pod->mcpu > room)
+        target = pod->mcpu + larger(room, 0) / 50 * 50;
     if (actual > pod->mcpu)
         seat->told_threads = threads_of(pod->mcpu); /* it still shrinks */
     /* not for a trifle */
@@ -71,6 +72,7 @@ static void resize_worker(struct core *c, struct job *job, struct seat *seat, in
         if (c->now_ns < job->record->no_resize_ns || c->others_wait)
             return;
         free->mcpu -= target - pod->mcpu;
+        quota_take_mcpu(job, target - pod->mcpu);
         resize(c, job, seat, target);
         return;
     }
@@ -91,7 +93,8 @@ void resize_nodes(struct core *c, struct job *job)
 {
     bool shrinks = false;
 
-    if (job->etj->worker_mcpu_min >= job->etj->worker_mcpu_max || job->silent || !job->reports)
+    if (job->etj->worker_mcpu_min >= job->etj->worker_mcpu_max || job->silent || !job->reports ||
+        refused_now(c, job, REFUSED_RESIZE))
         return;
     for (uint32_t i = 0; i < job->seat_count; i++) {
         struct seat *seat = &job->seats[i];

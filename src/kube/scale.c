@@ -18,6 +18,8 @@ void scale_create(struct core *c, struct job *job, enum kube_role role, uint32_t
     seat->mcpu = job_task(job, role)->mcpu;
     seat->acted_ns = c->now_ns;
     job->have[role]++;
+    if (role == KUBE_WORKER)
+        job->held_mcpu += job_task(job, role)->request.mcpu;
     action->create.role = role;
     action->create.index = index;
     if (role == KUBE_CHIEF)
@@ -76,9 +78,9 @@ static void grow(struct core *c, struct job *job, enum kube_role role, int32_t w
     int32_t from = job->have[role];
     uint32_t spot;
 
-    if (want <= from || !may_replace(c, job))
+    if (want <= from || !may_replace(c, job) || !refused_allow(c, job, role))
         return;
-    while (job->have[role] < want && room_take(c, job, role, &spot))
+    while (job->have[role] < want && quota_allows(job, role) && room_take(c, job, role, &spot))
         scale_create(c, job, role, spot);
     if (job->have[role] < want)
         job->lack = "NoRoom";
@@ -220,7 +222,7 @@ static void note_failure(struct core *c, struct job *job, const struct seat *sea
     if (seat->acted_ns)
         return;
     r->failures += r->failed_ns != c->now_ns; /* a machine takes all that it had with it */
-    r->trial[seat->role].to = 0; /* it would be judged without what has failed */
+    r->trial[seat->role].to = 0;              /* it would be judged without what has failed */
     r->failed_ns = c->now_ns;
     r->failed_step = job->report ? job->report->progress.step : 0;
     core_event(c, job, true, "NodeFailed", "%s %s", seat->pod->meta.name,

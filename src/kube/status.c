@@ -136,8 +136,11 @@ static void set_reason(struct job *job)
         message = job->trouble;
     } else if (job->aim == AIM_RUN) {
         reason = job->lack ? job->lack : job->etj->replicas ? "Pinned" : "Policy";
-        message =
-            job->etj->replicas && !job->lack ? "spec.workers.replicas says so" : job->why_text;
+        message = job->why_text;
+        if (job->etj->replicas && !job->lack)
+            message = job->want[KUBE_WORKER] < job->etj->replicas
+                          ? "spec.quota leaves less than spec.workers.replicas"
+                          : "spec.workers.replicas says so";
     }
     if (job->aim == AIM_RUN && !job->trouble_reason && job->silent) {
         reason = "Silent";

@@ -47,6 +47,7 @@ static void find_jobs(struct core *c)
         job->record->seen = true;
         if (job->held && job->record->status_ns)
             job->record->status_ns = c->now_ns; /* it may be what is under way */
+        refused_forget(c, job);
         name_map_put(&c->job_by_uid, job->etj->meta.uid, i);
     }
 }

@@ -343,6 +343,42 @@ def test_what_other_namespaces_use_is_not_free_for_the_one_looked_after(cluster,
         cluster.must("DELETE", f"{pods_of_others}/theirs", {"gracePeriodSeconds": 0})
 
 
+def until_refused(plane, namespace, text):
+    def told():
+        status = get(plane, namespace).get("status", {})
+        return status.get("reason") == "Refused" and text in status["message"] and status
+    return eventually(told)
+
+
+def test_what_the_server_refuses_is_said_and_starves_nothing_else(cluster, namespace, start, train):
+    space = f"/api/v1/namespaces/{namespace}"
+    label = "pod-security.kubernetes.io/enforce"
+    cluster.must("PATCH", space, {"metadata": {"labels": {label: "restricted"}}})
+    chief = train([start()])
+    status = until_refused(cluster, namespace, "violates PodSecurity")
+    degraded = {c["type"]: c for c in status["conditions"]}["Degraded"]
+    assert degraded["status"] == "True" and degraded["reason"] == "Refused"
+    assert pods(cluster, namespace) == []
+
+    def event():
+        items = cluster.must("GET", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")["items"]
+        return any(e["reason"] == "Refused" and "violates PodSecurity" in e["note"] for e in items)
+    eventually(event)
+    cluster.must("PATCH", space, {"metadata": {"labels": {label: None}}})
+    until_ready(cluster, namespace, 2)
+    # No worker is made any more: the one that is lost is taken from the chief, and it can be paused.
+    cluster.must("POST", f"{space}/limitranges", {"metadata": {"name": "small"}, "spec": {
+        "limits": [{"type": "Container", "max": {"cpu": "500m"}}]}})
+    cluster.must("DELETE", f"{space}/pods/{workers(cluster, namespace)[0]}", {"gracePeriodSeconds": 0})
+    until_refused(cluster, namespace, "500m")
+    eventually(lambda: len(chief.members["worker"]) == 1)
+    kubectl(cluster, namespace, "pause", "job")
+    eventually(lambda: get(cluster, namespace)["status"]["phase"] == "Suspended")
+    cluster.must("DELETE", f"{space}/limitranges/small")
+    kubectl(cluster, namespace, "resume", "job")
+    until_ready(cluster, namespace, 2)
+
+
 def test_a_trainings_image_needs_none_of_our_software(cluster, namespace, start, train):
     """An init container brings it; the API server takes such pods, with the class they would have."""
     train([start("--node-image=threadtide/tide-node:0.1.0")],

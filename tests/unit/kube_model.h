@@ -14,6 +14,7 @@
 #include "kube/quantity.h"
 #include "kube/reconcile.h"
 
+#include <errno.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,12 +45,16 @@ struct model {
     unsigned status_count; /* patches of statuses */
     unsigned let_go;       /* finalizers that were taken out */
     unsigned sent[KUBE_ACTION_MAX];
-    bool no_api;      /* nothing that the controller sends arrives */
-    bool no_chiefs;   /* chiefs run, but never report */
-    bool no_kubelet;  /* pods are scheduled, but nothing becomes of them */
-    bool no_resize;   /* kubelets call each resize infeasible */
-    bool slow_resize; /* kubelets have not come to it yet */
-    bool finished;    /* chiefs say so, have released all nodes, and take a while to end */
+    bool no_api;         /* nothing that the controller sends arrives */
+    bool no_chiefs;      /* chiefs run, but never report */
+    bool no_kubelet;     /* pods are scheduled, but nothing becomes of them */
+    bool no_resize;      /* kubelets call each resize infeasible */
+    bool slow_resize;    /* kubelets have not come to it yet */
+    bool finished;       /* chiefs say so, have released all nodes, and take a while to end */
+    bool saves;          /* chiefs that are to give nodes back report, and keep them */
+    unsigned tries;      /* to make pods that are refused */
+    const char *refuses; /* pods with this in their names; NULL: none */
+    const struct kube_etj *gave_up; /* whose pod of this plan was: no others are made */
     unsigned communication_permille;
     model_rate_fn rate;
     uint64_t random;
@@ -352,6 +357,24 @@ static inline bool model_quota_refuses(struct model *m)
     return false;
 }
 
+static inline void model_answer(struct model *m, const struct kube_action *action, int code)
+{
+    struct kube_answer answer = {.kind = KUBE_CREATE_POD,
+                                 .role = action->create.role,
+                                 .index = action->create.index,
+                                 .code = code,
+                                 .text = "violates PodSecurity"};
+
+    kube_memory_answer(m->memory, action->etj, &answer, m->now_ns);
+}
+
+static inline void model_refuse(struct model *m, const struct kube_action *action)
+{
+    m->gave_up = action->etj;
+    m->tries++;
+    model_answer(m, action, -EACCES);
+}
+
 static inline void model_create(struct model *m, const struct kube_action *action)
 {
     static const struct kube_pod_settings settings = {.controller = "c:1", .ca_pem = "pem"};
@@ -360,6 +383,12 @@ static inline void model_create(struct model *m, const struct kube_action *actio
     char *copy = strdup(name);
 
     assert_non_null(pod);
+    if (m->refuses && strstr(name, m->refuses)) { /* 403 */
+        model_refuse(m, action);
+        json_decref(pod);
+        free(copy);
+        return;
+    }
     if (model_find(m->pods, name)) { /* 409 */
         json_decref(pod);
         free(copy);
@@ -381,6 +410,7 @@ static inline void model_create(struct model *m, const struct kube_action *actio
         model_remove(m->pods, copy);
         model_update_quotas(m);
     }
+    model_answer(m, action, 0);
     free(copy);
 }
 
@@ -430,7 +460,8 @@ static inline void model_apply(struct model *m, const struct kube_action *action
         m->status_count++;
         break;
     case KUBE_CREATE_POD:
-        model_create(m, action);
+        if (m->gave_up != action->etj)
+            model_create(m, action);
         break;
     case KUBE_ASK_LEAVE:
         patch = kube_leave_json(action->note.text);
@@ -491,6 +522,17 @@ static inline void model_carry_out(struct model *m, const struct kube_action *ac
         model_apply(m, action);
 }
 
+/* What is made or resized may be refused: nothing that is not comes after it. */
+static inline void model_check_order(const struct kube_plan *plan)
+{
+    for (size_t i = 1; i < plan->count; i++)
+        if (plan->actions[i - 1].kind == KUBE_CREATE_POD &&
+            plan->actions[i - 1].etj == plan->actions[i].etj)
+            assert_true(plan->actions[i].kind == KUBE_CREATE_POD ||
+                        plan->actions[i].kind == KUBE_EVENT ||
+                        plan->actions[i].kind == KUBE_RESIZE_POD);
+}
+
 /* Carries out the first @limit actions; with fewer than all, the controller has crashed then. */
 static inline size_t model_reconcile(struct model *m, size_t limit)
 {
@@ -499,6 +541,8 @@ static inline size_t model_reconcile(struct model *m, size_t limit)
     size_t count;
 
     assert_int_equal(kube_reconcile(&m->settings, &w->world, m->memory, &plan), 0);
+    model_check_order(&plan);
+    m->gave_up = NULL;
     count = plan.count;
     m->wakeup_ns = plan.wakeup_ns;
     for (size_t i = 0; i < count && i < limit; i++)
@@ -626,7 +670,8 @@ static inline void model_chief(struct model *m, const json_t *chief)
         json_array_foreach (json_object_get(members, kube_role_name((enum kube_role)role)), i,
                             member) {
             json_int_t index = json_integer_value(json_object_get(member, "index"));
-            bool leave = suspend || m->finished || json_is_true(json_object_get(member, "leave"));
+            bool leave = !m->saves &&
+                         (suspend || m->finished || json_is_true(json_object_get(member, "leave")));
             char pod_name[300];
             json_t *pod;
 

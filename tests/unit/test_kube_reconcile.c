@@ -267,6 +267,60 @@ static void its_own_quota_is_respected(void **state)
     assert_int_equal(model_count(&m, "j", KUBE_WORKER), 3);
 }
 
+static int64_t all_mcpu(void)
+{
+    return model_pods_mcpu(&m, "n");
+}
+
+static void its_own_quota_holds_for_what_grows_in_place_and_for_a_pin(void **state)
+{
+    model_node(&m, "a", "32", "64Gi");
+    model_etj(&m, "j",
+              "{\"quota\": {\"cpu\": 4}, \"workers\": {\"cpu\": {\"min\": 1, \"max\": 4}}}");
+    for (int i = 0; i < 80; i++) {
+        model_run(&m, 1);
+        assert_true(all_mcpu() <= 4000);
+    }
+    assert_true(all_mcpu() >= 3900);
+    model_spec(&m, "j", "{\"workers\": {\"replicas\": 6}}");
+    for (int i = 0; i < 80; i++) {
+        model_run(&m, 1);
+        assert_true(all_mcpu() <= 4000);
+    }
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 3);
+    assert_string_equal(model_text(model_find(m.etjs, "j"), "status", "reason"), "Pinned");
+    assert_non_null(strstr(model_text(model_find(m.etjs, "j"), "status", "message"), "spec.quota"));
+}
+
+static void quotas_of_limits_hold_for_what_grows_in_place(void **state)
+{
+    json_t *quota = model_json("{\"metadata\": {\"namespace\": \"n\"}, \"spec\": {}, \"status\":"
+                               "{\"hard\": {\"limits.cpu\": \"6\"}, \"used\": {}}}");
+
+    model_node(&m, "a", "32", "64Gi");
+    model_stamp(&m, quota, "limits");
+    json_array_append_new(m.quotas, quota);
+    model_etj(&m, "j",
+              "{\"workers\": {\"min\": 1, \"max\": 1, \"cpu\": {\"min\": 1, \"max\": 8},"
+              "\"resources\": {\"limits\": {\"cpu\": 2}}}}");
+    for (int i = 0; i < 60; i++) {
+        struct model_world *w;
+        int64_t limits = 0;
+        char text[KUBE_QUANTITY_MAX];
+
+        model_run(&m, 1);
+        w = model_world(&m);
+        for (size_t p = 0; p < w->world.pod_count; p++)
+            limits += w->pods[p]->limit.mcpu;
+        model_world_free(w);
+        assert_true(limits <= 6000);
+        kube_milli_text(limits, text);
+        json_object_set_new(json_object_get(json_object_get(quota, "status"), "used"), "limits.cpu",
+                            json_string(text));
+    }
+    assert_true(all_mcpu() >= 1000 + 2900);
+}
+
 static void a_disruption_budget_holds_workers_back(void **state)
 {
     json_t *pdb = model_json("{\"metadata\": {\"namespace\": \"n\"}, \"spec\": {\"selector\": "
@@ -562,6 +616,13 @@ static void a_finalizer_is_taken_out_once_and_others_stay(void **state)
     assert_int_equal(json_array_size(m.etjs), 1);
 }
 
+static void answer(const struct kube_etj *etj, enum kube_action_kind kind, int code)
+{
+    struct kube_answer said = {.kind = kind, .code = code, .text = "Service j is there already"};
+
+    kube_memory_answer(m.memory, etj, &said, m.now_ns);
+}
+
 static void a_refusal_is_said_until_it_is_over(void **state)
 {
     struct kube_etj *etj = NULL;
@@ -570,17 +631,107 @@ static void a_refusal_is_said_until_it_is_over(void **state)
     assert_int_equal(kube_etj_parse(model_etj(&m, "j", "{}"), &etj, NULL), 0);
     model_run(&m, 5);
     assert_condition("j", "Degraded", "False", "AsExpected");
-    kube_memory_answer(m.memory, etj, KUBE_CREATE_SERVICE, -EEXIST, "Service j is there already");
+    answer(etj, KUBE_CREATE_SERVICE, -EEXIST);
     model_run(&m, 5);
     assert_condition("j", "Degraded", "True", "NameTaken");
     assert_int_equal(model_events(&m, "NameTaken"), 1);
-    kube_memory_answer(m.memory, etj, KUBE_CREATE_POD, 0, "");
+    answer(etj, KUBE_CREATE_POD, 0);
     model_run(&m, 5);
     assert_condition("j", "Degraded", "True", "NameTaken");
-    kube_memory_answer(m.memory, etj, KUBE_CREATE_SERVICE, 0, "");
+    answer(etj, KUBE_CREATE_SERVICE, 0);
     model_run(&m, 5);
     assert_condition("j", "Degraded", "False", "AsExpected");
     kube_etj_free(etj);
+}
+
+static void a_controller_that_takes_over_lets_the_chief_save(void **state)
+{
+    model_node(&m, "a", "8", "64Gi");
+    model_etj(&m, "j", "{}");
+    model_run(&m, 30);
+    model_spec(&m, "j", "{\"suspend\": true}");
+    kube_memory_free(m.memory);
+    m.memory = kube_memory_new();
+    json_object_clear(m.reports);
+    m.no_chiefs = true;
+    model_run(&m, 10);
+    assert_int_equal(model_count(&m, "j", KUBE_CHIEF), 1);
+    assert_int_equal(model_count(&m, "j", KUBE_PS), 1);
+    m.no_chiefs = false;
+    model_run(&m, 10);
+    assert_phase("j", "Suspended");
+}
+
+static void a_chief_that_reports_has_more_time_to_save(void **state)
+{
+    model_node(&m, "a", "8", "64Gi");
+    model_etj(&m, "j", "{}");
+    model_run(&m, 30);
+    m.saves = true;
+    model_spec(&m, "j", "{\"suspend\": true}");
+    model_run(&m, 100);
+    assert_int_equal(model_count(&m, "j", KUBE_CHIEF), 1);
+    assert_int_equal(model_count(&m, "j", KUBE_PS), 1);
+    model_run(&m, 30); /* not for ever */
+    assert_phase("j", "Suspended");
+    model_spec(&m, "j", "{\"suspend\": false}");
+    model_run(&m, 30);
+    assert_phase("j", "Running");
+    m.no_chiefs = true;
+    model_spec(&m, "j", "{\"suspend\": true}");
+    model_run(&m, 40);
+    assert_phase("j", "Suspended");
+}
+
+/* ---- refused --------------------------------------------------------------------------------- */
+
+static void a_worker_that_is_refused_is_said_and_holds_up_nothing_else(void **state)
+{
+    const json_t *members;
+
+    m.refuses = "-worker-3";
+    model_node(&m, "a", "8", "64Gi");
+    model_etj(&m, "j", "{\"workers\": {\"replicas\": 4}}");
+    model_run(&m, 30);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 4); /* with another index */
+    m.refuses = "-worker";
+    m.tries = 0;
+    model_spec(&m, "j", "{\"workers\": {\"replicas\": 7}}");
+    model_run(&m, 60);
+    assert_condition("j", "Degraded", "True", "Refused");
+    assert_int_equal(model_events(&m, "Refused"), 2);
+    assert_in_range(m.tries, 2, 7);
+    members = json_object_get(json_object_get(m.told, "j"), "worker");
+    assert_int_equal(json_array_size(members), 4);
+    assert_phase("j", "Running");
+    /* it still gives way */
+    model_spec(&m, "j", "{\"workers\": {\"replicas\": 0}}");
+    model_other(&m, "web", NULL, "5", 0);
+    model_run(&m, 10);
+    assert_string_equal(model_text(model_find(m.pods, "web"), "spec", "nodeName"), "a");
+    /* and grows when it may */
+    model_remove(m.pods, "web");
+    m.refuses = NULL;
+    model_spec(&m, "j", "{\"workers\": {\"replicas\": 5}}");
+    model_run(&m, 150);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 5);
+    assert_condition("j", "Degraded", "False", "AsExpected");
+}
+
+static void without_a_chief_nothing_else_is_made(void **state)
+{
+    m.refuses = "-chief";
+    model_node(&m, "a", "8", "64Gi");
+    model_etj(&m, "j", "{}");
+    model_run(&m, 100);
+    assert_condition("j", "Degraded", "True", "Refused");
+    assert_int_equal(json_array_size(m.pods), 0);
+    assert_in_range(m.tries, 5, 9);
+    m.refuses = NULL;
+    json_object_set_new(json_object_get(model_find(m.etjs, "j"), "metadata"), "generation",
+                        json_integer(2)); /* somebody has mended the spec */
+    model_run(&m, 10);
+    assert_phase("j", "Running");
 }
 
 /* ---- in place -------------------------------------------------------------------------------- */
@@ -665,6 +816,8 @@ int main(void)
         T(workers_that_a_budget_holds_back_keep_nobody_from_beginning),
         T(quotas_are_respected),
         T(its_own_quota_is_respected),
+        T(its_own_quota_holds_for_what_grows_in_place_and_for_a_pin),
+        T(quotas_of_limits_hold_for_what_grows_in_place),
         T(a_disruption_budget_holds_workers_back),
         T(taints_and_selectors_are_respected),
         T(an_impossible_spec_creates_nothing),
@@ -683,6 +836,10 @@ int main(void)
         T(a_deleted_training_is_drained_first),
         T(a_finalizer_is_taken_out_once_and_others_stay),
         T(a_refusal_is_said_until_it_is_over),
+        T(a_controller_that_takes_over_lets_the_chief_save),
+        T(a_chief_that_reports_has_more_time_to_save),
+        T(a_worker_that_is_refused_is_said_and_holds_up_nothing_else),
+        T(without_a_chief_nothing_else_is_made),
         T(a_worker_is_resized_with_its_threads),
         T(a_worker_shrinks_once_however_slow_its_node_is),
         T(an_infeasible_resize_is_taken_back),
