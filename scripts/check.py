@@ -210,8 +210,8 @@ CLUSTER = [
     Phase("machine", f"""
         command -v qemu-system-x86_64 >/dev/null || {{ echo "qemu is not installed"; exit 77; }}
         tests/cluster/image.py {OUT}/machine {OUT}/gcc""", ("gcc",)),
-    kube_phase("kubelet", "tests/kube/test_kubelet.py", ("machine",), f"TIDE_MACHINE={OUT}/machine",
-               alone=True),
+    kube_phase("kubelet", "--timeout=600 tests/kube/test_kubelet.py", ("machine",),
+               f"TIDE_MACHINE={OUT}/machine", alone=True, limit_s=900),
     machine_phase("cluster-v2", "--systemd --cpus 8",
                   f"tests/cluster/test_service.py tests/cluster/test_containers.py {ON_V2}"),
     machine_phase("cluster-32", "--cpus 32 --nodes 2 --threads 2", "tests/cluster/test_cores.py"),
