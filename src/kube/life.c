@@ -246,15 +246,17 @@ static int rank_of(const struct kube_action *action)
 static void put_in_order(struct core *c, size_t first)
 {
     size_t count = c->plan->count - first, at = 0;
-    struct kube_action *actions = &c->plan->actions[first];
-    struct kube_action *ordered = core_alloc(c, count, sizeof(*ordered));
+    struct kube_action *actions, *ordered;
 
+    if (count < 2)
+        return;
+    actions = &c->plan->actions[first];
+    ordered = core_alloc(c, count, sizeof(*ordered));
     for (int rank = 0; rank <= 2; rank++)
         for (size_t i = 0; i < count; i++)
             if (rank_of(&actions[i]) == rank)
                 ordered[at++] = actions[i];
-    if (count)
-        memcpy(actions, ordered, count * sizeof(*ordered));
+    memcpy(actions, ordered, count * sizeof(*ordered));
 }
 
 void life_act(struct core *c, struct job *job)
