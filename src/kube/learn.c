@@ -298,7 +298,7 @@ static bool worth_a_worker(const struct job *job, int32_t servers)
 {
     int64_t part = communication(job), have = job->have[KUBE_WORKER], longer;
 
-    if (have < 2)
+    if (have < 2 || servers < 1)
         return false;
     longer = job->etj->mode == KUBE_SYNC
                  ? rounds(job, (int32_t)have - 1) * INT64_C(1000) / rounds(job, (int32_t)have)
