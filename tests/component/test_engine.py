@@ -493,7 +493,7 @@ BROKEN = {
                                  EBADMSG, "Pid"),
     "a state that is none": (good({**INSPECTED, "State": {"Status": "odd"}}), EBADMSG, "odd"),
     "deep JSON": (answer(b"[" * 100000), EBADMSG, ""),
-    "a gigantic body": (answer(b" " * (9 << 20)), EMSGSIZE, "too long"),
+    "a gigantic body": (answer(b" " * (17 << 20)), EMSGSIZE, "too long"),
     "a gigantic head": (b"HTTP/1.1 200 OK\r\n" + b"X: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\r\n" * 3000,
                         EMSGSIZE, "too long"),
 }
