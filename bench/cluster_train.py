@@ -102,10 +102,10 @@ class Training:
         return step
 
     def epoch(self):
-        """The mean loss of an epoch's steps."""
+        """The mean loss of an epoch's steps; NaN if a new chief has not seen all of them."""
         results = [self.coordinator.schedule(self.step, args=(iter(self.batches),))
                    for _ in range(self.batches.steps_per_epoch)]
-        return float(np.mean([r.fetch() for r in results]))
+        return float(np.mean([np.nan if r.resumed else r.fetch() for r in results]))
 
     def result(self):
         digest = hashlib.sha256()

@@ -67,10 +67,10 @@ class Training:
         return [tf.identity(v) for v in (self.seen, *self.model.trainable_variables)]
 
     def epoch(self):
-        """The last step's loss: NaN when a checkpoint has the epoch already."""
+        """The last step's loss; None when a checkpoint has the epoch already."""
         for _ in range(self.batches.steps_per_epoch):
             loss = self.coordinator.schedule(self.step, args=(iter(self.batches),))
-        return float(loss.fetch())
+        return None if loss.resumed else float(loss.fetch())
 
     def told(self):
         """Read by a worker, so that the loss of a server is the coordinator's business."""
@@ -95,7 +95,7 @@ def main():
             if pace.get("epoch", 0) < epoch:
                 break
             loss = training.epoch()
-            if loss == loss:
+            if loss is not None:
                 say(epoch=epoch, loss=loss, **training.told())
         say(epoch=epoch - 1, end=True)
         training.coordinator.close()                                                     # (5)

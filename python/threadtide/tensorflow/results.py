@@ -10,9 +10,14 @@ KEPT = 1024  # elements of an array that a checkpoint keeps; of larger ones the 
 
 
 class Result:
-    """What a scheduled function returned; as TensorFlow's RemoteValue."""
+    """What a scheduled function returned; as TensorFlow's RemoteValue.
+
+    resumed: whether it was not called now, since the checkpoint that this program resumed from has
+    that step already.
+    """
 
     def __init__(self):
+        self.resumed = False
         self._event, self._value, self._error = threading.Event(), None, None
 
     def set(self, value, error=None):

@@ -130,6 +130,7 @@ class ElasticCoordinator:
             if call.epochs and self._scheduled < self._restored:
                 self._scheduled += 1
                 call.epochs.take()
+                call.result.resumed = True
                 call.result.set(self._results.get(call.arguments.name, math.nan))
                 return call.result
             self._dispatcher.changed.wait_for(lambda: len(self._calls) < AHEAD or self._error)
