@@ -10,7 +10,7 @@
   full     four workers each, and none begins before there is room for all of it: the queue that
            asking for more means
 
-The cluster is one node with room for eight workers of an eighth of a core each (a quota of the
+The cluster is one node with room for eight workers of a tenth of a core each (a quota of the
 processor), so that eight real workers fit on a machine with two cores beside everything else: chiefs
 and parameter servers are not limited. Arrivals are a Poisson process of a seed that was chosen before
 any run. Real: control plane, tide-kube, TensorFlow, quotas. All sides are run by tide-kube, with the
