@@ -455,13 +455,14 @@ static void others_undo_the_size(void)
             json_t *container =
                 json_array_get(json_object_get(json_object_get(pod, "spec"), "containers"), 0);
             json_t *before = json_deep_copy(container);
+            json_t *theirs = json_of("{\"requests\": {\"cpu\": \"1500m\"},"
+                                     " \"limits\": {\"cpu\": \"1500m\"}}");
 
-            json_object_update_recursive(json_object_get(container, "resources"),
-                                         json_of("{\"requests\": {\"cpu\": \"1500m\"},"
-                                                 " \"limits\": {\"cpu\": \"1500m\"}}"));
+            json_object_update_recursive(json_object_get(container, "resources"), theirs);
             if (!json_equal(before, container))
                 changed(pod, "MODIFIED");
             json_decref(before);
+            json_decref(theirs);
         }
 }
 
