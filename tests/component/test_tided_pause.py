@@ -205,7 +205,7 @@ def test_a_program_of_tide_run_is_not_paused_with_the_submitted_job_around_it(qu
     assert not inner["preemptible"] and "not submitted" in inner["preemptible_note"]
     queue.urgent()
     queue.waits_for("urgent", "queued", "starting", "rigid")
-    assert not queue.stands_still(inner["id"])
+    queue.tide.wait(lambda: not queue.stands_still(inner["id"]))
     assert queue.job(job) is None or queue.job(job)["state"] != "paused"
 
 
