@@ -99,6 +99,19 @@ static inline void model_done(struct model *m)
     kube_memory_free(m->memory);
 }
 
+/* A test's own model is its prestate. */
+static inline int model_set_up(void **state)
+{
+    model_init(*state);
+    return 0;
+}
+
+static inline int model_tear_down(void **state)
+{
+    model_done(*state);
+    return 0;
+}
+
 /* ---- objects --------------------------------------------------------------------------------- */
 
 /* @outer: the object that holds it; NULL: @object itself. */

@@ -6,18 +6,6 @@
 
 static struct model m;
 
-static int set_up(void **state)
-{
-    model_init(&m);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    model_done(&m);
-    return 0;
-}
-
 static void a_lost_worker_is_replaced_with_a_new_index(void **state)
 {
     model_node(&m, "a", "3", "64Gi");
@@ -358,7 +346,7 @@ static void without_a_chief_nothing_else_is_made(void **state)
 
 int main(void)
 {
-#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define T(name) cmocka_unit_test_prestate_setup_teardown(name, model_set_up, model_tear_down, &m)
     const struct CMUnitTest tests[] = {
         T(a_lost_worker_is_replaced_with_a_new_index),
         T(a_lost_worker_above_the_least_is_replaced_at_once),

@@ -6,18 +6,6 @@
 
 static struct model m;
 
-static int set_up(void **state)
-{
-    model_init(&m);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    model_done(&m);
-    return 0;
-}
-
 static double stops_at_two(int workers, int ps)
 {
     return workers < 2 ? 100 : 200;
@@ -447,7 +435,7 @@ static void an_infeasible_resize_is_taken_back(void **state)
 
 int main(void)
 {
-#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define T(name) cmocka_unit_test_prestate_setup_teardown(name, model_set_up, model_tear_down, &m)
     const struct CMUnitTest tests[] = {
         T(a_training_grows_into_free_room),
         T(a_steady_training_costs_few_requests),
