@@ -14,11 +14,11 @@ in virtual machines.
 A phase of that which ends with 77 cannot run here: it is skipped, and with it all that need it.
 PHASE…: these and what they need. TIDE_CHECK_JOBS: how many phases run side by side (2).
 
-Up to five tests of a suite of pytest that failed beside everything else are run a second time, by
-themselves: whoever passes then counts as passed and is named as unsteady, a fault to be mended.
+Up to five tests of a suite that failed beside everything else are run a second time, by themselves:
+whoever passes then counts as passed and is named as unsteady, a fault to be mended. What failed is
+named once more at the end, where a log that is cut still shows it.
 """
 import argparse
-import collections
 import dataclasses
 import json
 import os
@@ -50,56 +50,78 @@ C_SOURCES = " ".join(f"'{folder}/*.{kind}'" for kind in ("c", "h", "cc")
 FIXED_ADDRESSES = "$(! setarch -R true 2>/dev/null || echo setarch -R)"
 
 
+@dataclasses.dataclass
+class Results:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    names: tuple = ()     # of what failed
+    unsteady: tuple = ()  # of what passed at the second try only
+
+
+def meson_log(name, log):
+    """Of each test: its name, what it said, and how it ended."""
+    file = OUT / name / "meson-logs" / f"{log}.json"
+    if not file.exists():
+        return {}
+    tests = map(json.loads, file.read_text().splitlines())
+    return {test["name"]: (f"{test.get('stdout')}\n{test.get('stderr')}", test["result"])
+            for test in tests}
+
+
 def meson_results(name):
-    """(passed, failed, skipped) of `meson test`: cmocka's functions one by one, others as one."""
-    passed = failed = skipped = 0
-    for line in (OUT / name / "meson-logs/testlog.json").read_text().splitlines():
-        test = json.loads(line)
-        output = f"{test.get('stdout')}\n{test.get('stderr')}"
+    """Of `meson test`: cmocka's functions count one by one, other tests as one."""
+    first, again = meson_log(name, "testlog"), meson_log(name, "again")
+    found = Results()
+    if not first:
+        raise ValueError("no test has run")
+    for test, (output, result) in {**first, **again}.items():
         good = len(re.findall(r"^\[       OK \] ", output, re.M))
-        bad = sum(map(int, re.findall(r"^\[  FAILED  \] (\d+) test", output, re.M)))
-        if test["result"] in ("OK", "EXPECTEDFAIL"):
-            passed += max(good, 1)
-        elif test["result"] == "SKIP":
-            skipped += 1
+        bad = re.findall(r"^\[  FAILED  \] ([A-Za-z_]\w*)$", output, re.M)
+        if result in ("OK", "EXPECTEDFAIL"):
+            found.passed += max(good, 1)
+            found.unsteady += (test,) if test in again else ()
+        elif result == "SKIP":
+            found.skipped += 1
         else:
-            passed += good
-            failed += max(bad, 1)
-    return passed, failed, skipped
+            bad = tuple(dict.fromkeys(bad)) or (result,)
+            found.passed += good
+            found.failed += len(bad)
+            found.names += tuple(f"{test}: {function}" for function in bad)
+    return found
 
 
 def pytest_results(file):
-    """The same of pytest; of a second try, see pytest_phase(), too."""
-    passed = failed = skipped = 0
+    """Of pytest, and of its second try, see pytest_phase()."""
+    found = Results()
     for suite in xml.etree.ElementTree.parse(file).getroot().iter("testsuite"):
-        bad = int(suite.get("failures")) + int(suite.get("errors"))
-        failed += bad
-        skipped += int(suite.get("skipped"))
-        passed += int(suite.get("tests")) - bad - int(suite.get("skipped"))
+        for case in suite.iter("testcase"):
+            ends = {end.tag for end in case}
+            if ends & {"failure", "error"}:
+                found.failed += 1
+                found.names += (f"{case.get('classname')}::{case.get('name')}",)
+            elif "skipped" in ends:
+                found.skipped += 1
+            else:
+                found.passed += 1
     again = second_try(file)
-    if again.exists() and failed <= UNSTEADY_MAX:
-        good, failed, _ = pytest_results(again)
-        passed += good
-    return passed, failed, skipped
+    if again.exists() and found.failed <= UNSTEADY_MAX:
+        second = pytest_results(again)
+        found.unsteady = tuple(name for name in found.names if name not in second.names)
+        found.passed += second.passed
+        found.failed, found.names = second.failed, second.names
+    return found
 
 
 def second_try(file):
     return file.with_suffix(".again.xml")
 
 
-def unsteady(file):
-    """The tests that passed at the second try only."""
-    if not second_try(file).exists():
-        return []
-    cases = xml.etree.ElementTree.parse(second_try(file)).getroot().iter("testcase")
-    return [f"{case.get('classname')}::{case.get('name')}" for case in cases if len(case) == 0]
-
-
 def fuzz_results(name):
-    """The same of the fuzzers, from their summary."""
+    """Of the fuzzers, from their summary."""
     found = re.findall(r"^fuzzers: (\d+) passed, (\d+) failed$",
                        (LOGS / f"{name}.log").read_text(errors="replace"), re.M)
-    return (*map(int, found[-1]), 0) if found else (0, 0, 0)
+    return Results(*map(int, found[-1])) if found else Results()
 
 
 @dataclasses.dataclass
@@ -124,9 +146,18 @@ def compile_phase(name, compiler, options="", **more):
 
 
 def unit_phase(name, prefix="", options="", **more):
-    return Phase(f"unit-{name}", f"{prefix} meson test -C {OUT}/{name} --no-rebuild "
-                 f"--print-errorlogs {options}", (name,),
-                 (meson_results, name, OUT / name / "meson-logs/testlog.json"), **more)
+    log = OUT / name / "meson-logs"
+    test = f"{prefix} meson test -C {OUT}/{name} --no-rebuild --print-errorlogs"
+    failed = r"""sed -nE 's/^\{"name": "[^"]* \/ ([^"]*)".*"result": "(FAIL|ERROR|TIMEOUT)".*/\1/p'"""
+    return Phase(f"unit-{name}", f"""
+        rm -f {log}/again.*
+        {test} {options} || {{
+            [ -f {log}/testlog.json ] || exit 1
+            failed=$({failed} {log}/testlog.json)
+            [ $(wc -w <<< "$failed") -le {UNSTEADY_MAX} ] || exit 1
+            echo "---- once more, one after the other: $failed ----"
+            {test} {options} --logbase again --num-processes 1 $failed
+        }}""", (name,), (meson_results, name, log / "testlog.json"), **more)
 
 
 def pytest_phase(folder, needs, workers, **more):
@@ -260,38 +291,38 @@ class Run:
         self.process.wait()
 
     def results(self):
-        """(passed, failed, skipped); a suite that failed without a failed test counts as one."""
+        """A suite that failed without a failed test counts as one."""
         good = self.process.returncode == 0
         if self.process.returncode == CANNOT_RUN:
-            return 0, 0, 1
+            return Results(skipped=1)
         if not self.phase.results:
-            return int(good), int(not good), 0
+            return Results(passed=int(good), failed=int(not good))
         read, argument, _ = self.phase.results
         try:
-            passed, failed, skipped = read(argument)
+            found = read(argument)
         except (OSError, ValueError, xml.etree.ElementTree.ParseError):
-            passed = failed = skipped = 0
-        if failed == 0 and (not good or passed + skipped == 0):
-            failed = 1
-        return passed, failed, skipped
+            found = Results()
+        if found.failed == 0 and (not good or found.passed + found.skipped == 0):
+            found.failed = 1
+        return found
 
     def report(self):
-        passed, failed, skipped = self.results()
+        found = self.results()
         seconds = time.monotonic() - self.started
-        counts = f"{passed} passed, {failed} failed, {skipped} skipped" if self.phase.results else ""
+        counts = (f"{found.passed} passed, {found.failed} failed, {found.skipped} skipped"
+                  if self.phase.results else "")
         lines = self.log.read_text(errors="replace").splitlines()
         if self.process.returncode == CANNOT_RUN:
             word, counts = "skipped", lines[-1]
         else:
-            word = "FAILED " if failed else "ok     "
+            word = "FAILED " if found.failed else "ok     "
         print(f"{word} {self.phase.name:<10} {seconds:6.1f} s  {counts}", flush=True)
-        if self.phase.results[:1] == (pytest_results,):
-            for name in unsteady(self.phase.results[1]):
-                print(f"        unsteady: {name} passed at the second try", flush=True)
-        if failed:
+        for name in found.unsteady:
+            print(f"        unsteady: {name} passed at the second try", flush=True)
+        if found.failed:
             print(*(f"    {line}" for line in lines[-TAIL_LINES:]), f"    ({self.log})", sep="\n",
                   flush=True)
-        return passed, failed, skipped
+        return found
 
 
 def may_start(phase, waiting, running, places):
@@ -304,8 +335,8 @@ def may_start(phase, waiting, running, places):
 
 
 def run_all(phases, places):
-    """Runs the phases; returns the sums of passed, failed and skipped."""
-    total, broken, absent = collections.Counter(), set(), set()
+    """Runs the phases; returns the sums of passed, failed and skipped, and what has failed."""
+    total, broken, absent = Results(), set(), set()
     waiting, running = list(phases), []
     try:
         while waiting or running:
@@ -313,22 +344,26 @@ def run_all(phases, places):
                 if broken & set(phase.needs):
                     waiting.remove(phase)
                     broken.add(phase.name)
-                    total["failed"] += 1
+                    total.failed += 1
                     print(f"FAILED  {phase.name:<10}  not run: {', '.join(broken & set(phase.needs))}"
                           " failed", flush=True)
                 elif absent & set(phase.needs):
                     waiting.remove(phase)
                     absent.add(phase.name)
-                    total["skipped"] += 1
+                    total.skipped += 1
                     print(f"skipped {phase.name:<10}", flush=True)
                 elif may_start(phase, waiting, running, places):
                     waiting.remove(phase)
                     running.append(Run(phase))
             for run in [r for r in running if r.finished()]:
                 running.remove(run)
-                passed, failed, skipped = run.report()
-                total.update(passed=passed, failed=failed, skipped=skipped)
-                if failed:
+                found = run.report()
+                total.passed += found.passed
+                total.failed += found.failed
+                total.skipped += found.skipped
+                total.names += tuple(f"{run.phase.name}: {name}" for name in
+                                     found.names or ("as a whole",) * bool(found.failed))
+                if found.failed:
                     broken.add(run.phase.name)
                 elif run.process.returncode == CANNOT_RUN:
                     absent.add(run.phase.name)
@@ -371,8 +406,10 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     total = run_all(selected(options), int(os.environ.get("TIDE_CHECK_JOBS") or 2))
     print(f"check: {time.monotonic() - started:.0f} s")
-    print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
-    return 0 if total["passed"] and not total["failed"] else 1
+    for name in total.names:
+        print(f"failed: {name}")
+    print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped")
+    return 0 if total.passed and not total.failed else 1
 
 
 if __name__ == "__main__":
