@@ -218,7 +218,7 @@ def test_bfloat16_comes_back_from_a_checkpoint(bed, tmp_path):
     from threadtide.tensorflow import checkpoint
     weight = bed.variable([1.5, -2.0], "bfloat16")
     entry = bed.strategy.variables_in.entry_of(weight)
-    known = [[e.name, e.shape.as_list(), e.dtype.name] for e in bed.strategy.variables_in.entries]
+    known = [e.row() for e in bed.strategy.variables_in.entries]
     writer = checkpoint.Checkpoints(tmp_path, 30)
     writer.begin({"step": 1, "variables": known}, bed.strategy.variables_in.read())
     writer.wait()

@@ -19,6 +19,7 @@ import numpy as np
 from threadtide.tensorflow.cluster import log
 
 _FILE = re.compile(r"step-(\d{12})\.tide$")
+FORMAT = 2  # variables are known by name; before that by the number of their creation
 KEEP = 2
 
 
@@ -27,26 +28,51 @@ class Snapshot:
 
     def __init__(self, meta, load):
         self.meta, self._load = meta, load
+        self._number = {row[0]: number for number, row in enumerate(meta["variables"])}
 
     def check(self, mode, slots):
         """A training goes on as what it was, or the sums would not be the same."""
+        if self.meta.get("format") != FORMAT:
+            raise ValueError("the checkpoint was written by another version of Threadtide: go on with "
+                             "that one, or use another checkpoint_dir")
         for name, now in (("mode", mode), ("slots", slots)):
             if self.meta[name] != now:
                 raise ValueError(f"the checkpoint was written with {name} {self.meta[name]}, not "
                                  f"{now}: use the same, or another checkpoint_dir")
 
+    def has(self, entry):
+        return entry.name in self._number
+
     def value(self, entry):
-        """The value of a variable; ValueError when the program's variables are others now."""
-        known = self.meta["variables"]
-        now = [entry.name, entry.shape.as_list(), entry.dtype.name]
-        if entry.number >= len(known) or known[entry.number][1:] != now[1:]:
-            was = known[entry.number] if entry.number < len(known) else "nothing"
+        """The value of a variable; ValueError when the program's is another now."""
+        if entry.name not in self._number:
+            raise ValueError(f"the checkpoint has no {entry.name}")
+        number = self._number[entry.name]
+        was, now = self.meta["variables"][number], entry.row()
+        if was != now:
             raise ValueError(f"the checkpoint has {was} where the program has {now}: it is another "
-                             "program's, use another checkpoint_dir")
-        value = self._load(entry.number)
+                             "program's, use another checkpoint_dir; or variables of the same name "
+                             "are created in another order: give them names of their own")
+        value = self._load(number)
         if value.dtype.kind == "V":  # a type that NumPy's files do not know: bfloat16
             value = value.view(entry.dtype.as_numpy_dtype)
         return value
+
+    def others(self, entries):
+        """Rows and values of what is no variable of the program yet, to be kept for when it is."""
+        known = {entry.name for entry in entries}
+        return [(row, _Kept(self._load, number))
+                for number, row in enumerate(self.meta["variables"]) if row[0] not in known]
+
+
+class _Kept:
+    """A value in a snapshot, as a tensor gives it."""
+
+    def __init__(self, load, number):
+        self._load, self._number = load, number
+
+    def numpy(self):
+        return self._load(self._number)
 
 
 def _read(path):
@@ -94,7 +120,7 @@ class Checkpoints:
         return (self.wanted or late) and not self.busy
 
     def begin(self, meta, values):
-        """@values are tensors, wherever they are; returns at once."""
+        """@values have numpy(), as tensors wherever they are; returns at once."""
         self._began = time.monotonic()
         self._writer = threading.Thread(target=self._write, args=(meta, values),
                                         name="tide-checkpoint", daemon=True)
@@ -107,6 +133,7 @@ class Checkpoints:
 
     def _write(self, meta, values):
         begin = time.monotonic()
+        meta["format"] = FORMAT
         try:
             if self._directory:
                 self.latest = self._to_file(meta, values)

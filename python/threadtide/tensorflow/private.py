@@ -12,6 +12,7 @@ import copy
 import importlib
 import inspect
 import os
+import sys
 import threading
 import weakref
 
@@ -44,6 +45,7 @@ SYMBOLS = (
      "ConcreteFunction.__init__", ("self",)),
     ("keras.src.backend.tensorflow.optimizer", "TFOptimizer._backend_update_step",
      ("self", "grads", "trainable_variables", "learning_rate")),
+    ("keras.src.backend.common.name_scope", "current_path", ()),
     ("keras.src.random.seed_generator", "SeedGenerator.next", ("self", "ordered")),
 )
 
@@ -263,6 +265,12 @@ def rebind_functions(handles):
 def use_without_strategy(optimizer):
     """The optimizer updates its variables itself; Keras 3 cannot do it through this strategy."""
     optimizer._distribution_strategy = tf.distribute.get_strategy()
+
+
+def keras_path():
+    """Where in a model or optimizer the variable belongs that is being created; "" for no Keras'."""
+    scope = sys.modules.get("keras.src.backend.common.name_scope")
+    return scope.current_path() if scope else ""
 
 
 def variables_of(optimizer):

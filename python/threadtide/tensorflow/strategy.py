@@ -11,6 +11,7 @@ servers there are. So the graph, and with it the result, is the same for any num
 the partitioner as many shards as there will ever be servers, or twice that.
 """
 
+import collections
 import os
 import socket
 import threading
@@ -24,13 +25,17 @@ from threadtide.tensorflow.cluster import Cluster, log
 class _Entry:
     """A variable with a place: a whole one, or a shard."""
 
-    def __init__(self, number, variable, group, home):
-        self.number, self.variable = number, variable
+    def __init__(self, number, name, variable, group, home):
+        self.variable = variable
+        self.name = name  # what checkpoints know it by
         self.group = group  # number of the entry that it lies beside; its own otherwise
         self.home = home  # index of its parameter server
         self.dtype, self.shape = variable.dtype, variable.shape
-        self.name = f"{number}:{variable.name}"
         self.bytes = (variable.shape.num_elements() or 1) * max(1, variable.dtype.size)
+
+    def row(self):
+        """What a checkpoint says of it."""
+        return [self.name, self.shape.as_list(), self.dtype.name]
 
 
 def spread(sizes, homes, servers):
@@ -61,11 +66,12 @@ class Variables:
     """All variables of a strategy and their places. The user's thread creates them, the training's
     moves them between two steps."""
 
-    def __init__(self, cluster, restored):
+    def __init__(self, cluster, checkpoints):
         self.lock = threading.RLock()
         self.entries = []
-        self._cluster = cluster
-        self._restored = restored  # checkpoint.Snapshot that new variables take their value from
+        self.taken = 0  # that began with a value from a checkpoint
+        self._cluster, self._checkpoints = cluster, checkpoints
+        self._named = collections.Counter()  # variables of a name
         self._by_variable = {}  # id(resource variable): entry
 
     def device(self, home):
@@ -84,7 +90,7 @@ class Variables:
             home = self._server_for_new()
             with tf.device(None), tf.device(self.device(home)):
                 variable = next_creator(**kwargs)
-            self._add(variable, None, home)
+            self._add(variable, kwargs.get("name"), None, home)
         return variable
 
     def create(self, original, next_creator, **kwargs):
@@ -95,7 +101,7 @@ class Variables:
             created = original(next_creator, **kwargs)
             if len(self.entries) == known:  # not through place(): beside another one
                 entry = self.entry_of(beside)
-                self._add(created, entry.group, entry.home)
+                self._add(created, kwargs.get("name"), entry.group, entry.home)
         return created
 
     def entry_of(self, variable):
@@ -104,14 +110,26 @@ class Variables:
         except KeyError:
             raise ValueError(f"{variable.name}: create it inside strategy.scope()") from None
 
-    def _add(self, variable, group, home):
+    def _add(self, variable, name, group, home):
         inner = private.resource_variable(variable)
         number = len(self.entries)
-        entry = _Entry(number, inner, number if group is None else group, home)
+        entry = _Entry(number, self._identity(name), inner, number if group is None else group, home)
+        # That has what a resumed training knows of it, whenever the program gets to creating it.
+        snapshot = self._checkpoints.latest
+        if snapshot and snapshot.has(entry):
+            inner.assign(snapshot.value(entry))
+            self.taken += 1
         self.entries.append(entry)
         self._by_variable[id(inner)] = entry
-        if self._restored:
-            inner.assign(self._restored.value(entry))
+
+    def _identity(self, name):
+        """The same whenever the program is run, and whoever creates it: steps that a checkpoint has
+        are not traced again, so the order of creation may differ. Of several with the same name the
+        order counts. Keras' path has the layer, or the optimizer and what its slot belongs to; the
+        name in TensorFlow depends on the function that is being traced."""
+        path = "/".join(filter(None, [private.keras_path(), name or "Variable"]))
+        self._named[path] += 1
+        return f"{path}#{self._named[path]}"
 
     def read(self):
         """The values as they are now, left on their servers: later updates do not change them."""
@@ -286,11 +304,11 @@ class ElasticParameterServerStrategy(tf.distribute.ParameterServerStrategy):
         self.checkpoints = checkpoint.Checkpoints(
             checkpoint_dir or os.environ.get("TIDE_CHECKPOINT"), float(
                 checkpoint_interval_s or os.environ.get("TIDE_CHECKPOINT_INTERVAL") or 30))
-        self.restored = self.checkpoints.latest
+        self.restored = self.checkpoints.latest.meta if self.checkpoints.latest else None
         self.on_change = lambda: None  # set by the coordinator
         self.report = lambda: progress.Progress(0).report(0, 0, self.cluster.report())
         self.cluster = Cluster(self._changed)
-        self.variables_in = Variables(self.cluster, self.restored)
+        self.variables_in = Variables(self.cluster, self.checkpoints)
         self._tide_channel = members.Channel(
             source or members.from_environment(), lambda: self.report(),
             self.cluster.on_members, log)
@@ -298,8 +316,8 @@ class ElasticParameterServerStrategy(tf.distribute.ParameterServerStrategy):
         self.mode = mode or self.cluster.mode or "sync"
         self.slots = slots or self.cluster.slots or 8
         if self.restored:
-            self.restored.check(self.mode, self.slots)
-            log(f"resuming after step {self.restored.meta['step']}")
+            self.checkpoints.latest.check(self.mode, self.slots)
+            log(f"resuming after step {self.restored['step']}")
         super().__init__(tf.distribute.cluster_resolver.SimpleClusterResolver(
             spec, task_type="chief", task_id=0, rpc_layer="grpc"), variable_partitioner)
         private.intercept(self, self.variables_in.create, self.variables_in.place)

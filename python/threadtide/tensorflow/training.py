@@ -61,22 +61,23 @@ class ElasticCoordinator:
         self._since = collections.deque()  # steps done since the last written snapshot
         self._dirty = False  # calls that do not count may still write into slots
         self._over = False  # the error is for ever: the training cannot go on
-        self._covered = (len(strategy.restored.meta["variables"])  # by the last snapshot
-                         if strategy.restored else 0)
+        self._covered = 0  # variables that the last snapshot has
         self._traced = collections.OrderedDict()  # those used last at the end
         self._traces = collections.Counter()  # by the function's name
         self._error = None
         self._scheduled = 0  # steps
         # What each function's last step returned: the answer for steps that are not done again.
-        kept = strategy.restored.meta.get("results", {}) if strategy.restored else {}
-        self._results = {name: results.from_json(value) for name, value in kept.items()}
-        self._restored = strategy.restored.meta["step"] if strategy.restored else 0
+        restored = strategy.restored or {"step": 0, "duplicates": 0, "results": {}}
+        self._results = {name: results.from_json(value)
+                         for name, value in restored["results"].items()}
+        self._restored = restored["step"]
+        self._told = not strategy.restored
         self._closing = self._closed = self._suspended = False
         self._servers = []
         self._doubts = self._cleared = 0  # failures after which the variables are in doubt
         self._last = None  # (traced, arguments): what a new worker can warm up with
         self.step = self._restored  # the number of steps that are done
-        self.duplicates = strategy.restored.meta["duplicates"] if strategy.restored else 0
+        self.duplicates = restored["duplicates"]
         self.progress = progress.Progress(self.step)
         strategy.on_change = self._on_change
         strategy.report = lambda: self.report(tell=True)
@@ -340,11 +341,13 @@ class ElasticCoordinator:
         kept = {name: results.to_json(value) for name, value in self._results.items()}
         with self._variables.lock:  # the program may be making others
             entries, values = list(self._variables.entries), self._variables.read()
+        latest = self._strategy.checkpoints.latest
+        others = latest.others(entries) if latest else []
         meta = {"step": self.step, "mode": self._strategy.mode, "slots": self._strategy.slots,
                 "duplicates": self.duplicates, "results": kept,
-                "variables": [[e.name, e.shape.as_list(), e.dtype.name] for e in entries]}
-        self._covered = len(meta["variables"])
-        self._strategy.checkpoints.begin(meta, values)
+                "variables": [e.row() for e in entries] + [row for row, _ in others]}
+        self._covered = len(entries)
+        self._strategy.checkpoints.begin(meta, values + [value for _, value in others])
         with self._dispatcher.changed:
             self._strategy.checkpoints.wanted = False
             self._dispatcher.changed.notify_all()
@@ -408,16 +411,36 @@ class ElasticCoordinator:
         self._traced[key] = traced
         if len(self._traced) > TRACES:
             self._traced.popitem(last=False)
+        self._tell_resumed()
         self._cover()  # an optimizer's variables are there only now
         return traced
 
     def _cover(self):
         """The last snapshot must have all variables, or none could be rebuilt from it."""
-        if len(self._variables.entries) > self._covered:
+        entries, latest = self._variables.entries, self._strategy.checkpoints.latest
+        if len(entries) == self._covered:
+            return
+        if latest and all(map(latest.has, entries)):
+            self._covered = len(entries)
+        else:
             self._land(0)
             self._strategy.checkpoints.wait()
             self._snapshot()
             self._strategy.checkpoints.wait()
+
+    def _tell_resumed(self):
+        """As a resumed program begins to work: does it have the variables that the checkpoint has?"""
+        if self._told:
+            return
+        self._told = True
+        others = self._strategy.checkpoints.latest.others(self._variables.entries)
+        if others and not self._variables.taken:
+            raise ValueError("the checkpoint has none of the program's variables: it is another "
+                             "program's, use another checkpoint_dir")
+        if others:
+            names = ", ".join(row[0] for row, _ in others[:3])
+            log(f"{len(others)} variables of the checkpoint ({names}{', ...' * (len(others) > 3)}) "
+                "are not there yet: they get their values as the program creates them")
 
     def _count_trace(self, name):
         self._traces[name] += 1
