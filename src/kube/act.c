@@ -263,7 +263,7 @@ static void end_chain(struct chain *c, bool good)
 
 static void advance(struct chain *c);
 static void claim(struct chain *c);
-static void send(struct chain *c, const struct client_request *request);
+static void send(struct chain *c, struct client_request *request);
 
 /* Done already, by us before a crash or by somebody else, is done. */
 static bool is_done(const struct step *s, const struct client_answer *answer)
@@ -450,11 +450,18 @@ static void claim(struct chain *c)
 
 /* ---- one after the other ---- */
 
-static void send(struct chain *c, const struct client_request *request)
+/* Asked when it is sent: it may have waited for its turn while another took the lease. */
+static bool is_allowed(void *arg)
 {
-    struct actor *a = c->actor;
+    const struct chain *c = arg;
 
-    c->call = a->on.allowed(a->on.arg) ? client_send(a->client, request) : -EPERM;
+    return c->actor->on.allowed(c->actor->on.arg);
+}
+
+static void send(struct chain *c, struct client_request *request)
+{
+    request->allowed = is_allowed;
+    c->call = client_send(c->actor->client, request);
     if (c->call < 0) {
         c->call = 0;
         end_chain(c, false);

@@ -4,8 +4,9 @@
  * succeeded, trainings side by side. Until all are done nothing else is begun for it. What the
  * server will not have made or resized is told, and what does not rest on it goes on. What fails
  * drops the rest of its training, which waits, ever longer, before it is acted on again. Every
- * write says of which object (UID) it was meant, so that an action decided on old news fails
- * instead of hitting another. Event loop's thread; called by controller.c.
+ * write says of which object (UID) it was meant, and a status of which version, so that an action
+ * decided on old news fails instead of hitting another or setting something back. Event loop's
+ * thread; called by controller.c.
  */
 #pragma once
 

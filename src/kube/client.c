@@ -20,6 +20,7 @@ struct call {
     struct call *next;
     struct client *client;
     client_done *done;
+    client_allowed *allowed;
     transfer_data *data;
     void *arg;
     char *path, *body;
@@ -266,6 +267,10 @@ static void send_call(struct client *c, struct call *call, uint64_t now)
     };
     int64_t r;
 
+    if (call->allowed && !call->allowed(call->arg)) {
+        fail(call, -EPERM, "it may not be sent any more");
+        return;
+    }
     refresh_credentials(c, now);
     request.bearer = c->access.token.text;
     r = transfer_send(c->http, &request);
@@ -402,6 +407,7 @@ int64_t client_send(struct client *c, const struct client_request *request)
     call->verb = request->verb;
     call->data = request->data;
     call->done = request->done;
+    call->allowed = request->allowed;
     call->arg = request->arg;
     call->urgent = request->urgent;
     call->deadline_ns = timeout_ms ? clock_now_ns() + timeout_ms * NS_PER_MS : 0;

@@ -49,6 +49,7 @@ struct client_answer {
 };
 
 typedef void client_done(void *arg, const struct client_answer *answer);
+typedef bool client_allowed(void *arg);
 
 struct client_request {
     enum client_verb verb;
@@ -56,9 +57,10 @@ struct client_request {
     const json_t *body;  /* NULL: none; of CLIENT_DELETE: DeleteOptions */
     transfer_data *data; /* of a stream; NULL: the body is collected for done */
     client_done *done;
-    void *arg;           /* of both */
-    unsigned timeout_ms; /* 0: CLIENT_TIMEOUT_MS, of a stream none */
-    bool urgent;         /* neither rate nor turn hold it up: leases */
+    client_allowed *allowed; /* asked when its turn comes; NULL: it may be sent */
+    void *arg;               /* of all three */
+    unsigned timeout_ms;     /* 0: CLIENT_TIMEOUT_MS, of a stream none */
+    bool urgent;             /* neither rate nor turn hold it up: leases */
 };
 
 struct client_limits {
@@ -86,6 +88,7 @@ const char *client_namespace(const struct client *c); /* of the context, or our 
  * changed meanwhile, or a field belongs to others (409 Conflict) -ESTALE     the version is too old
  * (410) -EBUSY      still refused for now (429, 503) -EREMOTEIO  the server failed (500 and above)
  *   -EPROTO     another status; TLS
+ *   -EPERM      it was not allowed any more when its turn came
  *   -EBADMSG    no JSON; and all those of transfer.h
  */
 int64_t client_send(struct client *c, const struct client_request *request);

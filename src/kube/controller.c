@@ -403,6 +403,9 @@ void controller_lead(struct controller *c, bool leading)
     if (memory) {
         kube_memory_free(c->memory);
         c->memory = memory;
+        /* The leader before us may have written what our watches have not brought yet. */
+        for (enum cache_kind kind = 0; kind < CACHE_KIND_MAX; kind++)
+            watch_renew(c->feeds[kind].watch);
     }
     controller_wake(c);
 }

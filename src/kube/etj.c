@@ -356,6 +356,7 @@ int kube_etj_parse(const json_t *json, struct kube_etj **ret, struct error *err)
         return read_end(&r, err);
     etj->finalizer = -1;
     read_meta(&r, json, &etj->meta);
+    etj->version = read_text(&r, read_object(&r, json, "metadata"), "resourceVersion");
     json_array_foreach (read_array(&r, read_object(&r, json, "metadata"), "finalizers"), i,
                         finalizer)
         if (json_is_string(finalizer) && strcmp(json_string_value(finalizer), KUBE_FINALIZER) == 0)
@@ -389,6 +390,7 @@ struct kube_etj *kube_etj_free(struct kube_etj *etj)
     json_decref(etj->command);
     json_decref(etj->args);
     json_decref(etj->env);
+    free(etj->version);
     free(etj->fault);
     free(etj->image);
     free(etj->policy);

@@ -291,7 +291,8 @@ struct kube_task {
 
 struct kube_etj {
     struct kube_meta meta;
-    char *fault; /* why the spec cannot be carried out; then nothing but meta and status counts */
+    char *version; /* of the object; NULL: it does not say */
+    char *fault;   /* why the spec cannot be carried out; then nothing but meta and status counts */
     char *image;
     char *policy;         /* as written, "": the cluster's default */
     char *priority_class; /* "": none */

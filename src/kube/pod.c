@@ -548,7 +548,7 @@ json_t *kube_status_json(const struct kube_etj *etj, const struct kube_status *s
         json_object_set_new(json, "efficiency", json_integer(status->efficiency_percent));
     if (json && status->has_progress)
         json_object_set_new(json, "progress", progress_json(status));
-    return json_pack("{s:s, s:s, s:{s:s, s:s}, s:o}", "apiVersion", API, "kind", KUBE_KIND,
-                     "metadata", "name", etj->meta.name, "namespace", etj->meta.namespace, "status",
-                     json);
+    return json_pack("{s:s, s:s, s:{s:s, s:s, s:s*}, s:o}", "apiVersion", API, "kind", KUBE_KIND,
+                     "metadata", "name", etj->meta.name, "namespace", etj->meta.namespace,
+                     "resourceVersion", etj->version, "status", json);
 }

@@ -301,6 +301,15 @@ struct watch *watch_free(struct watch *w)
     return NULL;
 }
 
+void watch_renew(struct watch *w)
+{
+    client_cancel(w->client, w->call);
+    w->call = 0;
+    w->synced = false;
+    list_anew(w);
+    begin(w);
+}
+
 bool watch_synced(const struct watch *w)
 {
     return w->synced;

@@ -29,7 +29,13 @@ int watch_new(struct client *client, sd_event *event, const char *path, const ch
 
 struct watch *watch_free(struct watch *w); /* takes NULL, returns NULL */
 
-bool watch_synced(const struct watch *w);          /* the first list was complete */
+/*
+ * All is listed again, as it is now: until that is complete it is not synced, so that nothing is
+ * decided on news from before the call.
+ */
+void watch_renew(struct watch *w);
+
+bool watch_synced(const struct watch *w);          /* a list was complete since the last renewal */
 const char *watch_trouble(const struct watch *w);  /* since WATCH_LOST, for a person; "": none */
 size_t watch_count(const struct watch *w);         /* objects */
 uint64_t watch_lists(const struct watch *w);       /* that were begun, for metrics */

@@ -94,6 +94,7 @@ def test_a_training_grows_into_the_free_room_and_goes_without_a_trace(cluster, n
     assert pods(cluster, namespace)[:2] == ["job-chief", "job-ps-0"]
     assert chief.members["mode"] == "sync" and len(chief.members["worker"]) == 2
     assert chief.members["worker"][0]["host"].count(".") == 3
+    assert f"{namespace}/" not in controller.log.read_text()  # nothing was refused, as too old either
     cluster.must("DELETE", f"{TRAININGS.format(namespace)}/job")
     eventually(lambda: cluster.api("GET", f"{TRAININGS.format(namespace)}/job")[0] == 404)
     eventually(lambda: not pods(cluster, namespace))

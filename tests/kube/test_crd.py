@@ -135,6 +135,10 @@ def test_the_api_server_takes_what_the_controller_writes(crd, etjs, namespace):
     apply(crd, f"/api/v1/namespaces/{namespace}/configmaps/train-ca", out["config"])
     apply(crd, f"{etjs}/train", out["finalizer"])
     assert crd.must("GET", f"{etjs}/train")["metadata"]["finalizers"] == ["threadtide.io/drain"]
+    status, answer = crd.api("PATCH", f"{etjs}/train/status?fieldManager=tide-kube&force=true",
+                             json.dumps(out["status"]), APPLY)
+    assert (status, answer["reason"]) == (409, "Conflict")  # it was decided before the finalizer came
+    out = written(crd.must("GET", f"{etjs}/train"))
     apply(crd, f"{etjs}/train/status", out["status"])
 
     status = crd.must("GET", f"{etjs}/train")["status"]

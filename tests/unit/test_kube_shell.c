@@ -27,6 +27,7 @@ struct replica {
     unsigned led, lost;  /* how often */
     unsigned gone, back; /* "no news of …", "news of … come again" */
     bool leads;
+    bool deposed; /* it may not act, and has not heard of it yet */
 };
 
 static struct sd_event *const loop = (struct sd_event *)&shell;
@@ -35,7 +36,7 @@ static bool leading(void *arg)
 {
     struct replica *r = arg;
 
-    return lease_leading(r->lease);
+    return lease_leading(r->lease) && !r->deposed;
 }
 
 static void on_log(void *arg, const char *text)
@@ -287,7 +288,8 @@ static void a_server_that_is_gone_for_a_minute_is_asked_seldom_and_taken_up_agai
         assert_true(r.leads);
         assert_int_equal(r.led, 2);
         assert_int_equal(r.back, r.gone);
-        assert_int_equal(after.lists, before.lists); /* watches went on where they were */
+        /* watches went on where they were; and once more, for the lease */
+        assert_int_equal(after.lists, before.lists + 5);
         assert_int_equal(workers("desired"), 1);
         finish(&r);
     }
@@ -333,6 +335,113 @@ static void the_other_replica_leads_while_the_server_is_gone_for_one(void **stat
     assert_false(lease_leading(r.lease));
     shell_run(8 * S); /* b has not renewed it for 15 s */
     assert_true(lease_leading(r.lease));
+    finish(&r);
+}
+
+/* ---- another leader -------------------------------------------------------------------------- */
+
+static json_int_t told(const char *part, const char *key)
+{
+    return json_integer_value(json_object_get(json_object_get(job_status(), part), key));
+}
+
+/* As by a leader before, whose last call was long under way: the watch has not brought it yet. */
+static void a_status_decided_on_old_news_is_not_written(void **state)
+{
+    struct replica r;
+    json_int_t step;
+
+    (void)state;
+    begin(&r, false);
+    shell.deaf = 1;
+    change_object(the_job(),
+                  json_of("{\"status\": {\"restarts\": 3, \"workers\": {\"nextIndex\": 9},"
+                          " \"members\": {\"generation\": 77}}}"));
+    step = told("progress", "step");
+    for (unsigned i = 0; i < 2; i++) {
+        live(&r, 60);
+        assert_int_equal(json_integer_value(json_object_get(job_status(), "restarts")), 3);
+        assert_int_equal(workers("nextIndex"), 9);
+        assert_true(told("members", "generation") >= 77);
+        assert_true((told("progress", "step") > step) == (i == 1));
+        shell.deaf = 0;
+    }
+    remove_object(find_object("pods", "n", "job-worker-0"));
+    live(&r, 60);
+    assert_non_null(find_object("pods", "n", "job-worker-9"));
+    finish(&r);
+}
+
+static void a_new_leader_decides_on_what_there_is_when_it_takes_over(void **state)
+{
+    struct replica a, b;
+    unsigned made;
+    json_int_t step;
+
+    (void)state;
+    shell_begin();
+    steps = examples = 0;
+    add_node("node", "4");
+    start(&a, "a");
+    shell_run(10 * S);
+    start(&b, "b");
+    shell_run(10 * S);
+    assert_true(a.leads && !b.leads);
+    add_training(false);
+    shell_run(15 * MS);
+    shell.deaf = 2; /* b has heard of the training, and hears of nothing else */
+    live(&a, 60);
+    remove_object(find_object("pods", "n", "job-worker-0"));
+    live(&a, 60);
+    assert_non_null(find_object("pods", "n", "job-worker-2"));
+    made = shell_count("POST pods");
+    step = told("progress", "step");
+    end(&a);
+    live(&b, 60);
+    assert_true(b.leads);
+    assert_int_equal(shell_count("POST pods"), made);
+    assert_int_equal(workers("nextIndex"), 3);
+    assert_int_equal(workers("ready"), 2);
+    assert_true(told("progress", "step") > step);
+    finish(&b);
+}
+
+static unsigned writes(void)
+{
+    const char *key;
+    unsigned n = 0;
+    json_t *count;
+
+    json_object_foreach (shell.counts, key, count)
+        if (strncmp(key, "GET", 3) != 0 && !strstr(key, "leases"))
+            n += (unsigned)json_integer_value(count);
+    return n;
+}
+
+static void what_waits_for_its_turn_is_not_sent_when_another_may_lead(void **state)
+{
+    struct replica r;
+    char name[16];
+    unsigned sent;
+
+    (void)state;
+    begin(&r, false);
+    for (int i = 0; i < 60; i++) {
+        snprintf(name, sizeof(name), "suspended-%d", i);
+        put_object(
+            "elastictrainingjobs", "n", name,
+            json_of("{\"spec\": {\"image\": \"i\", \"command\": [\"c\"], \"suspend\": true}}"));
+    }
+    sent = writes();
+    shell_run(S);
+    assert_true(client_waiting(r.client) > 20);
+    r.deposed = true;
+    shell_run(LATENCY_NS); /* what was sent already */
+    assert_in_range(writes() - sent, 20, 110);
+    sent = writes();
+    shell_run(8 * S);
+    assert_int_equal(writes(), sent);
+    assert_int_equal(client_waiting(r.client), 0);
     finish(&r);
 }
 
@@ -505,6 +614,9 @@ int main(void)
         cmocka_unit_test(a_server_that_is_gone_for_a_minute_is_asked_seldom_and_taken_up_again),
         cmocka_unit_test(what_went_by_while_the_server_was_gone_is_listed),
         cmocka_unit_test(the_other_replica_leads_while_the_server_is_gone_for_one),
+        cmocka_unit_test(a_status_decided_on_old_news_is_not_written),
+        cmocka_unit_test(a_new_leader_decides_on_what_there_is_when_it_takes_over),
+        cmocka_unit_test(what_waits_for_its_turn_is_not_sent_when_another_may_lead),
         cmocka_unit_test(a_clock_that_is_set_changes_nothing),
         cmocka_unit_test(a_machine_that_slept_does_not_lead_when_it_wakes),
         cmocka_unit_test(a_certificate_that_the_new_time_does_not_suit_is_made_anew),
