@@ -51,7 +51,8 @@ struct trial {
     int32_t from, to;  /* to 0: none under way */
     int32_t top;       /* was too many, it seems: it is compared with to; 0: none */
     int32_t ceiling;   /* more did not pay; 0: none */
-    uint64_t rate;     /* before it */
+    int32_t above;     /* the ceiling that top had */
+    uint64_t rate;     /* before it; 0: nobody knows */
     uint64_t top_rate; /* with top */
     int64_t until_ns;  /* the ceiling holds */
     int64_t hold_ns;   /* how long the last one did */
@@ -180,6 +181,7 @@ struct job {
     bool silent;  /* no report for long: its size stays */
     bool starts;  /* this plan begins it */
     bool reports; /* its present chief does */
+    bool begins;  /* it runs, and no chief works with its nodes yet: they come and go freely */
     bool rolled_back[KUBE_ROLE_MAX];
     bool wants_servers;          /* before it is said that its workers do not pay */
     bool failed;                 /* more restarts than it may have */

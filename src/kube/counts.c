@@ -73,7 +73,11 @@ static int64_t fixed_workers(const struct job *job)
 
     if (job->etj->replicas)
         return quota_workers(job, job->etj->replicas);
-    if (job->runs && (!job->reports || job->silent))
+    if (!job->runs || (job->begins && !job->silent))
+        return -1;
+    if (job->begins)
+        return least;
+    if (!job->reports || job->silent)
         return have > least ? have : least;
     return -1;
 }
@@ -289,7 +293,8 @@ static void set_job(struct core *c, const struct group *g, struct job *job, uint
     age = age > 0 && age < c->now_ns ? age : 0;
     to->arrival_ns = (uint64_t)(c->now_ns - age);
     to->start_ns = (uint64_t)job->record->run_ns;
-    to->change_ns = (uint64_t)job->record->changed_ns;
+    /* what has a size that nobody has measured need not rest on it */
+    to->change_ns = job->has_model ? (uint64_t)job->record->changed_ns : 0;
     to->run_ns = job->record->run_ns ? (uint64_t)(c->now_ns - job->record->run_ns) : 0;
     to->wait_ns = job->runs ? 0 : (uint64_t)age;
     to->remaining_ns = POLICY_UNKNOWN;
@@ -502,7 +507,7 @@ static void decide(struct counts *s, struct group *g)
 
         set_job(c, g, g->jobs[i], home, &jobs[i], &current[i]);
         /* what a change is worth is not known: the gate would keep newcomers small for ever */
-        snapshot.at_once |= job->runs && job->reports && !job->has_model;
+        snapshot.at_once |= job->runs && (job->reports || job->begins) && !job->has_model;
     }
     policy_room(g->policy.policy, &snapshot, &room);
     plan.decisions = core_alloc(c, g->count, sizeof(*plan.decisions));

@@ -2,8 +2,9 @@
 /*
  * What pays: rates of a training at each of its sizes, from what its chief reports.
  *
- * Growth is a trial that goes straight to what there is room for: free cores earn nothing, and
- * workers leave as quickly as they come. Then the rate decides. Where the new workers bring less
+ * Growth is a trial that goes straight to what there is room for, and so does the beginning: free
+ * cores earn nothing, and workers leave as quickly as they come. Then the rate decides; where there
+ * was none before, the split of a step, and if that leaves it open, a trial with half of them. Where the new workers bring less
  * than half of what the old ones do, the last of them may be of no use: the training goes back to
  * where the curve would bend if all before brought their full share, and what that costs says
  * whether they were. Servers are tried first, if the time of a step goes to communication. What did
@@ -335,11 +336,23 @@ static int32_t retreat(const struct job *job, const struct trial *t, enum verdic
     return learn_useful(job, to) == to ? to : learn_next_useful(job, to);
 }
 
+/*
+ * What workers bring that were there before anything was measured: as much as computing has of a
+ * step. Where that is little, or not known, half of them may be as good.
+ */
+static enum verdict weigh_split(const struct job *job, int32_t from, int32_t size)
+{
+    const struct kube_progress *p = &job->report->progress;
+    bool computes = p->compute_permille > 0 || communication(job) > 0;
+
+    return size == from + 1 || (computes && communication(job) < MUCH_PERMILLE) ? GOOD : TOO_LITTLE;
+}
+
 static void judge_workers(struct core *c, struct job *job)
 {
     struct record *r = job->record;
     struct trial *t = &r->trial[KUBE_WORKER];
-    int32_t size = (int32_t)r->size_worker, least = c->settings->worker_gain_permille, back;
+    int32_t size = (int32_t)r->size_worker, least = c->settings->worker_gain_permille, back, above;
     bool between = learn_next_useful(job, t->from) < size;
     enum verdict verdict;
 
@@ -350,14 +363,15 @@ static void judge_workers(struct core *c, struct job *job)
                         (int32_t[]){least, least});
         if (verdict == GOOD) {
             r->proven = t->top;
-            t->ceiling = 0;
+            t->ceiling = t->above;
             end_trial(t);
         }
         if (verdict == GOOD || verdict == UNCLEAR)
             return;
     }
-    verdict = weigh(r, KUBE_WORKER, (uint64_t[]){t->rate, r->rate}, t->from, size,
-                    (int32_t[]){least, between ? GOOD_PERMILLE : least});
+    verdict = t->rate == 0 ? weigh_split(job, t->from, size)
+                           : weigh(r, KUBE_WORKER, (uint64_t[]){t->rate, r->rate}, t->from, size,
+                                   (int32_t[]){least, between ? GOOD_PERMILLE : least});
     job->wants_servers = verdict != GOOD && verdict != UNCLEAR && servers_may_help(c, job);
     if (verdict == UNCLEAR || job->wants_servers)
         return;
@@ -368,8 +382,10 @@ static void judge_workers(struct core *c, struct job *job)
         end_trial(t);
         return;
     }
+    above = t->ceiling;
     learn_hold(c, job, KUBE_WORKER, back > t->from ? back : t->from);
     if (t->to) {
+        t->above = above;
         t->top = size;
         t->top_rate = r->rate;
     }
@@ -457,8 +473,9 @@ static void workers_changed(struct job *job, int32_t from, int32_t to)
     } else if (to > from && to > r->proven) {
         t->top = 0;
         t->rate = rate_of(job, from);
-        t->from = is_resized(job) ? (int32_t)r->size_worker : from;
-        t->to = t->rate && t->from ? to : 0;
+        t->from = is_resized(job) && t->rate ? (int32_t)r->size_worker : from;
+        t->from -= t->rate == 0; /* it is one of those that are tried */
+        t->to = to;
     }
 }
 
@@ -550,23 +567,19 @@ int32_t learn_step(struct core *c, struct job *job, int32_t want)
 {
     struct record *r = job->record;
     int32_t have = job->have[KUBE_WORKER], least = job_task(job, KUBE_WORKER)->min;
-    int64_t since = r->changed_ns > r->run_ns ? r->changed_ns : r->run_ns, due;
+    int64_t due;
 
     if (want <= have || have < least) {
         r->wished_ns = 0;
         return want <= have ? want : least;
     }
-    if (!job->reports || job->silent || job->trouble_reason || c->others_wait)
+    if ((!job->reports && !job->begins) || job->silent || job->trouble_reason || c->others_wait)
         return have;
     if (r->wished_ns == 0)
         r->wished_ns = c->now_ns;
     due = r->wished_ns + c->settings->batch_ns;
     if (r->calm_ns > due)
         due = r->calm_ns;
-    /* there has to be a rate to compare with, unless a size is known to pay */
-    if (!job->etj->replicas && !r->trial[KUBE_WORKER].to && want > r->proven &&
-        rate_of(job, have) == 0 && since + PATIENCE_NS > due)
-        due = since + PATIENCE_NS;
     if (c->now_ns >= due)
         return want;
     core_wake(c, due);

@@ -28,7 +28,9 @@ static enum kube_phase phase_of(const struct job *job)
     default:
         if (!job->runs && !job->starts)
             return KUBE_PENDING;
-        return job->reports ? KUBE_RUNNING : KUBE_STARTING;
+        return job->reports || (!job->begins && job->chief && job->chief->state == POD_UP)
+                   ? KUBE_RUNNING
+                   : KUBE_STARTING;
     }
 }
 
@@ -104,7 +106,7 @@ static void set_conditions(struct core *c, struct job *job)
         set(c, job, KUBE_PROGRESSING, true, "Training", "its chief reports");
     else if (job->silent)
         set(c, job, KUBE_PROGRESSING, false, "NeverReported",
-            "its chief has not reported yet: it keeps the size that it has");
+            "its chief has not reported yet: it has its least");
     else
         set(c, job, KUBE_PROGRESSING, s->phase == KUBE_STARTING, phase, "%s",
             job->lack ? job->why_text : phase);

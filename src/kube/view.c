@@ -303,6 +303,7 @@ static void hear(struct core *c, struct job *job)
     if (up && job->chief->since_ns > record->heard_ns)
         record->heard_ns = job->chief->since_ns;
     job->reports = job->report != NULL;
+    job->begins = !job->reports && job->etj->status.phase != KUBE_RUNNING;
     job->silent = up && c->now_ns - record->heard_ns >= c->settings->silent_ns;
     if (up && !job->silent)
         core_wake(c, record->heard_ns + c->settings->silent_ns);

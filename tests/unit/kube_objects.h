@@ -82,6 +82,7 @@ static inline void model_init(struct model *m)
         .events = json_array(),
         .memory = kube_memory_new(),
         .now_ns = 1000 * S,
+        .communication_permille = 100,
         .wall_ns = INT64_C(1790000000) * S,
         .rate = model_linear,
         .random = 88172645463325252u,

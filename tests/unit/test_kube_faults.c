@@ -122,6 +122,8 @@ static void an_ended_training_gives_everything_back(void **state)
 
 static void a_missing_image_is_said_and_nothing_more_is_made(void **state)
 {
+    unsigned made;
+
     m.no_kubelet = true;
     model_node(&m, "a", "8", "64Gi");
     model_etj(&m, "j", "{}");
@@ -130,19 +132,22 @@ static void a_missing_image_is_said_and_nothing_more_is_made(void **state)
                         "containerStatuses",
                         model_json("[{\"name\": \"tide\", \"state\": {\"waiting\": {\"reason\": "
                                    "\"ImagePullBackOff\", \"message\": \"no such image\"}}}]"));
+    made = m.sent[KUBE_CREATE_POD];
     m.no_kubelet = false;
     model_run(&m, 30);
     model_assert_condition(&m, "j", "Degraded", "True", "ImageUnavailable");
-    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 1);
+    assert_int_equal(m.sent[KUBE_CREATE_POD], made);
     assert_int_equal(model_events(&m, "ImageUnavailable"), 1);
 }
 
-static void a_training_that_never_reports_stays_as_it_is(void **state)
+static void a_training_that_never_reports_goes_back_to_its_least(void **state)
 {
     m.no_chiefs = true;
     model_node(&m, "a", "8", "64Gi");
     model_etj(&m, "j", "{\"workers\": {\"min\": 2}}");
-    model_run(&m, 100);
+    model_run(&m, 50);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 7);
+    model_run(&m, 50);
     model_assert_phase(&m, "j", "Starting");
     model_assert_condition(&m, "j", "Progressing", "False", "NeverReported");
     assert_int_equal(model_count(&m, "j", KUBE_WORKER), 2);
@@ -153,11 +158,10 @@ static void a_worker_that_no_node_takes_is_withdrawn(void **state)
     json_t *node = model_node(&m, "a", "3", "64Gi");
 
     model_node(&m, "b", "3", "64Gi");
-    model_etj(&m, "j", "{}");
-    model_run(&m, 4);
     /* the scheduler knows something of this node that nobody else does */
     json_object_set_new(json_object_get(model_find(m.nodes, "b"), "spec"), "taints",
                         json_pack("[{s:s, s:s}]", "key", "x", "effect", "PreferNoSchedule"));
+    model_etj(&m, "j", "{}");
     model_run(&m, 100);
     assert_int_equal(model_count(&m, "j", KUBE_WORKER), 2);
     assert_true(model_events(&m, "Withdrawn") >= 1);
@@ -357,7 +361,7 @@ int main(void)
         T(a_crash_does_not_count_a_failure_twice),
         T(an_ended_training_gives_everything_back),
         T(a_missing_image_is_said_and_nothing_more_is_made),
-        T(a_training_that_never_reports_stays_as_it_is),
+        T(a_training_that_never_reports_goes_back_to_its_least),
         T(a_worker_that_no_node_takes_is_withdrawn),
         T(a_suspended_training_gives_back_and_returns),
         T(a_deleted_training_is_drained_first),

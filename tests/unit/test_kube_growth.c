@@ -134,6 +134,58 @@ static void start_beside_another(double (*rate)(int, int), const char *spec, int
 
 /* ---- quick ----------------------------------------------------------------------------------- */
 
+static void a_training_begins_with_the_room_there_is(void **state)
+{
+    m.rate = linear;
+    model_node(&m, "a", "9", "64Gi");
+    model_etj(&m, "j", "{}");
+    assert_in_range(seconds_until(8), 1, 3);
+    pass(300);
+    assert_int_equal(changes, 0);
+    assert_int_equal(m.sent[KUBE_CREATE_POD], 10);
+    assert_int_equal(model_events(&m, "RolledBack") + model_events(&m, "ScaledUp"), 0);
+}
+
+/* Also before the first has a chief that could let go of anything. */
+static void who_comes_next_has_its_share_at_once(void **state)
+{
+    m.rate = linear;
+    m.no_chiefs = true;
+    model_node(&m, "a", "10", "64Gi");
+    model_etj(&m, "j", "{}");
+    pass(2);
+    assert_int_equal(last_size, 8);
+    model_etj(&m, "k", "{}");
+    pass(8);
+    assert_in_range(model_count(&m, "j", KUBE_WORKER), 3, 5);
+    assert_in_range(model_count(&m, "k", KUBE_WORKER), 3, 5);
+    m.no_chiefs = false;
+    changes = 0;
+    pass(20);
+    assert_int_equal(changes, 0);
+}
+
+/* Much of a step is communication: fewer may do as well. */
+static void what_began_large_is_compared_with_half_of_it(void **state)
+{
+    static double (*const rates[])(int, int) = {linear, stops_at_three, none, falls};
+    static const int most[] = {8, 4, 1, 4}, least[] = {8, 3, 1, 2};
+
+    m.communication_permille = 400;
+    for (int i = 0; i < 4; i++) {
+        if (i)
+            tear_down(state), set_up(state), m.communication_permille = 400;
+        m.rate = rates[i];
+        model_node(&m, "a", "9", "64Gi");
+        model_etj(&m, "j", "{}");
+        pass(60);
+        assert_in_range(last_size, least[i], most[i]);
+        changes = 0;
+        pass(300);
+        assert_int_equal(changes, 0);
+    }
+}
+
 static void freed_room_is_used_in_one_step(void **state)
 {
     m.rate = linear;
@@ -472,6 +524,9 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
+        T(a_training_begins_with_the_room_there_is),
+        T(who_comes_next_has_its_share_at_once),
+        T(what_began_large_is_compared_with_half_of_it),
         T(freed_room_is_used_in_one_step),
         T(room_that_becomes_free_bit_by_bit_is_used_at_once),
         T(a_short_training_takes_half_the_time),

@@ -73,7 +73,10 @@ static void workers_that_do_not_pay_are_rolled_back(void **state)
 {
     m.rate = stops_at_two;
     model_node(&m, "a", "12", "32Gi");
+    model_other(&m, "other", "a", "10", 0);
     model_etj(&m, "j", "{}");
+    model_run(&m, 20);
+    model_remove(m.pods, "other");
     model_run(&m, 100);
     assert_int_equal(model_count(&m, "j", KUBE_WORKER), 2);
     assert_int_equal(model_events(&m, "RolledBack"), 1);
