@@ -4,12 +4,12 @@
  *
  * Growth is a trial that goes straight to what there is room for, and so does the beginning: free
  * cores earn nothing, and workers leave as quickly as they come. Then the rate decides; where there
- * was none before, the split of a step, and if that leaves it open, a trial with half of them. Where the new workers bring less
- * than half of what the old ones do, the last of them may be of no use: the training goes back to
- * where the curve would bend if all before brought their full share, and what that costs says
- * whether they were. Servers are tried first, if the time of a step goes to communication. What did
- * not pay is a ceiling for a while, twice as long each time; a size that has paid needs no trial a
- * second time.
+ * was none before, the split of a step, and if that leaves it open, a trial with half of them.
+ * Where the new workers bring less than half of what the old ones do, the last of them may be of no
+ * use: the training goes back to where the curve would bend if all before brought their full share,
+ * and what that costs says whether they were. Servers are tried first, if the time of a step goes
+ * to communication. What did not pay is a ceiling for a while, twice as long each time; a size that
+ * has paid needs no trial a second time.
  */
 #include "kube/core.h"
 
