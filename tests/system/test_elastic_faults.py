@@ -47,6 +47,7 @@ class Controller:
 
     def __init__(self, directory, members):
         self.members, self.reports, self.tokens = members, [], []
+        self.stale = None  # what a replica answers that does not know that another leads now
         key, self.ca = directory / "key.pem", directory / "ca.crt"
         subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1",
                         "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
@@ -65,7 +66,7 @@ class Controller:
                 assert self.path == "/v1/jobs/lab/train/report"
                 controller.tokens.append(self.headers["Authorization"])
                 controller.reports.append(body)
-                answer = json.dumps({"members": controller.members()}).encode()
+                answer = json.dumps({"members": controller.stale or controller.members()}).encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(answer)))
                 self.end_headers()
@@ -102,6 +103,7 @@ def test_the_controller_may_go_and_come_back(tmp_path):
             with Chief(PYTHON, env, log=tmp_path / "log") as chief:
                 chief.run(8)
                 assert chief.report()["slots"] == 3
+                before = controller.members()
                 controller.stop()
                 chief.begin(24)
                 wait_until(lambda: "members: " in chief.words(), "the chief misses the controller")
@@ -110,8 +112,12 @@ def test_the_controller_may_go_and_come_back(tmp_path):
                 nodes.start("worker", 1)
                 controller.start()
                 chief.wait_nodes(worker=[0, 1])
+                controller.stale, told = before, len(controller.reports)
                 chief.run(8)
+                wait_until(lambda: len(controller.reports) > told + 2, "stale members are told")
+                controller.stale = None
                 chief.end()
+                assert "is no member any more" not in chief.words()
                 assert controller.tokens[0] == f"Bearer {token(1)}"
                 assert controller.tokens[-1] == f"Bearer {token(2)}"
         finally:

@@ -228,6 +228,32 @@ def test_bfloat16_comes_back_from_a_checkpoint(bed, tmp_path):
     assert weight.numpy().tolist() == [1.5, -2.0]
 
 
+def test_a_training_goes_on_whose_checkpoints_cannot_be_written(bed, tmp_path, monkeypatch, capfd):
+    from threadtide.tensorflow import checkpoint
+    tf, coordinator = bed.tf, bed.coordinator
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(bed.strategy, "checkpoints",
+                        checkpoint.Checkpoints(tmp_path / "file/below", 3600))
+    weight, sgd = bed.variable(), bed.sgd(1.0)
+
+    def step(batch):
+        slope, = next(batch)
+        sgd.apply([tf.reduce_mean(slope)], [weight])
+
+    batch = bed.epochs(ones())
+    bed.done(step, batch)
+    with pytest.raises(OSError, match="no checkpoint of step .*Not a directory"):
+        coordinator.checkpoint()
+    told = coordinator.report()
+    assert told["checkpoint_step"] == coordinator.step and "Not a dir" in told["checkpoint_error"]
+    bed.done(step, batch)
+    bed.nodes.start("ps")
+    bed.nodes.kill("ps", bed.strategy.variables_in.entry_of(weight).home)
+    bed.done(step, batch)
+    assert weight.numpy() == -3.0
+    assert f"restarted after step {told['checkpoint_step']}" in capfd.readouterr().err
+
+
 def test_a_training_without_servers_ends_with_its_reason(bed):
     for node in bed.strategy.cluster.of("ps"):
         bed.nodes.kill("ps", node.index)

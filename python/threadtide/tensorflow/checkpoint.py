@@ -4,23 +4,33 @@
 Between two steps the variables are read, which leaves values on their servers that later updates do
 not change; a thread then fetches and writes them. A file is complete or not there: it is written
 under another name, flushed, and renamed. Of files the newest two stay.
+
+A directory belongs to one chief at a time, who locks it. What cannot be written (the disk is full, or
+somebody else's) stays in memory, which serves as well against the loss of parameter servers: the
+training goes on, says so, and tries again with the next one.
 """
 
+import contextlib
+import errno
+import fcntl
 import json
 import os
 import pathlib
 import re
+import secrets
+import socket
 import threading
 import time
 import zipfile
 
 import numpy as np
 
-from threadtide.tensorflow.cluster import log
+from threadtide.tensorflow.log import log
 
 _FILE = re.compile(r"step-(\d{12})\.tide$")
 FORMAT = 2  # variables are known by name; before that by the number of their creation
 KEEP = 2
+LOCK_S = 10.0  # for the chief before, which may be about to end
 
 
 class Snapshot:
@@ -87,27 +97,131 @@ def _read(path):
     return Snapshot(meta, load)
 
 
+class DirectoryInUse(RuntimeError):
+    """Another chief writes its checkpoints there."""
+
+
+class _Directory:
+    """Files of one training. OSError when it cannot be used."""
+
+    def __init__(self, path):
+        self._path = pathlib.Path(path)
+        self._run = secrets.token_hex(4)
+        self._lock = None
+        self._files = []  # that are ours to remove, oldest first
+
+    def lock(self, wait_s=0.0):
+        """DirectoryInUse when another process has it. The lock ends with this one, however it ends;
+        children do not inherit it."""
+        if self._lock is not None:
+            return
+        self._path.mkdir(parents=True, exist_ok=True)
+        fd = os.open(self._path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._take(fd, time.monotonic() + wait_s)
+        except BaseException:
+            os.close(fd)
+            raise
+        self._lock = fd
+        with contextlib.suppress(OSError):  # a full disk: the words are for people only
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"process {os.getpid()} of {socket.gethostname()}".encode(), 0)
+        for partial in self._path.glob("*.partial"):  # of chiefs that were killed
+            with contextlib.suppress(OSError):
+                partial.unlink()
+
+    def _take(self, fd, end):
+        told = False
+        while True:
+            try:
+                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EAGAIN):
+                    log(f"{self._path} cannot be locked ({error.strerror}): see that no other "
+                        "training uses it")
+                    return
+            holder = os.pread(fd, 256, 0).decode(errors="replace") or "another process"
+            if not told:
+                log(f"waiting for {holder}, which writes checkpoints to {self._path}")
+                told = True
+            if time.monotonic() > end:
+                raise DirectoryInUse(f"{self._path} is in use: {holder} writes its checkpoints there. "
+                                     "End that training, or use another checkpoint_dir")
+            time.sleep(0.1)
+
+    def newest(self):
+        """The newest snapshot that can be read, or None."""
+        files = sorted(p for p in self._path.iterdir() if _FILE.search(p.name))
+        for path in reversed(files):
+            try:
+                found = _read(path)
+            except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+                log(f"{path} cannot be read ({error}): the one before it is taken")
+            else:
+                self._files = files
+                return found
+        return None
+
+    def write(self, meta, values):
+        """The snapshot, written; what can be read from it does not depend on its name any more."""
+        self.lock()
+        path = self._path / f"step-{meta['step']:012}.tide"
+        partial = path.with_suffix(f".{self._run}.partial")
+        try:
+            with open(partial, "wb") as file:
+                with zipfile.ZipFile(file, "w") as archive:
+                    for number, value in enumerate(values):
+                        with archive.open(f"{number}.npy", "w", force_zip64=True) as entry:
+                            np.lib.format.write_array(entry, value.numpy(), allow_pickle=False)
+                    archive.writestr("meta.json", json.dumps(meta))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                partial.unlink()
+            raise
+        self._flush()
+        self._files = [*(f for f in self._files if f != path), path]
+        while len(self._files) > KEEP:
+            with contextlib.suppress(OSError):
+                self._files[0].unlink()
+            del self._files[0]
+        return _read(path)
+
+    def _flush(self):
+        """The file's name is on the disk, too."""
+        fd = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def close(self):
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
 class Checkpoints:
     """The newest snapshot, and the making of the next one."""
 
     def __init__(self, directory, interval_s):
-        self._directory = pathlib.Path(directory) if directory else None
+        self._directory = _Directory(directory) if directory else None
         self._interval_s = interval_s
         self._began = time.monotonic()
         self._writer = None
         self.wanted = False  # at once, not when it is time
         self.latest = None
+        self.error = None  # why the last one is not where it should be
         if self._directory:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            for path in reversed(self._files()):
-                try:
-                    self.latest = _read(path)
-                    break
-                except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-                    log(f"{path} cannot be read ({error}): the one before it is taken")
-
-    def _files(self):
-        return sorted(p for p in self._directory.iterdir() if _FILE.search(p.name))
+            try:
+                self._directory.lock(LOCK_S)
+            except OSError as error:
+                self._failed("checkpoints stay in memory", error)
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                self.latest = self._directory.newest()
 
     @property
     def busy(self):
@@ -122,6 +236,7 @@ class Checkpoints:
     def begin(self, meta, values):
         """@values have numpy(), as tensors wherever they are; returns at once."""
         self._began = time.monotonic()
+        meta["format"] = FORMAT
         self._writer = threading.Thread(target=self._write, args=(meta, values),
                                         name="tide-checkpoint", daemon=True)
         self._writer.start()
@@ -131,32 +246,36 @@ class Checkpoints:
         if self._writer:
             self._writer.join()
 
+    def close(self):
+        if self._directory:
+            self._directory.close()
+
     def _write(self, meta, values):
         begin = time.monotonic()
-        meta["format"] = FORMAT
         try:
-            if self._directory:
-                self.latest = self._to_file(meta, values)
-            else:
-                arrays = [v.numpy() for v in values]
-                self.latest = Snapshot(meta, arrays.__getitem__)
-        except Exception as error:  # a server that was lost, a full disk: the last one stays
-            log(f"checkpoint of step {meta['step']} failed: {str(error).splitlines()[0]}")
+            error = self._save(meta, values)
+        except Exception as lost:  # a server: the last one stays
+            self._failed(f"checkpoint of step {meta['step']} failed", lost)
             return
+        if error:
+            self._failed(f"checkpoint of step {meta['step']} stays in memory", error)
+            return
+        self.error = None
         log(f"checkpoint of step {meta['step']} in {time.monotonic() - begin:.2f} s")
 
-    def _to_file(self, meta, values):
-        path = self._directory / f"step-{meta['step']:012}.tide"
-        partial = path.with_suffix(".partial")
-        with open(partial, "wb") as file:
-            with zipfile.ZipFile(file, "w") as archive:
-                for number, value in enumerate(values):
-                    with archive.open(f"{number}.npy", "w", force_zip64=True) as entry:
-                        np.lib.format.write_array(entry, value.numpy(), allow_pickle=False)
-                archive.writestr("meta.json", json.dumps(meta))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-        for old in self._files()[:-KEEP]:
-            old.unlink()
-        return _read(path)
+    def _save(self, meta, values):
+        """Why it was not written, if it was not and had to be kept in memory."""
+        error = None
+        if self._directory:
+            try:
+                self.latest = self._directory.write(meta, values)
+                return None
+            except (OSError, DirectoryInUse) as reason:
+                error = reason
+        arrays = [v.numpy() for v in values]
+        self.latest = Snapshot(meta, arrays.__getitem__)
+        return error
+
+    def _failed(self, text, error):
+        self.error = error
+        log(f"{text}: {(str(error) or type(error).__name__).splitlines()[0]}")

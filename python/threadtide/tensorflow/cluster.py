@@ -15,7 +15,6 @@ TensorFlow's cluster at once, and what connects anybody to it is ended. Indices 
 
 import contextlib
 import socket
-import sys
 import threading
 import time
 
@@ -23,15 +22,12 @@ import tensorflow as tf
 
 from threadtide.tensorflow import private
 from threadtide.tensorflow.disconnect import disconnect
+from threadtide.tensorflow.log import log
 from threadtide.tensorflow.nodes import NodeLinks
 
 RETRY_S = 1.0
 RELEASE_S = 2.0
 CUT_S, CUT_FOR_S = 0.05, 3.0
-
-
-def log(text):
-    print(f"threadtide: {time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 class Node:

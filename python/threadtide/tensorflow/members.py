@@ -23,6 +23,7 @@ FILE_S = 0.05
 TIMEOUT_S = 5
 MAX_BYTES = 1 << 20
 MAX_NODES = 4096
+STALE_S = 30  # that a replica may not know that another leads now; its lease ends sooner
 REPLICAS_TRIED = 6  # connections until the replica that leads has answered
 
 
@@ -123,6 +124,7 @@ class Controller:
         self._prefix = parts.path.rstrip("/")
         self._ca, self._token_file, self._namespace, self._job = ca, token_file, namespace, job
         self._connection = None
+        self._newest, self._told = 0, 0.0  # generation of the members, and when it was told last
 
     def exchange(self, report):
         """Posts @report; the members that the controller wants, or None."""
@@ -136,7 +138,12 @@ class Controller:
                 break
         if status != 200:
             raise OSError(f"the controller answers {status}: {body[:200]!r}")
-        return parse(json.loads(body).get("members"))
+        members = parse(json.loads(body).get("members"))
+        now = time.monotonic()
+        if members.generation < self._newest and now - self._told < STALE_S:
+            return None
+        self._newest, self._told = members.generation, now
+        return members
 
     def _post(self, path, body, token):
         kept = self._connection is not None

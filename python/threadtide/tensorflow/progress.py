@@ -17,7 +17,7 @@ import time
 
 import numpy as np
 
-from threadtide.tensorflow.cluster import log
+from threadtide.tensorflow.log import log
 
 LOG_S = 10.0
 AFTER = 3  # steps that a change of members can still be felt in

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from threadtide.tensorflow import private, results
-from threadtide.tensorflow.cluster import log
+from threadtide.tensorflow.log import log
 
 _RANDOM = re.compile("^(RandomUniform|RandomStandardNormal|TruncatedNormal|RandomUniformInt|"
                      "RandomShuffle|Multinomial|RandomGammaV2|RandomPoissonV2)$")

@@ -19,7 +19,8 @@ import threading
 import tensorflow as tf
 
 from threadtide.tensorflow import checkpoint, members, private, progress
-from threadtide.tensorflow.cluster import Cluster, log
+from threadtide.tensorflow.cluster import Cluster
+from threadtide.tensorflow.log import log
 
 
 class _Entry:
@@ -347,3 +348,4 @@ class ElasticParameterServerStrategy(tf.distribute.ParameterServerStrategy):
         if self._tide_channel:
             self._tide_channel.close()
         self.cluster.close(release)
+        self.checkpoints.close()

@@ -18,10 +18,10 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from threadtide.tensorflow import dispatch, private, progress, results, steps
+from threadtide.tensorflow import checkpoint, dispatch, private, progress, results, steps
 from threadtide.tensorflow.arguments import Arguments
-from threadtide.tensorflow.cluster import log
 from threadtide.tensorflow.data import Epochs
+from threadtide.tensorflow.log import log
 
 LAST_SAVE_S = 15.0  # for the checkpoint of a process that is asked to end
 TRACES = 128  # that are kept
@@ -161,15 +161,22 @@ class ElasticCoordinator:
             lambda r: r.fetch() if isinstance(r, results.Result) else r, value)
 
     def checkpoint(self):
-        """Waits for what was scheduled and writes a checkpoint of it."""
-        self.join()
-        with self._dispatcher.changed:
-            self._strategy.checkpoints.wanted = True
-            self._dispatcher.changed.notify_all()
-            self._dispatcher.changed.wait_for(
-                lambda: not self._strategy.checkpoints.wanted or self._error)
-            self._raise()
-        self._strategy.checkpoints.wait()
+        """Waits for what was scheduled and writes a checkpoint of it; OSError if that cannot be."""
+        checkpoints = self._strategy.checkpoints
+        for _ in range(dispatch.ATTEMPTS):
+            self.join()
+            with self._dispatcher.changed:
+                checkpoints.wanted = True
+                self._dispatcher.changed.notify_all()
+                self._dispatcher.changed.wait_for(lambda: not checkpoints.wanted or self._error)
+                self._raise()
+            checkpoints.wait()
+            error = checkpoints.error
+            if not error:
+                return
+            if isinstance(error, (OSError, checkpoint.DirectoryInUse)):
+                break
+        raise OSError(f"no checkpoint of step {self.step} could be written: {error}") from error
 
     def close(self, release=True):
         """The training has finished: the last report says so, and the nodes are released."""
@@ -198,7 +205,10 @@ class ElasticCoordinator:
 
     def report(self, tell=False):
         """The progress, as the controller gets it; @tell: it does, and each pause once."""
-        return self.progress.report(self.step, self.duplicates, self._cluster.report(), tell)
+        told = self.progress.report(self.step, self.duplicates, self._cluster.report(), tell)
+        latest, error = self._strategy.checkpoints.latest, self._strategy.checkpoints.error
+        return {**told, "checkpoint_step": latest.meta["step"] if latest else None,
+                "checkpoint_error": str(error) if error else ""}
 
     def _raise(self):
         if error := self._error:
