@@ -563,6 +563,15 @@ int32_t learn_ps(struct core *c, struct job *job)
     return have;
 }
 
+/* Where the scheduler put its least is known: what is left beside it can be used. */
+static bool placed(const struct job *job)
+{
+    for (uint32_t i = 0; i < job->seat_count; i++)
+        if (job->seats[i].state <= POD_WAITING)
+            return false;
+    return true;
+}
+
 int32_t learn_step(struct core *c, struct job *job, int32_t want)
 {
     struct record *r = job->record;
@@ -580,9 +589,10 @@ int32_t learn_step(struct core *c, struct job *job, int32_t want)
     due = r->wished_ns + c->settings->batch_ns;
     if (r->calm_ns > due)
         due = r->calm_ns;
-    if (c->now_ns >= due)
+    if (c->now_ns >= due && (!job->begins || placed(job)))
         return want;
-    core_wake(c, due);
+    if (c->now_ns < due)
+        core_wake(c, due);
     return have;
 }
 

@@ -185,6 +185,7 @@ static void begin(struct core *c, struct job *job)
     job->starts = !c->others_wait && scale_start(c, job);
     job->lack = job->starts ? NULL : "NoRoom";
     if (job->starts) {
+        job->record->changed_ns = 0;
         core_event(c, job, false, "Started", "workers: %d, parameter servers: %d (%s)",
                    job->have[KUBE_WORKER], job->have[KUBE_PS], job->why_text);
     }

@@ -27,19 +27,9 @@ void scale_create(struct core *c, struct job *job, enum kube_role role, uint32_t
     core_wake(c, c->now_ns + 2 * ECHO_NS);
 }
 
-/* Beyond the least. */
-static void make(struct core *c, struct job *job, enum kube_role role, int32_t want)
-{
-    uint32_t spot;
-
-    while (job->have[role] < want && quota_allows(job, role) && room_take(c, job, role, &spot))
-        scale_create(c, job, role, spot);
-}
-
 bool scale_start(struct core *c, struct job *job)
 {
     uint32_t *spots, taken = 0, total = 0;
-    int32_t least = job_task(job, KUBE_WORKER)->min;
 
     for (int role = 0; role < KUBE_ROLE_MAX; role++)
         total += (uint32_t)job_task(job, role)->min;
@@ -58,8 +48,6 @@ bool scale_start(struct core *c, struct job *job)
     for (int role = 0, at = 0; role < KUBE_ROLE_MAX; role++)
         for (int32_t i = 0; i < job_task(job, role)->min; i++)
             scale_create(c, job, role, spots[at++]);
-    make(c, job, KUBE_WORKER, job->want[KUBE_WORKER]);
-    learn_changed(c, job, KUBE_WORKER, least, job->have[KUBE_WORKER]);
     return true;
 }
 
@@ -88,10 +76,12 @@ static bool may_replace(struct core *c, struct job *job)
 static void grow(struct core *c, struct job *job, enum kube_role role, int32_t want)
 {
     int32_t from = job->have[role];
+    uint32_t spot;
 
     if (want <= from || !may_replace(c, job) || !refused_allow(c, job, role))
         return;
-    make(c, job, role, want);
+    while (job->have[role] < want && quota_allows(job, role) && room_take(c, job, role, &spot))
+        scale_create(c, job, role, spot);
     if (job->have[role] < want)
         job->lack = "NoRoom";
     if (job->have[role] == from)
