@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "kube/claims.h"
 #include "kube/server.h"
 
 #include <assert.h>
@@ -13,6 +14,10 @@
 #define HASH_BYTES   32
 #define ACCOUNT_USER "system:serviceaccount:"
 #define POD_UID      "authentication.kubernetes.io/pod-uid"
+#define ADDRESSES    1024 /* that are told apart; a power of two */
+
+#define NOT_A_POD "the token is not of a pod: use the projected one"
+#define ELSEWHERE "the token is of a pod in another namespace"
 
 /* So many at once, and as many more in every second. */
 struct bucket {
@@ -22,7 +27,7 @@ struct bucket {
 /* What the API server said of a token, of which only the hash is kept. */
 struct verdict {
     struct verdict *next;
-    uint64_t until_ns;
+    uint64_t until_ns; /* of one that is known, it is remembered for as long again */
     struct bucket bucket;
     bool known;
     unsigned char hash[HASH_BYTES];
@@ -48,7 +53,8 @@ struct channel {
     void *arg;
     struct verdict *verdicts;
     struct question *questions;
-    struct bucket reviews_left;
+    struct bucket reviews_left, left_of[ADDRESSES];
+    uint64_t seed; /* so that nobody can choose whose bucket to share */
     uint64_t reports, refused, reviews;
     unsigned n_verdicts;
 };
@@ -102,7 +108,8 @@ static void accept_report(struct channel *c, struct server_request *r, const cha
 
     if (!json_is_object(body)) {
         json_decref(body);
-        refuse(c, r, 400, "the body is no JSON object");
+        refuse(c, r, r->cut ? 503 : 400,
+               r->cut ? "too many large reports: try again" : "the body is no JSON object");
         return;
     }
     if (kube_report_parse(body, &report, &err) < 0) {
@@ -134,9 +141,9 @@ static void judge(struct channel *c, struct server_request *r, struct verdict *v
     if (!v->known)
         refuse(c, r, 401, "the API server does not know this token, or it is for others");
     else if (!v->uid[0])
-        refuse(c, r, 403, "the token is not of a pod: use the projected one");
+        refuse(c, r, 403, NOT_A_POD);
     else if (strcmp(v->name_space, name_space) != 0)
-        refuse(c, r, 403, "the token is of a pod in another namespace");
+        refuse(c, r, 403, ELSEWHERE);
     else if (!take_one(&v->bucket, CHANNEL_POD_RATE, CHANNEL_POD_BURST, clock_now_ns()))
         refuse(c, r, 429, "too many reports of this pod");
     else
@@ -145,6 +152,7 @@ static void judge(struct channel *c, struct server_request *r, struct verdict *v
 
 /* ---- tokens ---- */
 
+/* One that is over, too, if it was good. */
 static struct verdict *find_verdict(struct channel *c, const unsigned char *hash, uint64_t now)
 {
     struct verdict **at = &c->verdicts;
@@ -152,7 +160,7 @@ static struct verdict *find_verdict(struct channel *c, const unsigned char *hash
     while (*at) {
         struct verdict *v = *at;
 
-        if (v->until_ns <= now) {
+        if (v->until_ns + (v->known ? CHANNEL_TRUST_S * NS_PER_S : 0) <= now) {
             *at = v->next;
             c->n_verdicts--;
             free(v);
@@ -195,6 +203,22 @@ static void read_review(const json_t *review, struct verdict *v)
     snprintf(v->name_space, sizeof(v->name_space), "%.*s", (int)strcspn(name, ":"), name);
 }
 
+static struct verdict *find_or_add(struct channel *c, const unsigned char *hash, uint64_t now)
+{
+    struct verdict *v = find_verdict(c, hash, now);
+
+    if (v || c->n_verdicts >= CHANNEL_TOKENS_MAX)
+        return v;
+    v = calloc(1, sizeof(*v));
+    if (!v)
+        return NULL;
+    memcpy(v->hash, hash, HASH_BYTES);
+    v->next = c->verdicts;
+    c->verdicts = v;
+    c->n_verdicts++;
+    return v;
+}
+
 static void forget_question(struct question *q)
 {
     struct question **at = &q->channel->questions;
@@ -209,9 +233,8 @@ static void on_review(void *arg, const struct client_answer *reply)
 {
     struct question *q = arg;
     struct channel *c = q->channel;
-    struct verdict *v =
-        reply->code == 0 && c->n_verdicts < CHANNEL_TOKENS_MAX ? calloc(1, sizeof(*v)) : NULL;
     uint64_t now = clock_now_ns();
+    struct verdict *v = reply->code == 0 ? find_or_add(c, q->hash, now) : NULL;
 
     if (!v) {
         refuse(c, q->request, 503,
@@ -220,14 +243,27 @@ static void on_review(void *arg, const struct client_answer *reply)
         forget_question(q);
         return;
     }
+    v->known = false;
+    v->uid[0] = '\0';
     read_review(reply->body, v);
-    memcpy(v->hash, q->hash, HASH_BYTES);
     v->until_ns = now + (v->known ? CHANNEL_TRUST_S : CHANNEL_REFUSE_S) * NS_PER_S;
-    v->next = c->verdicts;
-    c->verdicts = v;
-    c->n_verdicts++;
     judge(c, q->request, v, q->name_space, q->job);
     forget_question(q);
+}
+
+/* Whoever has an IPv6 address has as many as fit in a /64. */
+static bool may_ask(struct channel *c, const struct server_request *r)
+{
+    static const unsigned char ipv4[12];
+    bool is_ipv4 = memcmp(r->address, ipv4, sizeof(ipv4)) == 0;
+    uint64_t now = clock_now_ns(), hash = c->seed;
+    struct bucket *own;
+
+    for (size_t i = is_ipv4 ? 12 : 0; i < (is_ipv4 ? 16 : 8); i++)
+        hash = (hash ^ r->address[i]) * 1099511628211u;
+    own = &c->left_of[(hash >> 32) % ADDRESSES];
+    return take_one(own, CHANNEL_ADDRESS_RATE, CHANNEL_ADDRESS_BURST, now) &&
+           take_one(&c->reviews_left, CHANNEL_REVIEW_RATE, CHANNEL_REVIEW_BURST, now);
 }
 
 static void ask(struct channel *c, struct server_request *r, const unsigned char *hash,
@@ -240,10 +276,6 @@ static void ask(struct channel *c, struct server_request *r, const unsigned char
     struct question *q;
     json_t *body;
 
-    if (!take_one(&c->reviews_left, CHANNEL_REVIEW_RATE, CHANNEL_REVIEW_BURST, clock_now_ns())) {
-        refuse(c, r, 429, "too many tokens that are not known yet");
-        return;
-    }
     q = calloc(1, sizeof(*q));
     body = json_pack("{s:s,s:s,s:{s:s,s:[s]}}", "apiVersion", "authentication.k8s.io/v1", "kind",
                      "TokenReview", "spec", "token", r->bearer, "audiences", CHANNEL_AUDIENCE);
@@ -281,34 +313,77 @@ static bool split_path(const char *path, char name_space[64], char job[KUBE_NAME
            strcmp(rest, "report") == 0;
 }
 
+/* The head of a request, taken apart. */
+struct head {
+    char name_space[64], job[KUBE_NAME_MAX + 1];
+    unsigned char hash[HASH_BYTES]; /* of the token */
+};
+
+static unsigned refuse_as(const char **ret_why, unsigned status, const char *why)
+{
+    *ret_why = why;
+    return status;
+}
+
+/* 0; or the status with which it is refused, whatever follows, and why. */
+static unsigned read_head(const struct server_request *r, struct head *ret, const char **ret_why)
+{
+    if (!split_path(r->path, ret->name_space, ret->job))
+        return refuse_as(ret_why, 404, "there is only /v1/jobs/NAMESPACE/NAME/report");
+    if (strcmp(r->method, "POST") != 0)
+        return refuse_as(ret_why, 405, "only POST");
+    if (!r->bearer || !*r->bearer || strlen(r->bearer) > CHANNEL_TOKEN_MAX)
+        return refuse_as(ret_why, 401, "send the pod's token: Authorization: Bearer …");
+    switch (claims_check(r->bearer, CHANNEL_AUDIENCE, ret->name_space)) {
+    case CLAIMS_NONE:
+        return refuse_as(ret_why, 401, "this is no token that an API server knows");
+    case CLAIMS_OTHERS:
+        return refuse_as(ret_why, 401, "the token is for others: use the projected one");
+    case CLAIMS_NO_POD:
+        return refuse_as(ret_why, 403, NOT_A_POD);
+    case CLAIMS_FOREIGN:
+        return refuse_as(ret_why, 403, ELSEWHERE);
+    case CLAIMS_FIT:
+        break;
+    }
+    if (gnutls_hash_fast(GNUTLS_DIG_SHA256, r->bearer, strlen(r->bearer), ret->hash) < 0)
+        return refuse_as(ret_why, 503, "no SHA-256");
+    return 0;
+}
+
+/* Of one whose token is not known yet little is kept: it comes again when it is. */
+static size_t limit_of(void *arg, const struct server_request *r)
+{
+    struct channel *c = arg;
+    struct head head;
+    const char *why;
+    const struct verdict *v;
+
+    if (read_head(r, &head, &why) > 0)
+        return 0;
+    v = find_verdict(c, head.hash, clock_now_ns());
+    if (v)
+        return v->known ? CHANNEL_BODY_MAX : 0;
+    return SERVER_BODY_SMALL;
+}
+
 static void on_request(void *arg, struct server_request *r)
 {
     struct channel *c = arg;
-    char name_space[64], job[KUBE_NAME_MAX + 1];
-    unsigned char hash[HASH_BYTES];
-    struct verdict *v;
+    uint64_t now = clock_now_ns();
+    struct head head;
+    const char *why;
+    unsigned status = read_head(r, &head, &why);
+    struct verdict *v = status == 0 ? find_verdict(c, head.hash, now) : NULL;
 
-    if (!split_path(r->path, name_space, job)) {
-        refuse(c, r, 404, "there is only /v1/jobs/NAMESPACE/NAME/report");
-        return;
-    }
-    if (strcmp(r->method, "POST") != 0) {
-        refuse(c, r, 405, "only POST");
-        return;
-    }
-    if (!r->bearer || !*r->bearer || strlen(r->bearer) > CHANNEL_TOKEN_MAX) {
-        refuse(c, r, 401, "send the pod's token: Authorization: Bearer …");
-        return;
-    }
-    if (gnutls_hash_fast(GNUTLS_DIG_SHA256, r->bearer, strlen(r->bearer), hash) < 0) {
-        refuse(c, r, 503, "no SHA-256");
-        return;
-    }
-    v = find_verdict(c, hash, clock_now_ns());
-    if (v)
-        judge(c, r, v, name_space, job);
+    if (status > 0)
+        refuse(c, r, status, why);
+    else if (v && v->until_ns > now)
+        judge(c, r, v, head.name_space, head.job);
+    else if (v ? take_one(&v->bucket, CHANNEL_POD_RATE, CHANNEL_POD_BURST, now) : may_ask(c, r))
+        ask(c, r, head.hash, head.name_space, head.job);
     else
-        ask(c, r, hash, name_space, job);
+        refuse(c, r, 429, "too many tokens that are not known yet");
 }
 
 static void on_gone(void *arg, struct server_request *r)
@@ -333,16 +408,19 @@ int channel_new(struct client *client, sd_event *event, const char *address, cha
         .address = address,
         .handler = on_request,
         .gone = on_gone,
+        .limit = limit_of,
         .arg = c,
         .connections_max = CHANNEL_CONNECTIONS_MAX,
         .per_address_max = CHANNEL_ADDRESS_MAX,
         .body_max = CHANNEL_BODY_MAX,
+        .bodies_max = CHANNEL_BODIES_MAX,
         .tls = true,
     };
     int r;
 
     if (!c)
         return error_set(err, -ENOMEM, "out of memory");
+    gnutls_rnd(GNUTLS_RND_NONCE, &c->seed, sizeof(c->seed));
     c->client = client;
     c->report = report;
     c->arg = arg;

@@ -7,8 +7,10 @@
 #include <errno.h>
 #include <microhttpd.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #define MEMORY_PER_PEER 16384 /* headers (tokens have 1-2 KiB) and buffers of one connection */
@@ -19,9 +21,10 @@ struct server {
     struct MHD_Daemon *http;
     sd_event_source *io, *timer, *resume;
     server_handler *handler, *gone;
+    server_limit *limit;
     void *arg;
     struct exchange *first; /* suspended */
-    size_t body_max;
+    size_t body_max, bodies_max, bodies;
     unsigned port;
     bool ending;
 };
@@ -33,7 +36,8 @@ struct exchange {
     struct MHD_Connection *connection;
     char *body, *text;
     const char *type;
-    size_t len;
+    size_t len, limit; /* that were sent, and that are kept … */
+    size_t charged;    /* … of which so many count for bodies_max */
     unsigned status;
     bool suspended, answered, handed, close;
 };
@@ -88,13 +92,39 @@ static enum MHD_Result send_answer(struct exchange *x)
 
 /* ---- requests ---- */
 
+static void drop_body(struct exchange *x)
+{
+    x->server->bodies -= x->charged;
+    x->charged = 0;
+    free(x->body);
+    x->body = NULL;
+}
+
+/* Whether @all bytes of it may be kept, which are counted then. */
+static bool charge(struct exchange *x, size_t all)
+{
+    struct server *s = x->server;
+    size_t more = all > SERVER_BODY_SMALL ? all - x->charged : 0;
+
+    if (all > x->limit || s->bodies + more > s->bodies_max)
+        return false;
+    s->bodies += more;
+    x->charged += more;
+    return true;
+}
+
+/* What is not kept is read all the same, so that the peer comes to read the answer. */
 static enum MHD_Result take_body(struct exchange *x, const char *data, size_t len)
 {
     char *body;
 
     if (x->len + len > BODY_IGNORE_MAX)
         return MHD_NO;
-    if (x->len + len <= x->server->body_max) {
+    if (!x->request.cut && !charge(x, x->len + len)) {
+        drop_body(x);
+        x->request.cut = true;
+    }
+    if (!x->request.cut) {
         body = realloc(x->body, x->len + len + 1);
         if (!body)
             return MHD_NO;
@@ -106,25 +136,67 @@ static enum MHD_Result take_body(struct exchange *x, const char *data, size_t le
     return MHD_YES;
 }
 
-static void hand_over(struct exchange *x, const char *method, const char *path)
+static void read_head(struct exchange *x, const char *method, const char *path)
 {
     const char *authorization =
         MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "Authorization");
 
+    x->request.method = method;
+    x->request.path = path;
+    x->request.bearer =
+        authorization && strncasecmp(authorization, "Bearer ", 7) == 0 ? authorization + 7 : NULL;
+}
+
+static void forget_head(struct exchange *x)
+{
+    x->request.method = x->request.path = x->request.bearer = NULL;
+}
+
+static void read_address(struct exchange *x)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *peer = info ? info->client_addr : NULL;
+
+    if (peer && peer->sa_family == AF_INET)
+        memcpy(&x->request.address[12], &((const struct sockaddr_in *)peer)->sin_addr, 4);
+    else if (peer && peer->sa_family == AF_INET6)
+        memcpy(x->request.address, &((const struct sockaddr_in6 *)peer)->sin6_addr, 16);
+}
+
+static enum MHD_Result begin(struct server *s, struct MHD_Connection *connection,
+                             const char *method, const char *path, void **slot)
+{
+    struct exchange *x = calloc(1, sizeof(*x));
+
+    if (!x)
+        return MHD_NO;
+    x->server = s;
+    x->connection = connection;
+    x->limit = s->body_max;
+    read_address(x);
+    if (s->limit) {
+        read_head(x, method, path);
+        x->limit = s->limit(s->arg, &x->request);
+        forget_head(x);
+    }
+    *slot = x;
+    return MHD_YES;
+}
+
+static void hand_over(struct exchange *x, const char *method, const char *path)
+{
     x->handed = true;
     if (x->len > x->server->body_max) {
         server_answer(&x->request, MHD_HTTP_CONTENT_TOO_LARGE, "text/plain",
                       strdup("the body is too long\n"), true);
         return;
     }
-    x->request.method = method;
-    x->request.path = path;
-    x->request.bearer =
-        authorization && strncasecmp(authorization, "Bearer ", 7) == 0 ? authorization + 7 : NULL;
+    read_head(x, method, path);
     x->request.body = x->body ? x->body : "";
-    x->request.body_len = x->len;
+    x->request.body_len = x->body ? x->len : 0;
     x->server->handler(x->server->arg, &x->request);
-    x->request.method = x->request.path = x->request.bearer = NULL;
+    forget_head(x);
 }
 
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *url,
@@ -134,15 +206,8 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
     struct server *s = arg;
     struct exchange *x = *slot;
 
-    if (!x) {
-        x = calloc(1, sizeof(*x));
-        if (!x)
-            return MHD_NO;
-        x->server = s;
-        x->connection = connection;
-        *slot = x;
-        return MHD_YES;
-    }
+    if (!x)
+        return begin(s, connection, method, url, slot);
     if (*len > 0) {
         size_t n = *len;
 
@@ -171,7 +236,7 @@ static void on_completed(void *arg, struct MHD_Connection *connection, void **sl
     if (x->handed && !x->answered && x->server->gone)
         x->server->gone(x->server->arg, &x->request);
     unlink_exchange(x);
-    free(x->body);
+    drop_body(x);
     free(x->text);
     free(x);
 }
@@ -250,16 +315,35 @@ static int listen_on(const char *address, unsigned *ret_port, struct error *err)
     return TAKE_FD(fd);
 }
 
+/* As many as are wanted, but that descriptors are left for all else: the API server, files. */
+static unsigned connections_of(const struct server_options *o)
+{
+    unsigned most = o->connections_max ? o->connections_max : CONNECTIONS_MAX;
+    struct rlimit files;
+    rlim_t left;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return most;
+    if (files.rlim_cur < SERVER_FILES && files.rlim_cur < files.rlim_max) {
+        files.rlim_cur = files.rlim_max < SERVER_FILES ? files.rlim_max : SERVER_FILES;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    left = files.rlim_cur > 2 * SERVER_FILES_KEPT ? files.rlim_cur - SERVER_FILES_KEPT
+                                                  : files.rlim_cur / 2;
+    return most < left ? most : (unsigned)left;
+}
+
 static int start(struct server *s, const struct server_options *o, int fd)
 {
     /* The last two entries are of TLS: the list ends before them without it. */
+    unsigned connections = connections_of(o);
     struct MHD_OptionItem options[] = {
         {MHD_OPTION_LISTEN_SOCKET, fd, NULL},
-        {MHD_OPTION_CONNECTION_LIMIT, o->connections_max ? o->connections_max : CONNECTIONS_MAX,
-         NULL},
+        {MHD_OPTION_CONNECTION_LIMIT, connections, NULL},
         {MHD_OPTION_CONNECTION_TIMEOUT, SERVER_IDLE_S, NULL},
         {MHD_OPTION_CONNECTION_MEMORY_LIMIT, MEMORY_PER_PEER, NULL},
-        {MHD_OPTION_PER_IP_CONNECTION_LIMIT, o->per_address_max, NULL},
+        {MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+         o->per_address_max < connections / 4 ? o->per_address_max : connections / 4, NULL},
         {o->tls ? MHD_OPTION_HTTPS_CERT_CALLBACK : MHD_OPTION_END, 0, identity_callback()},
         {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)"SECURE128:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"},
         {MHD_OPTION_END, 0, NULL},
@@ -299,7 +383,9 @@ int server_new(sd_event *event, const struct server_options *options, struct ser
     s->handler = options->handler;
     s->gone = options->gone;
     s->arg = options->arg;
+    s->limit = options->limit;
     s->body_max = options->body_max;
+    s->bodies_max = options->bodies_max ? options->bodies_max : SIZE_MAX;
     fd = listen_on(options->address, &s->port, err);
     if (fd < 0) {
         server_free(s);

@@ -13,7 +13,10 @@
 #include <stdint.h>
 #include <systemd/sd-event.h>
 
-#define SERVER_IDLE_S 30 /* a connection that sends nothing is let go */
+#define SERVER_IDLE_S     30         /* a connection that sends nothing is let go */
+#define SERVER_BODY_SMALL (16 << 10) /* bytes of one that is kept whatever others have sent */
+#define SERVER_FILES      8192       /* descriptors that we want to be allowed, and of those … */
+#define SERVER_FILES_KEPT 256        /* … so many no peer can take: others than peers need some */
 
 struct server;
 
@@ -22,7 +25,9 @@ struct server_request {
     const char *bearer;        /* token; NULL: none */
     const char *body;          /* terminated; "" without one */
     size_t body_len;
-    void *context; /* the handler's own */
+    bool cut;                  /* there was one, and it was not kept */
+    unsigned char address[16]; /* the peer's, of IPv4 in its last four bytes */
+    void *context;             /* the handler's own */
 };
 
 /*
@@ -31,13 +36,19 @@ struct server_request {
  */
 typedef void server_handler(void *arg, struct server_request *r);
 
+/* With the head of a request alone: so many bytes of its body are worth to be kept. */
+typedef size_t server_limit(void *arg, const struct server_request *r);
+
 struct server_options {
     const char *address; /* "HOST:PORT", "[ADDRESS]:PORT" or ":PORT" */
     server_handler *handler, *gone;
     void *arg;
-    unsigned connections_max, per_address_max; /* 0: as many as there may be at all */
-    size_t body_max;                           /* above: 413 */
-    bool tls;                                  /* with what identity_serve() was given last */
+    server_limit *limit;      /* NULL: body_max */
+    unsigned connections_max; /* 0: as many as there may be at all */
+    unsigned per_address_max; /* 0: the same; else a quarter of them at most */
+    size_t body_max;          /* above: 413 */
+    size_t bodies_max; /* of all that are longer than SERVER_BODY_SMALL; above: they are cut */
+    bool tls;          /* with what identity_serve() was given last */
 };
 
 int server_new(sd_event *event, const struct server_options *options, struct server **ret,

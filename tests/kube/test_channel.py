@@ -39,11 +39,12 @@ def where(running):
 class Chief:
     """Reports over one connection."""
 
-    def __init__(self, running, token, namespace, authority=None):
+    def __init__(self, running, token, namespace, authority=None, address="127.0.0.1"):
         port, ca = where(running)
         context = ssl.create_default_context(cadata=authority or ca)
         context.verify_flags |= ssl.VERIFY_X509_STRICT
-        self.connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=GUARD_S, context=context)
+        self.connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=GUARD_S, context=context,
+                                                      source_address=(address, 0))
         self.token, self.path = token, f"/v1/jobs/{namespace}/job/report"
 
     def post(self, body, path=None, method="POST"):
@@ -105,18 +106,90 @@ def test_the_python_packages_client_keeps_its_connection_and_finds_the_leader(
     assert source.exchange(report(4)).generation == 7
 
 
-def test_other_tokens_are_refused_with_a_reason(plane, namespace, channel):
+def forged(token):
+    return token.rpartition(".")[0] + "." + "x" * 300
+
+
+def reviews(proxy):  # noqa: F811
+    return sum(r.path.endswith("/tokenreviews") and bool(r.status) for r in proxy.requests)
+
+
+def test_other_tokens_are_refused_with_a_reason(plane, proxy, namespace, channel):  # noqa: F811
     pod = chief(plane, namespace)
+    right = plane.token("default", namespace, "threadtide", pod)
     for token, status, words in (
             (None, 401, "send the pod's token"),
-            ("nonsense", 401, "does not know"),
+            ("nonsense", 401, "no token"),
+            ("a.!.c", 401, "no token"), ("a..", 401, "no token"), ("a.e30.c", 401, "for others"),
             (plane.token("default", namespace, pod=pod), 401, "for others"),
             (plane.token("default", namespace, "threadtide"), 403, "not of a pod")):
         got, answer = Chief(channel, token, namespace).post(report())
         assert (got, words in answer["error"]["message"]) == (status, True), answer
-    right = plane.token("default", namespace, "threadtide", pod)
     got, answer = Chief(channel, right, namespace).post(report(), "/v1/jobs/elsewhere/job/report")
     assert got == 403 and "another namespace" in answer["error"]["message"]
+    assert reviews(proxy) == 0, "what they say themselves was enough"
+    got, answer = Chief(channel, forged(right), namespace).post(report())
+    assert got == 401 and "does not know" in answer["error"]["message"] and reviews(proxy) == 1
+
+
+def large(size):
+    return json.dumps(report()).encode() + b" " * size
+
+
+def test_little_is_kept_for_who_is_not_known(plane, namespace, channel):
+    token = plane.token("default", namespace, "threadtide", chief(plane, namespace))
+    assert Chief(channel, token, namespace).post(large(100_000))[0] == 503
+    client = Chief(channel, token, namespace)  # its token is known now
+    assert client.post(large(100_000))[0] == 200
+    # Of a known one, too, there is an end to it; but not for reports as they usually are.
+    half = [Chief(channel, token, namespace).connection for _ in range(150)]
+    for connection in half:
+        connection.putrequest("POST", client.path)
+        connection.putheader("Authorization", f"Bearer {token}")
+        connection.putheader("Content-Length", 250_000)
+        connection.endheaders(b" " * 240_000)
+
+    def full():
+        status, answer = Chief(channel, token, namespace).post(large(200_000))
+        return status == 503 and "too many large reports" in answer["error"]["message"]
+    eventually(full)
+    assert client.post(report())[0] == 200
+    for connection in half:
+        connection.close()
+    eventually(lambda: Chief(channel, token, namespace).post(large(200_000))[0] == 200)
+
+
+def test_who_floods_with_forged_tokens_takes_nothing_from_others(plane, proxy, namespace, channel):  # noqa: F811
+    pod = chief(plane, namespace)
+    token = plane.token("default", namespace, "threadtide", pod)
+    loud = Chief(channel, None, namespace, address="127.0.0.2")
+    statuses = []
+    for n in range(150):
+        loud.token = forged(token) + str(n)
+        statuses.append(loud.post(report())[0])
+    assert statuses[:20] == [401] * 20 and statuses[-1] == 429
+    assert 20 <= reviews(proxy) < 100
+    assert Chief(channel, token, namespace).post(report())[0] == 200
+
+
+def test_idle_connections_leave_descriptors_for_the_api_server(plane, proxy, namespace):  # noqa: F811
+    secret(plane, namespace)
+    tokens = [plane.token("default", namespace, "threadtide", chief(plane, namespace, name))
+              for name in ("first", "second")]
+    config = plane.kubeconfig(url=proxy.url)
+    with probe(config, "channel", namespace, SECRET, prefix=("prlimit", "--nofile=300")) as running:
+        client = Chief(running, tokens[0], namespace)
+        assert client.post(report())[0] == 200
+        idle = [socket.create_connection(("127.0.0.1", client.connection.port),
+                                         source_address=(f"127.0.1.{n % 16 + 1}", 0)) for n in range(400)]
+        files = pathlib.Path(f"/proc/{running.process.pid}/fd")
+        eventually(lambda: len(list(files.iterdir())) > 140)
+        proxy.cut()
+        client.token = tokens[1]  # about which it has to ask
+        assert client.post(report())[0] == 200
+        assert len(list(files.iterdir())) < 200
+        for one in idle:
+            one.close()
 
 
 def test_hostile_reports_are_refused_and_the_channel_goes_on(plane, namespace, channel):

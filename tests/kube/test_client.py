@@ -33,9 +33,9 @@ def proxy(plane):
 class Probe:
     """A running kube_probe; .lines are all that it has said."""
 
-    def __init__(self, config, *words):
+    def __init__(self, config, *words, prefix=()):
         self.lines, self.news = [], queue.Queue()
-        self.process = subprocess.Popen([PROBE, config, *words], stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([*prefix, PROBE, config, *words], stdout=subprocess.PIPE, text=True)
         threading.Thread(target=self.read, daemon=True).start()
 
     def read(self):
@@ -64,8 +64,8 @@ class Probe:
 
 
 @contextlib.contextmanager
-def probe(config, *words):
-    running = Probe(config, *words)
+def probe(config, *words, prefix=()):
+    running = Probe(config, *words, prefix=prefix)
     try:
         yield running
         running.end()
