@@ -2,8 +2,9 @@
 """A training in phases for the tests of resuming: what it needs, it creates when it gets there.
 
 elastic_phases.py DIRECTORY STOP: three steps of a first layer, two of a second, two of the first
-again, each with an optimizer of its own. After step STOP it saves and dies; it prints the weights
-after the last step. Velocities are made where a step is traced first.
+again, each with an optimizer of its own, whose rate is halved after each step, by the program, as
+steps are counted. After step STOP it saves and dies; it prints weights and count after the last step.
+Velocities are made where a step is traced first.
 """
 
 import json
@@ -46,6 +47,9 @@ def main(directory, stop):
     strategy = tide.ElasticParameterServerStrategy(checkpoint_dir=directory, slots=2)
     coordinator = tide.ElasticCoordinator(strategy)
     batch = iter(coordinator.create_epochs((np.ones((4, 1), np.float32),), batch_size=4))
+    with strategy.scope():
+        count = tf.Variable(0, name="count")
+    count.assign_add(1)
     phases, done = {}, 0
     for name, steps in PHASES:
         if name not in phases:
@@ -55,12 +59,23 @@ def main(directory, stop):
             coordinator.schedule(phase.step, args=(batch,))
             coordinator.join()
             done += 1
+            phase.sgd.learning_rate = phase.sgd.learning_rate * 0.5
             if done == stop:
                 coordinator.checkpoint()
                 os._exit(0)
-    print(json.dumps({name: float(phase.layer.kernel.numpy().sum())
-                      for name, phase in phases.items()}), flush=True)
+            count.assign_add(1)
+    print(json.dumps({"count": int(count.numpy()),
+                      **{name: float(phase.layer.kernel.numpy().sum())
+                         for name, phase in phases.items()}}), flush=True)
     coordinator.close()
+    for late in (coordinator.checkpoint, lambda: coordinator.schedule(phase.step, args=(batch,))):
+        try:
+            late()
+        except RuntimeError as error:
+            assert "closed" in str(error)
+        else:
+            raise AssertionError("a closed coordinator took a call")
+    coordinator.join()
 
 
 main(sys.argv[1], int(sys.argv[2]))

@@ -241,20 +241,33 @@ def test_a_training_goes_on_whose_checkpoints_cannot_be_written(bed, tmp_path, m
         sgd.apply([tf.reduce_mean(slope)], [weight])
 
     batch = bed.epochs(ones())
+    sums = bed.variable([0.0, 0.0])
+    more = np.ones(2, np.float32)
+    sums.assign_add(more)
     bed.done(step, batch)
     with pytest.raises(OSError, match="no checkpoint of step .*Not a directory"):
         coordinator.checkpoint()
     told = coordinator.report()
     assert told["checkpoint_step"] == coordinator.step and "Not a dir" in told["checkpoint_error"]
     bed.done(step, batch)
+    # What the program assigns between its steps is lost no more than they are.
+    sgd.learning_rate = 0.5
+    sums.assign_add(more)
+    more += 10.0
+    bed.done(step, batch)
     bed.nodes.start("ps")
     bed.nodes.kill("ps", bed.strategy.variables_in.entry_of(weight).home)
+    sgd.learning_rate = 0.25
+    assert bed.done(tf.function(lambda: sgd.learning_rate * 1.0)) == 0.25
     bed.done(step, batch)
-    assert weight.numpy() == -3.0
+    assert weight.numpy() == -2.75 and sums.numpy().tolist() == [2.0, 2.0]
+    with pytest.raises(ValueError, match="shape"):
+        sums.assign([1.0])
     assert f"restarted after step {told['checkpoint_step']}" in capfd.readouterr().err
 
 
 def test_a_training_without_servers_ends_with_its_reason(bed):
+    tf, weight = bed.tf, bed.variable()
     for node in bed.strategy.cluster.of("ps"):
         bed.nodes.kill("ps", node.index)
     wait_until(lambda: not bed.strategy.cluster.of("ps"), "they are lost", GUARD_S)
@@ -266,3 +279,5 @@ def test_a_training_without_servers_ends_with_its_reason(bed):
     for ask in (result.fetch, bed.coordinator.join, bed.coordinator.checkpoint):
         with pytest.raises(RuntimeError, match="no parameter server is left"):
             ask()
+    with pytest.raises(tf.errors.OpError):
+        weight.assign(1.0)

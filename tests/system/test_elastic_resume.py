@@ -24,14 +24,14 @@ def run(nodes, directory, stop, log):
 
 def down(steps):
     """Where a weight is after so many steps."""
-    weight = velocity = 0.0
-    for _ in range(steps):
-        velocity = 0.5 * velocity - 1.0
+    weight, velocity = 0.0, 0.0
+    for step in range(steps):
+        velocity = 0.5 * velocity - 0.5 ** step
         weight += velocity
     return weight
 
 
-def test_what_the_program_creates_late_is_what_it_was(tmp_path):
+def test_what_the_program_creates_and_assigns_is_what_it_was(tmp_path):
     checkpoints = tmp_path / "checkpoints"
     with cluster(PYTHON) as nodes:
         run(nodes, checkpoints, 4, tmp_path / "log1")
@@ -39,4 +39,4 @@ def test_what_the_program_creates_late_is_what_it_was(tmp_path):
         run(nodes, checkpoints, 5, tmp_path / "log2")
         weights, told = run(nodes, checkpoints, 0, tmp_path / "log3")
     assert "resuming after step 5" in told and "are not there yet" in told
-    assert weights == {"first": down(5), "second": down(2)}
+    assert weights == {"count": 8, "first": down(5), "second": down(2)}

@@ -68,6 +68,10 @@ class Snapshot:
             value = value.view(entry.dtype.as_numpy_dtype)
         return value
 
+    def assigned(self, entry):
+        """How often the program assigned it itself between the snapshot's step and the snapshot."""
+        return self.meta["assigned"].get(entry.name, 0)
+
     def others(self, entries):
         """Rows and values of what is no variable of the program yet, to be kept for when it is."""
         known = {entry.name for entry in entries}

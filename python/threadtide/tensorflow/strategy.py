@@ -12,15 +12,24 @@ the partitioner as many shards as there will ever be servers, or twice that.
 """
 
 import collections
+import functools
 import os
 import socket
 import threading
 
+import numpy as np
 import tensorflow as tf
 
 from threadtide.tensorflow import checkpoint, members, private, progress
 from threadtide.tensorflow.cluster import Cluster
 from threadtide.tensorflow.log import log
+
+
+# Methods of a variable that change it.
+_ASSIGNING = ("assign", "assign_add", "assign_sub", "scatter_add", "scatter_div", "scatter_max",
+              "scatter_min", "scatter_mul", "scatter_sub", "scatter_update", "batch_scatter_update",
+              "scatter_nd_add", "scatter_nd_max", "scatter_nd_min", "scatter_nd_sub",
+              "scatter_nd_update")
 
 
 class _Entry:
@@ -33,6 +42,8 @@ class _Entry:
         self.home = home  # index of its parameter server
         self.dtype, self.shape = variable.dtype, variable.shape
         self.bytes = (variable.shape.num_elements() or 1) * max(1, variable.dtype.size)
+        self.assigned = (0, 0)  # by the program itself: after which step last, how often there
+        self.resumed = None  # of those that it does again, how many the checkpoint has there
 
     def row(self):
         """What a checkpoint says of it."""
@@ -63,6 +74,13 @@ def spread(sizes, homes, servers):
     return place
 
 
+def _own(value):
+    """A copy in this process that nobody else changes."""
+    if isinstance(value, (tf.Tensor, tf.Variable)):
+        return value.numpy()
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
 class Variables:
     """All variables of a strategy and their places. The user's thread creates them, the training's
     moves them between two steps."""
@@ -73,6 +91,9 @@ class Variables:
         self.taken = 0  # that began with a value from a checkpoint
         self._cluster, self._checkpoints = cluster, checkpoints
         self._named = collections.Counter()  # variables of a name
+        self._resumed = checkpoints.latest.meta["step"] if checkpoints.latest else 0
+        self._creator = None  # the thread that is creating one
+        self.on_assign = self._assign  # (entry, do): what the program assigns; the coordinator's
         self._by_variable = {}  # id(resource variable): entry
 
     def device(self, home):
@@ -98,8 +119,12 @@ class Variables:
         """Creates what the user asked for; what is to lie beside another variable does."""
         beside = kwargs.get("colocate_with")
         with self.lock:
-            known = len(self.entries)
-            created = original(next_creator, **kwargs)
+            known, outer = len(self.entries), self._creator
+            self._creator = threading.get_ident()
+            try:
+                created = original(next_creator, **kwargs)
+            finally:
+                self._creator = outer
             if len(self.entries) == known:  # not through place(): beside another one
                 entry = self.entry_of(beside)
                 self._add(created, kwargs.get("name"), entry.group, entry.home)
@@ -119,7 +144,11 @@ class Variables:
         snapshot = self._checkpoints.latest
         if snapshot and snapshot.has(entry):
             inner.assign(snapshot.value(entry))
+            entry.resumed = snapshot.assigned(entry)
+            entry.assigned = snapshot.meta["step"], entry.resumed
             self.taken += 1
+        for method in _ASSIGNING:
+            setattr(inner, method, self._followed(entry, getattr(inner, method)))
         self.entries.append(entry)
         self._by_variable[id(inner)] = entry
 
@@ -131,6 +160,48 @@ class Variables:
         path = "/".join(filter(None, [private.keras_path(), name or "Variable"]))
         self._named[path] += 1
         return f"{path}#{self._named[path]}"
+
+    # What the program assigns itself, outside of functions: a rate, weights that it has loaded.
+
+    def _followed(self, entry, method):
+        @tf.autograph.experimental.do_not_convert
+        def assign(*args, **kwargs):
+            if not tf.executing_eagerly():
+                return method(*args, **kwargs)
+            # A tensor may lie on a server that is lost before this is done again.
+            args, kwargs = tf.nest.map_structure(_own, (args, kwargs), expand_composites=True)
+            return self.on_assign(entry, functools.partial(method, *args, **kwargs))
+
+        return assign
+
+    def _assign(self, entry, do):
+        """While there is no coordinator: before the first step."""
+        if self.resumed_has(entry, 0):
+            return entry.variable
+        return self.assign_now(entry, 0, do)
+
+    def assign_now(self, entry, step, do):
+        value = do()
+        self.assigned(entry, step)
+        return value
+
+    def creating(self):
+        """Whether this thread is creating one: its initial value may draw from a random state."""
+        return self._creator == threading.get_ident()
+
+    def assigned(self, entry, step):
+        """The program has assigned @entry after so many steps."""
+        last, count = entry.assigned
+        entry.assigned = step, count + 1 if step == last else 1
+
+    def resumed_has(self, entry, step):
+        """Whether the checkpoint that the program resumes from has what it assigns after @step."""
+        if entry.resumed is None or step > self._resumed:
+            return False
+        if step == self._resumed:
+            entry.resumed -= 1
+            return entry.resumed >= 0
+        return True
 
     def read(self):
         """The values as they are now, left on their servers: later updates do not change them."""
@@ -192,6 +263,8 @@ class Variables:
             self._exchange([
                 (e, self._put(e, homes[e.group], tf.constant(snapshot.value(e), e.dtype)))
                 for e in self.entries], homes)
+            for entry in self.entries:
+                entry.assigned = snapshot.meta["step"], snapshot.assigned(entry)
 
 
 class ElasticOptimizer:

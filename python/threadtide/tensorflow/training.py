@@ -49,6 +49,18 @@ class _Call:
         self.result = results.Result()
 
 
+class _Assign:
+    """What the program assigns to a variable itself, in its place among the calls."""
+
+    epochs = None
+
+    def __init__(self, entry, do, step):
+        self.entry, self.do = entry, do
+        self.step = step  # that it comes after
+        self.number = 0  # of those that were done
+        self.result = results.Result()
+
+
 class ElasticCoordinator:
     """Takes the place of ClusterCoordinator; schedule, join, done and fetch are the same."""
 
@@ -58,7 +70,7 @@ class ElasticCoordinator:
         self._dispatcher = dispatch.Dispatcher(self._cluster, self._server_lost)
         self._calls = collections.deque()  # to be done
         self._flight = []  # calls that were given to workers
-        self._since = collections.deque()  # steps done since the last written snapshot
+        self._since = collections.deque()  # steps and assignments since the last written snapshot
         self._dirty = False  # calls that do not count may still write into slots
         self._over = False  # the error is for ever: the training cannot go on
         self._covered = 0  # variables that the last snapshot has
@@ -67,18 +79,19 @@ class ElasticCoordinator:
         self._error = None
         self._scheduled = 0  # steps
         # What each function's last step returned: the answer for steps that are not done again.
-        restored = strategy.restored or {"step": 0, "duplicates": 0, "results": {}}
+        restored = strategy.restored or {"step": 0, "duplicates": 0, "results": {}, "assigns": 0}
         self._results = {name: results.from_json(value)
                          for name, value in restored["results"].items()}
-        self._restored = restored["step"]
+        self._restored, self._assigns = restored["step"], restored["assigns"]
         self._told = not strategy.restored
-        self._closing = self._closed = self._suspended = False
+        self._closing = self._ended = self._closed = self._suspended = False
         self._servers = []
         self._doubts = self._cleared = 0  # failures after which the variables are in doubt
         self._last = None  # (traced, arguments): what a new worker can warm up with
         self.step = self._restored  # the number of steps that are done
         self.duplicates = restored["duplicates"]
         self.progress = progress.Progress(self.step)
+        self._variables.on_assign = self._assign
         strategy.on_change = self._on_change
         strategy.report = lambda: self.report(tell=True)
         self._cluster.on_worker = self._feed
@@ -136,6 +149,7 @@ class ElasticCoordinator:
                 return call.result
             self._dispatcher.changed.wait_for(lambda: len(self._calls) < AHEAD or self._error)
             self._raise()
+            self._check_open()
             if call.epochs:
                 self._scheduled += 1
                 call.step, call.number = self._scheduled, call.epochs.take()
@@ -166,6 +180,7 @@ class ElasticCoordinator:
         for _ in range(dispatch.ATTEMPTS):
             self.join()
             with self._dispatcher.changed:
+                self._check_open()
                 checkpoints.wanted = True
                 self._dispatcher.changed.notify_all()
                 self._dispatcher.changed.wait_for(lambda: not checkpoints.wanted or self._error)
@@ -203,6 +218,22 @@ class ElasticCoordinator:
     def idle(self):
         return not self._calls and not self._flight
 
+    def _assign(self, entry, do):
+        """The program assigns a variable outside of functions: after the calls that it scheduled
+        before, and done again with them if a server is lost."""
+        with self._dispatcher.changed:
+            if self._variables.resumed_has(entry, self._scheduled):
+                return entry.variable
+            call = _Assign(entry, do, self._scheduled)
+            waits = not (self._ended or self._over or self._variables.creating()
+                         or threading.current_thread() is self._thread)
+            if waits:
+                self._calls.append(call)
+                self._dispatcher.changed.notify_all()
+        if waits:
+            return call.result.fetch()
+        return self._variables.assign_now(entry, call.step, do)
+
     def report(self, tell=False):
         """The progress, as the controller gets it; @tell: it does, and each pause once."""
         told = self.progress.report(self.step, self.duplicates, self._cluster.report(), tell)
@@ -215,6 +246,10 @@ class ElasticCoordinator:
             if not self._over:
                 self._error = None
             raise error
+
+    def _check_open(self):
+        if self._closing:
+            raise RuntimeError("the coordinator is closed: schedule() and checkpoint() come before")
 
     # Workers.
 
@@ -236,7 +271,7 @@ class ElasticCoordinator:
     # The training's thread.
 
     def _run(self):
-        while not self._over and not (self._closing and self.idle):
+        while not self._has_ended():
             try:
                 self._between()
                 with self._dispatcher.changed:
@@ -247,6 +282,8 @@ class ElasticCoordinator:
                     call = self._calls[0] if self._calls else None
                 if call is None:
                     self._land(len(self._flight) - 1)
+                elif isinstance(call, _Assign):
+                    self._do_assign(call)
                 elif call.epochs and self._strategy.mode == "sync":
                     self._land(0)
                     self._sync_step(call)
@@ -267,6 +304,34 @@ class ElasticCoordinator:
                     self._fail(error)
             except Exception as error:
                 self._fail(error)
+
+    def _has_ended(self):
+        with self._dispatcher.changed:
+            self._ended = self._over or (self._closing and self.idle)
+            return self._ended
+
+    def _do_assign(self, call):
+        if self._strategy.mode == "sync":
+            self._land(0)  # an evaluation that was scheduled before sees what was before
+        value = error = None
+        try:
+            value = self._variables.assign_now(call.entry, call.step, call.do)
+        except tf.errors.OpError as failed:
+            if isinstance(failed, dispatch.TRANSPORT) or self._explained():
+                raise
+            error = failed
+        except Exception as failed:
+            error = failed
+        with self._dispatcher.changed:
+            self._calls.popleft()
+            if not error:
+                self._assigns += 1
+                call.number = self._assigns
+                checkpoints = self._strategy.checkpoints
+                if checkpoints.latest or checkpoints.busy:  # that it may be done again after
+                    self._since.append(call)
+            call.result.set(value, error)
+            self._dispatcher.changed.notify_all()
 
     def _explained(self):
         """Whether the loss of a server explains an error; the end of its link may come later."""
@@ -292,12 +357,14 @@ class ElasticCoordinator:
         """
         self._take_back()
         with self._dispatcher.changed:
+            stay = [] if over else [c for c in self._calls if isinstance(c, _Assign)]
             for call in self._calls:
                 if call.epochs:
                     self._scheduled -= 1
                     call.epochs.give_back(call.number)
-                call.result.set(None, error)
-            self._calls.clear()
+                if call not in stay:
+                    call.result.set(None, error)
+            self._calls = collections.deque(stay)
             self._error, self._over = error, over
             self._dirty = True
             self._dispatcher.changed.notify_all()
@@ -323,7 +390,7 @@ class ElasticCoordinator:
                 log(f"{moved} variables moved; parameter servers: {servers}")
         if self._dirty:
             self._renew()
-        if self._calls:
+        if self._calls and not isinstance(self._calls[0], _Assign):
             self._cover()
         checkpoints = self._strategy.checkpoints
         if servers and not checkpoints.busy:  # a snapshot's values lie on the servers of its time
@@ -354,7 +421,8 @@ class ElasticCoordinator:
         latest = self._strategy.checkpoints.latest
         others = latest.others(entries) if latest else []
         meta = {"step": self.step, "mode": self._strategy.mode, "slots": self._strategy.slots,
-                "duplicates": self.duplicates, "results": kept,
+                "duplicates": self.duplicates, "results": kept, "assigns": self._assigns,
+                "assigned": {e.name: e.assigned[1] for e in entries if e.assigned[0] == self.step},
                 "variables": [e.row() for e in entries] + [row for row, _ in others]}
         self._covered = len(entries)
         self._strategy.checkpoints.begin(meta, values + [value for _, value in others])
@@ -363,9 +431,13 @@ class ElasticCoordinator:
             self._dispatcher.changed.notify_all()
 
     def _forget_written(self):
-        """Steps that a written snapshot contains need not be known any more."""
+        """What a written snapshot contains need not be known any more."""
         latest = self._strategy.checkpoints.latest
-        while latest and self._since and self._since[0].step <= latest.meta["step"]:
+        while latest and self._since:
+            first = self._since[0]
+            if (first.number > latest.meta["assigns"] if isinstance(first, _Assign)
+                    else first.step > latest.meta["step"]):
+                return
             self._since.popleft()
 
     def _server_lost(self):
@@ -392,7 +464,7 @@ class ElasticCoordinator:
         self._forget_written()
         with self._dispatcher.changed:
             again = sorted([*self._since, *(c for c in self._flight if c.epochs)],
-                           key=lambda c: c.step)
+                           key=lambda c: (c.step, isinstance(c, _Assign)))
             plain = [c for c in self._flight if not c.epochs]
             self._calls.extendleft(reversed(again + plain))
             self._flight.clear()
