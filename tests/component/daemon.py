@@ -130,6 +130,11 @@ class Job:
         """Waits until the daemon wants n threads and the peer has them."""
         return eventually(lambda: (j := self.get())["target"] == n and j["active"] == n and j)
 
+    def record(self):
+        """What the daemon has written down of it, a little after it has answered; "" before that."""
+        path = self.daemon.dir / f"jobs/{self.id}.json"
+        return path.read_text() if path.exists() else ""
+
     def end(self):
         self.peer.end()
         eventually(lambda: self.daemon.api("GET", f"/v1/jobs/{self.id}")[0] == 404)

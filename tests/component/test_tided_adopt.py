@@ -66,7 +66,7 @@ def test_what_is_asked_for_it_is_as_with_labels_and_outlives_the_daemon(tided, p
     assert (job["limit"], job["weight"], job["priority"], job["request"]) == (1, 300, 7, 1)
     eventually(lambda: box.cpus() not in ("", ALL))
     tided.signal(signal.SIGKILL)
-    eventually(lambda: box.limits()[:2] == (ALL, 512), guard=5)  # by the guardian
+    eventually(lambda: box.limits()[:2] == (ALL, 512))  # by the guardian
     tided.start()
     again = joined(tided, box, id=job["id"], adopted=True, limit=1, weight=300)
     assert again["note"] == job["note"]
@@ -281,7 +281,7 @@ def test_what_is_written_past_the_engine_is_put_right(tided, boxes):  # noqa: F8
     for file, other in zip(files, ("0", "77", "50000")):
         file.write_text(other)
         assert file.read_text().split()[0] == other
-    eventually(lambda: [f.read_text() for f in files] == before, guard=2)
+    eventually(lambda: [f.read_text() for f in files] == before)
     assert "somebody else wrote its limits" in tided.log.read_text()
 
 

@@ -135,13 +135,13 @@ def test_a_daemon_that_is_killed_leaves_the_original_limits(tided, boxes):
     connected(tided, second)
     eventually(lambda: sorted((first.cpus(), second.cpus())) == HALVES)
     tided.signal(signal.SIGKILL)
-    eventually(lambda: first.limits()[:2] == (ALL, 512), guard=5)
-    eventually(lambda: second.cpus() == ALL, guard=5)
+    eventually(lambda: first.limits()[:2] == (ALL, 512))
+    eventually(lambda: second.cpus() == ALL)
     tided.start()
     eventually(lambda: sorted((first.cpus(), second.cpus())) == HALVES)
     assert len(tided.jobs()) == 2 and {j["id"] for j in tided.jobs()} == {"j1", "j2"}
     assert tided.stop() == 0
-    eventually(lambda: (first.limits()[:2], second.cpus()) == ((ALL, 512), ALL), guard=5)
+    eventually(lambda: (first.limits()[:2], second.cpus()) == ((ALL, 512), ALL))
 
 
 def test_the_agent_finds_a_new_daemon_through_its_directory(tided, boxes):
@@ -291,7 +291,7 @@ def test_killed_at_any_moment_of_a_resize_no_core_is_lost_or_owned_twice(tided, 
         tided.signal(signal.SIGKILL)
         assert all(box.inspect()["State"]["Running"] for box in pair), round_
         if round_ % 3 == 0:  # nobody comes at first: the guardian gives back what they began with
-            eventually(lambda: [box.cpus() for box in pair] == [ALL, ALL], guard=5)
+            eventually(lambda: [box.cpus() for box in pair] == [ALL, ALL])
         tided.start()
         for box in pair:
             joined(tided, box, state="running")
@@ -311,7 +311,7 @@ def test_who_goes_on_with_less_goes_on_at_once(place, engine, boxes):
 def test_a_container_paused_by_policy_goes_on_when_no_daemon_is_left(place, engine, boxes):
     daemon, box, peer, _ = give_way(place, engine.socket, boxes)
     daemon.signal(signal.SIGKILL)
-    eventually(lambda: not box.inspect()["State"]["Paused"], guard=5)
+    eventually(lambda: not box.inspect()["State"]["Paused"])
     daemon.start()  # to which it is as it was: less urgent
     joined(daemon, box, state="paused")
     eventually(lambda: box.inspect()["State"]["Paused"])
@@ -329,7 +329,7 @@ def test_a_pinned_one_goes_on_with_what_was_changed_while_it_was_paused(place, e
     eventually(changed)
     assert box.inspect()["State"]["Paused"]
     daemon.signal(signal.SIGKILL)
-    eventually(lambda: not box.inspect()["State"]["Paused"], guard=5)
+    eventually(lambda: not box.inspect()["State"]["Paused"])
     eventually(lambda: box.limits()[1] == 700)
 
 
@@ -384,7 +384,7 @@ def test_limits_of_a_resize_under_way_do_not_outlive_the_container(tided, boxes,
     first.kill()
     second.remove()
     eventually(lambda: tided.jobs() == [])
-    eventually(lambda: first.limits()[0] == ALL, guard=5)
+    eventually(lambda: first.limits()[0] == ALL)
 
 
 # ---- weights across the tree ----

@@ -79,7 +79,7 @@ def test_own_limits_survive_a_loss_of_power(place, engine, boxes, state):
     eventually(lambda: second.limits() == began_with)  # although it does not run
     joined(tided, first)
     assert tided.stop() == 0
-    eventually(lambda: (first.limits(), second.limits()) == (began_with, began_with), guard=5)
+    eventually(lambda: (first.limits(), second.limits()) == (began_with, began_with))
     eventually(lambda: state.read_bytes() == table([]))
 
 
@@ -154,7 +154,7 @@ def test_a_full_disk_leaves_the_memory_to_the_guardian(place, engine, boxes, sta
         connected(tided, box)
         eventually(lambda: box.limits()[:2] == ("0-1", 2048))
         tided.signal(signal.SIGKILL)
-        eventually(lambda: box.limits()[:2] == ("0-1", 512), guard=5)
+        eventually(lambda: box.limits()[:2] == ("0-1", 512))
     finally:
         subprocess.run(["umount", "--lazy", state.parent], check=True)
 

@@ -67,7 +67,7 @@ class Bystander:
         guest = self.tided.job()
         eventually(lambda: guest.get()["target"])
         guest.end()
-        assert time.monotonic() - began < 3  # usually 20 ms; a call to the engine has ten seconds
+        assert time.monotonic() - began < 8  # usually 20 ms; a call to the engine has ten seconds
 
 
 # ---- answers that are none ----

@@ -23,12 +23,6 @@ def tided(place):
     return place.daemon("--cpus", "0-7").start()
 
 
-def record(tided):
-    """What the daemon has written down of j1, "" before it has."""
-    path = tided.dir / "jobs/j1.json"
-    return path.read_text() if path.exists() else ""
-
-
 # ---- the daemon dies ----
 
 def test_a_new_daemon_finds_the_jobs_of_a_killed_one(tided):
@@ -36,7 +30,7 @@ def test_a_new_daemon_finds_the_jobs_of_a_killed_one(tided):
     first.patch(threads=3)
     first.target(3), second.target(5)
     epoch = tided.api("GET", "/v1/machine")[1]["epoch"]
-    eventually(lambda: '"intra":3' in record(tided))
+    eventually(lambda: '"intra":3' in first.record())
     tided.signal(signal.SIGKILL)
     first.peer.expect("closed")
     tided.start()
@@ -58,7 +52,7 @@ def test_a_terminated_daemon_writes_down_its_last_order_first(tided):
     job.target(8)
     job.patch(threads=3)
     assert tided.stop() == 0
-    assert '"intra":3' in record(tided)
+    assert '"intra":3' in job.record()
 
 
 def test_a_job_whose_record_is_lost_is_rebuilt_from_its_agent(tided):
@@ -106,7 +100,7 @@ def test_agents_are_told_by_a_killed_daemons_hang_up(tided):
     job = tided.job()
     job.target(8)
     tided.signal(signal.SIGKILL)
-    job.peer.expect("closed", guard=1)
+    job.peer.expect("closed")
 
 
 def affinities(pid):
@@ -138,8 +132,8 @@ def test_a_killed_daemons_guardian_gives_cores_and_groups_back(place, uid):
     tided, jobs, before = fenced_pair(place, uid)
     tided.signal(signal.SIGKILL)
     for job in jobs:
-        eventually(lambda job=job: affinities(job.peer.pid) == before, guard=5)
-        eventually(lambda job=job: groups(job.peer.pid) == [], guard=5)
+        eventually(lambda job=job: affinities(job.peer.pid) == before)
+        eventually(lambda job=job: groups(job.peer.pid) == [])
         assert job.peer.process.poll() is None
 
 
@@ -162,7 +156,7 @@ def test_a_killed_guardian_is_replaced_and_still_restores(place):
     eventually(lambda: [p for p in children(tided.process.pid) if p != guardian])
     tided.signal(signal.SIGKILL)
     for job in jobs:
-        eventually(lambda job=job: affinities(job.peer.pid) == before, guard=5)
+        eventually(lambda job=job: affinities(job.peer.pid) == before)
 
 
 def test_a_guardian_that_cannot_be_started_is_started_when_it_can(tided):
@@ -184,7 +178,7 @@ def test_a_stopped_daemon_loses_its_lease_and_commands_again_afterwards(tided):
     controller.send(control(SET, flags=WAIT, intra=3, job="j1", deadline_ms=20000))
     job.peer.expect("target", 3)
     tided.signal(signal.SIGSTOP)  # in the middle of the resize
-    job.peer.expect("lapsed", guard=5)
+    job.peer.expect("lapsed")
     tided.signal(signal.SIGCONT)
     assert controller.result()["status"] == 0
     job.peer.expect("target", 3)  # the same again: the lease had ended
@@ -198,7 +192,7 @@ def test_a_killed_daemon_in_the_middle_of_a_resize_is_continued_by_the_next(tide
         connection = UnixConnection(tided.dir / "api.sock")
         connection.request("PATCH", "/v1/jobs/j1", '{"threads":3,"deadline_ms":20000}')
         job.peer.expect("target", 3)
-        eventually(lambda: '"intra":3' in record(tided))
+        eventually(lambda: '"intra":3' in job.record())
         tided.signal(signal.SIGKILL)
         connection.getresponse()
     tided.start()

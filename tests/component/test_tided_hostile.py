@@ -130,7 +130,7 @@ class Stage:
         self.job.patch(auto=True)
         self.tided.api("PATCH", "/v1/jobs/victim", {"auto": True})
         guest = self.tided.job("--max", "4")
-        eventually(lambda: guest.get()["target"], guard=10)  # a decision nobody waits for
+        eventually(lambda: guest.get()["target"])  # a decision nobody waits for
         guest.end()
         victim = job_of(self.tided, self.victim)
         assert victim["pids"] == [self.victim.inspect()["State"]["Pid"]]

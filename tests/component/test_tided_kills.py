@@ -229,7 +229,7 @@ def kill_at(scene, kills):
         for pid in pids:
             os.kill(pid, 0)
         if i % 16 == 0:
-            eventually(scene.restored, guard=5)
+            eventually(scene.restored)
     daemon.env = {}
     assert reached == set(scene.points)
     assert converged > kills / 4

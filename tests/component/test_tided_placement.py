@@ -88,7 +88,7 @@ def test_cores_are_taken_only_when_threads_are_parked_or_the_deadline_passed(pla
     slow.peer.expect("target", len(CPUS) // 2)
     while time.monotonic() - start < 1:
         assert affinity(slow) == set(CPUS) and second.get()["cores"] == ""
-    eventually(lambda: len(affinity(slow)) < len(CPUS), guard=10)
+    eventually(lambda: len(affinity(slow)) < len(CPUS))
     assert slow.get()["oversubscribed"]
     eventually(lambda: affinity(second) and not affinity(slow) & affinity(second))
 
@@ -165,7 +165,7 @@ def test_root_gives_shares_in_proportion_and_takes_them_back(place):
     weighs(small, 200)
     made = group(big)
     tided.signal(signal.SIGKILL)
-    eventually(lambda: not made.exists(), guard=5)
+    eventually(lambda: not made.exists())
     assert group(big) == CPU_GROUP
 
 

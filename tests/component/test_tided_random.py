@@ -312,7 +312,7 @@ class Stream:
                 self.controller.order(verb, job=worker.name)
         self.daemon.api("PUT", "/v1/policy", {"policy": self.default})
         self.controller.close()
-        eventually(self.agreed, guard=10)
+        eventually(self.agreed)
 
     def agreed(self):
         """What tided says is what there is."""
@@ -339,7 +339,7 @@ def live(stream, steps):
             stream.guest.kill()
     stream.calm()
     assert stream.daemon.stop() == 0
-    eventually(stream.restored, guard=5)
+    eventually(stream.restored)
 
 
 def test_of_cores_no_two_owners(place):

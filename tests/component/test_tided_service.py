@@ -273,6 +273,7 @@ def test_it_works_with_the_privileges_that_the_unit_leaves_it(place, public_dir)
     assert job.patch(max=1)[0] == 200
     job.target(1)
     eventually(lambda: len(os.sched_getaffinity(job.peer.pid)) == 1)
+    eventually(lambda: '"limit":1' in job.record())
     tided.signal(signal.SIGKILL)  # and its guardian
     eventually(lambda: os.sched_getaffinity(job.peer.pid) == cpus)
     tided.start()
