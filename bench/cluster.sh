@@ -10,6 +10,7 @@ $py bench/elastic_pause.py
 $py bench/cluster_quota.py
 $py bench/kube_response.py
 $py bench/cluster_split.py
+$py bench/kube_scale.py
 $py bench/cluster_mix.py
 $py bench/cluster_curves.py
 $py bench/cluster_simulated.py
