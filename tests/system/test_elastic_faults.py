@@ -29,17 +29,26 @@ def test_async_applies_at_least_once_and_counts_what_may_be_twice(tmp_path):
         nodes.start("ps", 1)
         chief.wait_nodes(ps=[0, 1])
         chief.stepped(), chief.stepped()
+        # All workers at once, and a server that cannot wait for others to come.
+        chief.begin(4 * STEPS_PER_EPOCH)
+        done = chief.report()["step"]
+        wait_until(lambda: chief.report()["step"] > done, "steps are under way")
+        nodes.nodes["worker", 1].leave = nodes.nodes["worker", 2].leave = True
+        nodes.leave("ps", 1)  # one file for the three
+        wait_until(lambda: len(nodes.nodes) == 1, "all have ended")
+        nodes.start("worker", 2)
+        chief.stepped()
         assert chief.report()["duplicates"] == 0
         # A worker is killed: nothing is missing, and what may have been done twice is counted.
         chief.begin(4 * STEPS_PER_EPOCH)
-        nodes.kill("worker", 1)
+        nodes.kill("worker", 3)
         chief.stepped()
         duplicates = chief.report()["duplicates"]
         end = chief.end()
-        steps = 8 * STEPS_PER_EPOCH
+        steps = 12 * STEPS_PER_EPOCH
         assert steps <= end["applied"] <= steps + duplicates
-        excess = sum(end["seen"]) - 8 * EXAMPLES
-        assert min(end["seen"]) >= 8 and 0 <= excess <= duplicates * EXAMPLES / STEPS_PER_EPOCH
+        excess = sum(end["seen"]) - 12 * EXAMPLES
+        assert min(end["seen"]) >= 12 and 0 <= excess <= duplicates * EXAMPLES / STEPS_PER_EPOCH
 
 
 class Controller:

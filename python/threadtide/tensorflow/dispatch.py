@@ -69,8 +69,9 @@ class Dispatcher:
         return begun
 
     @property
-    def pending(self):
-        return len(self._queue) + len(self._running)
+    def running(self):
+        """Whether a worker, be it one that leaves after that, is at a task."""
+        return bool(self._running)
 
     def take(self, worker):
         """The next task for @worker; None when it is to end."""

@@ -537,12 +537,14 @@ class ElasticCoordinator:
             while sum(t.finished for t in tasks) < count:
                 if self._server_lost():
                     raise _Again
-                if not self._cluster.of("worker", "in") and (
-                        self._cluster.of("ps", "draining") and self._cluster.of("ps", "in")):
-                    raise _Again  # a server has not the time to wait for a worker
-                if self._cluster.suspended and not self._cluster.of("worker"):
-                    raise _Again  # none will come
+                if not (self._cluster.of("worker", "in") or self._dispatcher.running) and (
+                        self._cluster.suspended or self._must_move()):
+                    raise _Again  # none will come, or a server has not the time to wait for it
                 self._dispatcher.changed.wait(1.0)
+
+    def _must_move(self):
+        leaving = {n.index for n in self._cluster.of("ps", "draining")}
+        return leaving.intersection(self._servers) and self._cluster.of("ps", "in")
 
     # Sync mode.
 
