@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -402,6 +403,31 @@ def test_of_many_orders_one_is_on_its_way_and_the_last_one_stays():
             second, request = take_request(server)
             second.close()
             assert request.endswith(b'{"threads": 3}')
+            third, request = take_request(server)  # again, since nobody answered
+            third.close()
+            assert request.endswith(b'{"threads": 3}')
+
+
+def test_a_name_is_not_looked_up_any_more_when_its_node_is_removed(monkeypatch):
+    asked = threading.Event()
+    look_up = socket.getaddrinfo
+
+    def unknown(host, *args, **kwargs):
+        if host != "no-such-node":
+            return look_up(host, *args, **kwargs)
+        asked.set()
+        raise socket.gaierror(socket.EAI_NONAME, "nobody knows it")
+
+    def looking():
+        return [t for t in threading.enumerate() if t.name == "tide-resolve-worker-0"]
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with NodeLinks() as links:
+        links.add("worker", 0, "no-such-node", 2223)
+        assert asked.wait(GUARD_S)
+        eventually(looking)
+        links.remove("worker", 0)
+        eventually(lambda: not looking())
 
 
 class Clock:

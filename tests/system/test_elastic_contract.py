@@ -63,10 +63,18 @@ def test_the_controller_is_told_news_at_once():
 
 
 def test_private_symbols_are_used_in_one_file_only():
+    names = {node.attr for node in ast.walk(ast.parse((PACKAGE / "private.py").read_text()))
+             if isinstance(node, ast.Attribute)}
+    private = {name for name in names if name.startswith("_") and not name.endswith("__")}
+    assert {"_handle", "_num_ps"} <= private
     for path in PACKAGE.glob("*.py"):
         if path.name == "private.py":
             continue
         for node in ast.walk(ast.parse(path.read_text())):
+            assert getattr(node, "attr", None) not in private, (path, node.attr)
+            if isinstance(node, ast.ClassDef):  # from a class of theirs everything would be inherited
+                bases = [ast.unparse(base) for base in node.bases]
+                assert not any(b.startswith(("tf.", "keras.")) for b in bases), path
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 names = [getattr(node, "module", None) or ""] + [a.name for a in node.names]
                 assert not any(n.startswith(("tensorflow.python", "keras.src")) for n in names), path

@@ -4,6 +4,7 @@
 All tests share the cluster and the coordinator; each makes variables and optimizers of its own.
 """
 
+import socket
 import sys
 import threading
 
@@ -206,7 +207,7 @@ def test_what_a_step_returns_and_what_it_had_better_not_do(bed, capfd, monkeypat
     assert "past an optimizer" in capfd.readouterr().err
     # A new worker prepares with a step's last batch: not with one that has effects.
     counted = counter.numpy()
-    bed.nodes.start("worker")
+    bed.nodes.start("worker", host="::1" if socket.has_dualstack_ipv6() else "127.0.0.1")
     wait_until(lambda: len(bed.strategy.cluster.of("worker", "in")) == 2, "it joins", GUARD_S)
     bed.nodes.leave("worker", 1)
     wait_until(lambda: len(bed.nodes.nodes) == len(bed.strategy.cluster.of("ps")) + 1, "it ends",
@@ -264,6 +265,13 @@ def test_a_training_goes_on_whose_checkpoints_cannot_be_written(bed, tmp_path, m
     with pytest.raises(ValueError, match="shape"):
         sums.assign([1.0])
     assert f"restarted after step {told['checkpoint_step']}" in capfd.readouterr().err
+
+
+def test_addresses_with_colons_stand_in_brackets(bed):
+    from threadtide.tensorflow import strategy
+    assert strategy._own_address({"POD_IP": "fd00::7", "TIDE_PORT": "2222"}) == "[fd00::7]:2222"
+    if socket.has_dualstack_ipv6():
+        assert strategy._own_address({"POD_IP": "::1"}).startswith("[::1]:")
 
 
 def test_a_training_without_servers_ends_with_its_reason(bed):

@@ -231,10 +231,19 @@ class Cluster:
                 self.lock.wait(0.5)
         spec = {"chief": [chief]}
         for node in ready:
-            spec.setdefault(node.role, {})[node.index] = f"{node.member.host}:{node.member.port}"
+            spec.setdefault(node.role, {})[node.index] = node.member.address
         self._in_tensorflow = {n.key for n in ready}
         self._first = ready
         return tf.train.ClusterSpec(spec)
+
+    def wait_server(self):
+        """The parameter servers that take variables; waits for one if they have all gone."""
+        with self.lock:
+            while not (servers := self.of("ps", "in")):
+                if not self._connected:
+                    raise RuntimeError("the training is closed: it has no parameter servers")
+                self.lock.wait(0.5)
+        return servers
 
     def connected(self):
         """The first nodes serve, and others may join."""
@@ -282,7 +291,7 @@ class Cluster:
             self._release(node)  # no effect on those that were lost
 
     def _add(self, batch):
-        add = {n.key: f"{n.member.host}:{n.member.port}" for n in batch}
+        add = {n.key: n.member.address for n in batch}
         try:
             private.update_cluster(add, ())
         except Exception as error:  # one that hangs or dies now is no reason to end this thread
@@ -311,10 +320,10 @@ class Cluster:
 
     def close(self, release):
         """Ends all links; with @release the nodes end as well."""
+        with self.lock:
+            nodes = list(self.nodes.values())
+            self._connected = False
         if release:
-            with self.lock:
-                nodes = list(self.nodes.values())
-                self._connected = False
             # Functions that end with the process would be taken back from nodes that have gone.
             try:
                 private.update_cluster({}, self._in_tensorflow)

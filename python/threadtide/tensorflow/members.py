@@ -27,6 +27,10 @@ STALE_S = 30  # that a replica may not know that another leads now; its lease en
 REPLICAS_TRIED = 6  # connections until the replica that leads has answered
 
 
+def address(host, port):
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class Member(NamedTuple):
     role: str  # "ps" or "worker"
     index: int  # never used a second time
@@ -35,6 +39,11 @@ class Member(NamedTuple):
     control_port: int
     leave: bool = False
     threads: int = 0  # 0: the node follows its container's limit
+
+    @property
+    def address(self):
+        """TensorFlow's, as TensorFlow writes it."""
+        return address(self.host, self.port)
 
 
 class Members(NamedTuple):

@@ -256,6 +256,8 @@ class _Link:
         self.commands: List[_Command] = []
         self.threads: Optional[int] = None  # as ordered last
         self.ordering: Optional[int] = None  # the node is being told
+        self.again = float("inf")  # when it is told again, since it has not answered
+        self.gone = False
         self.pause = _RETRY_S[0]
         self.retry = 0.0  # when to connect
 
@@ -307,7 +309,7 @@ class _Link:
 
     def set_threads(self, threads: int) -> None:
         """One order at a time: of two that are on their way the older one might come last."""
-        self.threads = threads
+        self.threads, self.again = threads, float("inf")
         if self.state is None or self.ordering is not None:
             return  # it is told when it is there, or has answered
         self.ordering = threads
@@ -318,6 +320,9 @@ class _Link:
         if status == 200 and self.state:
             self.state = self.state._replace(threads=int(body.get("threads", 0)))
             self.emit("threads")
+        elif status == 0:
+            self.again = time.monotonic() + _RETRY_S[1]
+            return
         elif status != 202:  # then the watch says when they are in place
             self.emit("refused", f"threads: {body.get('error', status)}")
         if self.threads is not None and self.threads != ordered:
@@ -460,11 +465,12 @@ class NodeLinks:
         link = self._links[role, index] = _Link(self, role, index, host, port)
         if link.address is None:
             link.retry = float("inf")
-            threading.Thread(target=self._resolve, args=(link,), daemon=True).start()
+            threading.Thread(target=self._resolve, args=(link,), daemon=True,
+                             name=f"tide-resolve-{role}-{index}").start()
 
     def _resolve(self, link: _Link) -> None:
         """A thread of its own: a name server may take its time."""
-        while not self._closed and link.address is None:
+        while not (self._closed or link.gone) and link.address is None:
             try:
                 link.address = socket.getaddrinfo(link.host, 0)[0][4][0]
             except OSError:
@@ -474,6 +480,7 @@ class NodeLinks:
     def _forget(self, link: Optional[_Link]) -> None:
         if link is not None and self._links.get((link.role, link.index)) is link:
             del self._links[link.role, link.index]
+            link.gone = True
             link.close()
 
     def _emit(self, event: Event) -> None:
@@ -494,7 +501,7 @@ class NodeLinks:
         """When _tick() has something to do."""
         due = [time.monotonic() + _IDLE_S]
         for link in self._links.values():
-            due.append(link.retry if not link.watch else link.watch.deadline)
+            due += [link.retry if not link.watch else link.watch.deadline, link.again]
             due += [command.deadline for command in link.commands]
         return min(due)
 
@@ -512,6 +519,8 @@ class NodeLinks:
                 (link.role, link.index)
             ):
                 link.connect()
+            if now >= link.again and link.threads is not None:
+                link.set_threads(link.threads)
 
     def _run(self) -> None:
         try:

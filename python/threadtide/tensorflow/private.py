@@ -59,9 +59,17 @@ ATTRIBUTES = (
     ("keras.src.backend.tensorflow.optimizer.TFOptimizer",
      ("_distribution_strategy", "_trainable_variables")),
 )
-# What the strategy's constructor gives to the strategy: it cannot be made without a cluster.
-EXTENDED = ("tensorflow.python.distribute.parameter_server_strategy_v2",
-            "ParameterServerStrategyV2Extended", "_allow_run_without_coordinator")
+# What strategies' constructors and methods use of themselves: none can be made without a cluster.
+IN_SOURCE = (
+    ("tensorflow.python.distribute.parameter_server_strategy_v2",
+     "ParameterServerStrategyV2Extended.__init__", "_allow_run_without_coordinator"),
+    ("tensorflow.python.distribute.parameter_server_strategy_v2",
+     "ParameterServerStrategyV2.__init__", "_cluster_resolver"),
+    ("tensorflow.python.distribute.parameter_server_strategy_v2",
+     "ParameterServerStrategyV2._connect_to_cluster", "_num_workers"),
+    ("tensorflow.python.distribute.parameter_server_strategy_v2",
+     "ParameterServerStrategyV2._connect_to_cluster", "_num_ps"),
+)
 
 
 class UnsupportedTensorFlow(RuntimeError):
@@ -94,9 +102,11 @@ def check_symbols():
             wrong.append(f"{name}: parameters {has}, expected {parameters}")
     for (name, attributes), made in zip(ATTRIBUTES, _samples()):
         wrong += [f"{name}: no {a}" for a in attributes if not hasattr(made, a)]
-    module, name, attribute = EXTENDED
-    if attribute not in inspect.getsource(getattr(importlib.import_module(module), name).__init__):
-        wrong.append(f"{module}.{name}: no {attribute}")
+    for module, name, attribute in IN_SOURCE:
+        kind, method = name.split(".")
+        found = getattr(getattr(importlib.import_module(module), kind), method)
+        if attribute not in inspect.getsource(found):
+            wrong.append(f"{module}.{name}: no {attribute}")
     return wrong
 
 
@@ -150,6 +160,16 @@ def update_cluster(add, remove):
             jobs[name].tasks.pop(index, None)
         context.context()._server_def = changed  # what the next change starts from
         raise
+
+
+class Strategy(tf.distribute.ParameterServerStrategy):
+    """The stock strategy, but for how it connects to its cluster."""
+
+    def _connect_to_cluster(self, coordinator_name):
+        spec = self._cluster_resolver.cluster_spec()
+        self._num_workers = spec.num_tasks("worker")
+        self._num_ps = spec.num_tasks("ps")
+        connect(spec)
 
 
 def new_executor():

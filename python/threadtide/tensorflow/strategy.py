@@ -100,7 +100,7 @@ class Variables:
         return f"/job:ps/replica:0/task:{home}/device:CPU:0"
 
     def _server_for_new(self):
-        load = {node.index: 0 for node in self._cluster.of("ps", "in")}
+        load = {node.index: 0 for node in self._cluster.wait_server()}
         for entry in self.entries:
             if entry.home in load:
                 load[entry.home] += entry.bytes
@@ -330,13 +330,13 @@ def _own_address(environ):
     host = environ.get("POD_IP") or "127.0.0.1"
     port = environ.get("TIDE_PORT")
     if not port or not environ.get("POD_IP"):
-        with socket.socket() as probe:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
             probe.bind((host, 0))
             port = probe.getsockname()[1]
-    return f"{host}:{port}"
+    return members.address(host, port)
 
 
-class ElasticParameterServerStrategy(tf.distribute.ParameterServerStrategy):
+class ElasticParameterServerStrategy(private.Strategy):
     """ParameterServerStrategy for a cluster that grows and shrinks while it trains.
 
     Args:
@@ -401,12 +401,6 @@ class ElasticParameterServerStrategy(tf.distribute.ParameterServerStrategy):
         if self._tide_channel:
             self._tide_channel.tell()
         self.on_change()
-
-    def _connect_to_cluster(self, coordinator_name):
-        spec = self._cluster_resolver.cluster_spec()
-        self._num_workers = spec.num_tasks("worker")
-        self._num_ps = spec.num_tasks("ps")
-        private.connect(spec)
 
     def run(self, fn, args=(), kwargs=None, options=None):
         """Calls @fn: a step function runs on one worker, as one replica."""
