@@ -121,13 +121,13 @@ class Cluster:
             time.sleep(0.5)
 
     def until_calm(self, guard_s):
-        """All report, have what they may have, and no pod has been made for a while."""
-        seen = {"pods": -1, "since": 0.0}
+        """All report, and for a while no pod has been made and no chief been told of one."""
+        seen = {"pods": None, "since": 0.0}
 
         def calm():
             made = self.controllers[0].metrics()['tide_kube_actions_total{action="create pod"}']
-            if made != seen["pods"]:
-                seen.update(pods=made, since=time.monotonic())
+            if (made, sum(self.joined())) != seen["pods"]:
+                seen.update(pods=(made, sum(self.joined())), since=time.monotonic())
             return len(self.reporters) == self.jobs and time.monotonic() - seen["since"] > CALM_S
         self.until(calm, guard_s)
 
