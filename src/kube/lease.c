@@ -126,6 +126,7 @@ struct lease {
     unsigned seed;
     bool leading; /* as told last */
     bool ending;  /* it is given back, when what is under way has been answered */
+    bool looked;  /* … and was looked at for that once more: somebody had changed it */
     struct lease_rule rule;
     char name[254], told[LEASE_HOLDER_MAX];
     char path[640]; /* of the collection */
@@ -172,12 +173,13 @@ static void on_looked(void *arg, const struct client_answer *answer)
     struct lease *l = arg;
 
     l->call = 0;
+    if (answer->code == 0 || answer->code == -ENOENT)
+        lease_saw(&l->rule, answer->code == 0 ? answer->body : NULL, now_ns());
     if (l->ending) {
         give_back(l);
         return;
     }
     if (answer->code == 0 || answer->code == -ENOENT) {
-        lease_saw(&l->rule, answer->code == 0 ? answer->body : NULL, now_ns());
         tell(l);
         if (lease_next(&l->rule, now_ns()) != LEASE_LOOK) {
             step(l);
@@ -370,20 +372,29 @@ static void on_released(void *arg, const struct client_answer *answer)
     struct lease *l = arg;
 
     l->call = 0;
-    l->released(l->released_arg);
+    if (answer->code == -EAGAIN && !l->looked) {
+        l->rule.version[0] = '\0';
+        give_back(l);
+    } else {
+        l->released(l->released_arg);
+    }
 }
 
 static void give_back(struct lease *l)
 {
+    bool held = lease_held(&l->rule, now_ns());
     json_t *body = NULL;
     int64_t r = -ENOENT;
 
-    if (lease_held(&l->rule, now_ns()) && l->rule.version[0])
+    if (held && !l->rule.version[0] && !l->looked) {
+        l->looked = true;
+        r = look(l);
+    } else if (held && l->rule.version[0]) {
         body = json_pack("{s:{s:s},s:{s:s,s:i}}", "metadata", "resourceVersion", l->rule.version,
                          "spec", "holderIdentity", "", "leaseDurationSeconds", 1);
-    if (body)
         r = write_record(l, LEASE_RENEW, body, on_released);
-    json_decref(body);
+        json_decref(body);
+    }
     if (r < 0)
         l->released(l->released_arg);
     else

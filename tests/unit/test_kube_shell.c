@@ -445,6 +445,43 @@ static void what_waits_for_its_turn_is_not_sent_when_another_may_lead(void **sta
     finish(&r);
 }
 
+static void on_released(void *arg)
+{
+    ++*(unsigned *)arg;
+}
+
+static bool is_renewing(void)
+{
+    const struct exchange *x = shell.exchanges;
+
+    while (x && (x->dead || strcmp(x->plural, "leases") != 0))
+        x = x->next;
+    return x;
+}
+
+/* Somebody else labels it, before or in the middle of a renewal. */
+static void a_lease_that_was_changed_is_given_back_all_the_same(void **state)
+{
+    json_t *lease;
+    struct replica r;
+
+    (void)state;
+    for (unsigned renewing = 0; renewing < 2; renewing++) {
+        unsigned released = 0;
+
+        begin(&r, false);
+        lease = find_object("leases", "n", "tide-kube");
+        while (is_renewing() != renewing)
+            shell_run(MS);
+        change_object(lease, json_of("{\"metadata\": {\"labels\": {\"a\": \"b\"}}}"));
+        lease_release(r.lease, on_released, &released);
+        shell_run(S);
+        assert_int_equal(released, 1);
+        assert_string_equal(text_at(lease, "spec", "holderIdentity"), "");
+        finish(&r);
+    }
+}
+
 /* ---- clocks ---------------------------------------------------------------------------------- */
 
 static void a_clock_that_is_set_changes_nothing(void **state)
@@ -617,6 +654,7 @@ int main(void)
         cmocka_unit_test(a_status_decided_on_old_news_is_not_written),
         cmocka_unit_test(a_new_leader_decides_on_what_there_is_when_it_takes_over),
         cmocka_unit_test(what_waits_for_its_turn_is_not_sent_when_another_may_lead),
+        cmocka_unit_test(a_lease_that_was_changed_is_given_back_all_the_same),
         cmocka_unit_test(a_clock_that_is_set_changes_nothing),
         cmocka_unit_test(a_machine_that_slept_does_not_lead_when_it_wakes),
         cmocka_unit_test(a_certificate_that_the_new_time_does_not_suit_is_made_anew),
