@@ -216,6 +216,7 @@ struct spot {
     struct kube_amount promise; /* more, once those have left who were asked to */
     bool usable;                /* ready, and takes pods */
     bool plain;                 /* without taints that keep pods off */
+    int64_t elastic_mcpu;       /* of its workers that can be resized */
 };
 
 struct name_map {

@@ -148,18 +148,39 @@ static void join(struct counts *s, struct job *job)
     s->groups[g].jobs[s->groups[g].count++] = job;
 }
 
-/* Nodes' free cores, in whole units as far as memory and pods go along. */
-static int64_t free_mcpu(const struct core *c, int64_t unit)
+/*
+ * Nodes' free cores, in whole units as far as memory and pods go along. Where workers can be
+ * resized it is so much that, with what they have, it does not depend on how that is shared now, or
+ * it would be shared anew for ever: all there is, or whole units when somebody waits who needs
+ * them.
+ */
+static int64_t free_mcpu(const struct core *c, int64_t unit, bool whole)
 {
     int64_t sum = 0;
 
     for (uint32_t i = 0; i < c->spot_count; i++) {
         const struct spot *spot = &c->spots[i];
+        int64_t all = larger(spot->free.mcpu, 0) + spot->elastic_mcpu;
 
-        if (spot->usable && spot->free.mcpu >= unit && spot->free.pods > 0)
+        if (spot->elastic_mcpu)
+            sum += (whole ? all / unit * unit : all) - spot->elastic_mcpu;
+        else if (spot->usable && spot->free.mcpu >= unit && spot->free.pods > 0)
             sum += spot->free.mcpu / unit * unit;
     }
     return sum;
+}
+
+static void find_elastic(struct core *c, const struct job *job)
+{
+    if (job->etj->worker_mcpu_min >= job->etj->worker_mcpu_max ||
+        c->now_ns < job->record->no_resize_ns)
+        return;
+    for (uint32_t i = 0; i < job->seat_count; i++) {
+        const struct seat *seat = &job->seats[i];
+
+        if (seat->role == KUBE_WORKER && seat->node != NOWHERE && seat->pod && seat_stays(seat))
+            c->spots[seat->node].elastic_mcpu += seat->pod->request.mcpu - seat->gives_mcpu;
+    }
 }
 
 static int64_t memory_there_is(const struct core *c)
@@ -536,6 +557,7 @@ void counts_decide(struct core *c)
 {
     struct counts s = {.c = c};
     int64_t unit = INT64_MAX;
+    bool waits = false;
 
     s.groups = core_alloc(c, c->job_count, sizeof(*s.groups));
     for (uint32_t j = 0; j < c->job_count; j++) {
@@ -552,12 +574,14 @@ void counts_decide(struct core *c)
         join(&s, job);
         unit = smaller(unit, job_task(job, KUBE_WORKER)->request.mcpu);
         s.pool_mcpu += job->held_mcpu;
+        find_elastic(c, job);
+        waits |= !job->runs;
         if (job->runs) {
             s.pool_mcpu -= fixed_mcpu(job);
             s.later_mcpu += least_mcpu(job);
         }
     }
-    s.pool_mcpu += free_mcpu(c, unit);
+    s.pool_mcpu += free_mcpu(c, unit, waits);
     for (uint32_t g = 0; g < s.group_count; g++)
         decide(&s, &s.groups[g]);
 }

@@ -521,6 +521,34 @@ static void nothing_is_made_for_a_training_that_has_finished(void **state)
     assert_int_equal(json_array_size(m.used), made);
 }
 
+/* Half a core that one of them has, and the other cannot: it stays where it is. */
+static void workers_that_are_resized_rest(void **state)
+{
+    static const char *const nodes[] = {"2500m", "2750m", "3250m", "4"};
+    char spec[100];
+    unsigned sent;
+
+    for (int others = 0; others <= 2; others++)
+        for (size_t i = 0; i < 4; i++) {
+            model_done(&m);
+            model_init(&m);
+            model_node(&m, "a", nodes[i], "64Gi");
+            model_node(&m, "b", nodes[i], "64Gi");
+            snprintf(spec, sizeof(spec), "{\"workers\": {\"max\": %d, \"cpu\": {\"max\": \"%s\"}}}",
+                     others == 1 ? 1 : 2, others == 1 ? "1500m" : "2");
+            model_etj(&m, "j", spec);
+            if (others == 1)
+                model_etj(&m, "k", spec);
+            if (others == 2) /* one that waits, and never will begin */
+                model_etj(&m, "k", "{\"workers\": {\"min\": 9, \"max\": 9}}");
+            model_run(&m, 60);
+            sent = m.sent[KUBE_RESIZE_POD];
+            assert_true(sent > 0 || others == 2);
+            model_run(&m, 60);
+            assert_int_equal(m.sent[KUBE_RESIZE_POD], sent);
+        }
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -547,6 +575,7 @@ int main(void)
         T(servers_do_not_come_for_a_split_that_nobody_has_measured),
         T(a_worker_leaves_for_a_server_only_if_the_split_says_so),
         T(nothing_is_made_for_a_training_that_has_finished),
+        T(workers_that_are_resized_rest),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
