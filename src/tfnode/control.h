@@ -32,7 +32,7 @@ struct pollfd;
 typedef void (*control_request_fn)(void *arg, struct conn *conn, const struct request *request);
 
 /*
- * Listens on @port of all addresses (0: the kernel's choice, in *ret_port).
+ * Listens on @port (0: the kernel's choice, in *ret_port).
  * Returns 0, or -errno with *err. Never freed: its life is the process's.
  */
 int control_open(uint32_t port, control_request_fn on_request, void *arg, struct control **ret,

@@ -21,6 +21,7 @@ static const char usage[] =
     "  --index I            its number in that role (TIDE_INDEX; 0)\n"
     "  --port PORT          TensorFlow's; 0: any that is free (TIDE_PORT; %u)\n"
     "  --control-port PORT  for the chief and for probes (TIDE_CONTROL_PORT; %u)\n"
+    "  --bind ADDRESS       listen at this address alone (TIDE_BIND; all of the machine's)\n"
     "  --threads N          active threads at first; 0: as many as its limit allows\n"
     "                       (TIDE_THREADS; 0)\n"
     "  --grace SECONDS      how long it serves on after SIGTERM (TIDE_GRACE; %u)\n"

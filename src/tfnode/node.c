@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tfnode/node.h"
 
+#include "tfnode/bind.h"
 #include "tfnode/control.h"
 #include "tfnode/disconnect.h"
 #include "tfnode/options.h"
@@ -342,6 +343,7 @@ int node_run(const struct options *options, const char *library, struct error *e
     int r;
 
     n = (struct node){.options = options, .began_ns = clock_now_ns()};
+    bind_only_at(&options->bind);
     n.signal_fd = r = open_signals(err);
     if (r >= 0)
         r = control_open(options->control_port, on_request, &n, &n.control, &n.control_port, err);

@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/suggest.h"
 
+#include <arpa/inet.h>
 #include <assert.h>
 #include <getopt.h>
 #include <string.h>
@@ -18,6 +19,7 @@ enum option_id {
     OPTION_INDEX,
     OPTION_PORT,
     OPTION_CONTROL_PORT,
+    OPTION_BIND,
     OPTION_THREADS,
     OPTION_GRACE,
     OPTION_TENSORFLOW,
@@ -34,6 +36,7 @@ static const struct option flags[] = {
     {"index", required_argument, NULL, OPTION_INDEX},
     {"port", required_argument, NULL, OPTION_PORT},
     {"control-port", required_argument, NULL, OPTION_CONTROL_PORT},
+    {"bind", required_argument, NULL, OPTION_BIND},
     {"threads", required_argument, NULL, OPTION_THREADS},
     {"grace", required_argument, NULL, OPTION_GRACE},
     {"tensorflow", required_argument, NULL, OPTION_TENSORFLOW},
@@ -49,6 +52,7 @@ static const char *const variables[OPTION_ID_MAX] = {
     [OPTION_INDEX] = "TIDE_INDEX",     [OPTION_PORT] = "TIDE_PORT",
     [OPTION_THREADS] = "TIDE_THREADS", [OPTION_CONTROL_PORT] = "TIDE_CONTROL_PORT",
     [OPTION_GRACE] = "TIDE_GRACE",     [OPTION_TENSORFLOW] = "TIDE_TENSORFLOW",
+    [OPTION_BIND] = "TIDE_BIND",
 };
 
 static int take_number(const char *name, const char *text, uint32_t max, uint32_t *ret,
@@ -85,6 +89,17 @@ static int take_role(const char *name, const char *text, struct options *o, stru
     return 0;
 }
 
+static int take_bind(const char *name, const char *text, struct options *o, struct error *err)
+{
+    struct in6_addr address = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
+
+    if (inet_pton(AF_INET, text, &address.s6_addr[12]) != 1 &&
+        inet_pton(AF_INET6, text, &address) != 1)
+        return error_set(err, -EINVAL, "%s: '%s' is no address as 127.0.0.1 or ::1 is", name, text);
+    o->bind = address;
+    return 0;
+}
+
 /* @name: the flag or variable that the value came by. */
 static int take(enum option_id id, const char *name, const char *text, struct options *o,
                 struct error *err)
@@ -100,6 +115,8 @@ static int take(enum option_id id, const char *name, const char *text, struct op
         return take_number(name, text, 65535, &o->port, err);
     case OPTION_CONTROL_PORT:
         return take_number(name, text, 65535, &o->control_port, err);
+    case OPTION_BIND:
+        return take_bind(name, text, o, err);
     case OPTION_THREADS:
         return take_number(name, text, 4096, &o->threads, err);
     case OPTION_GRACE:

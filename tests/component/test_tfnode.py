@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import os
+import pathlib
 import re
 import signal
 import socket
@@ -126,6 +127,29 @@ def run(build_dir, *options, **env):
     return subprocess.run([build_dir / "tide-tfnode", *map(str, options)], capture_output=True,
                           text=True, timeout=GUARD_S, stdin=subprocess.DEVNULL,
                           env={**conftest.plain_env(), **env})
+
+
+def addresses(port):
+    """Where somebody listens on a port, in the kernel's hexadecimal."""
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in pathlib.Path("/proc/net", table).read_text().splitlines()[1:]:
+            local, state = line.split()[1], line.split()[3]
+            if state == "0A" and local.endswith(f":{port:04X}"):
+                found.add(local.partition(":")[0])
+    return found
+
+
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
+
+
+def test_both_ports_listen_where_they_are_told_to(start, ready):
+    node = start("--bind", "127.0.0.1")
+    port = int(node.says(r"listens on port (\d+)")[1])
+    for each in (port, node.port):
+        assert addresses(each) and addresses(each) <= LOOPBACK
+        socket.create_connection(("127.0.0.1", each), GUARD_S).close()
+    assert addresses(ready.port) == {"0" * 32} or addresses(ready.port) == {"0" * 8}
 
 
 # ---- what a person sees ----

@@ -109,6 +109,7 @@ static int plain_environment(void **state)
                                         "TIDE_PORT",
                                         "TIDE_CONTROL_PORT",
                                         "TIDE_GRACE",
+                                        "TIDE_BIND",
                                         "TIDE_TENSORFLOW",
                                         "VIRTUAL_ENV",
                                         "PYTHONPATH",
@@ -174,6 +175,22 @@ static void wrong_values_are_named_with_their_source(void **state)
     assert_int_equal(PARSE("--role", "ps", "--job", ""), -EINVAL);
     assert_int_equal(PARSE("--role", "ps", "--port", "7", "--control-port", "7"), -EINVAL);
     assert_int_equal(PARSE("--role", "ps", "--port", "0", "--control-port", "0"), OPTIONS_RUN);
+}
+
+static void an_address_to_listen_at_is_of_either_kind(void **state)
+{
+    static const struct in6_addr loopback_4 = {
+        .s6_addr = {[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1}};
+
+    assert_int_equal(PARSE("--role", "ps"), OPTIONS_RUN);
+    assert_memory_equal(&options.bind, &in6addr_any, sizeof(options.bind));
+    assert_int_equal(PARSE("--role", "ps", "--bind", "127.0.0.1"), OPTIONS_RUN);
+    assert_memory_equal(&options.bind, &loopback_4, sizeof(options.bind));
+    setenv("TIDE_BIND", "::1", 1);
+    assert_int_equal(PARSE("--role", "ps"), OPTIONS_RUN);
+    assert_memory_equal(&options.bind, &in6addr_loopback, sizeof(options.bind));
+    assert_int_equal(PARSE("--role", "ps", "--bind", "localhost"), -EINVAL);
+    assert_non_null(strstr(err.text, "--bind: 'localhost' is no address"));
 }
 
 static void unknown_flags_are_explained(void **state)
@@ -285,6 +302,7 @@ int main(void)
         cmocka_unit_test_setup(only_the_role_must_be_given, plain_environment),
         cmocka_unit_test_setup(pods_environment_is_read_and_flags_outrank_it, plain_environment),
         cmocka_unit_test_setup(wrong_values_are_named_with_their_source, plain_environment),
+        cmocka_unit_test_setup(an_address_to_listen_at_is_of_either_kind, plain_environment),
         cmocka_unit_test_setup(unknown_flags_are_explained, plain_environment),
         cmocka_unit_test_setup_teardown(wheel_of_the_environment_goes_before_the_systems, make_root,
                                         remove_root),

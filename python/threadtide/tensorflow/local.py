@@ -30,10 +30,12 @@ _LISTENS = re.compile(rb"^tide-tfnode: .*: TensorFlow \S+ listens on port (\d+) 
 class Node:
     """One process. Its ports are the kernel's choice, so that nothing collides."""
 
-    def __init__(self, role: str, index: int, threads: int, log: pathlib.Path):
+    def __init__(
+        self, role: str, index: int, threads: int, log: pathlib.Path, host: str = "127.0.0.1"
+    ):
         self.role, self.index, self.threads, self.log = role, index, threads, log
+        self.host = host
         self.leave = False
-        self.host = "127.0.0.1"
         self.port = self.control_port = 0
         self.process: subprocess.Popen
 
@@ -139,8 +141,8 @@ class LocalCluster:
         wrapper: Optional[Sequence[str]] = None,
         host: str = "127.0.0.1",
     ) -> List[Node]:
-        """Starts nodes side by side, waits until they listen, and makes them members. `host`: where
-        they are reached, if the wrapper takes them elsewhere.
+        """Starts nodes side by side, waits until they listen, and makes them members. `host`: the
+        address that they listen at, and are reached by, if the wrapper takes them elsewhere.
         """
         threads = self._threads if threads is None else threads
         wrapper = self._wrapper if wrapper is None else list(wrapper)
@@ -211,21 +213,20 @@ class LocalCluster:
     def _start(
         self, wanted: List[Tuple[str, int]], wrapper: List[str], host: str = "127.0.0.1"
     ) -> List[Node]:
-        nodes = [self._spawn(role, threads, wrapper) for role, threads in wanted]
+        nodes = [self._spawn(role, threads, wrapper, host) for role, threads in wanted]
         for node in nodes:
             node.wait_listening()
-            node.host = host
         with self._lock:
             self._write()
         return nodes
 
-    def _spawn(self, role: str, threads: int, wrapper: List[str]) -> Node:
+    def _spawn(self, role: str, threads: int, wrapper: List[str], host: str) -> Node:
         with self._lock:
             index = self._next[role]
             self._next[role] += 1
-        node = Node(role, index, threads, self.directory / f"{role}-{index}.log")
+        node = Node(role, index, threads, self.directory / f"{role}-{index}.log", host)
         command = [*wrapper, self._program, "--job", "local", "--role", role, "--index", index]
-        command += ["--port", 0, "--control-port", 0, "--threads", threads]
+        command += ["--port", 0, "--control-port", 0, "--bind", host, "--threads", threads]
         command += ["--tensorflow", self._tensorflow, "--lifeline"]
         with open(node.log, "wb") as log:
             # The other end of its standard input is ours alone: it does not outlive us.
