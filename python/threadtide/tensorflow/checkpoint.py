@@ -30,7 +30,7 @@ from threadtide.tensorflow.log import log
 _FILE = re.compile(r"step-(\d{12})\.tide$")
 FORMAT = 2  # variables are known by name; before that by the number of their creation
 KEEP = 2
-LOCK_S = 10.0  # for the chief before, which may be about to end
+LOCK_S = 120.0  # the chief before may be about to end; of a lost machine's, NFS keeps it for 90 s
 
 
 class Snapshot:
