@@ -3,6 +3,7 @@
 #include "agent/gate.h"
 
 #include "base/clock.h"
+#include "sanitized.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -19,17 +20,6 @@
 
 #define WORKERS 4
 #define GUARD_S 30
-
-#if defined(__SANITIZE_THREAD__)
-#define ROUNDS 5000
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define ROUNDS 5000
-#endif
-#endif
-#ifndef ROUNDS
-#define ROUNDS 30000
-#endif
 
 static struct gate gate;
 static sem_t settled;
@@ -305,7 +295,7 @@ static void hammer(bool idles)
     uint64_t seed = 1;
 
     start(threads, &stop, idles);
-    for (unsigned round = 0; round < ROUNDS; round++) {
+    for (unsigned round = 0; round < TIMES(30000); round++) {
         uint32_t limit;
 
         seed = seed * 6364136223846793005ull + 1442695040888963407ull;

@@ -8,6 +8,7 @@
 
 #include "agent/tensorflow.h"
 #include "base/clock.h"
+#include "sanitized.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -30,19 +31,6 @@
 #define INTER   "Compute"
 #define GUARD_S 30
 
-#if defined(__SANITIZE_THREAD__)
-#define SLOW 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define SLOW 1
-#endif
-#endif
-#ifdef SLOW
-#define SCALE(n) ((n) / 10)
-#else
-#define SCALE(n) (n)
-#endif
-
 extern const struct agent_backend tensorflow_backend;
 
 static struct peer peer;
@@ -51,7 +39,7 @@ static unsigned soak(unsigned n)
 {
     const char *factor = getenv("TIDE_SOAK");
 
-    return SCALE(n) * (factor && atoi(factor) > 0 ? (unsigned)atoi(factor) : 1);
+    return TIMES(n) * (factor && atoi(factor) > 0 ? (unsigned)atoi(factor) : 1);
 }
 
 static uint32_t next_random(uint64_t *state)

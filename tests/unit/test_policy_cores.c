@@ -9,11 +9,12 @@
 #include <cmocka.h>
 
 #include "policy/cores.h"
+#include "sanitized.h"
 
 #include <string.h>
 
 #define JOBS_MAX 12
-#define ROUNDS   20000
+#define ROUNDS   TIMES(20000)
 
 static uint64_t state = 88172645463325252ull;
 

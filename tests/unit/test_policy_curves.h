@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define RANDOM_SNAPSHOTS 20000
+#define RANDOM_SNAPSHOTS TIMES(20000)
 #define BRUTE_CASES      10000
 #define CURVE_MAX        40
 

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define RANDOM_SNAPSHOTS 24000
+#define RANDOM_SNAPSHOTS TIMES(24000)
 
 static struct scene scene;
 static struct outcome outcome;

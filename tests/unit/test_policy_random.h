@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "sanitized.h"
 #include "test_policy_build.h"
 
 static uint64_t random_state;

@@ -307,7 +307,7 @@ static void a_foreign_state_is_refused(void **state)
 
 /* ---- nobody starves, whatever the jobs are --------------------------------------------------- */
 
-#define STREAMS   400
+#define STREAMS   TIMES(400)
 #define PRIORITY  4             /* so many different ones */
 #define RUN_TIME  (40 * SECOND) /* after which a job ends and another one comes */
 #define UNIT      (10 * SECOND) /* of ageing, and the quantum */
