@@ -62,8 +62,9 @@ def chief(checkpoints):
     stop = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.readline(), stop.set()), daemon=True).start()
     while not stop.is_set():
-        value = coordinator.schedule(step, args=(iterator,)).fetch()
-        if np.isfinite(value):  # not one of those before the resumption
+        result = coordinator.schedule(step, args=(iterator,))
+        result.fetch()
+        if not result.resumed:
             print(json.dumps({"t": time.monotonic()}), flush=True)
     coordinator.checkpoint()
     coordinator.close(release=False)
