@@ -43,6 +43,15 @@ static void expect_no_more(struct record *record, const struct kube_answer *answ
     record->trial[answer->role].to = 0; /* it would be judged without */
 }
 
+/* The sizes that they do not have were not taken from them by somebody else. */
+static void forget_sizes(struct record *record)
+{
+    for (uint32_t i = 0; i < record->seat_count; i++) {
+        record->seats[i].sized_mcpu = 0;
+        record->seats[i].acted_ns = 0;
+    }
+}
+
 /* Not in the middle of a character: the status would be no JSON. */
 static void copy(char *to, size_t size, const char *text)
 {
@@ -79,6 +88,8 @@ void kube_memory_answer(struct kube_memory *memory, const struct kube_etj *etj,
     copy(r->text, sizeof(r->text), answer->text);
     if (answer->kind == KUBE_CREATE_SERVICE || answer->kind == KUBE_CREATE_POD)
         expect_no_more(record, answer);
+    else if (answer->kind == KUBE_RESIZE_POD)
+        forget_sizes(record);
 }
 
 void refused_forget(struct core *c, struct job *job)

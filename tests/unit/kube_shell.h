@@ -68,6 +68,7 @@ static struct {
     unsigned clients;
     unsigned deaf; /* the watches of this client, from 1, bring nothing; 0: of none */
     enum shell_server server;
+    const char *refuses; /* "services": nobody may write that; NULL: all may */
 } shell;
 
 /* ---- clocks ---------------------------------------------------------------------------------- */
@@ -325,13 +326,25 @@ static bool meant(const json_t *body, const json_t *object)
     return true;
 }
 
+/* "pods/resize" */
+static const char *what(const struct exchange *x)
+{
+    static char text[2 * sizeof(x->plural)];
+
+    snprintf(text, sizeof(text), "%s%s%s", x->plural, *x->sub ? "/" : "", x->sub);
+    return text;
+}
+
 static int serve(struct exchange *x, json_t **ret)
 {
     json_t *object = *x->name ? find_object(x->plural, x->space, x->name) : NULL;
     json_t *body = x->body ? json_loads(x->body, 0, NULL) : NULL;
     int status = 404;
 
-    if (strcmp(x->method, "GET") == 0 && !*x->name) {
+    if (shell.refuses && strcmp(x->method, "GET") != 0 && strcmp(what(x), shell.refuses) == 0) {
+        status = 403;
+        *ret = refusal(403, "Forbidden");
+    } else if (strcmp(x->method, "GET") == 0 && !*x->name) {
         status = list(x, ret);
     } else if (strcmp(x->method, "POST") == 0) {
         char name[64];
@@ -380,7 +393,7 @@ static void answer_exchange(struct exchange *x)
     json_t *json = NULL, *n;
     int status = serve(x, &json);
 
-    snprintf(key, sizeof(key), "%s %s%s%s", x->method, x->plural, *x->sub ? "/" : "", x->sub);
+    snprintf(key, sizeof(key), "%s %s", x->method, what(x));
     n = json_object_get(shell.counts, key);
     json_object_set_new(shell.counts, key, json_integer(json_integer_value(n) + 1));
     text = json_dumps(json, 0);

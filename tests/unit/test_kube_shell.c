@@ -242,14 +242,20 @@ static unsigned events_of(const char *reason)
     return n;
 }
 
-static void begin(struct replica *r, bool resized)
+static void begin_with(struct replica *r, bool resized, const char *refuses)
 {
     shell_begin();
+    shell.refuses = refuses;
     steps = examples = 0;
     add_node("node", "4");
     add_training(resized);
     start(r, "a");
     live(r, 60);
+}
+
+static void begin(struct replica *r, bool resized)
+{
+    begin_with(r, resized, NULL);
     assert_true(r->leads && r->led == 1 && r->lost == 0);
     assert_int_equal(workers("ready"), resized ? 1 : 2);
 }
@@ -335,6 +341,52 @@ static void the_other_replica_leads_while_the_server_is_gone_for_one(void **stat
     assert_false(lease_leading(r.lease));
     shell_run(8 * S); /* b has not renewed it for 15 s */
     assert_true(lease_leading(r.lease));
+    finish(&r);
+}
+
+/* ---- refused --------------------------------------------------------------------------------- */
+
+static void what_is_refused_is_tried_ever_more_rarely_and_made_when_it_may(void **state)
+{
+    static const struct {
+        const char *what, *path;
+        bool resized;
+    } cases[] = {{"services", "PATCH services", false}, {"pods/resize", "PATCH pods/resize", true}};
+    struct replica r;
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        begin_with(&r, cases[i].resized, cases[i].what);
+        assert_string_equal(degraded(), "Refused");
+        assert_in_range(shell_count(cases[i].path), 3, 8);
+        assert_int_equal(events_of("Refused"), 1);
+        assert_int_equal(workers("actual"), cases[i].resized ? 1 : 0);
+        assert_true(!find_object("pods", "n", "job-chief") == !cases[i].resized);
+        shell.refuses = NULL;
+        live(&r, 200);
+        assert_string_equal(degraded(), "AsExpected");
+        assert_int_equal(workers("ready"), cases[i].resized ? 1 : 2);
+        finish(&r);
+    }
+}
+
+static void another_authority_reaches_trainings_that_run(void **state)
+{
+    struct replica r;
+    unsigned patched;
+    json_t *config;
+
+    (void)state;
+    begin(&r, false);
+    config = find_object("configmaps", "n", "job-ca");
+    assert_string_equal(text_at(config, "data", "ca.crt"), "pem");
+    r.pods.ca_pem = "both";
+    controller_wake(r.controller);
+    live(&r, 3);
+    assert_string_equal(text_at(config, "data", "ca.crt"), "both");
+    patched = shell_count("PATCH configmaps");
+    live(&r, 60);
+    assert_int_equal(shell_count("PATCH configmaps"), patched);
     finish(&r);
 }
 
@@ -651,6 +703,8 @@ int main(void)
         cmocka_unit_test(a_server_that_is_gone_for_a_minute_is_asked_seldom_and_taken_up_again),
         cmocka_unit_test(what_went_by_while_the_server_was_gone_is_listed),
         cmocka_unit_test(the_other_replica_leads_while_the_server_is_gone_for_one),
+        cmocka_unit_test(what_is_refused_is_tried_ever_more_rarely_and_made_when_it_may),
+        cmocka_unit_test(another_authority_reaches_trainings_that_run),
         cmocka_unit_test(a_status_decided_on_old_news_is_not_written),
         cmocka_unit_test(a_new_leader_decides_on_what_there_is_when_it_takes_over),
         cmocka_unit_test(what_waits_for_its_turn_is_not_sent_when_another_may_lead),
