@@ -326,12 +326,13 @@ static bool servers_may_help(struct core *c, struct job *job)
 static int32_t retreat(const struct job *job, const struct trial *t, enum verdict verdict,
                        uint64_t rate, int32_t size)
 {
-    int64_t gain = gain_of(KUBE_WORKER, t->rate, rate, t->from, size);
     int32_t more = size - t->from, to;
+    int64_t gain;
 
-    /* the speed may have its peak between */
+    /* the speed may have its peak between; here alone there may be no rate from before */
     if (verdict == TOO_LITTLE)
         return learn_useful(job, t->from + more / 2);
+    gain = gain_of(KUBE_WORKER, t->rate, rate, t->from, size);
     to = t->from + (int32_t)((gain * more + 999) / 1000);
     return learn_useful(job, to) == to ? to : learn_next_useful(job, to);
 }
