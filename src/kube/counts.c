@@ -314,8 +314,7 @@ static void set_job(struct core *c, const struct group *g, struct job *job, uint
     age = age > 0 && age < c->now_ns ? age : 0;
     to->arrival_ns = (uint64_t)(c->now_ns - age);
     to->start_ns = (uint64_t)job->record->run_ns;
-    /* what has a size that nobody has measured need not rest on it */
-    to->change_ns = job->has_model ? (uint64_t)job->record->changed_ns : 0;
+    to->change_ns = (uint64_t)job->record->changed_ns;
     to->run_ns = job->record->run_ns ? (uint64_t)(c->now_ns - job->record->run_ns) : 0;
     to->wait_ns = job->runs ? 0 : (uint64_t)age;
     to->remaining_ns = POLICY_UNKNOWN;
@@ -403,8 +402,19 @@ static void explain(struct core *c, const struct group *g, struct job *job,
     policy_reason_text(&job->why, other, job->why_text, sizeof(job->why_text));
 }
 
+/* What others would gain is no reason to take workers that have just come. */
+static bool is_fresh(struct core *c, const struct job *job)
+{
+    int64_t until = job->record->changed_ns + DWELL_NS;
+
+    if (!job->runs || job->begins || job->record->changed_ns == 0 || c->now_ns >= until)
+        return false;
+    core_wake(c, until);
+    return true;
+}
+
 /* Workers out of cores; what is too little for one more is the remainder. */
-static int64_t set_workers(struct core *c, struct job *job, int64_t mcpu)
+static int64_t set_workers(struct core *c, struct job *job, int64_t mcpu, bool stay)
 {
     const struct kube_task *task = job_task(job, KUBE_WORKER);
     int64_t fixed = fixed_workers(job), most = most_workers(c, job), n, each;
@@ -416,6 +426,8 @@ static int64_t set_workers(struct core *c, struct job *job, int64_t mcpu)
     n = larger(learn_useful(job, (int32_t)smaller(n, most)), task->min);
     if (fixed >= 0)
         n = fixed;
+    else if (stay && n < job->have[KUBE_WORKER] && is_fresh(c, job))
+        n = smaller(job->have[KUBE_WORKER], most);
     job->want[KUBE_WORKER] = (int32_t)n;
     if (job->etj->worker_mcpu_min < job->etj->worker_mcpu_max) {
         each = (mcpu / n - pod_mcpu(job, 0)) / RESIZE_STEP * RESIZE_STEP;
@@ -467,7 +479,10 @@ static void apply(struct counts *s, struct group *g, const struct policy_plan *p
 {
     struct core *c = s->c;
     int64_t *remainder = core_alloc(c, g->count, sizeof(*remainder));
+    bool stay = true; /* unless somebody waits to begin */
 
+    for (uint32_t i = 0; i < g->count; i++)
+        stay &= plan->decisions[i].verb != POLICY_VERB_START;
     for (uint32_t i = 0; i < g->count; i++) {
         struct job *job = g->jobs[i];
         const struct policy_decision *decision = &plan->decisions[i];
@@ -483,7 +498,7 @@ static void apply(struct counts *s, struct group *g, const struct policy_plan *p
         job->starts = !job->runs;
         if (!job->runs)
             mcpu -= fixed_mcpu(job);
-        remainder[i] = set_workers(c, job, mcpu);
+        remainder[i] = set_workers(c, job, mcpu, stay);
     }
     use_remainders(g, remainder);
 }

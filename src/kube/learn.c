@@ -88,7 +88,7 @@ static void end_sample(struct core *c, struct record *r, uint64_t rate)
         r->noise_permille = (uint32_t)((7 * r->noise_permille + (off < 1000 ? off : 1000)) / 8);
     }
     r->rate = n > 1 ? ((n - 1) * r->rate + rate) / n : rate;
-    if (t->to == 0 || (int32_t)r->size_worker <= t->from)
+    if (t->to == 0 || t->rate == 0 || (int32_t)r->size_worker <= t->from)
         fit_add(&r->fit, (uint64_t)c->now_ns, r->size_worker, rate);
 }
 
@@ -337,16 +337,37 @@ static int32_t retreat(const struct job *job, const struct trial *t, enum verdic
     return learn_useful(job, to) == to ? to : learn_next_useful(job, to);
 }
 
+/* A size below that somebody else's need has led to since says what there was no rate for. */
+static void find_rate(struct record *r, struct trial *t, int32_t size)
+{
+    for (int i = 0; i < FIT_COUNTS; i++) {
+        const struct fit_count *known = &r->fit.count[i];
+
+        if (t->rate == 0 ? known->rate && (int32_t)known->threads < size
+                         : (int32_t)known->threads > t->from && (int32_t)known->threads < size) {
+            t->rate = known->rate;
+            t->from = (int32_t)known->threads;
+        }
+    }
+}
+
 /*
  * What workers bring that were there before anything was measured: as much as computing has of a
- * step. Where that is little, or not known, half of them may be as good.
+ * step. Where that is less than half, or not known, half of them may be as good; but those who
+ * would have to return cost a short training more than it could win.
  */
-static enum verdict weigh_split(const struct job *job, int32_t from, int32_t size)
+static enum verdict weigh_split(struct core *c, const struct job *job, int32_t from, int32_t size)
 {
     const struct kube_progress *p = &job->report->progress;
     bool computes = p->compute_permille > 0 || communication(job) > 0;
+    int64_t until = job->record->changed_ns + PATIENCE_NS;
 
-    return size == from + 1 || (computes && communication(job) < MUCH_PERMILLE) ? GOOD : TOO_LITTLE;
+    if (size == from + 1 || (computes && communication(job) <= 1000 - GOOD_PERMILLE))
+        return GOOD;
+    if (c->now_ns >= until)
+        return TOO_LITTLE;
+    core_wake(c, until);
+    return UNCLEAR;
 }
 
 static void judge_workers(struct core *c, struct job *job)
@@ -354,8 +375,8 @@ static void judge_workers(struct core *c, struct job *job)
     struct record *r = job->record;
     struct trial *t = &r->trial[KUBE_WORKER];
     int32_t size = (int32_t)r->size_worker, least = c->settings->worker_gain_permille, back, above;
-    bool between = learn_next_useful(job, t->from) < size;
     enum verdict verdict;
+    bool between;
 
     if (!is_measured(c, job, t, size) || r->trial[KUBE_PS].to || r->ps_wish)
         return;
@@ -370,10 +391,14 @@ static void judge_workers(struct core *c, struct job *job)
         if (verdict == GOOD || verdict == UNCLEAR)
             return;
     }
-    verdict = t->rate == 0 ? weigh_split(job, t->from, size)
+    if (t->rate == 0)
+        find_rate(r, t, size);
+    between = learn_next_useful(job, t->from) < size;
+    verdict = t->rate == 0 ? weigh_split(c, job, t->from, size)
                            : weigh(r, KUBE_WORKER, (uint64_t[]){t->rate, r->rate}, t->from, size,
                                    (int32_t[]){least, between ? GOOD_PERMILLE : least});
-    job->wants_servers = verdict != GOOD && verdict != UNCLEAR && servers_may_help(c, job);
+    job->wants_servers =
+        verdict != GOOD && (verdict != UNCLEAR || t->rate == 0) && servers_may_help(c, job);
     if (verdict == UNCLEAR || job->wants_servers)
         return;
     fit_add(&r->fit, (uint64_t)c->now_ns, r->size_worker, r->rate);

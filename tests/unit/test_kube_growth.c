@@ -172,17 +172,17 @@ static void what_began_large_is_compared_with_half_of_it(void **state)
     static double (*const rates[])(int, int) = {linear, stops_at_three, none, falls};
     static const int most[] = {8, 4, 1, 4}, least[] = {8, 3, 1, 2};
 
-    m.communication_permille = 400;
+    m.communication_permille = 600;
     for (int i = 0; i < 4; i++) {
         if (i)
-            tear_down(state), set_up(state), m.communication_permille = 400;
+            tear_down(state), set_up(state), m.communication_permille = 600;
         m.rate = rates[i];
         model_node(&m, "a", "9", "64Gi");
         model_etj(&m, "j", "{}");
-        pass(60);
+        pass(300);
         assert_in_range(last_size, least[i], most[i]);
         changes = 0;
-        pass(300);
+        pass(400);
         assert_int_equal(changes, 0);
     }
 }
@@ -452,6 +452,45 @@ static void several_share_what_there_is_and_rest(void **state)
     }
 }
 
+/* Each that comes or goes moves a few workers, and that is all: whoever has just come is slow. */
+static void trainings_that_come_and_go_move_few_workers(void **state)
+{
+    static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+    int length[] = {30, 28, 20, 24, 20, 18, 30, 25} /* thousands of examples */, sizes[8] = {0},
+        came = 0, gone = 0, changed[8] = {0}, before[8];
+    double done[8] = {0};
+
+    curve = amdahl;
+    m.rate = noisy;
+    m.communication_permille = 700;
+    model_node(&m, "a", "12", "64Gi");
+    for (int second = 0; gone < 8 && second < 900; second++) {
+        if (came < 8 && second == 25 * came)
+            model_etj(&m, names[came++], "{\"slots\": 4, \"workers\": {\"max\": 4}}");
+        memcpy(before, sizes, sizeof(before));
+        pass_with(names, 8, 1, sizes);
+        for (int j = 0; j < came; j++) {
+            char chief[16];
+            json_t *pod;
+
+            /* who has just come or grown keeps it, but for somebody who comes */
+            if (sizes[j] && sizes[j] < before[j] && second > 25 * (came - 1) + 12)
+                assert_true(second - changed[j] >= 29);
+            changed[j] = sizes[j] != before[j] ? second : changed[j];
+            done[j] += sizes[j] ? amdahl(sizes[j], 1) / 1000 : 0;
+            snprintf(chief, sizeof(chief), "%s-chief", names[j]);
+            pod = model_find(m.pods, chief);
+            if (done[j] > length[j] && pod && strcmp(model_phase(&m, names[j]), "Running") == 0) {
+                model_set_phase(pod, "Succeeded");
+                done[j] = -1e9;
+                gone++;
+            }
+        }
+    }
+    assert_int_equal(gone, 8);
+    assert_in_range(m.sent[KUBE_ASK_LEAVE], 1, 20);
+}
+
 /* ---- servers --------------------------------------------------------------------------------- */
 
 /* As the chief would see it: what a step takes beyond what the workers compute. */
@@ -572,6 +611,7 @@ int main(void)
         T(workers_that_bring_nothing_leave_and_are_tried_ever_more_rarely),
         T(the_peak_between_is_looked_for),
         T(several_share_what_there_is_and_rest),
+        T(trainings_that_come_and_go_move_few_workers),
         T(servers_come_before_workers_are_given_up),
         T(servers_do_not_come_for_a_split_that_nobody_has_measured),
         T(a_worker_leaves_for_a_server_only_if_the_split_says_so),
