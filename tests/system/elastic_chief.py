@@ -24,7 +24,7 @@ import numpy as np
 import tensorflow as tf
 
 import threadtide.tensorflow as tide
-from threadtide.tensorflow import private
+from threadtide.tensorflow import dispatch, private
 
 EXAMPLES, BATCH, WORDS, LENGTH, CLASSES = 256, 32, 4096, 6, 5
 
@@ -53,8 +53,31 @@ def leave_in_between(strategy):
     private.update_cluster, variables.move = updating, moving
 
 
+def lose_an_answer():
+    """What worker 0 is asked while worker 1 joins is never answered."""
+    update, done = private.update_cluster, dispatch.Dispatcher.done
+    joins, asked = threading.Event(), threading.Event()
+
+    def updating(add, remove):
+        if ("worker", 1) in add:
+            joins.set()
+            asked.wait()
+        update(add, remove)
+
+    def losing(self, task, worker, result, seconds):
+        if joins.is_set() and worker.node.index == 0:
+            asked.set()
+            threading.Event().wait()
+        done(self, task, worker, result, seconds)
+
+    private.update_cluster, dispatch.Dispatcher.done = updating, losing
+    dispatch.OVERDUE_S = 1.0
+
+
 class Training:
     def __init__(self, options):
+        if options.get("lose_an_answer"):
+            lose_an_answer()
         self.strategy = tide.ElasticParameterServerStrategy(
             checkpoint_dir=options.get("checkpoints"),
             checkpoint_interval_s=options.get("interval_s", 30.0),

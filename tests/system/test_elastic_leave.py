@@ -52,3 +52,14 @@ def test_nodes_asked_to_leave_as_they_come(tmp_path):
         assert end["seen"] == [4.0] * 256
         assert "worker 1 is released" in words and "ps 1 is released" in words
         assert not any(text in words for text in ("cannot join", "restarted", "is lost")), words
+
+
+def test_a_call_that_is_never_answered_is_done_by_another(tmp_path):
+    with cluster(PYTHON) as nodes, Chief(PYTHON, nodes.env, log=tmp_path / "log",
+                                         lose_an_answer=True) as chief:
+        chief.run(4)
+        chief.begin(28)
+        nodes.start("worker", 1)
+        assert chief.stepped() == 32
+        assert chief.end()["seen"] == [4.0] * 256
+        assert "worker 0 is lost: what it was asked is not answered" in chief.words()

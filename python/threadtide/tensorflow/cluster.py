@@ -71,6 +71,7 @@ class Cluster:
         self._seen = set()  # every (role, index) there ever was
         self._in_tensorflow = set()
         self._connected = False
+        self.updated = 0.0  # when TensorFlow's cluster was last changed
         self._changing = None  # the thread
         self._adding = []  # nodes
         self._changed = changed
@@ -275,6 +276,7 @@ class Cluster:
             self._remove(remove)
         if batch:
             self._add(batch)
+        self.updated = time.monotonic()
         with self.lock:
             self._changing, self._adding = None, []
         self.change()

@@ -17,16 +17,26 @@ from threadtide.tensorflow import private
 ATTEMPTS = 8  # of a task whose calls fail though nobody has gone
 FAILURES = 3  # of a worker, one after the other, before it counts as lost
 EXPLAIN_S = 0.4  # how long after an error the end of a link may come
+OVERDUE_S, OVERDUE_TIMES = 30.0, 20  # beyond the usual: the answer is not waited for any longer
 
 TRANSPORT = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError,
              tf.errors.DeadlineExceededError)
 
 
+class Usual:
+    """How long calls of a kind take; 0: none has ended yet."""
+    seconds = 0.0
+
+    def add(self, seconds):
+        self.seconds = max(seconds, 0.9 * self.seconds)
+
+
 class Task:
     """A call: run(device, executor) on whichever worker is free."""
 
-    def __init__(self, run):
-        self.run = run
+    def __init__(self, run, usual):
+        self.run, self.usual = run, usual
+        self.begun = 0.0
         self.result, self.error = None, None
         self.finished = False
         self.interrupted = 0  # how often it may have been done, or half done
@@ -73,12 +83,22 @@ class Dispatcher:
         """Whether a worker, be it one that leaves after that, is at a task."""
         return bool(self._running)
 
+    def overdue(self):
+        """Workers, as one may say: what TensorFlow was at while its cluster changed is now and then
+        never answered, though both ends live. Whoever has just come may be slow, but not that slow."""
+        now, updated = time.monotonic(), self._cluster.updated
+        with self.changed:
+            return [worker.node for task, worker in self._running.items()
+                    if task.usual.seconds and task.begun < updated
+                    and now - updated > OVERDUE_S + OVERDUE_TIMES * task.usual.seconds]
+
     def take(self, worker):
         """The next task for @worker; None when it is to end."""
         with self.changed:
             while worker.node.state == "in":
                 if self._queue:
                     task = self._queue.popleft()
+                    task.begun = time.monotonic()
                     self._running[task] = worker
                     return task
                 self.changed.wait(1.0)
@@ -88,6 +108,7 @@ class Dispatcher:
         with self.changed:
             if self._running.get(task) is worker:
                 del self._running[task]
+                task.usual.add(seconds)
                 task.result, task.seconds, task.finished = result, seconds, True
                 self.changed.notify_all()
 

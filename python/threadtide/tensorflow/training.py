@@ -86,6 +86,7 @@ class ElasticCoordinator:
         self._told = not strategy.restored
         self._closing = self._ended = self._closed = self._suspended = False
         self._servers = []
+        self._probes = dispatch.Usual()
         self._doubts = self._cleared = 0  # failures after which the variables are in doubt
         self._last = None  # (traced, arguments): what a new worker can warm up with
         self.step = self._restored  # the number of steps that are done
@@ -490,6 +491,7 @@ class ElasticCoordinator:
             traced = steps.SyncStep(self._strategy, call.arguments)
         else:
             traced = steps.PlainCall(call.arguments)
+        traced.usual = dispatch.Usual()
         self._traced[key] = traced
         if len(self._traced) > TRACES:
             self._traced.popitem(last=False)
@@ -540,6 +542,8 @@ class ElasticCoordinator:
                 if not (self._cluster.of("worker", "in") or self._dispatcher.running) and (
                         self._cluster.suspended or self._must_move()):
                     raise _Again  # none will come, or a server has not the time to wait for it
+                for node in self._dispatcher.overdue():
+                    self._cluster.lost(node, "what it was asked is not answered")
                 self._dispatcher.changed.wait(1.0)
 
     def _must_move(self):
@@ -553,7 +557,7 @@ class ElasticCoordinator:
         parts, weights = traced.parts(call.epochs.indices(call.number))
         while True:
             handles = traced.handles
-            tasks = [dispatch.Task(self._micro(traced, call, slot, examples, handles[slot]))
+            tasks = [dispatch.Task(self._micro(traced, call, slot, examples, handles[slot]), traced.usual)
                      for slot, examples in parts]
             self._dispatcher.submit(tasks)
             probe = self._probe(traced)
@@ -596,7 +600,7 @@ class ElasticCoordinator:
                     seconds = time.monotonic() - begin
             return seconds
 
-        task = dispatch.Task(run)
+        task = dispatch.Task(run, self._probes)
         self._dispatcher.submit([task])
         return task
 
@@ -627,7 +631,7 @@ class ElasticCoordinator:
     def _fly(self, call):
         """Gives @call to the workers, and waits when they have enough."""
         traced = self._trace(call)
-        call.task = dispatch.Task(self._plain(traced, call))
+        call.task = dispatch.Task(self._plain(traced, call), traced.usual)
         with self._dispatcher.changed:
             self._calls.popleft()
             self._flight.append(call)
