@@ -88,42 +88,67 @@ def test_failed_phase_fails_what_needs_it(check, tmp_path):
     phases = [check.Phase("bad", "false | true"), check.Phase("behind", "touch ran", ("bad",)),
               check.Phase("good", "true"), check.Phase("slow", "sleep 60", limit_s=1)]
     total = check.run_all(phases, 2)
-    assert (total["passed"], total["failed"]) == (1, 3)
+    assert (total.passed, total.failed) == (1, 3)
+    assert total.names == ("bad: as a whole", "slow: as a whole")
     assert "stopped after 1 s" in (tmp_path / "slow.log").read_text()
 
 
 def test_phase_that_needs_the_cores_runs_alone(check, tmp_path):
     mark = f"echo start-$0 >> {tmp_path}/order; sleep 0.2; echo end-$0 >> {tmp_path}/order"
     phases = [check.Phase(n, mark.replace("$0", n), alone=n == "b") for n in "abc"]
-    assert check.run_all(phases, 2)["passed"] == 3
+    assert check.run_all(phases, 2).passed == 3
     order = (tmp_path / "order").read_text().split()
     at = order.index("start-b")
     assert order[at + 1] == "end-b"
 
 
+def junit(*ends):
+    cases = "".join(f"<testcase classname='t' name='n{i}'>{f'<{end}/>' if end else ''}</testcase>"
+                    for i, end in enumerate(ends))
+    return f"<testsuites><testsuite>{cases}</testsuite></testsuites>"
+
+
 @pytest.mark.parametrize("left, status, expected", [
-    ("tests='3' failures='1' errors='0' skipped='1'", 1, (1, 1, 1)),
-    ("tests='3' failures='0' errors='0' skipped='1'", 0, (2, 0, 1)),
-    ("tests='0' failures='0' errors='0' skipped='0'", 0, (0, 1, 0)),
-    ("tests='3' failures='0' errors='0' skipped='0'", 3, (3, 1, 0)),
-    (None, 0, (0, 1, 0)),
+    (junit("failure", "skipped", ""), 1, (1, 1, 1, ("s: t::n0",))),
+    (junit("", "skipped", ""), 0, (2, 0, 1, ())),
+    (junit(), 0, (0, 1, 0, ("s: as a whole",))),
+    (junit("", "", ""), 3, (3, 1, 0, ("s: as a whole",))),
+    (None, 0, (0, 1, 0, ("s: as a whole",))),
 ], ids=["failed", "passed", "empty", "died", "no report"])
 def test_pytest_counts(check, tmp_path, left, status, expected):
     report = tmp_path / "s.xml"
-    write = f"echo \"<testsuites><testsuite {left}/></testsuites>\" > {report}" if left else ":"
+    write = f"echo \"{left}\" > {report}" if left else ":"
     phase = check.Phase("s", f"{write}; exit {status}", results=(check.pytest_results, report, report))
     total = check.run_all([phase], 1)
-    assert (total["passed"], total["failed"], total["skipped"]) == expected
+    assert (total.passed, total.failed, total.skipped, total.names) == expected
+
+
+def test_second_try_of_pytest_counts(check, tmp_path):
+    report = tmp_path / "s.xml"
+    report.write_text(junit("failure", "error", ""))
+    check.second_try(report).write_text(junit("", "error"))
+    found = check.pytest_results(report)
+    assert (found.passed, found.failed) == (2, 1)
+    assert (found.names, found.unsteady) == (("t::n1",), ("t::n0",))
+
+
+def meson_log(tests):
+    return "\n".join(json.dumps({"name": f"threadtide / {name}", "stdout": said, "result": result})
+                     for name, said, result in tests)
 
 
 def test_meson_counts(check, tmp_path):
-    log = tmp_path / "b/meson-logs/testlog.json"
-    log.parent.mkdir(parents=True)
-    log.write_text("\n".join(json.dumps(test) for test in [
-        {"result": "OK", "stdout": "[       OK ] a\n[       OK ] b\n", "stderr": "[  PASSED  ] 2 test(s).\n"},
-        {"result": "OK", "stdout": ""},
-        {"result": "SKIP", "stdout": ""},
-        {"result": "FAIL", "stdout": "[       OK ] a\n", "stderr": "[  FAILED  ] 2 test(s), listed below:\n"},
-        {"result": "TIMEOUT", "stdout": "[       OK ] a\n"},
-    ]))
-    assert check.meson_results("b") == (5, 3, 1)
+    logs = tmp_path / "b/meson-logs"
+    logs.mkdir(parents=True)
+    bad = "[       OK ] a\n[  FAILED  ] x\n[  FAILED  ] 1 test(s), listed below:\n[  FAILED  ] x\n"
+    (logs / "testlog.json").write_text(meson_log([
+        ("good", "[       OK ] a\n[       OK ] b\n[  PASSED  ] 2 test(s).\n", "OK"),
+        ("plain", "", "OK"), ("absent", "", "SKIP"), ("bad", bad, "FAIL"),
+        ("slow", "[       OK ] a\n", "TIMEOUT")]))
+    found = check.meson_results("b")
+    assert (found.passed, found.failed, found.skipped) == (5, 2, 1)
+    assert found.names == ("threadtide / bad: x", "threadtide / slow: TIMEOUT")
+    (logs / "again.json").write_text(meson_log([
+        ("bad", "[       OK ] a\n[       OK ] x\n", "OK"), ("slow", "[       OK ] a\n", "TIMEOUT")]))
+    found = check.meson_results("b")
+    assert (found.passed, found.failed, found.unsteady) == (6, 1, ("threadtide / bad",))
