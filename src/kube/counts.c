@@ -73,11 +73,9 @@ static int64_t fixed_workers(const struct job *job)
 
     if (job->etj->replicas)
         return quota_workers(job, job->etj->replicas);
-    if (!job->runs || (job->begins && !job->silent))
-        return -1;
-    if (job->begins)
-        return least;
-    if (!job->reports || job->silent)
+    if (job->runs && job->begins)
+        return job->silent ? least : -1;
+    if (job->runs && (!job->reports || job->silent))
         return have > least ? have : least;
     return -1;
 }

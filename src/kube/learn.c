@@ -338,16 +338,20 @@ static int32_t retreat(const struct job *job, const struct trial *t, enum verdic
 }
 
 /* A size below that somebody else's need has led to since says what there was no rate for. */
-static void find_rate(struct record *r, struct trial *t, int32_t size)
+static void find_rate(const struct record *r, struct trial *t, int32_t size)
 {
+    const struct fit_count *best = NULL;
+
     for (int i = 0; i < FIT_COUNTS; i++) {
         const struct fit_count *known = &r->fit.count[i];
 
-        if (t->rate == 0 ? known->rate && (int32_t)known->threads < size
-                         : (int32_t)known->threads > t->from && (int32_t)known->threads < size) {
-            t->rate = known->rate;
-            t->from = (int32_t)known->threads;
-        }
+        if (known->rate && (int32_t)known->threads < size &&
+            (!best || known->threads > best->threads))
+            best = known;
+    }
+    if (best) {
+        t->rate = best->rate;
+        t->from = (int32_t)best->threads;
     }
 }
 

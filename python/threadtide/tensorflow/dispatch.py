@@ -84,8 +84,8 @@ class Dispatcher:
         return bool(self._running)
 
     def overdue(self):
-        """Workers, as one may say: what TensorFlow was at while its cluster changed is now and then
-        never answered, though both ends live. Whoever has just come may be slow, but not that slow."""
+        """The nodes whose answer is not to be expected any more: a call that TensorFlow was at while
+        its cluster changed is now and then never answered, though both ends live."""
         now, updated = time.monotonic(), self._cluster.updated
         with self.changed:
             return [worker.node for task, worker in self._running.items()
