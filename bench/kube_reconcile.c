@@ -7,7 +7,7 @@
  *
  * usage: kube_reconcile [ROUNDS [NODES [JOBS]]]
  */
-#include "kube/reconcile.h"
+#include "kube/core/reconcile.h"
 
 #include <stdio.h>
 #include <stdlib.h>

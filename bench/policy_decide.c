@@ -8,7 +8,7 @@
  * Prints a table of the median, its 95 % interval and the 99th percentile, and whether the interval
  * lies below the goal; with --json the same as rows for bench/decide.py.
  */
-#include "policy/policy.h"
+#include "policy/core/policy.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,8 +8,8 @@
  *
  * usage: sim_speed [--json] [POLICY|none [JOBS [CORES [PERCENT [SEEDS]]]]]
  */
-#include "policy/policy.h"
-#include "sim/sim.h"
+#include "policy/core/policy.h"
+#include "sim/engine/sim.h"
 
 #include <math.h>
 #include <stdbool.h>

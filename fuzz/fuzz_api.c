@@ -6,15 +6,15 @@
  * The daemon's /proc has one process, a child of ours, which the corpus calls 1.
  */
 #include "base/clock.h"
-#include "host/http.h"
+#include "daemon/api/api.h"
+#include "daemon/api/events.h"
+#include "daemon/confine/groups.h"
+#include "daemon/confine/guardian.h"
+#include "daemon/node.h"
+#include "daemon/plan/decision.h"
+#include "daemon/record/store.h"
+#include "host/net/http.h"
 #include "input.h"
-#include "node/api.h"
-#include "node/decision.h"
-#include "node/events.h"
-#include "node/groups.h"
-#include "node/guardian.h"
-#include "node/node.h"
-#include "node/store.h"
 
 #include <errno.h>
 #include <fcntl.h>

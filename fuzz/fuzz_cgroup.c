@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* /proc/PID/cgroup, asked for a v1 controller and for v2. */
-#include "host/proc.h"
+#include "host/proc/proc.h"
 #include "input.h"
 
 static void ask(const char *text, const char *controller, size_t size)

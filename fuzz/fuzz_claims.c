@@ -4,7 +4,7 @@
  * parts, and fits no other namespace.
  */
 #include "input.h"
-#include "kube/claims.h"
+#include "kube/serve/claims.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tide.conf: whatever is taken is printed as a text that means the same. */
+#include "daemon/config.h"
 #include "input.h"
-#include "node/config.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * What follows `docker run`, a word a line; what follows a line "%" is in the file ENV_FILE. Every
  * word that is not ours is docker's, in the same order.
  */
-#include "cli/docker_words.h"
+#include "cli/docker/docker_words.h"
 #include "input.h"
 
 #include <stdio.h>

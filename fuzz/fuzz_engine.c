@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a container engine says; the first byte chooses the parser. What is accepted keeps to the
- * limits of host/engine.h, and logs say the same in one piece and byte by byte.
+ * limits of host/engine/engine.h, and logs say the same in one piece and byte by byte.
  */
-#include "host/engine_text.h"
+#include "host/engine/engine_text.h"
 #include "input.h"
 
 #include <stdio.h>

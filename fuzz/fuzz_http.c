@@ -3,7 +3,7 @@
  * An answer of an HTTP server, as it arrives in pieces: the first prefix that is complete or bad
  * decides, no later byte may be needed to see it.
  */
-#include "host/http.h"
+#include "host/net/http.h"
 #include "input.h"
 
 #include <errno.h>

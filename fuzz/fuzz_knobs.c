@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The one-line and key-value files of cgroups and schedstat. */
-#include "host/cgroup.h"
-#include "host/proc.h"
+#include "host/cgroup/cgroup.h"
+#include "host/proc/proc.h"
 #include "input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

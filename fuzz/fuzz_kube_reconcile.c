@@ -5,8 +5,8 @@
  * report is the first training's.
  */
 #include "input.h"
-#include "kube/pod.h"
-#include "kube/reconcile.h"
+#include "kube/core/reconcile.h"
+#include "kube/object/pod.h"
 
 #define MANY 48
 #define S    INT64_C(1000000000)

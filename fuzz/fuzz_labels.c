@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A container's labels, "KEY=VALUE" a line: whatever they say, a job can be made of it. */
+#include "daemon/containers/labels.h"
 #include "input.h"
-#include "node/labels.h"
 
 #include <ctype.h>
 #include <string.h>

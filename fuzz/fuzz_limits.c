@@ -4,7 +4,7 @@
  * records are set right, as whoever may write the file can. What is taken is whole, and the next
  * daemon finds the same.
  */
-#include "node/keep.c"
+#include "daemon/confine/keep.c"
 
 #include "input.h"
 

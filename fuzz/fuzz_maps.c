@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A line of /proc/PID/maps: whoever names files names what is in it. */
-#include "host/proc.h"
+#include "host/proc/proc.h"
 #include "input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

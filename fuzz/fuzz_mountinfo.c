@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A line of /proc/self/mountinfo */
-#include "host/cgroup.h"
+#include "host/cgroup/cgroup.h"
 #include "input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A choice of policy: what is accepted can be written and read again as the same. */
 #include "input.h"
-#include "policy/policy.h"
+#include "policy/core/policy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -4,7 +4,7 @@
  * has a reason. Traces are not opened: they have targets of their own.
  */
 #include "input.h"
-#include "sim/scenario.h"
+#include "sim/input/scenario.h"
 
 #include <errno.h>
 

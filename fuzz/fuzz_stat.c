@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* /proc/PID/stat: the name in parentheses is the program's own choice. */
-#include "host/proc.h"
+#include "host/proc/proc.h"
 #include "input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

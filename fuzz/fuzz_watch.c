@@ -4,8 +4,8 @@
  * beginning, changes and end in this order.
  */
 #include "input.h"
-#include "kube/known.h"
-#include "kube/load.h"
+#include "kube/api/known.h"
+#include "kube/object/load.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "input.h"
-#include "sim/trace.h"
+#include "sim/input/trace.h"
 
 static inline void read_trace(const uint8_t *data, size_t size,
                               int (*next)(struct trace *trace, const struct job_context *context,

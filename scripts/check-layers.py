@@ -15,7 +15,7 @@ LAYERS = {
     "policy": ("base",),
     "agent": ("base", "proto", "include"),
     "host": ("base",),
-    "node": ("base", "proto", "policy", "host"),
+    "daemon": ("base", "proto", "policy", "host"),
     "sim": ("base", "policy"),
     "lib": ("base", "proto", "include", "agent/program_api.h"),
     "runc": ("base",),
@@ -26,17 +26,17 @@ LAYERS = {
 
 # Headers from outside of the C library, and who may use them: everything not listed is libc's.
 LIBRARIES = {
-    "ini.h": ("node",),
-    "microhttpd.h": ("node", "kube"),
-    "jansson.h": ("node", "cli", "host", "sim", "kube"),
-    "systemd/": ("node", "kube"),
+    "ini.h": ("daemon",),
+    "microhttpd.h": ("daemon", "kube"),
+    "jansson.h": ("daemon", "cli", "host", "sim", "kube"),
+    "systemd/": ("daemon", "kube"),
     "curses.h": ("cli",),
     "ncurses.h": ("cli",),
     "ncursesw/": ("cli",),
     "libsmartcols/": ("cli",),
     "libsmartcols.h": ("cli",),
     "curl/": ("host", "kube"),
-    "sqlite3.h": ("node",),
+    "sqlite3.h": ("daemon",),
     "gnutls/": ("kube",),
     "yaml.h": ("kube",),
 }

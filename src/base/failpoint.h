@@ -3,7 +3,8 @@
  * Where tests tear the daemon away: named steps of its transactions. TIDE_FAILPOINT=NAME:N in the
  * environment of who starts it ends it by SIGKILL when it passes NAME for the N-th time; nobody
  * else can ask for that. Otherwise a step costs one comparison with a variable that never changes.
- * One thread; failpoint_arm by main, failpoint by src/node. Tests read the names from failpoint.c.
+ * One thread; failpoint_arm by main, failpoint by src/daemon. Tests read the names from
+ * failpoint.c.
  */
 #pragma once
 

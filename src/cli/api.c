@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/api.h"
 
-#include "host/daemon.h"
+#include "host/net/daemon.h"
 
 #include <string.h>
 

@@ -9,7 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/rundir.h"
-#include "host/http.h"
+#include "host/net/http.h"
 
 #include <jansson.h>
 #include <limits.h>

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/moment.h"
 #include "base/size.h"
-#include "host/cgroup.h"
+#include "host/cgroup/cgroup.h"
 #include "proto/proto.h"
 
 #include <assert.h>

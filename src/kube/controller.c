@@ -3,7 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "kube/cache.h"
+#include "kube/api/cache.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -6,9 +6,9 @@
  */
 #pragma once
 
-#include "kube/act.h"
-#include "kube/client.h"
-#include "kube/watch.h"
+#include "kube/api/act.h"
+#include "kube/api/client.h"
+#include "kube/api/watch.h"
 
 #define CONTROLLER_BATCH_MS    20   /* after a change, for the others that come with it */
 #define CONTROLLER_GAP_MS      200  /* between two looks */

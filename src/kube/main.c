@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 #include "base/moment.h"
-#include "kube/access.h"
-#include "kube/channel.h"
+#include "kube/api/identity.h"
+#include "kube/api/lease.h"
 #include "kube/controller.h"
-#include "kube/identity.h"
-#include "kube/kubectl.h"
-#include "kube/lease.h"
-#include "kube/metrics.h"
-#include "kube/trust.h"
+#include "kube/kubectl/kubectl.h"
+#include "kube/serve/access.h"
+#include "kube/serve/channel.h"
+#include "kube/serve/metrics.h"
+#include "kube/serve/trust.h"
 
 #include <errno.h>
 #include <getopt.h>

@@ -7,7 +7,7 @@
  */
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "host/engine.h"
+#include "host/engine/engine.h"
 
 #include <jansson.h>
 #include <poll.h>

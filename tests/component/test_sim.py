@@ -358,7 +358,7 @@ def test_the_manuals_workload_and_table_run(tide, scenario):
 
 def test_every_field_is_in_the_manual(tide, scenario):
     page = (ROOT / "man/tide-sim.1.scd").read_text()
-    fields = re.findall(r'\[JOB_KEY_\w+\] = \{"(\w+)"', (ROOT / "src/sim/jobspec.c").read_text())
+    fields = re.findall(r'\[JOB_KEY_\w+\] = \{"(\w+)"', (ROOT / "src/sim/input/jobspec.c").read_text())
     assert len(fields) > 20
     for field in [*fields, *sim_json(tide, scenario(FIXED))["metrics"]]:
         assert re.search(rf"\b_?{field.replace('_', '[_ ]')}_?\b", page), field

@@ -553,7 +553,7 @@ def check_value(schema, value, where):
 
 
 def test_every_route_is_described_and_nothing_else():
-    source = (ROOT / "src/node/routes.c").read_text()
+    source = (ROOT / "src/daemon/api/routes.c").read_text()
     table = source[source.index("routes[] = {"):]
     routes = {(method.lower(), path.replace("*", "{job}")) for method, path
               in re.findall(r'\{"([A-Z]+)", "([^"]+)", \w+\}', table)}

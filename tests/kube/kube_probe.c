@@ -11,12 +11,12 @@
  */
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "kube/access.h"
-#include "kube/channel.h"
-#include "kube/identity.h"
-#include "kube/lease.h"
-#include "kube/trust.h"
-#include "kube/watch.h"
+#include "kube/api/identity.h"
+#include "kube/api/lease.h"
+#include "kube/api/watch.h"
+#include "kube/serve/access.h"
+#include "kube/serve/channel.h"
+#include "kube/serve/trust.h"
 
 #include <inttypes.h>
 #include <signal.h>

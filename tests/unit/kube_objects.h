@@ -4,9 +4,9 @@
  */
 #pragma once
 
-#include "kube/pod.h"
-#include "kube/quantity.h"
-#include "kube/reconcile.h"
+#include "kube/core/reconcile.h"
+#include "kube/object/pod.h"
+#include "kube/object/quantity.h"
 
 #include <errno.h>
 #include <math.h>

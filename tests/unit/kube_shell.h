@@ -11,7 +11,7 @@
 #pragma once
 
 #include "base/clock.h"
-#include "host/transfer.h"
+#include "host/net/transfer.h"
 
 #include <errno.h>
 #include <jansson.h>

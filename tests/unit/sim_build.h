@@ -5,8 +5,8 @@
  */
 #pragma once
 
-#include "policy/policy.h"
-#include "sim/sim.h"
+#include "policy/core/policy.h"
+#include "sim/engine/sim.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

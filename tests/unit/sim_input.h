@@ -6,7 +6,7 @@
 #pragma once
 
 #include "base/cleanup.h"
-#include "sim/scenario.h"
+#include "sim/input/scenario.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

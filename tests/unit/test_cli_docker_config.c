@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The runtime in daemon.json: added beside what is there, and taken out to the byte. */
-#include "cli/docker_config.h"
+#include "cli/docker/docker_config.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command line of `docker run`: what is ours is found, what is docker's stays as it is. */
-#include "cli/docker_words.h"
+#include "cli/docker/docker_words.h"
 
 #include <fcntl.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/job_text.h"
+#include "cli/views/job_text.h"
 
 #include "base/cleanup.h"
 

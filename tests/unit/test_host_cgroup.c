@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "host/cgroup.h"
+#include "host/cgroup/cgroup.h"
 #include "tree.h"
 
 #include <errno.h>

@@ -3,9 +3,9 @@
  * The groups of ours in the kernel's own hierarchies: made, filled, limited, emptied, removed. An
  * executable of its own, since it ends with 77 (skipped) where it may not write there.
  */
-#include "host/cgroup.h"
-#include "host/file.h"
-#include "host/proc.h"
+#include "host/cgroup/cgroup.h"
+#include "host/proc/file.h"
+#include "host/proc/proc.h"
 
 #include <errno.h>
 #include <setjmp.h>

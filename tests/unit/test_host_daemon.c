@@ -4,9 +4,9 @@
  * writes down what it was given (environment, descriptors, signals, session) and answers on
  * api.sock until the file "stop" appears; the file "fail" makes it end at once.
  */
-#include "host/daemon.h"
-#include "host/file.h"
-#include "host/proc.h"
+#include "host/net/daemon.h"
+#include "host/proc/file.h"
+#include "host/proc/proc.h"
 #include "tree.h"
 
 #include <dirent.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What engines say, as real ones have said it, and what they are told; without an engine. */
-#include "host/engine_dialect.h"
-#include "host/engine_text.h"
+#include "host/engine/engine_dialect.h"
+#include "host/engine/engine_text.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "host/http.h"
+#include "host/net/http.h"
 
 #include <errno.h>
 #include <poll.h>

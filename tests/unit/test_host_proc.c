@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "host/file.h"
-#include "host/proc.h"
+#include "host/proc/file.h"
+#include "host/proc/proc.h"
 #include "tree.h"
 
 #include <errno.h>

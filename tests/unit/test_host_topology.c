@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "host/file.h"
-#include "host/topology.h"
+#include "host/proc/file.h"
+#include "host/proc/topology.h"
 #include "tree.h"
 
 #include <errno.h>

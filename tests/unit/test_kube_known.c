@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* src/kube/known.c: what a consumer hears of lists and watches. */
-#include "kube/known.h"
-#include "kube/load.h"
+/* src/kube/api/known.c: what a consumer hears of lists and watches. */
+#include "kube/api/known.h"
+#include "kube/object/load.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* src/kube: the work queue, the lease's decisions and repeated events, on a clock of the test's. */
 #include "base/clock.h"
-#include "kube/client.h"
-#include "kube/lease.h"
-#include "kube/note.h"
-#include "kube/queue.h"
+#include "kube/api/client.h"
+#include "kube/api/lease.h"
+#include "kube/api/queue.h"
+#include "kube/object/note.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

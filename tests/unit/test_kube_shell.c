@@ -6,11 +6,11 @@
  */
 #include "kube_shell.h"
 
-#include "kube/access.h"
+#include "kube/api/identity.h"
+#include "kube/api/lease.h"
 #include "kube/controller.h"
-#include "kube/identity.h"
-#include "kube/lease.h"
-#include "kube/trust.h"
+#include "kube/serve/access.h"
+#include "kube/serve/trust.h"
 
 #define S  NS_PER_S
 #define MS NS_PER_MS

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "node/claims.h"
+#include "daemon/peers/claims.h"
 
 #include <errno.h>
 #include <string.h>

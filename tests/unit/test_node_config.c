@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tide.conf: what is taken, what is refused and how a person is told, and which file goes first. */
 #include "base/cleanup.h"
-#include "node/config.h"
-#include "node/node.h"
+#include "daemon/config.h"
+#include "daemon/node.h"
 
 #include <errno.h>
 #include <fcntl.h>

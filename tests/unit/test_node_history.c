@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "node/history.h"
+#include "daemon/record/history.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,10 +8,10 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "node/decision.h"
-#include "node/link.h"
-#include "node/node.h"
-#include "node/parts.h"
+#include "daemon/job/parts.h"
+#include "daemon/node.h"
+#include "daemon/peers/link.h"
+#include "daemon/plan/decision.h"
 
 #include <errno.h>
 #include <string.h>

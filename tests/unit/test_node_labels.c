@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/cleanup.h"
-#include "node/labels.h"
+#include "daemon/containers/labels.h"
 
 #include <string.h>
 

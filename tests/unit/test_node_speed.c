@@ -11,9 +11,9 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "node/decision.h"
-#include "node/link.h"
-#include "node/node.h"
+#include "daemon/node.h"
+#include "daemon/peers/link.h"
+#include "daemon/plan/decision.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A target over processes, against processes that use what they are said to use. */
-#include "node/split.h"
+#include "daemon/job/split.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

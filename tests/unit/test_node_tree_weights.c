@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights of groups in different parts of the tree, against a division from the root downwards. */
-#include "node/tree_weights.h"
+#include "daemon/confine/tree_weights.h"
 
 #include <math.h>
 #include <setjmp.h>

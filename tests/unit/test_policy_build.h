@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "policy/policy.h"
+#include "policy/core/policy.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

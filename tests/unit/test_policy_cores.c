@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "policy/cores.h"
+#include "policy/core/cores.h"
 #include "sanitized.h"
 
 #include <string.h>

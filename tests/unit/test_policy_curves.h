@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "policy/curve.h"
+#include "policy/model/curve.h"
 #include "test_policy_random.h"
 
 #include <math.h>

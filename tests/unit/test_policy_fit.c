@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fit of speed-up curves, on programs made up with noise, outliers and phases; and envelopes.
  */
-#include "policy/curve.h"
-#include "policy/fit.h"
+#include "policy/model/curve.h"
+#include "policy/model/fit.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -2,7 +2,7 @@
 /* Scenarios as JSON: what they mean, and what is said where one is wrong. */
 #include "sim_input.h"
 
-#include "sim/value.h"
+#include "sim/input/value.h"
 
 /* ---- values ---------------------------------------------------------------------------------- */
 

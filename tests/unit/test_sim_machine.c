@@ -2,7 +2,7 @@
 /* The machine model, job by job: speeds worked out by hand. */
 #include "sim_build.h"
 
-#include "sim/machine.h"
+#include "sim/engine/machine.h"
 
 #include <errno.h>
 

@@ -2,7 +2,7 @@
 /* Metrics of runs worked out by hand, quantiles against sorting, intervals against tables. */
 #include "sim_build.h"
 
-#include "sim/metrics.h"
+#include "sim/engine/metrics.h"
 
 #include <math.h>
 #include <stdlib.h>

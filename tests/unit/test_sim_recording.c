@@ -3,8 +3,8 @@
 #include "sim_build.h"
 
 #include "base/cleanup.h"
-#include "sim/recording.h"
-#include "sim/scenario.h"
+#include "sim/input/recording.h"
+#include "sim/input/scenario.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,9 +2,9 @@
 /* Comparing runs under policies of the test's own, and drawing them. */
 #include "sim_input.h"
 
-#include "sim/compare.h"
-#include "sim/report.h"
-#include "sim/svg.h"
+#include "sim/report/compare.h"
+#include "sim/report/report.h"
+#include "sim/report/svg.h"
 
 #include <math.h>
 

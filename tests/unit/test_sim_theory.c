@@ -5,7 +5,7 @@
  */
 #include "sim_build.h"
 
-#include "sim/metrics.h"
+#include "sim/engine/metrics.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
 /* Jobs from CSV and Standard Workload Format. */
 #include "sim_input.h"
 
-#include "sim/trace.h"
+#include "sim/input/trace.h"
 
 static struct speedup_set fractions = {.cores = 8};
 static const uint32_t flat_speeds[] = {1000};

@@ -2,7 +2,7 @@
 /* Generated jobs: distributions, arrivals, and what a seed means. */
 #include "sim_input.h"
 
-#include "sim/random.h"
+#include "sim/input/random.h"
 
 #include <math.h>
 

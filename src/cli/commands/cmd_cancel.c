@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `tide cancel`: ends jobs that wait or run, and says what became of them. */
+#include "cli/api.h"
+#include "cli/views/job_text.h"
+
+#include "base/clock.h"
+
+#include <pwd.h>
+#include <string.h>
+
+#define END_MS  3000 /* so long a program may take to clean up before we stop looking */
+#define POLL_NS (20 * NS_PER_MS)
+
+/* What was asked to end; @job is what the daemon said, NULL when it refused. */
+struct asked {
+    json_t *job;
+    bool waited, gone;
+};
+
+static int ask(const char *name, struct asked *ret)
+{
+    char path[API_PATH_MAX];
+    int r = api_job_path(&command_cancel, name, "", path);
+
+    if (r == CLI_OK)
+        r = api_request(&command_cancel, "DELETE", path, NULL, API_TIMEOUT_MS, &ret->job);
+    ret->waited = job_text_waits(ret->job);
+    return r;
+}
+
+/* A daemon that went away meanwhile says nothing of its jobs. */
+static bool is_gone(const json_t *job)
+{
+    _cleanup_answer_ struct api_answer answer = {0};
+    struct error err;
+    char path[API_PATH_MAX];
+
+    return api_job_path(&command_cancel, member_text(job, "id"), "", path) == CLI_OK &&
+           api_try("GET", path, NULL, API_TIMEOUT_MS, &answer, &err) == 0 && answer.status == 404;
+}
+
+/* A container is killed when its grace is over. */
+static long patience_ms(const struct asked *asked)
+{
+    return END_MS + 1000 * member_long(asked->job, "grace_s");
+}
+
+/* Looks until all are gone or had their time. */
+static void watch(struct asked *asked, size_t n)
+{
+    uint64_t begin = clock_now_ns();
+    bool left = true;
+
+    while (left) {
+        uint64_t ms = (clock_now_ns() - begin) / NS_PER_MS;
+
+        left = false;
+        for (size_t i = 0; i < n; i++) {
+            if (asked[i].job && !asked[i].gone)
+                asked[i].gone = is_gone(asked[i].job);
+            left |= asked[i].job && !asked[i].gone && ms < (uint64_t)patience_ms(&asked[i]);
+        }
+        if (left)
+            nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
+    }
+}
+
+static int say(const struct asked *asked)
+{
+    const char *id = member_text(asked->job, "id"), *name = member_text(asked->job, "name");
+
+    if (asked->gone) {
+        printf("%s %s: %s\n", id, name, asked->waited ? "cancelled before it began" : "ended");
+        return CLI_OK;
+    }
+    return cli_error(&command_cancel, CLI_PARTIAL,
+                     "It may be cleaning up; 'tide ps' shows why it runs on, and its processes: "
+                     "kill -KILL ends them.",
+                     "%s %s: was asked to end, and still runs after %ld s", id, name,
+                     patience_ms(asked) / 1000);
+}
+
+static int cancel(char **names, size_t n)
+{
+    _cleanup_free_ struct asked *asked = calloc(n, sizeof(*asked));
+    int result = CLI_OK;
+
+    if (!asked)
+        return cli_error(&command_cancel, CLI_FAILED, NULL, "out of memory");
+    for (size_t i = 0; i < n; i++) {
+        int r = ask(names[i], &asked[i]);
+
+        result = result == CLI_OK ? r : result;
+    }
+    watch(asked, n);
+    for (size_t i = 0; i < n; i++) {
+        int r = asked[i].job ? say(&asked[i]) : CLI_OK;
+
+        result = result == CLI_OK ? r : result;
+        json_decref(asked[i].job);
+    }
+    return result;
+}
+
+/* The daemon knows users of /etc/passwd by name, others by number. */
+static bool is_mine(const json_t *job)
+{
+    const struct passwd *entry = getpwuid(getuid());
+    const char *owner = member_text(job, "owner");
+    char number[16];
+
+    snprintf(number, sizeof(number), "%u", (unsigned)getuid());
+    return strcmp(owner, number) == 0 || (entry && strcmp(owner, entry->pw_name) == 0);
+}
+
+/* Jobs of `tide run` have somebody who sits before them: they are not among "all". */
+static int cancel_all(void)
+{
+    _cleanup_json_ json_t *jobs = NULL;
+    _cleanup_free_ char **names = NULL;
+    const json_t *job;
+    size_t n = 0;
+    size_t i;
+    int r = api_request(&command_cancel, "GET", "/v1/jobs", NULL, API_TIMEOUT_MS, &jobs);
+
+    if (r != CLI_OK)
+        return r;
+    names = calloc(json_array_size(jobs) + 1, sizeof(*names));
+    if (!names)
+        return cli_error(&command_cancel, CLI_FAILED, NULL, "out of memory");
+    json_array_foreach (jobs, i, job)
+        if (member_bool(job, "submitted") && is_mine(job))
+            names[n++] = (char *)member_text(job, "id");
+    if (n == 0)
+        printf("None of your jobs was submitted.\n");
+    return n ? cancel(names, n) : CLI_OK;
+}
+
+static int cancel_run(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"all", no_argument, NULL, 'a'}, {"help", no_argument, NULL, 'h'}, {0}};
+    const struct command *cmd = &command_cancel;
+    bool all = false;
+    int c;
+
+    while ((c = option_next(cmd, argc, argv, options, false)) != -1) {
+        if (c == 'h')
+            return cli_help(cmd);
+        if (c == '?')
+            return CLI_USAGE;
+        all = true;
+    }
+    if (all && optind < argc)
+        return cli_usage(cmd, "--all or JOB: choose one");
+    if (all)
+        return cancel_all();
+    if (option_operands(cmd, argc, argv, 1, argc) != CLI_OK)
+        return CLI_USAGE;
+    return cancel(argv + optind, (size_t)(argc - optind));
+}
+
+const struct command command_cancel = {
+    .name = "cancel",
+    .usage = "(JOB... | --all)",
+    .brief = "end jobs that wait or run",
+    .help = "JOB is an id (j1), a name, or the pid of one of its processes. A job that waits\n"
+            "leaves the queue; the processes of one that runs get SIGTERM, as from kill(1).\n"
+            "After three seconds tide says who still runs, and ends with status 6.\n"
+            "\n"
+            "Options:\n"
+            "  -a, --all  all of your jobs that 'tide submit' started\n"
+            "\n"
+            "Examples:\n"
+            "  tide cancel j5 cnn\n"
+            "  tide cancel --all\n",
+    .run = cancel_run,
+};

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `tide signal`: the resize signal without the daemon's help. It kills a process that has no
+ * handler for it, so the handler is looked for first; a pidfd, taken before the look, keeps the
+ * signal from reaching another process that was given the same number meanwhile.
+ */
+#include "cli/api.h"
+
+#include "host/proc/file.h"
+#include "host/proc/proc.h"
+#include "proto/proto.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#define SIGNAL_OFFSET_STD 7 /* SIGRTMIN+7 */
+
+enum sent { SENT, SENT_NO_HANDLER, SENT_GONE, SENT_DENIED, SENT_MAX };
+
+/* $TIDE_SIGNAL of the process: an offset from SIGRTMIN, 0 when switched off. */
+static int signal_of(int root, pid_t pid)
+{
+    _cleanup_free_ char *text = NULL;
+    long offset = SIGNAL_OFFSET_STD;
+
+    if (proc_read_environ(root, pid, "TIDE_SIGNAL", &text) == 0)
+        offset = strtol(text, NULL, 10);
+    if (offset <= 0 || SIGRTMIN + offset > SIGRTMAX)
+        return 0;
+    return SIGRTMIN + (int)offset;
+}
+
+static int queue(int pidfd, pid_t pid, int number, long threads)
+{
+    siginfo_t info = {0};
+
+    if (pidfd < 0) /* before Linux 5.3 */
+        return sigqueue(pid, number, (union sigval){.sival_int = (int)threads});
+    info.si_signo = number;
+    info.si_code = SI_QUEUE;
+    info.si_pid = getpid();
+    info.si_uid = getuid();
+    info.si_value.sival_int = (int)threads;
+    return (int)syscall(SYS_pidfd_send_signal, pidfd, number, &info, 0);
+}
+
+static enum sent send_one(int root, pid_t pid, long threads)
+{
+    _cleanup_fd_ int pidfd = proc_pidfd_open(pid);
+    struct proc_status status;
+    int number;
+    int r;
+
+    if (pidfd < 0 && pidfd != -ENOSYS)
+        return SENT_GONE;
+    r = proc_read_status(root, pid, &status);
+    if (r < 0)
+        return r == -ESRCH ? SENT_GONE : SENT_DENIED;
+    number = signal_of(root, pid);
+    if (!number || !proc_has_handler(&status, number))
+        return SENT_NO_HANDLER;
+    if (queue(pidfd, pid, number, threads) < 0)
+        return errno == ESRCH ? SENT_GONE : SENT_DENIED;
+    return SENT;
+}
+
+/* The processes of a job as the daemon knows them; a plain pid needs no daemon. */
+static int find_pids(const char *job, json_t **ret_pids)
+{
+    const struct command *cmd = &command_signal;
+    _cleanup_answer_ struct api_answer answer = {0};
+    char path[API_PATH_MAX];
+    struct error err = {0};
+    char *end;
+    long pid = strtol(job, &end, 10);
+    int r;
+
+    if (pid > 0 && pid <= INT_MAX && *end == '\0') {
+        *ret_pids = json_pack("[I]", (json_int_t)pid);
+        return *ret_pids ? CLI_OK : cli_error(cmd, CLI_FAILED, NULL, "out of memory");
+    }
+    r = api_job_path(cmd, job, "", path);
+    if (r != CLI_OK)
+        return r;
+    r = api_try("GET", path, NULL, API_TIMEOUT_MS, &answer, &err);
+    if (r < 0)
+        return api_unreachable(cmd, r, &err);
+    if (answer.status >= 400)
+        return api_refused(cmd, &answer);
+    *ret_pids = json_incref(json_object_get(answer.body, "pids"));
+    return CLI_OK;
+}
+
+static int report(const char *job, const unsigned n[SENT_MAX], long threads)
+{
+    const struct command *cmd = &command_signal;
+
+    if (n[SENT])
+        printf("%s: %u process%s signalled to use %ld thread%s\n", job, n[SENT],
+               n[SENT] == 1 ? "" : "es", threads, threads == 1 ? "" : "s");
+    if (n[SENT_DENIED])
+        return cli_error(cmd, n[SENT] ? CLI_PARTIAL : CLI_DENIED, "Ask its owner, or run as root.",
+                         "%u process%s of %s: not yours to signal", n[SENT_DENIED],
+                         n[SENT_DENIED] == 1 ? "" : "es", job);
+    if (n[SENT])
+        return CLI_OK;
+    if (n[SENT_NO_HANDLER])
+        return cli_error(cmd, CLI_NOT_FOUND,
+                         "The handler comes with the first thread pool of a program started by "
+                         "'tide run', unless TIDE_SIGNAL=0.",
+                         "nothing sent: %s has no handler, the signal would kill it", job);
+    return cli_error(cmd, CLI_NOT_FOUND, "'tide ps' lists the jobs and their processes.",
+                     "there is no process %s", job);
+}
+
+static int signal_run(int argc, char **argv)
+{
+    static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {0}};
+    _cleanup_json_ json_t *pids = NULL;
+    _cleanup_fd_ int root = -1;
+    unsigned n[SENT_MAX] = {0};
+    const json_t *pid;
+    long threads;
+    size_t i;
+    int r;
+
+    while ((r = option_next(&command_signal, argc, argv, options, false)) != -1)
+        return r == 'h' ? cli_help(&command_signal) : CLI_USAGE;
+    if (option_operands(&command_signal, argc, argv, 2, 2) != CLI_OK ||
+        option_number(&command_signal, argv[optind + 1], "K", 1, PROTO_THREADS_MAX, &threads) !=
+            CLI_OK)
+        return CLI_USAGE;
+    r = find_pids(argv[optind], &pids);
+    if (r != CLI_OK)
+        return r;
+    root = file_open_root();
+    if (root < 0)
+        return cli_error(&command_signal, CLI_FAILED, NULL, "/: %s", strerror(-root));
+    json_array_foreach (pids, i, pid)
+        n[send_one(root, (pid_t)json_integer_value(pid), threads)]++;
+    return report(argv[optind], n, threads);
+}
+
+const struct command command_signal = {
+    .name = "signal",
+    .usage = "JOB K",
+    .brief = "set a job's threads with the resize signal, as kill(1) could",
+    .help = "Queues SIGRTMIN+7 with the value K to each process of the job that has a\n"
+            "handler for it; one that has none would be killed by the signal and is left\n"
+            "alone. K holds until 'tide set JOB --auto'. With a pid, no daemon is needed.\n"
+            "\n"
+            "The same without tide, once you have made sure that the handler is there:\n"
+            "  grep SigCgt /proc/PID/status        bit 40 (SIGRTMIN+7 is 41) must be set\n"
+            "  /bin/kill -s RTMIN+7 -q 4 PID       the program, not the shell's own kill\n"
+            "\n"
+            "TIDE_SIGNAL in the environment of 'tide run' chooses another offset; 0 switches\n"
+            "the signal off.\n"
+            "\n"
+            "Examples:\n"
+            "  tide signal cnn 4\n"
+            "  tide signal 48213 1\n",
+    .run = signal_run,
+};

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/doctor/diagnose.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CROWDED_PERMILLE   250 /* of its runnable time spent waiting for a processor */
+#define THROTTLED_PERMILLE 50  /* of the sampled periods */
+#define BUSY_MILLI         250 /* below a quarter of a core, waiting says nothing */
+
+static const char *const names[] = {
+    [FINDING_OVERSUBSCRIBED] = "oversubscribed", [FINDING_CROWDED] = "crowded",
+    [FINDING_THROTTLED] = "throttled",           [FINDING_NO_AGENT] = "no-agent",
+    [FINDING_DISCONNECTED] = "disconnected",     [FINDING_NOT_MALLEABLE] = "not-malleable",
+    [FINDING_NO_HANDLER] = "no-handler",
+};
+static_assert(ARRAY_LEN(names) == FINDING_CODE_MAX, "a finding without a name");
+
+const char *finding_name(enum finding_code code)
+{
+    return names[code];
+}
+
+bool diagnose_malleable(enum proc_runtime runtime)
+{
+    return runtime == PROC_RUNTIME_TENSORFLOW;
+}
+
+bool diagnose_oversubscribed(uint32_t demand_milli, uint32_t allowed_mcpu)
+{
+    return demand_milli >= allowed_mcpu + 500 &&
+           (uint64_t)demand_milli * 4 > (uint64_t)allowed_mcpu * 5;
+}
+
+/* ---- text ---- */
+
+static bool is_plain(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           (c && strchr("-_./=:,+@%", c));
+}
+
+/* Appends one quoted argument at @at; returns the new end, or 0 if it does not fit. */
+static size_t quote_one(const char *arg, char *buf, size_t at, size_t size)
+{
+    bool plain = *arg != '\0';
+
+    for (const char *p = arg; *p; p++)
+        plain = plain && is_plain(*p);
+    if (!plain && at + 1 < size)
+        buf[at++] = '\'';
+    for (; *arg; arg++) {
+        if (at + 6 >= size)
+            return 0;
+        if (*arg == '\'') {
+            for (const char *quoted = "'\\''"; *quoted; quoted++)
+                buf[at++] = *quoted;
+        } else {
+            buf[at++] = *arg;
+        }
+    }
+    if (at + 2 >= size)
+        return 0;
+    if (!plain)
+        buf[at++] = '\'';
+    return at;
+}
+
+int diagnose_quote(const char *args, size_t len, char *buf, size_t size)
+{
+    size_t at = 0;
+
+    buf[0] = '\0';
+    for (const char *arg = args; arg < args + len; arg += strlen(arg) + 1) {
+        size_t from = at, end;
+
+        if (at > 0)
+            buf[from++] = ' ';
+        end = quote_one(arg, buf, from, size);
+        if (end == 0) {
+            buf[at] = '\0';
+            return 1;
+        }
+        at = end;
+        buf[at] = '\0';
+    }
+    return 0;
+}
+
+int diagnose_container(const char *cgroup_path, char ret_id[65])
+{
+    for (const char *p = cgroup_path; *p;) {
+        size_t n = strspn(p, "0123456789abcdef");
+
+        if (n == 64) {
+            memcpy(ret_id, p, 64);
+            ret_id[64] = '\0';
+            return 0;
+        }
+        p += n ? n : 1;
+    }
+    return -ENOENT;
+}
+
+__attribute__((format(printf, 4, 5))) static struct finding *add(struct diagnosis *d,
+                                                                 enum finding_code code,
+                                                                 enum finding_severity severity,
+                                                                 const char *fmt, ...)
+{
+    struct finding *finding = &d->finding[d->n++];
+    va_list ap;
+
+    finding->code = code;
+    finding->severity = severity;
+    finding->fix[0] = '\0';
+    va_start(ap, fmt);
+    vsnprintf(finding->text, sizeof(finding->text), fmt, ap);
+    va_end(ap);
+    if (severity == FINDING_PROBLEM)
+        d->healthy = false;
+    return finding;
+}
+
+__attribute__((format(printf, 2, 3))) static void set_fix(struct finding *finding, const char *fmt,
+                                                          ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(finding->fix, sizeof(finding->fix), fmt, ap);
+    va_end(ap);
+}
+
+/* "2 cores", "1 core", "1.5 cores" */
+static const char *cores(uint32_t milli, char buf[24])
+{
+    if (milli % 1000 == 0)
+        snprintf(buf, 24, "%u core%s", milli / 1000, milli == 1000 ? "" : "s");
+    else
+        snprintf(buf, 24, "%u.%u cores", milli / 1000, milli % 1000 / 100);
+    return buf;
+}
+
+/* The command line to start again; a cut one ends in dots, so that nobody pastes it unread. */
+static const char *command_of(const struct observation *seen, char buf[DIAGNOSE_COMMAND_MAX + 4])
+{
+    snprintf(buf, DIAGNOSE_COMMAND_MAX + 4, "%s%s", *seen->command ? seen->command : "COMMAND",
+             seen->command_cut ? " ..." : "");
+    return buf;
+}
+
+/* ---- which runtimes ---- */
+
+static bool has_malleable(const struct observation *seen)
+{
+    for (int i = 0; i < PROC_RUNTIME_MAX; i++) {
+        if (seen->runtimes.r[i].loaded && diagnose_malleable((enum proc_runtime)i))
+            return true;
+    }
+    return false;
+}
+
+/* The environment variable that sizes the pools of a runtime at its start, or NULL. */
+static const char *size_variable(enum proc_runtime runtime)
+{
+    switch (runtime) {
+    case PROC_RUNTIME_GOMP:
+    case PROC_RUNTIME_LLVM_OMP:
+    case PROC_RUNTIME_TORCH:
+    case PROC_RUNTIME_ONEDNN:
+        return "OMP_NUM_THREADS";
+    case PROC_RUNTIME_MKL:
+        return "MKL_NUM_THREADS";
+    case PROC_RUNTIME_OPENBLAS:
+        return "OPENBLAS_NUM_THREADS";
+    default:
+        return NULL;
+    }
+}
+
+/* "OMP_NUM_THREADS=2 OPENBLAS_NUM_THREADS=2 " for what is loaded; empty if nothing listens. */
+static void size_variables(const struct observation *seen, unsigned threads, char *buf, size_t size)
+{
+    size_t at = 0;
+
+    buf[0] = '\0';
+    for (int i = 0; i < PROC_RUNTIME_MAX; i++) {
+        const char *name = size_variable((enum proc_runtime)i);
+
+        if (!name || !seen->runtimes.r[i].loaded || strstr(buf, name))
+            continue;
+        at += (size_t)snprintf(buf + at, size - at, "%s=%u ", name, threads);
+        if (at >= size) /* cannot be: three short names */
+            return;
+    }
+}
+
+/* ---- the findings ---- */
+
+static void fix_oversubscribed(const struct observation *seen, const struct diagnosis *d,
+                               struct finding *finding)
+{
+    char command[DIAGNOSE_COMMAND_MAX + 4], variables[128];
+
+    if (seen->tide == OBSERVED_TIDE_JOB && seen->job_malleable) {
+        if (seen->job_pinned)
+            set_fix(finding, "tide set %s --auto", seen->job_name);
+        else
+            set_fix(finding, "tide set %s --threads %u", seen->job_name, d->recommended);
+        return;
+    }
+    if (has_malleable(seen) && !seen->runtimes.r[PROC_RUNTIME_AGENT].loaded) {
+        set_fix(finding, "tide run -- %s", command_of(seen, command));
+        return;
+    }
+    if (seen->runtimes.r[PROC_RUNTIME_AGENT].loaded && seen->handler) { /* no daemon's job */
+        set_fix(finding, "tide signal %d %u", (int)seen->pid, d->recommended);
+        return;
+    }
+    size_variables(seen, d->recommended, variables, sizeof(variables));
+    if (*variables)
+        set_fix(finding, "env %s%s", variables, command_of(seen, command));
+}
+
+static void judge_demand(const struct observation *seen, struct diagnosis *d)
+{
+    uint32_t waiting_permille =
+        d->demand_milli ? (uint32_t)((uint64_t)seen->waiting_milli * 1000 / d->demand_milli) : 0;
+    char allowed[24];
+
+    cores(d->allowed_mcpu, allowed);
+    if (diagnose_oversubscribed(d->demand_milli, d->allowed_mcpu)) {
+        fix_oversubscribed(
+            seen, d,
+            add(d, FINDING_OVERSUBSCRIBED, FINDING_PROBLEM,
+                "%u.%u threads want to run at a time, but it may use %s: %u %% of their time is "
+                "spent waiting for a processor",
+                d->demand_milli / 1000, d->demand_milli % 1000 / 100, allowed,
+                waiting_permille / 10));
+    } else if (d->demand_milli >= BUSY_MILLI && waiting_permille >= CROWDED_PERMILLE &&
+               seen->throttle.throttled == 0) {
+        char command[DIAGNOSE_COMMAND_MAX + 4];
+        struct finding *finding =
+            /* More jobs than cores is what sharing is for; that is not the job's fault. */
+            add(d, FINDING_CROWDED,
+                seen->tide == OBSERVED_TIDE_JOB ? FINDING_NOTE : FINDING_PROBLEM,
+                "its own threads fit into %s, but other programs are on the same processors: "
+                "%u %% of its runnable time is spent waiting",
+                allowed, waiting_permille / 10);
+
+        if (seen->tide == OBSERVED_TIDE_JOB)
+            set_fix(finding, "tide doctor    # lists the others: start them with tide run, too");
+        else if (has_malleable(seen))
+            set_fix(finding, "tide run -- %s", command_of(seen, command));
+    }
+}
+
+/* What lifts the quota depends on who set it: the group's path tells. */
+static void fix_throttled(const struct observation *seen, const struct diagnosis *d,
+                          struct finding *finding)
+{
+    const char *path = seen->quota_path, *unit = strrchr(path, '/');
+    uint32_t wanted = (d->demand_milli + 900) / 1000, cpus = cpuset_count(&seen->cpus);
+    char id[65];
+
+    unit = unit ? unit + 1 : path;
+    wanted = wanted > cpus ? cpus : wanted; /* more than its processors is of no use */
+    wanted = wanted ? wanted : 1;
+    if (cgroup_path_is_ours(path)) {
+        set_fix(finding, "tide set %s --min %u", *seen->job_name ? seen->job_name : "JOB", wanted);
+    } else if (strstr(path, "kubepods")) {
+        set_fix(finding, "kubectl edit pod POD    # resources.limits.cpu: \"%u\"", wanted);
+    } else if (diagnose_container(path, id) == 0) {
+        set_fix(finding, "docker update --cpus %u %.12s", wanted, id);
+    } else if (strstr(unit, ".service") || strstr(unit, ".scope") || strstr(unit, ".slice")) {
+        set_fix(finding, "systemctl set-property --runtime %s CPUQuota=%u%%", unit, wanted * 100);
+    } else if (*path && seen->quota_version == CGROUP_V1) {
+        set_fix(finding, "echo %u > /sys/fs/cgroup/cpu%s/cpu.cfs_quota_us", wanted * 100000,
+                strcmp(path, "/") ? path : "");
+    } else if (*path) {
+        set_fix(finding, "echo '%u 100000' > /sys/fs/cgroup%s/cpu.max", wanted * 100000,
+                strcmp(path, "/") ? path : "");
+    }
+}
+
+static void judge_throttle(const struct observation *seen, struct diagnosis *d)
+{
+    const struct cgroup_throttle *throttle = &seen->throttle;
+    char quota[24] = "unlimited";
+
+    if (throttle->throttled == 0 ||
+        throttle->throttled * 1000 < throttle->periods * THROTTLED_PERMILLE)
+        return;
+    if (seen->quota_mcpu != CGROUP_NO_QUOTA)
+        cores(seen->quota_mcpu, quota);
+    fix_throttled(seen, d,
+                  add(d, FINDING_THROTTLED, FINDING_PROBLEM,
+                      "its quota (%s, group %s) ran out in %llu of %llu periods: stopped for "
+                      "%llu ms of %llu",
+                      quota, *seen->quota_path ? seen->quota_path : "?",
+                      (unsigned long long)throttle->throttled,
+                      (unsigned long long)throttle->periods,
+                      (unsigned long long)(throttle->throttled_ns / NS_PER_MS),
+                      (unsigned long long)(seen->elapsed_ns / NS_PER_MS)));
+}
+
+/* True if a finding tells already to start the program with tide. */
+static bool told_to_run(const struct diagnosis *d)
+{
+    for (size_t i = 0; i < d->n; i++) {
+        if (strncmp(d->finding[i].fix, "tide run ", strlen("tide run ")) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void judge_agent(const struct observation *seen, struct diagnosis *d)
+{
+    bool loaded = seen->runtimes.r[PROC_RUNTIME_AGENT].loaded;
+    char command[DIAGNOSE_COMMAND_MAX + 4];
+
+    if (!loaded && has_malleable(seen) && !told_to_run(d)) {
+        set_fix(add(d, FINDING_NO_AGENT, FINDING_NOTE,
+                    "it could be malleable (TensorFlow is loaded), but was not started by tide"),
+                "tide run -- %s", command_of(seen, command));
+    } else if (loaded && seen->agent_disabled) {
+        add(d, FINDING_DISCONNECTED, FINDING_NOTE,
+            "the agent is in it but switched off by TIDE_DISABLE");
+    } else if (loaded && has_malleable(seen) && seen->tide != OBSERVED_TIDE_JOB) {
+        add(d, FINDING_DISCONNECTED, FINDING_NOTE,
+            "the agent is in it, but %s: it follows its own limits (CPUs and quota)",
+            seen->tide == OBSERVED_TIDE_UNREACHABLE ? "no daemon answers"
+                                                    : "the daemon does not know the process");
+    }
+    if (seen->tide == OBSERVED_TIDE_JOB && !seen->job_malleable && has_malleable(seen))
+        add(d, FINDING_NOT_MALLEABLE, FINDING_NOTE, "its threads cannot be steered: %s",
+            *seen->job_note ? seen->job_note : "no thread pool exists yet");
+    if (loaded && !seen->handler && !seen->agent_disabled && has_malleable(seen))
+        add(d, FINDING_NO_HANDLER, FINDING_NOTE,
+            "no handler for the resize signal: sending it would kill the process");
+}
+
+static void judge_runtimes(const struct observation *seen, struct diagnosis *d)
+{
+    char list[256] = "";
+    size_t at = 0;
+
+    for (int i = 0; i < PROC_RUNTIME_MAX; i++) {
+        if (i == PROC_RUNTIME_AGENT || !seen->runtimes.r[i].loaded ||
+            diagnose_malleable((enum proc_runtime)i))
+            continue;
+        at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%s", at ? ", " : "",
+                               proc_runtime_name((enum proc_runtime)i));
+    }
+    if (*list && !has_malleable(seen))
+        add(d, FINDING_NOT_MALLEABLE, FINDING_NOTE,
+            "%s: the number of threads is fixed at the start; tide steers only its cores", list);
+}
+
+void diagnose(const struct observation *seen, struct diagnosis *ret)
+{
+    unsigned cpus = cpuset_count(&seen->cpus);
+
+    ret->n = 0;
+    ret->healthy = true;
+    ret->allowed_mcpu = cpus * 1000;
+    if (seen->quota_mcpu < ret->allowed_mcpu)
+        ret->allowed_mcpu = seen->quota_mcpu;
+    ret->demand_milli = seen->running_milli + seen->waiting_milli;
+    ret->recommended = ret->allowed_mcpu < 1000 ? 1 : ret->allowed_mcpu / 1000;
+    judge_demand(seen, ret);
+    judge_throttle(seen, ret);
+    judge_agent(seen, ret);
+    judge_runtimes(seen, ret);
+}

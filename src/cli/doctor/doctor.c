@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/doctor/doctor.h"
+
+#include "base/cleanup.h"
+#include "base/preload.h"
+#include "base/rundir.h"
+#include "cli/api.h"
+#include "host/net/daemon.h"
+#include "host/proc/file.h"
+#include "host/proc/proc.h"
+#include "host/proc/topology.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#define PROBE_OUTPUT_MAX (256u << 10) /* /proc/self/maps of a small program is a few KiB */
+
+extern char **environ;
+
+__attribute__((format(printf, 5, 6))) static void add(struct checks *checks, const char *name,
+                                                      enum check_level level, const char *fix,
+                                                      const char *fmt, ...)
+{
+    struct check *check = &checks->check[checks->n++];
+    va_list ap;
+
+    check->name = name;
+    check->level = level;
+    snprintf(check->fix, sizeof(check->fix), "%s", fix);
+    va_start(ap, fmt);
+    vsnprintf(check->text, sizeof(check->text), fmt, ap);
+    va_end(ap);
+}
+
+/* ---- the agent ---- */
+
+/* The environment with LD_PRELOAD replaced; the caller frees the array (not the strings). */
+static char **environment_with(char *preload)
+{
+    size_t n = 0, kept = 0;
+    char **envp;
+
+    while (environ[n])
+        n++;
+    envp = calloc(n + 2, sizeof(*envp));
+    for (size_t i = 0; envp && i < n; i++) {
+        if (strncmp(environ[i], "LD_PRELOAD=", strlen("LD_PRELOAD=")) != 0)
+            envp[kept++] = environ[i];
+    }
+    if (envp)
+        envp[kept] = preload;
+    return envp;
+}
+
+static size_t read_all(int fd, char *buf, size_t size)
+{
+    size_t len = 0;
+
+    while (len < size - 1) {
+        ssize_t n = read(fd, buf + len, size - 1 - len);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            break;
+        len += (size_t)n;
+    }
+    buf[len] = '\0';
+    return len;
+}
+
+/* Output of `cat /proc/self/maps`, complaints of the dynamic linker included. */
+static int probe(char *preload, char *buf, size_t size)
+{
+    _cleanup_free_ char **envp = environment_with(preload);
+    posix_spawn_file_actions_t actions;
+    char *argv[] = {(char *)"cat", (char *)"/proc/self/maps", NULL};
+    int fds[2], r;
+    pid_t pid;
+
+    if (!envp)
+        return -ENOMEM;
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return -errno;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, fds[1], 1);
+    posix_spawn_file_actions_adddup2(&actions, fds[1], 2);
+    r = -posix_spawnp(&pid, argv[0], &actions, NULL, argv, envp);
+    posix_spawn_file_actions_destroy(&actions);
+    close_fd(fds[1]);
+    if (r == 0) {
+        read_all(fds[0], buf, size);
+        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+    }
+    close_fd(fds[0]);
+    return r;
+}
+
+static void check_agent(struct checks *checks)
+{
+    static const char fix[] = "reinstall threadtide, or set TIDE_AGENT_DIR to the directory "
+                              "that holds lib/";
+    _cleanup_free_ char *preload = NULL;
+    _cleanup_free_ char *output = malloc(PROBE_OUTPUT_MAX);
+    char dir[PATH_MAX];
+    struct error err = {0};
+    int r = preload_find(dir, sizeof(dir), &err);
+
+    if (r < 0) {
+        add(checks, "agent", CHECK_PROBLEM, fix, "%s", err.text);
+        return;
+    }
+    if (!output || asprintf(&preload, "LD_PRELOAD=%s/$LIB/" PRELOAD_FILE, dir) < 0) {
+        preload = NULL;
+        add(checks, "agent", CHECK_PROBLEM, "", "out of memory");
+        return;
+    }
+    r = probe(preload, output, PROBE_OUTPUT_MAX);
+    if (r < 0)
+        add(checks, "agent", CHECK_PROBLEM, "", "%s: cannot run cat to try it: %s", dir,
+            strerror(-r));
+    else if (strstr(output, "/" PRELOAD_FILE "\n"))
+        add(checks, "agent", CHECK_OK, "", "%s: loads", dir);
+    else
+        add(checks, "agent", CHECK_PROBLEM, fix, "%s: does not load: %.*s", dir,
+            (int)strcspn(output, "\n"), output);
+}
+
+/* ---- run directory and daemon ---- */
+
+/* Why `tide` talks to the daemon in @dir, or would. */
+static const char *reason(const char *dir)
+{
+    const char *told = getenv("TIDE_DIR");
+
+    if (told && *told)
+        return "TIDE_DIR says so";
+    if (strcmp(dir, RUNDIR_SYSTEM) == 0)
+        return "the system's daemon goes before your own";
+    return access(RUNDIR_SYSTEM "/" RUNDIR_API_SOCKET, F_OK) == 0
+               ? "your own; the system's tided left a socket in " RUNDIR_SYSTEM ", but is gone"
+               : "your own; the system's tided does not run";
+}
+
+static void check_directory(struct checks *checks, char dir[RUNDIR_PATH_MAX])
+{
+    struct error err = {0};
+
+    if (rundir_find(dir) < 0) {
+        dir[0] = '\0';
+        add(checks, "directory", CHECK_PROBLEM, "set TIDE_DIR to a shorter path",
+            "the path of the run directory is too long for a socket");
+    } else if (strcmp(dir, RUNDIR_SYSTEM) != 0 && rundir_check(dir, &err) < 0) {
+        add(checks, "directory", CHECK_PROBLEM, "set TIDE_DIR to a directory of your own", "%s",
+            err.text);
+    } else {
+        add(checks, "directory", CHECK_OK, "", "%s%s", dir,
+            access(dir, F_OK) < 0 ? ": 'tide run' will make it" : "");
+    }
+}
+
+static void check_daemon(struct checks *checks, const char *dir)
+{
+    _cleanup_answer_ struct api_answer answer = {0};
+    char program[PATH_MAX];
+    struct error err = {0};
+    int r;
+
+    if (!*dir) /* said already */
+        return;
+    r = api_try("GET", "/v1/machine", NULL, API_TIMEOUT_MS, &answer, &err);
+    if (r == 0 && answer.status == 200) {
+        add(checks, "daemon", CHECK_OK, "",
+            "tided %s in %s (%s), pid %ld, policy %s, placement %s, %ld job%s",
+            member_text(answer.body, "version"), answer.dir, reason(answer.dir),
+            member_long(answer.body, "pid"), member_text(answer.body, "policy"),
+            member_text(answer.body, "placement"), member_long(answer.body, "jobs"),
+            member_long(answer.body, "jobs") == 1 ? "" : "s");
+    } else if (r == 0) {
+        add(checks, "daemon", CHECK_PROBLEM, "", "it answers with status %d", answer.status);
+    } else if (r == -EACCES) {
+        add(checks, "daemon", CHECK_PROBLEM, "set TIDE_DIR to a directory of your own", "%s",
+            err.text);
+    } else if (r != -ENOENT) {
+        add(checks, "daemon", CHECK_PROBLEM, "tide run starts another one when it has gone", "%s",
+            err.text);
+    } else if (daemon_find_program(program, sizeof(program), &err) < 0) {
+        add(checks, "daemon", CHECK_PROBLEM,
+            getenv("TIDE_DAEMON") ? "unset TIDE_DAEMON, or let it name a tided"
+                                  : "reinstall threadtide: tided lies beside tide",
+            "none runs, and %s", err.text);
+    } else if (api_cannot_start(&err) < 0) {
+        add(checks, "daemon", CHECK_PROBLEM, "", "none runs, and none can be started: %s",
+            err.text);
+    } else {
+        add(checks, "daemon", CHECK_OK, "", "none runs; 'tide run' starts %s", program);
+    }
+}
+
+/* ---- what the machine lets us do ---- */
+
+static void check_cores(struct checks *checks, int root, const struct cgroup *cg)
+{
+    struct topology topology;
+    struct cpuset usable;
+    struct cgroup_limits limits = {.quota_mcpu = CGROUP_NO_QUOTA};
+    char quota[48] = "";
+
+    if (topology_read(root, &topology) < 0 || topology_usable(&usable) < 0) {
+        add(checks, "cores", CHECK_PROBLEM, "", "sysfs does not list the processors");
+        return;
+    }
+    if (cg)
+        cgroup_read_limits(cg, 0, &limits);
+    if (limits.quota_mcpu != CGROUP_NO_QUOTA)
+        snprintf(quota, sizeof(quota), "; a quota of %u.%03u cores", limits.quota_mcpu / 1000,
+                 limits.quota_mcpu % 1000);
+    add(checks, "cores", CHECK_OK, "", "%u online (%u cores, %u NUMA node%s), %u usable here%s",
+        topology.cpus, topology.cores, topology.nodes, topology.nodes == 1 ? "" : "s",
+        cpuset_count(&usable), quota);
+}
+
+static void check_cgroups(struct checks *checks, const struct cgroup *cg)
+{
+    bool cpu = false, cpuset = false;
+    struct error err = {0};
+
+    if (!cg) {
+        add(checks, "cgroups", CHECK_NOTE, "", "cannot be read: weights and quotas are not there");
+        return;
+    }
+    if (cgroup_writable(cg, &cpu, &cpuset, &err))
+        add(checks, "cgroups", CHECK_OK, "", "cpu %s, cpuset %s: weights, quotas, exclusive cores",
+            cgroup_version_name(cgroup_version_cpu(cg)),
+            cgroup_version_name(cgroup_version_cpuset(cg)));
+    else
+        add(checks, "cgroups", CHECK_NOTE, "",
+            "cpu %s%s, cpuset %s%s: %s. Without them jobs share by thread counts, and affinity "
+            "where asked; no weights, no quotas",
+            cgroup_version_name(cgroup_version_cpu(cg)), cpu ? "" : " (not writable)",
+            cgroup_version_name(cgroup_version_cpuset(cg)), cpuset ? "" : " (not writable)",
+            err.text);
+}
+
+static void check_privileges(struct checks *checks)
+{
+    if (geteuid() == 0)
+        add(checks, "privileges", CHECK_OK, "", "root: everybody's jobs can be steered");
+    else
+        add(checks, "privileges", CHECK_OK, "",
+            "uid %u: your own jobs can be steered; other users' daemons share the machine with "
+            "yours",
+            (unsigned)geteuid());
+}
+
+static void check_kernel(struct checks *checks, int root)
+{
+    _cleanup_fd_ int pidfd = proc_pidfd_open(getpid());
+    _cleanup_fd_ int schedstat = file_open(root, "proc/self/schedstat", O_RDONLY);
+
+    if (pidfd >= 0 && schedstat >= 0)
+        add(checks, "kernel", CHECK_OK, "", "pidfd, waiting times of threads");
+    else
+        add(checks, "kernel", CHECK_NOTE, "", "%s%s%s",
+            pidfd < 0 ? "no pidfd (before Linux 5.3): ends of jobs are noticed later" : "",
+            pidfd < 0 && schedstat < 0 ? "; " : "",
+            schedstat < 0 ? "no schedstat: waiting times are estimated" : "");
+}
+
+void doctor_check_installation(int root, const struct cgroup *cg, struct checks *ret)
+{
+    char dir[RUNDIR_PATH_MAX];
+
+    ret->n = 0;
+    check_agent(ret);
+    check_directory(ret, dir);
+    check_daemon(ret, dir);
+    check_privileges(ret);
+    check_cgroups(ret, cg);
+    check_cores(ret, root, cg);
+    check_kernel(ret, root);
+}

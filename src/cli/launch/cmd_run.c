@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `tide run`: registers this very process as a job and becomes the program. */
+#include "cli/launch/launch.h"
+
+/* Returns CLI_OK, CLI_USAGE, or -1: help was printed, nothing is to be run. */
+static int parse(int argc, char **argv, struct launch *l)
+{
+    static const struct option options[] = {
+        LAUNCH_OPTIONS,
+        {"help", no_argument, NULL, 'h'},
+        {0},
+    };
+    int c;
+
+    while ((c = option_next(l->cmd, argc, argv, options, true)) != -1) {
+        if (c == 'h') {
+            cli_help(l->cmd);
+            return -1;
+        }
+        if (c == '?' || launch_take(l, c) != CLI_OK)
+            return CLI_USAGE;
+    }
+    return launch_command(l, argc, argv);
+}
+
+/*
+ * Makes this process a job. Returns CLI_OK also when that cannot be had (after one line that says
+ * so); anything else means that the user asked for something impossible: do not run.
+ */
+static int become_job(const struct launch *l)
+{
+    _cleanup_answer_ struct api_answer answer = {0};
+    struct error err = {0};
+
+    if (launch_register(l, &answer, &err) < 0) {
+        cli_note(l->cmd, "running without control: %s", err.text);
+        return CLI_OK;
+    }
+    if (api_exit_code(answer.status) == CLI_USAGE)
+        return api_refused(l->cmd, &answer);
+    if (answer.status >= 400)
+        cli_note(l->cmd, "running without control: %s",
+                 member_text(json_object_get(answer.body, "error"), "message"));
+    else
+        launch_prepare(l, answer.body);
+    return CLI_OK;
+}
+
+static int run_run(int argc, char **argv)
+{
+    struct launch l = {.cmd = &command_run};
+    int r = parse(argc, argv, &l);
+
+    if (r == CLI_OK)
+        r = become_job(&l);
+    launch_done(&l);
+    if (r != CLI_OK)
+        return r == -1 ? CLI_OK : r;
+    return launch_exec(&l);
+}
+
+const struct command command_run = {
+    .name = "run",
+    .usage = "[OPTION...] [--] PROGRAM [ARGUMENT...]",
+    .brief = "run a program as a job whose threads can change while it runs",
+    .help = "The program runs in place of tide: same pid, terminal and exit status. If no\n"
+            "daemon runs, one is started for you; it ends with its last job. Without daemon\n"
+            "or agent the program runs all the same, and one line says so.\n"
+            "\n"
+            "Options:\n" LAUNCH_HELP "\n"
+            "Examples:\n"
+            "  tide run -- python train.py\n"
+            "  tide run --name cnn --max 8 -- python train.py --epochs 10\n"
+            "  tide run --weight 300 -- python urgent.py    three times the usual share\n"
+            "\n"
+            "Exit status: that of the program; 2 wrong options (nothing was run), 126 the\n"
+            "program cannot be executed, 127 there is no such program.\n",
+    .run = run_run,
+};

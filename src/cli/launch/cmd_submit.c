@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `tide submit`: a job that waits for its turn. A forked child in a session of its own, with the
+ * submitter's user, groups, environment, directory and limits, registers itself and waits
+ * (runner.h), then becomes the program. It speaks on the terminal until the job is in the queue,
+ * and in the output file afterwards.
+ */
+#include "cli/launch/launch.h"
+#include "cli/launch/runner.h"
+
+#include "base/moment.h"
+#include "proto/proto.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#define OUTPUT_STD "tide-%j.out" /* sbatch has slurm-%j.out */
+#define REPORT_FD  3             /* of the runner: above the three that every program has */
+
+enum { OPT_HOLD = 768, OPT_PATIENCE };
+
+struct submit {
+    struct launch launch;
+    const char *output;
+    uint64_t patience_ms;
+    bool wait, quiet;
+};
+
+/* The runner's word to the submitter; without one it has failed, and said why. */
+struct report {
+    char id[PROTO_ID_MAX]; /* empty: no daemon, the program has begun */
+    char name[PROTO_NAME_MAX];
+    char output[PATH_MAX];
+};
+
+/* ---- output ---- */
+
+/* %j is the job's id, %x its name, %% a percent sign; another % stays. 0 or -ENAMETOOLONG. */
+static int output_path(const char *pattern, const char *id, const char *name, char *buf,
+                       size_t size)
+{
+    size_t n = 0;
+
+    for (const char *p = pattern; *p; p++) {
+        const char *part = p;
+        size_t len = 1;
+
+        if (p[0] == '%' && (p[1] == 'j' || p[1] == 'x')) {
+            part = p[1] == 'j' ? id : name;
+            len = strlen(part);
+            p++;
+        } else if (p[0] == '%' && p[1] == '%') {
+            p++;
+        }
+        if (n + len >= size)
+            return -ENAMETOOLONG;
+        memcpy(buf + n, part, len);
+        n += len;
+    }
+    buf[n] = '\0';
+    return 0;
+}
+
+/*
+ * Ids are easy to guess, and /tmp is everybody's: nobody else shall have put a link or a file of
+ * his there, to send our words elsewhere or to read them.
+ */
+static int output_open(const char *path, struct error *err)
+{
+    _cleanup_fd_ int fd = open(
+        path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+    struct stat st;
+
+    if (fd < 0 && errno == ELOOP)
+        return error_set(err, -ELOOP, "%.150s is a symbolic link", path);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return error_set(err, -errno, "%.150s: %s", path, strerror(errno));
+    if (S_ISREG(st.st_mode) && st.st_uid != geteuid())
+        return error_set(err, -EPERM, "%.150s belongs to another user", path);
+    if (fcntl(fd, F_SETFL, O_APPEND) < 0)
+        return error_set(err, -errno, "%.150s: %s", path, strerror(errno));
+    return TAKE_FD(fd);
+}
+
+/* From here on the runner speaks in the file. Returns CLI_OK, or CLI_FAILED after the complaint. */
+static int take_output(const struct submit *s, struct report *report)
+{
+    _cleanup_fd_ int fd = -1;
+    struct error err = {0};
+    char pid[16];
+    int r;
+
+    snprintf(pid, sizeof(pid), "%d", (int)getpid());
+    r = output_path(s->output, *report->id ? report->id : pid, *report->id ? report->name : pid,
+                    report->output, sizeof(report->output));
+    if (r < 0)
+        error_set(&err, r, "the output file's name is too long");
+    else
+        fd = output_open(report->output, &err);
+    if (fd < 0)
+        return cli_error(s->launch.cmd, CLI_FAILED,
+                         "Choose another with --output; /dev/null for none.",
+                         "cannot write the output: %s", err.text);
+    if (dup2(fd, STDOUT_FILENO) < 0 || dup2(fd, STDERR_FILENO) < 0)
+        return cli_error(s->launch.cmd, CLI_FAILED, NULL, "dup2: %s", strerror(errno));
+    return CLI_OK;
+}
+
+/* ---- the runner ---- */
+
+/* Nothing of the terminal, and no descriptor that somebody waits on, stays open for days. */
+static int leave_terminal(int report_fd)
+{
+    int null = open("/dev/null", O_RDONLY);
+
+    setsid();
+    if (null < 0 || dup2(null, STDIN_FILENO) < 0)
+        return -errno;
+    if (report_fd != REPORT_FD && dup2(report_fd, REPORT_FD) < 0)
+        return -errno;
+    if (fcntl(REPORT_FD, F_SETFD, FD_CLOEXEC) < 0)
+        return -errno;
+    closefrom(REPORT_FD + 1);
+    return 0;
+}
+
+/* A submitter who is gone misses it. */
+static void tell(const struct report *report)
+{
+    send(REPORT_FD, report, sizeof(*report), MSG_NOSIGNAL);
+    close(REPORT_FD);
+}
+
+/*
+ * In the queue, with the output in place and the submitter told. CLI_OK also without a daemon: the
+ * program then begins at once.
+ */
+static int enqueue(const struct submit *s, struct runner *r)
+{
+    const struct command *cmd = s->launch.cmd;
+    struct report report = {0};
+    struct error err = {0};
+    bool alone = launch_register(&s->launch, &r->job, &err) < 0;
+    int code;
+
+    if (!alone && r->job.status >= 400)
+        return api_refused(cmd, &r->job);
+    if (!alone) {
+        snprintf(report.id, sizeof(report.id), "%s", member_text(r->job.body, "id"));
+        snprintf(report.name, sizeof(report.name), "%s", member_text(r->job.body, "name"));
+    }
+    if (alone)
+        cli_note(cmd, "begins at once, without control: %s", err.text);
+    else if (*member_text(r->job.body, "note"))
+        cli_note(cmd, "%s", member_text(r->job.body, "note"));
+    code = take_output(s, &report);
+    if (code != CLI_OK)
+        return code;
+    if (alone) /* once more, where it is read tomorrow */
+        cli_note(cmd, "begins at once, without control: %s", err.text);
+    tell(&report);
+    return CLI_OK;
+}
+
+static int await_turn(struct runner *r)
+{
+    const struct command *cmd = r->launch->cmd;
+    struct error err = {0};
+    int e = runner_wait(r, &err);
+    const char *id = member_text(r->job.body, "id"), *name = member_text(r->job.body, "name");
+
+    if (e == -ECANCELED) {
+        cli_note(cmd, "job %s (%s) was cancelled while it waited", id, name);
+        runner_end(r);
+        signal(SIGTERM, SIG_DFL); /* it ends as a running program would */
+        raise(SIGTERM);
+        return 128 + SIGTERM;
+    }
+    if (e < 0)
+        cli_note(cmd, "job %s (%s) begins without its turn: no daemon for %.3g s: %s", id, name,
+                 (double)r->patience_ms / 1000, err.text);
+    return CLI_OK;
+}
+
+static int run(struct submit *s, int report_fd)
+{
+    struct runner r = {.launch = &s->launch, .patience_ms = s->patience_ms};
+    int code;
+
+    if (leave_terminal(report_fd) < 0)
+        return cli_error(s->launch.cmd, CLI_FAILED, NULL, "cannot detach: %s", strerror(errno));
+    runner_begin(&r);
+    code = enqueue(s, &r);
+    if (code == CLI_OK && r.job.body)
+        code = await_turn(&r);
+    if (code != CLI_OK)
+        return code;
+    if (r.job.body)
+        launch_prepare(&s->launch, r.job.body);
+    api_answer_done(&r.job);
+    runner_end(&r);
+    return launch_exec(&s->launch);
+}
+
+/* ---- the submitter ---- */
+
+static int status_of(int status)
+{
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static int reap(pid_t runner)
+{
+    int status;
+
+    while (waitpid(runner, &status, 0) < 0)
+        if (errno != EINTR)
+            return CLI_FAILED;
+    return status_of(status);
+}
+
+static bool ignored(int number)
+{
+    struct sigaction action;
+
+    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+/* --wait: from here on signals are kept for wait_for(). */
+static void keep_signals(sigset_t *ret_set)
+{
+    static const int interrupts[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+
+    sigemptyset(ret_set);
+    sigaddset(ret_set, SIGCHLD);
+    for (size_t i = 0; i < ARRAY_LEN(interrupts); i++)
+        if (!ignored(interrupts[i])) /* nohup: stays deaf to it */
+            sigaddset(ret_set, interrupts[i]);
+    sigprocmask(SIG_BLOCK, ret_set, NULL);
+}
+
+/* Who interrupts it does not end the job. */
+static int wait_for(const struct submit *s, pid_t runner, const struct report *report,
+                    const sigset_t *set)
+{
+    const char *what = *report->id ? report->id : "the program";
+    int status;
+
+    while (waitpid(runner, &status, WNOHANG) == 0) {
+        int number = sigwaitinfo(set, NULL);
+
+        if (number <= 0 || number == SIGCHLD)
+            continue;
+        cli_note(s->launch.cmd, *report->id ? "%s goes on; 'tide cancel %s' ends it" : "%s goes on",
+                 what, report->id);
+        return 128 + number;
+    }
+    if (WIFSIGNALED(status))
+        cli_note(s->launch.cmd, "%s was ended by signal %d (%s)", what, WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
+    return status_of(status);
+}
+
+/* What is opened next shall not be taken for a standard stream that somebody had closed. */
+static void fill_standard(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    close_fd(fd);
+}
+
+/* True with the runner's report; false: it has failed. */
+static bool receive(int fd, struct report *ret)
+{
+    ssize_t n;
+
+    do
+        n = recv(fd, ret, sizeof(*ret), 0);
+    while (n < 0 && errno == EINTR);
+    return n == sizeof(*ret);
+}
+
+static int submit(struct submit *s)
+{
+    struct report report;
+    sigset_t set;
+    int fds[2];
+    pid_t runner;
+
+    fill_standard();
+    signal(SIGCHLD, SIG_DFL); /* ignored, it would take the runner's status with it */
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
+        return cli_error(s->launch.cmd, CLI_FAILED, NULL, "no socket: %s", strerror(errno));
+    runner = fork();
+    if (runner < 0)
+        return cli_error(s->launch.cmd, CLI_FAILED, NULL, "cannot fork: %s", strerror(errno));
+    if (runner == 0)
+        _exit(run(s, fds[1]));
+    close(fds[1]);
+    if (!receive(fds[0], &report))
+        return reap(runner);
+    if (s->wait)
+        keep_signals(&set);
+    if (s->quiet && *report.id)
+        printf("%s\n", report.id);
+    else if (!s->quiet && *report.id)
+        printf("Submitted job %s (%s), output in %s\n", report.id, report.name, report.output);
+    else if (!s->quiet)
+        printf("Started process %d, output in %s\n", (int)runner, report.output);
+    fflush(stdout);
+    return s->wait ? wait_for(s, runner, &report, &set) : CLI_OK;
+}
+
+/* ---- command line ---- */
+
+/* Returns CLI_OK, CLI_USAGE, or -1: help was printed, nothing is to be run. */
+static int parse(int argc, char **argv, struct submit *s)
+{
+    static const struct option options[] = {
+        LAUNCH_OPTIONS,
+        {"hold", no_argument, NULL, OPT_HOLD},
+        {"patience", required_argument, NULL, OPT_PATIENCE},
+        {"output", required_argument, NULL, 'o'},
+        {"wait", no_argument, NULL, 'w'},
+        {"quiet", no_argument, NULL, 'q'},
+        {"help", no_argument, NULL, 'h'},
+        {0},
+    };
+    const struct command *cmd = s->launch.cmd;
+    int c;
+
+    while ((c = option_next(cmd, argc, argv, options, true)) != -1) {
+        if (c == 'h') {
+            cli_help(cmd);
+            return -1;
+        }
+        if (c == '?' || launch_take(&s->launch, c) != CLI_OK)
+            return CLI_USAGE;
+        s->launch.held |= c == OPT_HOLD;
+        s->wait |= c == 'w';
+        s->quiet |= c == 'q';
+        if (c == 'o')
+            s->output = optarg;
+        if (c == OPT_PATIENCE && moment_duration(optarg, &s->patience_ms) < 0)
+            return cli_usage(cmd, "--patience: '%s' is no time like 30s, 10min or 2h", optarg);
+    }
+    if (!*s->output)
+        return cli_usage(cmd, "--output: the file's name is empty");
+    return launch_command(&s->launch, argc, argv);
+}
+
+static int submit_run(int argc, char **argv)
+{
+    struct submit s = {.launch = {.cmd = &command_submit, .queue = true},
+                       .output = OUTPUT_STD,
+                       .patience_ms = RUNNER_PATIENCE_MS};
+    int r = parse(argc, argv, &s);
+
+    if (r == CLI_OK)
+        r = launch_find(&s.launch);
+    if (r == CLI_OK)
+        r = submit(&s);
+    launch_done(&s.launch);
+    return r == -1 ? CLI_OK : r;
+}
+
+const struct command command_submit = {
+    .name = "submit",
+    .usage = "[OPTION...] [--] PROGRAM [ARGUMENT...]",
+    .brief = "queue a program, to run in the background when the policy starts it",
+    .help = "The program waits for its turn and then runs as with 'tide run': as you, with\n"
+            "your environment, directory and limits as they are now. It needs no terminal:\n"
+            "its standard input is empty, its output goes to a file. 'tide queue' shows who\n"
+            "waits, 'tide policy' how turns are given; with the policy 'equal' nobody waits.\n"
+            "\n"
+            "Options:\n" LAUNCH_HELP "      --hold         wait for 'tide release' first\n"
+            "      --patience TIME\n"
+            "                     begin without its turn when no daemon has been there for so\n"
+            "                     long (default 30s)\n"
+            "  -o, --output FILE  append the output there (default tide-%j.out; %j is the\n"
+            "                     job's id, %x its name)\n"
+            "  -w, --wait         stay until the job ends, and end with its exit status\n"
+            "  -q, --quiet        print the job's id and nothing else\n"
+            "\n"
+            "Examples:\n"
+            "  tide submit --request 4 -- python train.py\n"
+            "  tide submit --name cnn --output cnn.log -- python train.py --epochs 10\n"
+            "  id=$(tide submit -q -- ./night.sh) && tide hold $id\n"
+            "  tide submit --request 2 -- docker run --rm mytraining   one job: the container\n"
+            "\n"
+            "Exit status: 0 when the job is in the queue (with --wait, that of the program;\n"
+            "128 and the signal's number if one ended it), 2 wrong options, 126 the program\n"
+            "cannot be executed, 127 there is no such program.\n",
+    .run = submit_run,
+};

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/launch/runner.h"
+
+#include "base/clock.h"
+#include "proto/proto.h"
+
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#define START_NS  NS_PER_S         /* so long, whoever stopped the daemon may start it again */
+#define RETRY_NS  (50 * NS_PER_MS) /* between the first attempts; later ones are rarer */
+#define STEADY_NS (5 * NS_PER_S)   /* a connection that lasted so long ended no earlier outage */
+
+static volatile sig_atomic_t cancelled;
+
+static void on_term(int number)
+{
+    cancelled = number;
+}
+
+void runner_begin(struct runner *r)
+{
+    struct sigaction action = {.sa_handler = on_term};
+    sigset_t term;
+
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    sigprocmask(SIG_BLOCK, &term, &r->mask);
+    sigaction(SIGTERM, &action, &r->action);
+}
+
+void runner_end(struct runner *r)
+{
+    sigaction(SIGTERM, &r->action, NULL);
+    sigprocmask(SIG_SETMASK, &r->mask, NULL);
+}
+
+/* Until @fd (-1: nothing) is ready or @timeout_ns (0: never) is over; only here SIGTERM arrives. */
+static int sleep_on(const struct runner *r, int fd, uint64_t timeout_ns)
+{
+    struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / NS_PER_S),
+                               .tv_nsec = (long)(timeout_ns % NS_PER_S)};
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    sigset_t mask = r->mask;
+
+    sigdelset(&mask, SIGTERM);
+    if (ppoll(&ready, 1, timeout_ns ? &timeout : NULL, &mask) < 0 && errno != EINTR)
+        return -errno;
+    return cancelled ? -ECANCELED : 0;
+}
+
+/* ---- asking a daemon ---- */
+
+static int connect_to(const char *path, struct error *err)
+{
+    _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+    if (fd < 0)
+        return error_set(err, -errno, "no socket: %s", strerror(errno));
+    if (strlen(path) >= sizeof(address.sun_path))
+        return error_set(err, -ENAMETOOLONG, "%s is too long for a socket", path);
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
+        return error_set(err, -errno, "no daemon runs (%s: %s)", path, strerror(errno));
+    return TAKE_FD(fd);
+}
+
+/*
+ * The job is named by this process's pid: under its id a daemon that forgot it may have another
+ * one's, and "the job that I belong to" could be that of a shell around us.
+ */
+static int ask(int fd, struct error *err)
+{
+    union proto_message m;
+
+    proto_init(&m, PROTO_CONTROL, 1);
+    m.control.verb = PROTO_VERB_BEGIN;
+    snprintf(m.control.job, sizeof(m.control.job), "%d", (int)getpid());
+    if (send(fd, &m, m.h.size, MSG_NOSIGNAL) < 0)
+        return error_set(err, -ECONNRESET, "the daemon hung up");
+    return 0;
+}
+
+/*
+ * The word: 0, or -ECANCELED (SIGTERM), -ESRCH (it does not know this job), another -errno. That
+ * the daemon calls the job cancelled means that the daemon itself ends: people cancel by SIGTERM.
+ */
+static int hear(const struct runner *r, int fd, struct error *err)
+{
+    union proto_message m;
+    ssize_t n;
+    int e;
+
+    for (;;) {
+        e = sleep_on(r, fd, 0);
+        if (e < 0)
+            return error_set(err, e, "%s", strerror(-e));
+        n = recv(fd, &m, sizeof(m), MSG_DONTWAIT | MSG_TRUNC);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            continue;
+        if (n <= 0)
+            return error_set(err, -ECONNRESET, "the daemon hung up");
+        e = proto_check(&m, (size_t)n, err);
+        if (e < 0)
+            return e;
+        if (m.h.type != PROTO_RESULT)
+            return error_set(err, -EBADMSG, "message type %u is no answer", m.h.type);
+        if (m.result.status == -ECANCELED)
+            return error_set(err, -ECONNRESET, "the daemon ended");
+        if (m.result.status < 0)
+            return error_set(err, m.result.status, "%s", m.result.text);
+        return 0;
+    }
+}
+
+static int wait_at(const struct runner *r, int fd, struct error *err)
+{
+    int e = ask(fd, err);
+
+    return e < 0 ? e : hear(r, fd, err);
+}
+
+/* ---- without a daemon ---- */
+
+/* The user's own daemon is for `tide` to start; the machine's is not. */
+static bool own_daemon(const char *socket_path)
+{
+    char dir[RUNDIR_PATH_MAX];
+    size_t len = rundir_user(dir) == 0 ? strlen(dir) : 0;
+
+    return len && strncmp(socket_path, dir, len) == 0 &&
+           strcmp(socket_path + len, "/" RUNDIR_AGENT_SOCKET) == 0;
+}
+
+/* A daemon that lost its records: the job joins the end of its queue. 0 or -errno. */
+static int register_anew(struct runner *r, struct error *err)
+{
+    _cleanup_answer_ struct api_answer answer = {0};
+    struct launch *l = r->launch;
+    int e = launch_register(l, &answer, err);
+
+    if (e < 0)
+        return e;
+    if (answer.status == 409 && l->name && l->name != r->name) { /* taken by now: with the pid */
+        snprintf(r->name, sizeof(r->name), "%.*s-%d", PROTO_NAME_MAX - 16, l->name, (int)getpid());
+        l->name = r->name;
+        return error_set(err, -EAGAIN, "the name is taken");
+    }
+    if (answer.status >= 400)
+        return error_set(err, -EPROTO, "the daemon refuses the job: %s",
+                         member_text(json_object_get(answer.body, "error"), "message"));
+    cli_note(l->cmd, "job %s (%s) is %s (%s) with a new daemon, at the end of its queue",
+             member_text(r->job.body, "id"), member_text(r->job.body, "name"),
+             member_text(answer.body, "id"), member_text(answer.body, "name"));
+    api_answer_done(&r->job);
+    r->job = answer;
+    answer.body = NULL;
+    return 0;
+}
+
+struct outage {
+    uint64_t since_ns; /* 0: none */
+    bool registered;   /* once is enough: else each attempt would make a job */
+};
+
+/* One attempt: -EAGAIN when the next may do better; *err says what was wrong with this one. */
+static int attempt(struct runner *r, struct outage *outage, struct error *err)
+{
+    const char *path = member_text(r->job.body, "socket");
+    _cleanup_fd_ int fd = connect_to(path, err);
+    uint64_t now = clock_now_ns();
+    int e;
+
+    if (fd < 0) {
+        if (outage->since_ns && now - outage->since_ns > START_NS && own_daemon(path))
+            launch_start_daemon(err);
+        return -EAGAIN;
+    }
+    e = wait_at(r, fd, err);
+    if (e == 0 || e == -ECANCELED)
+        return e;
+    if (clock_now_ns() - now > STEADY_NS)
+        *outage = (struct outage){0};
+    if (e == -ESRCH && !outage->registered)
+        outage->registered = register_anew(r, err) == 0;
+    return -EAGAIN;
+}
+
+int runner_wait(struct runner *r, struct error *err)
+{
+    struct outage outage = {0};
+    uint64_t age_ns;
+    int e;
+
+    for (;;) {
+        e = attempt(r, &outage, err);
+        if (e != -EAGAIN)
+            return e;
+        if (!outage.since_ns)
+            outage.since_ns = clock_now_ns();
+        age_ns = clock_now_ns() - outage.since_ns;
+        if (age_ns > r->patience_ms * NS_PER_MS)
+            return -ECONNREFUSED;
+        e = sleep_on(r, -1, age_ns < NS_PER_S ? RETRY_NS : NS_PER_S);
+        if (e < 0)
+            return e;
+    }
+}

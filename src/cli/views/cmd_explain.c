@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `tide explain`: why a job has what it has. */
+#include "base/size.h"
+#include "cli/api.h"
+#include "cli/views/job_text.h"
+
+#include <string.h>
+#include <time.h>
+
+static void print_threads(const json_t *job)
+{
+    const char *cores = member_text(job, "cores");
+    long target = member_long(job, "target");
+
+    if (member_long(job, "max"))
+        printf(", %ld of %ld threads active, target %ld", member_long(job, "active"),
+               member_long(job, "max"), target);
+    else if (target)
+        printf(", no thread pool yet, target %ld", target);
+    else
+        printf(", no thread pool yet");
+    if (*cores)
+        printf(", cores %s", cores);
+}
+
+/* A submitted job's turn: how long it waited for it, and has had it. */
+static void print_turn(const json_t *job)
+{
+    char waited[32], ran[32];
+
+    job_text_duration(member_number(job, "wait_s"), waited, sizeof(waited));
+    job_text_duration(member_number(job, "run_s"), ran, sizeof(ran));
+    if (job_text_waits(job))
+        printf("  submitted, has waited %s\n", waited);
+    else if (member_bool(job, "submitted"))
+        printf("  submitted, waited %s for its turn, has run %s\n", waited, ran);
+    if (member_bool(job, "submitted") && !member_bool(job, "preemptible"))
+        printf("  cannot be paused for others: %s\n", member_text(job, "preemptible_note"));
+}
+
+static void print_now(const json_t *job)
+{
+    const char *reason = member_text(job, "reason");
+    char split[512];
+
+    printf("%s %s: %s", member_text(job, "id"), member_text(job, "name"),
+           member_text(job, "state"));
+    if (!job_text_waits(job))
+        print_threads(job);
+    printf("\n");
+    if (*reason)
+        printf("  why: %s\n", reason);
+    job_text_split(job, split, sizeof(split));
+    if (*split)
+        printf("  split over its processes by what they use: %s\n", split);
+    if (*member_text(job, "note"))
+        printf("  note: %s\n", member_text(job, "note"));
+    if (member_bool(job, "oversubscribed") && !strstr(reason, "oversubscribed"))
+        printf("  oversubscribed: more threads than cores\n");
+    print_turn(job);
+}
+
+static void print_deadline(double at)
+{
+    char when[32];
+
+    if (at <= 0)
+        return;
+    job_text_time(at, when, sizeof(when));
+    printf(", deadline %s", when);
+}
+
+static void print_memory(const json_t *job)
+{
+    double asked = member_number(job, "memory"), used = member_number(job, "memory_used");
+    char text[SIZE_TEXT_MAX];
+
+    size_text((uint64_t)asked, text);
+    if (asked > 0)
+        printf(", memory %s", text);
+    size_text((uint64_t)used, text);
+    if (used > 0)
+        printf(asked > 0 ? " (uses %s)" : ", uses %s of memory", text);
+}
+
+static const char *holder(const json_t *job)
+{
+    const char *by = member_text(job, "pinned_by");
+
+    return strcmp(by, "signal") == 0    ? "by a signal"
+           : strcmp(by, "program") == 0 ? "by the program"
+                                        : "by hand";
+}
+
+static void print_bounds(const json_t *job)
+{
+    const json_t *limit = json_object_get(job, "limit");
+    const json_t *pinned = json_object_get(job, "pinned");
+
+    printf("  placement %s, weight %ld, min %ld", member_text(job, "placement"),
+           member_long(job, "weight"), member_long(job, "min"));
+    if (json_is_integer(limit))
+        printf(", max %lld", (long long)json_integer_value(limit));
+    if (member_long(job, "priority"))
+        printf(", priority %ld", member_long(job, "priority"));
+    if (member_long(job, "class"))
+        printf(", class %ld", member_long(job, "class"));
+    if (member_long(job, "request"))
+        printf(", request %ld", member_long(job, "request"));
+    print_memory(job);
+    print_deadline(member_number(job, "deadline"));
+    if (json_is_integer(pinned))
+        printf(", held at %lld %s ('tide set %s --auto' lets go)",
+               (long long)json_integer_value(pinned), holder(job), member_text(job, "name"));
+    printf("\n");
+}
+
+/* Speed with 2, 4, 8 … threads and with the most that there are. */
+static void print_speedup(const json_t *speedup)
+{
+    const json_t *table = json_object_get(speedup, "table");
+    size_t count = json_array_size(table);
+    const char *before = "  speed-up:";
+
+    if (count < 2)
+        return;
+    for (size_t k = 2; k <= count; k = k < count && 2 * k > count ? count : 2 * k) {
+        printf("%s %.1f with %zu", before, json_number_value(json_array_get(table, k - 1)), k);
+        before = ",";
+    }
+    printf(" threads; sure to %.0f %% after %ld different numbers of threads\n",
+           100 * member_number(speedup, "confidence"), member_long(speedup, "counts"));
+}
+
+static void print_changes(const json_t *changes)
+{
+    const json_t *change;
+    size_t i;
+
+    if (json_array_size(changes) == 0) {
+        printf("No change yet.\n");
+        return;
+    }
+    printf("\n%-12s  %-10s  %-8s  %-10s  %s\n", "TIME", "THREADS", "CORES", "TOOK", "REASON");
+    json_array_foreach (changes, i, change) {
+        double at = member_number(change, "time");
+        double latency = member_number(change, "latency_us");
+        time_t seconds = (time_t)at;
+        char when[16], threads[40], took[24] = "-";
+        struct tm tm;
+
+        localtime_r(&seconds, &tm);
+        strftime(when, sizeof(when), "%H:%M:%S", &tm);
+        snprintf(threads, sizeof(threads), "%ld %s %ld", member_long(change, "from"),
+                 cli_glyph(CLI_ARROW), member_long(change, "to"));
+        if (latency > 0)
+            snprintf(took, sizeof(took), "%.1f ms", latency / 1000);
+        /* An arrow of three bytes takes one column. */
+        printf("%s.%03d  %-*s  %-8s  %-10s  %s\n", when, (int)((at - (double)seconds) * 1000),
+               strstr(threads, "→") ? 12 : 10, threads, member_text(change, "cores"), took,
+               member_text(change, "reason"));
+    }
+}
+
+static int get(const char *job, const char *suffix, json_t **ret)
+{
+    char path[API_PATH_MAX];
+    int r = api_job_path(&command_explain, job, suffix, path);
+
+    return r == CLI_OK ? api_request(&command_explain, "GET", path, NULL, API_TIMEOUT_MS, ret) : r;
+}
+
+static int explain_run(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
+    const struct command *cmd = &command_explain;
+    _cleanup_json_ json_t *job = NULL;
+    _cleanup_json_ json_t *history = NULL;
+    bool json = false;
+    int c;
+    int r;
+
+    while ((c = option_next(cmd, argc, argv, options, false)) != -1) {
+        if (c == 'h')
+            return cli_help(cmd);
+        if (c == '?')
+            return CLI_USAGE;
+        json = true;
+    }
+    if (option_operands(cmd, argc, argv, 1, 1) != CLI_OK)
+        return CLI_USAGE;
+    r = get(argv[optind], "/explain", &history);
+    if (r != CLI_OK || json)
+        return r == CLI_OK ? api_print(history) : r;
+    r = get(argv[optind], "", &job);
+    if (r != CLI_OK)
+        return r;
+    print_now(job);
+    print_bounds(job);
+    print_speedup(json_object_get(history, "speedup"));
+    print_changes(json_object_get(history, "changes"));
+    return CLI_OK;
+}
+
+const struct command command_explain = {
+    .name = "explain",
+    .usage = "JOB [--json]",
+    .brief = "say why a job has the threads that it has, or what it waits for",
+    .help = "Its present state, and its last changes (at most 64, newest last): when, from\n"
+            "and to how many threads, on which cores, how long until all were parked or\n"
+            "awake, and why.\n"
+            "\n"
+            "Options:\n"
+            "  -j, --json  print the daemon's answer\n"
+            "\n"
+            "Examples:\n"
+            "  tide explain cnn\n"
+            "  tide explain j2 --json\n",
+    .run = explain_run,
+};

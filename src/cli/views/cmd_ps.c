@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/api.h"
+#include "cli/views/job_table.h"
+#include "cli/views/job_text.h"
+
+static const enum job_field columns[] = {
+    JOB_ID,     JOB_NAME,   JOB_OWNER, JOB_STATE,  JOB_PIDS,     JOB_CORES, JOB_ALLOWED,
+    JOB_TARGET, JOB_ACTIVE, JOB_MAX,   JOB_MEMORY, JOB_PROGRESS, JOB_RATE,  JOB_REASON,
+};
+
+/* What a row has no room for: the mark's meaning, why a program's threads do not change. */
+static void print_notes(const json_t *jobs)
+{
+    const json_t *backend;
+    const json_t *job;
+    bool legend = false;
+    size_t i;
+    size_t k;
+
+    json_array_foreach (jobs, i, job) {
+        legend |= member_bool(job, "oversubscribed");
+        json_array_foreach (json_object_get(job, "backends"), k, backend) {
+            if (member_bool(backend, "malleable"))
+                continue;
+            printf("%s %s: %s %s keeps its threads: %s\n", member_text(job, "id"),
+                   member_text(job, "name"), member_text(backend, "name"),
+                   member_text(backend, "version"), member_text(backend, "note"));
+        }
+    }
+    if (legend)
+        printf("! oversubscribed: more threads than cores; 'tide explain JOB' says why\n");
+}
+
+static void print_machine_notes(void)
+{
+    _cleanup_answer_ struct api_answer machine = {0};
+    struct error err;
+    const json_t *note;
+    size_t i;
+
+    if (api_try("GET", "/v1/machine", NULL, API_TIMEOUT_MS, &machine, &err) < 0)
+        return;
+    json_array_foreach (json_object_get(machine.body, "notes"), i, note)
+        printf("note: %s\n", json_string_value(note));
+}
+
+static void print_splits(const json_t *jobs)
+{
+    const json_t *job;
+    char split[512];
+    size_t i;
+
+    json_array_foreach (jobs, i, job) {
+        job_text_split(job, split, sizeof(split));
+        if (*split)
+            printf("%s %s: %ld threads: %s\n", member_text(job, "id"), member_text(job, "name"),
+                   member_long(job, "target"), split);
+    }
+}
+
+static int print_people(const json_t *jobs, bool verbose)
+{
+    if (json_array_size(jobs) == 0) {
+        printf("No jobs. Start one: tide run -- python train.py\n");
+        return CLI_OK;
+    }
+    if (job_table_print(jobs, columns, ARRAY_LEN(columns)) < 0)
+        return cli_error(&command_ps, CLI_FAILED, NULL, "out of memory");
+    if (verbose)
+        print_splits(jobs);
+    print_notes(jobs);
+    print_machine_notes();
+    return CLI_OK;
+}
+
+static int ps_run(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"json", no_argument, NULL, 'j'},  {"quiet", no_argument, NULL, 'q'},
+        {"names", no_argument, NULL, 'n'}, {"verbose", no_argument, NULL, 'v'},
+        {"help", no_argument, NULL, 'h'},  {0}};
+    _cleanup_json_ json_t *jobs = NULL;
+    int form = 0; /* letter of the option that chose one */
+    int c;
+    int r;
+
+    while ((c = option_next(&command_ps, argc, argv, options, false)) != -1) {
+        if (c == 'h')
+            return cli_help(&command_ps);
+        if (c == '?')
+            return CLI_USAGE;
+        if (form && form != c)
+            return cli_usage(&command_ps, "--json, --quiet, --names and --verbose: choose one");
+        form = c;
+    }
+    if (option_operands(&command_ps, argc, argv, 0, 0) != CLI_OK)
+        return CLI_USAGE;
+    r = api_request(&command_ps, "GET", "/v1/jobs", NULL, API_TIMEOUT_MS, &jobs);
+    if (r != CLI_OK)
+        return r;
+    if (form == 'j')
+        return api_print(jobs);
+    if (form == 'q' || form == 'n')
+        return job_table_members(jobs, form == 'q' ? "id" : "name");
+    return print_people(jobs, form == 'v');
+}
+
+const struct command command_ps = {
+    .name = "ps",
+    .usage = "[--json | --quiet | --names | --verbose]",
+    .brief = "list the jobs, their cores and their threads",
+    .help = "Options:\n"
+            "  -j, --json     everything that is known, as a JSON array\n"
+            "  -q, --quiet    only the ids\n"
+            "  -n, --names    only the names\n"
+            "  -v, --verbose  also how targets are split over jobs' processes\n"
+            "\n"
+            "Columns:\n"
+            "  STATE    running: its threads can be changed; starting: for ten seconds at\n"
+            "           most, until an agent reports; rigid: its threads cannot be changed,\n"
+            "           the lines below the table say why; queued, held, paused: see\n"
+            "           'tide queue'\n"
+            "  CORES    processors that it may run on\n"
+            "  ALLOWED  how many of them it may fill (fewer under a quota)\n"
+            "  TARGET   threads that it should use; ! more than cores (oversubscribed)\n"
+            "  ACTIVE   threads that are not parked\n"
+            "  MAX      threads that its pools were built with\n"
+            "  MEMORY   that it counts with when others are admitted: what it asked for or\n"
+            "           what it uses, whichever is more\n"
+            "  RATE     units of work in a second\n"
+            "\n"
+            "Examples:\n"
+            "  tide ps\n"
+            "  tide ps --json | jq '.[] | {name, target, active}'\n"
+            "  for j in $(tide ps -q); do tide set $j --auto; done\n",
+    .run = ps_run,
+};

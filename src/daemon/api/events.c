@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/api/events.h"
+
+#include "base/clock.h"
+#include "daemon/api/api.h"
+#include "daemon/node.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <microhttpd.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#define BLOCK 4096 /* bytes that libmicrohttpd asks for at a time */
+
+struct event {
+    char *text; /* as it is sent */
+    uint64_t time_ms;
+};
+
+struct events {
+    struct node *node;
+    struct event kept[EVENTS_KEPT]; /* event K at [K % EVENTS_KEPT] */
+    uint64_t next;                  /* its number; the first event is 1 */
+    struct stream *streams;
+    sd_event_source *timer;
+};
+
+struct stream {
+    struct stream *next;
+    struct events *events;
+    struct MHD_Connection *connection;
+    sd_event_source *gone_source; /* while it sleeps, libmicrohttpd does not see a peer leave */
+    uid_t uid;
+    uint64_t at;   /* the event to be sent next */
+    size_t offset; /* that much of it is sent */
+    size_t said;   /* of the comment */
+    bool asleep, ended;
+    bool ends;        /* once all is sent */
+    char comment[80]; /* goes before the next event */
+};
+
+/* ---- keeping ---- */
+
+static struct event *event_at(struct events *e, uint64_t number)
+{
+    return &e->kept[number % EVENTS_KEPT];
+}
+
+static uint64_t oldest(const struct events *e)
+{
+    return e->next > EVENTS_KEPT ? e->next - EVENTS_KEPT : 1;
+}
+
+static void wake(struct stream *s)
+{
+    if (!s->asleep)
+        return;
+    s->asleep = false;
+    MHD_resume_connection(s->connection);
+    api_resumed(s->events->node->api);
+}
+
+void events_tell(struct events *e, const char *type, json_t *data)
+{
+    uint64_t now_ms = clock_real_ms();
+    char *json = NULL, *text = NULL;
+    int len = -1;
+
+    if (data && json_object_set_new(data, "time", json_real((double)now_ms / 1000)) == 0)
+        json = json_dumps(data, JSON_COMPACT | JSON_REAL_PRECISION(15));
+    json_decref(data);
+    if (e && json)
+        len = asprintf(&text, "id: %" PRIu64 ".%" PRIu64 "\nevent: %s\ndata: %s\n\n",
+                       e->node->epoch, e->next, type, json);
+    free(json);
+    if (len < 0 || len > EVENTS_TEXT_MAX) {
+        if (len >= 0)
+            free(text);
+        return;
+    }
+    free(event_at(e, e->next)->text);
+    *event_at(e, e->next++) = (struct event){text, now_ms};
+    for (struct stream *s = e->streams; s; s = s->next)
+        wake(s);
+}
+
+/* ---- sending ---- */
+
+static size_t put(char *buf, size_t room, const char *text, size_t *sent, bool *ret_whole)
+{
+    size_t len = strlen(text + *sent), part = len < room ? len : room;
+
+    memcpy(buf, text + *sent, part);
+    *sent += part;
+    *ret_whole = part == len;
+    return part;
+}
+
+/* libmicrohttpd has room for more: it asks only when all before is on its way. */
+static ssize_t on_room(void *arg, uint64_t pos, char *buf, size_t max)
+{
+    struct stream *s = arg;
+    struct events *e = s->events;
+    size_t len = 0;
+    bool whole = true;
+
+    if (s->ended || s->at < oldest(e))
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    /* Between events alone. */
+    if (s->comment[0] && s->offset == 0) {
+        len = put(buf, max, s->comment, &s->said, &whole);
+        if (whole)
+            s->comment[0] = '\0';
+    }
+    while (whole && len < max && s->at < e->next) {
+        len += put(buf + len, max - len, event_at(e, s->at)->text, &s->offset, &whole);
+        if (whole) {
+            s->at++;
+            s->offset = 0;
+        }
+    }
+    if (len > 0)
+        return (ssize_t)len;
+    if (s->ends)
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    s->asleep = true;
+    MHD_suspend_connection(s->connection);
+    return 0;
+}
+
+static void comment(struct stream *s, const char *text)
+{
+    snprintf(s->comment, sizeof(s->comment), "%s", text);
+    s->said = 0;
+}
+
+static void free_stream(void *arg)
+{
+    struct stream *s = arg, **at = &s->events->streams;
+
+    while (*at && *at != s)
+        at = &(*at)->next;
+    if (*at)
+        *at = s->next;
+    sd_event_source_disable_unref(s->gone_source);
+    free(s);
+}
+
+static int on_gone(sd_event_source *source, int fd, uint32_t events, void *arg)
+{
+    struct stream *s = arg;
+
+    sd_event_source_set_enabled(source, SD_EVENT_OFF);
+    s->ended = true;
+    wake(s);
+    return 0;
+}
+
+/* A stream that sleeps is never found idle; its reader's proxies may be, without this. */
+static int on_beat(sd_event_source *source, uint64_t usec, void *arg)
+{
+    struct events *e = arg;
+
+    for (struct stream *s = e->streams; s; s = s->next) {
+        if (!s->comment[0])
+            comment(s, ":\n\n");
+        wake(s);
+    }
+    if (!e->streams)
+        return 0;
+    sd_event_source_set_time_relative(source, EVENTS_BEAT_S * 1000000ull);
+    return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+}
+
+/* ---- streams ---- */
+
+/* The number behind event @last; 0: it is another daemon's, or of an event that is not kept. */
+static uint64_t behind(const struct events *e, const char *last)
+{
+    uint64_t epoch, number;
+    char end;
+
+    if (sscanf(last, "%" SCNu64 ".%" SCNu64 "%c", &epoch, &number, &end) != 2 ||
+        epoch != e->node->epoch || number >= e->next || number + 1 < oldest(e))
+        return 0;
+    return number + 1;
+}
+
+/* 0: something was missed, and all that is kept is news. */
+static uint64_t first_of(struct events *e, const struct events_from *from)
+{
+    uint64_t at = oldest(e);
+
+    if (from->last)
+        return behind(e, from->last);
+    if (from->since_ms == 0)
+        return e->next;
+    if (at > 1 && event_at(e, at)->time_ms >= from->since_ms)
+        return 0;
+    while (at < e->next && event_at(e, at)->time_ms < from->since_ms)
+        at++;
+    return at;
+}
+
+static void begin_at(struct stream *s, const struct events_from *from)
+{
+    s->at = first_of(s->events, from);
+    comment(s, s->at ? "retry: 1000\n\n" : "retry: 1000\nevent: missed\ndata: {}\n\n");
+    if (s->at == 0)
+        s->at = oldest(s->events);
+    s->ends = from->ends;
+}
+
+int events_open(struct events *e, struct request *r, const struct events_from *from,
+                struct stream **ret)
+{
+    const struct node *n = e->node;
+    unsigned all = 0, of_user = 0;
+    struct stream *s;
+
+    for (s = e->streams; s; s = s->next) {
+        all++;
+        of_user += s->uid == r->who.uid;
+    }
+    if (all >= EVENTS_STREAMS_MAX ||
+        (r->who.uid != 0 && r->who.uid != n->uid && of_user >= EVENTS_STREAMS_UID))
+        return -EAGAIN;
+    s = calloc(1, sizeof(*s));
+    if (!s)
+        return -ENOMEM;
+    s->events = e;
+    s->uid = r->who.uid;
+    begin_at(s, from);
+    s->next = e->streams;
+    e->streams = s;
+    if (all == 0) {
+        sd_event_source_set_time_relative(e->timer, EVENTS_BEAT_S * 1000000ull);
+        sd_event_source_set_enabled(e->timer, SD_EVENT_ONESHOT);
+    }
+    *ret = s;
+    return 0;
+}
+
+int stream_send(struct stream *s, void *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct MHD_Response *response;
+    enum MHD_Result result;
+
+    s->connection = connection;
+    if (!info || sd_event_add_io(s->events->node->event, &s->gone_source, info->connect_fd,
+                                 EPOLLRDHUP, on_gone, s) < 0) {
+        free_stream(s);
+        return -EIO;
+    }
+    response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, on_room, s, free_stream);
+    if (!response) {
+        free_stream(s);
+        return -ENOMEM;
+    }
+    MHD_add_response_header(response, "Content-Type", "text/event-stream");
+    MHD_add_response_header(response, "Cache-Control", "no-store");
+    result = MHD_queue_response(connection, MHD_HTTP_OK, response);
+    MHD_destroy_response(response);
+    return result == MHD_YES ? 0 : -EIO;
+}
+
+void events_end_streams(struct events *e)
+{
+    for (struct stream *s = e ? e->streams : NULL; s; s = s->next) {
+        s->ended = true;
+        wake(s);
+    }
+}
+
+int events_new(struct node *n, struct events **ret)
+{
+    struct events *e = calloc(1, sizeof(*e));
+    int r;
+
+    if (!e)
+        return -ENOMEM;
+    e->node = n;
+    e->next = 1;
+    r = sd_event_add_time(n->event, &e->timer, CLOCK_MONOTONIC, 0, 100000, on_beat, e);
+    if (r >= 0)
+        r = sd_event_source_set_enabled(e->timer, SD_EVENT_OFF);
+    if (r < 0) {
+        events_free(e);
+        return r;
+    }
+    *ret = e;
+    return 0;
+}
+
+struct events *events_free(struct events *e)
+{
+    if (!e)
+        return NULL;
+    for (unsigned i = 0; i < EVENTS_KEPT; i++)
+        free(e->kept[i].text);
+    sd_event_source_disable_unref(e->timer);
+    free(e);
+    return NULL;
+}

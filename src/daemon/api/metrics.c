@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/api/metrics.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "daemon/api/api.h"
+#include "daemon/node.h"
+#include "daemon/plan/decision.h"
+#include "daemon/record/history.h"
+#include "host/proc/file.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* Upper bounds, from what a parked pool takes to the deadline of a shrink. */
+static const struct {
+    uint64_t ns;
+    const char *text;
+} bucket[METRICS_BUCKETS] = {
+    {100000, "0.0001"},  {250000, "0.00025"}, {500000, "0.0005"}, {1000000, "0.001"},
+    {2500000, "0.0025"}, {5000000, "0.005"},  {10000000, "0.01"}, {25000000, "0.025"},
+    {50000000, "0.05"},  {100000000, "0.1"},  {500000000, "0.5"}, {2000000000, "2"},
+};
+
+void metrics_resized(struct node *n, uint64_t latency_ns)
+{
+    struct metrics *m = &n->metrics;
+
+    m->resizes++;
+    m->resize_sum_ns += latency_ns;
+    for (unsigned i = 0; i < METRICS_BUCKETS; i++)
+        if (latency_ns <= bucket[i].ns) {
+            m->resize_bucket[i]++;
+            return;
+        }
+}
+
+/* ---- text ---- */
+
+static void family(FILE *f, const char *name, const char *type, const char *help)
+{
+    fprintf(f, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void one(FILE *f, const char *name, const char *type, const char *help, double value)
+{
+    family(f, name, type, help);
+    fprintf(f, "%s %.15g\n", name, value);
+}
+
+/* A label's value is UTF-8; texts of agents are any bytes. */
+static void put_value(FILE *f, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '\\' || *text == '"')
+            fprintf(f, "\\%c", *text);
+        else if (*text == '\n')
+            fputs("\\n", f);
+        else
+            fputc((unsigned char)*text < 0x80 ? *text : '?', f);
+    }
+}
+
+static void put_job(FILE *f, const char *metric, const struct job *j)
+{
+    fprintf(f, "%s{job=\"%s\",name=\"", metric, j->id);
+    put_value(f, j->name);
+    fputc('"', f);
+}
+
+/* ---- jobs ---- */
+
+typedef void (*per_job_fn)(FILE *f, const struct job *j);
+
+static void each_job(FILE *f, const struct request *r, per_job_fn fn)
+{
+    for (const struct job *j = r->node->jobs.first; j; j = j->next)
+        if (control_may_read(r->node, &r->who, j))
+            fn(f, j);
+}
+
+static void put_threads(FILE *f, const struct job *j)
+{
+    const struct {
+        const char *kind;
+        uint32_t value;
+    } rows[] = {{"target", job_target(j)}, {"active", job_active(j)}, {"max", job_max(j)}};
+
+    for (unsigned i = 0; i < ARRAY_LEN(rows); i++) {
+        put_job(f, "tide_job_threads", j);
+        fprintf(f, ",kind=\"%s\"} %u\n", rows[i].kind, rows[i].value);
+    }
+}
+
+static void put_cores(FILE *f, const struct job *j)
+{
+    put_job(f, "tide_job_cores", j);
+    fprintf(f, "} %.15g\n", job_allowed_mcpu(j) / 1000.0);
+}
+
+static void put_weight(FILE *f, const struct job *j)
+{
+    put_job(f, "tide_job_weight", j);
+    fprintf(f, "} %u\n", j->weight);
+}
+
+static void put_cpu_weight(FILE *f, const struct job *j)
+{
+    put_job(f, "tide_job_cpu_weight", j);
+    fprintf(f, "} %u\n", j->container || j->node->weights ? j->weight_set : 0);
+}
+
+static void put_place(FILE *f, const struct job *j)
+{
+    if (j->place == 0)
+        return;
+    put_job(f, "tide_job_queue_place", j);
+    fprintf(f, "} %u\n", j->place);
+}
+
+static void put_progress(FILE *f, const struct job *j, const char *metric, double value)
+{
+    struct job_progress p;
+
+    job_progress(j, &p);
+    put_job(f, metric, j);
+    fputs(",unit=\"", f);
+    put_value(f, p.unit);
+    fprintf(f, "\"} %.15g\n", value < 0 ? (double)p.done : value);
+}
+
+static void put_rate(FILE *f, const struct job *j)
+{
+    put_progress(f, j, "tide_job_rate", job_rate(j));
+}
+
+static void put_done(FILE *f, const struct job *j)
+{
+    put_progress(f, j, "tide_job_progress_total", -1);
+}
+
+static void put_states(FILE *f, const struct request *r)
+{
+    static const char *const states[] = {"held",    "queued", "paused",
+                                         "running", "rigid",  "starting"};
+    uint64_t now = clock_now_ns();
+
+    family(f, "tide_jobs", "gauge", "Jobs by state.");
+    for (unsigned i = 0; i < ARRAY_LEN(states); i++) {
+        unsigned count = 0;
+
+        for (const struct job *j = r->node->jobs.first; j; j = j->next)
+            count +=
+                control_may_read(r->node, &r->who, j) && strcmp(job_state(j, now), states[i]) == 0;
+        fprintf(f, "tide_jobs{state=\"%s\"} %u\n", states[i], count);
+    }
+}
+
+static void put_jobs(FILE *f, const struct request *r)
+{
+    put_states(f, r);
+    family(f, "tide_job_threads", "gauge",
+           "Threads of a job: commanded, not parked, and those that its pools were built with.");
+    each_job(f, r, put_threads);
+    family(f, "tide_job_cores", "gauge", "Cores that a job may use.");
+    each_job(f, r, put_cores);
+    family(f, "tide_job_weight", "gauge",
+           "Weight of a job among the others; 100 is the usual one.");
+    each_job(f, r, put_weight);
+    family(f, "tide_job_cpu_weight", "gauge",
+           "Weight that tided gave a job's control group; 0 where it gave none.");
+    each_job(f, r, put_cpu_weight);
+    family(f, "tide_job_queue_place", "gauge",
+           "Place of a job that waits, where the policy has an order.");
+    each_job(f, r, put_place);
+    family(f, "tide_job_rate", "gauge", "Units of work of a job in a second.");
+    each_job(f, r, put_rate);
+    family(f, "tide_job_progress_total", "counter", "Units of work that a job has done.");
+    each_job(f, r, put_done);
+}
+
+/* ---- the daemon ---- */
+
+static void put_resizes(FILE *f, const struct metrics *m)
+{
+    uint64_t sum = 0;
+
+    one(f, "tide_resizes_total", "counter",
+        "Changes of a job's threads that all of its agents acknowledged.", (double)m->resizes);
+    family(f, "tide_resize_seconds", "histogram",
+           "Time from the command to the last acknowledgement.");
+    for (unsigned i = 0; i < METRICS_BUCKETS; i++) {
+        sum += m->resize_bucket[i];
+        fprintf(f, "tide_resize_seconds_bucket{le=\"%s\"} %" PRIu64 "\n", bucket[i].text, sum);
+    }
+    fprintf(f,
+            "tide_resize_seconds_bucket{le=\"+Inf\"} %" PRIu64 "\ntide_resize_seconds_sum %.15g\n"
+            "tide_resize_seconds_count %" PRIu64 "\n",
+            m->resizes, (double)m->resize_sum_ns / NS_PER_S, m->resizes);
+}
+
+static unsigned open_descriptors(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    unsigned n = 0;
+
+    while (dir && readdir(dir))
+        n++;
+    if (dir)
+        closedir(dir);
+    return n > 3 ? n - 3 : 0; /* ".", ".." and the directory's own */
+}
+
+/* Seconds since 1970 at which the machine was started: "btime 1700000000" in /proc/stat. */
+static double boot_time(const struct node *n)
+{
+    _cleanup_free_ char *text = NULL;
+    const char *line;
+    size_t len;
+
+    if (file_read_all(n->root, "proc/stat", &text, &len) < 0)
+        return 0;
+    line = strstr(text, "\nbtime ");
+    return line ? strtod(line + strlen("\nbtime "), NULL) : 0;
+}
+
+static void put_process(FILE *f, const struct node *n)
+{
+    struct rlimit limit = {0};
+    unsigned long long user = 0, kernel = 0, start = 0, size = 0;
+    long pages = 0, ticks = sysconf(_SC_CLK_TCK);
+    char text[1024];
+    const char *rest =
+        file_read(n->root, "proc/self/stat", text, sizeof(text)) > 0 ? strrchr(text, ')') : NULL;
+
+    if (rest)
+        sscanf(rest + 1,
+               " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d %*d %*d "
+               "%llu %llu %ld",
+               &user, &kernel, &start, &size, &pages);
+    getrlimit(RLIMIT_NOFILE, &limit);
+    one(f, "process_cpu_seconds_total", "counter", "CPU time that tided has used.",
+        (double)(user + kernel) / (double)ticks);
+    one(f, "process_resident_memory_bytes", "gauge", "Memory of tided that is resident.",
+        (double)pages * (double)sysconf(_SC_PAGESIZE));
+    one(f, "process_virtual_memory_bytes", "gauge", "Address space of tided.", (double)size);
+    one(f, "process_open_fds", "gauge", "Descriptors that tided has open.", open_descriptors());
+    one(f, "process_max_fds", "gauge", "Descriptors that tided may open.", (double)limit.rlim_cur);
+    one(f, "process_start_time_seconds", "gauge", "When tided was started, since 1970.",
+        boot_time(n) + (double)start / (double)ticks);
+}
+
+char *metrics_text(const struct request *r)
+{
+    const struct node *n = r->node;
+    char *text = NULL;
+    size_t len;
+    FILE *f = open_memstream(&text, &len);
+
+    if (!f)
+        return NULL;
+    family(f, "tide_build_info", "gauge", "1, with the version of tided.");
+    fputs("tide_build_info{version=\"" TIDE_VERSION "\"} 1\n", f);
+    family(f, "tide_policy_info", "gauge", "1, with the policy in force.");
+    fprintf(f, "tide_policy_info{policy=\"%s\"} 1\n", decision_policy(n->decision)->policy->name);
+    one(f, "tide_cores", "gauge", "Cores that this daemon divides.", cpuset_count(&n->cpus));
+    put_jobs(f, r);
+    one(f, "tide_decisions_total", "counter", "Decisions of the policy.", (double)n->generation);
+    put_resizes(f, &n->metrics);
+    one(f, "tide_history_dropped_total", "counter", "Rows of the history that were not written.",
+        (double)history_dropped(n->history));
+    put_process(f, n);
+    if (fclose(f) != 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}

@@ -1,0 +1,764 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each path of the HTTP interface does, and the checks of what clients send. */
+#include "daemon/api/api.h"
+
+#include "base/clock.h"
+#include "base/size.h"
+#include "daemon/api/events.h"
+#include "daemon/api/view.h"
+#include "daemon/api/wait.h"
+#include "daemon/node.h"
+#include "daemon/peers/control.h"
+#include "daemon/plan/decision.h"
+#include "daemon/record/history.h"
+#include "daemon/record/store.h"
+#include "host/proc/proc.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <string.h>
+
+enum {
+    HTTP_OK = 200,
+    HTTP_CREATED = 201,
+    HTTP_BAD_REQUEST = 400,
+    HTTP_FORBIDDEN = 403,
+    HTTP_NOT_FOUND = 404,
+    HTTP_NOT_ALLOWED = 405,
+    HTTP_CONFLICT = 409,
+    HTTP_UNAVAILABLE = 503,
+};
+
+/* ---- reading fields ---- */
+
+/* A text that shows a value as it was sent, cut. */
+static void show(const json_t *value, char *buf, size_t size)
+{
+    char *dump = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
+
+    snprintf(buf, size, "%.40s", dump ? dump : "?");
+    free(dump);
+}
+
+/* Every field must be one that the request knows: a misspelt one would be ignored in silence. */
+static bool only_fields(struct request *r, const char *const *known)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach (r->body, key, value) {
+        size_t i = 0;
+
+        while (known[i] && strcmp(known[i], key) != 0)
+            i++;
+        if (known[i])
+            continue;
+        request_fail(r, HTTP_BAD_REQUEST, "See docs/http-api.md.", "unknown field '%.60s'", key);
+        return false;
+    }
+    return true;
+}
+
+/* An absent field leaves *ret; null (where @nullable) makes it 0. False: answered with the error.
+ */
+static bool take_integer(struct request *r, const char *key, int32_t min, int32_t max,
+                         bool nullable, int32_t *ret)
+{
+    const json_t *value = json_object_get(r->body, key);
+    char text[48];
+
+    if (!value)
+        return true;
+    if (nullable && json_is_null(value)) {
+        *ret = 0;
+        return true;
+    }
+    if (json_is_integer(value) && json_integer_value(value) >= min &&
+        json_integer_value(value) <= max) {
+        *ret = (int32_t)json_integer_value(value);
+        return true;
+    }
+    show(value, text, sizeof(text));
+    request_fail(r, HTTP_BAD_REQUEST, "", "%s is %s: use a whole number from %d to %d", key, text,
+                 (int)min, (int)max);
+    return false;
+}
+
+static bool take_number(struct request *r, const char *key, int32_t min, int32_t max, bool nullable,
+                        uint32_t *ret)
+{
+    int32_t value = (int32_t)*ret;
+
+    if (!take_integer(r, key, min, max, nullable, &value))
+        return false;
+    *ret = (uint32_t)value;
+    return true;
+}
+
+static bool take_text(struct request *r, const char *key, const char **ret)
+{
+    const json_t *value = json_object_get(r->body, key);
+    char text[48];
+
+    if (!value)
+        return true;
+    if (json_is_string(value) && strlen(json_string_value(value)) == json_string_length(value)) {
+        *ret = json_string_value(value);
+        return true;
+    }
+    show(value, text, sizeof(text));
+    request_fail(r, HTTP_BAD_REQUEST, "", "%s is %s: use a text", key, text);
+    return false;
+}
+
+static bool take_flag(struct request *r, const char *key, bool *ret)
+{
+    const json_t *value = json_object_get(r->body, key);
+
+    if (!value || json_is_boolean(value)) {
+        *ret = value ? json_is_true(value) : *ret;
+        return true;
+    }
+    request_fail(r, HTTP_BAD_REQUEST, "", "%s is neither true nor false", key);
+    return false;
+}
+
+static bool take_bounds(struct request *r, uint32_t *min, uint32_t *limit, uint32_t *weight)
+{
+    if (!take_number(r, "min", 1, PROTO_THREADS_MAX, true, min) ||
+        !take_number(r, "max", 1, PROTO_THREADS_MAX, true, limit) ||
+        !take_number(r, "weight", 1, JOB_WEIGHT_MAX, false, weight))
+        return false;
+    if (*limit && *min > *limit) {
+        request_fail(r, HTTP_BAD_REQUEST, "Raise max or lower min.",
+                     "min is %u, above max, which is %u", *min, *limit);
+        return false;
+    }
+    return true;
+}
+
+/* A time of the clock on the wall, in seconds since 1970. */
+static bool take_deadline(struct request *r, uint64_t *ret_ms)
+{
+    const json_t *value = json_object_get(r->body, "deadline");
+    double now = (double)clock_real_ms() / 1000, deadline = json_number_value(value);
+    char text[48];
+
+    if (!value)
+        return true;
+    if (json_is_null(value)) {
+        *ret_ms = 0;
+        return true;
+    }
+    if (json_is_number(value) && deadline > now && deadline <= now + JOB_DEADLINE_S) {
+        *ret_ms = (uint64_t)(deadline * 1000);
+        return true;
+    }
+    show(value, text, sizeof(text));
+    request_fail(r, HTTP_BAD_REQUEST, "",
+                 "deadline is %s: use seconds since 1970 (now it is %.0f), within ten years", text,
+                 now);
+    return false;
+}
+
+/* Bytes; less than that of a program that does nothing is a unit forgotten. */
+static bool take_memory(struct request *r, uint64_t *ret_bytes)
+{
+    const json_t *value = json_object_get(r->body, "memory");
+    json_int_t bytes = json_integer_value(value);
+    char text[48];
+
+    if (!value)
+        return true;
+    if (json_is_null(value) || (json_is_integer(value) && bytes >= JOB_MEMORY_MIN_BYTES &&
+                                bytes <= (json_int_t)SIZE_MAX_BYTES)) {
+        *ret_bytes = (uint64_t)bytes;
+        return true;
+    }
+    show(value, text, sizeof(text));
+    request_fail(r, HTTP_BAD_REQUEST, "", "memory is %s: use a number of bytes, at least a MiB",
+                 text);
+    return false;
+}
+
+static bool take_terms(struct request *r, struct job_terms *ret)
+{
+    return take_integer(r, "priority", -PROTO_PRIORITY_MAX, PROTO_PRIORITY_MAX, false,
+                        &ret->priority) &&
+           take_number(r, "class", 0, PROTO_CLASS_MAX, false, &ret->class) &&
+           take_number(r, "request", 1, PROTO_THREADS_MAX, true, &ret->request) &&
+           take_memory(r, &ret->memory_bytes) && take_deadline(r, &ret->deadline_ms);
+}
+
+static bool take_placement(struct request *r, enum placement *ret)
+{
+    const char *text = NULL;
+
+    if (!take_text(r, "placement", &text))
+        return false;
+    if (!text || placement_parse(text, ret) == 0)
+        return true;
+    request_fail(r, HTTP_BAD_REQUEST, "", "placement is '%.40s': use shared, exclusive or quota",
+                 text);
+    return false;
+}
+
+/* ---- jobs ---- */
+
+static void get_jobs(struct request *r, struct job *none)
+{
+    json_t *list = json_array();
+
+    for (const struct job *j = r->node->jobs.first; j; j = j->next)
+        if (control_may_read(r->node, &r->who, j))
+            json_array_append_new(list, view_job(j));
+    request_answer(r, HTTP_OK, list);
+}
+
+static void get_job(struct request *r, struct job *j)
+{
+    request_answer(r, HTTP_OK, view_job(j));
+}
+
+static void get_explain(struct request *r, struct job *j)
+{
+    request_answer(r, HTTP_OK, view_changes(j));
+}
+
+/* Whose job it becomes: that of the process's user. */
+static bool find_process(struct request *r, pid_t *ret_pid, uid_t *ret_uid)
+{
+    struct proc_status status;
+    uint32_t pid = (uint32_t)r->who.pid;
+    int e;
+
+    if (!take_number(r, "pid", 1, INT32_MAX, false, &pid))
+        return false;
+    e = proc_read_status(r->node->root, (pid_t)pid, &status);
+    if (e < 0) {
+        request_fail(r, HTTP_BAD_REQUEST, "", "pid is %u: there is no such process", pid);
+        return false;
+    }
+    if (!control_may_register(&r->who, status.uid)) {
+        request_fail(r, HTTP_FORBIDDEN, "", "process %u is not yours", pid);
+        return false;
+    }
+    *ret_pid = status.tgid;
+    *ret_uid = status.uid;
+    return true;
+}
+
+static const char *placement_note(const struct node *n, enum placement placement)
+{
+    if (placement == PLACEMENT_QUOTA && !n->weights)
+        return "quotas need a daemon that may write control groups (root): only thread targets";
+    return "";
+}
+
+/* It would wait for ever. */
+static bool check_memory(struct request *r, uint64_t bytes)
+{
+    char asked[SIZE_TEXT_MAX], most[SIZE_TEXT_MAX];
+
+    if (r->node->memory_bytes == 0 || bytes <= r->node->memory_bytes)
+        return true;
+    size_text(bytes, asked);
+    size_text(r->node->memory_bytes, most);
+    request_fail(r, HTTP_BAD_REQUEST, "'memory' in tide.conf(5) says how much that is.",
+                 "memory is %s: jobs can have %s on this machine", asked, most);
+    return false;
+}
+
+static bool read_request(struct request *r, struct job_request *ret, bool *ret_held)
+{
+    static const char *const fields[] = {"name",  "min",      "max",     "weight",   "threads",
+                                         "class", "priority", "request", "deadline", "placement",
+                                         "pid",   "queue",    "held",    "memory",   NULL};
+    uint32_t threads = 0;
+    bool queue = false, held = false;
+
+    *ret = (struct job_request){.weight = JOB_WEIGHT_STD, .placement = r->node->placement};
+    if (!only_fields(r, fields) || !take_text(r, "name", &ret->name) ||
+        !take_placement(r, &ret->placement) ||
+        !take_bounds(r, &ret->min, &ret->limit, &ret->weight) || !take_terms(r, &ret->terms) ||
+        !take_number(r, "threads", 1, PROTO_THREADS_MAX, true, &threads) ||
+        !take_flag(r, "queue", &queue) || !take_flag(r, "held", &held))
+        return false;
+    if (held && !queue) {
+        request_fail(r, HTTP_BAD_REQUEST, "Add \"queue\": true.", "held without queue");
+        return false;
+    }
+    if (queue && !check_memory(r, ret->terms.memory_bytes))
+        return false;
+    ret->pinned.intra = threads;
+    ret->submitted = queue;
+    *ret_held = held;
+    return true;
+}
+
+static unsigned status_of(int error)
+{
+    switch (error) {
+    case -EINVAL:
+        return HTTP_BAD_REQUEST;
+    case -EEXIST:
+        return HTTP_CONFLICT;
+    default:
+        return HTTP_UNAVAILABLE;
+    }
+}
+
+static void post_job(struct request *r, struct job *none)
+{
+    struct node *n = r->node;
+    struct job_request req;
+    struct process *p;
+    struct error err = {0};
+    struct job *j;
+    bool held;
+    pid_t pid;
+    uid_t uid;
+    int e;
+
+    if (!control_may_use(n, &r->who)) {
+        request_fail(r, HTTP_FORBIDDEN, "'tide run' starts one of your own.",
+                     "this daemon serves user %u only", (unsigned)n->uid);
+        return;
+    }
+    if (!read_request(r, &req, &held) || !find_process(r, &pid, &uid))
+        return;
+    e = job_new(n, uid, &req, &j, &err);
+    if (e < 0) {
+        request_fail(r, status_of(e), e == -EEXIST ? "Choose another name." : "", "%s", err.text);
+        return;
+    }
+    j->admission.held = held;
+    job_leave(n, pid, j);
+    e = process_add(j, pid, 0, &p);
+    if (e < 0) {
+        job_free(j);
+        request_fail(r, HTTP_UNAVAILABLE, "", "cannot follow process %d: %s", (int)pid,
+                     strerror(-e));
+        return;
+    }
+    node_log("job %s (%s) of %s: process %d", j->id, j->name, j->owner, (int)pid);
+    store_save(n); /* before the answer: a job that was promised outlives this daemon */
+    node_changed(n);
+    char agent_socket[RUNDIR_PATH_MAX + sizeof(RUNDIR_AGENT_SOCKET) + 1];
+    snprintf(agent_socket, sizeof(agent_socket), "%s/" RUNDIR_AGENT_SOCKET, n->dir);
+    request_answer(r, HTTP_CREATED,
+                   json_pack("{s:s,s:s,s:s,s:s,s:s}", "id", j->id, "name", j->name, "token",
+                             j->token, "socket", agent_socket, "note",
+                             placement_note(n, j->placement)));
+}
+
+/* ---- containers ---- */
+
+static bool may_adopt(struct request *r)
+{
+    if (control_may_adopt(r->node, &r->who))
+        return true;
+    request_fail(r, HTTP_FORBIDDEN, "Ask an administrator: see docs/permissions.md.",
+                 "only the daemon's user, root and the admin group adopt containers");
+    return false;
+}
+
+static void adopted(void *arg, struct job *j, const struct error *err)
+{
+    static const struct {
+        int code;
+        unsigned status;
+        const char *hint;
+    } failures[] = {
+        {-ENOENT, HTTP_NOT_FOUND, "'docker ps' lists the containers that run."},
+        {-EINVAL, HTTP_BAD_REQUEST, "Write more of the id."},
+        {-EBUSY, HTTP_CONFLICT, "Only a running container can be adopted."},
+        {-EEXIST, HTTP_CONFLICT, "'tide set' changes it."},
+        {-EPERM, HTTP_CONFLICT, "Start it anew without that label."},
+        {0, HTTP_UNAVAILABLE, "The daemon asks again by itself; its log says more."},
+    };
+    struct request *r = arg;
+    size_t i = 0;
+
+    r->adoption = NULL;
+    if (!j) {
+        while (failures[i].code && failures[i].code != err->code)
+            i++;
+        request_fail(r, failures[i].status, failures[i].hint, "%s", err->text);
+        return;
+    }
+    store_save(r->node); /* before the answer: what was promised outlives this daemon */
+    request_answer(r, HTTP_CREATED, view_job(j));
+}
+
+static void post_adoption(struct request *r, struct job *none)
+{
+    static const char *const fields[] = {"container", "min",       "max",     "weight",
+                                         "class",     "priority",  "request", "deadline",
+                                         "memory",    "placement", NULL};
+    struct job_request req = {.weight = JOB_WEIGHT_STD, .placement = r->node->placement};
+    const char *name = NULL;
+
+    if (!may_adopt(r) || !only_fields(r, fields) || !take_text(r, "container", &name) ||
+        !take_bounds(r, &req.min, &req.limit, &req.weight) || !take_terms(r, &req.terms) ||
+        !take_placement(r, &req.placement))
+        return;
+    if (!name || !*name)
+        request_fail(r, HTTP_BAD_REQUEST, "Send {\"container\": \"NAME\"}.",
+                     "container is missing");
+    else if (container_adopt(r->node, name, &req, adopted, r, &r->adoption) < 0)
+        request_fail(r, HTTP_UNAVAILABLE, "", "out of memory");
+}
+
+static void delete_adoption(struct request *r, struct job *j)
+{
+    json_t *answer = json_pack("{s:s,s:s}", "id", j->id, "name", j->name);
+    struct error err = {0};
+
+    if (!may_adopt(r)) {
+        json_decref(answer);
+        return;
+    }
+    if (container_release(j, &err) == 0) {
+        node_changed(r->node);
+        request_answer(r, HTTP_OK, answer);
+        return;
+    }
+    json_decref(answer);
+    request_fail(r, HTTP_CONFLICT, "A container with labels of ours is a job as long as it runs.",
+                 "%s", err.text);
+}
+
+/* ---- changing a job ---- */
+
+struct patch {
+    uint32_t min, limit, weight, deadline_ms; /* of the answer, no term of the job */
+    struct job_terms terms;
+    struct threads threads;
+    struct cpuset cores;
+    bool pins; /* threads are to be set, or released with intra 0 */
+    bool keeps, keep, has_cores;
+    bool held;
+};
+
+static bool read_threads(struct request *r, struct patch *p)
+{
+    const json_t *automatic = json_object_get(r->body, "auto");
+    uint32_t threads = 0;
+
+    if (!take_number(r, "threads", 1, PROTO_THREADS_MAX, false, &threads) ||
+        !take_number(r, "intra", 1, PROTO_THREADS_MAX, false, &p->threads.intra) ||
+        !take_number(r, "inter", 1, PROTO_THREADS_MAX, false, &p->threads.inter))
+        return false;
+    if (automatic && !json_is_true(automatic)) {
+        request_fail(r, HTTP_BAD_REQUEST, "Leave it out, or use true.", "auto is not true");
+        return false;
+    }
+    if (!!automatic + !!threads + (p->threads.intra || p->threads.inter) > 1) {
+        request_fail(r, HTTP_BAD_REQUEST, "Name one of them.",
+                     "threads, intra with inter, and auto exclude each other");
+        return false;
+    }
+    if (p->threads.inter && !p->threads.intra) {
+        request_fail(r, HTTP_BAD_REQUEST, "Name both.", "inter without intra");
+        return false;
+    }
+    if (threads)
+        p->threads.intra = threads;
+    p->pins = automatic || p->threads.intra;
+    return true;
+}
+
+/* `tide pin`: "pin", and which cores. */
+static bool read_keep(struct request *r, struct patch *p)
+{
+    const char *cores = NULL;
+    struct cpuset both;
+
+    if (!take_flag(r, "pin", &p->keep) || !take_text(r, "cores", &cores))
+        return false;
+    p->keeps = json_object_get(r->body, "pin") != NULL;
+    if (p->keeps && json_object_get(r->body, "auto")) {
+        request_fail(r, HTTP_BAD_REQUEST, "Name one of them.", "pin and auto exclude each other");
+        return false;
+    }
+    if (!cores)
+        return true;
+    if (!p->keeps || !p->keep) {
+        request_fail(r, HTTP_BAD_REQUEST, "Add \"pin\": true.", "cores without pin");
+        return false;
+    }
+    if (cpuset_parse(cores, &p->cores) == 0) {
+        cpuset_and(&both, &p->cores, &r->node->cpus);
+        p->has_cores = cpuset_count(&both) > 0 && cpuset_equal(&both, &p->cores);
+    }
+    if (!p->has_cores)
+        request_fail(r, HTTP_BAD_REQUEST, "'tide top' shows the machine's.",
+                     "cores is '%.40s': use a list of this machine's, like 0-1,4", cores);
+    return p->has_cores;
+}
+
+static bool read_patch(struct request *r, const struct job *j, struct patch *ret)
+{
+    static const char *const fields[] = {"threads",  "intra",       "inter", "min",      "max",
+                                         "weight",   "auto",        "class", "priority", "request",
+                                         "deadline", "deadline_ms", "held",  "pin",      "cores",
+                                         "memory",   NULL};
+
+    if (json_object_get(r->body, "placement")) {
+        request_fail(r, HTTP_BAD_REQUEST,
+                     "Start it anew with --placement, or the label io.threadtide.placement; "
+                     "'tide pin' with --cores fences one that runs.",
+                     "the placement of job %s is %s: that is fixed when a job starts", j->id,
+                     placement_name(j->placement));
+        return false;
+    }
+    *ret = (struct patch){.min = j->min,
+                          .limit = j->limit,
+                          .weight = j->weight,
+                          .deadline_ms = NODE_WAIT_MS,
+                          .held = j->admission.held,
+                          .keep = j->kept,
+                          .terms = j->terms};
+    if (!only_fields(r, fields) || !take_bounds(r, &ret->min, &ret->limit, &ret->weight) ||
+        !take_terms(r, &ret->terms) ||
+        !take_number(r, "deadline_ms", 1, NODE_WAIT_MAX_MS, false, &ret->deadline_ms) ||
+        !take_flag(r, "held", &ret->held) || !read_threads(r, ret) || !read_keep(r, ret))
+        return false;
+    if (json_object_size(r->body) == (json_object_get(r->body, "deadline_ms") ? 1 : 0)) {
+        request_fail(r, HTTP_BAD_REQUEST, "Name threads, auto, min, max, weight, priority, ...",
+                     "nothing to change");
+        return false;
+    }
+    return true;
+}
+
+/* Whether anything is asked for that is not so already. */
+static bool changes(const struct job *j, const struct patch *p)
+{
+    const struct job_terms *a = &p->terms, *b = &j->terms;
+    bool frees = (p->pins || p->keeps) && !p->threads.intra && !p->keep;
+
+    return p->min != j->min || p->limit != j->limit || p->weight != j->weight ||
+           p->held != j->admission.held || a->priority != b->priority || a->class != b->class ||
+           a->request != b->request || a->deadline_ms != b->deadline_ms ||
+           a->memory_bytes != b->memory_bytes || (p->keeps && p->keep) ||
+           (p->pins && p->threads.intra) || (frees && (j->kept || j->pinned.intra));
+}
+
+static void patch_done(void *arg, struct job *j, enum wait_outcome outcome, uint64_t latency_ns)
+{
+    static const char *const names[] = {
+        [WAIT_DONE] = "done", [WAIT_PENDING] = "pending", [WAIT_PARTIAL] = "partial"};
+    struct request *r = arg;
+
+    r->wait = 0;
+    if (!j) {
+        request_fail(r, HTTP_NOT_FOUND, "", "the job ended meanwhile");
+        return;
+    }
+    request_answer(r, HTTP_OK,
+                   json_pack("{s:s,s:s,s:b,s:i,s:i,s:f,s:b,s:s,s:s}", "id", j->id, "name", j->name,
+                             "changed", (int)r->changed, "from", (int)r->from, "to", (int)r->to,
+                             "latency_us", (double)latency_ns / 1000, "oversubscribed",
+                             (int)job_oversubscribed(j), "reason", j->share_reason, "status",
+                             names[outcome]));
+}
+
+static void patch_job(struct request *r, struct job *j)
+{
+    struct error err = {0};
+    struct patch p;
+
+    if (!control_may_change(r->node, &r->who, j)) {
+        request_fail(r, HTTP_FORBIDDEN, "Ask its owner, or run as root.", "job %s is %s's", j->id,
+                     j->owner);
+        return;
+    }
+    if (!read_patch(r, j, &p))
+        return;
+    r->changed = changes(j, &p);
+    if (p.held != j->admission.held) {
+        if (admission_hold(j, p.held, &err) < 0) {
+            request_fail(r, HTTP_CONFLICT, "", "%s", err.text);
+            return;
+        }
+        store_save(j->node); /* before the answer: a new daemon must not start it */
+    }
+    r->from = job_target(j);
+    j->min = p.min;
+    j->limit = p.limit;
+    j->weight = p.weight;
+    j->terms = p.terms;
+    j->dirty = true;
+    if (p.keeps && p.keep)
+        control_keep(j, p.threads, p.has_cores ? &p.cores : NULL);
+    else if (p.pins || p.keeps)
+        control_pin(j, p.threads);
+    else
+        node_replan(j->node);
+    r->to = job_target(j);
+    if (wait_start(j, r->received_ns, clock_now_ns() + p.deadline_ms * NS_PER_MS, patch_done, r,
+                   &r->wait) < 0)
+        request_fail(r, HTTP_UNAVAILABLE, "", "out of memory");
+}
+
+/* `tide cancel` */
+static void delete_job(struct request *r, struct job *j)
+{
+    struct error err = {0};
+    unsigned asked = 0;
+    int grace_s;
+
+    if (!control_may_change(r->node, &r->who, j)) {
+        request_fail(r, HTTP_FORBIDDEN, "Ask its owner, or run as root.", "job %s is %s's", j->id,
+                     j->owner);
+        return;
+    }
+    grace_s = container_stop(j, &err);
+    if (grace_s < 0) {
+        request_fail(r, HTTP_UNAVAILABLE, "Nothing was changed; cancel it again when that runs.",
+                     "%s", err.text);
+        return;
+    }
+    if (grace_s == 0)
+        asked = job_terminate(j);
+    admission_end(j); /* then it goes on, if it was paused: the signal is the first that it sees */
+    node_log("job %s (%s) is cancelled by user %u", j->id, j->name, (unsigned)r->who.uid);
+    request_answer(r, HTTP_OK,
+                   json_pack("{s:s,s:s,s:s,s:i,s:i}", "id", j->id, "name", j->name, "state",
+                             job_state(j, clock_now_ns()), "signalled", (int)asked, "grace_s",
+                             grace_s));
+}
+
+/* ---- the rest ---- */
+
+static void get_machine(struct request *r, struct job *none)
+{
+    request_answer(r, HTTP_OK, view_machine(r->node));
+}
+
+static void get_policy(struct request *r, struct job *none)
+{
+    request_answer(r, HTTP_OK, view_policy(r->node));
+}
+
+static void put_policy(struct request *r, struct job *none)
+{
+    static const char *const fields[] = {"policy", "name", NULL};
+    struct node *n = r->node;
+    const char *text = NULL;
+    struct policy_spec spec;
+    struct error err = {0};
+    int e;
+
+    if (!control_may_govern(n, &r->who)) {
+        request_fail(r, HTTP_FORBIDDEN,
+                     n->uid == 0 ? "Ask to be of the admin group, tide.conf(5)." : "",
+                     "only the daemon's user, root and the admin group change the policy");
+        return;
+    }
+    if (!only_fields(r, fields) || !take_text(r, "name", &text) || !take_text(r, "policy", &text))
+        return;
+    if (!text || json_object_size(r->body) != 1) {
+        request_fail(r, HTTP_BAD_REQUEST, "Send {\"policy\": \"NAME\"}.",
+                     text ? "policy and name are the same: choose one" : "policy is missing");
+        return;
+    }
+    e = policy_spec_parse(text, &spec, &err);
+    if (e < 0) {
+        request_fail(r, HTTP_BAD_REQUEST,
+                     e == -ENOENT ? "'tide policy list' explains them."
+                                  : "'tide policy show NAME' explains its parameters.",
+                     "%s", err.text);
+        return;
+    }
+    decision_set_policy(n->decision, &spec);
+    node_log("policy %s", text);
+    store_save_policy(n); /* before the answer: what was promised outlives this daemon */
+    node_replan(n);
+    get_policy(r, NULL);
+}
+
+/* ---- paths ---- */
+
+static const struct route {
+    const char *method, *path; /* "*" stands for a job */
+    void (*handle)(struct request *r, struct job *j);
+} routes[] = {
+    {"GET", "/v1/jobs", get_jobs},
+    {"POST", "/v1/jobs", post_job},
+    {"GET", "/v1/jobs/*", get_job},
+    {"PATCH", "/v1/jobs/*", patch_job},
+    {"DELETE", "/v1/jobs/*", delete_job},
+    {"GET", "/v1/jobs/*/explain", get_explain},
+    {"POST", "/v1/adoptions", post_adoption},
+    {"DELETE", "/v1/jobs/*/adoption", delete_adoption},
+    {"GET", "/v1/machine", get_machine},
+    {"GET", "/v1/policy", get_policy},
+    {"PUT", "/v1/policy", put_policy},
+    {"GET", "/v1/history", routes_history},
+    {"GET", "/v1/events", routes_events},
+    {"GET", "/metrics", routes_metrics},
+};
+
+/* True if @path is @pattern's; the part for "*" is copied (cut, which no name of a job is). */
+static bool matches(const char *pattern, const char *path, char ret_job[PROTO_NAME_MAX + 1])
+{
+    const char *star = strchr(pattern, '*');
+    size_t head = star ? (size_t)(star - pattern) : strlen(pattern), len;
+
+    ret_job[0] = '\0';
+    if (!star)
+        return strcmp(pattern, path) == 0;
+    if (strncmp(pattern, path, head) != 0)
+        return false;
+    len = strcspn(path + head, "/");
+    if (len == 0 || strcmp(path + head + len, star + 1) != 0)
+        return false;
+    snprintf(ret_job, PROTO_NAME_MAX + 1, "%.*s", (int)len, path + head);
+    return true;
+}
+
+static void call(struct request *r, const struct route *route, const char *name)
+{
+    struct error err = {0};
+    struct job *j = NULL;
+
+    if (*name) {
+        j = control_find(r->node, &r->who, name, &err);
+        if (!j) {
+            request_fail(r, err.code == -EEXIST ? HTTP_CONFLICT : HTTP_NOT_FOUND,
+                         err.code == -EEXIST ? "Name one of them." : "'tide ps' lists the jobs.",
+                         "%s", err.text);
+            return;
+        }
+    } else if (!control_may_use(r->node, &r->who)) {
+        request_fail(r, HTTP_FORBIDDEN, "'tide run' starts one of your own.",
+                     "this daemon serves user %u only", (unsigned)r->node->uid);
+        return;
+    }
+    route->handle(r, j);
+}
+
+void routes_handle(struct request *r)
+{
+    char name[PROTO_NAME_MAX + 1];
+    bool known = false;
+
+    for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
+        if (!matches(routes[i].path, r->path, name))
+            continue;
+        known = true;
+        if (strcmp(routes[i].method, r->method) != 0)
+            continue;
+        call(r, &routes[i], name);
+        return;
+    }
+    if (known)
+        request_fail(r, HTTP_NOT_ALLOWED, "See docs/http-api.md.", "%.16s is not possible here",
+                     r->method);
+    else
+        request_fail(r, HTTP_NOT_FOUND, "See docs/http-api.md.", "there is no path %.80s", r->path);
+}

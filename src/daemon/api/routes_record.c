@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The paths of the HTTP interface that tell what happened and happens. */
+#include "daemon/api/api.h"
+#include "daemon/api/events.h"
+#include "daemon/api/metrics.h"
+#include "daemon/api/view.h"
+#include "daemon/node.h"
+#include "daemon/record/history.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HTTP_OK = 200, HTTP_BAD_REQUEST = 400, HTTP_UNAVAILABLE = 503 };
+
+static bool take_argument(struct request *r, const char *key, uint64_t max, uint64_t *ret)
+{
+    const char *text = request_argument(r, key);
+    char *end;
+    unsigned long long value;
+
+    if (!text)
+        return true;
+    errno = 0;
+    value = strtoull(text, &end, 10);
+    if (text[0] >= '0' && text[0] <= '9' && !*end && errno == 0 && value >= 1 && value <= max) {
+        *ret = value;
+        return true;
+    }
+    request_fail(r, HTTP_BAD_REQUEST, "", "%s is '%.40s': use a whole number from 1 to %llu", key,
+                 text, (unsigned long long)max);
+    return false;
+}
+
+void routes_history(struct request *r, struct job *none)
+{
+    struct history_filter f = {.job = request_argument(r, "job"),
+                               .all = control_may_govern(r->node, &r->who),
+                               .uid = r->who.uid};
+    uint64_t since = 0, limit = HISTORY_LIMIT_STD;
+    struct error err = {0};
+    json_t *list;
+
+    if (!take_argument(r, "since", INT32_MAX, &since) ||
+        !take_argument(r, "limit", HISTORY_LIMIT_MAX, &limit))
+        return;
+    f.since_ms = since * 1000;
+    f.limit = (uint32_t)limit;
+    chronicle_look(r->node); /* up to now */
+    if (history_query(r->node->history, &f, &list, &err) < 0) {
+        request_fail(r, HTTP_UNAVAILABLE,
+                     "The jobs are not concerned; tided(8) says where history lies.", "%s",
+                     err.text);
+        return;
+    }
+    view_history(r->node, (double)since, list);
+    request_answer(r, HTTP_OK, list);
+}
+
+void routes_events(struct request *r, struct job *none)
+{
+    struct events_from from = {.last = request_header(r, "Last-Event-ID")};
+    const char *follow = request_argument(r, "follow");
+    uint64_t since = 0;
+    struct stream *stream;
+
+    if (!take_argument(r, "since", INT32_MAX, &since))
+        return;
+    if (follow && strcmp(follow, "true") != 0 && strcmp(follow, "false") != 0) {
+        request_fail(r, HTTP_BAD_REQUEST, "", "follow is '%.40s': use true or false", follow);
+        return;
+    }
+    from.since_ms = since * 1000;
+    from.ends = follow && *follow == 'f';
+    chronicle_look(r->node); /* up to now */
+    if (r->node->events && events_open(r->node->events, r, &from, &stream) == 0)
+        request_answer_stream(r, stream);
+    else
+        request_fail(r, HTTP_UNAVAILABLE, "", "there are too many streams of events");
+}
+
+void routes_metrics(struct request *r, struct job *none)
+{
+    request_answer_text(r, METRICS_TYPE, metrics_text(r));
+}

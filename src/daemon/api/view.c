@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/api/view.h"
+
+#include "base/clock.h"
+#include "daemon/confine/groups.h"
+#include "daemon/job/parts.h"
+#include "daemon/node.h"
+#include "daemon/plan/decision.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SPEEDUP_SHOWN_MAX 64 /* entries of a curve */
+
+json_t *view_text(const char *s)
+{
+    json_t *json = json_string(s);
+    char copy[PROTO_TEXT_MAX];
+    size_t i;
+
+    if (json)
+        return json;
+    for (i = 0; s[i] && i < sizeof(copy) - 1; i++)
+        copy[i] = (unsigned char)s[i] < 0x80 ? s[i] : '?';
+    copy[i] = '\0';
+    return json_string(copy);
+}
+
+static json_t *number(uint64_t n)
+{
+    return json_integer(n > INT64_MAX ? INT64_MAX : (json_int_t)n);
+}
+
+static json_t *number_or_null(uint64_t n)
+{
+    return n ? number(n) : json_null();
+}
+
+static json_t *cores_text(const struct cpuset *set)
+{
+    char buf[CPUSET_TEXT_MAX];
+
+    return json_string(cpuset_format(set, buf, sizeof(buf)) >= 0 ? buf : "");
+}
+
+/* ---- a job ---- */
+
+static json_t *view_inter(const struct process *p, const struct backend *b)
+{
+    if (b->max.inter == 0)
+        return json_null();
+    return json_pack("{s:i,s:i,s:i}", "max", (int)b->max.inter, "target",
+                     (int)(p->sent.inter ? p->sent.inter : b->target.inter), "active",
+                     (int)b->active.inter);
+}
+
+static json_t *view_backend(const struct process *p, const struct backend *b)
+{
+    uint32_t target = b->malleable && p->beat ? p->target : b->target.intra;
+    uint32_t active = b->malleable && p->beat ? p->active : b->active.intra;
+
+    return json_pack("{s:o,s:o,s:i,s:i,s:i,s:b,s:o,s:o,s:i}", "name", view_text(b->name), "version",
+                     view_text(b->version), "max", (int)b->max.intra, "target", (int)target,
+                     "active", (int)active, "malleable", (int)b->malleable, "note",
+                     view_text(b->note), "inter", view_inter(p, b), "pid", (int)p->pid);
+}
+
+static json_t *view_backends(const struct job *j)
+{
+    json_t *list = json_array();
+
+    for (const struct process *p = j->processes; p; p = p->next)
+        for (unsigned i = 0; i < p->n_backends; i++)
+            if (p->backend[i].known)
+                json_array_append_new(list, view_backend(p, &p->backend[i]));
+    return list;
+}
+
+/* How the target lies over several processes: null where one has it all. */
+static json_t *view_split(const struct job *j)
+{
+    json_t *list;
+    uint32_t milli;
+
+    if (parts_count(j) < 2 || j->want.intra == 0)
+        return json_null();
+    list = json_array();
+    for (const struct process *p = j->processes; p; p = p->next)
+        if (p->want.intra)
+            json_array_append_new(
+                list, json_pack("{s:i,s:o,s:i,s:o}", "pid", (int)p->pid, "name", view_text(p->comm),
+                                "threads", (int)p->want.intra, "used",
+                                parts_used(p, &milli) ? json_real(milli / 1000.0) : json_null()));
+    return list;
+}
+
+static json_t *view_pids(const struct job *j)
+{
+    json_t *list = json_array();
+
+    for (const struct process *p = j->processes; p; p = p->next)
+        json_array_append_new(list, json_integer(p->pid));
+    return list;
+}
+
+static json_t *view_progress(const struct job *j)
+{
+    struct job_progress p;
+
+    job_progress(j, &p);
+    return json_pack("{s:o,s:o,s:o,s:f}", "done", number(p.done), "total", number(p.total), "unit",
+                     view_text(p.unit), "rate", job_rate(j));
+}
+
+static uint32_t signal_of(const struct job *j)
+{
+    for (const struct process *p = j->processes; p; p = p->next)
+        if (p->peer && p->signal)
+            return p->signal;
+    return 0;
+}
+
+static json_t *view_use(const struct job *j)
+{
+    struct cpuset cores;
+
+    job_cores(j, &cores);
+    return json_pack("{s:o,s:f,s:o,s:o,s:o,s:b}", "cores", cores_text(&cores), "allowed",
+                     job_allowed_mcpu(j) / 1000.0, "target", number(job_target(j)), "active",
+                     number(job_active(j)), "max", number(job_max(j)), "oversubscribed",
+                     (int)job_oversubscribed(j));
+}
+
+static json_t *view_terms(const struct job *j)
+{
+    json_t *deadline =
+        j->terms.deadline_ms ? json_real((double)j->terms.deadline_ms / 1000) : json_null();
+
+    return json_pack("{s:i,s:o,s:o,s:o,s:o,s:o,s:o}", "priority", (int)j->terms.priority, "class",
+                     number(j->terms.class), "request", number_or_null(j->terms.request),
+                     "deadline", deadline, "memory", number_or_null(usage_memory_asked(j)),
+                     "memory_used", number_or_null(j->usage.memory_bytes), "memory_counted",
+                     number(usage_memory(j)));
+}
+
+/* How long it has run and waited: for one of `tide run` the second is 0. */
+static json_t *view_turn(const struct job *j, uint64_t now)
+{
+    struct policy_job p;
+    const char *why;
+    bool preemptible = admission_preemptible(j, &why);
+
+    admission_describe(j, now, &p);
+    return json_pack("{s:b,s:f,s:f,s:b,s:o}", "submitted", (int)j->admission.submitted, "run_s",
+                     (double)p.run_ns / 1e9, "wait_s", (double)p.wait_ns / 1e9, "preemptible",
+                     (int)preemptible, "preemptible_note", view_text(why));
+}
+
+static json_t *view_note(const struct job *j)
+{
+    char note[JOB_NOTE_MAX];
+
+    job_note(j, clock_now_ns(), note);
+    return view_text(note);
+}
+
+/* Who holds its threads: null when nobody does. */
+static json_t *view_pinned_by(const struct job *j)
+{
+    if (!j->pinned.intra)
+        return json_null();
+    return json_string(j->pinned_by == PROTO_SOURCE_SIGNAL ? "signal"
+                       : j->pinned_by == PROTO_SOURCE_API  ? "program"
+                                                           : "hand");
+}
+
+json_t *view_job(const struct job *j)
+{
+    uint64_t now = clock_now_ns();
+    json_t *view = json_pack("{s:s,s:s,s:s,s:s,s:o}", "id", j->id, "name", j->name, "owner",
+                             j->owner, "state", job_state(j, now), "pids", view_pids(j));
+    json_t *use = view_use(j);
+    json_t *terms = view_terms(j);
+    json_t *turn = view_turn(j, now);
+    json_t *rest = json_pack(
+        "{s:s,s:b,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f}",
+        "placement", placement_name(j->placement), "malleable", (int)job_malleable(j), "adopted",
+        (int)container_adopted(j), "kept", (int)j->kept, "weight", number(j->weight), "min",
+        number(j->min ? j->min : 1), "limit", number_or_null(j->limit), "pinned",
+        number_or_null(j->pinned.intra), "pinned_by", view_pinned_by(j), "lent", number(j->lent),
+        "borrowed", number(j->borrowed), "place", number_or_null(j->place), "backends",
+        view_backends(j), "split", view_split(j), "progress", view_progress(j), "reason",
+        view_text(j->share_reason), "note", view_note(j), "signal", number_or_null(signal_of(j)),
+        "elapsed_s", (double)(now - j->created_ns) / 1e9);
+
+    if (!view || json_object_update_new(view, use) < 0 || json_object_update_new(view, terms) < 0 ||
+        json_object_update_new(view, turn) < 0 || json_object_update_new(view, rest) < 0) {
+        json_decref(view);
+        return NULL;
+    }
+    return view;
+}
+
+/* The curve that its speed was found to follow, or null. */
+static json_t *view_speedup(const struct job *j)
+{
+    const struct speed *s = &j->speed;
+    uint32_t table[SPEEDUP_SHOWN_MAX], count = cpuset_count(&j->node->cpus);
+    json_t *list;
+
+    if (!s->known)
+        return json_null();
+    count = count < SPEEDUP_SHOWN_MAX ? count : SPEEDUP_SHOWN_MAX;
+    fit_table(&s->model, count, table);
+    list = json_array();
+    for (uint32_t k = 0; k < count; k++)
+        json_array_append_new(list, json_real(table[k] / 1000.0));
+    return json_pack("{s:o,s:f,s:f,s:f,s:i,s:f}", "table", list, "parallel",
+                     (double)s->model.parallel / FIT_ONE, "contention",
+                     (double)s->model.contention / FIT_ONE, "confidence",
+                     s->model.confidence_permille / 1000.0, "counts", (int)s->model.counts,
+                     "resize_us", (double)speed_resize_ns(j) / 1000);
+}
+
+json_t *view_changes(const struct job *j)
+{
+    json_t *list = json_array();
+    unsigned first = j->n_changes > JOB_CHANGES_MAX ? j->n_changes - JOB_CHANGES_MAX : 0;
+
+    for (unsigned i = first; i < j->n_changes; i++) {
+        const struct change *c = &j->changes[i % JOB_CHANGES_MAX];
+
+        json_array_append_new(
+            list, json_pack("{s:f,s:i,s:i,s:s,s:o,s:f}", "time", (double)c->time_ms / 1000, "from",
+                            (int)c->from, "to", (int)c->to, "cores", c->cores, "reason",
+                            view_text(c->reason), "latency_us", (double)c->latency_ns / 1000));
+    }
+    return json_pack("{s:s,s:s,s:o,s:o}", "id", j->id, "name", j->name, "changes", list, "speedup",
+                     view_speedup(j));
+}
+
+json_t *view_cores(const struct job *j)
+{
+    struct cpuset cores;
+
+    job_cores(j, &cores);
+    return cores_text(&cores);
+}
+
+/* ---- what ran ---- */
+
+/* Of a row of the history, while it is one of ours: ids begin anew with a new directory. */
+static const struct job *job_of_row(const struct node *n, const json_t *row)
+{
+    const char *id = json_string_value(json_object_get(row, "id"));
+    double submitted = json_number_value(json_object_get(row, "submitted"));
+    const struct job *j = id ? job_of_number(n, strtoull(id + 1, NULL, 10)) : NULL;
+
+    return j && j->created_ms == (uint64_t)(submitted * 1000 + 0.5) ? j : NULL;
+}
+
+static double last_sign(const json_t *row)
+{
+    const json_t *newest = json_array_get(json_object_get(row, "allocations"), 0);
+    const json_t *begun = json_object_get(row, "begun");
+
+    if (newest)
+        return json_number_value(json_object_get(newest, "time"));
+    return json_number_value(json_is_number(begun) ? begun : json_object_get(row, "submitted"));
+}
+
+/* Its row was written when something last happened to it. */
+static void set_turn(json_t *row, const struct job *j, uint64_t now)
+{
+    struct policy_job turn;
+
+    admission_describe(j, now, &turn);
+    json_object_set_new(row, "run_s", json_real((double)turn.run_ns / NS_PER_S));
+    json_object_set_new(row, "wait_s", json_real((double)turn.wait_ns / NS_PER_S));
+}
+
+void view_history(const struct node *n, double since, json_t *list)
+{
+    uint64_t now = clock_now_ns();
+
+    for (size_t i = json_array_size(list); i-- > 0;) {
+        json_t *row = json_array_get(list, i);
+        bool ended = json_is_number(json_object_get(row, "ended"));
+        const struct job *j = ended ? NULL : job_of_row(n, row);
+        const char *state = ended ? "ended" : j ? job_state(j, now) : "lost";
+
+        if (!ended && !j && last_sign(row) < since)
+            json_array_remove(list, i);
+        else
+            json_object_set_new(row, "state", json_string(state));
+        if (j)
+            set_turn(row, j, now);
+    }
+}
+
+/* ---- the machine ---- */
+
+static void append_note(json_t *notes, const struct job *j)
+{
+    json_t *note = view_note(j);
+
+    if (json_string_length(note))
+        json_array_append_new(notes, json_sprintf("%s: %s", j->id, json_string_value(note)));
+    json_decref(note);
+}
+
+static json_t *view_notes(const struct node *n)
+{
+    json_t *notes = json_array();
+    unsigned cpus = cpuset_count(&n->cpus), capacity = decision_capacity(n->decision);
+
+    if (n->weights_note[0])
+        json_array_append_new(notes, view_text(n->weights_note));
+    if (*groups_note(n->groups))
+        json_array_append_new(notes, view_text(groups_note(n->groups)));
+    containers_notes(n->containers, notes);
+    if (n->jobs.n && capacity < cpus)
+        json_array_append_new(
+            notes, json_sprintf("%u of %u cores: other users' daemons have jobs", capacity, cpus));
+    if (!n->claims)
+        json_array_append_new(notes, json_string("other users' daemons are not seen"));
+    for (const struct job *j = n->jobs.first; j; j = j->next)
+        append_note(notes, j);
+    return notes;
+}
+
+json_t *view_machine(const struct node *n)
+{
+    unsigned capacity = n->jobs.n ? decision_capacity(n->decision) : cpuset_count(&n->cpus);
+    unsigned given = 0;
+    uint64_t memory = 0;
+    bool oversubscribed = false;
+
+    for (const struct job *j = n->jobs.first; j; j = j->next) {
+        given += j->share;
+        memory += j->admission.phase == JOB_QUEUED ? 0 : usage_memory(j);
+        oversubscribed |= job_oversubscribed(j);
+    }
+    return json_pack("{s:s,s:i,s:o,s:I,s:b,s:s,s:s,s:i,s:o,s:i,s:o,s:o,s:i,s:b,s:b,s:o}", "version",
+                     TIDE_VERSION, "pid", (int)getpid(), "epoch", number(n->epoch), "uid",
+                     (json_int_t)n->uid, "privileged", (int)(n->weights || n->cpusets), "policy",
+                     decision_policy(n->decision)->policy->name, "placement",
+                     placement_name(n->placement), "cpus", (int)cpuset_count(&n->cpus), "online",
+                     cores_text(&n->cpus), "free", (int)(given < capacity ? capacity - given : 0),
+                     "memory", number_or_null(n->memory_bytes), "memory_counted", number(memory),
+                     "jobs", (int)n->jobs.n, "oversubscribed",
+                     (int)(oversubscribed || given > capacity), "weights", (int)n->weights, "notes",
+                     view_notes(n));
+}
+
+static json_t *view_value(const struct policy_param *param, int64_t value)
+{
+    char buf[POLICY_TEXT_MAX];
+
+    policy_param_text(param, value, buf, sizeof(buf));
+    return json_string(buf);
+}
+
+/* Values as text, as a request takes them: "60s" says more than 60000000000. */
+static json_t *view_param(const struct policy_param *param, int64_t value)
+{
+    json_t *names = param->names ? json_array() : json_null();
+
+    for (int64_t i = 0; param->names && i <= param->max - param->min; i++)
+        json_array_append_new(names, json_string(param->names[i]));
+    return json_pack("{s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o}", "name", param->name, "text", param->text,
+                     "unit", param->unit ? param->unit : "", "value", view_value(param, value),
+                     "default", view_value(param, param->def), "min", view_value(param, param->min),
+                     "max", param->open ? json_null() : view_value(param, param->max), "values",
+                     names);
+}
+
+static json_t *view_params(const struct policy *policy, const int64_t *values)
+{
+    json_t *list = json_array();
+
+    for (uint32_t i = 0; i < policy->param_count; i++)
+        json_array_append_new(
+            list, view_param(&policy->params[i], values ? values[i] : policy->params[i].def));
+    return list;
+}
+
+json_t *view_policy(const struct node *n)
+{
+    const struct policy_spec *spec = decision_policy(n->decision);
+    char choice[POLICY_SPEC_TEXT_MAX];
+    json_t *list = json_array();
+    const struct policy *p;
+
+    for (size_t i = 0; (p = policy_at(i)); i++)
+        json_array_append_new(
+            list, json_pack("{s:s,s:s,s:o}", "name", p->name, "brief", p->brief, "params",
+                            view_params(p, p == spec->policy ? spec->params : NULL)));
+    policy_spec_text(spec, choice, sizeof(choice));
+    return json_pack("{s:s,s:s,s:o}", "name", spec->policy->name, "policy", choice, "policies",
+                     list);
+}

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/config.h"
+
+#include "base/cleanup.h"
+#include "base/size.h"
+#include "base/suggest.h"
+#include "daemon/node.h"
+#include "daemon/record/history.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <ini.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define SECTION   "daemon"
+#define BLANKS    " \t"
+#define HEARTBEAT "250"
+#define HISTORY   "64"
+
+/* ---- values ---- */
+
+static int refuse(const char *value, const char *wanted, struct error *err)
+{
+    return error_set(err, -EINVAL, "'%.60s' is not possible: use %s", value, wanted);
+}
+
+static int set_policy(struct config *c, const char *value, struct error *err)
+{
+    struct error why = {0};
+
+    c->policy = (struct policy_spec){0};
+    if (value && policy_spec_parse(value, &c->policy, &why) < 0)
+        return error_set(err, -EINVAL, "%s", why.text);
+    return 0;
+}
+
+static int set_placement(struct config *c, const char *value, struct error *err)
+{
+    if (placement_parse(value, &c->placement) < 0)
+        return refuse(value, "shared, exclusive or quota", err);
+    return 0;
+}
+
+static int set_cpus(struct config *c, const char *value, struct error *err)
+{
+    struct cpuset cpus = {0};
+
+    if (value && (cpuset_parse(value, &cpus) < 0 || cpuset_count(&cpus) == 0))
+        return refuse(value, "a list like 0-3,8", err);
+    c->cpus = cpus;
+    return 0;
+}
+
+static bool is_number(const char *value, unsigned long min, unsigned long max, uint32_t *ret)
+{
+    char *end;
+    unsigned long n = strtoul(value, &end, 10);
+
+    if (*end || *value < '0' || *value > '9' || n < min || n > max)
+        return false;
+    *ret = (uint32_t)n;
+    return true;
+}
+
+static int set_heartbeat(struct config *c, const char *value, struct error *err)
+{
+    if (!is_number(value, NODE_HEARTBEAT_MIN_MS, NODE_HEARTBEAT_MAX_MS, &c->heartbeat_ms))
+        return refuse(value, "a number of milliseconds from 100 to 500", err);
+    return 0;
+}
+
+static int set_history(struct config *c, const char *value, struct error *err)
+{
+    if (strcmp(value, "none") == 0)
+        c->history_mib = 0;
+    else if (!is_number(value, 1, HISTORY_MIB_MAX, &c->history_mib))
+        return refuse(value, "a number of MiB from 1 to 1024, or none", err);
+    return 0;
+}
+
+static int set_memory(struct config *c, const char *value, struct error *err)
+{
+    uint64_t bytes = CONFIG_MEMORY_MACHINE;
+
+    if (value && strcmp(value, "none") == 0)
+        bytes = 0;
+    else if (value && size_parse(value, &bytes) < 0)
+        return refuse(value, "an amount like 16G, or none", err);
+    c->memory_bytes = bytes;
+    return 0;
+}
+
+static int set_engines(struct config *c, const char *value, struct error *err)
+{
+    char engines[CONTAINERS_ENGINES_MAX][CONFIG_SOCKET_MAX];
+    unsigned n = 0;
+
+    c->engines_said = value != NULL;
+    if (!value || strcmp(value, "none") == 0)
+        value = "";
+    for (size_t len; *(value += strspn(value, BLANKS)); value += len) {
+        len = strcspn(value, BLANKS);
+        if (*value != '/' || len >= CONFIG_SOCKET_MAX)
+            return refuse(value, "absolute paths of unix sockets with blanks between, or none",
+                          err);
+        if (n == CONTAINERS_ENGINES_MAX)
+            return error_set(err, -EINVAL, "more than %d engines", CONTAINERS_ENGINES_MAX);
+        memcpy(engines[n], value, len);
+        engines[n++][len] = '\0';
+    }
+    memcpy(c->engines, engines, n * sizeof(engines[0]));
+    c->n_engines = n;
+    return 0;
+}
+
+static int set_admin_group(struct config *c, const char *value, struct error *err)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+    size_t len = strlen(value);
+
+    if (len >= CONFIG_GROUP_MAX || strspn(value, plain) != len)
+        return refuse(value, "the name of a group, or none", err);
+    snprintf(c->admin_group, sizeof(c->admin_group), "%s", strcmp(value, "none") == 0 ? "" : value);
+    return 0;
+}
+
+static const struct {
+    const char *name, *standard; /* NULL: that nothing is said */
+    int (*set)(struct config *c, const char *value, struct error *err);
+} keys[] = {
+    {"policy", NULL, set_policy},      {"placement", "shared", set_placement},
+    {"cpus", NULL, set_cpus},          {"heartbeat", HEARTBEAT, set_heartbeat},
+    {"engines", NULL, set_engines},    {"admin-group", "tide-admin", set_admin_group},
+    {"history", HISTORY, set_history}, {"memory", NULL, set_memory},
+};
+static_assert(NODE_HEARTBEAT_MS == 250, "what HEARTBEAT says");
+static_assert(HISTORY_MIB_STD == 64 && HISTORY_MIB_MAX == 1024, "what HISTORY and set_history say");
+
+void config_init(struct config *c)
+{
+    *c = (struct config){0};
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        config_set(c, keys[i].name, "", NULL);
+}
+
+static int unknown_key(const char *key, struct error *err)
+{
+    const char *names[ARRAY_LEN(keys)], *near;
+
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        names[i] = keys[i].name;
+    near = suggest_nearest(key, names, ARRAY_LEN(names));
+    if (near)
+        return error_set(err, -ENOENT, "there is no such key; did you mean %s?", near);
+    return error_set(err, -ENOENT, "there is no such key; tide.conf(5) lists them");
+}
+
+int config_set(struct config *c, const char *key, const char *value, struct error *err)
+{
+    size_t i = 0;
+
+    while (i < ARRAY_LEN(keys) && strcmp(keys[i].name, key) != 0)
+        i++;
+    if (i == ARRAY_LEN(keys))
+        return unknown_key(key, err);
+    return keys[i].set(c, *value ? value : keys[i].standard, err);
+}
+
+/* ---- a file's text ---- */
+
+struct reader {
+    struct config *config;
+    const char *name, *at; /* of the file; what is not read yet */
+    int line, wrong;       /* the line read last, and the first with a mistake */
+    struct error why;
+};
+
+/*
+ * Hands inih the next line. Blanks in front go: inih takes an indented line for the continuation of
+ * the one above, which would hide a key.
+ */
+static char *next_line(char *buf, int size, void *arg)
+{
+    struct reader *r = arg;
+    size_t len;
+
+    if (!*r->at || r->wrong)
+        return NULL;
+    r->line++;
+    r->at += strspn(r->at, BLANKS);
+    len = strcspn(r->at, "\n");
+    if (len >= (size_t)size) {
+        r->wrong = r->line;
+        error_set(&r->why, -EINVAL, "the line is longer than %d bytes", size - 1);
+        return NULL;
+    }
+    memcpy(buf, r->at, len);
+    buf[len] = '\0';
+    r->at += len + (r->at[len] == '\n');
+    return buf;
+}
+
+static int take_key(void *arg, const char *section, const char *key, const char *value)
+{
+    struct reader *r = arg;
+    struct error why = {0};
+
+    if (strcmp(section, SECTION) != 0)
+        error_set(&r->why, -EINVAL,
+                  *section ? "there is no section [%s]: tided's is [" SECTION "]"
+                           : "%skeys need a section: write [" SECTION "] above",
+                  section);
+    else if (config_set(r->config, key, value, &why) < 0)
+        error_set(&r->why, -EINVAL, "%.40s: %.*s", key, ERROR_TEXT_MAX - 48, why.text);
+    else
+        return 1;
+    r->wrong = r->line;
+    return 0;
+}
+
+int config_parse(struct config *c, const char *name, const char *text, struct error *err)
+{
+    struct reader r = {.config = c, .name = name, .at = text};
+    int line = ini_parse_stream(next_line, &r, take_key, &r);
+
+    if (line < 0)
+        return error_set(err, -ENOMEM, "%s: out of memory", name);
+    if (line > 0 && (!r.wrong || line < r.wrong))
+        return error_set(err, -EINVAL,
+                         "%.120s:%d: neither [" SECTION "] nor KEY=VALUE nor # comment", name,
+                         line);
+    if (r.wrong)
+        return error_set(err, -EINVAL, "%.120s:%d: %.*s", name, r.wrong, ERROR_TEXT_MAX - 136,
+                         r.why.text);
+    return 0;
+}
+
+/* ---- files ---- */
+
+/* Whoever may write what root's daemon obeys is root. */
+static int check_owner(const char *path, int fd, mode_t type, struct error *err)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return error_set(err, -errno, "%s: %s", path, strerror(errno));
+    if ((st.st_mode & S_IFMT) != type)
+        return error_set(err, -EINVAL, "%s is no %s: remove it", path,
+                         type == S_IFDIR ? "directory" : "file");
+    if (geteuid() != 0)
+        return 0;
+    if (st.st_uid != 0)
+        return error_set(err, -EPERM, "%s belongs to user %u: chown it to root", path,
+                         (unsigned)st.st_uid);
+    if (st.st_mode & (S_IWGRP | S_IWOTH))
+        return error_set(err, -EPERM, "others than root may write %s: chmod go-w it", path);
+    return 0;
+}
+
+/* @path: for messages; @name is opened in @dir_fd. */
+static int read_one(struct config *c, int dir_fd, const char *name, const char *path,
+                    struct error *err)
+{
+    _cleanup_free_ char *text = malloc(CONFIG_BYTES_MAX + 1);
+    _cleanup_fd_ int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    size_t len = 0;
+    ssize_t n;
+    int r;
+
+    if (!text)
+        return error_set(err, -ENOMEM, "out of memory");
+    if (fd < 0)
+        return error_set(err, -errno, "cannot read %s: %s", path, strerror(errno));
+    r = check_owner(path, fd, S_IFREG, err);
+    if (r < 0)
+        return r;
+    while ((n = read(fd, text + len, CONFIG_BYTES_MAX + 1 - len)) > 0)
+        len += (size_t)n;
+    if (n < 0)
+        return error_set(err, -errno, "cannot read %s: %s", path, strerror(errno));
+    if (len > CONFIG_BYTES_MAX)
+        return error_set(err, -EFBIG, "%s is longer than %d bytes", path, CONFIG_BYTES_MAX);
+    text[len] = '\0';
+    if (strlen(text) != len)
+        return error_set(err, -EINVAL, "%s is no text: it holds a NUL byte", path);
+    return config_parse(c, path, text, err);
+}
+
+static int is_drop_in(const struct dirent *e)
+{
+    size_t len = strlen(e->d_name);
+
+    return e->d_name[0] != '.' && len > 5 && strcmp(e->d_name + len - 5, ".conf") == 0;
+}
+
+static int by_bytes(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int read_drop_ins(struct config *c, const char *file, struct error *err)
+{
+    char dir[PATH_MAX], path[PATH_MAX + NAME_MAX + 2];
+    _cleanup_fd_ int fd = -1;
+    struct dirent **list;
+    int n, r;
+
+    snprintf(dir, sizeof(dir), "%s.d", file);
+    fd = open(dir, O_RDONLY | O_CLOEXEC | O_DIRECTORY);
+    if (fd < 0 && errno == ENOENT)
+        return 0;
+    if (fd < 0)
+        return error_set(err, -errno, "cannot read %s: %s", dir, strerror(errno));
+    r = check_owner(dir, fd, S_IFDIR, err);
+    if (r < 0)
+        return r;
+    n = scandirat(fd, ".", &list, is_drop_in, by_bytes);
+    if (n < 0)
+        return error_set(err, -errno, "cannot read %s: %s", dir, strerror(errno));
+    if (n > CONFIG_DROP_INS_MAX)
+        r = error_set(err, -E2BIG, "more than %d files in %s", CONFIG_DROP_INS_MAX, dir);
+    for (int i = 0; i < n; i++) {
+        snprintf(path, sizeof(path), "%s/%s", dir, list[i]->d_name);
+        if (r == 0)
+            r = read_one(c, fd, list[i]->d_name, path, err);
+        free(list[i]);
+    }
+    free(list);
+    return r;
+}
+
+int config_load(const struct config_source *source, struct config *ret, struct error *err)
+{
+    struct error why = {0};
+    struct config c;
+    int r = 0;
+
+    config_init(&c);
+    if (source->file) {
+        r = read_one(&c, AT_FDCWD, source->file, source->file, err);
+        if (r == -ENOENT && source->optional)
+            r = 0;
+        if (r == 0)
+            r = read_drop_ins(&c, source->file, err);
+    }
+    for (unsigned i = 0; r == 0 && i < source->n_orders; i++)
+        if (config_set(&c, source->orders[i].key, source->orders[i].value, &why) < 0)
+            r = error_set(err, -EINVAL, "command line: %s: %.*s", source->orders[i].key,
+                          ERROR_TEXT_MAX - 32, why.text);
+    if (r < 0)
+        return r;
+    *ret = c;
+    return 0;
+}
+
+/* ---- the result ---- */
+
+void config_print(const struct config *c, FILE *out)
+{
+    char policy[POLICY_SPEC_TEXT_MAX] = "", cpus[CPUSET_TEXT_MAX] = "";
+
+    if (c->policy.policy)
+        policy_spec_text(&c->policy, policy, sizeof(policy));
+    cpuset_format(&c->cpus, cpus, sizeof(cpus));
+    fprintf(out, "[" SECTION "]\npolicy=%s\nplacement=%s\ncpus=%s\nheartbeat=%u\nengines=%s",
+            policy, placement_name(c->placement), cpus, c->heartbeat_ms,
+            c->engines_said && c->n_engines == 0 ? "none" : "");
+    for (unsigned i = 0; i < c->n_engines; i++)
+        fprintf(out, "%s%s", i ? " " : "", c->engines[i]);
+    fprintf(out, "\nadmin-group=%s\n", *c->admin_group ? c->admin_group : "none");
+    if (c->memory_bytes == CONFIG_MEMORY_MACHINE)
+        fprintf(out, "memory=\n");
+    else if (c->memory_bytes)
+        fprintf(out, "memory=%" PRIu64 "\n", c->memory_bytes);
+    else
+        fprintf(out, "memory=none\n");
+    if (c->history_mib)
+        fprintf(out, "history=%u\n", c->history_mib);
+    else
+        fprintf(out, "history=none\n");
+}
+
+gid_t config_group(const char *name)
+{
+    FILE *file = *name ? fopen("/etc/group", "re") : NULL;
+    const struct group *entry;
+    gid_t gid = CONFIG_NOBODY;
+
+    if (!file)
+        return gid;
+    while (gid == CONFIG_NOBODY && (entry = fgetgrent(file)))
+        if (strcmp(entry->gr_name, name) == 0)
+            gid = entry->gr_gid;
+    fclose(file);
+    return gid;
+}

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/confine/actuate.h"
+
+#include "base/failpoint.h"
+#include "daemon/confine/freezer.h"
+#include "daemon/confine/guardian.h"
+#include "daemon/containers/container.h"
+#include "daemon/node.h"
+#include "host/cgroup/cgroup.h"
+#include "host/proc/proc.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+void actuate_group(const struct job *j, char ret_name[CGROUP_NAME_MAX])
+{
+    snprintf(ret_name, CGROUP_NAME_MAX, "%.*s/%s", CGROUP_NAME_MAX - PROTO_ID_MAX - 1,
+             j->node->group, j->id);
+}
+
+static void set_note(struct job *j, const char *text)
+{
+    snprintf(j->note, sizeof(j->note), "%.*s", JOB_REASON_MAX - 1, text);
+}
+
+static bool in_cpuset(const struct process *p)
+{
+    return p->moved & CGROUP_CPUSET;
+}
+
+/* ---- observing ---- */
+
+/* The machine as a whole is no limit, also where its size is made up (--cpus). */
+static uint32_t as_allowance(const struct node *n, uint64_t mcpu)
+{
+    return mcpu >= 1000ull * n->topology.cpus ? 0 : (uint32_t)mcpu;
+}
+
+static uint32_t own_allowance(const struct process *p)
+{
+    const struct node *n = p->job->node;
+    struct cgroup_limits limits;
+    uint64_t mcpu = 1000ull * cpuset_count(&p->original);
+
+    if (!(p->moved & CGROUP_CPU) && n->cgroup &&
+        cgroup_read_limits(n->cgroup, p->pid, &limits) == 0 && limits.quota_mcpu < mcpu)
+        mcpu = limits.quota_mcpu;
+    return as_allowance(n, mcpu);
+}
+
+/* A child of a fenced process was born with the fence: its original is its family's. */
+static void find_original(struct process *p)
+{
+    const struct job *j = p->job;
+    struct cpuset inside;
+
+    if (proc_get_affinity(p->pid, &p->original) < 0)
+        p->original = j->node->topology.online;
+    cpuset_and(&inside, &p->original, &j->cores);
+    if (cpuset_count(&j->cores) > 0 && cpuset_equal(&inside, &p->original) && j->processes != p)
+        p->original = j->processes->original;
+}
+
+static int fence_process(struct process *p, const struct cpuset *cores);
+
+void actuate_observe(struct process *p)
+{
+    struct job *j = p->job;
+    char name[CGROUP_NAME_MAX];
+
+    if (j->container) {
+        container_own_cpus(j, &p->original);
+        return; /* the engine fences it, with all that lives in it */
+    }
+    find_original(p);
+    j->unfenceable = j->quota_failed = false; /* may do for this one */
+    if (j->processes == p)
+        j->allowed_mcpu = own_allowance(p);
+    if (j->groups) {
+        actuate_group(j, name);
+        if (cgroup_move(j->node->cgroup, name, j->groups, p->pid, NULL) == 0)
+            p->moved = j->groups;
+    }
+    if (j->admission.submitted)
+        freezer_join(p);
+    else if (!j->groups && j->node->cgroup) /* a submitted job's child is paused with it no more */
+        cgroup_move_home(j->node->cgroup, CGROUP_FREEZER, p->pid, NULL);
+    if (cpuset_count(&j->cores) > 0)
+        fence_process(p, &j->cores);
+}
+
+bool actuate_allowance(struct job *j)
+{
+    uint32_t before = j->allowed_mcpu, most = 0;
+    bool limited = false, any = false;
+
+    /* What we wrote ourselves is no limit of the job's; a container's own is the engine's word. */
+    if (j->container || cpuset_count(&j->cores) > 0 || j->quota_set_mcpu != CGROUP_NO_QUOTA)
+        return false;
+    for (const struct process *p = j->processes; p; p = p->next) {
+        uint32_t allowed = p->beat ? as_allowance(j->node, p->allowed_mcpu) : 0;
+
+        if (!p->beat || p->allowed_mcpu == 0)
+            continue;
+        any = true;
+        limited = allowed > 0;
+        if (!limited)
+            break;
+        most = allowed > most ? allowed : most;
+    }
+    if (any)
+        j->allowed_mcpu = limited ? most : 0;
+    return j->allowed_mcpu != before;
+}
+
+bool actuate_drift(struct job *j)
+{
+    bool found = false;
+
+    for (struct process *p = j->container ? NULL : j->processes; p; p = p->next) {
+        struct cpuset now;
+
+        if (proc_get_affinity(p->pid, &now) < 0)
+            continue;
+        if (p->fenced && !cpuset_equal(&now, &j->cores)) {
+            guardian_forget(j->node->guardian, p->pid, p->start);
+            p->fenced = false;
+            p->original = now;
+            found = true;
+        } else if (!p->fenced && !in_cpuset(p) && !cpuset_equal(&now, &p->original)) {
+            p->original = now;
+            found = true;
+        }
+    }
+    if (found && j->processes)
+        j->allowed_mcpu = own_allowance(j->processes);
+    return found;
+}
+
+/* ---- control groups ---- */
+
+/* Nothing is made before it is needed: a group without effect is a group too many. */
+int actuate_enter(struct job *j, unsigned controller, struct error *err)
+{
+    struct node *n = j->node;
+    char name[CGROUP_NAME_MAX];
+    int r;
+
+    if (j->groups & controller)
+        return 0;
+    actuate_group(j, name);
+    r = cgroup_create(n->cgroup, name, controller, err);
+    failpoint(FAILPOINT_GROUP_MADE);
+    for (struct process *p = j->processes; p && r == 0; p = p->next) {
+        /* A move between cpusets resets the affinity on older kernels. */
+        if (controller == CGROUP_CPUSET)
+            r = guardian_note(n->guardian, p->pid, p->start, &p->original);
+        if (r < 0)
+            error_set(err, r, "%s", strerror(-r));
+        else
+            r = cgroup_move(n->cgroup, name, controller, p->pid, err);
+        if (r == 0)
+            p->moved |= controller;
+        else if (r == -ESRCH)
+            r = 0;
+    }
+    if (r == 0) {
+        j->groups |= controller;
+        return 0;
+    }
+    if (!j->groups)
+        cgroup_remove(n->cgroup, name, NULL);
+    for (struct process *p = j->processes; p; p = p->next)
+        p->moved &= j->groups;
+    return r;
+}
+
+/* For what a person has asked for, or expects: the job's note says why it cannot be had. */
+static int enter_group(struct job *j, unsigned controller)
+{
+    struct error err = {0};
+    int r = actuate_enter(j, controller, &err);
+
+    if (r < 0)
+        set_note(j, err.text);
+    return r;
+}
+
+void actuate_forget(struct job *j)
+{
+    char name[CGROUP_NAME_MAX];
+
+    if (!j->groups)
+        return;
+    actuate_group(j, name);
+    cgroup_remove(j->node->cgroup, name, NULL);
+    j->groups = 0;
+}
+
+/* ---- cores ---- */
+
+static int fence_process(struct process *p, const struct cpuset *cores)
+{
+    struct node *n = p->job->node;
+    int r;
+
+    failpoint(FAILPOINT_PROCESS_FENCED);
+    if (in_cpuset(p))
+        return 0;
+    r = guardian_note(n->guardian, p->pid, p->start, &p->original);
+    if (r == 0)
+        r = proc_set_affinity(n->root, p->pid, cores, NULL);
+    p->fenced = r == 0;
+    return r == -ESRCH ? 0 : r;
+}
+
+static void unfence_process(struct process *p)
+{
+    struct node *n = p->job->node;
+
+    if (!p->fenced && !in_cpuset(p))
+        return;
+    proc_set_affinity(n->root, p->pid, &p->original, NULL);
+    if (!in_cpuset(p))
+        guardian_forget(n->guardian, p->pid, p->start);
+    p->fenced = false;
+}
+
+void actuate_forget_process(struct process *p)
+{
+    guardian_forget(p->job->node->guardian, p->pid, p->start);
+}
+
+/* An update of a container takes some 20 ms whatever it says: one instead of two. */
+static void take_weight_along(struct job *j)
+{
+    container_want_weight(j, j->want_weight);
+    j->weight_set = j->want_weight;
+}
+
+static int unfence(struct job *j)
+{
+    char name[CGROUP_NAME_MAX];
+    int r = 0;
+
+    if (j->groups & CGROUP_CPUSET) {
+        actuate_group(j, name);
+        r = cgroup_set_cpus(j->node->cgroup, name, &j->node->topology.online, NULL);
+    }
+    for (struct process *p = j->processes; p; p = p->next)
+        unfence_process(p);
+    cpuset_zero(&j->cores);
+    return r;
+}
+
+void actuate_release(struct job *j)
+{
+    unfence(j);
+    actuate_forget(j);
+    for (struct process *p = j->processes; p; p = p->next)
+        p->moved = 0;
+    j->weight_set = 0; /* none yet: to be written anew */
+    j->quota_set_mcpu = CGROUP_NO_QUOTA;
+    j->unfenceable = j->quota_failed = false;
+    j->freezer = (struct freezer){0}; /* its group is gone */
+}
+
+int actuate_cores(struct job *j, const struct cpuset *cores)
+{
+    struct node *n = j->node;
+    struct error err = {0};
+    char name[CGROUP_NAME_MAX];
+    int r = 0;
+
+    if (j->container) {
+        take_weight_along(j);
+        container_want_cores(j, cores);
+        return 0;
+    }
+    if (cpuset_count(cores) == 0)
+        return unfence(j);
+    if (n->cpusets && enter_group(j, CGROUP_CPUSET) == 0) {
+        actuate_group(j, name);
+        r = cgroup_set_cpus(n->cgroup, name, cores, &err);
+    }
+    for (struct process *p = j->processes; p && r == 0; p = p->next)
+        r = fence_process(p, cores);
+    if (r < 0) {
+        snprintf(j->note, sizeof(j->note), "cores not fenced: %.*s", JOB_REASON_MAX - 20,
+                 err.text[0] ? err.text : strerror(-r));
+        return r;
+    }
+    j->cores = *cores;
+    return 0;
+}
+
+/* ---- weight, quota ---- */
+
+void actuate_weight(struct job *j, uint32_t weight)
+{
+    struct node *n = j->node;
+    struct error err = {0};
+    char name[CGROUP_NAME_MAX];
+
+    j->weight_set = weight; /* also when it fails: once is enough, the note says why */
+    if (j->container) {
+        container_want_weight(j, weight);
+        container_write(j);
+        return;
+    }
+    if (!n->weights)
+        return;
+    if (enter_group(j, CGROUP_CPU) < 0) {
+        snprintf(err.text, sizeof(err.text), "weights do not compare: %.*s", JOB_REASON_MAX - 1,
+                 j->note);
+        set_note(j, err.text);
+        return;
+    }
+    actuate_group(j, name);
+    if (cgroup_set_weight(n->cgroup, name, weight, &err) < 0)
+        set_note(j, err.text);
+}
+
+int actuate_quota(struct job *j, uint32_t quota_mcpu)
+{
+    struct node *n = j->node;
+    struct error err = {0};
+    char name[CGROUP_NAME_MAX];
+    int r = -EPERM;
+
+    if (j->container) {
+        take_weight_along(j);
+        container_want_quota(j, quota_mcpu);
+        j->quota_set_mcpu = quota_mcpu;
+        return 0;
+    }
+    if (!n->weights)
+        set_note(j, n->weights_note);
+    else
+        r = enter_group(j, CGROUP_CPU);
+    if (r == 0) {
+        actuate_group(j, name);
+        r = cgroup_set_quota(n->cgroup, name, quota_mcpu, &err);
+        if (r < 0)
+            set_note(j, err.text);
+    }
+    if (r == 0)
+        j->quota_set_mcpu = quota_mcpu;
+    return r;
+}
+
+void actuate_restore_all(struct node *n)
+{
+    guardian_restore(n->guardian, n->root, n->cgroup);
+    for (struct job *j = n->jobs.first; j; j = j->next)
+        j->groups = 0;
+}

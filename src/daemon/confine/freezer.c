@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/confine/freezer.h"
+
+#include "base/clock.h"
+#include "daemon/confine/actuate.h"
+#include "daemon/job/census.h"
+#include "daemon/node.h"
+#include "host/proc/proc.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LOOK_MIN_NS   (2 * NS_PER_MS)
+#define GATHER_PASSES 5
+
+/* ---- its group ---- */
+
+/* Of the number somebody else may have been made meanwhile. */
+static bool move(const struct node *n, const char *name, const struct census_entry *e)
+{
+    struct proc_stat stat;
+
+    return proc_read_stat(n->root, e->pid, &stat) == 0 && stat.start == e->start &&
+           cgroup_move(n->cgroup, name, CGROUP_FREEZER, e->pid, NULL) == 0;
+}
+
+/*
+ * A daemon that finds the job again knows of its first process alone, and the guardian has moved
+ * all out of the earlier group. Who is forked while we look is found in the next pass.
+ */
+static void gather(struct job *j)
+{
+    char name[CGROUP_NAME_MAX];
+    struct census c;
+    size_t before = 0, found = 1;
+
+    actuate_group(j, name);
+    for (unsigned pass = 0; pass < GATHER_PASSES && found != before; pass++) {
+        before = found;
+        found = 0;
+        if (census_take(j->node, &c) < 0)
+            return;
+        for (size_t i = 0; i < c.n; i++)
+            found += c.entry[i].job == j && move(j->node, name, &c.entry[i]);
+        census_done(&c);
+    }
+}
+
+static int enter(struct job *j, struct error *err)
+{
+    if (!j->node->cgroup)
+        return error_set(err, -ENOTSUP, "there are no control groups here");
+    if (!cgroup_freezable(j->node->cgroup, err))
+        return err->code;
+    return actuate_enter(j, CGROUP_FREEZER, err);
+}
+
+static void cannot(struct freezer *f, const char *why)
+{
+    f->able = false;
+    snprintf(f->why, sizeof(f->why), "%s", why);
+}
+
+void freezer_join(const struct process *p)
+{
+    struct job *j = p->job;
+    struct freezer *f = &j->freezer;
+    struct error err = {0};
+
+    if (j->groups & CGROUP_FREEZER) {
+        if (!(p->moved & CGROUP_FREEZER))
+            cannot(f, "a process that joined it lies in somebody else's control group");
+        return;
+    }
+    if (j->processes != p)
+        return; /* the first could not be frozen */
+    *f = (struct freezer){.able = true};
+    if (enter(j, &err) < 0)
+        cannot(f, err.text);
+    else if (j->admission.begun_ns)
+        gather(j);
+    admission_runs(j); /* what was frozen under an earlier daemon is not in this group */
+}
+
+/* ---- pausing ---- */
+
+static int read_frost(const struct job *j, enum cgroup_frost *ret)
+{
+    char name[CGROUP_NAME_MAX];
+
+    actuate_group(j, name);
+    return cgroup_read_frost(j->node->cgroup, name, ret);
+}
+
+bool freezer_can(const struct job *j, const char **ret_why)
+{
+    *ret_why = j->freezer.why;
+    if (!j->admission.submitted)
+        *ret_why = "it was not submitted: whoever started it waits for it";
+    return j->freezer.able && j->admission.submitted && !j->frozen;
+}
+
+/* Frozen, or as good: what a signal cannot wake up either sleeps in the kernel, and uses no core.
+ */
+static void look(struct job *j)
+{
+    struct freezer *f = &j->freezer;
+    enum cgroup_frost frost = CGROUP_FROZEN;
+
+    if (f->want && !f->paused && read_frost(j, &frost) == 0)
+        f->paused = frost == CGROUP_FROZEN ||
+                    (frost == CGROUP_FREEZING && clock_now_ns() - f->since_ns >= JOB_DEADLINE_NS);
+}
+
+int freezer_want(struct job *j, bool paused)
+{
+    struct freezer *f = &j->freezer;
+    char name[CGROUP_NAME_MAX];
+    struct error err = {0};
+    int r;
+
+    if (paused != f->want || (!paused && j->frozen)) {
+        actuate_group(j, name);
+        r = cgroup_freeze(j->node->cgroup, name, paused, &err);
+        if (r < 0 && paused)
+            cannot(f, err.text);
+        if (r < 0)
+            return r;
+        f->since_ns = clock_now_ns();
+        f->want = paused;
+        f->paused = false;
+    }
+    look(j);
+    return 0;
+}
+
+bool freezer_paused(const struct job *j)
+{
+    return j->freezer.paused;
+}
+
+/* As long again as it has taken by now: nearly always it is a millisecond. */
+uint64_t freezer_next_look(const struct job *j, uint64_t now)
+{
+    const struct freezer *f = &j->freezer;
+    uint64_t taken = now > f->since_ns ? now - f->since_ns : 0;
+
+    if (!f->want || f->paused)
+        return UINT64_MAX;
+    return now + (taken > LOOK_MIN_NS ? taken : LOOK_MIN_NS);
+}
+
+/* On v1 not even that ends who is frozen, and whoever sent it expects no less. */
+static bool is_killed(const struct job *j)
+{
+    struct proc_status status;
+
+    for (const struct process *p = j->processes; p; p = p->next)
+        if (proc_read_status(j->node->root, p->pid, &status) == 0 &&
+            (status.sig_pending & (UINT64_C(1) << (SIGKILL - 1))))
+            return true;
+    return false;
+}
+
+bool freezer_look(struct job *j)
+{
+    struct freezer *f = &j->freezer;
+    enum cgroup_frost frost;
+    bool by_hand;
+
+    if (!f->able || read_frost(j, &frost) < 0)
+        return false;
+    if (f->paused && frost == CGROUP_THAWED) {
+        f->want = f->paused = false; /* the next plan makes the pause again, if it is still due */
+        admission_runs(j);
+        return true;
+    }
+    if (f->paused && is_killed(j))
+        admission_end(j);
+    by_hand = !f->want && frost != CGROUP_THAWED && j->admission.phase == JOB_RUNNING;
+    if (by_hand == j->frozen)
+        return false;
+    j->frozen = by_hand;
+    return true;
+}

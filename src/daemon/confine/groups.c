@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/confine/groups.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "daemon/confine/actuate.h"
+#include "daemon/confine/tree_weights.h"
+#include "daemon/containers/container.h"
+#include "daemon/node.h"
+#include "host/cgroup/cgroup.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GROUPS_MAX      4096              /* that are looked at; what lies beyond is not seen */
+#define DEPTH_MAX       16                /* of a job's group */
+#define LOOK_NS         (200 * NS_PER_MS) /* a shorter time says nothing of use */
+#define ACTIVE_PERMILLE 10                /* of one processor: less is a group that waits */
+#define WRITE_PERMILLE  20                /* a weight that is off by less stays */
+#define OFF_PERMILLE    100               /* of a job's part: a person is told from there on … */
+#define OFF_LOOKS       3                 /* … when it lasts: a resize is no fault */
+
+struct entry {
+    char *path;
+    struct job *job; /* borrowed, for one look */
+    uint64_t cpu_ns, at_ns;
+    uint32_t hash;
+};
+
+/* What was found, parents before children. The tree's groups apart: that is how it takes them. */
+struct look {
+    struct entry *entry;
+    struct tree_group *group;
+    uint32_t *slot; /* by hash, twice as many as there is room: index + 1; 0: free */
+    uint32_t n, room;
+};
+
+struct groups {
+    struct node *n;
+    struct look now, before;
+    uint32_t own_units; /* of our group before it was compared with others; 0: it was not */
+    unsigned off;       /* looks, one after another, in which a job was */
+    char note[2 * ERROR_TEXT_MAX];
+};
+
+/* ---- the table ---- */
+
+static uint32_t hash_of(const char *path)
+{
+    uint32_t hash = 2166136261u; /* FNV-1a */
+
+    for (; *path; path++)
+        hash = (hash ^ (unsigned char)*path) * 16777619u;
+    return hash;
+}
+
+/* The slot of @path, or the free one that is to be its. There is room. */
+static uint32_t *slot_of(const struct look *l, const char *path, uint32_t hash)
+{
+    uint32_t mask = 2 * l->room - 1, at = hash & mask;
+    const struct entry *e;
+
+    for (; l->slot[at]; at = (at + 1) & mask) {
+        e = &l->entry[l->slot[at] - 1];
+        if (e->hash == hash && strcmp(e->path, path) == 0)
+            break;
+    }
+    return &l->slot[at];
+}
+
+static uint32_t find(const struct look *l, const char *path)
+{
+    uint32_t slot = l->n ? *slot_of(l, path, hash_of(path)) : 0;
+
+    return slot ? slot - 1 : TREE_ROOT;
+}
+
+static int reserve(struct look *l)
+{
+    uint32_t room = l->room ? 2 * l->room : 32, *slot;
+    struct tree_group *group;
+    struct entry *entry;
+
+    if (l->n < l->room)
+        return 0;
+    if (l->n >= GROUPS_MAX)
+        return -ENOSPC;
+    entry = realloc(l->entry, room * sizeof(*entry));
+    if (!entry)
+        return -ENOMEM;
+    l->entry = entry;
+    group = realloc(l->group, room * sizeof(*group));
+    if (!group)
+        return -ENOMEM;
+    l->group = group;
+    slot = calloc(2 * (size_t)room, sizeof(*slot));
+    if (!slot)
+        return -ENOMEM;
+    free(l->slot);
+    l->slot = slot;
+    l->room = room;
+    for (uint32_t i = 0; i < l->n; i++)
+        *slot_of(l, l->entry[i].path, l->entry[i].hash) = i + 1;
+    return 0;
+}
+
+/* With its ancestors before it. Returns 0 or -errno; *ret is its index. */
+static int add(struct look *l, const char *path, unsigned depth, uint32_t *ret)
+{
+    const char *slash = strrchr(path, '/');
+    uint32_t parent = TREE_ROOT, found = find(l, path);
+    int r = depth < DEPTH_MAX ? 0 : -ENAMETOOLONG;
+
+    if (found != TREE_ROOT) {
+        *ret = found;
+        return 0;
+    }
+    if (r == 0 && slash > path) {
+        _cleanup_free_ char *above = strndup(path, (size_t)(slash - path));
+
+        r = above ? add(l, above, depth + 1, &parent) : -ENOMEM;
+    }
+    if (r == 0)
+        r = reserve(l);
+    if (r < 0)
+        return r;
+    l->entry[l->n] = (struct entry){.path = strdup(path), .hash = hash_of(path)};
+    l->group[l->n] = (struct tree_group){.parent = parent};
+    if (!l->entry[l->n].path)
+        return -ENOMEM;
+    *ret = l->n++;
+    *slot_of(l, path, l->entry[*ret].hash) = l->n;
+    return 0;
+}
+
+static void empty(struct look *l)
+{
+    while (l->n > 0)
+        free(l->entry[--l->n].path);
+    if (l->room)
+        memset(l->slot, 0, 2 * (size_t)l->room * sizeof(*l->slot));
+}
+
+/* ---- which groups ---- */
+
+static int job_path(const struct job *j, char path[CGROUP_PATH_MAX])
+{
+    const char *group;
+
+    if (container_id(j)) {
+        group = container_group(j);
+        snprintf(path, CGROUP_PATH_MAX, "%s", group ? group : "");
+        return group ? 0 : -ENOENT;
+    }
+    if (!(j->groups & CGROUP_CPU))
+        return -ENOENT;
+    path[0] = '/';
+    actuate_group(j, path + 1);
+    return 0;
+}
+
+static void add_jobs(struct groups *g)
+{
+    struct look *l = &g->now;
+    char path[CGROUP_PATH_MAX];
+    uint32_t i;
+
+    for (struct job *j = g->n->jobs.first; j; j = j->next) {
+        if (j->weight_set == 0 || job_path(j, path) < 0 || !path[1] || add(l, path, 0, &i) < 0)
+            continue;
+        l->entry[i].job = j;
+        l->group[i].wanted = j->want_weight;
+    }
+    snprintf(path, sizeof(path), "/%s", g->n->group);
+    i = find(l, path);
+    if (i != TREE_ROOT)
+        l->group[i].ours = true;
+}
+
+/* Jobs below one parent alone compare by themselves. */
+static bool apart(const struct look *l)
+{
+    uint32_t parent = TREE_ROOT;
+    bool any = false;
+
+    for (uint32_t i = 0; i < l->n; i++) {
+        if (!l->entry[i].job)
+            continue;
+        if (any && l->group[i].parent != parent)
+            return true;
+        any = true;
+        parent = l->group[i].parent;
+    }
+    return false;
+}
+
+static int add_beside(void *arg, const char *path)
+{
+    uint32_t i;
+    int r = add(arg, path, 0, &i);
+
+    return r == -ENAMETOOLONG ? 0 : r;
+}
+
+/* Siblings directly below the root change nothing: they take the same from all of the others. */
+static void add_siblings(struct groups *g)
+{
+    struct look *l = &g->now;
+
+    for (uint32_t i = 0, n = l->n; i < n; i++)
+        if (!l->entry[i].job && !l->group[i].ours)
+            cgroup_list(g->n->cgroup, l->entry[i].path, add_beside, l);
+}
+
+/* ---- what they are ---- */
+
+/*
+ * Time that was used since the last look tells who competes. Of a new group that is not known: jobs
+ * count, others do not yet. A hundred idle ones at once would make our weight so small that our
+ * jobs would starve, and who starves looks idle: it would stay so.
+ */
+static bool is_active(const struct look *before, struct entry *e, const struct cgroup_load *load,
+                      uint64_t now)
+{
+    uint32_t i = find(before, e->path);
+    const struct entry *old = i == TREE_ROOT ? NULL : &before->entry[i];
+
+    e->cpu_ns = load->cpu_ns;
+    e->at_ns = now;
+    if (!old)
+        return e->job;
+    if (!load->have_cpu || load->cpu_ns < old->cpu_ns)
+        return true;
+    if (now - old->at_ns < LOOK_NS) {
+        e->cpu_ns = old->cpu_ns;
+        e->at_ns = old->at_ns;
+        return before->group[i].active;
+    }
+    return (load->cpu_ns - old->cpu_ns) * 1000 >= (now - old->at_ns) * ACTIVE_PERMILLE;
+}
+
+static void read_all(struct groups *g, uint64_t now)
+{
+    struct look *l = &g->now;
+
+    for (uint32_t i = 0; i < l->n; i++) {
+        struct tree_group *group = &l->group[i];
+        struct cgroup_load load;
+
+        if (cgroup_read_load(g->n->cgroup, l->entry[i].path, &load) < 0)
+            continue; /* it went just now: weighs and uses nothing */
+        group->weight = load.units;
+        group->active = is_active(&g->before, &l->entry[i], &load, now);
+        if (l->entry[i].job)
+            container_weighs(l->entry[i].job, load.units);
+    }
+}
+
+/* ---- our own ---- */
+
+static uint32_t find_ours(const struct look *l)
+{
+    uint32_t i = 0;
+
+    while (i < l->n && !l->group[i].ours)
+        i++;
+    return i < l->n ? i : TREE_ROOT;
+}
+
+static void write_own(struct groups *g, uint32_t own, uint32_t units)
+{
+    struct error err = {0};
+
+    if (cgroup_set_units(g->n->cgroup, g->n->group, units, &err) < 0)
+        node_log("weights do not compare: %s", err.text);
+    else
+        g->now.group[own].weight = units;
+}
+
+static void place_own(struct groups *g)
+{
+    struct look *l = &g->now;
+    struct cgroup_units range = cgroup_units(g->n->cgroup);
+    uint32_t own = find_ours(l), have = own == TREE_ROOT ? 0 : l->group[own].weight;
+    double wanted = have ? tree_our_weight(l->group, l->n) : 0;
+    uint32_t units = wanted < range.min   ? range.min
+                     : wanted > range.max ? range.max
+                                          : (uint32_t)(wanted + 0.5);
+
+    if (wanted <= 0)
+        return;
+    if (g->own_units == 0)
+        g->own_units = have;
+    if ((units > have ? units - have : have - units) * 1000ull > WRITE_PERMILLE * (uint64_t)have)
+        write_own(g, own, units);
+}
+
+/* Nobody is left elsewhere to compare with. */
+static void let_go_of_own(struct groups *g)
+{
+    uint32_t own = find_ours(&g->now);
+
+    if (own == TREE_ROOT || g->own_units == 0)
+        return; /* it is not there now, or is as it was made */
+    write_own(g, own, g->own_units);
+    g->own_units = 0;
+}
+
+/* ---- whether it came out ---- */
+
+static void write_note(struct groups *g, uint32_t i, uint32_t permille)
+{
+    const struct entry *e = &g->now.entry[i];
+    bool told = g->note[0];
+
+    snprintf(g->note, sizeof(g->note),
+             "weights do not compare: %s (%.60s) has %u %% of what its weight says, beside jobs in "
+             "other control groups; its own is %.100s",
+             e->job->id, e->job->name, permille / 10, e->path);
+    if (!told)
+        node_log("%s", g->note);
+}
+
+static void verify(struct groups *g)
+{
+    const struct look *l = &g->now;
+    uint32_t worst = 0, at = 0, permille = 1000;
+
+    tree_parts(l->group, l->n);
+    for (uint32_t i = 0; i < l->n; i++) {
+        uint32_t p, off;
+
+        if (!l->entry[i].job || !l->group[i].active || container_busy(l->entry[i].job))
+            continue;
+        p = tree_permille(l->group, l->n, i);
+        off = p > 1000 ? p - 1000 : 1000 - p;
+        if (off > worst) {
+            worst = off;
+            at = i;
+            permille = p;
+        }
+    }
+    g->off = worst > OFF_PERMILLE ? g->off + 1 : 0;
+    if (g->off >= OFF_LOOKS)
+        write_note(g, at, permille);
+    else if (g->off == 0)
+        g->note[0] = '\0';
+}
+
+/* ---- the whole ---- */
+
+void groups_look(struct groups *g, uint64_t now_ns)
+{
+    struct look swap;
+
+    if (!g->n->weights)
+        return;
+    swap = g->before;
+    g->before = g->now;
+    g->now = swap;
+    empty(&g->now);
+    add_jobs(g);
+    if (!apart(&g->now)) {
+        if (cgroup_version_cpu(g->n->cgroup) == CGROUP_V2)
+            read_all(g, now_ns); /* what runtimes make of shares, see container_weighs */
+        let_go_of_own(g);
+        g->off = 0;
+        g->note[0] = '\0';
+        return;
+    }
+    add_siblings(g);
+    read_all(g, now_ns);
+    tree_parts(g->now.group, g->now.n);
+    place_own(g);
+    verify(g);
+}
+
+const char *groups_note(const struct groups *g)
+{
+    return g->note;
+}
+
+int groups_new(struct node *n, struct groups **ret, struct error *err)
+{
+    struct groups *g = calloc(1, sizeof(*g));
+
+    if (!g)
+        return error_set(err, -ENOMEM, "out of memory");
+    g->n = n;
+    *ret = g;
+    return 0;
+}
+
+static void look_done(struct look *l)
+{
+    empty(l);
+    free(l->entry);
+    free(l->group);
+    free(l->slot);
+}
+
+struct groups *groups_free(struct groups *g)
+{
+    if (!g)
+        return NULL;
+    look_done(&g->now);
+    look_done(&g->before);
+    free(g);
+    return NULL;
+}

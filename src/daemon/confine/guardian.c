@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/confine/guardian.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "daemon/confine/keep.h"
+#include "daemon/node.h"
+#include "host/proc/file.h"
+#include "host/proc/proc.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#define LOCK_WAIT_NS    (5 * NS_PER_S)
+#define AGAIN_US        1000000 /* between two tries to start it */
+#define LOCK_PAUSE_US   5000
+#define REMOVE_TRIES    500
+#define REMOVE_PAUSE_US 10000
+
+struct entry {
+    atomic_uint used; /* set last, so that a torn entry is never acted upon */
+    int32_t pid;
+    uint64_t start;
+    struct cpuset original;
+};
+
+struct guardian {
+    sd_event *event;
+    sd_event_source *exit_source, *again;
+    struct entry *table; /* shared with the child */
+    struct keep *keep;   /* the same of containers */
+    unsigned top;        /* entries ever used */
+    int dir_fd;          /* borrowed */
+    int pipe_fd;         /* its other end is the child's; closed when the daemon ends */
+    int pidfd;
+    pid_t pid;
+    char group[CGROUP_NAME_MAX];
+};
+
+/* ---- the table ---- */
+
+static struct entry *entry_find(struct guardian *g, pid_t pid, uint64_t start)
+{
+    for (unsigned i = 0; i < g->top; i++)
+        if (atomic_load(&g->table[i].used) && g->table[i].pid == pid && g->table[i].start == start)
+            return &g->table[i];
+    return NULL;
+}
+
+int guardian_note(struct guardian *g, pid_t pid, uint64_t start, const struct cpuset *original)
+{
+    struct entry *e = entry_find(g, pid, start);
+
+    if (e)
+        return 0;
+    for (e = g->table; e < g->table + GUARDIAN_ENTRIES_MAX && atomic_load(&e->used);)
+        e++;
+    if (e == g->table + GUARDIAN_ENTRIES_MAX)
+        return -ENOSPC;
+    e->pid = pid;
+    e->start = start;
+    e->original = *original;
+    atomic_store(&e->used, 1);
+    if (g->top <= (unsigned)(e - g->table))
+        g->top = (unsigned)(e - g->table) + 1;
+    failpoint(FAILPOINT_GUARDIAN_NOTED);
+    return 0;
+}
+
+void guardian_forget(struct guardian *g, pid_t pid, uint64_t start)
+{
+    struct entry *e = entry_find(g, pid, start);
+
+    if (e)
+        atomic_store(&e->used, 0);
+}
+
+static unsigned restore(struct entry *table, int root, const struct cgroup *cg, const char *group)
+{
+    unsigned n = 0;
+    struct proc_stat stat;
+
+    /* Out of the groups first: a cpuset would cut an affinity that reaches beyond it. */
+    if (cg)
+        cgroup_remove(cg, group, NULL);
+    for (struct entry *e = table; e < table + GUARDIAN_ENTRIES_MAX; e++) {
+        if (!atomic_load(&e->used))
+            continue;
+        if (proc_read_stat(root, e->pid, &stat) == 0 && stat.start == e->start &&
+            proc_set_affinity(root, e->pid, &e->original, NULL) == 0)
+            n++;
+        atomic_store(&e->used, 0);
+    }
+    return n;
+}
+
+struct keep *guardian_keep(struct guardian *g)
+{
+    return g->keep;
+}
+
+unsigned guardian_restore(struct guardian *g, int root, const struct cgroup *cg)
+{
+    return restore(g->table, root, cg, g->group);
+}
+
+/* ---- the child ---- */
+
+/* Everything but stderr, the pipe's reading end and the lock belongs to the daemon. */
+static void close_others(int pipe_fd, int lock_fd)
+{
+    int low = pipe_fd < lock_fd ? pipe_fd : lock_fd, high = pipe_fd < lock_fd ? lock_fd : pipe_fd;
+    unsigned from = STDERR_FILENO + 1;
+
+    if (low > STDERR_FILENO) {
+        if ((unsigned)low > from)
+            close_range(from, (unsigned)low - 1, 0);
+        from = (unsigned)low + 1;
+    }
+    if (high > (int)from)
+        close_range(from, (unsigned)high - 1, 0);
+    close_range((unsigned)high + 1, ~0u, 0);
+}
+
+/*
+ * Containers' engines take their time. A new daemon that waits is let in between two rounds: what
+ * is left is its business then, and it finds that in keep.h's file.
+ */
+static void restore_containers(struct keep *k, int lock_fd)
+{
+    unsigned before = UINT_MAX, left = keep_restore(k);
+
+    while (left > 0 && left < before) {
+        if (lock_fd >= 0) {
+            flock(lock_fd, LOCK_UN);
+            usleep(4 * LOCK_PAUSE_US);
+            if (flock(lock_fd, LOCK_EX | LOCK_NB) < 0)
+                return;
+        }
+        before = left;
+        left = keep_restore(k);
+    }
+}
+
+_Noreturn static void guard(const struct guardian *g, int pipe_fd, int lock_fd)
+{
+    struct cgroup *cg = NULL;
+    sigset_t all;
+    char byte;
+    int root;
+
+    failpoint_disarm();
+    setsid();
+    prctl(PR_SET_NAME, "tided-guardian");
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    close_others(pipe_fd, lock_fd);
+    while (read(pipe_fd, &byte, 1) < 0 && errno == EINTR)
+        ;
+    root = file_open_root();
+    if (root >= 0) {
+        if (cgroup_new(root, &cg) < 0)
+            cg = NULL;
+        restore(g->table, root, cg, g->group);
+    }
+    restore_containers(g->keep, lock_fd);
+    close_fd(lock_fd); /* a waiting daemon may begin: its group has another name */
+    /* A large process that is just exiting counts in its group for some 100 ms. */
+    for (int i = 0; cg && i < REMOVE_TRIES && cgroup_remove(cg, g->group, NULL) == -EBUSY; i++)
+        usleep(REMOVE_PAUSE_US);
+    _exit(0);
+}
+
+/*
+ * The lock belongs to the open file, which the child inherits: it is free when no guardian of this
+ * directory is at work any more. Without it (full disk) a new daemon could meet an old guardian.
+ */
+static int lock_guardian(int dir_fd)
+{
+    _cleanup_fd_ int fd =
+        openat(dir_fd, GUARDIAN_LOCK, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    uint64_t deadline = clock_now_ns() + LOCK_WAIT_NS;
+
+    if (fd < 0)
+        return -errno;
+    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK || clock_now_ns() > deadline)
+            return -errno;
+        usleep(LOCK_PAUSE_US);
+    }
+    return TAKE_FD(fd);
+}
+
+static int on_child(sd_event_source *s, int fd, uint32_t events, void *arg);
+
+static int start(struct guardian *g, int lock_fd)
+{
+    int ends[2], r;
+
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return -errno;
+    g->pid = fork();
+    if (g->pid == 0) {
+        close(ends[1]);
+        guard(g, ends[0], lock_fd);
+    }
+    close(ends[0]);
+    g->pipe_fd = ends[1];
+    if (g->pid < 0)
+        return -errno;
+    g->pidfd = proc_pidfd_open(g->pid);
+    r = g->pidfd < 0 ? g->pidfd
+                     : sd_event_add_io(g->event, &g->exit_source, g->pidfd, EPOLLIN, on_child, g);
+    if (r < 0) /* without its pipe it would begin to restore */
+        node_log("the guardian is not watched: %s", strerror(-r));
+    return 0;
+}
+
+static void stop(struct guardian *g)
+{
+    g->again = sd_event_source_disable_unref(g->again);
+    g->exit_source = sd_event_source_disable_unref(g->exit_source);
+    g->pidfd = close_fd(g->pidfd);
+    g->pipe_fd = close_fd(g->pipe_fd);
+}
+
+static int on_again(sd_event_source *s, uint64_t usec, void *arg);
+
+static void start_again(struct guardian *g, const char *why)
+{
+    _cleanup_fd_ int lock_fd = -1;
+    int r;
+
+    stop(g);
+    lock_fd = lock_guardian(g->dir_fd);
+    r = start(g, lock_fd);
+    if (r == 0) {
+        node_log("%sthe guardian was started again", why);
+        return;
+    }
+    stop(g);
+    if (*why)
+        node_log("%sit cannot be started: %s", why, strerror(-r));
+    sd_event_add_time_relative(g->event, &g->again, CLOCK_MONOTONIC, AGAIN_US, 0, on_again, g);
+}
+
+static int on_again(sd_event_source *s, uint64_t usec, void *arg)
+{
+    start_again(arg, "");
+    return 0;
+}
+
+static int on_child(sd_event_source *s, int fd, uint32_t events, void *arg)
+{
+    struct guardian *g = arg;
+
+    waitpid(g->pid, NULL, WNOHANG);
+    start_again(g, "the guardian was killed; ");
+    return 0;
+}
+
+int guardian_new(sd_event *event, int dir_fd, const char *state_dir, const char *group,
+                 struct guardian **ret, struct error *err)
+{
+    struct guardian *g = calloc(1, sizeof(*g));
+    _cleanup_fd_ int lock_fd = -1;
+    int r;
+
+    if (!g)
+        return error_set(err, -ENOMEM, "out of memory");
+    *g = (struct guardian){.event = event, .dir_fd = dir_fd, .pipe_fd = -1, .pidfd = -1};
+    snprintf(g->group, sizeof(g->group), "%s", group);
+    g->table = mmap(NULL, GUARDIAN_ENTRIES_MAX * sizeof(struct entry), PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    lock_fd = lock_guardian(dir_fd);
+    if (lock_fd < 0)
+        node_log("no lock for the guardian: %s", strerror(-lock_fd));
+    r = g->table == MAP_FAILED ? -errno : keep_new(lock_fd < 0 ? NULL : state_dir, &g->keep);
+    if (r == 0)
+        r = start(g, lock_fd);
+    if (r < 0) {
+        if (g->table == MAP_FAILED)
+            g->table = NULL;
+        guardian_free(g);
+        return error_set(err, r, "cannot start the guardian: %s", strerror(-r));
+    }
+    *ret = g;
+    return 0;
+}
+
+struct guardian *guardian_free(struct guardian *g)
+{
+    if (!g)
+        return NULL;
+    stop(g);
+    if (g->table)
+        munmap(g->table, GUARDIAN_ENTRIES_MAX * sizeof(struct entry));
+    keep_free(g->keep);
+    free(g);
+    return NULL;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A small process that outlives the daemon. Before the daemon narrows a process's affinity, it
+ * writes the original down in a memory table that both share; when the daemon is gone, however it
+ * died, the guardian's pipe reports it, and the guardian thaws what is paused, puts every
+ * original back, moves processes out of the daemon's control groups and removes those.
+ * The table's functions run in the daemon's event loop; guardian_restore in either process.
+ */
+#pragma once
+
+#include "base/cpuset.h"
+#include "base/error.h"
+#include "host/cgroup/cgroup.h"
+
+#include <sys/types.h>
+#include <systemd/sd-event.h>
+
+#define GUARDIAN_ENTRIES_MAX 4096            /* processes with changed affinity */
+#define GUARDIAN_LOCK        "guardian.lock" /* held by the guardian until it has restored */
+
+struct guardian;
+struct keep;
+
+/*
+ * Waits (up to 5 s) for an earlier daemon's guardian to finish, makes the table and forks. @dir_fd
+ * is the run directory, @state_dir keep.h's (may be NULL), @group the control group of this daemon.
+ * One that dies is started again. Returns 0 or -errno.
+ */
+int guardian_new(sd_event *event, int dir_fd, const char *state_dir, const char *group,
+                 struct guardian **ret, struct error *err);
+
+/* Takes NULL, returns NULL. The guardian finds what is left in the table and ends. */
+struct guardian *guardian_free(struct guardian *g);
+
+/*
+ * Notes the affinity to which process @pid, started at @start, returns. Returns 0, also when it is
+ * known already (the first note counts), or -ENOSPC.
+ */
+int guardian_note(struct guardian *g, pid_t pid, uint64_t start, const struct cpuset *original);
+void guardian_forget(struct guardian *g, pid_t pid, uint64_t start);
+
+/* The same of containers, put back by the child alone: their engines take their time. */
+struct keep *guardian_keep(struct guardian *g); /* borrowed */
+
+/* Puts every process back; returns the number of processes. @root is "/". */
+unsigned guardian_restore(struct guardian *g, int root, const struct cgroup *cg);

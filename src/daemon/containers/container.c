@@ -1,0 +1,741 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/containers/container.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/container.h"
+#include "base/failpoint.h"
+#include "daemon/confine/guardian.h"
+#include "daemon/confine/keep.h"
+#include "daemon/containers/container_state.h"
+#include "daemon/containers/labels.h"
+#include "daemon/node.h"
+#include "daemon/peers/link.h"
+#include "host/proc/file.h"
+#include "host/proc/proc.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+
+struct engine *container_engine(const struct container *c)
+{
+    return c->set->up ? c->set->engine : NULL;
+}
+
+struct node *container_node(const struct container *c)
+{
+    return c->set->node;
+}
+
+const char *container_engine_path(const struct container *c)
+{
+    return c->set->path;
+}
+
+struct job *container_job(const struct container *c)
+{
+    return c->job;
+}
+
+struct job *container_job_of_id(const struct node *n, const char *text)
+{
+    struct job *found = NULL;
+
+    if (strlen(text) < CONTAINER_ID_SHORT)
+        return NULL;
+    for (struct job *j = n->jobs.first; j; j = j->next) {
+        if (!j->container || strncmp(j->container->id, text, strlen(text)) != 0)
+            continue;
+        if (found)
+            return NULL; /* of two: not enough of it */
+        found = j;
+    }
+    return found;
+}
+
+static char *read_groups(const struct node *n, pid_t pid)
+{
+    char *text, path[32];
+    size_t len;
+
+    snprintf(path, sizeof(path), "proc/%d/cgroup", (int)pid);
+    return file_read_all(n->root, path, &text, &len) == 0 ? text : NULL;
+}
+
+/*
+ * The way to the container's group has to be the same, not its name alone: a container that may
+ * make groups below its own can name them as it likes. Its first process is the engine's word.
+ */
+bool container_holds(const struct container *c, pid_t pid)
+{
+    const struct process *first = c->job ? container_first(c->job) : NULL;
+    _cleanup_free_ char *theirs = read_groups(c->set->node, pid);
+    _cleanup_free_ char *own = first ? read_groups(c->set->node, first->pid) : NULL;
+    char *group = own ? strstr(own, c->id) : NULL;
+    const char *at;
+    size_t len;
+
+    if (!theirs || !group)
+        return theirs && !first && strstr(theirs, c->id);
+    group[strcspn(group, "/\n")] = '\0';
+    group = strrchr(own, '\n') ? strrchr(own, '\n') + 1 : own;
+    len = strlen(group);
+    at = strstr(theirs, group);
+    return at && (at == theirs || at[-1] == '\n') && (at[len] == '/' || at[len] == '\n');
+}
+
+const char *container_id(const struct job *j)
+{
+    return j->container ? j->container->id : NULL;
+}
+
+const char *container_service(const struct job *j)
+{
+    return j->container ? j->container->service : "";
+}
+
+/* ---- the table ---- */
+
+struct container *container_find(const struct containers *set, const char *id)
+{
+    for (struct container *c = set->first; c; c = c->next)
+        if (strcmp(c->id, id) == 0)
+            return c;
+    return NULL;
+}
+
+struct container *container_add(struct containers *set, const char *id, const char *key)
+{
+    struct container *c = container_find(set, id);
+
+    if (c)
+        return c;
+    if (strlen(id) >= sizeof(c->id))
+        return NULL;
+    c = calloc(1, sizeof(*c));
+    if (!c)
+        return NULL;
+    c->set = set;
+    snprintf(c->id, sizeof(c->id), "%s", id);
+    snprintf(c->key, sizeof(c->key), "%s", key ? key : id);
+    c->heard = true;
+    c->next = set->first;
+    set->first = c;
+    return c;
+}
+
+void container_free(struct container *c)
+{
+    struct container **at = &c->set->first;
+
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+    if (c->ticket > 0)
+        engine_cancel(c->set->engine, c->ticket);
+    if (c->job)
+        c->job->container = NULL;
+    link_unlisten(c->listener);
+    free(c);
+}
+
+void container_job_gone(struct job *j)
+{
+    struct container *c = j->container;
+
+    if (!c)
+        return;
+    j->container = NULL;
+    c->job = NULL;
+    c->joined = false;
+}
+
+/* ---- becoming a job ---- */
+
+static void log_refused(const struct engine_container *seen, const char *why)
+{
+    node_log("container %.12s (%.40s) cannot be a job: %s", seen->id, seen->name, why);
+}
+
+/*
+ * Names change (`docker rename`). Whether this one can be had is found out again whenever the
+ * container is looked at: another job may have it now, and give it up later.
+ */
+static void rename_job(struct job *j, const char *name)
+{
+    if (strcmp(j->name, name) == 0 || !job_name_valid(name) || job_find(j->node, name))
+        return;
+    snprintf(j->name, sizeof(j->name), "%s", name);
+    j->dirty = true;
+    node_store_later(j->node);
+}
+
+const struct process *container_first(const struct job *j)
+{
+    const struct process *first = j->processes;
+
+    while (first && first->outside)
+        first = first->next;
+    return first;
+}
+
+/* The kernel's word: what an engine says of a run may come when there is another. */
+static bool runs(const struct job *j)
+{
+    const struct process *first = container_first(j);
+
+    return first && proc_pidfd_signal(first->pidfd, 0) == 0;
+}
+
+/* Its processes live in the container from now on. */
+static int follow(struct container *c, const struct engine_container *seen, struct job *j,
+                  struct error *err)
+{
+    struct process *p;
+    int r;
+
+    j->container = c;
+    r = process_add(j, seen->pid, 0, &p);
+    if (r < 0) {
+        j->container = NULL;
+        return error_set(err, r, "%s", r == -ESRCH ? "it has ended" : strerror(-r));
+    }
+    p->outside = false;
+    c->job = j;
+    c->place = (struct cgroup_place){0};
+    failpoint(FAILPOINT_CONTAINER_TAKEN);
+    j->frozen = c->by_hand;
+    j->allowed_mcpu = container_own_mcpu(j);
+    node_log("job %s (%s): container %.12s", j->id, j->name, c->id);
+    return 0;
+}
+
+/* @req says what is asked for it. */
+static int new_job(struct container *c, const struct engine_container *seen,
+                   struct job_request *req, struct error *err)
+{
+    struct node *n = c->set->node;
+    struct job *j;
+    int r;
+
+    if (job_name_valid(seen->name) && !job_find(n, seen->name))
+        req->name = seen->name;
+    r = job_new(n, 0, req, &j, err);
+    if (r < 0)
+        return r;
+    snprintf(j->seen.command, sizeof(j->seen.command), "%s", seen->image);
+    r = follow(c, seen, j, err);
+    if (r < 0)
+        job_free(j);
+    return r;
+}
+
+static int join(struct container *c, const struct engine_container *seen, struct job *starter,
+                const struct job_request *req, struct error *err)
+{
+    int r = follow(c, seen, starter, err);
+
+    if (r < 0)
+        return r;
+    container_join(c, starter, seen->pid, req);
+    if (starter->admission.phase == JOB_PAUSED) /* before its program had come so far */
+        container_want_paused(starter, true);
+    if (starter->admission.ending)
+        container_stop(starter, NULL);
+    return 0;
+}
+
+static int job_by_labels(struct container *c, const struct engine_container *seen,
+                         struct error *err)
+{
+    struct job_request req = {.weight = JOB_WEIGHT_STD, .placement = c->set->node->placement};
+    struct job *starter = container_starter(c->set->node, seen);
+    char note[JOB_REASON_MAX];
+    int r;
+
+    if (starter)
+        req = job_request_of(starter);
+    labels_parse(seen->labels, seen->n_labels, (uint64_t)seen->started_ns / NS_PER_MS, &req, note,
+                 sizeof(note));
+    r = starter ? join(c, seen, starter, &req, err) : new_job(c, seen, &req, err);
+    if (r == 0 && *note)
+        snprintf(c->job->note, sizeof(c->job->note), "%s", note);
+    return r;
+}
+
+/* Limits first: what a process of the job may use by itself follows from them. */
+int container_take(struct container *c, const struct engine_container *seen,
+                   struct job_request *adopted, struct error *err)
+{
+    const char *service = labels_service(seen->labels, seen->n_labels);
+    int r = 0;
+
+    container_listen(c);
+    c->heard = true;
+    if (service && strlen(service) < sizeof(c->service))
+        strcpy(c->service, service);
+    if (c->job && !runs(c->job) && !container_leave(c))
+        job_end(c->job); /* of an earlier run */
+    container_found(c, seen);
+    if (c->job) {
+        if (!c->joined)
+            rename_job(c->job, seen->name);
+        c->job->frozen = c->by_hand;
+    } else {
+        r = adopted ? new_job(c, seen, adopted, err) : job_by_labels(c, seen, err);
+    }
+    node_store_later(c->set->node);
+    node_changed(c->set->node);
+    return r;
+}
+
+static bool elastic(const struct containers *set, const struct engine_container *seen)
+{
+    const struct container *c = container_find(set, seen->id);
+    _cleanup_fd_ int fd = -1;
+
+    if (labels_elastic(seen->labels, seen->n_labels) || (c && c->adopted))
+        return true;
+    if (labels_refuse(seen->labels, seen->n_labels))
+        return false;
+    fd = container_dir_open(set->node, seen->id); /* tide-runc's doing */
+    return fd >= 0;
+}
+
+/* Something of the engine's was not learnt: the tick asks for all again. */
+static void miss(struct containers *set)
+{
+    set->missed = true;
+    node_changed(set->node);
+}
+
+static void on_put_back(void *arg, const struct engine_result *result);
+
+/* True if an earlier daemon's limits are still on it: they are no reason to take it up with. */
+static bool put_back(struct containers *set, const char *id)
+{
+    struct keep *keep = guardian_keep(set->node->guardian);
+    struct engine_then then = {.done = on_put_back, .arg = set};
+    int r = set->up ? keep_put_back(keep, set->engine, id, then) : 0;
+
+    if (r < 0)
+        miss(set);
+    return r != 0;
+}
+
+static void inspect(struct containers *set, const char *id);
+
+static void on_put_back(void *arg, const struct engine_result *result)
+{
+    struct containers *set = arg;
+
+    if (!keep_settle(guardian_keep(set->node->guardian), result)) {
+        if (result->code == -EREMOTEIO)
+            miss(set); /* not again at once: the engine is ill */
+        else
+            put_back(set, result->target);
+    } else {
+        inspect(set, result->target);
+    }
+}
+
+static void on_inspected(void *arg, const struct engine_result *result)
+{
+    struct containers *set = arg;
+    const struct engine_container *seen = result->containers;
+    struct container *c = container_find(set, result->target);
+    bool overtaken = c && c->overtaken;
+    struct error err = {0};
+
+    if (c)
+        c->asked = c->overtaken = false;
+    if (overtaken && !c->ticket) {
+        inspect(set, c->id);
+        return;
+    }
+    if (result->code < 0 && c && result->code != -ENOENT)
+        c->stale = true;
+    else if (result->code < 0 && (c || result->code != -ENOENT))
+        miss(set); /* not seen, or gone without a word */
+    if (put_back(set, result->target))
+        return;
+    if (result->code == 0 && result->n_containers && c && !c->job && !c->ticket)
+        container_found_free(c, seen->state);
+    if (result->code < 0 || result->n_containers == 0 ||
+        (seen->state != ENGINE_RUNNING && seen->state != ENGINE_PAUSED) || !elastic(set, seen))
+        return;
+    c = container_add(set, seen->id, labels_key(seen->labels, seen->n_labels));
+    if (!c)
+        log_refused(seen, "out of memory, or its id is too long");
+    else if (c->ticket)
+        c->news = true; /* it may be older than what that call does */
+    else if (container_take(c, seen, NULL, &err) < 0) {
+        set->crowded |= err.code == -ENOSPC;
+        log_refused(seen, err.text);
+    }
+}
+
+static void inspect(struct containers *set, const char *id)
+{
+    struct engine_then then = {.done = on_inspected, .arg = set};
+    struct container *c = container_find(set, id);
+
+    if (!set->up)
+        return;
+    if (c && c->asked) {
+        c->overtaken = true;
+        return;
+    }
+    if (engine_inspect(set->engine, id, then) < 0)
+        miss(set);
+    else if (c)
+        c->asked = true;
+}
+
+void container_inspect(struct container *c)
+{
+    inspect(c->set, c->id);
+}
+
+/* ---- the engine's news ---- */
+
+/* The job ended when its first process did, unless that word comes later than the engine's. */
+static void died(struct container *c)
+{
+    struct job *j = c->job;
+
+    if (j && !container_leave(c))
+        job_end(j);
+    if (j)
+        node_changed(c->set->node);
+    failpoint(FAILPOINT_CONTAINER_ENDED);
+    container_reset(c);
+    c->adopted = false; /* so was this run */
+}
+
+static void destroyed(struct container *c)
+{
+    const struct node *n = c->set->node;
+    char key[CONTAINER_KEY_MAX + 1];
+    struct container *heir;
+
+    if (c->job)
+        died(c);
+    keep_forget(guardian_keep(n->guardian), c->id);
+    memcpy(key, c->key, sizeof(key));
+    container_free(c);
+    heir = container_of_key(n, NULL, key, false);
+    if (!heir)
+        container_dir_remove(n, key);
+    else if (heir->job)
+        container_listen(heir);
+}
+
+/* Of one that refused, under tide-runc, or was gone before we could look at it. */
+static void remove_directory(const struct node *n, const struct engine_event *event)
+{
+    const char *key = engine_event_attribute(event, CONTAINER_LABEL ".key");
+
+    key = key && labels_key_valid(key) ? key : event->id;
+    if (!container_of_key(n, NULL, key, false))
+        container_dir_remove(n, key);
+}
+
+static void on_listed(void *arg, const struct engine_result *result)
+{
+    struct containers *set = arg;
+
+    set->listing = 0;
+    if (result->code < 0) {
+        node_log("%s", result->text);
+        miss(set);
+        return;
+    }
+    for (size_t i = 0; i < result->n_containers; i++) {
+        const struct engine_container *seen = &result->containers[i];
+        bool runs = seen->state == ENGINE_RUNNING || seen->state == ENGINE_PAUSED;
+        struct container *c = container_find(set, seen->id);
+
+        if (c && !runs && !c->heard)
+            died(c);
+        if (c)
+            c->heard = true;
+        if (!put_back(set, seen->id) && runs && elastic(set, seen))
+            inspect(set, seen->id);
+    }
+    keep_sweep(guardian_keep(set->node->guardian), set->path, result);
+    for (struct container *c = set->first, *next; c; c = next) {
+        next = c->next;
+        if (!c->heard)
+            destroyed(c);
+    }
+    node_changed(set->node); /* the tick may rest */
+}
+
+/* What is heard of a container after the question is newer than the answer. */
+static void list(struct containers *set)
+{
+    if (set->listing > 0)
+        engine_cancel(set->engine, set->listing);
+    for (struct container *c = set->first; c; c = c->next) {
+        c->heard = false;
+        c->echoes = 0; /* may have been missed */
+    }
+    set->listing =
+        engine_list(set->engine, NULL, (struct engine_then){.done = on_listed, .arg = set});
+    set->missed = set->listing < 0;
+    set->crowded = false;
+}
+
+/*
+ * Each update of ours brings one event, which says nothing of what it changed: one more is somebody
+ * else's, in whatever order the two come.
+ */
+static bool our_update(struct container *c)
+{
+    if (c->echoes == 0)
+        return false;
+    c->echoes--;
+    return true;
+}
+
+/* Pauses of between our question and the engine's answer are our own doing. */
+static bool our_pause(const struct container *c, const struct engine_event *event)
+{
+    uint64_t ms = event->time_ns / NS_PER_MS;
+
+    if (c->want_paused != (event->action == ENGINE_PAUSE))
+        return false; /* a person's, in the middle of an update of ours */
+    return c->called_ms && ms >= c->called_ms && (c->ticket || ms <= c->answered_ms);
+}
+
+/* A `die` of the run before may come late, behind the `start` of this one. */
+static void on_die(struct container *c, const struct engine_event *event)
+{
+    bool earlier = chronicle_exited(c->set->node, c->id, event->exit_code);
+
+    if (c->job && (earlier || runs(c->job)))
+        return;
+    if (c->job) {
+        c->job->seen.exited = true;
+        c->job->seen.exit = event->exit_code;
+    }
+    died(c);
+}
+
+static void on_oom(struct container *c)
+{
+    struct job *j = c->job;
+
+    if (!j) {
+        chronicle_oom(c->set->node, c->id);
+        return;
+    }
+    j->seen.oom = true;
+    snprintf(j->note, sizeof(j->note), "a process was killed: out of memory");
+}
+
+static void on_event(struct containers *set, const struct engine_event *event)
+{
+    struct container *c = container_find(set, event->id);
+
+    switch (event->action) {
+    case ENGINE_START:
+        inspect(set, event->id);
+        break;
+    case ENGINE_UPDATE:
+        if (c && !our_update(c))
+            inspect(set, event->id); /* somebody else's: put right, see container_found */
+        break;
+    case ENGINE_PAUSE:
+    case ENGINE_UNPAUSE:
+        if (c && !our_pause(c, event))
+            inspect(set, event->id);
+        break;
+    case ENGINE_OOM:
+        if (c)
+            on_oom(c);
+        break;
+    case ENGINE_RENAME:
+        if (c && c->job && !c->joined)
+            rename_job(c->job, event->name);
+        break;
+    case ENGINE_DIE:
+        if (c)
+            on_die(c, event);
+        break;
+    case ENGINE_DESTROY:
+        if (c)
+            destroyed(c);
+        else
+            remove_directory(set->node, event);
+        break;
+    default:
+        break;
+    }
+}
+
+static void on_news(void *arg, const struct engine_news *news)
+{
+    struct containers *set = arg;
+
+    switch (news->kind) {
+    case ENGINE_LOST:
+        if (set->up) {
+            node_log("%s: %s", set->path, news->text);
+            snprintf(set->away, sizeof(set->away), "%.*s", JOB_REASON_MAX - 1, news->text);
+        }
+        set->up = false;
+        break;
+    case ENGINE_RESYNC:
+        if (!set->up)
+            node_log("%s: %s", set->path, engine_version(set->engine));
+        set->up = true;
+        *set->away = '\0';
+        list(set);
+        break;
+    case ENGINE_BACK:
+        set->up = true;
+        *set->away = '\0';
+        for (struct container *c = set->first; c; c = c->next)
+            container_push(c);
+        break;
+    case ENGINE_NEWS:
+        on_event(set, news->event);
+        break;
+    }
+}
+
+static void tick(struct container *c)
+{
+    container_retry(c);
+    if (c->stale && !c->asked) /* once at a time: the engine may be slow, and they many */
+        container_inspect(c);
+    if (c->stale || drift_resting(c))
+        return;
+    drift_look(c);
+    container_push(c);
+}
+
+static bool to_be_listed(const struct containers *set)
+{
+    return set->up && (set->missed || (set->crowded && set->node->jobs.n < PROTO_JOBS_MAX));
+}
+
+void containers_tick(struct containers *all)
+{
+    if (all)
+        container_adopt_tick(all->node);
+    for (struct containers *set = all; set; set = set->next) {
+        if (to_be_listed(set))
+            list(set);
+        for (struct container *c = set->first; c; c = c->next)
+            tick(c);
+    }
+}
+
+bool containers_pending(const struct containers *all)
+{
+    if (all && all->node->adoptions)
+        return true;
+    for (; all; all = all->next) {
+        if (to_be_listed(all))
+            return true;
+        for (const struct container *c = all->first; c; c = c->next)
+            if (c->stale || (!c->job && container_unsettled(c))) /* the second: let go, or ended */
+                return true;
+    }
+    return false;
+}
+
+static int on_readable(sd_event_source *s, int fd, uint32_t events, void *arg)
+{
+    const struct containers *set = arg;
+
+    engine_dispatch(set->engine);
+    failpoint(FAILPOINT_ENGINE_SERVED);
+    return 0;
+}
+
+static int on_flush(sd_event_source *s, void *arg)
+{
+    containers_flush(arg);
+    return 0;
+}
+
+void containers_notes(const struct containers *all, json_t *ret_notes)
+{
+    for (; all; all = all->next)
+        if (*all->away)
+            json_array_append_new(ret_notes,
+                                  json_sprintf("%s does not answer, its containers stay as they "
+                                               "are: %s",
+                                               all->path, all->away));
+}
+
+/* ---- beginning and end ---- */
+
+static int make_directory(const struct node *n)
+{
+    if (mkdirat(n->dir_fd, CONTAINER_RUN_DIR, 0711) < 0 && errno != EEXIST)
+        return -errno;
+    return 0;
+}
+
+static struct containers *free_one(struct containers *set)
+{
+    while (set->first)
+        container_free(set->first);
+    sd_event_source_disable_unref(set->io);
+    sd_event_source_disable_unref(set->flush);
+    engine_free(set->engine);
+    free(set);
+    return NULL;
+}
+
+int containers_new(struct node *n, const char *socket_path, struct containers **others,
+                   struct error *err)
+{
+    struct containers *set = calloc(1, sizeof(*set));
+    int r;
+
+    if (!set)
+        return error_set(err, -ENOMEM, "out of memory");
+    set->node = n;
+    if (n->cgroup && cgroup_version_cpu(n->cgroup) == CGROUP_V2)
+        set->shares = CGROUP_SHARES_LINEAR; /* until one of its containers shows otherwise */
+    snprintf(set->path, sizeof(set->path), "%s", socket_path);
+    r = make_directory(n);
+    if (r < 0)
+        error_set(err, r, "cannot make %s/" CONTAINER_RUN_DIR ": %s", n->dir, strerror(-r));
+    if (r == 0)
+        r = engine_new(socket_path, on_news, set, &set->engine, err);
+    if (r == 0)
+        r = sd_event_add_io(n->event, &set->io, engine_fd(set->engine), EPOLLIN, on_readable, set);
+    if (r >= 0)
+        r = sd_event_add_defer(n->event, &set->flush, on_flush, set);
+    if (r >= 0)
+        r = sd_event_source_set_enabled(set->flush, SD_EVENT_OFF);
+    if (r < 0) {
+        free_one(set);
+        return r;
+    }
+    set->next = *others;
+    *others = set;
+    return 0;
+}
+
+struct containers *containers_free(struct containers *all)
+{
+    while (all) {
+        struct containers *next = all->next;
+
+        free_one(all);
+        all = next;
+    }
+    return NULL;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Elastic containers. Watches an engine (host/engine/engine.h); each container that runs and is
+ * elastic, by a label of ours or by a control directory that tide-runc made, becomes a job:
+ *
+ *   engine's news → inspect → labels, limits → job, a socket in its control directory
+ *   decision → actuate.c → container_want…() → one update at a time → plan_advance()
+ *
+ * What the engine had when the container was first seen is what it goes back to; the guardian
+ * knows it before anything is changed. Daemon's event loop only; called by node.c, actuate.c,
+ * agent.c, admission.c and store.c.
+ */
+#pragma once
+
+#include "base/cpuset.h"
+#include "base/error.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define CONTAINERS_ENGINES_MAX 4  /* sockets that one daemon watches */
+#define CONTAINER_ID_MAX       65 /* 64 hexadecimal digits */
+#define CONTAINER_ID_SHORT     8  /* so many name a job: no pid is so long */
+
+struct container;
+struct containers;
+struct job;
+struct node;
+struct process;
+
+/*
+ * Begins to watch the engine that listens on @socket_path, now or later. Returns 0 or -errno;
+ * *ret is put in front of *others.
+ */
+int containers_new(struct node *n, const char *socket_path, struct containers **others,
+                   struct error *err);
+struct containers *containers_free(struct containers *all); /* every one; takes NULL, gives NULL */
+
+/* One of the engine's containers stops being @j's: the job is about to be freed. */
+void container_job_gone(struct job *j);
+
+/* The job whose processes live in it, or NULL: it is not known to run. */
+struct job *container_job(const struct container *c);
+
+/* The job whose container's id begins with @text, CONTAINER_ID_SHORT digits or more; or NULL. */
+struct job *container_job_of_id(const struct node *n, const char *text);
+
+/* The id of the container that @j is; NULL: it is none. */
+const char *container_id(const struct job *j);
+
+/* The service of a Compose file that it is one of; "" if it is none. */
+const char *container_service(const struct job *j);
+
+/* The first of @j's processes that lives in its container (others have started it), or NULL. */
+const struct process *container_first(const struct job *j);
+
+/* Whether @pid is in its control group: others on this machine can find its socket, too. */
+bool container_holds(const struct container *c, pid_t pid);
+
+/* ---- `tide adopt`: of a container that runs without a label of ours ---- */
+
+struct adoption;
+struct job_request;
+
+/* @j NULL: it did not become one, *err says why. */
+typedef void container_adopt_fn(void *arg, struct job *j, const struct error *err);
+
+/*
+ * Makes a job of the container that is called @name, or whose id is or begins with that. Its engine
+ * has to be asked: @done is called once, also from here (*ret is set by then), but not after
+ * container_adopt_cancel. The codes of *err: -ENOENT there is none; -EINVAL there are several;
+ * -EBUSY it does not run; -EEXIST it is a job already; -EPERM it refuses (io.threadtide=false);
+ * -ENOTCONN its engine is away, or another. Returns 0 or -ENOMEM.
+ */
+int container_adopt(struct node *n, const char *name, const struct job_request *req,
+                    container_adopt_fn *done, void *arg, struct adoption **ret);
+void container_adopt_cancel(struct adoption *a); /* takes NULL */
+void container_adopt_cancel_all(struct node *n); /* tells each: the daemon ends */
+
+/* Lets go of an adopted one: the job ends, the container goes on with what it began with. */
+int container_release(struct job *j, struct error *err);
+bool container_adopted(const struct job *j);
+
+/* ---- what its job shall have: written when the engine has time ---- */
+
+void container_want_cores(struct job *j,
+                          const struct cpuset *cores);      /* empty: what it began with */
+void container_want_weight(struct job *j, uint32_t weight); /* CGROUP_WEIGHT_STD: a core. Waits for
+                                                             * another word or container_write */
+void container_write(struct job *j);
+void container_want_quota(struct job *j, uint32_t quota_mcpu); /* CGROUP_NO_QUOTA: its own */
+int container_want_paused(struct job *j, bool paused);         /* 0: in the end it will be so */
+
+/*
+ * Its control group in the cpu controller, "/docker/ID"; NULL: it is not known. Its processes may
+ * sit in groups of their own making below. Borrowed, until control goes back to the event loop.
+ */
+const char *container_group(const struct job *j);
+
+/* Its control group was found to weigh so much: what its runtime makes of shares shows by it. */
+void container_weighs(struct job *j, uint32_t units);
+
+/* Something of it is on its way to the engine, or the engine's answer is. */
+bool container_busy(const struct job *j);
+/* That, or its cores are still to be written: its engine is away or did not say what it did. */
+bool container_behind(const struct job *j);
+
+/* CPUs that it may use by itself, and that as thousandths of a core; 0: as the machine has. */
+void container_own_cpus(const struct job *j, struct cpuset *ret);
+uint32_t container_own_mcpu(const struct job *j);
+
+/* Its engine is there, and nobody else has paused it; else *ret_why says what is wrong. */
+bool container_can_pause(const struct job *j, const char **ret_why);
+/* Its own memory limit; 0: it has none, or the job is no container. */
+uint64_t container_memory(const struct job *j);
+
+bool container_paused(const struct job *j); /* in place */
+
+/*
+ * Ends it as `docker stop` does: SIGTERM, and SIGKILL after the seconds that are returned. 0: the
+ * job is no container; -ENOTCONN: its engine cannot be asked, nothing was done.
+ */
+int container_stop(struct job *j, struct error *err);
+
+/* It is pinned no more: limits that were changed by hand meanwhile are the policy's again. */
+void container_unkeep(struct job *j);
+
+/* Somebody else has written its limits so often that we have begun to give way. */
+bool container_contested(const struct job *j, uint64_t now_ns);
+
+/* Sends again what failed, and asks where the answer was lost. */
+void containers_tick(struct containers *all);
+bool containers_pending(const struct containers *all); /* also without jobs the tick has work */
+
+/* What a person should know of the engines: which one has gone away. */
+void containers_notes(const struct containers *all, json_t *ret_notes);
+
+/*
+ * For the job's file: the engine, what the container goes back to and what was written last (NULL:
+ * the job is none). A daemon that reads it takes the job up as that container's: 0 or -EINVAL.
+ */
+json_t *container_to_json(const struct job *j);
+int container_from_json(struct job *j, json_t *json);

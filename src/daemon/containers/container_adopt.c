@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `tide adopt` and its reverse. The engines list their containers, one after the other, and the one
+ * that is meant is looked for as docker(1) does: its id, its name, the beginning of its id. Then it
+ * is inspected, and taken up as one with labels is.
+ */
+#include "daemon/confine/guardian.h"
+#include "daemon/containers/container_state.h"
+#include "daemon/containers/labels.h"
+#include "daemon/node.h"
+#include "daemon/peers/link.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct adoption {
+    struct adoption *next;
+    struct node *node;
+    struct containers *asked; /* the engine that is asked now */
+    int64_t ticket;
+    struct containers *found; /* the engine that has it; NULL: none yet */
+    container_adopt_fn *done;
+    void *arg;
+    struct job_request req;
+    struct error away; /* the last engine's that did not answer */
+    bool answered;     /* one did */
+    bool exact;        /* @found by its name or whole id, which go before beginnings */
+    bool several;
+    bool again; /* with the next tick: it was let go of just now, and that is under way */
+    char name[ENGINE_ID_MAX]; /* as it was asked for */
+    char id[CONTAINER_ID_MAX];
+};
+
+void container_adopt_cancel(struct adoption *a)
+{
+    struct adoption **at;
+
+    if (!a)
+        return;
+    for (at = &a->node->adoptions; *at != a;)
+        at = &(*at)->next;
+    *at = a->next;
+    if (a->ticket > 0)
+        engine_cancel(a->asked->engine, a->ticket);
+    free(a);
+}
+
+static void conclude(struct adoption *a, struct job *j, const struct error *err)
+{
+    container_adopt_fn *done = a->done;
+    void *arg = a->arg;
+
+    container_adopt_cancel(a);
+    done(arg, j, err);
+}
+
+void container_adopt_cancel_all(struct node *n)
+{
+    struct error err;
+
+    error_set(&err, -ECANCELED, "the daemon ends");
+    while (n->adoptions)
+        conclude(n->adoptions, NULL, &err);
+}
+
+/* ---- the container itself ---- */
+
+/*
+ * Processes in it that have our agent, and were jobs by themselves, are part of it from now on:
+ * what they lose is their connection, and they find the job of their ancestors when they come back.
+ */
+static void gather(const struct container *c)
+{
+    struct job *j = c->set->node->jobs.first;
+
+    while (j) {
+        struct process *p = j == c->job ? NULL : j->processes;
+
+        while (p && !container_holds(c, p->pid))
+            p = p->next;
+        if (p)
+            job_leave(j->node, p->pid, c->job);
+        j = p ? c->set->node->jobs.first : j->next;
+    }
+}
+
+static int take_up(struct adoption *a, const struct engine_container *seen, struct job **ret,
+                   struct error *err)
+{
+    const char *key = engine_label(seen, CONTAINER_LABEL ".key");
+    struct container *c = container_find(a->found, seen->id);
+    int r;
+
+    if (c && c->job)
+        return error_set(err, -EEXIST, "container %.64s is job %s already", seen->name, c->job->id);
+    if (seen->state != ENGINE_RUNNING && seen->state != ENGINE_PAUSED)
+        return error_set(err, -EBUSY, "container %.64s does not run: it is %s", seen->name,
+                         engine_state_name(seen->state));
+    if (labels_refuse(seen->labels, seen->n_labels))
+        return error_set(err, -EPERM,
+                         "container %.64s is to stay out: its label is " CONTAINER_LABEL "=false",
+                         seen->name);
+    if (c && c->ticket)
+        return -EAGAIN; /* it was let go just now: what was seen may be older than what that does */
+    c = container_add(a->found, seen->id, key && labels_key_valid(key) ? key : NULL);
+    if (!c)
+        return error_set(err, -ENOMEM, "out of memory");
+    c->adopted = true;
+    r = container_take(c, seen, &a->req, err);
+    if (r < 0) {
+        c->adopted = false;
+        return r;
+    }
+    gather(c);
+    *ret = c->job;
+    return 0;
+}
+
+static void inspect(struct adoption *a);
+
+static void on_inspected(void *arg, const struct engine_result *result)
+{
+    struct adoption *a = arg;
+    struct error err = {0};
+    struct job *j = NULL;
+
+    a->ticket = 0;
+    if (result->code < 0 || result->n_containers == 0)
+        error_set(&err, result->code < 0 ? result->code : -EBADMSG, "%s", result->text);
+    else if (take_up(a, result->containers, &j, &err) == -EAGAIN) {
+        a->again = true;
+        node_changed(a->node);
+        return;
+    }
+    conclude(a, j, &err);
+}
+
+void container_adopt_tick(struct node *n)
+{
+    for (struct adoption *a = n->adoptions, *next; a; a = next) {
+        next = a->next;
+        if (!a->again)
+            continue;
+        a->again = false;
+        inspect(a);
+    }
+}
+
+static void inspect(struct adoption *a)
+{
+    struct engine_then then = {.done = on_inspected, .arg = a};
+    struct error err;
+
+    a->asked = a->found;
+    a->ticket = engine_inspect(a->found->engine, a->id, then);
+    if (a->ticket > 0)
+        return;
+    error_set(&err, (int)a->ticket, "%s cannot be asked: %s", a->found->path,
+              strerror((int)-a->ticket));
+    conclude(a, NULL, &err);
+}
+
+/* ---- which one it is ---- */
+
+static void choose(struct adoption *a)
+{
+    struct error err;
+
+    if (a->found && !a->several) {
+        inspect(a);
+        return;
+    }
+    if (a->several)
+        error_set(&err, -EINVAL,
+                  "'%s' is the beginning of several containers' ids, or two engines "
+                  "have a container of that name",
+                  a->name);
+    else if (a->answered)
+        error_set(&err, -ENOENT, "there is no container '%s'", a->name);
+    else if (a->away.code)
+        err = a->away;
+    else
+        error_set(&err, -ENOTCONN, "this daemon watches no container engine");
+    conclude(a, NULL, &err);
+}
+
+static void look_for(struct adoption *a, const struct engine_result *list)
+{
+    for (size_t i = 0; i < list->n_containers; i++) {
+        const struct engine_container *seen = &list->containers[i];
+        bool exact = strcmp(seen->id, a->name) == 0 || strcmp(seen->name, a->name) == 0;
+
+        if ((!exact && (a->exact || strncmp(seen->id, a->name, strlen(a->name)) != 0)) ||
+            strlen(seen->id) >= sizeof(a->id))
+            continue;
+        a->several = a->found && a->exact == exact;
+        a->exact = exact;
+        a->found = a->asked;
+        snprintf(a->id, sizeof(a->id), "%s", seen->id);
+    }
+}
+
+static void ask(struct adoption *a, struct containers *set);
+
+static void on_listed(void *arg, const struct engine_result *result)
+{
+    struct adoption *a = arg;
+
+    a->ticket = 0;
+    a->answered |= result->code == 0;
+    if (result->code == 0)
+        look_for(a, result);
+    else
+        error_set(&a->away, result->code, "%s", result->text);
+    ask(a, a->asked->next);
+}
+
+/* The first engine from @set on that is there; behind the last the choice is made. */
+static void ask(struct adoption *a, struct containers *set)
+{
+    for (; set; set = set->next) {
+        a->asked = set;
+        a->ticket =
+            engine_list(set->engine, NULL, (struct engine_then){.done = on_listed, .arg = a});
+        if (a->ticket > 0)
+            return;
+        error_set(&a->away, -ENOTCONN, "no container engine answers on %s", set->path);
+    }
+    a->ticket = 0;
+    choose(a);
+}
+
+int container_adopt(struct node *n, const char *name, const struct job_request *req,
+                    container_adopt_fn *done, void *arg, struct adoption **ret)
+{
+    struct adoption *a = calloc(1, sizeof(*a));
+
+    if (!a)
+        return -ENOMEM;
+    a->node = n;
+    a->req = *req;
+    a->done = done;
+    a->arg = arg;
+    snprintf(a->name, sizeof(a->name), "%s", name);
+    a->next = n->adoptions;
+    n->adoptions = a;
+    *ret = a;
+    ask(a, n->containers);
+    return 0;
+}
+
+/* ---- and back ---- */
+
+bool container_adopted(const struct job *j)
+{
+    return j->container && j->container->adopted;
+}
+
+int container_release(struct job *j, struct error *err)
+{
+    struct container *c = j->container;
+
+    if (!c || !c->adopted)
+        return error_set(err, -EINVAL, "job %s is no adopted container", j->id);
+    c->adopted = false;
+    job_end(j);
+    link_unlisten(c->listener);
+    c->listener = NULL;
+    container_let_go(c);
+    return 0;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A container's control directory, <run>/containers/KEY, and the socket in it. */
+#include "base/cleanup.h"
+#include "base/container.h"
+#include "daemon/containers/container_state.h"
+#include "daemon/containers/labels.h"
+#include "daemon/node.h"
+#include "daemon/peers/link.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+/* Nobody but us may have made the way to it, or be able to change what lies in it. */
+static int open_beneath(int dir_fd, const char *name)
+{
+    struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW,
+                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV};
+    _cleanup_fd_ int fd = (int)syscall(SYS_openat2, dir_fd, name, &how, sizeof(how));
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    if (st.st_uid != geteuid() || (st.st_mode & 0022))
+        return -EPERM;
+    return TAKE_FD(fd);
+}
+
+int container_dir_open(const struct node *n, const char *key)
+{
+    _cleanup_fd_ int parent = -1;
+
+    if (!labels_key_valid(key))
+        return -EINVAL;
+    parent = open_beneath(n->dir_fd, CONTAINER_RUN_DIR);
+    return parent < 0 ? parent : open_beneath(parent, key);
+}
+
+void container_dir_remove(const struct node *n, const char *key)
+{
+    _cleanup_fd_ int parent = open_beneath(n->dir_fd, CONTAINER_RUN_DIR);
+    _cleanup_fd_ int fd = parent < 0 || !labels_key_valid(key) ? -1 : open_beneath(parent, key);
+
+    if (fd < 0)
+        return;
+    unlinkat(fd, RUNDIR_AGENT_SOCKET, 0);
+    unlinkat(parent, key, AT_REMOVEDIR); /* stays if somebody put something into it */
+}
+
+struct container *container_of_key(const struct node *n, const struct container *but,
+                                   const char *key, bool listening)
+{
+    for (struct containers *set = n->containers; set; set = set->next)
+        for (struct container *c = set->first; c; c = c->next)
+            if (c != but && strcmp(c->key, key) == 0 && (c->listener || !listening))
+                return c;
+    return NULL;
+}
+
+void container_listen(struct container *c)
+{
+    struct node *n = c->set->node;
+    const struct container *other = c->listener ? NULL : container_of_key(n, c, c->key, true);
+    _cleanup_fd_ int fd = c->listener || other ? -1 : container_dir_open(n, c->key);
+    int r;
+
+    if (other)
+        node_log("container %.12s: " CONTAINER_RUN_DIR
+                 "/%s is container %.12s's: no agent is heard",
+                 c->id, c->key, other->id);
+    if (c->listener || other)
+        return;
+    r = fd < 0 ? fd : link_listen(n->link, fd, c, &c->listener);
+    if (r < 0 && r != -ENOENT) /* without the directory it is elastic in its cores alone */
+        node_log("container %.12s: no socket in " CONTAINER_RUN_DIR "/%s: %s", c->id, c->key,
+                 strerror(-r));
+}

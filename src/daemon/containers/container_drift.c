@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Limits of a container that somebody else writes: through its engine, which has news of that, or
+ * past it, into the files of its control group. So those are read at each tick. What differs from
+ * what is known is written once more through the engine, at first at once; whoever keeps at it gets
+ * ever longer rests from us, and the job a note.
+ */
+#include "base/clock.h"
+#include "daemon/containers/container_state.h"
+#include "daemon/node.h"
+
+#include <errno.h>
+
+#define DRIFT_FREE         4               /* put right at once, so often in a row; … */
+#define DRIFT_CALM_NS      (60 * NS_PER_S) /* … a row ends with so much peace, … */
+#define DRIFT_REST_NS      (2 * NS_PER_S) /* … and is slowed down by this, doubled each time … */
+#define DRIFT_REST_DOUBLED 4              /* … at most so often */
+
+/* As long as the group is there it stays where it is: it is looked for once in a run. */
+static bool find_group(struct container *c)
+{
+    const struct process *first = c->job ? container_first(c->job) : NULL;
+    const struct node *n = container_node(c);
+
+    return n->cgroup && first &&
+           (*c->place.cpu || *c->place.cpuset ||
+            cgroup_find(n->cgroup, first->pid, c->id, &c->place) == 0);
+}
+
+const char *container_group(const struct job *j)
+{
+    struct container *c = j->container;
+
+    return c && find_group(c) && *c->place.cpu ? c->place.cpu : NULL;
+}
+
+static int read_kernel(struct container *c, struct cgroup_settings *ret)
+{
+    const struct node *n = container_node(c);
+    int r;
+
+    if (!find_group(c))
+        return -ESRCH;
+    r = cgroup_read_place(n->cgroup, &c->place, ret);
+    if (r == -ENOENT)
+        c->place = (struct cgroup_place){0};
+    if (r == 0 && cpuset_count(&ret->cpus) == 0) /* v2: as the group above */
+        ret->cpus = n->topology.online;
+    return r;
+}
+
+void drift_settled(struct container *c)
+{
+    c->drift.known = read_kernel(c, &c->drift.held) == 0;
+}
+
+/*
+ * What was written counts, and not what is read: that may be somebody else's already. But for the
+ * weight on v2, which runtimes make from the shares in more ways than one.
+ */
+void drift_written(struct container *c, unsigned what)
+{
+    bool v1 = c->set->node->cgroup && cgroup_version_cpu(c->set->node->cgroup) == CGROUP_V1;
+    bool known = c->drift.known;
+    struct cgroup_settings *held = &c->drift.held, before = *held;
+    uint32_t mcpu = engine_quota_mcpu(&c->sent.quota);
+
+    drift_settled(c);
+    if (known && !(what & CONTAINER_CPUS))
+        held->cpus = before.cpus;
+    if (known && !(what & CONTAINER_QUOTA))
+        held->quota_mcpu = before.quota_mcpu;
+    if (known && !(what & CONTAINER_SHARES))
+        held->units = before.units;
+    if (what & CONTAINER_CPUS)
+        held->cpus = c->sent.cpus;
+    if (what & CONTAINER_QUOTA)
+        held->quota_mcpu = mcpu ? mcpu : CGROUP_NO_QUOTA;
+    if ((what & CONTAINER_SHARES) && v1)
+        held->units = c->sent.shares;
+}
+
+static unsigned differences(const struct cgroup_settings *a, const struct cgroup_settings *b)
+{
+    /* Of a quota that is no whole number of thousandths, engines and kernel round differently. */
+    bool quota = a->quota_mcpu > b->quota_mcpu ? a->quota_mcpu - b->quota_mcpu > 1
+                                               : b->quota_mcpu - a->quota_mcpu > 1;
+
+    return (cpuset_equal(&a->cpus, &b->cpus) ? 0 : CONTAINER_CPUS) | (quota ? CONTAINER_QUOTA : 0) |
+           (a->units == b->units ? 0 : CONTAINER_SHARES);
+}
+
+bool drift_resting(const struct container *c)
+{
+    return clock_now_ns() < c->drift.rest_ns;
+}
+
+bool drift_repair(struct container *c)
+{
+    struct drift *d = &c->drift;
+    uint64_t now = clock_now_ns();
+    unsigned doubled;
+
+    if (drift_resting(c))
+        return false;
+    if (now - d->repaired_ns > DRIFT_CALM_NS)
+        d->n = 0;
+    d->n++;
+    d->repaired_ns = now;
+    if (d->n <= DRIFT_FREE)
+        node_log("job %s (%s): somebody else wrote its limits%s", c->job->id, c->job->name,
+                 d->n == DRIFT_FREE ? " again and again: put right more rarely from now on" : "");
+    if (d->n < DRIFT_FREE)
+        return true;
+    doubled = d->n - DRIFT_FREE < DRIFT_REST_DOUBLED ? d->n - DRIFT_FREE : DRIFT_REST_DOUBLED;
+    d->rest_ns = now + (DRIFT_REST_NS << doubled);
+    return true;
+}
+
+void drift_look(struct container *c)
+{
+    struct cgroup_settings now;
+    unsigned other;
+
+    if (c->ticket || c->asked || !c->job)
+        return;
+    if (!c->drift.known) {
+        drift_settled(c);
+        return;
+    }
+    if (read_kernel(c, &now) < 0)
+        return;
+    other = differences(&now, &c->drift.held) & ~c->again;
+    if (other && c->job->kept)
+        c->drift.held = now; /* left, as what is changed through the engine */
+    else if (other && drift_repair(c))
+        c->again |= other;
+}
+
+bool container_contested(const struct job *j, uint64_t now_ns)
+{
+    const struct container *c = j->container;
+
+    return c && c->drift.n >= DRIFT_FREE && now_ns - c->drift.repaired_ns <= DRIFT_CALM_NS;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a job's file keeps of its container, for the daemon that comes after this one. */
+#include "daemon/containers/container_state.h"
+#include "daemon/containers/labels.h"
+#include "daemon/job/job.h"
+#include "daemon/node.h"
+
+#include <errno.h>
+#include <string.h>
+
+static json_t *limits_to_json(const struct limits *l)
+{
+    char cpus[CPUSET_TEXT_MAX];
+
+    cpuset_format(&l->cpus, cpus, sizeof(cpus));
+    return json_pack("{s:s,s:I,s:I,s:I,s:I,s:b}", "cpus", cpus, "shares", (json_int_t)l->shares,
+                     "nano_cpus", (json_int_t)l->quota.nano_cpus, "quota_us",
+                     (json_int_t)l->quota.quota_us, "period_us", (json_int_t)l->quota.period_us,
+                     "fenced", (int)l->fenced);
+}
+
+static int limits_from_json(json_t *json, struct limits *ret)
+{
+    json_int_t shares, nano_cpus, quota_us, period_us;
+    const char *cpus;
+    int fenced;
+
+    if (json_unpack(json, "{s:s,s:I,s:I,s:I,s:I,s:b}", "cpus", &cpus, "shares", &shares,
+                    "nano_cpus", &nano_cpus, "quota_us", &quota_us, "period_us", &period_us,
+                    "fenced", &fenced) < 0 ||
+        cpuset_parse(cpus, &ret->cpus) < 0 || shares < 0 || shares > UINT32_MAX || nano_cpus < 0 ||
+        period_us < 0)
+        return -EINVAL;
+    ret->shares = (uint32_t)shares;
+    ret->quota = (struct engine_quota){(uint64_t)nano_cpus, quota_us, (uint64_t)period_us};
+    ret->fenced = fenced;
+    return 0;
+}
+
+json_t *container_to_json(const struct job *j)
+{
+    const struct container *c = j->container;
+
+    if (!c)
+        return NULL;
+    return json_pack(
+        "{s:s,s:s,s:s,s:i,s:b,s:b,s:b,s:o,s:o}", "engine", c->set->path, "id", c->id, "key", c->key,
+        "accepted", (int)c->accepted, "adopted", (int)c->adopted, "joined", (int)c->joined,
+        "paused", (int)((c->want_paused || c->paused) && !c->by_hand), "own",
+        limits_to_json(&c->own), "placed", limits_to_json(c->ticket > 0 ? &c->sent : &c->placed));
+}
+
+int container_from_json(struct job *j, json_t *json)
+{
+    const char *engine, *id, *key;
+    json_t *own, *placed;
+    struct container *c;
+    struct containers *set = j->node->containers;
+    int paused = 0, adopted = 0, joined = 0, accepted = 0; /* not in a file of an older tided */
+
+    if (json_unpack(json, "{s:s,s:s,s:s,s?i,s?b,s?b,s?b,s:o,s:o}", "engine", &engine, "id", &id,
+                    "key", &key, "accepted", &accepted, "adopted", &adopted, "joined", &joined,
+                    "paused", &paused, "own", &own, "placed", &placed) < 0)
+        return -EINVAL;
+    while (set && strcmp(set->path, engine) != 0)
+        set = set->next;
+    if (!set || !labels_key_valid(key) || container_find(set, id))
+        return -EINVAL; /* its engine is not watched any more */
+    c = container_add(set, id, key);
+    if (!c)
+        return -EINVAL;
+    if (limits_from_json(own, &c->own) < 0 || limits_from_json(placed, &c->placed) < 0) {
+        container_free(c);
+        return -EINVAL;
+    }
+    c->accepted = (unsigned)accepted;
+    c->adopted = adopted;
+    c->joined = joined;
+    c->want = c->own;
+    c->inherited = c->paused = c->want_paused = paused || j->admission.phase == JOB_PAUSED;
+    c->stated = true;
+    c->job = j;
+    j->container = c;
+    container_listen(c);
+    return 0;
+}

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/job/admission.h"
+
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "daemon/confine/freezer.h"
+#include "daemon/containers/container.h"
+#include "daemon/node.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct admission_wait {
+    struct admission_wait *next;
+    admission_fn fn;
+    void *arg;
+};
+
+void admission_init(struct job *j, bool submitted, uint64_t now)
+{
+    struct admission *a = &j->admission;
+
+    *a = (struct admission){.submitted = submitted, .since_ns = now};
+    a->phase = submitted ? JOB_QUEUED : JOB_RUNNING;
+    a->wanted = !submitted;
+    a->begun_ns = submitted ? 0 : now;
+}
+
+/* ---- what can be paused ---- */
+
+static const struct pausing engine_pausing = {container_can_pause, container_want_paused,
+                                              container_paused};
+static const struct pausing freezer_pausing = {freezer_can, freezer_want, freezer_paused};
+
+static const struct pausing *pausing(const struct job *j)
+{
+    return j->container ? &engine_pausing : &freezer_pausing;
+}
+
+bool admission_preemptible(const struct job *j, const char **ret_why)
+{
+    *ret_why = "it was cancelled";
+    if (j->admission.ending || !pausing(j)->can(j, ret_why))
+        return false;
+    *ret_why = "";
+    return true;
+}
+
+/* ---- for the policy ---- */
+
+void admission_describe(const struct job *j, uint64_t now, struct policy_job *ret)
+{
+    const struct admission *a = &j->admission;
+    uint64_t here = now > a->since_ns ? now - a->since_ns : 0;
+    bool running = a->phase == JOB_RUNNING;
+    const char *why;
+
+    if (a->wanted)
+        ret->state = POLICY_RUNNING;
+    else if (a->begun_ns)
+        ret->state = POLICY_PAUSED;
+    else
+        ret->state = a->held ? POLICY_HELD : POLICY_QUEUED;
+    ret->start_ns = a->begun_ns;
+    ret->run_ns = a->run_ns + (running ? here : 0);
+    ret->wait_ns = a->wait_ns + (running ? 0 : here);
+    ret->preemptible = admission_preemptible(j, &why);
+}
+
+bool admission_can(const struct job *j, uint32_t verb)
+{
+    const struct admission *a = &j->admission;
+    const char *why;
+
+    switch (verb) {
+    case POLICY_VERB_KEEP:
+    case POLICY_VERB_RESIZE:
+        return a->wanted;
+    case POLICY_VERB_START:
+        return !a->wanted && !a->begun_ns && !a->held;
+    case POLICY_VERB_PAUSE:
+        return a->wanted && admission_preemptible(j, &why);
+    case POLICY_VERB_RESUME:
+        return !a->wanted && a->begun_ns;
+    case POLICY_VERB_HOLD:
+    case POLICY_VERB_INFEASIBLE:
+        return !a->wanted;
+    default:
+        return false;
+    }
+}
+
+void admission_want(struct job *j, uint32_t verb, uint32_t cores)
+{
+    struct admission *a = &j->admission;
+
+    if (verb == POLICY_VERB_PAUSE) {
+        a->wanted = false;
+        a->cores = j->share; /* what a policy is told of a paused job */
+        j->dirty = true;
+    } else if (verb == POLICY_VERB_START || verb == POLICY_VERB_RESUME) {
+        a->wanted = true;
+        a->cores = cores;
+        if (a->phase == JOB_RUNNING) /* its pause is still on its way */
+            pausing(j)->want(j, false);
+    }
+}
+
+/* ---- bringing it about ---- */
+
+static void tell(struct job *j, int result)
+{
+    struct admission_wait *w = j->admission.waits;
+
+    j->admission.waits = NULL; /* a callback may come back here */
+    while (w) {
+        struct admission_wait *next = w->next;
+
+        w->fn(w->arg, result);
+        free(w);
+        w = next;
+    }
+}
+
+static void enter(struct job *j, enum job_phase phase, uint64_t now)
+{
+    struct admission *a = &j->admission;
+    uint64_t spent = now > a->since_ns ? now - a->since_ns : 0;
+
+    if (a->phase == JOB_RUNNING)
+        a->run_ns += spent;
+    else
+        a->wait_ns += spent;
+    a->phase = phase;
+    a->since_ns = now;
+    j->dirty = true;
+}
+
+static void begin(struct job *j)
+{
+    uint64_t now = clock_now_ns();
+
+    enter(j, JOB_RUNNING, now);
+    j->admission.begun_ns = now;
+    failpoint(FAILPOINT_JOB_BEGUN);
+    j->met_ns = now; /* its time of grace begins with the program */
+    node_log("job %s (%s) begins with %u cores", j->id, j->name, j->admission.cores);
+    job_record(j, 0, j->admission.cores, j->share_reason);
+    node_store_later(j->node);
+    tell(j, 0);
+}
+
+void admission_began(struct job *j)
+{
+    if (j->admission.phase != JOB_QUEUED)
+        return;
+    j->admission.wanted = true;
+    j->admission.held = false;
+    j->admission.cores = 1; /* until the next decision */
+    snprintf(j->share_reason, sizeof(j->share_reason), "began without its turn");
+    begin(j);
+}
+
+void admission_runs(struct job *j)
+{
+    if (j->admission.phase == JOB_PAUSED)
+        enter(j, JOB_RUNNING, clock_now_ns());
+}
+
+/* The policy was promised that it can be paused; it is told better, and decides anew. */
+static void runs_on(struct job *j, int error)
+{
+    node_log("job %s (%s) cannot be paused: %s", j->id, j->name, strerror(-error));
+    j->admission.wanted = true;
+    node_changed(j->node);
+}
+
+void admission_stop(struct node *n)
+{
+    for (struct job *j = n->jobs.first; j; j = j->next) {
+        struct admission *a = &j->admission;
+        int r;
+
+        if (a->phase != JOB_RUNNING)
+            continue;
+        if (a->wanted) {
+            if (!j->frozen) /* a pause may be on its way that is not wanted any more */
+                pausing(j)->want(j, false);
+            continue;
+        }
+        r = pausing(j)->want(j, true);
+        if (r < 0) {
+            runs_on(j, r);
+        } else if (pausing(j)->paused(j)) {
+            enter(j, JOB_PAUSED, clock_now_ns());
+            job_record(j, a->cores, 0, j->share_reason);
+        }
+    }
+}
+
+bool admission_stopping(const struct job *j)
+{
+    return !j->admission.wanted && j->admission.phase == JOB_RUNNING;
+}
+
+uint64_t admission_next_look(const struct job *j, uint64_t now)
+{
+    return j->container ? UINT64_MAX : freezer_next_look(j, now);
+}
+
+static void resume(struct job *j)
+{
+    int r = pausing(j)->want(j, false);
+
+    if (r < 0)
+        node_log("job %s (%s) cannot go on: %s", j->id, j->name, strerror(-r));
+    if (pausing(j)->paused(j))
+        return; /* the engine's answer, or the tick, brings us here again */
+    enter(j, JOB_RUNNING, clock_now_ns());
+    job_record(j, 0, j->admission.cores, j->share_reason);
+}
+
+void admission_go(struct node *n)
+{
+    for (struct job *j = n->jobs.first; j; j = j->next) {
+        if (!j->admission.wanted || !cpuset_equal(&j->cores, &j->want_cores))
+            continue;
+        if (j->admission.phase == JOB_QUEUED)
+            begin(j);
+        else if (j->admission.phase == JOB_PAUSED)
+            resume(j);
+    }
+}
+
+void admission_end(struct job *j)
+{
+    struct admission *a = &j->admission;
+
+    a->ending = true;
+    if (a->phase == JOB_QUEUED)
+        return;
+    a->wanted = true;
+    if (a->phase == JOB_PAUSED)
+        resume(j);
+    else
+        pausing(j)->want(j, false); /* a pause that is on its way, or by hand */
+    node_changed(j->node);
+}
+
+/* ---- waiting ---- */
+
+int admission_wait(struct job *j, admission_fn fn, void *arg)
+{
+    struct admission_wait *w;
+
+    if (j->admission.phase != JOB_QUEUED) {
+        fn(arg, 0);
+        return 0;
+    }
+    w = malloc(sizeof(*w));
+    if (!w)
+        return -ENOMEM;
+    *w = (struct admission_wait){j->admission.waits, fn, arg};
+    j->admission.waits = w;
+    return 0;
+}
+
+void admission_forget(struct job *j, void *arg)
+{
+    for (struct admission_wait **at = &j->admission.waits; *at;) {
+        struct admission_wait *w = *at;
+
+        if (w->arg != arg) {
+            at = &w->next;
+            continue;
+        }
+        *at = w->next;
+        free(w);
+    }
+}
+
+/* A daemon that ends cancels nothing: who waits is hung up on, and asks the next one. */
+void admission_gone(struct job *j)
+{
+    while (j->node->ending && j->admission.waits)
+        admission_forget(j, j->admission.waits->arg);
+    tell(j, -ECANCELED);
+}
+
+int admission_hold(struct job *j, bool held, struct error *err)
+{
+    if (j->admission.phase != JOB_QUEUED)
+        return error_set(err, -EBUSY, "job %s has begun: only a job that waits can be held", j->id);
+    j->admission.held = held;
+    if (held) { /* it may wait for others to make room, as good as started */
+        j->admission.wanted = false;
+        j->share = 0;
+    }
+    j->dirty = true;
+    node_changed(j->node);
+    return 0;
+}

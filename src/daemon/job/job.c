@@ -1,0 +1,629 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/job/job.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "daemon/api/wait.h"
+#include "daemon/confine/actuate.h"
+#include "daemon/containers/container.h"
+#include "daemon/job/parts.h"
+#include "daemon/node.h"
+#include "daemon/peers/link.h"
+#include "host/proc/proc.h"
+
+#include <ctype.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+
+#define ANCESTORS_MAX 64 /* how far up a process's parents are followed */
+
+/* ---- names ---- */
+
+/* "j17" → 17; 0 for anything else. */
+static uint32_t id_number(const char *text)
+{
+    char *end;
+    unsigned long number;
+
+    if (text[0] != 'j' || text[1] < '1' || text[1] > '9')
+        return 0;
+    number = strtoul(text + 1, &end, 10);
+    return *end || number > 999999999 ? 0 : (uint32_t)number;
+}
+
+bool job_name_valid(const char *name)
+{
+    size_t len = strlen(name);
+
+    /* What could be a pid, an id or an option cannot be told from one on a command line. */
+    if (len == 0 || len >= PROTO_NAME_MAX || strspn(name, "0123456789") == len || id_number(name) ||
+        *name == '-')
+        return false;
+    for (const char *c = name; *c; c++)
+        if (!isalnum((unsigned char)*c) && !strchr("._+:@-", *c))
+            return false;
+    return true;
+}
+
+struct job *job_find(const struct node *n, const char *text)
+{
+    char *end;
+    long pid = strtol(text, &end, 10);
+
+    for (struct job *j = n->jobs.first; j; j = j->next)
+        if (strcmp(j->id, text) == 0 || strcmp(j->name, text) == 0)
+            return j;
+    if (*end || pid <= 0)
+        return NULL;
+    for (struct job *j = n->jobs.first; j; j = j->next)
+        for (struct process *p = j->processes; p; p = p->next)
+            if (p->pid == pid)
+                return j;
+    return NULL;
+}
+
+struct job *job_of_number(const struct node *n, uint64_t number)
+{
+    for (struct job *j = n->jobs.first; j; j = j->next)
+        if (j->number == number)
+            return j;
+    return NULL;
+}
+
+struct job *job_find_token(const struct node *n, const char *token)
+{
+    for (struct job *j = n->jobs.first; *token && j; j = j->next)
+        if (strcmp(j->token, token) == 0)
+            return j;
+    return NULL;
+}
+
+struct job *job_find_pid(const struct node *n, pid_t pid, uid_t uid)
+{
+    struct proc_stat stat;
+
+    for (unsigned depth = 0; pid > 1 && depth < ANCESTORS_MAX; depth++) {
+        for (struct job *j = n->jobs.first; j; j = j->next)
+            for (struct process *p = j->processes; p; p = p->next)
+                if (p->pid == pid)
+                    return j->uid == uid ? j : NULL;
+        if (proc_read_stat(n->root, pid, &stat) < 0)
+            return NULL;
+        pid = stat.parent;
+    }
+    return NULL;
+}
+
+/* ---- table ---- */
+
+static void table_insert(struct node *n, struct job *j)
+{
+    struct job **at = &n->jobs.first;
+
+    while (*at && (*at)->number < j->number)
+        at = &(*at)->next;
+    j->next = *at;
+    *at = j;
+}
+
+static void table_remove(struct node *n, struct job *j)
+{
+    struct job **at = &n->jobs.first;
+
+    while (*at && *at != j)
+        at = &(*at)->next;
+    if (*at)
+        *at = j->next;
+    j->next = NULL;
+}
+
+static int make_token(char ret_token[PROTO_TOKEN_MAX])
+{
+    unsigned char bytes[16];
+
+    if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
+        return -EIO;
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        snprintf(ret_token + 2 * i, 3, "%02x", bytes[i]);
+    return 0;
+}
+
+/* From /etc/passwd alone: a name service on the network could stop the loop. */
+static void find_owner(uid_t uid, char *buf, size_t size)
+{
+    FILE *f = fopen("/etc/passwd", "re");
+    const struct passwd *entry;
+
+    snprintf(buf, size, "%u", (unsigned)uid);
+    while (f && (entry = fgetpwent(f)))
+        if (entry->pw_uid == uid) {
+            snprintf(buf, size, "%s", entry->pw_name);
+            break;
+        }
+    if (f)
+        fclose(f);
+}
+
+static int check_request(const struct node *n, const struct job_request *req, struct error *err)
+{
+    const struct job *other;
+
+    if (n->jobs.n >= PROTO_JOBS_MAX)
+        return error_set(err, -ENOSPC, "this daemon has its most jobs, %d", PROTO_JOBS_MAX);
+    if (!req->name)
+        return 0;
+    if (!job_name_valid(req->name))
+        return error_set(
+            err, -EINVAL,
+            "name is '%.80s': use 1 to %d of A-Z a-z 0-9 . _ + : @ -, not only digits, "
+            "not like an id (j1) and no - at the front",
+            req->name, PROTO_NAME_MAX - 1);
+    other = job_find(n, req->name);
+    if (other)
+        return error_set(err, -EEXIST, "name '%s' is taken by job %s", req->name, other->id);
+    return 0;
+}
+
+int job_new(struct node *n, uid_t uid, const struct job_request *req, struct job **ret,
+            struct error *err)
+{
+    struct job *j;
+    int r = check_request(n, req, err);
+
+    if (r < 0)
+        return r;
+    j = calloc(1, sizeof(*j));
+    if (!j)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = make_token(j->token);
+    if (r < 0) {
+        free(j);
+        return error_set(err, r, "no random numbers for a token");
+    }
+    j->node = n;
+    j->number = ++n->jobs.last_number;
+    snprintf(j->id, sizeof(j->id), "j%u", j->number);
+    snprintf(j->name, sizeof(j->name), "%s", req->name ? req->name : j->id);
+    j->uid = uid;
+    find_owner(uid, j->owner, sizeof(j->owner));
+    j->created_ns = j->met_ns = clock_now_ns();
+    j->created_ms = clock_real_ms();
+    j->min = req->min;
+    j->limit = req->limit;
+    j->weight = req->weight ? req->weight : JOB_WEIGHT_STD;
+    j->terms = req->terms;
+    j->pinned = req->pinned;
+    j->pinned_by = PROTO_SOURCE_DAEMON;
+    j->placement = req->placement;
+    j->quota_set_mcpu = j->want_quota_mcpu = CGROUP_NO_QUOTA;
+    admission_init(j, req->submitted, j->created_ns);
+    j->dirty = true;
+    table_insert(n, j);
+    n->jobs.n++;
+    *ret = j;
+    return 0;
+}
+
+struct job_request job_request_of(const struct job *j)
+{
+    return (struct job_request){.min = j->min,
+                                .limit = j->limit,
+                                .weight = j->weight,
+                                .terms = j->terms,
+                                .placement = j->placement};
+}
+
+int job_set_id(struct job *j, const char *id)
+{
+    struct node *n = j->node;
+    uint32_t number = id_number(id);
+    bool named_by_id = strcmp(j->name, j->id) == 0;
+
+    if (number == 0)
+        return -EINVAL;
+    if (job_find(n, id))
+        return -EEXIST;
+    table_remove(n, j);
+    j->number = number;
+    snprintf(j->id, sizeof(j->id), "j%u", number);
+    if (named_by_id)
+        snprintf(j->name, sizeof(j->name), "%s", j->id);
+    table_insert(n, j);
+    if (n->jobs.last_number < number)
+        n->jobs.last_number = number;
+    return 0;
+}
+
+/*
+ * A submitted job's first process leads a group: what a script in it has started ends with it. The
+ * number of a group is nobody else's while its leader, which the descriptor holds on to, lives.
+ */
+static bool ask_to_end(const struct job *j, const struct process *p)
+{
+    pid_t group = j->admission.submitted ? getpgid(p->pid) : -1;
+
+    if (group == p->pid && proc_pidfd_signal(p->pidfd, 0) == 0)
+        return kill(-group, SIGTERM) == 0;
+    for (const struct process *leader = j->processes; leader; leader = leader->next)
+        if (leader->pid == group && leader != p)
+            return true; /* asked with its leader: twice could mean "at once" to it */
+    return proc_pidfd_signal(p->pidfd, SIGTERM) == 0;
+}
+
+unsigned job_terminate(const struct job *j)
+{
+    unsigned asked = 0;
+
+    for (const struct process *p = j->processes; p; p = p->next)
+        asked += ask_to_end(j, p);
+    return asked;
+}
+
+void job_free(struct job *j)
+{
+    struct node *n = j->node;
+
+    table_remove(n, j);
+    n->jobs.n--;
+    while (j->processes)
+        process_free(j->processes);
+    actuate_forget(j);
+    wait_job_gone(n, j);
+    admission_gone(j);
+    container_job_gone(j);
+    free(j);
+}
+
+void job_end(struct job *j)
+{
+    struct node *n = j->node;
+
+    node_log("job %s (%s) ended", j->id, j->name);
+    chronicle_ended(j);
+    if (n->n_ended < PROTO_JOBS_MAX)
+        n->ended[n->n_ended++] = j->number;
+    job_free(j);
+    node_store_later(n);
+}
+
+/* ---- processes ---- */
+
+static int on_exit_of_process(sd_event_source *s, int fd, uint32_t events, void *arg)
+{
+    struct process *p = arg;
+    struct job *j = p->job;
+    struct node *n = j->node;
+
+    process_free(p);
+    if (!j->processes)
+        job_end(j);
+    node_store_later(n);
+    node_changed(n);
+    return 0;
+}
+
+static struct process *process_known(struct job *j, pid_t pid)
+{
+    for (struct process *p = j->processes; p; p = p->next)
+        if (p->pid == pid)
+            return p;
+    return NULL;
+}
+
+void job_leave(struct node *n, pid_t pid, const struct job *but)
+{
+    for (struct job *j = n->jobs.first; j; j = j->next) {
+        struct process *p = j == but ? NULL : process_known(j, pid);
+
+        if (!p)
+            continue;
+        process_free(p);
+        if (!j->processes)
+            job_end(j);
+        return;
+    }
+}
+
+static void process_link(struct job *j, struct process *p)
+{
+    struct process **at = &j->processes;
+
+    while (*at)
+        at = &(*at)->next;
+    *at = p;
+    p->job = j;
+    j->n_processes++;
+    j->dirty = true;
+}
+
+int process_add(struct job *j, pid_t pid, uint64_t start, struct process **ret)
+{
+    struct node *n = j->node;
+    struct process *p = process_known(j, pid);
+    struct proc_stat stat;
+    int r;
+
+    if (p) {
+        *ret = p;
+        return 0;
+    }
+    if (j->n_processes >= JOB_PROCESSES_MAX)
+        return -ENOSPC;
+    p = calloc(1, sizeof(*p));
+    if (!p)
+        return -ENOMEM;
+    /* The descriptor first: what stat says afterwards is about the process it stands for, unless
+     * that one has ended, which the descriptor reports. */
+    p->pidfd = proc_pidfd_open(pid);
+    r = p->pidfd < 0 ? p->pidfd : proc_read_stat(n->root, pid, &stat);
+    if (r >= 0 && ((start && stat.start != start) || stat.state == 'Z'))
+        r = -ESRCH;
+    if (r >= 0)
+        r = sd_event_add_io(n->event, &p->exit_source, p->pidfd, EPOLLIN, on_exit_of_process, p);
+    if (r < 0) {
+        close_fd(p->pidfd);
+        free(p);
+        return r;
+    }
+    p->pid = pid;
+    p->start = stat.start;
+    snprintf(p->comm, sizeof(p->comm), "%.*s", (int)sizeof(p->comm) - 1, stat.comm);
+    p->outside = j->container && !container_holds(j->container, pid);
+    process_link(j, p);
+    actuate_observe(p);
+    *ret = p;
+    return 0;
+}
+
+/* What the process had set from within ends with it. */
+static void drop_local(struct job *j, const struct process *p)
+{
+    bool others = false;
+
+    for (const struct process *q = j->processes; q; q = q->next)
+        others |= q->local.intra > 0;
+    if (p->local.intra && !others && j->pinned_by != PROTO_SOURCE_DAEMON)
+        j->pinned = (struct threads){0};
+}
+
+void process_free(struct process *p)
+{
+    struct job *j = p->job;
+    struct process **at = &j->processes;
+
+    while (*at != p)
+        at = &(*at)->next;
+    *at = p->next;
+    j->n_processes--;
+    j->dirty = true;
+    drop_local(j, p);
+    if (p->peer)
+        link_detach(p->peer);
+    actuate_forget_process(p);
+    sd_event_source_disable_unref(p->exit_source);
+    close_fd(p->pidfd);
+    free(p);
+}
+
+bool process_malleable(const struct process *p)
+{
+    for (unsigned i = 0; p->peer && i < p->n_backends; i++)
+        if (p->backend[i].known && p->backend[i].malleable)
+            return true;
+    return false;
+}
+
+uint32_t process_max(const struct process *p)
+{
+    uint32_t max = 0;
+
+    for (unsigned i = 0; i < p->n_backends; i++)
+        if (p->backend[i].known && p->backend[i].max.intra > max)
+            max = p->backend[i].max.intra;
+    return max;
+}
+
+/* ---- views ---- */
+
+bool job_malleable(const struct job *j)
+{
+    for (const struct process *p = j->processes; p; p = p->next)
+        if (process_malleable(p))
+            return true;
+    return false;
+}
+
+bool job_reported(const struct job *j)
+{
+    for (const struct process *p = j->processes; p; p = p->next)
+        if (p->peer && p->n_backends > 0)
+            return true;
+    return false;
+}
+
+const char *job_state(const struct job *j, uint64_t now_ns)
+{
+    if (j->admission.phase == JOB_QUEUED)
+        return j->admission.held ? "held" : "queued";
+    if (j->admission.phase == JOB_PAUSED || j->frozen)
+        return "paused";
+    if (job_malleable(j))
+        return "running";
+    return job_reported(j) || container_adopted(j) || now_ns - j->met_ns >= JOB_START_NS
+               ? "rigid"
+               : "starting";
+}
+
+static void add_note(char note[JOB_NOTE_MAX], const char *more)
+{
+    size_t len = strlen(note);
+
+    snprintf(note + len, JOB_NOTE_MAX - len, "%s%s", len && *more ? "; " : "", more);
+}
+
+void job_note(const struct job *j, uint64_t now_ns, char ret_note[JOB_NOTE_MAX])
+{
+    bool adopted = container_adopted(j), running = j->admission.phase == JOB_RUNNING;
+    char few[JOB_REASON_MAX];
+
+    ret_note[0] = '\0';
+    add_note(ret_note, j->note);
+    if (container_contested(j, now_ns))
+        add_note(ret_note, "somebody else keeps writing its limits: they are put right, but ever "
+                           "more rarely; 'tide pin' leaves them as they are");
+    if (parts_short(j)) {
+        snprintf(few, sizeof(few), "%u processes have a thread each: more than its target",
+                 parts_count(j));
+        add_note(ret_note, few);
+    }
+    if (!running || job_reported(j))
+        return;
+    if (adopted)
+        add_note(ret_note, "malleable: no (adopted): its cores change, its threads if it looks at "
+                           "its cores again");
+    else if (now_ns - j->met_ns >= JOB_START_NS) {
+        snprintf(few, sizeof(few),
+                 "no agent reports (no thread pool yet, or a static program), "
+                 "it uses %.1f cores",
+                 j->usage.busy);
+        add_note(ret_note, few);
+        add_note(ret_note, "its threads cannot be changed until one does");
+    }
+}
+
+bool job_settled(const struct job *j)
+{
+    if (container_behind(j))
+        return false;
+    for (const struct process *p = j->processes; p; p = p->next) {
+        if (!process_malleable(p) || p->want.intra == 0)
+            continue;
+        if (p->want.intra != p->sent.intra || p->want.inter != p->sent.inter || p->unsent ||
+            p->acked_generation < p->sent_generation)
+            return false;
+    }
+    return true;
+}
+
+uint32_t job_max(const struct job *j)
+{
+    uint32_t max = 0;
+
+    for (const struct process *p = j->processes; p; p = p->next)
+        max += process_max(p);
+    return max;
+}
+
+uint32_t job_active(const struct job *j)
+{
+    uint32_t active = 0;
+
+    for (const struct process *p = j->processes; p; p = p->next)
+        if (p->peer && p->beat)
+            active += p->active;
+    return active;
+}
+
+uint32_t job_target(const struct job *j)
+{
+    uint32_t target = 0;
+
+    if (j->want.intra)
+        return j->want.intra;
+    for (const struct process *p = j->processes; p; p = p->next)
+        if (p->peer && p->beat)
+            target += p->target;
+    return target;
+}
+
+double job_rate(const struct job *j)
+{
+    double rate = 0;
+
+    for (const struct process *p = j->processes; p; p = p->next)
+        if (p->peer)
+            rate += p->rate;
+    return rate;
+}
+
+void job_progress(const struct job *j, struct job_progress *ret)
+{
+    *ret = (struct job_progress){.unit = "tasks"};
+    for (const struct process *p = j->processes; p; p = p->next) {
+        if (p->progress_done > 0)
+            ret->unit = p->unit;
+        ret->done += p->progress_done ? p->progress_done : p->tasks;
+        ret->total += p->progress_total;
+    }
+}
+
+void job_cores(const struct job *j, struct cpuset *ret)
+{
+    const struct node *n = j->node;
+
+    cpuset_zero(ret);
+    if (cpuset_count(&j->cores) > 0) {
+        *ret = j->cores;
+        return;
+    }
+    if (j->placement == PLACEMENT_EXCLUSIVE && !j->unfenceable)
+        return; /* waits until others have left its cores: it owns none yet */
+    for (const struct process *p = j->processes; p; p = p->next)
+        for (int c = cpuset_next(&p->original, 0); c >= 0; c = cpuset_next(&p->original, c + 1))
+            cpuset_add(ret, (unsigned)c);
+    /* The whole machine is no limit, also where its size is made up (--cpus). */
+    if (cpuset_equal(ret, &n->topology.online))
+        *ret = n->cpus;
+    cpuset_and(ret, ret, &n->cpus);
+    if (cpuset_count(ret) == 0)
+        *ret = n->cpus;
+}
+
+uint32_t job_allowed_mcpu(const struct job *j)
+{
+    struct cpuset cores;
+    uint32_t mcpu;
+
+    job_cores(j, &cores);
+    mcpu = 1000 * (cpuset_count(&cores) ? cpuset_count(&cores) : cpuset_count(&j->node->cpus));
+    if (j->allowed_mcpu && j->allowed_mcpu < mcpu)
+        mcpu = j->allowed_mcpu;
+    return j->quota_set_mcpu < mcpu ? j->quota_set_mcpu : mcpu;
+}
+
+bool job_oversubscribed(const struct job *j)
+{
+    /* One thread is the least there is, whatever fraction of a core the job may use. */
+    return j->late || j->overlaps ||
+           (j->want.intra > 1 && 1000ull * j->want.intra > job_allowed_mcpu(j) + 999ull);
+}
+
+/* ---- changes ---- */
+
+void job_record(struct job *j, uint32_t from, uint32_t to, const char *reason)
+{
+    struct change *c = &j->changes[j->n_changes++ % JOB_CHANGES_MAX];
+    char text[CPUSET_TEXT_MAX];
+    struct cpuset cores;
+
+    if (cpuset_count(&j->want_cores) > 0)
+        cores = j->want_cores;
+    else
+        job_cores(j, &cores);
+    memset(c, 0, sizeof(*c));
+    c->time_ms = clock_real_ms();
+    c->from = from;
+    c->to = to;
+    if (cpuset_format(&cores, text, sizeof(text)) >= 0)
+        snprintf(c->cores, sizeof(c->cores), "%.*s", JOB_CORES_MAX - 1, text);
+    snprintf(c->reason, sizeof(c->reason), "%s", reason);
+}
+
+const struct change *job_last_change(const struct job *j)
+{
+    return j->n_changes ? &j->changes[(j->n_changes - 1) % JOB_CHANGES_MAX] : NULL;
+}

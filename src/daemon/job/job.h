@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The daemon's table of jobs: a job is one `tide run`, a set of processes; a process is followed by
+ * its pidfd, so that a number used again is never taken for it. Holds what was asked for (min,
+ * weight, pinned threads), what the agents report, and what the daemon wants and has in place.
+ * Daemon's event loop only; called by all of src/daemon.
+ */
+#pragma once
+
+#include "base/cpuset.h"
+#include "base/error.h"
+#include "daemon/confine/freezer.h"
+#include "daemon/job/admission.h"
+#include "daemon/job/placement.h"
+#include "daemon/job/speed.h"
+#include "daemon/job/split.h"
+#include "daemon/job/usage.h"
+#include "daemon/record/chronicle.h"
+#include "proto/proto.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <systemd/sd-event.h>
+
+#define JOB_PROCESSES_MAX    256   /* of one job; a further process is not commanded */
+#define JOB_CHANGES_MAX      64    /* kept for `tide explain` */
+#define JOB_WEIGHT_MAX       10000 /* --weight; 100 is the usual one */
+#define JOB_WEIGHT_STD       100
+#define JOB_DEADLINE_S       (10 * 366 * 86400ull) /* --deadline: at most so far away */
+#define JOB_REASON_MAX       128
+#define JOB_MEMORY_MIN_BYTES (1 << 20)
+#define JOB_CORES_MAX        32                  /* text of a change; longer lists are cut */
+#define JOB_DEADLINE_NS      (2 * 1000000000ull) /* a shrink that takes longer is `oversubscribed` */
+#define JOB_GRACE_NS         (30 * 1000000000ull) /* how long a job without agent counts */
+#define JOB_START_NS         (10 * 1000000000ull) /* then one without agent is told to a person */
+#define JOB_NOTE_MAX         (4 * JOB_REASON_MAX)
+
+struct container;
+struct node;
+struct peer;
+
+struct threads {
+    uint32_t intra; /* 0: nobody commands */
+    uint32_t inter; /* 0: the same as intra */
+};
+
+/* One row of `tide explain`. */
+struct change {
+    uint64_t time_ms;    /* CLOCK_REALTIME */
+    uint64_t latency_ns; /* until the last acknowledgement; 0: not there yet */
+    uint32_t from, to;
+    char cores[JOB_CORES_MAX];
+    char reason[JOB_REASON_MAX];
+};
+
+struct backend {
+    bool known, malleable;
+    struct threads max, target, active;
+    char name[PROTO_SHORT_MAX];
+    char version[PROTO_SHORT_MAX];
+    char note[PROTO_NOTE_MAX];
+};
+
+struct process {
+    struct process *next;
+    struct job *job;
+    uint64_t start; /* ticks after boot: with the pid it names the process for ever */
+    pid_t pid;
+    int pidfd;
+    sd_event_source *exit_source;
+    struct peer *peer; /* its agent's connection; NULL: none (yet, any more) */
+    char comm[PROTO_SHORT_MAX];
+    uint32_t signal, hello_max;
+    unsigned n_backends; /* highest index + 1 */
+    struct backend backend[PROTO_BACKENDS_MAX];
+
+    struct threads want;  /* this process's part of the job's */
+    struct threads local; /* set from within (signal, API): kept out of the split */
+    struct threads sent;  /* last TARGET */
+    uint64_t sent_generation, acked_generation, sent_ns;
+    uint64_t shrink_since_ns; /* first TARGET of the shrink that is not acknowledged; 0: none */
+    uint64_t resent_ns;
+    uint32_t held; /* threads that may still run: the most of what is not superseded */
+    bool later;    /* acknowledged as "once there is a pool" */
+    bool unsent;   /* its socket was full: sent again when it drains */
+
+    bool outside; /* of its job's container */
+    bool beat;    /* the fields below were reported */
+    enum proto_source source;
+    uint32_t target, active, allowed_mcpu;
+    uint64_t tasks, progress_done, progress_total;
+    char unit[PROTO_SHORT_MAX];
+    uint64_t rate_ns, rate_base; /* time and count of the last sample */
+    double rate;                 /* units/s, smoothed */
+    struct split_use use;        /* of processor time, where several share a target */
+
+    struct cpuset original; /* affinity before we changed it */
+    bool fenced;            /* its threads carry the job's cores now, by affinity */
+    unsigned moved;         /* enum cgroup_controllers: in which it sits in the job's group */
+};
+
+/* What its owner says about it, for the policy to weigh. */
+struct job_terms {
+    int32_t priority;      /* larger goes first */
+    uint32_t class;        /* smaller goes first */
+    uint32_t request;      /* cores; 0: nothing said */
+    uint64_t deadline_ms;  /* CLOCK_REALTIME; 0: none */
+    uint64_t memory_bytes; /* 0: nothing said */
+};
+
+struct job {
+    struct job *next; /* by age */
+    struct node *node;
+    struct process *processes; /* the registered one first */
+    unsigned n_processes;
+    uint32_t number; /* of the id; grows with age */
+    char id[PROTO_ID_MAX];
+    char name[PROTO_NAME_MAX];
+    char token[PROTO_TOKEN_MAX];
+    uid_t uid;
+    char owner[PROTO_SHORT_MAX]; /* name of the user, or the number */
+    uint64_t created_ns, created_ms;
+    uint64_t met_ns; /* by this daemon; later than created when it found the job again */
+
+    uint32_t min, limit, weight; /* min 0: not asked for; limit 0: none */
+    struct job_terms terms;
+    struct threads pinned;       /* intra 0: automatic */
+    enum proto_source pinned_by; /* SIGNAL, API, or DAEMON for `tide set` */
+    enum placement placement;
+    struct cpuset kept_cores;       /* by `tide pin`; empty: not fenced */
+    bool kept;                      /* by `tide pin`: its cores, too, and limits changed by hand */
+    uint32_t lent, borrowed, wants; /* cores; wants: a borrower's standing wish */
+    uint64_t borrow_order;          /* later borrowers give back first */
+
+    struct admission admission;
+    struct freezer freezer;      /* of submitted processes */
+    struct container *container; /* that is this job; NULL: processes of `tide run` */
+    struct speed speed;
+    struct usage usage;
+    struct seen seen;
+    uint64_t share_ns; /* when the policy last gave it another share; 0: never */
+    uint32_t share;    /* cores that the policy gives, before lending */
+    uint32_t place;    /* among those who wait; 0: the policy says nothing of it */
+    char share_reason[JOB_REASON_MAX];
+    struct threads want;
+    struct cpuset want_cores; /* empty: not fenced */
+    uint32_t want_weight, want_quota_mcpu;
+    struct threads want_before; /* at the last decision */
+    struct cpuset want_cores_before;
+
+    struct cpuset cores; /* in place; empty: not fenced */
+    uint32_t weight_set, quota_set_mcpu;
+    unsigned groups; /* enum cgroup_controllers: in which it has a group of ours */
+    bool quota_failed;
+    bool unfenceable;          /* writing its cores failed: not tried again for these processes */
+    bool late;                 /* a shrink missed its deadline */
+    bool young;                /* at the last tick: within JOB_GRACE_NS */
+    bool urgent;               /* a person or program asked: a grow does not wait for other jobs */
+    bool told;                 /* its threads were commanded at least once */
+    bool overlaps;             /* exclusive, but no core was left for it alone */
+    bool frozen;               /* by a person: takes no part until that ends */
+    uint32_t allowed_mcpu;     /* of the job's own affinity, cpuset, quota */
+    char note[JOB_REASON_MAX]; /* what could not be placed for it */
+
+    struct change changes[JOB_CHANGES_MAX];
+    unsigned n_changes; /* ever; the newest is changes[(n-1) % JOB_CHANGES_MAX] */
+    bool dirty;         /* to be written to jobs/ID.json */
+};
+
+struct job_table {
+    struct job *first;
+    unsigned n;
+    uint32_t last_number;
+    uint64_t last_borrow;
+};
+
+/* ---- jobs ---- */
+
+struct job_request {
+    const char *name; /* NULL: made from the id */
+    uint32_t min, limit, weight;
+    struct job_terms terms;
+    struct threads pinned;
+    enum placement placement;
+    bool submitted; /* waits for its turn: admission.h */
+};
+
+/*
+ * Adds a job of @uid with a fresh id and token. Returns 0, -EEXIST (the name is taken), -EINVAL
+ * (name), -ENOSPC (PROTO_JOBS_MAX), -ENOMEM; *err for a person.
+ */
+int job_new(struct node *n, uid_t uid, const struct job_request *req, struct job **ret,
+            struct error *err);
+
+/* What was asked for it, as of now; the name is left out. */
+struct job_request job_request_of(const struct job *j);
+
+/* Gives the job an id that it had under an earlier daemon. -EINVAL or -EEXIST. */
+int job_set_id(struct job *j, const char *id);
+
+/* Takes it from the table, with its processes, and gives back what was placed for it. */
+void job_free(struct job *j);
+
+/*
+ * Asks its processes to end, as kill(1) does; what they make of it is theirs. The runner of a job
+ * that waits is one of them. Returns how many were asked.
+ */
+unsigned job_terminate(const struct job *j);
+
+/* Its last process is gone: forgets it and its file. */
+void job_end(struct job *j);
+
+/*
+ * Process @pid leaves whatever job it is in, unless that is @but: it was started anew within it
+ * (`tide run` within `tide run`). A job that loses its last process by that ends.
+ */
+void job_leave(struct node *n, pid_t pid, const struct job *but);
+
+struct job *job_of_number(const struct node *n, uint64_t number); /* or NULL */
+
+/* @text is an id, a name or the pid of one of its processes. Borrowed, or NULL. */
+struct job *job_find(const struct node *n, const char *text);
+struct job *job_find_token(const struct node *n, const char *token);
+
+/* The job that @pid or one of its ancestors belongs to, if that is the same user's. */
+struct job *job_find_pid(const struct node *n, pid_t pid, uid_t uid);
+
+/* A name: 1 … PROTO_NAME_MAX-1 of [A-Za-z0-9._+:@-], no number (that is a pid), no id of a job. */
+bool job_name_valid(const char *name);
+
+/* ---- processes ---- */
+
+/*
+ * Follows @pid as part of @j; an already known one is returned as it is.
+ * Returns 0, -ESRCH (gone, or its number was used again: @start, 0 = any), -ENOSPC, -errno.
+ */
+int process_add(struct job *j, pid_t pid, uint64_t start, struct process **ret);
+void process_free(struct process *p);
+
+bool process_malleable(const struct process *p); /* connected, with a malleable backend */
+uint32_t process_max(const struct process *p);   /* threads its largest pool was built with */
+
+/* ---- views ---- */
+
+/*
+ * "running": its threads can be changed; "rigid": they cannot (yet); "starting": so young that an
+ * agent may well report. Agents are lazy: a program without thread pools has none that reports.
+ */
+const char *job_state(const struct job *j, uint64_t now_ns);
+/* What a person should know of it and no number shows; empty if nothing. */
+void job_note(const struct job *j, uint64_t now_ns, char ret_note[JOB_NOTE_MAX]);
+bool job_reported(const struct job *j); /* an agent of its is connected and named a runtime */
+bool job_malleable(const struct job *j);
+bool job_settled(const struct job *j); /* every target is sent and acknowledged */
+bool job_oversubscribed(const struct job *j);
+uint32_t job_max(const struct job *j);
+uint32_t job_active(const struct job *j);
+uint32_t job_target(const struct job *j); /* commanded, else what its agents follow */
+double job_rate(const struct job *j);
+
+/* How far its processes are, in the program's units or in operations of its runtimes. */
+struct job_progress {
+    uint64_t done, total; /* total 0: not known */
+    const char *unit;     /* any bytes; the process's */
+};
+
+void job_progress(const struct job *j, struct job_progress *ret);
+
+/* Cores it may run on now: the fence, else the processes' own affinity. */
+void job_cores(const struct job *j, struct cpuset *ret);
+/* What it may use: the smallest of its cores, its own limit and the quota that we set. */
+uint32_t job_allowed_mcpu(const struct job *j);
+
+/* Adds a row to its changes. */
+void job_record(struct job *j, uint32_t from, uint32_t to, const char *reason);
+const struct change *job_last_change(const struct job *j); /* or NULL */

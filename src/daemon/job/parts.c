@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/job/parts.h"
+
+#include "daemon/job/split.h"
+#include "daemon/node.h"
+#include "host/proc/proc.h"
+
+#include <stdio.h>
+
+struct parts {
+    uint32_t n, target; /* what is left to those that are not set from within */
+    struct process *process[JOB_PROCESSES_MAX];
+    struct split_part part[JOB_PROCESSES_MAX];
+};
+
+static bool is_set_within(const struct process *p)
+{
+    return p->local.intra > 0 && p->job->pinned.intra > 0;
+}
+
+static void collect(struct job *j, struct parts *ret)
+{
+    ret->n = 0;
+    ret->target = j->want.intra;
+    for (struct process *p = j->processes; p && ret->n < JOB_PROCESSES_MAX; p = p->next) {
+        if (!process_malleable(p) || j->want.intra == 0)
+            continue;
+        if (is_set_within(p)) {
+            ret->target -= p->local.intra < ret->target ? p->local.intra : ret->target;
+            continue;
+        }
+        ret->process[ret->n] = p;
+        ret->part[ret->n++] =
+            (struct split_part){.max = process_max(p), .had = p->want.intra, .use = &p->use};
+    }
+}
+
+/* ---- whether cores are scarce ---- */
+
+/* Of the whole machine, whoever uses it. */
+static void look_at_machine(struct node *n, uint64_t now_ns)
+{
+    uint64_t busy_ns, past_ns = now_ns - n->busy.at_ns;
+
+    if (past_ns < SPLIT_LOOK_NS || proc_read_busy(n->root, &busy_ns) < 0)
+        return;
+    n->busy.scarce = (busy_ns - n->busy.ns) * 1000 >= past_ns * n->topology.cpus * SPLIT_SCARCE;
+    n->busy.at_ns = now_ns;
+    n->busy.ns = busy_ns;
+}
+
+/* The machine's, or those that the job may use. */
+static bool is_scarce(const struct job *j)
+{
+    uint64_t milli = 0;
+
+    for (const struct process *p = j->processes; p; p = p->next)
+        milli += p->use.n ? p->use.milli[0] : 0;
+    return j->node->busy.scarce || milli * 1000 >= (uint64_t)job_allowed_mcpu(j) * SPLIT_SCARCE;
+}
+
+/* ---- dividing ---- */
+
+static uint32_t even(uint32_t whole, uint32_t n, uint32_t i)
+{
+    uint32_t part = whole / n + (i < whole % n);
+
+    return whole > 0 && part == 0 ? 1 : part;
+}
+
+/* "3 + 1 threads for its processes, by what they use" */
+static void record(struct job *j, const struct parts *parts)
+{
+    char reason[JOB_REASON_MAX];
+    size_t len = 0;
+
+    for (uint32_t i = 0; i < parts->n && len < sizeof(reason) / 2; i++)
+        len += (size_t)snprintf(reason + len, sizeof(reason) - len, "%s%u", i ? " + " : "",
+                                parts->part[i].part);
+    snprintf(reason + len, sizeof(reason) - len, "%s threads for its processes, by what they use",
+             len >= sizeof(reason) / 2 ? " + …" : "");
+    job_record(j, j->want.intra, j->want.intra, reason);
+}
+
+void parts_divide(struct job *j)
+{
+    static struct parts parts; /* large, and used by one thread */
+    bool same = j->told && j->want.intra == j->want_before.intra, changed = false;
+
+    collect(j, &parts);
+    split_divide(parts.part, parts.n, parts.target, is_scarce(j));
+    for (struct process *p = j->processes; p; p = p->next)
+        p->want = j->want.intra && is_set_within(p) && process_malleable(p) ? p->local
+                                                                            : (struct threads){0};
+    for (uint32_t i = 0; i < parts.n; i++) {
+        parts.process[i]->want =
+            (struct threads){parts.part[i].part, even(j->want.inter, parts.n, i)};
+        changed |= parts.part[i].part != parts.part[i].had;
+        same &= parts.part[i].had > 0;
+    }
+    if (changed && same)
+        record(j, &parts);
+}
+
+static bool pays(struct job *j)
+{
+    static struct parts parts;
+
+    collect(j, &parts);
+    split_divide(parts.part, parts.n, parts.target, is_scarce(j));
+    for (uint32_t i = 0; i < parts.n; i++)
+        if (parts.part[i].part != parts.part[i].had)
+            return true;
+    return false;
+}
+
+void parts_heartbeat(struct process *p, uint64_t now_ns)
+{
+    struct job *j = p->job;
+    struct proc_stat stat;
+
+    if (parts_count(j) < 2 || !process_malleable(p) || p->sent.intra == 0 ||
+        p->acked_generation < p->sent_generation ||
+        proc_read_stat(j->node->root, p->pid, &stat) < 0)
+        return;
+    look_at_machine(j->node, now_ns);
+    if (split_look(&p->use, p->sent.intra, now_ns, stat.cpu_ns) && pays(j))
+        node_changed(j->node);
+}
+
+bool parts_used(const struct process *p, uint32_t *ret_milli)
+{
+    uint32_t most = 0;
+
+    if (p->use.n == 0)
+        return false;
+    for (uint32_t i = 0; i < p->use.n; i++)
+        most = p->use.milli[i] > most ? p->use.milli[i] : most;
+    *ret_milli = most;
+    return true;
+}
+
+uint32_t parts_count(const struct job *j)
+{
+    uint32_t n = 0;
+
+    for (const struct process *p = j->processes; p; p = p->next)
+        n += process_malleable(p);
+    return n;
+}
+
+bool parts_short(const struct job *j)
+{
+    return j->want.intra > 0 && parts_count(j) > j->want.intra;
+}

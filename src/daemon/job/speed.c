@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/job/speed.h"
+
+#include "base/clock.h"
+#include "daemon/node.h"
+#include "daemon/plan/decision.h"
+
+#include <string.h>
+
+#define SAMPLE_NS      NS_PER_S        /* the shortest */
+#define SAMPLE_SLOW_NS (5 * NS_PER_S)  /* and that of a program with few units in it */
+#define SAMPLE_UNITS   20              /* that are no few */
+#define RESIZE_NS      (5 * NS_PER_MS) /* a guess: closures end, threads park */
+
+/* How far the job is, in units of its own (*ret_own) or in operations. */
+static uint64_t units_of(const struct job *j, bool *ret_own)
+{
+    uint64_t own = 0, tasks = 0;
+
+    for (const struct process *p = j->processes; p; p = p->next) {
+        own += p->progress_done;
+        tasks += p->tasks;
+    }
+    *ret_own = own > 0;
+    return own ? own : tasks;
+}
+
+/* Threads that it is known to have; 0: they are changing, or not ours to count. */
+static uint32_t threads_of(const struct job *j)
+{
+    uint32_t threads = 0;
+
+    if (!job_settled(j) || j->late)
+        return 0;
+    for (const struct process *p = j->processes; p; p = p->next) {
+        if (!process_malleable(p) || !p->beat)
+            continue;
+        if (p->later || (p->source != PROTO_SOURCE_DAEMON && p->local.intra == 0))
+            return 0; /* it has no pool yet, or follows its own limit */
+        threads += p->local.intra ? p->local.intra : p->sent.intra;
+    }
+    return threads;
+}
+
+/* Whether jobs take turns on the cores: with more of them than cores, or by orders of people. */
+static bool is_crowded(const struct node *n)
+{
+    uint32_t threads = 0;
+
+    for (const struct job *j = n->jobs.first; j; j = j->next)
+        threads += j->want.intra ? j->want.intra : j->share;
+    return threads > decision_capacity(n->decision);
+}
+
+/* ---- samples --------------------------------------------------------------------------------- */
+
+static void begin_sample(struct job *j, uint64_t now, uint32_t threads, uint64_t units)
+{
+    struct speed *s = &j->speed;
+
+    s->begin_ns = threads ? now : 0;
+    s->begin_units = units;
+    s->threads = threads;
+    s->crowded = is_crowded(j->node);
+}
+
+static void take_sample(struct job *j, uint64_t now, uint64_t units)
+{
+    struct speed *s = &j->speed;
+    double rate =
+        (double)(units - s->begin_units) * SPEED_RATE * NS_PER_S / (double)(now - s->begin_ns);
+
+    if (rate < 1 || rate > (double)FIT_RATE_MAX)
+        return;
+    s->rate = (uint64_t)rate;
+    s->rate_of = s->threads;
+    if (s->crowded || is_crowded(j->node))
+        return;
+    fit_add(&s->fit, now, s->threads, s->rate);
+    s->known = fit_solve(&s->fit, now, &s->model);
+}
+
+/* Another kind of unit: nothing that was measured says anything about it. */
+static void begin_anew(struct speed *s, bool own)
+{
+    fit_forget(&s->fit);
+    s->own = own;
+    s->known = false;
+    s->rate = 0;
+    s->begin_ns = 0;
+}
+
+/*
+ * A sample begins and ends when the number of units has just changed: a program with few of them is
+ * then measured to a part of a unit, as the moment is known to a heartbeat. True if one ends.
+ */
+static bool sample(struct job *j, uint64_t now)
+{
+    struct speed *s = &j->speed;
+    uint32_t threads = threads_of(j);
+    bool own, complete = false;
+    uint64_t units = units_of(j, &own);
+
+    if (own != s->own)
+        begin_anew(s, own);
+    if (s->begin_ns == 0 || threads != s->threads || units < s->last_units) {
+        begin_sample(j, now, threads, units);
+        s->exact = false;
+    } else if (units > s->last_units && !s->exact) {
+        begin_sample(j, now, threads, units);
+        s->exact = true;
+    } else if (units > s->last_units) {
+        uint64_t least_ns = units - s->begin_units < SAMPLE_UNITS ? SAMPLE_SLOW_NS : SAMPLE_NS;
+
+        complete = now - s->begin_ns >= least_ns;
+        if (complete) {
+            take_sample(j, now, units);
+            begin_sample(j, now, threads, units);
+        }
+    }
+    s->last_units = units;
+    return complete;
+}
+
+/* ---- experiments ----------------------------------------------------------------------------- */
+
+static bool may_explore(const struct job *j)
+{
+    return decision_policy(j->node->decision)->policy->by_curves && j->pinned.intra == 0 &&
+           j->lent == 0 && j->borrowed == 0 && job_malleable(j);
+}
+
+static void explore(struct job *j, uint64_t now)
+{
+    struct speed *s = &j->speed;
+    uint32_t have = may_explore(j) ? j->share : 0;
+    uint32_t to = fit_explore(&s->fit, now, have, j->min ? j->min : 1);
+
+    if (to == s->explore)
+        return;
+    s->explore = to;
+    node_changed(j->node);
+}
+
+/* Whether the curve is another one than the policy has decided by. */
+static bool is_news(const struct speed *s)
+{
+    const struct fit_model *a = &s->model, *b = &s->told;
+
+    if (s->known != s->told_known || !s->known)
+        return s->known != s->told_known;
+    return (a->parallel > b->parallel ? a->parallel - b->parallel : b->parallel - a->parallel) >
+               FIT_ONE / 20 ||
+           a->confidence_permille > b->confidence_permille + 100 ||
+           b->confidence_permille > a->confidence_permille + 100;
+}
+
+void speed_heartbeat(struct job *j, uint64_t now)
+{
+    bool taken = sample(j, now);
+
+    if (!taken && j->speed.explore == 0)
+        return;
+    explore(j, now);
+    if (taken && is_news(&j->speed) && decision_policy(j->node->decision)->policy->by_curves)
+        node_changed(j->node);
+}
+
+/* ---- what is known --------------------------------------------------------------------------- */
+
+void speed_resized(struct job *j, uint64_t latency_ns)
+{
+    uint64_t *resize = &j->speed.resize_ns;
+
+    metrics_resized(j->node, latency_ns);
+    *resize = *resize ? (3 * *resize + latency_ns) / 4 : latency_ns;
+}
+
+uint64_t speed_resize_ns(const struct job *j)
+{
+    return j->speed.resize_ns ? j->speed.resize_ns : RESIZE_NS;
+}
+
+uint64_t speed_remaining_ns(const struct job *j)
+{
+    const struct speed *s = &j->speed;
+    uint64_t left = 0;
+    double one, time;
+
+    for (const struct process *p = j->processes; p; p = p->next) {
+        if (p->progress_done && p->progress_total < p->progress_done)
+            return UINT64_MAX; /* it does not say how much there is */
+        left += p->progress_total - (p->progress_done ? p->progress_done : p->progress_total);
+    }
+    if (!s->own || s->rate == 0)
+        return UINT64_MAX;
+    /* Without curve as if threads were all that counts. */
+    one = s->known ? (double)s->model.rate_one : (double)s->rate / s->rate_of;
+    time = (double)left * SPEED_RATE / one * NS_PER_S;
+    return time < (double)INT64_MAX ? (uint64_t)time : INT64_MAX;
+}
+
+uint32_t speed_threads(const struct job *j)
+{
+    uint32_t explore = j->speed.explore;
+
+    return explore && explore < j->share && j->speed.fit.explore_from == j->share ? explore
+                                                                                  : j->share;
+}

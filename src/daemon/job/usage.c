@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/job/usage.h"
+
+#include "base/clock.h"
+#include "daemon/containers/container.h"
+#include "daemon/job/census.h"
+#include "daemon/node.h"
+#include "host/proc/proc.h"
+
+#define BUSY_KEEP       0.7  /* of the old value, each second */
+#define BUSY_HYSTERESIS 0.75 /* cores by which it has to be off for another number */
+#define RESERVE_PART    16   /* of the machine's memory, for the system and what is no job … */
+#define RESERVE_MAX     (UINT64_C(4) << 30) /* … at most */
+
+/* ---- measuring ---- */
+
+/* What its processes have by now. */
+struct sum {
+    uint64_t cpu_ns, memory_bytes;
+};
+
+/* A child that ends unwaited for takes its time along: nothing is learnt of such a second. */
+static void measure_cores(const struct node *n, struct usage *u, uint64_t cpu_ns, uint64_t now)
+{
+    uint32_t most = cpuset_count(&n->cpus);
+
+    if (u->looked_ns && now > u->looked_ns && cpu_ns >= u->cpu_ns) {
+        double sample = (double)(cpu_ns - u->cpu_ns) / (double)(now - u->looked_ns);
+
+        u->busy = BUSY_KEEP * u->busy + (1 - BUSY_KEEP) * sample;
+    }
+    u->looked_ns = now;
+    u->cpu_ns = cpu_ns;
+    if (u->busy > u->cores + BUSY_HYSTERESIS || u->busy < u->cores - BUSY_HYSTERESIS)
+        u->cores = (uint32_t)(u->busy + 0.5);
+    if (u->cores > most)
+        u->cores = most;
+}
+
+static bool off(uint64_t a, uint64_t b)
+{
+    return (a > b ? a - b : b - a) >= USAGE_GRAIN_BYTES;
+}
+
+/* True if it counts with more or fewer cores or bytes than before. */
+static bool take(struct job *j, const struct sum *sum, uint64_t now)
+{
+    struct usage *u = &j->usage;
+    uint32_t cores = u->cores;
+    bool changed;
+
+    if (j->admission.phase != JOB_RUNNING) {
+        u->looked_ns = 0; /* its second says nothing of how it runs */
+        return false;
+    }
+    measure_cores(j->node, u, sum->cpu_ns, now);
+    u->memory_bytes = sum->memory_bytes;
+    changed = off(u->memory_bytes, u->told_bytes);
+    if (changed)
+        u->told_bytes = u->memory_bytes;
+    return changed || (u->cores != cores && !job_reported(j));
+}
+
+bool usage_look(struct node *n, uint64_t now)
+{
+    struct census c;
+    size_t i = 0;
+    bool changed = false;
+
+    if (!n->jobs.first || census_take(n, &c) < 0)
+        return false;
+    census_by_job(&c);
+    for (struct job *j = n->jobs.first; j; j = j->next) {
+        struct sum sum = {0};
+        uint64_t bytes;
+
+        for (; i < c.n && c.entry[i].job == j; i++) {
+            sum.cpu_ns += c.entry[i].cpu_ns;
+            if (proc_read_own_memory(n->root, c.entry[i].pid, &bytes) == 0)
+                sum.memory_bytes += bytes;
+        }
+        changed |= take(j, &sum, now);
+    }
+    census_done(&c);
+    return changed;
+}
+
+/* ---- memory ---- */
+
+uint64_t usage_memory_asked(const struct job *j)
+{
+    return j->terms.memory_bytes ? j->terms.memory_bytes : container_memory(j);
+}
+
+uint64_t usage_memory(const struct job *j)
+{
+    uint64_t asked = usage_memory_asked(j);
+
+    return j->usage.memory_bytes > asked ? j->usage.memory_bytes : asked;
+}
+
+uint64_t usage_machine_memory(const struct node *n)
+{
+    uint64_t bytes, limit;
+
+    if (n->config.memory_bytes != CONFIG_MEMORY_MACHINE)
+        return n->config.memory_bytes;
+    if (proc_read_memory_total(n->root, &bytes) < 0)
+        return 0;
+    if (n->cgroup && cgroup_read_memory_limit(n->cgroup, 0, &limit) == 0 && limit < bytes)
+        bytes = limit;
+    return bytes - (bytes / RESERVE_PART < RESERVE_MAX ? bytes / RESERVE_PART : RESERVE_MAX);
+}

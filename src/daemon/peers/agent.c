@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/peers/agent.h"
+
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "daemon/api/wait.h"
+#include "daemon/confine/actuate.h"
+#include "daemon/containers/container.h"
+#include "daemon/job/parts.h"
+#include "daemon/node.h"
+#include "daemon/peers/control.h"
+#include "daemon/peers/link.h"
+#include "daemon/plan/plan.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define RATE_SAMPLE_NS NS_PER_S /* how often a rate is measured anew */
+#define RATE_KEEP      0.6      /* of the old value */
+#define RESEND_NS      NS_PER_S /* a lapsed lease: command again at most so often */
+
+/* ---- which job ---- */
+
+/* A job that this daemon does not know: it began under an earlier one, or without `tide run`. */
+static int adopt(struct peer *peer, const struct proto_hello *hello, struct job **ret,
+                 struct error *err)
+{
+    struct node *n = peer->node;
+    struct job_request req = {.placement = n->placement};
+    struct job *j;
+    int r;
+
+    if (!control_may_join(n, &peer->who))
+        return error_set(err, -EACCES, "a process of user %u has no job here",
+                         (unsigned)peer->who.uid);
+    if (job_name_valid(hello->job_name) && !job_find(n, hello->job_name))
+        req.name = hello->job_name;
+    r = job_new(n, peer->who.uid, &req, &j, err);
+    if (r < 0)
+        return r;
+    job_set_id(j, hello->job_id); /* else it has a new one */
+    if (hello->token[0])
+        snprintf(j->token, sizeof(j->token), "%s", hello->token);
+    node_log("job %s (%s) adopted from process %d", j->id, j->name, (int)peer->who.pid);
+    *ret = j;
+    return 0;
+}
+
+static int find_job(struct peer *peer, const struct proto_hello *hello, struct job **ret,
+                    struct error *err)
+{
+    struct job *j;
+
+    if (peer->container) {
+        if (!container_holds(peer->container, peer->who.pid))
+            return error_set(err, -EACCES, "the socket is a container's, and it is not in that");
+        *ret = container_job(peer->container);
+        return *ret ? 0 : error_set(err, -EAGAIN, "its container is not known to run");
+    }
+    j = job_find_token(peer->node, hello->token);
+    if (!j)
+        j = job_find_pid(peer->node, peer->who.pid, peer->who.uid);
+    if (!j)
+        return adopt(peer, hello, ret, err);
+    if (!control_may_speak(&peer->who, j))
+        return error_set(err, -EACCES, "job %s is not user %u's", j->id, (unsigned)peer->who.uid);
+    *ret = j;
+    return 0;
+}
+
+static void send_welcome(struct peer *peer, const struct job *j)
+{
+    union proto_message m;
+
+    proto_init(&m, PROTO_WELCOME, 0);
+    m.welcome.epoch = peer->node->epoch;
+    m.welcome.lease_ms = NODE_LEASE_MS;
+    m.welcome.heartbeat_ms = peer->node->heartbeat_ms;
+    memcpy(m.welcome.job_id, j->id, sizeof(m.welcome.job_id));
+    memcpy(m.welcome.job_name, j->name, sizeof(m.welcome.job_name));
+    link_send(peer, &m);
+}
+
+/* A process's agent speaks anew, after exec or a lost connection: what it said before is void. */
+static void process_connect(struct process *p, struct peer *peer, const struct proto_hello *hello)
+{
+    if (p->peer)
+        link_detach(p->peer);
+    p->peer = peer;
+    peer->process = p;
+    p->n_backends = 0;
+    memset(p->backend, 0, sizeof(p->backend));
+    p->sent = p->local = (struct threads){0};
+    p->sent_generation = p->acked_generation = 0;
+    p->shrink_since_ns = 0;
+    p->held = 0;
+    p->unsent = p->later = p->beat = false;
+    p->rate_ns = 0;
+    p->rate = 0;
+    p->signal = hello->signal;
+    p->hello_max = hello->max;
+    memcpy(p->comm, hello->comm, sizeof(p->comm));
+}
+
+static int on_hello(struct peer *peer, const struct proto_hello *hello, struct error *err)
+{
+    struct node *n = peer->node;
+    struct job *j = NULL;
+    struct process *p;
+    int r;
+
+    if (peer->process)
+        return error_set(err, -EBADMSG, "a second hello");
+    r = find_job(peer, hello, &j, err);
+    if (r < 0)
+        return r;
+    job_leave(n, peer->who.pid, j);
+    r = process_add(j, peer->who.pid, peer->start, &p);
+    if (r < 0) {
+        if (!j->processes)
+            job_free(j);
+        return error_set(err, r, "cannot follow process %d: %s", (int)peer->who.pid, strerror(-r));
+    }
+    admission_began(j);
+    peer->role = PEER_AGENT;
+    process_connect(p, peer, hello);
+    send_welcome(peer, j);
+    node_store_later(n);
+    node_changed(n);
+    return 0;
+}
+
+/* ---- reports ---- */
+
+static void on_backend(struct process *p, const struct proto_backend *m)
+{
+    struct backend *b = &p->backend[m->index];
+    struct backend before = *b;
+
+    b->known = true;
+    b->malleable = m->malleable;
+    b->max = (struct threads){m->max_intra, m->max_inter};
+    b->target = (struct threads){m->target_intra, m->target_inter};
+    b->active = (struct threads){m->active_intra, m->active_inter};
+    memcpy(b->name, m->name, sizeof(b->name));
+    memcpy(b->version, m->version, sizeof(b->version));
+    memcpy(b->note, m->note, sizeof(b->note));
+    if (m->index >= p->n_backends)
+        p->n_backends = m->index + 1;
+    if (!before.known || before.malleable != b->malleable || before.max.intra != b->max.intra)
+        node_changed(p->job->node);
+}
+
+static void on_ack(struct process *p, const struct proto_ack *m)
+{
+    struct job *j = p->job;
+    struct node *n = j->node;
+
+    if (m->epoch != n->epoch || m->generation < p->sent_generation ||
+        m->generation > p->sent_generation || m->status == PROTO_ACK_STALE)
+        return; /* the answer to an older target: the one to the newest is still to come */
+    failpoint(FAILPOINT_ACK_RECEIVED);
+    p->acked_generation = m->generation;
+    p->later = m->status == PROTO_ACK_LATER;
+    p->held = p->sent.intra;
+    p->shrink_since_ns = 0;
+    if (!p->later) {
+        p->active = m->active;
+        p->target = p->sent.intra;
+    }
+    plan_acknowledged(j);
+}
+
+static void measure_rate(struct process *p, uint64_t now)
+{
+    bool own = p->progress_done > 0;
+    uint64_t count = own ? p->progress_done : p->tasks;
+
+    if (p->rate_ns == 0 || count < p->rate_base) {
+        p->rate_ns = now;
+        p->rate_base = count;
+        return;
+    }
+    if (now - p->rate_ns < RATE_SAMPLE_NS)
+        return;
+    double sample = (double)(count - p->rate_base) * 1e9 / (double)(now - p->rate_ns);
+    p->rate = p->rate > 0 ? RATE_KEEP * p->rate + (1 - RATE_KEEP) * sample : sample;
+    p->rate_ns = now;
+    p->rate_base = count;
+}
+
+static void send_lease(struct process *p)
+{
+    union proto_message m;
+
+    if (p->sent.intra == 0)
+        return;
+    proto_init(&m, PROTO_LEASE, 0);
+    m.lease.epoch = p->job->node->epoch;
+    if (!p->peer->full) /* a full socket holds enough leases already */
+        link_send(p->peer, &m);
+}
+
+/* The lease lapsed, since we were stopped or too slow: its agent follows its own limit by now. */
+static void command_again(struct process *p, uint64_t now)
+{
+    if (p->want.intra == 0 || p->acked_generation < p->sent_generation || p->later ||
+        now - p->resent_ns < RESEND_NS)
+        return;
+    p->resent_ns = now;
+    p->job->node->generation++;
+    agent_send_target(p);
+}
+
+static void on_heartbeat(struct process *p, const struct proto_heartbeat *m)
+{
+    uint64_t now = clock_now_ns();
+    bool allowance = p->allowed_mcpu != m->allowed_mcpu;
+    bool own = p->progress_done > 0;
+
+    p->beat = true;
+    p->source = (enum proto_source)m->source;
+    p->target = m->target;
+    p->active = m->active;
+    p->allowed_mcpu = m->allowed_mcpu;
+    p->tasks = m->tasks;
+    p->progress_done = m->progress_done;
+    p->progress_total = m->progress_total;
+    memcpy(p->unit, m->unit, sizeof(p->unit));
+    if (own != (p->progress_done > 0))
+        p->rate_ns = 0; /* counts something else from now on */
+    measure_rate(p, now);
+    speed_heartbeat(p->job, now);
+    parts_heartbeat(p, now);
+    send_lease(p);
+    if (p->source == PROTO_SOURCE_LIMIT && p->sent.intra)
+        command_again(p, now);
+    if (allowance && actuate_allowance(p->job))
+        node_changed(p->job->node);
+}
+
+/*
+ * A signal or the program's own call: that process has its number already, and its job is pinned to
+ * what its processes have now, as by `tide set`.
+ */
+static void on_local(struct process *p, const struct proto_local *m)
+{
+    struct job *j = p->job;
+    uint32_t sum = 0, locals = 0;
+
+    p->local = (struct threads){m->intra, m->intra ? m->inter : 0};
+    for (const struct process *q = j->processes; q; q = q->next) {
+        locals += q->local.intra > 0;
+        sum += q->local.intra ? q->local.intra : q->want.intra;
+    }
+    if (locals == 0) {
+        j->pinned = (struct threads){0};
+    } else {
+        j->pinned = (struct threads){sum, j->n_processes == 1 ? m->inter : 0};
+        j->pinned_by = (enum proto_source)m->source;
+    }
+    j->dirty = true;
+    node_store_later(j->node);
+    node_replan(j->node);
+}
+
+int agent_message(struct peer *peer, union proto_message *m, struct error *err)
+{
+    if (m->h.type == PROTO_HELLO)
+        return on_hello(peer, &m->hello, err);
+    if (!peer->process)
+        return error_set(err, -EBADMSG, "message type %u before the hello", m->h.type);
+    switch (m->h.type) {
+    case PROTO_BACKEND:
+        on_backend(peer->process, &m->backend);
+        return 0;
+    case PROTO_ACK:
+        on_ack(peer->process, &m->ack);
+        return 0;
+    case PROTO_HEARTBEAT:
+        on_heartbeat(peer->process, &m->heartbeat);
+        return 0;
+    case PROTO_LOCAL:
+        on_local(peer->process, &m->local);
+        return 0;
+    default:
+        return error_set(err, -EBADMSG, "message type %u is none of an agent", m->h.type);
+    }
+}
+
+/* ---- targets ---- */
+
+void agent_send_target(struct process *p)
+{
+    struct node *n = p->job->node;
+    union proto_message m;
+    int r;
+
+    proto_init(&m, PROTO_TARGET, (uint32_t)n->generation);
+    m.target.epoch = n->epoch;
+    m.target.generation = n->generation;
+    m.target.intra = p->want.intra;
+    m.target.inter = p->want.inter;
+    m.target.sent_ns = clock_now_ns();
+    r = link_send(p->peer, &m);
+    p->unsent = r == -EAGAIN;
+    if (p->sent_generation == 0)
+        p->held = process_max(p);
+    if (p->want.intra < p->held && p->shrink_since_ns == 0)
+        p->shrink_since_ns = m.target.sent_ns;
+    if (p->want.intra > p->held)
+        p->held = p->want.intra;
+    p->sent = p->want;
+    p->sent_ns = m.target.sent_ns;
+    p->sent_generation = n->generation;
+    p->job->told = true;
+}
+
+void agent_writable(struct peer *peer)
+{
+    if (peer->process && peer->process->unsent)
+        agent_send_target(peer->process);
+}
+
+void agent_gone(struct peer *peer)
+{
+    struct process *p = peer->process;
+
+    if (!p)
+        return;
+    p->peer = NULL;
+    p->held = 0;
+    p->beat = false;
+    p->shrink_since_ns = 0;
+    node_changed(p->job->node); /* nobody is left to wait for, unless the whole process ended */
+}
+
+void agent_welcome_all(struct node *n)
+{
+    for (struct job *j = n->jobs.first; j; j = j->next)
+        for (struct process *p = j->processes; p; p = p->next)
+            if (p->peer)
+                send_welcome(p->peer, j);
+}
+
+void agent_release_all(struct node *n)
+{
+    n->generation++;
+    for (struct job *j = n->jobs.first; j; j = j->next)
+        for (struct process *p = j->processes; p; p = p->next)
+            if (p->peer && p->sent.intra) {
+                p->want = (struct threads){0};
+                agent_send_target(p);
+            }
+}

@@ -1,0 +1,504 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/peers/control.h"
+
+#include "base/clock.h"
+#include "daemon/api/wait.h"
+#include "daemon/node.h"
+#include "daemon/peers/link.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define WAITS_MAX    16 /* orders of one controller that wait at the same time */
+#define GROUPS_USUAL 64 /* of a peer, without an allocation */
+
+/* ---- who may do what ---- */
+
+static bool has_group(int fd, gid_t group)
+{
+    gid_t few[GROUPS_USUAL], *all = few;
+    socklen_t size = sizeof(few);
+    bool found = false;
+
+    /* -ERANGE says how much room they need; it is as much as the kernel holds already. */
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, few, &size) < 0) {
+        if (errno != ERANGE || !(all = malloc(size)))
+            return false;
+        if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, all, &size) < 0)
+            size = 0;
+    }
+    for (size_t i = 0; i < size / sizeof(gid_t) && !found; i++)
+        found = all[i] == group;
+    if (all != few)
+        free(all);
+    return found;
+}
+
+int control_identify(const struct node *n, int fd, struct caller *ret)
+{
+    struct ucred cred;
+    socklen_t size = sizeof(cred);
+    bool admins = n->uid == 0 && n->admin_gid != CONFIG_NOBODY;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &size) < 0)
+        return -errno;
+    *ret = (struct caller){
+        .pid = cred.pid,
+        .uid = cred.uid,
+        .admin = admins && (cred.gid == n->admin_gid || has_group(fd, n->admin_gid)),
+    };
+    return 0;
+}
+
+bool control_may_govern(const struct node *n, const struct caller *who)
+{
+    return who->uid == 0 || who->uid == n->uid || who->admin;
+}
+
+bool control_may_use(const struct node *n, const struct caller *who)
+{
+    return n->uid == 0 || control_may_govern(n, who);
+}
+
+bool control_may_change(const struct node *n, const struct caller *who, const struct job *j)
+{
+    return control_may_govern(n, who) || who->uid == j->uid;
+}
+
+bool control_may_read(const struct node *n, const struct caller *who, const struct job *j)
+{
+    return n->uid == 0 || control_may_change(n, who, j);
+}
+
+bool control_may_register(const struct caller *who, uid_t uid)
+{
+    return who->uid == 0 || who->uid == uid || who->admin;
+}
+
+bool control_may_adopt(const struct node *n, const struct caller *who)
+{
+    return control_may_govern(n, who);
+}
+
+bool control_may_join(const struct node *n, const struct caller *who)
+{
+    return n->uid == 0 || who->uid == n->uid;
+}
+
+bool control_may_speak(const struct caller *who, const struct job *j)
+{
+    return who->uid == j->uid;
+}
+
+/* ---- which job ---- */
+
+/* The only one of a Compose service; *err of several names them. */
+static struct job *find_service(const struct node *n, const struct caller *who, const char *service,
+                                struct error *err)
+{
+    char names[ERROR_TEXT_MAX / 2] = "";
+    struct job *found = NULL;
+    unsigned count = 0;
+    size_t len = 0;
+
+    for (struct job *j = n->jobs.first; j; j = j->next) {
+        if (strcmp(container_service(j), service) != 0 || !control_may_read(n, who, j))
+            continue;
+        if (len < sizeof(names))
+            len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s (%s)",
+                                    count ? ", " : "", j->name, j->id);
+        found = j;
+        count++;
+    }
+    if (count <= 1)
+        return found;
+    error_set(err, -EEXIST, "the service '%.60s' has %u jobs: %s%s", service, count, names,
+              len < sizeof(names) ? "" : "...");
+    return NULL;
+}
+
+struct job *control_find(const struct node *n, const struct caller *who, const char *text,
+                         struct error *err)
+{
+    struct job *j = job_find(n, text);
+
+    error_set(err, -ESRCH, "there is no job '%.100s'", text);
+    if (!j)
+        j = container_job_of_id(n, text);
+    if (!j && *text)
+        j = find_service(n, who, text, err);
+    return j && control_may_read(n, who, j) ? j : NULL;
+}
+
+/* ---- pins ---- */
+
+void control_keep(struct job *j, struct threads threads, const struct cpuset *cores)
+{
+    uint32_t has = j->pinned.intra ? j->pinned.intra : j->share ? j->share : 1;
+
+    if (threads.intra == 0)
+        threads.intra = cores ? cpuset_count(cores) : has;
+    j->kept = true;
+    j->kept_cores = cores ? *cores : j->want_cores;
+    control_pin(j, threads);
+}
+
+void control_pin(struct job *j, struct threads threads)
+{
+    if (threads.intra == 0 && j->kept) {
+        j->kept = false;
+        container_unkeep(j);
+    }
+    for (struct process *p = j->processes; p; p = p->next)
+        p->local = (struct threads){0};
+    j->pinned = threads;
+    j->pinned_by = PROTO_SOURCE_DAEMON;
+    j->urgent = true;
+    j->dirty = true;
+    node_store_later(j->node);
+    node_replan(j->node);
+}
+
+/* ---- answers ---- */
+
+/* An answer may wait for room; a controller that collects more than the queue holds is let go. */
+static void answer(struct peer *peer, const union proto_message *m)
+{
+    if (peer->n_queue == 0 && link_send(peer, m) != -EAGAIN)
+        return;
+    if (!peer->queue)
+        peer->queue = calloc(LINK_QUEUE_MAX, sizeof(*peer->queue));
+    if (!peer->queue || peer->n_queue == LINK_QUEUE_MAX) {
+        link_hang_up(peer);
+        return;
+    }
+    peer->queue[peer->n_queue++] = *m;
+}
+
+static void result_init(union proto_message *m, uint32_t cookie, int status, const char *text)
+{
+    proto_init(m, PROTO_RESULT, cookie);
+    m->result.status = status;
+    snprintf(m->result.text, sizeof(m->result.text), "%s", text);
+}
+
+static void fail(struct peer *peer, uint32_t cookie, const struct error *err)
+{
+    union proto_message m;
+
+    result_init(&m, cookie, err->code, err->text);
+    answer(peer, &m);
+}
+
+/* ---- list ---- */
+
+static void job_message(const struct job *j, uint32_t cookie, union proto_message *m)
+{
+    struct proto_job *row = &m->job;
+    const struct process *first = j->processes;
+    char cores[CPUSET_TEXT_MAX];
+    struct cpuset set;
+
+    proto_init(m, PROTO_JOB, cookie);
+    row->pid = first ? (uint32_t)first->pid : 0;
+    row->allowed_mcpu = job_allowed_mcpu(j);
+    row->target = job_target(j);
+    row->active = job_active(j);
+    row->max = job_max(j);
+    row->oversubscribed = job_oversubscribed(j);
+    row->lent = j->lent;
+    row->borrowed = j->borrowed;
+    row->rate_milli = (uint64_t)(job_rate(j) * 1000);
+    memcpy(row->id, j->id, sizeof(row->id));
+    memcpy(row->name, j->name, sizeof(row->name));
+    snprintf(row->state, sizeof(row->state), "%s", job_state(j, clock_now_ns()));
+    for (const struct process *p = first; p; p = p->next) {
+        row->progress_done += p->progress_done ? p->progress_done : p->tasks;
+        row->progress_total += p->progress_total;
+        if (!row->unit[0])
+            snprintf(row->unit, sizeof(row->unit), "%s", p->progress_done ? p->unit : "tasks");
+    }
+    job_cores(j, &set);
+    if (cpuset_format(&set, cores, sizeof(cores)) < 0)
+        cores[0] = '\0';
+    if (strlen(cores) >= sizeof(row->cores)) {
+        cores[sizeof(row->cores) - 4] = '\0';
+        char *comma = strrchr(cores, ',');
+
+        strcpy(comma ? comma + 1 : cores, "…");
+    }
+    memcpy(row->cores, cores, strlen(cores) + 1);
+}
+
+/* Goes on where the socket was full; a list is never copied into memory. */
+static void list_continue(struct peer *peer)
+{
+    struct node *n = peer->node;
+    union proto_message m;
+
+    for (const struct job *j = n->jobs.first; j && peer->n_queue == 0; j = j->next) {
+        if (j->number <= peer->list_after || !control_may_read(n, &peer->who, j))
+            continue;
+        job_message(j, peer->list_cookie, &m);
+        if (link_send(peer, &m) != 0)
+            return;
+        peer->list_after = j->number;
+    }
+    peer->listing = false;
+    result_init(&m, peer->list_cookie, 0, "");
+    answer(peer, &m);
+}
+
+void control_writable(struct peer *peer)
+{
+    unsigned sent = 0;
+
+    while (sent < peer->n_queue && link_send(peer, &peer->queue[sent]) == 0)
+        sent++;
+    peer->n_queue -= sent;
+    if (peer->queue)
+        memmove(peer->queue, peer->queue + sent, peer->n_queue * sizeof(*peer->queue));
+    if (peer->listing && peer->n_queue == 0)
+        list_continue(peer);
+}
+
+/* ---- orders ---- */
+
+struct order {
+    struct order *next; /* of the same controller, waiting */
+    struct peer *peer;
+    struct job *begins; /* waits until this one runs; NULL: for an acknowledgement */
+    uint64_t wait;
+    uint32_t cookie, flags, from, to;
+    bool fewer; /* cores than asked for */
+};
+
+static void order_unlink(struct order *o)
+{
+    struct order **at = &o->peer->orders;
+
+    while (*at && *at != o)
+        at = &(*at)->next;
+    if (*at)
+        *at = o->next;
+}
+
+static void order_done(void *arg, struct job *j, enum wait_outcome outcome, uint64_t latency_ns)
+{
+    static const char *const texts[] = {
+        [WAIT_DONE] = "",
+        [WAIT_PENDING] = "accepted; no process of the job has a pool of threads yet",
+        [WAIT_PARTIAL] = "not every process has acknowledged in time",
+        [WAIT_GONE] = "the job ended",
+    };
+    struct order *o = arg;
+    union proto_message m;
+
+    result_init(&m, o->cookie, 0, texts[outcome]);
+    if (outcome == WAIT_PARTIAL || (outcome != WAIT_GONE && o->fewer))
+        m.result.status = PROTO_RESULT_PARTIAL;
+    if (outcome == WAIT_GONE)
+        m.result.status = -ESRCH;
+    if (o->fewer && !m.result.text[0])
+        snprintf(m.result.text, sizeof(m.result.text), "fewer cores than asked for");
+    m.result.from = o->from;
+    m.result.to = o->to;
+    m.result.oversubscribed = j && job_oversubscribed(j);
+    m.result.latency_ns = o->flags & PROTO_CONTROL_WAIT ? latency_ns : 0;
+    order_unlink(o);
+    if (!(o->flags & PROTO_CONTROL_QUIET) || m.result.status < 0)
+        answer(o->peer, &m);
+    free(o);
+}
+
+static void order_begins(void *arg, int result)
+{
+    struct order *o = arg;
+    union proto_message m;
+
+    result_init(&m, o->cookie, result, result ? "the job was cancelled" : "");
+    order_unlink(o);
+    answer(o->peer, &m);
+    free(o);
+}
+
+void control_gone(struct peer *peer)
+{
+    while (peer->orders) {
+        struct order *o = peer->orders;
+
+        peer->orders = o->next;
+        if (o->begins)
+            admission_forget(o->begins, o);
+        else
+            wait_cancel(peer->node, o->wait);
+        free(o);
+    }
+}
+
+static unsigned waiting(const struct peer *peer)
+{
+    unsigned n = 0;
+
+    for (const struct order *o = peer->orders; o; o = o->next)
+        n++;
+    return n;
+}
+
+static struct order *order_new(struct peer *peer, const struct proto_control *m,
+                               const struct order *made)
+{
+    struct order *o = malloc(sizeof(*o));
+
+    if (!o) {
+        link_hang_up(peer);
+        return NULL;
+    }
+    *o = *made;
+    o->peer = peer;
+    o->cookie = m->h.cookie;
+    o->flags = m->flags;
+    o->next = peer->orders;
+    peer->orders = o;
+    return o;
+}
+
+/* Answers at once, or when the job is settled. */
+static void conclude(struct peer *peer, const struct proto_control *m, struct job *j,
+                     const struct order *made)
+{
+    uint64_t now = clock_now_ns();
+    uint64_t sent = m->sent_ns && m->sent_ns < now ? m->sent_ns : now;
+    uint64_t deadline_ms = m->deadline_ms ? m->deadline_ms : NODE_WAIT_MS;
+    struct order *o = order_new(peer, m, made);
+
+    if (!o)
+        return;
+    if (deadline_ms > NODE_WAIT_MAX_MS)
+        deadline_ms = NODE_WAIT_MAX_MS;
+    if (!(m->flags & PROTO_CONTROL_WAIT))
+        order_done(o, j, WAIT_DONE, 0);
+    else if (wait_start(j, sent, now + deadline_ms * NS_PER_MS, order_done, o, &o->wait) < 0)
+        order_done(o, j, WAIT_PARTIAL, 0);
+}
+
+static void do_set(struct peer *peer, const struct proto_control *m, struct job *j)
+{
+    struct order o = {.from = job_target(j)};
+
+    control_pin(j, (struct threads){m->intra, m->intra ? m->inter : 0});
+    o.to = job_target(j);
+    conclude(peer, m, j, &o);
+}
+
+/* The job's runner: it has no deadline, and hangs up when it has had enough. */
+static void do_begin(struct peer *peer, const struct proto_control *m, struct job *j)
+{
+    struct order *o = order_new(peer, m, &(struct order){.begins = j});
+
+    if (o && admission_wait(j, order_begins, o) < 0)
+        link_hang_up(peer);
+}
+
+static int check_loan(const struct proto_control *m, const struct job *j, struct error *err)
+{
+    if ((m->verb == PROTO_VERB_LEND || m->verb == PROTO_VERB_BORROW) && m->intra == 0)
+        return error_set(err, -EINVAL, "0 cores to %s: name 1 or more",
+                         m->verb == PROTO_VERB_LEND ? "lend" : "borrow");
+    if ((m->verb == PROTO_VERB_LEND || m->verb == PROTO_VERB_BORROW) && j->pinned.intra)
+        return error_set(err, -EBUSY, "job %s is pinned to %u threads: make it automatic first",
+                         j->id, j->pinned.intra);
+    return 0;
+}
+
+static void do_loan(struct peer *peer, const struct proto_control *m, struct job *j)
+{
+    bool lends = m->verb == PROTO_VERB_LEND || m->verb == PROTO_VERB_RECLAIM;
+    struct order o = {.from = lends ? j->lent : j->borrowed};
+    uint32_t least = j->min ? j->min : 1, room = j->share > least ? j->share - least : 0;
+
+    switch (m->verb) {
+    case PROTO_VERB_LEND:
+        j->lent += m->intra < room ? m->intra : room;
+        break;
+    case PROTO_VERB_RECLAIM:
+        j->lent = 0;
+        break;
+    case PROTO_VERB_BORROW:
+        j->wants = j->borrowed + m->intra;
+        j->borrow_order = ++j->node->jobs.last_borrow;
+        break;
+    case PROTO_VERB_RETURN:
+        j->wants = j->borrowed = 0;
+        break;
+    }
+    node_replan(j->node);
+    o.to = lends ? j->lent : j->borrowed;
+    if (m->verb == PROTO_VERB_LEND || m->verb == PROTO_VERB_BORROW)
+        o.fewer = o.to < o.from + m->intra;
+    conclude(peer, m, j, &o);
+}
+
+static struct job *find_target(struct peer *peer, const struct proto_control *m, struct error *err)
+{
+    struct node *n = peer->node;
+    struct job *j;
+
+    if (m->job[0]) {
+        j = control_find(n, &peer->who, m->job, err);
+    } else {
+        j = job_find_pid(n, peer->who.pid, peer->who.uid);
+        error_set(err, -ESRCH, "this process is in no job");
+    }
+    if (!j)
+        return NULL;
+    if (!control_may_change(n, &peer->who, j)) {
+        error_set(err, -EACCES, "job %s is user %u's", j->id, (unsigned)j->uid);
+        return NULL;
+    }
+    return j;
+}
+
+static int carry_out(struct peer *peer, const struct proto_control *m, struct error *err)
+{
+    struct job *j;
+
+    if (peer->listing || waiting(peer) >= WAITS_MAX)
+        return error_set(err, -EBUSY, "more than %d orders at the same time", WAITS_MAX);
+    if (m->verb == PROTO_VERB_LIST) {
+        peer->listing = true;
+        peer->list_after = 0;
+        peer->list_cookie = m->h.cookie;
+        list_continue(peer);
+        return 0;
+    }
+    j = find_target(peer, m, err);
+    if (!j)
+        return err->code;
+    if (m->verb == PROTO_VERB_BEGIN) {
+        do_begin(peer, m, j);
+        return 0;
+    }
+    if (m->verb == PROTO_VERB_SET) {
+        do_set(peer, m, j);
+        return 0;
+    }
+    int r = check_loan(m, j, err);
+    if (r == 0)
+        do_loan(peer, m, j);
+    return r;
+}
+
+int control_message(struct peer *peer, const struct proto_control *m, struct error *err)
+{
+    struct error why = {0};
+
+    if (m->h.type != PROTO_CONTROL)
+        return error_set(err, -EBADMSG, "message type %u is none of a controller", m->h.type);
+    if (carry_out(peer, m, &why) < 0)
+        fail(peer, m->h.cookie, &why);
+    return 0;
+}

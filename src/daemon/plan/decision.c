@@ -1,0 +1,660 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/plan/decision.h"
+
+#include "base/clock.h"
+#include "daemon/containers/container.h"
+#include "daemon/job/parts.h"
+#include "daemon/node.h"
+#include "daemon/peers/claims.h"
+#include "policy/core/cores.h"
+#include "policy/model/curve.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct decision {
+    struct policy_spec spec;
+    unsigned capacity;
+    uint64_t next_ns;
+    /* storage for one decision over `room` jobs */
+    size_t room;
+    struct job **job; /* by index of the snapshot */
+    struct policy_job *jobs;
+    struct policy_amount *current;
+    uint32_t *tables; /* of each job two: speed-up and envelope, for every number of cores */
+    size_t table_room;
+    struct policy_decision *decisions;
+    struct cores_job *cores;
+    struct policy_amount *amounts;
+    size_t amount_room;
+    void *scratch, *state;
+    size_t scratch_room, state_room, state_size;
+    void *state_out;
+};
+
+/* ---- storage ---- */
+
+void decision_set_policy(struct decision *d, const struct policy_spec *spec)
+{
+    d->spec = *spec;
+    d->state_size = 0; /* it is of the former policy, or of other parameters */
+}
+
+int decision_new(struct decision **ret, struct error *err)
+{
+    struct decision *d = calloc(1, sizeof(*d));
+
+    if (!d)
+        return error_set(err, -ENOMEM, "out of memory");
+    d->next_ns = POLICY_NEVER;
+    policy_spec_parse(policy_at(0)->name, &d->spec, NULL);
+    *ret = d;
+    return 0;
+}
+
+struct decision *decision_free(struct decision *d)
+{
+    if (!d)
+        return NULL;
+    free(d->job);
+    free(d->jobs);
+    free(d->current);
+    free(d->tables);
+    free(d->decisions);
+    free(d->cores);
+    free(d->amounts);
+    free(d->scratch);
+    free(d->state);
+    free(d->state_out);
+    free(d);
+    return NULL;
+}
+
+static int grow(void *pointer, size_t size)
+{
+    void *old, *new;
+
+    memcpy(&old, pointer, sizeof(old));
+    new = realloc(old, size ? size : 1);
+    if (!new)
+        return -ENOMEM;
+    memcpy(pointer, &new, sizeof(new));
+    return 0;
+}
+
+static int reserve_jobs(struct decision *d, size_t n)
+{
+    if (n <= d->room)
+        return 0;
+    n += 16;
+    if (grow(&d->job, n * sizeof(*d->job)) < 0 || grow(&d->jobs, n * sizeof(*d->jobs)) < 0 ||
+        grow(&d->current, n * sizeof(*d->current)) < 0 ||
+        grow(&d->decisions, n * sizeof(*d->decisions)) < 0 ||
+        grow(&d->cores, n * sizeof(*d->cores)) < 0)
+        return -ENOMEM;
+    d->room = n;
+    return 0;
+}
+
+static int reserve_tables(struct decision *d, size_t entries)
+{
+    if (entries <= d->table_room)
+        return 0;
+    if (grow(&d->tables, entries * sizeof(*d->tables)) < 0)
+        return -ENOMEM;
+    d->table_room = entries;
+    return 0;
+}
+
+static int reserve_plan(struct decision *d, const struct policy_snapshot *s)
+{
+    struct policy_room room;
+
+    policy_room(d->spec.policy, s, &room);
+    if (room.amounts > d->amount_room) {
+        if (grow(&d->amounts, room.amounts * sizeof(*d->amounts)) < 0)
+            return -ENOMEM;
+        d->amount_room = room.amounts;
+    }
+    if (room.scratch_bytes > d->scratch_room) {
+        if (grow(&d->scratch, room.scratch_bytes) < 0)
+            return -ENOMEM;
+        d->scratch_room = room.scratch_bytes;
+    }
+    if (room.state_bytes > d->state_room) {
+        if (grow(&d->state, room.state_bytes) < 0 || grow(&d->state_out, room.state_bytes) < 0)
+            return -ENOMEM;
+        d->state_room = room.state_bytes;
+    }
+    return 0;
+}
+
+const struct policy_spec *decision_policy(const struct decision *d)
+{
+    return &d->spec;
+}
+
+unsigned decision_capacity(const struct decision *d)
+{
+    return d->capacity;
+}
+
+uint64_t decision_next(const struct decision *d)
+{
+    return d->next_ns;
+}
+
+/* ---- snapshot ---- */
+
+/*
+ * A job whose agent has not reported anything cannot be told from an idle shell: a TensorFlow
+ * program imports for some seconds before it has a pool, `tide run -- bash` may sit there for days.
+ * So a new job holds a core (or its --min) for half a minute, and afterwards only what --min asks
+ * for or what it is seen to use: its processes still run, and the moment that a backend reports it
+ * counts in full.
+ */
+bool decision_counts(const struct job *j, uint64_t now)
+{
+    if (j->frozen)
+        return false;
+    return job_reported(j) || j->admission.submitted || j->min > 0 || container_adopted(j) ||
+           j->usage.cores > 0 || now - j->met_ns < JOB_GRACE_NS;
+}
+
+static uint32_t policy_pin_of(const struct job *j)
+{
+    switch (j->pinned_by) {
+    case PROTO_SOURCE_SIGNAL:
+        return POLICY_PIN_SIGNAL;
+    case PROTO_SOURCE_API:
+        return POLICY_PIN_PROGRAM;
+    default:
+        return POLICY_PIN_HAND;
+    }
+}
+
+/*
+ * Of a job whose agent says nothing: the cores that it is measured to use, so that others are not
+ * given their threads. What was asked for stays reserved; so does, for the time of grace, what a
+ * submitted job was started with: it may just be importing its runtime. Where cores are fenced or
+ * time is limited, a measurement would only find the fence.
+ */
+static bool is_measured(const struct job *j, uint64_t now)
+{
+    bool young = now - j->met_ns < JOB_GRACE_NS;
+
+    return j->admission.phase == JOB_RUNNING && !job_reported(j) && !container_adopted(j) &&
+           j->placement == PLACEMENT_SHARED &&
+           (j->admission.submitted ? !young : j->usage.cores > 0);
+}
+
+static uint32_t silent_cores(const struct job *j, uint64_t now)
+{
+    uint32_t cores = j->admission.cores, asked = j->min;
+
+    if (is_measured(j, now)) {
+        if (j->admission.submitted && j->terms.request > asked)
+            asked = j->terms.request < cores ? j->terms.request : cores;
+        cores = j->usage.cores > asked ? j->usage.cores : asked;
+    }
+    return cores ? cores : 1;
+}
+
+/* Most cores that it can use: its limit, its own allowance, the threads its pools have. */
+static uint32_t most_cores(const struct job *j, uint32_t machine)
+{
+    uint32_t most = j->limit ? j->limit : machine, pools = job_max(j);
+    uint32_t allowed = j->allowed_mcpu / 1000;
+
+    if (j->admission.phase == JOB_RUNNING && !job_reported(j) && !container_adopted(j))
+        return silent_cores(j, clock_now_ns());
+    if (most > machine)
+        most = machine;
+    if (job_malleable(j) && pools && pools < most)
+        most = pools;
+    if (j->allowed_mcpu && allowed < most)
+        most = allowed;
+    return most ? most : 1;
+}
+
+/* A deadline that has passed long ago, or before the boot, is 1: POLICY_NEVER is none. */
+static uint64_t deadline_of(const struct job *j, uint64_t now)
+{
+    int64_t left_ms = (int64_t)(j->terms.deadline_ms - clock_real_ms());
+    uint64_t ago_ns = left_ms < 0 ? (uint64_t)-left_ms * NS_PER_MS : 0;
+
+    if (j->terms.deadline_ms == 0)
+        return POLICY_NEVER;
+    if (left_ms >= 0)
+        return now + (uint64_t)left_ms * NS_PER_MS;
+    return ago_ns < now ? now - ago_ns : 1;
+}
+
+static void fill_terms(const struct job *j, uint64_t now, struct policy_job *ret)
+{
+    ret->weight = j->weight;
+    ret->priority = j->terms.priority;
+    ret->class = j->terms.class;
+    ret->request.of[POLICY_MCPU] = (int64_t)j->terms.request * POLICY_CORE_MCPU;
+    ret->deadline_ns = deadline_of(j, now);
+    ret->arrival_ns = j->created_ns;
+    admission_describe(j, now, ret);
+    if (is_measured(j, now))
+        ret->malleability = POLICY_RIGID;
+    else if (j->admission.submitted && j->admission.phase == JOB_RUNNING && !job_malleable(j))
+        ret->malleability = POLICY_MOLDABLE; /* as it was started, until an agent says more */
+}
+
+/* What was learnt of it while it ran. */
+static void fill_speed(struct job *j, unsigned cores, uint32_t *table, struct policy_job *ret)
+{
+    struct speed *s = &j->speed;
+
+    ret->change_ns = j->share_ns;
+    ret->cost_ns[POLICY_ACTION_RESIZE] = speed_resize_ns(j);
+    ret->remaining_ns = speed_remaining_ns(j);
+    s->told = s->model;
+    s->told_known = s->known;
+    if (!s->known)
+        return;
+    fit_table(&s->model, cores, table);
+    curve_envelope(table, cores, table + cores);
+    ret->curve[POLICY_MCPU] =
+        (struct policy_curve){.speedup_permille = table,
+                              .envelope_permille = table + cores,
+                              .count = cores,
+                              .confidence_permille = s->model.confidence_permille};
+    if (ret->remaining_ns != POLICY_UNKNOWN)
+        ret->remaining_error_ns = ret->remaining_ns / 1000 * (1000 - s->model.confidence_permille);
+}
+
+static void fill_job(const struct job *j, unsigned machine, uint64_t now,
+                     struct policy_amount *current, struct policy_job *ret)
+{
+    uint32_t min = j->min ? j->min : 1, max = most_cores(j, machine), held = j->share;
+
+    policy_job_init(ret, j->number);
+    fill_terms(j, now, ret);
+    ret->lent = j->lent;
+    ret->borrowed = j->borrowed;
+    if (is_measured(j, now)) /* grows and shrinks by itself; the plan can but take note */
+        min = held = max;
+    if (max < min)
+        max = min;
+    if (j->pinned.intra) {
+        ret->pinned.of[POLICY_MCPU] = (int64_t)j->pinned.intra * POLICY_CORE_MCPU;
+        ret->pinned_by = policy_pin_of(j);
+        if (j->pinned.intra > max)
+            max = j->pinned.intra;
+        if (j->pinned.intra < min)
+            min = j->pinned.intra;
+    }
+    ret->min.of[POLICY_MCPU] = (int64_t)min * POLICY_CORE_MCPU;
+    ret->max.of[POLICY_MCPU] = (int64_t)max * POLICY_CORE_MCPU;
+    ret->min.of[POLICY_MEMORY] = ret->request.of[POLICY_MEMORY] = (int64_t)usage_memory(j);
+    if (ret->state == POLICY_PAUSED)
+        held = j->admission.cores;
+    if (held == 0)
+        return;
+    *current = (struct policy_amount){.domain = 0};
+    current->amount.of[POLICY_MCPU] = (int64_t)held * POLICY_CORE_MCPU;
+    current->amount.of[POLICY_MEMORY] = ret->min.of[POLICY_MEMORY];
+    ret->current = current;
+    ret->current_count = 1;
+}
+
+static uint32_t fill_jobs(struct node *n, uint64_t now)
+{
+    struct decision *d = n->decision;
+    unsigned cpus = cpuset_count(&n->cpus);
+    uint32_t count = 0;
+
+    for (struct job *j = n->jobs.first; j; j = j->next)
+        if (decision_counts(j, now))
+            d->job[count++] = j;
+    d->capacity = claims_share(n->claims, count, &n->cpus, &n->usable);
+    for (uint32_t i = 0; i < count; i++)
+        fill_job(d->job[i], cpus, now, &d->current[i], &d->jobs[i]);
+    for (uint32_t i = 0; i < count; i++)
+        fill_speed(d->job[i], cpus, d->tables + (size_t)i * 2 * cpus, &d->jobs[i]);
+    return count;
+}
+
+/* ---- loans ---- */
+
+static unsigned sum_lent(const struct node *n)
+{
+    unsigned lent = 0;
+
+    for (const struct job *j = n->jobs.first; j; j = j->next)
+        lent += j->lent;
+    return lent;
+}
+
+static unsigned sum_borrowed(const struct node *n)
+{
+    unsigned borrowed = 0;
+
+    for (const struct job *j = n->jobs.first; j; j = j->next)
+        borrowed += j->borrowed;
+    return borrowed;
+}
+
+/* The first (@newest: the last) borrower in the order of asking that fits, or NULL. */
+static struct job *borrower(const struct node *n, bool newest)
+{
+    struct job *found = NULL;
+
+    for (struct job *j = n->jobs.first; j; j = j->next) {
+        bool fits = newest ? j->borrowed > 0 : j->wants > j->borrowed && j->lent == 0;
+
+        if (fits && (!found || (j->borrow_order > found->borrow_order) == newest))
+            found = j;
+    }
+    return found;
+}
+
+/* What is lent and free goes to those who asked first; what is missing comes from the last. */
+static void settle_loans(struct node *n)
+{
+    unsigned lent = sum_lent(n), borrowed = sum_borrowed(n);
+    struct job *j;
+
+    while (borrowed > lent && (j = borrower(n, true))) {
+        j->borrowed--;
+        borrowed--;
+    }
+    while (borrowed < lent && (j = borrower(n, false))) {
+        j->borrowed++;
+        borrowed++;
+    }
+}
+
+/* The policy lends nothing below a minimum, and gives nothing above a maximum. True if it cut. */
+static bool loans_cut(struct job *j, const struct policy_reason *reason)
+{
+    uint32_t lent = reason->code == POLICY_REASON_LENT ? (uint32_t)(reason->arg[1] / 1000) : 0;
+    uint32_t borrowed =
+        reason->code == POLICY_REASON_BORROWED ? (uint32_t)(reason->arg[1] / 1000) : 0;
+    bool cut = j->lent > lent || j->borrowed > borrowed;
+
+    if (j->lent > lent)
+        j->lent = lent;
+    if (j->borrowed > borrowed)
+        j->borrowed = borrowed;
+    if (j->share >= most_cores(j, cpuset_count(&j->node->cpus)))
+        j->wants = j->borrowed; /* it has no use for more: the next in the row may */
+    return cut;
+}
+
+/* ---- what is wanted ---- */
+
+/* CPUs that are made up (--cpus) are cores of the first node. */
+static void describe_cores(const struct node *n, struct cores_machine *ret)
+{
+    memset(ret, 0, sizeof(*ret));
+    ret->cpus = n->cpus;
+    ret->usable = n->usable;
+    for (int c = cpuset_next(&n->cpus, 0); c >= 0; c = cpuset_next(&n->cpus, (unsigned)c + 1)) {
+        int node = topology_node_of(&n->topology, (unsigned)c);
+        bool online = cpuset_has(&n->topology.online, (unsigned)c);
+
+        ret->core[c] = online ? n->topology.core[c] : (uint16_t)c;
+        ret->node[c] = node > 0 ? (uint16_t)node : 0;
+    }
+}
+
+static void want_cores(struct node *n, uint64_t now)
+{
+    struct decision *d = n->decision;
+    struct cores_machine machine;
+    size_t count = 0;
+
+    for (struct job *j = n->jobs.first; j; j = j->next) {
+        struct cores_job *c = &d->cores[count++];
+
+        memset(c, 0, sizeof(*c));
+        c->exclusive =
+            j->placement == PLACEMENT_EXCLUSIVE && j->admission.wanted && decision_counts(j, now);
+        c->count = j->share;
+        if (j->kept) { /* others keep away from what a person has chosen, while it runs there */
+            c->exclusive = cpuset_count(&j->kept_cores) > 0 && j->admission.wanted && !j->frozen;
+            c->count = cpuset_count(&j->kept_cores);
+            c->current = c->allowed = j->kept_cores;
+            continue;
+        }
+        if (!j->overlaps) /* what it shares for want of better is not its own to keep */
+            c->current = j->cores;
+        for (struct process *p = j->processes; p; p = p->next)
+            for (unsigned w = 0; w < CPUSET_WORDS; w++)
+                c->allowed.word[w] |= p->original.word[w];
+        if (n->cpus_made_up) /* made-up CPUs are in nobody's affinity */
+            cpuset_zero(&c->allowed);
+    }
+    describe_cores(n, &machine);
+    cores_assign(&machine, d->cores, count);
+    count = 0;
+    for (struct job *j = n->jobs.first; j; j = j->next) {
+        j->overlaps = d->cores[count].overlaps && d->cores[count].exclusive;
+        if (j->unfenceable)
+            cpuset_zero(&j->want_cores);
+        else if (j->kept)
+            j->want_cores = j->kept_cores;
+        else
+            j->want_cores = d->cores[count].assigned;
+        count++;
+    }
+}
+
+static void want_limits(struct job *j)
+{
+    uint32_t cores = j->share ? j->share : 1;
+
+    j->want_weight = cores * CGROUP_WEIGHT_STD > CGROUP_WEIGHT_MAX ? CGROUP_WEIGHT_MAX
+                                                                   : cores * CGROUP_WEIGHT_STD;
+    j->want_quota_mcpu = CGROUP_NO_QUOTA;
+    if (j->placement == PLACEMENT_QUOTA && (j->node->weights || j->container) && j->share)
+        j->want_quota_mcpu = j->share * 1000;
+}
+
+static void want_threads(struct job *j)
+{
+    if (j->pinned.intra)
+        j->want = j->pinned;
+    else
+        j->want = (struct threads){speed_threads(j), 0};
+    if (j->want.intra < j->share && j->pinned.intra == 0)
+        snprintf(j->share_reason, sizeof(j->share_reason),
+                 "%u of its %u threads for some seconds, to learn its speed-up", j->want.intra,
+                 j->share);
+    if ((!job_malleable(j) && !j->pinned.intra) || !j->admission.wanted)
+        j->want = (struct threads){0};
+    parts_divide(j);
+}
+
+/* A plan is refused as a whole, before any of it is taken up. */
+static int check_verbs(const struct decision *d, uint32_t count, struct error *err)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (!admission_can(d->job[i], d->decisions[i].verb))
+            return error_set(err, -EPROTO, "policy %s: %s of job %s, which is %s and cannot",
+                             d->spec.policy->name, policy_verb_name(d->decisions[i].verb),
+                             d->job[i]->id, job_state(d->job[i], clock_now_ns()));
+    return 0;
+}
+
+static int decide(const struct decision *d, const struct policy_snapshot *s,
+                  struct policy_plan *plan, struct error *err)
+{
+    struct policy_fault fault;
+    char text[POLICY_TEXT_MAX];
+    int r = policy_decide(d->spec.policy, s, plan);
+
+    if (r == 0)
+        return check_verbs(d, s->job_count, err);
+    snprintf(text, sizeof(text), "%s", strerror(-r));
+    if (policy_snapshot_check(s, &fault) < 0)
+        policy_fault_text(&fault, text, sizeof(text));
+    return error_set(err, r, "policy %s: %s", d->spec.policy->name, text);
+}
+
+static void set_share(struct job *j, uint32_t share, uint64_t now)
+{
+    if (share != j->share)
+        j->share_ns = now;
+    j->share = share;
+}
+
+/* People know the other job that a reason speaks of by its name. */
+static void explain(struct job *j, const struct policy_reason *reason)
+{
+    const struct job *other = NULL;
+    uint64_t id;
+
+    if (policy_reason_job(reason, &id))
+        other = job_of_number(j->node, id);
+    policy_reason_text(reason, other ? other->name : NULL, j->share_reason,
+                       sizeof(j->share_reason));
+}
+
+/* The plan's word for its @i-th job. True if it cut a loan. */
+static bool take_up(struct job *j, const struct policy_plan *plan, uint32_t i, uint64_t now)
+{
+    const struct policy_decision *decision = &plan->decisions[i];
+    int64_t mcpu = policy_decision_total(plan, i, POLICY_MCPU);
+    uint32_t share = mcpu < 1000 ? 1 : (uint32_t)(mcpu / 1000);
+
+    j->place = decision->place;
+    admission_want(j, decision->verb, share);
+    set_share(j, j->admission.wanted ? share : 0, now);
+    /* That it has no use for more says more than how the policy came to one. */
+    if (share == 1 && j->admission.wanted && !j->pinned.intra && !job_reported(j) &&
+        !container_adopted(j))
+        snprintf(j->share_reason, sizeof(j->share_reason), "one core: no thread pool is seen");
+    else if (j->admission.wanted && !j->pinned.intra && is_measured(j, now))
+        snprintf(j->share_reason, sizeof(j->share_reason),
+                 "no agent reports: counts with the %u cores that it uses", share);
+    else
+        explain(j, &decision->reason);
+    return loans_cut(j, &decision->reason);
+}
+
+/* What jobs that take no part hold is not there for others. 0: memory is not counted. */
+static int64_t memory_capacity(const struct node *n, uint64_t now)
+{
+    uint64_t held = 0;
+
+    if (n->memory_bytes == 0)
+        return 0;
+    for (const struct job *j = n->jobs.first; j; j = j->next)
+        held += decision_counts(j, now) ? 0 : usage_memory(j);
+    return held < n->memory_bytes ? (int64_t)(n->memory_bytes - held) : 1;
+}
+
+/* One policy decision over what is in the table now. Returns 1 if loans were cut, 0, -errno. */
+static int decide_once(struct node *n, uint64_t now, bool at_once, struct error *err)
+{
+    struct decision *d = n->decision;
+    struct policy_domain root;
+    struct policy_domain_use use;
+    struct policy_snapshot s = {.now_ns = now, .epoch = n->epoch, .generation = n->generation};
+    struct policy_plan plan = {0};
+    int r, cut = 0;
+
+    s.job_count = fill_jobs(n, now);
+    policy_machine_init(&root, (int64_t)d->capacity * POLICY_CORE_MCPU, memory_capacity(n, now));
+    s.domains = &root;
+    s.domain_count = 1;
+    s.jobs = d->jobs;
+    s.seed = n->epoch;
+    s.at_once = at_once;
+    s.params = d->spec.params;
+    s.state = d->state_size ? d->state : NULL;
+    s.state_size = d->state_size;
+    r = reserve_plan(d, &s);
+    if (r < 0)
+        return error_set(err, r, "out of memory");
+    plan.decisions = d->decisions;
+    plan.domains = &use;
+    plan.amounts = d->amounts;
+    plan.amount_room = d->amount_room;
+    plan.scratch = d->scratch;
+    plan.scratch_room = d->scratch_room;
+    plan.state_out = d->state_out;
+    plan.state_room = d->state_room;
+    r = decide(d, &s, &plan, err);
+    if (r < 0)
+        return r;
+    for (uint32_t i = 0; i < s.job_count; i++)
+        cut |= take_up(d->job[i], &plan, i, now);
+    d->next_ns = plan.next_wakeup_ns;
+    d->state_size = plan.state_size;
+    if (plan.state_size) {
+        void *swap = d->state;
+
+        d->state = d->state_out;
+        d->state_out = swap;
+    }
+    return cut;
+}
+
+static void record_changes(struct job *j, const struct threads *before,
+                           const struct cpuset *cores_before)
+{
+    bool threads = j->want.intra &&
+                   (!j->told || before->intra != j->want.intra || before->inter != j->want.inter);
+    bool cores = !cpuset_equal(cores_before, &j->want_cores);
+    uint32_t from = j->told ? before->intra : job_target(j);
+    const struct change *last = job_last_change(j);
+
+    if (container_adopted(j) && !job_malleable(j) && j->share != (last ? last->to : 0))
+        job_record(j, last ? last->to : 0, j->share, j->share_reason); /* cores are all it has */
+    if (!job_malleable(j) || (!threads && !cores))
+        return;
+    if (!j->told && from == j->want.intra) /* as commanded from now on; what it had is unknown */
+        from = job_max(j);
+    job_record(j, from, j->want.intra, j->share_reason);
+    j->told = true;
+}
+
+int decision_make(struct node *n, uint64_t now, bool at_once, struct error *err)
+{
+    struct decision *d = n->decision;
+    int r = reserve_jobs(d, n->jobs.n);
+
+    if (r == 0)
+        r = reserve_tables(d, (size_t)n->jobs.n * 2 * cpuset_count(&n->cpus));
+    if (r < 0)
+        return error_set(err, r, "out of memory");
+    for (struct job *j = n->jobs.first; j; j = j->next)
+        if (!decision_counts(j, now)) {
+            j->share = j->lent = j->borrowed = j->place = 0;
+            snprintf(j->share_reason, sizeof(j->share_reason), "%s",
+                     j->frozen ? "paused by hand"
+                               : "no runtime that can change has reported: counts for nothing "
+                                 "until one does");
+        }
+    /* Cut loans free or take cores: once more with what is true now, then it must do. */
+    for (unsigned i = 0; i < 2; i++) {
+        settle_loans(n);
+        r = decide_once(n, now, at_once || i > 0, err);
+        if (r <= 0)
+            break;
+    }
+    if (r < 0)
+        return r;
+    for (struct job *j = n->jobs.first; j; j = j->next) {
+        j->want_before = j->want;
+        j->want_cores_before = j->want_cores;
+    }
+    want_cores(n, now);
+    for (struct job *j = n->jobs.first; j; j = j->next) {
+        want_limits(j);
+        want_threads(j);
+        record_changes(j, &j->want_before, &j->want_cores_before);
+    }
+    return 0;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From the table of jobs to what each should have: fills in a policy's snapshot, asks
+ * policy_decide(), and writes shares, thread targets, cores, weights and quotas that are wanted
+ * into the jobs, with the reason. Changes nothing outside of the daemon.
+ * Daemon's event loop only; called by plan.c and the API.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "policy/core/policy.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct decision;
+struct job;
+struct node;
+
+/* Begins with the default policy. Returns 0 or -ENOMEM. */
+int decision_new(struct decision **ret, struct error *err);
+struct decision *decision_free(struct decision *d); /* takes NULL, returns NULL */
+
+/* The policy in force and its parameters. Borrowed; setting copies. */
+const struct policy_spec *decision_policy(const struct decision *d);
+void decision_set_policy(struct decision *d, const struct policy_spec *spec);
+
+/*
+ * Decides for all jobs, with @at_once without regard for what resizes cost. When the policy fails,
+ * which is a bug, everything stays; returns -errno with *err.
+ *
+ * Every job has begun by itself (`tide run` becomes the program), so its snapshot says running and
+ * not preemptible, and a valid plan keeps or resizes it. A plan with another verb is refused as a
+ * whole, -EPROTO: there is nothing yet that could pause a process or start one later.
+ */
+int decision_make(struct node *n, uint64_t now, bool at_once, struct error *err);
+
+/* Whether the job takes part in the division of cores. */
+bool decision_counts(const struct job *j, uint64_t now);
+
+unsigned decision_capacity(const struct decision *d); /* cores of this daemon, at the last time */
+uint64_t decision_next(const struct decision *d);     /* decide again then; POLICY_NEVER */

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/record/chronicle.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/container.h"
+#include "daemon/api/events.h"
+#include "daemon/api/view.h"
+#include "daemon/containers/container.h"
+#include "daemon/node.h"
+#include "daemon/plan/decision.h"
+#include "daemon/record/history.h"
+#include "host/proc/proc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define RATE_NS    (10 * NS_PER_S) /* a row of a job's speed at most so often */
+#define COMMAND_NS NS_PER_S        /* by then the program is what runs, not what starts it */
+#define WORD_NS    (10 * NS_PER_S) /* an engine may be so slow to say how a container ended */
+
+/* A container's job that ended before its engine had said with which status. */
+struct epilogue {
+    struct epilogue *next;
+    struct history_job row; /* is written already, and once more with the status */
+    json_t *event;          /* waits for it */
+    uint64_t until_ns;
+    char container[CONTAINER_ID_MAX];
+};
+
+/* ---- what is told ---- */
+
+static struct history_key key_of(const struct job *j)
+{
+    return (struct history_key){.submitted_ms = j->created_ms, .number = j->number};
+}
+
+/* A word that `tide docker run` has put among those of a person. */
+static bool is_ours(const char *word)
+{
+    static const struct {
+        const char *head, *tail;
+    } ours[] = {
+        {"--volume=", ":" CONTAINER_AGENT_DIR ":ro"},
+        {"--volume=", ":" CONTAINER_CONTROL_DIR ":ro"},
+        {"--env=LD_PRELOAD=", CONTAINER_PRELOAD},
+        {"--env=TIDE_SOCKET=", CONTAINER_SOCKET},
+        {"--label=" CONTAINER_LABEL, ""},
+        {"--label-file=/proc/self/fd/", ""},
+    };
+    size_t len = strlen(word);
+
+    for (size_t i = 0; i < ARRAY_LEN(ours); i++) {
+        size_t tail = strlen(ours[i].tail);
+
+        if (strncmp(word, ours[i].head, strlen(ours[i].head)) == 0 && len >= tail &&
+            strcmp(word + len - tail, ours[i].tail) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Of its first process, with blanks between the words; what is not text is shown as '?'. */
+static void read_command(struct job *j)
+{
+    char *command = j->seen.command;
+    _cleanup_free_ char *words = NULL;
+    size_t len, at = 0;
+
+    if (!j->processes || (j->container && !j->processes->outside) ||
+        proc_read_cmdline(j->node->root, j->processes->pid, &words, &len) < 0 || len == 0)
+        return;
+    for (const char *word = words; word < words + len; word += strlen(word) + 1) {
+        if (!*word || is_ours(word))
+            continue;
+        if (at > 0 && at < CHRONICLE_COMMAND_MAX - 1)
+            command[at++] = ' ';
+        for (const char *c = word; *c && at < CHRONICLE_COMMAND_MAX - 1; c++)
+            command[at++] =
+                (char)((unsigned char)*c < 0x20 || (unsigned char)*c >= 0x7f ? '?' : *c);
+    }
+    command[at] = '\0';
+}
+
+static struct history_job row_of(const struct job *j, uint64_t now)
+{
+    struct history_job row = {.key = key_of(j),
+                              .terms = j->terms,
+                              .uid = j->uid,
+                              .min = j->min,
+                              .limit = j->limit,
+                              .weight = j->weight,
+                              .exit = j->seen.exited ? j->seen.exit : -1,
+                              .container = j->container,
+                              .oom = j->seen.oom,
+                              .placement = j->placement};
+    struct policy_job turn;
+
+    admission_describe(j, now, &turn);
+    row.run_ms = turn.run_ns / NS_PER_MS;
+    row.wait_ms = turn.wait_ns / NS_PER_MS;
+    if (j->admission.begun_ns)
+        row.begun_ms = clock_real_ms() - (now - j->admission.begun_ns) / NS_PER_MS;
+    snprintf(row.name, sizeof(row.name), "%s", j->name);
+    snprintf(row.owner, sizeof(row.owner), "%s", j->owner);
+    snprintf(row.command, sizeof(row.command), "%s", j->seen.command);
+    return row;
+}
+
+static void write_job(struct job *j, uint64_t now)
+{
+    struct history_job row = row_of(j, now);
+
+    j->seen.made = history_made(j->node->history);
+    history_job(j->node->history, &row);
+}
+
+/* Those that fell out of the job's ring meanwhile are not told. */
+static void write_allocations(struct job *j)
+{
+    struct seen *t = &j->seen;
+
+    if (j->n_changes - t->changes > JOB_CHANGES_MAX)
+        t->changes = j->n_changes - JOB_CHANGES_MAX;
+    for (; t->changes < j->n_changes; t->changes++) {
+        const struct change *c = &j->changes[t->changes % JOB_CHANGES_MAX];
+        struct history_allocation row = {.key = key_of(j), .time_ms = c->time_ms, .threads = c->to};
+
+        snprintf(row.cores, sizeof(row.cores), "%s", c->cores);
+        snprintf(row.reason, sizeof(row.reason), "%s", c->reason);
+        history_allocation(j->node->history, &row);
+    }
+}
+
+static void write_rate(struct job *j, uint64_t now)
+{
+    struct history_rate row = {.key = key_of(j), .time_ms = clock_real_ms()};
+    struct job_progress progress;
+
+    if (now - j->seen.rate_ns < RATE_NS || !job_reported(j))
+        return;
+    j->seen.rate_ns = now;
+    job_progress(j, &progress);
+    row.rate = job_rate(j);
+    row.threads = job_target(j);
+    row.done = progress.done;
+    row.total = progress.total;
+    snprintf(row.unit, sizeof(row.unit), "%s", progress.unit);
+    history_rate(j->node->history, &row);
+}
+
+static json_t *event_of(const struct job *j, const char *state)
+{
+    return json_pack("{s:s,s:s,s:s,s:s,s:s,s:o,s:o,s:o}", "id", j->id, "name", j->name, "owner",
+                     j->owner, "kind", j->container ? "container" : "process", "state", state,
+                     "target", json_integer(job_target(j)), "cores", view_cores(j), "reason",
+                     view_text(j->share_reason));
+}
+
+/* ---- looking ---- */
+
+/* Of those that it is oversubscribed with not the number of cores: that is everybody's. */
+static bool other_reason(const char *a, const char *b)
+{
+    const char *over_a = strstr(a, POLICY_OVER_TEXT), *over_b = strstr(b, POLICY_OVER_TEXT);
+
+    if (!over_a || !over_b)
+        return strcmp(a, b) != 0;
+    return over_a - a != over_b - b || strncmp(a, b, (size_t)(over_a - a)) != 0;
+}
+
+static bool is_news(const struct job *j, const char *state, const struct cpuset *cores)
+{
+    const struct seen *t = &j->seen;
+
+    return strcmp(t->state, state) != 0 || t->target != job_target(j) ||
+           !cpuset_equal(&t->cores, cores) || other_reason(t->reason, j->share_reason);
+}
+
+static void look_at(struct job *j, uint64_t now)
+{
+    struct seen *t = &j->seen;
+    const char *state = job_state(j, now);
+    bool first = !t->state, news = first || j->dirty;
+    struct cpuset cores;
+
+    /* Empty in the middle of an exec. */
+    if (!t->final && (!*t->command || (j->admission.phase == JOB_RUNNING &&
+                                       now - j->admission.begun_ns >= COMMAND_NS))) {
+        read_command(j);
+        t->final = !first && *t->command;
+        news |= *t->command != '\0';
+    }
+    if (news || t->made != history_made(j->node->history))
+        write_job(j, now);
+    write_allocations(j);
+    write_rate(j, now);
+    job_cores(j, &cores);
+    if (!first && !is_news(j, state, &cores))
+        return;
+    t->state = state;
+    t->target = job_target(j);
+    t->cores = cores;
+    snprintf(t->reason, sizeof(t->reason), "%s", j->share_reason);
+    events_tell(j->node->events, first ? "job-added" : "job-changed", event_of(j, state));
+}
+
+static void look_at_policy(struct node *n)
+{
+    char text[POLICY_SPEC_TEXT_MAX];
+
+    policy_spec_text(decision_policy(n->decision), text, sizeof(text));
+    if (strcmp(text, n->told_policy) == 0)
+        return;
+    if (n->told_policy[0])
+        events_tell(n->events, "policy-changed", json_pack("{s:s}", "policy", text));
+    memcpy(n->told_policy, text, sizeof(text));
+}
+
+/* ---- the end ---- */
+
+static void tell_end(struct node *n, json_t *event, const struct history_job *row)
+{
+    json_object_set_new(event, "exit", row->exit < 0 ? json_null() : json_integer(row->exit));
+    json_object_set_new(event, "oom", json_boolean(row->oom));
+    events_tell(n->events, "job-ended", event);
+}
+
+static void conclude(struct node *n, struct epilogue **at)
+{
+    struct epilogue *e = *at;
+
+    *at = e->next;
+    tell_end(n, e->event, &e->row);
+    free(e);
+    node_changed(n); /* the tick may rest */
+}
+
+/* Takes over @event. */
+static void end_later(const struct job *j, json_t *event, const struct history_job *row,
+                      uint64_t now)
+{
+    struct node *n = j->node;
+    struct epilogue **at = &n->epilogues, *e = calloc(1, sizeof(*e));
+
+    if (!e) {
+        tell_end(n, event, row);
+        return;
+    }
+    *e = (struct epilogue){.row = *row, .event = event, .until_ns = now + WORD_NS};
+    snprintf(e->container, sizeof(e->container), "%s", container_id(j));
+    while (*at)
+        at = &(*at)->next;
+    *at = e;
+}
+
+/* Of several runs of one container the oldest is the one that its engine speaks of. */
+static struct epilogue **find(struct node *n, const char *container)
+{
+    struct epilogue **at = &n->epilogues;
+
+    while (*at && strcmp((*at)->container, container) != 0)
+        at = &(*at)->next;
+    return at;
+}
+
+bool chronicle_exited(struct node *n, const char *container, int exit)
+{
+    struct epilogue **at = find(n, container);
+
+    if (!*at)
+        return false;
+    (*at)->row.exit = exit;
+    history_job(n->history, &(*at)->row);
+    conclude(n, at);
+    return true;
+}
+
+void chronicle_oom(struct node *n, const char *container)
+{
+    struct epilogue *e = *find(n, container);
+
+    if (!e)
+        return;
+    e->row.oom = true;
+    history_job(n->history, &e->row);
+}
+
+bool chronicle_pending(const struct node *n)
+{
+    return n->epilogues;
+}
+
+void chronicle_done(struct node *n)
+{
+    while (n->epilogues)
+        conclude(n, &n->epilogues);
+}
+
+void chronicle_ended(struct job *j)
+{
+    uint64_t now = clock_now_ns();
+    struct history_job row;
+    json_t *event;
+
+    if (!j->seen.state)
+        look_at(j, now);
+    write_allocations(j);
+    row = row_of(j, now);
+    row.ended_ms = clock_real_ms();
+    history_job(j->node->history, &row);
+    event = event_of(j, "ended");
+    json_object_set_new(event, "run_s", json_real((double)row.run_ms / 1000));
+    json_object_set_new(event, "wait_s", json_real((double)row.wait_ms / 1000));
+    if (container_id(j) && !j->processes && !j->seen.exited)
+        end_later(j, event, &row, now);
+    else
+        tell_end(j->node, event, &row);
+}
+
+void chronicle_look(struct node *n)
+{
+    uint64_t now = clock_now_ns();
+
+    look_at_policy(n);
+    for (struct job *j = n->jobs.first; j; j = j->next)
+        look_at(j, now);
+    while (n->epilogues && n->epilogues->until_ns <= now)
+        conclude(n, &n->epilogues);
+    history_write(n->history, n->jobs.n == 0); /* then nothing calls again */
+}

@@ -1,0 +1,709 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/record/history.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "daemon/api/view.h"
+#include "daemon/node.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <sqlite3.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PAGE_BYTES 4096
+#define TRIM_ROWS  64  /* beyond what a batch brings: a file that is too large shrinks slowly */
+#define WAL_PAGES  128 /* copied into the file at a time: about a millisecond of the loop */
+#define WHY_MAX    128
+
+/* `job` of the last two is the id of a row of the first. */
+const char *const history_steps[] = {
+    "CREATE TABLE job (id INTEGER PRIMARY KEY, number INTEGER NOT NULL, submitted INTEGER NOT NULL,"
+    " name TEXT NOT NULL, owner TEXT NOT NULL, uid INTEGER NOT NULL, kind TEXT NOT NULL,"
+    " command TEXT NOT NULL, begun INTEGER, ended INTEGER, exit INTEGER, run INTEGER NOT NULL,"
+    " wait INTEGER NOT NULL, min INTEGER, max INTEGER, weight INTEGER NOT NULL,"
+    " priority INTEGER NOT NULL, class INTEGER NOT NULL, request INTEGER, deadline INTEGER,"
+    " placement TEXT NOT NULL, UNIQUE (number, submitted));"
+    "CREATE TABLE allocation (id INTEGER PRIMARY KEY, job INTEGER NOT NULL, time INTEGER NOT NULL,"
+    " threads INTEGER NOT NULL, cores TEXT NOT NULL, reason TEXT NOT NULL);"
+    "CREATE INDEX allocation_by_job ON allocation (job);"
+    "CREATE TABLE rate (id INTEGER PRIMARY KEY, job INTEGER NOT NULL, time INTEGER NOT NULL,"
+    " rate REAL NOT NULL, threads INTEGER NOT NULL, done INTEGER NOT NULL, total INTEGER NOT NULL,"
+    " unit TEXT NOT NULL);"
+    "CREATE INDEX rate_by_job ON rate (job);",
+    "ALTER TABLE job ADD COLUMN oom INTEGER NOT NULL DEFAULT 0;",
+};
+const unsigned history_version = ARRAY_LEN(history_steps);
+
+enum statement {
+    ADD_JOB,
+    ADD_ALLOCATION,
+    ADD_RATE,
+    TRIM_JOB,
+    TRIM_ALLOCATION,
+    TRIM_RATE,
+    FIND_JOB,
+    FIND_ALLOCATION,
+    FIND_RATE,
+    STATEMENT_MAX
+};
+
+/* Rows stay at the numbers that they got: so many behind the newest are the oldest that may be. */
+#define TRIM(table)                                                                                \
+    "DELETE FROM " table " WHERE id <= (SELECT max(id) FROM " table ") - ?1"                       \
+    " OR id IN (SELECT id FROM " table " ORDER BY id LIMIT ?2)"
+
+/* A row of a job that was never written, or is trimmed, is none: its job is NULL then. */
+#define JOB_ID "(SELECT id FROM job WHERE number = ?1 AND submitted = ?2)"
+
+static const char *const statement_text[] = {
+    [ADD_JOB] =
+        "INSERT INTO job (number, submitted, name, owner, uid, kind, command, begun, ended, exit,"
+        " run, wait, min, max, weight, priority, class, request, deadline, placement, oom)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,"
+        " ?19, ?20, ?21) ON CONFLICT (number, submitted) DO UPDATE SET command = excluded.command,"
+        " begun = coalesce(begun, excluded.begun), ended = excluded.ended, exit = excluded.exit,"
+        " run = excluded.run, wait = excluded.wait, min = excluded.min, max = excluded.max,"
+        " weight = excluded.weight, priority = excluded.priority, class = excluded.class,"
+        " request = excluded.request, deadline = excluded.deadline, placement = excluded.placement,"
+        " oom = excluded.oom",
+    [ADD_ALLOCATION] = "INSERT OR IGNORE INTO allocation (job, time, threads, cores, reason)"
+                       " VALUES (" JOB_ID ", ?3, ?4, ?5, ?6)",
+    [ADD_RATE] = "INSERT OR IGNORE INTO rate (job, time, rate, threads, done, total, unit)"
+                 " VALUES (" JOB_ID ", ?3, ?4, ?5, ?6, ?7, ?8)",
+    [TRIM_JOB] = TRIM("job"),
+    [TRIM_ALLOCATION] = TRIM("allocation"),
+    [TRIM_RATE] = TRIM("rate"),
+    [FIND_JOB] =
+        "SELECT id, number, submitted, name, owner, kind, command, begun, ended, exit, run, wait,"
+        " min, max, weight, priority, class, request, deadline, placement, oom FROM job"
+        " WHERE (?1 IS NULL OR name = ?1 OR number = ?2) AND (?3 IS NULL OR uid = ?3)"
+        " AND (ended IS NULL OR ended >= ?4) ORDER BY id DESC LIMIT ?5",
+    [FIND_ALLOCATION] = ("SELECT time, threads, cores, reason FROM allocation WHERE job = ?1"
+                         " ORDER BY id DESC LIMIT ?2"),
+    [FIND_RATE] = "SELECT avg(rate), max(done), max(total), max(unit) FROM rate WHERE job = ?1",
+};
+static_assert(ARRAY_LEN(statement_text) == STATEMENT_MAX, "a statement without text");
+
+enum kind { ROW_JOB, ROW_ALLOCATION, ROW_RATE };
+
+struct row {
+    struct row *next;
+    enum kind kind;
+    union {
+        struct history_job job;
+        struct history_allocation allocation;
+        struct history_rate rate;
+    };
+};
+
+struct history {
+    sqlite3 *db; /* NULL: there is no history now */
+    sqlite3_stmt *statement[STATEMENT_MAX];
+    struct row *first, **last;
+    unsigned n, made;
+    int pages_max;
+    uint64_t written_ns, retry_ns, dropped;
+    const char *refusal; /* ours to open the file, where it is not SQLite's */
+    bool failed;         /* said once, until something is written again */
+    char why[WHY_MAX];
+    char path[PATH_MAX];
+};
+
+/* ---- the file ---- */
+
+static void close_file(struct history *h)
+{
+    for (unsigned i = 0; i < STATEMENT_MAX; i++) {
+        sqlite3_finalize(h->statement[i]);
+        h->statement[i] = NULL;
+    }
+    sqlite3_close(h->db);
+    h->db = NULL;
+}
+
+static int run(struct history *h, const char *sql)
+{
+    return sqlite3_exec(h->db, sql, NULL, NULL, NULL);
+}
+
+/* What no later attempt makes better. */
+static bool is_damage(int code)
+{
+    int primary = code & 0xff;
+
+    return primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB || primary == SQLITE_ERROR ||
+           code == SQLITE_IOERR_SHORT_READ || primary == SQLITE_MISMATCH ||
+           primary == SQLITE_CONSTRAINT || primary == SQLITE_SCHEMA;
+}
+
+/* Readable by its owner alone: it names what people run. */
+static int make_file(const char *path)
+{
+    _cleanup_fd_ int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    return S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_nlink == 1 ? 0 : -EPERM;
+}
+
+static int read_version(struct history *h, unsigned *ret)
+{
+    sqlite3_stmt *s;
+    int r = sqlite3_prepare_v2(h->db, "PRAGMA user_version", -1, &s, NULL);
+
+    if (r != SQLITE_OK)
+        return r;
+    r = sqlite3_step(s);
+    if (r == SQLITE_ROW)
+        *ret = (unsigned)sqlite3_column_int(s, 0);
+    sqlite3_finalize(s);
+    return r == SQLITE_ROW ? SQLITE_OK : r;
+}
+
+/* All steps or none: a daemon that is killed in between leaves the version that there was. */
+static int migrate(struct history *h)
+{
+    char pragma[48];
+    unsigned version = 0;
+    int r = run(h, "BEGIN IMMEDIATE");
+
+    if (r == SQLITE_OK)
+        r = read_version(h, &version);
+    if (r == SQLITE_OK && version > history_version) {
+        h->refusal = "it is of a newer tided";
+        return SQLITE_CANTOPEN;
+    }
+    h->made += version == 0;
+    for (; r == SQLITE_OK && version < history_version; version++)
+        r = run(h, history_steps[version]);
+    snprintf(pragma, sizeof(pragma), "PRAGMA user_version = %u", history_version);
+    if (r == SQLITE_OK)
+        r = run(h, pragma);
+    return r == SQLITE_OK ? run(h, "COMMIT") : r;
+}
+
+static int prepare(struct history *h)
+{
+    int r = SQLITE_OK;
+
+    for (unsigned i = 0; r == SQLITE_OK && i < STATEMENT_MAX; i++)
+        r = sqlite3_prepare_v3(h->db, statement_text[i], -1, SQLITE_PREPARE_PERSISTENT,
+                               &h->statement[i], NULL);
+    return r;
+}
+
+static int open_file(struct history *h)
+{
+    char settings[400];
+    int r = make_file(h->path);
+
+    h->refusal = r == -EPERM ? "it is no plain file of this user" : r < 0 ? strerror(-r) : NULL;
+    if (r < 0)
+        return SQLITE_CANTOPEN;
+    r = sqlite3_open_v2(h->path, &h->db,
+                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW, NULL);
+    if (r != SQLITE_OK)
+        return r;
+    sqlite3_extended_result_codes(h->db, 1);
+    /* Our statements alone run on it, whatever its schema has become. */
+    sqlite3_db_config(h->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    sqlite3_db_config(h->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    sqlite3_db_config(h->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
+    sqlite3_db_config(h->db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
+    /*
+     * Nothing waits for the disk: the write-ahead log keeps the file whole when the daemon is
+     * killed, and what a power failure breaks is found and begun anew.
+     */
+    snprintf(settings, sizeof(settings),
+             "PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE; PRAGMA page_size = %d;"
+             "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = %d;"
+             "PRAGMA journal_size_limit = %d; PRAGMA max_page_count = %d; PRAGMA mmap_size = 0;"
+             "PRAGMA cache_size = -512; PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON",
+             PAGE_BYTES, WAL_PAGES, h->pages_max / 16 * PAGE_BYTES, h->pages_max);
+    r = run(h, settings);
+    if (r == SQLITE_OK)
+        r = migrate(h);
+    return r == SQLITE_OK ? prepare(h) : r;
+}
+
+/* One such file is kept: a disk that goes on breaking them fills up no sooner. */
+static void move_aside(const struct history *h, int code)
+{
+    static const char *const endings[] = {"", "-wal"};
+    char from[PATH_MAX + 8], to[PATH_MAX + 16];
+
+    if (!h->failed)
+        node_log("%s is damaged (%s): moved aside, a new one is begun", h->path,
+                 sqlite3_errstr(code));
+    for (size_t i = 0; i < ARRAY_LEN(endings); i++) {
+        snprintf(from, sizeof(from), "%s%s", h->path, endings[i]);
+        snprintf(to, sizeof(to), "%s.corrupt%s", h->path, endings[i]);
+        unlink(to);
+        if (rename(from, to) < 0 && errno != ENOENT)
+            unlink(from);
+    }
+}
+
+static const char *explain(const struct history *h, int code)
+{
+    int primary = code & 0xff;
+    int system = h->db ? sqlite3_system_errno(h->db) : 0;
+
+    if (h->refusal)
+        return h->refusal;
+    if (primary == SQLITE_BUSY)
+        return "another program has it open";
+    if (primary == SQLITE_FULL)
+        return strerror(ENOSPC);
+    if ((primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN) && system)
+        return strerror(system);
+    return sqlite3_errstr(code);
+}
+
+/* The file is closed, and there is no history for a while. */
+static void give_up(struct history *h, int code)
+{
+    snprintf(h->why, sizeof(h->why), "%s", explain(h, code));
+    close_file(h);
+    h->retry_ns = clock_now_ns() + HISTORY_RETRY_NS;
+    if (!h->failed)
+        node_log("no history is kept in %s: %s; the jobs are not concerned", h->path, h->why);
+    h->failed = true;
+}
+
+/* A damaged file makes room for a new one, once: damage of that one is the disk's. */
+static void open_history(struct history *h)
+{
+    int r = open_file(h);
+
+    if (r != SQLITE_OK && is_damage(r)) {
+        close_file(h);
+        move_aside(h, r);
+        r = open_file(h);
+    }
+    if (r != SQLITE_OK)
+        give_up(h, r);
+}
+
+/* After a failure, somebody who asks is a reason to try again; that there are rows is none. */
+static bool is_open(struct history *h, bool at_once)
+{
+    if (!h->db && (at_once || clock_now_ns() >= h->retry_ns))
+        open_history(h);
+    return h->db;
+}
+
+/* Something failed on an open file. */
+static void fail(struct history *h, int code)
+{
+    if (!is_damage(code)) {
+        give_up(h, code);
+        return;
+    }
+    close_file(h);
+    move_aside(h, code);
+    open_history(h);
+}
+
+int history_new(const char *dir, uint32_t mib, struct history **ret)
+{
+    struct history *h = calloc(1, sizeof(*h));
+
+    if (!h)
+        return -ENOMEM;
+    h->last = &h->first;
+    h->pages_max = (int)(mib * ((1u << 20) / PAGE_BYTES));
+    snprintf(h->path, sizeof(h->path), "%s/" HISTORY_FILE, dir);
+    open_history(h);
+    *ret = h;
+    return 0;
+}
+
+static void drop_first(struct history *h)
+{
+    struct row *row = h->first;
+
+    h->first = row->next;
+    if (!h->first)
+        h->last = &h->first;
+    h->n--;
+    free(row);
+}
+
+struct history *history_free(struct history *h)
+{
+    if (!h)
+        return NULL;
+    history_write(h, true);
+    while (h->first)
+        drop_first(h);
+    close_file(h);
+    free(h);
+    return NULL;
+}
+
+/* ---- writing ---- */
+
+static struct row *queue(struct history *h, enum kind kind)
+{
+    struct row *row = h && h->n < HISTORY_QUEUE_MAX ? malloc(sizeof(*row)) : NULL;
+
+    if (!row) {
+        if (h)
+            h->dropped++;
+        return NULL;
+    }
+    row->next = NULL;
+    row->kind = kind;
+    *h->last = row;
+    h->last = &row->next;
+    h->n++;
+    return row;
+}
+
+void history_job(struct history *h, const struct history_job *job)
+{
+    struct row *row = queue(h, ROW_JOB);
+
+    if (row)
+        row->job = *job;
+}
+
+void history_allocation(struct history *h, const struct history_allocation *allocation)
+{
+    struct row *row = queue(h, ROW_ALLOCATION);
+
+    if (row)
+        row->allocation = *allocation;
+}
+
+void history_rate(struct history *h, const struct history_rate *rate)
+{
+    struct row *row = queue(h, ROW_RATE);
+
+    if (row)
+        row->rate = *rate;
+}
+
+static void bind_text(sqlite3_stmt *s, int at, const char *text)
+{
+    sqlite3_bind_text(s, at, text, -1, SQLITE_STATIC);
+}
+
+static void bind_known(sqlite3_stmt *s, int at, uint64_t value)
+{
+    if (value)
+        sqlite3_bind_int64(s, at, (sqlite3_int64)value);
+    else
+        sqlite3_bind_null(s, at);
+}
+
+static sqlite3_stmt *bind_key(struct history *h, enum statement which,
+                              const struct history_key *key)
+{
+    sqlite3_stmt *s = h->statement[which];
+
+    sqlite3_bind_int64(s, 1, key->number);
+    sqlite3_bind_int64(s, 2, (sqlite3_int64)key->submitted_ms);
+    return s;
+}
+
+static sqlite3_stmt *bind_job(struct history *h, const struct history_job *j)
+{
+    sqlite3_stmt *s = bind_key(h, ADD_JOB, &j->key);
+
+    bind_text(s, 3, j->name);
+    bind_text(s, 4, j->owner);
+    sqlite3_bind_int64(s, 5, j->uid);
+    bind_text(s, 6, j->container ? "container" : "process");
+    bind_text(s, 7, j->command);
+    bind_known(s, 8, j->begun_ms);
+    bind_known(s, 9, j->ended_ms);
+    if (j->exit >= 0)
+        sqlite3_bind_int(s, 10, j->exit);
+    else
+        sqlite3_bind_null(s, 10);
+    sqlite3_bind_int64(s, 11, (sqlite3_int64)j->run_ms);
+    sqlite3_bind_int64(s, 12, (sqlite3_int64)j->wait_ms);
+    bind_known(s, 13, j->min);
+    bind_known(s, 14, j->limit);
+    sqlite3_bind_int64(s, 15, j->weight);
+    sqlite3_bind_int(s, 16, j->terms.priority);
+    sqlite3_bind_int64(s, 17, j->terms.class);
+    bind_known(s, 18, j->terms.request);
+    bind_known(s, 19, j->terms.deadline_ms);
+    bind_text(s, 20, placement_name(j->placement));
+    sqlite3_bind_int(s, 21, j->oom);
+    return s;
+}
+
+static sqlite3_stmt *bind_allocation(struct history *h, const struct history_allocation *a)
+{
+    sqlite3_stmt *s = bind_key(h, ADD_ALLOCATION, &a->key);
+
+    sqlite3_bind_int64(s, 3, (sqlite3_int64)a->time_ms);
+    sqlite3_bind_int64(s, 4, a->threads);
+    bind_text(s, 5, a->cores);
+    bind_text(s, 6, a->reason);
+    return s;
+}
+
+static sqlite3_stmt *bind_rate(struct history *h, const struct history_rate *rate)
+{
+    sqlite3_stmt *s = bind_key(h, ADD_RATE, &rate->key);
+
+    sqlite3_bind_int64(s, 3, (sqlite3_int64)rate->time_ms);
+    sqlite3_bind_double(s, 4, rate->rate);
+    sqlite3_bind_int64(s, 5, rate->threads);
+    sqlite3_bind_int64(s, 6, (sqlite3_int64)rate->done);
+    sqlite3_bind_int64(s, 7, (sqlite3_int64)rate->total);
+    bind_text(s, 8, rate->unit);
+    return s;
+}
+
+static int finish(sqlite3_stmt *s)
+{
+    int r = sqlite3_step(s);
+
+    sqlite3_reset(s);
+    return r == SQLITE_DONE ? SQLITE_OK : r;
+}
+
+static int write_row(struct history *h, const struct row *row)
+{
+    switch (row->kind) {
+    case ROW_JOB:
+        return finish(bind_job(h, &row->job));
+    case ROW_ALLOCATION:
+        return finish(bind_allocation(h, &row->allocation));
+    default:
+        return finish(bind_rate(h, &row->rate));
+    }
+}
+
+/* Pages in use, of the most that there may be; -1 if that cannot be read. */
+static int pages_used(struct history *h)
+{
+    static const char *const pragmas[] = {"PRAGMA page_count", "PRAGMA freelist_count"};
+    int count[2] = {0};
+
+    for (unsigned i = 0; i < 2; i++) {
+        sqlite3_stmt *s;
+
+        if (sqlite3_prepare_v2(h->db, pragmas[i], -1, &s, NULL) != SQLITE_OK)
+            return -1;
+        if (sqlite3_step(s) == SQLITE_ROW)
+            count[i] = sqlite3_column_int(s, 0);
+        sqlite3_finalize(s);
+    }
+    return count[0] - count[1];
+}
+
+/* Before the batch is written, so that there is room for it. */
+static int trim(struct history *h)
+{
+    bool large = pages_used(h) > h->pages_max - h->pages_max / 16;
+    int r = SQLITE_OK;
+
+    for (enum statement i = TRIM_JOB; r == SQLITE_OK && i <= TRIM_RATE; i++) {
+        sqlite3_bind_int64(h->statement[i], 1, HISTORY_ROWS_MAX);
+        sqlite3_bind_int64(h->statement[i], 2, large ? (int)(h->n + TRIM_ROWS) : 0);
+        r = finish(h->statement[i]);
+    }
+    return r;
+}
+
+static int write_batch(struct history *h)
+{
+    int r = run(h, "BEGIN IMMEDIATE");
+
+    for (const struct row *row = h->first; r == SQLITE_OK && row; row = row->next)
+        r = write_row(h, row);
+    if (r == SQLITE_OK)
+        r = trim(h);
+    if (r == SQLITE_OK)
+        r = run(h, "COMMIT");
+    if (r != SQLITE_OK && h->db)
+        run(h, "ROLLBACK");
+    return r;
+}
+
+/* Into a new file, if the old one turns out to be damaged. */
+static int write_rows(struct history *h)
+{
+    int r = write_batch(h);
+
+    if (r == SQLITE_OK)
+        return r;
+    fail(h, r);
+    r = h->db ? write_batch(h) : r;
+    if (r != SQLITE_OK && h->db)
+        give_up(h, r);
+    return r;
+}
+
+void history_write(struct history *h, bool at_once)
+{
+    uint64_t now = clock_now_ns();
+
+    if (!h || !h->first || (!at_once && now - h->written_ns < HISTORY_WRITE_NS) ||
+        !is_open(h, at_once))
+        return;
+    h->written_ns = now;
+    if (write_rows(h) != SQLITE_OK)
+        return; /* they wait, as many as may */
+    while (h->first)
+        drop_first(h);
+    if (h->failed)
+        node_log("history is kept in %s again", h->path);
+    h->failed = false;
+}
+
+unsigned history_made(const struct history *h)
+{
+    return h ? h->made : 0;
+}
+
+uint64_t history_dropped(const struct history *h)
+{
+    return h ? h->dropped : 0;
+}
+
+/* ---- asking ---- */
+
+/* A file can hold anything. */
+static json_t *column_text(sqlite3_stmt *s, int at)
+{
+    const char *text = (const char *)sqlite3_column_text(s, at);
+
+    return view_text(text ? text : "");
+}
+
+static json_t *column_number(sqlite3_stmt *s, int at)
+{
+    return sqlite3_column_type(s, at) == SQLITE_NULL ? json_null()
+                                                     : json_integer(sqlite3_column_int64(s, at));
+}
+
+static json_t *column_seconds(sqlite3_stmt *s, int at)
+{
+    return sqlite3_column_type(s, at) == SQLITE_NULL
+               ? json_null()
+               : json_real((double)sqlite3_column_int64(s, at) / 1000);
+}
+
+static int find_allocations(struct history *h, sqlite3_int64 id, uint32_t limit, json_t *ret)
+{
+    sqlite3_stmt *s = h->statement[FIND_ALLOCATION];
+    int r;
+
+    sqlite3_bind_int64(s, 1, id);
+    sqlite3_bind_int64(s, 2, limit);
+    while ((r = sqlite3_step(s)) == SQLITE_ROW)
+        json_array_append_new(ret, json_pack("{s:o,s:o,s:o,s:o}", "time", column_seconds(s, 0),
+                                             "threads", column_number(s, 1), "cores",
+                                             column_text(s, 2), "reason", column_text(s, 3)));
+    sqlite3_reset(s);
+    return r == SQLITE_DONE ? SQLITE_OK : r;
+}
+
+/* Its mean speed, and how far it came. */
+static int find_progress(struct history *h, sqlite3_int64 id, json_t **ret)
+{
+    sqlite3_stmt *s = h->statement[FIND_RATE];
+    int r;
+
+    sqlite3_bind_int64(s, 1, id);
+    r = sqlite3_step(s);
+    if (r == SQLITE_ROW && sqlite3_column_type(s, 0) != SQLITE_NULL)
+        *ret =
+            json_pack("{s:f,s:o,s:o,s:o}", "rate", sqlite3_column_double(s, 0), "done",
+                      column_number(s, 1), "total", column_number(s, 2), "unit", column_text(s, 3));
+    else
+        *ret = json_null();
+    sqlite3_reset(s);
+    return r == SQLITE_ROW ? SQLITE_OK : r;
+}
+
+static json_t *job_of(sqlite3_stmt *s, json_t *allocations, json_t *progress)
+{
+    return json_pack(
+        "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b}",
+        "id", json_sprintf("j%lld", (long long)sqlite3_column_int64(s, 1)), "submitted",
+        column_seconds(s, 2), "name", column_text(s, 3), "owner", column_text(s, 4), "kind",
+        column_text(s, 5), "command", column_text(s, 6), "begun", column_seconds(s, 7), "ended",
+        column_seconds(s, 8), "exit", column_number(s, 9), "run_s", column_seconds(s, 10), "wait_s",
+        column_seconds(s, 11), "min", column_number(s, 12), "limit", column_number(s, 13), "weight",
+        column_number(s, 14), "priority", column_number(s, 15), "class", column_number(s, 16),
+        "request", column_number(s, 17), "deadline", column_seconds(s, 18), "placement",
+        column_text(s, 19), "allocations", allocations, "progress", progress, "oom",
+        sqlite3_column_int(s, 20) != 0);
+}
+
+static int find_jobs(struct history *h, const struct history_filter *f, json_t *ret)
+{
+    sqlite3_stmt *s = h->statement[FIND_JOB];
+    uint32_t shown = HISTORY_SHOWN_MAX / f->limit;
+    int r;
+
+    sqlite3_clear_bindings(s);
+    if (f->job) {
+        bind_text(s, 1, f->job);
+        sqlite3_bind_int64(s, 2, f->job[0] == 'j' ? atoll(f->job + 1) : 0);
+    }
+    if (!f->all)
+        sqlite3_bind_int64(s, 3, f->uid);
+    sqlite3_bind_int64(s, 4, (sqlite3_int64)f->since_ms);
+    sqlite3_bind_int64(s, 5, f->limit);
+    while ((r = sqlite3_step(s)) == SQLITE_ROW) {
+        sqlite3_int64 id = sqlite3_column_int64(s, 0);
+        json_t *allocations = json_array(), *progress = NULL;
+
+        r = find_allocations(h, id, shown, allocations);
+        if (r == SQLITE_OK)
+            r = find_progress(h, id, &progress);
+        json_array_append_new(ret, job_of(s, allocations, progress)); /* takes both over */
+        if (r != SQLITE_OK)
+            break;
+    }
+    sqlite3_reset(s);
+    return r == SQLITE_DONE ? SQLITE_OK : r;
+}
+
+/* Damage that this finds makes room for a new file, in which nothing is. */
+static int query(struct history *h, const struct history_filter *filter, json_t *list)
+{
+    int r = find_jobs(h, filter, list);
+
+    if (r == SQLITE_OK)
+        return r;
+    json_array_clear(list);
+    fail(h, r);
+    return h->db ? find_jobs(h, filter, list) : r;
+}
+
+int history_query(struct history *h, const struct history_filter *filter, json_t **ret,
+                  struct error *err)
+{
+    json_t *list;
+
+    if (!h)
+        return error_set(err, -ENODATA, "this daemon keeps no history");
+    history_write(h, true);
+    list = json_array();
+    if (!list)
+        return error_set(err, -ENOMEM, "out of memory");
+    if (!is_open(h, true) || query(h, filter, list) != SQLITE_OK) {
+        json_decref(list);
+        return error_set(err, -ENODATA, "no history is kept in %s: %s", h->path, h->why);
+    }
+    *ret = list;
+    return 0;
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What ran, when, and with which cores and threads: a SQLite file, history.db. It is a record for
+ * people, never the truth: the daemon reads it to answer queries and for nothing else, and goes on
+ * without it when it cannot be written.
+ *
+ * Rows are queued in memory and written in batches when there is time. A file that is found to be
+ * damaged is moved aside (history.db.corrupt) and a new one begun. Bounded in rows and bytes: the
+ * oldest rows go first. Nothing waits for the disk. The daemon holds the file for itself (SQLite's
+ * exclusive locking): no shared memory file that somebody could truncate under it, and a second
+ * daemon on the same file has no history.
+ *
+ * Daemon's event loop only; fed by chronicle.c, asked by routes.c.
+ */
+#pragma once
+
+#include "daemon/job/job.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define HISTORY_FILE        "history.db"
+#define HISTORY_STATE_DIR   "/var/lib/tide" /* of the system's daemon */
+#define HISTORY_ROWS_MAX    100000          /* of each table */
+#define HISTORY_MIB_STD     64              /* of the file */
+#define HISTORY_MIB_MAX     1024
+#define HISTORY_QUEUE_MAX   4096 /* rows that wait to be written; above, the new are dropped */
+#define HISTORY_WRITE_NS    1000000000ull  /* a batch at most so often */
+#define HISTORY_RETRY_NS    60000000000ull /* after a failure */
+#define HISTORY_COMMAND_MAX 256
+#define HISTORY_LIMIT_MAX   1000 /* jobs of an answer … */
+#define HISTORY_LIMIT_STD   50
+#define HISTORY_SHOWN_MAX   8000 /* … and allocations of all of them */
+
+struct history;
+
+/*
+ * A job for ever: ids begin anew with a new directory, but not in the same millisecond, and both
+ * survive a daemon that is started again.
+ */
+struct history_key {
+    uint64_t submitted_ms; /* CLOCK_REALTIME, as all times here */
+    uint32_t number;       /* of the id */
+};
+
+struct history_job {
+    struct history_key key;
+    uint64_t begun_ms, ended_ms; /* 0: not yet */
+    uint64_t run_ms, wait_ms;
+    struct job_terms terms;
+    uid_t uid;
+    uint32_t min, limit, weight;
+    int exit; /* -1: not known */
+    bool container;
+    bool oom; /* a process of it was killed for want of memory */
+    enum placement placement;
+    char name[PROTO_NAME_MAX];
+    char owner[PROTO_SHORT_MAX];
+    char command[HISTORY_COMMAND_MAX]; /* or image */
+};
+
+struct history_allocation {
+    struct history_key key;
+    uint64_t time_ms;
+    uint32_t threads;
+    char cores[JOB_CORES_MAX];
+    char reason[JOB_REASON_MAX];
+};
+
+struct history_rate {
+    struct history_key key;
+    uint64_t time_ms, done, total;
+    double rate; /* units/s */
+    uint32_t threads;
+    char unit[PROTO_SHORT_MAX];
+};
+
+/*
+ * Opens or makes HISTORY_FILE in @dir (mode 0600), which grows to @mib (1 … HISTORY_MIB_MAX) at
+ * most. A file that cannot be opened is logged, and tried again later: the only failure is -ENOMEM.
+ */
+int history_new(const char *dir, uint32_t mib, struct history **ret);
+struct history *history_free(struct history *h); /* writes what waits; takes NULL, returns NULL */
+
+/* Queues a row: a new one, or of a job that is known its present state. @h may be NULL. */
+void history_job(struct history *h, const struct history_job *job);
+void history_allocation(struct history *h, const struct history_allocation *allocation);
+void history_rate(struct history *h, const struct history_rate *rate);
+
+/*
+ * Writes what waits: @at_once, also when the last attempt has just failed, or if the last batch is
+ * HISTORY_WRITE_NS old. @h may be NULL.
+ */
+void history_write(struct history *h, bool at_once);
+
+/* Changes when a new file was begun, in which the jobs that run are to be written anew. */
+unsigned history_made(const struct history *h);
+
+uint64_t history_dropped(const struct history *h); /* rows that were never written */
+
+struct history_filter {
+    const char *job; /* a name or id; NULL: all */
+    bool all;        /* of every user, else those of @uid */
+    uid_t uid;
+    uint64_t since_ms; /* that had not ended then */
+    uint32_t limit;    /* 1 … HISTORY_LIMIT_MAX */
+};
+
+/*
+ * The jobs that match as a JSON array, newest first, each with its newest allocations; a new
+ * reference. Returns 0, -ENODATA (*err: why there is no history now), or -ENOMEM. @h may be NULL.
+ */
+int history_query(struct history *h, const struct history_filter *filter, json_t **ret,
+                  struct error *err);
+
+/* For tests: what makes version K+1 of the schema from version K. */
+extern const char *const history_steps[];
+extern const unsigned history_version; /* the newest */

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/record/store.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "base/size.h"
+#include "daemon/containers/container.h"
+#include "daemon/node.h"
+#include "daemon/plan/decision.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static void cleanup_json(json_t **json)
+{
+    json_decref(*json);
+}
+
+#define _cleanup_json_ _cleanup_(cleanup_json)
+
+/* ---- files ---- */
+
+static int write_file(int dir_fd, const char *name, const char *text)
+{
+    char temp[PROTO_NAME_MAX + 8];
+    _cleanup_fd_ int fd = -1;
+    size_t len = strlen(text);
+    ssize_t written;
+
+    snprintf(temp, sizeof(temp), ".%s", name);
+    unlinkat(dir_fd, temp, 0);
+    fd = openat(dir_fd, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return -errno;
+    written = write(fd, text, len);
+    failpoint(FAILPOINT_STORE_WRITTEN);
+    if (written == (ssize_t)len && renameat(dir_fd, temp, dir_fd, name) == 0) {
+        failpoint(FAILPOINT_STORE_RENAMED);
+        return 0;
+    }
+    int r = written >= 0 && written < (ssize_t)len ? -ENOSPC : -errno;
+    unlinkat(dir_fd, temp, 0);
+    return r;
+}
+
+static int read_file(int dir_fd, const char *name, char *buf, size_t size)
+{
+    _cleanup_fd_ int fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    struct stat st;
+    ssize_t len;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode) || st.st_uid != geteuid())
+        return -EPERM;
+    len = read(fd, buf, size - 1);
+    if (len < 0)
+        return -errno;
+    if ((size_t)len == size - 1)
+        return -EFBIG;
+    buf[len] = '\0';
+    return 0;
+}
+
+static int open_jobs(const struct node *n)
+{
+    int fd;
+
+    if (mkdirat(n->dir_fd, STORE_JOBS, 0700) < 0 && errno != EEXIST)
+        return -errno;
+    fd = openat(n->dir_fd, STORE_JOBS, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+uint64_t store_next_epoch(struct node *n, uint64_t *ret_before)
+{
+    char text[32];
+    struct timespec ts;
+    uint64_t epoch, stored = 0;
+    int r;
+
+    clock_gettime(CLOCK_REALTIME, &ts);
+    epoch = (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+    if (read_file(n->dir_fd, STORE_EPOCH, text, sizeof(text)) == 0)
+        stored = strtoull(text, NULL, 10);
+    if (stored != UINT64_MAX && stored + 1 > epoch)
+        epoch = stored + 1;
+    snprintf(text, sizeof(text), "%" PRIu64 "\n", epoch);
+    r = write_file(n->dir_fd, STORE_EPOCH, text);
+    if (r < 0)
+        node_log("cannot write %s/" STORE_EPOCH ": %s", n->dir, strerror(-r));
+    *ret_before = stored;
+    return epoch;
+}
+
+/* One line each: the policy in force, and the one configured, which it goes before. */
+void store_save_policy(struct node *n)
+{
+    const struct policy_spec *specs[] = {decision_policy(n->decision), &n->config.policy};
+    char text[2 * POLICY_SPEC_TEXT_MAX + 2];
+    size_t len = 0;
+    int r;
+
+    for (size_t i = 0; i < ARRAY_LEN(specs); i++) {
+        if (specs[i]->policy)
+            len += policy_spec_text(specs[i], text + len, POLICY_SPEC_TEXT_MAX);
+        text[len++] = '\n';
+    }
+    text[len] = '\0';
+    r = write_file(n->dir_fd, STORE_POLICY, text);
+    if (r < 0)
+        node_log("cannot write %s/" STORE_POLICY ": %s; a new daemon will have another policy",
+                 n->dir, strerror(-r));
+}
+
+int store_load_policy(struct node *n, struct policy_spec *ret)
+{
+    char text[2 * POLICY_SPEC_TEXT_MAX + 3], configured[POLICY_SPEC_TEXT_MAX] = "";
+    const char *then;
+    struct error err = {0};
+    int r = read_file(n->dir_fd, STORE_POLICY, text, sizeof(text));
+
+    if (r == -ENOENT)
+        return r;
+    if (r == 0) {
+        then = text + strcspn(text, "\n");
+        then += *then == '\n';
+        if (n->config.policy.policy)
+            policy_spec_text(&n->config.policy, configured, sizeof(configured));
+        if (strncmp(then, configured, strcspn(then, "\n")) != 0 ||
+            strlen(configured) != strcspn(then, "\n"))
+            return -ESTALE; /* whoever configured another one meant it */
+        text[strcspn(text, "\n")] = '\0';
+        r = policy_spec_parse(text, ret, &err);
+    }
+    if (r < 0)
+        node_log("%s/" STORE_POLICY " is ignored: %s", n->dir,
+                 err.text[0] ? err.text : strerror(-r));
+    return r;
+}
+
+static void save_engines(const struct node *n)
+{
+    const struct config *c = &n->config;
+    char text[CONTAINERS_ENGINES_MAX * (CONFIG_SOCKET_MAX + 1) + 1] = "";
+    size_t len = 0;
+    int r;
+
+    for (unsigned i = 0; i < c->n_engines; i++)
+        len +=
+            (size_t)snprintf(text + len, sizeof(text) - len, "%s%s", i ? " " : "", c->engines[i]);
+    r = write_file(n->dir_fd, STORE_ENGINES, text);
+    if (r < 0)
+        node_log("cannot write %s/" STORE_ENGINES ": %s", n->dir, strerror(-r));
+}
+
+void store_engines(struct node *n)
+{
+    char text[CONTAINERS_ENGINES_MAX * (CONFIG_SOCKET_MAX + 1) + 2];
+    struct error err = {0};
+    int r;
+
+    if (n->config.engines_said || n->config.n_engines) {
+        save_engines(n);
+        return;
+    }
+    r = read_file(n->dir_fd, STORE_ENGINES, text, sizeof(text));
+    if (r == 0)
+        r = config_set(&n->config, "engines", text, &err);
+    if (r == 0)
+        node_log("watches the engines of the daemon that was killed: %s", text);
+    else if (r != -ENOENT)
+        node_log("%s/" STORE_ENGINES " is ignored: %s", n->dir,
+                 err.text[0] ? err.text : strerror(-r));
+}
+
+void store_forget_engines(const struct node *n)
+{
+    unlinkat(n->dir_fd, STORE_ENGINES, 0);
+}
+
+/* ---- a job as JSON ---- */
+
+static json_t *admission_to_json(const struct job *j)
+{
+    const struct admission *a = &j->admission;
+
+    return json_pack("{s:i,s:b,s:b,s:b,s:I,s:I,s:I,s:I}", "phase", (int)a->phase, "wanted",
+                     (int)a->wanted, "held", (int)a->held, "submitted", (int)a->submitted, "cores",
+                     (json_int_t)a->cores, "run_ms", (json_int_t)(a->run_ns / NS_PER_MS), "wait_ms",
+                     (json_int_t)(a->wait_ns / NS_PER_MS), "since_ns", (json_int_t)a->since_ns);
+}
+
+/* Processes of `tide run` have none. */
+static json_t *place_to_json(const struct job *j)
+{
+    json_t *container = container_to_json(j);
+
+    return container ? container : json_null();
+}
+
+/* The cores of a pinned job. */
+static json_t *kept_to_json(const struct job *j)
+{
+    char cores[CPUSET_TEXT_MAX];
+
+    if (!j->kept || cpuset_format(&j->kept_cores, cores, sizeof(cores)) < 0)
+        return json_null();
+    return json_string(cores);
+}
+
+static json_t *job_to_json(const struct job *j)
+{
+    json_t *processes = json_array();
+
+    for (const struct process *p = j->processes; p; p = p->next)
+        json_array_append_new(
+            processes, json_pack("{s:i,s:I}", "pid", (int)p->pid, "start", (json_int_t)p->start));
+    return json_pack(
+        "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:s,s:i,s:I,s:I,s:I,s:I,s:o,s:o,s:o,s:o}",
+        "id", j->id, "name", j->name, "token", j->token, "uid", (json_int_t)j->uid, "created_ms",
+        (json_int_t)j->created_ms, "min", (json_int_t)j->min, "limit", (json_int_t)j->limit,
+        "weight", (json_int_t)j->weight, "intra", (json_int_t)j->pinned.intra, "inter",
+        (json_int_t)j->pinned.inter, "by", (int)j->pinned_by, "placement",
+        placement_name(j->placement), "priority", (int)j->terms.priority, "class",
+        (json_int_t)j->terms.class, "request", (json_int_t)j->terms.request, "deadline_ms",
+        (json_int_t)j->terms.deadline_ms, "memory", (json_int_t)j->terms.memory_bytes, "processes",
+        processes, "admission", admission_to_json(j), "container", place_to_json(j), "kept",
+        kept_to_json(j));
+}
+
+struct stored {
+    const char *id, *name, *token, *placement;
+    json_int_t uid, created_ms, min, limit, weight, intra, inter;
+    json_int_t class, request, deadline_ms, memory; /* 0 in a file of an older tided, as priority */
+    int by, priority;
+    json_t *processes, *admission, *container, *kept; /* of the file's JSON; NULL: not in it */
+};
+
+static int stored_parse(json_t *json, struct stored *ret)
+{
+    struct stored s = {0};
+    int r = json_unpack(
+        json,
+        "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:s,s?i,s?I,s?I,s?I,s?I,s:o,s?o,s?o,s?o}",
+        "id", &s.id, "name", &s.name, "token", &s.token, "uid", &s.uid, "created_ms", &s.created_ms,
+        "min", &s.min, "limit", &s.limit, "weight", &s.weight, "intra", &s.intra, "inter", &s.inter,
+        "by", &s.by, "placement", &s.placement, "priority", &s.priority, "class", &s.class,
+        "request", &s.request, "deadline_ms", &s.deadline_ms, "memory", &s.memory, "processes",
+        &s.processes, "admission", &s.admission, "container", &s.container, "kept", &s.kept);
+
+    if (r < 0 || strlen(s.token) >= PROTO_TOKEN_MAX || s.uid < 0 || s.uid > UINT32_MAX ||
+        s.min < 0 || s.min > PROTO_THREADS_MAX || s.limit < 0 || s.limit > PROTO_THREADS_MAX ||
+        s.weight < 1 || s.weight > JOB_WEIGHT_MAX || s.intra < 0 || s.intra > PROTO_THREADS_MAX ||
+        s.inter < 0 || s.inter > PROTO_THREADS_MAX || s.by < 0 || s.by >= PROTO_SOURCE_MAX ||
+        s.priority < -PROTO_PRIORITY_MAX || s.priority > PROTO_PRIORITY_MAX || s.class < 0 ||
+        s.class > PROTO_CLASS_MAX || s.request < 0 || s.request > PROTO_THREADS_MAX ||
+        s.memory < 0 || (uint64_t)s.memory > SIZE_MAX_BYTES || s.deadline_ms < 0 ||
+        s.deadline_ms > INT64_MAX / (json_int_t)NS_PER_MS || s.created_ms < 0)
+        return -EINVAL;
+    *ret = s;
+    return 0;
+}
+
+/* Its age decides between jobs: that it was found again does not make it younger. */
+static void set_created(struct job *j, uint64_t created_ms)
+{
+    uint64_t now_ms = clock_real_ms();
+    uint64_t age_ns = created_ms < now_ms ? (now_ms - created_ms) * NS_PER_MS : 0;
+
+    j->created_ms = created_ms;
+    j->created_ns = age_ns < j->met_ns ? j->met_ns - age_ns : 1;
+}
+
+/* Whether it waited or ran; a file of an older tided has no word of it: then it ran. */
+static int read_admission(struct job *j, json_t *json)
+{
+    int phase, wanted, held, submitted;
+    json_int_t cores, run_ms, wait_ms, since_ns = 0;
+
+    if (!json)
+        return 0;
+    if (json_unpack(json, "{s:i,s:b,s:b,s:b,s:I,s:I,s:I,s?I}", "phase", &phase, "wanted", &wanted,
+                    "held", &held, "submitted", &submitted, "cores", &cores, "run_ms", &run_ms,
+                    "wait_ms", &wait_ms, "since_ns", &since_ns) < 0 ||
+        phase < JOB_QUEUED || phase > JOB_PAUSED || cores < 0 || cores > PROTO_THREADS_MAX ||
+        run_ms < 0 || wait_ms < 0 || run_ms > INT64_MAX / (json_int_t)NS_PER_MS ||
+        wait_ms > INT64_MAX / (json_int_t)NS_PER_MS)
+        return -EINVAL;
+    j->admission.submitted = submitted;
+    j->admission.held = held;
+    j->admission.phase = (enum job_phase)phase;
+    /* One that was just to begin waits for the policy's word again. */
+    j->admission.wanted = wanted && phase != JOB_QUEUED;
+    j->admission.cores = (uint32_t)cores;
+    j->admission.begun_ns = phase == JOB_QUEUED ? 0 : j->created_ns;
+    j->admission.run_ns = (uint64_t)run_ms * NS_PER_MS;
+    j->admission.wait_ns = (uint64_t)wait_ms * NS_PER_MS;
+    /* The clock is that of the machine since its boot, which the job's process has not outlived. */
+    if (since_ns > 0 && (uint64_t)since_ns < j->admission.since_ns)
+        j->admission.since_ns = (uint64_t)since_ns;
+    return 0;
+}
+
+/* -ESRCH: none of its processes lives. */
+static int job_from_json(struct node *n, json_t *json, struct job **ret)
+{
+    struct stored s;
+    struct job_request req = {0};
+    struct process *p;
+    struct job *j;
+    json_t *entry;
+    size_t i;
+    int r = stored_parse(json, &s);
+
+    if (r == 0)
+        r = placement_parse(s.placement, &req.placement);
+    if (r < 0)
+        return r;
+    req.name = job_name_valid(s.name) && !job_find(n, s.name) ? s.name : NULL;
+    req.min = (uint32_t)s.min;
+    req.limit = (uint32_t)s.limit;
+    req.weight = (uint32_t)s.weight;
+    req.terms = (struct job_terms){.priority = s.priority,
+                                   .class = (uint32_t)s.class,
+                                   .request = (uint32_t)s.request,
+                                   .deadline_ms = (uint64_t)s.deadline_ms,
+                                   .memory_bytes = (uint64_t)s.memory};
+    req.pinned = (struct threads){(uint32_t)s.intra, (uint32_t)s.inter};
+    r = job_new(n, (uid_t)s.uid, &req, &j, NULL);
+    if (r < 0)
+        return r;
+    job_set_id(j, s.id);
+    snprintf(j->token, sizeof(j->token), "%s", s.token);
+    j->pinned_by = (enum proto_source)s.by;
+    set_created(j, (uint64_t)s.created_ms);
+    r = read_admission(j, s.admission);
+    j->kept =
+        json_is_string(s.kept) && (!*json_string_value(s.kept) ||
+                                   cpuset_parse(json_string_value(s.kept), &j->kept_cores) == 0);
+    if (r == 0 && s.container && !json_is_null(s.container))
+        r = container_from_json(j, s.container);
+    if (r < 0) {
+        job_free(j);
+        return r;
+    }
+    json_array_foreach (s.processes, i, entry) {
+        json_int_t pid = json_integer_value(json_object_get(entry, "pid"));
+        json_int_t start = json_integer_value(json_object_get(entry, "start"));
+
+        if (pid > 0 && pid <= INT32_MAX && start > 0)
+            process_add(j, (pid_t)pid, (uint64_t)start, &p);
+    }
+    if (!j->processes) {
+        job_free(j);
+        return -ESRCH;
+    }
+    *ret = j;
+    return 0;
+}
+
+/* ---- the directory ---- */
+
+static json_t *read_json(int jobs_fd, const char *name)
+{
+    _cleanup_free_ char *text = malloc(STORE_MAX);
+    size_t len = strlen(name);
+
+    if (!text || name[0] == '.' || len < 6 || strcmp(name + len - 5, ".json") != 0 ||
+        read_file(jobs_fd, name, text, STORE_MAX) < 0)
+        return NULL;
+    return json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+}
+
+static DIR *open_listing(const struct node *n, int *ret_fd)
+{
+    DIR *dir;
+
+    *ret_fd = open_jobs(n);
+    if (*ret_fd < 0)
+        return NULL;
+    dir = fdopendir(*ret_fd);
+    if (!dir)
+        *ret_fd = close_fd(*ret_fd);
+    return dir;
+}
+
+void store_load(struct node *n)
+{
+    int fd;
+    DIR *dir = open_listing(n, &fd);
+
+    for (const struct dirent *e; dir && (e = readdir(dir));) {
+        _cleanup_json_ json_t *json = read_json(fd, e->d_name);
+        struct job *j;
+        int r;
+
+        if (!json)
+            continue;
+        r = job_from_json(n, json, &j);
+        if (r == 0)
+            node_log("job %s (%s) found again", j->id, j->name);
+        else if (r == -ESRCH) /* ended while no daemon ran */
+            unlinkat(fd, e->d_name, 0);
+        else
+            node_log("%s/" STORE_JOBS "/%s is no job: ignored", n->dir, e->d_name);
+    }
+    if (dir)
+        closedir(dir);
+}
+
+static int save_job(int jobs_fd, const struct job *j)
+{
+    _cleanup_json_ json_t *json = job_to_json(j);
+    _cleanup_free_ char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+    char name[PROTO_ID_MAX + 8];
+
+    if (!text)
+        return -ENOMEM;
+    snprintf(name, sizeof(name), "%s.json", j->id);
+    return write_file(jobs_fd, name, text);
+}
+
+/* A file whose job this daemon knows to be gone. Those it never met may still be asked for. */
+static void remove_ended(struct node *n, int jobs_fd)
+{
+    for (unsigned i = 0; i < n->n_ended; i++) {
+        char name[PROTO_ID_MAX + 8];
+
+        snprintf(name, sizeof(name), "j%u.json", n->ended[i]);
+        unlinkat(jobs_fd, name, 0);
+    }
+    n->n_ended = 0;
+}
+
+void store_save(struct node *n)
+{
+    _cleanup_fd_ int fd = -1;
+    bool work = n->n_ended > 0;
+    int r;
+
+    for (const struct job *j = n->jobs.first; j && !work; j = j->next)
+        work = j->dirty;
+    if (!work)
+        return;
+    fd = r = open_jobs(n);
+    if (fd >= 0) {
+        remove_ended(n, fd);
+        r = 0;
+    }
+    for (struct job *j = n->jobs.first; r == 0 && j; j = j->next) {
+        if (!j->dirty)
+            continue;
+        r = save_job(fd, j);
+        j->dirty = r < 0;
+    }
+    if (r < 0 && r != n->store_error)
+        node_log("jobs cannot be written to %s/" STORE_JOBS ": %s; a new daemon will know only "
+                 "those whose agents reconnect",
+                 n->dir, strerror(-r));
+    n->store_error = r;
+}

@@ -1,0 +1,571 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The writing side of host/cgroup/cgroup.h: groups of ours. */
+#include "base/cleanup.h"
+#include "host/cgroup/cgroup_ops.h"
+#include "host/proc/file.h"
+#include "host/proc/proc.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define LEAVE_PASSES 200 /* times we look for processes that are born while we empty a group */
+
+#define ALL (CGROUP_CPU | CGROUP_CPUSET | CGROUP_FREEZER)
+
+/* The hierarchies that hold @controllers, each with what it has to do there. */
+struct places {
+    size_t n;
+    struct {
+        const struct cgroup_hierarchy *h;
+        unsigned controllers;
+    } place[3];
+};
+
+static struct places places_of(const struct cgroup *cg, unsigned controllers)
+{
+    const struct {
+        unsigned controller;
+        const struct cgroup_hierarchy *h;
+    } all[] = {
+        {CGROUP_CPU, &cg->cpu}, {CGROUP_CPUSET, &cg->cpuset}, {CGROUP_FREEZER, &cg->freezer}};
+    struct places places = {0};
+
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        size_t k = 0;
+
+        if (!(controllers & all[i].controller) || all[i].h->version == CGROUP_NONE)
+            continue;
+        while (k < places.n && strcmp(places.place[k].h->point, all[i].h->point) != 0)
+            k++;
+        places.place[k].h = all[i].h;
+        places.place[k].controllers |= all[i].controller;
+        places.n += k == places.n;
+    }
+    return places;
+}
+
+/* Length of the "tide-<uid>-<epoch>" that @text begins with, or 0. */
+static size_t daemon_name_length(const char *text)
+{
+    size_t at = strlen(CGROUP_PREFIX);
+    const char *p = text + at;
+    uint64_t number;
+
+    if (strncmp(text, CGROUP_PREFIX, at) != 0 || text_scan_u64(&p, &number) < 0 || *p++ != '-' ||
+        text_scan_u64(&p, &number) < 0 || (*p != '\0' && *p != '/'))
+        return 0;
+    return (size_t)(p - text);
+}
+
+static bool name_ok(const char *name)
+{
+    static const char plain[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./";
+
+    return strlen(name) < CGROUP_NAME_MAX && daemon_name_length(name) > 0 &&
+           name[strspn(name, plain)] == '\0' && !strstr(name, "..") && !strstr(name, "//") &&
+           name[strlen(name) - 1] != '/';
+}
+
+bool cgroup_path_is_ours(const char *path)
+{
+    return path[0] == '/' && daemon_name_length(path + 1) > 0;
+}
+
+static int explain(struct error *err, int r, const char *what, const char *dir)
+{
+    if (r == -EROFS)
+        return error_set(err, r, "%s %s: the cgroup file system is mounted read-only", what, dir);
+    if (r == -EACCES || r == -EPERM)
+        return error_set(err, -EPERM, "%s %s: not permitted (needs root or a delegated group)",
+                         what, dir);
+    return error_set(err, r, "%s %s: %s", what, dir, strerror(-r));
+}
+
+void cgroup_daemon_name(uid_t uid, uint64_t epoch, char ret_name[CGROUP_NAME_MAX])
+{
+    snprintf(ret_name, CGROUP_NAME_MAX, CGROUP_PREFIX "%u-%llu", (unsigned)uid,
+             (unsigned long long)epoch);
+}
+
+static int place_writable(const struct cgroup *cg, const struct cgroup_hierarchy *h,
+                          const char *controller, struct error *err)
+{
+    const char *dir = h->point + strspn(h->point, "/");
+
+    if (h->version == CGROUP_NONE)
+        return error_set(err, -ENOTSUP, "the %s controller is mounted nowhere", controller);
+    if (strcmp(h->top, "/") != 0)
+        return error_set(err, -EPERM, "only %s of the %s hierarchy is mounted: it is not ours",
+                         h->top, controller);
+    if (faccessat(cg->root, dir, W_OK, AT_EACCESS) < 0)
+        return explain(err, -errno, "write", h->point);
+    return 0;
+}
+
+bool cgroup_writable(const struct cgroup *cg, bool *ret_cpu, bool *ret_cpuset, struct error *err)
+{
+    bool cpuset = place_writable(cg, &cg->cpuset, "cpuset", err) == 0;
+    bool cpu = place_writable(cg, &cg->cpu, "cpu", err) == 0; /* its reason matters more */
+
+    if (ret_cpu)
+        *ret_cpu = cpu;
+    if (ret_cpuset)
+        *ret_cpuset = cpuset;
+    return cpu && cpuset;
+}
+
+bool cgroup_freezable(const struct cgroup *cg, struct error *err)
+{
+    return place_writable(cg, &cg->freezer, "freezer", err) == 0;
+}
+
+/* ---- making ---- */
+
+/* It competes with the single processes of the root group, each as heavy as a default group. */
+static uint32_t daemon_weight(void)
+{
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    uint64_t weight = CGROUP_WEIGHT_STD * (uint64_t)(cpus > 0 ? cpus : 1);
+
+    return weight < CGROUP_WEIGHT_MAX ? (uint32_t)weight : CGROUP_WEIGHT_MAX;
+}
+
+static int make_one(const struct cgroup *cg, const struct cgroup_hierarchy *h, unsigned controllers,
+                    const char *dir, const char *child, bool is_daemons)
+{
+    int r = h->ops->enable(cg->root, dir, controllers);
+    bool made;
+
+    if (r < 0)
+        return r;
+    made = mkdirat(cg->root, child + strspn(child, "/"), 0755) == 0;
+    if (!made && errno != EEXIST)
+        return -errno;
+    if (made && is_daemons && (controllers & CGROUP_CPU))
+        r = h->ops->set_weight(cg->root, child, daemon_weight());
+    return r < 0 ? r : h->ops->populate(cg->root, dir, child, controllers);
+}
+
+/* Component by component. */
+static int make_path(const struct cgroup *cg, const struct cgroup_hierarchy *h,
+                     unsigned controllers, const char *name)
+{
+    char dir[FILE_PATH_MAX], child[FILE_PATH_MAX];
+    size_t at = 0;
+
+    snprintf(dir, sizeof(dir), "%s", h->point);
+    do {
+        int r;
+
+        at += strcspn(name + at, "/");
+        r = file_path(child, sizeof(child), "%s/%.*s", h->point, (int)at, name);
+        if (r == 0)
+            r = make_one(cg, h, controllers, dir, child, at == daemon_name_length(name));
+        if (r < 0)
+            return r;
+        snprintf(dir, sizeof(dir), "%s", child);
+    } while (name[at++]);
+    return 0;
+}
+
+int cgroup_create(const struct cgroup *cg, const char *name, unsigned controllers,
+                  struct error *err)
+{
+    struct places places = places_of(cg, controllers);
+
+    if (!name_ok(name))
+        return error_set(err, -EINVAL, "'%s' is no name of a group of ours", name);
+    if (places.n == 0)
+        return error_set(err, -ENOTSUP, "no such cgroup controller is mounted here");
+    for (size_t i = 0; i < places.n; i++) {
+        int r = place_writable(cg, places.place[i].h, places.place[i].h->key, err);
+
+        if (r < 0)
+            return r;
+        r = make_path(cg, places.place[i].h, places.place[i].controllers, name);
+        if (r < 0)
+            return explain(err, r, "make group", name);
+    }
+    return 0;
+}
+
+/* ---- moving ---- */
+
+static int write_procs(const struct cgroup *cg, const struct cgroup_hierarchy *h, const char *name,
+                       pid_t pid)
+{
+    char path[FILE_PATH_MAX], text[16];
+    int r = file_path(path, sizeof(path), "%s%s%s/cgroup.procs", h->point, *name ? "/" : "", name);
+
+    snprintf(text, sizeof(text), "%d", (int)pid);
+    return r < 0 ? r : file_write(cg->root, path, text);
+}
+
+/* 0 if the process may be moved; its present group goes to @ret_path. */
+static int check_movable(const struct cgroup *cg, const struct cgroup_hierarchy *h, pid_t pid,
+                         char ret_path[CGROUP_PATH_MAX], struct error *err)
+{
+    char whole[CGROUP_PATH_MAX];
+    int r = proc_read_cgroup(cg->root, pid, h->key, whole, sizeof(whole));
+
+    if (r == 0)
+        r = cgroup_path_of(cg, h, pid, ret_path);
+    if (r < 0)
+        return error_set(err, r, "process %d: %s", (int)pid, strerror(-r));
+    /* The whole path: what cgroup_path_of calls "/" may be a group that we cannot see. */
+    if (strcmp(h->top, "/") != 0 || (strcmp(whole, "/") != 0 && !cgroup_path_is_ours(whole)))
+        return error_set(err, -EPERM,
+                         "process %d stays in its group %.150s, which is somebody else's "
+                         "(systemd's, Slurm's, a container's)",
+                         (int)pid, whole);
+    return 0;
+}
+
+int cgroup_move(const struct cgroup *cg, const char *name, unsigned controllers, pid_t pid,
+                struct error *err)
+{
+    struct places places = places_of(cg, controllers);
+    char path[CGROUP_PATH_MAX];
+
+    if (!name_ok(name))
+        return error_set(err, -EINVAL, "'%s' is no name of a group of ours", name);
+    if (places.n == 0)
+        return error_set(err, -ENOTSUP, "no such cgroup controller is mounted here");
+    for (size_t i = 0; i < places.n; i++) { /* all are asked before the first is changed */
+        int r = check_movable(cg, places.place[i].h, pid, path, err);
+
+        if (r < 0)
+            return r;
+    }
+    for (size_t i = 0; i < places.n; i++) {
+        int r = write_procs(cg, places.place[i].h, name, pid);
+
+        if (r < 0)
+            return explain(err, r, "move a process into", name);
+    }
+    return 0;
+}
+
+int cgroup_move_home(const struct cgroup *cg, unsigned controllers, pid_t pid, struct error *err)
+{
+    struct places places = places_of(cg, controllers);
+
+    for (size_t i = 0; i < places.n; i++) {
+        char path[CGROUP_PATH_MAX];
+        int r = cgroup_path_of(cg, places.place[i].h, pid, path);
+
+        if (r == 0 && cgroup_path_is_ours(path))
+            r = write_procs(cg, places.place[i].h, "", pid);
+        if (r < 0)
+            return error_set(err, r, "move process %d back: %s", (int)pid, strerror(-r));
+    }
+    return 0;
+}
+
+/* ---- removing ---- */
+
+/* Sends every process of the group to the root. Returns 0 when it is empty, -EBUSY if it never is.
+ */
+static int empty_group(const struct cgroup *cg, const struct cgroup_hierarchy *h, const char *name)
+{
+    char path[FILE_PATH_MAX];
+    int r = file_path(path, sizeof(path), "%s/%s/cgroup.procs", h->point, name);
+
+    if (r < 0)
+        return r;
+    for (int pass = 0; pass < LEAVE_PASSES; pass++) {
+        _cleanup_free_ char *text = NULL;
+        size_t len;
+        uint64_t pid;
+
+        r = file_read_all(cg->root, path, &text, &len);
+        if (r < 0)
+            return r;
+        if (len == 0)
+            return 0;
+        for (const char *p = text; text_scan_u64(&p, &pid) == 0; p += *p == '\n') {
+            r = write_procs(cg, h, "", (pid_t)pid);
+            if (r < 0 && r != -ESRCH)
+                return r;
+        }
+    }
+    return -EBUSY;
+}
+
+typedef int (*group_fn)(const struct cgroup *cg, const struct cgroup_hierarchy *h,
+                        const char *name);
+
+/* Calls @fn for the groups right below @name, until one fails. */
+static int each_child(const struct cgroup *cg, const struct cgroup_hierarchy *h, const char *name,
+                      group_fn fn)
+{
+    char path[FILE_PATH_MAX];
+    int r = file_path(path, sizeof(path), "%s/%s", h->point, name);
+    DIR *dir;
+
+    if (r == 0)
+        r = cgroup_open_dir(cg, path, &dir);
+    if (r < 0)
+        return r;
+    for (struct dirent *entry; r == 0 && (entry = readdir(dir));) {
+        char child[CGROUP_NAME_MAX];
+
+        if (entry->d_type != DT_DIR || entry->d_name[0] == '.')
+            continue;
+        r = file_path(child, sizeof(child), "%s/%s", name, entry->d_name);
+        if (r == 0)
+            r = fn(cg, h, child);
+    }
+    closedir(dir);
+    return r;
+}
+
+/* Whatever fails, the others are thawed. */
+static int thaw_below(const struct cgroup *cg, const struct cgroup_hierarchy *h, const char *name)
+{
+    char path[FILE_PATH_MAX];
+
+    if (file_path(path, sizeof(path), "%s/%s", h->point, name) == 0)
+        h->ops->set_frozen(cg->root, path, false);
+    each_child(cg, h, name, thaw_below);
+    return 0;
+}
+
+/* Depth is bounded by CGROUP_NAME_MAX. */
+static int remove_below(const struct cgroup *cg, const struct cgroup_hierarchy *h, const char *name)
+{
+    char path[FILE_PATH_MAX];
+    int r = each_child(cg, h, name, remove_below);
+
+    if (r == 0)
+        r = file_path(path, sizeof(path), "%s/%s", h->point + strspn(h->point, "/"), name);
+    for (int pass = 0; r == 0 && pass < LEAVE_PASSES; pass++) {
+        r = empty_group(cg, h, name);
+        if (r < 0 || unlinkat(cg->root, path, AT_REMOVEDIR) == 0)
+            break;
+        /* EBUSY: a process that is just exiting is no longer listed but still counted. */
+        r = errno == EBUSY ? 0 : -errno;
+        if (pass == LEAVE_PASSES - 1)
+            r = -EBUSY;
+        usleep(1000);
+    }
+    return cgroup_is_gone(r) ? 0 : r;
+}
+
+int cgroup_remove(const struct cgroup *cg, const char *name, struct error *err)
+{
+    struct places places = places_of(cg, ALL);
+    int result = 0;
+
+    if (!name_ok(name))
+        return error_set(err, -EINVAL, "'%s' is no name of a group of ours", name);
+    if (cg->freezer.version != CGROUP_NONE)
+        thaw_below(cg, &cg->freezer, name);
+    for (size_t i = 0; i < places.n; i++) { /* one that fails does not keep the others */
+        int r = remove_below(cg, places.place[i].h, name);
+
+        if (r < 0)
+            result = explain(err, r, "remove group", name);
+    }
+    return result;
+}
+
+/* ---- settings ---- */
+
+static int group_dir(const struct cgroup_hierarchy *h, const char *name, char *ret, size_t size,
+                     struct error *err)
+{
+    if (h->version == CGROUP_NONE)
+        return error_set(err, -ENOTSUP, "no such cgroup controller is mounted here");
+    if (!name_ok(name))
+        return error_set(err, -EINVAL, "'%s' is no name of a group of ours", name);
+    return file_path(ret, size, "%s/%s", h->point, name);
+}
+
+int cgroup_set_weight(const struct cgroup *cg, const char *name, uint32_t weight, struct error *err)
+{
+    char dir[FILE_PATH_MAX];
+    uint32_t held;
+    int r = group_dir(&cg->cpu, name, dir, sizeof(dir), err);
+
+    if (r < 0)
+        return r;
+    if (weight < CGROUP_WEIGHT_MIN || weight > CGROUP_WEIGHT_MAX)
+        return error_set(err, -ERANGE, "weight %u is not within %u … %u", weight, CGROUP_WEIGHT_MIN,
+                         CGROUP_WEIGHT_MAX);
+    r = cg->cpu.ops->set_weight(cg->root, dir, weight);
+    if (r == 0)
+        r = cg->cpu.ops->get_weight(cg->root, dir, &held);
+    if (r == 0 && held != weight)
+        r = -EIO;
+    return r < 0 ? explain(err, r, "set the weight of", dir) : 0;
+}
+
+int cgroup_set_units(const struct cgroup *cg, const char *name, uint32_t units, struct error *err)
+{
+    char dir[FILE_PATH_MAX], path[FILE_PATH_MAX], text[16];
+    uint64_t held;
+    int r = group_dir(&cg->cpu, name, dir, sizeof(dir), err);
+
+    if (r < 0)
+        return r;
+    r = file_path(path, sizeof(path), "%s/%s", dir, cg->cpu.ops->units_file);
+    snprintf(text, sizeof(text), "%u", units);
+    if (r == 0)
+        r = file_write(cg->root, path, text);
+    if (r == 0)
+        r = file_read_u64(cg->root, path, &held);
+    if (r == 0 && held != units)
+        r = -EIO;
+    return r < 0 ? explain(err, r, "set the weight of", dir) : 0;
+}
+
+int cgroup_set_cpus(const struct cgroup *cg, const char *name, const struct cpuset *cpus,
+                    struct error *err)
+{
+    char dir[FILE_PATH_MAX], path[FILE_PATH_MAX], text[CPUSET_TEXT_MAX];
+    struct cpuset held;
+    int r = group_dir(&cg->cpuset, name, dir, sizeof(dir), err);
+
+    if (r < 0)
+        return r;
+    if (cpuset_count(cpus) == 0)
+        return error_set(err, -ERANGE, "an empty set of CPUs for %s", name);
+    r = cpuset_format(cpus, text, sizeof(text));
+    if (r >= 0)
+        r = file_path(path, sizeof(path), "%s/cpuset.cpus", dir);
+    if (r == 0)
+        r = file_write(cg->root, path, text);
+    if (r == 0)
+        r = cgroup_read_cpus(cg->root, dir, "cpuset.cpus", &held);
+    if (r == 0 && !cpuset_equal(&held, cpus))
+        r = -EIO;
+    return r < 0 ? explain(err, r, "set the CPUs of", dir) : 0;
+}
+
+int cgroup_set_quota(const struct cgroup *cg, const char *name, uint32_t quota_mcpu,
+                     struct error *err)
+{
+    char dir[FILE_PATH_MAX];
+    uint32_t held;
+    int r = group_dir(&cg->cpu, name, dir, sizeof(dir), err);
+
+    if (r < 0)
+        return r;
+    if (quota_mcpu < CGROUP_QUOTA_MIN)
+        return error_set(err, -ERANGE, "a quota of %u mcpu; the least is %u", quota_mcpu,
+                         CGROUP_QUOTA_MIN);
+    r = cg->cpu.ops->set_quota(cg->root, dir, quota_mcpu);
+    if (r == 0)
+        r = cg->cpu.ops->get_quota(cg->root, dir, &held);
+    if (r == 0 && held != quota_mcpu)
+        r = -EIO;
+    return r < 0 ? explain(err, r, "set the quota of", dir) : 0;
+}
+
+int cgroup_freeze(const struct cgroup *cg, const char *name, bool frozen, struct error *err)
+{
+    char dir[FILE_PATH_MAX];
+    int r = group_dir(&cg->freezer, name, dir, sizeof(dir), err);
+
+    if (r < 0)
+        return r;
+    r = cg->freezer.ops->set_frozen(cg->root, dir, frozen);
+    return r < 0 ? explain(err, r, frozen ? "freeze" : "thaw", dir) : 0;
+}
+
+int cgroup_read_frost(const struct cgroup *cg, const char *name, enum cgroup_frost *ret)
+{
+    char dir[FILE_PATH_MAX];
+    int r = group_dir(&cg->freezer, name, dir, sizeof(dir), NULL);
+
+    return r < 0 ? r : cg->freezer.ops->get_frost(cg->root, dir, ret);
+}
+
+static int read_cpu(const struct cgroup *cg, const char *dir, struct cgroup_settings *ret)
+{
+    char path[FILE_PATH_MAX];
+    uint64_t units;
+    int r = file_path(path, sizeof(path), "%s/%s", dir, cg->cpu.ops->units_file);
+
+    if (r == 0)
+        r = file_read_u64(cg->root, path, &units);
+    if (r < 0)
+        return r;
+    ret->units = (uint32_t)units;
+    r = cg->cpu.ops->get_weight(cg->root, dir, &ret->weight);
+    return r < 0 ? r : cg->cpu.ops->get_quota(cg->root, dir, &ret->quota_mcpu);
+}
+
+/* @cpu and @cpuset are directories; what is told of one that is not there is what "none" is. */
+static int read_both(const struct cgroup *cg, int cpu_found, const char *cpu, int cpuset_found,
+                     const char *cpuset, struct cgroup_settings *ret)
+{
+    struct cgroup_settings settings = {.quota_mcpu = CGROUP_NO_QUOTA};
+    int a = cpu_found < 0 ? cpu_found : read_cpu(cg, cpu, &settings);
+    int b = cpuset_found < 0 ? cpuset_found
+                             : cgroup_read_cpus(cg->root, cpuset, "cpuset.cpus", &settings.cpus);
+
+    if (a < 0 && a != -ENOENT && a != -ENOTSUP)
+        return a;
+    if (b < 0 && b != -ENOENT && b != -ENOTSUP)
+        return b;
+    if (a < 0 && b < 0)
+        return -ENOENT;
+    *ret = settings;
+    return 0;
+}
+
+int cgroup_read_settings(const struct cgroup *cg, const char *name, struct cgroup_settings *ret)
+{
+    char cpu[FILE_PATH_MAX], cpuset[FILE_PATH_MAX];
+    int a = group_dir(&cg->cpu, name, cpu, sizeof(cpu), NULL);
+    int b = group_dir(&cg->cpuset, name, cpuset, sizeof(cpuset), NULL);
+
+    return read_both(cg, a, cpu, b, cpuset, ret);
+}
+
+static int find_named(const struct cgroup *cg, const struct cgroup_hierarchy *h, pid_t pid,
+                      const char *part, char ret_path[CGROUP_PATH_MAX])
+{
+    char path[CGROUP_PATH_MAX], *found;
+    int r = h->version == CGROUP_NONE ? -ENOTSUP : cgroup_path_of(cg, h, pid, path);
+
+    if (r < 0)
+        return r;
+    found = strstr(path, part);
+    if (!found)
+        return -ENOENT;
+    found[strcspn(found, "/")] = '\0';
+    strcpy(ret_path, path);
+    return 0;
+}
+
+int cgroup_find(const struct cgroup *cg, pid_t pid, const char *part, struct cgroup_place *ret)
+{
+    struct cgroup_place place = {0};
+    int a = find_named(cg, &cg->cpu, pid, part, place.cpu);
+    int b = find_named(cg, &cg->cpuset, pid, part, place.cpuset);
+
+    if (a < 0 && b < 0)
+        return a == -ENOTSUP ? b : a;
+    *ret = place;
+    return 0;
+}
+
+int cgroup_read_place(const struct cgroup *cg, const struct cgroup_place *place,
+                      struct cgroup_settings *ret)
+{
+    char cpu[FILE_PATH_MAX], cpuset[FILE_PATH_MAX];
+    int a = -ENOENT, b = -ENOENT;
+
+    if (*place->cpu)
+        a = file_path(cpu, sizeof(cpu), "%s%s", cg->cpu.point, place->cpu);
+    if (*place->cpuset)
+        b = file_path(cpuset, sizeof(cpuset), "%s%s", cg->cpuset.point, place->cpuset);
+    return read_both(cg, a, cpu, b, cpuset, ret);
+}

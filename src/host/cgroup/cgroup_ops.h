@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Private to cgroup*.c: the hierarchies that were found, and the table of functions that hides how
+ * the two versions of cgroups differ.
+ */
+#pragma once
+
+#include "host/cgroup/cgroup.h"
+
+#include <dirent.h>
+#include <errno.h>
+
+/* Every function takes the group as a directory @dir relative to @root. */
+struct cgroup_ops {
+    const char *effective_cpus, *memory_limit; /* file names */
+    const char *units_file;
+    struct cgroup_units units;
+    int (*get_weight)(int root, const char *dir, uint32_t *ret);
+    int (*set_weight)(int root, const char *dir, uint32_t weight);
+    int (*get_quota)(int root, const char *dir, uint32_t *ret_mcpu);
+    int (*set_quota)(int root, const char *dir, uint32_t mcpu);
+    int (*get_frost)(int root, const char *dir, enum cgroup_frost *ret);
+    int (*set_frozen)(int root, const char *dir, bool frozen);
+    /* Before a child is made in @dir, and after @child was made in it. */
+    int (*enable)(int root, const char *dir, unsigned controllers);
+    int (*populate)(int root, const char *dir, const char *child, unsigned controllers);
+};
+
+struct cgroup_hierarchy {
+    enum cgroup_version version;
+    const struct cgroup_ops *ops;
+    const char *key;             /* how /proc/PID/cgroup names it */
+    char point[CGROUP_PATH_MAX]; /* mount point */
+    char top[CGROUP_PATH_MAX];   /* group that is mounted there, "/" for the hierarchy's root */
+};
+
+struct cgroup {
+    int root;
+    struct cgroup_hierarchy cpu, cpuset, freezer;
+    struct cgroup_hierarchy cpuacct; /* v1 alone: where groups' CPU time is counted */
+    struct cgroup_hierarchy memory;  /* to be read only */
+};
+
+extern const struct cgroup_ops cgroup_ops_v1, cgroup_ops_v2;
+
+/*
+ * Where @pid's group lies below the mount point: "/" or "/a/b". A group outside of what is mounted
+ * here counts as "/", the nearest thing that can be seen. Returns 0 or -errno.
+ */
+int cgroup_path_of(const struct cgroup *cg, const struct cgroup_hierarchy *h, pid_t pid,
+                   char ret_path[CGROUP_PATH_MAX]);
+
+/* What the kernel says of a group that is gone, or is going while a file of it is open. */
+static inline bool cgroup_is_gone(int r)
+{
+    return r == -ENOENT || r == -ENODEV;
+}
+
+/* A group's directory, by no link; the caller closes it. 0 or -errno. */
+int cgroup_open_dir(const struct cgroup *cg, const char *path, DIR **ret);
+
+/* 0 or -errno; a missing file is -ENOENT. */
+int cgroup_read_cpus(int root, const char *dir, const char *file, struct cpuset *ret);

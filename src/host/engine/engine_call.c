@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "host/engine/engine_state.h"
+#include "host/net/http.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <string.h>
+
+struct engine_call {
+    struct engine_call *next;
+    struct engine *engine;
+    struct engine_then then;
+    int64_t ticket, transfer;
+    uint64_t started_ns;
+    engine_log_fn *log;
+    struct engine_frames frames; /* of logs, as tty */
+    enum engine_verb verb;
+    bool tty;
+    bool inside;                 /* its log callback runs … */
+    bool gone;                   /* … and has cancelled it */
+    bool again;                  /* an update is asked for the second time */
+    struct engine_update update; /* points to the following two */
+    struct cpuset cpus;
+    struct engine_quota quota;
+    char target[ENGINE_ID_MAX];
+};
+
+static const struct {
+    const char *name;
+    const char *method;
+    const char *tail; /* of the path, behind the container */
+    bool endless;     /* unless a timeout is given */
+} verbs[] = {
+    [ENGINE_V_LIST] = {"list", "GET", "", false},
+    [ENGINE_V_INSPECT] = {"inspect", "GET", "/json", false},
+    [ENGINE_V_UPDATE] = {"update", "POST", "/update", false},
+    [ENGINE_V_PAUSE] = {"pause", "POST", "/pause", false},
+    [ENGINE_V_UNPAUSE] = {"unpause", "POST", "/unpause", false},
+    [ENGINE_V_CREATE] = {"create", "POST", "", false},
+    [ENGINE_V_START] = {"start", "POST", "/start", false},
+    [ENGINE_V_STOP] = {"stop", "POST", "/stop", false},
+    [ENGINE_V_KILL] = {"kill", "POST", "/kill", false},
+    [ENGINE_V_WAIT] = {"wait", "POST", "/wait", true},
+    [ENGINE_V_REMOVE] = {"remove", "DELETE", "", false},
+    [ENGINE_V_LOGS] = {"logs", "GET", "/logs", true},
+};
+static_assert(ARRAY_LEN(verbs) == ENGINE_V_MAX, "an entry for each verb");
+
+/* ---- the end of a call ---- */
+
+static void unlink_call(struct engine_call *c)
+{
+    struct engine_call **at = &c->engine->calls;
+
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+    c->engine->n_calls--;
+}
+
+static void settle(struct engine_call *c, struct engine_result *result, const char *reason)
+{
+    char text[ENGINE_ID_MAX + ERROR_TEXT_MAX + 32] = "";
+
+    if (result->code < 0)
+        snprintf(text, sizeof(text), "%s: %s%s%s: %s", engine_kind_name(c->engine->greeting.kind),
+                 verbs[c->verb].name, *c->target ? " " : "", c->target, reason);
+    result->verb = c->verb;
+    result->target = c->target;
+    result->text = text;
+    result->took_ns = clock_now_ns() - c->started_ns;
+    unlink_call(c); /* done may cancel whatever it remembers */
+    c->then.done(c->then.arg, result);
+    free(c);
+}
+
+/* Docker has no status of its own for an unpause without a pause, podman none for more than that.
+ */
+static bool wrong_state(const char *message, const char *cause)
+{
+    static const char unpaused[] = " is not paused";
+    size_t len = strlen(message);
+
+    return strcmp(cause, "container state improper") == 0 ||
+           (len >= sizeof(unpaused) &&
+            strcmp(message + len - (sizeof(unpaused) - 1), unpaused) == 0);
+}
+
+static int code_of_status(int status, const char *message, const char *cause)
+{
+    switch (status) {
+    case 400:
+        return -EINVAL;
+    case 404:
+        return -ENOENT;
+    case 409:
+        return -EBUSY;
+    case 500:
+        return wrong_state(message, cause) ? -EBUSY : -EREMOTEIO;
+    default:
+        return status > 500 ? -EREMOTEIO : -EPROTO;
+    }
+}
+
+static void on_success(struct engine_call *c, const struct transfer_answer *answer)
+{
+    struct engine_result result = {.status = answer->status};
+    struct engine_containers found = {0};
+    struct error err = {0};
+    char id[ENGINE_ID_MAX];
+    const char *body = answer->body;
+    size_t len = answer->body_len;
+
+    if (c->verb == ENGINE_V_LIST)
+        result.code = engine_parse_list(body, len, &found, &err);
+    else if (c->verb == ENGINE_V_INSPECT)
+        result.code = engine_parse_inspect(body, len, &found, &err);
+    else if (c->verb == ENGINE_V_WAIT)
+        result.code = engine_parse_exit(body, len, &result.exit_code, &err);
+    else if (c->verb == ENGINE_V_CREATE)
+        result.code = engine_parse_created(body, len, id, &err);
+    if (c->verb == ENGINE_V_CREATE && result.code == 0)
+        result.id = id;
+    result.containers = found.list;
+    result.n_containers = found.n;
+    settle(c, &result, err.text);
+    engine_containers_done(&found);
+}
+
+static int send_call(struct engine_call *c, const char *path, json_t *body);
+
+/* Asks for the same update with another quota. False: there is no other, or no time. */
+static bool ask_again(struct engine_call *c, int status, const char *message)
+{
+    const struct engine_dialect *dialect = c->engine->dialect;
+    char path[ENGINE_ID_MAX + 32];
+
+    if (c->verb != ENGINE_V_UPDATE || c->again || !c->update.quota ||
+        !dialect->other_quota(&c->quota, status, message, &c->quota))
+        return false;
+    c->again = true;
+    snprintf(path, sizeof(path), "/containers/%s/update", c->target);
+    return send_call(c, path, dialect->update(&c->update)) == 0;
+}
+
+static void on_answer(void *arg, const struct transfer_answer *answer)
+{
+    struct engine_call *c = arg;
+    struct engine_result result = {.code = answer->code, .status = answer->status};
+    char message[ERROR_TEXT_MAX], cause[48];
+
+    if (answer->code < 0) {
+        settle(c, &result, answer->reason);
+    } else if ((answer->status >= 200 && answer->status < 300) || answer->status == 304) {
+        on_success(c, answer);
+    } else {
+        engine_parse_failure(answer->body, answer->body_len, message, cause, sizeof(cause));
+        if (ask_again(c, answer->status, message))
+            return;
+        result.code = code_of_status(answer->status, message, cause);
+        settle(c, &result, message);
+    }
+}
+
+/* ---- logs ---- */
+
+static void on_log(void *arg, int fd, const char *bytes, size_t len)
+{
+    struct engine_call *c = arg;
+
+    if (!c->gone)
+        c->log(c->then.arg, fd, bytes, len);
+}
+
+static ssize_t on_log_bytes(void *arg, const char *bytes, size_t len)
+{
+    struct engine_call *c = arg;
+    int r = 0;
+
+    c->inside = true;
+    if (!c->tty)
+        r = engine_frames_feed(&c->frames, bytes, len, on_log, c);
+    else if (len > 0)
+        on_log(c, 1, bytes, len);
+    c->inside = false;
+    if (c->gone) { /* and so is its transfer */
+        free(c);
+        return -ECANCELED;
+    }
+    return r < 0 ? r : (ssize_t)len;
+}
+
+/* ---- the beginning ---- */
+
+/* Takes @body over. */
+static int send_call(struct engine_call *c, const char *path, json_t *body)
+{
+    struct engine *e = c->engine;
+    uint64_t used_ms = (clock_now_ns() - c->started_ns) / NS_PER_MS;
+    struct transfer_request request = {
+        .method = verbs[c->verb].method,
+        .data = c->verb == ENGINE_V_LOGS ? on_log_bytes : NULL,
+        .done = on_answer,
+        .arg = c,
+        .timeout_ms = c->then.timeout_ms,
+    };
+    bool wants_body = c->verb == ENGINE_V_UPDATE || c->verb == ENGINE_V_CREATE;
+    _cleanup_free_ char *text = body ? json_dumps(body, JSON_COMPACT) : NULL, *full = NULL;
+
+    json_decref(body);
+    if ((wants_body && !text) || asprintf(&full, "%s%s", e->greeting.prefix, path) < 0) {
+        full = NULL;
+        return -ENOMEM;
+    }
+    if (request.timeout_ms > 0) /* what is left of it; 0 would be for ever */
+        request.timeout_ms = used_ms < request.timeout_ms ? request.timeout_ms - used_ms : 1;
+    request.path = full;
+    request.body = text;
+    c->transfer = transfer_send(e->http, &request);
+    return c->transfer < 0 ? (int)c->transfer : 0;
+}
+
+/* @target "": none is needed. */
+static int begin(struct engine *e, enum engine_verb verb, const char *target,
+                 const struct engine_then *then, struct engine_call **ret)
+{
+    struct engine_call *c;
+
+    if (!e->dialect)
+        return -ENOTCONN;
+    if (*target && !engine_is_id(target))
+        return -EINVAL;
+    if (e->n_calls >= ENGINE_CALLS_MAX)
+        return -EBUSY;
+    c = calloc(1, sizeof(*c));
+    if (!c)
+        return -ENOMEM;
+    c->engine = e;
+    c->verb = verb;
+    c->then = *then;
+    if (then->timeout_ms == 0 && !verbs[verb].endless)
+        c->then.timeout_ms = ENGINE_TIMEOUT_MS;
+    c->started_ns = clock_now_ns();
+    strcpy(c->target, target);
+    c->ticket = ++e->tickets;
+    c->next = e->calls;
+    e->calls = c;
+    e->n_calls++;
+    *ret = c;
+    return 0;
+}
+
+/* Sends it to the path that @fmt says. Takes @body over. */
+__attribute__((format(printf, 3, 4))) static int64_t finish(struct engine_call *c, json_t *body,
+                                                            const char *fmt, ...)
+{
+    _cleanup_free_ char *path = NULL;
+    va_list ap;
+    int r;
+
+    va_start(ap, fmt);
+    r = vasprintf(&path, fmt, ap);
+    va_end(ap);
+    if (r < 0) {
+        path = NULL;
+        json_decref(body);
+        r = -ENOMEM;
+    } else {
+        r = send_call(c, path, body);
+    }
+    if (r == 0)
+        return c->ticket;
+    unlink_call(c);
+    free(c);
+    return r;
+}
+
+/* What needs nothing but a container, and perhaps "?key=value". */
+static int64_t act(struct engine *e, enum engine_verb verb, const char *id, const char *query,
+                   const struct engine_then *then)
+{
+    struct engine_call *c;
+    int r = *id ? begin(e, verb, id, then, &c) : -EINVAL;
+
+    return r < 0 ? r : finish(c, NULL, "/containers/%s%s%s", id, verbs[verb].tail, query);
+}
+
+int64_t engine_inspect(struct engine *e, const char *id, struct engine_then then)
+{
+    return act(e, ENGINE_V_INSPECT, id, "", &then);
+}
+
+int64_t engine_pause(struct engine *e, const char *id, struct engine_then then)
+{
+    return act(e, ENGINE_V_PAUSE, id, "", &then);
+}
+
+int64_t engine_unpause(struct engine *e, const char *id, struct engine_then then)
+{
+    return act(e, ENGINE_V_UNPAUSE, id, "", &then);
+}
+
+int64_t engine_start(struct engine *e, const char *id, struct engine_then then)
+{
+    return act(e, ENGINE_V_START, id, "", &then);
+}
+
+int64_t engine_wait(struct engine *e, const char *id, struct engine_then then)
+{
+    return act(e, ENGINE_V_WAIT, id, "", &then);
+}
+
+int64_t engine_stop(struct engine *e, const char *id, unsigned grace_s, struct engine_then then)
+{
+    char query[32];
+
+    if (!e->dialect)
+        return -ENOTCONN;
+    snprintf(query, sizeof(query), "?%s=%u", e->dialect->grace, grace_s);
+    return act(e, ENGINE_V_STOP, id, query, &then);
+}
+
+int64_t engine_kill(struct engine *e, const char *id, const char *signal, struct engine_then then)
+{
+    char name[32], query[64];
+
+    if (!*signal || http_escape(signal, name, sizeof(name)) < 0)
+        return -EINVAL;
+    snprintf(query, sizeof(query), "?signal=%s", name);
+    return act(e, ENGINE_V_KILL, id, query, &then);
+}
+
+int64_t engine_remove(struct engine *e, const char *id, struct engine_then then)
+{
+    if (!e->dialect)
+        return -ENOTCONN;
+    return act(e, ENGINE_V_REMOVE, id, e->dialect->remove_query, &then);
+}
+
+int64_t engine_list(struct engine *e, const char *label, struct engine_then then)
+{
+    json_t *filter = label ? json_pack("{s:[s]}", "label", label) : json_object();
+    _cleanup_free_ char *text = filter ? json_dumps(filter, JSON_COMPACT) : NULL, *escaped = NULL;
+    size_t size = text ? strlen(text) * 3 + 4 : 0;
+    struct engine_call *c;
+    int r = 0;
+
+    json_decref(filter);
+    if (!text)
+        return label ? -EINVAL : -ENOMEM; /* JSON takes UTF-8 alone */
+    escaped = malloc(size);
+    if (!escaped || http_escape(text, escaped, size) < 0)
+        return -ENOMEM;
+    r = begin(e, ENGINE_V_LIST, "", &then, &c);
+    return r < 0 ? r : finish(c, NULL, "/containers/json?all=true&filters=%s", escaped);
+}
+
+int64_t engine_update(struct engine *e, const char *id, const struct engine_update *update,
+                      struct engine_then then)
+{
+    struct engine_call *c;
+    int r = *id && (!update->cpus || cpuset_count(update->cpus) > 0)
+                ? begin(e, ENGINE_V_UPDATE, id, &then, &c)
+                : -EINVAL;
+
+    if (r < 0)
+        return r;
+    c->update.shares = update->shares;
+    if (update->cpus) {
+        c->cpus = *update->cpus;
+        c->update.cpus = &c->cpus;
+    }
+    if (update->quota) {
+        c->quota = *update->quota;
+        c->update.quota = &c->quota;
+    }
+    return finish(c, e->dialect->update(&c->update), "/containers/%s/update", id);
+}
+
+int64_t engine_create(struct engine *e, const struct engine_create *create, struct engine_then then)
+{
+    const char *name = create->name ? create->name : "";
+    struct engine_call *c;
+    int r = begin(e, ENGINE_V_CREATE, name, &then, &c);
+
+    if (r < 0)
+        return r;
+    if (e->dialect->create_query && *name)
+        return finish(c, e->dialect->create(create), "/containers/create%s%s",
+                      e->dialect->create_query, name);
+    return finish(c, e->dialect->create(create), "/containers/create");
+}
+
+int64_t engine_logs(struct engine *e, const char *id, bool tty, bool follow, int tail,
+                    engine_log_fn *log, struct engine_then then)
+{
+    char limit[24] = "";
+    struct engine_call *c;
+    int r = *id ? begin(e, ENGINE_V_LOGS, id, &then, &c) : -EINVAL;
+
+    if (r < 0)
+        return r;
+    c->log = log;
+    c->tty = tty;
+    if (tail >= 0)
+        snprintf(limit, sizeof(limit), "&tail=%d", tail);
+    return finish(c, NULL, "/containers/%s/logs?stdout=true&stderr=true&follow=%s%s", id,
+                  follow ? "true" : "false", limit);
+}
+
+void engine_cancel(struct engine *e, int64_t ticket)
+{
+    struct engine_call *c = e->calls;
+
+    while (c && c->ticket != ticket)
+        c = c->next;
+    if (!c)
+        return;
+    unlink_call(c);
+    transfer_cancel(e->http, c->transfer);
+    if (c->inside)
+        c->gone = true;
+    else
+        free(c);
+}
+
+void engine_calls_free(struct engine *e)
+{
+    while (e->calls)
+        engine_cancel(e, e->calls->ticket);
+}

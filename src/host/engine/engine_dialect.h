@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the engines are told: where Docker and libpod want the same said differently. Pure; any
+ * thread, called by engine.c alone.
+ */
+#pragma once
+
+#include "host/engine/engine.h"
+
+#include <jansson.h>
+
+struct engine_dialect {
+    const char *grace;        /* what engine_stop's parameter is called */
+    const char *remove_query; /* "?…": at once, also when it runs */
+    const char *create_query; /* in front of the name; NULL: the name is in the body */
+    const char *events_query; /* beside filter and since */
+
+    /* Bodies; NULL: out of memory. */
+    json_t *(*update)(const struct engine_update *update);
+    json_t *(*create)(const struct engine_create *create);
+
+    /*
+     * How else to say @update, that was answered with @status: writes another quota to *ret.
+     * False: this was final.
+     */
+    bool (*other_quota)(const struct engine_quota *quota, int status, const char *message,
+                        struct engine_quota *ret);
+
+    /* What `since` has to be so that events from @time_ns on come, that one included. */
+    void (*since)(uint64_t time_ns, char *buf, size_t size);
+};
+
+extern const struct engine_dialect engine_docker, engine_podman;
+
+/* ---- parts of bodies ---- */
+
+/* Adds @value, taking it over, under @key; a NULL value, or no memory, makes *ok false. */
+void body_add(bool *ok, json_t *object, const char *key, json_t *value);
+
+/* @body, or NULL after giving it up when not @ok. */
+json_t *body_finish(bool ok, json_t *body);
+
+/* {"KEY": "VALUE", …} */
+json_t *body_labels(const struct engine_label *labels, size_t n);
+
+/* ["…", …] of an array ended by NULL, which may be NULL itself. */
+json_t *body_texts(const char *const *texts);
+
+json_t *body_cpus(const struct cpuset *cpus);

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What engines say, as structs. Pure: bytes in, structs or a reason out, whatever the bytes are.
+ * Any thread; called by engine.c, unit tests and the fuzzer.
+ */
+#pragma once
+
+#include "host/engine/engine.h"
+
+/* Whether it may stand in a path: letters, digits, "_.-", shorter than ENGINE_ID_MAX. */
+bool engine_is_id(const char *text);
+
+/* ---- the first question, /_ping: headers alone ---- */
+
+struct engine_greeting {
+    enum engine_kind kind;
+    unsigned api;     /* to be used with Docker: 1.@api */
+    char prefix[24];  /* of paths: "/v1.41", "/v4.0.0/libpod" */
+    char version[48]; /* "docker 1.41", "podman 4.3.1" */
+};
+
+/* Returns 0, -EPROTO (no engine speaks so) or -EOPNOTSUPP (too old) with the reason. */
+int engine_parse_greeting(const char *head, struct engine_greeting *ret, struct error *err);
+
+/* ---- answers ---- */
+
+/* Containers, whose texts live in the document that they came in. */
+struct engine_containers {
+    struct engine_container *list;
+    size_t n;
+    void *document;
+};
+
+void engine_containers_done(struct engine_containers *containers);
+
+/*
+ * Each returns 0; -EBADMSG (no such answer) or -EMSGSIZE (more than the caps of engine.h) with the
+ * reason; -ENOMEM. The containers are freed with engine_containers_done, on success only.
+ */
+int engine_parse_list(const char *text, size_t len, struct engine_containers *ret,
+                      struct error *err);
+int engine_parse_inspect(const char *text, size_t len, struct engine_containers *ret,
+                         struct error *err);
+int engine_parse_created(const char *text, size_t len, char ret_id[ENGINE_ID_MAX],
+                         struct error *err);
+int engine_parse_exit(const char *text, size_t len, int *ret_code, struct error *err);
+
+/*
+ * The engine's own words in an answer that is no success: one printable line, never empty, cut at
+ * ERROR_TEXT_MAX. @cause (may be NULL) is what podman calls the kind of error, or "".
+ */
+void engine_parse_failure(const char *text, size_t len, char ret_message[ERROR_TEXT_MAX],
+                          char *ret_cause, size_t cause_size);
+
+/* ---- events ---- */
+
+struct engine_event_text {
+    struct engine_event event;
+    void *document;
+};
+
+/*
+ * One line of the stream. Returns 1 (an event; free it with engine_event_done), 0 (nothing for us:
+ * another kind of object or action) or -EBADMSG, -ENOMEM.
+ */
+int engine_parse_event(const char *text, size_t len, struct engine_event_text *ret,
+                       struct error *err);
+void engine_event_done(struct engine_event_text *event);
+
+/* The events that engine_parse_event knows, as a filter of /events: JSON. */
+extern const char engine_event_filter[];
+
+/* ---- logs: frames of eight bytes head (1 or 2, three zeros, length, big-endian) and content ----
+ */
+
+struct engine_frames {
+    unsigned char head[8];
+    unsigned n_head;
+    uint32_t left; /* of the frame's content */
+};
+
+/* Hands the content of @len more bytes to @log. Returns 0 or -EBADMSG (no frame begins so). */
+int engine_frames_feed(struct engine_frames *frames, const char *bytes, size_t len,
+                       engine_log_fn *log, void *arg);

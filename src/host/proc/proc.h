@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the kernel says about processes: readers of /proc, thread affinity, pidfds.
+ *
+ * @root is a directory descriptor of "/" or of a recorded tree (see host/proc/file.h). Every
+ * proc_read_* returns 0 or -errno, with -ESRCH when the process is gone (the kernel's ENOENT and
+ * ESRCH alike) and -EACCES when it is somebody else's. The proc_parse_* are pure and take hostile
+ * text. Any thread, no state; called by the daemon, the CLI and tests.
+ */
+#pragma once
+
+#include "base/cpuset.h"
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define PROC_COMM_MAX    64    /* the kernel's own limit is 16, of kernel threads 64 */
+#define PROC_THREADS_MAX 32768 /* of one process; above, -E2BIG */
+#define PROC_PIDS_MAX    65536 /* of one machine; above, -E2BIG */
+#define PROC_CMDLINE_MAX 65536 /* bytes; the rest is cut */
+#define PROC_VERSION_MAX 32
+
+/* ---- /proc/PID/stat, /proc/PID/task/TID/stat ---- */
+
+struct proc_stat {
+    pid_t pid; /* or thread id */
+    pid_t parent;
+    pid_t session;
+    char comm[PROC_COMM_MAX];
+    char state;        /* 'R', 'S', 'D', 'T', 'Z', … */
+    uint64_t cpu_ns;   /* user and system time; the kernel's resolution is one tick, 10 ms */
+    uint64_t ended_ns; /* the same of its children that have ended, and theirs */
+    uint32_t threads;  /* of the whole process */
+    uint64_t start;    /* clock ticks after boot: with the pid it names a process for ever */
+    uint32_t last_cpu; /* where it ran last */
+};
+
+int proc_parse_stat(const char *text, size_t len, struct proc_stat *ret);
+int proc_read_stat(int root, pid_t pid, struct proc_stat *ret);
+
+/* ---- /proc/PID/status ---- */
+
+struct proc_status {
+    pid_t tgid; /* the process, when the id was a thread's */
+    uid_t uid;  /* effective */
+    uint32_t threads;
+    struct cpuset allowed; /* Cpus_allowed_list of the main thread */
+    uint64_t sig_caught;   /* bit n-1: signal n has a handler */
+    uint64_t sig_ignored;
+    uint64_t sig_blocked;
+    uint64_t sig_pending; /* sent to the process, and not delivered yet */
+};
+
+int proc_parse_status(const char *text, size_t len, struct proc_status *ret);
+int proc_read_status(int root, pid_t pid, struct proc_status *ret);
+
+/* True if the process has a handler of its own for @signal (1 … 64). */
+bool proc_has_handler(const struct proc_status *status, int signal);
+
+/*
+ * Resident memory that no file backs and nobody shares on purpose: of /proc/PID/statm, the second
+ * number less the third. Cheap; pages that a fork has in common with its parent count twice.
+ */
+int proc_parse_statm(const char *text, uint64_t *ret_pages); /* 0 or -EINVAL */
+int proc_read_own_memory(int root, pid_t pid, uint64_t *ret_bytes);
+
+/* ---- processes and threads ---- */
+
+struct proc_thread {
+    pid_t tid;
+    char state;
+    uint32_t last_cpu;
+    uint64_t cpu_ns;  /* time on a processor: schedstat, else the ticks of stat */
+    uint64_t wait_ns; /* time runnable but waiting for a processor; 0 without schedstat */
+};
+
+struct proc_threads {
+    struct proc_thread *thread; /* sorted by tid */
+    size_t n;
+};
+
+/* Thread ids, ascending; the caller frees *ret. -E2BIG above PROC_THREADS_MAX. */
+int proc_list_threads(int root, pid_t pid, pid_t **ret, size_t *ret_n);
+
+/* Fills *ret, which the caller hands to proc_threads_done. -E2BIG above PROC_THREADS_MAX. */
+int proc_read_threads(int root, pid_t pid, struct proc_threads *ret);
+void proc_threads_done(struct proc_threads *threads);
+
+/* Parses "cpu_ns wait_ns slices". Returns 0 or -EINVAL. */
+int proc_parse_schedstat(const char *text, uint64_t *ret_cpu_ns, uint64_t *ret_wait_ns);
+
+/* All process ids, ascending; the caller frees *ret. */
+int proc_list(int root, pid_t **ret, size_t *ret_n);
+
+/* Direct children of @pid, ascending; the caller frees *ret (never NULL on success). */
+int proc_read_children(int root, pid_t pid, pid_t **ret, size_t *ret_n);
+
+/* The arguments separated and ended by NULs, as the kernel gives them; the caller frees. */
+int proc_read_cmdline(int root, pid_t pid, char **ret, size_t *ret_len);
+
+/* One variable of the environment the process was started with; the caller frees. -ENODATA: unset.
+ */
+int proc_read_environ(int root, pid_t pid, const char *name, char **ret);
+
+/* A descriptor that becomes readable when @pid ends (CLOEXEC). -ENOSYS before Linux 5.3. */
+int proc_pidfd_open(pid_t pid);
+
+/* Sends @signal to the process that @pidfd stands for. 0, -ESRCH (it has ended), -EPERM. */
+int proc_pidfd_signal(int pidfd, int signal);
+
+/* ---- the machine ---- */
+
+/* Time that all processors together were busy since boot, also for the host of a virtual machine
+ * (steal). 0, -EINVAL or -errno. */
+int proc_parse_busy(const char *text, uint64_t *ret_busy_ns);
+int proc_read_busy(int root, uint64_t *ret_busy_ns);
+
+/* MemTotal of /proc/meminfo. 0, -EINVAL or -errno. */
+int proc_read_memory_total(int root, uint64_t *ret_bytes);
+
+/* ---- affinity ---- */
+
+/*
+ * Sets the affinity of every thread of @pid; looks again until a pass finds no thread that the one
+ * before had not seen, since a thread may be born meanwhile with its parent's old mask. A thread
+ * that dies meanwhile is no failure.
+ * Returns 0, -ESRCH, -EPERM, -EINVAL (no CPU of @set is in the process's cpuset) or -EAGAIN (still
+ * new threads after many passes). *ret_threads (may be NULL): threads set.
+ */
+int proc_set_affinity(int root, pid_t pid, const struct cpuset *set, unsigned *ret_threads);
+
+/* The affinity of one thread (or, given a pid, of the main thread), through the system call. */
+int proc_get_affinity(pid_t tid, struct cpuset *ret);
+
+/* The union over all threads, and whether all have the same. Through the system call. */
+int proc_get_affinity_all(int root, pid_t pid, struct cpuset *ret, bool *ret_uniform);
+
+/* ---- cgroup membership ---- */
+
+/*
+ * The group of a process in the hierarchy of @controller ("cpu", "cpuset"; "" for cgroup v2's) as
+ * /proc/PID/cgroup has it, e.g. "/docker/4f2…". -ENOENT: no such hierarchy. -ENAMETOOLONG.
+ */
+int proc_parse_cgroup(const char *text, const char *controller, char *ret_path, size_t size);
+int proc_read_cgroup(int root, pid_t pid, const char *controller, char *ret_path, size_t size);
+
+/* ---- runtimes ---- */
+
+enum proc_runtime {
+    PROC_RUNTIME_AGENT, /* ours */
+    PROC_RUNTIME_TENSORFLOW,
+    PROC_RUNTIME_TORCH,
+    PROC_RUNTIME_ONNXRUNTIME,
+    PROC_RUNTIME_JAX,
+    PROC_RUNTIME_GOMP,     /* GNU OpenMP */
+    PROC_RUNTIME_LLVM_OMP, /* LLVM's and Intel's OpenMP */
+    PROC_RUNTIME_OPENBLAS,
+    PROC_RUNTIME_MKL,
+    PROC_RUNTIME_ONEDNN, /* as a library of its own; TensorFlow and torch hold theirs inside */
+    PROC_RUNTIME_MAX
+};
+
+struct proc_runtimes {
+    struct {
+        bool loaded;
+        char version[PROC_VERSION_MAX]; /* empty: not known */
+    } r[PROC_RUNTIME_MAX];
+};
+
+/* "tensorflow", "openblas", … */
+const char *proc_runtime_name(enum proc_runtime runtime);
+
+/*
+ * Looks at one line of /proc/PID/maps (no newline). Returns the runtime whose library it maps, with
+ * *ret_path pointing at the path inside @line, or -ENOENT.
+ */
+int proc_parse_maps_line(const char *line, const char **ret_path);
+
+/* Version in a library's file name ("libgomp.so.1.0.0" → "1.0.0"). Returns 0 or -ENOENT. */
+int proc_library_version(const char *path, char ret_version[PROC_VERSION_MAX]);
+
+/*
+ * All runtimes that the process has mapped; the version of TensorFlow, torch, … is that of the
+ * Python package the library lies in (NAME-VERSION.dist-info beside it), else of its file name.
+ */
+int proc_read_runtimes(int root, pid_t pid, struct proc_runtimes *ret);

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/proc/proc.h"
+
+#include "base/cleanup.h"
+#include "host/proc/file.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const names[] = {
+    [PROC_RUNTIME_AGENT] = "threadtide",
+    [PROC_RUNTIME_TENSORFLOW] = "tensorflow",
+    [PROC_RUNTIME_TORCH] = "torch",
+    [PROC_RUNTIME_ONNXRUNTIME] = "onnxruntime",
+    [PROC_RUNTIME_JAX] = "jax",
+    [PROC_RUNTIME_GOMP] = "gomp",
+    [PROC_RUNTIME_LLVM_OMP] = "llvm-openmp",
+    [PROC_RUNTIME_OPENBLAS] = "openblas",
+    [PROC_RUNTIME_MKL] = "mkl",
+    [PROC_RUNTIME_ONEDNN] = "onednn",
+};
+static_assert(ARRAY_LEN(names) == PROC_RUNTIME_MAX, "a runtime without a name");
+
+/* A library's file name begins so; after it come ".so" or a wheel's "-<hash>.so". */
+static const struct {
+    enum proc_runtime runtime;
+    const char *stem;
+} libraries[] = {
+    {PROC_RUNTIME_AGENT, "libtide-agent"},
+    {PROC_RUNTIME_TENSORFLOW, "libtensorflow_framework"},
+    {PROC_RUNTIME_TORCH, "libtorch_cpu"},
+    {PROC_RUNTIME_ONNXRUNTIME, "libonnxruntime"},
+    {PROC_RUNTIME_ONNXRUNTIME, "onnxruntime_pybind11_state"},
+    {PROC_RUNTIME_JAX, "libjax_common"},
+    {PROC_RUNTIME_JAX, "xla_extension"},
+    {PROC_RUNTIME_GOMP, "libgomp"},
+    {PROC_RUNTIME_LLVM_OMP, "libomp"},
+    {PROC_RUNTIME_LLVM_OMP, "libomp5"},
+    {PROC_RUNTIME_LLVM_OMP, "libiomp5"},
+    {PROC_RUNTIME_OPENBLAS, "libopenblas"},
+    {PROC_RUNTIME_OPENBLAS, "libopenblasp"},
+    {PROC_RUNTIME_OPENBLAS, "libopenblas64_"},
+    {PROC_RUNTIME_OPENBLAS, "libopenblas64_p"},
+    {PROC_RUNTIME_OPENBLAS, "libscipy_openblas"},
+    {PROC_RUNTIME_OPENBLAS, "libscipy_openblas64_"},
+    {PROC_RUNTIME_MKL, "libmkl_rt"},
+    {PROC_RUNTIME_MKL, "libmkl_core"},
+    {PROC_RUNTIME_ONEDNN, "libdnnl"},
+    {PROC_RUNTIME_ONEDNN, "libmkldnn"},
+};
+
+/* Names under which Python packages install those libraries, as their dist-info spells them. */
+static const struct {
+    enum proc_runtime runtime;
+    const char *name;
+} packages[] = {
+    {PROC_RUNTIME_TENSORFLOW, "tensorflow"},
+    {PROC_RUNTIME_TENSORFLOW, "tensorflow_cpu"},
+    {PROC_RUNTIME_TENSORFLOW, "tensorflow_intel"},
+    {PROC_RUNTIME_TENSORFLOW, "tf_nightly"},
+    {PROC_RUNTIME_TENSORFLOW, "tf_nightly_cpu"},
+    {PROC_RUNTIME_TORCH, "torch"},
+    {PROC_RUNTIME_ONNXRUNTIME, "onnxruntime"},
+    {PROC_RUNTIME_ONNXRUNTIME, "onnxruntime_gpu"},
+    {PROC_RUNTIME_JAX, "jaxlib"},
+};
+
+const char *proc_runtime_name(enum proc_runtime runtime)
+{
+    return names[runtime];
+}
+
+int proc_parse_maps_line(const char *line, const char **ret_path)
+{
+    const char *path = strchr(line, '/'); /* the first five columns hold none */
+    const char *base = path ? strrchr(path, '/') + 1 : NULL;
+
+    if (!path || !strstr(base, ".so"))
+        return -ENOENT;
+    for (size_t i = 0; i < ARRAY_LEN(libraries); i++) {
+        size_t n = strlen(libraries[i].stem);
+
+        if (strncmp(base, libraries[i].stem, n) == 0 && (base[n] == '.' || base[n] == '-')) {
+            *ret_path = path;
+            return (int)libraries[i].runtime;
+        }
+    }
+    return -ENOENT;
+}
+
+/* Copies "1.2.3" from @text; -ENOENT if it is no version or too long. */
+static int copy_version(const char *text, char ret_version[PROC_VERSION_MAX])
+{
+    size_t n = strspn(text, "0123456789.");
+
+    while (n > 0 && text[n - 1] == '.')
+        n--;
+    if (n == 0 || text[0] == '.' || n >= PROC_VERSION_MAX)
+        return -ENOENT;
+    memcpy(ret_version, text, n);
+    ret_version[n] = '\0';
+    return 0;
+}
+
+int proc_library_version(const char *path, char ret_version[PROC_VERSION_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    const char *base = slash ? slash + 1 : path;
+    const char *so = strstr(base, ".so."), *release = strstr(base, "-r");
+
+    if (so && copy_version(so + 4, ret_version) == 0)
+        return 0;
+    return release ? copy_version(release + 2, ret_version) : -ENOENT; /* libopenblasp-r0.3.21.so */
+}
+
+/* NAME-VERSION.dist-info of a package that brings @runtime? */
+static bool match_dist_info(const char *entry, enum proc_runtime runtime,
+                            char ret_version[PROC_VERSION_MAX])
+{
+    const char *dash = strchr(entry, '-');
+    const char *end = dash ? strstr(dash, ".dist-info") : NULL;
+    size_t n;
+
+    if (!end)
+        return false;
+    n = (size_t)(end - dash - 1);
+    if (n == 0 || n >= PROC_VERSION_MAX)
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(packages); i++) {
+        size_t len = strlen(packages[i].name);
+
+        if (packages[i].runtime == runtime && len == (size_t)(dash - entry) &&
+            memcmp(entry, packages[i].name, len) == 0) {
+            memcpy(ret_version, dash + 1, n);
+            ret_version[n] = '\0';
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Looks beside the package that holds @path, through the process's own mount namespace. */
+static int package_version(int root, pid_t pid, const char *path, enum proc_runtime runtime,
+                           char ret_version[PROC_VERSION_MAX])
+{
+    const char *packages_dir = strstr(path, "-packages/"); /* site-packages, dist-packages */
+    char name[FILE_PATH_MAX];
+    bool found = false;
+    DIR *dir;
+    int fd;
+
+    if (!packages_dir || file_path(name, sizeof(name), "proc/%d/root%.*s", (int)pid,
+                                   (int)(packages_dir - path + 9), path) < 0)
+        return -ENOENT;
+    fd = file_open(root, name, O_RDONLY | O_DIRECTORY);
+    if (fd < 0)
+        return fd;
+    dir = fdopendir(fd);
+    if (!dir) {
+        close_fd(fd);
+        return -ENOENT;
+    }
+    for (struct dirent *entry; !found && (entry = readdir(dir));)
+        found = match_dist_info(entry->d_name, runtime, ret_version);
+    closedir(dir);
+    return found ? 0 : -ENOENT;
+}
+
+int proc_read_runtimes(int root, pid_t pid, struct proc_runtimes *ret)
+{
+    struct proc_runtimes found = {0};
+    _cleanup_file_ FILE *file = NULL;
+    _cleanup_free_ char *line = NULL;
+    size_t size = 0;
+    char name[64];
+    int fd;
+
+    snprintf(name, sizeof(name), "proc/%d/maps", (int)pid);
+    fd = file_open(root, name, O_RDONLY);
+    if (fd < 0)
+        return fd == -ENOENT ? -ESRCH : fd;
+    file = fdopen(fd, "r");
+    if (!file) {
+        close_fd(fd);
+        return -ENOMEM;
+    }
+    for (ssize_t n; (n = getline(&line, &size, file)) > 0;) {
+        const char *path;
+        int runtime;
+
+        if (line[n - 1] == '\n')
+            line[n - 1] = '\0';
+        runtime = proc_parse_maps_line(line, &path);
+        if (runtime < 0 || found.r[runtime].loaded)
+            continue;
+        found.r[runtime].loaded = true;
+        if (package_version(root, pid, path, (enum proc_runtime)runtime, found.r[runtime].version) <
+            0)
+            proc_library_version(path, found.r[runtime].version);
+    }
+    if (ferror(file))
+        return errno == ESRCH ? -ESRCH : -EIO;
+    *ret = found;
+    return 0;
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/proc/topology.h"
+
+#include "host/proc/file.h"
+#include "host/proc/proc.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static int read_cpus(int root, const char *path, struct cpuset *ret)
+{
+    char buf[CPUSET_TEXT_MAX];
+    int r = file_read(root, path, buf, sizeof(buf));
+
+    return r < 0 ? r : cpuset_parse(buf, ret);
+}
+
+static int read_node(int root, int node, const struct cpuset *online, struct cpuset *ret)
+{
+    char path[96];
+    struct cpuset cpus;
+    int r;
+
+    snprintf(path, sizeof(path), "sys/devices/system/node/node%d/cpulist", node);
+    r = read_cpus(root, path, &cpus);
+    if (r == 0)
+        cpuset_and(ret, &cpus, online);
+    return r;
+}
+
+static void read_nodes(int root, struct topology *topology)
+{
+    struct cpuset ids; /* node numbers have the syntax of CPU lists */
+
+    if (read_cpus(root, "sys/devices/system/node/online", &ids) < 0)
+        cpuset_zero(&ids);
+    for (int id = cpuset_next(&ids, 0); id >= 0; id = cpuset_next(&ids, (unsigned)id + 1)) {
+        struct cpuset cpus;
+
+        if (read_node(root, id, &topology->online, &cpus) < 0 || cpuset_count(&cpus) == 0)
+            continue; /* memory without processors */
+        if (topology->nodes < TOPOLOGY_NODES_MAX) {
+            topology->node[topology->nodes++] = cpus;
+        } else {
+            struct cpuset *last = &topology->node[TOPOLOGY_NODES_MAX - 1];
+
+            for (size_t w = 0; w < CPUSET_WORDS; w++)
+                last->word[w] |= cpus.word[w];
+        }
+    }
+    if (topology->nodes == 0)
+        topology->node[topology->nodes++] = topology->online;
+}
+
+static void read_core(int root, struct topology *topology, unsigned cpu)
+{
+    /* The second name is the one that kernels before 5.3 have. */
+    static const char *const files[] = {"core_cpus_list", "thread_siblings_list"};
+    struct cpuset siblings;
+
+    topology->core[cpu] = (uint16_t)cpu;
+    for (size_t i = 0; i < 2; i++) {
+        char path[96];
+        int lowest;
+
+        snprintf(path, sizeof(path), "sys/devices/system/cpu/cpu%u/topology/%s", cpu, files[i]);
+        if (read_cpus(root, path, &siblings) < 0)
+            continue;
+        cpuset_and(&siblings, &siblings, &topology->online);
+        lowest = cpuset_next(&siblings, 0);
+        if (lowest >= 0 && cpuset_has(&siblings, cpu))
+            topology->core[cpu] = (uint16_t)lowest;
+        break;
+    }
+    topology->cores += topology->core[cpu] == cpu;
+}
+
+int topology_read(int root, struct topology *ret)
+{
+    struct topology topology;
+    int r;
+
+    memset(&topology, 0, sizeof(topology));
+    r = read_cpus(root, "sys/devices/system/cpu/online", &topology.online);
+    if (r < 0)
+        return r;
+    topology.cpus = cpuset_count(&topology.online);
+    if (topology.cpus == 0)
+        return -EINVAL;
+    read_nodes(root, &topology);
+    for (int cpu = cpuset_next(&topology.online, 0); cpu >= 0;
+         cpu = cpuset_next(&topology.online, (unsigned)cpu + 1))
+        read_core(root, &topology, (unsigned)cpu);
+    *ret = topology;
+    return 0;
+}
+
+void topology_siblings(const struct topology *topology, unsigned cpu, struct cpuset *ret)
+{
+    cpuset_zero(ret);
+    if (!cpuset_has(&topology->online, cpu))
+        return;
+    for (int other = cpuset_next(&topology->online, 0); other >= 0;
+         other = cpuset_next(&topology->online, (unsigned)other + 1)) {
+        if (topology->core[other] == topology->core[cpu])
+            cpuset_add(ret, (unsigned)other);
+    }
+}
+
+int topology_node_of(const struct topology *topology, unsigned cpu)
+{
+    for (unsigned i = 0; i < topology->nodes; i++) {
+        if (cpuset_has(&topology->node[i], cpu))
+            return (int)i;
+    }
+    return -1;
+}
+
+int topology_usable(struct cpuset *ret)
+{
+    return proc_get_affinity(0, ret);
+}

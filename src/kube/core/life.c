@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Begin, restart and end of a training: what its chief's pod and the spec say. */
+#include "kube/core/core.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define RESTART_NS     (10 * NS_PER_S) /* until the second restart; doubles */
+#define RESTART_MAX_NS (300 * NS_PER_S)
+#define SAVING_TIMES   4 /* as long as the others has a chief that saves */
+
+/* ---- trouble --------------------------------------------------------------------------------- */
+
+static const char *kind_of(const char *trouble)
+{
+    return strstr(trouble, "Image") ? "ImageUnavailable" : "ContainerFails";
+}
+
+static void find_trouble(struct core *c, struct job *job)
+{
+    for (uint32_t i = 0; i < job->seat_count && !job->trouble_reason; i++) {
+        const struct seat *seat = &job->seats[i];
+        const struct kube_pod *pod = seat->pod;
+
+        if (!pod || seat->state == POD_GOING)
+            continue;
+        if (pod->trouble) {
+            job->trouble_reason = kind_of(pod->trouble);
+            snprintf(job->trouble, sizeof(job->trouble), "%.80s: %s: %.120s", pod->meta.name,
+                     pod->trouble, pod->message ? pod->message : "no message");
+        } else if (seat->state == POD_WAITING && c->now_ns - seat->since_ns >= ECHO_NS) {
+            job->trouble_reason = "Unschedulable";
+            snprintf(job->trouble, sizeof(job->trouble), "%.80s waits for a node: %.140s",
+                     pod->meta.name, pod->message ? pod->message : "the scheduler is silent");
+        } else if (seat->state == POD_WAITING) {
+            core_wake(c, seat->since_ns + ECHO_NS);
+        }
+    }
+    if (!job->trouble_reason && job->status.restarts && job->chief &&
+        job->chief->state == POD_FAILED) {
+        job->trouble_reason = "ChiefFailed";
+        snprintf(job->trouble, sizeof(job->trouble), "%.80s ended with status %d; restart %d of %d",
+                 job->chief->pod->meta.name, job->chief->pod->exit_code, job->status.restarts,
+                 job->etj->backoff_limit);
+    }
+}
+
+/* ---- aim ------------------------------------------------------------------------------------- */
+
+/* Whether the chief's failure is one too many; counts it, if it was not yet. */
+static void count_failure(struct job *job)
+{
+    const struct kube_pod *pod = job->chief->pod;
+    struct kube_status *status = &job->status;
+
+    if (strcmp(status->failed_uid, pod->meta.uid) == 0)
+        return;
+    snprintf(status->failed_uid, sizeof(status->failed_uid), "%s", pod->meta.uid);
+    status->restarts++;
+}
+
+void life_aim(struct core *c, struct job *job)
+{
+    const struct kube_etj *etj = job->etj;
+    bool ended = etj->status.phase == KUBE_SUCCEEDED || etj->status.phase == KUBE_FAILED;
+    const struct seat *chief = job->chief;
+
+    job->runs = job->seat_count > 0 || etj->status.phase == KUBE_STARTING ||
+                etj->status.phase == KUBE_RUNNING;
+    job->aim = AIM_RUN;
+    if (etj->meta.deleted_ns) {
+        job->aim = AIM_REMOVE;
+    } else if (ended) {
+        job->aim = AIM_END;
+    } else if (etj->fault) {
+        job->aim = AIM_NOTHING;
+    } else if (chief && chief->state == POD_ENDED &&
+               (!etj->suspend || (job->report && job->report->finished))) {
+        job->aim = AIM_END;
+        job->status.phase = KUBE_SUCCEEDED;
+    } else if (chief && chief->state == POD_FAILED && !etj->suspend) {
+        count_failure(job);
+        job->failed = job->status.restarts > etj->backoff_limit;
+    } else if (etj->suspend) {
+        job->aim = AIM_SUSPEND;
+    }
+    if (job->failed) {
+        job->aim = AIM_END;
+        job->status.phase = KUBE_FAILED;
+    }
+    if (job->aim != AIM_RUN || !job->runs)
+        job->record->run_ns = 0;
+    else if (job->record->run_ns == 0)
+        job->record->run_ns = c->now_ns;
+    if (job->aim != AIM_SUSPEND && job->aim != AIM_REMOVE)
+        job->record->drain_ns = 0;
+    else if (job->record->drain_ns == 0)
+        job->record->drain_ns = c->now_ns;
+    if (job->aim != AIM_END)
+        find_trouble(c, job);
+}
+
+/* ---- the chief ------------------------------------------------------------------------------- */
+
+static void restart_chief(struct core *c, struct job *job)
+{
+    int32_t n = job->status.restarts;
+    int64_t delay = n > 1 ? RESTART_NS << (n < 8 ? n - 2 : 6) : 0;
+    int64_t until = job->chief->since_ns + (delay < RESTART_MAX_NS ? delay : RESTART_MAX_NS);
+
+    if (c->now_ns < until)
+        core_wake(c, until);
+    else
+        scale_delete(c, job, job->chief);
+}
+
+/* Its name is the same each time, so there are never two: the next waits until one is gone. */
+static void keep_chief(struct core *c, struct job *job)
+{
+    uint32_t spot;
+
+    if (!job->chief) {
+        if (!refused_allow(c, job, KUBE_CHIEF))
+            return;
+        if (room_take(c, job, KUBE_CHIEF, &spot))
+            scale_create(c, job, KUBE_CHIEF, spot);
+        else
+            job->lack = "NoRoom";
+    } else if (job->chief->state == POD_FAILED) {
+        restart_chief(c, job);
+    }
+}
+
+/* ---- drain ----------------------------------------------------------------------------------- */
+
+static bool has_nodes(const struct job *job)
+{
+    for (uint32_t i = 0; i < job->seat_count; i++)
+        if (job->seats[i].role != KUBE_CHIEF && job->seats[i].state != POD_GOING)
+            return true;
+    return false;
+}
+
+/* A chief that still reports while it drains is about to save. */
+static int64_t drain_until(struct core *c, const struct job *job)
+{
+    int64_t patience = c->settings->drain_ns, fresh;
+
+    if (job->report) {
+        fresh = job->report->at_ns + ECHO_NS;
+        patience *= c->now_ns < fresh ? SAVING_TIMES : 1;
+        if (c->now_ns < fresh)
+            core_wake(c, fresh);
+    }
+    return job->record->drain_ns + patience;
+}
+
+/*
+ * Nodes first, as long as the chief can let go of them and save; then the chief. One that has
+ * reported before is waited for, too: it may have reported to another controller.
+ */
+static void drain(struct core *c, struct job *job)
+{
+    int64_t until = drain_until(c, job);
+    bool late = c->now_ns >= until;
+    bool serves = job->chief && job->chief->state == POD_UP && !job->silent &&
+                  (job->reports || job->etj->status.has_progress);
+
+    if (!late)
+        core_wake(c, until);
+    scale_clean(c, job, late || !serves);
+    if (job->chief && job->chief->state != POD_GOING && (late || !serves || !has_nodes(job)))
+        scale_delete(c, job, job->chief);
+    if (job->seat_count == 0 && job->aim == AIM_REMOVE && job->etj->finalizer >= 0 &&
+        core_due(c, &job->record->let_go_ns))
+        core_act(c, job, KUBE_REMOVE_FINALIZER, NULL);
+}
+
+/* ---- one training ---------------------------------------------------------------------------- */
+
+static void begin(struct core *c, struct job *job)
+{
+    if (!job->starts)
+        return;
+    job->starts = !c->others_wait && scale_start(c, job);
+    job->lack = job->starts ? NULL : "NoRoom";
+    if (job->starts) {
+        job->record->changed_ns = 0;
+        core_event(c, job, false, "Started", "workers: %d, parameter servers: %d (%s)",
+                   job->have[KUBE_WORKER], job->have[KUBE_PS], job->why_text);
+    }
+}
+
+static void run(struct core *c, struct job *job)
+{
+    struct record *r = job->record;
+    bool announced = r->announced && r->trust == c->world->trust;
+
+    if (job->etj->finalizer < 0 &&
+        (r->finalizer_ns == 0 || core_again(c, job, r->finalizer_ns, "finalizer"))) {
+        r->finalizer_ns = c->now_ns;
+        core_act(c, job, KUBE_ADD_FINALIZER, NULL);
+    }
+    if ((job->runs || job->starts) && !announced && !refused_now(c, job, REFUSED_SERVICE)) {
+        core_act(c, job, KUBE_CREATE_SERVICE, NULL);
+        r->announced = true;
+        r->trust = c->world->trust;
+    }
+    if (job->runs) {
+        keep_chief(c, job);
+        scale_nodes(c, job);
+        resize_nodes(c, job);
+    } else {
+        begin(c, job);
+    }
+}
+
+/* After all is decided: others take the place of such nodes, and growth does not end for it. */
+static void tell_failures(struct core *c, struct job *job)
+{
+    const struct record *r = job->record;
+
+    if (job->trouble_reason || job->aim == AIM_END || r->failures == 0 ||
+        c->now_ns - r->failed_ns >= PATIENCE_NS)
+        return;
+    job->trouble_reason = "NodesFail";
+    snprintf(job->trouble, sizeof(job->trouble),
+             "nodes failed or were lost lately, %d times in a row", r->failures);
+    core_wake(c, r->failed_ns + PATIENCE_NS);
+}
+
+/* What can be refused comes last: giving back, and what the chief is told, does not wait for it. */
+static int rank_of(const struct kube_action *action)
+{
+    switch (action->kind) {
+    case KUBE_ASK_LEAVE:
+    case KUBE_DELETE_POD:
+        return 0;
+    case KUBE_SET_MEMBERS:
+        return 1;
+    default:
+        return 2;
+    }
+}
+
+static void put_in_order(struct core *c, size_t first)
+{
+    size_t count = c->plan->count - first, at = 0;
+    struct kube_action *actions, *ordered;
+
+    if (count < 2)
+        return;
+    actions = &c->plan->actions[first];
+    ordered = core_alloc(c, count, sizeof(*ordered));
+    for (int rank = 0; rank <= 2; rank++)
+        for (size_t i = 0; i < count; i++)
+            if (rank_of(&actions[i]) == rank)
+                ordered[at++] = actions[i];
+    memcpy(actions, ordered, count * sizeof(*ordered));
+}
+
+void life_act(struct core *c, struct job *job)
+{
+    size_t first = c->plan->count;
+
+    switch (job->aim) {
+    case AIM_NOTHING:
+        break;
+    case AIM_RUN:
+        run(c, job);
+        break;
+    case AIM_END:
+        scale_clean(c, job, true);
+        break;
+    case AIM_SUSPEND:
+    case AIM_REMOVE:
+        drain(c, job);
+        break;
+    }
+    if (job->aim != AIM_NOTHING)
+        members_tell(c, job);
+    put_in_order(c, first);
+    tell_failures(c, job);
+    refused_tell(job);
+    status_act(c, job, first);
+}

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is said of a training: phase, conditions, counts, progress, and events when they change. */
+#include "kube/core/core.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Between two statuses of a training, and for each training more, so that all of them together do
+ * not ask for more than so much of the API server. */
+#define PROGRESS_NS     (10 * NS_PER_S) /* that tell of progress alone: … */
+#define PROGRESS_PER_NS (NS_PER_S / 10) /* … 10 requests a second */
+#define TELL_NS         (1 * NS_PER_S)  /* that tell people, and nothing rests on them: … */
+#define TELL_PER_NS     (NS_PER_S / 13) /* … 13 */
+
+static enum kube_phase phase_of(const struct job *job)
+{
+    switch (job->aim) {
+    case AIM_NOTHING:
+        return KUBE_INVALID;
+    case AIM_REMOVE:
+        return KUBE_TERMINATING;
+    case AIM_SUSPEND:
+        return job->seat_count ? KUBE_SUSPENDING : KUBE_SUSPENDED;
+    case AIM_END:
+        return job->status.phase;
+    default:
+        if (!job->runs && !job->starts)
+            return KUBE_PENDING;
+        return job->reports || (!job->begins && job->chief && job->chief->state == POD_UP)
+                   ? KUBE_RUNNING
+                   : KUBE_STARTING;
+    }
+}
+
+static int32_t ready_of(const struct job *job, enum kube_role role)
+{
+    int32_t count = 0;
+
+    for (uint32_t i = 0; i < job->seat_count; i++)
+        count += job->seats[i].role == role && job->seats[i].reported == KUBE_NODE_IN &&
+                 job->seats[i].pod && !job->seats[i].gone && job->seats[i].state != POD_GOING;
+    return count;
+}
+
+static void count(struct job *job, enum kube_role role, struct kube_count *to)
+{
+    bool wanted = job->aim == AIM_RUN;
+
+    to->next_index = job->record->next_index[role];
+    to->desired = wanted ? job->want[role] : 0;
+    to->actual = job->have[role];
+    to->ready = ready_of(job, role);
+    if (wanted && !job->runs && !job->starts)
+        to->desired = job_task(job, role)->min;
+}
+
+__attribute__((format(printf, 6, 7))) static void set(struct core *c, struct job *job,
+                                                      enum kube_condition_type type, bool truth,
+                                                      const char *reason, const char *fmt, ...)
+{
+    struct kube_condition *to = &job->status.conditions[type];
+    enum kube_truth status = truth ? KUBE_TRUE : KUBE_FALSE;
+    va_list ap;
+
+    if (to->status != status || to->since_ns == 0)
+        to->since_ns = c->world->wall_ns;
+    to->status = status;
+    to->generation = job->etj->meta.generation;
+    snprintf(to->reason, sizeof(to->reason), "%s", reason);
+    va_start(ap, fmt);
+    vsnprintf(to->message, sizeof(to->message), fmt, ap);
+    va_end(ap);
+}
+
+/* Once may have been a slip. */
+static bool contested(struct core *c, const struct job *job)
+{
+    const struct record *r = job->record;
+
+    if (r->contests < 2 || c->now_ns - r->contest_ns >= CEILING_NS)
+        return false;
+    core_wake(c, r->contest_ns + CEILING_NS);
+    return true;
+}
+
+static void set_conditions(struct core *c, struct job *job)
+{
+    const struct kube_status *s = &job->status;
+    const char *phase = kube_phase_name(s->phase);
+    bool runs = s->phase == KUBE_RUNNING, ended = job->aim == AIM_END;
+    bool ready = runs && s->ps.ready >= job_task(job, KUBE_PS)->min &&
+                 s->worker.ready >= job_task(job, KUBE_WORKER)->min;
+
+    if (job->etj->fault)
+        set(c, job, KUBE_ACCEPTED, false, "InvalidSpec", "%s", job->etj->fault);
+    else
+        set(c, job, KUBE_ACCEPTED, true, "Accepted", "the spec can be carried out");
+    set(c, job, KUBE_READY, ready, ready ? "InTraining" : phase,
+        ready ? "chief and nodes are in the training" : "not all of the least is in the training");
+    if (runs && job->silent)
+        set(c, job, KUBE_PROGRESSING, false, "Silent",
+            "its chief does not report: it keeps the size that it has");
+    else if (runs)
+        set(c, job, KUBE_PROGRESSING, true, "Training", "its chief reports");
+    else if (job->silent)
+        set(c, job, KUBE_PROGRESSING, false, "NeverReported",
+            "its chief has not reported yet: it has its least");
+    else
+        set(c, job, KUBE_PROGRESSING, s->phase == KUBE_STARTING, phase, "%s",
+            job->lack ? job->why_text : phase);
+    if (job->trouble_reason)
+        set(c, job, KUBE_DEGRADED, true, job->trouble_reason, "%s", job->trouble);
+    else if (contested(c, job) && !ended)
+        set(c, job, KUBE_DEGRADED, true, "Contested",
+            "somebody else changes its %s again and again", job->record->contested);
+    else if (s->phase == KUBE_FAILED)
+        set(c, job, KUBE_DEGRADED, true, "BackoffLimitExceeded", "its chief failed %d times",
+            s->restarts);
+    else
+        set(c, job, KUBE_DEGRADED, false, "AsExpected", "nothing is known to be wrong");
+    set(c, job, KUBE_COMPLETE, ended, ended ? phase : "NotEnded", "%s",
+        ended ? "the training has ended" : "the training has not ended");
+}
+
+/* One sentence for `kubectl get -o wide`: why it is as it is. */
+static void set_reason(struct job *job)
+{
+    struct kube_status *s = &job->status;
+    const char *reason = kube_phase_name(s->phase), *message = "";
+
+    if (job->etj->fault) {
+        reason = "InvalidSpec";
+        message = job->etj->fault;
+    } else if (job->trouble_reason) {
+        reason = job->trouble_reason;
+        message = job->trouble;
+    } else if (job->aim == AIM_RUN) {
+        reason = job->lack ? job->lack : job->etj->replicas ? "Pinned" : "Policy";
+        message = job->why_text;
+        if (job->etj->replicas && !job->lack)
+            message = job->want[KUBE_WORKER] < job->etj->replicas
+                          ? "spec.quota leaves less than spec.workers.replicas"
+                          : "spec.workers.replicas says so";
+    }
+    if (job->aim == AIM_RUN && !job->trouble_reason && job->silent) {
+        reason = "Silent";
+        message = "its chief does not report: it keeps the size that it has";
+    }
+    snprintf(s->reason, sizeof(s->reason), "%s", reason);
+    snprintf(s->message, sizeof(s->message), "%s", message);
+}
+
+/* ---- whether it is worth a request ----------------------------------------------------------- */
+
+static bool counts_differ(const struct kube_count *a, const struct kube_count *b)
+{
+    return a->desired != b->desired || a->actual != b->actual || a->ready != b->ready;
+}
+
+static bool conditions_differ(const struct kube_status *a, const struct kube_status *b)
+{
+    for (int i = 0; i < KUBE_CONDITION_MAX; i++) {
+        const struct kube_condition *x = &a->conditions[i], *y = &b->conditions[i];
+
+        if (x->status != y->status || strcmp(x->reason, y->reason) != 0 ||
+            x->generation != y->generation)
+            return true;
+    }
+    return false;
+}
+
+/* In what has to be there before something else is done, or what people and programs wait for. */
+static bool matters(const struct kube_status *a, const struct kube_status *b)
+{
+    return a->phase != b->phase || a->observed_generation != b->observed_generation ||
+           a->members_generation != b->members_generation || a->members_hash != b->members_hash ||
+           a->restarts != b->restarts || strcmp(a->failed_uid, b->failed_uid) != 0 ||
+           a->ps.next_index != b->ps.next_index || a->worker.next_index != b->worker.next_index ||
+           conditions_differ(a, b);
+}
+
+/* But for progress and efficiency, which change all the time. */
+static bool differs(const struct kube_status *a, const struct kube_status *b)
+{
+    bool texts = strcmp(a->reason, b->reason) != 0 || strcmp(a->message, b->message) != 0;
+
+    for (int i = 0; i < KUBE_CONDITION_MAX; i++)
+        texts |= strcmp(a->conditions[i].message, b->conditions[i].message) != 0;
+    return texts || counts_differ(&a->ps, &b->ps) || counts_differ(&a->worker, &b->worker) ||
+           matters(a, b);
+}
+
+static bool progress_due(struct core *c, const struct job *job)
+{
+    const struct kube_status *told = &job->etj->status;
+    int64_t every = PROGRESS_NS + (int64_t)c->job_count * PROGRESS_PER_NS;
+    int64_t due = job->record->status_ns + every;
+
+    if (!job->report || (told->has_progress && told->progress.step == job->status.progress.step))
+        return false;
+    if (!told->has_progress && job->record->status_ns == 0)
+        return true;
+    if (c->now_ns >= due)
+        return true;
+    core_wake(c, due);
+    return false;
+}
+
+static bool worth_sending(struct core *c, struct job *job)
+{
+    const struct record *r = job->record;
+    const struct kube_status *told = &job->etj->status;
+    int64_t since = r->sent && r->status_ns ? r->status_ns : 0;
+
+    int64_t due = since + TELL_NS + (int64_t)c->job_count * TELL_PER_NS;
+
+    if (!differs(&job->status, told))
+        return progress_due(c, job);
+    if (!since || matters(&job->status, r->sent))
+        return true;
+    /* it was sent, and is not there */
+    if (matters(&job->status, told) || !differs(&job->status, r->sent))
+        return core_again(c, job, since, "status");
+    core_wake(c, due);
+    return c->now_ns >= due;
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+static void tell_changes(struct core *c, struct job *job)
+{
+    const struct kube_status *now = &job->status;
+    const struct kube_status *before = job->record->sent ? job->record->sent : &job->etj->status;
+    const struct kube_condition *degraded = &now->conditions[KUBE_DEGRADED];
+
+    if (now->phase == KUBE_INVALID && before->phase != KUBE_INVALID)
+        core_event(c, job, true, "InvalidSpec", "%s", job->etj->fault);
+    if (now->phase == KUBE_SUCCEEDED && before->phase != KUBE_SUCCEEDED)
+        core_event(c, job, false, "Succeeded", "the training has ended");
+    if (now->phase == KUBE_FAILED && before->phase != KUBE_FAILED)
+        core_event(c, job, true, "Failed", "its chief failed %d times", now->restarts);
+    if (now->phase == KUBE_SUSPENDED && before->phase != KUBE_SUSPENDED)
+        core_event(c, job, false, "Suspended", "everything is given back");
+    if (now->phase != KUBE_FAILED && degraded->status == KUBE_TRUE &&
+        strcmp(degraded->reason, before->conditions[KUBE_DEGRADED].reason) != 0)
+        core_event(c, job, true, job->trouble_reason ? job->trouble_reason : "Contested", "%s",
+                   degraded->message);
+}
+
+/* To the front of the training's actions. */
+static void insert_first(struct core *c, struct job *job, size_t first,
+                         const struct kube_status *status)
+{
+    struct kube_action action, *actions;
+
+    core_act(c, job, KUBE_PATCH_STATUS, NULL)->status = status;
+    actions = c->plan->actions;
+    action = actions[c->plan->count - 1];
+    memmove(&actions[first + 1], &actions[first], (c->plan->count - 1 - first) * sizeof(*actions));
+    actions[first] = action;
+}
+
+void status_act(struct core *c, struct job *job, size_t first_action)
+{
+    struct kube_status *s = &job->status, *copy;
+    struct record *r = job->record;
+
+    s->phase = phase_of(job);
+    s->observed_generation = job->etj->meta.generation;
+    count(job, KUBE_PS, &s->ps);
+    count(job, KUBE_WORKER, &s->worker);
+    if (job->report) {
+        s->has_progress = true;
+        s->progress = job->report->progress;
+        s->progress_ns = c->world->wall_ns;
+        s->efficiency_percent = learn_efficiency(c, job);
+    }
+    set_reason(job);
+    set_conditions(c, job);
+    if (!worth_sending(c, job))
+        return;
+    copy = core_alloc(c, 1, sizeof(*copy));
+    *copy = *s;
+    tell_changes(c, job);
+    insert_first(c, job, first_action, copy);
+    if (!r->sent)
+        r->sent = malloc(sizeof(*r->sent));
+    if (r->sent)
+        *r->sent = *s;
+    r->status_ns = c->now_ns;
+}

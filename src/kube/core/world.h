@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The cluster at one moment: all that reconcile() looks at. Pointers are borrowed from the caches
+ * and stay valid during the call; the order of the arrays does not matter.
+ *
+ * Filled in by the controller's loop, and by tests and the benchmark.
+ */
+#pragma once
+
+#include "kube/object/object.h"
+
+struct kube_world {
+    int64_t now_ns;  /* CLOCK_MONOTONIC: what lasts is measured with it */
+    int64_t wall_ns; /* since 1970: for texts, and against times that others wrote */
+    uint64_t trust;  /* stands for whom chiefs have to trust: it changes with that */
+    const struct kube_node *const *nodes;
+    size_t node_count;
+    const struct kube_pod *const *pods; /* of the whole cluster: others' use room, too */
+    size_t pod_count;
+    const struct kube_etj *const *etjs;
+    size_t etj_count;
+    const bool *held; /* of each: what was decided before is not done yet; NULL: of none */
+    const struct kube_quota *const *quotas;
+    size_t quota_count;
+    const struct kube_pdb *const *pdbs;
+    size_t pdb_count;
+    const struct kube_report *const *reports; /* at most one per training */
+    size_t report_count;
+};

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the policies with a queue share: fcfs, priority and round-robin.
+ *
+ * Jobs stand in a row, whose order is the policy's. The first that waits starts or resumes as soon
+ * as there is room for it; until then everyone behind it waits too (nobody is filled in past it),
+ * with one exception: while it waits for memory, paused jobs may resume, as the memory that it
+ * needs is theirs. A job that can never run does not hold the row up.
+ *
+ * How many cores a job gets is said by three parameters.
+ *   reassignment  strict         starts when its full request is free
+ *                 always-attend  starts with what is free of its request, at least its minimum
+ *                 max-prop       starts when its minimum is free; what is free is divided among
+ *                                those who start in proportion to their requests, and may be more
+ *   variant       as-is, or what every job is taken for that could do more: rigid (full request or
+ *                 nothing, and so for ever), moldable (keeps the size of its start), malleable
+ *   resize        both  sizes of malleable jobs follow at every decision, as if they started now:
+ *                       max-prop divides anew among all; what no waiting job can start with goes
+ *                       to those who run, beyond their requests, in proportion to these
+ *                 grow  the rule that the thesis' logs show: a running job never gives cores up;
+ *                       what becomes free goes first to running jobs below their request, in the
+ *                       order of the row, and what they leave to those who wait
+ *
+ * A job that says nothing of its request asks for its minimum, and one that asks for more than its
+ * place has, for that. Running jobs that cannot be paused go on with at least their minimum
+ * whatever the row says. Memory, parameter servers and workers are needed like cores; a paused job
+ * keeps its memory. Cores are lent and borrowed as in share.h where resize is `both`.
+ *
+ * Pure; used by the three policies alone, within one decision. Storage is the plan's scratch.
+ */
+#pragma once
+
+#include "policy/core/layout.h"
+#include "policy/core/order.h"
+#include "policy/core/share.h"
+
+/* The first parameters of each policy with a queue; its own follow. */
+enum queue_param { QUEUE_REASSIGNMENT, QUEUE_VARIANT, QUEUE_RESIZE, QUEUE_PARAM_MAX };
+
+extern const char *const queue_reassignment_names[], *const queue_variant_names[],
+                                                         *const queue_resize_names[];
+
+#define QUEUE_PARAMS                                                                               \
+    [QUEUE_REASSIGNMENT] = {.name = "reassignment",                                                \
+                            .max = 2,                                                              \
+                            .text = "with how many cores a job starts",                            \
+                            .names = queue_reassignment_names},                                    \
+    [QUEUE_VARIANT] = {.name = "variant",                                                          \
+                       .max = 3,                                                                   \
+                       .text = "what jobs are taken for that could do more",                       \
+                       .names = queue_variant_names},                                              \
+    [QUEUE_RESIZE] = {.name = "resize",                                                            \
+                      .max = 1,                                                                    \
+                      .text = "whether malleable jobs also give cores up",                         \
+                      .names = queue_resize_names}
+
+#define QUEUE_NOBODY UINT32_MAX
+
+/* One job; sizes in mcpu. Of two in the row, the smaller major, minor, arrival, id goes first. */
+struct ticket {
+    int64_t major;
+    uint64_t minor;
+    uint64_t arrival_ns;
+    uint64_t id;
+    uint64_t turn_ns; /* how long it has run since it last started or resumed; round-robin's */
+    int64_t least;
+    int64_t most;
+    int64_t request;
+    int64_t has;         /* now, or of a paused job before */
+    int64_t mcpu;        /* in the plan; 0: does not run */
+    uint32_t paused_for; /* index of the job that needs its cores, or QUEUE_NOBODY */
+    uint8_t malleability;
+    bool fixed;    /* has one possible size */
+    bool newcomer; /* has no size of its own yet */
+    bool sharing;  /* takes part in the division at the end */
+};
+
+struct queue;
+
+/* What a policy that pauses jobs says of it. */
+struct queue_pausing {
+    /*
+     * When @running gives way to @waiting if nothing else happens; not after the snapshot's now:
+     * at once. POLICY_NEVER: not by the passing of time.
+     */
+    uint64_t (*yields_ns)(const struct queue *queue, uint32_t running, uint32_t waiting);
+    order_before_fn paused_first; /* @arg is the queue */
+    void (*explain)(struct queue *queue, uint32_t job, uint32_t paused_for);
+};
+
+struct queue {
+    const struct policy_snapshot *snapshot;
+    struct policy_plan *plan;
+    struct layout layout;
+    struct sharing sharing;
+    struct ticket *ticket;
+    uint32_t *row;    /* jobs in their order */
+    uint32_t *victim; /* running jobs that can be paused, in that order */
+    uint32_t victim_count;
+    uint8_t *child_level;                /* of each domain: the widest level among its children */
+    const struct queue_pausing *pausing; /* NULL: nobody is paused */
+    int64_t unit;                        /* of the policy's own parameter: ageing, quantum */
+    int64_t param[QUEUE_PARAM_MAX];
+    uint32_t head; /* the first that must wait, or QUEUE_NOBODY */
+    bool may_pass; /* it waits for memory: paused jobs may go past it */
+    uint32_t next; /* the first that waits for what a running job has, or QUEUE_NOBODY */
+};
+
+void queue_room(const struct policy_snapshot *snapshot, struct policy_room *ret_room);
+
+/* Fills in the queue, but for the order: a policy sets major and minor of the tickets after it. */
+void queue_init(struct queue *queue, const struct policy *policy,
+                const struct policy_snapshot *snapshot, struct policy_plan *plan);
+
+/* Decides, and writes the plan. */
+void queue_decide(struct queue *queue);

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "policy/core/gate.h"
+#include "policy/core/policies.h"
+#include "policy/core/policy.h"
+
+#include <errno.h>
+#include <stdint.h>
+
+/* A new policy is one file and one line here; the first is the default. */
+static const struct policy *const registry[] = {
+    &policy_equal,    &policy_fcfs,       &policy_priority,  &policy_round_robin,
+    &policy_weighted, &policy_throughput, &policy_response,  &policy_hesrpt,
+    &policy_makespan, &policy_deadline,   &policy_power_cap,
+};
+
+#define REGISTRY_COUNT (sizeof(registry) / sizeof(registry[0]))
+
+/* strcmp is no part of what policy objects may import */
+static bool text_equal(const char *a, const char *b)
+{
+    while (*a && *a == *b)
+        a++, b++;
+    return *a == *b;
+}
+
+size_t policy_count(void)
+{
+    return REGISTRY_COUNT;
+}
+
+const struct policy *policy_at(size_t index)
+{
+    return index < REGISTRY_COUNT ? registry[index] : NULL;
+}
+
+const struct policy *policy_find(const char *name)
+{
+    for (size_t i = 0; i < REGISTRY_COUNT; i++)
+        if (text_equal(registry[i]->name, name))
+            return registry[i];
+    return NULL;
+}
+
+int policy_param_find(const struct policy *policy, const char *name)
+{
+    for (uint32_t i = 0; i < policy->param_count; i++)
+        if (text_equal(policy->params[i].name, name))
+            return (int)i;
+    return -ENOENT;
+}
+
+int64_t policy_param(const struct policy *policy, const struct policy_snapshot *snapshot,
+                     uint32_t index)
+{
+    return snapshot->params ? snapshot->params[index] : policy->params[index].def;
+}
+
+void policy_room(const struct policy *policy, const struct policy_snapshot *snapshot,
+                 struct policy_room *ret_room)
+{
+    struct policy_room room;
+
+    policy->room(snapshot, &room);
+    gate_room(policy, snapshot, &room);
+    *ret_room = room;
+}
+
+int policy_decide(const struct policy *policy, const struct policy_snapshot *snapshot,
+                  struct policy_plan *plan)
+{
+    struct policy_room room;
+    int r = policy_snapshot_check(snapshot, NULL);
+
+    if (r < 0)
+        return r;
+    for (uint32_t i = 0; i < policy->param_count; i++) {
+        int64_t value = policy_param(policy, snapshot, i);
+
+        if (value < policy->params[i].min || value > policy->params[i].max)
+            return -ERANGE;
+    }
+    policy_room(policy, snapshot, &room);
+    if (plan->amount_room < room.amounts || plan->scratch_room < room.scratch_bytes ||
+        plan->state_room < room.state_bytes)
+        return -ENOSPC;
+
+    plan->epoch = snapshot->epoch;
+    plan->generation = snapshot->generation;
+    plan->next_wakeup_ns = POLICY_NEVER;
+    plan->amount_count = 0;
+    plan->state_size = 0;
+    plan->reserve_mcpu = 0;
+    for (uint32_t i = 0; i < snapshot->job_count; i++)
+        plan->decisions[i] = (struct policy_decision){.id = snapshot->jobs[i].id};
+    r = policy->decide(policy, snapshot, plan);
+    if (r < 0)
+        return r;
+    gate_apply(policy, snapshot, plan);
+    policy_plan_account(snapshot, plan);
+    return 0;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How much work a job has left, for the policies that go by it. Of a job of unknown size it is
+ * expected that it runs as long again as it has run, and for some time at least: sizes in practice
+ * are such that what has lasted long will (Harchol-Balter and Downey 1997).
+ *
+ * Pure; used by policies alone.
+ */
+#pragma once
+
+#include "policy/core/policy.h"
+
+/* The policy's parameter that the functions call @unknown_ns. */
+#define SIZE_PARAM(index)                                                                          \
+    [index] = {.name = "unknown",                                                                  \
+               .min = 1,                                                                           \
+               .max = INT64_C(31536000000000000),                                                  \
+               .def = INT64_C(60000000000),                                                        \
+               .unit = "ns",                                                                       \
+               .text = "work that a new job of unknown size is expected to have"}
+
+static inline uint64_t size_left_ns(const struct policy_job *job, int64_t unknown_ns)
+{
+    if (job->remaining_ns != POLICY_UNKNOWN)
+        return job->remaining_ns;
+    return job->run_ns > (uint64_t)unknown_ns ? job->run_ns : (uint64_t)unknown_ns;
+}

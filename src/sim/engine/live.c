@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One job's life: progress, and what start, resize, pause and end do to it. */
+#include "sim/engine/engine.h"
+
+#include <stdlib.h>
+
+struct live *live_new(struct engine *e, const struct sim_job *job)
+{
+    struct live *l = calloc(1, sizeof(*l) + e->domain_count * sizeof(l->held[0]));
+
+    if (!l)
+        return NULL;
+    l->job = *job;
+    l->state = POLICY_QUEUED;
+    l->state_ns = l->settled_ns = e->now_ns;
+    l->finish_ns = POLICY_NEVER;
+    l->starting = job->start_ns > 0;
+    l->left = (sim_sum)(l->starting ? job->start_ns : job->work_ns) << 32;
+    l->record.start_ns = l->record.finish_ns = POLICY_NEVER;
+    l->record.alone_ns = machine_alone_ns(&e->machine, job);
+    return l;
+}
+
+uint64_t live_done(const struct live *l)
+{
+    return l->starting ? 0 : (uint64_t)((((sim_sum)l->job.work_ns << 32) - l->left) >> 32);
+}
+
+void live_settle(struct live *l, uint64_t now_ns)
+{
+    uint64_t from = l->settled_ns > l->stalled_ns ? l->settled_ns : l->stalled_ns;
+    sim_sum done = now_ns > from ? (sim_sum)l->rate * (now_ns - from) : 0;
+
+    l->left -= done < l->left ? done : l->left;
+    l->busy += (sim_sum)l->usage * (now_ns - l->settled_ns);
+    l->settled_ns = now_ns;
+}
+
+void live_set_rate(struct engine *e, struct live *l)
+{
+    uint64_t step = e->options->resolution_ns;
+    uint64_t from = l->stalled_ns > e->now_ns ? l->stalled_ns : e->now_ns;
+    sim_sum finish;
+
+    live_settle(l, e->now_ns);
+    l->rate = l->task.rate;
+    l->usage = l->task.usage;
+    finish = from + (l->left + l->rate - 1) / l->rate;
+    finish = (finish + step - 1) / step * step;
+    l->finish_ns = finish <= SIM_TIME_MAX ? (uint64_t)finish : POLICY_NEVER;
+}
+
+/* ---- transitions ----------------------------------------------------------------------------- */
+
+/* Closes the stretch of time in which the job held what it holds. */
+static int end_segment(struct engine *e, struct live *l)
+{
+    struct sim_segment segment = {&l->job, l->segment_ns, e->now_ns, l->mcpu};
+
+    l->segment_ns = e->now_ns;
+    if (l->state == POLICY_QUEUED || segment.begin_ns == segment.end_ns)
+        return 0;
+    l->held_mcpu_ns += (sim_sum)l->mcpu * (segment.end_ns - segment.begin_ns);
+    return e->sink && e->sink->segment ? e->sink->segment(e->sink, &segment) : 0;
+}
+
+static void change_state(struct engine *e, struct live *l, enum policy_state state)
+{
+    uint64_t passed = e->now_ns - l->state_ns;
+
+    if (l->state == POLICY_RUNNING)
+        l->record.run_ns += passed;
+    else
+        l->record.wait_ns += passed;
+    l->state = state;
+    l->state_ns = e->now_ns;
+}
+
+/* Takes what it holds by now into account; it makes no progress for @cost_ns. */
+static void hold(struct engine *e, struct live *l, uint64_t cost_ns)
+{
+    uint64_t until = e->now_ns + cost_ns;
+    uint32_t with_cores = 0;
+    struct sim_job job = l->job;
+    int64_t used;
+
+    l->mcpu = policy_amount_total(l->held, l->held_count, POLICY_MCPU);
+    for (uint32_t i = 0; i < l->held_count; i++)
+        with_cores += l->held[i].amount.of[POLICY_MCPU] > 0;
+    used = l->starting && l->mcpu > POLICY_CORE_MCPU ? POLICY_CORE_MCPU : l->mcpu;
+    job.idle_permille = l->starting ? 0 : job.idle_permille;
+    machine_hold(&e->machine, &job, used, with_cores > 1, &l->task);
+    l->stalled_ns = until > l->stalled_ns ? until : l->stalled_ns;
+    l->rate = 0; /* to be set anew, also if it stays the same: the finish has moved */
+}
+
+int live_start(struct engine *e, struct live *l)
+{
+    bool resumes = l->state == POLICY_PAUSED;
+    uint64_t cost_ns = l->job.cost_ns[resumes ? POLICY_ACTION_PAUSE : POLICY_ACTION_START];
+    int r = end_segment(e, l);
+
+    if (resumes)
+        l->change_ns = e->now_ns;
+    else
+        l->record.start_ns = e->now_ns;
+    change_state(e, l, POLICY_RUNNING);
+    l->settled_ns = e->now_ns;
+    hold(e, l, cost_ns > l->owed_ns ? cost_ns : l->owed_ns);
+    return r;
+}
+
+void live_started(struct engine *e, struct live *l)
+{
+    live_settle(l, e->now_ns);
+    l->starting = false;
+    l->left = (sim_sum)l->job.work_ns << 32;
+    hold(e, l, 0);
+}
+
+int live_resize(struct engine *e, struct live *l)
+{
+    int r = end_segment(e, l);
+
+    live_settle(l, e->now_ns);
+    l->record.resizes++;
+    l->change_ns = e->now_ns;
+    hold(e, l, l->job.cost_ns[POLICY_ACTION_RESIZE]);
+    return r;
+}
+
+int live_pause(struct engine *e, struct live *l)
+{
+    int r = end_segment(e, l);
+
+    live_settle(l, e->now_ns);
+    change_state(e, l, POLICY_PAUSED);
+    l->record.pauses++;
+    l->change_ns = e->now_ns;
+    l->owed_ns = l->stalled_ns > e->now_ns ? l->stalled_ns - e->now_ns : 0;
+    l->stalled_ns = e->now_ns;
+    l->mcpu = 0;
+    l->rate = l->usage = 0;
+    l->finish_ns = POLICY_NEVER;
+    return r;
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static uint64_t saturated(sim_sum value)
+{
+    return value < UINT64_MAX ? (uint64_t)value : UINT64_MAX;
+}
+
+int live_end(struct engine *e, struct live *l, bool finished)
+{
+    struct sim_record *record = &l->record;
+    struct sim_totals *totals = &e->totals;
+    int r = end_segment(e, l);
+
+    live_settle(l, e->now_ns);
+    change_state(e, l, l->state);
+    record->job = &l->job;
+    record->finish_ns = finished ? e->now_ns : POLICY_NEVER;
+    record->core_ns = saturated(l->held_mcpu_ns / POLICY_CORE_MCPU);
+    record->busy_ns = saturated(l->busy >> 32);
+    record->useful_ns = live_done(l);
+    totals->finished += finished;
+    totals->infeasible += record->infeasible;
+    if (finished) {
+        totals->end_ns = e->now_ns;
+        totals->energy_uj = e->energy / 1000000000;
+    }
+    totals->core_ns += l->held_mcpu_ns / POLICY_CORE_MCPU;
+    totals->busy_ns += l->busy >> 32;
+    totals->useful_ns += record->useful_ns;
+    totals->resizes += record->resizes;
+    totals->pauses += record->pauses;
+    if (r == 0 && e->sink && e->sink->record)
+        r = e->sink->record(e->sink, record);
+    e->live[l->index] = NULL;
+    e->alive--;
+    free(l);
+    return r;
+}

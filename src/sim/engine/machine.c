@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A fluid model: between two events every job has one speed, the mean over its phases.
+ *
+ * Alone, with k threads, a job progresses at S(k), its curve, and keeps D(k) = S(k)(1 + w(1 - 1/k))
+ * cores busy, at most k: its serial phases leave gaps, its synchronisation costs CPU time. A job
+ * that gets x of its D cores progresses at S(k) x/D, less what the machine takes away. One that
+ * sleeps a part i of its time alone keeps (1 - i) D cores busy, and takes i + (1 - i) s of its time
+ * when it computes s times slower: D/x, but at least what its own D and the others' mean demands
+ * are to the cores, as they are often awake together though not on average.
+ *
+ *   shared     jobs whose demands add up to less than the cores disturb nobody. Otherwise the cores
+ *              are shared by weight, nobody above its demand (water-filling).
+ *   exclusive  x is D as long as the jobs' cores fit the machine; what a job leaves idle stays so.
+ *   quota      as shared, nobody above its quota.
+ *
+ * Oversubscription, contention and NUMA: see struct sim_machine. SMT: with b hardware threads busy
+ * on p cores, those above p add only the gain: all progress at (p + gain (b - p)) / b. A power cap
+ * slows everybody down by what the busy cores draw too much (RAPL, with power linear in speed).
+ */
+#include "sim/engine/machine.h"
+
+#include <errno.h>
+
+#define FULL UINT64_C(1000) /* permille */
+
+/* a * b / c, rounded down; the result must fit */
+static uint64_t scale(uint64_t a, uint64_t b, uint64_t c)
+{
+    return (uint64_t)((sim_sum)a * b / c);
+}
+
+/* a times a factor of 32 fractional bits */
+static uint64_t times(uint64_t a, uint64_t factor)
+{
+    return (uint64_t)((sim_sum)a * factor >> 32);
+}
+
+uint32_t sim_curve_speed(const struct sim_curve *curve, uint32_t cores)
+{
+    return curve->speedup_permille[(cores < curve->count ? cores : curve->count) - 1];
+}
+
+int machine_check(const struct sim_machine *m, struct error *err)
+{
+    if (m->cores == 0 || m->cores > SIM_CORES_MAX)
+        return error_set(err, -EINVAL, "machine: cores is %u; give 1 to %u", m->cores,
+                         SIM_CORES_MAX);
+    if (m->numa == 0 || m->cores % m->numa)
+        return error_set(err, -EINVAL, "machine: %u cores make no %u equal NUMA nodes", m->cores,
+                         m->numa);
+    if (m->smt == 0 || m->cores % m->smt)
+        return error_set(err, -EINVAL,
+                         "machine: cores counts hardware threads: %u is no multiple "
+                         "of smt, %u",
+                         m->cores, m->smt);
+    if (m->smt_gain_permille > FULL || m->contention_permille >= FULL || m->numa_permille >= FULL)
+        return error_set(err, -EINVAL,
+                         "machine: smt_gain is at most 1000 permille, contention and "
+                         "numa less than that");
+    if (m->memory_bytes < 0)
+        return error_set(err, -EINVAL, "machine: memory is negative");
+    if (m->idle_uw > POLICY_POWER_MAX || m->core_uw > POLICY_POWER_MAX ||
+        m->cap_uw > POLICY_POWER_MAX)
+        return error_set(err, -EINVAL, "machine: a power is above %llu W",
+                         (unsigned long long)(POLICY_POWER_MAX / 1000000));
+    if (m->cap_uw && m->cap_uw <= m->idle_uw)
+        return error_set(err, -EINVAL,
+                         "machine: the power cap leaves nothing above the idle power");
+    if ((unsigned)m->placement >= SIM_PLACEMENT_MAX)
+        return error_set(err, -EINVAL, "machine: unknown placement %d", (int)m->placement);
+    return 0;
+}
+
+/* ---- one job, alone -------------------------------------------------------------------------- */
+
+void machine_hold(const struct sim_machine *m, const struct sim_job *job, int64_t mcpu, bool spread,
+                  struct machine_task *ret_task)
+{
+    uint64_t held = scale((uint64_t)mcpu, MACHINE_ONE, POLICY_CORE_MCPU);
+    uint32_t threads = mcpu < POLICY_CORE_MCPU ? 1 : (uint32_t)(mcpu / POLICY_CORE_MCPU);
+    uint64_t speed = scale(sim_curve_speed(job->curve, threads), MACHINE_ONE, FULL);
+    uint64_t most = threads * MACHINE_ONE;
+    uint64_t demand =
+        speed + scale(speed, (uint64_t)job->waste_permille * (threads - 1), FULL * threads);
+
+    demand = scale(demand < most ? demand : most, FULL - job->idle_permille, FULL);
+    if (spread || threads > m->cores / m->numa)
+        speed = scale(speed, FULL - m->numa_permille, FULL);
+    *ret_task = (struct machine_task){
+        .speed = speed,
+        .demand = demand,
+        .limit = m->placement == SIM_SHARED || demand < held ? demand : held,
+        .weight = (uint64_t)mcpu,
+        .idle_permille = job->idle_permille,
+    };
+}
+
+uint64_t machine_alone_ns(const struct sim_machine *m, const struct sim_job *job)
+{
+    uint32_t most = job->max && job->max < m->cores ? job->max : m->cores;
+    uint32_t cores = job->request && job->request < most ? job->request : most;
+    struct machine_task task, *only = &task;
+    sim_sum alone;
+
+    machine_hold(m, job, cores * POLICY_CORE_MCPU, false, &task);
+    machine_share(m, &only, 1);
+    alone = job->start_ns + (((sim_sum)job->work_ns << 32) + task.rate - 1) / task.rate;
+    return alone < UINT64_MAX ? (uint64_t)alone : UINT64_MAX;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+/*
+ * Water-filling: every task gets its weight's part of @cores, or its limit where that is less; what
+ * it leaves raises the level for the others. A task below today's level is below the final one.
+ */
+static void fill_by_weight(struct machine_task *const *tasks, uint32_t count, uint64_t cores)
+{
+    uint64_t left = cores, weight = 0;
+    bool rising = true;
+
+    for (uint32_t i = 0; i < count; i++) {
+        tasks[i]->settled = false;
+        weight += tasks[i]->weight;
+    }
+    while (rising) {
+        uint64_t level_left = left, level_weight = weight;
+
+        rising = false;
+        for (uint32_t i = 0; i < count; i++) {
+            struct machine_task *t = tasks[i];
+
+            if (t->settled || (sim_sum)t->limit * level_weight > (sim_sum)t->weight * level_left)
+                continue;
+            t->usage = t->limit;
+            t->settled = rising = true;
+            left -= t->usage;
+            weight -= t->weight;
+        }
+    }
+    for (uint32_t i = 0; i < count; i++)
+        if (!tasks[i]->settled)
+            tasks[i]->usage = scale(left, tasks[i]->weight, weight);
+}
+
+/* Fenced cores that are more than there are: everyone's fence shrinks, and no gap is filled. */
+static void shrink_fences(struct machine_task *const *tasks, uint32_t count, uint64_t cores)
+{
+    uint64_t held = 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        held += tasks[i]->weight;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t fence = scale(cores, tasks[i]->weight, held);
+
+        tasks[i]->usage = tasks[i]->limit < fence ? tasks[i]->limit : fence;
+    }
+}
+
+/* Sets everyone's usage; returns how many cores could be busy if there were enough of them. */
+static sim_sum share_cores(const struct sim_machine *m, struct machine_task *const *tasks,
+                           uint32_t count)
+{
+    uint64_t cores = m->cores * MACHINE_ONE;
+    uint64_t held = 0;
+    sim_sum runnable = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        tasks[i]->usage = tasks[i]->limit;
+        runnable += tasks[i]->limit;
+        held += tasks[i]->weight;
+    }
+    if (m->placement == SIM_EXCLUSIVE && held > (uint64_t)m->cores * POLICY_CORE_MCPU)
+        shrink_fences(tasks, count, cores);
+    else if (runnable > cores)
+        fill_by_weight(tasks, count, cores);
+    return runnable;
+}
+
+/* What everybody loses to oversubscription, SMT and the power cap; sets the power drawn. */
+static uint64_t common_factor(const struct sim_machine *m, sim_sum runnable, uint64_t busy,
+                              uint64_t *ret_power_uw)
+{
+    uint64_t cores = m->cores * MACHINE_ONE, pairs = cores / m->smt;
+    uint64_t dynamic_uw = times(busy, m->core_uw);
+    uint64_t factor = MACHINE_ONE;
+
+    if (runnable > cores) {
+        sim_sum lost = (runnable - cores) * m->oversubscription_permille;
+
+        factor = (uint64_t)(((sim_sum)cores * FULL << 32) / ((sim_sum)cores * FULL + lost));
+    }
+    if (busy > pairs)
+        factor = scale(factor, pairs + scale(busy - pairs, m->smt_gain_permille, FULL), busy);
+    if (m->cap_uw && dynamic_uw > m->cap_uw - m->idle_uw) {
+        factor = scale(factor, m->cap_uw - m->idle_uw, dynamic_uw);
+        dynamic_uw = m->cap_uw - m->idle_uw;
+    }
+    *ret_power_uw = m->idle_uw + dynamic_uw;
+    return factor;
+}
+
+/* Sets its rate, and takes back of its usage what it sleeps through. */
+static void progress(const struct sim_machine *m, struct machine_task *t, sim_sum runnable)
+{
+    uint64_t awake = FULL - t->idle_permille;
+    uint64_t slower = scale(t->demand, MACHINE_ONE, t->usage), crowd;
+
+    t->rate = t->usage < t->demand ? scale(t->speed, t->usage, t->demand) : t->speed;
+    if (t->idle_permille == 0)
+        return;
+    crowd = (uint64_t)((runnable - t->limit + scale(t->demand, FULL, awake)) / m->cores);
+    if (m->placement == SIM_SHARED && crowd > slower)
+        slower = crowd;
+    if (slower <= MACHINE_ONE)
+        return;
+    t->rate = (uint64_t)(((sim_sum)t->speed * FULL << 32) /
+                         ((sim_sum)t->idle_permille * MACHINE_ONE + (sim_sum)awake * slower));
+    t->usage = scale(t->demand, t->rate, t->speed);
+}
+
+uint64_t machine_share(const struct sim_machine *m, struct machine_task *const *tasks,
+                       uint32_t count)
+{
+    const uint64_t full = FULL * m->cores * MACHINE_ONE;
+    sim_sum runnable = share_cores(m, tasks, count);
+    uint64_t busy = 0, power_uw, factor;
+
+    for (uint32_t i = 0; i < count; i++) {
+        progress(m, tasks[i], runnable);
+        busy += tasks[i]->usage;
+    }
+    factor = common_factor(m, runnable, busy, &power_uw);
+    for (uint32_t i = 0; i < count; i++) {
+        struct machine_task *t = tasks[i];
+        uint64_t rate = times(t->rate, factor);
+
+        if (m->contention_permille)
+            rate = scale(rate, full - m->contention_permille * (busy - t->usage), full);
+        t->rate = rate ? rate : 1;
+    }
+    return power_uw;
+}

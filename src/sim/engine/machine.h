@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The machine model: how fast each running job progresses, and how many cores it keeps busy. Pure
+ * functions on one run's own structs; called by the engine and by its tests.
+ *
+ * Speeds and cores are fixed-point numbers with 32 fractional bits: MACHINE_ONE is one core, and
+ * the progress of a job alone on it.
+ */
+#pragma once
+
+#include "sim/engine/sim.h"
+
+#define MACHINE_ONE (UINT64_C(1) << 32)
+
+struct machine_task {
+    /* set by machine_hold(), alone on the machine: */
+    uint64_t speed;  /* progress */
+    uint64_t demand; /* cores kept busy at that speed, on average */
+    uint64_t limit;  /* cores that it may keep busy; the demand, or less where it is throttled */
+    uint64_t weight; /* mcpu held */
+    /* set by machine_share(), among all: */
+    uint64_t rate;          /* progress */
+    uint64_t usage;         /* cores kept busy */
+    uint32_t idle_permille; /* of its time alone; set by machine_hold() */
+    bool settled;           /* within machine_share() */
+};
+
+/* Whether the description makes sense. Returns 0 or -EINVAL with *err. */
+int machine_check(const struct sim_machine *machine, struct error *err);
+
+/* What the job can do with @mcpu (> 0); @spread: in more than one NUMA node by order. */
+void machine_hold(const struct sim_machine *machine, const struct sim_job *job, int64_t mcpu,
+                  bool spread, struct machine_task *ret_task);
+
+/* Time that the job's work takes with its request on this machine, alone. */
+uint64_t machine_alone_ns(const struct sim_machine *machine, const struct sim_job *job);
+
+/*
+ * Divides the machine among all running jobs: sets rate (never 0) and usage of each.
+ * Returns the power drawn, in microwatts.
+ */
+uint64_t machine_share(const struct sim_machine *machine, struct machine_task *const *tasks,
+                       uint32_t count);

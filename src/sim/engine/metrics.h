@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a run was worth: numbers from its records and totals, in memory of fixed size. One thread
+ * per struct; called by whoever reports on runs.
+ */
+#pragma once
+
+#include "sim/engine/sim.h"
+
+enum sim_metric {
+    SIM_MAKESPAN,   /* first arrival to last finish */
+    SIM_WAITING,    /* means over the jobs that finished: queued or paused */
+    SIM_EXECUTION,  /* with cores */
+    SIM_TURNAROUND, /* arrival to finish */
+    SIM_FIRST_RUN,  /* arrival to first run */
+    SIM_SLOWDOWN,   /* turnaround / time alone on the machine with its request */
+    SIM_SLOWDOWN_P95,
+    SIM_SLOWDOWN_P99,
+    SIM_THROUGHPUT, /* finished jobs per hour of makespan */
+    SIM_HELD_CORES, /* means over the makespan: given to jobs; overlapping, they may add up to more
+                       than there are */
+    SIM_BUSY_CORES, /* CPU time used */
+    SIM_USEFUL_CORES, /* of that, what one core alone would have needed for the work done */
+    SIM_RESIZES,      /* of all jobs */
+    SIM_PAUSES,
+    SIM_FAIRNESS,   /* Jain's index over slowdowns, (Σs)² / (n Σs²): 1, all the same, to 1/n */
+    SIM_ENERGY,     /* of the machine, idle power included; NAN: no powers are given */
+    SIM_MISSES,     /* jobs with a deadline that ended later or never; NAN: no job has one */
+    SIM_UNFINISHED, /* left when nothing could happen any more, or infeasible */
+    SIM_METRIC_MAX
+};
+
+struct sim_metric_info {
+    const char *name; /* "slowdown_p95" */
+    const char *unit; /* "s", "J", "cores", … or "" */
+    const char *text; /* one line */
+    int better;       /* 1: larger is better, -1: smaller, 0: neither */
+};
+
+/* Lives forever; NULL for no metric. */
+const struct sim_metric_info *sim_metric_info(enum sim_metric metric);
+
+/*
+ * Counts by size, 128 to each power of two: a quantile is off by 0.4 % at most. Values below 256
+ * are exact.
+ */
+#define SIM_QUANTILE_STEPS 128
+struct sim_quantiles {
+    uint64_t total;
+    uint64_t count[(64 - 7 + 1) * SIM_QUANTILE_STEPS];
+};
+
+void sim_quantiles_add(struct sim_quantiles *q, uint64_t value);
+
+/* The smallest value that at least @permille of all do not exceed; 0 when there are none. */
+uint64_t sim_quantiles_at(const struct sim_quantiles *q, uint32_t permille);
+
+/* Zero is the state to begin with. About 60 KiB. */
+struct sim_metrics {
+    uint64_t finished;
+    uint64_t with_deadline, misses;
+    sim_sum wait_ns, run_ns, turnaround_ns, first_run_ns;
+    double slowdown, slowdown_squared; /* sums */
+    struct sim_quantiles slowdown_permille;
+};
+
+void sim_metrics_add(struct sim_metrics *metrics, const struct sim_record *record);
+
+/* Fills @ret_value[SIM_METRIC_MAX]; NAN where there is nothing to say. Times are in seconds. */
+void sim_metrics_finish(const struct sim_metrics *metrics, const struct sim_machine *machine,
+                        const struct sim_totals *totals, double *ret_value);
+
+/* ---- over seeds ------------------------------------------------------------------------------ */
+
+/* A mean with its 95 % confidence interval (Student's t); of one value, the interval is NAN. */
+struct sim_estimate {
+    uint32_t count; /* values that are numbers */
+    double mean;
+    double low, high;
+};
+
+void sim_estimate(const double *values, uint32_t count, struct sim_estimate *ret_estimate);
+
+/*
+ * How many times larger @a is than @b, seed by seed: geometric mean of the ratios a/b, its interval
+ * from the logarithms. Pairs that are no two positive numbers are left out.
+ */
+void sim_compare(const double *a, const double *b, uint32_t count,
+                 struct sim_estimate *ret_estimate);

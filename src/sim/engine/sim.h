@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The simulator's engine: jobs come from a source, a policy decides on a virtual clock, what
+ * happened goes to a sink. The same snapshot and the same functions as in the daemon.
+ *
+ *   source ─▶ event queue ─▶ snapshot ─▶ policy_decide() ─▶ plan ─▶ machine model ─▶ sink
+ *
+ * Nothing here reads a clock, a file or an environment, and a run depends on its arguments alone:
+ * same source, same options, same records on every machine. Memory is linear in the jobs alive. One
+ * thread per run; different runs share nothing.
+ *
+ * Times are nanoseconds since the start of the scenario, work is time on one core alone, speed-ups
+ * are integers in thousandths; amounts of cores in mcpu (see policy/core/policy.h).
+ */
+#pragma once
+
+#include "base/error.h"
+#include "policy/core/policy.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SIM_CORES_MAX 65536u
+#define SIM_NAME_MAX  64
+#define SIM_TIME_MAX  ((uint64_t)INT64_MAX) /* of the virtual clock, and of one job's work */
+
+/*
+ * Policies see a clock that shows this at the scenario's start, as a zero of theirs means "never"
+ * (policy_job.start_ns). Snapshots and plans handed to a sink have it in every point of time.
+ */
+#define SIM_CLOCK_START_NS UINT64_C(1000000000)
+
+/* Sums over all jobs of a run: cores × nanoseconds of a year's trace leave 64 bits. */
+__extension__ typedef unsigned __int128 sim_sum;
+
+/* ---- machine --------------------------------------------------------------------------------- */
+
+/*
+ * How jobs hold the cores that the policy gives them. As in the daemon, a job with M mcpu runs
+ * max(1, ⌊M/1000⌋) threads, and M is its weight wherever jobs compete for CPU time.
+ */
+enum sim_placement {
+    SIM_SHARED,    /* work-conserving: cores overlap, gaps of serial phases are filled by others */
+    SIM_EXCLUSIVE, /* disjoint cores; what a job does not use is idle */
+    SIM_QUOTA,     /* a hard limit of CPU time; below one core the only thread is throttled */
+    SIM_PLACEMENT_MAX
+};
+
+/* See machine.c for the model. */
+struct sim_machine {
+    uint32_t cores; /* 1 … SIM_CORES_MAX */
+    uint32_t numa;  /* NUMA nodes of equal size, at least 1 */
+    uint32_t smt;   /* hardware threads per core, at least 1; `cores` counts hardware threads */
+    uint32_t smt_gain_permille; /* speed of a core's second thread beside a busy first one */
+    int64_t memory_bytes;       /* 0: not counted */
+    uint64_t idle_uw;           /* drawn by the machine without work */
+    uint64_t core_uw;           /* more for each busy core */
+    uint64_t cap_uw;            /* the machine slows itself down to draw no more; 0: no cap */
+    enum sim_placement placement;
+    /*
+     * What a job loses of its speed, with a factor l in thousandths for each cause:
+     *   oversubscription  where r > 1 threads per core are runnable: all but 1 / (1 + l (r - 1))
+     *   contention        where others keep a part u of the cores busy (bandwidth, caches): l u
+     *   numa              where it holds more cores than one NUMA node has: l
+     */
+    uint32_t oversubscription_permille;
+    uint32_t contention_permille;
+    uint32_t numa_permille;
+};
+
+/* ---- jobs ------------------------------------------------------------------------------------ */
+
+/* A speed-up table as policies have it; the arrays are the source's and live as long as the run. */
+struct sim_curve {
+    const uint32_t *speedup_permille; /* speed with k cores, at index k − 1; none is 0 */
+    const uint32_t *envelope_permille;
+    uint32_t count;
+};
+
+struct sim_job {
+    uint64_t id; /* from 1, unique, increasing with arrival */
+    char name[SIM_NAME_MAX];
+    uint64_t arrival_ns;           /* never before the job that the source gave before */
+    uint64_t work_ns;              /* with one core alone; the truth */
+    uint64_t start_ns;             /* before it: imports and such, which use one core and no more.
+                                      Until then a malleable job is given one, as by tided */
+    uint64_t told_ns;              /* what the policy is told of work_ns, POLICY_UNKNOWN: nothing */
+    uint64_t told_error_ns;        /* and how far off that may be */
+    const struct sim_curve *curve; /* the truth, alone on the machine */
+    const struct sim_curve *told_curve; /* what the policy is told, NULL: nothing */
+    /*
+     * CPU time that running in parallel costs beside the work (synchronisation, spinning): with k
+     * threads a job keeps S(k) · (1 + permille/1000 · (1 − 1/k)) cores busy, k at most, on average.
+     */
+    uint32_t waste_permille;
+    uint32_t idle_permille; /* part of its time alone in which it sleeps: waits for disks, timers */
+    uint32_t request;       /* cores; 0: nothing said */
+    uint32_t min, max;      /* cores; max 0: as many as there are */
+    uint32_t stock_threads; /* started by the program when nobody controls it */
+    int64_t memory_bytes;
+    uint32_t malleability; /* enum policy_malleability */
+    uint32_t class;
+    uint32_t weight;
+    int32_t priority;
+    bool preemptible;
+    uint64_t deadline_ns; /* since the start of the scenario; POLICY_NEVER */
+    /*
+     * Time without progress after an action, in which the job holds its cores and uses them as
+     * ever: START, RESIZE, and PAUSE, which counts at the resume. Costs at one time overlap.
+     */
+    uint64_t cost_ns[POLICY_ACTION_MAX];
+};
+
+/* Gives jobs in order of arrival. Returns 1, 0 at the end, or -errno with *err. */
+struct sim_source {
+    int (*next)(struct sim_source *source, struct sim_job *ret_job, struct error *err);
+};
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+/* What became of a job; of one that never ended, finish_ns is POLICY_NEVER. */
+struct sim_record {
+    const struct sim_job *job; /* valid during the call */
+    uint64_t start_ns;         /* of the first run, POLICY_NEVER: never ran */
+    uint64_t finish_ns;
+    uint64_t run_ns;   /* with cores */
+    uint64_t wait_ns;  /* queued or paused */
+    uint64_t alone_ns; /* it would have taken with its request on an empty machine; with no request,
+                          with as many cores as it can have */
+    uint64_t core_ns;  /* cores held × time; saturates, like busy_ns */
+    uint64_t busy_ns;  /* CPU time used */
+    uint64_t useful_ns; /* of that, what one core would have needed: work_ns at the end */
+    uint32_t resizes, pauses;
+    bool infeasible; /* the policy said that this machine can never run it */
+};
+
+/* Cores that a job holds from begin to end; of one job they come in order of time. */
+struct sim_segment {
+    const struct sim_job *job; /* valid during the call */
+    uint64_t begin_ns, end_ns;
+    int64_t mcpu; /* 0: paused; without control, its threads */
+};
+
+/* Totals of a run. */
+struct sim_totals {
+    uint64_t jobs, finished, infeasible;
+    uint64_t begin_ns; /* first arrival */
+    uint64_t end_ns;   /* last finish */
+    sim_sum core_ns;   /* cores held × time */
+    sim_sum busy_ns;   /* CPU time used */
+    sim_sum useful_ns; /* of that, work done */
+    sim_sum energy_uj; /* of the machine from begin to end */
+    uint64_t resizes, pauses;
+    uint64_t decisions;
+    uint64_t decide_ns; /* 0 unless options.clock_ns is given */
+    uint32_t most_alive;
+};
+
+/* Receives what happened; each function may be NULL. Returns 0, or -errno which ends the run. */
+struct sim_sink {
+    int (*segment)(struct sim_sink *sink, const struct sim_segment *segment);
+    int (*record)(struct sim_sink *sink, const struct sim_record *record);
+    /* A snapshot and its plan, just decided: for recording and tests. */
+    int (*decision)(struct sim_sink *sink, const struct policy_snapshot *snapshot,
+                    const struct policy_plan *plan);
+};
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+struct sim_options {
+    const struct policy *policy; /* NULL: no control, every job runs its stock_threads at once;
+                                    placement and memory are of no account */
+    const int64_t *params;       /* as the policy's; NULL: defaults */
+    uint64_t seed;               /* handed to the policy */
+    uint64_t resolution_ns;      /* finish times are rounded up to this; at least 1 */
+    bool check;                  /* policy_plan_check() every plan; a fault ends the run, -EPROTO */
+    uint64_t (*clock_ns)(void);  /* times policy_decide(); NULL: not timed */
+};
+
+/*
+ * Runs the source dry. Everything that happens at one time is followed by one decision: finishes
+ * first, then arrivals, both by id. @sink may be NULL. Returns 0 or -errno with *err:
+ * -EINVAL (machine, options or a job are malformed: says which and why), -EDEADLK (jobs are left
+ * and nothing will ever happen, or nothing makes progress; their records are sent, unfinished),
+ * -EOVERFLOW (later than SIM_TIME_MAX), -EPROTO (a plan that cannot be), -ENOMEM, what the policy,
+ * source or sink returned. *ret_totals is filled in also when the run fails with -EDEADLK.
+ */
+int sim_run(const struct sim_machine *machine, struct sim_source *source,
+            const struct sim_options *options, struct sim_sink *sink, struct sim_totals *ret_totals,
+            struct error *err);
+
+/* Speed of a job with @cores (>= 1), in thousandths of one core's. Beyond the table's end: its last
+ * entry. */
+uint32_t sim_curve_speed(const struct sim_curve *curve, uint32_t cores);

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A scenario: a machine and the jobs that come to it, from a JSON file (tide-sim(1) describes it):
+ * listed one by one, generated, read from a trace, or all of these, merged by arrival.
+ *
+ *   scenario.json ─▶ struct scenario, read only ─▶ a source for each run ─▶ sim_run()
+ *
+ * Threads may share a scenario; a source belongs to one. Nothing here reads a clock: a scenario and
+ * a seed make the same jobs on every run. Used by `tide sim`.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "sim/engine/sim.h"
+#include "sim/input/jobspec.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SCENARIO_TEXT_MAX 1024
+#define SCENARIO_JOBS_MAX 100000 /* listed one by one; traces and generators go on for longer */
+
+/* What really happened, in a scenario that `tide record` wrote. */
+struct scenario_observed {
+    bool present;
+    char policy[POLICY_SPEC_TEXT_MAX]; /* in force then; "": none */
+    int64_t makespan_ns;
+    int64_t mean_turnaround_ns;
+    int64_t *turnaround_ns; /* of each listed job, by arrival; NULL: not known */
+};
+
+enum scenario_trace { SCENARIO_TRACE_NONE, SCENARIO_TRACE_CSV, SCENARIO_TRACE_SWF };
+
+struct workload;
+
+struct scenario {
+    char name[SIM_NAME_MAX];      /* the file's, when it has none of its own */
+    char text[SCENARIO_TEXT_MAX]; /* its description, may be empty */
+    struct sim_machine machine;
+    uint64_t resolution_ns;
+    struct scenario_observed observed;
+    /* What follows is for the sources. */
+    char *file;
+    struct named_curve *curves;
+    size_t curve_count;
+    struct speedup_set fractions; /* of the listed jobs */
+    struct job_spec defaults;
+    struct sim_job *jobs; /* listed, by arrival */
+    size_t job_count;
+    struct workload *workload; /* NULL: none */
+    enum scenario_trace trace;
+    char *trace_path;
+};
+
+/* Reads the file @path. 0, or -errno with the reason: file, line and field. */
+int scenario_load(const char *path, struct scenario **ret_scenario, struct error *err);
+
+/*
+ * The same from a text in memory, which is taken over, also on failure; a NUL stands behind its
+ * @size bytes. @path names it in messages, and a trace is looked for in its directory.
+ */
+int scenario_parse(const char *path, char *text, size_t size, struct scenario **ret_scenario,
+                   struct error *err);
+struct scenario *scenario_free(struct scenario *scenario); /* NULL */
+
+/* ---- sources --------------------------------------------------------------------------------- */
+
+struct scenario_source;
+
+/*
+ * The jobs of one run; opens the trace, if there is one. The scenario must outlive the source. 0,
+ * -ENOMEM, or what opening the trace said.
+ */
+int scenario_source_new(const struct scenario *scenario, uint64_t seed,
+                        struct scenario_source **ret_source, struct error *err);
+struct scenario_source *scenario_source_free(struct scenario_source *source); /* NULL */
+
+/* What sim_run() reads from; valid, as the curves of its jobs are, as long as the source. */
+struct sim_source *scenario_source_jobs(struct scenario_source *source);

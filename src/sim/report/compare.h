@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One scenario under several policies and seeds: every pair is a run of its own, shared out over
+ * threads. Results stand in arrays by policy and seed, so they do not depend on the number of
+ * threads. Called by `tide sim`; report.c and svg.c show what comes out.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "sim/engine/metrics.h"
+#include "sim/input/scenario.h"
+#include "sim/report/chart.h"
+
+#include <stdio.h>
+
+#define COMPARE_POLICIES_MAX 64
+#define COMPARE_SEEDS_MAX    10000
+#define COMPARE_THREADS_MAX  256
+#define COMPARE_NO_CONTROL   "none" /* the choice of no policy at all */
+
+struct compare_policy {
+    char text[POLICY_SPEC_TEXT_MAX]; /* as it was written */
+    struct policy_spec spec;         /* .policy NULL: no control */
+};
+
+/* "none", or what policy_spec_parse() reads. The same returns. */
+int compare_policy_parse(const char *text, struct compare_policy *ret_policy, struct error *err);
+
+/* The same policy with the same parameters, however written. */
+bool compare_policy_equal(const struct compare_policy *a, const struct compare_policy *b);
+
+/* What became of one run. */
+struct compare_run {
+    double value[SIM_METRIC_MAX];
+    struct sim_totals totals;
+    double *turnaround_s; /* of each job, by id, NAN: never ended; of the first seed of scenarios
+                             that say what was observed, else NULL */
+    bool stuck;           /* jobs were left that the policy never ran; .why says more */
+    char why[ERROR_TEXT_MAX];
+};
+
+struct compare {
+    /* set by the caller */
+    const struct scenario *scenario;
+    struct sim_machine machine; /* the scenario's, perhaps with another placement */
+    const struct compare_policy *policies;
+    uint32_t policy_count;
+    uint64_t first_seed;
+    uint32_t seed_count;
+    uint32_t threads;
+    bool check;  /* policy_plan_check() every plan */
+    bool charts; /* of the first seed of each policy */
+    FILE *jobs;  /* a line of CSV for each job of each run; NULL: not wanted */
+    /* Called by the thread that called compare_all(), now and then; NULL: not wanted. */
+    void (*progress)(const struct compare *compare, double done);
+
+    /* filled in */
+    uint64_t job_count;       /* of the first seed */
+    struct compare_run *runs; /* policy_count × seed_count, a policy's seeds side by side */
+    struct chart **chart;     /* by policy; NULL without `charts` */
+};
+
+/*
+ * Runs everything. 0, or -errno with the reason of a run that failed, which ends the others; one
+ * that is stuck has not failed. compare_done() is due in any case.
+ */
+int compare_all(struct compare *compare, struct error *err);
+void compare_done(struct compare *compare);
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+static inline const struct compare_run *compare_runs(const struct compare *compare, uint32_t policy)
+{
+    return &compare->runs[(size_t)policy * compare->seed_count];
+}
+
+/* A policy's metric over all seeds. */
+void compare_estimate(const struct compare *compare, uint32_t policy, enum sim_metric metric,
+                      struct sim_estimate *ret_estimate);
+
+/* How many times better the policy is than the first one, seed by seed; count 0: cannot be said. */
+void compare_gain(const struct compare *compare, uint32_t policy, enum sim_metric metric,
+                  struct sim_estimate *ret_estimate);

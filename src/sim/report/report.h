@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a comparison found, as JSON and as a web page that stands alone: no script, nothing from
+ * elsewhere, light or dark as the reader's screen. Any thread; called by `tide sim`.
+ */
+#pragma once
+
+#include "sim/report/compare.h"
+
+#include <jansson.h>
+
+/* The metrics that a summary shows, in its order; the others are in the full tables. */
+extern const enum sim_metric report_summary[];
+extern const uint32_t report_summary_count;
+
+/* Whether any policy has something to say about the metric. */
+bool report_is_known(const struct compare *compare, enum sim_metric metric);
+
+/*
+ * The policy with the best mean among those that left the fewest jobs unfinished, or policy_count
+ * where none can be better.
+ */
+uint32_t report_best(const struct compare *compare, enum sim_metric metric);
+
+#define REPORT_NUMBER_MAX 32
+#define REPORT_JOBS_MAX   50 /* predictions of single jobs that tables show */
+
+/* With about four digits: "0.52", "13.4", "5771". */
+const char *report_number(double value, char buf[REPORT_NUMBER_MAX]);
+
+/* A prediction beside what was observed. */
+struct report_prediction {
+    const char *policy; /* as in the comparison; borrowed */
+    uint32_t index;     /* of it */
+    uint32_t jobs;      /* whose turnaround was observed */
+    struct report_compared {
+        double observed_s, predicted_s;
+        double error_percent; /* predicted against observed */
+    } makespan, turnaround;
+};
+
+/*
+ * The policy that was in force when the scenario was recorded, against what happened. 0, or
+ * -ENOENT: the scenario has no observation, or that policy is not in the comparison.
+ */
+int report_predict(const struct compare *compare, struct report_prediction *ret_prediction);
+
+/* The turnaround of job @job, counted from 0 by arrival, under that policy and the first seed. */
+struct report_compared report_predict_job(const struct compare *compare,
+                                          const struct report_prediction *prediction, uint32_t job);
+
+/* Everything, as one object; the caller's. NULL without memory. */
+json_t *report_json(const struct compare *compare);
+
+/*
+ * The page; @command is what the reader may type to get it again. Failures to write are found in
+ * the stream. The comparison needs its charts.
+ */
+void report_html(FILE *file, const struct compare *compare, const char *command);
