@@ -206,6 +206,7 @@ PHASES = [
     unit_phase("gcc", quick=True),
     compile_phase("clang", "clang"),
     Phase("layers", "scripts/check-layers.py", quick=True),
+    Phase("rooms", f"scripts/check-rooms.py --build {OUT}/gcc", ("gcc",), quick=True),
     Phase("size", "scripts/check-size.py", quick=True),
     Phase("format", f"git ls-files -z {C_SOURCES} | xargs -0 clang-format --dry-run -Werror",
           quick=True),

@@ -152,3 +152,88 @@ def test_meson_counts(check, tmp_path):
         ("bad", "[       OK ] a\n[       OK ] x\n", "OK"), ("slow", "[       OK ] a\n", "TIMEOUT")]))
     found = check.meson_results("b")
     assert (found.passed, found.failed, found.unsteady) == (6, 1, ("threadtide / bad",))
+
+
+@pytest.fixture
+def check_rooms(tmp_path):
+    """A function that compiles {file: code} as src/ and runs check-rooms.py on it."""
+    def run(files, *arguments):
+        commands = []
+        for name, code in files.items():
+            path = tmp_path / "src" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(code)
+            if name.endswith(".c"):
+                out = name.replace("/", "_") + ".o"
+                subprocess.run(["gcc", "-c", "-w", "-I", tmp_path / "src", "-o", tmp_path / out, path],
+                               check=True)
+                commands.append({"directory": str(tmp_path), "file": f"src/{name}", "output": out})
+        (tmp_path / "compile_commands.json").write_text(json.dumps(commands))
+        return script("check-rooms.py", "--build", tmp_path, "--src", tmp_path / "src", *arguments)
+    return run
+
+
+def ring(room, size):
+    """Files that call each other round in a circle."""
+    return {f"{room}/f{i}.c": f"void v{(i + 1) % size}(void); void v{i}(void) {{ v{(i + 1) % size}(); }}"
+            for i in range(size)}
+
+
+def test_rooms_allow_a_circle_of_three(check_rooms):
+    assert check_rooms(ring("some/room", 3) | {"other/a.c": "int a;"}).returncode == 0
+
+
+def test_rooms_refuse_a_circle_of_four_and_print_its_path(check_rooms):
+    result = check_rooms(ring("some", 4))
+    assert result.returncode == 1
+    assert ("shortest: some/f0.c -> some/f1.c (v1) -> some/f2.c (v2) -> some/f3.c (v3)"
+            " -> some/f0.c (v0)") in result.stdout
+
+
+def test_rooms_know_static_symbols_and_other_programs_apart(check_rooms):
+    own = {f"one/f{i}.c": f"static void one{(i + 1) % 4}(void) {{}} void one{i}(void)"
+                          f" {{ one{(i + 1) % 4}(); }}" for i in range(4)}
+    # a.c of each program calls its own run(), not the other's.
+    chain = {"one/a.c": "void run(void); void one_b(void) { run(); }", "one/b.c": "void run(void) {}",
+             "two/a.c": "void run(void); void two_b(void) { run(); }",
+             "two/b.c": "void one_b(void); void run(void) { one_b(); }"}
+    assert check_rooms(own | chain).returncode == 0
+
+
+def test_tolerated_circle_may_only_shrink(check_rooms):
+    script_text = (ROOT / "scripts/check-rooms.py").read_text()
+    assert "TOLERATED = {\n" in script_text
+    tolerated = json.loads("{" + script_text.split("TOLERATED = {")[1].split("}")[0].rstrip(", \n") + "}")
+    for name, size in tolerated.items():
+        assert check_rooms(ring(name, size)).returncode == 0
+        result = check_rooms(ring(name, size + 1))
+        assert result.returncode == 1 and f"{size} are tolerated" in result.stdout
+
+
+def test_rooms_refuse_too_many_files(check_rooms):
+    files = {f"some/room/f{i}.c": f"int v{i};" for i in range(16)}
+    result = check_rooms(files)
+    assert result.returncode == 0 and "src/some/room: 16 files" in result.stdout
+    result = check_rooms(files | {f"some/room/g{i}.c": f"int w{i};" for i in range(3)})
+    assert result.returncode == 1 and "src/some/room: FAILED: 19 files" in result.stdout
+
+
+@pytest.mark.parametrize("header, text", [
+    ("some/room/a_state.h", ""), ("some/room/a.h", "/* SPDX */\n/* Private to this room: x. */\n")])
+def test_rooms_refuse_another_rooms_private_header(check_rooms, header, text):
+    own = {header: text, "some/room/a.c": f'#include "{header}"\nint a;'}
+    assert check_rooms(own).returncode == 0
+    result = check_rooms(own | {"some/hall/b.c": f'#include "{header}"\nint b;'})
+    assert result.returncode == 1
+    assert f"some/hall/b.c includes {header}, which is private to some/room" in result.stdout
+
+
+def test_rooms_list_the_calls_that_go_upwards_through_a_table(check_rooms):
+    result = check_rooms({
+        "low/a.h": "struct ops { void (*done)(void); };\nvoid low(const struct ops *ops);\n",
+        "low/a.c": '#include "low/a.h"\nvoid low(const struct ops *ops) { ops->done(); }',
+        "high/b.c": '#include "low/a.h"\nstatic void done(void) {}\n'
+                    "static const struct ops ops = { .done = done };\nvoid high(void) { low(&ops); }",
+    })
+    assert "upwards: low/a.c calls high/b.c through struct ops" in result.stdout
+    assert "1 tables of callbacks, 1 calls upwards" in result.stdout
