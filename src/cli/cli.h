@@ -2,10 +2,10 @@
 /*
  * `tide`, the command line: what its commands have in common.
  *
- * One file per command, cmd_NAME.c, which defines `command_NAME`; main.c lists them in one table,
- * finds the one that was asked for and calls its function. Messages go through cli_error(), so
- * that every failure is one line that says what was wrong and where, and one that says what to do.
- * Single-threaded.
+ * One file per command, cmd_NAME.c, which defines `command_NAME`; main.c finds the one that was
+ * asked for and calls its function. Commands do not know each other. Messages go through
+ * cli_error(), so that every failure is one line that says what was wrong and where, and one that
+ * says what to do. Single-threaded.
  */
 #pragma once
 
@@ -38,47 +38,48 @@ struct command {
     int (*run)(int argc, char **argv);
 };
 
-/* Each is defined in its cmd_NAME.c. */
-extern const struct command command_run;
-extern const struct command command_submit;
-extern const struct command command_queue;
-extern const struct command command_cancel;
-extern const struct command command_hold;
-extern const struct command command_release;
-extern const struct command command_docker;
-extern const struct command command_adopt;
-extern const struct command command_ps;
-extern const struct command command_set;
-extern const struct command command_pin;
-extern const struct command command_unpin;
-extern const struct command command_explain;
-extern const struct command command_history;
-extern const struct command command_events;
-extern const struct command command_top;
-extern const struct command command_policy;
-extern const struct command command_setup;
-extern const struct command command_sim;
-extern const struct command command_record;
-extern const struct command command_signal;
-extern const struct command command_doctor;
-extern const struct command command_version;
-extern const struct command command_help;
+/*
+ * Every command, in the order of `tide help`: a row here and cmd_NAME.c, which defines
+ * `command_NAME`, are all that one needs. The table of them is main.c's alone.
+ */
+#define COMMANDS(X)                                                                                \
+    X(run)                                                                                         \
+    X(docker)                                                                                      \
+    X(adopt)                                                                                       \
+    X(submit)                                                                                      \
+    X(queue)                                                                                       \
+    X(cancel)                                                                                      \
+    X(hold)                                                                                        \
+    X(release)                                                                                     \
+    X(ps)                                                                                          \
+    X(set)                                                                                         \
+    X(pin)                                                                                         \
+    X(unpin)                                                                                       \
+    X(top)                                                                                         \
+    X(explain)                                                                                     \
+    X(history)                                                                                     \
+    X(events)                                                                                      \
+    X(policy)                                                                                      \
+    X(setup)                                                                                       \
+    X(sim)                                                                                         \
+    X(record)                                                                                      \
+    X(signal)                                                                                      \
+    X(doctor)                                                                                      \
+    X(version)                                                                                     \
+    X(help)
 
-/* The commands in the order of `tide help`, ended by NULL; main.c. */
-extern const struct command *const commands[];
+#define COMMAND_DECLARE(name) extern const struct command command_##name;
+COMMANDS(COMMAND_DECLARE)
+#undef COMMAND_DECLARE
 
-/* The command called @name, or NULL. */
-const struct command *command_find(const char *name);
-
-/* Runs the command argv[1] with what follows it; returns its exit code. */
-int command_dispatch(int argc, char **argv);
-
-/* Says that there is no command @name, and which one may have been meant; returns CLI_USAGE. */
-int command_unknown(const char *name);
-
-/* Whether docker calls us as its plugin, and what we do then; cmd_docker.c. */
+/* Whether docker calls us as its plugin; cmd_docker.c. */
 bool docker_is_plugin(const char *program);
-int docker_plugin(int argc, char **argv);
+
+/*
+ * What we do then. Returns an exit code, or -1 when the words behind `docker tide` are a command of
+ * tide's, which main.c runs: *ret_skip words stand between the program's name and "tide".
+ */
+int docker_plugin(int argc, char **argv, int *ret_skip);
 
 /*
  * @argv of a job: if it is `docker run`, becomes that with an elastic container, as `docker tide

@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `tide`: the table of its commands, `tide help`, and the choice of the command. This file uses
+ * every command and no command uses it.
+ */
 #include "cli/cli.h"
 
 #include "base/cleanup.h"
 #include "base/suggest.h"
 
+#include <stdio.h>
 #include <string.h>
 
-const struct command *const commands[] = {
-    &command_run,    &command_docker, &command_adopt,   &command_submit,  &command_queue,
-    &command_cancel, &command_hold,   &command_release, &command_ps,      &command_set,
-    &command_pin,    &command_unpin,  &command_top,     &command_explain, &command_history,
-    &command_events, &command_policy, &command_setup,   &command_sim,     &command_record,
-    &command_signal, &command_doctor, &command_version, &command_help,    NULL,
-};
+#define COMMAND_ROW(name) &command_##name,
+static const struct command *const commands[] = {COMMANDS(COMMAND_ROW)};
 
-const struct command *command_find(const char *name)
+static const struct command *find(const char *name)
 {
-    for (const struct command *const *c = commands; *c; c++)
-        if (strcmp((*c)->name, name) == 0)
-            return *c;
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        if (strcmp(commands[i]->name, name) == 0)
+            return commands[i];
     return NULL;
 }
 
-int command_unknown(const char *name)
+/* Says that there is no command @name, and which one may have been meant. */
+static int unknown(const char *name)
 {
     const char *names[ARRAY_LEN(commands)];
     const char *nearest;
-    size_t n;
 
-    for (n = 0; commands[n]; n++)
-        names[n] = commands[n]->name;
-    nearest = suggest_nearest(name, names, n);
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        names[i] = commands[i]->name;
+    nearest = suggest_nearest(name, names, ARRAY_LEN(commands));
     if (name[0] == '-')
         return cli_usage(NULL, "there is no option '%s'", name);
     if (!nearest)
@@ -39,12 +39,61 @@ int command_unknown(const char *name)
                      "there is no command '%s': did you mean '%s'?", name, nearest);
 }
 
-int command_dispatch(int argc, char **argv)
+/* ---- tide help ---- */
+
+static int overview(void)
+{
+    printf("Usage: tide COMMAND [ARGUMENT...]\n\n"
+           "Changes the active threads of machine-learning programs while they run, so that\n"
+           "several share the cores of one machine. The programs stay as they are.\n\n"
+           "Commands:\n");
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        printf("  %-8s  %s\n", commands[i]->name, commands[i]->brief);
+    printf("\n"
+           "Try it:\n"
+           "  tide run --name cnn -- python train.py    start a training under control\n"
+           "  tide ps                                   see what it has\n"
+           "  tide set cnn --threads 2                  change it while it trains\n"
+           "  tide top                                  watch all jobs\n"
+           "\n"
+           "'tide help COMMAND' explains one command, man tide(1) the rest.\n");
+    return CLI_OK;
+}
+
+static int help_run(int argc, char **argv)
+{
+    static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {0}};
+    const struct command *about;
+    int c;
+
+    while ((c = option_next(&command_help, argc, argv, options, false)) != -1)
+        return c == 'h' ? cli_help(&command_help) : CLI_USAGE;
+    if (option_operands(&command_help, argc, argv, 0, 1) != CLI_OK)
+        return CLI_USAGE;
+    if (optind == argc)
+        return overview();
+    about = find(argv[optind]);
+    return about ? cli_help(about) : unknown(argv[optind]);
+}
+
+const struct command command_help = {
+    .name = "help",
+    .usage = "[COMMAND]",
+    .brief = "explain tide, or one command with examples",
+    .help = "Examples:\n"
+            "  tide help\n"
+            "  tide help run        the same as tide run --help\n",
+    .run = help_run,
+};
+
+/* ---- the command that was asked for ---- */
+
+static int dispatch(int argc, char **argv)
 {
     const struct command *cmd;
 
     if (argc < 2) {
-        command_help.run(1, (char *[]){"help", NULL});
+        overview();
         return CLI_USAGE;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
@@ -52,13 +101,22 @@ int command_dispatch(int argc, char **argv)
     else if (strcmp(argv[1], "--version") == 0)
         cmd = &command_version;
     else
-        cmd = command_find(argv[1]);
-    return cmd ? cmd->run(argc - 1, argv + 1) : command_unknown(argv[1]);
+        cmd = find(argv[1]);
+    return cmd ? cmd->run(argc - 1, argv + 1) : unknown(argv[1]);
+}
+
+/* As `docker tide …`. */
+static int plugin(int argc, char **argv)
+{
+    int skip = 0;
+    int r = docker_plugin(argc, argv, &skip);
+
+    return r == -1 ? dispatch(argc - 1 - skip, argv + 1 + skip) : r;
 }
 
 int main(int argc, char **argv)
 {
-    int r = docker_is_plugin(argv[0]) ? docker_plugin(argc, argv) : command_dispatch(argc, argv);
+    int r = docker_is_plugin(argv[0]) ? plugin(argc, argv) : dispatch(argc, argv);
 
     /* A full disk or a closed pipe must not look like success. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && r == CLI_OK)

@@ -459,7 +459,7 @@ bool docker_is_plugin(const char *program)
  * Docker calls its plugins with its own command line: options, then the plugin's name, or "help"
  * and the plugin's name.
  */
-int docker_plugin(int argc, char **argv)
+int docker_plugin(int argc, char **argv, int *ret_skip)
 {
     char *const *rest;
     int n;
@@ -481,7 +481,8 @@ int docker_plugin(int argc, char **argv)
         return cli_help(cmd);
     if (is_ours(rest[1]))
         return docker_run(getenv(DOCKER_VARIABLE), argv + 1, n, rest + 1);
-    return command_dispatch(argc - 1 - n, argv + 1 + n);
+    *ret_skip = n;
+    return -1;
 }
 
 const struct command command_docker = {
