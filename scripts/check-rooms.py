@@ -37,7 +37,6 @@ TOLERATED = {
     "agent": 6,
     "cli": 8,
     "daemon": 32,
-    "policy": 14,
 }
 
 PRIVATE_NAME = re.compile(r"_(state|private|internal|dialect)\.h$")

@@ -34,3 +34,10 @@ size_t put_end(struct writer *w)
         w->buf[w->length] = '\0';
     return w->length;
 }
+
+bool text_same(const char *a, const char *b)
+{
+    while (*a && *a == *b)
+        a++, b++;
+    return *a == *b;
+}

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,3 +21,6 @@ void put_number(struct writer *w, int64_t value);
 
 /* Ends the text; returns its length. */
 size_t put_end(struct writer *w);
+
+/* strcmp() is no part of what policy objects may import. */
+bool text_same(const char *a, const char *b);

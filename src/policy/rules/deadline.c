@@ -12,7 +12,7 @@
  */
 #include "policy/core/auction.h"
 #include "policy/core/order.h"
-#include "policy/core/policies.h"
+#include "policy/rules/policies.h"
 
 #include <assert.h>
 

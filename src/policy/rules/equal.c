@@ -10,8 +10,8 @@
  */
 #include "policy/core/layout.h"
 #include "policy/core/order.h"
-#include "policy/core/policies.h"
 #include "policy/core/share.h"
+#include "policy/rules/policies.h"
 
 enum equal_param { EQUAL_RESERVE, EQUAL_PARAM_MAX };
 

@@ -7,8 +7,8 @@
  * nobody is filled in past it. `max-prop` with resize=grow is its MAX_PROP, `always-attend` its
  * ALWAYS_ATTEND; variant=moldable is what it calls `original`.
  */
-#include "policy/core/policies.h"
 #include "policy/core/queue.h"
+#include "policy/rules/policies.h"
 
 static int fcfs_decide(const struct policy *policy, const struct policy_snapshot *snapshot,
                        struct policy_plan *plan)

@@ -15,9 +15,9 @@
  */
 #include "policy/core/layout.h"
 #include "policy/core/order.h"
-#include "policy/core/policies.h"
 #include "policy/core/share.h"
 #include "policy/core/size.h"
+#include "policy/rules/policies.h"
 
 #include <math.h>
 

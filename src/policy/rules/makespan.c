@@ -6,8 +6,8 @@
  * first, before anyone gets a second core. Weights say nothing here.
  */
 #include "policy/core/auction.h"
-#include "policy/core/policies.h"
 #include "policy/core/size.h"
+#include "policy/rules/policies.h"
 
 enum { MAKESPAN_UNKNOWN = AUCTION_PARAM_MAX, MAKESPAN_PARAM_MAX };
 

@@ -31,8 +31,8 @@
  */
 #include "policy/core/auction.h"
 #include "policy/core/order.h"
-#include "policy/core/policies.h"
 #include "policy/core/size.h"
+#include "policy/rules/policies.h"
 
 enum {
     RESPONSE_EXPONENT = AUCTION_PARAM_MAX,

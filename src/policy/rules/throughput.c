@@ -7,7 +7,7 @@
  * threads that take turns on a core add nothing.
  */
 #include "policy/core/auction.h"
-#include "policy/core/policies.h"
+#include "policy/rules/policies.h"
 
 static int throughput_decide(const struct policy *policy, const struct policy_snapshot *snapshot,
                              struct policy_plan *plan)

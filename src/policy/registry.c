@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "policy/core/gate.h"
-#include "policy/core/policies.h"
 #include "policy/core/policy.h"
+#include "policy/core/writer.h"
+#include "policy/rules/policies.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -14,14 +15,6 @@ static const struct policy *const registry[] = {
 };
 
 #define REGISTRY_COUNT (sizeof(registry) / sizeof(registry[0]))
-
-/* strcmp is no part of what policy objects may import */
-static bool text_equal(const char *a, const char *b)
-{
-    while (*a && *a == *b)
-        a++, b++;
-    return *a == *b;
-}
 
 size_t policy_count(void)
 {
@@ -36,23 +29,9 @@ const struct policy *policy_at(size_t index)
 const struct policy *policy_find(const char *name)
 {
     for (size_t i = 0; i < REGISTRY_COUNT; i++)
-        if (text_equal(registry[i]->name, name))
+        if (text_same(registry[i]->name, name))
             return registry[i];
     return NULL;
-}
-
-int policy_param_find(const struct policy *policy, const char *name)
-{
-    for (uint32_t i = 0; i < policy->param_count; i++)
-        if (text_equal(policy->params[i].name, name))
-            return (int)i;
-    return -ENOENT;
-}
-
-int64_t policy_param(const struct policy *policy, const struct policy_snapshot *snapshot,
-                     uint32_t index)
-{
-    return snapshot->params ? snapshot->params[index] : policy->params[index].def;
 }
 
 void policy_room(const struct policy *policy, const struct policy_snapshot *snapshot,
