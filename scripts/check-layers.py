@@ -2,8 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks every #include against the table of layers (HACKING.md, "Where things go").
 
-usage: scripts/check-layers.py [ROOT]
+usage: scripts/check-layers.py [--verbose] [ROOT]
+
+--verbose also names the tolerated includes that go upwards among the rooms of a folder.
 """
+import argparse
+import collections
 import pathlib
 import re
 import sys
@@ -22,6 +26,25 @@ LAYERS = {
     "tfnode": ("base", "agent/program_api.h"),
     "kube": ("base", "policy", "host"),
     "cli": ("base", "proto", "host", "sim"),
+}
+
+# Rooms inside a folder, lowest first: a file includes headers of its own room, of those before it and of the
+# folder itself. The folder's own sources stand above all rooms, its own headers below them.
+ROOMS = {
+    "daemon": ("confine", "job", "peers", "containers", "plan", "record", "api"),
+    "kube": ("core", "object", "api", "serve", "kubectl"),
+    "cli": ("docker", "doctor", "launch", "sim", "views", "commands"),
+    "policy": ("core", "model", "division", "rules"),
+    "host": ("proc", "cgroup", "net", "engine"),
+    "sim": ("engine", "input", "report"),
+}
+
+# Folder -> includes that go upwards among its rooms. Lower a number as soon as the check asks for it; never
+# raise one.
+UPWARDS = {
+    "daemon": 26,
+    "kube": 6,
+    "cli": 2,
 }
 
 # Headers from outside of the C library, and who may use them: everything not listed is libc's.
@@ -84,10 +107,31 @@ def why_not(src, path, layer, bracket, header):
     return f"{layer} may include {', '.join(LAYERS[layer]) or 'libc only'}"
 
 
+def rank(path):
+    """Where a file of src/ stands in its folder; both ends are the folder's own files."""
+    order = ROOMS.get(path.parts[0], ())
+    if len(path.parts) < 3:
+        return -1 if path.suffix == ".h" else len(order)
+    return order.index(path.parts[1])
+
+
+def upwards(src, path, header):
+    """Whether the include goes up among the rooms of one folder."""
+    own = path.relative_to(src)
+    other = path.parent / header if (path.parent / header).is_file() else src / header
+    if not other.is_file() or other.resolve().relative_to(src).parts[0] != own.parts[0]:
+        return False
+    return rank(other.resolve().relative_to(src)) > rank(own)
+
+
 def main():
-    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__ + "/../..").resolve()
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--verbose", action="store_true", help="name the tolerated includes, too")
+    parser.add_argument("root", nargs="?", default=__file__ + "/../..", type=pathlib.Path)
+    options = parser.parse_args()
+    root = options.root.resolve()
     src = root / "src"
-    wrong, files, includes = [], 0, 0
+    wrong, files, includes, up = [], 0, 0, collections.defaultdict(list)
     for path in sorted([*src.rglob("*.[ch]"), *(root / "include").rglob("*.h")]):
         inside = path.is_relative_to(src)
         layer = path.relative_to(src).parts[0] if inside else "include"
@@ -95,14 +139,30 @@ def main():
         if inside and layer not in LAYERS:
             wrong.append(f"{path.relative_to(root)}: src/{layer} is not in the table of layers")
             continue
+        if inside and len(path.relative_to(src).parts) > 2 and \
+                path.relative_to(src).parts[1] not in ROOMS.get(layer, ()):
+            wrong.append(f"{path.relative_to(root)}: this room is not in the table of rooms")
+            continue
         text = path.read_text()
         for found in INCLUDE.finditer(text):
             includes += 1
             reason = why_not(src, path, layer, *found.groups())
+            at = f"{path.relative_to(root)}:{text.count(chr(10), 0, found.start(1)) + 1}: {found[2]}"
             if reason:
-                line = text.count("\n", 0, found.start(1)) + 1
-                wrong.append(f"{path.relative_to(root)}:{line}: {found[2]}: {reason}")
-    print(*wrong, f"layers: {includes} includes in {files} files, {len(wrong)} wrong", sep="\n")
+                wrong.append(f"{at}: {reason}")
+            elif inside and found[1] == '"' and upwards(src, path, found[2]):
+                up[layer].append(f"{at}: goes up, the order is {', '.join(ROOMS[layer])}")
+    for layer, tolerated in UPWARDS.items():
+        if len(up[layer]) < tolerated:
+            print(f"layers: lower UPWARDS of {layer} from {tolerated} to {len(up[layer])}")
+    for layer, those in up.items():
+        if options.verbose or len(those) > UPWARDS.get(layer, 0):
+            print(*those, f"layers: {len(those)} go up in src/{layer}, {UPWARDS.get(layer, 0)} are tolerated",
+                  sep="\n")
+        if len(those) > UPWARDS.get(layer, 0):
+            wrong += those
+    print(*wrong, f"layers: {includes} includes in {files} files, {len(wrong)} wrong, "
+          f"{sum(map(len, up.values()))} upwards among rooms", sep="\n")
     return 1 if wrong or not files else 0
 
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "policy/core/gate.h"
 #include "policy/core/policy.h"
 #include "policy/core/writer.h"
+#include "policy/division/gate.h"
 #include "policy/rules/policies.h"
 
 #include <errno.h>

@@ -14,6 +14,13 @@ def script(name, *arguments):
                           timeout=GUARD_S)
 
 
+def module(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"scripts/{name}.py")
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
 @pytest.mark.parametrize("file, include, allowed", [
     ("src/proto/a.c", '"base/error.h"', True),
     ("src/base/a.c", '"proto/proto.h"', False),
@@ -36,6 +43,43 @@ def test_layers(tmp_path, file, include, allowed):
     result = script("check-layers.py", tmp_path)
     assert (result.returncode == 0) == allowed
     assert allowed or f"{file}" in result.stdout
+
+
+@pytest.mark.parametrize("file, include, allowed", [
+    ("src/policy/rules/a.c", '"policy/core/plan.h"', True),
+    ("src/policy/core/a.c", '"policy/rules/rule.h"', False),
+    ("src/policy/a.c", '"policy/rules/rule.h"', True),
+    ("src/policy/core/a.c", '"policy/top.h"', True),
+    ("src/policy/top.h", '"policy/core/plan.h"', False),
+    ("src/policy/attic/a.c", "<stdint.h>", False),
+    ("src/base/attic/a.c", "<stdint.h>", False),
+])
+def test_rooms_of_a_folder_are_layers(tmp_path, file, include, allowed):
+    for name in ("policy/core/plan.h", "policy/rules/rule.h", "policy/top.h", "../" + file):
+        path = tmp_path / "src" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    (tmp_path / file).write_text(f"#include {include}\n")
+    result = script("check-layers.py", tmp_path)
+    assert (result.returncode == 0) == allowed
+    assert allowed or file in result.stdout
+
+
+def test_tolerated_includes_upwards_may_only_shrink(tmp_path):
+    layers = module("check-layers")
+    for folder, count in layers.UPWARDS.items():
+        rooms = layers.ROOMS[folder]
+        source, header = (tmp_path / "src" / folder / room for room in (rooms[0] + "/a.c", rooms[-1] + "/a.h"))
+        for path in (header, source):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        header.write_text("")
+        include = f'#include "{folder}/{rooms[-1]}/a.h"\n'
+        source.write_text(include * count)
+        assert script("check-layers.py", tmp_path).returncode == 0
+        source.write_text(include * (count + 1))
+        result = script("check-layers.py", tmp_path)
+        assert result.returncode == 1 and f"{count + 1} go up in src/{folder}" in result.stdout
+        source.write_text("")
 
 
 @pytest.mark.parametrize("body, good", [(98, True), (99, False)])
@@ -77,11 +121,9 @@ def test_agent_elf_refuses_lazy_thread_locals_and_new_symbols(tmp_path):
 
 @pytest.fixture
 def check(tmp_path):
-    spec = importlib.util.spec_from_file_location("check", ROOT / "scripts/check.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.OUT = module.LOGS = tmp_path
-    return module
+    loaded = module("check")
+    loaded.OUT = loaded.LOGS = tmp_path
+    return loaded
 
 
 def test_failed_phase_fails_what_needs_it(check, tmp_path):
@@ -201,10 +243,7 @@ def test_rooms_know_static_symbols_and_other_programs_apart(check_rooms):
 
 
 def test_tolerated_circle_may_only_shrink(check_rooms):
-    script_text = (ROOT / "scripts/check-rooms.py").read_text()
-    assert "TOLERATED = {\n" in script_text
-    tolerated = json.loads("{" + script_text.split("TOLERATED = {")[1].split("}")[0].rstrip(", \n") + "}")
-    for name, size in tolerated.items():
+    for name, size in module("check-rooms").TOLERATED.items():
         assert check_rooms(ring(name, size)).returncode == 0
         result = check_rooms(ring(name, size + 1))
         assert result.returncode == 1 and f"{size} are tolerated" in result.stdout

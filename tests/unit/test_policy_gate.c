@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The switching gate: what it holds back, what it must not, and that its plans are always valid. */
-#include "policy/core/gate.h"
-#include "policy/core/layout.h"
+#include "policy/division/gate.h"
+#include "policy/division/layout.h"
 #include "test_policy_random.h"
 
 #define MS UINT64_C(1000000)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The texts of reasons and faults, and the sort below the policies. */
-#include "policy/core/order.h"
+#include "policy/division/order.h"
 #include "test_policy_build.h"
 
 static const char *reason(enum policy_reason_code code, int64_t a, int64_t b, int64_t c, int64_t d)

@@ -6,7 +6,7 @@
  */
 #include "kube/core/core.h"
 
-#include "policy/core/order.h"
+#include "policy/division/order.h"
 
 #include <string.h>
 

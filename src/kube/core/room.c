@@ -2,7 +2,7 @@
 /* What is free: allocatable minus requests on each node, hard minus used of each quota. */
 #include "kube/core/core.h"
 
-#include "policy/core/order.h"
+#include "policy/division/order.h"
 
 #include <string.h>
 

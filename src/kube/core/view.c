@@ -2,7 +2,7 @@
 /* Who has what: trainings with their pods, reports and what is remembered of them. */
 #include "kube/core/core.h"
 
-#include "policy/core/order.h"
+#include "policy/division/order.h"
 
 #include <stdio.h>
 #include <stdlib.h>

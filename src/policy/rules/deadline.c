@@ -10,8 +10,8 @@
  * others leave, or, if it waits and the parameter says so, is refused. Without curve or known work
  * there is nothing to reckon with: such a job counts as one without deadline.
  */
-#include "policy/core/auction.h"
-#include "policy/core/order.h"
+#include "policy/division/auction.h"
+#include "policy/division/order.h"
 #include "policy/rules/policies.h"
 
 #include <assert.h>

@@ -8,9 +8,9 @@
  * are taken off a share, not below the minimum; cores borrowed are added where lending has left
  * room. Everyone is started and resumed at once, unless memory, parameter servers or workers lack.
  */
-#include "policy/core/layout.h"
-#include "policy/core/order.h"
-#include "policy/core/share.h"
+#include "policy/division/layout.h"
+#include "policy/division/order.h"
+#include "policy/division/share.h"
 #include "policy/rules/policies.h"
 
 enum equal_param { EQUAL_RESERVE, EQUAL_PARAM_MAX };

@@ -7,7 +7,7 @@
  * nobody is filled in past it. `max-prop` with resize=grow is its MAX_PROP, `always-attend` its
  * ALWAYS_ATTEND; variant=moldable is what it calls `original`.
  */
-#include "policy/core/queue.h"
+#include "policy/division/queue.h"
 #include "policy/rules/policies.h"
 
 static int fcfs_decide(const struct policy *policy, const struct policy_snapshot *snapshot,

@@ -13,10 +13,10 @@
  *
  * The only policy with floating point: pow alone, rounded before anything is decided by it.
  */
-#include "policy/core/layout.h"
-#include "policy/core/order.h"
-#include "policy/core/share.h"
-#include "policy/core/size.h"
+#include "policy/division/layout.h"
+#include "policy/division/order.h"
+#include "policy/division/share.h"
+#include "policy/division/size.h"
 #include "policy/rules/policies.h"
 
 #include <math.h>

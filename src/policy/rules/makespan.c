@@ -5,8 +5,8 @@
  * division stays: nothing else can help but to speed up the last. Waiting jobs start, the longest
  * first, before anyone gets a second core. Weights say nothing here.
  */
-#include "policy/core/auction.h"
-#include "policy/core/size.h"
+#include "policy/division/auction.h"
+#include "policy/division/size.h"
 #include "policy/rules/policies.h"
 
 enum { MAKESPAN_UNKNOWN = AUCTION_PARAM_MAX, MAKESPAN_PARAM_MAX };

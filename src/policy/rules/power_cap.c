@@ -8,7 +8,7 @@
  *
  * Watts that nobody knows (a domain without core_uw) allow everything.
  */
-#include "policy/core/auction.h"
+#include "policy/division/auction.h"
 #include "policy/rules/policies.h"
 
 enum { POWER_CAP_CAP = AUCTION_PARAM_MAX, POWER_CAP_PARAM_MAX };

@@ -12,7 +12,7 @@
  * but sooner or later it is one above any job that runs. So two jobs that fill the machine take
  * turns of twice the ageing time, and none starves, if those who run are preemptible or end.
  */
-#include "policy/core/queue.h"
+#include "policy/division/queue.h"
 #include "policy/rules/policies.h"
 
 enum { PRIORITY_AGEING = QUEUE_PARAM_MAX, PRIORITY_PARAM_MAX };

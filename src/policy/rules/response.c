@@ -29,9 +29,9 @@
  *
  * unknown: see size.h.
  */
-#include "policy/core/auction.h"
-#include "policy/core/order.h"
-#include "policy/core/size.h"
+#include "policy/division/auction.h"
+#include "policy/division/order.h"
+#include "policy/division/size.h"
 #include "policy/rules/policies.h"
 
 enum {

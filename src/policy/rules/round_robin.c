@@ -11,7 +11,7 @@
  * Snapshots do not tell when a turn began, so the state does: of each job that runs, the run time
  * that it had accumulated by then. A running job without an entry begins its turn now.
  */
-#include "policy/core/queue.h"
+#include "policy/division/queue.h"
 #include "policy/rules/policies.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
  * core's speed, so jobs start, older ones first, while there are cores, and wait beyond that:
  * threads that take turns on a core add nothing.
  */
-#include "policy/core/auction.h"
+#include "policy/division/auction.h"
 #include "policy/rules/policies.h"
 
 static int throughput_decide(const struct policy *policy, const struct policy_snapshot *snapshot,

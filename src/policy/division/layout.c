@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "policy/core/layout.h"
+#include "policy/division/layout.h"
 
 #include <string.h>
 

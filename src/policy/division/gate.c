@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "policy/core/gate.h"
+#include "policy/division/gate.h"
 
-#include "policy/core/order.h"
+#include "policy/division/order.h"
 #include "policy/model/curve.h"
 
 #include <stdint.h>

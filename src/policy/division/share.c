@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "policy/core/share.h"
+#include "policy/division/share.h"
 
-#include "policy/core/order.h"
+#include "policy/division/order.h"
 
 #define NOBODY UINT32_MAX
 

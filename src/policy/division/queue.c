@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "policy/core/queue.h"
+#include "policy/division/queue.h"
 
 #include <assert.h>
 

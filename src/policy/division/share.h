@@ -14,7 +14,7 @@
  */
 #pragma once
 
-#include "policy/core/layout.h"
+#include "policy/division/layout.h"
 
 /* Counted in whole units, here called cores; bounds in mcpu cut what was counted in whole ones. */
 struct share {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "policy/core/order.h"
+#include "policy/division/order.h"
 
 void order_sift_down(uint32_t *index, size_t root, size_t count, order_before_fn before,
                      const void *arg)

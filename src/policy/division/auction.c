@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "policy/core/auction.h"
+#include "policy/division/auction.h"
 
-#include "policy/core/order.h"
+#include "policy/division/order.h"
 
 #define GAIN_MAX (INT64_C(1) << 15)      /* of one core; more is no speed-up that exists */
 #define NOTHING  INT64_MIN               /* a bid of someone who gains nothing */

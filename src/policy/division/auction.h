@@ -19,8 +19,8 @@
  */
 #pragma once
 
-#include "policy/core/gate.h"
-#include "policy/core/layout.h"
+#include "policy/division/gate.h"
+#include "policy/division/layout.h"
 
 /* The first parameters of each policy with an auction; its own follow. */
 enum auction_param {

@@ -30,9 +30,9 @@
  */
 #pragma once
 
-#include "policy/core/layout.h"
-#include "policy/core/order.h"
-#include "policy/core/share.h"
+#include "policy/division/layout.h"
+#include "policy/division/order.h"
+#include "policy/division/share.h"
 
 /* The first parameters of each policy with a queue; its own follow. */
 enum queue_param { QUEUE_REASSIGNMENT, QUEUE_VARIANT, QUEUE_RESIZE, QUEUE_PARAM_MAX };
