@@ -7,10 +7,10 @@
 #include "daemon/api/events.h"
 #include "daemon/api/wait.h"
 #include "daemon/confine/actuate.h"
-#include "daemon/confine/freezer.h"
 #include "daemon/confine/groups.h"
 #include "daemon/confine/guardian.h"
 #include "daemon/containers/container.h"
+#include "daemon/job/confine.h"
 #include "daemon/peers/agent.h"
 #include "daemon/peers/claims.h"
 #include "daemon/peers/link.h"
@@ -149,8 +149,7 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *arg)
     for (struct job *j = n->jobs.first; j; j = j->next) {
         bool young = now - j->met_ns < JOB_GRACE_NS;
 
-        changed |= actuate_drift(j);
-        changed |= freezer_look(j);
+        changed |= j->confine->look_at_drift(j);
         changed |= j->young != young;
         j->young = young;
     }
@@ -515,6 +514,7 @@ int node_run(const struct node_options *options, struct error *err)
     signal(SIGPIPE, SIG_IGN);
     raise_descriptor_limit();
     n->dir_fd = n->lock_fd = -1;
+    n->jobs.confine = &process_confine;
     n->uid = geteuid();
     n->auto_exit = options->auto_exit;
     n->policy_ordered = options->policy_ordered;

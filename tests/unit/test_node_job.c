@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "daemon/confine/actuate.h"
 #include "daemon/job/parts.h"
 #include "daemon/node.h"
 #include "daemon/peers/link.h"
@@ -28,6 +29,7 @@ static void make_job(struct node *n, struct job *j, struct process *p, unsigned 
     memset(p, 0, count * sizeof(*p));
     cpuset_add(&n->cpus, 0);
     j->node = n;
+    j->confine = &process_confine;
     j->processes = p;
     j->n_processes = count;
     j->quota_set_mcpu = CGROUP_NO_QUOTA;

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "daemon/confine/actuate.h"
 #include "daemon/node.h"
 #include "daemon/peers/link.h"
 #include "daemon/plan/decision.h"
@@ -56,6 +57,7 @@ static void begin(unsigned jobs, const char *policy)
     set_policy(policy);
     for (unsigned i = 0; i < jobs; i++) {
         job[i] = (struct job){.node = &node,
+                              .confine = &process_confine,
                               .next = i + 1 < jobs ? &job[i + 1] : NULL,
                               .processes = &process[i],
                               .n_processes = 1,

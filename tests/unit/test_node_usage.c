@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "daemon/confine/actuate.h"
 #include "daemon/node.h"
 #include "daemon/peers/link.h"
 #include "daemon/plan/decision.h"
@@ -70,6 +71,7 @@ static int begin(void **state)
     for (unsigned i = 0; i < 3; i++) {
         process[i] = (struct process){.job = &job[i], .pid = 100 * ((int)i + 1)};
         job[i] = (struct job){.node = &node,
+                              .confine = &process_confine,
                               .next = i < 2 ? &job[i + 1] : NULL,
                               .processes = &process[i],
                               .n_processes = 1,

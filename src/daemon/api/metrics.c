@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "daemon/api/api.h"
+#include "daemon/job/confine.h"
 #include "daemon/node.h"
 #include "daemon/plan/decision.h"
 #include "daemon/record/history.h"
@@ -110,7 +111,7 @@ static void put_weight(FILE *f, const struct job *j)
 static void put_cpu_weight(FILE *f, const struct job *j)
 {
     put_job(f, "tide_job_cpu_weight", j);
-    fprintf(f, "} %u\n", j->container || j->node->weights ? j->weight_set : 0);
+    fprintf(f, "} %u\n", j->confine->can_limit(j) ? j->weight_set : 0);
 }
 
 static void put_place(FILE *f, const struct job *j)

@@ -7,6 +7,7 @@
 #include "daemon/api/events.h"
 #include "daemon/api/view.h"
 #include "daemon/api/wait.h"
+#include "daemon/job/confine.h"
 #include "daemon/node.h"
 #include "daemon/peers/control.h"
 #include "daemon/plan/decision.h"
@@ -616,7 +617,7 @@ static void delete_job(struct request *r, struct job *j)
                      j->owner);
         return;
     }
-    grace_s = container_stop(j, &err);
+    grace_s = j->confine->stop(j, &err);
     if (grace_s < 0) {
         request_fail(r, HTTP_UNAVAILABLE, "Nothing was changed; cancel it again when that runs.",
                      "%s", err.text);

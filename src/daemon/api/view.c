@@ -186,7 +186,7 @@ json_t *view_job(const struct job *j)
     json_t *rest = json_pack(
         "{s:s,s:b,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f}",
         "placement", placement_name(j->placement), "malleable", (int)job_malleable(j), "adopted",
-        (int)container_adopted(j), "kept", (int)j->kept, "weight", number(j->weight), "min",
+        (int)j->adopted, "kept", (int)j->kept, "weight", number(j->weight), "min",
         number(j->min ? j->min : 1), "limit", number_or_null(j->limit), "pinned",
         number_or_null(j->pinned.intra), "pinned_by", view_pinned_by(j), "lent", number(j->lent),
         "borrowed", number(j->borrowed), "place", number_or_null(j->place), "backends",

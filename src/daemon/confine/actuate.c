@@ -4,7 +4,8 @@
 #include "base/failpoint.h"
 #include "daemon/confine/freezer.h"
 #include "daemon/confine/guardian.h"
-#include "daemon/containers/container.h"
+#include "daemon/confine/job_group.h"
+#include "daemon/job/confine.h"
 #include "daemon/node.h"
 #include "host/cgroup/cgroup.h"
 #include "host/proc/proc.h"
@@ -12,12 +13,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-
-void actuate_group(const struct job *j, char ret_name[CGROUP_NAME_MAX])
-{
-    snprintf(ret_name, CGROUP_NAME_MAX, "%.*s/%s", CGROUP_NAME_MAX - PROTO_ID_MAX - 1,
-             j->node->group, j->id);
-}
 
 static void set_note(struct job *j, const char *text)
 {
@@ -64,24 +59,15 @@ static void find_original(struct process *p)
 
 static int fence_process(struct process *p, const struct cpuset *cores);
 
-void actuate_observe(struct process *p)
+static void enter(struct process *p)
 {
     struct job *j = p->job;
-    char name[CGROUP_NAME_MAX];
 
-    if (j->container) {
-        container_own_cpus(j, &p->original);
-        return; /* the engine fences it, with all that lives in it */
-    }
     find_original(p);
     j->unfenceable = j->quota_failed = false; /* may do for this one */
     if (j->processes == p)
         j->allowed_mcpu = own_allowance(p);
-    if (j->groups) {
-        actuate_group(j, name);
-        if (cgroup_move(j->node->cgroup, name, j->groups, p->pid, NULL) == 0)
-            p->moved = j->groups;
-    }
+    job_group_add(p);
     if (j->admission.submitted)
         freezer_join(p);
     else if (!j->groups && j->node->cgroup) /* a submitted job's child is paused with it no more */
@@ -90,13 +76,13 @@ void actuate_observe(struct process *p)
         fence_process(p, &j->cores);
 }
 
-bool actuate_allowance(struct job *j)
+static bool look_at_allowance(struct job *j)
 {
     uint32_t before = j->allowed_mcpu, most = 0;
     bool limited = false, any = false;
 
-    /* What we wrote ourselves is no limit of the job's; a container's own is the engine's word. */
-    if (j->container || cpuset_count(&j->cores) > 0 || j->quota_set_mcpu != CGROUP_NO_QUOTA)
+    /* What we wrote ourselves is no limit of the job's. */
+    if (cpuset_count(&j->cores) > 0 || j->quota_set_mcpu != CGROUP_NO_QUOTA)
         return false;
     for (const struct process *p = j->processes; p; p = p->next) {
         uint32_t allowed = p->beat ? as_allowance(j->node, p->allowed_mcpu) : 0;
@@ -114,11 +100,12 @@ bool actuate_allowance(struct job *j)
     return j->allowed_mcpu != before;
 }
 
-bool actuate_drift(struct job *j)
+/* Somebody else changed an affinity: it is the new original. */
+static bool look_at_affinity(struct job *j)
 {
     bool found = false;
 
-    for (struct process *p = j->container ? NULL : j->processes; p; p = p->next) {
+    for (struct process *p = j->processes; p; p = p->next) {
         struct cpuset now;
 
         if (proc_get_affinity(p->pid, &now) < 0)
@@ -138,64 +125,15 @@ bool actuate_drift(struct job *j)
     return found;
 }
 
-/* ---- control groups ---- */
-
-/* Nothing is made before it is needed: a group without effect is a group too many. */
-int actuate_enter(struct job *j, unsigned controller, struct error *err)
-{
-    struct node *n = j->node;
-    char name[CGROUP_NAME_MAX];
-    int r;
-
-    if (j->groups & controller)
-        return 0;
-    actuate_group(j, name);
-    r = cgroup_create(n->cgroup, name, controller, err);
-    failpoint(FAILPOINT_GROUP_MADE);
-    for (struct process *p = j->processes; p && r == 0; p = p->next) {
-        /* A move between cpusets resets the affinity on older kernels. */
-        if (controller == CGROUP_CPUSET)
-            r = guardian_note(n->guardian, p->pid, p->start, &p->original);
-        if (r < 0)
-            error_set(err, r, "%s", strerror(-r));
-        else
-            r = cgroup_move(n->cgroup, name, controller, p->pid, err);
-        if (r == 0)
-            p->moved |= controller;
-        else if (r == -ESRCH)
-            r = 0;
-    }
-    if (r == 0) {
-        j->groups |= controller;
-        return 0;
-    }
-    if (!j->groups)
-        cgroup_remove(n->cgroup, name, NULL);
-    for (struct process *p = j->processes; p; p = p->next)
-        p->moved &= j->groups;
-    return r;
-}
-
 /* For what a person has asked for, or expects: the job's note says why it cannot be had. */
 static int enter_group(struct job *j, unsigned controller)
 {
     struct error err = {0};
-    int r = actuate_enter(j, controller, &err);
+    int r = job_group_enter(j, controller, &err);
 
     if (r < 0)
         set_note(j, err.text);
     return r;
-}
-
-void actuate_forget(struct job *j)
-{
-    char name[CGROUP_NAME_MAX];
-
-    if (!j->groups)
-        return;
-    actuate_group(j, name);
-    cgroup_remove(j->node->cgroup, name, NULL);
-    j->groups = 0;
 }
 
 /* ---- cores ---- */
@@ -232,20 +170,13 @@ void actuate_forget_process(struct process *p)
     guardian_forget(p->job->node->guardian, p->pid, p->start);
 }
 
-/* An update of a container takes some 20 ms whatever it says: one instead of two. */
-static void take_weight_along(struct job *j)
-{
-    container_want_weight(j, j->want_weight);
-    j->weight_set = j->want_weight;
-}
-
 static int unfence(struct job *j)
 {
     char name[CGROUP_NAME_MAX];
     int r = 0;
 
     if (j->groups & CGROUP_CPUSET) {
-        actuate_group(j, name);
+        job_group_name(j, name);
         r = cgroup_set_cpus(j->node->cgroup, name, &j->node->topology.online, NULL);
     }
     for (struct process *p = j->processes; p; p = p->next)
@@ -257,7 +188,7 @@ static int unfence(struct job *j)
 void actuate_release(struct job *j)
 {
     unfence(j);
-    actuate_forget(j);
+    job_group_remove(j);
     for (struct process *p = j->processes; p; p = p->next)
         p->moved = 0;
     j->weight_set = 0; /* none yet: to be written anew */
@@ -266,22 +197,17 @@ void actuate_release(struct job *j)
     j->freezer = (struct freezer){0}; /* its group is gone */
 }
 
-int actuate_cores(struct job *j, const struct cpuset *cores)
+static int set_cores(struct job *j, const struct cpuset *cores)
 {
     struct node *n = j->node;
     struct error err = {0};
     char name[CGROUP_NAME_MAX];
     int r = 0;
 
-    if (j->container) {
-        take_weight_along(j);
-        container_want_cores(j, cores);
-        return 0;
-    }
     if (cpuset_count(cores) == 0)
         return unfence(j);
     if (n->cpusets && enter_group(j, CGROUP_CPUSET) == 0) {
-        actuate_group(j, name);
+        job_group_name(j, name);
         r = cgroup_set_cpus(n->cgroup, name, cores, &err);
     }
     for (struct process *p = j->processes; p && r == 0; p = p->next)
@@ -297,18 +223,13 @@ int actuate_cores(struct job *j, const struct cpuset *cores)
 
 /* ---- weight, quota ---- */
 
-void actuate_weight(struct job *j, uint32_t weight)
+static void set_weight(struct job *j, uint32_t weight)
 {
     struct node *n = j->node;
     struct error err = {0};
     char name[CGROUP_NAME_MAX];
 
     j->weight_set = weight; /* also when it fails: once is enough, the note says why */
-    if (j->container) {
-        container_want_weight(j, weight);
-        container_write(j);
-        return;
-    }
     if (!n->weights)
         return;
     if (enter_group(j, CGROUP_CPU) < 0) {
@@ -317,30 +238,24 @@ void actuate_weight(struct job *j, uint32_t weight)
         set_note(j, err.text);
         return;
     }
-    actuate_group(j, name);
+    job_group_name(j, name);
     if (cgroup_set_weight(n->cgroup, name, weight, &err) < 0)
         set_note(j, err.text);
 }
 
-int actuate_quota(struct job *j, uint32_t quota_mcpu)
+static int set_quota(struct job *j, uint32_t quota_mcpu)
 {
     struct node *n = j->node;
     struct error err = {0};
     char name[CGROUP_NAME_MAX];
     int r = -EPERM;
 
-    if (j->container) {
-        take_weight_along(j);
-        container_want_quota(j, quota_mcpu);
-        j->quota_set_mcpu = quota_mcpu;
-        return 0;
-    }
     if (!n->weights)
         set_note(j, n->weights_note);
     else
         r = enter_group(j, CGROUP_CPU);
     if (r == 0) {
-        actuate_group(j, name);
+        job_group_name(j, name);
         r = cgroup_set_quota(n->cgroup, name, quota_mcpu, &err);
         if (r < 0)
             set_note(j, err.text);
@@ -349,6 +264,81 @@ int actuate_quota(struct job *j, uint32_t quota_mcpu)
         j->quota_set_mcpu = quota_mcpu;
     return r;
 }
+
+/* ---- what processes can do ---- */
+
+static bool holds(const struct job *j, pid_t pid)
+{
+    return true;
+}
+
+static void unpin(struct job *j)
+{
+}
+
+static bool can_limit(const struct job *j)
+{
+    return j->node->weights;
+}
+
+/* Writing to the kernel is done at once. */
+static bool is_under_way(const struct job *j)
+{
+    return false;
+}
+
+static int group(const struct job *j, char ret_path[CGROUP_PATH_MAX])
+{
+    if (!(j->groups & CGROUP_CPU))
+        return -ENOENT;
+    ret_path[0] = '/';
+    job_group_name(j, ret_path + 1);
+    return 0;
+}
+
+static void weighs(struct job *j, uint32_t units)
+{
+}
+
+static bool look_at_drift(struct job *j)
+{
+    bool affinity = look_at_affinity(j);
+
+    return freezer_look(j) || affinity;
+}
+
+static const char *note(const struct job *j, uint64_t now_ns)
+{
+    return "";
+}
+
+static int stop(struct job *j, struct error *err)
+{
+    return 0;
+}
+
+const struct confine process_confine = {
+    .kind = "process",
+    .holds = holds,
+    .enter = enter,
+    .set_cores = set_cores,
+    .set_quota = set_quota,
+    .set_weight = set_weight,
+    .set_paused = freezer_want,
+    .unpin = unpin,
+    .can_limit = can_limit,
+    .can_pause = freezer_can,
+    .is_paused = freezer_paused,
+    .next_look = freezer_next_look,
+    .is_busy = is_under_way,
+    .is_behind = is_under_way,
+    .group = group,
+    .weighs = weighs,
+    .look_at_allowance = look_at_allowance,
+    .look_at_drift = look_at_drift,
+    .note = note,
+    .stop = stop,
+};
 
 void actuate_restore_all(struct node *n)
 {

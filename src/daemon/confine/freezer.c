@@ -2,7 +2,7 @@
 #include "daemon/confine/freezer.h"
 
 #include "base/clock.h"
-#include "daemon/confine/actuate.h"
+#include "daemon/confine/job_group.h"
 #include "daemon/job/census.h"
 #include "daemon/node.h"
 #include "host/proc/proc.h"
@@ -36,7 +36,7 @@ static void gather(struct job *j)
     struct census c;
     size_t before = 0, found = 1;
 
-    actuate_group(j, name);
+    job_group_name(j, name);
     for (unsigned pass = 0; pass < GATHER_PASSES && found != before; pass++) {
         before = found;
         found = 0;
@@ -54,7 +54,7 @@ static int enter(struct job *j, struct error *err)
         return error_set(err, -ENOTSUP, "there are no control groups here");
     if (!cgroup_freezable(j->node->cgroup, err))
         return err->code;
-    return actuate_enter(j, CGROUP_FREEZER, err);
+    return job_group_enter(j, CGROUP_FREEZER, err);
 }
 
 static void cannot(struct freezer *f, const char *why)
@@ -90,7 +90,7 @@ static int read_frost(const struct job *j, enum cgroup_frost *ret)
 {
     char name[CGROUP_NAME_MAX];
 
-    actuate_group(j, name);
+    job_group_name(j, name);
     return cgroup_read_frost(j->node->cgroup, name, ret);
 }
 
@@ -122,7 +122,7 @@ int freezer_want(struct job *j, bool paused)
     int r;
 
     if (paused != f->want || (!paused && j->frozen)) {
-        actuate_group(j, name);
+        job_group_name(j, name);
         r = cgroup_freeze(j->node->cgroup, name, paused, &err);
         if (r < 0 && paused)
             cannot(f, err.text);

@@ -4,7 +4,7 @@
  * them lie, from the runner on. No signal: SIGSTOP is seen by parents and shells, and may be taken
  * back by anybody. Where no such group may be made, or a process lies in somebody else's, the job
  * cannot be paused, and says so. The guardian thaws when the daemon is gone.
- * Daemon's event loop only; called by admission.c, actuate.c, plan.c and the tick.
+ * Daemon's event loop only; called by actuate.c.
  */
 #pragma once
 
@@ -27,7 +27,7 @@ struct freezer {
 /* A process of a submitted job: it and what it has forked belong where they can be frozen. */
 void freezer_join(const struct process *p);
 
-/* ---- as admission.c's struct pausing has them ---- */
+/* ---- as job/confine.h has them ---- */
 
 bool freezer_can(const struct job *j, const char **ret_why);
 int freezer_want(struct job *j, bool paused);

@@ -3,9 +3,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "daemon/confine/actuate.h"
 #include "daemon/confine/tree_weights.h"
-#include "daemon/containers/container.h"
+#include "daemon/job/confine.h"
 #include "daemon/node.h"
 #include "host/cgroup/cgroup.h"
 
@@ -144,22 +143,6 @@ static void empty(struct look *l)
 
 /* ---- which groups ---- */
 
-static int job_path(const struct job *j, char path[CGROUP_PATH_MAX])
-{
-    const char *group;
-
-    if (container_id(j)) {
-        group = container_group(j);
-        snprintf(path, CGROUP_PATH_MAX, "%s", group ? group : "");
-        return group ? 0 : -ENOENT;
-    }
-    if (!(j->groups & CGROUP_CPU))
-        return -ENOENT;
-    path[0] = '/';
-    actuate_group(j, path + 1);
-    return 0;
-}
-
 static void add_jobs(struct groups *g)
 {
     struct look *l = &g->now;
@@ -167,7 +150,8 @@ static void add_jobs(struct groups *g)
     uint32_t i;
 
     for (struct job *j = g->n->jobs.first; j; j = j->next) {
-        if (j->weight_set == 0 || job_path(j, path) < 0 || !path[1] || add(l, path, 0, &i) < 0)
+        if (j->weight_set == 0 || j->confine->group(j, path) < 0 || !path[1] ||
+            add(l, path, 0, &i) < 0)
             continue;
         l->entry[i].job = j;
         l->group[i].wanted = j->want_weight;
@@ -253,7 +237,7 @@ static void read_all(struct groups *g, uint64_t now)
         group->weight = load.units;
         group->active = is_active(&g->before, &l->entry[i], &load, now);
         if (l->entry[i].job)
-            container_weighs(l->entry[i].job, load.units);
+            l->entry[i].job->confine->weighs(l->entry[i].job, load.units);
     }
 }
 
@@ -331,7 +315,8 @@ static void verify(struct groups *g)
     for (uint32_t i = 0; i < l->n; i++) {
         uint32_t p, off;
 
-        if (!l->entry[i].job || !l->group[i].active || container_busy(l->entry[i].job))
+        if (!l->entry[i].job || !l->group[i].active ||
+            l->entry[i].job->confine->is_busy(l->entry[i].job))
             continue;
         p = tree_permille(l->group, l->n, i);
         off = p > 1000 ? p - 1000 : 1000 - p;

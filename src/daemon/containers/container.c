@@ -9,6 +9,7 @@
 #include "daemon/confine/keep.h"
 #include "daemon/containers/container_state.h"
 #include "daemon/containers/labels.h"
+#include "daemon/job/confine.h"
 #include "daemon/node.h"
 #include "daemon/peers/link.h"
 #include "host/proc/file.h"
@@ -88,16 +89,6 @@ bool container_holds(const struct container *c, pid_t pid)
     return at && (at == theirs || at[-1] == '\n') && (at[len] == '/' || at[len] == '\n');
 }
 
-const char *container_id(const struct job *j)
-{
-    return j->container ? j->container->id : NULL;
-}
-
-const char *container_service(const struct job *j)
-{
-    return j->container ? j->container->service : "";
-}
-
 /* ---- the table ---- */
 
 struct container *container_find(const struct containers *set, const char *id)
@@ -138,7 +129,7 @@ void container_free(struct container *c)
     if (c->ticket > 0)
         engine_cancel(c->set->engine, c->ticket);
     if (c->job)
-        c->job->container = NULL;
+        container_unbind(c->job);
     link_unlisten(c->listener);
     free(c);
 }
@@ -149,7 +140,7 @@ void container_job_gone(struct job *j)
 
     if (!c)
         return;
-    j->container = NULL;
+    container_unbind(j);
     c->job = NULL;
     c->joined = false;
 }
@@ -198,10 +189,10 @@ static int follow(struct container *c, const struct engine_container *seen, stru
     struct process *p;
     int r;
 
-    j->container = c;
+    container_bind(c, j);
     r = process_add(j, seen->pid, 0, &p);
     if (r < 0) {
-        j->container = NULL;
+        container_unbind(j);
         return error_set(err, r, "%s", r == -ESRCH ? "it has ended" : strerror(-r));
     }
     p->outside = false;
@@ -243,9 +234,9 @@ static int join(struct container *c, const struct engine_container *seen, struct
         return r;
     container_join(c, starter, seen->pid, req);
     if (starter->admission.phase == JOB_PAUSED) /* before its program had come so far */
-        container_want_paused(starter, true);
+        starter->confine->set_paused(starter, true);
     if (starter->admission.ending)
-        container_stop(starter, NULL);
+        starter->confine->stop(starter, NULL);
     return 0;
 }
 

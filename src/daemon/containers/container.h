@@ -47,12 +47,6 @@ struct job *container_job(const struct container *c);
 /* The job whose container's id begins with @text, CONTAINER_ID_SHORT digits or more; or NULL. */
 struct job *container_job_of_id(const struct node *n, const char *text);
 
-/* The id of the container that @j is; NULL: it is none. */
-const char *container_id(const struct job *j);
-
-/* The service of a Compose file that it is one of; "" if it is none. */
-const char *container_service(const struct job *j);
-
 /* The first of @j's processes that lives in its container (others have started it), or NULL. */
 const struct process *container_first(const struct job *j);
 
@@ -81,7 +75,6 @@ void container_adopt_cancel_all(struct node *n); /* tells each: the daemon ends 
 
 /* Lets go of an adopted one: the job ends, the container goes on with what it began with. */
 int container_release(struct job *j, struct error *err);
-bool container_adopted(const struct job *j);
 
 /* ---- what its job shall have: written when the engine has time ---- */
 
@@ -113,9 +106,6 @@ uint32_t container_own_mcpu(const struct job *j);
 
 /* Its engine is there, and nobody else has paused it; else *ret_why says what is wrong. */
 bool container_can_pause(const struct job *j, const char **ret_why);
-/* Its own memory limit; 0: it has none, or the job is no container. */
-uint64_t container_memory(const struct job *j);
-
 bool container_paused(const struct job *j); /* in place */
 
 /*

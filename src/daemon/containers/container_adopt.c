@@ -253,18 +253,13 @@ int container_adopt(struct node *n, const char *name, const struct job_request *
 
 /* ---- and back ---- */
 
-bool container_adopted(const struct job *j)
-{
-    return j->container && j->container->adopted;
-}
-
 int container_release(struct job *j, struct error *err)
 {
     struct container *c = j->container;
 
     if (!c || !c->adopted)
         return error_set(err, -EINVAL, "job %s is no adopted container", j->id);
-    c->adopted = false;
+    c->adopted = j->adopted = false;
     job_end(j);
     link_unlisten(c->listener);
     c->listener = NULL;

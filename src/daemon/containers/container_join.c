@@ -7,6 +7,7 @@
 #include "daemon/confine/actuate.h"
 #include "daemon/containers/container_state.h"
 #include "daemon/containers/labels.h"
+#include "daemon/job/confine.h"
 #include "daemon/job/job.h"
 #include "daemon/node.h"
 
@@ -61,7 +62,7 @@ bool container_leave(struct container *c)
         admission_want(j, POLICY_VERB_RESUME, j->admission.cores);
     actuate_release(j);
     for (struct process *p = j->processes; p; p = p->next)
-        actuate_observe(p);
+        j->confine->enter(p);
     if (j->admission.ending) /* who waited for it ends by itself; a script would go on */
         job_terminate(j);
     j->dirty = true;

@@ -177,6 +177,8 @@ void container_found(struct container *c, const struct engine_container *seen)
 
     as_given(c, &now);
     c->memory_bytes = seen->limits.memory_bytes;
+    if (c->job)
+        c->job->own_memory_bytes = c->memory_bytes;
     other = c->job && c->drift.known && !c->stale && difference(c, &now, &c->placed);
     find_pause(c, seen->state == ENGINE_PAUSED);
     if (other && c->job->kept) {
@@ -515,11 +517,6 @@ bool container_can_pause(const struct job *j, const char **ret_why)
 
     *ret_why = away ? "its engine does not answer" : "it is paused by hand";
     return !away && !j->container->by_hand;
-}
-
-uint64_t container_memory(const struct job *j)
-{
-    return j->container ? j->container->memory_bytes : 0;
 }
 
 bool container_paused(const struct job *j)

@@ -85,6 +85,12 @@ struct containers {
     char away[JOB_REASON_MAX]; /* why it does not answer any more; empty: it does, or never did */
 };
 
+/* ---- container_confine.c ---- */
+
+/* @j is that container, and is confined through its engine from now on; or is processes again. */
+void container_bind(struct container *c, struct job *j);
+void container_unbind(struct job *j);
+
 /* ---- container_limits.c ---- */
 
 /* What an inspection found. The first time it is the container's own. */

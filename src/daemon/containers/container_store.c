@@ -80,7 +80,7 @@ int container_from_json(struct job *j, json_t *json)
     c->inherited = c->paused = c->want_paused = paused || j->admission.phase == JOB_PAUSED;
     c->stated = true;
     c->job = j;
-    j->container = c;
+    container_bind(c, j);
     container_listen(c);
     return 0;
 }

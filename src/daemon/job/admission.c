@@ -3,8 +3,7 @@
 
 #include "base/clock.h"
 #include "base/failpoint.h"
-#include "daemon/confine/freezer.h"
-#include "daemon/containers/container.h"
+#include "daemon/job/confine.h"
 #include "daemon/node.h"
 
 #include <errno.h>
@@ -28,21 +27,10 @@ void admission_init(struct job *j, bool submitted, uint64_t now)
     a->begun_ns = submitted ? 0 : now;
 }
 
-/* ---- what can be paused ---- */
-
-static const struct pausing engine_pausing = {container_can_pause, container_want_paused,
-                                              container_paused};
-static const struct pausing freezer_pausing = {freezer_can, freezer_want, freezer_paused};
-
-static const struct pausing *pausing(const struct job *j)
-{
-    return j->container ? &engine_pausing : &freezer_pausing;
-}
-
 bool admission_preemptible(const struct job *j, const char **ret_why)
 {
     *ret_why = "it was cancelled";
-    if (j->admission.ending || !pausing(j)->can(j, ret_why))
+    if (j->admission.ending || !j->confine->can_pause(j, ret_why))
         return false;
     *ret_why = "";
     return true;
@@ -104,7 +92,7 @@ void admission_want(struct job *j, uint32_t verb, uint32_t cores)
         a->wanted = true;
         a->cores = cores;
         if (a->phase == JOB_RUNNING) /* its pause is still on its way */
-            pausing(j)->want(j, false);
+            j->confine->set_paused(j, false);
     }
 }
 
@@ -187,13 +175,13 @@ void admission_stop(struct node *n)
             continue;
         if (a->wanted) {
             if (!j->frozen) /* a pause may be on its way that is not wanted any more */
-                pausing(j)->want(j, false);
+                j->confine->set_paused(j, false);
             continue;
         }
-        r = pausing(j)->want(j, true);
+        r = j->confine->set_paused(j, true);
         if (r < 0) {
             runs_on(j, r);
-        } else if (pausing(j)->paused(j)) {
+        } else if (j->confine->is_paused(j)) {
             enter(j, JOB_PAUSED, clock_now_ns());
             job_record(j, a->cores, 0, j->share_reason);
         }
@@ -205,18 +193,13 @@ bool admission_stopping(const struct job *j)
     return !j->admission.wanted && j->admission.phase == JOB_RUNNING;
 }
 
-uint64_t admission_next_look(const struct job *j, uint64_t now)
-{
-    return j->container ? UINT64_MAX : freezer_next_look(j, now);
-}
-
 static void resume(struct job *j)
 {
-    int r = pausing(j)->want(j, false);
+    int r = j->confine->set_paused(j, false);
 
     if (r < 0)
         node_log("job %s (%s) cannot go on: %s", j->id, j->name, strerror(-r));
-    if (pausing(j)->paused(j))
+    if (j->confine->is_paused(j))
         return; /* the engine's answer, or the tick, brings us here again */
     enter(j, JOB_RUNNING, clock_now_ns());
     job_record(j, 0, j->admission.cores, j->share_reason);
@@ -245,7 +228,7 @@ void admission_end(struct job *j)
     if (a->phase == JOB_PAUSED)
         resume(j);
     else
-        pausing(j)->want(j, false); /* a pause that is on its way, or by hand */
+        j->confine->set_paused(j, false); /* a pause that is on its way, or by hand */
     node_changed(j->node);
 }
 

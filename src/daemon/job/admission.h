@@ -38,13 +38,6 @@ struct admission {
     struct admission_wait *waits; /* who wants to be told when it begins */
 };
 
-/* How a job is stopped, to go on where it was: through its engine, or by the freezer. */
-struct pausing {
-    bool (*can)(const struct job *j, const char **ret_why); /* why not: for a person; static */
-    int (*want)(struct job *j, bool paused); /* 0: it is or will be so; -errno: it cannot be */
-    bool (*paused)(const struct job *j);     /* in place */
-};
-
 /* A new job: @submitted ones wait, others run. */
 void admission_init(struct job *j, bool submitted, uint64_t now);
 
@@ -83,9 +76,6 @@ typedef void (*admission_fn)(void *arg, int result);
 int admission_wait(struct job *j, admission_fn fn, void *arg);
 void admission_forget(struct job *j, void *arg); /* whoever waits with @arg has gone */
 void admission_gone(struct job *j);              /* the job is about to be freed */
-
-/* When plan.c is to look again whether a pause is in place; UINT64_MAX: somebody tells. */
-uint64_t admission_next_look(const struct job *j, uint64_t now);
 
 /* `tide hold`, `tide release`: 0, or -EBUSY with *err when it has begun. */
 int admission_hold(struct job *j, bool held, struct error *err);

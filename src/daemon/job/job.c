@@ -5,7 +5,9 @@
 #include "base/clock.h"
 #include "daemon/api/wait.h"
 #include "daemon/confine/actuate.h"
+#include "daemon/confine/job_group.h"
 #include "daemon/containers/container.h"
+#include "daemon/job/confine.h"
 #include "daemon/job/parts.h"
 #include "daemon/node.h"
 #include "daemon/peers/link.h"
@@ -185,6 +187,8 @@ int job_new(struct node *n, uid_t uid, const struct job_request *req, struct job
         return error_set(err, r, "no random numbers for a token");
     }
     j->node = n;
+    j->confine = n->jobs.confine;
+    j->service = "";
     j->number = ++n->jobs.last_number;
     snprintf(j->id, sizeof(j->id), "j%u", j->number);
     snprintf(j->name, sizeof(j->name), "%s", req->name ? req->name : j->id);
@@ -271,7 +275,7 @@ void job_free(struct job *j)
     n->jobs.n--;
     while (j->processes)
         process_free(j->processes);
-    actuate_forget(j);
+    job_group_remove(j);
     wait_job_gone(n, j);
     admission_gone(j);
     container_job_gone(j);
@@ -372,9 +376,9 @@ int process_add(struct job *j, pid_t pid, uint64_t start, struct process **ret)
     p->pid = pid;
     p->start = stat.start;
     snprintf(p->comm, sizeof(p->comm), "%.*s", (int)sizeof(p->comm) - 1, stat.comm);
-    p->outside = j->container && !container_holds(j->container, pid);
+    p->outside = !j->confine->holds(j, pid);
     process_link(j, p);
-    actuate_observe(p);
+    j->confine->enter(p);
     *ret = p;
     return 0;
 }
@@ -453,9 +457,8 @@ const char *job_state(const struct job *j, uint64_t now_ns)
         return "paused";
     if (job_malleable(j))
         return "running";
-    return job_reported(j) || container_adopted(j) || now_ns - j->met_ns >= JOB_START_NS
-               ? "rigid"
-               : "starting";
+    return job_reported(j) || j->adopted || now_ns - j->met_ns >= JOB_START_NS ? "rigid"
+                                                                               : "starting";
 }
 
 static void add_note(char note[JOB_NOTE_MAX], const char *more)
@@ -467,14 +470,12 @@ static void add_note(char note[JOB_NOTE_MAX], const char *more)
 
 void job_note(const struct job *j, uint64_t now_ns, char ret_note[JOB_NOTE_MAX])
 {
-    bool adopted = container_adopted(j), running = j->admission.phase == JOB_RUNNING;
+    bool running = j->admission.phase == JOB_RUNNING;
     char few[JOB_REASON_MAX];
 
     ret_note[0] = '\0';
     add_note(ret_note, j->note);
-    if (container_contested(j, now_ns))
-        add_note(ret_note, "somebody else keeps writing its limits: they are put right, but ever "
-                           "more rarely; 'tide pin' leaves them as they are");
+    add_note(ret_note, j->confine->note(j, now_ns));
     if (parts_short(j)) {
         snprintf(few, sizeof(few), "%u processes have a thread each: more than its target",
                  parts_count(j));
@@ -482,7 +483,7 @@ void job_note(const struct job *j, uint64_t now_ns, char ret_note[JOB_NOTE_MAX])
     }
     if (!running || job_reported(j))
         return;
-    if (adopted)
+    if (j->adopted)
         add_note(ret_note, "malleable: no (adopted): its cores change, its threads if it looks at "
                            "its cores again");
     else if (now_ns - j->met_ns >= JOB_START_NS) {
@@ -497,7 +498,7 @@ void job_note(const struct job *j, uint64_t now_ns, char ret_note[JOB_NOTE_MAX])
 
 bool job_settled(const struct job *j)
 {
-    if (container_behind(j))
+    if (j->confine->is_behind(j))
         return false;
     for (const struct process *p = j->processes; p; p = p->next) {
         if (!process_malleable(p) || p->want.intra == 0)

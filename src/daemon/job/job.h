@@ -36,6 +36,7 @@
 #define JOB_START_NS         (10 * 1000000000ull) /* then one without agent is told to a person */
 #define JOB_NOTE_MAX         (4 * JOB_REASON_MAX)
 
+struct confine;
 struct container;
 struct node;
 struct peer;
@@ -134,8 +135,13 @@ struct job {
     uint64_t borrow_order;          /* later borrowers give back first */
 
     struct admission admission;
-    struct freezer freezer;      /* of submitted processes */
-    struct container *container; /* that is this job; NULL: processes of `tide run` */
+    struct freezer freezer;        /* of submitted processes */
+    const struct confine *confine; /* how it is held to what it is given */
+    struct container *container;   /* containers/'s: that is this job; NULL: processes */
+    const char *container_id;      /* NULL: it is none; borrowed from it, as is */
+    const char *service;           /* that of a Compose file; "": none */
+    bool adopted;                  /* a container without labels of ours, by `tide adopt` */
+    uint64_t own_memory_bytes;     /* the container's own limit; 0: none */
     struct speed speed;
     struct usage usage;
     struct seen seen;
@@ -170,6 +176,7 @@ struct job {
 
 struct job_table {
     struct job *first;
+    const struct confine *confine; /* of a new job, and of one that stops being a container */
     unsigned n;
     uint32_t last_number;
     uint64_t last_borrow;

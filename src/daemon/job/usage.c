@@ -2,7 +2,6 @@
 #include "daemon/job/usage.h"
 
 #include "base/clock.h"
-#include "daemon/containers/container.h"
 #include "daemon/job/census.h"
 #include "daemon/node.h"
 #include "host/proc/proc.h"
@@ -89,7 +88,7 @@ bool usage_look(struct node *n, uint64_t now)
 
 uint64_t usage_memory_asked(const struct job *j)
 {
-    return j->terms.memory_bytes ? j->terms.memory_bytes : container_memory(j);
+    return j->terms.memory_bytes ? j->terms.memory_bytes : j->own_memory_bytes;
 }
 
 uint64_t usage_memory(const struct job *j)

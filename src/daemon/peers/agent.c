@@ -4,8 +4,8 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "daemon/api/wait.h"
-#include "daemon/confine/actuate.h"
 #include "daemon/containers/container.h"
+#include "daemon/job/confine.h"
 #include "daemon/job/parts.h"
 #include "daemon/node.h"
 #include "daemon/peers/control.h"
@@ -236,7 +236,7 @@ static void on_heartbeat(struct process *p, const struct proto_heartbeat *m)
     send_lease(p);
     if (p->source == PROTO_SOURCE_LIMIT && p->sent.intra)
         command_again(p, now);
-    if (allowance && actuate_allowance(p->job))
+    if (allowance && p->job->confine->look_at_allowance(p->job))
         node_changed(p->job->node);
 }
 

@@ -3,6 +3,8 @@
 
 #include "base/clock.h"
 #include "daemon/api/wait.h"
+#include "daemon/containers/container.h"
+#include "daemon/job/confine.h"
 #include "daemon/node.h"
 #include "daemon/peers/link.h"
 
@@ -105,7 +107,7 @@ static struct job *find_service(const struct node *n, const struct caller *who, 
     size_t len = 0;
 
     for (struct job *j = n->jobs.first; j; j = j->next) {
-        if (strcmp(container_service(j), service) != 0 || !control_may_read(n, who, j))
+        if (strcmp(j->service, service) != 0 || !control_may_read(n, who, j))
             continue;
         if (len < sizeof(names))
             len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s (%s)",
@@ -150,7 +152,7 @@ void control_pin(struct job *j, struct threads threads)
 {
     if (threads.intra == 0 && j->kept) {
         j->kept = false;
-        container_unkeep(j);
+        j->confine->unpin(j);
     }
     for (struct process *p = j->processes; p; p = p->next)
         p->local = (struct threads){0};

@@ -2,7 +2,7 @@
 #include "daemon/plan/decision.h"
 
 #include "base/clock.h"
-#include "daemon/containers/container.h"
+#include "daemon/job/confine.h"
 #include "daemon/job/parts.h"
 #include "daemon/node.h"
 #include "daemon/peers/claims.h"
@@ -160,7 +160,7 @@ bool decision_counts(const struct job *j, uint64_t now)
 {
     if (j->frozen)
         return false;
-    return job_reported(j) || j->admission.submitted || j->min > 0 || container_adopted(j) ||
+    return job_reported(j) || j->admission.submitted || j->min > 0 || j->adopted ||
            j->usage.cores > 0 || now - j->met_ns < JOB_GRACE_NS;
 }
 
@@ -186,7 +186,7 @@ static bool is_measured(const struct job *j, uint64_t now)
 {
     bool young = now - j->met_ns < JOB_GRACE_NS;
 
-    return j->admission.phase == JOB_RUNNING && !job_reported(j) && !container_adopted(j) &&
+    return j->admission.phase == JOB_RUNNING && !job_reported(j) && !j->adopted &&
            j->placement == PLACEMENT_SHARED &&
            (j->admission.submitted ? !young : j->usage.cores > 0);
 }
@@ -209,7 +209,7 @@ static uint32_t most_cores(const struct job *j, uint32_t machine)
     uint32_t most = j->limit ? j->limit : machine, pools = job_max(j);
     uint32_t allowed = j->allowed_mcpu / 1000;
 
-    if (j->admission.phase == JOB_RUNNING && !job_reported(j) && !container_adopted(j))
+    if (j->admission.phase == JOB_RUNNING && !job_reported(j) && !j->adopted)
         return silent_cores(j, clock_now_ns());
     if (most > machine)
         most = machine;
@@ -456,7 +456,7 @@ static void want_limits(struct job *j)
     j->want_weight = cores * CGROUP_WEIGHT_STD > CGROUP_WEIGHT_MAX ? CGROUP_WEIGHT_MAX
                                                                    : cores * CGROUP_WEIGHT_STD;
     j->want_quota_mcpu = CGROUP_NO_QUOTA;
-    if (j->placement == PLACEMENT_QUOTA && (j->node->weights || j->container) && j->share)
+    if (j->placement == PLACEMENT_QUOTA && j->confine->can_limit(j) && j->share)
         j->want_quota_mcpu = j->share * 1000;
 }
 
@@ -531,8 +531,7 @@ static bool take_up(struct job *j, const struct policy_plan *plan, uint32_t i, u
     admission_want(j, decision->verb, share);
     set_share(j, j->admission.wanted ? share : 0, now);
     /* That it has no use for more says more than how the policy came to one. */
-    if (share == 1 && j->admission.wanted && !j->pinned.intra && !job_reported(j) &&
-        !container_adopted(j))
+    if (share == 1 && j->admission.wanted && !j->pinned.intra && !job_reported(j) && !j->adopted)
         snprintf(j->share_reason, sizeof(j->share_reason), "one core: no thread pool is seen");
     else if (j->admission.wanted && !j->pinned.intra && is_measured(j, now))
         snprintf(j->share_reason, sizeof(j->share_reason),
@@ -610,7 +609,7 @@ static void record_changes(struct job *j, const struct threads *before,
     uint32_t from = j->told ? before->intra : job_target(j);
     const struct change *last = job_last_change(j);
 
-    if (container_adopted(j) && !job_malleable(j) && j->share != (last ? last->to : 0))
+    if (j->adopted && !job_malleable(j) && j->share != (last ? last->to : 0))
         job_record(j, last ? last->to : 0, j->share, j->share_reason); /* cores are all it has */
     if (!job_malleable(j) || (!threads && !cores))
         return;

@@ -4,8 +4,7 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "daemon/api/wait.h"
-#include "daemon/confine/actuate.h"
-#include "daemon/containers/container.h"
+#include "daemon/job/confine.h"
 #include "daemon/node.h"
 #include "daemon/peers/agent.h"
 #include "daemon/peers/claims.h"
@@ -86,7 +85,7 @@ static void raise_targets(struct job *j, bool others_shrink)
 /* Still on its way out: threads that park, or an engine that has not answered. */
 static bool leaving(const struct job *j, uint64_t now)
 {
-    return shrinking(j, now) || container_busy(j);
+    return shrinking(j, now) || j->confine->is_busy(j);
 }
 
 static bool is_subset(const struct cpuset *a, const struct cpuset *b)
@@ -146,15 +145,15 @@ static bool blocked(const struct job *j, uint64_t now)
 static bool set_cores(struct job *j, const struct cpuset *cores, enum failpoint step)
 {
     struct cpuset before = j->cores;
-    int r = actuate_cores(j, cores);
+    int r = j->confine->set_cores(j, cores);
 
     failpoint(step);
     if (r == 0)
-        return container_busy(j) || !cpuset_equal(&j->cores, &before);
+        return j->confine->is_busy(j) || !cpuset_equal(&j->cores, &before);
     node_log("job %s (%s): %s", j->id, j->name, j->note);
     j->unfenceable = true;
     cpuset_zero(&j->want_cores);
-    actuate_cores(j, &j->want_cores);
+    j->confine->set_cores(j, &j->want_cores);
     return true;
 }
 
@@ -199,7 +198,7 @@ static void settle_cores(struct node *n, uint64_t now)
         }
         for (struct job *j = n->jobs.first; j; j = j->next) {
             moved |= place_cores(j, now, false);
-            parking |= container_behind(j);
+            parking |= j->confine->is_behind(j);
         }
         for (struct job *j = n->jobs.first; !moved && !parking && j; j = j->next)
             moved = place_cores(j, now, true);
@@ -213,7 +212,7 @@ static void settle_quota(struct job *j, uint64_t now)
     if (j->want_quota_mcpu == j->quota_set_mcpu || j->quota_failed ||
         (j->want_quota_mcpu < j->quota_set_mcpu && shrinking(j, now)))
         return;
-    if (actuate_quota(j, j->want_quota_mcpu) < 0) {
+    if (j->confine->set_quota(j, j->want_quota_mcpu) < 0) {
         node_log("job %s (%s): no quota: %s", j->id, j->name, j->note);
         j->quota_failed = true;
     }
@@ -236,7 +235,7 @@ void plan_advance(struct node *n)
     settle_cores(n, now);
     for (struct job *j = n->jobs.first; j; j = j->next) {
         settle_quota(j, now);
-        if (cpuset_equal(&j->cores, &j->want_cores) && !container_busy(j))
+        if (cpuset_equal(&j->cores, &j->want_cores) && !j->confine->is_busy(j))
             raise_targets(j, any);
         if (job_settled(j)) /* also when the order changed nothing: nobody acknowledges that */
             j->urgent = false;
@@ -287,8 +286,8 @@ void plan_finish(struct node *n)
 
     cpuset_zero(&held);
     for (struct job *j = n->jobs.first; j; j = j->next) {
-        if ((n->weights || j->container) && j->want_weight != j->weight_set) {
-            actuate_weight(j, j->want_weight);
+        if (j->confine->can_limit(j) && j->want_weight != j->weight_set) {
+            j->confine->set_weight(j, j->want_weight);
             failpoint(FAILPOINT_WEIGHT_SET);
         }
         jobs += decision_counts(j, now);
@@ -303,7 +302,7 @@ void plan_arm_deadline(struct node *n)
     uint64_t next = wait_next_deadline(n), now = clock_now_ns();
 
     for (const struct job *j = n->jobs.first; j; j = j->next) {
-        uint64_t look = admission_next_look(j, now);
+        uint64_t look = j->confine->next_look(j, now);
 
         next = look < next ? look : next;
         for (const struct process *p = j->processes; p; p = p->next)

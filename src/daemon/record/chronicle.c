@@ -7,6 +7,7 @@
 #include "daemon/api/events.h"
 #include "daemon/api/view.h"
 #include "daemon/containers/container.h"
+#include "daemon/job/confine.h"
 #include "daemon/node.h"
 #include "daemon/plan/decision.h"
 #include "daemon/record/history.h"
@@ -67,7 +68,7 @@ static void read_command(struct job *j)
     _cleanup_free_ char *words = NULL;
     size_t len, at = 0;
 
-    if (!j->processes || (j->container && !j->processes->outside) ||
+    if (!j->processes || (j->container_id && !j->processes->outside) ||
         proc_read_cmdline(j->node->root, j->processes->pid, &words, &len) < 0 || len == 0)
         return;
     for (const char *word = words; word < words + len; word += strlen(word) + 1) {
@@ -91,7 +92,7 @@ static struct history_job row_of(const struct job *j, uint64_t now)
                               .limit = j->limit,
                               .weight = j->weight,
                               .exit = j->seen.exited ? j->seen.exit : -1,
-                              .container = j->container,
+                              .container = j->container_id,
                               .oom = j->seen.oom,
                               .placement = j->placement};
     struct policy_job turn;
@@ -152,8 +153,8 @@ static void write_rate(struct job *j, uint64_t now)
 static json_t *event_of(const struct job *j, const char *state)
 {
     return json_pack("{s:s,s:s,s:s,s:s,s:s,s:o,s:o,s:o}", "id", j->id, "name", j->name, "owner",
-                     j->owner, "kind", j->container ? "container" : "process", "state", state,
-                     "target", json_integer(job_target(j)), "cores", view_cores(j), "reason",
+                     j->owner, "kind", j->confine->kind, "state", state, "target",
+                     json_integer(job_target(j)), "cores", view_cores(j), "reason",
                      view_text(j->share_reason));
 }
 
@@ -248,7 +249,7 @@ static void end_later(const struct job *j, json_t *event, const struct history_j
         return;
     }
     *e = (struct epilogue){.row = *row, .event = event, .until_ns = now + WORD_NS};
-    snprintf(e->container, sizeof(e->container), "%s", container_id(j));
+    snprintf(e->container, sizeof(e->container), "%s", j->container_id);
     while (*at)
         at = &(*at)->next;
     *at = e;
@@ -312,7 +313,7 @@ void chronicle_ended(struct job *j)
     event = event_of(j, "ended");
     json_object_set_new(event, "run_s", json_real((double)row.run_ms / 1000));
     json_object_set_new(event, "wait_s", json_real((double)row.wait_ms / 1000));
-    if (container_id(j) && !j->processes && !j->seen.exited)
+    if (j->container_id && !j->processes && !j->seen.exited)
         end_later(j, event, &row, now);
     else
         tell_end(j->node, event, &row);

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/confine/job_group.h"
+
+#include "base/failpoint.h"
+#include "daemon/confine/guardian.h"
+#include "daemon/node.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+void job_group_name(const struct job *j, char ret_name[CGROUP_NAME_MAX])
+{
+    snprintf(ret_name, CGROUP_NAME_MAX, "%.*s/%s", CGROUP_NAME_MAX - PROTO_ID_MAX - 1,
+             j->node->group, j->id);
+}
+
+/* Nothing is made before it is needed: a group without effect is a group too many. */
+int job_group_enter(struct job *j, unsigned controller, struct error *err)
+{
+    struct node *n = j->node;
+    char name[CGROUP_NAME_MAX];
+    int r;
+
+    if (j->groups & controller)
+        return 0;
+    job_group_name(j, name);
+    r = cgroup_create(n->cgroup, name, controller, err);
+    failpoint(FAILPOINT_GROUP_MADE);
+    for (struct process *p = j->processes; p && r == 0; p = p->next) {
+        /* A move between cpusets resets the affinity on older kernels. */
+        if (controller == CGROUP_CPUSET)
+            r = guardian_note(n->guardian, p->pid, p->start, &p->original);
+        if (r < 0)
+            error_set(err, r, "%s", strerror(-r));
+        else
+            r = cgroup_move(n->cgroup, name, controller, p->pid, err);
+        if (r == 0)
+            p->moved |= controller;
+        else if (r == -ESRCH)
+            r = 0;
+    }
+    if (r == 0) {
+        j->groups |= controller;
+        return 0;
+    }
+    if (!j->groups)
+        cgroup_remove(n->cgroup, name, NULL);
+    for (struct process *p = j->processes; p; p = p->next)
+        p->moved &= j->groups;
+    return r;
+}
+
+void job_group_add(struct process *p)
+{
+    struct job *j = p->job;
+    char name[CGROUP_NAME_MAX];
+
+    if (!j->groups)
+        return;
+    job_group_name(j, name);
+    if (cgroup_move(j->node->cgroup, name, j->groups, p->pid, NULL) == 0)
+        p->moved = j->groups;
+}
+
+void job_group_remove(struct job *j)
+{
+    char name[CGROUP_NAME_MAX];
+
+    if (!j->groups)
+        return;
+    job_group_name(j, name);
+    cgroup_remove(j->node->cgroup, name, NULL);
+    j->groups = 0;
+}

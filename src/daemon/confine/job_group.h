@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The control group that a job has below the daemon's own: made in a controller when that is first
+ * needed, with the job's processes moved in, and removed when the job is gone. Owns job.groups and
+ * process.moved. Daemon's event loop only; called by actuate.c and freezer.c.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "host/cgroup/cgroup.h"
+
+struct job;
+struct process;
+
+void job_group_name(const struct job *j, char ret_name[CGROUP_NAME_MAX]);
+
+/*
+ * Makes the job's group in @controller (enum cgroup_controllers) and moves its processes in, if
+ * that is not done yet. Returns 0 or -errno.
+ */
+int job_group_enter(struct job *j, unsigned controller, struct error *err);
+
+/* A process that joins goes where the others are. */
+void job_group_add(struct process *p);
+
+void job_group_remove(struct job *j);

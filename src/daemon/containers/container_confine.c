@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A container as job/confine.h has it: the plan's wishes go to its engine, the answers to the job.
+ */
+#include "daemon/containers/container_state.h"
+#include "daemon/job/confine.h"
+#include "daemon/node.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+static bool holds(const struct job *j, pid_t pid)
+{
+    return container_holds(j->container, pid);
+}
+
+/* The engine fences it, with all that lives in it. */
+static void enter(struct process *p)
+{
+    container_own_cpus(p->job, &p->original);
+}
+
+/* An update of a container takes some 20 ms whatever it says: one instead of two. */
+static void take_weight_along(struct job *j)
+{
+    container_want_weight(j, j->want_weight);
+    j->weight_set = j->want_weight;
+}
+
+static int set_cores(struct job *j, const struct cpuset *cores)
+{
+    take_weight_along(j);
+    container_want_cores(j, cores);
+    return 0;
+}
+
+static int set_quota(struct job *j, uint32_t quota_mcpu)
+{
+    take_weight_along(j);
+    container_want_quota(j, quota_mcpu);
+    j->quota_set_mcpu = quota_mcpu;
+    return 0;
+}
+
+static void set_weight(struct job *j, uint32_t weight)
+{
+    j->weight_set = weight;
+    container_want_weight(j, weight);
+    container_write(j);
+}
+
+static bool can_limit(const struct job *j)
+{
+    return true;
+}
+
+static uint64_t next_look(const struct job *j, uint64_t now_ns)
+{
+    return UINT64_MAX;
+}
+
+static int group(const struct job *j, char ret_path[CGROUP_PATH_MAX])
+{
+    const char *path = container_group(j);
+
+    snprintf(ret_path, CGROUP_PATH_MAX, "%s", path ? path : "");
+    return path ? 0 : -ENOENT;
+}
+
+/* What it has by itself is the engine's word, and what others write container_drift.c's. */
+static bool look_at_nothing(struct job *j)
+{
+    return false;
+}
+
+static const char *note(const struct job *j, uint64_t now_ns)
+{
+    return container_contested(j, now_ns)
+               ? "somebody else keeps writing its limits: they are put right, but ever more "
+                 "rarely; 'tide pin' leaves them as they are"
+               : "";
+}
+
+static const struct confine container_confine = {
+    .kind = "container",
+    .holds = holds,
+    .enter = enter,
+    .set_cores = set_cores,
+    .set_quota = set_quota,
+    .set_weight = set_weight,
+    .set_paused = container_want_paused,
+    .unpin = container_unkeep,
+    .can_limit = can_limit,
+    .can_pause = container_can_pause,
+    .is_paused = container_paused,
+    .next_look = next_look,
+    .is_busy = container_busy,
+    .is_behind = container_behind,
+    .group = group,
+    .weighs = container_weighs,
+    .look_at_allowance = look_at_nothing,
+    .look_at_drift = look_at_nothing,
+    .note = note,
+    .stop = container_stop,
+};
+
+void container_bind(struct container *c, struct job *j)
+{
+    j->container = c;
+    j->container_id = c->id;
+    j->service = c->service;
+    j->adopted = c->adopted;
+    j->own_memory_bytes = c->memory_bytes;
+    j->confine = &container_confine;
+}
+
+void container_unbind(struct job *j)
+{
+    j->container = NULL;
+    j->container_id = NULL;
+    j->service = "";
+    j->adopted = false;
+    j->own_memory_bytes = 0;
+    j->confine = j->node->jobs.confine;
+}
