@@ -21,7 +21,7 @@ import side
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "component"))
 
-from engine import IMAGE, Engine  # noqa: E402
+from engine import IMAGE, Engine, program_mounts  # noqa: E402
 
 START_S = 10
 END_S = 10
@@ -29,14 +29,6 @@ END_S = 10
 
 def start_engine():
     return Engine("docker").start().make_image()
-
-
-def mounts(out):
-    """What a program of this environment reads, each at its own path, and where it writes."""
-    read = {pathlib.Path(p) for p in ("/usr", sys.prefix, sys.base_prefix, ROOT)}
-    read |= {path.resolve() for path in read}  # an environment may be a link to another place
-    outer = [p for p in read if not read & set(p.parents)]
-    return [f"--volume={p}:{p}:ro" for p in outer] + [f"--volume={out}:{out}"]
 
 
 class Stock:
@@ -51,7 +43,8 @@ class Stock:
 
     def command(self, name, command):
         """In the foreground: its output and its status are the container's."""
-        return [*self.docker_run(), "--rm", "--name", name, "--network", "host", *mounts(self.out),
+        return [*self.docker_run(), "--rm", "--name", name, "--network", "host", *program_mounts(sys.prefix, sys.base_prefix, ROOT),
+                f"--volume={self.out}:{self.out}",
                 f"--workdir={ROOT}", IMAGE, *command]
 
     def environment(self):

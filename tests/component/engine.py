@@ -48,6 +48,13 @@ def skeleton():
     return buffer.getvalue()
 
 
+def program_mounts(*folders):
+    """Options of `docker run`: /usr and @folders, read-only, each at its own path."""
+    read = {pathlib.Path(p) for p in ("/usr", *folders)}
+    read |= {path.resolve() for path in read}  # an environment may be a link to another place
+    return [f"--volume={p}:{p}:ro" for p in sorted(read) if not read & set(p.parents)]
+
+
 # ---- this side of the pipe ----
 
 class Engine:
