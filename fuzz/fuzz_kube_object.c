@@ -5,8 +5,8 @@
  * status comes back. The first byte says what the rest is taken for.
  */
 #include "input.h"
-#include "kube/object/pod.h"
 #include "kube/object/quantity.h"
+#include "kube/shell/manifest.h"
 
 #include <stdio.h>
 

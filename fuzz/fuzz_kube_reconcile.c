@@ -6,7 +6,7 @@
  */
 #include "input.h"
 #include "kube/core/reconcile.h"
-#include "kube/object/pod.h"
+#include "kube/shell/manifest.h"
 
 #define MANY 48
 #define S    INT64_C(1000000000)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kubeconfig files, the user's or an attacker's: refused with a reason, or resolved. */
 #include "input.h"
-#include "kube/serve/access.h"
+#include "kube/api/access.h"
 
 #include <string.h>
 

@@ -4,8 +4,8 @@
  * beginning, changes and end in this order.
  */
 #include "input.h"
-#include "kube/api/known.h"
-#include "kube/object/load.h"
+#include "kube/api/lenient_json.h"
+#include "kube/api/watch_delta.h"
 
 #include <string.h>
 
@@ -32,23 +32,23 @@ static void hear(void *arg, enum watch_change change, json_t *object)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *text = input_text(data, size), *rest = text, *line = strsep(&rest, "\n");
-    struct known *k = known_new(hear, NULL);
-    json_t *list = kube_load(line, strlen(line));
+    struct watch_delta *k = watch_delta_new(hear, NULL);
+    json_t *list = lenient_json_load(line, strlen(line));
     const char *next = NULL;
 
     alive = json_object();
-    known_list_begin(k);
-    if (known_list_page(k, list, &next, NULL) == 0) {
-        CHECK(next && known_count(k) == json_object_size(alive));
-        known_list_end(k);
-        CHECK(*known_version(k));
+    watch_delta_list_begin(k);
+    if (watch_delta_list_page(k, list, &next, NULL) == 0) {
+        CHECK(next && watch_delta_count(k) == json_object_size(alive));
+        watch_delta_list_end(k);
+        CHECK(*watch_delta_version(k));
     }
     while ((line = strsep(&rest, "\n")))
-        known_event(k, line, strlen(line), NULL);
-    CHECK(known_count(k) == json_object_size(alive));
+        watch_delta_event(k, line, strlen(line), NULL);
+    CHECK(watch_delta_count(k) == json_object_size(alive));
     json_decref(alive);
     json_decref(list);
-    known_free(k);
+    watch_delta_free(k);
     free(text);
     return 0;
 }

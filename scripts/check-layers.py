@@ -32,7 +32,7 @@ LAYERS = {
 # folder itself. The folder's own sources stand above all rooms, its own headers below them.
 ROOMS = {
     "daemon": ("confine", "job", "peers", "containers", "plan", "record", "api"),
-    "kube": ("core", "object", "api", "serve", "kubectl"),
+    "kube": ("object", "view", "capacity", "grow", "core", "api", "shell", "serve", "kubectl"),
     "cli": ("docker", "doctor", "launch", "sim", "views", "commands"),
     "policy": ("core", "model", "division", "rules"),
     "host": ("proc", "cgroup", "net", "engine"),
@@ -43,7 +43,6 @@ ROOMS = {
 # raise one.
 UPWARDS = {
     "daemon": 26,
-    "kube": 6,
     "cli": 2,
 }
 

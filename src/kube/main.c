@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 #include "base/moment.h"
-#include "kube/api/identity.h"
+#include "kube/api/access.h"
 #include "kube/api/lease.h"
-#include "kube/controller.h"
+#include "kube/core/reconcile.h"
 #include "kube/kubectl/kubectl.h"
-#include "kube/serve/access.h"
-#include "kube/serve/channel.h"
-#include "kube/serve/metrics.h"
+#include "kube/serve/chiefs_channel.h"
+#include "kube/serve/identity.h"
+#include "kube/serve/kube_metrics.h"
 #include "kube/serve/trust.h"
+#include "kube/shell/controller.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -29,7 +30,8 @@ static const char usage[] =
     "The controller of ElasticTrainingJobs: gives parameter servers and workers to running\n"
     "TensorFlow trainings, and takes them back, as the cluster's free resources allow.\n"
     "\n"
-    "  --kubeconfig FILE       how to reach the API server; default: the pod's service account\n"
+    "  --kubeconfig FILE       how to reach the API server; default: the pod's service "
+    "account\n"
     "  --context NAME          of the kubeconfig\n"
     "  --namespace NAME        look after trainings of this one only; default: all\n"
     "  --policy SPEC           of trainings that name none, as tided(8) has it; default "

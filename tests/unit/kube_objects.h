@@ -5,8 +5,8 @@
 #pragma once
 
 #include "kube/core/reconcile.h"
-#include "kube/object/pod.h"
 #include "kube/object/quantity.h"
+#include "kube/shell/manifest.h"
 
 #include <errno.h>
 #include <math.h>

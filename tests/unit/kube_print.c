@@ -4,7 +4,8 @@
  * the API server gives it, prints {"service", "config", "finalizer", "status", "pods"}, or what is
  * wrong. For tests against a real API server, which knows best what a pod may look like.
  */
-#include "kube/object/pod.h"
+#include "kube/core/reconcile.h"
+#include "kube/shell/manifest.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* src/kube/api/kubeconfig.c and access.c: kubeconfig files, files that are read again. */
-#include "kube/serve/access.h"
+#include "kube/api/access.h"
 
 #include <errno.h>
 #include <setjmp.h>

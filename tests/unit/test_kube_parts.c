@@ -3,8 +3,8 @@
 #include "base/clock.h"
 #include "kube/api/client.h"
 #include "kube/api/lease.h"
-#include "kube/api/queue.h"
-#include "kube/object/note.h"
+#include "kube/shell/action_queue.h"
+#include "kube/shell/event_series.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -254,44 +254,45 @@ static void never_do_two_hold_it(void **state)
 
 /* ---- events ---- */
 
-static enum note_move say(struct notes *n, const char *text, const char *name, uint64_t now,
-                          struct note *ret)
+static enum event_series_move say(struct event_series_set *n, const char *text, const char *name,
+                                  uint64_t now, struct event_series *ret)
 {
-    *ret = (struct note){.uid = "u", .reason = "R", .text = text};
+    *ret = (struct event_series){.uid = "u", .reason = "R", .text = text};
     snprintf(ret->name, sizeof(ret->name), "%s", name);
-    return note_next(n, ret, now);
+    return event_series_next(n, ret, now);
 }
 
 static void what_is_said_again_is_counted(void **state)
 {
-    struct notes *n = notes_new();
-    struct note note;
+    struct event_series_set *n = event_series_new();
+    struct event_series note;
 
     (void)state;
-    assert_int_equal(say(n, "x", "x1", 1000 * S, &note), NOTE_NEW);
-    assert_int_equal(say(n, "y", "y1", 1001 * S, &note), NOTE_NEW);
-    assert_int_equal(say(n, "x", "x2", 1002 * S, &note), NOTE_HEARD);
-    assert_int_equal(say(n, "x", "x3", 1070 * S, &note), NOTE_AGAIN);
+    assert_int_equal(say(n, "x", "x1", 1000 * S, &note), EVENT_SERIES_NEW);
+    assert_int_equal(say(n, "y", "y1", 1001 * S, &note), EVENT_SERIES_NEW);
+    assert_int_equal(say(n, "x", "x2", 1002 * S, &note), EVENT_SERIES_HEARD);
+    assert_int_equal(say(n, "x", "x3", 1070 * S, &note), EVENT_SERIES_AGAIN);
     assert_string_equal(note.name, "x1");
     assert_int_equal(note.count, 3);
-    assert_int_equal(say(n, "x", "x4", 1071 * S, &note), NOTE_HEARD);
-    assert_int_equal(say(n, "x", "x5", 1071 * S + NOTE_FORGET_S * S, &note), NOTE_NEW);
-    notes_free(n);
+    assert_int_equal(say(n, "x", "x4", 1071 * S, &note), EVENT_SERIES_HEARD);
+    assert_int_equal(say(n, "x", "x5", 1071 * S + EVENT_SERIES_FORGET_S * S, &note),
+                     EVENT_SERIES_NEW);
+    event_series_free(n);
 }
 
 static void more_texts_than_are_remembered_are_written_each(void **state)
 {
-    struct notes *n = notes_new();
-    struct note note;
+    struct event_series_set *n = event_series_new();
+    struct event_series note;
     char text[16];
 
     (void)state;
-    for (unsigned i = 0; i < 2 * NOTES_MAX; i++) {
+    for (unsigned i = 0; i < 2 * EVENT_SERIES_MAX; i++) {
         snprintf(text, sizeof(text), "%u", i);
-        assert_int_equal(say(n, text, text, (1000 + i) * S, &note), NOTE_NEW);
+        assert_int_equal(say(n, text, text, (1000 + i) * S, &note), EVENT_SERIES_NEW);
     }
-    assert_int_equal(say(n, text, "again", 2000 * S, &note), NOTE_AGAIN);
-    notes_free(n);
+    assert_int_equal(say(n, text, "again", 2000 * S, &note), EVENT_SERIES_AGAIN);
+    event_series_free(n);
 }
 
 /* ---- client ---- */

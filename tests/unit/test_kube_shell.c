@@ -6,11 +6,12 @@
  */
 #include "kube_shell.h"
 
-#include "kube/api/identity.h"
+#include "kube/api/access.h"
 #include "kube/api/lease.h"
-#include "kube/controller.h"
-#include "kube/serve/access.h"
+#include "kube/core/reconcile.h"
+#include "kube/serve/identity.h"
 #include "kube/serve/trust.h"
+#include "kube/shell/controller.h"
 
 #define S  NS_PER_S
 #define MS NS_PER_MS

@@ -3,8 +3,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "kube/object/load.h"
-#include "kube/serve/access.h"
+#include "kube/api/access.h"
+#include "kube/api/lenient_json.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -180,7 +180,7 @@ static bool ask_later(struct call *call, unsigned retry_ms)
 
 static void on_failure(struct call *call, const struct transfer_answer *raw)
 {
-    json_t *body = kube_load(raw->body, raw->body_len);
+    json_t *body = lenient_json_load(raw->body, raw->body_len);
     const char *reason = json_string_value(json_object_get(body, "reason"));
     const char *message = json_string_value(json_object_get(body, "message"));
     struct client_answer answer = {.status = raw->status, .reason = reason ? reason : ""};
@@ -216,7 +216,7 @@ static void on_answer(void *arg, const struct transfer_answer *raw)
         return;
     }
     if (!call->data) {
-        answer.body = kube_load(raw->body, raw->body_len);
+        answer.body = lenient_json_load(raw->body, raw->body_len);
         if (!json_is_object(answer.body)) {
             json_decref(answer.body);
             answer.body = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "kube/serve/access.h"
+#include "kube/api/access.h"
 
 #include <errno.h>
 #include <gnutls/gnutls.h>

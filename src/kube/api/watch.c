@@ -15,7 +15,7 @@ enum phase { RESTING, LISTING, WATCHING };
 
 struct watch {
     struct client *client;
-    struct known *known;
+    struct watch_delta *known;
     watch_fn *fn;
     void *arg;
     char *path, *query;
@@ -123,14 +123,14 @@ static ssize_t on_stream(void *arg, const char *bytes, size_t len)
         answers(w);
     while (used < len && (end = memchr(bytes + used, '\n', len - used))) {
         size_t line = (size_t)(end - (bytes + used));
-        int r = line == 0 ? 0 : known_event(w->known, bytes + used, line, &w->trouble);
+        int r = line == 0 ? 0 : watch_delta_event(w->known, bytes + used, line, &w->trouble);
 
         if (r < 0)
             return r;
         used += line + 1;
         good(w);
     }
-    return len - used > KNOWN_LINE_MAX ? -EMSGSIZE : (ssize_t)used;
+    return len - used > WATCH_DELTA_LINE_MAX ? -EMSGSIZE : (ssize_t)used;
 }
 
 static int64_t send_watch(struct watch *w)
@@ -140,7 +140,7 @@ static int64_t send_watch(struct watch *w)
     struct client_request request = {
         .verb = CLIENT_GET, .data = on_stream, .done = on_end, .arg = w};
 
-    if (client_escape(known_version(w->known), version, sizeof(version)) < 0)
+    if (client_escape(watch_delta_version(w->known), version, sizeof(version)) < 0)
         return -EBADMSG;
     if (asprintf(&path,
                  "%s?watch=true&allowWatchBookmarks=true&timeoutSeconds=%u&resourceVersion=%s%s%s",
@@ -185,7 +185,7 @@ static void on_page(void *arg, const struct client_answer *answer)
         list_failed(w, answer);
         return;
     }
-    r = known_list_page(w->known, answer->body, &next, &err);
+    r = watch_delta_list_page(w->known, answer->body, &next, &err);
     if (r < 0) {
         list_anew(w);
         failed(w, r, err.text);
@@ -205,7 +205,7 @@ static void on_page(void *arg, const struct client_answer *answer)
     w->must_list = false;
     w->synced = true;
     answers(w);
-    known_list_end(w->known);
+    watch_delta_list_end(w->known);
     begin(w);
 }
 
@@ -221,7 +221,7 @@ static int64_t send_list(struct watch *w)
         return -ENOMEM;
     }
     if (!w->next) {
-        known_list_begin(w->known);
+        watch_delta_list_begin(w->known);
         w->lists++;
     }
     request.path = path;
@@ -275,7 +275,7 @@ int watch_new(struct client *client, sd_event *event, const char *path, const ch
     w->must_list = true;
     w->path = strdup(path);
     w->query = query ? strdup(query) : NULL;
-    w->known = known_new(fn, arg);
+    w->known = watch_delta_new(fn, arg);
     r = w->path && w->known && (!query || w->query) ? 0 : -ENOMEM;
     if (r == 0)
         r = sd_event_add_time_relative(event, &w->timer, CLOCK_MONOTONIC, 0, 1000, on_timer, w);
@@ -293,7 +293,7 @@ struct watch *watch_free(struct watch *w)
         return NULL;
     client_cancel(w->client, w->call);
     sd_event_source_disable_unref(w->timer);
-    known_free(w->known);
+    watch_delta_free(w->known);
     free(w->path);
     free(w->query);
     free(w->next);
@@ -322,7 +322,7 @@ const char *watch_trouble(const struct watch *w)
 
 size_t watch_count(const struct watch *w)
 {
-    return known_count(w->known);
+    return watch_delta_count(w->known);
 }
 
 uint64_t watch_lists(const struct watch *w)
@@ -337,5 +337,5 @@ uint64_t watch_resumes(const struct watch *w)
 
 void watch_learn(struct watch *w, json_t *object)
 {
-    known_learn(w->known, object);
+    watch_delta_learn(w->known, object);
 }

@@ -5,13 +5,13 @@
  * forgotten that point. What the consumer hears is complete and never repeats itself (known.h). It
  * is never given up: what fails is tried again, ever more slowly and not at the same moment as
  * others. Memory is bounded by a page (TRANSFER_BODY_MAX; pages shrink where objects are large), a
- * line (KNOWN_LINE_MAX), and some 300 bytes for each object. Event loop's thread; called by
+ * line (WATCH_DELTA_LINE_MAX), and some 300 bytes for each object. Event loop's thread; called by
  * controller.c.
  */
 #pragma once
 
 #include "kube/api/client.h"
-#include "kube/api/known.h"
+#include "kube/api/watch_delta.h"
 
 #define WATCH_PAGE       500
 #define WATCH_IDLE_S     150  /* bookmarks come every minute: silence for longer is the end of it */
@@ -40,4 +40,4 @@ const char *watch_trouble(const struct watch *w);  /* since WATCH_LOST, for a pe
 size_t watch_count(const struct watch *w);         /* objects */
 uint64_t watch_lists(const struct watch *w);       /* that were begun, for metrics */
 uint64_t watch_resumes(const struct watch *w);     /* streams that were begun */
-void watch_learn(struct watch *w, json_t *object); /* known_learn() */
+void watch_learn(struct watch *w, json_t *object); /* watch_delta_learn() */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Begin, restart and end of a training: what its chief's pod and the spec say. */
-#include "kube/core/core.h"
+#include "kube/core/life.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,22 +18,22 @@ static const char *kind_of(const char *trouble)
 
 static void find_trouble(struct core *c, struct job *job)
 {
-    for (uint32_t i = 0; i < job->seat_count && !job->trouble_reason; i++) {
-        const struct seat *seat = &job->seats[i];
-        const struct kube_pod *pod = seat->pod;
+    for (uint32_t i = 0; i < job->replica_count && !job->trouble_reason; i++) {
+        const struct replica *replica = &job->replicas[i];
+        const struct kube_pod *pod = replica->pod;
 
-        if (!pod || seat->state == POD_GOING)
+        if (!pod || replica->state == POD_GOING)
             continue;
         if (pod->trouble) {
             job->trouble_reason = kind_of(pod->trouble);
             snprintf(job->trouble, sizeof(job->trouble), "%.80s: %s: %.120s", pod->meta.name,
                      pod->trouble, pod->message ? pod->message : "no message");
-        } else if (seat->state == POD_WAITING && c->now_ns - seat->since_ns >= ECHO_NS) {
+        } else if (replica->state == POD_WAITING && c->now_ns - replica->since_ns >= ECHO_NS) {
             job->trouble_reason = "Unschedulable";
             snprintf(job->trouble, sizeof(job->trouble), "%.80s waits for a node: %.140s",
                      pod->meta.name, pod->message ? pod->message : "the scheduler is silent");
-        } else if (seat->state == POD_WAITING) {
-            core_wake(c, seat->since_ns + ECHO_NS);
+        } else if (replica->state == POD_WAITING) {
+            core_wake(c, replica->since_ns + ECHO_NS);
         }
     }
     if (!job->trouble_reason && job->status.restarts && job->chief &&
@@ -63,9 +63,9 @@ void life_aim(struct core *c, struct job *job)
 {
     const struct kube_etj *etj = job->etj;
     bool ended = etj->status.phase == KUBE_SUCCEEDED || etj->status.phase == KUBE_FAILED;
-    const struct seat *chief = job->chief;
+    const struct replica *chief = job->chief;
 
-    job->runs = job->seat_count > 0 || etj->status.phase == KUBE_STARTING ||
+    job->runs = job->replica_count > 0 || etj->status.phase == KUBE_STARTING ||
                 etj->status.phase == KUBE_RUNNING;
     job->aim = AIM_RUN;
     if (etj->meta.deleted_ns) {
@@ -117,13 +117,13 @@ static void restart_chief(struct core *c, struct job *job)
 /* Its name is the same each time, so there are never two: the next waits until one is gone. */
 static void keep_chief(struct core *c, struct job *job)
 {
-    uint32_t spot;
+    uint32_t node;
 
     if (!job->chief) {
         if (!refused_allow(c, job, KUBE_CHIEF))
             return;
-        if (room_take(c, job, KUBE_CHIEF, &spot))
-            scale_create(c, job, KUBE_CHIEF, spot);
+        if (room_take(c, job, KUBE_CHIEF, &node))
+            scale_create(c, job, KUBE_CHIEF, node);
         else
             job->lack = "NoRoom";
     } else if (job->chief->state == POD_FAILED) {
@@ -135,8 +135,8 @@ static void keep_chief(struct core *c, struct job *job)
 
 static bool has_nodes(const struct job *job)
 {
-    for (uint32_t i = 0; i < job->seat_count; i++)
-        if (job->seats[i].role != KUBE_CHIEF && job->seats[i].state != POD_GOING)
+    for (uint32_t i = 0; i < job->replica_count; i++)
+        if (job->replicas[i].role != KUBE_CHIEF && job->replicas[i].state != POD_GOING)
             return true;
     return false;
 }
@@ -171,7 +171,7 @@ static void drain(struct core *c, struct job *job)
     scale_clean(c, job, late || !serves);
     if (job->chief && job->chief->state != POD_GOING && (late || !serves || !has_nodes(job)))
         scale_delete(c, job, job->chief);
-    if (job->seat_count == 0 && job->aim == AIM_REMOVE && job->etj->finalizer >= 0 &&
+    if (job->replica_count == 0 && job->aim == AIM_REMOVE && job->etj->finalizer >= 0 &&
         core_due(c, &job->record->let_go_ns))
         core_act(c, job, KUBE_REMOVE_FINALIZER, NULL);
 }

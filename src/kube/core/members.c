@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the chief is told: its nodes, each with a generation that is in the status before it is
  * given out, so that a chief never sees two different ones of the same number. */
-#include "kube/core/core.h"
+#include "kube/core/life.h"
 
 #include <string.h>
 
-static bool is_member(const struct seat *seat)
+static bool is_member(const struct replica *replica)
 {
-    if (seat->role == KUBE_CHIEF || !seat->pod || !seat->pod->ip)
+    if (replica->role == KUBE_CHIEF || !replica->pod || !replica->pod->ip)
         return false;
-    return seat->state == POD_STARTING || seat->state == POD_UP || seat->state == POD_LEAVING ||
-           (seat->state == POD_LOST && !seat->gone);
+    return replica->state == POD_STARTING || replica->state == POD_UP ||
+           replica->state == POD_LEAVING || (replica->state == POD_LOST && !replica->gone);
 }
 
 static uint64_t mix(uint64_t hash, const void *data, size_t size)
@@ -41,22 +41,22 @@ void members_tell(struct core *c, struct job *job)
 {
     struct record *r = job->record;
     bool drains = job->aim == AIM_SUSPEND || job->aim == AIM_REMOVE;
-    struct kube_member *at = core_alloc(c, job->seat_count, sizeof(*at));
+    struct kube_member *at = core_alloc(c, job->replica_count, sizeof(*at));
     struct kube_members *members = core_alloc(c, 1, sizeof(*members));
     uint64_t hash;
 
     *members = (struct kube_members){
         .slots = job->etj->slots, .mode = job->etj->mode, .suspend = drains, .at = at};
-    for (uint32_t i = 0; i < job->seat_count; i++) {
-        const struct seat *seat = &job->seats[i];
+    for (uint32_t i = 0; i < job->replica_count; i++) {
+        const struct replica *replica = &job->replicas[i];
 
-        if (is_member(seat))
+        if (is_member(replica))
             at[members->count++] = (struct kube_member){
-                .host = seat->pod->ip,
-                .index = seat->index,
-                .threads = seat->told_threads,
-                .role = seat->role,
-                .leave = drains || seat->drops || seat->state == POD_LEAVING,
+                .host = replica->pod->ip,
+                .index = replica->index,
+                .threads = replica->told_threads,
+                .role = replica->role,
+                .leave = drains || replica->drops || replica->state == POD_LEAVING,
             };
     }
     hash = hash_of(members);

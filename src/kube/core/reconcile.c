@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kube/core/reconcile.h"
 
-#include "kube/core/core.h"
+#include "kube/core/life.h"
 
 #include <errno.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static void decide(struct core *c)
     }
     room_count_trainings(c);
     budget_build(c);
-    others_serve(c);
+    foreign_pods_serve(c);
     room_count_elastic(c);
     counts_decide(c);
     for (uint32_t j = 0; j < c->job_count; j++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is said of a training: phase, conditions, counts, progress, and events when they change. */
-#include "kube/core/core.h"
+#include "kube/core/life.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ static enum kube_phase phase_of(const struct job *job)
     case AIM_REMOVE:
         return KUBE_TERMINATING;
     case AIM_SUSPEND:
-        return job->seat_count ? KUBE_SUSPENDING : KUBE_SUSPENDED;
+        return job->replica_count ? KUBE_SUSPENDING : KUBE_SUSPENDED;
     case AIM_END:
         return job->status.phase;
     default:
@@ -38,9 +38,10 @@ static int32_t ready_of(const struct job *job, enum kube_role role)
 {
     int32_t count = 0;
 
-    for (uint32_t i = 0; i < job->seat_count; i++)
-        count += job->seats[i].role == role && job->seats[i].reported == KUBE_NODE_IN &&
-                 job->seats[i].pod && !job->seats[i].gone && job->seats[i].state != POD_GOING;
+    for (uint32_t i = 0; i < job->replica_count; i++)
+        count += job->replicas[i].role == role && job->replicas[i].reported == KUBE_NODE_IN &&
+                 job->replicas[i].pod && !job->replicas[i].gone &&
+                 job->replicas[i].state != POD_GOING;
     return count;
 }
 

@@ -2,8 +2,8 @@
 #include "kube/kubectl/kubectl.h"
 
 #include "base/cleanup.h"
+#include "kube/api/access.h"
 #include "kube/object/object.h"
-#include "kube/serve/access.h"
 
 #include <errno.h>
 #include <string.h>

@@ -8,7 +8,7 @@
  * cannot be right is an etj's fault, and a report's, with a text that names the field; what is in
  * the cluster anyhow is taken without that value. x_free() takes NULL.
  *
- * Event loop's thread; made by cache.c and channel.c, read by everything of src/kube.
+ * Event loop's thread; made by cache.c and chiefs_channel.c, read by everything of src/kube.
  */
 #pragma once
 

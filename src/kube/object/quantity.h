@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Kubernetes' quantities ("500m", "1.5Gi", "1e3") and times ("2026-11-22T05:15:19Z") as integers,
- * and back. Any thread; used by object.c, etj.c, pod.c and what prints.
+ * and back. Any thread; used by object.c, etj.c, manifest.c and what prints.
  */
 #pragma once
 

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is free: allocatable minus requests on each node, hard minus used of each quota. */
+#include "kube/capacity/capacity.h"
+
+#include "policy/division/order.h"
+
+#include <string.h>
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void take(struct kube_amount *from, const struct kube_amount *amount, int64_t times)
+{
+    from->mcpu -= times * amount->mcpu;
+    from->bytes -= times * amount->bytes;
+    from->pods -= times * amount->pods;
+}
+
+bool room_in(const struct kube_amount *free, const struct kube_amount *need)
+{
+    return free->mcpu >= need->mcpu && free->bytes >= need->bytes && free->pods >= need->pods;
+}
+
+static int64_t *extra_at(const struct node_capacity *capacity, const char *name)
+{
+    const struct kube_extras *all = &capacity->node->extras;
+
+    for (uint32_t i = 0; i < all->count; i++)
+        if (strcmp(all->at[i].name, name) == 0)
+            return &capacity->extras[i];
+    return NULL;
+}
+
+bool room_has_extras(const struct node_capacity *capacity, const struct kube_pod *pod)
+{
+    for (uint32_t i = 0; i < pod->extras.count; i++) {
+        const int64_t *left = extra_at(capacity, pod->extras.at[i].name);
+
+        if (pod->extras.at[i].amount > (left ? *left : 0))
+            return false;
+    }
+    return true;
+}
+
+void room_take_extras(struct node_capacity *capacity, const struct kube_pod *pod)
+{
+    for (uint32_t i = 0; i < pod->extras.count; i++) {
+        int64_t *left = extra_at(capacity, pod->extras.at[i].name);
+
+        if (left)
+            *left -= pod->extras.at[i].amount;
+    }
+}
+
+/* ---- nodes ----------------------------------------------------------------------------------- */
+
+static bool node_goes_first(uint32_t x, uint32_t y, const void *arg)
+{
+    const struct kube_node *const *nodes = arg;
+
+    return strcmp(nodes[x]->meta.name, nodes[y]->meta.name) < 0;
+}
+
+static void find_nodes(struct core *c)
+{
+    const struct kube_world *w = c->world;
+    uint32_t *order = core_alloc(c, w->node_count, sizeof(*order));
+
+    for (uint32_t i = 0; i < w->node_count; i++)
+        order[i] = i;
+    order_sort(order, w->node_count, node_goes_first, w->nodes);
+    c->node_count = (uint32_t)w->node_count;
+    c->nodes = core_alloc(c, c->node_count, sizeof(*c->nodes));
+    name_map_init(c, &c->node_by_name, c->node_count);
+    for (uint32_t i = 0; i < c->node_count; i++) {
+        struct node_capacity *capacity = &c->nodes[i];
+        const struct kube_node *node = w->nodes[order[i]];
+
+        capacity->node = node;
+        capacity->free = node->allocatable;
+        capacity->extras = core_alloc(c, node->extras.count, sizeof(*capacity->extras));
+        for (uint32_t e = 0; e < node->extras.count; e++)
+            capacity->extras[e] = node->extras.at[e].amount;
+        capacity->usable = node->ready && !node->unschedulable && !node->meta.deleted_ns;
+        capacity->plain = true;
+        for (uint32_t t = 0; t < node->taint_count; t++)
+            capacity->plain &= node->taints[t].effect == KUBE_PREFER_NO_SCHEDULE;
+        name_map_put(&c->node_by_name, node->meta.name, i);
+    }
+}
+
+static bool has_ended(const struct kube_pod *pod)
+{
+    return pod->phase == KUBE_POD_SUCCEEDED || pod->phase == KUBE_POD_FAILED;
+}
+
+/* ---- quotas ---------------------------------------------------------------------------------- */
+
+static void tighten(struct kube_amount *left, const struct kube_amount *other)
+{
+    left->mcpu = smaller(left->mcpu, other->mcpu);
+    left->bytes = smaller(left->bytes, other->bytes);
+    left->pods = smaller(left->pods, other->pods);
+}
+
+/* Quotas with a scope are left to the API server: it refuses what they do not allow. */
+static void find_quota_scopes(struct core *c)
+{
+    const struct kube_world *w = c->world;
+    struct name_map map;
+
+    name_map_init(c, &map, w->quota_count);
+    c->quota_scopes = core_alloc(c, w->quota_count, sizeof(*c->quota_scopes));
+    for (size_t i = 0; i < w->quota_count; i++) {
+        const struct kube_quota *quota = w->quotas[i];
+        uint32_t at = name_map_get(&map, quota->meta.namespace);
+
+        if (quota->scoped)
+            continue;
+        if (at == NOWHERE) {
+            at = c->quota_scope_count++;
+            c->quota_scopes[at] = (struct quota_scope){.name = quota->meta.namespace,
+                                                       .request_left = quota->request_left,
+                                                       .limit_left = quota->limit_left};
+            name_map_put(&map, quota->meta.namespace, at);
+            continue;
+        }
+        tighten(&c->quota_scopes[at].request_left, &quota->request_left);
+        tighten(&c->quota_scopes[at].limit_left, &quota->limit_left);
+    }
+    for (uint32_t j = 0; j < c->job_count; j++) {
+        uint32_t at = name_map_get(&map, c->jobs[j].etj->meta.namespace);
+
+        c->jobs[j].quota_scope = at == NOWHERE ? NULL : &c->quota_scopes[at];
+    }
+}
+
+/* No more of what is unlimited is ever counted: it stays far above everything. */
+static void use_quota(struct job *job, enum kube_role role, int64_t times)
+{
+    struct kube_amount request = job_task(job, role)->request;
+
+    if (!job->quota_scope)
+        return;
+    request.pods = 1;
+    take(&job->quota_scope->request_left, &request, times);
+    take(&job->quota_scope->limit_left, &job_task(job, role)->limit, times);
+}
+
+static int64_t times_in(int64_t free, int64_t each, int64_t most)
+{
+    if (each <= 0)
+        return most;
+    return free < each ? 0 : smaller(free / each, most);
+}
+
+static int64_t quota_count(const struct job *job, const struct kube_task *task, int64_t most)
+{
+    if (!job->quota_scope)
+        return most;
+    most = times_in(job->quota_scope->request_left.mcpu, task->request.mcpu, most);
+    most = times_in(job->quota_scope->request_left.bytes, task->request.bytes, most);
+    most = times_in(job->quota_scope->request_left.pods, 1, most);
+    most = times_in(job->quota_scope->limit_left.mcpu, task->limit.mcpu, most);
+    return times_in(job->quota_scope->limit_left.bytes, task->limit.bytes, most);
+}
+
+/* ---- room ------------------------------------------------------------------------------------ */
+
+void room_build(struct core *c)
+{
+    find_nodes(c);
+    for (size_t i = 0; i < c->world->pod_count; i++) {
+        const struct kube_pod *pod = c->world->pods[i];
+        uint32_t node =
+            pod->node && !has_ended(pod) ? name_map_get(&c->node_by_name, pod->node) : NOWHERE;
+
+        if (node == NOWHERE)
+            continue;
+        take(&c->nodes[node].free, &pod->request, 1);
+        room_take_extras(&c->nodes[node], pod);
+    }
+}
+
+static bool is_plain(const struct kube_place *place)
+{
+    return place->selector.count == 0 && place->term_count == 0 && !place->node_name &&
+           place->toleration_count == 0;
+}
+
+static bool admits(const struct kube_place *place, bool plain, const struct node_capacity *capacity)
+{
+    return plain ? capacity->usable && capacity->plain : place_admits(place, capacity);
+}
+
+static struct kube_amount need_of(const struct kube_task *task)
+{
+    struct kube_amount need = task->request;
+
+    need.pods = 1;
+    return need;
+}
+
+static bool take_on_node(struct core *c, struct job *job, enum kube_role role, uint32_t *ret_node)
+{
+    const struct kube_task *task = job_task(job, role);
+    struct kube_amount need = need_of(task);
+    bool plain = is_plain(&task->place);
+
+    for (uint32_t i = job->cursor[role]; i < c->node_count; i++) {
+        struct node_capacity *capacity = &c->nodes[i];
+
+        if (!room_in(&capacity->free, &need) || !admits(&task->place, plain, capacity))
+            continue;
+        take(&capacity->free, &need, 1);
+        job->cursor[role] = i;
+        *ret_node = i;
+        return true;
+    }
+    job->cursor[role] = c->node_count;
+    return false;
+}
+
+bool room_take(struct core *c, struct job *job, enum kube_role role, uint32_t *ret_node)
+{
+    if (quota_count(job, job_task(job, role), 1) < 1 || !take_on_node(c, job, role, ret_node))
+        return false;
+    use_quota(job, role, 1);
+    return true;
+}
+
+void room_give_back(struct core *c, struct job *job, enum kube_role role, uint32_t node)
+{
+    struct kube_amount need = need_of(job_task(job, role));
+
+    take(&c->nodes[node].free, &need, -1);
+    use_quota(job, role, -1);
+    memset(job->cursor, 0, sizeof(job->cursor));
+}
+
+int64_t room_count(const struct core *c, const struct job *job, enum kube_role role, int64_t most)
+{
+    const struct kube_task *task = job_task(job, role);
+    struct kube_amount need = need_of(task);
+    bool plain = is_plain(&task->place);
+    int64_t count = 0;
+
+    most = quota_count(job, task, most);
+    for (uint32_t i = 0; i < c->node_count && count < most; i++) {
+        const struct node_capacity *capacity = &c->nodes[i];
+        int64_t here = most - count;
+
+        if (!room_in(&capacity->elastic, &need) || !admits(&task->place, plain, capacity))
+            continue;
+        here = times_in(capacity->elastic.mcpu, need.mcpu, here);
+        here = times_in(capacity->elastic.bytes, need.bytes, here);
+        count += times_in(capacity->elastic.pods, 1, here);
+    }
+    return count;
+}
+
+void room_count_trainings(struct core *c)
+{
+    find_quota_scopes(c);
+    for (uint32_t j = 0; j < c->job_count; j++) {
+        struct job *job = &c->jobs[j];
+
+        for (uint32_t i = 0; i < job->replica_count; i++) {
+            struct replica *replica = &job->replicas[i];
+
+            if (replica->state != POD_EXPECTED && replica->state != POD_WAITING)
+                continue;
+            if (replica->state == POD_EXPECTED)
+                use_quota(job, replica->role, 1);
+            if (!take_on_node(c, job, replica->role, &replica->node))
+                replica->node = NOWHERE;
+        }
+        memset(job->cursor, 0, sizeof(job->cursor));
+    }
+}
+
+void room_count_elastic(struct core *c)
+{
+    for (uint32_t i = 0; i < c->node_count; i++)
+        c->nodes[i].elastic = c->nodes[i].free;
+    for (uint32_t j = 0; j < c->job_count; j++) {
+        const struct job *job = &c->jobs[j];
+        int32_t surplus = job->have[KUBE_WORKER] - job_task(job, KUBE_WORKER)->min;
+
+        for (uint32_t i = job->replica_count; i-- > 0 && job->aim == AIM_RUN && !job->silent;) {
+            const struct replica *replica = &job->replicas[i];
+
+            if (replica->role != KUBE_WORKER || !replica->pod || replica->node == NOWHERE ||
+                !replica_stays(replica) || surplus-- <= 0)
+                continue;
+            take(&c->nodes[replica->node].elastic, &replica->pod->request, -1);
+        }
+    }
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Begin, restart and end of a training, and what chief and people are told of it.
+ *
+ * Event loop's thread; used by reconcile.c.
+ */
+#pragma once
+
+#include "kube/grow/grow.h"
+
+/* life.c: begin, restart and end of a training */
+void life_aim(struct core *c, struct job *job);
+void life_act(struct core *c, struct job *job);
+
+/* members.c */
+void members_tell(struct core *c, struct job *job);
+
+/* status.c: as the first of the training's actions, which rest on what it reserves */
+void status_act(struct core *c, struct job *job, size_t first_action);

@@ -1,0 +1,602 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How many workers each training should have: a snapshot for policy_decide(), and its plan in
+ * pods. What the policy shares is cores; its "core" is a unit, the request of the group's smallest
+ * worker, so that one more is one more worker. The root of the domains is what the cluster has for
+ * workers beside everything else, its children are namespaces with a quota.
+ *
+ * Trainings that name the same policy are a group. Groups decide in the order of their highest
+ * priority: each has what the ones before leave, but for the least of those that run.
+ */
+#include "kube/grow/grow.h"
+
+#include "policy/model/curve.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define UNITS_MAX      (1 << 15)       /* in the cluster: larger ones, if it is so large */
+#define CURVE_MAX      4096            /* units */
+#define CHANGE_COST_NS NS_PER_S        /* a pause, and cores that idle while pods start */
+#define DWELL_NS       (30 * NS_PER_S) /* until what others gain shrinks a training again */
+#define RESIZE_STEP    50              /* mcpu */
+
+struct group {
+    struct policy_spec policy;
+    struct job **jobs;
+    struct policy_job *policy_jobs;
+    uint32_t count;
+    int64_t unit_mcpu;
+};
+
+struct counts {
+    struct core *c;
+    struct group *groups;
+    uint32_t group_count;
+    int64_t pool_mcpu;  /* what nobody has, and all that workers have */
+    int64_t later_mcpu; /* the least of those who have not been decided on */
+};
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- what a training needs ------------------------------------------------------------------- */
+
+/* Of one worker's pod, with so much for its container. */
+static int64_t pod_mcpu(const struct job *job, int64_t mcpu)
+{
+    const struct kube_task *task = job_task(job, KUBE_WORKER);
+
+    return task->request.mcpu - task->mcpu + mcpu;
+}
+
+/* Chief and parameter servers that it has to have and has not. */
+static int64_t fixed_mcpu(const struct job *job)
+{
+    int64_t ps = larger(job->want[KUBE_PS] - job->have[KUBE_PS], 0);
+
+    return ps * job_task(job, KUBE_PS)->request.mcpu +
+           (job->chief ? 0 : job_task(job, KUBE_CHIEF)->request.mcpu);
+}
+
+/* Its size is not to be changed: a person said so, or nobody knows whether it could. */
+static int64_t fixed_workers(const struct job *job)
+{
+    int32_t least = job_task(job, KUBE_WORKER)->min, have = job->have[KUBE_WORKER];
+
+    if (job->etj->replicas)
+        return quota_workers(job, job->etj->replicas);
+    if (job->runs && job->begins)
+        return job->silent ? least : -1;
+    if (job->runs && (!job->reports || job->silent))
+        return have > least ? have : least;
+    return -1;
+}
+
+static int64_t least_mcpu(const struct job *job)
+{
+    int64_t fixed = fixed_workers(job), held = job->held_mcpu;
+
+    if (fixed >= 0)
+        return job->have[KUBE_WORKER] == fixed ? held
+                                               : fixed * job_task(job, KUBE_WORKER)->request.mcpu;
+    return job_task(job, KUBE_WORKER)->min * pod_mcpu(job, job->etj->worker_mcpu_min);
+}
+
+/* The most workers that it may have, can have and gains from. */
+static int64_t most_workers(struct core *c, struct job *job)
+{
+    int64_t have = job->have[KUBE_WORKER], most = learn_most(c, job, KUBE_WORKER);
+
+    most = quota_workers(job, most);
+    if (most > have && !refused_allow(c, job, KUBE_WORKER))
+        most = have;
+    if (most > have)
+        most = have + room_count(c, job, KUBE_WORKER, most - have);
+    return larger(learn_useful(job, (int32_t)most), job_task(job, KUBE_WORKER)->min);
+}
+
+/* All that so many workers may ask for, as they can grow in place. */
+static int64_t most_mcpu(const struct job *job, int64_t workers)
+{
+    int64_t most = smaller(workers * pod_mcpu(job, job->etj->worker_mcpu_max), quota_mcpu(job));
+    int64_t more = quota_more_mcpu(job);
+
+    return more < most - job->held_mcpu ? job->held_mcpu + more : most;
+}
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+/* What is a moment for threads is none for pods, whose rates take a while to be known. */
+static void dwell(struct policy_spec *policy)
+{
+    int i = policy_param_find(policy->policy, "dwell");
+
+    if (i >= 0 && policy->params[i] == policy->policy->params[i].def)
+        policy->params[i] = DWELL_NS;
+}
+
+static void join(struct counts *s, struct job *job)
+{
+    struct core *c = s->c;
+    struct policy_spec policy = c->settings->policy;
+    uint32_t g = 0;
+
+    if (*job->etj->policy && policy_spec_parse(job->etj->policy, &policy, NULL))
+        policy = c->settings->policy;
+    dwell(&policy);
+    while (g < s->group_count &&
+           (s->groups[g].policy.policy != policy.policy ||
+            memcmp(s->groups[g].policy.params, policy.params,
+                   policy.policy->param_count * sizeof(policy.params[0])) != 0))
+        g++;
+    if (g == s->group_count) {
+        s->groups[s->group_count++] = (struct group){
+            .policy = policy,
+            .jobs = core_alloc(c, c->job_count, sizeof(struct job *)),
+        };
+    }
+    s->groups[g].jobs[s->groups[g].count++] = job;
+}
+
+/*
+ * Nodes' free cores, in whole units as far as memory and pods go along. Where workers can be
+ * resized it is so much that, with what they have, it does not depend on how that is shared now, or
+ * it would be shared anew for ever: all there is, or whole units when somebody waits who needs
+ * them.
+ */
+static int64_t free_mcpu(const struct core *c, int64_t unit, bool whole)
+{
+    int64_t sum = 0;
+
+    for (uint32_t i = 0; i < c->node_count; i++) {
+        const struct node_capacity *node = &c->nodes[i];
+        int64_t all = larger(node->free.mcpu, 0) + node->elastic_mcpu;
+
+        if (node->elastic_mcpu)
+            sum += (whole ? all / unit * unit : all) - node->elastic_mcpu;
+        else if (node->usable && node->free.mcpu >= unit && node->free.pods > 0)
+            sum += node->free.mcpu / unit * unit;
+    }
+    return sum;
+}
+
+static void find_elastic(struct core *c, const struct job *job)
+{
+    if (job->etj->worker_mcpu_min >= job->etj->worker_mcpu_max ||
+        c->now_ns < job->record->no_resize_ns)
+        return;
+    for (uint32_t i = 0; i < job->replica_count; i++) {
+        const struct replica *replica = &job->replicas[i];
+
+        if (replica->role == KUBE_WORKER && replica->node != NOWHERE && replica->pod &&
+            replica_stays(replica))
+            c->nodes[replica->node].elastic_mcpu +=
+                replica->pod->request.mcpu - replica->gives_mcpu;
+    }
+}
+
+static int64_t memory_there_is(const struct core *c)
+{
+    int64_t sum = 0;
+
+    for (uint32_t i = 0; i < c->node_count; i++)
+        if (c->nodes[i].usable && c->nodes[i].elastic.bytes > 0)
+            sum += c->nodes[i].elastic.bytes;
+    return sum;
+}
+
+static void find_unit(struct group *g, int64_t pool_mcpu)
+{
+    g->unit_mcpu = INT64_MAX;
+    for (uint32_t i = 0; i < g->count; i++)
+        g->unit_mcpu = smaller(g->unit_mcpu, job_task(g->jobs[i], KUBE_WORKER)->request.mcpu);
+    g->unit_mcpu = larger(g->unit_mcpu, pool_mcpu / UNITS_MAX + 1);
+}
+
+/* In thousandths of a unit. */
+static int64_t units(const struct group *g, int64_t mcpu, bool up)
+{
+    int64_t scaled = mcpu * POLICY_CORE_MCPU;
+
+    return (scaled + (up ? g->unit_mcpu - 1 : 0)) / g->unit_mcpu;
+}
+
+static int64_t whole_units(const struct group *g, int64_t mcpu)
+{
+    return (units(g, mcpu, true) + POLICY_CORE_MCPU - 1) / POLICY_CORE_MCPU * POLICY_CORE_MCPU;
+}
+
+/* ---- the snapshot ---------------------------------------------------------------------------- */
+
+/*
+ * Workers that are of no use add nothing. And what was measured as a training began may promise
+ * more than a whole worker from each: then nobody else would ever begin, as newcomers count as one.
+ */
+static void by_use(const struct job *job, uint32_t count, uint32_t *table)
+{
+    for (uint32_t k = count; k > 1; k--) {
+        uint32_t whole = k * 1000 - (k - 1);
+
+        table[k - 1] = table[learn_useful(job, (int32_t)k) - 1];
+        table[k - 1] = table[k - 1] < whole ? table[k - 1] : whole;
+    }
+}
+
+/* Its speed by units, in thousandths of what a unit gives to one worker alone. */
+static void set_curve(struct core *c, const struct group *g, const struct job *job,
+                      struct policy_job *to)
+{
+    const struct kube_task *task = job_task(job, KUBE_WORKER);
+    int64_t count = smaller(to->max.of[POLICY_MCPU] / POLICY_CORE_MCPU, CURVE_MAX);
+    int64_t workers = count * g->unit_mcpu / task->request.mcpu + 2;
+    struct policy_curve by_worker = {.count = (uint32_t)smaller(workers, CURVE_MAX)};
+    uint32_t *table, *speed, *envelope;
+
+    if (!job->has_model || !job->runs || count < 1)
+        return;
+    table = core_alloc(c, by_worker.count, sizeof(*table));
+    speed = core_alloc(c, (size_t)count, sizeof(*speed));
+    envelope = core_alloc(c, (size_t)count, sizeof(*envelope));
+    learn_curve(job, by_worker.count, table);
+    by_use(job, by_worker.count, table);
+    by_worker.speedup_permille = table;
+    for (int64_t k = 0; k < count; k++) {
+        int64_t mcpu = (k + 1) * g->unit_mcpu * POLICY_CORE_MCPU / task->request.mcpu;
+        uint64_t of =
+            curve_speed(&by_worker, mcpu) * (uint64_t)task->request.mcpu / (uint64_t)g->unit_mcpu;
+
+        speed[k] = of < UINT32_MAX / 2 ? (uint32_t)of + (of == 0) : UINT32_MAX / 2;
+    }
+    curve_envelope(speed, (uint32_t)count, envelope);
+    to->curve[POLICY_MCPU] = (struct policy_curve){
+        .speedup_permille = speed,
+        .envelope_permille = envelope,
+        .count = (uint32_t)count,
+        .confidence_permille = job->model.confidence_permille,
+    };
+}
+
+static void set_running(struct core *c, const struct group *g, struct job *job,
+                        struct policy_job *to, struct policy_amount *current)
+{
+    int64_t fixed = fixed_workers(job), most = most_workers(c, job);
+
+    to->state = POLICY_RUNNING;
+    to->min.of[POLICY_MCPU] = units(g, least_mcpu(job), true);
+    to->max.of[POLICY_MCPU] =
+        larger(units(g, most_mcpu(job, most), false), to->min.of[POLICY_MCPU]);
+    if (fixed >= 0) {
+        to->max.of[POLICY_MCPU] = to->min.of[POLICY_MCPU];
+        to->pinned_by = POLICY_PIN_HAND;
+        to->pinned.of[POLICY_MCPU] = to->min.of[POLICY_MCPU];
+    }
+    if (job->held_mcpu == 0)
+        return;
+    *current = (struct policy_amount){.domain = to->home};
+    current->amount.of[POLICY_MCPU] = units(g, job->held_mcpu, false);
+    to->current = current;
+    to->current_count = 1;
+}
+
+static void set_queued(struct core *c, const struct group *g, struct job *job,
+                       struct policy_job *to)
+{
+    const struct kube_etj *etj = job->etj;
+    int64_t least = 0, bytes = 0, each = etj->task[KUBE_WORKER].request.mcpu;
+
+    for (int role = 0; role < KUBE_ROLE_MAX; role++) {
+        least += etj->task[role].min * etj->task[role].request.mcpu;
+        bytes += etj->task[role].min * etj->task[role].request.bytes;
+    }
+    to->state = POLICY_QUEUED;
+    to->min.of[POLICY_MCPU] = to->request.of[POLICY_MCPU] = whole_units(g, least);
+    to->max.of[POLICY_MCPU] =
+        whole_units(g, least + (most_workers(c, job) - etj->task[KUBE_WORKER].min) * each);
+    to->min.of[POLICY_MEMORY] = to->request.of[POLICY_MEMORY] = bytes;
+}
+
+static void set_job(struct core *c, const struct group *g, struct job *job, uint32_t home,
+                    struct policy_job *to, struct policy_amount *current)
+{
+    int64_t age = c->world->wall_ns - job->etj->meta.created_ns;
+
+    policy_job_init(to, (uint64_t)(job - c->jobs) + 1);
+    to->home = home;
+    to->priority = job->etj->priority;
+    age = age > 0 && age < c->now_ns ? age : 0;
+    to->arrival_ns = (uint64_t)(c->now_ns - age);
+    to->start_ns = (uint64_t)job->record->run_ns;
+    to->change_ns = (uint64_t)job->record->changed_ns;
+    to->run_ns = job->record->run_ns ? (uint64_t)(c->now_ns - job->record->run_ns) : 0;
+    to->wait_ns = job->runs ? 0 : (uint64_t)age;
+    to->remaining_ns = POLICY_UNKNOWN;
+    to->communication_permille = job->report ? job->report->progress.communication_permille : 0;
+    to->cost_ns[POLICY_ACTION_RESIZE] = to->cost_ns[POLICY_ACTION_ADD_WORKER] = CHANGE_COST_NS;
+    to->cost_ns[POLICY_ACTION_MOVE_PS] = CHANGE_COST_NS;
+    if (job->runs)
+        set_running(c, g, job, to, current);
+    else
+        set_queued(c, g, job, to);
+    set_curve(c, g, job, to);
+}
+
+/* The root, then each namespace with a quota: what that leaves, and what its trainings have. */
+static uint32_t set_domains(struct counts *s, const struct group *g, int64_t capacity,
+                            struct policy_domain *domains)
+{
+    struct core *c = s->c;
+    struct policy_vector all = {
+        {POLICY_UNLIMITED, POLICY_UNLIMITED, POLICY_UNLIMITED, POLICY_UNLIMITED}};
+
+    domains[0] = (struct policy_domain){
+        .parent = POLICY_NO_PARENT, .level = POLICY_CLUSTER, .capacity = all};
+    domains[0].capacity.of[POLICY_MCPU] = units(g, larger(capacity, 0), false);
+    domains[0].capacity.of[POLICY_MEMORY] = memory_there_is(c);
+    for (uint32_t i = 0; i < c->quota_scope_count; i++) {
+        int64_t left = c->quota_scopes[i].request_left.mcpu;
+
+        domains[1 + i] =
+            (struct policy_domain){.parent = 0, .level = POLICY_NODE, .id = i, .capacity = all};
+        /* a capacity in cores there has to be, even where no quota bounds them */
+        domains[1 + i].capacity.of[POLICY_MCPU] = domains[0].capacity.of[POLICY_MCPU];
+        if (left >= UNITS_MAX * g->unit_mcpu)
+            continue;
+        for (uint32_t k = 0; k < g->count; k++)
+            left += g->jobs[k]->quota_scope == &c->quota_scopes[i] ? g->jobs[k]->held_mcpu : 0;
+        domains[1 + i].capacity.of[POLICY_MCPU] = units(g, larger(left, 0), false);
+    }
+    return 1 + c->quota_scope_count;
+}
+
+/* ---- the plan -------------------------------------------------------------------------------- */
+
+/* Which arguments of a reason are mcpu, that is thousandths of units here. */
+static uint32_t mcpu_arguments(uint32_t code)
+{
+    static const uint8_t masks[POLICY_REASON_MAX] = {
+        [POLICY_REASON_EQUAL_SHARE] = 5,   [POLICY_REASON_WEIGHTED_SHARE] = 4,
+        [POLICY_REASON_MINIMUM] = 3,       [POLICY_REASON_MAXIMUM] = 3,
+        [POLICY_REASON_ONE_THREAD] = 6,    [POLICY_REASON_MINIMA] = 15,
+        [POLICY_REASON_PINNED] = 1,        [POLICY_REASON_RIGID] = 1,
+        [POLICY_REASON_MOLDABLE] = 1,      [POLICY_REASON_DEADLINE] = 1,
+        [POLICY_REASON_SPARE] = 1,         [POLICY_REASON_REQUEST] = 3,
+        [POLICY_REASON_PART] = 3,          [POLICY_REASON_KEPT] = 7,
+        [POLICY_REASON_PROPORTION] = 7,    [POLICY_REASON_SWITCH_COST] = 1,
+        [POLICY_REASON_DWELL] = 1,         [POLICY_REASON_FREE_CORES] = 3,
+        [POLICY_REASON_ABOVE_MINIMUM] = 9, [POLICY_REASON_GAIN] = 1,
+        [POLICY_REASON_NO_CURVE] = 3,      [POLICY_REASON_GIVES_WAY] = 1,
+        [POLICY_REASON_SIZE_RANK] = 1,     [POLICY_REASON_ENDS] = 1,
+    };
+
+    return code < POLICY_REASON_MAX ? masks[code] : 0;
+}
+
+static void explain(struct core *c, const struct group *g, struct job *job,
+                    const struct policy_reason *reason)
+{
+    uint32_t mask = mcpu_arguments(reason->code);
+    const char *other = NULL;
+    uint64_t id;
+
+    job->why = *reason;
+    if ((reason->code == POLICY_REASON_NO_ROOM || reason->code == POLICY_REASON_TOO_LARGE) &&
+        reason->arg[0] == POLICY_MCPU)
+        mask = 6;
+    for (int i = 0; i < POLICY_REASON_ARGS; i++)
+        if (mask & 1u << i)
+            job->why.arg[i] = job->why.arg[i] * g->unit_mcpu / POLICY_CORE_MCPU;
+    job->why.used_mcpu = job->why.capacity_mcpu = 0;
+    /* what there is to the policy is what others leave */
+    if (reason->code == POLICY_REASON_TOO_LARGE)
+        job->why.code = POLICY_REASON_NO_ROOM;
+    if (policy_reason_job(reason, &id) && id >= 1 && id <= c->job_count)
+        other = c->jobs[id - 1].etj->meta.name;
+    policy_reason_text(&job->why, other, job->why_text, sizeof(job->why_text));
+}
+
+/* What others would gain is no reason to take workers that have just come. */
+static bool is_fresh(struct core *c, const struct job *job)
+{
+    int64_t until = job->record->changed_ns + DWELL_NS;
+
+    if (!job->runs || job->begins || job->record->changed_ns == 0 || c->now_ns >= until)
+        return false;
+    core_wake(c, until);
+    return true;
+}
+
+/* Workers out of cores; what is too little for one more is the remainder. */
+static int64_t set_workers(struct core *c, struct job *job, int64_t mcpu, bool stay)
+{
+    const struct kube_task *task = job_task(job, KUBE_WORKER);
+    int64_t fixed = fixed_workers(job), most = most_workers(c, job), n, each;
+
+    job->want_mcpu = mcpu;
+    job->worker_mcpu = task->mcpu;
+    /* a thousandth was lost in units */
+    n = (mcpu + 1 + mcpu / 1000) / task->request.mcpu;
+    n = larger(learn_useful(job, (int32_t)smaller(n, most)), task->min);
+    if (fixed >= 0)
+        n = fixed;
+    else if (stay && n < job->have[KUBE_WORKER] && is_fresh(c, job))
+        n = smaller(job->have[KUBE_WORKER], most);
+    job->want[KUBE_WORKER] = (int32_t)n;
+    if (job->etj->worker_mcpu_min < job->etj->worker_mcpu_max) {
+        each = (mcpu / n - pod_mcpu(job, 0)) / RESIZE_STEP * RESIZE_STEP;
+        job->worker_mcpu =
+            larger(job->etj->worker_mcpu_min, smaller(each, job->etj->worker_mcpu_max));
+        return 0;
+    }
+    return n < most && fixed < 0 ? larger(mcpu - n * task->request.mcpu, 0) : 0;
+}
+
+/* What its next worker of use needs; a remainder has who may grow. */
+static int64_t next_mcpu(const struct job *job)
+{
+    int32_t want = job->want[KUBE_WORKER];
+
+    return (learn_next_useful(job, want) - (int64_t)want) *
+           job_task(job, KUBE_WORKER)->request.mcpu;
+}
+
+/* Remainders of several together may be a worker: it goes to the one that lacks least. */
+static void use_remainders(struct group *g, int64_t *remainder)
+{
+    for (;;) {
+        int64_t sum = 0, least = INT64_MAX;
+        uint32_t best = g->count;
+
+        for (uint32_t i = 0; i < g->count; i++) {
+            sum += remainder[i];
+            if (remainder[i] > 0 && next_mcpu(g->jobs[i]) - remainder[i] < least) {
+                least = next_mcpu(g->jobs[i]) - remainder[i];
+                best = i;
+            }
+        }
+        if (best == g->count || sum < least + remainder[best])
+            return;
+        g->jobs[best]->want[KUBE_WORKER] =
+            learn_next_useful(g->jobs[best], g->jobs[best]->want[KUBE_WORKER]);
+        for (uint32_t i = 0; i < g->count && least > 0; i++) {
+            int64_t part = i == best ? 0 : smaller(remainder[i], least);
+
+            remainder[i] -= part;
+            least -= part;
+        }
+        remainder[best] = 0;
+    }
+}
+
+static void apply(struct counts *s, struct group *g, const struct policy_plan *plan)
+{
+    struct core *c = s->c;
+    int64_t *remainder = core_alloc(c, g->count, sizeof(*remainder));
+    bool stay = true; /* unless somebody waits to begin */
+
+    for (uint32_t i = 0; i < g->count; i++)
+        stay &= plan->decisions[i].verb != POLICY_VERB_START;
+    for (uint32_t i = 0; i < g->count; i++) {
+        struct job *job = g->jobs[i];
+        const struct policy_decision *decision = &plan->decisions[i];
+        int64_t mcpu =
+            policy_decision_total(plan, i, POLICY_MCPU) * g->unit_mcpu / POLICY_CORE_MCPU;
+
+        explain(c, g, job, &decision->reason);
+        if (!job->runs && decision->verb != POLICY_VERB_START) {
+            job->lack = "NoRoom";
+            continue;
+        }
+        s->pool_mcpu -= mcpu;
+        job->starts = !job->runs;
+        if (!job->runs)
+            mcpu -= fixed_mcpu(job);
+        remainder[i] = set_workers(c, job, mcpu, stay);
+    }
+    use_remainders(g, remainder);
+}
+
+static void keep_all(struct group *g, const char *why)
+{
+    for (uint32_t i = 0; i < g->count; i++) {
+        struct job *job = g->jobs[i];
+
+        job->want[KUBE_WORKER] = larger(job->have[KUBE_WORKER], job_task(job, KUBE_WORKER)->min);
+        job->worker_mcpu = job_task(job, KUBE_WORKER)->mcpu;
+        job->lack = job->runs ? NULL : "NoDecision";
+        snprintf(job->why_text, sizeof(job->why_text), "%s", why);
+    }
+}
+
+static void decide(struct counts *s, struct group *g)
+{
+    struct core *c = s->c;
+    uint32_t domain_room = 1 + c->quota_scope_count;
+    struct policy_domain *domains = core_alloc(c, domain_room, sizeof(*domains));
+    struct policy_job *jobs = core_alloc(c, g->count, sizeof(*jobs));
+    struct policy_amount *current = core_alloc(c, g->count, sizeof(*current));
+    struct policy_snapshot snapshot = {.now_ns = (uint64_t)c->now_ns,
+                                       .epoch = 1,
+                                       .generation = 1,
+                                       .domains = domains,
+                                       .jobs = jobs,
+                                       .job_count = g->count,
+                                       .params = g->policy.params};
+    struct policy_plan plan = {.next_wakeup_ns = POLICY_NEVER};
+    struct policy_room room;
+
+    find_unit(g, s->pool_mcpu);
+    for (uint32_t i = 0; i < g->count; i++)
+        if (g->jobs[i]->runs)
+            s->later_mcpu -= least_mcpu(g->jobs[i]);
+    snapshot.domain_count = set_domains(s, g, s->pool_mcpu - s->later_mcpu, domains);
+    for (uint32_t i = 0; i < g->count; i++) {
+        const struct job *job = g->jobs[i];
+        uint32_t home = job->quota_scope ? 1 + (uint32_t)(job->quota_scope - c->quota_scopes) : 0;
+
+        set_job(c, g, g->jobs[i], home, &jobs[i], &current[i]);
+        /* what a change is worth is not known: the gate would keep newcomers small for ever */
+        snapshot.at_once |= job->runs && (job->reports || job->begins) && !job->has_model;
+    }
+    policy_room(g->policy.policy, &snapshot, &room);
+    plan.decisions = core_alloc(c, g->count, sizeof(*plan.decisions));
+    plan.domains = core_alloc(c, snapshot.domain_count, sizeof(*plan.domains));
+    plan.amounts = core_alloc(c, room.amounts, sizeof(*plan.amounts));
+    plan.amount_room = room.amounts;
+    plan.scratch = core_alloc(c, room.scratch_bytes, 1);
+    plan.scratch_room = room.scratch_bytes;
+    plan.state_out = core_alloc(c, room.state_bytes, 1);
+    plan.state_room = room.state_bytes;
+    if (policy_decide(g->policy.policy, &snapshot, &plan)) {
+        struct policy_fault fault = {0};
+        char text[POLICY_TEXT_MAX] = "the policy cannot decide";
+
+        if (policy_snapshot_check(&snapshot, &fault))
+            policy_fault_text(&fault, text, sizeof(text));
+        keep_all(g, text);
+        return;
+    }
+    apply(s, g, &plan);
+    if (plan.next_wakeup_ns != POLICY_NEVER)
+        core_wake(c, (int64_t)plan.next_wakeup_ns);
+}
+
+void counts_decide(struct core *c)
+{
+    struct counts s = {.c = c};
+    int64_t unit = INT64_MAX;
+    bool waits = false;
+
+    s.groups = core_alloc(c, c->job_count, sizeof(*s.groups));
+    for (uint32_t j = 0; j < c->job_count; j++) {
+        struct job *job = &c->jobs[j];
+
+        if (job->aim != AIM_RUN || job->failed)
+            continue;
+        job->want[KUBE_CHIEF] = 1;
+        if (job->runs)
+            learn_judge(c, job);
+        job->want[KUBE_PS] = job_task(job, KUBE_PS)->min;
+        if (job->runs)
+            job->want[KUBE_PS] = quota_servers(job, learn_ps(c, job));
+        join(&s, job);
+        unit = smaller(unit, job_task(job, KUBE_WORKER)->request.mcpu);
+        s.pool_mcpu += job->held_mcpu;
+        find_elastic(c, job);
+        waits |= !job->runs;
+        if (job->runs) {
+            s.pool_mcpu -= fixed_mcpu(job);
+            s.later_mcpu += least_mcpu(job);
+        }
+    }
+    s.pool_mcpu += free_mcpu(c, unit, waits);
+    for (uint32_t g = 0; g < s.group_count; g++)
+        decide(&s, &s.groups[g]);
+}

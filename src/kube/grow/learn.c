@@ -1,0 +1,687 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What pays: rates of a training at each of its sizes, from what its chief reports.
+ *
+ * Growth is a trial that goes straight to what there is room for, and so does the beginning: free
+ * cores earn nothing, and workers leave as quickly as they come. Then the rate decides; where there
+ * was none before, the split of a step, and if that leaves it open, a trial with half of them.
+ * Where the new workers bring less than half of what the old ones do, the last of them may be of no
+ * use: the training goes back to where the curve would bend if all before brought their full share,
+ * and what that costs says whether they were. Servers are tried first, if the time of a step goes
+ * to communication. What did not pay is a ceiling for a while, twice as long each time; a size that
+ * has paid needs no trial a second time.
+ */
+#include "kube/grow/grow.h"
+
+#include <string.h>
+
+#define SAMPLE_NS     (2 * NS_PER_S)
+#define TRIAL_SAMPLES 2 /* that decide, if they are clear */
+#define TRIAL_ENOUGH  8 /* that decide in any case */
+#define GOOD_PERMILLE                                                                              \
+    500                     /* of a worker's share: all of them may stay, wherever the curve bends \
+                             */
+#define NOISE_PERMILLE  30  /* of rates, until some are known */
+#define MUCH_PERMILLE   300 /* of a step's time in communication: one more parameter server */
+#define LITTLE_PERMILLE 100 /* one less, if there are fewer workers, too */
+#define SPEED_MAX       (1u << 24) /* in thousandths: of one worker's */
+#define HOLD_MAX_NS     (3600 * NS_PER_S)
+
+/* ---- samples --------------------------------------------------------------------------------- */
+
+/* Whether all nodes that it has are in the training; and how many that are. */
+static bool settled(const struct job *job, uint32_t *ret_worker, uint32_t *ret_ps)
+{
+    int64_t mcpu = 0, each = job_task(job, KUBE_WORKER)->mcpu;
+    uint32_t ps = 0;
+
+    for (uint32_t i = 0; i < job->replica_count; i++) {
+        const struct replica *replica = &job->replicas[i];
+
+        if (replica->role == KUBE_CHIEF)
+            continue;
+        if (replica->reported == KUBE_NODE_JOINING || replica->reported == KUBE_NODE_DRAINING)
+            return false;
+        if (replica->reported != KUBE_NODE_IN)
+            continue;
+        if (replica->role == KUBE_PS)
+            ps++;
+        else
+            mcpu += replica->pod && replica->pod->actual_mcpu ? replica->pod->actual_mcpu
+                                                              : replica->mcpu;
+    }
+    *ret_ps = ps;
+    *ret_worker = (uint32_t)((mcpu + each / 2) / each);
+    return *ret_worker > 0;
+}
+
+static void begin_size(struct record *r, uint32_t worker, uint32_t ps)
+{
+    r->size_worker = worker;
+    r->size_ps = ps;
+    r->sample_ns = 0;
+    r->samples = 0;
+    r->rate = 0;
+    r->warm = false;
+}
+
+/*
+ * The mean, of the last few where there are many. The first steps of who has just come are slow,
+ * and a size is part of the curve only when it is judged: else one slow sample, and a trial that
+ * ended early, would tell the policy for long that more is of no use.
+ */
+static void end_sample(struct core *c, struct record *r, uint64_t rate)
+{
+    const struct trial *t = &r->trial[KUBE_WORKER];
+    uint64_t n, off;
+
+    if (rate == 0 || rate > FIT_RATE_MAX)
+        return;
+    if (!r->warm) {
+        r->warm = true;
+        return;
+    }
+    n = ++r->samples < 4 ? r->samples : 4;
+    if (n > 1) {
+        off = (rate > r->rate ? rate - r->rate : r->rate - rate) * 1000 / r->rate;
+        if (r->noise_permille == 0)
+            r->noise_permille = NOISE_PERMILLE;
+        r->noise_permille = (uint32_t)((7 * r->noise_permille + (off < 1000 ? off : 1000)) / 8);
+    }
+    r->rate = n > 1 ? ((n - 1) * r->rate + rate) / n : rate;
+    if (t->to == 0 || t->rate == 0 || (int32_t)r->size_worker <= t->from)
+        fit_add(&r->fit, (uint64_t)c->now_ns, r->size_worker, rate);
+}
+
+/* Begins and ends when the count has just moved, so that long steps are measured whole. */
+static void sample(struct core *c, struct record *r, const struct kube_report *report)
+{
+    const struct kube_progress *p = &report->progress;
+    bool moved = p->examples != r->last_examples;
+
+    r->last_examples = p->examples;
+    if (r->sample_ns && (p->examples < r->sample_examples || report->at_ns <= r->sample_ns))
+        r->sample_ns = 0;
+    if (p->examples == 0 && p->examples_per_s > 0) {
+        if (r->sample_ns == 0)
+            r->sample_ns = report->at_ns;
+        if (report->at_ns - r->sample_ns < SAMPLE_NS)
+            return;
+        r->sample_ns = report->at_ns;
+        end_sample(c, r, p->examples_per_s < 1e9 ? (uint64_t)(p->examples_per_s * 1000) : 0);
+    } else if (moved && r->sample_ns == 0) {
+        r->sample_ns = report->at_ns;
+        r->sample_examples = p->examples;
+    } else if (moved && report->at_ns - r->sample_ns >= SAMPLE_NS) {
+        double s = (double)(report->at_ns - r->sample_ns) / NS_PER_S;
+        double rate = (double)(p->examples - r->sample_examples) * 1000 / s;
+
+        end_sample(c, r, rate < 1e12 ? (uint64_t)rate : 0);
+        r->sample_ns = report->at_ns;
+        r->sample_examples = p->examples;
+    }
+}
+
+/* ---- sizes that are of use ------------------------------------------------------------------- */
+
+/* Micro-batches that the busiest of so many workers has in a step, if their number is fixed. */
+static int32_t rounds(const struct job *job, int32_t workers)
+{
+    return (job->etj->slots + workers - 1) / workers;
+}
+
+/*
+ * A synchronous step is over when the last micro-batch is: of 8, seven workers make as little at a
+ * time as four do.
+ */
+int32_t learn_useful(const struct job *job, int32_t workers)
+{
+    if (job->etj->mode != KUBE_SYNC || workers < 1)
+        return workers;
+    return rounds(job, rounds(job, workers));
+}
+
+int32_t learn_next_useful(const struct job *job, int32_t workers)
+{
+    int32_t most = workers < 1 ? 1 : rounds(job, workers);
+
+    if (job->etj->mode != KUBE_SYNC)
+        return workers + 1;
+    return workers < 1 ? 1 : most > 1 ? rounds(job, most - 1) : INT32_MAX;
+}
+
+/* ---- trials ---------------------------------------------------------------------------------- */
+
+static void end_trial(struct trial *t)
+{
+    t->to = t->top = 0;
+}
+
+void learn_hold(struct core *c, struct job *job, enum kube_role role, int32_t ceiling)
+{
+    struct trial *t = &job->record->trial[role];
+
+    if (t->top == 0)
+        t->hold_ns = t->hold_ns ? 2 * t->hold_ns : CEILING_NS;
+    t->hold_ns = t->hold_ns < HOLD_MAX_NS ? t->hold_ns : HOLD_MAX_NS;
+    t->ceiling = ceiling;
+    t->until_ns = c->now_ns + t->hold_ns;
+    if (ceiling <= t->from)
+        end_trial(t);
+    else if (t->to > ceiling)
+        t->to = ceiling;
+}
+
+/* What was found out about more than @size workers does not hold any more. */
+static void try_again(struct record *r, int32_t size)
+{
+    r->trial[KUBE_WORKER].ceiling = 0;
+    for (int i = 0; i < FIT_COUNTS; i++)
+        if ((int32_t)r->fit.count[i].threads > size)
+            r->fit.count[i] = (struct fit_count){0};
+}
+
+/* What each more brings, in thousandths: of a worker's share before, or, of servers, of the rate.
+ */
+static int64_t gain_of(enum kube_role role, uint64_t before, uint64_t after, int32_t from,
+                       int32_t to)
+{
+    int64_t more = ((int64_t)after - (int64_t)before) * 1000 / (int64_t)before;
+
+    return (role == KUBE_PS ? more : more * from) / (to - from);
+}
+
+enum verdict {
+    TOO_LITTLE,
+    SOME,
+    GOOD,
+    UNCLEAR /* yet */
+};
+
+/*
+ * What the step from one size to the other brings. Rates are noisy: as long as another verdict lies
+ * within what they usually differ by, more samples are waited for.
+ */
+static enum verdict weigh(const struct record *r, enum kube_role role, const uint64_t rate[2],
+                          int32_t from, int32_t to, const int32_t least[2])
+{
+    uint32_t n = r->samples < TRIAL_ENOUGH ? r->samples : TRIAL_ENOUGH;
+    uint64_t margin = (uint64_t)r->noise_permille * (TRIAL_ENOUGH + 6 - n) / 6;
+    uint64_t after[3];
+    enum verdict of[3];
+
+    margin = margin < 900 ? margin : 900;
+    after[0] = rate[1];
+    after[1] = rate[1] * (1000 - margin) / 1000;
+    after[2] = rate[1] * (1000 + margin) / 1000;
+    for (int i = 0; i < 3; i++) {
+        int64_t gain = gain_of(role, rate[0], after[i], from, to);
+
+        of[i] = gain < least[0] ? TOO_LITTLE : gain < least[1] ? SOME : GOOD;
+    }
+    return of[1] == of[2] || r->samples >= TRIAL_ENOUGH ? of[0] : UNCLEAR;
+}
+
+/* Whether all that it has is in the training; what is not for long is not waited for. */
+static bool complete(struct core *c, const struct job *job)
+{
+    const struct record *r = job->record;
+
+    for (uint32_t i = 0; i < job->replica_count; i++) {
+        const struct replica *replica = &job->replicas[i];
+
+        if (replica->role == KUBE_CHIEF || !replica_stays(replica) ||
+            replica->reported == KUBE_NODE_IN || c->now_ns - r->changed_ns >= PATIENCE_NS)
+            continue;
+        return false;
+    }
+    return true;
+}
+
+/* Measured at a size that is on trial; a trial that comes to nothing is given up. */
+static bool is_measured(struct core *c, struct job *job, struct trial *t, int32_t size)
+{
+    const struct record *r = job->record;
+
+    if (t->to && c->now_ns - r->changed_ns >= 2 * PATIENCE_NS &&
+        (size <= t->from || r->samples < TRIAL_SAMPLES))
+        end_trial(t);
+    return t->to && size > t->from && r->samples >= TRIAL_SAMPLES && complete(c, job);
+}
+
+static void judge_servers(struct core *c, struct job *job)
+{
+    struct record *r = job->record;
+    struct trial *t = &r->trial[KUBE_PS];
+    int32_t size = (int32_t)r->size_ps, gain = c->settings->ps_gain_permille;
+    enum verdict verdict;
+
+    if (!is_measured(c, job, t, size))
+        return;
+    verdict =
+        weigh(r, KUBE_PS, (uint64_t[]){t->rate, r->rate}, t->from, size, (int32_t[]){gain, gain});
+    if (verdict == UNCLEAR)
+        return;
+    if (verdict == TOO_LITTLE) {
+        learn_hold(c, job, KUBE_PS, t->from);
+        job->rolled_back[KUBE_PS] = true;
+        return;
+    }
+    end_trial(t);
+    /* workers that had to wait for servers may not have to any more */
+    try_again(r, (int32_t)r->size_worker);
+}
+
+/* In which part of a step computing waits; 0: it is not known. */
+static uint32_t communication(const struct job *job)
+{
+    uint32_t permille = job->report ? job->report->progress.communication_permille : 0;
+
+    return permille < 1000 ? permille : 0; /* no chief has seen a step without computing */
+}
+
+/*
+ * With so many that communication, if it is divided among them, takes no more than it should; not
+ * more than twice as many at once, as it may be something else that takes the time.
+ */
+static int32_t servers_for(const struct job *job, int32_t most)
+{
+    int64_t have = job->have[KUBE_PS], part = communication(job);
+    int64_t to = have * part * (1000 - MUCH_PERMILLE) / (MUCH_PERMILLE * (1000 - part));
+
+    to = to < 2 * have ? to : 2 * have;
+    to = to > have ? to : have + 1;
+    to = to < job->have[KUBE_WORKER] ? to : job->have[KUBE_WORKER];
+    return (int32_t)(to < most ? to : most);
+}
+
+/* By the split, whether they are worth it if a worker leaves for them. */
+static bool worth_a_worker(const struct job *job, int32_t servers)
+{
+    int64_t part = communication(job), have = job->have[KUBE_WORKER], longer;
+
+    if (have < 2 || servers < 1)
+        return false;
+    longer = job->etj->mode == KUBE_SYNC
+                 ? rounds(job, (int32_t)have - 1) * INT64_C(1000) / rounds(job, (int32_t)have)
+                 : have * 1000 / (have - 1);
+    return (1000 - part) * longer / 1000 + part * job->have[KUBE_PS] / servers < 1000;
+}
+
+static bool servers_may_help(struct core *c, struct job *job)
+{
+    int32_t have = job->have[KUBE_PS], most = learn_most(c, job, KUBE_PS);
+    uint32_t node;
+
+    if (communication(job) < MUCH_PERMILLE || have >= job->have[KUBE_WORKER] || have >= most ||
+        job->trouble_reason || c->others_wait)
+        return false;
+    if (room_take(c, job, KUBE_PS, &node)) {
+        room_give_back(c, job, KUBE_PS, node);
+        return true;
+    }
+    return room_count(c, job, KUBE_PS, 1) > 0 && worth_a_worker(job, servers_for(job, most));
+}
+
+/* Where to go back to from @size. */
+static int32_t retreat(const struct job *job, const struct trial *t, enum verdict verdict,
+                       uint64_t rate, int32_t size)
+{
+    int32_t more = size - t->from, to;
+    int64_t gain;
+
+    /* the speed may have its peak between; here alone there may be no rate from before */
+    if (verdict == TOO_LITTLE)
+        return learn_useful(job, t->from + more / 2);
+    gain = gain_of(KUBE_WORKER, t->rate, rate, t->from, size);
+    to = t->from + (int32_t)((gain * more + 999) / 1000);
+    return learn_useful(job, to) == to ? to : learn_next_useful(job, to);
+}
+
+/* A size below that somebody else's need has led to since says what there was no rate for. */
+static void find_rate(const struct record *r, struct trial *t, int32_t size)
+{
+    const struct fit_count *best = NULL;
+
+    for (int i = 0; i < FIT_COUNTS; i++) {
+        const struct fit_count *known = &r->fit.count[i];
+
+        if (known->rate && (int32_t)known->threads < size &&
+            (!best || known->threads > best->threads))
+            best = known;
+    }
+    if (best) {
+        t->rate = best->rate;
+        t->from = (int32_t)best->threads;
+    }
+}
+
+/*
+ * What workers bring that were there before anything was measured: as much as computing has of a
+ * step. Where that is less than half, or not known, half of them may be as good; but those who
+ * would have to return cost a short training more than it could win.
+ */
+static enum verdict weigh_split(struct core *c, const struct job *job, int32_t from, int32_t size)
+{
+    const struct kube_progress *p = &job->report->progress;
+    bool computes = p->compute_permille > 0 || communication(job) > 0;
+    int64_t until = job->record->changed_ns + PATIENCE_NS;
+
+    if (size == from + 1 || (computes && communication(job) <= 1000 - GOOD_PERMILLE))
+        return GOOD;
+    if (c->now_ns >= until)
+        return TOO_LITTLE;
+    core_wake(c, until);
+    return UNCLEAR;
+}
+
+static void judge_workers(struct core *c, struct job *job)
+{
+    struct record *r = job->record;
+    struct trial *t = &r->trial[KUBE_WORKER];
+    int32_t size = (int32_t)r->size_worker, least = c->settings->worker_gain_permille, back, above;
+    enum verdict verdict;
+    bool between;
+
+    if (!is_measured(c, job, t, size) || r->trial[KUBE_PS].to || r->ps_wish)
+        return;
+    if (t->top > size) {
+        verdict = weigh(r, KUBE_WORKER, (uint64_t[]){r->rate, t->top_rate}, size, t->top,
+                        (int32_t[]){least, least});
+        if (verdict == GOOD) {
+            r->proven = t->top;
+            t->ceiling = t->above;
+            end_trial(t);
+        }
+        if (verdict == GOOD || verdict == UNCLEAR)
+            return;
+    }
+    if (t->rate == 0)
+        find_rate(r, t, size);
+    between = learn_next_useful(job, t->from) < size;
+    verdict = t->rate == 0 ? weigh_split(c, job, t->from, size)
+                           : weigh(r, KUBE_WORKER, (uint64_t[]){t->rate, r->rate}, t->from, size,
+                                   (int32_t[]){least, between ? GOOD_PERMILLE : least});
+    job->wants_servers =
+        verdict != GOOD && (verdict != UNCLEAR || t->rate == 0) && servers_may_help(c, job);
+    if (verdict == UNCLEAR || job->wants_servers)
+        return;
+    fit_add(&r->fit, (uint64_t)c->now_ns, r->size_worker, r->rate);
+    back = verdict == GOOD ? size : retreat(job, t, verdict, r->rate, size);
+    if (back >= size) {
+        r->proven = size > r->proven ? size : r->proven;
+        end_trial(t);
+        return;
+    }
+    above = t->ceiling;
+    learn_hold(c, job, KUBE_WORKER, back > t->from ? back : t->from);
+    if (t->to) {
+        t->above = above;
+        t->top = size;
+        t->top_rate = r->rate;
+    }
+    job->rolled_back[KUBE_WORKER] = true;
+}
+
+void learn_judge(struct core *c, struct job *job)
+{
+    if (!job->reports)
+        return;
+    judge_servers(c, job);
+    judge_workers(c, job);
+}
+
+void learn(struct core *c, struct job *job)
+{
+    struct record *r = job->record;
+    const struct trial *t = &r->trial[KUBE_WORKER];
+    uint32_t worker, ps;
+
+    if (t->ceiling && c->now_ns >= t->until_ns)
+        try_again(r, t->ceiling);
+    if (job->report && job->report->at_ns > r->report_ns && job->aim == AIM_RUN) {
+        r->report_ns = job->report->at_ns;
+        if (!settled(job, &worker, &ps))
+            r->sample_ns = 0;
+        else if (worker != r->size_worker || ps != r->size_ps)
+            begin_size(r, worker, ps);
+        else
+            sample(c, r, job->report);
+    }
+    job->has_model = fit_solve(&r->fit, (uint64_t)c->now_ns, &job->model);
+}
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+static bool is_resized(const struct job *job)
+{
+    return job->etj->worker_mcpu_min < job->etj->worker_mcpu_max;
+}
+
+/* What the training makes with so many workers; 0: it is not known. */
+static uint64_t rate_of(const struct job *job, int32_t workers)
+{
+    const struct record *r = job->record;
+
+    if (r->rate && ((int32_t)r->size_worker == workers || is_resized(job)))
+        return r->rate;
+    for (int i = 0; i < FIT_COUNTS; i++)
+        if ((int32_t)r->fit.count[i].threads == workers)
+            return r->fit.count[i].rate;
+    return 0;
+}
+
+static void servers_changed(struct job *job, int32_t from, int32_t to)
+{
+    struct record *r = job->record;
+    struct trial *t = &r->trial[KUBE_PS];
+
+    end_trial(t);
+    if (to <= from)
+        return;
+    r->trial[KUBE_WORKER].top = 0; /* was measured with fewer */
+    r->ps_basis = job->have[KUBE_WORKER];
+    /* a worker may have given its room to the server: what it gave counts, too */
+    t->rate = r->ps_rate ? r->ps_rate : r->rate;
+    t->from = from;
+    t->to = t->rate && from ? to : 0;
+    r->ps_wish = 0;
+    r->ps_rate = 0;
+}
+
+static void workers_changed(struct job *job, int32_t from, int32_t to)
+{
+    struct record *r = job->record;
+    struct trial *t = &r->trial[KUBE_WORKER];
+
+    if (to > from)
+        end_trial(&r->trial[KUBE_PS]); /* the rate says nothing of servers any more */
+    if (t->to) {                       /* it goes on with the size that there is now */
+        if (to <= t->from || (to < from && is_resized(job)))
+            end_trial(t);
+        else
+            t->to = to;
+    } else if (to > from && to > r->proven) {
+        t->top = 0;
+        t->rate = rate_of(job, from);
+        t->from = is_resized(job) && t->rate ? (int32_t)r->size_worker : from;
+        t->from -= t->rate == 0; /* it is one of those that are tried */
+        t->to = to;
+    }
+}
+
+void learn_changed(struct core *c, struct job *job, enum kube_role role, int32_t from, int32_t to)
+{
+    struct record *r = job->record;
+
+    r->changed_ns = c->now_ns;
+    r->wished_ns = 0;
+    if (to < from)
+        r->calm_ns = c->now_ns + c->settings->settle_ns;
+    if (role == KUBE_PS)
+        servers_changed(job, from, to);
+    else
+        workers_changed(job, from, to);
+    r->samples = 0;
+    r->sample_ns = 0;
+}
+
+/* ---- sizes ----------------------------------------------------------------------------------- */
+
+int32_t learn_most(struct core *c, const struct job *job, enum kube_role role)
+{
+    const struct trial *t = &job->record->trial[role];
+    const struct kube_task *task = job_task(job, role);
+
+    if (t->ceiling == 0 || c->now_ns >= t->until_ns)
+        return task->max;
+    core_wake(c, t->until_ns);
+    return t->ceiling > task->min ? t->ceiling : task->min;
+}
+
+/* The split has to be that of the present size, and workers that are due come first. */
+static bool servers_are_due(struct core *c, struct job *job)
+{
+    struct record *r = job->record;
+    bool waits = r->wished_ns && c->now_ns - r->wished_ns < PATIENCE_NS;
+
+    if (!job->reports || job->silent || waits || r->trial[KUBE_PS].to ||
+        (r->trial[KUBE_WORKER].to && !job->wants_servers) || r->samples < TRIAL_SAMPLES ||
+        c->now_ns < r->calm_ns || !servers_may_help(c, job)) {
+        r->ps_due_ns = 0;
+        return false;
+    }
+    if (r->ps_due_ns == 0)
+        r->ps_due_ns = c->now_ns;
+    if (c->now_ns >= r->ps_due_ns + c->settings->batch_ns)
+        return true;
+    core_wake(c, r->ps_due_ns + c->settings->batch_ns);
+    return false;
+}
+
+int32_t learn_ps(struct core *c, struct job *job)
+{
+    const struct kube_task *task = job_task(job, KUBE_PS);
+    struct record *r = job->record;
+    int32_t have = job->have[KUBE_PS], most = learn_most(c, job, KUBE_PS);
+
+    if (have < task->min)
+        return task->min;
+    if (have > most || have >= r->ps_wish)
+        r->ps_wish = 0;
+    if (have > most)
+        return most;
+    if (r->ps_wish && c->now_ns - r->ps_wish_ns < PATIENCE_NS) {
+        core_wake(c, r->ps_wish_ns + PATIENCE_NS);
+        return r->ps_wish;
+    }
+    if (r->ps_wish) {
+        r->ps_wish = 0;
+        learn_hold(c, job, KUBE_PS, have);
+        return have;
+    }
+    if (servers_are_due(c, job)) {
+        r->ps_wish = servers_for(job, most);
+        r->ps_wish_ns = c->now_ns;
+        r->ps_rate = r->rate;
+        r->ps_due_ns = 0;
+        return r->ps_wish;
+    }
+    if (job->reports && !job->silent && !r->trial[KUBE_PS].to && !r->trial[KUBE_WORKER].to &&
+        r->samples >= TRIAL_SAMPLES && have > task->min && communication(job) &&
+        communication(job) <= LITTLE_PERMILLE && 2 * job->have[KUBE_WORKER] <= r->ps_basis)
+        return have - 1;
+    return have;
+}
+
+/* Where the scheduler put its least is known: what is left beside it can be used. */
+static bool placed(const struct job *job)
+{
+    for (uint32_t i = 0; i < job->replica_count; i++)
+        if (job->replicas[i].state <= POD_WAITING)
+            return false;
+    return true;
+}
+
+int32_t learn_step(struct core *c, struct job *job, int32_t want)
+{
+    struct record *r = job->record;
+    int32_t have = job->have[KUBE_WORKER], least = job_task(job, KUBE_WORKER)->min;
+    int64_t due;
+
+    if (want <= have || have < least) {
+        r->wished_ns = 0;
+        return want <= have ? want : least;
+    }
+    if ((!job->reports && !job->begins) || job->silent || job->trouble_reason || c->others_wait)
+        return have;
+    if (r->wished_ns == 0)
+        r->wished_ns = c->now_ns;
+    due = r->wished_ns + c->settings->batch_ns;
+    if (r->calm_ns > due)
+        due = r->calm_ns;
+    if (c->now_ns >= due && (!job->begins || placed(job)))
+        return want;
+    if (c->now_ns < due)
+        core_wake(c, due);
+    return have;
+}
+
+/* Sizes that were measured, in order; @ret has FIT_COUNTS entries. */
+static uint32_t measured(const struct fit *fit, struct fit_count *ret)
+{
+    uint32_t n = 0;
+
+    for (int i = 0; i < FIT_COUNTS; i++) {
+        uint32_t at = n;
+
+        if (fit->count[i].threads == 0 || fit->count[i].rate == 0)
+            continue;
+        for (; at > 0 && ret[at - 1].threads > fit->count[i].threads; at--)
+            ret[at] = ret[at - 1];
+        ret[at] = fit->count[i];
+        n++;
+    }
+    return n;
+}
+
+/*
+ * What was measured is taken as it is; between two such sizes a straight line, and beyond them the
+ * model's shape: it has few terms, and would see a gain in workers that had none.
+ */
+void learn_curve(const struct job *job, uint32_t count, uint32_t *ret_table)
+{
+    struct fit_count at[FIT_COUNTS];
+    uint32_t n = measured(&job->record->fit, at), last = 0;
+    uint64_t one = n && at[0].threads == 1 ? at[0].rate : job->model.rate_one;
+    uint64_t value = 1, model = 1; /* at @last */
+
+    fit_table(&job->model, count, ret_table);
+    for (uint32_t i = 0; i < n && at[i].threads <= count && one; i++) {
+        uint32_t here = at[i].threads;
+        uint64_t before = value;
+
+        value = at[i].rate * 1000 / one;
+        value = value < 1 ? 1 : value < SPEED_MAX ? value : SPEED_MAX;
+        model = ret_table[here - 1];
+        for (uint32_t k = last + 1; k < here; k++)
+            ret_table[k - 1] =
+                (uint32_t)(last ? (before * (here - k) + value * (k - last)) / (here - last)
+                                : ret_table[k - 1] * value / model + 1);
+        ret_table[here - 1] = (uint32_t)value;
+        last = here;
+    }
+    for (uint32_t k = last + 1; k <= count && last; k++)
+        ret_table[k - 1] = (uint32_t)(ret_table[k - 1] * value / model + 1);
+}
+
+int32_t learn_efficiency(struct core *c, const struct job *job)
+{
+    uint32_t size = job->record->size_worker, *table;
+
+    if (!job->has_model || size == 0 || size > KUBE_TASKS_MAX)
+        return -1;
+    table = core_alloc(c, size, sizeof(*table));
+    learn_curve(job, size, table);
+    return (int32_t)(table[size - 1] / (10 * size));
+}

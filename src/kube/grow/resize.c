@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Workers that are resized in place. Shrinking, threads go first: the chief is told how many, and
+ * the cores follow when the node has acknowledged. Growing, the cores go first, and the node
+ * follows its container by itself. What a node puts off or refuses is taken back.
+ */
+#include "kube/grow/grow.h"
+
+#define THREADS_NS  (5 * NS_PER_S)  /* then the cores shrink, threads or no threads */
+#define DEFERRED_NS (30 * NS_PER_S) /* a node may put a resize off */
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint32_t threads_of(int64_t mcpu)
+{
+    return (uint32_t)larger(mcpu / 1000, 1);
+}
+
+static bool resize(struct core *c, struct job *job, struct replica *replica, int64_t mcpu)
+{
+    if (replica->acted_ns && replica->sized_mcpu == mcpu &&
+        !core_again(c, job, replica->acted_ns, "workers' size"))
+        return false;
+    if (!core_once(c, replica))
+        return false;
+    replica->sized_mcpu = mcpu;
+    core_act(c, job, KUBE_RESIZE_POD, replica)->resize.mcpu = mcpu;
+    return true;
+}
+
+/* The node said that it cannot, or does nothing. Returns whether that was dealt with. */
+static bool take_back(struct core *c, struct job *job, struct replica *replica)
+{
+    const struct kube_pod *pod = replica->pod;
+    int64_t actual = pod->actual_mcpu;
+
+    if (pod->resize != KUBE_RESIZE_DEFERRED && pod->resize != KUBE_RESIZE_INFEASIBLE)
+        return false;
+    if (pod->resize == KUBE_RESIZE_DEFERRED && replica->acted_ns == 0)
+        replica->acted_ns = c->now_ns; /* since then, as far as is known */
+    if (pod->resize == KUBE_RESIZE_DEFERRED && c->now_ns - replica->acted_ns < DEFERRED_NS) {
+        core_wake(c, replica->acted_ns + DEFERRED_NS);
+        return true;
+    }
+    job->record->no_resize_ns = c->now_ns + CEILING_NS;
+    if (actual && actual != pod->mcpu && resize(c, job, replica, actual))
+        core_event(c, job, true, "ResizeRefused", "%s cannot have %lldm: it keeps %lldm",
+                   pod->meta.name, (long long)pod->mcpu, (long long)actual);
+    return true;
+}
+
+static void resize_worker(struct core *c, struct job *job, struct replica *replica, int64_t target)
+{
+    const struct kube_pod *pod = replica->pod;
+    int64_t actual = pod->actual_mcpu ? pod->actual_mcpu : pod->mcpu;
+    struct kube_amount *free = &c->nodes[replica->node].free;
+    int64_t more = quota_more_mcpu(job), room = free->mcpu < more ? free->mcpu : more;
+
+    if (replica->gives_mcpu && target > pod->mcpu - replica->gives_mcpu)
+        target = pod->mcpu - replica->gives_mcpu;
+    if (target > pod->mcpu && target - pod->mcpu > room)
+        target = pod->mcpu + larger(room, 0) / 50 * 50;
+    if (actual > pod->mcpu)
+        replica->told_threads = threads_of(pod->mcpu); /* it still shrinks */
+    /* not for a trifle */
+    if (larger(target - pod->mcpu, pod->mcpu - target) * 20 < pod->mcpu)
+        return;
+    if (target > pod->mcpu) {
+        if (c->now_ns < job->record->no_resize_ns || c->others_wait)
+            return;
+        free->mcpu -= target - pod->mcpu;
+        quota_take_mcpu(job, target - pod->mcpu);
+        resize(c, job, replica, target);
+        return;
+    }
+    replica->told_threads = threads_of(target);
+    if (job->reports && replica->reported == KUBE_NODE_IN &&
+        (replica->threads == 0 || replica->threads > replica->told_threads)) {
+        if (job->record->shrink_ns == 0)
+            job->record->shrink_ns = c->now_ns;
+        if (c->now_ns - job->record->shrink_ns < THREADS_NS) {
+            core_wake(c, job->record->shrink_ns + THREADS_NS);
+            return;
+        }
+    }
+    resize(c, job, replica, target);
+}
+
+void resize_nodes(struct core *c, struct job *job)
+{
+    bool shrinks = false;
+
+    if (job->etj->worker_mcpu_min >= job->etj->worker_mcpu_max || job->silent || !job->reports ||
+        refused_now(c, job, REFUSED_RESIZE))
+        return;
+    for (uint32_t i = 0; i < job->replica_count; i++) {
+        struct replica *replica = &job->replicas[i];
+
+        if (replica->role != KUBE_WORKER || replica->state != POD_UP || replica->node == NOWHERE ||
+            !replica_stays(replica) || take_back(c, job, replica))
+            continue;
+        resize_worker(c, job, replica, job->worker_mcpu);
+        shrinks |= replica->told_threads != 0;
+    }
+    if (!shrinks)
+        job->record->shrink_ns = 0;
+}

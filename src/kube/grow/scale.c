@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Nodes come and go: pods are made where there is room, asked to leave, and deleted. */
+#include "kube/grow/grow.h"
+
+#define FAILURE_NS     (5 * NS_PER_S) /* until the second node that failed is replaced; doubles */
+#define FAILURE_MAX_NS (300 * NS_PER_S)
+
+/* ---- more ------------------------------------------------------------------------------------ */
+
+void scale_create(struct core *c, struct job *job, enum kube_role role, uint32_t node)
+{
+    struct record *r = job->record;
+    uint32_t index = role == KUBE_CHIEF ? 0 : (uint32_t)r->next_index[role]++;
+    struct replica *replica = view_add_replica(c, job, role, index);
+    struct kube_action *action = core_act(c, job, KUBE_CREATE_POD, NULL);
+
+    replica->node = node;
+    replica->mcpu = job_task(job, role)->mcpu;
+    replica->acted_ns = c->now_ns;
+    job->have[role]++;
+    if (role == KUBE_WORKER)
+        job->held_mcpu += job_task(job, role)->request.mcpu;
+    action->create.role = role;
+    action->create.index = index;
+    if (role == KUBE_CHIEF)
+        job->chief = replica;
+    core_wake(c, c->now_ns + 2 * ECHO_NS);
+}
+
+bool scale_start(struct core *c, struct job *job)
+{
+    uint32_t *nodes, taken = 0, total = 0;
+
+    for (int role = 0; role < KUBE_ROLE_MAX; role++)
+        total += (uint32_t)job_task(job, role)->min;
+    nodes = core_alloc(c, total, sizeof(*nodes));
+    for (int role = 0; role < KUBE_ROLE_MAX; role++)
+        for (int32_t i = 0; i < job_task(job, role)->min; i++) {
+            if (room_take(c, job, role, &nodes[taken])) {
+                taken++;
+                continue;
+            }
+            for (int back = 0, at = 0; back <= role; back++)
+                for (int32_t k = 0; k < job_task(job, back)->min && at < (int)taken; k++)
+                    room_give_back(c, job, back, nodes[at++]);
+            return false;
+        }
+    for (int role = 0, at = 0; role < KUBE_ROLE_MAX; role++)
+        for (int32_t i = 0; i < job_task(job, role)->min; i++)
+            scale_create(c, job, role, nodes[at++]);
+    return true;
+}
+
+/* Nodes that fail one after the other are replaced ever later, until the training gets on. */
+static bool may_replace(struct core *c, struct job *job)
+{
+    struct record *r = job->record;
+    int64_t delay = 0;
+
+    if (r->failures == 0)
+        return true;
+    if (job->report && job->report->progress.step > r->failed_step &&
+        c->now_ns - r->failed_ns > PATIENCE_NS) {
+        r->failures = 0;
+        return true;
+    }
+    if (r->failures > 1)
+        delay = FAILURE_NS << (r->failures < 8 ? r->failures - 2 : 6);
+    delay = delay < FAILURE_MAX_NS ? delay : FAILURE_MAX_NS;
+    if (c->now_ns >= r->failed_ns + delay)
+        return true;
+    core_wake(c, r->failed_ns + delay);
+    return false;
+}
+
+static void grow(struct core *c, struct job *job, enum kube_role role, int32_t want)
+{
+    int32_t from = job->have[role];
+    uint32_t node;
+
+    if (want <= from || !may_replace(c, job) || !refused_allow(c, job, role))
+        return;
+    while (job->have[role] < want && quota_allows(job, role) && room_take(c, job, role, &node))
+        scale_create(c, job, role, node);
+    if (job->have[role] < want)
+        job->lack = "NoRoom";
+    if (job->have[role] == from)
+        return;
+    learn_changed(c, job, role, from, job->have[role]);
+    core_event(c, job, false, "ScaledUp", "%s: %d -> %d (%s)",
+               role == KUBE_PS ? "parameter servers" : "workers", from, job->have[role],
+               role == KUBE_PS && from >= job_task(job, role)->min
+                   ? "much of a step is communication"
+                   : job->why_text);
+}
+
+/* ---- fewer ----------------------------------------------------------------------------------- */
+
+void scale_delete(struct core *c, struct job *job, struct replica *replica)
+{
+    struct kube_action *action;
+
+    replica->drops = true;
+    if (!replica->pod || !core_once(c, replica))
+        return;
+    action = core_act(c, job, KUBE_DELETE_POD, replica);
+    /* nobody is there who could say that it has ended */
+    action->delete.grace_s = replica->state == POD_LOST && replica->node == NOWHERE ? 0 : -1;
+}
+
+/* Whether the chief has to let go of it first. */
+static bool in_training(const struct job *job, const struct replica *replica)
+{
+    return job->reports && replica->state == POD_UP && replica->reported <= KUBE_NODE_DRAINING;
+}
+
+static bool drop(struct core *c, struct job *job, struct replica *replica, const char *why)
+{
+    if (!replica->pod || !budget_take(c, replica->pod))
+        return false;
+    if (!in_training(job, replica)) {
+        scale_delete(c, job, replica);
+        return true;
+    }
+    replica->drops = true;
+    if (core_once(c, replica)) {
+        struct kube_action *action = core_act(c, job, KUBE_ASK_LEAVE, replica);
+
+        action->note.reason = "Leave";
+        action->note.text = why;
+    }
+    return true;
+}
+
+/* The one that is missed least: what is not in the training yet, then what came last. */
+static struct replica *least_missed(struct job *job, enum kube_role role)
+{
+    struct replica *best = NULL;
+
+    for (uint32_t i = job->replica_count; i-- > 0;) {
+        struct replica *replica = &job->replicas[i];
+
+        if (replica->role != role || !replica_stays(replica) || !replica->pod || replica->kept)
+            continue;
+        if (!best || (in_training(job, best) && !in_training(job, replica)) ||
+            (best->state != POD_WAITING && replica->state == POD_WAITING))
+            best = replica;
+    }
+    return best;
+}
+
+static void shrink(struct core *c, struct job *job, enum kube_role role, int32_t want)
+{
+    int32_t from = job->have[role];
+    struct replica *replica;
+
+    while (job->have[role] > want && (replica = least_missed(job, role))) {
+        if (drop(c, job, replica, job->rolled_back[role] ? "it did not pay" : "others gain more"))
+            job->have[role]--;
+        else
+            replica->kept = true;
+    }
+    if (job->have[role] == from)
+        return;
+    learn_changed(c, job, role, from, job->have[role]);
+    core_event(c, job, false, job->rolled_back[role] ? "RolledBack" : "ScaledDown",
+               "%s: %d -> %d (%s)", role == KUBE_PS ? "parameter servers" : "workers", from,
+               job->have[role], job->why_text);
+}
+
+/* Those whose room others' pods wait for. */
+static void give_way(struct core *c, struct job *job)
+{
+    int32_t count = 0;
+
+    for (uint32_t i = 0; i < job->replica_count; i++) {
+        struct replica *replica = &job->replicas[i];
+
+        if (!replica->victim || replica->drops)
+            continue;
+        if (drop(c, job, replica, "others wait for its room"))
+            count++;
+    }
+    if (count == 0)
+        return;
+    learn_changed(c, job, KUBE_WORKER, job->have[KUBE_WORKER] + count, job->have[KUBE_WORKER]);
+    core_event(c, job, false, "GaveWay", "%d workers leave: other pods wait for their room", count);
+}
+
+/* No node takes it: growth ends below for a while. */
+static void withdraw_pending(struct core *c, struct job *job)
+{
+    int32_t least = job_task(job, KUBE_WORKER)->min;
+
+    for (uint32_t i = job->replica_count; i-- > 0;) {
+        struct replica *replica = &job->replicas[i];
+
+        if (replica->role != KUBE_WORKER || replica->state != POD_WAITING || replica->drops)
+            continue;
+        if (c->now_ns - replica->since_ns < c->settings->pending_ns) {
+            core_wake(c, replica->since_ns + c->settings->pending_ns);
+            continue;
+        }
+        if (job->have[KUBE_WORKER] <= least)
+            continue;
+        scale_delete(c, job, replica);
+        job->have[KUBE_WORKER]--;
+        if (job->want[KUBE_WORKER] > job->have[KUBE_WORKER])
+            job->want[KUBE_WORKER] = job->have[KUBE_WORKER];
+        learn_hold(c, job, KUBE_WORKER, job->have[KUBE_WORKER]);
+        core_event(c, job, true, "Withdrawn", "%s: no node took it: %s", replica->pod->meta.name,
+                   replica->pod->message ? replica->pod->message : "no reason is known");
+    }
+}
+
+/* ---- the end of pods ------------------------------------------------------------------------- */
+
+static void note_failure(struct core *c, struct job *job, const struct replica *replica)
+{
+    struct record *r = job->record;
+
+    if (replica->acted_ns)
+        return;
+    r->failures += r->failed_ns != c->now_ns; /* a machine takes all that it had with it */
+    r->trial[replica->role].to = 0;           /* it would be judged without what has failed */
+    r->failed_ns = c->now_ns;
+    r->failed_step = job->report ? job->report->progress.step : 0;
+    core_event(c, job, true, "NodeFailed", "%s %s", replica->pod->meta.name,
+               replica->state == POD_FAILED ? "has failed" : "is lost");
+}
+
+/* It has left, or was given the time to. */
+static bool has_left(struct core *c, const struct job *job, const struct replica *replica)
+{
+    int64_t until = replica->since_ns + c->settings->drain_ns;
+
+    if (!job->reports || replica->reported == KUBE_NODE_RELEASED ||
+        replica->reported == KUBE_NODE_LOST || c->now_ns >= until)
+        return true;
+    core_wake(c, until);
+    return false;
+}
+
+void scale_clean(struct core *c, struct job *job, bool everything)
+{
+    for (uint32_t i = 0; i < job->replica_count; i++) {
+        struct replica *replica = &job->replicas[i];
+        bool failed = replica->state == POD_FAILED || (replica->state == POD_LOST && replica->gone);
+
+        if (replica->role == KUBE_CHIEF || replica->state == POD_GOING || !replica->pod ||
+            replica->drops)
+            continue;
+        if (failed && job->aim == AIM_RUN && !replica->pod->leave)
+            note_failure(c, job, replica);
+        if (everything || failed || replica->state == POD_ENDED ||
+            (replica->state == POD_LEAVING && has_left(c, job, replica)) ||
+            (job->aim != AIM_RUN && replica->reported == KUBE_NODE_RELEASED))
+            scale_delete(c, job, replica);
+    }
+}
+
+void scale_nodes(struct core *c, struct job *job)
+{
+    scale_clean(c, job, false); /* before others take their places */
+    give_way(c, job);
+    withdraw_pending(c, job);
+    shrink(c, job, KUBE_PS, job->want[KUBE_PS]);
+    shrink(c, job, KUBE_WORKER, job->want[KUBE_WORKER]);
+    if (job->report && job->report->finished)
+        return; /* its nodes have left for good; only its chief's program has still to end */
+    grow(c, job, KUBE_PS, job->want[KUBE_PS]);
+    grow(c, job, KUBE_WORKER, learn_step(c, job, job->want[KUBE_WORKER]));
+}

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kube/serve/identity.h"
+
+#include "base/cleanup.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <gnutls/abstract.h>
+#include <gnutls/crypto.h>
+#include <gnutls/x509.h>
+#include <string.h>
+
+#define CHAIN_MAX 8
+#define DAY_S     86400
+
+struct identity {
+    struct identity *before;
+    gnutls_pcert_st chain[CHAIN_MAX];
+    unsigned n;
+    gnutls_privkey_t key;
+};
+
+static struct identity *served;
+
+/* ---- making them ---- */
+
+static int failed(struct error *err, const char *what, int r)
+{
+    return error_set(err, r == GNUTLS_E_MEMORY_ERROR ? -ENOMEM : -EINVAL, "%s: %s", what,
+                     gnutls_strerror(r));
+}
+
+static int add_host(gnutls_x509_crt_t cert, const char *host)
+{
+    unsigned char address[16];
+
+    if (inet_pton(AF_INET, host, address) == 1)
+        return gnutls_x509_crt_set_subject_alt_name(cert, GNUTLS_SAN_IPADDRESS, address, 4,
+                                                    GNUTLS_FSAN_APPEND);
+    if (inet_pton(AF_INET6, host, address) == 1)
+        return gnutls_x509_crt_set_subject_alt_name(cert, GNUTLS_SAN_IPADDRESS, address, 16,
+                                                    GNUTLS_FSAN_APPEND);
+    return gnutls_x509_crt_set_subject_alt_name(cert, GNUTLS_SAN_DNSNAME, host,
+                                                (unsigned)strlen(host), GNUTLS_FSAN_APPEND);
+}
+
+/* What every certificate has, whoever signs it. */
+static int describe(gnutls_x509_crt_t cert, gnutls_x509_privkey_t key, const char *name,
+                    int64_t from_s, unsigned days)
+{
+    unsigned char serial[16], id[20];
+    size_t id_len = sizeof(id);
+    int r = gnutls_rnd(GNUTLS_RND_NONCE, serial, sizeof(serial));
+
+    serial[0] &= 0x7f; /* positive */
+    if (r >= 0)
+        r = gnutls_x509_crt_set_version(cert, 3);
+    if (r >= 0)
+        r = gnutls_x509_crt_set_serial(cert, serial, sizeof(serial));
+    if (r >= 0)
+        r = gnutls_x509_crt_set_activation_time(cert, (time_t)(from_s - DAY_S));
+    if (r >= 0)
+        r = gnutls_x509_crt_set_expiration_time(cert, (time_t)(from_s + (int64_t)days * DAY_S));
+    if (r >= 0)
+        r = gnutls_x509_crt_set_dn_by_oid(cert, GNUTLS_OID_X520_COMMON_NAME, 0, name,
+                                          (unsigned)strnlen(name, 64));
+    if (r >= 0)
+        r = gnutls_x509_crt_set_key(cert, key);
+    if (r >= 0)
+        r = gnutls_x509_crt_get_key_id(cert, 0, id, &id_len);
+    if (r >= 0)
+        r = gnutls_x509_crt_set_subject_key_id(cert, id, id_len);
+    return r;
+}
+
+static int export(gnutls_x509_crt_t cert, gnutls_x509_privkey_t key, struct identity_pem *ret)
+{
+    gnutls_datum_t c = {NULL, 0}, k = {NULL, 0};
+    int r = gnutls_x509_crt_export2(cert, GNUTLS_X509_FMT_PEM, &c);
+
+    if (r >= 0)
+        r = gnutls_x509_privkey_export2_pkcs8(key, GNUTLS_X509_FMT_PEM, NULL, GNUTLS_PKCS_PLAIN,
+                                              &k);
+    if (r >= 0) {
+        ret->cert = strndup((char *)c.data, c.size);
+        ret->key = strndup((char *)k.data, k.size);
+        r = ret->cert && ret->key ? 0 : GNUTLS_E_MEMORY_ERROR;
+    }
+    if (r < 0)
+        identity_pem_done(ret);
+    gnutls_free(c.data);
+    gnutls_free(k.data);
+    return r;
+}
+
+static int make_key(gnutls_x509_privkey_t *ret_key, gnutls_x509_crt_t *ret_cert)
+{
+    int r = gnutls_x509_privkey_init(ret_key);
+
+    if (r >= 0)
+        r = gnutls_x509_crt_init(ret_cert);
+    if (r >= 0)
+        r = gnutls_x509_privkey_generate(*ret_key, GNUTLS_PK_ECDSA,
+                                         GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1), 0);
+    return r;
+}
+
+int identity_make_ca(const char *name, int64_t now_s, struct identity_pem *ret, struct error *err)
+{
+    gnutls_x509_privkey_t key = NULL;
+    gnutls_x509_crt_t cert = NULL;
+    struct identity_pem made = {0};
+    int r = make_key(&key, &cert);
+
+    if (r >= 0)
+        r = describe(cert, key, name, now_s, IDENTITY_CA_DAYS);
+    if (r >= 0)
+        r = gnutls_x509_crt_set_basic_constraints(cert, 1, 0);
+    if (r >= 0)
+        r = gnutls_x509_crt_set_key_usage(cert, GNUTLS_KEY_KEY_CERT_SIGN | GNUTLS_KEY_CRL_SIGN);
+    if (r >= 0)
+        r = gnutls_x509_crt_sign2(cert, cert, key, GNUTLS_DIG_SHA256, 0);
+    if (r >= 0)
+        r = export(cert, key, &made);
+    gnutls_x509_crt_deinit(cert);
+    gnutls_x509_privkey_deinit(key);
+    if (r < 0)
+        return failed(err, "cannot make an authority", r);
+    *ret = made;
+    return 0;
+}
+
+static int read_ca(const struct identity_pem *pem, gnutls_x509_crt_t *ret_cert,
+                   gnutls_x509_privkey_t *ret_key)
+{
+    gnutls_datum_t c = {(unsigned char *)pem->cert, (unsigned)strlen(pem->cert)};
+    gnutls_datum_t k = {(unsigned char *)pem->key, (unsigned)strlen(pem->key)};
+    int r = gnutls_x509_crt_init(ret_cert);
+
+    if (r >= 0)
+        r = gnutls_x509_privkey_init(ret_key);
+    if (r >= 0)
+        r = gnutls_x509_crt_import(*ret_cert, &c, GNUTLS_X509_FMT_PEM);
+    if (r >= 0)
+        r = gnutls_x509_privkey_import2(*ret_key, &k, GNUTLS_X509_FMT_PEM, NULL, 0);
+    return r;
+}
+
+/* Python's and OpenSSL's strict checks want both key identifiers. */
+static int sign(gnutls_x509_crt_t cert, gnutls_x509_crt_t ca, gnutls_x509_privkey_t ca_key)
+{
+    unsigned char id[64];
+    size_t len = sizeof(id);
+    int r = gnutls_x509_crt_get_subject_key_id(ca, id, &len, NULL);
+
+    if (r >= 0)
+        r = gnutls_x509_crt_set_authority_key_id(cert, id, len);
+    return r < 0 ? r : gnutls_x509_crt_sign2(cert, ca, ca_key, GNUTLS_DIG_SHA256, 0);
+}
+
+int identity_issue(const struct identity_pem *ca, const char *const *hosts, size_t n, int64_t now_s,
+                   struct identity_pem *ret, struct error *err)
+{
+    gnutls_x509_privkey_t key = NULL, ca_key = NULL;
+    gnutls_x509_crt_t cert = NULL, ca_cert = NULL;
+    struct identity_pem made = {0};
+    int r = read_ca(ca, &ca_cert, &ca_key);
+
+    if (r >= 0)
+        r = make_key(&key, &cert);
+    if (r >= 0)
+        r = describe(cert, key, hosts[0], now_s, IDENTITY_LEAF_DAYS);
+    if (r >= 0)
+        r = gnutls_x509_crt_set_basic_constraints(cert, 0, -1);
+    if (r >= 0)
+        r = gnutls_x509_crt_set_key_usage(cert, GNUTLS_KEY_DIGITAL_SIGNATURE);
+    if (r >= 0)
+        r = gnutls_x509_crt_set_key_purpose_oid(cert, GNUTLS_KP_TLS_WWW_SERVER, 0);
+    for (size_t i = 0; i < n && r >= 0; i++)
+        r = add_host(cert, hosts[i]);
+    if (r >= 0)
+        r = sign(cert, ca_cert, ca_key);
+    if (r >= 0)
+        r = export(cert, key, &made);
+    gnutls_x509_crt_deinit(cert);
+    gnutls_x509_crt_deinit(ca_cert);
+    gnutls_x509_privkey_deinit(key);
+    gnutls_x509_privkey_deinit(ca_key);
+    if (r < 0)
+        return failed(err, "cannot make a certificate", r);
+    *ret = made;
+    return 0;
+}
+
+int64_t identity_expires_s(const char *cert_pem)
+{
+    gnutls_datum_t text = {(unsigned char *)cert_pem, (unsigned)strlen(cert_pem)};
+    gnutls_x509_crt_t cert;
+    int64_t end = -1;
+
+    if (gnutls_x509_crt_init(&cert) < 0)
+        return -1;
+    if (gnutls_x509_crt_import(cert, &text, GNUTLS_X509_FMT_PEM) >= 0)
+        end = gnutls_x509_crt_get_expiration_time(cert);
+    gnutls_x509_crt_deinit(cert);
+    return end;
+}
+
+void identity_pem_done(struct identity_pem *pem)
+{
+    free(pem->cert);
+    free(pem->key);
+    *pem = (struct identity_pem){0};
+}
+
+/* ---- serving them ---- */
+
+/* Whether a signature by the one is good for the other. */
+static int belong_together(const struct identity *i)
+{
+    gnutls_datum_t text = {(unsigned char *)"threadtide", 10}, signature = {NULL, 0};
+    int r = gnutls_privkey_sign_data(i->key, GNUTLS_DIG_SHA256, 0, &text, &signature);
+
+    if (r >= 0)
+        r = gnutls_pubkey_verify_data2(
+            i->chain[0].pubkey,
+            gnutls_pk_to_sign(gnutls_privkey_get_pk_algorithm(i->key, NULL), GNUTLS_DIG_SHA256), 0,
+            &text, &signature);
+    gnutls_free(signature.data);
+    return r;
+}
+
+int identity_load(const struct identity_pem *pem, struct identity **ret, struct error *err)
+{
+    gnutls_datum_t c = {(unsigned char *)pem->cert, (unsigned)strlen(pem->cert)};
+    gnutls_datum_t k = {(unsigned char *)pem->key, (unsigned)strlen(pem->key)};
+    struct identity *i = calloc(1, sizeof(*i));
+    unsigned n = CHAIN_MAX;
+    int r;
+
+    if (!i)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = gnutls_pcert_list_import_x509_raw(i->chain, &n, &c, GNUTLS_X509_FMT_PEM, 0);
+    if (r < 0) {
+        identity_free(i);
+        return failed(err, "no certificate", r);
+    }
+    i->n = n;
+    r = gnutls_privkey_init(&i->key);
+    if (r >= 0)
+        r = gnutls_privkey_import_x509_raw(i->key, &k, GNUTLS_X509_FMT_PEM, NULL, 0);
+    if (r >= 0)
+        r = belong_together(i);
+    if (r < 0) {
+        identity_free(i);
+        return failed(err, "no key of the certificate", r);
+    }
+    *ret = i;
+    return 0;
+}
+
+struct identity *identity_free(struct identity *i)
+{
+    if (!i)
+        return NULL;
+    for (unsigned c = 0; c < i->n; c++)
+        gnutls_pcert_deinit(&i->chain[c]);
+    if (i->key)
+        gnutls_privkey_deinit(i->key);
+    free(i);
+    return NULL;
+}
+
+void identity_serve(struct identity *i)
+{
+    if (i) {
+        i->before = served;
+        served = i;
+        return;
+    }
+    while (served) {
+        struct identity *before = served->before;
+
+        identity_free(served);
+        served = before;
+    }
+}
+
+static int on_handshake(gnutls_session_t session, const gnutls_datum_t *names, int n_names,
+                        const gnutls_pk_algorithm_t *algorithms, int n_algorithms,
+                        gnutls_pcert_st **ret_chain, unsigned *ret_n, gnutls_privkey_t *ret_key)
+{
+    if (!served)
+        return -1;
+    *ret_chain = served->chain;
+    *ret_n = served->n;
+    *ret_key = served->key;
+    return 0;
+}
+
+void *identity_callback(void)
+{
+    return (void *)on_handshake;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Keys and certificates of a TLS server: read from PEM texts, or made here by an authority of our
+ * own, so that plain manifests and a Helm chart are enough to install. Any thread, no state; makes
+ * ECDSA P-256 keys (milliseconds). Used by chiefs_channel.c and trust.c.
+ */
+#pragma once
+
+#include "base/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define IDENTITY_CA_DAYS   3650
+#define IDENTITY_LEAF_DAYS 365
+
+/* PEM texts, owned. */
+struct identity_pem {
+    char *cert, *key;
+};
+
+struct identity; /* ready to serve */
+
+/* An authority named @name, from @now_s (since 1970; a day earlier, for clocks that differ). */
+int identity_make_ca(const char *name, int64_t now_s, struct identity_pem *ret, struct error *err);
+
+/* A server's certificate for @hosts (names or addresses; the first is its common name). */
+int identity_issue(const struct identity_pem *ca, const char *const *hosts, size_t n, int64_t now_s,
+                   struct identity_pem *ret, struct error *err);
+
+/* When a certificate of the PEM text ends, in seconds since 1970; -1: it is none. */
+int64_t identity_expires_s(const char *cert_pem);
+
+/* -EINVAL: no certificates, no key, or the key is not the first certificate's. */
+int identity_load(const struct identity_pem *pem, struct identity **ret, struct error *err);
+
+struct identity *identity_free(struct identity *i); /* takes NULL, returns NULL */
+void identity_pem_done(struct identity_pem *pem);
+
+/*
+ * Which identity new connections of this process's TLS server meet. A global: GnuTLS hands its
+ * callback nothing else. Those before it are kept until identity_serve(NULL), since connections may
+ * refer to them.
+ */
+void identity_serve(struct identity *i);
+
+/* For MHD_OPTION_HTTPS_CERT_CALLBACK. */
+void *identity_callback(void);

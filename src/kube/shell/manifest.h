@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the controller writes to the API server, as JSON: pods and the service of a training, its
+ * status, patches, events, and the members that its chief is answered with.
+ *
+ * A pod is the user's template with what a training needs laid over it: lists are extended, and an
+ * entry of ours with the same name wins. Everything returned is the caller's (json_decref), NULL
+ * when there is no memory. Event loop's thread; called by act.c and chiefs_channel.c.
+ */
+#pragma once
+
+#include "kube/view/action.h"
+
+/* Where chiefs reach the controller, and how they know it. */
+struct kube_pod_settings {
+    const char *controller; /* host and port: "tide-kube.threadtide.svc:8443" */
+    const char *ca_pem;     /* what its certificate is signed with */
+    const char *node_image; /* copies /opt/threadtide into pods; NULL: their images have it */
+};
+
+/* "NAME-worker-3", and "NAME-ca" of the ConfigMap. */
+void kube_pod_name(const struct kube_etj *etj, enum kube_role role, uint32_t index,
+                   char ret[KUBE_NAME_MAX + 1]);
+
+/* Whole objects, of CREATE_POD and CREATE_SERVICE (both of the last). */
+json_t *kube_pod_json(const struct kube_pod_settings *settings, const struct kube_etj *etj,
+                      const struct kube_new_pod *new_pod);
+json_t *kube_service_json(const struct kube_etj *etj);
+json_t *kube_config_json(const struct kube_pod_settings *settings, const struct kube_etj *etj);
+
+/* For server-side apply on …/status: apiVersion, kind, metadata.name and all of the status. */
+json_t *kube_status_json(const struct kube_etj *etj, const struct kube_status *status);
+
+/* For server-side apply on the etj: our finalizer, beside those of others. */
+json_t *kube_finalizer_json(const struct kube_etj *etj);
+/*
+ * A JSON patch that takes it out, whoever put it in: an apply gives up only what we own of it, and
+ * it may come with the user's manifest.
+ */
+json_t *kube_let_go_json(const struct kube_etj *etj);
+
+/* Strategic merge patches: of a pod, and of its subresource `resize`. */
+json_t *kube_leave_json(const char *why);
+json_t *kube_resize_json(const struct kube_pod *pod, int64_t mcpu);
+
+/* An events.k8s.io/v1 Event about the training; @name is unique. */
+json_t *kube_event_json(const struct kube_action *action, const char *name, const char *controller,
+                        int64_t wall_ns);
+
+/* {"generation": …, "mode": …, "slots": …, "suspend": …, "ps": […], "worker": […]} */
+json_t *kube_members_json(const struct kube_members *members);

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names to numbers: open addressing, at most half full. */
+#include "kube/view/view.h"
+
+#include <string.h>
+
+uint32_t name_hash(const char *key)
+{
+    uint32_t hash = 2166136261u;
+
+    for (const char *c = key; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 16777619u;
+    return hash;
+}
+
+void name_map_init(struct core *c, struct name_map *map, size_t count)
+{
+    uint32_t size = 16;
+
+    while (size < 2 * count)
+        size *= 2;
+    map->key = core_alloc(c, size, sizeof(map->key[0]));
+    map->value = core_alloc(c, size, sizeof(map->value[0]));
+    map->mask = size - 1;
+}
+
+/* Where the key is, or would be. */
+static uint32_t slot_of(const struct name_map *map, const char *key)
+{
+    uint32_t i = name_hash(key) & map->mask;
+
+    while (map->key[i] && strcmp(map->key[i], key) != 0)
+        i = (i + 1) & map->mask;
+    return i;
+}
+
+void name_map_put(struct name_map *map, const char *key, uint32_t value)
+{
+    uint32_t i = slot_of(map, key);
+
+    map->key[i] = key;
+    map->value[i] = value;
+}
+
+uint32_t name_map_get(const struct name_map *map, const char *key)
+{
+    uint32_t i = slot_of(map, key);
+
+    return map->key[i] ? map->value[i] : NOWHERE;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the API server will not have: it is said, and tried again ever more rarely. */
+#include "kube/view/view.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define AGAIN_NS     NS_PER_S         /* until the second try; doubles … */
+#define AGAIN_MAX_NS (300 * NS_PER_S) /* … up to here */
+#define FORGET_NS    (120 * NS_PER_S) /* nobody has tried again: it is not wanted any more */
+
+static enum refused slot_of(const struct kube_answer *answer)
+{
+    switch (answer->kind) {
+    case KUBE_CREATE_SERVICE:
+        return REFUSED_SERVICE;
+    case KUBE_CREATE_POD:
+        return REFUSED_CHIEF + (int)answer->role;
+    case KUBE_RESIZE_POD:
+        return REFUSED_RESIZE;
+    default:
+        return REFUSED_OTHER;
+    }
+}
+
+/* Neither it, nor what was to be made after it. */
+static void expect_no_more(struct record *record, const struct kube_answer *answer)
+{
+    bool service = answer->kind == KUBE_CREATE_SERVICE;
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < record->replica_count; i++) {
+        const struct replica_record *replica = &record->replicas[i];
+
+        if (replica->state != POD_EXPECTED ||
+            !(service || replica->role > answer->role ||
+              (replica->role == answer->role && replica->index >= answer->index)))
+            record->replicas[kept++] = *replica;
+    }
+    record->replica_count = kept;
+    record->announced &= !service;
+    record->trial[answer->role].to = 0; /* it would be judged without */
+}
+
+/* The sizes that they do not have were not taken from them by somebody else. */
+static void forget_sizes(struct record *record)
+{
+    for (uint32_t i = 0; i < record->replica_count; i++) {
+        record->replicas[i].sized_mcpu = 0;
+        record->replicas[i].acted_ns = 0;
+    }
+}
+
+/* Not in the middle of a character: the status would be no JSON. */
+static void copy(char *to, size_t size, const char *text)
+{
+    size_t length = strlen(text);
+
+    if (length >= size) {
+        length = size - 1;
+        while (length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80)
+            length--;
+    }
+    memcpy(to, text, length);
+    to[length] = '\0';
+}
+
+void kube_memory_answer(struct kube_memory *memory, const struct kube_etj *etj,
+                        const struct kube_answer *answer, int64_t now_ns)
+{
+    struct record *record = memory_record(memory, etj->meta.uid);
+    struct refusal *r = record ? &record->refused[slot_of(answer)] : NULL;
+    int64_t delay;
+
+    if (!record || (answer->code == 0 && r->kind != answer->kind))
+        return;
+    if (answer->code == 0) {
+        *r = (struct refusal){0};
+        return;
+    }
+    r->code = answer->code;
+    r->kind = answer->kind;
+    delay = AGAIN_NS << (r->count < 9 ? r->count : 9);
+    r->count++;
+    r->until_ns = now_ns + (delay < AGAIN_MAX_NS ? delay : AGAIN_MAX_NS);
+    r->generation = etj->meta.generation;
+    copy(r->text, sizeof(r->text), answer->text);
+    if (answer->kind == KUBE_CREATE_SERVICE || answer->kind == KUBE_CREATE_POD)
+        expect_no_more(record, answer);
+    else if (answer->kind == KUBE_RESIZE_POD)
+        forget_sizes(record);
+}
+
+void refused_forget(struct core *c, struct job *job)
+{
+    for (int slot = 0; slot < REFUSED_MAX; slot++) {
+        struct refusal *r = &job->record->refused[slot];
+
+        if (!r->code)
+            continue;
+        if (r->generation != job->etj->meta.generation || c->now_ns >= r->until_ns + FORGET_NS)
+            *r = (struct refusal){0};
+        else
+            core_wake(c, r->until_ns + FORGET_NS);
+    }
+}
+
+bool refused_now(struct core *c, const struct job *job, enum refused slot)
+{
+    const struct refusal *r = &job->record->refused[slot];
+
+    if (!r->code || c->now_ns >= r->until_ns)
+        return false;
+    core_wake(c, r->until_ns);
+    return true;
+}
+
+bool refused_allow(struct core *c, const struct job *job, enum kube_role role)
+{
+    for (int slot = REFUSED_SERVICE; slot <= REFUSED_CHIEF + (int)role; slot++)
+        if (refused_now(c, job, slot))
+            return false;
+    return true;
+}
+
+void refused_tell(struct job *job)
+{
+    const struct refusal *r = job->record->refused;
+    char text[2 * KUBE_MESSAGE_MAX];
+
+    while (r < job->record->refused + REFUSED_MAX && !r->code)
+        r++;
+    if (r == job->record->refused + REFUSED_MAX)
+        return;
+    job->trouble_reason = r->code == -EEXIST ? "NameTaken" : "Refused";
+    snprintf(text, sizeof(text), "cannot %s: %s", kube_action_name(r->kind), r->text);
+    copy(job->trouble, sizeof(job->trouble), text);
+}

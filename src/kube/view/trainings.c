@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who has what: trainings with their pods, reports and what is remembered of them. */
+#include "kube/view/view.h"
+
+#include "policy/division/order.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REPLICAS_MORE 8 /* room for pods that are added, at first */
+
+/* ---- trainings ------------------------------------------------------------------------------- */
+
+static bool job_goes_first(uint32_t x, uint32_t y, const void *arg)
+{
+    const struct kube_etj *const *etjs = arg;
+    const struct kube_etj *a = etjs[x], *b = etjs[y];
+
+    if (a->priority != b->priority)
+        return a->priority > b->priority;
+    if (a->meta.created_ns != b->meta.created_ns)
+        return a->meta.created_ns < b->meta.created_ns;
+    return strcmp(a->meta.uid, b->meta.uid) < 0;
+}
+
+static void find_jobs(struct core *c)
+{
+    const struct kube_world *w = c->world;
+    uint32_t *order = core_alloc(c, w->etj_count, sizeof(*order));
+
+    for (uint32_t i = 0; i < w->etj_count; i++)
+        order[i] = i;
+    order_sort(order, w->etj_count, job_goes_first, w->etjs);
+    c->job_count = (uint32_t)w->etj_count;
+    c->jobs = core_alloc(c, c->job_count, sizeof(*c->jobs));
+    name_map_init(c, &c->job_by_uid, c->job_count);
+    for (uint32_t i = 0; i < c->job_count; i++) {
+        struct job *job = &c->jobs[i];
+
+        job->etj = w->etjs[order[i]];
+        job->held = w->held && w->held[order[i]];
+        job->status = job->etj->status;
+        job->record = memory_record(c->memory, job->etj->meta.uid);
+        if (!job->record)
+            longjmp(c->out_of_memory, 1);
+        job->record->seen = true;
+        if (job->held && job->record->status_ns)
+            job->record->status_ns = c->now_ns; /* it may be what is under way */
+        refused_forget(c, job);
+        name_map_put(&c->job_by_uid, job->etj->meta.uid, i);
+    }
+}
+
+const struct kube_task *job_task(const struct job *job, enum kube_role role)
+{
+    return &job->etj->task[role];
+}
+
+/* ---- replicas -----------------------------------------------------------------------------------
+ */
+
+static struct job *owner_of(struct core *c, const struct kube_pod *pod)
+{
+    uint32_t j = pod->job ? name_map_get(&c->job_by_uid, pod->owner_uid) : NOWHERE;
+
+    if (j == NOWHERE || strcmp(c->jobs[j].etj->meta.namespace, pod->meta.namespace) != 0)
+        return NULL;
+    return &c->jobs[j];
+}
+
+static enum pod_state state_of(const struct core *c, const struct kube_pod *pod, uint32_t node)
+{
+    if (pod->meta.deleted_ns)
+        return POD_GOING;
+    if (pod->phase == KUBE_POD_SUCCEEDED)
+        return POD_ENDED;
+    if (pod->phase == KUBE_POD_FAILED)
+        return POD_FAILED;
+    if (!pod->node)
+        return pod->leave ? POD_LEAVING : POD_WAITING;
+    if (node == NOWHERE || !c->nodes[node].node->ready)
+        return POD_LOST;
+    if (pod->leave)
+        return POD_LEAVING;
+    return pod->phase == KUBE_POD_RUNNING && pod->ip ? POD_UP : POD_STARTING;
+}
+
+static void fill_replicas(struct core *c)
+{
+    const struct kube_world *w = c->world;
+
+    for (size_t i = 0; i < w->pod_count; i++) {
+        struct job *job = owner_of(c, w->pods[i]);
+
+        if (job)
+            job->replica_room++;
+    }
+    for (uint32_t j = 0; j < c->job_count; j++) {
+        struct job *job = &c->jobs[j];
+
+        job->replica_room += job->record->replica_count + REPLICAS_MORE;
+        job->replicas = core_alloc(c, job->replica_room, sizeof(*job->replicas));
+    }
+    for (size_t i = 0; i < w->pod_count; i++) {
+        const struct kube_pod *pod = w->pods[i];
+        struct job *job = owner_of(c, pod);
+        uint32_t node = pod->node ? name_map_get(&c->node_by_name, pod->node) : NOWHERE;
+
+        if (job)
+            job->replicas[job->replica_count++] = (struct replica){
+                .pod = pod,
+                .role = pod->role,
+                .index = pod->index,
+                .node = node,
+                .mcpu = pod->mcpu,
+                .state = state_of(c, pod, node),
+                .since_ns = c->now_ns,
+                .reported = KUBE_NODE_STATE_MAX,
+            };
+    }
+}
+
+static bool replica_goes_first(uint32_t x, uint32_t y, const void *arg)
+{
+    const struct replica *a = (const struct replica *)arg + x, *b = (const struct replica *)arg + y;
+
+    if (a->role != b->role)
+        return a->role < b->role;
+    if (a->index != b->index)
+        return a->index < b->index;
+    return x < y;
+}
+
+static void sort_replicas(struct core *c, struct job *job)
+{
+    struct replica *sorted = core_alloc(c, job->replica_room, sizeof(*sorted));
+    uint32_t *order = core_alloc(c, job->replica_count, sizeof(*order));
+
+    for (uint32_t i = 0; i < job->replica_count; i++)
+        order[i] = i;
+    order_sort(order, job->replica_count, replica_goes_first, job->replicas);
+    for (uint32_t i = 0; i < job->replica_count; i++)
+        sorted[i] = job->replicas[order[i]];
+    job->replicas = sorted;
+}
+
+struct replica *view_add_replica(struct core *c, struct job *job, enum kube_role role,
+                                 uint32_t index)
+{
+    struct replica *replica;
+
+    if (job->replica_count == job->replica_room) {
+        uint32_t chief = job->chief ? (uint32_t)(job->chief - job->replicas) : NOWHERE;
+        struct replica *more;
+
+        job->replica_room = 2 * job->replica_room + REPLICAS_MORE;
+        more = core_alloc(c, job->replica_room, sizeof(*more));
+        memcpy(more, job->replicas, job->replica_count * sizeof(*more));
+        job->replicas = more;
+        job->chief = chief == NOWHERE ? NULL : &more[chief];
+    }
+    replica = &job->replicas[job->replica_count++];
+    *replica = (struct replica){.role = role,
+                                .index = index,
+                                .state = POD_EXPECTED,
+                                .node = NOWHERE,
+                                .since_ns = c->now_ns,
+                                .reported = KUBE_NODE_STATE_MAX};
+    return replica;
+}
+
+/* What the record knows of each; what was made and is not to be seen yet is expected a while. */
+static void remember_replicas(struct core *c, struct job *job)
+{
+    const struct record *record = job->record;
+    uint32_t seen = job->replica_count, at = 0;
+
+    for (uint32_t i = 0; i < record->replica_count; i++) {
+        const struct replica_record *old = &record->replicas[i];
+
+        while (at < seen &&
+               (job->replicas[at].role < old->role ||
+                (job->replicas[at].role == old->role && job->replicas[at].index < old->index)))
+            at++;
+        if (at < seen && job->replicas[at].role == old->role &&
+            job->replicas[at].index == old->index) {
+            if (job->replicas[at].state == old->state) {
+                job->replicas[at].since_ns = old->since_ns;
+                job->replicas[at].sized_mcpu = old->sized_mcpu;
+                job->replicas[at].acted_ns = job->held && old->acted_ns ? c->now_ns : old->acted_ns;
+            }
+        } else if (old->state == POD_EXPECTED &&
+                   (job->held || c->now_ns - old->since_ns < 2 * ECHO_NS)) {
+            struct replica *replica = view_add_replica(c, job, old->role, old->index);
+
+            if (!job->held) /* else its time has not begun: it may not even be asked for yet */
+                replica->since_ns = old->since_ns;
+            replica->mcpu = old->mcpu;
+            core_wake(c, replica->since_ns + 2 * ECHO_NS);
+        }
+    }
+    if (job->replica_count > seen)
+        sort_replicas(c, job);
+}
+
+/* Kept in the order of the replicas, which remember_replicas() relies on. */
+static void store_replicas(struct core *c, struct job *job)
+{
+    struct record *record = job->record;
+    struct replica_record *replicas = NULL;
+
+    sort_replicas(c, job);
+    if (job->replica_count) {
+        replicas = realloc(record->replicas, job->replica_count * sizeof(*replicas));
+        if (!replicas)
+            longjmp(c->out_of_memory, 1);
+        record->replicas = replicas;
+    }
+    record->replica_count = job->replica_count;
+    for (uint32_t i = 0; i < job->replica_count; i++)
+        replicas[i] = (struct replica_record){
+            .role = job->replicas[i].role,
+            .state = job->replicas[i].state,
+            .index = job->replicas[i].index,
+            .mcpu = job->replicas[i].mcpu,
+            .since_ns = job->replicas[i].since_ns,
+            .acted_ns = job->replicas[i].acted_ns,
+            .sized_mcpu = job->replicas[i].sized_mcpu,
+        };
+}
+
+void memory_store(struct core *c)
+{
+    for (uint32_t j = 0; j < c->job_count; j++)
+        store_replicas(c, &c->jobs[j]);
+    memory_sweep(c->memory);
+}
+
+/* ---- what is known of each ------------------------------------------------------------------- */
+
+static void find_indices(struct job *job)
+{
+    struct record *record = job->record;
+    int64_t *next = record->next_index;
+
+    if (job->etj->status.ps.next_index > next[KUBE_PS])
+        next[KUBE_PS] = job->etj->status.ps.next_index;
+    if (job->etj->status.worker.next_index > next[KUBE_WORKER])
+        next[KUBE_WORKER] = job->etj->status.worker.next_index;
+    for (uint32_t i = 0; i < job->replica_count; i++)
+        if (job->replicas[i].index >= next[job->replicas[i].role])
+            next[job->replicas[i].role] = (int64_t)job->replicas[i].index + 1;
+}
+
+/* A chief that ends makes room for the next one: the one that lives counts, if there are two. */
+static void find_chief(struct job *job)
+{
+    for (uint32_t i = 0; i < job->replica_count && job->replicas[i].role == KUBE_CHIEF; i++)
+        if (!job->chief || job->chief->state == POD_GOING)
+            job->chief = &job->replicas[i];
+}
+
+static void apply_report(struct job *job)
+{
+    const struct kube_report *report = job->report;
+
+    for (uint32_t n = 0; report && n < report->node_count; n++) {
+        const struct kube_reported_node *node = &report->nodes[n];
+
+        for (uint32_t i = 0; i < job->replica_count; i++)
+            if (job->replicas[i].role == node->role && job->replicas[i].index == node->index) {
+                job->replicas[i].reported = node->state;
+                job->replicas[i].threads = node->threads;
+            }
+    }
+}
+
+/* A node that is not known may just have come: watches are not ordered among themselves. */
+static void find_lost(struct core *c, struct job *job)
+{
+    for (uint32_t i = 0; i < job->replica_count; i++) {
+        struct replica *replica = &job->replicas[i];
+
+        if (replica->role ==
+            KUBE_CHIEF) /* there must never be two: Kubernetes says when it is gone */
+            continue;
+        if (replica->state == POD_LOST) {
+            replica->gone = c->now_ns - replica->since_ns >= c->settings->node_lost_ns;
+            if (!replica->gone)
+                core_wake(c, replica->since_ns + c->settings->node_lost_ns);
+        }
+        if (replica->reported == KUBE_NODE_LOST && replica->state <= POD_LOST) {
+            replica->state = POD_LOST;
+            replica->gone = true;
+        }
+    }
+}
+
+static void hear(struct core *c, struct job *job)
+{
+    struct record *record = job->record;
+    bool up = job->chief && job->chief->state == POD_UP;
+
+    if (job->report && job->report->at_ns > record->heard_ns)
+        record->heard_ns = job->report->at_ns;
+    if (up && job->chief->since_ns > record->heard_ns)
+        record->heard_ns = job->chief->since_ns;
+    job->reports = job->report != NULL;
+    job->begins = !job->reports && job->etj->status.phase != KUBE_RUNNING;
+    job->silent = up && c->now_ns - record->heard_ns >= c->settings->silent_ns;
+    if (up && !job->silent)
+        core_wake(c, record->heard_ns + c->settings->silent_ns);
+}
+
+static void find_reports(struct core *c)
+{
+    struct name_map map;
+
+    name_map_init(c, &map, c->job_count);
+    for (uint32_t j = 0; j < c->job_count; j++)
+        if (c->jobs[j].chief && c->jobs[j].chief->pod)
+            name_map_put(&map, c->jobs[j].chief->pod->meta.uid, j);
+    for (size_t i = 0; i < c->world->report_count; i++) {
+        const struct kube_report *report = c->world->reports[i];
+        uint32_t j = report->chief_uid ? name_map_get(&map, report->chief_uid) : NOWHERE;
+
+        if (j != NOWHERE)
+            c->jobs[j].report = report;
+    }
+}
+
+bool replica_stays(const struct replica *replica)
+{
+    return (replica->state <= POD_UP || (replica->state == POD_LOST && !replica->gone)) &&
+           !replica->victim && !replica->drops;
+}
+
+void view_count(struct job *job)
+{
+    memset(job->have, 0, sizeof(job->have));
+    job->held_mcpu = 0;
+    for (uint32_t i = 0; i < job->replica_count; i++) {
+        const struct replica *replica = &job->replicas[i];
+
+        if (!replica_stays(replica))
+            continue;
+        job->have[replica->role]++;
+        if (replica->role == KUBE_WORKER)
+            job->held_mcpu += (replica->pod ? replica->pod->request.mcpu
+                                            : job_task(job, KUBE_WORKER)->request.mcpu) -
+                              replica->gives_mcpu;
+    }
+}
+
+void view_build(struct core *c)
+{
+    find_jobs(c);
+    fill_replicas(c);
+    for (uint32_t j = 0; j < c->job_count; j++) {
+        struct job *job = &c->jobs[j];
+
+        sort_replicas(c, job);
+        remember_replicas(c, job);
+        find_indices(job);
+        find_chief(job);
+    }
+    find_reports(c);
+    for (uint32_t j = 0; j < c->job_count; j++) {
+        struct job *job = &c->jobs[j];
+
+        apply_report(job);
+        find_lost(c, job);
+        hear(c, job);
+        view_count(job);
+    }
+}
