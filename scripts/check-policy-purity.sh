@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Proves that policy code is pure: what its objects import is each other, mem* and what compilers
-# add by themselves (stack protector, sanitizers, bcmp for a memcmp against 0), and pow for hesrpt
-# alone - no clock, I/O, allocation, randomness or qsort. With --kube, the libraries are the
-# controller's core and the policies: it may allocate and handle strings, too, and still has no
-# clock, I/O or chance.
+# add by themselves (stack protector, checked mem*, sanitizers, bcmp for a memcmp against 0), and pow
+# for hesrpt alone - no clock, I/O, allocation, randomness or qsort. With --kube, the libraries are the
+# controller's core and the policies: it may allocate and handle strings, too, and still has no clock,
+# I/O or chance.
 # Usage: check-policy-purity.sh [--kube] LIBRARY-OR-OBJECT...
 set -eu
 
@@ -35,7 +35,8 @@ impure=$(nm -A -u "$@" | awk -v defined="$defined" -v more="$more" '
     }
     NF > 1 {
         symbol = $NF
-        if (symbol in own || symbol ~ more || symbol ~ /^(mem(cpy|set|move|cmp)|bcmp)$/ || symbol ~ /^__stack_chk_/ ||
+        if (symbol in own || symbol ~ more || symbol ~ /^(mem(cpy|set|move|cmp)|bcmp)$/ ||
+            symbol ~ /^__mem(cpy|set|move)_chk$/ || symbol ~ /^__stack_chk_/ ||
             (symbol == "pow" && $0 ~ /hesrpt/) ||
             symbol ~ /^__(asan|ubsan|tsan|sanitizer)_/ || symbol == "_GLOBAL_OFFSET_TABLE_")
             next

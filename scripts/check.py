@@ -213,6 +213,12 @@ PHASES = [
     Phase("agent-elf", f"""
         scripts/check-agent-elf.sh {OUT}/gcc/libtide-agent.so
         scripts/check-agent-elf.sh {OUT}/clang/libtide-agent.so""", ("gcc", "clang")),
+    Phase("hardening", f"""
+        for built in gcc clang; do
+            (cd {OUT}/$built
+            {ROOT}/scripts/check-hardening.sh tide tided tide-kube tide-runc tide-tfnode tide-sim libtide.so
+            {ROOT}/scripts/check-hardening.sh --lazy libtide-agent.so)
+        done""", ("gcc", "clang")),
     Phase("purity", f"""
         scripts/check-policy-purity.sh {OUT}/gcc/src/policy/libtide-policy.a
         scripts/check-policy-purity.sh {OUT}/clang/src/policy/libtide-policy.a

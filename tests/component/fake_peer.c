@@ -257,7 +257,8 @@ static void fork_peer(struct peer *p)
     p->page = calloc(1, sizeof(*p->page)); /* the other one is its parent's */
     p->quiet = true;
     p->retry_at_ns = 0;
-    freopen("/dev/null", "r", stdin);
+    if (!freopen("/dev/null", "r", stdin))
+        exit(2);
     setbuf(stdin, NULL);
 }
 
@@ -408,7 +409,8 @@ static void make_load(struct peer *p)
     pthread_t thread;
 
     pool_page = p->page;
-    nice(19);
+    if (nice(19) == -1)
+        exit(2);
     for (uintptr_t i = 0; i < p->max; i++)
         if (pthread_create(&thread, NULL, pool_thread, (void *)i) != 0)
             exit(2);

@@ -119,6 +119,44 @@ def test_agent_elf_refuses_lazy_thread_locals_and_new_symbols(tmp_path):
     assert "__tls_get_addr" in result.stderr and "exports lazy" in result.stderr
 
 
+PROGRAMS = ("tide", "tided", "tide-kube", "tide-runc", "tide-tfnode", "tide-sim", "libtide.so")
+
+
+def test_hardening_accepts_what_we_ship(build_dir):
+    result = script("check-hardening.sh", *(build_dir / name for name in PROGRAMS))
+    assert result.returncode == 0, result.stderr
+    assert script("check-hardening.sh", "--lazy", build_dir / "libtide-agent.so").returncode == 0
+    result = script("check-hardening.sh", build_dir / "libtide-agent.so")
+    assert result.returncode == 1 and "binds symbols after its start" in result.stderr
+
+
+@pytest.mark.parametrize("without, complaint", [
+    ((), None),
+    (("-fno-stack-protector",), "has no stack protector"),
+    (("-U_FORTIFY_SOURCE",), "was compiled without _FORTIFY_SOURCE"),
+    (("-no-pie", "-fno-pie"), "is not position independent"),
+    (("-Wl,-z,lazy",), "binds symbols after its start"),
+    (("-Wl,-z,norelro",), "keeps its relocations writable"),
+    (("-Wl,-z,execstack",), "has a segment both writable and executable"),
+])
+def test_hardening_names_what_is_missing(tmp_path, without, complaint):
+    (tmp_path / "a.c").write_text("""
+        #include <stdio.h>
+        #include <string.h>
+        int main(int argc, char **argv)
+        {
+            char text[64];
+            snprintf(text, argc * 20, "%s", argv[0]);
+            return strlen(text) > 9;
+        }""")
+    subprocess.run(["gcc", "-O2", "-w", "-fstack-protector-strong", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2",
+                    "-fpie", "-pie", "-Wl,-z,relro,-z,now,-z,noexecstack", *without,
+                    "-o", tmp_path / "a", tmp_path / "a.c"], check=True)
+    result = script("check-hardening.sh", tmp_path / "a")
+    assert result.returncode == (complaint is not None)
+    assert complaint is None or complaint in result.stderr
+
+
 @pytest.fixture
 def check(tmp_path):
     loaded = module("check")
