@@ -169,8 +169,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_answer(answers, size);
     for (const struct job *j = node.jobs.first; j; j = j->next) {
         CHECK(strcmp(j->name, j->id) == 0 || job_name_valid(j->name));
-        CHECK(j->weight >= 1 && j->weight <= JOB_WEIGHT_MAX && j->placement < PLACEMENT_MAX);
-        CHECK(!j->limit || j->min <= j->limit);
+        for (each_attribute(a))
+            CHECK(attribute_holds(a, attribute_get(a, &j->asked)));
+        CHECK(!j->asked.max || j->asked.min <= j->asked.max);
     }
     while (node.jobs.first)
         job_end(node.jobs.first);

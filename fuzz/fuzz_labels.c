@@ -27,17 +27,16 @@ static size_t split(char *text, struct engine_label *labels)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *text = input_text(data, size), note[JOB_REASON_MAX];
-    struct job_request req = {.weight = JOB_WEIGHT_STD};
+    struct job_request req = {.asked = attributes_usual()};
     struct engine_label labels[LABELS_MAX];
     size_t n = split(text, labels);
     const char *key = labels_key(labels, n);
 
     labels_elastic(labels, n);
     labels_parse(labels, n, 1000, &req, note, sizeof(note));
-    CHECK(req.min <= PROTO_THREADS_MAX && req.limit <= PROTO_THREADS_MAX);
-    CHECK(!req.limit || req.min <= req.limit);
-    CHECK(req.weight >= 1 && req.weight <= JOB_WEIGHT_MAX);
-    CHECK(req.placement < PLACEMENT_MAX && req.terms.request <= PROTO_THREADS_MAX);
+    for (each_attribute(a))
+        CHECK(attribute_holds(a, attribute_get(a, &req.asked)));
+    CHECK(!req.asked.max || req.asked.min <= req.asked.max);
     CHECK(!key || (*key && !strpbrk(key, "/.")));
     CHECK(strnlen(note, sizeof(note)) < sizeof(note));
     for (const char *c = note; *c; c++)

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "proto/attribute.h"
 
 #include <getopt.h>
 #include <stdbool.h>
@@ -33,6 +34,8 @@ struct command {
     const char *usage; /* arguments, as they follow the name: "JOB --threads K" */
     const char *brief; /* one line for the list of `tide help`, no full stop */
     const char *help;  /* options and examples; lines of at most 80 columns, ends with a newline */
+
+    enum attributes_of takes; /* the attributes of jobs that are options of it */
 
     /* argv[0] is the command's name. Returns an exit code; what it printed is flushed by main. */
     int (*run)(int argc, char **argv);

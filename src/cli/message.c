@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <ctype.h>
+#include <limits.h>
 #include <locale.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -57,10 +58,27 @@ void cli_note(const struct command *cmd, const char *fmt, ...)
     va_end(ap);
 }
 
+static void print_attribute(const struct attribute *a)
+{
+    char option[32], text[128];
+
+    snprintf(option, sizeof(option), "--%s %s", a->key, a->value);
+    printf("      %-14s %s\n", option, attribute_help(a, text, sizeof(text)));
+    for (int64_t i = a->least; a->kind == KIND_CHOICE && i <= a->most; i++)
+        printf("%21s%-10s %s\n", "", a->choices[i].name, a->choices[i].text);
+}
+
 int cli_help(const struct command *cmd)
 {
-    printf("Usage: tide %s%s%s\n\n%c%s.\n\n%s", cmd->name, *cmd->usage ? " " : "", cmd->usage,
-           toupper((unsigned char)cmd->brief[0]), cmd->brief + 1, cmd->help);
+    const char *attributes = strchr(cmd->help, '\f'); /* TERMS_HERE */
+
+    printf("Usage: tide %s%s%s\n\n%c%s.\n\n", cmd->name, *cmd->usage ? " " : "", cmd->usage,
+           toupper((unsigned char)cmd->brief[0]), cmd->brief + 1);
+    printf("%.*s", attributes ? (int)(attributes - cmd->help) : INT_MAX, cmd->help);
+    for (each_attribute(a))
+        if (attributes && attribute_is_of(a, cmd->takes))
+            print_attribute(a);
+    printf("%s", attributes ? attributes + 1 : "");
     return CLI_OK;
 }
 

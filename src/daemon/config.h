@@ -10,8 +10,8 @@
 #include "base/cpuset.h"
 #include "base/error.h"
 #include "daemon/containers/container.h"
-#include "daemon/job/placement.h"
 #include "policy/core/policy.h"
+#include "proto/attribute.h"
 
 #include <stdio.h>
 #include <sys/types.h>

@@ -76,7 +76,7 @@ static struct history *open_here(void)
 static struct history_job job_of(uint32_t number)
 {
     struct history_job job = {
-        .key = {1000000 + number, number}, .weight = 100, .exit = -1, .uid = number % 3};
+        .key = {1000000 + number, number}, .asked = {.weight = 100}, .exit = -1, .uid = number % 3};
 
     snprintf(job.name, sizeof(job.name), "job%u", number);
     snprintf(job.owner, sizeof(job.owner), "somebody");

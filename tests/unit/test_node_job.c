@@ -167,9 +167,9 @@ static void an_idle_shell_counts_for_half_a_minute_only(void **unused)
     job.met_ns = born;
     assert_true(decision_counts(&job, born + JOB_GRACE_NS - 1));
     assert_false(decision_counts(&job, born + JOB_GRACE_NS));
-    job.min = 2; /* asked for */
+    job.asked.min = 2; /* asked for */
     assert_true(decision_counts(&job, born + JOB_GRACE_NS));
-    job.min = 0;
+    job.asked.min = 0;
     process[0].peer = &peer;
     assert_true(decision_counts(&job, born + JOB_GRACE_NS));
 }

@@ -14,7 +14,7 @@
 
 #define START_MS 1000000ull
 
-static const struct job_request blank = {.weight = JOB_WEIGHT_STD, .placement = PLACEMENT_SHARED};
+static const struct job_request blank = {.asked = {.weight = 100, .placement = PLACEMENT_SHARED}};
 static char note[JOB_REASON_MAX];
 
 static struct job_request parse(const struct engine_label *labels, size_t n)
@@ -47,15 +47,15 @@ static void every_label_sets_its_member(void **unused)
     struct job_request req = parse(labels, ARRAY_LEN(labels));
 
     assert_string_equal(note, "");
-    assert_int_equal(req.min, 2);
-    assert_int_equal(req.limit, 6);
-    assert_int_equal(req.weight, 250);
-    assert_int_equal(req.terms.priority, -7);
-    assert_int_equal(req.terms.class, 3);
-    assert_int_equal(req.terms.request, 4);
-    assert_int_equal(req.terms.memory_bytes, UINT64_C(3) << 29);
-    assert_int_equal(req.placement, PLACEMENT_EXCLUSIVE);
-    assert_int_equal(req.terms.deadline_ms, START_MS + 5400000);
+    assert_int_equal(req.asked.min, 2);
+    assert_int_equal(req.asked.max, 6);
+    assert_int_equal(req.asked.weight, 250);
+    assert_int_equal(req.asked.priority, -7);
+    assert_int_equal(req.asked.class, 3);
+    assert_int_equal(req.asked.request, 4);
+    assert_int_equal(req.asked.memory_bytes, UINT64_C(3) << 29);
+    assert_int_equal(req.asked.placement, PLACEMENT_EXCLUSIVE);
+    assert_int_equal(req.asked.deadline_ms, START_MS + 5400000);
 }
 
 static void a_deadline_is_a_duration_or_a_date(void **unused)
@@ -82,7 +82,7 @@ static void a_deadline_is_a_duration_or_a_date(void **unused)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct job_request req = parse_one("io.threadtide.deadline", cases[i].text);
 
-        assert_int_equal(req.terms.deadline_ms, cases[i].ms);
+        assert_int_equal(req.asked.deadline_ms, cases[i].ms);
         assert_int_equal(*note == '\0', cases[i].ms > 0);
     }
 }

@@ -62,7 +62,7 @@ static void begin(unsigned jobs, const char *policy)
                               .processes = &process[i],
                               .n_processes = 1,
                               .number = i + 1,
-                              .weight = JOB_WEIGHT_STD,
+                              .asked = {.weight = 100},
                               .created_ns = now,
                               .met_ns = now,
                               .quota_set_mcpu = CGROUP_NO_QUOTA};
@@ -274,7 +274,7 @@ static void an_experiment_is_short_and_ends_with_an_order(void **state)
 static void the_minimum_holds_in_experiments(void **state)
 {
     begin(1, "throughput");
-    job[0].min = 5;
+    job[0].asked.min = 5;
     for (unsigned s = 0; s < 1000; s++) {
         run(1);
         assert_true(process[0].sent.intra >= 5);

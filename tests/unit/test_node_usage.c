@@ -76,7 +76,7 @@ static int begin(void **state)
                               .processes = &process[i],
                               .n_processes = 1,
                               .number = i + 1,
-                              .weight = JOB_WEIGHT_STD,
+                              .asked = {.weight = 100},
                               .created_ns = now,
                               .met_ns = now,
                               .quota_set_mcpu = CGROUP_NO_QUOTA};
@@ -195,14 +195,14 @@ static void what_a_silent_job_was_started_with_is_its_own_for_a_while(void **sta
     pass(20, 100, 1, 1000, 0);
     decide();
     assert_int_equal(job[0].share, 1);
-    job[0].terms.request = 2;
+    job[0].asked.request = 2;
     decide();
     assert_int_equal(job[0].share, 2);
 }
 
 static void memory_is_what_was_asked_for_or_more_if_more_is_used(void **state)
 {
-    job[0].terms.memory_bytes = 100 * MIB;
+    job[0].asked.memory_bytes = 100 * MIB;
     assert_true(usage_memory(&job[0]) == 100 * MIB);
     pass(1, 100, 1, 0, 50 * MIB);
     assert_true(usage_memory(&job[0]) == 100 * MIB);
@@ -218,15 +218,15 @@ static void memory_is_what_was_asked_for_or_more_if_more_is_used(void **state)
 static void a_job_begins_when_its_memory_is_free(void **state)
 {
     node.memory_bytes = 1024 * MIB;
-    job[0].terms.memory_bytes = 400 * MIB;
+    job[0].asked.memory_bytes = 400 * MIB;
     job[1].frozen = true; /* by hand: it has no cores, but what it has allocated */
-    job[1].terms.memory_bytes = 300 * MIB;
+    job[1].asked.memory_bytes = 300 * MIB;
     admission_init(&job[2], true, now);
-    job[2].terms.memory_bytes = 325 * MIB;
+    job[2].asked.memory_bytes = 325 * MIB;
     decide();
     assert_false(job[2].admission.wanted);
     assert_non_null(strstr(job[2].share_reason, "memory"));
-    job[2].terms.memory_bytes = 324 * MIB;
+    job[2].asked.memory_bytes = 324 * MIB;
     decide();
     assert_true(job[2].admission.wanted);
 }
@@ -235,7 +235,7 @@ static void more_than_the_machine_has_never_begins_and_says_so(void **state)
 {
     node.memory_bytes = 1024 * MIB;
     admission_init(&job[2], true, now);
-    job[2].terms.memory_bytes = 1025 * MIB;
+    job[2].asked.memory_bytes = 1025 * MIB;
     decide();
     assert_false(job[2].admission.wanted);
     assert_non_null(strstr(job[2].share_reason, "1 GiB"));

@@ -14,17 +14,17 @@ struct adopt_options {
 /* Returns CLI_OK, CLI_USAGE, or -1: help was printed. */
 static int parse(int argc, char **argv, struct adopt_options *o)
 {
-    static const struct option options[] = {
-        TERM_OPTIONS,
-        {"placement", required_argument, NULL, TERM_PLACEMENT},
+    static const struct option own[] = {
         {"undo", no_argument, NULL, OPT_UNDO},
         {"json", no_argument, NULL, 'j'},
         {"help", no_argument, NULL, 'h'},
         {0},
     };
+    struct option options[TERMS_OPTIONS_MAX];
     bool term;
     int c;
 
+    terms_options(&command_adopt, own, options);
     while ((c = option_next(&command_adopt, argc, argv, options, false)) != -1) {
         if (c == 'h') {
             cli_help(&command_adopt);
@@ -101,11 +101,7 @@ const struct command command_adopt = {
             "ends; a restart of tided changes nothing. Its program has no agent of ours: its\n"
             "threads stay as they are, unless the program looks at its cores again.\n"
             "\n"
-            "Options:\n"
-            "      --min K        never give it less cores\n"
-            "      --max K        never give it more\n"
-            "      --weight W     share among jobs, 1 to 10000 (100 is the usual one)\n" TERM_HELP
-                TERM_MEMORY_HELP TERM_PLACEMENT_HELP
+            "Options:\n" TERMS_HERE
             "      --undo         no job any more: back to the limits that it began with.\n"
             "                     JOB is the job's name or id, or the container's id\n"
             "  -j, --json         print the daemon's answer\n"
@@ -114,5 +110,6 @@ const struct command command_adopt = {
             "  tide adopt web\n"
             "  tide adopt --max 4 --placement exclusive 3f2a1c\n"
             "  tide adopt --undo web\n",
+    .takes = ATTRIBUTES_OF_START,
     .run = adopt_run,
 };

@@ -63,7 +63,7 @@ static int check(const struct set_options *o)
     if (o->automatic && (o->threads || o->intra))
         return cli_usage(cmd, "--auto gives back what --threads fixes: choose one");
     if (!o->threads && !o->intra && !o->automatic && !o->terms)
-        return cli_usage(cmd, "nothing to set: --threads, --auto, --min, --weight, --priority, %s",
+        return cli_usage(cmd, "nothing to set: --threads, --auto, --min, --weight, %s",
                          cli_glyph(CLI_DOTS));
     return terms_check(cmd, o->terms);
 }
@@ -71,20 +71,21 @@ static int check(const struct set_options *o)
 /* Returns CLI_OK, CLI_USAGE, or -1: help was printed. */
 static int parse(int argc, char **argv, struct set_options *o)
 {
-    static const struct option options[] = {
+    static const struct option own[] = {
         {"threads", required_argument, NULL, OPT_THREADS},
         {"intra", required_argument, NULL, OPT_INTRA},
         {"inter", required_argument, NULL, OPT_INTER},
         {"auto", no_argument, NULL, OPT_AUTO},
         {"placement", required_argument, NULL, OPT_PLACEMENT},
         {"wait", required_argument, NULL, 'w'},
-        TERM_OPTIONS,
         {"json", no_argument, NULL, 'j'},
         {"help", no_argument, NULL, 'h'},
         {0},
     };
+    struct option options[TERMS_OPTIONS_MAX];
     int c;
 
+    terms_options(&command_set, own, options);
     while ((c = option_next(&command_set, argc, argv, options, false)) != -1) {
         if (c == 'h') {
             cli_help(&command_set);
@@ -199,7 +200,7 @@ static int set_run(int argc, char **argv)
 
 const struct command command_set = {
     .name = "set",
-    .usage = "JOB (--threads K | --auto | --weight W | --priority N | ...)...",
+    .usage = "JOB (--threads K | --auto | --min K | --weight W | ...)...",
     .brief = "change a job's threads, limits, weight or priority while it runs",
     .help = "JOB is an id (j1), a name, or the pid of one of its processes.\n"
             "\n"
@@ -208,12 +209,8 @@ const struct command command_set = {
             "      --intra K --inter K\n"
             "                     the same, apart for threads inside one operation and for\n"
             "                     operations side by side\n"
-            "      --auto         back to the share that the policy gives\n"
-            "      --min K        never give it less\n"
-            "      --max K        never give it more\n"
-            "      --weight W     share among jobs, 1 to 10000 (100 is the usual one)\n" TERM_HELP
-                TERM_MEMORY_HELP
-            "                     'none' takes back a deadline, a request or memory\n"
+            "      --auto         back to the share that the policy gives\n" TERMS_HERE
+            "                     'none' takes back a request, memory or a deadline\n"
             "  -w, --wait MS      wait so long for the acknowledgement (default 5000); after\n"
             "                     that the change stays ordered and tide ends with status 6\n"
             "  -j, --json         print the daemon's answer\n"
@@ -222,5 +219,6 @@ const struct command command_set = {
             "  tide set cnn --threads 1\n"
             "  tide set j2 --min 2 --weight 300\n"
             "  tide set cnn --auto\n",
+    .takes = ATTRIBUTES_OF_CHANGE,
     .run = set_run,
 };

@@ -491,11 +491,7 @@ const struct command command_docker = {
     .brief = "run a container whose cores and threads can change while it runs",
     .help = "As a plugin of docker: docker tide run [OPTION...] IMAGE [COMMAND...]\n"
             "\n"
-            "All options of 'docker run' are taken, before and behind these:\n"
-            "      --min K        at least K cores, also when the machine is full\n"
-            "      --max K        at most K threads; may exceed the machine's cores\n"
-            "      --weight W     share among jobs, 1 to 10000 (default 100)\n" TERM_HELP
-                TERM_PLACEMENT_HELP "\n"
+            "All options of 'docker run' are taken, before and behind these:\n" TERMS_HERE "\n"
             "The job is named after the container (--name). The agent comes in by a mount and\n"
             "LD_PRELOAD; images with musl and static programs run without it. Without daemon\n"
             "the container starts all the same, and one line says so.\n"
@@ -508,5 +504,6 @@ const struct command command_docker = {
             "\n"
             "Exit status: that of docker; 2 wrong options (nothing was run), 127 there is no\n"
             "docker.\n",
+    .takes = ATTRIBUTES_OF_DOCKER,
     .run = docker_command,
 };

@@ -97,7 +97,7 @@ struct option_word {
 
 static bool takes_value(const char *name, size_t length)
 {
-    return listed(with_value, name, length) || (length > 1 && terms_find(name, length));
+    return listed(with_value, name, length) || terms_of_docker(name, length);
 }
 
 /* "--name", "--name=value", "--name value" */
@@ -198,7 +198,7 @@ struct reader {
 static int take(struct reader *reader, const struct option_word *o)
 {
     struct docker_words *words = reader->words;
-    int term = o->length > 1 ? terms_find(o->name, o->length) : 0;
+    const struct attribute *term = terms_of_docker(o->name, o->length);
     const char *preload;
 
     if (term && !o->value)

@@ -5,13 +5,15 @@
 /* Returns CLI_OK, CLI_USAGE, or -1: help was printed, nothing is to be run. */
 static int parse(int argc, char **argv, struct launch *l)
 {
-    static const struct option options[] = {
+    static const struct option own[] = {
         LAUNCH_OPTIONS,
         {"help", no_argument, NULL, 'h'},
         {0},
     };
+    struct option options[TERMS_OPTIONS_MAX];
     int c;
 
+    terms_options(l->cmd, own, options);
     while ((c = option_next(l->cmd, argc, argv, options, true)) != -1) {
         if (c == 'h') {
             cli_help(l->cmd);
@@ -75,5 +77,6 @@ const struct command command_run = {
             "\n"
             "Exit status: that of the program; 2 wrong options (nothing was run), 126 the\n"
             "program cannot be executed, 127 there is no such program.\n",
+    .takes = ATTRIBUTES_OF_START,
     .run = run_run,
 };

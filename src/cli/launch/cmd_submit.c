@@ -323,7 +323,7 @@ static int submit(struct submit *s)
 /* Returns CLI_OK, CLI_USAGE, or -1: help was printed, nothing is to be run. */
 static int parse(int argc, char **argv, struct submit *s)
 {
-    static const struct option options[] = {
+    static const struct option own[] = {
         LAUNCH_OPTIONS,
         {"hold", no_argument, NULL, OPT_HOLD},
         {"patience", required_argument, NULL, OPT_PATIENCE},
@@ -334,8 +334,10 @@ static int parse(int argc, char **argv, struct submit *s)
         {0},
     };
     const struct command *cmd = s->launch.cmd;
+    struct option options[TERMS_OPTIONS_MAX];
     int c;
 
+    terms_options(cmd, own, options);
     while ((c = option_next(cmd, argc, argv, options, true)) != -1) {
         if (c == 'h') {
             cli_help(cmd);
@@ -398,5 +400,6 @@ const struct command command_submit = {
             "Exit status: 0 when the job is in the queue (with --wait, that of the program;\n"
             "128 and the signal's number if one ended it), 2 wrong options, 126 the program\n"
             "cannot be executed, 127 there is no such program.\n",
+    .takes = ATTRIBUTES_OF_START,
     .run = submit_run,
 };

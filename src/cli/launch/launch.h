@@ -21,23 +21,17 @@ struct launch {
 
 enum { LAUNCH_THREADS = 256 };
 
-/* Entries of a table of long options. */
+/* Entries of a table of long options, for terms_options(). */
 /* clang-format off */
 #define LAUNCH_OPTIONS                                                                             \
     {"name", required_argument, NULL, 'n'},                                                        \
-    {"threads", required_argument, NULL, LAUNCH_THREADS},                                          \
-    {"placement", required_argument, NULL, TERM_PLACEMENT},                                        \
-    TERM_OPTIONS
+    {"threads", required_argument, NULL, LAUNCH_THREADS}
 /* clang-format on */
 
-/* Their part of a command's help. */
+/* Their part of a command's help, and the attributes'. */
 #define LAUNCH_HELP                                                                                \
     "  -n, --name NAME    what to call the job (default: after the script or program)\n"           \
-    "      --min K        at least K threads, also when the machine is full\n"                     \
-    "      --max K        at most K threads; may exceed the machine's cores\n"                     \
-    "      --threads K    exactly K threads, until 'tide set JOB --auto'\n"                        \
-    "      --weight W     share among jobs, 1 to 10000 (default 100)\n" TERM_HELP TERM_MEMORY_HELP \
-        TERM_PLACEMENT_HELP
+    "      --threads K    exactly K threads, until 'tide set JOB --auto'\n" TERMS_HERE
 
 /*
  * Takes what option_next() returned if it is one of these. Returns CLI_OK, or CLI_USAGE after the

@@ -105,7 +105,7 @@ static void put_cores(FILE *f, const struct job *j)
 static void put_weight(FILE *f, const struct job *j)
 {
     put_job(f, "tide_job_weight", j);
-    fprintf(f, "} %u\n", j->weight);
+    fprintf(f, "} %" PRId64 "\n", j->asked.weight);
 }
 
 static void put_cpu_weight(FILE *f, const struct job *j)

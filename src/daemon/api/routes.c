@@ -42,9 +42,13 @@ static void show(const json_t *value, char *buf, size_t size)
     free(dump);
 }
 
+/* Takes attributes of a job, too. */
+#define ATTRIBUTES "*"
+
 /* Every field must be one that the request knows: a misspelt one would be ignored in silence. */
 static bool only_fields(struct request *r, const char *const *known)
 {
+    bool attributes = strcmp(known[0], ATTRIBUTES) == 0;
     const char *key;
     json_t *value;
 
@@ -53,7 +57,7 @@ static bool only_fields(struct request *r, const char *const *known)
 
         while (known[i] && strcmp(known[i], key) != 0)
             i++;
-        if (known[i])
+        if (known[i] || (attributes && attribute_find(key, strlen(key))))
             continue;
         request_fail(r, HTTP_BAD_REQUEST, "See docs/http-api.md.", "unknown field '%.60s'", key);
         return false;
@@ -125,84 +129,84 @@ static bool take_flag(struct request *r, const char *key, bool *ret)
     return false;
 }
 
-static bool take_bounds(struct request *r, uint32_t *min, uint32_t *limit, uint32_t *weight)
+/* ---- attributes ---- */
+
+/* A time of the clock on the wall, in seconds since 1970. */
+static bool read_moment(const json_t *value, int64_t *ret_ms)
 {
-    if (!take_number(r, "min", 1, PROTO_THREADS_MAX, true, min) ||
-        !take_number(r, "max", 1, PROTO_THREADS_MAX, true, limit) ||
-        !take_number(r, "weight", 1, JOB_WEIGHT_MAX, false, weight))
+    double now = (double)clock_real_ms() / 1000, moment = json_number_value(value);
+
+    if (!json_is_number(value) || moment <= now || moment > now + JOB_DEADLINE_S)
         return false;
-    if (*limit && *min > *limit) {
-        request_fail(r, HTTP_BAD_REQUEST, "Raise max or lower min.",
-                     "min is %u, above max, which is %u", *min, *limit);
-        return false;
-    }
+    *ret_ms = (int64_t)(moment * 1000);
     return true;
 }
 
-/* A time of the clock on the wall, in seconds since 1970. */
-static bool take_deadline(struct request *r, uint64_t *ret_ms)
+static bool read_attribute(const struct attribute *a, const json_t *value, int64_t *ret)
 {
-    const json_t *value = json_object_get(r->body, "deadline");
-    double now = (double)clock_real_ms() / 1000, deadline = json_number_value(value);
-    char text[48];
+    *ret = 0;
+    if (json_is_null(value))
+        return a->none;
+    if (a->kind == KIND_MOMENT)
+        return read_moment(value, ret);
+    if (a->kind == KIND_CHOICE)
+        return attribute_parse(a, json_string_value(value), ret) == 0;
+    *ret = json_integer_value(value);
+    return json_is_integer(value) && *ret >= a->least && *ret <= a->most;
+}
 
-    if (!value)
-        return true;
-    if (json_is_null(value)) {
-        *ret_ms = 0;
-        return true;
-    }
-    if (json_is_number(value) && deadline > now && deadline <= now + JOB_DEADLINE_S) {
-        *ret_ms = (uint64_t)(deadline * 1000);
-        return true;
-    }
+static void refuse_attribute(struct request *r, const struct attribute *a, const json_t *value)
+{
+    char text[48], choices[64];
+
     show(value, text, sizeof(text));
-    request_fail(r, HTTP_BAD_REQUEST, "",
-                 "deadline is %s: use seconds since 1970 (now it is %.0f), within ten years", text,
-                 now);
-    return false;
-}
-
-/* Bytes; less than that of a program that does nothing is a unit forgotten. */
-static bool take_memory(struct request *r, uint64_t *ret_bytes)
-{
-    const json_t *value = json_object_get(r->body, "memory");
-    json_int_t bytes = json_integer_value(value);
-    char text[48];
-
-    if (!value)
-        return true;
-    if (json_is_null(value) || (json_is_integer(value) && bytes >= JOB_MEMORY_MIN_BYTES &&
-                                bytes <= (json_int_t)SIZE_MAX_BYTES)) {
-        *ret_bytes = (uint64_t)bytes;
-        return true;
+    switch (a->kind) {
+    case KIND_MOMENT:
+        request_fail(r, HTTP_BAD_REQUEST, "",
+                     "%s is %s: use seconds since 1970 (now it is %.0f), within ten years", a->key,
+                     text, (double)clock_real_ms() / 1000);
+        break;
+    case KIND_MEMORY:
+        /* Less than that of a program that does nothing is a unit forgotten. */
+        request_fail(r, HTTP_BAD_REQUEST, "", "%s is %s: use a number of bytes, at least a MiB",
+                     a->key, text);
+        break;
+    case KIND_CHOICE:
+        request_fail(r, HTTP_BAD_REQUEST, "", "%s is '%.40s': use %s", a->key,
+                     json_string_value(value),
+                     attribute_choices(a, " or ", choices, sizeof(choices)));
+        break;
+    default:
+        request_fail(r, HTTP_BAD_REQUEST, "", "%s is %s: use a whole number from %d to %d", a->key,
+                     text, (int)a->least, (int)a->most);
     }
-    show(value, text, sizeof(text));
-    request_fail(r, HTTP_BAD_REQUEST, "", "memory is %s: use a number of bytes, at least a MiB",
-                 text);
-    return false;
 }
 
-static bool take_terms(struct request *r, struct job_terms *ret)
-{
-    return take_integer(r, "priority", -PROTO_PRIORITY_MAX, PROTO_PRIORITY_MAX, false,
-                        &ret->priority) &&
-           take_number(r, "class", 0, PROTO_CLASS_MAX, false, &ret->class) &&
-           take_number(r, "request", 1, PROTO_THREADS_MAX, true, &ret->request) &&
-           take_memory(r, &ret->memory_bytes) && take_deadline(r, &ret->deadline_ms);
-}
-
-static bool take_placement(struct request *r, enum placement *ret)
+/* What the body asks for; what it leaves out stays. False: answered with the error. */
+static bool take_asked(struct request *r, struct attributes *ret)
 {
     const char *text = NULL;
+    int64_t read;
 
-    if (!take_text(r, "placement", &text))
+    for (each_attribute(a)) {
+        const json_t *value = json_object_get(r->body, a->key);
+
+        if (!value)
+            continue;
+        if (a->kind == KIND_CHOICE && !take_text(r, a->key, &text))
+            return false;
+        if (!read_attribute(a, value, &read)) {
+            refuse_attribute(r, a, value);
+            return false;
+        }
+        attribute_set(a, ret, read);
+    }
+    if (ret->max && ret->min > ret->max) {
+        request_fail(r, HTTP_BAD_REQUEST, "Raise max or lower min.",
+                     "min is %d, above max, which is %d", (int)ret->min, (int)ret->max);
         return false;
-    if (!text || placement_parse(text, ret) == 0)
-        return true;
-    request_fail(r, HTTP_BAD_REQUEST, "", "placement is '%.40s': use shared, exclusive or quota",
-                 text);
-    return false;
+    }
+    return true;
 }
 
 /* ---- jobs ---- */
@@ -273,16 +277,14 @@ static bool check_memory(struct request *r, uint64_t bytes)
 
 static bool read_request(struct request *r, struct job_request *ret, bool *ret_held)
 {
-    static const char *const fields[] = {"name",  "min",      "max",     "weight",   "threads",
-                                         "class", "priority", "request", "deadline", "placement",
-                                         "pid",   "queue",    "held",    "memory",   NULL};
+    static const char *const fields[] = {ATTRIBUTES, "name", "threads", "pid",
+                                         "queue",    "held", NULL};
     uint32_t threads = 0;
     bool queue = false, held = false;
 
-    *ret = (struct job_request){.weight = JOB_WEIGHT_STD, .placement = r->node->placement};
+    *ret = job_request_usual(r->node);
     if (!only_fields(r, fields) || !take_text(r, "name", &ret->name) ||
-        !take_placement(r, &ret->placement) ||
-        !take_bounds(r, &ret->min, &ret->limit, &ret->weight) || !take_terms(r, &ret->terms) ||
+        !take_asked(r, &ret->asked) ||
         !take_number(r, "threads", 1, PROTO_THREADS_MAX, true, &threads) ||
         !take_flag(r, "queue", &queue) || !take_flag(r, "held", &held))
         return false;
@@ -290,7 +292,7 @@ static bool read_request(struct request *r, struct job_request *ret, bool *ret_h
         request_fail(r, HTTP_BAD_REQUEST, "Add \"queue\": true.", "held without queue");
         return false;
     }
-    if (queue && !check_memory(r, ret->terms.memory_bytes))
+    if (queue && !check_memory(r, (uint64_t)ret->asked.memory_bytes))
         return false;
     ret->pinned.intra = threads;
     ret->submitted = queue;
@@ -351,7 +353,7 @@ static void post_job(struct request *r, struct job *none)
     request_answer(r, HTTP_CREATED,
                    json_pack("{s:s,s:s,s:s,s:s,s:s}", "id", j->id, "name", j->name, "token",
                              j->token, "socket", agent_socket, "note",
-                             placement_note(n, j->placement)));
+                             placement_note(n, (enum placement)j->asked.placement)));
 }
 
 /* ---- containers ---- */
@@ -395,15 +397,12 @@ static void adopted(void *arg, struct job *j, const struct error *err)
 
 static void post_adoption(struct request *r, struct job *none)
 {
-    static const char *const fields[] = {"container", "min",       "max",     "weight",
-                                         "class",     "priority",  "request", "deadline",
-                                         "memory",    "placement", NULL};
-    struct job_request req = {.weight = JOB_WEIGHT_STD, .placement = r->node->placement};
+    static const char *const fields[] = {ATTRIBUTES, "container", NULL};
+    struct job_request req = job_request_usual(r->node);
     const char *name = NULL;
 
     if (!may_adopt(r) || !only_fields(r, fields) || !take_text(r, "container", &name) ||
-        !take_bounds(r, &req.min, &req.limit, &req.weight) || !take_terms(r, &req.terms) ||
-        !take_placement(r, &req.placement))
+        !take_asked(r, &req.asked))
         return;
     if (!name || !*name)
         request_fail(r, HTTP_BAD_REQUEST, "Send {\"container\": \"NAME\"}.",
@@ -434,8 +433,8 @@ static void delete_adoption(struct request *r, struct job *j)
 /* ---- changing a job ---- */
 
 struct patch {
-    uint32_t min, limit, weight, deadline_ms; /* of the answer, no term of the job */
-    struct job_terms terms;
+    uint32_t deadline_ms; /* of the answer, no attribute of the job */
+    struct attributes asked;
     struct threads threads;
     struct cpuset cores;
     bool pins; /* threads are to be set, or released with intra 0 */
@@ -502,28 +501,20 @@ static bool read_keep(struct request *r, struct patch *p)
 
 static bool read_patch(struct request *r, const struct job *j, struct patch *ret)
 {
-    static const char *const fields[] = {"threads",  "intra",       "inter", "min",      "max",
-                                         "weight",   "auto",        "class", "priority", "request",
-                                         "deadline", "deadline_ms", "held",  "pin",      "cores",
-                                         "memory",   NULL};
+    static const char *const fields[] = {ATTRIBUTES,    "threads", "intra", "inter", "auto",
+                                         "deadline_ms", "held",    "pin",   "cores", NULL};
 
     if (json_object_get(r->body, "placement")) {
         request_fail(r, HTTP_BAD_REQUEST,
                      "Start it anew with --placement, or the label io.threadtide.placement; "
                      "'tide pin' with --cores fences one that runs.",
                      "the placement of job %s is %s: that is fixed when a job starts", j->id,
-                     placement_name(j->placement));
+                     placement_name((enum placement)j->asked.placement));
         return false;
     }
-    *ret = (struct patch){.min = j->min,
-                          .limit = j->limit,
-                          .weight = j->weight,
-                          .deadline_ms = NODE_WAIT_MS,
-                          .held = j->admission.held,
-                          .keep = j->kept,
-                          .terms = j->terms};
-    if (!only_fields(r, fields) || !take_bounds(r, &ret->min, &ret->limit, &ret->weight) ||
-        !take_terms(r, &ret->terms) ||
+    *ret = (struct patch){
+        .deadline_ms = NODE_WAIT_MS, .held = j->admission.held, .keep = j->kept, .asked = j->asked};
+    if (!only_fields(r, fields) || !take_asked(r, &ret->asked) ||
         !take_number(r, "deadline_ms", 1, NODE_WAIT_MAX_MS, false, &ret->deadline_ms) ||
         !take_flag(r, "held", &ret->held) || !read_threads(r, ret) || !read_keep(r, ret))
         return false;
@@ -538,14 +529,11 @@ static bool read_patch(struct request *r, const struct job *j, struct patch *ret
 /* Whether anything is asked for that is not so already. */
 static bool changes(const struct job *j, const struct patch *p)
 {
-    const struct job_terms *a = &p->terms, *b = &j->terms;
     bool frees = (p->pins || p->keeps) && !p->threads.intra && !p->keep;
 
-    return p->min != j->min || p->limit != j->limit || p->weight != j->weight ||
-           p->held != j->admission.held || a->priority != b->priority || a->class != b->class ||
-           a->request != b->request || a->deadline_ms != b->deadline_ms ||
-           a->memory_bytes != b->memory_bytes || (p->keeps && p->keep) ||
-           (p->pins && p->threads.intra) || (frees && (j->kept || j->pinned.intra));
+    return memcmp(&p->asked, &j->asked, sizeof(p->asked)) != 0 || p->held != j->admission.held ||
+           (p->keeps && p->keep) || (p->pins && p->threads.intra) ||
+           (frees && (j->kept || j->pinned.intra));
 }
 
 static void patch_done(void *arg, struct job *j, enum wait_outcome outcome, uint64_t latency_ns)
@@ -588,10 +576,7 @@ static void patch_job(struct request *r, struct job *j)
         store_save(j->node); /* before the answer: a new daemon must not start it */
     }
     r->from = job_target(j);
-    j->min = p.min;
-    j->limit = p.limit;
-    j->weight = p.weight;
-    j->terms = p.terms;
+    j->asked = p.asked;
     j->dirty = true;
     if (p.keeps && p.keep)
         control_keep(j, p.threads, p.has_cores ? &p.cores : NULL);

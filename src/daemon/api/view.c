@@ -132,16 +132,33 @@ static json_t *view_use(const struct job *j)
                      (int)job_oversubscribed(j));
 }
 
-static json_t *view_terms(const struct job *j)
+/* A value as JSON has it; 0 where nothing is asked for is null. */
+static json_t *view_attribute(const struct attribute *a, int64_t value)
 {
-    json_t *deadline =
-        j->terms.deadline_ms ? json_real((double)j->terms.deadline_ms / 1000) : json_null();
+    if (a->none && value == 0)
+        return json_null();
+    if (a->kind == KIND_MOMENT)
+        return json_real((double)value / 1000);
+    return a->kind == KIND_CHOICE ? json_string(a->choices[value].name) : json_integer(value);
+}
 
-    return json_pack("{s:i,s:o,s:o,s:o,s:o,s:o,s:o}", "priority", (int)j->terms.priority, "class",
-                     number(j->terms.class), "request", number_or_null(j->terms.request),
-                     "deadline", deadline, "memory", number_or_null(usage_memory_asked(j)),
-                     "memory_used", number_or_null(j->usage.memory_bytes), "memory_counted",
-                     number(usage_memory(j)));
+static json_t *view_asked(const struct job *j)
+{
+    struct attributes asked = j->asked;
+    json_t *view = json_object();
+
+    asked.min = asked.min ? asked.min : 1;
+    asked.memory_bytes = (int64_t)usage_memory_asked(j); /* also by a container's limit */
+    for (each_attribute(a))
+        json_object_set_new(view, a->shown ? a->shown : a->key,
+                            view_attribute(a, attribute_get(a, &asked)));
+    return view;
+}
+
+static json_t *view_memory(const struct job *j)
+{
+    return json_pack("{s:o,s:o}", "memory_used", number_or_null(j->usage.memory_bytes),
+                     "memory_counted", number(usage_memory(j)));
 }
 
 /* How long it has run and waited: for one of `tide run` the second is 0. */
@@ -181,21 +198,21 @@ json_t *view_job(const struct job *j)
     json_t *view = json_pack("{s:s,s:s,s:s,s:s,s:o}", "id", j->id, "name", j->name, "owner",
                              j->owner, "state", job_state(j, now), "pids", view_pids(j));
     json_t *use = view_use(j);
-    json_t *terms = view_terms(j);
+    json_t *asked = view_asked(j);
+    json_t *memory = view_memory(j);
     json_t *turn = view_turn(j, now);
     json_t *rest = json_pack(
-        "{s:s,s:b,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f}",
-        "placement", placement_name(j->placement), "malleable", (int)job_malleable(j), "adopted",
-        (int)j->adopted, "kept", (int)j->kept, "weight", number(j->weight), "min",
-        number(j->min ? j->min : 1), "limit", number_or_null(j->limit), "pinned",
+        "{s:b,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f}", "malleable",
+        (int)job_malleable(j), "adopted", (int)j->adopted, "kept", (int)j->kept, "pinned",
         number_or_null(j->pinned.intra), "pinned_by", view_pinned_by(j), "lent", number(j->lent),
         "borrowed", number(j->borrowed), "place", number_or_null(j->place), "backends",
         view_backends(j), "split", view_split(j), "progress", view_progress(j), "reason",
         view_text(j->share_reason), "note", view_note(j), "signal", number_or_null(signal_of(j)),
         "elapsed_s", (double)(now - j->created_ns) / 1e9);
 
-    if (!view || json_object_update_new(view, use) < 0 || json_object_update_new(view, terms) < 0 ||
-        json_object_update_new(view, turn) < 0 || json_object_update_new(view, rest) < 0) {
+    if (!view || json_object_update_new(view, use) < 0 || json_object_update_new(view, asked) < 0 ||
+        json_object_update_new(view, memory) < 0 || json_object_update_new(view, turn) < 0 ||
+        json_object_update_new(view, rest) < 0) {
         json_decref(view);
         return NULL;
     }

@@ -243,7 +243,7 @@ static int join(struct container *c, const struct engine_container *seen, struct
 static int job_by_labels(struct container *c, const struct engine_container *seen,
                          struct error *err)
 {
-    struct job_request req = {.weight = JOB_WEIGHT_STD, .placement = c->set->node->placement};
+    struct job_request req = job_request_usual(c->set->node);
     struct job *starter = container_starter(c->set->node, seen);
     char note[JOB_REASON_MAX];
     int r;

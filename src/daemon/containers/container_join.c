@@ -35,11 +35,7 @@ void container_join(struct container *c, struct job *j, pid_t first, const struc
     for (struct process *p = j->processes; p; p = p->next)
         p->outside = p->pid != first;
     c->joined = true;
-    j->min = req->min;
-    j->limit = req->limit;
-    j->weight = req->weight;
-    j->terms = req->terms;
-    j->placement = req->placement;
+    j->asked = req->asked;
     j->dirty = true;
 }
 

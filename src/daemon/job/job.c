@@ -196,13 +196,9 @@ int job_new(struct node *n, uid_t uid, const struct job_request *req, struct job
     find_owner(uid, j->owner, sizeof(j->owner));
     j->created_ns = j->met_ns = clock_now_ns();
     j->created_ms = clock_real_ms();
-    j->min = req->min;
-    j->limit = req->limit;
-    j->weight = req->weight ? req->weight : JOB_WEIGHT_STD;
-    j->terms = req->terms;
+    j->asked = req->asked;
     j->pinned = req->pinned;
     j->pinned_by = PROTO_SOURCE_DAEMON;
-    j->placement = req->placement;
     j->quota_set_mcpu = j->want_quota_mcpu = CGROUP_NO_QUOTA;
     admission_init(j, req->submitted, j->created_ns);
     j->dirty = true;
@@ -212,13 +208,17 @@ int job_new(struct node *n, uid_t uid, const struct job_request *req, struct job
     return 0;
 }
 
+struct job_request job_request_usual(const struct node *n)
+{
+    struct job_request req = {.asked = attributes_usual()};
+
+    req.asked.placement = n->placement;
+    return req;
+}
+
 struct job_request job_request_of(const struct job *j)
 {
-    return (struct job_request){.min = j->min,
-                                .limit = j->limit,
-                                .weight = j->weight,
-                                .terms = j->terms,
-                                .placement = j->placement};
+    return (struct job_request){.asked = j->asked};
 }
 
 int job_set_id(struct job *j, const char *id)
@@ -571,7 +571,7 @@ void job_cores(const struct job *j, struct cpuset *ret)
         *ret = j->cores;
         return;
     }
-    if (j->placement == PLACEMENT_EXCLUSIVE && !j->unfenceable)
+    if (j->asked.placement == PLACEMENT_EXCLUSIVE && !j->unfenceable)
         return; /* waits until others have left its cores: it owns none yet */
     for (const struct process *p = j->processes; p; p = p->next)
         for (int c = cpuset_next(&p->original, 0); c >= 0; c = cpuset_next(&p->original, c + 1))

@@ -11,11 +11,11 @@
 #include "base/error.h"
 #include "daemon/confine/freezer.h"
 #include "daemon/job/admission.h"
-#include "daemon/job/placement.h"
 #include "daemon/job/speed.h"
 #include "daemon/job/split.h"
 #include "daemon/job/usage.h"
 #include "daemon/record/chronicle.h"
+#include "proto/attribute.h"
 #include "proto/proto.h"
 
 #include <stdbool.h>
@@ -23,18 +23,15 @@
 #include <sys/types.h>
 #include <systemd/sd-event.h>
 
-#define JOB_PROCESSES_MAX    256   /* of one job; a further process is not commanded */
-#define JOB_CHANGES_MAX      64    /* kept for `tide explain` */
-#define JOB_WEIGHT_MAX       10000 /* --weight; 100 is the usual one */
-#define JOB_WEIGHT_STD       100
-#define JOB_DEADLINE_S       (10 * 366 * 86400ull) /* --deadline: at most so far away */
-#define JOB_REASON_MAX       128
-#define JOB_MEMORY_MIN_BYTES (1 << 20)
-#define JOB_CORES_MAX        32                  /* text of a change; longer lists are cut */
-#define JOB_DEADLINE_NS      (2 * 1000000000ull) /* a shrink that takes longer is `oversubscribed` */
-#define JOB_GRACE_NS         (30 * 1000000000ull) /* how long a job without agent counts */
-#define JOB_START_NS         (10 * 1000000000ull) /* then one without agent is told to a person */
-#define JOB_NOTE_MAX         (4 * JOB_REASON_MAX)
+#define JOB_PROCESSES_MAX 256                   /* of one job; a further process is not commanded */
+#define JOB_CHANGES_MAX   64                    /* kept for `tide explain` */
+#define JOB_DEADLINE_S    (10 * 366 * 86400ull) /* --deadline: at most so far away */
+#define JOB_REASON_MAX    128
+#define JOB_CORES_MAX     32                   /* text of a change; longer lists are cut */
+#define JOB_DEADLINE_NS   (2 * 1000000000ull)  /* a shrink that takes longer is `oversubscribed` */
+#define JOB_GRACE_NS      (30 * 1000000000ull) /* how long a job without agent counts */
+#define JOB_START_NS      (10 * 1000000000ull) /* then one without agent is told to a person */
+#define JOB_NOTE_MAX      (4 * JOB_REASON_MAX)
 
 struct confine;
 struct container;
@@ -101,15 +98,6 @@ struct process {
     unsigned moved;         /* enum cgroup_controllers: in which it sits in the job's group */
 };
 
-/* What its owner says about it, for the policy to weigh. */
-struct job_terms {
-    int32_t priority;      /* larger goes first */
-    uint32_t class;        /* smaller goes first */
-    uint32_t request;      /* cores; 0: nothing said */
-    uint64_t deadline_ms;  /* CLOCK_REALTIME; 0: none */
-    uint64_t memory_bytes; /* 0: nothing said */
-};
-
 struct job {
     struct job *next; /* by age */
     struct node *node;
@@ -124,11 +112,9 @@ struct job {
     uint64_t created_ns, created_ms;
     uint64_t met_ns; /* by this daemon; later than created when it found the job again */
 
-    uint32_t min, limit, weight; /* min 0: not asked for; limit 0: none */
-    struct job_terms terms;
-    struct threads pinned;       /* intra 0: automatic */
-    enum proto_source pinned_by; /* SIGNAL, API, or DAEMON for `tide set` */
-    enum placement placement;
+    struct attributes asked;        /* for it, by its owner */
+    struct threads pinned;          /* intra 0: automatic */
+    enum proto_source pinned_by;    /* SIGNAL, API, or DAEMON for `tide set` */
     struct cpuset kept_cores;       /* by `tide pin`; empty: not fenced */
     bool kept;                      /* by `tide pin`: its cores, too, and limits changed by hand */
     uint32_t lent, borrowed, wants; /* cores; wants: a borrower's standing wish */
@@ -186,10 +172,8 @@ struct job_table {
 
 struct job_request {
     const char *name; /* NULL: made from the id */
-    uint32_t min, limit, weight;
-    struct job_terms terms;
+    struct attributes asked;
     struct threads pinned;
-    enum placement placement;
     bool submitted; /* waits for its turn: admission.h */
 };
 
@@ -199,6 +183,9 @@ struct job_request {
  */
 int job_new(struct node *n, uid_t uid, const struct job_request *req, struct job **ret,
             struct error *err);
+
+/* Nothing is asked for; the placement is the one that the daemon is configured with. */
+struct job_request job_request_usual(const struct node *n);
 
 /* What was asked for it, as of now; the name is left out. */
 struct job_request job_request_of(const struct job *j);

@@ -134,7 +134,7 @@ static void explore(struct job *j, uint64_t now)
 {
     struct speed *s = &j->speed;
     uint32_t have = may_explore(j) ? j->share : 0;
-    uint32_t to = fit_explore(&s->fit, now, have, j->min ? j->min : 1);
+    uint32_t to = fit_explore(&s->fit, now, have, j->asked.min ? j->asked.min : 1);
 
     if (to == s->explore)
         return;

@@ -88,7 +88,7 @@ bool usage_look(struct node *n, uint64_t now)
 
 uint64_t usage_memory_asked(const struct job *j)
 {
-    return j->terms.memory_bytes ? j->terms.memory_bytes : j->own_memory_bytes;
+    return j->asked.memory_bytes ? (uint64_t)j->asked.memory_bytes : j->own_memory_bytes;
 }
 
 uint64_t usage_memory(const struct job *j)

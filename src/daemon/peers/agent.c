@@ -27,7 +27,7 @@ static int adopt(struct peer *peer, const struct proto_hello *hello, struct job 
                  struct error *err)
 {
     struct node *n = peer->node;
-    struct job_request req = {.placement = n->placement};
+    struct job_request req = job_request_usual(n);
     struct job *j;
     int r;
 

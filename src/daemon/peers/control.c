@@ -420,7 +420,8 @@ static void do_loan(struct peer *peer, const struct proto_control *m, struct job
 {
     bool lends = m->verb == PROTO_VERB_LEND || m->verb == PROTO_VERB_RECLAIM;
     struct order o = {.from = lends ? j->lent : j->borrowed};
-    uint32_t least = j->min ? j->min : 1, room = j->share > least ? j->share - least : 0;
+    uint32_t least = j->asked.min ? j->asked.min : 1,
+             room = j->share > least ? j->share - least : 0;
 
     switch (m->verb) {
     case PROTO_VERB_LEND:

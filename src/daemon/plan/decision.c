@@ -160,7 +160,7 @@ bool decision_counts(const struct job *j, uint64_t now)
 {
     if (j->frozen)
         return false;
-    return job_reported(j) || j->admission.submitted || j->min > 0 || j->adopted ||
+    return job_reported(j) || j->admission.submitted || j->asked.min > 0 || j->adopted ||
            j->usage.cores > 0 || now - j->met_ns < JOB_GRACE_NS;
 }
 
@@ -187,17 +187,17 @@ static bool is_measured(const struct job *j, uint64_t now)
     bool young = now - j->met_ns < JOB_GRACE_NS;
 
     return j->admission.phase == JOB_RUNNING && !job_reported(j) && !j->adopted &&
-           j->placement == PLACEMENT_SHARED &&
+           j->asked.placement == PLACEMENT_SHARED &&
            (j->admission.submitted ? !young : j->usage.cores > 0);
 }
 
 static uint32_t silent_cores(const struct job *j, uint64_t now)
 {
-    uint32_t cores = j->admission.cores, asked = j->min;
+    uint32_t cores = j->admission.cores, asked = j->asked.min;
 
     if (is_measured(j, now)) {
-        if (j->admission.submitted && j->terms.request > asked)
-            asked = j->terms.request < cores ? j->terms.request : cores;
+        if (j->admission.submitted && j->asked.request > asked)
+            asked = j->asked.request < cores ? j->asked.request : cores;
         cores = j->usage.cores > asked ? j->usage.cores : asked;
     }
     return cores ? cores : 1;
@@ -206,7 +206,7 @@ static uint32_t silent_cores(const struct job *j, uint64_t now)
 /* Most cores that it can use: its limit, its own allowance, the threads its pools have. */
 static uint32_t most_cores(const struct job *j, uint32_t machine)
 {
-    uint32_t most = j->limit ? j->limit : machine, pools = job_max(j);
+    uint32_t most = j->asked.max ? j->asked.max : machine, pools = job_max(j);
     uint32_t allowed = j->allowed_mcpu / 1000;
 
     if (j->admission.phase == JOB_RUNNING && !job_reported(j) && !j->adopted)
@@ -223,10 +223,10 @@ static uint32_t most_cores(const struct job *j, uint32_t machine)
 /* A deadline that has passed long ago, or before the boot, is 1: POLICY_NEVER is none. */
 static uint64_t deadline_of(const struct job *j, uint64_t now)
 {
-    int64_t left_ms = (int64_t)(j->terms.deadline_ms - clock_real_ms());
+    int64_t left_ms = (int64_t)(j->asked.deadline_ms - clock_real_ms());
     uint64_t ago_ns = left_ms < 0 ? (uint64_t)-left_ms * NS_PER_MS : 0;
 
-    if (j->terms.deadline_ms == 0)
+    if (j->asked.deadline_ms == 0)
         return POLICY_NEVER;
     if (left_ms >= 0)
         return now + (uint64_t)left_ms * NS_PER_MS;
@@ -235,10 +235,10 @@ static uint64_t deadline_of(const struct job *j, uint64_t now)
 
 static void fill_terms(const struct job *j, uint64_t now, struct policy_job *ret)
 {
-    ret->weight = j->weight;
-    ret->priority = j->terms.priority;
-    ret->class = j->terms.class;
-    ret->request.of[POLICY_MCPU] = (int64_t)j->terms.request * POLICY_CORE_MCPU;
+    ret->weight = j->asked.weight;
+    ret->priority = j->asked.priority;
+    ret->class = j->asked.class;
+    ret->request.of[POLICY_MCPU] = (int64_t)j->asked.request * POLICY_CORE_MCPU;
     ret->deadline_ns = deadline_of(j, now);
     ret->arrival_ns = j->created_ns;
     admission_describe(j, now, ret);
@@ -274,7 +274,7 @@ static void fill_speed(struct job *j, unsigned cores, uint32_t *table, struct po
 static void fill_job(const struct job *j, unsigned machine, uint64_t now,
                      struct policy_amount *current, struct policy_job *ret)
 {
-    uint32_t min = j->min ? j->min : 1, max = most_cores(j, machine), held = j->share;
+    uint32_t min = j->asked.min ? j->asked.min : 1, max = most_cores(j, machine), held = j->share;
 
     policy_job_init(ret, j->number);
     fill_terms(j, now, ret);
@@ -417,8 +417,8 @@ static void want_cores(struct node *n, uint64_t now)
         struct cores_job *c = &d->cores[count++];
 
         memset(c, 0, sizeof(*c));
-        c->exclusive =
-            j->placement == PLACEMENT_EXCLUSIVE && j->admission.wanted && decision_counts(j, now);
+        c->exclusive = j->asked.placement == PLACEMENT_EXCLUSIVE && j->admission.wanted &&
+                       decision_counts(j, now);
         c->count = j->share;
         if (j->kept) { /* others keep away from what a person has chosen, while it runs there */
             c->exclusive = cpuset_count(&j->kept_cores) > 0 && j->admission.wanted && !j->frozen;
@@ -456,7 +456,7 @@ static void want_limits(struct job *j)
     j->want_weight = cores * CGROUP_WEIGHT_STD > CGROUP_WEIGHT_MAX ? CGROUP_WEIGHT_MAX
                                                                    : cores * CGROUP_WEIGHT_STD;
     j->want_quota_mcpu = CGROUP_NO_QUOTA;
-    if (j->placement == PLACEMENT_QUOTA && j->confine->can_limit(j) && j->share)
+    if (j->asked.placement == PLACEMENT_QUOTA && j->confine->can_limit(j) && j->share)
         j->want_quota_mcpu = j->share * 1000;
 }
 

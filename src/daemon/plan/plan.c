@@ -71,7 +71,7 @@ static void mark_late(struct job *j, uint64_t now)
  */
 static void raise_targets(struct job *j, bool others_shrink)
 {
-    if (others_shrink && !j->urgent && j->placement != PLACEMENT_EXCLUSIVE)
+    if (others_shrink && !j->urgent && j->asked.placement != PLACEMENT_EXCLUSIVE)
         return;
     for (struct process *p = j->processes; p; p = p->next)
         if (wants_command(p) && p->want.intra > present(p)) {
@@ -125,7 +125,8 @@ static void free_part(const struct job *j, uint64_t now, struct cpuset *ret)
 
     *ret = j->want_cores;
     for (const struct job *o = j->node->jobs.first; o; o = o->next) {
-        if (o == j || (o->placement != PLACEMENT_EXCLUSIVE && j->placement != PLACEMENT_EXCLUSIVE))
+        if (o == j || (o->asked.placement != PLACEMENT_EXCLUSIVE &&
+                       j->asked.placement != PLACEMENT_EXCLUSIVE))
             continue;
         still_there(o, now, &there);
         for (unsigned w = 0; w < CPUSET_WORDS; w++)
@@ -291,7 +292,7 @@ void plan_finish(struct node *n)
             failpoint(FAILPOINT_WEIGHT_SET);
         }
         jobs += decision_counts(j, now);
-        for (unsigned w = 0; j->placement == PLACEMENT_EXCLUSIVE && w < CPUSET_WORDS; w++)
+        for (unsigned w = 0; j->asked.placement == PLACEMENT_EXCLUSIVE && w < CPUSET_WORDS; w++)
             held.word[w] |= j->cores.word[w] | j->want_cores.word[w];
     }
     claims_publish(n->claims, jobs, &held);

@@ -86,15 +86,11 @@ static void read_command(struct job *j)
 static struct history_job row_of(const struct job *j, uint64_t now)
 {
     struct history_job row = {.key = key_of(j),
-                              .terms = j->terms,
+                              .asked = j->asked,
                               .uid = j->uid,
-                              .min = j->min,
-                              .limit = j->limit,
-                              .weight = j->weight,
                               .exit = j->seen.exited ? j->seen.exit : -1,
                               .container = j->container_id,
-                              .oom = j->seen.oom,
-                              .placement = j->placement};
+                              .oom = j->seen.oom};
     struct policy_job turn;
 
     admission_describe(j, now, &turn);

@@ -432,14 +432,14 @@ static sqlite3_stmt *bind_job(struct history *h, const struct history_job *j)
         sqlite3_bind_null(s, 10);
     sqlite3_bind_int64(s, 11, (sqlite3_int64)j->run_ms);
     sqlite3_bind_int64(s, 12, (sqlite3_int64)j->wait_ms);
-    bind_known(s, 13, j->min);
-    bind_known(s, 14, j->limit);
-    sqlite3_bind_int64(s, 15, j->weight);
-    sqlite3_bind_int(s, 16, j->terms.priority);
-    sqlite3_bind_int64(s, 17, j->terms.class);
-    bind_known(s, 18, j->terms.request);
-    bind_known(s, 19, j->terms.deadline_ms);
-    bind_text(s, 20, placement_name(j->placement));
+    bind_known(s, 13, j->asked.min);
+    bind_known(s, 14, j->asked.max);
+    sqlite3_bind_int64(s, 15, j->asked.weight);
+    sqlite3_bind_int(s, 16, j->asked.priority);
+    sqlite3_bind_int64(s, 17, j->asked.class);
+    bind_known(s, 18, j->asked.request);
+    bind_known(s, 19, j->asked.deadline_ms);
+    bind_text(s, 20, placement_name(j->asked.placement));
     sqlite3_bind_int(s, 21, j->oom);
     return s;
 }

@@ -48,13 +48,11 @@ struct history_job {
     struct history_key key;
     uint64_t begun_ms, ended_ms; /* 0: not yet */
     uint64_t run_ms, wait_ms;
-    struct job_terms terms;
+    struct attributes asked;
     uid_t uid;
-    uint32_t min, limit, weight;
     int exit; /* -1: not known */
     bool container;
     bool oom; /* a process of it was killed for want of memory */
-    enum placement placement;
     char name[PROTO_NAME_MAX];
     char owner[PROTO_SHORT_MAX];
     char command[HISTORY_COMMAND_MAX]; /* or image */

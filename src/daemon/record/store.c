@@ -214,54 +214,75 @@ static json_t *kept_to_json(const struct job *j)
     return json_string(cores);
 }
 
+static const char *key_of(const struct attribute *a)
+{
+    return a->stored ? a->stored : a->shown ? a->shown : a->key;
+}
+
 static json_t *job_to_json(const struct job *j)
 {
-    json_t *processes = json_array();
+    json_t *processes = json_array(), *json;
 
     for (const struct process *p = j->processes; p; p = p->next)
         json_array_append_new(
             processes, json_pack("{s:i,s:I}", "pid", (int)p->pid, "start", (json_int_t)p->start));
-    return json_pack(
-        "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:s,s:i,s:I,s:I,s:I,s:I,s:o,s:o,s:o,s:o}",
-        "id", j->id, "name", j->name, "token", j->token, "uid", (json_int_t)j->uid, "created_ms",
-        (json_int_t)j->created_ms, "min", (json_int_t)j->min, "limit", (json_int_t)j->limit,
-        "weight", (json_int_t)j->weight, "intra", (json_int_t)j->pinned.intra, "inter",
-        (json_int_t)j->pinned.inter, "by", (int)j->pinned_by, "placement",
-        placement_name(j->placement), "priority", (int)j->terms.priority, "class",
-        (json_int_t)j->terms.class, "request", (json_int_t)j->terms.request, "deadline_ms",
-        (json_int_t)j->terms.deadline_ms, "memory", (json_int_t)j->terms.memory_bytes, "processes",
-        processes, "admission", admission_to_json(j), "container", place_to_json(j), "kept",
-        kept_to_json(j));
+    json = json_pack("{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:i,s:o,s:o,s:o,s:o}", "id", j->id, "name",
+                     j->name, "token", j->token, "uid", (json_int_t)j->uid, "created_ms",
+                     (json_int_t)j->created_ms, "intra", (json_int_t)j->pinned.intra, "inter",
+                     (json_int_t)j->pinned.inter, "by", (int)j->pinned_by, "processes", processes,
+                     "admission", admission_to_json(j), "container", place_to_json(j), "kept",
+                     kept_to_json(j));
+    for (each_attribute(a)) {
+        int64_t value = attribute_get(a, &j->asked);
+
+        json_object_set_new(json, key_of(a),
+                            a->kind == KIND_CHOICE ? json_string(a->choices[value].name)
+                                                   : json_integer(value));
+    }
+    return json;
 }
 
 struct stored {
-    const char *id, *name, *token, *placement;
-    json_int_t uid, created_ms, min, limit, weight, intra, inter;
-    json_int_t class, request, deadline_ms, memory; /* 0 in a file of an older tided, as priority */
-    int by, priority;
+    const char *id, *name, *token;
+    json_int_t uid, created_ms, intra, inter;
+    int by;
+    struct attributes asked;
     json_t *processes, *admission, *container, *kept; /* of the file's JSON; NULL: not in it */
 };
+
+/* What an older tided did not know is as if nobody had asked for it. */
+static int asked_parse(const json_t *json, struct attributes *ret)
+{
+    *ret = attributes_usual();
+    for (each_attribute(a)) {
+        const json_t *value = json_object_get(json, key_of(a));
+        const char *text = json_string_value(value);
+        int64_t read = json_integer_value(value);
+
+        if (!value)
+            continue;
+        if (a->kind == KIND_CHOICE && (!text || attribute_parse(a, text, &read) < 0))
+            return -EINVAL;
+        if ((a->kind != KIND_CHOICE && !json_is_integer(value)) || !attribute_holds(a, read))
+            return -EINVAL;
+        attribute_set(a, ret, read);
+    }
+    return 0;
+}
 
 static int stored_parse(json_t *json, struct stored *ret)
 {
     struct stored s = {0};
-    int r = json_unpack(
-        json,
-        "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:s,s?i,s?I,s?I,s?I,s?I,s:o,s?o,s?o,s?o}",
-        "id", &s.id, "name", &s.name, "token", &s.token, "uid", &s.uid, "created_ms", &s.created_ms,
-        "min", &s.min, "limit", &s.limit, "weight", &s.weight, "intra", &s.intra, "inter", &s.inter,
-        "by", &s.by, "placement", &s.placement, "priority", &s.priority, "class", &s.class,
-        "request", &s.request, "deadline_ms", &s.deadline_ms, "memory", &s.memory, "processes",
-        &s.processes, "admission", &s.admission, "container", &s.container, "kept", &s.kept);
+    int r =
+        json_unpack(json, "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:i,s:o,s?o,s?o,s?o}", "id", &s.id, "name",
+                    &s.name, "token", &s.token, "uid", &s.uid, "created_ms", &s.created_ms, "intra",
+                    &s.intra, "inter", &s.inter, "by", &s.by, "processes", &s.processes,
+                    "admission", &s.admission, "container", &s.container, "kept", &s.kept);
 
-    if (r < 0 || strlen(s.token) >= PROTO_TOKEN_MAX || s.uid < 0 || s.uid > UINT32_MAX ||
-        s.min < 0 || s.min > PROTO_THREADS_MAX || s.limit < 0 || s.limit > PROTO_THREADS_MAX ||
-        s.weight < 1 || s.weight > JOB_WEIGHT_MAX || s.intra < 0 || s.intra > PROTO_THREADS_MAX ||
+    if (r < 0 || asked_parse(json, &s.asked) < 0 || strlen(s.token) >= PROTO_TOKEN_MAX ||
+        s.uid < 0 || s.uid > UINT32_MAX || s.intra < 0 || s.intra > PROTO_THREADS_MAX ||
         s.inter < 0 || s.inter > PROTO_THREADS_MAX || s.by < 0 || s.by >= PROTO_SOURCE_MAX ||
-        s.priority < -PROTO_PRIORITY_MAX || s.priority > PROTO_PRIORITY_MAX || s.class < 0 ||
-        s.class > PROTO_CLASS_MAX || s.request < 0 || s.request > PROTO_THREADS_MAX ||
-        s.memory < 0 || (uint64_t)s.memory > SIZE_MAX_BYTES || s.deadline_ms < 0 ||
-        s.deadline_ms > INT64_MAX / (json_int_t)NS_PER_MS || s.created_ms < 0)
+        s.created_ms < 0)
         return -EINVAL;
     *ret = s;
     return 0;
@@ -318,19 +339,10 @@ static int job_from_json(struct node *n, json_t *json, struct job **ret)
     size_t i;
     int r = stored_parse(json, &s);
 
-    if (r == 0)
-        r = placement_parse(s.placement, &req.placement);
     if (r < 0)
         return r;
     req.name = job_name_valid(s.name) && !job_find(n, s.name) ? s.name : NULL;
-    req.min = (uint32_t)s.min;
-    req.limit = (uint32_t)s.limit;
-    req.weight = (uint32_t)s.weight;
-    req.terms = (struct job_terms){.priority = s.priority,
-                                   .class = (uint32_t)s.class,
-                                   .request = (uint32_t)s.request,
-                                   .deadline_ms = (uint64_t)s.deadline_ms,
-                                   .memory_bytes = (uint64_t)s.memory};
+    req.asked = s.asked;
     req.pinned = (struct threads){(uint32_t)s.intra, (uint32_t)s.inter};
     r = job_new(n, (uid_t)s.uid, &req, &j, NULL);
     if (r < 0)

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The attributes of a job, what may be asked for it: one row each in attribute_rows.h. From the
+ * table come the members of `struct attributes`, options and their help (src/cli/terms.h), members
+ * of requests and answers (src/daemon/api), labels of containers (src/daemon/containers/labels.c),
+ * the file of a job (src/daemon/record/store.c), and what manual pages and completions say
+ * (src/cli/document). Pure; any thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* How a job's share becomes cores. */
+enum placement { PLACEMENT_SHARED, PLACEMENT_EXCLUSIVE, PLACEMENT_QUOTA, PLACEMENT_MAX };
+
+enum attribute_kind {
+    KIND_NUMBER, /* in JSON an integer */
+    KIND_MEMORY, /* bytes; text "512M", in JSON an integer */
+    KIND_MOMENT, /* milliseconds since 1970; in JSON seconds since 1970 */
+    KIND_CHOICE, /* index of a name; in JSON the name */
+};
+
+struct attribute_choice {
+    const char *name, *text;
+};
+
+struct attribute {
+    const char *key;    /* in requests; the option is --KEY, the label io.threadtide.KEY */
+    const char *shown;  /* in answers of the API, where that is not the key; else NULL */
+    const char *stored; /* in a job's file, where that is neither; else NULL */
+    const char *value;  /* what stands for the value in help: "K" */
+    const char *text;   /* help in one line, no full stop */
+    const char *page;   /* for manual pages, as scdoc has it */
+    const struct attribute_choice *choices; /* CHOICE: least to most, one each */
+    enum attribute_kind kind;
+    int64_t least, most, usual;
+    size_t offset;   /* in struct attributes */
+    bool none;       /* may be taken back: null in JSON; the value is 0 then */
+    bool none_word;  /* the option takes "none" for that */
+    bool fixed;      /* when the job starts */
+    bool docker_has; /* `docker run` has an option of that name, which is no label of ours */
+};
+
+/* What is asked for a job. Without padding: two are compared by memcmp(). */
+struct attributes {
+#define ATTRIBUTE(ID, member, ...) int64_t member;
+#include "proto/attribute_rows.h"
+#undef ATTRIBUTE
+};
+
+enum attribute_id {
+#define ATTRIBUTE(ID, member, ...) ATTRIBUTE_##ID,
+#include "proto/attribute_rows.h"
+#undef ATTRIBUTE
+    ATTRIBUTE_COUNT
+};
+
+extern const struct attribute attribute_table[ATTRIBUTE_COUNT];
+
+/* for (each_attribute(a)) … */
+#define each_attribute(a)                                                                          \
+    const struct attribute *a = attribute_table;                                                   \
+    a < attribute_table + ATTRIBUTE_COUNT;                                                         \
+    a++
+
+/* Of a job that asks for nothing. */
+struct attributes attributes_usual(void);
+
+int64_t attribute_get(const struct attribute *a, const struct attributes *from);
+void attribute_set(const struct attribute *a, struct attributes *to, int64_t value);
+
+/* Whether @value is within its bounds, or 0 where it may be taken back. */
+bool attribute_holds(const struct attribute *a, int64_t value);
+
+/* Which attributes a command takes; a container's labels take all. */
+enum attributes_of {
+    ATTRIBUTES_NONE,
+    ATTRIBUTES_OF_START,  /* of a job that begins: run, submit, adopt */
+    ATTRIBUTES_OF_CHANGE, /* of one that is there: set */
+    ATTRIBUTES_OF_DOCKER, /* docker run */
+};
+
+bool attribute_is_of(const struct attribute *a, enum attributes_of which);
+
+/*
+ * One line of help for it: its text, and bounds and what is usual where these say something. Cut to
+ * @size; returns @buf.
+ */
+const char *attribute_help(const struct attribute *a, char *buf, size_t size);
+
+/* The attribute whose key is the @length bytes of @key, or NULL. */
+const struct attribute *attribute_find(const char *key, size_t length);
+
+/*
+ * Reads a number, memory or choice as people write it; moments have ways of their own in options
+ * and in labels. 0, -EINVAL (none of that kind) or -ERANGE (out of bounds).
+ */
+int attribute_parse(const struct attribute *a, const char *text, int64_t *ret);
+
+/* "shared, exclusive or quota", with @last before the last one; cut to @size. Returns @buf. */
+const char *attribute_choices(const struct attribute *a, const char *last, char *buf, size_t size);
+
+const char *placement_name(enum placement placement);
+int placement_parse(const char *text, enum placement *ret); /* 0 or -EINVAL */

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What may be asked for a job: a row for each attribute. attribute.h and attribute.c include this
+ * file with ATTRIBUTE(ID, member, fields...) defined; the fields are those of struct attribute.
+ * `usual`, 0 where it is not given, holds for a job that asks for nothing.
+ */
+/* clang-format off */
+ATTRIBUTE(MIN, min, .key = "min", .kind = KIND_NUMBER, .none = true,
+    .least = 1, .most = PROTO_THREADS_MAX,
+    .value = "K", .text = "at least K cores and threads, also when the machine is full",
+    .page = "At least _K_ cores and threads, also when the machine is full.")
+ATTRIBUTE(MAX, max, .key = "max", .shown = "limit", .kind = KIND_NUMBER, .none = true,
+    .least = 1, .most = PROTO_THREADS_MAX,
+    .value = "K", .text = "at most K; may exceed the cores of the machine",
+    .page = "At most _K_ cores and threads. May exceed the machine's cores: thread pools that are\n"
+            "\tmade later are then built with _K_ threads.")
+ATTRIBUTE(WEIGHT, weight, .key = "weight", .kind = KIND_NUMBER,
+    .least = 1, .most = 10000, .usual = 100,
+    .value = "W", .text = "share among jobs",
+    .page = "Its share among jobs: one of weight 200 gets twice as much as one of weight 100.")
+ATTRIBUTE(PRIORITY, priority, .key = "priority", .kind = KIND_NUMBER,
+    .least = -PROTO_PRIORITY_MAX, .most = PROTO_PRIORITY_MAX,
+    .value = "N", .text = "larger goes first",
+    .page = "Larger goes first.")
+ATTRIBUTE(CLASS, class, .key = "class", .kind = KIND_NUMBER,
+    .least = 0, .most = PROTO_CLASS_MAX,
+    .value = "N", .text = "smaller goes first",
+    .page = "Jobs of a smaller class go first.")
+ATTRIBUTE(REQUEST, request, .key = "request", .kind = KIND_NUMBER, .none = true, .none_word = true,
+    .least = 1, .most = PROTO_THREADS_MAX,
+    .value = "K", .text = "cores that it should have, for policies that go by requests",
+    .page = "Cores that the job should have. Policies that go by requests start it when so many are\n"
+            "\tfree; without one it counts as a request of one core, or of *--min*.")
+ATTRIBUTE(MEMORY, memory_bytes, .key = "memory", .kind = KIND_MEMORY, .none = true, .none_word = true,
+    .least = 1 << 20, .most = (int64_t)SIZE_MAX_BYTES, .docker_has = true,
+    .value = "SIZE", .text = "memory that it needs, like 512M or 2G",
+    .page = "Memory that it needs (*512M*, *2G*, units of 1024). A job of *tide submit* waits until so\n"
+            "\tmuch is free, and keeps it while it runs and while it is paused; a job that has begun\n"
+            "\tkeeps it from those that wait. One that uses more counts with that, one that asks for\n"
+            "\tnothing with what it uses. Nobody is limited or ended for it. More than the machine's\n"
+            "\tjobs may have together (_memory_ in *tide.conf*(5)) is refused of a job that is to wait.")
+ATTRIBUTE(DEADLINE, deadline_ms, .key = "deadline", .stored = "deadline_ms",
+    .kind = KIND_MOMENT, .none = true, .none_word = true, .least = 1, .most = INT64_MAX / 1000000,
+    .value = "T", .text = "when it should be done: 90s, 10min, 2h from now, or 18:30",
+    .page = "When it should be done: a time from now (*90s*, *10min*, *2h*, *1h30min*), or the next\n"
+            "\ttime that the clock shows _HH:MM_.")
+ATTRIBUTE(PLACEMENT, placement, .key = "placement", .kind = KIND_CHOICE, .fixed = true,
+    .least = 0, .most = PLACEMENT_MAX - 1, .choices = placements,
+    .value = "P", .text = "how its share becomes cores",
+    .page = "How its share becomes cores, fixed when the job starts:")
+/* clang-format on */
