@@ -70,6 +70,17 @@ static int fill(int fd, const char *text, size_t len, const struct stat *status)
     return 0;
 }
 
+/* So that a power cut after the rename does not undo it. */
+static int sync_directory_of(const char *path, size_t len)
+{
+    char directory[PATH_MAX];
+    _cleanup_fd_ int fd = -1;
+
+    snprintf(directory, sizeof(directory), "%.*s", (int)len, path);
+    fd = open(len ? directory : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 || fsync(fd) < 0 ? -errno : 0;
+}
+
 int wholefile_replace(const char *path, const char *text, size_t len, const struct stat *status)
 {
     _cleanup_fd_ int fd = -1;
@@ -86,9 +97,14 @@ int wholefile_replace(const char *path, const char *text, size_t len, const stru
     if (fd < 0)
         return -errno;
     r = fill(fd, text, len, status);
+    /* Else a power cut could leave the new name with nothing behind it. */
+    if (r == 0 && fsync(fd) < 0)
+        r = -errno;
     if (r == 0 && rename(temporary, path) < 0)
         r = -errno;
-    if (r < 0)
+    if (r < 0) {
         unlink(temporary);
-    return r;
+        return r;
+    }
+    return sync_directory_of(path, (size_t)(name - path));
 }
