@@ -15,7 +15,7 @@ A phase of that which ends with 77 cannot run here: it is skipped, and with it a
 PHASE…: these and what they need. TIDE_CHECK_JOBS: how many phases run side by side (2).
 
 Up to five tests of a suite that failed beside everything else are run a second time, by themselves:
-whoever passes then counts as passed and is named as unsteady, a fault to be mended. What failed is
+whoever passes then counts as passed and as flaky, a fault to be mended. What failed and what is flaky is
 named once more at the end, where a log that is cut still shows it.
 """
 import argparse
@@ -37,7 +37,7 @@ TAIL_LINES = 60  # of a failed phase's log
 CANNOT_RUN = 77
 STOP_S = 20  # for a stopped phase to say what it knows
 TEST_LIMIT_S = 240  # one test of pytest; who hangs has failed, and says where
-UNSTEADY_MAX = 5  # tests of a suite that get a second try
+SECOND_TRY_MAX = 5  # tests of a suite that get a second try
 
 # The interpreters with TensorFlow: the environments that setup.sh makes, or what the user names.
 PYTHONS = [os.environ.get(f"TIDE_PYTHON_{name.upper()}") or str(ROOT / folder / "bin/python")
@@ -56,7 +56,7 @@ class Results:
     failed: int = 0
     skipped: int = 0
     names: tuple = ()     # of what failed
-    unsteady: tuple = ()  # of what passed at the second try only
+    flaky: tuple = ()     # of what passed at the second try only
 
 
 def meson_log(name, log):
@@ -80,7 +80,7 @@ def meson_results(name):
         bad = re.findall(r"^\[  FAILED  \] ([A-Za-z_]\w*)$", output, re.M)
         if result in ("OK", "EXPECTEDFAIL"):
             found.passed += max(good, 1)
-            found.unsteady += (test,) if test in again else ()
+            found.flaky += (test,) if test in again else ()
         elif result == "SKIP":
             found.skipped += 1
         else:
@@ -105,9 +105,9 @@ def pytest_results(file):
             else:
                 found.passed += 1
     again = second_try(file)
-    if again.exists() and found.failed <= UNSTEADY_MAX:
+    if again.exists() and found.failed <= SECOND_TRY_MAX:
         second = pytest_results(again)
-        found.unsteady = tuple(name for name in found.names if name not in second.names)
+        found.flaky = tuple(name for name in found.names if name not in second.names)
         found.passed += second.passed
         found.failed, found.names = second.failed, second.names
     return found
@@ -154,7 +154,7 @@ def unit_phase(name, prefix="", options="", **more):
         {test} {options} || {{
             [ -f {log}/testlog.json ] || exit 1
             failed=$({failed} {log}/testlog.json)
-            [ $(wc -w <<< "$failed") -le {UNSTEADY_MAX} ] || exit 1
+            [ $(wc -w <<< "$failed") -le {SECOND_TRY_MAX} ] || exit 1
             echo "---- once more, one after the other: $failed ----"
             {test} {options} --logbase again --num-processes 1 $failed
         }}""", (name,), (meson_results, name, log / "testlog.json"), **more)
@@ -168,7 +168,7 @@ def pytest_phase(folder, needs, workers, **more):
         rm -rf {second_try(file)} {OUT}/pytest-{folder}
         {pytest} {workers} --junitxml={file} tests/{folder} || {{
             [ $? = 1 ] || exit 1  # not a test, but pytest itself has failed
-            [ $(grep -o '<failure \\|<error ' {file} | wc -l) -le {UNSTEADY_MAX} ] || exit 1
+            [ $(grep -o '<failure \\|<error ' {file} | wc -l) -le {SECOND_TRY_MAX} ] || exit 1
             echo "---- once more, one after the other ----"
             {pytest} --last-failed --junitxml={second_try(file)} tests/{folder}
         }}""", needs, (pytest_results, file, file), **more)
@@ -324,8 +324,8 @@ class Run:
         else:
             word = "FAILED " if found.failed else "ok     "
         print(f"{word} {self.phase.name:<10} {seconds:6.1f} s  {counts}", flush=True)
-        for name in found.unsteady:
-            print(f"        unsteady: {name} passed at the second try", flush=True)
+        for name in found.flaky:
+            print(f"        flaky: {name} passed at the second try", flush=True)
         if found.failed:
             print(*(f"    {line}" for line in lines[-TAIL_LINES:]), f"    ({self.log})", sep="\n",
                   flush=True)
@@ -342,7 +342,7 @@ def may_start(phase, waiting, running, places):
 
 
 def run_all(phases, places):
-    """Runs the phases; returns the sums of passed, failed and skipped, and what has failed."""
+    """Runs the phases; returns the sums of passed, failed and skipped, what has failed and what is flaky."""
     total, broken, absent = Results(), set(), set()
     waiting, running = list(phases), []
     try:
@@ -370,6 +370,7 @@ def run_all(phases, places):
                 total.skipped += found.skipped
                 total.names += tuple(f"{run.phase.name}: {name}" for name in
                                      found.names or ("as a whole",) * bool(found.failed))
+                total.flaky += tuple(f"{run.phase.name}: {name}" for name in found.flaky)
                 if found.failed:
                     broken.add(run.phase.name)
                 elif run.process.returncode == CANNOT_RUN:
@@ -413,10 +414,19 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     total = run_all(selected(options), int(os.environ.get("TIDE_CHECK_JOBS") or 2))
     print(f"check: {time.monotonic() - started:.0f} s")
+    conclude(total)
+    return 0 if total.passed and not total.failed else 1
+
+
+def conclude(total):
+    """The last lines; the very last one is what CI reads."""
     for name in total.names:
         print(f"failed: {name}")
+    for name in total.flaky:
+        print(f"flaky: {name}")
+    if total.flaky:
+        print(f"{len(total.flaky)} flaky: passed at the second try only")
     print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped")
-    return 0 if total.passed and not total.failed else 1
 
 
 if __name__ == "__main__":

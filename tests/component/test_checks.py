@@ -209,7 +209,25 @@ def test_second_try_of_pytest_counts(check, tmp_path):
     check.second_try(report).write_text(junit("", "error"))
     found = check.pytest_results(report)
     assert (found.passed, found.failed) == (2, 1)
-    assert (found.names, found.unsteady) == (("t::n1",), ("t::n0",))
+    assert (found.names, found.flaky) == (("t::n1",), ("t::n0",))
+
+
+def test_flaky_tests_are_named_and_counted_before_the_last_line(check, tmp_path, capsys):
+    report = tmp_path / "s.xml"
+    write = f"echo \"{junit('failure', '')}\" > {report}; echo \"{junit('')}\" > {check.second_try(report)}"
+    phases = [check.Phase("s", write, results=(check.pytest_results, report, report)),
+              check.Phase("bad", "false")]
+    check.conclude(check.run_all(phases, 1))
+    assert capsys.readouterr().out.splitlines()[-4:] == [
+        "failed: bad: as a whole", "flaky: s: t::n0", "1 flaky: passed at the second try only",
+        "2 passed, 1 failed, 0 skipped"]
+
+
+def test_nothing_flaky_is_not_mentioned(check, capsys):
+    check.conclude(check.run_all([check.Phase("good", "true")], 1))
+    assert capsys.readouterr().out.splitlines()[-1] == "1 passed, 0 failed, 0 skipped"
+    check.conclude(check.Results(passed=3))
+    assert capsys.readouterr().out == "3 passed, 0 failed, 0 skipped\n"
 
 
 def meson_log(tests):
@@ -231,7 +249,7 @@ def test_meson_counts(check, tmp_path):
     (logs / "again.json").write_text(meson_log([
         ("bad", "[       OK ] a\n[       OK ] x\n", "OK"), ("slow", "[       OK ] a\n", "TIMEOUT")]))
     found = check.meson_results("b")
-    assert (found.passed, found.failed, found.unsteady) == (6, 1, ("threadtide / bad",))
+    assert (found.passed, found.failed, found.flaky) == (6, 1, ("threadtide / bad",))
 
 
 @pytest.fixture
