@@ -10,7 +10,7 @@ set -eu
 
 more='^$'
 if [ "${1:-}" = --kube ]; then
-    more='^(malloc|calloc|realloc|free|_?setjmp|longjmp|__longjmp_chk|str(len|cmp|ncmp|chr|str|cpy|dup)|stpcpy|memchr'
+    more='^(malloc|calloc|realloc|free|str(len|cmp|ncmp|chr|str|cpy|dup)|stpcpy|memchr'
     more="$more|__(mem|str)(cpy|set|move)_chk|v?snprintf|__v?snprintf_chk|(__isoc23_)?strtoll"
     more="$more|kube_phase_name)\$"
     shift

@@ -18,6 +18,8 @@ void budget_build(struct core *c)
     const struct kube_world *w = c->world;
 
     c->budget = core_alloc(c, w->pdb_count, sizeof(*c->budget));
+    if (!c->budget)
+        return;
     for (size_t i = 0; i < w->pdb_count; i++)
         c->budget[i] = w->pdbs[i]->allowed;
     for (uint32_t j = 0; j < c->job_count && w->pdb_count; j++)

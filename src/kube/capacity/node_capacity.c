@@ -68,12 +68,14 @@ static void find_nodes(struct core *c)
     const struct kube_world *w = c->world;
     uint32_t *order = core_alloc(c, w->node_count, sizeof(*order));
 
+    c->nodes = core_alloc(c, w->node_count, sizeof(*c->nodes));
+    name_map_init(c, &c->node_by_name, w->node_count);
+    if (c->error)
+        return;
     for (uint32_t i = 0; i < w->node_count; i++)
         order[i] = i;
     order_sort(order, w->node_count, node_goes_first, w->nodes);
     c->node_count = (uint32_t)w->node_count;
-    c->nodes = core_alloc(c, c->node_count, sizeof(*c->nodes));
-    name_map_init(c, &c->node_by_name, c->node_count);
     for (uint32_t i = 0; i < c->node_count; i++) {
         struct node_capacity *capacity = &c->nodes[i];
         const struct kube_node *node = w->nodes[order[i]];
@@ -81,6 +83,8 @@ static void find_nodes(struct core *c)
         capacity->node = node;
         capacity->free = node->allocatable;
         capacity->extras = core_alloc(c, node->extras.count, sizeof(*capacity->extras));
+        if (!capacity->extras)
+            return;
         for (uint32_t e = 0; e < node->extras.count; e++)
             capacity->extras[e] = node->extras.at[e].amount;
         capacity->usable = node->ready && !node->unschedulable && !node->meta.deleted_ns;
@@ -113,6 +117,8 @@ static void find_quota_scopes(struct core *c)
 
     name_map_init(c, &map, w->quota_count);
     c->quota_scopes = core_alloc(c, w->quota_count, sizeof(*c->quota_scopes));
+    if (c->error)
+        return;
     for (size_t i = 0; i < w->quota_count; i++) {
         const struct kube_quota *quota = w->quotas[i];
         uint32_t at = name_map_get(&map, quota->meta.namespace);
@@ -172,6 +178,8 @@ static int64_t quota_count(const struct job *job, const struct kube_task *task, 
 void room_build(struct core *c)
 {
     find_nodes(c);
+    if (c->error)
+        return;
     for (size_t i = 0; i < c->world->pod_count; i++) {
         const struct kube_pod *pod = c->world->pods[i];
         uint32_t node =

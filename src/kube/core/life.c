@@ -252,6 +252,8 @@ static void put_in_order(struct core *c, size_t first)
         return;
     actions = &c->plan->actions[first];
     ordered = core_alloc(c, count, sizeof(*ordered));
+    if (!ordered)
+        return;
     for (int rank = 0; rank <= 2; rank++)
         for (size_t i = 0; i < count; i++)
             if (rank_of(&actions[i]) == rank)

@@ -45,6 +45,8 @@ void members_tell(struct core *c, struct job *job)
     struct kube_members *members = core_alloc(c, 1, sizeof(*members));
     uint64_t hash;
 
+    if (c->error)
+        return;
     *members = (struct kube_members){
         .slots = job->etj->slots, .mode = job->etj->mode, .suspend = drains, .at = at};
     for (uint32_t i = 0; i < job->replica_count; i++) {

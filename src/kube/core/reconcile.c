@@ -23,33 +23,44 @@ void kube_settings_init(struct kube_settings *settings)
     policy_spec_parse("throughput", &settings->policy, NULL);
 }
 
-static void decide(struct core *c)
+static void view(struct core *c)
 {
     room_build(c);
     view_build(c);
+    if (c->error)
+        return;
     for (uint32_t j = 0; j < c->job_count; j++) {
         life_aim(c, &c->jobs[j]);
         learn(c, &c->jobs[j]);
     }
     room_count_trainings(c);
     budget_build(c);
+}
+
+static void share(struct core *c)
+{
     foreign_pods_serve(c);
     room_count_elastic(c);
     counts_decide(c);
-    for (uint32_t j = 0; j < c->job_count; j++)
-        if (!c->jobs[j].held)
-            life_act(c, &c->jobs[j]);
-    memory_store(c);
 }
 
-static int try(struct core *c)
+static void act(struct core *c)
 {
-    if (setjmp(c->out_of_memory)) {
-        kube_plan_done(c->plan);
-        return -ENOMEM;
+    for (uint32_t j = 0; j < c->job_count && !c->error; j++)
+        if (!c->jobs[j].held)
+            life_act(c, &c->jobs[j]);
+}
+
+static int decide(struct core *c)
+{
+    static void (*const phases[])(struct core *) = {view, share, act};
+
+    for (size_t i = 0; i < sizeof(phases) / sizeof(phases[0]); i++) {
+        phases[i](c);
+        if (c->error)
+            return c->error;
     }
-    decide(c);
-    return 0;
+    return memory_store(c);
 }
 
 int kube_reconcile(const struct kube_settings *settings, const struct kube_world *world,
@@ -65,8 +76,10 @@ int kube_reconcile(const struct kube_settings *settings, const struct kube_world
         .wakeup_ns = FOREVER,
     };
 
-    if (try(&c))
+    if (decide(&c)) {
+        kube_plan_done(&plan);
         return -ENOMEM;
+    }
     if (c.wakeup_ns < c.now_ns + SOONEST_NS)
         c.wakeup_ns = c.now_ns + SOONEST_NS;
     plan.wakeup_ns = c.wakeup_ns;

@@ -24,6 +24,6 @@
 /* What a controller has if nobody says otherwise: policy `throughput`. */
 void kube_settings_init(struct kube_settings *settings);
 
-/* 0 or -ENOMEM; then nothing is in *ret_plan, and the memory is as it was or forgets something. */
+/* 0 or -ENOMEM; then *ret_plan is untouched, and the memory is as it was. */
 int kube_reconcile(const struct kube_settings *settings, const struct kube_world *world,
                    struct kube_memory *memory, struct kube_plan *ret_plan);

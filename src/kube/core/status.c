@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Between two statuses of a training, and for each training more, so that all of them together do
@@ -213,16 +212,16 @@ static bool worth_sending(struct core *c, struct job *job)
 {
     const struct record *r = job->record;
     const struct kube_status *told = &job->etj->status;
-    int64_t since = r->sent && r->status_ns ? r->status_ns : 0;
+    int64_t since = job->entry->was_sent && r->status_ns ? r->status_ns : 0;
 
     int64_t due = since + TELL_NS + (int64_t)c->job_count * TELL_PER_NS;
 
     if (!differs(&job->status, told))
         return progress_due(c, job);
-    if (!since || matters(&job->status, r->sent))
+    if (!since || matters(&job->status, &job->entry->sent))
         return true;
     /* it was sent, and is not there */
-    if (matters(&job->status, told) || !differs(&job->status, r->sent))
+    if (matters(&job->status, told) || !differs(&job->status, &job->entry->sent))
         return core_again(c, job, since, "status");
     core_wake(c, due);
     return c->now_ns >= due;
@@ -233,7 +232,7 @@ static bool worth_sending(struct core *c, struct job *job)
 static void tell_changes(struct core *c, struct job *job)
 {
     const struct kube_status *now = &job->status;
-    const struct kube_status *before = job->record->sent ? job->record->sent : &job->etj->status;
+    const struct kube_status *before = job->entry->was_sent ? &job->entry->sent : &job->etj->status;
     const struct kube_condition *degraded = &now->conditions[KUBE_DEGRADED];
 
     if (now->phase == KUBE_INVALID && before->phase != KUBE_INVALID)
@@ -257,6 +256,8 @@ static void insert_first(struct core *c, struct job *job, size_t first,
     struct kube_action action, *actions;
 
     core_act(c, job, KUBE_PATCH_STATUS, NULL)->status = status;
+    if (c->error)
+        return;
     actions = c->plan->actions;
     action = actions[c->plan->count - 1];
     memmove(&actions[first + 1], &actions[first], (c->plan->count - 1 - first) * sizeof(*actions));
@@ -283,12 +284,11 @@ void status_act(struct core *c, struct job *job, size_t first_action)
     if (!worth_sending(c, job))
         return;
     copy = core_alloc(c, 1, sizeof(*copy));
+    if (!copy)
+        return;
     *copy = *s;
     tell_changes(c, job);
     insert_first(c, job, first_action, copy);
-    if (!r->sent)
-        r->sent = malloc(sizeof(*r->sent));
-    if (r->sent)
-        *r->sent = *s;
+    job->sends = copy;
     r->status_ns = c->now_ns;
 }

@@ -138,10 +138,11 @@ static void join(struct counts *s, struct job *job)
                    policy.policy->param_count * sizeof(policy.params[0])) != 0))
         g++;
     if (g == s->group_count) {
-        s->groups[s->group_count++] = (struct group){
-            .policy = policy,
-            .jobs = core_alloc(c, c->job_count, sizeof(struct job *)),
-        };
+        struct job **jobs = core_alloc(c, c->job_count, sizeof(struct job *));
+
+        if (!jobs)
+            return;
+        s->groups[s->group_count++] = (struct group){.policy = policy, .jobs = jobs};
     }
     s->groups[g].jobs[s->groups[g].count++] = job;
 }
@@ -245,6 +246,8 @@ static void set_curve(struct core *c, const struct group *g, const struct job *j
     table = core_alloc(c, by_worker.count, sizeof(*table));
     speed = core_alloc(c, (size_t)count, sizeof(*speed));
     envelope = core_alloc(c, (size_t)count, sizeof(*envelope));
+    if (c->error)
+        return;
     learn_curve(job, by_worker.count, table);
     by_use(job, by_worker.count, table);
     by_worker.speedup_permille = table;
@@ -481,6 +484,8 @@ static void apply(struct counts *s, struct group *g, const struct policy_plan *p
     int64_t *remainder = core_alloc(c, g->count, sizeof(*remainder));
     bool stay = true; /* unless somebody waits to begin */
 
+    if (!remainder)
+        return;
     for (uint32_t i = 0; i < g->count; i++)
         stay &= plan->decisions[i].verb != POLICY_VERB_START;
     for (uint32_t i = 0; i < g->count; i++) {
@@ -532,6 +537,8 @@ static void decide(struct counts *s, struct group *g)
     struct policy_plan plan = {.next_wakeup_ns = POLICY_NEVER};
     struct policy_room room;
 
+    if (c->error)
+        return;
     find_unit(g, s->pool_mcpu);
     for (uint32_t i = 0; i < g->count; i++)
         if (g->jobs[i]->runs)
@@ -545,6 +552,8 @@ static void decide(struct counts *s, struct group *g)
         /* what a change is worth is not known: the gate would keep newcomers small for ever */
         snapshot.at_once |= job->runs && (job->reports || job->begins) && !job->has_model;
     }
+    if (c->error)
+        return;
     policy_room(g->policy.policy, &snapshot, &room);
     plan.decisions = core_alloc(c, g->count, sizeof(*plan.decisions));
     plan.domains = core_alloc(c, snapshot.domain_count, sizeof(*plan.domains));
@@ -554,6 +563,8 @@ static void decide(struct counts *s, struct group *g)
     plan.scratch_room = room.scratch_bytes;
     plan.state_out = core_alloc(c, room.state_bytes, 1);
     plan.state_room = room.state_bytes;
+    if (c->error)
+        return;
     if (policy_decide(g->policy.policy, &snapshot, &plan)) {
         struct policy_fault fault = {0};
         char text[POLICY_TEXT_MAX] = "the policy cannot decide";
@@ -575,6 +586,8 @@ void counts_decide(struct core *c)
     bool waits = false;
 
     s.groups = core_alloc(c, c->job_count, sizeof(*s.groups));
+    if (!s.groups)
+        return;
     for (uint32_t j = 0; j < c->job_count; j++) {
         struct job *job = &c->jobs[j];
 

@@ -89,6 +89,8 @@ static void find_evictable(struct foreign_pods *o)
     o->at = core_alloc(c, replicas, sizeof(*o->at));
     o->first = core_alloc(c, c->node_count, sizeof(*o->first));
     o->last = core_alloc(c, c->node_count, sizeof(*o->last));
+    if (c->error)
+        return;
     for (uint32_t i = 0; i < c->node_count; i++)
         o->first[i] = NOWHERE;
     for (uint32_t j = c->job_count; j-- > 0;) {
@@ -267,11 +269,15 @@ void foreign_pods_serve(struct core *c)
     if (count == 0)
         return;
     order = core_alloc(c, count, sizeof(*order));
+    if (!order)
+        return;
     for (uint32_t i = 0; i < w->pod_count; i++)
         if (waits(c, w->pods[i]))
             order[at++] = i;
     order_sort(order, count, pod_goes_first, w->pods);
     find_evictable(&o);
+    if (c->error)
+        return;
     for (uint32_t i = 0; i < count && i < WAITING_MAX; i++) {
         const struct kube_pod *pod = w->pods[order[i]];
 

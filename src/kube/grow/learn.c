@@ -682,6 +682,8 @@ int32_t learn_efficiency(struct core *c, const struct job *job)
     if (!job->has_model || size == 0 || size > KUBE_TASKS_MAX)
         return -1;
     table = core_alloc(c, size, sizeof(*table));
+    if (!table)
+        return -1;
     learn_curve(job, size, table);
     return (int32_t)(table[size - 1] / (10 * size));
 }

@@ -34,6 +34,8 @@ bool scale_start(struct core *c, struct job *job)
     for (int role = 0; role < KUBE_ROLE_MAX; role++)
         total += (uint32_t)job_task(job, role)->min;
     nodes = core_alloc(c, total, sizeof(*nodes));
+    if (!nodes)
+        return false;
     for (int role = 0; role < KUBE_ROLE_MAX; role++)
         for (int32_t i = 0; i < job_task(job, role)->min; i++) {
             if (room_take(c, job, role, &nodes[taken])) {

@@ -24,6 +24,8 @@ struct kube_action *core_act(struct core *c, struct job *job, enum kube_action_k
         size_t room = c->action_room ? 2 * c->action_room : 64;
         struct kube_action *more = core_alloc(c, room, sizeof(*more));
 
+        if (!more)
+            return &c->lost_action;
         if (plan->count)
             memcpy(more, plan->actions, plan->count * sizeof(*more));
         plan->actions = more;
@@ -47,6 +49,8 @@ void core_event(struct core *c, struct job *job, bool warning, const char *reaso
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
     copy = core_alloc(c, strlen(text) + 1, 1);
+    if (!copy)
+        return;
     strcpy(copy, text);
     action = core_act(c, job, KUBE_EVENT, NULL);
     action->note.warning = warning;

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that lives as long as the plan. */
+/*
+ * Memory that lives as long as the plan. The first allocation that fails is remembered in
+ * core.error; every one after it fails as well, so that nothing is decided on half of what there
+ * is.
+ */
 #include "kube/view/view.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,9 +28,11 @@ void *core_alloc(struct core *c, size_t count, size_t size)
     if (!block || block->size - block->used < bytes) {
         size_t room = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
 
-        block = malloc(sizeof(*block) + room);
-        if (!block)
-            longjmp(c->out_of_memory, 1);
+        block = c->error ? NULL : malloc(sizeof(*block) + room);
+        if (!block) {
+            c->error = -ENOMEM;
+            return NULL;
+        }
         *block = (struct block){.next = c->plan->arena, .size = room};
         c->plan->arena = block;
     }

@@ -10,77 +10,78 @@ struct kube_memory *kube_memory_new(void)
     return calloc(1, sizeof(struct kube_memory));
 }
 
-static void record_free(struct record *record)
+static void entry_free(struct memory_entry *entry)
 {
-    free(record->uid);
-    free(record->replicas);
-    free(record->sent);
-    free(record);
+    free(entry->uid);
+    free(entry->replicas);
+    free(entry);
 }
 
 struct kube_memory *kube_memory_free(struct kube_memory *memory)
 {
     for (size_t i = 0; memory && i < MEMORY_BUCKETS; i++)
         while (memory->bucket[i]) {
-            struct record *record = memory->bucket[i];
+            struct memory_entry *entry = memory->bucket[i];
 
-            memory->bucket[i] = record->next;
-            record_free(record);
+            memory->bucket[i] = entry->next;
+            entry_free(entry);
         }
     free(memory);
     return NULL;
 }
 
-struct record *memory_record(struct kube_memory *memory, const char *uid)
+struct memory_entry *memory_entry(struct kube_memory *memory, const char *uid)
 {
-    struct record **at = &memory->bucket[name_hash(uid) % MEMORY_BUCKETS];
-    struct record *record;
+    struct memory_entry **at = &memory->bucket[name_hash(uid) % MEMORY_BUCKETS];
+    struct memory_entry *entry;
 
-    for (record = *at; record; record = record->next)
-        if (strcmp(record->uid, uid) == 0)
-            return record;
-    record = calloc(1, sizeof(*record));
-    if (record)
-        record->uid = strdup(uid);
-    if (!record || !record->uid) {
-        free(record);
+    for (entry = *at; entry; entry = entry->next)
+        if (strcmp(entry->uid, uid) == 0)
+            return entry;
+    entry = calloc(1, sizeof(*entry));
+    if (entry)
+        entry->uid = strdup(uid);
+    if (!entry || !entry->uid) {
+        free(entry);
         return NULL;
     }
-    record->next = *at;
-    *at = record;
-    return record;
+    entry->next = *at;
+    *at = entry;
+    return entry;
 }
 
 void memory_sweep(struct kube_memory *memory)
 {
     for (size_t i = 0; i < MEMORY_BUCKETS; i++)
-        for (struct record **at = &memory->bucket[i]; *at;) {
-            struct record *record = *at;
+        for (struct memory_entry **at = &memory->bucket[i]; *at;) {
+            struct memory_entry *entry = *at;
 
-            if (record->seen) {
-                record->seen = false;
-                at = &record->next;
+            if (entry->seen) {
+                entry->seen = false;
+                at = &entry->next;
             } else {
-                *at = record->next;
-                record_free(record);
+                *at = entry->next;
+                entry_free(entry);
             }
         }
 }
 
 void kube_memory_doubt(struct kube_memory *memory, const struct kube_etj *etj)
 {
-    struct record *record = memory_record(memory, etj->meta.uid);
+    struct memory_entry *entry = memory_entry(memory, etj->meta.uid);
+    struct record *record;
     uint32_t kept = 0;
 
-    if (!record)
+    if (!entry)
         return;
-    for (uint32_t i = 0; i < record->replica_count; i++) {
-        if (record->replicas[i].state == POD_EXPECTED)
+    for (uint32_t i = 0; i < entry->replica_count; i++) {
+        if (entry->replicas[i].state == POD_EXPECTED)
             continue;
-        record->replicas[kept] = record->replicas[i];
-        record->replicas[kept++].acted_ns = 0;
+        entry->replicas[kept] = entry->replicas[i];
+        entry->replicas[kept++].acted_ns = 0;
     }
-    record->replica_count = kept;
+    entry->replica_count = kept;
+    record = &entry->record;
     record->announced = false;
     record->status_ns = 0;
     record->let_go_ns = 0;

@@ -70,15 +70,10 @@ struct refusal {
     char text[KUBE_MESSAGE_MAX];
 };
 
-/* A training, from one reconcile to the next. */
+/* What is remembered of a training, but for its pods and the last status. */
 struct record {
-    struct record *next;
-    char *uid;
-    bool seen;      /* in this reconcile */
     bool announced; /* its service was sent, and the ConfigMap for … */
     bool warm;      /* it has worked for a while with the size that it has */
-    struct replica_record *replicas;
-    uint32_t replica_count;
     int64_t next_index[KUBE_ROLE_MAX];
     int64_t generation; /* of the members; 0: nothing was told yet */
     int64_t told;
@@ -108,24 +103,39 @@ struct record {
     int64_t failed_ns;             /* the last of them */
     uint64_t failed_step;
     struct refusal refused[REFUSED_MAX];
-    struct kube_status *sent; /* the last status; NULL: none yet */
-    int64_t status_ns;        /* when */
-    int64_t shrink_ns;        /* since when threads are to go before their cores; 0: none */
-    int64_t let_go_ns;        /* when our finalizer was last taken out; 0: not yet */
-    uint64_t trust;           /* … this kube_world.trust */
-    int64_t no_resize_ns;     /* until then nothing is resized: a node said no */
-    int64_t finalizer_ns;     /* when it was sent; 0: not yet */
-    int64_t contest_ns;       /* when something was last written that somebody had changed */
-    int32_t contests;         /* how often, in a row */
-    const char *contested;    /* what; static */
+    int64_t status_ns;     /* when the last status was sent; 0: send it again */
+    int64_t shrink_ns;     /* since when threads are to go before their cores; 0: none */
+    int64_t let_go_ns;     /* when our finalizer was last taken out; 0: not yet */
+    uint64_t trust;        /* … this kube_world.trust */
+    int64_t no_resize_ns;  /* until then nothing is resized: a node said no */
+    int64_t finalizer_ns;  /* when it was sent; 0: not yet */
+    int64_t contest_ns;    /* when something was last written that somebody had changed */
+    int32_t contests;      /* how often, in a row */
+    const char *contested; /* what; static */
+};
+
+/*
+ * A training, from one reconcile to the next. A reconcile works on a copy of the record, which
+ * takes its place when everything is decided.
+ */
+struct memory_entry {
+    struct memory_entry *next;
+    char *uid;
+    bool seen;     /* in this reconcile */
+    bool was_sent; /* there is a last status: … */
+    struct kube_status sent;
+    struct replica_record *replicas; /* by role, then index */
+    uint32_t replica_count;
+    uint32_t replica_room;
+    struct record record;
 };
 
 #define MEMORY_BUCKETS 256
 
 struct kube_memory {
-    struct record *bucket[MEMORY_BUCKETS];
+    struct memory_entry *bucket[MEMORY_BUCKETS];
 };
 
-/* The record of a training, made if there is none; NULL: no memory. */
-struct record *memory_record(struct kube_memory *memory, const char *uid);
+/* The entry of a training, made if there is none; NULL: no memory. */
+struct memory_entry *memory_entry(struct kube_memory *memory, const char *uid);
 void memory_sweep(struct kube_memory *memory); /* forgets those that were not seen */

@@ -21,7 +21,10 @@ void name_map_init(struct core *c, struct name_map *map, size_t count)
         size *= 2;
     map->key = core_alloc(c, size, sizeof(map->key[0]));
     map->value = core_alloc(c, size, sizeof(map->value[0]));
-    map->mask = size - 1;
+    if (c->error)
+        *map = (struct name_map){0}; /* holds nothing */
+    else
+        map->mask = size - 1;
 }
 
 /* Where the key is, or would be. */
@@ -36,15 +39,18 @@ static uint32_t slot_of(const struct name_map *map, const char *key)
 
 void name_map_put(struct name_map *map, const char *key, uint32_t value)
 {
-    uint32_t i = slot_of(map, key);
+    uint32_t i;
 
+    if (!map->key)
+        return;
+    i = slot_of(map, key);
     map->key[i] = key;
     map->value[i] = value;
 }
 
 uint32_t name_map_get(const struct name_map *map, const char *key)
 {
-    uint32_t i = slot_of(map, key);
+    uint32_t i = map->key ? slot_of(map, key) : 0;
 
-    return map->key[i] ? map->value[i] : NOWHERE;
+    return map->key && map->key[i] ? map->value[i] : NOWHERE;
 }

@@ -25,30 +25,30 @@ static enum refused slot_of(const struct kube_answer *answer)
 }
 
 /* Neither it, nor what was to be made after it. */
-static void expect_no_more(struct record *record, const struct kube_answer *answer)
+static void expect_no_more(struct memory_entry *entry, const struct kube_answer *answer)
 {
     bool service = answer->kind == KUBE_CREATE_SERVICE;
     uint32_t kept = 0;
 
-    for (uint32_t i = 0; i < record->replica_count; i++) {
-        const struct replica_record *replica = &record->replicas[i];
+    for (uint32_t i = 0; i < entry->replica_count; i++) {
+        const struct replica_record *replica = &entry->replicas[i];
 
         if (replica->state != POD_EXPECTED ||
             !(service || replica->role > answer->role ||
               (replica->role == answer->role && replica->index >= answer->index)))
-            record->replicas[kept++] = *replica;
+            entry->replicas[kept++] = *replica;
     }
-    record->replica_count = kept;
-    record->announced &= !service;
-    record->trial[answer->role].to = 0; /* it would be judged without */
+    entry->replica_count = kept;
+    entry->record.announced &= !service;
+    entry->record.trial[answer->role].to = 0; /* it would be judged without */
 }
 
 /* The sizes that they do not have were not taken from them by somebody else. */
-static void forget_sizes(struct record *record)
+static void forget_sizes(struct memory_entry *entry)
 {
-    for (uint32_t i = 0; i < record->replica_count; i++) {
-        record->replicas[i].sized_mcpu = 0;
-        record->replicas[i].acted_ns = 0;
+    for (uint32_t i = 0; i < entry->replica_count; i++) {
+        entry->replicas[i].sized_mcpu = 0;
+        entry->replicas[i].acted_ns = 0;
     }
 }
 
@@ -69,11 +69,11 @@ static void copy(char *to, size_t size, const char *text)
 void kube_memory_answer(struct kube_memory *memory, const struct kube_etj *etj,
                         const struct kube_answer *answer, int64_t now_ns)
 {
-    struct record *record = memory_record(memory, etj->meta.uid);
-    struct refusal *r = record ? &record->refused[slot_of(answer)] : NULL;
+    struct memory_entry *entry = memory_entry(memory, etj->meta.uid);
+    struct refusal *r = entry ? &entry->record.refused[slot_of(answer)] : NULL;
     int64_t delay;
 
-    if (!record || (answer->code == 0 && r->kind != answer->kind))
+    if (!entry || (answer->code == 0 && r->kind != answer->kind))
         return;
     if (answer->code == 0) {
         *r = (struct refusal){0};
@@ -87,9 +87,9 @@ void kube_memory_answer(struct kube_memory *memory, const struct kube_etj *etj,
     r->generation = etj->meta.generation;
     copy(r->text, sizeof(r->text), answer->text);
     if (answer->kind == KUBE_CREATE_SERVICE || answer->kind == KUBE_CREATE_POD)
-        expect_no_more(record, answer);
+        expect_no_more(entry, answer);
     else if (answer->kind == KUBE_RESIZE_POD)
-        forget_sizes(record);
+        forget_sizes(entry);
 }
 
 void refused_forget(struct core *c, struct job *job)

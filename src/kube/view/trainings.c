@@ -4,7 +4,7 @@
 
 #include "policy/division/order.h"
 
-#include <stdio.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,22 +29,27 @@ static void find_jobs(struct core *c)
     const struct kube_world *w = c->world;
     uint32_t *order = core_alloc(c, w->etj_count, sizeof(*order));
 
+    c->jobs = core_alloc(c, w->etj_count, sizeof(*c->jobs));
+    name_map_init(c, &c->job_by_uid, w->etj_count);
+    if (c->error)
+        return;
     for (uint32_t i = 0; i < w->etj_count; i++)
         order[i] = i;
     order_sort(order, w->etj_count, job_goes_first, w->etjs);
     c->job_count = (uint32_t)w->etj_count;
-    c->jobs = core_alloc(c, c->job_count, sizeof(*c->jobs));
-    name_map_init(c, &c->job_by_uid, c->job_count);
     for (uint32_t i = 0; i < c->job_count; i++) {
         struct job *job = &c->jobs[i];
 
         job->etj = w->etjs[order[i]];
         job->held = w->held && w->held[order[i]];
         job->status = job->etj->status;
-        job->record = memory_record(c->memory, job->etj->meta.uid);
-        if (!job->record)
-            longjmp(c->out_of_memory, 1);
-        job->record->seen = true;
+        job->entry = memory_entry(c->memory, job->etj->meta.uid);
+        job->record = core_alloc(c, 1, sizeof(*job->record));
+        if (!job->entry || !job->record) {
+            c->error = -ENOMEM;
+            return;
+        }
+        *job->record = job->entry->record;
         if (job->held && job->record->status_ns)
             job->record->status_ns = c->now_ns; /* it may be what is under way */
         refused_forget(c, job);
@@ -99,8 +104,10 @@ static void fill_replicas(struct core *c)
     for (uint32_t j = 0; j < c->job_count; j++) {
         struct job *job = &c->jobs[j];
 
-        job->replica_room += job->record->replica_count + REPLICAS_MORE;
+        job->replica_room += job->entry->replica_count + REPLICAS_MORE;
         job->replicas = core_alloc(c, job->replica_room, sizeof(*job->replicas));
+        if (!job->replicas)
+            return;
     }
     for (size_t i = 0; i < w->pod_count; i++) {
         const struct kube_pod *pod = w->pods[i];
@@ -137,6 +144,8 @@ static void sort_replicas(struct core *c, struct job *job)
     struct replica *sorted = core_alloc(c, job->replica_room, sizeof(*sorted));
     uint32_t *order = core_alloc(c, job->replica_count, sizeof(*order));
 
+    if (c->error)
+        return;
     for (uint32_t i = 0; i < job->replica_count; i++)
         order[i] = i;
     order_sort(order, job->replica_count, replica_goes_first, job->replicas);
@@ -150,12 +159,16 @@ struct replica *view_add_replica(struct core *c, struct job *job, enum kube_role
 {
     struct replica *replica;
 
+    if (c->error)
+        return &c->lost_replica;
     if (job->replica_count == job->replica_room) {
         uint32_t chief = job->chief ? (uint32_t)(job->chief - job->replicas) : NOWHERE;
-        struct replica *more;
+        uint32_t room = 2 * job->replica_room + REPLICAS_MORE;
+        struct replica *more = core_alloc(c, room, sizeof(*more));
 
-        job->replica_room = 2 * job->replica_room + REPLICAS_MORE;
-        more = core_alloc(c, job->replica_room, sizeof(*more));
+        if (!more)
+            return &c->lost_replica;
+        job->replica_room = room;
         memcpy(more, job->replicas, job->replica_count * sizeof(*more));
         job->replicas = more;
         job->chief = chief == NOWHERE ? NULL : &more[chief];
@@ -173,11 +186,11 @@ struct replica *view_add_replica(struct core *c, struct job *job, enum kube_role
 /* What the record knows of each; what was made and is not to be seen yet is expected a while. */
 static void remember_replicas(struct core *c, struct job *job)
 {
-    const struct record *record = job->record;
+    const struct memory_entry *entry = job->entry;
     uint32_t seen = job->replica_count, at = 0;
 
-    for (uint32_t i = 0; i < record->replica_count; i++) {
-        const struct replica_record *old = &record->replicas[i];
+    for (uint32_t i = 0; i < entry->replica_count; i++) {
+        const struct replica_record *old = &entry->replicas[i];
 
         while (at < seen &&
                (job->replicas[at].role < old->role ||
@@ -205,21 +218,15 @@ static void remember_replicas(struct core *c, struct job *job)
 }
 
 /* Kept in the order of the replicas, which remember_replicas() relies on. */
-static void store_replicas(struct core *c, struct job *job)
+static void store(struct job *job)
 {
-    struct record *record = job->record;
-    struct replica_record *replicas = NULL;
+    struct memory_entry *entry = job->entry;
 
-    sort_replicas(c, job);
-    if (job->replica_count) {
-        replicas = realloc(record->replicas, job->replica_count * sizeof(*replicas));
-        if (!replicas)
-            longjmp(c->out_of_memory, 1);
-        record->replicas = replicas;
-    }
-    record->replica_count = job->replica_count;
+    entry->seen = true;
+    entry->record = *job->record;
+    entry->replica_count = job->replica_count;
     for (uint32_t i = 0; i < job->replica_count; i++)
-        replicas[i] = (struct replica_record){
+        entry->replicas[i] = (struct replica_record){
             .role = job->replicas[i].role,
             .state = job->replicas[i].state,
             .index = job->replicas[i].index,
@@ -228,13 +235,38 @@ static void store_replicas(struct core *c, struct job *job)
             .acted_ns = job->replicas[i].acted_ns,
             .sized_mcpu = job->replicas[i].sized_mcpu,
         };
+    if (job->sends) {
+        entry->sent = *job->sends;
+        entry->was_sent = true;
+    }
 }
 
-void memory_store(struct core *c)
+static int make_room(const struct job *job)
 {
+    struct memory_entry *entry = job->entry;
+    struct replica_record *replicas;
+
+    if (job->replica_count <= entry->replica_room)
+        return 0;
+    replicas = realloc(entry->replicas, job->replica_count * sizeof(*replicas));
+    if (!replicas)
+        return -ENOMEM;
+    entry->replicas = replicas;
+    entry->replica_room = job->replica_count;
+    return 0;
+}
+
+int memory_store(struct core *c)
+{
+    for (uint32_t j = 0; j < c->job_count; j++) {
+        sort_replicas(c, &c->jobs[j]);
+        if (c->error || make_room(&c->jobs[j]))
+            return -ENOMEM;
+    }
     for (uint32_t j = 0; j < c->job_count; j++)
-        store_replicas(c, &c->jobs[j]);
+        store(&c->jobs[j]);
     memory_sweep(c->memory);
+    return 0;
 }
 
 /* ---- what is known of each ------------------------------------------------------------------- */
@@ -356,7 +388,10 @@ void view_count(struct job *job)
 void view_build(struct core *c)
 {
     find_jobs(c);
-    fill_replicas(c);
+    if (!c->error)
+        fill_replicas(c);
+    if (c->error)
+        return;
     for (uint32_t j = 0; j < c->job_count; j++) {
         struct job *job = &c->jobs[j];
 

@@ -12,8 +12,6 @@
 
 #include "kube/view/memory.h"
 
-#include <setjmp.h>
-
 struct replica {
     const struct kube_pod *pod; /* NULL: expected */
     enum kube_role role;
@@ -45,7 +43,9 @@ enum aim {
 struct job {
     const struct kube_etj *etj;
     const struct kube_report *report; /* of the present chief; NULL: none yet */
-    struct record *record;
+    struct memory_entry *entry;
+    struct record *record;           /* a copy of the entry's */
+    const struct kube_status *sends; /* this plan does; NULL: none */
     struct quota_scope *quota_scope;
     struct replica *replicas; /* by role, then index; expected ones at the end of their role */
     uint32_t replica_count;
@@ -117,14 +117,20 @@ struct core {
     struct job *jobs; /* by priority, then age, then UID */
     uint32_t job_count;
     struct name_map job_by_uid;
-    int32_t *budget;  /* what is left of each of the world's */
-    bool others_wait; /* somebody's pods wait for room that trainings use */
-    jmp_buf out_of_memory;
+    int32_t *budget;                /* what is left of each of the world's */
+    bool others_wait;               /* somebody's pods wait for room that trainings use */
+    int error;                      /* 0 or -ENOMEM: then the plan is not used, whatever is in it */
+    struct kube_action lost_action; /* where one goes that there is no memory for */
+    struct replica lost_replica;
 };
 
-/* Zeroed memory that lives as long as the plan. Does not return without. */
+/*
+ * Zeroed memory that lives as long as the plan. NULL: core.error is set and stays; the caller
+ * returns, and kube_reconcile() gives up after the phase that it is in.
+ */
 void *core_alloc(struct core *c, size_t count, size_t size);
 void core_wake(struct core *c, int64_t at_ns);
+/* Never NULL: without memory it is core.lost_action. */
 struct kube_action *core_act(struct core *c, struct job *job, enum kube_action_kind kind,
                              struct replica *replica);
 __attribute__((format(printf, 5, 6))) void core_event(struct core *c, struct job *job, bool warning,
@@ -143,12 +149,17 @@ uint32_t name_map_get(const struct name_map *map, const char *key); /* or NOWHER
 
 /* trainings.c */
 void view_build(struct core *c);
+/* Never NULL: without memory it is core.lost_replica. */
 struct replica *view_add_replica(struct core *c, struct job *job, enum kube_role role,
                                  uint32_t index);
 void view_count(struct job *job);
 bool replica_stays(const struct replica *replica); /* serves, or will, and was not asked to go */
 const struct kube_task *job_task(const struct job *job, enum kube_role role);
-void memory_store(struct core *c); /* what view_build() wants next time */
+/*
+ * What view_build() wants next time: first the memory for it, then nothing that can fail.
+ * 0 or -ENOMEM, then nothing is stored.
+ */
+int memory_store(struct core *c);
 
 /* refusal.c: what the API server will not have */
 void refused_forget(struct core *c, struct job *job);                       /* what is over */
