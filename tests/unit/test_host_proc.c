@@ -82,7 +82,10 @@ static void status_tells_owner_cpus_and_handlers(void **state)
 
     assert_int_equal(proc_parse_status(STATUS, strlen(STATUS), &status), 0);
     assert_int_equal(status.tgid, 17);
+    assert_int_equal(status.real_uid, 1000);
     assert_int_equal(status.uid, 1001);
+    assert_int_equal(status.saved_uid, 1002);
+    assert_false(proc_all_of(&status, 1001));
     assert_int_equal(status.threads, 9);
     assert_int_equal(cpuset_count(&status.allowed), 5);
     assert_true(proc_has_handler(&status, 2));
@@ -358,6 +361,7 @@ static void own_process_is_seen_as_it_is(void **state)
     assert_int_equal(stat.state, 'R');
     assert_int_equal(proc_read_status(root, getpid(), &status), 0);
     assert_int_equal(status.uid, geteuid());
+    assert_int_equal(proc_all_of(&status, geteuid()), getuid() == geteuid());
     assert_int_equal(proc_get_affinity(0, &affinity), 0);
     assert_true(cpuset_equal(&affinity, &status.allowed));
 }

@@ -249,6 +249,11 @@ static bool find_process(struct request *r, pid_t *ret_pid, uid_t *ret_uid)
         request_fail(r, HTTP_FORBIDDEN, "", "process %u is not yours", pid);
         return false;
     }
+    if (!proc_all_of(&status, status.uid)) {
+        request_fail(r, HTTP_FORBIDDEN, "It can be a job once it runs as one user alone.",
+                     "process %u has the rights of another user, too (a setuid program?)", pid);
+        return false;
+    }
     *ret_pid = status.tgid;
     *ret_uid = status.uid;
     return true;

@@ -5,6 +5,7 @@
 #include "daemon/confine/freezer.h"
 #include "daemon/confine/guardian.h"
 #include "daemon/confine/job_group.h"
+#include "daemon/confine/owner.h"
 #include "daemon/job/confine.h"
 #include "daemon/node.h"
 #include "host/cgroup/cgroup.h"
@@ -144,7 +145,7 @@ static int fence_process(struct process *p, const struct cpuset *cores)
     int r;
 
     failpoint(FAILPOINT_PROCESS_FENCED);
-    if (in_cpuset(p))
+    if (in_cpuset(p) || !owner_agrees(p))
         return 0;
     r = guardian_note(n->guardian, p->pid, p->start, &p->original);
     if (r == 0)

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "daemon/confine/job_group.h"
+#include "daemon/confine/owner.h"
 #include "daemon/job/census.h"
 #include "daemon/node.h"
 #include "host/proc/proc.h"
@@ -17,12 +18,13 @@
 
 /* ---- its group ---- */
 
-/* Of the number somebody else may have been made meanwhile. */
+/* The pid may have been recycled. */
 static bool move(const struct node *n, const char *name, const struct census_entry *e)
 {
     struct proc_stat stat;
 
     return proc_read_stat(n->root, e->pid, &stat) == 0 && stat.start == e->start &&
+           owner_check_pid(e->job, e->pid) == 0 &&
            cgroup_move(n->cgroup, name, CGROUP_FREEZER, e->pid, NULL) == 0;
 }
 
@@ -114,6 +116,23 @@ static void look(struct job *j)
                     (frost == CGROUP_FREEZING && clock_now_ns() - f->since_ns >= JOB_DEADLINE_NS);
 }
 
+/* A setuid program in the job's group would stand still with it, and whatever waits for it. */
+static int check_member(void *arg, pid_t pid)
+{
+    int r = owner_check_pid(arg, pid);
+
+    return r == -ESRCH ? 0 : r;
+}
+
+static int check_members(struct job *j, const char *name)
+{
+    int r = cgroup_each_freezable(j->node->cgroup, name, check_member, j);
+
+    if (r == -EPERM)
+        cannot(&j->freezer, "a process of it has the rights of another user (a setuid program?)");
+    return r;
+}
+
 int freezer_want(struct job *j, bool paused)
 {
     struct freezer *f = &j->freezer;
@@ -123,6 +142,9 @@ int freezer_want(struct job *j, bool paused)
 
     if (paused != f->want || (!paused && j->frozen)) {
         job_group_name(j, name);
+        r = paused ? check_members(j, name) : 0;
+        if (r < 0)
+            return r;
         r = cgroup_freeze(j->node->cgroup, name, paused, &err);
         if (r < 0 && paused)
             cannot(f, err.text);

@@ -3,6 +3,7 @@
 
 #include "base/failpoint.h"
 #include "daemon/confine/guardian.h"
+#include "daemon/confine/owner.h"
 #include "daemon/node.h"
 
 #include <errno.h>
@@ -28,6 +29,8 @@ int job_group_enter(struct job *j, unsigned controller, struct error *err)
     r = cgroup_create(n->cgroup, name, controller, err);
     failpoint(FAILPOINT_GROUP_MADE);
     for (struct process *p = j->processes; p && r == 0; p = p->next) {
+        if (!owner_agrees(p))
+            continue;
         /* A move between cpusets resets the affinity on older kernels. */
         if (controller == CGROUP_CPUSET)
             r = guardian_note(n->guardian, p->pid, p->start, &p->original);
@@ -56,7 +59,7 @@ void job_group_add(struct process *p)
     struct job *j = p->job;
     char name[CGROUP_NAME_MAX];
 
-    if (!j->groups)
+    if (!j->groups || !owner_agrees(p))
         return;
     job_group_name(j, name);
     if (cgroup_move(j->node->cgroup, name, j->groups, p->pid, NULL) == 0)

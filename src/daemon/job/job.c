@@ -6,6 +6,7 @@
 #include "daemon/api/wait.h"
 #include "daemon/confine/actuate.h"
 #include "daemon/confine/job_group.h"
+#include "daemon/confine/owner.h"
 #include "daemon/containers/container.h"
 #include "daemon/job/confine.h"
 #include "daemon/job/parts.h"
@@ -251,11 +252,11 @@ static bool ask_to_end(const struct job *j, const struct process *p)
     pid_t group = j->admission.submitted ? getpgid(p->pid) : -1;
 
     if (group == p->pid && proc_pidfd_signal(p->pidfd, 0) == 0)
-        return kill(-group, SIGTERM) == 0;
+        return owner_signal_group(j, group, SIGTERM) > 0;
     for (const struct process *leader = j->processes; leader; leader = leader->next)
         if (leader->pid == group && leader != p)
             return true; /* asked with its leader: twice could mean "at once" to it */
-    return proc_pidfd_signal(p->pidfd, SIGTERM) == 0;
+    return owner_agrees(p) && proc_pidfd_signal(p->pidfd, SIGTERM) == 0;
 }
 
 unsigned job_terminate(const struct job *j)
@@ -366,6 +367,8 @@ int process_add(struct job *j, pid_t pid, uint64_t start, struct process **ret)
     r = p->pidfd < 0 ? p->pidfd : proc_read_stat(n->root, pid, &stat);
     if (r >= 0 && ((start && stat.start != start) || stat.state == 'Z'))
         r = -ESRCH;
+    if (r >= 0)
+        r = owner_check(j, p->pidfd, pid);
     if (r >= 0)
         r = sd_event_add_io(n->event, &p->exit_source, p->pidfd, EPOLLIN, on_exit_of_process, p);
     if (r < 0) {

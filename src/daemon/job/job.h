@@ -227,7 +227,8 @@ bool job_name_valid(const char *name);
 
 /*
  * Follows @pid as part of @j; an already known one is returned as it is.
- * Returns 0, -ESRCH (gone, or its number was used again: @start, 0 = any), -ENOSPC, -errno.
+ * Returns 0, -ESRCH (gone, or its number was used again: @start, 0 = any), -EPERM (owner_check),
+ * -ENOSPC, -errno.
  */
 int process_add(struct job *j, pid_t pid, uint64_t start, struct process **ret);
 void process_free(struct process *p);

@@ -10,17 +10,12 @@
 #include "host/proc/proc.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-
-#ifndef SO_PEERPIDFD
-#define SO_PEERPIDFD 77
-#endif
 
 #define ACCEPT_BURST 64 /* connections taken in one turn of the loop */
 
@@ -130,38 +125,8 @@ int link_send(struct peer *peer, const union proto_message *m)
 
 /* ---- reading ---- */
 
-/*
- * Reads when the peer's process was started; its pid alone may be another's by now. The pidfd of
- * the socket (Linux 6.5) cannot be mistaken; before that, the moment of the look-up must do.
- */
-static int peer_identify(struct peer *peer)
-{
-    _cleanup_fd_ int pidfd = -1;
-    struct pollfd gone = {.events = POLLIN};
-    socklen_t len = sizeof(pidfd);
-    struct proc_stat stat;
-    int r;
-
-    if (getsockopt(peer->fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len) < 0)
-        pidfd = proc_pidfd_open(peer->who.pid);
-    if (pidfd < 0)
-        return -ESRCH;
-    r = proc_read_stat(peer->node->root, peer->who.pid, &stat);
-    if (r < 0)
-        return r;
-    gone.fd = pidfd;
-    if (poll(&gone, 1, 0) > 0)
-        return -ESRCH;
-    peer->start = stat.start;
-    return 0;
-}
-
 static int peer_first(struct peer *peer, union proto_message *m, struct error *err)
 {
-    int r = peer_identify(peer);
-
-    if (r < 0)
-        return error_set(err, r, "process %d of the peer is gone", (int)peer->who.pid);
     if (m->h.type == PROTO_CONTROL && peer->container)
         return error_set(err, -EACCES, "a container speaks for itself only");
     if (m->h.type == PROTO_CONTROL)
@@ -271,8 +236,16 @@ static int peer_new(struct listener *at, int fd)
     struct link *l = at->link;
     struct caller who;
     struct peer *peer;
+    uint64_t start;
     int r = control_identify(l->node, fd, &who);
 
+    if (r < 0)
+        return r;
+    r = proc_identify_peer(l->node->root, fd, who.pid, who.uid, &start);
+    if (r == -EPERM)
+        node_log("peer %d (uid %u) runs with the rights of another user, too (a setuid program?); "
+                 "hung up",
+                 (int)who.pid, (unsigned)who.uid);
     if (r < 0)
         return r;
     if (!peer_welcome(at, who.uid)) {
@@ -284,6 +257,7 @@ static int peer_new(struct listener *at, int fd)
     if (!peer)
         return -ENOMEM;
     *peer = (struct peer){.node = l->node, .container = at->container, .fd = fd, .who = who};
+    peer->start = start;
     peer->connected_ns = clock_now_ns();
     r = sd_event_add_io(l->node->event, &peer->io, fd, EPOLLIN, on_peer, peer);
     if (r >= 0 && (peer->container || who.uid != l->node->uid))

@@ -38,7 +38,7 @@ struct peer {
     sd_event_source *io;
     enum peer_role role;
     struct caller who;
-    uint64_t start; /* of the process, ticks after boot; 0: not looked up yet */
+    uint64_t start; /* of the process, ticks after boot; looked up at accept */
     uint64_t connected_ns;
     bool doomed;             /* closed before the loop sleeps */
     bool full;               /* waits for room in the socket */

@@ -194,6 +194,13 @@ enum cgroup_frost {
 int cgroup_freeze(const struct cgroup *cg, const char *name, bool frozen, struct error *err);
 int cgroup_read_frost(const struct cgroup *cg, const char *name, enum cgroup_frost *ret);
 
+/*
+ * Calls @fn with each process that a freeze of group @name would stop, until it returns other than
+ * 0. Returns that, 0, or -errno.
+ */
+int cgroup_each_freezable(const struct cgroup *cg, const char *name,
+                          int (*fn)(void *arg, pid_t pid), void *arg);
+
 struct cgroup_settings {
     uint32_t units;      /* the weight as the kernel holds it, see cgroup_units; */
     uint32_t weight;     /* 0: no cpu controller */

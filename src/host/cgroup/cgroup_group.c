@@ -374,6 +374,24 @@ int cgroup_remove(const struct cgroup *cg, const char *name, struct error *err)
     return result;
 }
 
+int cgroup_each_freezable(const struct cgroup *cg, const char *name,
+                          int (*fn)(void *arg, pid_t pid), void *arg)
+{
+    _cleanup_free_ char *text = NULL;
+    char path[FILE_PATH_MAX];
+    uint64_t pid;
+    size_t len;
+    int r = cg->freezer.version == CGROUP_NONE ? -ENOTSUP : 0;
+
+    if (r == 0)
+        r = file_path(path, sizeof(path), "%s/%s/cgroup.procs", cg->freezer.point, name);
+    if (r == 0)
+        r = file_read_all(cg->root, path, &text, &len);
+    for (const char *p = text; r == 0 && text_scan_u64(&p, &pid) == 0; p += *p == '\n')
+        r = fn(arg, (pid_t)pid);
+    return r;
+}
+
 /* ---- settings ---- */
 
 static int group_dir(const struct cgroup_hierarchy *h, const char *name, char *ret, size_t size,

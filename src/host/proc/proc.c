@@ -32,6 +32,7 @@ static uint64_t ticks_to_ns(uint64_t ticks)
 enum {
     STAT_STATE = 3,
     STAT_PPID = 4,
+    STAT_GROUP = 5,
     STAT_SESSION = 6,
     STAT_UTIME = 14,
     STAT_STIME = 15,
@@ -47,6 +48,9 @@ static void stat_field(struct proc_stat *stat, int field, uint64_t value)
     switch (field) {
     case STAT_PPID:
         stat->parent = (pid_t)value;
+        break;
+    case STAT_GROUP:
+        stat->group = (pid_t)value;
         break;
     case STAT_SESSION:
         stat->session = (pid_t)value;
@@ -158,17 +162,18 @@ static int scan_cpus(const char *p, struct cpuset *ret)
     return cpuset_parse(list, ret);
 }
 
-/* Second number of "real effective saved filesystem". */
-static int scan_uid(const char *p, uid_t *ret)
+/* "real effective saved filesystem" */
+static int scan_uids(const char *p, struct proc_status *status)
 {
+    uid_t *const each[] = {&status->real_uid, &status->uid, &status->saved_uid};
     uint64_t value;
 
-    if (text_scan_u64(&p, &value) < 0)
-        return -EINVAL;
-    p += strspn(p, "\t ");
-    if (text_scan_u64(&p, &value) < 0 || value > UINT32_MAX)
-        return -EINVAL;
-    *ret = (uid_t)value;
+    for (size_t i = 0; i < ARRAY_LEN(each); i++) {
+        if (text_scan_u64(&p, &value) < 0 || value > UINT32_MAX)
+            return -EINVAL;
+        *each[i] = (uid_t)value;
+        p += strspn(p, "\t ");
+    }
     return 0;
 }
 
@@ -204,7 +209,7 @@ static int status_line(const char *line, struct proc_status *status)
         return STATUS_TGID;
     }
     if ((p = status_value(line, "Uid")))
-        return scan_uid(p, &status->uid) < 0 ? -EINVAL : STATUS_UID;
+        return scan_uids(p, status) < 0 ? -EINVAL : STATUS_UID;
     if ((p = status_value(line, "Threads")))
         return scan_u32(p, &status->threads) < 0 ? -EINVAL : STATUS_THREADS;
     if ((p = status_value(line, "Cpus_allowed_list")))
@@ -253,6 +258,11 @@ int proc_read_status(int root, pid_t pid, struct proc_status *ret)
     snprintf(path, sizeof(path), "proc/%d/status", (int)pid);
     r = file_read_all(root, path, &text, &len);
     return r < 0 ? gone(r) : proc_parse_status(text, len, ret);
+}
+
+bool proc_all_of(const struct proc_status *status, uid_t uid)
+{
+    return status->real_uid == uid && status->uid == uid && status->saved_uid == uid;
 }
 
 bool proc_has_handler(const struct proc_status *status, int signal)

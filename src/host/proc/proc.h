@@ -28,6 +28,7 @@
 struct proc_stat {
     pid_t pid; /* or thread id */
     pid_t parent;
+    pid_t group; /* of processes */
     pid_t session;
     char comm[PROC_COMM_MAX];
     char state;        /* 'R', 'S', 'D', 'T', 'Z', … */
@@ -46,6 +47,7 @@ int proc_read_stat(int root, pid_t pid, struct proc_stat *ret);
 struct proc_status {
     pid_t tgid; /* the process, when the id was a thread's */
     uid_t uid;  /* effective */
+    uid_t real_uid, saved_uid;
     uint32_t threads;
     struct cpuset allowed; /* Cpus_allowed_list of the main thread */
     uint64_t sig_caught;   /* bit n-1: signal n has a handler */
@@ -56,6 +58,26 @@ struct proc_status {
 
 int proc_parse_status(const char *text, size_t len, struct proc_status *ret);
 int proc_read_status(int root, pid_t pid, struct proc_status *ret);
+
+/*
+ * True if real, effective and saved user are all @uid. A setuid program, or a server that acts for
+ * a user for a moment, has more than one.
+ */
+bool proc_all_of(const struct proc_status *status, uid_t uid);
+
+/*
+ * Checks that the process of @pidfd, whose number is @pid, runs with the rights of @uid and no
+ * others. Returns 0, -EPERM, or -ESRCH: it has ended.
+ */
+int proc_check_owner(int root, int pidfd, pid_t pid, uid_t uid);
+
+/*
+ * Start time of the process at the other end of a Unix socket, which SO_PEERCRED says is @pid of
+ * @uid. To be called as soon as the connection is accepted. Before Linux 6.5 the socket knows no
+ * pidfd: the pid may then have been recycled, but only for another process of @uid.
+ * Returns 0, -EPERM (the process has the rights of somebody else, too) or -ESRCH (it has ended).
+ */
+int proc_identify_peer(int root, int socket, pid_t pid, uid_t uid, uint64_t *ret_start);
 
 /* True if the process has a handler of its own for @signal (1 … 64). */
 bool proc_has_handler(const struct proc_status *status, int signal);

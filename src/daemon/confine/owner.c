@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/confine/owner.h"
+
+#include "base/cleanup.h"
+#include "daemon/node.h"
+#include "host/proc/proc.h"
+
+#define PASSES_MAX 4 /* over a group whose members fork meanwhile */
+
+int owner_check(const struct job *j, int pidfd, pid_t pid)
+{
+    if (j->container || j->uid == 0)
+        return 0;
+    return proc_check_owner(j->node->root, pidfd, pid, j->uid);
+}
+
+bool owner_agrees(const struct process *p)
+{
+    return owner_check(p->job, p->pidfd, p->pid) == 0;
+}
+
+int owner_check_pid(const struct job *j, pid_t pid)
+{
+    _cleanup_fd_ int pidfd = proc_pidfd_open(pid);
+
+    return pidfd < 0 ? pidfd : owner_check(j, pidfd, pid);
+}
+
+/* The descriptor first: what is read afterwards is about the process that gets the signal. */
+static bool signal_member(const struct job *j, pid_t pid, pid_t group, int signal)
+{
+    _cleanup_fd_ int pidfd = proc_pidfd_open(pid);
+    struct proc_stat stat;
+
+    return pidfd >= 0 && proc_read_stat(j->node->root, pid, &stat) == 0 && stat.group == group &&
+           owner_check(j, pidfd, pid) == 0 && proc_pidfd_signal(pidfd, signal) == 0;
+}
+
+/*
+ * kill(2) on the group would reach setuid programs, too. A pass that finds a new member is followed
+ * by another: the member was forked meanwhile. Pids ascend, so that those signalled are known.
+ */
+unsigned owner_signal_group(const struct job *j, pid_t group, int signal)
+{
+    _cleanup_free_ pid_t *done = NULL;
+    size_t n_done = 0, n;
+    unsigned signalled = 0;
+
+    for (unsigned pass = 0; pass < PASSES_MAX; pass++) {
+        _cleanup_free_ pid_t *pids = NULL;
+        size_t n_now = 0, k = 0;
+        bool found = false;
+
+        if (proc_list(j->node->root, &pids, &n) < 0)
+            break;
+        for (size_t i = 0; i < n; i++) {
+            struct proc_stat stat;
+
+            if (proc_read_stat(j->node->root, pids[i], &stat) < 0 || stat.group != group)
+                continue;
+            pids[n_now++] = stat.pid;
+            while (k < n_done && done[k] < stat.pid)
+                k++;
+            if (k < n_done && done[k] == stat.pid)
+                continue;
+            found = true;
+            signalled += signal_member(j, stat.pid, group, signal);
+        }
+        if (!found)
+            break;
+        free(done);
+        done = TAKE_PTR(pids);
+        n_done = n_now;
+    }
+    return signalled;
+}
