@@ -22,6 +22,7 @@ $py bench/replay.py
 $py bench/elastic_pause.py
 $py bench/tfnode_start.py
 if [ "$(id -u)" = 0 ] && command -v dockerd > /dev/null; then
+    $py bench/restore.py
     $py bench/container_queue.py
 fi
 $py bench/report.py
