@@ -95,12 +95,16 @@ static const char *reason_of(int status)
         return "OK";
     case 202:
         return "Accepted";
+    case 403:
+        return "Forbidden";
     case 404:
         return "Not Found";
     case 405:
         return "Method Not Allowed";
     case 413:
         return "Content Too Large";
+    case 415:
+        return "Unsupported Media Type";
     case 501:
         return "Not Implemented";
     case 503:
@@ -190,6 +194,12 @@ static void refuse(struct conn *conn, int r)
 {
     if (r == -EMSGSIZE)
         control_answer(conn, 413, "{\"error\":\"the request is too large\"}\n");
+    else if (r == -EPERM)
+        control_answer(conn, 403,
+                       "{\"error\":\"web pages may not ask: Host must be an address or localhost, "
+                       "and there is no Origin\"}\n");
+    else if (r == -EMEDIUMTYPE)
+        control_answer(conn, 415, "{\"error\":\"send Content-Type: application/json\"}\n");
     else if (r == -ENOTSUP)
         control_answer(conn, 501, "{\"error\":\"send a Content-Length\"}\n");
     else

@@ -147,14 +147,19 @@ static int take_environment(struct options *o, struct error *err)
     return 0;
 }
 
-/* The address that others find the node by; in its own ServerDef it is little more than a name. */
+/*
+ * The address that others find the node by; in its own ServerDef it is little more than a name.
+ * Neither port asks who is calling: outside of a pod's network it listens on loopback unless told.
+ */
 static int take_host(struct options *o, struct error *err)
 {
     const char *ip = getenv("POD_IP");
     int n;
 
-    if (!ip || !*ip)
+    if (!ip || !*ip) {
         ip = "localhost";
+        inet_pton(AF_INET6, "::ffff:127.0.0.1", &o->bind);
+    }
     n = snprintf(o->host, sizeof(o->host), strchr(ip, ':') ? "[%s]" : "%s", ip);
     if (n >= (int)sizeof(o->host))
         return error_set(err, -EINVAL, "POD_IP: '%s' is no address", ip);
@@ -214,9 +219,9 @@ int options_parse(int argc, char **argv, struct options *ret, struct error *err)
 
     if (r != OPTIONS_RUN)
         return r;
-    r = take_environment(&o, err);
+    r = take_host(&o, err);
     if (r == 0)
-        r = take_host(&o, err);
+        r = take_environment(&o, err);
     if (r == 0)
         r = take_flags(argc, argv, &o, err);
     if (r == 0 && !o.role[0])

@@ -23,7 +23,8 @@ struct options {
     char role[OPTIONS_NAME_MAX]; /* "ps" or "worker" */
     char host[OPTIONS_HOST_MAX]; /* of the own address, in brackets if it has colons */
     const char *tensorflow;      /* borrowed from argv or the environment; NULL: look for it */
-    struct in6_addr bind;        /* where it listens, IPv4 as IPv6 has it; "::": everywhere */
+    struct in6_addr bind;        /* where it listens, IPv4 as IPv6 has it; "::": everywhere.
+                                    Loopback if nothing was said, but in a pod everywhere */
     uint32_t index;
     uint32_t port; /* TensorFlow's; 0: the kernel chooses one, as below */
     uint32_t control_port;

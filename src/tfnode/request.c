@@ -4,6 +4,7 @@
 #include "base/httpline.h"
 #include "base/jsontext.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
@@ -12,6 +13,14 @@ struct head {
     size_t size; /* of the head itself, blank line included */
     size_t length;
     bool have_length;
+    bool have_json;    /* a Content-Type, and each is application/json */
+    bool other_type;   /* a Content-Type of another kind */
+    bool from_browser; /* an Origin, or a Host that is no address */
+};
+
+struct text {
+    const char *start;
+    size_t len;
 };
 
 /* "GET /v1/watch?x HTTP/1.1" */
@@ -48,6 +57,53 @@ static int parse_request_line(const char *line, size_t len, struct request *req)
     return 0;
 }
 
+static bool text_is(struct text text, const char *word)
+{
+    return text.len == strlen(word) && strncasecmp(text.start, word, text.len) == 0;
+}
+
+/* "application/json", whatever parameters follow */
+static bool is_json(struct text type)
+{
+    const char *end = memchr(type.start, ';', type.len);
+
+    type.len = end ? (size_t)(end - type.start) : type.len;
+    while (type.len > 0 && (type.start[type.len - 1] == ' ' || type.start[type.len - 1] == '\t'))
+        type.len--;
+    return text_is(type, "application/json");
+}
+
+static bool is_address_of(int family, struct text text)
+{
+    char copy[INET6_ADDRSTRLEN];
+    struct in6_addr address;
+
+    if (text.len >= sizeof(copy))
+        return false;
+    memcpy(copy, text.start, text.len);
+    copy[text.len] = '\0';
+    return strlen(copy) == text.len && inet_pton(family, copy, &address) == 1;
+}
+
+/*
+ * "10.0.0.7", "[fd00::7]" or "localhost", perhaps with a port. A name could be anybody's, who lets
+ * it mean this machine for a while: then pages from there are of the same origin as this port.
+ */
+static bool is_address(struct text host)
+{
+    const char *colon = host.len > 0 ? memrchr(host.start, ':', host.len) : NULL;
+    size_t digits = colon ? (size_t)(host.start + host.len - colon) - 1 : 0;
+
+    if (host.len > 0 && host.start[host.len - 1] != ']' && colon) {
+        if (digits < 1 || digits > 5 || strspn(colon + 1, "0123456789") < digits)
+            return false;
+        host.len = (size_t)(colon - host.start);
+    }
+    if (host.len > 2 && host.start[0] == '[' && host.start[host.len - 1] == ']')
+        return is_address_of(AF_INET6, (struct text){host.start + 1, host.len - 2});
+    return text_is(host, "localhost") || is_address_of(AF_INET, host);
+}
+
 static int parse_length(const char *text, size_t len, size_t *ret)
 {
     size_t value = 0;
@@ -70,31 +126,43 @@ static bool is_header(const char *line, const char *colon, const char *name)
     return (size_t)(colon - line) == strlen(name) && strncasecmp(line, name, strlen(name)) == 0;
 }
 
-static int parse_header(const char *line, size_t len, struct head *head)
+static int take_length(struct text value, struct head *head)
 {
-    const char *colon = memchr(line, ':', len), *value;
     size_t length;
-    int r;
+    int r = parse_length(value.start, value.len, &length);
 
-    if (!colon || colon == line || memchr(line, '\0', len))
-        return -EBADMSG;
-    if (is_header(line, colon, "Transfer-Encoding"))
-        return -ENOTSUP;
-    if (!is_header(line, colon, "Content-Length"))
-        return 0;
-    value = colon + 1;
-    len -= (size_t)(value - line);
-    for (; len > 0 && (*value == ' ' || *value == '\t'); len--)
-        value++;
-    while (len > 0 && (value[len - 1] == ' ' || value[len - 1] == '\t'))
-        len--;
-    r = parse_length(value, len, &length);
     if (r < 0)
         return r;
     if (head->have_length && head->length != length) /* two opinions about the end: smuggling */
         return -EBADMSG;
     head->have_length = true;
     head->length = length;
+    return 0;
+}
+
+static int parse_header(const char *line, size_t len, struct head *head)
+{
+    const char *colon = memchr(line, ':', len);
+    struct text value;
+
+    if (!colon || colon == line || memchr(line, '\0', len))
+        return -EBADMSG;
+    value = (struct text){colon + 1, (size_t)(line + len - colon) - 1};
+    for (; value.len > 0 && (*value.start == ' ' || *value.start == '\t'); value.len--)
+        value.start++;
+    while (value.len > 0 &&
+           (value.start[value.len - 1] == ' ' || value.start[value.len - 1] == '\t'))
+        value.len--;
+    if (is_header(line, colon, "Transfer-Encoding"))
+        return -ENOTSUP;
+    if (is_header(line, colon, "Content-Length"))
+        return take_length(value, head);
+    if (is_header(line, colon, "Content-Type")) {
+        head->have_json = is_json(value);
+        head->other_type |= !head->have_json;
+    }
+    if (is_header(line, colon, "Origin") || (is_header(line, colon, "Host") && !is_address(value)))
+        head->from_browser = true;
     return 0;
 }
 
@@ -129,6 +197,10 @@ int request_parse(const char *buf, size_t len, struct request *ret)
     struct head head;
     int r = parse_head(buf, seen, &req, &head);
 
+    if (r == 0 && head.from_browser)
+        return -EPERM;
+    if (r == 0 && req.method == REQUEST_POST && (!head.have_json || head.other_type))
+        return -EMEDIUMTYPE;
     if (r == 0 && seen - head.size < head.length)
         r = -EAGAIN;
     if (r == -EAGAIN && len >= REQUEST_MAX)

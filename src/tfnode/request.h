@@ -31,6 +31,8 @@ struct request {
  *   -EMSGSIZE  larger than the limits above
  *   -EBADMSG   no HTTP/1 request, or one with two lengths
  *   -ENOTSUP   a transfer coding
+ *   -EPERM     a web page may be behind it: it has an Origin, or its Host is a name, not an address
+ *   -EMEDIUMTYPE  a POST whose Content-Type is not application/json, as a web page's form sends it
  * No byte that arrives later changes any answer but -EAGAIN.
  */
 int request_parse(const char *buf, size_t len, struct request *ret);

@@ -51,7 +51,8 @@ class Node:
         """Status and JSON of the answer."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=GUARD_S)
         with contextlib.closing(connection):
-            connection.request(method, path, body)
+            connection.request(method, path, body, {"Content-Type": "application/json"}
+                               if method == "POST" else {})
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())
 
@@ -149,7 +150,12 @@ def test_both_ports_listen_where_they_are_told_to(start, ready):
     for each in (port, node.port):
         assert addresses(each) and addresses(each) <= LOOPBACK
         socket.create_connection(("127.0.0.1", each), GUARD_S).close()
-    assert addresses(ready.port) == {"0" * 32} or addresses(ready.port) == {"0" * 8}
+    assert addresses(ready.port) <= LOOPBACK  # it was told nothing
+
+
+def test_in_a_pod_it_listens_at_all_addresses(start):
+    node = start(env={"POD_IP": "127.0.0.1"})
+    assert addresses(node.port) == {"0" * 32} or addresses(node.port) == {"0" * 8}
 
 
 # ---- what a person sees ----
@@ -217,13 +223,21 @@ def test_threads_are_acknowledged_and_told_to_watchers(ready):
     watch.close()
 
 
+JSON = b"POST %b HTTP/1.1\r\nContent-Type: application/json\r\n"
+
+
 @pytest.mark.parametrize("request_, status", [
     (b"GET /other HTTP/1.1\r\n\r\n", 404),
-    (b"POST /healthz HTTP/1.1\r\n\r\n", 405),
+    (JSON % b"/healthz" + b"\r\n", 405),
     (b"GET /v1/release HTTP/1.1\r\n\r\n", 405),
     (b"GET /v1/watch HTTP/1.0\r\n\r\n", 505),
-    (b"POST /v1/threads HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}", 400),
-    (b"POST /v1/disconnect HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}", 400),
+    (JSON % b"/v1/threads" + b"Content-Length: 2\r\n\r\n{}", 400),
+    (JSON % b"/v1/disconnect" + b"Content-Length: 2\r\n\r\n{}", 400),
+    (JSON % b"/v1/release" + b"Origin: http://evil.example\r\n\r\n", 403),
+    (JSON % b"/v1/release" + b"Host: evil.example\r\n\r\n", 403),
+    (b"GET /v1/watch HTTP/1.1\r\nHost: evil.example:2223\r\n\r\n", 403),
+    (b"POST /v1/release HTTP/1.1\r\nContent-Type: text/plain\r\n\r\n", 415),
+    (b"POST /v1/release HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 415),
     (b"POST /v1/threads HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", 501),
     (b"POST /v1/threads HTTP/1.1\r\nContent-Length: 99999\r\n\r\n", 413),
     (b"GET /" + b"x" * 4000, 413),

@@ -182,8 +182,6 @@ static void an_address_to_listen_at_is_of_either_kind(void **state)
     static const struct in6_addr loopback_4 = {
         .s6_addr = {[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1}};
 
-    assert_int_equal(PARSE("--role", "ps"), OPTIONS_RUN);
-    assert_memory_equal(&options.bind, &in6addr_any, sizeof(options.bind));
     assert_int_equal(PARSE("--role", "ps", "--bind", "127.0.0.1"), OPTIONS_RUN);
     assert_memory_equal(&options.bind, &loopback_4, sizeof(options.bind));
     setenv("TIDE_BIND", "::1", 1);
@@ -191,6 +189,23 @@ static void an_address_to_listen_at_is_of_either_kind(void **state)
     assert_memory_equal(&options.bind, &in6addr_loopback, sizeof(options.bind));
     assert_int_equal(PARSE("--role", "ps", "--bind", "localhost"), -EINVAL);
     assert_non_null(strstr(err.text, "--bind: 'localhost' is no address"));
+}
+
+/* In a pod others have to reach it, and the pod's network is the fence. */
+static void without_a_pod_it_listens_on_loopback_alone(void **state)
+{
+    static const struct in6_addr loopback_4 = {
+        .s6_addr = {[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1}};
+
+    assert_int_equal(PARSE("--role", "ps"), OPTIONS_RUN);
+    assert_memory_equal(&options.bind, &loopback_4, sizeof(options.bind));
+    assert_int_equal(PARSE("--role", "ps", "--bind", "::"), OPTIONS_RUN);
+    assert_memory_equal(&options.bind, &in6addr_any, sizeof(options.bind));
+    setenv("POD_IP", "10.0.0.7", 1);
+    assert_int_equal(PARSE("--role", "ps"), OPTIONS_RUN);
+    assert_memory_equal(&options.bind, &in6addr_any, sizeof(options.bind));
+    assert_int_equal(PARSE("--role", "ps", "--bind", "127.0.0.1"), OPTIONS_RUN);
+    assert_memory_equal(&options.bind, &loopback_4, sizeof(options.bind));
 }
 
 static void unknown_flags_are_explained(void **state)
@@ -303,6 +318,7 @@ int main(void)
         cmocka_unit_test_setup(pods_environment_is_read_and_flags_outrank_it, plain_environment),
         cmocka_unit_test_setup(wrong_values_are_named_with_their_source, plain_environment),
         cmocka_unit_test_setup(an_address_to_listen_at_is_of_either_kind, plain_environment),
+        cmocka_unit_test_setup(without_a_pod_it_listens_on_loopback_alone, plain_environment),
         cmocka_unit_test_setup(unknown_flags_are_explained, plain_environment),
         cmocka_unit_test_setup_teardown(wheel_of_the_environment_goes_before_the_systems, make_root,
                                         remove_root),

@@ -48,7 +48,8 @@ static void probes_and_orders_are_understood(void **state)
     assert_string_equal(r.path, "/healthz");
     assert_int_equal(r.body_len, 0);
     assert_false(r.http_1_0);
-    assert_int_equal(parse("POST /v1/threads?x=1 HTTP/1.0\r\ncontent-length:\t13 \r\n\r\n"
+    assert_int_equal(parse("POST /v1/threads?x=1 HTTP/1.0\r\ncontent-length:\t13 \r\n"
+                           "content-type: application/JSON; charset=utf-8\r\n\r\n"
                            "{\"threads\":2}and more",
                            &r),
                      0);
@@ -86,6 +87,54 @@ static void length_that_is_in_doubt_is_refused(void **state)
     assert_bad("POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", -EBADMSG);
     assert_bad("POST / HTTP/1.1\r\nContent-Length: 1 1\r\n\r\n", -EBADMSG);
     assert_bad("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", -ENOTSUP);
+}
+
+/* A browser sends a page's POST without asking only in types of forms, and always says Origin. */
+static void orders_of_web_pages_are_refused(void **state)
+{
+    assert_bad("POST /v1/release HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", -EMEDIUMTYPE);
+    assert_bad("POST /v1/release HTTP/1.1\r\nContent-Type: text/plain\r\n\r\n", -EMEDIUMTYPE);
+    assert_bad("POST / HTTP/1.1\r\nContent-Type: application/jsonx\r\n\r\n", -EMEDIUMTYPE);
+    assert_bad("POST / HTTP/1.1\r\nContent-Type: application/json\r\n"
+               "Content-Type: text/plain\r\n\r\n",
+               -EMEDIUMTYPE);
+    assert_bad("POST / HTTP/1.1\r\nContent-Type: application/json\r\nOrigin: null\r\n\r\n", -EPERM);
+    assert_bad("GET /v1/watch HTTP/1.1\r\nOrigin: http://127.0.0.1:2223\r\n\r\n", -EPERM);
+}
+
+/* A page whose name somebody lets mean this machine is of the same origin as the port. */
+static void host_must_be_an_address(void **state)
+{
+    static const char *const good[] = {"10.0.0.7", "10.0.0.7:2223", "[fd00::7]:2223",
+                                       "[::1]",    "localhost",     "LOCALHOST:1"};
+    static const char *const bad[] = {"evil.example",
+                                      "evil.example:2223",
+                                      "",
+                                      ":2223",
+                                      "10.0.0",
+                                      "10.0.0.7.evil.example",
+                                      "10.0.0.7:",
+                                      "10.0.0.7:2223:1",
+                                      "10.0.0.7:99999999",
+                                      "fd00::7",
+                                      "[fd00::7",
+                                      "[fd00::7]x",
+                                      "[10.0.0.7]",
+                                      "localhost.evil.example",
+                                      "10.0.0.7, evil"};
+    char text[128];
+    struct request request;
+
+    for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
+        snprintf(text, sizeof(text), "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", good[i]);
+        assert_int_equal(parse(text, &request), 0);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        snprintf(text, sizeof(text), "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", bad[i]);
+        assert_bad(text, -EPERM);
+    }
+    assert_bad("GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", -EPERM);
+    assert_int_equal(parse("GET / HTTP/1.0\r\n\r\n", &request), 0); /* no browser leaves it out */
 }
 
 static void large_requests_are_refused_before_they_are_read(void **state)
@@ -168,6 +217,8 @@ int main(void)
         cmocka_unit_test(probes_and_orders_are_understood),
         cmocka_unit_test(what_is_no_request_is_refused),
         cmocka_unit_test(length_that_is_in_doubt_is_refused),
+        cmocka_unit_test(orders_of_web_pages_are_refused),
+        cmocka_unit_test(host_must_be_an_address),
         cmocka_unit_test(large_requests_are_refused_before_they_are_read),
         cmocka_unit_test(long_path_is_none_of_ours),
         cmocka_unit_test(number_of_threads_is_read),

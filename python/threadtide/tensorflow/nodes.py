@@ -137,10 +137,12 @@ def _answer(data: bytes) -> Tuple[int, dict]:
     return int(status[1]), _object(body)
 
 
-def _request(method: str, path: str, host: str, body: str = "") -> bytes:
+def _request(method: str, path: str, address: str, body: str = "") -> bytes:
+    """A request to the node at `address`, an IP address: a node refuses names as its Host."""
+    host = f"[{address}]" if ":" in address else address
     return (
-        f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n"
-        f"Connection: close\r\n\r\n{body}"
+        f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}"
     ).encode("ascii", "replace")
 
 
@@ -203,7 +205,7 @@ class _Connection:
 class _Watch(_Connection):
     def __init__(self, links: "NodeLinks", link: "_Link"):
         self.reader = WatchReader()
-        super().__init__(links, link, _request("GET", "/v1/watch", link.host), _CONNECT_S)
+        super().__init__(links, link, _request("GET", "/v1/watch", link.address), _CONNECT_S)
 
     def received(self, data: bytes) -> None:
         if not data:
@@ -223,7 +225,7 @@ class _Command(_Connection):
 
     def __init__(self, links: "NodeLinks", link: "_Link", path: str, body: str, done: Callable):
         self.data, self.done = b"", done
-        super().__init__(links, link, _request("POST", path, link.host, body), _COMMAND_S)
+        super().__init__(links, link, _request("POST", path, link.address, body), _COMMAND_S)
         link.commands.append(self)
 
     def received(self, data: bytes) -> None:
