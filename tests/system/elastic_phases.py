@@ -3,7 +3,7 @@
 
 elastic_phases.py DIRECTORY STOP: three steps of a first layer, two of a second, two of the first
 again, each with an optimizer of its own, whose rate is halved after each step, by the program, as
-steps are counted. After step STOP it saves and dies; it prints weights and count after the last step.
+steps are counted. After step STOP it saves and dies; it prints weights and count after the end.
 Velocities are made where a step is traced first.
 """
 
@@ -64,10 +64,12 @@ def main(directory, stop):
                 coordinator.checkpoint()
                 os._exit(0)
             count.assign_add(1)
+    coordinator.close()
+    # The parameter servers have ended: all variables lie in this process now.
+    assert all(phase.layer(np.ones((1, 1))) == phase.layer.kernel for phase in phases.values())
     print(json.dumps({"count": int(count.numpy()),
                       **{name: float(phase.layer.kernel.numpy().sum())
                          for name, phase in phases.items()}}), flush=True)
-    coordinator.close()
     for late in (coordinator.checkpoint, lambda: coordinator.schedule(phase.step, args=(batch,))):
         try:
             late()

@@ -40,3 +40,7 @@ def test_what_the_program_creates_and_assigns_is_what_it_was(tmp_path):
         weights, told = run(nodes, checkpoints, 0, tmp_path / "log3")
     assert "resuming after step 5" in told and "are not there yet" in told
     assert weights == {"count": 8, "first": down(5), "second": down(2)}
+    # close() wrote the last checkpoint: the same program has nothing left to do.
+    with cluster(PYTHON) as nodes:
+        again, told = run(nodes, checkpoints, 0, tmp_path / "log4")
+    assert "resuming after step 7" in told and again == weights

@@ -228,6 +228,11 @@ class Checkpoints:
                 self.latest = self._directory.newest()
 
     @property
+    def in_directory(self):
+        """Whether they are files, and not only in the chief's memory."""
+        return self._directory is not None
+
+    @property
     def busy(self):
         """Whether one is being written."""
         return bool(self._writer and self._writer.is_alive())

@@ -37,6 +37,8 @@ SYMBOLS = (
      "ParameterServerStrategyV2Extended._create_variable", ("self", "next_creator")),
     ("tensorflow.python.distribute.parameter_server_strategy_v2",
      "ParameterServerStrategyV2Extended._create_variable_round_robin", ("self", "next_creator")),
+    ("tensorflow.python.distribute.parameter_server_strategy_v2",
+     "ParameterServerStrategyV2Extended._update", ("self", "var", "fn", "args", "kwargs", "group")),
     ("tensorflow.python.distribute.ps_values", "CachingVariable.get", ("self",)),
     ("tensorflow.python.distribute.sharded_variable", "ShardedVariable.variables", None),
     ("tensorflow.python.eager.polymorphic_function.concrete_function",
@@ -57,7 +59,7 @@ ATTRIBUTES = (
     ("tensorflow.python.eager.polymorphic_function.concrete_function.ConcreteFunction",
      ("_captured_inputs",)),
     ("keras.src.backend.tensorflow.optimizer.TFOptimizer",
-     ("_distribution_strategy", "_trainable_variables")),
+     ("_distribution_strategy", "_iterations", "_trainable_variables")),
 )
 # What strategies' constructors and methods use of themselves: none can be made without a cluster.
 IN_SOURCE = (
@@ -192,18 +194,44 @@ def run_on(device, executor):
 
 # The strategy.
 
-def intercept(strategy, create_variable, place_variable):
-    """Lets our functions create the strategy's variables.
+def intercept(strategy, create_variable, place_variable, check_update):
+    """Lets our functions create the strategy's variables, and say who may update them.
 
     create_variable(original, next_creator, **kwargs) returns what the user gets; place_variable
     (next_creator, **kwargs) is called for every single variable that is free to lie anywhere.
+    check_update() raises when an optimizer may not update a variable, or create a slot, now.
     """
     extended = strategy.extended
     original = extended._create_variable
     extended._create_variable = lambda next_creator, **kwargs: create_variable(
         original, next_creator, **kwargs)
     extended._create_variable_round_robin = place_variable
+    colocate = extended.colocate_vars_with
+
+    def update(*args):
+        check_update()
+        return _update(*args)
+
+    def colocate_vars_with(variable):
+        if tf.distribute.get_strategy() is not strategy:
+            check_update()
+        return colocate(resource_variable(variable))
+
+    extended._update, extended.colocate_vars_with = update, colocate_vars_with
     extended._allow_run_without_coordinator = True
+
+
+def _update(variable, function, args, kwargs, group):
+    """What strategy.extended.update() does: every change that a Keras optimizer makes to a variable
+    (its step, weight decay, moving averages, accumulated gradients) is computed here.
+
+    The stock strategy writes the name of the server that the variable lies on today into each of
+    these operations, where they stay when the variable has moved.
+    """
+    variable = resource_variable(variable)
+    with beside(variable):
+        result = function(variable, *args, **kwargs)
+    return result if group else tf.nest.map_structure(lambda value: (value,), result)
 
 
 @contextlib.contextmanager
@@ -282,9 +310,36 @@ def rebind_functions(handles):
 
 # Keras.
 
-def use_without_strategy(optimizer):
-    """The optimizer updates its variables itself; Keras 3 cannot do it through this strategy."""
-    optimizer._distribution_strategy = tf.distribute.get_strategy()
+def optimizers_in(optimizer):
+    """@optimizer, and the ones that it wraps: a LossScaleOptimizer has an inner optimizer."""
+    found = [optimizer]
+    while inner := getattr(found[-1], "inner_optimizer", None):
+        found.append(inner)
+    return found
+
+
+def check_optimizer(optimizer):
+    """Raises ValueError for an optimizer of Keras that TensorFlow's variables do not suffice for."""
+    if type(optimizer).__name__ == "Muon" and not hasattr(tf.Variable, "path"):
+        raise ValueError("Keras' Muon does not work with TensorFlow, elastic or not: it asks each "
+                         "variable for its `path`, which TensorFlow's variables do not have. Use "
+                         "another optimizer")
+
+
+def scales_dynamically(optimizer):
+    """Whether the optimizer's loss scale is a variable of its own: a LossScaleOptimizer."""
+    return len(optimizers_in(optimizer)) > 1
+
+
+def step_counter(optimizer):
+    """The variable that counts the calls of apply(). `iterations` is computed from it when gradients
+    are accumulated."""
+    return optimizer._iterations
+
+
+def use_strategy(optimizer, strategy):
+    """The optimizer creates slots and updates variables through @strategy, wherever it was made."""
+    optimizer._distribution_strategy = strategy
 
 
 def keras_path():

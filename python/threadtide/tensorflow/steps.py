@@ -182,7 +182,7 @@ class SyncStep:
             weights = tf.cast(weights > 0, weights.dtype)
         for optimizer, numbers, variables in self._applies:
             totals = [self._total(weights, handles, number) for number in numbers]
-            optimizer.apply_gradients(zip(totals, variables))
+            optimizer.apply_now(list(zip(totals, variables)))
         return tf.constant(True)
 
     def _probe(self, scale, rows, *handles):

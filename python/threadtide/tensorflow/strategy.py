@@ -12,6 +12,7 @@ the partitioner as many shards as there will ever be servers, or twice that.
 """
 
 import collections
+import contextlib
 import functools
 import os
 import socket
@@ -93,13 +94,18 @@ class Variables:
         self._named = collections.Counter()  # variables of a name
         self._resumed = checkpoints.latest.meta["step"] if checkpoints.latest else 0
         self._creator = None  # the thread that is creating one
+        self._at_home = False  # after the end of the training: all lie in the chief
         self.on_assign = self._assign  # (entry, do): what the program assigns; the coordinator's
         self._by_variable = {}  # id(resource variable): entry
 
     def device(self, home):
-        return f"/job:ps/replica:0/task:{home}/device:CPU:0"
+        """The device of parameter server number @home; None: of the chief, this process."""
+        node = "chief/replica:0/task:0" if home is None else f"ps/replica:0/task:{home}"
+        return f"/job:{node}/device:CPU:0"
 
     def _server_for_new(self):
+        if self._at_home:
+            return None
         load = {node.index: 0 for node in self._cluster.wait_server()}
         for entry in self.entries:
             if entry.home in load:
@@ -256,6 +262,12 @@ class Variables:
         self._exchange(handles, homes)
         return len(moving)
 
+    def bring_home(self):
+        """Moves all variables into the chief: the parameter servers end. No step is under way."""
+        with self.lock:
+            self._move(dict.fromkeys((e.group for e in self.entries)))
+            self._at_home = True
+
     def rebuild(self, servers, snapshot):
         """All variables anew, on @servers, with the values of @snapshot: a server was lost."""
         with self.lock:
@@ -265,6 +277,10 @@ class Variables:
                 for e in self.entries], homes)
             for entry in self.entries:
                 entry.assigned = snapshot.meta["step"], snapshot.assigned(entry)
+
+
+_NO_FIT = ("model.fit() cannot train with an elastic strategy: write a step function, see "
+           "docs/elastic-tensorflow.md; for model.evaluate(), compile the model without an optimizer")
 
 
 class ElasticOptimizer:
@@ -277,39 +293,35 @@ class ElasticOptimizer:
 
     def __init__(self, strategy, inner):
         self.__dict__.update(_strategy=strategy, inner=inner)
-        strategy.variables_in.entry_of(inner.iterations)  # an error here says what is wrong
-        private.use_without_strategy(inner)
-        # Keras reads and assigns: of two workers at once, one would not be counted.
-        iterations = private.resource_variable(inner.iterations)
-        inner.iterations.assign_add = iterations.assign_add
-        update = inner.update_step
-
-        def beside_variable(gradient, variable, learning_rate):
-            # The arithmetic happens where the variable is, wherever that will be.
-            with private.beside(variable):
-                return update(gradient, variable, learning_rate)
-
-        inner.update_step = beside_variable
-        reference = inner.add_variable_from_reference
-
-        def slot_beside(reference_variable, *args, **kwargs):
-            with strategy.extended.colocate_vars_with(
-                    private.resource_variable(reference_variable)):
-                return reference(reference_variable, *args, **kwargs)
-
-        inner.add_variable_from_reference = slot_beside
+        for optimizer in private.optimizers_in(inner):
+            private.check_optimizer(optimizer)
+            counter = private.step_counter(optimizer)
+            strategy.variables_in.entry_of(counter)  # an error here says what is wrong
+            private.use_strategy(optimizer, strategy)
+            # Keras reads the counter and assigns it: with two workers at once one step would be lost.
+            counter.assign_add = private.resource_variable(counter).assign_add
 
     @tf.autograph.experimental.do_not_convert
     def apply_gradients(self, grads_and_vars, **kwargs):
         pairs = list(grads_and_vars)
         if not self.inner.built:
-            with tf.init_scope(), self._strategy.scope():
-                self.inner.build([v for _, v in pairs])
+            self.build([v for _, v in pairs])
         recorder = self._strategy.recorder
         if recorder is not None:
-            recorder.append((self.inner, pairs))
+            recorder.append((self, pairs))
             return None
-        return self.inner.apply_gradients(pairs, **kwargs)
+        return self.apply_now(pairs, **kwargs)
+
+    def apply_now(self, pairs, **kwargs):
+        """Updates the variables where this is called, or traced: [(gradient, variable)]."""
+        with self._strategy.updating():
+            return self.inner.apply_gradients(pairs, **kwargs)
+
+    @tf.autograph.experimental.do_not_convert
+    def finalize_variable_values(self, variables):
+        """Gives @variables their moving averages, if the optimizer keeps any, as Keras defines it."""
+        with self._strategy.updating():
+            self.inner.finalize_variable_values(variables)
 
     @tf.autograph.experimental.do_not_convert
     def apply(self, grads, trainable_variables=None):
@@ -317,6 +329,26 @@ class ElasticOptimizer:
         if trainable_variables is None:
             trainable_variables = private.variables_of(self.inner)
         return self.apply_gradients(zip(grads, trainable_variables, strict=True))
+
+    @tf.autograph.experimental.do_not_convert
+    def build(self, variables):
+        """Creates the optimizer's slots for @variables, each beside its variable."""
+        with tf.init_scope(), self._strategy.scope():
+            self.inner.build(list(variables))
+
+    @tf.autograph.experimental.do_not_convert
+    def scale_loss(self, loss):
+        """@loss times the optimizer's loss scale, as Keras defines it."""
+        if not self.inner.built and private.scales_dynamically(self.inner):
+            # Keras gives its first scale as a plain number, which the traced step would keep for ever.
+            raise ValueError("a LossScaleOptimizer has its scale only once it is built: call "
+                             "optimizer.build(model.trainable_variables) before the first step")
+        return self.inner.scale_loss(loss)
+
+    def __repr__(self):
+        # Keras prints it where it expects an optimizer of its own: model.compile(optimizer=...).
+        return (f"<ElasticOptimizer for {type(self.inner).__name__}, for step functions that are given "
+                f"to coordinator.schedule(). {_NO_FIT}>")
 
     def __getattr__(self, name):
         return getattr(self.inner, name)
@@ -375,6 +407,7 @@ class ElasticParameterServerStrategy(private.Strategy):
             raise ValueError(f"reduction must be mean or sum, not {reduction!r}")
         self.reduction = reduction
         self.recorder = None  # collects gradients while a step is traced
+        self._updates = threading.local()
         self.checkpoints = checkpoint.Checkpoints(
             checkpoint_dir or os.environ.get("TIDE_CHECKPOINT"), float(
                 checkpoint_interval_s or os.environ.get("TIDE_CHECKPOINT_INTERVAL") or 30))
@@ -394,7 +427,8 @@ class ElasticParameterServerStrategy(private.Strategy):
             log(f"resuming after step {self.restored['step']}")
         super().__init__(tf.distribute.cluster_resolver.SimpleClusterResolver(
             spec, task_type="chief", task_id=0, rpc_layer="grpc"), variable_partitioner)
-        private.intercept(self, self.variables_in.create, self.variables_in.place)
+        private.intercept(self, self.variables_in.create, self.variables_in.place,
+                          self._check_updating)
         self.cluster.connected()
 
     def _changed(self):
@@ -409,6 +443,25 @@ class ElasticParameterServerStrategy(private.Strategy):
     def optimizer(self, optimizer):
         """@optimizer, a Keras optimizer made inside scope(), for use in step functions."""
         return ElasticOptimizer(self, optimizer)
+
+    @contextlib.contextmanager
+    def updating(self):
+        """Inside, this thread's updates of variables come from a wrapped optimizer."""
+        before = getattr(self._updates, "wrapped", False)
+        self._updates.wrapped = True
+        try:
+            yield
+        finally:
+            self._updates.wrapped = before
+
+    def _check_updating(self):
+        if not getattr(self._updates, "wrapped", False):
+            raise RuntimeError("an optimizer is used as Keras made it: wrap it, as in optimizer = "
+                               f"strategy.optimizer(keras.optimizers.Adam()). {_NO_FIT}")
+
+    def experimental_distribute_dataset(self, dataset, options=None):
+        """@dataset as it is: what model.predict() and model.evaluate() read, they read in the chief."""
+        return dataset
 
     def close(self, release=False):
         """Ends links and channel; with @release the nodes end, too."""

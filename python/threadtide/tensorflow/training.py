@@ -89,7 +89,7 @@ class ElasticCoordinator:
         self._probes = dispatch.Usual()
         self._doubts = self._cleared = 0  # failures after which the variables are in doubt
         self._last = None  # (traced, arguments): what a new worker can warm up with
-        self.step = self._restored  # the number of steps that are done
+        self.step = self._furthest = self._restored  # steps that are done, and ever were
         self.duplicates = restored["duplicates"]
         self.progress = progress.Progress(self.step)
         self._variables.on_assign = self._assign
@@ -195,7 +195,10 @@ class ElasticCoordinator:
         raise OSError(f"no checkpoint of step {self.step} could be written: {error}") from error
 
     def close(self, release=True):
-        """The training has finished: the last report says so, and the nodes are released."""
+        """Waits for what was scheduled, writes the last checkpoint (if there is a directory), brings
+        the variables into this process, where they can be read, saved and used from then on, and
+        tells the controller that the training has finished. With @release the nodes end, too.
+        """
         with self._dispatcher.changed:
             if self._closed:
                 return
@@ -203,11 +206,26 @@ class ElasticCoordinator:
             self._dispatcher.changed.notify_all()
         self._thread.join()
         self._strategy.checkpoints.wait()
+        self._keep()
         self.progress.finished = True
         self._strategy.close(release)
         with self._dispatcher.changed:
             self._closed = True
             self._dispatcher.changed.notify_all()
+
+    def _keep(self):
+        """What is to outlive the parameter servers. The training's thread has ended."""
+        if self._over or self._doubts > self._cleared or self._server_lost():
+            return  # the variables cannot be read, or nobody knows which steps they have
+        checkpoints = self._strategy.checkpoints
+        try:
+            if checkpoints.in_directory and self._traced and not (
+                    checkpoints.latest and checkpoints.latest.meta["step"] >= self.step):
+                self._snapshot()
+                checkpoints.wait()
+            self._variables.bring_home()
+        except tf.errors.OpError as error:
+            log(f"the variables cannot be read any more: {error.message.splitlines()[0]}")
 
     def __enter__(self):
         return self
@@ -236,7 +254,8 @@ class ElasticCoordinator:
         return self._variables.assign_now(entry, call.step, do)
 
     def report(self, tell=False):
-        """The progress, as the controller gets it; @tell: it does, and each pause once."""
+        """What the training says of itself, as a dict; docs/elastic-tensorflow.md explains each key.
+        @tell: for the controller, which gets each pause once."""
         told = self.progress.report(self.step, self.duplicates, self._cluster.report(), tell)
         latest, error = self._strategy.checkpoints.latest, self._strategy.checkpoints.error
         return {**told, "checkpoint_step": latest.meta["step"] if latest else None,
@@ -667,7 +686,9 @@ class ElasticCoordinator:
             if call.epochs:
                 self.step += 1
                 self._results[call.arguments.name] = value
-                self._doubts = self._cleared = 0
+                if self.step > self._furthest:  # else it was done before the doubts, too
+                    self._furthest = self.step
+                    self._doubts = self._cleared = 0
                 self._since.append(call)
                 self._forget_written()
                 self.progress.step_done(self.step, call.epochs.epoch_of(call.number), value,
