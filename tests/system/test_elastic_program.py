@@ -79,6 +79,105 @@ def test_a_learning_rate_that_is_set_is_used(bed):
     assert weight.numpy() == -1.25 and float(sgd.learning_rate) == 0.25
 
 
+def test_each_pause_is_in_the_programs_report(bed):
+    tf, weight, sgd = bed.tf, bed.variable(), bed.sgd(1.0)
+
+    def step(batch):
+        slope, = next(batch)
+        sgd.apply([tf.reduce_mean(slope)], [weight])
+
+    batch = bed.epochs(ones())
+    bed.done(step, batch)
+    before = len(bed.coordinator.report()["pauses_ms"])
+    worker, = bed.nodes.start("worker")
+    wait_until(lambda: len(bed.strategy.cluster.of("worker", "in")) == 2, "it joins", GUARD_S)
+    for _ in range(4):
+        bed.done(step, batch)
+    bed.nodes.leave("worker", worker.index)
+    wait_until(lambda: len(bed.strategy.cluster.of("worker")) == 1, "it leaves", GUARD_S)
+    for _ in range(4):
+        bed.done(step, batch)
+    reports = [bed.coordinator.report()["pauses_ms"] for _ in range(2)]
+    assert reports[0] == reports[1] and len(reports[0]) == before + 2
+
+
+@pytest.mark.parametrize("slots", ["its slots are there", "its slots are not there yet"])
+def test_an_optimizer_that_is_not_wrapped_is_refused_with_the_cure(bed, slots):
+    tf, keras = bed.tf, bed.keras
+    weight = bed.variable()
+    with bed.strategy.scope():
+        adam = keras.optimizers.Adam(1.0)
+        if slots == "its slots are there":
+            adam.build([weight])
+
+    def step(batch):
+        slope, = next(batch)
+        adam.apply([tf.reduce_mean(slope)], [weight])
+
+    with pytest.raises(RuntimeError, match=r"wrap it, as in optimizer = strategy.optimizer\("):
+        bed.done(step, bed.epochs(ones()))
+    assert weight.numpy() == 0.0
+
+
+def test_a_loss_scale_that_would_stay_in_the_trace_is_refused(bed):
+    tf, keras = bed.tf, bed.keras
+    weight = bed.variable()
+    with bed.strategy.scope():
+        scaled = bed.strategy.optimizer(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(1.0)))
+
+    def step(batch):
+        slope, = next(batch)
+        scaled.apply([scaled.scale_loss(tf.reduce_mean(slope))], [weight])
+
+    batch = bed.epochs(ones())
+    with pytest.raises(ValueError, match="call optimizer.build"):
+        bed.done(step, batch)
+    scaled.build([weight])
+    bed.done(step, batch)
+    assert weight.numpy() == -1.0
+
+
+def test_what_has_no_numbered_examples_is_refused(bed):
+    for source in (bed.tf.data.Dataset.range(4), iter([1]), 3.0):
+        with pytest.raises(TypeError, match=r"Examples\(count, load\)"):
+            bed.coordinator.create_epochs(source, batch_size=1)
+    with pytest.raises(TypeError, match="a RangeDataset|a _RangeDataset"):
+        bed.coordinator.create_epochs((ones(), bed.tf.data.Dataset.range(4)), batch_size=1)
+
+
+def keras_model(bed):
+    with bed.strategy.scope():
+        model = bed.keras.Sequential([bed.keras.Input((2,)), bed.keras.layers.Dense(
+            1, kernel_initializer="ones")])
+        model.compile(loss="mse", metrics=["mae"])
+    return model
+
+
+X, Y = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32), np.array([[3.0], [8.0]], np.float32)
+
+
+def check_model(model, directory):
+    """What Keras' methods give for the initial weights."""
+    assert model.predict(X, verbose=0).tolist() == [[3.0], [7.0]]
+    assert model.evaluate(X, Y, verbose=0, return_dict=True)["mae"] == 0.5
+    model.save(directory / "model.keras")
+
+
+def test_keras_predicts_and_evaluates_between_steps_but_does_not_fit(bed, tmp_path):
+    model = keras_model(bed)
+    check_model(model, tmp_path)
+    bed.nodes.start("ps")
+    wait_until(lambda: len(bed.strategy.cluster.of("ps", "in")) > 1, "it joins", GUARD_S)
+    check_model(model, tmp_path)
+    with bed.strategy.scope():
+        wrapped = bed.strategy.optimizer(bed.keras.optimizers.Adam())
+        with pytest.raises(ValueError, match="write a step function"):
+            model.compile(loss="mse", optimizer=wrapped)
+        model.compile(loss="mse", optimizer="adam")
+    with pytest.raises(RuntimeError, match="write a step function"):
+        model.fit(X, Y, verbose=0)
+
+
 def test_functions_of_the_program_follow_variables_that_move(bed):
     tf = bed.tf
     weights = [bed.variable([1.0, 2.0]) for _ in range(4)]
@@ -207,9 +306,10 @@ def test_what_a_step_returns_and_what_it_had_better_not_do(bed, capfd, monkeypat
     assert "past an optimizer" in capfd.readouterr().err
     # A new worker prepares with a step's last batch: not with one that has effects.
     counted = counter.numpy()
-    bed.nodes.start("worker", host="::1" if socket.has_dualstack_ipv6() else "127.0.0.1")
+    worker, = bed.nodes.start(
+        "worker", host="::1" if socket.has_dualstack_ipv6() else "127.0.0.1")
     wait_until(lambda: len(bed.strategy.cluster.of("worker", "in")) == 2, "it joins", GUARD_S)
-    bed.nodes.leave("worker", 1)
+    bed.nodes.leave("worker", worker.index)
     wait_until(lambda: len(bed.nodes.nodes) == len(bed.strategy.cluster.of("ps")) + 1, "it ends",
                GUARD_S)
     assert counter.numpy() == counted

@@ -26,6 +26,17 @@ class Examples:
         self.count, self.load = int(count), load
 
 
+def _array(value):
+    """@value as an array with an entry for each example."""
+    array = None if isinstance(value, tf.data.Dataset) else np.asarray(value)
+    if array is None or array.ndim == 0:
+        raise TypeError(f"create_epochs() cannot read a {type(value).__name__}: the coordinator picks "
+                        "examples by their numbers, so give it arrays with an entry for each example, "
+                        "or threadtide.tensorflow.Examples(count, load), whose load(numbers) reads "
+                        "them on the workers")
+    return array
+
+
 class Epochs:
     """Batches of shuffled examples, epoch after epoch, without end.
 
@@ -37,7 +48,7 @@ class Epochs:
         self._examples = source if isinstance(source, Examples) else None
         self._arrays = None
         if self._examples is None:
-            self._arrays = tf.nest.map_structure(np.asarray, source)
+            self._arrays = tf.nest.map_structure(_array, source)
             counts = {len(array) for array in tf.nest.flatten(self._arrays)}
             if len(counts) != 1 or 0 in counts:
                 raise ValueError(f"arrays must have the same, positive length, not {counts}")

@@ -107,7 +107,8 @@ class Progress:
         return alone * max(0.0, 1.0 - apply_s / step_s) if step_s else alone
 
     def report(self, step, duplicates, nodes, tell=False):
-        """The report of the contract between chief and controller; with @tell each pause is in one."""
+        """What coordinator.report() returns. With @tell, as the controller gets it: `pauses_ms` has
+        only the pauses that no report before has told; else all of the training so far."""
         with self._lock:
             times = list(self.step_times)
             step_s = statistics.median(times) if times else 0.0
@@ -116,8 +117,9 @@ class Progress:
                 (then, before), (now, after) = self._rate[0], self._rate[-1]
                 rate = (after - before) / max(1e-9, now - then)
             compute = round(1000 * self._compute_share(step_s))
-            pauses = self.pauses[self._told:]
+            pauses = self.pauses
             if tell:
+                pauses = pauses[self._told:]
                 self._told = len(self.pauses)
             return {"step": step, "epoch": self._epoch,
                     "loss": self._loss if math.isfinite(self._loss) else None,
