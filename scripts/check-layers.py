@@ -25,7 +25,7 @@ LAYERS = {
     "runc": ("base",),
     "tfnode": ("base", "agent/program_api.h"),
     "kube": ("base", "policy", "host"),
-    "cli": ("base", "proto", "host", "sim"),
+    "cli": ("base", "proto", "policy", "host", "sim"),
 }
 
 # Rooms inside a folder, lowest first: a file includes headers of its own room, of those before it and of the
@@ -33,7 +33,7 @@ LAYERS = {
 ROOMS = {
     "daemon": ("confine", "job", "peers", "containers", "plan", "record", "api"),
     "kube": ("object", "view", "capacity", "grow", "core", "api", "shell", "serve", "kubectl"),
-    "cli": ("docker", "doctor", "launch", "sim", "views", "commands"),
+    "cli": ("document", "docker", "doctor", "launch", "sim", "views", "commands"),
     "policy": ("core", "model", "division", "rules"),
     "host": ("proc", "cgroup", "net", "engine"),
     "sim": ("engine", "input", "report"),

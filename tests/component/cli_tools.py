@@ -33,6 +33,15 @@ time.sleep(600)
 """
 
 
+BUILD = pathlib.Path(os.environ.get("TIDE_BUILD_DIR") or conftest.ROOT / "build").resolve()
+
+
+def filled_in(template):
+    """A source of manual pages or completions, as the build makes it."""
+    return subprocess.run([BUILD / "document"], input=template, text=True, capture_output=True,
+                          check=True, timeout=GUARD_S).stdout
+
+
 class Tide:
     def __init__(self, build_dir, folder):
         self.program = build_dir / "tide"

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from cli_tools import GUARD_S, assert_error, tide  # noqa: F401
+from cli_tools import GUARD_S, assert_error, filled_in, tide  # noqa: F401
 from conftest import ROOT
 
 COMMANDS = ["run", "adopt", "pin", "unpin", "submit", "queue", "cancel", "hold", "release", "ps", "set", "top",
@@ -50,10 +50,10 @@ def test_help_manual_and_completions_have_the_same_options(tide, page):
     lines = tide("help", command).stdout.splitlines()
     lines = lines[:1] + [line for line in lines if re.match(r" +-", line)]
     told = options_of(re.sub("'.*?'", "", "\n".join(lines)))  # quoted are other commands
-    manual = options_of("\n".join(re.findall(r"^\*-.*", page.read_text(), re.M)))
+    manual = options_of("\n".join(re.findall(r"^\*-.*", filled_in(page.read_text()), re.M)))
     assert manual == told
-    for name in ("_tide", "tide.bash"):
-        completions = options_of((ROOT / "completions" / name).read_text())
+    for name in ("_tide.in", "tide.bash.in"):
+        completions = options_of(filled_in((ROOT / "completions" / name).read_text()))
         assert {option for option in told if option.startswith("--")} <= completions
 
 

@@ -35,6 +35,7 @@ def prefix(tmp_path_factory):
     "share/doc/threadtide/http-api.md", "share/doc/threadtide/permissions.md",
     "bin/kubectl-tide", "bin/kubectl_complete-tide", "share/threadtide/kubernetes/rbac.yaml", "share/threadtide/helm/threadtide/crd.yaml",
     "share/bash-completion/completions/tide", "share/zsh/site-functions/_tide",
+    "share/fish/vendor_completions.d/tide.fish",
 ])
 def test_file_is_installed(prefix, file):
     assert list(prefix.glob(file)), file
