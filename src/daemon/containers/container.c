@@ -674,7 +674,8 @@ static int make_directory(const struct node *n)
 {
     if (mkdirat(n->dir_fd, CONTAINER_RUN_DIR, 0711) < 0 && errno != EEXIST)
         return -errno;
-    return 0;
+    /* Users of containers pass through it, whatever the umask is. */
+    return fchmodat(n->dir_fd, CONTAINER_RUN_DIR, 0711, 0) < 0 ? -errno : 0;
 }
 
 static struct containers *free_one(struct containers *set)

@@ -138,12 +138,15 @@ static int make_one(const struct cgroup *cg, const struct cgroup_hierarchy *h, u
                     const char *dir, const char *child, bool is_daemons)
 {
     int r = h->ops->enable(cg->root, dir, controllers);
+    const char *path = child + strspn(child, "/");
     bool made;
 
     if (r < 0)
         return r;
-    made = mkdirat(cg->root, child + strspn(child, "/"), 0755) == 0;
+    made = mkdirat(cg->root, path, 0755) == 0;
     if (!made && errno != EEXIST)
+        return -errno;
+    if (made && fchmodat(cg->root, path, 0755, 0) < 0) /* users may look, whatever the umask is */
         return -errno;
     if (made && is_daemons && (controllers & CGROUP_CPU))
         r = h->ops->set_weight(cg->root, child, daemon_weight());
