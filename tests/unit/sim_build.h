@@ -6,6 +6,8 @@
 #pragma once
 
 #include "policy/core/policy.h"
+
+#include "base/fnv.h"
 #include "sim/engine/sim.h"
 
 #include <setjmp.h>
@@ -80,25 +82,18 @@ static inline int run_segment(struct sim_sink *sink, const struct sim_segment *s
     return 0;
 }
 
-static inline uint64_t hash_bytes(uint64_t hash, const void *data, size_t size)
-{
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ ((const unsigned char *)data)[i]) * UINT64_C(1099511628211);
-    return hash;
-}
-
 static inline int run_decision(struct sim_sink *sink, const struct policy_snapshot *snapshot,
                                const struct policy_plan *plan)
 {
     struct run *run = (struct run *)((char *)sink - offsetof(struct run, sink));
-    uint64_t hash = hash_bytes(run->decisions_hash, &snapshot->now_ns, sizeof(snapshot->now_ns));
+    uint64_t hash = fnv_bytes(run->decisions_hash, &snapshot->now_ns, sizeof(snapshot->now_ns));
 
     for (uint32_t i = 0; i < snapshot->job_count; i++) {
-        hash = hash_bytes(hash, &snapshot->jobs[i].remaining_ns, sizeof(uint64_t));
-        hash = hash_bytes(hash, &plan->decisions[i].verb, sizeof(uint32_t));
+        hash = fnv_bytes(hash, &snapshot->jobs[i].remaining_ns, sizeof(uint64_t));
+        hash = fnv_bytes(hash, &plan->decisions[i].verb, sizeof(uint32_t));
     }
     run->decisions_hash =
-        hash_bytes(hash, plan->amounts, plan->amount_count * sizeof(plan->amounts[0]));
+        fnv_bytes(hash, plan->amounts, plan->amount_count * sizeof(plan->amounts[0]));
     return 0;
 }
 
@@ -141,7 +136,7 @@ static inline struct sim_job *run_job(struct run *run, uint64_t arrival_ns, uint
 static inline int run_try(struct run *run)
 {
     run->given = run->record_count = run->segment_count = 0;
-    run->decisions_hash = UINT64_C(14695981039346656037);
+    run->decisions_hash = FNV_START;
     memset(run->records, 0, sizeof(run->records));
     memset(run->segments, 0, sizeof(run->segments));
     memset(&run->totals, 0, sizeof(run->totals));

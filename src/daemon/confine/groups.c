@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fnv.h"
 #include "daemon/confine/tree_weights.h"
 #include "daemon/job/confine.h"
 #include "daemon/node.h"
@@ -47,11 +48,7 @@ struct groups {
 
 static uint32_t hash_of(const char *path)
 {
-    uint32_t hash = 2166136261u; /* FNV-1a */
-
-    for (; *path; path++)
-        hash = (hash ^ (unsigned char)*path) * 16777619u;
-    return hash;
+    return (uint32_t)fnv_text(FNV_START, path);
 }
 
 /* The slot of @path, or the free one that is to be its. There is room. */

@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/failpoint.h"
+#include "base/fnv.h"
 #include "daemon/node.h"
 
 #include <assert.h>
@@ -65,15 +66,10 @@ struct keep {
 
 /* ---- the file ---- */
 
-/* FNV-1a: tells torn and flipped bits, no malice: whoever may write the file may do the rest. */
+/* Tells torn and flipped bits, no malice: whoever may write the file may do the rest. */
 static uint64_t sum_of(const struct record *r)
 {
-    const unsigned char *bytes = (const unsigned char *)r;
-    uint64_t sum = 0xcbf29ce484222325ull;
-
-    for (size_t i = sizeof(r->sum); i < sizeof(*r); i++)
-        sum = (sum ^ bytes[i]) * 0x100000001b3ull;
-    return sum;
+    return fnv_bytes(FNV_START, (const char *)r + sizeof(r->sum), sizeof(*r) - sizeof(r->sum));
 }
 
 static bool valid(const struct record *r)

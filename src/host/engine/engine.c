@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fnv.h"
 #include "host/engine/engine_state.h"
 #include "host/net/http.h"
 
@@ -56,14 +57,10 @@ static void arrive(struct engine *e, enum engine_news_kind kind)
     e->news(e->arg, &news);
 }
 
-/* FNV-1a of what makes an event this one, beside its time. */
+/* Container and action make an event this one, beside its time. */
 static uint64_t hash_event(const struct engine_event *event)
 {
-    uint64_t hash = 14695981039346656037u;
-
-    for (const char *c = event->id; *c; c++)
-        hash = (hash ^ (unsigned char)*c) * 1099511628211u;
-    return (hash ^ (uint64_t)event->action) * 1099511628211u;
+    return fnv_bytes(fnv_text(FNV_START, event->id), &event->action, sizeof(event->action));
 }
 
 /* Remembers it. False: it is a repetition. */

@@ -2,14 +2,11 @@
 /* What is free: allocatable minus requests on each node, hard minus used of each quota. */
 #include "kube/capacity/capacity.h"
 
+#include "base/minmax.h"
+
 #include "policy/division/order.h"
 
 #include <string.h>
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 static void take(struct kube_amount *from, const struct kube_amount *amount, int64_t times)
 {

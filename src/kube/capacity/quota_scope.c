@@ -5,15 +5,7 @@
  */
 #include "kube/capacity/capacity.h"
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
+#include "base/minmax.h"
 
 /* Of its quota beside the chief and so many of the other role; INT64_MAX: it has none. */
 static struct kube_amount left_beside(const struct job *job, enum kube_role role, int64_t count)

@@ -3,6 +3,8 @@
  * given out, so that a chief never sees two different ones of the same number. */
 #include "kube/core/life.h"
 
+#include "base/fnv.h"
+
 #include <string.h>
 
 static bool is_member(const struct replica *replica)
@@ -13,26 +15,17 @@ static bool is_member(const struct replica *replica)
            replica->state == POD_LEAVING || (replica->state == POD_LOST && !replica->gone);
 }
 
-static uint64_t mix(uint64_t hash, const void *data, size_t size)
-{
-    const unsigned char *byte = data;
-
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ byte[i]) * UINT64_C(1099511628211);
-    return hash;
-}
-
 static uint64_t hash_of(const struct kube_members *members)
 {
-    uint64_t hash = UINT64_C(14695981039346656037);
+    uint64_t hash = FNV_START;
     int32_t head[] = {members->slots, members->mode, members->suspend};
 
-    hash = mix(hash, head, sizeof(head));
+    hash = fnv_bytes(hash, head, sizeof(head));
     for (uint32_t i = 0; i < members->count; i++) {
         const struct kube_member *m = &members->at[i];
         uint32_t numbers[] = {m->index, m->threads, m->role, m->leave};
 
-        hash = mix(mix(hash, numbers, sizeof(numbers)), m->host, strlen(m->host) + 1);
+        hash = fnv_bytes(fnv_bytes(hash, numbers, sizeof(numbers)), m->host, strlen(m->host) + 1);
     }
     return hash & INT64_MAX;
 }

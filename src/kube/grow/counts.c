@@ -10,6 +10,8 @@
  */
 #include "kube/grow/grow.h"
 
+#include "base/minmax.h"
+
 #include "policy/model/curve.h"
 
 #include <stdio.h>
@@ -36,16 +38,6 @@ struct counts {
     int64_t pool_mcpu;  /* what nobody has, and all that workers have */
     int64_t later_mcpu; /* the least of those who have not been decided on */
 };
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
 
 /* ---- what a training needs ------------------------------------------------------------------- */
 

@@ -6,13 +6,10 @@
  */
 #include "kube/grow/grow.h"
 
+#include "base/minmax.h"
+
 #define THREADS_NS  (5 * NS_PER_S)  /* then the cores shrink, threads or no threads */
 #define DEFERRED_NS (30 * NS_PER_S) /* a node may put a resize off */
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
 
 static uint32_t threads_of(int64_t mcpu)
 {

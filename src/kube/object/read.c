@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kube/object/read.h"
 
+#include "base/minmax.h"
+
 #include "kube/object/quantity.h"
 
 #include <errno.h>
@@ -492,11 +494,6 @@ void kube_place_done(struct kube_place *place)
 }
 
 /* ---- what pods ask for ----------------------------------------------------------------------- */
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
 
 static void add(struct kube_amount *to, const struct kube_amount *more)
 {

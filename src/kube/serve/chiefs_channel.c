@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fnv.h"
 #include "kube/serve/https_server.h"
 #include "kube/serve/token_claims.h"
 
@@ -256,11 +257,10 @@ static bool may_ask(struct channel *c, const struct server_request *r)
 {
     static const unsigned char ipv4[12];
     bool is_ipv4 = memcmp(r->address, ipv4, sizeof(ipv4)) == 0;
-    uint64_t now = clock_now_ns(), hash = c->seed;
+    uint64_t now = clock_now_ns(), hash;
     struct bucket *own;
 
-    for (size_t i = is_ipv4 ? 12 : 0; i < (is_ipv4 ? 16 : 8); i++)
-        hash = (hash ^ r->address[i]) * 1099511628211u;
+    hash = fnv_bytes(c->seed, r->address + (is_ipv4 ? 12 : 0), is_ipv4 ? 4 : 8);
     own = &c->left_of[(hash >> 32) % ADDRESSES];
     return take_one(own, CHANNEL_ADDRESS_RATE, CHANNEL_ADDRESS_BURST, now) &&
            take_one(&c->reviews_left, CHANNEL_REVIEW_RATE, CHANNEL_REVIEW_BURST, now);

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fnv.h"
 #include "kube/core/reconcile.h"
 #include "kube/shell/object_cache.h"
 
@@ -192,15 +193,6 @@ unsigned controller_report(void *arg, struct kube_report *report, json_t **ret_m
 
 /* ---- looking ---- */
 
-static uint64_t hash_of(const char *text)
-{
-    uint64_t hash = 14695981039346656037u;
-
-    for (; text && *text; text++)
-        hash = (hash ^ (unsigned char)*text) * 1099511628211u;
-    return hash;
-}
-
 static void fill_world(const struct controller *c, struct kube_world *w)
 {
     const struct cache *nodes = &c->feeds[CACHE_NODES].cache, *pods = &c->feeds[CACHE_PODS].cache;
@@ -210,7 +202,7 @@ static void fill_world(const struct controller *c, struct kube_world *w)
     *w = (struct kube_world){
         .now_ns = (int64_t)clock_now_ns(),
         .wall_ns = (int64_t)(clock_real_ms() * NS_PER_MS),
-        .trust = hash_of(c->options->pods->ca_pem),
+        .trust = fnv_text(FNV_START, c->options->pods->ca_pem ?: ""),
         .nodes = (const struct kube_node *const *)nodes->items,
         .node_count = nodes->count,
         .pods = (const struct kube_pod *const *)pods->items,

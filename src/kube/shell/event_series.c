@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fnv.h"
 
 #include <string.h>
 
@@ -17,11 +18,10 @@ struct event_series_set {
     struct heard at[EVENT_SERIES_MAX];
 };
 
+/* With its NUL, so that two texts are not taken for one. */
 static uint64_t mix(uint64_t hash, const char *text)
 {
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * 1099511628211u;
-    return hash * 1099511628211u;
+    return fnv_bytes(hash, text, strlen(text) + 1);
 }
 
 struct event_series_set *event_series_new(void)
@@ -52,7 +52,7 @@ static struct heard *find(struct event_series_set *n, uint64_t hash)
 enum event_series_move event_series_next(struct event_series_set *n, struct event_series *note,
                                          uint64_t now)
 {
-    uint64_t hash = mix(mix(mix(14695981039346656037u, note->uid), note->reason), note->text) | 1;
+    uint64_t hash = mix(mix(mix(FNV_START, note->uid), note->reason), note->text) | 1;
     struct heard *h = find(n, hash);
 
     if (h->hash != hash || now - h->heard_ns >= EVENT_SERIES_FORGET_S * NS_PER_S) {

@@ -2,15 +2,13 @@
 /* Names to numbers: open addressing, at most half full. */
 #include "kube/view/view.h"
 
+#include "base/fnv.h"
+
 #include <string.h>
 
 uint32_t name_hash(const char *key)
 {
-    uint32_t hash = 2166136261u;
-
-    for (const char *c = key; *c; c++)
-        hash = (hash ^ (unsigned char)*c) * 16777619u;
-    return hash;
+    return (uint32_t)fnv_text(FNV_START, key);
 }
 
 void name_map_init(struct core *c, struct name_map *map, size_t count)

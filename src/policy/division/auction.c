@@ -1,21 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "policy/division/auction.h"
 
+#include "base/minmax.h"
+
 #include "policy/division/order.h"
 
 #define GAIN_MAX (INT64_C(1) << 15)      /* of one core; more is no speed-up that exists */
 #define NOTHING  INT64_MIN               /* a bid of someone who gains nothing */
 #define SURE     (2 * AUCTION_WORTH_MAX) /* added to bids for what one is sure of */
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
 
 static int64_t cores_up(int64_t mcpu)
 {

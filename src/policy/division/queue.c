@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "policy/division/queue.h"
 
+#include "base/minmax.h"
+
 #include <assert.h>
 
 enum reassignment { STRICT, ALWAYS_ATTEND, MAX_PROP, REASSIGNMENT_MAX };
@@ -30,16 +32,6 @@ const char *const queue_resize_names[] = {
 };
 static_assert(sizeof(queue_resize_names) / sizeof(char *) == RESIZE_MAX,
               "every way to resize has a name");
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
 
 /* Whether its size follows what the others do, down as well as up. */
 static bool follows(const struct queue *q, const struct ticket *t)

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "policy/division/share.h"
 
+#include "base/minmax.h"
+
 #include "policy/division/order.h"
 
 #define NOBODY UINT32_MAX
 
 enum settled { SETTLED_NOT, SETTLED_LOW, SETTLED_HIGH };
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 /* In units, of which at most as many count as the largest machine has. */
 static int64_t units_up(const struct sharing *s, int64_t mcpu)

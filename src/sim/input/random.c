@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sim/input/random.h"
 
+#include "base/fnv.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -18,10 +20,8 @@ uint64_t rng_next(struct rng *rng)
 
 struct rng rng_at(uint64_t seed, const char *attribute, uint64_t index)
 {
-    uint64_t name = 0xcbf29ce484222325u; /* FNV-1a */
+    uint64_t name = fnv_text(FNV_START, attribute);
 
-    while (*attribute)
-        name = (name ^ (unsigned char)*attribute++) * 0x100000001b3u;
     return (struct rng){mix(mix(seed + 0x9e3779b97f4a7c15u) ^ mix(name)) ^ mix(index + 1)};
 }
 
