@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/log.h"
 #include "base/clock.h"
-#include "daemon/node.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "daemon/api/api.h"
 #include "daemon/api/events.h"
-#include "daemon/api/wait.h"
+#include "daemon/api/metrics.h"
 #include "daemon/confine/actuate.h"
 #include "daemon/confine/groups.h"
 #include "daemon/confine/guardian.h"
@@ -16,6 +16,8 @@
 #include "daemon/peers/link.h"
 #include "daemon/plan/decision.h"
 #include "daemon/plan/plan.h"
+#include "daemon/plan/wait.h"
+#include "daemon/record/chronicle.h"
 #include "daemon/record/history.h"
 #include "daemon/record/store.h"
 #include "host/proc/file.h"
@@ -31,100 +33,71 @@
 #define TICK_US      1000000ull
 #define AUTO_EXIT_US 2000000ull  /* after the last job … */
 #define FIRST_JOB_US 10000000ull /* … and for the first one to come */
-#define STORE_US     5000ull     /* files and weights wait: acknowledgements come first */
 #define USAGE_PAUSE  25          /* times what a look at all processes has taken: 4 % of a core */
 #define LOCK_TRIES   100         /* 10 ms each: a daemon that is ending lets go within them */
 
+/* The composition root's own. */
+struct top {
+    struct node node; /* first: what the modules know */
+    sd_event_source *tick, *exit;
+    int lock_fd;
+    bool auto_exit, had_jobs;
+    bool policy_ordered;                /* on the command line */
+    const struct config_source *source; /* of node.config; borrowed */
+    uint64_t usage_ns;                  /* when the next look at all processes is due */
+};
+
+/* Told in this order: limits are given back before whoever waits hears of an end. */
+static const struct job_observer *const observers[] = {
+    &chronicle_observer, &store_observer,      &link_observer,    &actuate_observer,
+    &wait_observer,      &containers_observer, &metrics_observer, NULL};
+
+static struct top *top_of(struct node *n)
+{
+    return (struct top *)n;
+}
+
 /* ---- wake-ups ---- */
 
-void node_changed(struct node *n)
+static void arm_exit(struct top *t, uint64_t delay_us)
 {
-    sd_event_source_set_enabled(n->replan_source, SD_EVENT_ONESHOT);
-}
-
-/* The first change sets the time, so that no stream of changes puts it off for ever. */
-void node_store_later(struct node *n)
-{
-    int enabled;
-
-    if (sd_event_source_get_enabled(n->store_source, &enabled) < 0 || enabled != SD_EVENT_OFF)
+    if (!t->auto_exit)
         return;
-    sd_event_source_set_time_relative(n->store_source, STORE_US);
-    sd_event_source_set_enabled(n->store_source, SD_EVENT_ONESHOT);
-}
-
-static void arm_exit(struct node *n, uint64_t delay_us)
-{
-    if (!n->auto_exit)
-        return;
-    sd_event_source_set_time_relative(n->exit_source, delay_us);
-    sd_event_source_set_enabled(n->exit_source, SD_EVENT_ONESHOT);
+    sd_event_source_set_time_relative(t->exit, delay_us);
+    sd_event_source_set_enabled(t->exit, SD_EVENT_ONESHOT);
 }
 
 /* Runs from the moment that the last job is gone; the first may take its time. */
-static void watch_last_job(struct node *n)
+static void watch_last_job(struct top *t)
 {
-    bool jobs = n->jobs.n > 0;
+    bool jobs = t->node.jobs.n > 0;
 
     if (jobs)
-        sd_event_source_set_enabled(n->exit_source, SD_EVENT_OFF);
-    else if (n->had_jobs)
-        arm_exit(n, AUTO_EXIT_US);
-    n->had_jobs = jobs;
+        sd_event_source_set_enabled(t->exit, SD_EVENT_OFF);
+    else if (t->had_jobs)
+        arm_exit(t, AUTO_EXIT_US);
+    t->had_jobs = jobs;
 }
 
-static void replan(struct node *n, bool at_once)
+static void on_decide(struct node *n)
 {
-    struct error err = {0};
-
-    if (n->ending)
-        return;
-    n->generation++;
-    if (decision_make(n, clock_now_ns(), at_once, &err) < 0)
-        node_log("no decision: %s; everything stays as it is", err.text);
-    plan_advance(n);
-    for (struct job *j = n->jobs.first; j && n->waits; j = j->next)
-        wait_settled(j);
-    sd_event_source_set_enabled(n->tick_source, n->jobs.n || containers_pending(n->containers) ||
-                                                        chronicle_pending(n)
-                                                    ? SD_EVENT_ON
-                                                    : SD_EVENT_OFF);
-    node_store_later(n);
+    plan_make(n);
+    watch_last_job(top_of(n));
 }
 
-void node_replan(struct node *n)
+/* Each decision ends here: also those for which an order could not wait. */
+static void on_store(struct node *n)
 {
-    replan(n, true);
-}
-
-static int on_replan(sd_event_source *s, void *arg)
-{
-    struct node *n = arg;
-
-    replan(n, false);
-    watch_last_job(n);
-    return 0;
-}
-
-static int on_store(sd_event_source *s, uint64_t usec, void *arg)
-{
-    struct node *n = arg;
-
     plan_finish(n);
     chronicle_look(n);
     store_save(n);
-    return 0;
+    sd_event_source_set_enabled(top_of(n)->tick, n->jobs.n || containers_pending(n->containers) ||
+                                                         chronicle_pending(n)
+                                                     ? SD_EVENT_ON
+                                                     : SD_EVENT_OFF);
 }
 
-static int on_deadline(sd_event_source *s, uint64_t usec, void *arg)
-{
-    struct node *n = arg;
-
-    plan_advance(n);
-    wait_expire(n, clock_now_ns());
-    plan_arm_deadline(n);
-    return 0;
-}
+static const struct wake_handlers wake_handlers = {on_decide, on_store, store_save};
 
 /* It reads of all processes of the machine: where they are many, or it is slow, more rarely. */
 static bool look_at_usage(struct node *n, uint64_t now)
@@ -132,10 +105,10 @@ static bool look_at_usage(struct node *n, uint64_t now)
     uint64_t began = clock_now_ns();
     bool changed;
 
-    if (began < n->usage_ns)
+    if (began < top_of(n)->usage_ns)
         return false;
     changed = usage_look(n, now);
-    n->usage_ns = began + USAGE_PAUSE * (clock_now_ns() - began);
+    top_of(n)->usage_ns = began + USAGE_PAUSE * (clock_now_ns() - began);
     return changed;
 }
 
@@ -172,12 +145,19 @@ static int on_auto_exit(sd_event_source *s, uint64_t usec, void *arg)
     struct node *n = arg;
 
     if (n->jobs.n == 0 && chronicle_pending(n)) {
-        arm_exit(n, AUTO_EXIT_US);
+        arm_exit(arg, AUTO_EXIT_US);
     } else if (n->jobs.n == 0) {
         node_log("no job left: ending");
         sd_event_exit(n->event, 0);
     }
     return 0;
+}
+
+static void on_happening(void *arg, const char *type, json_t *data)
+{
+    const struct node *n = arg;
+
+    events_tell(n->events, type, data);
 }
 
 /* ---- start ---- */
@@ -198,21 +178,22 @@ static int open_directory(struct node *n, const struct node_options *o, struct e
     return 0;
 }
 
-static int take_lock(struct node *n, struct error *err)
+static int take_lock(struct top *t, struct error *err)
 {
+    const struct node *n = &t->node;
     char text[24];
 
-    n->lock_fd = openat(n->dir_fd, RUNDIR_LOCK, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (n->lock_fd < 0)
+    t->lock_fd = openat(n->dir_fd, RUNDIR_LOCK, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (t->lock_fd < 0)
         return error_set(err, -errno, "cannot write in %s: %s", n->dir, strerror(errno));
-    for (unsigned i = 0; flock(n->lock_fd, LOCK_EX | LOCK_NB) < 0; i++) {
+    for (unsigned i = 0; flock(t->lock_fd, LOCK_EX | LOCK_NB) < 0; i++) {
         if (errno != EWOULDBLOCK || i == LOCK_TRIES)
             return error_set(err, -EBUSY,
                              "another tided runs in %s (its pid is in " RUNDIR_LOCK ")", n->dir);
         usleep(10000);
     }
     snprintf(text, sizeof(text), "%d\n", (int)getpid());
-    if (ftruncate(n->lock_fd, 0) < 0 || write(n->lock_fd, text, strlen(text)) < 0)
+    if (ftruncate(t->lock_fd, 0) < 0 || write(t->lock_fd, text, strlen(text)) < 0)
         node_log("cannot write the pid into " RUNDIR_LOCK ": %s", strerror(errno));
     return 0;
 }
@@ -281,7 +262,7 @@ static void choose_policy(struct node *n, const struct node_options *o)
 static void take_config(struct node *n, const struct config *c)
 {
     n->config = *c;
-    if (n->policy_ordered) /* then no file's counts */
+    if (top_of(n)->policy_ordered) /* then no file's counts */
         n->config.policy = (struct policy_spec){0};
     n->placement = c->placement;
     n->heartbeat_ms = c->heartbeat_ms;
@@ -324,7 +305,7 @@ static void reload(struct node *n)
 
     sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu",
                (unsigned long long)(clock_now_ns() / NS_PER_US));
-    if (config_load(n->source, &c, &err) < 0)
+    if (config_load(top_of(n)->source, &c, &err) < 0)
         node_log("%s; everything stays as it was", err.text);
     else
         reconfigure(n, &c);
@@ -335,7 +316,7 @@ static int on_signal(sd_event_source *s, const struct signalfd_siginfo *info, vo
 {
     struct node *n = arg;
 
-    if (info->ssi_signo == SIGHUP && n->source->file) {
+    if (info->ssi_signo == SIGHUP && top_of(n)->source->file) {
         reload(n);
         return 0;
     }
@@ -352,8 +333,9 @@ static int add_source_off(int r, sd_event_source *s, int64_t priority)
     return r < 0 ? r : sd_event_source_set_priority(s, priority);
 }
 
-static int add_sources(struct node *n)
+static int add_sources(struct top *t)
 {
+    struct node *n = &t->node;
     sd_event *e = n->event;
     int r = sd_event_add_signal(e, NULL, SIGTERM, on_signal, n);
 
@@ -362,23 +344,17 @@ static int add_sources(struct node *n)
     if (r >= 0)
         r = sd_event_add_signal(e, NULL, SIGHUP, on_signal, n);
     if (r >= 0)
-        r = sd_event_add_defer(e, &n->replan_source, on_replan, n);
-    /* Messages that arrived together are read before one decision is made for all of them. */
-    r = add_source_off(r, n->replan_source, SD_EVENT_PRIORITY_NORMAL + 10);
+        r = sd_event_add_time_relative(e, &t->tick, CLOCK_MONOTONIC, TICK_US, 50000, on_tick, n);
+    r = add_source_off(r, t->tick, SD_EVENT_PRIORITY_NORMAL + 5);
     if (r >= 0)
-        r = sd_event_add_time(e, &n->store_source, CLOCK_MONOTONIC, 0, 1000, on_store, n);
-    r = add_source_off(r, n->store_source, SD_EVENT_PRIORITY_IDLE);
-    if (r >= 0)
-        r = sd_event_add_time(e, &n->deadline_source, CLOCK_MONOTONIC, 0, 1000, on_deadline, n);
-    r = add_source_off(r, n->deadline_source, SD_EVENT_PRIORITY_NORMAL);
-    if (r >= 0)
-        r = sd_event_add_time_relative(e, &n->tick_source, CLOCK_MONOTONIC, TICK_US, 50000, on_tick,
+        r = sd_event_add_time_relative(e, &t->exit, CLOCK_MONOTONIC, FIRST_JOB_US, 0, on_auto_exit,
                                        n);
-    r = add_source_off(r, n->tick_source, SD_EVENT_PRIORITY_NORMAL + 5);
+    r = add_source_off(r, t->exit, SD_EVENT_PRIORITY_IDLE);
     if (r >= 0)
-        r = sd_event_add_time_relative(e, &n->exit_source, CLOCK_MONOTONIC, FIRST_JOB_US, 0,
-                                       on_auto_exit, n);
-    return add_source_off(r, n->exit_source, SD_EVENT_PRIORITY_IDLE);
+        r = wake_new(n, e, &wake_handlers, &n->wake);
+    if (r >= 0)
+        r = plan_new(n, &n->plan);
+    return r < 0 ? r : waits_new(n, &n->waits);
 }
 
 /* For what outlives a reboot. */
@@ -413,16 +389,19 @@ static void remove_leftovers(const struct node *n, uint64_t before)
         cgroup_remove(n->cgroup, group, NULL);
 }
 
-static int begin(struct node *n, const struct node_options *o, struct error *err)
+static int begin(struct top *t, const struct node_options *o, struct error *err)
 {
+    struct node *n = &t->node;
     struct error why = {0};
     uint64_t before;
     int r = open_directory(n, o, err);
 
     if (r == 0)
-        r = take_lock(n, err);
+        r = take_lock(t, err);
     if (r == 0)
         r = find_machine(n, o, err);
+    if (r == 0 && (store_new(&n->store) < 0 || chronicle_new(on_happening, n, &n->chronicle) < 0))
+        r = error_set(err, -ENOMEM, "out of memory");
     if (r < 0)
         return r;
     n->epoch = store_next_epoch(n, &before);
@@ -431,7 +410,7 @@ static int begin(struct node *n, const struct node_options *o, struct error *err
     n->memory_bytes = usage_machine_memory(n);
     r = sd_event_new(&n->event);
     if (r >= 0)
-        r = add_sources(n);
+        r = add_sources(t);
     if (r < 0)
         return error_set(err, r, "no event loop: %s", strerror(-r));
     r = groups_new(n, &n->groups, err);
@@ -459,13 +438,15 @@ static int begin(struct node *n, const struct node_options *o, struct error *err
 /* ---- end ---- */
 
 /* Agents first: they stop waiting for us at once, and their cores are theirs again. */
-static void end(struct node *n)
+static void end(struct top *t)
 {
+    struct node *n = &t->node;
+
     n->ending = true;
     sd_notify(0, "STOPPING=1");
     if (n->link)
         agent_release_all(n);
-    if (n->store_source) {
+    if (n->wake) {
         store_save(n);
         store_forget_engines(n);
     }
@@ -473,7 +454,8 @@ static void end(struct node *n)
         actuate_restore_all(n);
     if (n->api)
         unlinkat(n->dir_fd, RUNDIR_AGENT_SOCKET, 0);
-    chronicle_done(n);
+    if (n->chronicle)
+        chronicle_done(n);
     events_end_streams(n->events);
     n->api = api_free(n->api);
     n->events = events_free(n->events);
@@ -487,24 +469,27 @@ static void end(struct node *n)
     n->guardian = guardian_free(n->guardian);
     n->decision = decision_free(n->decision);
     n->cgroup = cgroup_free(n->cgroup);
-    sd_event_source_disable_unref(n->replan_source);
-    sd_event_source_disable_unref(n->store_source);
-    sd_event_source_disable_unref(n->deadline_source);
-    sd_event_source_disable_unref(n->tick_source);
-    sd_event_source_disable_unref(n->exit_source);
+    n->chronicle = chronicle_free(n->chronicle);
+    n->store = store_free(n->store);
+    n->waits = waits_free(n->waits);
+    n->plan = plan_free(n->plan);
+    n->wake = wake_free(n->wake);
+    sd_event_source_disable_unref(t->tick);
+    sd_event_source_disable_unref(t->exit);
     sd_event_unref(n->event);
-    close_fd(n->lock_fd);
+    close_fd(t->lock_fd);
     close_fd(n->dir_fd);
     close_fd(n->root);
 }
 
 int node_run(const struct node_options *options, struct error *err)
 {
-    _cleanup_free_ struct node *n = calloc(1, sizeof(*n));
+    _cleanup_free_ struct top *t = calloc(1, sizeof(*t));
+    struct node *n = &t->node;
     sigset_t mask;
     int r;
 
-    if (!n)
+    if (!t)
         return error_set(err, -ENOMEM, "out of memory");
     sigemptyset(&mask);
     sigaddset(&mask, SIGTERM);
@@ -513,25 +498,26 @@ int node_run(const struct node_options *options, struct error *err)
     sigprocmask(SIG_BLOCK, &mask, NULL);
     signal(SIGPIPE, SIG_IGN);
     raise_descriptor_limit();
-    n->dir_fd = n->lock_fd = -1;
+    n->dir_fd = t->lock_fd = -1;
+    n->jobs.observers = observers;
     n->jobs.confine = &process_confine;
     n->uid = geteuid();
-    n->auto_exit = options->auto_exit;
-    n->policy_ordered = options->policy_ordered;
-    n->source = options->source;
+    t->auto_exit = options->auto_exit;
+    t->policy_ordered = options->policy_ordered;
+    t->source = options->source;
     take_config(n, &options->config);
     n->root = r = file_open_root();
     if (r >= 0)
-        r = begin(n, options, err);
+        r = begin(t, options, err);
     if (r == 0) {
         node_log("version " TIDE_VERSION " in %s, cpus: %u%s%s", n->dir, cpuset_count(&n->cpus),
                  n->weights_note[0] ? ", " : "", n->weights_note);
         store_load(n);
         node_changed(n);
-        arm_exit(n, FIRST_JOB_US);
+        arm_exit(t, FIRST_JOB_US);
         sd_notify(0, "READY=1");
         r = sd_event_loop(n->event);
     }
-    end(n);
+    end(t);
     return r;
 }

@@ -4,8 +4,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "daemon/api/events.h"
-#include "daemon/api/wait.h"
 #include "daemon/node.h"
+#include "daemon/plan/wait.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -426,7 +426,7 @@ int api_new(struct node *n, struct api **ret, struct error *err)
 /* A suspended connection must not outlive the daemon: whoever waits is told that it ended. */
 static void answer_waiting(struct api *api)
 {
-    wait_expire(api->node, UINT64_MAX);
+    wait_give_up_all(api->node);
     container_adopt_cancel_all(api->node);
     MHD_run(api->http);
 }

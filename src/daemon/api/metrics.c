@@ -26,9 +26,15 @@ static const struct {
     {50000000, "0.05"},  {100000000, "0.1"},  {500000000, "0.5"}, {2000000000, "2"},
 };
 
-void metrics_resized(struct node *n, uint64_t latency_ns)
+/* What is counted, of the whole daemon. */
+static struct metrics {
+    uint64_t resizes, resize_sum_ns;
+    uint64_t resize_bucket[METRICS_BUCKETS]; /* not cumulative; what is longer is in none */
+} counted;
+
+static void resized(struct job *j, uint64_t latency_ns)
 {
-    struct metrics *m = &n->metrics;
+    struct metrics *m = &counted;
 
     m->resizes++;
     m->resize_sum_ns += latency_ns;
@@ -38,6 +44,8 @@ void metrics_resized(struct node *n, uint64_t latency_ns)
             return;
         }
 }
+
+const struct job_observer metrics_observer = {.resized = resized};
 
 /* ---- text ---- */
 
@@ -270,7 +278,7 @@ char *metrics_text(const struct request *r)
     one(f, "tide_cores", "gauge", "Cores that this daemon divides.", cpuset_count(&n->cpus));
     put_jobs(f, r);
     one(f, "tide_decisions_total", "counter", "Decisions of the policy.", (double)n->generation);
-    put_resizes(f, &n->metrics);
+    put_resizes(f, &counted);
     one(f, "tide_history_dropped_total", "counter", "Rows of the history that were not written.",
         (double)history_dropped(n->history));
     put_process(f, n);

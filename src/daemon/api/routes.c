@@ -6,11 +6,12 @@
 #include "base/size.h"
 #include "daemon/api/events.h"
 #include "daemon/api/view.h"
-#include "daemon/api/wait.h"
 #include "daemon/job/confine.h"
 #include "daemon/node.h"
 #include "daemon/peers/control.h"
 #include "daemon/plan/decision.h"
+#include "daemon/plan/plan.h"
+#include "daemon/plan/wait.h"
 #include "daemon/record/history.h"
 #include "daemon/record/store.h"
 #include "host/proc/proc.h"
@@ -588,7 +589,7 @@ static void patch_job(struct request *r, struct job *j)
     else if (p.pins || p.keeps)
         control_pin(j, p.threads);
     else
-        node_replan(j->node);
+        plan_make_now(j->node);
     r->to = job_target(j);
     if (wait_start(j, r->received_ns, clock_now_ns() + p.deadline_ms * NS_PER_MS, patch_done, r,
                    &r->wait) < 0)
@@ -668,7 +669,7 @@ static void put_policy(struct request *r, struct job *none)
     decision_set_policy(n->decision, &spec);
     node_log("policy %s", text);
     store_save_policy(n); /* before the answer: what was promised outlives this daemon */
-    node_replan(n);
+    plan_make_now(n);
     get_policy(r, NULL);
 }
 

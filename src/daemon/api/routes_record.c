@@ -5,6 +5,7 @@
 #include "daemon/api/metrics.h"
 #include "daemon/api/view.h"
 #include "daemon/node.h"
+#include "daemon/record/chronicle.h"
 #include "daemon/record/history.h"
 
 #include <errno.h>

@@ -6,26 +6,13 @@
 #include "daemon/job/parts.h"
 #include "daemon/node.h"
 #include "daemon/plan/decision.h"
+#include "daemon/record/value.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define SPEEDUP_SHOWN_MAX 64 /* entries of a curve */
-
-json_t *view_text(const char *s)
-{
-    json_t *json = json_string(s);
-    char copy[PROTO_TEXT_MAX];
-    size_t i;
-
-    if (json)
-        return json;
-    for (i = 0; s[i] && i < sizeof(copy) - 1; i++)
-        copy[i] = (unsigned char)s[i] < 0x80 ? s[i] : '?';
-    copy[i] = '\0';
-    return json_string(copy);
-}
 
 static json_t *number(uint64_t n)
 {
@@ -35,13 +22,6 @@ static json_t *number(uint64_t n)
 static json_t *number_or_null(uint64_t n)
 {
     return n ? number(n) : json_null();
-}
-
-static json_t *cores_text(const struct cpuset *set)
-{
-    char buf[CPUSET_TEXT_MAX];
-
-    return json_string(cpuset_format(set, buf, sizeof(buf)) >= 0 ? buf : "");
 }
 
 /* ---- a job ---- */
@@ -60,10 +40,10 @@ static json_t *view_backend(const struct process *p, const struct backend *b)
     uint32_t target = b->malleable && p->beat ? p->target : b->target.intra;
     uint32_t active = b->malleable && p->beat ? p->active : b->active.intra;
 
-    return json_pack("{s:o,s:o,s:i,s:i,s:i,s:b,s:o,s:o,s:i}", "name", view_text(b->name), "version",
-                     view_text(b->version), "max", (int)b->max.intra, "target", (int)target,
-                     "active", (int)active, "malleable", (int)b->malleable, "note",
-                     view_text(b->note), "inter", view_inter(p, b), "pid", (int)p->pid);
+    return json_pack("{s:o,s:o,s:i,s:i,s:i,s:b,s:o,s:o,s:i}", "name", value_text(b->name),
+                     "version", value_text(b->version), "max", (int)b->max.intra, "target",
+                     (int)target, "active", (int)active, "malleable", (int)b->malleable, "note",
+                     value_text(b->note), "inter", view_inter(p, b), "pid", (int)p->pid);
 }
 
 static json_t *view_backends(const struct job *j)
@@ -89,8 +69,8 @@ static json_t *view_split(const struct job *j)
     for (const struct process *p = j->processes; p; p = p->next)
         if (p->want.intra)
             json_array_append_new(
-                list, json_pack("{s:i,s:o,s:i,s:o}", "pid", (int)p->pid, "name", view_text(p->comm),
-                                "threads", (int)p->want.intra, "used",
+                list, json_pack("{s:i,s:o,s:i,s:o}", "pid", (int)p->pid, "name",
+                                value_text(p->comm), "threads", (int)p->want.intra, "used",
                                 parts_used(p, &milli) ? json_real(milli / 1000.0) : json_null()));
     return list;
 }
@@ -110,7 +90,7 @@ static json_t *view_progress(const struct job *j)
 
     job_progress(j, &p);
     return json_pack("{s:o,s:o,s:o,s:f}", "done", number(p.done), "total", number(p.total), "unit",
-                     view_text(p.unit), "rate", job_rate(j));
+                     value_text(p.unit), "rate", job_rate(j));
 }
 
 static uint32_t signal_of(const struct job *j)
@@ -126,7 +106,7 @@ static json_t *view_use(const struct job *j)
     struct cpuset cores;
 
     job_cores(j, &cores);
-    return json_pack("{s:o,s:f,s:o,s:o,s:o,s:b}", "cores", cores_text(&cores), "allowed",
+    return json_pack("{s:o,s:f,s:o,s:o,s:o,s:b}", "cores", value_cpuset(&cores), "allowed",
                      job_allowed_mcpu(j) / 1000.0, "target", number(job_target(j)), "active",
                      number(job_active(j)), "max", number(job_max(j)), "oversubscribed",
                      (int)job_oversubscribed(j));
@@ -171,7 +151,7 @@ static json_t *view_turn(const struct job *j, uint64_t now)
     admission_describe(j, now, &p);
     return json_pack("{s:b,s:f,s:f,s:b,s:o}", "submitted", (int)j->admission.submitted, "run_s",
                      (double)p.run_ns / 1e9, "wait_s", (double)p.wait_ns / 1e9, "preemptible",
-                     (int)preemptible, "preemptible_note", view_text(why));
+                     (int)preemptible, "preemptible_note", value_text(why));
 }
 
 static json_t *view_note(const struct job *j)
@@ -179,7 +159,7 @@ static json_t *view_note(const struct job *j)
     char note[JOB_NOTE_MAX];
 
     job_note(j, clock_now_ns(), note);
-    return view_text(note);
+    return value_text(note);
 }
 
 /* Who holds its threads: null when nobody does. */
@@ -207,7 +187,7 @@ json_t *view_job(const struct job *j)
         number_or_null(j->pinned.intra), "pinned_by", view_pinned_by(j), "lent", number(j->lent),
         "borrowed", number(j->borrowed), "place", number_or_null(j->place), "backends",
         view_backends(j), "split", view_split(j), "progress", view_progress(j), "reason",
-        view_text(j->share_reason), "note", view_note(j), "signal", number_or_null(signal_of(j)),
+        value_text(j->share_reason), "note", view_note(j), "signal", number_or_null(signal_of(j)),
         "elapsed_s", (double)(now - j->created_ns) / 1e9);
 
     if (!view || json_object_update_new(view, use) < 0 || json_object_update_new(view, asked) < 0 ||
@@ -251,18 +231,10 @@ json_t *view_changes(const struct job *j)
         json_array_append_new(
             list, json_pack("{s:f,s:i,s:i,s:s,s:o,s:f}", "time", (double)c->time_ms / 1000, "from",
                             (int)c->from, "to", (int)c->to, "cores", c->cores, "reason",
-                            view_text(c->reason), "latency_us", (double)c->latency_ns / 1000));
+                            value_text(c->reason), "latency_us", (double)c->latency_ns / 1000));
     }
     return json_pack("{s:s,s:s,s:o,s:o}", "id", j->id, "name", j->name, "changes", list, "speedup",
                      view_speedup(j));
-}
-
-json_t *view_cores(const struct job *j)
-{
-    struct cpuset cores;
-
-    job_cores(j, &cores);
-    return cores_text(&cores);
 }
 
 /* ---- what ran ---- */
@@ -333,9 +305,9 @@ static json_t *view_notes(const struct node *n)
     unsigned cpus = cpuset_count(&n->cpus), capacity = decision_capacity(n->decision);
 
     if (n->weights_note[0])
-        json_array_append_new(notes, view_text(n->weights_note));
+        json_array_append_new(notes, value_text(n->weights_note));
     if (*groups_note(n->groups))
-        json_array_append_new(notes, view_text(groups_note(n->groups)));
+        json_array_append_new(notes, value_text(groups_note(n->groups)));
     containers_notes(n->containers, notes);
     if (n->jobs.n && capacity < cpus)
         json_array_append_new(
@@ -364,7 +336,7 @@ json_t *view_machine(const struct node *n)
                      (json_int_t)n->uid, "privileged", (int)(n->weights || n->cpusets), "policy",
                      decision_policy(n->decision)->policy->name, "placement",
                      placement_name(n->placement), "cpus", (int)cpuset_count(&n->cpus), "online",
-                     cores_text(&n->cpus), "free", (int)(given < capacity ? capacity - given : 0),
+                     value_cpuset(&n->cpus), "free", (int)(given < capacity ? capacity - given : 0),
                      "memory", number_or_null(n->memory_bytes), "memory_counted", number(memory),
                      "jobs", (int)n->jobs.n, "oversubscribed",
                      (int)(oversubscribed || given > capacity), "weights", (int)n->weights, "notes",

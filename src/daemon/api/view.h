@@ -7,13 +7,9 @@
 struct job;
 struct node;
 
-/* A text of an agent, which may be any bytes: what is not UTF-8 is shown as '?'. */
-json_t *view_text(const char *s);
-
 /* Each is a new reference, or NULL without memory. */
 json_t *view_job(const struct job *j);
 json_t *view_changes(const struct job *j);
-json_t *view_cores(const struct job *j);
 /*
  * Adds the states to what history_query() found. A job without an end that is none of ours has
  * ended while no daemon saw it: "lost", and left out when its last sign of life is older than

@@ -5,8 +5,8 @@
 #include "daemon/confine/freezer.h"
 #include "daemon/confine/guardian.h"
 #include "daemon/confine/job_group.h"
-#include "daemon/confine/owner.h"
 #include "daemon/job/confine.h"
+#include "daemon/job/owner.h"
 #include "daemon/node.h"
 #include "host/cgroup/cgroup.h"
 #include "host/proc/proc.h"
@@ -166,7 +166,7 @@ static void unfence_process(struct process *p)
     p->fenced = false;
 }
 
-void actuate_forget_process(struct process *p)
+static void forget_process(struct process *p)
 {
     guardian_forget(p->job->node->guardian, p->pid, p->start);
 }
@@ -265,6 +265,9 @@ static int set_quota(struct job *j, uint32_t quota_mcpu)
         j->quota_set_mcpu = quota_mcpu;
     return r;
 }
+
+const struct job_observer actuate_observer = {.process_gone = forget_process,
+                                              .gone = job_group_remove};
 
 /* ---- what processes can do ---- */
 

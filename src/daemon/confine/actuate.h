@@ -9,12 +9,12 @@
 
 struct confine;
 struct job;
+struct job_observer;
 struct node;
-struct process;
 
 extern const struct confine process_confine;
 
-void actuate_forget_process(struct process *p);
+extern const struct job_observer actuate_observer; /* forgets what is gone */
 
 /* Gives back what is in place for a job that goes on: it becomes a container, or stops being one.
  */

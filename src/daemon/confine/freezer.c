@@ -3,8 +3,8 @@
 
 #include "base/clock.h"
 #include "daemon/confine/job_group.h"
-#include "daemon/confine/owner.h"
 #include "daemon/job/census.h"
+#include "daemon/job/owner.h"
 #include "daemon/node.h"
 #include "host/proc/proc.h"
 

@@ -3,7 +3,7 @@
 
 #include "base/failpoint.h"
 #include "daemon/confine/guardian.h"
-#include "daemon/confine/owner.h"
+#include "daemon/job/owner.h"
 #include "daemon/node.h"
 
 #include <errno.h>

@@ -134,6 +134,8 @@ void container_free(struct container *c)
     free(c);
 }
 
+const struct job_observer containers_observer = {.gone = container_job_gone};
+
 void container_job_gone(struct job *j)
 {
     struct container *c = j->container;
@@ -218,7 +220,7 @@ static int new_job(struct container *c, const struct engine_container *seen,
     r = job_new(n, 0, req, &j, err);
     if (r < 0)
         return r;
-    snprintf(j->seen.command, sizeof(j->seen.command), "%s", seen->image);
+    snprintf(j->command, sizeof(j->command), "%s", seen->image);
     r = follow(c, seen, j, err);
     if (r < 0)
         job_free(j);
@@ -507,13 +509,13 @@ static bool our_pause(const struct container *c, const struct engine_event *even
 /* A `die` of the run before may come late, behind the `start` of this one. */
 static void on_die(struct container *c, const struct engine_event *event)
 {
-    bool earlier = chronicle_exited(c->set->node, c->id, event->exit_code);
+    bool earlier = job_announce_exited(c->set->node, c->id, event->exit_code);
 
     if (c->job && (earlier || runs(c->job)))
         return;
     if (c->job) {
-        c->job->seen.exited = true;
-        c->job->seen.exit = event->exit_code;
+        c->job->exited = true;
+        c->job->exit = event->exit_code;
     }
     died(c);
 }
@@ -523,10 +525,10 @@ static void on_oom(struct container *c)
     struct job *j = c->job;
 
     if (!j) {
-        chronicle_oom(c->set->node, c->id);
+        job_announce_out_of_memory(c->set->node, c->id);
         return;
     }
-    j->seen.oom = true;
+    j->oom = true;
     snprintf(j->note, sizeof(j->note), "a process was killed: out of memory");
 }
 

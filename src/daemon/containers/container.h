@@ -27,6 +27,7 @@
 struct container;
 struct containers;
 struct job;
+struct job_observer;
 struct node;
 struct process;
 
@@ -38,8 +39,8 @@ int containers_new(struct node *n, const char *socket_path, struct containers **
                    struct error *err);
 struct containers *containers_free(struct containers *all); /* every one; takes NULL, gives NULL */
 
-/* One of the engine's containers stops being @j's: the job is about to be freed. */
-void container_job_gone(struct job *j);
+/* One of the engine's containers stops being a job that is about to be freed. */
+extern const struct job_observer containers_observer;
 
 /* The job whose processes live in it, or NULL: it is not known to run. */
 struct job *container_job(const struct container *c);

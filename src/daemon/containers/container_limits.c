@@ -3,12 +3,10 @@
 
 #include "base/clock.h"
 #include "base/failpoint.h"
-#include "daemon/api/wait.h"
 #include "daemon/confine/guardian.h"
 #include "daemon/confine/keep.h"
 #include "daemon/node.h"
 #include "daemon/plan/plan.h"
-#include "daemon/record/store.h"
 #include "host/cgroup/cgroup.h"
 
 #include <errno.h>
@@ -307,7 +305,7 @@ static void on_done(void *arg, const struct engine_result *result)
     c->news = false;
     container_push(c);
     plan_advance(n);
-    wait_settled(c->job);
+    job_announce_settled(c->job);
 }
 
 /* ---- sending ---- */
@@ -315,7 +313,7 @@ static void on_done(void *arg, const struct engine_result *result)
 static int64_t pause_it(struct container *c)
 {
     keep_pause(guardian_keep(container_node(c)->guardian), c->id, true);
-    store_save(container_node(c)); /* a new daemon has to know that it is ours */
+    node_store_now(container_node(c)); /* a new daemon has to know that it is ours */
     return engine_pause(container_engine(c), c->id,
                         (struct engine_then){.done = on_done, .arg = c});
 }

@@ -163,6 +163,8 @@ struct container *container_of_key(const struct node *n, const struct container 
 
 /* ---- container.c ---- */
 
+void container_job_gone(struct job *j); /* it stops being @j's */
+
 struct engine *container_engine(const struct container *c); /* NULL while it is away */
 struct node *container_node(const struct container *c);
 const char *container_engine_path(const struct container *c);

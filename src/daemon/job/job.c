@@ -3,15 +3,10 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "daemon/api/wait.h"
-#include "daemon/confine/actuate.h"
-#include "daemon/confine/job_group.h"
-#include "daemon/confine/owner.h"
-#include "daemon/containers/container.h"
 #include "daemon/job/confine.h"
+#include "daemon/job/owner.h"
 #include "daemon/job/parts.h"
 #include "daemon/node.h"
-#include "daemon/peers/link.h"
 #include "host/proc/proc.h"
 
 #include <ctype.h>
@@ -23,6 +18,9 @@
 #include <sys/random.h>
 
 #define ANCESTORS_MAX 64 /* how far up a process's parents are followed */
+
+#define for_each_observer(o, n)                                                                    \
+    for (const struct job_observer *const *o = (n)->jobs.observers; o && *o; o++)
 
 /* ---- names ---- */
 
@@ -276,10 +274,8 @@ void job_free(struct job *j)
     n->jobs.n--;
     while (j->processes)
         process_free(j->processes);
-    job_group_remove(j);
-    wait_job_gone(n, j);
+    for_each_observer(o, n) if ((*o)->gone)(*o)->gone(j);
     admission_gone(j);
-    container_job_gone(j);
     free(j);
 }
 
@@ -288,9 +284,7 @@ void job_end(struct job *j)
     struct node *n = j->node;
 
     node_log("job %s (%s) ended", j->id, j->name);
-    chronicle_ended(j);
-    if (n->n_ended < PROTO_JOBS_MAX)
-        n->ended[n->n_ended++] = j->number;
+    for_each_observer(o, n) if ((*o)->ended)(*o)->ended(j);
     job_free(j);
     node_store_later(n);
 }
@@ -408,9 +402,7 @@ void process_free(struct process *p)
     j->n_processes--;
     j->dirty = true;
     drop_local(j, p);
-    if (p->peer)
-        link_detach(p->peer);
-    actuate_forget_process(p);
+    for_each_observer(o, j->node) if ((*o)->process_gone)(*o)->process_gone(p);
     sd_event_source_disable_unref(p->exit_source);
     close_fd(p->pidfd);
     free(p);
@@ -604,6 +596,31 @@ bool job_oversubscribed(const struct job *j)
     /* One thread is the least there is, whatever fraction of a core the job may use. */
     return j->late || j->overlaps ||
            (j->want.intra > 1 && 1000ull * j->want.intra > job_allowed_mcpu(j) + 999ull);
+}
+
+/* ---- announcements ---- */
+
+void job_announce_settled(struct job *j)
+{
+    if (!job_settled(j))
+        return;
+    for_each_observer(o, j->node) if ((*o)->settled)(*o)->settled(j);
+}
+
+void job_announce_resized(struct job *j, uint64_t latency_ns)
+{
+    for_each_observer(o, j->node) if ((*o)->resized)(*o)->resized(j, latency_ns);
+}
+
+bool job_announce_exited(struct node *n, const char *container_id, int exit)
+{
+    for_each_observer(o, n) if ((*o)->exited && (*o)->exited(n, container_id, exit)) return true;
+    return false;
+}
+
+void job_announce_out_of_memory(struct node *n, const char *container_id)
+{
+    for_each_observer(o, n) if ((*o)->out_of_memory)(*o)->out_of_memory(n, container_id);
 }
 
 /* ---- changes ---- */

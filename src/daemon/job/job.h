@@ -14,7 +14,6 @@
 #include "daemon/job/speed.h"
 #include "daemon/job/split.h"
 #include "daemon/job/usage.h"
-#include "daemon/record/chronicle.h"
 #include "proto/attribute.h"
 #include "proto/proto.h"
 
@@ -32,11 +31,13 @@
 #define JOB_GRACE_NS      (30 * 1000000000ull) /* how long a job without agent counts */
 #define JOB_START_NS      (10 * 1000000000ull) /* then one without agent is told to a person */
 #define JOB_NOTE_MAX      (4 * JOB_REASON_MAX)
+#define JOB_COMMAND_MAX   256
 
 struct confine;
 struct container;
 struct node;
 struct peer;
+struct seen;
 
 struct threads {
     uint32_t intra; /* 0: nobody commands */
@@ -130,7 +131,11 @@ struct job {
     uint64_t own_memory_bytes;     /* the container's own limit; 0: none */
     struct speed speed;
     struct usage usage;
-    struct seen seen;
+    struct seen *seen;             /* chronicle.c's; NULL: nothing was told of it yet */
+    char command[JOB_COMMAND_MAX]; /* or image */
+    int exit;                      /* status of a container that ended; valid where exited */
+    bool exited;
+    bool oom;          /* a process of the container was killed for want of memory */
     uint64_t share_ns; /* when the policy last gave it another share; 0: never */
     uint32_t share;    /* cores that the policy gives, before lending */
     uint32_t place;    /* among those who wait; 0: the policy says nothing of it */
@@ -160,12 +165,31 @@ struct job {
     bool dirty;         /* to be written to jobs/ID.json */
 };
 
+/*
+ * What happens to jobs, for those who stand above: each module that wants to know has one of these,
+ * and the daemon's top level lists them. They are told in the order of that list; a function that
+ * is NULL does not want to know.
+ */
+struct job_observer {
+    void (*process_gone)(struct process *p); /* out of its job's list, about to be freed */
+    void (*ended)(struct job *j);            /* by itself; gone() comes next */
+    void (*gone)(struct job *j);             /* about to be freed; it has no processes left */
+    void (*settled)(struct job *j);          /* job_settled() */
+    void (*resized)(struct job *j, uint64_t latency_ns); /* all agents have acknowledged */
+    /* An engine's late word on a container: true if a job that has ended waited for the status. */
+    bool (*exited)(struct node *n, const char *container_id, int exit);
+    void (*out_of_memory)(struct node *n, const char *container_id);
+};
+
 struct job_table {
     struct job *first;
+    const struct job_observer *const *observers; /* up to a NULL; NULL: none */
     const struct confine *confine; /* of a new job, and of one that stops being a container */
     unsigned n;
     uint32_t last_number;
     uint64_t last_borrow;
+    unsigned capacity; /* cores that all of them have together, at the last decision */
+    bool by_curves;    /* the policy wants to know how jobs speed up */
 };
 
 /* ---- jobs ---- */
@@ -222,6 +246,13 @@ struct job *job_find_pid(const struct node *n, pid_t pid, uid_t uid);
 
 /* A name: 1 … PROTO_NAME_MAX-1 of [A-Za-z0-9._+:@-], no number (that is a pid), no id of a job. */
 bool job_name_valid(const char *name);
+
+/* ---- announcements ---- */
+
+void job_announce_settled(struct job *j); /* if it is */
+void job_announce_resized(struct job *j, uint64_t latency_ns);
+bool job_announce_exited(struct node *n, const char *container_id, int exit);
+void job_announce_out_of_memory(struct node *n, const char *container_id);
 
 /* ---- processes ---- */
 

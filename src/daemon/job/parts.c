@@ -37,16 +37,21 @@ static void collect(struct job *j, struct parts *ret)
 
 /* ---- whether cores are scarce ---- */
 
-/* Of the whole machine, whoever uses it. */
+/* The machine's processors, of whoever uses them. */
+static struct {
+    uint64_t at_ns, ns;
+    bool scarce;
+} busy;
+
 static void look_at_machine(struct node *n, uint64_t now_ns)
 {
-    uint64_t busy_ns, past_ns = now_ns - n->busy.at_ns;
+    uint64_t busy_ns, past_ns = now_ns - busy.at_ns;
 
     if (past_ns < SPLIT_LOOK_NS || proc_read_busy(n->root, &busy_ns) < 0)
         return;
-    n->busy.scarce = (busy_ns - n->busy.ns) * 1000 >= past_ns * n->topology.cpus * SPLIT_SCARCE;
-    n->busy.at_ns = now_ns;
-    n->busy.ns = busy_ns;
+    busy.scarce = (busy_ns - busy.ns) * 1000 >= past_ns * n->topology.cpus * SPLIT_SCARCE;
+    busy.at_ns = now_ns;
+    busy.ns = busy_ns;
 }
 
 /* The machine's, or those that the job may use. */
@@ -56,7 +61,7 @@ static bool is_scarce(const struct job *j)
 
     for (const struct process *p = j->processes; p; p = p->next)
         milli += p->use.n ? p->use.milli[0] : 0;
-    return j->node->busy.scarce || milli * 1000 >= (uint64_t)job_allowed_mcpu(j) * SPLIT_SCARCE;
+    return busy.scarce || milli * 1000 >= (uint64_t)job_allowed_mcpu(j) * SPLIT_SCARCE;
 }
 
 /* ---- dividing ---- */

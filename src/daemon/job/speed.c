@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "daemon/node.h"
-#include "daemon/plan/decision.h"
 
 #include <string.h>
 
@@ -49,7 +48,7 @@ static bool is_crowded(const struct node *n)
 
     for (const struct job *j = n->jobs.first; j; j = j->next)
         threads += j->want.intra ? j->want.intra : j->share;
-    return threads > decision_capacity(n->decision);
+    return threads > n->jobs.capacity;
 }
 
 /* ---- samples --------------------------------------------------------------------------------- */
@@ -126,8 +125,8 @@ static bool sample(struct job *j, uint64_t now)
 
 static bool may_explore(const struct job *j)
 {
-    return decision_policy(j->node->decision)->policy->by_curves && j->pinned.intra == 0 &&
-           j->lent == 0 && j->borrowed == 0 && job_malleable(j);
+    return j->node->jobs.by_curves && j->pinned.intra == 0 && j->lent == 0 && j->borrowed == 0 &&
+           job_malleable(j);
 }
 
 static void explore(struct job *j, uint64_t now)
@@ -162,7 +161,7 @@ void speed_heartbeat(struct job *j, uint64_t now)
     if (!taken && j->speed.explore == 0)
         return;
     explore(j, now);
-    if (taken && is_news(&j->speed) && decision_policy(j->node->decision)->policy->by_curves)
+    if (taken && is_news(&j->speed) && j->node->jobs.by_curves)
         node_changed(j->node);
 }
 
@@ -172,7 +171,6 @@ void speed_resized(struct job *j, uint64_t latency_ns)
 {
     uint64_t *resize = &j->speed.resize_ns;
 
-    metrics_resized(j->node, latency_ns);
     *resize = *resize ? (3 * *resize + latency_ns) / 4 : latency_ns;
 }
 

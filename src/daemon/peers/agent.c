@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "base/failpoint.h"
-#include "daemon/api/wait.h"
 #include "daemon/containers/container.h"
 #include "daemon/job/confine.h"
 #include "daemon/job/parts.h"
@@ -262,7 +261,7 @@ static void on_local(struct process *p, const struct proto_local *m)
     }
     j->dirty = true;
     node_store_later(j->node);
-    node_replan(j->node);
+    plan_make_now(j->node);
 }
 
 int agent_message(struct peer *peer, union proto_message *m, struct error *err)

@@ -2,11 +2,12 @@
 #include "daemon/peers/control.h"
 
 #include "base/clock.h"
-#include "daemon/api/wait.h"
 #include "daemon/containers/container.h"
 #include "daemon/job/confine.h"
 #include "daemon/node.h"
 #include "daemon/peers/link.h"
+#include "daemon/plan/plan.h"
+#include "daemon/plan/wait.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -161,7 +162,7 @@ void control_pin(struct job *j, struct threads threads)
     j->urgent = true;
     j->dirty = true;
     node_store_later(j->node);
-    node_replan(j->node);
+    plan_make_now(j->node);
 }
 
 /* ---- answers ---- */
@@ -438,7 +439,7 @@ static void do_loan(struct peer *peer, const struct proto_control *m, struct job
         j->wants = j->borrowed = 0;
         break;
     }
-    node_replan(j->node);
+    plan_make_now(j->node);
     o.to = lends ? j->lent : j->borrowed;
     if (m->verb == PROTO_VERB_LEND || m->verb == PROTO_VERB_BORROW)
         o.fewer = o.to < o.from + m->intra;

@@ -90,6 +90,14 @@ void link_hang_up(struct peer *peer)
     sd_event_source_set_enabled(peer->node->link->reap_source, SD_EVENT_ONESHOT);
 }
 
+static void process_gone(struct process *p)
+{
+    if (p->peer)
+        link_detach(p->peer);
+}
+
+const struct job_observer link_observer = {.process_gone = process_gone};
+
 void link_detach(struct peer *peer)
 {
     peer->process = NULL;

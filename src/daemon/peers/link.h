@@ -72,6 +72,8 @@ int link_send(struct peer *peer, const union proto_message *m);
 /* Hangs up, before the loop sleeps. */
 void link_hang_up(struct peer *peer);
 
+extern const struct job_observer link_observer;
+
 /* Its process is forgotten: forgets it, too, and hangs up. */
 void link_detach(struct peer *peer);
 

@@ -316,6 +316,8 @@ static uint32_t fill_jobs(struct node *n, uint64_t now)
         if (decision_counts(j, now))
             d->job[count++] = j;
     d->capacity = claims_share(n->claims, count, &n->cpus, &n->usable);
+    n->jobs.capacity = d->capacity;
+    n->jobs.by_curves = d->spec.policy->by_curves;
     for (uint32_t i = 0; i < count; i++)
         fill_job(d->job[i], cpus, now, &d->current[i], &d->jobs[i]);
     for (uint32_t i = 0; i < count; i++)

@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "base/failpoint.h"
-#include "daemon/api/wait.h"
 #include "daemon/job/confine.h"
 #include "daemon/node.h"
 #include "daemon/peers/agent.h"
@@ -11,7 +10,13 @@
 #include "daemon/peers/link.h"
 #include "daemon/plan/decision.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+
+struct plan {
+    sd_event_source *deadline; /* of the first shrink that is not acknowledged */
+};
 
 /* ---- threads ---- */
 
@@ -222,6 +227,27 @@ static void settle_quota(struct job *j, uint64_t now)
 
 /* ---- the whole ---- */
 
+static void arm_deadline(struct node *n)
+{
+    uint64_t next = UINT64_MAX, now = clock_now_ns();
+
+    for (const struct job *j = n->jobs.first; j; j = j->next) {
+        uint64_t look = j->confine->next_look(j, now);
+
+        next = look < next ? look : next;
+        for (const struct process *p = j->processes; p; p = p->next)
+            if (p->shrink_since_ns && p->shrink_since_ns + JOB_DEADLINE_NS > now &&
+                p->shrink_since_ns + JOB_DEADLINE_NS < next)
+                next = p->shrink_since_ns + JOB_DEADLINE_NS;
+    }
+    if (next == UINT64_MAX) {
+        sd_event_source_set_enabled(n->plan->deadline, SD_EVENT_OFF);
+        return;
+    }
+    sd_event_source_set_time(n->plan->deadline, next / NS_PER_US + 1);
+    sd_event_source_set_enabled(n->plan->deadline, SD_EVENT_ONESHOT);
+}
+
 void plan_advance(struct node *n)
 {
     uint64_t now = clock_now_ns();
@@ -243,7 +269,13 @@ void plan_advance(struct node *n)
     }
     if (!any)
         admission_go(n);
-    plan_arm_deadline(n);
+    arm_deadline(n);
+}
+
+static void tell_resized(struct job *j, uint64_t latency_ns)
+{
+    speed_resized(j, latency_ns);
+    job_announce_resized(j, latency_ns);
 }
 
 void plan_acknowledged(struct job *j)
@@ -264,9 +296,9 @@ void plan_acknowledged(struct job *j)
             sent = p->sent_ns > sent ? p->sent_ns : sent;
         last->latency_ns = sent ? clock_now_ns() - sent : 0;
         if (sent)
-            speed_resized(j, last->latency_ns);
+            tell_resized(j, last->latency_ns);
     }
-    wait_settled(j);
+    job_announce_settled(j);
 }
 
 void plan_give_up(struct job *j)
@@ -298,23 +330,60 @@ void plan_finish(struct node *n)
     claims_publish(n->claims, jobs, &held);
 }
 
-void plan_arm_deadline(struct node *n)
+static void make(struct node *n, bool at_once)
 {
-    uint64_t next = wait_next_deadline(n), now = clock_now_ns();
+    struct error err = {0};
 
-    for (const struct job *j = n->jobs.first; j; j = j->next) {
-        uint64_t look = j->confine->next_look(j, now);
-
-        next = look < next ? look : next;
-        for (const struct process *p = j->processes; p; p = p->next)
-            if (p->shrink_since_ns && p->shrink_since_ns + JOB_DEADLINE_NS > now &&
-                p->shrink_since_ns + JOB_DEADLINE_NS < next)
-                next = p->shrink_since_ns + JOB_DEADLINE_NS;
-    }
-    if (next == UINT64_MAX) {
-        sd_event_source_set_enabled(n->deadline_source, SD_EVENT_OFF);
+    if (n->ending)
         return;
+    n->generation++;
+    if (decision_make(n, clock_now_ns(), at_once, &err) < 0)
+        node_log("no decision: %s; everything stays as it is", err.text);
+    plan_advance(n);
+    for (struct job *j = n->jobs.first; j; j = j->next)
+        job_announce_settled(j);
+    node_store_later(n);
+}
+
+void plan_make(struct node *n)
+{
+    make(n, false);
+}
+
+void plan_make_now(struct node *n)
+{
+    make(n, true);
+}
+
+static int on_deadline(sd_event_source *s, uint64_t usec, void *arg)
+{
+    plan_advance(arg);
+    return 0;
+}
+
+int plan_new(struct node *n, struct plan **ret)
+{
+    struct plan *p = calloc(1, sizeof(*p));
+    int r;
+
+    if (!p)
+        return -ENOMEM;
+    r = sd_event_add_time(n->event, &p->deadline, CLOCK_MONOTONIC, 0, 1000, on_deadline, n);
+    if (r >= 0)
+        r = sd_event_source_set_enabled(p->deadline, SD_EVENT_OFF);
+    if (r < 0) {
+        plan_free(p);
+        return r;
     }
-    sd_event_source_set_time(n->deadline_source, next / NS_PER_US + 1);
-    sd_event_source_set_enabled(n->deadline_source, SD_EVENT_ONESHOT);
+    *ret = p;
+    return 0;
+}
+
+struct plan *plan_free(struct plan *p)
+{
+    if (!p)
+        return NULL;
+    sd_event_source_disable_unref(p->deadline);
+    free(p);
+    return NULL;
 }

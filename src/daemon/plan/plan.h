@@ -11,15 +11,27 @@
  */
 #pragma once
 
+#include "base/error.h"
+
+#include <stdbool.h>
 #include <stdint.h>
 
 struct job;
 struct node;
+struct plan;
+
+int plan_new(struct node *n, struct plan **ret); /* 0 or -errno */
+struct plan *plan_free(struct plan *p);          /* takes NULL, returns NULL */
+
+/* Decides, carries out what can be done now and arms the timer for the rest. */
+void plan_make(struct node *n);
+/* The same for an order that waits: without regard for what resizes cost. */
+void plan_make_now(struct node *n);
 
 /* Does what can be done now, and arms the timer for the rest. */
 void plan_advance(struct node *n);
 
-/* A process of @j acknowledged or left. */
+/* A process of @j acknowledged or left, or its container's engine answered. */
 void plan_acknowledged(struct job *j);
 
 /* A request's deadline passed: do not wait for @j's shrink any longer, it is oversubscribed. */
@@ -27,6 +39,3 @@ void plan_give_up(struct job *j);
 
 /* Weights, claims: what nobody waits for. Run when the loop is idle. */
 void plan_finish(struct node *n);
-
-/* Sets the timer to the earliest deadline of shrinks and waits. */
-void plan_arm_deadline(struct node *n);

@@ -4,21 +4,40 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/container.h"
-#include "daemon/api/events.h"
-#include "daemon/api/view.h"
 #include "daemon/containers/container.h"
 #include "daemon/job/confine.h"
 #include "daemon/node.h"
 #include "daemon/plan/decision.h"
 #include "daemon/record/history.h"
+#include "daemon/record/value.h"
 #include "host/proc/proc.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define RATE_NS    (10 * NS_PER_S) /* a row of a job's speed at most so often */
 #define COMMAND_NS NS_PER_S        /* by then the program is what runs, not what starts it */
 #define WORD_NS    (10 * NS_PER_S) /* an engine may be so slow to say how a container ended */
+
+/* What was told of a job last. */
+struct seen {
+    const char *state; /* NULL: nothing yet */
+    uint64_t rate_ns;
+    struct cpuset cores;
+    unsigned changes; /* of job.n_changes */
+    unsigned made;    /* history_made() when it was written */
+    uint32_t target;
+    bool final; /* the command is that of the program */
+    char reason[JOB_REASON_MAX];
+};
+
+struct chronicle {
+    chronicle_fn *listener;
+    void *arg;
+    struct epilogue *epilogues;        /* oldest first */
+    char policy[POLICY_SPEC_TEXT_MAX]; /* as it was told last */
+};
 
 /* A container's job that ended before its engine had said with which status. */
 struct epilogue {
@@ -30,6 +49,17 @@ struct epilogue {
 };
 
 /* ---- what is told ---- */
+
+/* Takes over @data, an object (NULL: out of memory, nothing is told). */
+static void tell(struct node *n, const char *type, json_t *data)
+{
+    const struct chronicle *c = n->chronicle;
+
+    if (c->listener)
+        c->listener(c->arg, type, data);
+    else
+        json_decref(data);
+}
 
 static struct history_key key_of(const struct job *j)
 {
@@ -64,7 +94,7 @@ static bool is_ours(const char *word)
 /* Of its first process, with blanks between the words; what is not text is shown as '?'. */
 static void read_command(struct job *j)
 {
-    char *command = j->seen.command;
+    char *command = j->command;
     _cleanup_free_ char *words = NULL;
     size_t len, at = 0;
 
@@ -74,9 +104,9 @@ static void read_command(struct job *j)
     for (const char *word = words; word < words + len; word += strlen(word) + 1) {
         if (!*word || is_ours(word))
             continue;
-        if (at > 0 && at < CHRONICLE_COMMAND_MAX - 1)
+        if (at > 0 && at < JOB_COMMAND_MAX - 1)
             command[at++] = ' ';
-        for (const char *c = word; *c && at < CHRONICLE_COMMAND_MAX - 1; c++)
+        for (const char *c = word; *c && at < JOB_COMMAND_MAX - 1; c++)
             command[at++] =
                 (char)((unsigned char)*c < 0x20 || (unsigned char)*c >= 0x7f ? '?' : *c);
     }
@@ -88,9 +118,9 @@ static struct history_job row_of(const struct job *j, uint64_t now)
     struct history_job row = {.key = key_of(j),
                               .asked = j->asked,
                               .uid = j->uid,
-                              .exit = j->seen.exited ? j->seen.exit : -1,
+                              .exit = j->exited ? j->exit : -1,
                               .container = j->container_id,
-                              .oom = j->seen.oom};
+                              .oom = j->oom};
     struct policy_job turn;
 
     admission_describe(j, now, &turn);
@@ -100,7 +130,7 @@ static struct history_job row_of(const struct job *j, uint64_t now)
         row.begun_ms = clock_real_ms() - (now - j->admission.begun_ns) / NS_PER_MS;
     snprintf(row.name, sizeof(row.name), "%s", j->name);
     snprintf(row.owner, sizeof(row.owner), "%s", j->owner);
-    snprintf(row.command, sizeof(row.command), "%s", j->seen.command);
+    snprintf(row.command, sizeof(row.command), "%s", j->command);
     return row;
 }
 
@@ -108,14 +138,14 @@ static void write_job(struct job *j, uint64_t now)
 {
     struct history_job row = row_of(j, now);
 
-    j->seen.made = history_made(j->node->history);
+    j->seen->made = history_made(j->node->history);
     history_job(j->node->history, &row);
 }
 
 /* Those that fell out of the job's ring meanwhile are not told. */
 static void write_allocations(struct job *j)
 {
-    struct seen *t = &j->seen;
+    struct seen *t = j->seen;
 
     if (j->n_changes - t->changes > JOB_CHANGES_MAX)
         t->changes = j->n_changes - JOB_CHANGES_MAX;
@@ -134,9 +164,9 @@ static void write_rate(struct job *j, uint64_t now)
     struct history_rate row = {.key = key_of(j), .time_ms = clock_real_ms()};
     struct job_progress progress;
 
-    if (now - j->seen.rate_ns < RATE_NS || !job_reported(j))
+    if (now - j->seen->rate_ns < RATE_NS || !job_reported(j))
         return;
-    j->seen.rate_ns = now;
+    j->seen->rate_ns = now;
     job_progress(j, &progress);
     row.rate = job_rate(j);
     row.threads = job_target(j);
@@ -150,8 +180,8 @@ static json_t *event_of(const struct job *j, const char *state)
 {
     return json_pack("{s:s,s:s,s:s,s:s,s:s,s:o,s:o,s:o}", "id", j->id, "name", j->name, "owner",
                      j->owner, "kind", j->confine->kind, "state", state, "target",
-                     json_integer(job_target(j)), "cores", view_cores(j), "reason",
-                     view_text(j->share_reason));
+                     json_integer(job_target(j)), "cores", value_cores(j), "reason",
+                     value_text(j->share_reason));
 }
 
 /* ---- looking ---- */
@@ -168,25 +198,33 @@ static bool other_reason(const char *a, const char *b)
 
 static bool is_news(const struct job *j, const char *state, const struct cpuset *cores)
 {
-    const struct seen *t = &j->seen;
+    const struct seen *t = j->seen;
 
     return strcmp(t->state, state) != 0 || t->target != job_target(j) ||
            !cpuset_equal(&t->cores, cores) || other_reason(t->reason, j->share_reason);
 }
 
+/* False: no memory, it is told later. */
+static bool is_followed(struct job *j)
+{
+    if (!j->seen)
+        j->seen = calloc(1, sizeof(*j->seen));
+    return j->seen;
+}
+
 static void look_at(struct job *j, uint64_t now)
 {
-    struct seen *t = &j->seen;
+    struct seen *t = j->seen;
     const char *state = job_state(j, now);
     bool first = !t->state, news = first || j->dirty;
     struct cpuset cores;
 
     /* Empty in the middle of an exec. */
-    if (!t->final && (!*t->command || (j->admission.phase == JOB_RUNNING &&
+    if (!t->final && (!*j->command || (j->admission.phase == JOB_RUNNING &&
                                        now - j->admission.begun_ns >= COMMAND_NS))) {
         read_command(j);
-        t->final = !first && *t->command;
-        news |= *t->command != '\0';
+        t->final = !first && *j->command;
+        news |= *j->command != '\0';
     }
     if (news || t->made != history_made(j->node->history))
         write_job(j, now);
@@ -199,7 +237,7 @@ static void look_at(struct job *j, uint64_t now)
     t->target = job_target(j);
     t->cores = cores;
     snprintf(t->reason, sizeof(t->reason), "%s", j->share_reason);
-    events_tell(j->node->events, first ? "job-added" : "job-changed", event_of(j, state));
+    tell(j->node, first ? "job-added" : "job-changed", event_of(j, state));
 }
 
 static void look_at_policy(struct node *n)
@@ -207,11 +245,11 @@ static void look_at_policy(struct node *n)
     char text[POLICY_SPEC_TEXT_MAX];
 
     policy_spec_text(decision_policy(n->decision), text, sizeof(text));
-    if (strcmp(text, n->told_policy) == 0)
+    if (strcmp(text, n->chronicle->policy) == 0)
         return;
-    if (n->told_policy[0])
-        events_tell(n->events, "policy-changed", json_pack("{s:s}", "policy", text));
-    memcpy(n->told_policy, text, sizeof(text));
+    if (n->chronicle->policy[0])
+        tell(n, "policy-changed", json_pack("{s:s}", "policy", text));
+    memcpy(n->chronicle->policy, text, sizeof(text));
 }
 
 /* ---- the end ---- */
@@ -220,7 +258,7 @@ static void tell_end(struct node *n, json_t *event, const struct history_job *ro
 {
     json_object_set_new(event, "exit", row->exit < 0 ? json_null() : json_integer(row->exit));
     json_object_set_new(event, "oom", json_boolean(row->oom));
-    events_tell(n->events, "job-ended", event);
+    tell(n, "job-ended", event);
 }
 
 static void conclude(struct node *n, struct epilogue **at)
@@ -238,7 +276,7 @@ static void end_later(const struct job *j, json_t *event, const struct history_j
                       uint64_t now)
 {
     struct node *n = j->node;
-    struct epilogue **at = &n->epilogues, *e = calloc(1, sizeof(*e));
+    struct epilogue **at = &n->chronicle->epilogues, *e = calloc(1, sizeof(*e));
 
     if (!e) {
         tell_end(n, event, row);
@@ -254,14 +292,14 @@ static void end_later(const struct job *j, json_t *event, const struct history_j
 /* Of several runs of one container the oldest is the one that its engine speaks of. */
 static struct epilogue **find(struct node *n, const char *container)
 {
-    struct epilogue **at = &n->epilogues;
+    struct epilogue **at = &n->chronicle->epilogues;
 
     while (*at && strcmp((*at)->container, container) != 0)
         at = &(*at)->next;
     return at;
 }
 
-bool chronicle_exited(struct node *n, const char *container, int exit)
+static bool exited(struct node *n, const char *container, int exit)
 {
     struct epilogue **at = find(n, container);
 
@@ -273,7 +311,7 @@ bool chronicle_exited(struct node *n, const char *container, int exit)
     return true;
 }
 
-void chronicle_oom(struct node *n, const char *container)
+static void out_of_memory(struct node *n, const char *container)
 {
     struct epilogue *e = *find(n, container);
 
@@ -285,22 +323,18 @@ void chronicle_oom(struct node *n, const char *container)
 
 bool chronicle_pending(const struct node *n)
 {
-    return n->epilogues;
+    return n->chronicle->epilogues;
 }
 
-void chronicle_done(struct node *n)
-{
-    while (n->epilogues)
-        conclude(n, &n->epilogues);
-}
-
-void chronicle_ended(struct job *j)
+static void ended(struct job *j)
 {
     uint64_t now = clock_now_ns();
     struct history_job row;
     json_t *event;
 
-    if (!j->seen.state)
+    if (!is_followed(j))
+        return;
+    if (!j->seen->state)
         look_at(j, now);
     write_allocations(j);
     row = row_of(j, now);
@@ -309,7 +343,7 @@ void chronicle_ended(struct job *j)
     event = event_of(j, "ended");
     json_object_set_new(event, "run_s", json_real((double)row.run_ms / 1000));
     json_object_set_new(event, "wait_s", json_real((double)row.wait_ms / 1000));
-    if (j->container_id && !j->processes && !j->seen.exited)
+    if (j->container_id && !j->processes && !j->exited)
         end_later(j, event, &row, now);
     else
         tell_end(j->node, event, &row);
@@ -321,8 +355,41 @@ void chronicle_look(struct node *n)
 
     look_at_policy(n);
     for (struct job *j = n->jobs.first; j; j = j->next)
-        look_at(j, now);
-    while (n->epilogues && n->epilogues->until_ns <= now)
-        conclude(n, &n->epilogues);
+        if (is_followed(j))
+            look_at(j, now);
+    while (n->chronicle->epilogues && n->chronicle->epilogues->until_ns <= now)
+        conclude(n, &n->chronicle->epilogues);
     history_write(n->history, n->jobs.n == 0); /* then nothing calls again */
+}
+
+static void gone(struct job *j)
+{
+    free(j->seen);
+}
+
+const struct job_observer chronicle_observer = {
+    .ended = ended, .gone = gone, .exited = exited, .out_of_memory = out_of_memory};
+
+int chronicle_new(chronicle_fn *listener, void *arg, struct chronicle **ret)
+{
+    struct chronicle *c = calloc(1, sizeof(*c));
+
+    if (!c)
+        return -ENOMEM;
+    c->listener = listener;
+    c->arg = arg;
+    *ret = c;
+    return 0;
+}
+
+void chronicle_done(struct node *n)
+{
+    while (n->chronicle->epilogues)
+        conclude(n, &n->chronicle->epilogues);
+}
+
+struct chronicle *chronicle_free(struct chronicle *c)
+{
+    free(c);
+    return NULL;
 }

@@ -3,8 +3,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "daemon/api/view.h"
 #include "daemon/node.h"
+#include "daemon/record/value.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -583,7 +583,7 @@ static json_t *column_text(sqlite3_stmt *s, int at)
 {
     const char *text = (const char *)sqlite3_column_text(s, at);
 
-    return view_text(text ? text : "");
+    return value_text(text ? text : "");
 }
 
 static json_t *column_number(sqlite3_stmt *s, int at)

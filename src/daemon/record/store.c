@@ -13,8 +13,15 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+struct store {
+    uint32_t ended[PROTO_JOBS_MAX]; /* numbers of jobs whose files are to be removed */
+    unsigned n_ended;
+    int error; /* the last one: logged once */
+};
 
 static void cleanup_json(json_t **json)
 {
@@ -441,19 +448,19 @@ static int save_job(int jobs_fd, const struct job *j)
 /* A file whose job this daemon knows to be gone. Those it never met may still be asked for. */
 static void remove_ended(struct node *n, int jobs_fd)
 {
-    for (unsigned i = 0; i < n->n_ended; i++) {
+    for (unsigned i = 0; i < n->store->n_ended; i++) {
         char name[PROTO_ID_MAX + 8];
 
-        snprintf(name, sizeof(name), "j%u.json", n->ended[i]);
+        snprintf(name, sizeof(name), "j%u.json", n->store->ended[i]);
         unlinkat(jobs_fd, name, 0);
     }
-    n->n_ended = 0;
+    n->store->n_ended = 0;
 }
 
 void store_save(struct node *n)
 {
     _cleanup_fd_ int fd = -1;
-    bool work = n->n_ended > 0;
+    bool work = n->store->n_ended > 0;
     int r;
 
     for (const struct job *j = n->jobs.first; j && !work; j = j->next)
@@ -471,9 +478,31 @@ void store_save(struct node *n)
         r = save_job(fd, j);
         j->dirty = r < 0;
     }
-    if (r < 0 && r != n->store_error)
+    if (r < 0 && r != n->store->error)
         node_log("jobs cannot be written to %s/" STORE_JOBS ": %s; a new daemon will know only "
                  "those whose agents reconnect",
                  n->dir, strerror(-r));
-    n->store_error = r;
+    n->store->error = r;
+}
+
+static void ended(struct job *j)
+{
+    struct store *s = j->node->store;
+
+    if (s->n_ended < PROTO_JOBS_MAX)
+        s->ended[s->n_ended++] = j->number;
+}
+
+const struct job_observer store_observer = {.ended = ended};
+
+int store_new(struct store **ret)
+{
+    *ret = calloc(1, sizeof(**ret));
+    return *ret ? 0 : -ENOMEM;
+}
+
+struct store *store_free(struct store *s)
+{
+    free(s);
+    return NULL;
 }

@@ -15,6 +15,12 @@
 struct job;
 struct node;
 struct policy_spec;
+struct store;
+
+extern const struct job_observer store_observer;
+
+int store_new(struct store **ret);         /* 0 or -ENOMEM */
+struct store *store_free(struct store *s); /* takes NULL, returns NULL */
 
 #define STORE_JOBS    "jobs"
 #define STORE_EPOCH   "epoch"

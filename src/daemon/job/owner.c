@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/confine/owner.h"
+#include "daemon/job/owner.h"
 
 #include "base/cleanup.h"
 #include "daemon/node.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/api/wait.h"
+#include "daemon/plan/wait.h"
 
 #include "base/clock.h"
 #include "daemon/node.h"
@@ -8,6 +8,12 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
+
+struct waits {
+    struct wait *first;
+    uint64_t last_id;
+    sd_event_source *deadline; /* of the one that is due next */
+};
 
 struct wait {
     struct wait *next;
@@ -24,6 +30,18 @@ static bool only_later(const struct job *j)
         if (process_malleable(p) && !p->later)
             return false;
     return true;
+}
+
+static void arm_deadline(struct node *n)
+{
+    uint64_t next = UINT64_MAX;
+
+    for (const struct wait *w = n->waits->first; w; w = w->next)
+        next = w->deadline_ns < next ? w->deadline_ns : next;
+    if (next != UINT64_MAX)
+        sd_event_source_set_time(n->waits->deadline, next / NS_PER_US + 1);
+    sd_event_source_set_enabled(n->waits->deadline,
+                                next == UINT64_MAX ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
 }
 
 static uint64_t latency(uint64_t sent_ns, uint64_t now)
@@ -56,16 +74,16 @@ int wait_start(struct job *j, uint64_t sent_ns, uint64_t deadline_ns, wait_fn fn
     w = calloc(1, sizeof(*w));
     if (!w)
         return -ENOMEM;
-    *w = (struct wait){n->waits, ++n->wait_ids, j, sent_ns, deadline_ns, fn, arg};
-    n->waits = w;
+    *w = (struct wait){n->waits->first, ++n->waits->last_id, j, sent_ns, deadline_ns, fn, arg};
+    n->waits->first = w;
     *ret_id = w->id;
-    plan_arm_deadline(n);
+    arm_deadline(n);
     return 0;
 }
 
 void wait_cancel(struct node *n, uint64_t id)
 {
-    for (struct wait **at = &n->waits; *at; at = &(*at)->next)
+    for (struct wait **at = &n->waits->first; *at; at = &(*at)->next)
         if ((*at)->id == id) {
             struct wait *w = *at;
 
@@ -79,55 +97,86 @@ void wait_cancel(struct node *n, uint64_t id)
  * A callback may cancel or start waits, so that each search begins anew; what is answered leaves
  * the list first.
  */
-void wait_settled(struct job *j)
+static void settled(struct job *j)
 {
+    struct node *n = j->node;
     enum wait_outcome outcome = only_later(j) ? WAIT_PENDING : WAIT_DONE;
-    struct wait **at = &j->node->waits;
+    struct wait **at = &n->waits->first;
 
-    if (!job_settled(j))
-        return;
     while (*at)
         if ((*at)->job == j) {
             finish(at, j, outcome, clock_now_ns());
-            at = &j->node->waits;
+            at = &n->waits->first;
         } else {
             at = &(*at)->next;
         }
 }
 
-void wait_job_gone(struct node *n, struct job *j)
+static void job_gone(struct job *j)
 {
-    struct wait **at = &n->waits;
+    struct node *n = j->node;
+    struct wait **at = &n->waits->first;
 
     while (*at)
         if ((*at)->job == j) {
             finish(at, NULL, WAIT_GONE, clock_now_ns());
-            at = &n->waits;
+            at = &n->waits->first;
         } else {
             at = &(*at)->next;
         }
 }
 
-void wait_expire(struct node *n, uint64_t now)
+static void expire(struct node *n, uint64_t now)
 {
-    struct wait **at = &n->waits;
+    struct wait **at = &n->waits->first;
 
     while (*at)
         if ((*at)->deadline_ns <= now) {
             plan_give_up((*at)->job); /* leaves the list as it is */
             finish(at, (*at)->job, WAIT_PARTIAL, now);
-            at = &n->waits;
+            at = &n->waits->first;
         } else {
             at = &(*at)->next;
         }
 }
 
-uint64_t wait_next_deadline(const struct node *n)
+static int on_deadline(sd_event_source *s, uint64_t usec, void *arg)
 {
-    uint64_t next = UINT64_MAX;
+    expire(arg, clock_now_ns());
+    arm_deadline(arg);
+    return 0;
+}
 
-    for (const struct wait *w = n->waits; w; w = w->next)
-        if (w->deadline_ns < next)
-            next = w->deadline_ns;
-    return next;
+const struct job_observer wait_observer = {.gone = job_gone, .settled = settled};
+
+int waits_new(struct node *n, struct waits **ret)
+{
+    struct waits *w = calloc(1, sizeof(*w));
+    int r;
+
+    if (!w)
+        return -ENOMEM;
+    r = sd_event_add_time(n->event, &w->deadline, CLOCK_MONOTONIC, 0, 1000, on_deadline, n);
+    if (r >= 0)
+        r = sd_event_source_set_enabled(w->deadline, SD_EVENT_OFF);
+    if (r < 0) {
+        waits_free(w);
+        return r;
+    }
+    *ret = w;
+    return 0;
+}
+
+struct waits *waits_free(struct waits *w)
+{
+    if (!w)
+        return NULL;
+    sd_event_source_disable_unref(w->deadline);
+    free(w);
+    return NULL;
+}
+
+void wait_give_up_all(struct node *n)
+{
+    expire(n, UINT64_MAX);
 }

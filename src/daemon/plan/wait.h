@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Answers that wait until a job's processes have acknowledged their targets, or a deadline passes.
- * Daemon's event loop only; used by api (PATCH) and control (WAIT), woken by plan.c.
+ * Owns their list and its timer. Daemon's event loop only; used by api (PATCH) and control (WAIT).
  */
 #pragma once
 
@@ -9,6 +9,12 @@
 
 struct job;
 struct node;
+struct waits;
+
+extern const struct job_observer wait_observer;
+
+int waits_new(struct node *n, struct waits **ret); /* 0 or -errno */
+struct waits *waits_free(struct waits *w);         /* takes NULL, returns NULL */
 
 enum wait_outcome {
     WAIT_DONE,    /* every process has acknowledged */
@@ -28,7 +34,4 @@ int wait_start(struct job *j, uint64_t sent_ns, uint64_t deadline_ns, wait_fn fn
                uint64_t *ret_id);
 void wait_cancel(struct node *n, uint64_t id); /* @fn is not called any more */
 
-void wait_settled(struct job *j); /* its state changed: answers if it is settled */
-void wait_job_gone(struct node *n, struct job *j);
-void wait_expire(struct node *n, uint64_t now);
-uint64_t wait_next_deadline(const struct node *n); /* UINT64_MAX: none */
+void wait_give_up_all(struct node *n); /* WAIT_PARTIAL: the daemon ends */
