@@ -6,7 +6,9 @@ import contextlib
 import ctypes
 import enum
 import errno
+import operator
 import os
+import pathlib
 import sys
 from typing import Callable, Iterator, NamedTuple, Optional
 
@@ -78,6 +80,11 @@ def _candidates() -> Iterator[str]:
             yield os.path.join(build_dir, SONAME)
             # Installed: PREFIX/lib/threadtide and PREFIX/$LIB, which dlopen replaces as ld.so does.
             yield os.path.join(os.path.dirname(build_dir), "$LIB", SONAME)
+    # From a source tree: what was built there, in the tree that TIDE_BUILD_DIR names or in build/.
+    tree = pathlib.Path(__file__).resolve().parents[2]
+    build = os.environ.get("TIDE_BUILD_DIR")
+    if build or (tree / "meson.build").is_file():
+        yield str(pathlib.Path(build or tree / "build").resolve() / SONAME)
     yield SONAME
 
 
@@ -158,8 +165,9 @@ def set_threads(threads: int, inter: int = 0) -> bool:
     that runs operations side by side (0: the same). True if an agent took it; ValueError out of
     range.
     """
-    if not 0 <= threads <= 4096 or not 0 <= inter <= 4096:
-        raise ValueError("threads must be 0 to 4096")
+    for number in (threads, inter):
+        if not 0 <= operator.index(number) <= 4096:
+            raise ValueError("threads must be 0 to 4096")
     return library is not None and _check(library.tide_set(threads, inter))
 
 

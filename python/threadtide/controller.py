@@ -3,6 +3,7 @@
 
 import ctypes
 import errno
+import operator
 import os
 from typing import List, NamedTuple, Optional
 
@@ -20,34 +21,37 @@ ASYNC = _Async()  # as a deadline: send and do not wait
 
 
 class Job(NamedTuple):
-    """One row of Controller.jobs(). Threads and cores are counts; rate is units per second."""
+    """One row of Controller.jobs()."""
 
-    id: str
+    id: str  # "j3"; Controller's methods take it, the name or the pid as their job
     name: str
-    state: str  # "starting", "running", "rigid"
-    pid: int
-    cores: str  # list syntax: "0-3"
-    allowed: float  # cores
-    target: int
-    active: int
-    max: int
-    oversubscribed: bool
-    lent: int
-    borrowed: int
-    done: int
-    total: Optional[int]
-    unit: str
-    rate: float
+    state: str  # "starting": no pool is known yet; "running"; "rigid": its threads stay as they are
+    pid: int  # of its first process
+    cores: str  # that it may run on, as a list: "0-3,8"; ends in "…" when it was cut
+    allowed: float  # cores' worth of time: its affinity and CPU quota, the smaller of the two
+    target: int  # threads that shall be active, in all its processes together
+    active: int  # threads that are not parked
+    max: int  # threads that its pools were built with
+    oversubscribed: bool  # more active threads than cores allowed to it
+    lent: int  # cores that it has given away and not got back yet
+    borrowed: int  # cores of other jobs that it has now
+    done: int  # units finished, as the program reports them with progress()
+    total: Optional[int]  # units there are; None: unknown
+    unit: str  # what is counted: "steps"
+    rate: float  # units per second
 
 
 class Result(NamedTuple):
-    """How a request went. before and after count threads (set) or cores (lend and the others)."""
+    """How a synchronous request went. `before` and `after` are threads for set(), cores that the job
+    has lent for lend() and reclaim(), cores that it has borrowed for borrow() and give_back().
+    """
 
     before: int
     after: int
     latency: float  # seconds from the request to the acknowledgement
-    partial: bool  # the deadline passed before every process had acknowledged
-    oversubscribed: bool
+    partial: bool  # done in part: a thread was late, or fewer cores than asked for; message says it
+    oversubscribed: bool  # more threads than the machine has cores: accepted, but slow
+    message: str = ""  # what the daemon says of it, for people: "" if there is nothing to say
 
 
 class Failure(NamedTuple):
@@ -158,11 +162,15 @@ class Controller:
     def __init__(self, path: Optional[str] = None, timeout: float = 5.0):
         self._handle = None
         if _lib.library is None:
-            raise FileNotFoundError(errno.ENOENT, "not found (TIDE_LIBRARY names it)", _lib.SONAME)
+            raise FileNotFoundError(
+                errno.ENOENT,
+                "not found: install Threadtide, or set TIDE_LIBRARY to the library's path",
+                _lib.SONAME,
+            )
         self._library = _bind(_lib.library)
         options = _Options(
             size=ctypes.sizeof(_Options),
-            path=os.fsencode(path) if path else None,
+            path=_text(path) if path else None,
             timeout_ms=_milliseconds(timeout),
         )
         handle = ctypes.c_void_p()
@@ -205,11 +213,16 @@ class Controller:
         return self._ask("set", job, (_count(threads), _count(inter)), deadline)
 
     def lend(self, job, cores: int, deadline=None):
-        """Puts `cores` of the job's own into the node's pool."""
+        """Puts `cores` of the job's own into the daemon's pool, from which other jobs borrow. The job
+        keeps at least one core, and its minimum: of two jobs on two cores neither can lend any, and
+        the Result is partial and says so.
+        """
         return self._ask("lend", job, (_count(cores),), deadline)
 
     def borrow(self, job, cores: int, deadline=None):
-        """Gives the job up to `cores` from the pool; Result.after says how many it has now."""
+        """Gives the job up to `cores` from the pool; Result.after says how many it has now. What is
+        missing it gets when another job lends, until give_back().
+        """
         return self._ask("borrow", job, (_count(cores),), deadline)
 
     def reclaim(self, job, deadline=None):
@@ -217,7 +230,9 @@ class Controller:
         return self._ask("reclaim", job, (), deadline)
 
     def give_back(self, job, deadline=None):
-        """Returns everything that the job has borrowed (tide_ctl_return)."""
+        """Returns everything that the job has borrowed, to the lenders or into the pool, and ends its
+        wish for more. `return`, as C's tide_ctl_return has it, is no name for a Python method.
+        """
         return self._ask("return", job, (), deadline)
 
     def failures(self) -> List[Failure]:
@@ -230,7 +245,7 @@ class Controller:
 
     def _ask(self, verb: str, job, numbers, deadline):
         result = _Result(size=ctypes.sizeof(_Result))
-        name = None if job is None else os.fsencode(str(job))
+        name = None if job is None else _text(job)
         wait_ms = _ASYNC_MS if deadline is ASYNC else _milliseconds(deadline)
         call = getattr(self._library, "tide_ctl_" + verb)
         status = self._raise(call(self._open(), name, *numbers, wait_ms, ctypes.byref(result)))
@@ -242,6 +257,7 @@ class Controller:
             result.latency_ns / 1e9,
             status > 0,
             bool(result.oversubscribed),
+            self._message(),
         )
 
     def _open(self) -> ctypes.c_void_p:
@@ -262,8 +278,20 @@ class Controller:
         raise OSError(-result, text)
 
 
+def _text(value) -> bytes:
+    """C ends a text at its first NUL: what stands before it is the name of something else."""
+    text = os.fsencode(value if isinstance(value, os.PathLike) else str(value))
+    if b"\0" in text:
+        raise ValueError("%r: a name has no NUL character" % (value,))
+    return text
+
+
 def _count(number: int) -> int:
     """ctypes would cut a number that does not fit to 32 bits, and -1 means something else there."""
+    try:
+        number = operator.index(number)
+    except TypeError:
+        raise TypeError("%r: threads and cores are whole numbers" % (number,)) from None
     if not 0 <= number <= 4096:
         raise ValueError("%r: threads and cores are 0 to 4096" % (number,))
     return number

@@ -205,6 +205,18 @@ def test_package_finds_the_library_beside_the_agent(tmp_path):
     assert python(script, env) == f"True {BUILD}/libtide.so.1\n"
 
 
+def test_package_finds_the_library_of_its_own_source_tree(tmp_path):
+    env = environment(tmp_path, agent=False)
+    del env["TIDE_LIBRARY"]
+    script = "import threadtide as t; print(t._lib.library._name)"
+    assert python(script, {**env, "TIDE_BUILD_DIR": str(BUILD)}) == f"{BUILD}/libtide.so.1\n"
+    shutil.copytree(ROOT / "python/threadtide", tmp_path / "tree/python/threadtide")
+    (tmp_path / "tree/meson.build").touch()
+    (tmp_path / "tree/build").symlink_to(BUILD)
+    env["PYTHONPATH"] = str(tmp_path / "tree/python")
+    assert python(script, env) == f"{BUILD}/libtide.so.1\n"
+
+
 def test_a_callback_may_replace_and_remove_itself(tmp_path):
     output = python(
         """

@@ -195,6 +195,12 @@ def test_bad_requests_are_named_and_change_nothing(machine):
             controller.lend("loop", 0)
         with pytest.raises(ValueError):
             controller.set("x" * 64, 1)
+        for name in ("loop\0y", pathlib.Path("loop\0")):  # C would end it at the NUL
+            with pytest.raises(ValueError, match="NUL"):
+                controller.set(name, 1)
+        for bad in (2.5, "2", None):
+            with pytest.raises(TypeError, match="whole numbers"):
+                controller.set("loop", bad)
         with pytest.raises(OSError, match="pinned"):
             controller.lend("loop", 1)
         assert machine.job(controller, "loop").target == 2
@@ -333,7 +339,8 @@ def test_a_borrower_gets_what_is_lent_and_loses_it_to_the_reclaim(machine):
             return [machine.job(controller, name).active for name in ("lender", "borrower")]
 
         await_true(lambda: active() == [2, 2])
-        assert controller.lend("lender", 3, deadline=20).partial  # it keeps one
+        lent = controller.lend("lender", 3, deadline=20)  # it keeps one
+        assert lent.partial and lent.message == "fewer cores than asked for"
         assert controller.borrow("borrower", 1, deadline=20).after == 1
         await_true(lambda: active() == [1, 3])
         assert machine.job(controller, "borrower").borrowed == 1

@@ -66,15 +66,17 @@ class Node:
 
 
 def find_program() -> str:
-    """tide-tfnode: $TIDE_TFNODE, that of $TIDE_BUILD_DIR, else the installed one."""
-    build = os.environ.get("TIDE_BUILD_DIR")
+    """tide-tfnode: $TIDE_TFNODE, that of $TIDE_BUILD_DIR, of the source tree's build/, of PATH."""
+    build = os.environ.get("TIDE_BUILD_DIR") or pathlib.Path(__file__).resolve().parents[3] / "build"
     found = (
         os.environ.get("TIDE_TFNODE")
-        or (build and shutil.which("tide-tfnode", path=build))
+        or shutil.which("tide-tfnode", path=str(build))
         or shutil.which("tide-tfnode")
     )
     if not found:
-        raise FileNotFoundError("tide-tfnode is not in PATH (TIDE_TFNODE names it)")
+        raise FileNotFoundError(
+            "tide-tfnode is not in PATH: install Threadtide, or set TIDE_TFNODE to its path"
+        )
     return found
 
 
