@@ -117,9 +117,9 @@ def second_try(file):
     return file.with_suffix(".again.xml")
 
 
-def fuzz_results(name):
-    """Of the fuzzers, from their summary."""
-    found = re.findall(r"^fuzzers: (\d+) passed, (\d+) failed$",
+def summary_results(name):
+    """Of the fuzzers and the models, from their last line."""
+    found = re.findall(r"^(?:fuzzers|models): (\d+) passed, (\d+) failed$",
                        (LOGS / f"{name}.log").read_text(errors="replace"), re.M)
     return Results(*map(int, found[-1])) if found else Results()
 
@@ -233,7 +233,9 @@ PHASES = [
     Phase("tidy", f"git ls-files -z 'src/*.c' | xargs -0 -P 2 -n 4 clang-tidy -p {OUT}/clang --quiet",
           ("clang",), limit_s=1200),
     Phase("fuzz", f"scripts/run-fuzzers.sh 4 {OUT}/fuzz", ("clang",),
-          (fuzz_results, "fuzz", LOGS / "fuzz.log")),
+          (summary_results, "fuzz", LOGS / "fuzz.log")),
+    Phase("models", f"tests/models/run.py {OUT}/models",
+          (), (summary_results, "models", LOGS / "models.log")),
     pytest_phase("component", ("gcc", "tf221"), "-n 3 --dist loadfile", limit_s=1200),
     pytest_phase("system", ("gcc", "tf221", "tf218", "tf215"), "-n 2", alone=True, limit_s=1200),
 ]

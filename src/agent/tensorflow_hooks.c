@@ -119,7 +119,9 @@ static void pool_ready(struct pool *pool, void *owner)
         pool->device_threads = find_device_threads(owner, eigen, pool->built);
         core_target(&target);
         pool_nudge(&pool->gate); /* a worker will find this closure: task_learn_layout() */
-        pool_apply(pool, pool_target(pool, &target));
+        /* The control thread may wait for this gate: no worker tells it of what is so already. */
+        if (pool_apply(pool, pool_target(pool, &target)))
+            agent_notify();
     }
     pthread_mutex_unlock(&pools_lock);
 }
@@ -151,6 +153,7 @@ static void pool_forget(void *owner, bool destroyed)
         atomic_fetch_add(&tf.old_handed, atomic_load(&pool->handed));
         gate_set(&pool->gate, pool->built);
         atomic_store(&pool->eigen, NULL);
+        agent_notify(); /* an acknowledgement waits no longer for this pool */
     }
     show_intra();
     pthread_mutex_unlock(&pools_lock);
