@@ -2,6 +2,7 @@
 #include "kube/serve/https_server.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "kube/serve/identity.h"
 
 #include <errno.h>
@@ -17,9 +18,24 @@
 #define BODY_IGNORE_MAX (1u << 20)
 #define CONNECTIONS_MAX 4096
 
+#define SWEEP_MS 250 /* between two looks for connections that are late */
+
+/* One that is open, in the order in which they came. */
+struct connection {
+    struct connection *next, *before;
+    int fd;            /* libmicrohttpd's */
+    uint64_t since_ns; /* it is, or since the last answer */
+    bool trusted;      /* has had an answer that was no refusal */
+    bool busy;         /* its request is complete, and is not answered yet */
+    bool shut;
+};
+
 struct server {
     struct MHD_Daemon *http;
-    sd_event_source *io, *timer, *resume;
+    sd_event_source *io, *timer, *resume, *sweep;
+    struct connection *oldest, *newest;
+    unsigned count, crowded; /* connections; so many are three quarters */
+    uint64_t first_ns;
     server_handler *handler, *gone;
     server_limit *limit;
     void *arg;
@@ -34,6 +50,7 @@ struct exchange {
     struct server *server;
     struct exchange *next;
     struct MHD_Connection *connection;
+    struct connection *peer;
     char *body, *text;
     const char *type;
     size_t len, limit; /* that were sent, and that are kept … */
@@ -64,6 +81,9 @@ void server_answer(struct server_request *r, unsigned status, const char *type, 
     x->text = text;
     x->close = close;
     x->answered = true;
+    x->peer->busy = false;
+    x->peer->since_ns = clock_now_ns();
+    x->peer->trusted |= x->status < 400;
     if (!x->suspended)
         return;
     x->suspended = false;
@@ -88,6 +108,81 @@ static enum MHD_Result send_answer(struct exchange *x)
     r = MHD_queue_response(x->connection, x->status, response);
     MHD_destroy_response(response);
     return r;
+}
+
+/* ---- connections ---- */
+
+/* The peer sees the end, and libmicrohttpd lets go of it when it reads the same. */
+static void shut(struct connection *peer)
+{
+    peer->shut = true;
+    shutdown(peer->fd, SHUT_RDWR);
+}
+
+static void evict_oldest(struct server *s)
+{
+    for (struct connection *peer = s->oldest; peer; peer = peer->next)
+        if (!peer->trusted && !peer->busy && !peer->shut) {
+            shut(peer);
+            return;
+        }
+}
+
+static void opened(struct server *s, struct MHD_Connection *connection, void **slot)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct connection *peer = info ? calloc(1, sizeof(*peer)) : NULL;
+
+    *slot = peer;
+    if (!peer)
+        return;
+    if (s->count >= s->crowded)
+        evict_oldest(s);
+    *peer = (struct connection){
+        .before = s->newest, .fd = info->connect_fd, .since_ns = clock_now_ns()};
+    *(s->newest ? &s->newest->next : &s->oldest) = peer;
+    s->newest = peer;
+    if (s->count++ == 0) {
+        sd_event_source_set_time_relative(s->sweep, SWEEP_MS * 1000);
+        sd_event_source_set_enabled(s->sweep, SD_EVENT_ONESHOT);
+    }
+}
+
+static void closed(struct server *s, struct connection *peer)
+{
+    if (!peer)
+        return;
+    *(peer->before ? &peer->before->next : &s->oldest) = peer->next;
+    *(peer->next ? &peer->next->before : &s->newest) = peer->before;
+    s->count--;
+    free(peer);
+}
+
+static void on_connection(void *arg, struct MHD_Connection *connection, void **slot,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    if (code == MHD_CONNECTION_NOTIFY_STARTED)
+        opened(arg, connection, slot);
+    else
+        closed(arg, *slot);
+}
+
+/* libmicrohttpd's own timeout is for silence alone: a byte now and then would hold on for ever. */
+static int on_sweep(sd_event_source *source, uint64_t usec, void *arg)
+{
+    struct server *s = arg;
+    uint64_t now = clock_now_ns(), next_ns = SERVER_NEXT_MS * UINT64_C(1000000);
+
+    for (struct connection *peer = s->oldest; peer; peer = peer->next)
+        if (!peer->busy && !peer->shut &&
+            now - peer->since_ns >= (peer->trusted ? next_ns : s->first_ns))
+            shut(peer);
+    if (s->count) {
+        sd_event_source_set_time_relative(s->sweep, SWEEP_MS * 1000);
+        sd_event_source_set_enabled(s->sweep, SD_EVENT_ONESHOT);
+    }
+    return 0;
 }
 
 /* ---- requests ---- */
@@ -167,11 +262,15 @@ static void read_address(struct exchange *x)
 static enum MHD_Result begin(struct server *s, struct MHD_Connection *connection,
                              const char *method, const char *path, void **slot)
 {
-    struct exchange *x = calloc(1, sizeof(*x));
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    struct connection *peer = info ? info->socket_context : NULL;
+    struct exchange *x = peer ? calloc(1, sizeof(*x)) : NULL;
 
     if (!x)
         return MHD_NO;
     x->server = s;
+    x->peer = peer;
     x->connection = connection;
     x->limit = s->body_max;
     read_address(x);
@@ -187,6 +286,7 @@ static enum MHD_Result begin(struct server *s, struct MHD_Connection *connection
 static void hand_over(struct exchange *x, const char *method, const char *path)
 {
     x->handed = true;
+    x->peer->busy = true;
     if (x->len > x->server->body_max) {
         server_answer(&x->request, MHD_HTTP_CONTENT_TOO_LARGE, "text/plain",
                       strdup("the body is too long\n"), true);
@@ -349,10 +449,11 @@ static int start(struct server *s, const struct server_options *o, int fd)
         {MHD_OPTION_END, 0, NULL},
     };
 
-    s->http =
-        MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | (o->tls ? MHD_USE_TLS : 0), 0,
-                         NULL, NULL, on_request, s, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
-                         MHD_OPTION_ARRAY, options, MHD_OPTION_END);
+    s->crowded = connections - connections / 4;
+    s->http = MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | (o->tls ? MHD_USE_TLS : 0), 0, NULL, NULL,
+        on_request, s, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, s, MHD_OPTION_ARRAY, options, MHD_OPTION_END);
     return s->http ? 0 : -EIO;
 }
 
@@ -367,6 +468,10 @@ static int watch_it(struct server *s, sd_event *event)
         r = sd_event_add_time(event, &s->timer, CLOCK_MONOTONIC, 0, 1000, on_timer, s);
     if (r >= 0)
         r = sd_event_source_set_enabled(s->timer, SD_EVENT_OFF);
+    if (r >= 0)
+        r = sd_event_add_time(event, &s->sweep, CLOCK_MONOTONIC, 0, 1000, on_sweep, s);
+    if (r >= 0)
+        r = sd_event_source_set_enabled(s->sweep, SD_EVENT_OFF);
     if (r >= 0)
         r = sd_event_add_defer(event, &s->resume, on_resume, s);
     return r < 0 ? r : sd_event_source_set_enabled(s->resume, SD_EVENT_OFF);
@@ -384,6 +489,7 @@ int server_new(sd_event *event, const struct server_options *options, struct ser
     s->gone = options->gone;
     s->arg = options->arg;
     s->limit = options->limit;
+    s->first_ns = (options->first_ms ? options->first_ms : SERVER_FIRST_MS) * UINT64_C(1000000);
     s->body_max = options->body_max;
     s->bodies_max = options->bodies_max ? options->bodies_max : SIZE_MAX;
     fd = listen_on(options->address, &s->port, err);
@@ -423,6 +529,7 @@ struct server *server_free(struct server *s)
     sd_event_source_disable_unref(s->io);
     sd_event_source_disable_unref(s->timer);
     sd_event_source_disable_unref(s->resume);
+    sd_event_source_disable_unref(s->sweep);
     free(s);
     return NULL;
 }

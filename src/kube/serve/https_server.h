@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A small HTTP or HTTPS server in the event loop: libmicrohttpd parses, and what a peer can make us
- * keep has limits. A request is handled when it is complete; the answer may come later. Event
- * loop's thread; used by chiefs_channel.c (TLS) and kube_metrics.c.
+ * keep has limits. A request is handled when it is complete; the answer may come later.
+ *
+ * A connection is trusted once a request of it was answered with a status below 400. One that is
+ * not has SERVER_FIRST_MS in all, however busily it sends; and when three quarters of the
+ * connections are taken, each new one closes the oldest that is not trusted and waits for no
+ * answer. So strangers cannot keep chiefs out.
+ *
+ * Event loop's thread; used by chiefs_channel.c (TLS) and kube_metrics.c.
  */
 #pragma once
 
@@ -13,7 +19,10 @@
 #include <stdint.h>
 #include <systemd/sd-event.h>
 
-#define SERVER_IDLE_S     30         /* a connection that sends nothing is let go */
+#define SERVER_IDLE_S 30 /* a connection that sends nothing is closed */
+#define SERVER_FIRST_MS                                                                            \
+    10000 /* from the connection to its first complete request: TLS, head and body */
+#define SERVER_NEXT_MS    60000      /* from an answer to the next complete request */
 #define SERVER_BODY_SMALL (16 << 10) /* bytes of one that is kept whatever others have sent */
 #define SERVER_FILES      8192       /* descriptors that we want to be allowed, and of those … */
 #define SERVER_FILES_KEPT 256        /* … so many no peer can take: others than peers need some */
@@ -47,6 +56,7 @@ struct server_options {
     unsigned connections_max; /* 0: as many as there may be at all */
     unsigned per_address_max; /* 0: the same; else a quarter of them at most */
     size_t body_max;          /* above: 413 */
+    unsigned first_ms;        /* 0: SERVER_FIRST_MS */
     size_t bodies_max; /* of all that are longer than SERVER_BODY_SMALL; above: they are cut */
     bool tls;          /* with what identity_serve() was given last */
 };
