@@ -113,7 +113,8 @@ struct container *container_add(struct containers *set, const char *id, const ch
     c->set = set;
     snprintf(c->id, sizeof(c->id), "%s", id);
     snprintf(c->key, sizeof(c->key), "%s", key ? key : id);
-    c->heard = true;
+    c->heard = set->lists;
+    c->pause_call.answered_ms = UINT64_MAX;
     c->next = set->first;
     set->first = c;
     return c;
@@ -144,7 +145,8 @@ void container_job_gone(struct job *j)
         return;
     container_unbind(j);
     c->job = NULL;
-    c->joined = false;
+    if (c->origin == CONTAINER_JOINED)
+        c->origin = CONTAINER_BY_LABEL;
 }
 
 /* ---- becoming a job ---- */
@@ -201,7 +203,7 @@ static int follow(struct container *c, const struct engine_container *seen, stru
     c->job = j;
     c->place = (struct cgroup_place){0};
     failpoint(FAILPOINT_CONTAINER_TAKEN);
-    j->frozen = c->by_hand;
+    j->frozen = c->state.pause == PAUSE_PERSON;
     j->allowed_mcpu = container_own_mcpu(j);
     node_log("job %s (%s): container %.12s", j->id, j->name, c->id);
     return 0;
@@ -268,16 +270,13 @@ int container_take(struct container *c, const struct engine_container *seen,
     int r = 0;
 
     container_listen(c);
-    c->heard = true;
+    c->heard = c->set->lists;
     if (service && strlen(service) < sizeof(c->service))
         strcpy(c->service, service);
-    if (c->job && !runs(c->job) && !container_leave(c))
-        job_end(c->job); /* of an earlier run */
     container_found(c, seen);
     if (c->job) {
-        if (!c->joined)
+        if (c->origin != CONTAINER_JOINED)
             rename_job(c->job, seen->name);
-        c->job->frozen = c->by_hand;
     } else {
         r = adopted ? new_job(c, seen, adopted, err) : job_by_labels(c, seen, err);
     }
@@ -291,7 +290,7 @@ static bool elastic(const struct containers *set, const struct engine_container 
     const struct container *c = container_find(set, seen->id);
     _cleanup_fd_ int fd = -1;
 
-    if (labels_elastic(seen->labels, seen->n_labels) || (c && c->adopted))
+    if (labels_elastic(seen->labels, seen->n_labels) || (c && c->origin == CONTAINER_ADOPTED))
         return true;
     if (labels_refuse(seen->labels, seen->n_labels))
         return false;
@@ -336,65 +335,20 @@ static void on_put_back(void *arg, const struct engine_result *result)
     }
 }
 
-static void on_inspected(void *arg, const struct engine_result *result)
+static bool runs_now(const struct engine_container *seen)
 {
-    struct containers *set = arg;
-    const struct engine_container *seen = result->containers;
-    struct container *c = container_find(set, result->target);
-    bool overtaken = c && c->overtaken;
+    return seen->state == ENGINE_RUNNING || seen->state == ENGINE_PAUSED;
+}
+
+static void take(struct container *c, const struct engine_container *seen)
+{
     struct error err = {0};
 
-    if (c)
-        c->asked = c->overtaken = false;
-    if (overtaken && !c->ticket) {
-        inspect(set, c->id);
+    if (container_take(c, seen, NULL, &err) == 0)
         return;
-    }
-    if (result->code < 0 && c && result->code != -ENOENT)
-        c->stale = true;
-    else if (result->code < 0 && (c || result->code != -ENOENT))
-        miss(set); /* not seen, or gone without a word */
-    if (put_back(set, result->target))
-        return;
-    if (result->code == 0 && result->n_containers && c && !c->job && !c->ticket)
-        container_found_free(c, seen->state);
-    if (result->code < 0 || result->n_containers == 0 ||
-        (seen->state != ENGINE_RUNNING && seen->state != ENGINE_PAUSED) || !elastic(set, seen))
-        return;
-    c = container_add(set, seen->id, labels_key(seen->labels, seen->n_labels));
-    if (!c)
-        log_refused(seen, "out of memory, or its id is too long");
-    else if (c->ticket)
-        c->news = true; /* it may be older than what that call does */
-    else if (container_take(c, seen, NULL, &err) < 0) {
-        set->crowded |= err.code == -ENOSPC;
-        log_refused(seen, err.text);
-    }
+    c->set->crowded |= err.code == -ENOSPC;
+    log_refused(seen, err.text);
 }
-
-static void inspect(struct containers *set, const char *id)
-{
-    struct engine_then then = {.done = on_inspected, .arg = set};
-    struct container *c = container_find(set, id);
-
-    if (!set->up)
-        return;
-    if (c && c->asked) {
-        c->overtaken = true;
-        return;
-    }
-    if (engine_inspect(set->engine, id, then) < 0)
-        miss(set);
-    else if (c)
-        c->asked = true;
-}
-
-void container_inspect(struct container *c)
-{
-    inspect(c->set, c->id);
-}
-
-/* ---- the engine's news ---- */
 
 /* The job ended when its first process did, unless that word comes later than the engine's. */
 static void died(struct container *c)
@@ -406,9 +360,73 @@ static void died(struct container *c)
     if (j)
         node_changed(c->set->node);
     failpoint(FAILPOINT_CONTAINER_ENDED);
+    c->origin = CONTAINER_BY_LABEL;
     container_reset(c);
-    c->adopted = false; /* so was this run */
 }
+
+void container_inspected(void *arg, const struct engine_result *result)
+{
+    struct container *c = arg;
+    struct containers *set = c->set;
+    const struct engine_container *seen = result->n_containers ? result->containers : NULL;
+
+    c->ticket = 0;
+    if (!container_counts(&c->state)) {
+        container_happens(c, CONTAINER_UNREAD);
+        return;
+    }
+    if (result->code == -ENOENT)
+        miss(set); /* gone without a word */
+    if (result->code < 0) {
+        c->drift.known = false;
+        container_happens(c, CONTAINER_LOST);
+    }
+    if (seen && c->job && runs_now(seen) && !runs(c->job))
+        died(c); /* another run is seen: to be looked at once more */
+    if (put_back(set, c->id) || result->code < 0 || !seen || !container_counts(&c->state) ||
+        (c->job && !runs_now(seen)))
+        container_happens(c, CONTAINER_UNREAD);
+    else if (c->job || (runs_now(seen) && elastic(set, seen)))
+        take(c, seen);
+    else
+        container_found_free(c, seen);
+}
+
+/* One that was not known when it was asked about. */
+static void on_inspected(void *arg, const struct engine_result *result)
+{
+    struct containers *set = arg;
+    const struct engine_container *seen = result->n_containers ? result->containers : NULL;
+    struct container *c = container_find(set, result->target);
+
+    if (c) {
+        container_happens(c, CONTAINER_NEWS);
+        return;
+    }
+    if (result->code < 0 && result->code != -ENOENT)
+        miss(set);
+    if (put_back(set, result->target) || result->code < 0 || !seen || !runs_now(seen) ||
+        !elastic(set, seen))
+        return;
+    c = container_add(set, seen->id, labels_key(seen->labels, seen->n_labels));
+    if (c)
+        take(c, seen);
+    else
+        log_refused(seen, "out of memory, or its id is too long");
+}
+
+static void inspect(struct containers *set, const char *id)
+{
+    struct engine_then then = {.done = on_inspected, .arg = set};
+    struct container *c = container_find(set, id);
+
+    if (c)
+        container_happens(c, CONTAINER_NEWS);
+    else if (set->up && engine_inspect(set->engine, id, then) < 0)
+        miss(set);
+}
+
+/* ---- the engine's news ---- */
 
 static void destroyed(struct container *c)
 {
@@ -450,20 +468,20 @@ static void on_listed(void *arg, const struct engine_result *result)
     }
     for (size_t i = 0; i < result->n_containers; i++) {
         const struct engine_container *seen = &result->containers[i];
-        bool runs = seen->state == ENGINE_RUNNING || seen->state == ENGINE_PAUSED;
+        bool runs = runs_now(seen);
         struct container *c = container_find(set, seen->id);
 
-        if (c && !runs && !c->heard)
+        if (c && !runs && c->heard != set->lists)
             died(c);
         if (c)
-            c->heard = true;
+            c->heard = set->lists;
         if (!put_back(set, seen->id) && runs && elastic(set, seen))
             inspect(set, seen->id);
     }
     keep_sweep(guardian_keep(set->node->guardian), set->path, result);
     for (struct container *c = set->first, *next; c; c = next) {
         next = c->next;
-        if (!c->heard)
+        if (c->heard != set->lists)
             destroyed(c);
     }
     node_changed(set->node); /* the tick may rest */
@@ -474,10 +492,9 @@ static void list(struct containers *set)
 {
     if (set->listing > 0)
         engine_cancel(set->engine, set->listing);
-    for (struct container *c = set->first; c; c = c->next) {
-        c->heard = false;
+    set->lists++;
+    for (struct container *c = set->first; c; c = c->next)
         c->echoes = 0; /* may have been missed */
-    }
     set->listing =
         engine_list(set->engine, NULL, (struct engine_then){.done = on_listed, .arg = set});
     set->missed = set->listing < 0;
@@ -496,14 +513,25 @@ static bool our_update(struct container *c)
     return true;
 }
 
-/* Pauses of between our question and the engine's answer are our own doing. */
+/* A pause between our question and the engine's answer is our own doing. */
 static bool our_pause(const struct container *c, const struct engine_event *event)
 {
+    const struct pause_call *call = &c->pause_call;
     uint64_t ms = event->time_ns / NS_PER_MS;
 
-    if (c->want_paused != (event->action == ENGINE_PAUSE))
-        return false; /* a person's, in the middle of an update of ours */
-    return c->called_ms && ms >= c->called_ms && (c->ticket || ms <= c->answered_ms);
+    return call->phase ==
+               (event->action == ENGINE_PAUSE ? CONTAINER_PAUSING : CONTAINER_UNPAUSING) &&
+           ms >= call->asked_ms && ms <= call->answered_ms;
+}
+
+/* Somebody else's. One from before our own last pause tells nothing of that. */
+static void on_pause(struct container *c, const struct engine_event *event)
+{
+    bool later = c->state.phase < CONTAINER_PAUSING &&
+                 event->time_ns / NS_PER_MS > c->pause_call.answered_ms;
+
+    container_happens(c, event->action == ENGINE_UNPAUSE && later ? CONTAINER_WENT_ON
+                                                                  : CONTAINER_NEWS);
 }
 
 /* A `die` of the run before may come late, behind the `start` of this one. */
@@ -547,14 +575,14 @@ static void on_event(struct containers *set, const struct engine_event *event)
     case ENGINE_PAUSE:
     case ENGINE_UNPAUSE:
         if (c && !our_pause(c, event))
-            inspect(set, event->id);
+            on_pause(c, event);
         break;
     case ENGINE_OOM:
         if (c)
             on_oom(c);
         break;
     case ENGINE_RENAME:
-        if (c && c->job && !c->joined)
+        if (c && c->job && c->origin != CONTAINER_JOINED)
             rename_job(c->job, event->name);
         break;
     case ENGINE_DIE:
@@ -595,23 +623,12 @@ static void on_news(void *arg, const struct engine_news *news)
         set->up = true;
         *set->away = '\0';
         for (struct container *c = set->first; c; c = c->next)
-            container_push(c);
+            container_happens(c, CONTAINER_WANT);
         break;
     case ENGINE_NEWS:
         on_event(set, news->event);
         break;
     }
-}
-
-static void tick(struct container *c)
-{
-    container_retry(c);
-    if (c->stale && !c->asked) /* once at a time: the engine may be slow, and they many */
-        container_inspect(c);
-    if (c->stale || drift_resting(c))
-        return;
-    drift_look(c);
-    container_push(c);
 }
 
 static bool to_be_listed(const struct containers *set)
@@ -627,7 +644,7 @@ void containers_tick(struct containers *all)
         if (to_be_listed(set))
             list(set);
         for (struct container *c = set->first; c; c = c->next)
-            tick(c);
+            container_tick(c);
     }
 }
 
@@ -639,7 +656,7 @@ bool containers_pending(const struct containers *all)
         if (to_be_listed(all))
             return true;
         for (const struct container *c = all->first; c; c = c->next)
-            if (c->stale || (!c->job && container_unsettled(c))) /* the second: let go, or ended */
+            if (c->state.phase == CONTAINER_DOUBTED || (!c->job && container_unsettled(c)))
                 return true;
     }
     return false;

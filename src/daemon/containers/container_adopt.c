@@ -102,15 +102,15 @@ static int take_up(struct adoption *a, const struct engine_container *seen, stru
         return error_set(err, -EPERM,
                          "container %.64s is to stay out: its label is " CONTAINER_LABEL "=false",
                          seen->name);
-    if (c && c->ticket)
+    if (c && c->state.phase >= CONTAINER_INSPECTING)
         return -EAGAIN; /* it was let go just now: what was seen may be older than what that does */
     c = container_add(a->found, seen->id, key && labels_key_valid(key) ? key : NULL);
     if (!c)
         return error_set(err, -ENOMEM, "out of memory");
-    c->adopted = true;
+    c->origin = CONTAINER_ADOPTED;
     r = container_take(c, seen, &a->req, err);
     if (r < 0) {
-        c->adopted = false;
+        c->origin = CONTAINER_BY_LABEL;
         return r;
     }
     gather(c);
@@ -257,9 +257,10 @@ int container_release(struct job *j, struct error *err)
 {
     struct container *c = j->container;
 
-    if (!c || !c->adopted)
+    if (!c || c->origin != CONTAINER_ADOPTED)
         return error_set(err, -EINVAL, "job %s is no adopted container", j->id);
-    c->adopted = j->adopted = false;
+    c->origin = CONTAINER_BY_LABEL;
+    j->adopted = false;
     job_end(j);
     link_unlisten(c->listener);
     c->listener = NULL;

@@ -108,7 +108,7 @@ void container_bind(struct container *c, struct job *j)
     j->container = c;
     j->container_id = c->id;
     j->service = c->service;
-    j->adopted = c->adopted;
+    j->adopted = c->origin == CONTAINER_ADOPTED;
     j->own_memory_bytes = c->memory_bytes;
     j->confine = &container_confine;
 }

@@ -122,7 +122,7 @@ void drift_look(struct container *c)
     struct cgroup_settings now;
     unsigned other;
 
-    if (c->ticket || c->asked || !c->job)
+    if (!container_sure(&c->state) || !c->job)
         return;
     if (!c->drift.known) {
         drift_settled(c);

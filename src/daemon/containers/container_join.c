@@ -34,7 +34,7 @@ void container_join(struct container *c, struct job *j, pid_t first, const struc
     actuate_release(j);
     for (struct process *p = j->processes; p; p = p->next)
         p->outside = p->pid != first;
-    c->joined = true;
+    c->origin = CONTAINER_JOINED;
     j->asked = req->asked;
     j->dirty = true;
 }

@@ -54,36 +54,24 @@ static void as_given(const struct container *c, struct limits *l)
         l->quota.quota_us = -1;
 }
 
+static bool differs(const struct container *c)
+{
+    return difference(c, &c->want, &c->placed) | c->again;
+}
+
 /* While an update may be under way the job may run where it was and where it will be. */
 static void note_cores(struct container *c)
 {
     struct cpuset *cores = &c->job->cores;
+    bool moves = !container_sure(&c->state) && c->sent.fenced;
 
     if (!c->placed.fenced) {
         cpuset_zero(cores);
         return;
     }
     *cores = c->placed.cpus;
-    for (unsigned w = 0; (c->ticket || c->stale) && c->sent.fenced && w < CPUSET_WORDS; w++)
+    for (unsigned w = 0; moves && w < CPUSET_WORDS; w++)
         cores->word[w] |= c->sent.cpus.word[w];
-}
-
-/*
- * A pause that is not ours is a person's, who ends it; one that we want is made again. One that we
- * knew of is ours, though we want it to end by now; and so is one that an earlier daemon had asked
- * for, should its engine get to that only now.
- */
-static void find_pause(struct container *c, bool paused)
-{
-    bool began = paused && !c->paused;
-
-    c->paused = paused;
-    if (began && !c->want_paused && c->inherited)
-        c->inherited = false;
-    else if (began && !c->want_paused)
-        c->by_hand = c->want_paused = true;
-    else if (!paused && c->by_hand)
-        c->by_hand = c->want_paused = false;
 }
 
 static struct engine_update own_limits(const struct container *c)
@@ -102,7 +90,6 @@ static int note_own(struct container *c)
     int r = keep_note(guardian_keep(container_node(c)->guardian), container_engine_path(c), c->id,
                       &own);
 
-    c->unwritten = r > 0;
     if (r > 0)
         sd_event_source_set_enabled(c->set->flush, SD_EVENT_ONESHOT);
     return r;
@@ -166,43 +153,71 @@ void container_unkeep(struct job *j)
     c->accepted = 0;
 }
 
-void container_found(struct container *c, const struct engine_container *seen)
+static void step(struct container *c, enum container_event e, bool limits_differ);
+
+/* The answer to the last update may have been lost; what is found tells that it was carried out. */
+static void find_sent(struct container *c, const struct limits *now)
+{
+    if (!difference(c, now, &c->sent))
+        c->placed = c->sent;
+}
+
+static struct limits limits_of(const struct container *c, const struct engine_container *seen)
 {
     struct limits now = {
         .cpus = seen->limits.cpus, .quota = seen->limits.quota, .shares = seen->limits.shares};
 
-    bool other; /* wrote it */
-
     as_given(c, &now);
+    return now;
+}
+
+static enum container_event pause_found(const struct engine_container *seen)
+{
+    return seen->state == ENGINE_PAUSED ? CONTAINER_FOUND_PAUSED : CONTAINER_FOUND_RUNNING;
+}
+
+void container_found(struct container *c, const struct engine_container *seen)
+{
+    struct limits now = limits_of(c, seen);
+    bool first = c->state.phase == CONTAINER_NEW, other; /* somebody else wrote it */
+
+    find_sent(c, &now);
     c->memory_bytes = seen->limits.memory_bytes;
     if (c->job)
         c->job->own_memory_bytes = c->memory_bytes;
-    other = c->job && c->drift.known && !c->stale && difference(c, &now, &c->placed);
-    find_pause(c, seen->state == ENGINE_PAUSED);
+    other = c->job && c->drift.known && difference(c, &now, &c->placed);
     if (other && c->job->kept) {
         accept(c, &now);
         other = false;
     }
-    if (!c->stated || (!c->job && difference(c, &now, &c->placed)))
+    if (first || (!c->job && difference(c, &now, &c->placed)))
         c->own = now; /* changed while it did not run: by its owner */
     if (!c->job)
         c->want = c->own;
-    now.fenced = c->stated && c->placed.fenced && (difference(c, &now, &c->own) & CONTAINER_CPUS);
+    now.fenced = !first && c->placed.fenced && (difference(c, &now, &c->own) & CONTAINER_CPUS);
     c->placed = now;
-    c->stated = true;
-    c->stale = false;
-    if (c->job && !c->paused)
-        admission_runs(c->job);
-    if (c->job)
-        note_cores(c);
+    if (first)
+        c->sent = now;
     drift_settled(c);
-    if (!other || drift_repair(c))
-        container_push(c);
+    step(c, pause_found(seen), differs(c) && (!other || drift_repair(c)));
+    if (!c->job)
+        return;
+    if (!container_stands(&c->state))
+        admission_runs(c->job);
+    note_cores(c);
+}
+
+void container_found_free(struct container *c, const struct engine_container *seen)
+{
+    struct limits now = limits_of(c, seen);
+
+    find_sent(c, &now);
+    container_happens(c, pause_found(seen));
 }
 
 /* ---- the engine's answer ---- */
 
-static void refused(struct container *c, const struct engine_result *result)
+static void give_up(struct container *c, const struct engine_result *result)
 {
     struct job *j = c->job;
 
@@ -215,11 +230,11 @@ static void refused(struct container *c, const struct engine_result *result)
     c->failures = 0;
     c->again = 0;
     c->refused_ns = result->code == -EINVAL ? 0 : clock_now_ns();
-    c->want = c->placed; /* rolled back; the next decision asks for what can be had */
-    node_changed(container_node(c));
+    node_changed(container_node(c)); /* the next decision asks for what can be had */
 }
 
-void container_retry(struct container *c)
+/* Lets the next decision ask again for what an engine refused that was not well. */
+static void retry(struct container *c)
 {
     uint32_t quota_mcpu = engine_quota_mcpu(&c->placed.quota);
     struct job *j = c->job;
@@ -234,43 +249,71 @@ void container_retry(struct container *c)
     node_changed(container_node(c));
 }
 
-/* Whether the call was carried out: no, yes, or nobody can tell. */
-static void settle(struct container *c, const struct engine_result *result)
-{
-    bool failed = result->verb == ENGINE_V_UPDATE && result->code == -EREMOTEIO;
-
-    if (result->code == 0)
-        c->failures = 0;
-    else if (failed)
-        c->failures++;
-    if (result->verb == ENGINE_V_UPDATE && (result->code == -EINVAL || c->failures >= FAILURES_MAX))
-        refused(c, result);
-    else if (result->code < 0)
-        c->stale = true; /* the tick inspects, then sends again */
-}
-
 bool container_unsettled(const struct container *c)
 {
-    return c->stated && (difference(c, &c->placed, &c->want) || c->paused != c->want_paused);
+    const struct container_state *s = &c->state;
+    bool stands = container_stands(s) && s->pause != PAUSE_PERSON;
+
+    return s->phase != CONTAINER_NEW && (difference(c, &c->placed, &c->want) ||
+                                         (s->want_paused ? !container_stands(s) : stands));
 }
 
-/* Its job is over: what it began with is to be in place for its next start. */
-static void settle_ended(struct container *c, const struct engine_result *result)
+/*
+ * Refused for good: as nonsense, or again and again. A container that has ended is not asked twice:
+ * podman writes to none that does not run, and keeps nothing.
+ */
+static bool is_refused(struct container *c, const struct engine_result *result)
 {
-    bool lost =
-        result->code == -ETIMEDOUT || result->code == -ECONNRESET || result->code == -ENOTCONN;
-    bool refused = result->code < 0 && !lost;
+    bool lost = result->code == -ETIMEDOUT || result->code == -ECONNRESET;
 
-    if (refused)
-        c->want =
-            c->placed; /* podman writes to no container that does not run, and keeps nothing */
-    if (!container_unsettled(c))
-        keep_forget(guardian_keep(container_node(c)->guardian), c->id);
-    /* An update of before its end has come back; or the pause ends, whatever its limits are. */
-    if (result->code == 0 || (refused && result->verb == ENGINE_V_UPDATE))
-        container_push(c);
-    if (!c->ticket)
-        container_inspect(c); /* it may have been started again meanwhile */
+    if (result->verb != ENGINE_V_UPDATE)
+        return result->code == -EBUSY;
+    if (!c->job)
+        return !lost;
+    c->failures += result->code == -EREMOTEIO;
+    return result->code == -EINVAL || c->failures >= FAILURES_MAX;
+}
+
+static enum container_event update_answered(struct container *c, const struct engine_result *result)
+{
+    if (result->code == 0) {
+        c->placed = c->sent;
+        c->again &= ~c->sending;
+        c->failures = 0;
+        drift_written(c, c->sending);
+        return CONTAINER_DONE;
+    }
+    if (c->echoes)
+        c->echoes--;
+    if (result->code == -ENOTCONN) {
+        c->sent = c->placed;
+        return CONTAINER_UNSENT;
+    }
+    if (!is_refused(c, result)) {
+        c->drift.known = false;
+        return CONTAINER_LOST; /* the tick inspects, then sends again */
+    }
+    if (c->job)
+        give_up(c, result);
+    c->want = c->sent = c->placed;
+    return CONTAINER_REFUSED;
+}
+
+static enum container_event pause_answered(struct container *c, const struct engine_result *result)
+{
+    bool lost = result->code < 0 && result->code != -ENOTCONN && !is_refused(c, result);
+
+    c->pause_call.answered_ms = lost ? UINT64_MAX : clock_real_ms();
+    if (lost || result->code == -ENOTCONN)
+        c->pause_call.phase = CONTAINER_NEW;
+    if (result->code == 0 && result->verb == ENGINE_V_UNPAUSE)
+        keep_pause(guardian_keep(container_node(c)->guardian), c->id, false);
+    if (lost)
+        c->drift.known = false;
+    return result->code == 0           ? CONTAINER_DONE
+           : lost                      ? CONTAINER_LOST
+           : result->code == -ENOTCONN ? CONTAINER_UNSENT
+                                       : CONTAINER_REFUSED;
 }
 
 static void on_done(void *arg, const struct engine_result *result)
@@ -283,43 +326,39 @@ static void on_done(void *arg, const struct engine_result *result)
                                                : FAILPOINT_UNPAUSE_ANSWERED);
     c->ticket = 0;
     keep_call(guardian_keep(n->guardian), c->id, false);
-    c->answered_ms = clock_real_ms();
-    if (result->code < 0 && result->verb == ENGINE_V_UPDATE && c->echoes)
-        c->echoes--;
-    if (result->code == 0 && result->verb == ENGINE_V_UPDATE) {
-        c->placed = c->sent;
-        c->again &= ~c->sending;
-        drift_written(c, c->sending);
-    } else if (result->code == 0)
-        c->paused = result->verb == ENGINE_V_PAUSE;
-    if (result->code == 0 && result->verb == ENGINE_V_UNPAUSE)
-        keep_pause(guardian_keep(n->guardian), c->id, false);
-    if (!c->job) {
-        settle_ended(c, result);
+    container_happens(c, result->verb == ENGINE_V_UPDATE ? update_answered(c, result)
+                                                         : pause_answered(c, result));
+    if (!c->job)
         return;
-    }
-    settle(c, result);
     note_cores(c);
-    if (c->news)
-        container_inspect(c);
-    c->news = false;
-    container_push(c);
     plan_advance(n);
     job_announce_settled(c->job);
 }
 
 /* ---- sending ---- */
 
-static int64_t pause_it(struct container *c)
+static int64_t pause_it(struct container *c, struct engine_then then)
 {
+    int64_t r;
+
     keep_pause(guardian_keep(container_node(c)->guardian), c->id, true);
     node_store_now(container_node(c)); /* a new daemon has to know that it is ours */
-    return engine_pause(container_engine(c), c->id,
-                        (struct engine_then){.done = on_done, .arg = c});
+    r = engine_pause(container_engine(c), c->id, then);
+    failpoint(FAILPOINT_PAUSE_ASKED);
+    return r;
 }
 
-static int64_t update(struct container *c, unsigned what)
+static int64_t unpause_it(struct container *c, struct engine_then then)
 {
+    int64_t r = engine_unpause(container_engine(c), c->id, then);
+
+    failpoint(FAILPOINT_UNPAUSE_ASKED);
+    return r;
+}
+
+static int64_t update(struct container *c, struct engine_then then)
+{
+    unsigned what = difference(c, &c->want, &c->placed) | c->again;
     struct engine_update u = {.cpus = what & CONTAINER_CPUS ? &c->want.cpus : NULL,
                               .quota = what & CONTAINER_QUOTA ? &c->sent.quota : NULL,
                               .shares = what & CONTAINER_SHARES ? c->want.shares : 0};
@@ -329,98 +368,130 @@ static int64_t update(struct container *c, unsigned what)
     if (c->placed.quota.nano_cpus > 0 && engine_quota_mcpu(&c->want.quota) == 0)
         c->sent.quota = engine_quota_make(&c->placed.quota, 0, container_node(c)->topology.cpus);
     c->sending = what;
-    r = engine_update(container_engine(c), c->id, &u,
-                      (struct engine_then){.done = on_done, .arg = c});
-    c->echoes += r > 0;
+    r = engine_update(container_engine(c), c->id, &u, then);
+    if (r > 0)
+        c->echoes++;
+    else
+        c->sent = c->placed;
+    failpoint(FAILPOINT_UPDATE_ASKED);
     return r;
 }
 
-void container_push(struct container *c)
+/* A change is on its way: also a new daemon has to tell it from what the container's owner does. */
+static void sent(struct container *c)
 {
-    struct engine *engine = container_engine(c);
-    struct engine_then then = {.done = on_done, .arg = c};
-    unsigned what = difference(c, &c->want, &c->placed) | c->again;
-    bool pauses = c->want_paused && !c->paused;
-    int noted = 0;
+    struct node *n = container_node(c);
 
-    if (c->ticket || c->stale || !c->stated || !engine)
-        return;
-    if (pauses || what)
-        noted = note_own(c);
-    if (noted > 0)
-        return;
-    c->sent = c->placed;
-    if (noted < 0) {
-        c->ticket = noted;
-    } else if (pauses) {
-        c->ticket = pause_it(c);
-        failpoint(FAILPOINT_PAUSE_ASKED);
-    } else if (what) {
-        c->ticket = update(c, what);
-        failpoint(FAILPOINT_UPDATE_ASKED);
-    } else if (!c->want_paused && c->paused) {
-        c->ticket = engine_unpause(engine, c->id, then);
-        failpoint(FAILPOINT_UNPAUSE_ASKED);
-    } else {
-        return;
-    }
-    if (c->ticket < 0) {
-        node_log("container %.12s: cannot ask the engine: %s", c->id, strerror((int)-c->ticket));
-        c->ticket = 0; /* the tick tries again */
-        return;
-    }
-    keep_call(guardian_keep(container_node(c)->guardian), c->id, true);
-    c->called_ms = clock_real_ms();
-    c->overtaken |= c->asked;
+    keep_call(guardian_keep(n->guardian), c->id, true);
+    if (c->state.phase != CONTAINER_UPDATING)
+        c->pause_call = (struct pause_call){c->state.phase, clock_real_ms(), UINT64_MAX};
     if (!c->job)
         return;
     note_cores(c);
-    c->job->dirty = true; /* a new daemon has to tell our doing from its owner's */
-    node_store_later(container_node(c));
+    c->job->dirty = true;
+    node_store_later(n);
+}
+
+static void unsent(struct container *c, int64_t error)
+{
+    node_log("container %.12s: cannot ask the engine: %s", c->id, strerror((int)-error));
+    container_happens(c, CONTAINER_UNSENT); /* the tick tries again */
+}
+
+static void note(struct container *c)
+{
+    int r = note_own(c);
+
+    if (r == 0)
+        container_happens(c, CONTAINER_NOTED);
+    else if (r < 0)
+        unsent(c, r);
+}
+
+static void carry_out(struct container *c, enum container_action action)
+{
+    struct engine_then then = {.done = on_done, .arg = c},
+                       seen = {.done = container_inspected, .arg = c};
+    int64_t ticket;
+
+    if (action == CONTAINER_DO_NOTE)
+        note(c);
+    if (action == CONTAINER_DO_NOTE || action == CONTAINER_DO_NOTHING)
+        return;
+    ticket = action == CONTAINER_DO_INSPECT  ? engine_inspect(container_engine(c), c->id, seen)
+             : action == CONTAINER_DO_UPDATE ? update(c, then)
+             : action == CONTAINER_DO_PAUSE  ? pause_it(c, then)
+                                             : unpause_it(c, then);
+    c->ticket = ticket > 0 ? ticket : 0;
+    if (ticket < 0)
+        unsent(c, ticket);
+    else if (action != CONTAINER_DO_INSPECT)
+        sent(c);
+}
+
+/* A job that a person has paused takes no part until that ends. */
+static void tell_pause(struct container *c, enum container_pause before)
+{
+    struct keep *keep = guardian_keep(container_node(c)->guardian);
+
+    if (c->state.pause == PAUSE_PERSON && before != PAUSE_PERSON)
+        keep_pause(keep, c->id, false);
+    if (!c->job || c->job->frozen == (c->state.pause == PAUSE_PERSON))
+        return;
+    c->job->frozen = c->state.pause == PAUSE_PERSON;
+    node_changed(container_node(c));
+}
+
+static void step(struct container *c, enum container_event e, bool limits_differ)
+{
+    struct container_view v = {
+        .engine = container_engine(c), .differs = limits_differ, .job = c->job};
+    enum container_pause before = c->state.pause;
+    enum container_action action = container_step(&c->state, e, v);
+
+    tell_pause(c, before);
+    carry_out(c, action);
+    if (!c->job && container_sure(&c->state) && !container_unsettled(c))
+        keep_forget(guardian_keep(container_node(c)->guardian), c->id);
+}
+
+void container_happens(struct container *c, enum container_event e)
+{
+    step(c, e, differs(c));
 }
 
 void containers_flush(struct containers *set)
 {
     keep_sync(guardian_keep(set->node->guardian));
-    for (struct container *c = set->first; c; c = c->next) {
-        if (!c->unwritten)
-            continue;
-        c->unwritten = false;
-        container_push(c);
-    }
+    for (struct container *c = set->first; c; c = c->next)
+        container_happens(c, CONTAINER_NOTED);
     plan_advance(set->node); /* for whom it is not wanted any more there will be no answer */
+}
+
+void container_tick(struct container *c)
+{
+    bool resting = drift_resting(c);
+
+    retry(c);
+    if (!resting)
+        drift_look(c);
+    step(c, CONTAINER_TICK, !resting && differs(c));
 }
 
 void container_reset(struct container *c)
 {
     c->want = c->own;
-    c->unwritten = false;
-    c->paused = c->want_paused = c->by_hand = c->stale = c->news = false; /* it has ended */
     c->failures = c->again = c->accepted = 0;
     c->drift = (struct drift){0};
     c->refused_ns = 0;
-    container_push(c);
-    if (!c->ticket)
-        keep_forget(guardian_keep(container_node(c)->guardian), c->id);
+    container_happens(c, CONTAINER_ENDED);
 }
 
 /* While its engine is away, the guardian keeps what is to be put back. */
 void container_let_go(struct container *c)
 {
     c->want = c->own;
-    c->want_paused = c->by_hand;
-    container_push(c);
-    if (!c->ticket && !container_unsettled(c))
-        keep_forget(guardian_keep(container_node(c)->guardian), c->id);
-}
-
-void container_found_free(struct container *c, enum engine_state state)
-{
-    if (!c->paused || state == ENGINE_PAUSED)
-        return;
-    c->paused = false;
-    if (!container_unsettled(c))
-        keep_forget(guardian_keep(container_node(c)->guardian), c->id);
+    container_happens(c, CONTAINER_WANT_RUNNING);
 }
 
 /* ---- what the plan wants ---- */
@@ -433,11 +504,11 @@ void container_want_cores(struct job *j, const struct cpuset *cores)
         return;
     c->want.fenced = cpuset_count(cores) > 0;
     c->want.cpus = c->want.fenced ? *cores : c->own.cpus;
-    if (cpuset_equal(&c->want.cpus, &c->placed.cpus) && !c->ticket) {
+    if (cpuset_equal(&c->want.cpus, &c->placed.cpus) && !container_changing(&c->state)) {
         c->placed.fenced = c->want.fenced; /* nothing to write */
         note_cores(c);
     }
-    container_push(c);
+    container_happens(c, CONTAINER_WANT);
 }
 
 void container_want_weight(struct job *j, uint32_t weight)
@@ -453,7 +524,7 @@ static void reinterpret_shares(struct containers *set, enum cgroup_shares shares
 
     set->shares = shares;
     for (struct container *c = set->first; c; c = c->next) {
-        if (c->stated && c->own.shares == before) {
+        if (c->state.phase != CONTAINER_NEW && c->own.shares == before) {
             c->own.shares = shares_for(c, CGROUP_WEIGHT_STD);
             correct_own(c);
         }
@@ -467,7 +538,7 @@ void container_weighs(struct job *j, uint32_t units)
     struct container *c = j->container;
     enum cgroup_shares other;
 
-    if (!c || c->set->shares == CGROUP_SHARES_V1 || c->ticket || c->stale || !c->stated)
+    if (!c || c->set->shares == CGROUP_SHARES_V1 || !container_sure(&c->state))
         return;
     other = c->set->shares == CGROUP_SHARES_LOG ? CGROUP_SHARES_LINEAR : CGROUP_SHARES_LOG;
     if (units == cgroup_shares_to_units(c->set->shares, c->placed.shares) ||
@@ -480,7 +551,7 @@ void container_weighs(struct job *j, uint32_t units)
 void container_write(struct job *j)
 {
     if (j->container)
-        container_push(j->container);
+        container_happens(j->container, CONTAINER_WANT);
 }
 
 void container_want_quota(struct job *j, uint32_t quota_mcpu)
@@ -493,19 +564,18 @@ void container_want_quota(struct job *j, uint32_t quota_mcpu)
         quota_mcpu == CGROUP_NO_QUOTA
             ? c->own.quota
             : engine_quota_make(&c->placed.quota, quota_mcpu, container_node(c)->topology.cpus);
-    container_push(c);
+    container_happens(c, CONTAINER_WANT);
 }
 
+/* Cancelling ends a person's pause, too: what is paused cannot end. */
 int container_want_paused(struct job *j, bool paused)
 {
     struct container *c = j->container;
 
-    if (c->want_paused == paused)
-        return 0;
-    c->want_paused = paused;
-    if (!paused) /* also by whose hand it was paused */
-        c->by_hand = j->frozen = false;
-    container_push(c);
+    if (!paused && j->admission.ending && container_stands(&c->state))
+        container_happens(c, CONTAINER_CANCELLED);
+    else if (c->state.want_paused != paused)
+        container_happens(c, paused ? CONTAINER_WANT_PAUSED : CONTAINER_WANT_RUNNING);
     return 0;
 }
 
@@ -514,24 +584,24 @@ bool container_can_pause(const struct job *j, const char **ret_why)
     bool away = !container_engine(j->container);
 
     *ret_why = away ? "its engine does not answer" : "it is paused by hand";
-    return !away && !j->container->by_hand;
+    return !away && j->container->state.pause != PAUSE_PERSON;
 }
 
 bool container_paused(const struct job *j)
 {
-    return j->container && j->container->paused;
+    return j->container && container_stands(&j->container->state);
 }
 
 bool container_busy(const struct job *j)
 {
-    return j->container && (j->container->ticket > 0 || j->container->unwritten);
+    return j->container && container_changing(&j->container->state);
 }
 
 bool container_behind(const struct job *j)
 {
     const struct container *c = j->container;
 
-    return c && (container_busy(j) || c->stale ||
+    return c && (container_busy(j) || c->state.phase == CONTAINER_DOUBTED ||
                  (difference(c, &c->want, &c->placed) | c->again) & CONTAINER_CPUS);
 }
 

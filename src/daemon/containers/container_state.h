@@ -1,17 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An engine's containers and each of them, and what the files of containers need of each other.
- * Daemon's event loop only. Private to container*.c: container.c hears what the engine says,
- * container_dir.c has the control directories, container_join.c those that a job started,
- * container_limits.c writes limits: what is wanted, what is on its way and what is in place;
- * container_drift.c sees what others write;
- * container_store.c keeps them in the jobs' files.
+ * The containers of an engine, and what the files of this room need of each other. Daemon's event
+ * loop only. Private to this room:
+ *
+ *   container.c          what the engine says; a container becomes a job, and ends
+ *   container_step.c     the state machine: which operation is next (pure)
+ *   container_limits.c   carries the operations out; limits: own, wanted, sent, in place
+ *   container_confine.c  job/confine.h: how the plan reaches a container
+ *   container_drift.c    limits that somebody else writes
+ *   container_join.c     containers that a job's program has started
+ *   container_adopt.c    `tide adopt` and its reverse
+ *   container_dir.c      control directories
+ *   container_store.c    what a job's file keeps
+ *   labels.c             labels (pure)
  */
 #pragma once
 
 #include "base/container.h"
 #include "base/cpuset.h"
 #include "daemon/containers/container.h"
+#include "daemon/containers/container_step.h"
 #include "daemon/job/job.h"
 #include "host/cgroup/cgroup.h"
 #include "host/engine/engine.h"
@@ -32,41 +40,47 @@ struct drift {
     struct cgroup_settings held; /* after we looked last, or wrote */
     uint64_t repaired_ns, rest_ns;
     unsigned n;
-    bool known; /* held is */
+    bool known; /* held is; not while the answer to an operation is lost */
+};
+
+/* How a container became a job. */
+enum container_origin {
+    CONTAINER_BY_LABEL, /* or by tide-runc's control directory */
+    CONTAINER_ADOPTED,  /* by `tide adopt`, for this run */
+    CONTAINER_JOINED,   /* a job's program has started it: it joined that job */
+};
+
+/* Our last pause or unpause: an event of that time is its own. CLOCK_REALTIME, as events have. */
+struct pause_call {
+    enum container_phase phase;     /* CONTAINER_NEW: none, or its answer was lost */
+    uint64_t asked_ms, answered_ms; /* answered_ms UINT64_MAX: lost, it may come late */
 };
 
 struct container {
     struct container *next;
     struct containers *set;
-    struct job *job;                 /* NULL: it does not run */
-    struct listener *listener;       /* NULL: it has no control directory, or that cannot be used */
-    int64_t ticket;                  /* of the call that is under way; 0: none */
-    uint64_t called_ms, answered_ms; /* CLOCK_REALTIME: pauses of between are our own doing */
-    uint64_t refused_ns;             /* since when an engine refuses that fails; 0: it does not */
-    unsigned echoes;                 /* updates of ours whose event is to come */
-    struct limits own;               /* what it began with */
-    struct limits want, sent, placed;
+    struct job *job;              /* NULL: it does not run, or was let go */
+    struct listener *listener;    /* NULL: it has no control directory, or that cannot be used */
+    struct container_state state; /* moved by container_step() alone */
+    int64_t ticket;               /* the outstanding call to the engine; 0: none */
+    struct pause_call pause_call;
+    uint64_t heard;      /* number of the list that names it, or that news of it came behind */
+    uint64_t refused_ns; /* since when an engine refuses that fails; 0: it does not */
+    unsigned echoes;     /* updates of ours whose event is to come */
+    unsigned failures;   /* of updates, one after another */
+    unsigned again;      /* enum container_limit: to be written once more, somebody else wrote it */
+    unsigned accepted;   /* changed by hand while the job was pinned: not ours to write */
+    unsigned sending;    /* what the outstanding update writes */
+    enum container_origin origin;
+    struct limits own; /* what it began with: what it goes back to */
+    struct limits want, placed;
+    struct limits sent; /* by the last update: may be in place where its answer was lost */
     struct drift drift;
-    struct cgroup_place place; /* of its control group, in this run; empty: to be looked for */
+    struct cgroup_place place; /* its control group in this run; empty: to be looked for */
     uint64_t memory_bytes;
-    bool paused, want_paused, by_hand; /* the last: by a person, who may take it back */
-    bool inherited; /* paused by an earlier daemon, or about to be: once, that is nobody's hand */
-    bool stale;     /* whether the last call was carried out is not known: inspect */
-    bool stated;    /* own and placed are known */
-    bool heard;     /* of since the last list was asked for, or in it */
-    bool asked;     /* an inspection is under way */
-    bool overtaken; /* by a call or by news: the answer may be older, ask again */
-    bool news;      /* came while a call was under way: inspect behind it */
-    unsigned again; /* to be written once more: somebody else wrote it, enum container_limit */
-    unsigned accepted; /* changed by hand while it was pinned: not ours to write */
-    unsigned sending;  /* of the update that is under way */
-    bool adopted;      /* for this run, by `tide adopt` */
-    bool joined;       /* the job whose program has started it */
-    bool unwritten;    /* its own limits are noted, but not on disk: nothing is sent before */
-    unsigned failures; /* of updates, one after another */
     char id[CONTAINER_ID_MAX];
-    char key[CONTAINER_KEY_MAX + 1]; /* of its control directory */
-    char service[PROTO_NAME_MAX];    /* of a Compose file; empty: of none */
+    char key[CONTAINER_KEY_MAX + 1]; /* names its control directory */
+    char service[PROTO_NAME_MAX];    /* in a Compose file; empty: none */
 };
 
 /* One engine and its elastic containers. */
@@ -77,6 +91,7 @@ struct containers {
     sd_event_source *io, *flush;
     struct container *first;
     int64_t listing;           /* ticket of the list that is under way; 0: none */
+    uint64_t lists;            /* asked for so far */
     enum cgroup_shares shares; /* what its runtime makes of them */
     bool up;
     bool missed;               /* an answer: list again */
@@ -93,26 +108,26 @@ void container_unbind(struct job *j);
 
 /* ---- container_limits.c ---- */
 
-/* What an inspection found. The first time it is the container's own. */
+/* Moves the state machine, and does what it says is next. */
+void container_happens(struct container *c, enum container_event e);
+
+/* An inspection found it running. What is found first is the container's own. */
 void container_found(struct container *c, const struct engine_container *seen);
 
-/* Sends what is wanted and not in place, if nothing is under way. */
-void container_push(struct container *c);
+/* The same of one that is no job: it has ended, or was let go. */
+void container_found_free(struct container *c, const struct engine_container *seen);
 
 /* Once what is noted is on disk: sends what had to wait for that. */
 void containers_flush(struct containers *set);
 
-/* Lets the next decision ask again for what an engine refused that was not well. */
-void container_retry(struct container *c);
+/* Some time has passed: asks where an answer was lost, and sends again what failed. */
+void container_tick(struct container *c);
 
 /* Its job is over: back to what it began with, for its next start. */
 void container_reset(struct container *c);
 
 /* The same of one that goes on. */
 void container_let_go(struct container *c);
-
-/* It was looked at since: a pause that somebody else has ended need not be. */
-void container_found_free(struct container *c, enum engine_state state);
 
 /* What is in place is not what is wanted. */
 bool container_unsettled(const struct container *c);
@@ -168,7 +183,8 @@ void container_job_gone(struct job *j); /* it stops being @j's */
 struct engine *container_engine(const struct container *c); /* NULL while it is away */
 struct node *container_node(const struct container *c);
 const char *container_engine_path(const struct container *c);
-void container_inspect(struct container *c);
+/* The answer to CONTAINER_DO_INSPECT. */
+void container_inspected(void *arg, const struct engine_result *result);
 
 /*
  * It was seen to run: it becomes a job, as its labels ask or, with @adopted, that does; one that is

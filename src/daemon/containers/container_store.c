@@ -37,17 +37,23 @@ static int limits_from_json(json_t *json, struct limits *ret)
     return 0;
 }
 
+static bool paused_by_us(const struct container_state *s)
+{
+    return (s->want_paused || container_stands(s)) && s->pause != PAUSE_PERSON;
+}
+
 json_t *container_to_json(const struct job *j)
 {
     const struct container *c = j->container;
 
     if (!c)
         return NULL;
-    return json_pack(
-        "{s:s,s:s,s:s,s:i,s:b,s:b,s:b,s:o,s:o}", "engine", c->set->path, "id", c->id, "key", c->key,
-        "accepted", (int)c->accepted, "adopted", (int)c->adopted, "joined", (int)c->joined,
-        "paused", (int)((c->want_paused || c->paused) && !c->by_hand), "own",
-        limits_to_json(&c->own), "placed", limits_to_json(c->ticket > 0 ? &c->sent : &c->placed));
+    return json_pack("{s:s,s:s,s:s,s:i,s:b,s:b,s:b,s:o,s:o}", "engine", c->set->path, "id", c->id,
+                     "key", c->key, "accepted", (int)c->accepted, "adopted",
+                     (int)(c->origin == CONTAINER_ADOPTED), "joined",
+                     (int)(c->origin == CONTAINER_JOINED), "paused", (int)paused_by_us(&c->state),
+                     "own", limits_to_json(&c->own), "placed",
+                     limits_to_json(c->state.phase == CONTAINER_UPDATING ? &c->sent : &c->placed));
 }
 
 int container_from_json(struct job *j, json_t *json)
@@ -74,11 +80,13 @@ int container_from_json(struct job *j, json_t *json)
         return -EINVAL;
     }
     c->accepted = (unsigned)accepted;
-    c->adopted = adopted;
-    c->joined = joined;
+    c->origin = adopted ? CONTAINER_ADOPTED : joined ? CONTAINER_JOINED : CONTAINER_BY_LABEL;
     c->want = c->own;
-    c->inherited = c->paused = c->want_paused = paused || j->admission.phase == JOB_PAUSED;
-    c->stated = true;
+    c->sent = c->placed;
+    c->state.phase = CONTAINER_KNOWN;
+    c->state.want_paused = paused || j->admission.phase == JOB_PAUSED;
+    c->state.pause = c->state.want_paused ? PAUSE_INHERITED : PAUSE_NONE;
+    c->pause_call.answered_ms = UINT64_MAX;
     c->job = j;
     container_bind(c, j);
     container_listen(c);
