@@ -8,7 +8,8 @@ Each is a file NAME.tar that is an OCI layout and Docker's own format at once: `
 `podman load -i`, `ctr --namespace k8s.io images import`, `kind load image-archive`, `skopeo copy
 oci-archive:…`. There is no base image: besides our files it holds the shared libraries that they
 need, which are this machine's. The same files give the same bytes: no time, name or order of this
-machine goes in.
+machine goes in. NAME.spdx.json beside it says what is inside (SPDX 2.3): each file with its hash, and
+the Debian package and version that it is from.
 """
 import argparse
 import hashlib
@@ -37,12 +38,14 @@ class Layer:
 
     def __init__(self):
         self.entries = {}
+        self.sources = {}  # where files that are not written here were read
 
     def text(self, path, text):
         self._file(path, text.encode(), 0o644)
 
     def file(self, path, source):
         """A program or library; also what links point to, without debugging symbols."""
+        self.sources[path] = pathlib.Path(source).resolve()
         self._file(path, stripped(source), 0o755 if os.access(source, os.X_OK) else 0o644)
 
     def folder(self, path, mode=0o755):
@@ -126,6 +129,72 @@ def tide_node(build):
     return [libraries, ours], ["/opt/threadtide/tide-tfnode"], "Nodes of elastic trainings"
 
 
+def debian_packages(paths):
+    """path -> (name, version, architecture) of the package that a file is from, if it is from one."""
+    names = {}  # dpkg has one or the other since /lib is a link to /usr/lib
+    for path in paths:
+        short = str(path).removeprefix("/usr")
+        names |= {short: path, "/usr" + short: path}
+    try:
+        said = subprocess.run(["dpkg-query", "--search", *names], capture_output=True, text=True).stdout
+    except FileNotFoundError:
+        return {}
+    owner = {names[file]: package.split(",")[0] for package, _, file in
+             (line.partition(": ") for line in said.splitlines()) if file in names}
+    if not owner:
+        return {}
+    shown = subprocess.run(["dpkg-query", "--show", "-f", "${binary:Package} ${Package} ${Version} ${Architecture}\n",
+                            *sorted(set(owner.values()))], capture_output=True, text=True, check=True)
+    facts = {}
+    for line in shown.stdout.splitlines():
+        full, *rest = line.split()
+        facts[full] = facts[rest[0]] = tuple(rest)
+    return {path: facts[package] for path, package in owner.items()}
+
+
+def package_entry(name, version, supplier, purl=None):
+    entry = {"SPDXID": "SPDXRef-Package-" + re.sub(r"[^\w.-]", "-", name), "name": name,
+             "versionInfo": version, "supplier": supplier, "downloadLocation": "NOASSERTION",
+             "filesAnalyzed": False, "licenseConcluded": "NOASSERTION", "copyrightText": "NOASSERTION",
+             "licenseDeclared": "Apache-2.0" if purl is None else "NOASSERTION"}
+    if purl:
+        entry["externalRefs"] = [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl",
+                                  "referenceLocator": purl}]
+    return entry
+
+
+def bill_of_materials(name, version, layers, digest):
+    """The document of what the image holds: ours and Debian's packages, and the files of each."""
+    ours = package_entry("threadtide", version, "Organization: Threadtide")
+    packages, files, relations = {ours["SPDXID"]: ours}, [], []
+
+    def relate(one, kind, other):
+        relations.append({"spdxElementId": one, "relationshipType": kind, "relatedSpdxElement": other})
+    relate("SPDXRef-DOCUMENT", "DESCRIBES", ours["SPDXID"])
+    debian_of = debian_packages({source for layer in layers for source in layer.sources.values()})
+    for path, (layer, (_, data)) in sorted(
+            ((path, (layer, entry)) for layer in layers for path, entry in layer.entries.items()
+             if entry[0].isreg()), key=lambda found: found[0]):
+        debian = debian_of.get(layer.sources.get(path))
+        owner = ours if not debian else package_entry(
+            debian[0], debian[1], "Organization: Debian",
+            f"pkg:deb/debian/{debian[0]}@{debian[1]}?arch={debian[2]}")
+        if owner["SPDXID"] not in packages:
+            packages[owner["SPDXID"]] = owner
+            relate(ours["SPDXID"], "DEPENDS_ON", owner["SPDXID"])
+        files.append({"SPDXID": f"SPDXRef-File-{len(files)}", "fileName": f"./{path}",
+                      "checksums": [{"algorithm": kind.upper(), "checksumValue": hashlib.new(kind, data).hexdigest()}
+                                    for kind in ("sha1", "sha256")],
+                      "licenseConcluded": "NOASSERTION", "copyrightText": "NOASSERTION"})
+        relate(owner["SPDXID"], "CONTAINS", files[-1]["SPDXID"])
+    return {"spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT",
+            "name": f"threadtide/{name}:{version}",
+            "documentNamespace": f"https://spdx.org/spdxdocs/threadtide-{name}-{digest.partition(':')[2]}",
+            "creationInfo": {"created": EPOCH, "creators": ["Tool: scripts/images.py"]},
+            "packages": [packages[key] for key in sorted(packages)], "files": files,
+            "relationships": relations}
+
+
 IMAGES = {"tide-kube": tide_kube, "tide-node": tide_node}
 
 
@@ -179,6 +248,8 @@ def make(name, build, path, version):
     archive.files["manifest.json"] = json.dumps([{  # Docker's, of before the OCI's
         "Config": place(config), "RepoTags": [tag], "Layers": [place(b) for b in blobs]}]).encode()
     archive.write(path)
+    bill = bill_of_materials(name, version, layers, config["digest"])
+    path.with_suffix(".spdx.json").write_text(json.dumps(bill, indent=1, sort_keys=True) + "\n")
     print(f"{tag}  {path.stat().st_size / 1e6:.1f} MB  {config['digest']}  {path}")
 
 

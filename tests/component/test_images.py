@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The container images, in a real Docker Engine and its containerd."""
+import hashlib
 import json
 import pathlib
 import subprocess
@@ -64,7 +65,9 @@ def run(engine, image, *command, entry=(), user=None, binds=()):
 def test_the_same_files_make_the_same_bytes(archives, build_dir, tmp_path):
     make(build_dir, tmp_path)
     for name in NAMES:
-        assert (tmp_path / f"{name}.tar").read_bytes() == (archives / f"{name}.tar").read_bytes()
+        for kind in ("tar", "spdx.json"):
+            file = f"{name}.{kind}"
+            assert (tmp_path / file).read_bytes() == (archives / file).read_bytes()
 
 
 def test_the_controller_starts_from_its_image_as_nobody_with_nothing_to_write(loaded):
@@ -118,3 +121,29 @@ def test_an_image_holds_no_more_than_ours_and_the_libraries(archives):
                         assert entry.isdir() or entry.name.split("/")[0] in (
                             "bin", "etc", "lib", "lib64", "opt", "usr"), entry.name
                         assert not entry.mode & 0o6000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_bill_of_materials_names_every_file_with_its_hash_and_package(archives, name):
+    bill = json.loads((archives / f"{name}.spdx.json").read_text())
+    inside = {}
+    with tarfile.open(archives / f"{name}.tar") as tar:
+        manifest = json.load(tar.extractfile("manifest.json"))[0]
+        for layer in manifest["Layers"]:
+            with tarfile.open(fileobj=tar.extractfile(layer)) as inner:
+                inside |= {f"./{e.name}": hashlib.sha256(inner.extractfile(e).read()).hexdigest()
+                           for e in inner if e.isreg()}
+    listed = {f["fileName"]: {c["algorithm"]: c["checksumValue"] for c in f["checksums"]}["SHA256"]
+              for f in bill["files"]}
+    assert listed == inside
+    assert manifest["Config"].rpartition("/")[2] in bill["documentNamespace"]
+    names = {f["SPDXID"]: f["fileName"] for f in bill["files"]}
+    owners = {names[r["relatedSpdxElement"]]: r["spdxElementId"] for r in bill["relationships"]
+              if r["relationshipType"] == "CONTAINS"}
+    versions = {p["SPDXID"]: p["versionInfo"] for p in bill["packages"]}
+    libc, = (owner for file, owner in owners.items() if file.endswith("/libc.so.6"))
+    installed = subprocess.run(["dpkg-query", "--show", "-f", "${Version}", "libc6"], capture_output=True,
+                               text=True, check=True).stdout
+    assert (libc, versions[libc]) == ("SPDXRef-Package-libc6", installed)
+    ours = [file for file in owners if "threadtide" in file or file.endswith("/tide-kube")]
+    assert ours and {versions[owners[file]] for file in ours} == {"test"}
