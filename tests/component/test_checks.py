@@ -332,3 +332,16 @@ def test_rooms_list_the_calls_that_go_upwards_through_a_table(check_rooms):
     })
     assert "upwards: low/a.c calls high/b.c through struct ops" in result.stdout
     assert "1 tables of callbacks, 1 calls upwards" in result.stdout
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "requirements").glob("*.txt")), ids=lambda file: file.stem)
+def test_every_pinned_wheel_has_its_hash(file):
+    """One without would make pip refuse the whole file."""
+    pins = file.read_text().replace("\\\n", "").splitlines()
+    pins = [line for line in pins if line and not line.startswith("#")]
+    assert pins
+    for pin in pins:
+        version, *hashes = pin.split("--hash=sha256:")
+        assert "==" in version and hashes, pin
+        assert all(len(h.strip()) == 64 for h in hashes), pin
+    assert (ROOT / "scripts/setup.sh").read_text().count("--require-hashes -r") == 2
