@@ -2,6 +2,7 @@
 #include "policy/core/policy.h"
 #include "policy/core/writer.h"
 #include "policy/division/gate.h"
+#include "policy/division/users.h"
 #include "policy/rules/policies.h"
 
 #include <errno.h>
@@ -38,16 +39,34 @@ void policy_room(const struct policy *policy, const struct policy_snapshot *snap
                  struct policy_room *ret_room)
 {
     struct policy_room room;
+    uint32_t user;
 
     policy->room(snapshot, &room);
     gate_room(policy, snapshot, &room);
+    if (users_share(snapshot, &user))
+        users_room(policy, snapshot, &room);
     *ret_room = room;
+}
+
+/* The only user's jobs are decided upon as if users were not counted. */
+static int decide_for_one(const struct policy *policy, const struct policy_snapshot *snapshot,
+                          uint32_t user, struct policy_plan *plan)
+{
+    struct policy_snapshot own = *snapshot;
+    int r;
+
+    own.state = users_state(snapshot, user, &own.state_size);
+    r = policy->decide(policy, &own, plan);
+    if (r == 0)
+        gate_apply(policy, &own, plan);
+    return r;
 }
 
 int policy_decide(const struct policy *policy, const struct policy_snapshot *snapshot,
                   struct policy_plan *plan)
 {
     struct policy_room room;
+    uint32_t user;
     int r = policy_snapshot_check(snapshot, NULL);
 
     if (r < 0)
@@ -71,10 +90,10 @@ int policy_decide(const struct policy *policy, const struct policy_snapshot *sna
     plan->reserve_mcpu = 0;
     for (uint32_t i = 0; i < snapshot->job_count; i++)
         plan->decisions[i] = (struct policy_decision){.id = snapshot->jobs[i].id};
-    r = policy->decide(policy, snapshot, plan);
+    r = users_share(snapshot, &user) ? users_decide(policy, snapshot, plan)
+                                     : decide_for_one(policy, snapshot, user, plan);
     if (r < 0)
         return r;
-    gate_apply(policy, snapshot, plan);
     policy_plan_account(snapshot, plan);
     return 0;
 }

@@ -37,7 +37,7 @@ struct outcome {
     struct policy_decision decisions[BUILD_JOBS];
     struct policy_domain_use domains[BUILD_DOMAINS];
     struct policy_amount amounts[BUILD_JOBS * (BUILD_HELD + 1)];
-    uint64_t scratch[4096];
+    uint64_t scratch[16384];
     uint64_t state[1024];
 };
 

@@ -81,6 +81,8 @@ void policy_plan_account(const struct policy_snapshot *snapshot, struct policy_p
 /* ---- check ----------------------------------------------------------------------------------- */
 
 /* What the checks of one plan share; the first fault ends them. */
+#define EVERYBODY UINT32_MAX
+
 struct check {
     const struct policy_snapshot *snapshot;
     const struct policy_plan *plan;
@@ -214,7 +216,11 @@ static int check_sizes(struct check *c, uint32_t j)
     for (int r = 0; r < POLICY_RESOURCE_MAX; r++) {
         int64_t total = policy_decision_total(c->plan, j, r);
         int64_t fixed = policy_job_fixed(job, r);
+        bool beyond = r == POLICY_MCPU && c->plan->decisions[j].reason.user_mcpu && total > 0;
 
+        /* Beyond its user's share, a pin is the most, and one core is the least. */
+        if (beyond && total < (fixed >= 0 ? fixed : job->min.of[r]))
+            continue;
         if (fixed >= 0 && total != fixed)
             return fail_amount(c,
                                job->pinned_by != POLICY_PIN_NONE && job->pinned.of[r]
@@ -334,26 +340,52 @@ static int64_t sum_in(const struct check *c, const struct policy_amount *amounts
 
 /*
  * What no plan can take out of the domain: the least of the running jobs that cannot go elsewhere,
- * and of what is not cores, what jobs hold there already.
+ * and of what is not cores, what jobs hold there already. Of the jobs of @user, or EVERYBODY.
  */
-static int64_t forced_in(const struct check *c, uint32_t domain, int r)
+static int64_t forced_in(const struct check *c, uint32_t domain, int r, uint32_t user)
 {
-    int64_t forced = 0;
+    int64_t least = 0;
 
     for (uint32_t j = 0; j < c->snapshot->job_count; j++) {
         const struct policy_job *job = &c->snapshot->jobs[j];
-        bool admitted = job->state == POLICY_RUNNING || job->state == POLICY_PAUSED;
-        bool bound =
-            policy_domain_within(c->snapshot, policy_job_place(c->snapshot, job), domain) &&
-            verb_runs(c->plan->decisions[j].verb) && (admitted || r == POLICY_MCPU);
-        int64_t need = bound ? policy_job_least(job, r) : 0;
-        int64_t held = admitted && r != POLICY_MCPU
-                           ? sum_in(c, job->current, job->current_count, domain, r)
-                           : 0;
+        bool admitted, bound;
+        int64_t need, held;
 
-        forced = add(forced, need > held ? need : held);
+        if (user != EVERYBODY && job->user != user)
+            continue;
+        admitted = job->state == POLICY_RUNNING || job->state == POLICY_PAUSED;
+        bound = policy_domain_within(c->snapshot, policy_job_place(c->snapshot, job), domain) &&
+                verb_runs(c->plan->decisions[j].verb) && (admitted || r == POLICY_MCPU);
+        need = bound ? policy_job_least(job, r) : 0;
+        held = admitted && r != POLICY_MCPU ? sum_in(c, job->current, job->current_count, domain, r)
+                                            : 0;
+
+        least = add(least, need > held ? need : held);
     }
-    return forced;
+    return least;
+}
+
+/* A user whose jobs insist on more than their share takes nothing off the others' shares. */
+static int64_t forced_by_users(const struct check *c, uint32_t domain, int r)
+{
+    int64_t sum = 0;
+
+    for (uint32_t user = 0; user < c->snapshot->user_count; user++) {
+        int64_t least = forced_in(c, domain, r, user), share = 0;
+
+        for (uint32_t j = 0; j < c->snapshot->job_count && r == POLICY_MCPU; j++)
+            if (c->snapshot->jobs[j].user == user && c->plan->decisions[j].user_mcpu > share)
+                share = c->plan->decisions[j].user_mcpu;
+        sum = add(sum, least > share ? least : share);
+    }
+    return sum;
+}
+
+static int64_t forced(const struct check *c, uint32_t domain, int r)
+{
+    int64_t all = forced_in(c, domain, r, EVERYBODY), users = forced_by_users(c, domain, r);
+
+    return users > all ? users : all;
 }
 
 static int check_domain(struct check *c, uint32_t d)
@@ -370,7 +402,7 @@ static int check_domain(struct check *c, uint32_t d)
                        sum_in(c, amounts_of(c->plan, j), c->plan->decisions[j].amount_count, d, r));
         if (used != use->used.of[r])
             return fail_amount(c, POLICY_FAULT_USE, d, r, use->used.of[r], used);
-        if (used > capacity && used > forced_in(c, d, r))
+        if (used > capacity && used > forced(c, d, r))
             return fail_amount(c, POLICY_FAULT_CAPACITY, d, r, used, capacity);
         if (use->oversubscribed[r] != (used > capacity))
             return fail_amount(c, POLICY_FAULT_MARK, d, r, used, capacity);

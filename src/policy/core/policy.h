@@ -129,6 +129,8 @@ struct policy_job {
     uint32_t class;        /* of the queue; smaller goes first where a policy knows classes */
     uint32_t weight;       /* 1 … POLICY_WEIGHT_MAX, relative to the other jobs */
     int32_t priority;      /* larger goes first */
+    uint32_t user;         /* index of its user; 0 where users are not counted */
+    bool granted;          /* an administrator has set its pin: it comes before users' shares */
     uint32_t home;         /* domain that all of its amounts must lie in; 0: anywhere */
     uint32_t span;         /* enum policy_level: all of its amounts lie in one domain of this level
                               (a program in one node); POLICY_AREA: spread as the policy likes */
@@ -163,6 +165,13 @@ struct policy_job {
     uint64_t cost_ns[POLICY_ACTION_MAX];
 };
 
+/* Somebody whose jobs have a share of the machine together, whatever their number. */
+struct policy_user {
+    uint64_t id;       /* the caller's number: a uid */
+    uint32_t weight;   /* 1 … POLICY_WEIGHT_MAX, relative to the other users */
+    int64_t most_mcpu; /* that all its jobs may have; POLICY_UNLIMITED: as its share is */
+};
+
 struct policy_snapshot {
     uint64_t now_ns;
     uint64_t epoch; /* compared before generation; both are copied to the plan */
@@ -172,10 +181,12 @@ struct policy_snapshot {
     uint32_t domain_count; /* at least 1 */
     const struct policy_job *jobs;
     uint32_t job_count;
-    bool at_once;          /* somebody waits for this plan: no switching gate */
-    const int64_t *params; /* as policy->params, in its order; NULL: the defaults */
-    const void *state;     /* the last plan's state_out, also across restarts; NULL: none yet;
-                              a policy without state ignores it */
+    const struct policy_user *users; /* among whom cores are divided before their jobs */
+    uint32_t user_count;             /* 0: jobs are not told apart by user */
+    bool at_once;                    /* somebody waits for this plan: no switching gate */
+    const int64_t *params;           /* as policy->params, in its order; NULL: the defaults */
+    const void *state; /* the last plan's state_out, also across restarts; NULL: none yet;
+                          a policy without state ignores it */
     size_t state_size;
 };
 
@@ -246,6 +257,9 @@ struct policy_reason {
     int64_t arg[POLICY_REASON_ARGS];
     int64_t used_mcpu;     /* set when the job's amounts lie in an oversubscribed domain, */
     int64_t capacity_mcpu; /* else both 0: of the most oversubscribed one */
+    int64_t user_mcpu;     /* set when its user's jobs could use more than their share: that, … */
+    int64_t machine_mcpu;  /* … of so much, … */
+    uint32_t users;        /* … with so many users */
 };
 
 /* What becomes of one job; the same index as in the snapshot. */
@@ -256,6 +270,7 @@ struct policy_decision {
     uint32_t amount_count; /* 0 when it holds nothing */
     uint32_t place;        /* of those who wait it would begin as number so and so; 0: the policy
                               has no such order, or it does not wait for its turn */
+    int64_t user_mcpu;     /* that its user may have; 0: users are not told apart */
     uint64_t worth;        /* of a unit of its speed, to the switching gate; 0: its weight */
     struct policy_reason reason;
 };
@@ -450,6 +465,7 @@ enum policy_fault_code {
     POLICY_FAULT_CURRENT, /* no home; or an entry in a wrong or double place, or state */
     POLICY_FAULT_SAME_ID, /* two jobs with one id */
     POLICY_FAULT_CURVE,   /* a count without a table */
+    POLICY_FAULT_USER,    /* a job of no user, or a user without weight or with no cores */
     /* of a plan */
     POLICY_FAULT_STALE,     /* epoch or generation is not the snapshot's */
     POLICY_FAULT_ID,        /* the decision is for another job */
@@ -500,6 +516,7 @@ int policy_plan_check(const struct policy_snapshot *snapshot, const struct polic
 /* Behind the reason itself, where all jobs together have more cores than there are; then how many.
  */
 #define POLICY_OVER_TEXT "; oversubscribed: "
+#define POLICY_USER_TEXT "; its user has "
 
 /*
  * Writes one line for a person, without full stop: "equal share of 8 cores among 3 jobs". Cut at

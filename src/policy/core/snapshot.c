@@ -284,6 +284,8 @@ static enum policy_fault_code job_fault(const struct policy_snapshot *snapshot,
         return POLICY_FAULT_WEIGHT;
     if (!bounds_are_well_formed(job))
         return POLICY_FAULT_BOUNDS;
+    if (snapshot->user_count && job->user >= snapshot->user_count)
+        return POLICY_FAULT_USER;
     if (job->home >= snapshot->domain_count || !current_is_well_formed(snapshot, job))
         return POLICY_FAULT_CURRENT;
     return curves_are_well_formed(job, good) ? POLICY_FAULT_NONE : POLICY_FAULT_CURVE;
@@ -315,6 +317,10 @@ int policy_snapshot_check(const struct policy_snapshot *snapshot, struct policy_
     for (uint32_t i = 0; i < snapshot->domain_count; i++)
         if (!domain_is_well_formed(snapshot, i))
             return fault_set(fault, POLICY_FAULT_DOMAIN, i);
+    for (uint32_t i = 0; i < snapshot->user_count; i++)
+        if (snapshot->users[i].weight == 0 || snapshot->users[i].weight > POLICY_WEIGHT_MAX ||
+            snapshot->users[i].most_mcpu <= 0)
+            return fault_set(fault, POLICY_FAULT_USER, i);
     for (uint32_t i = 0; i < snapshot->job_count; i++) {
         enum policy_fault_code code = job_fault(snapshot, &snapshot->jobs[i], &good);
 

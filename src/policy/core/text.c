@@ -115,6 +115,7 @@ static const char *const fault_text[POLICY_FAULT_MAX] = {
     [POLICY_FAULT_CURRENT] = "home or current amounts are no places of this snapshot",
     [POLICY_FAULT_SAME_ID] = "another job has the same id",
     [POLICY_FAULT_CURVE] = "speed-up table is empty or has a zero",
+    [POLICY_FAULT_USER] = "belongs to no user, or the user has no weight or no cores",
     [POLICY_FAULT_STALE] = "the plan is for another epoch or generation",
     [POLICY_FAULT_ID] = "the decision is for another job",
     [POLICY_FAULT_VERB] = "the verb does not fit the job's state",
@@ -351,6 +352,17 @@ size_t policy_reason_text(const struct policy_reason *reason, const char *other,
     struct writer w = {.buf = buf, .size = size};
 
     put_pattern(&w, pattern_of(reason), reason->arg, other);
+    if (reason->user_mcpu) {
+        put_text(&w, POLICY_USER_TEXT);
+        put_fraction(&w, reason->user_mcpu, POLICY_CORE_MCPU);
+        put_text(&w, " of ");
+        put_cores(&w, reason->machine_mcpu);
+        if (reason->users > 1) {
+            put_text(&w, ", ");
+            put_number(&w, reason->users);
+            put_text(&w, " users share");
+        }
+    }
     if (reason->used_mcpu > reason->capacity_mcpu) {
         put_text(&w, POLICY_OVER_TEXT);
         put_fraction(&w, reason->used_mcpu, POLICY_CORE_MCPU);
