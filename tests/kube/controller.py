@@ -122,6 +122,7 @@ class Chief:
         self.plane, self.namespace, self.job, self.controllers = plane, namespace, job, controllers
         self.step, self.members, self.finished, self.statuses = 0, {}, False, []
         self.rate = lambda workers: 100.0 * workers
+        self.pace = lambda workers: workers  # steps, of ten examples each, between two reports
         self.threads = lambda member: member["threads"] or 1  # that a node has in place
         self.released, self.uid, self.connection, self.where = set(), None, None, 0
         self.ended = threading.Event()
@@ -160,7 +161,7 @@ class Chief:
     def report(self):
         workers = sum(not m["leave"] for m in self.members.get("worker", ()))
         rate = self.rate(workers)
-        self.step += workers
+        self.step += self.pace(workers)
         return {"step": self.step, "epoch": 0, "loss": 1 / (1 + self.step), "examples": 10 * self.step,
                 "examples_per_s": rate, "step_s": 0.1, "compute_permille": 900,
                 "communication_permille": 100, "finished": self.finished, "pauses_ms": [],

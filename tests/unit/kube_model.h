@@ -406,10 +406,11 @@ static inline void model_resize(struct model *m, json_t *pod)
         json_object_get(json_array_get(json_object_get(status, "containerStatuses"), 0),
                         "resources"),
         "requests");
-    if (m->no_resize && now && !json_equal(now, wanted)) {
+    if ((m->no_resize || m->defers) && now && !json_equal(now, wanted)) {
         json_object_set_new(status, "conditions",
                             json_pack("[{s:s, s:s, s:s}, {s:s, s:s}]", "type", "PodResizePending",
-                                      "status", "True", "reason", "Infeasible", "type", "Ready",
+                                      "status", "True", "reason",
+                                      m->defers ? "Deferred" : "Infeasible", "type", "Ready",
                                       "status", "True"));
         return;
     }

@@ -43,6 +43,7 @@ struct model {
     bool no_chiefs;      /* chiefs run, but never report */
     bool no_kubelet;     /* pods are scheduled, but nothing becomes of them */
     bool no_resize;      /* kubelets call each resize infeasible */
+    bool defers;         /* kubelets put each resize off */
     bool slow_resize;    /* kubelets have not come to it yet */
     bool finished;       /* chiefs say so, have released all nodes, and take a while to end */
     bool saves;          /* chiefs that are to give nodes back report, and keep them */

@@ -452,6 +452,70 @@ static void an_infeasible_resize_is_taken_back(void **state)
     assert_true(model_events(&m, "ResizeRefused") >= 1);
 }
 
+static double by_cores(int workers, int ps)
+{
+    (void)workers;
+    (void)ps;
+    return 100.0 * (double)mcpu_of("j-worker-0") / 1000;
+}
+
+/* A worker of two cores, of which it gives one to a guest. */
+static void host_a_guest(double (*rate)(int, int))
+{
+    m.rate = rate;
+    model_node(&m, "a", "4", "64Gi");
+    model_etj(&m, "j", "{\"workers\": {\"max\": 1, \"cpu\": {\"min\": \"500m\", \"max\": 2}}}");
+    model_run(&m, 40);
+    assert_int_equal(mcpu_of("j-worker-0"), 2000);
+    model_other(&m, "guest", NULL, "2", 0);
+    model_run(&m, 10);
+    assert_int_equal(mcpu_of("j-worker-0"), 1000);
+}
+
+/* The cores are gone, and the pod's status says so a minute later: that the training is slow now
+ * says nothing about the size that the status still tells. */
+static void a_rate_while_a_node_resizes_does_not_count(void **state)
+{
+    m.slow_resize = false;
+    m.rate = by_cores;
+    model_node(&m, "a", "4", "64Gi");
+    model_etj(&m, "j", "{\"workers\": {\"max\": 1, \"cpu\": {\"min\": \"500m\", \"max\": 2}}}");
+    model_run(&m, 40);
+    m.slow_resize = true;
+    model_other(&m, "guest", NULL, "2", 0);
+    model_run(&m, 60);
+    assert_int_equal(mcpu_of("j-worker-0"), 1000);
+    m.slow_resize = false;
+    model_run(&m, 30);
+    model_remove(m.pods, "guest");
+    model_run(&m, 30);
+    assert_int_equal(mcpu_of("j-worker-0"), 2000);
+}
+
+/* Both sizes are known to be equally fast, which may have had another reason. */
+static void a_worker_that_did_not_gain_is_tried_larger_again(void **state)
+{
+    host_a_guest(model_linear); /* by the number of workers */
+    model_run(&m, 60);
+    model_remove(m.pods, "guest");
+    model_run(&m, 60);
+    assert_int_equal(mcpu_of("j-worker-0"), 1000);
+    model_run(&m, 600);
+    assert_int_equal(mcpu_of("j-worker-0"), 2000);
+}
+
+static void a_resize_that_was_put_off_is_tried_again_soon(void **state)
+{
+    host_a_guest(by_cores);
+    m.defers = true;
+    model_remove(m.pods, "guest");
+    model_run(&m, 45); /* it is taken back after 30 */
+    assert_int_equal(mcpu_of("j-worker-0"), 1000);
+    m.defers = false;
+    model_run(&m, 75);
+    assert_int_equal(mcpu_of("j-worker-0"), 2000);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_prestate_setup_teardown(name, model_set_up, model_tear_down, &m)
@@ -482,6 +546,9 @@ int main(void)
         T(a_worker_is_resized_with_its_threads),
         T(a_worker_shrinks_once_however_slow_its_node_is),
         T(an_infeasible_resize_is_taken_back),
+        T(a_rate_while_a_node_resizes_does_not_count),
+        T(a_worker_that_did_not_gain_is_tried_larger_again),
+        T(a_resize_that_was_put_off_is_tried_again_soon),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,7 +29,15 @@
 
 /* ---- samples --------------------------------------------------------------------------------- */
 
-/* Whether all nodes that it has are in the training; and how many that are. */
+/* Its status may still tell of the size before: a rate of now would count for that. */
+static bool is_being_resized(const struct replica *replica)
+{
+    const struct kube_pod *pod = replica->pod;
+
+    return pod && pod->actual_mcpu && pod->actual_mcpu != pod->mcpu;
+}
+
+/* Whether all nodes that it has are in the training, with their size; and how many that are. */
 static bool settled(const struct job *job, uint32_t *ret_worker, uint32_t *ret_ps)
 {
     int64_t mcpu = 0, each = job_task(job, KUBE_WORKER)->mcpu;
@@ -40,7 +48,8 @@ static bool settled(const struct job *job, uint32_t *ret_worker, uint32_t *ret_p
 
         if (replica->role == KUBE_CHIEF)
             continue;
-        if (replica->reported == KUBE_NODE_JOINING || replica->reported == KUBE_NODE_DRAINING)
+        if (replica->reported == KUBE_NODE_JOINING || replica->reported == KUBE_NODE_DRAINING ||
+            is_being_resized(replica))
             return false;
         if (replica->reported != KUBE_NODE_IN)
             continue;
@@ -189,6 +198,30 @@ static int64_t gain_of(enum kube_role role, uint64_t before, uint64_t after, int
     int64_t more = ((int64_t)after - (int64_t)before) * 1000 / (int64_t)before;
 
     return (role == KUBE_PS ? more : more * from) / (to - from);
+}
+
+static bool is_resized(const struct job *job)
+{
+    return job->etj->worker_mcpu_min < job->etj->worker_mcpu_max;
+}
+
+/*
+ * Workers that grow in place have no ceiling that ends: what was measured of more cores counts for
+ * as long as one would last, else a rate that was low for another reason would keep them small for
+ * ever.
+ */
+static void forget_larger(struct core *c, struct record *r)
+{
+    for (int i = 0; i < FIT_COUNTS; i++) {
+        struct fit_count *known = &r->fit.count[i];
+
+        if (known->threads <= r->size_worker)
+            continue;
+        if (c->now_ns - (int64_t)known->last_ns >= CEILING_NS)
+            *known = (struct fit_count){0};
+        else
+            core_wake(c, (int64_t)known->last_ns + CEILING_NS);
+    }
 }
 
 enum verdict {
@@ -448,15 +481,12 @@ void learn(struct core *c, struct job *job)
         else
             sample(c, r, job->report);
     }
+    if (is_resized(job) && r->size_worker)
+        forget_larger(c, r);
     job->has_model = fit_solve(&r->fit, (uint64_t)c->now_ns, &job->model);
 }
 
 /* ---- changes --------------------------------------------------------------------------------- */
-
-static bool is_resized(const struct job *job)
-{
-    return job->etj->worker_mcpu_min < job->etj->worker_mcpu_max;
-}
 
 /* What the training makes with so many workers; 0: it is not known. */
 static uint64_t rate_of(const struct job *job, int32_t workers)

@@ -42,7 +42,9 @@ static bool take_back(struct core *c, struct job *job, struct replica *replica)
         core_wake(c, replica->acted_ns + DEFERRED_NS);
         return true;
     }
-    job->record->no_resize_ns = c->now_ns + CEILING_NS;
+    /* what it puts off it may have room for soon */
+    job->record->no_resize_ns =
+        c->now_ns + (pod->resize == KUBE_RESIZE_DEFERRED ? PATIENCE_NS : CEILING_NS);
     if (actual && actual != pod->mcpu && resize(c, job, replica, actual))
         core_event(c, job, true, "ResizeRefused", "%s cannot have %lldm: it keeps %lldm",
                    pod->meta.name, (long long)pod->mcpu, (long long)actual);
