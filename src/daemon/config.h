@@ -9,20 +9,20 @@
 
 #include "base/cpuset.h"
 #include "base/error.h"
-#include "daemon/containers/container.h"
 #include "policy/core/policy.h"
 #include "proto/attribute.h"
 
 #include <stdio.h>
 #include <sys/types.h>
 
-#define CONFIG_FILE           "/etc/tide/tide.conf"
-#define CONFIG_BYTES_MAX      65536 /* of a file */
-#define CONFIG_DROP_INS_MAX   64
-#define CONFIG_SOCKET_MAX     108 /* sun_path */
-#define CONFIG_GROUP_MAX      33  /* a group's name as groupadd takes it, and NUL */
-#define CONFIG_MEMORY_MACHINE UINT64_MAX
-#define CONFIG_NOBODY         ((gid_t)-1)
+#define CONTAINERS_ENGINES_MAX 4 /* sockets that one daemon watches */
+#define CONFIG_FILE            "/etc/tide/tide.conf"
+#define CONFIG_BYTES_MAX       65536 /* of a file */
+#define CONFIG_DROP_INS_MAX    64
+#define CONFIG_SOCKET_MAX      108 /* sun_path */
+#define CONFIG_GROUP_MAX       33  /* a group's name as groupadd takes it, and NUL */
+#define CONFIG_MEMORY_MACHINE  UINT64_MAX
+#define CONFIG_NOBODY          ((gid_t)-1)
 
 struct config {
     struct policy_spec policy; /* its policy NULL: not said */

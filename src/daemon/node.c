@@ -11,9 +11,10 @@
 #include "daemon/confine/guardian.h"
 #include "daemon/containers/container.h"
 #include "daemon/job/confine.h"
+#include "daemon/link/link.h"
 #include "daemon/peers/agent.h"
-#include "daemon/peers/claims.h"
-#include "daemon/peers/link.h"
+#include "daemon/peers/control.h"
+#include "daemon/plan/claims.h"
 #include "daemon/plan/decision.h"
 #include "daemon/plan/plan.h"
 #include "daemon/plan/wait.h"
@@ -427,11 +428,11 @@ static int begin(struct top *t, const struct node_options *o, struct error *err)
     begin_record(n);
     if (claims_new(n, &n->claims, &why) < 0)
         node_log("%s", why.text);
-    r = link_new(n, &n->link, err);
+    r = link_new(n, &agent_role, &control_role, &n->link, err);
     for (unsigned i = 0; r == 0 && i < n->config.n_engines; i++)
         r = containers_new(n, n->config.engines[i], &n->containers, err);
     if (r == 0)
-        r = api_new(n, &n->api, err);
+        r = api_new(n, routes_handle, &n->api, err);
     return r;
 }
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/peers/claims.h"
+#include "daemon/plan/claims.h"
 
 #include <errno.h>
 #include <string.h>

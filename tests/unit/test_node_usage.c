@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "daemon/confine/actuate.h"
+#include "daemon/link/link.h"
 #include "daemon/node.h"
-#include "daemon/peers/link.h"
 #include "daemon/plan/decision.h"
 
 #include "tree.h"

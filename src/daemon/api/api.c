@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "daemon/api/events.h"
+#include "daemon/containers/container.h"
 #include "daemon/node.h"
 #include "daemon/plan/wait.h"
 
@@ -29,6 +30,7 @@ struct client {
 
 struct api {
     struct node *node;
+    api_handler *handler;
     struct MHD_Daemon *http;
     int fd, spare_fd;
     bool passed; /* the socket is systemd's: it stays when we end */
@@ -184,7 +186,7 @@ static void handle(struct request *r)
             return;
         }
     }
-    routes_handle(r);
+    r->node->api->handler(r);
 }
 
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *url,
@@ -388,7 +390,7 @@ static int start_http(struct api *api)
                            api);
 }
 
-int api_new(struct node *n, struct api **ret, struct error *err)
+int api_new(struct node *n, api_handler *handler, struct api **ret, struct error *err)
 {
     struct api *api = calloc(1, sizeof(*api));
     int r;
@@ -396,6 +398,7 @@ int api_new(struct node *n, struct api **ret, struct error *err)
     if (!api)
         return error_set(err, -ENOMEM, "out of memory");
     api->node = n;
+    api->handler = handler;
     api->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     r = sd_event_add_time(n->event, &api->timer, CLOCK_MONOTONIC, 0, 1000, on_timer, api);
     if (r >= 0)

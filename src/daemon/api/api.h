@@ -7,7 +7,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "daemon/peers/control.h"
+#include "daemon/link/access.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -22,9 +22,13 @@
 struct api;
 struct job;
 struct node;
+struct request;
 struct stream;
 
-int api_new(struct node *n, struct api **ret, struct error *err);
+/* What a complete request asks for: answers now, or later through request_answer. */
+typedef void api_handler(struct request *r);
+
+int api_new(struct node *n, api_handler *handler, struct api **ret, struct error *err);
 struct api *api_free(struct api *api); /* takes NULL, returns NULL */
 
 /* One request and, in the end, its answer. */
@@ -49,7 +53,7 @@ struct request {
     bool changed; /* PATCH: it asked for something else than there was */
 };
 
-/* routes.c: handles a complete request; answers now, or later through request_answer. */
+/* routes.c: the api_handler of the whole interface. */
 void routes_handle(struct request *r);
 
 /* routes_record.c: the same of single paths. @none is no job. */

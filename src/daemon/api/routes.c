@@ -6,6 +6,7 @@
 #include "base/size.h"
 #include "daemon/api/events.h"
 #include "daemon/api/view.h"
+#include "daemon/containers/container.h"
 #include "daemon/job/confine.h"
 #include "daemon/node.h"
 #include "daemon/peers/control.h"

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "daemon/confine/groups.h"
+#include "daemon/containers/container.h"
 #include "daemon/job/parts.h"
 #include "daemon/node.h"
 #include "daemon/plan/decision.h"

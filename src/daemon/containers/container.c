@@ -10,8 +10,8 @@
 #include "daemon/containers/container_state.h"
 #include "daemon/containers/labels.h"
 #include "daemon/job/confine.h"
+#include "daemon/link/link.h"
 #include "daemon/node.h"
-#include "daemon/peers/link.h"
 #include "host/proc/file.h"
 #include "host/proc/proc.h"
 
@@ -35,27 +35,6 @@ struct node *container_node(const struct container *c)
 const char *container_engine_path(const struct container *c)
 {
     return c->set->path;
-}
-
-struct job *container_job(const struct container *c)
-{
-    return c->job;
-}
-
-struct job *container_job_of_id(const struct node *n, const char *text)
-{
-    struct job *found = NULL;
-
-    if (strlen(text) < CONTAINER_ID_SHORT)
-        return NULL;
-    for (struct job *j = n->jobs.first; j; j = j->next) {
-        if (!j->container || strncmp(j->container->id, text, strlen(text)) != 0)
-            continue;
-        if (found)
-            return NULL; /* of two: not enough of it */
-        found = j;
-    }
-    return found;
 }
 
 static char *read_groups(const struct node *n, pid_t pid)

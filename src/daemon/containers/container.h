@@ -20,9 +20,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define CONTAINERS_ENGINES_MAX 4  /* sockets that one daemon watches */
-#define CONTAINER_ID_MAX       65 /* 64 hexadecimal digits */
-#define CONTAINER_ID_SHORT     8  /* so many name a job: no pid is so long */
+#define CONTAINER_ID_MAX 65 /* 64 hexadecimal digits */
 
 struct container;
 struct containers;
@@ -41,12 +39,6 @@ struct containers *containers_free(struct containers *all); /* every one; takes 
 
 /* One of the engine's containers stops being a job that is about to be freed. */
 extern const struct job_observer containers_observer;
-
-/* The job whose processes live in it, or NULL: it is not known to run. */
-struct job *container_job(const struct container *c);
-
-/* The job whose container's id begins with @text, CONTAINER_ID_SHORT digits or more; or NULL. */
-struct job *container_job_of_id(const struct node *n, const char *text);
 
 /* The first of @j's processes that lives in its container (others have started it), or NULL. */
 const struct process *container_first(const struct job *j);

@@ -7,8 +7,8 @@
 #include "daemon/confine/guardian.h"
 #include "daemon/containers/container_state.h"
 #include "daemon/containers/labels.h"
+#include "daemon/link/link.h"
 #include "daemon/node.h"
-#include "daemon/peers/link.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
 #include "base/container.h"
 #include "daemon/containers/container_state.h"
 #include "daemon/containers/labels.h"
+#include "daemon/link/link.h"
 #include "daemon/node.h"
-#include "daemon/peers/link.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -60,6 +60,14 @@ struct container *container_of_key(const struct node *n, const struct container 
     return NULL;
 }
 
+static int find_job(struct container *c, pid_t pid, struct job **ret, struct error *err)
+{
+    if (!container_holds(c, pid))
+        return error_set(err, -EACCES, "the socket is a container's, and it is not in that");
+    *ret = c->job;
+    return *ret ? 0 : error_set(err, -EAGAIN, "its container is not known to run");
+}
+
 void container_listen(struct container *c)
 {
     struct node *n = c->set->node;
@@ -73,7 +81,7 @@ void container_listen(struct container *c)
                  c->id, c->key, other->id);
     if (c->listener || other)
         return;
-    r = fd < 0 ? fd : link_listen(n->link, fd, c, &c->listener);
+    r = fd < 0 ? fd : link_listen(n->link, fd, c, find_job, &c->listener);
     if (r < 0 && r != -ENOENT) /* without the directory it is elastic in its cores alone */
         node_log("container %.12s: no socket in " CONTAINER_RUN_DIR "/%s: %s", c->id, c->key,
                  strerror(-r));

@@ -3,12 +3,12 @@
 
 #include "base/clock.h"
 #include "base/failpoint.h"
-#include "daemon/containers/container.h"
 #include "daemon/job/confine.h"
 #include "daemon/job/parts.h"
+#include "daemon/link/access.h"
+#include "daemon/link/link.h"
+#include "daemon/link/target.h"
 #include "daemon/node.h"
-#include "daemon/peers/control.h"
-#include "daemon/peers/link.h"
 #include "daemon/plan/plan.h"
 
 #include <errno.h>
@@ -51,12 +51,8 @@ static int find_job(struct peer *peer, const struct proto_hello *hello, struct j
 {
     struct job *j;
 
-    if (peer->container) {
-        if (!container_holds(peer->container, peer->who.pid))
-            return error_set(err, -EACCES, "the socket is a container's, and it is not in that");
-        *ret = container_job(peer->container);
-        return *ret ? 0 : error_set(err, -EAGAIN, "its container is not known to run");
-    }
+    if (peer->container)
+        return peer->find_job(peer->container, peer->who.pid, ret, err);
     j = job_find_token(peer->node, hello->token);
     if (!j)
         j = job_find_pid(peer->node, peer->who.pid, peer->who.uid);
@@ -209,7 +205,7 @@ static void command_again(struct process *p, uint64_t now)
         return;
     p->resent_ns = now;
     p->job->node->generation++;
-    agent_send_target(p);
+    target_send(p);
 }
 
 static void on_heartbeat(struct process *p, const struct proto_heartbeat *m)
@@ -264,7 +260,7 @@ static void on_local(struct process *p, const struct proto_local *m)
     plan_make_now(j->node);
 }
 
-int agent_message(struct peer *peer, union proto_message *m, struct error *err)
+static int on_message(struct peer *peer, union proto_message *m, struct error *err)
 {
     if (m->h.type == PROTO_HELLO)
         return on_hello(peer, &m->hello, err);
@@ -288,41 +284,15 @@ int agent_message(struct peer *peer, union proto_message *m, struct error *err)
     }
 }
 
-/* ---- targets ---- */
+/* ---- connections ---- */
 
-void agent_send_target(struct process *p)
-{
-    struct node *n = p->job->node;
-    union proto_message m;
-    int r;
-
-    proto_init(&m, PROTO_TARGET, (uint32_t)n->generation);
-    m.target.epoch = n->epoch;
-    m.target.generation = n->generation;
-    m.target.intra = p->want.intra;
-    m.target.inter = p->want.inter;
-    m.target.sent_ns = clock_now_ns();
-    r = link_send(p->peer, &m);
-    p->unsent = r == -EAGAIN;
-    if (p->sent_generation == 0)
-        p->held = process_max(p);
-    if (p->want.intra < p->held && p->shrink_since_ns == 0)
-        p->shrink_since_ns = m.target.sent_ns;
-    if (p->want.intra > p->held)
-        p->held = p->want.intra;
-    p->sent = p->want;
-    p->sent_ns = m.target.sent_ns;
-    p->sent_generation = n->generation;
-    p->job->told = true;
-}
-
-void agent_writable(struct peer *peer)
+static void on_writable(struct peer *peer)
 {
     if (peer->process && peer->process->unsent)
-        agent_send_target(peer->process);
+        target_send(peer->process);
 }
 
-void agent_gone(struct peer *peer)
+static void on_gone(struct peer *peer)
 {
     struct process *p = peer->process;
 
@@ -334,6 +304,9 @@ void agent_gone(struct peer *peer)
     p->shrink_since_ns = 0;
     node_changed(p->job->node); /* nobody is left to wait for, unless the whole process ended */
 }
+
+const struct link_role agent_role = {
+    .message = on_message, .writable = on_writable, .gone = on_gone};
 
 void agent_welcome_all(struct node *n)
 {
@@ -350,6 +323,6 @@ void agent_release_all(struct node *n)
         for (struct process *p = j->processes; p; p = p->next)
             if (p->peer && p->sent.intra) {
                 p->want = (struct threads){0};
-                agent_send_target(p);
+                target_send(p);
             }
 }

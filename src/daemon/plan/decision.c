@@ -5,7 +5,7 @@
 #include "daemon/job/confine.h"
 #include "daemon/job/parts.h"
 #include "daemon/node.h"
-#include "daemon/peers/claims.h"
+#include "daemon/plan/claims.h"
 #include "policy/core/cores.h"
 #include "policy/model/curve.h"
 

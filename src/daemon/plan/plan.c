@@ -4,10 +4,9 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "daemon/job/confine.h"
+#include "daemon/link/target.h"
 #include "daemon/node.h"
-#include "daemon/peers/agent.h"
-#include "daemon/peers/claims.h"
-#include "daemon/peers/link.h"
+#include "daemon/plan/claims.h"
 #include "daemon/plan/decision.h"
 
 #include <errno.h>
@@ -54,7 +53,7 @@ static void lower_targets(struct node *n)
     for (struct job *j = n->jobs.first; j; j = j->next)
         for (struct process *p = j->processes; p; p = p->next)
             if (wants_command(p) && p->want.intra <= present(p)) {
-                agent_send_target(p);
+                target_send(p);
                 failpoint(FAILPOINT_TARGET_LOWERED);
             }
 }
@@ -80,7 +79,7 @@ static void raise_targets(struct job *j, bool others_shrink)
         return;
     for (struct process *p = j->processes; p; p = p->next)
         if (wants_command(p) && p->want.intra > present(p)) {
-            agent_send_target(p);
+            target_send(p);
             failpoint(FAILPOINT_TARGET_RAISED);
         }
 }

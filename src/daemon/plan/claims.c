@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/peers/claims.h"
+#include "daemon/plan/claims.h"
 
 #include "base/cleanup.h"
 #include "daemon/node.h"

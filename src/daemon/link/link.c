@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/peers/link.h"
+#include "daemon/link/link.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/failpoint.h"
+#include "daemon/link/access.h"
 #include "daemon/node.h"
-#include "daemon/peers/agent.h"
-#include "daemon/peers/control.h"
 #include "host/proc/proc.h"
 
 #include <fcntl.h>
@@ -32,12 +31,14 @@
 struct listener {
     struct link *link;
     struct container *container; /* NULL: the daemon's own */
+    link_find_job *find_job;     /* of that container */
     sd_event_source *source;
     int fd;
 };
 
 struct link {
     struct node *node;
+    const struct link_role *agents, *controllers;
     struct listener *own;
     int spare_fd; /* given up for a moment when descriptors run out, to hang up on the caller */
     sd_event_source *reap_source;
@@ -54,12 +55,17 @@ static struct peer *peer_free(struct peer *peer)
     return NULL;
 }
 
+static const struct link_role *role_of(const struct peer *peer)
+{
+    const struct link *l = peer->node->link;
+
+    return peer->role == PEER_CONTROLLER ? l->controllers : l->agents;
+}
+
 static void peer_gone(struct peer *peer)
 {
-    if (peer->role == PEER_AGENT)
-        agent_gone(peer);
-    else if (peer->role == PEER_CONTROLLER)
-        control_gone(peer);
+    if (peer->role != PEER_NEW)
+        role_of(peer)->gone(peer);
 }
 
 static int on_reap(sd_event_source *s, void *arg)
@@ -153,8 +159,8 @@ static int peer_message(struct peer *peer, union proto_message *m, size_t len, s
         r = peer_first(peer, m, err);
     if (r < 0)
         return r;
-    return peer->role == PEER_CONTROLLER ? control_message(peer, &m->control, err)
-                                         : agent_message(peer, m, err);
+    /* A new peer's first message is a hello, or peer_first() has made it a controller. */
+    return role_of(peer)->message(peer, m, err);
 }
 
 static void peer_refuse(struct peer *peer, const union proto_message *m, const struct error *err)
@@ -195,10 +201,8 @@ static int on_peer(sd_event_source *s, int fd, uint32_t events, void *arg)
 
     if (events & EPOLLOUT) {
         peer_wait_for_room(peer, false);
-        if (peer->role == PEER_AGENT)
-            agent_writable(peer);
-        else if (peer->role == PEER_CONTROLLER)
-            control_writable(peer);
+        if (peer->role != PEER_NEW)
+            role_of(peer)->writable(peer);
     }
     if (events & EPOLLIN)
         peer_read(peer);
@@ -264,7 +268,11 @@ static int peer_new(struct listener *at, int fd)
     peer = calloc(1, sizeof(*peer));
     if (!peer)
         return -ENOMEM;
-    *peer = (struct peer){.node = l->node, .container = at->container, .fd = fd, .who = who};
+    *peer = (struct peer){.node = l->node,
+                          .container = at->container,
+                          .find_job = at->find_job,
+                          .fd = fd,
+                          .who = who};
     peer->start = start;
     peer->connected_ns = clock_now_ns();
     r = sd_event_add_io(l->node->event, &peer->io, fd, EPOLLIN, on_peer, peer);
@@ -373,9 +381,14 @@ static int listener_new(struct link *l, int dir_fd, mode_t mode, struct containe
     return 0;
 }
 
-int link_listen(struct link *l, int dir_fd, struct container *container, struct listener **ret)
+int link_listen(struct link *l, int dir_fd, struct container *container, link_find_job *find_job,
+                struct listener **ret)
 {
-    return listener_new(l, dir_fd, 0666, container, ret);
+    int r = listener_new(l, dir_fd, 0666, container, ret);
+
+    if (r == 0)
+        (*ret)->find_job = find_job;
+    return r;
 }
 
 struct listener *link_unlisten(struct listener *at)
@@ -393,7 +406,8 @@ struct listener *link_unlisten(struct listener *at)
     return NULL;
 }
 
-int link_new(struct node *n, struct link **ret, struct error *err)
+int link_new(struct node *n, const struct link_role *agents, const struct link_role *controllers,
+             struct link **ret, struct error *err)
 {
     struct link *l = calloc(1, sizeof(*l));
     int r;
@@ -401,6 +415,8 @@ int link_new(struct node *n, struct link **ret, struct error *err)
     if (!l)
         return error_set(err, -ENOMEM, "out of memory");
     l->node = n;
+    l->agents = agents;
+    l->controllers = controllers;
     l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     /* Root's daemon serves every user and tells them apart; anybody else's serves its user. */
     r = listener_new(l, n->dir_fd, n->uid == 0 ? 0666 : 0600, NULL, &l->own);

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/link/access.h"
+
+#include "daemon/node.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define GROUPS_USUAL       64 /* of a peer, without an allocation */
+#define CONTAINER_ID_SHORT 8  /* digits that name a container's job: no pid is so long */
+
+/* ---- who may do what ---- */
+
+static bool has_group(int fd, gid_t group)
+{
+    gid_t few[GROUPS_USUAL], *all = few;
+    socklen_t size = sizeof(few);
+    bool found = false;
+
+    /* -ERANGE says how much room they need; it is as much as the kernel holds already. */
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, few, &size) < 0) {
+        if (errno != ERANGE || !(all = malloc(size)))
+            return false;
+        if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, all, &size) < 0)
+            size = 0;
+    }
+    for (size_t i = 0; i < size / sizeof(gid_t) && !found; i++)
+        found = all[i] == group;
+    if (all != few)
+        free(all);
+    return found;
+}
+
+int control_identify(const struct node *n, int fd, struct caller *ret)
+{
+    struct ucred cred;
+    socklen_t size = sizeof(cred);
+    bool admins = n->uid == 0 && n->admin_gid != CONFIG_NOBODY;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &size) < 0)
+        return -errno;
+    *ret = (struct caller){
+        .pid = cred.pid,
+        .uid = cred.uid,
+        .admin = admins && (cred.gid == n->admin_gid || has_group(fd, n->admin_gid)),
+    };
+    return 0;
+}
+
+bool control_may_govern(const struct node *n, const struct caller *who)
+{
+    return who->uid == 0 || who->uid == n->uid || who->admin;
+}
+
+bool control_may_use(const struct node *n, const struct caller *who)
+{
+    return n->uid == 0 || control_may_govern(n, who);
+}
+
+bool control_may_change(const struct node *n, const struct caller *who, const struct job *j)
+{
+    return control_may_govern(n, who) || who->uid == j->uid;
+}
+
+bool control_may_read(const struct node *n, const struct caller *who, const struct job *j)
+{
+    return n->uid == 0 || control_may_change(n, who, j);
+}
+
+bool control_may_register(const struct caller *who, uid_t uid)
+{
+    return who->uid == 0 || who->uid == uid || who->admin;
+}
+
+bool control_may_adopt(const struct node *n, const struct caller *who)
+{
+    return control_may_govern(n, who);
+}
+
+bool control_may_join(const struct node *n, const struct caller *who)
+{
+    return n->uid == 0 || who->uid == n->uid;
+}
+
+bool control_may_speak(const struct caller *who, const struct job *j)
+{
+    return who->uid == j->uid;
+}
+
+/* ---- which job ---- */
+
+/* The only one whose container's id begins with @text. */
+static struct job *find_container(const struct node *n, const char *text)
+{
+    struct job *found = NULL;
+
+    if (strlen(text) < CONTAINER_ID_SHORT)
+        return NULL;
+    for (struct job *j = n->jobs.first; j; j = j->next) {
+        if (!j->container_id || strncmp(j->container_id, text, strlen(text)) != 0)
+            continue;
+        if (found)
+            return NULL; /* of two: not enough of it */
+        found = j;
+    }
+    return found;
+}
+
+/* The only one of a Compose service; *err of several names them. */
+static struct job *find_service(const struct node *n, const struct caller *who, const char *service,
+                                struct error *err)
+{
+    char names[ERROR_TEXT_MAX / 2] = "";
+    struct job *found = NULL;
+    unsigned count = 0;
+    size_t len = 0;
+
+    for (struct job *j = n->jobs.first; j; j = j->next) {
+        if (strcmp(j->service, service) != 0 || !control_may_read(n, who, j))
+            continue;
+        if (len < sizeof(names))
+            len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s (%s)",
+                                    count ? ", " : "", j->name, j->id);
+        found = j;
+        count++;
+    }
+    if (count <= 1)
+        return found;
+    error_set(err, -EEXIST, "the service '%.60s' has %u jobs: %s%s", service, count, names,
+              len < sizeof(names) ? "" : "...");
+    return NULL;
+}
+
+struct job *control_find(const struct node *n, const struct caller *who, const char *text,
+                         struct error *err)
+{
+    struct job *j = job_find(n, text);
+
+    error_set(err, -ESRCH, "there is no job '%.100s'", text);
+    if (!j)
+        j = find_container(n, text);
+    if (!j && *text)
+        j = find_service(n, who, text, err);
+    return j && control_may_read(n, who, j) ? j : NULL;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/link/target.h"
+
+#include "base/clock.h"
+#include "daemon/link/link.h"
+#include "daemon/node.h"
+
+#include <errno.h>
+
+void target_send(struct process *p)
+{
+    struct node *n = p->job->node;
+    union proto_message m;
+    int r;
+
+    proto_init(&m, PROTO_TARGET, (uint32_t)n->generation);
+    m.target.epoch = n->epoch;
+    m.target.generation = n->generation;
+    m.target.intra = p->want.intra;
+    m.target.inter = p->want.inter;
+    m.target.sent_ns = clock_now_ns();
+    r = link_send(p->peer, &m);
+    p->unsent = r == -EAGAIN;
+    if (p->sent_generation == 0)
+        p->held = process_max(p);
+    if (p->want.intra < p->held && p->shrink_since_ns == 0)
+        p->shrink_since_ns = m.target.sent_ns;
+    if (p->want.intra > p->held)
+        p->held = p->want.intra;
+    p->sent = p->want;
+    p->sent_ns = m.target.sent_ns;
+    p->sent_generation = n->generation;
+    p->job->told = true;
+}
