@@ -50,7 +50,7 @@ install: all
 	@meson install -C $(BUILD) --no-rebuild
 
 bench: all
-	@scripts/setup.sh tf221
+	@scripts/setup.sh tf221 $(if $(filter 0,$(shell id -u)),kube)
 	@TIDE_BUILD_DIR=$(BUILD) TIDE_BENCH_PYTHON=$(PYTHON_TF) bench/run.sh
 
 bench-cluster: all
@@ -78,7 +78,7 @@ help:
 	@echo 'make check-cluster  tests with Kubernetes, and in virtual machines: cgroup v2, systemd, 64 cores'
 	@echo 'make check-quick  what to run between two edits: one compiler, no TensorFlow'
 	@echo 'make install      into PREFIX ($(PREFIX)), under DESTDIR if set'
-	@echo 'make bench        the measurements of docs/, about an hour'
+	@echo 'make bench        the measurements of docs/benchmarks.md: an hour; as root all of them, three'
 	@echo 'make bench-cluster  the measurements of elastic clusters, about an hour and a half (as root)'
 	@echo 'make reproduction simulates the experiments of docs/reproduction.md, a minute or two'
 	@echo 'make soak         thousands of resizes of real trainings, 10,000 kills of tided and random orders'

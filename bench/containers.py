@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a resize of containers costs, against a real Docker Engine of its own (root only).
 
-The containers' processes speak as an agent does and acknowledge at once, so that what is measured
-is the daemon's and the engine's. Each row is in ms; `own part` is the median of the resizes less
-that of the bare updates, which were made in turn with them.
+The containers' processes speak as an agent does. In the first rows they acknowledge at once: these are
+the daemon's and the engine's part alone, no resize of a training. In the rows `as TensorFlow` a process
+acknowledges after the median time that real TensorFlow takes to park a thread, which latency.py measured
+(bench/results/latency.json). Each row is in ms; `own part` is the median of the resizes less that of the
+bare updates, which were made in turn with them.
 
     containers.py [--resizes 100] [--many 200]
 """

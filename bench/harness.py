@@ -23,6 +23,8 @@ import sys
 import tempfile
 import time
 
+import stamp
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("TIDE_BUILD_DIR", ROOT / "build")).resolve()
 RESULTS = ROOT / "bench" / "results"
@@ -272,22 +274,26 @@ def machine():
 
 
 def save(name, rows, runs=()):
-    """Writes bench/results/NAME.json; rows of models that were not measured now stay. @runs: what the
-    rows were made of, for a measurement that goes on later."""
+    """Writes bench/results/NAME.json; rows of models that were not measured now stay, with the commit, day
+    and hash of their own. @runs: what the rows were made of, for a measurement that goes on later."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}.json"
+    now = stamp.today(BUILD, name, machine())
+    runs = stamp.stamped(runs, now)
+    rows = [{**row, "measured": stamp.of_runs(row, runs) if runs else now} for row in rows]
     models = {row.get("model") for row in rows}
     if path.exists() and None not in models:
         rows = [row for row in json.loads(path.read_text())["rows"] if row["model"] not in models] + rows
-    result = {"bench": name, "machine": machine(), "rows": rows} | ({"runs": runs} if runs else {})
+    result = {"bench": name, "machine": now["machine"], "rows": rows} | ({"runs": runs} if runs else {})
     path.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"written to {path.relative_to(ROOT)}")
+    print(f"written to {path}")
 
 
 def saved_runs(name):
-    """The runs that save() was given."""
+    """The runs that save() was given. Those of before runs were stamped say so."""
     path = RESULTS / f"{name}.json"
-    return json.loads(path.read_text()).get("runs", []) if path.exists() else []
+    unknown = {"commit": "unknown", "date": "", "hash": "unknown", "machine": {}}
+    return stamp.stamped(json.loads(path.read_text()).get("runs", []) if path.exists() else [], unknown)
 
 
 def show_ratio(label, stats, goal):

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes docs/benchmarks.md's tables from bench/results/*.json; the reading above them is ours.
 
-The text before the line `<!-- tables -->` is kept, what follows is replaced.
+The text before the line `<!-- tables -->` is kept, what follows is replaced. Each row says at which commit
+and on which day it was measured, and is marked stale when the programs of the build tree are others.
 """
 
 import json
 
 import harness
+import stamp
 
 DOCUMENT = harness.ROOT / "docs" / "benchmarks.md"
 MARK = "<!-- tables -->"
@@ -22,20 +24,22 @@ def verdict(row):
 
 
 def ratio_table(result):
-    lines = ["| | median ratio | 95 % interval | min … max | pairs | goal | |", "|---|---|---|---|---|---|---|"]
+    lines = ["| | median ratio | 95 % interval | min … max | pairs | goal | | measured |", "|" + "---|" * 8]
     for row in result["rows"]:
         row = {**row, **harness.ratio_stats(row["ratios"])}
         label = row["model"] + (f", memory ×{row['rss_ratio']:.3f}" if "rss_ratio" in row else "")
         lines.append(f"| {label} | {row['ratio']:.3f} | {row['low']:.3f} … {row['high']:.3f} | "
                      f"{row['min']:.2f} … {row['max']:.2f} | {row['repeats']} | "
-                     f"{row.get('goal', '')} | {verdict(row)} |")
+                     f"{row.get('goal', '')} | {verdict(row)} | "
+                     f"{stamp.told(row, harness.BUILD, result['bench'])} |")
     return lines
 
 
 def value_table(result):
-    keys = list(dict.fromkeys(key for row in result["rows"] for key in row))
+    rows = [{**row, "measured": stamp.told(row, harness.BUILD, result["bench"])} for row in result["rows"]]
+    keys = [*dict.fromkeys(key for row in rows for key in row if key != "measured"), "measured"]
     lines = ["| " + " | ".join(keys) + " |", "|" + "---|" * len(keys)]
-    lines += ["| " + " | ".join(str(row.get(k, "")) for k in keys) + " |" for row in result["rows"]]
+    lines += ["| " + " | ".join(str(row.get(k, "")) for k in keys) + " |" for row in rows]
     return lines
 
 

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a row of bench/results was measured with: commit, day, machine, and a hash of what ran.
+
+The hash covers the programs without their symbols and build ids, and the Python sources where these
+take part: it changes when a measurement could. report.py compares it with that of today's files.
+"""
+
+import datetime
+import functools
+import hashlib
+import os
+import pathlib
+import subprocess
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PYTHON_PACKAGE = "python/threadtide"
+
+NODE = ("tide", "tided", "libtide-agent.so", "libtide.so")
+TRAINING = ("tide-tfnode", "libtide-agent.so", PYTHON_PACKAGE)
+CLUSTER = ("tide-kube", *TRAINING)
+# Beginning of a result's name -> what it measures; the longest that fits counts.
+MEASURED = {
+    "container": NODE, "latency": NODE, "micro": (*NODE, "bench/hook_cost"), "replay": NODE, "restore": NODE,
+    "share": NODE, "throughput": (*NODE, "bench/savedmodel_infer"),
+    "container-queue-predicted": ("tide-sim",),
+    "kube-reconcile": ("bench/kube_reconcile",), "policy-decide": ("bench/policy_decide",),
+    "sim-speed": ("bench/sim_speed",),
+    "cluster": CLUSTER, "kube-response": CLUSTER, "kube-scale": ("tide-kube",),
+    "cluster-async": TRAINING, "cluster-sync": TRAINING, "cluster-curves": TRAINING,
+    "cluster-mix-simulated": ("tide-sim",), "cluster-simulated": ("tide-sim",),
+    "elastic-pause": TRAINING, "tfnode-start": TRAINING,
+}
+
+
+def programs(name):
+    fits = [beginning for beginning in MEASURED if name.startswith(beginning)]
+    if not fits:
+        raise KeyError(f"bench/stamp.py does not say what {name} measures")
+    return MEASURED[max(fits, key=len)]
+
+
+def content(path):
+    """A file's bytes; a program's without what changes when nothing does."""
+    data = path.read_bytes()
+    if not data.startswith(b"\x7fELF"):
+        return data
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder, "out")
+        subprocess.run(["strip", "--strip-unneeded", "--remove-section=.note.gnu.build-id", "-o", out,
+                        path.resolve()], check=True)
+        return out.read_bytes()
+
+
+@functools.lru_cache(None)
+def hash_of(build, parts):
+    total = hashlib.sha256()
+    for part in parts:
+        folder = ROOT / part if part == PYTHON_PACKAGE else None
+        for path in sorted(folder.rglob("*.py")) if folder else [build / part]:
+            total.update(content(path))
+    return total.hexdigest()[:16]
+
+
+def today(build, name, machine):
+    """The stamp of a row of this result that is measured now."""
+    commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty=+", "--exclude=*"],
+                            capture_output=True, text=True)
+    return {"commit": commit.stdout.strip() or "unknown", "date": datetime.date.today().isoformat(),
+            "hash": hash_of(build, programs(name)), "machine": machine}
+
+
+def stamped(items, stamp):
+    """The rows or runs; those that have a stamp keep it."""
+    return [item if "measured" in item else {**item, "measured": stamp} for item in items]
+
+
+def of_runs(row, runs):
+    """The stamp of a row that was made of several runs: the oldest's; of different programs, no hash."""
+    own = [run["measured"] for run in runs
+           if all(row[key] == run[key] for key in ("side", "change", "seed") if key in row and key in run)]
+    own = own or [run["measured"] for run in runs]
+    oldest = min(own, key=lambda stamp: stamp["date"])
+    same = len({stamp["hash"] for stamp in own}) == 1
+    return oldest if same else {**oldest, "hash": "several"}
+
+
+def told(row, build, name):
+    """For the reader of a table: commit and day, and whether the programs are others today."""
+    stamp = row.get("measured")
+    if not stamp:
+        return "before rows were stamped, **stale**"
+    stale = stamp["hash"] != hash_of(build, programs(name))
+    return f"{stamp['commit']}, {stamp['date']}" + ", **stale**" * stale

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of bench/results say with which programs they were measured; nothing is measured here."""
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "bench"))
+
+import harness
+import report
+import stamp
+
+
+@pytest.fixture
+def build(tmp_path, monkeypatch):
+    """A build tree and a folder of results of our own; the one program is a copy of a real one."""
+    for name in stamp.NODE:
+        shutil.copy("/bin/true", tmp_path / name)
+    (tmp_path / "bench").mkdir()
+    shutil.copy("/bin/true", tmp_path / "bench/savedmodel_infer")
+    monkeypatch.setattr(harness, "BUILD", tmp_path)
+    monkeypatch.setattr(harness, "RESULTS", tmp_path / "results")
+    stamp.hash_of.cache_clear()
+    yield tmp_path
+    stamp.hash_of.cache_clear()
+
+
+def change(program):
+    shutil.copy("/bin/false", program)
+    stamp.hash_of.cache_clear()
+
+
+def saved(name):
+    return json.loads((harness.RESULTS / f"{name}.json").read_text())
+
+
+def test_rows_that_stay_keep_the_stamp_of_their_own_measurement(build):
+    harness.save("throughput-x", [{"model": "mlp", "value": 1}, {"model": "cnn", "value": 2}])
+    first = saved("throughput-x")["rows"]
+    change(build / "tided")
+    harness.save("throughput-x", [{"model": "cnn", "value": 3}])
+    kept, new = saved("throughput-x")["rows"]
+    assert kept == first[0]
+    assert new["value"] == 3 and new["measured"]["hash"] != kept["measured"]["hash"]
+    assert "**stale**" in stamp.told(kept, build, "throughput-x")
+    assert "**stale**" not in stamp.told(new, build, "throughput-x")
+
+
+def test_a_row_made_of_runs_of_different_programs_is_stale(build):
+    run = {"side": "static", "round": 1}
+    harness.save("share-x", [{"side": "static"}], [run])
+    change(build / "tide")
+    runs = [*harness.saved_runs("share-x"), {"side": "elastic", "round": 1}]
+    harness.save("share-x", [{"side": "static"}, {"side": "elastic"}], runs)
+    static, elastic = saved("share-x")["rows"]
+    assert static["measured"] == runs[0]["measured"]
+    assert "**stale**" in stamp.told(static, build, "share-x")
+    assert "**stale**" not in stamp.told(elastic, build, "share-x")
+    harness.save("share-x", [{"side": "static"}], [*harness.saved_runs("share-x"), {**run, "round": 2}])
+    assert "**stale**" in stamp.told(saved("share-x")["rows"][0], build, "share-x")
+
+
+def test_row_without_a_stamp_is_stale(build):
+    assert "**stale**" in stamp.told({"model": "mlp"}, build, "share-x")
+
+
+def test_hash_knows_programs_by_what_they_do(build, tmp_path):
+    """Not by their debugging symbols and build id; another instruction counts."""
+    def hash_with(code, *options):
+        (tmp_path / "a.c").write_text(code)
+        subprocess.run(["gcc", "-O2", *options, "-o", tmp_path / "tide", tmp_path / "a.c"], check=True)
+        stamp.hash_of.cache_clear()
+        return stamp.hash_of(tmp_path, ("tide",))
+
+    plain = hash_with("int main(void) { return 1; }")
+    assert plain == hash_with("int main(void) { return 1; }", "-g", "-Wl,--build-id=sha1")
+    assert plain != hash_with("int main(void) { return 2; }")
+
+
+def test_tables_name_commit_and_day_of_each_row(build):
+    harness.save("share-x", [{"what": "a", "p50": 1}])
+    lines = report.value_table(saved("share-x"))
+    assert lines[0] == "| what | p50 | measured |"
+    assert re.fullmatch(r"\| a \| 1 \| \S+, \d{4}-\d\d-\d\d \|", lines[2])
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "bench/results").glob("*.json")), ids=lambda path: path.stem)
+def test_every_result_is_known_and_written_by_make_bench(path):
+    assert stamp.programs(path.stem)
+    scripts = "".join((ROOT / "bench" / name).read_text() for name in ("run.sh", "cluster.sh"))
+    assert "exec bench/cluster.sh" in scripts
+    names = {script.name: re.findall(r'(?:save\(|name, options = )f?"([\w{}.-]+)"', script.read_text())
+             for script in (ROOT / "bench").glob("*.py")}
+    writers = ([name for name, saves in names.items() if path.stem in saves] or
+               [name for name, saves in names.items()
+                if any("{" in save and path.stem.startswith(save.split("{")[0]) for save in saves)])
+    assert any(f"bench/{writer}" in scripts for writer in writers), writers
