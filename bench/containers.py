@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a resize of containers costs, against a real Docker Engine of its own (root only).
 
-The containers' processes speak as an agent does. In the first rows they acknowledge at once: these are
-the daemon's and the engine's part alone, no resize of a training. In the rows `as TensorFlow` a process
-acknowledges after the median time that real TensorFlow takes to park a thread, which latency.py measured
-(bench/results/latency.json). Each row is in ms; `own part` is the median of the resizes less that of the
-bare updates, which were made in turn with them.
+Two kinds of containers. In the first rows a program speaks as an agent does and acknowledges at once:
+they are the daemon's and the engine's part alone, no resize of a training. In the rows `real TensorFlow`
+a model of models.py trains in the container with the agent, and a resize ends when its threads are
+parked or awake and its cores are in place. Each row is in ms; `own part` is the median of the resizes
+less that of the bare updates, which were made in turn with them.
 
-    containers.py [--resizes 100] [--many 200]
+    containers.py [--resizes 100] [--many 200] [--model mlp]
 """
 
 import argparse
@@ -28,8 +28,9 @@ sys.path.insert(0, str(TESTS))
 
 from box import Box, connected, job_of  # noqa: E402
 from daemon import Place, eventually  # noqa: E402
-from engine import Engine  # noqa: E402
+from engine import IMAGE, Engine, program_mounts  # noqa: E402
 
+WARM_S = 10  # from the model's pools to steps like all others
 EXCLUSIVE = {"io.threadtide.placement": "exclusive"}
 
 
@@ -78,12 +79,47 @@ def resizes(tided, engine, place, n):
     both = shrink + grow
     own = statistics.median(both) - statistics.median(update)
     rows = [row("bare update of a cpuset by the engine", update),
-            row("resize, exclusive: command to cores and threads in place", both, 60),
-            row("… shrink", shrink), row("… grow", grow),
+            row("resize, exclusive, acknowledged at once: command to cores in place", both, 60),
+            row("… shrink, acknowledged at once", shrink), row("… grow, acknowledged at once", grow),
             row("… own part (difference of the medians)", [own], 3)]
     box.remove()
     bare.remove()
     return rows
+
+
+def training(tided, engine, name, model):
+    """`tide docker run` of a model, until it is malleable and has made steps."""
+    base = subprocess.run([harness.PYTHON, "-c", "import sys; print(sys.base_prefix)"], check=True,
+                          capture_output=True, text=True).stdout.strip()
+    mounts = program_mounts(pathlib.Path(harness.PYTHON).parent.parent, base, harness.ROOT)
+    environment = {**os.environ, "TIDE_DIR": str(tided.dir), "DOCKER_HOST": f"unix://{engine.socket}"}
+    process = subprocess.Popen(
+        [harness.TIDE, "docker", "run", "--placement", "exclusive", "--rm", "--name", name, "--network",
+         "host", *mounts, IMAGE, harness.PYTHON, harness.MODELS, "--model", model, "--seconds",
+         harness.FOREVER], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    eventually(lambda: any(j["name"] == name and j["malleable"] and j["active"] == 2 for j in tided.jobs()),
+               guard=120)
+    time.sleep(WARM_S)
+    return process
+
+
+def real_resizes(tided, engine, model, n):
+    process = training(tided, engine, "training", model)
+    shrink, grow = [], []
+
+    def to(threads):
+        status, answer = tided.api("PATCH", "/v1/jobs/training", {"threads": threads})
+        assert status == 200 and answer["status"] == "done", answer
+    for _ in range(n):
+        shrink.append(timed(lambda: to(1)))
+        time.sleep(0.2)  # some steps in between
+        grow.append(timed(lambda: to(2)))
+        time.sleep(0.2)
+    engine.api("DELETE", "/containers/training?force=1")
+    process.wait()
+    eventually(lambda: not tided.jobs())
+    what = f"resize, exclusive, real TensorFlow ({model}): command to cores and threads in place"
+    return [row(what, shrink + grow), row("… shrink, real", shrink), row("… grow, real", grow)]
 
 
 def arrivals(tided, engine, place, n):
@@ -142,6 +178,7 @@ def many(tided, engine, place, n):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--resizes", type=int, default=100)
+    p.add_argument("--model", default="mlp", help="which trains in a container (mlp)")
     p.add_argument("--many", type=int, default=200)
     args = p.parse_args()
     if os.geteuid() != 0:
@@ -153,6 +190,7 @@ def main():
             engine.start().make_image()
             tided = place.daemon("--engine", engine.socket).start()
             rows = resizes(tided, engine, place, args.resizes)
+            rows += real_resizes(tided, engine, args.model, args.resizes)
             rows += arrivals(tided, engine, place, max(10, args.resizes // 5))
             if args.many:
                 rows += many(tided, engine, place, args.many)
