@@ -76,6 +76,13 @@ def test_jobs_begin_in_order_when_their_requests_fit(tided):
     assert eventually(lambda: second.get()["wait_s"] > 0)
 
 
+def test_a_job_begins_with_its_request_and_leaves_the_rest_to_the_next(place):
+    """Nobody knows what its program can do: what it is given beyond its request it could never give back."""
+    tided = place.daemon("--cpus", "0-1", "--policy", "fcfs/strict").start()
+    Submitted(tided, request=1).begins()
+    Submitted(tided, request=1).begins()
+
+
 def test_time_that_was_waited_and_run_outlives_a_killed_daemon(tided):
     runs, waits = Submitted(tided, request=8).begins(), Submitted(tided, request=8)
     waits.waits()
@@ -89,8 +96,8 @@ def test_time_that_was_waited_and_run_outlives_a_killed_daemon(tided):
 def test_what_began_keeps_its_cores_until_its_agent_reports(tided):
     first = Submitted(tided, request=6).begins()
     Submitted(tided, request=4).waits()
-    # All eight, and not one, as a silent `tide run` has.
-    eventually(lambda: "8 cores of its start" in first.get()["reason"])
+    # The six of its request, and not one, as a silent `tide run` has; more once it can give it back.
+    eventually(lambda: "6 cores of its start" in first.get()["reason"])
     first.become()
     eventually(lambda: first.get()["target"] == 8)
 

@@ -244,8 +244,9 @@ static void fill_terms(const struct job *j, uint64_t now, struct policy_job *ret
     admission_describe(j, now, ret);
     if (is_measured(j, now))
         ret->malleability = POLICY_RIGID;
-    else if (j->admission.submitted && j->admission.phase == JOB_RUNNING && !job_malleable(j))
-        ret->malleability = POLICY_MOLDABLE; /* as it was started, until an agent says more */
+    else if (j->admission.submitted && j->admission.phase != JOB_PAUSED && !job_malleable(j))
+        /* As it was started, until an agent says more: one that waits begins with its request. */
+        ret->malleability = POLICY_MOLDABLE;
 }
 
 /* What was learnt of it while it ran. */
