@@ -155,6 +155,11 @@ int api_unreachable(const struct command *cmd, int code, const struct error *err
         return no_daemon(cmd, err);
     case -EACCES:
         return cli_error(cmd, CLI_DENIED, "Ask its owner, or run as root.", "%s", err->text);
+    case -EPERM:
+        return cli_error(cmd, CLI_DENIED,
+                         "Whoever it is could answer as they like. Set TIDE_DIR or XDG_RUNTIME_DIR "
+                         "to a directory of your own.",
+                         "%s", err->text);
     case -ETIMEDOUT:
         return cli_error(cmd, CLI_UNREACHABLE,
                          "It may be stopped or overloaded; its log is tided.log in that directory.",

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`tide` without a daemon: help, wrong command lines, what it says when nobody answers."""
+import json
 import os
 import pathlib
 import re
@@ -147,7 +148,7 @@ def test_set_refuses_what_is_no_number(tide, option, value):
 
 
 @pytest.mark.parametrize("args", [["ps"], ["ps", "--json"], ["set", "a", "--threads", "2"],
-                                  ["explain", "a"], ["policy"], ["policy", "equal"], ["top"],
+                                  ["explain", "a"], ["policy", "show"], ["top"],
                                   ["history"], ["history", "a"], ["events"], ["events", "-f"],
                                   ["signal", "a", "2"]], ids=" ".join)
 def test_without_a_daemon_exit_5_and_what_to_do(tide, args):
@@ -335,3 +336,61 @@ def test_signal_to_somebody_elses_process_is_denied(tide, queued):
     assert_error(done, 4, "tide: signal: ")
     os.kill(process.pid, signal.SIGKILL)
     assert process.stdout.read() == ""
+
+
+def test_policies_are_listed_and_explained_without_a_daemon(tide):
+    listed = tide("policy", "list")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    names = [line.split()[0] for line in listed.stdout.split("\n\n")[0].splitlines()]
+    assert {"equal", "fcfs", "power-cap"} <= set(names) and "*" not in listed.stdout
+    assert "none is in force" in listed.stdout
+    assert "(default 0)" in tide("policy", "show", "priority").stdout
+    without = json.loads(tide("policy", "--json").stdout)
+    assert (without["name"], without["policy"]) == (None, None)
+    assert tide.daemon() is None
+    tide.start_pool("job")
+    tide("policy", "set", "equal")
+    with_one = json.loads(tide("policy", "--json").stdout)
+    for policy in with_one["policies"]:
+        for param in policy["params"]:
+            param["value"] = param["default"]
+    assert with_one["policies"] == without["policies"]
+
+
+def test_a_policy_may_be_chosen_before_the_first_job(tide):
+    assert tide("policy", "set", "fcfs/max-prop").stdout == "In force: fcfs/max-prop\n"
+    tide.wait(lambda: tide.daemon() is None)  # it has no job
+    tide.start_pool("job")
+    assert "In force: fcfs/max-prop" in tide("policy").stdout
+    assert_error(tide("policy", "set", "fcfs", env={"TIDE_DIR": "/nonexistent/run"}), 5, "tide: policy: ")
+
+
+def test_the_same_note_of_many_jobs_takes_one_line(tide):
+    for _ in range(5):
+        tide.start("run", "--", "sleep", "600")
+    tide.wait(lambda: tide("ps").returncode == 0)
+    tide.wait(lambda: len(tide.jobs()) == 5 and all(job["note"] for job in tide.jobs()))
+    notes = [line for line in tide("ps").stdout.splitlines() if line.startswith("note: j")]
+    assert len(notes) == 1 and re.match(r"note: j\d+ and 4 more: \w", notes[0]), notes
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_a_listener_of_another_user_is_not_talked_to(tide, public_dir):
+    """Anybody can make /tmp/tide-UID before its user does."""
+    nobody, victim = 65534, 65533
+    folder = public_dir / "tide"
+    folder.mkdir()
+    script = ("import os, socket, sys; os.setuid(%d); s = socket.socket(socket.AF_UNIX);"
+              "s.bind(sys.argv[1]); os.chmod(sys.argv[1], 0o777); s.listen(); print('ready', flush=True);"
+              "c = s.accept()[0]; print(len(c.recv(1000)), flush=True)" % nobody)
+    folder.chmod(0o777)
+    with subprocess.Popen(["python3", "-c", script, folder / "api.sock"], text=True,
+                          stdout=subprocess.PIPE) as listener:
+        assert listener.stdout.readline() == "ready\n"
+        env = {"TIDE_DIR": "", "XDG_RUNTIME_DIR": str(public_dir)}
+        who = {"user": victim, "group": victim, "extra_groups": [], "cwd": "/", "env": env}
+        done = tide("ps", **who)
+        assert_error(done, 4, "tide: ps: ", str(folder / "api.sock"), "another user", "TIDE_DIR")
+        assert listener.stdout.readline() == "0\n"  # it was told nothing
+    done = tide("run", "echo", "ran", **who)
+    assert (done.returncode, done.stdout) == (0, "ran\n")

@@ -429,6 +429,8 @@ def test_begins_at_once_when_no_daemon_can_be_had(place, daemon):
     done = place.tide("submit", "-qw", "--", "sh", "-c", "exit 7", cwd=place.work,
                       env={"TIDE_DAEMON": daemon})
     assert (done.returncode, done.stdout) == (7, "")
+    done = place.tide("submit", "-q", "--", "true", cwd=place.work, env={"TIDE_DAEMON": daemon})
+    assert (done.returncode, done.stdout) == (5, "")  # a script has no id to go on with
 
 
 def test_begins_at_once_beside_a_daemon_that_was_stopped(queue):

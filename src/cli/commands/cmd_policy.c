@@ -1,8 +1,56 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `tide policy`: which ones there are, what they can be told, and choosing one. */
 #include "cli/api.h"
+#include "cli/launch/launch.h"
+
+#include "policy/core/policy.h"
 
 #include <string.h>
+
+/* ---- what tide knows by itself, in the form of the daemon's answer ---- */
+
+static json_t *value_text(const struct policy_param *param, int64_t value)
+{
+    char buf[POLICY_TEXT_MAX];
+
+    policy_param_text(param, value, buf, sizeof(buf));
+    return json_string(buf);
+}
+
+static json_t *known_params(const struct policy *policy)
+{
+    json_t *list = json_array();
+
+    for (uint32_t i = 0; i < policy->param_count; i++) {
+        const struct policy_param *param = &policy->params[i];
+        json_t *names = param->names ? json_array() : json_null();
+
+        for (int64_t v = param->min; param->names && v <= param->max; v++)
+            json_array_append_new(names, json_string(param->names[v - param->min]));
+        json_array_append_new(
+            list,
+            json_pack("{s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o}", "name", param->name, "text", param->text,
+                      "unit", param->unit ? param->unit : "", "value",
+                      value_text(param, param->def), "default", value_text(param, param->def),
+                      "min", value_text(param, param->min), "max",
+                      param->open ? json_null() : value_text(param, param->max), "values", names));
+    }
+    return list;
+}
+
+/* None is in force where no daemon runs. */
+static json_t *known_policies(void)
+{
+    json_t *list = json_array();
+    const struct policy *p;
+
+    for (size_t i = 0; (p = policy_at(i)); i++)
+        json_array_append_new(list, json_pack("{s:s,s:s,s:o}", "name", p->name, "brief", p->brief,
+                                              "params", known_params(p)));
+    return json_pack("{s:n,s:n,s:o}", "name", "policy", "policies", list);
+}
+
+/* ---- what is printed ---- */
 
 static const char *mark(const json_t *answer, const char *name)
 {
@@ -19,7 +67,10 @@ static void print_policies(const json_t *answer)
 
         printf("%s %-14s %s\n", mark(answer, name), name, member_text(policy, "brief"));
     }
-    printf("\nIn force: %s\n", member_text(answer, "policy"));
+    if (*member_text(answer, "policy"))
+        printf("\nIn force: %s\n", member_text(answer, "policy"));
+    else
+        printf("\nNo daemon runs, so none is in force.\n");
 }
 
 /* "strict, always-attend, max-prop", or "0 … 24h", or "0 or more" */
@@ -102,6 +153,37 @@ static int parse(int argc, char **argv, bool *ret_json)
     return option_operands(&command_policy, argc, argv, 0, 2);
 }
 
+/* Where no daemon runs one is started: the choice is written down, and outlives it. */
+static int put(json_t *body, json_t **ret)
+{
+    _cleanup_answer_ struct api_answer machine = {0};
+    struct error err = {0};
+
+    if (api_try("GET", "/v1/machine", NULL, API_TIMEOUT_MS, &machine, &err) == -ENOENT &&
+        launch_start_daemon(&err) < 0)
+        return api_unreachable(&command_policy, -ENOENT, &err);
+    return api_request(&command_policy, "PUT", "/v1/policy", body, API_TIMEOUT_MS, ret);
+}
+
+/* The daemon's policies, or those that this program knows where none runs. */
+static int get(bool needs_daemon, json_t **ret)
+{
+    _cleanup_answer_ struct api_answer answer = {0};
+    struct error err = {0};
+    int r = api_try("GET", "/v1/policy", NULL, API_TIMEOUT_MS, &answer, &err);
+
+    if (r == -ENOENT && !needs_daemon) {
+        *ret = known_policies();
+        return CLI_OK;
+    }
+    if (r < 0)
+        return api_unreachable(&command_policy, r, &err);
+    if (answer.status >= 400)
+        return api_refused(&command_policy, &answer);
+    *ret = TAKE_PTR(answer.body);
+    return CLI_OK;
+}
+
 static int choose(const char *spec, bool json)
 {
     const struct command *cmd = &command_policy;
@@ -111,7 +193,7 @@ static int choose(const char *spec, bool json)
 
     if (!body)
         return cli_usage(cmd, "the name of the policy is not UTF-8");
-    r = api_request(cmd, "PUT", "/v1/policy", body, API_TIMEOUT_MS, &answer);
+    r = put(body, &answer);
     if (r != CLI_OK)
         return r;
     if (json)
@@ -138,7 +220,7 @@ static int policy_run(int argc, char **argv)
         return cli_usage(cmd, "'%s' is one argument too many", operand);
     if (strcmp(verb, "show") != 0 && strcmp(verb, "list") != 0)
         return choose(verb, json);
-    r = api_request(cmd, "GET", "/v1/policy", NULL, API_TIMEOUT_MS, &answer);
+    r = get(strcmp(verb, "show") == 0 && !operand, &answer);
     if (r != CLI_OK)
         return r;
     if (strcmp(verb, "show") == 0)
@@ -153,12 +235,13 @@ const struct command command_policy = {
     .name = "policy",
     .usage = "[list | show [NAME] | set SPEC] [--json]",
     .brief = "show how the cores are shared out, or choose another policy",
-    .help = "list         the policies; the one in force has a star\n"
+    .help = "list         the policies; the one in force has a star. Needs no daemon\n"
             "show [NAME]  the parameters of a policy (of the one in force): value, meaning,\n"
             "             range and default\n"
             "set SPEC     share out by this one from now on, on all jobs, also after a\n"
             "             restart of the daemon. SPEC is NAME[/VALUE...], a value by its name\n"
-            "             or as PARAMETER=VALUE; what is left out has its default\n"
+            "             or as PARAMETER=VALUE; what is left out has its default. A daemon\n"
+            "             is started if none runs\n"
             "\n"
             "Alone it lists, and 'tide policy SPEC' sets. Jobs held by 'tide set JOB\n"
             "--threads K' stay where they are.\n"

@@ -315,7 +315,10 @@ static int submit(struct submit *s)
     else if (!s->quiet)
         printf("Started process %d, output in %s\n", (int)runner, report.output);
     fflush(stdout);
-    return s->wait ? wait_for(s, runner, &report, &set) : CLI_OK;
+    if (s->wait)
+        return wait_for(s, runner, &report, &set);
+    /* A script that wants an id has none, and shall not go on with an empty one. */
+    return s->quiet && !*report.id ? CLI_UNREACHABLE : CLI_OK;
 }
 
 /* ---- command line ---- */
@@ -389,12 +392,13 @@ const struct command command_submit = {
             "  -o, --output FILE  append the output there (default tide-%j.out; %j is the\n"
             "                     job's id, %x its name)\n"
             "  -w, --wait         stay until the job ends, and end with its exit status\n"
-            "  -q, --quiet        print the job's id and nothing else\n"
+            "  -q, --quiet        print the job's id and nothing else; status 5 when there is\n"
+            "                     none, since no daemon can be had and the program has begun\n"
             "\n"
             "Examples:\n"
             "  tide submit --request 4 -- python train.py\n"
             "  tide submit --name cnn --output cnn.log -- python train.py --epochs 10\n"
-            "  id=$(tide submit -q -- ./night.sh) && tide hold $id\n"
+            "  id=$(tide submit -q --hold -- ./night.sh) && tide release $id\n"
             "  tide submit --request 2 -- docker run --rm mytraining   one job: the container\n"
             "\n"
             "Exit status: 0 when the job is in the queue (with --wait, that of the program;\n"

@@ -3,6 +3,8 @@
 #include "cli/views/job_table.h"
 #include "cli/views/job_text.h"
 
+#include <string.h>
+
 static const enum job_field columns[] = {
     JOB_ID,     JOB_NAME,   JOB_OWNER, JOB_STATE,  JOB_PIDS,     JOB_CORES, JOB_ALLOWED,
     JOB_TARGET, JOB_ACTIVE, JOB_MAX,   JOB_MEMORY, JOB_PROGRESS, JOB_RATE,  JOB_REASON,
@@ -31,17 +33,49 @@ static void print_notes(const json_t *jobs)
         printf("! oversubscribed: more threads than cores; 'tide explain JOB' says why\n");
 }
 
+/* What a note says of a job, behind "j17: "; NULL: it is no job's. */
+static const char *job_note(const char *note)
+{
+    size_t digits = *note == 'j' ? strspn(note + 1, "0123456789") : 0;
+
+    return digits && strncmp(note + 1 + digits, ": ", 2) == 0 ? note + digits + 3 : NULL;
+}
+
+/* Jobs of which the same is to be said share a line, with the first of them. */
+static void print_note(const json_t *notes, size_t at, const char *note)
+{
+    const char *text = job_note(note);
+    const json_t *other;
+    unsigned more = 0;
+    size_t i;
+
+    json_array_foreach (notes, i, other) {
+        const char *said = text ? job_note(json_string_value(other)) : NULL;
+
+        if (i == at || !said || strcmp(said, text) != 0)
+            continue;
+        if (i < at)
+            return;
+        more++;
+    }
+    if (more)
+        printf("note: %.*s and %u more: %s\n", (int)(text - note) - 2, note, more, text);
+    else
+        printf("note: %s\n", note);
+}
+
 static void print_machine_notes(void)
 {
     _cleanup_answer_ struct api_answer machine = {0};
     struct error err;
-    const json_t *note;
+    const json_t *notes, *note;
     size_t i;
 
     if (api_try("GET", "/v1/machine", NULL, API_TIMEOUT_MS, &machine, &err) < 0)
         return;
-    json_array_foreach (json_object_get(machine.body, "notes"), i, note)
-        printf("note: %s\n", json_string_value(note));
+    notes = json_object_get(machine.body, "notes");
+    json_array_foreach (notes, i, note)
+        print_note(notes, i, json_string_value(note));
 }
 
 static void print_splits(const json_t *jobs)
@@ -115,19 +149,24 @@ const struct command command_ps = {
             "  -n, --names    only the names\n"
             "  -v, --verbose  also how targets are split over jobs' processes\n"
             "\n"
-            "Columns:\n"
+            "Columns (a dash: not known, or not yet):\n"
+            "  ID       what other commands call it, as they do its NAME\n"
+            "  OWNER    the user whose job it is\n"
             "  STATE    running: its threads can be changed; starting: for ten seconds at\n"
             "           most, until an agent reports; rigid: its threads cannot be changed,\n"
             "           the lines below the table say why; queued, held, paused: see\n"
             "           'tide queue'\n"
-            "  CORES    processors that it may run on\n"
+            "  PIDS     its first process, and how many more there are\n"
+            "  CORES    numbers of the cores that it may run on\n"
             "  ALLOWED  how many of them it may fill (fewer under a quota)\n"
             "  TARGET   threads that it should use; ! more than cores (oversubscribed)\n"
             "  ACTIVE   threads that are not parked\n"
             "  MAX      threads that its pools were built with\n"
             "  MEMORY   that it counts with when others are admitted: what it asked for or\n"
             "           what it uses, whichever is more\n"
+            "  PROGRESS units of work done, and of how many; of a job that waits, how long\n"
             "  RATE     units of work in a second\n"
+            "  REASON   why it has what it has; whole in 'tide explain JOB'\n"
             "\n"
             "Examples:\n"
             "  tide ps\n"

@@ -275,7 +275,11 @@ void admission_gone(struct job *j)
 int admission_hold(struct job *j, bool held, struct error *err)
 {
     if (j->admission.phase != JOB_QUEUED)
-        return error_set(err, -EBUSY, "job %s has begun: only a job that waits can be held", j->id);
+        return error_set(
+            err, -EBUSY,
+            "job %s has begun: only a job that waits can be held ('tide submit --hold' "
+            "holds one from the start)",
+            j->id);
     j->admission.held = held;
     if (held) { /* it may wait for others to make room, as good as started */
         j->admission.wanted = false;

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 /* Head, body, and what chunked transfer may add to a body of small chunks. */
 #define RECEIVE_MAX (HTTP_HEAD_MAX + 2 * (size_t)HTTP_BODY_MAX)
@@ -258,6 +259,16 @@ static int wait_for(int fd, short events, uint64_t deadline_ns)
     }
 }
 
+/* Anybody can make a directory of the right name in /tmp, and listen in it. */
+static bool is_trusted(int fd)
+{
+    struct ucred server;
+    socklen_t size = sizeof(server);
+
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &server, &size) == 0 &&
+           (server.uid == 0 || server.uid == geteuid());
+}
+
 static int connect_to(const char *path, uint64_t deadline_ns, int *ret_fd)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -276,6 +287,8 @@ static int connect_to(const char *path, uint64_t deadline_ns, int *ret_fd)
             return -ETIMEDOUT;
         poll(NULL, 0, 1);
     }
+    if (!is_trusted(fd))
+        return -EPERM;
     *ret_fd = TAKE_FD(fd);
     return 0;
 }
@@ -437,6 +450,9 @@ static int describe(struct error *err, int r, const char *socket_path, unsigned 
                          socket_path);
     case -EACCES:
         return error_set(err, r, "not allowed to connect to %s", socket_path);
+    case -EPERM:
+        return error_set(err, r, "%s is served by another user, who is neither you nor root",
+                         socket_path);
     case -ETIMEDOUT:
         return error_set(err, r, "the daemon at %s did not answer within %u ms", socket_path,
                          timeout_ms);

@@ -22,6 +22,7 @@
  *   -ENOENT        no such socket
  *   -ECONNREFUSED  a socket file without a listener
  *   -EACCES        not allowed to connect
+ *   -EPERM         the listener is neither root's nor this user's: nothing was sent
  *   -ETIMEDOUT     no complete answer in time
  *   -EBADMSG       the answer is truncated or no HTTP; -EMSGSIZE: it is too long
  *   -EINVAL        @method or @path holds a blank or control character
