@@ -5,6 +5,7 @@
 #include "base/size.h"
 #include "base/suggest.h"
 #include "daemon/node.h"
+#include "daemon/plan/decision.h"
 #include "daemon/record/history.h"
 
 #include <assert.h>
@@ -36,7 +37,7 @@ static int set_policy(struct config *c, const char *value, struct error *err)
     struct error why = {0};
 
     c->policy = (struct policy_spec){0};
-    if (value && policy_spec_parse(value, &c->policy, &why) < 0)
+    if (value && decision_parse_policy(value, &c->policy, &why) < 0)
         return error_set(err, -EINVAL, "%s", why.text);
     return 0;
 }

@@ -58,6 +58,26 @@ def metrics(result, policy):
     return next(p for p in result["policies"] if p["policy"] == policy)["metrics"]
 
 
+def test_seeds_of_given_jobs_are_said_to_be_the_same(tide, scenario):
+    done = tide("sim", scenario(FIXED), "--seeds", "3", "--json")
+    assert done.returncode == 0 and "every seed gives the same run" in done.stderr
+    assert json.loads(done.stdout)["seeds"] == 1
+    assert tide("sim", scenario(RANDOM), "--seeds", "2", "--parallel", "1").stderr == ""
+
+
+def test_a_job_refused_for_its_deadline_could_run_on_this_machine(tide, scenario):
+    late = {"machine": {"cores": 4}, "jobs": [{"work": 400, "speedup": 1, "deadline": 10}]}
+    done = tide("sim", scenario(late), "--policy", "deadline/refuse")
+    assert done.returncode == 6 and "could not have met their deadlines" in done.stderr, done
+    assert "never run" not in done.stderr
+    large = {"machine": {"cores": 4}, "jobs": [{"work": 400, "speedup": 1, "min": 5, "request": 5, "memory": "1T"}]}
+    assert "never run on this machine" in tide("sim", scenario(large), "--policy", "fcfs").stderr
+
+
+def test_watts_of_a_scenario_are_enough_for_power_cap(tide, scenario):
+    assert tide("sim", scenario(RANDOM), "--policy", "power-cap", "--seeds", "1").returncode == 0
+
+
 # ---- results ----
 
 def test_no_control_shares_the_machine_as_the_kernel_would(tide, scenario):
@@ -367,7 +387,8 @@ def test_every_field_is_in_the_manual(tide, scenario):
 def test_every_example_runs_by_default(tide):
     assert len(EXAMPLES) >= 4
     for path in EXAMPLES:
-        assert sim_json(tide, path, "--seeds", "2")["jobs"] > 0
+        generates = "workload" in json.loads(path.read_text())
+        assert sim_json(tide, path, *(["--seeds", "2"] if generates else []))["jobs"] > 0
 
 
 # ---- what is wrong ----

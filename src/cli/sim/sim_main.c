@@ -111,7 +111,8 @@ static int read_placement(struct arguments *args, const char *text)
 
 enum {
     OPTION_SEEDS = 128,
-    OPTION_JOBS,
+    OPTION_PARALLEL,
+    OPTION_JOBS, /* its first name, easily taken for a number of jobs */
     OPTION_PLACEMENT,
     OPTION_CSV,
     OPTION_GANTT,
@@ -126,8 +127,10 @@ static int take_option(struct arguments *args, int option, const char *value)
         return read_policies(args, value);
     case OPTION_SEEDS:
         return read_seeds(args, value);
+    case OPTION_PARALLEL:
     case OPTION_JOBS:
-        return option_number(&command_sim, value, "--jobs", 1, COMPARE_THREADS_MAX, &args->threads);
+        return option_number(&command_sim, value, option == OPTION_JOBS ? "--jobs" : "--parallel",
+                             1, COMPARE_THREADS_MAX, &args->threads);
     case OPTION_PLACEMENT:
         return read_placement(args, value);
     case OPTION_CSV:
@@ -157,6 +160,7 @@ static int read_arguments(int argc, char **argv, struct arguments *args)
     static const struct option options[] = {
         {"policy", required_argument, NULL, 'p'},
         {"seeds", required_argument, NULL, OPTION_SEEDS},
+        {"parallel", required_argument, NULL, OPTION_PARALLEL},
         {"jobs", required_argument, NULL, OPTION_JOBS},
         {"placement", required_argument, NULL, OPTION_PLACEMENT},
         {"csv", required_argument, NULL, OPTION_CSV},
@@ -209,6 +213,12 @@ static int complete(struct arguments *args, const struct scenario *scenario)
     if (args->seed_count == 0) {
         args->first_seed = 1;
         args->seed_count = scenario->workload ? DEFAULT_SEEDS : 1;
+    }
+    if (!scenario->workload && args->seed_count > 1) {
+        cli_note(&command_sim,
+                 "--seeds: the jobs of this scenario are given, none is generated: every "
+                 "seed gives the same run, and one is made");
+        args->seed_count = 1;
     }
     return args->policy_count == 0 ? add_default_policies(args, scenario) : CLI_OK;
 }
@@ -332,6 +342,17 @@ static int run_all(struct compare *compare)
                      "%s", err.text);
 }
 
+static int report_refused(const struct compare *compare, const char *policy, uint64_t count,
+                          const char *why)
+{
+    if (count == 0)
+        return CLI_OK;
+    return cli_error(&command_sim, CLI_PARTIAL, "--csv FILE names them: their state is infeasible.",
+                     "%s: in %u run%s, %llu job%s %s", policy, compare->seed_count,
+                     compare->seed_count == 1 ? "" : "s", (unsigned long long)count,
+                     count == 1 ? "" : "s", why);
+}
+
 /* Says which policies left jobs behind. */
 static int report_stuck(const struct compare *compare)
 {
@@ -339,27 +360,27 @@ static int report_stuck(const struct compare *compare)
 
     for (uint32_t p = 0; p < compare->policy_count; p++) {
         const struct compare_run *runs = compare_runs(compare, p);
+        const char *policy = compare->policies[p].text;
         uint32_t stuck = 0, last = 0;
-        uint64_t refused = 0;
+        uint64_t refused = 0, late = 0;
 
         for (uint32_t s = 0; s < compare->seed_count; s++) {
             refused += runs[s].totals.infeasible;
+            late += runs[s].totals.late;
             if (runs[s].stuck) {
                 stuck++;
                 last = s;
             }
         }
-        if (refused)
-            code = cli_error(
-                &command_sim, CLI_PARTIAL, "--csv FILE names them: their state is infeasible.",
-                "%s: in %u run%s, %llu job%s can never run on this machine",
-                compare->policies[p].text, compare->seed_count, compare->seed_count == 1 ? "" : "s",
-                (unsigned long long)refused, refused == 1 ? "" : "s");
+        if (report_refused(compare, policy, refused - late, "can never run on this machine") |
+            report_refused(compare, policy, late,
+                           "could not have met their deadlines, and were refused"))
+            code = CLI_PARTIAL;
         if (stuck)
             code = cli_error(&command_sim, CLI_PARTIAL, NULL,
-                             "%s: jobs were left in %u of %u runs; seed %llu: %s",
-                             compare->policies[p].text, stuck, compare->seed_count,
-                             (unsigned long long)compare->first_seed + last, runs[last].why);
+                             "%s: jobs were left in %u of %u runs; seed %llu: %s", policy, stuck,
+                             compare->seed_count, (unsigned long long)compare->first_seed + last,
+                             runs[last].why);
     }
     return code;
 }

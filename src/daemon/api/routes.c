@@ -659,11 +659,12 @@ static void put_policy(struct request *r, struct job *none)
                      text ? "policy and name are the same: choose one" : "policy is missing");
         return;
     }
-    e = policy_spec_parse(text, &spec, &err);
+    e = decision_parse_policy(text, &spec, &err);
     if (e < 0) {
         request_fail(r, HTTP_BAD_REQUEST,
-                     e == -ENOENT ? "'tide policy list' explains them."
-                                  : "'tide policy show NAME' explains its parameters.",
+                     e == -ENOENT || e == -ENOTSUP
+                         ? "'tide policy list' explains them."
+                         : "'tide policy show NAME' explains its parameters.",
                      "%s", err.text);
         return;
     }

@@ -37,6 +37,22 @@ struct decision {
 
 /* ---- storage ---- */
 
+int decision_parse_policy(const char *text, struct policy_spec *ret, struct error *err)
+{
+    struct policy_spec spec;
+    int r = policy_spec_parse(text, &spec, err);
+
+    if (r < 0)
+        return r;
+    if (spec.policy->by_watts)
+        return error_set(err, -ENOTSUP,
+                         "policy %s needs to know how many watts the machine draws, and this "
+                         "daemon knows no source of that: only 'tide sim' has it",
+                         spec.policy->name);
+    *ret = spec;
+    return 0;
+}
+
 void decision_set_policy(struct decision *d, const struct policy_spec *spec)
 {
     d->spec = *spec;

@@ -26,6 +26,12 @@ const struct policy_spec *decision_policy(const struct decision *d);
 void decision_set_policy(struct decision *d, const struct policy_spec *spec);
 
 /*
+ * policy_spec_parse() for a policy that this daemon can decide by. -ENOTSUP: it goes by watts, of
+ * which no source is known here (tide-sim has them from its scenario).
+ */
+int decision_parse_policy(const char *text, struct policy_spec *ret, struct error *err);
+
+/*
  * Decides for all jobs, with @at_once without regard for what resizes cost. When the policy fails,
  * which is a bug, everything stays; returns -errno with *err.
  *

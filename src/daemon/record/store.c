@@ -143,7 +143,7 @@ int store_load_policy(struct node *n, struct policy_spec *ret)
             strlen(configured) != strcspn(then, "\n"))
             return -ESTALE; /* whoever configured another one meant it */
         text[strcspn(text, "\n")] = '\0';
-        r = policy_spec_parse(text, ret, &err);
+        r = decision_parse_policy(text, ret, &err);
     }
     if (r < 0)
         node_log("%s/" STORE_POLICY " is ignored: %s", n->dir,

@@ -327,6 +327,7 @@ struct policy {
     const struct policy_param *params;
     uint32_t param_count;
     bool by_curves; /* goes by speed-up curves: worth an experiment to learn them */
+    bool by_watts;  /* does nothing where nobody says what the machine draws */
     void (*room)(const struct policy_snapshot *snapshot, struct policy_room *ret_room);
     /* Called by policy_decide() alone, which has checked snapshot and room. 0 or -errno. */
     int (*decide)(const struct policy *policy, const struct policy_snapshot *snapshot,

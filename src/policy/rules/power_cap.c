@@ -79,6 +79,7 @@ const struct policy policy_power_cap = {
     .params = power_cap_params,
     .param_count = POWER_CAP_PARAM_MAX,
     .by_curves = true,
+    .by_watts = true,
     .room = auction_room,
     .decide = power_cap_decide,
 };

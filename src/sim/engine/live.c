@@ -167,6 +167,7 @@ int live_end(struct engine *e, struct live *l, bool finished)
     record->useful_ns = live_done(l);
     totals->finished += finished;
     totals->infeasible += record->infeasible;
+    totals->late += record->late;
     if (finished) {
         totals->end_ns = e->now_ns;
         totals->energy_uj = e->energy / 1000000000;

@@ -131,7 +131,8 @@ struct sim_record {
     uint64_t busy_ns;  /* CPU time used */
     uint64_t useful_ns; /* of that, what one core would have needed: work_ns at the end */
     uint32_t resizes, pauses;
-    bool infeasible; /* the policy said that this machine can never run it */
+    bool infeasible; /* the policy refused it: this machine can never run it … */
+    bool late;       /* … or not before its deadline */
 };
 
 /* Cores that a job holds from begin to end; of one job they come in order of time. */
@@ -144,6 +145,7 @@ struct sim_segment {
 /* Totals of a run. */
 struct sim_totals {
     uint64_t jobs, finished, infeasible;
+    uint64_t late;     /* of the infeasible: for their deadlines */
     uint64_t begin_ns; /* first arrival */
     uint64_t end_ns;   /* last finish */
     sim_sum core_ns;   /* cores held × time */

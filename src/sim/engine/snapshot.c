@@ -268,6 +268,7 @@ static int carry_out(struct engine *e, struct live *l, const struct policy_decis
         return live_pause(e, l);
     case POLICY_VERB_INFEASIBLE:
         l->record.infeasible = true;
+        l->record.late = d->reason.code == POLICY_REASON_DEADLINE_MISSED;
         return live_end(e, l, false);
     }
     if (policy_amount_total(amounts, d->amount_count, POLICY_MCPU) <= 0)
