@@ -114,7 +114,7 @@ def test_events_tell_what_happened(tide):
     assert re.match(r".*  job-added       j1 cnn: starting", lines[0])
     assert any(re.search(r"  job-changed     j1 cnn: running, 2 threads, cores \S+: pinned to 2 by "
                          r"hand$", line) for line in lines)
-    assert any(re.search(r"  job-ended       j2 short: ran 0s$", line) for line in lines)
+    assert any(re.search(r"  job-ended       j2 short: ran 0s, exit status 0$", line) for line in lines)
     assert lines[-1].endswith("  policy-changed  fcfs") or "policy-changed  fcfs" in done.stdout
     short = objects(tide("events", "--json", "short"))
     assert [event["event"] for event in short] == ["job-added", "job-ended"]

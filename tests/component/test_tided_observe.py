@@ -53,7 +53,7 @@ def test_history_tells_what_ran_when_with_what_and_why(tided):
     assert ended["name"] == "cnn" and ended["owner"] == "root" and ended["kind"] == "process"
     assert (ended["limit"], ended["weight"], ended["min"]) == (6, 50, None)
     assert ended["submitted"] <= ended["begun"] <= ended["ended"] <= time.time() + 1
-    assert ended["run_s"] > 0 and ended["wait_s"] == 0 and ended["exit"] is None
+    assert ended["run_s"] > 0 and ended["wait_s"] == 0 and ended["exit"] == 137
     newest, before = [a["threads"] for a in ended["allocations"]][:2]
     assert (newest, before) == (2, 6)
     assert all(a["cores"] and a["reason"] and a["time"] for a in ended["allocations"])

@@ -21,6 +21,7 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     HTTP_OK = 200,
@@ -233,11 +234,28 @@ static void get_explain(struct request *r, struct job *j)
     request_answer(r, HTTP_OK, view_changes(j));
 }
 
+/* Processes that nobody may hold up: the machine would stop, or its daemon. NULL: it is none. */
+static const char *what_it_is(const struct node *n, pid_t pid)
+{
+    struct proc_stat stat;
+
+    if (pid == 1)
+        return "the first process of the machine";
+    if (pid == getpid())
+        return "tided itself";
+    if (proc_is_kernel(n->root, pid))
+        return "a thread of the kernel";
+    if (proc_read_stat(n->root, pid, &stat) == 0 && stat.parent == getpid())
+        return "tided's guardian";
+    return NULL;
+}
+
 /* Whose job it becomes: that of the process's user. */
 static bool find_process(struct request *r, pid_t *ret_pid, uid_t *ret_uid)
 {
     struct proc_status status;
     uint32_t pid = (uint32_t)r->who.pid;
+    const char *special;
     int e;
 
     if (!take_number(r, "pid", 1, INT32_MAX, false, &pid))
@@ -254,6 +272,12 @@ static bool find_process(struct request *r, pid_t *ret_pid, uid_t *ret_uid)
     if (!proc_all_of(&status, status.uid)) {
         request_fail(r, HTTP_FORBIDDEN, "It can be a job once it runs as one user alone.",
                      "process %u has the rights of another user, too (a setuid program?)", pid);
+        return false;
+    }
+    special = what_it_is(r->node, status.tgid);
+    if (special) {
+        request_fail(r, HTTP_FORBIDDEN, "'tide run' starts a program as a job.",
+                     "process %u is %s: it cannot be a job", pid, special);
         return false;
     }
     *ret_pid = status.tgid;

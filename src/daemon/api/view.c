@@ -278,8 +278,13 @@ void view_history(const struct node *n, double since, json_t *list)
         json_t *row = json_array_get(list, i);
         bool ended = json_is_number(json_object_get(row, "ended"));
         const struct job *j = ended ? NULL : job_of_row(n, row);
-        const char *state = ended ? "ended" : j ? job_state(j, now) : "lost";
+        bool cancelled = json_is_true(json_object_get(row, "cancelled"));
+        const char *state = ended && cancelled ? "cancelled"
+                            : ended            ? "ended"
+                            : j                ? job_state(j, now)
+                                               : "lost";
 
+        json_object_del(row, "cancelled");
         if (!ended && !j && last_sign(row) < since)
             json_array_remove(list, i);
         else

@@ -297,6 +297,8 @@ static int on_exit_of_process(sd_event_source *s, int fd, uint32_t events, void 
     struct job *j = p->job;
     struct node *n = j->node;
 
+    if (p->leads && proc_exit_status(n->root, p->pidfd, p->pid, p->start, &j->exit) == 0)
+        j->exited = true;
     process_free(p);
     if (!j->processes)
         job_end(j);
@@ -374,6 +376,7 @@ int process_add(struct job *j, pid_t pid, uint64_t start, struct process **ret)
     p->start = stat.start;
     snprintf(p->comm, sizeof(p->comm), "%.*s", (int)sizeof(p->comm) - 1, stat.comm);
     p->outside = !j->confine->holds(j, pid);
+    p->leads = !j->processes && !j->container_id;
     process_link(j, p);
     j->confine->enter(p);
     *ret = p;

@@ -85,6 +85,7 @@ struct process {
     bool unsent;   /* its socket was full: sent again when it drains */
 
     bool outside; /* of its job's container */
+    bool leads;   /* the job was registered with it: its exit status is the job's */
     bool beat;    /* the fields below were reported */
     enum proto_source source;
     uint32_t target, active, allowed_mcpu;

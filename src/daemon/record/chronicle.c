@@ -120,7 +120,8 @@ static struct history_job row_of(const struct job *j, uint64_t now)
                               .uid = j->uid,
                               .exit = j->exited ? j->exit : -1,
                               .container = j->container_id,
-                              .oom = j->oom};
+                              .oom = j->oom,
+                              .cancelled = j->admission.ending};
     struct policy_job turn;
 
     admission_describe(j, now, &turn);
@@ -340,7 +341,7 @@ static void ended(struct job *j)
     row = row_of(j, now);
     row.ended_ms = clock_real_ms();
     history_job(j->node->history, &row);
-    event = event_of(j, "ended");
+    event = event_of(j, row.cancelled ? "cancelled" : "ended");
     json_object_set_new(event, "run_s", json_real((double)row.run_ms / 1000));
     json_object_set_new(event, "wait_s", json_real((double)row.wait_ms / 1000));
     if (j->container_id && !j->processes && !j->exited)

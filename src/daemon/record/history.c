@@ -37,6 +37,7 @@ const char *const history_steps[] = {
     " unit TEXT NOT NULL);"
     "CREATE INDEX rate_by_job ON rate (job);",
     "ALTER TABLE job ADD COLUMN oom INTEGER NOT NULL DEFAULT 0;",
+    "ALTER TABLE job ADD COLUMN cancelled INTEGER NOT NULL DEFAULT 0;",
 };
 const unsigned history_version = ARRAY_LEN(history_steps);
 
@@ -64,14 +65,16 @@ enum statement {
 static const char *const statement_text[] = {
     [ADD_JOB] =
         "INSERT INTO job (number, submitted, name, owner, uid, kind, command, begun, ended, exit,"
-        " run, wait, min, max, weight, priority, class, request, deadline, placement, oom)"
+        " run, wait, min, max, weight, priority, class, request, deadline, placement, oom,"
+        " cancelled)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,"
-        " ?19, ?20, ?21) ON CONFLICT (number, submitted) DO UPDATE SET command = excluded.command,"
+        " ?19, ?20, ?21, ?22) ON CONFLICT (number, submitted) DO UPDATE SET command = "
+        "excluded.command,"
         " begun = coalesce(begun, excluded.begun), ended = excluded.ended, exit = excluded.exit,"
         " run = excluded.run, wait = excluded.wait, min = excluded.min, max = excluded.max,"
         " weight = excluded.weight, priority = excluded.priority, class = excluded.class,"
         " request = excluded.request, deadline = excluded.deadline, placement = excluded.placement,"
-        " oom = excluded.oom",
+        " oom = excluded.oom, cancelled = excluded.cancelled",
     [ADD_ALLOCATION] = "INSERT OR IGNORE INTO allocation (job, time, threads, cores, reason)"
                        " VALUES (" JOB_ID ", ?3, ?4, ?5, ?6)",
     [ADD_RATE] = "INSERT OR IGNORE INTO rate (job, time, rate, threads, done, total, unit)"
@@ -81,7 +84,8 @@ static const char *const statement_text[] = {
     [TRIM_RATE] = TRIM("rate"),
     [FIND_JOB] =
         "SELECT id, number, submitted, name, owner, kind, command, begun, ended, exit, run, wait,"
-        " min, max, weight, priority, class, request, deadline, placement, oom FROM job"
+        " min, max, weight, priority, class, request, deadline, placement, oom, cancelled"
+        " FROM job"
         " WHERE (?1 IS NULL OR name = ?1 OR number = ?2) AND (?3 IS NULL OR uid = ?3)"
         " AND (ended IS NULL OR ended >= ?4) ORDER BY id DESC LIMIT ?5",
     [FIND_ALLOCATION] = ("SELECT time, threads, cores, reason FROM allocation WHERE job = ?1"
@@ -441,6 +445,7 @@ static sqlite3_stmt *bind_job(struct history *h, const struct history_job *j)
     bind_known(s, 19, j->asked.deadline_ms);
     bind_text(s, 20, placement_name(j->asked.placement));
     sqlite3_bind_int(s, 21, j->oom);
+    sqlite3_bind_int(s, 22, j->cancelled);
     return s;
 }
 
@@ -635,7 +640,8 @@ static int find_progress(struct history *h, sqlite3_int64 id, json_t **ret)
 static json_t *job_of(sqlite3_stmt *s, json_t *allocations, json_t *progress)
 {
     return json_pack(
-        "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b}",
+        "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b,"
+        "s:b}",
         "id", json_sprintf("j%lld", (long long)sqlite3_column_int64(s, 1)), "submitted",
         column_seconds(s, 2), "name", column_text(s, 3), "owner", column_text(s, 4), "kind",
         column_text(s, 5), "command", column_text(s, 6), "begun", column_seconds(s, 7), "ended",
@@ -644,7 +650,7 @@ static json_t *job_of(sqlite3_stmt *s, json_t *allocations, json_t *progress)
         column_number(s, 14), "priority", column_number(s, 15), "class", column_number(s, 16),
         "request", column_number(s, 17), "deadline", column_seconds(s, 18), "placement",
         column_text(s, 19), "allocations", allocations, "progress", progress, "oom",
-        sqlite3_column_int(s, 20) != 0);
+        sqlite3_column_int(s, 20) != 0, "cancelled", sqlite3_column_int(s, 21) != 0);
 }
 
 static int find_jobs(struct history *h, const struct history_filter *f, json_t *ret)

@@ -52,6 +52,7 @@ struct history_job {
     uid_t uid;
     int exit; /* -1: not known */
     bool container;
+    bool cancelled;
     bool oom; /* a process of it was killed for want of memory */
     char name[PROTO_NAME_MAX];
     char owner[PROTO_SHORT_MAX];

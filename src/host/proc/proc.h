@@ -72,6 +72,17 @@ bool proc_all_of(const struct proc_status *status, uid_t uid);
 int proc_check_owner(int root, int pidfd, pid_t pid, uid_t uid);
 
 /*
+ * How the process of @pidfd, which is readable (it has ended), has ended: its status, or 128 and
+ * the number of the signal. @start is its start time. Until its parent has waited for it the kernel
+ * says that to its user and root, afterwards to whoever holds the descriptor, since Linux 6.15.
+ * Returns 0 or -ENODATA.
+ */
+int proc_exit_status(int root, int pidfd, pid_t pid, uint64_t start, int *ret_status);
+
+/* No program runs in it: a thread of the kernel's, or a process that has ended. */
+bool proc_is_kernel(int root, pid_t pid);
+
+/*
  * Start time of the process at the other end of a Unix socket, which SO_PEERCRED says is @pid of
  * @uid. To be called as soon as the connection is accepted. Before Linux 6.5 the socket knows no
  * pidfd: the pid may then have been recycled, but only for another process of @uid.
