@@ -3,6 +3,7 @@
  * A choice of policy and parameters as text, both ways (policy.h says how it looks). Pure, as all
  * of the folder; called where a person or a file names a policy: tide, tided, the simulator.
  */
+#include "base/distance.h"
 #include "policy/core/policy.h"
 #include "policy/core/writer.h"
 
@@ -101,29 +102,6 @@ static void put_quoted(struct writer *w, struct word word)
     put_text(w, word.length > WORD_SHOWN ? "…\"" : "\"");
 }
 
-/* Letters to insert, delete or replace until the word is the name. */
-static unsigned distance(struct word word, const char *name)
-{
-    unsigned row[WORD_SHOWN + 1];
-    size_t length = word.length < WORD_SHOWN ? word.length : WORD_SHOWN;
-
-    for (size_t i = 0; i <= length; i++)
-        row[i] = (unsigned)i;
-    for (; *name; name++) {
-        unsigned diagonal = row[0]++;
-
-        for (size_t i = 1; i <= length; i++) {
-            unsigned best = diagonal + (word.text[i - 1] != *name);
-
-            best = row[i] + 1 < best ? row[i] + 1 : best;
-            best = row[i - 1] + 1 < best ? row[i - 1] + 1 : best;
-            diagonal = row[i];
-            row[i] = best;
-        }
-    }
-    return row[length];
-}
-
 /* The names that a word is compared with, one by one; then says the nearest, if one is near. */
 struct near {
     struct word word;
@@ -133,9 +111,10 @@ struct near {
 
 static void near_try(struct near *near, const char *name)
 {
-    unsigned d = distance(near->word, name);
+    struct word known = word_of(name);
+    unsigned d = distance(near->word.text, near->word.length, name, known.length);
 
-    if (d <= 2 && d < word_of(name).length && (!near->name || d < near->distance)) {
+    if (d <= 2 && d < known.length && (!near->name || d < near->distance)) {
         near->name = name;
         near->distance = d;
     }

@@ -40,7 +40,7 @@ def test_every_command_explains_itself_with_examples(tide, command):
 
 
 def options_of(text):
-    return set(re.findall(r"(?<![\w-])--?[a-z]+\b", text)) - {"--help"}
+    return set(re.findall(r"(?<![\w-])--?[a-z]+(?:-[a-z]+)*\b", text)) - {"--help"}
 
 
 @pytest.mark.parametrize("page", [page for page in sorted(ROOT.glob("man/tide-*.scd"))

@@ -70,6 +70,8 @@ def test_job_computes_in_long_slices(tide):
         pytest.skip("this kernel has no slices of one's own (Linux 6.12)")
     done = tide("run", "--", sys.executable, "-c", SLICE)
     assert (done.stdout, done.stderr) == ("20000000\n", "")
+    done = tide("run", "--no-slices", "--", sys.executable, "-c", SLICE)
+    assert (done.stdout, done.stderr) == (stock.stdout, "")
 
 
 def test_run_within_a_run_preloads_the_agent_once(tide):

@@ -45,6 +45,7 @@ int launch_take(struct launch *l, int option)
         return r;
     if (option == LAUNCH_THREADS)
         return option_number(cmd, optarg, "--threads", 1, PROTO_THREADS_MAX, &l->threads);
+    l->no_slices |= option == LAUNCH_NO_SLICES;
     if (option != 'n')
         return CLI_OK;
     l->name = optarg;
@@ -263,7 +264,8 @@ void launch_prepare(const struct launch *l, const json_t *job)
     struct error err = {0};
     bool agent = preload_find(agent_dir, sizeof(agent_dir), &err) == 0;
 
-    slice_set(SLICE_LONG_NS); /* jobs that share cores take turns less often */
+    if (!l->no_slices)
+        slice_set(SLICE_LONG_NS); /* jobs that share cores take turns less often */
     if (!agent)
         cli_note(l->cmd, "running with a fixed number of threads: %s", err.text);
     if (set_environment(l, job, agent ? agent_dir : NULL) < 0)

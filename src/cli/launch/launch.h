@@ -17,21 +17,24 @@ struct launch {
     char **argv;               /* program and arguments, ended by NULL; borrowed */
     bool queue;                /* waits for its turn … */
     bool held;                 /* … and for `tide release` before that */
+    bool no_slices;            /* the kernel's time slices stay as they are */
 };
 
-enum { LAUNCH_THREADS = 256 };
+enum { LAUNCH_THREADS = 256, LAUNCH_NO_SLICES };
 
 /* Entries of a table of long options, for terms_options(). */
 /* clang-format off */
 #define LAUNCH_OPTIONS                                                                             \
     {"name", required_argument, NULL, 'n'},                                                        \
-    {"threads", required_argument, NULL, LAUNCH_THREADS}
+    {"threads", required_argument, NULL, LAUNCH_THREADS},                                          \
+    {"no-slices", no_argument, NULL, LAUNCH_NO_SLICES}
 /* clang-format on */
 
 /* Their part of a command's help, and the attributes'. */
 #define LAUNCH_HELP                                                                                \
     "  -n, --name NAME    what to call the job (default: after the script or program)\n"           \
-    "      --threads K    exactly K threads, until 'tide set JOB --auto'\n" TERMS_HERE
+    "      --threads K    exactly K threads, until 'tide set JOB --auto'\n"                        \
+    "      --no-slices    leave time slices as they are, else 20 ms each\n" TERMS_HERE
 
 /*
  * Takes what option_next() returned if it is one of these. Returns CLI_OK, or CLI_USAGE after the
