@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long a training stands still when its cluster changes, against checkpoint and restart.
 
-One training in sync mode; workers and parameter servers come, leave and die while it runs. The pause
-of a change is what the steps that it can be felt in take beyond the usual: the longest gap between two
-finished steps from the order until three steps after it took effect, less the median gap. After a
-server's death it holds the steps since the last checkpoint, which are done again; here it is a moment
-old. Each kind of change has a row of its own: they differ tenfold. On the other side stands what a
-static job must do for the same: write a checkpoint, end, start again, read it: from the last step
-before to the first one after. All in one run, in turns.
+One training in sync mode; workers and parameter servers come, leave and die while it runs. The
+pause of a change is what the steps that it can be felt in take beyond the usual: the longest gap
+between two finished steps from the order until three steps after it took effect, less the median
+gap. After a server's death it holds the steps since the last checkpoint, which are done again;
+here it is a moment old. Each kind of change has a row of its own: they differ tenfold. On the
+other side stands what a static job must do for the same: write a checkpoint, end, start again,
+read it: from the last step before to the first one after. All in one run, in turns.
 
     TIDE_BUILD_DIR=build .venv/bin/python bench/elastic_pause.py --rounds 20
 """
@@ -35,8 +35,8 @@ DWELL_S = 1.5
 
 
 def chief(checkpoints):
-    """The training's process: says when each step was done. On a line it writes a checkpoint, and ends
-    if the line is "end"."""
+    """The training's process: says when each step was done. On a line it writes a checkpoint, and
+    ends if the line is "end"."""
     os.environ.update(KERAS_BACKEND="tensorflow", CUDA_VISIBLE_DEVICES="")
     import keras
     import numpy as np

@@ -42,8 +42,8 @@ class Job(NamedTuple):
 
 
 class Result(NamedTuple):
-    """How a synchronous request went. `before` and `after` are threads for set(), cores that the job
-    has lent for lend() and reclaim(), cores that it has borrowed for borrow() and give_back().
+    """How a synchronous request went. `before` and `after` are threads for set(), cores that the
+    job has lent for lend() and reclaim(), cores that it has borrowed for borrow() and give_back().
     """
 
     before: int
@@ -213,9 +213,9 @@ class Controller:
         return self._ask("set", job, (_count(threads), _count(inter)), deadline)
 
     def lend(self, job, cores: int, deadline=None):
-        """Puts `cores` of the job's own into the daemon's pool, from which other jobs borrow. The job
-        keeps at least one core, and its minimum: of two jobs on two cores neither can lend any, and
-        the Result is partial and says so.
+        """Puts `cores` of the job's own into the daemon's pool, from which other jobs borrow. The
+        job keeps at least one core, and its minimum: of two jobs on two cores neither can lend
+        any, and the Result is partial and says so.
         """
         return self._ask("lend", job, (_count(cores),), deadline)
 
@@ -230,8 +230,8 @@ class Controller:
         return self._ask("reclaim", job, (), deadline)
 
     def give_back(self, job, deadline=None):
-        """Returns everything that the job has borrowed, to the lenders or into the pool, and ends its
-        wish for more. `return`, as C's tide_ctl_return has it, is no name for a Python method.
+        """Returns everything that the job has borrowed, to the lenders or into the pool, and ends
+        its wish for more. `return`, as C's tide_ctl_return has it, is no name for a Python method.
         """
         return self._ask("return", job, (), deadline)
 

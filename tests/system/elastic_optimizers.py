@@ -119,7 +119,7 @@ class Training:
         self.strategy = tide.ElasticParameterServerStrategy()
         self.coordinator = tide.ElasticCoordinator(self.strategy)
         rng = np.random.default_rng(0)
-        self.data = rng.standard_normal((64, 4), np.float32), rng.standard_normal((64, 3), np.float32)
+        self.data = tuple(rng.standard_normal((64, n), np.float32) for n in (4, 3))
         self.groups = [Group(name, make, self) for name, make in options().items()]
 
     def run(self, changes):

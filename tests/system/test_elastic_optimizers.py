@@ -2,10 +2,12 @@
 """Every optimizer of Keras, with each option: a cluster that changes gives the same bits."""
 
 import json
+import pathlib
 import subprocess
 
 import pytest
 
+from conftest import SOAK
 from elastic import GUARD_S
 from program import BUILD, HERE, clean_env, tensorflow_pythons
 
@@ -14,11 +16,12 @@ OPTIONS = {"plain", "weight_decay", "clipnorm", "global_clipnorm", "use_ema", "s
 REFUSED = {"Muon": "does not work with TensorFlow, elastic or not"}  # and the reason
 
 
-@pytest.fixture(scope="module")
-def table(tmp_path_factory):
+@pytest.fixture(scope="module", params=tensorflow_pythons()[:2 if SOAK else 1],
+                ids=lambda p: pathlib.Path(p).parent.parent.name.lstrip("."))
+def table(request, tmp_path_factory):
     log = tmp_path_factory.mktemp("optimizers") / "log"
     with open(log, "w+b") as words:
-        done = subprocess.run([tensorflow_pythons()[0], str(HERE / "elastic_optimizers.py")],
+        done = subprocess.run([request.param, str(HERE / "elastic_optimizers.py")],
                               stdout=subprocess.PIPE, stderr=words, timeout=3 * GUARD_S,
                               env=clean_env(TIDE_BUILD_DIR=BUILD))
     said = log.read_text(errors="replace")

@@ -123,7 +123,8 @@ def test_a_loss_scale_that_would_stay_in_the_trace_is_refused(bed):
     tf, keras = bed.tf, bed.keras
     weight = bed.variable()
     with bed.strategy.scope():
-        scaled = bed.strategy.optimizer(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(1.0)))
+        scaled = bed.strategy.optimizer(
+            keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(1.0)))
 
     def step(batch):
         slope, = next(batch)
@@ -365,6 +366,34 @@ def test_a_training_goes_on_whose_checkpoints_cannot_be_written(bed, tmp_path, m
     with pytest.raises(ValueError, match="shape"):
         sums.assign([1.0])
     assert f"restarted after step {told['checkpoint_step']}" in capfd.readouterr().err
+
+
+def test_a_step_that_fails_after_every_restart_is_told(bed, monkeypatch, capfd):
+    from threadtide.tensorflow import steps
+    tf = bed.tf
+    weight, sgd = bed.variable(), bed.sgd(1.0)
+    apply = steps.SyncStep.apply
+
+    def lost(self, weights, device, executor):
+        if self.per_example == [False, False]:  # step() with two results
+            raise tf.errors.UnavailableError(None, None, "failed to connect")
+        return apply(self, weights, device, executor)
+
+    monkeypatch.setattr(steps.SyncStep, "apply", lost)
+
+    def step(batch, results):
+        slope, = next(batch)
+        loss = tf.reduce_mean(slope)
+        sgd.apply([loss], [weight])
+        return [loss] * results
+
+    batch = bed.epochs(ones())
+    bed.coordinator.schedule(step, args=(batch, 1))  # done again after each restart
+    with pytest.raises(tf.errors.UnavailableError, match="failed to connect"):
+        bed.coordinator.schedule(step, args=(batch, 2))
+        bed.coordinator.join()
+    assert weight.numpy() == -1.0
+    assert 1 < capfd.readouterr().err.count("restarted after step") < 20
 
 
 def test_addresses_with_colons_stand_in_brackets(bed):

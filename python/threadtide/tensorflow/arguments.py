@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the program gave to schedule(): a function and its arguments, and whether they were traced.
+"""A function and its arguments, as the program gave them to schedule(), and the key of their trace.
 
-As with tf.function, tensors and NumPy arrays are inputs of a trace; everything else is part of it:
+As with tf.function, tensors and NumPy arrays are inputs of a trace. Everything else is part of it:
 plain values by their value, objects by their identity. A method is known by its function and its
-object, a lambda or nested function by its code and what it closes over, since the objects that stand
-for them are new at each evaluation.
+object, a lambda or nested function by its code and what it closes over, since Python makes a new
+object for it at each evaluation.
 """
 
 import functools
@@ -34,7 +34,7 @@ class Arguments:
         self._leaves = [None if _is_input(x) else x for x in leaves]
         self._inputs = [number for number, x in enumerate(leaves) if _is_input(x)]
         self._structure = tf.nest.map_structure(lambda _: 0, structure)
-        # What it names by identity lives as long as the trace, which keeps this object.
+        # The trace keeps this object, so that no object named here by its identity ends before it.
         self.key = (_function_key(function), repr(self._structure), tuple(self._inputs),
                     tuple((tuple(t.shape), t.dtype.name) for t in self.tensors),
                     tuple(_key(x) for x in self._leaves))
@@ -45,7 +45,7 @@ class Arguments:
         return getattr(function, "__qualname__", type(function).__name__)
 
     def spec(self):
-        """The types of what a trace gets: the batch, then the tensors."""
+        """The types of a trace's inputs: the batch, then the tensors."""
         batch = self.epochs.spec() if self.epochs else []
         return batch + [tf.TensorSpec(t.shape, t.dtype) for t in self.tensors]
 
@@ -74,7 +74,8 @@ def _is_input(value):
 
 
 def _key(value):
-    # By its text: 1, 1.0 and True are equal, and NaN is not equal to itself.
+    # The text tells 1, 1.0 and True apart, which are equal, and finds NaN, which is not equal to
+    # itself.
     return (type(value), repr(value)) if isinstance(value, _PLAIN) else id(value)
 
 

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints that the training does not wait for.
 
-Between two steps the variables are read, which leaves values on their servers that later updates do
-not change; a thread then fetches and writes them. A file is complete or not there: it is written
-under another name, flushed, and renamed. Of files the newest two stay.
+Between two steps the variables are read. Their values stay on their servers, and later updates do
+not change them; a thread then fetches and writes them. A file is complete or not there: it is
+written under another name, flushed, and renamed. The newest two files stay.
 
-A directory belongs to one chief at a time, who locks it. What cannot be written (the disk is full, or
-somebody else's) stays in memory, which serves as well against the loss of parameter servers: the
-training goes on, says so, and tries again with the next one.
+A directory belongs to one chief at a time, which locks it. A checkpoint that cannot be written
+(the disk is full, the directory is another training's) stays in memory, where it serves as well
+against the loss of parameter servers: the training goes on, says so, and tries again with the next
+checkpoint.
 """
 
 import contextlib
@@ -30,7 +31,7 @@ from threadtide.tensorflow.log import log
 _FILE = re.compile(r"step-(\d{12})\.tide$")
 FORMAT = 2  # variables are known by name; before that by the number of their creation
 KEEP = 2
-LOCK_S = 120.0  # the chief before may be about to end; of a lost machine's, NFS keeps it for 90 s
+LOCK_S = 120.0  # the last chief may be about to end; NFS keeps a lost machine's lock for 90 s
 
 
 class Snapshot:
@@ -41,7 +42,8 @@ class Snapshot:
         self._number = {row[0]: number for number, row in enumerate(meta["variables"])}
 
     def check(self, mode, slots):
-        """A training goes on as what it was, or the sums would not be the same."""
+        """ValueError unless mode and slots are those that the checkpoint was written with: with
+        others the sums would not be the same."""
         if self.meta.get("format") != FORMAT:
             raise ValueError("the checkpoint was written by another version of Threadtide: go on with "
                              "that one, or use another checkpoint_dir")
@@ -73,14 +75,15 @@ class Snapshot:
         return self.meta["assigned"].get(entry.name, 0)
 
     def others(self, entries):
-        """Rows and values of what is no variable of the program yet, to be kept for when it is."""
+        """Rows and values of variables that the program has not created yet. They are kept until it
+        does."""
         known = {entry.name for entry in entries}
         return [(row, _Kept(self._load, number))
                 for number, row in enumerate(self.meta["variables"]) if row[0] not in known]
 
 
 class _Kept:
-    """A value in a snapshot, as a tensor gives it."""
+    """A value in a snapshot. It has numpy(), as a tensor has."""
 
     def __init__(self, load, number):
         self._load, self._number = load, number
@@ -106,7 +109,8 @@ class DirectoryInUse(RuntimeError):
 
 
 class _Directory:
-    """Files of one training. OSError when it cannot be used."""
+    """The checkpoint files of one training. Methods raise OSError when the directory cannot be
+    used."""
 
     def __init__(self, path):
         self._path = pathlib.Path(path)
@@ -115,8 +119,8 @@ class _Directory:
         self._files = []  # that are ours to remove, oldest first
 
     def lock(self, wait_s=0.0):
-        """DirectoryInUse when another process has it. The lock ends with this one, however it ends;
-        children do not inherit it."""
+        """Waits up to @wait_s for the lock; raises DirectoryInUse when another process keeps it.
+        The lock ends with this process, however that ends; children do not inherit it."""
         if self._lock is not None:
             return
         self._path.mkdir(parents=True, exist_ok=True)
@@ -168,7 +172,7 @@ class _Directory:
         return None
 
     def write(self, meta, values):
-        """The snapshot, written; what can be read from it does not depend on its name any more."""
+        """Writes a snapshot and returns it. It can still be read when its file has been removed."""
         self.lock()
         path = self._path / f"step-{meta['step']:012}.tide"
         partial = path.with_suffix(f".{self._run}.partial")
@@ -195,7 +199,7 @@ class _Directory:
         return _read(path)
 
     def _flush(self):
-        """The file's name is on the disk, too."""
+        """Waits until the file's name is on the disk, too."""
         fd = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)

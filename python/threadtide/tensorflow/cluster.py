@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cluster while it changes: nodes come, leave and die, and nobody waits for them.
 
-A node goes through joining -> in -> draining -> released, or lost from anywhere. Three threads work
-here. The channel's brings the members that shall be; the links' brings what nodes say, and the end
-of a link is the end of its node; one that changes TensorFlow's cluster does so while the training
-goes on. A node is added only when its control port says that it is ready, so none that is absent is
-waited for; one that hangs afterwards holds up that thread alone.
+A node goes through joining -> in -> draining -> released, or to lost from any state. Three threads
+work here. The channel's thread brings the list of members. The links' thread brings what nodes
+say; when a link ends, its node counts as lost. A third thread changes TensorFlow's cluster while
+the training goes on. It adds a node only after the node's control port has said that it is ready,
+so that nobody waits for an absent node; a node that hangs later holds up that thread alone.
 
-A node is told to end neither while TensorFlow connects to it nor while it is in its cluster: any
-function that is new there, be it of the user's evaluation, is told to all that are, and for an
-address that is no more each is waited for, 15 s or longer. For the same reason a lost node leaves
-TensorFlow's cluster at once, and what connects anybody to it is ended. Indices are never used twice.
+No node is told to end while TensorFlow connects to it or has it in its cluster. TensorFlow tells
+every new function, also one of the user's evaluation, to all nodes of its cluster, and waits 15 s
+or longer for an address where nobody is. For the same reason a lost node leaves TensorFlow's
+cluster at once, and all connections to it are ended. An index is never used twice.
 """
 
 import contextlib
@@ -38,10 +38,10 @@ class Node:
         self.member = member
         self.state = "joining"
         self.ready = False  # TensorFlow's port listens, says the node
-        self.leaving = False  # asked to, by the members or by SIGTERM
+        self.leaving = False  # the members, or a SIGTERM to the node, ask it to leave
         self.empty = False  # nothing of the training is on it any more
-        self.threads = 0  # acknowledged
-        self.asked = 0  # threads asked for last
+        self.threads = 0  # active ones, as the node said last
+        self.asked = 0  # threads that the node was told to have; 0: nothing was said
         self.not_before = 0.0  # of the next attempt to join
 
     @property
@@ -61,13 +61,14 @@ class Node:
 
 
 class Cluster:
-    """All nodes. The lock guards their states; `changed` is called, without it, when one changes."""
+    """All nodes. The lock guards their states; `changed` is called, without it, when one
+    changes."""
 
     def __init__(self, changed):
         self.lock = threading.Condition()
         self.nodes = {}
         self.suspended = False
-        self.mode, self.slots = "", 0  # what the members say, if they do
+        self.mode, self.slots = "", 0  # as the members say; "" and 0: they say nothing
         self._seen = set()  # every (role, index) there ever was
         self._in_tensorflow = set()
         self._connected = False
@@ -90,7 +91,7 @@ class Cluster:
             return [{"role": n.role, "index": n.index, "state": n.state, "threads": n.threads}
                     for n in sorted(self.nodes.values(), key=lambda n: n.key)]
 
-    # What shall be.
+    # The members that are wanted.
 
     def on_members(self, members):
         """From the channel's thread."""
@@ -118,7 +119,7 @@ class Cluster:
             self._set_threads(node)
             if node.member.leave:
                 self.leave(node)
-        if turned:  # of nodes' changes it is told where they happen
+        if turned:  # changes of nodes call it where they happen
             self._changed()
 
     def _set_threads(self, node):
@@ -126,7 +127,7 @@ class Cluster:
             node.asked = node.member.threads
             self._links.set_threads(node.role, node.index, node.asked)
 
-    # What nodes say; from the links' thread.
+    # Events of nodes; from the links' thread.
 
     def _on_event(self, event):
         node = self.nodes.get((event.role, event.index))
@@ -144,7 +145,8 @@ class Cluster:
             log(f"{node}: {event.reason}")
 
     def lost(self, node, why):
-        """@node has gone, whatever it did. From any thread; blocks nowhere."""
+        """Counts @node as lost, whatever state it was in; @why is for the log. From any thread;
+        never blocks."""
         with self.lock:
             if node.state in ("lost", "released"):
                 return
@@ -157,8 +159,9 @@ class Cluster:
         self.change()
 
     def _cut_off(self, node):
-        """Ends what connects us and the others to a lost node, again and again since gRPC tries anew,
-        until TensorFlow has taken leave of it everywhere: a call to a machine that is gone hangs."""
+        """Ends the connections of this process and of the other nodes to a lost node. gRPC
+        connects again, so this is repeated until TensorFlow's cluster is without the node: a call
+        to a machine that is gone hangs."""
         place, pause = (node.member.host, node.member.port), CUT_S
         end = time.monotonic() + CUT_FOR_S
         with contextlib.suppress(OSError):  # no such name any more
@@ -177,7 +180,8 @@ class Cluster:
                 n.member.host, n.member.port) for n in self.nodes.values())
 
     def leave(self, node):
-        """@node is to give back what it has: a worker finishes its closure, a server its variables."""
+        """@node is to leave: a worker finishes its closure first, a server gives its variables
+        away."""
         with self.lock:
             if node.leaving or node.state in ("lost", "released"):
                 return
@@ -192,7 +196,7 @@ class Cluster:
         self._changed()
 
     def released(self, node):
-        """Nothing of the training is on @node any more: it may end. Blocks nowhere."""
+        """Nothing of the training is on @node any more: it may end. Never blocks."""
         with self.lock:
             if node.state in ("lost", "released") or node.empty:
                 return
@@ -202,7 +206,7 @@ class Cluster:
             self._release(node)
             return
         self.change()
-        late = threading.Timer(RELEASE_S, self._release, [node])  # somebody waits for its place
+        late = threading.Timer(RELEASE_S, self._release, [node])  # others may wait for its cores
         late.daemon = True
         late.start()
 
@@ -238,7 +242,7 @@ class Cluster:
         return tf.train.ClusterSpec(spec)
 
     def wait_server(self):
-        """The parameter servers that take variables; waits for one if they have all gone."""
+        """The parameter servers that take variables; waits for one if there is none."""
         with self.lock:
             while not (servers := self.of("ps", "in")):
                 if not self._connected:
@@ -253,7 +257,8 @@ class Cluster:
         self.change()
 
     def change(self):
-        """Starts to add those that are ready and to remove those that are gone or to end, if any."""
+        """Starts to add the nodes that are ready, and to remove those that are gone or are to
+        end."""
         with self.lock:
             self.lock.notify_all()
             if not self._connected or self._changing:
@@ -326,7 +331,8 @@ class Cluster:
             nodes = list(self.nodes.values())
             self._connected = False
         if release:
-            # Functions that end with the process would be taken back from nodes that have gone.
+            # Else TensorFlow, as this process ends, would ask nodes that have gone to forget
+            # functions.
             try:
                 private.update_cluster({}, self._in_tensorflow)
             except tf.errors.OpError:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The epochs' permutations, owned by the coordinator.
 
-Which examples make up batch number n is a pure function of (seed, n): no worker knows it, none can
-lose it, and the cluster may change as it likes. Every example is in exactly one batch of an epoch.
+The examples of batch number n are a pure function of (seed, n). Workers do not know it and cannot
+lose it, whatever happens to the cluster. Every example is in exactly one batch of an epoch.
 """
 
 import heapq
@@ -30,10 +30,10 @@ def _array(value):
     """@value as an array with an entry for each example."""
     array = None if isinstance(value, tf.data.Dataset) else np.asarray(value)
     if array is None or array.ndim == 0:
-        raise TypeError(f"create_epochs() cannot read a {type(value).__name__}: the coordinator picks "
-                        "examples by their numbers, so give it arrays with an entry for each example, "
-                        "or threadtide.tensorflow.Examples(count, load), whose load(numbers) reads "
-                        "them on the workers")
+        raise TypeError(f"create_epochs() cannot read a {type(value).__name__}: the coordinator "
+                        "picks examples by their numbers, so give it arrays with an entry for each "
+                        "example, or threadtide.tensorflow.Examples(count, load), whose "
+                        "load(numbers) reads them on the workers")
     return array
 
 
@@ -62,7 +62,7 @@ class Epochs:
         full, rest = divmod(self.count, self.batch_size)
         self.steps_per_epoch = full + (1 if rest and not drop_remainder else 0)
         self._taken = 0  # batches that schedule() has taken
-        self._returned = []  # a heap: those of them that were not done after all
+        self._returned = []  # a heap: taken batches that were not done after all
         self._order = (None, None)  # epoch, permutation
         self._now = None  # the tensors that next() gives while a step is traced
 

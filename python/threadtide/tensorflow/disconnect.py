@@ -51,8 +51,8 @@ def disconnect(address, port):
 
 
 def _end(number, inodes):
-    """Ends the connection behind descriptor @number if it is one of @inodes. Through a descriptor of
-    our own, since TensorFlow may close this one and open another at any moment."""
+    """Ends the connection behind descriptor @number if it is one of @inodes. Through a descriptor
+    of our own, since TensorFlow may close this one and open another at any moment."""
     fd = os.dup(number)
     try:
         if os.fstat(fd).st_ino not in inodes:

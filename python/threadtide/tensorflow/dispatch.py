@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who runs which closure: a queue, and a thread for each worker.
+"""The queue of tasks, and a thread for each worker that takes tasks from it.
 
-A worker that is lost is not waited for: what it was running goes back to the queue at once, and
-what its thread says later about it is not heard. A task whose call did not end cleanly is marked as
-interrupted: its worker may or may not have done it.
+Nobody waits for a lost worker: its task goes back to the queue at once, and what its thread says
+about it later is ignored. A task whose call did not end cleanly is marked as interrupted: its
+worker may or may not have done it.
 """
 
 import collections
@@ -44,7 +44,7 @@ class Task:
 
 
 class Dispatcher:
-    """The queue. Its condition is what everybody waits for who waits for tasks or nodes."""
+    """The queue. Whoever waits for a task or a node waits for its condition, `changed`."""
 
     def __init__(self, cluster, server_lost):
         self.changed = threading.Condition()
@@ -58,7 +58,7 @@ class Dispatcher:
             self.changed.notify_all()
 
     def wake(self):
-        """A node's state has changed: what ran on a lost one goes back."""
+        """A node's state has changed: the tasks of lost workers go back to the queue."""
         with self.changed:
             for task, worker in list(self._running.items()):
                 if worker.node.state == "lost":
@@ -71,7 +71,7 @@ class Dispatcher:
         self._queue.appendleft(task)
 
     def forget(self):
-        """None of the tasks counts any more. Those that had begun."""
+        """Drops all tasks, also those that run; returns the set of those that had begun."""
         with self.changed:
             begun = set(self._running)
             self._queue.clear()
@@ -80,12 +80,12 @@ class Dispatcher:
 
     @property
     def running(self):
-        """Whether a worker, be it one that leaves after that, is at a task."""
+        """Whether any worker, also one that is about to leave, is at a task."""
         return bool(self._running)
 
     def overdue(self):
-        """The nodes whose answer is not to be expected any more: a call that TensorFlow was at while
-        its cluster changed is now and then never answered, though both ends live."""
+        """The nodes whose answer will not come any more: now and then TensorFlow never answers a
+        call that it was at while its cluster changed, though both ends live."""
         now, updated = time.monotonic(), self._cluster.updated
         with self.changed:
             return [worker.node for task, worker in self._running.items()
@@ -113,7 +113,9 @@ class Dispatcher:
                 self.changed.notify_all()
 
     def failed(self, task, worker, error):
-        """A call ended with an error: whose is it? Runs in the worker's thread."""
+        """A call ended with @error. If the loss of a node explains it, or it is one of the
+        transport, the task is done again; else the error is the task's. Runs in the worker's
+        thread."""
         begin = time.monotonic()
         with self.changed:
             while isinstance(error, tf.errors.OpError):
@@ -154,7 +156,7 @@ class Worker(threading.Thread):
         try:
             self._prepare(self.node.device, executor)
         except tf.errors.OpError:
-            pass  # it was to save time only: the first task will show what is wrong
+            pass  # preparing only saves time: the first task will show what is wrong
         while True:
             task = self._dispatcher.take(self)
             if task is None:

@@ -67,7 +67,8 @@ class Node:
 
 def find_program() -> str:
     """tide-tfnode: $TIDE_TFNODE, that of $TIDE_BUILD_DIR, of the source tree's build/, of PATH."""
-    build = os.environ.get("TIDE_BUILD_DIR") or pathlib.Path(__file__).resolve().parents[3] / "build"
+    tree = pathlib.Path(__file__).resolve().parents[3]
+    build = os.environ.get("TIDE_BUILD_DIR") or tree / "build"
     found = (
         os.environ.get("TIDE_TFNODE")
         or shutil.which("tide-tfnode", path=str(build))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training says to its person: lines on standard error, the pod's log."""
+"""The training's log for people: lines on standard error, which is the pod's log."""
 
 import sys
 import time

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who shall be in the cluster: from the controller, which also gets the progress, or from a file.
+"""The members of the cluster, which the controller or a file names.
 
-On Kubernetes TIDE_CONTROLLER names the controller; one thread posts the report every half a second,
-or when there is news of a node, and gets the members back. Elsewhere TIDE_CLUSTER names a file with
-the same members, read when it changes. When neither can be had the last members stand, and the
-training goes on.
+On Kubernetes TIDE_CONTROLLER names the controller: one thread posts the training's report every
+half a second, and when a node has changed, and gets the members back. Elsewhere TIDE_CLUSTER names
+a file with the members, which is read when it changes. While neither can be read the last members
+stay, and the training goes on.
 """
 
 import base64
@@ -18,12 +18,12 @@ import urllib.parse
 from typing import NamedTuple
 
 REPORT_S = 0.5
-NEWS_S = 0.1  # between two of them at least, when something has changed: more are refused
+NEWS_S = 0.1  # between two reports at least; the controller refuses more
 FILE_S = 0.05
 TIMEOUT_S = 5
 MAX_BYTES = 1 << 20
 MAX_NODES = 4096
-STALE_S = 30  # that a replica may not know that another leads now; its lease ends sooner
+STALE_S = 30  # after which a replica knows that another leads: its lease ends sooner
 REPLICAS_TRIED = 6  # connections until the replica that leads has answered
 
 
@@ -42,7 +42,7 @@ class Member(NamedTuple):
 
     @property
     def address(self):
-        """TensorFlow's, as TensorFlow writes it."""
+        """The address of TensorFlow's port: "host:port"."""
         return address(self.host, self.port)
 
 
@@ -119,9 +119,9 @@ def _namespace_of(token):
 
 
 class Controller:
-    """TIDE_CONTROLLER: an HTTPS request for each report. The connection is kept, since its handshake
-    costs more than the report; the token is not. A replica that does not lead answers 503 and hangs
-    up: another connection may come to the one that does."""
+    """TIDE_CONTROLLER: an HTTPS request for each report. The connection is kept, since its
+    handshake costs more than the report; the token is read anew each time. A replica that does not
+    lead answers 503 and hangs up: the next connection may reach the one that leads."""
 
     interval_s = REPORT_S
 
@@ -164,7 +164,7 @@ class Controller:
             return self._ask(path, body, token)  # it had hung up on the connection before
 
     def _ask(self, path, body, token):
-        """(status, body); what did not go well is not used again."""
+        """(status, body). The connection is kept only after an answer that was complete."""
         connection, self._connection = self._connection, None
         if connection is None:
             connection = http.client.HTTPSConnection(
@@ -196,7 +196,8 @@ def from_environment(environ=os.environ):
 
 
 class Channel:
-    """A thread that exchanges report for members; its failures are told once and outlived."""
+    """A thread that sends the report and gets the members. It logs a failure once and tries
+    again."""
 
     def __init__(self, source, report, on_members, log):
         self._source, self._report = source, report
@@ -224,16 +225,17 @@ class Channel:
             return
         if self._failing:
             self._failing = ""
-            self._log("members: here again")
+            self._log("members: they can be read again")
         if members is not None:
             self._on_members(members)
 
     def tell(self):
-        """A node has come, left or changed its state: the controller need not wait for the news."""
+        """Sends the next report at once: a node has come, left or changed its state."""
         self._news.set()
 
     def close(self):
-        """The last report, which says that the training has finished, and the end."""
+        """Ends the thread, and sends the last report, which says whether the training has
+        finished."""
         self._stop.set()
         self._news.set()
         self._thread.join(TIMEOUT_S + 1)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links to the control ports of a training's nodes (tide-tfnode): who is there, and how ready.
+"""Links to the control ports of a training's nodes (tide-tfnode): which are there, and in what
+state.
 
-One background thread serves all links of a chief; no call of the caller's ever waits for a node::
+One background thread serves all links of a chief; no call here ever waits for a node::
 
     links = NodeLinks()
     links.add("worker", 3, "10.0.0.7", 2223)
@@ -38,7 +39,7 @@ Key = Tuple[str, int]  # role and index
 
 
 class State(NamedTuple):
-    """What a node said last."""
+    """The state that a node told last."""
 
     state: str  # "starting", "ready", "draining"
     threads: int  # active ones that are in place; 0: none yet
@@ -54,9 +55,9 @@ class Event(NamedTuple):
     "ready"     TensorFlow listens there
     "draining"  it was asked to end, and waits to be released
     "threads"   `threads` active threads are in place
-    "refused"   it did not do what it was told; `reason` says why
-    "released"  it has ended as told
-    "lost"      it has ended, or is cut off, without a word: the link's last event, as is "released"
+    "refused"   it did not do as it was told; `reason` says why
+    "released"  it has ended as it was told; the link's last event
+    "lost"      it has ended without being told to, or is cut off; the link's last event
     """
 
     kind: str
@@ -71,7 +72,7 @@ class Event(NamedTuple):
 
 
 class WatchReader:
-    """Takes a watch's answer in pieces, gives its lines. ValueError for what is none."""
+    """Takes a watch's answer in pieces, gives its lines. ValueError for anything else."""
 
     def __init__(self) -> None:
         self._bytes = b""
@@ -129,7 +130,7 @@ def _object(text: bytes) -> dict:
 
 
 def _answer(data: bytes) -> Tuple[int, dict]:
-    """Status and body of a whole answer; ValueError for what is none."""
+    """Status and body of a whole answer; ValueError if it is none."""
     head, blank, body = data.partition(b"\r\n\r\n")
     status = head.split(b" ", 2)
     if not blank or not head.startswith(b"HTTP/1.") or len(status) < 2:
@@ -310,7 +311,8 @@ class _Link:
         self.emit("released" if self.released else "lost", reason)
 
     def set_threads(self, threads: int) -> None:
-        """One order at a time: of two that are on their way the older one might come last."""
+        """Orders @threads active threads (0: as its own limit allows). One order at a time is on
+        its way: of two the older one might arrive last."""
         self.threads, self.again = threads, float("inf")
         if self.state is None or self.ordering is not None:
             return  # it is told when it is there, or has answered
@@ -419,7 +421,7 @@ class NodeLinks:
         self._order(tell)
 
     def states(self) -> Dict[Key, State]:
-        """What each node that is there said last. Not to be changed."""
+        """The State of each node that is there, by (role, index). Not to be changed."""
         return self._states
 
     def events(self, timeout: Optional[float] = 0) -> List[Event]:

@@ -51,7 +51,7 @@ SYMBOLS = (
     ("keras.src.random.seed_generator", "SeedGenerator.next", ("self", "ordered")),
 )
 
-# What objects have: how to make one (in check_symbols), and its attributes.
+# Attributes of objects, which _samples() makes.
 ATTRIBUTES = (
     ("tensorflow.python.eager.context.Context", ("_server_def",)),
     ("tensorflow.python.ops.resource_variable_ops.ResourceVariable", ("_handle",)),
@@ -61,7 +61,8 @@ ATTRIBUTES = (
     ("keras.src.backend.tensorflow.optimizer.TFOptimizer",
      ("_distribution_strategy", "_iterations", "_trainable_variables")),
 )
-# What strategies' constructors and methods use of themselves: none can be made without a cluster.
+# Attributes that strategies use of themselves: looked for in the source, since no strategy can be
+# made without a cluster.
 IN_SOURCE = (
     ("tensorflow.python.distribute.parameter_server_strategy_v2",
      "ParameterServerStrategyV2Extended.__init__", "_allow_run_without_coordinator"),
@@ -88,7 +89,8 @@ def check_version(version=None):
 
 
 def check_symbols():
-    """What is missing or has other parameters in the installed version, as a list of texts."""
+    """The symbols that are missing or have other parameters in the installed version: list of
+    texts."""
     wrong = []
     for module, path, parameters in SYMBOLS:
         name = f"{module}.{path}"
@@ -139,9 +141,9 @@ def connect(cluster_spec):
 def update_cluster(add, remove):
     """Adds tasks {(job, index): "host:port"} and removes [(job, index)]; training may go on.
 
-    Raises a tf.errors.OpError when a task cannot be reached: then none is added, and those that were
-    to be removed are with the next change. Blocks while a task accepts the connection and does not
-    answer.
+    Raises a tf.errors.OpError when a task cannot be reached: then none is added, and those that
+    were to be removed are with the next change. Blocks while a task accepts the connection and
+    does not answer.
     """
     from tensorflow.python.eager import context
     changed = copy.deepcopy(context.context().get_server_def())
@@ -222,8 +224,8 @@ def intercept(strategy, create_variable, place_variable, check_update):
 
 
 def _update(variable, function, args, kwargs, group):
-    """What strategy.extended.update() does: every change that a Keras optimizer makes to a variable
-    (its step, weight decay, moving averages, accumulated gradients) is computed here.
+    """Takes the place of strategy.extended._update(): every change that a Keras optimizer makes to
+    a variable (its step, weight decay, moving averages, accumulated gradients) is computed here.
 
     The stock strategy writes the name of the server that the variable lies on today into each of
     these operations, where they stay when the variable has moved.
@@ -238,8 +240,8 @@ def _update(variable, function, args, kwargs, group):
 def beside(variable):
     """Operations of a function being traced are placed where @variable is, wherever that will be.
 
-    They are tied to a read of it, whatever they were tied to outside. It needs a user, or it would
-    be pruned, and what is tied to an operation that is not there is placed anywhere.
+    They are tied to a read of it, whatever they were tied to outside. The read needs a user:
+    without one TensorFlow prunes it, and then places the operations that are tied to it anywhere.
     """
     from tensorflow.python.framework import ops
     with ops.colocate_with(None, ignore_existing=True):
@@ -319,7 +321,8 @@ def optimizers_in(optimizer):
 
 
 def check_optimizer(optimizer):
-    """Raises ValueError for an optimizer of Keras that TensorFlow's variables do not suffice for."""
+    """Raises ValueError for an optimizer of Keras that TensorFlow's variables do not suffice
+    for."""
     if type(optimizer).__name__ == "Muon" and not hasattr(tf.Variable, "path"):
         raise ValueError("Keras' Muon does not work with TensorFlow, elastic or not: it asks each "
                          "variable for its `path`, which TensorFlow's variables do not have. Use "
@@ -332,8 +335,8 @@ def scales_dynamically(optimizer):
 
 
 def step_counter(optimizer):
-    """The variable that counts the calls of apply(). `iterations` is computed from it when gradients
-    are accumulated."""
+    """The variable that counts the calls of apply(). `iterations` is computed from it when
+    gradients are accumulated."""
     return optimizer._iterations
 
 
@@ -343,13 +346,14 @@ def use_strategy(optimizer, strategy):
 
 
 def keras_path():
-    """Where in a model or optimizer the variable belongs that is being created; "" for no Keras'."""
+    """The path in Keras, as in "adam/dense", of the variable that is being created; "" outside of
+    Keras."""
     scope = sys.modules.get("keras.src.backend.common.name_scope")
     return scope.current_path() if scope else ""
 
 
 def variables_of(optimizer):
-    """What it was built for."""
+    """The variables that the optimizer was built for; ValueError if it was not."""
     if not optimizer.built:
         raise ValueError("apply() without variables: call the optimizer's build(variables) before")
     return optimizer._trainable_variables

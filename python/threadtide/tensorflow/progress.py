@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the training tells of itself: rates, pauses, and where a step's time goes.
+"""The training's report: rates, pauses, and where a step's time goes.
 
 Compute and communication. A closure's time on a worker holds both, and TensorFlow overlaps them, so
 neither can be read off. Instead, now and then, a worker gets a *probe*: a function that reads the
@@ -20,7 +20,7 @@ import numpy as np
 from threadtide.tensorflow.log import log
 
 LOG_S = 10.0
-AFTER = 3  # steps that a change of members can still be felt in
+AFTER = 3  # steps that a change of the cluster may still slow down
 
 
 class Progress:
@@ -47,7 +47,7 @@ class Progress:
         self._left = AFTER
 
     def resumed(self):
-        """The training stood still because it was told to, which is no step's time."""
+        """The training goes on after a suspension, whose time is no step's."""
         self._last = time.monotonic()
 
     def probe_due(self, interval_s):
@@ -107,8 +107,8 @@ class Progress:
         return alone * max(0.0, 1.0 - apply_s / step_s) if step_s else alone
 
     def report(self, step, duplicates, nodes, tell=False):
-        """What coordinator.report() returns. With @tell, as the controller gets it: `pauses_ms` has
-        only the pauses that no report before has told; else all of the training so far."""
+        """The dict that coordinator.report() returns. With @tell, for the controller, `pauses_ms`
+        has only the pauses that no report before has told; else all of the training so far."""
         with self._lock:
             times = list(self.step_times)
             step_s = statistics.median(times) if times else 0.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What scheduled functions returned: NumPy arrays in the structure that the function gives them."""
+"""Results of scheduled functions: NumPy arrays in the structure that the function returns."""
 
 import threading
 
@@ -10,10 +10,10 @@ KEPT = 1024  # elements of an array that a checkpoint keeps; of larger ones the 
 
 
 class Result:
-    """What a scheduled function returned; as TensorFlow's RemoteValue.
+    """The result of a scheduled function, to be fetched later; takes the place of RemoteValue.
 
-    resumed: whether it was not called now, since the checkpoint that this program resumed from has
-    that step already.
+    resumed: True if the function was not called, since the checkpoint that this program resumed
+    from has that step already.
     """
 
     def __init__(self):
@@ -25,11 +25,12 @@ class Result:
         self._event.set()
 
     def fetch(self):
-        """Waits for the value and returns it as NumPy.
+        """Waits for the value and returns it as NumPy; raises what the function raised.
 
-        Of a step in sync mode: the slots' mean, weighted by their examples, or their sum, as the
-        strategy's `reduction` has it; the sum of integers; what has an entry for each example is in
-        the batch's order. Of a step that a resumed checkpoint contains: what its last step gave.
+        A step in sync mode gives the slots' mean, weighted by their examples, or their sum, as the
+        strategy's `reduction` says; integers are added, and a tensor with an entry for each
+        example is in the batch's order. A step that a resumed checkpoint contains gives what the
+        last step before the checkpoint gave.
         """
         self._event.wait()
         if self._error:
@@ -46,7 +47,8 @@ def numpy(structure):
 def combine(results, counts, per_example, reduction):
     """The results of a step's micro-batches as one.
 
-    @counts are their examples, @per_example says of each leaf whether its first dimension is theirs.
+    @counts are their examples, @per_example says of each leaf whether its first dimension is
+    theirs.
     """
     def one(*values):
         axis = next(axes)
@@ -66,7 +68,7 @@ def combine(results, counts, per_example, reduction):
 
 
 def per_example(outputs):
-    """Of each leaf of a trace's outputs whether its first dimension is that of the examples."""
+    """For each leaf of a trace's outputs, whether its first dimension is that of the examples."""
     return [t is not None and t.shape.rank is not None and t.shape.rank > 0 and t.shape[0] is None
             for t in tf.nest.flatten(outputs)]
 

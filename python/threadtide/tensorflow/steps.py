@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user's step function, traced: what runs on workers, and what applies the slots' gradients.
+"""A user's step function, traced: the part for workers, and the part that applies the gradients.
 
 Sync mode. `micro(batch, key, handles)` computes the gradients of one micro-batch and *assigns* them
 to the resources of its slot, which lie beside the variables. Done twice, it leaves the same as done
 once. `apply(weights, handles)` runs on the parameter servers: it adds the slots in their order and
-calls the optimizers. Random numbers depend on (step, slot) alone. So nothing in the result depends
-on which worker did what, on how many there are, or on how often.
+calls the optimizers. Random numbers depend on (step, slot) alone. So the result does not depend on
+which worker did which slot, on their number, or on how often a slot was done.
 
 A worker that was given up may still write into its slot. Therefore slots are replaced by new ones
 whenever a micro-batch did not end cleanly, and the step's micro-batches are done again.
@@ -44,7 +44,8 @@ def _fold(base, key):
 
 
 def _keras_seed():
-    """seed_of(generator) for a trace: by the generator's own seed, which draw it is, and the key."""
+    """seed_of(generator) for a trace: by the generator's own seed, which draw it is, and the
+    key."""
     draws = {}
 
     def seed_of(generator):
@@ -186,7 +187,7 @@ class SyncStep:
         return tf.constant(True)
 
     def _probe(self, scale, rows, *handles):
-        """What micro sends and receives, without what it computes."""
+        """Sends and receives as much as micro does, and computes nothing."""
         handles, sparse_number = list(handles), 0
         for entry, sparse in self._gradients:
             if sparse:

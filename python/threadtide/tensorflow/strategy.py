@@ -38,16 +38,16 @@ class _Entry:
 
     def __init__(self, number, name, variable, group, home):
         self.variable = variable
-        self.name = name  # what checkpoints know it by
+        self.name = name  # in checkpoints
         self.group = group  # number of the entry that it lies beside; its own otherwise
-        self.home = home  # index of its parameter server
+        self.home = home  # index of its parameter server; None: the chief, after the end
         self.dtype, self.shape = variable.dtype, variable.shape
         self.bytes = (variable.shape.num_elements() or 1) * max(1, variable.dtype.size)
         self.assigned = (0, 0)  # by the program itself: after which step last, how often there
         self.resumed = None  # of those that it does again, how many the checkpoint has there
 
     def row(self):
-        """What a checkpoint says of it."""
+        """Its row in a checkpoint: name, shape, type."""
         return [self.name, self.shape.as_list(), self.dtype.name]
 
 
@@ -76,7 +76,7 @@ def spread(sizes, homes, servers):
 
 
 def _own(value):
-    """A copy in this process that nobody else changes."""
+    """A copy of @value in this process, which nobody else changes."""
     if isinstance(value, (tf.Tensor, tf.Variable)):
         return value.numpy()
     return value.copy() if isinstance(value, np.ndarray) else value
@@ -122,7 +122,7 @@ class Variables:
         return variable
 
     def create(self, original, next_creator, **kwargs):
-        """Creates what the user asked for; what is to lie beside another variable does."""
+        """Creates what the user asked for, beside another variable if it is to lie there."""
         beside = kwargs.get("colocate_with")
         with self.lock:
             known, outer = len(self.entries), self._creator
@@ -146,7 +146,7 @@ class Variables:
         inner = private.resource_variable(variable)
         number = len(self.entries)
         entry = _Entry(number, self._identity(name), inner, number if group is None else group, home)
-        # That has what a resumed training knows of it, whenever the program gets to creating it.
+        # In a resumed training a variable begins with its value in the checkpoint.
         snapshot = self._checkpoints.latest
         if snapshot and snapshot.has(entry):
             inner.assign(snapshot.value(entry))
@@ -159,15 +159,15 @@ class Variables:
         self._by_variable[id(inner)] = entry
 
     def _identity(self, name):
-        """The same whenever the program is run, and whoever creates it: steps that a checkpoint has
-        are not traced again, so the order of creation may differ. Of several with the same name the
-        order counts. Keras' path has the layer, or the optimizer and what its slot belongs to; the
-        name in TensorFlow depends on the function that is being traced."""
+        """A name that is the same whenever the program runs. The order of creation may differ,
+        since steps that a checkpoint has are not traced again; it counts only among variables of
+        the same name. Keras' path names the layer, or the optimizer and the variable that its slot
+        belongs to; the name in TensorFlow depends on the function that is being traced."""
         path = "/".join(filter(None, [private.keras_path(), name or "Variable"]))
         self._named[path] += 1
         return f"{path}#{self._named[path]}"
 
-    # What the program assigns itself, outside of functions: a rate, weights that it has loaded.
+    # Assignments by the program itself, outside of functions: a rate, weights that it has loaded.
 
     def _followed(self, entry, method):
         @tf.autograph.experimental.do_not_convert
@@ -280,7 +280,8 @@ class Variables:
 
 
 _NO_FIT = ("model.fit() cannot train with an elastic strategy: write a step function, see "
-           "docs/elastic-tensorflow.md; for model.evaluate(), compile the model without an optimizer")
+           "docs/elastic-tensorflow.md; for model.evaluate(), compile the model without an "
+           "optimizer")
 
 
 class ElasticOptimizer:
@@ -298,7 +299,8 @@ class ElasticOptimizer:
             counter = private.step_counter(optimizer)
             strategy.variables_in.entry_of(counter)  # an error here says what is wrong
             private.use_strategy(optimizer, strategy)
-            # Keras reads the counter and assigns it: with two workers at once one step would be lost.
+            # Keras reads the counter and assigns it: with two workers at once one step would be
+            # lost.
             counter.assign_add = private.resource_variable(counter).assign_add
 
     @tf.autograph.experimental.do_not_convert
@@ -319,7 +321,8 @@ class ElasticOptimizer:
 
     @tf.autograph.experimental.do_not_convert
     def finalize_variable_values(self, variables):
-        """Gives @variables their moving averages, if the optimizer keeps any, as Keras defines it."""
+        """Gives @variables their moving averages, if the optimizer keeps any, as Keras defines
+        it."""
         with self._strategy.updating():
             self.inner.finalize_variable_values(variables)
 
@@ -340,15 +343,16 @@ class ElasticOptimizer:
     def scale_loss(self, loss):
         """@loss times the optimizer's loss scale, as Keras defines it."""
         if not self.inner.built and private.scales_dynamically(self.inner):
-            # Keras gives its first scale as a plain number, which the traced step would keep for ever.
+            # Keras gives its first scale as a plain number, which the traced step would keep for
+            # ever.
             raise ValueError("a LossScaleOptimizer has its scale only once it is built: call "
                              "optimizer.build(model.trainable_variables) before the first step")
         return self.inner.scale_loss(loss)
 
     def __repr__(self):
         # Keras prints it where it expects an optimizer of its own: model.compile(optimizer=...).
-        return (f"<ElasticOptimizer for {type(self.inner).__name__}, for step functions that are given "
-                f"to coordinator.schedule(). {_NO_FIT}>")
+        return (f"<ElasticOptimizer for {type(self.inner).__name__}, for step functions that are "
+                f"given to coordinator.schedule(). {_NO_FIT}>")
 
     def __getattr__(self, name):
         return getattr(self.inner, name)
@@ -376,20 +380,25 @@ class ElasticParameterServerStrategy(private.Strategy):
         gradients are added in order and applied once, so that the result does not depend on the
         cluster at all; or "async": each step is one worker's, applied at once, at least once.
         Without it: TIDE_MODE, else what the members say.
-      slots: micro-batches of a step in sync mode; the most workers that can be of use. Without it:
-        TIDE_SLOTS, what the members say, or 8. Another number is another order of additions, so other last bits.
-      reduction: what the loss of a step, and so its gradients, is over the examples that the step
-        function gets: "mean" (default), or "sum", as of tf.nn.compute_average_loss() with a
-        global_batch_size. In sync mode the slots are put together accordingly.
-      variable_partitioner: as with the stock strategy. Shards stay, servers come and go.
-      checkpoint_dir: where checkpoints go, which a new chief resumes from. Without it the last one
-        lies in the chief's memory, against the loss of parameter servers only. Default:
+      slots: micro-batches of a step in sync mode, 1 to 4096: more workers are of no use. Without
+        it: TIDE_SLOTS, what the members say, or 8. Another number is another order of additions,
+        so other last bits.
+      reduction: how a step function's loss goes over the examples that it gets: "mean" (default),
+        or "sum", as tf.nn.compute_average_loss() gives it with a global_batch_size. In sync mode
+        the slots' gradients and results are averaged or added accordingly.
+      variable_partitioner: as with the stock strategy. Shards stay as they are, and move between
+        servers as wholes.
+      checkpoint_dir: the directory for checkpoints, which a new chief resumes from. Without it the
+        last one lies in the chief's memory, against the loss of parameter servers only. Default:
         TIDE_CHECKPOINT.
-      checkpoint_interval_s: the time between two; what is lost at most. Default:
-        TIDE_CHECKPOINT_INTERVAL, or 30.
-      source: where the members come from (default: as the environment says).
+      checkpoint_interval_s: seconds between two checkpoints, and so of work that is done again at
+        most. Default: TIDE_CHECKPOINT_INTERVAL, or 30.
+      source: an object whose exchange(report) returns members.Members, or None if they are the
+        same (default: as TIDE_CONTROLLER or TIDE_CLUSTER says).
 
-    Blocks until the first parameter server and worker are there.
+    Blocks until the first parameter server and worker are there. Raises UnsupportedTensorFlow, or
+    ValueError for arguments out of range, for an environment that names no members, and for a
+    checkpoint of another mode or number of slots.
     """
 
     def __init__(self, mode=None, slots=None, variable_partitioner=None, checkpoint_dir=None,
@@ -441,7 +450,8 @@ class ElasticParameterServerStrategy(private.Strategy):
         return fn(*args, **(kwargs or {}))
 
     def optimizer(self, optimizer):
-        """@optimizer, a Keras optimizer made inside scope(), for use in step functions."""
+        """@optimizer, a Keras optimizer made inside scope(), for use in step functions. ValueError
+        if it was made elsewhere, or is one that does not work with TensorFlow."""
         return ElasticOptimizer(self, optimizer)
 
     @contextlib.contextmanager
@@ -460,7 +470,8 @@ class ElasticParameterServerStrategy(private.Strategy):
                                f"strategy.optimizer(keras.optimizers.Adam()). {_NO_FIT}")
 
     def experimental_distribute_dataset(self, dataset, options=None):
-        """@dataset as it is: what model.predict() and model.evaluate() read, they read in the chief."""
+        """@dataset as it is: what model.predict() and model.evaluate() read, they read in the
+        chief."""
         return dataset
 
     def close(self, release=False):

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ElasticCoordinator: takes steps from the user's loop and has them done, whatever the cluster does.
+"""ElasticCoordinator: takes steps from the user's loop and has them done, whatever the cluster
+does.
 
-One thread does the steps in their order. Between two of them nothing is under way, and there it
-moves variables, takes snapshots, and starts again from the last one when a parameter server was
-lost: the steps since then are still known and are done once more, which the user's program does not
-notice. A new chief resumes likewise: the program calls schedule() from the beginning, and for steps
-that the checkpoint contains it returns at once.
+One thread does the steps in their order. Between two of them nothing is under way: then it moves
+variables, takes snapshots, and, when a parameter server was lost, starts again from the last
+snapshot. It still knows the steps since then and does them once more, which the user's program
+does not notice. A new chief resumes likewise: the program calls schedule() from the beginning,
+which returns at once for steps that the checkpoint contains.
 """
 
 import collections
@@ -50,7 +51,7 @@ class _Call:
 
 
 class _Assign:
-    """What the program assigns to a variable itself, in its place among the calls."""
+    """An assignment that the program makes itself, in its place among the calls."""
 
     epochs = None
 
@@ -62,7 +63,8 @@ class _Assign:
 
 
 class ElasticCoordinator:
-    """Takes the place of ClusterCoordinator; schedule, join, done and fetch are the same."""
+    """Takes the place of ClusterCoordinator; schedule, join, done and fetch are the same. All
+    methods are for the program's thread, but report() for any."""
 
     def __init__(self, strategy):
         self._strategy, self._cluster = strategy, strategy.cluster
@@ -78,7 +80,7 @@ class ElasticCoordinator:
         self._traces = collections.Counter()  # by the function's name
         self._error = None
         self._scheduled = 0  # steps
-        # What each function's last step returned: the answer for steps that are not done again.
+        # The result of each function's last step: the answer for steps that are not done again.
         restored = strategy.restored or {"step": 0, "duplicates": 0, "results": {}, "assigns": 0}
         self._results = {name: results.from_json(value)
                          for name, value in restored["results"].items()}
@@ -103,7 +105,8 @@ class ElasticCoordinator:
         self._heed_sigterm()
 
     def _heed_sigterm(self):
-        """A pod's first process has no default action for it: it would be killed after the grace."""
+        """A pod's first process ignores SIGTERM without a handler, and is killed after the
+        grace."""
         if "TIDE_CONTROLLER" in os.environ and (
                 threading.current_thread() is threading.main_thread()
                 and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL):
@@ -130,7 +133,12 @@ class ElasticCoordinator:
         return self._strategy
 
     def create_epochs(self, source, batch_size, seed=0, shuffle=True, drop_remainder=False):
-        """Batches of @source (arrays, or Examples) in an order that the coordinator owns."""
+        """Batches of @source in an order that the coordinator owns: an iterable without end.
+
+        @source: a structure of arrays, each of shape [examples, ...], or an Examples. @batch_size:
+        examples in a batch. @seed: of the order in which each epoch is shuffled. TypeError if
+        @source has no numbered examples (a tf.data.Dataset), ValueError if lengths do not fit.
+        """
         return Epochs(source, batch_size, seed, shuffle, drop_remainder)
 
     def schedule(self, fn, args=(), kwargs=None):
@@ -138,6 +146,8 @@ class ElasticCoordinator:
 
         With an iterator of create_epochs() among the arguments it is a training step: in sync mode
         one batch, divided over the slots, applied once; in async mode one batch on one worker.
+        Waits while 1024 calls are to be done. Raises what a call before has raised, and
+        RuntimeError after close().
         """
         call = _Call(Arguments(fn, args, kwargs))
         with self._dispatcher.changed:
@@ -194,10 +204,11 @@ class ElasticCoordinator:
                 break
         raise OSError(f"no checkpoint of step {self.step} could be written: {error}") from error
 
-    def close(self, release=True):
-        """Waits for what was scheduled, writes the last checkpoint (if there is a directory), brings
-        the variables into this process, where they can be read, saved and used from then on, and
-        tells the controller that the training has finished. With @release the nodes end, too.
+    def close(self, release=True, keep=True):
+        """Waits for what was scheduled, writes the last checkpoint (if there is a directory), and
+        tells the controller that the training has finished. With @keep it brings the variables
+        into this process first, where they can be read, saved and used from then on; False is for
+        those that are larger than its memory. With @release the nodes end, too.
         """
         with self._dispatcher.changed:
             if self._closed:
@@ -206,24 +217,27 @@ class ElasticCoordinator:
             self._dispatcher.changed.notify_all()
         self._thread.join()
         self._strategy.checkpoints.wait()
-        self._keep()
+        self._save(keep)
         self.progress.finished = True
         self._strategy.close(release)
         with self._dispatcher.changed:
             self._closed = True
             self._dispatcher.changed.notify_all()
 
-    def _keep(self):
-        """What is to outlive the parameter servers. The training's thread has ended."""
+    def _save(self, keep):
+        """Writes the last checkpoint and, with @keep, brings the variables here, before the
+        parameter servers end. The training's thread has ended."""
         if self._over or self._doubts > self._cleared or self._server_lost():
             return  # the variables cannot be read, or nobody knows which steps they have
         checkpoints = self._strategy.checkpoints
         try:
-            if checkpoints.in_directory and self._traced and not (
-                    checkpoints.latest and checkpoints.latest.meta["step"] >= self.step):
+            last = checkpoints.latest.meta if checkpoints.latest else {"step": -1, "assigns": -1}
+            if checkpoints.in_directory and self._traced and (
+                    last["step"] < self.step or last["assigns"] < self._assigns):
                 self._snapshot()
                 checkpoints.wait()
-            self._variables.bring_home()
+            if keep:
+                self._variables.bring_home()
         except tf.errors.OpError as error:
             log(f"the variables cannot be read any more: {error.message.splitlines()[0]}")
 
@@ -254,7 +268,7 @@ class ElasticCoordinator:
         return self._variables.assign_now(entry, call.step, do)
 
     def report(self, tell=False):
-        """What the training says of itself, as a dict; docs/elastic-tensorflow.md explains each key.
+        """The training's report as a dict; docs/elastic-tensorflow.md explains each key.
         @tell: for the controller, which gets each pause once."""
         told = self.progress.report(self.step, self.duplicates, self._cluster.report(), tell)
         latest, error = self._strategy.checkpoints.latest, self._strategy.checkpoints.error
@@ -322,6 +336,7 @@ class ElasticCoordinator:
                 if self._doubts > dispatch.ATTEMPTS or not (
                         self._explained() or isinstance(error, dispatch.TRANSPORT)):
                     self._fail(error)
+                    self._doubts, self._cleared = 1, 0  # the program knows: count anew
             except Exception as error:
                 self._fail(error)
 
@@ -362,7 +377,7 @@ class ElasticCoordinator:
         return self._server_lost()
 
     def _take_back(self):
-        """The calls under way, of which none counts that runs, are to be done before the others."""
+        """Puts the calls under way back in front of the others; their present runs do not count."""
         begun = self._dispatcher.forget()
         with self._dispatcher.changed:
             self.duplicates += sum(c.task.interrupted + (c.task in begun)
@@ -371,7 +386,7 @@ class ElasticCoordinator:
             self._flight.clear()
 
     def _fail(self, error, over=False):
-        """The user's function is wrong: everything that was scheduled ends with the error.
+        """A call failed by itself: everything that was scheduled ends with @error.
 
         Its steps and batches are those of the next calls, so that n steps are n, whatever failed.
         """
@@ -390,7 +405,7 @@ class ElasticCoordinator:
             self._dispatcher.changed.notify_all()
 
     def _between(self):
-        """What can be done only while no step is under way, if there is any."""
+        """Does what can be done only while no step is under way: moves, snapshots, suspension."""
         if self._server_lost() or self._doubts > self._cleared:
             try:
                 self._restart()
@@ -451,7 +466,7 @@ class ElasticCoordinator:
             self._dispatcher.changed.notify_all()
 
     def _forget_written(self):
-        """What a written snapshot contains need not be known any more."""
+        """Forgets the steps and assignments that a written snapshot contains."""
         latest = self._strategy.checkpoints.latest
         while latest and self._since:
             first = self._since[0]
@@ -465,7 +480,8 @@ class ElasticCoordinator:
         return bool(homes - {n.index for n in self._cluster.of("ps")})
 
     def _restart(self):
-        """Rebuilds all variables from the last snapshot, on the servers there are, and goes back."""
+        """Rebuilds all variables from the last snapshot, on the servers there are, and goes
+        back."""
         self._dispatcher.forget()
         begin = time.monotonic()
         self._strategy.checkpoints.wait()
@@ -532,7 +548,8 @@ class ElasticCoordinator:
             self._strategy.checkpoints.wait()
 
     def _tell_resumed(self):
-        """As a resumed program begins to work: does it have the variables that the checkpoint has?"""
+        """As a resumed program begins to work: does it have the variables that the checkpoint
+        has?"""
         if self._told:
             return
         self._told = True
