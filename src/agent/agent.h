@@ -23,7 +23,10 @@ struct agent_target {
     uint64_t sent_ns;      /* when the command was sent, or noticed */
 };
 
-/* A runtime whose threads the agent can govern: one file and one entry in backend_table. */
+/* The runtimes that the agent knows; the numbers are the index in messages. */
+enum backend_index { BACKEND_TENSORFLOW, BACKEND_PROGRAM, BACKEND_MAX };
+
+/* A runtime whose threads the agent can govern: one file, and an index above. */
 struct agent_backend {
     const char *name;
     /* Puts a target in place. Control thread. Returns true when all threads are in place at once;
@@ -41,10 +44,10 @@ struct agent_backend {
     void (*after_fork)(void); /* in the child: its threads are gone */
 };
 
-extern const struct agent_backend *const backend_table[];
-extern const unsigned backend_count;
+/* Each backend enters itself before main(), so that nothing above it has to know it. */
+extern const struct agent_backend *backend_table[BACKEND_MAX];
 
-/* ---- core.c: configuration and who commands ---- */
+/* ---- start.c: configuration and the beginning ---- */
 
 struct agent_config {
     bool enabled;
@@ -69,8 +72,16 @@ bool agent_enabled(void);
  */
 bool agent_start(void);
 
+/* ---- wake.c: a pipe; all but agent_notify(): control thread ---- */
+
 /* Wakes the control thread. Any thread, also a signal handler. */
 void agent_notify(void);
+void wake_ensure(void); /* makes the pipe, again should the program have closed it */
+void wake_drain(void);
+int wake_fd(void);
+void wake_after_fork(void);
+
+/* ---- core.c: who commands ---- */
 
 /* The target in force. Any thread. */
 void core_target(struct agent_target *ret_target);
@@ -92,6 +103,7 @@ bool core_take_local(uint32_t *ret_source, uint32_t *ret_intra, uint32_t *ret_in
 void core_local_unheard(void); /* the one just taken did not reach the daemon: take it again */
 void core_local_again(void);   /* a new daemon does not know of the local order in force, if any */
 void core_set_allowed(uint32_t mcpu, uint64_t now_ns);
+void core_after_fork(void);
 bool core_take_change(void); /* true once after every change of the target in force */
 
 /* ---- control.c ---- */

@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runtimes that the agent knows: one file and one entry each. */
 #include "agent/agent.h"
 
-#include "base/cleanup.h"
+#include <assert.h>
 
-extern const struct agent_backend tensorflow_backend;
-extern const struct agent_backend program_backend;
+const struct agent_backend *backend_table[BACKEND_MAX];
 
-const struct agent_backend *const backend_table[] = {
-    &tensorflow_backend,
-    &program_backend,
-};
-
-const unsigned backend_count = ARRAY_LEN(backend_table);
+static_assert((int)BACKEND_MAX <= (int)PROTO_BACKENDS_MAX, "each has its index in messages");

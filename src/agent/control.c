@@ -32,8 +32,6 @@
 
 static struct control {
     struct ownfd sock;
-    struct ownfd pipe_read;
-    struct ownfd pipe_write;
     bool welcomed;
     bool leased;
     uint64_t epoch;
@@ -51,46 +49,11 @@ static struct control {
     struct proto_ack ack;
     struct proto_backend described[PROTO_BACKENDS_MAX]; /* as last sent */
     int signal;                                         /* in place */
-} control = {.sock.fd = -1, .pipe_read.fd = -1, .pipe_write.fd = -1};
+} control = {.sock.fd = -1};
 
 /* Written by the signal handler: bit 32 set, value below. */
 static _Atomic uint64_t signal_request;
 #define SIGNAL_REQUEST (1ull << 32)
-
-/* ---- waking up ---- */
-
-void agent_notify(void)
-{
-    int saved = errno;
-
-    if (ownfd_ok(&control.pipe_write)) {
-        ssize_t n = write(control.pipe_write.fd, "", 1);
-        (void)n; /* full: it is awake; gone: the next tick finds out */
-    }
-    errno = saved;
-}
-
-static void pipe_ensure(void)
-{
-    int fds[2];
-
-    if (ownfd_ok(&control.pipe_read) && ownfd_ok(&control.pipe_write))
-        return;
-    ownfd_drop(&control.pipe_read);
-    ownfd_drop(&control.pipe_write);
-    if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0)
-        return;
-    ownfd_adopt(&control.pipe_read, fds[0]);
-    ownfd_adopt(&control.pipe_write, fds[1]);
-}
-
-static void pipe_drain(void)
-{
-    char buf[256];
-
-    while (ownfd_ok(&control.pipe_read) && read(control.pipe_read.fd, buf, sizeof(buf)) > 0)
-        ;
-}
 
 /* ---- the signal ---- */
 
@@ -199,7 +162,7 @@ static void connect_daemon(uint64_t now_ns)
 /* Sends what changed of the backends since the last time. */
 static void send_backends(uint64_t now_ns)
 {
-    for (unsigned i = 0; i < backend_count && i < PROTO_BACKENDS_MAX; i++) {
+    for (unsigned i = 0; i < BACKEND_MAX; i++) {
         union proto_message m;
 
         proto_init(&m, PROTO_BACKEND, 0);
@@ -216,7 +179,7 @@ static uint32_t count_active(void)
 {
     uint32_t active = 0;
 
-    for (unsigned i = 0; i < backend_count; i++) {
+    for (unsigned i = 0; i < BACKEND_MAX; i++) {
         struct proto_backend b = {.max_intra = 0};
 
         if (backend_table[i]->describe(&b) && b.malleable && b.active_intra > active)
@@ -238,7 +201,7 @@ static void send_heartbeat(uint64_t now_ns)
     m.heartbeat.target = target.intra ? target.intra : limit_threads(target.allowed_mcpu);
     m.heartbeat.active = count_active();
     m.heartbeat.allowed_mcpu = target.allowed_mcpu;
-    for (unsigned i = 0; i < backend_count; i++)
+    for (unsigned i = 0; i < BACKEND_MAX; i++)
         m.heartbeat.tasks += backend_table[i]->tasks();
     program_progress(&m.heartbeat.progress_done, &m.heartbeat.progress_total, m.heartbeat.unit);
     send_message(&m, now_ns);
@@ -260,7 +223,7 @@ static bool send_ack(const struct proto_ack *ack, enum proto_ack_status status, 
     m.ack.status = status;
     m.ack.active = count_active();
     if (status == PROTO_ACK_DONE) {
-        for (unsigned i = 0; i < backend_count; i++)
+        for (unsigned i = 0; i < BACKEND_MAX; i++)
             backend_table[i]->measure(&m.ack);
         control.generation = ack->generation;
     }
@@ -271,7 +234,7 @@ static bool send_ack(const struct proto_ack *ack, enum proto_ack_status status, 
 
 static bool any_backend(void)
 {
-    for (unsigned i = 0; i < backend_count; i++) {
+    for (unsigned i = 0; i < BACKEND_MAX; i++) {
         struct proto_backend b;
 
         memset(&b, 0, sizeof(b));
@@ -283,7 +246,7 @@ static bool any_backend(void)
 
 static bool all_settled(void)
 {
-    for (unsigned i = 0; i < backend_count; i++) {
+    for (unsigned i = 0; i < BACKEND_MAX; i++) {
         if (!backend_table[i]->settled())
             return false;
     }
@@ -312,7 +275,7 @@ static void apply_change(void)
         return;
     control.applied = core_generation(); /* before the target: that may be newer, never older */
     core_target(&target);
-    for (unsigned i = 0; i < backend_count; i++)
+    for (unsigned i = 0; i < BACKEND_MAX; i++)
         backend_table[i]->apply(&target);
     program_changed();
 }
@@ -439,7 +402,7 @@ static void run_timers(uint64_t now_ns)
         control.next_limit_ns = now_ns + LIMIT_PERIOD_NS;
     }
     if (now_ns >= control.next_watch_ns) {
-        for (unsigned i = 0; i < backend_count; i++)
+        for (unsigned i = 0; i < BACKEND_MAX; i++)
             backend_table[i]->watch(now_ns);
         control.next_watch_ns = now_ns + TICK_NS;
     }
@@ -447,7 +410,7 @@ static void run_timers(uint64_t now_ns)
 
 static void sleep_until_event(uint64_t now_ns)
 {
-    struct pollfd fds[2] = {{.fd = control.pipe_read.fd, .events = POLLIN},
+    struct pollfd fds[2] = {{.fd = wake_fd(), .events = POLLIN},
                             {.fd = control.sock.fd, .events = POLLIN}};
     uint64_t next_ns = control.next_watch_ns;
     struct timespec timeout;
@@ -475,8 +438,8 @@ static void *control_main(void *arg)
     for (;;) {
         uint64_t now_ns = clock_now_ns();
 
-        pipe_ensure();
-        pipe_drain();
+        wake_ensure();
+        wake_drain();
         take_signal();
         receive_messages(now_ns);
         run_timers(now_ns);
@@ -501,7 +464,7 @@ bool control_start(void)
 
     if (!create)
         return false;
-    pipe_ensure();
+    wake_ensure();
     control.signal = control_signal_install(agent_config.signal);
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &before); /* per thread on Linux; the new one inherits it */
@@ -513,8 +476,6 @@ bool control_start(void)
 void control_after_fork(void)
 {
     ownfd_drop(&control.sock);
-    ownfd_drop(&control.pipe_read);
-    ownfd_drop(&control.pipe_write);
     control.welcomed = false;
     control.leased = false;
     control.ack_pending = false;

@@ -1,30 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/agent.h"
-#include "agent/compat.h"
-#include "agent/limit.h"
 
 #include "base/clock.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/auxv.h>
-#include <unistd.h>
-
-#define SIGNAL_OFFSET_DEFAULT 7 /* SIGRTMIN + 7 */
-#define START_TRIES           1000
-#define START_PAUSE_US        100
-
-enum agent_phase { AGENT_IDLE, AGENT_STARTING, AGENT_STARTED, AGENT_PHASE_MAX };
-
-struct agent_config agent_config;
-
-static char socket_path[108];
-static _Atomic int phase; /* enum agent_phase */
 
 /* Who commands: the newest of the daemon's and the local order, else the own limit. */
 static struct core {
@@ -50,102 +29,6 @@ static struct core {
     uint64_t generation;        /* counts its changes */
     bool changed;
 } core = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-/* Parses a decimal number up to @max; the whole text. Returns -1 for anything else. */
-static long parse_number(const char *text, long max)
-{
-    long value = 0;
-
-    if (!text || !*text)
-        return -1;
-    for (; *text; text++) {
-        if (*text < '0' || *text > '9')
-            return -1;
-        value = value * 10 + (*text - '0');
-        if (value > max)
-            return -1;
-    }
-    return value;
-}
-
-static void copy_env(char *to, size_t size, const char *name)
-{
-    const char *value = getenv(name);
-
-    snprintf(to, size, "%s", value ? value : "");
-}
-
-__attribute__((constructor)) static void configure(void)
-{
-    const char *disable = getenv("TIDE_DISABLE");
-
-    /* Reads the environment only: in bash or git nothing more may ever happen. */
-    if (getauxval(AT_SECURE) || (disable && strcmp(disable, "0") != 0) || !dlsym || !dlopen ||
-        !dladdr)
-        return;
-    agent_config.enabled = true;
-}
-
-bool agent_enabled(void)
-{
-    return agent_config.enabled;
-}
-
-static void load_config(void)
-{
-    long offset = parse_number(getenv("TIDE_SIGNAL"), SIGRTMAX - SIGRTMIN);
-    long max = parse_number(getenv("TIDE_MAX"), PROTO_THREADS_MAX);
-
-    agent_config.signal =
-        offset == 0 ? 0 : SIGRTMIN + (offset > 0 ? (int)offset : SIGNAL_OFFSET_DEFAULT);
-    agent_config.cpus = limit_machine_cpus("/");
-    agent_config.max = max > 0 ? (uint32_t)max : agent_config.cpus;
-    copy_env(socket_path, sizeof(socket_path), "TIDE_SOCKET");
-    agent_config.socket = socket_path[0] ? socket_path : NULL;
-    copy_env(agent_config.token, sizeof(agent_config.token), "TIDE_TOKEN");
-    copy_env(agent_config.job_id, sizeof(agent_config.job_id), "TIDE_JOB_ID");
-    copy_env(agent_config.job_name, sizeof(agent_config.job_name), "TIDE_JOB_NAME");
-}
-
-/* In the child of a fork the control thread and every worker are gone; only this thread lives. */
-static void after_fork(void)
-{
-    pthread_mutex_init(&core.lock, NULL);
-    core.daemon.valid = false;
-    core.daemon.intra = core.daemon.inter = 0;
-    core.local.unsent = false;
-    control_after_fork();
-    for (unsigned i = 0; i < backend_count; i++)
-        backend_table[i]->after_fork();
-    atomic_store(&phase, AGENT_IDLE);
-}
-
-bool agent_start(void)
-{
-    static _Atomic bool forks_watched;
-    int expected = AGENT_IDLE;
-    int saved = errno;
-
-    if (!agent_config.enabled)
-        return false;
-    if (!atomic_compare_exchange_strong(&phase, &expected, AGENT_STARTING)) {
-        /* Another thread reads the configuration. Not for ever: in the child of a fork at just
-         * this moment it never ends, and the pool is then built as stock. */
-        for (int i = 0; i < START_TRIES && atomic_load(&phase) == AGENT_STARTING; i++)
-            usleep(START_PAUSE_US);
-        errno = saved;
-        return atomic_load(&phase) == AGENT_STARTED && agent_config.enabled;
-    }
-    load_config();
-    core_set_allowed(limit_read_mcpu("/"), clock_now_ns());
-    if (!atomic_exchange(&forks_watched, true))
-        pthread_atfork(NULL, NULL, after_fork);
-    if (!control_start())
-        agent_config.enabled = false; /* no thread to be had: stay out of the way */
-    atomic_store(&phase, AGENT_STARTED);
-    errno = saved;
-    return agent_config.enabled;
-}
 
 /* Recomputes the target in force. core.lock held. */
 static void update_target(void)
@@ -328,4 +211,12 @@ bool core_take_change(void)
     core.changed = false;
     pthread_mutex_unlock(&core.lock);
     return changed;
+}
+
+void core_after_fork(void)
+{
+    pthread_mutex_init(&core.lock, NULL);
+    core.daemon.valid = false;
+    core.daemon.intra = core.daemon.inter = 0;
+    core.local.unsent = false;
 }

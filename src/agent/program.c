@@ -53,7 +53,7 @@ static void get_state(struct agent_state *ret_state)
     state.source = core_source();
     state.frozen = core_frozen();
     state.generation = core_generation();
-    for (unsigned i = 0; i < backend_count; i++) {
+    for (unsigned i = 0; i < BACKEND_MAX; i++) {
         struct proto_backend b = {.max_intra = 0};
 
         if (!backend_table[i]->describe(&b) || b.max_intra < state.max)
@@ -267,7 +267,7 @@ static void backend_after_fork(void)
     atomic_store(&program.frozen, 0);
 }
 
-const struct agent_backend program_backend = {
+static const struct agent_backend program_backend = {
     .name = "program",
     .apply = backend_apply,
     .settled = backend_settled,
@@ -277,3 +277,8 @@ const struct agent_backend program_backend = {
     .tasks = backend_tasks,
     .after_fork = backend_after_fork,
 };
+
+__attribute__((constructor)) static void enter(void)
+{
+    backend_table[BACKEND_PROGRAM] = &program_backend;
+}

@@ -404,7 +404,7 @@ static void tf_after_fork(void)
     tf_hooks_after_fork();
 }
 
-const struct agent_backend tensorflow_backend = {
+static const struct agent_backend tensorflow_backend = {
     .name = "tensorflow",
     .apply = tf_apply,
     .settled = tf_settled,
@@ -414,3 +414,8 @@ const struct agent_backend tensorflow_backend = {
     .tasks = tf_tasks,
     .after_fork = tf_after_fork,
 };
+
+__attribute__((constructor)) static void enter(void)
+{
+    backend_table[BACKEND_TENSORFLOW] = &tensorflow_backend;
+}

@@ -139,6 +139,7 @@ static void swap_local(unsigned thread, bool in)
 /* ---- the agent's other files ---- */
 
 struct agent_config agent_config = {.enabled = true};
+const struct agent_backend *backend_table[BACKEND_MAX];
 
 static void *eigen_vtable[1];
 static struct {

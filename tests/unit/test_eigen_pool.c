@@ -31,8 +31,6 @@
 #define INTER   "Compute"
 #define GUARD_S 30
 
-extern const struct agent_backend tensorflow_backend;
-
 static struct peer peer;
 
 static unsigned soak(unsigned n)
@@ -477,22 +475,23 @@ static void what_inter_op_pools_are_given_is_counted(void **state)
     peer_wait_agent(&peer);
     for (uint32_t k = 1; k <= BUILT; k *= 2) {
         assert_int_equal(peer_set(&peer, k, 0, NULL), PROTO_ACK_DONE);
-        before = tensorflow_backend.tasks();
+        before = backend_table[BACKEND_TENSORFLOW]->tasks();
         for (unsigned i = 0; i < CLOSURES; i++)
             meet(inter, 1);
         for (unsigned i = 0; i < CLOSURES; i++)
             meet(intra, 1);
-        assert_in_range(tensorflow_backend.tasks() - before, CLOSURES, CLOSURES + NUDGES);
+        assert_in_range(backend_table[BACKEND_TENSORFLOW]->tasks() - before, CLOSURES,
+                        CLOSURES + NUDGES);
     }
-    before = tensorflow_backend.tasks();
+    before = backend_table[BACKEND_TENSORFLOW]->tasks();
     eigen_pool_schedule(inter, hand_on, &handing);
     wait_for(&handing.done, "closures that workers hand on");
-    assert_in_range(tensorflow_backend.tasks() - before, 1, 1 + NUDGES);
+    assert_in_range(backend_table[BACKEND_TENSORFLOW]->tasks() - before, 1, 1 + NUDGES);
     sem_destroy(&handing.done);
-    before = tensorflow_backend.tasks();
+    before = backend_table[BACKEND_TENSORFLOW]->tasks();
     eigen_pool_free(inter);
     eigen_pool_free(intra);
-    assert_true(tensorflow_backend.tasks() >= before);
+    assert_true(backend_table[BACKEND_TENSORFLOW]->tasks() >= before);
 }
 
 /* Whether the pool, the only one here, has been given @threads. */
