@@ -4,9 +4,12 @@
 #include "base/cleanup.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static const char *const names[] = {
     [FAILPOINT_NONE] = "",
@@ -34,31 +37,99 @@ static const char *const names[] = {
     [FAILPOINT_PAUSE_ANSWERED] = "pause-answered",
     [FAILPOINT_UNPAUSE_ASKED] = "unpause-asked",
     [FAILPOINT_UNPAUSE_ANSWERED] = "unpause-answered",
+    [FAULT_STORE_OPEN] = "store-open",
+    [FAULT_STORE_WRITE] = "store-write",
+    [FAULT_STORE_RENAME] = "store-rename",
+    [FAULT_ACCEPT] = "accept",
+    [FAULT_PEER_MEMORY] = "peer-memory",
+    [FAULT_JOB_MEMORY] = "job-memory",
+    [FAULT_PROCESS_MEMORY] = "process-memory",
+    [FAULT_SEND] = "send",
+    [FAULT_AFFINITY] = "affinity",
+    [FAULT_GROUP_MAKE] = "group-make",
+    [FAULT_WEIGHT_WRITE] = "weight-write",
 };
 
 static_assert(ARRAY_LEN(names) == FAILPOINT_MAX, "a failpoint has a name");
+static_assert((int)FAILPOINT_MAX <= 64, "… and a bit");
 
-enum failpoint failpoint_armed;
-static unsigned long left; /* passages until the end */
+uint64_t failpoints_armed;
+
+static struct {
+    unsigned long left; /* passages until it happens; 0: it has */
+    bool lasting;       /* … and again at each that follows */
+    int error;
+    unsigned long delay_ms;
+} wanted[FAILPOINT_MAX];
+
+static int error_number(const char *text)
+{
+    static const struct {
+        const char *name;
+        int number;
+    } errors[] = {{"ENOSPC", ENOSPC},
+                  {"EMFILE", EMFILE},
+                  {"ENOMEM", ENOMEM},
+                  {"EIO", EIO},
+                  {"EAGAIN", EAGAIN}};
+
+    for (size_t i = 0; i < ARRAY_LEN(errors); i++)
+        if (strcmp(errors[i].name, text) == 0)
+            return errors[i].number;
+    return 0;
+}
+
+/* NAME:N[+][:WHAT]; a name that nobody knows asks for nothing. */
+static void arm(char *text)
+{
+    char *save = NULL, *end = "";
+    const char *name = strtok_r(text, ":", &save);
+    const char *passage = strtok_r(NULL, ":", &save);
+    const char *what = strtok_r(NULL, ":", &save);
+
+    for (unsigned i = 1; name && i < ARRAY_LEN(names); i++) {
+        if (strcmp(names[i], name) != 0)
+            continue;
+        failpoints_armed |= 1ull << i;
+        wanted[i].left = passage ? strtoul(passage, &end, 10) : 1;
+        wanted[i].lasting = *end == '+';
+        if (what && strncmp(what, "delay=", 6) == 0)
+            wanted[i].delay_ms = strtoul(what + 6, NULL, 10);
+        else if (what)
+            wanted[i].error = error_number(what);
+    }
+}
 
 void failpoint_arm(void)
 {
-    const char *text = secure_getenv("TIDE_FAILPOINT");
-    size_t len = text ? strcspn(text, ":") : 0;
+    const char *given = secure_getenv("TIDE_FAILPOINT");
+    char *text = given ? strdup(given) : NULL, *save = NULL;
 
-    for (unsigned i = 1; len > 0 && i < ARRAY_LEN(names); i++)
-        if (strlen(names[i]) == len && memcmp(names[i], text, len) == 0)
-            failpoint_armed = (enum failpoint)i;
-    left = failpoint_armed && text[len] ? strtoul(text + len + 1, NULL, 10) : 1;
+    for (char *one = text ? strtok_r(text, ",", &save) : NULL; one;
+         one = strtok_r(NULL, ",", &save))
+        arm(one);
+    free(text);
 }
 
 void failpoint_disarm(void)
 {
-    failpoint_armed = FAILPOINT_NONE;
+    failpoints_armed = 0;
 }
 
-void failpoint_passed(void)
+int failpoint_passed(enum failpoint here)
 {
-    if (left > 0 && --left == 0)
+    struct timespec pause = {.tv_sec = (time_t)(wanted[here].delay_ms / 1000),
+                             .tv_nsec = (long)(wanted[here].delay_ms % 1000) * 1000000};
+
+    if (wanted[here].left > 1 || (wanted[here].left == 0 && !wanted[here].lasting)) {
+        wanted[here].left -= wanted[here].left > 0;
+        return 0;
+    }
+    wanted[here].left = 0;
+    if (!wanted[here].delay_ms && !wanted[here].error)
         kill(getpid(), SIGKILL);
+    nanosleep(&pause, NULL);
+    if (wanted[here].error)
+        errno = wanted[here].error;
+    return -wanted[here].error;
 }

@@ -1,12 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where tests tear the daemon away: named steps of its transactions. TIDE_FAILPOINT=NAME:N in the
- * environment of who starts it ends it by SIGKILL when it passes NAME for the N-th time; nobody
- * else can ask for that. Otherwise a step costs one comparison with a variable that never changes.
- * One thread; failpoint_arm by main, failpoint by src/daemon. Tests read the names from
- * failpoint.c.
+ * Where tests tear the daemon away, or make one of its calls fail. TIDE_FAILPOINT in the
+ * environment of who starts it is a list with commas of
+ *
+ *   NAME:N                 SIGKILL at the N-th passage of NAME
+ *   NAME:N:ENOSPC          the call there fails so (also EMFILE, ENOMEM, EIO, EAGAIN)
+ *   NAME:N:delay=500ms     the daemon sleeps there
+ *   NAME:N+:…              at the N-th passage and all that follow
+ *
+ * A failpoint is a step of a transaction; a fault is a call to the kernel or for memory that is
+ * about to be made. Errors are for faults. Nobody but who starts the daemon can ask for any of it;
+ * otherwise a passage costs one look at a variable that never changes. One thread; failpoint_arm by
+ * main, the others by src/daemon. Tests read the names from failpoint.c.
  */
 #pragma once
+
+#include <stdint.h>
 
 enum failpoint {
     FAILPOINT_NONE,
@@ -34,17 +43,34 @@ enum failpoint {
     FAILPOINT_PAUSE_ANSWERED,
     FAILPOINT_UNPAUSE_ASKED,
     FAILPOINT_UNPAUSE_ANSWERED,
+    FAULT_STORE_OPEN, /* a job's file, under another name */
+    FAULT_STORE_WRITE,
+    FAULT_STORE_RENAME,
+    FAULT_ACCEPT,      /* a connection on agent.sock */
+    FAULT_PEER_MEMORY, /* of a connection */
+    FAULT_JOB_MEMORY,
+    FAULT_PROCESS_MEMORY,
+    FAULT_SEND, /* a message to an agent or controller */
+    FAULT_AFFINITY,
+    FAULT_GROUP_MAKE,
+    FAULT_WEIGHT_WRITE,
     FAILPOINT_MAX
 };
 
-extern enum failpoint failpoint_armed; /* FAILPOINT_NONE: every day */
+extern uint64_t failpoints_armed; /* a bit for each; 0: every day */
 
 void failpoint_arm(void);    /* as the environment says */
 void failpoint_disarm(void); /* in a child that is to outlive this process */
-void failpoint_passed(void);
+int failpoint_passed(enum failpoint here);
 
 static inline void failpoint(enum failpoint here)
 {
-    if (__builtin_expect(failpoint_armed == here, 0))
-        failpoint_passed();
+    if (__builtin_expect(failpoints_armed >> here & 1, 0))
+        failpoint_passed(here);
+}
+
+/* 0: make the call. -errno, and errno: it has failed so. */
+static inline int fault(enum failpoint here)
+{
+    return __builtin_expect(failpoints_armed >> here & 1, 0) ? failpoint_passed(here) : 0;
 }

@@ -17,7 +17,7 @@ from daemon import GUARD_S, eventually
 from workers import CPU_GROUP, CPUS, GONE, Container, Worker, affinity, groups, settled, share
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-POINTS = re.findall(r'] = "([a-z-]+)"', (ROOT / "src/base/failpoint.c").read_text())
+POINTS = re.findall(r'\[FAILPOINT_\w+\] = "([a-z-]+)"', (ROOT / "src/base/failpoint.c").read_text())
 CONTAINERS = [p for p in POINTS if p.startswith(("container-", "update-", "engine-", "pause-",
                                                  "unpause-"))]
 

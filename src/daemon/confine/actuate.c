@@ -149,6 +149,8 @@ static int fence_process(struct process *p, const struct cpuset *cores)
         return 0;
     r = guardian_note(n->guardian, p->pid, p->start, &p->original);
     if (r == 0)
+        r = fault(FAULT_AFFINITY);
+    if (r == 0)
         r = proc_set_affinity(n->root, p->pid, cores, NULL);
     p->fenced = r == 0;
     return r == -ESRCH ? 0 : r;
@@ -229,6 +231,7 @@ static void set_weight(struct job *j, uint32_t weight)
     struct node *n = j->node;
     struct error err = {0};
     char name[CGROUP_NAME_MAX];
+    int r;
 
     j->weight_set = weight; /* also when it fails: once is enough, the note says why */
     if (!n->weights)
@@ -240,7 +243,12 @@ static void set_weight(struct job *j, uint32_t weight)
         return;
     }
     job_group_name(j, name);
-    if (cgroup_set_weight(n->cgroup, name, weight, &err) < 0)
+    r = fault(FAULT_WEIGHT_WRITE);
+    if (r < 0)
+        error_set(&err, r, "cannot write the weight: %s", strerror(-r));
+    else
+        r = cgroup_set_weight(n->cgroup, name, weight, &err);
+    if (r < 0)
         set_note(j, err.text);
 }
 

@@ -26,7 +26,11 @@ int job_group_enter(struct job *j, unsigned controller, struct error *err)
     if (j->groups & controller)
         return 0;
     job_group_name(j, name);
-    r = cgroup_create(n->cgroup, name, controller, err);
+    r = fault(FAULT_GROUP_MAKE);
+    if (r < 0)
+        error_set(err, r, "cannot make a control group: %s", strerror(-r));
+    else
+        r = cgroup_create(n->cgroup, name, controller, err);
     failpoint(FAILPOINT_GROUP_MADE);
     for (struct process *p = j->processes; p && r == 0; p = p->next) {
         if (!owner_agrees(p))

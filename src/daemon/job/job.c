@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/job/job.h"
+#include "base/failpoint.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -177,7 +178,7 @@ int job_new(struct node *n, uid_t uid, const struct job_request *req, struct job
 
     if (r < 0)
         return r;
-    j = calloc(1, sizeof(*j));
+    j = fault(FAULT_JOB_MEMORY) < 0 ? NULL : calloc(1, sizeof(*j));
     if (!j)
         return error_set(err, -ENOMEM, "out of memory");
     r = make_token(j->token);
@@ -354,7 +355,7 @@ int process_add(struct job *j, pid_t pid, uint64_t start, struct process **ret)
     }
     if (j->n_processes >= JOB_PROCESSES_MAX)
         return -ENOSPC;
-    p = calloc(1, sizeof(*p));
+    p = fault(FAULT_PROCESS_MEMORY) < 0 ? NULL : calloc(1, sizeof(*p));
     if (!p)
         return -ENOMEM;
     /* The descriptor first: what stat says afterwards is about the process it stands for, unless

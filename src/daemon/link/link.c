@@ -127,7 +127,7 @@ int link_send(struct peer *peer, const union proto_message *m)
 {
     if (peer->doomed)
         return -EPIPE;
-    if (send(peer->fd, m, m->h.size, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+    if (fault(FAULT_SEND) == 0 && send(peer->fd, m, m->h.size, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
         return 0;
     if (errno == EAGAIN || errno == ENOBUFS) {
         peer_wait_for_room(peer, true);
@@ -265,7 +265,7 @@ static int peer_new(struct listener *at, int fd)
                  (unsigned)who.uid);
         return -ENOSPC;
     }
-    peer = calloc(1, sizeof(*peer));
+    peer = fault(FAULT_PEER_MEMORY) < 0 ? NULL : calloc(1, sizeof(*peer));
     if (!peer)
         return -ENOMEM;
     *peer = (struct peer){.node = l->node,
@@ -305,7 +305,9 @@ static int on_listen(sd_event_source *s, int listen_fd, uint32_t events, void *a
     struct listener *at = arg;
 
     for (unsigned i = 0; i < ACCEPT_BURST; i++) {
-        int fd = accept4(at->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int fd = fault(FAULT_ACCEPT) < 0
+                     ? -1
+                     : accept4(at->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
         if (fd < 0 && (errno == EMFILE || errno == ENFILE))
             hang_up_on_next(at);

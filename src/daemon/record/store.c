@@ -41,12 +41,14 @@ static int write_file(int dir_fd, const char *name, const char *text)
 
     snprintf(temp, sizeof(temp), ".%s", name);
     unlinkat(dir_fd, temp, 0);
-    fd = openat(dir_fd, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fault(FAULT_STORE_OPEN) == 0)
+        fd = openat(dir_fd, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return -errno;
-    written = write(fd, text, len);
+    written = fault(FAULT_STORE_WRITE) < 0 ? -1 : write(fd, text, len);
     failpoint(FAILPOINT_STORE_WRITTEN);
-    if (written == (ssize_t)len && renameat(dir_fd, temp, dir_fd, name) == 0) {
+    if (written == (ssize_t)len && fault(FAULT_STORE_RENAME) == 0 &&
+        renameat(dir_fd, temp, dir_fd, name) == 0) {
         failpoint(FAILPOINT_STORE_RENAMED);
         return 0;
     }
