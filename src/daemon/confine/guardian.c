@@ -19,6 +19,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #define LOCK_WAIT_NS    (5 * NS_PER_S)
@@ -26,6 +27,7 @@
 #define LOCK_PAUSE_US   5000
 #define REMOVE_TRIES    500
 #define REMOVE_PAUSE_US 10000
+#define TABLE_BYTES     (GUARDIAN_ENTRIES_MAX * sizeof(struct entry))
 
 struct entry {
     atomic_uint used; /* set last, so that a torn entry is never acted upon */
@@ -37,7 +39,7 @@ struct entry {
 struct guardian {
     sd_event *event;
     sd_event_source *exit_source, *again;
-    struct entry *table; /* shared with the child */
+    struct entry *table; /* shared with the child, and in a file, with the next daemon */
     struct keep *keep;   /* the same of containers */
     unsigned top;        /* entries ever used */
     int dir_fd;          /* borrowed */
@@ -96,7 +98,7 @@ static unsigned restore(struct entry *table, int root, const struct cgroup *cg, 
     for (struct entry *e = table; e < table + GUARDIAN_ENTRIES_MAX; e++) {
         if (!atomic_load(&e->used))
             continue;
-        if (proc_read_stat(root, e->pid, &stat) == 0 && stat.start == e->start &&
+        if (e->pid > 0 && proc_read_stat(root, e->pid, &stat) == 0 && stat.start == e->start &&
             proc_set_affinity(root, e->pid, &e->original, NULL) == 0)
             n++;
         atomic_store(&e->used, 0);
@@ -269,6 +271,55 @@ static int on_child(sd_event_source *s, int fd, uint32_t events, void *arg)
     return 0;
 }
 
+/* A file of the right size, ours alone, with room on the disk: a hole would be a SIGBUS later. */
+static int open_table(int dir_fd)
+{
+    _cleanup_fd_ int fd = openat(dir_fd, GUARDIAN_TABLE,
+                                 O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    struct stat st;
+    int r;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode) || st.st_uid != geteuid())
+        return -EPERM;
+    /* Another version's, or none: nothing in it can be read. */
+    if (st.st_size != (off_t)TABLE_BYTES && ftruncate(fd, 0) < 0)
+        return -errno;
+    r = posix_fallocate(fd, 0, (off_t)TABLE_BYTES);
+    return r ? -r : TAKE_FD(fd);
+}
+
+/* What neither the last daemon nor its guardian put back, since both were killed. */
+static void restore_left(struct guardian *g)
+{
+    _cleanup_fd_ int root = file_open_root();
+    unsigned n = root < 0 ? 0 : restore(g->table, root, NULL, g->group);
+
+    if (n > 0)
+        node_log("daemon and guardian were killed: %u processes have their own affinity again", n);
+}
+
+/* Only who has the lock reads or writes the file. Without it, the table dies with both processes.
+ */
+static int table_new(struct guardian *g, bool locked)
+{
+    _cleanup_fd_ int fd = locked ? open_table(g->dir_fd) : -EAGAIN;
+    void *table;
+
+    if (locked && fd < 0)
+        node_log("no file for what processes return to (%s): only the guardian knows it",
+                 strerror(-fd));
+    table = mmap(NULL, TABLE_BYTES, PROT_READ | PROT_WRITE,
+                 MAP_SHARED | (fd < 0 ? MAP_ANONYMOUS : 0), fd < 0 ? -1 : fd, 0);
+    if (table == MAP_FAILED)
+        return -errno;
+    g->table = table;
+    if (fd >= 0)
+        restore_left(g);
+    return 0;
+}
+
 int guardian_new(sd_event *event, int dir_fd, const char *state_dir, const char *group,
                  struct guardian **ret, struct error *err)
 {
@@ -280,17 +331,15 @@ int guardian_new(sd_event *event, int dir_fd, const char *state_dir, const char 
         return error_set(err, -ENOMEM, "out of memory");
     *g = (struct guardian){.event = event, .dir_fd = dir_fd, .pipe_fd = -1, .pidfd = -1};
     snprintf(g->group, sizeof(g->group), "%s", group);
-    g->table = mmap(NULL, GUARDIAN_ENTRIES_MAX * sizeof(struct entry), PROT_READ | PROT_WRITE,
-                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     lock_fd = lock_guardian(dir_fd);
     if (lock_fd < 0)
         node_log("no lock for the guardian: %s", strerror(-lock_fd));
-    r = g->table == MAP_FAILED ? -errno : keep_new(lock_fd < 0 ? NULL : state_dir, &g->keep);
+    r = table_new(g, lock_fd >= 0);
+    if (r == 0)
+        r = keep_new(lock_fd < 0 ? NULL : state_dir, &g->keep);
     if (r == 0)
         r = start(g, lock_fd);
     if (r < 0) {
-        if (g->table == MAP_FAILED)
-            g->table = NULL;
         guardian_free(g);
         return error_set(err, r, "cannot start the guardian: %s", strerror(-r));
     }
@@ -304,7 +353,7 @@ struct guardian *guardian_free(struct guardian *g)
         return NULL;
     stop(g);
     if (g->table)
-        munmap(g->table, GUARDIAN_ENTRIES_MAX * sizeof(struct entry));
+        munmap(g->table, TABLE_BYTES);
     keep_free(g->keep);
     free(g);
     return NULL;

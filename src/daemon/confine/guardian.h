@@ -4,6 +4,8 @@
  * writes the original down in a memory table that both share; when the daemon is gone, however it
  * died, the guardian's pipe reports it, and the guardian thaws what is paused, puts every
  * original back, moves processes out of the daemon's control groups and removes those.
+ * The table is a file in the run directory: when daemon and guardian are killed together, the next
+ * daemon puts back what it finds there. Only what was changed before a reboot is void by itself.
  * The table's functions run in the daemon's event loop; guardian_restore in either process.
  */
 #pragma once
@@ -17,12 +19,14 @@
 
 #define GUARDIAN_ENTRIES_MAX 4096            /* processes with changed affinity */
 #define GUARDIAN_LOCK        "guardian.lock" /* held by the guardian until it has restored */
+#define GUARDIAN_TABLE       "guardian.table"
 
 struct guardian;
 struct keep;
 
 /*
- * Waits (up to 5 s) for an earlier daemon's guardian to finish, makes the table and forks. @dir_fd
+ * Waits (up to 5 s) for an earlier daemon's guardian to finish, restores what is left in the
+ * table and forks. @dir_fd
  * is the run directory, @state_dir keep.h's (may be NULL), @group the control group of this daemon.
  * One that dies is started again. Returns 0 or -errno.
  */

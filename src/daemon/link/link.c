@@ -308,12 +308,16 @@ static int on_listen(sd_event_source *s, int listen_fd, uint32_t events, void *a
         int fd = fault(FAULT_ACCEPT) < 0
                      ? -1
                      : accept4(at->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int r;
 
         if (fd < 0 && (errno == EMFILE || errno == ENFILE))
             hang_up_on_next(at);
         if (fd < 0)
             return 0;
-        if (peer_new(at, fd) < 0)
+        r = peer_new(at, fd);
+        if (r == -ENOMEM)
+            node_log("no memory for another peer; hung up");
+        if (r < 0)
             close(fd);
     }
     return 0;

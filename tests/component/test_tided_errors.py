@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tided whose calls fail or take long (src/base/failpoint.h): it says so once, nothing is lost, and
+jobs go on as they are."""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+
+import pytest
+
+from daemon import NOBODY, Raw, UnixConnection, eventually, hello
+from workers import CPUS, affinity
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FAULTS = set(re.findall(r'\[FAULT_\w+\] = "([a-z-]+)"', (ROOT / "src/base/failpoint.c").read_text()))
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
+ALL = {frozenset(CPUS)}
+tried = set()
+
+
+def daemon(place, failpoint, *options):
+    tided = place.daemon(*options)
+    tided.env = {"TIDE_FAILPOINT": failpoint}
+    tried.update(re.findall(r"(?:^|,)([a-z-]+):", failpoint))
+    return tided.start()
+
+
+def said(tided, text):
+    return tided.log.read_text().count(text)
+
+
+# ---- files ----
+
+@pytest.mark.parametrize("fault", ["store-open:1+:ENOSPC", "store-open:1+:EMFILE",
+                                   "store-write:1+:ENOSPC", "store-write:1+:EIO",
+                                   "store-rename:1+:EIO", "store-rename:1+:ENOSPC"])
+def test_a_disk_that_takes_nothing_is_told_of_once_and_changes_no_job(place, fault):
+    tided = daemon(place, fault, "--cpus", "0-7")
+    first = tided.job(name="first")
+    first.target(8)
+    for threads in (3, 5, 2):
+        assert first.patch(threads=threads)[0] == 200
+        first.target(threads)
+    second = tided.job(name="second")
+    second.target(6)
+    assert first.record() == second.record() == ""
+    eventually(lambda: said(tided, "jobs cannot be written to") == 1)
+    assert not list(tided.dir.glob("jobs/.*"))  # no half a file is left
+    # A new daemon knows what their agents say.
+    tided.signal(signal.SIGKILL)
+    first.peer.expect("closed"), second.peer.expect("closed")
+    tided.env = {}
+    tided.start()
+    first.peer.expect("welcome"), second.peer.expect("welcome")
+    assert sorted(j["name"] for j in tided.jobs()) == ["first", "second"]
+    eventually(lambda: '"first"' in first.record() and '"second"' in second.record())
+
+
+def test_what_could_not_be_written_once_is_written_the_next_time(place):
+    tided = daemon(place, "store-write:2:ENOSPC,store-rename:3:EIO", "--cpus", "0-7")
+    job = tided.job(name="one")
+    for threads in (3, 5, 2):
+        job.patch(threads=threads)
+        job.target(threads)
+    eventually(lambda: '"intra":2' in job.record())
+
+
+def test_a_slow_disk_delays_no_more_than_itself(place):
+    tided = daemon(place, "store-write:1+:delay=200ms", "--cpus", "0-7")
+    job = tided.job(name="one")
+    job.patch(threads=3)
+    job.target(3)
+    eventually(lambda: '"intra":3' in job.record())
+    assert job.peer.process.poll() is None
+
+
+# ---- connections and memory ----
+
+@pytest.mark.parametrize("fault, words", [
+    ("accept:1:EMFILE", "no descriptor left for another peer"),
+    ("peer-memory:1:ENOMEM", "no memory for another peer"),
+    ("process-memory:1:ENOMEM", "Cannot allocate memory"),
+    ("job-memory:1:ENOMEM", "out of memory"),
+])
+def test_who_cannot_be_served_is_hung_up_on_and_the_next_is(place, fault, words):
+    tided = daemon(place, fault, "--cpus", "0-7")
+    stranger = Raw(tided.dir / "agent.sock")
+    try:
+        stranger.send(hello(name="stranger"))
+        while stranger.receive() is not None:
+            pass
+    except BrokenPipeError:
+        pass  # before its first word
+    stranger.close()
+    eventually(lambda: said(tided, words) == 1)
+    assert tided.jobs() == []
+    job = tided.job(name="one")
+    job.target(8)
+
+
+@pytest.mark.parametrize("fault", ["accept:1+:EAGAIN", "send:2:EAGAIN,send:3:EAGAIN"])
+def test_what_must_wait_comes_later(place, fault):
+    """A call that has to be made again is: the loop neither spins nor forgets."""
+    tided = daemon(place, fault.replace("1+", "1"), "--cpus", "0-7")
+    job = tided.job(name="one")
+    job.target(8)
+    job.patch(threads=3)
+    job.target(3)
+
+
+# ---- cores and groups ----
+
+@root_only
+@two_cpus
+@pytest.mark.parametrize("error, words", [("ENOMEM", "Cannot allocate memory"),
+                                          ("EIO", "Input/output error")])
+def test_cores_that_cannot_be_set_are_left_and_the_note_says_why(place, error, words):
+    tided = daemon(place, f"affinity:1+:{error},group-make:1+:{error}", "--placement", "exclusive")
+    first, second = tided.job(name="first"), tided.job(name="second")
+    eventually(lambda: words in first.get()["note"] or words in second.get()["note"])
+    first.target(first.get()["target"]), second.target(second.get()["target"])
+    for job in (first, second):
+        assert affinity(job.peer.pid) == ALL
+        assert job.peer.process.poll() is None
+    assert said(tided, "cores not fenced") <= 2  # once for each
+    assert tided.stop() == 0
+    assert affinity(first.peer.pid) == affinity(second.peer.pid) == ALL
+
+
+@root_only
+@two_cpus
+@pytest.mark.parametrize("fault", ["group-make:1+:ENOSPC", "weight-write:1+:EIO"])
+def test_weights_that_cannot_be_set_are_left_and_the_note_says_why(place, fault):
+    tided = daemon(place, fault, "--placement", "shared")
+    first, second = tided.job(name="first", weight=300), tided.job(name="second")
+    eventually(lambda: all("cannot" in job.get()["note"] for job in (first, second)))
+    for job in (first, second):
+        job.target(job.get()["target"])
+        assert affinity(job.peer.pid) == ALL
+
+
+# ---- daemon and guardian together ----
+
+def lose_both(tided):
+    """As a memory cgroup's killer or a crash of the service's whole group does."""
+    out = subprocess.run(["ps", "-o", "pid=", "--ppid", str(tided.process.pid)],
+                         capture_output=True, text=True)
+    tided.signal(signal.SIGSTOP)  # it would start another guardian
+    for pid in out.stdout.split():
+        os.kill(int(pid), signal.SIGKILL)
+    tided.signal(signal.SIGKILL)
+
+
+@root_only
+@two_cpus
+@pytest.mark.parametrize("uid", [None, NOBODY])  # with cpusets, and with affinity alone
+def test_after_daemon_and_guardian_are_killed_together_the_next_gives_all_cores_back(place, uid):
+    tided = place.daemon("--placement", "exclusive", uid=uid).start()
+    first, second = tided.job(name="first", uid=uid), tided.job(name="second", uid=uid)
+    eventually(lambda: affinity(first.peer.pid) != ALL and affinity(second.peer.pid) != ALL)
+    lose_both(tided)
+    tided.start()
+    first.peer.expect("welcome")
+    assert tided.stop() == 0
+    assert affinity(first.peer.pid) == affinity(second.peer.pid) == ALL
+
+
+def sleeps(tided):
+    connection = UnixConnection(tided.dir / "api.sock")
+    connection.timeout = 0.5
+    try:
+        connection.request("GET", "/v1/machine")
+        return connection.getresponse().status != 200
+    except OSError:
+        return True
+    finally:
+        connection.close()
+
+
+@root_only
+@two_cpus
+@pytest.mark.parametrize("step", ["guardian-noted:1", "guardian-noted:2", "process-fenced:1",
+                                  "process-fenced:2", "target-lowered:1", "ack-received:1",
+                                  "cores-narrowed:1", "store-written:2", "store-renamed:2"])
+def test_daemon_and_guardian_may_be_killed_together_at_any_step(place, step):
+    tided = place.daemon("--placement", "exclusive", uid=NOBODY)
+    tided.env = {"TIDE_FAILPOINT": f"{step}:delay=600000ms"}
+    tided.start()
+    peers = [tided.peer(uid=NOBODY) for _ in range(2)]
+    for peer in peers:
+        try:
+            connection = UnixConnection(tided.dir / "api.sock")
+            connection.timeout = 0.5
+            connection.request("POST", "/v1/jobs", json.dumps({"pid": peer.pid}))
+            answer = json.loads(connection.getresponse().read())
+            peer.go(answer["token"], answer["id"], answer["name"])
+        except OSError:
+            break
+    eventually(lambda: sleeps(tided))
+    lose_both(tided)
+    tided.env = {}
+    tided.start()
+    assert tided.stop() == 0
+    for peer in peers:
+        assert affinity(peer.pid) == ALL
+
+
+def test_every_fault_is_tried():
+    if os.geteuid() == 0 and len(CPUS) > 1 and tried:
+        assert tried == FAULTS
