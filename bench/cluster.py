@@ -111,18 +111,22 @@ class Training:
         """What came of it: the epochs' times, losses and sizes, and its last words."""
         last = self.wait(lambda events: next((e for e in events if "digest" in e), None))
         self.process.wait()
-        events = self.events()
-        epochs = [e for e in events if "epoch" in e]
-        times = [next(e["t"] for e in events if "ready" in e), *(e["t"] for e in epochs)]
-        return {**last, "total_s": times[-1] - times[0],
-                "epoch_s": [round(b - a, 2) for a, b in zip(times, times[1:])],
-                "losses": [e["loss"] for e in epochs], "workers": [e["workers"] for e in epochs],
-                "ps": [e["ps"] for e in epochs], "computing": [e["computing"] for e in epochs]}
+        return {**last, **outcome(self.events())}
 
     def end(self):
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
+
+
+def outcome(events):
+    """The epochs' times, losses and sizes, from what a chief has written."""
+    epochs = [e for e in events if "epoch" in e]
+    times = [next(e["t"] for e in events if "ready" in e), *(e["t"] for e in epochs)]
+    return {"total_s": times[-1] - times[0],
+            "epoch_s": [round(b - a, 2) for a, b in zip(times, times[1:])],
+            "losses": [e["loss"] for e in epochs], "workers": [e["workers"] for e in epochs],
+            "ps": [e["ps"] for e in epochs], "computing": [e["computing"] for e in epochs]}
 
 
 def clean_environment():

@@ -12,6 +12,7 @@ $py bench/kube_response.py
 $py bench/cluster_split.py
 $py bench/kube_scale.py
 $py bench/cluster_mix.py
+$py bench/cluster_mix.py --length original
 $py bench/cluster_curves.py
 $py bench/cluster_simulated.py
 $py bench/report.py

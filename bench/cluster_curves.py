@@ -98,7 +98,7 @@ def rows_of(model, start_s, times, joins):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    p.add_argument("--models", default=",".join(mix.LENGTHS))
+    p.add_argument("--models", default=",".join(mix.MODELS))
     p.add_argument("--epochs", type=int, default=3)
     args = p.parse_args()
     if os.geteuid() != 0:

@@ -95,7 +95,7 @@ def test_every_result_is_known_and_written_by_make_bench(path):
     assert stamp.programs(path.stem)
     scripts = "".join((ROOT / "bench" / name).read_text() for name in ("run.sh", "cluster.sh"))
     assert "exec bench/cluster.sh" in scripts
-    names = {script.name: re.findall(r'(?:save\(|name, options = )f?"([\w{}.-]+)"', script.read_text())
+    names = {script.name: re.findall(r'(?:save\(|name, options = |name = )f?"([\w{}.-]+)"', script.read_text())
              for script in (ROOT / "bench").glob("*.py")}
     writers = ([name for name, saves in names.items() if path.stem in saves] or
                [name for name, saves in names.items()
