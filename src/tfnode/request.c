@@ -1,33 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tfnode/request.h"
 
-#include "base/httpline.h"
+#include "base/httphead.h"
 #include "base/jsontext.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
-#include <strings.h>
 
-struct head {
-    size_t size; /* of the head itself, blank line included */
-    size_t length;
-    bool have_length;
+/* What a head says beside where its body ends. */
+struct found {
+    struct request request;
     bool have_json;    /* a Content-Type, and each is application/json */
     bool other_type;   /* a Content-Type of another kind */
     bool from_browser; /* an Origin, or a Host that is no address */
 };
 
-struct text {
-    const char *start;
-    size_t len;
-};
-
 /* "GET /v1/watch?x HTTP/1.1" */
-static int parse_request_line(const char *line, size_t len, struct request *req)
+static int parse_request_line(void *arg, struct http_text text)
 {
-    const char *path = memchr(line, ' ', len), *version;
-    size_t path_len;
+    struct request *req = &((struct found *)arg)->request;
+    const char *line = text.start, *path = memchr(line, ' ', text.len), *version;
+    size_t len = text.len, path_len;
 
     if (!path || path == line)
         return -EBADMSG;
@@ -57,23 +51,18 @@ static int parse_request_line(const char *line, size_t len, struct request *req)
     return 0;
 }
 
-static bool text_is(struct text text, const char *word)
-{
-    return text.len == strlen(word) && strncasecmp(text.start, word, text.len) == 0;
-}
-
 /* "application/json", whatever parameters follow */
-static bool is_json(struct text type)
+static bool is_json(struct http_text type)
 {
     const char *end = memchr(type.start, ';', type.len);
 
     type.len = end ? (size_t)(end - type.start) : type.len;
     while (type.len > 0 && (type.start[type.len - 1] == ' ' || type.start[type.len - 1] == '\t'))
         type.len--;
-    return text_is(type, "application/json");
+    return http_text_is(type, "application/json");
 }
 
-static bool is_address_of(int family, struct text text)
+static bool is_address_of(int family, struct http_text text)
 {
     char copy[INET6_ADDRSTRLEN];
     struct in6_addr address;
@@ -89,7 +78,7 @@ static bool is_address_of(int family, struct text text)
  * "10.0.0.7", "[fd00::7]" or "localhost", perhaps with a port. A name could be anybody's, who lets
  * it mean this machine for a while: then pages from there are of the same origin as this port.
  */
-static bool is_address(struct text host)
+static bool is_address(struct http_text host)
 {
     const char *colon = host.len > 0 ? memrchr(host.start, ':', host.len) : NULL;
     size_t digits = colon ? (size_t)(host.start + host.len - colon) - 1 : 0;
@@ -100,106 +89,35 @@ static bool is_address(struct text host)
         host.len = (size_t)(colon - host.start);
     }
     if (host.len > 2 && host.start[0] == '[' && host.start[host.len - 1] == ']')
-        return is_address_of(AF_INET6, (struct text){host.start + 1, host.len - 2});
-    return text_is(host, "localhost") || is_address_of(AF_INET, host);
+        return is_address_of(AF_INET6, (struct http_text){host.start + 1, host.len - 2});
+    return http_text_is(host, "localhost") || is_address_of(AF_INET, host);
 }
 
-static int parse_length(const char *text, size_t len, size_t *ret)
+static void take_header(void *arg, struct http_text name, struct http_text value)
 {
-    size_t value = 0;
+    struct found *found = arg;
 
-    if (len == 0)
-        return -EBADMSG;
-    for (size_t i = 0; i < len; i++) {
-        if (text[i] < '0' || text[i] > '9')
-            return -EBADMSG;
-        value = value * 10 + (size_t)(text[i] - '0');
-        if (value > REQUEST_BODY_MAX)
-            return -EMSGSIZE;
+    if (http_text_is(name, "Content-Type")) {
+        found->have_json = is_json(value);
+        found->other_type |= !found->have_json;
     }
-    *ret = value;
-    return 0;
-}
-
-static bool is_header(const char *line, const char *colon, const char *name)
-{
-    return (size_t)(colon - line) == strlen(name) && strncasecmp(line, name, strlen(name)) == 0;
-}
-
-static int take_length(struct text value, struct head *head)
-{
-    size_t length;
-    int r = parse_length(value.start, value.len, &length);
-
-    if (r < 0)
-        return r;
-    if (head->have_length && head->length != length) /* two opinions about the end: smuggling */
-        return -EBADMSG;
-    head->have_length = true;
-    head->length = length;
-    return 0;
-}
-
-static int parse_header(const char *line, size_t len, struct head *head)
-{
-    const char *colon = memchr(line, ':', len);
-    struct text value;
-
-    if (!colon || colon == line || memchr(line, '\0', len))
-        return -EBADMSG;
-    value = (struct text){colon + 1, (size_t)(line + len - colon) - 1};
-    for (; value.len > 0 && (*value.start == ' ' || *value.start == '\t'); value.len--)
-        value.start++;
-    while (value.len > 0 &&
-           (value.start[value.len - 1] == ' ' || value.start[value.len - 1] == '\t'))
-        value.len--;
-    if (is_header(line, colon, "Transfer-Encoding"))
-        return -ENOTSUP;
-    if (is_header(line, colon, "Content-Length"))
-        return take_length(value, head);
-    if (is_header(line, colon, "Content-Type")) {
-        head->have_json = is_json(value);
-        head->other_type |= !head->have_json;
-    }
-    if (is_header(line, colon, "Origin") || (is_header(line, colon, "Host") && !is_address(value)))
-        head->from_browser = true;
-    return 0;
-}
-
-static int parse_head(const char *buf, size_t len, struct request *req, struct head *ret)
-{
-    struct head head = {0};
-
-    for (size_t from = 0;;) {
-        size_t n;
-        int r = http_find_line(buf, len, from, &n);
-
-        if (r == 0 && from == 0)
-            r = parse_request_line(buf, n, req);
-        else if (r == 0 && n > 0)
-            r = parse_header(buf + from, n, &head);
-        if (r < 0)
-            return r;
-        if (from > 0 && n == 0) {
-            head.size = from + 2;
-            break;
-        }
-        from += n + 2;
-    }
-    *ret = head;
-    return 0;
+    if (http_text_is(name, "Origin") || (http_text_is(name, "Host") && !is_address(value)))
+        found->from_browser = true;
 }
 
 int request_parse(const char *buf, size_t len, struct request *ret)
 {
+    static const struct http_reader requests = {
+        .body_max = REQUEST_BODY_MAX, .first = parse_request_line, .header = take_header};
     size_t seen = len < REQUEST_MAX ? len : REQUEST_MAX;
-    struct request req = {0};
-    struct head head;
-    int r = parse_head(buf, seen, &req, &head);
+    struct found found = {0};
+    struct request *req = &found.request;
+    struct http_head head;
+    int r = http_head_parse(buf, seen, &requests, &found, &head);
 
-    if (r == 0 && head.from_browser)
+    if (r == 0 && found.from_browser)
         return -EPERM;
-    if (r == 0 && req.method == REQUEST_POST && (!head.have_json || head.other_type))
+    if (r == 0 && req->method == REQUEST_POST && (!found.have_json || found.other_type))
         return -EMEDIUMTYPE;
     if (r == 0 && seen - head.size < head.length)
         r = -EAGAIN;
@@ -207,9 +125,9 @@ int request_parse(const char *buf, size_t len, struct request *ret)
         return -EMSGSIZE;
     if (r < 0)
         return r;
-    req.body = buf + head.size;
-    req.body_len = head.length;
-    *ret = req;
+    req->body = buf + head.size;
+    req->body_len = head.length;
+    *ret = *req;
     return 0;
 }
 

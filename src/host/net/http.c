@@ -3,7 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/httpline.h"
+#include "base/httphead.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -19,111 +19,35 @@
 
 /* ---- the answer ---- */
 
-struct head {
-    int status;
-    bool chunked;
-    bool have_length;
-    size_t length;
-    size_t size; /* of the head itself, blank line included */
-};
-
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
 
 /* "HTTP/1.1 200 OK" */
-static int parse_status_line(const char *line, size_t len, int *ret_status)
+static int parse_status_line(void *arg, struct http_text text)
 {
+    const char *line = text.start;
+    size_t len = text.len;
+    int status;
+
     if (len < 12 || memcmp(line, "HTTP/1.", 7) != 0 || !is_digit(line[7]) || line[8] != ' ' ||
         !is_digit(line[9]) || !is_digit(line[10]) || !is_digit(line[11]) ||
         (len > 12 && line[12] != ' '))
         return -EBADMSG;
-    *ret_status = (line[9] - '0') * 100 + (line[10] - '0') * 10 + (line[11] - '0');
-    return *ret_status >= 100 && *ret_status <= 599 ? 0 : -EBADMSG;
+    status = (line[9] - '0') * 100 + (line[10] - '0') * 10 + (line[11] - '0');
+    *(int *)arg = status;
+    return status >= 100 && status <= 599 ? 0 : -EBADMSG;
 }
 
-static int parse_length(const char *text, size_t len, size_t *ret)
+static int parse_head(const char *buf, size_t len, int *ret_status, struct http_head *ret)
 {
-    size_t value = 0;
-
-    if (len == 0)
-        return -EBADMSG;
-    for (size_t i = 0; i < len; i++) {
-        if (!is_digit(text[i]))
-            return -EBADMSG;
-        value = value * 10 + (size_t)(text[i] - '0');
-        if (value > HTTP_BODY_MAX)
-            return -EMSGSIZE;
-    }
-    *ret = value;
-    return 0;
-}
-
-static bool equal_nocase(const char *text, size_t len, const char *word)
-{
-    return len == strlen(word) && strncasecmp(text, word, len) == 0;
-}
-
-static int parse_header(const char *line, size_t len, struct head *head)
-{
-    const char *colon = memchr(line, ':', len), *value;
-    size_t length;
-    int r;
-
-    if (!colon || colon == line || memchr(line, '\0', len))
-        return -EBADMSG;
-    value = colon + 1;
-    len -= (size_t)(value - line);
-    for (; len > 0 && (*value == ' ' || *value == '\t'); len--)
-        value++;
-    while (len > 0 && (value[len - 1] == ' ' || value[len - 1] == '\t'))
-        len--;
-    if (equal_nocase(line, (size_t)(colon - line), "Transfer-Encoding")) {
-        if (!equal_nocase(value, len, "chunked"))
-            return -EBADMSG;
-        head->chunked = true;
-    } else if (equal_nocase(line, (size_t)(colon - line), "Content-Length")) {
-        r = parse_length(value, len, &length);
-        if (r < 0)
-            return r;
-        if (head->have_length && head->length != length)
-            return -EBADMSG;
-        head->have_length = true;
-        head->length = length;
-    }
-    return 0;
-}
-
-static int parse_head(const char *buf, size_t len, struct head *ret)
-{
-    struct head head = {0};
+    static const struct http_reader answers = {
+        .body_max = HTTP_BODY_MAX, .chunked = true, .first = parse_status_line};
     size_t limit = len < HTTP_HEAD_MAX ? len : HTTP_HEAD_MAX;
+    int r = http_head_parse(buf, limit, &answers, ret_status, ret);
 
-    for (size_t from = 0;;) {
-        size_t n;
-        int r = http_find_line(buf, limit, from, &n);
-
-        if (r == -EAGAIN && len >= HTTP_HEAD_MAX)
-            return -EMSGSIZE;
-        if (r < 0)
-            return r;
-        if (from == 0)
-            r = parse_status_line(buf, n, &head.status);
-        else if (n > 0)
-            r = parse_header(buf + from, n, &head);
-        if (r < 0)
-            return r;
-        if (from > 0 && n == 0) {
-            head.size = from + 2;
-            break;
-        }
-        from += n + 2;
-    }
-    if (head.chunked && head.have_length) /* two opinions about the end: smuggling */
-        return -EBADMSG;
-    *ret = head;
-    return 0;
+    return r == -EAGAIN && len >= HTTP_HEAD_MAX ? -EMSGSIZE : r;
 }
 
 /* "1a;extension" */
@@ -168,7 +92,7 @@ static int parse_chunks(const char *buf, size_t len, char *body, size_t *ret_len
     size_t at = 0, total = 0;
 
     for (;;) {
-        size_t n, size;
+        size_t n, size = 0;
         int r = http_find_line(buf, len, at, &n);
 
         if (r == 0)
@@ -192,14 +116,14 @@ static int parse_chunks(const char *buf, size_t len, char *body, size_t *ret_len
     return skip_trailer(buf, len, at);
 }
 
-static int take_body(const struct head *head, const char *buf, size_t len, bool eof, char *body,
-                     size_t *ret_len)
+static int take_body(const struct http_head *head, int status, const char *buf, size_t len,
+                     bool eof, char *body, size_t *ret_len)
 {
     size_t want = head->length;
 
     if (head->chunked)
         return parse_chunks(buf, len, body, ret_len);
-    if (head->status < 200 || head->status == 204 || head->status == 304)
+    if (status < 200 || status == 204 || status == 304)
         want = 0; /* these never have a body */
     else if (!head->have_length) {
         if (len > HTTP_BODY_MAX)
@@ -220,23 +144,22 @@ static int take_body(const struct head *head, const char *buf, size_t len, bool 
 int http_parse_response(const char *buf, size_t len, bool eof, struct http_response *ret)
 {
     _cleanup_free_ char *body = NULL;
-    struct head head;
+    struct http_head head;
     size_t body_len = 0;
-    int r = parse_head(buf, len, &head);
+    int status, r = parse_head(buf, len, &status, &head);
 
     if (r == 0) {
         body = malloc(len - head.size + 1);
         if (!body)
             return -ENOMEM;
-        r = take_body(&head, buf + head.size, len - head.size, eof, body, &body_len);
+        r = take_body(&head, status, buf + head.size, len - head.size, eof, body, &body_len);
     }
     if (r == -EAGAIN && eof)
         return -EBADMSG;
     if (r < 0)
         return r;
     body[body_len] = '\0';
-    *ret =
-        (struct http_response){.status = head.status, .body = TAKE_PTR(body), .body_len = body_len};
+    *ret = (struct http_response){.status = status, .body = TAKE_PTR(body), .body_len = body_len};
     return 0;
 }
 
@@ -324,9 +247,10 @@ static int send_all(int fd, struct iovec *part, size_t n, uint64_t deadline_ns)
  */
 static bool begins_stream(const char *buf, size_t len, struct http_stream *stream)
 {
-    struct head head;
+    struct http_head head;
+    int status;
 
-    if (!stream || parse_head(buf, len, &head) < 0 || head.status != 200 || head.have_length)
+    if (!stream || parse_head(buf, len, &status, &head) < 0 || status != 200 || head.have_length)
         return false;
     stream->from = head.size;
     return true;
