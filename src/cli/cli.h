@@ -79,7 +79,7 @@ COMMANDS(COMMAND_DECLARE)
 bool docker_is_plugin(const char *program);
 
 /*
- * What we do then. Returns an exit code, or -1 when the words behind `docker tide` are a command of
+ * Answers docker. Returns an exit code, or -1 when the words behind `docker tide` are a command of
  * tide's, which main.c runs: *ret_skip words stand between the program's name and "tide".
  */
 int docker_plugin(int argc, char **argv, int *ret_skip);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is asked for a job: the attributes of proto/attribute.h as options of commands, in their
+ * The attributes of jobs (proto/attribute.h) as options of commands, in their
  * help, and as members of a request. Single-threaded; used by the commands that take them.
  */
 #pragma once

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The attributes of a job, what may be asked for it: one row each in attribute_rows.h. From the
- * table come the members of `struct attributes`, options and their help (src/cli/terms.h), members
- * of requests and answers (src/daemon/api), labels of containers (src/daemon/containers/labels.c),
- * the file of a job (src/daemon/record/store.c), and what manual pages and completions say
- * (src/cli/document). Pure; any thread.
+ * The attributes of a job are what its owner may ask for it: one row each in attribute_rows.h. From
+ * the table come the members of `struct attributes`, options and their help (src/cli/terms.h),
+ * members of requests and answers (src/daemon/api), labels of containers
+ * (src/daemon/containers/labels.c), the file of a job (src/daemon/record/store.c), and what manual
+ * pages and completions say (src/cli/document). Pure; any thread.
  */
 #pragma once
 
@@ -43,7 +43,7 @@ struct attribute {
     bool docker_has; /* `docker run` has an option of that name, which is no label of ours */
 };
 
-/* What is asked for a job. Without padding: two are compared by memcmp(). */
+/* The values that are asked for a job. There is no padding: two are compared by memcmp(). */
 struct attributes {
 #define ATTRIBUTE(ID, member, ...) int64_t member;
 #include "proto/attribute_rows.h"
@@ -65,7 +65,7 @@ extern const struct attribute attribute_table[ATTRIBUTE_COUNT];
     a < attribute_table + ATTRIBUTE_COUNT;                                                         \
     a++
 
-/* Of a job that asks for nothing. */
+/* The values of a job that asks for nothing. */
 struct attributes attributes_usual(void);
 
 int64_t attribute_get(const struct attribute *a, const struct attributes *from);

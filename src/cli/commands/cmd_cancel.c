@@ -11,7 +11,7 @@
 #define END_MS  3000 /* so long a program may take to clean up before we stop looking */
 #define POLL_NS (20 * NS_PER_MS)
 
-/* What was asked to end; @job is what the daemon said, NULL when it refused. */
+/* A job that was asked to end; @job is the daemon's answer, NULL when it refused. */
 struct asked {
     json_t *job;
     bool waited, gone;

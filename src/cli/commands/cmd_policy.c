@@ -215,7 +215,8 @@ static int policy_run(int argc, char **argv)
     verb = optind < argc ? argv[optind] : "list";
     operand = optind + 1 < argc ? argv[optind + 1] : NULL;
     if (strcmp(verb, "set") == 0)
-        return operand ? choose(operand, json) : cli_usage(cmd, "set which policy?");
+        return operand ? choose(operand, json)
+                       : cli_usage(cmd, "the name of a policy is missing: tide policy set SPEC");
     if (strcmp(verb, "show") != 0 && operand)
         return cli_usage(cmd, "'%s' is one argument too many", operand);
     if (strcmp(verb, "show") != 0 && strcmp(verb, "list") != 0)

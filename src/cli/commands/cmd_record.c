@@ -130,11 +130,11 @@ static void print_sum(const struct record_options *o, const json_t *scenario,
              sum->jobs == 1 ? "" : "s", member_number(observed, "makespan"),
              member_number(observed, "mean_turnaround"));
     if (sum->cut)
-        cli_note(cmd, "%zu still running: taken as if done by now", sum->cut);
+        cli_note(cmd, "%zu still running: recorded as if ended by now", sum->cut);
     if (sum->left_out)
-        cli_note(cmd, "%zu left out: hardly used a processor", sum->left_out);
+        cli_note(cmd, "%zu left out: hardly used a core", sum->left_out);
     if (sum->missed)
-        cli_note(cmd, "%zu missed: shorter than half a second, or too many", sum->missed);
+        cli_note(cmd, "%zu missed: shorter than half a second, or too many at once", sum->missed);
     if (member_number(observed, "others") > OTHERS_NOTED * cores)
         cli_note(cmd, "other programs kept %.1f of %.0f cores busy: a replay knows nothing of them",
                  member_number(observed, "others"), cores);

@@ -136,7 +136,7 @@ static int signal_run(int argc, char **argv)
         return r;
     root = file_open_root();
     if (root < 0)
-        return cli_error(&command_signal, CLI_FAILED, NULL, "/: %s", strerror(-root));
+        return cli_error(&command_signal, CLI_FAILED, NULL, "cannot open /: %s", strerror(-root));
     json_array_foreach (pids, i, pid)
         n[send_one(root, (pid_t)json_integer_value(pid), threads)]++;
     return report(argv[optind], n, threads);

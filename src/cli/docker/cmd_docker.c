@@ -134,8 +134,8 @@ static bool pull_image(const struct call *call)
 /* ---- what makes the container elastic ---- */
 
 /*
- * What LD_PRELOAD is without us: what the user says, else what the image says, which a variable of
- * ours would replace. Allocated, or NULL.
+ * The LD_PRELOAD that the container would have without us: the user's, else the image's, which a
+ * variable of ours would replace. Allocated, or NULL.
  */
 static int find_preload(struct call *call, char **ret)
 {
@@ -431,7 +431,7 @@ static int docker_command(int argc, char **argv)
     if (is_ours(argv[1 + n]))
         return docker_run(getenv(DOCKER_VARIABLE), argv + 1, n, argv + 1 + n);
     if (!argv[1 + n])
-        return cli_usage(cmd, "something is missing: tide docker run");
+        return cli_usage(cmd, "run or create is missing: tide docker run IMAGE");
     return cli_usage(cmd, "'%s' is not run or create: that is for docker itself", argv[1 + n]);
 }
 

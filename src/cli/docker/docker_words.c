@@ -84,7 +84,7 @@ static bool listed(const char *const *list, const char *name, size_t length)
     return false;
 }
 
-/* What a word of options is made of: letters without value, then at most one option with one. */
+/* A word of options: letters without a value, then at most one option with a value. */
 struct option_word {
     const char *name; /* of the last option; @length bytes */
     const char *value;

@@ -266,7 +266,8 @@ static int survey(int root, const struct cgroup *cg, bool json)
     doctor_check_installation(root, cg, &checks);
     r = observe_survey(root, cg, geteuid(), SAMPLE_MS, rows, SURVEY_ROWS, &n);
     if (r < 0)
-        return cli_error(&command_doctor, CLI_FAILED, NULL, "the processes: %s", strerror(-r));
+        return cli_error(&command_doctor, CLI_FAILED, NULL, "cannot list the processes: %s",
+                         strerror(-r));
     for (size_t i = 0; i < checks.n; i++)
         healthy = healthy && checks.check[i].level != CHECK_PROBLEM;
     for (size_t i = 0; i < n; i++)

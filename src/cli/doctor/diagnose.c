@@ -261,7 +261,7 @@ static void judge_demand(const struct observation *seen, struct diagnosis *d)
     }
 }
 
-/* What lifts the quota depends on who set it: the group's path tells. */
+/* The way to lift the quota depends on who set it, which the group's path tells. */
 static void fix_throttled(const struct observation *seen, const struct diagnosis *d,
                           struct finding *finding)
 {

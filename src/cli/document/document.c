@@ -104,7 +104,7 @@ static void names(const struct attribute *a)
         printf("%s%s", i == a->least ? "" : " ", a->choices[i].name);
 }
 
-/* Of a choice its names; other values are the user's to write. */
+/* Completes the names of a choice; other values are the user's to write. */
 static void values(enum attributes_of set)
 {
     for (each_attribute(a)) {

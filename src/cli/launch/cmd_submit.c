@@ -106,7 +106,8 @@ static int take_output(const struct submit *s, struct report *report)
                          "Choose another with --output; /dev/null for none.",
                          "cannot write the output: %s", err.text);
     if (dup2(fd, STDOUT_FILENO) < 0 || dup2(fd, STDERR_FILENO) < 0)
-        return cli_error(s->launch.cmd, CLI_FAILED, NULL, "dup2: %s", strerror(errno));
+        return cli_error(s->launch.cmd, CLI_FAILED, NULL, "cannot write the output: %s",
+                         strerror(errno));
     return CLI_OK;
 }
 
@@ -243,7 +244,7 @@ static void keep_signals(sigset_t *ret_set)
     sigprocmask(SIG_BLOCK, ret_set, NULL);
 }
 
-/* Who interrupts it does not end the job. */
+/* A signal that interrupts the waiting does not end the job. */
 static int wait_for(const struct submit *s, pid_t runner, const struct report *report,
                     const sigset_t *set)
 {
@@ -265,7 +266,7 @@ static int wait_for(const struct submit *s, pid_t runner, const struct report *r
     return status_of(status);
 }
 
-/* What is opened next shall not be taken for a standard stream that somebody had closed. */
+/* If a standard stream was closed, a file that is opened next must not become it. */
 static void fill_standard(void)
 {
     int fd;
@@ -297,7 +298,8 @@ static int submit(struct submit *s)
     fill_standard();
     signal(SIGCHLD, SIG_DFL); /* ignored, it would take the runner's status with it */
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
-        return cli_error(s->launch.cmd, CLI_FAILED, NULL, "no socket: %s", strerror(errno));
+        return cli_error(s->launch.cmd, CLI_FAILED, NULL, "cannot make a socket: %s",
+                         strerror(errno));
     runner = fork();
     if (runner < 0)
         return cli_error(s->launch.cmd, CLI_FAILED, NULL, "cannot fork: %s", strerror(errno));
@@ -317,7 +319,7 @@ static int submit(struct submit *s)
     fflush(stdout);
     if (s->wait)
         return wait_for(s, runner, &report, &set);
-    /* A script that wants an id has none, and shall not go on with an empty one. */
+    /* There is no id: the script that asked for one must not go on with an empty one. */
     return s->quiet && !*report.id ? CLI_UNREACHABLE : CLI_OK;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What `tide run` and `tide submit` have in common: the options that describe a job, its
- * registration, and how a process becomes the program. What is ours may be missing (daemon, agent):
- * the program then runs as if it had been started without us. Single-threaded; used by the two.
+ * The common part of `tide run` and `tide submit`: the options that describe a job, its
+ * registration, and how a process becomes the program. Daemon or agent may be missing: the program
+ * then runs as if it had been started without tide. Single-threaded; used by the two.
  */
 #pragma once
 
@@ -60,8 +60,8 @@ int launch_start_daemon(struct error *err);
 int launch_register(const struct launch *l, struct api_answer *ret, struct error *err);
 
 /*
- * What the program is to find: slice of time, agent, environment. @job: the daemon's answer. Says
- * what cannot be had.
+ * Prepares the program's surroundings: time slice, agent, environment. @job: the daemon's answer.
+ * Prints one line about anything that cannot be had.
  */
 void launch_prepare(const struct launch *l, const json_t *job);
 

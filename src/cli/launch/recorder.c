@@ -129,7 +129,8 @@ static struct process *process_of(struct watched *w, pid_t pid)
     return &w->process[w->n++];
 }
 
-/* Adds what its threads used since the last look. Of other users we may not know: then nothing. */
+/* Adds what its threads used since the last look. Other users' processes may hide that: then
+ * nothing. */
 static void look_at_process(const struct recorder *r, struct watched *w, pid_t pid,
                             struct thread_use *sum)
 {
@@ -150,8 +151,9 @@ static void look_at_process(const struct recorder *r, struct watched *w, pid_t p
 }
 
 /*
- * Who waits for a processor waits for whoever runs there: for the job's own threads in proportion
- * to their part of all that ran. That part of the waiting is its own affair.
+ * A thread that waits for a CPU waits for the threads that run there. In proportion to their part
+ * of all that ran, these are the job's own threads: that part of the waiting is the job's own
+ * affair.
  */
 static void look_at_threads(const struct recorder *r, struct watched *w, const json_t *view)
 {
@@ -366,7 +368,7 @@ void recorder_sleep(struct recorder *r, uint64_t until_ns)
     }
 }
 
-/* What keeps the machine busy beside the jobs: no replay knows of it. */
+/* Cores that programs outside of all jobs keep busy: a replay does not know of them. */
 static double busy_others(const struct recorder *r, uint64_t now_ns)
 {
     double jobs_ns = 0;

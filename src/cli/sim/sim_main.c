@@ -185,7 +185,7 @@ static int read_arguments(int argc, char **argv, struct arguments *args)
     return -1;
 }
 
-/* Those of the list, and the one under which the scenario was recorded. */
+/* Adds the usual policies, and the one under which the scenario was recorded. */
 static int add_default_policies(struct arguments *args, const struct scenario *scenario)
 {
     const char *recorded = scenario->observed.policy;
@@ -203,7 +203,7 @@ static int add_default_policies(struct arguments *args, const struct scenario *s
     return r;
 }
 
-/* What was not said depends on the scenario. */
+/* Fills in, by the scenario, the options that were not given. */
 static int complete(struct arguments *args, const struct scenario *scenario)
 {
     if (args->threads == 0)
@@ -250,7 +250,7 @@ static bool same_file(const char *a, const char *b)
            x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* What is opened for writing is empty at once: not what is read yet, nor what is written. */
+/* Opening a file for writing empties it: it must be neither an input nor another output. */
 static bool is_in_use(const struct arguments *args, const struct scenario *scenario, int output)
 {
     const char *path = args->path_of[output];

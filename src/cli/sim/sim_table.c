@@ -16,7 +16,7 @@ static void unref_table(struct libscols_table **table)
     scols_unref_table(*table);
 }
 
-/* What is shown of a policy, in one cell. */
+/* One cell of a policy's row. */
 struct shown {
     enum sim_metric metric;
     bool gain; /* against the first policy, instead of the mean */

@@ -174,7 +174,8 @@ static int read_stream(struct watch *w, bool *ret_unread)
         if (r != -EAGAIN)
             return CLI_OK;
         if (poll(fds, ARRAY_LEN(fds), -1) < 0 && errno != EINTR)
-            return cli_error(&command_events, CLI_FAILED, NULL, "poll: %s", strerror(errno));
+            return cli_error(&command_events, CLI_FAILED, NULL, "cannot wait for events: %s",
+                             strerror(errno));
         if (fds[1].revents & POLLERR) {
             *ret_unread = true;
             return CLI_OK;

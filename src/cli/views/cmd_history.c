@@ -261,7 +261,7 @@ static int make_path(const struct history_options *o, char ret[API_PATH_MAX])
     return 0;
 }
 
-/* What a user's own daemon wrote before it ended with its last job. */
+/* Whether a user's own daemon, which ended with its last job, has left a history. */
 static bool left_behind(void)
 {
     char path[RUNDIR_PATH_MAX + sizeof("/history.db")];

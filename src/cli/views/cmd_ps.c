@@ -10,7 +10,7 @@ static const enum job_field columns[] = {
     JOB_TARGET, JOB_ACTIVE, JOB_MAX,   JOB_MEMORY, JOB_PROGRESS, JOB_RATE,  JOB_REASON,
 };
 
-/* What a row has no room for: the mark's meaning, why a program's threads do not change. */
+/* Explains below the table the mark, and why a program's threads do not change. */
 static void print_notes(const json_t *jobs)
 {
     const json_t *backend;
@@ -33,7 +33,7 @@ static void print_notes(const json_t *jobs)
         printf("! oversubscribed: more threads than cores; 'tide explain JOB' says why\n");
 }
 
-/* What a note says of a job, behind "j17: "; NULL: it is no job's. */
+/* The text of a note about a job, behind its "j17: "; NULL: the note is about no job. */
 static const char *job_note(const char *note)
 {
     size_t digits = *note == 'j' ? strspn(note + 1, "0123456789") : 0;
@@ -41,7 +41,7 @@ static const char *job_note(const char *note)
     return digits && strncmp(note + 1 + digits, ": ", 2) == 0 ? note + digits + 3 : NULL;
 }
 
-/* Jobs of which the same is to be said share a line, with the first of them. */
+/* Jobs with the same note share one line, which names the first of them. */
 static void print_note(const json_t *notes, size_t at, const char *note)
 {
     const char *text = job_note(note);

@@ -32,8 +32,8 @@ static size_t find_row(const json_t *rows, size_t from, const json_t *job)
 }
 
 /*
- * Those that run (@all), then those that wait in the policy's order. Who has no place in it is
- * behind them; what is not ordered is by age, as the daemon lists it.
+ * The running jobs (with @all), then the waiting ones in the policy's order, then waiting jobs that
+ * have no place in that order. Within each part jobs stand by age, as the daemon lists them.
  */
 static json_t *select_jobs(const json_t *jobs, bool all)
 {

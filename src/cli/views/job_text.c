@@ -122,7 +122,7 @@ static void text_rate(const json_t *job, char *buf, size_t size)
         snprintf(buf, size, "%.3g/s", rate);
 }
 
-/* What only a job that has begun has. */
+/* Whether only jobs that have begun have a value in this column. */
 static bool of_running(enum job_field field)
 {
     return field == JOB_CORES || field == JOB_ALLOWED || field == JOB_TARGET ||

@@ -122,7 +122,7 @@ static int resize_signal(int root, pid_t pid)
     return offset > 0 && SIGRTMIN + offset <= SIGRTMAX ? SIGRTMIN + offset : 0;
 }
 
-/* What does not change during the sample. */
+/* Reads the facts that do not change during the sample. */
 static int observe_static(int root, const struct cgroup *cg, pid_t pid, struct observation *seen)
 {
     _cleanup_free_ char *args = NULL;

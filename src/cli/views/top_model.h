@@ -40,5 +40,5 @@ void top_owners(const struct top_model *m, const json_t *jobs, uint16_t *ret_own
 /* Remembers a sample, forgetting the oldest. */
 void top_model_add(struct top_model *m, const json_t *jobs);
 
-/* Who had @slot @age samples ago (0: the newest); -1 when there is no such sample. */
+/* The job that had core @slot @age samples ago (0: the newest); -1: there is no such sample. */
 int top_model_owner(const struct top_model *m, unsigned age, unsigned slot);
