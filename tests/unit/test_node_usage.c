@@ -183,7 +183,7 @@ static void what_a_silent_job_was_started_with_is_its_own_for_a_while(void **sta
 {
     admission_init(&job[0], true, now);
     decide(); /* it has eight less two: the others may want one each */
-    admission_go(&node);
+    admission_start(&job[0]);
     uint32_t began = job[0].admission.cores;
 
     assert_int_equal(job[0].admission.phase, JOB_RUNNING);

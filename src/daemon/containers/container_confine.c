@@ -82,6 +82,7 @@ static const char *note(const struct job *j, uint64_t now_ns)
 
 static const struct confine container_confine = {
     .kind = "container",
+    .is_remote = true,
     .holds = holds,
     .enter = enter,
     .set_cores = set_cores,

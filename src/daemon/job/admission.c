@@ -188,11 +188,6 @@ void admission_stop(struct node *n)
     }
 }
 
-bool admission_stopping(const struct job *j)
-{
-    return !j->admission.wanted && j->admission.phase == JOB_RUNNING;
-}
-
 static void resume(struct job *j)
 {
     int r = j->confine->set_paused(j, false);
@@ -205,16 +200,12 @@ static void resume(struct job *j)
     job_record(j, 0, j->admission.cores, j->share_reason);
 }
 
-void admission_go(struct node *n)
+void admission_start(struct job *j)
 {
-    for (struct job *j = n->jobs.first; j; j = j->next) {
-        if (!j->admission.wanted || !cpuset_equal(&j->cores, &j->want_cores))
-            continue;
-        if (j->admission.phase == JOB_QUEUED)
-            begin(j);
-        else if (j->admission.phase == JOB_PAUSED)
-            resume(j);
-    }
+    if (j->admission.phase == JOB_QUEUED)
+        begin(j);
+    else if (j->admission.phase == JOB_PAUSED)
+        resume(j);
 }
 
 void admission_end(struct job *j)

@@ -48,13 +48,11 @@ void admission_describe(const struct job *j, uint64_t now, struct policy_job *re
 bool admission_can(const struct job *j, uint32_t verb);
 void admission_want(struct job *j, uint32_t verb, uint32_t cores);
 
-/*
- * Pauses who shall not run any more; true of a job whose pause is still on its way. And, once
- * nobody is leaving, begins and resumes who shall run and has its cores in place.
- */
+/* Pauses jobs that shall not run any more, and takes back pauses that are not wanted any more. */
 void admission_stop(struct node *n);
-bool admission_stopping(const struct job *j);
-void admission_go(struct node *n);
+
+/* A job that shall run begins or goes on: plan.c says when its cores are in place. */
+void admission_start(struct job *j);
 
 /* What was paused goes on, by a guardian's hand or a person's: if that is not wanted, once more. */
 void admission_runs(struct job *j);

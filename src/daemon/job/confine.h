@@ -23,6 +23,8 @@ struct process;
 struct confine {
     const char *kind; /* "process" or "container", as events and the history have it */
 
+    bool is_remote; /* an engine changes it, and answers later */
+
     /* ---- its processes ---- */
 
     /* Whether process @pid lies inside of what is confined. */

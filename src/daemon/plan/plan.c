@@ -8,267 +8,238 @@
 #include "daemon/node.h"
 #include "daemon/plan/claims.h"
 #include "daemon/plan/decision.h"
+#include "daemon/plan/settle.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+static_assert(SETTLE_GRACE_NS == JOB_DEADLINE_NS, "one grace for threads and pauses");
+
 struct plan {
     sd_event_source *deadline; /* of the first shrink that is not acknowledged */
+    struct settle_job *jobs;   /* of one settle(), as are the others; grown as needed */
+    struct job **job;
+    struct settle_process *processes;
+    struct process **process; /* by the same index */
+    struct settle_actions actions;
+    size_t job_room, process_room;
 };
 
-/* ---- threads ---- */
+/* ---- what is in place ---- */
 
-/* What a process may be running now: before the first command, all that its pools have. */
-static uint32_t present(const struct process *p)
+static int grow(void *array, size_t count, size_t size)
 {
-    return p->sent_generation ? p->sent.intra : process_max(p);
+    void **at = array, *larger = reallocarray(*at, count, size);
+
+    if (!larger)
+        return -ENOMEM;
+    *at = larger;
+    return 0;
 }
 
-static bool wants_command(const struct process *p)
+static int reserve(struct plan *p, size_t jobs, size_t processes)
 {
-    return process_malleable(p) && p->want.intra > 0 &&
-           (p->sent_generation == 0 || p->want.intra != p->sent.intra ||
-            p->want.inter != p->sent.inter);
+    if (jobs <= p->job_room && processes <= p->process_room)
+        return 0;
+    jobs = 2 * (jobs > p->job_room ? jobs : p->job_room);
+    processes = 2 * (processes > p->process_room ? processes : p->process_room) + 1;
+    if (grow(&p->jobs, jobs, sizeof(*p->jobs)) < 0 || grow(&p->job, jobs, sizeof(*p->job)) < 0 ||
+        grow(&p->processes, processes, sizeof(*p->processes)) < 0 ||
+        grow(&p->process, processes, sizeof(*p->process)) < 0 ||
+        grow(&p->actions.action, SETTLE_ACTIONS_MAX(jobs, processes), sizeof(*p->actions.action)) <
+            0)
+        return -ENOMEM;
+    p->job_room = jobs;
+    p->process_room = processes;
+    return 0;
 }
 
-/* What stands still has nothing to park; what it may use it hears when it goes on. */
-static bool stands_still(const struct job *j)
+static struct settle_process describe_process(const struct process *p)
 {
-    return j->frozen || j->admission.phase == JOB_PAUSED;
+    return (struct settle_process){.malleable = process_malleable(p),
+                                   .commanded = p->sent_generation > 0,
+                                   .max = process_max(p),
+                                   .held = p->held,
+                                   .want = {p->want.intra, p->want.inter},
+                                   .sent = {p->sent.intra, p->sent.inter},
+                                   .shrink_since_ns = p->shrink_since_ns};
 }
 
-static bool shrinking(const struct job *j, uint64_t now)
+static struct settle_job describe_job(const struct job *j)
 {
-    if (stands_still(j))
-        return false;
-    for (const struct process *p = j->processes; p; p = p->next)
-        if (p->shrink_since_ns && now < p->shrink_since_ns + JOB_DEADLINE_NS)
-            return true;
-    return false;
+    return (struct settle_job){.want_cores = j->want_cores,
+                               .want_quota_mcpu = j->want_quota_mcpu,
+                               .wanted = j->admission.wanted,
+                               .exclusive = j->asked.placement == PLACEMENT_EXCLUSIVE,
+                               .urgent = j->urgent,
+                               .cores = j->cores,
+                               .quota_mcpu = j->quota_set_mcpu,
+                               .running = j->admission.phase == JOB_RUNNING,
+                               .paused = j->admission.phase == JOB_PAUSED,
+                               .frozen = j->frozen,
+                               .busy = j->confine->is_busy(j),
+                               .behind = j->confine->is_behind(j),
+                               .remote = j->confine->is_remote,
+                               .quota_refused = j->quota_failed};
 }
 
-static void lower_targets(struct node *n)
+/* Jobs that were stuck a moment ago stay so. */
+static int describe(struct node *n, bool again, struct settle_state *ret)
 {
-    for (struct job *j = n->jobs.first; j; j = j->next)
-        for (struct process *p = j->processes; p; p = p->next)
-            if (wants_command(p) && p->want.intra <= present(p)) {
-                target_send(p);
-                failpoint(FAILPOINT_TARGET_LOWERED);
-            }
-}
+    struct plan *plan = n->plan;
+    size_t count = 0, k = 0, i = 0;
 
-static void mark_late(struct job *j, uint64_t now)
-{
-    bool late = false;
+    for (const struct job *j = n->jobs.first; j; j = j->next)
+        count += j->n_processes;
+    if (reserve(plan, n->jobs.n, count) < 0)
+        return -ENOMEM;
+    for (struct job *j = n->jobs.first; j; j = j->next, i++) {
+        bool stuck = again && plan->jobs[i].stuck;
 
-    for (const struct process *p = j->processes; p && !stands_still(j); p = p->next)
-        late |= p->shrink_since_ns && now >= p->shrink_since_ns + JOB_DEADLINE_NS;
-    if (late && !j->late)
-        node_log("job %s (%s) did not park its threads in time: oversubscribed", j->id, j->name);
-    j->late = late;
-}
-
-/*
- * Where nobody owns a core, threads wait for those that others park; a grow that a person ordered
- * need not. One that is exclusive has its cores in place, or it does not get here.
- */
-static void raise_targets(struct job *j, bool others_shrink)
-{
-    if (others_shrink && !j->urgent && j->asked.placement != PLACEMENT_EXCLUSIVE)
-        return;
-    for (struct process *p = j->processes; p; p = p->next)
-        if (wants_command(p) && p->want.intra > present(p)) {
-            target_send(p);
-            failpoint(FAILPOINT_TARGET_RAISED);
+        plan->job[i] = j;
+        plan->jobs[i] = describe_job(j);
+        plan->jobs[i].stuck = stuck;
+        plan->jobs[i].processes = &plan->processes[k];
+        plan->jobs[i].n_processes = j->n_processes;
+        for (struct process *p = j->processes; p; p = p->next) {
+            plan->process[k] = p;
+            plan->processes[k++] = describe_process(p);
         }
-}
-
-/* ---- cores ---- */
-
-/* Still on its way out: threads that park, or an engine that has not answered. */
-static bool leaving(const struct job *j, uint64_t now)
-{
-    return shrinking(j, now) || j->confine->is_busy(j);
-}
-
-static bool is_subset(const struct cpuset *a, const struct cpuset *b)
-{
-    struct cpuset both;
-
-    cpuset_and(&both, a, b);
-    return cpuset_equal(&both, a);
-}
-
-static bool fenced(const struct cpuset *set)
-{
-    return cpuset_count(set) > 0;
-}
-
-/*
- * Cores on which @o may still run threads although it is to leave them. Before its first fence that
- * is every core; but one that has nothing to park is fenced in this very pass.
- */
-static void still_there(const struct job *o, uint64_t now, struct cpuset *ret)
-{
-    cpuset_zero(ret);
-    if (!fenced(&o->want_cores) || o->admission.phase == JOB_PAUSED)
-        return;
-    if (fenced(&o->cores))
-        *ret = o->cores;
-    else if (leaving(o, now))
-        *ret = o->node->cpus;
-    for (unsigned w = 0; w < CPUSET_WORDS; w++)
-        ret->word[w] &= ~o->want_cores.word[w];
-}
-
-/* What of its wanted cores @j may have now: where one of two is exclusive, the other is gone. */
-static void free_part(const struct job *j, uint64_t now, struct cpuset *ret)
-{
-    struct cpuset there;
-
-    *ret = j->want_cores;
-    for (const struct job *o = j->node->jobs.first; o; o = o->next) {
-        if (o == j || (o->asked.placement != PLACEMENT_EXCLUSIVE &&
-                       j->asked.placement != PLACEMENT_EXCLUSIVE))
-            continue;
-        still_there(o, now, &there);
-        for (unsigned w = 0; w < CPUSET_WORDS; w++)
-            ret->word[w] &= ~there.word[w];
     }
+    *ret = (struct settle_state){
+        .now_ns = clock_now_ns(), .cpus = n->cpus, .jobs = plan->jobs, .n_jobs = (unsigned)i};
+    return 0;
 }
 
-static bool blocked(const struct job *j, uint64_t now)
-{
-    struct cpuset free;
+/* ---- carrying out ---- */
 
-    free_part(j, now, &free);
-    return !cpuset_equal(&free, &j->want_cores);
+/* What became of an action. */
+enum outcome { AS_EXPECTED, OTHERWISE, FAILED };
+
+/* An engine may have nothing to do, or be away; what settle() expects is its answer, later. */
+static enum outcome check_remote(const struct plan *p, unsigned index, bool changed)
+{
+    const struct job *j = p->job[index];
+
+    if (!j->confine->is_remote || j->confine->is_busy(j))
+        return AS_EXPECTED;
+    p->jobs[index].stuck = !changed;
+    return OTHERWISE;
 }
 
-/* True if they changed, or are on their way: not while a container's engine is away. */
-static bool set_cores(struct job *j, const struct cpuset *cores, enum failpoint step)
+static enum outcome set_cores(const struct plan *p, const struct settle_action *a)
 {
+    struct job *j = p->job[a->job];
     struct cpuset before = j->cores;
-    int r = j->confine->set_cores(j, cores);
+    int r = j->confine->set_cores(j, &a->cores);
 
-    failpoint(step);
+    failpoint(a->verb == SETTLE_NARROW ? FAILPOINT_CORES_NARROWED : FAILPOINT_CORES_WIDENED);
     if (r == 0)
-        return j->confine->is_busy(j) || !cpuset_equal(&j->cores, &before);
+        return check_remote(p, a->job, !cpuset_equal(&j->cores, &before));
     node_log("job %s (%s): %s", j->id, j->name, j->note);
     j->unfenceable = true;
     cpuset_zero(&j->want_cores);
     j->confine->set_cores(j, &j->want_cores);
-    return true;
+    return FAILED;
 }
 
-/* Gives up what it is to leave, unless its threads are still being parked. True if it did. */
-static bool narrow_cores(struct job *j, uint64_t now)
+static enum outcome set_quota(const struct plan *p, const struct settle_action *a)
 {
-    struct cpuset kept;
+    struct job *j = p->job[a->job];
 
-    if (leaving(j, now) || !fenced(&j->want_cores) ||
-        (fenced(&j->cores) && is_subset(&j->cores, &j->want_cores)))
-        return false;
-    if (fenced(&j->cores))
-        cpuset_and(&kept, &j->cores, &j->want_cores);
-    else
-        free_part(j, now, &kept);
-    if (!fenced(&kept))
-        return false; /* moves as a whole, when its new cores are free */
-    return set_cores(j, &kept, FAILPOINT_CORES_NARROWED);
-}
-
-static bool place_cores(struct job *j, uint64_t now, bool force)
-{
-    if (cpuset_equal(&j->cores, &j->want_cores) || leaving(j, now))
-        return false;
-    if (!force && fenced(&j->want_cores) && blocked(j, now))
-        return false;
-    return set_cores(j, &j->want_cores, FAILPOINT_CORES_WIDENED);
-}
-
-/*
- * Each pass may free cores for another job. Two jobs that were to change places would wait for each
- * other for ever: when nothing moves and nobody parks, the first one goes.
- */
-static void settle_cores(struct node *n, uint64_t now)
-{
-    for (unsigned pass = 0; pass <= 2 * n->jobs.n; pass++) {
-        bool moved = false, parking = false;
-
-        for (struct job *j = n->jobs.first; j; j = j->next) {
-            moved |= narrow_cores(j, now);
-            parking |= leaving(j, now);
-        }
-        for (struct job *j = n->jobs.first; j; j = j->next) {
-            moved |= place_cores(j, now, false);
-            parking |= j->confine->is_behind(j);
-        }
-        for (struct job *j = n->jobs.first; !moved && !parking && j; j = j->next)
-            moved = place_cores(j, now, true);
-        if (!moved)
-            return;
-    }
-}
-
-static void settle_quota(struct job *j, uint64_t now)
-{
-    if (j->want_quota_mcpu == j->quota_set_mcpu || j->quota_failed ||
-        (j->want_quota_mcpu < j->quota_set_mcpu && shrinking(j, now)))
-        return;
     if (j->confine->set_quota(j, j->want_quota_mcpu) < 0) {
         node_log("job %s (%s): no quota: %s", j->id, j->name, j->note);
         j->quota_failed = true;
     }
     failpoint(FAILPOINT_QUOTA_SET);
+    return check_remote(p, a->job, true);
+}
+
+static enum outcome send_target(const struct plan *p, const struct settle_action *a)
+{
+    target_send(p->process[p->jobs[a->job].processes - p->processes + a->process]);
+    failpoint(a->verb == SETTLE_LOWER ? FAILPOINT_TARGET_LOWERED : FAILPOINT_TARGET_RAISED);
+    return AS_EXPECTED;
+}
+
+/* True if settle() is to be asked again. */
+static bool carry_out(const struct plan *p)
+{
+    bool again = false;
+
+    for (size_t i = 0; i < p->actions.n; i++) {
+        const struct settle_action *a = &p->actions.action[i];
+        enum outcome outcome = AS_EXPECTED;
+
+        if (a->verb == SETTLE_LOWER || a->verb == SETTLE_RAISE)
+            outcome = send_target(p, a);
+        else if (a->verb == SETTLE_NARROW || a->verb == SETTLE_WIDEN)
+            outcome = set_cores(p, a);
+        else if (a->verb == SETTLE_QUOTA)
+            outcome = set_quota(p, a);
+        else
+            admission_start(p->job[a->job]);
+        if (outcome == FAILED)
+            return true; /* the rest was decided for another state */
+        again |= outcome == OTHERWISE;
+    }
+    return again;
+}
+
+static void mark_late(const struct plan *p, unsigned n_jobs)
+{
+    for (unsigned i = 0; i < n_jobs; i++) {
+        struct job *j = p->job[i];
+
+        if (p->jobs[i].late && !j->late)
+            node_log("job %s (%s) did not park its threads in time: oversubscribed", j->id,
+                     j->name);
+        j->late = p->jobs[i].late;
+    }
 }
 
 /* ---- the whole ---- */
 
-static void arm_deadline(struct node *n)
+/* @next_ns: of the first shrink that expires. */
+static void arm_deadline(struct node *n, uint64_t next_ns)
 {
-    uint64_t next = UINT64_MAX, now = clock_now_ns();
+    uint64_t now = clock_now_ns();
 
     for (const struct job *j = n->jobs.first; j; j = j->next) {
         uint64_t look = j->confine->next_look(j, now);
 
-        next = look < next ? look : next;
-        for (const struct process *p = j->processes; p; p = p->next)
-            if (p->shrink_since_ns && p->shrink_since_ns + JOB_DEADLINE_NS > now &&
-                p->shrink_since_ns + JOB_DEADLINE_NS < next)
-                next = p->shrink_since_ns + JOB_DEADLINE_NS;
+        next_ns = look < next_ns ? look : next_ns;
     }
-    if (next == UINT64_MAX) {
-        sd_event_source_set_enabled(n->plan->deadline, SD_EVENT_OFF);
-        return;
-    }
-    sd_event_source_set_time(n->plan->deadline, next / NS_PER_US + 1);
-    sd_event_source_set_enabled(n->plan->deadline, SD_EVENT_ONESHOT);
+    if (next_ns != UINT64_MAX)
+        sd_event_source_set_time(n->plan->deadline, next_ns / NS_PER_US + 1);
+    sd_event_source_set_enabled(n->plan->deadline,
+                                next_ns == UINT64_MAX ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
 }
 
 void plan_advance(struct node *n)
 {
-    uint64_t now = clock_now_ns();
-    bool any = false;
+    struct settle_state s;
+    bool again = false;
 
-    lower_targets(n);
     admission_stop(n);
-    for (struct job *j = n->jobs.first; j; j = j->next) {
-        mark_late(j, now);
-        any |= shrinking(j, now) || admission_stopping(j);
+    for (unsigned i = 0; i <= 2 * n->jobs.n + 1;
+         i++) { /* each time one job less is stuck or fenced */
+        if (describe(n, again, &s) < 0) {
+            node_log("out of memory: threads and cores stay as they are");
+            return;
+        }
+        settle(&s, &n->plan->actions);
+        mark_late(n->plan, s.n_jobs);
+        again = carry_out(n->plan);
+        if (!again)
+            break;
     }
-    settle_cores(n, now);
-    for (struct job *j = n->jobs.first; j; j = j->next) {
-        settle_quota(j, now);
-        if (cpuset_equal(&j->cores, &j->want_cores) && !j->confine->is_busy(j))
-            raise_targets(j, any);
+    for (struct job *j = n->jobs.first; j; j = j->next)
         if (job_settled(j)) /* also when the order changed nothing: nobody acknowledges that */
             j->urgent = false;
-    }
-    if (!any)
-        admission_go(n);
-    arm_deadline(n);
+    arm_deadline(n, n->plan->actions.next_ns);
 }
 
 static void tell_resized(struct job *j, uint64_t latency_ns)
@@ -305,8 +276,8 @@ void plan_give_up(struct job *j)
     uint64_t now = clock_now_ns();
 
     for (struct process *p = j->processes; p; p = p->next)
-        if (p->shrink_since_ns && p->shrink_since_ns + JOB_DEADLINE_NS > now)
-            p->shrink_since_ns = now > JOB_DEADLINE_NS ? now - JOB_DEADLINE_NS : 1;
+        if (p->shrink_since_ns && p->shrink_since_ns + SETTLE_GRACE_NS > now)
+            p->shrink_since_ns = now > SETTLE_GRACE_NS ? now - SETTLE_GRACE_NS : 1;
     plan_advance(j->node);
 }
 
@@ -383,6 +354,11 @@ struct plan *plan_free(struct plan *p)
     if (!p)
         return NULL;
     sd_event_source_disable_unref(p->deadline);
+    free(p->jobs);
+    free(p->job);
+    free(p->processes);
+    free(p->process);
+    free(p->actions.action);
     free(p);
     return NULL;
 }

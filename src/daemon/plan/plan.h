@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Brings the machine to what was decided, in an order that keeps every core with one owner:
- *
- *   lower targets → acknowledged, or deadline → narrow cores and quotas
- *                 → widen them, where nobody still has to leave → raise targets → weights
- *
- * The plan is no list of steps but the difference between what is wanted and what is in place,
- * looked at again whenever something moved; so the latest decision wins by itself.
- * Daemon's event loop only.
+ * Brings the machine to what was decided: describes jobs to settle(), which knows the order of a
+ * transaction, and carries out what that says. Owns the timer of shrinks that are not acknowledged.
+ * Daemon's event loop only; called by the top level, agent.c, control.c, routes.c and containers.
  */
 #pragma once
 
