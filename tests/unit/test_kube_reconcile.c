@@ -452,6 +452,25 @@ static void an_infeasible_resize_is_taken_back(void **state)
     assert_true(model_events(&m, "ResizeRefused") >= 1);
 }
 
+/* Within a namespace the higher priority begins, in another it counts for nothing. */
+static void priority_does_not_reach_into_other_namespaces(void **state)
+{
+    json_t *loud;
+
+    for (int same = 0; same < 2; same++) {
+        model_done(&m);
+        model_init(&m);
+        model_node(&m, "a", "3", "64Gi"); /* one of them fits */
+        model_etj(&m, "quiet", "{}");
+        loud = model_etj(&m, "loud", "{\"priority\": 1000}");
+        json_object_set_new(json_object_get(loud, "metadata"), "namespace",
+                            json_string(same ? "n" : "other"));
+        model_run(&m, 10);
+        model_assert_phase(&m, same ? "loud" : "quiet", "Running");
+        model_assert_phase(&m, same ? "quiet" : "loud", "Pending");
+    }
+}
+
 static double by_cores(int workers, int ps)
 {
     (void)workers;
@@ -546,6 +565,7 @@ int main(void)
         T(a_worker_is_resized_with_its_threads),
         T(a_worker_shrinks_once_however_slow_its_node_is),
         T(an_infeasible_resize_is_taken_back),
+        T(priority_does_not_reach_into_other_namespaces),
         T(a_rate_while_a_node_resizes_does_not_count),
         T(a_worker_that_did_not_gain_is_tried_larger_again),
         T(a_resize_that_was_put_off_is_tried_again_soon),

@@ -305,7 +305,7 @@ static void set_job(struct core *c, const struct group *g, struct job *job, uint
 
     policy_job_init(to, (uint64_t)(job - c->jobs) + 1);
     to->home = home;
-    to->priority = job->etj->priority;
+    to->priority = job->priority;
     age = age > 0 && age < c->now_ns ? age : 0;
     to->arrival_ns = (uint64_t)(c->now_ns - age);
     to->start_ns = (uint64_t)job->record->run_ns;

@@ -12,22 +12,67 @@
 
 /* ---- trainings ------------------------------------------------------------------------------- */
 
+struct ranks {
+    const struct kube_etj *const *etjs;
+    int32_t *priority; /* of each */
+};
+
 static bool job_goes_first(uint32_t x, uint32_t y, const void *arg)
 {
-    const struct kube_etj *const *etjs = arg;
-    const struct kube_etj *a = etjs[x], *b = etjs[y];
+    const struct ranks *ranks = arg;
+    const struct kube_etj *a = ranks->etjs[x], *b = ranks->etjs[y];
 
-    if (a->priority != b->priority)
-        return a->priority > b->priority;
+    if (ranks->priority[x] != ranks->priority[y])
+        return ranks->priority[x] > ranks->priority[y];
     if (a->meta.created_ns != b->meta.created_ns)
         return a->meta.created_ns < b->meta.created_ns;
     return strcmp(a->meta.uid, b->meta.uid) < 0;
+}
+
+static bool competes(const struct kube_etj *etj)
+{
+    return !etj->fault && !etj->suspend && !etj->meta.deleted_ns &&
+           etj->status.phase != KUBE_SUCCEEDED && etj->status.phase != KUBE_FAILED;
+}
+
+/*
+ * spec.priority orders the trainings of one namespace: it counts from the highest there, which is
+ * 0. Whoever may create trainings in one cannot put them before those of another.
+ */
+static void find_priorities(struct core *c, const struct ranks *ranks)
+{
+    const struct kube_world *w = c->world;
+    struct name_map map;
+    int32_t *highest = core_alloc(c, w->etj_count, sizeof(*highest));
+
+    name_map_init(c, &map, w->etj_count);
+    if (c->error)
+        return;
+    for (uint32_t i = 0; i < w->etj_count; i++) {
+        const struct kube_etj *etj = w->etjs[i];
+        uint32_t at = name_map_get(&map, etj->meta.namespace);
+
+        if (at == NOWHERE && competes(etj)) {
+            name_map_put(&map, etj->meta.namespace, i);
+            highest[i] = etj->priority;
+        } else if (competes(etj) && etj->priority > highest[at]) {
+            highest[at] = etj->priority;
+        }
+    }
+    for (uint32_t i = 0; i < w->etj_count; i++) {
+        uint32_t at = name_map_get(&map, w->etjs[i]->meta.namespace);
+        int64_t from = at == NOWHERE ? 0 : (int64_t)w->etjs[i]->priority - highest[at];
+
+        ranks->priority[i] = (int32_t)(from < INT32_MIN ? INT32_MIN : from < 0 ? from : 0);
+    }
 }
 
 static void find_jobs(struct core *c)
 {
     const struct kube_world *w = c->world;
     uint32_t *order = core_alloc(c, w->etj_count, sizeof(*order));
+    struct ranks ranks = {.etjs = w->etjs,
+                          .priority = core_alloc(c, w->etj_count, sizeof(*ranks.priority))};
 
     c->jobs = core_alloc(c, w->etj_count, sizeof(*c->jobs));
     name_map_init(c, &c->job_by_uid, w->etj_count);
@@ -35,12 +80,16 @@ static void find_jobs(struct core *c)
         return;
     for (uint32_t i = 0; i < w->etj_count; i++)
         order[i] = i;
-    order_sort(order, w->etj_count, job_goes_first, w->etjs);
+    find_priorities(c, &ranks);
+    if (c->error)
+        return;
+    order_sort(order, w->etj_count, job_goes_first, &ranks);
     c->job_count = (uint32_t)w->etj_count;
     for (uint32_t i = 0; i < c->job_count; i++) {
         struct job *job = &c->jobs[i];
 
         job->etj = w->etjs[order[i]];
+        job->priority = ranks.priority[order[i]];
         job->held = w->held && w->held[order[i]];
         job->status = job->etj->status;
         job->entry = memory_entry(c->memory, job->etj->meta.uid);

@@ -51,6 +51,7 @@ struct job {
     uint32_t replica_count;
     uint32_t replica_room;
     struct replica *chief; /* NULL: none */
+    int32_t priority;      /* 0: the highest of its namespace; the others are below */
     enum aim aim;
     bool held;    /* the last plan's actions are under way: there are no others */
     bool runs;    /* a chief exists or existed: it is not in the queue */
@@ -114,7 +115,7 @@ struct core {
     struct name_map node_by_name;
     struct quota_scope *quota_scopes;
     uint32_t quota_scope_count;
-    struct job *jobs; /* by priority, then age, then UID */
+    struct job *jobs; /* by their priority, then age, then UID */
     uint32_t job_count;
     struct name_map job_by_uid;
     int32_t *budget;                /* what is left of each of the world's */
