@@ -63,6 +63,7 @@ class Cluster:
         self.more_nodes("early-", round(self.nodes * EARLY))
         for space in [f"space-{i}" for i in range(SPACES)] + ["others"]:
             self.plane.must("POST", "/api/v1/namespaces", {"metadata": {"name": space}})
+            controller.admit(self.plane, space)
         kwok.each(self.add_other, range(self.others))
         kwok.each(self.add_training, range(self.jobs))
 

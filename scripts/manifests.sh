@@ -27,4 +27,5 @@ write() {
 
 write namespace.yaml namespace serviceaccount
 write rbac.yaml rbac
+write admission.yaml admission
 write tide-kube.yaml service deployment poddisruptionbudget networkpolicy

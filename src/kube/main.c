@@ -42,7 +42,8 @@ static const char usage[] =
     "  --lease-duration TIME   until another may take over; default 15s\n"
     "  --lease-deadline TIME   until a leader that cannot renew gives up; default 10s\n"
     "  --lease-retry TIME      between renewals; default 2s\n"
-    "  --metrics HOST:PORT     /metrics, /healthz, /readyz; default :8080\n"
+    "  --metrics HOST:PORT     /metrics, /healthz, /readyz; default 127.0.0.1:8080\n"
+    "  --health HOST:PORT      /healthz and /readyz alone, for probes; default: none\n"
     "  --listen HOST:PORT      the chiefs' reports (TLS); default :8443\n"
     "  --service HOST:PORT     what chiefs are told to connect to; default\n"
     "                          tide-kube.NAMESPACE.svc:8443\n"
@@ -64,6 +65,7 @@ enum option_id {
     OPTION_LEASE_NAMESPACE,
     OPTION_LEASE_NAME,
     OPTION_METRICS,
+    OPTION_HEALTH,
     OPTION_LISTEN,
     OPTION_SERVICE,
     OPTION_SECRET,
@@ -93,6 +95,7 @@ static const struct option options[] = {
     {"lease-namespace", required_argument, NULL, OPTION_LEASE_NAMESPACE},
     {"lease-name", required_argument, NULL, OPTION_LEASE_NAME},
     {"metrics", required_argument, NULL, OPTION_METRICS},
+    {"health", required_argument, NULL, OPTION_HEALTH},
     {"listen", required_argument, NULL, OPTION_LISTEN},
     {"service", required_argument, NULL, OPTION_SERVICE},
     {"ca-secret", required_argument, NULL, OPTION_SECRET},
@@ -116,7 +119,7 @@ static const struct option options[] = {
 
 struct command_line {
     const char *kubeconfig, *context, *name_space;
-    const char *metrics, *listen, *service, *tls_dir, *node_image;
+    const char *metrics, *health, *listen, *service, *tls_dir, *node_image;
     struct lease_options lease;
     struct trust_options trust;
     struct kube_settings settings;
@@ -133,7 +136,7 @@ struct program {
     struct channel *channel;
     struct lease *lease;
     struct controller *controller;
-    struct metrics *metrics;
+    struct metrics *metrics, *health;
     struct metrics_source source;
     struct kube_pod_settings pods;
     struct controller_options options;
@@ -260,6 +263,7 @@ static int take(struct command_line *line, int id, const char *name)
         [OPTION_LEASE_NAMESPACE - 256] = &line->lease.name_space,
         [OPTION_LEASE_NAME - 256] = &line->lease.name,
         [OPTION_METRICS - 256] = &line->metrics,
+        [OPTION_HEALTH - 256] = &line->health,
         [OPTION_LISTEN - 256] = &line->listen,
         [OPTION_SERVICE - 256] = &line->service,
         [OPTION_SECRET - 256] = &line->trust.secret,
@@ -314,7 +318,7 @@ static int read_command_line(int argc, char **argv, struct command_line *line)
 
     kube_settings_init(&line->settings);
     line->elect = true;
-    line->metrics = ":8080";
+    line->metrics = "127.0.0.1:8080";
     line->listen = ":8443";
     line->lease.name = "tide-kube";
     line->lease.times = (struct lease_times){LEASE_DURATION_S * NS_PER_S,
@@ -454,7 +458,9 @@ static int start_parts(struct program *p, struct error *err)
 
     p->source =
         (struct metrics_source){.client = p->client, .policy = l->settings.policy.policy->name};
-    r = metrics_new(p->event, l->metrics, &p->source, &p->metrics, err);
+    r = metrics_new(p->event, l->metrics, true, &p->source, &p->metrics, err);
+    if (r >= 0 && l->health)
+        r = metrics_new(p->event, l->health, false, &p->source, &p->health, err);
     if (r < 0)
         return r;
     p->options = (struct controller_options){
@@ -511,6 +517,7 @@ static void done(struct program *p)
     controller_free(p->controller);
     trust_free(p->trust);
     metrics_free(p->metrics);
+    metrics_free(p->health);
     client_free(p->client);
     identity_serve(NULL);
     sd_event_unref(p->event);

@@ -10,6 +10,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "component"), str(HERE)]  # in this order: two are conftest
 
 import control_plane  # noqa: E402
+from controller import admit  # noqa: E402
 from daemon import eventually  # noqa: E402
 from kwok import Kwok  # noqa: E402
 from network import PodNetwork  # noqa: E402
@@ -68,5 +69,6 @@ def namespace(plane):
     name = plane.must("POST", "/api/v1/namespaces", {"metadata": {"generateName": "test-"}})[
         "metadata"]["name"]
     eventually(lambda: plane.api("GET", f"/api/v1/namespaces/{name}/serviceaccounts/default")[0] == 200)
+    admit(plane, name)
     yield name
     plane.must("DELETE", f"/api/v1/namespaces/{name}")

@@ -22,9 +22,18 @@ QUICK = ("--lease-duration=2s", "--lease-deadline=1500ms", "--lease-retry=300ms"
          "--settle=300ms")
 
 
+def admit(plane, namespace):
+    """Lets the controller make pods there, as rbac.yaml says."""
+    plane.must("POST", f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings", {
+        "metadata": {"name": "tide-kube-by-hand"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                    "name": "tide-kube-trainings"},
+        "subjects": [{"kind": "ServiceAccount", "name": "tide-kube", "namespace": "threadtide"}]})
+
+
 def install(plane):
-    """Definition, account, rights and the empty Secret, as the manifests have them."""
-    for name in ("crd.yaml", "namespace.yaml", "rbac.yaml"):
+    """Definition, account, rights and what bounds them, and the empty Secret, as the manifests have them."""
+    for name in ("crd.yaml", "namespace.yaml", "rbac.yaml", "admission.yaml"):
         def applied(name=name):
             return plane.kubectl("apply", "--server-side", "--force-conflicts", "-f",
                                  str(MANIFESTS / name), check=False)[0] == 0
@@ -59,6 +68,7 @@ def kubectl(plane, namespace, *words):
 class Controller:
     """@url: of a proxy before the API server. @listen: a host that pods reach. @pace: of lease and
     decisions."""
+    may_be_forbidden = False  # a test takes rights from it
 
     def __init__(self, plane, *options, url=None, listen="127.0.0.1", service=None, pace=QUICK):
         self.plane, self.listen = plane, listen

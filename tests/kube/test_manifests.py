@@ -40,7 +40,7 @@ def installed(plane):
     plane.kubectl("apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", str(MANIFESTS))
     plane.kubectl("apply", "--server-side", "--validate=strict", "-f", str(MANIFESTS))
     yield plane
-    for name in ("tide-kube.yaml", "rbac.yaml", "namespace.yaml"):
+    for name in ("tide-kube.yaml", "admission.yaml", "rbac.yaml", "namespace.yaml"):
         plane.kubectl("delete", "--wait=false", "--ignore-not-found", "-f", str(MANIFESTS / name))
     eventually(lambda: plane.api("GET", "/api/v1/namespaces/threadtide")[0] == 404)
 
@@ -92,9 +92,76 @@ def test_the_account_may_do_its_work_and_nothing_besides(installed):
                        ("create", "roles.rbac.authorization.k8s.io"), ("create", "serviceaccounts/token"),
                        ("impersonate", "users"), ("create", lease)):
         assert not may(installed, verb, what), f"{verb} {what}"
+    for verb, what in (("create", "pods"), ("patch", "pods"), ("delete", "pods"), ("patch", "pods/resize"),
+                       ("create", "services"), ("patch", "configmaps")):
+        assert not may(installed, verb, what, "kube-system"), f"{verb} {what} in a namespace that was not given"
     assert not may(installed, "get", "secrets", "default", "tide-kube-ca")
     assert not may(installed, "get", "secrets", "threadtide", "another")
     assert not may(installed, "patch", lease, "threadtide", "another")
+
+
+@pytest.fixture
+def account(installed):
+    """kubectl as tide-kube; (whether it went well, what it said)."""
+    config = installed.kubeconfig("tide-kube", token=installed.token("tide-kube", "threadtide"))
+
+    def run(*words, **more):
+        code, _, said = installed.kubectl(*words, check=False, config=config, **more)
+        return code == 0, said
+    return run
+
+
+@pytest.fixture
+def owner(installed):
+    path = "/apis/threadtide.io/v1alpha1/namespaces/default/elastictrainingjobs"
+    made = installed.must("POST", path, {
+        "apiVersion": "threadtide.io/v1alpha1", "kind": "ElasticTrainingJob", "metadata": {"name": "owner"},
+        "spec": {"image": "none", "command": ["true"], "suspend": True, "workers": {"max": 1}}})
+    yield {"apiVersion": made["apiVersion"], "kind": made["kind"], "name": "owner",
+           "uid": made["metadata"]["uid"], "controller": True, "blockOwnerDeletion": True}
+    installed.must("DELETE", f"{path}/owner")
+
+
+def pod_of(owner, name, container=None, **spec):
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {
+        "name": name, "namespace": "default", "ownerReferences": [owner] if owner else []},
+        "spec": {"containers": [{"name": "tide", "image": "local/none", **(container or {})}], **spec}})
+
+
+def test_what_the_account_makes_is_a_trainings_and_has_no_more_rights_than_that(installed, account, owner):
+    def refused(said, *words, **more):
+        heard = []
+
+        def is_refused():
+            heard.append(account(*words, **more))
+            return said in heard[-1][1]
+        try:
+            eventually(is_refused)
+        except AssertionError:
+            raise AssertionError(f"not '{said}' but {heard[-1]}") from None
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    installed.must("POST", accounts, {"metadata": {"name": "admin"}})
+    for name, said, spec in (
+            ("net", "do not share the node's network", {"hostNetwork": True}),
+            ("pid", "do not share the node's network", {"hostPID": True}),
+            ("path", "do not mount folders", {"volumes": [{"name": "x", "hostPath": {"path": "/etc"}}]}),
+            ("root", "are not privileged", {"container": {"securityContext": {"privileged": True}}}),
+            ("caps", "are not privileged", {"container": {"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}}),
+            ("init", "are not privileged", {"initContainers": [
+                {"name": "i", "image": "local/none", "securityContext": {"privileged": True}}]}),
+            ("who", "one of these service accounts", {"serviceAccountName": "admin"})):
+        refused(said, "create", "-f", "-", input=pod_of(owner, name, **spec))
+    refused("belongs to an ElasticTrainingJob", "create", "-f", "-", input=pod_of(None, "nobodys"))
+    good, said = account("create", "-f", "-", input=pod_of(owner, "good"))
+    assert good, said
+    installed.kubectl("create", "-f", "-", input=pod_of(None, "guest"))
+    for words in (("delete", "pod", "guest"), ("annotate", "pod", "guest", "a=b")):
+        refused("belongs to an ElasticTrainingJob", *words)
+    assert account("annotate", "pod", "good", "a=b")[0]
+    assert account("delete", "pod", "good", "--wait=false")[0]
+    assert not account("create", "-f", "-", input=pod_of(owner, "far").replace('"default"', '"kube-system"'))[0]
+    installed.kubectl("delete", "pod", "guest", "--wait=false")
+    installed.must("DELETE", f"{accounts}/admin")
 
 
 def test_the_chart_installs_upgrades_and_leaves_the_trainings_when_it_goes(helm, installed, namespace):
@@ -107,6 +174,9 @@ def test_the_chart_installs_upgrades_and_leaves_the_trainings_when_it_goes(helm,
         "apiVersion": "threadtide.io/v1alpha1", "kind": "ElasticTrainingJob", "metadata": {"name": "stays"},
         "spec": {"image": "none", "command": ["true"], "workers": {"max": 3}}})
 
+    assert not may(plane, "create", "pods", "kube-system")
+    helm("upgrade", *release, "--set", "namespace.create=true", "--set", "clusterWide=true")
+    eventually(lambda: may(plane, "create", "pods", "kube-system"))
     helm("upgrade", *release, "--set", "namespace.create=true", "--set", "replicas=1",
          "--set", "tlsSecret=ours", "--set", f"watchNamespace={namespace}",
          "--set", "networkPolicy.enabled=false")

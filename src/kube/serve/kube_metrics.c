@@ -18,6 +18,7 @@
 struct metrics {
     struct server *server;
     const struct metrics_source *source;
+    bool numbers;
 };
 
 /* ---- text ---- */
@@ -143,7 +144,7 @@ static void on_request(void *arg, struct server_request *r)
 
     if (strcmp(r->method, "GET") != 0) {
         server_answer(r, 405, "text/plain", strdup("only GET\n"), false);
-    } else if (strcmp(r->path, "/metrics") == 0) {
+    } else if (m->numbers && strcmp(r->path, "/metrics") == 0) {
         server_answer(r, 200, METRICS_TYPE, metrics_text(m->source), false);
     } else if (strcmp(r->path, "/healthz") == 0) {
         server_answer(r, 200, "text/plain", strdup("ok\n"), false);
@@ -151,12 +152,15 @@ static void on_request(void *arg, struct server_request *r)
         why = unready(m->source);
         server_answer(r, why ? 503 : 200, "text/plain", why ? why : strdup("ok\n"), false);
     } else {
-        server_answer(r, 404, "text/plain", strdup("/metrics, /healthz or /readyz\n"), false);
+        server_answer(
+            r, 404, "text/plain",
+            strdup(m->numbers ? "/metrics, /healthz or /readyz\n" : "/healthz or /readyz\n"),
+            false);
     }
 }
 
-int metrics_new(sd_event *event, const char *address, const struct metrics_source *source,
-                struct metrics **ret, struct error *err)
+int metrics_new(sd_event *event, const char *address, bool numbers,
+                const struct metrics_source *source, struct metrics **ret, struct error *err)
 {
     struct metrics *m = calloc(1, sizeof(*m));
     struct server_options options = {
@@ -166,6 +170,7 @@ int metrics_new(sd_event *event, const char *address, const struct metrics_sourc
     if (!m)
         return error_set(err, -ENOMEM, "out of memory");
     m->source = source;
+    m->numbers = numbers;
     r = server_new(event, &options, &m->server, err);
     if (r < 0) {
         free(m);

@@ -26,8 +26,9 @@ struct metrics_source {
     bool leading;
 };
 
-int metrics_new(sd_event *event, const char *address, const struct metrics_source *source,
-                struct metrics **ret, struct error *err);
+/* @numbers: /metrics, too, which asks nobody who he is: for an address that only friends reach. */
+int metrics_new(sd_event *event, const char *address, bool numbers,
+                const struct metrics_source *source, struct metrics **ret, struct error *err);
 struct metrics *metrics_free(struct metrics *m); /* takes NULL, returns NULL */
 
 unsigned metrics_port(const struct metrics *m);
