@@ -33,9 +33,7 @@ CIRCLE_MAX = 3
 ROOM_GOOD, ROOM_MAX = 15, 18
 
 # Area -> files in its largest circle. Lower a number as soon as the check asks for it; never raise one.
-TOLERATED = {
-    "daemon": 7,
-}
+TOLERATED = {}
 
 PRIVATE_NAME = re.compile(r"_(state|private|internal|dialect)\.h$")
 PRIVATE_TEXT = re.compile(r"\bprivate to this room\b", re.I)

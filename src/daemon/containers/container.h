@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Elastic containers. Watches an engine (host/engine/engine.h); each container that runs and is
- * elastic, by a label of ours or by a control directory that tide-runc made, becomes a job:
+ * Elastic containers. The daemon watches engines (host/engine/engine.h). Each container that runs
+ * and is elastic, by a label of ours or by a control directory that tide-runc made, becomes a job:
  *
  *   engine's news → inspect → labels, limits → job, a socket in its control directory
- *   decision → actuate.c → container_want…() → one update at a time → plan_advance()
+ *   plan → job/confine.h → container_step() → one operation at a time → plan_advance()
  *
- * What the engine had when the container was first seen is what it goes back to; the guardian
- * knows it before anything is changed. Daemon's event loop only; called by node.c, actuate.c,
- * agent.c, admission.c and store.c.
+ * A container goes back to the limits that its engine had when it was first seen; these are in the
+ * restore journal before anything is changed. Daemon's event loop only; called by node.c, the API
+ * and store.c.
  */
 #pragma once
 
@@ -68,50 +68,6 @@ void container_adopt_cancel_all(struct node *n); /* tells each: the daemon ends 
 
 /* Lets go of an adopted one: the job ends, the container goes on with what it began with. */
 int container_release(struct job *j, struct error *err);
-
-/* ---- what its job shall have: written when the engine has time ---- */
-
-void container_want_cores(struct job *j,
-                          const struct cpuset *cores);      /* empty: what it began with */
-void container_want_weight(struct job *j, uint32_t weight); /* CGROUP_WEIGHT_STD: a core. Waits for
-                                                             * another word or container_write */
-void container_write(struct job *j);
-void container_want_quota(struct job *j, uint32_t quota_mcpu); /* CGROUP_NO_QUOTA: its own */
-int container_want_paused(struct job *j, bool paused);         /* 0: in the end it will be so */
-
-/*
- * Its control group in the cpu controller, "/docker/ID"; NULL: it is not known. Its processes may
- * sit in groups of their own making below. Borrowed, until control goes back to the event loop.
- */
-const char *container_group(const struct job *j);
-
-/* Its control group was found to weigh so much: what its runtime makes of shares shows by it. */
-void container_weighs(struct job *j, uint32_t units);
-
-/* Something of it is on its way to the engine, or the engine's answer is. */
-bool container_busy(const struct job *j);
-/* That, or its cores are still to be written: its engine is away or did not say what it did. */
-bool container_behind(const struct job *j);
-
-/* CPUs that it may use by itself, and that as thousandths of a core; 0: as the machine has. */
-void container_own_cpus(const struct job *j, struct cpuset *ret);
-uint32_t container_own_mcpu(const struct job *j);
-
-/* Its engine is there, and nobody else has paused it; else *ret_why says what is wrong. */
-bool container_can_pause(const struct job *j, const char **ret_why);
-bool container_paused(const struct job *j); /* in place */
-
-/*
- * Ends it as `docker stop` does: SIGTERM, and SIGKILL after the seconds that are returned. 0: the
- * job is no container; -ENOTCONN: its engine cannot be asked, nothing was done.
- */
-int container_stop(struct job *j, struct error *err);
-
-/* It is pinned no more: limits that were changed by hand meanwhile are the policy's again. */
-void container_unkeep(struct job *j);
-
-/* Somebody else has written its limits so often that we have begun to give way. */
-bool container_contested(const struct job *j, uint64_t now_ns);
 
 /* Sends again what failed, and asks where the answer was lost. */
 void containers_tick(struct containers *all);

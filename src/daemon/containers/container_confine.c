@@ -8,6 +8,9 @@
 #include <errno.h>
 #include <stdio.h>
 
+#define GRACE_S    10 /* as `docker stop` */
+#define TIMEOUT_MS (1000 * (GRACE_S + 20))
+
 static bool holds(const struct job *j, pid_t pid)
 {
     return container_holds(j->container, pid);
@@ -80,6 +83,44 @@ static const char *note(const struct job *j, uint64_t now_ns)
                : "";
 }
 
+/* ---- `tide cancel` ---- */
+
+static void on_stopped(void *arg, const struct engine_result *result)
+{
+    struct container *c = container_find(arg, result->target);
+
+    if (!c || result->code >= 0)
+        return;
+    node_log("%s", result->text);
+    if (!c->job)
+        return;
+    snprintf(c->job->note, sizeof(c->job->note), "it could not be cancelled: %.90s", result->text);
+    c->job->admission.ending = false; /* it goes on like others, until somebody asks again */
+    job_terminate(c->job);
+    node_changed(c->set->node);
+}
+
+/* Without its engine nobody would end it who is deaf to SIGTERM, as most containers' programs are.
+ */
+static int stop(struct job *j, struct error *err)
+{
+    struct engine_then then = {.done = on_stopped, .timeout_ms = TIMEOUT_MS};
+    struct container *c = j->container;
+    struct engine *engine = c ? container_engine(c) : NULL;
+    int64_t ticket = -ENOTCONN;
+
+    if (!c)
+        return 0;
+    then.arg = c->set;
+    if (engine)
+        ticket = engine_stop(engine, c->id, GRACE_S, then);
+    if (ticket > 0)
+        return GRACE_S;
+    return error_set(err, -ENOTCONN,
+                     "job %s is a container, and its engine on %.100s does not answer", j->id,
+                     c->set->path);
+}
+
 static const struct confine container_confine = {
     .kind = "container",
     .is_remote = true,
@@ -101,7 +142,7 @@ static const struct confine container_confine = {
     .look_at_allowance = look_at_nothing,
     .look_at_drift = look_at_nothing,
     .note = note,
-    .stop = container_stop,
+    .stop = stop,
 };
 
 void container_bind(struct container *c, struct job *j)
@@ -122,4 +163,16 @@ void container_unbind(struct job *j)
     j->adopted = false;
     j->own_memory_bytes = 0;
     j->confine = j->node->jobs.confine;
+}
+
+void container_job_gone(struct job *j)
+{
+    struct container *c = j->container;
+
+    if (!c)
+        return;
+    container_unbind(j);
+    c->job = NULL;
+    if (c->origin == CONTAINER_JOINED)
+        c->origin = CONTAINER_BY_LABEL;
 }

@@ -411,7 +411,7 @@ static void note(struct container *c)
 static void carry_out(struct container *c, enum container_action action)
 {
     struct engine_then then = {.done = on_done, .arg = c},
-                       seen = {.done = container_inspected, .arg = c};
+                       seen = {.done = c->set->inspected, .arg = c};
     int64_t ticket;
 
     if (action == CONTAINER_DO_NOTE)

@@ -3,12 +3,13 @@
  * The containers of an engine, and what the files of this room need of each other. Daemon's event
  * loop only. Private to this room:
  *
- *   container.c          what the engine says; a container becomes a job, and ends
+ *   container_watch.c    what the engine says: containers come, change and end
  *   container_step.c     the state machine: which operation is next (pure)
  *   container_limits.c   carries the operations out; limits: own, wanted, sent, in place
  *   container_confine.c  job/confine.h: how the plan reaches a container
  *   container_drift.c    limits that somebody else writes
- *   container_join.c     containers that a job's program has started
+ *   container_take.c     a container becomes a job, or joins the one whose program has started it
+ *   container.c          the table of containers
  *   container_adopt.c    `tide adopt` and its reverse
  *   container_dir.c      control directories
  *   container_store.c    what a job's file keeps
@@ -90,6 +91,7 @@ struct containers {
     struct engine *engine;
     sd_event_source *io, *flush;
     struct container *first;
+    engine_done *inspected;    /* takes the answer to CONTAINER_DO_INSPECT, of a container */
     int64_t listing;           /* ticket of the list that is under way; 0: none */
     uint64_t lists;            /* asked for so far */
     enum cgroup_shares shares; /* what its runtime makes of them */
@@ -105,6 +107,7 @@ struct containers {
 /* @j is that container, and is confined through its engine from now on; or is processes again. */
 void container_bind(struct container *c, struct job *j);
 void container_unbind(struct job *j);
+void container_job_gone(struct job *j); /* it is about to be freed, or goes on without it */
 
 /* ---- container_limits.c ---- */
 
@@ -132,13 +135,58 @@ void container_let_go(struct container *c);
 /* What is in place is not what is wanted. */
 bool container_unsettled(const struct container *c);
 
-/* ---- container_join.c ---- */
+/* ---- what its job shall have: written when the engine has time ---- */
 
-/* The job whose program has started it, by its label; NULL: it is a job of its own. */
-struct job *container_starter(const struct node *n, const struct engine_container *seen);
+void container_want_cores(struct job *j,
+                          const struct cpuset *cores);      /* empty: what it began with */
+void container_want_weight(struct job *j, uint32_t weight); /* CGROUP_WEIGHT_STD: a core. Waits for
+                                                             * another word or container_write */
+void container_write(struct job *j);
+void container_want_quota(struct job *j, uint32_t quota_mcpu); /* CGROUP_NO_QUOTA: its own */
+int container_want_paused(struct job *j, bool paused);         /* 0: in the end it will be so */
 
-/* It is @j's: its process @first is the only one in it, and the terms are @req's from now on. */
-void container_join(struct container *c, struct job *j, pid_t first, const struct job_request *req);
+/*
+ * Its control group in the cpu controller, "/docker/ID"; NULL: it is not known. Its processes may
+ * sit in groups of their own making below. Borrowed, until control goes back to the event loop.
+ */
+const char *container_group(const struct job *j);
+
+/* Its control group was found to weigh so much: what its runtime makes of shares shows by it. */
+void container_weighs(struct job *j, uint32_t units);
+
+/* Something of it is on its way to the engine, or the engine's answer is. */
+bool container_busy(const struct job *j);
+/* That, or its cores are still to be written: its engine is away or did not say what it did. */
+bool container_behind(const struct job *j);
+
+/* CPUs that it may use by itself, and that as thousandths of a core; 0: as the machine has. */
+void container_own_cpus(const struct job *j, struct cpuset *ret);
+uint32_t container_own_mcpu(const struct job *j);
+
+/* Its engine is there, and nobody else has paused it; else *ret_why says what is wrong. */
+bool container_can_pause(const struct job *j, const char **ret_why);
+bool container_paused(const struct job *j); /* in place */
+
+/* It is pinned no more: limits that were changed by hand meanwhile are the policy's again. */
+void container_unkeep(struct job *j);
+
+/* Somebody else has written its limits so often that we have begun to give way. */
+bool container_contested(const struct job *j, uint64_t now_ns);
+
+/* ---- container_take.c ---- */
+
+/*
+ * It was seen to run: it becomes a job, as its labels ask or, with @adopted, that does; one that is
+ * a job already is looked at again. Returns 0 or -errno.
+ */
+int container_take(struct container *c, const struct engine_container *seen,
+                   struct job_request *adopted, struct error *err);
+
+/* Gives the job the container's name, if that can be had. */
+void container_rename(struct job *j, const char *name);
+
+/* Whether the run that is the job goes on. */
+bool container_runs(const struct job *j);
 
 /* It has ended. True if its job goes on, with processes that are not in it; false: it was all. */
 bool container_leave(struct container *c);
@@ -178,22 +226,14 @@ struct container *container_of_key(const struct node *n, const struct container 
 
 /* ---- container.c ---- */
 
-void container_job_gone(struct job *j); /* it stops being @j's */
-
 struct engine *container_engine(const struct container *c); /* NULL while it is away */
 struct node *container_node(const struct container *c);
 const char *container_engine_path(const struct container *c);
-/* The answer to CONTAINER_DO_INSPECT. */
-void container_inspected(void *arg, const struct engine_result *result);
-
-/*
- * It was seen to run: it becomes a job, as its labels ask or, with @adopted, that does; one that is
- * a job already is looked at again. Returns 0 or -errno.
- */
-int container_take(struct container *c, const struct engine_container *seen,
-                   struct job_request *adopted, struct error *err);
 
 struct container *container_find(const struct containers *set, const char *id);
 /* The one that is there, or a new one; @key NULL: its id is the key. NULL: no memory, a bad id. */
 struct container *container_add(struct containers *set, const char *id, const char *key);
+
+/* ---- container_watch.c ---- */
+
 void container_free(struct container *c);

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A container becomes a job. One that a job's own program has started, `docker tide run` in `tide
+ * submit`, is no job of its own: it joins that one, whose processes outside of it go on waiting for
+ * it, and leaves it at its end.
+ */
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "daemon/confine/actuate.h"
+#include "daemon/containers/container_state.h"
+#include "daemon/containers/labels.h"
+#include "daemon/job/confine.h"
+#include "daemon/node.h"
+#include "host/proc/proc.h"
+#include "policy/core/policy.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/*
+ * Names change (`docker rename`). Whether this one can be had is found out again whenever the
+ * container is looked at: another job may have it now, and give it up later.
+ */
+void container_rename(struct job *j, const char *name)
+{
+    if (strcmp(j->name, name) == 0 || !job_name_valid(name) || job_find(j->node, name))
+        return;
+    snprintf(j->name, sizeof(j->name), "%s", name);
+    j->dirty = true;
+    node_store_later(j->node);
+}
+
+/* The kernel's word: what an engine says of a run may come when there is another. */
+bool container_runs(const struct job *j)
+{
+    const struct process *first = container_first(j);
+
+    return first && proc_pidfd_signal(first->pidfd, 0) == 0;
+}
+
+/* Its processes live in the container from now on. */
+static int follow(struct container *c, const struct engine_container *seen, struct job *j,
+                  struct error *err)
+{
+    struct process *p;
+    int r;
+
+    container_bind(c, j);
+    r = process_add(j, seen->pid, 0, &p);
+    if (r < 0) {
+        container_unbind(j);
+        return error_set(err, r, "%s", r == -ESRCH ? "it has ended" : strerror(-r));
+    }
+    p->outside = false;
+    c->job = j;
+    c->place = (struct cgroup_place){0};
+    failpoint(FAILPOINT_CONTAINER_TAKEN);
+    j->frozen = c->state.pause == PAUSE_PERSON;
+    j->allowed_mcpu = container_own_mcpu(j);
+    node_log("job %s (%s): container %.12s", j->id, j->name, c->id);
+    return 0;
+}
+
+/* @req says what is asked for it. */
+static int new_job(struct container *c, const struct engine_container *seen,
+                   struct job_request *req, struct error *err)
+{
+    struct node *n = c->set->node;
+    struct job *j;
+    int r;
+
+    if (job_name_valid(seen->name) && !job_find(n, seen->name))
+        req->name = seen->name;
+    r = job_new(n, 0, req, &j, err);
+    if (r < 0)
+        return r;
+    snprintf(j->command, sizeof(j->command), "%s", seen->image);
+    r = follow(c, seen, j, err);
+    if (r < 0)
+        job_free(j);
+    return r;
+}
+
+/* A job's token is known to its own programs alone, so that no label gets into another's job. */
+static struct job *starter_of(const struct node *n, const struct engine_container *seen)
+{
+    const char *token = labels_job(seen->labels, seen->n_labels);
+    struct job *j = token ? job_find_token(n, token) : NULL;
+
+    return j && !j->container ? j : NULL;
+}
+
+/* @j's process @first is the only one in it, and the terms are @req's from now on. */
+static void take_over(struct container *c, struct job *j, pid_t first,
+                      const struct job_request *req)
+{
+    actuate_release(j);
+    for (struct process *p = j->processes; p; p = p->next)
+        p->outside = p->pid != first;
+    c->origin = CONTAINER_JOINED;
+    j->asked = req->asked;
+    j->dirty = true;
+}
+
+static int join(struct container *c, const struct engine_container *seen, struct job *starter,
+                const struct job_request *req, struct error *err)
+{
+    int r = follow(c, seen, starter, err);
+
+    if (r < 0)
+        return r;
+    take_over(c, starter, seen->pid, req);
+    if (starter->admission.phase == JOB_PAUSED) /* before its program had come so far */
+        starter->confine->set_paused(starter, true);
+    if (starter->admission.ending)
+        starter->confine->stop(starter, NULL);
+    return 0;
+}
+
+static int job_by_labels(struct container *c, const struct engine_container *seen,
+                         struct error *err)
+{
+    struct job_request req = job_request_usual(c->set->node);
+    struct job *starter = starter_of(c->set->node, seen);
+    char note[JOB_REASON_MAX];
+    int r;
+
+    if (starter)
+        req = job_request_of(starter);
+    labels_parse(seen->labels, seen->n_labels, (uint64_t)seen->started_ns / NS_PER_MS, &req, note,
+                 sizeof(note));
+    r = starter ? join(c, seen, starter, &req, err) : new_job(c, seen, &req, err);
+    if (r == 0 && *note)
+        snprintf(c->job->note, sizeof(c->job->note), "%s", note);
+    return r;
+}
+
+/* Limits first: what a process of the job may use by itself follows from them. */
+int container_take(struct container *c, const struct engine_container *seen,
+                   struct job_request *adopted, struct error *err)
+{
+    const char *service = labels_service(seen->labels, seen->n_labels);
+    int r = 0;
+
+    container_listen(c);
+    c->heard = c->set->lists;
+    if (service && strlen(service) < sizeof(c->service))
+        strcpy(c->service, service);
+    container_found(c, seen);
+    if (c->job) {
+        if (c->origin != CONTAINER_JOINED)
+            container_rename(c->job, seen->name);
+    } else {
+        r = adopted ? new_job(c, seen, adopted, err) : job_by_labels(c, seen, err);
+    }
+    node_store_later(c->set->node);
+    node_changed(c->set->node);
+    return r;
+}
+
+bool container_leave(struct container *c)
+{
+    struct job *j = c->job;
+    bool outside = false;
+
+    for (const struct process *p = j->processes; p; p = p->next)
+        outside |= p->outside;
+    if (!outside)
+        return false;
+    for (struct process *p = j->processes, *next; p; p = next) {
+        next = p->next;
+        if (!p->outside)
+            process_free(p);
+    }
+    container_job_gone(j);
+    if (!j->admission.wanted) /* nothing is left that could be paused */
+        admission_want(j, POLICY_VERB_RESUME, j->admission.cores);
+    actuate_release(j);
+    for (struct process *p = j->processes; p; p = p->next)
+        j->confine->enter(p);
+    if (j->admission.ending) /* who waited for it ends by itself; a script would go on */
+        job_terminate(j);
+    j->dirty = true;
+    node_store_later(j->node);
+    return true;
+}

@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/containers/container.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/container.h"
+#include "base/failpoint.h"
+#include "daemon/confine/guardian.h"
+#include "daemon/confine/keep.h"
+#include "daemon/containers/container_state.h"
+#include "daemon/containers/labels.h"
+#include "daemon/link/link.h"
+#include "daemon/node.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+
+void container_free(struct container *c)
+{
+    struct container **at = &c->set->first;
+
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+    if (c->ticket > 0)
+        engine_cancel(c->set->engine, c->ticket);
+    if (c->job)
+        container_unbind(c->job);
+    link_unlisten(c->listener);
+    free(c);
+}
+
+const struct job_observer containers_observer = {.gone = container_job_gone};
+
+static void log_refused(const struct engine_container *seen, const char *why)
+{
+    node_log("container %.12s (%.40s) cannot be a job: %s", seen->id, seen->name, why);
+}
+
+static bool elastic(const struct containers *set, const struct engine_container *seen)
+{
+    const struct container *c = container_find(set, seen->id);
+    _cleanup_fd_ int fd = -1;
+
+    if (labels_elastic(seen->labels, seen->n_labels) || (c && c->origin == CONTAINER_ADOPTED))
+        return true;
+    if (labels_refuse(seen->labels, seen->n_labels))
+        return false;
+    fd = container_dir_open(set->node, seen->id); /* tide-runc's doing */
+    return fd >= 0;
+}
+
+/* Something of the engine's was not learnt: the tick asks for all again. */
+static void miss(struct containers *set)
+{
+    set->missed = true;
+    node_changed(set->node);
+}
+
+static void on_put_back(void *arg, const struct engine_result *result);
+
+/* True if an earlier daemon's limits are still on it: they are no reason to take it up with. */
+static bool put_back(struct containers *set, const char *id)
+{
+    struct keep *keep = guardian_keep(set->node->guardian);
+    struct engine_then then = {.done = on_put_back, .arg = set};
+    int r = set->up ? keep_put_back(keep, set->engine, id, then) : 0;
+
+    if (r < 0)
+        miss(set);
+    return r != 0;
+}
+
+static void inspect(struct containers *set, const char *id);
+
+static void on_put_back(void *arg, const struct engine_result *result)
+{
+    struct containers *set = arg;
+
+    if (!keep_settle(guardian_keep(set->node->guardian), result)) {
+        if (result->code == -EREMOTEIO)
+            miss(set); /* not again at once: the engine is ill */
+        else
+            put_back(set, result->target);
+    } else {
+        inspect(set, result->target);
+    }
+}
+
+static bool runs_now(const struct engine_container *seen)
+{
+    return seen->state == ENGINE_RUNNING || seen->state == ENGINE_PAUSED;
+}
+
+static void take(struct container *c, const struct engine_container *seen)
+{
+    struct error err = {0};
+
+    if (container_take(c, seen, NULL, &err) == 0)
+        return;
+    c->set->crowded |= err.code == -ENOSPC;
+    log_refused(seen, err.text);
+}
+
+/* The job ended when its first process did, unless that word comes later than the engine's. */
+static void died(struct container *c)
+{
+    struct job *j = c->job;
+
+    if (j && !container_leave(c))
+        job_end(j);
+    if (j)
+        node_changed(c->set->node);
+    failpoint(FAILPOINT_CONTAINER_ENDED);
+    c->origin = CONTAINER_BY_LABEL;
+    container_reset(c);
+}
+
+static void on_answer(void *arg, const struct engine_result *result)
+{
+    struct container *c = arg;
+    struct containers *set = c->set;
+    const struct engine_container *seen = result->n_containers ? result->containers : NULL;
+
+    c->ticket = 0;
+    if (!container_counts(&c->state)) {
+        container_happens(c, CONTAINER_UNREAD);
+        return;
+    }
+    if (result->code == -ENOENT)
+        miss(set); /* gone without a word */
+    if (result->code < 0) {
+        c->drift.known = false;
+        container_happens(c, CONTAINER_LOST);
+    }
+    if (seen && c->job && runs_now(seen) && !container_runs(c->job))
+        died(c); /* another run is seen: to be looked at once more */
+    if (put_back(set, c->id) || result->code < 0 || !seen || !container_counts(&c->state) ||
+        (c->job && !runs_now(seen)))
+        container_happens(c, CONTAINER_UNREAD);
+    else if (c->job || (runs_now(seen) && elastic(set, seen)))
+        take(c, seen);
+    else
+        container_found_free(c, seen);
+}
+
+/* One that was not known when it was asked about. */
+static void on_inspected(void *arg, const struct engine_result *result)
+{
+    struct containers *set = arg;
+    const struct engine_container *seen = result->n_containers ? result->containers : NULL;
+    struct container *c = container_find(set, result->target);
+
+    if (c) {
+        container_happens(c, CONTAINER_NEWS);
+        return;
+    }
+    if (result->code < 0 && result->code != -ENOENT)
+        miss(set);
+    if (put_back(set, result->target) || result->code < 0 || !seen || !runs_now(seen) ||
+        !elastic(set, seen))
+        return;
+    c = container_add(set, seen->id, labels_key(seen->labels, seen->n_labels));
+    if (c)
+        take(c, seen);
+    else
+        log_refused(seen, "out of memory, or its id is too long");
+}
+
+static void inspect(struct containers *set, const char *id)
+{
+    struct engine_then then = {.done = on_inspected, .arg = set};
+    struct container *c = container_find(set, id);
+
+    if (c)
+        container_happens(c, CONTAINER_NEWS);
+    else if (set->up && engine_inspect(set->engine, id, then) < 0)
+        miss(set);
+}
+
+/* ---- the engine's news ---- */
+
+static void destroyed(struct container *c)
+{
+    const struct node *n = c->set->node;
+    char key[CONTAINER_KEY_MAX + 1];
+    struct container *heir;
+
+    if (c->job)
+        died(c);
+    keep_forget(guardian_keep(n->guardian), c->id);
+    memcpy(key, c->key, sizeof(key));
+    container_free(c);
+    heir = container_of_key(n, NULL, key, false);
+    if (!heir)
+        container_dir_remove(n, key);
+    else if (heir->job)
+        container_listen(heir);
+}
+
+/* Of one that refused, under tide-runc, or was gone before we could look at it. */
+static void remove_directory(const struct node *n, const struct engine_event *event)
+{
+    const char *key = engine_event_attribute(event, CONTAINER_LABEL ".key");
+
+    key = key && labels_key_valid(key) ? key : event->id;
+    if (!container_of_key(n, NULL, key, false))
+        container_dir_remove(n, key);
+}
+
+static void on_listed(void *arg, const struct engine_result *result)
+{
+    struct containers *set = arg;
+
+    set->listing = 0;
+    if (result->code < 0) {
+        node_log("%s", result->text);
+        miss(set);
+        return;
+    }
+    for (size_t i = 0; i < result->n_containers; i++) {
+        const struct engine_container *seen = &result->containers[i];
+        bool runs = runs_now(seen);
+        struct container *c = container_find(set, seen->id);
+
+        if (c && !runs && c->heard != set->lists)
+            died(c);
+        if (c)
+            c->heard = set->lists;
+        if (!put_back(set, seen->id) && runs && elastic(set, seen))
+            inspect(set, seen->id);
+    }
+    keep_sweep(guardian_keep(set->node->guardian), set->path, result);
+    for (struct container *c = set->first, *next; c; c = next) {
+        next = c->next;
+        if (c->heard != set->lists)
+            destroyed(c);
+    }
+    node_changed(set->node); /* the tick may rest */
+}
+
+/* What is heard of a container after the question is newer than the answer. */
+static void list(struct containers *set)
+{
+    if (set->listing > 0)
+        engine_cancel(set->engine, set->listing);
+    set->lists++;
+    for (struct container *c = set->first; c; c = c->next)
+        c->echoes = 0; /* may have been missed */
+    set->listing =
+        engine_list(set->engine, NULL, (struct engine_then){.done = on_listed, .arg = set});
+    set->missed = set->listing < 0;
+    set->crowded = false;
+}
+
+/*
+ * Each update of ours brings one event, which says nothing of what it changed: one more is somebody
+ * else's, in whatever order the two come.
+ */
+static bool our_update(struct container *c)
+{
+    if (c->echoes == 0)
+        return false;
+    c->echoes--;
+    return true;
+}
+
+/* A pause between our question and the engine's answer is our own doing. */
+static bool our_pause(const struct container *c, const struct engine_event *event)
+{
+    const struct pause_call *call = &c->pause_call;
+    uint64_t ms = event->time_ns / NS_PER_MS;
+
+    return call->phase ==
+               (event->action == ENGINE_PAUSE ? CONTAINER_PAUSING : CONTAINER_UNPAUSING) &&
+           ms >= call->asked_ms && ms <= call->answered_ms;
+}
+
+/* Somebody else's. One from before our own last pause tells nothing of that. */
+static void on_pause(struct container *c, const struct engine_event *event)
+{
+    bool later = c->state.phase < CONTAINER_PAUSING &&
+                 event->time_ns / NS_PER_MS > c->pause_call.answered_ms;
+
+    container_happens(c, event->action == ENGINE_UNPAUSE && later ? CONTAINER_WENT_ON
+                                                                  : CONTAINER_NEWS);
+}
+
+/* A `die` of the run before may come late, behind the `start` of this one. */
+static void on_die(struct container *c, const struct engine_event *event)
+{
+    bool earlier = job_announce_exited(c->set->node, c->id, event->exit_code);
+
+    if (c->job && (earlier || container_runs(c->job)))
+        return;
+    if (c->job) {
+        c->job->exited = true;
+        c->job->exit = event->exit_code;
+    }
+    died(c);
+}
+
+static void on_oom(struct container *c)
+{
+    struct job *j = c->job;
+
+    if (!j) {
+        job_announce_out_of_memory(c->set->node, c->id);
+        return;
+    }
+    j->oom = true;
+    snprintf(j->note, sizeof(j->note), "a process was killed: out of memory");
+}
+
+static void on_event(struct containers *set, const struct engine_event *event)
+{
+    struct container *c = container_find(set, event->id);
+
+    switch (event->action) {
+    case ENGINE_START:
+        inspect(set, event->id);
+        break;
+    case ENGINE_UPDATE:
+        if (c && !our_update(c))
+            inspect(set, event->id); /* somebody else's: put right, see container_found */
+        break;
+    case ENGINE_PAUSE:
+    case ENGINE_UNPAUSE:
+        if (c && !our_pause(c, event))
+            on_pause(c, event);
+        break;
+    case ENGINE_OOM:
+        if (c)
+            on_oom(c);
+        break;
+    case ENGINE_RENAME:
+        if (c && c->job && c->origin != CONTAINER_JOINED)
+            container_rename(c->job, event->name);
+        break;
+    case ENGINE_DIE:
+        if (c)
+            on_die(c, event);
+        break;
+    case ENGINE_DESTROY:
+        if (c)
+            destroyed(c);
+        else
+            remove_directory(set->node, event);
+        break;
+    default:
+        break;
+    }
+}
+
+static void on_news(void *arg, const struct engine_news *news)
+{
+    struct containers *set = arg;
+
+    switch (news->kind) {
+    case ENGINE_LOST:
+        if (set->up) {
+            node_log("%s: %s", set->path, news->text);
+            snprintf(set->away, sizeof(set->away), "%.*s", JOB_REASON_MAX - 1, news->text);
+        }
+        set->up = false;
+        break;
+    case ENGINE_RESYNC:
+        if (!set->up)
+            node_log("%s: %s", set->path, engine_version(set->engine));
+        set->up = true;
+        *set->away = '\0';
+        list(set);
+        break;
+    case ENGINE_BACK:
+        set->up = true;
+        *set->away = '\0';
+        for (struct container *c = set->first; c; c = c->next)
+            container_happens(c, CONTAINER_WANT);
+        break;
+    case ENGINE_NEWS:
+        on_event(set, news->event);
+        break;
+    }
+}
+
+static bool to_be_listed(const struct containers *set)
+{
+    return set->up && (set->missed || (set->crowded && set->node->jobs.n < PROTO_JOBS_MAX));
+}
+
+void containers_tick(struct containers *all)
+{
+    if (all)
+        container_adopt_tick(all->node);
+    for (struct containers *set = all; set; set = set->next) {
+        if (to_be_listed(set))
+            list(set);
+        for (struct container *c = set->first; c; c = c->next)
+            container_tick(c);
+    }
+}
+
+bool containers_pending(const struct containers *all)
+{
+    if (all && all->node->adoptions)
+        return true;
+    for (; all; all = all->next) {
+        if (to_be_listed(all))
+            return true;
+        for (const struct container *c = all->first; c; c = c->next)
+            if (c->state.phase == CONTAINER_DOUBTED || (!c->job && container_unsettled(c)))
+                return true;
+    }
+    return false;
+}
+
+static int on_readable(sd_event_source *s, int fd, uint32_t events, void *arg)
+{
+    const struct containers *set = arg;
+
+    engine_dispatch(set->engine);
+    failpoint(FAILPOINT_ENGINE_SERVED);
+    return 0;
+}
+
+static int on_flush(sd_event_source *s, void *arg)
+{
+    containers_flush(arg);
+    return 0;
+}
+
+void containers_notes(const struct containers *all, json_t *ret_notes)
+{
+    for (; all; all = all->next)
+        if (*all->away)
+            json_array_append_new(ret_notes,
+                                  json_sprintf("%s does not answer, its containers stay as they "
+                                               "are: %s",
+                                               all->path, all->away));
+}
+
+/* ---- beginning and end ---- */
+
+static int make_directory(const struct node *n)
+{
+    if (mkdirat(n->dir_fd, CONTAINER_RUN_DIR, 0711) < 0 && errno != EEXIST)
+        return -errno;
+    /* Users of containers pass through it, whatever the umask is. */
+    return fchmodat(n->dir_fd, CONTAINER_RUN_DIR, 0711, 0) < 0 ? -errno : 0;
+}
+
+static struct containers *free_one(struct containers *set)
+{
+    while (set->first)
+        container_free(set->first);
+    sd_event_source_disable_unref(set->io);
+    sd_event_source_disable_unref(set->flush);
+    engine_free(set->engine);
+    free(set);
+    return NULL;
+}
+
+int containers_new(struct node *n, const char *socket_path, struct containers **others,
+                   struct error *err)
+{
+    struct containers *set = calloc(1, sizeof(*set));
+    int r;
+
+    if (!set)
+        return error_set(err, -ENOMEM, "out of memory");
+    set->node = n;
+    if (n->cgroup && cgroup_version_cpu(n->cgroup) == CGROUP_V2)
+        set->shares = CGROUP_SHARES_LINEAR; /* until one of its containers shows otherwise */
+    snprintf(set->path, sizeof(set->path), "%s", socket_path);
+    set->inspected = on_answer;
+    r = make_directory(n);
+    if (r < 0)
+        error_set(err, r, "cannot make %s/" CONTAINER_RUN_DIR ": %s", n->dir, strerror(-r));
+    if (r == 0)
+        r = engine_new(socket_path, on_news, set, &set->engine, err);
+    if (r == 0)
+        r = sd_event_add_io(n->event, &set->io, engine_fd(set->engine), EPOLLIN, on_readable, set);
+    if (r >= 0)
+        r = sd_event_add_defer(n->event, &set->flush, on_flush, set);
+    if (r >= 0)
+        r = sd_event_source_set_enabled(set->flush, SD_EVENT_OFF);
+    if (r < 0) {
+        free_one(set);
+        return r;
+    }
+    set->next = *others;
+    *others = set;
+    return 0;
+}
+
+struct containers *containers_free(struct containers *all)
+{
+    while (all) {
+        struct containers *next = all->next;
+
+        free_one(all);
+        all = next;
+    }
+    return NULL;
+}
