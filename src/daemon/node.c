@@ -27,9 +27,11 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/inotify.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <systemd/sd-daemon.h>
+#include <unistd.h>
 
 #define TICK_US      1000000ull
 #define AUTO_EXIT_US 2000000ull  /* after the last job … */
@@ -40,7 +42,7 @@
 /* The composition root's own. */
 struct top {
     struct node node; /* first: what the modules know */
-    sd_event_source *tick, *exit;
+    sd_event_source *tick, *exit, *directory;
     int lock_fd;
     bool auto_exit, had_jobs;
     bool policy_ordered;                /* on the command line */
@@ -326,6 +328,29 @@ static int on_signal(sd_event_source *s, const struct signalfd_siginfo *info, vo
     return 0;
 }
 
+/* Nobody can reach a daemon whose directory is gone, and the next one would be a second one. */
+static int on_directory(sd_event_source *s, const struct inotify_event *event, void *arg)
+{
+    struct node *n = arg;
+    struct stat ours, there;
+
+    if (fstat(n->dir_fd, &ours) < 0 || stat(n->dir, &there) < 0 || ours.st_ino != there.st_ino ||
+        ours.st_dev != there.st_dev || faccessat(n->dir_fd, RUNDIR_API_SOCKET, F_OK, 0) < 0) {
+        node_log("%s was removed, or its sockets: ending, so that another daemon can begin",
+                 n->dir);
+        sd_event_exit(n->event, 0);
+    }
+    return 0;
+}
+
+static int watch_directory(struct top *t)
+{
+    struct node *n = &t->node;
+
+    return sd_event_add_inotify(n->event, &t->directory, n->dir, IN_DELETE | IN_MOVE_SELF,
+                                on_directory, n);
+}
+
 static int add_source_off(int r, sd_event_source *s, int64_t priority)
 {
     if (r < 0)
@@ -477,6 +502,7 @@ static void end(struct top *t)
     n->wake = wake_free(n->wake);
     sd_event_source_disable_unref(t->tick);
     sd_event_source_disable_unref(t->exit);
+    sd_event_source_disable_unref(t->directory);
     sd_event_unref(n->event);
     close_fd(t->lock_fd);
     close_fd(n->dir_fd);
@@ -516,6 +542,8 @@ int node_run(const struct node_options *options, struct error *err)
         store_load(n);
         node_changed(n);
         arm_exit(t, FIRST_JOB_US);
+        if (watch_directory(t) < 0)
+            node_log("%s cannot be watched: its removal will go unseen", n->dir);
         sd_notify(0, "READY=1");
         r = sd_event_loop(n->event);
     }

@@ -2,6 +2,7 @@
 """How a job has ended, as the history tells it; and processes that nobody may make a job of."""
 import json
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -75,3 +76,38 @@ def test_the_machines_own_processes_cannot_be_jobs(place):
     assert refused(tided, guardian) == (403, f"process {guardian} is tided's guardian: it cannot be a job")
     if kernel_thread():
         assert refused(tided, kernel_thread())[1].endswith("is a thread of the kernel: it cannot be a job")
+
+
+# ---- what is wrong with the daemon's directory ----
+
+@ROOT_ONLY
+def test_a_full_disk_is_said_where_a_person_looks(tide):  # noqa: F811
+    tide.dir.mkdir(mode=0o755)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k,mode=755", "none", tide.dir], check=True)
+    queue = Queue(tide)
+    try:
+        queue.start()
+        filler = os.open(tide.dir / "filler", os.O_WRONLY | os.O_CREAT)
+        with pytest.raises(OSError):
+            while True:
+                os.write(filler, bytes(4096))
+        os.close(filler)
+        why = "No space left on device"
+        done = tide("policy", "set", "fcfs")
+        assert (done.returncode, done.stdout) == (0, "In force: fcfs\n")
+        assert why in done.stderr and "a new daemon will have another policy" in done.stderr
+        queue.submit("--", "sleep", 600)
+        eventually(lambda: f"jobs cannot be written to {tide.dir}: {why}" in tide("ps").stdout)
+        assert f"{tide.dir} cannot be written to: {why}" in tide("doctor").stdout
+    finally:
+        queue.end()
+        subprocess.run(["umount", "-l", tide.dir], check=True)
+
+
+def test_a_daemon_whose_directory_is_removed_ends_and_its_jobs_find_the_next(queue):
+    held = queue.submit("--hold", "--", "sh", "-c", "echo begun; exec sleep 600")
+    queue.waits_for(held, "held")
+    shutil.rmtree(queue.tide.dir, ignore_errors=True)  # the daemon tidies up, too
+    assert queue.process.wait(30) == 0
+    queue.start()
+    eventually(lambda: [job["state"] for job in queue.tide.jobs()] == ["held"])

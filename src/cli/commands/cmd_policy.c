@@ -199,6 +199,8 @@ static int choose(const char *spec, bool json)
     if (json)
         return api_print(answer);
     printf("In force: %s\n", member_text(answer, "policy"));
+    if (*member_text(answer, "note"))
+        cli_note(cmd, "%s", member_text(answer, "note"));
     return CLI_OK;
 }
 

@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define PROBE_OUTPUT_MAX (256u << 10) /* /proc/self/maps of a small program is a few KiB */
 
@@ -151,9 +152,23 @@ static const char *reason(const char *dir)
                : "your own; the system's tided does not run";
 }
 
+/* Whether a daemon could write there: a full disk takes an empty file, but no page. */
+static int try_to_write(const char *dir)
+{
+    _cleanup_fd_ int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    static const char page[4096];
+    ssize_t n;
+
+    if (fd < 0)
+        return errno == EOPNOTSUPP || errno == EISDIR ? 0 : -errno;
+    n = write(fd, page, sizeof(page));
+    return n < 0 ? -errno : n < (ssize_t)sizeof(page) ? -ENOSPC : 0;
+}
+
 static void check_directory(struct checks *checks, char dir[RUNDIR_PATH_MAX])
 {
     struct error err = {0};
+    int r;
 
     if (rundir_find(dir) < 0) {
         dir[0] = '\0';
@@ -162,6 +177,11 @@ static void check_directory(struct checks *checks, char dir[RUNDIR_PATH_MAX])
     } else if (strcmp(dir, RUNDIR_SYSTEM) != 0 && rundir_check(dir, &err) < 0) {
         add(checks, "directory", CHECK_PROBLEM, "set TIDE_DIR to a directory of your own", "%s",
             err.text);
+    } else if (access(dir, F_OK) == 0 && (r = try_to_write(dir)) < 0 && r != -EACCES) {
+        add(checks, "directory", CHECK_PROBLEM,
+            "make room, or set TIDE_DIR to a directory on another disk",
+            "%s cannot be written to: %s; a new daemon will not know today's jobs", dir,
+            strerror(-r));
     } else {
         add(checks, "directory", CHECK_OK, "", "%s%s", dir,
             access(dir, F_OK) < 0 ? ": 'tide run' will make it" : "");

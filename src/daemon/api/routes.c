@@ -668,6 +668,7 @@ static void put_policy(struct request *r, struct job *none)
     const char *text = NULL;
     struct policy_spec spec;
     struct error err = {0};
+    json_t *answer;
     int e;
 
     if (!control_may_govern(n, &r->who)) {
@@ -694,9 +695,15 @@ static void put_policy(struct request *r, struct job *none)
     }
     decision_set_policy(n->decision, &spec);
     node_log("policy %s", text);
-    store_save_policy(n); /* before the answer: what was promised outlives this daemon */
+    e = store_save_policy(n); /* before the answer: what was promised outlives this daemon */
     plan_make_now(n);
-    get_policy(r, NULL);
+    answer = view_policy(n);
+    if (e < 0)
+        json_object_set_new(answer, "note",
+                            json_sprintf("it cannot be written to %s: %s; a new daemon will have "
+                                         "another policy",
+                                         n->dir, strerror(-e)));
+    request_answer(r, HTTP_OK, answer);
 }
 
 /* ---- paths ---- */

@@ -7,6 +7,7 @@
 #include "daemon/job/parts.h"
 #include "daemon/node.h"
 #include "daemon/plan/decision.h"
+#include "daemon/record/store.h"
 #include "daemon/record/value.h"
 
 #include <stdlib.h>
@@ -315,6 +316,7 @@ static json_t *view_notes(const struct node *n)
     if (*groups_note(n->groups))
         json_array_append_new(notes, value_text(groups_note(n->groups)));
     containers_notes(n->containers, notes);
+    store_notes(n, notes);
     if (n->jobs.n && capacity < cpus)
         json_array_append_new(
             notes, json_sprintf("%u of %u cores: other users' daemons have jobs", capacity, cpus));

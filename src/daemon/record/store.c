@@ -20,7 +20,8 @@
 struct store {
     uint32_t ended[PROTO_JOBS_MAX]; /* numbers of jobs whose files are to be removed */
     unsigned n_ended;
-    int error; /* the last one: logged once */
+    int error; /* of jobs, the last one: logged once */
+    int policy_error;
 };
 
 static void cleanup_json(json_t **json)
@@ -108,7 +109,7 @@ uint64_t store_next_epoch(struct node *n, uint64_t *ret_before)
 }
 
 /* One line each: the policy in force, and the one configured, which it goes before. */
-void store_save_policy(struct node *n)
+int store_save_policy(struct node *n)
 {
     const struct policy_spec *specs[] = {decision_policy(n->decision), &n->config.policy};
     char text[2 * POLICY_SPEC_TEXT_MAX + 2];
@@ -125,6 +126,8 @@ void store_save_policy(struct node *n)
     if (r < 0)
         node_log("cannot write %s/" STORE_POLICY ": %s; a new daemon will have another policy",
                  n->dir, strerror(-r));
+    n->store->policy_error = r;
+    return r;
 }
 
 int store_load_policy(struct node *n, struct policy_spec *ret)
@@ -493,6 +496,20 @@ static void ended(struct job *j)
 
     if (s->n_ended < PROTO_JOBS_MAX)
         s->ended[s->n_ended++] = j->number;
+}
+
+void store_notes(const struct node *n, json_t *notes)
+{
+    if (n->store->error < 0)
+        json_array_append_new(
+            notes, json_sprintf("jobs cannot be written to %s: %s; a new daemon will know only "
+                                "those whose agents reconnect",
+                                n->dir, strerror(-n->store->error)));
+    if (n->store->policy_error < 0)
+        json_array_append_new(notes,
+                              json_sprintf("the policy cannot be written to %s: %s; a new daemon "
+                                           "will have another one",
+                                           n->dir, strerror(-n->store->policy_error)));
 }
 
 const struct job_observer store_observer = {.ended = ended};

@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include <jansson.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -32,10 +33,10 @@ struct store *store_free(struct store *s); /* takes NULL, returns NULL */
 uint64_t store_next_epoch(struct node *n, uint64_t *ret_before);
 
 /*
- * Writes down the policy in force; reads the one that an earlier daemon wrote: 0, -ESTALE (another
- * one is configured since) or another -errno.
+ * Writes down the policy in force: 0 or -errno. Reads the one that an earlier daemon wrote: 0,
+ * -ESTALE (another one is configured since) or another -errno.
  */
-void store_save_policy(struct node *n);
+int store_save_policy(struct node *n);
 int store_load_policy(struct node *n, struct policy_spec *ret);
 
 /*
@@ -50,3 +51,6 @@ void store_load(struct node *n);
 
 /* Writes what is dirty, removes what is gone. */
 void store_save(struct node *n);
+
+/* Appends what a person should know: what cannot be written, and why. */
+void store_notes(const struct node *n, json_t *notes);
