@@ -29,7 +29,8 @@ static int parse(const uint8_t *data, size_t size, struct request *ret)
         request_address(ret->body, ret->body_len, host, &port);
         CHECK(strlen(host) < sizeof(host) && port <= UINT16_MAX);
     } else {
-        CHECK(r == -EAGAIN || r == -EMSGSIZE || r == -EBADMSG || r == -ENOTSUP);
+        CHECK(r == -EAGAIN || r == -EMSGSIZE || r == -EBADMSG || r == -ENOTSUP || r == -EPERM ||
+              r == -EMEDIUMTYPE);
     }
     CHECK(r != -EAGAIN || size < REQUEST_MAX);
     free(exact);
