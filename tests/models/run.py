@@ -7,8 +7,9 @@ usage: tests/models/run.py [BUILD_DIR]
 The gate: gate.c runs the agent's sources in every interleaving. For a mutation, one line of a copy
 of them is changed; the scenario beside it must then fail with the text beside it. A mutation whose
 line is not in the source any more has failed: it has to follow the source.
+The protocol: SPIN on protocol.pml; a mutation is a macro, and the assertion beside it must be violated.
 
-Ends with one line `models: N passed, N failed`. Needs gcc.
+Ends with one line `models: N passed, N failed`. Needs gcc and SPIN (Debian: spin).
 """
 import concurrent.futures
 import os
@@ -87,6 +88,15 @@ GATE_MUTATIONS = {
         "build", "a target is never acknowledged"),
 }
 
+OWN = "affinity[0]==3"
+PARKED = "expired"
+PROTOCOL_MUTATIONS = {
+    "MUTATE_ACKNOWLEDGE_EARLY": PARKED, "MUTATE_NO_WAIT": PARKED,
+    "MUTATE_ANY_ACKNOWLEDGEMENT": PARKED, "MUTATE_WIDEN_FIRST": "cores[0]&cores[1]",
+    "MUTATE_ANY_EPOCH": "g>=generation", "MUTATE_NO_LEASE": "order[0]==0",
+    "MUTATE_FENCE_BEFORE_NOTE": OWN, "MUTATE_TABLE_IN_MEMORY": OWN, "MUTATE_GUARDIAN_SLEEPS": OWN,
+}
+
 
 def run(command, cwd=None):
     return subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -129,6 +139,23 @@ def check_mutation(out, name):
     return True, f"gate finds `{name}`: {first.removeprefix('failed: ')}"
 
 
+def check_protocol(out, mutation):
+    folder = out / ("protocol-" + (mutation or "as-it-is"))
+    folder.mkdir(parents=True, exist_ok=True)
+    said = run(["spin"] + ([f"-D{mutation}"] if mutation else []) +
+               ["-a", str(HERE / "protocol.pml")], folder).stdout
+    said += run(["gcc", "-O2", "-DSAFETY", "-DCOLLAPSE", "-DVECTORSZ=2048", "-w", "-o", "pan",
+                 "pan.c"], folder).stdout
+    said += run(["./pan", "-m100000"], folder).stdout
+    found = [line for line in said.splitlines() if "assertion violated" in line]
+    if mutation:
+        ok = bool(found) and PROTOCOL_MUTATIONS[mutation] in found[0]
+        return ok, f"protocol finds {mutation}: {found[0]}" if ok else f"protocol: {mutation}\n{said}"
+    states = [line.strip() for line in said.splitlines() if "states, stored" in line]
+    ok = "errors: 0" in said and "max search depth too small" not in said and bool(states)
+    return ok, f"protocol: {states[0]}" if ok else f"protocol\n{said}"
+
+
 def main():
     out = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "build-check/models").resolve()
     out.mkdir(parents=True, exist_ok=True)
@@ -139,6 +166,7 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         jobs = [pool.submit(check_scenario, out / "gate", s, b) for s, b in GATE.items()]
         jobs += [pool.submit(check_mutation, out, name) for name in GATE_MUTATIONS]
+        jobs += [pool.submit(check_protocol, out, m) for m in ("", *PROTOCOL_MUTATIONS)]
         for job in concurrent.futures.as_completed(jobs):
             ok, text = job.result()
             passed += ok
