@@ -34,9 +34,9 @@ struct attribute {
     const char *text;   /* help in one line, no full stop */
     const char *page;   /* for manual pages, as scdoc has it */
     const struct attribute_choice *choices; /* CHOICE: least to most, one each */
-    enum attribute_kind kind;
     int64_t least, most, usual;
-    size_t offset;   /* in struct attributes */
+    size_t offset; /* in struct attributes */
+    enum attribute_kind kind;
     bool none;       /* may be taken back: null in JSON; the value is 0 then */
     bool none_word;  /* the option takes "none" for that */
     bool fixed;      /* when the job starts */
@@ -60,10 +60,12 @@ enum attribute_id {
 extern const struct attribute attribute_table[ATTRIBUTE_COUNT];
 
 /* for (each_attribute(a)) … */
+/* NOLINTBEGIN(bugprone-macro-parentheses): it declares @a */
 #define each_attribute(a)                                                                          \
     const struct attribute *a = attribute_table;                                                   \
     a < attribute_table + ATTRIBUTE_COUNT;                                                         \
     a++
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 /* The values of a job that asks for nothing. */
 struct attributes attributes_usual(void);

@@ -20,8 +20,10 @@
 
 #define ANCESTORS_MAX 64 /* how far up a process's parents are followed */
 
+/* NOLINTBEGIN(bugprone-macro-parentheses): it declares @o */
 #define for_each_observer(o, n)                                                                    \
     for (const struct job_observer *const *o = (n)->jobs.observers; o && *o; o++)
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 /* ---- names ---- */
 

@@ -13,5 +13,5 @@ struct job;
 /* A text of an agent, which may be any bytes: what is not UTF-8 is shown as '?'. */
 json_t *value_text(const char *s);
 
-json_t *value_cpuset(const struct cpuset *cores);
+json_t *value_cpuset(const struct cpuset *set);
 json_t *value_cores(const struct job *j); /* those it may run on now */
