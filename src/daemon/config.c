@@ -16,6 +16,7 @@
 #include <ini.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -24,6 +25,11 @@
 #define BLANKS    " \t"
 #define HEARTBEAT "250"
 #define HISTORY   "64"
+
+/* Of one user: so that three more can use a daemon up to its own limits (src/proto/proto.h). */
+#define USER_JOBS        "128"
+#define USER_PROCESSES   "1024"
+#define USER_CONNECTIONS "512"
 
 /* ---- values ---- */
 
@@ -132,14 +138,110 @@ static int set_admin_group(struct config *c, const char *value, struct error *er
     return 0;
 }
 
+/* From /etc/passwd alone: a name service on the network could stop the loop. */
+static bool find_user(const char *name, uid_t *ret)
+{
+    FILE *f = fopen("/etc/passwd", "re");
+    const struct passwd *entry;
+    uint32_t number = 0;
+    bool found = is_number(name, 0, UINT32_MAX - 1, &number);
+
+    *ret = number;
+    while (f && !found && (entry = fgetpwent(f))) {
+        found = strcmp(entry->pw_name, name) == 0;
+        *ret = entry->pw_uid;
+    }
+    if (f)
+        fclose(f);
+    return found;
+}
+
+/* "alice:200 bob:50" */
+static int set_user_weights(struct config *c, const char *value, struct error *err)
+{
+    struct config_user users[CONFIG_USERS_MAX];
+    unsigned n = 0;
+
+    value = value && strcmp(value, "none") != 0 ? value : "";
+    for (size_t len; *(value += strspn(value, BLANKS)); value += len) {
+        struct config_user *u = &users[n];
+        char word[CONFIG_GROUP_MAX + 8], *colon;
+
+        len = strcspn(value, BLANKS);
+        if (n == CONFIG_USERS_MAX)
+            return error_set(err, -EINVAL, "more than %d users", CONFIG_USERS_MAX);
+        if (len >= sizeof(word))
+            return refuse(value, "NAME:WEIGHT with blanks between", err);
+        snprintf(word, sizeof(word), "%.*s", (int)len, value);
+        colon = strrchr(word, ':');
+        if (!colon || colon == word || colon - word >= CONFIG_GROUP_MAX ||
+            !is_number(colon + 1, 1, POLICY_WEIGHT_MAX, &u->weight))
+            return refuse(word, "NAME:WEIGHT, a weight from 1 to 10000 (100 is the usual one)",
+                          err);
+        *colon = '\0';
+        memcpy(u->name, word, strlen(word) + 1);
+        if (!find_user(word, &u->uid))
+            return error_set(err, -EINVAL, "there is no user '%s' in /etc/passwd", word);
+        n++;
+    }
+    memcpy(c->users, users, n * sizeof(users[0]));
+    c->n_users = n;
+    return 0;
+}
+
+static int set_limit(uint32_t *limit, const char *value, uint32_t max, struct error *err)
+{
+    if (strcmp(value, "none") == 0)
+        *limit = 0;
+    else if (!is_number(value, 1, max, limit))
+        return error_set(err, -EINVAL,
+                         "'%.60s' is not possible: use a number from 1 to %u, or none", value, max);
+    return 0;
+}
+
+static int set_user_cores(struct config *c, const char *value, struct error *err)
+{
+    return set_limit(&c->user_cores, value, CPUSET_MAX_CPUS, err);
+}
+
+static int set_user_jobs(struct config *c, const char *value, struct error *err)
+{
+    return set_limit(&c->user_jobs, value, PROTO_JOBS_MAX, err);
+}
+
+static int set_user_processes(struct config *c, const char *value, struct error *err)
+{
+    return set_limit(&c->user_processes, value, PROTO_CONNECTIONS_MAX, err);
+}
+
+static int set_user_priority(struct config *c, const char *value, struct error *err)
+{
+    return set_limit(&c->user_priority, value, PROTO_PRIORITY_MAX, err);
+}
+
+static int set_user_connections(struct config *c, const char *value, struct error *err)
+{
+    return set_limit(&c->user_connections, value, PROTO_CONNECTIONS_MAX, err);
+}
+
 static const struct {
     const char *name, *standard; /* NULL: that nothing is said */
     int (*set)(struct config *c, const char *value, struct error *err);
 } keys[] = {
-    {"policy", NULL, set_policy},      {"placement", "shared", set_placement},
-    {"cpus", NULL, set_cpus},          {"heartbeat", HEARTBEAT, set_heartbeat},
-    {"engines", NULL, set_engines},    {"admin-group", "tide-admin", set_admin_group},
-    {"history", HISTORY, set_history}, {"memory", NULL, set_memory},
+    {"policy", NULL, set_policy},
+    {"placement", "shared", set_placement},
+    {"cpus", NULL, set_cpus},
+    {"heartbeat", HEARTBEAT, set_heartbeat},
+    {"engines", NULL, set_engines},
+    {"admin-group", "tide-admin", set_admin_group},
+    {"history", HISTORY, set_history},
+    {"memory", NULL, set_memory},
+    {"user-weights", NULL, set_user_weights},
+    {"user-cores", "none", set_user_cores},
+    {"user-jobs", USER_JOBS, set_user_jobs},
+    {"user-processes", USER_PROCESSES, set_user_processes},
+    {"user-priority", "none", set_user_priority},
+    {"user-connections", USER_CONNECTIONS, set_user_connections},
 };
 static_assert(NODE_HEARTBEAT_MS == 250, "what HEARTBEAT says");
 static_assert(HISTORY_MIB_STD == 64 && HISTORY_MIB_MAX == 1024, "what HISTORY and set_history say");
@@ -363,6 +465,14 @@ int config_load(const struct config_source *source, struct config *ret, struct e
 
 /* ---- the result ---- */
 
+static void print_limit(FILE *out, const char *key, uint32_t limit)
+{
+    if (limit)
+        fprintf(out, "%s=%u\n", key, limit);
+    else
+        fprintf(out, "%s=none\n", key);
+}
+
 void config_print(const struct config *c, FILE *out)
 {
     char policy[POLICY_SPEC_TEXT_MAX] = "", cpus[CPUSET_TEXT_MAX] = "";
@@ -382,6 +492,15 @@ void config_print(const struct config *c, FILE *out)
         fprintf(out, "memory=%" PRIu64 "\n", c->memory_bytes);
     else
         fprintf(out, "memory=none\n");
+    fprintf(out, "user-weights=%s", c->n_users ? "" : "none");
+    for (unsigned i = 0; i < c->n_users; i++)
+        fprintf(out, "%s%s:%u", i ? " " : "", c->users[i].name, c->users[i].weight);
+    fputc('\n', out);
+    print_limit(out, "user-cores", c->user_cores);
+    print_limit(out, "user-jobs", c->user_jobs);
+    print_limit(out, "user-processes", c->user_processes);
+    print_limit(out, "user-priority", c->user_priority);
+    print_limit(out, "user-connections", c->user_connections);
     if (c->history_mib)
         fprintf(out, "history=%u\n", c->history_mib);
     else

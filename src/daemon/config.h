@@ -21,8 +21,17 @@
 #define CONFIG_DROP_INS_MAX    64
 #define CONFIG_SOCKET_MAX      108 /* sun_path */
 #define CONFIG_GROUP_MAX       33  /* a group's name as groupadd takes it, and NUL */
+#define CONFIG_USERS_MAX       64  /* with a weight of their own */
+#define CONFIG_USER_WEIGHT     100 /* anybody else's */
 #define CONFIG_MEMORY_MACHINE  UINT64_MAX
 #define CONFIG_NOBODY          ((gid_t)-1)
+
+/* A user whose share of the machine is not the usual one. */
+struct config_user {
+    char name[CONFIG_GROUP_MAX]; /* or number */
+    uid_t uid;
+    uint32_t weight;
+};
 
 struct config {
     struct policy_spec policy; /* its policy NULL: not said */
@@ -34,6 +43,10 @@ struct config {
     bool engines_said;
     unsigned n_engines; /* sockets of container engines */
     char engines[CONTAINERS_ENGINES_MAX][CONFIG_SOCKET_MAX];
+    struct config_user users[CONFIG_USERS_MAX];
+    unsigned n_users;
+    /* of each user but root and the daemon's own; 0: no limit */
+    uint32_t user_cores, user_jobs, user_processes, user_priority, user_connections;
     char admin_group[CONFIG_GROUP_MAX]; /* its name; empty: there is none */
 };
 

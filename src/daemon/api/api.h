@@ -23,6 +23,7 @@ struct api;
 struct job;
 struct node;
 struct request;
+struct attributes;
 struct stream;
 
 /* What a complete request asks for: answers now, or later through request_answer. */
@@ -55,6 +56,13 @@ struct request {
 
 /* routes.c: the api_handler of the whole interface. */
 void routes_handle(struct request *r);
+
+/*
+ * routes_limits.c: whether the caller may give a job of user @uid these attributes (NULL: none are
+ * changed) and @threads threads; false: answered with the error.
+ */
+bool routes_within_limits(struct request *r, uid_t uid, const struct attributes *asked,
+                          uint32_t threads);
 
 /* routes_record.c: the same of single paths. @none is no job. */
 void routes_history(struct request *r, struct job *none);

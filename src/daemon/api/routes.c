@@ -360,7 +360,8 @@ static void post_job(struct request *r, struct job *none)
                      "this daemon serves user %u only", (unsigned)n->uid);
         return;
     }
-    if (!read_request(r, &req, &held) || !find_process(r, &pid, &uid))
+    if (!read_request(r, &req, &held) || !find_process(r, &pid, &uid) ||
+        !routes_within_limits(r, uid, &req.asked, req.pinned.intra))
         return;
     e = job_new(n, uid, &req, &j, &err);
     if (e < 0) {
@@ -368,6 +369,7 @@ static void post_job(struct request *r, struct job *none)
         return;
     }
     j->admission.held = held;
+    j->granted = req.pinned.intra && control_may_govern(n, &r->who);
     job_leave(n, pid, j);
     e = process_add(j, pid, 0, &p);
     if (e < 0) {
@@ -590,6 +592,7 @@ static void patch_job(struct request *r, struct job *j)
 {
     struct error err = {0};
     struct patch p;
+    uint32_t threads;
 
     if (!control_may_change(r->node, &r->who, j)) {
         request_fail(r, HTTP_FORBIDDEN, "Ask its owner, or run as root.", "job %s is %s's", j->id,
@@ -598,6 +601,14 @@ static void patch_job(struct request *r, struct job *j)
     }
     if (!read_patch(r, j, &p))
         return;
+    threads = p.threads.intra > p.threads.inter ? p.threads.intra : p.threads.inter;
+    if (p.has_cores && cpuset_count(&p.cores) > threads)
+        threads = cpuset_count(&p.cores);
+    if (!routes_within_limits(r, j->uid, p.asked.priority == j->asked.priority ? NULL : &p.asked,
+                              threads))
+        return;
+    if (threads || p.keep)
+        j->granted = control_may_govern(r->node, &r->who);
     r->changed = changes(j, &p);
     if (p.held != j->admission.held) {
         if (admission_hold(j, p.held, &err) < 0) {

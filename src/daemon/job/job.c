@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "daemon/job/confine.h"
+#include "daemon/job/limits.h"
 #include "daemon/job/owner.h"
 #include "daemon/job/parts.h"
 #include "daemon/node.h"
@@ -152,12 +153,15 @@ static void find_owner(uid_t uid, char *buf, size_t size)
         fclose(f);
 }
 
-static int check_request(const struct node *n, const struct job_request *req, struct error *err)
+static int check_request(const struct node *n, uid_t uid, const struct job_request *req,
+                         struct error *err)
 {
     const struct job *other;
 
-    if (n->jobs.n >= PROTO_JOBS_MAX)
-        return error_set(err, -ENOSPC, "this daemon has its most jobs, %d", PROTO_JOBS_MAX);
+    int r = limits_check_job(n, uid, err);
+
+    if (r < 0)
+        return r;
     if (!req->name)
         return 0;
     if (!job_name_valid(req->name))
@@ -176,7 +180,7 @@ int job_new(struct node *n, uid_t uid, const struct job_request *req, struct job
             struct error *err)
 {
     struct job *j;
-    int r = check_request(n, req, err);
+    int r = check_request(n, uid, req, err);
 
     if (r < 0)
         return r;
@@ -355,7 +359,7 @@ int process_add(struct job *j, pid_t pid, uint64_t start, struct process **ret)
         *ret = p;
         return 0;
     }
-    if (j->n_processes >= JOB_PROCESSES_MAX)
+    if (j->n_processes >= JOB_PROCESSES_MAX || limits_check_process(j) < 0)
         return -ENOSPC;
     p = fault(FAULT_PROCESS_MEMORY) < 0 ? NULL : calloc(1, sizeof(*p));
     if (!p)

@@ -114,11 +114,12 @@ struct job {
     uint64_t created_ns, created_ms;
     uint64_t met_ns; /* by this daemon; later than created when it found the job again */
 
-    struct attributes asked;        /* for it, by its owner */
-    struct threads pinned;          /* intra 0: automatic */
-    enum proto_source pinned_by;    /* SIGNAL, API, or DAEMON for `tide set` */
-    struct cpuset kept_cores;       /* by `tide pin`; empty: not fenced */
-    bool kept;                      /* by `tide pin`: its cores, too, and limits changed by hand */
+    struct attributes asked;     /* for it, by its owner */
+    struct threads pinned;       /* intra 0: automatic */
+    enum proto_source pinned_by; /* SIGNAL, API, or DAEMON for `tide set` */
+    bool granted;                /* an administrator has pinned it: it comes before users' shares */
+    struct cpuset kept_cores;    /* by `tide pin`; empty: not fenced */
+    bool kept;                   /* by `tide pin`: its cores, too, and limits changed by hand */
     uint32_t lent, borrowed, wants; /* cores; wants: a borrower's standing wish */
     uint64_t borrow_order;          /* later borrowers give back first */
 
@@ -139,7 +140,13 @@ struct job {
     bool oom;          /* a process of the container was killed for want of memory */
     uint64_t share_ns; /* when the policy last gave it another share; 0: never */
     uint32_t share;    /* cores that the policy gives, before lending */
-    uint32_t place;    /* among those who wait; 0: the policy says nothing of it */
+    struct {
+        int64_t may_mcpu; /* that its user may have; 0: users need not be told apart */
+        int64_t has_mcpu; /* that its user's jobs have together */
+        uint32_t scale;   /* of all weights */
+        bool is_short;    /* they could use more */
+    } user;               /* plan/users.c's */
+    uint32_t place;       /* among those who wait; 0: the policy says nothing of it */
     char share_reason[JOB_REASON_MAX];
     struct threads want;
     struct cpuset want_cores; /* empty: not fenced */

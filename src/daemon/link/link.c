@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/failpoint.h"
+#include "daemon/job/limits.h"
 #include "daemon/link/access.h"
 #include "daemon/node.h"
 #include "host/proc/proc.h"
@@ -231,16 +232,29 @@ static unsigned peers_in(const struct link *l, const struct container *container
     return n;
 }
 
+/* Their users are the containers': all of them together count as one more user. */
+static unsigned containers_peers(const struct link *l)
+{
+    unsigned n = 0;
+
+    for (const struct peer *peer = l->first; peer; peer = peer->next)
+        n += peer->container != NULL;
+    return n;
+}
+
 /* A container's root is nobody special. */
 static bool peer_welcome(const struct listener *at, uid_t uid)
 {
     const struct link *l = at->link;
+    uint32_t most = l->node->config.user_connections;
 
-    if (l->n >= PROTO_CONNECTIONS_MAX)
-        return false;
     if (at->container)
-        return peers_in(l, at->container) < LINK_CONTAINER_MAX;
-    return uid == 0 || uid == l->node->uid || peers_of(l, uid) < PROTO_CONNECTIONS_UID_MAX;
+        return l->n < PROTO_CONNECTIONS_MAX - LINK_KEPT &&
+               containers_peers(l) < LINK_CONTAINERS_MAX &&
+               peers_in(l, at->container) < LINK_CONTAINER_MAX;
+    if (limits_exempt(l->node, uid))
+        return l->n < PROTO_CONNECTIONS_MAX;
+    return l->n < PROTO_CONNECTIONS_MAX - LINK_KEPT && (!most || peers_of(l, uid) < most);
 }
 
 static int peer_new(struct listener *at, int fd)

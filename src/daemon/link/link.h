@@ -18,9 +18,11 @@
 #include <sys/types.h>
 #include <systemd/sd-event.h>
 
-#define LINK_SILENT_NS     (10 * 1000000000ull) /* a peer that has said nothing so long is let go */
-#define LINK_QUEUE_MAX     32                   /* a controller's answers that wait for room */
-#define LINK_CONTAINER_MAX 64                   /* connections out of one container */
+#define LINK_SILENT_NS      (10 * 1000000000ull) /* a peer that has said nothing so long is let go */
+#define LINK_QUEUE_MAX      32                   /* a controller's answers that wait for room */
+#define LINK_CONTAINER_MAX  64                   /* connections out of one container, … */
+#define LINK_CONTAINERS_MAX 512                  /* … out of all */
+#define LINK_KEPT           64                   /* of PROTO_CONNECTIONS_MAX, for root alone */
 
 struct container;
 struct job;

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "daemon/job/confine.h"
+#include "daemon/job/limits.h"
 #include "daemon/link/link.h"
 #include "daemon/node.h"
 #include "daemon/plan/plan.h"
@@ -272,6 +273,7 @@ static void do_set(struct peer *peer, const struct proto_control *m, struct job 
 {
     struct order o = {.from = job_target(j)};
 
+    j->granted = control_may_govern(j->node, &peer->who);
     control_pin(j, (struct threads){m->intra, m->intra ? m->inter : 0});
     o.to = job_target(j);
     conclude(peer, m, j, &o);
@@ -367,6 +369,10 @@ static int carry_out(struct peer *peer, const struct proto_control *m, struct er
         return 0;
     }
     if (m->verb == PROTO_VERB_SET) {
+        if (!control_may_govern(peer->node, &peer->who) &&
+            limits_check_pin(peer->node, j->uid, m->intra > m->inter ? m->intra : m->inter, err) <
+                0)
+            return err->code;
         do_set(peer, m, j);
         return 0;
     }

@@ -6,6 +6,7 @@
 #include "daemon/job/parts.h"
 #include "daemon/node.h"
 #include "daemon/plan/claims.h"
+#include "daemon/plan/users.h"
 #include "policy/core/cores.h"
 #include "policy/model/curve.h"
 
@@ -23,6 +24,7 @@ struct decision {
     size_t room;
     struct job **job; /* by index of the snapshot */
     struct policy_job *jobs;
+    struct policy_user *users;
     struct policy_amount *current;
     uint32_t *tables; /* of each job two: speed-up and envelope, for every number of cores */
     size_t table_room;
@@ -77,6 +79,7 @@ struct decision *decision_free(struct decision *d)
         return NULL;
     free(d->job);
     free(d->jobs);
+    free(d->users);
     free(d->current);
     free(d->tables);
     free(d->decisions);
@@ -107,6 +110,7 @@ static int reserve_jobs(struct decision *d, size_t n)
         return 0;
     n += 16;
     if (grow(&d->job, n * sizeof(*d->job)) < 0 || grow(&d->jobs, n * sizeof(*d->jobs)) < 0 ||
+        grow(&d->users, n * sizeof(*d->users)) < 0 ||
         grow(&d->current, n * sizeof(*d->current)) < 0 ||
         grow(&d->decisions, n * sizeof(*d->decisions)) < 0 ||
         grow(&d->cores, n * sizeof(*d->cores)) < 0)
@@ -439,10 +443,14 @@ static void want_cores(struct node *n, uint64_t now)
         c->exclusive = j->asked.placement == PLACEMENT_EXCLUSIVE && j->admission.wanted &&
                        decision_counts(j, now);
         c->count = j->share;
+        if (users_over(j)) /* then others would have to keep away from more than its user's */
+            c->exclusive = false;
         if (j->kept) { /* others keep away from what a person has chosen, while it runs there */
-            c->exclusive = cpuset_count(&j->kept_cores) > 0 && j->admission.wanted && !j->frozen;
-            c->count = cpuset_count(&j->kept_cores);
-            c->current = c->allowed = j->kept_cores;
+            struct cpuset kept = users_kept_cores(j);
+
+            c->exclusive = cpuset_count(&kept) > 0 && j->admission.wanted && !j->frozen;
+            c->count = cpuset_count(&kept);
+            c->current = c->allowed = kept;
             continue;
         }
         if (!j->overlaps) /* what it shares for want of better is not its own to keep */
@@ -461,7 +469,7 @@ static void want_cores(struct node *n, uint64_t now)
         if (j->unfenceable)
             cpuset_zero(&j->want_cores);
         else if (j->kept)
-            j->want_cores = j->kept_cores;
+            j->want_cores = users_kept_cores(j);
         else
             j->want_cores = d->cores[count].assigned;
         count++;
@@ -472,8 +480,7 @@ static void want_limits(struct job *j)
 {
     uint32_t cores = j->share ? j->share : 1;
 
-    j->want_weight = cores * CGROUP_WEIGHT_STD > CGROUP_WEIGHT_MAX ? CGROUP_WEIGHT_MAX
-                                                                   : cores * CGROUP_WEIGHT_STD;
+    j->want_weight = users_weight(j, cores);
     j->want_quota_mcpu = CGROUP_NO_QUOTA;
     if (j->asked.placement == PLACEMENT_QUOTA && j->confine->can_limit(j) && j->share)
         j->want_quota_mcpu = j->share * 1000;
@@ -482,7 +489,7 @@ static void want_limits(struct job *j)
 static void want_threads(struct job *j)
 {
     if (j->pinned.intra)
-        j->want = j->pinned;
+        j->want = users_pinned_threads(j);
     else
         j->want = (struct threads){speed_threads(j), 0};
     if (j->want.intra < j->share && j->pinned.intra == 0)
@@ -547,6 +554,7 @@ static bool take_up(struct job *j, const struct policy_plan *plan, uint32_t i, u
     uint32_t share = mcpu < 1000 ? 1 : (uint32_t)(mcpu / 1000);
 
     j->place = decision->place;
+    users_take_up(j, decision);
     admission_want(j, decision->verb, share);
     set_share(j, j->admission.wanted ? share : 0, now);
     /* That it has no use for more says more than how the policy came to one. */
@@ -587,6 +595,8 @@ static int decide_once(struct node *n, uint64_t now, bool at_once, struct error 
     s.domains = &root;
     s.domain_count = 1;
     s.jobs = d->jobs;
+    s.users = d->users;
+    s.user_count = users_fill(n, d->job, s.job_count, d->jobs, d->users);
     s.seed = n->epoch;
     s.at_once = at_once;
     s.params = d->spec.params;
@@ -650,6 +660,7 @@ int decision_make(struct node *n, uint64_t now, bool at_once, struct error *err)
     for (struct job *j = n->jobs.first; j; j = j->next)
         if (!decision_counts(j, now)) {
             j->share = j->lent = j->borrowed = j->place = 0;
+            memset(&j->user, 0, sizeof(j->user));
             snprintf(j->share_reason, sizeof(j->share_reason), "%s",
                      j->frozen ? "paused by hand"
                                : "no runtime that can change has reported: counts for nothing "
@@ -668,6 +679,7 @@ int decision_make(struct node *n, uint64_t now, bool at_once, struct error *err)
         j->want_before = j->want;
         j->want_cores_before = j->want_cores;
     }
+    users_add_up(n);
     want_cores(n, now);
     for (struct job *j = n->jobs.first; j; j = j->next) {
         want_limits(j);

@@ -238,12 +238,12 @@ static json_t *job_to_json(const struct job *j)
     for (const struct process *p = j->processes; p; p = p->next)
         json_array_append_new(
             processes, json_pack("{s:i,s:I}", "pid", (int)p->pid, "start", (json_int_t)p->start));
-    json = json_pack("{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:i,s:o,s:o,s:o,s:o}", "id", j->id, "name",
+    json = json_pack("{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:i,s:b,s:o,s:o,s:o,s:o}", "id", j->id, "name",
                      j->name, "token", j->token, "uid", (json_int_t)j->uid, "created_ms",
                      (json_int_t)j->created_ms, "intra", (json_int_t)j->pinned.intra, "inter",
-                     (json_int_t)j->pinned.inter, "by", (int)j->pinned_by, "processes", processes,
-                     "admission", admission_to_json(j), "container", place_to_json(j), "kept",
-                     kept_to_json(j));
+                     (json_int_t)j->pinned.inter, "by", (int)j->pinned_by, "granted",
+                     (int)j->granted, "processes", processes, "admission", admission_to_json(j),
+                     "container", place_to_json(j), "kept", kept_to_json(j));
     for (each_attribute(a)) {
         int64_t value = attribute_get(a, &j->asked);
 
@@ -257,7 +257,7 @@ static json_t *job_to_json(const struct job *j)
 struct stored {
     const char *id, *name, *token;
     json_int_t uid, created_ms, intra, inter;
-    int by;
+    int by, granted;
     struct attributes asked;
     json_t *processes, *admission, *container, *kept; /* of the file's JSON; NULL: not in it */
 };
@@ -285,11 +285,11 @@ static int asked_parse(const json_t *json, struct attributes *ret)
 static int stored_parse(json_t *json, struct stored *ret)
 {
     struct stored s = {0};
-    int r =
-        json_unpack(json, "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:i,s:o,s?o,s?o,s?o}", "id", &s.id, "name",
-                    &s.name, "token", &s.token, "uid", &s.uid, "created_ms", &s.created_ms, "intra",
-                    &s.intra, "inter", &s.inter, "by", &s.by, "processes", &s.processes,
-                    "admission", &s.admission, "container", &s.container, "kept", &s.kept);
+    int r = json_unpack(json, "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:i,s?b,s:o,s?o,s?o,s?o}", "id", &s.id,
+                        "name", &s.name, "token", &s.token, "uid", &s.uid, "created_ms",
+                        &s.created_ms, "intra", &s.intra, "inter", &s.inter, "by", &s.by, "granted",
+                        &s.granted, "processes", &s.processes, "admission", &s.admission,
+                        "container", &s.container, "kept", &s.kept);
 
     if (r < 0 || asked_parse(json, &s.asked) < 0 || strlen(s.token) >= PROTO_TOKEN_MAX ||
         s.uid < 0 || s.uid > UINT32_MAX || s.intra < 0 || s.intra > PROTO_THREADS_MAX ||
@@ -362,6 +362,7 @@ static int job_from_json(struct node *n, json_t *json, struct job **ret)
     job_set_id(j, s.id);
     snprintf(j->token, sizeof(j->token), "%s", s.token);
     j->pinned_by = (enum proto_source)s.by;
+    j->granted = s.granted;
     set_created(j, (uint64_t)s.created_ms);
     r = read_admission(j, s.admission);
     j->kept =

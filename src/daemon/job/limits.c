@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/job/limits.h"
+
+#include "daemon/node.h"
+
+#include <errno.h>
+
+bool limits_exempt(const struct node *n, uid_t uid)
+{
+    return uid == 0 || uid == n->uid;
+}
+
+uint32_t limits_user_weight(const struct node *n, uid_t uid)
+{
+    const struct config *c = &n->config;
+
+    for (unsigned i = 0; i < c->n_users; i++)
+        if (c->users[i].uid == uid)
+            return c->users[i].weight;
+    return CONFIG_USER_WEIGHT;
+}
+
+int limits_check_job(const struct node *n, uid_t uid, struct error *err)
+{
+    uint32_t most = n->config.user_jobs;
+    unsigned own = 0;
+
+    if (limits_exempt(n, uid))
+        return n->jobs.n < PROTO_JOBS_MAX
+                   ? 0
+                   : error_set(err, -ENOSPC, "this daemon has its most jobs, %d", PROTO_JOBS_MAX);
+    for (const struct job *j = n->jobs.first; j; j = j->next)
+        own += j->uid == uid;
+    if (most && own >= most)
+        return error_set(err, -ENOSPC, "user %u has the most jobs of one user, %u (user-jobs)",
+                         (unsigned)uid, most);
+    if (n->jobs.n >= PROTO_JOBS_MAX - LIMITS_KEPT_JOBS)
+        return error_set(err, -ENOSPC, "this daemon has its most jobs, %d, but for root's",
+                         PROTO_JOBS_MAX - LIMITS_KEPT_JOBS);
+    return 0;
+}
+
+int limits_check_process(const struct job *j)
+{
+    const struct node *n = j->node;
+    uint32_t most = n->config.user_processes;
+    unsigned own = 0;
+
+    if (!most || limits_exempt(n, j->uid))
+        return 0;
+    for (const struct job *k = n->jobs.first; k; k = k->next)
+        own += k->uid == j->uid ? k->n_processes : 0;
+    return own < most ? 0 : -ENOSPC;
+}
+
+/* ---- who may ask for more ---- */
+
+static bool takes_part(const struct job *j)
+{
+    return j->share > 0 || (j->admission.phase != JOB_RUNNING && !j->admission.held);
+}
+
+/* Weights of all users that have jobs, @uid among them. */
+static uint64_t sum_of_weights(const struct node *n, uid_t uid, unsigned *ret_users)
+{
+    uint64_t sum = limits_user_weight(n, uid);
+
+    *ret_users = 1;
+    for (const struct job *j = n->jobs.first; j; j = j->next) {
+        const struct job *first = n->jobs.first;
+
+        if (j->uid == uid || !takes_part(j))
+            continue;
+        while (first != j && (first->uid != j->uid || !takes_part(first)))
+            first = first->next;
+        if (first != j)
+            continue;
+        sum += limits_user_weight(n, j->uid);
+        ++*ret_users;
+    }
+    return sum;
+}
+
+int limits_check_pin(const struct node *n, uid_t uid, uint32_t threads, struct error *err)
+{
+    unsigned users, cpus = cpuset_count(&n->cpus);
+    uint64_t weights = sum_of_weights(n, uid, &users);
+    uint64_t share = cpus * (uint64_t)limits_user_weight(n, uid) / weights;
+
+    if (share < 1)
+        share = 1;
+    if (n->config.user_cores && !limits_exempt(n, uid) && share > n->config.user_cores)
+        share = n->config.user_cores;
+    else if (users == 1)
+        return 0;
+    if (threads <= share)
+        return 0;
+    return error_set(err, -EPERM,
+                     "%u cores are more than the user's share, which is %u of %u, with %u user%s",
+                     threads, (unsigned)share, cpus, users, users == 1 ? "" : "s");
+}
+
+int limits_check_priority(const struct node *n, uid_t uid, int32_t priority, struct error *err)
+{
+    uint32_t most = n->config.user_priority;
+
+    if (!most || priority <= (int32_t)most || limits_exempt(n, uid))
+        return 0;
+    return error_set(err, -EPERM,
+                     "priority is %d: that of a user's job is at most %u "
+                     "(user-priority)",
+                     (int)priority, most);
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/plan/users.h"
+
+#include "daemon/job/limits.h"
+#include "daemon/node.h"
+#include "host/cgroup/cgroup.h"
+
+/* How finely the weights of a user's many jobs are told apart. */
+#define SCALE_MAX 100
+
+static struct policy_user describe(const struct node *n, uid_t uid)
+{
+    const struct config *c = &n->config;
+    bool limited = c->user_cores && !limits_exempt(n, uid);
+
+    return (struct policy_user){
+        .id = uid,
+        .weight = limits_user_weight(n, uid),
+        .most_mcpu = limited ? (int64_t)c->user_cores * POLICY_CORE_MCPU : POLICY_UNLIMITED,
+    };
+}
+
+uint32_t users_fill(const struct node *n, struct job *const *job, uint32_t count,
+                    struct policy_job *jobs, struct policy_user *users)
+{
+    uint32_t n_users = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t u = 0;
+
+        while (u < n_users && users[u].id != job[i]->uid)
+            u++;
+        if (u == n_users)
+            users[n_users++] = describe(n, job[i]->uid);
+        jobs[i].user = u;
+        jobs[i].granted = job[i]->granted;
+    }
+    return n_users;
+}
+
+void users_take_up(struct job *j, const struct policy_decision *decision)
+{
+    j->user.may_mcpu = decision->user_mcpu;
+    j->user.is_short = decision->reason.user_mcpu > 0;
+}
+
+bool users_over(const struct job *j)
+{
+    return j->user.may_mcpu > 0 && j->user.has_mcpu > j->user.may_mcpu;
+}
+
+/* The kernel's weights are whole numbers: all of them are larger where some would be below one. */
+static uint32_t scale(const struct node *n)
+{
+    uint32_t most = 1, scale;
+    bool over = false;
+
+    for (const struct job *j = n->jobs.first; j; j = j->next) {
+        over |= users_over(j);
+        most = j->share > most ? j->share : most;
+    }
+    scale = CGROUP_WEIGHT_MAX / (CGROUP_WEIGHT_STD * most);
+    if (!over || scale < 1)
+        return 1;
+    return scale < SCALE_MAX ? scale : SCALE_MAX;
+}
+
+void users_add_up(struct node *n)
+{
+    uint32_t all;
+
+    for (struct job *j = n->jobs.first; j; j = j->next) {
+        j->user.has_mcpu = 0;
+        for (const struct job *k = n->jobs.first; j->user.may_mcpu && k; k = k->next)
+            if (k->uid == j->uid && k->admission.wanted)
+                j->user.has_mcpu += (int64_t)k->share * POLICY_CORE_MCPU;
+    }
+    all = scale(n);
+    for (struct job *j = n->jobs.first; j; j = j->next)
+        j->user.scale = all;
+}
+
+uint32_t users_weight(const struct job *j, uint32_t cores)
+{
+    uint64_t weight = (uint64_t)cores * CGROUP_WEIGHT_STD * j->user.scale;
+
+    if (users_over(j))
+        weight = weight * (uint64_t)j->user.may_mcpu / (uint64_t)j->user.has_mcpu;
+    if (weight < CGROUP_WEIGHT_MIN)
+        return CGROUP_WEIGHT_MIN;
+    return weight < CGROUP_WEIGHT_MAX ? (uint32_t)weight : CGROUP_WEIGHT_MAX;
+}
+
+struct cpuset users_kept_cores(const struct job *j)
+{
+    struct cpuset cores = j->kept_cores;
+    unsigned room = j->share ? j->share : 1;
+
+    if (!j->user.is_short || j->granted || cpuset_count(&cores) <= room)
+        return cores;
+    cpuset_zero(&cores);
+    for (int c = cpuset_next(&j->kept_cores, 0); c >= 0 && room > 0; room--) {
+        cpuset_add(&cores, (unsigned)c);
+        c = cpuset_next(&j->kept_cores, (unsigned)c + 1);
+    }
+    return cores;
+}
+
+struct threads users_pinned_threads(const struct job *j)
+{
+    struct threads threads = j->pinned;
+
+    if (!j->user.is_short || j->granted || j->share == 0)
+        return threads;
+    if (threads.intra > j->share)
+        threads.intra = j->share;
+    if (threads.inter > j->share)
+        threads.inter = j->share;
+    return threads;
+}

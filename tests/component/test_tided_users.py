@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several users on the system's daemon: each has a share of the machine, whatever the others ask for,
+and as much of the daemon as tide.conf says. The second table of docs/permissions.md."""
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from daemon import SET, Controller, UnixConnection, control, eventually
+
+ONE, TWO, THREE = 61001, 61002, 61003  # users without a name
+ADMINS = 61100
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+two_cpus = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
+
+CALLER = """
+import http.client, json, socket, struct, sys
+def api(method, path, body=None):
+    c = http.client.HTTPConnection("x")
+    c.sock = socket.socket(socket.AF_UNIX); c.sock.connect(folder + "/api.sock")
+    c.request(method, path, body); answer = c.getresponse()
+    return answer.status, answer.read().decode()
+def agent(data):
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect(folder + "/agent.sock")
+    s.send(bytes.fromhex(data)); answer = s.recv(2048); s.close()
+    return struct.unpack_from("<i", answer, 16)[0], answer[40:].split(bytes(1))[0].decode()
+folder = sys.argv[1]
+print(json.dumps([(api if kind == "api" else agent)(*args) for kind, *args in json.loads(sys.argv[2])]))
+"""
+
+
+def call(tided, uid, *calls, groups=()):
+    who = [f"--reuid={uid}", f"--regid={uid}",
+           f"--groups={','.join(map(str, groups))}" if groups else "--clear-groups"]
+    done = subprocess.run(["setpriv", *who, sys.executable, "-c", CALLER, tided.dir, json.dumps(calls)],
+                          capture_output=True, text=True, timeout=60, check=True)
+    return json.loads(done.stdout)
+
+
+def patch(tided, uid, job, groups=(), **body):
+    return call(tided, uid, ("api", "PATCH", f"/v1/jobs/{job.id}", json.dumps(body)), groups=groups)[0]
+
+
+def targets(*jobs):
+    return [job.get()["target"] for job in jobs]
+
+
+def settle(expected, *jobs):
+    eventually(lambda: targets(*jobs) == expected)
+
+
+@pytest.fixture
+def tided(place):
+    return place.daemon("--cpus", "0-7", "--policy", "equal").start()
+
+
+def conf(public_dir, text):
+    path = public_dir / "t.conf"
+    path.write_text(f"[daemon]\ncpus=0-7\npolicy=equal\n{text}")
+    path.chmod(0o644)
+    return path
+
+
+# ---- shares ----
+
+def test_many_jobs_of_one_user_leave_another_the_half(tided):
+    one = [tided.job("--max", "8", uid=ONE) for _ in range(6)]
+    two = tided.job("--max", "8", uid=TWO)
+    settle([4], two)
+    settle([1] * 6, *one)
+    text = two.get()["reason"]
+    assert "its user has 4 of 8 cores, 2 users share" in text, text
+    assert "its user has 4 of 8 cores" in two.changes()[-1]["reason"]
+    two.end()
+    settle([2, 2, 1, 1, 1, 1], *one)
+
+
+def test_what_one_user_leaves_the_others_have(tided):
+    one, two = tided.job("--max", "2", uid=ONE), tided.job("--max", "8", uid=TWO)
+    settle([2, 6], one, two)
+
+
+@pytest.mark.parametrize("ask", [{"threads": 8}, {"pin": True, "threads": 8}, {"pin": True, "cores": "0-6"},
+                                 {"intra": 1, "inter": 8}, {"threads": 4096}],
+                         ids=lambda ask: "-".join(map(str, itertools.chain(*ask.items()))))
+def test_more_than_a_share_is_for_administrators(place, public_dir, ask):
+    group = "games"
+    number = int(next(line for line in open("/etc/group") if line.startswith(group + ":")).split(":")[2])
+    tided = place.daemon("--cpus", "0-7", "--policy", "equal", "--admin-group", group).start()
+    one, two = tided.job("--max", "8", uid=ONE), tided.job("--max", "8", uid=TWO)
+    settle([4, 4], one, two)
+    status, answer = patch(tided, ONE, one, **ask)
+    assert status == 403 and "more than the user's share, which is 4 of 8" in answer, answer
+    assert "admin group" in answer
+    settle([4, 4], one, two)
+    assert not one.get()["pinned"]
+    assert patch(tided, THREE, one, groups=[number], **ask)[0] == 200
+    assert one.get()["pinned"] == ask.get("threads", ask.get("intra", 7))
+    if one.get()["pinned"] > 4:
+        eventually(lambda: two.get()["target"] <= 3)
+
+
+def test_a_controllers_order_has_the_same_limit(tided):
+    one, two = tided.job("--max", "8", uid=ONE), tided.job("--max", "8", uid=TWO)
+    settle([4, 4], one, two)
+    (status, text), (fine, _) = call(tided, ONE, ("agent", control(SET, intra=5, job=one.id).hex()),
+                                     ("agent", control(SET, intra=3, job=one.id).hex()))
+    assert status == -1 and "user's share" in text
+    assert fine == 0
+    settle([3, 5], one, two)
+
+
+def test_a_job_does_not_begin_with_more_than_a_share(tided):
+    two = tided.job("--max", "8", uid=TWO)
+    settle([8], two)
+    free = tided.peer(uid=ONE)
+    status, answer = call(tided, ONE, ("api", "POST", "/v1/jobs", json.dumps({"pid": free.pid, "threads": 4096})))[0]
+    assert status == 403 and "4096 cores are more than the user's share, which is 4 of 8" in answer
+    assert len(tided.jobs()) == 1
+
+
+def test_alone_a_user_may_pin_as_ever_until_somebody_comes(tided):
+    one = tided.job("--max", "8", uid=ONE)
+    assert patch(tided, ONE, one, threads=64)[0] == 200
+    settle([64], one)
+    two = tided.job("--max", "8", uid=TWO)
+    settle([4, 4], one, two)
+    two.end()
+    settle([64], one)
+
+
+@two_cpus
+def test_a_pin_to_all_cores_is_cut_when_somebody_comes(place):
+    cpus = os.sched_getaffinity(0)
+    half = set(sorted(cpus)[:len(cpus) // 2])
+    tided = place.daemon("--policy", "equal").start()
+    one = tided.job("--max", "64", uid=ONE)
+    assert patch(tided, ONE, one, pin=True, cores=",".join(map(str, cpus)))[0] == 200
+    settle([len(cpus)], one)
+    two = tided.job("--max", "64", uid=TWO)
+    eventually(lambda: os.sched_getaffinity(one.peer.pid) == half)
+    eventually(lambda: os.sched_getaffinity(two.peer.pid) == cpus - half)  # nobody may pin them away
+    two.end()
+    eventually(lambda: os.sched_getaffinity(one.peer.pid) == cpus)
+
+
+@two_cpus
+def test_minima_and_exclusive_cores_count_up_to_the_share(place):
+    cpus = os.sched_getaffinity(0)
+    tided = place.daemon("--policy", "equal").start()
+    one = tided.job("--max", "64", uid=ONE, min=len(cpus), placement="exclusive")
+    settle([len(cpus)], one)
+    two = tided.job("--max", "64", uid=TWO, placement="exclusive")
+    settle([len(cpus) - len(cpus) // 2, len(cpus) // 2], one, two)
+    eventually(lambda: len(os.sched_getaffinity(two.peer.pid)) == len(cpus) // 2)
+    assert not os.sched_getaffinity(one.peer.pid) & os.sched_getaffinity(two.peer.pid)
+
+
+def weights(tided):
+    """Of each job, as the kernel was told."""
+    connection = UnixConnection(tided.dir / "api.sock")
+    connection.request("GET", "/metrics")
+    text = connection.getresponse().read().decode()
+    connection.close()
+    return {m[1]: int(m[2]) for m in re.finditer(r'^tide_job_cpu_weight\{job="(j\d+)".*\} (\d+)$', text, re.M)}
+
+
+@pytest.mark.skipif(not os.access("/sys/fs/cgroup", os.W_OK), reason="needs control groups")
+def test_a_users_many_jobs_weigh_no_more_than_anothers_one(place):
+    """Each job has a thread at least: 20 jobs on a core have 20, and the kernel is to share it."""
+    tided = place.daemon("--policy", "equal").start()
+    one = [tided.job("--max", "1", uid=ONE) for _ in range(20)]
+    two = tided.job("--max", "64", uid=TWO)
+    settle([len(os.sched_getaffinity(0)) // 2 or 1], two)
+    eventually(lambda: all(weights(tided).values()))
+    eventually(lambda: 0.9 <= sum(weights(tided)[job.id] for job in one) / weights(tided)[two.id] <= 1.1)
+
+
+def test_users_have_weights(place, public_dir):
+    tided = place.daemon("--config", conf(public_dir, f"user-weights={ONE}:300\n")).start()
+    one, two = tided.job("--max", "8", uid=ONE), tided.job("--max", "8", uid=TWO)
+    settle([6, 2], one, two)
+
+
+def test_a_limit_of_cores_holds_also_alone(place, public_dir):
+    tided = place.daemon("--config", conf(public_dir, "user-cores=3\n")).start()
+    one = tided.job("--max", "8", uid=ONE)
+    settle([3], one)
+    assert "its user has 3 of 8 cores" in one.get()["reason"]
+    status, answer = patch(tided, ONE, one, threads=4)
+    assert status == 403 and "which is 3 of 8" in answer
+    roots = tided.job("--max", "8")
+    settle([3, 5], one, roots)
+
+
+def test_what_an_administrator_pins_outlives_the_daemon(tided):
+    one, two = tided.job("--max", "8", uid=ONE), tided.job("--max", "8", uid=TWO)
+    assert one.patch(threads=7)[0] == 200  # root
+    settle([7, 1], one, two)
+    eventually(lambda: '"granted":true' in one.record())
+    tided.signal(9)
+    tided.start()
+    settle([7, 1], one, two)
+    assert patch(tided, ONE, one, threads=3)[0] == 200
+    settle([3, 5], one, two)
+
+
+# ---- limits of the daemon ----
+
+def test_one_users_jobs_leave_places_for_others(place, public_dir):
+    tided = place.daemon("--config", conf(public_dir, "user-jobs=2\n")).start()
+    for _ in range(2):
+        tided.job(uid=ONE)
+    free = tided.peer(uid=ONE)
+    status, answer = call(tided, ONE, ("api", "POST", "/v1/jobs", json.dumps({"pid": free.pid})))[0]
+    assert status == 503 and "the most jobs of one user, 2 (user-jobs)" in answer
+    tided.job(uid=TWO)
+    for _ in range(3):
+        tided.job()
+
+
+def test_one_users_processes_leave_places_for_others(place, public_dir):
+    tided = place.daemon("--config", conf(public_dir, "user-processes=1\n")).start()
+    tided.job(uid=ONE)
+    free = tided.peer(uid=ONE)
+    status, answer = call(tided, ONE, ("api", "POST", "/v1/jobs", json.dumps({"pid": free.pid})))[0]
+    assert status == 503 and "cannot follow process" in answer
+    tided.job(uid=TWO)
+
+
+def test_one_users_connections_leave_places_for_others(place, public_dir):
+    tided = place.daemon("--config", conf(public_dir, "user-connections=3\n")).start()
+    code = ("import socket, sys\n"
+            "held = []\n"
+            "for _ in range(20):\n"
+            "    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect(sys.argv[1]); held.append(s)\n"
+            "alive = 0\n"
+            "for s in held:\n"
+            "    s.settimeout(2)\n"
+            "    try:\n"
+            "        alive += s.recv(1) != b''\n"
+            "    except TimeoutError:\n"
+            "        alive += 1\n"
+            "print(alive)\n")
+    done = subprocess.run(["setpriv", f"--reuid={ONE}", f"--regid={ONE}", "--clear-groups", sys.executable, "-c",
+                           code, tided.dir / "agent.sock"], capture_output=True, text=True, timeout=60, check=True)
+    assert int(done.stdout) == 3
+    controllers = [Controller(tided.dir / "agent.sock") for _ in range(8)]  # root's
+    assert all(c.list() == [] for c in controllers)
+
+
+def test_a_priority_above_the_limit_is_for_administrators(place, public_dir):
+    tided = place.daemon("--config", conf(public_dir, "user-priority=5\n")).start()
+    one = tided.job(uid=ONE)
+    status, answer = patch(tided, ONE, one, priority=6)
+    assert status == 403 and "at most 5 (user-priority)" in answer
+    assert patch(tided, ONE, one, priority=5)[0] == 200
+    assert one.patch(priority=1000)[0] == 200
+    assert patch(tided, ONE, one, weight=200)[0] == 200
