@@ -25,7 +25,11 @@
 #define MUCH_PERMILLE   300 /* of a step's time in communication: one more parameter server */
 #define LITTLE_PERMILLE 100 /* one less, if there are fewer workers, too */
 #define SPEED_MAX       (1u << 24) /* in thousandths: of one worker's */
-#define HOLD_MAX_NS     (3600 * NS_PER_S)
+
+static bool is_tried(const struct trial *t)
+{
+    return t->state != TRIAL_RESTING;
+}
 
 /* ---- samples --------------------------------------------------------------------------------- */
 
@@ -98,7 +102,7 @@ static void end_sample(struct core *c, struct record *r, uint64_t rate)
         r->noise_permille = (uint32_t)((7 * r->noise_permille + (off < 1000 ? off : 1000)) / 8);
     }
     r->rate = n > 1 ? ((n - 1) * r->rate + rate) / n : rate;
-    if (t->to == 0 || t->rate == 0 || (int32_t)r->size_worker <= t->from)
+    if (!is_tried(t) || t->rate == 0 || (int32_t)r->size_worker <= t->from)
         fit_add(&r->fit, (uint64_t)c->now_ns, r->size_worker, rate);
 }
 
@@ -161,30 +165,16 @@ int32_t learn_next_useful(const struct job *job, int32_t workers)
 
 /* ---- trials ---------------------------------------------------------------------------------- */
 
-static void end_trial(struct trial *t)
-{
-    t->to = t->top = 0;
-}
-
 void learn_hold(struct core *c, struct job *job, enum kube_role role, int32_t ceiling)
 {
-    struct trial *t = &job->record->trial[role];
-
-    if (t->top == 0)
-        t->hold_ns = t->hold_ns ? 2 * t->hold_ns : CEILING_NS;
-    t->hold_ns = t->hold_ns < HOLD_MAX_NS ? t->hold_ns : HOLD_MAX_NS;
-    t->ceiling = ceiling;
-    t->until_ns = c->now_ns + t->hold_ns;
-    if (ceiling <= t->from)
-        end_trial(t);
-    else if (t->to > ceiling)
-        t->to = ceiling;
+    trial_move(&job->record->trial[role], TRIAL_CAPPED,
+               &(struct trial_news){.to = ceiling, .now_ns = c->now_ns});
 }
 
 /* What was found out about more than @size workers does not hold any more. */
 static void try_again(struct record *r, int32_t size)
 {
-    r->trial[KUBE_WORKER].ceiling = 0;
+    trial_move(&r->trial[KUBE_WORKER], TRIAL_CEILING_OVER, NULL);
     for (int i = 0; i < FIT_COUNTS; i++)
         if ((int32_t)r->fit.count[i].threads > size)
             r->fit.count[i] = (struct fit_count){0};
@@ -276,10 +266,10 @@ static bool is_measured(struct core *c, struct job *job, struct trial *t, int32_
 {
     const struct record *r = job->record;
 
-    if (t->to && c->now_ns - r->changed_ns >= 2 * PATIENCE_NS &&
+    if (is_tried(t) && c->now_ns - r->changed_ns >= 2 * PATIENCE_NS &&
         (size <= t->from || r->samples < TRIAL_SAMPLES))
-        end_trial(t);
-    return t->to && size > t->from && r->samples >= TRIAL_SAMPLES && complete(c, job);
+        trial_move(t, TRIAL_BROKEN, NULL);
+    return is_tried(t) && size > t->from && r->samples >= TRIAL_SAMPLES && complete(c, job);
 }
 
 static void judge_servers(struct core *c, struct job *job)
@@ -296,11 +286,12 @@ static void judge_servers(struct core *c, struct job *job)
     if (verdict == UNCLEAR)
         return;
     if (verdict == TOO_LITTLE) {
-        learn_hold(c, job, KUBE_PS, t->from);
+        trial_move(t, TRIAL_WORSE,
+                   &(struct trial_news){.from = size, .to = t->from, .now_ns = c->now_ns});
         job->rolled_back[KUBE_PS] = true;
         return;
     }
-    end_trial(t);
+    trial_move(t, TRIAL_PAID, NULL);
     /* workers that had to wait for servers may not have to any more */
     try_again(r, (int32_t)r->size_worker);
 }
@@ -412,19 +403,18 @@ static void judge_workers(struct core *c, struct job *job)
 {
     struct record *r = job->record;
     struct trial *t = &r->trial[KUBE_WORKER];
-    int32_t size = (int32_t)r->size_worker, least = c->settings->worker_gain_permille, back, above;
+    int32_t size = (int32_t)r->size_worker, least = c->settings->worker_gain_permille, back;
     enum verdict verdict;
     bool between;
 
-    if (!is_measured(c, job, t, size) || r->trial[KUBE_PS].to || r->ps_wish)
+    if (!is_measured(c, job, t, size) || is_tried(&r->trial[KUBE_PS]) || r->ps_wish)
         return;
-    if (t->top > size) {
+    if (t->state == TRIAL_RETURNED && t->top > size) {
         verdict = weigh(r, KUBE_WORKER, (uint64_t[]){r->rate, t->top_rate}, size, t->top,
                         (int32_t[]){least, least});
         if (verdict == GOOD) {
             r->proven = t->top;
-            t->ceiling = t->above;
-            end_trial(t);
+            trial_move(t, TRIAL_TOP_PAID, NULL);
         }
         if (verdict == GOOD || verdict == UNCLEAR)
             return;
@@ -443,16 +433,14 @@ static void judge_workers(struct core *c, struct job *job)
     back = verdict == GOOD ? size : retreat(job, t, verdict, r->rate, size);
     if (back >= size) {
         r->proven = size > r->proven ? size : r->proven;
-        end_trial(t);
+        trial_move(t, TRIAL_PAID, NULL);
         return;
     }
-    above = t->ceiling;
-    learn_hold(c, job, KUBE_WORKER, back > t->from ? back : t->from);
-    if (t->to) {
-        t->above = above;
-        t->top = size;
-        t->top_rate = r->rate;
-    }
+    trial_move(t, TRIAL_WORSE,
+               &(struct trial_news){.from = size,
+                                    .to = back > t->from ? back : t->from,
+                                    .rate = r->rate,
+                                    .now_ns = c->now_ns});
     job->rolled_back[KUBE_WORKER] = true;
 }
 
@@ -505,16 +493,17 @@ static void servers_changed(struct job *job, int32_t from, int32_t to)
 {
     struct record *r = job->record;
     struct trial *t = &r->trial[KUBE_PS];
+    uint64_t rate;
 
-    end_trial(t);
+    trial_move(t, TRIAL_BROKEN, NULL);
     if (to <= from)
         return;
-    r->trial[KUBE_WORKER].top = 0; /* was measured with fewer */
+    trial_move(&r->trial[KUBE_WORKER], TRIAL_TOP_STALE, NULL); /* was measured with fewer */
     r->ps_basis = job->have[KUBE_WORKER];
     /* a worker may have given its room to the server: what it gave counts, too */
-    t->rate = r->ps_rate ? r->ps_rate : r->rate;
-    t->from = from;
-    t->to = t->rate && from ? to : 0;
+    rate = r->ps_rate ? r->ps_rate : r->rate;
+    if (rate && from)
+        trial_move(t, TRIAL_BEGUN, &(struct trial_news){.from = from, .to = to, .rate = rate});
     r->ps_wish = 0;
     r->ps_rate = 0;
 }
@@ -523,20 +512,20 @@ static void workers_changed(struct job *job, int32_t from, int32_t to)
 {
     struct record *r = job->record;
     struct trial *t = &r->trial[KUBE_WORKER];
+    struct trial_news news = {.from = from, .to = to};
 
-    if (to > from)
-        end_trial(&r->trial[KUBE_PS]); /* the rate says nothing of servers any more */
-    if (t->to) {                       /* it goes on with the size that there is now */
-        if (to <= t->from || (to < from && is_resized(job)))
-            end_trial(t);
-        else
-            t->to = to;
+    if (to > from) /* the rate says nothing of servers any more */
+        trial_move(&r->trial[KUBE_PS], TRIAL_BROKEN, NULL);
+    if (is_tried(t)) { /* it goes on with the size that there is now */
+        bool over = to < from && is_resized(job);
+
+        trial_move(t, over ? TRIAL_BROKEN : TRIAL_RESIZED, &(struct trial_news){.to = to});
     } else if (to > from && to > r->proven) {
-        t->top = 0;
-        t->rate = rate_of(job, from);
-        t->from = is_resized(job) && t->rate ? (int32_t)r->size_worker : from;
-        t->from -= t->rate == 0; /* it is one of those that are tried */
-        t->to = to;
+        news.rate = rate_of(job, from);
+        if (is_resized(job) && news.rate)
+            news.from = (int32_t)r->size_worker;
+        news.from -= news.rate == 0; /* it is one of those that are tried */
+        trial_move(t, TRIAL_BEGUN, &news);
     }
 }
 
@@ -575,8 +564,8 @@ static bool servers_are_due(struct core *c, struct job *job)
     struct record *r = job->record;
     bool waits = r->wished_ns && c->now_ns - r->wished_ns < PATIENCE_NS;
 
-    if (!job->reports || job->silent || waits || r->trial[KUBE_PS].to ||
-        (r->trial[KUBE_WORKER].to && !job->wants_servers) || r->samples < TRIAL_SAMPLES ||
+    if (!job->reports || job->silent || waits || is_tried(&r->trial[KUBE_PS]) ||
+        (is_tried(&r->trial[KUBE_WORKER]) && !job->wants_servers) || r->samples < TRIAL_SAMPLES ||
         c->now_ns < r->calm_ns || !servers_may_help(c, job)) {
         r->ps_due_ns = 0;
         return false;
@@ -617,9 +606,10 @@ int32_t learn_ps(struct core *c, struct job *job)
         r->ps_due_ns = 0;
         return r->ps_wish;
     }
-    if (job->reports && !job->silent && !r->trial[KUBE_PS].to && !r->trial[KUBE_WORKER].to &&
-        r->samples >= TRIAL_SAMPLES && have > task->min && communication(job) &&
-        communication(job) <= LITTLE_PERMILLE && 2 * job->have[KUBE_WORKER] <= r->ps_basis)
+    if (job->reports && !job->silent && !is_tried(&r->trial[KUBE_PS]) &&
+        !is_tried(&r->trial[KUBE_WORKER]) && r->samples >= TRIAL_SAMPLES && have > task->min &&
+        communication(job) && communication(job) <= LITTLE_PERMILLE &&
+        2 * job->have[KUBE_WORKER] <= r->ps_basis)
         return have - 1;
     return have;
 }

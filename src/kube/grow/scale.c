@@ -224,7 +224,7 @@ static void note_failure(struct core *c, struct job *job, const struct replica *
     if (replica->acted_ns)
         return;
     r->failures += r->failed_ns != c->now_ns; /* a machine takes all that it had with it */
-    r->trial[replica->role].to = 0;           /* it would be judged without what has failed */
+    trial_move(&r->trial[replica->role], TRIAL_BROKEN, NULL); /* judged without what failed */
     r->failed_ns = c->now_ns;
     r->failed_step = job->report ? job->report->progress.step : 0;
     core_event(c, job, true, "NodeFailed", "%s %s", replica->pod->meta.name,

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "kube/view/action.h"
+#include "kube/view/trial.h"
 #include "policy/model/fit.h"
 
 #define NOWHERE     UINT32_MAX
@@ -38,18 +39,6 @@ struct replica_record {
     int64_t since_ns;   /* in this state */
     int64_t acted_ns;   /* when something was last sent about it in this state; 0: not yet */
     int64_t sized_mcpu; /* what was last asked for; 0: nothing */
-};
-
-/* A number of workers or parameter servers that is being tried, or was. */
-struct trial {
-    int32_t from, to;  /* to 0: none under way */
-    int32_t top;       /* was too many, it seems: it is compared with to; 0: none */
-    int32_t ceiling;   /* more did not pay; 0: none */
-    int32_t above;     /* the ceiling that top had */
-    uint64_t rate;     /* before it; 0: nobody knows */
-    uint64_t top_rate; /* with top */
-    int64_t until_ns;  /* the ceiling holds */
-    int64_t hold_ns;   /* how long the last one did */
 };
 
 /* What can be refused, each after what it rests on. */

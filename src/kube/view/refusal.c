@@ -40,7 +40,7 @@ static void expect_no_more(struct memory_entry *entry, const struct kube_answer 
     }
     entry->replica_count = kept;
     entry->record.announced &= !service;
-    entry->record.trial[answer->role].to = 0; /* it would be judged without */
+    trial_move(&entry->record.trial[answer->role], TRIAL_BROKEN, NULL); /* judged without it */
 }
 
 /* The sizes that they do not have were not taken from them by somebody else. */
