@@ -94,7 +94,8 @@ static void make_node(void)
     CHECK(sd_event_new(&node.event) >= 0 && decision_new(&node.decision, NULL) == 0);
     CHECK(groups_new(&node, &node.groups, NULL) == 0);
     CHECK(guardian_new(node.event, node.dir_fd, NULL, "none", &node.guardian, NULL) == 0);
-    CHECK(events_new(&node, &node.events) == 0 && api_new(&node, &node.api, NULL) == 0);
+    CHECK(events_new(&node, &node.events) == 0 &&
+          api_new(&node, routes_handle, &node.api, NULL) == 0);
     for (unsigned i = 0; i < 3; i++) /* for Last-Event-ID: 7.1 to 7.3 */
         events_tell(node.events, "job", json_object());
 }
