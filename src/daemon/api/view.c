@@ -7,8 +7,8 @@
 #include "daemon/job/parts.h"
 #include "daemon/node.h"
 #include "daemon/plan/decision.h"
+#include "daemon/record/shown.h"
 #include "daemon/record/store.h"
-#include "daemon/record/value.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,10 +42,10 @@ static json_t *view_backend(const struct process *p, const struct backend *b)
     uint32_t target = b->malleable && p->beat ? p->target : b->target.intra;
     uint32_t active = b->malleable && p->beat ? p->active : b->active.intra;
 
-    return json_pack("{s:o,s:o,s:i,s:i,s:i,s:b,s:o,s:o,s:i}", "name", value_text(b->name),
-                     "version", value_text(b->version), "max", (int)b->max.intra, "target",
+    return json_pack("{s:o,s:o,s:i,s:i,s:i,s:b,s:o,s:o,s:i}", "name", shown_text(b->name),
+                     "version", shown_text(b->version), "max", (int)b->max.intra, "target",
                      (int)target, "active", (int)active, "malleable", (int)b->malleable, "note",
-                     value_text(b->note), "inter", view_inter(p, b), "pid", (int)p->pid);
+                     shown_text(b->note), "inter", view_inter(p, b), "pid", (int)p->pid);
 }
 
 static json_t *view_backends(const struct job *j)
@@ -72,7 +72,7 @@ static json_t *view_split(const struct job *j)
         if (p->want.intra)
             json_array_append_new(
                 list, json_pack("{s:i,s:o,s:i,s:o}", "pid", (int)p->pid, "name",
-                                value_text(p->comm), "threads", (int)p->want.intra, "used",
+                                shown_text(p->comm), "threads", (int)p->want.intra, "used",
                                 parts_used(p, &milli) ? json_real(milli / 1000.0) : json_null()));
     return list;
 }
@@ -92,7 +92,7 @@ static json_t *view_progress(const struct job *j)
 
     job_progress(j, &p);
     return json_pack("{s:o,s:o,s:o,s:f}", "done", number(p.done), "total", number(p.total), "unit",
-                     value_text(p.unit), "rate", job_rate(j));
+                     shown_text(p.unit), "rate", job_rate(j));
 }
 
 static uint32_t signal_of(const struct job *j)
@@ -108,7 +108,7 @@ static json_t *view_use(const struct job *j)
     struct cpuset cores;
 
     job_cores(j, &cores);
-    return json_pack("{s:o,s:f,s:o,s:o,s:o,s:b}", "cores", value_cpuset(&cores), "allowed",
+    return json_pack("{s:o,s:f,s:o,s:o,s:o,s:b}", "cores", shown_cpuset(&cores), "allowed",
                      job_allowed_mcpu(j) / 1000.0, "target", number(job_target(j)), "active",
                      number(job_active(j)), "max", number(job_max(j)), "oversubscribed",
                      (int)job_oversubscribed(j));
@@ -153,7 +153,7 @@ static json_t *view_turn(const struct job *j, uint64_t now)
     admission_describe(j, now, &p);
     return json_pack("{s:b,s:f,s:f,s:b,s:o}", "submitted", (int)j->admission.submitted, "run_s",
                      (double)p.run_ns / 1e9, "wait_s", (double)p.wait_ns / 1e9, "preemptible",
-                     (int)preemptible, "preemptible_note", value_text(why));
+                     (int)preemptible, "preemptible_note", shown_text(why));
 }
 
 static json_t *view_note(const struct job *j)
@@ -161,7 +161,7 @@ static json_t *view_note(const struct job *j)
     char note[JOB_NOTE_MAX];
 
     job_note(j, clock_now_ns(), note);
-    return value_text(note);
+    return shown_text(note);
 }
 
 /* Who holds its threads: null when nobody does. */
@@ -189,7 +189,7 @@ json_t *view_job(const struct job *j)
         number_or_null(j->pinned.intra), "pinned_by", view_pinned_by(j), "lent", number(j->lent),
         "borrowed", number(j->borrowed), "place", number_or_null(j->place), "backends",
         view_backends(j), "split", view_split(j), "progress", view_progress(j), "reason",
-        value_text(j->share_reason), "note", view_note(j), "signal", number_or_null(signal_of(j)),
+        shown_text(j->share_reason), "note", view_note(j), "signal", number_or_null(signal_of(j)),
         "elapsed_s", (double)(now - j->created_ns) / 1e9);
 
     if (!view || json_object_update_new(view, use) < 0 || json_object_update_new(view, asked) < 0 ||
@@ -233,7 +233,7 @@ json_t *view_changes(const struct job *j)
         json_array_append_new(
             list, json_pack("{s:f,s:i,s:i,s:s,s:o,s:f}", "time", (double)c->time_ms / 1000, "from",
                             (int)c->from, "to", (int)c->to, "cores", c->cores, "reason",
-                            value_text(c->reason), "latency_us", (double)c->latency_ns / 1000));
+                            shown_text(c->reason), "latency_us", (double)c->latency_ns / 1000));
     }
     return json_pack("{s:s,s:s,s:o,s:o}", "id", j->id, "name", j->name, "changes", list, "speedup",
                      view_speedup(j));
@@ -312,9 +312,9 @@ static json_t *view_notes(const struct node *n)
     unsigned cpus = cpuset_count(&n->cpus), capacity = decision_capacity(n->decision);
 
     if (n->weights_note[0])
-        json_array_append_new(notes, value_text(n->weights_note));
+        json_array_append_new(notes, shown_text(n->weights_note));
     if (*groups_note(n->groups))
-        json_array_append_new(notes, value_text(groups_note(n->groups)));
+        json_array_append_new(notes, shown_text(groups_note(n->groups)));
     containers_notes(n->containers, notes);
     store_notes(n, notes);
     if (n->jobs.n && capacity < cpus)
@@ -344,7 +344,7 @@ json_t *view_machine(const struct node *n)
                      (json_int_t)n->uid, "privileged", (int)(n->weights || n->cpusets), "policy",
                      decision_policy(n->decision)->policy->name, "placement",
                      placement_name(n->placement), "cpus", (int)cpuset_count(&n->cpus), "online",
-                     value_cpuset(&n->cpus), "free", (int)(given < capacity ? capacity - given : 0),
+                     shown_cpuset(&n->cpus), "free", (int)(given < capacity ? capacity - given : 0),
                      "memory", number_or_null(n->memory_bytes), "memory_counted", number(memory),
                      "jobs", (int)n->jobs.n, "oversubscribed",
                      (int)(oversubscribed || given > capacity), "weights", (int)n->weights, "notes",

@@ -9,7 +9,7 @@
 #include "daemon/node.h"
 #include "daemon/plan/decision.h"
 #include "daemon/record/history.h"
-#include "daemon/record/value.h"
+#include "daemon/record/shown.h"
 #include "host/proc/proc.h"
 
 #include <errno.h>
@@ -181,8 +181,8 @@ static json_t *event_of(const struct job *j, const char *state)
 {
     return json_pack("{s:s,s:s,s:s,s:s,s:s,s:o,s:o,s:o}", "id", j->id, "name", j->name, "owner",
                      j->owner, "kind", j->confine->kind, "state", state, "target",
-                     json_integer(job_target(j)), "cores", value_cores(j), "reason",
-                     value_text(j->share_reason));
+                     json_integer(job_target(j)), "cores", shown_cores(j), "reason",
+                     shown_text(j->share_reason));
 }
 
 /* ---- looking ---- */

@@ -4,7 +4,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "daemon/node.h"
-#include "daemon/record/value.h"
+#include "daemon/record/shown.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -588,7 +588,7 @@ static json_t *column_text(sqlite3_stmt *s, int at)
 {
     const char *text = (const char *)sqlite3_column_text(s, at);
 
-    return value_text(text ? text : "");
+    return shown_text(text ? text : "");
 }
 
 static json_t *column_number(sqlite3_stmt *s, int at)

@@ -11,7 +11,7 @@ struct job;
 /* Each is a new reference, or NULL without memory. */
 
 /* A text of an agent, which may be any bytes: what is not UTF-8 is shown as '?'. */
-json_t *value_text(const char *s);
+json_t *shown_text(const char *s);
 
-json_t *value_cpuset(const struct cpuset *set);
-json_t *value_cores(const struct job *j); /* those it may run on now */
+json_t *shown_cpuset(const struct cpuset *set);
+json_t *shown_cores(const struct job *j); /* those it may run on now */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/record/value.h"
+#include "daemon/record/shown.h"
 
 #include "daemon/job/job.h"
 #include "proto/proto.h"
 
-json_t *value_text(const char *s)
+json_t *shown_text(const char *s)
 {
     json_t *json = json_string(s);
     char copy[PROTO_TEXT_MAX];
@@ -18,17 +18,17 @@ json_t *value_text(const char *s)
     return json_string(copy);
 }
 
-json_t *value_cpuset(const struct cpuset *set)
+json_t *shown_cpuset(const struct cpuset *set)
 {
     char buf[CPUSET_TEXT_MAX];
 
     return json_string(cpuset_format(set, buf, sizeof(buf)) >= 0 ? buf : "");
 }
 
-json_t *value_cores(const struct job *j)
+json_t *shown_cores(const struct job *j)
 {
     struct cpuset cores;
 
     job_cores(j, &cores);
-    return value_cpuset(&cores);
+    return shown_cpuset(&cores);
 }
