@@ -23,6 +23,13 @@ static int path_format(char ret_path[RUNDIR_PATH_MAX], const char *dir, const ch
     return 0;
 }
 
+bool rundir_is_named(void)
+{
+    const char *dir = getenv("TIDE_DIR");
+
+    return dir && *dir;
+}
+
 int rundir_user(char ret_path[RUNDIR_PATH_MAX])
 {
     const char *dir = getenv("TIDE_DIR");

@@ -6,7 +6,7 @@
  *   /run/tide           the system's daemon, when its api.sock exists
  *   $XDG_RUNTIME_DIR/tide, else /tmp/tide-<uid>      the user's own
  *
- * Any thread; used by cli, lib and node.
+ * Any thread; used by cli, lib, host and daemon.
  */
 #pragma once
 
@@ -27,6 +27,9 @@
  * Returns 0, or -ENAMETOOLONG when $TIDE_DIR or $XDG_RUNTIME_DIR is too long for a socket path.
  */
 int rundir_find(char ret_path[RUNDIR_PATH_MAX]);
+
+/* Whether the caller named the directory, by $TIDE_DIR. */
+bool rundir_is_named(void);
 
 /* The user's own directory, also when the system's daemon runs. Same returns. */
 int rundir_user(char ret_path[RUNDIR_PATH_MAX]);

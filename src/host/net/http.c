@@ -4,12 +4,14 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/httphead.h"
+#include "base/rundir.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -182,14 +184,22 @@ static int wait_for(int fd, short events, uint64_t deadline_ns)
     }
 }
 
-/* Anybody can make a directory of the right name in /tmp, and listen in it. */
-static bool is_trusted(int fd)
+/*
+ * Anybody can make a directory of the right name in /tmp, and listen in it. Root may name a user's
+ * directory by $TIDE_DIR: then the daemon of that user is meant.
+ */
+static bool is_trusted(int fd, const char *path)
 {
     struct ucred server;
     socklen_t size = sizeof(server);
+    struct stat socket;
 
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &server, &size) == 0 &&
-           (server.uid == 0 || server.uid == geteuid());
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &server, &size) < 0)
+        return false;
+    if (server.uid == 0 || server.uid == geteuid())
+        return true;
+    return geteuid() == 0 && rundir_is_named() && lstat(path, &socket) == 0 &&
+           socket.st_uid == server.uid;
 }
 
 static int connect_to(const char *path, uint64_t deadline_ns, int *ret_fd)
@@ -210,7 +220,7 @@ static int connect_to(const char *path, uint64_t deadline_ns, int *ret_fd)
             return -ETIMEDOUT;
         poll(NULL, 0, 1);
     }
-    if (!is_trusted(fd))
+    if (!is_trusted(fd, path))
         return -EPERM;
     *ret_fd = TAKE_FD(fd);
     return 0;
