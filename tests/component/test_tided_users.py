@@ -211,6 +211,29 @@ def test_what_an_administrator_pins_outlives_the_daemon(tided):
     settle([3, 5], one, two)
 
 
+def test_a_program_that_sets_its_threads_ends_what_an_administrator_has_granted(tided):
+    one, two = tided.job("--max", "64", uid=ONE), tided.job("--max", "64", uid=TWO)
+    assert one.patch(threads=2)[0] == 200  # root
+    settle([2, 6], one, two)
+    one.peer.tell("local 64 1")
+    eventually(lambda: one.get()["pinned"] == 64)
+    settle([4, 4], one, two)
+    eventually(lambda: '"granted":false' in one.record())
+    assert one.patch(threads=7)[0] == 200
+    settle([7, 1], one, two)
+
+
+@pytest.mark.parametrize("release", [lambda tided, job: job.patch(auto=True)[0] - 200,
+                                     lambda tided, job: tided.controller().order(SET, job=job.id)["status"]],
+                         ids=["api", "controller"])
+def test_a_pin_that_is_released_grants_nothing_any_more(tided, release):
+    one = tided.job("--max", "64", uid=ONE)
+    assert one.patch(threads=7)[0] == 200
+    eventually(lambda: '"granted":true' in one.record())
+    assert release(tided, one) == 0
+    eventually(lambda: '"granted":false' in one.record())
+
+
 # ---- limits of the daemon ----
 
 def test_one_users_jobs_leave_places_for_others(place, public_dir):

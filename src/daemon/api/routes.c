@@ -593,6 +593,7 @@ static void patch_job(struct request *r, struct job *j)
     struct error err = {0};
     struct patch p;
     uint32_t threads;
+    bool governs = control_may_govern(r->node, &r->who);
 
     if (!control_may_change(r->node, &r->who, j)) {
         request_fail(r, HTTP_FORBIDDEN, "Ask its owner, or run as root.", "job %s is %s's", j->id,
@@ -607,8 +608,6 @@ static void patch_job(struct request *r, struct job *j)
     if (!routes_within_limits(r, j->uid, p.asked.priority == j->asked.priority ? NULL : &p.asked,
                               threads))
         return;
-    if (threads || p.keep)
-        j->granted = control_may_govern(r->node, &r->who);
     r->changed = changes(j, &p);
     if (p.held != j->admission.held) {
         if (admission_hold(j, p.held, &err) < 0) {
@@ -621,9 +620,9 @@ static void patch_job(struct request *r, struct job *j)
     j->asked = p.asked;
     j->dirty = true;
     if (p.keeps && p.keep)
-        control_keep(j, p.threads, p.has_cores ? &p.cores : NULL);
+        control_keep(j, p.threads, p.has_cores ? &p.cores : NULL, governs);
     else if (p.pins || p.keeps)
-        control_pin(j, p.threads);
+        control_pin(j, p.threads, governs);
     else
         plan_make_now(j->node);
     r->to = job_target(j);

@@ -397,8 +397,10 @@ static void drop_local(struct job *j, const struct process *p)
 
     for (const struct process *q = j->processes; q; q = q->next)
         others |= q->local.intra > 0;
-    if (p->local.intra && !others && j->pinned_by != PROTO_SOURCE_DAEMON)
+    if (p->local.intra && !others && j->pinned_by != PROTO_SOURCE_DAEMON) {
         j->pinned = (struct threads){0};
+        j->granted = false;
+    }
 }
 
 void process_free(struct process *p)

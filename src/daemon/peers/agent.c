@@ -255,6 +255,7 @@ static void on_local(struct process *p, const struct proto_local *m)
         j->pinned = (struct threads){sum, j->n_processes == 1 ? m->inter : 0};
         j->pinned_by = (enum proto_source)m->source;
     }
+    j->granted = false; /* by its program, whoever has pinned it before */
     j->dirty = true;
     node_store_later(j->node);
     plan_make_now(j->node);

@@ -19,7 +19,7 @@
 
 /* ---- pins ---- */
 
-void control_keep(struct job *j, struct threads threads, const struct cpuset *cores)
+void control_keep(struct job *j, struct threads threads, const struct cpuset *cores, bool governs)
 {
     uint32_t has = j->pinned.intra ? j->pinned.intra : j->share ? j->share : 1;
 
@@ -27,10 +27,10 @@ void control_keep(struct job *j, struct threads threads, const struct cpuset *co
         threads.intra = cores ? cpuset_count(cores) : has;
     j->kept = true;
     j->kept_cores = cores ? *cores : j->want_cores;
-    control_pin(j, threads);
+    control_pin(j, threads, governs);
 }
 
-void control_pin(struct job *j, struct threads threads)
+void control_pin(struct job *j, struct threads threads, bool governs)
 {
     if (threads.intra == 0 && j->kept) {
         j->kept = false;
@@ -40,6 +40,7 @@ void control_pin(struct job *j, struct threads threads)
         p->local = (struct threads){0};
     j->pinned = threads;
     j->pinned_by = PROTO_SOURCE_DAEMON;
+    j->granted = threads.intra && governs;
     j->urgent = true;
     j->dirty = true;
     node_store_later(j->node);
@@ -273,8 +274,8 @@ static void do_set(struct peer *peer, const struct proto_control *m, struct job 
 {
     struct order o = {.from = job_target(j)};
 
-    j->granted = control_may_govern(j->node, &peer->who);
-    control_pin(j, (struct threads){m->intra, m->intra ? m->inter : 0});
+    control_pin(j, (struct threads){m->intra, m->intra ? m->inter : 0},
+                control_may_govern(j->node, &peer->who));
     o.to = job_target(j);
     conclude(peer, m, j, &o);
 }

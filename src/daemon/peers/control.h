@@ -14,12 +14,15 @@ struct link_role;
 
 extern const struct link_role control_role;
 
-/* Pins @j to @threads by hand; intra 0: automatic. Carried out at once. */
-void control_pin(struct job *j, struct threads threads);
+/*
+ * Pins @j to @threads by hand; intra 0: automatic. Carried out at once. @governs: whoever asks is
+ * an administrator, whose pin comes before users' shares.
+ */
+void control_pin(struct job *j, struct threads threads, bool governs);
 
 /*
  * `tide pin`: it stays at @threads (intra 0: what it has) and on @cores (NULL: what it has), and a
  * container's limits that a person changes from now on are left as they are. Until control_pin with
  * intra 0.
  */
-void control_keep(struct job *j, struct threads threads, const struct cpuset *cores);
+void control_keep(struct job *j, struct threads threads, const struct cpuset *cores, bool governs);
