@@ -69,7 +69,8 @@ def test_a_pid_that_becomes_a_setuid_program_joins_nobodys_job(place, setuid_sle
     victim = as_user(OWNER, sys.executable, "-c", code, pass_fds=[theirs.fileno()])
     connection = socket.socket(fileno=socket.recv_fds(ours, 1, 1)[1][0])
     try:
-        tided.api("GET", "/v1/machine")  # the connection is accepted by now
+        status, own = tided.api("POST", "/v1/jobs", {"pid": victim.pid})  # the connection is accepted by now
+        assert status == 201, own
         victim.stdin.write("\n")
         victim.stdin.flush()
         eventually(lambda: is_setuid(victim.pid))
@@ -78,6 +79,7 @@ def test_a_pid_that_becomes_a_setuid_program_joins_nobodys_job(place, setuid_sle
         while connection.recv(2048):  # a result that says no, then it is hung up on
             pass
         assert victim.pid not in job.get()["pids"]
+        assert tided.api("GET", f"/v1/jobs/{own['id']}")[1]["pids"] == [victim.pid]  # as before
         assert tided.api("DELETE", f"/v1/jobs/{job.id}")[0] == 200
         job.peer.process.wait(30)
         assert not ended(victim, signal.SIGTERM)

@@ -257,6 +257,30 @@ def test_one_users_processes_leave_places_for_others(place, public_dir):
     tided.job(uid=TWO)
 
 
+def test_limits_are_for_newcomers_not_for_jobs_that_are_found_again(place, public_dir):
+    tided = place.daemon("--config", conf(public_dir, "")).start()
+    jobs = [tided.job(uid=ONE) for _ in range(3)]
+    eventually(lambda: all(job.record() for job in jobs))
+    tided.signal(9)
+    conf(public_dir, "user-jobs=1\nuser-processes=1\n")
+    tided.start()
+    assert {job["id"] for job in tided.jobs()} == {job.id for job in jobs}
+    for job in jobs:
+        job.peer.expect("welcome")
+    free = tided.peer(uid=ONE)
+    status, answer = call(tided, ONE, ("api", "POST", "/v1/jobs", json.dumps({"pid": free.pid})))[0]
+    assert status == 503 and "(user-jobs)" in answer
+
+
+def test_a_process_that_changes_its_job_is_no_newcomer(place, public_dir):
+    tided = place.daemon("--config", conf(public_dir, "user-processes=1\n")).start()
+    one = tided.job(uid=ONE)
+    move = ("api", "POST", "/v1/jobs", json.dumps({"pid": one.peer.pid}))
+    status, answer = call(tided, ONE, move)[0]
+    assert status == 201, answer
+    assert [(job["id"], job["pids"]) for job in tided.jobs()] == [(json.loads(answer)["id"], [one.peer.pid])]
+
+
 def test_one_users_connections_leave_places_for_others(place, public_dir):
     tided = place.daemon("--config", conf(public_dir, "user-connections=3\n")).start()
     code = ("import socket, sys\n"

@@ -370,8 +370,7 @@ static void post_job(struct request *r, struct job *none)
     }
     j->admission.held = held;
     j->granted = req.pinned.intra && control_may_govern(n, &r->who);
-    job_leave(n, pid, j);
-    e = process_add(j, pid, 0, &p);
+    e = process_join(j, pid, 0, &p);
     if (e < 0) {
         job_free(j);
         request_fail(r, HTTP_UNAVAILABLE, "", "cannot follow process %d: %s", (int)pid,

@@ -157,8 +157,8 @@ static int check_request(const struct node *n, uid_t uid, const struct job_reque
                          struct error *err)
 {
     const struct job *other;
-
-    int r = limits_check_job(n, uid, err);
+    /* One found again is held to the daemon's own limit alone, as its own user's would be. */
+    int r = limits_check_job(n, req->again ? n->uid : uid, err);
 
     if (r < 0)
         return r;
@@ -359,7 +359,7 @@ int process_add(struct job *j, pid_t pid, uint64_t start, struct process **ret)
         *ret = p;
         return 0;
     }
-    if (j->n_processes >= JOB_PROCESSES_MAX || limits_check_process(j) < 0)
+    if (j->n_processes >= JOB_PROCESSES_MAX)
         return -ENOSPC;
     p = fault(FAULT_PROCESS_MEMORY) < 0 ? NULL : calloc(1, sizeof(*p));
     if (!p)
@@ -388,6 +388,33 @@ int process_add(struct job *j, pid_t pid, uint64_t start, struct process **ret)
     j->confine->enter(p);
     *ret = p;
     return 0;
+}
+
+/* Another job of the same user has it: it is one process more for @j, not for the user. */
+static bool is_the_users(const struct job *j, pid_t pid)
+{
+    for (struct job *other = j->node->jobs.first; other; other = other->next)
+        if (other->uid == j->uid && process_known(other, pid))
+            return true;
+    return false;
+}
+
+static int check_newcomer(const struct job *j, pid_t pid)
+{
+    if (j->n_processes >= JOB_PROCESSES_MAX ||
+        (!is_the_users(j, pid) && limits_check_process(j) < 0))
+        return -ENOSPC;
+    return owner_check_pid(j, pid);
+}
+
+int process_join(struct job *j, pid_t pid, uint64_t start, struct process **ret)
+{
+    int r = process_known(j, pid) ? 0 : check_newcomer(j, pid);
+
+    if (r < 0)
+        return r;
+    job_leave(j->node, pid, j);
+    return process_add(j, pid, start, ret);
 }
 
 /* What the process had set from within ends with it. */

@@ -207,6 +207,7 @@ struct job_request {
     struct attributes asked;
     struct threads pinned;
     bool submitted; /* waits for its turn: admission.h */
+    bool again;     /* an earlier daemon had it: a user's limits are for newcomers */
 };
 
 /*
@@ -238,8 +239,8 @@ unsigned job_terminate(const struct job *j);
 void job_end(struct job *j);
 
 /*
- * Process @pid leaves whatever job it is in, unless that is @but: it was started anew within it
- * (`tide run` within `tide run`). A job that loses its last process by that ends.
+ * Process @pid leaves whatever job it is in, unless that is @but. A job that loses its last process
+ * by that ends.
  */
 void job_leave(struct node *n, pid_t pid, const struct job *but);
 
@@ -270,6 +271,12 @@ void job_announce_out_of_memory(struct node *n, const char *container_id);
  * -ENOSPC, -errno.
  */
 int process_add(struct job *j, pid_t pid, uint64_t start, struct process **ret);
+
+/*
+ * The same, within the limits of its user. The process leaves the job that it was in: it was
+ * started anew (`tide run` within `tide run`). One that may not join @j stays where it is.
+ */
+int process_join(struct job *j, pid_t pid, uint64_t start, struct process **ret);
 void process_free(struct process *p);
 
 bool process_malleable(const struct process *p); /* connected, with a malleable backend */

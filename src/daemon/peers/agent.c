@@ -110,8 +110,7 @@ static int on_hello(struct peer *peer, const struct proto_hello *hello, struct e
     r = find_job(peer, hello, &j, err);
     if (r < 0)
         return r;
-    job_leave(n, peer->who.pid, j);
-    r = process_add(j, peer->who.pid, peer->start, &p);
+    r = process_join(j, peer->who.pid, peer->start, &p);
     if (r < 0) {
         if (!j->processes)
             job_free(j);

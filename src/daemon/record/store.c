@@ -344,7 +344,7 @@ static int read_admission(struct job *j, json_t *json)
 static int job_from_json(struct node *n, json_t *json, struct job **ret)
 {
     struct stored s;
-    struct job_request req = {0};
+    struct job_request req = {.again = true};
     struct process *p;
     struct job *j;
     json_t *entry;
