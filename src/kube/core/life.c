@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Begin, restart and end of a training: what its chief's pod and the spec say. */
+/* Begins, restarts and ends a training, as its chief's pod and its spec require. */
 #include "kube/core/life.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define RESTART_NS     (10 * NS_PER_S) /* until the second restart; doubles */
+#define RESTART_NS     (10 * NS_PER_S) /* delay of the second restart; doubles with each */
 #define RESTART_MAX_NS (300 * NS_PER_S)
-#define SAVING_TIMES   4 /* as long as the others has a chief that saves */
+#define SAVING_TIMES   4 /* a chief that may be saving gets so many times drain_ns */
 
 /* ---- trouble --------------------------------------------------------------------------------- */
 
@@ -47,7 +47,7 @@ static void find_trouble(struct core *c, struct job *job)
 
 /* ---- aim ------------------------------------------------------------------------------------- */
 
-/* Whether the chief's failure is one too many; counts it, if it was not yet. */
+/* Counts the chief's failure as a restart, once for each failed pod. */
 static void count_failure(struct job *job)
 {
     const struct kube_pod *pod = job->chief->pod;
@@ -114,7 +114,7 @@ static void restart_chief(struct core *c, struct job *job)
         scale_delete(c, job, job->chief);
 }
 
-/* Its name is the same each time, so there are never two: the next waits until one is gone. */
+/* A chief's pod always has the same name, so a new one cannot exist before the old one is gone. */
 static void keep_chief(struct core *c, struct job *job)
 {
     uint32_t node;
@@ -141,7 +141,7 @@ static bool has_nodes(const struct job *job)
     return false;
 }
 
-/* A chief that still reports while it drains is about to save. */
+/* A chief that still reports while its training drains may be saving: it gets more time. */
 static int64_t drain_until(struct core *c, const struct job *job)
 {
     int64_t patience = c->settings->drain_ns, fresh;
@@ -156,8 +156,8 @@ static int64_t drain_until(struct core *c, const struct job *job)
 }
 
 /*
- * Nodes first, as long as the chief can let go of them and save; then the chief. One that has
- * reported before is waited for, too: it may have reported to another controller.
+ * The nodes go first, as long as the chief can release them and save; the chief goes last. A chief
+ * without a report is waited for if the status has progress: another controller got its reports.
  */
 static void drain(struct core *c, struct job *job)
 {
@@ -215,7 +215,7 @@ static void run(struct core *c, struct job *job)
     }
 }
 
-/* After all is decided: others take the place of such nodes, and growth does not end for it. */
+/* Runs after all decisions: failed nodes are replaced, and this trouble must not stop growth. */
 static void tell_failures(struct core *c, struct job *job)
 {
     const struct record *r = job->record;
@@ -229,7 +229,7 @@ static void tell_failures(struct core *c, struct job *job)
     core_wake(c, r->failed_ns + PATIENCE_NS);
 }
 
-/* What can be refused comes last: giving back, and what the chief is told, does not wait for it. */
+/* Actions that may be refused come last: giving pods back and informing the chief never wait. */
 static int rank_of(const struct kube_action *action)
 {
     switch (action->kind) {

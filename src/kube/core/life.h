@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Begin, restart and end of a training, and what chief and people are told of it.
+ * Begins, restarts and ends a training, and reports it to its chief and to people.
  *
  * Event loop's thread; used by reconcile.c.
  */
@@ -15,5 +15,5 @@ void life_act(struct core *c, struct job *job);
 /* members.c */
 void members_tell(struct core *c, struct job *job);
 
-/* status.c: as the first of the training's actions, which rest on what it reserves */
+/* status.c: puts the status first, since the other actions rest on what it reserves */
 void status_act(struct core *c, struct job *job, size_t first_action);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the chief is told: its nodes, each with a generation that is in the status before it is
- * given out, so that a chief never sees two different ones of the same number. */
+/* Tells the chief its nodes. Each list has a generation, which the status stores before the chief
+ * sees it: so a chief never sees two different lists of one generation. */
 #include "kube/core/life.h"
 
 #include "base/fnv.h"
@@ -59,7 +59,7 @@ void members_tell(struct core *c, struct job *job)
         r->generation = job->etj->status.members_generation;
         r->hash = job->etj->status.members_hash;
     }
-    if (job->etj->status.members_generation > r->generation) /* another controller was here */
+    if (job->etj->status.members_generation > r->generation) /* another controller led meanwhile */
         r->generation = job->etj->status.members_generation;
     if (hash != r->hash || r->generation == 0) {
         r->generation++;

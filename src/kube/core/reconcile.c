@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define SOONEST_NS (NS_PER_S / 20) /* until looked at again */
+#define SOONEST_NS (NS_PER_S / 20) /* least time until the next reconcile */
 
 void kube_settings_init(struct kube_settings *settings)
 {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is said of a training: phase, conditions, counts, progress, and events when they change. */
+/* Writes a training's status: phase, conditions, counts, progress; sends events on changes. */
 #include "kube/core/life.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Between two statuses of a training, and for each training more, so that all of them together do
- * not ask for more than so much of the API server. */
-#define PROGRESS_NS     (10 * NS_PER_S) /* that tell of progress alone: … */
-#define PROGRESS_PER_NS (NS_PER_S / 10) /* … 10 requests a second */
-#define TELL_NS         (1 * NS_PER_S)  /* that tell people, and nothing rests on them: … */
-#define TELL_PER_NS     (NS_PER_S / 13) /* … 13 */
+/* The least time between two statuses of a training. The _PER part is added for each training: it
+ * bounds the requests of all trainings together. */
+#define PROGRESS_NS     (10 * NS_PER_S) /* where only progress changed */
+#define PROGRESS_PER_NS (NS_PER_S / 10) /* at most 10 requests a second */
+#define TELL_NS         (1 * NS_PER_S)  /* where only texts or counts for people changed */
+#define TELL_PER_NS     (NS_PER_S / 13) /* at most 13 requests a second */
 
 static enum kube_phase phase_of(const struct job *job)
 {
@@ -74,7 +74,7 @@ __attribute__((format(printf, 6, 7))) static void set(struct core *c, struct job
     va_end(ap);
 }
 
-/* Once may have been a slip. */
+/* Whether somebody overwrites our values repeatedly; a single time may have been a slip. */
 static bool contested(struct core *c, const struct job *job)
 {
     const struct record *r = job->record;
@@ -124,7 +124,7 @@ static void set_conditions(struct core *c, struct job *job)
         ended ? "the training has ended" : "the training has not ended");
 }
 
-/* One sentence for `kubectl get -o wide`: why it is as it is. */
+/* Sets the sentence for `kubectl get -o wide` that explains the training's state. */
 static void set_reason(struct job *job)
 {
     struct kube_status *s = &job->status;
@@ -171,7 +171,7 @@ static bool conditions_differ(const struct kube_status *a, const struct kube_sta
     return false;
 }
 
-/* In what has to be there before something else is done, or what people and programs wait for. */
+/* Whether they differ in fields that later actions rest on, or that people and programs await. */
 static bool matters(const struct kube_status *a, const struct kube_status *b)
 {
     return a->phase != b->phase || a->observed_generation != b->observed_generation ||
@@ -181,7 +181,7 @@ static bool matters(const struct kube_status *a, const struct kube_status *b)
            conditions_differ(a, b);
 }
 
-/* But for progress and efficiency, which change all the time. */
+/* Whether they differ; ignores progress and efficiency, which change all the time. */
 static bool differs(const struct kube_status *a, const struct kube_status *b)
 {
     bool texts = strcmp(a->reason, b->reason) != 0 || strcmp(a->message, b->message) != 0;
@@ -220,7 +220,7 @@ static bool worth_sending(struct core *c, struct job *job)
         return progress_due(c, job);
     if (!since || matters(&job->status, &job->entry->sent))
         return true;
-    /* it was sent, and is not there */
+    /* we sent this status, but the object does not have it */
     if (matters(&job->status, told) || !differs(&job->status, &job->entry->sent))
         return core_again(c, job, since, "status");
     core_wake(c, due);
@@ -249,7 +249,7 @@ static void tell_changes(struct core *c, struct job *job)
                    degraded->message);
 }
 
-/* To the front of the training's actions. */
+/* Puts the status patch in front of the training's other actions. */
 static void insert_first(struct core *c, struct job *job, size_t first,
                          const struct kube_status *status)
 {

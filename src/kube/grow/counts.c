@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How many workers each training should have: a snapshot for policy_decide(), and its plan in
- * pods. What the policy shares is cores; its "core" is a unit, the request of the group's smallest
- * worker, so that one more is one more worker. The root of the domains is what the cluster has for
- * workers beside everything else, its children are namespaces with a quota.
+ * Decides how many workers each training should have: builds a snapshot for policy_decide(), and
+ * turns its plan into pods. The policy shares cores; a "core" of it is one unit, the request of the
+ * group's smallest worker, so that one more core is one more worker. The root domain is what the
+ * cluster has for workers beside everything else; its children are namespaces with a quota.
  *
- * Trainings that name the same policy are a group. Groups decide in the order of their highest
- * priority: each has what the ones before leave, but for the least of those that run.
+ * Trainings that name the same policy form a group. The group with the highest priority decides
+ * first. Each group gets what the earlier ones leave, less the minima of later running trainings.
  */
 #include "kube/grow/grow.h"
 
@@ -17,10 +17,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define UNITS_MAX      (1 << 15)       /* in the cluster: larger ones, if it is so large */
+#define UNITS_MAX      (1 << 15)       /* in the cluster; a larger cluster gets larger units */
 #define CURVE_MAX      4096            /* units */
-#define CHANGE_COST_NS NS_PER_S        /* a pause, and cores that idle while pods start */
-#define DWELL_NS       (30 * NS_PER_S) /* until what others gain shrinks a training again */
+#define CHANGE_COST_NS NS_PER_S        /* a pause, and idle cores while pods start */
+#define DWELL_NS       (30 * NS_PER_S) /* after a change, until others' gain may shrink it */
 #define RESIZE_STEP    50              /* mcpu */
 
 struct group {
@@ -35,13 +35,13 @@ struct counts {
     struct core *c;
     struct group *groups;
     uint32_t group_count;
-    int64_t pool_mcpu;  /* what nobody has, and all that workers have */
-    int64_t later_mcpu; /* the least of those who have not been decided on */
+    int64_t pool_mcpu;  /* free cores, and the cores of all workers */
+    int64_t later_mcpu; /* the minima of running trainings whose group has yet to decide */
 };
 
 /* ---- what a training needs ------------------------------------------------------------------- */
 
-/* Of one worker's pod, with so much for its container. */
+/* The request of one worker's pod whose container requests @mcpu. */
 static int64_t pod_mcpu(const struct job *job, int64_t mcpu)
 {
     const struct kube_task *task = job_task(job, KUBE_WORKER);
@@ -49,7 +49,7 @@ static int64_t pod_mcpu(const struct job *job, int64_t mcpu)
     return task->request.mcpu - task->mcpu + mcpu;
 }
 
-/* Chief and parameter servers that it has to have and has not. */
+/* The request of the chief and of the parameter servers that the training still lacks. */
 static int64_t fixed_mcpu(const struct job *job)
 {
     int64_t ps = larger(job->want[KUBE_PS] - job->have[KUBE_PS], 0);
@@ -58,7 +58,7 @@ static int64_t fixed_mcpu(const struct job *job)
            (job->chief ? 0 : job_task(job, KUBE_CHIEF)->request.mcpu);
 }
 
-/* Its size is not to be changed: a person said so, or nobody knows whether it could. */
+/* The number of workers if a person pinned it or the chief is not heard; -1: the policy decides. */
 static int64_t fixed_workers(const struct job *job)
 {
     int32_t least = job_task(job, KUBE_WORKER)->min, have = job->have[KUBE_WORKER];
@@ -82,7 +82,7 @@ static int64_t least_mcpu(const struct job *job)
     return job_task(job, KUBE_WORKER)->min * pod_mcpu(job, job->etj->worker_mcpu_min);
 }
 
-/* The most workers that it may have, can have and gains from. */
+/* The most workers that its limits allow, the cluster has room for, and that make it faster. */
 static int64_t most_workers(struct core *c, struct job *job)
 {
     int64_t have = job->have[KUBE_WORKER], most = learn_most(c, job, KUBE_WORKER);
@@ -95,7 +95,7 @@ static int64_t most_workers(struct core *c, struct job *job)
     return larger(learn_useful(job, (int32_t)most), job_task(job, KUBE_WORKER)->min);
 }
 
-/* All that so many workers may ask for, as they can grow in place. */
+/* The most that so many workers may request together once they have grown in place. */
 static int64_t most_mcpu(const struct job *job, int64_t workers)
 {
     int64_t most = smaller(workers * pod_mcpu(job, job->etj->worker_mcpu_max), quota_mcpu(job));
@@ -106,7 +106,7 @@ static int64_t most_mcpu(const struct job *job, int64_t workers)
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* What is a moment for threads is none for pods, whose rates take a while to be known. */
+/* Raises the default dwell time: rates of pods take longer to measure than those of threads. */
 static void dwell(struct policy_spec *policy)
 {
     int i = policy_param_find(policy->policy, "dwell");
@@ -140,10 +140,9 @@ static void join(struct counts *s, struct job *job)
 }
 
 /*
- * Nodes' free cores, in whole units as far as memory and pods go along. Where workers can be
- * resized it is so much that, with what they have, it does not depend on how that is shared now, or
- * it would be shared anew for ever: all there is, or whole units when somebody waits who needs
- * them.
+ * The nodes' free cores, counted in whole units. On nodes with resizable workers, free cores plus
+ * those of the workers must not depend on how they are shared now: else they would be shared anew
+ * for ever. The sum has all such cores, or whole units (@whole) when a training waits for these.
  */
 static int64_t free_mcpu(const struct core *c, int64_t unit, bool whole)
 {
@@ -194,7 +193,7 @@ static void find_unit(struct group *g, int64_t pool_mcpu)
     g->unit_mcpu = larger(g->unit_mcpu, pool_mcpu / UNITS_MAX + 1);
 }
 
-/* In thousandths of a unit. */
+/* @mcpu in thousandths of a unit. */
 static int64_t units(const struct group *g, int64_t mcpu, bool up)
 {
     int64_t scaled = mcpu * POLICY_CORE_MCPU;
@@ -210,8 +209,8 @@ static int64_t whole_units(const struct group *g, int64_t mcpu)
 /* ---- the snapshot ---------------------------------------------------------------------------- */
 
 /*
- * Workers that are of no use add nothing. And what was measured as a training began may promise
- * more than a whole worker from each: then nobody else would ever begin, as newcomers count as one.
+ * Corrects the curve: workers without use add nothing, and no worker adds more than a whole one.
+ * Rates from a training's begin may promise more; then no newcomer, counted as one, would start.
  */
 static void by_use(const struct job *job, uint32_t count, uint32_t *table)
 {
@@ -223,7 +222,7 @@ static void by_use(const struct job *job, uint32_t count, uint32_t *table)
     }
 }
 
-/* Its speed by units, in thousandths of what a unit gives to one worker alone. */
+/* Sets the speed by units, in thousandths of what one unit gives to a single worker. */
 static void set_curve(struct core *c, const struct group *g, const struct job *job,
                       struct policy_job *to)
 {
@@ -323,7 +322,7 @@ static void set_job(struct core *c, const struct group *g, struct job *job, uint
     set_curve(c, g, job, to);
 }
 
-/* The root, then each namespace with a quota: what that leaves, and what its trainings have. */
+/* Sets the root, then for each namespace with a quota what that leaves and its trainings have. */
 static uint32_t set_domains(struct counts *s, const struct group *g, int64_t capacity,
                             struct policy_domain *domains)
 {
@@ -340,7 +339,7 @@ static uint32_t set_domains(struct counts *s, const struct group *g, int64_t cap
 
         domains[1 + i] =
             (struct policy_domain){.parent = 0, .level = POLICY_NODE, .id = i, .capacity = all};
-        /* a capacity in cores there has to be, even where no quota bounds them */
+        /* a domain needs a capacity in cores, even where no quota bounds them */
         domains[1 + i].capacity.of[POLICY_MCPU] = domains[0].capacity.of[POLICY_MCPU];
         if (left >= UNITS_MAX * g->unit_mcpu)
             continue;
@@ -353,7 +352,7 @@ static uint32_t set_domains(struct counts *s, const struct group *g, int64_t cap
 
 /* ---- the plan -------------------------------------------------------------------------------- */
 
-/* Which arguments of a reason are mcpu, that is thousandths of units here. */
+/* A mask of the arguments of a reason that are mcpu: in this file thousandths of units. */
 static uint32_t mcpu_arguments(uint32_t code)
 {
     static const uint8_t masks[POLICY_REASON_MAX] = {
@@ -389,7 +388,7 @@ static void explain(struct core *c, const struct group *g, struct job *job,
         if (mask & 1u << i)
             job->why.arg[i] = job->why.arg[i] * g->unit_mcpu / POLICY_CORE_MCPU;
     job->why.used_mcpu = job->why.capacity_mcpu = 0;
-    /* what there is to the policy is what others leave */
+    /* the policy sees only what others leave, so "too large" means no room now */
     if (reason->code == POLICY_REASON_TOO_LARGE)
         job->why.code = POLICY_REASON_NO_ROOM;
     if (policy_reason_job(reason, &id) && id >= 1 && id <= c->job_count)
@@ -397,7 +396,7 @@ static void explain(struct core *c, const struct group *g, struct job *job,
     policy_reason_text(&job->why, other, job->why_text, sizeof(job->why_text));
 }
 
-/* What others would gain is no reason to take workers that have just come. */
+/* Whether its size changed so recently that others' gain is no reason to take workers away. */
 static bool is_fresh(struct core *c, const struct job *job)
 {
     int64_t until = job->record->changed_ns + DWELL_NS;
@@ -408,7 +407,7 @@ static bool is_fresh(struct core *c, const struct job *job)
     return true;
 }
 
-/* Workers out of cores; what is too little for one more is the remainder. */
+/* Turns cores into workers. Returns the remainder, too little for one more worker. */
 static int64_t set_workers(struct core *c, struct job *job, int64_t mcpu, bool stay)
 {
     const struct kube_task *task = job_task(job, KUBE_WORKER);
@@ -416,7 +415,7 @@ static int64_t set_workers(struct core *c, struct job *job, int64_t mcpu, bool s
 
     job->want_mcpu = mcpu;
     job->worker_mcpu = task->mcpu;
-    /* a thousandth was lost in units */
+    /* rounding to units may have lost a thousandth */
     n = (mcpu + 1 + mcpu / 1000) / task->request.mcpu;
     n = larger(learn_useful(job, (int32_t)smaller(n, most)), task->min);
     if (fixed >= 0)
@@ -433,7 +432,7 @@ static int64_t set_workers(struct core *c, struct job *job, int64_t mcpu, bool s
     return n < most && fixed < 0 ? larger(mcpu - n * task->request.mcpu, 0) : 0;
 }
 
-/* What its next worker of use needs; a remainder has who may grow. */
+/* The cores that the next useful number of workers needs beyond the present wish. */
 static int64_t next_mcpu(const struct job *job)
 {
     int32_t want = job->want[KUBE_WORKER];
@@ -442,7 +441,7 @@ static int64_t next_mcpu(const struct job *job)
            job_task(job, KUBE_WORKER)->request.mcpu;
 }
 
-/* Remainders of several together may be a worker: it goes to the one that lacks least. */
+/* Several remainders together may make a worker: the training that lacks least gets it. */
 static void use_remainders(struct group *g, int64_t *remainder)
 {
     for (;;) {
@@ -474,7 +473,7 @@ static void apply(struct counts *s, struct group *g, const struct policy_plan *p
 {
     struct core *c = s->c;
     int64_t *remainder = core_alloc(c, g->count, sizeof(*remainder));
-    bool stay = true; /* unless somebody waits to begin */
+    bool stay = true; /* unless a training is about to start */
 
     if (!remainder)
         return;
@@ -541,7 +540,7 @@ static void decide(struct counts *s, struct group *g)
         uint32_t home = job->quota_scope ? 1 + (uint32_t)(job->quota_scope - c->quota_scopes) : 0;
 
         set_job(c, g, g->jobs[i], home, &jobs[i], &current[i]);
-        /* what a change is worth is not known: the gate would keep newcomers small for ever */
+        /* without a model no gain is known, and the gate would keep newcomers small for ever */
         snapshot.at_once |= job->runs && (job->reports || job->begins) && !job->has_model;
     }
     if (c->error)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pods of others that wait for a node. What they need is not given to trainings; and where they
- * find no room although workers beyond their training's minimum lie there, those leave, before the
- * scheduler would preempt them: with their closure finished, and for pods of equal priority, too.
+ * Serves foreign pods that wait for a node. Trainings do not get the room that these need. If they
+ * find no room, workers beyond their training's minimum leave before the scheduler would preempt
+ * them: so workers finish their closure, and pods of equal priority get room, too.
  */
 #include "kube/grow/grow.h"
 
@@ -10,22 +10,21 @@
 
 #include <string.h>
 
-#define WAITING_MAX                                                                                \
-    256 /* of these at a time; the others have their turn when these lie somewhere */
+#define WAITING_MAX 256 /* pods served at a time; the others follow once these have a node */
 
-/* A worker that may go or shrink, in the list of its node. */
+/* A worker that may leave or shrink; an entry in the list of its Kubernetes node. */
 struct evictable {
     struct job *job;
     struct replica *replica;
     uint32_t next;
-    bool kept; /* by a disruption budget: it can shrink at most */
+    bool kept; /* a disruption budget forbids that it leaves: it can only shrink */
 };
 
 struct foreign_pods {
     struct core *c;
     struct evictable *at;
     uint32_t count;
-    uint32_t *first; /* of each node */
+    uint32_t *first; /* by Kubernetes node */
     uint32_t *last;
 };
 
@@ -52,7 +51,7 @@ static int32_t surplus_of(const struct job *job)
     return job->have[KUBE_WORKER] - keep;
 }
 
-/* How much smaller it can get where it is. */
+/* By how many mcpu the worker can still shrink in place. */
 static int64_t slack_of(const struct evictable *e)
 {
     int64_t slack = e->replica->mcpu - e->replica->gives_mcpu - e->job->etj->worker_mcpu_min;
@@ -78,7 +77,7 @@ static void push(struct foreign_pods *o, struct job *job, struct replica *replic
     o->last[replica->node] = i;
 }
 
-/* The least important training first, and of it the worker that came last. */
+/* Lists the evictable workers: those of the least important training first, newest first. */
 static void find_evictable(struct foreign_pods *o)
 {
     struct core *c = o->c;
@@ -101,7 +100,7 @@ static void find_evictable(struct foreign_pods *o)
 
             if (!replica->pod || replica->node == NOWHERE || !replica->pod->node)
                 continue;
-            if (replica->pod->actual_mcpu > replica->pod->mcpu) /* it shrinks already */
+            if (replica->pod->actual_mcpu > replica->pod->mcpu) /* already shrinking */
                 c->nodes[replica->node].promise.mcpu +=
                     replica->pod->actual_mcpu - replica->pod->mcpu;
             if (replica->state == POD_LEAVING || replica->state == POD_GOING)
@@ -114,8 +113,8 @@ static void find_evictable(struct foreign_pods *o)
 }
 
 /*
- * How many would have to leave the node for such a pod; 0: it cannot be made to fit. A training
- * may have several there, not all of them surplus.
+ * How many workers have to leave the node to fit @pod; 0: it cannot fit. A training may have
+ * several workers there, not all of them surplus.
  */
 static uint32_t victims_at(struct foreign_pods *o, uint32_t node, const struct kube_pod *pod,
                            bool mark)
@@ -148,7 +147,7 @@ static uint32_t victims_at(struct foreign_pods *o, uint32_t node, const struct k
     return room_in(&room, &pod->request) ? victims : 0;
 }
 
-/* Whether workers there can shrink in place for it, which costs the least. */
+/* Whether workers of the node can shrink in place to fit @pod, which costs the least. */
 static bool shrink_at(struct foreign_pods *o, uint32_t node, const struct kube_pod *pod, bool mark)
 {
     struct node_capacity *at = &o->c->nodes[node];
@@ -173,7 +172,7 @@ static bool shrink_at(struct foreign_pods *o, uint32_t node, const struct kube_p
     return lacking <= 0;
 }
 
-/* Somebody waits for it: neither trainings nor who waits, too, may count with it. */
+/* Reserves room for @pod: neither trainings nor other waiting pods may count on it. */
 static void keep_free(struct node_capacity *capacity, const struct kube_pod *pod)
 {
     add(&capacity->free, &pod->request, -1);
@@ -213,7 +212,7 @@ static bool make_room(struct foreign_pods *o, const struct kube_pod *pod)
     return true;
 }
 
-/* In what is free, or will be without more than what was asked for. */
+/* Finds room that is free, or will be once everything already asked to leave has left. */
 static bool find_room(struct core *c, const struct kube_pod *pod)
 {
     for (int with_promise = 0; with_promise < 2; with_promise++)
@@ -242,8 +241,8 @@ static bool pod_goes_first(uint32_t x, uint32_t y, const void *arg)
     return strcmp(a->meta.uid, b->meta.uid) < 0;
 }
 
-/* Whether room that trainings have is what it lacks, and not a volume, a neighbour or a GPU alone:
- * else it would take it for ever. */
+/* Whether @pod lacks room that trainings could give. A pod that only lacks a volume, a neighbour or
+ * a GPU would hold such room for ever. */
 static bool lacks_room(const struct kube_pod *pod)
 {
     return !pod->unschedulable || !pod->message || strstr(pod->message, "Insufficient cpu") ||

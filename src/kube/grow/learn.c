@@ -1,30 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What pays: rates of a training at each of its sizes, from what its chief reports.
+ * Learns which sizes of a training pay, from the rates that its chief reports at each size.
  *
- * Growth is a trial that goes straight to what there is room for, and so does the beginning: free
- * cores earn nothing, and workers leave as quickly as they come. Then the rate decides; where there
- * was none before, the split of a step, and if that leaves it open, a trial with half of them.
- * Where the new workers bring less than half of what the old ones do, the last of them may be of no
- * use: the training goes back to where the curve would bend if all before brought their full share,
- * and what that costs says whether they were. Servers are tried first, if the time of a step goes
- * to communication. What did not pay is a ceiling for a while, twice as long each time; a size that
- * has paid needs no trial a second time.
+ * A training starts and grows straight to the size that there is room for: free cores earn nothing,
+ * and workers leave as quickly as they come. Such a growth is a trial, which the rate decides. If
+ * no earlier rate exists, the split of a step into computing and communication decides; if that is
+ * unclear, a trial with half of the workers. If the new workers bring less than half of what the
+ * old ones do, the last of them may be useless. The training then returns to the size where the
+ * curve would bend if all workers before brought their full share, and the loss shows whether they
+ * were useful. If communication takes much of a step, servers are tried first. A size that did not
+ * pay is a ceiling for a while, twice as long each time. A size that paid needs no second trial.
  */
 #include "kube/grow/grow.h"
 
 #include <string.h>
 
-#define SAMPLE_NS     (2 * NS_PER_S)
-#define TRIAL_SAMPLES 2 /* that decide, if they are clear */
-#define TRIAL_ENOUGH  8 /* that decide in any case */
-#define GOOD_PERMILLE                                                                              \
-    500                     /* of a worker's share: all of them may stay, wherever the curve bends \
-                             */
-#define NOISE_PERMILLE  30  /* of rates, until some are known */
-#define MUCH_PERMILLE   300 /* of a step's time in communication: one more parameter server */
-#define LITTLE_PERMILLE 100 /* one less, if there are fewer workers, too */
-#define SPEED_MAX       (1u << 24) /* in thousandths: of one worker's */
+#define SAMPLE_NS       (2 * NS_PER_S)
+#define TRIAL_SAMPLES   2   /* decide a trial if they are clear */
+#define TRIAL_ENOUGH    8   /* decide a trial in any case */
+#define GOOD_PERMILLE   500 /* gain, as part of a worker's share, with which all workers stay */
+#define NOISE_PERMILLE  30  /* assumed difference of rates, until some are measured */
+#define MUCH_PERMILLE   300 /* a step's time in communication that calls for one more server */
+#define LITTLE_PERMILLE 100 /* with which a server leaves, if workers have left, too */
+#define SPEED_MAX       (1u << 24) /* thousandths of one worker's speed */
 
 static bool is_tried(const struct trial *t)
 {
@@ -33,7 +31,7 @@ static bool is_tried(const struct trial *t)
 
 /* ---- samples --------------------------------------------------------------------------------- */
 
-/* Its status may still tell of the size before: a rate of now would count for that. */
+/* While a pod is resized, its status may show the old size: a new rate would count for that one. */
 static bool is_being_resized(const struct replica *replica)
 {
     const struct kube_pod *pod = replica->pod;
@@ -41,7 +39,7 @@ static bool is_being_resized(const struct replica *replica)
     return pod && pod->actual_mcpu && pod->actual_mcpu != pod->mcpu;
 }
 
-/* Whether all nodes that it has are in the training, with their size; and how many that are. */
+/* Whether all of its nodes are in the training at their size; counts them. */
 static bool settled(const struct job *job, uint32_t *ret_worker, uint32_t *ret_ps)
 {
     int64_t mcpu = 0, each = job_task(job, KUBE_WORKER)->mcpu;
@@ -79,9 +77,9 @@ static void begin_size(struct record *r, uint32_t worker, uint32_t ps)
 }
 
 /*
- * The mean, of the last few where there are many. The first steps of who has just come are slow,
- * and a size is part of the curve only when it is judged: else one slow sample, and a trial that
- * ended early, would tell the policy for long that more is of no use.
+ * Adds a sample to the mean of the last few. The first one is dropped, since the first steps of new
+ * nodes are slow. A size on trial enters the curve only when it is judged: else one slow sample and
+ * a trial that ended early would tell the policy for long that more workers are useless.
  */
 static void end_sample(struct core *c, struct record *r, uint64_t rate)
 {
@@ -106,7 +104,7 @@ static void end_sample(struct core *c, struct record *r, uint64_t rate)
         fit_add(&r->fit, (uint64_t)c->now_ns, r->size_worker, rate);
 }
 
-/* Begins and ends when the count has just moved, so that long steps are measured whole. */
+/* A sample begins and ends when the count of examples moves, so that it covers whole steps. */
 static void sample(struct core *c, struct record *r, const struct kube_report *report)
 {
     const struct kube_progress *p = &report->progress;
@@ -135,17 +133,17 @@ static void sample(struct core *c, struct record *r, const struct kube_report *r
     }
 }
 
-/* ---- sizes that are of use ------------------------------------------------------------------- */
+/* ---- useful sizes ---------------------------------------------------------------------------- */
 
-/* Micro-batches that the busiest of so many workers has in a step, if their number is fixed. */
+/* How many micro-batches of a step the busiest of so many workers has. */
 static int32_t rounds(const struct job *job, int32_t workers)
 {
     return (job->etj->slots + workers - 1) / workers;
 }
 
 /*
- * A synchronous step is over when the last micro-batch is: of 8, seven workers make as little at a
- * time as four do.
+ * A synchronous step ends with its last micro-batch: with 8 micro-batches, seven workers need two
+ * rounds, just as four do.
  */
 int32_t learn_useful(const struct job *job, int32_t workers)
 {
@@ -171,7 +169,7 @@ void learn_hold(struct core *c, struct job *job, enum kube_role role, int32_t ce
                &(struct trial_news){.to = ceiling, .now_ns = c->now_ns});
 }
 
-/* What was found out about more than @size workers does not hold any more. */
+/* Forgets the findings about more than @size workers: they do not hold any more. */
 static void try_again(struct record *r, int32_t size)
 {
     trial_move(&r->trial[KUBE_WORKER], TRIAL_CEILING_OVER, NULL);
@@ -180,8 +178,7 @@ static void try_again(struct record *r, int32_t size)
             r->fit.count[i] = (struct fit_count){0};
 }
 
-/* What each more brings, in thousandths: of a worker's share before, or, of servers, of the rate.
- */
+/* The gain of each added worker in thousandths of an old one's share; of a server, of the rate. */
 static int64_t gain_of(enum kube_role role, uint64_t before, uint64_t after, int32_t from,
                        int32_t to)
 {
@@ -196,9 +193,9 @@ static bool is_resized(const struct job *job)
 }
 
 /*
- * Workers that grow in place have no ceiling that ends: what was measured of more cores counts for
- * as long as one would last, else a rate that was low for another reason would keep them small for
- * ever.
+ * Forgets old rates of larger sizes. Workers that grow in place have no ceiling that ends, so a
+ * rate of more cores counts only as long as a ceiling would last: else one that was low for another
+ * reason would keep the workers small for ever.
  */
 static void forget_larger(struct core *c, struct record *r)
 {
@@ -222,8 +219,8 @@ enum verdict {
 };
 
 /*
- * What the step from one size to the other brings. Rates are noisy: as long as another verdict lies
- * within what they usually differ by, more samples are waited for.
+ * Judges the change from one size to another. Rates are noisy: while their usual difference could
+ * change the verdict, it stays UNCLEAR, and more samples are awaited.
  */
 static enum verdict weigh(const struct record *r, enum kube_role role, const uint64_t rate[2],
                           int32_t from, int32_t to, const int32_t least[2])
@@ -245,7 +242,7 @@ static enum verdict weigh(const struct record *r, enum kube_role role, const uin
     return of[1] == of[2] || r->samples >= TRIAL_ENOUGH ? of[0] : UNCLEAR;
 }
 
-/* Whether all that it has is in the training; what is not for long is not waited for. */
+/* Whether all nodes that stay are in the training, or have had long enough to join. */
 static bool complete(struct core *c, const struct job *job)
 {
     const struct record *r = job->record;
@@ -261,7 +258,7 @@ static bool complete(struct core *c, const struct job *job)
     return true;
 }
 
-/* Measured at a size that is on trial; a trial that comes to nothing is given up. */
+/* Whether the size on trial is measured; gives up a trial that lasts too long without samples. */
 static bool is_measured(struct core *c, struct job *job, struct trial *t, int32_t size)
 {
     const struct record *r = job->record;
@@ -292,21 +289,21 @@ static void judge_servers(struct core *c, struct job *job)
         return;
     }
     trial_move(t, TRIAL_PAID, NULL);
-    /* workers that had to wait for servers may not have to any more */
+    /* workers may have waited for the servers, so larger numbers of them may pay now */
     try_again(r, (int32_t)r->size_worker);
 }
 
-/* In which part of a step computing waits; 0: it is not known. */
+/* The part of a step that is communication, in thousandths; 0: not known. */
 static uint32_t communication(const struct job *job)
 {
     uint32_t permille = job->report ? job->report->progress.communication_permille : 0;
 
-    return permille < 1000 ? permille : 0; /* no chief has seen a step without computing */
+    return permille < 1000 ? permille : 0; /* a step without computing is no real measurement */
 }
 
 /*
- * With so many that communication, if it is divided among them, takes no more than it should; not
- * more than twice as many at once, as it may be something else that takes the time.
+ * The number of servers with which communication, divided among them, is no longer much. At most
+ * twice the present number, since something else may take the time.
  */
 static int32_t servers_for(const struct job *job, int32_t most)
 {
@@ -319,7 +316,7 @@ static int32_t servers_for(const struct job *job, int32_t most)
     return (int32_t)(to < most ? to : most);
 }
 
-/* By the split, whether they are worth it if a worker leaves for them. */
+/* Whether, by the split of a step, so many servers gain more than one worker less costs. */
 static bool worth_a_worker(const struct job *job, int32_t servers)
 {
     int64_t part = communication(job), have = job->have[KUBE_WORKER], longer;
@@ -347,14 +344,14 @@ static bool servers_may_help(struct core *c, struct job *job)
     return room_count(c, job, KUBE_PS, 1) > 0 && worth_a_worker(job, servers_for(job, most));
 }
 
-/* Where to go back to from @size. */
+/* The size to which a training returns from @size. */
 static int32_t retreat(const struct job *job, const struct trial *t, enum verdict verdict,
                        uint64_t rate, int32_t size)
 {
     int32_t more = size - t->from, to;
     int64_t gain;
 
-    /* the speed may have its peak between; here alone there may be no rate from before */
+    /* the speed may peak in between; only in this case may the rate before be unknown */
     if (verdict == TOO_LITTLE)
         return learn_useful(job, t->from + more / 2);
     gain = gain_of(KUBE_WORKER, t->rate, rate, t->from, size);
@@ -362,7 +359,7 @@ static int32_t retreat(const struct job *job, const struct trial *t, enum verdic
     return learn_useful(job, to) == to ? to : learn_next_useful(job, to);
 }
 
-/* A size below that somebody else's need has led to since says what there was no rate for. */
+/* Compares with the largest smaller size measured since, as there was no rate before the trial. */
 static void find_rate(const struct record *r, struct trial *t, int32_t size)
 {
     const struct fit_count *best = NULL;
@@ -381,9 +378,9 @@ static void find_rate(const struct record *r, struct trial *t, int32_t size)
 }
 
 /*
- * What workers bring that were there before anything was measured: as much as computing has of a
- * step. Where that is less than half, or not known, half of them may be as good; but those who
- * would have to return cost a short training more than it could win.
+ * Judges workers that came before anything was measured, by the part of a step that is computing.
+ * If that is less than half or unknown, half of them may be as good. The verdict waits a while:
+ * workers that had to return would cost a short training more than it could gain.
  */
 static enum verdict weigh_split(struct core *c, const struct job *job, int32_t from, int32_t size)
 {
@@ -476,7 +473,7 @@ void learn(struct core *c, struct job *job)
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
-/* What the training makes with so many workers; 0: it is not known. */
+/* The training's rate with so many workers; 0: not known. */
 static uint64_t rate_of(const struct job *job, int32_t workers)
 {
     const struct record *r = job->record;
@@ -498,9 +495,9 @@ static void servers_changed(struct job *job, int32_t from, int32_t to)
     trial_move(t, TRIAL_BROKEN, NULL);
     if (to <= from)
         return;
-    trial_move(&r->trial[KUBE_WORKER], TRIAL_TOP_STALE, NULL); /* was measured with fewer */
+    trial_move(&r->trial[KUBE_WORKER], TRIAL_TOP_STALE, NULL); /* measured with fewer servers */
     r->ps_basis = job->have[KUBE_WORKER];
-    /* a worker may have given its room to the server: what it gave counts, too */
+    /* a worker may have left for the server: the rate before that counts its loss, too */
     rate = r->ps_rate ? r->ps_rate : r->rate;
     if (rate && from)
         trial_move(t, TRIAL_BEGUN, &(struct trial_news){.from = from, .to = to, .rate = rate});
@@ -514,9 +511,9 @@ static void workers_changed(struct job *job, int32_t from, int32_t to)
     struct trial *t = &r->trial[KUBE_WORKER];
     struct trial_news news = {.from = from, .to = to};
 
-    if (to > from) /* the rate says nothing of servers any more */
+    if (to > from) /* the rate no longer judges the servers */
         trial_move(&r->trial[KUBE_PS], TRIAL_BROKEN, NULL);
-    if (is_tried(t)) { /* it goes on with the size that there is now */
+    if (is_tried(t)) { /* the trial goes on with the present size */
         bool over = to < from && is_resized(job);
 
         trial_move(t, over ? TRIAL_BROKEN : TRIAL_RESIZED, &(struct trial_news){.to = to});
@@ -524,7 +521,7 @@ static void workers_changed(struct job *job, int32_t from, int32_t to)
         news.rate = rate_of(job, from);
         if (is_resized(job) && news.rate)
             news.from = (int32_t)r->size_worker;
-        news.from -= news.rate == 0; /* it is one of those that are tried */
+        news.from -= news.rate == 0; /* the last old worker is on trial, too */
         trial_move(t, TRIAL_BEGUN, &news);
     }
 }
@@ -558,7 +555,7 @@ int32_t learn_most(struct core *c, const struct job *job, enum kube_role role)
     return t->ceiling > task->min ? t->ceiling : task->min;
 }
 
-/* The split has to be that of the present size, and workers that are due come first. */
+/* Whether to add servers now. The split must be of the present size; due workers come first. */
 static bool servers_are_due(struct core *c, struct job *job)
 {
     struct record *r = job->record;
@@ -614,7 +611,7 @@ int32_t learn_ps(struct core *c, struct job *job)
     return have;
 }
 
-/* Where the scheduler put its least is known: what is left beside it can be used. */
+/* Whether the scheduler has placed all of its pods, so that the room left is known. */
 static bool placed(const struct job *job)
 {
     for (uint32_t i = 0; i < job->replica_count; i++)
@@ -647,7 +644,7 @@ int32_t learn_step(struct core *c, struct job *job, int32_t want)
     return have;
 }
 
-/* Sizes that were measured, in order; @ret has FIT_COUNTS entries. */
+/* The measured sizes in ascending order; @ret has FIT_COUNTS entries. */
 static uint32_t measured(const struct fit *fit, struct fit_count *ret)
 {
     uint32_t n = 0;
@@ -666,8 +663,8 @@ static uint32_t measured(const struct fit *fit, struct fit_count *ret)
 }
 
 /*
- * What was measured is taken as it is; between two such sizes a straight line, and beyond them the
- * model's shape: it has few terms, and would see a gain in workers that had none.
+ * Measured sizes keep their speed, a straight line joins two of them, and beyond them the model
+ * gives the shape. The model alone has few terms: it would see a gain in workers that had none.
  */
 void learn_curve(const struct job *job, uint32_t count, uint32_t *ret_table)
 {

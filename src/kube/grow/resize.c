@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Workers that are resized in place. Shrinking, threads go first: the chief is told how many, and
- * the cores follow when the node has acknowledged. Growing, the cores go first, and the node
- * follows its container by itself. What a node puts off or refuses is taken back.
+ * Resizes workers in place. To shrink, the threads go first: the chief is told the new number, and
+ * the cores follow once the worker has acknowledged it. To grow, the cores go first, and the worker
+ * follows its container. A resize that the Kubernetes node defers for long or refuses is undone.
  */
 #include "kube/grow/grow.h"
 
 #include "base/minmax.h"
 
-#define THREADS_NS  (5 * NS_PER_S)  /* then the cores shrink, threads or no threads */
-#define DEFERRED_NS (30 * NS_PER_S) /* a node may put a resize off */
+#define THREADS_NS  (5 * NS_PER_S)  /* then the cores shrink even without acknowledgement */
+#define DEFERRED_NS (30 * NS_PER_S) /* how long a Kubernetes node may defer a resize */
 
 static uint32_t threads_of(int64_t mcpu)
 {
@@ -28,7 +28,7 @@ static bool resize(struct core *c, struct job *job, struct replica *replica, int
     return true;
 }
 
-/* The node said that it cannot, or does nothing. Returns whether that was dealt with. */
+/* Undoes a resize that the Kubernetes node cannot do or defers. Returns whether there was one. */
 static bool take_back(struct core *c, struct job *job, struct replica *replica)
 {
     const struct kube_pod *pod = replica->pod;
@@ -37,12 +37,12 @@ static bool take_back(struct core *c, struct job *job, struct replica *replica)
     if (pod->resize != KUBE_RESIZE_DEFERRED && pod->resize != KUBE_RESIZE_INFEASIBLE)
         return false;
     if (pod->resize == KUBE_RESIZE_DEFERRED && replica->acted_ns == 0)
-        replica->acted_ns = c->now_ns; /* since then, as far as is known */
+        replica->acted_ns = c->now_ns; /* when it was deferred, as far as we know */
     if (pod->resize == KUBE_RESIZE_DEFERRED && c->now_ns - replica->acted_ns < DEFERRED_NS) {
         core_wake(c, replica->acted_ns + DEFERRED_NS);
         return true;
     }
-    /* what it puts off it may have room for soon */
+    /* a node that defers may have room soon; one that refuses will not */
     job->record->no_resize_ns =
         c->now_ns + (pod->resize == KUBE_RESIZE_DEFERRED ? PATIENCE_NS : CEILING_NS);
     if (actual && actual != pod->mcpu && resize(c, job, replica, actual))
@@ -64,7 +64,7 @@ static void resize_worker(struct core *c, struct job *job, struct replica *repli
         target = pod->mcpu + larger(room, 0) / 50 * 50;
     if (actual > pod->mcpu)
         replica->told_threads = threads_of(pod->mcpu); /* it still shrinks */
-    /* not for a trifle */
+    /* a resize below 5 % is not worth its pause */
     if (larger(target - pod->mcpu, pod->mcpu - target) * 20 < pod->mcpu)
         return;
     if (target > pod->mcpu) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nodes come and go: pods are made where there is room, asked to leave, and deleted. */
+/* Creates pods where there is room, asks them to leave, and deletes them. */
 #include "kube/grow/grow.h"
 
-#define FAILURE_NS     (5 * NS_PER_S) /* until the second node that failed is replaced; doubles */
+#define FAILURE_NS     (5 * NS_PER_S) /* delay after two failures in a row; then doubles */
 #define FAILURE_MAX_NS (300 * NS_PER_S)
 
 /* ---- more ------------------------------------------------------------------------------------ */
@@ -53,7 +53,7 @@ bool scale_start(struct core *c, struct job *job)
     return true;
 }
 
-/* Nodes that fail one after the other are replaced ever later, until the training gets on. */
+/* Each failure in a row delays the replacement further, until the training makes progress. */
 static bool may_replace(struct core *c, struct job *job)
 {
     struct record *r = job->record;
@@ -106,11 +106,11 @@ void scale_delete(struct core *c, struct job *job, struct replica *replica)
     if (!replica->pod || !core_once(c, replica))
         return;
     action = core_act(c, job, KUBE_DELETE_POD, replica);
-    /* nobody is there who could say that it has ended */
+    /* its Kubernetes node is gone: no kubelet could report its end */
     action->delete.grace_s = replica->state == POD_LOST && replica->node == NOWHERE ? 0 : -1;
 }
 
-/* Whether the chief has to let go of it first. */
+/* Whether the chief has to release the replica before its pod may go. */
 static bool in_training(const struct job *job, const struct replica *replica)
 {
     return job->reports && replica->state == POD_UP && replica->reported <= KUBE_NODE_DRAINING;
@@ -134,7 +134,7 @@ static bool drop(struct core *c, struct job *job, struct replica *replica, const
     return true;
 }
 
-/* The one that is missed least: what is not in the training yet, then what came last. */
+/* The replica that is missed least: one outside the training if there is any, else the newest. */
 static struct replica *least_missed(struct job *job, enum kube_role role)
 {
     struct replica *best = NULL;
@@ -170,7 +170,7 @@ static void shrink(struct core *c, struct job *job, enum kube_role role, int32_t
                job->have[role], job->why_text);
 }
 
-/* Those whose room others' pods wait for. */
+/* Removes the workers whose room foreign pods wait for. */
 static void give_way(struct core *c, struct job *job)
 {
     int32_t count = 0;
@@ -189,7 +189,7 @@ static void give_way(struct core *c, struct job *job)
     core_event(c, job, false, "GaveWay", "%d workers leave: other pods wait for their room", count);
 }
 
-/* No node takes it: growth ends below for a while. */
+/* Removes workers that no node takes, and caps growth at the rest for a while. */
 static void withdraw_pending(struct core *c, struct job *job)
 {
     int32_t least = job_task(job, KUBE_WORKER)->min;
@@ -223,15 +223,15 @@ static void note_failure(struct core *c, struct job *job, const struct replica *
 
     if (replica->acted_ns)
         return;
-    r->failures += r->failed_ns != c->now_ns; /* a machine takes all that it had with it */
-    trial_move(&r->trial[replica->role], TRIAL_BROKEN, NULL); /* judged without what failed */
+    r->failures += r->failed_ns != c->now_ns; /* a lost machine with many pods counts once */
+    trial_move(&r->trial[replica->role], TRIAL_BROKEN, NULL); /* a trial is void after a failure */
     r->failed_ns = c->now_ns;
     r->failed_step = job->report ? job->report->progress.step : 0;
     core_event(c, job, true, "NodeFailed", "%s %s", replica->pod->meta.name,
                replica->state == POD_FAILED ? "has failed" : "is lost");
 }
 
-/* It has left, or was given the time to. */
+/* Whether the replica has left the training, or has had enough time to. */
 static bool has_left(struct core *c, const struct job *job, const struct replica *replica)
 {
     int64_t until = replica->since_ns + c->settings->drain_ns;
@@ -263,13 +263,13 @@ void scale_clean(struct core *c, struct job *job, bool everything)
 
 void scale_nodes(struct core *c, struct job *job)
 {
-    scale_clean(c, job, false); /* before others take their places */
+    scale_clean(c, job, false); /* first, so that replacements find their room free */
     give_way(c, job);
     withdraw_pending(c, job);
     shrink(c, job, KUBE_PS, job->want[KUBE_PS]);
     shrink(c, job, KUBE_WORKER, job->want[KUBE_WORKER]);
     if (job->report && job->report->finished)
-        return; /* its nodes have left for good; only its chief's program has still to end */
+        return; /* its nodes have left for good; only the chief's program is still to end */
     grow(c, job, KUBE_PS, job->want[KUBE_PS]);
     grow(c, job, KUBE_WORKER, learn_step(c, job, job->want[KUBE_WORKER]));
 }
