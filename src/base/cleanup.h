@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Scope-bound ownership: _cleanup_(f) runs f(&variable) when the variable leaves its scope,
- * TAKE_PTR/TAKE_FD move a value out so that the clean-up finds nothing to do.
+ * Scope-bound ownership: _cleanup_(f) runs f(&variable) when the variable leaves its scope.
+ * TAKE_PTR/TAKE_FD move a value out, so that the clean-up finds nothing to do.
  * Any thread; header only.
  */
 #pragma once

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Monotonic time in nanoseconds, people's time in milliseconds. Any thread; header only, vDSO. */
+/* Monotonic time in nanoseconds, wall time in milliseconds. Any thread; header only, vDSO. */
 #pragma once
 
 #include <stdint.h>

@@ -22,8 +22,8 @@ int cpuset_next(const struct cpuset *set, unsigned from)
     return -1;
 }
 
-/* Reads a decimal number; advances *p. Returns it, -EINVAL without a digit, -ERANGE when too big.
- */
+/* Reads a decimal number and advances *p. Returns the number, -EINVAL (no digit) or -ERANGE (too
+ * big). */
 static int parse_cpu(const char **p)
 {
     unsigned value = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A set of CPU numbers with the kernel's list syntax ("0-3,8"). Fixed size, no allocation.
- * Any thread (values, no shared state); used everywhere. What is inline imports nothing, for
- * src/policy.
+ * Any thread (values, no shared state); used everywhere. The inline functions import nothing, so
+ * that src/policy may use them.
  */
 #pragma once
 
@@ -25,7 +25,7 @@ static inline void cpuset_zero(struct cpuset *set)
     *set = (struct cpuset){{0}};
 }
 
-/* Ignores a CPU from CPUSET_MAX_CPUS on, as does removing; the set never has it. */
+/* Adding and removing ignore a CPU from CPUSET_MAX_CPUS on; no set ever has it. */
 static inline void cpuset_add(struct cpuset *set, unsigned cpu)
 {
     if (cpu < CPUSET_MAX_CPUS)

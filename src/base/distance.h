@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How far a mistyped word is from a known one. Any thread, pure; header only, so that policies,
- * which import nothing, have it, too.
+ * How far a mistyped word is from a known one. Any thread, pure. It is a header only, because
+ * policies use it and they import no function.
  */
 #pragma once
 
 #include <stddef.h>
 
-#define DISTANCE_MAX 31 /* bytes of a word that are looked at */
+#define DISTANCE_MAX 31 /* only so many bytes of a word are compared */
 
 /*
- * Least number of insertions, deletions, substitutions and swaps of neighbours that turn the
- * @n bytes of @a into the @m bytes of @b (optimal string alignment).
+ * Returns the least number of insertions, deletions, substitutions and swaps of neighbours that
+ * turn the @n bytes of @a into the @m bytes of @b (optimal string alignment).
  */
 static inline unsigned distance(const char *a, size_t n, const char *b, size_t m)
 {

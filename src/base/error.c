@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 /*
- * What a text repeats from a file or a peer must neither end the line nor steer a terminal: no
- * control characters, in UTF-8 also U+0080 … U+009F.
+ * A text may quote a file or a message. The quotation must neither end the line nor steer a
+ * terminal, so control characters become '?', in UTF-8 also U+0080 … U+009F.
  */
 static void make_printable(char *text)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The reason of a failure, for a person: a code (negative errno) and one sentence that says what
- * was wrong, where, and what to do. Filled in by the function that fails, printed by the one that
- * handles it. Any thread (each caller owns its struct); libc only.
+ * was wrong, where, and what to do. The function that fails fills it in; the one that handles the
+ * failure prints it. Any thread (each caller owns its struct); libc only.
  */
 #pragma once
 

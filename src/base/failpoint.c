@@ -56,8 +56,8 @@ static_assert((int)FAILPOINT_MAX <= 64, "… and a bit");
 uint64_t failpoints_armed;
 
 static struct {
-    unsigned long left; /* passages until it happens; 0: it has */
-    bool lasting;       /* … and again at each that follows */
+    unsigned long left; /* passages until it happens; 0: it has happened */
+    bool lasting;       /* it happens again at each later passage */
     int error;
     unsigned long delay_ms;
 } wanted[FAILPOINT_MAX];
@@ -79,7 +79,7 @@ static int error_number(const char *text)
     return 0;
 }
 
-/* NAME:N[+][:WHAT]; a name that nobody knows asks for nothing. */
+/* Reads NAME:N[+][:WHAT]. An unknown name has no effect. */
 static void arm(char *text)
 {
     char *save = NULL, *end = "";

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where tests tear the daemon away, or make one of its calls fail. TIDE_FAILPOINT in the
- * environment of who starts it is a list with commas of
+ * The places where a test kills the daemon, or makes one of its calls fail. The environment
+ * variable TIDE_FAILPOINT of the daemon is a list, separated by commas, of
  *
- *   NAME:N                 SIGKILL at the N-th passage of NAME
- *   NAME:N:ENOSPC          the call there fails so (also EMFILE, ENOMEM, EIO, EAGAIN)
+ *   NAME:N                 the daemon dies by SIGKILL at the N-th passage of NAME
+ *   NAME:N:ENOSPC          the call fails with it (also EMFILE, ENOMEM, EIO, EAGAIN)
  *   NAME:N:delay=500ms     the daemon sleeps there
- *   NAME:N+:…              at the N-th passage and all that follow
+ *   NAME:N+:…              at the N-th passage and each later one
  *
- * A failpoint is a step of a transaction; a fault is a call to the kernel or for memory that is
- * about to be made. Errors are for faults. Nobody but who starts the daemon can ask for any of it;
- * otherwise a passage costs one look at a variable that never changes. One thread; failpoint_arm by
- * main, the others by src/daemon. Tests read the names from failpoint.c.
+ * A failpoint marks a step of a transaction; a fault stands before a call to the kernel or for
+ * memory. Only faults take errors. Only the user who starts the daemon can set the variable;
+ * without it a passage costs one look at a constant variable. One thread; main calls
+ * failpoint_arm, src/daemon the others. Tests read the names from failpoint.c.
  */
 #pragma once
 
@@ -19,35 +19,35 @@
 
 enum failpoint {
     FAILPOINT_NONE,
-    FAILPOINT_STORE_WRITTEN, /* under another name */
+    FAILPOINT_STORE_WRITTEN, /* a job's file has its temporary name */
     FAILPOINT_STORE_RENAMED,
-    FAILPOINT_SOCKET_BOUND,   /* nobody listens yet */
-    FAILPOINT_JOB_BEGUN,      /* let out of the queue, nobody is told yet */
-    FAILPOINT_GUARDIAN_NOTED, /* the affinity of a process */
-    FAILPOINT_GROUP_MADE,     /* empty yet */
+    FAILPOINT_SOCKET_BOUND,   /* the daemon does not listen yet */
+    FAILPOINT_JOB_BEGUN,      /* the job left the queue, and its runner does not know yet */
+    FAILPOINT_GUARDIAN_NOTED, /* the guardian has the affinity of a process */
+    FAILPOINT_GROUP_MADE,     /* a job's control group has no process yet */
     FAILPOINT_TARGET_LOWERED,
-    FAILPOINT_ACK_RECEIVED,   /* nothing is done about it yet, as with answers */
-    FAILPOINT_PROCESS_FENCED, /* its turn has come: not yet */
-    FAILPOINT_CORES_NARROWED, /* a container's: asked for */
+    FAILPOINT_ACK_RECEIVED,   /* the daemon has not acted on it; the same for each *_ANSWERED */
+    FAILPOINT_PROCESS_FENCED, /* before the process gets its cores */
+    FAILPOINT_CORES_NARROWED, /* for a container: the engine has been asked */
     FAILPOINT_CORES_WIDENED,
     FAILPOINT_QUOTA_SET,
     FAILPOINT_TARGET_RAISED,
     FAILPOINT_WEIGHT_SET,
-    FAILPOINT_CONTAINER_NOTED, /* its own limits, on disk */
-    FAILPOINT_CONTAINER_TAKEN, /* it is a job, not written down */
+    FAILPOINT_CONTAINER_NOTED, /* the restore journal is on the disk */
+    FAILPOINT_CONTAINER_TAKEN, /* it is a job, which no file says yet */
     FAILPOINT_CONTAINER_ENDED, /* its limits are not put back yet */
-    FAILPOINT_ENGINE_SERVED,   /* what was asked is sent, what came is dealt with */
-    FAILPOINT_UPDATE_ASKED,    /* not sent */
+    FAILPOINT_ENGINE_SERVED,   /* requests are sent, answers are handled */
+    FAILPOINT_UPDATE_ASKED,    /* the request waits to be sent */
     FAILPOINT_UPDATE_ANSWERED,
     FAILPOINT_PAUSE_ASKED,
     FAILPOINT_PAUSE_ANSWERED,
     FAILPOINT_UNPAUSE_ASKED,
     FAILPOINT_UNPAUSE_ANSWERED,
-    FAULT_STORE_OPEN, /* a job's file, under another name */
+    FAULT_STORE_OPEN, /* a job's file, by its temporary name */
     FAULT_STORE_WRITE,
     FAULT_STORE_RENAME,
     FAULT_ACCEPT,      /* a connection on agent.sock */
-    FAULT_PEER_MEMORY, /* of a connection */
+    FAULT_PEER_MEMORY, /* for a connection */
     FAULT_JOB_MEMORY,
     FAULT_PROCESS_MEMORY,
     FAULT_SEND, /* a message to an agent or controller */
@@ -57,10 +57,10 @@ enum failpoint {
     FAILPOINT_MAX
 };
 
-extern uint64_t failpoints_armed; /* a bit for each; 0: every day */
+extern uint64_t failpoints_armed; /* a bit for each; 0 in everyday use */
 
-void failpoint_arm(void);    /* as the environment says */
-void failpoint_disarm(void); /* in a child that is to outlive this process */
+void failpoint_arm(void);    /* reads TIDE_FAILPOINT */
+void failpoint_disarm(void); /* for a child that is to outlive this process */
 int failpoint_passed(enum failpoint here);
 
 static inline void failpoint(enum failpoint here)
@@ -69,7 +69,7 @@ static inline void failpoint(enum failpoint here)
         failpoint_passed(here);
 }
 
-/* 0: make the call. -errno, and errno: it has failed so. */
+/* Returns 0: make the call; or -errno, also in errno: treat the call as failed. */
 static inline int fault(enum failpoint here)
 {
     return __builtin_expect(failpoints_armed >> here & 1, 0) ? failpoint_passed(here) : 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * FNV-1a: a fast hash for tables, and a sum that tells torn from whole. It is no defence against
+ * FNV-1a: a fast hash for tables, and a checksum that finds torn records. It is no defence against
  * somebody who chooses the input. Pure; any thread.
  */
 #pragma once
@@ -10,7 +10,7 @@
 
 #define FNV_START UINT64_C(14695981039346656037)
 
-/* Goes on from @hash, at first FNV_START or a secret seed. */
+/* Continues from @hash, which is FNV_START or a secret seed at first. */
 static inline uint64_t fnv_bytes(uint64_t hash, const void *data, size_t size)
 {
     const unsigned char *byte = (const unsigned char *)data;

@@ -44,7 +44,7 @@ static int parse_length(struct http_text text, size_t max, struct http_head *hea
         if (value > max)
             return -EMSGSIZE;
     }
-    if (head->have_length && head->length != value) /* two opinions about the end: smuggling */
+    if (head->have_length && head->length != value) /* two different ends: request smuggling */
         return -EBADMSG;
     head->have_length = true;
     head->length = value;
@@ -96,7 +96,7 @@ int http_head_parse(const char *buf, size_t len, const struct http_reader *reade
         }
         from += n + 2;
     }
-    if (head.chunked && head.have_length) /* two opinions about the end: smuggling */
+    if (head.chunked && head.have_length) /* two different ends: request smuggling */
         return -EBADMSG;
     *ret = head;
     return 0;

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* ---- the grammar: each function moves *pos behind what it stands for, or returns false ---- */
+/* ---- the grammar: each function moves *pos behind its part of it, or returns false ---- */
 
 static char at(const struct jsontext *json, size_t pos)
 {
@@ -27,7 +27,7 @@ static int hex_digit(char c)
     return isxdigit((unsigned char)c) ? (c | 0x20) - 'a' + 10 : -1;
 }
 
-/* One character of a string: the byte, or the code point of an escape (one half of a pair). */
+/* Reads a character of a string: a byte, or an escape's code point (or half of a pair). */
 static bool skip_char(const struct jsontext *json, size_t *pos, unsigned *ret)
 {
     static const char names[] = "\"\\/bfnrt", codes[] = "\"\\/\b\f\n\r\t";
@@ -171,7 +171,7 @@ static bool skip_value(const struct jsontext *json, size_t *pos, unsigned depth)
     return c == '-' || isdigit((unsigned char)c) ? skip_number(json, pos) : skip_word(json, pos);
 }
 
-/* ---- looking ---- */
+/* ---- reading ---- */
 
 int jsontext_check(const struct jsontext *json, struct json_span *ret, struct error *err)
 {
@@ -318,7 +318,7 @@ int jsontext_remove(struct jsontext *json, struct json_span object, const char *
             before = item.value.end;
             continue;
         }
-        if (before) /* with the comma in front of it */
+        if (before) /* removes the comma in front, too */
             return jsontext_replace(json, (struct json_span){before, item.value.end}, "");
         next = item;
         if (jsontext_next(json, object, &next))

@@ -14,7 +14,7 @@ static const struct {
     uint64_t ms;
 } units[] = {{"ms", 1}, {"s", 1000}, {"min", 60000}, {"h", 3600000}, {"d", 86400000}};
 
-/* "10min…": moves *text behind it. */
+/* Reads one "10min" and moves *text behind it. */
 static int read_part(const char **text, uint64_t *ret_ms)
 {
     const char *p = *text;
@@ -59,7 +59,7 @@ int moment_duration(const char *text, uint64_t *ret_ms)
     return 0;
 }
 
-/* "18:30", "7:05" */
+/* Reads "18:30" or "7:05". */
 static bool read_clock(const char *text, int *ret_hour, int *ret_minute)
 {
     size_t hours = strspn(text, "0123456789");
@@ -98,7 +98,7 @@ int moment_parse(const char *text, uint64_t now_ms, uint64_t *ret_ms)
     return 0;
 }
 
-/* Midnight where no time follows. */
+/* A date without a time means midnight. */
 static bool read_date(const char *text, struct tm *ret)
 {
     static const char *const formats[] = {"%Y-%m-%d", "%Y-%m-%d%t%H:%M", "%Y-%m-%d%t%H:%M:%S",

@@ -6,7 +6,7 @@
 #include <limits.h>
 #include <string.h>
 
-/* What $LIB may stand for, for a 64-bit program of this machine. */
+/* The names that ld.so may put for $LIB in a 64-bit program of this machine. */
 static const char *const lib_dirs[] = {"lib/x86_64-linux-gnu", "lib64", "lib",
                                        "lib/aarch64-linux-gnu"};
 

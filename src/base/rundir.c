@@ -110,12 +110,12 @@ int rundir_open(const char *path, struct error *err)
 
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
         return cannot_make(path, -errno, err);
-    r = rundir_check(path, err); /* says more than open() */
+    r = rundir_check(path, err); /* explains more than open() */
     if (r < 0)
         return r;
     fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0)
         return error_set(err, -errno, "%s: %s", path, strerror(errno));
-    r = judge(&st, path, err); /* what was opened, whatever was there before */
+    r = judge(&st, path, err); /* somebody may have replaced it since the first check */
     return r < 0 ? r : TAKE_FD(fd);
 }

@@ -9,7 +9,7 @@
 
 static const char units[] = "KMGT";
 
-/* What is behind the number: nothing or B, or a letter, with B or iB behind it. */
+/* Reads the unit: nothing or B, or a letter, with or without B or iB. */
 static int read_unit(const char *text, double *ret)
 {
     const char *unit = *text ? strchr(units, toupper((unsigned char)*text)) : NULL;
@@ -28,7 +28,7 @@ static int read_unit(const char *text, double *ret)
 
 int size_parse(const char *text, uint64_t *ret_bytes)
 {
-    size_t digits = strspn(text, "0123456789."); /* not what else strtod() takes */
+    size_t digits = strspn(text, "0123456789."); /* strtod() would also take "inf" or "1e3" */
     char number[SIZE_TEXT_MAX], *end;
     double value, unit;
 
@@ -49,7 +49,7 @@ void size_text(uint64_t bytes, char ret[SIZE_TEXT_MAX])
     double value = (double)bytes;
     int unit = -1;
 
-    while (value >= 999.5 && unit < 3) { /* "1000K" has a digit too many */
+    while (value >= 999.5 && unit < 3) { /* "1000K" would have four digits */
         value /= 1024;
         unit++;
     }

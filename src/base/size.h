@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Amounts of memory as people write them: "512M", "1.5G". Any thread; used by cli and node. */
+/* Amounts of memory as people write them: "512M", "1.5G". Any thread. */
 #pragma once
 
 #include <stddef.h>
@@ -9,10 +9,10 @@
 #define SIZE_MAX_BYTES (UINT64_C(1) << 50)
 
 /*
- * A number with K, M, G or T (of 1024, as Docker and Slurm have them; KiB, KB and k are the same),
- * or bytes. 0 or -EINVAL: also above SIZE_MAX_BYTES.
+ * Reads a number of bytes, or one with K, M, G or T (powers of 1024, as in Docker and Slurm; KiB,
+ * KB and k are the same). Returns 0 or -EINVAL, also above SIZE_MAX_BYTES.
  */
 int size_parse(const char *text, uint64_t *ret_bytes);
 
-/* To three digits: "1.5G"; "0" is "0". */
+/* Writes it with three digits: "1.5G"; 0 is "0". */
 void size_text(uint64_t bytes, char ret[SIZE_TEXT_MAX]);

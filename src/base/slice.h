@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The scheduling slice of the calling thread, which new threads and execve() inherit (Linux 6.12
- * and newer, SCHED_OTHER; without effect elsewhere). The share of a core stays the same. A short
- * slice gives an early deadline: the thread preempts busy ones soon after a wake-up. A long one
- * lets a thread that computes keep its caches: threads of several jobs take turns less often. Any
- * thread; header only.
+ * Sets the scheduling slice of the calling thread. New threads and execve() inherit it (Linux 6.12
+ * and newer, SCHED_OTHER; elsewhere it has no effect). The thread's part of a core stays the same.
+ * A short slice gives an early deadline: the thread preempts busy ones soon after a wake-up. A long
+ * slice keeps a computing thread's caches warm, because threads of several jobs take turns less
+ * often. Any thread; header only.
  */
 #pragma once
 
@@ -26,7 +26,7 @@ struct slice_attr { /* struct sched_attr of Linux, first version */
     uint64_t period_ns;
 };
 
-/* Returns the slice before, 0 when unknown or not changed. */
+/* Returns the former slice, or 0 when it is unknown or was not changed. */
 static inline uint64_t slice_set(uint64_t ns)
 {
     struct slice_attr attr = {.size = sizeof(attr)};

@@ -5,10 +5,10 @@
 #include <stddef.h>
 
 /*
- * Least number of insertions, deletions, substitutions and swaps of neighbours that turn @a into
- * @b (optimal string alignment). Words of more than 31 bytes are told apart by their first 31.
+ * Returns the least number of insertions, deletions, substitutions and swaps of neighbours that
+ * turn @a into @b (optimal string alignment). Only the first 31 bytes of a word count.
  */
 unsigned suggest_distance(const char *a, const char *b);
 
-/* The nearest of @words at a distance of at most 2, and less than the word's length; else NULL. */
+/* Returns the nearest of @words at a distance of at most 2 and below its own length, or NULL. */
 const char *suggest_nearest(const char *word, const char *const *words, size_t n);

@@ -13,7 +13,7 @@
 int wholefile_read(const char *path, size_t max, char **ret_text, size_t *ret_len,
                    struct stat *ret_status)
 {
-    /* Without O_NONBLOCK a FIFO in its place would hold us up. */
+    /* Without O_NONBLOCK open() would wait if the path were a FIFO. */
     _cleanup_fd_ int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     _cleanup_free_ char *text = NULL;
     size_t len = 0, size;
@@ -25,7 +25,7 @@ int wholefile_read(const char *path, size_t max, char **ret_text, size_t *ret_le
         return -EINVAL;
     if ((size_t)ret_status->st_size > max)
         return -EFBIG;
-    size = (size_t)ret_status->st_size + 1; /* for the final NUL, or a byte that is new */
+    size = (size_t)ret_status->st_size + 1; /* for the final NUL, or to notice a new byte */
     text = malloc(size);
     if (!text)
         return -ENOMEM;
@@ -35,7 +35,7 @@ int wholefile_read(const char *path, size_t max, char **ret_text, size_t *ret_le
         len += n > 0 ? (size_t)n : 0;
     }
     if (len == size)
-        return -EBUSY; /* somebody writes to it */
+        return -EBUSY; /* somebody is writing to it */
     text[len] = '\0';
     *ret_text = TAKE_PTR(text);
     *ret_len = len;
@@ -65,12 +65,12 @@ static int fill(int fd, const char *text, size_t len, const struct stat *status)
         return r;
     if (status && fchown(fd, status->st_uid, status->st_gid) < 0)
         return -errno;
-    if (fchmod(fd, status ? status->st_mode & 07777 : 0644) < 0) /* after chown, which may clear */
+    if (fchmod(fd, status ? status->st_mode & 07777 : 0644) < 0) /* fchown() may clear bits */
         return -errno;
     return 0;
 }
 
-/* So that a power cut after the rename does not undo it. */
+/* Without this a power cut after the rename could undo it. */
 static int sync_directory_of(const char *path, size_t len)
 {
     char directory[PATH_MAX];
@@ -97,7 +97,7 @@ int wholefile_replace(const char *path, const char *text, size_t len, const stru
     if (fd < 0)
         return -errno;
     r = fill(fd, text, len, status);
-    /* Else a power cut could leave the new name with nothing behind it. */
+    /* Without this a power cut could leave the new name with an empty file. */
     if (r == 0 && fsync(fd) < 0)
         r = -errno;
     if (r == 0 && rename(temporary, path) < 0)

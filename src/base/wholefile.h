@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Other programs' configuration files, read whole and replaced whole: whoever reads one meanwhile
- * sees the old text or the new one, and so does whoever reads it after a power cut; a full disk
- * leaves the old one. Any thread, no state; used by runc and cli.
+ * Reads and replaces other programs' configuration files as a whole. A program that reads one
+ * meanwhile, or after a power cut, sees the old text or the new one; a full disk leaves the old
+ * one. Any thread, no state; used by runc and cli.
  */
 #pragma once
 
@@ -18,9 +18,9 @@ int wholefile_read(const char *path, size_t max, char **ret_text, size_t *ret_le
                    struct stat *ret_status);
 
 /*
- * Replaces or makes the file @path by a rename in its directory. It gets mode and owner of
- * @status; NULL: mode 0644 and our own. File and directory are on the disk when it returns 0.
- * Returns 0 or -errno; the old file is in its place then, unless only the directory could not be
+ * Replaces or makes the file @path by a rename in its directory. The file gets mode and owner of
+ * @status, or for NULL mode 0644 and the caller as owner. Returns 0 when file and directory are on
+ * the disk, or -errno: then the old file is in its place, unless only the directory could not be
  * synced.
  */
 int wholefile_replace(const char *path, const char *text, size_t len, const struct stat *status);
