@@ -48,6 +48,7 @@ static const char *const names[] = {
     [FAULT_AFFINITY] = "affinity",
     [FAULT_GROUP_MAKE] = "group-make",
     [FAULT_WEIGHT_WRITE] = "weight-write",
+    [FAULT_FREEZER_LIST] = "freezer-list",
 };
 
 static_assert(ARRAY_LEN(names) == FAILPOINT_MAX, "a failpoint has a name");

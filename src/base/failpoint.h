@@ -54,6 +54,7 @@ enum failpoint {
     FAULT_AFFINITY,
     FAULT_GROUP_MAKE,
     FAULT_WEIGHT_WRITE,
+    FAULT_FREEZER_LIST, /* whether each process may be paused */
     FAILPOINT_MAX
 };
 

@@ -7,6 +7,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -140,6 +141,33 @@ def test_weights_that_cannot_be_set_are_left_and_the_note_says_why(place, fault)
     for job in (first, second):
         job.target(job.get()["target"])
         assert affinity(job.peer.pid) == ALL
+
+
+@root_only
+@pytest.mark.skipif(not os.access("/sys/fs/cgroup", os.W_OK), reason="needs control groups")
+def test_a_job_whose_processes_cannot_be_looked_at_is_not_paused_and_asked_about_once(place):
+    tided = daemon(place, "freezer-list:1+:EIO", "--cpus", "0-1", "--policy", "priority")
+    sleepers, jobs = [], []
+    try:
+        for priority in range(2):
+            sleepers.append(subprocess.Popen(["sleep", "600"], start_new_session=True))
+            status, job = tided.api("POST", "/v1/jobs", {"pid": sleepers[-1].pid, "queue": True,
+                                                         "request": 2, "priority": priority})
+            assert status == 201, job
+            jobs.append(f"/v1/jobs/{job['id']}")
+            if priority == 0:
+                eventually(lambda: tided.api("GET", jobs[0])[1]["state"] not in ("queued", "held"))
+        eventually(lambda: said(tided, "cannot be paused"))
+        for _ in range(3):  # each is a turn of its loop
+            assert tided.api("PATCH", jobs[1], {"weight": 200})[0] == 200
+            time.sleep(0.1)
+        assert said(tided, "cannot be paused: Input/output error") == said(tided, "cannot be paused") == 1
+        assert tided.api("GET", jobs[0])[1]["state"] != "paused"
+        assert "Input/output error" in tided.api("GET", jobs[0])[1]["preemptible_note"]
+    finally:
+        for sleeper in sleepers:
+            sleeper.kill()
+            sleeper.wait()
 
 
 # ---- daemon and guardian together ----

@@ -2,6 +2,7 @@
 #include "daemon/confine/freezer.h"
 
 #include "base/clock.h"
+#include "base/failpoint.h"
 #include "daemon/confine/job_group.h"
 #include "daemon/job/census.h"
 #include "daemon/job/owner.h"
@@ -126,10 +127,14 @@ static int check_member(void *arg, pid_t pid)
 
 static int check_members(struct job *j, const char *name)
 {
-    int r = cgroup_each_freezable(j->node->cgroup, name, check_member, j);
+    int r = fault(FAULT_FREEZER_LIST);
 
-    if (r == -EPERM)
-        cannot(&j->freezer, "a process of it has the rights of another user (a setuid program?)");
+    if (r == 0)
+        r = cgroup_each_freezable(j->node->cgroup, name, check_member, j);
+    if (r < 0) /* else the policy would ask for the same pause again, at once */
+        cannot(&j->freezer,
+               r == -EPERM ? "a process of it has the rights of another user (a setuid program?)"
+                           : strerror(-r));
     return r;
 }
 
