@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -172,6 +173,27 @@ def test_a_process_that_became_a_setuid_program_keeps_its_processors(turncoat):
 
 
 @two_cpus
+def test_a_fenced_process_that_became_a_setuid_program_has_its_own_processors_again(place, setuid_sleep):
+    tided = place.daemon()
+    tided.env = {"TIDE_FAILPOINT": "group-make:1+:EIO"}  # by affinity alone
+    turncoat = Turncoat(tided.start(), setuid_sleep)
+    try:
+        own = os.sched_getaffinity(turncoat.pid)
+        first, second = sorted(own)[:2]
+        assert turncoat.patch(pin=True, cores=str(first))[0] == 200
+        eventually(lambda: os.sched_getaffinity(turncoat.pid) == {first})
+        turncoat.turn()
+        time.sleep(1.5)  # a tick looks at who has changed an affinity
+        assert turncoat.patch(pin=True, cores=str(second))[0] == 200
+        time.sleep(1.5)
+        assert os.sched_getaffinity(turncoat.pid) in ({first}, own)  # no more fences
+        assert tided.stop() == 0
+        assert os.sched_getaffinity(turncoat.pid) == own
+    finally:
+        turncoat.end()
+
+
+@two_cpus
 def test_one_that_did_not_gets_the_processors_of_its_pin(turncoat):
     first = min(os.sched_getaffinity(turncoat.pid))
     assert turncoat.patch(pin=True, cores=str(first))[0] == 200
@@ -207,6 +229,8 @@ def test_a_job_with_a_setuid_program_is_not_paused(place, setuid_sleep, turned):
     program = setuid_sleep if turned else "sleep"
     leaders = [as_user(OWNER, "sh", "-c", f"read go; {program} 600 & echo $!; wait", start_new_session=True)
                for _ in range(2)]
+    for leader in leaders:  # registered before setpriv has changed it, it would be root's
+        eventually(lambda: pathlib.Path(f"/proc/{leader.pid}/comm").read_text() == "sh\n")
     jobs, children = [], []
 
     def state(job):

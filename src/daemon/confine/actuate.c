@@ -101,6 +101,12 @@ static bool look_at_allowance(struct job *j)
     return j->allowed_mcpu != before;
 }
 
+/* It has executed a setuid program since it joined its job. */
+static bool is_anothers(const struct process *p)
+{
+    return owner_check(p->job, p->pidfd, p->pid) == -EPERM;
+}
+
 /* Somebody else changed an affinity: it is the new original. */
 static bool look_at_affinity(struct job *j)
 {
@@ -109,17 +115,14 @@ static bool look_at_affinity(struct job *j)
     for (struct process *p = j->processes; p; p = p->next) {
         struct cpuset now;
 
-        if (proc_get_affinity(p->pid, &now) < 0)
+        if (proc_get_affinity(p->pid, &now) < 0 || (!p->fenced && in_cpuset(p)) ||
+            cpuset_equal(&now, p->fenced ? &j->cores : &p->original) || is_anothers(p))
             continue;
-        if (p->fenced && !cpuset_equal(&now, &j->cores)) {
+        if (p->fenced)
             guardian_forget(j->node->guardian, p->pid, p->start);
-            p->fenced = false;
-            p->original = now;
-            found = true;
-        } else if (!p->fenced && !in_cpuset(p) && !cpuset_equal(&now, &p->original)) {
-            p->original = now;
-            found = true;
-        }
+        p->fenced = false;
+        p->original = now;
+        found = true;
     }
     if (found && j->processes)
         j->allowed_mcpu = own_allowance(j->processes);
@@ -139,23 +142,6 @@ static int enter_group(struct job *j, unsigned controller)
 
 /* ---- cores ---- */
 
-static int fence_process(struct process *p, const struct cpuset *cores)
-{
-    struct node *n = p->job->node;
-    int r;
-
-    failpoint(FAILPOINT_PROCESS_FENCED);
-    if (in_cpuset(p) || !owner_agrees(p))
-        return 0;
-    r = guardian_note(n->guardian, p->pid, p->start, &p->original);
-    if (r == 0)
-        r = fault(FAULT_AFFINITY);
-    if (r == 0)
-        r = proc_set_affinity(n->root, p->pid, cores, NULL);
-    p->fenced = r == 0;
-    return r == -ESRCH ? 0 : r;
-}
-
 static void unfence_process(struct process *p)
 {
     struct node *n = p->job->node;
@@ -166,6 +152,29 @@ static void unfence_process(struct process *p)
     if (!in_cpuset(p))
         guardian_forget(n->guardian, p->pid, p->start);
     p->fenced = false;
+}
+
+/* A setuid program gets no cores, and does not keep those of an earlier time. */
+static int fence_process(struct process *p, const struct cpuset *cores)
+{
+    struct node *n = p->job->node;
+    int r;
+
+    failpoint(FAILPOINT_PROCESS_FENCED);
+    if (in_cpuset(p))
+        return 0;
+    r = owner_check(p->job, p->pidfd, p->pid);
+    if (r == -EPERM)
+        unfence_process(p);
+    if (r < 0)
+        return 0;
+    r = guardian_note(n->guardian, p->pid, p->start, &p->original);
+    if (r == 0)
+        r = fault(FAULT_AFFINITY);
+    if (r == 0)
+        r = proc_set_affinity(n->root, p->pid, cores, NULL);
+    p->fenced = r == 0;
+    return r == -ESRCH ? 0 : r;
 }
 
 static void forget_process(struct process *p)
