@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PodDisruptionBudgets: a pod that is ready leaves only if every budget that means it allows one
- * more. Those on their way out, which the budgets may not count yet, have taken theirs.
+ * PodDisruptionBudgets: a ready pod leaves only if every budget that selects it allows one more
+ * disruption. Pods on their way out count as disruptions, as the budgets may not show them yet.
  */
 #include "kube/capacity/capacity.h"
 

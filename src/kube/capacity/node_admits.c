@@ -21,7 +21,7 @@ static bool is_among(const struct kube_requirement *need, const char *value)
     return false;
 }
 
-/* Both have to be numbers. */
+/* Compares two numbers; false if either is no number. */
 static bool compares(const struct kube_requirement *need, const char *value, bool greater)
 {
     char *end = NULL, *end_of_bound = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is free: allocatable minus requests on each node, hard minus used of each quota. */
+/* Free room: allocatable minus requests on each node, hard minus used in each quota. */
 #include "kube/capacity/capacity.h"
 
 #include "base/minmax.h"
@@ -106,7 +106,7 @@ static void tighten(struct kube_amount *left, const struct kube_amount *other)
     left->pods = smaller(left->pods, other->pods);
 }
 
-/* Quotas with a scope are left to the API server: it refuses what they do not allow. */
+/* Quotas with a scope are not counted: the API server refuses pods that they do not allow. */
 static void find_quota_scopes(struct core *c)
 {
     const struct kube_world *w = c->world;
@@ -140,7 +140,7 @@ static void find_quota_scopes(struct core *c)
     }
 }
 
-/* No more of what is unlimited is ever counted: it stays far above everything. */
+/* An unlimited quota (INT64_MAX) is reduced, too: it stays far above every request. */
 static void use_quota(struct job *job, enum kube_role role, int64_t times)
 {
     struct kube_amount request = job_task(job, role)->request;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What spec.quota leaves of a training, and its namespace's quotas for growing in place. What they
- * leave for more pods is counted in node_capacity.c.
+ * What spec.quota leaves a training, and what its namespace's quotas leave for growth in place.
+ * node_capacity.c counts what the latter leave for more pods.
  */
 #include "kube/capacity/capacity.h"
 
 #include "base/minmax.h"
 
-/* Of its quota beside the chief and so many of the other role; INT64_MAX: it has none. */
+/* The rest of spec.quota beside the chief and @count pods of @role; INT64_MAX: no quota. */
 static struct kube_amount left_beside(const struct job *job, enum kube_role role, int64_t count)
 {
     const struct kube_amount *all = &job->etj->quota, *other = &job_task(job, role)->request;
@@ -60,7 +60,7 @@ bool quota_allows(const struct job *job, enum kube_role role)
     const struct kube_task *worker = job_task(job, KUBE_WORKER);
     struct kube_amount left = left_beside(job, KUBE_PS, job->have[KUBE_PS]);
 
-    if (role == KUBE_CHIEF) /* it is counted already */
+    if (role == KUBE_CHIEF) /* left_beside() always counts it */
         return true;
     left.bytes -= job->have[KUBE_WORKER] * worker->request.bytes;
     return need->mcpu <= left.mcpu - job->held_mcpu && need->bytes <= left.bytes;
@@ -75,7 +75,7 @@ int64_t quota_more_mcpu(const struct job *job)
     if (!job->quota_scope)
         return larger(more, 0);
     more = smaller(more, job->quota_scope->request_left.mcpu);
-    /* the ratio of limit to request stays; what is unlimited is far above everything */
+    /* the ratio of limit to request stays; an unlimited quota is far above every request */
     if (task->limit_mcpu > 0 && task->mcpu > 0 && job->quota_scope->limit_left.mcpu < INT64_MAX / 4)
         more = smaller(more, (int64_t)((double)job->quota_scope->limit_left.mcpu *
                                        (double)task->mcpu / (double)task->limit_mcpu));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan in the making: actions, events, when to look again. */
+/* Builds the plan: actions, events, the time of the next look. */
 #include "kube/view/view.h"
 
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What comes out of one look at the cluster: a plan, which is a list of actions. Also what the
- * controller remembers between two looks, as far as the outside sees it.
+ * The plan, a list of actions, that one look at the cluster results in; and the memory that the
+ * controller keeps between two looks, as far as the outside sees it.
  *
  * Event loop's thread; read by the shell, the tests and the benchmark.
  */
@@ -13,18 +13,18 @@
 enum kube_action_kind {
     KUBE_ADD_FINALIZER,
     KUBE_REMOVE_FINALIZER,
-    KUBE_CREATE_SERVICE, /* and the ConfigMap with our CA; they may be there already */
-    KUBE_PATCH_STATUS,   /* all that is ours of it */
+    KUBE_CREATE_SERVICE, /* and the ConfigMap with our CA; both may exist already */
+    KUBE_PATCH_STATUS,   /* all fields of the status that the controller owns */
     KUBE_CREATE_POD,
     KUBE_ASK_LEAVE,   /* sets KUBE_ANNOTATION_LEAVE to the text */
     KUBE_RESIZE_POD,  /* pods/resize of KUBE_CONTAINER */
-    KUBE_DELETE_POD,  /* of this UID */
-    KUBE_SET_MEMBERS, /* what the chief is answered from now on */
+    KUBE_DELETE_POD,  /* only if it still has this UID */
+    KUBE_SET_MEMBERS, /* sets the answer to the chief's reports */
     KUBE_EVENT,
     KUBE_ACTION_MAX
 };
 
-/* One parameter server or worker, as the chief is told. */
+/* One parameter server or worker, as the chief sees it. */
 struct kube_member {
     const char *host; /* borrowed from the pod */
     uint32_t index;
@@ -42,7 +42,7 @@ struct kube_members {
     uint32_t count;
 };
 
-/* What is made of a training's template. */
+/* A pod to create from a training's template. */
 struct kube_new_pod {
     int64_t mcpu; /* of KUBE_CONTAINER in a worker: request and limit; 0: as the spec says */
     uint32_t index;
@@ -52,21 +52,21 @@ struct kube_new_pod {
 struct kube_action {
     enum kube_action_kind kind;
     const struct kube_etj *etj; /* borrowed from the world */
-    const struct kube_pod *pod; /* of the pod's actions, but not CREATE_POD */
+    const struct kube_pod *pod; /* set by actions on an existing pod */
     union {
         struct kube_new_pod create;
         struct {
             int64_t mcpu;
         } resize;
         struct {
-            int32_t grace_s; /* -1: the pod's own; 0: its node is gone, nothing of it runs */
+            int32_t grace_s; /* -1: the pod's own; 0: its node is gone, so nothing of it runs */
         } delete;
         const struct kube_status *status;   /* the plan's */
         const struct kube_members *members; /* the plan's */
         struct {
             bool warning;
             const char *reason; /* CamelCase; static */
-            const char *text;   /* the plan's; also of ASK_LEAVE */
+            const char *text;   /* the plan's; ASK_LEAVE uses it, too */
         } note;
     };
 };
@@ -74,46 +74,46 @@ struct kube_action {
 struct kube_plan {
     struct kube_action *actions;
     size_t count;
-    int64_t wakeup_ns; /* of now_ns: reconcile again then, if nothing happens; INT64_MAX: never */
-    void *arena;       /* what the actions point to */
+    int64_t wakeup_ns; /* when to reconcile again if nothing changes before; INT64_MAX: never */
+    void *arena;       /* memory that the actions point to */
 };
 
-/* How a controller is set up; the same in every replica. */
+/* The settings of a controller; the same in every replica. */
 struct kube_settings {
-    struct policy_spec policy;    /* of trainings that name none */
-    int64_t batch_ns;             /* changes nobody waits for are made together */
-    int64_t settle_ns;            /* after something has left, until anything grows */
-    int64_t pending_ns;           /* until a pod that no node takes is withdrawn */
-    int64_t drain_ns;             /* until a pod that was asked to leave is deleted */
-    int64_t silent_ns;            /* without a report a training counts as static */
-    int64_t node_lost_ns;         /* until pods of a node that is not ready are replaced */
-    int32_t worker_gain_permille; /* of a worker's share: what one more has to add to stay */
-    int32_t ps_gain_permille;     /* of the rate: what one more parameter server has to add */
+    struct policy_spec policy;    /* for trainings that name none */
+    int64_t batch_ns;             /* urgent changes aside, changes within this time go together */
+    int64_t settle_ns;            /* pause in growth after something has left */
+    int64_t pending_ns;           /* after it a pod that no node takes is withdrawn */
+    int64_t drain_ns;             /* after it a pod that was asked to leave is deleted */
+    int64_t silent_ns;            /* after it a training without reports keeps its size */
+    int64_t node_lost_ns;         /* after it pods of a node that is not ready are replaced */
+    int32_t worker_gain_permille; /* least gain of one more worker, of a worker's share */
+    int32_t ps_gain_permille;     /* least gain of one more parameter server, of the rate */
 };
 
-struct kube_memory; /* what was seen and measured so far */
+struct kube_memory; /* observations and measurements so far */
 
 struct kube_memory *kube_memory_new(void); /* NULL: no memory */
 struct kube_memory *kube_memory_free(struct kube_memory *memory);
 
 /*
- * An action of this training failed: nothing that was sent before is counted upon. To be called by
- * whoever carries the plan out, before the next kube_reconcile().
+ * Notes that an action of this training failed: no earlier request is relied upon any more. The
+ * caller that carries out plans calls it before the next kube_reconcile().
  */
 void kube_memory_doubt(struct kube_memory *memory, const struct kube_etj *etj);
 
-/* What the API server said of an action, for good. */
+/* The API server's final answer to an action. */
 struct kube_answer {
     enum kube_action_kind kind;
-    enum kube_role role; /* of KUBE_CREATE_POD */
+    enum kube_role role; /* for KUBE_CREATE_POD */
     uint32_t index;
-    int code;         /* 0, -EINVAL, -EACCES, -EREMOTEIO; -EEXIST: the name is somebody else's */
-    const char *text; /* of a refusal, for a person */
+    int code;         /* 0, -EINVAL, -EACCES, -EREMOTEIO; -EEXIST: somebody else has the name */
+    const char *text; /* why it was refused, for a person */
 };
 
 /*
- * Of an action of this training; @now_ns as in kube_world. When something that was to be made was
- * refused, what was to be made after it is not counted upon either.
+ * Notes the answer to an action of this training; @now_ns as in kube_world. After a refused
+ * creation, the later creations of the plan are not expected either.
  */
 void kube_memory_answer(struct kube_memory *memory, const struct kube_etj *etj,
                         const struct kube_answer *answer, int64_t now_ns);

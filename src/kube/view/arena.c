@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that lives as long as the plan. The first allocation that fails is remembered in
- * core.error; every one after it fails as well, so that nothing is decided on half of what there
- * is.
+ * Memory that lives as long as the plan. core.error remembers the first allocation that fails, and
+ * all later ones fail as well, so that nothing is decided on incomplete data.
  */
 #include "kube/view/view.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records of trainings, by UID. */
+/* The records of trainings by UID. */
 #include "kube/view/view.h"
 
 #include <stdlib.h>

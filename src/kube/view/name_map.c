@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names to numbers: open addressing, at most half full. */
+/* Maps names to numbers: open addressing, at most half full. */
 #include "kube/view/view.h"
 
 #include "base/fnv.h"
@@ -25,7 +25,7 @@ void name_map_init(struct core *c, struct name_map *map, size_t count)
         map->mask = size - 1;
 }
 
-/* Where the key is, or would be. */
+/* The slot that holds the key or would hold it. */
 static uint32_t slot_of(const struct name_map *map, const char *key)
 {
     uint32_t i = name_hash(key) & map->mask;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the API server will not have: it is said, and tried again ever more rarely. */
+/* Actions that the API server refuses: the status tells them, and retries become ever rarer. */
 #include "kube/view/view.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#define AGAIN_NS     NS_PER_S         /* until the second try; doubles … */
-#define AGAIN_MAX_NS (300 * NS_PER_S) /* … up to here */
-#define FORGET_NS    (120 * NS_PER_S) /* nobody has tried again: it is not wanted any more */
+#define AGAIN_NS     NS_PER_S         /* delay of the second try; doubles … */
+#define AGAIN_MAX_NS (300 * NS_PER_S) /* … up to this */
+#define FORGET_NS    (120 * NS_PER_S) /* without a further try: the action is no longer wanted */
 
 static enum refused slot_of(const struct kube_answer *answer)
 {
@@ -24,7 +24,7 @@ static enum refused slot_of(const struct kube_answer *answer)
     }
 }
 
-/* Neither it, nor what was to be made after it. */
+/* Drops the expectation of the refused object and of those to be created after it. */
 static void expect_no_more(struct memory_entry *entry, const struct kube_answer *answer)
 {
     bool service = answer->kind == KUBE_CREATE_SERVICE;
@@ -40,10 +40,10 @@ static void expect_no_more(struct memory_entry *entry, const struct kube_answer 
     }
     entry->replica_count = kept;
     entry->record.announced &= !service;
-    trial_move(&entry->record.trial[answer->role], TRIAL_BROKEN, NULL); /* judged without it */
+    trial_move(&entry->record.trial[answer->role], TRIAL_BROKEN, NULL); /* a trial is void then */
 }
 
-/* The sizes that they do not have were not taken from them by somebody else. */
+/* After a refused resize nobody has changed the sizes back: forgets that we asked for them. */
 static void forget_sizes(struct memory_entry *entry)
 {
     for (uint32_t i = 0; i < entry->replica_count; i++) {
@@ -52,7 +52,7 @@ static void forget_sizes(struct memory_entry *entry)
     }
 }
 
-/* Not in the middle of a character: the status would be no JSON. */
+/* Never cuts inside a UTF-8 character: the status would not be valid JSON. */
 static void copy(char *to, size_t size, const char *text)
 {
     size_t length = strlen(text);

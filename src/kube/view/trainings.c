@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who has what: trainings with their pods, reports and what is remembered of them. */
+/* Builds the list of trainings with their pods, reports and records. */
 #include "kube/view/view.h"
 
 #include "policy/division/order.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REPLICAS_MORE 8 /* room for pods that are added, at first */
+#define REPLICAS_MORE 8 /* initial room for pods that are added */
 
 /* ---- trainings ------------------------------------------------------------------------------- */
 
@@ -36,8 +36,8 @@ static bool competes(const struct kube_etj *etj)
 }
 
 /*
- * spec.priority orders the trainings of one namespace: it counts from the highest there, which is
- * 0. Whoever may create trainings in one cannot put them before those of another.
+ * spec.priority orders the trainings of one namespace only: it counts down from the highest there,
+ * which is 0. So nobody can put trainings of one namespace before those of another.
  */
 static void find_priorities(struct core *c, const struct ranks *ranks)
 {
@@ -100,7 +100,7 @@ static void find_jobs(struct core *c)
         }
         *job->record = job->entry->record;
         if (job->held && job->record->status_ns)
-            job->record->status_ns = c->now_ns; /* it may be what is under way */
+            job->record->status_ns = c->now_ns; /* a status may be under way */
         refused_forget(c, job);
         name_map_put(&c->job_by_uid, job->etj->meta.uid, i);
     }
@@ -232,7 +232,7 @@ struct replica *view_add_replica(struct core *c, struct job *job, enum kube_role
     return replica;
 }
 
-/* What the record knows of each; what was made and is not to be seen yet is expected a while. */
+/* Takes over what the record knows of each pod; created pods that no watch shows are expected. */
 static void remember_replicas(struct core *c, struct job *job)
 {
     const struct memory_entry *entry = job->entry;
@@ -256,7 +256,7 @@ static void remember_replicas(struct core *c, struct job *job)
                    (job->held || c->now_ns - old->since_ns < 2 * ECHO_NS)) {
             struct replica *replica = view_add_replica(c, job, old->role, old->index);
 
-            if (!job->held) /* else its time has not begun: it may not even be asked for yet */
+            if (!job->held) /* if held, the creation may not even be sent yet */
                 replica->since_ns = old->since_ns;
             replica->mcpu = old->mcpu;
             core_wake(c, replica->since_ns + 2 * ECHO_NS);
@@ -266,7 +266,7 @@ static void remember_replicas(struct core *c, struct job *job)
         sort_replicas(c, job);
 }
 
-/* Kept in the order of the replicas, which remember_replicas() relies on. */
+/* Stores the replicas in order, as remember_replicas() expects them. */
 static void store(struct job *job)
 {
     struct memory_entry *entry = job->entry;
@@ -334,7 +334,7 @@ static void find_indices(struct job *job)
             next[job->replicas[i].role] = (int64_t)job->replicas[i].index + 1;
 }
 
-/* A chief that ends makes room for the next one: the one that lives counts, if there are two. */
+/* Finds the chief. Of two pods the one counts that is not being deleted. */
 static void find_chief(struct job *job)
 {
     for (uint32_t i = 0; i < job->replica_count && job->replicas[i].role == KUBE_CHIEF; i++)
@@ -357,14 +357,14 @@ static void apply_report(struct job *job)
     }
 }
 
-/* A node that is not known may just have come: watches are not ordered among themselves. */
+/* An unknown node may be new, since watches are not ordered among themselves: so this waits. */
 static void find_lost(struct core *c, struct job *job)
 {
     for (uint32_t i = 0; i < job->replica_count; i++) {
         struct replica *replica = &job->replicas[i];
 
         if (replica->role ==
-            KUBE_CHIEF) /* there must never be two: Kubernetes says when it is gone */
+            KUBE_CHIEF) /* never two chiefs: only Kubernetes tells when one is gone */
             continue;
         if (replica->state == POD_LOST) {
             replica->gone = c->now_ns - replica->since_ns >= c->settings->node_lost_ns;

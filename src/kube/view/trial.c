@@ -29,7 +29,7 @@ static void resize(struct trial *t, const struct trial_news *news)
         t->to = news->to;
 }
 
-/* The ceiling of one trial lasts equally long, however often it goes back further. */
+/* Within one trial the time of the ceiling does not double again at a further return. */
 static void cap(struct trial *t, const struct trial_news *news)
 {
     if (t->state != TRIAL_RETURNED)

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One look at the cluster in the making: the trainings with their pods, the room there is, the
- * actions so far. Its parts run one after the other: view/ (who has what), capacity/ (what is
- * free), grow/ (what pays, how many of what, which nodes come and go), core/ (begin and end of a
- * training, what to say). All of it lies in the plan's arena, and but for the records nothing of it
- * stays.
+ * The state of one reconcile: trainings with their pods, free room, actions so far. Its parts run
+ * one after the other: view/ (who has which cores), capacity/ (free room), grow/ (which sizes pay,
+ * how many pods, which come and go), core/ (a training's begin and end, its status). All of it lies
+ * in the plan's arena and goes with it; only the records stay.
  *
  * Event loop's thread; used by the rooms of the controller's core alone.
  */
@@ -17,27 +16,27 @@ struct replica {
     enum kube_role role;
     enum pod_state state;
     uint32_t index;
-    uint32_t node; /* in the room; NOWHERE: none */
-    int64_t mcpu;  /* of KUBE_CONTAINER: asked for */
+    uint32_t node; /* index into core.nodes; NOWHERE: none */
+    int64_t mcpu;  /* request of KUBE_CONTAINER */
     int64_t since_ns;
     int64_t acted_ns;
     int64_t sized_mcpu;
-    enum kube_node_state reported; /* by the present chief; KUBE_NODE_STATE_MAX: not */
+    enum kube_node_state reported; /* by the present chief; KUBE_NODE_STATE_MAX: not reported */
     uint32_t threads;              /* acknowledged */
-    uint32_t told_threads;         /* 0: the node follows its container */
-    int64_t gives_mcpu;            /* so much smaller it gets, for somebody else's pod */
-    bool gone;                     /* LOST for good */
-    bool victim;                   /* gives its room to somebody else's pod */
-    bool kept;                     /* by a disruption budget */
-    bool drops;                    /* this plan takes it out */
+    uint32_t told_threads;         /* 0: the replica follows its container */
+    int64_t gives_mcpu;            /* mcpu by which it shrinks for a foreign pod */
+    bool gone;                     /* POD_LOST for good */
+    bool victim;                   /* leaves to make room for a foreign pod */
+    bool kept;                     /* a disruption budget forbids that it leaves */
+    bool drops;                    /* this plan removes it */
 };
 
 enum aim {
     AIM_NOTHING, /* the spec is at fault: hands off */
     AIM_RUN,
     AIM_SUSPEND,
-    AIM_REMOVE, /* it is deleted */
-    AIM_END     /* it succeeded or failed */
+    AIM_REMOVE, /* the training is deleted */
+    AIM_END     /* the training succeeded or failed */
 };
 
 struct job {
@@ -45,40 +44,40 @@ struct job {
     const struct kube_report *report; /* of the present chief; NULL: none yet */
     struct memory_entry *entry;
     struct record *record;           /* a copy of the entry's */
-    const struct kube_status *sends; /* this plan does; NULL: none */
+    const struct kube_status *sends; /* the status that this plan sends; NULL: none */
     struct quota_scope *quota_scope;
     struct replica *replicas; /* by role, then index; expected ones at the end of their role */
     uint32_t replica_count;
     uint32_t replica_room;
     struct replica *chief; /* NULL: none */
-    int32_t priority;      /* 0: the highest of its namespace; the others are below */
+    int32_t priority;      /* 0: the highest of its namespace; others are negative */
     enum aim aim;
-    bool held;    /* the last plan's actions are under way: there are no others */
-    bool runs;    /* a chief exists or existed: it is not in the queue */
+    bool held;    /* the last plan's actions are under way: it gets no others */
+    bool runs;    /* it has started, so it is not in the queue */
     bool silent;  /* no report for long: its size stays */
-    bool starts;  /* this plan begins it */
-    bool reports; /* its present chief does */
-    bool begins;  /* it runs, and no chief works with its nodes yet: they come and go freely */
+    bool starts;  /* this plan starts it */
+    bool reports; /* its present chief has reported */
+    bool begins;  /* it runs, but no chief uses its nodes yet: they come and go freely */
     bool rolled_back[KUBE_ROLE_MAX];
-    bool wants_servers;          /* before it is said that its workers do not pay */
-    bool failed;                 /* more restarts than it may have */
-    int32_t have[KUBE_ROLE_MAX]; /* that stay, expected ones included */
+    bool wants_servers;          /* tries servers before its workers are judged */
+    bool failed;                 /* its restarts exceed the limit */
+    int32_t have[KUBE_ROLE_MAX]; /* pods that stay, expected ones included */
     int32_t want[KUBE_ROLE_MAX];
     int64_t held_mcpu;              /* of its workers that stay */
     int64_t want_mcpu;              /* for all of its workers */
-    int64_t worker_mcpu;            /* each, when they can be resized */
-    uint32_t cursor[KUBE_ROLE_MAX]; /* of room_take(): no node before it has room */
+    int64_t worker_mcpu;            /* for each worker that can be resized */
+    uint32_t cursor[KUBE_ROLE_MAX]; /* for room_take(): no node before it has room */
     struct kube_status status;
     struct policy_reason why;
     char why_text[POLICY_TEXT_MAX];
-    const char *lack;           /* what stops it from starting or growing; NULL: nothing */
+    const char *lack;           /* why it cannot start or grow; NULL: it can */
     const char *trouble_reason; /* for condition Degraded; NULL: none */
     char trouble[KUBE_MESSAGE_MAX];
     struct fit_model model;
     bool has_model;
 };
 
-/* What a namespace's quotas leave. */
+/* What the quotas of one namespace leave. */
 struct quota_scope {
     const char *name;
     struct kube_amount request_left; /* INT64_MAX: no limit */
@@ -88,11 +87,11 @@ struct quota_scope {
 struct node_capacity {
     const struct kube_node *node;
     struct kube_amount free;    /* may be negative */
-    struct kube_amount elastic; /* free, once every training has its least */
-    int64_t *extras;            /* free, of the node's */
-    struct kube_amount promise; /* more, once those have left who were asked to */
+    struct kube_amount elastic; /* free, if every training shrank to its minimum */
+    int64_t *extras;            /* free, one for each of the node's extras */
+    struct kube_amount promise; /* additionally free once leaving and shrinking pods are done */
     bool usable;                /* ready, and takes pods */
-    bool plain;                 /* without taints that keep pods off */
+    bool plain;                 /* has no taints that keep pods off */
     int64_t elastic_mcpu;       /* of its workers that can be resized */
 };
 
@@ -118,16 +117,16 @@ struct core {
     struct job *jobs; /* by their priority, then age, then UID */
     uint32_t job_count;
     struct name_map job_by_uid;
-    int32_t *budget;                /* what is left of each of the world's */
-    bool others_wait;               /* somebody's pods wait for room that trainings use */
-    int error;                      /* 0 or -ENOMEM: then the plan is not used, whatever is in it */
-    struct kube_action lost_action; /* where one goes that there is no memory for */
+    int32_t *budget;                /* disruptions left in each budget of the world */
+    bool others_wait;               /* foreign pods wait for room that trainings use */
+    int error;                      /* 0 or -ENOMEM; with -ENOMEM the plan is discarded */
+    struct kube_action lost_action; /* takes an action that there is no memory for */
     struct replica lost_replica;
 };
 
 /*
- * Zeroed memory that lives as long as the plan. NULL: core.error is set and stays; the caller
- * returns, and kube_reconcile() gives up after the phase that it is in.
+ * Zeroed memory that lives as long as the plan. NULL: core.error is set and stays set; the caller
+ * returns, and kube_reconcile() gives up after the present phase.
  */
 void *core_alloc(struct core *c, size_t count, size_t size);
 void core_wake(struct core *c, int64_t at_ns);
@@ -136,11 +135,11 @@ struct kube_action *core_act(struct core *c, struct job *job, enum kube_action_k
                              struct replica *replica);
 __attribute__((format(printf, 5, 6))) void core_event(struct core *c, struct job *job, bool warning,
                                                       const char *reason, const char *fmt, ...);
-/* Whether what was sent at *acted_ns is to be sent again; notes that it is sent now. */
+/* Whether the request of *acted_ns is to be sent (again); if so, notes the present time there. */
 bool core_due(struct core *c, int64_t *acted_ns);
-bool core_once(struct core *c, struct replica *replica); /* the same, of what is done to a pod */
-/* Whether @what, sent at @since_ns and changed since by somebody else, is sent again: it takes ever
- * longer, so that two who want different things do not keep each other busy. */
+bool core_once(struct core *c, struct replica *replica); /* the same for requests about a pod */
+/* Whether to send @what again, which we sent at @since_ns and somebody else has changed since. The
+ * delay doubles, so that two opponents do not keep each other busy. */
 bool core_again(struct core *c, struct job *job, int64_t since_ns, const char *what);
 
 uint32_t name_hash(const char *key); /* FNV-1a */
@@ -154,17 +153,18 @@ void view_build(struct core *c);
 struct replica *view_add_replica(struct core *c, struct job *job, enum kube_role role,
                                  uint32_t index);
 void view_count(struct job *job);
-bool replica_stays(const struct replica *replica); /* serves, or will, and was not asked to go */
+bool replica_stays(const struct replica *replica); /* serves or will serve, and is not to leave */
 const struct kube_task *job_task(const struct job *job, enum kube_role role);
 /*
- * What view_build() wants next time: first the memory for it, then nothing that can fail.
- * 0 or -ENOMEM, then nothing is stored.
+ * Stores the records for the next view_build(). Allocates everything first, so that it stores all
+ * or nothing. Returns 0 or -ENOMEM.
  */
 int memory_store(struct core *c);
 
-/* refusal.c: what the API server will not have */
-void refused_forget(struct core *c, struct job *job);                       /* what is over */
-bool refused_now(struct core *c, const struct job *job, enum refused slot); /* leave it alone */
-/* Whether a pod of this role may be made: nothing that it rests on was refused lately. */
+/* refusal.c: actions that the API server refuses */
+void refused_forget(struct core *c, struct job *job); /* drops refusals that no longer hold */
+/* Whether a refusal is too recent for another try. */
+bool refused_now(struct core *c, const struct job *job, enum refused slot);
+/* Whether a pod of this role may be created: nothing that it rests on was refused lately. */
 bool refused_allow(struct core *c, const struct job *job, enum kube_role role);
-void refused_tell(struct job *job);
+void refused_tell(struct job *job); /* makes the first refusal the training's trouble */

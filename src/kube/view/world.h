@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cluster at one moment: all that reconcile() looks at. Pointers are borrowed from the caches
- * and stay valid during the call; the order of the arrays does not matter.
+ * The cluster at one moment: the input of kube_reconcile(). Pointers are borrowed from the caches
+ * and stay valid during the call. The order of the arrays does not matter.
  *
  * Filled in by the controller's loop, and by tests and the benchmark.
  */
@@ -10,16 +10,16 @@
 #include "kube/object/object.h"
 
 struct kube_world {
-    int64_t now_ns;  /* CLOCK_MONOTONIC: what lasts is measured with it */
-    int64_t wall_ns; /* since 1970: for texts, and against times that others wrote */
-    uint64_t trust;  /* stands for whom chiefs have to trust: it changes with that */
+    int64_t now_ns;  /* CLOCK_MONOTONIC: for durations */
+    int64_t wall_ns; /* since 1970: for texts, and to compare with times that others wrote */
+    uint64_t trust;  /* changes with the authority that chiefs have to trust */
     const struct kube_node *const *nodes;
     size_t node_count;
-    const struct kube_pod *const *pods; /* of the whole cluster: others' use room, too */
+    const struct kube_pod *const *pods; /* of the whole cluster: foreign pods use room, too */
     size_t pod_count;
     const struct kube_etj *const *etjs;
     size_t etj_count;
-    const bool *held; /* of each: what was decided before is not done yet; NULL: of none */
+    const bool *held; /* for each etj: earlier actions are not done yet; NULL: for none */
     const struct kube_quota *const *quotas;
     size_t quota_count;
     const struct kube_pdb *const *pdbs;
