@@ -14,36 +14,35 @@
 #include <stdint.h>
 
 struct cores_machine {
-    struct cpuset cpus;             /* all that there are */
-    struct cpuset usable;           /* of these, the ones to be given out */
-    uint16_t core[CPUSET_MAX_CPUS]; /* of each CPU: a number that its siblings share and … */
+    struct cpuset cpus;             /* all CPUs of the machine */
+    struct cpuset usable;           /* those of them that jobs may have */
+    uint16_t core[CPUSET_MAX_CPUS]; /* for each CPU: a number that its siblings share and … */
     uint16_t node[CPUSET_MAX_CPUS]; /* … its NUMA node; both below CPUSET_MAX_CPUS */
 };
 
 struct cores_job {
     struct cpuset allowed;  /* by its own affinity; empty: anywhere */
-    struct cpuset current;  /* in place and its own now; empty: none */
+    struct cpuset current;  /* the CPUs that it has for itself now; empty: none */
     struct cpuset assigned; /* the answer; empty: needs no fence */
-    struct cpuset choice;   /* within cores_assign(): usable and allowed … */
-    unsigned choices;       /* … so many */
+    struct cpuset choice;   /* within cores_assign(): CPUs both usable and allowed … */
+    unsigned choices;       /* … and their number */
     unsigned count;         /* wanted, when exclusive */
     bool exclusive;
     bool overlaps; /* the answer: no core was left for it alone */
 };
 
 /*
- * Assigns to every job; deterministic, and for its own answer as the present it gives the same one.
+ * Assigns CPUs to every job. Deterministic; given its own answer as the present, it repeats it.
  *
- * An exclusive job keeps what it has as far as it still gets so many, siblings and the node where
- * it has most first. It grows by siblings of its cores, then within its nodes, then on the node
- * that fits the rest most tightly, or on the emptiest; there by cores of which nobody has a part
- * (where nothing will be left, an odd thread goes to one that is parted), lowest number first.
- * Those who may use the fewest CPUs go first, among equals siblings; who still lacks some gets one
- * that its owner can replace by a free one. At last, a job that lies in more nodes than one is
- * gathered in one of them that has room for all of it, the one where it has most: nothing else
- * moves for its own sake.
+ * An exclusive job keeps as many of its CPUs as it still gets, siblings and the NUMA node where it
+ * has most first. It grows by siblings of its cores, then within its NUMA nodes, then on the one
+ * that fits the rest most tightly, or on the emptiest. There it takes cores no part of which is
+ * taken (where nothing will be left, an odd thread goes to a split core), lowest number first. Jobs
+ * that may use the fewest CPUs go first, then siblings. A job that still lacks a CPU gets one whose
+ * owner can replace it by a free one. At last, a job in several NUMA nodes is gathered in the one
+ * where it has most, if that has room for all of it. No other job moves for its own sake.
  *
  * The assigned sets of exclusive jobs are disjoint from all others, unless there are more jobs than
- * CPUs (`overlaps`). Without exclusive jobs, and when all CPUs are usable, nobody is fenced.
+ * CPUs (`overlaps`). Without exclusive jobs, and when all CPUs are usable, no job is fenced.
  */
 void cores_assign(const struct cores_machine *machine, struct cores_job *jobs, size_t n);

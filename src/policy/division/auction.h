@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cores handed out one after the other, each to the job that bids most for it.
+ * Hands out cores one after the other, each to the job that bids most for it.
  *
  * A bid says what the next core is worth to a job; the policies differ in that alone. Where a job's
  * bids never rise, as with a concave speed-up curve, no division has a larger sum of bids: domains
  * lie within each other, and on such constraints the greedy way is optimal (Federgruen and
- * Groenevelt 1986). On another curve the bids follow its concave envelope. Nobody gets a core that
- * it gains nothing from. Of equal bids, those who run go before those who wait, then by age.
+ * Groenevelt 1986). On another curve the bids follow its concave envelope. No job gets a core that
+ * gains it nothing. Among equal bids, running jobs go before waiting ones, then older jobs first.
  *
- * Jobs that run and cannot be paused have their least before the auction begins. A job that waits
- * bids for all of its least at once, and goes on waiting if there is no room for that.
+ * Running jobs that cannot be paused have their least before the auction begins. A waiting job bids
+ * for all of its least at once, and goes on waiting if there is no room for that.
  *
- * A job without curve, or with one that nobody can be sure of, cannot bid. It is sure of the equal
- * share, rounded down: what is left in its place beside jobs of fixed size, in proportion to the
- * weights of all who want some; and what nobody gains from goes to such jobs, too.
+ * A job without a curve, or with one of low confidence, cannot bid. It gets at least the equal
+ * share, rounded down: its part by weight, among all jobs that want some, of the cores of its place
+ * that jobs of fixed size leave. Such jobs also get the cores from which no bidder gains.
  *
  * Pure; used by policies alone, within one decision. Storage is the plan's scratch.
  */
@@ -43,26 +43,26 @@ enum auction_param {
 /* Whether jobs that run and may be paused keep their least. */
 enum auction_pausing {
     AUCTION_PAUSES_NOBODY,
-    AUCTION_PAUSES_IN_NEED, /* those for whom there is no room, last of all */
-    AUCTION_PAUSES_OUTBID   /* they bid for it like those who wait */
+    AUCTION_PAUSES_IN_NEED, /* yes, while there is room: they go before all bids */
+    AUCTION_PAUSES_OUTBID   /* no: they bid for it like waiting jobs */
 };
 
 /* One job; sizes in mcpu. */
 struct bidder {
-    int64_t bid; /* for what it would get next */
+    int64_t bid; /* for the next cores */
     uint64_t arrival_ns;
     uint64_t id;
     int64_t mcpu; /* in the plan; 0: does not run */
     int64_t least;
     int64_t most;
-    int64_t sure;          /* of a job without curve: before anyone bids */
-    int64_t price;         /* 1 … AUCTION_PRICE_MAX: of a thousandth of its speed on one core */
-    const uint32_t *speed; /* concave, in thousandths, of `count` cores; NULL: not known */
+    int64_t sure;          /* what a job without curve has before the bids begin */
+    int64_t price;         /* 1 … AUCTION_PRICE_MAX for a thousandth of its speed on one core */
+    const uint32_t *speed; /* concave, in thousandths, for `count` cores; NULL: not known */
     uint32_t count;
     uint32_t weight;
     uint32_t lacking; /* domain that had no room for its last bid, or POLICY_NO_PARENT */
     bool runs;        /* before the plan */
-    bool seated;      /* and will in any case: it cannot be paused */
+    bool seated;      /* goes on in any case: it cannot be paused */
     bool fixed;       /* has one possible size */
 };
 
@@ -73,47 +73,47 @@ struct auction {
     struct bidder *bidder;
     uint32_t *heap;
     uint32_t heap_count;
-    int64_t *weight_in; /* each domain: weights of those who want cores there */
+    int64_t *weight_in; /* for each domain: weights of the jobs that want cores there */
     enum auction_pausing pausing;
     /*
-     * Worth of the next core to a job that has @cores; it has a curve, or no cores. Counts up to
-     * AUCTION_WORTH_MAX; with nothing or less it wants no more.
+     * Returns the worth of the next core to a job with @cores, which has a curve or no cores. It
+     * counts up to AUCTION_WORTH_MAX; at 0 or less the job wants no more cores.
      */
     int64_t (*worth)(const struct auction *auction, uint32_t job, int64_t cores);
 };
 
-/* Bytes of scratch (aligned as int64_t), and the room of a policy that needs nothing besides. */
+/* The auction's scratch in bytes (aligned as int64_t); the room of a policy that needs no more. */
 size_t auction_bytes(const struct policy_snapshot *snapshot);
 void auction_room(const struct policy_snapshot *snapshot, struct policy_room *ret_room);
 
 /*
- * Seats those who run, in the machine without @reserve_mcpu. Prices are the weights and worth is
- * the price of the speed gained, both the policy's to change. Takes the beginning of the scratch.
+ * Seats the running jobs, in the machine without @reserve_mcpu. Prices are the weights and worth is
+ * the price of the speed gained; the policy may change both. Uses the beginning of the scratch.
  */
 void auction_init(struct auction *auction, const struct policy *policy,
                   const struct policy_snapshot *snapshot, struct policy_plan *plan,
                   enum auction_pausing pausing, int64_t reserve_mcpu);
 
-/* Speed with whole cores by the concave curve; without one, as if it were linear. */
+/* Returns the speed with whole cores by the concave curve; without a curve, it is linear. */
 int64_t auction_speed(const struct bidder *bidder, int64_t cores);
 
-/* Speed that one more core adds to @cores, in thousandths of one core's; of its least, per core. */
+/* Returns the speed that a core beside @cores adds, in thousandths; for the least, per core. */
 int64_t auction_gain(const struct bidder *bidder, int64_t cores);
 
 /*
  * Raises the job to @mcpu before the auction, if there is room, and starts or resumes it for that.
- * With @crowd, cores need no room. Returns whether it has that much now.
+ * With @crowd, cores need no room. Returns whether the job has that much now.
  */
 bool auction_seat(struct auction *auction, uint32_t job, int64_t mcpu, bool crowd);
 
-/* The auction, and what was lent and borrowed. */
+/* Runs the auction, then lends and borrows. */
 void auction_run(struct auction *auction);
 
 /* Writes the plan; a policy may replace reasons afterwards. */
 void auction_conclude(struct auction *auction);
 
-/* Where the job's cores are, or will be. */
+/* Returns the domain where the job's cores are or will be. */
 uint32_t auction_place(struct auction *auction, uint32_t job);
 
-/* Whether there is something to decide: a person does not hold it, nor was it refused. */
+/* Whether the auction decides about the job: no person holds it, and it was not refused. */
 bool auction_takes_part(const struct auction *auction, uint32_t job);

@@ -2,24 +2,24 @@
 /*
  * The switching gate: a plan may change how many cores running jobs have only if that pays.
  *
- * A resize is optional if its job could stay as it is. If all optional resizes can be left out at
- * once, with everything else that the plan does still done, they have to be worth it together:
+ * A resize is optional if its job could stay as it is. If the rest of the plan still works without
+ * all optional resizes, they must be worth it together:
  *
  *   sum over jobs of worth * (speed then - speed now) * horizon  >  factor * sum of worth * speed
  *                                                                   now * cost of a resize
  *
- * The horizon is how long the first of them is expected to go on; one whose work is not known, as
- * long again as it has run. And nobody is shrunk within a minimum dwell after its last change. When
- * that fails, jobs still grow, each if it pays for itself, into cores that nobody uses: those that
- * a departed job has left are taken at once.
+ * The horizon is the time until the first of these jobs is expected to end; a job of unknown work
+ * is expected to run as long again as it has run. Nor may a job shrink within a minimum dwell after
+ * its last change. If either test fails, each job whose growth pays for itself still grows into
+ * unused cores: the cores of a departed job are taken at once.
  *
- * What cannot be left out - a start needs the cores, a bound, pin or capacity changed, a deadline,
- * lent cores - is never held up, nor is a snapshot that says at_once. Then the plan is made as it
- * is, as any part of it may rest on the rest.
+ * The gate never holds up a resize that must be: for a start, a changed bound, pin or capacity, a
+ * deadline, lent cores, or a snapshot that says at_once. Then the plan passes as a whole, because
+ * its parts may depend on each other.
  *
  * A policy asks for the gate by having GATE_PARAMS among its parameters; policy_decide() does the
- * rest. Where its aim is not the sum of its jobs' speeds by weight, it sets the worth in its
- * decisions. Pure; called by the registry alone.
+ * rest. A policy that aims at something else than the weighted sum of its jobs' speeds sets the
+ * worth in its decisions. Pure; called by the registry alone.
  */
 #pragma once
 
@@ -39,13 +39,13 @@
         .unit = "ns", .text = "no job is shrunk so soon after a change, if that can wait"          \
     }
 
-/* How many parameters that are. */
+/* The number of GATE_PARAMS. */
 #define GATE_PARAM_COUNT 2
 
-/* Adds what the gate needs, if the policy asks for it. */
+/* Adds the gate's needs to @room, if the policy asks for the gate. */
 void gate_room(const struct policy *policy, const struct policy_snapshot *snapshot,
                struct policy_room *room);
 
-/* Takes back the resizes of a plan, fresh from the policy, that do not pay. */
+/* Takes back the resizes that do not pay from a plan fresh from its policy. */
 void gate_apply(const struct policy *policy, const struct policy_snapshot *snapshot,
                 struct policy_plan *plan);

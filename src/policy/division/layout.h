@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A plan in the making: where each job's amounts lie, what is left in each domain, and at the end
- * the verb. A job's entries begin with its place, which gets all of its cores; what it holds
- * besides - memory, parameter servers, workers - stays in the domains where it is.
+ * the verb. A job's first entry is its place, which gets all of its cores. Its memory, parameter
+ * servers and workers stay in the domains where they are.
  *
  * Pure; used by policies alone, within one decision. Its storage is the plan's.
  */
@@ -13,31 +13,31 @@
 struct layout {
     const struct policy_snapshot *snapshot;
     struct policy_plan *plan;
-    /* Of each domain, its ancestors not asked. */
+    /* For each domain alone, without regard to its ancestors. */
     struct policy_vector *capacity;
     struct policy_vector *left; /* negative: minima or pins add up to more */
 };
 
-/* Entries of the plan, and bytes of scratch (aligned as int64_t), that a layout needs. */
+/* How many entries of the plan and bytes of scratch (aligned as int64_t) a layout needs. */
 size_t layout_amounts(const struct policy_snapshot *snapshot);
 size_t layout_bytes(const struct policy_snapshot *snapshot);
 
-/* Nothing is laid out yet, all capacity is left. */
+/* Begins with no job laid out and all capacity left. */
 void layout_init(struct layout *layout, const struct policy_snapshot *snapshot,
                  struct policy_plan *plan, void *scratch);
 
-/* Takes an amount off what is left in the domain and its ancestors; a negative one gives back. */
+/* Takes an amount from the domain and its ancestors; a negative amount gives back. */
 void layout_use(struct layout *layout, uint32_t domain, int resource, int64_t amount);
 
-/* What is left in the domain and all of its ancestors; negative where one holds too much. */
+/* Returns what the domain and all its ancestors have left; negative where one holds too much. */
 int64_t layout_left(const struct layout *layout, uint32_t domain, int resource);
 
-/* The same of an empty machine. */
+/* The same for an empty machine. */
 int64_t layout_capacity(const struct layout *layout, uint32_t domain, int resource);
 
 struct policy_amount *layout_entries(struct layout *layout, uint32_t job);
 
-/* Where the job's cores go; it must be laid out. */
+/* Returns the domain of the job's cores; the job must be laid out. */
 uint32_t layout_place(struct layout *layout, uint32_t job);
 
 void layout_reason(struct layout *layout, uint32_t job, enum policy_reason_code code, int64_t arg0,
@@ -47,38 +47,38 @@ void layout_reason(struct layout *layout, uint32_t job, enum policy_reason_code 
 void layout_fixed_reason(struct layout *layout, uint32_t job);
 
 /*
- * Lays out a running or paused job: everything but cores as it is, unless a bound or pin says
- * otherwise; parameter servers and workers that a paused one had, in its place. Uses its memory.
+ * Lays out a running or paused job, and uses its memory. All but cores stays as it is, unless a
+ * bound or pin says otherwise. A paused job's parameter servers and workers go to its place.
  */
 void layout_present(struct layout *layout, uint32_t job);
 
-/* Uses (@sign 1) or gives back (-1) its parameter servers and workers, which a paused job lacks. */
+/* Uses (@sign 1) or gives back (-1) the parameter servers and workers, which no paused job has. */
 void layout_tasks(struct layout *layout, uint32_t job, int sign);
 
 /*
- * What a waiting job would start or resume with in @place, but cores: of a queued one its request,
- * or its least where the machine cannot hold that; of a paused one what it had, memory left out.
+ * Tells what a waiting job needs in @place besides cores. A queued job needs its request, or its
+ * least where the machine cannot hold the request; a paused job what it had, except memory.
  */
 void layout_need(const struct layout *layout, uint32_t job, uint32_t place,
                  struct policy_vector *ret_need);
 
-/* The first resource of which @need is more than is left in @place: memory, then cores, then the
- * others. POLICY_RESOURCE_MAX: there is room. */
+/* Returns the first resource of which @place has less left than @need: memory, then cores, then
+ * the others. POLICY_RESOURCE_MAX: there is room. */
 int layout_lacks(const struct layout *layout, uint32_t place, const struct policy_vector *need);
 
-/* The same against the capacity: what can never fit. */
+/* The same against the capacity: such a need can never fit. */
 int layout_exceeds(const struct layout *layout, uint32_t place, const struct policy_vector *need);
 
-/* A queued job starts in @place: lays it out and uses @need, but no cores yet. */
+/* Lays out a queued job that starts in @place, and uses @need, but no cores yet. */
 void layout_start(struct layout *layout, uint32_t job, uint32_t place,
                   const struct policy_vector *need);
 
-/* It does not: hold, or infeasible where @need exceeds the capacity of @place, and why. */
+/* Makes it wait (hold), or infeasible where @need exceeds the capacity of @place, and says why. */
 void layout_refuse(struct layout *layout, uint32_t job, uint32_t place,
                    const struct policy_vector *need);
 
-/* A job that runs: its cores and verb. */
+/* Sets cores and verb of a job that runs under the plan. */
 void layout_run(struct layout *layout, uint32_t job, int64_t mcpu);
 
-/* A job that is laid out but does not run: only its memory stays. */
+/* Sets the verb of a job that is laid out but does not run: it keeps only its memory. */
 void layout_stop(struct layout *layout, uint32_t job, enum policy_verb verb);

@@ -10,12 +10,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Whether element @a goes before @b. Must be a total order: the last key is unique. */
+/* Whether element @a goes before @b. The order must be total, so its last key is unique. */
 typedef bool (*order_before_fn)(uint32_t a, uint32_t b, const void *arg);
 
 /*
- * Restores a heap whose element at @root may be too early for its place: every element goes after
- * its children, the last of the order is index[0].
+ * Restores a heap whose element at @root may be too early for its place. In the heap every element
+ * goes after its children, so index[0] is the last of the order.
  */
 void order_sift_down(uint32_t *index, size_t root, size_t count, order_before_fn before,
                      const void *arg);

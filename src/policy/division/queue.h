@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the policies with a queue share: fcfs, priority and round-robin.
+ * The common part of the policies with a queue: fcfs, priority and round-robin.
  *
- * Jobs stand in a row, whose order is the policy's. The first that waits starts or resumes as soon
- * as there is room for it; until then everyone behind it waits too (nobody is filled in past it),
- * with one exception: while it waits for memory, paused jobs may resume, as the memory that it
- * needs is theirs. A job that can never run does not hold the row up.
+ * Jobs stand in a row, which the policy orders. The first waiting job starts or resumes as soon as
+ * there is room for it. Until then all jobs behind it wait, too (no backfilling). The exception:
+ * while it waits for memory, paused jobs may resume, because they hold the memory that it needs. A
+ * job that can never run does not hold the row up.
  *
- * How many cores a job gets is said by three parameters.
+ * Three parameters say how many cores a job gets.
  *   reassignment  strict         starts when its full request is free
  *                 always-attend  starts with what is free of its request, at least its minimum
  *                 max-prop       starts when its minimum is free; what is free is divided among
  *                                those who start in proportion to their requests, and may be more
- *   variant       as-is, or what every job is taken for that could do more: rigid (full request or
- *                 nothing, and so for ever), moldable (keeps the size of its start), malleable
+ *   variant       as-is, or the most that jobs may do: rigid (the full request or nothing, and no
+ *                 change later), moldable (a job keeps the size of its start), malleable
  *   resize        both  sizes of malleable jobs follow at every decision, as if they started now:
  *                       max-prop divides anew among all; what no waiting job can start with goes
  *                       to those who run, beyond their requests, in proportion to these
@@ -21,11 +21,10 @@
  *                       what becomes free goes first to running jobs below their request, in the
  *                       order of the row, and what they leave to those who wait
  *
- * A job that says nothing of its request asks for its minimum, and one that asks for more than its
- * place has, for that. Running jobs that cannot be paused go on with at least their minimum
- * whatever the row says. Memory, parameter servers and workers are needed like cores; a paused job
- * keeps its memory. Cores are lent and borrowed as in share.h where resize is `both`.
- *
+ * A job without a request asks for its minimum. A request above what the job's place has counts as
+ * all that the place has. Running jobs that cannot be paused go on with at least their minimum,
+ * wherever they stand. A job also needs its memory, parameter servers and workers; a paused job
+ * keeps its memory. Where resize is `both`, cores are lent and borrowed as in share.h.
  * Pure; used by the three policies alone, within one decision. Storage is the plan's scratch.
  */
 #pragma once
@@ -56,17 +55,17 @@ extern const char *const queue_reassignment_names[], *const queue_variant_names[
 
 #define QUEUE_NOBODY UINT32_MAX
 
-/* One job; sizes in mcpu. Of two in the row, the smaller major, minor, arrival, id goes first. */
+/* One job; sizes in mcpu. In the row the smaller (major, minor, arrival, id) goes first. */
 struct ticket {
     int64_t major;
     uint64_t minor;
     uint64_t arrival_ns;
     uint64_t id;
-    uint64_t turn_ns; /* how long it has run since it last started or resumed; round-robin's */
+    uint64_t turn_ns; /* for round-robin: time that it has run since its last start or resume */
     int64_t least;
     int64_t most;
     int64_t request;
-    int64_t has;         /* now, or of a paused job before */
+    int64_t has;         /* now; for a paused job, before the pause */
     int64_t mcpu;        /* in the plan; 0: does not run */
     uint32_t paused_for; /* index of the job that needs its cores, or QUEUE_NOBODY */
     uint8_t malleability;
@@ -77,11 +76,11 @@ struct ticket {
 
 struct queue;
 
-/* What a policy that pauses jobs says of it. */
+/* The rules of a policy that pauses jobs. */
 struct queue_pausing {
     /*
-     * When @running gives way to @waiting if nothing else happens; not after the snapshot's now:
-     * at once. POLICY_NEVER: not by the passing of time.
+     * Returns when @running gives way to @waiting if nothing else happens. A time up to the
+     * snapshot's now means at once; POLICY_NEVER means that time alone changes nothing.
      */
     uint64_t (*yields_ns)(const struct queue *queue, uint32_t running, uint32_t waiting);
     order_before_fn paused_first; /* @arg is the queue */
@@ -99,16 +98,16 @@ struct queue {
     uint32_t victim_count;
     uint8_t *child_level;                /* of each domain: the widest level among its children */
     const struct queue_pausing *pausing; /* NULL: nobody is paused */
-    int64_t unit;                        /* of the policy's own parameter: ageing, quantum */
+    int64_t unit;                        /* the policy's own parameter: ageing, quantum */
     int64_t param[QUEUE_PARAM_MAX];
-    uint32_t head; /* the first that must wait, or QUEUE_NOBODY */
-    bool may_pass; /* it waits for memory: paused jobs may go past it */
-    uint32_t next; /* the first that waits for what a running job has, or QUEUE_NOBODY */
+    uint32_t head; /* the first job that must wait, or QUEUE_NOBODY */
+    bool may_pass; /* the head waits for memory: paused jobs may go past it */
+    uint32_t next; /* the first job that waits for cores of a running one, or QUEUE_NOBODY */
 };
 
 void queue_room(const struct policy_snapshot *snapshot, struct policy_room *ret_room);
 
-/* Fills in the queue, but for the order: a policy sets major and minor of the tickets after it. */
+/* Fills in the queue except its order: the policy sets major and minor of the tickets next. */
 void queue_init(struct queue *queue, const struct policy *policy,
                 const struct policy_snapshot *snapshot, struct policy_plan *plan);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How much work a job has left, for the policies that go by it. Of a job of unknown size it is
- * expected that it runs as long again as it has run, and for some time at least: sizes in practice
- * are such that what has lasted long will (Harchol-Balter and Downey 1997).
+ * How much work a job has left, for the policies that go by it. A job of unknown size is expected
+ * to run as long again as it has run, and for some time at least: in practice, jobs that have run
+ * long go on long (Harchol-Balter and Downey 1997).
  *
  * Pure; used by policies alone.
  */
@@ -10,7 +10,7 @@
 
 #include "policy/core/policy.h"
 
-/* The policy's parameter that the functions call @unknown_ns. */
+/* Defines the policy's parameter that the functions call @unknown_ns. */
 #define SIZE_PARAM(index)                                                                          \
     [index] = {.name = "unknown",                                                                  \
                .min = 1,                                                                           \

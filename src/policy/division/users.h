@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A machine is shared by users first, then by the jobs of each: the policy decides for every user
- * as if nobody else were there, on as many cores as that user may have.
+ * A machine is shared among users first, then among the jobs of each user. The policy decides for
+ * each user as if no other user were there, on the cores that this user may have.
  *
- * Users share the cores in proportion to their weights, in whole cores; who can use less than that
- * leaves the rest to the others, in the same proportion. What rounding leaves goes to the largest
- * remainders, then to whoever has the older job. A pin by an administrator (granted) comes first
- * and is no part of its user's share. Cores that the policy leaves idle on one user's share, as a
- * large rigid job does not fit, are offered to the others, those that have waited longest first.
+ * Users share the cores in proportion to their weights, in whole cores. A user who can use fewer
+ * leaves the rest to the others, in the same proportion. Cores that rounding leaves go to the
+ * largest remainders, then to the user with the older job. A pin by an administrator (granted)
+ * comes first and is no part of its user's share. If cores of a share stay idle, because a large
+ * rigid job does not fit, the other users may have them, the longest waiting first.
  *
- * What a user's jobs insist on - minima, pins - counts up to the user's share: beyond it, minima
- * become one core each and pins become maxima. A running job that cannot change keeps its cores,
- * which then is at the cost of its user's other jobs. Memory, parameter servers and workers are
- * not divided: nobody gives them back while they run.
+ * Minima and pins of a user's jobs count up to the user's share: beyond it, minima become one core
+ * each and pins become maxima. A running job that cannot change keeps its cores at the cost of its
+ * user's other jobs. Memory, parameter servers and workers are not divided, because no running job
+ * gives them back.
  *
  * Cores are divided at the root domain. Pure; called by the registry alone.
  */
@@ -21,18 +21,18 @@
 #include "policy/core/policy.h"
 
 /*
- * Whether users have to be told apart: several have a job that wants cores, or one has a limit.
- * Where not, *ret_user is the only one that has jobs (or 0).
+ * Whether the division must look at users: several have a job that wants cores, or one has a
+ * limit. If not, *ret_user is the only user with jobs (or 0).
  */
 bool users_share(const struct policy_snapshot *snapshot, uint32_t *ret_user);
 
-/* Adds to @room, which is what the policy needs for all jobs at once, what this stage needs. */
+/* Adds the needs of this stage to @room, which holds the policy's for all jobs at once. */
 void users_room(const struct policy *policy, const struct policy_snapshot *snapshot,
                 struct policy_room *room);
 
 /*
- * The state that the last plan has left for @user: the whole, if users were not told apart then.
- * Borrowed from the snapshot.
+ * Returns the state that the last plan left for @user; the whole state, if that plan did not look
+ * at users. Borrowed from the snapshot.
  */
 const void *users_state(const struct policy_snapshot *snapshot, uint32_t user, size_t *ret_size);
 

@@ -5,12 +5,12 @@
  *   time per unit of work   T(k) = serial + parallel / k + contention (k − 1)
  *
  * which is Amdahl's law with a term for what more threads cost each other. Each count keeps the
- * median of its last rates; all together are fitted by least relative error, weighted by evidence,
- * which grows with samples and halves with time.
+ * median of its last rates. The curve fits all medians with the least relative error, weighted by
+ * evidence, which grows with samples and halves with time.
  *
- * A rate that changes while the count stays says that the program does something else now: the
- * other counts are scaled with it and lose evidence, so that the shape holds until it is measured
- * anew. A rate that differs when the count has just changed says that the shape was wrong.
+ * When the rate changes at the same count, the program does something else now: the other counts
+ * are scaled with it and lose evidence, so that the shape holds until it is measured anew. When the
+ * rate differs just after the count changed, the shape was wrong.
  *
  * Pure, integers only; one fit per job, which its owner may copy, store and load as bytes. Called
  * by the daemon, the simulator and tests.
@@ -22,12 +22,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define FIT_COUNTS       12   /* distinct thread counts remembered; the least known makes room */
-#define FIT_RECENT       5    /* rates whose median counts */
-#define FIT_THREADS_MAX  4096 /* samples of more are ignored */
-#define FIT_RATE_MAX     (UINT64_C(1) << 38)          /* and of faster ones: choose the unit */
-#define FIT_HALF_LIFE_NS (UINT64_C(600) * 1000000000) /* of evidence */
-#define FIT_ONE          (UINT64_C(1) << 30)          /* 1, of the fractions in a model */
+#define FIT_COUNTS       12   /* thread counts kept; the one with the least evidence makes room */
+#define FIT_RECENT       5    /* a median is taken over so many rates */
+#define FIT_THREADS_MAX  4096 /* samples with more threads are ignored */
+#define FIT_RATE_MAX     (UINT64_C(1) << 38)          /* faster samples, too: choose the unit */
+#define FIT_HALF_LIFE_NS (UINT64_C(600) * 1000000000) /* evidence halves in this time */
+#define FIT_ONE          (UINT64_C(1) << 30)          /* stands for 1 in a model's fractions */
 
 struct fit_count {
     uint64_t rate;
@@ -36,38 +36,38 @@ struct fit_count {
     uint32_t evidence; /* at last_ns, in sixteenths of a sample */
 };
 
-/* All zero: nothing is known. No pointers, no padding. */
+/* All zero means that nothing is known. No pointers, no padding. */
 struct fit {
     struct fit_count count[FIT_COUNTS];
-    uint64_t recent[FIT_RECENT]; /* of the present visit, a ring */
-    uint64_t first_ns;           /* of the first sample */
+    uint64_t recent[FIT_RECENT]; /* a ring: the last rates of the present visit */
+    uint64_t first_ns;           /* time of the first sample */
     uint64_t explore_ns;         /* begin of the exploration, else end of the last one; 0: none */
-    uint32_t threads;            /* of the present visit: samples in a row with one count */
-    uint32_t visit;              /* samples in it */
-    uint32_t far;                /* the last of them that lie far off the count's rate */
+    uint32_t threads;            /* of the present visit, a row of samples with one count */
+    uint32_t visit;              /* samples in the visit */
+    uint32_t far;                /* how many of its latest lie far off the count's rate */
     uint32_t noise_permille;     /* usual deviation of a rate from that of its count */
     uint32_t explore_from;       /* 0: no exploration is under way */
     uint32_t explore_to;
     uint32_t explore_loss_permille; /* of its speed that this one, or the last, costs */
 };
 
-/* What the counts say. Fractions are of T(1), the time per unit with one thread. */
+/* The fitted curve. Fractions are of T(1), the time per unit with one thread. */
 struct fit_model {
     uint64_t parallel;       /* serial is the rest of FIT_ONE */
-    uint64_t contention;     /* of each further thread; at most FIT_ONE */
+    uint64_t contention;     /* for each further thread; at most FIT_ONE */
     uint64_t rate_one;       /* with one thread, in the unit of the samples */
-    uint32_t counts;         /* distinct ones it rests on, at least 2 */
-    uint32_t error_permille; /* mean deviation of the counts from it */
+    uint32_t counts;         /* it rests on so many distinct counts, at least 2 */
+    uint32_t error_permille; /* mean deviation of the counts from the curve */
     uint32_t confidence_permille;
 };
 
 /*
- * Adds a rate that was measured over some time during which @threads were active, in any unit that
- * stays the same. A rate of 0 is no sample: the program waited for something else.
+ * Adds a rate that was measured while @threads were active, in any unit that stays the same. A rate
+ * of 0 is no sample: the program waited for something else.
  */
 void fit_add(struct fit *fit, uint64_t now_ns, uint32_t threads, uint64_t rate);
 
-/* The program counts something else from now on: all is forgotten but how noisy it was. */
+/* The program counts something else from now on: forgets everything except the noise. */
 void fit_forget(struct fit *fit);
 
 /* Returns false with fewer than two counts, and when no curve of this kind passes near them. */
@@ -77,9 +77,9 @@ bool fit_solve(const struct fit *fit, uint64_t now_ns, struct fit_model *ret_mod
 void fit_table(const struct fit_model *model, uint32_t count, uint32_t *ret_table);
 
 /*
- * How many threads a job that was granted @have should run for a while to learn its curve: fewer,
- * not below @least, or 0: as granted. Rare, and cheap by what is known: of a job's progress, at
- * most FIT_BUDGET_PERMILLE are spent. To be asked after each sample, and after changes of @have.
+ * Returns how many threads a job that was granted @have should run for a while to learn its curve:
+ * fewer, but at least @least; or 0: as many as granted. Explorations are rare and spend at most
+ * FIT_BUDGET_PERMILLE of a job's progress. Call it after each sample and each change of @have.
  */
 #define FIT_BUDGET_PERMILLE 50
 uint32_t fit_explore(struct fit *fit, uint64_t now_ns, uint32_t have, uint32_t least);

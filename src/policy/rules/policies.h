@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The policies themselves, one file each. Pure data and functions; named by the registry alone,
- * everyone else asks it by name.
+ * The policies themselves, one file each. Pure data and functions. Only the registry uses this
+ * header; all other code finds a policy by its name.
  */
 #pragma once
 
