@@ -7,10 +7,11 @@
 
 #define RANDOM_SNAPSHOTS TIMES(8000)
 #define USERS            5
+#define CROWD            12 /* users, where there are many */
 
 static struct scene scene;
 static struct outcome outcome, other;
-static struct policy_user users[USERS];
+static struct policy_user users[CROWD];
 
 static void decide_by(const char *policy, struct scene *s, struct outcome *o)
 {
@@ -27,7 +28,7 @@ static void decide_by(const char *policy, struct scene *s, struct outcome *o)
 
 static void tell_users(struct scene *s, uint32_t count)
 {
-    for (uint32_t i = 0; i < USERS; i++)
+    for (uint32_t i = 0; i < CROWD; i++)
         users[i] =
             (struct policy_user){.id = 1000 + i, .weight = 100, .most_mcpu = POLICY_UNLIMITED};
     s->snapshot.users = users;
@@ -278,6 +279,52 @@ static void no_core_is_idle_while_somebody_can_use_it(void **state)
     }
 }
 
+/* Of each user some rigid jobs, the next larger than the one before: shares fit them by and by. */
+static void random_stairs(uint32_t n)
+{
+    uint32_t count;
+
+    random_state = n;
+    scene_init(&scene, 4 + random_below(60), 0);
+    count = 2 + random_below(CROWD - 1);
+    tell_users(&scene, count);
+    for (uint32_t u = 0; u < count; u++) {
+        uint32_t cores = 1 + random_below(4), step = random_below(4);
+
+        users[u].weight = one_in(2) ? 100 : 1 + random_below(1000);
+        for (uint32_t i = 1 + random_below(5); i > 0; i--, cores += step) {
+            struct policy_job *job = job_of(u);
+
+            job->arrival_ns = random_below(100);
+            job->state = POLICY_QUEUED;
+            job->malleability = POLICY_RIGID;
+            job->request.of[POLICY_MCPU] = CORES(cores);
+        }
+    }
+}
+
+static void shares_are_never_more_than_the_machine(void **state)
+{
+    static const char *const policies[] = {"fcfs", "priority", "makespan"};
+
+    for (uint32_t n = 0; n < RANDOM_SNAPSHOTS; n++) {
+        int64_t shares = 0, used = 0, share[CROWD] = {0};
+
+        random_stairs(n);
+        decide_by(policies[n % 3], &scene, &outcome);
+        for (uint32_t j = 0; j < scene.snapshot.job_count; j++) {
+            share[scene.jobs[j].user] = outcome.decisions[j].user_mcpu;
+            used += policy_decision_total(&outcome.plan, j, POLICY_MCPU);
+        }
+        for (uint32_t u = 0; u < CROWD; u++)
+            shares += share[u];
+        if (shares > scene.domains[0].capacity.of[POLICY_MCPU] ||
+            used > scene.domains[0].capacity.of[POLICY_MCPU])
+            fail_msg("snapshot %u: shares are %lld, used are %lld of %lld", n, (long long)shares,
+                     (long long)used, (long long)scene.domains[0].capacity.of[POLICY_MCPU]);
+    }
+}
+
 static void one_user_has_the_same_plan_as_without_users(void **state)
 {
     for (size_t p = 0; p < policy_count(); p++)
@@ -345,6 +392,7 @@ int main(void)
         cmocka_unit_test(priority_orders_within_a_user_alone),
         cmocka_unit_test(nobody_has_less_than_their_share_while_they_can_use_it),
         cmocka_unit_test(no_core_is_idle_while_somebody_can_use_it),
+        cmocka_unit_test(shares_are_never_more_than_the_machine),
         cmocka_unit_test(one_user_has_the_same_plan_as_without_users),
         cmocka_unit_test(every_policy_serves_several_users),
         cmocka_unit_test(a_job_of_nobody_is_refused),

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define STATE_MAGIC UINT64_C(0x7372657375656469)
-#define ROUNDS_MAX  4 /* in which cores that one user leaves idle are divided anew */
+#define ROUNDS_MAX  4 /* how often cores that users leave idle are divided anew */
 
 /* Before each user's part of the state. */
 struct state_head {
@@ -64,6 +64,11 @@ struct users {
 static int64_t smaller(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
 }
 
 static size_t padded(size_t size)
@@ -444,15 +449,17 @@ static bool waits_longer(uint32_t a, uint32_t b, const void *arg)
     return x->waiting_ns != y->waiting_ns ? x->waiting_ns < y->waiting_ns : a < b;
 }
 
-/* Divides anew what users cannot use, for example as a rigid job does not fit into a share. */
-static int divide_idle(struct users *u, int64_t mcpu)
+/*
+ * Lowers the shares of users who cannot use them, for example as a rigid job does not fit, and
+ * divides anew what that frees; used_mcpu is in the end what the shares, or a little less, yield.
+ */
+static int divide_unusable(struct users *u, int64_t mcpu)
 {
     struct policy_plan trial;
-    int64_t left = mcpu;
-    bool any = true;
 
-    for (unsigned round = 0; round < ROUNDS_MAX && any; round++) {
-        any = false;
+    for (unsigned round = 0;; round++) {
+        bool any = false;
+
         for (uint32_t i = 0; i < u->n; i++) {
             struct part *p = &u->part[i];
             int r = decide_for(u, p, p->share_mcpu, &trial);
@@ -466,27 +473,42 @@ static int divide_idle(struct users *u, int64_t mcpu)
                 p->most_mcpu = cores > 0 ? cores * POLICY_CORE_MCPU : 0;
             }
         }
-        if (any)
-            divide(u, mcpu);
+        if (!any || round == ROUNDS_MAX)
+            break;
+        divide(u, mcpu);
     }
+    for (uint32_t i = 0; i < u->n; i++)
+        u->part[i].share_mcpu = smaller(u->part[i].share_mcpu, u->part[i].most_mcpu);
+    return 0;
+}
+
+/* What is still idle goes to whoever has waited longest and can use it. */
+static int divide_idle(struct users *u, int64_t mcpu)
+{
+    struct policy_plan trial;
+    int64_t left = mcpu;
+    int r = divide_unusable(u, mcpu);
+
+    if (r < 0)
+        return r;
     for (uint32_t i = 0; i < u->n; i++) {
         u->order[i] = i;
-        left -= u->part[i].used_mcpu > 0 ? u->part[i].used_mcpu : 0;
+        left -= larger(u->part[i].used_mcpu, u->part[i].share_mcpu);
     }
     order_sort(u->order, u->n, waits_longer, u);
     for (uint32_t i = 0; i < u->n && left > 0; i++) {
         struct part *p = &u->part[u->order[i]];
         int64_t before = p->used_mcpu, most = u->all->users[p->user].most_mcpu;
-        int r;
+        int64_t has = larger(before, p->share_mcpu);
 
         if (p->used_mcpu >= smaller(p->wants_mcpu, most))
             continue;
-        r = decide_for(u, p, smaller(before + left, most), &trial);
+        r = decide_for(u, p, smaller(has + left, most), &trial);
         if (r < 0)
             return r;
-        if (p->used_mcpu > before && p->used_mcpu <= before + left) {
-            left -= p->used_mcpu - before;
-            p->share_mcpu = p->used_mcpu > p->share_mcpu ? p->used_mcpu : p->share_mcpu;
+        if (p->used_mcpu > before && p->used_mcpu <= has + left) {
+            left -= larger(p->used_mcpu, has) - has;
+            p->share_mcpu = larger(p->used_mcpu, p->share_mcpu);
         } else {
             p->used_mcpu = before;
         }
