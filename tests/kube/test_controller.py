@@ -178,7 +178,7 @@ def test_an_api_server_that_is_gone_stops_nothing_and_is_taken_up_again(cluster,
     until_ready(cluster, namespace, 2)
     cluster.proxy.stop()
     step = chief.step
-    eventually(lambda: "no news of pods" in controller.log.read_text())
+    eventually(lambda: "lost the watch on pods" in controller.log.read_text())
     eventually(lambda: chief.step > step + 20)  # members are answered from memory
     kubectl(cluster, namespace, "scale", "job", "1")
     assert len(workers(cluster, namespace)) == 2
@@ -353,7 +353,7 @@ def test_nothing_that_somebody_writes_blinds_the_controller(cluster, namespace, 
         "metadata": {"annotations": {"said": "c\0d"}}, "spec": {"workers": {"max": 2}}})
     eventually(lambda: get(cluster, namespace, "odd")["status"]["observedGeneration"] == 2)
     assert controller.metrics()["tide_kube_unreadable_total"] == 0
-    assert "no news of" not in controller.log.read_text()
+    assert "lost the watch on" not in controller.log.read_text()
     cluster.must("DELETE", f"{TRAININGS.format(namespace)}/odd")
 
 

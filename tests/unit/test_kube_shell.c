@@ -26,7 +26,7 @@ struct replica {
     struct kube_pod_settings pods;
     struct controller_options options;
     unsigned led, lost;  /* how often */
-    unsigned gone, back; /* "no news of …", "news of … come again" */
+    unsigned gone, back; /* "lost the watch on …", "watch on … restored" */
     bool leads;
     bool deposed; /* it may not act, and has not heard of it yet */
 };
@@ -44,8 +44,8 @@ static void on_log(void *arg, const char *text)
 {
     struct replica *r = arg;
 
-    r->gone += strncmp(text, "no news of", 10) == 0;
-    r->back += strstr(text, "come again") != NULL;
+    r->gone += strncmp(text, "lost the watch on", 17) == 0;
+    r->back += strstr(text, "restored") != NULL;
 }
 
 static void on_lease(void *arg, bool leads, const char *holder)

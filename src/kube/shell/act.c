@@ -13,7 +13,7 @@
 #define PATH_LEN    1024
 #define EVENTS_PATH "/apis/events.k8s.io/v1/namespaces/%s/events%s%s"
 
-/* One request, made of an action while the plan was there. */
+/* One request, built from an action while the plan exists. */
 struct step {
     struct step *next;
     json_t *body; /* or the members */
@@ -62,7 +62,7 @@ static void core_path(char *path, const char *space, const char *kind, const cha
              name ? name : "", tail);
 }
 
-/* The server refuses it with a conflict when the object is another one of the same name by now. */
+/* The UID makes the server answer with a conflict if another object has the name by now. */
 static json_t *of_uid(json_t *body, const char *uid)
 {
     json_t *meta = json_object_get(body, "metadata");
@@ -112,7 +112,7 @@ static void of_pod(struct step *s, const struct kube_action *action)
     }
 }
 
-/* What was said before is not said again: its Event counts how often it was meant. */
+/* A repeated event is not written again: its Event object counts the repetitions. */
 static int of_event(struct step *s, struct actor *a, const struct kube_action *action)
 {
     const struct kube_meta *meta = &action->etj->meta;
@@ -156,8 +156,8 @@ static struct step *add_step(struct chain *c, enum kube_action_kind kind)
 }
 
 /*
- * Takes @body. Not applied at once: what is there under this name may be somebody else's, see
- * claim(), with which others than pods begin: they are there already when a new leader looks.
+ * Takes @body. Never applies it at once, since the name may be somebody else's: see claim(). Only
+ * pods are created without asking first: the others already exist when a new leader looks.
  */
 static int make(struct step *s, const char *space, const char *kind, json_t *body)
 {
@@ -167,7 +167,7 @@ static int make(struct step *s, const char *space, const char *kind, json_t *bod
     return body ? 0 : -ENOMEM;
 }
 
-/* The service, and the ConfigMap with whom the chief has to trust. */
+/* The service, and the ConfigMap with the authority that the chief has to trust. */
 static int of_service(struct chain *c, const struct kube_action *action)
 {
     const char *space = action->etj->meta.namespace;
@@ -266,7 +266,7 @@ static void advance(struct chain *c);
 static void claim(struct chain *c);
 static void send(struct chain *c, struct client_request *request);
 
-/* Done already, by us before a crash or by somebody else, is done. */
+/* Whether this failure means success: we, before a crash, or somebody else did it already. */
 static bool is_done(const struct step *s, const struct client_answer *answer)
 {
     switch (s->kind) {
@@ -282,7 +282,7 @@ static bool is_done(const struct step *s, const struct client_answer *answer)
     }
 }
 
-/* The server's last word on the first action, for whoever decides. */
+/* Reports the server's final answer to the first action to the controller. */
 static void tell_answer(struct chain *c, int code, const char *text)
 {
     const struct step *s = c->first;
@@ -297,7 +297,7 @@ static bool makes(const struct step *s)
     return s->kind == KUBE_CREATE_SERVICE || s->kind == KUBE_CREATE_POD;
 }
 
-/* What rests on the first, which was refused, goes with it, and the events that tell of it. */
+/* Drops the refused first action, the actions that rest on it, and the events that report them. */
 static void give_up(struct chain *c)
 {
     struct step **at = &c->first->next;
@@ -326,7 +326,7 @@ static void fail(struct chain *c, int code, const char *text)
     struct actor *a = c->actor;
     bool alone = makes(c->first) || c->first->kind == KUBE_RESIZE_POD;
     bool refused = code == -EINVAL || code == -EACCES || code == -EEXIST ||
-                   (alone && code == -EREMOTEIO); /* a webhook that does not answer, mostly */
+                   (alone && code == -EREMOTEIO); /* mostly a webhook that does not answer */
 
     a->on.failed(a->on.arg, text);
     a->failed++;
@@ -387,7 +387,7 @@ static bool is_of(const json_t *object, const char *uid)
     return false;
 }
 
-/* Whether all of @want is in @have, which has the API server's defaults besides. */
+/* Whether @have contains all of @want; @have also has the API server's defaults. */
 static bool holds(const json_t *have, const json_t *want)
 {
     const char *key;
@@ -408,7 +408,7 @@ static bool holds(const json_t *have, const json_t *want)
     return true;
 }
 
-/* Of this training, made earlier: a pod stays as it is, others are put right. */
+/* The name exists. If it is this training's, a pod stays as it is, and other kinds are updated. */
 static void on_claimed(void *arg, const struct client_answer *answer)
 {
     struct chain *c = arg;
@@ -437,7 +437,7 @@ static void on_claimed(void *arg, const struct client_answer *answer)
     }
 }
 
-/* Asks whose it is: an empty patch changes nothing, and needs no right to read. */
+/* Asks whose object it is with an empty patch, which changes nothing and needs no right to read. */
 static void claim(struct chain *c)
 {
     json_t *nothing = json_object();
@@ -451,7 +451,7 @@ static void claim(struct chain *c)
 
 /* ---- one after the other ---- */
 
-/* Asked when it is sent: it may have waited for its turn while another took the lease. */
+/* Asked at sending: another replica may have taken the lease while the request waited. */
 static bool is_allowed(void *arg)
 {
     const struct chain *c = arg;
@@ -494,7 +494,7 @@ static void advance(struct chain *c)
     send(c, &request);
 }
 
-/* The actions from @first on that are of one training. */
+/* Builds a chain of the actions from @first on that belong to one training. */
 static struct chain *make_chain(struct actor *a, const struct kube_plan *plan, size_t first,
                                 size_t end)
 {
@@ -546,7 +546,7 @@ void actor_begin(struct actor *a, const struct kube_plan *plan, uint64_t now)
         begun = c;
     }
     work_settle(a->work, now);
-    /* All are made before the first is advanced: that may call the owner back. */
+    /* all chains are built before the first advances, since that may call the owner back */
     while ((c = begun)) {
         begun = c->next;
         c->next = a->chains;

@@ -7,7 +7,7 @@
 
 struct item {
     struct item *next;
-    uint64_t due_ns; /* not before; 0: at any time */
+    uint64_t due_ns; /* begins no earlier; 0: at any time */
     unsigned failures;
     bool busy, wanted;
     char key[WORK_KEY_MAX];
@@ -41,7 +41,7 @@ struct work_queue *work_free(struct work_queue *q)
     return NULL;
 }
 
-/* The place in the list where the key is, or would be. */
+/* The link of the list that holds the key or would hold it. */
 static struct item **find(struct work_queue *q, const char *key)
 {
     struct item **at = &q->first;
@@ -102,7 +102,7 @@ bool work_end(struct work_queue *q, const char *key, bool good, uint64_t now)
     item->due_ns = now + (pause < q->cap_ns ? pause : q->cap_ns);
     item->failures++;
     item->busy = false;
-    item->wanted = true; /* what failed is still to be done */
+    item->wanted = true; /* failed work is still to be done */
     return wanted;
 }
 

@@ -35,8 +35,8 @@ struct controller {
 };
 
 /*
- * Spaced ones are those of the namespace whose trainings are looked after, if it is one alone. Pods
- * are all that there are even then: what others use is not free.
+ * A controller of one namespace watches spaced kinds in that namespace alone. It watches the pods
+ * of all namespaces even then, since foreign pods use room, too.
  */
 static const struct {
     const char *api, *plural;
@@ -95,7 +95,7 @@ static size_t find_report(const struct controller *c, const char *name_space, co
     return i;
 }
 
-/* Whether @b says something that decisions wait for. */
+/* Whether @b differs from @a in a fact that decisions wait for. */
 static bool is_news(const struct kube_report *a, const struct kube_report *b)
 {
     if (a->finished != b->finished || a->node_count != b->node_count ||
@@ -108,7 +108,7 @@ static bool is_news(const struct kube_report *a, const struct kube_report *b)
     return false;
 }
 
-/* Takes it over. */
+/* Takes @report over. */
 static int keep_report(struct controller *c, struct kube_report *report)
 {
     size_t i = find_report(c, report->namespace, report->job);
@@ -180,7 +180,7 @@ unsigned controller_report(void *arg, struct kube_report *report, json_t **ret_m
         status = 503;
     } else {
         report = NULL;
-        if (!members) { /* kept all the same: decisions rest on it */
+        if (!members) { /* the report is kept all the same: decisions rest on it */
             error_set(err, -EAGAIN, "nothing is decided yet: try again");
             status = 503;
         }
@@ -218,7 +218,7 @@ static void fill_world(const struct controller *c, struct kube_world *w)
     };
 }
 
-/* Whom what was decided before is still being done for. */
+/* Marks the trainings whose earlier actions are still under way. */
 static int find_held(struct controller *c, struct kube_world *w)
 {
     if (w->etj_count > c->held_size) {
@@ -304,11 +304,11 @@ static void on_change(void *arg, enum watch_change change, json_t *object)
         cache_remove(&f->cache, object);
         break;
     case WATCH_LOST:
-        snprintf(text, sizeof(text), "no news of %s: %s", plural, watch_trouble(f->watch));
+        snprintf(text, sizeof(text), "lost the watch on %s: %s", plural, watch_trouble(f->watch));
         say(c, text);
         return;
     case WATCH_BACK:
-        snprintf(text, sizeof(text), "news of %s come again", plural);
+        snprintf(text, sizeof(text), "watch on %s restored", plural);
         say(c, text);
         return;
     case WATCH_SYNCED:
@@ -333,7 +333,7 @@ static void on_learnt(void *arg, enum kube_action_kind kind, json_t *object)
     case KUBE_RESIZE_POD:
         watch_learn(c->feeds[CACHE_PODS].watch, object);
         break;
-    default: /* what is deleted may be gone: the watch knows */
+    default: /* a deleted object may be gone: the watch tells */
         break;
     }
 }
@@ -396,7 +396,7 @@ void controller_lead(struct controller *c, bool leading)
     if (memory) {
         kube_memory_free(c->memory);
         c->memory = memory;
-        /* The leader before us may have written what our watches have not brought yet. */
+        /* the leader before us may have written objects that our watches have not brought yet */
         for (enum cache_kind kind = 0; kind < CACHE_KIND_MAX; kind++)
             watch_renew(c->feeds[kind].watch);
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The controller: watches fill caches, chiefs report, and soon after something has changed
- * reconcile() looks at all of it and act.c carries out what it wants, while we hold the lease. Owns
- * caches, reports and members. Event loop's thread; called by main.c.
+ * The controller: watches fill caches, and chiefs report. Soon after a change, while we hold the
+ * lease, kube_reconcile() makes a plan of all of it, and act.c carries the plan out. Owns caches,
+ * reports and members. Event loop's thread; called by main.c.
  */
 #pragma once
 
@@ -10,9 +10,9 @@
 #include "kube/api/watch.h"
 #include "kube/shell/act.h"
 
-#define CONTROLLER_BATCH_MS    20   /* after a change, for the others that come with it */
-#define CONTROLLER_GAP_MS      200  /* between two looks */
-#define CONTROLLER_REPORT_MS   1000 /* reports without news of nodes */
+#define CONTROLLER_BATCH_MS    20   /* delay after a change, to collect those that follow */
+#define CONTROLLER_GAP_MS      200  /* least time between two looks */
+#define CONTROLLER_REPORT_MS   1000 /* delay after a report that changes no node */
 #define CONTROLLER_REPORTS_MAX 4096
 
 struct controller;
@@ -32,7 +32,7 @@ int controller_new(struct client *client, sd_event *event, const struct controll
                    struct controller **ret);
 struct controller *controller_free(struct controller *c); /* takes NULL, returns NULL */
 
-/* We may act from now on, or not any more. What is remembered of measurements begins anew. */
+/* We may act from now on, or no longer. Begins with empty memory, so measurements begin anew. */
 void controller_lead(struct controller *c, bool leading);
 
 void controller_wake(struct controller *c); /* something else has changed */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Events that say the same again: the first is written, later ones are counted, and the count is
- * written into its series now and then. Pure but for allocation: the caller brings the clock. Event
+ * Counts repeated events: the first one is written, later ones are counted, and the count goes into
+ * the series of the first now and then. Pure but for allocation: the caller brings the clock. Event
  * loop's thread; called by act.c.
  */
 #pragma once
@@ -9,18 +9,18 @@
 #include <jansson.h>
 #include <stdint.h>
 
-#define EVENT_SERIES_MAX      256 /* remembered; the one that was heard longest ago makes room */
-#define EVENT_SERIES_WRITE_S  60  /* a series is written at most so often … */
-#define EVENT_SERIES_FORGET_S 600 /* … and is over when it was silent for so long */
+#define EVENT_SERIES_MAX      256 /* series kept; a new one replaces the one silent the longest */
+#define EVENT_SERIES_WRITE_S  60  /* least time between two writes of a series */
+#define EVENT_SERIES_FORGET_S 600 /* silence that ends a series */
 
 enum event_series_move {
     EVENT_SERIES_NEW,   /* write an Event of this name */
-    EVENT_SERIES_AGAIN, /* write the count into the Event of the name that was put in its place */
-    EVENT_SERIES_HEARD, /* nothing */
+    EVENT_SERIES_AGAIN, /* write the count into the first Event, whose name is set now */
+    EVENT_SERIES_HEARD, /* write nothing */
 };
 
 struct event_series {
-    const char *uid, *reason, *text; /* the same: said again */
+    const char *uid, *reason, *text; /* if all are equal, the event is a repetition */
     unsigned count;                  /* set by EVENT_SERIES_AGAIN */
     char name[256];                  /* of the Event */
 };

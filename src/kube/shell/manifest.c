@@ -15,8 +15,8 @@
 #define GRACE_S 30
 
 /*
- * A value that could not be made is NULL, and what holds it fails to be made in its turn: jansson's
- * *_new functions refuse NULL, so only the outermost result is looked at.
+ * A value that cannot be allocated is NULL, and jansson's *_new functions refuse NULL. So a failure
+ * reaches the outermost result, and only that is checked.
  */
 
 void kube_pod_name(const struct kube_etj *etj, enum kube_role role, uint32_t index,
@@ -31,7 +31,7 @@ void kube_pod_name(const struct kube_etj *etj, enum kube_role role, uint32_t ind
 
 /* ---- laying one over the other --------------------------------------------------------------- */
 
-/* The object's member of that name, made if there is none; borrowed. */
+/* The object's member of that name, created if there is none; borrowed. */
 static json_t *object_in(json_t *in, const char *key)
 {
     json_t *value = json_object_get(in, key);
@@ -56,7 +56,7 @@ static json_t *array_in(json_t *in, const char *key)
     return value;
 }
 
-/* Takes @entry; one of the same name, as @key has it, makes way. 0 or -1. */
+/* Takes @entry and replaces an entry with the same value of @key. Returns 0 or -1. */
 static int put_named(json_t *list, const char *key, json_t *entry)
 {
     const char *name = json_string_value(json_object_get(entry, key));
@@ -72,7 +72,7 @@ static int put_named(json_t *list, const char *key, json_t *entry)
     return json_array_append_new(list, entry);
 }
 
-/* Unless the user said something. 0 or -1. */
+/* Sets the value unless the user has set one. Returns 0 or -1. */
 static int put_default(json_t *in, const char *key, json_t *value)
 {
     if (json_object_get(in, key)) {
@@ -102,7 +102,7 @@ static int put_env(json_t *list, const char *name, const char *value)
     return put_named(list, "name", json_pack("{s:s, s:s}", "name", name, "value", value));
 }
 
-/* In front of the user's own. */
+/* Puts our path in front of the PYTHONPATH of the user. */
 static int put_python_path(json_t *list)
 {
     const char *its, *before = NULL;
@@ -236,7 +236,7 @@ static int put_ports(json_t *container)
                                KUBE_CONTROL_PORT, "protocol", "TCP"));
 }
 
-/* Token and CA of the chief. The ConfigMap may come later, or never: the pod starts without. */
+/* The chief's token and CA. The pod starts without the ConfigMap, which may come later or never. */
 static int put_secrets(const struct kube_etj *etj, json_t *spec, json_t *container)
 {
     char name[KUBE_NAME_MAX + 1];
@@ -254,8 +254,8 @@ static int put_secrets(const struct kube_etj *etj, json_t *spec, json_t *contain
 }
 
 /*
- * Copied into the pod before anything of it runs, by an init container of the image that has it. It
- * asks for what the training's container does: the pod's own request and class stay what they are.
+ * An init container of the node image copies our files into the pod before anything else runs. It
+ * requests as much as the training's container, so the pod's request and class do not change.
  */
 static int put_files(const struct kube_pod_settings *settings, json_t *spec, json_t *container)
 {
@@ -479,7 +479,7 @@ static json_t *count_json(const struct kube_count *count)
                      "ready", count->ready, "nextIndex", (json_int_t)count->next_index);
 }
 
-/* To six digits: more are noise, and unreadable in a table. */
+/* Rounds to six digits: more are noise, and unreadable in a table. */
 static json_t *real(double value)
 {
     char text[32];

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the controller writes to the API server, as JSON: pods and the service of a training, its
- * status, patches, events, and the members that its chief is answered with.
+ * Builds the JSON that the controller writes: a training's pods, service, status, patches and
+ * events, and the members that answer its chief.
  *
- * A pod is the user's template with what a training needs laid over it: lists are extended, and an
- * entry of ours with the same name wins. Everything returned is the caller's (json_decref), NULL
- * when there is no memory. Event loop's thread; called by act.c and chiefs_channel.c.
+ * A pod is the user's template plus what a training needs: lists are extended, and an entry of ours
+ * with the same name wins. The caller owns each result (json_decref); NULL: out of memory. Event
+ * loop's thread; called by act.c and chiefs_channel.c.
  */
 #pragma once
 
 #include "kube/view/action.h"
 
-/* Where chiefs reach the controller, and how they know it. */
+/* Where chiefs reach the controller, and how they recognise it. */
 struct kube_pod_settings {
     const char *controller; /* host and port: "tide-kube.threadtide.svc:8443" */
-    const char *ca_pem;     /* what its certificate is signed with */
-    const char *node_image; /* copies /opt/threadtide into pods; NULL: their images have it */
+    const char *ca_pem;     /* the authority that signs its certificate */
+    const char *node_image; /* its container copies /opt/threadtide; NULL: users' images have it */
 };
 
-/* "NAME-worker-3", and "NAME-ca" of the ConfigMap. */
+/* The name of a pod: "NAME-worker-3"; the ConfigMap is "NAME-ca". */
 void kube_pod_name(const struct kube_etj *etj, enum kube_role role, uint32_t index,
                    char ret[KUBE_NAME_MAX + 1]);
 
-/* Whole objects, of CREATE_POD and CREATE_SERVICE (both of the last). */
+/* Whole objects: a pod for CREATE_POD; a service and a ConfigMap for CREATE_SERVICE. */
 json_t *kube_pod_json(const struct kube_pod_settings *settings, const struct kube_etj *etj,
                       const struct kube_new_pod *new_pod);
 json_t *kube_service_json(const struct kube_etj *etj);
@@ -34,12 +34,12 @@ json_t *kube_status_json(const struct kube_etj *etj, const struct kube_status *s
 /* For server-side apply on the etj: our finalizer, beside those of others. */
 json_t *kube_finalizer_json(const struct kube_etj *etj);
 /*
- * A JSON patch that takes it out, whoever put it in: an apply gives up only what we own of it, and
- * it may come with the user's manifest.
+ * A JSON patch that removes our finalizer, whoever added it. An apply removes only fields that we
+ * own, but the finalizer may come with the user's manifest.
  */
 json_t *kube_let_go_json(const struct kube_etj *etj);
 
-/* Strategic merge patches: of a pod, and of its subresource `resize`. */
+/* Strategic merge patches of a pod, and of its subresource `resize`. */
 json_t *kube_leave_json(const char *why);
 json_t *kube_resize_json(const struct kube_pod *pod, int64_t mcpu);
 

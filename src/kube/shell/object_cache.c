@@ -80,7 +80,7 @@ static int make_key(const json_t *object, char key[KEY_MAX])
     return 0;
 }
 
-/* Its place, or -1. */
+/* The object's place, or -1. */
 static long find(const struct cache *c, const char *key)
 {
     const json_t *place = json_object_get(c->index, key);
@@ -88,7 +88,7 @@ static long find(const struct cache *c, const char *key)
     return place ? (long)json_integer_value(place) : -1;
 }
 
-/* The last one takes its place. */
+/* Removes an entry; the last one takes its place. */
 static void remove_at(struct cache *c, size_t i)
 {
     size_t last = c->count - 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the watches have told, as plain structs: the objects of one kind by namespace and name, in
- * an array that a kube_world can point to. Event loop's thread; called by controller.c.
+ * The objects that a watch has brought, as plain structs: those of one kind, by namespace and name,
+ * in an array that a kube_world can point to. Event loop's thread; called by controller.c.
  */
 #pragma once
 
@@ -21,8 +21,7 @@ struct cache {
 int cache_init(struct cache *c, enum cache_kind kind);
 void cache_done(struct cache *c);
 
-/* An object came or changed. When it cannot be read, it is not in the cache any more: 0 or -errno.
- */
+/* Adds or replaces an object. One that cannot be read leaves the cache. Returns 0 or -errno. */
 int cache_put(struct cache *c, const json_t *object, struct error *err);
 void cache_remove(struct cache *c, const json_t *object);
 
