@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#define RETRY_NS (2 * NS_PER_MS) /* a full accept queue cannot be polled */
+#define RETRY_NS (2 * NS_PER_MS) /* poll() cannot wait for room in an accept queue */
 
 static int path_copy(char *ret_path, size_t size, const char *dir, const char *name,
                      struct error *err)
@@ -41,8 +41,8 @@ void channel_hang_up(struct channel *c)
 }
 
 /*
- * Where to connect to. *ret_trusted: somebody named the place; otherwise it may lie in a directory
- * that any user can create, and its owner has to be looked at.
+ * Finds the address. *ret_trusted: somebody named the place. Otherwise it may lie in a directory
+ * that any user can create, so the caller must check the owner.
  */
 static int locate(const struct channel *c, struct sockaddr_un *ret_address, bool *ret_trusted,
                   struct error *err)
@@ -167,7 +167,7 @@ int channel_send(struct channel *c, const union proto_message *m, uint64_t deadl
             return 0;
         if (errno == EINTR)
             continue;
-        /* A daemon that was killed with our earlier packets unread shows up as ECONNRESET. */
+        /* ECONNRESET: the daemon was killed before it read our earlier packets. */
         if (errno == ECONNRESET || errno == ENOTCONN)
             return -EPIPE;
         if (errno != EAGAIN)
@@ -184,7 +184,7 @@ int channel_receive(struct channel *c, union proto_message *ret_m, uint64_t dead
     union proto_message m;
 
     for (;;) {
-        /* MSG_TRUNC: the packet's true length, so that a longer one does not pass for a message. */
+        /* MSG_TRUNC returns the true length, so that no longer packet passes for a message. */
         ssize_t n = recv(c->fd, m.bytes, sizeof(m), MSG_DONTWAIT | MSG_TRUNC);
         int r;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A controller's connection to a daemon: finds agent.sock, connects, moves whole messages with a
- * deadline. Owns one descriptor. The thread that has the handle; used by ctl.c.
+ * A controlling program's connection to a daemon: finds agent.sock, connects, moves whole messages
+ * with a deadline. Owns one descriptor. Only the thread that has the handle; used by ctl.c.
  *
- * Deadlines are CLOCK_MONOTONIC; 0 = do not wait at all (-EAGAIN instead).
+ * Deadlines are CLOCK_MONOTONIC; 0 means not to wait at all (-EAGAIN instead).
  */
 #pragma once
 
@@ -16,7 +16,7 @@
 
 struct channel {
     int fd;                                                     /* -1: not connected */
-    pid_t pid;                                                  /* process that connected it */
+    pid_t pid;                                                  /* the process that connected */
     char given[sizeof(((struct sockaddr_un *)NULL)->sun_path)]; /* the caller's path; "": find it */
 };
 
@@ -26,11 +26,11 @@ struct channel {
  */
 int channel_init(struct channel *c, const char *path, struct error *err);
 
-/* Closes; c can be connected again. */
+/* Closes the connection; channel_connect() may follow. */
 void channel_hang_up(struct channel *c);
 
 /*
- * Makes sure that there is a connection of this process (not one inherited through fork).
+ * Makes sure that this process has a connection of its own (none inherited through fork).
  * Returns 0, -ECONNREFUSED (nobody listens), -EACCES (not ours), -ENAMETOOLONG, -ETIMEDOUT or
  * -EAGAIN (its queue is full), or another -errno of socket or connect.
  */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The controller side of tide.h. A handle owns its connection, the reason of its last failure and
- * the failures of asynchronous requests that nobody has read yet. One thread at a time; no lock,
- * no thread of its own.
+ * The controlling program's side of tide.h. A handle owns its connection, the reason of its last
+ * failure and the unread failures of asynchronous requests. One thread at a time; no lock, no
+ * thread of its own.
  *
- * Cookies tell the answers apart: a synchronous request takes the next number below ASYNC_BIT and
- * ignores every other, so that an answer that comes after its deadline does no harm; asynchronous
- * ones have the bit set.
+ * Cookies tell the answers apart. A synchronous request takes the next number below ASYNC_BIT and
+ * ignores all others, so that an answer after its deadline does no harm. Cookies of asynchronous
+ * requests have the bit set.
  */
 #include "tide/tide.h"
 
@@ -24,8 +24,8 @@
 #include <string.h>
 
 #define DEFAULT_TIMEOUT_MS 5000
-#define GRACE_MS           500 /* the daemon answers at the deadline; its answer has to travel */
-#define FAILURES_MAX       64  /* of asynchronous requests, kept until read */
+#define GRACE_MS           500 /* for the daemon's answer, sent at the deadline, to arrive */
+#define FAILURES_MAX       64  /* unread failures of asynchronous requests that are kept */
 #define ASYNC_BIT          0x80000000u
 
 static_assert(TIDE_ID_MAX == PROTO_ID_MAX && TIDE_NAME_MAX == PROTO_NAME_MAX, "texts");
@@ -35,7 +35,7 @@ static_assert(TIDE_PARTIAL == PROTO_RESULT_PARTIAL, "results");
 struct tide_ctl {
     struct channel channel;
     uint32_t timeout_ms;
-    uint32_t cookie; /* of the last synchronous request */
+    uint32_t cookie; /* the last synchronous request's */
     uint32_t sent;   /* number of the last asynchronous one */
     struct error error;
     struct proto_result failures[FAILURES_MAX]; /* ring */
@@ -53,7 +53,7 @@ static uint64_t deadline_after(uint32_t ms)
     return clock_now_ns() + (uint64_t)ms * NS_PER_MS;
 }
 
-/* At the start of a call; without snprintf, which would show in an asynchronous one. */
+/* Starts each call. No snprintf(): an asynchronous call would feel its cost. */
 static void forget_error(struct tide_ctl *ctl)
 {
     ctl->error.code = 0;
@@ -72,8 +72,8 @@ static void keep_failure(struct tide_ctl *ctl, const struct proto_result *failur
 }
 
 /*
- * Receives until a message with @cookie comes (0: none does), keeping the failures of asynchronous
- * requests on the way. On a failure other than -EAGAIN and -ETIMEDOUT the connection is closed.
+ * Receives until a message with @cookie comes; for 0 none does. Keeps failures of asynchronous
+ * requests. Closes the connection on a failure other than -EAGAIN and -ETIMEDOUT.
  */
 static int receive(struct tide_ctl *ctl, uint32_t cookie, uint64_t deadline_ns,
                    union proto_message *ret_m)
@@ -117,7 +117,7 @@ static int transmit(struct tide_ctl *ctl, const union proto_message *m, uint64_t
         r = channel_send(&ctl->channel, m, deadline_ns);
         if (r != -EPIPE)
             return r < 0 ? fail_send(ctl, r) : 0;
-        /* Its last words: failures of earlier requests. Ends with the connection closed. */
+        /* Reads the failures that the old daemon had still sent; then closes the connection. */
         receive(ctl, 0, 0, &unused);
         channel_hang_up(&ctl->channel);
     }
@@ -258,7 +258,7 @@ const char *tide_ctl_message(const tide_ctl *ctl)
     return ctl->error.text;
 }
 
-/* The list is kept whole so that the callback may use the handle. */
+/* The list is complete before the first callback, so that a callback may use the handle. */
 struct rows {
     struct proto_job *row;
     size_t count;

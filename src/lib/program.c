@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The program side of tide.h: a thin layer over the agent's table. Any thread calls in; the change
- * callback runs on the agent's own thread.
+ * The program side of tide.h: a thin layer over the agent's table. Any thread may call it; the
+ * change callback runs on the agent's own thread.
  */
 #include "tide/tide.h"
 
@@ -21,10 +21,10 @@ static_assert((int)TIDE_SOURCE_SIGNAL == (int)PROTO_SOURCE_SIGNAL, "sources");
 static_assert((int)TIDE_SOURCE_API == (int)PROTO_SOURCE_API, "sources");
 static_assert(TIDE_THREADS_MAX == PROTO_THREADS_MAX, "one cap on both sides");
 
-/* Stands for "looked for and not there": a table without entries. */
+/* A table without entries: agent() looked for the agent and found none. */
 static const struct agent_program_api no_agent;
 
-/* The agent's table, or &no_agent. Looked up once: it is preloaded or absent for good. */
+/* Returns the agent's table, or &no_agent. One look-up suffices: no agent is loaded later. */
 static const struct agent_program_api *agent(void)
 {
     static _Atomic(const struct agent_program_api *) found;
@@ -42,7 +42,7 @@ static const struct agent_program_api *agent(void)
 /* True when the loaded agent's table reaches as far as @entry and has it. */
 #define HAS(api, entry) ((api)->size >= SIZED_END(struct agent_program_api, entry) && (api)->entry)
 
-/* Why an entry is missing. */
+/* Returns why an entry is missing. */
 static int missing(const struct agent_program_api *api)
 {
     return api == &no_agent ? -ENOENT : -EOPNOTSUPP;
@@ -107,14 +107,14 @@ int tide_thaw(void)
 }
 
 /*
- * The callback. The lock is held while it runs, so that tide_on_change can promise that the old one
- * is over; recursive, so that the callback itself may replace it.
+ * The callback runs under the lock, so that tide_on_change can promise that the old one is over.
+ * The lock is recursive, so that the callback itself may replace it.
  */
 static pthread_mutex_t change_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static tide_change_fn change_fn;
 static void *change_arg;
 
-/* In a child the thread that held the lock does not exist, nor do those that fn would wake. */
+/* A child has neither the thread that held the lock nor the threads that fn would wake. */
 static void change_after_fork(void)
 {
     change_fn = NULL;

@@ -8,12 +8,12 @@
 #include <stddef.h>
 #include <string.h>
 
-/* The first byte behind @member: the least size a caller of the release that added it can have. */
+/* The first byte behind @member: the least size in a caller that knows the member. */
 #define SIZED_END(type, member) (offsetof(type, member) + sizeof(((type *)NULL)->member))
 
 /*
- * Copies @own of @own_size bytes into @ret, whose first field, its size, is kept. What the caller
- * knows and this library does not becomes 0.
+ * Copies @own of @own_size bytes into @ret and keeps its first field, the size. Fields that only
+ * the caller knows become 0.
  */
 static inline void sized_copy(void *ret, const void *own, size_t own_size)
 {

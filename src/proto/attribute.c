@@ -77,7 +77,7 @@ const char *attribute_help(const struct attribute *a, char *buf, size_t size)
     return buf;
 }
 
-/* Only digits, behind a sign perhaps: strtol alone takes blanks and stops anywhere. */
+/* Takes only digits and a minus sign, because strtol() accepts blanks and stops anywhere. */
 static int parse_number(const char *text, int64_t *ret)
 {
     const char *digits = text + (*text == '-');

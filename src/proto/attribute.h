@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The attributes of a job are what its owner may ask for it: one row each in attribute_rows.h. From
- * the table come the members of `struct attributes`, options and their help (src/cli/terms.h),
+ * The attributes of a job are what its owner may ask for it: one row each in attribute_rows.h. The
+ * table makes the members of `struct attributes`, options and their help (src/cli/terms.h),
  * members of requests and answers (src/daemon/api), labels of containers
- * (src/daemon/containers/labels.c), the file of a job (src/daemon/record/store.c), and what manual
- * pages and completions say (src/cli/document). Pure; any thread.
+ * (src/daemon/containers/labels.c), the file of a job (src/daemon/record/store.c), and parts of the
+ * manual pages and completions (src/cli/document). Pure; any thread.
  */
 #pragma once
 
@@ -28,22 +28,22 @@ struct attribute_choice {
 
 struct attribute {
     const char *key;    /* in requests; the option is --KEY, the label io.threadtide.KEY */
-    const char *shown;  /* in answers of the API, where that is not the key; else NULL */
-    const char *stored; /* in a job's file, where that is neither; else NULL */
-    const char *value;  /* what stands for the value in help: "K" */
+    const char *shown;  /* its name in answers of the API; NULL: the key */
+    const char *stored; /* its name in a job's file; NULL: as in answers */
+    const char *value;  /* placeholder of the value in help: "K" */
     const char *text;   /* help in one line, no full stop */
-    const char *page;   /* for manual pages, as scdoc has it */
-    const struct attribute_choice *choices; /* CHOICE: least to most, one each */
+    const char *page;   /* text for manual pages, in scdoc's syntax */
+    const struct attribute_choice *choices; /* KIND_CHOICE: one for each of least … most */
     int64_t least, most, usual;
     size_t offset; /* in struct attributes */
     enum attribute_kind kind;
-    bool none;       /* may be taken back: null in JSON; the value is 0 then */
-    bool none_word;  /* the option takes "none" for that */
-    bool fixed;      /* when the job starts */
+    bool none;       /* may be taken back, by null in JSON; the value is 0 then */
+    bool none_word;  /* the option takes "none" to take it back */
+    bool fixed;      /* cannot change after the job's start */
     bool docker_has; /* `docker run` has an option of that name, which is no label of ours */
 };
 
-/* The values that are asked for a job. There is no padding: two are compared by memcmp(). */
+/* The values that a job's owner asks for. No padding, because memcmp() compares them. */
 struct attributes {
 #define ATTRIBUTE(ID, member, ...) int64_t member;
 #include "proto/attribute_rows.h"
@@ -67,7 +67,7 @@ extern const struct attribute attribute_table[ATTRIBUTE_COUNT];
     a++
 /* NOLINTEND(bugprone-macro-parentheses) */
 
-/* The values of a job that asks for nothing. */
+/* Returns the values of a job that asks for nothing. */
 struct attributes attributes_usual(void);
 
 int64_t attribute_get(const struct attribute *a, const struct attributes *from);
@@ -79,29 +79,29 @@ bool attribute_holds(const struct attribute *a, int64_t value);
 /* Which attributes a command takes; a container's labels take all. */
 enum attributes_of {
     ATTRIBUTES_NONE,
-    ATTRIBUTES_OF_START,  /* of a job that begins: run, submit, adopt */
-    ATTRIBUTES_OF_CHANGE, /* of one that is there: set */
+    ATTRIBUTES_OF_START,  /* commands that begin a job: run, submit, adopt */
+    ATTRIBUTES_OF_CHANGE, /* the command that changes one: set */
     ATTRIBUTES_OF_DOCKER, /* docker run */
 };
 
 bool attribute_is_of(const struct attribute *a, enum attributes_of which);
 
 /*
- * One line of help for it: its text, and bounds and what is usual where these say something. Cut to
- * @size; returns @buf.
+ * Writes one line of help: the attribute's text, with bounds and the usual value where these say
+ * something. Cuts it to @size; returns @buf.
  */
 const char *attribute_help(const struct attribute *a, char *buf, size_t size);
 
-/* The attribute whose key is the @length bytes of @key, or NULL. */
+/* Returns the attribute whose key is the @length bytes of @key, or NULL. */
 const struct attribute *attribute_find(const char *key, size_t length);
 
 /*
- * Reads a number, memory or choice as people write it; moments have ways of their own in options
- * and in labels. 0, -EINVAL (none of that kind) or -ERANGE (out of bounds).
+ * Reads a number, memory or choice as people write it. Options and labels read moments themselves,
+ * each in its own way. Returns 0, -EINVAL (not of that kind) or -ERANGE (out of bounds).
  */
 int attribute_parse(const struct attribute *a, const char *text, int64_t *ret);
 
-/* "shared, exclusive or quota", with @last before the last one; cut to @size. Returns @buf. */
+/* Writes "shared, exclusive or quota", @last ("or") before the last; cut to @size. Returns @buf. */
 const char *attribute_choices(const struct attribute *a, const char *last, char *buf, size_t size);
 
 const char *placement_name(enum placement placement);

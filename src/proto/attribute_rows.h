@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What may be asked for a job: a row for each attribute. attribute.h and attribute.c include this
- * file with ATTRIBUTE(ID, member, fields...) defined; the fields are those of struct attribute.
- * `usual`, 0 where it is not given, holds for a job that asks for nothing.
+ * The table of a job's attributes, one row each. attribute.h and attribute.c include this file
+ * with ATTRIBUTE(ID, member, fields...) defined; the fields are those of struct attribute.
+ * `usual`, or 0 where it is missing, is the value of a job that asks for nothing.
  */
 /* clang-format off */
 ATTRIBUTE(MIN, min, .key = "min", .kind = KIND_NUMBER, .none = true,

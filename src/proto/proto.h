@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The messages between a daemon and its peers on agent.sock (SOCK_SEQPACKET, one message a packet):
- * agents inside the jobs' processes, and controllers (libtide.so's tide_ctl_*).
+ * The messages on agent.sock (SOCK_SEQPACKET, one message a packet) between a daemon and the agents
+ * inside the jobs' processes, and between it and controlling programs (libtide.so's tide_ctl_*).
  *
  * Fixed layout, little-endian, natural alignment without implicit padding, one size per type.
  * A receiver calls proto_check() first; after it every field is in bounds and every text is
- * terminated. A message of another version, an unknown type or a wrong size is refused whole: the
- * daemon answers a controller with PROTO_RESULT and hangs up; an agent hangs up and follows its own
- * limit. Any thread; no state.
+ * terminated. A message of another version, an unknown type or a wrong size is refused whole. The
+ * daemon answers a controlling program with PROTO_RESULT and hangs up; an agent hangs up and
+ * follows its own limit. Any thread; no state.
  */
 #pragma once
 
@@ -26,12 +26,12 @@
 #define PROTO_SHORT_MAX           32   /* backend names, versions, units, comm */
 #define PROTO_NOTE_MAX            128
 #define PROTO_TEXT_MAX            256
-#define PROTO_BACKENDS_MAX        8    /* of one process */
-#define PROTO_THREADS_MAX         4096 /* a target above is refused */
-#define PROTO_CONNECTIONS_MAX     1024 /* of one daemon; above, accept and hang up */
-#define PROTO_CONNECTIONS_UID_MAX 512  /* of one user other than the daemon's own and root */
-#define PROTO_JOBS_MAX            512  /* of one daemon */
-#define PROTO_PRIORITY_MAX        1000 /* of a job, and -1000 the least; not on this socket */
+#define PROTO_BACKENDS_MAX        8    /* in one process */
+#define PROTO_THREADS_MAX         4096 /* a higher target is refused */
+#define PROTO_CONNECTIONS_MAX     1024 /* to one daemon, which hangs up on further ones */
+#define PROTO_CONNECTIONS_UID_MAX 512  /* for each user but root and the daemon's own */
+#define PROTO_JOBS_MAX            512  /* in one daemon */
+#define PROTO_PRIORITY_MAX        1000 /* a job's; the least is -1000; not on this socket */
 #define PROTO_CLASS_MAX           1000
 
 enum proto_type {
@@ -40,15 +40,15 @@ enum proto_type {
     PROTO_HELLO,     /* first message of an agent */
     PROTO_BACKEND,   /* a runtime was found in the process, or its state changed */
     PROTO_ACK,       /* a target is in place: its surplus threads are parked, or all are awake */
-    PROTO_HEARTBEAT, /* threads and progress; also asks for the lease to be renewed */
-    PROTO_LOCAL,     /* someone in the process's reach (signal, API) set or cleared a target */
+    PROTO_HEARTBEAT, /* threads and progress; also asks the daemon to renew the lease */
+    PROTO_LOCAL,     /* a signal or the program itself (API) set or cleared a target */
     /* daemon -> agent */
     PROTO_WELCOME, /* answer to HELLO */
     PROTO_TARGET,  /* set the active threads */
     PROTO_LEASE,   /* answer to HEARTBEAT: the targets stay valid */
-    /* controller -> daemon */
-    PROTO_CONTROL, /* first and every message of a controller: one verb */
-    /* daemon -> controller */
+    /* controlling program -> daemon */
+    PROTO_CONTROL, /* each message of a controlling program: one verb */
+    /* daemon -> controlling program */
     PROTO_JOB,    /* one row of a list */
     PROTO_RESULT, /* end of every verb */
     PROTO_TYPE_MAX
@@ -58,15 +58,15 @@ struct proto_header {
     uint32_t magic;
     uint16_t version;
     uint16_t type;   /* enum proto_type */
-    uint32_t size;   /* of the whole message, header included; equals the packet's length */
-    uint32_t cookie; /* chosen by the asker, returned in the answer; 0 for messages without one */
+    uint32_t size;   /* whole message, header included; equals the packet's length */
+    uint32_t cookie; /* the asker chooses it, the answer repeats it; 0 in messages without one */
 };
 
 struct proto_hello {
     struct proto_header h;
-    uint32_t pid;    /* as the sender sees it; the kernel's word counts */
+    uint32_t pid;    /* as the sender sees it; the daemon believes the kernel instead */
     uint32_t signal; /* number of the resize signal, 0 when the handler is not in place */
-    uint32_t cpus;   /* processors of the machine as the sender sees it */
+    uint32_t cpus;   /* logical CPUs of the machine as the sender sees it */
     uint32_t max;    /* most threads that a pool will be built with */
     char token[PROTO_TOKEN_MAX];   /* from TIDE_TOKEN, may be empty */
     char job_id[PROTO_ID_MAX];     /* from TIDE_JOB_ID; lets a new daemon find the job again */
@@ -78,8 +78,8 @@ struct proto_hello {
 struct proto_backend {
     struct proto_header h;
     uint32_t index;     /* 0 … PROTO_BACKENDS_MAX-1, stable within the process */
-    uint32_t malleable; /* 0 or 1; 0 says why in the note */
-    uint32_t max_intra; /* threads the pools were built with; inter is 0 where there is no such */
+    uint32_t malleable; /* 0 or 1; for 0 the note says why */
+    uint32_t max_intra; /* the pools were built with so many; inter is 0 without such a pool */
     uint32_t max_inter;
     uint32_t target_intra;
     uint32_t target_inter;
@@ -93,18 +93,18 @@ struct proto_backend {
 enum proto_ack_status {
     PROTO_ACK_DONE,  /* every pool is at the target */
     PROTO_ACK_LATER, /* accepted; frozen by the program, or no pool exists yet */
-    PROTO_ACK_STALE, /* (epoch, generation) is older than one already seen: ignored */
+    PROTO_ACK_STALE, /* ignored: (epoch, generation) is older than one already seen */
     PROTO_ACK_STATUS_MAX
 };
 
 struct proto_ack {
-    struct proto_header h; /* cookie of the TARGET */
+    struct proto_header h; /* has the cookie of the TARGET */
     uint64_t epoch;
     uint64_t generation;
     uint32_t status;         /* enum proto_ack_status */
     uint32_t active;         /* threads not parked, intra-op pool */
     uint64_t sent_ns;        /* copied from the TARGET; CLOCK_MONOTONIC, as all below */
-    uint64_t received_ns;    /* when the agent had it */
+    uint64_t received_ns;    /* when the agent got it */
     uint64_t closure_end_ns; /* end of the last closure that a surplus worker held, 0: none did */
     uint64_t placed_ns;      /* when the last worker was parked or awake */
     uint64_t longest_ns;     /* longest time from received_ns to the end of a held closure */
@@ -114,7 +114,7 @@ struct proto_ack {
 };
 
 enum proto_source {
-    PROTO_SOURCE_LIMIT, /* own affinity and quota: nobody commands */
+    PROTO_SOURCE_LIMIT, /* own affinity and quota: no target was set */
     PROTO_SOURCE_DAEMON,
     PROTO_SOURCE_SIGNAL,
     PROTO_SOURCE_API,
@@ -123,15 +123,15 @@ enum proto_source {
 
 struct proto_heartbeat {
     struct proto_header h;
-    uint64_t epoch;      /* of the last WELCOME */
-    uint64_t generation; /* of the last TARGET in place */
-    uint32_t source;     /* enum proto_source: who set the present target */
+    uint64_t epoch;      /* from the last WELCOME */
+    uint64_t generation; /* from the last TARGET in place */
+    uint32_t source;     /* enum proto_source: origin of the present target */
     uint32_t target;     /* active threads wanted (intra-op) */
     uint32_t active;
     uint32_t allowed_mcpu; /* own affinity and quota, thousandths of a core */
-    uint64_t tasks; /* operations that its own threads gave to pools: grows in step with the work,
-                       with any number of threads; 0: not known */
-    uint64_t progress_done;     /* units the program reported itself, 0 if it never did */
+    uint64_t tasks; /* operations that the program's own threads gave to pools: grows with the work,
+                       whatever the number of threads; 0: not known */
+    uint64_t progress_done;     /* units that the program reported; 0 if it never did */
     uint64_t progress_total;    /* 0: unknown */
     char unit[PROTO_SHORT_MAX]; /* "steps" */
 };
@@ -146,9 +146,9 @@ struct proto_local {
 
 struct proto_welcome {
     struct proto_header h;
-    uint64_t epoch;    /* grows with every start of a daemon in this directory */
-    uint32_t lease_ms; /* the agent follows its own limit when no LEASE or TARGET came so long */
-    uint32_t heartbeat_ms; /* send a HEARTBEAT so often */
+    uint64_t epoch;        /* grows with every start of a daemon in this directory */
+    uint32_t lease_ms;     /* without LEASE or TARGET for so long the agent follows its own limit */
+    uint32_t heartbeat_ms; /* time between two HEARTBEATs */
     char job_id[PROTO_ID_MAX];
     char job_name[PROTO_NAME_MAX];
 };
@@ -170,17 +170,17 @@ struct proto_lease {
 enum proto_verb {
     PROTO_VERB_LIST,    /* every job: PROTO_JOB …, then PROTO_RESULT */
     PROTO_VERB_SET,     /* pin a job's threads to intra/inter; 0 = back to automatic */
-    PROTO_VERB_LEND,    /* give `intra` of the job's cores to whoever borrows */
+    PROTO_VERB_LEND,    /* give `intra` of the job's cores to jobs that borrow */
     PROTO_VERB_BORROW,  /* take up to `intra` lent cores; RESULT.to says how many it has now */
     PROTO_VERB_RECLAIM, /* take all lent cores back, from the borrowers too */
     PROTO_VERB_RETURN,  /* give all borrowed cores back */
-    PROTO_VERB_BEGIN,   /* answered when the job runs: 0, or -ECANCELED when it never will */
+    PROTO_VERB_BEGIN,   /* wait for the job's start: 0 when it runs, -ECANCELED if it never will */
     PROTO_VERB_MAX
 };
 
 enum proto_control_flags {
     PROTO_CONTROL_WAIT = 1 << 0,  /* answer after the acknowledgement or at the deadline */
-    PROTO_CONTROL_QUIET = 1 << 1, /* no answer at all, unless it fails */
+    PROTO_CONTROL_QUIET = 1 << 1, /* answer only a failure */
 };
 
 struct proto_control {
@@ -203,7 +203,7 @@ struct proto_job {
     uint32_t active;
     uint32_t max;
     uint32_t oversubscribed; /* 0 or 1 */
-    uint32_t lent;           /* cores given away and not back */
+    uint32_t lent;           /* cores that it gave away and has not got back */
     uint32_t borrowed;
     uint64_t progress_done;
     uint64_t progress_total;
@@ -218,7 +218,7 @@ struct proto_job {
 struct proto_result {
     struct proto_header h;
     int32_t status; /* 0, PROTO_RESULT_PARTIAL, or -errno */
-    uint32_t from;  /* threads (SET) or cores (LEND …) before */
+    uint32_t from;  /* threads (SET) or cores (other verbs) before */
     uint32_t to;
     uint32_t oversubscribed;
     uint64_t latency_ns; /* from sent_ns to the acknowledgement; 0 without WAIT */
@@ -243,7 +243,7 @@ union proto_message {
     unsigned char bytes[PROTO_MESSAGE_MAX];
 };
 
-/* Size in bytes of a message of @type, or 0 for an unknown one. */
+/* Returns the size in bytes of a message of @type, or 0 for an unknown type. */
 size_t proto_size(unsigned type);
 
 /* Zeroes @m and fills in its header for @type (which must be known). */

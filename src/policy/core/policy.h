@@ -20,15 +20,15 @@
 #include <stdint.h>
 
 #define POLICY_CORE_MCPU   1000       /* one core */
-#define POLICY_UNLIMITED   INT64_MAX  /* of a capacity or a maximum: not counted */
-#define POLICY_UNKNOWN     UINT64_MAX /* of remaining work */
-#define POLICY_NEVER       UINT64_MAX /* of a deadline or next wake-up */
-#define POLICY_NO_PARENT   UINT32_MAX /* of the root domain */
+#define POLICY_UNLIMITED   INT64_MAX  /* a capacity or maximum that is not counted */
+#define POLICY_UNKNOWN     UINT64_MAX /* remaining work that is not known */
+#define POLICY_NEVER       UINT64_MAX /* no deadline, no next wake-up */
+#define POLICY_NO_PARENT   UINT32_MAX /* the parent of the root domain */
 #define POLICY_JOBS_MAX    (1u << 16) /* these bounds keep the integer arithmetic exact */
 #define POLICY_DOMAINS_MAX (1u << 16)
 #define POLICY_CORES_MAX   (INT64_C(1) << 20)
 #define POLICY_WEIGHT_MAX  10000u
-#define POLICY_POWER_MAX   (UINT64_C(1) << 47) /* microwatts; of one domain */
+#define POLICY_POWER_MAX   (UINT64_C(1) << 47) /* microwatts of one domain */
 
 /* ---- amounts and places ---------------------------------------------------------------------- */
 
@@ -65,12 +65,12 @@ struct policy_domain {
     uint32_t level;                /* enum policy_level */
     uint32_t id;                   /* the caller's number: CPU, NUMA node, host */
     struct policy_vector capacity; /* for jobs; may be less than its children's sum (a quota) */
-    uint64_t idle_uw;              /* drawn without work, on top of what the children state */
+    uint64_t idle_uw;              /* power without work, in addition to the children's */
     uint64_t core_uw;              /* more for each busy core; 0: as the parent */
     uint64_t cap_uw;               /* most that the subtree may draw; 0: no cap */
 };
 
-/* How much of everything lies in one domain. */
+/* How much of each resource lies in one domain. */
 struct policy_amount {
     uint32_t domain;
     struct policy_vector amount;
@@ -80,8 +80,8 @@ struct policy_amount {
 
 enum policy_state {
     POLICY_QUEUED,  /* wants to start */
-    POLICY_HELD,    /* in the queue, and must stay there: a person said so */
-    POLICY_RUNNING, /* one that began by itself has an empty `current` until the first plan */
+    POLICY_HELD,    /* a person keeps it in the queue */
+    POLICY_RUNNING, /* `current` of a job that began by itself is empty until the first plan */
     POLICY_PAUSED,
     POLICY_STATE_MAX
 };
@@ -95,7 +95,7 @@ enum policy_malleability {
 
 enum policy_pin {
     POLICY_PIN_NONE,
-    POLICY_PIN_HAND,    /* tide set, or a controller */
+    POLICY_PIN_HAND,    /* tide set, or a controlling program */
     POLICY_PIN_PROGRAM, /* the program set its own target */
     POLICY_PIN_SIGNAL,  /* the resize signal */
     POLICY_PIN_MAX
@@ -126,33 +126,33 @@ struct policy_job {
     uint64_t id;           /* unique; the last key of every order */
     uint32_t state;        /* enum policy_state */
     uint32_t malleability; /* enum policy_malleability */
-    uint32_t class;        /* of the queue; smaller goes first where a policy knows classes */
+    uint32_t class;        /* smaller goes first in the queue, where a policy knows classes */
     uint32_t weight;       /* 1 … POLICY_WEIGHT_MAX, relative to the other jobs */
     int32_t priority;      /* larger goes first */
     uint32_t user;         /* index of its user; 0 where users are not counted */
-    bool granted;          /* an administrator has set its pin: it comes before users' shares */
+    bool granted;          /* an administrator set its pin, which comes before users' shares */
     uint32_t home;         /* domain that all of its amounts must lie in; 0: anywhere */
     uint32_t span;         /* enum policy_level: all of its amounts lie in one domain of this level
                               (a program in one node); POLICY_AREA: spread as the policy likes */
     bool preemptible;      /* may be paused */
 
-    struct policy_vector request; /* what the user asked for; 0: nothing said */
+    struct policy_vector request; /* what the user asked for; 0: no request */
     struct policy_vector min;
-    struct policy_vector max; /* 0: has no use for this resource; of cores, one is always granted */
-    uint32_t pinned_by;       /* enum policy_pin */
-    struct policy_vector pinned; /* of each resource fixed by that, not MEMORY; 0: not this one */
-    uint32_t lent;               /* cores given away and not back */
-    uint32_t borrowed;           /* cores taken of what others lent */
+    struct policy_vector max;    /* 0: cannot use this resource; but one core is always granted */
+    uint32_t pinned_by;          /* enum policy_pin */
+    struct policy_vector pinned; /* the pinned amounts, never MEMORY; 0: not pinned */
+    uint32_t lent;               /* cores that it gave away and has not got back */
+    uint32_t borrowed;           /* cores that it took from those that others lent */
 
     /*
-     * What it holds, at most one entry per domain. Of a paused job (never empty): what it had when
-     * it was paused, of which it still holds the memory. Empty in the queue.
+     * What the job holds, at most one entry per domain; empty in the queue. For a paused job (never
+     * empty) what it had when it was paused; it still holds the memory.
      */
     const struct policy_amount *current;
     uint32_t current_count;
 
-    uint64_t arrival_ns;  /* its age decides ties: older first */
-    uint64_t start_ns;    /* of the first run; 0: never ran */
+    uint64_t arrival_ns;  /* age decides ties: older first */
+    uint64_t start_ns;    /* begin of the first run; 0: never ran */
     uint64_t change_ns;   /* last resize, pause or resume; 0: none */
     uint64_t deadline_ns; /* POLICY_NEVER: none */
     uint64_t run_ns;      /* accumulated, pauses not counted */
@@ -161,28 +161,28 @@ struct policy_job {
     uint64_t remaining_ns; /* work left, as time with one unit of everything; POLICY_UNKNOWN */
     uint64_t remaining_error_ns;
     struct policy_curve curve[POLICY_RESOURCE_MAX]; /* MCPU by whole cores; MEMORY has none */
-    uint32_t communication_permille; /* of a step's time spent waiting for parameter servers */
+    uint32_t communication_permille; /* part of a step that waits for parameter servers */
     uint64_t cost_ns[POLICY_ACTION_MAX];
 };
 
-/* Somebody whose jobs have a share of the machine together, whatever their number. */
+/* A user, whose jobs have a share of the machine together, whatever their number. */
 struct policy_user {
     uint64_t id;       /* the caller's number: a uid */
     uint32_t weight;   /* 1 … POLICY_WEIGHT_MAX, relative to the other users */
-    int64_t most_mcpu; /* that all its jobs may have; POLICY_UNLIMITED: as its share is */
+    int64_t most_mcpu; /* most for all its jobs; POLICY_UNLIMITED: only its share counts */
 };
 
 struct policy_snapshot {
     uint64_t now_ns;
     uint64_t epoch; /* compared before generation; both are copied to the plan */
     uint64_t generation;
-    uint64_t seed; /* the only source of chance */
+    uint64_t seed; /* the only source of randomness */
     const struct policy_domain *domains;
     uint32_t domain_count; /* at least 1 */
     const struct policy_job *jobs;
     uint32_t job_count;
-    const struct policy_user *users; /* among whom cores are divided before their jobs */
-    uint32_t user_count;             /* 0: jobs are not told apart by user */
+    const struct policy_user *users; /* cores are divided among users first, then their jobs */
+    uint32_t user_count;             /* 0: users do not count */
     bool at_once;                    /* somebody waits for this plan: no switching gate */
     const int64_t *params;           /* as policy->params, in its order; NULL: the defaults */
     const void *state; /* the last plan's state_out, also across restarts; NULL: none yet;
@@ -204,8 +204,8 @@ enum policy_verb {
     POLICY_VERB_MAX
 };
 
-/* Arguments in brackets, in order; amounts as in policy_vector, @job an id, @domain level and id.
- */
+/* The arguments stand in brackets, in order: amounts as in policy_vector, a job's id, a domain's
+ * level and id. */
 enum policy_reason_code {
     POLICY_REASON_NONE,
     POLICY_REASON_EQUAL_SHARE,      /* [mcpu shared, jobs sharing, mcpu there are] */
@@ -255,27 +255,27 @@ enum policy_reason_code {
 struct policy_reason {
     uint32_t code; /* enum policy_reason_code */
     int64_t arg[POLICY_REASON_ARGS];
-    int64_t used_mcpu;     /* set when the job's amounts lie in an oversubscribed domain, */
-    int64_t capacity_mcpu; /* else both 0: of the most oversubscribed one */
-    int64_t user_mcpu;     /* set when its user's jobs could use more than their share: that, … */
-    int64_t machine_mcpu;  /* … of so much, … */
-    uint32_t users;        /* … with so many users */
+    int64_t used_mcpu;     /* both of the most oversubscribed domain where the job has amounts; */
+    int64_t capacity_mcpu; /* 0 without one */
+    int64_t user_mcpu;    /* when its user's jobs could use more than their share: the share, … */
+    int64_t machine_mcpu; /* … the cores that users divide … */
+    uint32_t users;       /* … and the number of users; else 0 */
 };
 
-/* What becomes of one job; the same index as in the snapshot. */
+/* The decision about one job, which has the same index in the snapshot. */
 struct policy_decision {
     uint64_t id;           /* of the job */
     uint32_t verb;         /* enum policy_verb */
     uint32_t amount_first; /* its entries in the plan's amounts; at most one per domain */
     uint32_t amount_count; /* 0 when it holds nothing */
-    uint32_t place;        /* of those who wait it would begin as number so and so; 0: the policy
-                              has no such order, or it does not wait for its turn */
-    int64_t user_mcpu;     /* that its user may have; 0: users are not told apart */
-    uint64_t worth;        /* of a unit of its speed, to the switching gate; 0: its weight */
+    uint32_t place;        /* its number in the order in which waiting jobs begin; 0: the policy
+                              has no such order, or the job does not wait for its turn */
+    int64_t user_mcpu;     /* most that its user may have; 0: users do not count */
+    uint64_t worth;        /* worth of a unit of its speed to the switching gate; 0: its weight */
     struct policy_reason reason;
 };
 
-/* What the plan makes of one domain, its descendants included. */
+/* The use of one domain under the plan, its descendants included. */
 struct policy_domain_use {
     struct policy_vector used;
     bool oversubscribed[POLICY_RESOURCE_MAX]; /* used is above what the domain can give */
@@ -285,7 +285,7 @@ struct policy_domain_use {
 struct policy_plan {
     uint64_t epoch;
     uint64_t generation;
-    uint64_t next_wakeup_ns;           /* decide again then, if nothing happens; POLICY_NEVER */
+    uint64_t next_wakeup_ns;           /* decide again then at the latest; or POLICY_NEVER */
     struct policy_decision *decisions; /* job_count of the snapshot */
     struct policy_domain_use *domains; /* domain_count of the snapshot */
     struct policy_amount *amounts;
@@ -294,27 +294,27 @@ struct policy_plan {
     void *state_out; /* opaque, same bytes on every machine of one byte order */
     size_t state_room;
     size_t state_size;
-    int64_t reserve_mcpu; /* of the root domain, left unused on purpose: the policy says so */
+    int64_t reserve_mcpu; /* cores of the root domain that the policy leaves unused on purpose */
     void *scratch;        /* aligned as by malloc */
     size_t scratch_room;
 };
 
 /* ---- policies -------------------------------------------------------------------------------- */
 
-#define POLICY_PARAMS_MAX 16 /* of one policy */
+#define POLICY_PARAMS_MAX 16 /* for one policy */
 
 struct policy_param {
     const char *name;
     int64_t min;
     int64_t max;
     int64_t def;
-    const char *unit; /* "ns", "mcpu", …; "" of a bare number */
+    const char *unit; /* "ns", "mcpu", …; "" for a bare number */
     const char *text;
-    const char *const *names; /* of the values min … max, in order; NULL: a plain number */
-    bool open;                /* max is how far numbers go, and says nothing to a person */
+    const char *const *names; /* names of the values min … max, in order; NULL: a plain number */
+    bool open;                /* max is only the end of the range of numbers: no text shows it */
 };
 
-/* What a plan may need at most; all of it may be 0. */
+/* The most that a plan may need; all of it may be 0. */
 struct policy_room {
     size_t amounts; /* entries */
     size_t scratch_bytes;
@@ -326,10 +326,10 @@ struct policy {
     const char *brief; /* one line */
     const struct policy_param *params;
     uint32_t param_count;
-    bool by_curves; /* goes by speed-up curves: worth an experiment to learn them */
-    bool by_watts;  /* does nothing where nobody says what the machine draws */
+    bool by_curves; /* uses speed-up curves, so exploring to learn them pays */
+    bool by_watts;  /* has no effect where the machine's power is not given */
     void (*room)(const struct policy_snapshot *snapshot, struct policy_room *ret_room);
-    /* Called by policy_decide() alone, which has checked snapshot and room. 0 or -errno. */
+    /* Only policy_decide() calls it, after it checked snapshot and room. 0 or -errno. */
     int (*decide)(const struct policy *policy, const struct policy_snapshot *snapshot,
                   struct policy_plan *plan);
 };
@@ -339,14 +339,14 @@ size_t policy_count(void);
 const struct policy *policy_at(size_t index);       /* NULL beyond the end */
 const struct policy *policy_find(const char *name); /* NULL when there is none */
 
-/* Index of parameter @name, or -ENOENT. */
+/* Returns the index of parameter @name, or -ENOENT. */
 int policy_param_find(const struct policy *policy, const char *name);
 
-/* Value of parameter @index for this snapshot: the one given, else the default. */
+/* Returns parameter @index for this snapshot: the value given, else the default. */
 int64_t policy_param(const struct policy *policy, const struct policy_snapshot *snapshot,
                      uint32_t index);
 
-/* How much storage a plan for this snapshot may need; the snapshot must pass its check. */
+/* Tells how much storage a plan for this snapshot may need; the snapshot must pass its check. */
 void policy_room(const struct policy *policy, const struct policy_snapshot *snapshot,
                  struct policy_room *ret_room);
 
@@ -377,13 +377,13 @@ struct policy_spec {
  */
 int policy_spec_parse(const char *text, struct policy_spec *ret_spec, struct error *err);
 
-/* The shortest text that reads back as the same: without defaults. Returns the length written. */
+/* Writes the shortest text that reads back as the same: no defaults. Returns its length. */
 size_t policy_spec_text(const struct policy_spec *spec, char *buf, size_t size);
 
 /*
- * One parameter: a value's name, or a number in the parameter's unit, which may be written out, as
- * may multiples of it: times in ns, us, ms, s, min, h, mcpu as cores, uW as W; "1.5s", "2 cores".
- * 0 or -EINVAL. The text is for a person, and reads back as the same.
+ * Reads one parameter: a value's name, or a number in the parameter's unit or a multiple of it:
+ * times in ns, us, ms, s, min, h; mcpu as cores; uW as W ("1.5s", "2 cores"). Returns 0 or -EINVAL.
+ * policy_param_text() writes it for a person, so that it reads back as the same.
  */
 int policy_param_parse(const struct policy_param *param, const char *text, int64_t *ret_value,
                        struct error *err);
@@ -391,10 +391,10 @@ size_t policy_param_text(const struct policy_param *param, int64_t value, char *
 
 /* ---- building snapshots ---------------------------------------------------------------------- */
 
-/* A running, malleable job of weight 1, at least one core, no maximum, anywhere, no deadline. */
+/* Makes a running, malleable job of weight 1: at least one core, no maximum, home or deadline. */
 void policy_job_init(struct policy_job *job, uint64_t id);
 
-/* A lone machine: one POLICY_NODE as root. @memory_bytes 0: memory is not counted. */
+/* Makes a lone machine: one POLICY_NODE as root. @memory_bytes 0: memory is not counted. */
 void policy_machine_init(struct policy_domain *root, int64_t mcpu, int64_t memory_bytes);
 
 /* ---- reading snapshots and plans ------------------------------------------------------------- */
@@ -404,48 +404,48 @@ bool policy_domain_within(const struct policy_snapshot *snapshot, uint32_t domai
                           uint32_t ancestor);
 
 /*
- * What the domain can give of a resource: its capacity and, for POLICY_MCPU under power caps, not
- * more cores than the cap carries at the subtree's dearest core: (cap - idle) / core.
+ * Returns how much of a resource the domain can give: its capacity; for POLICY_MCPU under a power
+ * cap at most (cap - idle) / core, with the core that draws most in the subtree.
  */
 int64_t policy_domain_capacity(const struct policy_snapshot *snapshot, uint32_t domain,
                                enum policy_resource resource);
 
-/* Sum over the entries; saturates at INT64_MAX. */
+/* Returns the sum over the entries; it saturates at INT64_MAX. */
 int64_t policy_amount_total(const struct policy_amount *amounts, size_t count,
                             enum policy_resource resource);
 
-/* The same of a decision: what the job has under the plan. */
+/* The same for a decision: what the job has under the plan. */
 int64_t policy_decision_total(const struct policy_plan *plan, uint32_t job,
                               enum policy_resource resource);
 
 /*
- * The domain of the job's span that @domain lies in: its nearest ancestor, or itself, that is of
- * level job->span or above.
+ * Returns the domain of the job's span around @domain: @domain or its nearest ancestor of level
+ * job->span or above.
  */
 uint32_t policy_span_domain(const struct policy_snapshot *snapshot, const struct policy_job *job,
                             uint32_t domain);
 
 /*
- * Where the job's next amounts belong: its home, or, once it holds something, the domain of its
- * span around that (a program does not wander between nodes by itself).
+ * Returns the domain for the job's next amounts: its home, or, once it holds something, the domain
+ * of its span around that, because no program moves between such domains by itself.
  */
 uint32_t policy_job_place(const struct policy_snapshot *snapshot, const struct policy_job *job);
 
 /*
- * The amount that a running job must have: its pin; else, unless it is malleable, what it has, or
- * as a rigid one its request. -1: the policy chooses.
+ * Returns the amount that a running job must have: its pin; else, unless it is malleable, what it
+ * has, or for a rigid job its request. -1: the policy chooses.
  */
 int64_t policy_job_fixed(const struct policy_job *job, enum policy_resource resource);
 
-/* The least it can run with: the fixed amount, else its minimum, of cores at least one. */
+/* Returns the least it can run with: the fixed amount, else its minimum; at least one core. */
 int64_t policy_job_least(const struct policy_job *job, enum policy_resource resource);
 
-/* The most it can use: its maximum, of cores at least one. */
+/* Returns the most it can use: its maximum; at least one core. */
 int64_t policy_job_most(const struct policy_job *job, enum policy_resource resource);
 
 /*
- * Time that the job's remaining work takes with @units (>= 1; cores for POLICY_MCPU) by its table,
- * whose last entry counts for all larger numbers. POLICY_UNKNOWN without table or remaining work.
+ * Returns the time of the job's remaining work with @units (>= 1; cores for POLICY_MCPU) by its
+ * table, whose last entry counts for all larger numbers. POLICY_UNKNOWN without table or work.
  */
 uint64_t policy_time_with(const struct policy_job *job, enum policy_resource resource,
                           uint32_t units);
@@ -457,7 +457,7 @@ void policy_plan_account(const struct policy_snapshot *snapshot, struct policy_p
 
 enum policy_fault_code {
     POLICY_FAULT_NONE,
-    /* of a snapshot */
+    /* faults of a snapshot */
     POLICY_FAULT_COUNT,   /* no domain, or too many of something */
     POLICY_FAULT_DOMAIN,  /* tree out of order, level not below its parent's, negative capacity */
     POLICY_FAULT_ENUM,    /* unknown state, malleability, pin or level */
@@ -467,7 +467,7 @@ enum policy_fault_code {
     POLICY_FAULT_SAME_ID, /* two jobs with one id */
     POLICY_FAULT_CURVE,   /* a count without a table */
     POLICY_FAULT_USER,    /* a job of no user, or a user without weight or with no cores */
-    /* of a plan */
+    /* faults of a plan */
     POLICY_FAULT_STALE,     /* epoch or generation is not the snapshot's */
     POLICY_FAULT_ID,        /* the decision is for another job */
     POLICY_FAULT_VERB,      /* not allowed in the job's state */
@@ -482,7 +482,7 @@ enum policy_fault_code {
     POLICY_FAULT_MINIMUM,
     POLICY_FAULT_MAXIMUM,
     POLICY_FAULT_PINNED,   /* not what it is pinned to */
-    POLICY_FAULT_FEASIBLE, /* called infeasible, but capacity would do */
+    POLICY_FAULT_FEASIBLE, /* called infeasible, although the capacity suffices */
     POLICY_FAULT_CAPACITY, /* above the capacity, and no minimum or pin forces it */
     POLICY_FAULT_MARK,     /* oversubscription not marked, or marked where there is none */
     POLICY_FAULT_USE,      /* the use of a domain is not the sum of its amounts */
@@ -492,11 +492,11 @@ enum policy_fault_code {
 
 struct policy_fault {
     uint32_t code;     /* enum policy_fault_code */
-    uint32_t index;    /* of the job or domain that is at fault */
+    uint32_t index;    /* the job or domain that is at fault */
     bool in_domain;    /* index is a domain's */
     uint32_t resource; /* enum policy_resource, where one is at fault */
-    int64_t value;     /* what was found … */
-    int64_t bound;     /* … and what it violates; both 0 where they say nothing */
+    int64_t value;     /* the value found … */
+    int64_t bound;     /* … and the bound that it violates; both 0 where there is none */
 };
 
 /* Whether the snapshot is well formed. Returns 0, or -EINVAL with *fault (may be NULL) filled in.
@@ -504,9 +504,9 @@ struct policy_fault {
 int policy_snapshot_check(const struct policy_snapshot *snapshot, struct policy_fault *fault);
 
 /*
- * Whether the plan is one that the snapshot allows: verbs by state and malleability, places,
- * minima, maxima, pins, memory of the paused, capacity of every domain. A capacity may be exceeded
- * only where minima, pins, rigid sizes or one thread per job add up to more, and is marked then.
+ * Whether the snapshot allows the plan: verbs by state and malleability, places, minima, maxima,
+ * pins, memory of paused jobs, capacity of every domain. A plan may exceed a capacity only where
+ * minima, pins, rigid sizes or one thread per job add up to more, and must mark it.
  * Returns 0, or -EINVAL with *fault (may be NULL) filled in.
  */
 int policy_plan_check(const struct policy_snapshot *snapshot, const struct policy_plan *plan,
@@ -514,21 +514,21 @@ int policy_plan_check(const struct policy_snapshot *snapshot, const struct polic
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* Behind the reason itself, where all jobs together have more cores than there are; then how many.
- */
+/* These stand behind the reason, before numbers: more cores in use than there are; the user's
+ * cores. */
 #define POLICY_OVER_TEXT "; oversubscribed: "
 #define POLICY_USER_TEXT "; its user has "
 
 /*
- * Writes one line for a person, without full stop: "equal share of 8 cores among 3 jobs". Cut at
- * @size (POLICY_TEXT_MAX holds every one). Returns the length written. @other is what people call
- * the job of policy_reason_job(); NULL: "job N".
+ * Writes one line for a person, without full stop: "equal share of 8 cores among 3 jobs". Cuts it
+ * at @size (POLICY_TEXT_MAX holds every one). Returns the length written. @other is the name of the
+ * job of policy_reason_job(); NULL: "job N".
  */
 size_t policy_reason_text(const struct policy_reason *reason, const char *other, char *buf,
                           size_t size);
 size_t policy_fault_text(const struct policy_fault *fault, char *buf, size_t size);
 
-/* Whether the reason speaks of another job, and its id. */
+/* Whether the reason names another job; *ret_id is its id. */
 bool policy_reason_job(const struct policy_reason *reason, uint64_t *ret_id);
 
 const char *policy_verb_name(enum policy_verb verb);             /* "resize"; "?" if unknown */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text into a buffer of fixed size, cut where it is full: no locale, no snprintf, so that texts
- * stay as pure as decisions. Any thread (each caller owns its writer); used in src/policy alone.
+ * Writes text into a buffer of fixed size and cuts it where the buffer is full. It uses no locale
+ * and no snprintf, so that texts stay as pure as decisions. Any thread; used in src/policy alone.
  */
 #pragma once
 
@@ -22,5 +22,5 @@ void put_number(struct writer *w, int64_t value);
 /* Ends the text; returns its length. */
 size_t put_end(struct writer *w);
 
-/* strcmp() is no part of what policy objects may import. */
+/* Stands for strcmp(), which policy objects may not import. */
 bool text_same(const char *a, const char *b);
