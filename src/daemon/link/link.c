@@ -126,6 +126,8 @@ static void peer_wait_for_room(struct peer *peer, bool full)
 
 int link_send(struct peer *peer, const union proto_message *m)
 {
+    int r;
+
     if (peer->doomed)
         return -EPIPE;
     if (fault(FAULT_SEND) == 0 && send(peer->fd, m, m->h.size, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
@@ -134,8 +136,9 @@ int link_send(struct peer *peer, const union proto_message *m)
         peer_wait_for_room(peer, true);
         return -EAGAIN;
     }
+    r = -errno; /* hanging up makes calls of its own */
     link_hang_up(peer);
-    return -errno;
+    return r;
 }
 
 /* ---- reading ---- */
