@@ -35,9 +35,9 @@ int decision_parse_policy(const char *text, struct policy_spec *ret, struct erro
  * Decides for all jobs, with @at_once without regard for what resizes cost. When the policy fails,
  * which is a bug, everything stays; returns -errno with *err.
  *
- * Every job has begun by itself (`tide run` becomes the program), so its snapshot says running and
- * not preemptible, and a valid plan keeps or resizes it. A plan with another verb is refused as a
- * whole, -EPROTO: there is nothing yet that could pause a process or start one later.
+ * A plan may start, pause and resume submitted jobs and containers. A job of `tide run` has begun
+ * by itself: its snapshot says running and not preemptible. A plan that is not valid for the
+ * snapshot is refused as a whole, -EPROTO.
  */
 int decision_make(struct node *n, uint64_t now, bool at_once, struct error *err);
 
