@@ -50,7 +50,7 @@ struct top {
     uint64_t usage_ns;                  /* when the next look at all processes is due */
 };
 
-/* Told in this order: limits are given back before whoever waits hears of an end. */
+/* Told in this order. A container's own limits are put back after all of them. */
 static const struct job_observer *const observers[] = {
     &chronicle_observer, &store_observer,      &link_observer,    &actuate_observer,
     &wait_observer,      &containers_observer, &metrics_observer, NULL};
@@ -137,6 +137,7 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *arg)
     groups_look(n->groups, now);
     containers_tick(n->containers);
     chronicle_look(n);
+    store_tick(n);
     if (changed)
         node_changed(n);
     sd_event_source_set_time_relative(s, TICK_US);
@@ -334,8 +335,12 @@ static int on_directory(sd_event_source *s, const struct inotify_event *event, v
     struct node *n = arg;
     struct stat ours, there;
 
-    if (fstat(n->dir_fd, &ours) < 0 || stat(n->dir, &there) < 0 || ours.st_ino != there.st_ino ||
-        ours.st_dev != there.st_dev || faccessat(n->dir_fd, RUNDIR_API_SOCKET, F_OK, 0) < 0) {
+    bool gone = stat(n->dir, &there) < 0
+                    ? errno == ENOENT
+                    : fstat(n->dir_fd, &ours) == 0 &&
+                          (ours.st_ino != there.st_ino || ours.st_dev != there.st_dev);
+
+    if (gone || (faccessat(n->dir_fd, RUNDIR_API_SOCKET, F_OK, 0) < 0 && errno == ENOENT)) {
         node_log("%s was removed, or its sockets: ending, so that another daemon can begin",
                  n->dir);
         sd_event_exit(n->event, 0);
@@ -405,20 +410,11 @@ static void begin_record(struct node *n)
         node_log("out of memory: what happens to jobs is not recorded");
 }
 
-/* Its guardian was killed, too: nobody else would thaw what the earlier daemon had paused. */
-static void remove_leftovers(const struct node *n, uint64_t before)
-{
-    char group[CGROUP_NAME_MAX];
-
-    cgroup_daemon_name(n->uid, before, group);
-    if (before && n->cgroup)
-        cgroup_remove(n->cgroup, group, NULL);
-}
-
 static int begin(struct top *t, const struct node_options *o, struct error *err)
 {
     struct node *n = &t->node;
     struct error why = {0};
+    char earlier[CGROUP_NAME_MAX] = "";
     uint64_t before;
     int r = open_directory(n, o, err);
 
@@ -445,11 +441,12 @@ static int begin(struct top *t, const struct node_options *o, struct error *err)
     if (r < 0)
         return r;
     choose_policy(n, o);
+    if (before)
+        cgroup_daemon_name(n->uid, before, earlier);
     r = guardian_new(n->event, n->dir_fd, n->config.n_engines ? state_directory(n) : NULL, n->group,
-                     &n->guardian, err);
+                     n->cgroup, earlier, &n->guardian, err);
     if (r < 0)
         return r;
-    remove_leftovers(n, before);
     begin_record(n);
     if (claims_new(n, &n->claims, &why) < 0)
         node_log("%s", why.text);

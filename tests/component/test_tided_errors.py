@@ -69,6 +69,23 @@ def test_what_could_not_be_written_once_is_written_the_next_time(place):
     eventually(lambda: '"intra":2' in job.record())
 
 
+def test_what_could_not_be_written_is_written_without_another_change(place):
+    tided = place.daemon("--cpus", "0-7").start()
+    job = tided.job(name="one")
+    job.target(8)
+    eventually(lambda: '"one"' in job.record())
+    jobs, away = tided.dir / "jobs", tided.dir / "away"
+    jobs.rename(away)
+    jobs.write_text("not a folder")
+    job.patch(threads=3)
+    job.target(3)
+    eventually(lambda: said(tided, "jobs cannot be written to"))
+    time.sleep(3)  # it is no longer young: nothing else makes a decision, which would write
+    jobs.unlink()
+    away.rename(jobs)
+    eventually(lambda: '"intra":3' in job.record())
+
+
 def test_a_slow_disk_delays_no_more_than_itself(place):
     tided = daemon(place, "store-write:1+:delay=200ms", "--cpus", "0-7")
     job = tided.job(name="one")
@@ -194,6 +211,24 @@ def test_after_daemon_and_guardian_are_killed_together_the_next_gives_all_cores_
     first.peer.expect("welcome")
     assert tided.stop() == 0
     assert affinity(first.peer.pid) == affinity(second.peer.pid) == ALL
+
+
+@root_only
+@two_cpus
+def test_who_had_fewer_cores_of_its_own_has_those_again_after_both_were_killed(place):
+    tided = place.daemon("--placement", "exclusive").start()
+    peers = [tided.peer() for _ in range(2)]
+    os.sched_setaffinity(peers[0].pid, CPUS[:1])
+    for peer in peers:
+        status, job = tided.api("POST", "/v1/jobs", {"pid": peer.pid})
+        assert status == 201, job
+        peer.go(job["token"], job["id"], job["name"])
+    eventually(lambda: affinity(peers[1].pid) != ALL)
+    lose_both(tided)
+    tided.start()
+    assert tided.stop() == 0
+    assert affinity(peers[0].pid) == {frozenset(CPUS[:1])}
+    assert affinity(peers[1].pid) == ALL
 
 
 def sleeps(tided):

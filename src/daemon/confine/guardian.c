@@ -321,7 +321,8 @@ static int table_new(struct guardian *g, bool locked)
 }
 
 int guardian_new(sd_event *event, int dir_fd, const char *state_dir, const char *group,
-                 struct guardian **ret, struct error *err)
+                 const struct cgroup *cg, const char *earlier, struct guardian **ret,
+                 struct error *err)
 {
     struct guardian *g = calloc(1, sizeof(*g));
     _cleanup_fd_ int lock_fd = -1;
@@ -334,6 +335,8 @@ int guardian_new(sd_event *event, int dir_fd, const char *state_dir, const char 
     lock_fd = lock_guardian(dir_fd);
     if (lock_fd < 0)
         node_log("no lock for the guardian: %s", strerror(-lock_fd));
+    if (cg && *earlier) /* else its cpusets would cut what is restored, and reset it at their end */
+        cgroup_remove(cg, earlier, NULL);
     r = table_new(g, lock_fd >= 0);
     if (r == 0)
         r = keep_new(lock_fd < 0 ? NULL : state_dir, &g->keep);

@@ -25,13 +25,14 @@ struct guardian;
 struct keep;
 
 /*
- * Waits (up to 5 s) for an earlier daemon's guardian to finish, restores what is left in the
- * table and forks. @dir_fd
- * is the run directory, @state_dir keep.h's (may be NULL), @group the control group of this daemon.
- * One that dies is started again. Returns 0 or -errno.
+ * Waits (up to 5 s) for an earlier daemon's guardian to finish, thaws and removes the control group
+ * @earlier of that daemon ("": unknown) in @cg (may be NULL), restores what is left in the table
+ * and forks. @dir_fd is the run directory, @state_dir keep.h's (may be NULL), @group the control
+ * group of this daemon. One that dies is started again. Returns 0 or -errno.
  */
 int guardian_new(sd_event *event, int dir_fd, const char *state_dir, const char *group,
-                 struct guardian **ret, struct error *err);
+                 const struct cgroup *cg, const char *earlier, struct guardian **ret,
+                 struct error *err);
 
 /* Takes NULL, returns NULL. The guardian finds what is left in the table and ends. */
 struct guardian *guardian_free(struct guardian *g);

@@ -491,6 +491,12 @@ void store_save(struct node *n)
     n->store->error = r;
 }
 
+void store_tick(struct node *n)
+{
+    if (n->store->error < 0)
+        store_save(n);
+}
+
 static void ended(struct job *j)
 {
     struct store *s = j->node->store;

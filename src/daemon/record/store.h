@@ -51,6 +51,7 @@ void store_load(struct node *n);
 
 /* Writes what is dirty, removes what is gone. */
 void store_save(struct node *n);
+void store_tick(struct node *n); /* tries again what could not be written */
 
 /* Appends what a person should know: what cannot be written, and why. */
 void store_notes(const struct node *n, json_t *notes);
