@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the API server is, who may have signed its certificate, and who we are: from a pod's
- * service account or from kubeconfig files. Any thread (each caller owns its struct); blocks on the
+ * How to reach the API server: its address, its authority, our credentials. They come from a pod's
+ * service account or from kubeconfig files. Any thread (each caller owns its struct); blocks on
  * files. Used by client.c; the two programs' main functions load it.
  */
 #pragma once
@@ -36,14 +36,14 @@ struct access {
 int access_load(const char *kubeconfig, const char *context, struct access *ret, struct error *err);
 
 /*
- * As a pod finds it: KUBERNETES_SERVICE_HOST and …_PORT, and the files of @dir (of
+ * Loads the access of a pod: KUBERNETES_SERVICE_HOST and …_PORT, and the files in @dir (usually
  * ACCESS_SERVICE_FILES). -ENOENT: not in a cluster.
  */
 int access_in_cluster(const char *dir, struct access *ret, struct error *err);
 
 /*
- * Reads the files again that texts come from: tokens live for an hour. A file that cannot be read
- * leaves the text before it. Returns 1 when something changed, 0 or -errno.
+ * Reads the files of the texts again, since tokens live for an hour. If a file cannot be read, its
+ * text stays. Returns 1 when something changed, 0 or -errno.
  */
 int access_refresh(struct access *a, struct error *err);
 

@@ -158,8 +158,8 @@ unsigned client_retry_after(const char *head)
 }
 
 /*
- * Flow control has refused it, nothing was done. All others of ours would fare the same: they wait,
- * too. False: there is no time left for that.
+ * Repeats a call that flow control refused before anything was done. All other calls wait, too, as
+ * they would fare the same. False: the deadline comes first.
  */
 static bool ask_later(struct call *call, unsigned retry_ms)
 {
@@ -302,7 +302,7 @@ static bool may_be_sent(const struct client *c, const struct call *call, uint64_
     return call->urgent || (c->held_ns <= now && c->tokens >= NS_PER_S);
 }
 
-/* When something has to be done next, without an answer. */
+/* When a waiting call has to be sent or has to time out next. */
 static uint64_t next_time(const struct client *c, uint64_t now)
 {
     uint64_t next = UINT64_MAX;
@@ -325,7 +325,7 @@ static uint64_t next_time(const struct client *c, uint64_t now)
     return next;
 }
 
-/* Sends whose turn it is. Callbacks may begin and cancel calls: each step begins anew. */
+/* Sends the calls that are due. Callbacks may begin and cancel calls, so each step starts anew. */
 static void pump(struct client *c)
 {
     uint64_t now = clock_now_ns(), next;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Requests to one API server: TLS, credentials that are read again, a limit on the rate, refusals
- * repeated when the server asks for it, and its Status objects as errors. Owns the connection set
- * of src/host/net/transfer.h and its place in the sd-event loop. One thread: the loop's; nothing
- * blocks but the reading of credential files, once a minute. Called by watch, lease, channel, act
- * and the kubectl commands. Everything that a callback is given is borrowed until it returns;
- * callbacks may call everything here but client_free.
+ * Requests to one API server: uses TLS, reads credentials again, limits the rate, repeats requests
+ * when the server asks for it, and turns Status objects into errors. Owns the connection set of
+ * src/host/net/transfer.h and its place in the sd-event loop. Event loop's thread; nothing blocks
+ * but the reading of credential files, once a minute. Called by watch, lease, channel, act and the
+ * kubectl commands. Callbacks borrow what they are given until they return, and may call everything
+ * here but client_free.
  */
 #pragma once
 
@@ -17,11 +17,11 @@
 #include <stdint.h>
 #include <systemd/sd-event.h>
 
-#define CLIENT_CALLS_MAX     8192  /* waiting and under way, streams too */
-#define CLIENT_TIMEOUT_MS    10000 /* of a call that names none, waiting for its turn included */
+#define CLIENT_CALLS_MAX     8192  /* waiting and under way, with streams */
+#define CLIENT_TIMEOUT_MS    10000 /* default of a call, with the wait for its turn */
 #define CLIENT_RATE          20    /* calls per second in the long run … */
 #define CLIENT_BURST         60    /* … after so many at once */
-#define CLIENT_RETRY_MAX_MS  30000 /* longer is not waited for before the server is asked again */
+#define CLIENT_RETRY_MAX_MS  30000 /* longest wait before a call is repeated */
 #define CLIENT_CREDENTIALS_S 60    /* age at which files with credentials are read again */
 
 struct access;
@@ -31,7 +31,7 @@ enum client_verb {
     CLIENT_GET,
     CLIENT_POST,
     CLIENT_PUT,
-    CLIENT_APPLY, /* PATCH, server-side apply: creates, or takes the fields over that it names */
+    CLIENT_APPLY, /* PATCH, server-side apply: creates the object, or takes over the named fields */
     CLIENT_MERGE, /* PATCH, JSON merge patch */
     CLIENT_STRATEGIC, /* PATCH, strategic merge patch: of built-in kinds, as pods/resize wants it */
     CLIENT_JSON,      /* PATCH, JSON patch: a list of operations, all of them or none */
@@ -80,20 +80,19 @@ const char *client_server(const struct client *c);
 const char *client_namespace(const struct client *c); /* of the context, or our pod's */
 
 /*
- * Returns a ticket > 0, and done is called exactly once, later, from the loop; or, without any
- * call, -EBUSY (CLIENT_CALLS_MAX) or -ENOMEM. What the server refuses for now (429, and 503 that
- * says how long) is asked again until the deadline. The codes of an answer: -EINVAL     refused as
- * nonsense (400, 422) -EACCES     not known (401) or not allowed (403) -ENOENT     no such object
- * or kind (404) -EEXIST     there is one of this name (409 AlreadyExists) -EAGAIN     it has
- * changed meanwhile, or a field belongs to others (409 Conflict) -ESTALE     the version is too old
- * (410) -EBUSY      still refused for now (429, 503) -EREMOTEIO  the server failed (500 and above)
- *   -EPROTO     another status; TLS
- *   -EPERM      it was not allowed any more when its turn came
- *   -EBADMSG    no JSON; and all those of transfer.h
+ * Returns a ticket > 0; then the loop calls done later, exactly once. Or returns -EBUSY
+ * (CLIENT_CALLS_MAX) or -ENOMEM, without a call. Requests that the server refuses for now (429, and
+ * 503 that says how long) are repeated until the deadline. The codes of an answer:
+ * - -EINVAL: refused as nonsense (400, 422); -EACCES: not known (401) or not allowed (403)
+ * - -ENOENT: no such object or kind (404); -EEXIST: the name is taken (409 AlreadyExists)
+ * - -EAGAIN: it has changed meanwhile, or a field belongs to others (409 Conflict)
+ * - -ESTALE: the version is too old (410); -EBUSY: still refused for now (429, 503)
+ * - -EREMOTEIO: the server failed (500 and above); -EPROTO: another status; TLS
+ * - -EPERM: no longer allowed when its turn came; -EBADMSG: no JSON; and those of transfer.h
  */
 int64_t client_send(struct client *c, const struct client_request *request);
 
-/* Neither data nor done is called from now on. An old ticket is ignored. */
+/* Cancels a call: neither data nor done is called any more. Ignores an old ticket. */
 void client_cancel(struct client *c, int64_t ticket);
 
 /* Calls that were sent (repeated ones too), and those that wait for their turn. */

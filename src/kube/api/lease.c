@@ -125,8 +125,8 @@ struct lease {
     uint64_t sent_ns;
     unsigned seed;
     bool leading; /* as told last */
-    bool ending;  /* it is given back, when what is under way has been answered */
-    bool looked;  /* … and was looked at for that once more: somebody had changed it */
+    bool ending;  /* gives the lease back after the present answer */
+    bool looked;  /* has read it once more for that, as somebody had changed it */
     struct lease_rule rule;
     char name[254], told[LEASE_HOLDER_MAX];
     char path[640]; /* of the collection */
@@ -154,7 +154,7 @@ static void tell(struct lease *l)
     l->fn(l->arg, leading, l->rule.holder);
 }
 
-/* Not all at the same moment, and holders never later than they promised. */
+/* Adds jitter, so that not all ask at once; it only shortens the time that holders promised. */
 static void again_later(struct lease *l)
 {
     uint64_t us = l->rule.times.retry_ns / NS_PER_US;
@@ -240,8 +240,8 @@ static int64_t write_record(struct lease *l, enum lease_move move, json_t *body,
 }
 
 /*
- * The holder writes without looking. Everybody else looks first: a decision must not rest on what
- * was seen before the last pause.
+ * The holder writes without looking. Everybody else looks first, since a decision must not rest on
+ * a record from before the last pause.
  */
 static void step(struct lease *l)
 {
@@ -410,7 +410,7 @@ void lease_release(struct lease *l, void (*done)(void *arg), void *arg)
     l->released_arg = arg;
     sd_event_source_set_enabled(l->timer, SD_EVENT_OFF);
     sd_event_source_set_enabled(l->deadline, SD_EVENT_OFF);
-    if (again) /* whoever asks twice does not want to wait */
+    if (again) /* a second request means: do not wait */
         done(arg);
     else if (!l->call)
         give_back(l);

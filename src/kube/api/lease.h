@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which of several controllers acts: whoever holds a coordination.k8s.io/v1 Lease, as client-go has
- * it. Times written by others are never compared with a clock of ours: a holder is dead when its
- * record has not changed for the lease's duration, measured here (CLOCK_BOOTTIME: the machine may
- * have slept). A holder stops to act LEASE_DEADLINE_S after it sent its last good renewal, which is
- * before anybody else may take the lease. Event loop's thread; called by main.c and controller.c.
+ * Leader election: of several controllers only the holder of a coordination.k8s.io/v1 Lease acts,
+ * as with client-go. We never compare others' times with our clock: a holder is dead when its
+ * record has not changed for the lease's duration by our clock (CLOCK_BOOTTIME: the machine may
+ * have slept). A holder stops acting LEASE_DEADLINE_S after it sent its last good renewal, before
+ * anybody else may take the lease. Event loop's thread; called by main.c and controller.c.
  */
 #pragma once
 
@@ -24,10 +24,10 @@ struct lease_times {
     uint64_t duration_ns, deadline_ns, retry_ns;
 };
 
-/* What is known of the record. */
+/* What we know of the record. */
 struct lease_rule {
     struct lease_times times;
-    uint64_t seen_ns;    /* when its last change was noticed */
+    uint64_t seen_ns;    /* when we noticed its last change */
     uint64_t renewed_ns; /* when our last good write was sent; 0: we do not hold it */
     uint64_t length_ns;  /* that its holder asked for */
     int64_t transitions;
@@ -39,20 +39,20 @@ struct lease_rule {
 enum lease_move {
     LEASE_LOOK,   /* ask for the record */
     LEASE_CREATE, /* there is none */
-    LEASE_TAKE,   /* nobody holds it, or who did is dead */
+    LEASE_TAKE,   /* nobody holds it, or its holder is dead */
     LEASE_RENEW,
 };
 
 /* @record is what the server has; NULL: none. */
 void lease_saw(struct lease_rule *rule, const json_t *record, uint64_t now);
 
-/* A write that was sent at @sent_ns went well, and made @record. */
+/* A write that we sent at @sent_ns succeeded with @record as the result. */
 void lease_wrote(struct lease_rule *rule, const json_t *record, uint64_t sent_ns, uint64_t now);
 
-/* Whether we hold it; every answer counts for that moment only. */
+/* Whether we hold the lease at this moment. */
 bool lease_held(const struct lease_rule *rule, uint64_t now);
 
-/* What to do with the record as it was seen last. LEASE_LOOK: it is somebody's, who lives. */
+/* The next move on the record as we last saw it. LEASE_LOOK: a living holder has it. */
 enum lease_move lease_next(const struct lease_rule *rule, uint64_t now);
 
 /* The object of a create, or the merge patch. @wall_us is since 1970. NULL: out of memory. */
@@ -69,7 +69,7 @@ struct lease_options {
     struct lease_times times; /* 0: as above */
 };
 
-/* It was got or lost, or somebody else has it now: @holder ("": nobody). */
+/* We got or lost the lease, or it has another holder now: @holder ("": nobody). */
 typedef void lease_fn(void *arg, bool leading, const char *holder);
 
 int lease_new(struct client *client, sd_event *event, const struct lease_options *options,
@@ -80,7 +80,7 @@ bool lease_leading(const struct lease *l);
 const char *lease_identity(const struct lease *l);
 
 /*
- * Gives it back, so that another need not wait: @done is called, also when that fails. We do not
- * lead from now on. Asked a second time it does not wait any longer.
+ * Gives the lease back, so that another replica need not wait. We do not lead from now on. Calls
+ * @done even on failure; a second lease_release() calls it at once.
  */
 void lease_release(struct lease *l, void (*done)(void *arg), void *arg);

@@ -39,7 +39,7 @@ static void wake_in(struct watch *w, uint64_t ms)
     sd_event_source_set_enabled(w->timer, SD_EVENT_ONESHOT);
 }
 
-/* Half of it to all of it: many that failed together do not come back together. */
+/* Between half of @ms and @ms, so that watches that failed together do not return together. */
 static unsigned jittered(struct watch *w, unsigned ms)
 {
     return ms / 2 + (unsigned)rand_r(&w->seed) % (ms / 2 + 1);
@@ -52,7 +52,7 @@ static void rest(struct watch *w)
     w->backoff_ms = w->backoff_ms * 2 < WATCH_PAUSE_MS ? w->backoff_ms * 2 : WATCH_PAUSE_MS;
 }
 
-/* Told when it lasts: a stream that is cut, and goes on at once, is everyday life. */
+/* Reports only a failure that lasts: streams that are cut and go on at once are normal. */
 static void failed(struct watch *w, int code, const char *why)
 {
     bool first = w->backoff_ms == WATCH_BACKOFF_MS;
@@ -65,7 +65,7 @@ static void failed(struct watch *w, int code, const char *why)
     }
 }
 
-/* The server answers. How often it is asked again, should it stop to, is not forgotten by that. */
+/* Reports that the server answers again. Keeps the backoff, in case it soon stops answering. */
 static void answers(struct watch *w)
 {
     if (!w->lost)

@@ -2,11 +2,10 @@
 /*
  * All objects of one kind and their changes, for as long as the object lives: a list in pages, then
  * a watch with bookmarks that goes on where it was cut, and a new list when the server has
- * forgotten that point. What the consumer hears is complete and never repeats itself (known.h). It
- * is never given up: what fails is tried again, ever more slowly and not at the same moment as
- * others. Memory is bounded by a page (TRANSFER_BODY_MAX; pages shrink where objects are large), a
- * line (WATCH_DELTA_LINE_MAX), and some 300 bytes for each object. Event loop's thread; called by
- * controller.c.
+ * forgotten that point. The consumer hears of every change, and only once (watch_delta.h). The
+ * watch never gives up: it repeats what fails, ever more slowly, with jitter. Memory is bounded by
+ * a page (TRANSFER_BODY_MAX; pages shrink where objects are large), a line (WATCH_DELTA_LINE_MAX),
+ * and some 300 bytes for each object. Event loop's thread; called by controller.c.
  */
 #pragma once
 
@@ -21,8 +20,8 @@
 struct watch;
 
 /*
- * @path is that of the list, "/api/v1/pods"; @query what else it is asked for, as
- * "fieldSelector=…", or NULL. @fn is called from the loop only. 0 or -errno.
+ * @path is that of the list, "/api/v1/pods"; @query adds parameters, "fieldSelector=…", or is NULL.
+ * Calls @fn from the loop only. Returns 0 or -errno.
  */
 int watch_new(struct client *client, sd_event *event, const char *path, const char *query,
               watch_fn *fn, void *arg, struct watch **ret);
@@ -30,8 +29,8 @@ int watch_new(struct client *client, sd_event *event, const char *path, const ch
 struct watch *watch_free(struct watch *w); /* takes NULL, returns NULL */
 
 /*
- * All is listed again, as it is now: until that is complete it is not synced, so that nothing is
- * decided on news from before the call.
+ * Lists everything anew. The watch is not synced until that is complete, so that no decision rests
+ * on objects from before the call.
  */
 void watch_renew(struct watch *w);
 

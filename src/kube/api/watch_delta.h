@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The pure half of watch.c: which objects of one kind the consumer has been told of, in which
- * version, so that it hears of every change once, whatever is listed or repeated. No I/O, no clock.
- * Objects are told apart by namespace, name and UID; versions are compared when they are decimal
- * numbers, as those of every API server are, else only for equality. Event loop's thread.
+ * The pure half of watch.c: remembers which version of each object the consumer knows, so that it
+ * hears of every change once, whatever is listed or repeated. No I/O, no clock. Namespace, name and
+ * UID identify an object. Versions are ordered if they are decimal numbers, as every API server's
+ * are; others are compared only for equality. Event loop's thread.
  */
 #pragma once
 
@@ -22,10 +22,10 @@
 enum watch_change {
     WATCH_ADDED,
     WATCH_CHANGED,
-    WATCH_DELETED, /* what was missed has only namespace, name and uid, in its metadata */
-    WATCH_SYNCED,  /* all that there is has been told; no object. Again after every new list */
+    WATCH_DELETED, /* if the watch missed it, metadata has only namespace, name and uid */
+    WATCH_SYNCED,  /* the consumer knows all objects; after every list; no object */
     WATCH_LOST,    /* from watch.c: the server does not answer as it should; no object */
-    WATCH_BACK,    /* … and does again */
+    WATCH_BACK,    /* from watch.c: it answers again; no object */
 };
 
 /* @object is borrowed until it returns; NULL where there is none. */
@@ -38,13 +38,13 @@ struct watch_delta *watch_delta_free(struct watch_delta *k);  /* takes NULL, ret
 
 size_t watch_delta_count(const struct watch_delta *k);
 
-/* From where a watch goes on; "": list first. Until the next call. */
+/* The version from which a watch goes on; "": list first. Valid until the next call. */
 const char *watch_delta_version(const struct watch_delta *k);
 
 /*
- * A new list in pages: watch_delta_list_end tells what is gone. A list that breaks off is begun
- * anew. watch_delta_list_page returns 0 with the next page's token ("": it was the last; borrowed
- * from @list), -EBADMSG or -ENOMEM.
+ * A new list in pages. watch_delta_list_end() reports the objects that are gone; a list that breaks
+ * off starts anew. watch_delta_list_page() returns 0 with the next page's token ("": last page;
+ * borrowed from @list), -EBADMSG or -ENOMEM.
  */
 void watch_delta_list_begin(struct watch_delta *k);
 int watch_delta_list_page(struct watch_delta *k, json_t *list, const char **ret_continue,
@@ -58,7 +58,7 @@ void watch_delta_list_end(struct watch_delta *k);
 int watch_delta_event(struct watch_delta *k, const char *line, size_t len, struct error *err);
 
 /*
- * An object as a write of ours was answered: the consumer knows it before the watch comes to it.
- * Ignored where it cannot be told that it is newer than all that the watch has brought.
+ * Takes the object in the answer to our own write, so that the consumer knows it before the watch
+ * brings it. Ignores an object that is not known to be newer than everything from the watch.
  */
 void watch_delta_learn(struct watch_delta *k, json_t *object);

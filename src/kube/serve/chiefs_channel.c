@@ -15,20 +15,20 @@
 #define HASH_BYTES   32
 #define ACCOUNT_USER "system:serviceaccount:"
 #define POD_UID      "authentication.kubernetes.io/pod-uid"
-#define ADDRESSES    1024 /* that are told apart; a power of two */
+#define ADDRESSES    1024 /* buckets for addresses; a power of two */
 
 #define NOT_A_POD "the token is not of a pod: use the projected one"
 #define ELSEWHERE "the token is of a pod in another namespace"
 
-/* So many at once, and as many more in every second. */
+/* A token bucket: a burst at once, then a rate per second. */
 struct bucket {
     uint64_t filled_ns, tokens; /* NS_PER_S-ths */
 };
 
-/* What the API server said of a token, of which only the hash is kept. */
+/* The API server's verdict on a token; only the token's hash is kept. */
 struct verdict {
     struct verdict *next;
-    uint64_t until_ns; /* of one that is known, it is remembered for as long again */
+    uint64_t until_ns; /* end of validity; that of a known token is kept as long again */
     struct bucket bucket;
     bool known;
     unsigned char hash[HASH_BYTES];
@@ -36,7 +36,7 @@ struct verdict {
     char name_space[64];
 };
 
-/* A request that waits for that. */
+/* A request that waits for a verdict. */
 struct question {
     struct question *next;
     struct channel *channel;
@@ -55,7 +55,7 @@ struct channel {
     struct verdict *verdicts;
     struct question *questions;
     struct bucket reviews_left, left_of[ADDRESSES];
-    uint64_t seed; /* so that nobody can choose whose bucket to share */
+    uint64_t seed; /* for hashes of addresses: nobody can choose whose bucket to share */
     uint64_t reports, refused, reviews;
     unsigned n_verdicts;
 };
@@ -84,7 +84,7 @@ static void answer(struct channel *c, struct server_request *r, unsigned status,
     c->reports += status == 200;
     c->refused += status != 200;
     json_decref(body);
-    /* 503: another replica may lead, to which another connection may come. */
+    /* 503: another replica may lead, and a new connection may reach it */
     server_answer(r, status, "application/json", text, status == 503);
 }
 
@@ -135,7 +135,7 @@ static void accept_report(struct channel *c, struct server_request *r, const cha
         refuse(c, r, status, err.text);
 }
 
-/* Of a pod that is known: is it one of this namespace, and not too talkative? */
+/* Accepts the report if the token is of a pod in this namespace that does not report too often. */
 static void judge(struct channel *c, struct server_request *r, struct verdict *v,
                   const char *name_space, const char *job)
 {
@@ -153,7 +153,7 @@ static void judge(struct channel *c, struct server_request *r, struct verdict *v
 
 /* ---- tokens ---- */
 
-/* One that is over, too, if it was good. */
+/* Finds the verdict on a token; a good one even for a while after its end. */
 static struct verdict *find_verdict(struct channel *c, const unsigned char *hash, uint64_t now)
 {
     struct verdict **at = &c->verdicts;
@@ -174,7 +174,7 @@ static struct verdict *find_verdict(struct channel *c, const unsigned char *hash
     return NULL;
 }
 
-/* The first of a list of texts, as all of `extra` are. */
+/* The first text of a list: all values of `extra` are lists. */
 static const char *extra_of(const json_t *user, const char *key)
 {
     return json_string_value(
@@ -252,7 +252,7 @@ static void on_review(void *arg, const struct client_answer *reply)
     forget_question(q);
 }
 
-/* Whoever has an IPv6 address has as many as fit in a /64. */
+/* Limits an IPv6 address by its /64, since its owner has all addresses of that. */
 static bool may_ask(struct channel *c, const struct server_request *r)
 {
     static const unsigned char ipv4[12];
@@ -313,7 +313,7 @@ static bool split_path(const char *path, char name_space[64], char job[KUBE_NAME
            strcmp(rest, "report") == 0;
 }
 
-/* The head of a request, taken apart. */
+/* The parsed head of a request. */
 struct head {
     char name_space[64], job[KUBE_NAME_MAX + 1];
     unsigned char hash[HASH_BYTES]; /* of the token */
@@ -325,7 +325,7 @@ static unsigned refuse_as(const char **ret_why, unsigned status, const char *why
     return status;
 }
 
-/* 0; or the status with which it is refused, whatever follows, and why. */
+/* Returns 0, or the status that refuses the request whatever follows, and the reason. */
 static unsigned read_head(const struct server_request *r, struct head *ret, const char **ret_why)
 {
     if (!split_path(r->path, ret->name_space, ret->job))
@@ -351,7 +351,7 @@ static unsigned read_head(const struct server_request *r, struct head *ret, cons
     return 0;
 }
 
-/* Of one whose token is not known yet little is kept: it comes again when it is. */
+/* Limits the body while the token is unknown: the sender repeats a large one after the verdict. */
 static size_t limit_of(void *arg, const struct server_request *r)
 {
     struct channel *c = arg;

@@ -18,15 +18,15 @@
 #define BODY_IGNORE_MAX (1u << 20)
 #define CONNECTIONS_MAX 4096
 
-#define SWEEP_MS 250 /* between two looks for connections that are late */
+#define SWEEP_MS 250 /* between two checks for late connections */
 
-/* One that is open, in the order in which they came. */
+/* An open connection; the list is in order of arrival. */
 struct connection {
     struct connection *next, *before;
     int fd;            /* libmicrohttpd's */
-    uint64_t since_ns; /* it is, or since the last answer */
-    bool trusted;      /* has had an answer that was no refusal */
-    bool busy;         /* its request is complete, and is not answered yet */
+    uint64_t since_ns; /* when it was opened or last answered */
+    bool trusted;      /* has had an answer with a status below 400 */
+    bool busy;         /* its request is complete, but not answered yet */
     bool shut;
 };
 
@@ -34,7 +34,7 @@ struct server {
     struct MHD_Daemon *http;
     sd_event_source *io, *timer, *resume, *sweep;
     struct connection *oldest, *newest;
-    unsigned count, crowded; /* connections; so many are three quarters */
+    unsigned count, crowded; /* connections; three quarters of their maximum */
     uint64_t first_ns;
     server_handler *handler, *gone;
     server_limit *limit;
@@ -53,8 +53,8 @@ struct exchange {
     struct connection *peer;
     char *body, *text;
     const char *type;
-    size_t len, limit; /* that were sent, and that are kept … */
-    size_t charged;    /* … of which so many count for bodies_max */
+    size_t len, limit; /* bytes of the body received, and kept at most */
+    size_t charged;    /* bytes that count for bodies_max */
     unsigned status;
     bool suspended, answered, handed, close;
 };
@@ -112,7 +112,7 @@ static enum MHD_Result send_answer(struct exchange *x)
 
 /* ---- connections ---- */
 
-/* The peer sees the end, and libmicrohttpd lets go of it when it reads the same. */
+/* Ends a connection for both sides: libmicrohttpd closes it when it reads the end, too. */
 static void shut(struct connection *peer)
 {
     peer->shut = true;
@@ -168,7 +168,7 @@ static void on_connection(void *arg, struct MHD_Connection *connection, void **s
         closed(arg, *slot);
 }
 
-/* libmicrohttpd's own timeout is for silence alone: a byte now and then would hold on for ever. */
+/* libmicrohttpd's timeout ends silence only: a byte now and then would keep a connection open. */
 static int on_sweep(sd_event_source *source, uint64_t usec, void *arg)
 {
     struct server *s = arg;
@@ -195,7 +195,7 @@ static void drop_body(struct exchange *x)
     x->body = NULL;
 }
 
-/* Whether @all bytes of it may be kept, which are counted then. */
+/* Whether @all bytes of the body may be kept; if so, counts them. */
 static bool charge(struct exchange *x, size_t all)
 {
     struct server *s = x->server;
@@ -208,7 +208,7 @@ static bool charge(struct exchange *x, size_t all)
     return true;
 }
 
-/* What is not kept is read all the same, so that the peer comes to read the answer. */
+/* Reads dropped bytes all the same, so that the client goes on to read the answer. */
 static enum MHD_Result take_body(struct exchange *x, const char *data, size_t len)
 {
     char *body;
@@ -415,7 +415,7 @@ static int listen_on(const char *address, unsigned *ret_port, struct error *err)
     return TAKE_FD(fd);
 }
 
-/* As many as are wanted, but that descriptors are left for all else: the API server, files. */
+/* The wanted number of connections, less the descriptors reserved for the API server and files. */
 static unsigned connections_of(const struct server_options *o)
 {
     unsigned most = o->connections_max ? o->connections_max : CONNECTIONS_MAX;

@@ -38,9 +38,9 @@ struct identity *identity_free(struct identity *i); /* takes NULL, returns NULL 
 void identity_pem_done(struct identity_pem *pem);
 
 /*
- * Which identity new connections of this process's TLS server meet. A global: GnuTLS hands its
- * callback nothing else. Those before it are kept until identity_serve(NULL), since connections may
- * refer to them.
+ * Sets the identity for new connections of this process's TLS server. It is global, since GnuTLS
+ * gives its callback no argument. Earlier identities are kept until identity_serve(NULL), since
+ * connections may refer to them.
  */
 void identity_serve(struct identity *i);
 

@@ -16,17 +16,17 @@ struct client;
 struct controller;
 struct metrics;
 
-/* What is told about; all borrowed, members may be set later. */
+/* The sources of the numbers; all borrowed, members may be set later. */
 struct metrics_source {
     const struct client *client;
     const struct controller *controller;
     const struct channel *channel;
     const char *policy;
-    const char *unready; /* why not; NULL: ready but for what is NULL above */
+    const char *unready; /* why not ready; NULL: ready once all pointers above are set */
     bool leading;
 };
 
-/* @numbers: /metrics, too, which asks nobody who he is: for an address that only friends reach. */
+/* @numbers: serves /metrics, too, without authentication: for an address only friends reach. */
 int metrics_new(sd_event *event, const char *address, bool numbers,
                 const struct metrics_source *source, struct metrics **ret, struct error *err);
 struct metrics *metrics_free(struct metrics *m); /* takes NULL, returns NULL */

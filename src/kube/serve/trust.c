@@ -10,7 +10,7 @@
 #include <gnutls/gnutls.h>
 #include <string.h>
 
-#define RENEW_MS (60 * 1000) /* how often the age of our own certificate is: clocks are set */
+#define RENEW_MS (60 * 1000) /* between two checks of our certificate: the clock may be set */
 #define DAY_S    86400
 
 struct trust {
@@ -21,8 +21,8 @@ struct trust {
     sd_event_source *timer;
     struct access files; /* for its reader of files: cert, key and ca */
     struct identity_pem ca;
-    char *ca_pem;  /* whom pods have to trust … */
-    size_t ca_len; /* … of which so much is the present authority's, the rest the last one's */
+    char *ca_pem;        /* the authorities that pods have to trust: the present, then the last */
+    size_t ca_len;       /* length of the present one in it */
     uint64_t changed_ns; /* when the present one came; 0: it is the only one */
     bool held;           /* the files' certificate is not served yet */
     int64_t call;
@@ -69,7 +69,7 @@ static int keep_ca(struct trust *t, const char *pem)
 
 /* ---- files ---- */
 
-/* An authority comes after another: both count for a while. */
+/* Adds a new authority in front of the last one: both count for a while. */
 static int join_ca(struct trust *t, const char *pem)
 {
     _cleanup_free_ char *both = NULL;
@@ -89,7 +89,7 @@ static int join_ca(struct trust *t, const char *pem)
     return 0;
 }
 
-/* 1: something is another now. */
+/* Returns 1 if something changed, 0 or -errno. */
 static int read_files(struct trust *t, struct error *err)
 {
     int r = access_refresh(&t->files, err), changed = 0;
@@ -107,7 +107,7 @@ static int read_files(struct trust *t, struct error *err)
     }
     age = t->changed_ns ? (clock_now_ns() - t->changed_ns) / NS_PER_MS / look_ms(t) : UINT64_MAX;
     if (t->held && age >= TRUST_SPREAD) {
-        /* Files are replaced one after the other: the next look may find that they fit. */
+        /* files are replaced one after the other: at the next look they may fit */
         r = serve(&pem, err);
         if (r < 0)
             return r;
@@ -206,7 +206,7 @@ static void on_kept(void *arg, const struct client_answer *answer)
         troubled(t, answer->text);
 }
 
-/* Into the Secret as it was seen, so that of two replicas one succeeds. */
+/* Writes into the version of the Secret that we saw, so that only one of two replicas succeeds. */
 static void keep(struct trust *t, const char *version)
 {
     char path[700];
@@ -269,7 +269,7 @@ static void look(struct trust *t)
     }
 }
 
-/* It is half over, or was made when the clock was far ahead: then it does not hold yet. */
+/* Whether our certificate is half over, or issued while the clock was far ahead: not valid yet. */
 static bool is_due(const struct trust *t)
 {
     return t->expires_s - now_s() < (int64_t)IDENTITY_LEAF_DAYS / 2 * DAY_S ||
