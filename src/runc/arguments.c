@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Options that take a value; those of both runtimes, before the verb and behind it. */
+/* The options of both runtimes that take a value, before the verb and behind it. */
 static const char *const global_options[] = {"log",  "log-format", "log-level",      "root",
                                              "criu", "rootless",   "cgroup-manager", NULL};
 static const char *const create_options[] = {"bundle", "b", "console-socket", "pid-file",
@@ -40,9 +40,9 @@ static bool is(const struct option *option, const char *name)
 }
 
 /*
- * Reads the option at *argv and moves behind it; false at an operand or the end. An unknown one
- * without "=" is taken for one without a value: if it has one, that becomes the verb or the id, and
- * fits neither.
+ * Reads the option at *argv and moves behind it; false at an operand or the end. An unknown option
+ * without "=" counts as one without a value. If it does have a value, that becomes the verb or the
+ * id, and fits neither.
  */
 static bool next_option(char *const **argv, const char *const *with_value, struct option *ret)
 {

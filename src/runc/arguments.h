@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The command line with which engines call an OCI runtime, as runc(8) and crun(1) have it. Only
- * what tide-runc looks at is picked out; nothing is refused. Pure; called by tide-runc and its unit
- * test.
+ * Reads the command line with which engines call an OCI runtime, as runc(8) and crun(1) define it.
+ * It picks out only the words that tide-runc needs, and refuses none. Pure; called by tide-runc and
+ * its unit test.
  */
 #pragma once
 
@@ -24,5 +24,5 @@ struct arguments {
     const char *id;
 };
 
-/* @argv is ended by NULL, argv[0] is the program. What is returned points into it. */
+/* NULL ends @argv, argv[0] is the program. The result points into @argv. */
 struct arguments arguments_read(char *const *argv);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tide-runc: an OCI runtime that makes containers elastic and becomes the real one. Whatever goes
- * wrong with our part, the container starts as if we had not been there. Nothing is printed: the
- * engine reads what the runtime writes.
+ * tide-runc: an OCI runtime that makes containers elastic and then becomes the real runtime. If our
+ * part fails, the container starts as if we had not been there. We print nothing, because the
+ * engine reads the runtime's output.
  */
 #include "base/cleanup.h"
 #include "base/container.h"
@@ -80,7 +80,7 @@ static int open_containers(bool make, char ret_run[RUNDIR_PATH_MAX])
     return r < 0 ? -errno : r;
 }
 
-/* Whoever reaches the directory may pass through it to the socket, and no more. */
+/* The mode lets others pass through the directory to the socket, and no more. */
 static int make_control_dir(int containers, const char *id)
 {
     struct stat st;
@@ -166,7 +166,7 @@ static void run_unless_self(char **argv, const char *path)
         return;
     if (stat("/proc/self/exe", &self) == 0 && self.st_dev == other.st_dev &&
         self.st_ino == other.st_ino)
-        return; /* somebody linked runc to us */
+        return; /* somebody made `runc` a link to this program */
     argv[0] = (char *)path;
     execv(path, argv);
 }
@@ -186,7 +186,7 @@ static void run_first(char **argv, const char *search, const char *name)
     }
 }
 
-/* The engine's own choice: what it would have found under that name, in the same environment. */
+/* Becomes the runtime that the engine would have found under that name, in the same environment. */
 static void run_runtime(char **argv)
 {
     static const char *const names[] = {"runc", "crun"};

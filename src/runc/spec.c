@@ -160,7 +160,7 @@ static int copy(const struct jsontext *from, struct jsontext *ret, struct json_s
     return ret->text ? 0 : -ENOMEM;
 }
 
-/* The edit was made on a copy, so that half of one is never seen. */
+/* The edit was made on a copy, so that the caller never sees half an edit. */
 static int settle(int r, struct jsontext *edited, struct jsontext *json)
 {
     if (r > 0) {

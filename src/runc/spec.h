@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The edit that makes a container elastic: of the config.json of its bundle, and of the
- * process.json of a program that is started in it later (OCI runtime specification). Pure; called
- * by tide-runc, its unit test and the fuzzer.
+ * Makes a container elastic: edits the config.json of its bundle, and the process.json of a program
+ * that starts in it later (OCI runtime specification). Pure; called by tide-runc, its unit test and
+ * the fuzzer.
  */
 #pragma once
 
@@ -18,5 +18,5 @@
 int spec_edit_config(struct jsontext *config, const char *agent_dir, const char *control_dir,
                      struct error *err);
 
-/* Adds the environment alone. Same returns. */
+/* Adds only the environment. Same returns. */
 int spec_edit_process(struct jsontext *process, struct error *err);

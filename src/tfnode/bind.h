@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the node listens. TensorFlow's server takes a port and listens on all addresses, whatever
- * its ServerDef says; so this program has a bind() of its own, which its libraries find before
- * libc's. bind_only_at() once, by node.c before anything listens; bind() by any thread.
+ * Limits where the TensorFlow node listens. TensorFlow's server takes a port and listens on all
+ * addresses, whatever its ServerDef says. So this program has its own bind(), which its libraries
+ * find before libc's. node.c calls bind_only_at() once, before anything listens; any thread bind().
  */
 #pragma once
 
 #include <netinet/in.h>
 
-/* From now on TCP sockets that are bound to all addresses are bound to @address (IPv4's mapped to
- * IPv6) alone; all zeroes: to all. */
+/* From now on a TCP socket that is to listen on all addresses gets only @address (IPv4 mapped to
+ * IPv6); all zeroes: all addresses. */
 void bind_only_at(const struct in6_addr *address);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ends this process's TCP connections to a machine that is gone. One without power neither resets
- * them nor answers: what TensorFlow sent it stays unanswered for a quarter of an hour, and a step
- * with it. gRPC sees the end of a socket at once. Main thread, called by node.c; never blocks.
+ * Ends this process's TCP connections to a machine that is gone. A machine without power neither
+ * resets them nor answers, so TensorFlow and its step would wait for a quarter of an hour. gRPC
+ * sees the end of a socket at once. Main thread, called by node.c; never blocks.
  */
 #pragma once
 

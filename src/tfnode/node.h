@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A node's life: starting → ready → draining → gone, told to its chiefs over the control port.
+ * The life of a TensorFlow node, told over the control port: starting → ready → draining → gone.
  * Called once by main.c; one thread, which waits in poll() for signals, clients, TensorFlow's start
  * and the agent.
  */

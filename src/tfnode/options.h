@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a node is told when it starts: flags, and for each the variable of the environment that
- * stands for it in a pod. Called once by main.c, one thread.
+ * The options of a TensorFlow node: flags, and for each the environment variable that stands for it
+ * in a pod. Called once by main.c, one thread.
  */
 #pragma once
 

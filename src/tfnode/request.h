@@ -33,7 +33,7 @@ struct request {
  *   -ENOTSUP   a transfer coding
  *   -EPERM     a web page may be behind it: it has an Origin, or its Host is a name, not an address
  *   -EMEDIUMTYPE  a POST whose Content-Type is not application/json, as a web page's form sends it
- * No byte that arrives later changes any answer but -EAGAIN.
+ * Bytes that arrive later change no result but -EAGAIN.
  */
 int request_parse(const char *buf, size_t len, struct request *ret);
 

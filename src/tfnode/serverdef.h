@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ServerDef (tensorflow/core/protobuf/tensorflow_server.proto) of a node that knows nobody but
- * itself: its chief tells it of the others when it connects. Pure; called once by server.c.
+ * The ServerDef (tensorflow/core/protobuf/tensorflow_server.proto) of a TensorFlow node that knows
+ * only itself: its chief names the others when it connects. Pure; called once by server.c.
  */
 #pragma once
 

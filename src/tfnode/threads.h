@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The threads of TensorFlow's pools, governed by the agent inside this process. Without the agent
- * the node works all the same, with the threads that it was started with. Main thread; the agent
- * calls back on its own.
+ * The threads of TensorFlow's pools, which the agent inside this process governs. Without the agent
+ * the TensorFlow node works, too, with the threads of its start. Main thread; the agent calls back
+ * on a thread of its own.
  */
 #pragma once
 

@@ -72,7 +72,7 @@ struct cgroup_limits {
 /* @pid 0 means the caller. Returns 0, -ESRCH or -errno. */
 int cgroup_read_limits(const struct cgroup *cg, pid_t pid, struct cgroup_limits *ret);
 
-/* The tightest memory limit of the whole path, UINT64_MAX without one. 0, -ESRCH or -errno. */
+/* Reads the tightest memory limit of the path, or UINT64_MAX. Returns 0, -ESRCH or -errno. */
 int cgroup_read_memory_limit(const struct cgroup *cg, pid_t pid, uint64_t *ret_bytes);
 
 struct cgroup_throttle { /* counters since the groups were made, summed over the whole path */
@@ -108,7 +108,7 @@ int cgroup_read_load(const struct cgroup *cg, const char *path, struct cgroup_lo
 int cgroup_list(const struct cgroup *cg, const char *path, int (*fn)(void *arg, const char *path),
                 void *arg);
 
-/* How container runtimes make units of "CPU shares" (2 … 262144, 1024 the usual number). */
+/* How container runtimes turn "CPU shares" (2 … 262144, usually 1024) into units. */
 enum cgroup_shares {
     CGROUP_SHARES_V1,     /* they are the units */
     CGROUP_SHARES_LINEAR, /* runc before 1.3.2, crun before 1.23: 1024 shares are weight 39 */
@@ -116,7 +116,7 @@ enum cgroup_shares {
     CGROUP_SHARES_MAX
 };
 
-/* Both: clamped to what there is. The second gives the fewest shares that make @units. */
+/* Both clamp to the possible range. The second gives the fewest shares that make @units. */
 uint32_t cgroup_shares_to_units(enum cgroup_shares how, uint32_t shares);
 uint32_t cgroup_units_to_shares(enum cgroup_shares how, uint32_t units);
 
@@ -128,20 +128,20 @@ uint32_t cgroup_units_to_shares(enum cgroup_shares how, uint32_t units);
  */
 bool cgroup_writable(const struct cgroup *cg, bool *ret_cpu, bool *ret_cpuset, struct error *err);
 
-/* The same of the freezer. */
+/* The same for the freezer. */
 bool cgroup_freezable(const struct cgroup *cg, struct error *err);
 
-/* "tide-<uid>-<epoch>", the group of one daemon: its weight is no other daemon's business. */
+/* Names one daemon's group, "tide-<uid>-<epoch>"; its weight concerns no other daemon. */
 void cgroup_daemon_name(uid_t uid, uint64_t epoch, char ret_name[CGROUP_NAME_MAX]);
 
 /* Whether @path ("/tide-0-7/j3", as the kernel has it) is a group that any daemon of ours made. */
 bool cgroup_path_is_ours(const char *path);
 
 /*
- * Makes group @name ("tide-0-7/j3") and its parents in each of @controllers that is there; a new
- * cpuset group starts with its parent's CPUs and memory nodes. An existing one is fine. A daemon's
- * begins with the weight of as many default groups as there are CPUs: beside the root's own
- * processes, each of which weighs as much as a whole default group, jobs would starve otherwise.
+ * Makes group @name ("tide-0-7/j3") and its parents in each of @controllers that is there, unless
+ * they exist. A new cpuset group starts with its parent's CPUs and memory nodes. A daemon's group
+ * starts with the weight of one default group for each CPU. Otherwise its jobs would starve beside
+ * the root group's own processes, each of which weighs as much as a whole default group.
  * Returns 0, -ENOTSUP (none of @controllers is there), -EPERM / -EROFS (*err says what is missing),
  * -EINVAL (name), or -errno.
  */
@@ -149,8 +149,8 @@ int cgroup_create(const struct cgroup *cg, const char *name, unsigned controller
                   struct error *err);
 
 /*
- * Thaws @name and the groups in it, all of them before anything else is done; then moves every
- * process of @name and of the groups below it back to the root group and removes them.
+ * First thaws @name and all groups below it. Then moves every process of these groups back to the
+ * root group and removes the groups.
  * With "tide-<uid>-<epoch>" this is all that a guardian has to do.
  * Returns 0 (also when there is nothing), -EBUSY (a process does not leave) or -errno.
  */
@@ -166,8 +166,8 @@ int cgroup_remove(const struct cgroup *cg, const char *name, struct error *err);
 int cgroup_move(const struct cgroup *cg, const char *name, unsigned controllers, pid_t pid,
                 struct error *err);
 
-/* Back to the root group of @controllers if it is in a group of ours; else 0, and nothing is done.
- */
+/* Moves @pid from a group of ours back to the root group of @controllers; else does nothing and
+ * returns 0. */
 int cgroup_move_home(const struct cgroup *cg, unsigned controllers, pid_t pid, struct error *err);
 
 /* Each: 0, -ENOTSUP (controller not there), -ERANGE, -EIO (the kernel holds something else), … */
@@ -188,8 +188,8 @@ enum cgroup_frost {
 
 /*
  * Freezes all processes of group @name, also those that they fork meanwhile, or lets them go on.
- * Nothing in them notices; but they take no signal, not even SIGKILL on v1, before they go on.
- * Returns 0, -ENOTSUP or -errno; frozen they are when cgroup_read_frost() says so.
+ * The processes do not notice; but frozen ones take no signal, on v1 not even SIGKILL.
+ * Returns 0, -ENOTSUP or -errno; cgroup_read_frost() tells when they are frozen.
  */
 int cgroup_freeze(const struct cgroup *cg, const char *name, bool frozen, struct error *err);
 int cgroup_read_frost(const struct cgroup *cg, const char *name, enum cgroup_frost *ret);
@@ -211,14 +211,14 @@ struct cgroup_settings {
 /* Reads back what is in force for group @name. Returns 0, -ENOENT or -errno. */
 int cgroup_read_settings(const struct cgroup *cg, const char *name, struct cgroup_settings *ret);
 
-/* Where somebody else's group lies, by controller: "/a/b"; empty: it is not there. */
+/* The path of a group that is not ours, for each controller: "/a/b"; empty: it is not there. */
 struct cgroup_place {
     char cpu[CGROUP_PATH_MAX], cpuset[CGROUP_PATH_MAX];
 };
 
 /*
- * The group on process @pid's path whose name contains @part, as a container's contains its id;
- * processes may lie in groups below. -ENOENT: there is none.
+ * Finds the group on process @pid's path whose name contains @part, as a container's contains its
+ * id; processes may lie in groups below. -ENOENT: there is none.
  */
 int cgroup_find(const struct cgroup *cg, pid_t pid, const char *part, struct cgroup_place *ret);
 

@@ -50,13 +50,13 @@ extern const struct cgroup_ops cgroup_ops_v1, cgroup_ops_v2;
 int cgroup_path_of(const struct cgroup *cg, const struct cgroup_hierarchy *h, pid_t pid,
                    char ret_path[CGROUP_PATH_MAX]);
 
-/* What the kernel says of a group that is gone, or is going while a file of it is open. */
+/* The kernel's errors for a group that is gone, or goes while one of its files is open. */
 static inline bool cgroup_is_gone(int r)
 {
     return r == -ENOENT || r == -ENODEV;
 }
 
-/* A group's directory, by no link; the caller closes it. 0 or -errno. */
+/* Opens a group's directory without following links; the caller closes it. 0 or -errno. */
 int cgroup_open_dir(const struct cgroup *cg, const char *path, DIR **ret);
 
 /* 0 or -errno; a missing file is -ENOENT. */

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A container engine on this machine, Docker (API 1.41 and newer) or podman (libpod 4 and newer),
- * behind one interface: news of its containers, and calls that ask and change. For an event loop:
- * nothing here blocks or makes a thread; whoever owns the engine watches engine_fd and calls
- * engine_dispatch. Which engine listens is found out by asking it.
+ * behind one interface: news of its containers, and calls that ask and change. It is made for an
+ * event loop: nothing here blocks or makes a thread; the owner watches engine_fd and calls
+ * engine_dispatch. A question to the engine finds out which of the two it is.
  *
  * One thread: the owner's loop. Called by tided; its parts are engine_text.c (answers → structs),
  * docker.c and podman.c (what each is asked) and transfer.c (HTTP).
  *
- * Everything that a callback is given is borrowed until it returns. No callback runs inside of a
- * function that is called from here but engine_dispatch; callbacks may call everything except
- * engine_dispatch and engine_free.
+ * A callback borrows its arguments until it returns. Only engine_dispatch runs callbacks. They may
+ * call all functions here except engine_dispatch and engine_free.
  */
 #pragma once
 
@@ -35,7 +34,7 @@
 
 enum engine_kind { ENGINE_DOCKER, ENGINE_PODMAN };
 
-/* What to call it in front of people: "docker" or "podman". */
+/* Returns the name that people know: "docker" or "podman". */
 const char *engine_kind_name(enum engine_kind kind);
 
 /* ---- containers ---- */
@@ -84,7 +83,7 @@ struct engine_container {
     size_t n_labels;
     int64_t started_ns; /* since 1970; 0: never, or not said (Docker's list) */
     enum engine_state state;
-    pid_t pid;     /* of its first process, in the engine's namespace; 0: none, or not said */
+    pid_t pid;     /* its first process, in the engine's namespace; 0: none, or not said */
     int exit_code; /* of the last run */
     bool tty;      /* its log has no frames, see engine_logs */
     bool oom;      /* the last run was ended by the OOM killer */
@@ -97,7 +96,7 @@ struct engine_container {
     struct engine_limits limits;
 };
 
-/* The value of a label, or NULL. */
+/* Returns the value of a label, or NULL. */
 const char *engine_label(const struct engine_container *c, const char *key);
 
 /* The limit in thousandths of a CPU, rounded down, at least 1; 0: none. */
@@ -171,8 +170,8 @@ struct engine *engine_free(struct engine *e);
 int engine_fd(const struct engine *e); /* for EPOLLIN; borrowed */
 
 /*
- * Does what can be done without waiting. To be called soon: for a reader that is some hundred
- * milliseconds and a thousand events behind, Docker drops events without a word.
+ * Works as far as it can without waiting. Call it soon: Docker silently drops events for a reader
+ * that is some hundred milliseconds and a thousand events behind.
  */
 void engine_dispatch(struct engine *e);
 
@@ -213,7 +212,7 @@ struct engine_result {
 
 typedef void engine_done(void *arg, const struct engine_result *result);
 
-/* What comes after a call. */
+/* How a call ends: its callback and its time limit. */
 struct engine_then {
     engine_done *done;
     void *arg;
@@ -227,7 +226,7 @@ struct engine_then {
  *   -EINVAL    not an id or name ([A-Za-z0-9_.-], shorter than ENGINE_ID_MAX), or a bad argument
  *   -EBUSY     ENGINE_CALLS_MAX are under way
  *   -ENOMEM
- * Calls run side by side: who needs an order waits for done. The codes of a result:
+ * Calls run side by side: a caller that needs an order waits for done. The codes of a result:
  *   -ENOTCONN    nobody listens, nothing was done
  *   -ECONNRESET, -ETIMEDOUT  whether it was done is unknown: inspect
  *   -EINVAL      refused as nonsense (HTTP 400), as CPUs that the machine does not have
@@ -240,13 +239,13 @@ struct engine_then {
  * "Already so" (304: started, stopped) is success.
  */
 
-/* All containers; with @label ("KEY" or "KEY=VALUE", may be NULL) those that have it. */
+/* Lists the containers: all, or those with @label ("KEY" or "KEY=VALUE", may be NULL). */
 int64_t engine_list(struct engine *e, const char *label, struct engine_then then);
 int64_t engine_inspect(struct engine *e, const char *id, struct engine_then then);
 
 /*
- * What is to be changed. Docker does all or nothing; podman's OCI runtime may have done a part
- * when it fails. CPUs and quota can be changed, but not become "never given" again.
+ * The changes to make. Docker makes all or none; podman's OCI runtime may have made a part when it
+ * fails. CPUs and quota can change, but not become "never given" again.
  */
 struct engine_update {
     const struct cpuset *cpus;        /* NULL: as they are */
@@ -256,8 +255,8 @@ struct engine_update {
 };
 
 /*
- * When the engine wants the quota otherwise than it is given (its kind has changed since the
- * inspection; crun on cgroup v1 knows no -1), the call asks once more by itself.
+ * When the engine refuses the form of the quota (its kind has changed since the inspection; crun on
+ * cgroup v1 knows no -1), the call tries the other form once by itself.
  */
 int64_t engine_update(struct engine *e, const char *id, const struct engine_update *update,
                       struct engine_then then);
@@ -266,16 +265,16 @@ int64_t engine_pause(struct engine *e, const char *id, struct engine_then then);
 int64_t engine_unpause(struct engine *e, const char *id, struct engine_then then);
 int64_t engine_start(struct engine *e, const char *id, struct engine_then then);
 
-/* SIGTERM, after @grace_s SIGKILL; the timeout has to be longer. */
+/* Sends SIGTERM, and SIGKILL after @grace_s; the timeout must be longer. */
 int64_t engine_stop(struct engine *e, const char *id, unsigned grace_s, struct engine_then then);
 
 /* @signal is a name ("KILL") or number. */
 int64_t engine_kill(struct engine *e, const char *id, const char *signal, struct engine_then then);
 
-/* Until the container does not run: exit_code. */
+/* Waits until the container does not run; exit_code is in the result. */
 int64_t engine_wait(struct engine *e, const char *id, struct engine_then then);
 
-/* Also of a running one, which is killed. */
+/* Removes the container; kills it if it runs. */
 int64_t engine_remove(struct engine *e, const char *id, struct engine_then then);
 
 struct engine_create {
@@ -294,15 +293,15 @@ struct engine_create {
 int64_t engine_create(struct engine *e, const struct engine_create *create,
                       struct engine_then then);
 
-/* @fd 1: stdout, 2: stderr. Of a container with a terminal all comes as 1. */
+/* @fd 1: stdout, 2: stderr. From a container with a terminal all comes as 1. */
 typedef void engine_log_fn(void *arg, int fd, const char *bytes, size_t len);
 
 /*
- * What the container has written, the last @tail lines (-1: all); with @follow also what it will
- * write, until it ends. @tty: as inspected. @log gets then.arg, too.
+ * Hands the last @tail lines of the container's output to @log (-1: all); with @follow also its
+ * later output, until it ends. @tty: as inspected. @log gets then.arg, too.
  */
 int64_t engine_logs(struct engine *e, const char *id, bool tty, bool follow, int tail,
                     engine_log_fn *log, struct engine_then then);
 
-/* Breaks a call off, without a call of done; what was asked may be done all the same. */
+/* Breaks a call off without calling done; the engine may carry it out all the same. */
 void engine_cancel(struct engine *e, int64_t ticket);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the engines are told: where Docker and libpod want the same said differently. Pure; any
- * thread, called by engine.c alone.
+ * The requests that Docker and libpod want in different forms. Pure; any thread, called by
+ * engine.c alone.
  */
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <jansson.h>
 
 struct engine_dialect {
-    const char *grace;        /* what engine_stop's parameter is called */
+    const char *grace;        /* name of engine_stop's parameter */
     const char *remove_query; /* "?…": at once, also when it runs */
     const char *create_query; /* in front of the name; NULL: the name is in the body */
     const char *events_query; /* beside filter and since */
@@ -20,13 +20,13 @@ struct engine_dialect {
     json_t *(*create)(const struct engine_create *create);
 
     /*
-     * How else to say @update, that was answered with @status: writes another quota to *ret.
-     * False: this was final.
+     * Tells in which other form to send an update that was answered with @status: writes another
+     * quota to *ret. False: there is no other form.
      */
     bool (*other_quota)(const struct engine_quota *quota, int status, const char *message,
                         struct engine_quota *ret);
 
-    /* What `since` has to be so that events from @time_ns on come, that one included. */
+    /* Writes the value of `since` that asks for events from @time_ns on, inclusive. */
     void (*since)(uint64_t time_ns, char *buf, size_t size);
 };
 

@@ -15,7 +15,7 @@
 #define ENGINE_PATH_MAX sizeof(((struct sockaddr_un *)0)->sun_path)
 #define ENGINE_SEEN_MAX 256 /* events that can be told apart from their repetition */
 
-/* Where we are with the stream of events. The timer means something else in each. */
+/* The phases of the stream of events. The timer means something else in each. */
 enum engine_phase {
     AWAY,     /* nothing answers: wait, then ask again */
     ASKING,   /* /_ping is under way */
@@ -40,9 +40,9 @@ struct engine {
     struct engine_call *calls;
     int64_t tickets;     /* the last call's */
     int64_t stream;      /* the transfer of /_ping or /events */
-    uint64_t last_ns;    /* time of the newest event, or since when we listen */
-    uint64_t arrived_ns; /* CLOCK_MONOTONIC: since when it is there */
-    size_t skipped;      /* bytes of an event that is too long; 0: it is none */
+    uint64_t last_ns;    /* time of the newest event, or when we began to listen */
+    uint64_t arrived_ns; /* CLOCK_MONOTONIC: since when we hear events */
+    size_t skipped;      /* bytes skipped of an event that is too long; 0: none is */
     unsigned n_calls, n_seen, backoff_ms;
     int epoll_fd, timer_fd;
     enum engine_phase phase;

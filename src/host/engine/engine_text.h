@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What engines say, as structs. Pure: bytes in, structs or a reason out, whatever the bytes are.
+ * Parses answers of engines into structs. Pure: any bytes give structs or a reason.
  * Any thread; called by engine.c, unit tests and the fuzzer.
  */
 #pragma once
 
 #include "host/engine/engine.h"
 
-/* Whether it may stand in a path: letters, digits, "_.-", shorter than ENGINE_ID_MAX. */
+/* Whether @text may stand in a path: letters, digits, "_.-", shorter than ENGINE_ID_MAX. */
 bool engine_is_id(const char *text);
 
 /* ---- the first question, /_ping: headers alone ---- */
 
 struct engine_greeting {
     enum engine_kind kind;
-    unsigned api;     /* to be used with Docker: 1.@api */
+    unsigned api;     /* the version of Docker's API to use is 1.@api */
     char prefix[24];  /* of paths: "/v1.41", "/v4.0.0/libpod" */
     char version[48]; /* "docker 1.41", "podman 4.3.1" */
 };
@@ -24,7 +24,7 @@ int engine_parse_greeting(const char *head, struct engine_greeting *ret, struct 
 
 /* ---- answers ---- */
 
-/* Containers, whose texts live in the document that they came in. */
+/* Containers; their texts belong to the parsed document. */
 struct engine_containers {
     struct engine_container *list;
     size_t n;
@@ -60,8 +60,8 @@ struct engine_event_text {
 };
 
 /*
- * One line of the stream. Returns 1 (an event; free it with engine_event_done), 0 (nothing for us:
- * another kind of object or action) or -EBADMSG, -ENOMEM.
+ * Parses one line of the stream. Returns 1 (an event; free it with engine_event_done), 0 (another
+ * kind of object or action, which we do not need) or -EBADMSG, -ENOMEM.
  */
 int engine_parse_event(const char *text, size_t len, struct engine_event_text *ret,
                        struct error *err);

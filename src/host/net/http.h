@@ -13,7 +13,7 @@
 
 #define HTTP_BODY_MAX (4u << 20)  /* bytes of an answer's body; a longer one is refused */
 #define HTTP_HEAD_MAX (16u << 10) /* bytes of its status line and headers */
-#define HTTP_LINE_MAX (64u << 10) /* about so long a line of a stream is read */
+#define HTTP_LINE_MAX (64u << 10) /* about the longest line of a stream that is read */
 
 /*
  * Sends @method @path with @body (JSON; NULL: none) to the server listening on @socket_path.
@@ -31,7 +31,7 @@
 int http_request(const char *socket_path, const char *method, const char *path, const char *body,
                  unsigned timeout_ms, int *ret_status, char **ret_body, struct error *err);
 
-/* An answer that goes on: server-sent events, line by line. */
+/* An answer that does not end by itself: server-sent events, line by line. */
 struct http_stream {
     int fd; /* to poll for POLLIN; does not block */
     char *buf;
@@ -39,17 +39,17 @@ struct http_stream {
 };
 
 /*
- * GETs @path, with @last as Last-Event-ID (may be empty). Returns as http_request() does. With
- * *ret_status 200 *ret is a stream (the caller calls http_stream_done()) and *ret_body NULL; with
- * another it is none, and *ret_body as of http_request().
+ * GETs @path, with @last as Last-Event-ID (may be empty). Returns as http_request() does. If
+ * *ret_status is 200, *ret is a stream (the caller calls http_stream_done()) and *ret_body NULL;
+ * otherwise there is no stream, and *ret_body is as with http_request().
  */
 int http_stream_open(const char *socket_path, const char *path, const char *last,
                      unsigned timeout_ms, struct http_stream *ret, int *ret_status, char **ret_body,
                      struct error *err);
-void http_stream_done(struct http_stream *s); /* also of one that was closed */
+void http_stream_done(struct http_stream *s); /* also after the server closed the stream */
 
 /*
- * The next line, without its end, valid until the next call. Returns 0, -EAGAIN (not there yet),
+ * Reads the next line, without its end, valid until the next call. Returns 0, -EAGAIN (not yet),
  * -ENODATA (the server hung up; half a line is dropped), -EMSGSIZE, -ENOMEM or another -errno.
  */
 int http_stream_line(struct http_stream *s, const char **ret);
@@ -57,7 +57,7 @@ int http_stream_line(struct http_stream *s, const char **ret);
 /* Percent-encodes @text as one path segment. Returns 0 or -ENAMETOOLONG. */
 int http_escape(const char *text, char *buf, size_t size);
 
-/* Pure: what a received buffer holds so far. */
+/* The answer in a received buffer. */
 struct http_response {
     int status;
     char *body; /* allocated, terminated */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * HTTP requests to one server, behind a unix socket or https://, many at a time, for an event loop:
- * libcurl's multi interface behind one descriptor. Nothing blocks, and the environment's proxies
- * are ignored. On a unix socket each request has a connection of its own, so that libcurl never
- * sends one twice behind the caller's back; TLS connections are kept and used again, for their
- * handshake costs more than the request, and libcurl repeats one that meets a connection just
- * closed. One thread: the owner's event loop; called by engine.c and src/kube/api/client.c.
+ * Sends many HTTP requests at a time to one server, behind a unix socket or https://, for an event
+ * loop: libcurl's multi interface behind one descriptor. Nothing blocks; the environment's proxies
+ * are ignored. On a unix socket each request has its own connection, so that libcurl never sends a
+ * request twice unasked. TLS connections are reused, because their handshake costs more than the
+ * request; there libcurl repeats a request that meets a connection just closed. One thread: the
+ * owner's event loop; called by engine.c and src/kube/api/client.c.
  */
 #pragma once
 
@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define TRANSFER_BODY_MAX   (16u << 20) /* bytes of an answer; of a stream, that are not used up */
+#define TRANSFER_BODY_MAX   (16u << 20) /* bytes of an answer; in a stream, bytes not used up */
 #define TRANSFER_HEAD_MAX   (64u << 10) /* bytes of an answer's status line and headers */
 #define TRANSFERS_MAX       1024        /* under way at a time */
 #define TRANSFER_CONNECT_MS 5000        /* to get a connection, for requests without a deadline */
@@ -25,24 +25,24 @@ struct transfers;
 struct transfer_server {
     const char *socket_path;
     const char *url;        /* "https://host:port", nothing behind it that ends in a slash */
-    const char *ca;         /* who may have signed the server's certificate; NULL: the system's */
+    const char *ca;         /* trusted signers of the server's certificate; NULL: the system's */
     const char *cert, *key; /* ours; NULL: none */
-    bool insecure;          /* whoever answers is believed */
+    bool insecure;          /* the server's certificate is not checked */
 };
 
 struct transfer_answer {
     int code;         /* 0: complete, whatever its status; else -errno, see transfer_send */
     int status;       /* HTTP status; 0: none came */
     const char *head; /* status line and headers, never NULL, as all texts here */
-    const char *body; /* terminated; of a stream what was not used up */
+    const char *body; /* terminated; for a stream the bytes that were not used up */
     size_t body_len;
-    const char *reason; /* of code < 0, for a person */
+    const char *reason; /* for a person, when code < 0 */
 };
 
 /*
- * Bytes of a stream (an answer with a status of 200 to 299) as they arrive; the first call has
- * @len 0: the answer has begun. Returns how many bytes are used up, the others come again with
- * more; or -errno, which ends the transfer with that code.
+ * Gets bytes of a stream (an answer with a status of 200 to 299) as they arrive; the first call has
+ * @len 0: the answer has begun. Returns how many bytes it used up (the next call repeats the rest,
+ * with more), or -errno, which ends the transfer with that code.
  */
 typedef ssize_t transfer_data(void *arg, const char *bytes, size_t len);
 
@@ -53,27 +53,27 @@ struct transfer_request {
     const char *method;
     const char *path;    /* URL-encoded, query included */
     const char *body;    /* NULL: none */
-    const char *type;    /* of the body; NULL: application/json */
+    const char *type;    /* the body's type; NULL: application/json */
     const char *bearer;  /* token; NULL: none */
     transfer_data *data; /* NULL: the body is collected for done */
     transfer_done *done;
-    void *arg;           /* of both */
+    void *arg;           /* for both functions */
     unsigned timeout_ms; /* for the whole exchange; 0: without an end */
 };
 
 /*
- * @server is borrowed for as long as the set lives; its texts may be others from one request to the
- * next. Returns 0, -ENAMETOOLONG (no path of a socket) or another -errno.
+ * Borrows @server for as long as the set lives; its texts may change between two requests. Returns
+ * 0, -ENAMETOOLONG (a path too long for a socket) or another -errno.
  */
 int transfers_new(const struct transfer_server *server, struct transfers **ret);
 
-/* Breaks off what is under way, without a call of done. Takes NULL, returns NULL. */
+/* Breaks off all requests without calling done. Takes NULL, returns NULL. */
 struct transfers *transfers_free(struct transfers *set);
 
 /* Becomes readable (EPOLLIN) when transfers_dispatch has something to do. Borrowed. */
 int transfers_fd(const struct transfers *set);
 
-/* Does what can be done without waiting, and calls data and done. Never from within these. */
+/* Works as far as it can without waiting, and calls data and done, which must not call it. */
 void transfers_dispatch(struct transfers *set);
 
 /*
@@ -91,5 +91,5 @@ void transfers_dispatch(struct transfers *set);
  */
 int64_t transfer_send(struct transfers *set, const struct transfer_request *request);
 
-/* Breaks it off: neither data nor done is called from now on. An old ticket is ignored. */
+/* Breaks the request off: no call of data or done follows. An old ticket is ignored. */
 void transfer_cancel(struct transfers *set, int64_t ticket);

@@ -34,7 +34,7 @@ int file_read_all(int root, const char *path, char **ret_text, size_t *ret_len);
  * another -errno; "-1" and "max" are -EINVAL. */
 int file_read_u64(int root, const char *path, uint64_t *ret);
 
-/* Writes @text with one write(2), as the kernel's knobs want it. Returns 0 or -errno. */
+/* Writes @text with one write(2), as the kernel's pseudo-files require. Returns 0 or -errno. */
 int file_write(int root, const char *path, const char *text);
 
 /* snprintf into @buf; returns 0 or -ENAMETOOLONG when cut. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the kernel says about processes: readers of /proc, thread affinity, pidfds.
+ * Reads processes from /proc; reads and sets thread affinity; opens pidfds.
  *
  * @root is a directory descriptor of "/" or of a recorded tree (see host/proc/file.h). Every
  * proc_read_* returns 0 or -errno, with -ESRCH when the process is gone (the kernel's ENOENT and
@@ -33,7 +33,7 @@ struct proc_stat {
     char comm[PROC_COMM_MAX];
     char state;        /* 'R', 'S', 'D', 'T', 'Z', … */
     uint64_t cpu_ns;   /* user and system time; the kernel's resolution is one tick, 10 ms */
-    uint64_t ended_ns; /* the same of its children that have ended, and theirs */
+    uint64_t ended_ns; /* the same for its children that have ended, and theirs */
     uint32_t threads;  /* of the whole process */
     uint64_t start;    /* clock ticks after boot: with the pid it names a process for ever */
     uint32_t last_cpu; /* where it ran last */
@@ -60,8 +60,8 @@ int proc_parse_status(const char *text, size_t len, struct proc_status *ret);
 int proc_read_status(int root, pid_t pid, struct proc_status *ret);
 
 /*
- * True if real, effective and saved user are all @uid. A setuid program, or a server that acts for
- * a user for a moment, has more than one.
+ * True if real, effective and saved user are all @uid. They differ in a setuid program, or in a
+ * server that acts for a user for a moment.
  */
 bool proc_all_of(const struct proc_status *status, uid_t uid);
 
@@ -72,21 +72,21 @@ bool proc_all_of(const struct proc_status *status, uid_t uid);
 int proc_check_owner(int root, int pidfd, pid_t pid, uid_t uid);
 
 /*
- * How the process of @pidfd, which is readable (it has ended), has ended: its status, or 128 and
- * the number of the signal. @start is its start time. Until its parent has waited for it the kernel
- * says that to its user and root, afterwards to whoever holds the descriptor, since Linux 6.15.
+ * Tells how the process of @pidfd, which is readable (the process has ended), has ended: its
+ * status, or 128 plus the number of the signal. @start is its start time. Before its parent waited
+ * for it, its user and root may read that; afterwards any holder of @pidfd, since Linux 6.15.
  * Returns 0 or -ENODATA.
  */
 int proc_exit_status(int root, int pidfd, pid_t pid, uint64_t start, int *ret_status);
 
-/* No program runs in it: a thread of the kernel's, or a process that has ended. */
+/* True if no program runs in it: a kernel thread, or a process that has ended. */
 bool proc_is_kernel(int root, pid_t pid);
 
 /*
- * Start time of the process at the other end of a Unix socket, which SO_PEERCRED says is @pid of
- * @uid. To be called as soon as the connection is accepted. Before Linux 6.5 the socket knows no
- * pidfd: the pid may then have been recycled, but only for another process of @uid.
- * Returns 0, -EPERM (the process has the rights of somebody else, too) or -ESRCH (it has ended).
+ * Reads the start time of the process at the other end of a Unix socket: @pid of @uid, according to
+ * SO_PEERCRED. Call it as soon as the connection is accepted. Before Linux 6.5 a socket gives no
+ * pidfd, so the pid may have been recycled, but only for another process of @uid.
+ * Returns 0, -EPERM (the process also has another user's rights) or -ESRCH (it has ended).
  */
 int proc_identify_peer(int root, int socket, pid_t pid, uid_t uid, uint64_t *ret_start);
 
@@ -94,8 +94,8 @@ int proc_identify_peer(int root, int socket, pid_t pid, uid_t uid, uint64_t *ret
 bool proc_has_handler(const struct proc_status *status, int signal);
 
 /*
- * Resident memory that no file backs and nobody shares on purpose: of /proc/PID/statm, the second
- * number less the third. Cheap; pages that a fork has in common with its parent count twice.
+ * Reads the resident memory that neither a file backs nor other processes share on purpose: the
+ * second number of /proc/PID/statm less the third. Cheap; counts pages twice that a fork shares.
  */
 int proc_parse_statm(const char *text, uint64_t *ret_pages); /* 0 or -EINVAL */
 int proc_read_own_memory(int root, pid_t pid, uint64_t *ret_bytes);
@@ -106,8 +106,8 @@ struct proc_thread {
     pid_t tid;
     char state;
     uint32_t last_cpu;
-    uint64_t cpu_ns;  /* time on a processor: schedstat, else the ticks of stat */
-    uint64_t wait_ns; /* time runnable but waiting for a processor; 0 without schedstat */
+    uint64_t cpu_ns;  /* time on a CPU: from schedstat, else the ticks of stat */
+    uint64_t wait_ns; /* time runnable but waiting for a CPU; 0 without schedstat */
 };
 
 struct proc_threads {
@@ -146,8 +146,8 @@ int proc_pidfd_signal(int pidfd, int signal);
 
 /* ---- the machine ---- */
 
-/* Time that all processors together were busy since boot, also for the host of a virtual machine
- * (steal). 0, -EINVAL or -errno. */
+/* Reads how long all CPUs together were busy since boot; time that a virtual machine's host took
+ * (steal) counts, too. 0, -EINVAL or -errno. */
 int proc_parse_busy(const char *text, uint64_t *ret_busy_ns);
 int proc_read_busy(int root, uint64_t *ret_busy_ns);
 
@@ -157,24 +157,24 @@ int proc_read_memory_total(int root, uint64_t *ret_bytes);
 /* ---- affinity ---- */
 
 /*
- * Sets the affinity of every thread of @pid; looks again until a pass finds no thread that the one
- * before had not seen, since a thread may be born meanwhile with its parent's old mask. A thread
- * that dies meanwhile is no failure.
+ * Sets the affinity of every thread of @pid. A thread may be born meanwhile with its parent's old
+ * mask, so the function repeats until a pass finds no new thread. A thread that dies meanwhile is
+ * no failure.
  * Returns 0, -ESRCH, -EPERM, -EINVAL (no CPU of @set is in the process's cpuset) or -EAGAIN (still
  * new threads after many passes). *ret_threads (may be NULL): threads set.
  */
 int proc_set_affinity(int root, pid_t pid, const struct cpuset *set, unsigned *ret_threads);
 
-/* The affinity of one thread (or, given a pid, of the main thread), through the system call. */
+/* Reads the affinity of one thread (for a pid: the main thread), through the system call. */
 int proc_get_affinity(pid_t tid, struct cpuset *ret);
 
-/* The union over all threads, and whether all have the same. Through the system call. */
+/* Reads the union over all threads, and whether all are the same. Through the system call. */
 int proc_get_affinity_all(int root, pid_t pid, struct cpuset *ret, bool *ret_uniform);
 
 /* ---- cgroup membership ---- */
 
 /*
- * The group of a process in the hierarchy of @controller ("cpu", "cpuset"; "" for cgroup v2's) as
+ * Reads a process's group in the hierarchy of @controller ("cpu", "cpuset"; "" for cgroup v2's) as
  * /proc/PID/cgroup has it, e.g. "/docker/4f2…". -ENOENT: no such hierarchy. -ENAMETOOLONG.
  */
 int proc_parse_cgroup(const char *text, const char *controller, char *ret_path, size_t size);
@@ -192,7 +192,7 @@ enum proc_runtime {
     PROC_RUNTIME_LLVM_OMP, /* LLVM's and Intel's OpenMP */
     PROC_RUNTIME_OPENBLAS,
     PROC_RUNTIME_MKL,
-    PROC_RUNTIME_ONEDNN, /* as a library of its own; TensorFlow and torch hold theirs inside */
+    PROC_RUNTIME_ONEDNN, /* as a separate library; TensorFlow and torch contain theirs */
     PROC_RUNTIME_MAX
 };
 
@@ -216,7 +216,7 @@ int proc_parse_maps_line(const char *line, const char **ret_path);
 int proc_library_version(const char *path, char ret_version[PROC_VERSION_MAX]);
 
 /*
- * All runtimes that the process has mapped; the version of TensorFlow, torch, … is that of the
- * Python package the library lies in (NAME-VERSION.dist-info beside it), else of its file name.
+ * Finds all runtimes that the process has mapped. The version is that of the library's Python
+ * package (NAME-VERSION.dist-info beside it), as with TensorFlow or torch, else of its file name.
  */
 int proc_read_runtimes(int root, pid_t pid, struct proc_runtimes *ret);
