@@ -66,7 +66,7 @@ static int by_time(const void *a, const void *b)
     return strcmp(first ? first : "", second ? second : "");
 }
 
-/* The API server has them in the order of their names. */
+/* Sorts events by time, since the API server lists them by name. */
 static json_t *sorted(const json_t *events)
 {
     size_t n = json_array_size(events);
@@ -187,7 +187,7 @@ static const struct option options[] = {
     {"version", no_argument, NULL, 'v'},          {NULL, 0, NULL, 0},
 };
 
-/* 0, an exit status above, or -1: done. */
+/* Returns 0; or an exit status above 0; or -1: done, there is nothing to run. */
 static int read_options(struct kubectl *k, int argc, char **argv)
 {
     int id;

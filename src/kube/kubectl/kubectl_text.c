@@ -13,7 +13,7 @@
 
 /* ---- tables ---- */
 
-/* A column is one of characters, not of bytes. */
+/* The width of a text in characters, not bytes. */
 static size_t width(const char *text)
 {
     size_t n = 0;
@@ -111,7 +111,7 @@ static void number(const json_t *value, const char *format, char *ret, size_t si
         snprintf(ret, size, "-");
 }
 
-/* "2/3": in the training of those that are wanted; "(1-4)" what may be. */
+/* "2/3 (1-4)": 2 of 3 wanted pods are in the training; the limits are 1 and 4. */
 static void counts(const json_t *etj, const char *tasks, char *ret, size_t size)
 {
     const json_t *status = kubectl_at(etj, "status", tasks, NULL);

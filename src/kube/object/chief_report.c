@@ -52,7 +52,7 @@ static void read_nodes(struct reader *r, const json_t *in, struct kube_report *r
     read_at(r, "%s", "");
 }
 
-/* The last ones of a long list: it is the controller that was away. */
+/* Keeps the last pauses of a long list, which comes when the controller was away. */
 static void read_pauses(struct reader *r, const json_t *in, struct kube_report *report)
 {
     const json_t *list = json_object_get(in, "pauses_ms");

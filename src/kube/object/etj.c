@@ -47,7 +47,7 @@ const char *kube_condition_name(enum kube_condition_type type)
 
 /* ---- status ---------------------------------------------------------------------------------- */
 
-/* Nothing in a status is worth a fault: what cannot be read is as if it were not there. */
+/* An unreadable value in a status counts as absent: a status is no reason for a fault. */
 static int64_t number(const json_t *in, const char *key, int64_t max)
 {
     const json_t *value = json_object_get(in, key);
@@ -194,7 +194,7 @@ static json_t *read_env(struct reader *r, const json_t *in)
     return hold(list);
 }
 
-/* What is ours of a pod's metadata says whose it is, and that it is to leave. */
+/* Refuses our own labels and annotations in a template: only we say whose a pod is. */
 static void check_keys(struct reader *r, const json_t *meta, const char *kind)
 {
     json_t *value;
@@ -274,7 +274,7 @@ static void read_policy(struct reader *r, const json_t *spec, struct kube_etj *e
         read_fault(r, "policy", "%s", err.text);
 }
 
-/* Whether the least that it runs with is within the limits that it has set itself. */
+/* Checks that spec.quota has room for the minimum of each role. */
 static void check_quota(struct reader *r, const json_t *spec, struct kube_etj *etj)
 {
     struct kube_amount least = {0};
@@ -293,7 +293,7 @@ static void check_quota(struct reader *r, const json_t *spec, struct kube_etj *e
                    "is below what chief, ps.min and workers.min ask for together");
 }
 
-/* It becomes the name of a Service, a label's value and a part of host names. */
+/* The name becomes a Service's name, a label's value and a part of host names. */
 static void check_name(struct reader *r, const char *name)
 {
     bool good = islower((unsigned char)name[0]) && strlen(name) <= NAME_MAX_OF_JOB;

@@ -121,7 +121,7 @@ struct kube_node *kube_node_free(struct kube_node *node)
 
 /* ---- pods ------------------------------------------------------------------------------------ */
 
-/* Why containers wait that do not wait for their turn. */
+/* Whether a container with this reason waits in vain, not for its turn. */
 static bool is_trouble(const char *reason)
 {
     static const char *const troubles[] = {
@@ -148,7 +148,7 @@ static void read_trouble(struct reader *r, const json_t *state, struct kube_pod 
         pod->message = read_clipped(r, waiting, "message");
 }
 
-/* Of one container: whether it waits in vain, how it ended, what it has. */
+/* Reads whether one container waits in vain, how it ended, and which resources it has. */
 static void read_container_status(struct reader *r, const json_t *status, struct kube_pod *pod,
                                   struct kube_amount *given)
 {
@@ -172,8 +172,8 @@ static void read_container_status(struct reader *r, const json_t *status, struct
     given->bytes += actual.bytes > allocated.bytes ? actual.bytes : allocated.bytes;
 }
 
-/* While it is resized, a pod takes the more of what it has and what it wants, as the scheduler
- * counts. */
+/* During a resize a pod counts with the larger of what it has and what it requests, as in the
+ * scheduler. */
 static void read_containers(struct reader *r, const json_t *status, struct kube_pod *pod)
 {
     struct kube_amount given = {0};
@@ -222,7 +222,7 @@ static void read_owner(struct reader *r, const json_t *meta, struct kube_pod *po
             pod->owner_uid = read_text(r, owner, "uid");
 }
 
-/* Ours by its labels; a pod whose labels say nothing sensible is somebody else's. */
+/* Reads from the labels which training the pod belongs to; with unusable labels it is foreign. */
 static void read_membership(struct reader *r, const json_t *meta, struct kube_pod *pod)
 {
     const json_t *labels = read_object(r, meta, "labels");

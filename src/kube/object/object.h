@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Objects of the API server as plain structs: what the controller reads of nodes, pods, trainings
- * (ElasticTrainingJob, "etj"), quotas and disruption budgets, and of a chief's report.
+ * Objects of the API server as plain structs: nodes, pods, trainings (ElasticTrainingJob, "etj"),
+ * quotas, disruption budgets and chiefs' reports, as far as the controller reads them.
  *
- * x_parse() makes a struct of an object's JSON, in one allocated block per field; nothing of the
- * JSON is referred to later, but for the templates of an etj, which hold a reference. A value that
- * cannot be right is an etj's fault, and a report's, with a text that names the field; what is in
- * the cluster anyhow is taken without that value. x_free() takes NULL.
+ * x_parse() turns an object's JSON into a struct, in one allocated block per field. The struct
+ * keeps no reference to the JSON, except the templates of an etj. A wrong value in an etj or a
+ * report is a fault, with a text that names the field. Other objects exist anyhow, so they are read
+ * without the wrong value. x_free() takes NULL.
  *
- * Event loop's thread; made by cache.c and chiefs_channel.c, read by everything of src/kube.
+ * Event loop's thread; made by object_cache.c and chiefs_channel.c, read by everything of src/kube.
  */
 #pragma once
 
@@ -25,22 +25,22 @@
 #define KUBE_PLURAL    "elastictrainingjobs"
 #define KUBE_FINALIZER KUBE_GROUP "/drain"
 
-/* Of pods: whose it is; asked to leave (the value says why). */
+/* Labels that say whose a pod is; the annotation asks it to leave, and its value says why. */
 #define KUBE_LABEL_JOB        KUBE_GROUP "/job"
 #define KUBE_LABEL_ROLE       KUBE_GROUP "/role"
 #define KUBE_LABEL_INDEX      KUBE_GROUP "/index"
 #define KUBE_ANNOTATION_LEAVE KUBE_GROUP "/leave"
 
-#define KUBE_CONTAINER    "tide" /* the one of a pod that trains; the others are the user's */
+#define KUBE_CONTAINER    "tide" /* a pod's container that trains; the others are the user's */
 #define KUBE_PORT         2222
 #define KUBE_CONTROL_PORT 2223
 
-/* What an object may make us allocate. */
+/* Limits of what an object can make us allocate. */
 #define KUBE_NAME_MAX    253
 #define KUBE_LIST_MAX    1000       /* labels, taints, terms, values, containers, … of one list */
 #define KUBE_TEXT_MAX    4096       /* bytes of one string that is kept */
 #define KUBE_TASKS_MAX   1000       /* workers, or parameter servers, of one training */
-#define KUBE_SLOTS_MAX   4096       /* virtual slots of a synchronous one */
+#define KUBE_SLOTS_MAX   4096       /* slots of a synchronous training */
 #define KUBE_INDEX_MAX   1000000000 /* of a pod */
 #define KUBE_MESSAGE_MAX 256        /* of a message in a status, and NUL */
 #define KUBE_REASON_MAX  48         /* of a reason in CamelCase, and NUL */
@@ -55,14 +55,14 @@ struct kube_meta {
     int64_t deleted_ns; /* when deletion was asked for; 0: not */
 };
 
-/* What is asked for or there is. */
+/* An amount that is requested or available. */
 struct kube_amount {
     int64_t mcpu;
     int64_t bytes;
     int64_t pods;
 };
 
-/* Anything else: GPUs, huge pages, disk. */
+/* An amount of any other resource: GPUs, huge pages, disk. */
 struct kube_extra {
     char *name;
     int64_t amount;
@@ -83,7 +83,7 @@ struct kube_labels {
     uint32_t count;
 };
 
-/* ---- where pods may lie ---------------------------------------------------------------------- */
+/* ---- where pods may run ---------------------------------------------------------------------- */
 
 enum kube_effect {
     KUBE_NO_SCHEDULE,
@@ -123,7 +123,7 @@ struct kube_requirement {
     bool field; /* of metadata.name instead of a label */
 };
 
-/* All of its requirements. */
+/* Matches if all of its requirements do. */
 struct kube_term {
     struct kube_requirement *at;
     uint32_t count;
@@ -132,7 +132,7 @@ struct kube_term {
 /* What a pod requires of its node; preferences are the scheduler's business. */
 struct kube_place {
     struct kube_labels selector; /* nodeSelector */
-    struct kube_term *terms;     /* of the required node affinity: one of them */
+    struct kube_term *terms;     /* required node affinity: one of them has to match */
     struct kube_toleration *tolerations;
     uint32_t term_count;
     uint32_t toleration_count;
@@ -163,12 +163,12 @@ enum kube_pod_phase {
     KUBE_POD_PHASE_MAX
 };
 
-/* How a resize in place stands. */
+/* The state of a resize in place. */
 enum kube_resize {
     KUBE_RESIZE_NONE,
     KUBE_RESIZE_IN_PROGRESS,
     KUBE_RESIZE_DEFERRED,   /* the node has no room now */
-    KUBE_RESIZE_INFEASIBLE, /* nor ever will */
+    KUBE_RESIZE_INFEASIBLE, /* the node will never have room */
     KUBE_RESIZE_MAX
 };
 
@@ -179,16 +179,16 @@ struct kube_pod {
     char *job;       /* name of the training it belongs to by its labels; NULL: somebody else's */
     char *ip;        /* NULL: none yet */
     char *trouble;   /* why a container does not start: "ImagePullBackOff"; NULL: nothing known */
-    char *message;   /* about that, or about why it is not scheduled; may be NULL */
+    char *message;   /* explains the trouble, or why it is not scheduled; may be NULL */
     char *leave;     /* KUBE_ANNOTATION_LEAVE; NULL: stays */
-    struct kube_labels labels;  /* of a training's pod; of others none are kept */
-    struct kube_place place;    /* of a pod that is not scheduled */
+    struct kube_labels labels;  /* only kept for a training's pod */
+    struct kube_place place;    /* only kept until the pod is scheduled */
     struct kube_amount request; /* of all containers, init containers and overhead, as scheduled */
     struct kube_amount limit;   /* the same; mcpu and bytes 0 where a container has none */
     struct kube_extras extras;  /* that its containers ask for */
-    int64_t mcpu;               /* of the container KUBE_CONTAINER: what its spec requests */
-    int64_t limit_mcpu;         /* and what that limits; 0: nothing */
-    int64_t actual_mcpu;        /* and what the node gives it now; 0: it does not say */
+    int64_t mcpu;               /* request of the container KUBE_CONTAINER */
+    int64_t limit_mcpu;         /* its limit; 0: none */
+    int64_t actual_mcpu;        /* what the node gives it now; 0: not known */
     int64_t started_ns;         /* of the pod on its node, since 1970; 0: not yet */
     int64_t finished_ns;        /* when the last of its containers ended; 0: not */
     uint32_t index;             /* of a training's pod */
@@ -198,8 +198,8 @@ struct kube_pod {
     enum kube_pod_phase phase;
     enum kube_resize resize;
     bool ready;
-    bool unschedulable; /* the scheduler looked, and found no node */
-    bool gated;         /* somebody holds it back: the scheduler does not look */
+    bool unschedulable; /* the scheduler has found no node */
+    bool gated;         /* a scheduling gate keeps the scheduler off */
 };
 
 /* ---- trainings ------------------------------------------------------------------------------- */
@@ -210,7 +210,7 @@ enum kube_phase {
     KUBE_PENDING,    /* waits for room */
     KUBE_STARTING,   /* its pods begin */
     KUBE_RUNNING,    /* its chief reports */
-    KUBE_SUSPENDING, /* drains, since spec.suspend says so */
+    KUBE_SUSPENDING, /* drains, as spec.suspend demands */
     KUBE_SUSPENDED,
     KUBE_SUCCEEDED,
     KUBE_FAILED,
@@ -220,10 +220,10 @@ enum kube_phase {
 };
 
 enum kube_condition_type {
-    KUBE_ACCEPTED, /* the spec can be carried out */
-    KUBE_READY,    /* chief, and the least of parameter servers and workers, are in the training */
+    KUBE_ACCEPTED,    /* the spec can be carried out */
+    KUBE_READY,       /* chief and the minimum of servers and workers are in the training */
     KUBE_PROGRESSING, /* steps are made */
-    KUBE_DEGRADED,    /* something is wrong that a person should know of */
+    KUBE_DEGRADED,    /* a person should know of some trouble */
     KUBE_COMPLETE,    /* ended: reason Succeeded or Failed */
     KUBE_CONDITION_MAX
 };
@@ -238,9 +238,9 @@ struct kube_condition {
     int64_t generation; /* observedGeneration */
 };
 
-/* Of parameter servers, or workers. */
+/* The numbers of parameter servers, or of workers. */
 struct kube_count {
-    int64_t next_index; /* never used yet, nor will any below be used again */
+    int64_t next_index; /* never used yet; no lower one is used again */
     int32_t desired;
     int32_t actual; /* pods that are not on their way out */
     int32_t ready;  /* in the training */
@@ -257,7 +257,7 @@ struct kube_progress {
     uint32_t communication_permille;
 };
 
-/* What the controller writes of a training, and reads back after a restart. */
+/* The status that the controller writes, and reads back after a restart. */
 struct kube_status {
     int64_t observed_generation;
     int64_t members_generation;
@@ -276,7 +276,7 @@ struct kube_status {
     struct kube_progress progress;
 };
 
-/* Parameter servers, workers or the chief: what the spec says of them. */
+/* What the spec says of parameter servers, workers or the chief. */
 struct kube_task {
     int32_t min;
     int32_t max;
@@ -292,7 +292,7 @@ struct kube_task {
 struct kube_etj {
     struct kube_meta meta;
     char *version; /* of the object; NULL: it does not say */
-    char *fault;   /* why the spec cannot be carried out; then nothing but meta and status counts */
+    char *fault;   /* why the spec cannot be carried out; then only meta and status count */
     char *image;
     char *policy;         /* as written, "": the cluster's default */
     char *priority_class; /* "": none */
@@ -300,35 +300,35 @@ struct kube_etj {
     json_t *args;
     json_t *env; /* array, as in a container */
     struct kube_task task[KUBE_ROLE_MAX];
-    int64_t worker_mcpu_min;  /* resizes in place go from … */
-    int64_t worker_mcpu_max;  /* … to; both task[KUBE_WORKER].mcpu: none */
-    struct kube_amount quota; /* most that all of its pods may ask for; 0: no limit */
+    int64_t worker_mcpu_min;  /* least size of a worker by resizes in place … */
+    int64_t worker_mcpu_max;  /* … and largest; both task[KUBE_WORKER].mcpu: no resizes */
+    struct kube_amount quota; /* limit of all its pods' requests together; 0: no limit */
     int64_t checkpoint_interval_s;
     char *checkpoint_path; /* "": none */
     int32_t replicas;      /* workers, pinned by a person; 0: the policy decides */
     int32_t slots;
     int32_t priority;
     int32_t backoff_limit;
-    int32_t finalizer; /* place of ours among its finalizers; -1: it has none of ours */
+    int32_t finalizer; /* index of ours among its finalizers; -1: ours is missing */
     enum kube_mode mode;
     bool suspend;
     struct kube_status status;
 };
 
-/* ---- what others demand ---------------------------------------------------------------------- */
+/* ---- limits that others set ------------------------------------------------------------------ */
 
 struct kube_quota {
     struct kube_meta meta;
     struct kube_amount request_left; /* hard - used; INT64_MAX: not limited; may be negative */
     struct kube_amount limit_left;   /* of limits.cpu and limits.memory; pods unused */
-    bool scoped; /* counts some pods only: whether ours are among them is not known */
+    bool scoped;                     /* counts only some pods, and ours may not be among them */
 };
 
 struct kube_pdb {
     struct kube_meta meta;
     struct kube_term selector; /* every requirement; none: every pod of the namespace */
-    bool nothing;              /* no selector at all: it means no pod */
-    int32_t allowed;           /* disruptions, now */
+    bool nothing;              /* no selector at all: selects no pod */
+    int32_t allowed;           /* disruptions allowed now */
 };
 
 /* ---- reports --------------------------------------------------------------------------------- */
@@ -342,7 +342,7 @@ enum kube_node_state {
     KUBE_NODE_STATE_MAX
 };
 
-/* What the chief says of one of its nodes. */
+/* The chief's report of one of its nodes. */
 struct kube_reported_node {
     enum kube_role role;
     enum kube_node_state state;
@@ -368,8 +368,8 @@ struct kube_report {
 /* ---- functions ------------------------------------------------------------------------------- */
 
 /*
- * Of one object. 0, -EINVAL (its metadata: *err, may be NULL, names the field) or -ENOMEM. An etj
- * whose spec is at fault is an etj with ->fault.
+ * Parse one object. Return 0, -EINVAL (wrong metadata: *err, may be NULL, names the field) or
+ * -ENOMEM. An etj with a wrong spec is returned with ->fault set.
  */
 int kube_node_parse(const json_t *json, struct kube_node **ret, struct error *err);
 int kube_pod_parse(const json_t *json, struct kube_pod **ret, struct error *err);
@@ -377,7 +377,7 @@ int kube_etj_parse(const json_t *json, struct kube_etj **ret, struct error *err)
 int kube_quota_parse(const json_t *json, struct kube_quota **ret, struct error *err);
 int kube_pdb_parse(const json_t *json, struct kube_pdb **ret, struct error *err);
 
-/* Of the body of POST /v1/jobs/NAMESPACE/NAME/report; the receiver sets what names it. */
+/* Parses the body of POST /v1/jobs/NAMESPACE/NAME/report; the receiver sets the names in it. */
 int kube_report_parse(const json_t *json, struct kube_report **ret, struct error *err);
 
 struct kube_node *kube_node_free(struct kube_node *node);

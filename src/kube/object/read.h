@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Values out of JSON that somebody else wrote. A reader remembers the first thing that was wrong,
- * with the place it was found at; after that every read gives its default, so that a parser reads
- * on and asks once, at the end. Absent and null are the same. Event loop's thread; used by
- * object.c, etj.c and report.c.
+ * Reads values from JSON that somebody else wrote. A reader remembers the first fault and its
+ * place. After that every read returns its default, so that a parser reads on and checks once, at
+ * the end. Absent and null are the same. Event loop's thread; used by object.c, etj.c and
+ * chief_report.c.
  *
- * A lenient one is for objects that are there whether we like them or not, and use room: a value
- * that cannot be is passed over, one that is too large is the largest.
+ * A lenient reader is for objects that exist whatever we think of them, and use room: it skips an
+ * impossible value, and takes the largest possible one for a value that is too large.
  */
 #pragma once
 
@@ -21,7 +21,7 @@ struct reader {
 /* Sets the prefix. */
 __attribute__((format(printf, 2, 3))) void read_at(struct reader *r, const char *fmt, ...);
 
-/* What is wrong with @key; nothing, to a lenient reader. */
+/* Notes what is wrong with @key; a lenient reader ignores it. */
 __attribute__((format(printf, 3, 4))) void read_fault(struct reader *r, const char *key,
                                                       const char *fmt, ...);
 
@@ -30,7 +30,7 @@ const json_t *read_object(struct reader *r, const json_t *in, const char *key);
 const json_t *read_array(struct reader *r, const json_t *in, const char *key);
 /* Borrowed; at most KUBE_TEXT_MAX bytes; NULL: none. */
 const char *read_string(struct reader *r, const json_t *in, const char *key);
-/* What there is of it, if it is longer. The caller's. */
+/* Cuts a longer string to KUBE_TEXT_MAX bytes; the caller owns it. */
 char *read_clipped(struct reader *r, const json_t *in, const char *key);
 /* The same as read_string(), the caller's. */
 char *read_text(struct reader *r, const json_t *in, const char *key);
@@ -46,7 +46,7 @@ int64_t read_time(struct reader *r, const json_t *in, const char *key);
 int read_name(struct reader *r, const json_t *in, const char *key, const char *const *names,
               int count, int otherwise);
 
-/* "cpu" and "memory" of requests or limits; pods is left alone. -1 for what is not there. */
+/* "cpu" and "memory" of requests or limits; leaves pods alone. -1 for an absent value. */
 void read_resources(struct reader *r, const json_t *in, const char *key, struct kube_amount *ret);
 /* A quantity, as string or number, in thousandths or whole. */
 int64_t read_quantity(struct reader *r, const json_t *in, const char *key, bool milli,
