@@ -8,11 +8,17 @@
 #include "base/clock.h"
 #include "daemon/api/api.h"
 #include "daemon/api/events.h"
+#include "daemon/api/metrics.h"
+#include "daemon/confine/actuate.h"
 #include "daemon/confine/groups.h"
 #include "daemon/confine/guardian.h"
 #include "daemon/node.h"
 #include "daemon/plan/decision.h"
+#include "daemon/plan/plan.h"
+#include "daemon/plan/wait.h"
+#include "daemon/record/chronicle.h"
 #include "daemon/record/store.h"
+#include "daemon/wake.h"
 #include "host/net/http.h"
 #include "input.h"
 
@@ -71,8 +77,22 @@ static void make_proc(void)
     }
 }
 
+static void nothing(struct node *n)
+{
+}
+
+static void nobody_hears(void *arg, const char *type, json_t *data)
+{
+    json_decref(data);
+}
+
 static void make_node(void)
 {
+    static const struct wake_handlers handlers = {plan_make_now, nothing, store_save};
+    static const struct job_observer *const observers[] = {&chronicle_observer, &store_observer,
+                                                           &actuate_observer,   &wait_observer,
+                                                           &metrics_observer,   NULL};
+
     strcpy(directory, "/dev/shm/tide-fuzz-XXXXXX");
     if (!mkdtemp(directory)) {
         strcpy(directory, "/tmp/tide-fuzz-XXXXXX");
@@ -91,7 +111,12 @@ static void make_node(void)
         cpuset_add(&node.topology.online, c);
     node.cpus = node.usable = node.topology.online;
     config_init(&node.config);
-    CHECK(sd_event_new(&node.event) >= 0 && decision_new(&node.decision, NULL) == 0);
+    node.jobs.observers = observers;
+    CHECK(sd_event_new(&node.event) >= 0);
+    CHECK(wake_new(&node, node.event, &handlers, &node.wake) == 0);
+    CHECK(plan_new(&node, &node.plan) == 0 && waits_new(&node, &node.waits) == 0);
+    CHECK(store_new(&node.store) == 0 && chronicle_new(nobody_hears, NULL, &node.chronicle) == 0);
+    CHECK(decision_new(&node.decision, NULL) == 0);
     CHECK(groups_new(&node, &node.groups, NULL) == 0);
     CHECK(guardian_new(node.event, node.dir_fd, NULL, "none", &node.guardian, NULL) == 0);
     CHECK(events_new(&node, &node.events) == 0 &&

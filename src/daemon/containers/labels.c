@@ -89,6 +89,8 @@ static bool take(const struct attribute *a, const char *value, uint64_t start_ms
         else if (!read_time(value, &ms))
             return false;
         read = (int64_t)ms;
+        if (!attribute_holds(a, read))
+            return false;
     }
     attribute_set(a, asked, read);
     return true;
