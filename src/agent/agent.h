@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The agent: what its files share. It lives in somebody else's process, so: lazy (nothing happens
- * before the first pool or API call), errno preserved, no output, never a reason for the program to
- * fail.
+ * The agent: declarations that its files share. It lives in the process of a user's program, so it
+ * does nothing before the first pool or API call, keeps errno, prints nothing, and never makes the
+ * program fail.
  *
  *   hooks of a backend --agent_start()--> control thread --backend->apply()--> gates
- *   tided, signal, API, own limit --> core (who commands now?) --> control thread
+ *   tided, signal, API, own limit --> core (which target is in force?) --> control thread
  */
 #pragma once
 
@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What the pools shall follow. intra = 0: nobody commands, follow the own limit. */
+/* The target for the pools. intra = 0: no target is set, they follow the own limit. */
 struct agent_target {
     uint32_t intra; /* active threads of the intra-op pools */
     uint32_t inter;
@@ -44,7 +44,7 @@ struct agent_backend {
     void (*after_fork)(void); /* in the child: its threads are gone */
 };
 
-/* Each backend enters itself before main(), so that nothing above it has to know it. */
+/* Each backend enters itself before main(), so that no other file has to name it. */
 extern const struct agent_backend *backend_table[BACKEND_MAX];
 
 /* ---- start.c: configuration and the beginning ---- */
@@ -81,7 +81,7 @@ void wake_drain(void);
 int wake_fd(void);
 void wake_after_fork(void);
 
-/* ---- core.c: who commands ---- */
+/* ---- core.c: which target is in force ---- */
 
 /* The target in force. Any thread. */
 void core_target(struct agent_target *ret_target);
@@ -95,9 +95,9 @@ bool core_frozen(void);
 enum core_daemon_order { CORE_ORDER_NEW, CORE_ORDER_STALE, CORE_ORDER_MAX };
 enum core_daemon_order core_set_daemon(uint64_t epoch, uint64_t generation, uint32_t intra,
                                        uint32_t inter, uint64_t sent_ns);
-void core_daemon_lost(void);  /* lease over */
+void core_daemon_lost(void);  /* the lease is over */
 void core_daemon_found(void); /* lease renewed: the last order of this connection is valid again */
-void core_daemon_gone(void);  /* hung up: its order is forgotten */
+void core_daemon_gone(void);  /* it hung up: forgets its order */
 void core_set_local(enum proto_source source, uint32_t intra, uint32_t inter);
 bool core_take_local(uint32_t *ret_source, uint32_t *ret_intra, uint32_t *ret_inter);
 void core_local_unheard(void); /* the one just taken did not reach the daemon: take it again */
@@ -119,12 +119,12 @@ void program_progress(uint64_t *ret_done, uint64_t *ret_total, char ret_unit[PRO
 /* ---- resolve.c ---- */
 
 /*
- * The next definition of @symbol behind ours: for a library opened with RTLD_LOCAL (Python), the
- * one that the object at @caller sees, else the one of @soname. NULL when there is none. Keeps
+ * Finds the next definition of @symbol behind ours: for a library opened with RTLD_LOCAL (Python),
+ * the one that the object at @caller sees, else that of @soname. NULL when there is none. Keeps
  * errno.
  */
 void *resolve_next(const char *symbol, const void *caller, const char *soname);
 
-/* Reads @size bytes at @from of the own memory without ever faulting. Returns false when it is not
- * mapped. For structures of other libraries whose layout is checked before it is trusted. */
+/* Reads @size bytes of this process's memory at @from without ever faulting. Returns false when
+ * they are not mapped. It serves to check the layout of other libraries' structures. */
 bool resolve_peek(const void *from, void *to, size_t size);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Binds the few libc symbols that moved to a new version in glibc 2.34 to their first one, so that
- * an agent linked on a current system loads under glibc 2.17. The dl functions are weak: where a
- * program has no libdl it cannot have loaded a runtime either, and the agent stays inert.
+ * an agent linked on a current system loads under glibc 2.17. The dl functions are weak: a program
+ * without libdl cannot have loaded a runtime either, so there the agent stays inert.
  * Everything else that moved (pthread_create, fstat, …) is looked up or called as a system call.
  */
 #pragma once

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gate: makes the workers of somebody else's thread pool sleep and wake up one by one.
+ * The gate: makes the workers of a runtime's thread pool sleep and wake up one by one.
  *
  * A pool of n workers has one struct gate with a limit; workers with an id >= limit park. The pool
  * calls (through a backend's hooks) gate_pass() between two closures, and gate_idle_enter() and
@@ -11,8 +11,8 @@
  *   PARKED  asleep here
  *   GONE    its thread has left the pool (or has not entered it yet)
  *
- * The gate is settled when no worker >= limit is BUSY and none < limit is PARKED: that, and nothing
- * else, is what an acknowledgement says. States and limit are sequentially consistent: a worker
+ * The gate is settled when no worker >= limit is BUSY and none < limit is PARKED. An
+ * acknowledgement says exactly this. States and limit are sequentially consistent: a worker
  * stores its state before it loads the limit, gate_set() stores the limit before it reads the
  * states, so at least one side sees the other.
  *
@@ -43,7 +43,7 @@ struct gate_worker {
 } __attribute__((aligned(64)));
 
 struct gate {
-    _Atomic uint32_t limit; /* ids from here on park; n or more: none */
+    _Atomic uint32_t limit; /* workers with this id or a higher one park; n or more: none */
     uint32_t n;
     uint32_t capacity;            /* workers allocated, n or more */
     struct gate_worker *worker;   /* n of them */
@@ -52,7 +52,7 @@ struct gate {
     void (*settled)(void);        /* wakes the control thread; async-signal-safe */
 };
 
-/* What gate_measure() knows about the last change; times are CLOCK_MONOTONIC. */
+/* The timings of the last change; times are CLOCK_MONOTONIC. */
 struct gate_timing {
     uint64_t closure_end_ns; /* of the worst worker that held a closure; 0: none did */
     uint64_t placed_ns;      /* last worker in place */
@@ -62,15 +62,15 @@ struct gate_timing {
 };
 
 /*
- * Prepares @gate for @n workers, none parked. The callbacks are kept. Memory of an earlier life of
- * the same struct is reused when it is large enough and is never freed: a worker on its way out may
- * still look at it. Returns 0, -ENOMEM or -EINVAL (n = 0 or above 4096).
+ * Prepares @gate for @n workers, none parked; keeps the callbacks. Reuses memory of an earlier use
+ * of the struct when it is large enough, and never frees it, because a worker on its way out may
+ * still read it. Returns 0, -ENOMEM or -EINVAL (n = 0 or above 4096).
  */
 int gate_init(struct gate *gate, uint32_t n, void (*nudge)(struct gate *), void (*settled)(void));
 
 /*
- * The worker @id enters (its thread calls) or leaves the pool. A surplus one parks on entry: its
- * queue may hold a closure already. Enter returns NULL for an unknown id.
+ * The worker @id enters (its thread calls) or leaves the pool. A surplus worker parks on entry,
+ * because its queue may hold a closure already. gate_enter() returns NULL for an unknown id.
  */
 struct gate_worker *gate_enter(struct gate *gate, uint32_t id);
 void gate_leave(struct gate_worker *worker);
@@ -98,21 +98,21 @@ void gate_idle_enter(struct gate_worker *worker);
 bool gate_idle_leave(struct gate_worker *worker);
 
 /*
- * Sets the limit (at least 1: worker 0 never parks; above n means n), wakes who may run, and starts
- * the clocks. Returns true when the gate is settled at once; otherwise gate->settled() is called by
- * the last worker that takes its place.
+ * Sets the limit (at least 1: worker 0 never parks; above n means n), wakes the workers below it
+ * and starts the clocks. Returns true when the gate is settled at once; otherwise the last worker
+ * that takes its place calls gate->settled().
  */
 bool gate_set(struct gate *gate, uint32_t limit);
 
 /*
  * An idle worker that wakes up in vain unsettles the gate for a moment, perhaps just after the last
- * one reported: who then finds it unsettled must watch again. Returns as gate_set().
+ * one reported. A caller that then finds it unsettled must watch again. Returns as gate_set().
  */
 bool gate_watch(struct gate *gate);
 
 bool gate_settled(const struct gate *gate);
 
-/* The worker holds a closure and sleeps in it (reads /proc). */
+/* Whether the worker holds a closure and sleeps in it (reads /proc). */
 bool gate_blocked(const struct gate_worker *worker);
 uint64_t gate_cpu_ns(const struct gate_worker *worker); /* CPU time of its thread; 0: unknown */
 

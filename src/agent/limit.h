@@ -11,14 +11,14 @@
 /*
  * Reads the limit of this process in thousandths of a core, at least 1.
  * @root: "/" normally; tests give a recorded tree (the affinity is always the real one).
- * Never fails: what cannot be read does not limit.
+ * Never fails: a limit that it cannot read does not count.
  */
 uint32_t limit_read_mcpu(const char *root);
 
-/* Quota alone, thousandths of a core; 0: none. Source: cgroup v1 and v2 documentation. */
+/* Reads only the quota, thousandths of a core; 0: none. Source: cgroup v1 and v2 documentation. */
 uint32_t limit_quota_mcpu(const char *root);
 
-/* Processors of the machine that are online, at least 1. */
+/* Returns the number of the machine's online CPUs, at least 1. */
 uint32_t limit_machine_cpus(const char *root);
 
 /* Threads for a limit: whole cores, rounded down, at least 1. */
@@ -27,5 +27,5 @@ static inline uint32_t limit_threads(uint32_t mcpu)
     return mcpu < 2000 ? 1 : mcpu / 1000;
 }
 
-/* Processors that the affinity of this process allows; 0 when it cannot be read. */
+/* Returns how many CPUs the affinity of this process allows; 0 when it cannot be read. */
 uint32_t limit_affinity_cpus(void);

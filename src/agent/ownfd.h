@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A descriptor in somebody else's process: the program may close it (os.closerange) and get the
- * same number for a file of its own. So each use first asks whether the number still names our
- * file. Control thread, and ownfd_ok() also signal handlers and workers. Header only.
+ * A descriptor of the agent in a user's program. The program may close it (os.closerange) and get
+ * the same number for its own file. So each use first checks that the number still names our file.
+ * Control thread, and ownfd_ok() also signal handlers and workers. Header only.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define OWNFD_LOWEST 512 /* out of the way of programs that count on small numbers */
+#define OWNFD_LOWEST 512 /* some programs expect small numbers for their own files */
 
 struct ownfd {
     _Atomic int fd; /* -1: none */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the two halves of the TensorFlow backend share: tensorflow.c (targets, watchdog,
+ * Shared by the two halves of the TensorFlow backend: tensorflow.c (targets, watchdog,
  * description; control thread) and tensorflow_hooks.c (life of the pools, interposed functions; the
  * program's threads, which read atomics and take pools_lock only while a pool is built or
  * destroyed).
@@ -39,11 +39,11 @@ struct pool {
     enum pool_class class;
     uint32_t stock; /* threads that stock TensorFlow would have built */
     uint32_t built;
-    bool sized_by_default;  /* stock equals the limit at that time: nobody asked for this number */
+    bool sized_by_default;  /* stock equals the limit at that time: the program set no number */
     _Atomic uint32_t shown; /* active threads that ops are told */
     /* watchdog, control thread */
     uint32_t wanted;
-    uint32_t extra;          /* let go beyond the target because the others block */
+    uint32_t extra;          /* threads awake above the target because others block */
     uint32_t blocked_ticks;  /* in a row */
     uint64_t blocked_cpu_ns; /* CPU time of the blocked workers at the last of them */
     uint64_t last_passes;
@@ -80,7 +80,7 @@ uint32_t pool_target(const struct pool *pool, const struct agent_target *target)
 /* Puts @k active threads in place; pools_lock held. Returns true when they are at once. */
 bool pool_apply(struct pool *pool, uint32_t k);
 
-/* A closure that does nothing: wakes a worker, which then looks at all queues. Any thread. */
+/* Adds an empty closure, which wakes a worker, which looks at all queues. Any thread. */
 void pool_nudge(struct gate *gate);
 
 /* Which gate does this TensorFlow have? Looked up at the first call, from @caller's point of view.
@@ -91,7 +91,7 @@ enum tf_mode tf_mode(const void *caller);
 void task_learn_layout(void *task);
 bool task_layout_known(void);
 
-/* A surplus worker woke up with a closure in its hands: puts it back for the others. */
+/* Puts back the closure with which a surplus worker woke up, so that another worker runs it. */
 void task_give_back(struct gate_worker *worker, void *task);
 
 /* In the child of a fork: this thread belongs to no pool. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What tensorflow.c knows of TensorFlow's and libstdc++'s binary interfaces: symbols and layouts.
+ * The parts of TensorFlow's and libstdc++'s binary interfaces in use: symbols and layouts.
  * Sources: tsl/platform/threadpool.cc, Eigen's NonBlockingThreadPool.h, tensorflow/core/framework/
  * device_base.h, the Itanium C++ ABI; read off the wheels 2.15.0, 2.18.0 and 2.21.0. Every layout
  * is checked at run time before it is used.

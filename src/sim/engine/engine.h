@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One run of the simulator, shared by sim.c (events), live.c (one job's life) and snapshot.c (what
- * the policy sees, and its plan); nobody else includes this. One thread per run.
+ * One run of the simulator, shared by sim.c (events), live.c (one job's life) and snapshot.c (the
+ * policy's snapshot and plan); no other file includes this. One thread per run.
  */
 #pragma once
 

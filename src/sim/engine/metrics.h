@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a run was worth: numbers from its records and totals, in memory of fixed size. One thread
- * per struct; called by whoever reports on runs.
+ * The metrics of a run: numbers from its records and totals, in memory of fixed size. One thread
+ * per struct; called by the reports on runs.
  */
 #pragma once
 

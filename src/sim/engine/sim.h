@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The simulator's engine: jobs come from a source, a policy decides on a virtual clock, what
- * happened goes to a sink. The same snapshot and the same functions as in the daemon.
+ * The simulator's engine: jobs come from a source, a policy decides on a virtual clock, records of
+ * the run go to a sink. Snapshot and policy functions are those of the daemon.
  *
  *   source ─▶ event queue ─▶ snapshot ─▶ policy_decide() ─▶ plan ─▶ machine model ─▶ sink
  *

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A JSON file whose complaints say where: "mix.json:14: jobs[3].request: 0 is out of range: 1 to
- * 65536". jansson knows lines of syntax errors alone, so a node remembers its way from the root,
- * and the line is looked for in the text when something is wrong with it. Any thread; used by
+ * A JSON file whose error messages name the place: "mix.json:14: jobs[3].request: 0 is out of
+ * range: 1 to 65536". jansson knows only the lines of syntax errors. So each JSON value remembers
+ * its path from the root, and an error searches the text for the line. Any thread; used by
  * scenario.c and workload.c.
  */
 #pragma once

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Random numbers of generated workloads: every draw depends on (seed, attribute, index of the job)
- * and on nothing else, so that an attribute more, or another distribution for one, changes no other
- * attribute and no other job. SplitMix64 (Steele, Lea, Flood 2014), which is good enough for
- * workloads and no secret. Any thread, pure; used by workload.c and scenario.c.
+ * and on nothing else. So a new attribute, or another distribution for one, changes no other
+ * attribute and no other job. SplitMix64 (Steele, Lea, Flood 2014) is good enough for workloads,
+ * but not for secrets. Any thread, pure; used by workload.c and scenario.c.
  */
 #pragma once
 

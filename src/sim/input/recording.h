@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From what was seen of real jobs to a scenario that replays them, with what really happened beside
- * it (tide-sim(1), "observed").
+ * Turns observations of real jobs into a scenario that replays them, beside the real outcome
+ * (tide-sim(1), "observed").
  *
  *   looks at a job ─▶ rates by thread count ─▶ speed-up table, work, start cost ─▶ JSON
  *
- * The simulator has its own idea of jobs that compete for cores, so a job's speed is that without
- * others: in a time T, a job whose threads ran for c and waited for others to leave a processor for
- * w had n = max(1, (c + w)/T) threads on their way, and alone would have been through in T - w/n.
+ * The simulator itself models jobs that compete for cores, so a job's speed must be that without
+ * other jobs: a job whose threads in a time T ran for c and waited for a CPU for w had
+ * n = max(1, (c + w)/T) threads under way, and alone would have taken T - w/n.
  * The rates of work in that time, in the order in which they were seen, say how the speed depends
  * on threads (src/policy/model/fit.h: rates drift, and tasks do not always mean the same work); of
  * a job with one number of threads, the cores that it kept busy do. Its work is what it did at

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a person writes in a scenario or a trace (12, 0.95, "15min", "64G", "malleable") as an
- * integer in the unit that the simulator counts in. Any thread, pure; used by the readers of
+ * Reads a value of a scenario or trace (12, 0.95, "15min", "64G", "malleable") as an integer in
+ * the unit in which the simulator counts. Any thread, pure; used by the readers of
  * scenarios and traces. Messages name the value and what was expected; readers add the place.
  */
 #pragma once

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is remembered of a run to draw it: cores held and jobs present over time, and the first jobs
- * bar by bar. Memory of fixed size, however long the run. One thread per chart; compare.c fills it,
+ * The data for the picture of a run: cores held and jobs present over time, and the first jobs bar
+ * by bar. Memory of fixed size, however long the run. One thread per chart; compare.c fills it,
  * svg.c draws it.
  */
 #pragma once

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One scenario under several policies and seeds: every pair is a run of its own, shared out over
- * threads. Results stand in arrays by policy and seed, so they do not depend on the number of
- * threads. Called by `tide sim`; report.c and svg.c show what comes out.
+ * Runs one scenario under several policies and seeds: every pair is a separate run, and threads
+ * share the runs. Results stand in arrays by policy and seed, so they do not depend on the number
+ * of threads. Called by `tide sim`; report.c and svg.c show the results.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a comparison found, as JSON and as a web page that stands alone: no script, nothing from
- * elsewhere, light or dark as the reader's screen. Any thread; called by `tide sim`.
+ * Writes a comparison as JSON and as a self-contained web page: no script, no external file, light
+ * or dark as the reader's screen. Any thread; called by `tide sim`.
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Pictures of runs as SVG: plain elements, no script, colours from a style sheet that follows the
- * reader's light or dark screen. Everything is written to a stream, whose errors the caller looks
- * for at the end. Any thread; used by report.c and `tide sim`.
+ * reader's light or dark screen. All goes to a stream, whose errors the caller checks at the end.
+ * Any thread; used by report.c and `tide sim`.
  */
 #pragma once
 
