@@ -118,7 +118,7 @@ static void make_node(void)
     CHECK(store_new(&node.store) == 0 && chronicle_new(nobody_hears, NULL, &node.chronicle) == 0);
     CHECK(decision_new(&node.decision, NULL) == 0);
     CHECK(groups_new(&node, &node.groups, NULL) == 0);
-    CHECK(guardian_new(node.event, node.dir_fd, NULL, "none", &node.guardian, NULL) == 0);
+    CHECK(guardian_new(node.event, node.dir_fd, NULL, "none", NULL, "", &node.guardian, NULL) == 0);
     CHECK(events_new(&node, &node.events) == 0 &&
           api_new(&node, routes_handle, &node.api, NULL) == 0);
     for (unsigned i = 0; i < 3; i++) /* for Last-Event-ID: 7.1 to 7.3 */
