@@ -11,9 +11,13 @@ import hashlib
 import os
 import pathlib
 import subprocess
-import tempfile
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "scripts"))
+
+from images import stripped  # noqa: E402
+
 PYTHON_PACKAGE = "python/threadtide"
 
 NODE = ("tide", "tided", "libtide-agent.so", "libtide.so")
@@ -40,25 +44,13 @@ def programs(name):
     return MEASURED[max(fits, key=len)]
 
 
-def content(path):
-    """A file's bytes; a program's without what changes when nothing does."""
-    data = path.read_bytes()
-    if not data.startswith(b"\x7fELF"):
-        return data
-    with tempfile.TemporaryDirectory() as folder:
-        out = pathlib.Path(folder, "out")
-        subprocess.run(["strip", "--strip-unneeded", "--remove-section=.note.gnu.build-id", "-o", out,
-                        path.resolve()], check=True)
-        return out.read_bytes()
-
-
 @functools.lru_cache(None)
 def hash_of(build, parts):
     total = hashlib.sha256()
     for part in parts:
         folder = ROOT / part if part == PYTHON_PACKAGE else None
         for path in sorted(folder.rglob("*.py")) if folder else [build / part]:
-            total.update(content(path))
+            total.update(stripped(path))
     return total.hexdigest()[:16]
 
 
