@@ -12,6 +12,7 @@ less that of the bare updates, which were made in turn with them.
 """
 
 import argparse
+import contextlib
 import os
 import pathlib
 import signal
@@ -40,6 +41,19 @@ def compile_peer(folder):
     subprocess.run(["gcc", "-O1", f"-I{src}", "-D_GNU_SOURCE", TESTS / "fake_peer.c",
                     src / "proto/proto.c", src / "base/error.c", "-o", program], check=True)
     return program
+
+
+@contextlib.contextmanager
+def own_engine():
+    """A place for daemons and a Docker Engine, both gone afterwards."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Place(harness.BUILD / "tided", compile_peer(folder))
+        engine = Engine("docker")
+        try:
+            yield place, engine.start().make_image()
+        finally:
+            place.end()
+            engine.end()
 
 
 def row(what, values, goal=None):
@@ -183,21 +197,14 @@ def main():
     args = p.parse_args()
     if os.geteuid() != 0:
         p.error("a container engine of one's own needs root")
-    with tempfile.TemporaryDirectory() as folder:
-        place = Place(harness.BUILD / "tided", compile_peer(folder))
-        engine = Engine("docker")
-        try:
-            engine.start().make_image()
-            tided = place.daemon("--engine", engine.socket).start()
-            rows = resizes(tided, engine, place, args.resizes)
-            rows += real_resizes(tided, engine, args.model, args.resizes)
-            rows += arrivals(tided, engine, place, max(10, args.resizes // 5))
-            if args.many:
-                rows += many(tided, engine, place, args.many)
-            harness.save("containers", rows)
-        finally:
-            place.end()
-            engine.end()
+    with own_engine() as (place, engine):
+        tided = place.daemon("--engine", engine.socket).start()
+        rows = resizes(tided, engine, place, args.resizes)
+        rows += real_resizes(tided, engine, args.model, args.resizes)
+        rows += arrivals(tided, engine, place, max(10, args.resizes // 5))
+        if args.many:
+            rows += many(tided, engine, place, args.many)
+        harness.save("containers", rows)
 
 
 if __name__ == "__main__":

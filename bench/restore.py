@@ -9,14 +9,12 @@ and for containers, and when somebody else has written a container's limits, by 
 import argparse
 import os
 import signal
-import tempfile
 
 import harness
-from containers import EXCLUSIVE, compile_peer, row, timed
+from containers import EXCLUSIVE, own_engine, row, timed
 
 from box import Box, connected
-from daemon import Place, eventually
-from engine import Engine
+from daemon import eventually
 
 CPUS = sorted(os.sched_getaffinity(0))
 ALL = f"{CPUS[0]}-{CPUS[-1]}"
@@ -86,16 +84,9 @@ def main():
     args = p.parse_args()
     if os.geteuid() != 0:
         p.error("a container engine of one's own needs root")
-    with tempfile.TemporaryDirectory() as folder:
-        place = Place(harness.BUILD / "tided", compile_peer(folder))
-        engine = Engine("docker")
-        try:
-            engine.start().make_image()
-            rows = [processes(place, args.repeats), *containers(place, engine, args.repeats)]
-            harness.save("restore", rows)
-        finally:
-            place.end()
-            engine.end()
+    with own_engine() as (place, engine):
+        rows = [processes(place, args.repeats), *containers(place, engine, args.repeats)]
+        harness.save("restore", rows)
 
 
 if __name__ == "__main__":
