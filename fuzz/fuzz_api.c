@@ -10,9 +10,9 @@
 #include "daemon/api/events.h"
 #include "daemon/api/metrics.h"
 #include "daemon/confine/actuate.h"
-#include "daemon/confine/groups.h"
+#include "daemon/confine/balance.h"
 #include "daemon/confine/guardian.h"
-#include "daemon/node.h"
+#include "daemon/daemon.h"
 #include "daemon/plan/decision.h"
 #include "daemon/plan/plan.h"
 #include "daemon/plan/wait.h"
@@ -36,7 +36,7 @@
 #define CPUS        8
 #define ANSWERS_MAX (1 << 20)
 
-static struct node node;
+static struct daemon the_daemon;
 static char directory[32];
 
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -77,7 +77,7 @@ static void make_proc(void)
     }
 }
 
-static void nothing(struct node *n)
+static void nothing(struct daemon *d)
 {
 }
 
@@ -100,29 +100,32 @@ static void make_node(void)
     }
     atexit(remove_directory);
     make_proc();
-    snprintf(node.dir, sizeof(node.dir), "%s", directory);
-    node.root = node.dir_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    node.uid = geteuid();
-    node.admin_gid = CONFIG_NOBODY;
-    node.epoch = 7;
-    node.heartbeat_ms = NODE_HEARTBEAT_MS;
-    node.topology.cpus = CPUS;
+    snprintf(the_daemon.dir, sizeof(the_daemon.dir), "%s", directory);
+    the_daemon.root = the_daemon.dir_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    the_daemon.uid = geteuid();
+    the_daemon.admin_gid = CONFIG_NOBODY;
+    the_daemon.epoch = 7;
+    the_daemon.heartbeat_ms = DAEMON_HEARTBEAT_MS;
+    the_daemon.topology.cpus = CPUS;
     for (unsigned c = 0; c < CPUS; c++)
-        cpuset_add(&node.topology.online, c);
-    node.cpus = node.usable = node.topology.online;
-    config_init(&node.config);
-    node.jobs.observers = observers;
-    CHECK(sd_event_new(&node.event) >= 0);
-    CHECK(wake_new(&node, node.event, &handlers, &node.wake) == 0);
-    CHECK(plan_new(&node, &node.plan) == 0 && waits_new(&node, &node.waits) == 0);
-    CHECK(store_new(&node.store) == 0 && chronicle_new(nobody_hears, NULL, &node.chronicle) == 0);
-    CHECK(decision_new(&node.decision, NULL) == 0);
-    CHECK(groups_new(&node, &node.groups, NULL) == 0);
-    CHECK(guardian_new(node.event, node.dir_fd, NULL, "none", NULL, "", &node.guardian, NULL) == 0);
-    CHECK(events_new(&node, &node.events) == 0 &&
-          api_new(&node, routes_handle, &node.api, NULL) == 0);
+        cpuset_add(&the_daemon.topology.online, c);
+    the_daemon.cpus = the_daemon.usable = the_daemon.topology.online;
+    config_init(&the_daemon.config);
+    the_daemon.jobs.observers = observers;
+    CHECK(sd_event_new(&the_daemon.event) >= 0);
+    CHECK(wake_new(&the_daemon, the_daemon.event, &handlers, &the_daemon.wake) == 0);
+    CHECK(plan_new(&the_daemon, &the_daemon.plan) == 0 &&
+          waits_new(&the_daemon, &the_daemon.waits) == 0);
+    CHECK(store_new(&the_daemon.store) == 0 &&
+          chronicle_new(nobody_hears, NULL, &the_daemon.chronicle) == 0);
+    CHECK(decision_new(&the_daemon.decision, NULL) == 0);
+    CHECK(balance_new(&the_daemon, &the_daemon.balance, NULL) == 0);
+    CHECK(guardian_new(the_daemon.event, the_daemon.dir_fd, NULL, "none", NULL, "",
+                       &the_daemon.guardian, NULL) == 0);
+    CHECK(events_new(&the_daemon, &the_daemon.events) == 0 &&
+          api_new(&the_daemon, routes_handle, &the_daemon.api, NULL) == 0);
     for (unsigned i = 0; i < 3; i++) /* for Last-Event-ID: 7.1 to 7.3 */
-        events_tell(node.events, "job", json_object());
+        events_tell(the_daemon.events, "job", json_object());
 }
 
 static int connect_to_api(void)
@@ -146,7 +149,7 @@ static size_t converse(int fd, const uint8_t *data, size_t size, char *answers)
             n = send(fd, data + sent, size - sent, MSG_NOSIGNAL);
             sent += n > 0 ? (size_t)n : 0;
         }
-        idle = sd_event_run(node.event, 0) > 0 ? 0 : idle + 1;
+        idle = sd_event_run(the_daemon.event, 0) > 0 ? 0 : idle + 1;
         n = recv(fd, answers + got, ANSWERS_MAX - got, 0);
         if (n > 0) {
             got += (size_t)n;
@@ -193,16 +196,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     answers[size] = '\0';
     close(fd);
     check_answer(answers, size);
-    for (const struct job *j = node.jobs.first; j; j = j->next) {
+    for (const struct job *j = the_daemon.jobs.first; j; j = j->next) {
         CHECK(strcmp(j->name, j->id) == 0 || job_name_valid(j->name));
         for (each_attribute(a))
             CHECK(attribute_holds(a, attribute_get(a, &j->asked)));
         CHECK(!j->asked.max || j->asked.min <= j->asked.max);
     }
-    while (node.jobs.first)
-        job_end(node.jobs.first);
-    store_save(&node); /* their files go, too */
-    while (sd_event_run(node.event, 0) > 0)
+    while (the_daemon.jobs.first)
+        job_end(the_daemon.jobs.first);
+    store_save(&the_daemon); /* their files go, too */
+    while (sd_event_run(the_daemon.event, 0) > 0)
         ;
     return 0;
 }

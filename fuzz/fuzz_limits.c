@@ -4,7 +4,7 @@
  * records are set right, as whoever may write the file can. What is taken is whole, and the next
  * daemon finds the same.
  */
-#include "daemon/confine/keep.c"
+#include "daemon/confine/journal.c"
 
 #include "input.h"
 
@@ -28,7 +28,7 @@ static void make_directory(void)
         strcpy(directory, "/tmp/tide-fuzz-XXXXXX");
         CHECK(mkdtemp(directory));
     }
-    snprintf(file, sizeof(file), "%s/" KEEP_FILE, directory);
+    snprintf(file, sizeof(file), "%s/" JOURNAL_FILE, directory);
     atexit(leave_directory);
 }
 
@@ -48,11 +48,11 @@ static void write_input(unsigned char *bytes, size_t size, bool sums)
 }
 
 /* Of every record in force, whether the next ones are as good; how many there are. */
-static unsigned count(struct keep *k)
+static unsigned count(struct journal *k)
 {
     unsigned n = 0;
 
-    for (unsigned i = 0; i < KEEP_CONTAINERS_MAX; i++) {
+    for (unsigned i = 0; i < JOURNAL_CONTAINERS_MAX; i++) {
         if (atomic_load(&k->entry[i].state) == FREE)
             continue;
         CHECK(i < k->top && atomic_load(&k->entry[i].state) == LEFT);
@@ -66,23 +66,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *bytes = input_text(data, size);
     struct engine_result none = {0};
-    struct keep *k, *again;
+    struct journal *k, *again;
     unsigned n;
 
     make_directory();
     if (size > 0)
         write_input((unsigned char *)bytes + 1, size - 1, bytes[0] == 's');
-    CHECK(keep_new(directory, &k) == 0 && k->on_disk);
+    CHECK(journal_new(directory, &k) == 0 && k->on_disk);
     n = count(k);
     k->fd = close_fd(k->fd);
-    CHECK(keep_new(directory, &again) == 0 && again->on_disk && count(again) == n);
+    CHECK(journal_new(directory, &again) == 0 && again->on_disk && count(again) == n);
     for (unsigned i = 0; i < k->top; i++)
         CHECK(memcmp(&k->entry[i].record, &again->entry[i].record, sizeof(struct record)) == 0);
     for (unsigned i = 0; i < k->top; i++)
-        keep_sweep(again, k->entry[i].record.path, &none);
+        journal_sweep(again, k->entry[i].record.path, &none);
     CHECK(count(again) == 0);
-    keep_free(again);
-    keep_free(k);
+    journal_free(again);
+    journal_free(k);
     free(bytes);
     return 0;
 }

@@ -4,7 +4,7 @@
 #include "base/cleanup.h"
 #include "base/size.h"
 #include "base/suggest.h"
-#include "daemon/node.h"
+#include "daemon/daemon.h"
 #include "daemon/plan/decision.h"
 #include "daemon/record/history.h"
 
@@ -78,7 +78,7 @@ static bool is_number(const char *value, unsigned long min, unsigned long max, u
 
 static int set_heartbeat(struct config *c, const char *value, struct error *err)
 {
-    if (!is_number(value, NODE_HEARTBEAT_MIN_MS, NODE_HEARTBEAT_MAX_MS, &c->heartbeat_ms))
+    if (!is_number(value, DAEMON_HEARTBEAT_MIN_MS, DAEMON_HEARTBEAT_MAX_MS, &c->heartbeat_ms))
         return refuse(value, "a number of milliseconds from 100 to 500", err);
     return 0;
 }
@@ -243,7 +243,7 @@ static const struct {
     {"user-priority", "none", set_user_priority},
     {"user-connections", USER_CONNECTIONS, set_user_connections},
 };
-static_assert(NODE_HEARTBEAT_MS == 250, "what HEARTBEAT says");
+static_assert(DAEMON_HEARTBEAT_MS == 250, "what HEARTBEAT says");
 static_assert(HISTORY_MIB_STD == 64 && HISTORY_MIB_MAX == 1024, "what HISTORY and set_history say");
 
 void config_init(struct config *c)

@@ -3,7 +3,7 @@
  * What an administrator tells tided: /etc/tide/tide.conf, then tide.conf.d/NAME.conf beside it in
  * the order of their names, then the command line. All of them set the same keys, the later word
  * wins, and an empty value stands for the default again. man/tide.conf.5.scd describes them.
- * Daemon's one thread: main.c at the start, node.c at a reload.
+ * Daemon's one thread: main.c at the start, daemon.c at a reload.
  */
 #pragma once
 

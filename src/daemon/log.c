@@ -8,7 +8,7 @@
 #define WINDOW_NS (10 * NS_PER_S)
 
 /* Peers can cause lines: a flood of them must not fill the disk. */
-void node_log(const char *fmt, ...)
+void daemon_log(const char *fmt, ...)
 {
     static uint64_t window_ns;
     static unsigned lines, dropped;
@@ -24,7 +24,7 @@ void node_log(const char *fmt, ...)
         window_ns = now;
         lines = dropped = 0;
     }
-    if (lines++ >= NODE_LOG_BURST) {
+    if (lines++ >= DAEMON_LOG_BURST) {
         dropped++;
         return;
     }

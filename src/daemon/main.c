@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tided's command line; one thread. */
 #include "base/failpoint.h"
-#include "daemon/node.h"
+#include "daemon/daemon.h"
 #include "policy/core/policy.h"
 
 #include <getopt.h>
@@ -78,13 +78,13 @@ static const struct option options[] = {
 };
 
 struct command_line {
-    struct node_options node;
+    struct daemon_options daemon;
     struct config_source source;
     bool check;
     char engines[CONTAINERS_ENGINES_MAX * CONFIG_SOCKET_MAX]; /* with blanks between */
 };
 
-static int take_dir(struct node_options *o, const char *value)
+static int take_dir(struct daemon_options *o, const char *value)
 {
     if (strlen(value) >= sizeof(o->dir) || value[0] != '/') {
         fprintf(stderr, "tided: --dir is '%s': use an absolute path of at most %zu bytes\n", value,
@@ -129,7 +129,7 @@ static int take(struct command_line *line, int id, const char *name)
 {
     switch (id) {
     case OPTION_DIR:
-        return take_dir(&line->node, optarg);
+        return take_dir(&line->daemon, optarg);
     case OPTION_CONFIG:
         line->source.file = optarg;
         return 0;
@@ -137,7 +137,7 @@ static int take(struct command_line *line, int id, const char *name)
         line->check = true;
         return 0;
     case OPTION_AUTO_EXIT:
-        line->node.auto_exit = true;
+        line->daemon.auto_exit = true;
         return 0;
     case OPTION_FOREGROUND:
         return 0;
@@ -146,7 +146,7 @@ static int take(struct command_line *line, int id, const char *name)
     case OPTION_ENGINE:
         return take_engine(line, optarg);
     case OPTION_HELP:
-        printf(usage, policy_at(0)->name, NODE_HEARTBEAT_MS);
+        printf(usage, policy_at(0)->name, DAEMON_HEARTBEAT_MS);
         return -1;
     case OPTION_VERSION:
         puts("tided " TIDE_VERSION);
@@ -159,7 +159,7 @@ static int take(struct command_line *line, int id, const char *name)
 
 static int read_command_line(int argc, char **argv, struct command_line *line)
 {
-    struct node_options *o = &line->node;
+    struct daemon_options *o = &line->daemon;
     int id, r, index = 0;
 
     while ((id = getopt_long(argc, argv, "", options, &index)) >= 0) {
@@ -180,7 +180,7 @@ static int read_command_line(int argc, char **argv, struct command_line *line)
     return 0;
 }
 
-static void choose_engines(struct node_options *o)
+static void choose_engines(struct daemon_options *o)
 {
     if (!o->config.engines_said && strcmp(o->dir, RUNDIR_SYSTEM) == 0)
         config_set(&o->config, "engines", ENGINES_STD, NULL);
@@ -202,7 +202,7 @@ static int check(const struct config *c)
 int main(int argc, char **argv)
 {
     struct command_line line = {0};
-    struct node_options *o = &line.node;
+    struct daemon_options *o = &line.daemon;
     struct error err = {0};
     int r = read_command_line(argc, argv, &line);
 
@@ -219,7 +219,7 @@ int main(int argc, char **argv)
         o->policy_ordered |= strcmp(line.source.orders[i].key, "policy") == 0;
     o->source = &line.source;
     choose_engines(o);
-    r = node_run(o, &err);
+    r = daemon_run(o, &err);
     if (r < 0) {
         fprintf(stderr, "tided: %s\n", err.text[0] ? err.text : strerror(-r));
         return 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/wake.h"
 
-#include "daemon/node.h"
+#include "daemon/daemon.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #define STORE_US 5000ull /* files and weights wait: acknowledgements come first */
 
 struct wake {
-    struct node *node;
+    struct daemon *daemon;
     struct wake_handlers handlers;
     sd_event_source *decide, *store;
 };
@@ -18,7 +18,7 @@ static int on_decide(sd_event_source *s, void *arg)
 {
     const struct wake *w = arg;
 
-    w->handlers.decide(w->node);
+    w->handlers.decide(w->daemon);
     return 0;
 }
 
@@ -26,7 +26,7 @@ static int on_store(sd_event_source *s, uint64_t usec, void *arg)
 {
     const struct wake *w = arg;
 
-    w->handlers.store(w->node);
+    w->handlers.store(w->daemon);
     return 0;
 }
 
@@ -37,7 +37,7 @@ static int switch_off(int r, sd_event_source *s, int64_t priority)
     return r < 0 ? r : sd_event_source_set_priority(s, priority);
 }
 
-int wake_new(struct node *n, sd_event *event, const struct wake_handlers *handlers,
+int wake_new(struct daemon *d, sd_event *event, const struct wake_handlers *handlers,
              struct wake **ret)
 {
     struct wake *w = calloc(1, sizeof(*w));
@@ -45,7 +45,7 @@ int wake_new(struct node *n, sd_event *event, const struct wake_handlers *handle
 
     if (!w)
         return -ENOMEM;
-    w->node = n;
+    w->daemon = d;
     w->handlers = *handlers;
     r = sd_event_add_defer(event, &w->decide, on_decide, w);
     /* Messages that arrived together are read before one decision is made for all of them. */
@@ -71,26 +71,26 @@ struct wake *wake_free(struct wake *w)
     return NULL;
 }
 
-void node_changed(struct node *n)
+void daemon_changed(struct daemon *d)
 {
-    if (n->wake)
-        sd_event_source_set_enabled(n->wake->decide, SD_EVENT_ONESHOT);
+    if (d->wake)
+        sd_event_source_set_enabled(d->wake->decide, SD_EVENT_ONESHOT);
 }
 
 /* The first change sets the time, so that no stream of changes puts it off for ever. */
-void node_store_later(struct node *n)
+void daemon_store_later(struct daemon *d)
 {
     int enabled;
 
-    if (!n->wake || sd_event_source_get_enabled(n->wake->store, &enabled) < 0 ||
+    if (!d->wake || sd_event_source_get_enabled(d->wake->store, &enabled) < 0 ||
         enabled != SD_EVENT_OFF)
         return;
-    sd_event_source_set_time_relative(n->wake->store, STORE_US);
-    sd_event_source_set_enabled(n->wake->store, SD_EVENT_ONESHOT);
+    sd_event_source_set_time_relative(d->wake->store, STORE_US);
+    sd_event_source_set_enabled(d->wake->store, SD_EVENT_ONESHOT);
 }
 
-void node_store_now(struct node *n)
+void daemon_store_now(struct daemon *d)
 {
-    if (n->wake)
-        n->wake->handlers.save(n);
+    if (d->wake)
+        d->wake->handlers.save(d);
 }

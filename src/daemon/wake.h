@@ -9,24 +9,24 @@
 
 #include <systemd/sd-event.h>
 
-struct node;
+struct daemon;
 struct wake;
 
 struct wake_handlers {
-    void (*decide)(struct node *n); /* behind all messages that arrived together */
-    void (*store)(struct node *n);  /* when there is time */
-    void (*save)(struct node *n);   /* at once */
+    void (*decide)(struct daemon *d); /* behind all messages that arrived together */
+    void (*store)(struct daemon *d);  /* when there is time */
+    void (*save)(struct daemon *d);   /* at once */
 };
 
-int wake_new(struct node *n, sd_event *event, const struct wake_handlers *handlers,
+int wake_new(struct daemon *d, sd_event *event, const struct wake_handlers *handlers,
              struct wake **ret);        /* 0 or -errno */
 struct wake *wake_free(struct wake *w); /* takes NULL, returns NULL */
 
 /* Something that a decision rests on changed: decide again before the loop sleeps. */
-void node_changed(struct node *n);
+void daemon_changed(struct daemon *d);
 
 /* A job joined, changed or left: write it down when there is time. */
-void node_store_later(struct node *n);
+void daemon_store_later(struct daemon *d);
 
 /* Jobs have to be on disk before what is done next: writes those that changed. */
-void node_store_now(struct node *n);
+void daemon_store_now(struct daemon *d);

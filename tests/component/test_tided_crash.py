@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a container engine ne
 EXCLUSIVE = {"io.threadtide.placement": "exclusive"}
 
 
-# ---- limits outlive everything: src/daemon/confine/keep.c's file ----
+# ---- limits outlive everything: src/daemon/confine/journal.c's file ----
 
 SLOT, SLOTS = 512, 1024
 HEADER = struct.pack("<QII", 0x7065656b65646974, 1, SLOTS)

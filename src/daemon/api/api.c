@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "daemon/api/events.h"
 #include "daemon/containers/container.h"
-#include "daemon/node.h"
+#include "daemon/daemon.h"
 #include "daemon/plan/wait.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ struct client {
 };
 
 struct api {
-    struct node *node;
+    struct daemon *daemon;
     api_handler *handler;
     struct MHD_Daemon *http;
     int fd, spare_fd;
@@ -74,7 +74,7 @@ void request_answer(struct request *r, unsigned status, json_t *answer)
         return;
     r->suspended = false;
     MHD_resume_connection(r->connection);
-    api_resumed(r->node->api);
+    api_resumed(r->daemon->api);
 }
 
 /* It goes on in the next MHD_run, which nothing else calls for, and which must not be nested: one
@@ -143,7 +143,7 @@ static enum MHD_Result begin(struct api *api, struct MHD_Connection *connection,
 
     if (!r)
         return MHD_NO;
-    r->node = api->node;
+    r->daemon = api->daemon;
     r->who = client->who;
     r->connection = connection;
     r->received_ns = clock_now_ns();
@@ -186,7 +186,7 @@ static void handle(struct request *r)
             return;
         }
     }
-    r->node->api->handler(r);
+    r->daemon->api->handler(r);
 }
 
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *url,
@@ -224,7 +224,7 @@ static void on_completed(void *arg, struct MHD_Connection *connection, void **sl
         return;
     *slot = NULL;
     if (r->wait)
-        wait_cancel(r->node, r->wait);
+        wait_cancel(r->daemon, r->wait);
     container_adopt_cancel(r->adoption);
     json_decref(r->body);
     json_decref(r->answer);
@@ -256,7 +256,7 @@ static void on_connection(void *arg, struct MHD_Connection *connection, void **c
     }
     info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     client = calloc(1, sizeof(*client));
-    if (!client || !info || control_identify(api->node, info->connect_fd, &client->who) < 0) {
+    if (!client || !info || control_identify(api->daemon, info->connect_fd, &client->who) < 0) {
         free(client); /* without a context its requests are refused */
         return;
     }
@@ -276,7 +276,7 @@ static bool welcome(const struct api *api, int fd)
         return false;
     for (const struct client *c = api->clients; c; c = c->next)
         of_user += c->who.uid == cred.uid;
-    return cred.uid == 0 || cred.uid == api->node->uid || of_user < API_CONNECTIONS_UID;
+    return cred.uid == 0 || cred.uid == api->daemon->uid || of_user < API_CONNECTIONS_UID;
 }
 
 /* Lets libmicrohttpd do what it can, and learns when it wants to be called again. */
@@ -339,16 +339,16 @@ static int on_listen(sd_event_source *s, int listen_fd, uint32_t events, void *a
 /* ---- the socket ---- */
 
 /* Connections made while the daemon is started again wait in a socket that systemd holds. */
-static int take_passed(const struct node *n, int *ret_fd)
+static int take_passed(const struct daemon *d, int *ret_fd)
 {
     char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
     int r = sd_listen_fds(true), flags;
 
     if (r <= 0)
         return r;
-    snprintf(path, sizeof(path), "%s/" RUNDIR_API_SOCKET, n->dir);
+    snprintf(path, sizeof(path), "%s/" RUNDIR_API_SOCKET, d->dir);
     if (r > 1 || sd_is_socket_unix(SD_LISTEN_FDS_START, SOCK_STREAM, 1, path, 0) <= 0) {
-        node_log("what systemd passed is not the one socket %s: see tided.socket", path);
+        daemon_log("what systemd passed is not the one socket %s: see tided.socket", path);
         return -EINVAL;
     }
     flags = fcntl(SD_LISTEN_FDS_START, F_GETFL);
@@ -358,17 +358,17 @@ static int take_passed(const struct node *n, int *ret_fd)
     return 1;
 }
 
-static int listen_on(const struct node *n)
+static int listen_on(const struct daemon *d)
 {
     _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
 
     if (fd < 0)
         return -errno;
-    snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/" RUNDIR_API_SOCKET, n->dir);
-    unlinkat(n->dir_fd, RUNDIR_API_SOCKET, 0);
+    snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/" RUNDIR_API_SOCKET, d->dir);
+    unlinkat(d->dir_fd, RUNDIR_API_SOCKET, 0);
     if (bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 ||
-        chmod(addr.sun_path, n->uid == 0 ? 0666 : 0600) < 0 || listen(fd, SOMAXCONN) < 0)
+        chmod(addr.sun_path, d->uid == 0 ? 0666 : 0600) < 0 || listen(fd, SOMAXCONN) < 0)
         return -errno;
     return TAKE_FD(fd);
 }
@@ -386,40 +386,40 @@ static int start_http(struct api *api)
     info = api->http ? MHD_get_daemon_info(api->http, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
     if (!info)
         return -EIO;
-    return sd_event_add_io(api->node->event, &api->http_source, info->epoll_fd, EPOLLIN, on_http,
+    return sd_event_add_io(api->daemon->event, &api->http_source, info->epoll_fd, EPOLLIN, on_http,
                            api);
 }
 
-int api_new(struct node *n, api_handler *handler, struct api **ret, struct error *err)
+int api_new(struct daemon *d, api_handler *handler, struct api **ret, struct error *err)
 {
     struct api *api = calloc(1, sizeof(*api));
     int r;
 
     if (!api)
         return error_set(err, -ENOMEM, "out of memory");
-    api->node = n;
+    api->daemon = d;
     api->handler = handler;
     api->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    r = sd_event_add_time(n->event, &api->timer, CLOCK_MONOTONIC, 0, 1000, on_timer, api);
+    r = sd_event_add_time(d->event, &api->timer, CLOCK_MONOTONIC, 0, 1000, on_timer, api);
     if (r >= 0)
         r = sd_event_source_set_enabled(api->timer, SD_EVENT_OFF);
     if (r >= 0)
-        r = sd_event_add_defer(n->event, &api->resume_source, on_resume, api);
+        r = sd_event_add_defer(d->event, &api->resume_source, on_resume, api);
     if (r >= 0)
         r = sd_event_source_set_enabled(api->resume_source, SD_EVENT_OFF);
     if (r >= 0)
         r = start_http(api);
     api->fd = -1;
     if (r >= 0)
-        r = take_passed(n, &api->fd);
+        r = take_passed(d, &api->fd);
     api->passed = r > 0;
     if (r == 0)
-        api->fd = r = listen_on(n);
+        api->fd = r = listen_on(d);
     if (r >= 0)
-        r = sd_event_add_io(n->event, &api->listen_source, api->fd, EPOLLIN, on_listen, api);
+        r = sd_event_add_io(d->event, &api->listen_source, api->fd, EPOLLIN, on_listen, api);
     if (r < 0) {
         api_free(api);
-        return error_set(err, r, "cannot listen on %s/" RUNDIR_API_SOCKET ": %s", n->dir,
+        return error_set(err, r, "cannot listen on %s/" RUNDIR_API_SOCKET ": %s", d->dir,
                          strerror(-r));
     }
     *ret = api;
@@ -429,8 +429,8 @@ int api_new(struct node *n, api_handler *handler, struct api **ret, struct error
 /* A suspended connection must not outlive the daemon: whoever waits is told that it ended. */
 static void answer_waiting(struct api *api)
 {
-    wait_give_up_all(api->node);
-    container_adopt_cancel_all(api->node);
+    wait_give_up_all(api->daemon);
+    container_adopt_cancel_all(api->daemon);
     MHD_run(api->http);
 }
 
@@ -447,7 +447,7 @@ struct api *api_free(struct api *api)
     sd_event_source_disable_unref(api->timer);
     sd_event_source_disable_unref(api->resume_source);
     if (api->fd >= 0 && !api->passed)
-        unlinkat(api->node->dir_fd, RUNDIR_API_SOCKET, 0);
+        unlinkat(api->daemon->dir_fd, RUNDIR_API_SOCKET, 0);
     close_fd(api->fd);
     close_fd(api->spare_fd);
     free(api);

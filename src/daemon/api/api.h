@@ -21,7 +21,7 @@
 
 struct api;
 struct job;
-struct node;
+struct daemon;
 struct request;
 struct attributes;
 struct stream;
@@ -29,12 +29,12 @@ struct stream;
 /* What a complete request asks for: answers now, or later through request_answer. */
 typedef void api_handler(struct request *r);
 
-int api_new(struct node *n, api_handler *handler, struct api **ret, struct error *err);
+int api_new(struct daemon *d, api_handler *handler, struct api **ret, struct error *err);
 struct api *api_free(struct api *api); /* takes NULL, returns NULL */
 
 /* One request and, in the end, its answer. */
 struct request {
-    struct node *node;
+    struct daemon *daemon;
     struct caller who;
     const char *method, *path; /* during the call only */
     json_t *body;              /* NULL: none */

@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "daemon/api/api.h"
-#include "daemon/node.h"
+#include "daemon/daemon.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -19,7 +19,7 @@ struct event {
 };
 
 struct events {
-    struct node *node;
+    struct daemon *daemon;
     struct event kept[EVENTS_KEPT]; /* event K at [K % EVENTS_KEPT] */
     uint64_t next;                  /* its number; the first event is 1 */
     struct stream *streams;
@@ -58,7 +58,7 @@ static void wake(struct stream *s)
         return;
     s->asleep = false;
     MHD_resume_connection(s->connection);
-    api_resumed(s->events->node->api);
+    api_resumed(s->events->daemon->api);
 }
 
 void events_tell(struct events *e, const char *type, json_t *data)
@@ -72,7 +72,7 @@ void events_tell(struct events *e, const char *type, json_t *data)
     json_decref(data);
     if (e && json)
         len = asprintf(&text, "id: %" PRIu64 ".%" PRIu64 "\nevent: %s\ndata: %s\n\n",
-                       e->node->epoch, e->next, type, json);
+                       e->daemon->epoch, e->next, type, json);
     free(json);
     if (len < 0 || len > EVENTS_TEXT_MAX) {
         if (len >= 0)
@@ -182,7 +182,7 @@ static uint64_t behind(const struct events *e, const char *last)
     char end;
 
     if (sscanf(last, "%" SCNu64 ".%" SCNu64 "%c", &epoch, &number, &end) != 2 ||
-        epoch != e->node->epoch || number >= e->next || number + 1 < oldest(e))
+        epoch != e->daemon->epoch || number >= e->next || number + 1 < oldest(e))
         return 0;
     return number + 1;
 }
@@ -215,7 +215,7 @@ static void begin_at(struct stream *s, const struct events_from *from)
 int events_open(struct events *e, struct request *r, const struct events_from *from,
                 struct stream **ret)
 {
-    const struct node *n = e->node;
+    const struct daemon *d = e->daemon;
     unsigned all = 0, of_user = 0;
     struct stream *s;
 
@@ -224,7 +224,7 @@ int events_open(struct events *e, struct request *r, const struct events_from *f
         of_user += s->uid == r->who.uid;
     }
     if (all >= EVENTS_STREAMS_MAX ||
-        (r->who.uid != 0 && r->who.uid != n->uid && of_user >= EVENTS_STREAMS_UID))
+        (r->who.uid != 0 && r->who.uid != d->uid && of_user >= EVENTS_STREAMS_UID))
         return -EAGAIN;
     s = calloc(1, sizeof(*s));
     if (!s)
@@ -250,7 +250,7 @@ int stream_send(struct stream *s, void *connection)
     enum MHD_Result result;
 
     s->connection = connection;
-    if (!info || sd_event_add_io(s->events->node->event, &s->gone_source, info->connect_fd,
+    if (!info || sd_event_add_io(s->events->daemon->event, &s->gone_source, info->connect_fd,
                                  EPOLLRDHUP, on_gone, s) < 0) {
         free_stream(s);
         return -EIO;
@@ -275,16 +275,16 @@ void events_end_streams(struct events *e)
     }
 }
 
-int events_new(struct node *n, struct events **ret)
+int events_new(struct daemon *d, struct events **ret)
 {
     struct events *e = calloc(1, sizeof(*e));
     int r;
 
     if (!e)
         return -ENOMEM;
-    e->node = n;
+    e->daemon = d;
     e->next = 1;
-    r = sd_event_add_time(n->event, &e->timer, CLOCK_MONOTONIC, 0, 100000, on_beat, e);
+    r = sd_event_add_time(d->event, &e->timer, CLOCK_MONOTONIC, 0, 100000, on_beat, e);
     if (r >= 0)
         r = sd_event_source_set_enabled(e->timer, SD_EVENT_OFF);
     if (r < 0) {

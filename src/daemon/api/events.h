@@ -27,11 +27,11 @@ struct events_from {
 };
 
 struct events;
-struct node;
+struct daemon;
 struct request;
 struct stream;
 
-int events_new(struct node *n, struct events **ret);
+int events_new(struct daemon *d, struct events **ret);
 struct events *events_free(struct events *e); /* after api_free(); takes NULL, returns NULL */
 
 /* Takes over @data, an object (NULL: out of memory, nothing is told). @e may be NULL. */

@@ -4,8 +4,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "daemon/api/api.h"
+#include "daemon/daemon.h"
 #include "daemon/job/confine.h"
-#include "daemon/node.h"
 #include "daemon/plan/decision.h"
 #include "daemon/record/history.h"
 #include "host/proc/file.h"
@@ -86,8 +86,8 @@ typedef void (*per_job_fn)(FILE *f, const struct job *j);
 
 static void each_job(FILE *f, const struct request *r, per_job_fn fn)
 {
-    for (const struct job *j = r->node->jobs.first; j; j = j->next)
-        if (control_may_read(r->node, &r->who, j))
+    for (const struct job *j = r->daemon->jobs.first; j; j = j->next)
+        if (control_may_read(r->daemon, &r->who, j))
             fn(f, j);
 }
 
@@ -161,9 +161,9 @@ static void put_states(FILE *f, const struct request *r)
     for (unsigned i = 0; i < ARRAY_LEN(states); i++) {
         unsigned count = 0;
 
-        for (const struct job *j = r->node->jobs.first; j; j = j->next)
-            count +=
-                control_may_read(r->node, &r->who, j) && strcmp(job_state(j, now), states[i]) == 0;
+        for (const struct job *j = r->daemon->jobs.first; j; j = j->next)
+            count += control_may_read(r->daemon, &r->who, j) &&
+                     strcmp(job_state(j, now), states[i]) == 0;
         fprintf(f, "tide_jobs{state=\"%s\"} %u\n", states[i], count);
     }
 }
@@ -224,26 +224,26 @@ static unsigned open_descriptors(void)
 }
 
 /* Seconds since 1970 at which the machine was started: "btime 1700000000" in /proc/stat. */
-static double boot_time(const struct node *n)
+static double boot_time(const struct daemon *d)
 {
     _cleanup_free_ char *text = NULL;
     const char *line;
     size_t len;
 
-    if (file_read_all(n->root, "proc/stat", &text, &len) < 0)
+    if (file_read_all(d->root, "proc/stat", &text, &len) < 0)
         return 0;
     line = strstr(text, "\nbtime ");
     return line ? strtod(line + strlen("\nbtime "), NULL) : 0;
 }
 
-static void put_process(FILE *f, const struct node *n)
+static void put_process(FILE *f, const struct daemon *d)
 {
     struct rlimit limit = {0};
     unsigned long long user = 0, kernel = 0, start = 0, size = 0;
     long pages = 0, ticks = sysconf(_SC_CLK_TCK);
     char text[1024];
     const char *rest =
-        file_read(n->root, "proc/self/stat", text, sizeof(text)) > 0 ? strrchr(text, ')') : NULL;
+        file_read(d->root, "proc/self/stat", text, sizeof(text)) > 0 ? strrchr(text, ')') : NULL;
 
     if (rest)
         sscanf(rest + 1,
@@ -259,12 +259,12 @@ static void put_process(FILE *f, const struct node *n)
     one(f, "process_open_fds", "gauge", "Descriptors that tided has open.", open_descriptors());
     one(f, "process_max_fds", "gauge", "Descriptors that tided may open.", (double)limit.rlim_cur);
     one(f, "process_start_time_seconds", "gauge", "When tided was started, since 1970.",
-        boot_time(n) + (double)start / (double)ticks);
+        boot_time(d) + (double)start / (double)ticks);
 }
 
 char *metrics_text(const struct request *r)
 {
-    const struct node *n = r->node;
+    const struct daemon *d = r->daemon;
     char *text = NULL;
     size_t len;
     FILE *f = open_memstream(&text, &len);
@@ -274,14 +274,14 @@ char *metrics_text(const struct request *r)
     family(f, "tide_build_info", "gauge", "1, with the version of tided.");
     fputs("tide_build_info{version=\"" TIDE_VERSION "\"} 1\n", f);
     family(f, "tide_policy_info", "gauge", "1, with the policy in force.");
-    fprintf(f, "tide_policy_info{policy=\"%s\"} 1\n", decision_policy(n->decision)->policy->name);
-    one(f, "tide_cores", "gauge", "Cores that this daemon divides.", cpuset_count(&n->cpus));
+    fprintf(f, "tide_policy_info{policy=\"%s\"} 1\n", decision_policy(d->decision)->policy->name);
+    one(f, "tide_cores", "gauge", "Cores that this daemon divides.", cpuset_count(&d->cpus));
     put_jobs(f, r);
-    one(f, "tide_decisions_total", "counter", "Decisions of the policy.", (double)n->generation);
+    one(f, "tide_decisions_total", "counter", "Decisions of the policy.", (double)d->generation);
     put_resizes(f, &counted);
     one(f, "tide_history_dropped_total", "counter", "Rows of the history that were not written.",
-        (double)history_dropped(n->history));
-    put_process(f, n);
+        (double)history_dropped(d->history));
+    put_process(f, d);
     if (fclose(f) != 0) {
         free(text);
         return NULL;

@@ -7,8 +7,8 @@
 #include "daemon/api/events.h"
 #include "daemon/api/view.h"
 #include "daemon/containers/container.h"
+#include "daemon/daemon.h"
 #include "daemon/job/confine.h"
-#include "daemon/node.h"
 #include "daemon/peers/control.h"
 #include "daemon/plan/decision.h"
 #include "daemon/plan/plan.h"
@@ -218,8 +218,8 @@ static void get_jobs(struct request *r, struct job *none)
 {
     json_t *list = json_array();
 
-    for (const struct job *j = r->node->jobs.first; j; j = j->next)
-        if (control_may_read(r->node, &r->who, j))
+    for (const struct job *j = r->daemon->jobs.first; j; j = j->next)
+        if (control_may_read(r->daemon, &r->who, j))
             json_array_append_new(list, view_job(j));
     request_answer(r, HTTP_OK, list);
 }
@@ -235,7 +235,7 @@ static void get_explain(struct request *r, struct job *j)
 }
 
 /* Processes that nobody may hold up: the machine would stop, or its daemon. NULL: it is none. */
-static const char *what_it_is(const struct node *n, pid_t pid)
+static const char *what_it_is(const struct daemon *d, pid_t pid)
 {
     struct proc_stat stat;
 
@@ -243,9 +243,9 @@ static const char *what_it_is(const struct node *n, pid_t pid)
         return "the first process of the machine";
     if (pid == getpid())
         return "tided itself";
-    if (proc_is_kernel(n->root, pid))
+    if (proc_is_kernel(d->root, pid))
         return "a thread of the kernel";
-    if (proc_read_stat(n->root, pid, &stat) == 0 && stat.parent == getpid())
+    if (proc_read_stat(d->root, pid, &stat) == 0 && stat.parent == getpid())
         return "tided's guardian";
     return NULL;
 }
@@ -260,7 +260,7 @@ static bool find_process(struct request *r, pid_t *ret_pid, uid_t *ret_uid)
 
     if (!take_number(r, "pid", 1, INT32_MAX, false, &pid))
         return false;
-    e = proc_read_status(r->node->root, (pid_t)pid, &status);
+    e = proc_read_status(r->daemon->root, (pid_t)pid, &status);
     if (e < 0) {
         request_fail(r, HTTP_BAD_REQUEST, "", "pid is %u: there is no such process", pid);
         return false;
@@ -274,7 +274,7 @@ static bool find_process(struct request *r, pid_t *ret_pid, uid_t *ret_uid)
                      "process %u has the rights of another user, too (a setuid program?)", pid);
         return false;
     }
-    special = what_it_is(r->node, status.tgid);
+    special = what_it_is(r->daemon, status.tgid);
     if (special) {
         request_fail(r, HTTP_FORBIDDEN, "'tide run' starts a program as a job.",
                      "process %u is %s: it cannot be a job", pid, special);
@@ -285,9 +285,9 @@ static bool find_process(struct request *r, pid_t *ret_pid, uid_t *ret_uid)
     return true;
 }
 
-static const char *placement_note(const struct node *n, enum placement placement)
+static const char *placement_note(const struct daemon *d, enum placement placement)
 {
-    if (placement == PLACEMENT_QUOTA && !n->weights)
+    if (placement == PLACEMENT_QUOTA && !d->weights)
         return "quotas need a daemon that may write control groups (root): only thread targets";
     return "";
 }
@@ -297,10 +297,10 @@ static bool check_memory(struct request *r, uint64_t bytes)
 {
     char asked[SIZE_TEXT_MAX], most[SIZE_TEXT_MAX];
 
-    if (r->node->memory_bytes == 0 || bytes <= r->node->memory_bytes)
+    if (r->daemon->memory_bytes == 0 || bytes <= r->daemon->memory_bytes)
         return true;
     size_text(bytes, asked);
-    size_text(r->node->memory_bytes, most);
+    size_text(r->daemon->memory_bytes, most);
     request_fail(r, HTTP_BAD_REQUEST, "'memory' in tide.conf(5) says how much that is.",
                  "memory is %s: jobs can have %s on this machine", asked, most);
     return false;
@@ -313,7 +313,7 @@ static bool read_request(struct request *r, struct job_request *ret, bool *ret_h
     uint32_t threads = 0;
     bool queue = false, held = false;
 
-    *ret = job_request_usual(r->node);
+    *ret = job_request_usual(r->daemon);
     if (!only_fields(r, fields) || !take_text(r, "name", &ret->name) ||
         !take_asked(r, &ret->asked) ||
         !take_number(r, "threads", 1, PROTO_THREADS_MAX, true, &threads) ||
@@ -345,7 +345,7 @@ static unsigned status_of(int error)
 
 static void post_job(struct request *r, struct job *none)
 {
-    struct node *n = r->node;
+    struct daemon *d = r->daemon;
     struct job_request req;
     struct process *p;
     struct error err = {0};
@@ -355,21 +355,21 @@ static void post_job(struct request *r, struct job *none)
     uid_t uid;
     int e;
 
-    if (!control_may_use(n, &r->who)) {
+    if (!control_may_use(d, &r->who)) {
         request_fail(r, HTTP_FORBIDDEN, "'tide run' starts one of your own.",
-                     "this daemon serves user %u only", (unsigned)n->uid);
+                     "this daemon serves user %u only", (unsigned)d->uid);
         return;
     }
     if (!read_request(r, &req, &held) || !find_process(r, &pid, &uid) ||
         !routes_within_limits(r, uid, &req.asked, req.pinned.intra))
         return;
-    e = job_new(n, uid, &req, &j, &err);
+    e = job_new(d, uid, &req, &j, &err);
     if (e < 0) {
         request_fail(r, status_of(e), e == -EEXIST ? "Choose another name." : "", "%s", err.text);
         return;
     }
     j->admission.held = held;
-    j->granted = req.pinned.intra && control_may_govern(n, &r->who);
+    j->granted = req.pinned.intra && control_may_govern(d, &r->who);
     e = process_join(j, pid, 0, &p);
     if (e < 0) {
         job_free(j);
@@ -377,22 +377,22 @@ static void post_job(struct request *r, struct job *none)
                      strerror(-e));
         return;
     }
-    node_log("job %s (%s) of %s: process %d", j->id, j->name, j->owner, (int)pid);
-    store_save(n); /* before the answer: a job that was promised outlives this daemon */
-    node_changed(n);
+    daemon_log("job %s (%s) of %s: process %d", j->id, j->name, j->owner, (int)pid);
+    store_save(d); /* before the answer: a job that was promised outlives this daemon */
+    daemon_changed(d);
     char agent_socket[RUNDIR_PATH_MAX + sizeof(RUNDIR_AGENT_SOCKET) + 1];
-    snprintf(agent_socket, sizeof(agent_socket), "%s/" RUNDIR_AGENT_SOCKET, n->dir);
+    snprintf(agent_socket, sizeof(agent_socket), "%s/" RUNDIR_AGENT_SOCKET, d->dir);
     request_answer(r, HTTP_CREATED,
                    json_pack("{s:s,s:s,s:s,s:s,s:s}", "id", j->id, "name", j->name, "token",
                              j->token, "socket", agent_socket, "note",
-                             placement_note(n, (enum placement)j->asked.placement)));
+                             placement_note(d, (enum placement)j->asked.placement)));
 }
 
 /* ---- containers ---- */
 
 static bool may_adopt(struct request *r)
 {
-    if (control_may_adopt(r->node, &r->who))
+    if (control_may_adopt(r->daemon, &r->who))
         return true;
     request_fail(r, HTTP_FORBIDDEN, "Ask an administrator: see docs/permissions.md.",
                  "only the daemon's user, root and the admin group adopt containers");
@@ -423,14 +423,14 @@ static void adopted(void *arg, struct job *j, const struct error *err)
         request_fail(r, failures[i].status, failures[i].hint, "%s", err->text);
         return;
     }
-    store_save(r->node); /* before the answer: what was promised outlives this daemon */
+    store_save(r->daemon); /* before the answer: what was promised outlives this daemon */
     request_answer(r, HTTP_CREATED, view_job(j));
 }
 
 static void post_adoption(struct request *r, struct job *none)
 {
     static const char *const fields[] = {ATTRIBUTES, "container", NULL};
-    struct job_request req = job_request_usual(r->node);
+    struct job_request req = job_request_usual(r->daemon);
     const char *name = NULL;
 
     if (!may_adopt(r) || !only_fields(r, fields) || !take_text(r, "container", &name) ||
@@ -439,7 +439,7 @@ static void post_adoption(struct request *r, struct job *none)
     if (!name || !*name)
         request_fail(r, HTTP_BAD_REQUEST, "Send {\"container\": \"NAME\"}.",
                      "container is missing");
-    else if (container_adopt(r->node, name, &req, adopted, r, &r->adoption) < 0)
+    else if (container_adopt(r->daemon, name, &req, adopted, r, &r->adoption) < 0)
         request_fail(r, HTTP_UNAVAILABLE, "", "out of memory");
 }
 
@@ -453,7 +453,7 @@ static void delete_adoption(struct request *r, struct job *j)
         return;
     }
     if (container_release(j, &err) == 0) {
-        node_changed(r->node);
+        daemon_changed(r->daemon);
         request_answer(r, HTTP_OK, answer);
         return;
     }
@@ -522,7 +522,7 @@ static bool read_keep(struct request *r, struct patch *p)
         return false;
     }
     if (cpuset_parse(cores, &p->cores) == 0) {
-        cpuset_and(&both, &p->cores, &r->node->cpus);
+        cpuset_and(&both, &p->cores, &r->daemon->cpus);
         p->has_cores = cpuset_count(&both) > 0 && cpuset_equal(&both, &p->cores);
     }
     if (!p->has_cores)
@@ -544,10 +544,12 @@ static bool read_patch(struct request *r, const struct job *j, struct patch *ret
                      placement_name((enum placement)j->asked.placement));
         return false;
     }
-    *ret = (struct patch){
-        .deadline_ms = NODE_WAIT_MS, .held = j->admission.held, .keep = j->kept, .asked = j->asked};
+    *ret = (struct patch){.deadline_ms = DAEMON_WAIT_MS,
+                          .held = j->admission.held,
+                          .keep = j->kept,
+                          .asked = j->asked};
     if (!only_fields(r, fields) || !take_asked(r, &ret->asked) ||
-        !take_number(r, "deadline_ms", 1, NODE_WAIT_MAX_MS, false, &ret->deadline_ms) ||
+        !take_number(r, "deadline_ms", 1, DAEMON_WAIT_MAX_MS, false, &ret->deadline_ms) ||
         !take_flag(r, "held", &ret->held) || !read_threads(r, ret) || !read_keep(r, ret))
         return false;
     if (json_object_size(r->body) == (json_object_get(r->body, "deadline_ms") ? 1 : 0)) {
@@ -592,9 +594,9 @@ static void patch_job(struct request *r, struct job *j)
     struct error err = {0};
     struct patch p;
     uint32_t threads;
-    bool governs = control_may_govern(r->node, &r->who);
+    bool governs = control_may_govern(r->daemon, &r->who);
 
-    if (!control_may_change(r->node, &r->who, j)) {
+    if (!control_may_change(r->daemon, &r->who, j)) {
         request_fail(r, HTTP_FORBIDDEN, "Ask its owner, or run as root.", "job %s is %s's", j->id,
                      j->owner);
         return;
@@ -613,7 +615,7 @@ static void patch_job(struct request *r, struct job *j)
             request_fail(r, HTTP_CONFLICT, "", "%s", err.text);
             return;
         }
-        store_save(j->node); /* before the answer: a new daemon must not start it */
+        store_save(j->daemon); /* before the answer: a new daemon must not start it */
     }
     r->from = job_target(j);
     j->asked = p.asked;
@@ -623,7 +625,7 @@ static void patch_job(struct request *r, struct job *j)
     else if (p.pins || p.keeps)
         control_pin(j, p.threads, governs);
     else
-        plan_make_now(j->node);
+        plan_make_now(j->daemon);
     r->to = job_target(j);
     if (wait_start(j, r->received_ns, clock_now_ns() + p.deadline_ms * NS_PER_MS, patch_done, r,
                    &r->wait) < 0)
@@ -637,7 +639,7 @@ static void delete_job(struct request *r, struct job *j)
     unsigned asked = 0;
     int grace_s;
 
-    if (!control_may_change(r->node, &r->who, j)) {
+    if (!control_may_change(r->daemon, &r->who, j)) {
         request_fail(r, HTTP_FORBIDDEN, "Ask its owner, or run as root.", "job %s is %s's", j->id,
                      j->owner);
         return;
@@ -651,7 +653,7 @@ static void delete_job(struct request *r, struct job *j)
     if (grace_s == 0)
         asked = job_terminate(j);
     admission_end(j); /* then it goes on, if it was paused: the signal is the first that it sees */
-    node_log("job %s (%s) is cancelled by user %u", j->id, j->name, (unsigned)r->who.uid);
+    daemon_log("job %s (%s) is cancelled by user %u", j->id, j->name, (unsigned)r->who.uid);
     request_answer(r, HTTP_OK,
                    json_pack("{s:s,s:s,s:s,s:i,s:i}", "id", j->id, "name", j->name, "state",
                              job_state(j, clock_now_ns()), "signalled", (int)asked, "grace_s",
@@ -662,27 +664,27 @@ static void delete_job(struct request *r, struct job *j)
 
 static void get_machine(struct request *r, struct job *none)
 {
-    request_answer(r, HTTP_OK, view_machine(r->node));
+    request_answer(r, HTTP_OK, view_machine(r->daemon));
 }
 
 static void get_policy(struct request *r, struct job *none)
 {
-    request_answer(r, HTTP_OK, view_policy(r->node));
+    request_answer(r, HTTP_OK, view_policy(r->daemon));
 }
 
 static void put_policy(struct request *r, struct job *none)
 {
     static const char *const fields[] = {"policy", "name", NULL};
-    struct node *n = r->node;
+    struct daemon *d = r->daemon;
     const char *text = NULL;
     struct policy_spec spec;
     struct error err = {0};
     json_t *answer;
     int e;
 
-    if (!control_may_govern(n, &r->who)) {
+    if (!control_may_govern(d, &r->who)) {
         request_fail(r, HTTP_FORBIDDEN,
-                     n->uid == 0 ? "Ask to be of the admin group, tide.conf(5)." : "",
+                     d->uid == 0 ? "Ask to be of the admin group, tide.conf(5)." : "",
                      "only the daemon's user, root and the admin group change the policy");
         return;
     }
@@ -702,16 +704,16 @@ static void put_policy(struct request *r, struct job *none)
                      "%s", err.text);
         return;
     }
-    decision_set_policy(n->decision, &spec);
-    node_log("policy %s", text);
-    e = store_save_policy(n); /* before the answer: what was promised outlives this daemon */
-    plan_make_now(n);
-    answer = view_policy(n);
+    decision_set_policy(d->decision, &spec);
+    daemon_log("policy %s", text);
+    e = store_save_policy(d); /* before the answer: what was promised outlives this daemon */
+    plan_make_now(d);
+    answer = view_policy(d);
     if (e < 0)
         json_object_set_new(answer, "note",
                             json_sprintf("it cannot be written to %s: %s; a new daemon will have "
                                          "another policy",
-                                         n->dir, strerror(-e)));
+                                         d->dir, strerror(-e)));
     request_answer(r, HTTP_OK, answer);
 }
 
@@ -761,16 +763,16 @@ static void call(struct request *r, const struct route *route, const char *name)
     struct job *j = NULL;
 
     if (*name) {
-        j = control_find(r->node, &r->who, name, &err);
+        j = control_find(r->daemon, &r->who, name, &err);
         if (!j) {
             request_fail(r, err.code == -EEXIST ? HTTP_CONFLICT : HTTP_NOT_FOUND,
                          err.code == -EEXIST ? "Name one of them." : "'tide ps' lists the jobs.",
                          "%s", err.text);
             return;
         }
-    } else if (!control_may_use(r->node, &r->who)) {
+    } else if (!control_may_use(r->daemon, &r->who)) {
         request_fail(r, HTTP_FORBIDDEN, "'tide run' starts one of your own.",
-                     "this daemon serves user %u only", (unsigned)r->node->uid);
+                     "this daemon serves user %u only", (unsigned)r->daemon->uid);
         return;
     }
     route->handle(r, j);

@@ -12,9 +12,9 @@ bool routes_within_limits(struct request *r, uid_t uid, const struct attributes 
 {
     struct error err = {0};
 
-    if (control_may_govern(r->node, &r->who) ||
-        ((!asked || limits_check_priority(r->node, uid, asked->priority, &err) == 0) &&
-         limits_check_pin(r->node, uid, threads, &err) == 0))
+    if (control_may_govern(r->daemon, &r->who) ||
+        ((!asked || limits_check_priority(r->daemon, uid, asked->priority, &err) == 0) &&
+         limits_check_pin(r->daemon, uid, threads, &err) == 0))
         return true;
     request_fail(r, 403, ASK_ADMIN, "%s", err.text);
     return false;

@@ -4,7 +4,7 @@
 #include "daemon/api/events.h"
 #include "daemon/api/metrics.h"
 #include "daemon/api/view.h"
-#include "daemon/node.h"
+#include "daemon/daemon.h"
 #include "daemon/record/chronicle.h"
 #include "daemon/record/history.h"
 
@@ -36,7 +36,7 @@ static bool take_argument(struct request *r, const char *key, uint64_t max, uint
 void routes_history(struct request *r, struct job *none)
 {
     struct history_filter f = {.job = request_argument(r, "job"),
-                               .all = control_may_govern(r->node, &r->who),
+                               .all = control_may_govern(r->daemon, &r->who),
                                .uid = r->who.uid};
     uint64_t since = 0, limit = HISTORY_LIMIT_STD;
     struct error err = {0};
@@ -47,14 +47,14 @@ void routes_history(struct request *r, struct job *none)
         return;
     f.since_ms = since * 1000;
     f.limit = (uint32_t)limit;
-    chronicle_look(r->node); /* up to now */
-    if (history_query(r->node->history, &f, &list, &err) < 0) {
+    chronicle_look(r->daemon); /* up to now */
+    if (history_query(r->daemon->history, &f, &list, &err) < 0) {
         request_fail(r, HTTP_UNAVAILABLE,
                      "The jobs are not concerned; tided(8) says where history lies.", "%s",
                      err.text);
         return;
     }
-    view_history(r->node, (double)since, list);
+    view_history(r->daemon, (double)since, list);
     request_answer(r, HTTP_OK, list);
 }
 
@@ -73,8 +73,8 @@ void routes_events(struct request *r, struct job *none)
     }
     from.since_ms = since * 1000;
     from.ends = follow && *follow == 'f';
-    chronicle_look(r->node); /* up to now */
-    if (r->node->events && events_open(r->node->events, r, &from, &stream) == 0)
+    chronicle_look(r->daemon); /* up to now */
+    if (r->daemon->events && events_open(r->daemon->events, r, &from, &stream) == 0)
         request_answer_stream(r, stream);
     else
         request_fail(r, HTTP_UNAVAILABLE, "", "there are too many streams of events");

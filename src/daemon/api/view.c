@@ -2,10 +2,10 @@
 #include "daemon/api/view.h"
 
 #include "base/clock.h"
-#include "daemon/confine/groups.h"
+#include "daemon/confine/balance.h"
 #include "daemon/containers/container.h"
-#include "daemon/job/parts.h"
-#include "daemon/node.h"
+#include "daemon/daemon.h"
+#include "daemon/job/apportion.h"
 #include "daemon/plan/decision.h"
 #include "daemon/record/shown.h"
 #include "daemon/record/store.h"
@@ -65,15 +65,16 @@ static json_t *view_split(const struct job *j)
     json_t *list;
     uint32_t milli;
 
-    if (parts_count(j) < 2 || j->want.intra == 0)
+    if (apportion_count(j) < 2 || j->want.intra == 0)
         return json_null();
     list = json_array();
     for (const struct process *p = j->processes; p; p = p->next)
         if (p->want.intra)
             json_array_append_new(
-                list, json_pack("{s:i,s:o,s:i,s:o}", "pid", (int)p->pid, "name",
-                                shown_text(p->comm), "threads", (int)p->want.intra, "used",
-                                parts_used(p, &milli) ? json_real(milli / 1000.0) : json_null()));
+                list,
+                json_pack("{s:i,s:o,s:i,s:o}", "pid", (int)p->pid, "name", shown_text(p->comm),
+                          "threads", (int)p->want.intra, "used",
+                          apportion_used(p, &milli) ? json_real(milli / 1000.0) : json_null()));
     return list;
 }
 
@@ -98,7 +99,7 @@ static json_t *view_progress(const struct job *j)
 static uint32_t signal_of(const struct job *j)
 {
     for (const struct process *p = j->processes; p; p = p->next)
-        if (p->peer && p->signal)
+        if (p->connection && p->signal)
             return p->signal;
     return 0;
 }
@@ -205,7 +206,7 @@ json_t *view_job(const struct job *j)
 static json_t *view_speedup(const struct job *j)
 {
     const struct speed *s = &j->speed;
-    uint32_t table[SPEEDUP_SHOWN_MAX], count = cpuset_count(&j->node->cpus);
+    uint32_t table[SPEEDUP_SHOWN_MAX], count = cpuset_count(&j->daemon->cpus);
     json_t *list;
 
     if (!s->known)
@@ -242,11 +243,11 @@ json_t *view_changes(const struct job *j)
 /* ---- what ran ---- */
 
 /* Of a row of the history, while it is one of ours: ids begin anew with a new directory. */
-static const struct job *job_of_row(const struct node *n, const json_t *row)
+static const struct job *job_of_row(const struct daemon *d, const json_t *row)
 {
     const char *id = json_string_value(json_object_get(row, "id"));
     double submitted = json_number_value(json_object_get(row, "submitted"));
-    const struct job *j = id ? job_of_number(n, strtoull(id + 1, NULL, 10)) : NULL;
+    const struct job *j = id ? job_of_number(d, strtoull(id + 1, NULL, 10)) : NULL;
 
     return j && j->created_ms == (uint64_t)(submitted * 1000 + 0.5) ? j : NULL;
 }
@@ -271,14 +272,14 @@ static void set_turn(json_t *row, const struct job *j, uint64_t now)
     json_object_set_new(row, "wait_s", json_real((double)turn.wait_ns / NS_PER_S));
 }
 
-void view_history(const struct node *n, double since, json_t *list)
+void view_history(const struct daemon *d, double since, json_t *list)
 {
     uint64_t now = clock_now_ns();
 
     for (size_t i = json_array_size(list); i-- > 0;) {
         json_t *row = json_array_get(list, i);
         bool ended = json_is_number(json_object_get(row, "ended"));
-        const struct job *j = ended ? NULL : job_of_row(n, row);
+        const struct job *j = ended ? NULL : job_of_row(d, row);
         bool cancelled = json_is_true(json_object_get(row, "cancelled"));
         const char *state = ended && cancelled ? "cancelled"
                             : ended            ? "ended"
@@ -306,49 +307,49 @@ static void append_note(json_t *notes, const struct job *j)
     json_decref(note);
 }
 
-static json_t *view_notes(const struct node *n)
+static json_t *view_notes(const struct daemon *d)
 {
     json_t *notes = json_array();
-    unsigned cpus = cpuset_count(&n->cpus), capacity = decision_capacity(n->decision);
+    unsigned cpus = cpuset_count(&d->cpus), capacity = decision_capacity(d->decision);
 
-    if (n->weights_note[0])
-        json_array_append_new(notes, shown_text(n->weights_note));
-    if (*groups_note(n->groups))
-        json_array_append_new(notes, shown_text(groups_note(n->groups)));
-    containers_notes(n->containers, notes);
-    store_notes(n, notes);
-    if (n->jobs.n && capacity < cpus)
+    if (d->weights_note[0])
+        json_array_append_new(notes, shown_text(d->weights_note));
+    if (*balance_note(d->balance))
+        json_array_append_new(notes, shown_text(balance_note(d->balance)));
+    containers_notes(d->containers, notes);
+    store_notes(d, notes);
+    if (d->jobs.n && capacity < cpus)
         json_array_append_new(
             notes, json_sprintf("%u of %u cores: other users' daemons have jobs", capacity, cpus));
-    if (!n->claims)
+    if (!d->machine_share)
         json_array_append_new(notes, json_string("other users' daemons are not seen"));
-    for (const struct job *j = n->jobs.first; j; j = j->next)
+    for (const struct job *j = d->jobs.first; j; j = j->next)
         append_note(notes, j);
     return notes;
 }
 
-json_t *view_machine(const struct node *n)
+json_t *view_machine(const struct daemon *d)
 {
-    unsigned capacity = n->jobs.n ? decision_capacity(n->decision) : cpuset_count(&n->cpus);
+    unsigned capacity = d->jobs.n ? decision_capacity(d->decision) : cpuset_count(&d->cpus);
     unsigned given = 0;
     uint64_t memory = 0;
     bool oversubscribed = false;
 
-    for (const struct job *j = n->jobs.first; j; j = j->next) {
+    for (const struct job *j = d->jobs.first; j; j = j->next) {
         given += j->share;
         memory += j->admission.phase == JOB_QUEUED ? 0 : usage_memory(j);
         oversubscribed |= job_oversubscribed(j);
     }
     return json_pack("{s:s,s:i,s:o,s:I,s:b,s:s,s:s,s:i,s:o,s:i,s:o,s:o,s:i,s:b,s:b,s:o}", "version",
-                     TIDE_VERSION, "pid", (int)getpid(), "epoch", number(n->epoch), "uid",
-                     (json_int_t)n->uid, "privileged", (int)(n->weights || n->cpusets), "policy",
-                     decision_policy(n->decision)->policy->name, "placement",
-                     placement_name(n->placement), "cpus", (int)cpuset_count(&n->cpus), "online",
-                     shown_cpuset(&n->cpus), "free", (int)(given < capacity ? capacity - given : 0),
-                     "memory", number_or_null(n->memory_bytes), "memory_counted", number(memory),
-                     "jobs", (int)n->jobs.n, "oversubscribed",
-                     (int)(oversubscribed || given > capacity), "weights", (int)n->weights, "notes",
-                     view_notes(n));
+                     TIDE_VERSION, "pid", (int)getpid(), "epoch", number(d->epoch), "uid",
+                     (json_int_t)d->uid, "privileged", (int)(d->weights || d->cpusets), "policy",
+                     decision_policy(d->decision)->policy->name, "placement",
+                     placement_name(d->placement), "cpus", (int)cpuset_count(&d->cpus), "online",
+                     shown_cpuset(&d->cpus), "free", (int)(given < capacity ? capacity - given : 0),
+                     "memory", number_or_null(d->memory_bytes), "memory_counted", number(memory),
+                     "jobs", (int)d->jobs.n, "oversubscribed",
+                     (int)(oversubscribed || given > capacity), "weights", (int)d->weights, "notes",
+                     view_notes(d));
 }
 
 static json_t *view_value(const struct policy_param *param, int64_t value)
@@ -383,9 +384,9 @@ static json_t *view_params(const struct policy *policy, const int64_t *values)
     return list;
 }
 
-json_t *view_policy(const struct node *n)
+json_t *view_policy(const struct daemon *d)
 {
-    const struct policy_spec *spec = decision_policy(n->decision);
+    const struct policy_spec *spec = decision_policy(d->decision);
     char choice[POLICY_SPEC_TEXT_MAX];
     json_t *list = json_array();
     const struct policy *p;

@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 struct job;
-struct node;
+struct daemon;
 
 /* Each is a new reference, or NULL without memory. */
 json_t *view_job(const struct job *j);
@@ -15,7 +15,7 @@ json_t *view_changes(const struct job *j);
  * ended while no daemon saw it: "lost", and left out when its last sign of life is older than
  * @since.
  */
-void view_history(const struct node *n, double since, json_t *list);
+void view_history(const struct daemon *d, double since, json_t *list);
 
-json_t *view_machine(const struct node *n);
-json_t *view_policy(const struct node *n);
+json_t *view_machine(const struct daemon *d);
+json_t *view_policy(const struct daemon *d);

@@ -5,9 +5,9 @@
 #include "daemon/confine/freezer.h"
 #include "daemon/confine/guardian.h"
 #include "daemon/confine/job_group.h"
+#include "daemon/daemon.h"
 #include "daemon/job/confine.h"
 #include "daemon/job/owner.h"
-#include "daemon/node.h"
 #include "host/cgroup/cgroup.h"
 #include "host/proc/proc.h"
 
@@ -28,21 +28,21 @@ static bool in_cpuset(const struct process *p)
 /* ---- observing ---- */
 
 /* The machine as a whole is no limit, also where its size is made up (--cpus). */
-static uint32_t as_allowance(const struct node *n, uint64_t mcpu)
+static uint32_t as_allowance(const struct daemon *d, uint64_t mcpu)
 {
-    return mcpu >= 1000ull * n->topology.cpus ? 0 : (uint32_t)mcpu;
+    return mcpu >= 1000ull * d->topology.cpus ? 0 : (uint32_t)mcpu;
 }
 
 static uint32_t own_allowance(const struct process *p)
 {
-    const struct node *n = p->job->node;
+    const struct daemon *d = p->job->daemon;
     struct cgroup_limits limits;
     uint64_t mcpu = 1000ull * cpuset_count(&p->original);
 
-    if (!(p->moved & CGROUP_CPU) && n->cgroup &&
-        cgroup_read_limits(n->cgroup, p->pid, &limits) == 0 && limits.quota_mcpu < mcpu)
+    if (!(p->moved & CGROUP_CPU) && d->cgroup &&
+        cgroup_read_limits(d->cgroup, p->pid, &limits) == 0 && limits.quota_mcpu < mcpu)
         mcpu = limits.quota_mcpu;
-    return as_allowance(n, mcpu);
+    return as_allowance(d, mcpu);
 }
 
 /* A child of a fenced process was born with the fence: its original is its family's. */
@@ -52,7 +52,7 @@ static void find_original(struct process *p)
     struct cpuset inside;
 
     if (proc_get_affinity(p->pid, &p->original) < 0)
-        p->original = j->node->topology.online;
+        p->original = j->daemon->topology.online;
     cpuset_and(&inside, &p->original, &j->cores);
     if (cpuset_count(&j->cores) > 0 && cpuset_equal(&inside, &p->original) && j->processes != p)
         p->original = j->processes->original;
@@ -71,8 +71,9 @@ static void enter(struct process *p)
     job_group_add(p);
     if (j->admission.submitted)
         freezer_join(p);
-    else if (!j->groups && j->node->cgroup) /* a submitted job's child is paused with it no more */
-        cgroup_move_home(j->node->cgroup, CGROUP_FREEZER, p->pid, NULL);
+    else if (!j->groups &&
+             j->daemon->cgroup) /* a submitted job's child is paused with it no more */
+        cgroup_move_home(j->daemon->cgroup, CGROUP_FREEZER, p->pid, NULL);
     if (cpuset_count(&j->cores) > 0)
         fence_process(p, &j->cores);
 }
@@ -86,7 +87,7 @@ static bool look_at_allowance(struct job *j)
     if (cpuset_count(&j->cores) > 0 || j->quota_set_mcpu != CGROUP_NO_QUOTA)
         return false;
     for (const struct process *p = j->processes; p; p = p->next) {
-        uint32_t allowed = p->beat ? as_allowance(j->node, p->allowed_mcpu) : 0;
+        uint32_t allowed = p->beat ? as_allowance(j->daemon, p->allowed_mcpu) : 0;
 
         if (!p->beat || p->allowed_mcpu == 0)
             continue;
@@ -119,7 +120,7 @@ static bool look_at_affinity(struct job *j)
             cpuset_equal(&now, p->fenced ? &j->cores : &p->original) || is_anothers(p))
             continue;
         if (p->fenced)
-            guardian_forget(j->node->guardian, p->pid, p->start);
+            guardian_forget(j->daemon->guardian, p->pid, p->start);
         p->fenced = false;
         p->original = now;
         found = true;
@@ -144,20 +145,20 @@ static int enter_group(struct job *j, unsigned controller)
 
 static void unfence_process(struct process *p)
 {
-    struct node *n = p->job->node;
+    struct daemon *d = p->job->daemon;
 
     if (!p->fenced && !in_cpuset(p))
         return;
-    proc_set_affinity(n->root, p->pid, &p->original, NULL);
+    proc_set_affinity(d->root, p->pid, &p->original, NULL);
     if (!in_cpuset(p))
-        guardian_forget(n->guardian, p->pid, p->start);
+        guardian_forget(d->guardian, p->pid, p->start);
     p->fenced = false;
 }
 
 /* A setuid program gets no cores, and does not keep those of an earlier time. */
 static int fence_process(struct process *p, const struct cpuset *cores)
 {
-    struct node *n = p->job->node;
+    struct daemon *d = p->job->daemon;
     int r;
 
     failpoint(FAILPOINT_PROCESS_FENCED);
@@ -168,18 +169,18 @@ static int fence_process(struct process *p, const struct cpuset *cores)
         unfence_process(p);
     if (r < 0)
         return 0;
-    r = guardian_note(n->guardian, p->pid, p->start, &p->original);
+    r = guardian_note(d->guardian, p->pid, p->start, &p->original);
     if (r == 0)
         r = fault(FAULT_AFFINITY);
     if (r == 0)
-        r = proc_set_affinity(n->root, p->pid, cores, NULL);
+        r = proc_set_affinity(d->root, p->pid, cores, NULL);
     p->fenced = r == 0;
     return r == -ESRCH ? 0 : r;
 }
 
 static void forget_process(struct process *p)
 {
-    guardian_forget(p->job->node->guardian, p->pid, p->start);
+    guardian_forget(p->job->daemon->guardian, p->pid, p->start);
 }
 
 static int unfence(struct job *j)
@@ -189,7 +190,7 @@ static int unfence(struct job *j)
 
     if (j->groups & CGROUP_CPUSET) {
         job_group_name(j, name);
-        r = cgroup_set_cpus(j->node->cgroup, name, &j->node->topology.online, NULL);
+        r = cgroup_set_cpus(j->daemon->cgroup, name, &j->daemon->topology.online, NULL);
     }
     for (struct process *p = j->processes; p; p = p->next)
         unfence_process(p);
@@ -211,16 +212,16 @@ void actuate_release(struct job *j)
 
 static int set_cores(struct job *j, const struct cpuset *cores)
 {
-    struct node *n = j->node;
+    struct daemon *d = j->daemon;
     struct error err = {0};
     char name[CGROUP_NAME_MAX];
     int r = 0;
 
     if (cpuset_count(cores) == 0)
         return unfence(j);
-    if (n->cpusets && enter_group(j, CGROUP_CPUSET) == 0) {
+    if (d->cpusets && enter_group(j, CGROUP_CPUSET) == 0) {
         job_group_name(j, name);
-        r = cgroup_set_cpus(n->cgroup, name, cores, &err);
+        r = cgroup_set_cpus(d->cgroup, name, cores, &err);
     }
     for (struct process *p = j->processes; p && r == 0; p = p->next)
         r = fence_process(p, cores);
@@ -237,13 +238,13 @@ static int set_cores(struct job *j, const struct cpuset *cores)
 
 static void set_weight(struct job *j, uint32_t weight)
 {
-    struct node *n = j->node;
+    struct daemon *d = j->daemon;
     struct error err = {0};
     char name[CGROUP_NAME_MAX];
     int r;
 
     j->weight_set = weight; /* also when it fails: once is enough, the note says why */
-    if (!n->weights)
+    if (!d->weights)
         return;
     if (enter_group(j, CGROUP_CPU) < 0) {
         snprintf(err.text, sizeof(err.text), "weights do not compare: %.*s", JOB_REASON_MAX - 1,
@@ -256,25 +257,25 @@ static void set_weight(struct job *j, uint32_t weight)
     if (r < 0)
         error_set(&err, r, "cannot write the weight: %s", strerror(-r));
     else
-        r = cgroup_set_weight(n->cgroup, name, weight, &err);
+        r = cgroup_set_weight(d->cgroup, name, weight, &err);
     if (r < 0)
         set_note(j, err.text);
 }
 
 static int set_quota(struct job *j, uint32_t quota_mcpu)
 {
-    struct node *n = j->node;
+    struct daemon *d = j->daemon;
     struct error err = {0};
     char name[CGROUP_NAME_MAX];
     int r = -EPERM;
 
-    if (!n->weights)
-        set_note(j, n->weights_note);
+    if (!d->weights)
+        set_note(j, d->weights_note);
     else
         r = enter_group(j, CGROUP_CPU);
     if (r == 0) {
         job_group_name(j, name);
-        r = cgroup_set_quota(n->cgroup, name, quota_mcpu, &err);
+        r = cgroup_set_quota(d->cgroup, name, quota_mcpu, &err);
         if (r < 0)
             set_note(j, err.text);
     }
@@ -299,7 +300,7 @@ static void unpin(struct job *j)
 
 static bool can_limit(const struct job *j)
 {
-    return j->node->weights;
+    return j->daemon->weights;
 }
 
 /* Writing to the kernel is done at once. */
@@ -361,9 +362,9 @@ const struct confine process_confine = {
     .stop = stop,
 };
 
-void actuate_restore_all(struct node *n)
+void actuate_restore_all(struct daemon *d)
 {
-    guardian_restore(n->guardian, n->root, n->cgroup);
-    for (struct job *j = n->jobs.first; j; j = j->next)
+    guardian_restore(d->guardian, d->root, d->cgroup);
+    for (struct job *j = d->jobs.first; j; j = j->next)
         j->groups = 0;
 }

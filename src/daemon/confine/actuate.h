@@ -10,7 +10,7 @@
 struct confine;
 struct job;
 struct job_observer;
-struct node;
+struct daemon;
 
 extern const struct confine process_confine;
 
@@ -21,4 +21,4 @@ extern const struct job_observer actuate_observer; /* forgets what is gone */
 void actuate_release(struct job *j);
 
 /* The daemon's end: everything back. */
-void actuate_restore_all(struct node *n);
+void actuate_restore_all(struct daemon *d);

@@ -4,9 +4,9 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "daemon/confine/job_group.h"
+#include "daemon/daemon.h"
 #include "daemon/job/census.h"
 #include "daemon/job/owner.h"
-#include "daemon/node.h"
 #include "host/proc/proc.h"
 
 #include <errno.h>
@@ -20,13 +20,13 @@
 /* ---- its group ---- */
 
 /* The pid may have been recycled. */
-static bool move(const struct node *n, const char *name, const struct census_entry *e)
+static bool move(const struct daemon *d, const char *name, const struct census_entry *e)
 {
     struct proc_stat stat;
 
-    return proc_read_stat(n->root, e->pid, &stat) == 0 && stat.start == e->start &&
+    return proc_read_stat(d->root, e->pid, &stat) == 0 && stat.start == e->start &&
            owner_check_pid(e->job, e->pid) == 0 &&
-           cgroup_move(n->cgroup, name, CGROUP_FREEZER, e->pid, NULL) == 0;
+           cgroup_move(d->cgroup, name, CGROUP_FREEZER, e->pid, NULL) == 0;
 }
 
 /*
@@ -43,19 +43,19 @@ static void gather(struct job *j)
     for (unsigned pass = 0; pass < GATHER_PASSES && found != before; pass++) {
         before = found;
         found = 0;
-        if (census_take(j->node, &c) < 0)
+        if (census_take(j->daemon, &c) < 0)
             return;
         for (size_t i = 0; i < c.n; i++)
-            found += c.entry[i].job == j && move(j->node, name, &c.entry[i]);
+            found += c.entry[i].job == j && move(j->daemon, name, &c.entry[i]);
         census_done(&c);
     }
 }
 
 static int enter(struct job *j, struct error *err)
 {
-    if (!j->node->cgroup)
+    if (!j->daemon->cgroup)
         return error_set(err, -ENOTSUP, "there are no control groups here");
-    if (!cgroup_freezable(j->node->cgroup, err))
+    if (!cgroup_freezable(j->daemon->cgroup, err))
         return err->code;
     return job_group_enter(j, CGROUP_FREEZER, err);
 }
@@ -94,7 +94,7 @@ static int read_frost(const struct job *j, enum cgroup_frost *ret)
     char name[CGROUP_NAME_MAX];
 
     job_group_name(j, name);
-    return cgroup_read_frost(j->node->cgroup, name, ret);
+    return cgroup_read_frost(j->daemon->cgroup, name, ret);
 }
 
 bool freezer_can(const struct job *j, const char **ret_why)
@@ -130,7 +130,7 @@ static int check_members(struct job *j, const char *name)
     int r = fault(FAULT_FREEZER_LIST);
 
     if (r == 0)
-        r = cgroup_each_freezable(j->node->cgroup, name, check_member, j);
+        r = cgroup_each_freezable(j->daemon->cgroup, name, check_member, j);
     if (r < 0) /* else the policy would ask for the same pause again, at once */
         cannot(&j->freezer,
                r == -EPERM ? "a process of it has the rights of another user (a setuid program?)"
@@ -150,7 +150,7 @@ int freezer_want(struct job *j, bool paused)
         r = paused ? check_members(j, name) : 0;
         if (r < 0)
             return r;
-        r = cgroup_freeze(j->node->cgroup, name, paused, &err);
+        r = cgroup_freeze(j->daemon->cgroup, name, paused, &err);
         if (r < 0 && paused)
             cannot(f, err.text);
         if (r < 0)
@@ -185,7 +185,7 @@ static bool is_killed(const struct job *j)
     struct proc_status status;
 
     for (const struct process *p = j->processes; p; p = p->next)
-        if (proc_read_status(j->node->root, p->pid, &status) == 0 &&
+        if (proc_read_status(j->daemon->root, p->pid, &status) == 0 &&
             (status.sig_pending & (UINT64_C(1) << (SIGKILL - 1))))
             return true;
     return false;

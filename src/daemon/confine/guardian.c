@@ -4,8 +4,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/failpoint.h"
-#include "daemon/confine/keep.h"
-#include "daemon/node.h"
+#include "daemon/confine/journal.h"
+#include "daemon/daemon.h"
 #include "host/proc/file.h"
 #include "host/proc/proc.h"
 
@@ -39,11 +39,11 @@ struct entry {
 struct guardian {
     sd_event *event;
     sd_event_source *exit_source, *again;
-    struct entry *table; /* shared with the child, and in a file, with the next daemon */
-    struct keep *keep;   /* the same of containers */
-    unsigned top;        /* entries ever used */
-    int dir_fd;          /* borrowed */
-    int pipe_fd;         /* its other end is the child's; closed when the daemon ends */
+    struct entry *table;     /* shared with the child, and in a file, with the next daemon */
+    struct journal *journal; /* the same of containers */
+    unsigned top;            /* entries ever used */
+    int dir_fd;              /* borrowed */
+    int pipe_fd;             /* its other end is the child's; closed when the daemon ends */
     int pidfd;
     pid_t pid;
     char group[CGROUP_NAME_MAX];
@@ -106,9 +106,9 @@ static unsigned restore(struct entry *table, int root, const struct cgroup *cg, 
     return n;
 }
 
-struct keep *guardian_keep(struct guardian *g)
+struct journal *guardian_keep(struct guardian *g)
 {
-    return g->keep;
+    return g->journal;
 }
 
 unsigned guardian_restore(struct guardian *g, int root, const struct cgroup *cg)
@@ -136,11 +136,11 @@ static void close_others(int pipe_fd, int lock_fd)
 
 /*
  * Containers' engines take their time. A new daemon that waits is let in between two rounds: what
- * is left is its business then, and it finds that in keep.h's file.
+ * is left is its business then, and it finds that in journal.h's file.
  */
-static void restore_containers(struct keep *k, int lock_fd)
+static void restore_containers(struct journal *k, int lock_fd)
 {
-    unsigned before = UINT_MAX, left = keep_restore(k);
+    unsigned before = UINT_MAX, left = journal_restore(k);
 
     while (left > 0 && left < before) {
         if (lock_fd >= 0) {
@@ -150,7 +150,7 @@ static void restore_containers(struct keep *k, int lock_fd)
                 return;
         }
         before = left;
-        left = keep_restore(k);
+        left = journal_restore(k);
     }
 }
 
@@ -175,7 +175,7 @@ _Noreturn static void guard(const struct guardian *g, int pipe_fd, int lock_fd)
             cg = NULL;
         restore(g->table, root, cg, g->group);
     }
-    restore_containers(g->keep, lock_fd);
+    restore_containers(g->journal, lock_fd);
     close_fd(lock_fd); /* a waiting daemon may begin: its group has another name */
     /* A large process that is just exiting counts in its group for some 100 ms. */
     for (int i = 0; cg && i < REMOVE_TRIES && cgroup_remove(cg, g->group, NULL) == -EBUSY; i++)
@@ -224,7 +224,7 @@ static int start(struct guardian *g, int lock_fd)
     r = g->pidfd < 0 ? g->pidfd
                      : sd_event_add_io(g->event, &g->exit_source, g->pidfd, EPOLLIN, on_child, g);
     if (r < 0) /* without its pipe it would begin to restore */
-        node_log("the guardian is not watched: %s", strerror(-r));
+        daemon_log("the guardian is not watched: %s", strerror(-r));
     return 0;
 }
 
@@ -247,12 +247,12 @@ static void start_again(struct guardian *g, const char *why)
     lock_fd = lock_guardian(g->dir_fd);
     r = start(g, lock_fd);
     if (r == 0) {
-        node_log("%sthe guardian was started again", why);
+        daemon_log("%sthe guardian was started again", why);
         return;
     }
     stop(g);
     if (*why)
-        node_log("%sit cannot be started: %s", why, strerror(-r));
+        daemon_log("%sit cannot be started: %s", why, strerror(-r));
     sd_event_add_time_relative(g->event, &g->again, CLOCK_MONOTONIC, AGAIN_US, 0, on_again, g);
 }
 
@@ -297,7 +297,8 @@ static void restore_left(struct guardian *g)
     unsigned n = root < 0 ? 0 : restore(g->table, root, NULL, g->group);
 
     if (n > 0)
-        node_log("daemon and guardian were killed: %u processes have their own affinity again", n);
+        daemon_log("daemon and guardian were killed: %u processes have their own affinity again",
+                   n);
 }
 
 /* Only who has the lock reads or writes the file. Without it, the table dies with both processes.
@@ -308,8 +309,8 @@ static int table_new(struct guardian *g, bool locked)
     void *table;
 
     if (locked && fd < 0)
-        node_log("no file for what processes return to (%s): only the guardian knows it",
-                 strerror(-fd));
+        daemon_log("no file for what processes return to (%s): only the guardian knows it",
+                   strerror(-fd));
     table = mmap(NULL, TABLE_BYTES, PROT_READ | PROT_WRITE,
                  MAP_SHARED | (fd < 0 ? MAP_ANONYMOUS : 0), fd < 0 ? -1 : fd, 0);
     if (table == MAP_FAILED)
@@ -334,12 +335,12 @@ int guardian_new(sd_event *event, int dir_fd, const char *state_dir, const char 
     snprintf(g->group, sizeof(g->group), "%s", group);
     lock_fd = lock_guardian(dir_fd);
     if (lock_fd < 0)
-        node_log("no lock for the guardian: %s", strerror(-lock_fd));
+        daemon_log("no lock for the guardian: %s", strerror(-lock_fd));
     if (cg && *earlier) /* else its cpusets would cut what is restored, and reset it at their end */
         cgroup_remove(cg, earlier, NULL);
     r = table_new(g, lock_fd >= 0);
     if (r == 0)
-        r = keep_new(lock_fd < 0 ? NULL : state_dir, &g->keep);
+        r = journal_new(lock_fd < 0 ? NULL : state_dir, &g->journal);
     if (r == 0)
         r = start(g, lock_fd);
     if (r < 0) {
@@ -357,7 +358,7 @@ struct guardian *guardian_free(struct guardian *g)
     stop(g);
     if (g->table)
         munmap(g->table, TABLE_BYTES);
-    keep_free(g->keep);
+    journal_free(g->journal);
     free(g);
     return NULL;
 }

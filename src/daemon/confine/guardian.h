@@ -22,12 +22,12 @@
 #define GUARDIAN_TABLE       "guardian.table"
 
 struct guardian;
-struct keep;
+struct journal;
 
 /*
  * Waits (up to 5 s) for an earlier daemon's guardian to finish, thaws and removes the control group
  * @earlier of that daemon ("": unknown) in @cg (may be NULL), restores what is left in the table
- * and forks. @dir_fd is the run directory, @state_dir keep.h's (may be NULL), @group the control
+ * and forks. @dir_fd is the run directory, @state_dir journal.h's (may be NULL), @group the control
  * group of this daemon. One that dies is started again. Returns 0 or -errno.
  */
 int guardian_new(sd_event *event, int dir_fd, const char *state_dir, const char *group,
@@ -45,7 +45,7 @@ int guardian_note(struct guardian *g, pid_t pid, uint64_t start, const struct cp
 void guardian_forget(struct guardian *g, pid_t pid, uint64_t start);
 
 /* The same of containers, put back by the child alone: their engines take their time. */
-struct keep *guardian_keep(struct guardian *g); /* borrowed */
+struct journal *guardian_keep(struct guardian *g); /* borrowed */
 
 /* Puts every process back; returns the number of processes. @root is "/". */
 unsigned guardian_restore(struct guardian *g, int root, const struct cgroup *cg);

@@ -3,8 +3,8 @@
 
 #include "base/failpoint.h"
 #include "daemon/confine/guardian.h"
+#include "daemon/daemon.h"
 #include "daemon/job/owner.h"
-#include "daemon/node.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,13 +13,13 @@
 void job_group_name(const struct job *j, char ret_name[CGROUP_NAME_MAX])
 {
     snprintf(ret_name, CGROUP_NAME_MAX, "%.*s/%s", CGROUP_NAME_MAX - PROTO_ID_MAX - 1,
-             j->node->group, j->id);
+             j->daemon->group, j->id);
 }
 
 /* Nothing is made before it is needed: a group without effect is a group too many. */
 int job_group_enter(struct job *j, unsigned controller, struct error *err)
 {
-    struct node *n = j->node;
+    struct daemon *d = j->daemon;
     char name[CGROUP_NAME_MAX];
     int r;
 
@@ -30,18 +30,18 @@ int job_group_enter(struct job *j, unsigned controller, struct error *err)
     if (r < 0)
         error_set(err, r, "cannot make a control group: %s", strerror(-r));
     else
-        r = cgroup_create(n->cgroup, name, controller, err);
+        r = cgroup_create(d->cgroup, name, controller, err);
     failpoint(FAILPOINT_GROUP_MADE);
     for (struct process *p = j->processes; p && r == 0; p = p->next) {
         if (!owner_agrees(p))
             continue;
         /* A move between cpusets resets the affinity on older kernels. */
         if (controller == CGROUP_CPUSET)
-            r = guardian_note(n->guardian, p->pid, p->start, &p->original);
+            r = guardian_note(d->guardian, p->pid, p->start, &p->original);
         if (r < 0)
             error_set(err, r, "%s", strerror(-r));
         else
-            r = cgroup_move(n->cgroup, name, controller, p->pid, err);
+            r = cgroup_move(d->cgroup, name, controller, p->pid, err);
         if (r == 0)
             p->moved |= controller;
         else if (r == -ESRCH)
@@ -52,7 +52,7 @@ int job_group_enter(struct job *j, unsigned controller, struct error *err)
         return 0;
     }
     if (!j->groups)
-        cgroup_remove(n->cgroup, name, NULL);
+        cgroup_remove(d->cgroup, name, NULL);
     for (struct process *p = j->processes; p; p = p->next)
         p->moved &= j->groups;
     return r;
@@ -66,7 +66,7 @@ void job_group_add(struct process *p)
     if (!j->groups || !owner_agrees(p))
         return;
     job_group_name(j, name);
-    if (cgroup_move(j->node->cgroup, name, j->groups, p->pid, NULL) == 0)
+    if (cgroup_move(j->daemon->cgroup, name, j->groups, p->pid, NULL) == 0)
         p->moved = j->groups;
 }
 
@@ -77,6 +77,6 @@ void job_group_remove(struct job *j)
     if (!j->groups)
         return;
     job_group_name(j, name);
-    cgroup_remove(j->node->cgroup, name, NULL);
+    cgroup_remove(j->daemon->cgroup, name, NULL);
     j->groups = 0;
 }

@@ -9,7 +9,7 @@
  *
  * A group that does not use its part does not count: the kernel gives that to its siblings.
  * The groups of others keep their weights; so the one number to choose is our group's. Pure: no
- * I/O, no allocation, no state. Called by groups.c and tests.
+ * I/O, no allocation, no state. Called by balance.c and tests.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cleanup.h"
 #include "daemon/containers/container_state.h"
-#include "daemon/node.h"
+#include "daemon/daemon.h"
 #include "host/proc/file.h"
 
 #include <stdio.h>
@@ -13,9 +13,9 @@ struct engine *container_engine(const struct container *c)
     return c->set->up ? c->set->engine : NULL;
 }
 
-struct node *container_node(const struct container *c)
+struct daemon *container_node(const struct container *c)
 {
-    return c->set->node;
+    return c->set->daemon;
 }
 
 const char *container_engine_path(const struct container *c)
@@ -32,13 +32,13 @@ const struct process *container_first(const struct job *j)
     return first;
 }
 
-static char *read_groups(const struct node *n, pid_t pid)
+static char *read_groups(const struct daemon *d, pid_t pid)
 {
     char *text, path[32];
     size_t len;
 
     snprintf(path, sizeof(path), "proc/%d/cgroup", (int)pid);
-    return file_read_all(n->root, path, &text, &len) == 0 ? text : NULL;
+    return file_read_all(d->root, path, &text, &len) == 0 ? text : NULL;
 }
 
 /*
@@ -48,8 +48,8 @@ static char *read_groups(const struct node *n, pid_t pid)
 bool container_holds(const struct container *c, pid_t pid)
 {
     const struct process *first = c->job ? container_first(c->job) : NULL;
-    _cleanup_free_ char *theirs = read_groups(c->set->node, pid);
-    _cleanup_free_ char *own = first ? read_groups(c->set->node, first->pid) : NULL;
+    _cleanup_free_ char *theirs = read_groups(c->set->daemon, pid);
+    _cleanup_free_ char *own = first ? read_groups(c->set->daemon, first->pid) : NULL;
     char *group = own ? strstr(own, c->id) : NULL;
     const char *at;
     size_t len;

@@ -7,7 +7,7 @@
  *   plan → job/confine.h → container_step() → one operation at a time → plan_advance()
  *
  * A container goes back to the limits that its engine had when it was first seen; these are in the
- * restore journal before anything is changed. Daemon's event loop only; called by node.c, the API
+ * restore journal before anything is changed. Daemon's event loop only; called by daemon.c, the API
  * and store.c.
  */
 #pragma once
@@ -26,14 +26,14 @@ struct container;
 struct containers;
 struct job;
 struct job_observer;
-struct node;
+struct daemon;
 struct process;
 
 /*
  * Begins to watch the engine that listens on @socket_path, now or later. Returns 0 or -errno;
  * *ret is put in front of *others.
  */
-int containers_new(struct node *n, const char *socket_path, struct containers **others,
+int containers_new(struct daemon *d, const char *socket_path, struct containers **others,
                    struct error *err);
 struct containers *containers_free(struct containers *all); /* every one; takes NULL, gives NULL */
 
@@ -61,10 +61,10 @@ typedef void container_adopt_fn(void *arg, struct job *j, const struct error *er
  * -EBUSY it does not run; -EEXIST it is a job already; -EPERM it refuses (io.threadtide=false);
  * -ENOTCONN its engine is away, or another. Returns 0 or -ENOMEM.
  */
-int container_adopt(struct node *n, const char *name, const struct job_request *req,
+int container_adopt(struct daemon *d, const char *name, const struct job_request *req,
                     container_adopt_fn *done, void *arg, struct adoption **ret);
-void container_adopt_cancel(struct adoption *a); /* takes NULL */
-void container_adopt_cancel_all(struct node *n); /* tells each: the daemon ends */
+void container_adopt_cancel(struct adoption *a);   /* takes NULL */
+void container_adopt_cancel_all(struct daemon *d); /* tells each: the daemon ends */
 
 /* Lets go of an adopted one: the job ends, the container goes on with what it began with. */
 int container_release(struct job *j, struct error *err);

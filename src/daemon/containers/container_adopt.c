@@ -7,8 +7,8 @@
 #include "daemon/confine/guardian.h"
 #include "daemon/containers/container_state.h"
 #include "daemon/containers/labels.h"
-#include "daemon/link/link.h"
-#include "daemon/node.h"
+#include "daemon/daemon.h"
+#include "daemon/link/agent_socket.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 
 struct adoption {
     struct adoption *next;
-    struct node *node;
+    struct daemon *daemon;
     struct containers *asked; /* the engine that is asked now */
     int64_t ticket;
     struct containers *found; /* the engine that has it; NULL: none yet */
@@ -39,7 +39,7 @@ void container_adopt_cancel(struct adoption *a)
 
     if (!a)
         return;
-    for (at = &a->node->adoptions; *at != a;)
+    for (at = &a->daemon->adoptions; *at != a;)
         at = &(*at)->next;
     *at = a->next;
     if (a->ticket > 0)
@@ -56,13 +56,13 @@ static void conclude(struct adoption *a, struct job *j, const struct error *err)
     done(arg, j, err);
 }
 
-void container_adopt_cancel_all(struct node *n)
+void container_adopt_cancel_all(struct daemon *d)
 {
     struct error err;
 
     error_set(&err, -ECANCELED, "the daemon ends");
-    while (n->adoptions)
-        conclude(n->adoptions, NULL, &err);
+    while (d->adoptions)
+        conclude(d->adoptions, NULL, &err);
 }
 
 /* ---- the container itself ---- */
@@ -73,7 +73,7 @@ void container_adopt_cancel_all(struct node *n)
  */
 static void gather(const struct container *c)
 {
-    struct job *j = c->set->node->jobs.first;
+    struct job *j = c->set->daemon->jobs.first;
 
     while (j) {
         struct process *p = j == c->job ? NULL : j->processes;
@@ -81,8 +81,8 @@ static void gather(const struct container *c)
         while (p && !container_holds(c, p->pid))
             p = p->next;
         if (p)
-            job_leave(j->node, p->pid, c->job);
-        j = p ? c->set->node->jobs.first : j->next;
+            job_leave(j->daemon, p->pid, c->job);
+        j = p ? c->set->daemon->jobs.first : j->next;
     }
 }
 
@@ -131,15 +131,15 @@ static void on_inspected(void *arg, const struct engine_result *result)
         error_set(&err, result->code < 0 ? result->code : -EBADMSG, "%s", result->text);
     else if (take_up(a, result->containers, &j, &err) == -EAGAIN) {
         a->again = true;
-        node_changed(a->node);
+        daemon_changed(a->daemon);
         return;
     }
     conclude(a, j, &err);
 }
 
-void container_adopt_tick(struct node *n)
+void container_adopt_tick(struct daemon *d)
 {
-    for (struct adoption *a = n->adoptions, *next; a; a = next) {
+    for (struct adoption *a = d->adoptions, *next; a; a = next) {
         next = a->next;
         if (!a->again)
             continue;
@@ -232,22 +232,22 @@ static void ask(struct adoption *a, struct containers *set)
     choose(a);
 }
 
-int container_adopt(struct node *n, const char *name, const struct job_request *req,
+int container_adopt(struct daemon *d, const char *name, const struct job_request *req,
                     container_adopt_fn *done, void *arg, struct adoption **ret)
 {
     struct adoption *a = calloc(1, sizeof(*a));
 
     if (!a)
         return -ENOMEM;
-    a->node = n;
+    a->daemon = d;
     a->req = *req;
     a->done = done;
     a->arg = arg;
     snprintf(a->name, sizeof(a->name), "%s", name);
-    a->next = n->adoptions;
-    n->adoptions = a;
+    a->next = d->adoptions;
+    d->adoptions = a;
     *ret = a;
-    ask(a, n->containers);
+    ask(a, d->containers);
     return 0;
 }
 
@@ -262,7 +262,7 @@ int container_release(struct job *j, struct error *err)
     c->origin = CONTAINER_BY_LABEL;
     j->adopted = false;
     job_end(j);
-    link_unlisten(c->listener);
+    agent_socket_unlisten(c->listener);
     c->listener = NULL;
     container_let_go(c);
     return 0;

@@ -2,8 +2,8 @@
 /* A container as job/confine.h has it: the plan's wishes go to its engine, the answers to the job.
  */
 #include "daemon/containers/container_state.h"
+#include "daemon/daemon.h"
 #include "daemon/job/confine.h"
-#include "daemon/node.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -91,13 +91,13 @@ static void on_stopped(void *arg, const struct engine_result *result)
 
     if (!c || result->code >= 0)
         return;
-    node_log("%s", result->text);
+    daemon_log("%s", result->text);
     if (!c->job)
         return;
     snprintf(c->job->note, sizeof(c->job->note), "it could not be cancelled: %.90s", result->text);
     c->job->admission.ending = false; /* it goes on like others, until somebody asks again */
     job_terminate(c->job);
-    node_changed(c->set->node);
+    daemon_changed(c->set->daemon);
 }
 
 /* Without its engine nobody would end it who is deaf to SIGTERM, as most containers' programs are.
@@ -162,7 +162,7 @@ void container_unbind(struct job *j)
     j->service = "";
     j->adopted = false;
     j->own_memory_bytes = 0;
-    j->confine = j->node->jobs.confine;
+    j->confine = j->daemon->jobs.confine;
 }
 
 void container_job_gone(struct job *j)

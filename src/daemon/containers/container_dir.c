@@ -4,8 +4,8 @@
 #include "base/container.h"
 #include "daemon/containers/container_state.h"
 #include "daemon/containers/labels.h"
-#include "daemon/link/link.h"
-#include "daemon/node.h"
+#include "daemon/daemon.h"
+#include "daemon/link/agent_socket.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,19 +29,19 @@ static int open_beneath(int dir_fd, const char *name)
     return TAKE_FD(fd);
 }
 
-int container_dir_open(const struct node *n, const char *key)
+int container_dir_open(const struct daemon *d, const char *key)
 {
     _cleanup_fd_ int parent = -1;
 
     if (!labels_key_valid(key))
         return -EINVAL;
-    parent = open_beneath(n->dir_fd, CONTAINER_RUN_DIR);
+    parent = open_beneath(d->dir_fd, CONTAINER_RUN_DIR);
     return parent < 0 ? parent : open_beneath(parent, key);
 }
 
-void container_dir_remove(const struct node *n, const char *key)
+void container_dir_remove(const struct daemon *d, const char *key)
 {
-    _cleanup_fd_ int parent = open_beneath(n->dir_fd, CONTAINER_RUN_DIR);
+    _cleanup_fd_ int parent = open_beneath(d->dir_fd, CONTAINER_RUN_DIR);
     _cleanup_fd_ int fd = parent < 0 || !labels_key_valid(key) ? -1 : open_beneath(parent, key);
 
     if (fd < 0)
@@ -50,10 +50,10 @@ void container_dir_remove(const struct node *n, const char *key)
     unlinkat(parent, key, AT_REMOVEDIR); /* stays if somebody put something into it */
 }
 
-struct container *container_of_key(const struct node *n, const struct container *but,
+struct container *container_of_key(const struct daemon *d, const struct container *but,
                                    const char *key, bool listening)
 {
-    for (struct containers *set = n->containers; set; set = set->next)
+    for (struct containers *set = d->containers; set; set = set->next)
         for (struct container *c = set->first; c; c = c->next)
             if (c != but && strcmp(c->key, key) == 0 && (c->listener || !listening))
                 return c;
@@ -70,19 +70,19 @@ static int find_job(struct container *c, pid_t pid, struct job **ret, struct err
 
 void container_listen(struct container *c)
 {
-    struct node *n = c->set->node;
-    const struct container *other = c->listener ? NULL : container_of_key(n, c, c->key, true);
-    _cleanup_fd_ int fd = c->listener || other ? -1 : container_dir_open(n, c->key);
+    struct daemon *d = c->set->daemon;
+    const struct container *other = c->listener ? NULL : container_of_key(d, c, c->key, true);
+    _cleanup_fd_ int fd = c->listener || other ? -1 : container_dir_open(d, c->key);
     int r;
 
     if (other)
-        node_log("container %.12s: " CONTAINER_RUN_DIR
-                 "/%s is container %.12s's: no agent is heard",
-                 c->id, c->key, other->id);
+        daemon_log("container %.12s: " CONTAINER_RUN_DIR
+                   "/%s is container %.12s's: no agent is heard",
+                   c->id, c->key, other->id);
     if (c->listener || other)
         return;
-    r = fd < 0 ? fd : link_listen(n->link, fd, c, find_job, &c->listener);
+    r = fd < 0 ? fd : agent_socket_listen(d->agent_socket, fd, c, find_job, &c->listener);
     if (r < 0 && r != -ENOENT) /* without the directory it is elastic in its cores alone */
-        node_log("container %.12s: no socket in " CONTAINER_RUN_DIR "/%s: %s", c->id, c->key,
-                 strerror(-r));
+        daemon_log("container %.12s: no socket in " CONTAINER_RUN_DIR "/%s: %s", c->id, c->key,
+                   strerror(-r));
 }

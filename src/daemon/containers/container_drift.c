@@ -7,7 +7,7 @@
  */
 #include "base/clock.h"
 #include "daemon/containers/container_state.h"
-#include "daemon/node.h"
+#include "daemon/daemon.h"
 
 #include <errno.h>
 
@@ -20,11 +20,11 @@
 static bool find_group(struct container *c)
 {
     const struct process *first = c->job ? container_first(c->job) : NULL;
-    const struct node *n = container_node(c);
+    const struct daemon *d = container_node(c);
 
-    return n->cgroup && first &&
+    return d->cgroup && first &&
            (*c->place.cpu || *c->place.cpuset ||
-            cgroup_find(n->cgroup, first->pid, c->id, &c->place) == 0);
+            cgroup_find(d->cgroup, first->pid, c->id, &c->place) == 0);
 }
 
 const char *container_group(const struct job *j)
@@ -36,16 +36,16 @@ const char *container_group(const struct job *j)
 
 static int read_kernel(struct container *c, struct cgroup_settings *ret)
 {
-    const struct node *n = container_node(c);
+    const struct daemon *d = container_node(c);
     int r;
 
     if (!find_group(c))
         return -ESRCH;
-    r = cgroup_read_place(n->cgroup, &c->place, ret);
+    r = cgroup_read_place(d->cgroup, &c->place, ret);
     if (r == -ENOENT)
         c->place = (struct cgroup_place){0};
     if (r == 0 && cpuset_count(&ret->cpus) == 0) /* v2: as the group above */
-        ret->cpus = n->topology.online;
+        ret->cpus = d->topology.online;
     return r;
 }
 
@@ -60,7 +60,7 @@ void drift_settled(struct container *c)
  */
 void drift_written(struct container *c, unsigned what)
 {
-    bool v1 = c->set->node->cgroup && cgroup_version_cpu(c->set->node->cgroup) == CGROUP_V1;
+    bool v1 = c->set->daemon->cgroup && cgroup_version_cpu(c->set->daemon->cgroup) == CGROUP_V1;
     bool known = c->drift.known;
     struct cgroup_settings *held = &c->drift.held, before = *held;
     uint32_t mcpu = engine_quota_mcpu(&c->sent.quota);
@@ -108,8 +108,8 @@ bool drift_repair(struct container *c)
     d->n++;
     d->repaired_ns = now;
     if (d->n <= DRIFT_FREE)
-        node_log("job %s (%s): somebody else wrote its limits%s", c->job->id, c->job->name,
-                 d->n == DRIFT_FREE ? " again and again: put right more rarely from now on" : "");
+        daemon_log("job %s (%s): somebody else wrote its limits%s", c->job->id, c->job->name,
+                   d->n == DRIFT_FREE ? " again and again: put right more rarely from now on" : "");
     if (d->n < DRIFT_FREE)
         return true;
     doubled = d->n - DRIFT_FREE < DRIFT_REST_DOUBLED ? d->n - DRIFT_FREE : DRIFT_REST_DOUBLED;

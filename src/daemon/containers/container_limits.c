@@ -4,8 +4,8 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "daemon/confine/guardian.h"
-#include "daemon/confine/keep.h"
-#include "daemon/node.h"
+#include "daemon/confine/journal.h"
+#include "daemon/daemon.h"
 #include "daemon/plan/plan.h"
 #include "host/cgroup/cgroup.h"
 
@@ -44,10 +44,10 @@ static uint32_t shares_for(const struct container *c, uint32_t weight)
 /* "Never given" cannot be written; what has the same effect can. */
 static void as_given(const struct container *c, struct limits *l)
 {
-    const struct node *n = container_node(c);
+    const struct daemon *d = container_node(c);
 
     if (cpuset_count(&l->cpus) == 0)
-        l->cpus = n->topology.online;
+        l->cpus = d->topology.online;
     if (l->shares == 0)
         l->shares = shares_for(c, CGROUP_WEIGHT_STD);
     if (l->quota.nano_cpus == 0 && l->quota.quota_us == 0)
@@ -87,8 +87,8 @@ static struct engine_update own_limits(const struct container *c)
 static int note_own(struct container *c)
 {
     struct engine_update own = own_limits(c);
-    int r = keep_note(guardian_keep(container_node(c)->guardian), container_engine_path(c), c->id,
-                      &own);
+    int r = journal_note(guardian_keep(container_node(c)->guardian), container_engine_path(c),
+                         c->id, &own);
 
     if (r > 0)
         sd_event_source_set_enabled(c->set->flush, SD_EVENT_ONESHOT);
@@ -99,7 +99,7 @@ static void correct_own(const struct container *c)
 {
     struct engine_update own = own_limits(c);
 
-    keep_correct(guardian_keep(container_node(c)->guardian), c->id, &own);
+    journal_correct(guardian_keep(container_node(c)->guardian), c->id, &own);
     sd_event_source_set_enabled(c->set->flush, SD_EVENT_ONESHOT);
 }
 
@@ -110,7 +110,7 @@ static void correct_own(const struct container *c)
 static void accept(struct container *c, const struct limits *now)
 {
     struct job *j = c->job;
-    struct node *n = container_node(c);
+    struct daemon *d = container_node(c);
     unsigned what = difference(c, now, &c->placed);
     uint32_t mcpu;
 
@@ -124,20 +124,20 @@ static void accept(struct container *c, const struct limits *now)
     correct_own(c);
     if (what & CONTAINER_CPUS) {
         j->kept_cores = now->cpus;
-        if (cpuset_equal(&now->cpus, &n->topology.online))
+        if (cpuset_equal(&now->cpus, &d->topology.online))
             cpuset_zero(&j->kept_cores);
     }
     j->allowed_mcpu = container_own_mcpu(j);
-    mcpu = j->allowed_mcpu ? j->allowed_mcpu : 1000 * cpuset_count(&n->cpus);
+    mcpu = j->allowed_mcpu ? j->allowed_mcpu : 1000 * cpuset_count(&d->cpus);
     if (what & (CONTAINER_CPUS | CONTAINER_QUOTA))
         j->pinned = (struct threads){.intra = mcpu < 1000 ? 1 : mcpu / 1000};
     for (struct process *p = j->processes; p; p = p->next)
         if (!p->outside)
             p->original = c->own.cpus;
-    node_log("job %s (%s): limits changed by hand are left, it is pinned", j->id, j->name);
+    daemon_log("job %s (%s): limits changed by hand are left, it is pinned", j->id, j->name);
     j->dirty = true;
-    node_store_later(n);
-    node_changed(n);
+    daemon_store_later(d);
+    daemon_changed(d);
 }
 
 void container_unkeep(struct job *j)
@@ -222,7 +222,7 @@ static void give_up(struct container *c, const struct engine_result *result)
     struct job *j = c->job;
 
     snprintf(j->note, sizeof(j->note), "%.*s", JOB_REASON_MAX - 1, result->text);
-    node_log("job %s (%s): %s", j->id, j->name, result->text);
+    daemon_log("job %s (%s): %s", j->id, j->name, result->text);
     if (difference(c, &c->sent, &c->placed) & CONTAINER_CPUS)
         j->unfenceable = true;
     if (difference(c, &c->sent, &c->placed) & CONTAINER_QUOTA)
@@ -230,7 +230,7 @@ static void give_up(struct container *c, const struct engine_result *result)
     c->failures = 0;
     c->again = 0;
     c->refused_ns = result->code == -EINVAL ? 0 : clock_now_ns();
-    node_changed(container_node(c)); /* the next decision asks for what can be had */
+    daemon_changed(container_node(c)); /* the next decision asks for what can be had */
 }
 
 /* Lets the next decision ask again for what an engine refused that was not well. */
@@ -246,7 +246,7 @@ static void retry(struct container *c)
     j->quota_set_mcpu = quota_mcpu ? quota_mcpu : CGROUP_NO_QUOTA;
     j->weight_set = 0;
     j->note[0] = '\0';
-    node_changed(container_node(c));
+    daemon_changed(container_node(c));
 }
 
 bool container_unsettled(const struct container *c)
@@ -307,7 +307,7 @@ static enum container_event pause_answered(struct container *c, const struct eng
     if (lost || result->code == -ENOTCONN)
         c->pause_call.phase = CONTAINER_NEW;
     if (result->code == 0 && result->verb == ENGINE_V_UNPAUSE)
-        keep_pause(guardian_keep(container_node(c)->guardian), c->id, false);
+        journal_pause(guardian_keep(container_node(c)->guardian), c->id, false);
     if (lost)
         c->drift.known = false;
     return result->code == 0           ? CONTAINER_DONE
@@ -319,19 +319,19 @@ static enum container_event pause_answered(struct container *c, const struct eng
 static void on_done(void *arg, const struct engine_result *result)
 {
     struct container *c = arg;
-    struct node *n = container_node(c);
+    struct daemon *d = container_node(c);
 
     failpoint(result->verb == ENGINE_V_UPDATE  ? FAILPOINT_UPDATE_ANSWERED
               : result->verb == ENGINE_V_PAUSE ? FAILPOINT_PAUSE_ANSWERED
                                                : FAILPOINT_UNPAUSE_ANSWERED);
     c->ticket = 0;
-    keep_call(guardian_keep(n->guardian), c->id, false);
+    journal_call(guardian_keep(d->guardian), c->id, false);
     container_happens(c, result->verb == ENGINE_V_UPDATE ? update_answered(c, result)
                                                          : pause_answered(c, result));
     if (!c->job)
         return;
     note_cores(c);
-    plan_advance(n);
+    plan_advance(d);
     job_announce_settled(c->job);
 }
 
@@ -341,8 +341,8 @@ static int64_t pause_it(struct container *c, struct engine_then then)
 {
     int64_t r;
 
-    keep_pause(guardian_keep(container_node(c)->guardian), c->id, true);
-    node_store_now(container_node(c)); /* a new daemon has to know that it is ours */
+    journal_pause(guardian_keep(container_node(c)->guardian), c->id, true);
+    daemon_store_now(container_node(c)); /* a new daemon has to know that it is ours */
     r = engine_pause(container_engine(c), c->id, then);
     failpoint(FAILPOINT_PAUSE_ASKED);
     return r;
@@ -380,21 +380,21 @@ static int64_t update(struct container *c, struct engine_then then)
 /* A change is on its way: also a new daemon has to tell it from what the container's owner does. */
 static void sent(struct container *c)
 {
-    struct node *n = container_node(c);
+    struct daemon *d = container_node(c);
 
-    keep_call(guardian_keep(n->guardian), c->id, true);
+    journal_call(guardian_keep(d->guardian), c->id, true);
     if (c->state.phase != CONTAINER_UPDATING)
         c->pause_call = (struct pause_call){c->state.phase, clock_real_ms(), UINT64_MAX};
     if (!c->job)
         return;
     note_cores(c);
     c->job->dirty = true;
-    node_store_later(n);
+    daemon_store_later(d);
 }
 
 static void unsent(struct container *c, int64_t error)
 {
-    node_log("container %.12s: cannot ask the engine: %s", c->id, strerror((int)-error));
+    daemon_log("container %.12s: cannot ask the engine: %s", c->id, strerror((int)-error));
     container_happens(c, CONTAINER_UNSENT); /* the tick tries again */
 }
 
@@ -432,14 +432,14 @@ static void carry_out(struct container *c, enum container_action action)
 /* A job that a person has paused takes no part until that ends. */
 static void tell_pause(struct container *c, enum container_pause before)
 {
-    struct keep *keep = guardian_keep(container_node(c)->guardian);
+    struct journal *keep = guardian_keep(container_node(c)->guardian);
 
     if (c->state.pause == PAUSE_PERSON && before != PAUSE_PERSON)
-        keep_pause(keep, c->id, false);
+        journal_pause(keep, c->id, false);
     if (!c->job || c->job->frozen == (c->state.pause == PAUSE_PERSON))
         return;
     c->job->frozen = c->state.pause == PAUSE_PERSON;
-    node_changed(container_node(c));
+    daemon_changed(container_node(c));
 }
 
 static void step(struct container *c, enum container_event e, bool limits_differ)
@@ -452,7 +452,7 @@ static void step(struct container *c, enum container_event e, bool limits_differ
     tell_pause(c, before);
     carry_out(c, action);
     if (!c->job && container_sure(&c->state) && !container_unsettled(c))
-        keep_forget(guardian_keep(container_node(c)->guardian), c->id);
+        journal_forget(guardian_keep(container_node(c)->guardian), c->id);
 }
 
 void container_happens(struct container *c, enum container_event e)
@@ -462,10 +462,10 @@ void container_happens(struct container *c, enum container_event e)
 
 void containers_flush(struct containers *set)
 {
-    keep_sync(guardian_keep(set->node->guardian));
+    journal_sync(guardian_keep(set->daemon->guardian));
     for (struct container *c = set->first; c; c = c->next)
         container_happens(c, CONTAINER_NOTED);
-    plan_advance(set->node); /* for whom it is not wanted any more there will be no answer */
+    plan_advance(set->daemon); /* for whom it is not wanted any more there will be no answer */
 }
 
 void container_tick(struct container *c)
@@ -545,7 +545,7 @@ void container_weighs(struct job *j, uint32_t units)
         units != cgroup_shares_to_units(other, c->placed.shares))
         return;
     reinterpret_shares(c->set, other);
-    node_store_later(container_node(c));
+    daemon_store_later(container_node(c));
 }
 
 void container_write(struct job *j)
@@ -607,7 +607,7 @@ bool container_behind(const struct job *j)
 
 void container_own_cpus(const struct job *j, struct cpuset *ret)
 {
-    *ret = j->container ? j->container->own.cpus : j->node->topology.online;
+    *ret = j->container ? j->container->own.cpus : j->daemon->topology.online;
 }
 
 uint32_t container_own_mcpu(const struct job *j)
@@ -621,5 +621,5 @@ uint32_t container_own_mcpu(const struct job *j)
     cpus = 1000 * cpuset_count(&c->own.cpus);
     if (quota && quota < cpus)
         cpus = quota;
-    return cpus >= 1000 * j->node->topology.cpus ? 0 : cpus;
+    return cpus >= 1000 * j->daemon->topology.cpus ? 0 : cpus;
 }

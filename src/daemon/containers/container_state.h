@@ -87,7 +87,7 @@ struct container {
 /* One engine and its elastic containers. */
 struct containers {
     struct containers *next;
-    struct node *node;
+    struct daemon *daemon;
     struct engine *engine;
     sd_event_source *io, *flush;
     struct container *first;
@@ -194,7 +194,7 @@ bool container_leave(struct container *c);
 /* ---- container_adopt.c ---- */
 
 /* Asks once more for those that could not be taken up yet. */
-void container_adopt_tick(struct node *n);
+void container_adopt_tick(struct daemon *d);
 
 /* ---- container_drift.c: limits that somebody else writes ---- */
 
@@ -214,20 +214,20 @@ void drift_look(struct container *c);
 /* ---- container_dir.c ---- */
 
 /* A descriptor or -errno; of nobody but us, and on no link's way. */
-int container_dir_open(const struct node *n, const char *key);
-void container_dir_remove(const struct node *n, const char *key);
+int container_dir_open(const struct daemon *d, const char *key);
+void container_dir_remove(const struct daemon *d, const char *key);
 
 /* Binds its socket in its control directory, if there is one and no other container has it. */
 void container_listen(struct container *c);
 
 /* Another container that says the same key; @listening: and has its socket there. */
-struct container *container_of_key(const struct node *n, const struct container *but,
+struct container *container_of_key(const struct daemon *d, const struct container *but,
                                    const char *key, bool listening);
 
 /* ---- container.c ---- */
 
 struct engine *container_engine(const struct container *c); /* NULL while it is away */
-struct node *container_node(const struct container *c);
+struct daemon *container_node(const struct container *c);
 const char *container_engine_path(const struct container *c);
 
 struct container *container_find(const struct containers *set, const char *id);

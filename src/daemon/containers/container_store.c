@@ -2,8 +2,8 @@
 /* What a job's file keeps of its container, for the daemon that comes after this one. */
 #include "daemon/containers/container_state.h"
 #include "daemon/containers/labels.h"
+#include "daemon/daemon.h"
 #include "daemon/job/job.h"
-#include "daemon/node.h"
 
 #include <errno.h>
 #include <string.h>
@@ -61,7 +61,7 @@ int container_from_json(struct job *j, json_t *json)
     const char *engine, *id, *key;
     json_t *own, *placed;
     struct container *c;
-    struct containers *set = j->node->containers;
+    struct containers *set = j->daemon->containers;
     int paused = 0, adopted = 0, joined = 0, accepted = 0; /* not in a file of an older tided */
 
     if (json_unpack(json, "{s:s,s:s,s:s,s?i,s?b,s?b,s?b,s:o,s:o}", "engine", &engine, "id", &id,

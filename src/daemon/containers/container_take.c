@@ -9,8 +9,8 @@
 #include "daemon/confine/actuate.h"
 #include "daemon/containers/container_state.h"
 #include "daemon/containers/labels.h"
+#include "daemon/daemon.h"
 #include "daemon/job/confine.h"
-#include "daemon/node.h"
 #include "host/proc/proc.h"
 #include "policy/core/policy.h"
 
@@ -24,11 +24,11 @@
  */
 void container_rename(struct job *j, const char *name)
 {
-    if (strcmp(j->name, name) == 0 || !job_name_valid(name) || job_find(j->node, name))
+    if (strcmp(j->name, name) == 0 || !job_name_valid(name) || job_find(j->daemon, name))
         return;
     snprintf(j->name, sizeof(j->name), "%s", name);
     j->dirty = true;
-    node_store_later(j->node);
+    daemon_store_later(j->daemon);
 }
 
 /* The kernel's word: what an engine says of a run may come when there is another. */
@@ -58,7 +58,7 @@ static int follow(struct container *c, const struct engine_container *seen, stru
     failpoint(FAILPOINT_CONTAINER_TAKEN);
     j->frozen = c->state.pause == PAUSE_PERSON;
     j->allowed_mcpu = container_own_mcpu(j);
-    node_log("job %s (%s): container %.12s", j->id, j->name, c->id);
+    daemon_log("job %s (%s): container %.12s", j->id, j->name, c->id);
     return 0;
 }
 
@@ -66,13 +66,13 @@ static int follow(struct container *c, const struct engine_container *seen, stru
 static int new_job(struct container *c, const struct engine_container *seen,
                    struct job_request *req, struct error *err)
 {
-    struct node *n = c->set->node;
+    struct daemon *d = c->set->daemon;
     struct job *j;
     int r;
 
-    if (job_name_valid(seen->name) && !job_find(n, seen->name))
+    if (job_name_valid(seen->name) && !job_find(d, seen->name))
         req->name = seen->name;
-    r = job_new(n, 0, req, &j, err);
+    r = job_new(d, 0, req, &j, err);
     if (r < 0)
         return r;
     snprintf(j->command, sizeof(j->command), "%s", seen->image);
@@ -83,10 +83,10 @@ static int new_job(struct container *c, const struct engine_container *seen,
 }
 
 /* A job's token is known to its own programs alone, so that no label gets into another's job. */
-static struct job *starter_of(const struct node *n, const struct engine_container *seen)
+static struct job *starter_of(const struct daemon *d, const struct engine_container *seen)
 {
     const char *token = labels_job(seen->labels, seen->n_labels);
-    struct job *j = token ? job_find_token(n, token) : NULL;
+    struct job *j = token ? job_find_token(d, token) : NULL;
 
     return j && !j->container ? j : NULL;
 }
@@ -121,8 +121,8 @@ static int join(struct container *c, const struct engine_container *seen, struct
 static int job_by_labels(struct container *c, const struct engine_container *seen,
                          struct error *err)
 {
-    struct job_request req = job_request_usual(c->set->node);
-    struct job *starter = starter_of(c->set->node, seen);
+    struct job_request req = job_request_usual(c->set->daemon);
+    struct job *starter = starter_of(c->set->daemon, seen);
     char note[JOB_REASON_MAX];
     int r;
 
@@ -154,8 +154,8 @@ int container_take(struct container *c, const struct engine_container *seen,
     } else {
         r = adopted ? new_job(c, seen, adopted, err) : job_by_labels(c, seen, err);
     }
-    node_store_later(c->set->node);
-    node_changed(c->set->node);
+    daemon_store_later(c->set->daemon);
+    daemon_changed(c->set->daemon);
     return r;
 }
 
@@ -182,6 +182,6 @@ bool container_leave(struct container *c)
     if (j->admission.ending) /* who waited for it ends by itself; a script would go on */
         job_terminate(j);
     j->dirty = true;
-    node_store_later(j->node);
+    daemon_store_later(j->daemon);
     return true;
 }

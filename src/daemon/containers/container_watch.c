@@ -6,11 +6,11 @@
 #include "base/container.h"
 #include "base/failpoint.h"
 #include "daemon/confine/guardian.h"
-#include "daemon/confine/keep.h"
+#include "daemon/confine/journal.h"
 #include "daemon/containers/container_state.h"
 #include "daemon/containers/labels.h"
-#include "daemon/link/link.h"
-#include "daemon/node.h"
+#include "daemon/daemon.h"
+#include "daemon/link/agent_socket.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ void container_free(struct container *c)
         engine_cancel(c->set->engine, c->ticket);
     if (c->job)
         container_unbind(c->job);
-    link_unlisten(c->listener);
+    agent_socket_unlisten(c->listener);
     free(c);
 }
 
@@ -38,7 +38,7 @@ const struct job_observer containers_observer = {.gone = container_job_gone};
 
 static void log_refused(const struct engine_container *seen, const char *why)
 {
-    node_log("container %.12s (%.40s) cannot be a job: %s", seen->id, seen->name, why);
+    daemon_log("container %.12s (%.40s) cannot be a job: %s", seen->id, seen->name, why);
 }
 
 static bool elastic(const struct containers *set, const struct engine_container *seen)
@@ -50,7 +50,7 @@ static bool elastic(const struct containers *set, const struct engine_container 
         return true;
     if (labels_refuse(seen->labels, seen->n_labels))
         return false;
-    fd = container_dir_open(set->node, seen->id); /* tide-runc's doing */
+    fd = container_dir_open(set->daemon, seen->id); /* tide-runc's doing */
     return fd >= 0;
 }
 
@@ -58,7 +58,7 @@ static bool elastic(const struct containers *set, const struct engine_container 
 static void miss(struct containers *set)
 {
     set->missed = true;
-    node_changed(set->node);
+    daemon_changed(set->daemon);
 }
 
 static void on_put_back(void *arg, const struct engine_result *result);
@@ -66,9 +66,9 @@ static void on_put_back(void *arg, const struct engine_result *result);
 /* True if an earlier daemon's limits are still on it: they are no reason to take it up with. */
 static bool put_back(struct containers *set, const char *id)
 {
-    struct keep *keep = guardian_keep(set->node->guardian);
+    struct journal *keep = guardian_keep(set->daemon->guardian);
     struct engine_then then = {.done = on_put_back, .arg = set};
-    int r = set->up ? keep_put_back(keep, set->engine, id, then) : 0;
+    int r = set->up ? journal_put_back(keep, set->engine, id, then) : 0;
 
     if (r < 0)
         miss(set);
@@ -81,7 +81,7 @@ static void on_put_back(void *arg, const struct engine_result *result)
 {
     struct containers *set = arg;
 
-    if (!keep_settle(guardian_keep(set->node->guardian), result)) {
+    if (!journal_settle(guardian_keep(set->daemon->guardian), result)) {
         if (result->code == -EREMOTEIO)
             miss(set); /* not again at once: the engine is ill */
         else
@@ -114,7 +114,7 @@ static void died(struct container *c)
     if (j && !container_leave(c))
         job_end(j);
     if (j)
-        node_changed(c->set->node);
+        daemon_changed(c->set->daemon);
     failpoint(FAILPOINT_CONTAINER_ENDED);
     c->origin = CONTAINER_BY_LABEL;
     container_reset(c);
@@ -186,30 +186,30 @@ static void inspect(struct containers *set, const char *id)
 
 static void destroyed(struct container *c)
 {
-    const struct node *n = c->set->node;
+    const struct daemon *d = c->set->daemon;
     char key[CONTAINER_KEY_MAX + 1];
     struct container *heir;
 
     if (c->job)
         died(c);
-    keep_forget(guardian_keep(n->guardian), c->id);
+    journal_forget(guardian_keep(d->guardian), c->id);
     memcpy(key, c->key, sizeof(key));
     container_free(c);
-    heir = container_of_key(n, NULL, key, false);
+    heir = container_of_key(d, NULL, key, false);
     if (!heir)
-        container_dir_remove(n, key);
+        container_dir_remove(d, key);
     else if (heir->job)
         container_listen(heir);
 }
 
 /* Of one that refused, under tide-runc, or was gone before we could look at it. */
-static void remove_directory(const struct node *n, const struct engine_event *event)
+static void remove_directory(const struct daemon *d, const struct engine_event *event)
 {
     const char *key = engine_event_attribute(event, CONTAINER_LABEL ".key");
 
     key = key && labels_key_valid(key) ? key : event->id;
-    if (!container_of_key(n, NULL, key, false))
-        container_dir_remove(n, key);
+    if (!container_of_key(d, NULL, key, false))
+        container_dir_remove(d, key);
 }
 
 static void on_listed(void *arg, const struct engine_result *result)
@@ -218,7 +218,7 @@ static void on_listed(void *arg, const struct engine_result *result)
 
     set->listing = 0;
     if (result->code < 0) {
-        node_log("%s", result->text);
+        daemon_log("%s", result->text);
         miss(set);
         return;
     }
@@ -234,13 +234,13 @@ static void on_listed(void *arg, const struct engine_result *result)
         if (!put_back(set, seen->id) && runs && elastic(set, seen))
             inspect(set, seen->id);
     }
-    keep_sweep(guardian_keep(set->node->guardian), set->path, result);
+    journal_sweep(guardian_keep(set->daemon->guardian), set->path, result);
     for (struct container *c = set->first, *next; c; c = next) {
         next = c->next;
         if (c->heard != set->lists)
             destroyed(c);
     }
-    node_changed(set->node); /* the tick may rest */
+    daemon_changed(set->daemon); /* the tick may rest */
 }
 
 /* What is heard of a container after the question is newer than the answer. */
@@ -293,7 +293,7 @@ static void on_pause(struct container *c, const struct engine_event *event)
 /* A `die` of the run before may come late, behind the `start` of this one. */
 static void on_die(struct container *c, const struct engine_event *event)
 {
-    bool earlier = job_announce_exited(c->set->node, c->id, event->exit_code);
+    bool earlier = job_announce_exited(c->set->daemon, c->id, event->exit_code);
 
     if (c->job && (earlier || container_runs(c->job)))
         return;
@@ -309,7 +309,7 @@ static void on_oom(struct container *c)
     struct job *j = c->job;
 
     if (!j) {
-        job_announce_out_of_memory(c->set->node, c->id);
+        job_announce_out_of_memory(c->set->daemon, c->id);
         return;
     }
     j->oom = true;
@@ -349,7 +349,7 @@ static void on_event(struct containers *set, const struct engine_event *event)
         if (c)
             destroyed(c);
         else
-            remove_directory(set->node, event);
+            remove_directory(set->daemon, event);
         break;
     default:
         break;
@@ -363,14 +363,14 @@ static void on_news(void *arg, const struct engine_news *news)
     switch (news->kind) {
     case ENGINE_LOST:
         if (set->up) {
-            node_log("%s: %s", set->path, news->text);
+            daemon_log("%s: %s", set->path, news->text);
             snprintf(set->away, sizeof(set->away), "%.*s", JOB_REASON_MAX - 1, news->text);
         }
         set->up = false;
         break;
     case ENGINE_RESYNC:
         if (!set->up)
-            node_log("%s: %s", set->path, engine_version(set->engine));
+            daemon_log("%s: %s", set->path, engine_version(set->engine));
         set->up = true;
         *set->away = '\0';
         list(set);
@@ -389,13 +389,13 @@ static void on_news(void *arg, const struct engine_news *news)
 
 static bool to_be_listed(const struct containers *set)
 {
-    return set->up && (set->missed || (set->crowded && set->node->jobs.n < PROTO_JOBS_MAX));
+    return set->up && (set->missed || (set->crowded && set->daemon->jobs.n < PROTO_JOBS_MAX));
 }
 
 void containers_tick(struct containers *all)
 {
     if (all)
-        container_adopt_tick(all->node);
+        container_adopt_tick(all->daemon);
     for (struct containers *set = all; set; set = set->next) {
         if (to_be_listed(set))
             list(set);
@@ -406,7 +406,7 @@ void containers_tick(struct containers *all)
 
 bool containers_pending(const struct containers *all)
 {
-    if (all && all->node->adoptions)
+    if (all && all->daemon->adoptions)
         return true;
     for (; all; all = all->next) {
         if (to_be_listed(all))
@@ -445,12 +445,12 @@ void containers_notes(const struct containers *all, json_t *ret_notes)
 
 /* ---- beginning and end ---- */
 
-static int make_directory(const struct node *n)
+static int make_directory(const struct daemon *d)
 {
-    if (mkdirat(n->dir_fd, CONTAINER_RUN_DIR, 0711) < 0 && errno != EEXIST)
+    if (mkdirat(d->dir_fd, CONTAINER_RUN_DIR, 0711) < 0 && errno != EEXIST)
         return -errno;
     /* Users of containers pass through it, whatever the umask is. */
-    return fchmodat(n->dir_fd, CONTAINER_RUN_DIR, 0711, 0) < 0 ? -errno : 0;
+    return fchmodat(d->dir_fd, CONTAINER_RUN_DIR, 0711, 0) < 0 ? -errno : 0;
 }
 
 static struct containers *free_one(struct containers *set)
@@ -464,7 +464,7 @@ static struct containers *free_one(struct containers *set)
     return NULL;
 }
 
-int containers_new(struct node *n, const char *socket_path, struct containers **others,
+int containers_new(struct daemon *d, const char *socket_path, struct containers **others,
                    struct error *err)
 {
     struct containers *set = calloc(1, sizeof(*set));
@@ -472,20 +472,20 @@ int containers_new(struct node *n, const char *socket_path, struct containers **
 
     if (!set)
         return error_set(err, -ENOMEM, "out of memory");
-    set->node = n;
-    if (n->cgroup && cgroup_version_cpu(n->cgroup) == CGROUP_V2)
+    set->daemon = d;
+    if (d->cgroup && cgroup_version_cpu(d->cgroup) == CGROUP_V2)
         set->shares = CGROUP_SHARES_LINEAR; /* until one of its containers shows otherwise */
     snprintf(set->path, sizeof(set->path), "%s", socket_path);
     set->inspected = on_answer;
-    r = make_directory(n);
+    r = make_directory(d);
     if (r < 0)
-        error_set(err, r, "cannot make %s/" CONTAINER_RUN_DIR ": %s", n->dir, strerror(-r));
+        error_set(err, r, "cannot make %s/" CONTAINER_RUN_DIR ": %s", d->dir, strerror(-r));
     if (r == 0)
         r = engine_new(socket_path, on_news, set, &set->engine, err);
     if (r == 0)
-        r = sd_event_add_io(n->event, &set->io, engine_fd(set->engine), EPOLLIN, on_readable, set);
+        r = sd_event_add_io(d->event, &set->io, engine_fd(set->engine), EPOLLIN, on_readable, set);
     if (r >= 0)
-        r = sd_event_add_defer(n->event, &set->flush, on_flush, set);
+        r = sd_event_add_defer(d->event, &set->flush, on_flush, set);
     if (r >= 0)
         r = sd_event_source_set_enabled(set->flush, SD_EVENT_OFF);
     if (r < 0) {

@@ -3,8 +3,8 @@
 
 #include "base/clock.h"
 #include "base/failpoint.h"
+#include "daemon/daemon.h"
 #include "daemon/job/confine.h"
-#include "daemon/node.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -134,9 +134,9 @@ static void begin(struct job *j)
     j->admission.begun_ns = now;
     failpoint(FAILPOINT_JOB_BEGUN);
     j->met_ns = now; /* its time of grace begins with the program */
-    node_log("job %s (%s) begins with %u cores", j->id, j->name, j->admission.cores);
+    daemon_log("job %s (%s) begins with %u cores", j->id, j->name, j->admission.cores);
     job_record(j, 0, j->admission.cores, j->share_reason);
-    node_store_later(j->node);
+    daemon_store_later(j->daemon);
     tell(j, 0);
 }
 
@@ -160,14 +160,14 @@ void admission_runs(struct job *j)
 /* The policy was promised that it can be paused; it is told better, and decides anew. */
 static void runs_on(struct job *j, int error)
 {
-    node_log("job %s (%s) cannot be paused: %s", j->id, j->name, strerror(-error));
+    daemon_log("job %s (%s) cannot be paused: %s", j->id, j->name, strerror(-error));
     j->admission.wanted = true;
-    node_changed(j->node);
+    daemon_changed(j->daemon);
 }
 
-void admission_stop(struct node *n)
+void admission_stop(struct daemon *d)
 {
-    for (struct job *j = n->jobs.first; j; j = j->next) {
+    for (struct job *j = d->jobs.first; j; j = j->next) {
         struct admission *a = &j->admission;
         int r;
 
@@ -193,7 +193,7 @@ static void resume(struct job *j)
     int r = j->confine->set_paused(j, false);
 
     if (r < 0)
-        node_log("job %s (%s) cannot go on: %s", j->id, j->name, strerror(-r));
+        daemon_log("job %s (%s) cannot go on: %s", j->id, j->name, strerror(-r));
     if (j->confine->is_paused(j))
         return; /* the engine's answer, or the tick, brings us here again */
     enter(j, JOB_RUNNING, clock_now_ns());
@@ -220,7 +220,7 @@ void admission_end(struct job *j)
         resume(j);
     else
         j->confine->set_paused(j, false); /* a pause that is on its way, or by hand */
-    node_changed(j->node);
+    daemon_changed(j->daemon);
 }
 
 /* ---- waiting ---- */
@@ -258,7 +258,7 @@ void admission_forget(struct job *j, void *arg)
 /* A daemon that ends cancels nothing: who waits is hung up on, and asks the next one. */
 void admission_gone(struct job *j)
 {
-    while (j->node->ending && j->admission.waits)
+    while (j->daemon->ending && j->admission.waits)
         admission_forget(j, j->admission.waits->arg);
     tell(j, -ECANCELED);
 }
@@ -277,6 +277,6 @@ int admission_hold(struct job *j, bool held, struct error *err)
         j->share = 0;
     }
     j->dirty = true;
-    node_changed(j->node);
+    daemon_changed(j->daemon);
     return 0;
 }

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 struct job;
-struct node;
+struct daemon;
 struct policy_job;
 
 enum job_phase {
@@ -49,7 +49,7 @@ bool admission_can(const struct job *j, uint32_t verb);
 void admission_want(struct job *j, uint32_t verb, uint32_t cores);
 
 /* Pauses jobs that shall not run any more, and takes back pauses that are not wanted any more. */
-void admission_stop(struct node *n);
+void admission_stop(struct daemon *d);
 
 /* A job that shall run begins or goes on: plan.c says when its cores are in place. */
 void admission_start(struct job *j);

@@ -2,7 +2,7 @@
 #include "daemon/job/census.h"
 
 #include "base/cleanup.h"
-#include "daemon/node.h"
+#include "daemon/daemon.h"
 #include "host/proc/proc.h"
 
 #include <errno.h>
@@ -25,9 +25,9 @@ static struct census_entry *find(const struct census *c, pid_t pid)
     return low < c->n && c->entry[low].pid == pid ? &c->entry[low] : NULL;
 }
 
-static void mark_known(const struct node *n, struct census *c)
+static void mark_known(const struct daemon *d, struct census *c)
 {
-    for (struct job *j = n->jobs.first; j; j = j->next)
+    for (struct job *j = d->jobs.first; j; j = j->next)
         for (const struct process *p = j->processes; p; p = p->next) {
             struct census_entry *e = find(c, p->pid);
 
@@ -63,12 +63,12 @@ static void mark_orphans(struct census *c)
     }
 }
 
-int census_take(const struct node *n, struct census *ret)
+int census_take(const struct daemon *d, struct census *ret)
 {
     _cleanup_free_ pid_t *pids = NULL;
     struct census c = {0};
     size_t count;
-    int r = proc_list(n->root, &pids, &count);
+    int r = proc_list(d->root, &pids, &count);
 
     if (r < 0)
         return r;
@@ -78,14 +78,14 @@ int census_take(const struct node *n, struct census *ret)
     for (size_t i = 0; i < count; i++) {
         struct proc_stat stat;
 
-        if (proc_read_stat(n->root, pids[i], &stat) == 0)
+        if (proc_read_stat(d->root, pids[i], &stat) == 0)
             c.entry[c.n++] = (struct census_entry){.pid = stat.pid,
                                                    .parent = stat.parent,
                                                    .session = stat.session,
                                                    .start = stat.start,
                                                    .cpu_ns = stat.cpu_ns + stat.ended_ns};
     }
-    mark_known(n, &c);
+    mark_known(d, &c);
     mark_by_ancestors(&c);
     mark_orphans(&c);
     *ret = c;

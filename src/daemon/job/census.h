@@ -13,7 +13,7 @@
 #include <sys/types.h>
 
 struct job;
-struct node;
+struct daemon;
 
 struct census_entry {
     pid_t pid, parent, session;
@@ -27,6 +27,6 @@ struct census {
     size_t n;
 };
 
-int census_take(const struct node *n, struct census *ret); /* 0 or -errno */
+int census_take(const struct daemon *d, struct census *ret); /* 0 or -errno */
 void census_by_job(struct census *c); /* sorts them by their jobs' numbers; nobody's last */
 void census_done(struct census *c);

@@ -3,7 +3,7 @@
  * How a job is held to what the plan gives it. One table of functions with two implementations:
  * processes of `tide run` (confine/actuate.c: affinity, control groups, freezer) and a container
  * (containers/: its engine). Each job points to its own, job.confine, so that nobody has to ask
- * which kind it is. These are calls downwards, of plan.c, admission.c, groups.c and the tick; what
+ * which kind it is. These are calls downwards, of plan.c, admission.c, balance.c and the tick; what
  * an implementation finds out it writes into the job (cores, weight_set, quota_set_mcpu, frozen,
  * unfenceable, note) and tells the plan. Daemon's event loop only.
  */

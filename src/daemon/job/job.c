@@ -4,11 +4,11 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "daemon/daemon.h"
+#include "daemon/job/apportion.h"
 #include "daemon/job/confine.h"
 #include "daemon/job/limits.h"
 #include "daemon/job/owner.h"
-#include "daemon/job/parts.h"
-#include "daemon/node.h"
 #include "host/proc/proc.h"
 
 #include <ctype.h>
@@ -54,49 +54,49 @@ bool job_name_valid(const char *name)
     return true;
 }
 
-struct job *job_find(const struct node *n, const char *text)
+struct job *job_find(const struct daemon *d, const char *text)
 {
     char *end;
     long pid = strtol(text, &end, 10);
 
-    for (struct job *j = n->jobs.first; j; j = j->next)
+    for (struct job *j = d->jobs.first; j; j = j->next)
         if (strcmp(j->id, text) == 0 || strcmp(j->name, text) == 0)
             return j;
     if (*end || pid <= 0)
         return NULL;
-    for (struct job *j = n->jobs.first; j; j = j->next)
+    for (struct job *j = d->jobs.first; j; j = j->next)
         for (struct process *p = j->processes; p; p = p->next)
             if (p->pid == pid)
                 return j;
     return NULL;
 }
 
-struct job *job_of_number(const struct node *n, uint64_t number)
+struct job *job_of_number(const struct daemon *d, uint64_t number)
 {
-    for (struct job *j = n->jobs.first; j; j = j->next)
+    for (struct job *j = d->jobs.first; j; j = j->next)
         if (j->number == number)
             return j;
     return NULL;
 }
 
-struct job *job_find_token(const struct node *n, const char *token)
+struct job *job_find_token(const struct daemon *d, const char *token)
 {
-    for (struct job *j = n->jobs.first; *token && j; j = j->next)
+    for (struct job *j = d->jobs.first; *token && j; j = j->next)
         if (strcmp(j->token, token) == 0)
             return j;
     return NULL;
 }
 
-struct job *job_find_pid(const struct node *n, pid_t pid, uid_t uid)
+struct job *job_find_pid(const struct daemon *d, pid_t pid, uid_t uid)
 {
     struct proc_stat stat;
 
     for (unsigned depth = 0; pid > 1 && depth < ANCESTORS_MAX; depth++) {
-        for (struct job *j = n->jobs.first; j; j = j->next)
+        for (struct job *j = d->jobs.first; j; j = j->next)
             for (struct process *p = j->processes; p; p = p->next)
                 if (p->pid == pid)
                     return j->uid == uid ? j : NULL;
-        if (proc_read_stat(n->root, pid, &stat) < 0)
+        if (proc_read_stat(d->root, pid, &stat) < 0)
             return NULL;
         pid = stat.parent;
     }
@@ -105,9 +105,9 @@ struct job *job_find_pid(const struct node *n, pid_t pid, uid_t uid)
 
 /* ---- table ---- */
 
-static void table_insert(struct node *n, struct job *j)
+static void table_insert(struct daemon *d, struct job *j)
 {
-    struct job **at = &n->jobs.first;
+    struct job **at = &d->jobs.first;
 
     while (*at && (*at)->number < j->number)
         at = &(*at)->next;
@@ -115,9 +115,9 @@ static void table_insert(struct node *n, struct job *j)
     *at = j;
 }
 
-static void table_remove(struct node *n, struct job *j)
+static void table_remove(struct daemon *d, struct job *j)
 {
-    struct job **at = &n->jobs.first;
+    struct job **at = &d->jobs.first;
 
     while (*at && *at != j)
         at = &(*at)->next;
@@ -153,12 +153,12 @@ static void find_owner(uid_t uid, char *buf, size_t size)
         fclose(f);
 }
 
-static int check_request(const struct node *n, uid_t uid, const struct job_request *req,
+static int check_request(const struct daemon *d, uid_t uid, const struct job_request *req,
                          struct error *err)
 {
     const struct job *other;
     /* One found again is held to the daemon's own limit alone, as its own user's would be. */
-    int r = limits_check_job(n, req->again ? n->uid : uid, err);
+    int r = limits_check_job(d, req->again ? d->uid : uid, err);
 
     if (r < 0)
         return r;
@@ -170,17 +170,17 @@ static int check_request(const struct node *n, uid_t uid, const struct job_reque
             "name is '%.80s': use 1 to %d of A-Z a-z 0-9 . _ + : @ -, not only digits, "
             "not like an id (j1) and no - at the front",
             req->name, PROTO_NAME_MAX - 1);
-    other = job_find(n, req->name);
+    other = job_find(d, req->name);
     if (other)
         return error_set(err, -EEXIST, "name '%s' is taken by job %s", req->name, other->id);
     return 0;
 }
 
-int job_new(struct node *n, uid_t uid, const struct job_request *req, struct job **ret,
+int job_new(struct daemon *d, uid_t uid, const struct job_request *req, struct job **ret,
             struct error *err)
 {
     struct job *j;
-    int r = check_request(n, uid, req, err);
+    int r = check_request(d, uid, req, err);
 
     if (r < 0)
         return r;
@@ -192,10 +192,10 @@ int job_new(struct node *n, uid_t uid, const struct job_request *req, struct job
         free(j);
         return error_set(err, r, "no random numbers for a token");
     }
-    j->node = n;
-    j->confine = n->jobs.confine;
+    j->daemon = d;
+    j->confine = d->jobs.confine;
     j->service = "";
-    j->number = ++n->jobs.last_number;
+    j->number = ++d->jobs.last_number;
     snprintf(j->id, sizeof(j->id), "j%u", j->number);
     snprintf(j->name, sizeof(j->name), "%s", req->name ? req->name : j->id);
     j->uid = uid;
@@ -208,17 +208,17 @@ int job_new(struct node *n, uid_t uid, const struct job_request *req, struct job
     j->quota_set_mcpu = j->want_quota_mcpu = CGROUP_NO_QUOTA;
     admission_init(j, req->submitted, j->created_ns);
     j->dirty = true;
-    table_insert(n, j);
-    n->jobs.n++;
+    table_insert(d, j);
+    d->jobs.n++;
     *ret = j;
     return 0;
 }
 
-struct job_request job_request_usual(const struct node *n)
+struct job_request job_request_usual(const struct daemon *d)
 {
     struct job_request req = {.asked = attributes_usual()};
 
-    req.asked.placement = n->placement;
+    req.asked.placement = d->placement;
     return req;
 }
 
@@ -229,22 +229,22 @@ struct job_request job_request_of(const struct job *j)
 
 int job_set_id(struct job *j, const char *id)
 {
-    struct node *n = j->node;
+    struct daemon *d = j->daemon;
     uint32_t number = id_number(id);
     bool named_by_id = strcmp(j->name, j->id) == 0;
 
     if (number == 0)
         return -EINVAL;
-    if (job_find(n, id))
+    if (job_find(d, id))
         return -EEXIST;
-    table_remove(n, j);
+    table_remove(d, j);
     j->number = number;
     snprintf(j->id, sizeof(j->id), "j%u", number);
     if (named_by_id)
         snprintf(j->name, sizeof(j->name), "%s", j->id);
-    table_insert(n, j);
-    if (n->jobs.last_number < number)
-        n->jobs.last_number = number;
+    table_insert(d, j);
+    if (d->jobs.last_number < number)
+        d->jobs.last_number = number;
     return 0;
 }
 
@@ -275,25 +275,25 @@ unsigned job_terminate(const struct job *j)
 
 void job_free(struct job *j)
 {
-    struct node *n = j->node;
+    struct daemon *d = j->daemon;
 
-    table_remove(n, j);
-    n->jobs.n--;
+    table_remove(d, j);
+    d->jobs.n--;
     while (j->processes)
         process_free(j->processes);
-    for_each_observer(o, n) if ((*o)->gone)(*o)->gone(j);
+    for_each_observer(o, d) if ((*o)->gone)(*o)->gone(j);
     admission_gone(j);
     free(j);
 }
 
 void job_end(struct job *j)
 {
-    struct node *n = j->node;
+    struct daemon *d = j->daemon;
 
-    node_log("job %s (%s) ended", j->id, j->name);
-    for_each_observer(o, n) if ((*o)->ended)(*o)->ended(j);
+    daemon_log("job %s (%s) ended", j->id, j->name);
+    for_each_observer(o, d) if ((*o)->ended)(*o)->ended(j);
     job_free(j);
-    node_store_later(n);
+    daemon_store_later(d);
 }
 
 /* ---- processes ---- */
@@ -302,15 +302,15 @@ static int on_exit_of_process(sd_event_source *s, int fd, uint32_t events, void 
 {
     struct process *p = arg;
     struct job *j = p->job;
-    struct node *n = j->node;
+    struct daemon *d = j->daemon;
 
-    if (p->leads && proc_exit_status(n->root, p->pidfd, p->pid, p->start, &j->exit) == 0)
+    if (p->leads && proc_exit_status(d->root, p->pidfd, p->pid, p->start, &j->exit) == 0)
         j->exited = true;
     process_free(p);
     if (!j->processes)
         job_end(j);
-    node_store_later(n);
-    node_changed(n);
+    daemon_store_later(d);
+    daemon_changed(d);
     return 0;
 }
 
@@ -322,9 +322,9 @@ static struct process *process_known(struct job *j, pid_t pid)
     return NULL;
 }
 
-void job_leave(struct node *n, pid_t pid, const struct job *but)
+void job_leave(struct daemon *d, pid_t pid, const struct job *but)
 {
-    for (struct job *j = n->jobs.first; j; j = j->next) {
+    for (struct job *j = d->jobs.first; j; j = j->next) {
         struct process *p = j == but ? NULL : process_known(j, pid);
 
         if (!p)
@@ -350,7 +350,7 @@ static void process_link(struct job *j, struct process *p)
 
 int process_add(struct job *j, pid_t pid, uint64_t start, struct process **ret)
 {
-    struct node *n = j->node;
+    struct daemon *d = j->daemon;
     struct process *p = process_known(j, pid);
     struct proc_stat stat;
     int r;
@@ -367,13 +367,13 @@ int process_add(struct job *j, pid_t pid, uint64_t start, struct process **ret)
     /* The descriptor first: what stat says afterwards is about the process it stands for, unless
      * that one has ended, which the descriptor reports. */
     p->pidfd = proc_pidfd_open(pid);
-    r = p->pidfd < 0 ? p->pidfd : proc_read_stat(n->root, pid, &stat);
+    r = p->pidfd < 0 ? p->pidfd : proc_read_stat(d->root, pid, &stat);
     if (r >= 0 && ((start && stat.start != start) || stat.state == 'Z'))
         r = -ESRCH;
     if (r >= 0)
         r = owner_check(j, p->pidfd, pid);
     if (r >= 0)
-        r = sd_event_add_io(n->event, &p->exit_source, p->pidfd, EPOLLIN, on_exit_of_process, p);
+        r = sd_event_add_io(d->event, &p->exit_source, p->pidfd, EPOLLIN, on_exit_of_process, p);
     if (r < 0) {
         close_fd(p->pidfd);
         free(p);
@@ -393,7 +393,7 @@ int process_add(struct job *j, pid_t pid, uint64_t start, struct process **ret)
 /* Another job of the same user has it: it is one process more for @j, not for the user. */
 static bool is_the_users(const struct job *j, pid_t pid)
 {
-    for (struct job *other = j->node->jobs.first; other; other = other->next)
+    for (struct job *other = j->daemon->jobs.first; other; other = other->next)
         if (other->uid == j->uid && process_known(other, pid))
             return true;
     return false;
@@ -413,7 +413,7 @@ int process_join(struct job *j, pid_t pid, uint64_t start, struct process **ret)
 
     if (r < 0)
         return r;
-    job_leave(j->node, pid, j);
+    job_leave(j->daemon, pid, j);
     return process_add(j, pid, start, ret);
 }
 
@@ -441,7 +441,7 @@ void process_free(struct process *p)
     j->n_processes--;
     j->dirty = true;
     drop_local(j, p);
-    for_each_observer(o, j->node) if ((*o)->process_gone)(*o)->process_gone(p);
+    for_each_observer(o, j->daemon) if ((*o)->process_gone)(*o)->process_gone(p);
     sd_event_source_disable_unref(p->exit_source);
     close_fd(p->pidfd);
     free(p);
@@ -449,7 +449,7 @@ void process_free(struct process *p)
 
 bool process_malleable(const struct process *p)
 {
-    for (unsigned i = 0; p->peer && i < p->n_backends; i++)
+    for (unsigned i = 0; p->connection && i < p->n_backends; i++)
         if (p->backend[i].known && p->backend[i].malleable)
             return true;
     return false;
@@ -478,7 +478,7 @@ bool job_malleable(const struct job *j)
 bool job_reported(const struct job *j)
 {
     for (const struct process *p = j->processes; p; p = p->next)
-        if (p->peer && p->n_backends > 0)
+        if (p->connection && p->n_backends > 0)
             return true;
     return false;
 }
@@ -510,9 +510,9 @@ void job_note(const struct job *j, uint64_t now_ns, char ret_note[JOB_NOTE_MAX])
     ret_note[0] = '\0';
     add_note(ret_note, j->note);
     add_note(ret_note, j->confine->note(j, now_ns));
-    if (parts_short(j)) {
+    if (apportion_short(j)) {
         snprintf(few, sizeof(few), "%u processes have a thread each: more than its target",
-                 parts_count(j));
+                 apportion_count(j));
         add_note(ret_note, few);
     }
     if (!running || job_reported(j))
@@ -558,7 +558,7 @@ uint32_t job_active(const struct job *j)
     uint32_t active = 0;
 
     for (const struct process *p = j->processes; p; p = p->next)
-        if (p->peer && p->beat)
+        if (p->connection && p->beat)
             active += p->active;
     return active;
 }
@@ -570,7 +570,7 @@ uint32_t job_target(const struct job *j)
     if (j->want.intra)
         return j->want.intra;
     for (const struct process *p = j->processes; p; p = p->next)
-        if (p->peer && p->beat)
+        if (p->connection && p->beat)
             target += p->target;
     return target;
 }
@@ -580,7 +580,7 @@ double job_rate(const struct job *j)
     double rate = 0;
 
     for (const struct process *p = j->processes; p; p = p->next)
-        if (p->peer)
+        if (p->connection)
             rate += p->rate;
     return rate;
 }
@@ -598,7 +598,7 @@ void job_progress(const struct job *j, struct job_progress *ret)
 
 void job_cores(const struct job *j, struct cpuset *ret)
 {
-    const struct node *n = j->node;
+    const struct daemon *d = j->daemon;
 
     cpuset_zero(ret);
     if (cpuset_count(&j->cores) > 0) {
@@ -611,11 +611,11 @@ void job_cores(const struct job *j, struct cpuset *ret)
         for (int c = cpuset_next(&p->original, 0); c >= 0; c = cpuset_next(&p->original, c + 1))
             cpuset_add(ret, (unsigned)c);
     /* The whole machine is no limit, also where its size is made up (--cpus). */
-    if (cpuset_equal(ret, &n->topology.online))
-        *ret = n->cpus;
-    cpuset_and(ret, ret, &n->cpus);
+    if (cpuset_equal(ret, &d->topology.online))
+        *ret = d->cpus;
+    cpuset_and(ret, ret, &d->cpus);
     if (cpuset_count(ret) == 0)
-        *ret = n->cpus;
+        *ret = d->cpus;
 }
 
 uint32_t job_allowed_mcpu(const struct job *j)
@@ -624,7 +624,7 @@ uint32_t job_allowed_mcpu(const struct job *j)
     uint32_t mcpu;
 
     job_cores(j, &cores);
-    mcpu = 1000 * (cpuset_count(&cores) ? cpuset_count(&cores) : cpuset_count(&j->node->cpus));
+    mcpu = 1000 * (cpuset_count(&cores) ? cpuset_count(&cores) : cpuset_count(&j->daemon->cpus));
     if (j->allowed_mcpu && j->allowed_mcpu < mcpu)
         mcpu = j->allowed_mcpu;
     return j->quota_set_mcpu < mcpu ? j->quota_set_mcpu : mcpu;
@@ -643,23 +643,23 @@ void job_announce_settled(struct job *j)
 {
     if (!job_settled(j))
         return;
-    for_each_observer(o, j->node) if ((*o)->settled)(*o)->settled(j);
+    for_each_observer(o, j->daemon) if ((*o)->settled)(*o)->settled(j);
 }
 
 void job_announce_resized(struct job *j, uint64_t latency_ns)
 {
-    for_each_observer(o, j->node) if ((*o)->resized)(*o)->resized(j, latency_ns);
+    for_each_observer(o, j->daemon) if ((*o)->resized)(*o)->resized(j, latency_ns);
 }
 
-bool job_announce_exited(struct node *n, const char *container_id, int exit)
+bool job_announce_exited(struct daemon *d, const char *container_id, int exit)
 {
-    for_each_observer(o, n) if ((*o)->exited && (*o)->exited(n, container_id, exit)) return true;
+    for_each_observer(o, d) if ((*o)->exited && (*o)->exited(d, container_id, exit)) return true;
     return false;
 }
 
-void job_announce_out_of_memory(struct node *n, const char *container_id)
+void job_announce_out_of_memory(struct daemon *d, const char *container_id)
 {
-    for_each_observer(o, n) if ((*o)->out_of_memory)(*o)->out_of_memory(n, container_id);
+    for_each_observer(o, d) if ((*o)->out_of_memory)(*o)->out_of_memory(d, container_id);
 }
 
 /* ---- changes ---- */

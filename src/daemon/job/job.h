@@ -35,8 +35,8 @@
 
 struct confine;
 struct container;
-struct node;
-struct peer;
+struct daemon;
+struct connection;
 struct seen;
 
 struct threads {
@@ -68,7 +68,7 @@ struct process {
     pid_t pid;
     int pidfd;
     sd_event_source *exit_source;
-    struct peer *peer; /* its agent's connection; NULL: none (yet, any more) */
+    struct connection *connection; /* its agent's connection; NULL: none (yet, any more) */
     char comm[PROTO_SHORT_MAX];
     uint32_t signal, hello_max;
     unsigned n_backends; /* highest index + 1 */
@@ -102,7 +102,7 @@ struct process {
 
 struct job {
     struct job *next; /* by age */
-    struct node *node;
+    struct daemon *daemon;
     struct process *processes; /* the registered one first */
     unsigned n_processes;
     uint32_t number; /* of the id; grows with age */
@@ -185,8 +185,8 @@ struct job_observer {
     void (*settled)(struct job *j);          /* job_settled() */
     void (*resized)(struct job *j, uint64_t latency_ns); /* all agents have acknowledged */
     /* An engine's late word on a container: true if a job that has ended waited for the status. */
-    bool (*exited)(struct node *n, const char *container_id, int exit);
-    void (*out_of_memory)(struct node *n, const char *container_id);
+    bool (*exited)(struct daemon *d, const char *container_id, int exit);
+    void (*out_of_memory)(struct daemon *d, const char *container_id);
 };
 
 struct job_table {
@@ -214,11 +214,11 @@ struct job_request {
  * Adds a job of @uid with a fresh id and token. Returns 0, -EEXIST (the name is taken), -EINVAL
  * (name), -ENOSPC (PROTO_JOBS_MAX), -ENOMEM; *err for a person.
  */
-int job_new(struct node *n, uid_t uid, const struct job_request *req, struct job **ret,
+int job_new(struct daemon *d, uid_t uid, const struct job_request *req, struct job **ret,
             struct error *err);
 
 /* Nothing is asked for; the placement is the one that the daemon is configured with. */
-struct job_request job_request_usual(const struct node *n);
+struct job_request job_request_usual(const struct daemon *d);
 
 /* What was asked for it, as of now; the name is left out. */
 struct job_request job_request_of(const struct job *j);
@@ -242,16 +242,16 @@ void job_end(struct job *j);
  * Process @pid leaves whatever job it is in, unless that is @but. A job that loses its last process
  * by that ends.
  */
-void job_leave(struct node *n, pid_t pid, const struct job *but);
+void job_leave(struct daemon *d, pid_t pid, const struct job *but);
 
-struct job *job_of_number(const struct node *n, uint64_t number); /* or NULL */
+struct job *job_of_number(const struct daemon *d, uint64_t number); /* or NULL */
 
 /* @text is an id, a name or the pid of one of its processes. Borrowed, or NULL. */
-struct job *job_find(const struct node *n, const char *text);
-struct job *job_find_token(const struct node *n, const char *token);
+struct job *job_find(const struct daemon *d, const char *text);
+struct job *job_find_token(const struct daemon *d, const char *token);
 
 /* The job that @pid or one of its ancestors belongs to, if that is the same user's. */
-struct job *job_find_pid(const struct node *n, pid_t pid, uid_t uid);
+struct job *job_find_pid(const struct daemon *d, pid_t pid, uid_t uid);
 
 /* A name: 1 … PROTO_NAME_MAX-1 of [A-Za-z0-9._+:@-], no number (that is a pid), no id of a job. */
 bool job_name_valid(const char *name);
@@ -260,8 +260,8 @@ bool job_name_valid(const char *name);
 
 void job_announce_settled(struct job *j); /* if it is */
 void job_announce_resized(struct job *j, uint64_t latency_ns);
-bool job_announce_exited(struct node *n, const char *container_id, int exit);
-void job_announce_out_of_memory(struct node *n, const char *container_id);
+bool job_announce_exited(struct daemon *d, const char *container_id, int exit);
+void job_announce_out_of_memory(struct daemon *d, const char *container_id);
 
 /* ---- processes ---- */
 

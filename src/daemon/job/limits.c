@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/job/limits.h"
 
-#include "daemon/node.h"
+#include "daemon/daemon.h"
 
 #include <errno.h>
 
-bool limits_exempt(const struct node *n, uid_t uid)
+bool limits_exempt(const struct daemon *d, uid_t uid)
 {
-    return uid == 0 || uid == n->uid;
+    return uid == 0 || uid == d->uid;
 }
 
-uint32_t limits_user_weight(const struct node *n, uid_t uid)
+uint32_t limits_user_weight(const struct daemon *d, uid_t uid)
 {
-    const struct config *c = &n->config;
+    const struct config *c = &d->config;
 
     for (unsigned i = 0; i < c->n_users; i++)
         if (c->users[i].uid == uid)
@@ -20,21 +20,21 @@ uint32_t limits_user_weight(const struct node *n, uid_t uid)
     return CONFIG_USER_WEIGHT;
 }
 
-int limits_check_job(const struct node *n, uid_t uid, struct error *err)
+int limits_check_job(const struct daemon *d, uid_t uid, struct error *err)
 {
-    uint32_t most = n->config.user_jobs;
+    uint32_t most = d->config.user_jobs;
     unsigned own = 0;
 
-    if (limits_exempt(n, uid))
-        return n->jobs.n < PROTO_JOBS_MAX
+    if (limits_exempt(d, uid))
+        return d->jobs.n < PROTO_JOBS_MAX
                    ? 0
                    : error_set(err, -ENOSPC, "this daemon has its most jobs, %d", PROTO_JOBS_MAX);
-    for (const struct job *j = n->jobs.first; j; j = j->next)
+    for (const struct job *j = d->jobs.first; j; j = j->next)
         own += j->uid == uid;
     if (most && own >= most)
         return error_set(err, -ENOSPC, "user %u has the most jobs of one user, %u (user-jobs)",
                          (unsigned)uid, most);
-    if (n->jobs.n >= PROTO_JOBS_MAX - LIMITS_KEPT_JOBS)
+    if (d->jobs.n >= PROTO_JOBS_MAX - LIMITS_KEPT_JOBS)
         return error_set(err, -ENOSPC, "this daemon has its most jobs, %d, but for root's",
                          PROTO_JOBS_MAX - LIMITS_KEPT_JOBS);
     return 0;
@@ -42,13 +42,13 @@ int limits_check_job(const struct node *n, uid_t uid, struct error *err)
 
 int limits_check_process(const struct job *j)
 {
-    const struct node *n = j->node;
-    uint32_t most = n->config.user_processes;
+    const struct daemon *d = j->daemon;
+    uint32_t most = d->config.user_processes;
     unsigned own = 0;
 
-    if (!most || limits_exempt(n, j->uid))
+    if (!most || limits_exempt(d, j->uid))
         return 0;
-    for (const struct job *k = n->jobs.first; k; k = k->next)
+    for (const struct job *k = d->jobs.first; k; k = k->next)
         own += k->uid == j->uid ? k->n_processes : 0;
     return own < most ? 0 : -ENOSPC;
 }
@@ -61,13 +61,13 @@ static bool takes_part(const struct job *j)
 }
 
 /* Weights of all users that have jobs, @uid among them. */
-static uint64_t sum_of_weights(const struct node *n, uid_t uid, unsigned *ret_users)
+static uint64_t sum_of_weights(const struct daemon *d, uid_t uid, unsigned *ret_users)
 {
-    uint64_t sum = limits_user_weight(n, uid);
+    uint64_t sum = limits_user_weight(d, uid);
 
     *ret_users = 1;
-    for (const struct job *j = n->jobs.first; j; j = j->next) {
-        const struct job *first = n->jobs.first;
+    for (const struct job *j = d->jobs.first; j; j = j->next) {
+        const struct job *first = d->jobs.first;
 
         if (j->uid == uid || !takes_part(j))
             continue;
@@ -75,22 +75,22 @@ static uint64_t sum_of_weights(const struct node *n, uid_t uid, unsigned *ret_us
             first = first->next;
         if (first != j)
             continue;
-        sum += limits_user_weight(n, j->uid);
+        sum += limits_user_weight(d, j->uid);
         ++*ret_users;
     }
     return sum;
 }
 
-int limits_check_pin(const struct node *n, uid_t uid, uint32_t threads, struct error *err)
+int limits_check_pin(const struct daemon *d, uid_t uid, uint32_t threads, struct error *err)
 {
-    unsigned users, cpus = cpuset_count(&n->cpus);
-    uint64_t weights = sum_of_weights(n, uid, &users);
-    uint64_t share = cpus * (uint64_t)limits_user_weight(n, uid) / weights;
+    unsigned users, cpus = cpuset_count(&d->cpus);
+    uint64_t weights = sum_of_weights(d, uid, &users);
+    uint64_t share = cpus * (uint64_t)limits_user_weight(d, uid) / weights;
 
     if (share < 1)
         share = 1;
-    if (n->config.user_cores && !limits_exempt(n, uid) && share > n->config.user_cores)
-        share = n->config.user_cores;
+    if (d->config.user_cores && !limits_exempt(d, uid) && share > d->config.user_cores)
+        share = d->config.user_cores;
     else if (users == 1)
         return 0;
     if (threads <= share)
@@ -100,11 +100,11 @@ int limits_check_pin(const struct node *n, uid_t uid, uint32_t threads, struct e
                      threads, (unsigned)share, cpus, users, users == 1 ? "" : "s");
 }
 
-int limits_check_priority(const struct node *n, uid_t uid, int32_t priority, struct error *err)
+int limits_check_priority(const struct daemon *d, uid_t uid, int32_t priority, struct error *err)
 {
-    uint32_t most = n->config.user_priority;
+    uint32_t most = d->config.user_priority;
 
-    if (!most || priority <= (int32_t)most || limits_exempt(n, uid))
+    if (!most || priority <= (int32_t)most || limits_exempt(d, uid))
         return 0;
     return error_set(err, -EPERM,
                      "priority is %d: that of a user's job is at most %u "

@@ -2,7 +2,7 @@
 #include "daemon/job/owner.h"
 
 #include "base/cleanup.h"
-#include "daemon/node.h"
+#include "daemon/daemon.h"
 #include "host/proc/proc.h"
 
 #define PASSES_MAX 4 /* over a group whose members fork meanwhile */
@@ -11,7 +11,7 @@ int owner_check(const struct job *j, int pidfd, pid_t pid)
 {
     if (j->container || j->uid == 0)
         return 0;
-    return proc_check_owner(j->node->root, pidfd, pid, j->uid);
+    return proc_check_owner(j->daemon->root, pidfd, pid, j->uid);
 }
 
 bool owner_agrees(const struct process *p)
@@ -32,7 +32,7 @@ static bool signal_member(const struct job *j, pid_t pid, pid_t group, int signa
     _cleanup_fd_ int pidfd = proc_pidfd_open(pid);
     struct proc_stat stat;
 
-    return pidfd >= 0 && proc_read_stat(j->node->root, pid, &stat) == 0 && stat.group == group &&
+    return pidfd >= 0 && proc_read_stat(j->daemon->root, pid, &stat) == 0 && stat.group == group &&
            owner_check(j, pidfd, pid) == 0 && proc_pidfd_signal(pidfd, signal) == 0;
 }
 
@@ -51,12 +51,12 @@ unsigned owner_signal_group(const struct job *j, pid_t group, int signal)
         size_t n_now = 0, k = 0;
         bool found = false;
 
-        if (proc_list(j->node->root, &pids, &n) < 0)
+        if (proc_list(j->daemon->root, &pids, &n) < 0)
             break;
         for (size_t i = 0; i < n; i++) {
             struct proc_stat stat;
 
-            if (proc_read_stat(j->node->root, pids[i], &stat) < 0 || stat.group != group)
+            if (proc_read_stat(j->daemon->root, pids[i], &stat) < 0 || stat.group != group)
                 continue;
             pids[n_now++] = stat.pid;
             while (k < n_done && done[k] < stat.pid)

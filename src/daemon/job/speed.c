@@ -2,7 +2,7 @@
 #include "daemon/job/speed.h"
 
 #include "base/clock.h"
-#include "daemon/node.h"
+#include "daemon/daemon.h"
 
 #include <string.h>
 
@@ -42,13 +42,13 @@ static uint32_t threads_of(const struct job *j)
 }
 
 /* Whether jobs take turns on the cores: with more of them than cores, or by orders of people. */
-static bool is_crowded(const struct node *n)
+static bool is_crowded(const struct daemon *d)
 {
     uint32_t threads = 0;
 
-    for (const struct job *j = n->jobs.first; j; j = j->next)
+    for (const struct job *j = d->jobs.first; j; j = j->next)
         threads += j->want.intra ? j->want.intra : j->share;
-    return threads > n->jobs.capacity;
+    return threads > d->jobs.capacity;
 }
 
 /* ---- samples --------------------------------------------------------------------------------- */
@@ -60,7 +60,7 @@ static void begin_sample(struct job *j, uint64_t now, uint32_t threads, uint64_t
     s->begin_ns = threads ? now : 0;
     s->begin_units = units;
     s->threads = threads;
-    s->crowded = is_crowded(j->node);
+    s->crowded = is_crowded(j->daemon);
 }
 
 static void take_sample(struct job *j, uint64_t now, uint64_t units)
@@ -73,7 +73,7 @@ static void take_sample(struct job *j, uint64_t now, uint64_t units)
         return;
     s->rate = (uint64_t)rate;
     s->rate_of = s->threads;
-    if (s->crowded || is_crowded(j->node))
+    if (s->crowded || is_crowded(j->daemon))
         return;
     fit_add(&s->fit, now, s->threads, s->rate);
     s->known = fit_solve(&s->fit, now, &s->model);
@@ -125,7 +125,7 @@ static bool sample(struct job *j, uint64_t now)
 
 static bool may_explore(const struct job *j)
 {
-    return j->node->jobs.by_curves && j->pinned.intra == 0 && j->lent == 0 && j->borrowed == 0 &&
+    return j->daemon->jobs.by_curves && j->pinned.intra == 0 && j->lent == 0 && j->borrowed == 0 &&
            job_malleable(j);
 }
 
@@ -138,7 +138,7 @@ static void explore(struct job *j, uint64_t now)
     if (to == s->explore)
         return;
     s->explore = to;
-    node_changed(j->node);
+    daemon_changed(j->daemon);
 }
 
 /* Whether the curve is another one than the policy has decided by. */
@@ -161,8 +161,8 @@ void speed_heartbeat(struct job *j, uint64_t now)
     if (!taken && j->speed.explore == 0)
         return;
     explore(j, now);
-    if (taken && is_news(&j->speed) && j->node->jobs.by_curves)
-        node_changed(j->node);
+    if (taken && is_news(&j->speed) && j->daemon->jobs.by_curves)
+        daemon_changed(j->daemon);
 }
 
 /* ---- what is known --------------------------------------------------------------------------- */

@@ -12,7 +12,8 @@
  * else only when a busy process gains by it; and no division makes another one follow, since who
  * has half as much more than it uses is not found busy.
  *
- * Pure but for its own structures: no I/O, no allocation, no clock. Called by parts.c and tests.
+ * Pure but for its own structures: no I/O, no allocation, no clock. Called by apportion.c and
+ * tests.
  */
 #pragma once
 

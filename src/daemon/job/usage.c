@@ -2,8 +2,8 @@
 #include "daemon/job/usage.h"
 
 #include "base/clock.h"
+#include "daemon/daemon.h"
 #include "daemon/job/census.h"
-#include "daemon/node.h"
 #include "host/proc/proc.h"
 
 #define BUSY_KEEP       0.7  /* of the old value, each second */
@@ -19,9 +19,9 @@ struct sum {
 };
 
 /* A child that ends unwaited for takes its time along: nothing is learnt of such a second. */
-static void measure_cores(const struct node *n, struct usage *u, uint64_t cpu_ns, uint64_t now)
+static void measure_cores(const struct daemon *d, struct usage *u, uint64_t cpu_ns, uint64_t now)
 {
-    uint32_t most = cpuset_count(&n->cpus);
+    uint32_t most = cpuset_count(&d->cpus);
 
     if (u->looked_ns && now > u->looked_ns && cpu_ns >= u->cpu_ns) {
         double sample = (double)(cpu_ns - u->cpu_ns) / (double)(now - u->looked_ns);
@@ -52,7 +52,7 @@ static bool take(struct job *j, const struct sum *sum, uint64_t now)
         u->looked_ns = 0; /* its second says nothing of how it runs */
         return false;
     }
-    measure_cores(j->node, u, sum->cpu_ns, now);
+    measure_cores(j->daemon, u, sum->cpu_ns, now);
     u->memory_bytes = sum->memory_bytes;
     changed = off(u->memory_bytes, u->told_bytes);
     if (changed)
@@ -60,22 +60,22 @@ static bool take(struct job *j, const struct sum *sum, uint64_t now)
     return changed || (u->cores != cores && !job_reported(j));
 }
 
-bool usage_look(struct node *n, uint64_t now)
+bool usage_look(struct daemon *d, uint64_t now)
 {
     struct census c;
     size_t i = 0;
     bool changed = false;
 
-    if (!n->jobs.first || census_take(n, &c) < 0)
+    if (!d->jobs.first || census_take(d, &c) < 0)
         return false;
     census_by_job(&c);
-    for (struct job *j = n->jobs.first; j; j = j->next) {
+    for (struct job *j = d->jobs.first; j; j = j->next) {
         struct sum sum = {0};
         uint64_t bytes;
 
         for (; i < c.n && c.entry[i].job == j; i++) {
             sum.cpu_ns += c.entry[i].cpu_ns;
-            if (proc_read_own_memory(n->root, c.entry[i].pid, &bytes) == 0)
+            if (proc_read_own_memory(d->root, c.entry[i].pid, &bytes) == 0)
                 sum.memory_bytes += bytes;
         }
         changed |= take(j, &sum, now);
@@ -98,15 +98,15 @@ uint64_t usage_memory(const struct job *j)
     return j->usage.memory_bytes > asked ? j->usage.memory_bytes : asked;
 }
 
-uint64_t usage_machine_memory(const struct node *n)
+uint64_t usage_machine_memory(const struct daemon *d)
 {
     uint64_t bytes, limit;
 
-    if (n->config.memory_bytes != CONFIG_MEMORY_MACHINE)
-        return n->config.memory_bytes;
-    if (proc_read_memory_total(n->root, &bytes) < 0)
+    if (d->config.memory_bytes != CONFIG_MEMORY_MACHINE)
+        return d->config.memory_bytes;
+    if (proc_read_memory_total(d->root, &bytes) < 0)
         return 0;
-    if (n->cgroup && cgroup_read_memory_limit(n->cgroup, 0, &limit) == 0 && limit < bytes)
+    if (d->cgroup && cgroup_read_memory_limit(d->cgroup, 0, &limit) == 0 && limit < bytes)
         bytes = limit;
     return bytes - (bytes / RESERVE_PART < RESERVE_MAX ? bytes / RESERVE_PART : RESERVE_MAX);
 }

@@ -15,7 +15,7 @@
 #define USAGE_GRAIN_BYTES (UINT64_C(16) << 20) /* a smaller change of memory decides nothing */
 
 struct job;
-struct node;
+struct daemon;
 
 /* Part of each job. */
 struct usage {
@@ -28,7 +28,7 @@ struct usage {
 };
 
 /* Looks at all processes. True if something changed that decisions rest on. */
-bool usage_look(struct node *n, uint64_t now);
+bool usage_look(struct daemon *d, uint64_t now);
 
 /* What the job asked for (a container also by its limit), and what it counts with. 0: nothing. */
 uint64_t usage_memory_asked(const struct job *j);
@@ -38,4 +38,4 @@ uint64_t usage_memory(const struct job *j);
  * The memory that jobs may have together: what is configured, else the machine's, or what the
  * daemon's own group leaves of it, less a reserve for all else. 0: memory is not counted.
  */
-uint64_t usage_machine_memory(const struct node *n);
+uint64_t usage_machine_memory(const struct daemon *d);

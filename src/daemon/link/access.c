@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/link/access.h"
 
-#include "daemon/node.h"
+#include "daemon/daemon.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -34,40 +34,40 @@ static bool has_group(int fd, gid_t group)
     return found;
 }
 
-int control_identify(const struct node *n, int fd, struct caller *ret)
+int control_identify(const struct daemon *d, int fd, struct caller *ret)
 {
     struct ucred cred;
     socklen_t size = sizeof(cred);
-    bool admins = n->uid == 0 && n->admin_gid != CONFIG_NOBODY;
+    bool admins = d->uid == 0 && d->admin_gid != CONFIG_NOBODY;
 
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &size) < 0)
         return -errno;
     *ret = (struct caller){
         .pid = cred.pid,
         .uid = cred.uid,
-        .admin = admins && (cred.gid == n->admin_gid || has_group(fd, n->admin_gid)),
+        .admin = admins && (cred.gid == d->admin_gid || has_group(fd, d->admin_gid)),
     };
     return 0;
 }
 
-bool control_may_govern(const struct node *n, const struct caller *who)
+bool control_may_govern(const struct daemon *d, const struct caller *who)
 {
-    return who->uid == 0 || who->uid == n->uid || who->admin;
+    return who->uid == 0 || who->uid == d->uid || who->admin;
 }
 
-bool control_may_use(const struct node *n, const struct caller *who)
+bool control_may_use(const struct daemon *d, const struct caller *who)
 {
-    return n->uid == 0 || control_may_govern(n, who);
+    return d->uid == 0 || control_may_govern(d, who);
 }
 
-bool control_may_change(const struct node *n, const struct caller *who, const struct job *j)
+bool control_may_change(const struct daemon *d, const struct caller *who, const struct job *j)
 {
-    return control_may_govern(n, who) || who->uid == j->uid;
+    return control_may_govern(d, who) || who->uid == j->uid;
 }
 
-bool control_may_read(const struct node *n, const struct caller *who, const struct job *j)
+bool control_may_read(const struct daemon *d, const struct caller *who, const struct job *j)
 {
-    return n->uid == 0 || control_may_change(n, who, j);
+    return d->uid == 0 || control_may_change(d, who, j);
 }
 
 bool control_may_register(const struct caller *who, uid_t uid)
@@ -75,14 +75,14 @@ bool control_may_register(const struct caller *who, uid_t uid)
     return who->uid == 0 || who->uid == uid || who->admin;
 }
 
-bool control_may_adopt(const struct node *n, const struct caller *who)
+bool control_may_adopt(const struct daemon *d, const struct caller *who)
 {
-    return control_may_govern(n, who);
+    return control_may_govern(d, who);
 }
 
-bool control_may_join(const struct node *n, const struct caller *who)
+bool control_may_join(const struct daemon *d, const struct caller *who)
 {
-    return n->uid == 0 || who->uid == n->uid;
+    return d->uid == 0 || who->uid == d->uid;
 }
 
 bool control_may_speak(const struct caller *who, const struct job *j)
@@ -93,13 +93,13 @@ bool control_may_speak(const struct caller *who, const struct job *j)
 /* ---- which job ---- */
 
 /* The only one whose container's id begins with @text. */
-static struct job *find_container(const struct node *n, const char *text)
+static struct job *find_container(const struct daemon *d, const char *text)
 {
     struct job *found = NULL;
 
     if (strlen(text) < CONTAINER_ID_SHORT)
         return NULL;
-    for (struct job *j = n->jobs.first; j; j = j->next) {
+    for (struct job *j = d->jobs.first; j; j = j->next) {
         if (!j->container_id || strncmp(j->container_id, text, strlen(text)) != 0)
             continue;
         if (found)
@@ -110,16 +110,16 @@ static struct job *find_container(const struct node *n, const char *text)
 }
 
 /* The only one of a Compose service; *err of several names them. */
-static struct job *find_service(const struct node *n, const struct caller *who, const char *service,
-                                struct error *err)
+static struct job *find_service(const struct daemon *d, const struct caller *who,
+                                const char *service, struct error *err)
 {
     char names[ERROR_TEXT_MAX / 2] = "";
     struct job *found = NULL;
     unsigned count = 0;
     size_t len = 0;
 
-    for (struct job *j = n->jobs.first; j; j = j->next) {
-        if (strcmp(j->service, service) != 0 || !control_may_read(n, who, j))
+    for (struct job *j = d->jobs.first; j; j = j->next) {
+        if (strcmp(j->service, service) != 0 || !control_may_read(d, who, j))
             continue;
         if (len < sizeof(names))
             len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s (%s)",
@@ -134,15 +134,15 @@ static struct job *find_service(const struct node *n, const struct caller *who, 
     return NULL;
 }
 
-struct job *control_find(const struct node *n, const struct caller *who, const char *text,
+struct job *control_find(const struct daemon *d, const struct caller *who, const char *text,
                          struct error *err)
 {
-    struct job *j = job_find(n, text);
+    struct job *j = job_find(d, text);
 
     error_set(err, -ESRCH, "there is no job '%.100s'", text);
     if (!j)
-        j = find_container(n, text);
+        j = find_container(d, text);
     if (!j && *text)
-        j = find_service(n, who, text, err);
-    return j && control_may_read(n, who, j) ? j : NULL;
+        j = find_service(d, who, text, err);
+    return j && control_may_read(d, who, j) ? j : NULL;
 }

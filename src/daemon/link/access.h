@@ -11,7 +11,7 @@
 #include <sys/types.h>
 
 struct job;
-struct node;
+struct daemon;
 
 /* Who is at the other end of a socket: the kernel's word, at the moment when it connected. */
 struct caller {
@@ -21,19 +21,19 @@ struct caller {
 };
 
 /* Returns 0 or -errno. */
-int control_identify(const struct node *n, int fd, struct caller *ret);
+int control_identify(const struct daemon *d, int fd, struct caller *ret);
 
 /* What root may, and the daemon's own user: the policy, everybody's jobs. */
-bool control_may_govern(const struct node *n, const struct caller *who);
-bool control_may_use(const struct node *n, const struct caller *who); /* have jobs here at all */
-bool control_may_read(const struct node *n, const struct caller *who, const struct job *j);
-bool control_may_change(const struct node *n, const struct caller *who, const struct job *j);
+bool control_may_govern(const struct daemon *d, const struct caller *who);
+bool control_may_use(const struct daemon *d, const struct caller *who); /* have jobs here at all */
+bool control_may_read(const struct daemon *d, const struct caller *who, const struct job *j);
+bool control_may_change(const struct daemon *d, const struct caller *who, const struct job *j);
 /* Make a job of a process of user @uid, whose job it will be. */
 bool control_may_register(const struct caller *who, uid_t uid);
 /* Make a job of a container, or let it go: it is root's, as whoever may use its engine is. */
-bool control_may_adopt(const struct node *n, const struct caller *who);
+bool control_may_adopt(const struct daemon *d, const struct caller *who);
 /* Have a process become a job by its agent's word alone. */
-bool control_may_join(const struct node *n, const struct caller *who);
+bool control_may_join(const struct daemon *d, const struct caller *who);
 /* Report as a process of @j: its user alone, for whatever others say would be believed. */
 bool control_may_speak(const struct caller *who, const struct job *j);
 
@@ -42,5 +42,5 @@ bool control_may_speak(const struct caller *who, const struct job *j);
  * container's id, or its Compose service. NULL: there is none for @who (-ESRCH), or that service
  * has several (-EEXIST, and *err names them).
  */
-struct job *control_find(const struct node *n, const struct caller *who, const char *text,
+struct job *control_find(const struct daemon *d, const struct caller *who, const char *text,
                          struct error *err);

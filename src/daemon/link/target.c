@@ -2,24 +2,24 @@
 #include "daemon/link/target.h"
 
 #include "base/clock.h"
-#include "daemon/link/link.h"
-#include "daemon/node.h"
+#include "daemon/daemon.h"
+#include "daemon/link/agent_socket.h"
 
 #include <errno.h>
 
 void target_send(struct process *p)
 {
-    struct node *n = p->job->node;
+    struct daemon *d = p->job->daemon;
     union proto_message m;
     int r;
 
-    proto_init(&m, PROTO_TARGET, (uint32_t)n->generation);
-    m.target.epoch = n->epoch;
-    m.target.generation = n->generation;
+    proto_init(&m, PROTO_TARGET, (uint32_t)d->generation);
+    m.target.epoch = d->epoch;
+    m.target.generation = d->generation;
     m.target.intra = p->want.intra;
     m.target.inter = p->want.inter;
     m.target.sent_ns = clock_now_ns();
-    r = link_send(p->peer, &m);
+    r = connection_send(p->connection, &m);
     p->unsent = r == -EAGAIN;
     if (p->sent_generation == 0)
         p->held = process_max(p);
@@ -29,6 +29,6 @@ void target_send(struct process *p)
         p->held = p->want.intra;
     p->sent = p->want;
     p->sent_ns = m.target.sent_ns;
-    p->sent_generation = n->generation;
+    p->sent_generation = d->generation;
     p->job->told = true;
 }

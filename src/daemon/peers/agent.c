@@ -3,12 +3,12 @@
 
 #include "base/clock.h"
 #include "base/failpoint.h"
+#include "daemon/daemon.h"
+#include "daemon/job/apportion.h"
 #include "daemon/job/confine.h"
-#include "daemon/job/parts.h"
 #include "daemon/link/access.h"
-#include "daemon/link/link.h"
+#include "daemon/link/agent_socket.h"
 #include "daemon/link/target.h"
-#include "daemon/node.h"
 #include "daemon/plan/plan.h"
 
 #include <errno.h>
@@ -22,68 +22,70 @@
 /* ---- which job ---- */
 
 /* A job that this daemon does not know: it began under an earlier one, or without `tide run`. */
-static int adopt(struct peer *peer, const struct proto_hello *hello, struct job **ret,
+static int adopt(struct connection *connection, const struct proto_hello *hello, struct job **ret,
                  struct error *err)
 {
-    struct node *n = peer->node;
-    struct job_request req = job_request_usual(n);
+    struct daemon *d = connection->daemon;
+    struct job_request req = job_request_usual(d);
     struct job *j;
     int r;
 
-    if (!control_may_join(n, &peer->who))
+    if (!control_may_join(d, &connection->who))
         return error_set(err, -EACCES, "a process of user %u has no job here",
-                         (unsigned)peer->who.uid);
-    if (job_name_valid(hello->job_name) && !job_find(n, hello->job_name))
+                         (unsigned)connection->who.uid);
+    if (job_name_valid(hello->job_name) && !job_find(d, hello->job_name))
         req.name = hello->job_name;
-    r = job_new(n, peer->who.uid, &req, &j, err);
+    r = job_new(d, connection->who.uid, &req, &j, err);
     if (r < 0)
         return r;
     job_set_id(j, hello->job_id); /* else it has a new one */
     if (hello->token[0])
         snprintf(j->token, sizeof(j->token), "%s", hello->token);
-    node_log("job %s (%s) adopted from process %d", j->id, j->name, (int)peer->who.pid);
+    daemon_log("job %s (%s) adopted from process %d", j->id, j->name, (int)connection->who.pid);
     *ret = j;
     return 0;
 }
 
-static int find_job(struct peer *peer, const struct proto_hello *hello, struct job **ret,
-                    struct error *err)
+static int find_job(struct connection *connection, const struct proto_hello *hello,
+                    struct job **ret, struct error *err)
 {
     struct job *j;
 
-    if (peer->container)
-        return peer->find_job(peer->container, peer->who.pid, ret, err);
-    j = job_find_token(peer->node, hello->token);
+    if (connection->container)
+        return connection->find_job(connection->container, connection->who.pid, ret, err);
+    j = job_find_token(connection->daemon, hello->token);
     if (!j)
-        j = job_find_pid(peer->node, peer->who.pid, peer->who.uid);
+        j = job_find_pid(connection->daemon, connection->who.pid, connection->who.uid);
     if (!j)
-        return adopt(peer, hello, ret, err);
-    if (!control_may_speak(&peer->who, j))
-        return error_set(err, -EACCES, "job %s is not user %u's", j->id, (unsigned)peer->who.uid);
+        return adopt(connection, hello, ret, err);
+    if (!control_may_speak(&connection->who, j))
+        return error_set(err, -EACCES, "job %s is not user %u's", j->id,
+                         (unsigned)connection->who.uid);
     *ret = j;
     return 0;
 }
 
-static void send_welcome(struct peer *peer, const struct job *j)
+static void send_welcome(struct connection *connection, const struct job *j)
 {
     union proto_message m;
 
     proto_init(&m, PROTO_WELCOME, 0);
-    m.welcome.epoch = peer->node->epoch;
-    m.welcome.lease_ms = NODE_LEASE_MS;
-    m.welcome.heartbeat_ms = peer->node->heartbeat_ms;
+    m.welcome.epoch = connection->daemon->epoch;
+    m.welcome.lease_ms = DAEMON_LEASE_MS;
+    m.welcome.heartbeat_ms = connection->daemon->heartbeat_ms;
     memcpy(m.welcome.job_id, j->id, sizeof(m.welcome.job_id));
     memcpy(m.welcome.job_name, j->name, sizeof(m.welcome.job_name));
-    link_send(peer, &m);
+    connection_send(connection, &m);
 }
 
 /* A process's agent speaks anew, after exec or a lost connection: what it said before is void. */
-static void process_connect(struct process *p, struct peer *peer, const struct proto_hello *hello)
+static void process_connect(struct process *p, struct connection *connection,
+                            const struct proto_hello *hello)
 {
-    if (p->peer)
-        link_detach(p->peer);
-    p->peer = peer;
-    peer->process = p;
+    if (p->connection)
+        connection_detach(p->connection);
+    p->connection = connection;
+    connection->process = p;
     p->n_backends = 0;
     memset(p->backend, 0, sizeof(p->backend));
     p->sent = p->local = (struct threads){0};
@@ -98,30 +100,32 @@ static void process_connect(struct process *p, struct peer *peer, const struct p
     memcpy(p->comm, hello->comm, sizeof(p->comm));
 }
 
-static int on_hello(struct peer *peer, const struct proto_hello *hello, struct error *err)
+static int on_hello(struct connection *connection, const struct proto_hello *hello,
+                    struct error *err)
 {
-    struct node *n = peer->node;
+    struct daemon *d = connection->daemon;
     struct job *j = NULL;
     struct process *p;
     int r;
 
-    if (peer->process)
+    if (connection->process)
         return error_set(err, -EBADMSG, "a second hello");
-    r = find_job(peer, hello, &j, err);
+    r = find_job(connection, hello, &j, err);
     if (r < 0)
         return r;
-    r = process_join(j, peer->who.pid, peer->start, &p);
+    r = process_join(j, connection->who.pid, connection->start, &p);
     if (r < 0) {
         if (!j->processes)
             job_free(j);
-        return error_set(err, r, "cannot follow process %d: %s", (int)peer->who.pid, strerror(-r));
+        return error_set(err, r, "cannot follow process %d: %s", (int)connection->who.pid,
+                         strerror(-r));
     }
     admission_began(j);
-    peer->role = PEER_AGENT;
-    process_connect(p, peer, hello);
-    send_welcome(peer, j);
-    node_store_later(n);
-    node_changed(n);
+    connection->role = CONNECTION_AGENT;
+    process_connect(p, connection, hello);
+    send_welcome(connection, j);
+    daemon_store_later(d);
+    daemon_changed(d);
     return 0;
 }
 
@@ -143,15 +147,15 @@ static void on_backend(struct process *p, const struct proto_backend *m)
     if (m->index >= p->n_backends)
         p->n_backends = m->index + 1;
     if (!before.known || before.malleable != b->malleable || before.max.intra != b->max.intra)
-        node_changed(p->job->node);
+        daemon_changed(p->job->daemon);
 }
 
 static void on_ack(struct process *p, const struct proto_ack *m)
 {
     struct job *j = p->job;
-    struct node *n = j->node;
+    struct daemon *d = j->daemon;
 
-    if (m->epoch != n->epoch || m->generation < p->sent_generation ||
+    if (m->epoch != d->epoch || m->generation < p->sent_generation ||
         m->generation > p->sent_generation || m->status == PROTO_ACK_STALE)
         return; /* the answer to an older target: the one to the newest is still to come */
     failpoint(FAILPOINT_ACK_RECEIVED);
@@ -191,9 +195,9 @@ static void send_lease(struct process *p)
     if (p->sent.intra == 0)
         return;
     proto_init(&m, PROTO_LEASE, 0);
-    m.lease.epoch = p->job->node->epoch;
-    if (!p->peer->full) /* a full socket holds enough leases already */
-        link_send(p->peer, &m);
+    m.lease.epoch = p->job->daemon->epoch;
+    if (!p->connection->full) /* a full socket holds enough leases already */
+        connection_send(p->connection, &m);
 }
 
 /* The lease lapsed, since we were stopped or too slow: its agent follows its own limit by now. */
@@ -203,7 +207,7 @@ static void command_again(struct process *p, uint64_t now)
         now - p->resent_ns < RESEND_NS)
         return;
     p->resent_ns = now;
-    p->job->node->generation++;
+    p->job->daemon->generation++;
     target_send(p);
 }
 
@@ -226,12 +230,12 @@ static void on_heartbeat(struct process *p, const struct proto_heartbeat *m)
         p->rate_ns = 0; /* counts something else from now on */
     measure_rate(p, now);
     speed_heartbeat(p->job, now);
-    parts_heartbeat(p, now);
+    apportion_heartbeat(p, now);
     send_lease(p);
     if (p->source == PROTO_SOURCE_LIMIT && p->sent.intra)
         command_again(p, now);
     if (allowance && p->job->confine->look_at_allowance(p->job))
-        node_changed(p->job->node);
+        daemon_changed(p->job->daemon);
 }
 
 /*
@@ -256,28 +260,28 @@ static void on_local(struct process *p, const struct proto_local *m)
     }
     j->granted = false; /* by its program, whoever has pinned it before */
     j->dirty = true;
-    node_store_later(j->node);
-    plan_make_now(j->node);
+    daemon_store_later(j->daemon);
+    plan_make_now(j->daemon);
 }
 
-static int on_message(struct peer *peer, union proto_message *m, struct error *err)
+static int on_message(struct connection *connection, union proto_message *m, struct error *err)
 {
     if (m->h.type == PROTO_HELLO)
-        return on_hello(peer, &m->hello, err);
-    if (!peer->process)
+        return on_hello(connection, &m->hello, err);
+    if (!connection->process)
         return error_set(err, -EBADMSG, "message type %u before the hello", m->h.type);
     switch (m->h.type) {
     case PROTO_BACKEND:
-        on_backend(peer->process, &m->backend);
+        on_backend(connection->process, &m->backend);
         return 0;
     case PROTO_ACK:
-        on_ack(peer->process, &m->ack);
+        on_ack(connection->process, &m->ack);
         return 0;
     case PROTO_HEARTBEAT:
-        on_heartbeat(peer->process, &m->heartbeat);
+        on_heartbeat(connection->process, &m->heartbeat);
         return 0;
     case PROTO_LOCAL:
-        on_local(peer->process, &m->local);
+        on_local(connection->process, &m->local);
         return 0;
     default:
         return error_set(err, -EBADMSG, "message type %u is none of an agent", m->h.type);
@@ -286,42 +290,42 @@ static int on_message(struct peer *peer, union proto_message *m, struct error *e
 
 /* ---- connections ---- */
 
-static void on_writable(struct peer *peer)
+static void on_writable(struct connection *connection)
 {
-    if (peer->process && peer->process->unsent)
-        target_send(peer->process);
+    if (connection->process && connection->process->unsent)
+        target_send(connection->process);
 }
 
-static void on_gone(struct peer *peer)
+static void on_gone(struct connection *connection)
 {
-    struct process *p = peer->process;
+    struct process *p = connection->process;
 
     if (!p)
         return;
-    p->peer = NULL;
+    p->connection = NULL;
     p->held = 0;
     p->beat = false;
     p->shrink_since_ns = 0;
-    node_changed(p->job->node); /* nobody is left to wait for, unless the whole process ended */
+    daemon_changed(p->job->daemon); /* nobody is left to wait for, unless the whole process ended */
 }
 
-const struct link_role agent_role = {
+const struct agent_socket_role agent_role = {
     .message = on_message, .writable = on_writable, .gone = on_gone};
 
-void agent_welcome_all(struct node *n)
+void agent_welcome_all(struct daemon *d)
 {
-    for (struct job *j = n->jobs.first; j; j = j->next)
+    for (struct job *j = d->jobs.first; j; j = j->next)
         for (struct process *p = j->processes; p; p = p->next)
-            if (p->peer)
-                send_welcome(p->peer, j);
+            if (p->connection)
+                send_welcome(p->connection, j);
 }
 
-void agent_release_all(struct node *n)
+void agent_release_all(struct daemon *d)
 {
-    n->generation++;
-    for (struct job *j = n->jobs.first; j; j = j->next)
+    d->generation++;
+    for (struct job *j = d->jobs.first; j; j = j->next)
         for (struct process *p = j->processes; p; p = p->next)
-            if (p->peer && p->sent.intra) {
+            if (p->connection && p->sent.intra) {
                 p->want = (struct threads){0};
                 target_send(p);
             }

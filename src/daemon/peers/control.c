@@ -2,10 +2,10 @@
 #include "daemon/peers/control.h"
 
 #include "base/clock.h"
+#include "daemon/daemon.h"
 #include "daemon/job/confine.h"
 #include "daemon/job/limits.h"
-#include "daemon/link/link.h"
-#include "daemon/node.h"
+#include "daemon/link/agent_socket.h"
 #include "daemon/plan/plan.h"
 #include "daemon/plan/wait.h"
 
@@ -43,24 +43,24 @@ void control_pin(struct job *j, struct threads threads, bool governs)
     j->granted = threads.intra && governs;
     j->urgent = true;
     j->dirty = true;
-    node_store_later(j->node);
-    plan_make_now(j->node);
+    daemon_store_later(j->daemon);
+    plan_make_now(j->daemon);
 }
 
 /* ---- answers ---- */
 
 /* An answer may wait for room; a controller that collects more than the queue holds is let go. */
-static void answer(struct peer *peer, const union proto_message *m)
+static void answer(struct connection *connection, const union proto_message *m)
 {
-    if (peer->n_queue == 0 && link_send(peer, m) != -EAGAIN)
+    if (connection->n_queue == 0 && connection_send(connection, m) != -EAGAIN)
         return;
-    if (!peer->queue)
-        peer->queue = calloc(LINK_QUEUE_MAX, sizeof(*peer->queue));
-    if (!peer->queue || peer->n_queue == LINK_QUEUE_MAX) {
-        link_hang_up(peer);
+    if (!connection->queue)
+        connection->queue = calloc(AGENT_SOCKET_QUEUE_MAX, sizeof(*connection->queue));
+    if (!connection->queue || connection->n_queue == AGENT_SOCKET_QUEUE_MAX) {
+        connection_hang_up(connection);
         return;
     }
-    peer->queue[peer->n_queue++] = *m;
+    connection->queue[connection->n_queue++] = *m;
 }
 
 static void result_init(union proto_message *m, uint32_t cookie, int status, const char *text)
@@ -70,12 +70,12 @@ static void result_init(union proto_message *m, uint32_t cookie, int status, con
     snprintf(m->result.text, sizeof(m->result.text), "%s", text);
 }
 
-static void fail(struct peer *peer, uint32_t cookie, const struct error *err)
+static void fail(struct connection *connection, uint32_t cookie, const struct error *err)
 {
     union proto_message m;
 
     result_init(&m, cookie, err->code, err->text);
-    answer(peer, &m);
+    answer(connection, &m);
 }
 
 /* ---- list ---- */
@@ -119,42 +119,43 @@ static void job_message(const struct job *j, uint32_t cookie, union proto_messag
 }
 
 /* Goes on where the socket was full; a list is never copied into memory. */
-static void list_continue(struct peer *peer)
+static void list_continue(struct connection *connection)
 {
-    struct node *n = peer->node;
+    struct daemon *d = connection->daemon;
     union proto_message m;
 
-    for (const struct job *j = n->jobs.first; j && peer->n_queue == 0; j = j->next) {
-        if (j->number <= peer->list_after || !control_may_read(n, &peer->who, j))
+    for (const struct job *j = d->jobs.first; j && connection->n_queue == 0; j = j->next) {
+        if (j->number <= connection->list_after || !control_may_read(d, &connection->who, j))
             continue;
-        job_message(j, peer->list_cookie, &m);
-        if (link_send(peer, &m) != 0)
+        job_message(j, connection->list_cookie, &m);
+        if (connection_send(connection, &m) != 0)
             return;
-        peer->list_after = j->number;
+        connection->list_after = j->number;
     }
-    peer->listing = false;
-    result_init(&m, peer->list_cookie, 0, "");
-    answer(peer, &m);
+    connection->listing = false;
+    result_init(&m, connection->list_cookie, 0, "");
+    answer(connection, &m);
 }
 
-static void on_writable(struct peer *peer)
+static void on_writable(struct connection *connection)
 {
     unsigned sent = 0;
 
-    while (sent < peer->n_queue && link_send(peer, &peer->queue[sent]) == 0)
+    while (sent < connection->n_queue && connection_send(connection, &connection->queue[sent]) == 0)
         sent++;
-    peer->n_queue -= sent;
-    if (peer->queue)
-        memmove(peer->queue, peer->queue + sent, peer->n_queue * sizeof(*peer->queue));
-    if (peer->listing && peer->n_queue == 0)
-        list_continue(peer);
+    connection->n_queue -= sent;
+    if (connection->queue)
+        memmove(connection->queue, connection->queue + sent,
+                connection->n_queue * sizeof(*connection->queue));
+    if (connection->listing && connection->n_queue == 0)
+        list_continue(connection);
 }
 
 /* ---- orders ---- */
 
 struct order {
     struct order *next; /* of the same controller, waiting */
-    struct peer *peer;
+    struct connection *connection;
     struct job *begins; /* waits until this one runs; NULL: for an acknowledgement */
     uint64_t wait;
     uint32_t cookie, flags, from, to;
@@ -163,7 +164,7 @@ struct order {
 
 static void order_unlink(struct order *o)
 {
-    struct order **at = &o->peer->orders;
+    struct order **at = &o->connection->orders;
 
     while (*at && *at != o)
         at = &(*at)->next;
@@ -195,7 +196,7 @@ static void order_done(void *arg, struct job *j, enum wait_outcome outcome, uint
     m.result.latency_ns = o->flags & PROTO_CONTROL_WAIT ? latency_ns : 0;
     order_unlink(o);
     if (!(o->flags & PROTO_CONTROL_QUIET) || m.result.status < 0)
-        answer(o->peer, &m);
+        answer(o->connection, &m);
     free(o);
 }
 
@@ -206,87 +207,87 @@ static void order_begins(void *arg, int result)
 
     result_init(&m, o->cookie, result, result ? "the job was cancelled" : "");
     order_unlink(o);
-    answer(o->peer, &m);
+    answer(o->connection, &m);
     free(o);
 }
 
-static void on_gone(struct peer *peer)
+static void on_gone(struct connection *connection)
 {
-    while (peer->orders) {
-        struct order *o = peer->orders;
+    while (connection->orders) {
+        struct order *o = connection->orders;
 
-        peer->orders = o->next;
+        connection->orders = o->next;
         if (o->begins)
             admission_forget(o->begins, o);
         else
-            wait_cancel(peer->node, o->wait);
+            wait_cancel(connection->daemon, o->wait);
         free(o);
     }
 }
 
-static unsigned waiting(const struct peer *peer)
+static unsigned waiting(const struct connection *connection)
 {
     unsigned n = 0;
 
-    for (const struct order *o = peer->orders; o; o = o->next)
+    for (const struct order *o = connection->orders; o; o = o->next)
         n++;
     return n;
 }
 
-static struct order *order_new(struct peer *peer, const struct proto_control *m,
+static struct order *order_new(struct connection *connection, const struct proto_control *m,
                                const struct order *made)
 {
     struct order *o = malloc(sizeof(*o));
 
     if (!o) {
-        link_hang_up(peer);
+        connection_hang_up(connection);
         return NULL;
     }
     *o = *made;
-    o->peer = peer;
+    o->connection = connection;
     o->cookie = m->h.cookie;
     o->flags = m->flags;
-    o->next = peer->orders;
-    peer->orders = o;
+    o->next = connection->orders;
+    connection->orders = o;
     return o;
 }
 
 /* Answers at once, or when the job is settled. */
-static void conclude(struct peer *peer, const struct proto_control *m, struct job *j,
+static void conclude(struct connection *connection, const struct proto_control *m, struct job *j,
                      const struct order *made)
 {
     uint64_t now = clock_now_ns();
     uint64_t sent = m->sent_ns && m->sent_ns < now ? m->sent_ns : now;
-    uint64_t deadline_ms = m->deadline_ms ? m->deadline_ms : NODE_WAIT_MS;
-    struct order *o = order_new(peer, m, made);
+    uint64_t deadline_ms = m->deadline_ms ? m->deadline_ms : DAEMON_WAIT_MS;
+    struct order *o = order_new(connection, m, made);
 
     if (!o)
         return;
-    if (deadline_ms > NODE_WAIT_MAX_MS)
-        deadline_ms = NODE_WAIT_MAX_MS;
+    if (deadline_ms > DAEMON_WAIT_MAX_MS)
+        deadline_ms = DAEMON_WAIT_MAX_MS;
     if (!(m->flags & PROTO_CONTROL_WAIT))
         order_done(o, j, WAIT_DONE, 0);
     else if (wait_start(j, sent, now + deadline_ms * NS_PER_MS, order_done, o, &o->wait) < 0)
         order_done(o, j, WAIT_PARTIAL, 0);
 }
 
-static void do_set(struct peer *peer, const struct proto_control *m, struct job *j)
+static void do_set(struct connection *connection, const struct proto_control *m, struct job *j)
 {
     struct order o = {.from = job_target(j)};
 
     control_pin(j, (struct threads){m->intra, m->intra ? m->inter : 0},
-                control_may_govern(j->node, &peer->who));
+                control_may_govern(j->daemon, &connection->who));
     o.to = job_target(j);
-    conclude(peer, m, j, &o);
+    conclude(connection, m, j, &o);
 }
 
 /* The job's runner: it has no deadline, and hangs up when it has had enough. */
-static void do_begin(struct peer *peer, const struct proto_control *m, struct job *j)
+static void do_begin(struct connection *connection, const struct proto_control *m, struct job *j)
 {
-    struct order *o = order_new(peer, m, &(struct order){.begins = j});
+    struct order *o = order_new(connection, m, &(struct order){.begins = j});
 
     if (o && admission_wait(j, order_begins, o) < 0)
-        link_hang_up(peer);
+        connection_hang_up(connection);
 }
 
 static int check_loan(const struct proto_control *m, const struct job *j, struct error *err)
@@ -300,7 +301,7 @@ static int check_loan(const struct proto_control *m, const struct job *j, struct
     return 0;
 }
 
-static void do_loan(struct peer *peer, const struct proto_control *m, struct job *j)
+static void do_loan(struct connection *connection, const struct proto_control *m, struct job *j)
 {
     bool lends = m->verb == PROTO_VERB_LEND || m->verb == PROTO_VERB_RECLAIM;
     struct order o = {.from = lends ? j->lent : j->borrowed};
@@ -316,84 +317,87 @@ static void do_loan(struct peer *peer, const struct proto_control *m, struct job
         break;
     case PROTO_VERB_BORROW:
         j->wants = j->borrowed + m->intra;
-        j->borrow_order = ++j->node->jobs.last_borrow;
+        j->borrow_order = ++j->daemon->jobs.last_borrow;
         break;
     case PROTO_VERB_RETURN:
         j->wants = j->borrowed = 0;
         break;
     }
-    plan_make_now(j->node);
+    plan_make_now(j->daemon);
     o.to = lends ? j->lent : j->borrowed;
     if (m->verb == PROTO_VERB_LEND || m->verb == PROTO_VERB_BORROW)
         o.fewer = o.to < o.from + m->intra;
-    conclude(peer, m, j, &o);
+    conclude(connection, m, j, &o);
 }
 
-static struct job *find_target(struct peer *peer, const struct proto_control *m, struct error *err)
+static struct job *find_target(struct connection *connection, const struct proto_control *m,
+                               struct error *err)
 {
-    struct node *n = peer->node;
+    struct daemon *d = connection->daemon;
     struct job *j;
 
     if (m->job[0]) {
-        j = control_find(n, &peer->who, m->job, err);
+        j = control_find(d, &connection->who, m->job, err);
     } else {
-        j = job_find_pid(n, peer->who.pid, peer->who.uid);
+        j = job_find_pid(d, connection->who.pid, connection->who.uid);
         error_set(err, -ESRCH, "this process is in no job");
     }
     if (!j)
         return NULL;
-    if (!control_may_change(n, &peer->who, j)) {
+    if (!control_may_change(d, &connection->who, j)) {
         error_set(err, -EACCES, "job %s is user %u's", j->id, (unsigned)j->uid);
         return NULL;
     }
     return j;
 }
 
-static int carry_out(struct peer *peer, const struct proto_control *m, struct error *err)
+static int carry_out(struct connection *connection, const struct proto_control *m,
+                     struct error *err)
 {
     struct job *j;
 
-    if (peer->listing || waiting(peer) >= WAITS_MAX)
+    if (connection->listing || waiting(connection) >= WAITS_MAX)
         return error_set(err, -EBUSY, "more than %d orders at the same time", WAITS_MAX);
     if (m->verb == PROTO_VERB_LIST) {
-        peer->listing = true;
-        peer->list_after = 0;
-        peer->list_cookie = m->h.cookie;
-        list_continue(peer);
+        connection->listing = true;
+        connection->list_after = 0;
+        connection->list_cookie = m->h.cookie;
+        list_continue(connection);
         return 0;
     }
-    j = find_target(peer, m, err);
+    j = find_target(connection, m, err);
     if (!j)
         return err->code;
     if (m->verb == PROTO_VERB_BEGIN) {
-        do_begin(peer, m, j);
+        do_begin(connection, m, j);
         return 0;
     }
     if (m->verb == PROTO_VERB_SET) {
-        if (!control_may_govern(peer->node, &peer->who) &&
-            limits_check_pin(peer->node, j->uid, m->intra > m->inter ? m->intra : m->inter, err) <
-                0)
+        if (!control_may_govern(connection->daemon, &connection->who) &&
+            limits_check_pin(connection->daemon, j->uid, m->intra > m->inter ? m->intra : m->inter,
+                             err) < 0)
             return err->code;
-        do_set(peer, m, j);
+        do_set(connection, m, j);
         return 0;
     }
     int r = check_loan(m, j, err);
     if (r == 0)
-        do_loan(peer, m, j);
+        do_loan(connection, m, j);
     return r;
 }
 
-static int on_message(struct peer *peer, union proto_message *message, struct error *err)
+static int on_message(struct connection *connection, union proto_message *message,
+                      struct error *err)
 {
     const struct proto_control *m = &message->control;
     struct error why = {0};
 
     if (m->h.type != PROTO_CONTROL)
         return error_set(err, -EBADMSG, "message type %u is none of a controller", m->h.type);
-    if (carry_out(peer, m, &why) < 0)
-        fail(peer, m->h.cookie, &why);
+    if (carry_out(connection, m, &why) < 0)
+        fail(connection, m->h.cookie, &why);
     return 0;
 }
 
-const struct link_role control_role = {
+const struct agent_socket_role control_role = {
     .message = on_message, .writable = on_writable, .gone = on_gone};

@@ -2,7 +2,7 @@
 /*
  * Controllers on agent.sock: other schedulers and programs that list jobs, set targets, and lend,
  * borrow, reclaim or return cores (src/proto). An order is carried out within the same turn of the
- * loop. Daemon's event loop only; called by link.c through control_role, and by routes.c.
+ * loop. Daemon's event loop only; called by agent_socket.c through control_role, and by routes.c.
  */
 #pragma once
 
@@ -10,9 +10,9 @@
 #include "daemon/job/job.h"
 
 struct job;
-struct link_role;
+struct agent_socket_role;
 
-extern const struct link_role control_role;
+extern const struct agent_socket_role control_role;
 
 /*
  * Pins @j to @threads by hand; intra 0: automatic. Carried out at once. @governs: whoever asks is

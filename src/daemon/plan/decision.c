@@ -2,10 +2,10 @@
 #include "daemon/plan/decision.h"
 
 #include "base/clock.h"
+#include "daemon/daemon.h"
+#include "daemon/job/apportion.h"
 #include "daemon/job/confine.h"
-#include "daemon/job/parts.h"
-#include "daemon/node.h"
-#include "daemon/plan/claims.h"
+#include "daemon/plan/machine_share.h"
 #include "daemon/plan/users.h"
 #include "policy/core/cores.h"
 #include "policy/model/curve.h"
@@ -327,18 +327,18 @@ static void fill_job(const struct job *j, unsigned machine, uint64_t now,
     ret->current_count = 1;
 }
 
-static uint32_t fill_jobs(struct node *n, uint64_t now)
+static uint32_t fill_jobs(struct daemon *daemon, uint64_t now)
 {
-    struct decision *d = n->decision;
-    unsigned cpus = cpuset_count(&n->cpus);
+    struct decision *d = daemon->decision;
+    unsigned cpus = cpuset_count(&daemon->cpus);
     uint32_t count = 0;
 
-    for (struct job *j = n->jobs.first; j; j = j->next)
+    for (struct job *j = daemon->jobs.first; j; j = j->next)
         if (decision_counts(j, now))
             d->job[count++] = j;
-    d->capacity = claims_share(n->claims, count, &n->cpus, &n->usable);
-    n->jobs.capacity = d->capacity;
-    n->jobs.by_curves = d->spec.policy->by_curves;
+    d->capacity = machine_share_share(daemon->machine_share, count, &daemon->cpus, &daemon->usable);
+    daemon->jobs.capacity = d->capacity;
+    daemon->jobs.by_curves = d->spec.policy->by_curves;
     for (uint32_t i = 0; i < count; i++)
         fill_job(d->job[i], cpus, now, &d->current[i], &d->jobs[i]);
     for (uint32_t i = 0; i < count; i++)
@@ -348,30 +348,30 @@ static uint32_t fill_jobs(struct node *n, uint64_t now)
 
 /* ---- loans ---- */
 
-static unsigned sum_lent(const struct node *n)
+static unsigned sum_lent(const struct daemon *d)
 {
     unsigned lent = 0;
 
-    for (const struct job *j = n->jobs.first; j; j = j->next)
+    for (const struct job *j = d->jobs.first; j; j = j->next)
         lent += j->lent;
     return lent;
 }
 
-static unsigned sum_borrowed(const struct node *n)
+static unsigned sum_borrowed(const struct daemon *d)
 {
     unsigned borrowed = 0;
 
-    for (const struct job *j = n->jobs.first; j; j = j->next)
+    for (const struct job *j = d->jobs.first; j; j = j->next)
         borrowed += j->borrowed;
     return borrowed;
 }
 
 /* The first (@newest: the last) borrower in the order of asking that fits, or NULL. */
-static struct job *borrower(const struct node *n, bool newest)
+static struct job *borrower(const struct daemon *d, bool newest)
 {
     struct job *found = NULL;
 
-    for (struct job *j = n->jobs.first; j; j = j->next) {
+    for (struct job *j = d->jobs.first; j; j = j->next) {
         bool fits = newest ? j->borrowed > 0 : j->wants > j->borrowed && j->lent == 0;
 
         if (fits && (!found || (j->borrow_order > found->borrow_order) == newest))
@@ -381,16 +381,16 @@ static struct job *borrower(const struct node *n, bool newest)
 }
 
 /* What is lent and free goes to those who asked first; what is missing comes from the last. */
-static void settle_loans(struct node *n)
+static void settle_loans(struct daemon *d)
 {
-    unsigned lent = sum_lent(n), borrowed = sum_borrowed(n);
+    unsigned lent = sum_lent(d), borrowed = sum_borrowed(d);
     struct job *j;
 
-    while (borrowed > lent && (j = borrower(n, true))) {
+    while (borrowed > lent && (j = borrower(d, true))) {
         j->borrowed--;
         borrowed--;
     }
-    while (borrowed < lent && (j = borrower(n, false))) {
+    while (borrowed < lent && (j = borrower(d, false))) {
         j->borrowed++;
         borrowed++;
     }
@@ -408,7 +408,7 @@ static bool loans_cut(struct job *j, const struct policy_reason *reason)
         j->lent = lent;
     if (j->borrowed > borrowed)
         j->borrowed = borrowed;
-    if (j->share >= most_cores(j, cpuset_count(&j->node->cpus)))
+    if (j->share >= most_cores(j, cpuset_count(&j->daemon->cpus)))
         j->wants = j->borrowed; /* it has no use for more: the next in the row may */
     return cut;
 }
@@ -416,27 +416,27 @@ static bool loans_cut(struct job *j, const struct policy_reason *reason)
 /* ---- what is wanted ---- */
 
 /* CPUs that are made up (--cpus) are cores of the first node. */
-static void describe_cores(const struct node *n, struct cores_machine *ret)
+static void describe_cores(const struct daemon *d, struct cores_machine *ret)
 {
     memset(ret, 0, sizeof(*ret));
-    ret->cpus = n->cpus;
-    ret->usable = n->usable;
-    for (int c = cpuset_next(&n->cpus, 0); c >= 0; c = cpuset_next(&n->cpus, (unsigned)c + 1)) {
-        int node = topology_node_of(&n->topology, (unsigned)c);
-        bool online = cpuset_has(&n->topology.online, (unsigned)c);
+    ret->cpus = d->cpus;
+    ret->usable = d->usable;
+    for (int c = cpuset_next(&d->cpus, 0); c >= 0; c = cpuset_next(&d->cpus, (unsigned)c + 1)) {
+        int node = topology_node_of(&d->topology, (unsigned)c);
+        bool online = cpuset_has(&d->topology.online, (unsigned)c);
 
-        ret->core[c] = online ? n->topology.core[c] : (uint16_t)c;
+        ret->core[c] = online ? d->topology.core[c] : (uint16_t)c;
         ret->node[c] = node > 0 ? (uint16_t)node : 0;
     }
 }
 
-static void want_cores(struct node *n, uint64_t now)
+static void want_cores(struct daemon *daemon, uint64_t now)
 {
-    struct decision *d = n->decision;
+    struct decision *d = daemon->decision;
     struct cores_machine machine;
     size_t count = 0;
 
-    for (struct job *j = n->jobs.first; j; j = j->next) {
+    for (struct job *j = daemon->jobs.first; j; j = j->next) {
         struct cores_job *c = &d->cores[count++];
 
         memset(c, 0, sizeof(*c));
@@ -458,13 +458,13 @@ static void want_cores(struct node *n, uint64_t now)
         for (struct process *p = j->processes; p; p = p->next)
             for (unsigned w = 0; w < CPUSET_WORDS; w++)
                 c->allowed.word[w] |= p->original.word[w];
-        if (n->cpus_made_up) /* made-up CPUs are in nobody's affinity */
+        if (daemon->cpus_made_up) /* made-up CPUs are in nobody's affinity */
             cpuset_zero(&c->allowed);
     }
-    describe_cores(n, &machine);
+    describe_cores(daemon, &machine);
     cores_assign(&machine, d->cores, count);
     count = 0;
-    for (struct job *j = n->jobs.first; j; j = j->next) {
+    for (struct job *j = daemon->jobs.first; j; j = j->next) {
         j->overlaps = d->cores[count].overlaps && d->cores[count].exclusive;
         if (j->unfenceable)
             cpuset_zero(&j->want_cores);
@@ -498,7 +498,7 @@ static void want_threads(struct job *j)
                  j->share);
     if ((!job_malleable(j) && !j->pinned.intra) || !j->admission.wanted)
         j->want = (struct threads){0};
-    parts_divide(j);
+    apportion_divide(j);
 }
 
 /* A plan is refused as a whole, before any of it is taken up. */
@@ -541,7 +541,7 @@ static void explain(struct job *j, const struct policy_reason *reason)
     uint64_t id;
 
     if (policy_reason_job(reason, &id))
-        other = job_of_number(j->node, id);
+        other = job_of_number(j->daemon, id);
     policy_reason_text(reason, other ? other->name : NULL, j->share_reason,
                        sizeof(j->share_reason));
 }
@@ -569,35 +569,37 @@ static bool take_up(struct job *j, const struct policy_plan *plan, uint32_t i, u
 }
 
 /* What jobs that take no part hold is not there for others. 0: memory is not counted. */
-static int64_t memory_capacity(const struct node *n, uint64_t now)
+static int64_t memory_capacity(const struct daemon *d, uint64_t now)
 {
     uint64_t held = 0;
 
-    if (n->memory_bytes == 0)
+    if (d->memory_bytes == 0)
         return 0;
-    for (const struct job *j = n->jobs.first; j; j = j->next)
+    for (const struct job *j = d->jobs.first; j; j = j->next)
         held += decision_counts(j, now) ? 0 : usage_memory(j);
-    return held < n->memory_bytes ? (int64_t)(n->memory_bytes - held) : 1;
+    return held < d->memory_bytes ? (int64_t)(d->memory_bytes - held) : 1;
 }
 
 /* One policy decision over what is in the table now. Returns 1 if loans were cut, 0, -errno. */
-static int decide_once(struct node *n, uint64_t now, bool at_once, struct error *err)
+static int decide_once(struct daemon *daemon, uint64_t now, bool at_once, struct error *err)
 {
-    struct decision *d = n->decision;
+    struct decision *d = daemon->decision;
     struct policy_domain root;
     struct policy_domain_use use;
-    struct policy_snapshot s = {.now_ns = now, .epoch = n->epoch, .generation = n->generation};
+    struct policy_snapshot s = {
+        .now_ns = now, .epoch = daemon->epoch, .generation = daemon->generation};
     struct policy_plan plan = {0};
     int r, cut = 0;
 
-    s.job_count = fill_jobs(n, now);
-    policy_machine_init(&root, (int64_t)d->capacity * POLICY_CORE_MCPU, memory_capacity(n, now));
+    s.job_count = fill_jobs(daemon, now);
+    policy_machine_init(&root, (int64_t)d->capacity * POLICY_CORE_MCPU,
+                        memory_capacity(daemon, now));
     s.domains = &root;
     s.domain_count = 1;
     s.jobs = d->jobs;
     s.users = d->users;
-    s.user_count = users_fill(n, d->job, s.job_count, d->jobs, d->users);
-    s.seed = n->epoch;
+    s.user_count = users_fill(daemon, d->job, s.job_count, d->jobs, d->users);
+    s.seed = daemon->epoch;
     s.at_once = at_once;
     s.params = d->spec.params;
     s.state = d->state_size ? d->state : NULL;
@@ -648,16 +650,16 @@ static void record_changes(struct job *j, const struct threads *before,
     j->told = true;
 }
 
-int decision_make(struct node *n, uint64_t now, bool at_once, struct error *err)
+int decision_make(struct daemon *daemon, uint64_t now, bool at_once, struct error *err)
 {
-    struct decision *d = n->decision;
-    int r = reserve_jobs(d, n->jobs.n);
+    struct decision *d = daemon->decision;
+    int r = reserve_jobs(d, daemon->jobs.n);
 
     if (r == 0)
-        r = reserve_tables(d, (size_t)n->jobs.n * 2 * cpuset_count(&n->cpus));
+        r = reserve_tables(d, (size_t)daemon->jobs.n * 2 * cpuset_count(&daemon->cpus));
     if (r < 0)
         return error_set(err, r, "out of memory");
-    for (struct job *j = n->jobs.first; j; j = j->next)
+    for (struct job *j = daemon->jobs.first; j; j = j->next)
         if (!decision_counts(j, now)) {
             j->share = j->lent = j->borrowed = j->place = 0;
             memset(&j->user, 0, sizeof(j->user));
@@ -668,20 +670,20 @@ int decision_make(struct node *n, uint64_t now, bool at_once, struct error *err)
         }
     /* Cut loans free or take cores: once more with what is true now, then it must do. */
     for (unsigned i = 0; i < 2; i++) {
-        settle_loans(n);
-        r = decide_once(n, now, at_once || i > 0, err);
+        settle_loans(daemon);
+        r = decide_once(daemon, now, at_once || i > 0, err);
         if (r <= 0)
             break;
     }
     if (r < 0)
         return r;
-    for (struct job *j = n->jobs.first; j; j = j->next) {
+    for (struct job *j = daemon->jobs.first; j; j = j->next) {
         j->want_before = j->want;
         j->want_cores_before = j->want_cores;
     }
-    users_add_up(n);
-    want_cores(n, now);
-    for (struct job *j = n->jobs.first; j; j = j->next) {
+    users_add_up(daemon);
+    want_cores(daemon, now);
+    for (struct job *j = daemon->jobs.first; j; j = j->next) {
         want_limits(j);
         want_threads(j);
         record_changes(j, &j->want_before, &j->want_cores_before);

@@ -15,7 +15,7 @@
 
 struct decision;
 struct job;
-struct node;
+struct daemon;
 
 /* Begins with the default policy. Returns 0 or -ENOMEM. */
 int decision_new(struct decision **ret, struct error *err);
@@ -39,7 +39,7 @@ int decision_parse_policy(const char *text, struct policy_spec *ret, struct erro
  * by itself: its snapshot says running and not preemptible. A plan that is not valid for the
  * snapshot is refused as a whole, -EPROTO.
  */
-int decision_make(struct node *n, uint64_t now, bool at_once, struct error *err);
+int decision_make(struct daemon *d, uint64_t now, bool at_once, struct error *err);
 
 /* Whether the job takes part in the division of cores. */
 bool decision_counts(const struct job *j, uint64_t now);

@@ -3,11 +3,11 @@
 
 #include "base/clock.h"
 #include "base/failpoint.h"
+#include "daemon/daemon.h"
 #include "daemon/job/confine.h"
 #include "daemon/link/target.h"
-#include "daemon/node.h"
-#include "daemon/plan/claims.h"
 #include "daemon/plan/decision.h"
+#include "daemon/plan/machine_share.h"
 #include "daemon/plan/settle.h"
 
 #include <assert.h>
@@ -87,16 +87,16 @@ static struct settle_job describe_job(const struct job *j)
 }
 
 /* Jobs that were stuck a moment ago stay so. */
-static int describe(struct node *n, bool again, struct settle_state *ret)
+static int describe(struct daemon *d, bool again, struct settle_state *ret)
 {
-    struct plan *plan = n->plan;
+    struct plan *plan = d->plan;
     size_t count = 0, k = 0, i = 0;
 
-    for (const struct job *j = n->jobs.first; j; j = j->next)
+    for (const struct job *j = d->jobs.first; j; j = j->next)
         count += j->n_processes;
-    if (reserve(plan, n->jobs.n, count) < 0)
+    if (reserve(plan, d->jobs.n, count) < 0)
         return -ENOMEM;
-    for (struct job *j = n->jobs.first; j; j = j->next, i++) {
+    for (struct job *j = d->jobs.first; j; j = j->next, i++) {
         bool stuck = again && plan->jobs[i].stuck;
 
         plan->job[i] = j;
@@ -110,7 +110,7 @@ static int describe(struct node *n, bool again, struct settle_state *ret)
         }
     }
     *ret = (struct settle_state){
-        .now_ns = clock_now_ns(), .cpus = n->cpus, .jobs = plan->jobs, .n_jobs = (unsigned)i};
+        .now_ns = clock_now_ns(), .cpus = d->cpus, .jobs = plan->jobs, .n_jobs = (unsigned)i};
     return 0;
 }
 
@@ -139,7 +139,7 @@ static enum outcome set_cores(const struct plan *p, const struct settle_action *
     failpoint(a->verb == SETTLE_NARROW ? FAILPOINT_CORES_NARROWED : FAILPOINT_CORES_WIDENED);
     if (r == 0)
         return check_remote(p, a->job, !cpuset_equal(&j->cores, &before));
-    node_log("job %s (%s): %s", j->id, j->name, j->note);
+    daemon_log("job %s (%s): %s", j->id, j->name, j->note);
     j->unfenceable = true;
     cpuset_zero(&j->want_cores);
     j->confine->set_cores(j, &j->want_cores);
@@ -151,7 +151,7 @@ static enum outcome set_quota(const struct plan *p, const struct settle_action *
     struct job *j = p->job[a->job];
 
     if (j->confine->set_quota(j, j->want_quota_mcpu) < 0) {
-        node_log("job %s (%s): no quota: %s", j->id, j->name, j->note);
+        daemon_log("job %s (%s): no quota: %s", j->id, j->name, j->note);
         j->quota_failed = true;
     }
     failpoint(FAILPOINT_QUOTA_SET);
@@ -195,8 +195,8 @@ static void mark_late(const struct plan *p, unsigned n_jobs)
         struct job *j = p->job[i];
 
         if (p->jobs[i].late && !j->late)
-            node_log("job %s (%s) did not park its threads in time: oversubscribed", j->id,
-                     j->name);
+            daemon_log("job %s (%s) did not park its threads in time: oversubscribed", j->id,
+                       j->name);
         j->late = p->jobs[i].late;
     }
 }
@@ -204,43 +204,43 @@ static void mark_late(const struct plan *p, unsigned n_jobs)
 /* ---- the whole ---- */
 
 /* @next_ns: of the first shrink that expires. */
-static void arm_deadline(struct node *n, uint64_t next_ns)
+static void arm_deadline(struct daemon *d, uint64_t next_ns)
 {
     uint64_t now = clock_now_ns();
 
-    for (const struct job *j = n->jobs.first; j; j = j->next) {
+    for (const struct job *j = d->jobs.first; j; j = j->next) {
         uint64_t look = j->confine->next_look(j, now);
 
         next_ns = look < next_ns ? look : next_ns;
     }
     if (next_ns != UINT64_MAX)
-        sd_event_source_set_time(n->plan->deadline, next_ns / NS_PER_US + 1);
-    sd_event_source_set_enabled(n->plan->deadline,
+        sd_event_source_set_time(d->plan->deadline, next_ns / NS_PER_US + 1);
+    sd_event_source_set_enabled(d->plan->deadline,
                                 next_ns == UINT64_MAX ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
 }
 
-void plan_advance(struct node *n)
+void plan_advance(struct daemon *d)
 {
     struct settle_state s;
     bool again = false;
 
-    admission_stop(n);
-    for (unsigned i = 0; i <= 2 * n->jobs.n + 1;
+    admission_stop(d);
+    for (unsigned i = 0; i <= 2 * d->jobs.n + 1;
          i++) { /* each time one job less is stuck or fenced */
-        if (describe(n, again, &s) < 0) {
-            node_log("out of memory: threads and cores stay as they are");
+        if (describe(d, again, &s) < 0) {
+            daemon_log("out of memory: threads and cores stay as they are");
             return;
         }
-        settle(&s, &n->plan->actions);
-        mark_late(n->plan, s.n_jobs);
-        again = carry_out(n->plan);
+        settle(&s, &d->plan->actions);
+        mark_late(d->plan, s.n_jobs);
+        again = carry_out(d->plan);
         if (!again)
             break;
     }
-    for (struct job *j = n->jobs.first; j; j = j->next)
+    for (struct job *j = d->jobs.first; j; j = j->next)
         if (job_settled(j)) /* also when the order changed nothing: nobody acknowledges that */
             j->urgent = false;
-    arm_deadline(n, n->plan->actions.next_ns);
+    arm_deadline(d, d->plan->actions.next_ns);
 }
 
 static void tell_resized(struct job *j, uint64_t latency_ns)
@@ -251,12 +251,12 @@ static void tell_resized(struct job *j, uint64_t latency_ns)
 
 void plan_acknowledged(struct job *j)
 {
-    struct node *n = j->node;
+    struct daemon *d = j->daemon;
     struct change *last;
 
-    if (n->ending)
+    if (d->ending)
         return;
-    plan_advance(n);
+    plan_advance(d);
     if (!job_settled(j))
         return;
     last = j->n_changes ? &j->changes[(j->n_changes - 1) % JOB_CHANGES_MAX] : NULL;
@@ -279,17 +279,17 @@ void plan_give_up(struct job *j)
     for (struct process *p = j->processes; p; p = p->next)
         if (p->shrink_since_ns && p->shrink_since_ns + SETTLE_GRACE_NS > now)
             p->shrink_since_ns = now > SETTLE_GRACE_NS ? now - SETTLE_GRACE_NS : 1;
-    plan_advance(j->node);
+    plan_advance(j->daemon);
 }
 
-void plan_finish(struct node *n)
+void plan_finish(struct daemon *d)
 {
     struct cpuset held;
     uint64_t now = clock_now_ns();
     uint32_t jobs = 0;
 
     cpuset_zero(&held);
-    for (struct job *j = n->jobs.first; j; j = j->next) {
+    for (struct job *j = d->jobs.first; j; j = j->next) {
         if (j->confine->can_limit(j) && j->want_weight != j->weight_set) {
             j->confine->set_weight(j, j->want_weight);
             failpoint(FAILPOINT_WEIGHT_SET);
@@ -298,32 +298,32 @@ void plan_finish(struct node *n)
         for (unsigned w = 0; j->asked.placement == PLACEMENT_EXCLUSIVE && w < CPUSET_WORDS; w++)
             held.word[w] |= j->cores.word[w] | j->want_cores.word[w];
     }
-    claims_publish(n->claims, jobs, &held);
+    machine_share_publish(d->machine_share, jobs, &held);
 }
 
-static void make(struct node *n, bool at_once)
+static void make(struct daemon *d, bool at_once)
 {
     struct error err = {0};
 
-    if (n->ending)
+    if (d->ending)
         return;
-    n->generation++;
-    if (decision_make(n, clock_now_ns(), at_once, &err) < 0)
-        node_log("no decision: %s; everything stays as it is", err.text);
-    plan_advance(n);
-    for (struct job *j = n->jobs.first; j; j = j->next)
+    d->generation++;
+    if (decision_make(d, clock_now_ns(), at_once, &err) < 0)
+        daemon_log("no decision: %s; everything stays as it is", err.text);
+    plan_advance(d);
+    for (struct job *j = d->jobs.first; j; j = j->next)
         job_announce_settled(j);
-    node_store_later(n);
+    daemon_store_later(d);
 }
 
-void plan_make(struct node *n)
+void plan_make(struct daemon *d)
 {
-    make(n, false);
+    make(d, false);
 }
 
-void plan_make_now(struct node *n)
+void plan_make_now(struct daemon *d)
 {
-    make(n, true);
+    make(d, true);
 }
 
 static int on_deadline(sd_event_source *s, uint64_t usec, void *arg)
@@ -332,14 +332,14 @@ static int on_deadline(sd_event_source *s, uint64_t usec, void *arg)
     return 0;
 }
 
-int plan_new(struct node *n, struct plan **ret)
+int plan_new(struct daemon *d, struct plan **ret)
 {
     struct plan *p = calloc(1, sizeof(*p));
     int r;
 
     if (!p)
         return -ENOMEM;
-    r = sd_event_add_time(n->event, &p->deadline, CLOCK_MONOTONIC, 0, 1000, on_deadline, n);
+    r = sd_event_add_time(d->event, &p->deadline, CLOCK_MONOTONIC, 0, 1000, on_deadline, d);
     if (r >= 0)
         r = sd_event_source_set_enabled(p->deadline, SD_EVENT_OFF);
     if (r < 0) {

@@ -12,19 +12,19 @@
 #include <stdint.h>
 
 struct job;
-struct node;
+struct daemon;
 struct plan;
 
-int plan_new(struct node *n, struct plan **ret); /* 0 or -errno */
-struct plan *plan_free(struct plan *p);          /* takes NULL, returns NULL */
+int plan_new(struct daemon *d, struct plan **ret); /* 0 or -errno */
+struct plan *plan_free(struct plan *p);            /* takes NULL, returns NULL */
 
 /* Decides, carries out what can be done now and arms the timer for the rest. */
-void plan_make(struct node *n);
+void plan_make(struct daemon *d);
 /* The same for an order that waits: without regard for what resizes cost. */
-void plan_make_now(struct node *n);
+void plan_make_now(struct daemon *d);
 
 /* Does what can be done now, and arms the timer for the rest. */
-void plan_advance(struct node *n);
+void plan_advance(struct daemon *d);
 
 /* A process of @j acknowledged or left, or its container's engine answered. */
 void plan_acknowledged(struct job *j);
@@ -33,4 +33,4 @@ void plan_acknowledged(struct job *j);
 void plan_give_up(struct job *j);
 
 /* Weights, claims: what nobody waits for. Run when the loop is idle. */
-void plan_finish(struct node *n);
+void plan_finish(struct daemon *d);

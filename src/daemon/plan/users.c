@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/plan/users.h"
 
+#include "daemon/daemon.h"
 #include "daemon/job/limits.h"
-#include "daemon/node.h"
 #include "host/cgroup/cgroup.h"
 
 /* How finely the weights of a user's many jobs are told apart. */
 #define SCALE_MAX 100
 
-static struct policy_user describe(const struct node *n, uid_t uid)
+static struct policy_user describe(const struct daemon *d, uid_t uid)
 {
-    const struct config *c = &n->config;
-    bool limited = c->user_cores && !limits_exempt(n, uid);
+    const struct config *c = &d->config;
+    bool limited = c->user_cores && !limits_exempt(d, uid);
 
     return (struct policy_user){
         .id = uid,
-        .weight = limits_user_weight(n, uid),
+        .weight = limits_user_weight(d, uid),
         .most_mcpu = limited ? (int64_t)c->user_cores * POLICY_CORE_MCPU : POLICY_UNLIMITED,
     };
 }
 
-uint32_t users_fill(const struct node *n, struct job *const *job, uint32_t count,
+uint32_t users_fill(const struct daemon *d, struct job *const *job, uint32_t count,
                     struct policy_job *jobs, struct policy_user *users)
 {
     uint32_t n_users = 0;
@@ -31,7 +31,7 @@ uint32_t users_fill(const struct node *n, struct job *const *job, uint32_t count
         while (u < n_users && users[u].id != job[i]->uid)
             u++;
         if (u == n_users)
-            users[n_users++] = describe(n, job[i]->uid);
+            users[n_users++] = describe(d, job[i]->uid);
         jobs[i].user = u;
         jobs[i].granted = job[i]->granted;
     }
@@ -50,12 +50,12 @@ bool users_over(const struct job *j)
 }
 
 /* The kernel's weights are whole numbers: all of them are larger where some would be below one. */
-static uint32_t scale(const struct node *n)
+static uint32_t scale(const struct daemon *d)
 {
     uint32_t most = 1, scale;
     bool over = false;
 
-    for (const struct job *j = n->jobs.first; j; j = j->next) {
+    for (const struct job *j = d->jobs.first; j; j = j->next) {
         over |= users_over(j);
         most = j->share > most ? j->share : most;
     }
@@ -65,18 +65,18 @@ static uint32_t scale(const struct node *n)
     return scale < SCALE_MAX ? scale : SCALE_MAX;
 }
 
-void users_add_up(struct node *n)
+void users_add_up(struct daemon *d)
 {
     uint32_t all;
 
-    for (struct job *j = n->jobs.first; j; j = j->next) {
+    for (struct job *j = d->jobs.first; j; j = j->next) {
         j->user.has_mcpu = 0;
-        for (const struct job *k = n->jobs.first; j->user.may_mcpu && k; k = k->next)
+        for (const struct job *k = d->jobs.first; j->user.may_mcpu && k; k = k->next)
             if (k->uid == j->uid && k->admission.wanted)
                 j->user.has_mcpu += (int64_t)k->share * POLICY_CORE_MCPU;
     }
-    all = scale(n);
-    for (struct job *j = n->jobs.first; j; j = j->next)
+    all = scale(d);
+    for (struct job *j = d->jobs.first; j; j = j->next)
         j->user.scale = all;
 }
 

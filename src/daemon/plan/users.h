@@ -12,20 +12,20 @@
 
 #include <stdint.h>
 
-struct node;
+struct daemon;
 
 /*
  * Sets the user of each of @count jobs of a snapshot, where @job holds the daemon's. @users has
  * room for as many. Returns how many there are.
  */
-uint32_t users_fill(const struct node *n, struct job *const *job, uint32_t count,
+uint32_t users_fill(const struct daemon *d, struct job *const *job, uint32_t count,
                     struct policy_job *jobs, struct policy_user *users);
 
 /* What the plan says of the job's user. */
 void users_take_up(struct job *j, const struct policy_decision *decision);
 
 /* Adds up what each user's jobs have; after all jobs were taken up. */
-void users_add_up(struct node *n);
+void users_add_up(struct daemon *d);
 
 /* The user's jobs have more cores together than the user has: no core is one job's alone then. */
 bool users_over(const struct job *j);

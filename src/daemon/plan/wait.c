@@ -2,7 +2,7 @@
 #include "daemon/plan/wait.h"
 
 #include "base/clock.h"
-#include "daemon/node.h"
+#include "daemon/daemon.h"
 #include "daemon/plan/plan.h"
 
 #include <errno.h>
@@ -32,15 +32,15 @@ static bool only_later(const struct job *j)
     return true;
 }
 
-static void arm_deadline(struct node *n)
+static void arm_deadline(struct daemon *d)
 {
     uint64_t next = UINT64_MAX;
 
-    for (const struct wait *w = n->waits->first; w; w = w->next)
+    for (const struct wait *w = d->waits->first; w; w = w->next)
         next = w->deadline_ns < next ? w->deadline_ns : next;
     if (next != UINT64_MAX)
-        sd_event_source_set_time(n->waits->deadline, next / NS_PER_US + 1);
-    sd_event_source_set_enabled(n->waits->deadline,
+        sd_event_source_set_time(d->waits->deadline, next / NS_PER_US + 1);
+    sd_event_source_set_enabled(d->waits->deadline,
                                 next == UINT64_MAX ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
 }
 
@@ -62,7 +62,7 @@ static void finish(struct wait **at, struct job *job, enum wait_outcome outcome,
 int wait_start(struct job *j, uint64_t sent_ns, uint64_t deadline_ns, wait_fn fn, void *arg,
                uint64_t *ret_id)
 {
-    struct node *n = j->node;
+    struct daemon *d = j->daemon;
     uint64_t now = clock_now_ns();
     struct wait *w;
 
@@ -74,16 +74,16 @@ int wait_start(struct job *j, uint64_t sent_ns, uint64_t deadline_ns, wait_fn fn
     w = calloc(1, sizeof(*w));
     if (!w)
         return -ENOMEM;
-    *w = (struct wait){n->waits->first, ++n->waits->last_id, j, sent_ns, deadline_ns, fn, arg};
-    n->waits->first = w;
+    *w = (struct wait){d->waits->first, ++d->waits->last_id, j, sent_ns, deadline_ns, fn, arg};
+    d->waits->first = w;
     *ret_id = w->id;
-    arm_deadline(n);
+    arm_deadline(d);
     return 0;
 }
 
-void wait_cancel(struct node *n, uint64_t id)
+void wait_cancel(struct daemon *d, uint64_t id)
 {
-    for (struct wait **at = &n->waits->first; *at; at = &(*at)->next)
+    for (struct wait **at = &d->waits->first; *at; at = &(*at)->next)
         if ((*at)->id == id) {
             struct wait *w = *at;
 
@@ -99,14 +99,14 @@ void wait_cancel(struct node *n, uint64_t id)
  */
 static void settled(struct job *j)
 {
-    struct node *n = j->node;
+    struct daemon *d = j->daemon;
     enum wait_outcome outcome = only_later(j) ? WAIT_PENDING : WAIT_DONE;
-    struct wait **at = &n->waits->first;
+    struct wait **at = &d->waits->first;
 
     while (*at)
         if ((*at)->job == j) {
             finish(at, j, outcome, clock_now_ns());
-            at = &n->waits->first;
+            at = &d->waits->first;
         } else {
             at = &(*at)->next;
         }
@@ -114,27 +114,27 @@ static void settled(struct job *j)
 
 static void job_gone(struct job *j)
 {
-    struct node *n = j->node;
-    struct wait **at = &n->waits->first;
+    struct daemon *d = j->daemon;
+    struct wait **at = &d->waits->first;
 
     while (*at)
         if ((*at)->job == j) {
             finish(at, NULL, WAIT_GONE, clock_now_ns());
-            at = &n->waits->first;
+            at = &d->waits->first;
         } else {
             at = &(*at)->next;
         }
 }
 
-static void expire(struct node *n, uint64_t now)
+static void expire(struct daemon *d, uint64_t now)
 {
-    struct wait **at = &n->waits->first;
+    struct wait **at = &d->waits->first;
 
     while (*at)
         if ((*at)->deadline_ns <= now) {
             plan_give_up((*at)->job); /* leaves the list as it is */
             finish(at, (*at)->job, WAIT_PARTIAL, now);
-            at = &n->waits->first;
+            at = &d->waits->first;
         } else {
             at = &(*at)->next;
         }
@@ -149,14 +149,14 @@ static int on_deadline(sd_event_source *s, uint64_t usec, void *arg)
 
 const struct job_observer wait_observer = {.gone = job_gone, .settled = settled};
 
-int waits_new(struct node *n, struct waits **ret)
+int waits_new(struct daemon *d, struct waits **ret)
 {
     struct waits *w = calloc(1, sizeof(*w));
     int r;
 
     if (!w)
         return -ENOMEM;
-    r = sd_event_add_time(n->event, &w->deadline, CLOCK_MONOTONIC, 0, 1000, on_deadline, n);
+    r = sd_event_add_time(d->event, &w->deadline, CLOCK_MONOTONIC, 0, 1000, on_deadline, d);
     if (r >= 0)
         r = sd_event_source_set_enabled(w->deadline, SD_EVENT_OFF);
     if (r < 0) {
@@ -176,7 +176,7 @@ struct waits *waits_free(struct waits *w)
     return NULL;
 }
 
-void wait_give_up_all(struct node *n)
+void wait_give_up_all(struct daemon *d)
 {
-    expire(n, UINT64_MAX);
+    expire(d, UINT64_MAX);
 }

@@ -8,13 +8,13 @@
 #include <stdint.h>
 
 struct job;
-struct node;
+struct daemon;
 struct waits;
 
 extern const struct job_observer wait_observer;
 
-int waits_new(struct node *n, struct waits **ret); /* 0 or -errno */
-struct waits *waits_free(struct waits *w);         /* takes NULL, returns NULL */
+int waits_new(struct daemon *d, struct waits **ret); /* 0 or -errno */
+struct waits *waits_free(struct waits *w);           /* takes NULL, returns NULL */
 
 enum wait_outcome {
     WAIT_DONE,    /* every process has acknowledged */
@@ -32,6 +32,6 @@ typedef void (*wait_fn)(void *arg, struct job *job, enum wait_outcome outcome, u
  */
 int wait_start(struct job *j, uint64_t sent_ns, uint64_t deadline_ns, wait_fn fn, void *arg,
                uint64_t *ret_id);
-void wait_cancel(struct node *n, uint64_t id); /* @fn is not called any more */
+void wait_cancel(struct daemon *d, uint64_t id); /* @fn is not called any more */
 
-void wait_give_up_all(struct node *n); /* WAIT_PARTIAL: the daemon ends */
+void wait_give_up_all(struct daemon *d); /* WAIT_PARTIAL: the daemon ends */

@@ -5,8 +5,8 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "daemon/containers/container.h"
+#include "daemon/daemon.h"
 #include "daemon/job/confine.h"
-#include "daemon/node.h"
 #include "daemon/plan/decision.h"
 #include "daemon/record/history.h"
 #include "daemon/record/shown.h"
@@ -51,9 +51,9 @@ struct epilogue {
 /* ---- what is told ---- */
 
 /* Takes over @data, an object (NULL: out of memory, nothing is told). */
-static void tell(struct node *n, const char *type, json_t *data)
+static void tell(struct daemon *d, const char *type, json_t *data)
 {
-    const struct chronicle *c = n->chronicle;
+    const struct chronicle *c = d->chronicle;
 
     if (c->listener)
         c->listener(c->arg, type, data);
@@ -99,7 +99,7 @@ static void read_command(struct job *j)
     size_t len, at = 0;
 
     if (!j->processes || (j->container_id && !j->processes->outside) ||
-        proc_read_cmdline(j->node->root, j->processes->pid, &words, &len) < 0 || len == 0)
+        proc_read_cmdline(j->daemon->root, j->processes->pid, &words, &len) < 0 || len == 0)
         return;
     for (const char *word = words; word < words + len; word += strlen(word) + 1) {
         if (!*word || is_ours(word))
@@ -139,8 +139,8 @@ static void write_job(struct job *j, uint64_t now)
 {
     struct history_job row = row_of(j, now);
 
-    j->seen->made = history_made(j->node->history);
-    history_job(j->node->history, &row);
+    j->seen->made = history_made(j->daemon->history);
+    history_job(j->daemon->history, &row);
 }
 
 /* Those that fell out of the job's ring meanwhile are not told. */
@@ -156,7 +156,7 @@ static void write_allocations(struct job *j)
 
         snprintf(row.cores, sizeof(row.cores), "%s", c->cores);
         snprintf(row.reason, sizeof(row.reason), "%s", c->reason);
-        history_allocation(j->node->history, &row);
+        history_allocation(j->daemon->history, &row);
     }
 }
 
@@ -174,7 +174,7 @@ static void write_rate(struct job *j, uint64_t now)
     row.done = progress.done;
     row.total = progress.total;
     snprintf(row.unit, sizeof(row.unit), "%s", progress.unit);
-    history_rate(j->node->history, &row);
+    history_rate(j->daemon->history, &row);
 }
 
 static json_t *event_of(const struct job *j, const char *state)
@@ -227,7 +227,7 @@ static void look_at(struct job *j, uint64_t now)
         t->final = !first && *j->command;
         news |= *j->command != '\0';
     }
-    if (news || t->made != history_made(j->node->history))
+    if (news || t->made != history_made(j->daemon->history))
         write_job(j, now);
     write_allocations(j);
     write_rate(j, now);
@@ -238,49 +238,49 @@ static void look_at(struct job *j, uint64_t now)
     t->target = job_target(j);
     t->cores = cores;
     snprintf(t->reason, sizeof(t->reason), "%s", j->share_reason);
-    tell(j->node, first ? "job-added" : "job-changed", event_of(j, state));
+    tell(j->daemon, first ? "job-added" : "job-changed", event_of(j, state));
 }
 
-static void look_at_policy(struct node *n)
+static void look_at_policy(struct daemon *d)
 {
     char text[POLICY_SPEC_TEXT_MAX];
 
-    policy_spec_text(decision_policy(n->decision), text, sizeof(text));
-    if (strcmp(text, n->chronicle->policy) == 0)
+    policy_spec_text(decision_policy(d->decision), text, sizeof(text));
+    if (strcmp(text, d->chronicle->policy) == 0)
         return;
-    if (n->chronicle->policy[0])
-        tell(n, "policy-changed", json_pack("{s:s}", "policy", text));
-    memcpy(n->chronicle->policy, text, sizeof(text));
+    if (d->chronicle->policy[0])
+        tell(d, "policy-changed", json_pack("{s:s}", "policy", text));
+    memcpy(d->chronicle->policy, text, sizeof(text));
 }
 
 /* ---- the end ---- */
 
-static void tell_end(struct node *n, json_t *event, const struct history_job *row)
+static void tell_end(struct daemon *d, json_t *event, const struct history_job *row)
 {
     json_object_set_new(event, "exit", row->exit < 0 ? json_null() : json_integer(row->exit));
     json_object_set_new(event, "oom", json_boolean(row->oom));
-    tell(n, "job-ended", event);
+    tell(d, "job-ended", event);
 }
 
-static void conclude(struct node *n, struct epilogue **at)
+static void conclude(struct daemon *d, struct epilogue **at)
 {
     struct epilogue *e = *at;
 
     *at = e->next;
-    tell_end(n, e->event, &e->row);
+    tell_end(d, e->event, &e->row);
     free(e);
-    node_changed(n); /* the tick may rest */
+    daemon_changed(d); /* the tick may rest */
 }
 
 /* Takes over @event. */
 static void end_later(const struct job *j, json_t *event, const struct history_job *row,
                       uint64_t now)
 {
-    struct node *n = j->node;
-    struct epilogue **at = &n->chronicle->epilogues, *e = calloc(1, sizeof(*e));
+    struct daemon *d = j->daemon;
+    struct epilogue **at = &d->chronicle->epilogues, *e = calloc(1, sizeof(*e));
 
     if (!e) {
-        tell_end(n, event, row);
+        tell_end(d, event, row);
         return;
     }
     *e = (struct epilogue){.row = *row, .event = event, .until_ns = now + WORD_NS};
@@ -291,40 +291,40 @@ static void end_later(const struct job *j, json_t *event, const struct history_j
 }
 
 /* Of several runs of one container the oldest is the one that its engine speaks of. */
-static struct epilogue **find(struct node *n, const char *container)
+static struct epilogue **find(struct daemon *d, const char *container)
 {
-    struct epilogue **at = &n->chronicle->epilogues;
+    struct epilogue **at = &d->chronicle->epilogues;
 
     while (*at && strcmp((*at)->container, container) != 0)
         at = &(*at)->next;
     return at;
 }
 
-static bool exited(struct node *n, const char *container, int exit)
+static bool exited(struct daemon *d, const char *container, int exit)
 {
-    struct epilogue **at = find(n, container);
+    struct epilogue **at = find(d, container);
 
     if (!*at)
         return false;
     (*at)->row.exit = exit;
-    history_job(n->history, &(*at)->row);
-    conclude(n, at);
+    history_job(d->history, &(*at)->row);
+    conclude(d, at);
     return true;
 }
 
-static void out_of_memory(struct node *n, const char *container)
+static void out_of_memory(struct daemon *d, const char *container)
 {
-    struct epilogue *e = *find(n, container);
+    struct epilogue *e = *find(d, container);
 
     if (!e)
         return;
     e->row.oom = true;
-    history_job(n->history, &e->row);
+    history_job(d->history, &e->row);
 }
 
-bool chronicle_pending(const struct node *n)
+bool chronicle_pending(const struct daemon *d)
 {
-    return n->chronicle->epilogues;
+    return d->chronicle->epilogues;
 }
 
 static void ended(struct job *j)
@@ -340,27 +340,27 @@ static void ended(struct job *j)
     write_allocations(j);
     row = row_of(j, now);
     row.ended_ms = clock_real_ms();
-    history_job(j->node->history, &row);
+    history_job(j->daemon->history, &row);
     event = event_of(j, row.cancelled ? "cancelled" : "ended");
     json_object_set_new(event, "run_s", json_real((double)row.run_ms / 1000));
     json_object_set_new(event, "wait_s", json_real((double)row.wait_ms / 1000));
     if (j->container_id && !j->processes && !j->exited)
         end_later(j, event, &row, now);
     else
-        tell_end(j->node, event, &row);
+        tell_end(j->daemon, event, &row);
 }
 
-void chronicle_look(struct node *n)
+void chronicle_look(struct daemon *d)
 {
     uint64_t now = clock_now_ns();
 
-    look_at_policy(n);
-    for (struct job *j = n->jobs.first; j; j = j->next)
+    look_at_policy(d);
+    for (struct job *j = d->jobs.first; j; j = j->next)
         if (is_followed(j))
             look_at(j, now);
-    while (n->chronicle->epilogues && n->chronicle->epilogues->until_ns <= now)
-        conclude(n, &n->chronicle->epilogues);
-    history_write(n->history, n->jobs.n == 0); /* then nothing calls again */
+    while (d->chronicle->epilogues && d->chronicle->epilogues->until_ns <= now)
+        conclude(d, &d->chronicle->epilogues);
+    history_write(d->history, d->jobs.n == 0); /* then nothing calls again */
 }
 
 static void gone(struct job *j)
@@ -383,10 +383,10 @@ int chronicle_new(chronicle_fn *listener, void *arg, struct chronicle **ret)
     return 0;
 }
 
-void chronicle_done(struct node *n)
+void chronicle_done(struct daemon *d)
 {
-    while (n->chronicle->epilogues)
-        conclude(n, &n->chronicle->epilogues);
+    while (d->chronicle->epilogues)
+        conclude(d, &d->chronicle->epilogues);
 }
 
 struct chronicle *chronicle_free(struct chronicle *c)

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 struct chronicle;
-struct node;
+struct daemon;
 
 extern const struct job_observer chronicle_observer;
 
@@ -18,11 +18,11 @@ extern const struct job_observer chronicle_observer;
 typedef void chronicle_fn(void *arg, const char *type, json_t *data);
 
 int chronicle_new(chronicle_fn *listener, void *arg, struct chronicle **ret); /* 0 or -ENOMEM */
-void chronicle_done(struct node *n); /* the daemon ends: what waits is told as it is known */
+void chronicle_done(struct daemon *d); /* the daemon ends: what waits is told as it is known */
 struct chronicle *chronicle_free(struct chronicle *c); /* takes NULL, returns NULL */
 
 /* Looks at everything, before the store writes what is dirty. */
-void chronicle_look(struct node *n);
+void chronicle_look(struct daemon *d);
 
 /* An engine's word on an ended container is waited for: also without jobs there is work. */
-bool chronicle_pending(const struct node *n);
+bool chronicle_pending(const struct daemon *d);

@@ -3,7 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "daemon/node.h"
+#include "daemon/daemon.h"
 #include "daemon/record/shown.h"
 
 #include <assert.h>
@@ -244,8 +244,8 @@ static void move_aside(const struct history *h, int code)
     char from[PATH_MAX + 8], to[PATH_MAX + 16];
 
     if (!h->failed)
-        node_log("%s is damaged (%s): moved aside, a new one is begun", h->path,
-                 sqlite3_errstr(code));
+        daemon_log("%s is damaged (%s): moved aside, a new one is begun", h->path,
+                   sqlite3_errstr(code));
     for (size_t i = 0; i < ARRAY_LEN(endings); i++) {
         snprintf(from, sizeof(from), "%s%s", h->path, endings[i]);
         snprintf(to, sizeof(to), "%s.corrupt%s", h->path, endings[i]);
@@ -278,7 +278,7 @@ static void give_up(struct history *h, int code)
     close_file(h);
     h->retry_ns = clock_now_ns() + HISTORY_RETRY_NS;
     if (!h->failed)
-        node_log("no history is kept in %s: %s; the jobs are not concerned", h->path, h->why);
+        daemon_log("no history is kept in %s: %s; the jobs are not concerned", h->path, h->why);
     h->failed = true;
 }
 
@@ -567,7 +567,7 @@ void history_write(struct history *h, bool at_once)
     while (h->first)
         drop_first(h);
     if (h->failed)
-        node_log("history is kept in %s again", h->path);
+        daemon_log("history is kept in %s again", h->path);
     h->failed = false;
 }
 

@@ -6,7 +6,7 @@
 #include "base/failpoint.h"
 #include "base/size.h"
 #include "daemon/containers/container.h"
-#include "daemon/node.h"
+#include "daemon/daemon.h"
 #include "daemon/plan/decision.h"
 
 #include <dirent.h>
@@ -77,17 +77,17 @@ static int read_file(int dir_fd, const char *name, char *buf, size_t size)
     return 0;
 }
 
-static int open_jobs(const struct node *n)
+static int open_jobs(const struct daemon *d)
 {
     int fd;
 
-    if (mkdirat(n->dir_fd, STORE_JOBS, 0700) < 0 && errno != EEXIST)
+    if (mkdirat(d->dir_fd, STORE_JOBS, 0700) < 0 && errno != EEXIST)
         return -errno;
-    fd = openat(n->dir_fd, STORE_JOBS, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    fd = openat(d->dir_fd, STORE_JOBS, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     return fd < 0 ? -errno : fd;
 }
 
-uint64_t store_next_epoch(struct node *n, uint64_t *ret_before)
+uint64_t store_next_epoch(struct daemon *d, uint64_t *ret_before)
 {
     char text[32];
     struct timespec ts;
@@ -96,22 +96,22 @@ uint64_t store_next_epoch(struct node *n, uint64_t *ret_before)
 
     clock_gettime(CLOCK_REALTIME, &ts);
     epoch = (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
-    if (read_file(n->dir_fd, STORE_EPOCH, text, sizeof(text)) == 0)
+    if (read_file(d->dir_fd, STORE_EPOCH, text, sizeof(text)) == 0)
         stored = strtoull(text, NULL, 10);
     if (stored != UINT64_MAX && stored + 1 > epoch)
         epoch = stored + 1;
     snprintf(text, sizeof(text), "%" PRIu64 "\n", epoch);
-    r = write_file(n->dir_fd, STORE_EPOCH, text);
+    r = write_file(d->dir_fd, STORE_EPOCH, text);
     if (r < 0)
-        node_log("cannot write %s/" STORE_EPOCH ": %s", n->dir, strerror(-r));
+        daemon_log("cannot write %s/" STORE_EPOCH ": %s", d->dir, strerror(-r));
     *ret_before = stored;
     return epoch;
 }
 
 /* One line each: the policy in force, and the one configured, which it goes before. */
-int store_save_policy(struct node *n)
+int store_save_policy(struct daemon *d)
 {
-    const struct policy_spec *specs[] = {decision_policy(n->decision), &n->config.policy};
+    const struct policy_spec *specs[] = {decision_policy(d->decision), &d->config.policy};
     char text[2 * POLICY_SPEC_TEXT_MAX + 2];
     size_t len = 0;
     int r;
@@ -122,28 +122,28 @@ int store_save_policy(struct node *n)
         text[len++] = '\n';
     }
     text[len] = '\0';
-    r = write_file(n->dir_fd, STORE_POLICY, text);
+    r = write_file(d->dir_fd, STORE_POLICY, text);
     if (r < 0)
-        node_log("cannot write %s/" STORE_POLICY ": %s; a new daemon will have another policy",
-                 n->dir, strerror(-r));
-    n->store->policy_error = r;
+        daemon_log("cannot write %s/" STORE_POLICY ": %s; a new daemon will have another policy",
+                   d->dir, strerror(-r));
+    d->store->policy_error = r;
     return r;
 }
 
-int store_load_policy(struct node *n, struct policy_spec *ret)
+int store_load_policy(struct daemon *d, struct policy_spec *ret)
 {
     char text[2 * POLICY_SPEC_TEXT_MAX + 3], configured[POLICY_SPEC_TEXT_MAX] = "";
     const char *then;
     struct error err = {0};
-    int r = read_file(n->dir_fd, STORE_POLICY, text, sizeof(text));
+    int r = read_file(d->dir_fd, STORE_POLICY, text, sizeof(text));
 
     if (r == -ENOENT)
         return r;
     if (r == 0) {
         then = text + strcspn(text, "\n");
         then += *then == '\n';
-        if (n->config.policy.policy)
-            policy_spec_text(&n->config.policy, configured, sizeof(configured));
+        if (d->config.policy.policy)
+            policy_spec_text(&d->config.policy, configured, sizeof(configured));
         if (strncmp(then, configured, strcspn(then, "\n")) != 0 ||
             strlen(configured) != strcspn(then, "\n"))
             return -ESTALE; /* whoever configured another one meant it */
@@ -151,14 +151,14 @@ int store_load_policy(struct node *n, struct policy_spec *ret)
         r = decision_parse_policy(text, ret, &err);
     }
     if (r < 0)
-        node_log("%s/" STORE_POLICY " is ignored: %s", n->dir,
-                 err.text[0] ? err.text : strerror(-r));
+        daemon_log("%s/" STORE_POLICY " is ignored: %s", d->dir,
+                   err.text[0] ? err.text : strerror(-r));
     return r;
 }
 
-static void save_engines(const struct node *n)
+static void save_engines(const struct daemon *d)
 {
-    const struct config *c = &n->config;
+    const struct config *c = &d->config;
     char text[CONTAINERS_ENGINES_MAX * (CONFIG_SOCKET_MAX + 1) + 1] = "";
     size_t len = 0;
     int r;
@@ -166,34 +166,34 @@ static void save_engines(const struct node *n)
     for (unsigned i = 0; i < c->n_engines; i++)
         len +=
             (size_t)snprintf(text + len, sizeof(text) - len, "%s%s", i ? " " : "", c->engines[i]);
-    r = write_file(n->dir_fd, STORE_ENGINES, text);
+    r = write_file(d->dir_fd, STORE_ENGINES, text);
     if (r < 0)
-        node_log("cannot write %s/" STORE_ENGINES ": %s", n->dir, strerror(-r));
+        daemon_log("cannot write %s/" STORE_ENGINES ": %s", d->dir, strerror(-r));
 }
 
-void store_engines(struct node *n)
+void store_engines(struct daemon *d)
 {
     char text[CONTAINERS_ENGINES_MAX * (CONFIG_SOCKET_MAX + 1) + 2];
     struct error err = {0};
     int r;
 
-    if (n->config.engines_said || n->config.n_engines) {
-        save_engines(n);
+    if (d->config.engines_said || d->config.n_engines) {
+        save_engines(d);
         return;
     }
-    r = read_file(n->dir_fd, STORE_ENGINES, text, sizeof(text));
+    r = read_file(d->dir_fd, STORE_ENGINES, text, sizeof(text));
     if (r == 0)
-        r = config_set(&n->config, "engines", text, &err);
+        r = config_set(&d->config, "engines", text, &err);
     if (r == 0)
-        node_log("watches the engines of the daemon that was killed: %s", text);
+        daemon_log("watches the engines of the daemon that was killed: %s", text);
     else if (r != -ENOENT)
-        node_log("%s/" STORE_ENGINES " is ignored: %s", n->dir,
-                 err.text[0] ? err.text : strerror(-r));
+        daemon_log("%s/" STORE_ENGINES " is ignored: %s", d->dir,
+                   err.text[0] ? err.text : strerror(-r));
 }
 
-void store_forget_engines(const struct node *n)
+void store_forget_engines(const struct daemon *d)
 {
-    unlinkat(n->dir_fd, STORE_ENGINES, 0);
+    unlinkat(d->dir_fd, STORE_ENGINES, 0);
 }
 
 /* ---- a job as JSON ---- */
@@ -341,7 +341,7 @@ static int read_admission(struct job *j, json_t *json)
 }
 
 /* -ESRCH: none of its processes lives. */
-static int job_from_json(struct node *n, json_t *json, struct job **ret)
+static int job_from_json(struct daemon *d, json_t *json, struct job **ret)
 {
     struct stored s;
     struct job_request req = {.again = true};
@@ -353,10 +353,10 @@ static int job_from_json(struct node *n, json_t *json, struct job **ret)
 
     if (r < 0)
         return r;
-    req.name = job_name_valid(s.name) && !job_find(n, s.name) ? s.name : NULL;
+    req.name = job_name_valid(s.name) && !job_find(d, s.name) ? s.name : NULL;
     req.asked = s.asked;
     req.pinned = (struct threads){(uint32_t)s.intra, (uint32_t)s.inter};
-    r = job_new(n, (uid_t)s.uid, &req, &j, NULL);
+    r = job_new(d, (uid_t)s.uid, &req, &j, NULL);
     if (r < 0)
         return r;
     job_set_id(j, s.id);
@@ -402,11 +402,11 @@ static json_t *read_json(int jobs_fd, const char *name)
     return json_loads(text, JSON_REJECT_DUPLICATES, NULL);
 }
 
-static DIR *open_listing(const struct node *n, int *ret_fd)
+static DIR *open_listing(const struct daemon *d, int *ret_fd)
 {
     DIR *dir;
 
-    *ret_fd = open_jobs(n);
+    *ret_fd = open_jobs(d);
     if (*ret_fd < 0)
         return NULL;
     dir = fdopendir(*ret_fd);
@@ -415,10 +415,10 @@ static DIR *open_listing(const struct node *n, int *ret_fd)
     return dir;
 }
 
-void store_load(struct node *n)
+void store_load(struct daemon *d)
 {
     int fd;
-    DIR *dir = open_listing(n, &fd);
+    DIR *dir = open_listing(d, &fd);
 
     for (const struct dirent *e; dir && (e = readdir(dir));) {
         _cleanup_json_ json_t *json = read_json(fd, e->d_name);
@@ -427,13 +427,13 @@ void store_load(struct node *n)
 
         if (!json)
             continue;
-        r = job_from_json(n, json, &j);
+        r = job_from_json(d, json, &j);
         if (r == 0)
-            node_log("job %s (%s) found again", j->id, j->name);
+            daemon_log("job %s (%s) found again", j->id, j->name);
         else if (r == -ESRCH) /* ended while no daemon ran */
             unlinkat(fd, e->d_name, 0);
         else
-            node_log("%s/" STORE_JOBS "/%s is no job: ignored", n->dir, e->d_name);
+            daemon_log("%s/" STORE_JOBS "/%s is no job: ignored", d->dir, e->d_name);
     }
     if (dir)
         closedir(dir);
@@ -452,71 +452,71 @@ static int save_job(int jobs_fd, const struct job *j)
 }
 
 /* A file whose job this daemon knows to be gone. Those it never met may still be asked for. */
-static void remove_ended(struct node *n, int jobs_fd)
+static void remove_ended(struct daemon *d, int jobs_fd)
 {
-    for (unsigned i = 0; i < n->store->n_ended; i++) {
+    for (unsigned i = 0; i < d->store->n_ended; i++) {
         char name[PROTO_ID_MAX + 8];
 
-        snprintf(name, sizeof(name), "j%u.json", n->store->ended[i]);
+        snprintf(name, sizeof(name), "j%u.json", d->store->ended[i]);
         unlinkat(jobs_fd, name, 0);
     }
-    n->store->n_ended = 0;
+    d->store->n_ended = 0;
 }
 
-void store_save(struct node *n)
+void store_save(struct daemon *d)
 {
     _cleanup_fd_ int fd = -1;
-    bool work = n->store->n_ended > 0;
+    bool work = d->store->n_ended > 0;
     int r;
 
-    for (const struct job *j = n->jobs.first; j && !work; j = j->next)
+    for (const struct job *j = d->jobs.first; j && !work; j = j->next)
         work = j->dirty;
     if (!work)
         return;
-    fd = r = open_jobs(n);
+    fd = r = open_jobs(d);
     if (fd >= 0) {
-        remove_ended(n, fd);
+        remove_ended(d, fd);
         r = 0;
     }
-    for (struct job *j = n->jobs.first; r == 0 && j; j = j->next) {
+    for (struct job *j = d->jobs.first; r == 0 && j; j = j->next) {
         if (!j->dirty)
             continue;
         r = save_job(fd, j);
         j->dirty = r < 0;
     }
-    if (r < 0 && r != n->store->error)
-        node_log("jobs cannot be written to %s/" STORE_JOBS ": %s; a new daemon will know only "
-                 "those whose agents reconnect",
-                 n->dir, strerror(-r));
-    n->store->error = r;
+    if (r < 0 && r != d->store->error)
+        daemon_log("jobs cannot be written to %s/" STORE_JOBS ": %s; a new daemon will know only "
+                   "those whose agents reconnect",
+                   d->dir, strerror(-r));
+    d->store->error = r;
 }
 
-void store_tick(struct node *n)
+void store_tick(struct daemon *d)
 {
-    if (n->store->error < 0)
-        store_save(n);
+    if (d->store->error < 0)
+        store_save(d);
 }
 
 static void ended(struct job *j)
 {
-    struct store *s = j->node->store;
+    struct store *s = j->daemon->store;
 
     if (s->n_ended < PROTO_JOBS_MAX)
         s->ended[s->n_ended++] = j->number;
 }
 
-void store_notes(const struct node *n, json_t *notes)
+void store_notes(const struct daemon *d, json_t *notes)
 {
-    if (n->store->error < 0)
+    if (d->store->error < 0)
         json_array_append_new(
             notes, json_sprintf("jobs cannot be written to %s: %s; a new daemon will know only "
                                 "those whose agents reconnect",
-                                n->dir, strerror(-n->store->error)));
-    if (n->store->policy_error < 0)
+                                d->dir, strerror(-d->store->error)));
+    if (d->store->policy_error < 0)
         json_array_append_new(notes,
                               json_sprintf("the policy cannot be written to %s: %s; a new daemon "
                                            "will have another one",
-                                           n->dir, strerror(-n->store->policy_error)));
+                                           d->dir, strerror(-d->store->policy_error)));
 }
 
 const struct job_observer store_observer = {.ended = ended};

@@ -14,7 +14,7 @@
 #include <sys/types.h>
 
 struct job;
-struct node;
+struct daemon;
 struct policy_spec;
 struct store;
 
@@ -30,28 +30,28 @@ struct store *store_free(struct store *s); /* takes NULL, returns NULL */
 #define STORE_MAX     65536 /* bytes of a file; a longer one is ignored */
 
 /* max(stored + 1, CLOCK_REALTIME in ns), written back; and what was stored, 0 if nothing. */
-uint64_t store_next_epoch(struct node *n, uint64_t *ret_before);
+uint64_t store_next_epoch(struct daemon *d, uint64_t *ret_before);
 
 /*
  * Writes down the policy in force: 0 or -errno. Reads the one that an earlier daemon wrote: 0,
  * -ESTALE (another one is configured since) or another -errno.
  */
-int store_save_policy(struct node *n);
-int store_load_policy(struct node *n, struct policy_spec *ret);
+int store_save_policy(struct daemon *d);
+int store_load_policy(struct daemon *d, struct policy_spec *ret);
 
 /*
  * Which engines are watched, for a daemon that is started without a word of any, as by `tide run`,
  * after this one was killed: it reads them into the configuration. One that ends forgets them.
  */
-void store_engines(struct node *n);
-void store_forget_engines(const struct node *n);
+void store_engines(struct daemon *d);
+void store_forget_engines(const struct daemon *d);
 
 /* Takes up the jobs of an earlier daemon whose processes live; removes the files of the others. */
-void store_load(struct node *n);
+void store_load(struct daemon *d);
 
 /* Writes what is dirty, removes what is gone. */
-void store_save(struct node *n);
-void store_tick(struct node *n); /* tries again what could not be written */
+void store_save(struct daemon *d);
+void store_tick(struct daemon *d); /* tries again what could not be written */
 
 /* Appends what a person should know: what cannot be written, and why. */
-void store_notes(const struct node *n, json_t *notes);
+void store_notes(const struct daemon *d, json_t *notes);

@@ -6,7 +6,7 @@
  * the daemon's own group the weight that tree_weights.h computes, and looks whether each job has
  * its part now. Groups of others are read only: /docker's part of the machine is the machine's.
  * The own group ends with the daemon (guardian.h), and the weight with it.
- * Daemon's event loop only; called by node.c and view.c.
+ * Daemon's event loop only; called by daemon.c and view.c.
  */
 #pragma once
 
@@ -14,14 +14,14 @@
 
 #include <stdint.h>
 
-struct groups;
-struct node;
+struct balance;
+struct daemon;
 
-int groups_new(struct node *n, struct groups **ret, struct error *err); /* 0 or -ENOMEM */
-struct groups *groups_free(struct groups *g); /* takes NULL, returns NULL */
+int balance_new(struct daemon *d, struct balance **ret, struct error *err); /* 0 or -ENOMEM */
+struct balance *balance_free(struct balance *g); /* takes NULL, returns NULL */
 
 /* Reads, writes, reads back. @now_ns as of clock_now_ns(). */
-void groups_look(struct groups *g, uint64_t now_ns);
+void balance_look(struct balance *g, uint64_t now_ns);
 
 /* Which job does not get its part, and where it lies; empty if all do. */
-const char *groups_note(const struct groups *g);
+const char *balance_note(const struct balance *g);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/confine/keep.h"
+#include "daemon/confine/journal.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "base/fnv.h"
-#include "daemon/node.h"
+#include "daemon/daemon.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -23,7 +23,7 @@
 #define MAGIC        0x7065656b65646974ull /* "tidekeep" */
 #define VERSION      1
 #define SLOT_BYTES   512 /* no record crosses a page or a sector: a write is whole or not at all */
-#define ASIDE        32  /* updates that are under way at a time in keep_restore */
+#define ASIDE        32  /* updates that are under way at a time in journal_restore */
 #define FAILURES_MAX 3   /* an engine that fails so often means it */
 #define OVERTAKEN_MS 300 /* how late a dead daemon's last call may still be carried out */
 
@@ -55,13 +55,13 @@ struct entry {
     struct record record;
 };
 
-struct keep {
+struct journal {
     unsigned top; /* entries ever used */
     int fd;       /* of the process at work; -1: none */
     bool on_disk;
     bool failed; /* said already */
     char path[PATH_MAX];
-    struct entry entry[KEEP_CONTAINERS_MAX];
+    struct entry entry[JOURNAL_CONTAINERS_MAX];
 };
 
 /* ---- the file ---- */
@@ -78,20 +78,20 @@ static bool valid(const struct record *r)
            r->id[0] && memchr(r->id, '\0', sizeof(r->id)) && cpuset_count(&r->cpus) > 0;
 }
 
-static void complain(struct keep *k, int code)
+static void complain(struct journal *k, int code)
 {
     if (!k->failed)
-        node_log("%s: %s; after a loss of power containers keep the limits that they were given",
-                 k->path, strerror(code));
+        daemon_log("%s: %s; after a loss of power containers keep the limits that they were given",
+                   k->path, strerror(code));
     k->failed = true;
 }
 
-static off_t place_of(const struct keep *k, const struct entry *e)
+static off_t place_of(const struct journal *k, const struct entry *e)
 {
     return (off_t)SLOT_BYTES * (1 + (e - k->entry));
 }
 
-static void write_record(struct keep *k, const struct entry *e)
+static void write_record(struct journal *k, const struct entry *e)
 {
     static const struct record none;
     const struct record *r = atomic_load(&e->state) == FREE ? &none : &e->record;
@@ -113,12 +113,12 @@ static int open_file(const char *path)
 }
 
 /* Records that are not as they were written are left out: the containers keep what they have. */
-static void read_records(struct keep *k)
+static void read_records(struct journal *k)
 {
     unsigned left = 0, bad = 0;
     struct record none = {0};
 
-    for (unsigned i = 0; i < KEEP_CONTAINERS_MAX; i++) {
+    for (unsigned i = 0; i < JOURNAL_CONTAINERS_MAX; i++) {
         struct entry *e = &k->entry[i];
         struct record r;
         ssize_t len = pread(k->fd, &r, sizeof(r), place_of(k, e));
@@ -138,15 +138,15 @@ static void read_records(struct keep *k)
         left++;
     }
     if (bad)
-        node_log("%s: %u damaged entries are ignored", k->path, bad);
+        daemon_log("%s: %u damaged entries are ignored", k->path, bad);
     if (left)
-        node_log("%s: %u containers are to get their own limits back", k->path, left);
+        daemon_log("%s: %u containers are to get their own limits back", k->path, left);
 }
 
 /* All of its blocks are there before the first record: a full disk fails here or never. */
-static int prepare_file(struct keep *k)
+static int prepare_file(struct journal *k)
 {
-    struct header header = {0}, ours = {MAGIC, VERSION, KEEP_CONTAINERS_MAX};
+    struct header header = {0}, ours = {MAGIC, VERSION, JOURNAL_CONTAINERS_MAX};
     ssize_t len = pread(k->fd, &header, sizeof(header), 0);
     int r;
 
@@ -154,11 +154,11 @@ static int prepare_file(struct keep *k)
         read_records(k);
     } else {
         if (len != 0)
-            node_log("%s is damaged or of another tided: ignored", k->path);
+            daemon_log("%s is damaged or of another tided: ignored", k->path);
         if (ftruncate(k->fd, 0) < 0)
             return -errno;
     }
-    r = posix_fallocate(k->fd, 0, (off_t)SLOT_BYTES * (1 + KEEP_CONTAINERS_MAX));
+    r = posix_fallocate(k->fd, 0, (off_t)SLOT_BYTES * (1 + JOURNAL_CONTAINERS_MAX));
     if (r > 0)
         return -r;
     if (pwrite(k->fd, &ours, sizeof(ours), 0) != (ssize_t)sizeof(ours) || fsync(k->fd) < 0)
@@ -174,11 +174,11 @@ static int sync_directory(const char *dir)
     return fd < 0 || fsync(fd) < 0 ? -errno : 0;
 }
 
-static void use_file(struct keep *k, const char *dir)
+static void use_file(struct journal *k, const char *dir)
 {
     int r;
 
-    if (snprintf(k->path, sizeof(k->path), "%s/" KEEP_FILE, dir) >= (int)sizeof(k->path))
+    if (snprintf(k->path, sizeof(k->path), "%s/" JOURNAL_FILE, dir) >= (int)sizeof(k->path))
         r = -ENAMETOOLONG;
     else
         k->fd = r = open_file(k->path);
@@ -197,9 +197,9 @@ static void use_file(struct keep *k, const char *dir)
 
 /* ---- the table ---- */
 
-int keep_new(const char *dir, struct keep **ret)
+int journal_new(const char *dir, struct journal **ret)
 {
-    struct keep *k =
+    struct journal *k =
         mmap(NULL, sizeof(*k), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     if (k == MAP_FAILED)
@@ -211,7 +211,7 @@ int keep_new(const char *dir, struct keep **ret)
     return 0;
 }
 
-struct keep *keep_free(struct keep *k)
+struct journal *journal_free(struct journal *k)
 {
     if (!k)
         return NULL;
@@ -220,7 +220,7 @@ struct keep *keep_free(struct keep *k)
     return NULL;
 }
 
-static struct entry *find(struct keep *k, const char *id)
+static struct entry *find(struct journal *k, const char *id)
 {
     for (unsigned i = 0; i < k->top; i++)
         if (atomic_load(&k->entry[i].state) != FREE && strcmp(k->entry[i].record.id, id) == 0)
@@ -236,8 +236,8 @@ static void set_own(struct record *r, const struct engine_update *own)
     r->sum = sum_of(r);
 }
 
-int keep_note(struct keep *k, const char *socket_path, const char *id,
-              const struct engine_update *own)
+int journal_note(struct journal *k, const char *socket_path, const char *id,
+                 const struct engine_update *own)
 {
     unsigned i = 0;
     struct entry *e = find(k, id);
@@ -246,9 +246,9 @@ int keep_note(struct keep *k, const char *socket_path, const char *id,
         atomic_store(&e->state, KEPT);
         return e->unsynced;
     }
-    while (i < KEEP_CONTAINERS_MAX && atomic_load(&k->entry[i].state) != FREE)
+    while (i < JOURNAL_CONTAINERS_MAX && atomic_load(&k->entry[i].state) != FREE)
         i++;
-    if (i == KEEP_CONTAINERS_MAX)
+    if (i == JOURNAL_CONTAINERS_MAX)
         return -ENOSPC;
     e = &k->entry[i];
     e->failures = 0;
@@ -265,7 +265,7 @@ int keep_note(struct keep *k, const char *socket_path, const char *id,
     return e->unsynced;
 }
 
-void keep_sync(struct keep *k)
+void journal_sync(struct journal *k)
 {
     if (k->fd >= 0 && fdatasync(k->fd) < 0)
         complain(k, errno);
@@ -274,7 +274,7 @@ void keep_sync(struct keep *k)
     failpoint(FAILPOINT_CONTAINER_NOTED);
 }
 
-void keep_correct(struct keep *k, const char *id, const struct engine_update *own)
+void journal_correct(struct journal *k, const char *id, const struct engine_update *own)
 {
     struct entry *e = find(k, id);
 
@@ -287,14 +287,14 @@ void keep_correct(struct keep *k, const char *id, const struct engine_update *ow
     e->unsynced = k->fd >= 0;
 }
 
-static void drop(struct keep *k, struct entry *e)
+static void drop(struct journal *k, struct entry *e)
 {
     atomic_store(&e->state, FREE);
     e->unsynced = false; /* that it is forgotten can wait for the kernel */
     write_record(k, e);
 }
 
-void keep_forget(struct keep *k, const char *id)
+void journal_forget(struct journal *k, const char *id)
 {
     struct entry *e = find(k, id);
 
@@ -302,7 +302,7 @@ void keep_forget(struct keep *k, const char *id)
         drop(k, e);
 }
 
-void keep_pause(struct keep *k, const char *id, bool paused)
+void journal_pause(struct journal *k, const char *id, bool paused)
 {
     struct entry *e = find(k, id);
 
@@ -313,7 +313,7 @@ void keep_pause(struct keep *k, const char *id, bool paused)
     write_record(k, e); /* nothing is paused after a loss of power */
 }
 
-void keep_call(struct keep *k, const char *id, bool under_way)
+void journal_call(struct journal *k, const char *id, bool under_way)
 {
     struct entry *e = find(k, id);
 
@@ -335,7 +335,8 @@ static int64_t ask(struct entry *e, struct engine *engine, struct engine_then th
     return ticket;
 }
 
-int keep_put_back(struct keep *k, struct engine *engine, const char *id, struct engine_then then)
+int journal_put_back(struct journal *k, struct engine *engine, const char *id,
+                     struct engine_then then)
 {
     struct entry *e = find(k, id);
     unsigned state = e ? atomic_load(&e->state) : FREE;
@@ -347,7 +348,7 @@ int keep_put_back(struct keep *k, struct engine *engine, const char *id, struct 
     return ticket < 0 ? (int)ticket : 1;
 }
 
-bool keep_settle(struct keep *k, const struct engine_result *result)
+bool journal_settle(struct journal *k, const struct engine_result *result)
 {
     struct entry *e = find(k, result->target);
     bool lost =
@@ -362,14 +363,14 @@ bool keep_settle(struct keep *k, const struct engine_result *result)
         return true;
     }
     if (!lost) { /* it goes on, or did so before: now the limits */
-        keep_pause(k, e->record.id, false);
+        journal_pause(k, e->record.id, false);
         e->failures = 0;
     }
     atomic_store(&e->state, LEFT);
     return false;
 }
 
-void keep_sweep(struct keep *k, const char *socket_path, const struct engine_result *list)
+void journal_sweep(struct journal *k, const char *socket_path, const struct engine_result *list)
 {
     for (unsigned i = 0; i < k->top; i++) {
         struct entry *e = &k->entry[i];
@@ -387,7 +388,7 @@ void keep_sweep(struct keep *k, const char *socket_path, const struct engine_res
 /* ---- in the guardian ---- */
 
 struct restoring {
-    struct keep *keep;
+    struct journal *journal;
     const char *path; /* of the engine at work */
     struct engine *engine;
     unsigned next, pending, again;
@@ -399,7 +400,7 @@ static void on_done(void *arg, const struct engine_result *result);
 /* Some at a time: an engine takes some 20 ms of a processor for each, whatever is waiting. */
 static void ask_more(struct restoring *r)
 {
-    struct keep *k = r->keep;
+    struct journal *k = r->journal;
 
     for (; r->ready && r->pending < ASIDE && r->next < k->top; r->next++) {
         struct entry *e = &k->entry[r->next];
@@ -413,10 +414,10 @@ static void ask_more(struct restoring *r)
 static void on_done(void *arg, const struct engine_result *result)
 {
     struct restoring *r = arg;
-    struct entry *e = find(r->keep, result->target);
+    struct entry *e = find(r->journal, result->target);
 
     r->pending--;
-    if (!keep_settle(r->keep, result) && result->verb == ENGINE_V_UNPAUSE &&
+    if (!journal_settle(r->journal, result) && result->verb == ENGINE_V_UNPAUSE &&
         e->failures < FAILURES_MAX)
         r->pending += ask(e, r->engine, (struct engine_then){.done = on_done, .arg = r}) > 0;
     ask_more(r);
@@ -430,9 +431,9 @@ static void on_news(void *arg, const struct engine_news *news)
     ask_more(r);
 }
 
-static void restore_engine(struct keep *k, const char *path, uint64_t until_ns)
+static void restore_engine(struct journal *k, const char *path, uint64_t until_ns)
 {
-    struct restoring r = {.keep = k, .path = path};
+    struct restoring r = {.journal = k, .path = path};
 
     if (engine_new(path, on_news, &r, &r.engine, NULL) < 0)
         return;
@@ -446,9 +447,9 @@ static void restore_engine(struct keep *k, const char *path, uint64_t until_ns)
 }
 
 /* Each engine once. */
-static void restore_all(struct keep *k, uint64_t until_ns)
+static void restore_all(struct journal *k, uint64_t until_ns)
 {
-    bool done[KEEP_CONTAINERS_MAX] = {false};
+    bool done[JOURNAL_CONTAINERS_MAX] = {false};
 
     for (unsigned i = 0; i < k->top; i++) {
         char path[sizeof(k->entry[i].record.path)];
@@ -466,10 +467,10 @@ static void restore_all(struct keep *k, uint64_t until_ns)
  * Engines carry out what came last first, if it so happens: what the daemon was waiting for when it
  * died may undo what is put back. So that is put back once more.
  */
-unsigned keep_restore(struct keep *k)
+unsigned journal_restore(struct journal *k)
 {
-    uint64_t until_ns = clock_now_ns() + KEEP_RESTORE_MS * NS_PER_MS;
-    bool called[KEEP_CONTAINERS_MAX] = {false}, paused[KEEP_CONTAINERS_MAX], any = false;
+    uint64_t until_ns = clock_now_ns() + JOURNAL_RESTORE_MS * NS_PER_MS;
+    bool called[JOURNAL_CONTAINERS_MAX] = {false}, paused[JOURNAL_CONTAINERS_MAX], any = false;
     unsigned left = 0;
 
     k->fd = k->on_disk ? open_file(k->path) : -1; /* the daemon's own was closed */

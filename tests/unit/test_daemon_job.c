@@ -9,9 +9,9 @@
 
 #include "base/clock.h"
 #include "daemon/confine/actuate.h"
-#include "daemon/job/parts.h"
-#include "daemon/link/link.h"
-#include "daemon/node.h"
+#include "daemon/daemon.h"
+#include "daemon/job/apportion.h"
+#include "daemon/link/agent_socket.h"
 #include "daemon/plan/decision.h"
 
 #include <errno.h>
@@ -19,16 +19,17 @@
 
 #define PROCESSES 5
 
-static struct peer peer; /* that it is there is all that matters */
+static struct connection peer; /* that it is there is all that matters */
 
-/* A job of @n malleable processes, each with a pool of @max threads. */
-static void make_job(struct node *n, struct job *j, struct process *p, unsigned count, uint32_t max)
+/* A job of @count malleable processes, each with a pool of @max threads. */
+static void make_job(struct daemon *d, struct job *j, struct process *p, unsigned count,
+                     uint32_t max)
 {
-    memset(n, 0, sizeof(*n));
+    memset(d, 0, sizeof(*d));
     memset(j, 0, sizeof(*j));
     memset(p, 0, count * sizeof(*p));
-    cpuset_add(&n->cpus, 0);
-    j->node = n;
+    cpuset_add(&d->cpus, 0);
+    j->daemon = d;
     j->confine = &process_confine;
     j->processes = p;
     j->n_processes = count;
@@ -37,13 +38,13 @@ static void make_job(struct node *n, struct job *j, struct process *p, unsigned 
     for (unsigned i = 0; i < count; i++) {
         p[i].next = i + 1 < count ? &p[i + 1] : NULL;
         p[i].job = j;
-        p[i].peer = &peer;
+        p[i].connection = &peer;
         p[i].n_backends = 1;
         p[i].backend[0] = (struct backend){.known = true, .malleable = true, .max.intra = max};
     }
 }
 
-static struct node node;
+static struct daemon the_daemon;
 static struct job job;
 static struct process process[PROCESSES];
 
@@ -73,9 +74,9 @@ static void a_split_adds_up_and_gives_everybody_one(void **unused)
         for (uint32_t k = 1; k <= 20; k++) {
             uint32_t sum = 0, least = UINT32_MAX, most = 0;
 
-            make_job(&node, &job, process, count, 8);
+            make_job(&the_daemon, &job, process, count, 8);
             job.want = (struct threads){k, 0};
-            parts_divide(&job);
+            apportion_divide(&job);
             for (unsigned i = 0; i < count; i++) {
                 sum += process[i].want.intra;
                 least = process[i].want.intra < least ? process[i].want.intra : least;
@@ -89,10 +90,10 @@ static void a_split_adds_up_and_gives_everybody_one(void **unused)
 
 static void a_process_that_set_itself_keeps_its_number(void **unused)
 {
-    make_job(&node, &job, process, 3, 8);
+    make_job(&the_daemon, &job, process, 3, 8);
     job.want = job.pinned = (struct threads){9, 0};
     process[1].local = (struct threads){5, 2};
-    parts_divide(&job);
+    apportion_divide(&job);
     assert_int_equal(process[1].want.intra, 5);
     assert_int_equal(process[1].want.inter, 2);
     assert_int_equal(process[0].want.intra + process[2].want.intra, 4);
@@ -100,18 +101,18 @@ static void a_process_that_set_itself_keeps_its_number(void **unused)
 
 static void only_malleable_connected_processes_get_threads(void **unused)
 {
-    make_job(&node, &job, process, 3, 8);
+    make_job(&the_daemon, &job, process, 3, 8);
     process[0].backend[0].malleable = false;
-    process[1].peer = NULL;
+    process[1].connection = NULL;
     job.want = (struct threads){4, 0};
-    parts_divide(&job);
+    apportion_divide(&job);
     assert_int_equal(process[0].want.intra, 0);
     assert_int_equal(process[1].want.intra, 0);
     assert_int_equal(process[2].want.intra, 4);
     assert_string_equal(job_state(&job, 0), "running");
-    process[2].peer = NULL;
+    process[2].connection = NULL;
     assert_string_equal(job_state(&job, 0), "rigid");
-    process[0].peer = NULL;
+    process[0].connection = NULL;
     assert_string_equal(job_state(&job, 0), "starting");
 }
 
@@ -120,12 +121,12 @@ static void a_job_without_agent_is_not_starting_for_ever(void **unused)
     uint64_t born = 1000 * NS_PER_S, late = born + JOB_START_NS;
     char note[JOB_NOTE_MAX];
 
-    make_job(&node, &job, process, 1, 8);
+    make_job(&the_daemon, &job, process, 1, 8);
     job.met_ns = born;
     strcpy(job.note, "cores not fenced");
     job_note(&job, late, note);
     assert_string_equal(note, "cores not fenced");
-    process[0].peer = NULL;
+    process[0].connection = NULL;
     assert_string_equal(job_state(&job, late - 1), "starting");
     job_note(&job, late - 1, note);
     assert_string_equal(note, "cores not fenced");
@@ -136,7 +137,7 @@ static void a_job_without_agent_is_not_starting_for_ever(void **unused)
     job_note(&job, late, note);
     assert_non_null(strstr(note, "xx; no agent reports"));
     assert_non_null(strstr(note, "until one does")); /* there is room for both */
-    process[0].peer = &peer;
+    process[0].connection = &peer;
     assert_string_equal(job_state(&job, late), "running");
     process[0].n_backends = 0; /* said hello, but of no runtime */
     assert_string_equal(job_state(&job, late), "rigid");
@@ -144,7 +145,7 @@ static void a_job_without_agent_is_not_starting_for_ever(void **unused)
 
 static void a_job_is_settled_when_the_newest_target_is_acknowledged(void **unused)
 {
-    make_job(&node, &job, process, 1, 8);
+    make_job(&the_daemon, &job, process, 1, 8);
     process[0].want = process[0].sent = (struct threads){2, 0};
     process[0].sent_generation = 7;
     process[0].acked_generation = 6;
@@ -162,23 +163,23 @@ static void an_idle_shell_counts_for_half_a_minute_only(void **unused)
 {
     uint64_t born = 1000 * NS_PER_S;
 
-    make_job(&node, &job, process, 1, 8);
-    process[0].peer = NULL;
+    make_job(&the_daemon, &job, process, 1, 8);
+    process[0].connection = NULL;
     job.met_ns = born;
     assert_true(decision_counts(&job, born + JOB_GRACE_NS - 1));
     assert_false(decision_counts(&job, born + JOB_GRACE_NS));
     job.asked.min = 2; /* asked for */
     assert_true(decision_counts(&job, born + JOB_GRACE_NS));
     job.asked.min = 0;
-    process[0].peer = &peer;
+    process[0].connection = &peer;
     assert_true(decision_counts(&job, born + JOB_GRACE_NS));
 }
 
 static void oversubscribed_means_more_threads_than_the_job_may_run(void **unused)
 {
-    make_job(&node, &job, process, 1, 8);
+    make_job(&the_daemon, &job, process, 1, 8);
     for (unsigned c = 0; c < 4; c++)
-        cpuset_add(&node.cpus, c);
+        cpuset_add(&the_daemon.cpus, c);
     job.want.intra = 4;
     assert_false(job_oversubscribed(&job));
     job.want.intra = 5;
@@ -198,7 +199,7 @@ static void oversubscribed_means_more_threads_than_the_job_may_run(void **unused
 
 static void the_ring_keeps_the_newest_changes(void **unused)
 {
-    make_job(&node, &job, process, 1, 8);
+    make_job(&the_daemon, &job, process, 1, 8);
     assert_null(job_last_change(&job));
     for (uint32_t i = 1; i <= JOB_CHANGES_MAX + 3; i++)
         job_record(&job, i - 1, i, "why");

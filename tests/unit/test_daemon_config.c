@@ -2,7 +2,7 @@
 /* tide.conf: what is taken, what is refused and how a person is told, and which file goes first. */
 #include "base/cleanup.h"
 #include "daemon/config.h"
-#include "daemon/node.h"
+#include "daemon/daemon.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +44,7 @@ static void nothing_said_is_the_defaults(void **state)
     assert_null(c.policy.policy);
     assert_int_equal(c.placement, PLACEMENT_SHARED);
     assert_int_equal(cpuset_count(&c.cpus), 0);
-    assert_int_equal(c.heartbeat_ms, NODE_HEARTBEAT_MS);
+    assert_int_equal(c.heartbeat_ms, DAEMON_HEARTBEAT_MS);
     assert_false(c.engines_said);
     assert_string_equal(c.admin_group, "tide-admin");
     assert_int_equal(c.history_mib, 64);
@@ -83,7 +83,7 @@ static void a_later_word_wins_and_an_empty_one_is_the_default(void **state)
     assert_int_equal(c.memory_bytes, 0);
     assert_int_equal(c.history_mib, 0);
     assert_int_equal(c.placement, PLACEMENT_EXCLUSIVE);
-    assert_int_equal(c.heartbeat_ms, NODE_HEARTBEAT_MS);
+    assert_int_equal(c.heartbeat_ms, DAEMON_HEARTBEAT_MS);
     assert_int_equal(cpuset_count(&c.cpus), 0);
     assert_null(c.policy.policy);
     assert_false(c.engines_said);

@@ -15,14 +15,14 @@ struct process;
  * Divides the job's wanted threads over the processes that are not set from within, at least 1
  * each; a division that changed by itself gets a row in the job's changes.
  */
-void parts_divide(struct job *j);
+void apportion_divide(struct job *j);
 
 /* A process with pools reported: asks for a decision if its job's target should be split anew. */
-void parts_heartbeat(struct process *p, uint64_t now_ns);
+void apportion_heartbeat(struct process *p, uint64_t now_ns);
 
 /* What it used of late, in thousandths of a core; false: not measured (yet). */
-bool parts_used(const struct process *p, uint32_t *ret_milli);
+bool apportion_used(const struct process *p, uint32_t *ret_milli);
 
 /* Processes that share the job's target, and whether that is less than one thread for each. */
-uint32_t parts_count(const struct job *j);
-bool parts_short(const struct job *j);
+uint32_t apportion_count(const struct job *j);
+bool apportion_short(const struct job *j);

@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "daemon/confine/actuate.h"
-#include "daemon/link/link.h"
-#include "daemon/node.h"
+#include "daemon/daemon.h"
+#include "daemon/link/agent_socket.h"
 #include "daemon/plan/decision.h"
 
 #include <math.h>
@@ -24,9 +24,9 @@
 #define JOBS    2
 #define BEAT_NS (250 * NS_PER_MS)
 
-static struct peer peer; /* that it is there is all that matters */
+static struct connection peer; /* that it is there is all that matters */
 
-static struct node node;
+static struct daemon the_daemon;
 static struct job job[JOBS];
 static struct process process[JOBS];
 static double done[JOBS], parallel[JOBS], units_per_s[JOBS];
@@ -37,7 +37,7 @@ static void set_policy(const char *text)
     struct policy_spec spec;
 
     assert_int_equal(policy_spec_parse(text, &spec, NULL), 0);
-    decision_set_policy(node.decision, &spec);
+    decision_set_policy(the_daemon.decision, &spec);
 }
 
 /* @jobs programs on CORES cores; with one thread, job i does units_per_s[i]. */
@@ -46,17 +46,17 @@ static void begin(unsigned jobs, const char *policy)
     struct error err;
 
     now = 1000 * NS_PER_S;
-    decision_free(node.decision);
-    memset(&node, 0, sizeof(node));
+    decision_free(the_daemon.decision);
+    memset(&the_daemon, 0, sizeof(the_daemon));
     memset(job, 0, sizeof(job));
     memset(process, 0, sizeof(process));
     for (unsigned c = 0; c < CORES; c++)
-        cpuset_add(&node.cpus, c);
-    node.cpus_made_up = true;
-    assert_int_equal(decision_new(&node.decision, &err), 0);
+        cpuset_add(&the_daemon.cpus, c);
+    the_daemon.cpus_made_up = true;
+    assert_int_equal(decision_new(&the_daemon.decision, &err), 0);
     set_policy(policy);
     for (unsigned i = 0; i < jobs; i++) {
-        job[i] = (struct job){.node = &node,
+        job[i] = (struct job){.daemon = &the_daemon,
                               .confine = &process_confine,
                               .next = i + 1 < jobs ? &job[i + 1] : NULL,
                               .processes = &process[i],
@@ -66,7 +66,8 @@ static void begin(unsigned jobs, const char *policy)
                               .created_ns = now,
                               .met_ns = now,
                               .quota_set_mcpu = CGROUP_NO_QUOTA};
-        process[i] = (struct process){.job = &job[i], .peer = &peer, .n_backends = 1, .beat = true};
+        process[i] =
+            (struct process){.job = &job[i], .connection = &peer, .n_backends = 1, .beat = true};
         process[i].backend[0] =
             (struct backend){.known = true, .malleable = true, .max.intra = CORES};
         process[i].source = PROTO_SOURCE_DAEMON;
@@ -74,8 +75,8 @@ static void begin(unsigned jobs, const char *policy)
         parallel[i] = 0.9;
         units_per_s[i] = 1000;
     }
-    node.jobs.first = &job[0];
-    node.jobs.n = jobs;
+    the_daemon.jobs.first = &job[0];
+    the_daemon.jobs.n = jobs;
 }
 
 static double speed(double fraction, uint32_t threads)
@@ -89,8 +90,8 @@ static void beat(void)
     struct error err;
 
     now += BEAT_NS;
-    assert_int_equal(decision_make(&node, now, false, &err), 0);
-    for (unsigned i = 0; i < node.jobs.n; i++) {
+    assert_int_equal(decision_make(&the_daemon, now, false, &err), 0);
+    for (unsigned i = 0; i < the_daemon.jobs.n; i++) {
         struct process *p = &process[i];
 
         p->sent = p->want;
@@ -307,7 +308,7 @@ static void cores_go_where_they_are_found_to_be_of_use(void **state)
 
 static int end(void **state)
 {
-    node.decision = decision_free(node.decision);
+    the_daemon.decision = decision_free(the_daemon.decision);
     return 0;
 }
 

@@ -9,12 +9,12 @@
 
 #include <cmocka.h>
 
-#define STD        1024 /* a default group of cgroup v1 */
-#define LEN(a)     (sizeof(a) / sizeof((a)[0]))
-#define GROUPS_MAX 64
+#define STD         1024 /* a default group of cgroup v1 */
+#define LEN(a)      (sizeof(a) / sizeof((a)[0]))
+#define BALANCE_MAX 64
 
 struct forest {
-    struct tree_group group[GROUPS_MAX];
+    struct tree_group group[BALANCE_MAX];
     size_t n;
 };
 
@@ -26,7 +26,7 @@ static uint32_t add(struct forest *f, uint32_t parent, uint32_t weight, uint32_t
 }
 
 /* What each group gets of a processor that all want, as the kernel divides it: level by level. */
-static void divide(const struct forest *f, uint32_t parent, double whole, double ret[GROUPS_MAX])
+static void divide(const struct forest *f, uint32_t parent, double whole, double ret[BALANCE_MAX])
 {
     double sum = 0;
 
@@ -56,7 +56,7 @@ static double place(struct forest *f, uint32_t ours)
 /* Largest distance of a job from its part, of 1. */
 static double worst(const struct forest *f)
 {
-    double got[GROUPS_MAX] = {0}, sum = 0, wanted = 0, result = 0;
+    double got[BALANCE_MAX] = {0}, sum = 0, wanted = 0, result = 0;
 
     divide(f, TREE_ROOT, 1, got);
     for (size_t i = 0; i < f->n; i++)

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/confine/groups.h"
+#include "daemon/confine/balance.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fnv.h"
 #include "daemon/confine/tree_weights.h"
+#include "daemon/daemon.h"
 #include "daemon/job/confine.h"
-#include "daemon/node.h"
 #include "host/cgroup/cgroup.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define GROUPS_MAX      4096              /* that are looked at; what lies beyond is not seen */
+#define BALANCE_MAX     4096              /* that are looked at; what lies beyond is not seen */
 #define DEPTH_MAX       16                /* of a job's group */
 #define LOOK_NS         (200 * NS_PER_MS) /* a shorter time says nothing of use */
 #define ACTIVE_PERMILLE 10                /* of one processor: less is a group that waits */
@@ -36,8 +36,8 @@ struct look {
     uint32_t n, room;
 };
 
-struct groups {
-    struct node *n;
+struct balance {
+    struct daemon *d;
     struct look now, before;
     uint32_t own_units; /* of our group before it was compared with others; 0: it was not */
     unsigned off;       /* looks, one after another, in which a job was */
@@ -80,7 +80,7 @@ static int reserve(struct look *l)
 
     if (l->n < l->room)
         return 0;
-    if (l->n >= GROUPS_MAX)
+    if (l->n >= BALANCE_MAX)
         return -ENOSPC;
     entry = realloc(l->entry, room * sizeof(*entry));
     if (!entry)
@@ -140,20 +140,20 @@ static void empty(struct look *l)
 
 /* ---- which groups ---- */
 
-static void add_jobs(struct groups *g)
+static void add_jobs(struct balance *g)
 {
     struct look *l = &g->now;
     char path[CGROUP_PATH_MAX];
     uint32_t i;
 
-    for (struct job *j = g->n->jobs.first; j; j = j->next) {
+    for (struct job *j = g->d->jobs.first; j; j = j->next) {
         if (j->weight_set == 0 || j->confine->group(j, path) < 0 || !path[1] ||
             add(l, path, 0, &i) < 0)
             continue;
         l->entry[i].job = j;
         l->group[i].wanted = j->want_weight;
     }
-    snprintf(path, sizeof(path), "/%s", g->n->group);
+    snprintf(path, sizeof(path), "/%s", g->d->group);
     i = find(l, path);
     if (i != TREE_ROOT)
         l->group[i].ours = true;
@@ -185,13 +185,13 @@ static int add_beside(void *arg, const char *path)
 }
 
 /* Siblings directly below the root change nothing: they take the same from all of the others. */
-static void add_siblings(struct groups *g)
+static void add_siblings(struct balance *g)
 {
     struct look *l = &g->now;
 
     for (uint32_t i = 0, n = l->n; i < n; i++)
         if (!l->entry[i].job && !l->group[i].ours)
-            cgroup_list(g->n->cgroup, l->entry[i].path, add_beside, l);
+            cgroup_list(g->d->cgroup, l->entry[i].path, add_beside, l);
 }
 
 /* ---- what they are ---- */
@@ -221,7 +221,7 @@ static bool is_active(const struct look *before, struct entry *e, const struct c
     return (load->cpu_ns - old->cpu_ns) * 1000 >= (now - old->at_ns) * ACTIVE_PERMILLE;
 }
 
-static void read_all(struct groups *g, uint64_t now)
+static void read_all(struct balance *g, uint64_t now)
 {
     struct look *l = &g->now;
 
@@ -229,7 +229,7 @@ static void read_all(struct groups *g, uint64_t now)
         struct tree_group *group = &l->group[i];
         struct cgroup_load load;
 
-        if (cgroup_read_load(g->n->cgroup, l->entry[i].path, &load) < 0)
+        if (cgroup_read_load(g->d->cgroup, l->entry[i].path, &load) < 0)
             continue; /* it went just now: weighs and uses nothing */
         group->weight = load.units;
         group->active = is_active(&g->before, &l->entry[i], &load, now);
@@ -249,20 +249,20 @@ static uint32_t find_ours(const struct look *l)
     return i < l->n ? i : TREE_ROOT;
 }
 
-static void write_own(struct groups *g, uint32_t own, uint32_t units)
+static void write_own(struct balance *g, uint32_t own, uint32_t units)
 {
     struct error err = {0};
 
-    if (cgroup_set_units(g->n->cgroup, g->n->group, units, &err) < 0)
-        node_log("weights do not compare: %s", err.text);
+    if (cgroup_set_units(g->d->cgroup, g->d->group, units, &err) < 0)
+        daemon_log("weights do not compare: %s", err.text);
     else
         g->now.group[own].weight = units;
 }
 
-static void place_own(struct groups *g)
+static void place_own(struct balance *g)
 {
     struct look *l = &g->now;
-    struct cgroup_units range = cgroup_units(g->n->cgroup);
+    struct cgroup_units range = cgroup_units(g->d->cgroup);
     uint32_t own = find_ours(l), have = own == TREE_ROOT ? 0 : l->group[own].weight;
     double wanted = have ? tree_our_weight(l->group, l->n) : 0;
     uint32_t units = wanted < range.min   ? range.min
@@ -278,7 +278,7 @@ static void place_own(struct groups *g)
 }
 
 /* Nobody is left elsewhere to compare with. */
-static void let_go_of_own(struct groups *g)
+static void let_go_of_own(struct balance *g)
 {
     uint32_t own = find_ours(&g->now);
 
@@ -290,7 +290,7 @@ static void let_go_of_own(struct groups *g)
 
 /* ---- whether it came out ---- */
 
-static void write_note(struct groups *g, uint32_t i, uint32_t permille)
+static void write_note(struct balance *g, uint32_t i, uint32_t permille)
 {
     const struct entry *e = &g->now.entry[i];
     bool told = g->note[0];
@@ -300,10 +300,10 @@ static void write_note(struct groups *g, uint32_t i, uint32_t permille)
              "other control groups; its own is %.100s",
              e->job->id, e->job->name, permille / 10, e->path);
     if (!told)
-        node_log("%s", g->note);
+        daemon_log("%s", g->note);
 }
 
-static void verify(struct groups *g)
+static void verify(struct balance *g)
 {
     const struct look *l = &g->now;
     uint32_t worst = 0, at = 0, permille = 1000;
@@ -332,11 +332,11 @@ static void verify(struct groups *g)
 
 /* ---- the whole ---- */
 
-void groups_look(struct groups *g, uint64_t now_ns)
+void balance_look(struct balance *g, uint64_t now_ns)
 {
     struct look swap;
 
-    if (!g->n->weights)
+    if (!g->d->weights)
         return;
     swap = g->before;
     g->before = g->now;
@@ -344,7 +344,7 @@ void groups_look(struct groups *g, uint64_t now_ns)
     empty(&g->now);
     add_jobs(g);
     if (!apart(&g->now)) {
-        if (cgroup_version_cpu(g->n->cgroup) == CGROUP_V2)
+        if (cgroup_version_cpu(g->d->cgroup) == CGROUP_V2)
             read_all(g, now_ns); /* what runtimes make of shares, see container_weighs */
         let_go_of_own(g);
         g->off = 0;
@@ -358,18 +358,18 @@ void groups_look(struct groups *g, uint64_t now_ns)
     verify(g);
 }
 
-const char *groups_note(const struct groups *g)
+const char *balance_note(const struct balance *g)
 {
     return g->note;
 }
 
-int groups_new(struct node *n, struct groups **ret, struct error *err)
+int balance_new(struct daemon *d, struct balance **ret, struct error *err)
 {
-    struct groups *g = calloc(1, sizeof(*g));
+    struct balance *g = calloc(1, sizeof(*g));
 
     if (!g)
         return error_set(err, -ENOMEM, "out of memory");
-    g->n = n;
+    g->d = d;
     *ret = g;
     return 0;
 }
@@ -382,7 +382,7 @@ static void look_done(struct look *l)
     free(l->slot);
 }
 
-struct groups *groups_free(struct groups *g)
+struct balance *balance_free(struct balance *g)
 {
     if (!g)
         return NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/plan/claims.h"
+#include "daemon/plan/machine_share.h"
 
 #include "base/cleanup.h"
-#include "daemon/node.h"
+#include "daemon/daemon.h"
 #include "host/proc/proc.h"
 
 #include <dirent.h>
@@ -15,21 +15,21 @@
 #define CLAIM_TEXT_MAX (CPUSET_TEXT_MAX + 96)
 #define CLAIM_NAME_MAX 32
 
-struct claims {
-    struct node *node;
+struct machine_share {
+    struct daemon *daemon;
     int dir_fd;
     sd_event_source *watch;
-    struct claim own;
+    struct share_claim own;
     char name[CLAIM_NAME_MAX];
     bool written, complained;
     char text[CLAIM_TEXT_MAX]; /* what our file holds */
-    struct claim other[CLAIMS_MAX];
+    struct share_claim other[MACHINE_SHARE_MAX];
     size_t n;
 };
 
 /* ---- pure ---- */
 
-int claims_parse(const char *text, struct claim *ret)
+int machine_share_parse(const char *text, struct share_claim *ret)
 {
     unsigned version, uid, jobs;
     int pid, end = 0;
@@ -42,17 +42,19 @@ int claims_parse(const char *text, struct claim *ret)
         return -EINVAL;
     if (cpuset_parse(text + end, &cores) < 0)
         return -EINVAL;
-    *ret = (struct claim){uid, pid, start, jobs > PROTO_JOBS_MAX ? PROTO_JOBS_MAX : jobs, cores};
+    *ret =
+        (struct share_claim){uid, pid, start, jobs > PROTO_JOBS_MAX ? PROTO_JOBS_MAX : jobs, cores};
     return 0;
 }
 
 /* The order in which remainders are given out and conflicts are settled. */
-static bool before(const struct claim *a, const struct claim *b)
+static bool before(const struct share_claim *a, const struct share_claim *b)
 {
     return a->uid != b->uid ? a->uid < b->uid : a->pid < b->pid;
 }
 
-unsigned claims_divide(const struct claim *all, size_t n, const struct claim *self, unsigned cpus)
+unsigned machine_share_divide(const struct share_claim *all, size_t n,
+                              const struct share_claim *self, unsigned cpus)
 {
     uint64_t jobs = 0, given = 0, own_rest, ahead = 0;
     unsigned share;
@@ -75,8 +77,9 @@ unsigned claims_divide(const struct claim *all, size_t n, const struct claim *se
     return share ? share : 1;
 }
 
-void claims_usable(const struct claim *others, size_t n, const struct claim *self,
-                   const struct cpuset *machine, struct cpuset *ret)
+void machine_share_usable(const struct share_claim *others, size_t n,
+                          const struct share_claim *self, const struct cpuset *machine,
+                          struct cpuset *ret)
 {
     *ret = *machine;
     for (size_t i = 0; i < n; i++)
@@ -93,12 +96,12 @@ void claims_usable(const struct claim *others, size_t n, const struct claim *sel
 
 /* ---- reading ---- */
 
-static int read_claim(const struct claims *c, const char *name, struct claim *ret)
+static int read_claim(const struct machine_share *c, const char *name, struct share_claim *ret)
 {
     _cleanup_fd_ int fd = openat(c->dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     char text[CLAIM_TEXT_MAX];
     struct proc_stat stat;
-    struct claim claim;
+    struct share_claim claim;
     struct stat st;
     ssize_t len;
     bool dead;
@@ -112,16 +115,16 @@ static int read_claim(const struct claims *c, const char *name, struct claim *re
     if (len < 0)
         return -errno;
     text[len] = '\0';
-    r = claims_parse(text, &claim);
+    r = machine_share_parse(text, &claim);
     if (r < 0)
         return r;
     if (claim.uid != st.st_uid)
         return -EPERM;
-    r = proc_read_stat(c->node->root, claim.pid, &stat);
+    r = proc_read_stat(c->daemon->root, claim.pid, &stat);
     /* A container's first process may never wait for it: the dead one then stays a zombie. */
     dead = r == -ESRCH || (r == 0 && (stat.start != claim.start || stat.state == 'Z'));
     if (dead) {
-        if (claim.uid == c->node->uid)
+        if (claim.uid == c->daemon->uid)
             unlinkat(c->dir_fd, name, 0); /* left by one of ours that was killed */
         return -ESRCH;
     }
@@ -129,18 +132,18 @@ static int read_claim(const struct claims *c, const char *name, struct claim *re
     return 0;
 }
 
-static bool too_many_of(const struct claims *c, uid_t uid)
+static bool too_many_of(const struct machine_share *c, uid_t uid)
 {
     unsigned n = 0;
 
     for (size_t i = 0; i < c->n; i++)
         n += c->other[i].uid == uid;
-    return n >= CLAIMS_UID_MAX;
+    return n >= MACHINE_SHARE_UID_MAX;
 }
 
-bool claims_refresh(struct claims *c)
+bool machine_share_refresh(struct machine_share *c)
 {
-    struct claim old[CLAIMS_MAX];
+    struct share_claim old[MACHINE_SHARE_MAX];
     size_t n_old;
     DIR *dir;
     int fd;
@@ -157,8 +160,8 @@ bool claims_refresh(struct claims *c)
         return n_old > 0;
     }
     memset(c->other, 0, sizeof(c->other)); /* compared as bytes below */
-    for (const struct dirent *e; c->n < CLAIMS_MAX && (e = readdir(dir));) {
-        struct claim claim;
+    for (const struct dirent *e; c->n < MACHINE_SHARE_MAX && (e = readdir(dir));) {
+        struct share_claim claim;
 
         memset(&claim, 0, sizeof(claim));
         if (e->d_name[0] == '.' || strcmp(e->d_name, c->name) == 0 ||
@@ -170,10 +173,10 @@ bool claims_refresh(struct claims *c)
     return n_old != c->n || memcmp(old, c->other, n_old * sizeof(old[0])) != 0;
 }
 
-unsigned claims_share(struct claims *c, uint32_t jobs, const struct cpuset *machine,
-                      struct cpuset *ret_usable)
+unsigned machine_share_share(struct machine_share *c, uint32_t jobs, const struct cpuset *machine,
+                             struct cpuset *ret_usable)
 {
-    struct claim all[CLAIMS_MAX + 1];
+    struct share_claim all[MACHINE_SHARE_MAX + 1];
     unsigned cpus = cpuset_count(machine);
 
     *ret_usable = *machine;
@@ -182,18 +185,18 @@ unsigned claims_share(struct claims *c, uint32_t jobs, const struct cpuset *mach
     c->own.jobs = jobs;
     memcpy(all, c->other, c->n * sizeof(all[0]));
     all[c->n] = c->own;
-    claims_usable(c->other, c->n, &c->own, machine, ret_usable);
-    return claims_divide(all, c->n + 1, &c->own, cpus);
+    machine_share_usable(c->other, c->n, &c->own, machine, ret_usable);
+    return machine_share_divide(all, c->n + 1, &c->own, cpus);
 }
 
-bool claims_shared(const struct claims *c)
+bool machine_share_shared(const struct machine_share *c)
 {
     return c && c->n > 0;
 }
 
 /* ---- writing ---- */
 
-static int write_claim(struct claims *c)
+static int write_claim(struct machine_share *c)
 {
     char temp[CLAIM_NAME_MAX + 4];
     _cleanup_fd_ int fd = -1;
@@ -216,7 +219,7 @@ static int write_claim(struct claims *c)
     return 0;
 }
 
-void claims_publish(struct claims *c, uint32_t jobs, const struct cpuset *cores)
+void machine_share_publish(struct machine_share *c, uint32_t jobs, const struct cpuset *cores)
 {
     char list[CPUSET_TEXT_MAX], text[CLAIM_TEXT_MAX];
     int r;
@@ -240,7 +243,7 @@ void claims_publish(struct claims *c, uint32_t jobs, const struct cpuset *cores)
     r = write_claim(c);
     c->written = r == 0;
     if (r < 0 && !c->complained)
-        node_log("cannot write a claim to the machine's cores: %s", strerror(-r));
+        daemon_log("cannot write a claim to the machine's cores: %s", strerror(-r));
     c->complained = r < 0;
 }
 
@@ -248,12 +251,12 @@ void claims_publish(struct claims *c, uint32_t jobs, const struct cpuset *cores)
 
 static int on_watch(sd_event_source *s, const struct inotify_event *event, void *arg)
 {
-    struct claims *c = arg;
+    struct machine_share *c = arg;
 
     if (event->len && (event->name[0] == '.' || strcmp(event->name, c->name) == 0))
         return 0;
-    if (claims_refresh(c))
-        node_changed(c->node);
+    if (machine_share_refresh(c))
+        daemon_changed(c->daemon);
     return 0;
 }
 
@@ -279,36 +282,36 @@ static int open_directory(const char *path)
     return TAKE_FD(fd);
 }
 
-int claims_new(struct node *n, struct claims **ret, struct error *err)
+int machine_share_new(struct daemon *d, struct machine_share **ret, struct error *err)
 {
     const char *path = getenv("TIDE_CLAIMS_DIR");
     struct proc_stat stat;
-    struct claims *c;
-    int r = proc_read_stat(n->root, getpid(), &stat);
+    struct machine_share *c;
+    int r = proc_read_stat(d->root, getpid(), &stat);
 
-    path = path && *path ? path : CLAIMS_DIR;
+    path = path && *path ? path : MACHINE_SHARE_DIR;
     if (r < 0)
         return error_set(err, r, "cannot read /proc: %s", strerror(-r));
     c = calloc(1, sizeof(*c));
     if (!c)
         return error_set(err, -ENOMEM, "out of memory");
-    c->node = n;
-    c->own = (struct claim){.uid = n->uid, .pid = getpid(), .start = stat.start};
-    snprintf(c->name, sizeof(c->name), "%u-%d", (unsigned)n->uid, (int)getpid());
+    c->daemon = d;
+    c->own = (struct share_claim){.uid = d->uid, .pid = getpid(), .start = stat.start};
+    snprintf(c->name, sizeof(c->name), "%u-%d", (unsigned)d->uid, (int)getpid());
     c->dir_fd = r = open_directory(path);
     if (r >= 0)
-        r = sd_event_add_inotify(n->event, &c->watch, path, IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE,
+        r = sd_event_add_inotify(d->event, &c->watch, path, IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE,
                                  on_watch, c);
     if (r < 0) {
-        claims_free(c);
+        machine_share_free(c);
         return error_set(err, r, "other users' daemons are not seen: %s: %s", path, strerror(-r));
     }
-    claims_refresh(c);
+    machine_share_refresh(c);
     *ret = c;
     return 0;
 }
 
-struct claims *claims_free(struct claims *c)
+struct machine_share *machine_share_free(struct machine_share *c)
 {
     if (!c)
         return NULL;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/job/parts.h"
+#include "daemon/job/apportion.h"
 
+#include "daemon/daemon.h"
 #include "daemon/job/split.h"
-#include "daemon/node.h"
 #include "host/proc/proc.h"
 
 #include <stdio.h>
 
-struct parts {
+struct apportion {
     uint32_t n, target; /* what is left to those that are not set from within */
     struct process *process[JOB_PROCESSES_MAX];
     struct split_part part[JOB_PROCESSES_MAX];
@@ -18,7 +18,7 @@ static bool is_set_within(const struct process *p)
     return p->local.intra > 0 && p->job->pinned.intra > 0;
 }
 
-static void collect(struct job *j, struct parts *ret)
+static void collect(struct job *j, struct apportion *ret)
 {
     ret->n = 0;
     ret->target = j->want.intra;
@@ -43,13 +43,13 @@ static struct {
     bool scarce;
 } busy;
 
-static void look_at_machine(struct node *n, uint64_t now_ns)
+static void look_at_machine(struct daemon *d, uint64_t now_ns)
 {
     uint64_t busy_ns, past_ns = now_ns - busy.at_ns;
 
-    if (past_ns < SPLIT_LOOK_NS || proc_read_busy(n->root, &busy_ns) < 0)
+    if (past_ns < SPLIT_LOOK_NS || proc_read_busy(d->root, &busy_ns) < 0)
         return;
-    busy.scarce = (busy_ns - busy.ns) * 1000 >= past_ns * n->topology.cpus * SPLIT_SCARCE;
+    busy.scarce = (busy_ns - busy.ns) * 1000 >= past_ns * d->topology.cpus * SPLIT_SCARCE;
     busy.at_ns = now_ns;
     busy.ns = busy_ns;
 }
@@ -74,7 +74,7 @@ static uint32_t even(uint32_t whole, uint32_t n, uint32_t i)
 }
 
 /* "3 + 1 threads for its processes, by what they use" */
-static void record(struct job *j, const struct parts *parts)
+static void record(struct job *j, const struct apportion *parts)
 {
     char reason[JOB_REASON_MAX];
     size_t len = 0;
@@ -87,9 +87,9 @@ static void record(struct job *j, const struct parts *parts)
     job_record(j, j->want.intra, j->want.intra, reason);
 }
 
-void parts_divide(struct job *j)
+void apportion_divide(struct job *j)
 {
-    static struct parts parts; /* large, and used by one thread */
+    static struct apportion parts; /* large, and used by one thread */
     bool same = j->told && j->want.intra == j->want_before.intra, changed = false;
 
     collect(j, &parts);
@@ -109,7 +109,7 @@ void parts_divide(struct job *j)
 
 static bool pays(struct job *j)
 {
-    static struct parts parts;
+    static struct apportion parts;
 
     collect(j, &parts);
     split_divide(parts.part, parts.n, parts.target, is_scarce(j));
@@ -119,21 +119,21 @@ static bool pays(struct job *j)
     return false;
 }
 
-void parts_heartbeat(struct process *p, uint64_t now_ns)
+void apportion_heartbeat(struct process *p, uint64_t now_ns)
 {
     struct job *j = p->job;
     struct proc_stat stat;
 
-    if (parts_count(j) < 2 || !process_malleable(p) || p->sent.intra == 0 ||
+    if (apportion_count(j) < 2 || !process_malleable(p) || p->sent.intra == 0 ||
         p->acked_generation < p->sent_generation ||
-        proc_read_stat(j->node->root, p->pid, &stat) < 0)
+        proc_read_stat(j->daemon->root, p->pid, &stat) < 0)
         return;
-    look_at_machine(j->node, now_ns);
+    look_at_machine(j->daemon, now_ns);
     if (split_look(&p->use, p->sent.intra, now_ns, stat.cpu_ns) && pays(j))
-        node_changed(j->node);
+        daemon_changed(j->daemon);
 }
 
-bool parts_used(const struct process *p, uint32_t *ret_milli)
+bool apportion_used(const struct process *p, uint32_t *ret_milli)
 {
     uint32_t most = 0;
 
@@ -145,7 +145,7 @@ bool parts_used(const struct process *p, uint32_t *ret_milli)
     return true;
 }
 
-uint32_t parts_count(const struct job *j)
+uint32_t apportion_count(const struct job *j)
 {
     uint32_t n = 0;
 
@@ -154,7 +154,7 @@ uint32_t parts_count(const struct job *j)
     return n;
 }
 
-bool parts_short(const struct job *j)
+bool apportion_short(const struct job *j)
 {
-    return j->want.intra > 0 && parts_count(j) > j->want.intra;
+    return j->want.intra > 0 && apportion_count(j) > j->want.intra;
 }

@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "daemon/confine/actuate.h"
-#include "daemon/link/link.h"
-#include "daemon/node.h"
+#include "daemon/daemon.h"
+#include "daemon/link/agent_socket.h"
 #include "daemon/plan/decision.h"
 
 #include "tree.h"
@@ -24,10 +24,10 @@
 #define CORES 8
 #define MIB   (UINT64_C(1) << 20)
 
-static struct peer peer; /* that it is there is all that matters */
+static struct connection peer; /* that it is there is all that matters */
 
 static struct tree tree;
-static struct node node;
+static struct daemon the_daemon;
 static struct job job[3];
 static struct process process[3];
 static uint64_t now;
@@ -58,19 +58,19 @@ static int begin(void **state)
     struct error err;
 
     now = 1000 * NS_PER_S;
-    memset(&node, 0, sizeof(node));
+    memset(&the_daemon, 0, sizeof(the_daemon));
     memset(job, 0, sizeof(job));
     memset(process, 0, sizeof(process));
     memset(ticks, 0, sizeof(ticks));
     tree_init(&tree, NULL, 0);
     tree_write(&tree, "proc/", "");
-    node.root = tree.fd;
-    node.cpus_made_up = true;
+    the_daemon.root = tree.fd;
+    the_daemon.cpus_made_up = true;
     for (unsigned c = 0; c < CORES; c++)
-        cpuset_add(&node.cpus, c);
+        cpuset_add(&the_daemon.cpus, c);
     for (unsigned i = 0; i < 3; i++) {
         process[i] = (struct process){.job = &job[i], .pid = 100 * ((int)i + 1)};
-        job[i] = (struct job){.node = &node,
+        job[i] = (struct job){.daemon = &the_daemon,
                               .confine = &process_confine,
                               .next = i < 2 ? &job[i + 1] : NULL,
                               .processes = &process[i],
@@ -83,14 +83,14 @@ static int begin(void **state)
         admission_init(&job[i], false, now);
         write_process(process[i].pid, 1, 1, 0, 0);
     }
-    node.jobs.first = job;
-    node.jobs.n = 3;
-    return decision_new(&node.decision, &err);
+    the_daemon.jobs.first = job;
+    the_daemon.jobs.n = 3;
+    return decision_new(&the_daemon.decision, &err);
 }
 
 static int end(void **state)
 {
-    decision_free(node.decision);
+    decision_free(the_daemon.decision);
     tree_done(&tree);
     return 0;
 }
@@ -99,7 +99,7 @@ static void decide(void)
 {
     struct error err = {0};
 
-    if (decision_make(&node, now, true, &err) < 0)
+    if (decision_make(&the_daemon, now, true, &err) < 0)
         fail_msg("%s", err.text);
 }
 
@@ -113,7 +113,7 @@ static bool pass(unsigned seconds, int pid, int parent, unsigned mcpu, uint64_t 
         now += NS_PER_S;
         ticks[pid] += per_s * mcpu / 1000;
         write_process(pid, parent, 1, ticks[pid], own_bytes);
-        changed |= usage_look(&node, now);
+        changed |= usage_look(&the_daemon, now);
     }
     return changed;
 }
@@ -156,7 +156,7 @@ static void a_silent_jobs_cores_are_not_given_to_others(void **state)
 {
     struct backend known = {.known = true, .malleable = true, .max.intra = CORES};
 
-    process[1].peer = process[2].peer = &peer;
+    process[1].connection = process[2].connection = &peer;
     process[1].n_backends = process[2].n_backends = 1;
     process[1].backend[0] = process[2].backend[0] = known;
     decide();
@@ -217,7 +217,7 @@ static void memory_is_what_was_asked_for_or_more_if_more_is_used(void **state)
 /* Job 2 is queued; the others hold memory, whether they take part or not. */
 static void a_job_begins_when_its_memory_is_free(void **state)
 {
-    node.memory_bytes = 1024 * MIB;
+    the_daemon.memory_bytes = 1024 * MIB;
     job[0].asked.memory_bytes = 400 * MIB;
     job[1].frozen = true; /* by hand: it has no cores, but what it has allocated */
     job[1].asked.memory_bytes = 300 * MIB;
@@ -233,28 +233,28 @@ static void a_job_begins_when_its_memory_is_free(void **state)
 
 static void more_than_the_machine_has_never_begins_and_says_so(void **state)
 {
-    node.memory_bytes = 1024 * MIB;
+    the_daemon.memory_bytes = 1024 * MIB;
     admission_init(&job[2], true, now);
     job[2].asked.memory_bytes = 1025 * MIB;
     decide();
     assert_false(job[2].admission.wanted);
     assert_non_null(strstr(job[2].share_reason, "1 GiB"));
-    node.memory_bytes = 0;
+    the_daemon.memory_bytes = 0;
     decide();
     assert_true(job[2].admission.wanted);
 }
 
 static void the_machines_memory_has_a_reserve(void **state)
 {
-    node.config.memory_bytes = CONFIG_MEMORY_MACHINE;
+    the_daemon.config.memory_bytes = CONFIG_MEMORY_MACHINE;
     tree_write(&tree, "proc/meminfo", "MemTotal:        1048576 kB\nMemFree: 1 kB\n");
-    assert_true(usage_machine_memory(&node) == 960 * MIB);
+    assert_true(usage_machine_memory(&the_daemon) == 960 * MIB);
     tree_write(&tree, "proc/meminfo", "MemTotal:      134217728 kB\n");
-    assert_true(usage_machine_memory(&node) == (UINT64_C(124) << 30));
+    assert_true(usage_machine_memory(&the_daemon) == (UINT64_C(124) << 30));
     tree_write(&tree, "proc/meminfo", "nothing that is known\n");
-    assert_true(usage_machine_memory(&node) == 0);
-    node.config.memory_bytes = 5 * MIB;
-    assert_true(usage_machine_memory(&node) == 5 * MIB);
+    assert_true(usage_machine_memory(&the_daemon) == 0);
+    the_daemon.config.memory_bytes = 5 * MIB;
+    assert_true(usage_machine_memory(&the_daemon) == 5 * MIB);
 }
 
 int main(void)

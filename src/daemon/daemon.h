@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The daemon's one state: the machine, the job table, and a pointer to each module's own state,
- * which is that module's alone. node.c, the composition root, makes them and wires them together.
+ * which is that module's alone. daemon.c, the composition root, makes them and wires them together.
  * Everything runs in one single-threaded sd-event loop:
  * observe → snapshot → policy_decide() → plan → actuate.
  */
@@ -19,20 +19,22 @@
 
 #include <systemd/sd-event.h>
 
-#define NODE_LEASE_MS         1000
-#define NODE_HEARTBEAT_MS     250 /* and what may be chosen: agents go no faster, leases must last */
-#define NODE_HEARTBEAT_MIN_MS 100
-#define NODE_HEARTBEAT_MAX_MS 500
-#define NODE_WAIT_MS          5000  /* a WAIT's deadline when none is given */
-#define NODE_WAIT_MAX_MS      60000 /* and the longest */
+#define DAEMON_LEASE_MS 1000
+#define DAEMON_HEARTBEAT_MS                                                                        \
+    250 /* and what may be chosen: agents go no faster, leases must last                           \
+         */
+#define DAEMON_HEARTBEAT_MIN_MS 100
+#define DAEMON_HEARTBEAT_MAX_MS 500
+#define DAEMON_WAIT_MS          5000  /* a WAIT's deadline when none is given */
+#define DAEMON_WAIT_MAX_MS      60000 /* and the longest */
 
 struct adoption;
 struct api;
 struct chronicle;
-struct link;
+struct agent_socket;
 struct guardian;
-struct groups;
-struct claims;
+struct balance;
+struct machine_share;
 struct containers;
 struct decision;
 struct events;
@@ -41,7 +43,7 @@ struct plan;
 struct store;
 struct waits;
 
-struct node {
+struct daemon {
     sd_event *event;
     struct wake *wake;
     int root; /* "/" */
@@ -67,9 +69,9 @@ struct node {
     struct decision *decision;         /* the policy and its state */
     struct plan *plan;
     struct guardian *guardian;
-    struct groups *groups;
-    struct claims *claims;
-    struct link *link;
+    struct balance *balance;
+    struct machine_share *machine_share;
+    struct agent_socket *agent_socket;
     struct containers *containers; /* of each engine that is watched */
     struct api *api;
     struct events *events;
@@ -80,7 +82,7 @@ struct node {
     struct adoption *adoptions; /* that wait for an engine */
 };
 
-struct node_options {
+struct daemon_options {
     char dir[RUNDIR_PATH_MAX]; /* empty: rundir_user() */
     bool auto_exit;
     bool policy_ordered; /* on the command line: goes before the one set last */
@@ -93,4 +95,4 @@ struct node_options {
  * the configuration again, and ends a daemon that has no file of it. Returns 0, or -errno with *err
  * for a person.
  */
-int node_run(const struct node_options *options, struct error *err);
+int daemon_run(const struct daemon_options *options, struct error *err);

@@ -1,0 +1,549 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/daemon.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "daemon/api/api.h"
+#include "daemon/api/events.h"
+#include "daemon/api/metrics.h"
+#include "daemon/confine/actuate.h"
+#include "daemon/confine/balance.h"
+#include "daemon/confine/guardian.h"
+#include "daemon/containers/container.h"
+#include "daemon/job/confine.h"
+#include "daemon/link/agent_socket.h"
+#include "daemon/peers/agent.h"
+#include "daemon/peers/control.h"
+#include "daemon/plan/decision.h"
+#include "daemon/plan/machine_share.h"
+#include "daemon/plan/plan.h"
+#include "daemon/plan/wait.h"
+#include "daemon/record/chronicle.h"
+#include "daemon/record/history.h"
+#include "daemon/record/store.h"
+#include "host/proc/file.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/inotify.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#define TICK_US      1000000ull
+#define AUTO_EXIT_US 2000000ull  /* after the last job … */
+#define FIRST_JOB_US 10000000ull /* … and for the first one to come */
+#define USAGE_PAUSE  25          /* times what a look at all processes has taken: 4 % of a core */
+#define LOCK_TRIES   100         /* 10 ms each: a daemon that is ending lets go within them */
+
+/* The composition root's own. */
+struct top {
+    struct daemon daemon; /* first: what the modules know */
+    sd_event_source *tick, *exit, *directory;
+    int lock_fd;
+    bool auto_exit, had_jobs;
+    bool policy_ordered;                /* on the command line */
+    const struct config_source *source; /* of daemon.config; borrowed */
+    uint64_t usage_ns;                  /* when the next look at all processes is due */
+};
+
+/* Told in this order. A container's own limits are put back after all of them. */
+static const struct job_observer *const observers[] = {
+    &chronicle_observer, &store_observer,      &agent_socket_observer, &actuate_observer,
+    &wait_observer,      &containers_observer, &metrics_observer,      NULL};
+
+static struct top *top_of(struct daemon *d)
+{
+    return (struct top *)d;
+}
+
+/* ---- wake-ups ---- */
+
+static void arm_exit(struct top *t, uint64_t delay_us)
+{
+    if (!t->auto_exit)
+        return;
+    sd_event_source_set_time_relative(t->exit, delay_us);
+    sd_event_source_set_enabled(t->exit, SD_EVENT_ONESHOT);
+}
+
+/* Runs from the moment that the last job is gone; the first may take its time. */
+static void watch_last_job(struct top *t)
+{
+    bool jobs = t->daemon.jobs.n > 0;
+
+    if (jobs)
+        sd_event_source_set_enabled(t->exit, SD_EVENT_OFF);
+    else if (t->had_jobs)
+        arm_exit(t, AUTO_EXIT_US);
+    t->had_jobs = jobs;
+}
+
+static void on_decide(struct daemon *d)
+{
+    plan_make(d);
+    watch_last_job(top_of(d));
+}
+
+/* Each decision ends here: also those for which an order could not wait. */
+static void on_store(struct daemon *d)
+{
+    plan_finish(d);
+    chronicle_look(d);
+    store_save(d);
+    sd_event_source_set_enabled(top_of(d)->tick, d->jobs.n || containers_pending(d->containers) ||
+                                                         chronicle_pending(d)
+                                                     ? SD_EVENT_ON
+                                                     : SD_EVENT_OFF);
+}
+
+static const struct wake_handlers wake_handlers = {on_decide, on_store, store_save};
+
+/* It reads of all processes of the machine: where they are many, or it is slow, more rarely. */
+static bool look_at_usage(struct daemon *d, uint64_t now)
+{
+    uint64_t began = clock_now_ns();
+    bool changed;
+
+    if (began < top_of(d)->usage_ns)
+        return false;
+    changed = usage_look(d, now);
+    top_of(d)->usage_ns = began + USAGE_PAUSE * (clock_now_ns() - began);
+    return changed;
+}
+
+/* What nobody reports: limits changed from outside, deaths of other users' daemons, age. */
+static int on_tick(sd_event_source *s, uint64_t usec, void *arg)
+{
+    struct daemon *d = arg;
+    uint64_t now = clock_now_ns();
+    bool changed = false;
+
+    for (struct job *j = d->jobs.first; j; j = j->next) {
+        bool young = now - j->met_ns < JOB_GRACE_NS;
+
+        changed |= j->confine->look_at_drift(j);
+        changed |= j->young != young;
+        j->young = young;
+    }
+    changed |= look_at_usage(d, now);
+    if (machine_share_shared(d->machine_share))
+        changed |= machine_share_refresh(d->machine_share);
+    changed |= now >= decision_next(d->decision);
+    agent_socket_tick(d->agent_socket);
+    balance_look(d->balance, now);
+    containers_tick(d->containers);
+    chronicle_look(d);
+    store_tick(d);
+    if (changed)
+        daemon_changed(d);
+    sd_event_source_set_time_relative(s, TICK_US);
+    return 0;
+}
+
+static int on_auto_exit(sd_event_source *s, uint64_t usec, void *arg)
+{
+    struct daemon *d = arg;
+
+    if (d->jobs.n == 0 && chronicle_pending(d)) {
+        arm_exit(arg, AUTO_EXIT_US);
+    } else if (d->jobs.n == 0) {
+        daemon_log("no job left: ending");
+        sd_event_exit(d->event, 0);
+    }
+    return 0;
+}
+
+static void on_happening(void *arg, const char *type, json_t *data)
+{
+    const struct daemon *d = arg;
+
+    events_tell(d->events, type, data);
+}
+
+/* ---- start ---- */
+
+static int open_directory(struct daemon *d, const struct daemon_options *o, struct error *err)
+{
+    int r = o->dir[0] ? 0 : rundir_user(d->dir);
+
+    if (o->dir[0])
+        memcpy(d->dir, o->dir, sizeof(d->dir));
+    if (r < 0)
+        return error_set(err, r, "the run directory's path is too long for a socket");
+    d->dir_fd = r = rundir_open(d->dir, err);
+    if (r < 0)
+        return r;
+    if (d->uid == 0 && strcmp(d->dir, RUNDIR_SYSTEM) == 0 && fchmod(d->dir_fd, 0755) < 0)
+        return error_set(err, -errno, "cannot open %s to all users: %s", d->dir, strerror(errno));
+    return 0;
+}
+
+static int take_lock(struct top *t, struct error *err)
+{
+    const struct daemon *d = &t->daemon;
+    char text[24];
+
+    t->lock_fd = openat(d->dir_fd, RUNDIR_LOCK, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (t->lock_fd < 0)
+        return error_set(err, -errno, "cannot write in %s: %s", d->dir, strerror(errno));
+    for (unsigned i = 0; flock(t->lock_fd, LOCK_EX | LOCK_NB) < 0; i++) {
+        if (errno != EWOULDBLOCK || i == LOCK_TRIES)
+            return error_set(err, -EBUSY,
+                             "another tided runs in %s (its pid is in " RUNDIR_LOCK ")", d->dir);
+        usleep(10000);
+    }
+    snprintf(text, sizeof(text), "%d\n", (int)getpid());
+    if (ftruncate(t->lock_fd, 0) < 0 || write(t->lock_fd, text, strlen(text)) < 0)
+        daemon_log("cannot write the pid into " RUNDIR_LOCK ": %s", strerror(errno));
+    return 0;
+}
+
+static int find_machine(struct daemon *d, const struct daemon_options *o, struct error *err)
+{
+    struct cpuset usable;
+    int r = topology_read(d->root, &d->topology);
+
+    if (r < 0)
+        return error_set(err, r, "cannot read the machine's processors: %s", strerror(-r));
+    d->cpus = d->topology.online;
+    /* A container's or a batch job's daemon has what its own cpuset leaves. */
+    if (topology_usable(&usable) == 0) {
+        cpuset_and(&usable, &usable, &d->cpus);
+        if (cpuset_count(&usable) > 0)
+            d->cpus = usable;
+    }
+    if (cpuset_count(&o->config.cpus) > 0) {
+        cpuset_and(&usable, &o->config.cpus, &d->topology.online);
+        if (cpuset_count(&usable) == 0)
+            return error_set(err, -EINVAL, "cpus: none of these processors is online");
+        d->cpus = o->config.cpus;
+        d->cpus_made_up = !cpuset_equal(&usable, &d->cpus);
+    }
+    d->usable = d->cpus;
+    return 0;
+}
+
+static void find_privileges(struct daemon *d)
+{
+    struct error why = {0};
+
+    cgroup_daemon_name(d->uid, d->epoch, d->group);
+    if (cgroup_new(d->root, &d->cgroup) < 0 ||
+        !cgroup_writable(d->cgroup, &d->weights, &d->cpusets, &why)) {
+        snprintf(d->weights_note, sizeof(d->weights_note), "no weights: %.*s", ERROR_TEXT_MAX - 20,
+                 why.text[0] ? why.text : "no control groups");
+        if (d->uid != 0)
+            d->weights = d->cpusets = false;
+    }
+}
+
+/* Thousands of connections and a pidfd per process need more than the usual 1024 descriptors. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return;
+    limit.rlim_cur = limit.rlim_max < 8192 ? limit.rlim_max : 8192;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* ---- configuration ---- */
+
+/* What is configured, by `tide policy set` until that changes, or the usual one. */
+static void choose_policy(struct daemon *d, const struct daemon_options *o)
+{
+    struct policy_spec spec = o->config.policy;
+
+    if (o->policy_ordered || store_load_policy(d, &spec) == 0 || spec.policy)
+        decision_set_policy(d->decision, &spec);
+}
+
+static void take_config(struct daemon *d, const struct config *c)
+{
+    d->config = *c;
+    if (top_of(d)->policy_ordered) /* then no file's counts */
+        d->config.policy = (struct policy_spec){0};
+    d->placement = c->placement;
+    d->heartbeat_ms = c->heartbeat_ms;
+    d->admin_gid = config_group(c->admin_group);
+}
+
+static bool same_policy(const struct policy_spec *a, const struct policy_spec *b)
+{
+    return a->policy == b->policy && memcmp(a->params, b->params, sizeof(a->params)) == 0;
+}
+
+/* A policy of `tide policy set` stays in force unless the file names another one than before. */
+static void reconfigure(struct daemon *d, const struct config *c)
+{
+    const struct config before = d->config;
+    struct policy_spec spec;
+
+    take_config(d, c);
+    d->memory_bytes = usage_machine_memory(d);
+    spec = d->config.policy;
+    if (!same_policy(&spec, &before.policy)) {
+        if (!spec.policy)
+            policy_spec_parse(policy_at(0)->name, &spec, NULL);
+        decision_set_policy(d->decision, &spec);
+    }
+    if (c->heartbeat_ms != before.heartbeat_ms)
+        agent_welcome_all(d);
+    if (!cpuset_equal(&c->cpus, &before.cpus) || c->engines_said != before.engines_said ||
+        c->n_engines != before.n_engines ||
+        memcmp(c->engines, before.engines, c->n_engines * sizeof(c->engines[0])) != 0)
+        daemon_log("other cpus or engines are used when tided is started again");
+    daemon_log("configuration read again");
+    daemon_changed(d);
+}
+
+static void reload(struct daemon *d)
+{
+    struct error err = {0};
+    struct config c;
+
+    sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu",
+               (unsigned long long)(clock_now_ns() / NS_PER_US));
+    if (config_load(top_of(d)->source, &c, &err) < 0)
+        daemon_log("%s; everything stays as it was", err.text);
+    else
+        reconfigure(d, &c);
+    sd_notify(0, "READY=1");
+}
+
+static int on_signal(sd_event_source *s, const struct signalfd_siginfo *info, void *arg)
+{
+    struct daemon *d = arg;
+
+    if (info->ssi_signo == SIGHUP && top_of(d)->source->file) {
+        reload(d);
+        return 0;
+    }
+    daemon_log("signal %u: ending", info->ssi_signo);
+    sd_event_exit(d->event, 0);
+    return 0;
+}
+
+/* Nobody can reach a daemon whose directory is gone, and the next one would be a second one. */
+static int on_directory(sd_event_source *s, const struct inotify_event *event, void *arg)
+{
+    struct daemon *d = arg;
+    struct stat ours, there;
+
+    bool gone = stat(d->dir, &there) < 0
+                    ? errno == ENOENT
+                    : fstat(d->dir_fd, &ours) == 0 &&
+                          (ours.st_ino != there.st_ino || ours.st_dev != there.st_dev);
+
+    if (gone || (faccessat(d->dir_fd, RUNDIR_API_SOCKET, F_OK, 0) < 0 && errno == ENOENT)) {
+        daemon_log("%s was removed, or its sockets: ending, so that another daemon can begin",
+                   d->dir);
+        sd_event_exit(d->event, 0);
+    }
+    return 0;
+}
+
+static int watch_directory(struct top *t)
+{
+    struct daemon *d = &t->daemon;
+
+    return sd_event_add_inotify(d->event, &t->directory, d->dir, IN_DELETE | IN_MOVE_SELF,
+                                on_directory, d);
+}
+
+static int add_source_off(int r, sd_event_source *s, int64_t priority)
+{
+    if (r < 0)
+        return r;
+    r = sd_event_source_set_enabled(s, SD_EVENT_OFF);
+    return r < 0 ? r : sd_event_source_set_priority(s, priority);
+}
+
+static int add_sources(struct top *t)
+{
+    struct daemon *d = &t->daemon;
+    sd_event *e = d->event;
+    int r = sd_event_add_signal(e, NULL, SIGTERM, on_signal, d);
+
+    if (r >= 0)
+        r = sd_event_add_signal(e, NULL, SIGINT, on_signal, d);
+    if (r >= 0)
+        r = sd_event_add_signal(e, NULL, SIGHUP, on_signal, d);
+    if (r >= 0)
+        r = sd_event_add_time_relative(e, &t->tick, CLOCK_MONOTONIC, TICK_US, 50000, on_tick, d);
+    r = add_source_off(r, t->tick, SD_EVENT_PRIORITY_NORMAL + 5);
+    if (r >= 0)
+        r = sd_event_add_time_relative(e, &t->exit, CLOCK_MONOTONIC, FIRST_JOB_US, 0, on_auto_exit,
+                                       d);
+    r = add_source_off(r, t->exit, SD_EVENT_PRIORITY_IDLE);
+    if (r >= 0)
+        r = wake_new(d, e, &wake_handlers, &d->wake);
+    if (r >= 0)
+        r = plan_new(d, &d->plan);
+    return r < 0 ? r : waits_new(d, &d->waits);
+}
+
+/* For what outlives a reboot. */
+static const char *state_directory(const struct daemon *d)
+{
+    const char *dir = getenv("STATE_DIRECTORY"); /* systemd's word */
+
+    if (!dir || dir[0] != '/' || strchr(dir, ':'))
+        dir = strcmp(d->dir, RUNDIR_SYSTEM) == 0 ? HISTORY_STATE_DIR : d->dir;
+    if (strcmp(dir, HISTORY_STATE_DIR) == 0)
+        mkdir(dir, 0700);
+    return dir;
+}
+
+/* Neither is needed to run jobs: without memory for them there is no record. */
+static void begin_record(struct daemon *d)
+{
+    uint32_t mib = d->config.history_mib;
+
+    if (events_new(d, &d->events) < 0 ||
+        (mib && history_new(state_directory(d), mib, &d->history) < 0))
+        daemon_log("out of memory: what happens to jobs is not recorded");
+}
+
+static int begin(struct top *t, const struct daemon_options *o, struct error *err)
+{
+    struct daemon *d = &t->daemon;
+    struct error why = {0};
+    char earlier[CGROUP_NAME_MAX] = "";
+    uint64_t before;
+    int r = open_directory(d, o, err);
+
+    if (r == 0)
+        r = take_lock(t, err);
+    if (r == 0)
+        r = find_machine(d, o, err);
+    if (r == 0 && (store_new(&d->store) < 0 || chronicle_new(on_happening, d, &d->chronicle) < 0))
+        r = error_set(err, -ENOMEM, "out of memory");
+    if (r < 0)
+        return r;
+    d->epoch = store_next_epoch(d, &before);
+    store_engines(d);
+    find_privileges(d);
+    d->memory_bytes = usage_machine_memory(d);
+    r = sd_event_new(&d->event);
+    if (r >= 0)
+        r = add_sources(t);
+    if (r < 0)
+        return error_set(err, r, "no event loop: %s", strerror(-r));
+    r = balance_new(d, &d->balance, err);
+    if (r == 0)
+        r = decision_new(&d->decision, err);
+    if (r < 0)
+        return r;
+    choose_policy(d, o);
+    if (before)
+        cgroup_daemon_name(d->uid, before, earlier);
+    r = guardian_new(d->event, d->dir_fd, d->config.n_engines ? state_directory(d) : NULL, d->group,
+                     d->cgroup, earlier, &d->guardian, err);
+    if (r < 0)
+        return r;
+    begin_record(d);
+    if (machine_share_new(d, &d->machine_share, &why) < 0)
+        daemon_log("%s", why.text);
+    r = agent_socket_new(d, &agent_role, &control_role, &d->agent_socket, err);
+    for (unsigned i = 0; r == 0 && i < d->config.n_engines; i++)
+        r = containers_new(d, d->config.engines[i], &d->containers, err);
+    if (r == 0)
+        r = api_new(d, routes_handle, &d->api, err);
+    return r;
+}
+
+/* ---- end ---- */
+
+/* Agents first: they stop waiting for us at once, and their cores are theirs again. */
+static void end(struct top *t)
+{
+    struct daemon *d = &t->daemon;
+
+    d->ending = true;
+    sd_notify(0, "STOPPING=1");
+    if (d->agent_socket)
+        agent_release_all(d);
+    if (d->wake) {
+        store_save(d);
+        store_forget_engines(d);
+    }
+    if (d->guardian)
+        actuate_restore_all(d);
+    if (d->api)
+        unlinkat(d->dir_fd, RUNDIR_AGENT_SOCKET, 0);
+    if (d->chronicle)
+        chronicle_done(d);
+    events_end_streams(d->events);
+    d->api = api_free(d->api);
+    d->events = events_free(d->events);
+    while (d->jobs.first)
+        job_free(d->jobs.first);
+    d->history = history_free(d->history);
+    d->containers = containers_free(d->containers);
+    d->agent_socket = agent_socket_free(d->agent_socket);
+    d->machine_share = machine_share_free(d->machine_share);
+    d->balance = balance_free(d->balance);
+    d->guardian = guardian_free(d->guardian);
+    d->decision = decision_free(d->decision);
+    d->cgroup = cgroup_free(d->cgroup);
+    d->chronicle = chronicle_free(d->chronicle);
+    d->store = store_free(d->store);
+    d->waits = waits_free(d->waits);
+    d->plan = plan_free(d->plan);
+    d->wake = wake_free(d->wake);
+    sd_event_source_disable_unref(t->tick);
+    sd_event_source_disable_unref(t->exit);
+    sd_event_source_disable_unref(t->directory);
+    sd_event_unref(d->event);
+    close_fd(t->lock_fd);
+    close_fd(d->dir_fd);
+    close_fd(d->root);
+}
+
+int daemon_run(const struct daemon_options *options, struct error *err)
+{
+    _cleanup_free_ struct top *t = calloc(1, sizeof(*t));
+    struct daemon *d = &t->daemon;
+    sigset_t mask;
+    int r;
+
+    if (!t)
+        return error_set(err, -ENOMEM, "out of memory");
+    sigemptyset(&mask);
+    sigaddset(&mask, SIGTERM);
+    sigaddset(&mask, SIGINT);
+    sigaddset(&mask, SIGHUP);
+    sigprocmask(SIG_BLOCK, &mask, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    raise_descriptor_limit();
+    d->dir_fd = t->lock_fd = -1;
+    d->jobs.observers = observers;
+    d->jobs.confine = &process_confine;
+    d->uid = geteuid();
+    t->auto_exit = options->auto_exit;
+    t->policy_ordered = options->policy_ordered;
+    t->source = options->source;
+    take_config(d, &options->config);
+    d->root = r = file_open_root();
+    if (r >= 0)
+        r = begin(t, options, err);
+    if (r == 0) {
+        daemon_log("version " TIDE_VERSION " in %s, cpus: %u%s%s", d->dir, cpuset_count(&d->cpus),
+                   d->weights_note[0] ? ", " : "", d->weights_note);
+        store_load(d);
+        daemon_changed(d);
+        arm_exit(t, FIRST_JOB_US);
+        if (watch_directory(t) < 0)
+            daemon_log("%s cannot be watched: its removal will go unseen", d->dir);
+        sd_notify(0, "READY=1");
+        r = sd_event_loop(d->event);
+    }
+    end(t);
+    return r;
+}

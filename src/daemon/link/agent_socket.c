@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/link/agent_socket.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "daemon/daemon.h"
+#include "daemon/job/limits.h"
+#include "daemon/link/access.h"
+#include "host/proc/proc.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#define ACCEPT_BURST 64 /* connections taken in one turn of the loop */
+
+/*
+ * How much of the loop strangers may have: so many turns of each of their sockets in so long. An
+ * agent needs about one; decisions come behind all messages, and would wait as long as one floods.
+ */
+#define TURNS_US        100000ull
+#define TURNS_MESSAGE   32
+#define TURNS_ACCEPT    16
+#define TURNS_CONTAINER 2 /* of accepting out of one */
+
+/* A socket on which peers arrive: the daemon's own, or one in a container's directory. */
+struct listener {
+    struct agent_socket *agent_socket;
+    struct container *container;     /* NULL: the daemon's own */
+    agent_socket_find_job *find_job; /* of that container */
+    sd_event_source *source;
+    int fd;
+};
+
+struct agent_socket {
+    struct daemon *daemon;
+    const struct agent_socket_role *agents, *controllers;
+    struct listener *own;
+    int spare_fd; /* given up for a moment when descriptors run out, to hang up on the caller */
+    sd_event_source *reap_source;
+    struct connection *first;
+    unsigned n;
+};
+
+static struct connection *connection_free(struct connection *connection)
+{
+    sd_event_source_disable_unref(connection->io);
+    close_fd(connection->fd);
+    free(connection->queue);
+    free(connection);
+    return NULL;
+}
+
+static const struct agent_socket_role *role_of(const struct connection *connection)
+{
+    const struct agent_socket *l = connection->daemon->agent_socket;
+
+    return connection->role == CONNECTION_CONTROLLER ? l->controllers : l->agents;
+}
+
+static void connection_gone(struct connection *connection)
+{
+    if (connection->role != CONNECTION_NEW)
+        role_of(connection)->gone(connection);
+}
+
+static int on_reap(sd_event_source *s, void *arg)
+{
+    struct agent_socket *l = arg;
+
+    for (struct connection **at = &l->first; *at;) {
+        struct connection *connection = *at;
+
+        if (!connection->doomed) {
+            at = &connection->next;
+            continue;
+        }
+        *at = connection->next;
+        l->n--;
+        connection_gone(connection);
+        connection_free(connection);
+    }
+    return 0;
+}
+
+void connection_hang_up(struct connection *connection)
+{
+    if (connection->doomed)
+        return;
+    connection->doomed = true;
+    sd_event_source_set_enabled(connection->io, SD_EVENT_OFF);
+    sd_event_source_set_enabled(connection->daemon->agent_socket->reap_source, SD_EVENT_ONESHOT);
+}
+
+static void process_gone(struct process *p)
+{
+    if (p->connection)
+        connection_detach(p->connection);
+}
+
+const struct job_observer agent_socket_observer = {.process_gone = process_gone};
+
+void connection_detach(struct connection *connection)
+{
+    connection->process = NULL;
+    connection_hang_up(connection);
+}
+
+/* While answers wait for room, a controller is not read: it cannot make us collect more of them. */
+static void connection_wait_for_room(struct connection *connection, bool full)
+{
+    uint32_t events = full ? EPOLLOUT : EPOLLIN;
+
+    if (full && connection->role == CONNECTION_AGENT)
+        events |= EPOLLIN;
+    if (connection->full == full || connection->doomed)
+        return;
+    connection->full = full;
+    sd_event_source_set_io_events(connection->io, events);
+}
+
+int connection_send(struct connection *connection, const union proto_message *m)
+{
+    int r;
+
+    if (connection->doomed)
+        return -EPIPE;
+    if (fault(FAULT_SEND) == 0 &&
+        send(connection->fd, m, m->h.size, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+        return 0;
+    if (errno == EAGAIN || errno == ENOBUFS) {
+        connection_wait_for_room(connection, true);
+        return -EAGAIN;
+    }
+    r = -errno; /* hanging up makes calls of its own */
+    connection_hang_up(connection);
+    return r;
+}
+
+/* ---- reading ---- */
+
+static int connection_first(struct connection *connection, union proto_message *m,
+                            struct error *err)
+{
+    if (m->h.type == PROTO_CONTROL && connection->container)
+        return error_set(err, -EACCES, "a container speaks for itself only");
+    if (m->h.type == PROTO_CONTROL)
+        connection->role = CONNECTION_CONTROLLER;
+    else if (m->h.type != PROTO_HELLO)
+        return error_set(err, -EBADMSG,
+                         "the first message is of type %u, neither hello nor control", m->h.type);
+    return 0;
+}
+
+static int connection_message(struct connection *connection, union proto_message *m, size_t len,
+                              struct error *err)
+{
+    int r = proto_check(m, len, err);
+
+    if (r == 0 && connection->role == CONNECTION_NEW)
+        r = connection_first(connection, m, err);
+    if (r < 0)
+        return r;
+    /* A new connection's first message is a hello, or connection_first() has made it a controller.
+     */
+    return role_of(connection)->message(connection, m, err);
+}
+
+static void connection_refuse(struct connection *connection, const union proto_message *m,
+                              const struct error *err)
+{
+    union proto_message answer;
+
+    daemon_log("process %d (uid %u): %s; hung up", (int)connection->who.pid,
+               (unsigned)connection->who.uid, err->text);
+    if (connection->role != CONNECTION_AGENT) {
+        proto_init(&answer, PROTO_RESULT, m->h.cookie);
+        answer.result.status = err->code;
+        snprintf(answer.result.text, sizeof(answer.result.text), "%.*s", PROTO_TEXT_MAX - 1,
+                 err->text);
+        connection_send(connection, &answer);
+    }
+    connection_hang_up(connection);
+}
+
+static void connection_read(struct connection *connection)
+{
+    union proto_message m;
+    struct error err = {0};
+    ssize_t len;
+
+    memset(&m.h, 0, sizeof(m.h));
+    len = recv(connection->fd, &m, sizeof(m), MSG_DONTWAIT | MSG_TRUNC);
+    if (len < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (len <= 0)
+        connection_hang_up(connection);
+    else if (connection_message(connection, &m, (size_t)len, &err) < 0)
+        connection_refuse(connection, &m, &err);
+}
+
+static int on_peer(sd_event_source *s, int fd, uint32_t events, void *arg)
+{
+    struct connection *connection = arg;
+
+    if (events & EPOLLOUT) {
+        connection_wait_for_room(connection, false);
+        if (connection->role != CONNECTION_NEW)
+            role_of(connection)->writable(connection);
+    }
+    if (events & EPOLLIN)
+        connection_read(connection);
+    else if (events & (EPOLLHUP | EPOLLERR))
+        connection_hang_up(connection);
+    return 0;
+}
+
+/* ---- accepting ---- */
+
+static unsigned peers_of(const struct agent_socket *l, uid_t uid)
+{
+    unsigned n = 0;
+
+    for (const struct connection *connection = l->first; connection; connection = connection->next)
+        n += !connection->container && connection->who.uid == uid;
+    return n;
+}
+
+static unsigned peers_in(const struct agent_socket *l, const struct container *container)
+{
+    unsigned n = 0;
+
+    for (const struct connection *connection = l->first; connection; connection = connection->next)
+        n += connection->container == container;
+    return n;
+}
+
+/* Their users are the containers': all of them together count as one more user. */
+static unsigned containers_peers(const struct agent_socket *l)
+{
+    unsigned n = 0;
+
+    for (const struct connection *connection = l->first; connection; connection = connection->next)
+        n += connection->container != NULL;
+    return n;
+}
+
+/* A container's root is nobody special. */
+static bool connection_welcome(const struct listener *at, uid_t uid)
+{
+    const struct agent_socket *l = at->agent_socket;
+    uint32_t most = l->daemon->config.user_connections;
+
+    if (at->container)
+        return l->n < PROTO_CONNECTIONS_MAX - AGENT_SOCKET_KEPT &&
+               containers_peers(l) < AGENT_SOCKET_CONTAINERS_MAX &&
+               peers_in(l, at->container) < AGENT_SOCKET_CONTAINER_MAX;
+    if (limits_exempt(l->daemon, uid))
+        return l->n < PROTO_CONNECTIONS_MAX;
+    return l->n < PROTO_CONNECTIONS_MAX - AGENT_SOCKET_KEPT && (!most || peers_of(l, uid) < most);
+}
+
+static int connection_new(struct listener *at, int fd)
+{
+    struct agent_socket *l = at->agent_socket;
+    struct caller who;
+    struct connection *connection;
+    uint64_t start;
+    int r = control_identify(l->daemon, fd, &who);
+
+    if (r < 0)
+        return r;
+    r = proc_identify_peer(l->daemon->root, fd, who.pid, who.uid, &start);
+    if (r == -EPERM)
+        daemon_log(
+            "process %d (uid %u) runs with the rights of another user, too (a setuid program?); "
+            "hung up",
+            (int)who.pid, (unsigned)who.uid);
+    if (r < 0)
+        return r;
+    if (!connection_welcome(at, who.uid)) {
+        daemon_log("process %d (uid %u): too many connections; hung up", (int)who.pid,
+                   (unsigned)who.uid);
+        return -ENOSPC;
+    }
+    connection = fault(FAULT_PEER_MEMORY) < 0 ? NULL : calloc(1, sizeof(*connection));
+    if (!connection)
+        return -ENOMEM;
+    *connection = (struct connection){.daemon = l->daemon,
+                                      .container = at->container,
+                                      .find_job = at->find_job,
+                                      .fd = fd,
+                                      .who = who};
+    connection->start = start;
+    connection->connected_ns = clock_now_ns();
+    r = sd_event_add_io(l->daemon->event, &connection->io, fd, EPOLLIN, on_peer, connection);
+    if (r >= 0 && (connection->container || who.uid != l->daemon->uid))
+        r = sd_event_source_set_ratelimit(connection->io, TURNS_US, TURNS_MESSAGE);
+    if (r < 0) {
+        sd_event_source_disable_unref(connection->io);
+        free(connection);
+        return r;
+    }
+    connection->next = l->first;
+    l->first = connection;
+    l->n++;
+    return 0;
+}
+
+/* Without a free descriptor the caller would stay in the queue and keep the loop awake. */
+static void hang_up_on_next(const struct listener *at)
+{
+    struct agent_socket *l = at->agent_socket;
+
+    l->spare_fd = close_fd(l->spare_fd);
+    close_fd(accept4(at->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    daemon_log("no descriptor left for another connection; hung up");
+}
+
+static int on_listen(sd_event_source *s, int listen_fd, uint32_t events, void *arg)
+{
+    struct listener *at = arg;
+
+    for (unsigned i = 0; i < ACCEPT_BURST; i++) {
+        int fd = fault(FAULT_ACCEPT) < 0
+                     ? -1
+                     : accept4(at->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int r;
+
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+            hang_up_on_next(at);
+        if (fd < 0)
+            return 0;
+        r = connection_new(at, fd);
+        if (r == -ENOMEM)
+            daemon_log("no memory for another connection; hung up");
+        if (r < 0)
+            close(fd);
+    }
+    return 0;
+}
+
+void agent_socket_tick(struct agent_socket *l)
+{
+    uint64_t now = clock_now_ns();
+
+    for (struct connection *connection = l->first; connection; connection = connection->next)
+        if (connection->role == CONNECTION_NEW &&
+            now - connection->connected_ns > AGENT_SOCKET_SILENT_NS)
+            connection_hang_up(connection);
+}
+
+unsigned agent_socket_count(const struct agent_socket *l)
+{
+    return l->n;
+}
+
+/* ---- the socket ---- */
+
+/* Through the descriptor: a directory's path may be longer than a socket's address, or change. */
+static int bind_in(int dir_fd, mode_t mode)
+{
+    _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    mode_t mask;
+    int r;
+
+    if (fd < 0)
+        return -errno;
+    snprintf(addr.sun_path, sizeof(addr.sun_path), "/proc/self/fd/%d/" RUNDIR_AGENT_SOCKET, dir_fd);
+    if (unlinkat(dir_fd, RUNDIR_AGENT_SOCKET, 0) < 0 && errno != ENOENT)
+        return -errno;
+    /* Made with its mode: by name, a container that may write there would choose the file. */
+    mask = umask(0777 & ~mode);
+    r = bind(fd, (struct sockaddr *)&addr, sizeof(addr));
+    umask(mask);
+    failpoint(FAILPOINT_SOCKET_BOUND);
+    if (r < 0 || listen(fd, SOMAXCONN) < 0)
+        return -errno;
+    return TAKE_FD(fd);
+}
+
+static int listener_new(struct agent_socket *l, int dir_fd, mode_t mode,
+                        struct container *container, struct listener **ret)
+{
+    struct listener *at = calloc(1, sizeof(*at));
+    int r;
+
+    if (!at)
+        return -ENOMEM;
+    *at = (struct listener){.agent_socket = l, .container = container};
+    at->fd = r = bind_in(dir_fd, mode);
+    if (r >= 0)
+        r = sd_event_add_io(l->daemon->event, &at->source, at->fd, EPOLLIN, on_listen, at);
+    if (r >= 0)
+        r = sd_event_source_set_ratelimit(at->source, TURNS_US,
+                                          container ? TURNS_CONTAINER : TURNS_ACCEPT);
+    if (r < 0) {
+        sd_event_source_disable_unref(at->source);
+        close_fd(at->fd);
+        free(at);
+        return r;
+    }
+    *ret = at;
+    return 0;
+}
+
+int agent_socket_listen(struct agent_socket *l, int dir_fd, struct container *container,
+                        agent_socket_find_job *find_job, struct listener **ret)
+{
+    int r = listener_new(l, dir_fd, 0666, container, ret);
+
+    if (r == 0)
+        (*ret)->find_job = find_job;
+    return r;
+}
+
+struct listener *agent_socket_unlisten(struct listener *at)
+{
+    if (!at)
+        return NULL;
+    for (struct connection *connection = at->agent_socket->first; at->container && connection;
+         connection = connection->next)
+        if (connection->container == at->container) {
+            connection->container = NULL;
+            connection_hang_up(connection);
+        }
+    sd_event_source_disable_unref(at->source);
+    close_fd(at->fd);
+    free(at);
+    return NULL;
+}
+
+int agent_socket_new(struct daemon *d, const struct agent_socket_role *agents,
+                     const struct agent_socket_role *controllers, struct agent_socket **ret,
+                     struct error *err)
+{
+    struct agent_socket *l = calloc(1, sizeof(*l));
+    int r;
+
+    if (!l)
+        return error_set(err, -ENOMEM, "out of memory");
+    l->daemon = d;
+    l->agents = agents;
+    l->controllers = controllers;
+    l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    /* Root's daemon serves every user and tells them apart; anybody else's serves its user. */
+    r = listener_new(l, d->dir_fd, d->uid == 0 ? 0666 : 0600, NULL, &l->own);
+    if (r >= 0)
+        r = sd_event_add_defer(d->event, &l->reap_source, on_reap, l);
+    if (r >= 0)
+        r = sd_event_source_set_enabled(l->reap_source, SD_EVENT_OFF);
+    if (r < 0) {
+        agent_socket_free(l);
+        return error_set(err, r, "cannot listen on %s/" RUNDIR_AGENT_SOCKET ": %s", d->dir,
+                         strerror(-r));
+    }
+    *ret = l;
+    return 0;
+}
+
+struct agent_socket *agent_socket_free(struct agent_socket *l)
+{
+    if (!l)
+        return NULL;
+    while (l->first) {
+        struct connection *connection = l->first;
+
+        l->first = connection->next;
+        connection_gone(connection);
+        connection_free(connection);
+    }
+    agent_socket_unlisten(l->own);
+    sd_event_source_disable_unref(l->reap_source);
+    close_fd(l->spare_fd);
+    free(l);
+    return NULL;
+}
