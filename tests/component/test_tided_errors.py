@@ -98,8 +98,8 @@ def test_a_slow_disk_delays_no_more_than_itself(place):
 # ---- connections and memory ----
 
 @pytest.mark.parametrize("fault, words", [
-    ("accept:1:EMFILE", "no descriptor left for another peer"),
-    ("peer-memory:1:ENOMEM", "no memory for another peer"),
+    ("accept:1:EMFILE", "no descriptor left for another connection"),
+    ("peer-memory:1:ENOMEM", "no memory for another connection"),
     ("process-memory:1:ENOMEM", "Cannot allocate memory"),
     ("job-memory:1:ENOMEM", "out of memory"),
 ])
