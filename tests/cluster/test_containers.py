@@ -94,11 +94,11 @@ def test_a_paused_container_is_frozen_and_has_no_share(tided, boxes):
     for box in (first, second):
         connected(tided, box)
     first.expect("target", N // 2)
-    second.ask("POST", f"/containers/{second.id}/pause")
+    second.act("pause")
     assert "frozen 1" in (second.engine.groups(second.id) / "cgroup.events").read_text()
     joined(tided, second, state="paused")
     first.expect("target", N)
-    second.ask("POST", f"/containers/{second.id}/unpause")
+    second.act("unpause")
     first.expect("target", N // 2)
 
 

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from daemon import Peer, eventually
-from engine import IMAGE, Engine
+from engine import Engine
 
 SOCKET = "TIDE_SOCKET=/run/threadtide/agent.sock"
 N = len(os.sched_getaffinity(0)) & ~1  # cores, to be halved
@@ -74,40 +74,14 @@ class Box(Peer):
             binds.append(f"{control}:/run/threadtide:ro")
             labels = {"io.threadtide.key": name, **(labels or {})}
         peer = f"exec /box/peer {' '.join(options)} </box/in >/box/out"
-        what = (name, command or ["/bin/sh", "-c", peer], labels or {}, binds, limits)
-        if engine.kind == "docker":
-            self.id = self.create_in_docker(*what)
-        else:
-            if agent:  # unlike Docker, podman makes no directory that is missing
-                control.mkdir(parents=True, exist_ok=True)
-            self.id = self.create_in_podman(*what)
+        if agent and engine.kind == "podman":  # unlike Docker, it makes no directory that is missing
+            control.mkdir(parents=True, exist_ok=True)
+        self.id = engine.make_container(name, command or ["/bin/sh", "-c", peer], labels or {}, binds,
+                                        [SOCKET], limits)
         self.words = queue.Queue()
         threading.Thread(target=self.read, daemon=True).start()
         if start:
             self.start()
-
-    def create_in_docker(self, name, command, labels, binds, limits):
-        return self.ask("POST", f"/containers/create?name={name}", {
-            "Image": IMAGE, "Cmd": command, "Labels": labels, "Env": [SOCKET],
-            "StopTimeout": 1,  # its first process has no handler of SIGTERM
-            "HostConfig": {"Binds": binds, "NetworkMode": "host", **limits}}, 201)["Id"]
-
-    def create_in_podman(self, name, command, labels, binds, limits):
-        mounts = [{"type": "bind", "source": source, "destination": destination,
-                   "options": [*options, "rbind"]}
-                  for source, destination, *options in (bind.split(":") for bind in binds)]
-        most = [{"type": kind, "soft": 1024, "hard": 1024} for kind in ("nofile", "nproc")]
-        cpu = {{"CpusetCpus": "cpus", "CpuShares": "shares", "CpuQuota": "quota"}[key]: value
-               for key, value in limits.items()}
-        return self.ask("POST", "/containers/create", {
-            "name": name, "image": IMAGE, "command": command, "labels": labels, "mounts": mounts,
-            "env": dict([SOCKET.split("=")]), "netns": {"nsmode": "host"}, "r_limits": most,
-            "cgroup_parent": self.engine.cgroup, "resource_limits": {"cpu": cpu}}, 201)["Id"]
-
-    def ask(self, method, path, body=None, expected=204):
-        status, answer = self.engine.api(method, path, body)
-        assert status == expected, answer
-        return answer
 
     def read(self):
         with open(self.dir / "out", encoding="utf-8") as lines:
@@ -117,12 +91,15 @@ class Box(Peer):
     def tell(self, line):
         os.write(self.keep[0], f"{line}\n".encode())
 
+    def act(self, verb):
+        self.engine.ask("POST", f"/containers/{self.id}/{verb}")
+
     def start(self):
-        self.ask("POST", f"/containers/{self.id}/start")
+        self.act("start")
         return self
 
     def inspect(self):
-        return self.ask("GET", f"/containers/{self.id}/json", expected=200)
+        return self.engine.ask("GET", f"/containers/{self.id}/json", expected=200)
 
     def limits(self):
         """Docker's word; podman remembers none but the first, the kernel has to say."""
@@ -134,7 +111,7 @@ class Box(Peer):
 
     def update(self, **limits):
         """By hand, and in Docker's words."""
-        self.ask("POST", f"/containers/{self.id}/update", limits, 200)
+        self.engine.ask("POST", f"/containers/{self.id}/update", limits, 200)
 
     def cpus(self):
         """What the kernel says: the truth."""
@@ -150,11 +127,10 @@ class Box(Peer):
         return int((group / "cpu.weight").read_text()) * 1024 // 100
 
     def kill(self):
-        self.ask("POST", f"/containers/{self.id}/kill")
+        self.act("kill")
 
     def remove(self):
-        now = "" if self.engine.kind == "docker" else "&timeout=0"
-        self.engine.api("DELETE", f"/containers/{self.id}?force=true{now}")
+        self.engine.remove(self.id)
         for fd in self.keep:
             os.close(fd)
         self.keep = []

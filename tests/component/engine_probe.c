@@ -17,12 +17,10 @@
 #include <unistd.h>
 
 #define LINE_MAX_BYTES 65536
-#define TEXTS_MAX      32
 
 static struct engine *engine;
 static struct engine_quota last_quota; /* as inspected last */
 static int64_t last_ticket;
-static bool cancel_logs; /* from within, with the first bytes */
 static uint64_t longest_ns, turns;
 
 static void say(json_t *object)
@@ -43,10 +41,10 @@ static json_t *container_json(const struct engine_container *c)
     for (size_t i = 0; i < c->n_labels; i++)
         json_object_set_new(labels, c->labels[i].key, json_string(c->labels[i].value));
     cpuset_format(&c->limits.cpus, cpus, sizeof(cpus));
-    json = json_pack("{s:s,s:s,s:s,s:o,s:s,s:i,s:I,s:i,s:b,s:b}", "id", c->id, "name", c->name,
-                     "image", c->image, "labels", labels, "state", engine_state_name(c->state),
-                     "pid", (int)c->pid, "started_ns", (json_int_t)c->started_ns, "exit_code",
-                     c->exit_code, "tty", c->tty, "inspected", c->inspected);
+    json = json_pack("{s:s,s:s,s:s,s:o,s:s,s:i,s:I,s:i,s:b}", "id", c->id, "name", c->name, "image",
+                     c->image, "labels", labels, "state", engine_state_name(c->state), "pid",
+                     (int)c->pid, "started_ns", (json_int_t)c->started_ns, "exit_code",
+                     c->exit_code, "inspected", c->inspected);
     json_object_update_new(json, json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:s}", "cpus", cpus, "shares",
                                            (json_int_t)c->limits.shares, "nano_cpus",
                                            (json_int_t)c->limits.quota.nano_cpus, "quota_us",
@@ -65,19 +63,9 @@ static void on_done(void *arg, const struct engine_result *result)
         json_array_append_new(list, container_json(&result->containers[i]));
         last_quota = result->containers[i].limits.quota;
     }
-    say(json_pack("{s:s,s:i,s:i,s:s,s:s,s:I,s:o,s:s*,s:i}", "done", (const char *)arg, "code",
-                  result->code, "status", result->status, "target", result->target, "text",
-                  result->text, "took_us", (json_int_t)(result->took_ns / NS_PER_US), "containers",
-                  list, "id", result->id, "exit_code", result->exit_code));
-}
-
-static void on_log(void *arg, int fd, const char *bytes, size_t len)
-{
-    say(json_pack("{s:i,s:s%}", "log", fd, "bytes", bytes, len));
-    if (cancel_logs) {
-        engine_cancel(engine, last_ticket);
-        say(json_pack("{s:b}", "cancelled", 1));
-    }
+    say(json_pack("{s:s,s:i,s:i,s:s,s:s,s:I,s:o}", "done", (const char *)arg, "code", result->code,
+                  "status", result->status, "target", result->target, "text", result->text,
+                  "took_us", (json_int_t)(result->took_ns / NS_PER_US), "containers", list));
 }
 
 static void on_news(void *arg, const struct engine_news *news)
@@ -108,17 +96,6 @@ static const char *text_of(const json_t *order, const char *key)
 static int64_t number_of(const json_t *order, const char *key)
 {
     return json_integer_value(json_object_get(order, key));
-}
-
-static const char *const *texts_of(const json_t *order, const char *key, const char **texts)
-{
-    const json_t *array = json_object_get(order, key);
-    size_t n = json_array_size(array);
-
-    for (size_t i = 0; i < n && i < TEXTS_MAX; i++)
-        texts[i] = json_string_value(json_array_get(array, i));
-    texts[n < TEXTS_MAX ? n : TEXTS_MAX] = NULL;
-    return array ? texts : NULL;
 }
 
 static struct engine_quota quota_of(const json_t *order)
@@ -152,31 +129,6 @@ static int64_t update(const json_t *order, const char *id, struct engine_then th
     return engine_update(engine, id, &what, then);
 }
 
-static int64_t create(const json_t *order, const char *id, struct engine_then then)
-{
-    const char *argv[TEXTS_MAX + 1], *env[TEXTS_MAX + 1], *binds[TEXTS_MAX + 1], *key;
-    struct engine_label labels[TEXTS_MAX];
-    struct engine_create what = {
-        .name = id,
-        .image = text_of(order, "image"),
-        .argv = texts_of(order, "argv", argv),
-        .env = texts_of(order, "env", env),
-        .binds = texts_of(order, "binds", binds),
-        .labels = labels,
-        .host_network = true,
-        .limits = {.cgroup_parent = text_of(order, "cgroup_parent"),
-                   .quota = quota_of(order),
-                   .shares = (uint32_t)number_of(order, "shares")},
-    };
-    json_t *value;
-
-    json_object_foreach (json_object_get(order, "labels"), key, value)
-        labels[what.n_labels++] = (struct engine_label){key, json_string_value(value)};
-    if (text_of(order, "cpus"))
-        cpuset_parse(text_of(order, "cpus"), &what.limits.cpus);
-    return engine_create(engine, &what, then);
-}
-
 static int64_t list(const json_t *order, const char *id, struct engine_then then)
 {
     return engine_list(engine, text_of(order, "label"), then);
@@ -197,47 +149,17 @@ static int64_t unpause(const json_t *order, const char *id, struct engine_then t
     return engine_unpause(engine, id, then);
 }
 
-static int64_t start(const json_t *order, const char *id, struct engine_then then)
-{
-    return engine_start(engine, id, then);
-}
-
 static int64_t stop(const json_t *order, const char *id, struct engine_then then)
 {
     return engine_stop(engine, id, (unsigned)number_of(order, "grace"), then);
-}
-
-static int64_t kill_(const json_t *order, const char *id, struct engine_then then)
-{
-    return engine_kill(engine, id, text_of(order, "signal"), then);
-}
-
-static int64_t wait_(const json_t *order, const char *id, struct engine_then then)
-{
-    return engine_wait(engine, id, then);
-}
-
-static int64_t remove_(const json_t *order, const char *id, struct engine_then then)
-{
-    return engine_remove(engine, id, then);
-}
-
-static int64_t logs(const json_t *order, const char *id, struct engine_then then)
-{
-    int tail = json_object_get(order, "tail") ? (int)number_of(order, "tail") : -1;
-
-    cancel_logs = json_is_true(json_object_get(order, "cancel"));
-    return engine_logs(engine, id, json_is_true(json_object_get(order, "tty")),
-                       json_is_true(json_object_get(order, "follow")), tail, on_log, then);
 }
 
 static const struct {
     const char *name;
     int64_t (*begin)(const json_t *order, const char *id, struct engine_then then);
 } verbs[] = {
-    {"list", list},       {"inspect", inspect}, {"update", update},  {"pause", pause_},
-    {"unpause", unpause}, {"create", create},   {"start", start},    {"stop", stop},
-    {"kill", kill_},      {"wait", wait_},      {"remove", remove_}, {"logs", logs},
+    {"list", list},    {"inspect", inspect}, {"update", update},
+    {"pause", pause_}, {"unpause", unpause}, {"stop", stop},
 };
 
 static void tell_stats(void)

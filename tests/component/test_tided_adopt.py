@@ -193,7 +193,7 @@ def test_a_new_name_is_the_jobs_too(tided, plain):  # noqa: F811
     job = joined(tided, box)
 
     def rename(name):
-        box.ask("POST", f"/containers/{box.id}/rename?name={name}")
+        box.act(f"rename?name={name}")
         box.name = name
     rename("after")
     assert joined(tided, box)["id"] == job["id"]
@@ -250,7 +250,7 @@ def test_a_late_word_of_the_run_before_ends_nothing(place, engine, plain):  # no
     daemon = place.daemon("--engine", place.base / "relay.sock").start()
     box, other = plain("again", labels=EXCLUSIVE), plain("other", labels=EXCLUSIVE)
     first = joined(daemon, box)
-    box.ask("POST", f"/containers/{box.id}/restart?t=0")
+    box.act("restart?t=0")
     second = eventually(lambda: (j := job_of(daemon, box)) and j["id"] != first["id"] and j)
     assert relay.kept
     relay.let_go()
@@ -292,7 +292,7 @@ def test_a_limit_of_dockers_other_kind_is_lifted_for_good(tided, boxes):  # noqa
     box.update(NanoCpus=600000000)
     eventually(lambda: box.limits()[3] == os.cpu_count() * 10**9)  # that is none
     for verb, state in (("pause", "paused"), ("unpause", "running")):  # it is looked at again
-        box.ask("POST", f"/containers/{box.id}/{verb}")
+        box.act(verb)
         joined(tided, box, state=state)
     assert tided.log.read_text().count("somebody else wrote") == 1
     eventually(lambda: knobs(box)[2].read_text().strip() == str(os.cpu_count() * 100000))
@@ -358,10 +358,10 @@ def test_cores_of_a_pinned_one_are_others_while_it_is_paused(tided, boxes):  # n
     connected(tided, first)
     connected(tided, second)
     assert tided.api("PATCH", "/v1/jobs/first", {"pin": True, "cores": str(N - 1)})[0] == 200
-    first.ask("POST", f"/containers/{first.id}/pause")
+    first.act("pause")
     eventually(lambda: second.cpus() == ALL)
     joined(tided, second, target=N, active=N)
-    first.ask("POST", f"/containers/{first.id}/unpause")
+    first.act("unpause")
     eventually(lambda: second.cpus() == cores(0, N - 2))
     joined(tided, second, target=N - 1, active=N - 1)
     assert first.cpus() == str(N - 1)

@@ -111,10 +111,10 @@ def test_by_hand_paused_takes_no_part_until_that_ends(tided, boxes):
     connected(tided, first)
     connected(tided, second)
     first.expect("target", N // 2)
-    second.ask("POST", f"/containers/{second.id}/pause")
+    second.act("pause")
     joined(tided, second, state="paused")
     first.expect("target", N)
-    second.ask("POST", f"/containers/{second.id}/unpause")
+    second.act("unpause")
     joined(tided, second, state="running")
     first.expect("target", N // 2)
 

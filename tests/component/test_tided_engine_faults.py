@@ -384,7 +384,7 @@ def test_a_container_that_is_renamed_is_the_same_job(tided, boxes):
     box = boxes("before", "--max 8")
     job = connected(tided, box)
     for name, expected in (("after", "after"), ("4711", "after"), ("j9", "after"), ("last", "last")):
-        box.ask("POST", f"/containers/{box.id}/rename?name={name}")
+        box.act(f"rename?name={name}")
         eventually(lambda: [(j["id"], j["name"]) for j in tided.jobs()] == [(job["id"], expected)])
     assert tided.api("PATCH", "/v1/jobs/last", {"threads": 1})[1]["status"] == "done"
 

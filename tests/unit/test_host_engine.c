@@ -179,7 +179,6 @@ static void what_cannot_be_is_refused_with_its_place(void **state)
         {"\"CpuShares\":512", "\"CpuShares\":-1", "CpuShares"},
         {"\"CpuQuota\":-1", "\"CpuQuota\":-2", "CpuQuota"},
         {"500000000", "99999999999999999999", "JSON"},
-        {"\"Tty\":false", "\"Tty\":0", "Tty"},
         {"\"x\":\"y\"", "\"x\":[]", "label"},
         {"\"x\":\"y\"", "\"io.threadtide.min\":\"2\"", "JSON"}, /* twice */
         {"\"HostConfig\"", "\"Other\"", "HostConfig"},
@@ -221,23 +220,12 @@ static void a_list_has_a_limit(void **state)
     engine_containers_done(&found);
 }
 
-static void short_answers_are_read(void **state)
+static void failures_have_the_engines_words(void **state)
 {
-    char id[ENGINE_ID_MAX], message[ERROR_TEXT_MAX], cause[16];
-    static const char created[] = "{\"Id\":\"" ID "\",\"Warnings\":[]}\n";
+    char message[ERROR_TEXT_MAX], cause[16];
     static const char failed[] = "{\"cause\":\"container state improper\",\"message\":\"\\\"web\\\""
                                  " is\\nalready paused\",\"response\":500}";
-    int code = 0;
 
-    assert_int_equal(engine_parse_created(created, strlen(created), id, NULL), 0);
-    assert_string_equal(id, ID);
-    assert_int_equal(engine_parse_created("{}", 2, id, NULL), -EBADMSG);
-    assert_int_equal(engine_parse_exit("{\"Error\":null,\"StatusCode\":137}", 31, &code, NULL), 0);
-    assert_int_equal(code, 137);
-    assert_int_equal(engine_parse_exit("3\n", 2, &code, NULL), 0);
-    assert_int_equal(code, 3);
-    assert_int_equal(engine_parse_exit("{}", 2, &code, NULL), -EBADMSG);
-    assert_int_equal(engine_parse_exit("\"3\"", 3, &code, NULL), -EBADMSG);
     engine_parse_failure(failed, strlen(failed), message, cause, sizeof(cause));
     assert_string_equal(message, "\"web\" is already paused");
     assert_string_equal(cause, "container state");
@@ -334,56 +322,6 @@ static void the_filter_names_every_action(void **state)
         assert_true(found);
     }
     json_decref(filter);
-}
-
-/* ---- logs ---- */
-
-struct said {
-    char text[64];
-    size_t len;
-};
-
-static void on_log(void *arg, int fd, const char *bytes, size_t len)
-{
-    struct said *said = arg;
-
-    for (size_t i = 0; i < len; i++) {
-        said[fd - 1].text[said[fd - 1].len++] = bytes[i];
-    }
-}
-
-static void frames_are_taken_apart_however_they_arrive(void **state)
-{
-    static const char log[] = "\1\0\0\0\0\0\0\6hello\n\2\0\0\0\0\0\0\4err\n\1\0\0\0\0\0\0\0"
-                              "\3\0\0\0\0\0\0\1!\1\0\0\0\0\0\0\1x";
-
-    for (size_t piece = 1; piece < sizeof(log); piece++) {
-        struct engine_frames frames = {0};
-        struct said said[2] = {0};
-
-        for (size_t at = 0; at < sizeof(log) - 1; at += piece) {
-            size_t left = sizeof(log) - 1 - at;
-
-            assert_int_equal(
-                engine_frames_feed(&frames, log + at, left < piece ? left : piece, on_log, said),
-                0);
-        }
-        assert_string_equal(said[0].text, "hello\nx");
-        assert_string_equal(said[1].text, "err\n!");
-    }
-}
-
-static void no_frame_begins_like_text(void **state)
-{
-    static const char *const bad[] = {"hello there", "\0\0\0\0\0\0\0\1x", "\1\1\0\0\0\0\0\1x",
-                                      "\4\0\0\0\0\0\0\1x"};
-    struct said said[2] = {0};
-
-    for (size_t i = 0; i < LEN(bad); i++) {
-        struct engine_frames frames = {0};
-
-        assert_int_equal(engine_frames_feed(&frames, bad[i], 9, on_log, said), -EBADMSG);
-    }
 }
 
 /* ---- quotas and what engines are told ---- */
@@ -493,36 +431,6 @@ static void since_includes_the_last_event(void **state)
     assert_string_equal(text, "1970-01-01T00:00:00.000000000Z");
 }
 
-static void a_container_is_created_as_each_engine_wants_it(void **state)
-{
-    static const char *const argv[] = {"/bin/true", NULL};
-    static const char *const env[] = {"A=b=c", "D", NULL};
-    static const char *const binds[] = {"/usr:/usr:ro", NULL};
-    static const struct engine_label labels[] = {{"k", "v"}};
-    struct engine_create c = {.name = "web",
-                              .image = "i:1",
-                              .argv = argv,
-                              .env = env,
-                              .binds = binds,
-                              .labels = labels,
-                              .n_labels = 1,
-                              .host_network = true,
-                              .runtime = "tide"};
-    json_t *body;
-
-    assert_body(engine_docker.create(&c),
-                "{\"Cmd\":[\"/bin/true\"],\"Env\":[\"A=b=c\",\"D\"],\"HostConfig\":{\"Binds\":["
-                "\"/usr:/usr:ro\"],\"NetworkMode\":\"host\",\"Runtime\":\"tide\"},\"Image\":"
-                "\"i:1\",\"Labels\":{\"k\":\"v\"}}");
-    body = engine_podman.create(&c);
-    json_object_del(body, "r_limits"); /* the machine's */
-    assert_body(body, "{\"command\":[\"/bin/true\"],\"env\":{\"A\":\"b=c\",\"D\":\"\"},\"image\":"
-                      "\"i:1\",\"labels\":{\"k\":\"v\"},\"mounts\":[{\"destination\":\"/usr\","
-                      "\"options\":[\"ro\",\"rbind\"],\"source\":\"/usr\",\"type\":\"bind\"}],"
-                      "\"name\":\"web\",\"netns\":{\"nsmode\":\"host\"},\"resource_limits\":{"
-                      "\"cpu\":{}}}");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -532,19 +440,16 @@ int main(void)
         cmocka_unit_test(times_are_read_to_the_nanosecond),
         cmocka_unit_test(what_cannot_be_is_refused_with_its_place),
         cmocka_unit_test(a_list_has_a_limit),
-        cmocka_unit_test(short_answers_are_read),
+        cmocka_unit_test(failures_have_the_engines_words),
         cmocka_unit_test(the_greeting_says_who_it_is),
         cmocka_unit_test(both_engines_events_are_the_same),
         cmocka_unit_test(other_events_are_passed_over),
         cmocka_unit_test(the_filter_names_every_action),
-        cmocka_unit_test(frames_are_taken_apart_however_they_arrive),
-        cmocka_unit_test(no_frame_begins_like_text),
         cmocka_unit_test(a_quota_in_thousandths),
         cmocka_unit_test(a_new_quota_is_of_the_old_kind),
         cmocka_unit_test(an_update_says_what_is_to_change_and_no_more),
         cmocka_unit_test(a_refused_quota_is_said_otherwise_once),
         cmocka_unit_test(since_includes_the_last_event),
-        cmocka_unit_test(a_container_is_created_as_each_engine_wants_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,46 +35,6 @@ static json_t *update(const struct engine_update *u)
     return body_finish(ok, body);
 }
 
-static json_t *host_config(const struct engine_create *c)
-{
-    const struct engine_limits *limits = &c->limits;
-    json_t *body = json_object();
-    bool ok = body != NULL;
-
-    if (c->binds)
-        body_add(&ok, body, "Binds", body_texts(c->binds));
-    if (c->host_network)
-        body_add(&ok, body, "NetworkMode", json_string("host"));
-    if (c->runtime)
-        body_add(&ok, body, "Runtime", json_string(c->runtime));
-    if (limits->cgroup_parent && *limits->cgroup_parent)
-        body_add(&ok, body, "CgroupParent", json_string(limits->cgroup_parent));
-    if (cpuset_count(&limits->cpus) > 0)
-        body_add(&ok, body, "CpusetCpus", body_cpus(&limits->cpus));
-    if (limits->shares > 0)
-        body_add(&ok, body, "CpuShares", json_integer(limits->shares));
-    if (limits->quota.nano_cpus > 0 || limits->quota.quota_us > 0)
-        add_quota(&ok, body, &limits->quota);
-    if (limits->memory_bytes > 0)
-        body_add(&ok, body, "Memory", json_integer((json_int_t)limits->memory_bytes));
-    return body_finish(ok, body);
-}
-
-static json_t *create(const struct engine_create *c)
-{
-    json_t *body = json_object();
-    bool ok = body != NULL;
-
-    body_add(&ok, body, "Image", json_string(c->image));
-    if (c->argv)
-        body_add(&ok, body, "Cmd", body_texts(c->argv));
-    if (c->env)
-        body_add(&ok, body, "Env", body_texts(c->env));
-    body_add(&ok, body, "Labels", body_labels(c->labels, c->n_labels));
-    body_add(&ok, body, "HostConfig", host_config(c));
-    return body_finish(ok, body);
-}
-
 /* "Conflicting options: CPU Quota cannot be updated as NanoCPUs has already been set" and reverse
  */
 static bool other_quota(const struct engine_quota *quota, int status, const char *message,
@@ -102,11 +62,8 @@ static void since(uint64_t time_ns, char *buf, size_t size)
 
 const struct engine_dialect engine_docker = {
     .grace = "t",
-    .remove_query = "?force=true",
-    .create_query = "?name=",
     .events_query = "",
     .update = update,
-    .create = create,
     .other_quota = other_quota,
     .since = since,
 };

@@ -267,11 +267,6 @@ const char *engine_version(const struct engine *e)
     return e->greeting.version;
 }
 
-enum engine_kind engine_kind(const struct engine *e)
-{
-    return e->greeting.kind;
-}
-
 void engine_dispatch(struct engine *e)
 {
     struct epoll_event events[2];

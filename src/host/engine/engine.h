@@ -30,7 +30,7 @@
 #define ENGINE_ID_MAX         256         /* bytes of an id or a name */
 #define ENGINE_EVENT_MAX      (256 << 10) /* bytes of one event; a longer one is a resync … */
 #define ENGINE_SKIP_MAX       (16 << 20)  /* … or, from here on, none at all */
-#define ENGINE_CALLS_MAX      1000        /* under way at a time, streams and waits too */
+#define ENGINE_CALLS_MAX      1000        /* under way at a time, streams too */
 
 enum engine_kind { ENGINE_DOCKER, ENGINE_PODMAN };
 
@@ -85,8 +85,6 @@ struct engine_container {
     enum engine_state state;
     pid_t pid;     /* its first process, in the engine's namespace; 0: none, or not said */
     int exit_code; /* of the last run */
-    bool tty;      /* its log has no frames, see engine_logs */
-    bool oom;      /* the last run was ended by the OOM killer */
     /*
      * As the engine remembers them, and only when inspected. Docker's are what it last wrote,
      * podman's (4.3) what the container was created with: updates do not show. Somebody else may
@@ -177,7 +175,6 @@ void engine_dispatch(struct engine *e);
 
 /* What answered last. "docker 1.41", "podman 4.3.1"; "" before ENGINE_RESYNC came first. */
 const char *engine_version(const struct engine *e);
-enum engine_kind engine_kind(const struct engine *e);
 
 /* ---- calls ---- */
 
@@ -187,13 +184,7 @@ enum engine_verb {
     ENGINE_V_UPDATE,
     ENGINE_V_PAUSE,
     ENGINE_V_UNPAUSE,
-    ENGINE_V_CREATE,
-    ENGINE_V_START,
     ENGINE_V_STOP,
-    ENGINE_V_KILL,
-    ENGINE_V_WAIT,
-    ENGINE_V_REMOVE,
-    ENGINE_V_LOGS,
     ENGINE_V_MAX,
 };
 
@@ -206,8 +197,6 @@ struct engine_result {
     uint64_t took_ns;
     const struct engine_container *containers; /* LIST, INSPECT */
     size_t n_containers;
-    const char *id; /* CREATE */
-    int exit_code;  /* WAIT */
 };
 
 typedef void engine_done(void *arg, const struct engine_result *result);
@@ -216,7 +205,7 @@ typedef void engine_done(void *arg, const struct engine_result *result);
 struct engine_then {
     engine_done *done;
     void *arg;
-    unsigned timeout_ms; /* 0: ENGINE_TIMEOUT_MS; engine_wait and engine_logs: without an end */
+    unsigned timeout_ms; /* 0: ENGINE_TIMEOUT_MS */
 };
 
 /*
@@ -263,45 +252,9 @@ int64_t engine_update(struct engine *e, const char *id, const struct engine_upda
 
 int64_t engine_pause(struct engine *e, const char *id, struct engine_then then);
 int64_t engine_unpause(struct engine *e, const char *id, struct engine_then then);
-int64_t engine_start(struct engine *e, const char *id, struct engine_then then);
 
 /* Sends SIGTERM, and SIGKILL after @grace_s; the timeout must be longer. */
 int64_t engine_stop(struct engine *e, const char *id, unsigned grace_s, struct engine_then then);
-
-/* @signal is a name ("KILL") or number. */
-int64_t engine_kill(struct engine *e, const char *id, const char *signal, struct engine_then then);
-
-/* Waits until the container does not run; exit_code is in the result. */
-int64_t engine_wait(struct engine *e, const char *id, struct engine_then then);
-
-/* Removes the container; kills it if it runs. */
-int64_t engine_remove(struct engine *e, const char *id, struct engine_then then);
-
-struct engine_create {
-    const char *name; /* NULL: the engine's choice */
-    const char *image;
-    const char *const *argv;  /* ended by NULL, as binds and env; NULL: the image's */
-    const char *const *env;   /* "KEY=VALUE" */
-    const char *const *binds; /* "SOURCE:TARGET" or "SOURCE:TARGET:OPTION,OPTION" */
-    const struct engine_label *labels;
-    size_t n_labels;
-    const char *runtime; /* OCI runtime; NULL: the engine's default. Docker only */
-    bool host_network;
-    struct engine_limits limits; /* cgroup_parent may be NULL */
-};
-
-int64_t engine_create(struct engine *e, const struct engine_create *create,
-                      struct engine_then then);
-
-/* @fd 1: stdout, 2: stderr. From a container with a terminal all comes as 1. */
-typedef void engine_log_fn(void *arg, int fd, const char *bytes, size_t len);
-
-/*
- * Hands the last @tail lines of the container's output to @log (-1: all); with @follow also its
- * later output, until it ends. @tty: as inspected. @log gets then.arg, too.
- */
-int64_t engine_logs(struct engine *e, const char *id, bool tty, bool follow, int tail,
-                    engine_log_fn *log, struct engine_then then);
 
 /* Breaks a call off without calling done; the engine may carry it out all the same. */
 void engine_cancel(struct engine *e, int64_t ticket);

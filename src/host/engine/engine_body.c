@@ -20,26 +20,6 @@ json_t *body_finish(bool ok, json_t *body)
     return NULL;
 }
 
-json_t *body_labels(const struct engine_label *labels, size_t n)
-{
-    json_t *body = json_object();
-    bool ok = body != NULL;
-
-    for (size_t i = 0; i < n; i++)
-        body_add(&ok, body, labels[i].key, json_string(labels[i].value));
-    return body_finish(ok, body);
-}
-
-json_t *body_texts(const char *const *texts)
-{
-    json_t *body = json_array();
-    bool ok = body != NULL;
-
-    for (; texts && *texts; texts++)
-        ok = json_array_append_new(body, json_string(*texts)) == 0 && ok;
-    return body_finish(ok, body);
-}
-
 json_t *body_cpus(const struct cpuset *cpus)
 {
     char text[CPUSET_TEXT_MAX];

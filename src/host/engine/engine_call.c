@@ -14,12 +14,7 @@ struct engine_call {
     struct engine_then then;
     int64_t ticket, transfer;
     uint64_t started_ns;
-    engine_log_fn *log;
-    struct engine_frames frames; /* of logs, as tty */
     enum engine_verb verb;
-    bool tty;
-    bool inside;                 /* its log callback runs … */
-    bool gone;                   /* … and has cancelled it */
     bool again;                  /* an update is asked for the second time */
     struct engine_update update; /* points to the following two */
     struct cpuset cpus;
@@ -31,20 +26,13 @@ static const struct {
     const char *name;
     const char *method;
     const char *tail; /* of the path, behind the container */
-    bool endless;     /* unless a timeout is given */
 } verbs[] = {
-    [ENGINE_V_LIST] = {"list", "GET", "", false},
-    [ENGINE_V_INSPECT] = {"inspect", "GET", "/json", false},
-    [ENGINE_V_UPDATE] = {"update", "POST", "/update", false},
-    [ENGINE_V_PAUSE] = {"pause", "POST", "/pause", false},
-    [ENGINE_V_UNPAUSE] = {"unpause", "POST", "/unpause", false},
-    [ENGINE_V_CREATE] = {"create", "POST", "", false},
-    [ENGINE_V_START] = {"start", "POST", "/start", false},
-    [ENGINE_V_STOP] = {"stop", "POST", "/stop", false},
-    [ENGINE_V_KILL] = {"kill", "POST", "/kill", false},
-    [ENGINE_V_WAIT] = {"wait", "POST", "/wait", true},
-    [ENGINE_V_REMOVE] = {"remove", "DELETE", "", false},
-    [ENGINE_V_LOGS] = {"logs", "GET", "/logs", true},
+    [ENGINE_V_LIST] = {"list", "GET", ""},
+    [ENGINE_V_INSPECT] = {"inspect", "GET", "/json"},
+    [ENGINE_V_UPDATE] = {"update", "POST", "/update"},
+    [ENGINE_V_PAUSE] = {"pause", "POST", "/pause"},
+    [ENGINE_V_UNPAUSE] = {"unpause", "POST", "/unpause"},
+    [ENGINE_V_STOP] = {"stop", "POST", "/stop"},
 };
 static_assert(ARRAY_LEN(verbs) == ENGINE_V_MAX, "an entry for each verb");
 
@@ -109,20 +97,11 @@ static void on_success(struct engine_call *c, const struct transfer_answer *answ
     struct engine_result result = {.status = answer->status};
     struct engine_containers found = {0};
     struct error err = {0};
-    char id[ENGINE_ID_MAX];
-    const char *body = answer->body;
-    size_t len = answer->body_len;
 
     if (c->verb == ENGINE_V_LIST)
-        result.code = engine_parse_list(body, len, &found, &err);
+        result.code = engine_parse_list(answer->body, answer->body_len, &found, &err);
     else if (c->verb == ENGINE_V_INSPECT)
-        result.code = engine_parse_inspect(body, len, &found, &err);
-    else if (c->verb == ENGINE_V_WAIT)
-        result.code = engine_parse_exit(body, len, &result.exit_code, &err);
-    else if (c->verb == ENGINE_V_CREATE)
-        result.code = engine_parse_created(body, len, id, &err);
-    if (c->verb == ENGINE_V_CREATE && result.code == 0)
-        result.id = id;
+        result.code = engine_parse_inspect(answer->body, answer->body_len, &found, &err);
     result.containers = found.list;
     result.n_containers = found.n;
     settle(c, &result, err.text);
@@ -164,34 +143,6 @@ static void on_answer(void *arg, const struct transfer_answer *answer)
     }
 }
 
-/* ---- logs ---- */
-
-static void on_log(void *arg, int fd, const char *bytes, size_t len)
-{
-    struct engine_call *c = arg;
-
-    if (!c->gone)
-        c->log(c->then.arg, fd, bytes, len);
-}
-
-static ssize_t on_log_bytes(void *arg, const char *bytes, size_t len)
-{
-    struct engine_call *c = arg;
-    int r = 0;
-
-    c->inside = true;
-    if (!c->tty)
-        r = engine_frames_feed(&c->frames, bytes, len, on_log, c);
-    else if (len > 0)
-        on_log(c, 1, bytes, len);
-    c->inside = false;
-    if (c->gone) { /* and so is its transfer */
-        free(c);
-        return -ECANCELED;
-    }
-    return r < 0 ? r : (ssize_t)len;
-}
-
 /* ---- the beginning ---- */
 
 /* Takes @body over. */
@@ -201,21 +152,20 @@ static int send_call(struct engine_call *c, const char *path, json_t *body)
     uint64_t used_ms = (clock_now_ns() - c->started_ns) / NS_PER_MS;
     struct transfer_request request = {
         .method = verbs[c->verb].method,
-        .data = c->verb == ENGINE_V_LOGS ? on_log_bytes : NULL,
         .done = on_answer,
         .arg = c,
         .timeout_ms = c->then.timeout_ms,
     };
-    bool wants_body = c->verb == ENGINE_V_UPDATE || c->verb == ENGINE_V_CREATE;
     _cleanup_free_ char *text = body ? json_dumps(body, JSON_COMPACT) : NULL, *full = NULL;
 
     json_decref(body);
-    if ((wants_body && !text) || asprintf(&full, "%s%s", e->greeting.prefix, path) < 0) {
+    if ((c->verb == ENGINE_V_UPDATE && !text) ||
+        asprintf(&full, "%s%s", e->greeting.prefix, path) < 0) {
         full = NULL;
         return -ENOMEM;
     }
-    if (request.timeout_ms > 0) /* what is left of it; 0 would be for ever */
-        request.timeout_ms = used_ms < request.timeout_ms ? request.timeout_ms - used_ms : 1;
+    /* what is left of it; 0 would be for ever */
+    request.timeout_ms = used_ms < request.timeout_ms ? request.timeout_ms - used_ms : 1;
     request.path = full;
     request.body = text;
     c->transfer = transfer_send(e->http, &request);
@@ -240,7 +190,7 @@ static int begin(struct engine *e, enum engine_verb verb, const char *target,
     c->engine = e;
     c->verb = verb;
     c->then = *then;
-    if (then->timeout_ms == 0 && !verbs[verb].endless)
+    if (then->timeout_ms == 0)
         c->then.timeout_ms = ENGINE_TIMEOUT_MS;
     c->started_ns = clock_now_ns();
     strcpy(c->target, target);
@@ -302,16 +252,6 @@ int64_t engine_unpause(struct engine *e, const char *id, struct engine_then then
     return act(e, ENGINE_V_UNPAUSE, id, "", &then);
 }
 
-int64_t engine_start(struct engine *e, const char *id, struct engine_then then)
-{
-    return act(e, ENGINE_V_START, id, "", &then);
-}
-
-int64_t engine_wait(struct engine *e, const char *id, struct engine_then then)
-{
-    return act(e, ENGINE_V_WAIT, id, "", &then);
-}
-
 int64_t engine_stop(struct engine *e, const char *id, unsigned grace_s, struct engine_then then)
 {
     char query[32];
@@ -320,23 +260,6 @@ int64_t engine_stop(struct engine *e, const char *id, unsigned grace_s, struct e
         return -ENOTCONN;
     snprintf(query, sizeof(query), "?%s=%u", e->dialect->grace, grace_s);
     return act(e, ENGINE_V_STOP, id, query, &then);
-}
-
-int64_t engine_kill(struct engine *e, const char *id, const char *signal, struct engine_then then)
-{
-    char name[32], query[64];
-
-    if (!*signal || http_escape(signal, name, sizeof(name)) < 0)
-        return -EINVAL;
-    snprintf(query, sizeof(query), "?signal=%s", name);
-    return act(e, ENGINE_V_KILL, id, query, &then);
-}
-
-int64_t engine_remove(struct engine *e, const char *id, struct engine_then then)
-{
-    if (!e->dialect)
-        return -ENOTCONN;
-    return act(e, ENGINE_V_REMOVE, id, e->dialect->remove_query, &then);
 }
 
 int64_t engine_list(struct engine *e, const char *label, struct engine_then then)
@@ -379,37 +302,6 @@ int64_t engine_update(struct engine *e, const char *id, const struct engine_upda
     return finish(c, e->dialect->update(&c->update), "/containers/%s/update", id);
 }
 
-int64_t engine_create(struct engine *e, const struct engine_create *create, struct engine_then then)
-{
-    const char *name = create->name ? create->name : "";
-    struct engine_call *c;
-    int r = begin(e, ENGINE_V_CREATE, name, &then, &c);
-
-    if (r < 0)
-        return r;
-    if (e->dialect->create_query && *name)
-        return finish(c, e->dialect->create(create), "/containers/create%s%s",
-                      e->dialect->create_query, name);
-    return finish(c, e->dialect->create(create), "/containers/create");
-}
-
-int64_t engine_logs(struct engine *e, const char *id, bool tty, bool follow, int tail,
-                    engine_log_fn *log, struct engine_then then)
-{
-    char limit[24] = "";
-    struct engine_call *c;
-    int r = *id ? begin(e, ENGINE_V_LOGS, id, &then, &c) : -EINVAL;
-
-    if (r < 0)
-        return r;
-    c->log = log;
-    c->tty = tty;
-    if (tail >= 0)
-        snprintf(limit, sizeof(limit), "&tail=%d", tail);
-    return finish(c, NULL, "/containers/%s/logs?stdout=true&stderr=true&follow=%s%s", id,
-                  follow ? "true" : "false", limit);
-}
-
 void engine_cancel(struct engine *e, int64_t ticket)
 {
     struct engine_call *c = e->calls;
@@ -420,10 +312,7 @@ void engine_cancel(struct engine *e, int64_t ticket)
         return;
     unlink_call(c);
     transfer_cancel(e->http, c->transfer);
-    if (c->inside)
-        c->gone = true;
-    else
-        free(c);
+    free(c);
 }
 
 void engine_calls_free(struct engine *e)

@@ -11,13 +11,10 @@
 
 struct engine_dialect {
     const char *grace;        /* name of engine_stop's parameter */
-    const char *remove_query; /* "?…": at once, also when it runs */
-    const char *create_query; /* in front of the name; NULL: the name is in the body */
     const char *events_query; /* beside filter and since */
 
-    /* Bodies; NULL: out of memory. */
+    /* The body; NULL: out of memory. */
     json_t *(*update)(const struct engine_update *update);
-    json_t *(*create)(const struct engine_create *create);
 
     /*
      * Tells in which other form to send an update that was answered with @status: writes another
@@ -39,11 +36,5 @@ void body_add(bool *ok, json_t *object, const char *key, json_t *value);
 
 /* @body, or NULL after giving it up when not @ok. */
 json_t *body_finish(bool ok, json_t *body);
-
-/* {"KEY": "VALUE", …} */
-json_t *body_labels(const struct engine_label *labels, size_t n);
-
-/* ["…", …] of an array ended by NULL, which may be NULL itself. */
-json_t *body_texts(const char *const *texts);
 
 json_t *body_cpus(const struct cpuset *cpus);

@@ -138,16 +138,6 @@ static int get_number(const json_t *object, const char *key, int64_t min, int64_
     return 0;
 }
 
-static int get_bool(const json_t *object, const char *key, bool *ret, struct error *err)
-{
-    json_t *value = member(object, key);
-
-    if (value && !json_is_boolean(value))
-        return error_set(err, -EBADMSG, "\"%s\" is neither true nor false", key);
-    *ret = json_is_true(value);
-    return 0;
-}
-
 static int get_object(const json_t *object, const char *key, json_t **ret, struct error *err)
 {
     json_t *value = member(object, key);
@@ -326,15 +316,11 @@ static int inspected(const json_t *object, struct engine_container *c, struct er
     if (r == 0)
         r = get_text(config, "Image", &c->image, err);
     if (r == 0)
-        r = get_bool(config, "Tty", &c->tty, err);
-    if (r == 0)
         r = get_labels(config, c, err);
     if (r == 0)
         r = get_state(state, "Status", c, err);
     if (r == 0)
         r = get_run(state, c, err);
-    if (r == 0)
-        r = get_bool(state, "OOMKilled", &c->oom, err);
     if (r == 0)
         r = get_text(state, "StartedAt", &started, err);
     if (r == 0 && *started && parse_time(started, &c->started_ns) < 0)
@@ -419,42 +405,6 @@ const char *engine_label(const struct engine_container *c, const char *key)
 }
 
 /* ---- short answers ---- */
-
-int engine_parse_created(const char *text, size_t len, char ret_id[ENGINE_ID_MAX],
-                         struct error *err)
-{
-    _cleanup_json_ json_t *root = NULL;
-    const char *id = "";
-    int r = load(text, len, &root, err);
-
-    if (r == 0)
-        r = get_id(root, "Id", &id, err);
-    if (r == 0)
-        strcpy(ret_id, id);
-    return r;
-}
-
-/* Docker: {"StatusCode":137}; podman: 137 */
-int engine_parse_exit(const char *text, size_t len, int *ret_code, struct error *err)
-{
-    _cleanup_json_ json_t *root = NULL, *wrapped = NULL;
-    int64_t code = 0;
-    int r = load(text, len, &root, err);
-
-    if (r < 0)
-        return r;
-    if (!json_is_object(root)) {
-        wrapped = json_pack("{s:O}", "StatusCode", root);
-        if (!wrapped)
-            return error_set(err, -ENOMEM, "out of memory");
-    } else if (!member(root, "StatusCode")) {
-        return error_set(err, -EBADMSG, "\"StatusCode\" is missing");
-    }
-    r = get_number(wrapped ? wrapped : root, "StatusCode", INT_MIN, INT_MAX, &code, err);
-    if (r == 0)
-        *ret_code = (int)code;
-    return r;
-}
 
 void engine_parse_failure(const char *text, size_t len, char ret_message[ERROR_TEXT_MAX],
                           char *ret_cause, size_t cause_size)
@@ -602,40 +552,4 @@ void engine_event_done(struct engine_event_text *event)
 {
     json_decref(event->document);
     event->document = NULL;
-}
-
-/* ---- logs ---- */
-
-/* The head of a frame is complete. Docker's own words about a log are a third stream. */
-static int begin_frame(struct engine_frames *frames)
-{
-    const unsigned char *h = frames->head;
-
-    if (h[0] < 1 || h[0] > 3 || h[1] || h[2] || h[3])
-        return -EBADMSG;
-    frames->left = (uint32_t)h[4] << 24 | (uint32_t)h[5] << 16 | (uint32_t)h[6] << 8 | h[7];
-    frames->n_head = 0;
-    return 0;
-}
-
-int engine_frames_feed(struct engine_frames *frames, const char *bytes, size_t len,
-                       engine_log_fn *log, void *arg)
-{
-    while (len > 0) {
-        size_t wanted = frames->left > 0 ? frames->left : sizeof(frames->head) - frames->n_head;
-        size_t n = len < wanted ? len : wanted;
-
-        if (frames->left > 0) {
-            log(arg, frames->head[0] == 1 ? 1 : 2, bytes, n);
-            frames->left -= (uint32_t)n;
-        } else {
-            memcpy(frames->head + frames->n_head, bytes, n);
-            frames->n_head += (unsigned)n;
-            if (n == wanted && begin_frame(frames) < 0)
-                return -EBADMSG;
-        }
-        bytes += n;
-        len -= n;
-    }
-    return 0;
 }

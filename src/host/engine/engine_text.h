@@ -41,9 +41,6 @@ int engine_parse_list(const char *text, size_t len, struct engine_containers *re
                       struct error *err);
 int engine_parse_inspect(const char *text, size_t len, struct engine_containers *ret,
                          struct error *err);
-int engine_parse_created(const char *text, size_t len, char ret_id[ENGINE_ID_MAX],
-                         struct error *err);
-int engine_parse_exit(const char *text, size_t len, int *ret_code, struct error *err);
 
 /*
  * The engine's own words in an answer that is no success: one printable line, never empty, cut at
@@ -69,16 +66,3 @@ void engine_event_done(struct engine_event_text *event);
 
 /* The events that engine_parse_event knows, as a filter of /events: JSON. */
 extern const char engine_event_filter[];
-
-/* ---- logs: frames of eight bytes head (1 or 2, three zeros, length, big-endian) and content ----
- */
-
-struct engine_frames {
-    unsigned char head[8];
-    unsigned n_head;
-    uint32_t left; /* of the frame's content */
-};
-
-/* Hands the content of @len more bytes to @log. Returns 0 or -EBADMSG (no frame begins so). */
-int engine_frames_feed(struct engine_frames *frames, const char *bytes, size_t len,
-                       engine_log_fn *log, void *arg);
