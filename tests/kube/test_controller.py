@@ -104,6 +104,22 @@ def test_a_training_grows_into_the_free_room_and_goes_without_a_trace(cluster, n
     assert metrics["tide_kube_synced"] == 1 and metrics["tide_kube_reconciles_total"] > 0
 
 
+def test_a_namespace_is_deleted_with_its_training(cluster, namespace, start, train):
+    """Its pods go first, its training later: meanwhile the controller makes nothing anew. Its rights, which
+    go with the training, in any order, go last here."""
+    controller = start()
+    train([controller])
+    until_ready(cluster, namespace, 2)
+    space = f"/api/v1/namespaces/{namespace}"
+    rights = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings/tide-kube-by-hand"
+    cluster.must("PATCH", rights, {"metadata": {"finalizers": ["example.com/hold"]}})
+    cluster.must("DELETE", space)
+    eventually(lambda: cluster.api("GET", f"{TRAININGS.format(namespace)}/job")[0] == 404, 2 * GUARD_S)
+    cluster.must("PATCH", rights, {"metadata": {"finalizers": []}})
+    eventually(lambda: cluster.api("GET", space)[0] == 404, 2 * GUARD_S)
+    assert controller.log.read_text().count(f"{namespace}/") <= 1, controller.log.read_text()
+
+
 def test_people_see_and_steer_trainings_by_kubectl(cluster, namespace, start, train):
     chief = train([start()])
     until_ready(cluster, namespace, 2)

@@ -69,6 +69,7 @@ static struct {
     unsigned deaf; /* the watches of this client, from 1, bring nothing; 0: of none */
     enum shell_server server;
     const char *refuses; /* "services": nobody may write that; NULL: all may */
+    bool namespace_ends; /* it is being deleted: nothing new is taken */
 } shell;
 
 /* ---- clocks ---------------------------------------------------------------------------------- */
@@ -292,6 +293,13 @@ static void split(struct exchange *x)
     }
 }
 
+/* A namespace that is being deleted takes no new object. */
+static json_t *namespace_ends(void)
+{
+    return json_pack("{s:s,s:i,s:s,s:{s:[{s:s}]}}", "kind", "Status", "code", 403, "reason",
+                     "Forbidden", "details", "causes", "reason", "NamespaceTerminating");
+}
+
 static json_t *refusal(int status, const char *reason)
 {
     return json_pack("{s:s,s:i,s:s,s:s}", "kind", "Status", "code", status, "reason", reason,
@@ -344,6 +352,9 @@ static int serve(struct exchange *x, json_t **ret)
     if (shell.refuses && strcmp(x->method, "GET") != 0 && strcmp(what(x), shell.refuses) == 0) {
         status = 403;
         *ret = refusal(403, "Forbidden");
+    } else if (shell.namespace_ends && strcmp(x->method, "POST") == 0) {
+        status = 403;
+        *ret = namespace_ends();
     } else if (strcmp(x->method, "GET") == 0 && !*x->name) {
         status = list(x, ret);
     } else if (strcmp(x->method, "POST") == 0) {

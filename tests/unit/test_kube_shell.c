@@ -27,6 +27,7 @@ struct replica {
     struct controller_options options;
     unsigned led, lost;  /* how often */
     unsigned gone, back; /* "lost the watch on …", "watch on … restored" */
+    unsigned refused;    /* "… 403 Forbidden …" */
     bool leads;
     bool deposed; /* it may not act, and has not heard of it yet */
 };
@@ -46,6 +47,7 @@ static void on_log(void *arg, const char *text)
 
     r->gone += strncmp(text, "lost the watch on", 17) == 0;
     r->back += strstr(text, "restored") != NULL;
+    r->refused += strstr(text, "403") != NULL;
 }
 
 static void on_lease(void *arg, bool leads, const char *holder)
@@ -369,6 +371,31 @@ static void what_is_refused_is_tried_ever_more_rarely_and_made_when_it_may(void 
         assert_int_equal(workers("ready"), cases[i].resized ? 1 : 2);
         finish(&r);
     }
+}
+
+/* Namespaces lose their pods first, their trainings later. */
+static void in_a_namespace_that_is_being_deleted_nothing_is_created_again(void **state)
+{
+    struct replica r;
+    unsigned made;
+    json_t *pod;
+
+    (void)state;
+    begin(&r, false);
+    made = shell_count("POST pods");
+    shell.namespace_ends = true;
+    while ((pod = find_object("pods", "n", "job-chief")) ||
+           (pod = find_object("pods", "n", "job-ps-0")) ||
+           (pod = find_object("pods", "n", "job-worker-0")) ||
+           (pod = find_object("pods", "n", "job-worker-1")))
+        remove_object(pod);
+    live(&r, 3600);
+    assert_string_equal(degraded(), "NamespaceTerminating");
+    assert_int_equal(shell_count("POST pods"), made + 1);
+    assert_int_equal(r.refused, 1);
+    remove_object(the_job());
+    live(&r, 10);
+    finish(&r);
 }
 
 static void another_authority_reaches_trainings_that_run(void **state)
@@ -705,6 +732,7 @@ int main(void)
         cmocka_unit_test(what_went_by_while_the_server_was_gone_is_listed),
         cmocka_unit_test(the_other_replica_leads_while_the_server_is_gone_for_one),
         cmocka_unit_test(what_is_refused_is_tried_ever_more_rarely_and_made_when_it_may),
+        cmocka_unit_test(in_a_namespace_that_is_being_deleted_nothing_is_created_again),
         cmocka_unit_test(another_authority_reaches_trainings_that_run),
         cmocka_unit_test(a_status_decided_on_old_news_is_not_written),
         cmocka_unit_test(a_new_leader_decides_on_what_there_is_when_it_takes_over),

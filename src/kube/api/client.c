@@ -115,6 +115,22 @@ static int code_of(int status, const char *reason)
     }
 }
 
+/* Whether a Status says that the namespace is being deleted, which takes nothing new. */
+static bool namespace_ends(const json_t *status)
+{
+    const json_t *causes = json_object_get(json_object_get(status, "details"), "causes");
+    json_t *cause;
+    size_t i;
+
+    json_array_foreach (causes, i, cause) {
+        const char *reason = json_string_value(json_object_get(cause, "reason"));
+
+        if (reason && strcmp(reason, "NamespaceTerminating") == 0)
+            return true;
+    }
+    return false;
+}
+
 static void settle(struct call *call, struct client_answer *answer, const char *why)
 {
     char text[ERROR_TEXT_MAX + 512] = "";
@@ -187,7 +203,7 @@ static void on_failure(struct call *call, const struct transfer_answer *raw)
     struct error why = {0};
 
     answer.retry_ms = client_retry_after(raw->head);
-    answer.code = code_of(raw->status, answer.reason);
+    answer.code = namespace_ends(body) ? -ESHUTDOWN : code_of(raw->status, answer.reason);
     answer.body = json_is_object(body) ? body : NULL;
     if (raw->status == 401)
         call->client->refreshed_ns = 0; /* there may be a new token */

@@ -87,6 +87,7 @@ const char *client_namespace(const struct client *c); /* of the context, or our 
  * - -ENOENT: no such object or kind (404); -EEXIST: the name is taken (409 AlreadyExists)
  * - -EAGAIN: it has changed meanwhile, or a field belongs to others (409 Conflict)
  * - -ESTALE: the version is too old (410); -EBUSY: still refused for now (429, 503)
+ * - -ESHUTDOWN: the namespace is being deleted and takes no new object (403 NamespaceTerminating)
  * - -EREMOTEIO: the server failed (500 and above); -EPROTO: another status; TLS
  * - -EPERM: no longer allowed when its turn came; -EBADMSG: no JSON; and those of transfer.h
  */

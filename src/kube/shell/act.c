@@ -325,7 +325,7 @@ static void fail(struct chain *c, int code, const char *text)
 {
     struct actor *a = c->actor;
     bool alone = makes(c->first) || c->first->kind == KUBE_RESIZE_POD;
-    bool refused = code == -EINVAL || code == -EACCES || code == -EEXIST ||
+    bool refused = code == -EINVAL || code == -EACCES || code == -EEXIST || code == -ESHUTDOWN ||
                    (alone && code == -EREMOTEIO); /* mostly a webhook that does not answer */
 
     a->on.failed(a->on.arg, text);
@@ -362,7 +362,7 @@ static void on_answer(void *arg, const struct client_answer *answer)
         claim(c);
         return;
     }
-    if (answer->code < 0 && s->kind == KUBE_EVENT)
+    if (answer->code < 0 && answer->code != -ESHUTDOWN && s->kind == KUBE_EVENT)
         a->on.failed(a->on.arg, answer->text);
     if (answer->code == 0 || is_done(s, answer))
         succeed(c, answer->code == 0 ? answer->body : NULL);

@@ -107,7 +107,8 @@ struct kube_answer {
     enum kube_action_kind kind;
     enum kube_role role; /* for KUBE_CREATE_POD */
     uint32_t index;
-    int code;         /* 0, -EINVAL, -EACCES, -EREMOTEIO; -EEXIST: somebody else has the name */
+    int code;         /* 0, -EINVAL, -EACCES, -EREMOTEIO; -EEXIST: somebody else has the name;
+                         -ESHUTDOWN: the namespace is being deleted */
     const char *text; /* why it was refused, for a person */
 };
 

@@ -51,7 +51,7 @@ enum refused {
 };
 
 struct refusal {
-    int code; /* of the last try; 0: not refused */
+    int code; /* of the last try, see kube_answer; 0: not refused */
     enum kube_action_kind kind;
     uint32_t count; /* in a row */
     int64_t until_ns;

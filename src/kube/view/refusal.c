@@ -10,8 +10,11 @@
 #define AGAIN_MAX_NS (300 * NS_PER_S) /* … up to this */
 #define FORGET_NS    (120 * NS_PER_S) /* without a further try: the action is no longer wanted */
 
+/* Every creation rests on the service: a namespace that is being deleted refuses all of them. */
 static enum refused slot_of(const struct kube_answer *answer)
 {
+    if (answer->code == -ESHUTDOWN)
+        return REFUSED_SERVICE;
     switch (answer->kind) {
     case KUBE_CREATE_SERVICE:
         return REFUSED_SERVICE;
@@ -84,6 +87,8 @@ void kube_memory_answer(struct kube_memory *memory, const struct kube_etj *etj,
     delay = AGAIN_NS << (r->count < 9 ? r->count : 9);
     r->count++;
     r->until_ns = now_ns + (delay < AGAIN_MAX_NS ? delay : AGAIN_MAX_NS);
+    if (answer->code == -ESHUTDOWN) /* the namespace never comes back */
+        r->until_ns = FOREVER - FORGET_NS;
     r->generation = etj->meta.generation;
     copy(r->text, sizeof(r->text), answer->text);
     if (answer->kind == KUBE_CREATE_SERVICE || answer->kind == KUBE_CREATE_POD)
@@ -133,7 +138,9 @@ void refused_tell(struct job *job)
         r++;
     if (r == job->record->refused + REFUSED_MAX)
         return;
-    job->trouble_reason = r->code == -EEXIST ? "NameTaken" : "Refused";
+    job->trouble_reason = r->code == -EEXIST      ? "NameTaken"
+                          : r->code == -ESHUTDOWN ? "NamespaceTerminating"
+                                                  : "Refused";
     snprintf(text, sizeof(text), "cannot %s: %s", kube_action_name(r->kind), r->text);
     copy(job->trouble, sizeof(job->trouble), text);
 }
