@@ -9,6 +9,8 @@ worker awake. absolute: from "command sent" to the last worker in place.
 """
 
 import argparse
+import json
+import pathlib
 import random
 import statistics
 import sys
@@ -66,12 +68,17 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--models", default="mlp,cnn")
     p.add_argument("--resizes", type=int, default=200, help="of each direction and row")
+    p.add_argument("--sizes", default="2:0,8:0,2:3,8:3", help="threads:other jobs, …")
+    p.add_argument("--rows", metavar="FILE", help="write the rows there as JSON, and save nothing")
     args = p.parse_args()
     rows = []
     for model in args.models.split(","):
-        for size, load in ((2, 0), (8, 0), (2, 3), (8, 3)):
+        for size, load in (map(int, pair.split(":")) for pair in args.sizes.split(",")):
             rows += measure(model, size, 1, load, args.resizes, seed=7)
-            harness.save("latency", rows)
+            if not args.rows:
+                harness.save("latency", rows)
+    if args.rows:
+        pathlib.Path(args.rows).write_text(json.dumps(rows))
 
 
 if __name__ == "__main__":

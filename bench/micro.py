@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import time
@@ -260,12 +261,15 @@ PARTS = {"hooks": measure_hooks, "api": measure_api, "tensorflow": measure_tenso
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--parts", default=",".join(PARTS), help="default, and only then saved: %(default)s")
+    p.add_argument("--rows", metavar="FILE", help="write the rows there as JSON")
     args = p.parse_args()
     table = Table()
     for name in args.parts.split(","):
         with harness.Bench() as bench:
             PARTS[name](table, bench)
-    if args.parts == ",".join(PARTS):
+    if args.rows:
+        pathlib.Path(args.rows).write_text(json.dumps(table.rows))
+    elif args.parts == ",".join(PARTS):
         harness.save("micro", table.rows)
 
 

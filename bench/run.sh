@@ -17,6 +17,7 @@ $py bench/throughput.py --case held --max 64 --threads 2
 $py bench/throughput.py --case orphaned --models mlp,attention
 $py bench/share.py --jobs 4
 $py bench/share.py --jobs 4 --against pinned
+$py bench/share.py --jobs 4 --against no-slices
 $py bench/share.py --jobs 2
 $py bench/share.py --jobs 2 --placement exclusive
 $py bench/replay.py
