@@ -13,6 +13,16 @@ unsigned cpuset_count(const struct cpuset *set)
     return n;
 }
 
+void cpuset_cut(struct cpuset *set, unsigned count)
+{
+    for (unsigned cpu = 0; cpu < CPUSET_MAX_CPUS; cpu++) {
+        if (count > 0)
+            count -= cpuset_has(set, cpu);
+        else
+            cpuset_remove(set, cpu);
+    }
+}
+
 int cpuset_next(const struct cpuset *set, unsigned from)
 {
     for (unsigned cpu = from; cpu < CPUSET_MAX_CPUS; cpu++) {

@@ -59,6 +59,9 @@ static inline bool cpuset_equal(const struct cpuset *a, const struct cpuset *b)
 
 unsigned cpuset_count(const struct cpuset *set); /* number of CPUs */
 
+/* Keeps the @count lowest CPUs. */
+void cpuset_cut(struct cpuset *set, unsigned count);
+
 /* The lowest CPU >= @from in the set, or -1. */
 int cpuset_next(const struct cpuset *set, unsigned from);
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tided does to cores: exclusive sets, weights, quotas, and the division between users."""
+import fcntl
 import os
 import pathlib
 import signal
@@ -13,6 +14,7 @@ import pytest
 from daemon import NOBODY, SET, WAIT, eventually
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+ONE = 61001  # a user without a name
 CPUS = sorted(os.sched_getaffinity(0))
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
@@ -217,30 +219,58 @@ def test_without_privilege_weights_and_quotas_are_missing_and_said_to_be(place):
 
 # ---- several users ----
 
+@pytest.fixture
+def claims(place):
+    """The directory of machine shares, which a user's daemon cannot make in the place's."""
+    path = place.base / "claims"
+    path.mkdir()
+    path.chmod(0o1777)
+    return path
+
+
 @root_only
-def test_two_users_daemons_divide_the_machine_by_their_jobs(place):
-    mine = place.daemon("--cpus", "0-7").start()
+def test_users_daemons_divide_the_machine_by_user_and_then_by_jobs(place, claims):
+    mine = place.daemon("--cpus", "0-7", uid=ONE).start()
     theirs = place.daemon("--cpus", "0-7", uid=NOBODY).start()
-    first = mine.job()
+    first = mine.job(uid=ONE)
     first.target(8)
     second = theirs.job(uid=NOBODY)
     first.target(4), second.target(4)
     third = theirs.job(uid=NOBODY)
-    first.target(3), second.target(3), third.target(2)  # 8 as 1 : 2, remainder to the larger
+    first.target(4), second.target(2), third.target(2)
+    more = place.daemon("--cpus", "0-7", uid=NOBODY).start()
+    fourth = more.job(uid=NOBODY)
+    first.target(4), fourth.target(1), eventually(lambda: second.get()["target"] + third.get()["target"] == 3)
     notes = mine.api("GET", "/v1/machine")[1]["notes"]
     assert any("other users' daemons" in note for note in notes)
+    more.signal(signal.SIGKILL)
+    second.target(2), third.target(2)
     theirs.signal(signal.SIGKILL)  # its jobs run on, uncommanded; its claim is void
     first.target(8)
     theirs.start()
-    first.target(3), second.target(3), third.target(2)
+    first.target(4), second.target(2), third.target(2)
+
+
+@root_only
+def test_users_daemons_have_what_roots_daemon_leaves(place, claims):
+    users = place.daemon("--cpus", "0-7", uid=NOBODY).start()
+    job = users.job(uid=NOBODY)
+    job.target(8)
+    roots = place.daemon("--cpus", "0-7").start()
+    first = roots.job("--max", "6")
+    first.target(6), job.target(2)
+    second = roots.job()
+    first.target(4), second.target(4), job.target(1)
+    first.end(), second.end()
+    job.target(8)
 
 
 @root_only
 @two_cpus
-def test_two_users_exclusive_jobs_never_share_a_core(place):
-    mine = place.daemon("--placement", "exclusive").start()
+def test_two_users_exclusive_jobs_never_share_a_core(place, claims):
+    mine = place.daemon("--placement", "exclusive", uid=ONE).start()
     theirs = place.daemon("--placement", "exclusive", uid=NOBODY).start()
-    first = mine.job()
+    first = mine.job(uid=ONE)
     eventually(lambda: len(affinity(first)) == len(CPUS) and first.get()["cores"])
     second = theirs.job(uid=NOBODY)
     eventually(lambda: second.get()["cores"] and not affinity(first) & affinity(second))
@@ -248,42 +278,132 @@ def test_two_users_exclusive_jobs_never_share_a_core(place):
     eventually(lambda: affinity(second) == set(CPUS))
 
 
+FORGER = """
+import fcntl, os, signal, sys
+folder, count, mode, lock, pid, cores = sys.argv[1], int(sys.argv[2]), int(sys.argv[3], 8), *sys.argv[4:7]
+for i in range(count):
+    child = os.fork() if count > 1 else 0
+    if child == 0:
+        break
+else:
+    signal.pause()
+name = f"{folder}/.{os.getuid()}-{os.getpid()}"
+claim = open(name, "w+")
+os.chmod(name, mode)
+claim.write(f"2 {int(pid) or os.getpid()} 512 8 {cores}\\n")
+claim.flush()
+if lock != "none":
+    fcntl.lockf(claim, fcntl.LOCK_EX if lock == "write" else fcntl.LOCK_SH)
+os.rename(name, name.replace("/.", "/"))
+signal.pause()
+"""
+
+
+@pytest.fixture
+def forge(claims):
+    """Starts processes of a user that each say in a file of their own that they have 512 jobs."""
+    forgers = []
+
+    def start(uid, count=1, mode="644", lock="write", pid=0, cores=""):
+        before = len(list(claims.glob("[0-9]*")))
+        forgers.append(subprocess.Popen(
+            ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", sys.executable, "-c", FORGER, claims,
+             str(count), mode, lock, str(pid), cores], start_new_session=True))
+        eventually(lambda: len(list(claims.glob("[0-9]*"))) == before + count)
+        return forgers[-1]
+
+    yield start
+    for forger in forgers:
+        os.killpg(forger.pid, signal.SIGKILL)
+        forger.wait()
+
+
+def stays(job, target, seconds=1.5):
+    """A tick of the daemon later, too."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        assert job.get()["target"] == target
+        time.sleep(0.05)
+
+
 @root_only
-def test_claims_that_are_forged_dead_or_damaged_do_not_count(place):
+def test_claims_of_users_take_no_cores_from_roots_daemon(place, forge):
     tided = place.daemon("--cpus", "0-7").start()
     job = tided.job()
     job.target(8)
-    claims = place.base / "claims"
+    forge(NOBODY, count=20, cores="0-7")
+    forge(ONE, cores="0-7")
+    stays(job, 8)
+
+
+@root_only
+def test_a_users_many_claims_take_no_more_than_one_share(place, forge):
+    tided = place.daemon("--cpus", "0-7", uid=ONE).start()
+    job = tided.job(uid=ONE)
+    job.target(8)
+    forger = forge(NOBODY, count=20, cores="0-7")
+    job.target(4)
+    stays(job, 4)
+    os.killpg(forger.pid, signal.SIGKILL)
+    job.target(8)
+
+
+@root_only
+@two_cpus
+def test_a_user_who_says_to_hold_all_cores_holds_a_share_of_them(place, forge):
+    tided = place.daemon("--placement", "exclusive", uid=ONE).start()
+    forge(NOBODY, count=8, cores=",".join(map(str, CPUS)))
+    job = tided.job(uid=ONE)
+    eventually(lambda: affinity(job) == set(CPUS[len(CPUS) // 2:]))  # of its own
+
+
+@root_only
+@pytest.mark.parametrize("lie", [{"lock": "none"}, {"lock": "read"}, {"pid": os.getpid()}, {"pid": 99999999},
+                                 {"mode": "666"}], ids=lambda lie: "-".join(map(str, *lie.items())))
+def test_claims_that_are_forged_do_not_count(place, forge, lie):
+    tided = place.daemon("--cpus", "0-7", uid=ONE).start()
+    job = tided.job(uid=ONE)
+    job.target(8)
+    forge(NOBODY, **lie)
+    stays(job, 8)
+    forge(NOBODY)  # the same with everything right does count
+    job.target(4)
+
+
+@root_only
+def test_what_is_no_claim_does_not_count(place):
+    tided = place.daemon("--cpus", "0-7").start()
+    job = tided.job()
+    job.target(8)
+    claims = tided.claims
     assert claims.stat().st_mode & 0o7777 == 0o1777
-    own = pathlib.Path(f"/proc/{os.getpid()}/stat").read_text().rsplit(")", 1)[1].split()
-    start = own[19]
-    files = {
-        "65534-1": f"1 65534 {os.getpid()} {start} 9 \n",   # not its owner
-        "0-99": f"1 0 {os.getpid()} 1 9 \n",                  # started at another time
-        "0-98": "1 0 99999999 5 9 \n",                        # no such process
-        "0-97": "nonsense", "0-96": "",
-    }
-    for name, text in files.items():
+    dead = claims / "0-99"
+    for name, text in {"0-99": "2 1 9 8 \n", "0-97": "nonsense", "0-96": ""}.items():
         (claims / name).write_text(text)
     (claims / "0-95").symlink_to("/proc/self/stat")
     os.mkfifo(claims / "0-94")
     (claims / "0-93").mkdir()
-    zombie = os.fork()
-    if zombie == 0:
-        os._exit(0)
-    os.waitid(os.P_PID, zombie, os.WEXITED | os.WNOWAIT)
-    started = pathlib.Path(f"/proc/{zombie}/stat").read_text().rsplit(")", 1)[1].split()[19]
-    (claims / ".zombie").write_text(f"1 0 {zombie} {started} 9 \n")
-    (claims / ".zombie").rename(claims / f"0-{zombie}")  # the move makes the daemon read them all
-    time.sleep(1.5)
+    (claims / ".new").write_text("")
+    (claims / ".new").rename(claims / "0-92")  # the move makes the daemon read them all
+    eventually(lambda: not dead.exists())  # nobody holds its lock: left by a daemon of root's that was killed
     assert job.get()["target"] == 8
-    os.waitpid(zombie, 0)
-    # The same with everything right does count.
-    (claims / ".new").write_text(f"1 0 {os.getpid()} {start} 1 \n")
-    (claims / ".new").rename(claims / f"0-{os.getpid()}")
-    job.target(4)
-    (claims / f"0-{os.getpid()}").unlink()
+    with open(claims / ".right", "w", encoding="utf-8") as right:
+        right.write(f"2 {os.getpid()} 1 1 \n")
+        right.flush()
+        fcntl.lockf(right, fcntl.LOCK_EX)
+        os.rename(right.name, claims / "0-91")
+        job.target(4)
+    (claims / "0-91").unlink()
     job.target(8)
+
+
+@root_only
+def test_root_takes_the_directory_over_from_a_user(place):
+    claims = place.base / "claims"
+    claims.mkdir(mode=0o700)
+    os.chown(claims, NOBODY, NOBODY)
+    place.daemon("--cpus", "0-7").start()
+    assert (claims.stat().st_uid, claims.stat().st_mode & 0o7777) == (0, 0o1777)
 
 
 def test_a_claims_directory_that_is_a_link_is_not_used(place):

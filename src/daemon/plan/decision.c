@@ -336,7 +336,7 @@ static uint32_t fill_jobs(struct daemon *daemon, uint64_t now)
     for (struct job *j = daemon->jobs.first; j; j = j->next)
         if (decision_counts(j, now))
             d->job[count++] = j;
-    d->capacity = machine_share_share(daemon->machine_share, count, &daemon->cpus, &daemon->usable);
+    d->capacity = machine_share_take(daemon->machine_share, count, &daemon->cpus, &daemon->usable);
     daemon->jobs.capacity = d->capacity;
     daemon->jobs.by_curves = d->spec.policy->by_curves;
     for (uint32_t i = 0; i < count; i++)

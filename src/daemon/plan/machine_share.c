@@ -2,6 +2,7 @@
 #include "daemon/plan/machine_share.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "daemon/daemon.h"
 #include "host/proc/proc.h"
 
@@ -10,18 +11,24 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 
 #define CLAIM_TEXT_MAX (CPUSET_TEXT_MAX + 96)
-#define CLAIM_NAME_MAX 32
+#define CLAIM_NAME_MAX 40
+#define ENTRIES_MAX    1024                   /* of the directory that one look reads */
+#define PAUSE_NS       (NS_PER_S / 20)        /* between two looks, however often files change */
+#define WATCH_PRIORITY SD_EVENT_PRIORITY_IDLE /* a flood of files delays nothing else */
 
 struct machine_share {
     struct daemon *daemon;
     int dir_fd;
-    sd_event_source *watch;
+    int own_fd; /* of our file; holds its lock */
+    sd_event_source *watch, *look;
+    uint64_t looked_ns;
     struct share_claim own;
     char name[CLAIM_NAME_MAX];
-    bool written, complained;
+    bool complained;
     char text[CLAIM_TEXT_MAX]; /* what our file holds */
     struct share_claim other[MACHINE_SHARE_MAX];
     size_t n;
@@ -31,19 +38,19 @@ struct machine_share {
 
 int machine_share_parse(const char *text, struct share_claim *ret)
 {
-    unsigned version, uid, jobs;
+    unsigned version, jobs, used;
     int pid, end = 0;
-    uint64_t start;
     struct cpuset cores;
 
-    if (sscanf(text, "%u %u %d %" SCNu64 " %u %n", &version, &uid, &pid, &start, &jobs, &end) !=
-            5 ||
-        end == 0 || version != 1 || pid <= 0)
+    if (sscanf(text, "%u %d %u %u %n", &version, &pid, &jobs, &used, &end) != 4 || end == 0 ||
+        version != 2 || pid <= 0)
         return -EINVAL;
     if (cpuset_parse(text + end, &cores) < 0)
         return -EINVAL;
-    *ret =
-        (struct share_claim){uid, pid, start, jobs > PROTO_JOBS_MAX ? PROTO_JOBS_MAX : jobs, cores};
+    *ret = (struct share_claim){.pid = pid,
+                                .jobs = jobs > PROTO_JOBS_MAX ? PROTO_JOBS_MAX : jobs,
+                                .used = used > CPUSET_MAX_CPUS ? CPUSET_MAX_CPUS : used,
+                                .cores = cores};
     return 0;
 }
 
@@ -53,226 +60,317 @@ static bool before(const struct share_claim *a, const struct share_claim *b)
     return a->uid != b->uid ? a->uid < b->uid : a->pid < b->pid;
 }
 
+static bool is_first_of_uid(const struct share_claim *all, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (all[k].uid == all[i].uid)
+            return false;
+    return true;
+}
+
+/* Cores of all daemons of @uid, one of those that have claims. */
+static unsigned user_share(const struct share_claim *all, size_t n, uid_t uid, unsigned cpus)
+{
+    unsigned users = 0, ahead = 0, left, share;
+    uint64_t roots = 0;
+
+    if (uid == 0)
+        return cpus;
+    for (size_t i = 0; i < n; i++) {
+        if (all[i].uid == 0) {
+            roots += all[i].used;
+        } else if (is_first_of_uid(all, i)) {
+            users++;
+            ahead += all[i].uid < uid;
+        }
+    }
+    left = roots < cpus ? cpus - (unsigned)roots : 0;
+    share = users ? left / users + (ahead < left % users) : left;
+    return share ? share : 1;
+}
+
 unsigned machine_share_divide(const struct share_claim *all, size_t n,
                               const struct share_claim *self, unsigned cpus)
 {
-    uint64_t jobs = 0, given = 0, own_rest, ahead = 0;
+    uint64_t jobs = 0, given = 0, own_rest, ahead = 0, cores;
     unsigned share;
 
-    for (size_t i = 0; i < n; i++)
-        jobs += all[i].jobs;
-    if (jobs == 0 || self->jobs == 0)
+    if (self->jobs == 0)
         return cpus;
+    cores = user_share(all, n, self->uid, cpus);
     for (size_t i = 0; i < n; i++)
-        given += all[i].jobs * (uint64_t)cpus / jobs;
-    share = (unsigned)(self->jobs * (uint64_t)cpus / jobs);
-    own_rest = self->jobs * (uint64_t)cpus % jobs;
+        jobs += all[i].uid == self->uid ? all[i].jobs : 0;
+    own_rest = self->jobs * cores % jobs;
     for (size_t i = 0; i < n; i++) {
-        uint64_t rest = all[i].jobs * (uint64_t)cpus % jobs;
+        uint64_t rest = all[i].jobs * cores % jobs;
 
+        if (all[i].uid != self->uid)
+            continue;
+        given += all[i].jobs * cores / jobs;
         ahead += rest > own_rest || (rest == own_rest && before(&all[i], self));
     }
-    if (own_rest > 0 && ahead < cpus - given)
+    share = (unsigned)(self->jobs * cores / jobs);
+    if (own_rest > 0 && ahead < cores - given)
         share++;
     return share ? share : 1;
 }
 
-void machine_share_usable(const struct share_claim *others, size_t n,
-                          const struct share_claim *self, const struct cpuset *machine,
-                          struct cpuset *ret)
+/* What the daemons of @uid hold, @self excepted; where two hold a core, the later gives it up. */
+static struct cpuset held_by(const struct share_claim *all, size_t n, uid_t uid,
+                             const struct share_claim *self)
 {
-    *ret = *machine;
-    for (size_t i = 0; i < n; i++)
-        for (unsigned w = 0; w < CPUSET_WORDS; w++) {
-            uint64_t taken = others[i].cores.word[w];
+    struct cpuset held;
 
-            if (before(self, &others[i]))
-                taken &= ~self->cores.word[w];
-            ret->word[w] &= ~taken;
-        }
+    cpuset_zero(&held);
+    for (size_t i = 0; i < n; i++) {
+        bool earlier = before(&all[i], self), later = before(self, &all[i]);
+
+        if (all[i].uid != uid || (!earlier && !later))
+            continue;
+        for (unsigned w = 0; w < CPUSET_WORDS; w++)
+            held.word[w] |= all[i].cores.word[w] & ~(later ? self->cores.word[w] : 0);
+    }
+    return held;
+}
+
+void machine_share_usable(const struct share_claim *all, size_t n, const struct share_claim *self,
+                          const struct cpuset *machine, struct cpuset *ret)
+{
+    unsigned cpus = cpuset_count(machine);
+
+    *ret = *machine;
+    for (size_t i = 0; i < n; i++) {
+        struct cpuset held;
+
+        if (!is_first_of_uid(all, i) || (self->uid == 0 && all[i].uid != 0))
+            continue;
+        held = held_by(all, n, all[i].uid, self);
+        cpuset_and(&held, &held, machine);
+        cpuset_cut(&held, user_share(all, n, all[i].uid, cpus));
+        for (unsigned w = 0; w < CPUSET_WORDS; w++)
+            ret->word[w] &= ~held.word[w];
+    }
     if (cpuset_count(ret) == 0)
         *ret = *machine;
 }
 
 /* ---- reading ---- */
 
-static int read_claim(const struct machine_share *c, const char *name, struct share_claim *ret)
+/* The owner alone may write the file, and only a writer may have such a lock. */
+static bool is_locked(int fd)
 {
-    _cleanup_fd_ int fd = openat(c->dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+
+    return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_WRLCK;
+}
+
+static int read_claim(const struct machine_share *s, const char *name, struct share_claim *ret)
+{
+    _cleanup_fd_ int fd = openat(s->dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    const struct daemon *d = s->daemon;
     char text[CLAIM_TEXT_MAX];
-    struct proc_stat stat;
-    struct share_claim claim;
+    struct proc_status status;
+    struct share_claim claim = {0};
     struct stat st;
     ssize_t len;
-    bool dead;
     int r;
 
     if (fd < 0 || fstat(fd, &st) < 0)
         return -errno;
-    if (!S_ISREG(st.st_mode))
+    if (!S_ISREG(st.st_mode) || (st.st_mode & (S_IWGRP | S_IWOTH)))
         return -EINVAL;
+    if (d->uid == 0 && st.st_uid != 0) /* root's daemon does not look at users' */
+        return -EPERM;
+    if (!is_locked(fd)) {
+        if (st.st_uid == d->uid)
+            unlinkat(s->dir_fd, name, 0); /* left by one of ours that was killed */
+        return -ESRCH;
+    }
     len = read(fd, text, sizeof(text) - 1);
     if (len < 0)
         return -errno;
     text[len] = '\0';
     r = machine_share_parse(text, &claim);
+    if (r == 0)
+        r = proc_read_status(d->root, claim.pid, &status);
+    if (r == 0 && !proc_all_of(&status, st.st_uid))
+        r = -EPERM;
     if (r < 0)
         return r;
-    if (claim.uid != st.st_uid)
-        return -EPERM;
-    r = proc_read_stat(c->daemon->root, claim.pid, &stat);
-    /* A container's first process may never wait for it: the dead one then stays a zombie. */
-    dead = r == -ESRCH || (r == 0 && (stat.start != claim.start || stat.state == 'Z'));
-    if (dead) {
-        if (claim.uid == c->daemon->uid)
-            unlinkat(c->dir_fd, name, 0); /* left by one of ours that was killed */
-        return -ESRCH;
-    }
+    claim.uid = st.st_uid;
     *ret = claim;
     return 0;
 }
 
-static bool too_many_of(const struct machine_share *c, uid_t uid)
+static bool too_many_of(const struct machine_share *s, uid_t uid)
 {
     unsigned n = 0;
 
-    for (size_t i = 0; i < c->n; i++)
-        n += c->other[i].uid == uid;
+    for (size_t i = 0; i < s->n; i++)
+        n += s->other[i].uid == uid;
     return n >= MACHINE_SHARE_UID_MAX;
 }
 
-bool machine_share_refresh(struct machine_share *c)
+bool machine_share_refresh(struct machine_share *s)
 {
     struct share_claim old[MACHINE_SHARE_MAX];
+    unsigned looked = 0;
     size_t n_old;
     DIR *dir;
     int fd;
 
-    if (!c)
+    if (!s)
         return false;
-    n_old = c->n;
-    memcpy(old, c->other, n_old * sizeof(old[0]));
-    c->n = 0;
-    fd = openat(c->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    s->looked_ns = clock_now_ns();
+    n_old = s->n;
+    memcpy(old, s->other, n_old * sizeof(old[0]));
+    s->n = 0;
+    fd = openat(s->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     dir = fd < 0 ? NULL : fdopendir(fd);
     if (!dir) {
         close_fd(fd);
         return n_old > 0;
     }
-    memset(c->other, 0, sizeof(c->other)); /* compared as bytes below */
-    for (const struct dirent *e; c->n < MACHINE_SHARE_MAX && (e = readdir(dir));) {
+    memset(s->other, 0, sizeof(s->other)); /* compared as bytes below */
+    for (const struct dirent *e;
+         s->n < MACHINE_SHARE_MAX && looked < ENTRIES_MAX && (e = readdir(dir)); looked++) {
         struct share_claim claim;
 
         memset(&claim, 0, sizeof(claim));
-        if (e->d_name[0] == '.' || strcmp(e->d_name, c->name) == 0 ||
-            read_claim(c, e->d_name, &claim) < 0 || claim.jobs == 0 || too_many_of(c, claim.uid))
+        if (e->d_name[0] == '.' || strcmp(e->d_name, s->name) == 0 ||
+            read_claim(s, e->d_name, &claim) < 0 || claim.jobs == 0 || too_many_of(s, claim.uid))
             continue;
-        c->other[c->n++] = claim;
+        s->other[s->n++] = claim;
     }
     closedir(dir);
-    return n_old != c->n || memcmp(old, c->other, n_old * sizeof(old[0])) != 0;
+    return n_old != s->n || memcmp(old, s->other, n_old * sizeof(old[0])) != 0;
 }
 
-unsigned machine_share_share(struct machine_share *c, uint32_t jobs, const struct cpuset *machine,
-                             struct cpuset *ret_usable)
+unsigned machine_share_take(struct machine_share *s, uint32_t jobs, const struct cpuset *machine,
+                            struct cpuset *ret_usable)
 {
     struct share_claim all[MACHINE_SHARE_MAX + 1];
     unsigned cpus = cpuset_count(machine);
 
     *ret_usable = *machine;
-    if (!c || c->n == 0)
+    if (!s || s->n == 0)
         return cpus;
-    c->own.jobs = jobs;
-    memcpy(all, c->other, c->n * sizeof(all[0]));
-    all[c->n] = c->own;
-    machine_share_usable(c->other, c->n, &c->own, machine, ret_usable);
-    return machine_share_divide(all, c->n + 1, &c->own, cpus);
+    s->own.jobs = jobs;
+    memcpy(all, s->other, s->n * sizeof(all[0]));
+    all[s->n] = s->own;
+    machine_share_usable(all, s->n + 1, &s->own, machine, ret_usable);
+    return machine_share_divide(all, s->n + 1, &s->own, cpus);
 }
 
-bool machine_share_shared(const struct machine_share *c)
+bool machine_share_shared(const struct machine_share *s)
 {
-    return c && c->n > 0;
+    return s && s->n > 0;
 }
 
 /* ---- writing ---- */
 
-static int write_claim(struct machine_share *c)
+static void withdraw(struct machine_share *s)
 {
+    if (s->own_fd >= 0)
+        unlinkat(s->dir_fd, s->name, 0);
+    s->own_fd = close_fd(s->own_fd);
+}
+
+/* The file has its lock before anybody else can open it. */
+static int write_claim(struct machine_share *s)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     char temp[CLAIM_NAME_MAX + 4];
     _cleanup_fd_ int fd = -1;
-    size_t len = strlen(c->text);
+    size_t len = strlen(s->text);
 
-    snprintf(temp, sizeof(temp), ".%s", c->name);
-    unlinkat(c->dir_fd, temp, 0);
-    fd = openat(c->dir_fd, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    snprintf(temp, sizeof(temp), ".%s", s->name);
+    unlinkat(s->dir_fd, temp, 0);
+    fd = openat(s->dir_fd, temp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return -errno;
-    if (fchmod(fd, 0644) < 0) /* others must read it whatever our umask */
-        return -errno;
-    if (write(fd, c->text, len) != (ssize_t)len ||
-        renameat(c->dir_fd, temp, c->dir_fd, c->name) < 0) {
+    errno = 0;
+    if (fcntl(fd, F_OFD_SETLK, &lock) < 0 || write(fd, s->text, len) != (ssize_t)len ||
+        fchmod(fd, 0644) < 0 || renameat(s->dir_fd, temp, s->dir_fd, s->name) < 0) {
         int r = errno ? -errno : -ENOSPC;
 
-        unlinkat(c->dir_fd, temp, 0);
+        unlinkat(s->dir_fd, temp, 0);
         return r;
     }
+    close_fd(s->own_fd);
+    s->own_fd = TAKE_FD(fd);
     return 0;
 }
 
-void machine_share_publish(struct machine_share *c, uint32_t jobs, const struct cpuset *cores)
+void machine_share_publish(struct machine_share *s, uint32_t jobs, uint32_t used,
+                           const struct cpuset *cores)
 {
     char list[CPUSET_TEXT_MAX], text[CLAIM_TEXT_MAX];
     int r;
 
-    if (!c)
+    if (!s)
         return;
-    c->own.jobs = jobs;
-    c->own.cores = *cores;
+    s->own.jobs = jobs;
+    s->own.cores = *cores;
     if (jobs == 0) {
-        if (c->written)
-            unlinkat(c->dir_fd, c->name, 0);
-        c->written = false;
+        withdraw(s);
         return;
     }
     cpuset_format(cores, list, sizeof(list));
-    snprintf(text, sizeof(text), "1 %u %d %" PRIu64 " %u %s\n", (unsigned)c->own.uid,
-             (int)c->own.pid, c->own.start, jobs, list);
-    if (c->written && strcmp(text, c->text) == 0)
+    snprintf(text, sizeof(text), "2 %d %u %u %s\n", (int)s->own.pid, jobs, used, list);
+    if (s->own_fd >= 0 && strcmp(text, s->text) == 0)
         return;
-    memcpy(c->text, text, sizeof(text));
-    r = write_claim(c);
-    c->written = r == 0;
-    if (r < 0 && !c->complained)
-        daemon_log("cannot write a claim to the machine's cores: %s", strerror(-r));
-    c->complained = r < 0;
+    memcpy(s->text, text, sizeof(text));
+    r = write_claim(s);
+    if (r < 0) {
+        withdraw(s); /* an old claim would be a wrong one */
+        if (!s->complained)
+            daemon_log("other users' daemons do not see this one: its file cannot be written: %s",
+                       strerror(-r));
+    }
+    s->complained = r < 0;
 }
 
 /* ---- life ---- */
 
-static int on_watch(sd_event_source *s, const struct inotify_event *event, void *arg)
+static int on_look(sd_event_source *source, uint64_t usec, void *arg)
 {
-    struct machine_share *c = arg;
+    struct machine_share *s = arg;
 
-    if (event->len && (event->name[0] == '.' || strcmp(event->name, c->name) == 0))
-        return 0;
-    if (machine_share_refresh(c))
-        daemon_changed(c->daemon);
+    if (machine_share_refresh(s))
+        daemon_changed(s->daemon);
     return 0;
 }
 
-/* The first daemon of the machine makes it, for all users, as /tmp is made. */
+static int on_watch(sd_event_source *source, const struct inotify_event *event, void *arg)
+{
+    struct machine_share *s = arg;
+
+    if (event->len && (event->name[0] == '.' || strcmp(event->name, s->name) == 0))
+        return 0;
+    sd_event_source_set_time(s->look, (s->looked_ns + PAUSE_NS) / NS_PER_US);
+    sd_event_source_set_enabled(s->look, SD_EVENT_ONESHOT);
+    return 0;
+}
+
+/*
+ * The first daemon of the machine makes it, for all users, as /tmp is made. Its owner can remove
+ * everybody's files: root takes it over from a user.
+ */
 static int open_directory(const char *path)
 {
     _cleanup_fd_ int fd = -1;
     struct stat st;
-    int made = mkdir(path, 0700) == 0;
+    bool ours = mkdir(path, 0700) == 0;
 
-    if (!made && errno != EEXIST)
+    if (!ours && errno != EEXIST)
         return -errno;
     fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
+    if (fd < 0 || fstat(fd, &st) < 0)
         return -errno;
-    if (made && fchmod(fd, 01777) < 0)
+    if (geteuid() == 0 && st.st_uid != 0)
+        ours = fchown(fd, 0, 0) == 0;
+    if (ours && fchmod(fd, 01777) < 0)
         return -errno;
     if (fstat(fd, &st) < 0)
         return -errno;
@@ -282,43 +380,55 @@ static int open_directory(const char *path)
     return TAKE_FD(fd);
 }
 
+static int add_sources(struct machine_share *s, const char *path)
+{
+    sd_event *e = s->daemon->event;
+    int r = sd_event_add_time(e, &s->look, CLOCK_MONOTONIC, 0, 1000, on_look, s);
+
+    if (r >= 0)
+        r = sd_event_source_set_enabled(s->look, SD_EVENT_OFF);
+    if (r >= 0)
+        r = sd_event_add_inotify(e, &s->watch, path, IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE,
+                                 on_watch, s);
+    return r < 0 ? r : sd_event_source_set_priority(s->watch, WATCH_PRIORITY);
+}
+
 int machine_share_new(struct daemon *d, struct machine_share **ret, struct error *err)
 {
     const char *path = getenv("TIDE_CLAIMS_DIR");
-    struct proc_stat stat;
-    struct machine_share *c;
-    int r = proc_read_stat(d->root, getpid(), &stat);
+    struct machine_share *s = calloc(1, sizeof(*s));
+    unsigned chance = 0; /* nobody can take the name before us */
+    int r;
 
     path = path && *path ? path : MACHINE_SHARE_DIR;
-    if (r < 0)
-        return error_set(err, r, "cannot read /proc: %s", strerror(-r));
-    c = calloc(1, sizeof(*c));
-    if (!c)
+    if (!s)
         return error_set(err, -ENOMEM, "out of memory");
-    c->daemon = d;
-    c->own = (struct share_claim){.uid = d->uid, .pid = getpid(), .start = stat.start};
-    snprintf(c->name, sizeof(c->name), "%u-%d", (unsigned)d->uid, (int)getpid());
-    c->dir_fd = r = open_directory(path);
+    s->daemon = d;
+    s->own_fd = -1;
+    s->own = (struct share_claim){.uid = d->uid, .pid = getpid()};
+    if (getrandom(&chance, sizeof(chance), GRND_NONBLOCK) < 0)
+        chance = (unsigned)clock_now_ns();
+    snprintf(s->name, sizeof(s->name), "%u-%d-%08x", (unsigned)d->uid, (int)getpid(), chance);
+    s->dir_fd = r = open_directory(path);
     if (r >= 0)
-        r = sd_event_add_inotify(d->event, &c->watch, path, IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE,
-                                 on_watch, c);
+        r = add_sources(s, path);
     if (r < 0) {
-        machine_share_free(c);
+        machine_share_free(s);
         return error_set(err, r, "other users' daemons are not seen: %s: %s", path, strerror(-r));
     }
-    machine_share_refresh(c);
-    *ret = c;
+    machine_share_refresh(s);
+    *ret = s;
     return 0;
 }
 
-struct machine_share *machine_share_free(struct machine_share *c)
+struct machine_share *machine_share_free(struct machine_share *s)
 {
-    if (!c)
+    if (!s)
         return NULL;
-    if (c->written)
-        unlinkat(c->dir_fd, c->name, 0);
-    sd_event_source_disable_unref(c->watch);
-    close_fd(c->dir_fd);
-    free(c);
+    withdraw(s);
+    sd_event_source_disable_unref(s->watch);
+    sd_event_source_disable_unref(s->look);
+    close_fd(s->dir_fd);
+    free(s);
     return NULL;
 }

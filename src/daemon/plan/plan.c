@@ -286,7 +286,7 @@ void plan_finish(struct daemon *d)
 {
     struct cpuset held;
     uint64_t now = clock_now_ns();
-    uint32_t jobs = 0;
+    uint32_t jobs = 0, used = 0;
 
     cpuset_zero(&held);
     for (struct job *j = d->jobs.first; j; j = j->next) {
@@ -295,10 +295,11 @@ void plan_finish(struct daemon *d)
             failpoint(FAILPOINT_WEIGHT_SET);
         }
         jobs += decision_counts(j, now);
+        used += j->share;
         for (unsigned w = 0; j->asked.placement == PLACEMENT_EXCLUSIVE && w < CPUSET_WORDS; w++)
             held.word[w] |= j->cores.word[w] | j->want_cores.word[w];
     }
-    machine_share_publish(d->machine_share, jobs, &held);
+    machine_share_publish(d->machine_share, jobs, used, &held);
 }
 
 static void make(struct daemon *d, bool at_once)

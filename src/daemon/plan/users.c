@@ -94,15 +94,9 @@ uint32_t users_weight(const struct job *j, uint32_t cores)
 struct cpuset users_kept_cores(const struct job *j)
 {
     struct cpuset cores = j->kept_cores;
-    unsigned room = j->share ? j->share : 1;
 
-    if (!j->user.is_short || j->granted || cpuset_count(&cores) <= room)
-        return cores;
-    cpuset_zero(&cores);
-    for (int c = cpuset_next(&j->kept_cores, 0); c >= 0 && room > 0; room--) {
-        cpuset_add(&cores, (unsigned)c);
-        c = cpuset_next(&j->kept_cores, (unsigned)c + 1);
-    }
+    if (j->user.is_short && !j->granted)
+        cpuset_cut(&cores, j->share ? j->share : 1);
     return cores;
 }
 
