@@ -273,8 +273,8 @@ TIDE_API int tide_ctl_set(tide_ctl *ctl, const char *job, uint32_t intra, uint32
  * Cores that change hands for a while (the terms of DLB's LeWI; docs/api.md maps them). Threads
  * follow the cores: the lender parks first, then the borrower wakes, and the other way round.
  *
- *   lend      @cores of @job's own go into the node's pool; it keeps at least one
- *   borrow    @job takes up to @cores from the pool; ret_result->to says how many it has now
+ *   lend      @cores of @job's own go into its user's pool; it keeps at least one
+ *   borrow    @job takes up to @cores from that pool; ret_result->to says how many it has now
  *   reclaim   everything @job has lent comes back, from borrowers too
  *   return    everything @job has borrowed goes back to its lenders or into the pool
  *

@@ -34,7 +34,7 @@ class Job(NamedTuple):
     max: int  # threads that its pools were built with
     oversubscribed: bool  # more active threads than cores allowed to it
     lent: int  # cores that it has given away and not got back yet
-    borrowed: int  # cores of other jobs that it has now
+    borrowed: int  # cores of the user's other jobs that it has now
     done: int  # units finished, as the program reports them with progress()
     total: Optional[int]  # units there are; None: unknown
     unit: str  # what is counted: "steps"

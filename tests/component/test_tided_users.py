@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from daemon import SET, Controller, UnixConnection, control, eventually
+from daemon import BORROW, LEND, RECLAIM, SET, Controller, UnixConnection, control, eventually
 
 ONE, TWO, THREE = 61001, 61002, 61003  # users without a name
 ADMINS = 61100
@@ -232,6 +232,38 @@ def test_a_pin_that_is_released_grants_nothing_any_more(tided, release):
     eventually(lambda: '"granted":true' in one.record())
     assert release(tided, one) == 0
     eventually(lambda: '"granted":false' in one.record())
+
+
+# ---- loans ----
+
+def order(tided, uid, verb, job, n=0):
+    """By the user's own controlling program; the text of the answer, if there is any."""
+    status, text = call(tided, uid, ("agent", control(verb, intra=n, job=job.id).hex()))[0]
+    assert status >= 0, text
+    return text
+
+
+def test_what_a_user_lends_is_borrowed_by_the_users_own_jobs_first(tided):
+    lender, borrower = tided.job("--max", "8", uid=ONE), tided.job("--max", "8", uid=ONE)
+    greedy = tided.job("--max", "8", uid=TWO)
+    settle([2, 2, 4], lender, borrower, greedy)
+    assert "fewer" in order(tided, TWO, BORROW, greedy, 512)  # it has waited longest
+    order(tided, ONE, LEND, lender, 1)
+    assert order(tided, ONE, BORROW, borrower, 1) == ""
+    settle([1, 3, 4], lender, borrower, greedy)
+    assert [job.get()["borrowed"] for job in (borrower, greedy)] == [1, 0]
+    order(tided, ONE, RECLAIM, lender)
+    settle([2, 2, 4], lender, borrower, greedy)
+
+
+def test_what_nobody_borrows_is_the_others_until_it_is_reclaimed(tided):
+    lender, brother = tided.job("--max", "8", uid=ONE), tided.job("--max", "8", uid=ONE)
+    two = tided.job("--max", "8", uid=TWO)
+    settle([2, 2, 4], lender, brother, two)
+    order(tided, ONE, LEND, lender, 1)
+    settle([1, 2, 5], lender, brother, two)  # one core was lent, and no more than that
+    order(tided, ONE, RECLAIM, lender)
+    settle([2, 2, 4], lender, brother, two)
 
 
 # ---- limits of the daemon ----

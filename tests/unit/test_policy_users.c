@@ -180,6 +180,43 @@ static struct policy_job *rigid_job(uint32_t user, int64_t cores)
     return job;
 }
 
+/* Eight cores, a lender and its user's other job, and another user's job. */
+static void fill_lenders(uint32_t lent)
+{
+    scene_init(&scene, 8, 0);
+    tell_users(&scene, 2);
+    job_of(0)->lent = lent;
+    job_of(0);
+    job_of(1);
+}
+
+static void what_a_user_lends_leaves_the_rest_of_the_share(void **state)
+{
+    static const char *const policies[] = {"equal", "response", "throughput"};
+
+    for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
+        fill_lenders(1);
+        decide_by(policies[i], &scene, &outcome);
+        expect_cores(0, 3);
+        expect_cores(1, 5);
+    }
+}
+
+static void a_user_borrows_no_more_than_others_leave(void **state)
+{
+    fill_lenders(1);
+    scene.jobs[2].borrowed = 6;
+    decide_by("equal", &scene, &outcome);
+    expect_cores(0, 3);
+    expect_cores(1, 5);
+    fill_lenders(1);
+    scene.jobs[1].borrowed = 1; /* the lender's user needs it */
+    decide_by("equal", &scene, &outcome);
+    expect_cores(0, 4);
+    expect_cores(1, 4);
+    assert_int_equal(policy_decision_total(&outcome.plan, 1, POLICY_MCPU), CORES(3));
+}
+
 static void a_job_larger_than_its_users_share_begins_when_others_leave_room(void **state)
 {
     scene_init(&scene, 4, 0);
@@ -276,6 +313,28 @@ static void no_core_is_idle_while_somebody_can_use_it(void **state)
             useful += useful_mcpu(&scene, u);
         }
         assert_true(used >= (useful < capacity ? useful : capacity));
+    }
+}
+
+static void a_user_who_lends_loses_no_more_than_is_lent(void **state)
+{
+    for (uint32_t n = 0; n < RANDOM_SNAPSHOTS; n++) {
+        uint32_t count = random_users(n, 0), lender = random_below(scene.snapshot.job_count + 1);
+        int64_t before;
+
+        if (lender == scene.snapshot.job_count)
+            continue;
+        for (uint32_t j = 0; j < scene.snapshot.job_count; j++)
+            scene.jobs[j].lent = scene.jobs[j].borrowed = 0;
+        decide_by("equal", &scene, &outcome);
+        before = mcpu_of(&outcome, &scene, scene.jobs[lender].user);
+        scene.jobs[lender].lent = 1 + random_below(4);
+        decide_by("equal", &scene, &outcome);
+        if (count > 1 && mcpu_of(&outcome, &scene, scene.jobs[lender].user) <
+                             before - CORES(scene.jobs[lender].lent))
+            fail_msg("snapshot %u: %lld of %lld left", n,
+                     (long long)mcpu_of(&outcome, &scene, scene.jobs[lender].user),
+                     (long long)before);
     }
 }
 
@@ -388,9 +447,12 @@ int main(void)
         cmocka_unit_test(weights_of_users_count),
         cmocka_unit_test(a_users_limit_holds_also_alone),
         cmocka_unit_test(with_more_users_than_cores_each_has_a_fraction),
+        cmocka_unit_test(what_a_user_lends_leaves_the_rest_of_the_share),
+        cmocka_unit_test(a_user_borrows_no_more_than_others_leave),
         cmocka_unit_test(a_job_larger_than_its_users_share_begins_when_others_leave_room),
         cmocka_unit_test(priority_orders_within_a_user_alone),
         cmocka_unit_test(nobody_has_less_than_their_share_while_they_can_use_it),
+        cmocka_unit_test(a_user_who_lends_loses_no_more_than_is_lent),
         cmocka_unit_test(no_core_is_idle_while_somebody_can_use_it),
         cmocka_unit_test(shares_are_never_more_than_the_machine),
         cmocka_unit_test(one_user_has_the_same_plan_as_without_users),

@@ -348,52 +348,46 @@ static uint32_t fill_jobs(struct daemon *daemon, uint64_t now)
 
 /* ---- loans ---- */
 
-static unsigned sum_lent(const struct daemon *d)
-{
-    unsigned lent = 0;
-
-    for (const struct job *j = d->jobs.first; j; j = j->next)
-        lent += j->lent;
-    return lent;
-}
-
-static unsigned sum_borrowed(const struct daemon *d)
-{
-    unsigned borrowed = 0;
-
-    for (const struct job *j = d->jobs.first; j; j = j->next)
-        borrowed += j->borrowed;
-    return borrowed;
-}
-
-/* The first (@newest: the last) borrower in the order of asking that fits, or NULL. */
-static struct job *borrower(const struct daemon *d, bool newest)
+/* The first (@newest: the last) borrower of a user in the order of asking that fits, or NULL. */
+static struct job *borrower(const struct daemon *d, uid_t uid, bool newest)
 {
     struct job *found = NULL;
 
     for (struct job *j = d->jobs.first; j; j = j->next) {
         bool fits = newest ? j->borrowed > 0 : j->wants > j->borrowed && j->lent == 0;
 
-        if (fits && (!found || (j->borrow_order > found->borrow_order) == newest))
+        if (j->uid == uid && fits && (!found || (j->borrow_order > found->borrow_order) == newest))
             found = j;
     }
     return found;
 }
 
 /* What is lent and free goes to those who asked first; what is missing comes from the last. */
-static void settle_loans(struct daemon *d)
+static void settle_loans_of(const struct daemon *d, uid_t uid)
 {
-    unsigned lent = sum_lent(d), borrowed = sum_borrowed(d);
+    unsigned lent = 0, borrowed = 0;
     struct job *j;
 
-    while (borrowed > lent && (j = borrower(d, true))) {
+    for (j = d->jobs.first; j; j = j->next) {
+        lent += j->uid == uid ? j->lent : 0;
+        borrowed += j->uid == uid ? j->borrowed : 0;
+    }
+    while (borrowed > lent && (j = borrower(d, uid, true))) {
         j->borrowed--;
         borrowed--;
     }
-    while (borrowed < lent && (j = borrower(d, false))) {
+    while (borrowed < lent && (j = borrower(d, uid, false))) {
         j->borrowed++;
         borrowed++;
     }
+}
+
+/* Loans stay within a user: what nobody there borrows is idle, and divided as such. */
+static void settle_loans(const struct daemon *d)
+{
+    for (const struct job *j = d->jobs.first; j; j = j->next)
+        if (j->lent || j->borrowed || j->wants)
+            settle_loans_of(d, j->uid);
 }
 
 /* The policy lends nothing below a minimum, and gives nothing above a maximum. True if it cut. */

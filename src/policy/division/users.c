@@ -35,9 +35,11 @@ struct part {
     int64_t most_mcpu;    /* of its share that it can use, as known by now */
     int64_t fair_mcpu;    /* its share before what others leave idle */
     int64_t share_mcpu;
+    int64_t pool_mcpu; /* of which it lends some, so that the share is left */
     int64_t used_mcpu;
     uint8_t settled; /* enum settled, while cores are divided */
-    int64_t over;    /* numerator of what rounding has cut off */
+    bool lends;
+    int64_t over; /* numerator of what rounding has cut off */
 };
 
 /* All within the plan's scratch. */
@@ -204,6 +206,7 @@ static void count_job(struct users *u, struct part *p, const struct policy_job *
         p->granted_mcpu += job->pinned.of[POLICY_MCPU];
         return;
     }
+    p->lends |= job->lent > 0;
     p->wants_mcpu += most_of(job, POLICY_CORES_MAX * POLICY_CORE_MCPU);
     if (job->state == POLICY_RUNNING)
         p->insists_mcpu += policy_job_least(job, POLICY_MCPU);
@@ -439,6 +442,19 @@ static int decide_for(struct users *u, struct part *p, int64_t mcpu, struct poli
     return r;
 }
 
+/* For a share that was seen to be what a pool leaves, the policy divides the pool. */
+static int decide_on_share(struct users *u, struct part *p, struct policy_plan *ret)
+{
+    if (p->pool_mcpu > p->share_mcpu) {
+        int r = decide_for(u, p, p->pool_mcpu, ret);
+
+        if (r < 0 || p->used_mcpu <= p->share_mcpu)
+            return r;
+        p->pool_mcpu = 0;
+    }
+    return decide_for(u, p, p->share_mcpu, ret);
+}
+
 /* ---- what the policy leaves idle ------------------------------------------------------------- */
 
 static bool waits_longer(uint32_t a, uint32_t b, const void *arg)
@@ -450,8 +466,9 @@ static bool waits_longer(uint32_t a, uint32_t b, const void *arg)
 }
 
 /*
- * Lowers the shares of users who cannot use them, for example as a rigid job does not fit, and
- * divides anew what that frees; used_mcpu is in the end what the shares, or a little less, yield.
+ * Lowers the shares of users who cannot use them, for example as a rigid job does not fit or one
+ * lends cores, and divides anew what that frees; used_mcpu is in the end what the shares, or a
+ * little less, yield.
  */
 static int divide_unusable(struct users *u, int64_t mcpu)
 {
@@ -462,13 +479,14 @@ static int divide_unusable(struct users *u, int64_t mcpu)
 
         for (uint32_t i = 0; i < u->n; i++) {
             struct part *p = &u->part[i];
-            int r = decide_for(u, p, p->share_mcpu, &trial);
+            int r = decide_on_share(u, p, &trial);
 
             if (r < 0)
                 return r;
             if (p->used_mcpu < p->share_mcpu && p->most_mcpu >= p->share_mcpu) {
                 int64_t cores = (p->used_mcpu + POLICY_CORE_MCPU - 1) / POLICY_CORE_MCPU;
 
+                p->pool_mcpu = p->lends ? larger(p->pool_mcpu, p->share_mcpu) : 0;
                 any |= p->most_mcpu != cores * POLICY_CORE_MCPU;
                 p->most_mcpu = cores > 0 ? cores * POLICY_CORE_MCPU : 0;
             }
@@ -507,6 +525,7 @@ static int divide_idle(struct users *u, int64_t mcpu)
         if (r < 0)
             return r;
         if (p->used_mcpu > before && p->used_mcpu <= has + left) {
+            p->pool_mcpu = p->lends ? smaller(has + left, most) : 0;
             left -= larger(p->used_mcpu, has) - has;
             p->share_mcpu = larger(p->used_mcpu, p->share_mcpu);
         } else {
@@ -631,7 +650,7 @@ int users_decide(const struct policy *policy, const struct policy_snapshot *s,
         struct part *p = &u.part[u.order[i]];
         struct policy_snapshot own_view = *s;
 
-        r = decide_for(&u, p, p->share_mcpu, &own);
+        r = decide_on_share(&u, p, &own);
         if (r < 0)
             break;
         own_view.domains = u.domains;

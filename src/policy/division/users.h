@@ -7,7 +7,8 @@
  * leaves the rest to the others, in the same proportion. Cores that rounding leaves go to the
  * largest remainders, then to the user with the older job. A pin by an administrator (granted)
  * comes first and is no part of its user's share. If cores of a share stay idle, because a large
- * rigid job does not fit, the other users may have them, the longest waiting first.
+ * rigid job does not fit or one of the user's jobs lends them, the other users may have them, the
+ * longest waiting first. Loans are between jobs of one user.
  *
  * Minima and pins of a user's jobs count up to the user's share: beyond it, minima become one core
  * each and pins become maxima. A running job that cannot change keeps its cores at the cost of its
