@@ -49,9 +49,9 @@ UPWARDS = {
 # Headers from outside of the C library, and who may use them: everything not listed is libc's.
 LIBRARIES = {
     "ini.h": ("daemon",),
-    "microhttpd.h": ("daemon", "kube"),
+    "microhttpd.h": ("host",),
     "jansson.h": ("daemon", "cli", "host", "sim", "kube"),
-    "systemd/": ("daemon", "kube"),
+    "systemd/": ("daemon", "host", "kube"),
     "curses.h": ("cli",),
     "ncurses.h": ("cli",),
     "ncursesw/": ("cli",),

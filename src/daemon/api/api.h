@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * api.sock: HTTP/JSON (docs/http-api.md). libmicrohttpd parses, inside the daemon's own loop; a
- * request that waits for an acknowledgement is suspended, and the loop goes on.
+ * api.sock: HTTP/JSON (docs/http-api.md). A request that waits for an acknowledgement is answered
+ * later, and the loop goes on.
  * Daemon's event loop only.
  */
 #pragma once
 
 #include "base/error.h"
 #include "daemon/link/access.h"
+#include "host/net/httpd.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -19,11 +20,25 @@
 #define API_CONNECTIONS_UID 64  /* of one user other than the daemon's own and root */
 #define API_IDLE_S          10  /* a connection that sends nothing is let go */
 
+enum http_status {
+    HTTP_OK = 200,
+    HTTP_CREATED = 201,
+    HTTP_BAD_REQUEST = 400,
+    HTTP_FORBIDDEN = 403,
+    HTTP_NOT_FOUND = 404,
+    HTTP_NOT_ALLOWED = 405,
+    HTTP_CONFLICT = 409,
+    HTTP_TOO_LARGE = 413,
+    HTTP_TOO_MANY = 429,
+    HTTP_UNAVAILABLE = 503,
+};
+
+struct adoption;
 struct api;
-struct job;
-struct daemon;
-struct request;
 struct attributes;
+struct daemon;
+struct job;
+struct request;
 struct stream;
 
 /* What a complete request asks for: answers now, or later through request_answer. */
@@ -39,15 +54,8 @@ struct request {
     const char *method, *path; /* during the call only */
     json_t *body;              /* NULL: none */
     uint64_t received_ns;
-    void *connection; /* libmicrohttpd's; NULL once the peer has gone */
-    char *text;       /* of the body, as it arrives */
-    size_t len;
-    unsigned status; /* 0: not answered yet */
-    json_t *answer;  /* owned; or */
-    char *plain;     /* owned, of the media type */
-    const char *type;
-    struct stream *stream; /* or this, from events.h */
-    bool suspended;
+    struct httpd_request *http;
+    struct stream *stream;     /* from events.h, where it is the answer */
     uint64_t wait;             /* its wait, 0: none */
     struct adoption *adoption; /* that it waits for; NULL: none */
     uint32_t from, to;
@@ -69,16 +77,9 @@ void routes_history(struct request *r, struct job *none);
 void routes_events(struct request *r, struct job *none);
 void routes_metrics(struct request *r, struct job *none);
 
-/* Of the query and of the head, during the call; NULL: not there. "" where it has no value. */
-const char *request_argument(const struct request *r, const char *key);
-const char *request_header(const struct request *r, const char *key);
-
 /* 200, at once: takes over @text (NULL: out of memory), and the stream. @type is a literal. */
 void request_answer_text(struct request *r, const char *type, char *text);
 void request_answer_stream(struct request *r, struct stream *stream);
-
-/* A connection was resumed: libmicrohttpd is to be run. */
-void api_resumed(struct api *api);
 
 /* Answers; takes over @answer (NULL: out of memory). */
 void request_answer(struct request *r, unsigned status, json_t *answer);

@@ -7,11 +7,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <microhttpd.h>
 #include <string.h>
-#include <sys/epoll.h>
-
-#define BLOCK 4096 /* bytes that libmicrohttpd asks for at a time */
 
 struct event {
     char *text; /* as it is sent */
@@ -29,13 +25,12 @@ struct events {
 struct stream {
     struct stream *next;
     struct events *events;
-    struct MHD_Connection *connection;
-    sd_event_source *gone_source; /* while it sleeps, libmicrohttpd does not see a peer leave */
+    struct httpd_request *http;
     uid_t uid;
     uint64_t at;   /* the event to be sent next */
     size_t offset; /* that much of it is sent */
     size_t said;   /* of the comment */
-    bool asleep, ended;
+    bool ended;
     bool ends;        /* once all is sent */
     char comment[80]; /* goes before the next event */
 };
@@ -50,15 +45,6 @@ static struct event *event_at(struct events *e, uint64_t number)
 static uint64_t oldest(const struct events *e)
 {
     return e->next > EVENTS_KEPT ? e->next - EVENTS_KEPT : 1;
-}
-
-static void wake(struct stream *s)
-{
-    if (!s->asleep)
-        return;
-    s->asleep = false;
-    MHD_resume_connection(s->connection);
-    api_resumed(s->events->daemon->api);
 }
 
 void events_tell(struct events *e, const char *type, json_t *data)
@@ -82,7 +68,7 @@ void events_tell(struct events *e, const char *type, json_t *data)
     free(event_at(e, e->next)->text);
     *event_at(e, e->next++) = (struct event){text, now_ms};
     for (struct stream *s = e->streams; s; s = s->next)
-        wake(s);
+        httpd_wake(s->http);
 }
 
 /* ---- sending ---- */
@@ -97,8 +83,7 @@ static size_t put(char *buf, size_t room, const char *text, size_t *sent, bool *
     return part;
 }
 
-/* libmicrohttpd has room for more: it asks only when all before is on its way. */
-static ssize_t on_room(void *arg, uint64_t pos, char *buf, size_t max)
+ssize_t stream_read(void *arg, char *buf, size_t max)
 {
     struct stream *s = arg;
     struct events *e = s->events;
@@ -106,7 +91,7 @@ static ssize_t on_room(void *arg, uint64_t pos, char *buf, size_t max)
     bool whole = true;
 
     if (s->ended || s->at < oldest(e))
-        return MHD_CONTENT_READER_END_WITH_ERROR;
+        return HTTPD_BROKEN;
     /* Between events alone. */
     if (s->comment[0] && s->offset == 0) {
         len = put(buf, max, s->comment, &s->said, &whole);
@@ -120,13 +105,7 @@ static ssize_t on_room(void *arg, uint64_t pos, char *buf, size_t max)
             s->offset = 0;
         }
     }
-    if (len > 0)
-        return (ssize_t)len;
-    if (s->ends)
-        return MHD_CONTENT_READER_END_OF_STREAM;
-    s->asleep = true;
-    MHD_suspend_connection(s->connection);
-    return 0;
+    return len == 0 && s->ends ? HTTPD_END : (ssize_t)len;
 }
 
 static void comment(struct stream *s, const char *text)
@@ -135,26 +114,16 @@ static void comment(struct stream *s, const char *text)
     s->said = 0;
 }
 
-static void free_stream(void *arg)
+struct stream *stream_free(struct stream *s)
 {
-    struct stream *s = arg, **at = &s->events->streams;
+    struct stream **at = s ? &s->events->streams : NULL;
 
-    while (*at && *at != s)
+    while (s && *at != s)
         at = &(*at)->next;
-    if (*at)
+    if (s)
         *at = s->next;
-    sd_event_source_disable_unref(s->gone_source);
     free(s);
-}
-
-static int on_gone(sd_event_source *source, int fd, uint32_t events, void *arg)
-{
-    struct stream *s = arg;
-
-    sd_event_source_set_enabled(source, SD_EVENT_OFF);
-    s->ended = true;
-    wake(s);
-    return 0;
+    return NULL;
 }
 
 /* A stream that sleeps is never found idle; its reader's proxies may be, without this. */
@@ -165,7 +134,7 @@ static int on_beat(sd_event_source *source, uint64_t usec, void *arg)
     for (struct stream *s = e->streams; s; s = s->next) {
         if (!s->comment[0])
             comment(s, ":\n\n");
-        wake(s);
+        httpd_wake(s->http);
     }
     if (!e->streams)
         return 0;
@@ -230,6 +199,7 @@ int events_open(struct events *e, struct request *r, const struct events_from *f
     if (!s)
         return -ENOMEM;
     s->events = e;
+    s->http = r->http;
     s->uid = r->who.uid;
     begin_at(s, from);
     s->next = e->streams;
@@ -242,36 +212,11 @@ int events_open(struct events *e, struct request *r, const struct events_from *f
     return 0;
 }
 
-int stream_send(struct stream *s, void *connection)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    struct MHD_Response *response;
-    enum MHD_Result result;
-
-    s->connection = connection;
-    if (!info || sd_event_add_io(s->events->daemon->event, &s->gone_source, info->connect_fd,
-                                 EPOLLRDHUP, on_gone, s) < 0) {
-        free_stream(s);
-        return -EIO;
-    }
-    response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, on_room, s, free_stream);
-    if (!response) {
-        free_stream(s);
-        return -ENOMEM;
-    }
-    MHD_add_response_header(response, "Content-Type", "text/event-stream");
-    MHD_add_response_header(response, "Cache-Control", "no-store");
-    result = MHD_queue_response(connection, MHD_HTTP_OK, response);
-    MHD_destroy_response(response);
-    return result == MHD_YES ? 0 : -EIO;
-}
-
 void events_end_streams(struct events *e)
 {
     for (struct stream *s = e ? e->streams : NULL; s; s = s->next) {
         s->ended = true;
-        wake(s);
+        httpd_wake(s->http);
     }
 }
 

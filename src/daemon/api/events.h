@@ -12,6 +12,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define EVENTS_KEPT        1024
 #define EVENTS_STREAMS_MAX 32
@@ -44,7 +45,8 @@ void events_tell(struct events *e, const char *type, json_t *data);
 int events_open(struct events *e, struct request *r, const struct events_from *from,
                 struct stream **ret);
 
-/* api.c: the stream as answer of libmicrohttpd's @connection; 0 or -errno: then it is gone. */
-int stream_send(struct stream *s, void *connection);
+/* api.c: an httpd_reader, and the end of the request. */
+ssize_t stream_read(void *arg, char *buf, size_t max);
+struct stream *stream_free(struct stream *s); /* takes NULL, returns NULL */
 
 void events_end_streams(struct events *e); /* the daemon ends */

@@ -23,17 +23,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    HTTP_OK = 200,
-    HTTP_CREATED = 201,
-    HTTP_BAD_REQUEST = 400,
-    HTTP_FORBIDDEN = 403,
-    HTTP_NOT_FOUND = 404,
-    HTTP_NOT_ALLOWED = 405,
-    HTTP_CONFLICT = 409,
-    HTTP_UNAVAILABLE = 503,
-};
-
 /* ---- reading fields ---- */
 
 /* A text that shows a value as it was sent, cut. */

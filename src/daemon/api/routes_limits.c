@@ -16,6 +16,6 @@ bool routes_within_limits(struct request *r, uid_t uid, const struct attributes 
         ((!asked || limits_check_priority(r->daemon, uid, asked->priority, &err) == 0) &&
          limits_check_pin(r->daemon, uid, threads, &err) == 0))
         return true;
-    request_fail(r, 403, ASK_ADMIN, "%s", err.text);
+    request_fail(r, HTTP_FORBIDDEN, ASK_ADMIN, "%s", err.text);
     return false;
 }

@@ -12,11 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HTTP_OK = 200, HTTP_BAD_REQUEST = 400, HTTP_UNAVAILABLE = 503 };
-
 static bool take_argument(struct request *r, const char *key, uint64_t max, uint64_t *ret)
 {
-    const char *text = request_argument(r, key);
+    const char *text = httpd_argument(r->http, key);
     char *end;
     unsigned long long value;
 
@@ -35,7 +33,7 @@ static bool take_argument(struct request *r, const char *key, uint64_t max, uint
 
 void routes_history(struct request *r, struct job *none)
 {
-    struct history_filter f = {.job = request_argument(r, "job"),
+    struct history_filter f = {.job = httpd_argument(r->http, "job"),
                                .all = control_may_govern(r->daemon, &r->who),
                                .uid = r->who.uid};
     uint64_t since = 0, limit = HISTORY_LIMIT_STD;
@@ -60,8 +58,8 @@ void routes_history(struct request *r, struct job *none)
 
 void routes_events(struct request *r, struct job *none)
 {
-    struct events_from from = {.last = request_header(r, "Last-Event-ID")};
-    const char *follow = request_argument(r, "follow");
+    struct events_from from = {.last = httpd_header(r->http, "Last-Event-ID")};
+    const char *follow = httpd_argument(r->http, "follow");
     uint64_t since = 0;
     struct stream *stream;
 

@@ -4,13 +4,15 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fnv.h"
-#include "kube/serve/https_server.h"
+#include "host/net/httpd.h"
+#include "kube/serve/identity.h"
 #include "kube/serve/token_claims.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <gnutls/crypto.h>
 #include <string.h>
+#include <strings.h>
 
 #define HASH_BYTES   32
 #define ACCOUNT_USER "system:serviceaccount:"
@@ -40,16 +42,23 @@ struct verdict {
 struct question {
     struct question *next;
     struct channel *channel;
-    struct server_request *request;
+    struct httpd_request *request;
     int64_t call;
     unsigned char hash[HASH_BYTES];
     char name_space[64];
     char job[KUBE_NAME_MAX + 1];
 };
 
+/* The parsed head of a request. */
+struct head {
+    char name_space[64], job[KUBE_NAME_MAX + 1];
+    const char *token;
+    unsigned char hash[HASH_BYTES]; /* of the token */
+};
+
 struct channel {
     struct client *client;
-    struct server *server;
+    struct httpd *server;
     channel_report *report;
     void *arg;
     struct verdict *verdicts;
@@ -77,7 +86,7 @@ static bool take_one(struct bucket *b, unsigned rate, unsigned burst, uint64_t n
 
 /* ---- answers ---- */
 
-static void answer(struct channel *c, struct server_request *r, unsigned status, json_t *body)
+static void answer(struct channel *c, struct httpd_request *r, unsigned status, json_t *body)
 {
     char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
 
@@ -85,10 +94,10 @@ static void answer(struct channel *c, struct server_request *r, unsigned status,
     c->refused += status != 200;
     json_decref(body);
     /* 503: another replica may lead, and a new connection may reach it */
-    server_answer(r, status, "application/json", text, status == 503);
+    httpd_answer(r, status, "application/json", text, status == 503);
 }
 
-static void refuse(struct channel *c, struct server_request *r, unsigned status, const char *text)
+static void refuse(struct channel *c, struct httpd_request *r, unsigned status, const char *text)
 {
     json_t *message = json_string(text);
 
@@ -99,7 +108,7 @@ static void refuse(struct channel *c, struct server_request *r, unsigned status,
 
 /* ---- reports ---- */
 
-static void accept_report(struct channel *c, struct server_request *r, const char *name_space,
+static void accept_report(struct channel *c, struct httpd_request *r, const char *name_space,
                           const char *job, const char *uid)
 {
     struct kube_report *report = NULL;
@@ -136,7 +145,7 @@ static void accept_report(struct channel *c, struct server_request *r, const cha
 }
 
 /* Accepts the report if the token is of a pod in this namespace that does not report too often. */
-static void judge(struct channel *c, struct server_request *r, struct verdict *v,
+static void judge(struct channel *c, struct httpd_request *r, struct verdict *v,
                   const char *name_space, const char *job)
 {
     if (!v->known)
@@ -227,6 +236,7 @@ static void forget_question(struct question *q)
     while (*at != q)
         at = &(*at)->next;
     *at = q->next;
+    q->request->context = NULL;
     free(q);
 }
 
@@ -253,7 +263,7 @@ static void on_review(void *arg, const struct client_answer *reply)
 }
 
 /* Limits an IPv6 address by its /64, since its owner has all addresses of that. */
-static bool may_ask(struct channel *c, const struct server_request *r)
+static bool may_ask(struct channel *c, const struct httpd_request *r)
 {
     static const unsigned char ipv4[12];
     bool is_ipv4 = memcmp(r->address, ipv4, sizeof(ipv4)) == 0;
@@ -266,8 +276,7 @@ static bool may_ask(struct channel *c, const struct server_request *r)
            take_one(&c->reviews_left, CHANNEL_REVIEW_RATE, CHANNEL_REVIEW_BURST, now);
 }
 
-static void ask(struct channel *c, struct server_request *r, const unsigned char *hash,
-                const char *name_space, const char *job)
+static void ask(struct channel *c, struct httpd_request *r, const struct head *head)
 {
     struct client_request request = {.verb = CLIENT_POST,
                                      .path = "/apis/authentication.k8s.io/v1/tokenreviews",
@@ -278,7 +287,7 @@ static void ask(struct channel *c, struct server_request *r, const unsigned char
 
     q = calloc(1, sizeof(*q));
     body = json_pack("{s:s,s:s,s:{s:s,s:[s]}}", "apiVersion", "authentication.k8s.io/v1", "kind",
-                     "TokenReview", "spec", "token", r->bearer, "audiences", CHANNEL_AUDIENCE);
+                     "TokenReview", "spec", "token", head->token, "audiences", CHANNEL_AUDIENCE);
     request.body = body;
     request.arg = q;
     if (q && body)
@@ -291,9 +300,9 @@ static void ask(struct channel *c, struct server_request *r, const unsigned char
     }
     q->channel = c;
     q->request = r;
-    memcpy(q->hash, hash, HASH_BYTES);
-    snprintf(q->name_space, sizeof(q->name_space), "%s", name_space);
-    snprintf(q->job, sizeof(q->job), "%s", job);
+    memcpy(q->hash, head->hash, HASH_BYTES);
+    snprintf(q->name_space, sizeof(q->name_space), "%s", head->name_space);
+    snprintf(q->job, sizeof(q->job), "%s", head->job);
     q->next = c->questions;
     c->questions = q;
     r->context = q;
@@ -313,11 +322,12 @@ static bool split_path(const char *path, char name_space[64], char job[KUBE_NAME
            strcmp(rest, "report") == 0;
 }
 
-/* The parsed head of a request. */
-struct head {
-    char name_space[64], job[KUBE_NAME_MAX + 1];
-    unsigned char hash[HASH_BYTES]; /* of the token */
-};
+static const char *bearer(const struct httpd_request *r)
+{
+    const char *authorization = httpd_header(r, "Authorization");
+
+    return authorization && strncasecmp(authorization, "Bearer ", 7) == 0 ? authorization + 7 : "";
+}
 
 static unsigned refuse_as(const char **ret_why, unsigned status, const char *why)
 {
@@ -326,15 +336,16 @@ static unsigned refuse_as(const char **ret_why, unsigned status, const char *why
 }
 
 /* Returns 0, or the status that refuses the request whatever follows, and the reason. */
-static unsigned read_head(const struct server_request *r, struct head *ret, const char **ret_why)
+static unsigned read_head(const struct httpd_request *r, struct head *ret, const char **ret_why)
 {
     if (!split_path(r->path, ret->name_space, ret->job))
         return refuse_as(ret_why, 404, "there is only /v1/jobs/NAMESPACE/NAME/report");
     if (strcmp(r->method, "POST") != 0)
         return refuse_as(ret_why, 405, "only POST");
-    if (!r->bearer || !*r->bearer || strlen(r->bearer) > CHANNEL_TOKEN_MAX)
+    ret->token = bearer(r);
+    if (!*ret->token || strlen(ret->token) > CHANNEL_TOKEN_MAX)
         return refuse_as(ret_why, 401, "send the pod's token: Authorization: Bearer …");
-    switch (token_claims_check(r->bearer, CHANNEL_AUDIENCE, ret->name_space)) {
+    switch (token_claims_check(ret->token, CHANNEL_AUDIENCE, ret->name_space)) {
     case TOKEN_CLAIMS_NONE:
         return refuse_as(ret_why, 401, "this is no token that an API server knows");
     case TOKEN_CLAIMS_OTHERS:
@@ -346,13 +357,13 @@ static unsigned read_head(const struct server_request *r, struct head *ret, cons
     case TOKEN_CLAIMS_FIT:
         break;
     }
-    if (gnutls_hash_fast(GNUTLS_DIG_SHA256, r->bearer, strlen(r->bearer), ret->hash) < 0)
+    if (gnutls_hash_fast(GNUTLS_DIG_SHA256, ret->token, strlen(ret->token), ret->hash) < 0)
         return refuse_as(ret_why, 503, "no SHA-256");
     return 0;
 }
 
 /* Limits the body while the token is unknown: the sender repeats a large one after the verdict. */
-static size_t limit_of(void *arg, const struct server_request *r)
+static size_t limit_of(void *arg, const struct httpd_request *r)
 {
     struct channel *c = arg;
     struct head head;
@@ -364,10 +375,10 @@ static size_t limit_of(void *arg, const struct server_request *r)
     v = find_verdict(c, head.hash, clock_now_ns());
     if (v)
         return v->known ? CHANNEL_BODY_MAX : 0;
-    return SERVER_BODY_SMALL;
+    return HTTPD_BODY_SMALL;
 }
 
-static void on_request(void *arg, struct server_request *r)
+static void on_request(void *arg, struct httpd_request *r)
 {
     struct channel *c = arg;
     uint64_t now = clock_now_ns();
@@ -381,19 +392,18 @@ static void on_request(void *arg, struct server_request *r)
     else if (v && v->until_ns > now)
         judge(c, r, v, head.name_space, head.job);
     else if (v ? take_one(&v->bucket, CHANNEL_POD_RATE, CHANNEL_POD_BURST, now) : may_ask(c, r))
-        ask(c, r, head.hash, head.name_space, head.job);
+        ask(c, r, &head);
     else
         refuse(c, r, 429, "too many tokens that are not known yet");
 }
 
-static void on_gone(void *arg, struct server_request *r)
+static void on_over(void *arg, struct httpd_request *r)
 {
     struct channel *c = arg;
     struct question *q = r->context;
 
     if (!q)
         return;
-    r->context = NULL;
     client_cancel(c->client, q->call);
     forget_question(q);
 }
@@ -404,17 +414,18 @@ int channel_new(struct client *client, sd_event *event, const char *address, cha
                 void *arg, struct channel **ret, struct error *err)
 {
     struct channel *c = calloc(1, sizeof(*c));
-    struct server_options options = {
+    struct httpd_options options = {
         .address = address,
         .handler = on_request,
-        .gone = on_gone,
+        .over = on_over,
         .limit = limit_of,
         .arg = c,
+        .idle_s = CHANNEL_IDLE_S,
         .connections_max = CHANNEL_CONNECTIONS_MAX,
         .per_address_max = CHANNEL_ADDRESS_MAX,
         .body_max = CHANNEL_BODY_MAX,
         .bodies_max = CHANNEL_BODIES_MAX,
-        .tls = true,
+        .certificate = identity_callback(),
     };
     int r;
 
@@ -424,7 +435,7 @@ int channel_new(struct client *client, sd_event *event, const char *address, cha
     c->client = client;
     c->report = report;
     c->arg = arg;
-    r = server_new(event, &options, &c->server, err);
+    r = httpd_new(event, &options, &c->server, err);
     if (r < 0) {
         channel_free(c);
         return r;
@@ -437,7 +448,7 @@ struct channel *channel_free(struct channel *c)
 {
     if (!c)
         return NULL;
-    server_free(c->server);
+    httpd_free(c->server);
     while (c->questions) {
         client_cancel(c->client, c->questions->call);
         forget_question(c->questions);
@@ -454,7 +465,7 @@ struct channel *channel_free(struct channel *c)
 
 unsigned channel_port(const struct channel *c)
 {
-    return server_port(c->server);
+    return httpd_port(c->server);
 }
 
 uint64_t channel_reports(const struct channel *c)

@@ -17,6 +17,7 @@
 #define CHANNEL_BODIES_MAX      (32u << 20)  /* … and of all large ones under way */
 #define CHANNEL_CONNECTIONS_MAX 2048
 #define CHANNEL_ADDRESS_MAX     512  /* connections from one address */
+#define CHANNEL_IDLE_S          30   /* a connection that sends nothing is closed */
 #define CHANNEL_TRUST_S         60   /* how long the verdict on a good token holds */
 #define CHANNEL_REFUSE_S        5    /* how long the verdict on an unknown token holds */
 #define CHANNEL_TOKENS_MAX      4096 /* remembered */

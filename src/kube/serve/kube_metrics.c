@@ -3,8 +3,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "host/net/httpd.h"
 #include "kube/serve/chiefs_channel.h"
-#include "kube/serve/https_server.h"
 #include "kube/shell/act.h"
 #include "kube/shell/controller.h"
 
@@ -16,7 +16,7 @@
 #define METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
 struct metrics {
-    struct server *server;
+    struct httpd *server;
     const struct metrics_source *source;
     bool numbers;
 };
@@ -137,22 +137,22 @@ static char *unready(const struct metrics_source *s)
     return NULL;
 }
 
-static void on_request(void *arg, struct server_request *r)
+static void on_request(void *arg, struct httpd_request *r)
 {
     struct metrics *m = arg;
     char *why;
 
     if (strcmp(r->method, "GET") != 0) {
-        server_answer(r, 405, "text/plain", strdup("only GET\n"), false);
+        httpd_answer(r, 405, "text/plain", strdup("only GET\n"), false);
     } else if (m->numbers && strcmp(r->path, "/metrics") == 0) {
-        server_answer(r, 200, METRICS_TYPE, metrics_text(m->source), false);
+        httpd_answer(r, 200, METRICS_TYPE, metrics_text(m->source), false);
     } else if (strcmp(r->path, "/healthz") == 0) {
-        server_answer(r, 200, "text/plain", strdup("ok\n"), false);
+        httpd_answer(r, 200, "text/plain", strdup("ok\n"), false);
     } else if (strcmp(r->path, "/readyz") == 0) {
         why = unready(m->source);
-        server_answer(r, why ? 503 : 200, "text/plain", why ? why : strdup("ok\n"), false);
+        httpd_answer(r, why ? 503 : 200, "text/plain", why ? why : strdup("ok\n"), false);
     } else {
-        server_answer(
+        httpd_answer(
             r, 404, "text/plain",
             strdup(m->numbers ? "/metrics, /healthz or /readyz\n" : "/healthz or /readyz\n"),
             false);
@@ -163,15 +163,18 @@ int metrics_new(sd_event *event, const char *address, bool numbers,
                 const struct metrics_source *source, struct metrics **ret, struct error *err)
 {
     struct metrics *m = calloc(1, sizeof(*m));
-    struct server_options options = {
-        .address = address, .handler = on_request, .arg = m, .connections_max = 64, .body_max = 0};
+    struct httpd_options options = {.address = address,
+                                    .handler = on_request,
+                                    .arg = m,
+                                    .connections_max = 64,
+                                    .idle_s = CHANNEL_IDLE_S};
     int r;
 
     if (!m)
         return error_set(err, -ENOMEM, "out of memory");
     m->source = source;
     m->numbers = numbers;
-    r = server_new(event, &options, &m->server, err);
+    r = httpd_new(event, &options, &m->server, err);
     if (r < 0) {
         free(m);
         return r;
@@ -184,12 +187,12 @@ struct metrics *metrics_free(struct metrics *m)
 {
     if (!m)
         return NULL;
-    server_free(m->server);
+    httpd_free(m->server);
     free(m);
     return NULL;
 }
 
 unsigned metrics_port(const struct metrics *m)
 {
-    return server_port(m->server);
+    return httpd_port(m->server);
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* src/kube/serve/https_server.c with clients that send slowly, or nothing: real sockets, real time.
- */
+/* src/host/net/httpd.c with clients that send slowly, or nothing: real sockets, real time. */
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "kube/serve/https_server.h"
+#include "host/net/httpd.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,33 +20,50 @@
 #define MOST     16
 
 static sd_event *event;
-static struct server *server;
+static struct httpd *server;
 
-static void answer(void *arg, struct server_request *r)
+static sd_event_source *urgent;   /* what each request asks for, before the next one */
+static unsigned waiting, longest; /* requests since it last had its turn; the most of them */
+
+static int on_urgent(sd_event_source *s, void *arg)
 {
-    bool known = r->bearer && strcmp(r->bearer, "known") == 0;
+    waiting = 0;
+    return 0;
+}
 
-    server_answer(r, known ? 200 : 401, "text/plain", strdup(known ? "ok" : "who?"), false);
+static void answer(void *arg, struct httpd_request *r)
+{
+    const char *token = httpd_header(r, "Authorization");
+    bool known = token && strcmp(token, "Bearer known") == 0;
+
+    if (strcmp(r->path, "/slow") == 0) {
+        sd_event_source_set_enabled(urgent, SD_EVENT_ONESHOT);
+        longest = ++waiting > longest ? waiting : longest;
+        for (uint64_t end = clock_now_ns() + 2 * HTTPD_TURN_NS; clock_now_ns() < end;)
+            ;
+    }
+    httpd_answer(r, known ? 200 : 401, "text/plain", strdup(known ? "ok" : "who?"), false);
 }
 
 static int set_up(void **state)
 {
-    struct server_options options = {.address = "127.0.0.1:0",
-                                     .handler = answer,
-                                     .connections_max = MOST,
-                                     .per_address_max = 4 * MOST,
-                                     .first_ms = FIRST_MS,
-                                     .body_max = 100};
+    struct httpd_options options = {.address = "127.0.0.1:0",
+                                    .handler = answer,
+                                    .connections_max = MOST,
+                                    .per_address_max = 4 * MOST,
+                                    .first_ms = FIRST_MS,
+                                    .idle_s = 30,
+                                    .body_max = 100};
     struct error err = {0};
 
-    if (sd_event_new(&event) < 0 || server_new(event, &options, &server, &err))
+    if (sd_event_new(&event) < 0 || httpd_new(event, &options, &server, &err))
         fail_msg("%s", err.text);
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    server = server_free(server);
+    server = httpd_free(server);
     event = sd_event_unref(event);
     return 0;
 }
@@ -58,7 +74,7 @@ static int dial_from(unsigned host)
     struct sockaddr_in from = {.sin_family = AF_INET,
                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + host)};
     struct sockaddr_in to = {.sin_family = AF_INET,
-                             .sin_port = htons((uint16_t)server_port(server))};
+                             .sin_port = htons((uint16_t)httpd_port(server))};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -175,6 +191,32 @@ static void strangers_do_not_keep_a_chief_out(void **state)
         close(strangers[i]);
 }
 
+/* All arrive in one turn of the loop. */
+static void slow_requests_let_others_in_between(void **state)
+{
+    static const char text[] = "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n";
+    int fds[8];
+    unsigned answered = 0;
+
+    assert_true(sd_event_add_defer(event, &urgent, on_urgent, NULL) >= 0);
+    assert_true(sd_event_source_set_priority(urgent, -1) >= 0);
+    assert_true(sd_event_source_set_enabled(urgent, SD_EVENT_OFF) >= 0);
+    for (unsigned i = 0; i < ARRAY_LEN(fds); i++) {
+        fds[i] = dial_from(2 + i);
+        assert_int_equal(send(fds[i], text, strlen(text), 0), strlen(text));
+    }
+    turn(200);
+    for (unsigned i = 0; i < ARRAY_LEN(fds); i++) {
+        char byte;
+
+        answered += recv(fds[i], &byte, 1, MSG_DONTWAIT) == 1;
+        close(fds[i]);
+    }
+    urgent = sd_event_source_unref(urgent);
+    assert_int_equal(answered, ARRAY_LEN(fds));
+    assert_int_equal(longest, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -183,6 +225,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_refusal_does_not_make_a_connection_trusted, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_trusted_connection_may_pause, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(slow_requests_let_others_in_between, set_up, tear_down),
         cmocka_unit_test_setup_teardown(strangers_do_not_keep_a_chief_out, set_up, tear_down),
     };
 
