@@ -88,14 +88,10 @@ void life_aim(struct core *c, struct job *job)
         job->aim = AIM_END;
         job->status.phase = KUBE_FAILED;
     }
-    if (job->aim != AIM_RUN || !job->runs)
-        job->record->run_ns = 0;
-    else if (job->record->run_ns == 0)
-        job->record->run_ns = c->now_ns;
-    if (job->aim != AIM_SUSPEND && job->aim != AIM_REMOVE)
-        job->record->drain_ns = 0;
-    else if (job->record->drain_ns == 0)
-        job->record->drain_ns = c->now_ns;
+    if (job->aim == AIM_SUSPEND || job->aim == AIM_REMOVE)
+        record_move(job->record, ON_DRAIN, c->now_ns);
+    else
+        record_move(job->record, job->aim == AIM_RUN && job->runs ? ON_RUN : ON_REST, c->now_ns);
     if (job->aim != AIM_END)
         find_trouble(c, job);
 }
@@ -152,7 +148,7 @@ static int64_t drain_until(struct core *c, const struct job *job)
         if (c->now_ns < fresh)
             core_wake(c, fresh);
     }
-    return job->record->drain_ns + patience;
+    return record_since(job->record, LIFE_DRAINS) + patience;
 }
 
 /*
@@ -172,7 +168,7 @@ static void drain(struct core *c, struct job *job)
     if (job->chief && job->chief->state != POD_GOING && (late || !serves || !has_nodes(job)))
         scale_delete(c, job, job->chief);
     if (job->replica_count == 0 && job->aim == AIM_REMOVE && job->etj->finalizer >= 0 &&
-        core_due(c, &job->record->let_go_ns))
+        core_due(c, &job->record->sent.no_finalizer_ns))
         core_act(c, job, KUBE_REMOVE_FINALIZER, NULL);
 }
 
@@ -185,7 +181,7 @@ static void begin(struct core *c, struct job *job)
     job->starts = !c->others_wait && scale_start(c, job);
     job->lack = job->starts ? NULL : "NoRoom";
     if (job->starts) {
-        job->record->changed_ns = 0;
+        job->record->growth.changed_ns = 0;
         core_event(c, job, false, "Started", "workers: %d, parameter servers: %d (%s)",
                    job->have[KUBE_WORKER], job->have[KUBE_PS], job->why_text);
     }
@@ -193,18 +189,18 @@ static void begin(struct core *c, struct job *job)
 
 static void run(struct core *c, struct job *job)
 {
-    struct record *r = job->record;
-    bool announced = r->announced && r->trust == c->world->trust;
+    struct sent *sent = &job->record->sent;
+    bool announced = sent->service && sent->trust == c->world->trust;
 
     if (job->etj->finalizer < 0 &&
-        (r->finalizer_ns == 0 || core_again(c, job, r->finalizer_ns, "finalizer"))) {
-        r->finalizer_ns = c->now_ns;
+        (sent->finalizer_ns == 0 || core_again(c, job, sent->finalizer_ns, "finalizer"))) {
+        sent->finalizer_ns = c->now_ns;
         core_act(c, job, KUBE_ADD_FINALIZER, NULL);
     }
     if ((job->runs || job->starts) && !announced && !refused_now(c, job, REFUSED_SERVICE)) {
         core_act(c, job, KUBE_CREATE_SERVICE, NULL);
-        r->announced = true;
-        r->trust = c->world->trust;
+        sent->service = true;
+        sent->trust = c->world->trust;
     }
     if (job->runs) {
         keep_chief(c, job);
@@ -218,15 +214,15 @@ static void run(struct core *c, struct job *job)
 /* Runs after all decisions: failed nodes are replaced, and this trouble must not stop growth. */
 static void tell_failures(struct core *c, struct job *job)
 {
-    const struct record *r = job->record;
+    const struct failures *failures = &job->record->failures;
 
-    if (job->trouble_reason || job->aim == AIM_END || r->failures == 0 ||
-        c->now_ns - r->failed_ns >= PATIENCE_NS)
+    if (job->trouble_reason || job->aim == AIM_END || failures->count == 0 ||
+        c->now_ns - failures->at_ns >= PATIENCE_NS)
         return;
     job->trouble_reason = "NodesFail";
     snprintf(job->trouble, sizeof(job->trouble),
-             "nodes failed or were lost lately, %d times in a row", r->failures);
-    core_wake(c, r->failed_ns + PATIENCE_NS);
+             "nodes failed or were lost lately, %d times in a row", failures->count);
+    core_wake(c, failures->at_ns + PATIENCE_NS);
 }
 
 /* Actions that may be refused come last: giving pods back and informing the chief never wait. */

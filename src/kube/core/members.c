@@ -32,7 +32,8 @@ static uint64_t hash_of(const struct kube_members *members)
 
 void members_tell(struct core *c, struct job *job)
 {
-    struct record *r = job->record;
+    struct members_record *r = &job->record->members;
+    int64_t *sent = &job->record->sent.members;
     bool drains = job->aim == AIM_SUSPEND || job->aim == AIM_REMOVE;
     struct kube_member *at = core_alloc(c, job->replica_count, sizeof(*at));
     struct kube_members *members = core_alloc(c, 1, sizeof(*members));
@@ -68,8 +69,8 @@ void members_tell(struct core *c, struct job *job)
     job->status.members_generation = r->generation;
     job->status.members_hash = r->hash;
     members->generation = r->generation;
-    if (r->told == r->generation)
+    if (*sent == r->generation)
         return;
-    r->told = r->generation;
+    *sent = r->generation;
     core_act(c, job, KUBE_SET_MEMBERS, NULL)->members = members;
 }

@@ -77,11 +77,11 @@ __attribute__((format(printf, 6, 7))) static void set(struct core *c, struct job
 /* Whether somebody overwrites our values repeatedly; a single time may have been a slip. */
 static bool contested(struct core *c, const struct job *job)
 {
-    const struct record *r = job->record;
+    const struct contest *contest = &job->record->contest;
 
-    if (r->contests < 2 || c->now_ns - r->contest_ns >= CEILING_NS)
+    if (contest->count < 2 || c->now_ns - contest->at_ns >= CEILING_NS)
         return false;
-    core_wake(c, r->contest_ns + CEILING_NS);
+    core_wake(c, contest->at_ns + CEILING_NS);
     return true;
 }
 
@@ -114,7 +114,7 @@ static void set_conditions(struct core *c, struct job *job)
         set(c, job, KUBE_DEGRADED, true, job->trouble_reason, "%s", job->trouble);
     else if (contested(c, job) && !ended)
         set(c, job, KUBE_DEGRADED, true, "Contested",
-            "somebody else changes its %s again and again", job->record->contested);
+            "somebody else changes its %s again and again", job->record->contest.what);
     else if (s->phase == KUBE_FAILED)
         set(c, job, KUBE_DEGRADED, true, "BackoffLimitExceeded", "its chief failed %d times",
             s->restarts);
@@ -196,11 +196,11 @@ static bool progress_due(struct core *c, const struct job *job)
 {
     const struct kube_status *told = &job->etj->status;
     int64_t every = PROGRESS_NS + (int64_t)c->job_count * PROGRESS_PER_NS;
-    int64_t due = job->record->status_ns + every;
+    int64_t due = job->record->sent.status_ns + every;
 
     if (!job->report || (told->has_progress && told->progress.step == job->status.progress.step))
         return false;
-    if (!told->has_progress && job->record->status_ns == 0)
+    if (!told->has_progress && job->record->sent.status_ns == 0)
         return true;
     if (c->now_ns >= due)
         return true;
@@ -210,9 +210,9 @@ static bool progress_due(struct core *c, const struct job *job)
 
 static bool worth_sending(struct core *c, struct job *job)
 {
-    const struct record *r = job->record;
+    int64_t status_ns = job->record->sent.status_ns;
     const struct kube_status *told = &job->etj->status;
-    int64_t since = job->entry->was_sent && r->status_ns ? r->status_ns : 0;
+    int64_t since = job->entry->was_sent ? status_ns : 0;
 
     int64_t due = since + TELL_NS + (int64_t)c->job_count * TELL_PER_NS;
 
@@ -267,7 +267,6 @@ static void insert_first(struct core *c, struct job *job, size_t first,
 void status_act(struct core *c, struct job *job, size_t first_action)
 {
     struct kube_status *s = &job->status, *copy;
-    struct record *r = job->record;
 
     s->phase = phase_of(job);
     s->observed_generation = job->etj->meta.generation;
@@ -290,5 +289,5 @@ void status_act(struct core *c, struct job *job, size_t first_action)
     tell_changes(c, job);
     insert_first(c, job, first_action, copy);
     job->sends = copy;
-    r->status_ns = c->now_ns;
+    job->record->sent.status_ns = c->now_ns;
 }

@@ -163,7 +163,7 @@ static int64_t free_mcpu(const struct core *c, int64_t unit, bool whole)
 static void find_elastic(struct core *c, const struct job *job)
 {
     if (job->etj->worker_mcpu_min >= job->etj->worker_mcpu_max ||
-        c->now_ns < job->record->no_resize_ns)
+        c->now_ns < job->record->growth.no_resize_ns)
         return;
     for (uint32_t i = 0; i < job->replica_count; i++) {
         const struct replica *replica = &job->replicas[i];
@@ -301,15 +301,16 @@ static void set_job(struct core *c, const struct group *g, struct job *job, uint
                     struct policy_job *to, struct policy_amount *current)
 {
     int64_t age = c->world->wall_ns - job->etj->meta.created_ns;
+    int64_t run_ns = record_since(job->record, LIFE_RUNS);
 
     policy_job_init(to, (uint64_t)(job - c->jobs) + 1);
     to->home = home;
     to->priority = job->priority;
     age = age > 0 && age < c->now_ns ? age : 0;
     to->arrival_ns = (uint64_t)(c->now_ns - age);
-    to->start_ns = (uint64_t)job->record->run_ns;
-    to->change_ns = (uint64_t)job->record->changed_ns;
-    to->run_ns = job->record->run_ns ? (uint64_t)(c->now_ns - job->record->run_ns) : 0;
+    to->start_ns = (uint64_t)run_ns;
+    to->change_ns = (uint64_t)job->record->growth.changed_ns;
+    to->run_ns = run_ns ? (uint64_t)(c->now_ns - run_ns) : 0;
     to->wait_ns = job->runs ? 0 : (uint64_t)age;
     to->remaining_ns = POLICY_UNKNOWN;
     to->communication_permille = job->report ? job->report->progress.communication_permille : 0;
@@ -399,9 +400,9 @@ static void explain(struct core *c, const struct group *g, struct job *job,
 /* Whether its size changed so recently that others' gain is no reason to take workers away. */
 static bool is_fresh(struct core *c, const struct job *job)
 {
-    int64_t until = job->record->changed_ns + DWELL_NS;
+    int64_t changed_ns = job->record->growth.changed_ns, until = changed_ns + DWELL_NS;
 
-    if (!job->runs || job->begins || job->record->changed_ns == 0 || c->now_ns >= until)
+    if (!job->runs || job->begins || changed_ns == 0 || c->now_ns >= until)
         return false;
     core_wake(c, until);
     return true;

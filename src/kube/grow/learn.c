@@ -66,33 +66,26 @@ static bool settled(const struct job *job, uint32_t *ret_worker, uint32_t *ret_p
     return *ret_worker > 0;
 }
 
-static void begin_size(struct record *r, uint32_t worker, uint32_t ps)
+static void begin_size(struct core *c, struct record *r, uint32_t worker, uint32_t ps)
 {
-    r->size_worker = worker;
-    r->size_ps = ps;
-    r->sample_ns = 0;
-    r->samples = 0;
-    r->rate = 0;
-    r->warm = false;
+    r->rates.size_worker = worker;
+    r->rates.size_ps = ps;
+    r->rates.samples = 0;
+    r->rates.rate = 0;
+    record_move(r, ON_NEW_SIZE, c->now_ns);
 }
 
 /*
- * Adds a sample to the mean of the last few. The first one is dropped, since the first steps of new
- * nodes are slow. A size on trial enters the curve only when it is judged: else one slow sample and
- * a trial that ended early would tell the policy for long that more workers are useless.
+ * Adds a sample to the mean of the last few. A size on trial enters the curve only when it is
+ * judged: else one slow sample and a trial that ended early would tell the policy for long that
+ * more workers are useless.
  */
-static void end_sample(struct core *c, struct record *r, uint64_t rate)
+static void add_sample(struct core *c, struct record *record, uint64_t rate)
 {
-    const struct trial *t = &r->trial[KUBE_WORKER];
-    uint64_t n, off;
+    const struct trial *t = &record->trial[KUBE_WORKER];
+    struct rates *r = &record->rates;
+    uint64_t n = ++r->samples < 4 ? r->samples : 4, off;
 
-    if (rate == 0 || rate > FIT_RATE_MAX)
-        return;
-    if (!r->warm) {
-        r->warm = true;
-        return;
-    }
-    n = ++r->samples < 4 ? r->samples : 4;
     if (n > 1) {
         off = (rate > r->rate ? rate - r->rate : r->rate - rate) * 1000 / r->rate;
         if (r->noise_permille == 0)
@@ -104,32 +97,52 @@ static void end_sample(struct core *c, struct record *r, uint64_t rate)
         fit_add(&r->fit, (uint64_t)c->now_ns, r->size_worker, rate);
 }
 
+/* Ends a sample, and begins the next. One without a possible rate was none. */
+static void end_sample(struct core *c, struct record *r, int64_t at_ns, uint64_t rate)
+{
+    bool counts = rate > 0 && rate <= FIT_RATE_MAX;
+
+    if (counts && record_since(r, SAMPLE_OPEN))
+        add_sample(c, r, rate);
+    record_move(r, counts ? ON_END_SAMPLE : ON_BEGIN_SAMPLE, at_ns);
+}
+
+/* When the present sample began; 0: there is none. */
+static int64_t sample_since(const struct record *r)
+{
+    int64_t first_ns = record_since(r, SAMPLE_FIRST);
+
+    return first_ns ? first_ns : record_since(r, SAMPLE_OPEN);
+}
+
 /* A sample begins and ends when the count of examples moves, so that it covers whole steps. */
-static void sample(struct core *c, struct record *r, const struct kube_report *report)
+static void sample(struct core *c, struct record *record, const struct kube_report *report)
 {
     const struct kube_progress *p = &report->progress;
+    struct rates *r = &record->rates;
     bool moved = p->examples != r->last_examples;
+    int64_t since_ns = sample_since(record), at_ns = report->at_ns;
 
     r->last_examples = p->examples;
-    if (r->sample_ns && (p->examples < r->sample_examples || report->at_ns <= r->sample_ns))
-        r->sample_ns = 0;
+    if (since_ns && (p->examples < r->begin_examples || at_ns <= since_ns)) {
+        record_move(record, ON_VOID_SAMPLE, at_ns);
+        since_ns = 0;
+    }
     if (p->examples == 0 && p->examples_per_s > 0) {
-        if (r->sample_ns == 0)
-            r->sample_ns = report->at_ns;
-        if (report->at_ns - r->sample_ns < SAMPLE_NS)
-            return;
-        r->sample_ns = report->at_ns;
-        end_sample(c, r, p->examples_per_s < 1e9 ? (uint64_t)(p->examples_per_s * 1000) : 0);
-    } else if (moved && r->sample_ns == 0) {
-        r->sample_ns = report->at_ns;
-        r->sample_examples = p->examples;
-    } else if (moved && report->at_ns - r->sample_ns >= SAMPLE_NS) {
-        double s = (double)(report->at_ns - r->sample_ns) / NS_PER_S;
-        double rate = (double)(p->examples - r->sample_examples) * 1000 / s;
+        if (since_ns == 0)
+            record_move(record, ON_BEGIN_SAMPLE, at_ns);
+        else if (at_ns - since_ns >= SAMPLE_NS)
+            end_sample(c, record, at_ns,
+                       p->examples_per_s < 1e9 ? (uint64_t)(p->examples_per_s * 1000) : 0);
+    } else if (moved && since_ns == 0) {
+        record_move(record, ON_BEGIN_SAMPLE, at_ns);
+        r->begin_examples = p->examples;
+    } else if (moved && at_ns - since_ns >= SAMPLE_NS) {
+        double s = (double)(at_ns - since_ns) / NS_PER_S;
+        double rate = (double)(p->examples - r->begin_examples) * 1000 / s;
 
-        end_sample(c, r, rate < 1e12 ? (uint64_t)rate : 0);
-        r->sample_ns = report->at_ns;
-        r->sample_examples = p->examples;
+        end_sample(c, record, at_ns, rate < 1e12 ? (uint64_t)rate : 0);
+        r->begin_examples = p->examples;
     }
 }
 
@@ -174,8 +187,8 @@ static void try_again(struct record *r, int32_t size)
 {
     trial_move(&r->trial[KUBE_WORKER], TRIAL_CEILING_OVER, NULL);
     for (int i = 0; i < FIT_COUNTS; i++)
-        if ((int32_t)r->fit.count[i].threads > size)
-            r->fit.count[i] = (struct fit_count){0};
+        if ((int32_t)r->rates.fit.count[i].threads > size)
+            r->rates.fit.count[i] = (struct fit_count){0};
 }
 
 /* The gain of each added worker in thousandths of an old one's share; of a server, of the rate. */
@@ -200,9 +213,9 @@ static bool is_resized(const struct job *job)
 static void forget_larger(struct core *c, struct record *r)
 {
     for (int i = 0; i < FIT_COUNTS; i++) {
-        struct fit_count *known = &r->fit.count[i];
+        struct fit_count *known = &r->rates.fit.count[i];
 
-        if (known->threads <= r->size_worker)
+        if (known->threads <= r->rates.size_worker)
             continue;
         if (c->now_ns - (int64_t)known->last_ns >= CEILING_NS)
             *known = (struct fit_count){0};
@@ -222,7 +235,7 @@ enum verdict {
  * Judges the change from one size to another. Rates are noisy: while their usual difference could
  * change the verdict, it stays UNCLEAR, and more samples are awaited.
  */
-static enum verdict weigh(const struct record *r, enum kube_role role, const uint64_t rate[2],
+static enum verdict weigh(const struct rates *r, enum kube_role role, const uint64_t rate[2],
                           int32_t from, int32_t to, const int32_t least[2])
 {
     uint32_t n = r->samples < TRIAL_ENOUGH ? r->samples : TRIAL_ENOUGH;
@@ -245,13 +258,13 @@ static enum verdict weigh(const struct record *r, enum kube_role role, const uin
 /* Whether all nodes that stay are in the training, or have had long enough to join. */
 static bool complete(struct core *c, const struct job *job)
 {
-    const struct record *r = job->record;
+    int64_t changed_ns = job->record->growth.changed_ns;
 
     for (uint32_t i = 0; i < job->replica_count; i++) {
         const struct replica *replica = &job->replicas[i];
 
         if (replica->role == KUBE_CHIEF || !replica_stays(replica) ||
-            replica->reported == KUBE_NODE_IN || c->now_ns - r->changed_ns >= PATIENCE_NS)
+            replica->reported == KUBE_NODE_IN || c->now_ns - changed_ns >= PATIENCE_NS)
             continue;
         return false;
     }
@@ -263,23 +276,24 @@ static bool is_measured(struct core *c, struct job *job, struct trial *t, int32_
 {
     const struct record *r = job->record;
 
-    if (is_tried(t) && c->now_ns - r->changed_ns >= 2 * PATIENCE_NS &&
-        (size <= t->from || r->samples < TRIAL_SAMPLES))
+    bool sampled = size > t->from && r->rates.samples >= TRIAL_SAMPLES;
+
+    if (is_tried(t) && c->now_ns - r->growth.changed_ns >= 2 * PATIENCE_NS && !sampled)
         trial_move(t, TRIAL_BROKEN, NULL);
-    return is_tried(t) && size > t->from && r->samples >= TRIAL_SAMPLES && complete(c, job);
+    return is_tried(t) && sampled && complete(c, job);
 }
 
 static void judge_servers(struct core *c, struct job *job)
 {
     struct record *r = job->record;
     struct trial *t = &r->trial[KUBE_PS];
-    int32_t size = (int32_t)r->size_ps, gain = c->settings->ps_gain_permille;
+    int32_t size = (int32_t)r->rates.size_ps, gain = c->settings->ps_gain_permille;
     enum verdict verdict;
 
     if (!is_measured(c, job, t, size))
         return;
-    verdict =
-        weigh(r, KUBE_PS, (uint64_t[]){t->rate, r->rate}, t->from, size, (int32_t[]){gain, gain});
+    verdict = weigh(&r->rates, KUBE_PS, (uint64_t[]){t->rate, r->rates.rate}, t->from, size,
+                    (int32_t[]){gain, gain});
     if (verdict == UNCLEAR)
         return;
     if (verdict == TOO_LITTLE) {
@@ -290,7 +304,7 @@ static void judge_servers(struct core *c, struct job *job)
     }
     trial_move(t, TRIAL_PAID, NULL);
     /* workers may have waited for the servers, so larger numbers of them may pay now */
-    try_again(r, (int32_t)r->size_worker);
+    try_again(r, (int32_t)r->rates.size_worker);
 }
 
 /* The part of a step that is communication, in thousandths; 0: not known. */
@@ -365,7 +379,7 @@ static void find_rate(const struct record *r, struct trial *t, int32_t size)
     const struct fit_count *best = NULL;
 
     for (int i = 0; i < FIT_COUNTS; i++) {
-        const struct fit_count *known = &r->fit.count[i];
+        const struct fit_count *known = &r->rates.fit.count[i];
 
         if (known->rate && (int32_t)known->threads < size &&
             (!best || known->threads > best->threads))
@@ -386,7 +400,7 @@ static enum verdict weigh_split(struct core *c, const struct job *job, int32_t f
 {
     const struct kube_progress *p = &job->report->progress;
     bool computes = p->compute_permille > 0 || communication(job) > 0;
-    int64_t until = job->record->changed_ns + PATIENCE_NS;
+    int64_t until = job->record->growth.changed_ns + PATIENCE_NS;
 
     if (size == from + 1 || (computes && communication(job) <= 1000 - GOOD_PERMILLE))
         return GOOD;
@@ -400,17 +414,19 @@ static void judge_workers(struct core *c, struct job *job)
 {
     struct record *r = job->record;
     struct trial *t = &r->trial[KUBE_WORKER];
-    int32_t size = (int32_t)r->size_worker, least = c->settings->worker_gain_permille, back;
+    struct rates *rates = &r->rates;
+    int32_t size = (int32_t)r->rates.size_worker, least = c->settings->worker_gain_permille, back;
     enum verdict verdict;
     bool between;
 
-    if (!is_measured(c, job, t, size) || is_tried(&r->trial[KUBE_PS]) || r->ps_wish)
+    if (!is_measured(c, job, t, size) || is_tried(&r->trial[KUBE_PS]) ||
+        record_since(r, SERVERS_ORDERED))
         return;
     if (t->state == TRIAL_RETURNED && t->top > size) {
-        verdict = weigh(r, KUBE_WORKER, (uint64_t[]){r->rate, t->top_rate}, size, t->top,
+        verdict = weigh(rates, KUBE_WORKER, (uint64_t[]){rates->rate, t->top_rate}, size, t->top,
                         (int32_t[]){least, least});
         if (verdict == GOOD) {
-            r->proven = t->top;
+            r->growth.proven = t->top;
             trial_move(t, TRIAL_TOP_PAID, NULL);
         }
         if (verdict == GOOD || verdict == UNCLEAR)
@@ -420,23 +436,23 @@ static void judge_workers(struct core *c, struct job *job)
         find_rate(r, t, size);
     between = learn_next_useful(job, t->from) < size;
     verdict = t->rate == 0 ? weigh_split(c, job, t->from, size)
-                           : weigh(r, KUBE_WORKER, (uint64_t[]){t->rate, r->rate}, t->from, size,
-                                   (int32_t[]){least, between ? GOOD_PERMILLE : least});
+                           : weigh(rates, KUBE_WORKER, (uint64_t[]){t->rate, rates->rate}, t->from,
+                                   size, (int32_t[]){least, between ? GOOD_PERMILLE : least});
     job->wants_servers =
         verdict != GOOD && (verdict != UNCLEAR || t->rate == 0) && servers_may_help(c, job);
     if (verdict == UNCLEAR || job->wants_servers)
         return;
-    fit_add(&r->fit, (uint64_t)c->now_ns, r->size_worker, r->rate);
-    back = verdict == GOOD ? size : retreat(job, t, verdict, r->rate, size);
+    fit_add(&rates->fit, (uint64_t)c->now_ns, rates->size_worker, rates->rate);
+    back = verdict == GOOD ? size : retreat(job, t, verdict, rates->rate, size);
     if (back >= size) {
-        r->proven = size > r->proven ? size : r->proven;
+        r->growth.proven = size > r->growth.proven ? size : r->growth.proven;
         trial_move(t, TRIAL_PAID, NULL);
         return;
     }
     trial_move(t, TRIAL_WORSE,
                &(struct trial_news){.from = size,
                                     .to = back > t->from ? back : t->from,
-                                    .rate = r->rate,
+                                    .rate = rates->rate,
                                     .now_ns = c->now_ns});
     job->rolled_back[KUBE_WORKER] = true;
 }
@@ -457,18 +473,18 @@ void learn(struct core *c, struct job *job)
 
     if (t->ceiling && c->now_ns >= t->until_ns)
         try_again(r, t->ceiling);
-    if (job->report && job->report->at_ns > r->report_ns && job->aim == AIM_RUN) {
-        r->report_ns = job->report->at_ns;
+    if (job->report && job->report->at_ns > r->rates.report_ns && job->aim == AIM_RUN) {
+        r->rates.report_ns = job->report->at_ns;
         if (!settled(job, &worker, &ps))
-            r->sample_ns = 0;
-        else if (worker != r->size_worker || ps != r->size_ps)
-            begin_size(r, worker, ps);
+            record_move(r, ON_VOID_SAMPLE, c->now_ns);
+        else if (worker != r->rates.size_worker || ps != r->rates.size_ps)
+            begin_size(c, r, worker, ps);
         else
             sample(c, r, job->report);
     }
-    if (is_resized(job) && r->size_worker)
+    if (is_resized(job) && r->rates.size_worker)
         forget_larger(c, r);
-    job->has_model = fit_solve(&r->fit, (uint64_t)c->now_ns, &job->model);
+    job->has_model = fit_solve(&r->rates.fit, (uint64_t)c->now_ns, &job->model);
 }
 
 /* ---- changes --------------------------------------------------------------------------------- */
@@ -476,7 +492,7 @@ void learn(struct core *c, struct job *job)
 /* The training's rate with so many workers; 0: not known. */
 static uint64_t rate_of(const struct job *job, int32_t workers)
 {
-    const struct record *r = job->record;
+    const struct rates *r = &job->record->rates;
 
     if (r->rate && ((int32_t)r->size_worker == workers || is_resized(job)))
         return r->rate;
@@ -486,23 +502,24 @@ static uint64_t rate_of(const struct job *job, int32_t workers)
     return 0;
 }
 
-static void servers_changed(struct job *job, int32_t from, int32_t to)
+static void servers_changed(struct core *c, struct job *job, int32_t from, int32_t to)
 {
     struct record *r = job->record;
     struct trial *t = &r->trial[KUBE_PS];
+    struct growth *growth = &r->growth;
     uint64_t rate;
 
     trial_move(t, TRIAL_BROKEN, NULL);
     if (to <= from)
         return;
     trial_move(&r->trial[KUBE_WORKER], TRIAL_TOP_STALE, NULL); /* measured with fewer servers */
-    r->ps_basis = job->have[KUBE_WORKER];
+    growth->basis = job->have[KUBE_WORKER];
     /* a worker may have left for the server: the rate before that counts its loss, too */
-    rate = r->ps_rate ? r->ps_rate : r->rate;
+    rate = growth->rate ? growth->rate : r->rates.rate;
     if (rate && from)
         trial_move(t, TRIAL_BEGUN, &(struct trial_news){.from = from, .to = to, .rate = rate});
-    r->ps_wish = 0;
-    r->ps_rate = 0;
+    record_move(r, ON_HAVE_SERVERS, c->now_ns);
+    growth->rate = 0;
 }
 
 static void workers_changed(struct job *job, int32_t from, int32_t to)
@@ -517,10 +534,10 @@ static void workers_changed(struct job *job, int32_t from, int32_t to)
         bool over = to < from && is_resized(job);
 
         trial_move(t, over ? TRIAL_BROKEN : TRIAL_RESIZED, &(struct trial_news){.to = to});
-    } else if (to > from && to > r->proven) {
+    } else if (to > from && to > r->growth.proven) {
         news.rate = rate_of(job, from);
         if (is_resized(job) && news.rate)
-            news.from = (int32_t)r->size_worker;
+            news.from = (int32_t)r->rates.size_worker;
         news.from -= news.rate == 0; /* the last old worker is on trial, too */
         trial_move(t, TRIAL_BEGUN, &news);
     }
@@ -530,16 +547,15 @@ void learn_changed(struct core *c, struct job *job, enum kube_role role, int32_t
 {
     struct record *r = job->record;
 
-    r->changed_ns = c->now_ns;
-    r->wished_ns = 0;
+    r->growth.changed_ns = c->now_ns;
     if (to < from)
-        r->calm_ns = c->now_ns + c->settings->settle_ns;
+        r->growth.calm_ns = c->now_ns + c->settings->settle_ns;
     if (role == KUBE_PS)
-        servers_changed(job, from, to);
+        servers_changed(c, job, from, to);
     else
         workers_changed(job, from, to);
-    r->samples = 0;
-    r->sample_ns = 0;
+    r->rates.samples = 0;
+    record_move(r, ON_CHANGE, c->now_ns);
 }
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
@@ -559,20 +575,33 @@ int32_t learn_most(struct core *c, const struct job *job, enum kube_role role)
 static bool servers_are_due(struct core *c, struct job *job)
 {
     struct record *r = job->record;
-    bool waits = r->wished_ns && c->now_ns - r->wished_ns < PATIENCE_NS;
+    int64_t workers_ns = record_since(r, WORKERS_DUE), until;
+    bool waits = workers_ns && c->now_ns - workers_ns < PATIENCE_NS;
 
     if (!job->reports || job->silent || waits || is_tried(&r->trial[KUBE_PS]) ||
-        (is_tried(&r->trial[KUBE_WORKER]) && !job->wants_servers) || r->samples < TRIAL_SAMPLES ||
-        c->now_ns < r->calm_ns || !servers_may_help(c, job)) {
-        r->ps_due_ns = 0;
+        (is_tried(&r->trial[KUBE_WORKER]) && !job->wants_servers) ||
+        r->rates.samples < TRIAL_SAMPLES || c->now_ns < r->growth.calm_ns ||
+        !servers_may_help(c, job)) {
+        record_move(r, ON_DROP_SERVERS, c->now_ns);
         return false;
     }
-    if (r->ps_due_ns == 0)
-        r->ps_due_ns = c->now_ns;
-    if (c->now_ns >= r->ps_due_ns + c->settings->batch_ns)
+    record_move(r, ON_LACK_SERVERS, c->now_ns);
+    until = record_since(r, SERVERS_DUE) + c->settings->batch_ns;
+    if (c->now_ns >= until)
         return true;
-    core_wake(c, r->ps_due_ns + c->settings->batch_ns);
+    core_wake(c, until);
     return false;
+}
+
+/* Whether one server can leave: communication takes little, and half of the workers have left. */
+static bool server_is_useless(const struct job *job)
+{
+    const struct record *r = job->record;
+
+    return job->reports && !job->silent && !is_tried(&r->trial[KUBE_PS]) &&
+           !is_tried(&r->trial[KUBE_WORKER]) && r->rates.samples >= TRIAL_SAMPLES &&
+           job->have[KUBE_PS] > job_task(job, KUBE_PS)->min && communication(job) &&
+           communication(job) <= LITTLE_PERMILLE && 2 * job->have[KUBE_WORKER] <= r->growth.basis;
 }
 
 int32_t learn_ps(struct core *c, struct job *job)
@@ -580,35 +609,31 @@ int32_t learn_ps(struct core *c, struct job *job)
     const struct kube_task *task = job_task(job, KUBE_PS);
     struct record *r = job->record;
     int32_t have = job->have[KUBE_PS], most = learn_most(c, job, KUBE_PS);
+    int64_t ordered_ns;
 
     if (have < task->min)
         return task->min;
-    if (have > most || have >= r->ps_wish)
-        r->ps_wish = 0;
+    if (have > most || have >= r->growth.servers)
+        record_move(r, ON_HAVE_SERVERS, c->now_ns);
     if (have > most)
         return most;
-    if (r->ps_wish && c->now_ns - r->ps_wish_ns < PATIENCE_NS) {
-        core_wake(c, r->ps_wish_ns + PATIENCE_NS);
-        return r->ps_wish;
+    ordered_ns = record_since(r, SERVERS_ORDERED);
+    if (ordered_ns && c->now_ns - ordered_ns < PATIENCE_NS) {
+        core_wake(c, ordered_ns + PATIENCE_NS);
+        return r->growth.servers;
     }
-    if (r->ps_wish) {
-        r->ps_wish = 0;
+    if (ordered_ns) {
+        record_move(r, ON_HAVE_SERVERS, c->now_ns);
         learn_hold(c, job, KUBE_PS, have);
         return have;
     }
     if (servers_are_due(c, job)) {
-        r->ps_wish = servers_for(job, most);
-        r->ps_wish_ns = c->now_ns;
-        r->ps_rate = r->rate;
-        r->ps_due_ns = 0;
-        return r->ps_wish;
+        r->growth.servers = servers_for(job, most);
+        r->growth.rate = r->rates.rate;
+        record_move(r, ON_ORDER_SERVERS, c->now_ns);
+        return r->growth.servers;
     }
-    if (job->reports && !job->silent && !is_tried(&r->trial[KUBE_PS]) &&
-        !is_tried(&r->trial[KUBE_WORKER]) && r->samples >= TRIAL_SAMPLES && have > task->min &&
-        communication(job) && communication(job) <= LITTLE_PERMILLE &&
-        2 * job->have[KUBE_WORKER] <= r->ps_basis)
-        return have - 1;
-    return have;
+    return server_is_useless(job) ? have - 1 : have;
 }
 
 /* Whether the scheduler has placed all of its pods, so that the room left is known. */
@@ -627,16 +652,15 @@ int32_t learn_step(struct core *c, struct job *job, int32_t want)
     int64_t due;
 
     if (want <= have || have < least) {
-        r->wished_ns = 0;
+        record_move(r, ON_HAVE_WORKERS, c->now_ns);
         return want <= have ? want : least;
     }
     if ((!job->reports && !job->begins) || job->silent || job->trouble_reason || c->others_wait)
         return have;
-    if (r->wished_ns == 0)
-        r->wished_ns = c->now_ns;
-    due = r->wished_ns + c->settings->batch_ns;
-    if (r->calm_ns > due)
-        due = r->calm_ns;
+    record_move(r, ON_LACK_WORKERS, c->now_ns);
+    due = record_since(r, WORKERS_DUE) + c->settings->batch_ns;
+    if (r->growth.calm_ns > due)
+        due = r->growth.calm_ns;
     if (c->now_ns >= due && (!job->begins || placed(job)))
         return want;
     if (c->now_ns < due)
@@ -669,7 +693,7 @@ static uint32_t measured(const struct fit *fit, struct fit_count *ret)
 void learn_curve(const struct job *job, uint32_t count, uint32_t *ret_table)
 {
     struct fit_count at[FIT_COUNTS];
-    uint32_t n = measured(&job->record->fit, at), last = 0;
+    uint32_t n = measured(&job->record->rates.fit, at), last = 0;
     uint64_t one = n && at[0].threads == 1 ? at[0].rate : job->model.rate_one;
     uint64_t value = 1, model = 1; /* at @last */
 
@@ -694,7 +718,7 @@ void learn_curve(const struct job *job, uint32_t count, uint32_t *ret_table)
 
 int32_t learn_efficiency(struct core *c, const struct job *job)
 {
-    uint32_t size = job->record->size_worker, *table;
+    uint32_t size = job->record->rates.size_worker, *table;
 
     if (!job->has_model || size == 0 || size > KUBE_TASKS_MAX)
         return -1;

@@ -43,7 +43,7 @@ static bool take_back(struct core *c, struct job *job, struct replica *replica)
         return true;
     }
     /* a node that defers may have room soon; one that refuses will not */
-    job->record->no_resize_ns =
+    job->record->growth.no_resize_ns =
         c->now_ns + (pod->resize == KUBE_RESIZE_DEFERRED ? PATIENCE_NS : CEILING_NS);
     if (actual && actual != pod->mcpu && resize(c, job, replica, actual))
         core_event(c, job, true, "ResizeRefused", "%s cannot have %lldm: it keeps %lldm",
@@ -56,7 +56,7 @@ static void resize_worker(struct core *c, struct job *job, struct replica *repli
     const struct kube_pod *pod = replica->pod;
     int64_t actual = pod->actual_mcpu ? pod->actual_mcpu : pod->mcpu;
     struct kube_amount *free = &c->nodes[replica->node].free;
-    int64_t more = quota_more_mcpu(job), room = free->mcpu < more ? free->mcpu : more;
+    int64_t more = quota_more_mcpu(job), room = free->mcpu < more ? free->mcpu : more, until;
 
     if (replica->gives_mcpu && target > pod->mcpu - replica->gives_mcpu)
         target = pod->mcpu - replica->gives_mcpu;
@@ -68,7 +68,7 @@ static void resize_worker(struct core *c, struct job *job, struct replica *repli
     if (larger(target - pod->mcpu, pod->mcpu - target) * 20 < pod->mcpu)
         return;
     if (target > pod->mcpu) {
-        if (c->now_ns < job->record->no_resize_ns || c->others_wait)
+        if (c->now_ns < job->record->growth.no_resize_ns || c->others_wait)
             return;
         free->mcpu -= target - pod->mcpu;
         quota_take_mcpu(job, target - pod->mcpu);
@@ -78,10 +78,10 @@ static void resize_worker(struct core *c, struct job *job, struct replica *repli
     replica->told_threads = threads_of(target);
     if (job->reports && replica->reported == KUBE_NODE_IN &&
         (replica->threads == 0 || replica->threads > replica->told_threads)) {
-        if (job->record->shrink_ns == 0)
-            job->record->shrink_ns = c->now_ns;
-        if (c->now_ns - job->record->shrink_ns < THREADS_NS) {
-            core_wake(c, job->record->shrink_ns + THREADS_NS);
+        record_move(job->record, ON_AWAIT_THREADS, c->now_ns);
+        until = record_since(job->record, THREADS_AWAITED) + THREADS_NS;
+        if (c->now_ns < until) {
+            core_wake(c, until);
             return;
         }
     }
@@ -105,5 +105,5 @@ void resize_nodes(struct core *c, struct job *job)
         shrinks |= replica->told_threads != 0;
     }
     if (!shrinks)
-        job->record->shrink_ns = 0;
+        record_move(job->record, ON_THREADS_PARKED, c->now_ns);
 }

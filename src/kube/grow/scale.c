@@ -9,8 +9,7 @@
 
 void scale_create(struct core *c, struct job *job, enum kube_role role, uint32_t node)
 {
-    struct record *r = job->record;
-    uint32_t index = role == KUBE_CHIEF ? 0 : (uint32_t)r->next_index[role]++;
+    uint32_t index = role == KUBE_CHIEF ? 0 : (uint32_t)job->record->next_index[role]++;
     struct replica *replica = view_add_replica(c, job, role, index);
     struct kube_action *action = core_act(c, job, KUBE_CREATE_POD, NULL);
 
@@ -56,22 +55,22 @@ bool scale_start(struct core *c, struct job *job)
 /* Each failure in a row delays the replacement further, until the training makes progress. */
 static bool may_replace(struct core *c, struct job *job)
 {
-    struct record *r = job->record;
+    struct failures *failures = &job->record->failures;
     int64_t delay = 0;
 
-    if (r->failures == 0)
+    if (failures->count == 0)
         return true;
-    if (job->report && job->report->progress.step > r->failed_step &&
-        c->now_ns - r->failed_ns > PATIENCE_NS) {
-        r->failures = 0;
+    if (job->report && job->report->progress.step > failures->step &&
+        c->now_ns - failures->at_ns > PATIENCE_NS) {
+        failures->count = 0;
         return true;
     }
-    if (r->failures > 1)
-        delay = FAILURE_NS << (r->failures < 8 ? r->failures - 2 : 6);
+    if (failures->count > 1)
+        delay = FAILURE_NS << (failures->count < 8 ? failures->count - 2 : 6);
     delay = delay < FAILURE_MAX_NS ? delay : FAILURE_MAX_NS;
-    if (c->now_ns >= r->failed_ns + delay)
+    if (c->now_ns >= failures->at_ns + delay)
         return true;
-    core_wake(c, r->failed_ns + delay);
+    core_wake(c, failures->at_ns + delay);
     return false;
 }
 
@@ -223,10 +222,10 @@ static void note_failure(struct core *c, struct job *job, const struct replica *
 
     if (replica->acted_ns)
         return;
-    r->failures += r->failed_ns != c->now_ns; /* a lost machine with many pods counts once */
+    r->failures.count += r->failures.at_ns != c->now_ns;      /* a lost machine counts once */
     trial_move(&r->trial[replica->role], TRIAL_BROKEN, NULL); /* a trial is void after a failure */
-    r->failed_ns = c->now_ns;
-    r->failed_step = job->report ? job->report->progress.step : 0;
+    r->failures.at_ns = c->now_ns;
+    r->failures.step = job->report ? job->report->progress.step : 0;
     core_event(c, job, true, "NodeFailed", "%s %s", replica->pod->meta.name,
                replica->state == POD_FAILED ? "has failed" : "is lost");
 }

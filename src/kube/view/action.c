@@ -76,19 +76,19 @@ bool core_once(struct core *c, struct replica *replica)
 
 bool core_again(struct core *c, struct job *job, int64_t since_ns, const char *what)
 {
-    struct record *r = job->record;
+    struct contest *contest = &job->record->contest;
     int64_t due;
 
-    if (r->contests && c->now_ns - r->contest_ns >= CEILING_NS)
-        r->contests = 0;
-    due = since_ns + (ECHO_NS << (r->contests < 6 ? r->contests : 6));
+    if (contest->count && c->now_ns - contest->at_ns >= CEILING_NS)
+        contest->count = 0;
+    due = since_ns + (ECHO_NS << (contest->count < 6 ? contest->count : 6));
     if (c->now_ns < due) {
         core_wake(c, due);
         return false;
     }
-    r->contests++;
-    r->contest_ns = c->now_ns;
-    r->contested = what;
+    contest->count++;
+    contest->at_ns = c->now_ns;
+    contest->what = what;
     return true;
 }
 

@@ -45,6 +45,7 @@ struct memory_entry *memory_entry(struct kube_memory *memory, const char *uid)
         free(entry);
         return NULL;
     }
+    record_init(&entry->record);
     entry->next = *at;
     *at = entry;
     return entry;
@@ -69,7 +70,6 @@ void memory_sweep(struct kube_memory *memory)
 void kube_memory_doubt(struct kube_memory *memory, const struct kube_etj *etj)
 {
     struct memory_entry *entry = memory_entry(memory, etj->meta.uid);
-    struct record *record;
     uint32_t kept = 0;
 
     if (!entry)
@@ -81,10 +81,5 @@ void kube_memory_doubt(struct kube_memory *memory, const struct kube_etj *etj)
         entry->replicas[kept++].acted_ns = 0;
     }
     entry->replica_count = kept;
-    record = &entry->record;
-    record->announced = false;
-    record->status_ns = 0;
-    record->let_go_ns = 0;
-    record->finalizer_ns = 0;
-    record->told = 0;
+    entry->record.sent = (struct sent){0};
 }

@@ -42,7 +42,7 @@ static void expect_no_more(struct memory_entry *entry, const struct kube_answer 
             entry->replicas[kept++] = *replica;
     }
     entry->replica_count = kept;
-    entry->record.announced &= !service;
+    entry->record.sent.service &= !service;
     trial_move(&entry->record.trial[answer->role], TRIAL_BROKEN, NULL); /* a trial is void then */
 }
 

@@ -99,8 +99,8 @@ static void find_jobs(struct core *c)
             return;
         }
         *job->record = job->entry->record;
-        if (job->held && job->record->status_ns)
-            job->record->status_ns = c->now_ns; /* a status may be under way */
+        if (job->held && job->record->sent.status_ns)
+            job->record->sent.status_ns = c->now_ns; /* a status may be under way */
         refused_forget(c, job);
         name_map_put(&c->job_by_uid, job->etj->meta.uid, i);
     }
