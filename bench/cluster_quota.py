@@ -27,7 +27,7 @@ import cluster_bed as bed
 import harness
 
 QUARTER_MCPU, CHIEF_MCPU, PS_MCPU, SLOTS = 250, 50, 25, 8
-NODE_MCPU = 5 * QUARTER_MCPU  # the fifth is for chief and parameter server: tide-kube counts in workers
+NODE_MCPU = 5 * QUARTER_MCPU  # four for workers; chief and parameter server need 75 of the fifth's 250
 PODS = "/api/v1/namespaces/default/pods"
 ONE = {"min": 1, "max": 1}
 SIDES = {"static": ONE, "workers": {"min": 1, "max": 4},

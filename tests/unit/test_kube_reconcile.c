@@ -69,6 +69,69 @@ static void what_does_not_fit_waits_and_nothing_is_made(void **state)
     model_assert_phase(&m, "j", "Running");
 }
 
+/* Chief and server want 0.3 cores and 2 GiB together. */
+static void submit_small(const char *workers)
+{
+    char spec[512];
+
+    snprintf(spec, sizeof(spec),
+             "{\"chief\": {\"resources\": {\"requests\": {\"cpu\": \"200m\"}}},"
+             " \"ps\": {\"resources\": {\"requests\": {\"cpu\": \"100m\"}}}, \"workers\": %s}",
+             workers);
+    model_etj(&m, "j", spec);
+}
+
+static void a_remainder_of_a_core_is_room_for_who_fits_into_it(void **state)
+{
+    model_node(&m, "a", "4300m", "5Gi");
+    model_other(&m, "other", "a", "3", 0); /* it leaves 1.3 cores and 4 GiB */
+    submit_small("{}");
+    model_run(&m, 60);
+    model_assert_phase(&m, "j", "Running");
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 1);
+}
+
+static void remainders_of_several_nodes_are_room(void **state)
+{
+    model_node(&m, "a", "300m", "16Gi");
+    model_node(&m, "b", "1", "16Gi");
+    model_node(&m, "c", "1900m", "16Gi");
+    submit_small("{\"min\": 2}");
+    model_run(&m, 60);
+    model_assert_phase(&m, "j", "Running");
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 2);
+}
+
+static void what_lacks_a_thousandth_of_a_core_or_a_byte_waits(void **state)
+{
+    model_node(&m, "a", "1299m", "16Gi");
+    model_node(&m, "b", "200m", "16Gi");
+    submit_small("{\"min\": 2}");
+    model_run(&m, 60);
+    model_assert_phase(&m, "j", "Pending");
+    json_array_clear(m.nodes);
+    model_node(&m, "a", "2300m", "4294967295");
+    model_run(&m, 60);
+    model_assert_phase(&m, "j", "Pending");
+    assert_int_equal(json_array_size(m.pods), 0);
+    json_array_clear(m.nodes);
+    model_node(&m, "a", "2300m", "4Gi");
+    model_run(&m, 60);
+    model_assert_phase(&m, "j", "Running");
+}
+
+static void two_do_not_start_in_room_for_one(void **state)
+{
+    model_node(&m, "a", "1600m", "16Gi");
+    submit_small("{\"max\": 1}");
+    json_object_set_new(json_object_get(json_array_get(m.etjs, 0), "metadata"), "name",
+                        json_string("first"));
+    submit_small("{\"max\": 1}");
+    model_run(&m, 60);
+    model_assert_phase(&m, "first", "Running");
+    model_assert_phase(&m, "j", "Pending");
+}
+
 static void workers_that_do_not_pay_are_rolled_back(void **state)
 {
     m.rate = stops_at_two;
@@ -543,6 +606,10 @@ int main(void)
         T(a_steady_training_costs_few_requests),
         T(memory_counts_as_cores_do),
         T(what_does_not_fit_waits_and_nothing_is_made),
+        T(a_remainder_of_a_core_is_room_for_who_fits_into_it),
+        T(remainders_of_several_nodes_are_room),
+        T(what_lacks_a_thousandth_of_a_core_or_a_byte_waits),
+        T(two_do_not_start_in_room_for_one),
         T(workers_that_do_not_pay_are_rolled_back),
         T(parameter_servers_come_as_long_as_they_pay),
         T(a_pin_is_kept),

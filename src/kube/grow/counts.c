@@ -58,6 +58,14 @@ static int64_t fixed_mcpu(const struct job *job)
            (job->chief ? 0 : job_task(job, KUBE_CHIEF)->request.mcpu);
 }
 
+/* The part of a start that is not for workers. */
+static int64_t not_for_workers(const struct job *job)
+{
+    const struct kube_task *task = job_task(job, KUBE_WORKER);
+
+    return job->start_mcpu ? job->start_mcpu - task->min * task->request.mcpu : fixed_mcpu(job);
+}
+
 /* The number of workers if a person pinned it or the chief is not heard; -1: the policy decides. */
 static int64_t fixed_workers(const struct job *job)
 {
@@ -140,9 +148,10 @@ static void join(struct counts *s, struct job *job)
 }
 
 /*
- * The nodes' free cores, counted in whole units. On nodes with resizable workers, free cores plus
- * those of the workers must not depend on how they are shared now: else they would be shared anew
- * for ever. The sum has all such cores, or whole units (@whole) when a training waits for these.
+ * The nodes' free cores, as far as whole workers (@unit) fill them. On nodes with resizable
+ * workers, free cores plus those of the workers must not depend on how they are shared now: else
+ * they would be shared anew for ever. The sum has all such cores, or whole units (@whole) when a
+ * training waits for these.
  */
 static int64_t free_mcpu(const struct core *c, int64_t unit, bool whole)
 {
@@ -158,6 +167,30 @@ static int64_t free_mcpu(const struct core *c, int64_t unit, bool whole)
             sum += node->free.mcpu / unit * unit;
     }
     return sum;
+}
+
+/*
+ * Measures what the start of each waiting training takes from free_mcpu(), pod by pod on the nodes
+ * and in the quotas. A chief and servers may fit where no worker does: they then take nothing.
+ */
+static void find_starts(struct core *c, int64_t unit)
+{
+    uint32_t **nodes = core_alloc(c, c->job_count, sizeof(*nodes));
+    int64_t before = free_mcpu(c, unit, true), after;
+
+    for (uint32_t j = 0; j < c->job_count && nodes; j++) {
+        struct job *job = &c->jobs[j];
+
+        if (job->aim != AIM_RUN || job->failed || job->runs ||
+            !(nodes[j] = scale_take_least(c, job)))
+            continue;
+        after = free_mcpu(c, unit, true);
+        job->start_mcpu = before - after;
+        before = after;
+    }
+    for (uint32_t j = 0; j < c->job_count && nodes; j++)
+        if (nodes[j])
+            scale_give_back(c, &c->jobs[j], nodes[j], UINT32_MAX);
 }
 
 static void find_elastic(struct core *c, const struct job *job)
@@ -284,16 +317,22 @@ static void set_queued(struct core *c, const struct group *g, struct job *job,
                        struct policy_job *to)
 {
     const struct kube_etj *etj = job->etj;
-    int64_t least = 0, bytes = 0, each = etj->task[KUBE_WORKER].request.mcpu;
+    int64_t least = 0, bytes = 0, each = etj->task[KUBE_WORKER].request.mcpu, more;
 
     for (int role = 0; role < KUBE_ROLE_MAX; role++) {
         least += etj->task[role].min * etj->task[role].request.mcpu;
         bytes += etj->task[role].min * etj->task[role].request.bytes;
     }
     to->state = POLICY_QUEUED;
-    to->min.of[POLICY_MCPU] = to->request.of[POLICY_MCPU] = whole_units(g, least);
-    to->max.of[POLICY_MCPU] =
-        whole_units(g, least + (most_workers(c, job) - etj->task[KUBE_WORKER].min) * each);
+    more = (most_workers(c, job) - etj->task[KUBE_WORKER].min) * each;
+    if (job->start_mcpu) {
+        to->min.of[POLICY_MCPU] = units(g, job->start_mcpu, true);
+        to->max.of[POLICY_MCPU] = units(g, job->start_mcpu + more, true);
+    } else {
+        to->min.of[POLICY_MCPU] = whole_units(g, least);
+        to->max.of[POLICY_MCPU] = whole_units(g, least + more);
+    }
+    to->request.of[POLICY_MCPU] = to->min.of[POLICY_MCPU];
     to->min.of[POLICY_MEMORY] = to->request.of[POLICY_MEMORY] = bytes;
 }
 
@@ -494,7 +533,7 @@ static void apply(struct counts *s, struct group *g, const struct policy_plan *p
         s->pool_mcpu -= mcpu;
         job->starts = !job->runs;
         if (!job->runs)
-            mcpu -= fixed_mcpu(job);
+            mcpu -= not_for_workers(job);
         remainder[i] = set_workers(c, job, mcpu, stay);
     }
     use_remainders(g, remainder);
@@ -601,6 +640,8 @@ void counts_decide(struct core *c)
             s.later_mcpu += least_mcpu(job);
         }
     }
+    if (waits)
+        find_starts(c, unit);
     s.pool_mcpu += free_mcpu(c, unit, waits);
     for (uint32_t g = 0; g < s.group_count; g++)
         decide(&s, &s.groups[g]);

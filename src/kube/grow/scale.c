@@ -26,26 +26,40 @@ void scale_create(struct core *c, struct job *job, enum kube_role role, uint32_t
     core_wake(c, c->now_ns + 2 * ECHO_NS);
 }
 
-bool scale_start(struct core *c, struct job *job)
+void scale_give_back(struct core *c, struct job *job, const uint32_t *nodes, uint32_t count)
+{
+    uint32_t at = 0;
+
+    for (int role = 0; role < KUBE_ROLE_MAX; role++)
+        for (int32_t i = 0; i < job_task(job, role)->min && at < count; i++)
+            room_give_back(c, job, role, nodes[at++]);
+}
+
+uint32_t *scale_take_least(struct core *c, struct job *job)
 {
     uint32_t *nodes, taken = 0, total = 0;
 
     for (int role = 0; role < KUBE_ROLE_MAX; role++)
         total += (uint32_t)job_task(job, role)->min;
     nodes = core_alloc(c, total, sizeof(*nodes));
-    if (!nodes)
-        return false;
-    for (int role = 0; role < KUBE_ROLE_MAX; role++)
+    for (int role = 0; role < KUBE_ROLE_MAX && nodes; role++)
         for (int32_t i = 0; i < job_task(job, role)->min; i++) {
             if (room_take(c, job, role, &nodes[taken])) {
                 taken++;
                 continue;
             }
-            for (int back = 0, at = 0; back <= role; back++)
-                for (int32_t k = 0; k < job_task(job, back)->min && at < (int)taken; k++)
-                    room_give_back(c, job, back, nodes[at++]);
-            return false;
+            scale_give_back(c, job, nodes, taken);
+            return NULL;
         }
+    return nodes;
+}
+
+bool scale_start(struct core *c, struct job *job)
+{
+    const uint32_t *nodes = scale_take_least(c, job);
+
+    if (!nodes)
+        return false;
     for (int role = 0, at = 0; role < KUBE_ROLE_MAX; role++)
         for (int32_t i = 0; i < job_task(job, role)->min; i++)
             scale_create(c, job, role, nodes[at++]);

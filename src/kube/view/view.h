@@ -63,9 +63,10 @@ struct job {
     bool failed;                 /* its restarts exceed the limit */
     int32_t have[KUBE_ROLE_MAX]; /* pods that stay, expected ones included */
     int32_t want[KUBE_ROLE_MAX];
-    int64_t held_mcpu;              /* of its workers that stay */
-    int64_t want_mcpu;              /* for all of its workers */
-    int64_t worker_mcpu;            /* for each worker that can be resized */
+    int64_t held_mcpu;   /* of its workers that stay */
+    int64_t want_mcpu;   /* for all of its workers */
+    int64_t worker_mcpu; /* for each worker that can be resized */
+    int64_t start_mcpu;  /* of the counted room, what its start takes; 0: it does not fit now */
     uint32_t cursor[KUBE_ROLE_MAX]; /* for room_take(): no node before it has room */
     struct kube_status status;
     struct policy_reason why;
