@@ -2,6 +2,7 @@
 """The project's own checks find what they are there to find."""
 import importlib.util
 import json
+import os
 import subprocess
 
 import pytest
@@ -345,3 +346,16 @@ def test_every_pinned_wheel_has_its_hash(file):
         assert "==" in version and hashes, pin
         assert all(len(h.strip()) == 64 for h in hashes), pin
     assert (ROOT / "scripts/setup.sh").read_text().count("--require-hashes -r") == 2
+
+
+@pytest.mark.parametrize("helm, said", [
+    ("helm-that-is-not-there", "there is no program 'helm-that-is-not-there'"),
+    ("false", "false cannot render namespace.yaml"),
+])
+def test_manifests_that_cannot_be_made_are_left_as_they_are(tmp_path, helm, said):
+    (tmp_path / "namespace.yaml").write_text("as it was\n")
+    done = subprocess.run([ROOT / "scripts/manifests.sh", tmp_path], capture_output=True, text=True,
+                          timeout=GUARD_S, env={**os.environ, "HELM": helm})
+    assert done.returncode == 1
+    assert said in done.stderr and done.stderr.endswith("Nothing was written.\n")
+    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("namespace.yaml", "as it was\n")]
