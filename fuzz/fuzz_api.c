@@ -199,8 +199,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (const struct job *j = the_daemon.jobs.first; j; j = j->next) {
         CHECK(strcmp(j->name, j->id) == 0 || job_name_valid(j->name));
         for (each_attribute(a))
-            CHECK(attribute_holds(a, attribute_get(a, &j->asked)));
-        CHECK(!j->asked.max || j->asked.min <= j->asked.max);
+            CHECK(attribute_holds(a, attribute_get(a, &j->asked.attributes)));
+        CHECK(!j->asked.attributes.max || j->asked.attributes.min <= j->asked.attributes.max);
     }
     while (the_daemon.jobs.first)
         job_end(the_daemon.jobs.first);

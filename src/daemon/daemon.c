@@ -126,8 +126,8 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *arg)
         bool young = now - j->met_ns < JOB_GRACE_NS;
 
         changed |= j->confine->look_at_drift(j);
-        changed |= j->young != young;
-        j->young = young;
+        changed |= j->observed.young != young;
+        j->observed.young = young;
     }
     changed |= look_at_usage(d, now);
     if (machine_share_shared(d->machine_share))

@@ -33,7 +33,7 @@ static void make_job(struct daemon *d, struct job *j, struct process *p, unsigne
     j->confine = &process_confine;
     j->processes = p;
     j->n_processes = count;
-    j->quota_set_mcpu = CGROUP_NO_QUOTA;
+    j->placed.quota_mcpu = CGROUP_NO_QUOTA;
     j->admission.phase = JOB_RUNNING;
     for (unsigned i = 0; i < count; i++) {
         p[i].next = i + 1 < count ? &p[i + 1] : NULL;
@@ -75,7 +75,7 @@ static void a_split_adds_up_and_gives_everybody_one(void **unused)
             uint32_t sum = 0, least = UINT32_MAX, most = 0;
 
             make_job(&the_daemon, &job, process, count, 8);
-            job.want = (struct threads){k, 0};
+            job.wanted.threads = (struct threads){k, 0};
             apportion_divide(&job);
             for (unsigned i = 0; i < count; i++) {
                 sum += process[i].want.intra;
@@ -91,7 +91,7 @@ static void a_split_adds_up_and_gives_everybody_one(void **unused)
 static void a_process_that_set_itself_keeps_its_number(void **unused)
 {
     make_job(&the_daemon, &job, process, 3, 8);
-    job.want = job.pinned = (struct threads){9, 0};
+    job.wanted.threads = job.asked.pinned = (struct threads){9, 0};
     process[1].local = (struct threads){5, 2};
     apportion_divide(&job);
     assert_int_equal(process[1].want.intra, 5);
@@ -104,7 +104,7 @@ static void only_malleable_connected_processes_get_threads(void **unused)
     make_job(&the_daemon, &job, process, 3, 8);
     process[0].backend[0].malleable = false;
     process[1].connection = NULL;
-    job.want = (struct threads){4, 0};
+    job.wanted.threads = (struct threads){4, 0};
     apportion_divide(&job);
     assert_int_equal(process[0].want.intra, 0);
     assert_int_equal(process[1].want.intra, 0);
@@ -123,7 +123,7 @@ static void a_job_without_agent_is_not_starting_for_ever(void **unused)
 
     make_job(&the_daemon, &job, process, 1, 8);
     job.met_ns = born;
-    strcpy(job.note, "cores not fenced");
+    strcpy(job.placed.note, "cores not fenced");
     job_note(&job, late, note);
     assert_string_equal(note, "cores not fenced");
     process[0].connection = NULL;
@@ -133,7 +133,7 @@ static void a_job_without_agent_is_not_starting_for_ever(void **unused)
     assert_string_equal(job_state(&job, late), "rigid");
     job_note(&job, late, note);
     assert_non_null(strstr(note, "cores not fenced; no agent reports"));
-    memset(job.note, 'x', sizeof(job.note) - 1);
+    memset(job.placed.note, 'x', sizeof(job.placed.note) - 1);
     job_note(&job, late, note);
     assert_non_null(strstr(note, "xx; no agent reports"));
     assert_non_null(strstr(note, "until one does")); /* there is room for both */
@@ -168,9 +168,9 @@ static void an_idle_shell_counts_for_half_a_minute_only(void **unused)
     job.met_ns = born;
     assert_true(decision_counts(&job, born + JOB_GRACE_NS - 1));
     assert_false(decision_counts(&job, born + JOB_GRACE_NS));
-    job.asked.min = 2; /* asked for */
+    job.asked.attributes.min = 2; /* asked for */
     assert_true(decision_counts(&job, born + JOB_GRACE_NS));
-    job.asked.min = 0;
+    job.asked.attributes.min = 0;
     process[0].connection = &peer;
     assert_true(decision_counts(&job, born + JOB_GRACE_NS));
 }
@@ -180,20 +180,20 @@ static void oversubscribed_means_more_threads_than_the_job_may_run(void **unused
     make_job(&the_daemon, &job, process, 1, 8);
     for (unsigned c = 0; c < 4; c++)
         cpuset_add(&the_daemon.cpus, c);
-    job.want.intra = 4;
+    job.wanted.threads.intra = 4;
     assert_false(job_oversubscribed(&job));
-    job.want.intra = 5;
+    job.wanted.threads.intra = 5;
     assert_true(job_oversubscribed(&job));
-    job.want.intra = 3;
-    cpuset_add(&job.cores, 0);
-    cpuset_add(&job.cores, 1);
+    job.wanted.threads.intra = 3;
+    cpuset_add(&job.placed.cores, 0);
+    cpuset_add(&job.placed.cores, 1);
     assert_true(job_oversubscribed(&job));
-    job.want.intra = 2;
+    job.wanted.threads.intra = 2;
     assert_false(job_oversubscribed(&job));
-    job.allowed_mcpu = 500; /* half a core: one thread is the least there is */
-    job.want.intra = 1;
+    job.observed.allowed_mcpu = 500; /* half a core: one thread is the least there is */
+    job.wanted.threads.intra = 1;
     assert_false(job_oversubscribed(&job));
-    job.late = true;
+    job.placed.late = true;
     assert_true(job_oversubscribed(&job));
 }
 

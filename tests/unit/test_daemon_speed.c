@@ -62,10 +62,10 @@ static void begin(unsigned jobs, const char *policy)
                               .processes = &process[i],
                               .n_processes = 1,
                               .number = i + 1,
-                              .asked = {.weight = 100},
+                              .asked.attributes = {.weight = 100},
                               .created_ns = now,
                               .met_ns = now,
-                              .quota_set_mcpu = CGROUP_NO_QUOTA};
+                              .placed.quota_mcpu = CGROUP_NO_QUOTA};
         process[i] =
             (struct process){.job = &job[i], .connection = &peer, .n_backends = 1, .beat = true};
         process[i].backend[0] =
@@ -113,14 +113,14 @@ static void run(unsigned seconds)
 
 static void pin(unsigned i, uint32_t threads)
 {
-    job[i].pinned = (struct threads){threads, 0};
-    job[i].pinned_by = PROTO_SOURCE_DAEMON;
+    job[i].asked.pinned = (struct threads){threads, 0};
+    job[i].asked.pinned_by = PROTO_SOURCE_DAEMON;
 }
 
 static double found(unsigned i)
 {
-    assert_true(job[i].speed.known);
-    return (double)job[i].speed.model.parallel / FIT_ONE;
+    assert_true(job[i].observed.speed.known);
+    return (double)job[i].observed.speed.model.parallel / FIT_ONE;
 }
 
 /* ---- learning -------------------------------------------------------------------------------- */
@@ -133,9 +133,10 @@ static void threads_set_by_hand_teach_the_curve(void **state)
         run(8);
     }
     assert_true(fabs(found(0) - 0.9) < 0.02);
-    assert_true(fabs((double)job[0].speed.model.rate_one / SPEED_RATE / units_per_s[0] - 1) < 0.02);
-    assert_int_equal(job[0].speed.model.counts, 4);
-    assert_in_range(job[0].speed.model.confidence_permille, 700, 1000);
+    assert_true(fabs((double)job[0].observed.speed.model.rate_one / SPEED_RATE / units_per_s[0] -
+                     1) < 0.02);
+    assert_int_equal(job[0].observed.speed.model.counts, 4);
+    assert_in_range(job[0].observed.speed.model.confidence_permille, 700, 1000);
 }
 
 static void slow_programs_are_measured_to_a_part_of_a_unit(void **state)
@@ -154,7 +155,7 @@ static void one_count_says_nothing(void **state)
 {
     begin(1, "equal");
     run(60);
-    assert_false(job[0].speed.known);
+    assert_false(job[0].observed.speed.known);
 }
 
 static void what_happens_during_a_change_is_no_sample(void **state)
@@ -169,8 +170,10 @@ static void what_happens_during_a_change_is_no_sample(void **state)
     process[0].acked_generation = 2;
     units_per_s[0] = 1000;
     run(10);
-    assert_in_range(job[0].speed.fit.visit, 15, 20); /* of 30 s, those with a known count */
-    assert_true(fabs((double)job[0].speed.rate / SPEED_RATE / (1000 * speed(0.9, 8)) - 1) < 0.02);
+    assert_in_range(job[0].observed.speed.fit.visit, 15,
+                    20); /* of 30 s, those with a known count */
+    assert_true(fabs((double)job[0].observed.speed.rate / SPEED_RATE / (1000 * speed(0.9, 8)) - 1) <
+                0.02);
 }
 
 static void where_jobs_take_turns_nothing_is_learnt_of_curves(void **state)
@@ -179,13 +182,13 @@ static void where_jobs_take_turns_nothing_is_learnt_of_curves(void **state)
     pin(0, 8);
     pin(1, 8);
     run(10);
-    assert_true(job[0].speed.rate > 0); /* how far it gets is known all the same */
-    assert_int_equal(job[0].speed.fit.visit, 0);
+    assert_true(job[0].observed.speed.rate > 0); /* how far it gets is known all the same */
+    assert_int_equal(job[0].observed.speed.fit.visit, 0);
     pin(0, 4);
     pin(1, 4);
     run(10);
-    assert_in_range(job[0].speed.fit.visit, 5, 10);
-    assert_false(job[0].speed.known);
+    assert_in_range(job[0].observed.speed.fit.visit, 5, 10);
+    assert_false(job[0].observed.speed.known);
 }
 
 static void a_program_that_begins_to_report_is_learnt_anew(void **state)
@@ -195,13 +198,14 @@ static void a_program_that_begins_to_report_is_learnt_anew(void **state)
     run(10);
     pin(0, 8);
     run(10);
-    assert_true(job[0].speed.known);
+    assert_true(job[0].observed.speed.known);
     process[0].progress_total = 1000000; /* steps from now on */
     units_per_s[0] = 5;
     done[0] = 1;
     run(10);
-    assert_false(job[0].speed.known);
-    assert_true(fabs((double)job[0].speed.rate / SPEED_RATE / (5 * speed(0.9, 8)) - 1) < 0.1);
+    assert_false(job[0].observed.speed.known);
+    assert_true(fabs((double)job[0].observed.speed.rate / SPEED_RATE / (5 * speed(0.9, 8)) - 1) <
+                0.1);
 }
 
 static void the_work_left_is_told_as_time_with_one_thread(void **state)
@@ -237,7 +241,7 @@ static unsigned until_experiment(unsigned i, unsigned seconds)
 {
     for (unsigned s = 1; s <= seconds; s++) {
         run(1);
-        if (job[i].speed.explore)
+        if (job[i].observed.speed.explore)
             return s;
     }
     return 0;
@@ -250,8 +254,8 @@ static void experiments_are_for_policies_that_go_by_curves(void **state)
     set_policy("throughput");
     assert_in_range(until_experiment(0, 200), 1, 200);
     beat();
-    assert_true(process[0].sent.intra < CORES && job[0].share == CORES);
-    assert_non_null(strstr(job[0].share_reason, "to learn its speed-up"));
+    assert_true(process[0].sent.intra < CORES && job[0].wanted.share == CORES);
+    assert_non_null(strstr(job[0].wanted.reason, "to learn its speed-up"));
     set_policy("equal");
     run(2);
     assert_int_equal(process[0].sent.intra, CORES);
@@ -262,25 +266,25 @@ static void an_experiment_is_short_and_ends_with_an_order(void **state)
     begin(1, "throughput");
     assert_true(until_experiment(0, 200) > 60);
     run(12);
-    assert_int_equal(job[0].speed.explore, 0);
+    assert_int_equal(job[0].observed.speed.explore, 0);
     assert_int_equal(process[0].sent.intra, CORES);
     assert_true(until_experiment(0, 2000) > 0);
     pin(0, 5);
     run(1);
     assert_int_equal(process[0].sent.intra, 5);
-    assert_int_equal(job[0].speed.explore, 0);
+    assert_int_equal(job[0].observed.speed.explore, 0);
     assert_int_equal(until_experiment(0, 1000), 0); /* a person has said how many */
 }
 
 static void the_minimum_holds_in_experiments(void **state)
 {
     begin(1, "throughput");
-    job[0].asked.min = 5;
+    job[0].asked.attributes.min = 5;
     for (unsigned s = 0; s < 1000; s++) {
         run(1);
         assert_true(process[0].sent.intra >= 5);
     }
-    assert_int_equal(job[0].speed.fit.explore_to, 6);
+    assert_int_equal(job[0].observed.speed.fit.explore_to, 6);
 }
 
 /* Two programs that nobody knew anything about: the one that uses cores well ends up with them. */
@@ -293,15 +297,15 @@ static void cores_go_where_they_are_found_to_be_of_use(void **state)
     parallel[0] = 0.3;
     parallel[1] = 0.99;
     run(10);
-    assert_int_equal(job[0].share, CORES / 2); /* the equal share, while nothing is known */
+    assert_int_equal(job[0].wanted.share, CORES / 2); /* the equal share, while nothing is known */
     run(1800);
-    assert_in_range(job[0].share, 1, 2);
-    assert_int_equal(job[1].share, CORES - job[0].share);
-    before = job[0].share;
+    assert_in_range(job[0].wanted.share, 1, 2);
+    assert_int_equal(job[1].wanted.share, CORES - job[0].wanted.share);
+    before = job[0].wanted.share;
     for (unsigned s = 0; s < 1800; s++) {
         run(1);
-        changes += job[0].share != before;
-        before = job[0].share;
+        changes += job[0].wanted.share != before;
+        before = job[0].wanted.share;
     }
     assert_in_range(changes, 0, 4); /* and it stays so */
 }

@@ -76,10 +76,10 @@ static int begin(void **state)
                               .processes = &process[i],
                               .n_processes = 1,
                               .number = i + 1,
-                              .asked = {.weight = 100},
+                              .asked.attributes = {.weight = 100},
                               .created_ns = now,
                               .met_ns = now,
-                              .quota_set_mcpu = CGROUP_NO_QUOTA};
+                              .placed.quota_mcpu = CGROUP_NO_QUOTA};
         admission_init(&job[i], false, now);
         write_process(process[i].pid, 1, 1, 0, 0);
     }
@@ -124,10 +124,10 @@ static void what_its_children_use_is_the_jobs(void **state)
     write_process(102, 101, 1, 0, 20 * MIB);
     write_process(103, 1, 1, 0, 500 * MIB); /* somebody else's */
     pass(1, 100, 1, 0, 4 * MIB);
-    assert_true(job[0].usage.memory_bytes == 64 * MIB);
+    assert_true(job[0].observed.usage.memory_bytes == 64 * MIB);
     assert_true(pass(20, 102, 101, 3000, 20 * MIB));
-    assert_int_equal(job[0].usage.cores, 3);
-    assert_int_equal(job[1].usage.cores, 0);
+    assert_int_equal(job[0].observed.usage.cores, 3);
+    assert_int_equal(job[1].observed.usage.cores, 0);
 }
 
 static void an_orphan_of_a_submitted_job_is_known_by_its_session(void **state)
@@ -135,21 +135,21 @@ static void an_orphan_of_a_submitted_job_is_known_by_its_session(void **state)
     write_process(150, 1, 100, 0, 32 * MIB);
     write_process(151, 150, 151, 0, 32 * MIB);
     pass(1, 100, 1, 0, 0);
-    assert_true(job[0].usage.memory_bytes == 0);
+    assert_true(job[0].observed.usage.memory_bytes == 0);
     job[0].admission.submitted = true;
     pass(1, 100, 1, 0, 0);
-    assert_true(job[0].usage.memory_bytes == 32 * MIB);
+    assert_true(job[0].observed.usage.memory_bytes == 32 * MIB);
 }
 
 static void a_fluctuation_changes_no_decision(void **state)
 {
     pass(30, 100, 1, 2000, 0);
-    assert_int_equal(job[0].usage.cores, 2);
+    assert_int_equal(job[0].observed.usage.cores, 2);
     for (unsigned i = 0; i < 30; i++)
         if (pass(1, 100, 1, i % 2 ? 2600 : 1400, 0))
-            fail_msg("%f cores are %u", job[0].usage.busy, job[0].usage.cores);
+            fail_msg("%f cores are %u", job[0].observed.usage.busy, job[0].observed.usage.cores);
     assert_true(pass(20, 100, 1, 200, 0));
-    assert_int_equal(job[0].usage.cores, 0);
+    assert_int_equal(job[0].observed.usage.cores, 0);
 }
 
 static void a_silent_jobs_cores_are_not_given_to_others(void **state)
@@ -160,23 +160,23 @@ static void a_silent_jobs_cores_are_not_given_to_others(void **state)
     process[1].n_backends = process[2].n_backends = 1;
     process[1].backend[0] = process[2].backend[0] = known;
     decide();
-    assert_int_equal(job[0].share, 1);
-    assert_int_equal(job[1].share + job[2].share, 7);
+    assert_int_equal(job[0].wanted.share, 1);
+    assert_int_equal(job[1].wanted.share + job[2].wanted.share, 7);
     pass(20, 100, 1, 4000, 0);
     decide();
-    assert_int_equal(job[0].share, 4);
-    assert_int_equal(job[1].share, 2);
-    assert_int_equal(job[2].share, 2);
-    assert_string_equal(job[0].share_reason,
+    assert_int_equal(job[0].wanted.share, 4);
+    assert_int_equal(job[1].wanted.share, 2);
+    assert_int_equal(job[2].wanted.share, 2);
+    assert_string_equal(job[0].wanted.reason,
                         "no agent reports: counts with the 4 cores that it uses");
-    assert_int_equal(job[0].want.intra, 0);
+    assert_int_equal(job[0].wanted.threads.intra, 0);
     now += 2 * JOB_GRACE_NS; /* a shell would count for nothing by now */
     decide();
-    assert_int_equal(job[0].share, 4);
+    assert_int_equal(job[0].wanted.share, 4);
     pass(30, 100, 1, 0, 0);
     decide();
-    assert_int_equal(job[0].share, 0);
-    assert_int_equal(job[1].share + job[2].share, 8);
+    assert_int_equal(job[0].wanted.share, 0);
+    assert_int_equal(job[1].wanted.share + job[2].wanted.share, 8);
 }
 
 static void what_a_silent_job_was_started_with_is_its_own_for_a_while(void **state)
@@ -191,18 +191,18 @@ static void what_a_silent_job_was_started_with_is_its_own_for_a_while(void **sta
     job[0].met_ns = now;
     pass(20, 100, 1, 1000, 0);
     decide();
-    assert_int_equal(job[0].share, began);
+    assert_int_equal(job[0].wanted.share, began);
     pass(20, 100, 1, 1000, 0);
     decide();
-    assert_int_equal(job[0].share, 1);
-    job[0].asked.request = 2;
+    assert_int_equal(job[0].wanted.share, 1);
+    job[0].asked.attributes.request = 2;
     decide();
-    assert_int_equal(job[0].share, 2);
+    assert_int_equal(job[0].wanted.share, 2);
 }
 
 static void memory_is_what_was_asked_for_or_more_if_more_is_used(void **state)
 {
-    job[0].asked.memory_bytes = 100 * MIB;
+    job[0].asked.attributes.memory_bytes = 100 * MIB;
     assert_true(usage_memory(&job[0]) == 100 * MIB);
     pass(1, 100, 1, 0, 50 * MIB);
     assert_true(usage_memory(&job[0]) == 100 * MIB);
@@ -218,15 +218,15 @@ static void memory_is_what_was_asked_for_or_more_if_more_is_used(void **state)
 static void a_job_begins_when_its_memory_is_free(void **state)
 {
     the_daemon.memory_bytes = 1024 * MIB;
-    job[0].asked.memory_bytes = 400 * MIB;
-    job[1].frozen = true; /* by hand: it has no cores, but what it has allocated */
-    job[1].asked.memory_bytes = 300 * MIB;
+    job[0].asked.attributes.memory_bytes = 400 * MIB;
+    job[1].observed.frozen = true; /* by hand: it has no cores, but what it has allocated */
+    job[1].asked.attributes.memory_bytes = 300 * MIB;
     admission_init(&job[2], true, now);
-    job[2].asked.memory_bytes = 325 * MIB;
+    job[2].asked.attributes.memory_bytes = 325 * MIB;
     decide();
     assert_false(job[2].admission.wanted);
-    assert_non_null(strstr(job[2].share_reason, "memory"));
-    job[2].asked.memory_bytes = 324 * MIB;
+    assert_non_null(strstr(job[2].wanted.reason, "memory"));
+    job[2].asked.attributes.memory_bytes = 324 * MIB;
     decide();
     assert_true(job[2].admission.wanted);
 }
@@ -235,10 +235,10 @@ static void more_than_the_machine_has_never_begins_and_says_so(void **state)
 {
     the_daemon.memory_bytes = 1024 * MIB;
     admission_init(&job[2], true, now);
-    job[2].asked.memory_bytes = 1025 * MIB;
+    job[2].asked.attributes.memory_bytes = 1025 * MIB;
     decide();
     assert_false(job[2].admission.wanted);
-    assert_non_null(strstr(job[2].share_reason, "1 GiB"));
+    assert_non_null(strstr(job[2].wanted.reason, "1 GiB"));
     the_daemon.memory_bytes = 0;
     decide();
     assert_true(job[2].admission.wanted);

@@ -113,21 +113,21 @@ static void put_cores(FILE *f, const struct job *j)
 static void put_weight(FILE *f, const struct job *j)
 {
     put_job(f, "tide_job_weight", j);
-    fprintf(f, "} %" PRId64 "\n", j->asked.weight);
+    fprintf(f, "} %" PRId64 "\n", j->asked.attributes.weight);
 }
 
 static void put_cpu_weight(FILE *f, const struct job *j)
 {
     put_job(f, "tide_job_cpu_weight", j);
-    fprintf(f, "} %u\n", j->confine->can_limit(j) ? j->weight_set : 0);
+    fprintf(f, "} %u\n", j->confine->can_limit(j) ? j->placed.weight : 0);
 }
 
 static void put_place(FILE *f, const struct job *j)
 {
-    if (j->place == 0)
+    if (j->wanted.place == 0)
         return;
     put_job(f, "tide_job_queue_place", j);
-    fprintf(f, "} %u\n", j->place);
+    fprintf(f, "} %u\n", j->wanted.place);
 }
 
 static void put_progress(FILE *f, const struct job *j, const char *metric, double value)

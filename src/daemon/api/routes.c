@@ -358,7 +358,7 @@ static void post_job(struct request *r, struct job *none)
         return;
     }
     j->admission.held = held;
-    j->granted = req.pinned.intra && control_may_govern(d, &r->who);
+    j->asked.granted = req.pinned.intra && control_may_govern(d, &r->who);
     e = process_join(j, pid, 0, &p);
     if (e < 0) {
         job_free(j);
@@ -374,7 +374,7 @@ static void post_job(struct request *r, struct job *none)
     request_answer(r, HTTP_CREATED,
                    json_pack("{s:s,s:s,s:s,s:s,s:s}", "id", j->id, "name", j->name, "token",
                              j->token, "socket", agent_socket, "note",
-                             placement_note(d, (enum placement)j->asked.placement)));
+                             placement_note(d, (enum placement)j->asked.attributes.placement)));
 }
 
 /* ---- containers ---- */
@@ -530,13 +530,13 @@ static bool read_patch(struct request *r, const struct job *j, struct patch *ret
                      "Start it anew with --placement, or the label io.threadtide.placement; "
                      "'tide pin' with --cores fences one that runs.",
                      "the placement of job %s is %s: that is fixed when a job starts", j->id,
-                     placement_name((enum placement)j->asked.placement));
+                     placement_name((enum placement)j->asked.attributes.placement));
         return false;
     }
     *ret = (struct patch){.deadline_ms = DAEMON_WAIT_MS,
                           .held = j->admission.held,
-                          .keep = j->kept,
-                          .asked = j->asked};
+                          .keep = j->asked.kept,
+                          .asked = j->asked.attributes};
     if (!only_fields(r, fields) || !take_asked(r, &ret->asked) ||
         !take_number(r, "deadline_ms", 1, DAEMON_WAIT_MAX_MS, false, &ret->deadline_ms) ||
         !take_flag(r, "held", &ret->held) || !read_threads(r, ret) || !read_keep(r, ret))
@@ -554,9 +554,9 @@ static bool changes(const struct job *j, const struct patch *p)
 {
     bool frees = (p->pins || p->keeps) && !p->threads.intra && !p->keep;
 
-    return memcmp(&p->asked, &j->asked, sizeof(p->asked)) != 0 || p->held != j->admission.held ||
-           (p->keeps && p->keep) || (p->pins && p->threads.intra) ||
-           (frees && (j->kept || j->pinned.intra));
+    return memcmp(&p->asked, &j->asked.attributes, sizeof(p->asked)) != 0 ||
+           p->held != j->admission.held || (p->keeps && p->keep) || (p->pins && p->threads.intra) ||
+           (frees && (j->asked.kept || j->asked.pinned.intra));
 }
 
 static void patch_done(void *arg, struct job *j, enum wait_outcome outcome, uint64_t latency_ns)
@@ -574,7 +574,7 @@ static void patch_done(void *arg, struct job *j, enum wait_outcome outcome, uint
                    json_pack("{s:s,s:s,s:b,s:i,s:i,s:f,s:b,s:s,s:s}", "id", j->id, "name", j->name,
                              "changed", (int)r->changed, "from", (int)r->from, "to", (int)r->to,
                              "latency_us", (double)latency_ns / 1000, "oversubscribed",
-                             (int)job_oversubscribed(j), "reason", j->share_reason, "status",
+                             (int)job_oversubscribed(j), "reason", j->wanted.reason, "status",
                              names[outcome]));
 }
 
@@ -595,8 +595,8 @@ static void patch_job(struct request *r, struct job *j)
     threads = p.threads.intra > p.threads.inter ? p.threads.intra : p.threads.inter;
     if (p.has_cores && cpuset_count(&p.cores) > threads)
         threads = cpuset_count(&p.cores);
-    if (!routes_within_limits(r, j->uid, p.asked.priority == j->asked.priority ? NULL : &p.asked,
-                              threads))
+    if (!routes_within_limits(
+            r, j->uid, p.asked.priority == j->asked.attributes.priority ? NULL : &p.asked, threads))
         return;
     r->changed = changes(j, &p);
     if (p.held != j->admission.held) {
@@ -607,7 +607,7 @@ static void patch_job(struct request *r, struct job *j)
         store_save(j->daemon); /* before the answer: a new daemon must not start it */
     }
     r->from = job_target(j);
-    j->asked = p.asked;
+    j->asked.attributes = p.asked;
     j->dirty = true;
     if (p.keeps && p.keep)
         control_keep(j, p.threads, p.has_cores ? &p.cores : NULL, governs);

@@ -65,7 +65,7 @@ static json_t *view_split(const struct job *j)
     json_t *list;
     uint32_t milli;
 
-    if (apportion_count(j) < 2 || j->want.intra == 0)
+    if (apportion_count(j) < 2 || j->wanted.threads.intra == 0)
         return json_null();
     list = json_array();
     for (const struct process *p = j->processes; p; p = p->next)
@@ -127,7 +127,7 @@ static json_t *view_attribute(const struct attribute *a, int64_t value)
 
 static json_t *view_asked(const struct job *j)
 {
-    struct attributes asked = j->asked;
+    struct attributes asked = j->asked.attributes;
     json_t *view = json_object();
 
     asked.min = asked.min ? asked.min : 1;
@@ -140,7 +140,7 @@ static json_t *view_asked(const struct job *j)
 
 static json_t *view_memory(const struct job *j)
 {
-    return json_pack("{s:o,s:o}", "memory_used", number_or_null(j->usage.memory_bytes),
+    return json_pack("{s:o,s:o}", "memory_used", number_or_null(j->observed.usage.memory_bytes),
                      "memory_counted", number(usage_memory(j)));
 }
 
@@ -168,11 +168,11 @@ static json_t *view_note(const struct job *j)
 /* Who holds its threads: null when nobody does. */
 static json_t *view_pinned_by(const struct job *j)
 {
-    if (!j->pinned.intra)
+    if (!j->asked.pinned.intra)
         return json_null();
-    return json_string(j->pinned_by == PROTO_SOURCE_SIGNAL ? "signal"
-                       : j->pinned_by == PROTO_SOURCE_API  ? "program"
-                                                           : "hand");
+    return json_string(j->asked.pinned_by == PROTO_SOURCE_SIGNAL ? "signal"
+                       : j->asked.pinned_by == PROTO_SOURCE_API  ? "program"
+                                                                 : "hand");
 }
 
 json_t *view_job(const struct job *j)
@@ -186,12 +186,12 @@ json_t *view_job(const struct job *j)
     json_t *turn = view_turn(j, now);
     json_t *rest = json_pack(
         "{s:b,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f}", "malleable",
-        (int)job_malleable(j), "adopted", (int)j->adopted, "kept", (int)j->kept, "pinned",
-        number_or_null(j->pinned.intra), "pinned_by", view_pinned_by(j), "lent", number(j->lent),
-        "borrowed", number(j->borrowed), "place", number_or_null(j->place), "backends",
-        view_backends(j), "split", view_split(j), "progress", view_progress(j), "reason",
-        shown_text(j->share_reason), "note", view_note(j), "signal", number_or_null(signal_of(j)),
-        "elapsed_s", (double)(now - j->created_ns) / 1e9);
+        (int)job_malleable(j), "adopted", (int)j->adopted, "kept", (int)j->asked.kept, "pinned",
+        number_or_null(j->asked.pinned.intra), "pinned_by", view_pinned_by(j), "lent",
+        number(j->asked.lent), "borrowed", number(j->wanted.borrowed), "place",
+        number_or_null(j->wanted.place), "backends", view_backends(j), "split", view_split(j),
+        "progress", view_progress(j), "reason", shown_text(j->wanted.reason), "note", view_note(j),
+        "signal", number_or_null(signal_of(j)), "elapsed_s", (double)(now - j->created_ns) / 1e9);
 
     if (!view || json_object_update_new(view, use) < 0 || json_object_update_new(view, asked) < 0 ||
         json_object_update_new(view, memory) < 0 || json_object_update_new(view, turn) < 0 ||
@@ -205,7 +205,7 @@ json_t *view_job(const struct job *j)
 /* The curve that its speed was found to follow, or null. */
 static json_t *view_speedup(const struct job *j)
 {
-    const struct speed *s = &j->speed;
+    const struct speed *s = &j->observed.speed;
     uint32_t table[SPEEDUP_SHOWN_MAX], count = cpuset_count(&j->daemon->cpus);
     json_t *list;
 
@@ -336,7 +336,7 @@ json_t *view_machine(const struct daemon *d)
     bool oversubscribed = false;
 
     for (const struct job *j = d->jobs.first; j; j = j->next) {
-        given += j->share;
+        given += j->wanted.share;
         memory += j->admission.phase == JOB_QUEUED ? 0 : usage_memory(j);
         oversubscribed |= job_oversubscribed(j);
     }

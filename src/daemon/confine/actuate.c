@@ -17,7 +17,7 @@
 
 static void set_note(struct job *j, const char *text)
 {
-    snprintf(j->note, sizeof(j->note), "%.*s", JOB_REASON_MAX - 1, text);
+    snprintf(j->placed.note, sizeof(j->placed.note), "%.*s", JOB_REASON_MAX - 1, text);
 }
 
 static bool in_cpuset(const struct process *p)
@@ -53,8 +53,9 @@ static void find_original(struct process *p)
 
     if (proc_get_affinity(p->pid, &p->original) < 0)
         p->original = j->daemon->topology.online;
-    cpuset_and(&inside, &p->original, &j->cores);
-    if (cpuset_count(&j->cores) > 0 && cpuset_equal(&inside, &p->original) && j->processes != p)
+    cpuset_and(&inside, &p->original, &j->placed.cores);
+    if (cpuset_count(&j->placed.cores) > 0 && cpuset_equal(&inside, &p->original) &&
+        j->processes != p)
         p->original = j->processes->original;
 }
 
@@ -65,26 +66,26 @@ static void enter(struct process *p)
     struct job *j = p->job;
 
     find_original(p);
-    j->unfenceable = j->quota_failed = false; /* may do for this one */
+    j->placed.unfenceable = j->placed.quota_failed = false; /* may do for this one */
     if (j->processes == p)
-        j->allowed_mcpu = own_allowance(p);
+        j->observed.allowed_mcpu = own_allowance(p);
     job_group_add(p);
     if (j->admission.submitted)
         freezer_join(p);
-    else if (!j->groups &&
+    else if (!j->placed.groups &&
              j->daemon->cgroup) /* a submitted job's child is paused with it no more */
         cgroup_move_home(j->daemon->cgroup, CGROUP_FREEZER, p->pid, NULL);
-    if (cpuset_count(&j->cores) > 0)
-        fence_process(p, &j->cores);
+    if (cpuset_count(&j->placed.cores) > 0)
+        fence_process(p, &j->placed.cores);
 }
 
 static bool look_at_allowance(struct job *j)
 {
-    uint32_t before = j->allowed_mcpu, most = 0;
+    uint32_t before = j->observed.allowed_mcpu, most = 0;
     bool limited = false, any = false;
 
     /* What we wrote ourselves is no limit of the job's. */
-    if (cpuset_count(&j->cores) > 0 || j->quota_set_mcpu != CGROUP_NO_QUOTA)
+    if (cpuset_count(&j->placed.cores) > 0 || j->placed.quota_mcpu != CGROUP_NO_QUOTA)
         return false;
     for (const struct process *p = j->processes; p; p = p->next) {
         uint32_t allowed = p->beat ? as_allowance(j->daemon, p->allowed_mcpu) : 0;
@@ -98,8 +99,8 @@ static bool look_at_allowance(struct job *j)
         most = allowed > most ? allowed : most;
     }
     if (any)
-        j->allowed_mcpu = limited ? most : 0;
-    return j->allowed_mcpu != before;
+        j->observed.allowed_mcpu = limited ? most : 0;
+    return j->observed.allowed_mcpu != before;
 }
 
 /* It has executed a setuid program since it joined its job. */
@@ -117,7 +118,7 @@ static bool look_at_affinity(struct job *j)
         struct cpuset now;
 
         if (proc_get_affinity(p->pid, &now) < 0 || (!p->fenced && in_cpuset(p)) ||
-            cpuset_equal(&now, p->fenced ? &j->cores : &p->original) || is_anothers(p))
+            cpuset_equal(&now, p->fenced ? &j->placed.cores : &p->original) || is_anothers(p))
             continue;
         if (p->fenced)
             guardian_forget(j->daemon->guardian, p->pid, p->start);
@@ -126,7 +127,7 @@ static bool look_at_affinity(struct job *j)
         found = true;
     }
     if (found && j->processes)
-        j->allowed_mcpu = own_allowance(j->processes);
+        j->observed.allowed_mcpu = own_allowance(j->processes);
     return found;
 }
 
@@ -188,13 +189,13 @@ static int unfence(struct job *j)
     char name[CGROUP_NAME_MAX];
     int r = 0;
 
-    if (j->groups & CGROUP_CPUSET) {
+    if (j->placed.groups & CGROUP_CPUSET) {
         job_group_name(j, name);
         r = cgroup_set_cpus(j->daemon->cgroup, name, &j->daemon->topology.online, NULL);
     }
     for (struct process *p = j->processes; p; p = p->next)
         unfence_process(p);
-    cpuset_zero(&j->cores);
+    cpuset_zero(&j->placed.cores);
     return r;
 }
 
@@ -204,10 +205,10 @@ void actuate_release(struct job *j)
     job_group_remove(j);
     for (struct process *p = j->processes; p; p = p->next)
         p->moved = 0;
-    j->weight_set = 0; /* none yet: to be written anew */
-    j->quota_set_mcpu = CGROUP_NO_QUOTA;
-    j->unfenceable = j->quota_failed = false;
-    j->freezer = (struct freezer){0}; /* its group is gone */
+    j->placed.weight = 0; /* none yet: to be written anew */
+    j->placed.quota_mcpu = CGROUP_NO_QUOTA;
+    j->placed.unfenceable = j->placed.quota_failed = false;
+    j->placed.freezer = (struct freezer){0}; /* its group is gone */
 }
 
 static int set_cores(struct job *j, const struct cpuset *cores)
@@ -226,11 +227,11 @@ static int set_cores(struct job *j, const struct cpuset *cores)
     for (struct process *p = j->processes; p && r == 0; p = p->next)
         r = fence_process(p, cores);
     if (r < 0) {
-        snprintf(j->note, sizeof(j->note), "cores not fenced: %.*s", JOB_REASON_MAX - 20,
-                 err.text[0] ? err.text : strerror(-r));
+        snprintf(j->placed.note, sizeof(j->placed.note), "cores not fenced: %.*s",
+                 JOB_REASON_MAX - 20, err.text[0] ? err.text : strerror(-r));
         return r;
     }
-    j->cores = *cores;
+    j->placed.cores = *cores;
     return 0;
 }
 
@@ -243,12 +244,12 @@ static void set_weight(struct job *j, uint32_t weight)
     char name[CGROUP_NAME_MAX];
     int r;
 
-    j->weight_set = weight; /* also when it fails: once is enough, the note says why */
+    j->placed.weight = weight; /* also when it fails: once is enough, the note says why */
     if (!d->weights)
         return;
     if (enter_group(j, CGROUP_CPU) < 0) {
         snprintf(err.text, sizeof(err.text), "weights do not compare: %.*s", JOB_REASON_MAX - 1,
-                 j->note);
+                 j->placed.note);
         set_note(j, err.text);
         return;
     }
@@ -280,7 +281,7 @@ static int set_quota(struct job *j, uint32_t quota_mcpu)
             set_note(j, err.text);
     }
     if (r == 0)
-        j->quota_set_mcpu = quota_mcpu;
+        j->placed.quota_mcpu = quota_mcpu;
     return r;
 }
 
@@ -311,7 +312,7 @@ static bool is_under_way(const struct job *j)
 
 static int group(const struct job *j, char ret_path[CGROUP_PATH_MAX])
 {
-    if (!(j->groups & CGROUP_CPU))
+    if (!(j->placed.groups & CGROUP_CPU))
         return -ENOENT;
     ret_path[0] = '/';
     job_group_name(j, ret_path + 1);
@@ -366,5 +367,5 @@ void actuate_restore_all(struct daemon *d)
 {
     guardian_restore(d->guardian, d->root, d->cgroup);
     for (struct job *j = d->jobs.first; j; j = j->next)
-        j->groups = 0;
+        j->placed.groups = 0;
 }

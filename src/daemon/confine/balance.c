@@ -147,11 +147,11 @@ static void add_jobs(struct balance *g)
     uint32_t i;
 
     for (struct job *j = g->d->jobs.first; j; j = j->next) {
-        if (j->weight_set == 0 || j->confine->group(j, path) < 0 || !path[1] ||
+        if (j->placed.weight == 0 || j->confine->group(j, path) < 0 || !path[1] ||
             add(l, path, 0, &i) < 0)
             continue;
         l->entry[i].job = j;
-        l->group[i].wanted = j->want_weight;
+        l->group[i].wanted = j->wanted.weight;
     }
     snprintf(path, sizeof(path), "/%s", g->d->group);
     i = find(l, path);

@@ -69,10 +69,10 @@ static void cannot(struct freezer *f, const char *why)
 void freezer_join(const struct process *p)
 {
     struct job *j = p->job;
-    struct freezer *f = &j->freezer;
+    struct freezer *f = &j->placed.freezer;
     struct error err = {0};
 
-    if (j->groups & CGROUP_FREEZER) {
+    if (j->placed.groups & CGROUP_FREEZER) {
         if (!(p->moved & CGROUP_FREEZER))
             cannot(f, "a process that joined it lies in somebody else's control group");
         return;
@@ -99,17 +99,17 @@ static int read_frost(const struct job *j, enum cgroup_frost *ret)
 
 bool freezer_can(const struct job *j, const char **ret_why)
 {
-    *ret_why = j->freezer.why;
+    *ret_why = j->placed.freezer.why;
     if (!j->admission.submitted)
         *ret_why = "it was not submitted: whoever started it waits for it";
-    return j->freezer.able && j->admission.submitted && !j->frozen;
+    return j->placed.freezer.able && j->admission.submitted && !j->observed.frozen;
 }
 
 /* Frozen, or as good: what a signal cannot wake up either sleeps in the kernel, and uses no core.
  */
 static void look(struct job *j)
 {
-    struct freezer *f = &j->freezer;
+    struct freezer *f = &j->placed.freezer;
     enum cgroup_frost frost = CGROUP_FROZEN;
 
     if (f->want && !f->paused && read_frost(j, &frost) == 0)
@@ -132,7 +132,7 @@ static int check_members(struct job *j, const char *name)
     if (r == 0)
         r = cgroup_each_freezable(j->daemon->cgroup, name, check_member, j);
     if (r < 0) /* else the policy would ask for the same pause again, at once */
-        cannot(&j->freezer,
+        cannot(&j->placed.freezer,
                r == -EPERM ? "a process of it has the rights of another user (a setuid program?)"
                            : strerror(-r));
     return r;
@@ -140,12 +140,12 @@ static int check_members(struct job *j, const char *name)
 
 int freezer_want(struct job *j, bool paused)
 {
-    struct freezer *f = &j->freezer;
+    struct freezer *f = &j->placed.freezer;
     char name[CGROUP_NAME_MAX];
     struct error err = {0};
     int r;
 
-    if (paused != f->want || (!paused && j->frozen)) {
+    if (paused != f->want || (!paused && j->observed.frozen)) {
         job_group_name(j, name);
         r = paused ? check_members(j, name) : 0;
         if (r < 0)
@@ -165,13 +165,13 @@ int freezer_want(struct job *j, bool paused)
 
 bool freezer_paused(const struct job *j)
 {
-    return j->freezer.paused;
+    return j->placed.freezer.paused;
 }
 
 /* As long again as it has taken by now: nearly always it is a millisecond. */
 uint64_t freezer_next_look(const struct job *j, uint64_t now)
 {
-    const struct freezer *f = &j->freezer;
+    const struct freezer *f = &j->placed.freezer;
     uint64_t taken = now > f->since_ns ? now - f->since_ns : 0;
 
     if (!f->want || f->paused)
@@ -193,7 +193,7 @@ static bool is_killed(const struct job *j)
 
 bool freezer_look(struct job *j)
 {
-    struct freezer *f = &j->freezer;
+    struct freezer *f = &j->placed.freezer;
     enum cgroup_frost frost;
     bool by_hand;
 
@@ -207,8 +207,8 @@ bool freezer_look(struct job *j)
     if (f->paused && is_killed(j))
         admission_end(j);
     by_hand = !f->want && frost != CGROUP_THAWED && j->admission.phase == JOB_RUNNING;
-    if (by_hand == j->frozen)
+    if (by_hand == j->observed.frozen)
         return false;
-    j->frozen = by_hand;
+    j->observed.frozen = by_hand;
     return true;
 }

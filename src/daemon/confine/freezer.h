@@ -8,21 +8,11 @@
  */
 #pragma once
 
-#include "base/error.h"
-
 #include <stdbool.h>
 #include <stdint.h>
 
 struct job;
 struct process;
-
-/* Part of each job. */
-struct freezer {
-    uint64_t since_ns;        /* of what is wanted */
-    bool able;                /* its processes are in its group */
-    bool want, paused;        /* the second: in place */
-    char why[ERROR_TEXT_MAX]; /* not able */
-};
 
 /* A process of a submitted job: it and what it has forked belong where they can be frozen. */
 void freezer_join(const struct process *p);

@@ -23,7 +23,7 @@ int job_group_enter(struct job *j, unsigned controller, struct error *err)
     char name[CGROUP_NAME_MAX];
     int r;
 
-    if (j->groups & controller)
+    if (j->placed.groups & controller)
         return 0;
     job_group_name(j, name);
     r = fault(FAULT_GROUP_MAKE);
@@ -48,13 +48,13 @@ int job_group_enter(struct job *j, unsigned controller, struct error *err)
             r = 0;
     }
     if (r == 0) {
-        j->groups |= controller;
+        j->placed.groups |= controller;
         return 0;
     }
-    if (!j->groups)
+    if (!j->placed.groups)
         cgroup_remove(d->cgroup, name, NULL);
     for (struct process *p = j->processes; p; p = p->next)
-        p->moved &= j->groups;
+        p->moved &= j->placed.groups;
     return r;
 }
 
@@ -63,20 +63,20 @@ void job_group_add(struct process *p)
     struct job *j = p->job;
     char name[CGROUP_NAME_MAX];
 
-    if (!j->groups || !owner_agrees(p))
+    if (!j->placed.groups || !owner_agrees(p))
         return;
     job_group_name(j, name);
-    if (cgroup_move(j->daemon->cgroup, name, j->groups, p->pid, NULL) == 0)
-        p->moved = j->groups;
+    if (cgroup_move(j->daemon->cgroup, name, j->placed.groups, p->pid, NULL) == 0)
+        p->moved = j->placed.groups;
 }
 
 void job_group_remove(struct job *j)
 {
     char name[CGROUP_NAME_MAX];
 
-    if (!j->groups)
+    if (!j->placed.groups)
         return;
     job_group_name(j, name);
     cgroup_remove(j->daemon->cgroup, name, NULL);
-    j->groups = 0;
+    j->placed.groups = 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The control group that a job has below the daemon's own: made in a controller when that is first
- * needed, with the job's processes moved in, and removed when the job is gone. Owns job.groups and
- * process.moved. Daemon's event loop only; called by actuate.c and freezer.c.
+ * needed, with the job's processes moved in, and removed when the job is gone. Owns
+ * job.placed.groups and process.moved. Daemon's event loop only; called by actuate.c and freezer.c.
  */
 #pragma once
 

@@ -25,8 +25,8 @@ static void enter(struct process *p)
 /* An update of a container takes some 20 ms whatever it says: one instead of two. */
 static void take_weight_along(struct job *j)
 {
-    container_want_weight(j, j->want_weight);
-    j->weight_set = j->want_weight;
+    container_want_weight(j, j->wanted.weight);
+    j->placed.weight = j->wanted.weight;
 }
 
 static int set_cores(struct job *j, const struct cpuset *cores)
@@ -40,13 +40,13 @@ static int set_quota(struct job *j, uint32_t quota_mcpu)
 {
     take_weight_along(j);
     container_want_quota(j, quota_mcpu);
-    j->quota_set_mcpu = quota_mcpu;
+    j->placed.quota_mcpu = quota_mcpu;
     return 0;
 }
 
 static void set_weight(struct job *j, uint32_t weight)
 {
-    j->weight_set = weight;
+    j->placed.weight = weight;
     container_want_weight(j, weight);
     container_write(j);
 }
@@ -94,7 +94,8 @@ static void on_stopped(void *arg, const struct engine_result *result)
     daemon_log("%s", result->text);
     if (!c->job)
         return;
-    snprintf(c->job->note, sizeof(c->job->note), "it could not be cancelled: %.90s", result->text);
+    snprintf(c->job->placed.note, sizeof(c->job->placed.note), "it could not be cancelled: %.90s",
+             result->text);
     c->job->admission.ending = false; /* it goes on like others, until somebody asks again */
     job_terminate(c->job);
     daemon_changed(c->set->daemon);
@@ -151,7 +152,7 @@ void container_bind(struct container *c, struct job *j)
     j->container_id = c->id;
     j->service = c->service;
     j->adopted = c->origin == CONTAINER_ADOPTED;
-    j->own_memory_bytes = c->memory_bytes;
+    j->observed.own_memory_bytes = c->memory_bytes;
     j->confine = &container_confine;
 }
 
@@ -161,7 +162,7 @@ void container_unbind(struct job *j)
     j->container_id = NULL;
     j->service = "";
     j->adopted = false;
-    j->own_memory_bytes = 0;
+    j->observed.own_memory_bytes = 0;
     j->confine = j->daemon->jobs.confine;
 }
 

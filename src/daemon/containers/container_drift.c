@@ -131,7 +131,7 @@ void drift_look(struct container *c)
     if (read_kernel(c, &now) < 0)
         return;
     other = differences(&now, &c->drift.held) & ~c->again;
-    if (other && c->job->kept)
+    if (other && c->job->asked.kept)
         c->drift.held = now; /* left, as what is changed through the engine */
     else if (other && drift_repair(c))
         c->again |= other;

@@ -62,7 +62,7 @@ static bool differs(const struct container *c)
 /* While an update may be under way the job may run where it was and where it will be. */
 static void note_cores(struct container *c)
 {
-    struct cpuset *cores = &c->job->cores;
+    struct cpuset *cores = &c->job->placed.cores;
     bool moves = !container_sure(&c->state) && c->sent.fenced;
 
     if (!c->placed.fenced) {
@@ -123,14 +123,14 @@ static void accept(struct container *c, const struct limits *now)
         c->own.shares = c->want.shares = now->shares;
     correct_own(c);
     if (what & CONTAINER_CPUS) {
-        j->kept_cores = now->cpus;
+        j->asked.kept_cores = now->cpus;
         if (cpuset_equal(&now->cpus, &d->topology.online))
-            cpuset_zero(&j->kept_cores);
+            cpuset_zero(&j->asked.kept_cores);
     }
-    j->allowed_mcpu = container_own_mcpu(j);
-    mcpu = j->allowed_mcpu ? j->allowed_mcpu : 1000 * cpuset_count(&d->cpus);
+    j->observed.allowed_mcpu = container_own_mcpu(j);
+    mcpu = j->observed.allowed_mcpu ? j->observed.allowed_mcpu : 1000 * cpuset_count(&d->cpus);
     if (what & (CONTAINER_CPUS | CONTAINER_QUOTA))
-        j->pinned = (struct threads){.intra = mcpu < 1000 ? 1 : mcpu / 1000};
+        j->asked.pinned = (struct threads){.intra = mcpu < 1000 ? 1 : mcpu / 1000};
     for (struct process *p = j->processes; p; p = p->next)
         if (!p->outside)
             p->original = c->own.cpus;
@@ -147,9 +147,9 @@ void container_unkeep(struct job *j)
     if (!c)
         return;
     if (c->accepted & CONTAINER_SHARES)
-        j->weight_set = 0; /* to be written anew */
+        j->placed.weight = 0; /* to be written anew */
     if (c->accepted & CONTAINER_QUOTA)
-        j->quota_set_mcpu = CGROUP_NO_QUOTA;
+        j->placed.quota_mcpu = CGROUP_NO_QUOTA;
     c->accepted = 0;
 }
 
@@ -184,9 +184,9 @@ void container_found(struct container *c, const struct engine_container *seen)
     find_sent(c, &now);
     c->memory_bytes = seen->limits.memory_bytes;
     if (c->job)
-        c->job->own_memory_bytes = c->memory_bytes;
+        c->job->observed.own_memory_bytes = c->memory_bytes;
     other = c->job && c->drift.known && difference(c, &now, &c->placed);
-    if (other && c->job->kept) {
+    if (other && c->job->asked.kept) {
         accept(c, &now);
         other = false;
     }
@@ -221,12 +221,12 @@ static void give_up(struct container *c, const struct engine_result *result)
 {
     struct job *j = c->job;
 
-    snprintf(j->note, sizeof(j->note), "%.*s", JOB_REASON_MAX - 1, result->text);
+    snprintf(j->placed.note, sizeof(j->placed.note), "%.*s", JOB_REASON_MAX - 1, result->text);
     daemon_log("job %s (%s): %s", j->id, j->name, result->text);
     if (difference(c, &c->sent, &c->placed) & CONTAINER_CPUS)
-        j->unfenceable = true;
+        j->placed.unfenceable = true;
     if (difference(c, &c->sent, &c->placed) & CONTAINER_QUOTA)
-        j->quota_failed = true;
+        j->placed.quota_failed = true;
     c->failures = 0;
     c->again = 0;
     c->refused_ns = result->code == -EINVAL ? 0 : clock_now_ns();
@@ -242,10 +242,10 @@ static void retry(struct container *c)
     if (!j || !c->refused_ns || clock_now_ns() - c->refused_ns < REFUSED_NS)
         return;
     c->refused_ns = 0;
-    j->unfenceable = j->quota_failed = false;
-    j->quota_set_mcpu = quota_mcpu ? quota_mcpu : CGROUP_NO_QUOTA;
-    j->weight_set = 0;
-    j->note[0] = '\0';
+    j->placed.unfenceable = j->placed.quota_failed = false;
+    j->placed.quota_mcpu = quota_mcpu ? quota_mcpu : CGROUP_NO_QUOTA;
+    j->placed.weight = 0;
+    j->placed.note[0] = '\0';
     daemon_changed(container_node(c));
 }
 
@@ -436,9 +436,9 @@ static void tell_pause(struct container *c, enum container_pause before)
 
     if (c->state.pause == PAUSE_PERSON && before != PAUSE_PERSON)
         journal_pause(keep, c->id, false);
-    if (!c->job || c->job->frozen == (c->state.pause == PAUSE_PERSON))
+    if (!c->job || c->job->observed.frozen == (c->state.pause == PAUSE_PERSON))
         return;
-    c->job->frozen = c->state.pause == PAUSE_PERSON;
+    c->job->observed.frozen = c->state.pause == PAUSE_PERSON;
     daemon_changed(container_node(c));
 }
 
@@ -529,7 +529,7 @@ static void reinterpret_shares(struct containers *set, enum cgroup_shares shares
             correct_own(c);
         }
         if (c->job)
-            c->job->weight_set = 0;
+            c->job->placed.weight = 0;
     }
 }
 

@@ -56,8 +56,8 @@ static int follow(struct container *c, const struct engine_container *seen, stru
     c->job = j;
     c->place = (struct cgroup_place){0};
     failpoint(FAILPOINT_CONTAINER_TAKEN);
-    j->frozen = c->state.pause == PAUSE_PERSON;
-    j->allowed_mcpu = container_own_mcpu(j);
+    j->observed.frozen = c->state.pause == PAUSE_PERSON;
+    j->observed.allowed_mcpu = container_own_mcpu(j);
     daemon_log("job %s (%s): container %.12s", j->id, j->name, c->id);
     return 0;
 }
@@ -99,7 +99,7 @@ static void take_over(struct container *c, struct job *j, pid_t first,
     for (struct process *p = j->processes; p; p = p->next)
         p->outside = p->pid != first;
     c->origin = CONTAINER_JOINED;
-    j->asked = req->asked;
+    j->asked.attributes = req->asked;
     j->dirty = true;
 }
 
@@ -132,7 +132,7 @@ static int job_by_labels(struct container *c, const struct engine_container *see
                  sizeof(note));
     r = starter ? join(c, seen, starter, &req, err) : new_job(c, seen, &req, err);
     if (r == 0 && *note)
-        snprintf(c->job->note, sizeof(c->job->note), "%s", note);
+        snprintf(c->job->placed.note, sizeof(c->job->placed.note), "%s", note);
     return r;
 }
 

@@ -298,8 +298,8 @@ static void on_die(struct container *c, const struct engine_event *event)
     if (c->job && (earlier || container_runs(c->job)))
         return;
     if (c->job) {
-        c->job->exited = true;
-        c->job->exit = event->exit_code;
+        c->job->observed.exited = true;
+        c->job->observed.exit = event->exit_code;
     }
     died(c);
 }
@@ -312,8 +312,8 @@ static void on_oom(struct container *c)
         job_announce_out_of_memory(c->set->daemon, c->id);
         return;
     }
-    j->oom = true;
-    snprintf(j->note, sizeof(j->note), "a process was killed: out of memory");
+    j->observed.out_of_memory = true;
+    snprintf(j->placed.note, sizeof(j->placed.note), "a process was killed: out of memory");
 }
 
 static void on_event(struct containers *set, const struct engine_event *event)

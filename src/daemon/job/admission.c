@@ -86,7 +86,7 @@ void admission_want(struct job *j, uint32_t verb, uint32_t cores)
 
     if (verb == POLICY_VERB_PAUSE) {
         a->wanted = false;
-        a->cores = j->share; /* what a policy is told of a paused job */
+        a->cores = j->wanted.share; /* what a policy is told of a paused job */
         j->dirty = true;
     } else if (verb == POLICY_VERB_START || verb == POLICY_VERB_RESUME) {
         a->wanted = true;
@@ -135,7 +135,7 @@ static void begin(struct job *j)
     failpoint(FAILPOINT_JOB_BEGUN);
     j->met_ns = now; /* its time of grace begins with the program */
     daemon_log("job %s (%s) begins with %u cores", j->id, j->name, j->admission.cores);
-    job_record(j, 0, j->admission.cores, j->share_reason);
+    job_record(j, 0, j->admission.cores, j->wanted.reason);
     daemon_store_later(j->daemon);
     tell(j, 0);
 }
@@ -147,7 +147,7 @@ void admission_began(struct job *j)
     j->admission.wanted = true;
     j->admission.held = false;
     j->admission.cores = 1; /* until the next decision */
-    snprintf(j->share_reason, sizeof(j->share_reason), "began without its turn");
+    snprintf(j->wanted.reason, sizeof(j->wanted.reason), "began without its turn");
     begin(j);
 }
 
@@ -174,7 +174,7 @@ void admission_stop(struct daemon *d)
         if (a->phase != JOB_RUNNING)
             continue;
         if (a->wanted) {
-            if (!j->frozen) /* a pause may be on its way that is not wanted any more */
+            if (!j->observed.frozen) /* a pause may be on its way that is not wanted any more */
                 j->confine->set_paused(j, false);
             continue;
         }
@@ -183,7 +183,7 @@ void admission_stop(struct daemon *d)
             runs_on(j, r);
         } else if (j->confine->is_paused(j)) {
             enter(j, JOB_PAUSED, clock_now_ns());
-            job_record(j, a->cores, 0, j->share_reason);
+            job_record(j, a->cores, 0, j->wanted.reason);
         }
     }
 }
@@ -197,7 +197,7 @@ static void resume(struct job *j)
     if (j->confine->is_paused(j))
         return; /* the engine's answer, or the tick, brings us here again */
     enter(j, JOB_RUNNING, clock_now_ns());
-    job_record(j, 0, j->admission.cores, j->share_reason);
+    job_record(j, 0, j->admission.cores, j->wanted.reason);
 }
 
 void admission_start(struct job *j)
@@ -274,7 +274,7 @@ int admission_hold(struct job *j, bool held, struct error *err)
     j->admission.held = held;
     if (held) { /* it may wait for others to make room, as good as started */
         j->admission.wanted = false;
-        j->share = 0;
+        j->wanted.share = 0;
     }
     j->dirty = true;
     daemon_changed(j->daemon);

@@ -15,15 +15,15 @@ struct apportion {
 
 static bool is_set_within(const struct process *p)
 {
-    return p->local.intra > 0 && p->job->pinned.intra > 0;
+    return p->local.intra > 0 && p->job->asked.pinned.intra > 0;
 }
 
 static void collect(struct job *j, struct apportion *ret)
 {
     ret->n = 0;
-    ret->target = j->want.intra;
+    ret->target = j->wanted.threads.intra;
     for (struct process *p = j->processes; p && ret->n < JOB_PROCESSES_MAX; p = p->next) {
-        if (!process_malleable(p) || j->want.intra == 0)
+        if (!process_malleable(p) || j->wanted.threads.intra == 0)
             continue;
         if (is_set_within(p)) {
             ret->target -= p->local.intra < ret->target ? p->local.intra : ret->target;
@@ -84,22 +84,24 @@ static void record(struct job *j, const struct apportion *parts)
                                 parts->part[i].part);
     snprintf(reason + len, sizeof(reason) - len, "%s threads for its processes, by what they use",
              len >= sizeof(reason) / 2 ? " + …" : "");
-    job_record(j, j->want.intra, j->want.intra, reason);
+    job_record(j, j->wanted.threads.intra, j->wanted.threads.intra, reason);
 }
 
 void apportion_divide(struct job *j)
 {
     static struct apportion parts; /* large, and used by one thread */
-    bool same = j->told && j->want.intra == j->want_before.intra, changed = false;
+    bool same = j->placed.commanded && j->wanted.threads.intra == j->wanted.threads_before.intra,
+         changed = false;
 
     collect(j, &parts);
     split_divide(parts.part, parts.n, parts.target, is_scarce(j));
     for (struct process *p = j->processes; p; p = p->next)
-        p->want = j->want.intra && is_set_within(p) && process_malleable(p) ? p->local
-                                                                            : (struct threads){0};
+        p->want = j->wanted.threads.intra && is_set_within(p) && process_malleable(p)
+                      ? p->local
+                      : (struct threads){0};
     for (uint32_t i = 0; i < parts.n; i++) {
         parts.process[i]->want =
-            (struct threads){parts.part[i].part, even(j->want.inter, parts.n, i)};
+            (struct threads){parts.part[i].part, even(j->wanted.threads.inter, parts.n, i)};
         changed |= parts.part[i].part != parts.part[i].had;
         same &= parts.part[i].had > 0;
     }
@@ -156,5 +158,5 @@ uint32_t apportion_count(const struct job *j)
 
 bool apportion_short(const struct job *j)
 {
-    return j->want.intra > 0 && apportion_count(j) > j->want.intra;
+    return j->wanted.threads.intra > 0 && apportion_count(j) > j->wanted.threads.intra;
 }

@@ -4,8 +4,8 @@
  * processes of `tide run` (confine/actuate.c: affinity, control groups, freezer) and a container
  * (containers/: its engine). Each job points to its own, job.confine, so that nobody has to ask
  * which kind it is. These are calls downwards, of plan.c, admission.c, balance.c and the tick; what
- * an implementation finds out it writes into the job (cores, weight_set, quota_set_mcpu, frozen,
- * unfenceable, note) and tells the plan. Daemon's event loop only.
+ * an implementation finds out it writes into the job
+ * (job.observed, job.placed) and tells the plan. Daemon's event loop only.
  */
 #pragma once
 

@@ -202,10 +202,10 @@ int job_new(struct daemon *d, uid_t uid, const struct job_request *req, struct j
     find_owner(uid, j->owner, sizeof(j->owner));
     j->created_ns = j->met_ns = clock_now_ns();
     j->created_ms = clock_real_ms();
-    j->asked = req->asked;
-    j->pinned = req->pinned;
-    j->pinned_by = PROTO_SOURCE_DAEMON;
-    j->quota_set_mcpu = j->want_quota_mcpu = CGROUP_NO_QUOTA;
+    j->asked.attributes = req->asked;
+    j->asked.pinned = req->pinned;
+    j->asked.pinned_by = PROTO_SOURCE_DAEMON;
+    j->placed.quota_mcpu = j->wanted.quota_mcpu = CGROUP_NO_QUOTA;
     admission_init(j, req->submitted, j->created_ns);
     j->dirty = true;
     table_insert(d, j);
@@ -224,7 +224,7 @@ struct job_request job_request_usual(const struct daemon *d)
 
 struct job_request job_request_of(const struct job *j)
 {
-    return (struct job_request){.asked = j->asked};
+    return (struct job_request){.asked = j->asked.attributes};
 }
 
 int job_set_id(struct job *j, const char *id)
@@ -304,8 +304,8 @@ static int on_exit_of_process(sd_event_source *s, int fd, uint32_t events, void 
     struct job *j = p->job;
     struct daemon *d = j->daemon;
 
-    if (p->leads && proc_exit_status(d->root, p->pidfd, p->pid, p->start, &j->exit) == 0)
-        j->exited = true;
+    if (p->leads && proc_exit_status(d->root, p->pidfd, p->pid, p->start, &j->observed.exit) == 0)
+        j->observed.exited = true;
     process_free(p);
     if (!j->processes)
         job_end(j);
@@ -424,9 +424,9 @@ static void drop_local(struct job *j, const struct process *p)
 
     for (const struct process *q = j->processes; q; q = q->next)
         others |= q->local.intra > 0;
-    if (p->local.intra && !others && j->pinned_by != PROTO_SOURCE_DAEMON) {
-        j->pinned = (struct threads){0};
-        j->granted = false;
+    if (p->local.intra && !others && j->asked.pinned_by != PROTO_SOURCE_DAEMON) {
+        j->asked.pinned = (struct threads){0};
+        j->asked.granted = false;
     }
 }
 
@@ -487,7 +487,7 @@ const char *job_state(const struct job *j, uint64_t now_ns)
 {
     if (j->admission.phase == JOB_QUEUED)
         return j->admission.held ? "held" : "queued";
-    if (j->admission.phase == JOB_PAUSED || j->frozen)
+    if (j->admission.phase == JOB_PAUSED || j->observed.frozen)
         return "paused";
     if (job_malleable(j))
         return "running";
@@ -508,7 +508,7 @@ void job_note(const struct job *j, uint64_t now_ns, char ret_note[JOB_NOTE_MAX])
     char few[JOB_REASON_MAX];
 
     ret_note[0] = '\0';
-    add_note(ret_note, j->note);
+    add_note(ret_note, j->placed.note);
     add_note(ret_note, j->confine->note(j, now_ns));
     if (apportion_short(j)) {
         snprintf(few, sizeof(few), "%u processes have a thread each: more than its target",
@@ -524,7 +524,7 @@ void job_note(const struct job *j, uint64_t now_ns, char ret_note[JOB_NOTE_MAX])
         snprintf(few, sizeof(few),
                  "no agent reports (no thread pool yet, or a static program), "
                  "it uses %.1f cores",
-                 j->usage.busy);
+                 j->observed.usage.busy);
         add_note(ret_note, few);
         add_note(ret_note, "its threads cannot be changed until one does");
     }
@@ -567,8 +567,8 @@ uint32_t job_target(const struct job *j)
 {
     uint32_t target = 0;
 
-    if (j->want.intra)
-        return j->want.intra;
+    if (j->wanted.threads.intra)
+        return j->wanted.threads.intra;
     for (const struct process *p = j->processes; p; p = p->next)
         if (p->connection && p->beat)
             target += p->target;
@@ -601,11 +601,11 @@ void job_cores(const struct job *j, struct cpuset *ret)
     const struct daemon *d = j->daemon;
 
     cpuset_zero(ret);
-    if (cpuset_count(&j->cores) > 0) {
-        *ret = j->cores;
+    if (cpuset_count(&j->placed.cores) > 0) {
+        *ret = j->placed.cores;
         return;
     }
-    if (j->asked.placement == PLACEMENT_EXCLUSIVE && !j->unfenceable)
+    if (j->asked.attributes.placement == PLACEMENT_EXCLUSIVE && !j->placed.unfenceable)
         return; /* waits until others have left its cores: it owns none yet */
     for (const struct process *p = j->processes; p; p = p->next)
         for (int c = cpuset_next(&p->original, 0); c >= 0; c = cpuset_next(&p->original, c + 1))
@@ -625,16 +625,17 @@ uint32_t job_allowed_mcpu(const struct job *j)
 
     job_cores(j, &cores);
     mcpu = 1000 * (cpuset_count(&cores) ? cpuset_count(&cores) : cpuset_count(&j->daemon->cpus));
-    if (j->allowed_mcpu && j->allowed_mcpu < mcpu)
-        mcpu = j->allowed_mcpu;
-    return j->quota_set_mcpu < mcpu ? j->quota_set_mcpu : mcpu;
+    if (j->observed.allowed_mcpu && j->observed.allowed_mcpu < mcpu)
+        mcpu = j->observed.allowed_mcpu;
+    return j->placed.quota_mcpu < mcpu ? j->placed.quota_mcpu : mcpu;
 }
 
 bool job_oversubscribed(const struct job *j)
 {
     /* One thread is the least there is, whatever fraction of a core the job may use. */
-    return j->late || j->overlaps ||
-           (j->want.intra > 1 && 1000ull * j->want.intra > job_allowed_mcpu(j) + 999ull);
+    return j->placed.late || j->wanted.overlaps ||
+           (j->wanted.threads.intra > 1 &&
+            1000ull * j->wanted.threads.intra > job_allowed_mcpu(j) + 999ull);
 }
 
 /* ---- announcements ---- */
@@ -670,8 +671,8 @@ void job_record(struct job *j, uint32_t from, uint32_t to, const char *reason)
     char text[CPUSET_TEXT_MAX];
     struct cpuset cores;
 
-    if (cpuset_count(&j->want_cores) > 0)
-        cores = j->want_cores;
+    if (cpuset_count(&j->wanted.cores) > 0)
+        cores = j->wanted.cores;
     else
         job_cores(j, &cores);
     memset(c, 0, sizeof(*c));

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The daemon's table of jobs: a job is one `tide run`, a set of processes; a process is followed by
- * its pidfd, so that a number used again is never taken for it. Holds what was asked for (min,
- * weight, pinned threads), what the agents report, and what the daemon wants and has in place.
+ * its pidfd, so that a number used again is never taken for it. What is known of a job stands in
+ * four parts: asked, observed, wanted, placed; each says who writes it.
  * Daemon's event loop only; called by all of src/daemon.
  */
 #pragma once
 
 #include "base/cpuset.h"
 #include "base/error.h"
-#include "daemon/confine/freezer.h"
 #include "daemon/job/admission.h"
 #include "daemon/job/speed.h"
 #include "daemon/job/split.h"
@@ -39,6 +38,7 @@ struct daemon;
 struct connection;
 struct seen;
 
+/* Threads to keep active. */
 struct threads {
     uint32_t intra; /* 0: nobody commands */
     uint32_t inter; /* 0: the same as intra */
@@ -100,6 +100,93 @@ struct process {
     unsigned moved;         /* enum cgroup_controllers: in which it sits in the job's group */
 };
 
+/* A pause of submitted processes; confine/freezer.c's. */
+struct freezer {
+    uint64_t since_ns;        /* of what is wanted */
+    bool able;                /* its processes are in its group */
+    bool want, paused;        /* the second: in place */
+    char why[ERROR_TEXT_MAX]; /* not able */
+};
+
+/*
+ * What is asked for a job. Written by the orders of its owner, of an administrator and of its own
+ * program (api/, peers/), from a container's labels and limits that a person changes (containers/),
+ * and after a restart from the job's file (record/). decision.c cuts lent and wants to what fits,
+ * plan.c clears urgent once the order is carried out, job.c a pin whose process has ended.
+ */
+struct job_asked {
+    struct attributes attributes; /* the units are those of proto/attribute_rows.h */
+    struct threads pinned;        /* intra 0: automatic */
+    enum proto_source pinned_by;  /* SIGNAL, API, or DAEMON for `tide set` */
+    bool granted;                 /* an administrator has pinned it: it precedes users' shares */
+    bool kept;                    /* by `tide pin`: also its cores, and limits changed by hand */
+    bool urgent;                  /* a person or program asked: a grow waits for no other job */
+    struct cpuset kept_cores;     /* by `tide pin`; empty: no fence */
+    uint32_t lent;                /* cores that it lends to other jobs */
+    uint32_t wants;               /* cores that it wishes to borrow, until it gives them back */
+    uint64_t borrow_order;        /* counts up; later borrowers give back first */
+};
+
+/*
+ * What processes, kernel and engine report. Written by those who look: heartbeats (peers/), the
+ * tick, usage.c, speed.c, and the implementations of `confine` (confine/, containers/).
+ */
+struct job_observed {
+    struct speed speed;
+    struct usage usage;
+    uint64_t own_memory_bytes; /* the container's own limit; 0: none */
+    uint32_t allowed_mcpu;     /* by its own affinity, cpuset and quota; 0: all of the machine */
+    int exit;                  /* exit status; valid where exited */
+    bool exited;               /* it has ended, and its status is known */
+    bool out_of_memory;        /* the kernel killed a process of the container for want of memory */
+    bool frozen;               /* by a person: takes no part until that ends */
+    bool young;                /* at the last tick: within JOB_GRACE_NS of its start */
+};
+
+/*
+ * What the plan decided. Written by plan/ at each decision; between decisions, admission.c writes a
+ * job that it begins or pauses, peers/control.c clears borrowed when the cores are given back.
+ */
+struct job_wanted {
+    uint32_t share;    /* cores that the policy gives, before lending */
+    uint64_t share_ns; /* CLOCK_MONOTONIC, when the policy last gave another share; 0: never */
+    uint32_t borrowed; /* cores of what it wishes to borrow */
+    uint32_t place;    /* in the queue, from 1; 0: the policy says nothing of it */
+    char reason[JOB_REASON_MAX];
+    struct {
+        int64_t may_mcpu; /* that its user may have; 0: users need not be told apart */
+        int64_t has_mcpu; /* that its user's jobs have together */
+        uint32_t scale;   /* of all weights */
+        bool is_short;    /* its user's jobs could use more */
+    } user;               /* plan/users.c's */
+    struct threads threads;
+    struct cpuset cores; /* empty: no fence */
+    uint32_t weight;     /* as a control group's, CGROUP_WEIGHT_STD is the usual one */
+    uint32_t quota_mcpu; /* CGROUP_NO_QUOTA: none */
+    bool overlaps;       /* exclusive, but no core was left for it alone */
+
+    struct threads threads_before; /* at the last decision */
+    struct cpuset cores_before;
+};
+
+/*
+ * What has been put in place and acknowledged. Written by those who put it there: `confine`'s
+ * implementations (confine/, containers/), link/target.c (commanded), and plan/ for what they
+ * refused or what is late.
+ */
+struct job_placed {
+    struct cpuset cores; /* empty: no fence */
+    uint32_t weight;     /* 0: to be written anew */
+    uint32_t quota_mcpu; /* CGROUP_NO_QUOTA: none */
+    unsigned groups;     /* enum cgroup_controllers: in which it has a group of ours */
+    struct freezer freezer;
+    bool commanded;            /* its threads were, at least once */
+    bool late;                 /* a shrink missed its deadline, JOB_DEADLINE_NS */
+    bool unfenceable;          /* writing its cores failed: not tried again for these processes */
+    bool quota_failed;         /* the same for its quota */
+    char note[JOB_REASON_MAX]; /* what could not be put in place, for a person */
+};
+
 struct job {
     struct job *next; /* by age */
     struct daemon *daemon;
@@ -110,66 +197,26 @@ struct job {
     char name[PROTO_NAME_MAX];
     char token[PROTO_TOKEN_MAX];
     uid_t uid;
-    char owner[PROTO_SHORT_MAX]; /* name of the user, or the number */
-    uint64_t created_ns, created_ms;
+    char owner[PROTO_SHORT_MAX];     /* name of the user, or the number */
+    uint64_t created_ns, created_ms; /* CLOCK_MONOTONIC, CLOCK_REALTIME */
     uint64_t met_ns; /* by this daemon; later than created when it found the job again */
+    char command[JOB_COMMAND_MAX]; /* or image */
 
-    struct attributes asked;     /* for it, by its owner */
-    struct threads pinned;       /* intra 0: automatic */
-    enum proto_source pinned_by; /* SIGNAL, API, or DAEMON for `tide set` */
-    bool granted;                /* an administrator has pinned it: it comes before users' shares */
-    struct cpuset kept_cores;    /* by `tide pin`; empty: not fenced */
-    bool kept;                   /* by `tide pin`: its cores, too, and limits changed by hand */
-    uint32_t lent, borrowed, wants; /* cores; wants: a borrower's standing wish */
-    uint64_t borrow_order;          /* later borrowers give back first */
-
-    struct admission admission;
-    struct freezer freezer;        /* of submitted processes */
     const struct confine *confine; /* how it is held to what it is given */
     struct container *container;   /* containers/'s: that is this job; NULL: processes */
     const char *container_id;      /* NULL: it is none; borrowed from it, as is */
     const char *service;           /* that of a Compose file; "": none */
     bool adopted;                  /* a container without labels of ours, by `tide adopt` */
-    uint64_t own_memory_bytes;     /* the container's own limit; 0: none */
-    struct speed speed;
-    struct usage usage;
-    struct seen *seen;             /* chronicle.c's; NULL: nothing was told of it yet */
-    char command[JOB_COMMAND_MAX]; /* or image */
-    int exit;                      /* status of a container that ended; valid where exited */
-    bool exited;
-    bool oom;          /* a process of the container was killed for want of memory */
-    uint64_t share_ns; /* when the policy last gave it another share; 0: never */
-    uint32_t share;    /* cores that the policy gives, before lending */
-    struct {
-        int64_t may_mcpu; /* that its user may have; 0: users need not be told apart */
-        int64_t has_mcpu; /* that its user's jobs have together */
-        uint32_t scale;   /* of all weights */
-        bool is_short;    /* they could use more */
-    } user;               /* plan/users.c's */
-    uint32_t place;       /* among those who wait; 0: the policy says nothing of it */
-    char share_reason[JOB_REASON_MAX];
-    struct threads want;
-    struct cpuset want_cores; /* empty: not fenced */
-    uint32_t want_weight, want_quota_mcpu;
-    struct threads want_before; /* at the last decision */
-    struct cpuset want_cores_before;
 
-    struct cpuset cores; /* in place; empty: not fenced */
-    uint32_t weight_set, quota_set_mcpu;
-    unsigned groups; /* enum cgroup_controllers: in which it has a group of ours */
-    bool quota_failed;
-    bool unfenceable;          /* writing its cores failed: not tried again for these processes */
-    bool late;                 /* a shrink missed its deadline */
-    bool young;                /* at the last tick: within JOB_GRACE_NS */
-    bool urgent;               /* a person or program asked: a grow does not wait for other jobs */
-    bool told;                 /* its threads were commanded at least once */
-    bool overlaps;             /* exclusive, but no core was left for it alone */
-    bool frozen;               /* by a person: takes no part until that ends */
-    uint32_t allowed_mcpu;     /* of the job's own affinity, cpuset, quota */
-    char note[JOB_REASON_MAX]; /* what could not be placed for it */
+    struct admission admission; /* waits, runs or is paused; admission.c's */
+    struct job_asked asked;
+    struct job_observed observed;
+    struct job_wanted wanted;
+    struct job_placed placed;
 
     struct change changes[JOB_CHANGES_MAX];
     unsigned n_changes; /* ever; the newest is changes[(n-1) % JOB_CHANGES_MAX] */
+    struct seen *seen;  /* chronicle.c's; NULL: nothing was told of it yet */
     bool dirty;         /* to be written to jobs/ID.json */
 };
 

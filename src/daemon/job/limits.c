@@ -57,7 +57,7 @@ int limits_check_process(const struct job *j)
 
 static bool takes_part(const struct job *j)
 {
-    return j->share > 0 || (j->admission.phase != JOB_RUNNING && !j->admission.held);
+    return j->wanted.share > 0 || (j->admission.phase != JOB_RUNNING && !j->admission.held);
 }
 
 /* Weights of all users that have jobs, @uid among them. */

@@ -29,7 +29,7 @@ static uint32_t threads_of(const struct job *j)
 {
     uint32_t threads = 0;
 
-    if (!job_settled(j) || j->late)
+    if (!job_settled(j) || j->placed.late)
         return 0;
     for (const struct process *p = j->processes; p; p = p->next) {
         if (!process_malleable(p) || !p->beat)
@@ -47,7 +47,7 @@ static bool is_crowded(const struct daemon *d)
     uint32_t threads = 0;
 
     for (const struct job *j = d->jobs.first; j; j = j->next)
-        threads += j->want.intra ? j->want.intra : j->share;
+        threads += j->wanted.threads.intra ? j->wanted.threads.intra : j->wanted.share;
     return threads > d->jobs.capacity;
 }
 
@@ -55,7 +55,7 @@ static bool is_crowded(const struct daemon *d)
 
 static void begin_sample(struct job *j, uint64_t now, uint32_t threads, uint64_t units)
 {
-    struct speed *s = &j->speed;
+    struct speed *s = &j->observed.speed;
 
     s->begin_ns = threads ? now : 0;
     s->begin_units = units;
@@ -65,7 +65,7 @@ static void begin_sample(struct job *j, uint64_t now, uint32_t threads, uint64_t
 
 static void take_sample(struct job *j, uint64_t now, uint64_t units)
 {
-    struct speed *s = &j->speed;
+    struct speed *s = &j->observed.speed;
     double rate =
         (double)(units - s->begin_units) * SPEED_RATE * NS_PER_S / (double)(now - s->begin_ns);
 
@@ -95,7 +95,7 @@ static void begin_anew(struct speed *s, bool own)
  */
 static bool sample(struct job *j, uint64_t now)
 {
-    struct speed *s = &j->speed;
+    struct speed *s = &j->observed.speed;
     uint32_t threads = threads_of(j);
     bool own, complete = false;
     uint64_t units = units_of(j, &own);
@@ -125,15 +125,16 @@ static bool sample(struct job *j, uint64_t now)
 
 static bool may_explore(const struct job *j)
 {
-    return j->daemon->jobs.by_curves && j->pinned.intra == 0 && j->lent == 0 && j->borrowed == 0 &&
-           job_malleable(j);
+    return j->daemon->jobs.by_curves && j->asked.pinned.intra == 0 && j->asked.lent == 0 &&
+           j->wanted.borrowed == 0 && job_malleable(j);
 }
 
 static void explore(struct job *j, uint64_t now)
 {
-    struct speed *s = &j->speed;
-    uint32_t have = may_explore(j) ? j->share : 0;
-    uint32_t to = fit_explore(&s->fit, now, have, j->asked.min ? j->asked.min : 1);
+    struct speed *s = &j->observed.speed;
+    uint32_t have = may_explore(j) ? j->wanted.share : 0;
+    uint32_t to =
+        fit_explore(&s->fit, now, have, j->asked.attributes.min ? j->asked.attributes.min : 1);
 
     if (to == s->explore)
         return;
@@ -158,10 +159,10 @@ void speed_heartbeat(struct job *j, uint64_t now)
 {
     bool taken = sample(j, now);
 
-    if (!taken && j->speed.explore == 0)
+    if (!taken && j->observed.speed.explore == 0)
         return;
     explore(j, now);
-    if (taken && is_news(&j->speed) && j->daemon->jobs.by_curves)
+    if (taken && is_news(&j->observed.speed) && j->daemon->jobs.by_curves)
         daemon_changed(j->daemon);
 }
 
@@ -169,19 +170,19 @@ void speed_heartbeat(struct job *j, uint64_t now)
 
 void speed_resized(struct job *j, uint64_t latency_ns)
 {
-    uint64_t *resize = &j->speed.resize_ns;
+    uint64_t *resize = &j->observed.speed.resize_ns;
 
     *resize = *resize ? (3 * *resize + latency_ns) / 4 : latency_ns;
 }
 
 uint64_t speed_resize_ns(const struct job *j)
 {
-    return j->speed.resize_ns ? j->speed.resize_ns : RESIZE_NS;
+    return j->observed.speed.resize_ns ? j->observed.speed.resize_ns : RESIZE_NS;
 }
 
 uint64_t speed_remaining_ns(const struct job *j)
 {
-    const struct speed *s = &j->speed;
+    const struct speed *s = &j->observed.speed;
     uint64_t left = 0;
     double one, time;
 
@@ -200,8 +201,10 @@ uint64_t speed_remaining_ns(const struct job *j)
 
 uint32_t speed_threads(const struct job *j)
 {
-    uint32_t explore = j->speed.explore;
+    uint32_t explore = j->observed.speed.explore;
 
-    return explore && explore < j->share && j->speed.fit.explore_from == j->share ? explore
-                                                                                  : j->share;
+    return explore && explore < j->wanted.share &&
+                   j->observed.speed.fit.explore_from == j->wanted.share
+               ? explore
+               : j->wanted.share;
 }

@@ -44,7 +44,7 @@ static bool off(uint64_t a, uint64_t b)
 /* True if it counts with more or fewer cores or bytes than before. */
 static bool take(struct job *j, const struct sum *sum, uint64_t now)
 {
-    struct usage *u = &j->usage;
+    struct usage *u = &j->observed.usage;
     uint32_t cores = u->cores;
     bool changed;
 
@@ -88,14 +88,15 @@ bool usage_look(struct daemon *d, uint64_t now)
 
 uint64_t usage_memory_asked(const struct job *j)
 {
-    return j->asked.memory_bytes ? (uint64_t)j->asked.memory_bytes : j->own_memory_bytes;
+    return j->asked.attributes.memory_bytes ? (uint64_t)j->asked.attributes.memory_bytes
+                                            : j->observed.own_memory_bytes;
 }
 
 uint64_t usage_memory(const struct job *j)
 {
     uint64_t asked = usage_memory_asked(j);
 
-    return j->usage.memory_bytes > asked ? j->usage.memory_bytes : asked;
+    return j->observed.usage.memory_bytes > asked ? j->observed.usage.memory_bytes : asked;
 }
 
 uint64_t usage_machine_memory(const struct daemon *d)

@@ -30,5 +30,5 @@ void target_send(struct process *p)
     p->sent = p->want;
     p->sent_ns = m.target.sent_ns;
     p->sent_generation = d->generation;
-    p->job->told = true;
+    p->job->placed.commanded = true;
 }

@@ -253,12 +253,12 @@ static void on_local(struct process *p, const struct proto_local *m)
         sum += q->local.intra ? q->local.intra : q->want.intra;
     }
     if (locals == 0) {
-        j->pinned = (struct threads){0};
+        j->asked.pinned = (struct threads){0};
     } else {
-        j->pinned = (struct threads){sum, j->n_processes == 1 ? m->inter : 0};
-        j->pinned_by = (enum proto_source)m->source;
+        j->asked.pinned = (struct threads){sum, j->n_processes == 1 ? m->inter : 0};
+        j->asked.pinned_by = (enum proto_source)m->source;
     }
-    j->granted = false; /* by its program, whoever has pinned it before */
+    j->asked.granted = false; /* by its program, whoever has pinned it before */
     j->dirty = true;
     daemon_store_later(j->daemon);
     plan_make_now(j->daemon);

@@ -21,27 +21,29 @@
 
 void control_keep(struct job *j, struct threads threads, const struct cpuset *cores, bool governs)
 {
-    uint32_t has = j->pinned.intra ? j->pinned.intra : j->share ? j->share : 1;
+    uint32_t has = j->asked.pinned.intra ? j->asked.pinned.intra
+                   : j->wanted.share     ? j->wanted.share
+                                         : 1;
 
     if (threads.intra == 0)
         threads.intra = cores ? cpuset_count(cores) : has;
-    j->kept = true;
-    j->kept_cores = cores ? *cores : j->want_cores;
+    j->asked.kept = true;
+    j->asked.kept_cores = cores ? *cores : j->wanted.cores;
     control_pin(j, threads, governs);
 }
 
 void control_pin(struct job *j, struct threads threads, bool governs)
 {
-    if (threads.intra == 0 && j->kept) {
-        j->kept = false;
+    if (threads.intra == 0 && j->asked.kept) {
+        j->asked.kept = false;
         j->confine->unpin(j);
     }
     for (struct process *p = j->processes; p; p = p->next)
         p->local = (struct threads){0};
-    j->pinned = threads;
-    j->pinned_by = PROTO_SOURCE_DAEMON;
-    j->granted = threads.intra && governs;
-    j->urgent = true;
+    j->asked.pinned = threads;
+    j->asked.pinned_by = PROTO_SOURCE_DAEMON;
+    j->asked.granted = threads.intra && governs;
+    j->asked.urgent = true;
     j->dirty = true;
     daemon_store_later(j->daemon);
     plan_make_now(j->daemon);
@@ -94,8 +96,8 @@ static void job_message(const struct job *j, uint32_t cookie, union proto_messag
     row->active = job_active(j);
     row->max = job_max(j);
     row->oversubscribed = job_oversubscribed(j);
-    row->lent = j->lent;
-    row->borrowed = j->borrowed;
+    row->lent = j->asked.lent;
+    row->borrowed = j->wanted.borrowed;
     row->rate_milli = (uint64_t)(job_rate(j) * 1000);
     memcpy(row->id, j->id, sizeof(row->id));
     memcpy(row->name, j->name, sizeof(row->name));
@@ -295,36 +297,36 @@ static int check_loan(const struct proto_control *m, const struct job *j, struct
     if ((m->verb == PROTO_VERB_LEND || m->verb == PROTO_VERB_BORROW) && m->intra == 0)
         return error_set(err, -EINVAL, "0 cores to %s: name 1 or more",
                          m->verb == PROTO_VERB_LEND ? "lend" : "borrow");
-    if ((m->verb == PROTO_VERB_LEND || m->verb == PROTO_VERB_BORROW) && j->pinned.intra)
+    if ((m->verb == PROTO_VERB_LEND || m->verb == PROTO_VERB_BORROW) && j->asked.pinned.intra)
         return error_set(err, -EBUSY, "job %s is pinned to %u threads: make it automatic first",
-                         j->id, j->pinned.intra);
+                         j->id, j->asked.pinned.intra);
     return 0;
 }
 
 static void do_loan(struct connection *connection, const struct proto_control *m, struct job *j)
 {
     bool lends = m->verb == PROTO_VERB_LEND || m->verb == PROTO_VERB_RECLAIM;
-    struct order o = {.from = lends ? j->lent : j->borrowed};
-    uint32_t least = j->asked.min ? j->asked.min : 1,
-             room = j->share > least ? j->share - least : 0;
+    struct order o = {.from = lends ? j->asked.lent : j->wanted.borrowed};
+    uint32_t least = j->asked.attributes.min ? j->asked.attributes.min : 1,
+             room = j->wanted.share > least ? j->wanted.share - least : 0;
 
     switch (m->verb) {
     case PROTO_VERB_LEND:
-        j->lent += m->intra < room ? m->intra : room;
+        j->asked.lent += m->intra < room ? m->intra : room;
         break;
     case PROTO_VERB_RECLAIM:
-        j->lent = 0;
+        j->asked.lent = 0;
         break;
     case PROTO_VERB_BORROW:
-        j->wants = j->borrowed + m->intra;
-        j->borrow_order = ++j->daemon->jobs.last_borrow;
+        j->asked.wants = j->wanted.borrowed + m->intra;
+        j->asked.borrow_order = ++j->daemon->jobs.last_borrow;
         break;
     case PROTO_VERB_RETURN:
-        j->wants = j->borrowed = 0;
+        j->asked.wants = j->wanted.borrowed = 0;
         break;
     }
     plan_make_now(j->daemon);
-    o.to = lends ? j->lent : j->borrowed;
+    o.to = lends ? j->asked.lent : j->wanted.borrowed;
     if (m->verb == PROTO_VERB_LEND || m->verb == PROTO_VERB_BORROW)
         o.fewer = o.to < o.from + m->intra;
     conclude(connection, m, j, &o);

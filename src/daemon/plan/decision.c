@@ -178,15 +178,15 @@ uint64_t decision_next(const struct decision *d)
  */
 bool decision_counts(const struct job *j, uint64_t now)
 {
-    if (j->frozen)
+    if (j->observed.frozen)
         return false;
-    return job_reported(j) || j->admission.submitted || j->asked.min > 0 || j->adopted ||
-           j->usage.cores > 0 || now - j->met_ns < JOB_GRACE_NS;
+    return job_reported(j) || j->admission.submitted || j->asked.attributes.min > 0 || j->adopted ||
+           j->observed.usage.cores > 0 || now - j->met_ns < JOB_GRACE_NS;
 }
 
 static uint32_t policy_pin_of(const struct job *j)
 {
-    switch (j->pinned_by) {
+    switch (j->asked.pinned_by) {
     case PROTO_SOURCE_SIGNAL:
         return POLICY_PIN_SIGNAL;
     case PROTO_SOURCE_API:
@@ -207,18 +207,18 @@ static bool is_measured(const struct job *j, uint64_t now)
     bool young = now - j->met_ns < JOB_GRACE_NS;
 
     return j->admission.phase == JOB_RUNNING && !job_reported(j) && !j->adopted &&
-           j->asked.placement == PLACEMENT_SHARED &&
-           (j->admission.submitted ? !young : j->usage.cores > 0);
+           j->asked.attributes.placement == PLACEMENT_SHARED &&
+           (j->admission.submitted ? !young : j->observed.usage.cores > 0);
 }
 
 static uint32_t silent_cores(const struct job *j, uint64_t now)
 {
-    uint32_t cores = j->admission.cores, asked = j->asked.min;
+    uint32_t cores = j->admission.cores, asked = j->asked.attributes.min;
 
     if (is_measured(j, now)) {
-        if (j->admission.submitted && j->asked.request > asked)
-            asked = j->asked.request < cores ? j->asked.request : cores;
-        cores = j->usage.cores > asked ? j->usage.cores : asked;
+        if (j->admission.submitted && j->asked.attributes.request > asked)
+            asked = j->asked.attributes.request < cores ? j->asked.attributes.request : cores;
+        cores = j->observed.usage.cores > asked ? j->observed.usage.cores : asked;
     }
     return cores ? cores : 1;
 }
@@ -226,8 +226,8 @@ static uint32_t silent_cores(const struct job *j, uint64_t now)
 /* Most cores that it can use: its limit, its own allowance, the threads its pools have. */
 static uint32_t most_cores(const struct job *j, uint32_t machine)
 {
-    uint32_t most = j->asked.max ? j->asked.max : machine, pools = job_max(j);
-    uint32_t allowed = j->allowed_mcpu / 1000;
+    uint32_t most = j->asked.attributes.max ? j->asked.attributes.max : machine, pools = job_max(j);
+    uint32_t allowed = j->observed.allowed_mcpu / 1000;
 
     if (j->admission.phase == JOB_RUNNING && !job_reported(j) && !j->adopted)
         return silent_cores(j, clock_now_ns());
@@ -235,7 +235,7 @@ static uint32_t most_cores(const struct job *j, uint32_t machine)
         most = machine;
     if (job_malleable(j) && pools && pools < most)
         most = pools;
-    if (j->allowed_mcpu && allowed < most)
+    if (j->observed.allowed_mcpu && allowed < most)
         most = allowed;
     return most ? most : 1;
 }
@@ -243,10 +243,10 @@ static uint32_t most_cores(const struct job *j, uint32_t machine)
 /* A deadline that has passed long ago, or before the boot, is 1: POLICY_NEVER is none. */
 static uint64_t deadline_of(const struct job *j, uint64_t now)
 {
-    int64_t left_ms = (int64_t)(j->asked.deadline_ms - clock_real_ms());
+    int64_t left_ms = (int64_t)(j->asked.attributes.deadline_ms - clock_real_ms());
     uint64_t ago_ns = left_ms < 0 ? (uint64_t)-left_ms * NS_PER_MS : 0;
 
-    if (j->asked.deadline_ms == 0)
+    if (j->asked.attributes.deadline_ms == 0)
         return POLICY_NEVER;
     if (left_ms >= 0)
         return now + (uint64_t)left_ms * NS_PER_MS;
@@ -255,10 +255,10 @@ static uint64_t deadline_of(const struct job *j, uint64_t now)
 
 static void fill_terms(const struct job *j, uint64_t now, struct policy_job *ret)
 {
-    ret->weight = j->asked.weight;
-    ret->priority = j->asked.priority;
-    ret->class = j->asked.class;
-    ret->request.of[POLICY_MCPU] = (int64_t)j->asked.request * POLICY_CORE_MCPU;
+    ret->weight = j->asked.attributes.weight;
+    ret->priority = j->asked.attributes.priority;
+    ret->class = j->asked.attributes.class;
+    ret->request.of[POLICY_MCPU] = (int64_t)j->asked.attributes.request * POLICY_CORE_MCPU;
     ret->deadline_ns = deadline_of(j, now);
     ret->arrival_ns = j->created_ns;
     admission_describe(j, now, ret);
@@ -272,9 +272,9 @@ static void fill_terms(const struct job *j, uint64_t now, struct policy_job *ret
 /* What was learnt of it while it ran. */
 static void fill_speed(struct job *j, unsigned cores, uint32_t *table, struct policy_job *ret)
 {
-    struct speed *s = &j->speed;
+    struct speed *s = &j->observed.speed;
 
-    ret->change_ns = j->share_ns;
+    ret->change_ns = j->wanted.share_ns;
     ret->cost_ns[POLICY_ACTION_RESIZE] = speed_resize_ns(j);
     ret->remaining_ns = speed_remaining_ns(j);
     s->told = s->model;
@@ -295,23 +295,24 @@ static void fill_speed(struct job *j, unsigned cores, uint32_t *table, struct po
 static void fill_job(const struct job *j, unsigned machine, uint64_t now,
                      struct policy_amount *current, struct policy_job *ret)
 {
-    uint32_t min = j->asked.min ? j->asked.min : 1, max = most_cores(j, machine), held = j->share;
+    uint32_t min = j->asked.attributes.min ? j->asked.attributes.min : 1,
+             max = most_cores(j, machine), held = j->wanted.share;
 
     policy_job_init(ret, j->number);
     fill_terms(j, now, ret);
-    ret->lent = j->lent;
-    ret->borrowed = j->borrowed;
+    ret->lent = j->asked.lent;
+    ret->borrowed = j->wanted.borrowed;
     if (is_measured(j, now)) /* grows and shrinks by itself; the plan can but take note */
         min = held = max;
     if (max < min)
         max = min;
-    if (j->pinned.intra) {
-        ret->pinned.of[POLICY_MCPU] = (int64_t)j->pinned.intra * POLICY_CORE_MCPU;
+    if (j->asked.pinned.intra) {
+        ret->pinned.of[POLICY_MCPU] = (int64_t)j->asked.pinned.intra * POLICY_CORE_MCPU;
         ret->pinned_by = policy_pin_of(j);
-        if (j->pinned.intra > max)
-            max = j->pinned.intra;
-        if (j->pinned.intra < min)
-            min = j->pinned.intra;
+        if (j->asked.pinned.intra > max)
+            max = j->asked.pinned.intra;
+        if (j->asked.pinned.intra < min)
+            min = j->asked.pinned.intra;
     }
     ret->min.of[POLICY_MCPU] = (int64_t)min * POLICY_CORE_MCPU;
     ret->max.of[POLICY_MCPU] = (int64_t)max * POLICY_CORE_MCPU;
@@ -354,9 +355,11 @@ static struct job *borrower(const struct daemon *d, uid_t uid, bool newest)
     struct job *found = NULL;
 
     for (struct job *j = d->jobs.first; j; j = j->next) {
-        bool fits = newest ? j->borrowed > 0 : j->wants > j->borrowed && j->lent == 0;
+        bool fits = newest ? j->wanted.borrowed > 0
+                           : j->asked.wants > j->wanted.borrowed && j->asked.lent == 0;
 
-        if (j->uid == uid && fits && (!found || (j->borrow_order > found->borrow_order) == newest))
+        if (j->uid == uid && fits &&
+            (!found || (j->asked.borrow_order > found->asked.borrow_order) == newest))
             found = j;
     }
     return found;
@@ -369,15 +372,15 @@ static void settle_loans_of(const struct daemon *d, uid_t uid)
     struct job *j;
 
     for (j = d->jobs.first; j; j = j->next) {
-        lent += j->uid == uid ? j->lent : 0;
-        borrowed += j->uid == uid ? j->borrowed : 0;
+        lent += j->uid == uid ? j->asked.lent : 0;
+        borrowed += j->uid == uid ? j->wanted.borrowed : 0;
     }
     while (borrowed > lent && (j = borrower(d, uid, true))) {
-        j->borrowed--;
+        j->wanted.borrowed--;
         borrowed--;
     }
     while (borrowed < lent && (j = borrower(d, uid, false))) {
-        j->borrowed++;
+        j->wanted.borrowed++;
         borrowed++;
     }
 }
@@ -386,7 +389,7 @@ static void settle_loans_of(const struct daemon *d, uid_t uid)
 static void settle_loans(const struct daemon *d)
 {
     for (const struct job *j = d->jobs.first; j; j = j->next)
-        if (j->lent || j->borrowed || j->wants)
+        if (j->asked.lent || j->wanted.borrowed || j->asked.wants)
             settle_loans_of(d, j->uid);
 }
 
@@ -396,14 +399,14 @@ static bool loans_cut(struct job *j, const struct policy_reason *reason)
     uint32_t lent = reason->code == POLICY_REASON_LENT ? (uint32_t)(reason->arg[1] / 1000) : 0;
     uint32_t borrowed =
         reason->code == POLICY_REASON_BORROWED ? (uint32_t)(reason->arg[1] / 1000) : 0;
-    bool cut = j->lent > lent || j->borrowed > borrowed;
+    bool cut = j->asked.lent > lent || j->wanted.borrowed > borrowed;
 
-    if (j->lent > lent)
-        j->lent = lent;
-    if (j->borrowed > borrowed)
-        j->borrowed = borrowed;
-    if (j->share >= most_cores(j, cpuset_count(&j->daemon->cpus)))
-        j->wants = j->borrowed; /* it has no use for more: the next in the row may */
+    if (j->asked.lent > lent)
+        j->asked.lent = lent;
+    if (j->wanted.borrowed > borrowed)
+        j->wanted.borrowed = borrowed;
+    if (j->wanted.share >= most_cores(j, cpuset_count(&j->daemon->cpus)))
+        j->asked.wants = j->wanted.borrowed; /* it has no use for more: the next in the row may */
     return cut;
 }
 
@@ -434,21 +437,22 @@ static void want_cores(struct daemon *daemon, uint64_t now)
         struct cores_job *c = &d->cores[count++];
 
         memset(c, 0, sizeof(*c));
-        c->exclusive = j->asked.placement == PLACEMENT_EXCLUSIVE && j->admission.wanted &&
-                       decision_counts(j, now);
-        c->count = j->share;
+        c->exclusive = j->asked.attributes.placement == PLACEMENT_EXCLUSIVE &&
+                       j->admission.wanted && decision_counts(j, now);
+        c->count = j->wanted.share;
         if (users_over(j)) /* then others would have to keep away from more than its user's */
             c->exclusive = false;
-        if (j->kept) { /* others keep away from what a person has chosen, while it runs there */
+        if (j->asked
+                .kept) { /* others keep away from what a person has chosen, while it runs there */
             struct cpuset kept = users_kept_cores(j);
 
-            c->exclusive = cpuset_count(&kept) > 0 && j->admission.wanted && !j->frozen;
+            c->exclusive = cpuset_count(&kept) > 0 && j->admission.wanted && !j->observed.frozen;
             c->count = cpuset_count(&kept);
             c->current = c->allowed = kept;
             continue;
         }
-        if (!j->overlaps) /* what it shares for want of better is not its own to keep */
-            c->current = j->cores;
+        if (!j->wanted.overlaps) /* what it shares for want of better is not its own to keep */
+            c->current = j->placed.cores;
         for (struct process *p = j->processes; p; p = p->next)
             for (unsigned w = 0; w < CPUSET_WORDS; w++)
                 c->allowed.word[w] |= p->original.word[w];
@@ -459,39 +463,40 @@ static void want_cores(struct daemon *daemon, uint64_t now)
     cores_assign(&machine, d->cores, count);
     count = 0;
     for (struct job *j = daemon->jobs.first; j; j = j->next) {
-        j->overlaps = d->cores[count].overlaps && d->cores[count].exclusive;
-        if (j->unfenceable)
-            cpuset_zero(&j->want_cores);
-        else if (j->kept)
-            j->want_cores = users_kept_cores(j);
+        j->wanted.overlaps = d->cores[count].overlaps && d->cores[count].exclusive;
+        if (j->placed.unfenceable)
+            cpuset_zero(&j->wanted.cores);
+        else if (j->asked.kept)
+            j->wanted.cores = users_kept_cores(j);
         else
-            j->want_cores = d->cores[count].assigned;
+            j->wanted.cores = d->cores[count].assigned;
         count++;
     }
 }
 
 static void want_limits(struct job *j)
 {
-    uint32_t cores = j->share ? j->share : 1;
+    uint32_t cores = j->wanted.share ? j->wanted.share : 1;
 
-    j->want_weight = users_weight(j, cores);
-    j->want_quota_mcpu = CGROUP_NO_QUOTA;
-    if (j->asked.placement == PLACEMENT_QUOTA && j->confine->can_limit(j) && j->share)
-        j->want_quota_mcpu = j->share * 1000;
+    j->wanted.weight = users_weight(j, cores);
+    j->wanted.quota_mcpu = CGROUP_NO_QUOTA;
+    if (j->asked.attributes.placement == PLACEMENT_QUOTA && j->confine->can_limit(j) &&
+        j->wanted.share)
+        j->wanted.quota_mcpu = j->wanted.share * 1000;
 }
 
 static void want_threads(struct job *j)
 {
-    if (j->pinned.intra)
-        j->want = users_pinned_threads(j);
+    if (j->asked.pinned.intra)
+        j->wanted.threads = users_pinned_threads(j);
     else
-        j->want = (struct threads){speed_threads(j), 0};
-    if (j->want.intra < j->share && j->pinned.intra == 0)
-        snprintf(j->share_reason, sizeof(j->share_reason),
-                 "%u of its %u threads for some seconds, to learn its speed-up", j->want.intra,
-                 j->share);
-    if ((!job_malleable(j) && !j->pinned.intra) || !j->admission.wanted)
-        j->want = (struct threads){0};
+        j->wanted.threads = (struct threads){speed_threads(j), 0};
+    if (j->wanted.threads.intra < j->wanted.share && j->asked.pinned.intra == 0)
+        snprintf(j->wanted.reason, sizeof(j->wanted.reason),
+                 "%u of its %u threads for some seconds, to learn its speed-up",
+                 j->wanted.threads.intra, j->wanted.share);
+    if ((!job_malleable(j) && !j->asked.pinned.intra) || !j->admission.wanted)
+        j->wanted.threads = (struct threads){0};
     apportion_divide(j);
 }
 
@@ -523,9 +528,9 @@ static int decide(const struct decision *d, const struct policy_snapshot *s,
 
 static void set_share(struct job *j, uint32_t share, uint64_t now)
 {
-    if (share != j->share)
-        j->share_ns = now;
-    j->share = share;
+    if (share != j->wanted.share)
+        j->wanted.share_ns = now;
+    j->wanted.share = share;
 }
 
 /* People know the other job that a reason speaks of by its name. */
@@ -536,8 +541,8 @@ static void explain(struct job *j, const struct policy_reason *reason)
 
     if (policy_reason_job(reason, &id))
         other = job_of_number(j->daemon, id);
-    policy_reason_text(reason, other ? other->name : NULL, j->share_reason,
-                       sizeof(j->share_reason));
+    policy_reason_text(reason, other ? other->name : NULL, j->wanted.reason,
+                       sizeof(j->wanted.reason));
 }
 
 /* The plan's word for its @i-th job. True if it cut a loan. */
@@ -547,15 +552,16 @@ static bool take_up(struct job *j, const struct policy_plan *plan, uint32_t i, u
     int64_t mcpu = policy_decision_total(plan, i, POLICY_MCPU);
     uint32_t share = mcpu < 1000 ? 1 : (uint32_t)(mcpu / 1000);
 
-    j->place = decision->place;
+    j->wanted.place = decision->place;
     users_take_up(j, decision);
     admission_want(j, decision->verb, share);
     set_share(j, j->admission.wanted ? share : 0, now);
     /* That it has no use for more says more than how the policy came to one. */
-    if (share == 1 && j->admission.wanted && !j->pinned.intra && !job_reported(j) && !j->adopted)
-        snprintf(j->share_reason, sizeof(j->share_reason), "one core: no thread pool is seen");
-    else if (j->admission.wanted && !j->pinned.intra && is_measured(j, now))
-        snprintf(j->share_reason, sizeof(j->share_reason),
+    if (share == 1 && j->admission.wanted && !j->asked.pinned.intra && !job_reported(j) &&
+        !j->adopted)
+        snprintf(j->wanted.reason, sizeof(j->wanted.reason), "one core: no thread pool is seen");
+    else if (j->admission.wanted && !j->asked.pinned.intra && is_measured(j, now))
+        snprintf(j->wanted.reason, sizeof(j->wanted.reason),
                  "no agent reports: counts with the %u cores that it uses", share);
     else
         explain(j, &decision->reason);
@@ -628,20 +634,23 @@ static int decide_once(struct daemon *daemon, uint64_t now, bool at_once, struct
 static void record_changes(struct job *j, const struct threads *before,
                            const struct cpuset *cores_before)
 {
-    bool threads = j->want.intra &&
-                   (!j->told || before->intra != j->want.intra || before->inter != j->want.inter);
-    bool cores = !cpuset_equal(cores_before, &j->want_cores);
-    uint32_t from = j->told ? before->intra : job_target(j);
+    bool threads = j->wanted.threads.intra &&
+                   (!j->placed.commanded || before->intra != j->wanted.threads.intra ||
+                    before->inter != j->wanted.threads.inter);
+    bool cores = !cpuset_equal(cores_before, &j->wanted.cores);
+    uint32_t from = j->placed.commanded ? before->intra : job_target(j);
     const struct change *last = job_last_change(j);
 
-    if (j->adopted && !job_malleable(j) && j->share != (last ? last->to : 0))
-        job_record(j, last ? last->to : 0, j->share, j->share_reason); /* cores are all it has */
+    if (j->adopted && !job_malleable(j) && j->wanted.share != (last ? last->to : 0))
+        job_record(j, last ? last->to : 0, j->wanted.share,
+                   j->wanted.reason); /* cores are all it has */
     if (!job_malleable(j) || (!threads && !cores))
         return;
-    if (!j->told && from == j->want.intra) /* as commanded from now on; what it had is unknown */
+    if (!j->placed.commanded &&
+        from == j->wanted.threads.intra) /* as commanded from now on; what it had is unknown */
         from = job_max(j);
-    job_record(j, from, j->want.intra, j->share_reason);
-    j->told = true;
+    job_record(j, from, j->wanted.threads.intra, j->wanted.reason);
+    j->placed.commanded = true;
 }
 
 int decision_make(struct daemon *daemon, uint64_t now, bool at_once, struct error *err)
@@ -655,12 +664,13 @@ int decision_make(struct daemon *daemon, uint64_t now, bool at_once, struct erro
         return error_set(err, r, "out of memory");
     for (struct job *j = daemon->jobs.first; j; j = j->next)
         if (!decision_counts(j, now)) {
-            j->share = j->lent = j->borrowed = j->place = 0;
-            memset(&j->user, 0, sizeof(j->user));
-            snprintf(j->share_reason, sizeof(j->share_reason), "%s",
-                     j->frozen ? "paused by hand"
-                               : "no runtime that can change has reported: counts for nothing "
-                                 "until one does");
+            j->wanted.share = j->asked.lent = j->wanted.borrowed = j->wanted.place = 0;
+            memset(&j->wanted.user, 0, sizeof(j->wanted.user));
+            snprintf(j->wanted.reason, sizeof(j->wanted.reason), "%s",
+                     j->observed.frozen
+                         ? "paused by hand"
+                         : "no runtime that can change has reported: counts for nothing "
+                           "until one does");
         }
     /* Cut loans free or take cores: once more with what is true now, then it must do. */
     for (unsigned i = 0; i < 2; i++) {
@@ -672,15 +682,15 @@ int decision_make(struct daemon *daemon, uint64_t now, bool at_once, struct erro
     if (r < 0)
         return r;
     for (struct job *j = daemon->jobs.first; j; j = j->next) {
-        j->want_before = j->want;
-        j->want_cores_before = j->want_cores;
+        j->wanted.threads_before = j->wanted.threads;
+        j->wanted.cores_before = j->wanted.cores;
     }
     users_add_up(daemon);
     want_cores(daemon, now);
     for (struct job *j = daemon->jobs.first; j; j = j->next) {
         want_limits(j);
         want_threads(j);
-        record_changes(j, &j->want_before, &j->want_cores_before);
+        record_changes(j, &j->wanted.threads_before, &j->wanted.cores_before);
     }
     return 0;
 }

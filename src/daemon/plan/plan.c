@@ -70,20 +70,20 @@ static struct settle_process describe_process(const struct process *p)
 
 static struct settle_job describe_job(const struct job *j)
 {
-    return (struct settle_job){.want_cores = j->want_cores,
-                               .want_quota_mcpu = j->want_quota_mcpu,
+    return (struct settle_job){.want_cores = j->wanted.cores,
+                               .want_quota_mcpu = j->wanted.quota_mcpu,
                                .wanted = j->admission.wanted,
-                               .exclusive = j->asked.placement == PLACEMENT_EXCLUSIVE,
-                               .urgent = j->urgent,
-                               .cores = j->cores,
-                               .quota_mcpu = j->quota_set_mcpu,
+                               .exclusive = j->asked.attributes.placement == PLACEMENT_EXCLUSIVE,
+                               .urgent = j->asked.urgent,
+                               .cores = j->placed.cores,
+                               .quota_mcpu = j->placed.quota_mcpu,
                                .running = j->admission.phase == JOB_RUNNING,
                                .paused = j->admission.phase == JOB_PAUSED,
-                               .frozen = j->frozen,
+                               .frozen = j->observed.frozen,
                                .busy = j->confine->is_busy(j),
                                .behind = j->confine->is_behind(j),
                                .remote = j->confine->is_remote,
-                               .quota_refused = j->quota_failed};
+                               .quota_refused = j->placed.quota_failed};
 }
 
 /* Jobs that were stuck a moment ago stay so. */
@@ -133,16 +133,16 @@ static enum outcome check_remote(const struct plan *p, unsigned index, bool chan
 static enum outcome set_cores(const struct plan *p, const struct settle_action *a)
 {
     struct job *j = p->job[a->job];
-    struct cpuset before = j->cores;
+    struct cpuset before = j->placed.cores;
     int r = j->confine->set_cores(j, &a->cores);
 
     failpoint(a->verb == SETTLE_NARROW ? FAILPOINT_CORES_NARROWED : FAILPOINT_CORES_WIDENED);
     if (r == 0)
-        return check_remote(p, a->job, !cpuset_equal(&j->cores, &before));
-    daemon_log("job %s (%s): %s", j->id, j->name, j->note);
-    j->unfenceable = true;
-    cpuset_zero(&j->want_cores);
-    j->confine->set_cores(j, &j->want_cores);
+        return check_remote(p, a->job, !cpuset_equal(&j->placed.cores, &before));
+    daemon_log("job %s (%s): %s", j->id, j->name, j->placed.note);
+    j->placed.unfenceable = true;
+    cpuset_zero(&j->wanted.cores);
+    j->confine->set_cores(j, &j->wanted.cores);
     return FAILED;
 }
 
@@ -150,9 +150,9 @@ static enum outcome set_quota(const struct plan *p, const struct settle_action *
 {
     struct job *j = p->job[a->job];
 
-    if (j->confine->set_quota(j, j->want_quota_mcpu) < 0) {
-        daemon_log("job %s (%s): no quota: %s", j->id, j->name, j->note);
-        j->quota_failed = true;
+    if (j->confine->set_quota(j, j->wanted.quota_mcpu) < 0) {
+        daemon_log("job %s (%s): no quota: %s", j->id, j->name, j->placed.note);
+        j->placed.quota_failed = true;
     }
     failpoint(FAILPOINT_QUOTA_SET);
     return check_remote(p, a->job, true);
@@ -194,10 +194,10 @@ static void mark_late(const struct plan *p, unsigned n_jobs)
     for (unsigned i = 0; i < n_jobs; i++) {
         struct job *j = p->job[i];
 
-        if (p->jobs[i].late && !j->late)
+        if (p->jobs[i].late && !j->placed.late)
             daemon_log("job %s (%s) did not park its threads in time: oversubscribed", j->id,
                        j->name);
-        j->late = p->jobs[i].late;
+        j->placed.late = p->jobs[i].late;
     }
 }
 
@@ -239,7 +239,7 @@ void plan_advance(struct daemon *d)
     }
     for (struct job *j = d->jobs.first; j; j = j->next)
         if (job_settled(j)) /* also when the order changed nothing: nobody acknowledges that */
-            j->urgent = false;
+            j->asked.urgent = false;
     arm_deadline(d, d->plan->actions.next_ns);
 }
 
@@ -260,7 +260,7 @@ void plan_acknowledged(struct job *j)
     if (!job_settled(j))
         return;
     last = j->n_changes ? &j->changes[(j->n_changes - 1) % JOB_CHANGES_MAX] : NULL;
-    if (last && last->latency_ns == 0 && last->to == j->want.intra) {
+    if (last && last->latency_ns == 0 && last->to == j->wanted.threads.intra) {
         uint64_t sent = 0;
 
         for (const struct process *p = j->processes; p; p = p->next)
@@ -290,14 +290,15 @@ void plan_finish(struct daemon *d)
 
     cpuset_zero(&held);
     for (struct job *j = d->jobs.first; j; j = j->next) {
-        if (j->confine->can_limit(j) && j->want_weight != j->weight_set) {
-            j->confine->set_weight(j, j->want_weight);
+        if (j->confine->can_limit(j) && j->wanted.weight != j->placed.weight) {
+            j->confine->set_weight(j, j->wanted.weight);
             failpoint(FAILPOINT_WEIGHT_SET);
         }
         jobs += decision_counts(j, now);
-        used += j->share;
-        for (unsigned w = 0; j->asked.placement == PLACEMENT_EXCLUSIVE && w < CPUSET_WORDS; w++)
-            held.word[w] |= j->cores.word[w] | j->want_cores.word[w];
+        used += j->wanted.share;
+        for (unsigned w = 0;
+             j->asked.attributes.placement == PLACEMENT_EXCLUSIVE && w < CPUSET_WORDS; w++)
+            held.word[w] |= j->placed.cores.word[w] | j->wanted.cores.word[w];
     }
     machine_share_publish(d->machine_share, jobs, used, &held);
 }

@@ -33,20 +33,20 @@ uint32_t users_fill(const struct daemon *d, struct job *const *job, uint32_t cou
         if (u == n_users)
             users[n_users++] = describe(d, job[i]->uid);
         jobs[i].user = u;
-        jobs[i].granted = job[i]->granted;
+        jobs[i].granted = job[i]->asked.granted;
     }
     return n_users;
 }
 
 void users_take_up(struct job *j, const struct policy_decision *decision)
 {
-    j->user.may_mcpu = decision->user_mcpu;
-    j->user.is_short = decision->reason.user_mcpu > 0;
+    j->wanted.user.may_mcpu = decision->user_mcpu;
+    j->wanted.user.is_short = decision->reason.user_mcpu > 0;
 }
 
 bool users_over(const struct job *j)
 {
-    return j->user.may_mcpu > 0 && j->user.has_mcpu > j->user.may_mcpu;
+    return j->wanted.user.may_mcpu > 0 && j->wanted.user.has_mcpu > j->wanted.user.may_mcpu;
 }
 
 /* The kernel's weights are whole numbers: all of them are larger where some would be below one. */
@@ -57,7 +57,7 @@ static uint32_t scale(const struct daemon *d)
 
     for (const struct job *j = d->jobs.first; j; j = j->next) {
         over |= users_over(j);
-        most = j->share > most ? j->share : most;
+        most = j->wanted.share > most ? j->wanted.share : most;
     }
     scale = CGROUP_WEIGHT_MAX / (CGROUP_WEIGHT_STD * most);
     if (!over || scale < 1)
@@ -70,22 +70,22 @@ void users_add_up(struct daemon *d)
     uint32_t all;
 
     for (struct job *j = d->jobs.first; j; j = j->next) {
-        j->user.has_mcpu = 0;
-        for (const struct job *k = d->jobs.first; j->user.may_mcpu && k; k = k->next)
+        j->wanted.user.has_mcpu = 0;
+        for (const struct job *k = d->jobs.first; j->wanted.user.may_mcpu && k; k = k->next)
             if (k->uid == j->uid && k->admission.wanted)
-                j->user.has_mcpu += (int64_t)k->share * POLICY_CORE_MCPU;
+                j->wanted.user.has_mcpu += (int64_t)k->wanted.share * POLICY_CORE_MCPU;
     }
     all = scale(d);
     for (struct job *j = d->jobs.first; j; j = j->next)
-        j->user.scale = all;
+        j->wanted.user.scale = all;
 }
 
 uint32_t users_weight(const struct job *j, uint32_t cores)
 {
-    uint64_t weight = (uint64_t)cores * CGROUP_WEIGHT_STD * j->user.scale;
+    uint64_t weight = (uint64_t)cores * CGROUP_WEIGHT_STD * j->wanted.user.scale;
 
     if (users_over(j))
-        weight = weight * (uint64_t)j->user.may_mcpu / (uint64_t)j->user.has_mcpu;
+        weight = weight * (uint64_t)j->wanted.user.may_mcpu / (uint64_t)j->wanted.user.has_mcpu;
     if (weight < CGROUP_WEIGHT_MIN)
         return CGROUP_WEIGHT_MIN;
     return weight < CGROUP_WEIGHT_MAX ? (uint32_t)weight : CGROUP_WEIGHT_MAX;
@@ -93,22 +93,22 @@ uint32_t users_weight(const struct job *j, uint32_t cores)
 
 struct cpuset users_kept_cores(const struct job *j)
 {
-    struct cpuset cores = j->kept_cores;
+    struct cpuset cores = j->asked.kept_cores;
 
-    if (j->user.is_short && !j->granted)
-        cpuset_cut(&cores, j->share ? j->share : 1);
+    if (j->wanted.user.is_short && !j->asked.granted)
+        cpuset_cut(&cores, j->wanted.share ? j->wanted.share : 1);
     return cores;
 }
 
 struct threads users_pinned_threads(const struct job *j)
 {
-    struct threads threads = j->pinned;
+    struct threads threads = j->asked.pinned;
 
-    if (!j->user.is_short || j->granted || j->share == 0)
+    if (!j->wanted.user.is_short || j->asked.granted || j->wanted.share == 0)
         return threads;
-    if (threads.intra > j->share)
-        threads.intra = j->share;
-    if (threads.inter > j->share)
-        threads.inter = j->share;
+    if (threads.intra > j->wanted.share)
+        threads.intra = j->wanted.share;
+    if (threads.inter > j->wanted.share)
+        threads.inter = j->wanted.share;
     return threads;
 }

@@ -116,11 +116,11 @@ static void read_command(struct job *j)
 static struct history_job row_of(const struct job *j, uint64_t now)
 {
     struct history_job row = {.key = key_of(j),
-                              .asked = j->asked,
+                              .asked = j->asked.attributes,
                               .uid = j->uid,
-                              .exit = j->exited ? j->exit : -1,
+                              .exit = j->observed.exited ? j->observed.exit : -1,
                               .container = j->container_id,
-                              .oom = j->oom,
+                              .oom = j->observed.out_of_memory,
                               .cancelled = j->admission.ending};
     struct policy_job turn;
 
@@ -182,7 +182,7 @@ static json_t *event_of(const struct job *j, const char *state)
     return json_pack("{s:s,s:s,s:s,s:s,s:s,s:o,s:o,s:o}", "id", j->id, "name", j->name, "owner",
                      j->owner, "kind", j->confine->kind, "state", state, "target",
                      json_integer(job_target(j)), "cores", shown_cores(j), "reason",
-                     shown_text(j->share_reason));
+                     shown_text(j->wanted.reason));
 }
 
 /* ---- looking ---- */
@@ -202,7 +202,7 @@ static bool is_news(const struct job *j, const char *state, const struct cpuset 
     const struct seen *t = j->seen;
 
     return strcmp(t->state, state) != 0 || t->target != job_target(j) ||
-           !cpuset_equal(&t->cores, cores) || other_reason(t->reason, j->share_reason);
+           !cpuset_equal(&t->cores, cores) || other_reason(t->reason, j->wanted.reason);
 }
 
 /* False: no memory, it is told later. */
@@ -237,7 +237,7 @@ static void look_at(struct job *j, uint64_t now)
     t->state = state;
     t->target = job_target(j);
     t->cores = cores;
-    snprintf(t->reason, sizeof(t->reason), "%s", j->share_reason);
+    snprintf(t->reason, sizeof(t->reason), "%s", j->wanted.reason);
     tell(j->daemon, first ? "job-added" : "job-changed", event_of(j, state));
 }
 
@@ -344,7 +344,7 @@ static void ended(struct job *j)
     event = event_of(j, row.cancelled ? "cancelled" : "ended");
     json_object_set_new(event, "run_s", json_real((double)row.run_ms / 1000));
     json_object_set_new(event, "wait_s", json_real((double)row.wait_ms / 1000));
-    if (j->container_id && !j->processes && !j->exited)
+    if (j->container_id && !j->processes && !j->observed.exited)
         end_later(j, event, &row, now);
     else
         tell_end(j->daemon, event, &row);

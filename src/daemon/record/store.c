@@ -221,7 +221,7 @@ static json_t *kept_to_json(const struct job *j)
 {
     char cores[CPUSET_TEXT_MAX];
 
-    if (!j->kept || cpuset_format(&j->kept_cores, cores, sizeof(cores)) < 0)
+    if (!j->asked.kept || cpuset_format(&j->asked.kept_cores, cores, sizeof(cores)) < 0)
         return json_null();
     return json_string(cores);
 }
@@ -240,12 +240,12 @@ static json_t *job_to_json(const struct job *j)
             processes, json_pack("{s:i,s:I}", "pid", (int)p->pid, "start", (json_int_t)p->start));
     json = json_pack("{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:i,s:b,s:o,s:o,s:o,s:o}", "id", j->id, "name",
                      j->name, "token", j->token, "uid", (json_int_t)j->uid, "created_ms",
-                     (json_int_t)j->created_ms, "intra", (json_int_t)j->pinned.intra, "inter",
-                     (json_int_t)j->pinned.inter, "by", (int)j->pinned_by, "granted",
-                     (int)j->granted, "processes", processes, "admission", admission_to_json(j),
-                     "container", place_to_json(j), "kept", kept_to_json(j));
+                     (json_int_t)j->created_ms, "intra", (json_int_t)j->asked.pinned.intra, "inter",
+                     (json_int_t)j->asked.pinned.inter, "by", (int)j->asked.pinned_by, "granted",
+                     (int)j->asked.granted, "processes", processes, "admission",
+                     admission_to_json(j), "container", place_to_json(j), "kept", kept_to_json(j));
     for (each_attribute(a)) {
-        int64_t value = attribute_get(a, &j->asked);
+        int64_t value = attribute_get(a, &j->asked.attributes);
 
         json_object_set_new(json, key_of(a),
                             a->kind == KIND_CHOICE ? json_string(a->choices[value].name)
@@ -361,13 +361,13 @@ static int job_from_json(struct daemon *d, json_t *json, struct job **ret)
         return r;
     job_set_id(j, s.id);
     snprintf(j->token, sizeof(j->token), "%s", s.token);
-    j->pinned_by = (enum proto_source)s.by;
-    j->granted = s.granted;
+    j->asked.pinned_by = (enum proto_source)s.by;
+    j->asked.granted = s.granted;
     set_created(j, (uint64_t)s.created_ms);
     r = read_admission(j, s.admission);
-    j->kept =
-        json_is_string(s.kept) && (!*json_string_value(s.kept) ||
-                                   cpuset_parse(json_string_value(s.kept), &j->kept_cores) == 0);
+    j->asked.kept = json_is_string(s.kept) &&
+                    (!*json_string_value(s.kept) ||
+                     cpuset_parse(json_string_value(s.kept), &j->asked.kept_cores) == 0);
     if (r == 0 && s.container && !json_is_null(s.container))
         r = container_from_json(j, s.container);
     if (r < 0) {
