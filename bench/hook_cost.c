@@ -7,7 +7,7 @@
  */
 #include "hook_target.h"
 
-#include "agent/tensorflow.h"
+#include "agent/runtimes/tensorflow/tensorflow.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hook_target.h"
 
-#include "agent/tensorflow_abi.h"
+#include "agent/runtimes/tensorflow/tensorflow_abi.h"
 #include "base/clock.h"
 
 #include <stdbool.h>

@@ -31,6 +31,7 @@ LAYERS = {
 # Rooms inside a folder, lowest first: a file includes headers of its own room, of those before it and of the
 # folder itself. The folder's own sources stand above all rooms, its own headers below them.
 ROOMS = {
+    "agent": ("process", "gate", "control", "runtimes"),
     "daemon": ("job", "confine", "link", "plan", "peers", "containers", "record", "api"),
     "kube": ("object", "view", "capacity", "grow", "core", "api", "shell", "serve", "kubectl"),
     "cli": ("document", "docker", "doctor", "launch", "sim", "views", "commands"),

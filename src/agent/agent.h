@@ -23,10 +23,7 @@ struct agent_target {
     uint64_t sent_ns;      /* when the command was sent, or noticed */
 };
 
-/* The runtimes that the agent knows; the numbers are the index in messages. */
-enum backend_index { BACKEND_TENSORFLOW, BACKEND_PROGRAM, BACKEND_MAX };
-
-/* A runtime whose threads the agent can govern: one file, and an index above. */
+/* A runtime whose threads the agent can govern: a file in runtimes/, and a row in backends.c. */
 struct agent_backend {
     const char *name;
     /* Puts a target in place. Control thread. Returns true when all threads are in place at once;
@@ -44,10 +41,24 @@ struct agent_backend {
     void (*after_fork)(void); /* in the child: its threads are gone */
 };
 
-/* Each backend enters itself before main(), so that no other file has to name it. */
-extern const struct agent_backend *backend_table[BACKEND_MAX];
+extern const struct agent_backend tensorflow_backend, program_backend;
 
-/* ---- start.c: configuration and the beginning ---- */
+/*
+ * The runtimes that the agent knows, up to a NULL; the position is the index in messages. Defined
+ * in start.c and filled in by backends.c before main(), so that the control thread names no
+ * runtime.
+ */
+extern const struct agent_backend *const *agent_backends;
+
+/* for (each_backend(b)) … (*b)->tasks() */
+/* NOLINTBEGIN(bugprone-macro-parentheses): it declares @b */
+#define each_backend(b)                                                                            \
+    const struct agent_backend *const *b = agent_backends;                                         \
+    *b;                                                                                            \
+    b++
+/* NOLINTEND(bugprone-macro-parentheses) */
+
+/* ---- control/start.c: configuration and the beginning ---- */
 
 struct agent_config {
     bool enabled;
@@ -72,7 +83,7 @@ bool agent_enabled(void);
  */
 bool agent_start(void);
 
-/* ---- wake.c: a pipe; all but agent_notify(): control thread ---- */
+/* ---- process/wake.c: a pipe; all but agent_notify(): control thread ---- */
 
 /* Wakes the control thread. Any thread, also a signal handler. */
 void agent_notify(void);
@@ -81,7 +92,7 @@ void wake_drain(void);
 int wake_fd(void);
 void wake_after_fork(void);
 
-/* ---- core.c: which target is in force ---- */
+/* ---- control/core.c: which target is in force ---- */
 
 /* The target in force. Any thread. */
 void core_target(struct agent_target *ret_target);
@@ -106,17 +117,17 @@ void core_set_allowed(uint32_t mcpu, uint64_t now_ns);
 void core_after_fork(void);
 bool core_take_change(void); /* true once after every change of the target in force */
 
-/* ---- control.c ---- */
+/* ---- control/control.c ---- */
 bool control_start(void); /* core_lock held by agent_start() */
 void control_after_fork(void);
 int control_signal_install(int number); /* returns the number in place, 0: none */
 
-/* ---- program.c: the in-process API ---- */
+/* ---- control/program.c: the in-process API ---- */
 void program_changed(void);                /* control thread, after a target has been applied */
 void program_settled(uint64_t generation); /* control thread: its threads are in place */
 void program_progress(uint64_t *ret_done, uint64_t *ret_total, char ret_unit[PROTO_SHORT_MAX]);
 
-/* ---- resolve.c ---- */
+/* ---- process/resolve.c ---- */
 
 /*
  * Finds the next definition of @symbol behind ours: for a library opened with RTLD_LOCAL (Python),

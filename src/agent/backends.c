@@ -3,6 +3,13 @@
 
 #include <assert.h>
 
-const struct agent_backend *backend_table[BACKEND_MAX];
+/* A row for each runtime. */
+static const struct agent_backend *const backends[] = {&tensorflow_backend, &program_backend, NULL};
 
-static_assert((int)BACKEND_MAX <= (int)PROTO_BACKENDS_MAX, "each has its index in messages");
+static_assert(sizeof(backends) / sizeof(backends[0]) - 1 <= PROTO_BACKENDS_MAX,
+              "each has its index in messages");
+
+__attribute__((constructor)) static void enter(void)
+{
+    agent_backends = backends;
+}

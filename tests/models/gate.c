@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gate in every interleaving: src/agent/gate.c, tensorflow.c and tensorflow_hooks.c as they are
- * compiled into the agent, on a model of Eigen's thread pool, with futexes, locks and atomics that
- * are steps of explore.h.
+ * The gate in every interleaving: gate.c, tensorflow.c and tensorflow_hooks.c of src/agent as they
+ * are compiled into the agent, on a model of Eigen's thread pool, with futexes, locks and atomics
+ * that are steps of explore.h.
  *
  * Model, not real code:
  *   - pool_worker(), pool_wait(), pool_schedule(), pool_destroy(): Eigen's NonBlockingThreadPool.h
@@ -30,9 +30,9 @@
 #include "explore.h"
 #include "redirect.h"
 
-#include "agent/gate.c"
-#include "agent/tensorflow.c"
-#include "agent/tensorflow_hooks.c"
+#include "agent/gate/gate.c"
+#include "agent/runtimes/tensorflow/tensorflow.c"
+#include "agent/runtimes/tensorflow/tensorflow_hooks.c"
 
 #include <stdarg.h>
 
@@ -139,7 +139,6 @@ static void swap_local(unsigned thread, bool in)
 /* ---- the agent's other files ---- */
 
 struct agent_config agent_config = {.enabled = true};
-const struct agent_backend *backend_table[BACKEND_MAX];
 
 static void *eigen_vtable[1];
 static struct {

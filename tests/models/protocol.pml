@@ -5,8 +5,8 @@
  *
  * Mirrors: src/daemon/plan/plan.c (the order shrink targets, acknowledged or expired, narrow cores,
  * widen, raise), src/daemon/link/agent.c on_ack(), src/daemon/confine/actuate.c fence_process(),
- * guardian.c (table, restore, restore_left, the lock), src/agent/core.c core_set_daemon() and
- * core_daemon_lost(), src/agent/control.c on_target() and acknowledge_if_settled(). Not in it: time
+ * guardian.c (table, restore, restore_left, the lock), src/agent/control/core.c core_set_daemon() and
+ * core_daemon_lost(), src/agent/control/control.c on_target() and acknowledge_if_settled(). Not in it: time
  * (grace and lease may end at any moment, or never), what a message says beside its numbers, control
  * groups, containers.
  *

@@ -26,63 +26,64 @@ ALL = ""
 GATE = {"shrink": ALL, "shrink-grow": 2, "newest-wins": 2, "back-and-forth": 3, "three": 1, "meet": 2, "spurious": 2,
         "destroy": 2, "destroy-early": 2, "destroy-shrunk": 2, "build": 3, "steal": 2, "rescue": 2}
 
-# Name: file, text, its replacement, scenario, what the model says.
+TENSORFLOW = "runtimes/tensorflow/tensorflow"
+# Name: file of src/agent, text, its replacement, scenario, what the model says.
 GATE_MUTATIONS = {
     "parks without a second look": (
-        "gate.c", "        if (surplus(worker)) {\n            report(gate);",
+        "gate/gate.c", "        if (surplus(worker)) {\n            report(gate);",
         "        {\n            report(gate);",
         "newest-wins", "a worker below the limit is parked at the end|the gate is not settled|"
         "a target is never acknowledged"),
     "reads the futex word late": (
-        "gate.c", "futex_wait(&worker->wake, wake);",
+        "gate/gate.c", "futex_wait(&worker->wake, wake);",
         "futex_wait(&worker->wake, atomic_load(&worker->wake)); (void)wake;",
         "shrink-grow", "a target is never acknowledged"),
     "raises the limit without waking": (
-        "gate.c", "            futex_wake(&worker->wake);\n", "",
+        "gate/gate.c", "            futex_wake(&worker->wake);\n", "",
         "shrink-grow", "a target is never acknowledged"),
     "parks without a nudge": (
-        "gate.c", "if (!nudged)", "if (false)", "shrink", "a closure never runs"),
+        "gate/gate.c", "if (!nudged)", "if (false)", "shrink", "a closure never runs"),
     "goes idle without a report": (
-        "gate.c", "if (atomic_load(&worker->gate->watched)) /* ordered behind IDLE */", "if (false)",
+        "gate/gate.c", "if (atomic_load(&worker->gate->watched)) /* ordered behind IDLE */", "if (false)",
         "back-and-forth", "a target is never acknowledged"),
     "wakes up and goes on": (
-        "gate.c", "    return !surplus(worker);\n}\n\nbool gate_set", "    return true;\n}\n\nbool gate_set",
+        "gate/gate.c", "    return !surplus(worker);\n}\n\nbool gate_set", "    return true;\n}\n\nbool gate_set",
         "shrink", "a worker above the acknowledged limit begins a closure"),
     "looks at the limit before it is busy": (
-        "gate.c", "    atomic_store(&worker->state, GATE_BUSY);\n    return !surplus(worker);",
+        "gate/gate.c", "    atomic_store(&worker->state, GATE_BUSY);\n    return !surplus(worker);",
         "    bool may = !surplus(worker);\n    atomic_store(&worker->state, GATE_BUSY);\n"
         "    return may;",
         "shrink", "a worker above the acknowledged limit begins a closure|"
         "a target is acknowledged while a surplus worker runs a closure"),
     "looks before it watches": (
-        "gate.c", "    atomic_store(&gate->watched, 1);\n"
+        "gate/gate.c", "    atomic_store(&gate->watched, 1);\n"
         "    return gate_settled(gate) && atomic_exchange(&gate->watched, 0);",
         "    if (gate_settled(gate))\n        return true;\n    atomic_store(&gate->watched, 1);\n"
         "    return false;",
         "shrink", "a target is never acknowledged"),
     "counts parked workers as idle": (
-        "gate.c", "if (id >= limit ? state == GATE_BUSY : state == GATE_PARKED)",
+        "gate/gate.c", "if (id >= limit ? state == GATE_BUSY : state == GATE_PARKED)",
         "if (id >= limit ? state == GATE_BUSY && false : state == GATE_PARKED)",
         "shrink", "a target is acknowledged while a surplus worker runs a closure"),
     "drops a closure": (
-        "tensorflow.c", "    schedule(eigen, &taken);\n}", "    (void)eigen;\n}",
+        TENSORFLOW + ".c", "    schedule(eigen, &taken);\n}", "    (void)eigen;\n}",
         "shrink", "a closure never runs"),
     "rescues nobody": (
-        "tensorflow.c", "        gate_set(&pool->gate, limit + 1);\n", "",
+        TENSORFLOW + ".c", "        gate_set(&pool->gate, limit + 1);\n", "",
         "rescue", "a closure never runs"),
     "destroys a parked pool": (
-        "tensorflow_hooks.c", "        gate_set(&pool->gate, pool->built);\n", "",
+        TENSORFLOW + "_hooks.c", "        gate_set(&pool->gate, pool->built);\n", "",
         "destroy-early", "a destructor never returns"),
     "nudges what is destroyed": (
-        "tensorflow_hooks.c", "        atomic_store(&pool->eigen, NULL);\n        agent_notify();",
+        TENSORFLOW + "_hooks.c", "        atomic_store(&pool->eigen, NULL);\n        agent_notify();",
         "        agent_notify();",
         "destroy-shrunk", "a pool is used after its destruction"),
     "destroys without a word": (
-        "tensorflow_hooks.c",
+        TENSORFLOW + "_hooks.c",
         "        agent_notify(); /* an acknowledgement waits no longer for this pool */\n", "",
         "destroy", "a target is never acknowledged"),
     "builds without a word": (
-        "tensorflow_hooks.c",
+        TENSORFLOW + "_hooks.c",
         "        if (pool_apply(pool, pool_target(pool, &target)))\n            agent_notify();",
         "        pool_apply(pool, pool_target(pool, &target));",
         "build", "a target is never acknowledged"),
@@ -126,7 +127,7 @@ def check_mutation(out, name):
     file, old, new, scenario, expected = GATE_MUTATIONS[name]
     text = (SRC / "agent" / file).read_text()
     folder = out / ("mutation-" + name.replace(" ", "-"))
-    (folder / "agent").mkdir(parents=True, exist_ok=True)
+    (folder / "agent" / file).parent.mkdir(parents=True, exist_ok=True)
     if text.count(old) != 1:
         return False, f"mutation `{name}`: its text is not in src/agent/{file} any more"
     (folder / "agent" / file).write_text(text.replace(old, new))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The gate alone, on threads that do what a pool's workers do. */
-#include "agent/gate.h"
+#include "agent/gate/gate.h"
 
 #include "base/clock.h"
 #include "sanitized.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The own limit on recorded trees: cgroup v1, v2, both, containers; malformed files. */
-#include "agent/limit.h"
+#include "agent/process/limit.h"
 
 #include "base/cleanup.h"
 #include "tree.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Descriptors of the agent in a program that closes what it likes. */
-#include "agent/ownfd.h"
+#include "agent/process/ownfd.h"
 
 #include <setjmp.h>
 #include <signal.h>

@@ -6,7 +6,7 @@
 #include "eigen_pool/peer.h"
 #include "eigen_pool/pool.h"
 
-#include "agent/tensorflow.h"
+#include "agent/runtimes/tensorflow/tensorflow.h"
 #include "base/clock.h"
 #include "sanitized.h"
 
@@ -475,23 +475,22 @@ static void what_inter_op_pools_are_given_is_counted(void **state)
     peer_wait_agent(&peer);
     for (uint32_t k = 1; k <= BUILT; k *= 2) {
         assert_int_equal(peer_set(&peer, k, 0, NULL), PROTO_ACK_DONE);
-        before = backend_table[BACKEND_TENSORFLOW]->tasks();
+        before = tensorflow_backend.tasks();
         for (unsigned i = 0; i < CLOSURES; i++)
             meet(inter, 1);
         for (unsigned i = 0; i < CLOSURES; i++)
             meet(intra, 1);
-        assert_in_range(backend_table[BACKEND_TENSORFLOW]->tasks() - before, CLOSURES,
-                        CLOSURES + NUDGES);
+        assert_in_range(tensorflow_backend.tasks() - before, CLOSURES, CLOSURES + NUDGES);
     }
-    before = backend_table[BACKEND_TENSORFLOW]->tasks();
+    before = tensorflow_backend.tasks();
     eigen_pool_schedule(inter, hand_on, &handing);
     wait_for(&handing.done, "closures that workers hand on");
-    assert_in_range(backend_table[BACKEND_TENSORFLOW]->tasks() - before, 1, 1 + NUDGES);
+    assert_in_range(tensorflow_backend.tasks() - before, 1, 1 + NUDGES);
     sem_destroy(&handing.done);
-    before = backend_table[BACKEND_TENSORFLOW]->tasks();
+    before = tensorflow_backend.tasks();
     eigen_pool_free(inter);
     eigen_pool_free(intra);
-    assert_true(backend_table[BACKEND_TENSORFLOW]->tasks() >= before);
+    assert_true(tensorflow_backend.tasks() >= before);
 }
 
 /* Whether the pool, the only one here, has been given @threads. */

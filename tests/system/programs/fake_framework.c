@@ -3,7 +3,7 @@
  * A libtensorflow_framework.so.2 of no known version: its thread pool has TensorFlow's names, but
  * nothing that the agent could use as a gate.
  */
-#include "agent/tensorflow_abi.h"
+#include "agent/runtimes/tensorflow/tensorflow_abi.h"
 
 #include <stdio.h>
 

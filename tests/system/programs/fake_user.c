@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Builds a pool of the fake framework's and waits for the end of its input. */
-#include "agent/tensorflow_abi.h"
+#include "agent/runtimes/tensorflow/tensorflow_abi.h"
 
 #include <string.h>
 #include <unistd.h>

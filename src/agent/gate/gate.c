@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/gate.h"
+#include "agent/gate/gate.h"
 
 #include "base/clock.h"
 #include "base/slice.h"

@@ -2,7 +2,7 @@
 /* How the agent begins: configuration from the environment, its thread, and again after a fork. */
 #include "agent/agent.h"
 #include "agent/compat.h"
-#include "agent/limit.h"
+#include "agent/process/limit.h"
 
 #include "base/clock.h"
 
@@ -23,6 +23,9 @@
 enum agent_phase { AGENT_IDLE, AGENT_STARTING, AGENT_STARTED, AGENT_PHASE_MAX };
 
 struct agent_config agent_config;
+
+static const struct agent_backend *const none[] = {NULL};
+const struct agent_backend *const *agent_backends = none;
 
 static char socket_path[108];
 static _Atomic int phase; /* enum agent_phase */
@@ -89,8 +92,8 @@ static void after_fork(void)
     core_after_fork();
     wake_after_fork();
     control_after_fork();
-    for (unsigned i = 0; i < BACKEND_MAX; i++)
-        backend_table[i]->after_fork();
+    for (each_backend(b))
+        (*b)->after_fork();
     atomic_store(&phase, AGENT_IDLE);
 }
 

@@ -7,9 +7,9 @@
  * This half puts targets in place, watches for blocked pools and describes what it found; the hooks
  * are in tensorflow_hooks.c. What is not recognised is left alone and described as not malleable.
  */
-#include "agent/tensorflow.h"
+#include "agent/runtimes/tensorflow/tensorflow.h"
 #include "agent/compat.h"
-#include "agent/limit.h"
+#include "agent/process/limit.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -404,7 +404,7 @@ static void tf_after_fork(void)
     tf_hooks_after_fork();
 }
 
-static const struct agent_backend tensorflow_backend = {
+const struct agent_backend tensorflow_backend = {
     .name = "tensorflow",
     .apply = tf_apply,
     .settled = tf_settled,
@@ -414,8 +414,3 @@ static const struct agent_backend tensorflow_backend = {
     .tasks = tf_tasks,
     .after_fork = tf_after_fork,
 };
-
-__attribute__((constructor)) static void enter(void)
-{
-    backend_table[BACKEND_TENSORFLOW] = &tensorflow_backend;
-}

@@ -2,7 +2,7 @@
 /* The pipe that wakes the control thread. */
 #include "agent/agent.h"
 #include "agent/compat.h"
-#include "agent/ownfd.h"
+#include "agent/process/ownfd.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,8 +8,8 @@
 #pragma once
 
 #include "agent/agent.h"
-#include "agent/gate.h"
-#include "agent/tensorflow_abi.h"
+#include "agent/gate/gate.h"
+#include "agent/runtimes/tensorflow/tensorflow_abi.h"
 
 #include <pthread.h>
 

@@ -17,8 +17,8 @@
  * the arguments that it was given.
  */
 #include "agent/compat.h"
-#include "agent/limit.h"
-#include "agent/tensorflow.h"
+#include "agent/process/limit.h"
+#include "agent/runtimes/tensorflow/tensorflow.h"
 
 #include "base/clock.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/limit.h"
+#include "agent/process/limit.h"
 
 #include "base/cleanup.h"
 #include "base/cpuset.h"

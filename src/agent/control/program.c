@@ -4,7 +4,7 @@
  * threads and says so through libtide.
  */
 #include "agent/agent.h"
-#include "agent/limit.h"
+#include "agent/process/limit.h"
 
 #include "base/clock.h"
 
@@ -53,13 +53,13 @@ static void get_state(struct agent_state *ret_state)
     state.source = core_source();
     state.frozen = core_frozen();
     state.generation = core_generation();
-    for (unsigned i = 0; i < BACKEND_MAX; i++) {
-        struct proto_backend b = {.max_intra = 0};
+    for (each_backend(b)) {
+        struct proto_backend said = {.max_intra = 0};
 
-        if (!backend_table[i]->describe(&b) || b.max_intra < state.max)
+        if (!(*b)->describe(&said) || said.max_intra < state.max)
             continue;
-        state.max = b.max_intra;
-        state.active = b.active_intra;
+        state.max = said.max_intra;
+        state.active = said.active_intra;
     }
     *ret_state = state;
 }
@@ -267,7 +267,7 @@ static void backend_after_fork(void)
     atomic_store(&program.frozen, 0);
 }
 
-static const struct agent_backend program_backend = {
+const struct agent_backend program_backend = {
     .name = "program",
     .apply = backend_apply,
     .settled = backend_settled,
@@ -277,8 +277,3 @@ static const struct agent_backend program_backend = {
     .tasks = backend_tasks,
     .after_fork = backend_after_fork,
 };
-
-__attribute__((constructor)) static void enter(void)
-{
-    backend_table[BACKEND_PROGRAM] = &program_backend;
-}

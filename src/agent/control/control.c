@@ -6,8 +6,8 @@
  */
 #include "agent/agent.h"
 #include "agent/compat.h"
-#include "agent/limit.h"
-#include "agent/ownfd.h"
+#include "agent/process/limit.h"
+#include "agent/process/ownfd.h"
 
 #include "base/clock.h"
 #include "base/slice.h"
@@ -162,12 +162,13 @@ static void connect_daemon(uint64_t now_ns)
 /* Sends what changed of the backends since the last time. */
 static void send_backends(uint64_t now_ns)
 {
-    for (unsigned i = 0; i < BACKEND_MAX; i++) {
+    for (each_backend(b)) {
+        size_t i = (size_t)(b - agent_backends);
         union proto_message m;
 
         proto_init(&m, PROTO_BACKEND, 0);
-        m.backend.index = i;
-        if (!backend_table[i]->describe(&m.backend) ||
+        m.backend.index = (uint32_t)i;
+        if (!(*b)->describe(&m.backend) ||
             memcmp(&m.backend, &control.described[i], sizeof(m.backend)) == 0)
             continue;
         if (send_message(&m, now_ns))
@@ -179,11 +180,11 @@ static uint32_t count_active(void)
 {
     uint32_t active = 0;
 
-    for (unsigned i = 0; i < BACKEND_MAX; i++) {
-        struct proto_backend b = {.max_intra = 0};
+    for (each_backend(b)) {
+        struct proto_backend said = {.max_intra = 0};
 
-        if (backend_table[i]->describe(&b) && b.malleable && b.active_intra > active)
-            active = b.active_intra;
+        if ((*b)->describe(&said) && said.malleable && said.active_intra > active)
+            active = said.active_intra;
     }
     return active;
 }
@@ -201,8 +202,8 @@ static void send_heartbeat(uint64_t now_ns)
     m.heartbeat.target = target.intra ? target.intra : limit_threads(target.allowed_mcpu);
     m.heartbeat.active = count_active();
     m.heartbeat.allowed_mcpu = target.allowed_mcpu;
-    for (unsigned i = 0; i < BACKEND_MAX; i++)
-        m.heartbeat.tasks += backend_table[i]->tasks();
+    for (each_backend(b))
+        m.heartbeat.tasks += (*b)->tasks();
     program_progress(&m.heartbeat.progress_done, &m.heartbeat.progress_total, m.heartbeat.unit);
     send_message(&m, now_ns);
     control.next_heartbeat_ns = now_ns + control.heartbeat_ns;
@@ -223,8 +224,8 @@ static bool send_ack(const struct proto_ack *ack, enum proto_ack_status status, 
     m.ack.status = status;
     m.ack.active = count_active();
     if (status == PROTO_ACK_DONE) {
-        for (unsigned i = 0; i < BACKEND_MAX; i++)
-            backend_table[i]->measure(&m.ack);
+        for (each_backend(b))
+            (*b)->measure(&m.ack);
         control.generation = ack->generation;
     }
     sent = send_message(&m, now_ns);
@@ -234,11 +235,10 @@ static bool send_ack(const struct proto_ack *ack, enum proto_ack_status status, 
 
 static bool any_backend(void)
 {
-    for (unsigned i = 0; i < BACKEND_MAX; i++) {
-        struct proto_backend b;
+    for (each_backend(b)) {
+        struct proto_backend said = {.max_intra = 0};
 
-        memset(&b, 0, sizeof(b));
-        if (backend_table[i]->describe(&b) && b.malleable)
+        if ((*b)->describe(&said) && said.malleable)
             return true;
     }
     return false;
@@ -246,8 +246,8 @@ static bool any_backend(void)
 
 static bool all_settled(void)
 {
-    for (unsigned i = 0; i < BACKEND_MAX; i++) {
-        if (!backend_table[i]->settled())
+    for (each_backend(b)) {
+        if (!(*b)->settled())
             return false;
     }
     return true;
@@ -275,8 +275,8 @@ static void apply_change(void)
         return;
     control.applied = core_generation(); /* before the target: that may be newer, never older */
     core_target(&target);
-    for (unsigned i = 0; i < BACKEND_MAX; i++)
-        backend_table[i]->apply(&target);
+    for (each_backend(b))
+        (*b)->apply(&target);
     program_changed();
 }
 
@@ -402,8 +402,8 @@ static void run_timers(uint64_t now_ns)
         control.next_limit_ns = now_ns + LIMIT_PERIOD_NS;
     }
     if (now_ns >= control.next_watch_ns) {
-        for (unsigned i = 0; i < BACKEND_MAX; i++)
-            backend_table[i]->watch(now_ns);
+        for (each_backend(b))
+            (*b)->watch(now_ns);
         control.next_watch_ns = now_ns + TICK_NS;
     }
 }
