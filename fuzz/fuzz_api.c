@@ -13,6 +13,7 @@
 #include "daemon/confine/balance.h"
 #include "daemon/confine/guardian.h"
 #include "daemon/daemon.h"
+#include "daemon/job/job.h"
 #include "daemon/plan/decision.h"
 #include "daemon/plan/plan.h"
 #include "daemon/plan/wait.h"
@@ -37,6 +38,7 @@
 #define ANSWERS_MAX (1 << 20)
 
 static struct daemon the_daemon;
+static struct job_table jobs;
 static char directory[32];
 
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -111,7 +113,8 @@ static void make_node(void)
         cpuset_add(&the_daemon.topology.online, c);
     the_daemon.cpus = the_daemon.usable = the_daemon.topology.online;
     config_init(&the_daemon.config);
-    the_daemon.jobs.observers = observers;
+    the_daemon.jobs = &jobs;
+    jobs.observers = observers;
     CHECK(sd_event_new(&the_daemon.event) >= 0);
     CHECK(wake_new(&the_daemon, the_daemon.event, &handlers, &the_daemon.wake) == 0);
     CHECK(plan_new(&the_daemon, &the_daemon.plan) == 0 &&
@@ -196,14 +199,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     answers[size] = '\0';
     close(fd);
     check_answer(answers, size);
-    for (const struct job *j = the_daemon.jobs.first; j; j = j->next) {
+    for (const struct job *j = the_daemon.jobs->first; j; j = j->next) {
         CHECK(strcmp(j->name, j->id) == 0 || job_name_valid(j->name));
         for (each_attribute(a))
             CHECK(attribute_holds(a, attribute_get(a, &j->asked.attributes)));
         CHECK(!j->asked.attributes.max || j->asked.attributes.min <= j->asked.attributes.max);
     }
-    while (the_daemon.jobs.first)
-        job_end(the_daemon.jobs.first);
+    while (the_daemon.jobs->first)
+        job_end(the_daemon.jobs->first);
     store_save(&the_daemon); /* their files go, too */
     while (sd_event_run(the_daemon.event, 0) > 0)
         ;

@@ -42,6 +42,7 @@
 /* The composition root's own. */
 struct top {
     struct daemon daemon; /* first: what the modules know */
+    struct job_table jobs;
     sd_event_source *tick, *exit, *directory;
     int lock_fd;
     bool auto_exit, had_jobs;
@@ -73,7 +74,7 @@ static void arm_exit(struct top *t, uint64_t delay_us)
 /* Runs from the moment that the last job is gone; the first may take its time. */
 static void watch_last_job(struct top *t)
 {
-    bool jobs = t->daemon.jobs.n > 0;
+    bool jobs = t->daemon.jobs->n > 0;
 
     if (jobs)
         sd_event_source_set_enabled(t->exit, SD_EVENT_OFF);
@@ -94,7 +95,7 @@ static void on_store(struct daemon *d)
     plan_finish(d);
     chronicle_look(d);
     store_save(d);
-    sd_event_source_set_enabled(top_of(d)->tick, d->jobs.n || containers_pending(d->containers) ||
+    sd_event_source_set_enabled(top_of(d)->tick, d->jobs->n || containers_pending(d->containers) ||
                                                          chronicle_pending(d)
                                                      ? SD_EVENT_ON
                                                      : SD_EVENT_OFF);
@@ -122,7 +123,7 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *arg)
     uint64_t now = clock_now_ns();
     bool changed = false;
 
-    for (struct job *j = d->jobs.first; j; j = j->next) {
+    for (struct job *j = d->jobs->first; j; j = j->next) {
         bool young = now - j->met_ns < JOB_GRACE_NS;
 
         changed |= j->confine->look_at_drift(j);
@@ -148,9 +149,9 @@ static int on_auto_exit(sd_event_source *s, uint64_t usec, void *arg)
 {
     struct daemon *d = arg;
 
-    if (d->jobs.n == 0 && chronicle_pending(d)) {
+    if (d->jobs->n == 0 && chronicle_pending(d)) {
         arm_exit(arg, AUTO_EXIT_US);
-    } else if (d->jobs.n == 0) {
+    } else if (d->jobs->n == 0) {
         daemon_log("no job left: ending");
         sd_event_exit(d->event, 0);
     }
@@ -482,8 +483,8 @@ static void end(struct top *t)
     events_end_streams(d->events);
     d->api = api_free(d->api);
     d->events = events_free(d->events);
-    while (d->jobs.first)
-        job_free(d->jobs.first);
+    while (d->jobs->first)
+        job_free(d->jobs->first);
     d->history = history_free(d->history);
     d->containers = containers_free(d->containers);
     d->agent_socket = agent_socket_free(d->agent_socket);
@@ -523,8 +524,8 @@ int daemon_run(const struct daemon_options *options, struct error *err)
     signal(SIGPIPE, SIG_IGN);
     raise_descriptor_limit();
     d->dir_fd = t->lock_fd = -1;
-    d->jobs.observers = observers;
-    d->jobs.confine = &process_confine;
+    t->jobs = (struct job_table){.observers = observers, .confine = &process_confine};
+    d->jobs = &t->jobs;
     d->uid = geteuid();
     t->auto_exit = options->auto_exit;
     t->policy_ordered = options->policy_ordered;

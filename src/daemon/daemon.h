@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The daemon's one state: the machine, the job table, and a pointer to each module's own state,
- * which is that module's alone. daemon.c, the composition root, makes them and wires them together.
+ * The daemon's one state: the machine, and a pointer to each module's own state, which is that
+ * module's alone. daemon.c, the composition root, makes them and wires them together.
  * Everything runs in one single-threaded sd-event loop:
  * observe → snapshot → policy_decide() → plan → actuate.
  */
@@ -10,12 +10,12 @@
 #include "base/cpuset.h"
 #include "base/rundir.h"
 #include "daemon/config.h"
-#include "daemon/job/job.h"
 #include "daemon/log.h"
 #include "daemon/wake.h"
 #include "host/cgroup/cgroup.h"
 #include "host/proc/topology.h"
 #include "policy/core/policy.h"
+#include "proto/attribute.h"
 
 #include <systemd/sd-event.h>
 
@@ -39,6 +39,7 @@ struct containers;
 struct decision;
 struct events;
 struct history;
+struct job_table;
 struct plan;
 struct store;
 struct waits;
@@ -61,7 +62,7 @@ struct daemon {
     uint64_t memory_bytes; /* that jobs may have together; 0: not counted */
     enum placement placement;
     struct config config;
-    struct job_table jobs;
+    struct job_table *jobs;
     struct cgroup *cgroup;
     bool weights, cpusets; /* may be written */
     char group[CGROUP_NAME_MAX];

@@ -11,6 +11,7 @@
 #include "daemon/confine/actuate.h"
 #include "daemon/daemon.h"
 #include "daemon/job/apportion.h"
+#include "daemon/job/job.h"
 #include "daemon/link/agent_socket.h"
 #include "daemon/plan/decision.h"
 

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "daemon/confine/actuate.h"
 #include "daemon/daemon.h"
+#include "daemon/job/job.h"
 #include "daemon/link/agent_socket.h"
 #include "daemon/plan/decision.h"
 
@@ -27,6 +28,7 @@
 static struct connection peer; /* that it is there is all that matters */
 
 static struct daemon the_daemon;
+static struct job_table job_table;
 static struct job job[JOBS];
 static struct process process[JOBS];
 static double done[JOBS], parallel[JOBS], units_per_s[JOBS];
@@ -48,6 +50,8 @@ static void begin(unsigned jobs, const char *policy)
     now = 1000 * NS_PER_S;
     decision_free(the_daemon.decision);
     memset(&the_daemon, 0, sizeof(the_daemon));
+    job_table = (struct job_table){0};
+    the_daemon.jobs = &job_table;
     memset(job, 0, sizeof(job));
     memset(process, 0, sizeof(process));
     for (unsigned c = 0; c < CORES; c++)
@@ -75,8 +79,8 @@ static void begin(unsigned jobs, const char *policy)
         parallel[i] = 0.9;
         units_per_s[i] = 1000;
     }
-    the_daemon.jobs.first = &job[0];
-    the_daemon.jobs.n = jobs;
+    the_daemon.jobs->first = &job[0];
+    the_daemon.jobs->n = jobs;
 }
 
 static double speed(double fraction, uint32_t threads)
@@ -91,7 +95,7 @@ static void beat(void)
 
     now += BEAT_NS;
     assert_int_equal(decision_make(&the_daemon, now, false, &err), 0);
-    for (unsigned i = 0; i < the_daemon.jobs.n; i++) {
+    for (unsigned i = 0; i < the_daemon.jobs->n; i++) {
         struct process *p = &process[i];
 
         p->sent = p->want;

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "daemon/confine/actuate.h"
 #include "daemon/daemon.h"
+#include "daemon/job/job.h"
 #include "daemon/link/agent_socket.h"
 #include "daemon/plan/decision.h"
 
@@ -28,6 +29,7 @@ static struct connection peer; /* that it is there is all that matters */
 
 static struct tree tree;
 static struct daemon the_daemon;
+static struct job_table job_table;
 static struct job job[3];
 static struct process process[3];
 static uint64_t now;
@@ -59,6 +61,8 @@ static int begin(void **state)
 
     now = 1000 * NS_PER_S;
     memset(&the_daemon, 0, sizeof(the_daemon));
+    job_table = (struct job_table){0};
+    the_daemon.jobs = &job_table;
     memset(job, 0, sizeof(job));
     memset(process, 0, sizeof(process));
     memset(ticks, 0, sizeof(ticks));
@@ -83,8 +87,8 @@ static int begin(void **state)
         admission_init(&job[i], false, now);
         write_process(process[i].pid, 1, 1, 0, 0);
     }
-    the_daemon.jobs.first = job;
-    the_daemon.jobs.n = 3;
+    the_daemon.jobs->first = job;
+    the_daemon.jobs->n = 3;
     return decision_new(&the_daemon.decision, &err);
 }
 

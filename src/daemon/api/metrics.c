@@ -86,7 +86,7 @@ typedef void (*per_job_fn)(FILE *f, const struct job *j);
 
 static void each_job(FILE *f, const struct request *r, per_job_fn fn)
 {
-    for (const struct job *j = r->daemon->jobs.first; j; j = j->next)
+    for (const struct job *j = r->daemon->jobs->first; j; j = j->next)
         if (control_may_read(r->daemon, &r->who, j))
             fn(f, j);
 }
@@ -161,7 +161,7 @@ static void put_states(FILE *f, const struct request *r)
     for (unsigned i = 0; i < ARRAY_LEN(states); i++) {
         unsigned count = 0;
 
-        for (const struct job *j = r->daemon->jobs.first; j; j = j->next)
+        for (const struct job *j = r->daemon->jobs->first; j; j = j->next)
             count += control_may_read(r->daemon, &r->who, j) &&
                      strcmp(job_state(j, now), states[i]) == 0;
         fprintf(f, "tide_jobs{state=\"%s\"} %u\n", states[i], count);

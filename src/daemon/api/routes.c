@@ -207,7 +207,7 @@ static void get_jobs(struct request *r, struct job *none)
 {
     json_t *list = json_array();
 
-    for (const struct job *j = r->daemon->jobs.first; j; j = j->next)
+    for (const struct job *j = r->daemon->jobs->first; j; j = j->next)
         if (control_may_read(r->daemon, &r->who, j))
             json_array_append_new(list, view_job(j));
     request_answer(r, HTTP_OK, list);

@@ -6,6 +6,7 @@
 #include "daemon/containers/container.h"
 #include "daemon/daemon.h"
 #include "daemon/job/apportion.h"
+#include "daemon/job/job.h"
 #include "daemon/plan/decision.h"
 #include "daemon/record/shown.h"
 #include "daemon/record/store.h"
@@ -318,24 +319,24 @@ static json_t *view_notes(const struct daemon *d)
         json_array_append_new(notes, shown_text(balance_note(d->balance)));
     containers_notes(d->containers, notes);
     store_notes(d, notes);
-    if (d->jobs.n && capacity < cpus)
+    if (d->jobs->n && capacity < cpus)
         json_array_append_new(
             notes, json_sprintf("%u of %u cores: other users' daemons have jobs", capacity, cpus));
     if (!d->machine_share)
         json_array_append_new(notes, json_string("other users' daemons are not seen"));
-    for (const struct job *j = d->jobs.first; j; j = j->next)
+    for (const struct job *j = d->jobs->first; j; j = j->next)
         append_note(notes, j);
     return notes;
 }
 
 json_t *view_machine(const struct daemon *d)
 {
-    unsigned capacity = d->jobs.n ? decision_capacity(d->decision) : cpuset_count(&d->cpus);
+    unsigned capacity = d->jobs->n ? decision_capacity(d->decision) : cpuset_count(&d->cpus);
     unsigned given = 0;
     uint64_t memory = 0;
     bool oversubscribed = false;
 
-    for (const struct job *j = d->jobs.first; j; j = j->next) {
+    for (const struct job *j = d->jobs->first; j; j = j->next) {
         given += j->wanted.share;
         memory += j->admission.phase == JOB_QUEUED ? 0 : usage_memory(j);
         oversubscribed |= job_oversubscribed(j);
@@ -347,7 +348,7 @@ json_t *view_machine(const struct daemon *d)
                      placement_name(d->placement), "cpus", (int)cpuset_count(&d->cpus), "online",
                      shown_cpuset(&d->cpus), "free", (int)(given < capacity ? capacity - given : 0),
                      "memory", number_or_null(d->memory_bytes), "memory_counted", number(memory),
-                     "jobs", (int)d->jobs.n, "oversubscribed",
+                     "jobs", (int)d->jobs->n, "oversubscribed",
                      (int)(oversubscribed || given > capacity), "weights", (int)d->weights, "notes",
                      view_notes(d));
 }

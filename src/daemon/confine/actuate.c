@@ -7,6 +7,7 @@
 #include "daemon/confine/job_group.h"
 #include "daemon/daemon.h"
 #include "daemon/job/confine.h"
+#include "daemon/job/job.h"
 #include "daemon/job/owner.h"
 #include "host/cgroup/cgroup.h"
 #include "host/proc/proc.h"
@@ -366,6 +367,6 @@ const struct confine process_confine = {
 void actuate_restore_all(struct daemon *d)
 {
     guardian_restore(d->guardian, d->root, d->cgroup);
-    for (struct job *j = d->jobs.first; j; j = j->next)
+    for (struct job *j = d->jobs->first; j; j = j->next)
         j->placed.groups = 0;
 }

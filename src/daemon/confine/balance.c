@@ -7,6 +7,7 @@
 #include "daemon/confine/tree_weights.h"
 #include "daemon/daemon.h"
 #include "daemon/job/confine.h"
+#include "daemon/job/job.h"
 #include "host/cgroup/cgroup.h"
 
 #include <stdio.h>
@@ -146,7 +147,7 @@ static void add_jobs(struct balance *g)
     char path[CGROUP_PATH_MAX];
     uint32_t i;
 
-    for (struct job *j = g->d->jobs.first; j; j = j->next) {
+    for (struct job *j = g->d->jobs->first; j; j = j->next) {
         if (j->placed.weight == 0 || j->confine->group(j, path) < 0 || !path[1] ||
             add(l, path, 0, &i) < 0)
             continue;

@@ -6,6 +6,7 @@
 #include "daemon/confine/job_group.h"
 #include "daemon/daemon.h"
 #include "daemon/job/census.h"
+#include "daemon/job/job.h"
 #include "daemon/job/owner.h"
 #include "host/proc/proc.h"
 

@@ -4,6 +4,7 @@
 #include "base/failpoint.h"
 #include "daemon/confine/guardian.h"
 #include "daemon/daemon.h"
+#include "daemon/job/job.h"
 #include "daemon/job/owner.h"
 
 #include <errno.h>

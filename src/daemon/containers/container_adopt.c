@@ -73,7 +73,7 @@ void container_adopt_cancel_all(struct daemon *d)
  */
 static void gather(const struct container *c)
 {
-    struct job *j = c->set->daemon->jobs.first;
+    struct job *j = c->set->daemon->jobs->first;
 
     while (j) {
         struct process *p = j == c->job ? NULL : j->processes;
@@ -82,7 +82,7 @@ static void gather(const struct container *c)
             p = p->next;
         if (p)
             job_leave(j->daemon, p->pid, c->job);
-        j = p ? c->set->daemon->jobs.first : j->next;
+        j = p ? c->set->daemon->jobs->first : j->next;
     }
 }
 

@@ -163,7 +163,7 @@ void container_unbind(struct job *j)
     j->service = "";
     j->adopted = false;
     j->observed.own_memory_bytes = 0;
-    j->confine = j->daemon->jobs.confine;
+    j->confine = j->daemon->jobs->confine;
 }
 
 void container_job_gone(struct job *j)

@@ -389,7 +389,7 @@ static void on_news(void *arg, const struct engine_news *news)
 
 static bool to_be_listed(const struct containers *set)
 {
-    return set->up && (set->missed || (set->crowded && set->daemon->jobs.n < PROTO_JOBS_MAX));
+    return set->up && (set->missed || (set->crowded && set->daemon->jobs->n < PROTO_JOBS_MAX));
 }
 
 void containers_tick(struct containers *all)

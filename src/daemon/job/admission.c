@@ -5,6 +5,7 @@
 #include "base/failpoint.h"
 #include "daemon/daemon.h"
 #include "daemon/job/confine.h"
+#include "daemon/job/job.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -167,7 +168,7 @@ static void runs_on(struct job *j, int error)
 
 void admission_stop(struct daemon *d)
 {
-    for (struct job *j = d->jobs.first; j; j = j->next) {
+    for (struct job *j = d->jobs->first; j; j = j->next) {
         struct admission *a = &j->admission;
         int r;
 

@@ -2,6 +2,7 @@
 #include "daemon/job/apportion.h"
 
 #include "daemon/daemon.h"
+#include "daemon/job/job.h"
 #include "daemon/job/split.h"
 #include "host/proc/proc.h"
 

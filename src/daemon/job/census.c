@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "daemon/daemon.h"
+#include "daemon/job/job.h"
 #include "host/proc/proc.h"
 
 #include <errno.h>
@@ -27,7 +28,7 @@ static struct census_entry *find(const struct census *c, pid_t pid)
 
 static void mark_known(const struct daemon *d, struct census *c)
 {
-    for (struct job *j = d->jobs.first; j; j = j->next)
+    for (struct job *j = d->jobs->first; j; j = j->next)
         for (const struct process *p = j->processes; p; p = p->next) {
             struct census_entry *e = find(c, p->pid);
 

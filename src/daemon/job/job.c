@@ -23,7 +23,7 @@
 
 /* NOLINTBEGIN(bugprone-macro-parentheses): it declares @o */
 #define for_each_observer(o, n)                                                                    \
-    for (const struct job_observer *const *o = (n)->jobs.observers; o && *o; o++)
+    for (const struct job_observer *const *o = (n)->jobs->observers; o && *o; o++)
 /* NOLINTEND(bugprone-macro-parentheses) */
 
 /* ---- names ---- */
@@ -59,12 +59,12 @@ struct job *job_find(const struct daemon *d, const char *text)
     char *end;
     long pid = strtol(text, &end, 10);
 
-    for (struct job *j = d->jobs.first; j; j = j->next)
+    for (struct job *j = d->jobs->first; j; j = j->next)
         if (strcmp(j->id, text) == 0 || strcmp(j->name, text) == 0)
             return j;
     if (*end || pid <= 0)
         return NULL;
-    for (struct job *j = d->jobs.first; j; j = j->next)
+    for (struct job *j = d->jobs->first; j; j = j->next)
         for (struct process *p = j->processes; p; p = p->next)
             if (p->pid == pid)
                 return j;
@@ -73,7 +73,7 @@ struct job *job_find(const struct daemon *d, const char *text)
 
 struct job *job_of_number(const struct daemon *d, uint64_t number)
 {
-    for (struct job *j = d->jobs.first; j; j = j->next)
+    for (struct job *j = d->jobs->first; j; j = j->next)
         if (j->number == number)
             return j;
     return NULL;
@@ -81,7 +81,7 @@ struct job *job_of_number(const struct daemon *d, uint64_t number)
 
 struct job *job_find_token(const struct daemon *d, const char *token)
 {
-    for (struct job *j = d->jobs.first; *token && j; j = j->next)
+    for (struct job *j = d->jobs->first; *token && j; j = j->next)
         if (strcmp(j->token, token) == 0)
             return j;
     return NULL;
@@ -92,7 +92,7 @@ struct job *job_find_pid(const struct daemon *d, pid_t pid, uid_t uid)
     struct proc_stat stat;
 
     for (unsigned depth = 0; pid > 1 && depth < ANCESTORS_MAX; depth++) {
-        for (struct job *j = d->jobs.first; j; j = j->next)
+        for (struct job *j = d->jobs->first; j; j = j->next)
             for (struct process *p = j->processes; p; p = p->next)
                 if (p->pid == pid)
                     return j->uid == uid ? j : NULL;
@@ -107,7 +107,7 @@ struct job *job_find_pid(const struct daemon *d, pid_t pid, uid_t uid)
 
 static void table_insert(struct daemon *d, struct job *j)
 {
-    struct job **at = &d->jobs.first;
+    struct job **at = &d->jobs->first;
 
     while (*at && (*at)->number < j->number)
         at = &(*at)->next;
@@ -117,7 +117,7 @@ static void table_insert(struct daemon *d, struct job *j)
 
 static void table_remove(struct daemon *d, struct job *j)
 {
-    struct job **at = &d->jobs.first;
+    struct job **at = &d->jobs->first;
 
     while (*at && *at != j)
         at = &(*at)->next;
@@ -193,9 +193,9 @@ int job_new(struct daemon *d, uid_t uid, const struct job_request *req, struct j
         return error_set(err, r, "no random numbers for a token");
     }
     j->daemon = d;
-    j->confine = d->jobs.confine;
+    j->confine = d->jobs->confine;
     j->service = "";
-    j->number = ++d->jobs.last_number;
+    j->number = ++d->jobs->last_number;
     snprintf(j->id, sizeof(j->id), "j%u", j->number);
     snprintf(j->name, sizeof(j->name), "%s", req->name ? req->name : j->id);
     j->uid = uid;
@@ -209,7 +209,7 @@ int job_new(struct daemon *d, uid_t uid, const struct job_request *req, struct j
     admission_init(j, req->submitted, j->created_ns);
     j->dirty = true;
     table_insert(d, j);
-    d->jobs.n++;
+    d->jobs->n++;
     *ret = j;
     return 0;
 }
@@ -243,8 +243,8 @@ int job_set_id(struct job *j, const char *id)
     if (named_by_id)
         snprintf(j->name, sizeof(j->name), "%s", j->id);
     table_insert(d, j);
-    if (d->jobs.last_number < number)
-        d->jobs.last_number = number;
+    if (d->jobs->last_number < number)
+        d->jobs->last_number = number;
     return 0;
 }
 
@@ -278,7 +278,7 @@ void job_free(struct job *j)
     struct daemon *d = j->daemon;
 
     table_remove(d, j);
-    d->jobs.n--;
+    d->jobs->n--;
     while (j->processes)
         process_free(j->processes);
     for_each_observer(o, d) if ((*o)->gone)(*o)->gone(j);
@@ -324,7 +324,7 @@ static struct process *process_known(struct job *j, pid_t pid)
 
 void job_leave(struct daemon *d, pid_t pid, const struct job *but)
 {
-    for (struct job *j = d->jobs.first; j; j = j->next) {
+    for (struct job *j = d->jobs->first; j; j = j->next) {
         struct process *p = j == but ? NULL : process_known(j, pid);
 
         if (!p)
@@ -393,7 +393,7 @@ int process_add(struct job *j, pid_t pid, uint64_t start, struct process **ret)
 /* Another job of the same user has it: it is one process more for @j, not for the user. */
 static bool is_the_users(const struct job *j, pid_t pid)
 {
-    for (struct job *other = j->daemon->jobs.first; other; other = other->next)
+    for (struct job *other = j->daemon->jobs->first; other; other = other->next)
         if (other->uid == j->uid && process_known(other, pid))
             return true;
     return false;

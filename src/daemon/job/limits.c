@@ -2,6 +2,7 @@
 #include "daemon/job/limits.h"
 
 #include "daemon/daemon.h"
+#include "daemon/job/job.h"
 
 #include <errno.h>
 
@@ -26,15 +27,15 @@ int limits_check_job(const struct daemon *d, uid_t uid, struct error *err)
     unsigned own = 0;
 
     if (limits_exempt(d, uid))
-        return d->jobs.n < PROTO_JOBS_MAX
+        return d->jobs->n < PROTO_JOBS_MAX
                    ? 0
                    : error_set(err, -ENOSPC, "this daemon has its most jobs, %d", PROTO_JOBS_MAX);
-    for (const struct job *j = d->jobs.first; j; j = j->next)
+    for (const struct job *j = d->jobs->first; j; j = j->next)
         own += j->uid == uid;
     if (most && own >= most)
         return error_set(err, -ENOSPC, "user %u has the most jobs of one user, %u (user-jobs)",
                          (unsigned)uid, most);
-    if (d->jobs.n >= PROTO_JOBS_MAX - LIMITS_KEPT_JOBS)
+    if (d->jobs->n >= PROTO_JOBS_MAX - LIMITS_KEPT_JOBS)
         return error_set(err, -ENOSPC, "this daemon has its most jobs, %d, but for root's",
                          PROTO_JOBS_MAX - LIMITS_KEPT_JOBS);
     return 0;
@@ -48,7 +49,7 @@ int limits_check_process(const struct job *j)
 
     if (!most || limits_exempt(d, j->uid))
         return 0;
-    for (const struct job *k = d->jobs.first; k; k = k->next)
+    for (const struct job *k = d->jobs->first; k; k = k->next)
         own += k->uid == j->uid ? k->n_processes : 0;
     return own < most ? 0 : -ENOSPC;
 }
@@ -66,8 +67,8 @@ static uint64_t sum_of_weights(const struct daemon *d, uid_t uid, unsigned *ret_
     uint64_t sum = limits_user_weight(d, uid);
 
     *ret_users = 1;
-    for (const struct job *j = d->jobs.first; j; j = j->next) {
-        const struct job *first = d->jobs.first;
+    for (const struct job *j = d->jobs->first; j; j = j->next) {
+        const struct job *first = d->jobs->first;
 
         if (j->uid == uid || !takes_part(j))
             continue;

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "daemon/daemon.h"
+#include "daemon/job/job.h"
 #include "host/proc/proc.h"
 
 #define PASSES_MAX 4 /* over a group whose members fork meanwhile */

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "daemon/daemon.h"
+#include "daemon/job/job.h"
 
 #include <string.h>
 
@@ -46,9 +47,9 @@ static bool is_crowded(const struct daemon *d)
 {
     uint32_t threads = 0;
 
-    for (const struct job *j = d->jobs.first; j; j = j->next)
+    for (const struct job *j = d->jobs->first; j; j = j->next)
         threads += j->wanted.threads.intra ? j->wanted.threads.intra : j->wanted.share;
-    return threads > d->jobs.capacity;
+    return threads > d->jobs->capacity;
 }
 
 /* ---- samples --------------------------------------------------------------------------------- */
@@ -125,7 +126,7 @@ static bool sample(struct job *j, uint64_t now)
 
 static bool may_explore(const struct job *j)
 {
-    return j->daemon->jobs.by_curves && j->asked.pinned.intra == 0 && j->asked.lent == 0 &&
+    return j->daemon->jobs->by_curves && j->asked.pinned.intra == 0 && j->asked.lent == 0 &&
            j->wanted.borrowed == 0 && job_malleable(j);
 }
 
@@ -162,7 +163,7 @@ void speed_heartbeat(struct job *j, uint64_t now)
     if (!taken && j->observed.speed.explore == 0)
         return;
     explore(j, now);
-    if (taken && is_news(&j->observed.speed) && j->daemon->jobs.by_curves)
+    if (taken && is_news(&j->observed.speed) && j->daemon->jobs->by_curves)
         daemon_changed(j->daemon);
 }
 

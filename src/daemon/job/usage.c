@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "daemon/daemon.h"
 #include "daemon/job/census.h"
+#include "daemon/job/job.h"
 #include "host/proc/proc.h"
 
 #define BUSY_KEEP       0.7  /* of the old value, each second */
@@ -66,10 +67,10 @@ bool usage_look(struct daemon *d, uint64_t now)
     size_t i = 0;
     bool changed = false;
 
-    if (!d->jobs.first || census_take(d, &c) < 0)
+    if (!d->jobs->first || census_take(d, &c) < 0)
         return false;
     census_by_job(&c);
-    for (struct job *j = d->jobs.first; j; j = j->next) {
+    for (struct job *j = d->jobs->first; j; j = j->next) {
         struct sum sum = {0};
         uint64_t bytes;
 

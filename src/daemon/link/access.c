@@ -2,6 +2,7 @@
 #include "daemon/link/access.h"
 
 #include "daemon/daemon.h"
+#include "daemon/job/job.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -99,7 +100,7 @@ static struct job *find_container(const struct daemon *d, const char *text)
 
     if (strlen(text) < CONTAINER_ID_SHORT)
         return NULL;
-    for (struct job *j = d->jobs.first; j; j = j->next) {
+    for (struct job *j = d->jobs->first; j; j = j->next) {
         if (!j->container_id || strncmp(j->container_id, text, strlen(text)) != 0)
             continue;
         if (found)
@@ -118,7 +119,7 @@ static struct job *find_service(const struct daemon *d, const struct caller *who
     unsigned count = 0;
     size_t len = 0;
 
-    for (struct job *j = d->jobs.first; j; j = j->next) {
+    for (struct job *j = d->jobs->first; j; j = j->next) {
         if (strcmp(j->service, service) != 0 || !control_may_read(d, who, j))
             continue;
         if (len < sizeof(names))

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "daemon/daemon.h"
+#include "daemon/job/job.h"
 #include "daemon/job/limits.h"
 #include "daemon/link/access.h"
 #include "host/proc/proc.h"

@@ -6,6 +6,7 @@
 #include "daemon/daemon.h"
 #include "daemon/job/apportion.h"
 #include "daemon/job/confine.h"
+#include "daemon/job/job.h"
 #include "daemon/link/access.h"
 #include "daemon/link/agent_socket.h"
 #include "daemon/link/target.h"
@@ -314,7 +315,7 @@ const struct agent_socket_role agent_role = {
 
 void agent_welcome_all(struct daemon *d)
 {
-    for (struct job *j = d->jobs.first; j; j = j->next)
+    for (struct job *j = d->jobs->first; j; j = j->next)
         for (struct process *p = j->processes; p; p = p->next)
             if (p->connection)
                 send_welcome(p->connection, j);
@@ -323,7 +324,7 @@ void agent_welcome_all(struct daemon *d)
 void agent_release_all(struct daemon *d)
 {
     d->generation++;
-    for (struct job *j = d->jobs.first; j; j = j->next)
+    for (struct job *j = d->jobs->first; j; j = j->next)
         for (struct process *p = j->processes; p; p = p->next)
             if (p->connection && p->sent.intra) {
                 p->want = (struct threads){0};

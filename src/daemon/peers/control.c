@@ -126,7 +126,7 @@ static void list_continue(struct connection *connection)
     struct daemon *d = connection->daemon;
     union proto_message m;
 
-    for (const struct job *j = d->jobs.first; j && connection->n_queue == 0; j = j->next) {
+    for (const struct job *j = d->jobs->first; j && connection->n_queue == 0; j = j->next) {
         if (j->number <= connection->list_after || !control_may_read(d, &connection->who, j))
             continue;
         job_message(j, connection->list_cookie, &m);
@@ -319,7 +319,7 @@ static void do_loan(struct connection *connection, const struct proto_control *m
         break;
     case PROTO_VERB_BORROW:
         j->asked.wants = j->wanted.borrowed + m->intra;
-        j->asked.borrow_order = ++j->daemon->jobs.last_borrow;
+        j->asked.borrow_order = ++j->daemon->jobs->last_borrow;
         break;
     case PROTO_VERB_RETURN:
         j->asked.wants = j->wanted.borrowed = 0;

@@ -334,12 +334,12 @@ static uint32_t fill_jobs(struct daemon *daemon, uint64_t now)
     unsigned cpus = cpuset_count(&daemon->cpus);
     uint32_t count = 0;
 
-    for (struct job *j = daemon->jobs.first; j; j = j->next)
+    for (struct job *j = daemon->jobs->first; j; j = j->next)
         if (decision_counts(j, now))
             d->job[count++] = j;
     d->capacity = machine_share_take(daemon->machine_share, count, &daemon->cpus, &daemon->usable);
-    daemon->jobs.capacity = d->capacity;
-    daemon->jobs.by_curves = d->spec.policy->by_curves;
+    daemon->jobs->capacity = d->capacity;
+    daemon->jobs->by_curves = d->spec.policy->by_curves;
     for (uint32_t i = 0; i < count; i++)
         fill_job(d->job[i], cpus, now, &d->current[i], &d->jobs[i]);
     for (uint32_t i = 0; i < count; i++)
@@ -354,7 +354,7 @@ static struct job *borrower(const struct daemon *d, uid_t uid, bool newest)
 {
     struct job *found = NULL;
 
-    for (struct job *j = d->jobs.first; j; j = j->next) {
+    for (struct job *j = d->jobs->first; j; j = j->next) {
         bool fits = newest ? j->wanted.borrowed > 0
                            : j->asked.wants > j->wanted.borrowed && j->asked.lent == 0;
 
@@ -371,7 +371,7 @@ static void settle_loans_of(const struct daemon *d, uid_t uid)
     unsigned lent = 0, borrowed = 0;
     struct job *j;
 
-    for (j = d->jobs.first; j; j = j->next) {
+    for (j = d->jobs->first; j; j = j->next) {
         lent += j->uid == uid ? j->asked.lent : 0;
         borrowed += j->uid == uid ? j->wanted.borrowed : 0;
     }
@@ -388,7 +388,7 @@ static void settle_loans_of(const struct daemon *d, uid_t uid)
 /* Loans stay within a user: what nobody there borrows is idle, and divided as such. */
 static void settle_loans(const struct daemon *d)
 {
-    for (const struct job *j = d->jobs.first; j; j = j->next)
+    for (const struct job *j = d->jobs->first; j; j = j->next)
         if (j->asked.lent || j->wanted.borrowed || j->asked.wants)
             settle_loans_of(d, j->uid);
 }
@@ -433,7 +433,7 @@ static void want_cores(struct daemon *daemon, uint64_t now)
     struct cores_machine machine;
     size_t count = 0;
 
-    for (struct job *j = daemon->jobs.first; j; j = j->next) {
+    for (struct job *j = daemon->jobs->first; j; j = j->next) {
         struct cores_job *c = &d->cores[count++];
 
         memset(c, 0, sizeof(*c));
@@ -462,7 +462,7 @@ static void want_cores(struct daemon *daemon, uint64_t now)
     describe_cores(daemon, &machine);
     cores_assign(&machine, d->cores, count);
     count = 0;
-    for (struct job *j = daemon->jobs.first; j; j = j->next) {
+    for (struct job *j = daemon->jobs->first; j; j = j->next) {
         j->wanted.overlaps = d->cores[count].overlaps && d->cores[count].exclusive;
         if (j->placed.unfenceable)
             cpuset_zero(&j->wanted.cores);
@@ -575,7 +575,7 @@ static int64_t memory_capacity(const struct daemon *d, uint64_t now)
 
     if (d->memory_bytes == 0)
         return 0;
-    for (const struct job *j = d->jobs.first; j; j = j->next)
+    for (const struct job *j = d->jobs->first; j; j = j->next)
         held += decision_counts(j, now) ? 0 : usage_memory(j);
     return held < d->memory_bytes ? (int64_t)(d->memory_bytes - held) : 1;
 }
@@ -656,13 +656,13 @@ static void record_changes(struct job *j, const struct threads *before,
 int decision_make(struct daemon *daemon, uint64_t now, bool at_once, struct error *err)
 {
     struct decision *d = daemon->decision;
-    int r = reserve_jobs(d, daemon->jobs.n);
+    int r = reserve_jobs(d, daemon->jobs->n);
 
     if (r == 0)
-        r = reserve_tables(d, (size_t)daemon->jobs.n * 2 * cpuset_count(&daemon->cpus));
+        r = reserve_tables(d, (size_t)daemon->jobs->n * 2 * cpuset_count(&daemon->cpus));
     if (r < 0)
         return error_set(err, r, "out of memory");
-    for (struct job *j = daemon->jobs.first; j; j = j->next)
+    for (struct job *j = daemon->jobs->first; j; j = j->next)
         if (!decision_counts(j, now)) {
             j->wanted.share = j->asked.lent = j->wanted.borrowed = j->wanted.place = 0;
             memset(&j->wanted.user, 0, sizeof(j->wanted.user));
@@ -681,13 +681,13 @@ int decision_make(struct daemon *daemon, uint64_t now, bool at_once, struct erro
     }
     if (r < 0)
         return r;
-    for (struct job *j = daemon->jobs.first; j; j = j->next) {
+    for (struct job *j = daemon->jobs->first; j; j = j->next) {
         j->wanted.threads_before = j->wanted.threads;
         j->wanted.cores_before = j->wanted.cores;
     }
     users_add_up(daemon);
     want_cores(daemon, now);
-    for (struct job *j = daemon->jobs.first; j; j = j->next) {
+    for (struct job *j = daemon->jobs->first; j; j = j->next) {
         want_limits(j);
         want_threads(j);
         record_changes(j, &j->wanted.threads_before, &j->wanted.cores_before);

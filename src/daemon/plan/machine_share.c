@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "daemon/daemon.h"
 #include "host/proc/proc.h"
+#include "proto/proto.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -5,6 +5,7 @@
 #include "base/failpoint.h"
 #include "daemon/daemon.h"
 #include "daemon/job/confine.h"
+#include "daemon/job/job.h"
 #include "daemon/link/target.h"
 #include "daemon/plan/decision.h"
 #include "daemon/plan/machine_share.h"
@@ -92,11 +93,11 @@ static int describe(struct daemon *d, bool again, struct settle_state *ret)
     struct plan *plan = d->plan;
     size_t count = 0, k = 0, i = 0;
 
-    for (const struct job *j = d->jobs.first; j; j = j->next)
+    for (const struct job *j = d->jobs->first; j; j = j->next)
         count += j->n_processes;
-    if (reserve(plan, d->jobs.n, count) < 0)
+    if (reserve(plan, d->jobs->n, count) < 0)
         return -ENOMEM;
-    for (struct job *j = d->jobs.first; j; j = j->next, i++) {
+    for (struct job *j = d->jobs->first; j; j = j->next, i++) {
         bool stuck = again && plan->jobs[i].stuck;
 
         plan->job[i] = j;
@@ -208,7 +209,7 @@ static void arm_deadline(struct daemon *d, uint64_t next_ns)
 {
     uint64_t now = clock_now_ns();
 
-    for (const struct job *j = d->jobs.first; j; j = j->next) {
+    for (const struct job *j = d->jobs->first; j; j = j->next) {
         uint64_t look = j->confine->next_look(j, now);
 
         next_ns = look < next_ns ? look : next_ns;
@@ -225,7 +226,7 @@ void plan_advance(struct daemon *d)
     bool again = false;
 
     admission_stop(d);
-    for (unsigned i = 0; i <= 2 * d->jobs.n + 1;
+    for (unsigned i = 0; i <= 2 * d->jobs->n + 1;
          i++) { /* each time one job less is stuck or fenced */
         if (describe(d, again, &s) < 0) {
             daemon_log("out of memory: threads and cores stay as they are");
@@ -237,7 +238,7 @@ void plan_advance(struct daemon *d)
         if (!again)
             break;
     }
-    for (struct job *j = d->jobs.first; j; j = j->next)
+    for (struct job *j = d->jobs->first; j; j = j->next)
         if (job_settled(j)) /* also when the order changed nothing: nobody acknowledges that */
             j->asked.urgent = false;
     arm_deadline(d, d->plan->actions.next_ns);
@@ -289,7 +290,7 @@ void plan_finish(struct daemon *d)
     uint32_t jobs = 0, used = 0;
 
     cpuset_zero(&held);
-    for (struct job *j = d->jobs.first; j; j = j->next) {
+    for (struct job *j = d->jobs->first; j; j = j->next) {
         if (j->confine->can_limit(j) && j->wanted.weight != j->placed.weight) {
             j->confine->set_weight(j, j->wanted.weight);
             failpoint(FAILPOINT_WEIGHT_SET);
@@ -313,7 +314,7 @@ static void make(struct daemon *d, bool at_once)
     if (decision_make(d, clock_now_ns(), at_once, &err) < 0)
         daemon_log("no decision: %s; everything stays as it is", err.text);
     plan_advance(d);
-    for (struct job *j = d->jobs.first; j; j = j->next)
+    for (struct job *j = d->jobs->first; j; j = j->next)
         job_announce_settled(j);
     daemon_store_later(d);
 }

@@ -55,7 +55,7 @@ static uint32_t scale(const struct daemon *d)
     uint32_t most = 1, scale;
     bool over = false;
 
-    for (const struct job *j = d->jobs.first; j; j = j->next) {
+    for (const struct job *j = d->jobs->first; j; j = j->next) {
         over |= users_over(j);
         most = j->wanted.share > most ? j->wanted.share : most;
     }
@@ -69,14 +69,14 @@ void users_add_up(struct daemon *d)
 {
     uint32_t all;
 
-    for (struct job *j = d->jobs.first; j; j = j->next) {
+    for (struct job *j = d->jobs->first; j; j = j->next) {
         j->wanted.user.has_mcpu = 0;
-        for (const struct job *k = d->jobs.first; j->wanted.user.may_mcpu && k; k = k->next)
+        for (const struct job *k = d->jobs->first; j->wanted.user.may_mcpu && k; k = k->next)
             if (k->uid == j->uid && k->admission.wanted)
                 j->wanted.user.has_mcpu += (int64_t)k->wanted.share * POLICY_CORE_MCPU;
     }
     all = scale(d);
-    for (struct job *j = d->jobs.first; j; j = j->next)
+    for (struct job *j = d->jobs->first; j; j = j->next)
         j->wanted.user.scale = all;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "daemon/daemon.h"
+#include "daemon/job/job.h"
 #include "daemon/plan/plan.h"
 
 #include <errno.h>

@@ -355,12 +355,12 @@ void chronicle_look(struct daemon *d)
     uint64_t now = clock_now_ns();
 
     look_at_policy(d);
-    for (struct job *j = d->jobs.first; j; j = j->next)
+    for (struct job *j = d->jobs->first; j; j = j->next)
         if (is_followed(j))
             look_at(j, now);
     while (d->chronicle->epilogues && d->chronicle->epilogues->until_ns <= now)
         conclude(d, &d->chronicle->epilogues);
-    history_write(d->history, d->jobs.n == 0); /* then nothing calls again */
+    history_write(d->history, d->jobs->n == 0); /* then nothing calls again */
 }
 
 static void gone(struct job *j)

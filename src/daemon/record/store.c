@@ -7,6 +7,7 @@
 #include "base/size.h"
 #include "daemon/containers/container.h"
 #include "daemon/daemon.h"
+#include "daemon/job/job.h"
 #include "daemon/plan/decision.h"
 
 #include <dirent.h>
@@ -469,7 +470,7 @@ void store_save(struct daemon *d)
     bool work = d->store->n_ended > 0;
     int r;
 
-    for (const struct job *j = d->jobs.first; j && !work; j = j->next)
+    for (const struct job *j = d->jobs->first; j && !work; j = j->next)
         work = j->dirty;
     if (!work)
         return;
@@ -478,7 +479,7 @@ void store_save(struct daemon *d)
         remove_ended(d, fd);
         r = 0;
     }
-    for (struct job *j = d->jobs.first; r == 0 && j; j = j->next) {
+    for (struct job *j = d->jobs->first; r == 0 && j; j = j->next) {
         if (!j->dirty)
             continue;
         r = save_job(fd, j);
