@@ -2,12 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks every #include against the table of layers (HACKING.md, "Where things go").
 
-usage: scripts/check-layers.py [--verbose] [ROOT]
-
---verbose also names the tolerated includes that go upwards among the rooms of a folder.
+usage: scripts/check-layers.py [ROOT]
 """
 import argparse
-import collections
 import pathlib
 import re
 import sys
@@ -38,13 +35,6 @@ ROOMS = {
     "policy": ("core", "model", "division", "rules"),
     "host": ("proc", "cgroup", "net", "engine"),
     "sim": ("engine", "input", "report"),
-}
-
-# Folder -> includes that go upwards among its rooms. Lower a number as soon as the check asks for it; never
-# raise one.
-UPWARDS = {
-    "daemon": 1,
-    "cli": 2,
 }
 
 # Headers from outside of the C library, and who may use them: everything not listed is libc's.
@@ -126,12 +116,11 @@ def upwards(src, path, header):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--verbose", action="store_true", help="name the tolerated includes, too")
     parser.add_argument("root", nargs="?", default=__file__ + "/../..", type=pathlib.Path)
     options = parser.parse_args()
     root = options.root.resolve()
     src = root / "src"
-    wrong, files, includes, up = [], 0, 0, collections.defaultdict(list)
+    wrong, files, includes = [], 0, 0
     for path in sorted([*src.rglob("*.[ch]"), *(root / "include").rglob("*.h")]):
         inside = path.is_relative_to(src)
         layer = path.relative_to(src).parts[0] if inside else "include"
@@ -151,18 +140,8 @@ def main():
             if reason:
                 wrong.append(f"{at}: {reason}")
             elif inside and found[1] == '"' and upwards(src, path, found[2]):
-                up[layer].append(f"{at}: goes up, the order is {', '.join(ROOMS[layer])}")
-    for layer, tolerated in UPWARDS.items():
-        if len(up[layer]) < tolerated:
-            print(f"layers: lower UPWARDS of {layer} from {tolerated} to {len(up[layer])}")
-    for layer, those in up.items():
-        if options.verbose or len(those) > UPWARDS.get(layer, 0):
-            print(*those, f"layers: {len(those)} go up in src/{layer}, {UPWARDS.get(layer, 0)} are tolerated",
-                  sep="\n")
-        if len(those) > UPWARDS.get(layer, 0):
-            wrong += those
-    print(*wrong, f"layers: {includes} includes in {files} files, {len(wrong)} wrong, "
-          f"{sum(map(len, up.values()))} upwards among rooms", sep="\n")
+                wrong.append(f"{at}: goes up, the order is {', '.join(ROOMS[layer])}")
+    print(*wrong, f"layers: {includes} includes in {files} files, {len(wrong)} wrong", sep="\n")
     return 1 if wrong or not files else 0
 
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/doctor/diagnose.h"
-#include "cli/views/observe.h"
+#include "cli/doctor/observe.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -3,7 +3,7 @@
 #include "cli/api.h"
 #include "cli/doctor/diagnose.h"
 #include "cli/doctor/doctor.h"
-#include "cli/views/observe.h"
+#include "cli/doctor/observe.h"
 #include "host/proc/file.h"
 
 #include <assert.h>

@@ -2,7 +2,7 @@
 #include "cli/launch/recorder.h"
 
 #include "base/clock.h"
-#include "cli/views/observe.h"
+#include "cli/doctor/observe.h"
 #include "host/proc/file.h"
 #include "host/proc/proc.h"
 #include "proto/proto.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/views/observe.h"
+#include "cli/doctor/observe.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
