@@ -184,3 +184,5 @@ def test_the_description_of_the_api_agrees(row, schema, changes):
     shown = schemas["Job"]["properties"][row["shown"]]
     assert shown["type"] == types[row["kind"]]
     assert shown.get("enum", row["names"].split()) == row["names"].split()
+    past = schemas["HistoryJob"]["properties"]  # keeps no memory
+    assert row["kind"] == "memory" or past[row["shown"]]["type"] == types[row["kind"]]
