@@ -3,7 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fnv.h"
+#include "base/name_map.h"
 #include "daemon/confine/tree_weights.h"
 #include "daemon/daemon.h"
 #include "daemon/job/confine.h"
@@ -26,14 +26,13 @@ struct entry {
     char *path;
     struct job *job; /* borrowed, for one look */
     uint64_t cpu_ns, at_ns;
-    uint32_t hash;
 };
 
 /* What was found, parents before children. The tree's groups apart: that is how it takes them. */
 struct look {
     struct entry *entry;
     struct tree_group *group;
-    uint32_t *slot; /* by hash, twice as many as there is room: index + 1; 0: free */
+    struct name_map by_path; /* index into both */
     uint32_t n, room;
 };
 
@@ -47,35 +46,9 @@ struct balance {
 
 /* ---- the table ---- */
 
-static uint32_t hash_of(const char *path)
-{
-    return (uint32_t)fnv_text(FNV_START, path);
-}
-
-/* The slot of @path, or the free one that is to be its. There is room. */
-static uint32_t *slot_of(const struct look *l, const char *path, uint32_t hash)
-{
-    uint32_t mask = 2 * l->room - 1, at = hash & mask;
-    const struct entry *e;
-
-    for (; l->slot[at]; at = (at + 1) & mask) {
-        e = &l->entry[l->slot[at] - 1];
-        if (e->hash == hash && strcmp(e->path, path) == 0)
-            break;
-    }
-    return &l->slot[at];
-}
-
-static uint32_t find(const struct look *l, const char *path)
-{
-    uint32_t slot = l->n ? *slot_of(l, path, hash_of(path)) : 0;
-
-    return slot ? slot - 1 : TREE_ROOT;
-}
-
 static int reserve(struct look *l)
 {
-    uint32_t room = l->room ? 2 * l->room : 32, *slot;
+    uint32_t room = l->room ? 2 * l->room : 32;
     struct tree_group *group;
     struct entry *entry;
 
@@ -91,14 +64,9 @@ static int reserve(struct look *l)
     if (!group)
         return -ENOMEM;
     l->group = group;
-    slot = calloc(2 * (size_t)room, sizeof(*slot));
-    if (!slot)
+    if (name_map_reserve(&l->by_path, room) < 0)
         return -ENOMEM;
-    free(l->slot);
-    l->slot = slot;
     l->room = room;
-    for (uint32_t i = 0; i < l->n; i++)
-        *slot_of(l, l->entry[i].path, l->entry[i].hash) = i + 1;
     return 0;
 }
 
@@ -106,10 +74,10 @@ static int reserve(struct look *l)
 static int add(struct look *l, const char *path, unsigned depth, uint32_t *ret)
 {
     const char *slash = strrchr(path, '/');
-    uint32_t parent = TREE_ROOT, found = find(l, path);
+    uint32_t parent = TREE_ROOT, found = name_map_get(&l->by_path, path);
     int r = depth < DEPTH_MAX ? 0 : -ENAMETOOLONG;
 
-    if (found != TREE_ROOT) {
+    if (found != NAME_MAP_NONE) {
         *ret = found;
         return 0;
     }
@@ -122,12 +90,12 @@ static int add(struct look *l, const char *path, unsigned depth, uint32_t *ret)
         r = reserve(l);
     if (r < 0)
         return r;
-    l->entry[l->n] = (struct entry){.path = strdup(path), .hash = hash_of(path)};
+    l->entry[l->n] = (struct entry){.path = strdup(path)};
     l->group[l->n] = (struct tree_group){.parent = parent};
     if (!l->entry[l->n].path)
         return -ENOMEM;
+    name_map_put(&l->by_path, l->entry[l->n].path, l->n);
     *ret = l->n++;
-    *slot_of(l, path, l->entry[*ret].hash) = l->n;
     return 0;
 }
 
@@ -135,8 +103,7 @@ static void empty(struct look *l)
 {
     while (l->n > 0)
         free(l->entry[--l->n].path);
-    if (l->room)
-        memset(l->slot, 0, 2 * (size_t)l->room * sizeof(*l->slot));
+    name_map_clear(&l->by_path);
 }
 
 /* ---- which groups ---- */
@@ -155,8 +122,8 @@ static void add_jobs(struct balance *g)
         l->group[i].wanted = j->wanted.weight;
     }
     snprintf(path, sizeof(path), "/%s", g->d->group);
-    i = find(l, path);
-    if (i != TREE_ROOT)
+    i = name_map_get(&l->by_path, path);
+    if (i != NAME_MAP_NONE)
         l->group[i].ours = true;
 }
 
@@ -205,8 +172,8 @@ static void add_siblings(struct balance *g)
 static bool is_active(const struct look *before, struct entry *e, const struct cgroup_load *load,
                       uint64_t now)
 {
-    uint32_t i = find(before, e->path);
-    const struct entry *old = i == TREE_ROOT ? NULL : &before->entry[i];
+    uint32_t i = name_map_get(&before->by_path, e->path);
+    const struct entry *old = i == NAME_MAP_NONE ? NULL : &before->entry[i];
 
     e->cpu_ns = load->cpu_ns;
     e->at_ns = now;
@@ -380,7 +347,7 @@ static void look_done(struct look *l)
     empty(l);
     free(l->entry);
     free(l->group);
-    free(l->slot);
+    free(l->by_path.slot);
 }
 
 struct balance *balance_free(struct balance *g)

@@ -66,7 +66,7 @@ static void find_nodes(struct core *c)
     uint32_t *order = core_alloc(c, w->node_count, sizeof(*order));
 
     c->nodes = core_alloc(c, w->node_count, sizeof(*c->nodes));
-    name_map_init(c, &c->node_by_name, w->node_count);
+    core_map(c, &c->node_by_name, w->node_count);
     if (c->error)
         return;
     for (uint32_t i = 0; i < w->node_count; i++)
@@ -112,7 +112,7 @@ static void find_quota_scopes(struct core *c)
     const struct kube_world *w = c->world;
     struct name_map map;
 
-    name_map_init(c, &map, w->quota_count);
+    core_map(c, &map, w->quota_count);
     c->quota_scopes = core_alloc(c, w->quota_count, sizeof(*c->quota_scopes));
     if (c->error)
         return;

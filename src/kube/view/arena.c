@@ -40,6 +40,13 @@ void *core_alloc(struct core *c, size_t count, size_t size)
     return memset(memory, 0, bytes);
 }
 
+void core_map(struct core *c, struct name_map *map, size_t count)
+{
+    uint32_t size = name_map_size(count);
+
+    name_map_init(map, core_alloc(c, size, sizeof(struct name_slot)), size);
+}
+
 void kube_plan_done(struct kube_plan *plan)
 {
     struct block *block = plan->arena;

@@ -7,9 +7,10 @@
  */
 #pragma once
 
+#include "base/name_map.h"
 #include "kube/view/record.h"
 
-#define NOWHERE     UINT32_MAX
+#define NOWHERE     NAME_MAP_NONE
 #define NS_PER_S    INT64_C(1000000000)
 #define FOREVER     INT64_MAX
 #define ECHO_NS     (5 * NS_PER_S)   /* a request without visible effect is then sent again */
@@ -44,7 +45,6 @@ struct replica_record {
  * when everything is decided.
  */
 struct memory_entry {
-    struct memory_entry *next;
     char *uid;
     bool seen;                       /* in this reconcile */
     bool was_sent;                   /* @sent is set */
@@ -55,10 +55,10 @@ struct memory_entry {
     struct record record;
 };
 
-#define MEMORY_BUCKETS 256
-
 struct kube_memory {
-    struct memory_entry *bucket[MEMORY_BUCKETS];
+    struct memory_entry **entry;
+    uint32_t count, room;
+    struct name_map by_uid; /* index into entry */
 };
 
 /* The entry of a training, created if there is none; NULL: out of memory. */

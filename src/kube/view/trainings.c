@@ -45,7 +45,7 @@ static void find_priorities(struct core *c, const struct ranks *ranks)
     struct name_map map;
     int32_t *highest = core_alloc(c, w->etj_count, sizeof(*highest));
 
-    name_map_init(c, &map, w->etj_count);
+    core_map(c, &map, w->etj_count);
     if (c->error)
         return;
     for (uint32_t i = 0; i < w->etj_count; i++) {
@@ -75,7 +75,7 @@ static void find_jobs(struct core *c)
                           .priority = core_alloc(c, w->etj_count, sizeof(*ranks.priority))};
 
     c->jobs = core_alloc(c, w->etj_count, sizeof(*c->jobs));
-    name_map_init(c, &c->job_by_uid, w->etj_count);
+    core_map(c, &c->job_by_uid, w->etj_count);
     if (c->error)
         return;
     for (uint32_t i = 0; i < w->etj_count; i++)
@@ -398,7 +398,7 @@ static void find_reports(struct core *c)
 {
     struct name_map map;
 
-    name_map_init(c, &map, c->job_count);
+    core_map(c, &map, c->job_count);
     for (uint32_t j = 0; j < c->job_count; j++)
         if (c->jobs[j].chief && c->jobs[j].chief->pod)
             name_map_put(&map, c->jobs[j].chief->pod->meta.uid, j);

@@ -96,12 +96,6 @@ struct node_capacity {
     int64_t elastic_mcpu;       /* of its workers that can be resized */
 };
 
-struct name_map {
-    const char **key;
-    uint32_t *value;
-    uint32_t mask;
-};
-
 struct core {
     const struct kube_settings *settings;
     const struct kube_world *world;
@@ -130,6 +124,7 @@ struct core {
  * returns, and kube_reconcile() gives up after the present phase.
  */
 void *core_alloc(struct core *c, size_t count, size_t size);
+void core_map(struct core *c, struct name_map *map, size_t count); /* with room for @count names */
 void core_wake(struct core *c, int64_t at_ns);
 /* Never NULL: without memory it is core.lost_action. */
 struct kube_action *core_act(struct core *c, struct job *job, enum kube_action_kind kind,
@@ -142,11 +137,6 @@ bool core_once(struct core *c, struct replica *replica); /* the same for request
 /* Whether to send @what again, which we sent at @since_ns and somebody else has changed since. The
  * delay doubles, so that two opponents do not keep each other busy. */
 bool core_again(struct core *c, struct job *job, int64_t since_ns, const char *what);
-
-uint32_t name_hash(const char *key); /* FNV-1a */
-void name_map_init(struct core *c, struct name_map *map, size_t count);
-void name_map_put(struct name_map *map, const char *key, uint32_t value);
-uint32_t name_map_get(const struct name_map *map, const char *key); /* or NOWHERE */
 
 /* trainings.c */
 void view_build(struct core *c);
