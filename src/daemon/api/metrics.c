@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/prometheus.h"
 #include "daemon/api/api.h"
 #include "daemon/daemon.h"
 #include "daemon/job/confine.h"
@@ -49,34 +50,10 @@ const struct job_observer metrics_observer = {.resized = resized};
 
 /* ---- text ---- */
 
-static void family(FILE *f, const char *name, const char *type, const char *help)
-{
-    fprintf(f, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
-
-static void one(FILE *f, const char *name, const char *type, const char *help, double value)
-{
-    family(f, name, type, help);
-    fprintf(f, "%s %.15g\n", name, value);
-}
-
-/* A label's value is UTF-8; texts of agents are any bytes. */
-static void put_value(FILE *f, const char *text)
-{
-    for (; *text; text++) {
-        if (*text == '\\' || *text == '"')
-            fprintf(f, "\\%c", *text);
-        else if (*text == '\n')
-            fputs("\\n", f);
-        else
-            fputc((unsigned char)*text < 0x80 ? *text : '?', f);
-    }
-}
-
 static void put_job(FILE *f, const char *metric, const struct job *j)
 {
     fprintf(f, "%s{job=\"%s\",name=\"", metric, j->id);
-    put_value(f, j->name);
+    prometheus_label(f, j->name);
     fputc('"', f);
 }
 
@@ -137,7 +114,7 @@ static void put_progress(FILE *f, const struct job *j, const char *metric, doubl
     job_progress(j, &p);
     put_job(f, metric, j);
     fputs(",unit=\"", f);
-    put_value(f, p.unit);
+    prometheus_label(f, p.unit);
     fprintf(f, "\"} %.15g\n", value < 0 ? (double)p.done : value);
 }
 
@@ -157,7 +134,7 @@ static void put_states(FILE *f, const struct request *r)
                                          "running", "rigid",  "starting"};
     uint64_t now = clock_now_ns();
 
-    family(f, "tide_jobs", "gauge", "Jobs by state.");
+    prometheus_family(f, "tide_jobs", "gauge", "Jobs by state.");
     for (unsigned i = 0; i < ARRAY_LEN(states); i++) {
         unsigned count = 0;
 
@@ -171,23 +148,25 @@ static void put_states(FILE *f, const struct request *r)
 static void put_jobs(FILE *f, const struct request *r)
 {
     put_states(f, r);
-    family(f, "tide_job_threads", "gauge",
-           "Threads of a job: commanded, not parked, and those that its pools were built with.");
+    prometheus_family(
+        f, "tide_job_threads", "gauge",
+        "Threads of a job: commanded, not parked, and those that its pools were built with.");
     each_job(f, r, put_threads);
-    family(f, "tide_job_cores", "gauge", "Cores that a job may use.");
+    prometheus_family(f, "tide_job_cores", "gauge", "Cores that a job may use.");
     each_job(f, r, put_cores);
-    family(f, "tide_job_weight", "gauge",
-           "Weight of a job among the others; 100 is the usual one.");
+    prometheus_family(f, "tide_job_weight", "gauge",
+                      "Weight of a job among the others; 100 is the usual one.");
     each_job(f, r, put_weight);
-    family(f, "tide_job_cpu_weight", "gauge",
-           "Weight that tided gave a job's control group; 0 where it gave none.");
+    prometheus_family(f, "tide_job_cpu_weight", "gauge",
+                      "Weight that tided gave a job's control group; 0 where it gave none.");
     each_job(f, r, put_cpu_weight);
-    family(f, "tide_job_queue_place", "gauge",
-           "Place of a job that waits, where the policy has an order.");
+    prometheus_family(f, "tide_job_queue_place", "gauge",
+                      "Place of a job that waits, where the policy has an order.");
     each_job(f, r, put_place);
-    family(f, "tide_job_rate", "gauge", "Units of work of a job in a second.");
+    prometheus_family(f, "tide_job_rate", "gauge", "Units of work of a job in a second.");
     each_job(f, r, put_rate);
-    family(f, "tide_job_progress_total", "counter", "Units of work that a job has done.");
+    prometheus_family(f, "tide_job_progress_total", "counter",
+                      "Units of work that a job has done.");
     each_job(f, r, put_done);
 }
 
@@ -197,10 +176,11 @@ static void put_resizes(FILE *f, const struct metrics *m)
 {
     uint64_t sum = 0;
 
-    one(f, "tide_resizes_total", "counter",
-        "Changes of a job's threads that all of its agents acknowledged.", (double)m->resizes);
-    family(f, "tide_resize_seconds", "histogram",
-           "Time from the command to the last acknowledgement.");
+    prometheus_one(f, "tide_resizes_total", "counter",
+                   "Changes of a job's threads that all of its agents acknowledged.",
+                   (double)m->resizes);
+    prometheus_family(f, "tide_resize_seconds", "histogram",
+                      "Time from the command to the last acknowledgement.");
     for (unsigned i = 0; i < METRICS_BUCKETS; i++) {
         sum += m->resize_bucket[i];
         fprintf(f, "tide_resize_seconds_bucket{le=\"%s\"} %" PRIu64 "\n", bucket[i].text, sum);
@@ -239,27 +219,26 @@ static double boot_time(const struct daemon *d)
 static void put_process(FILE *f, const struct daemon *d)
 {
     struct rlimit limit = {0};
-    unsigned long long user = 0, kernel = 0, start = 0, size = 0;
-    long pages = 0, ticks = sysconf(_SC_CLK_TCK);
+    unsigned long long start = 0, size = 0;
     char text[1024];
     const char *rest =
         file_read(d->root, "proc/self/stat", text, sizeof(text)) > 0 ? strrchr(text, ')') : NULL;
 
     if (rest)
         sscanf(rest + 1,
-               " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d %*d %*d "
-               "%llu %llu %ld",
-               &user, &kernel, &start, &size, &pages);
+               " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d "
+               "%llu %llu",
+               &start, &size);
     getrlimit(RLIMIT_NOFILE, &limit);
-    one(f, "process_cpu_seconds_total", "counter", "CPU time that tided has used.",
-        (double)(user + kernel) / (double)ticks);
-    one(f, "process_resident_memory_bytes", "gauge", "Memory of tided that is resident.",
-        (double)pages * (double)sysconf(_SC_PAGESIZE));
-    one(f, "process_virtual_memory_bytes", "gauge", "Address space of tided.", (double)size);
-    one(f, "process_open_fds", "gauge", "Descriptors that tided has open.", open_descriptors());
-    one(f, "process_max_fds", "gauge", "Descriptors that tided may open.", (double)limit.rlim_cur);
-    one(f, "process_start_time_seconds", "gauge", "When tided was started, since 1970.",
-        boot_time(d) + (double)start / (double)ticks);
+    prometheus_process(f, "tided");
+    prometheus_one(f, "process_virtual_memory_bytes", "gauge", "Address space of tided.",
+                   (double)size);
+    prometheus_one(f, "process_open_fds", "gauge", "Descriptors that tided has open.",
+                   open_descriptors());
+    prometheus_one(f, "process_max_fds", "gauge", "Descriptors that tided may open.",
+                   (double)limit.rlim_cur);
+    prometheus_one(f, "process_start_time_seconds", "gauge", "When tided was started, since 1970.",
+                   boot_time(d) + (double)start / (double)sysconf(_SC_CLK_TCK));
 }
 
 char *metrics_text(const struct request *r)
@@ -271,20 +250,19 @@ char *metrics_text(const struct request *r)
 
     if (!f)
         return NULL;
-    family(f, "tide_build_info", "gauge", "1, with the version of tided.");
+    prometheus_family(f, "tide_build_info", "gauge", "1, with the version of tided.");
     fputs("tide_build_info{version=\"" TIDE_VERSION "\"} 1\n", f);
-    family(f, "tide_policy_info", "gauge", "1, with the policy in force.");
+    prometheus_family(f, "tide_policy_info", "gauge", "1, with the policy in force.");
     fprintf(f, "tide_policy_info{policy=\"%s\"} 1\n", decision_policy(d->decision)->policy->name);
-    one(f, "tide_cores", "gauge", "Cores that this daemon divides.", cpuset_count(&d->cpus));
+    prometheus_one(f, "tide_cores", "gauge", "Cores that this daemon divides.",
+                   cpuset_count(&d->cpus));
     put_jobs(f, r);
-    one(f, "tide_decisions_total", "counter", "Decisions of the policy.", (double)d->generation);
+    prometheus_one(f, "tide_decisions_total", "counter", "Decisions of the policy.",
+                   (double)d->generation);
     put_resizes(f, &counted);
-    one(f, "tide_history_dropped_total", "counter", "Rows of the history that were not written.",
-        (double)history_dropped(d->history));
+    prometheus_one(f, "tide_history_dropped_total", "counter",
+                   "Rows of the history that were not written.",
+                   (double)history_dropped(d->history));
     put_process(f, d);
-    if (fclose(f) != 0) {
-        free(text);
-        return NULL;
-    }
-    return text;
+    return prometheus_end(f, &text);
 }

@@ -5,7 +5,6 @@
  */
 #pragma once
 
-#define METRICS_TYPE    "text/plain; version=0.0.4; charset=utf-8"
 #define METRICS_BUCKETS 12
 
 struct request;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The paths of the HTTP interface that tell what happened and happens. */
+#include "base/prometheus.h"
 #include "daemon/api/api.h"
 #include "daemon/api/events.h"
 #include "daemon/api/metrics.h"
@@ -80,5 +81,5 @@ void routes_events(struct request *r, struct job *none)
 
 void routes_metrics(struct request *r, struct job *none)
 {
-    request_answer_text(r, METRICS_TYPE, metrics_text(r));
+    request_answer_text(r, PROMETHEUS_TYPE, metrics_text(r));
 }

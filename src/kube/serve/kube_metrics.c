@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/prometheus.h"
 #include "host/net/httpd.h"
 #include "kube/serve/chiefs_channel.h"
 #include "kube/shell/act.h"
@@ -11,9 +12,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/resource.h>
-
-#define METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
 struct metrics {
     struct httpd *server;
@@ -23,17 +21,6 @@ struct metrics {
 
 /* ---- text ---- */
 
-static void family(FILE *f, const char *name, const char *type, const char *help)
-{
-    fprintf(f, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
-
-static void one(FILE *f, const char *name, const char *type, const char *help, double value)
-{
-    family(f, name, type, help);
-    fprintf(f, "%s %.15g\n", name, value);
-}
-
 static void put_controller(FILE *f, const struct controller *c)
 {
     static const char *const kinds[] = {"node", "pod", "elastictrainingjob", "resourcequota",
@@ -41,56 +28,43 @@ static void put_controller(FILE *f, const struct controller *c)
     struct controller_counts n;
 
     controller_count(c, &n);
-    one(f, "tide_kube_synced", "gauge", "1 when every cache is complete.", controller_synced(c));
-    family(f, "tide_kube_objects", "gauge", "Objects in the caches.");
+    prometheus_one(f, "tide_kube_synced", "gauge", "1 when every cache is complete.",
+                   controller_synced(c));
+    prometheus_family(f, "tide_kube_objects", "gauge", "Objects in the caches.");
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
         fprintf(f, "tide_kube_objects{kind=\"%s\"} %zu\n", kinds[i], n.objects[i]);
-    family(f, "tide_kube_trainings", "gauge", "ElasticTrainingJobs by phase.");
+    prometheus_family(f, "tide_kube_trainings", "gauge", "ElasticTrainingJobs by phase.");
     for (enum kube_phase p = 0; p < KUBE_PHASE_MAX; p++)
         fprintf(f, "tide_kube_trainings{phase=\"%s\"} %zu\n", kube_phase_name(p), n.phases[p]);
-    one(f, "tide_kube_lists_total", "counter", "Lists that watches have begun.", (double)n.lists);
-    one(f, "tide_kube_watches_total", "counter", "Streams that watches have begun.",
-        (double)n.resumes);
-    one(f, "tide_kube_unreadable_total", "counter", "Objects that could not be read.",
-        (double)n.unreadable);
-    one(f, "tide_kube_reconciles_total", "counter", "Looks at the whole cluster.", (double)n.looks);
-    one(f, "tide_kube_reconcile_seconds_total", "counter", "Time that they took.",
-        (double)n.look_ns / NS_PER_S);
-    one(f, "tide_kube_reconcile_seconds_max", "gauge", "Time that the longest of them took.",
-        (double)n.look_max_ns / NS_PER_S);
-    family(f, "tide_kube_actions_total", "counter", "Actions that were carried out.");
+    prometheus_one(f, "tide_kube_lists_total", "counter", "Lists that watches have begun.",
+                   (double)n.lists);
+    prometheus_one(f, "tide_kube_watches_total", "counter", "Streams that watches have begun.",
+                   (double)n.resumes);
+    prometheus_one(f, "tide_kube_unreadable_total", "counter", "Objects that could not be read.",
+                   (double)n.unreadable);
+    prometheus_one(f, "tide_kube_reconciles_total", "counter", "Looks at the whole cluster.",
+                   (double)n.looks);
+    prometheus_one(f, "tide_kube_reconcile_seconds_total", "counter", "Time that they took.",
+                   (double)n.look_ns / NS_PER_S);
+    prometheus_one(f, "tide_kube_reconcile_seconds_max", "gauge",
+                   "Time that the longest of them took.", (double)n.look_max_ns / NS_PER_S);
+    prometheus_family(f, "tide_kube_actions_total", "counter", "Actions that were carried out.");
     for (enum kube_action_kind k = 0; k < KUBE_ACTION_MAX; k++)
         fprintf(f, "tide_kube_actions_total{action=\"%s\"} %" PRIu64 "\n", kube_action_name(k),
                 actor_done(n.actor, k));
-    one(f, "tide_kube_actions_failed_total", "counter", "Actions that failed.",
-        (double)actor_failed(n.actor));
-    one(f, "tide_kube_trainings_busy", "gauge", "Trainings that are acted on.",
-        actor_busy(n.actor));
+    prometheus_one(f, "tide_kube_actions_failed_total", "counter", "Actions that failed.",
+                   (double)actor_failed(n.actor));
+    prometheus_one(f, "tide_kube_trainings_busy", "gauge", "Trainings that are acted on.",
+                   actor_busy(n.actor));
 }
 
 static void put_channel(FILE *f, const struct channel *c)
 {
-    family(f, "tide_kube_reports_total", "counter", "Reports of chiefs.");
+    prometheus_family(f, "tide_kube_reports_total", "counter", "Reports of chiefs.");
     fprintf(f, "tide_kube_reports_total{result=\"accepted\"} %" PRIu64 "\n", channel_reports(c));
     fprintf(f, "tide_kube_reports_total{result=\"refused\"} %" PRIu64 "\n", channel_refused(c));
-    one(f, "tide_kube_token_reviews_total", "counter", "Questions to the API server about tokens.",
-        (double)channel_reviews(c));
-}
-
-static void put_process(FILE *f)
-{
-    struct rusage usage = {0};
-    long pages = 0;
-    _cleanup_file_ FILE *statm = fopen("/proc/self/statm", "re");
-
-    getrusage(RUSAGE_SELF, &usage);
-    if (statm && fscanf(statm, "%*d %ld", &pages) != 1)
-        pages = 0;
-    one(f, "process_cpu_seconds_total", "counter", "CPU time that tide-kube has used.",
-        (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-            (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6);
-    one(f, "process_resident_memory_bytes", "gauge", "Memory of tide-kube that is resident.",
-        (double)pages * (double)sysconf(_SC_PAGESIZE));
+    prometheus_one(f, "tide_kube_token_reviews_total", "counter",
+                   "Questions to the API server about tokens.", (double)channel_reviews(c));
 }
 
 static char *metrics_text(const struct metrics_source *s)
@@ -101,27 +75,25 @@ static char *metrics_text(const struct metrics_source *s)
 
     if (!f)
         return NULL;
-    family(f, "tide_kube_build_info", "gauge", "1, with the version of tide-kube.");
+    prometheus_family(f, "tide_kube_build_info", "gauge", "1, with the version of tide-kube.");
     fputs("tide_kube_build_info{version=\"" TIDE_VERSION "\"} 1\n", f);
-    family(f, "tide_kube_policy_info", "gauge", "1, with the policy of trainings that name none.");
+    prometheus_family(f, "tide_kube_policy_info", "gauge",
+                      "1, with the policy of trainings that name none.");
     fprintf(f, "tide_kube_policy_info{policy=\"%s\"} 1\n", s->policy);
-    one(f, "tide_kube_leading", "gauge", "1 while this replica holds the lease.", s->leading);
+    prometheus_one(f, "tide_kube_leading", "gauge", "1 while this replica holds the lease.",
+                   s->leading);
     if (s->client) {
-        one(f, "tide_kube_requests_total", "counter", "Requests to the API server.",
-            (double)client_sent(s->client));
-        one(f, "tide_kube_requests_waiting", "gauge", "Requests that wait for their turn.",
-            client_waiting(s->client));
+        prometheus_one(f, "tide_kube_requests_total", "counter", "Requests to the API server.",
+                       (double)client_sent(s->client));
+        prometheus_one(f, "tide_kube_requests_waiting", "gauge",
+                       "Requests that wait for their turn.", client_waiting(s->client));
     }
     if (s->controller)
         put_controller(f, s->controller);
     if (s->channel)
         put_channel(f, s->channel);
-    put_process(f);
-    if (fclose(f) != 0) {
-        free(text);
-        return NULL;
-    }
-    return text;
+    prometheus_process(f, "tide-kube");
+    return prometheus_end(f, &text);
 }
 
 /* ---- requests ---- */
@@ -145,7 +117,7 @@ static void on_request(void *arg, struct httpd_request *r)
     if (strcmp(r->method, "GET") != 0) {
         httpd_answer(r, 405, "text/plain", strdup("only GET\n"), false);
     } else if (m->numbers && strcmp(r->path, "/metrics") == 0) {
-        httpd_answer(r, 200, METRICS_TYPE, metrics_text(m->source), false);
+        httpd_answer(r, 200, PROMETHEUS_TYPE, metrics_text(m->source), false);
     } else if (strcmp(r->path, "/healthz") == 0) {
         httpd_answer(r, 200, "text/plain", strdup("ok\n"), false);
     } else if (strcmp(r->path, "/readyz") == 0) {
