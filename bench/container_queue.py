@@ -23,7 +23,6 @@ import argparse
 import dataclasses
 import json
 import math
-import os
 import pathlib
 import random
 import shutil

@@ -9,9 +9,7 @@ grows: that is measured, with the requests that it takes, and afterwards a time 
 """
 
 import argparse
-import os
 import re
-import statistics
 import sys
 import time
 

@@ -8,7 +8,6 @@ take part: it changes when a measurement could. report.py compares it with that 
 import datetime
 import functools
 import hashlib
-import os
 import pathlib
 import subprocess
 import sys

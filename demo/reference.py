@@ -10,7 +10,6 @@ minutes) and writes reference.json, which the demo compares with.
 import importlib.metadata
 import json
 import math
-import os
 import pathlib
 import platform
 import statistics

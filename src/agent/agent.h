@@ -74,9 +74,6 @@ struct agent_config {
 /* Valid once agent_start() has returned true. */
 extern struct agent_config agent_config;
 
-/* False when the agent must stay inert (switched off, AT_SECURE, no dl functions). Any thread. */
-bool agent_enabled(void);
-
 /*
  * Starts the control thread unless it runs; called by hooks and by the API's first call.
  * Any thread; keeps errno. Returns false when the agent is inert.

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """tided, its jobs, and an engine that dies, stands still or answers nonsense. The engine is real
 and its containers outlive it; what goes wrong otherwise is the doing of a proxy in between."""
-import contextlib
 import json
 import os
 import pathlib

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from daemon import (BACKEND, CONTROL, HELLO, LIST, NOBODY, RESULT, SET, WAIT, Raw, 
+from daemon import (BACKEND, CONTROL, LIST, NOBODY, RESULT, SET, WAIT, Raw,
                     UnixConnection, beat, control, eventually, hello, message)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

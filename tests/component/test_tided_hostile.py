@@ -5,9 +5,7 @@ import json
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
-import threading
 import time
 
 import pytest
@@ -188,7 +186,7 @@ def test_no_name_pid_or_token_makes_it_another_job(well):
 def test_forged_credentials_and_descriptors_are_not_taken(well):
     """What comes beside a message: who it says it is (root may), and files without end."""
     own = job_of(well.tided, well.intruder)
-    code = f"""
+    code = """
 s = connect()
 first = [(socket.SOL_SOCKET, 2, struct.pack("iII", os.getpid(), 65534, 65534))]
 s.sendmsg([d.hello()], first)

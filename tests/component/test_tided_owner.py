@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """tided, as root, acts upon processes of a job's own user alone: no recycled pid and no setuid program
 becomes a member of a job, and one that turns into a setuid program is left alone."""
-import array
-import json
 import os
 import pathlib
 import shutil
@@ -15,7 +13,7 @@ import time
 import pytest
 
 from cli_tools import Queue, tide  # noqa: F401
-from daemon import UnixConnection, eventually, hello
+from daemon import eventually, hello
 
 OWNER, OTHER = 61001, 61002  # users without a name
 

@@ -14,7 +14,7 @@ import pytest
 from box import ALL, boxes, engine  # noqa: F401, fixtures
 from daemon import BORROW, LEND, RECLAIM, RETURN, eventually
 from observer import Observer
-from workers import CPU_GROUP, CPUS, Container, Worker, affinity, cores_of, groups, share
+from workers import CPUS, Container, Worker, affinity, cores_of, groups, share
 
 pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
               pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")]

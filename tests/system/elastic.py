@@ -2,7 +2,6 @@
 """Drives elastic_chief.py: a real training under stock TensorFlow, its nodes real processes."""
 
 import json
-import os
 import pathlib
 import queue
 import subprocess

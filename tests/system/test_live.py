@@ -12,7 +12,7 @@ import time
 import peer
 import pytest
 from conftest import BUILT, SOAK, connected
-from peer import (ACK_DONE, ACK_STALE, SOURCE_API, SOURCE_DAEMON, SOURCE_LIMIT, SOURCE_SIGNAL,
+from peer import (ACK_DONE, ACK_STALE, SOURCE_DAEMON, SOURCE_LIMIT, SOURCE_SIGNAL,
                   wait_until)
 from program import Program, clean_env
 

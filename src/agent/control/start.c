@@ -65,11 +65,6 @@ __attribute__((constructor)) static void configure(void)
     agent_config.enabled = true;
 }
 
-bool agent_enabled(void)
-{
-    return agent_config.enabled;
-}
-
 static void load_config(void)
 {
     long offset = parse_number(getenv("TIDE_SIGNAL"), SIGRTMAX - SIGRTMIN);

@@ -465,26 +465,6 @@ void proc_threads_done(struct proc_threads *threads)
     *threads = (struct proc_threads){0};
 }
 
-int proc_read_children(int root, pid_t pid, pid_t **ret, size_t *ret_n)
-{
-    _cleanup_free_ pid_t *pids = NULL;
-    size_t n_pids, n = 0;
-    int r = proc_list(root, &pids, &n_pids);
-
-    if (r < 0)
-        return r;
-    /* task/TID/children would be quicker but is a kernel option, and is per thread. */
-    for (size_t i = 0; i < n_pids; i++) {
-        struct proc_stat stat;
-
-        if (proc_read_stat(root, pids[i], &stat) == 0 && stat.parent == pid)
-            pids[n++] = pids[i];
-    }
-    *ret = TAKE_PTR(pids);
-    *ret_n = n;
-    return 0;
-}
-
 int proc_read_cmdline(int root, pid_t pid, char **ret, size_t *ret_len)
 {
     char path[PROC_PATH_MAX];

@@ -128,9 +128,6 @@ int proc_parse_schedstat(const char *text, uint64_t *ret_cpu_ns, uint64_t *ret_w
 /* All process ids, ascending; the caller frees *ret. */
 int proc_list(int root, pid_t **ret, size_t *ret_n);
 
-/* Direct children of @pid, ascending; the caller frees *ret (never NULL on success). */
-int proc_read_children(int root, pid_t pid, pid_t **ret, size_t *ret_n);
-
 /* The arguments separated and ended by NULs, as the kernel gives them; the caller frees. */
 int proc_read_cmdline(int root, pid_t pid, char **ret, size_t *ret_len);
 

@@ -96,18 +96,6 @@ int topology_read(int root, struct topology *ret)
     return 0;
 }
 
-void topology_siblings(const struct topology *topology, unsigned cpu, struct cpuset *ret)
-{
-    cpuset_zero(ret);
-    if (!cpuset_has(&topology->online, cpu))
-        return;
-    for (int other = cpuset_next(&topology->online, 0); other >= 0;
-         other = cpuset_next(&topology->online, (unsigned)other + 1)) {
-        if (topology->core[other] == topology->core[cpu])
-            cpuset_add(ret, (unsigned)other);
-    }
-}
-
 int topology_node_of(const struct topology *topology, unsigned cpu)
 {
     for (unsigned i = 0; i < topology->nodes; i++) {

@@ -23,9 +23,6 @@ struct topology {
  * node, every CPU a core. */
 int topology_read(int root, struct topology *ret);
 
-/* Finds the online CPUs that share @cpu's core, itself included; empty when it is offline. */
-void topology_siblings(const struct topology *topology, unsigned cpu, struct cpuset *ret);
-
 /* Returns the index of the NUMA node that holds @cpu, or -1. */
 int topology_node_of(const struct topology *topology, unsigned cpu);
 

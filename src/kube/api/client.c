@@ -502,11 +502,6 @@ struct client *client_free(struct client *c)
     return NULL;
 }
 
-const char *client_server(const struct client *c)
-{
-    return c->access.server;
-}
-
 const char *client_namespace(const struct client *c)
 {
     return c->access.name_space;

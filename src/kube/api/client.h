@@ -76,7 +76,6 @@ int client_new(sd_event *event, struct access *access, const struct client_limit
 /* Breaks everything off, without a call of done. Takes NULL, returns NULL. */
 struct client *client_free(struct client *c);
 
-const char *client_server(const struct client *c);
 const char *client_namespace(const struct client *c); /* of the context, or our pod's */
 
 /*

@@ -362,11 +362,6 @@ bool lease_leading(const struct lease *l)
     return !l->ending && lease_held(&l->rule, now_ns());
 }
 
-const char *lease_identity(const struct lease *l)
-{
-    return l->rule.me;
-}
-
 static void on_released(void *arg, const struct client_answer *answer)
 {
     struct lease *l = arg;

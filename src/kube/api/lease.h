@@ -77,7 +77,6 @@ int lease_new(struct client *client, sd_event *event, const struct lease_options
 struct lease *lease_free(struct lease *l); /* takes NULL, returns NULL; does not release it */
 
 bool lease_leading(const struct lease *l);
-const char *lease_identity(const struct lease *l);
 
 /*
  * Gives the lease back, so that another replica need not wait. We do not lead from now on. Calls

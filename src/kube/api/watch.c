@@ -320,11 +320,6 @@ const char *watch_trouble(const struct watch *w)
     return w->lost ? w->trouble.text : "";
 }
 
-size_t watch_count(const struct watch *w)
-{
-    return watch_delta_count(w->known);
-}
-
 uint64_t watch_lists(const struct watch *w)
 {
     return w->lists;

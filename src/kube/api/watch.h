@@ -36,7 +36,6 @@ void watch_renew(struct watch *w);
 
 bool watch_synced(const struct watch *w);          /* a list was complete since the last renewal */
 const char *watch_trouble(const struct watch *w);  /* since WATCH_LOST, for a person; "": none */
-size_t watch_count(const struct watch *w);         /* objects */
 uint64_t watch_lists(const struct watch *w);       /* that were begun, for metrics */
 uint64_t watch_resumes(const struct watch *w);     /* streams that were begun */
 void watch_learn(struct watch *w, json_t *object); /* watch_delta_learn() */

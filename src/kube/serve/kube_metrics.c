@@ -163,8 +163,3 @@ struct metrics *metrics_free(struct metrics *m)
     free(m);
     return NULL;
 }
-
-unsigned metrics_port(const struct metrics *m)
-{
-    return httpd_port(m->server);
-}

@@ -30,5 +30,3 @@ struct metrics_source {
 int metrics_new(sd_event *event, const char *address, bool numbers,
                 const struct metrics_source *source, struct metrics **ret, struct error *err);
 struct metrics *metrics_free(struct metrics *m); /* takes NULL, returns NULL */
-
-unsigned metrics_port(const struct metrics *m);

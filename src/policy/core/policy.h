@@ -531,6 +531,4 @@ size_t policy_fault_text(const struct policy_fault *fault, char *buf, size_t siz
 /* Whether the reason names another job; *ret_id is its id. */
 bool policy_reason_job(const struct policy_reason *reason, uint64_t *ret_id);
 
-const char *policy_verb_name(enum policy_verb verb);             /* "resize"; "?" if unknown */
-const char *policy_level_name(enum policy_level level);          /* "NUMA node" */
-const char *policy_resource_name(enum policy_resource resource); /* "memory" */
+const char *policy_verb_name(enum policy_verb verb); /* "resize"; "?" if unknown */

@@ -183,16 +183,6 @@ const char *policy_verb_name(enum policy_verb verb)
     return name_of(verb_name, verb, POLICY_VERB_MAX);
 }
 
-const char *policy_level_name(enum policy_level level)
-{
-    return name_of(level_name, level, POLICY_LEVEL_MAX);
-}
-
-const char *policy_resource_name(enum policy_resource resource)
-{
-    return name_of(resource_name, resource, POLICY_RESOURCE_MAX);
-}
-
 /* ---- writing --------------------------------------------------------------------------------- */
 
 /* @value / @unit with up to two decimals, cut, and without zeros at the end: "2.5". */
