@@ -112,6 +112,9 @@ __attribute__((format(printf, 2, 3))) void cli_note(const struct command *cmd, c
 /* Prints usage, brief and help of @cmd on stdout; returns CLI_OK. */
 int cli_help(const struct command *cmd);
 
+/* The program's last step: output that cannot be written turns CLI_OK into CLI_FAILED. */
+int cli_end(const struct command *cmd, int r);
+
 /* True if stdout is a terminal that shows colours and NO_COLOR is not set. */
 bool cli_color(void);
 
@@ -129,11 +132,11 @@ const char *cli_glyph(enum cli_glyph glyph);
 /* ---- options (option.c) ---- */
 
 /*
- * getopt_long() whose complaints are ours. @options hold {"help", no_argument, NULL, 'h'} and are
- * ended by zeroes; parsing stops at the first operand when @in_order (a command with a command
- * line behind its own options), else operands are moved to the end.
- * Returns the option's value with its argument in optarg, -1 when there are no more (operands begin
- * at optind), or '?' after the complaint was printed: the command then returns CLI_USAGE.
+ * getopt_long() whose complaints are ours, and which knows --help: both end the program. @options
+ * are ended by zeroes, NULL: none; parsing stops at the first operand when @in_order (a command
+ * with a command line behind its own options), else operands are moved to the end.
+ * Returns the option's value with its argument in optarg, or -1 when there are no more (operands
+ * begin at optind).
  */
 int option_next(const struct command *cmd, int argc, char **argv, const struct option *options,
                 bool in_order);
@@ -152,5 +155,7 @@ int option_number(const struct command *cmd, const char *text, const char *name,
  */
 int option_since(const struct command *cmd, const char *text, uint64_t *ret_s);
 
-/* Complains unless @min to @max operands are left. Returns CLI_OK or CLI_USAGE. */
-int option_operands(const struct command *cmd, int argc, char **argv, int min, int max);
+/* Complains, and ends the program, unless @min to @max operands are left. */
+void option_operands(const struct command *cmd, int argc, char **argv, int min, int max);
+/* Parses the command line of a command without options of its own. */
+void option_none(const struct command *cmd, int argc, char **argv, int min, int max);

@@ -4,15 +4,10 @@
 /* The daemon's version is told when one runs; that none runs is no failure here. */
 static int version_run(int argc, char **argv)
 {
-    static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {0}};
     _cleanup_answer_ struct api_answer answer = {0};
     struct error err;
-    int c;
 
-    while ((c = option_next(&command_version, argc, argv, options, false)) != -1)
-        return c == 'h' ? cli_help(&command_version) : CLI_USAGE;
-    if (option_operands(&command_version, argc, argv, 0, 0) != CLI_OK)
-        return CLI_USAGE;
+    option_none(&command_version, argc, argv, 0, 0);
     printf("tide %s\n", TIDE_VERSION);
     if (api_try("GET", "/v1/machine", NULL, API_TIMEOUT_MS, &answer, &err) == 0 &&
         answer.status == 200)

@@ -62,14 +62,9 @@ static int overview(void)
 
 static int help_run(int argc, char **argv)
 {
-    static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {0}};
     const struct command *about;
-    int c;
 
-    while ((c = option_next(&command_help, argc, argv, options, false)) != -1)
-        return c == 'h' ? cli_help(&command_help) : CLI_USAGE;
-    if (option_operands(&command_help, argc, argv, 0, 1) != CLI_OK)
-        return CLI_USAGE;
+    option_none(&command_help, argc, argv, 0, 1);
     if (optind == argc)
         return overview();
     about = find(argv[optind]);
@@ -116,10 +111,5 @@ static int plugin(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    int r = docker_is_plugin(argv[0]) ? plugin(argc, argv) : dispatch(argc, argv);
-
-    /* A full disk or a closed pipe must not look like success. */
-    if ((fflush(stdout) != 0 || ferror(stdout)) && r == CLI_OK)
-        r = cli_error(NULL, CLI_FAILED, NULL, "cannot write the output: %s", strerror(errno));
-    return r;
+    return cli_end(NULL, docker_is_plugin(argv[0]) ? plugin(argc, argv) : dispatch(argc, argv));
 }

@@ -49,6 +49,13 @@ int cli_usage(const struct command *cmd, const char *fmt, ...)
     return CLI_USAGE;
 }
 
+int cli_end(const struct command *cmd, int r)
+{
+    if ((fflush(stdout) != 0 || ferror(stdout)) && r == CLI_OK)
+        return cli_error(cmd, CLI_FAILED, NULL, "cannot write the output: %s", strerror(errno));
+    return r;
+}
+
 void cli_note(const struct command *cmd, const char *fmt, ...)
 {
     va_list ap;

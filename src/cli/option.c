@@ -5,8 +5,11 @@
 #include "base/clock.h"
 #include "base/moment.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define OPTIONS_MAX 64
 
 /* The short options are those of @options whose value is a character. */
 static void short_options(const struct option *options, bool in_order, char *buf, size_t size)
@@ -26,15 +29,30 @@ static void short_options(const struct option *options, bool in_order, char *buf
     buf[n] = '\0';
 }
 
+/* @options and --help. */
+static void with_help(const struct option *options, struct option all[OPTIONS_MAX])
+{
+    size_t n = 0;
+
+    for (; options && options[n].name; n++) {
+        assert(n + 2 < OPTIONS_MAX);
+        all[n] = options[n];
+    }
+    all[n] = (struct option){"help", no_argument, NULL, 'h'};
+    all[n + 1] = (struct option){0};
+}
+
 int option_next(const struct command *cmd, int argc, char **argv, const struct option *options,
                 bool in_order)
 {
+    struct option all[OPTIONS_MAX];
     char letters[64];
     int c;
 
-    short_options(options, in_order, letters, sizeof(letters));
+    with_help(options, all);
+    short_options(all, in_order, letters, sizeof(letters));
     opterr = 0;
-    c = getopt_long(argc, argv, letters, options, NULL);
+    c = getopt_long(argc, argv, letters, all, NULL);
     if (c == ':')
         cli_usage(cmd, "%s needs a value", argv[optind - 1]);
     else if (c == '?' && optopt == 0)
@@ -43,7 +61,11 @@ int option_next(const struct command *cmd, int argc, char **argv, const struct o
         cli_usage(cmd, "%s: this option takes no value", argv[optind - 1]);
     else if (c == '?')
         cli_usage(cmd, "there is no option '-%c'", optopt);
-    return c == ':' ? '?' : c;
+    else if (c == 'h')
+        exit(cli_end(cmd, cli_help(cmd)));
+    if (c == ':' || c == '?')
+        exit(CLI_USAGE);
+    return c;
 }
 
 int option_number(const struct command *cmd, const char *text, const char *name, long min, long max,
@@ -77,13 +99,18 @@ int option_since(const struct command *cmd, const char *text, uint64_t *ret_s)
     return CLI_OK;
 }
 
-int option_operands(const struct command *cmd, int argc, char **argv, int min, int max)
+void option_operands(const struct command *cmd, int argc, char **argv, int min, int max)
 {
     int n = argc - optind;
 
     if (n < min)
-        return cli_usage(cmd, "an argument is missing: tide %s %s", cmd->name, cmd->usage);
+        exit(cli_usage(cmd, "an argument is missing: tide %s %s", cmd->name, cmd->usage));
     if (n > max)
-        return cli_usage(cmd, "'%s' is one argument too many", argv[optind + max]);
-    return CLI_OK;
+        exit(cli_usage(cmd, "'%s' is one argument too many", argv[optind + max]));
+}
+
+void option_none(const struct command *cmd, int argc, char **argv, int min, int max)
+{
+    option_next(cmd, argc, argv, NULL, false);
+    option_operands(cmd, argc, argv, min, max);
 }

@@ -17,7 +17,6 @@ static int parse(int argc, char **argv, struct adopt_options *o)
     static const struct option own[] = {
         {"undo", no_argument, NULL, OPT_UNDO},
         {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
         {0},
     };
     struct option options[TERMS_OPTIONS_MAX];
@@ -26,19 +25,14 @@ static int parse(int argc, char **argv, struct adopt_options *o)
 
     terms_options(&command_adopt, own, options);
     while ((c = option_next(&command_adopt, argc, argv, options, false)) != -1) {
-        if (c == 'h') {
-            cli_help(&command_adopt);
-            return -1;
-        }
-        if (c == '?' || terms_take(&command_adopt, c, &o->terms, &term) != CLI_OK)
+        if (terms_take(&command_adopt, c, &o->terms, &term) != CLI_OK)
             return CLI_USAGE;
         o->undo |= c == OPT_UNDO;
         o->json |= c == 'j';
     }
     if (o->undo && o->terms)
         return cli_usage(&command_adopt, "--undo takes no other option");
-    if (option_operands(&command_adopt, argc, argv, 1, 1) != CLI_OK)
-        return CLI_USAGE;
+    option_operands(&command_adopt, argc, argv, 1, 1);
     return terms_check(&command_adopt, o->terms);
 }
 
@@ -89,7 +83,7 @@ static int adopt_run(int argc, char **argv)
     if (r == CLI_OK)
         r = o.undo ? undo(&o, argv[optind]) : adopt(&o, argv[optind]);
     json_decref(o.terms);
-    return r == -1 ? CLI_OK : r;
+    return r;
 }
 
 const struct command command_adopt = {

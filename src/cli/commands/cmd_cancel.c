@@ -138,25 +138,19 @@ static int cancel_all(void)
 
 static int cancel_run(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"all", no_argument, NULL, 'a'}, {"help", no_argument, NULL, 'h'}, {0}};
+    static const struct option options[] = {{"all", no_argument, NULL, 'a'}, {0}};
     const struct command *cmd = &command_cancel;
     bool all = false;
     int c;
 
     while ((c = option_next(cmd, argc, argv, options, false)) != -1) {
-        if (c == 'h')
-            return cli_help(cmd);
-        if (c == '?')
-            return CLI_USAGE;
         all = true;
     }
     if (all && optind < argc)
         return cli_usage(cmd, "--all or JOB: choose one");
     if (all)
         return cancel_all();
-    if (option_operands(cmd, argc, argv, 1, argc) != CLI_OK)
-        return CLI_USAGE;
+    option_operands(cmd, argc, argv, 1, argc);
     return cancel(argv + optind, (size_t)(argc - optind));
 }
 

@@ -23,14 +23,10 @@ static int set_held(const struct command *cmd, const char *job, bool held)
 /* Each is tried; the exit code is that of the first that failed. */
 static int set_all(const struct command *cmd, int argc, char **argv, bool held)
 {
-    static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {0}};
     int result = CLI_OK;
     int r;
 
-    while ((r = option_next(cmd, argc, argv, options, false)) != -1)
-        return r == 'h' ? cli_help(cmd) : CLI_USAGE;
-    if (option_operands(cmd, argc, argv, 1, argc) != CLI_OK)
-        return CLI_USAGE;
+    option_none(cmd, argc, argv, 1, argc);
     for (int i = optind; i < argc; i++) {
         r = set_held(cmd, argv[i], held);
         if (result == CLI_OK)

@@ -32,7 +32,6 @@ static int pin_run(int argc, char **argv)
 {
     static const struct option options[] = {{"threads", required_argument, NULL, OPT_THREADS},
                                             {"cores", required_argument, NULL, OPT_CORES},
-                                            {"help", no_argument, NULL, 'h'},
                                             {0}};
     const struct command *cmd = &command_pin;
     _cleanup_json_ json_t *body = json_pack("{s:b}", "pin", 1);
@@ -40,10 +39,6 @@ static int pin_run(int argc, char **argv)
     int c;
 
     while ((c = option_next(cmd, argc, argv, options, false)) != -1) {
-        if (c == 'h')
-            return cli_help(cmd);
-        if (c == '?')
-            return CLI_USAGE;
         if (c == OPT_CORES) {
             json_object_set_new(body, "cores", json_string(optarg));
             continue;
@@ -52,22 +47,16 @@ static int pin_run(int argc, char **argv)
             return CLI_USAGE;
         json_object_set_new(body, "threads", json_integer(threads));
     }
-    if (option_operands(cmd, argc, argv, 1, 1) != CLI_OK)
-        return CLI_USAGE;
+    option_operands(cmd, argc, argv, 1, 1);
     return patch(cmd, argv[optind], body, "pinned");
 }
 
 static int unpin_run(int argc, char **argv)
 {
-    static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {0}};
     const struct command *cmd = &command_unpin;
     _cleanup_json_ json_t *body = json_pack("{s:b}", "pin", 0);
-    int c;
 
-    while ((c = option_next(cmd, argc, argv, options, false)) != -1)
-        return c == 'h' ? cli_help(cmd) : CLI_USAGE;
-    if (option_operands(cmd, argc, argv, 1, 1) != CLI_OK)
-        return CLI_USAGE;
+    option_none(cmd, argc, argv, 1, 1);
     return patch(cmd, argv[optind], body, "unpinned");
 }
 

@@ -134,25 +134,6 @@ static int show(const json_t *answer, const char *name, bool json)
                      "there is no policy '%s'", name);
 }
 
-/* Returns CLI_OK or CLI_USAGE, or -1: help was printed. */
-static int parse(int argc, char **argv, bool *ret_json)
-{
-    static const struct option options[] = {
-        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
-    int c;
-
-    while ((c = option_next(&command_policy, argc, argv, options, false)) != -1) {
-        if (c == '?')
-            return CLI_USAGE;
-        if (c == 'h') {
-            cli_help(&command_policy);
-            return -1;
-        }
-        *ret_json = true;
-    }
-    return option_operands(&command_policy, argc, argv, 0, 2);
-}
-
 /* Where no daemon runs one is started: the choice is written down, and outlives it. */
 static int put(json_t *body, json_t **ret)
 {
@@ -209,11 +190,13 @@ static int policy_run(int argc, char **argv)
     const struct command *cmd = &command_policy;
     _cleanup_json_ json_t *answer = NULL;
     const char *verb, *operand;
+    static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {0}};
     bool json = false;
-    int r = parse(argc, argv, &json);
+    int r;
 
-    if (r != CLI_OK)
-        return r == -1 ? CLI_OK : r;
+    while (option_next(cmd, argc, argv, options, false) != -1)
+        json = true;
+    option_operands(cmd, argc, argv, 0, 2);
     verb = optind < argc ? argv[optind] : "list";
     operand = optind + 1 < argc ? argv[optind + 1] : NULL;
     if (strcmp(verb, "set") == 0)

@@ -32,34 +32,21 @@ static void catch_signals(void)
     sigaction(SIGHUP, &action, NULL);
 }
 
-/* Returns CLI_OK, CLI_USAGE, or -1: help was printed. */
 static int parse(int argc, char **argv, struct record_options *o)
 {
-    static const struct option options[] = {{"output", required_argument, NULL, 'o'},
-                                            {"for", required_argument, NULL, 'f'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {0}};
+    static const struct option options[] = {
+        {"output", required_argument, NULL, 'o'}, {"for", required_argument, NULL, 'f'}, {0}};
     const struct command *cmd = &command_record;
     int c;
 
     while ((c = option_next(cmd, argc, argv, options, false)) != -1) {
-        switch (c) {
-        case 'o':
+        if (c == 'o')
             o->file = optarg;
-            break;
-        case 'f':
-            if (moment_duration(optarg, &o->duration_ms) < 0)
-                return cli_usage(cmd, "--for: '%s' is no duration (90s, 10min, 2h, 1h30min)",
-                                 optarg);
-            break;
-        case 'h':
-            cli_help(cmd);
-            return -1;
-        default:
-            return CLI_USAGE;
-        }
+        else if (moment_duration(optarg, &o->duration_ms) < 0)
+            return cli_usage(cmd, "--for: '%s' is no duration (90s, 10min, 2h, 1h30min)", optarg);
     }
-    return option_operands(cmd, argc, argv, 0, 0);
+    option_operands(cmd, argc, argv, 0, 0);
+    return CLI_OK;
 }
 
 static bool gone(int r)
@@ -217,7 +204,7 @@ static int record_run(int argc, char **argv)
     int e = parse(argc, argv, &o);
 
     if (e != CLI_OK)
-        return e == -1 ? CLI_OK : e;
+        return e;
     if (o.file) { /* what cannot be written shows now, not after hours */
         int fd = open(o.file, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
 

@@ -68,7 +68,6 @@ static int check(const struct set_options *o)
     return terms_check(cmd, o->terms);
 }
 
-/* Returns CLI_OK, CLI_USAGE, or -1: help was printed. */
 static int parse(int argc, char **argv, struct set_options *o)
 {
     static const struct option own[] = {
@@ -79,7 +78,6 @@ static int parse(int argc, char **argv, struct set_options *o)
         {"placement", required_argument, NULL, OPT_PLACEMENT},
         {"wait", required_argument, NULL, 'w'},
         {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
         {0},
     };
     struct option options[TERMS_OPTIONS_MAX];
@@ -87,15 +85,10 @@ static int parse(int argc, char **argv, struct set_options *o)
 
     terms_options(&command_set, own, options);
     while ((c = option_next(&command_set, argc, argv, options, false)) != -1) {
-        if (c == 'h') {
-            cli_help(&command_set);
-            return -1;
-        }
         if (parse_one(c, o) != CLI_OK)
             return CLI_USAGE;
     }
-    if (option_operands(&command_set, argc, argv, 1, 1) != CLI_OK)
-        return CLI_USAGE;
+    option_operands(&command_set, argc, argv, 1, 1);
     return check(o);
 }
 
@@ -195,7 +188,7 @@ static int set_run(int argc, char **argv)
     if (r == CLI_OK)
         r = set(&o, argv[optind]);
     json_decref(o.terms);
-    return r == -1 ? CLI_OK : r;
+    return r;
 }
 
 const struct command command_set = {

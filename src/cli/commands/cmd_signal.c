@@ -116,7 +116,6 @@ static int report(const char *job, const unsigned n[SENT_MAX], long threads)
 
 static int signal_run(int argc, char **argv)
 {
-    static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {0}};
     _cleanup_json_ json_t *pids = NULL;
     _cleanup_fd_ int root = -1;
     unsigned n[SENT_MAX] = {0};
@@ -125,11 +124,9 @@ static int signal_run(int argc, char **argv)
     size_t i;
     int r;
 
-    while ((r = option_next(&command_signal, argc, argv, options, false)) != -1)
-        return r == 'h' ? cli_help(&command_signal) : CLI_USAGE;
-    if (option_operands(&command_signal, argc, argv, 2, 2) != CLI_OK ||
-        option_number(&command_signal, argv[optind + 1], "K", 1, PROTO_THREADS_MAX, &threads) !=
-            CLI_OK)
+    option_none(&command_signal, argc, argv, 2, 2);
+    if (option_number(&command_signal, argv[optind + 1], "K", 1, PROTO_THREADS_MAX, &threads) !=
+        CLI_OK)
         return CLI_USAGE;
     r = find_pids(argv[optind], &pids);
     if (r != CLI_OK)

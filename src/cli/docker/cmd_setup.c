@@ -382,7 +382,6 @@ static int setup_run(int argc, char **argv)
         {"pidfile", required_argument, NULL, OPT_PIDFILE},
         {"socket", required_argument, NULL, OPT_SOCKET},
         {"plugins", required_argument, NULL, OPT_PLUGINS},
-        {"help", no_argument, NULL, 'h'},
         {0},
     };
     struct setup s = {.config = "/etc/docker/daemon.json",
@@ -403,13 +402,8 @@ static int setup_run(int argc, char **argv)
             s.socket = optarg;
         else if (c == OPT_PLUGINS)
             s.plugins = optarg;
-        else if (c == 'h')
-            return cli_help(cmd);
-        else if (c == '?')
-            return CLI_USAGE;
     }
-    if (option_operands(cmd, argc, argv, 1, 1) != CLI_OK)
-        return CLI_USAGE;
+    option_operands(cmd, argc, argv, 1, 1);
     if (strcmp(argv[optind], "docker") != 0)
         return cli_usage(cmd, "'%s' cannot be set up; docker can", argv[optind]);
     return setup_docker(&s, own_config);

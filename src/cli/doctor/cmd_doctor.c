@@ -288,8 +288,7 @@ static void cgroup_cleanup(struct cgroup **cg)
 
 static int doctor_run(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
+    static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {0}};
     const struct command *cmd = &command_doctor;
     _cleanup_(cgroup_cleanup) struct cgroup *cg = NULL;
     _cleanup_fd_ int root = -1;
@@ -299,14 +298,9 @@ static int doctor_run(int argc, char **argv)
     int r;
 
     while ((c = option_next(cmd, argc, argv, options, false)) != -1) {
-        if (c == 'h')
-            return cli_help(cmd);
-        if (c == '?')
-            return CLI_USAGE;
         json = true;
     }
-    if (option_operands(cmd, argc, argv, 0, 1) != CLI_OK)
-        return CLI_USAGE;
+    option_operands(cmd, argc, argv, 0, 1);
     if (optind < argc && option_number(cmd, argv[optind], "PID", 1, INT_MAX, &pid) != CLI_OK)
         return CLI_USAGE;
     root = file_open_root();

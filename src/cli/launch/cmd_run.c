@@ -7,7 +7,6 @@ static int parse(int argc, char **argv, struct launch *l)
 {
     static const struct option own[] = {
         LAUNCH_OPTIONS,
-        {"help", no_argument, NULL, 'h'},
         {0},
     };
     struct option options[TERMS_OPTIONS_MAX];
@@ -15,11 +14,7 @@ static int parse(int argc, char **argv, struct launch *l)
 
     terms_options(l->cmd, own, options);
     while ((c = option_next(l->cmd, argc, argv, options, true)) != -1) {
-        if (c == 'h') {
-            cli_help(l->cmd);
-            return -1;
-        }
-        if (c == '?' || launch_take(l, c) != CLI_OK)
+        if (launch_take(l, c) != CLI_OK)
             return CLI_USAGE;
     }
     return launch_command(l, argc, argv);
@@ -57,7 +52,7 @@ static int run_run(int argc, char **argv)
         r = become_job(&l);
     launch_done(&l);
     if (r != CLI_OK)
-        return r == -1 ? CLI_OK : r;
+        return r;
     return launch_exec(&l);
 }
 

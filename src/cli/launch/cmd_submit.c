@@ -335,7 +335,6 @@ static int parse(int argc, char **argv, struct submit *s)
         {"output", required_argument, NULL, 'o'},
         {"wait", no_argument, NULL, 'w'},
         {"quiet", no_argument, NULL, 'q'},
-        {"help", no_argument, NULL, 'h'},
         {0},
     };
     const struct command *cmd = s->launch.cmd;
@@ -344,11 +343,7 @@ static int parse(int argc, char **argv, struct submit *s)
 
     terms_options(cmd, own, options);
     while ((c = option_next(cmd, argc, argv, options, true)) != -1) {
-        if (c == 'h') {
-            cli_help(cmd);
-            return -1;
-        }
-        if (c == '?' || launch_take(&s->launch, c) != CLI_OK)
+        if (launch_take(&s->launch, c) != CLI_OK)
             return CLI_USAGE;
         s->launch.held |= c == OPT_HOLD;
         s->wait |= c == 'w';
@@ -375,7 +370,7 @@ static int submit_run(int argc, char **argv)
     if (r == CLI_OK)
         r = submit(&s);
     launch_done(&s.launch);
-    return r == -1 ? CLI_OK : r;
+    return r;
 }
 
 const struct command command_submit = {

@@ -154,7 +154,6 @@ static int take_option(struct arguments *args, int option, const char *value)
     }
 }
 
-/* Returns -1 to go on, else the exit code. */
 static int read_arguments(int argc, char **argv, struct arguments *args)
 {
     static const struct option options[] = {
@@ -169,20 +168,16 @@ static int read_arguments(int argc, char **argv, struct arguments *args)
         {"check", no_argument, NULL, OPTION_CHECK},
         {"all", no_argument, NULL, 'a'},
         {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
         {0}};
     int c;
 
     while ((c = option_next(&command_sim, argc, argv, options, false)) != -1) {
-        if (c == 'h')
-            return cli_help(&command_sim);
-        if (c == '?' || take_option(args, c, optarg) != CLI_OK)
+        if (take_option(args, c, optarg) != CLI_OK)
             return CLI_USAGE;
     }
-    if (option_operands(&command_sim, argc, argv, 1, 1) != CLI_OK)
-        return CLI_USAGE;
+    option_operands(&command_sim, argc, argv, 1, 1);
     args->path = argv[optind];
-    return -1;
+    return CLI_OK;
 }
 
 /* Adds the usual policies, and the one under which the scenario was recorded. */
@@ -443,7 +438,7 @@ int main(int argc, char **argv)
     struct error err;
     int r = read_arguments(argc, argv, &args);
 
-    if (r < 0) {
+    if (r == CLI_OK) {
         r = scenario_load(args.path, &scenario, &err);
         if (r < 0)
             return cli_error(&command_sim, r == -ENOMEM ? CLI_FAILED : CLI_USAGE,
@@ -452,9 +447,5 @@ int main(int argc, char **argv)
         if (r == CLI_OK)
             r = simulate(&args, scenario);
     }
-    /* A full disk or a closed pipe must not look like success. */
-    if ((fflush(stdout) != 0 || ferror(stdout)) && r == CLI_OK)
-        r = cli_error(&command_sim, CLI_FAILED, NULL, "cannot write the output: %s",
-                      strerror(errno));
-    return r;
+    return cli_end(&command_sim, r);
 }

@@ -268,19 +268,16 @@ static int take_kinds(const char *text, unsigned *ret)
 
 static int events_run(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"follow", no_argument, NULL, 'f'},     {"since", required_argument, NULL, 's'},
-        {"type", required_argument, NULL, 't'}, {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},       {0}};
+    static const struct option options[] = {{"follow", no_argument, NULL, 'f'},
+                                            {"since", required_argument, NULL, 's'},
+                                            {"type", required_argument, NULL, 't'},
+                                            {"json", no_argument, NULL, 'j'},
+                                            {0}};
     const struct command *cmd = &command_events;
     struct events_options o = {.kinds = ~0u};
     int c, r = CLI_OK;
 
     while (r == CLI_OK && (c = option_next(cmd, argc, argv, options, false)) != -1) {
-        if (c == 'h')
-            return cli_help(cmd);
-        if (c == '?')
-            return CLI_USAGE;
         if (c == 's')
             r = option_since(cmd, optarg, &o.since_s);
         if (c == 't')

@@ -172,8 +172,7 @@ static int get(const char *job, const char *suffix, json_t **ret)
 
 static int explain_run(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
+    static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {0}};
     const struct command *cmd = &command_explain;
     _cleanup_json_ json_t *job = NULL;
     _cleanup_json_ json_t *history = NULL;
@@ -182,14 +181,9 @@ static int explain_run(int argc, char **argv)
     int r;
 
     while ((c = option_next(cmd, argc, argv, options, false)) != -1) {
-        if (c == 'h')
-            return cli_help(cmd);
-        if (c == '?')
-            return CLI_USAGE;
         json = true;
     }
-    if (option_operands(cmd, argc, argv, 1, 1) != CLI_OK)
-        return CLI_USAGE;
+    option_operands(cmd, argc, argv, 1, 1);
     r = get(argv[optind], "/explain", &history);
     if (r != CLI_OK || json)
         return r == CLI_OK ? api_print(history) : r;

@@ -311,27 +311,21 @@ static int history_run(int argc, char **argv)
     static const struct option options[] = {{"since", required_argument, NULL, 's'},
                                             {"lines", required_argument, NULL, 'n'},
                                             {"json", no_argument, NULL, 'j'},
-                                            {"help", no_argument, NULL, 'h'},
                                             {0}};
     const struct command *cmd = &command_history;
     struct history_options o = {.limit = 50};
     int c, r = CLI_OK;
 
     while (r == CLI_OK && (c = option_next(cmd, argc, argv, options, false)) != -1) {
-        if (c == 'h')
-            return cli_help(cmd);
-        if (c == '?')
-            return CLI_USAGE;
         if (c == 's')
             r = option_since(cmd, optarg, &o.since_s);
         if (c == 'n')
             r = option_number(cmd, optarg, "--lines", 1, LIMIT_MAX, &o.limit);
         o.json |= c == 'j';
     }
-    if (r == CLI_OK)
-        r = option_operands(cmd, argc, argv, 0, 1);
     if (r != CLI_OK)
         return r;
+    option_operands(cmd, argc, argv, 0, 1);
     o.job = argv[optind];
     if (o.job && !*o.job)
         return cli_usage(cmd, "JOB is empty: give an id or a name");

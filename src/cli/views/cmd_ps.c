@@ -109,26 +109,22 @@ static int print_people(const json_t *jobs, bool verbose)
 
 static int ps_run(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"json", no_argument, NULL, 'j'},  {"quiet", no_argument, NULL, 'q'},
-        {"names", no_argument, NULL, 'n'}, {"verbose", no_argument, NULL, 'v'},
-        {"help", no_argument, NULL, 'h'},  {0}};
+    static const struct option options[] = {{"json", no_argument, NULL, 'j'},
+                                            {"quiet", no_argument, NULL, 'q'},
+                                            {"names", no_argument, NULL, 'n'},
+                                            {"verbose", no_argument, NULL, 'v'},
+                                            {0}};
     _cleanup_json_ json_t *jobs = NULL;
     int form = 0; /* letter of the option that chose one */
     int c;
     int r;
 
     while ((c = option_next(&command_ps, argc, argv, options, false)) != -1) {
-        if (c == 'h')
-            return cli_help(&command_ps);
-        if (c == '?')
-            return CLI_USAGE;
         if (form && form != c)
             return cli_usage(&command_ps, "--json, --quiet, --names and --verbose: choose one");
         form = c;
     }
-    if (option_operands(&command_ps, argc, argv, 0, 0) != CLI_OK)
-        return CLI_USAGE;
+    option_operands(&command_ps, argc, argv, 0, 0);
     r = api_request(&command_ps, "GET", "/v1/jobs", NULL, API_TIMEOUT_MS, &jobs);
     if (r != CLI_OK)
         return r;

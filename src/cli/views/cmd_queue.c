@@ -67,7 +67,6 @@ static int queue_run(int argc, char **argv)
     static const struct option options[] = {{"all", no_argument, NULL, 'a'},
                                             {"json", no_argument, NULL, 'j'},
                                             {"quiet", no_argument, NULL, 'q'},
-                                            {"help", no_argument, NULL, 'h'},
                                             {0}};
     const struct command *cmd = &command_queue;
     _cleanup_json_ json_t *jobs = NULL, *rows = NULL;
@@ -76,18 +75,13 @@ static int queue_run(int argc, char **argv)
     int r;
 
     while ((c = option_next(cmd, argc, argv, options, false)) != -1) {
-        if (c == 'h')
-            return cli_help(cmd);
-        if (c == '?')
-            return CLI_USAGE;
         all |= c == 'a';
         json |= c == 'j';
         quiet |= c == 'q';
     }
     if (json && quiet)
         return cli_usage(cmd, "--json and --quiet: choose one");
-    if (option_operands(cmd, argc, argv, 0, 0) != CLI_OK)
-        return CLI_USAGE;
+    option_operands(cmd, argc, argv, 0, 0);
     r = api_request(cmd, "GET", "/v1/jobs", NULL, API_TIMEOUT_MS, &jobs);
     if (r != CLI_OK)
         return r;

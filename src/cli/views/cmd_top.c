@@ -401,16 +401,11 @@ static void loop(struct top *t)
 
 static int top_run(int argc, char **argv)
 {
-    static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {0}};
     _cleanup_(top_done) struct top t = {0};
     struct error err = {0};
-    int c;
     int r;
 
-    while ((c = option_next(&command_top, argc, argv, options, false)) != -1)
-        return c == 'h' ? cli_help(&command_top) : CLI_USAGE;
-    if (option_operands(&command_top, argc, argv, 0, 0) != CLI_OK)
-        return CLI_USAGE;
+    option_none(&command_top, argc, argv, 0, 0);
     r = top_sample(&t, &err);
     if (r < 0)
         return api_unreachable(&command_top, r, &err);
