@@ -29,6 +29,16 @@ def plane():
         result.end()
 
 
+@pytest.fixture
+def proxy(plane):
+    """Without faults before and after."""
+    plane.proxy.forget()
+    yield plane.proxy
+    plane.proxy.forget()
+    if plane.proxy.server is None:
+        plane.proxy.start()
+
+
 @pytest.fixture(scope="module")
 def kwok(plane):
     """Simulated nodes, none at first."""
@@ -66,7 +76,8 @@ def make_runner(plane, pod_network):
 def no_trainings(plane, namespace):
     """Deletes those of a namespace, whoever holds them by a finalizer; whether none is left."""
     path = f"/apis/threadtide.io/v1alpha1/namespaces/{namespace}/elastictrainingjobs"
-    left = plane.api("GET", path)[1].get("items", [])  # none, either, without the definition
+    status, found = plane.api("GET", path)
+    left = found["items"] if status == 200 else []  # without the definition there are none
     for training in left:
         one = f"{path}/{training['metadata']['name']}"
         plane.api("PATCH", one, {"metadata": {"finalizers": []}})

@@ -39,16 +39,6 @@ spec:
 """
 
 
-@pytest.fixture
-def proxy(plane):
-    """Without faults before and after."""
-    plane.proxy.forget()
-    yield plane.proxy
-    plane.proxy.forget()
-    if plane.proxy.server is None:
-        plane.proxy.start()
-
-
 def through(proxy, plane, token=None):
     """Who asks through the proxy: admin, or a token."""
     return Client(proxy.ip, proxy.port, plane.admin.make_context, token)

@@ -20,16 +20,6 @@ PROBE = BUILD / "tests/kube/kube_probe"
 FAST = ("1500", "1000", "200")  # of a lease: duration, deadline, retry in ms
 
 
-@pytest.fixture
-def proxy(plane):
-    """Without faults before and after."""
-    plane.proxy.forget()
-    yield plane.proxy
-    plane.proxy.forget()
-    if plane.proxy.server is None:
-        plane.proxy.start()
-
-
 class Probe:
     """A running kube_probe; .lines are all that it has said."""
 

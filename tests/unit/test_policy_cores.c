@@ -10,21 +10,12 @@
 
 #include "policy/core/cores.h"
 #include "sanitized.h"
+#include "test_random.h"
 
 #include <string.h>
 
 #define JOBS_MAX 12
 #define ROUNDS   TIMES(20000)
-
-static uint64_t state = 88172645463325252ull;
-
-static unsigned random_below(unsigned n)
-{
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (unsigned)(state % n);
-}
 
 static struct cpuset range(unsigned from, unsigned to)
 {

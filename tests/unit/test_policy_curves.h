@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the tests of policies by speed-up, size and deadline share: a scene, decisions that are
- * checked, curves, and cases small enough to try all there is.
+ * What the tests of policies by speed-up, size and deadline share: curves, and cases small enough
+ * to try all there is.
  */
 #pragma once
 
 #include "policy/model/curve.h"
-#include "test_policy_random.h"
+#include "test_policy_scene.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,35 +16,21 @@
 #define BRUTE_CASES      10000
 #define CURVE_MAX        40
 
-static struct scene scene;
-static struct outcome outcome;
 static uint32_t table[BUILD_JOBS][CURVE_MAX], envelope[BUILD_JOBS][CURVE_MAX];
 
 static bool gated; /* by what a resize costs; else policies do what they aim at, at once */
 
-static inline void decide_into(struct outcome *o, const char *choice)
+static inline void decide_by(struct outcome *o, const char *text)
 {
-    struct policy_fault fault = {0};
-    struct policy_spec spec;
-    struct error err;
-    char text[POLICY_TEXT_MAX];
+    struct policy_spec spec = choice(text);
 
-    if (policy_spec_parse(choice, &spec, &err) < 0)
-        fail_msg("%s", err.text);
-    outcome_init(o);
-    scene.snapshot.params = spec.params;
-    scene.snapshot.at_once = true; /* the policy itself; test_policy_gate.c tests the gate */
-    scene.snapshot.at_once = !gated;
-    assert_int_equal(policy_decide(spec.policy, &scene.snapshot, &o->plan), 0);
-    if (policy_plan_check(&scene.snapshot, &o->plan, &fault) == 0)
-        return;
-    policy_fault_text(&fault, text, sizeof(text));
-    fail_msg("%s: %s", choice, text);
+    scene.snapshot.at_once = !gated; /* the policy itself; test_policy_gate.c tests the gate */
+    decide_into(o, &spec);
 }
 
-static inline void decide(const char *choice)
+static inline void decide(const char *text)
 {
-    decide_into(&outcome, choice);
+    decide_by(&outcome, text);
 }
 
 static inline int64_t mcpu_of(const struct outcome *o, uint32_t job)
@@ -55,16 +41,6 @@ static inline int64_t mcpu_of(const struct outcome *o, uint32_t job)
 static inline int64_t cores_of(uint32_t job)
 {
     return mcpu_of(&outcome, job) / POLICY_CORE_MCPU;
-}
-
-static inline void expect(uint32_t job, enum policy_verb verb, int64_t cores, const char *why)
-{
-    char text[POLICY_TEXT_MAX];
-
-    policy_reason_text(&outcome.decisions[job].reason, NULL, text, sizeof(text));
-    assert_string_equal(text, why);
-    assert_string_equal(policy_verb_name(outcome.decisions[job].verb), policy_verb_name(verb));
-    assert_int_equal(policy_decision_total(&outcome.plan, job, POLICY_MCPU), CORES(cores));
 }
 
 /* ---- curves ---------------------------------------------------------------------------------- */

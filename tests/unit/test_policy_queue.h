@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of policies with a queue share: one scene, decided on by a choice of policy. */
+/* What the tests of policies with a queue share. */
 #pragma once
 
-#include "test_policy_random.h"
+#include "test_policy_scene.h"
 
-static struct scene scene;
-static struct outcome outcome;
 static uint64_t saved_state[1024];
 
 /* The state of the plan is the next snapshot's. */
@@ -16,48 +14,11 @@ static inline void keep_state(void)
     memcpy(saved_state, outcome.state, outcome.plan.state_size);
 }
 
-static inline void decide_into(struct outcome *o, const struct policy_spec *spec)
-{
-    static int64_t params[POLICY_PARAMS_MAX]; /* the scene is decided on again later */
-    struct policy_fault fault = {0};
-    char text[POLICY_TEXT_MAX], name[POLICY_SPEC_TEXT_MAX];
-
-    outcome_init(o);
-    memcpy(params, spec->params, sizeof(params));
-    scene.snapshot.params = params;
-    assert_int_equal(policy_decide(spec->policy, &scene.snapshot, &o->plan), 0);
-    if (policy_plan_check(&scene.snapshot, &o->plan, &fault) == 0)
-        return;
-    policy_fault_text(&fault, text, sizeof(text));
-    policy_spec_text(spec, name, sizeof(name));
-    fail_msg("%s: %s", name, text);
-}
-
-static inline struct policy_spec choice(const char *text)
-{
-    struct policy_spec spec;
-    struct error err;
-
-    if (policy_spec_parse(text, &spec, &err) < 0)
-        fail_msg("%s", err.text);
-    return spec;
-}
-
 static inline void decide(const char *text)
 {
     struct policy_spec spec = choice(text);
 
     decide_into(&outcome, &spec);
-}
-
-static inline void expect(uint32_t job, enum policy_verb verb, int64_t cores, const char *why)
-{
-    char text[POLICY_TEXT_MAX];
-
-    policy_reason_text(&outcome.decisions[job].reason, NULL, text, sizeof(text));
-    assert_string_equal(text, why);
-    assert_string_equal(policy_verb_name(outcome.decisions[job].verb), policy_verb_name(verb));
-    assert_int_equal(policy_decision_total(&outcome.plan, job, POLICY_MCPU), CORES(cores));
 }
 
 /* A job of one core at least that asks for @cores. */

@@ -148,7 +148,7 @@ static void without_curves_throughput_is_equal(void **state)
     for (uint32_t n = 0; n < RANDOM_SNAPSHOTS; n++) {
         random_scene(&scene, n, 0);
         decide("throughput");
-        decide_into(&equal, "equal");
+        decide_by(&equal, "equal");
         for (uint32_t j = 0; j < scene.snapshot.job_count; j++)
             assert_int_equal(mcpu_of(&outcome, j), mcpu_of(&equal, j));
     }
@@ -394,7 +394,7 @@ static void every_plan_is_right_and_the_same_again(void **state)
             random_extras();
             gated = one_in(2);
             decide(choices[c]);
-            decide_into(&again, choices[c]);
+            decide_by(&again, choices[c]);
             for (uint32_t i = 0; i < scene.snapshot.job_count; i++)
                 assert_true(same_decision(&outcome, i, &again, i));
             assert_int_equal(outcome.plan.next_wakeup_ns, again.plan.next_wakeup_ns);
@@ -414,7 +414,7 @@ static void the_order_of_jobs_does_not_matter(void **state)
             random_extras();
             decide(choices[c]);
             random_shuffle(&scene, from);
-            decide_into(&shuffled, choices[c]);
+            decide_by(&shuffled, choices[c]);
             for (uint32_t i = 0; i < scene.snapshot.job_count; i++)
                 assert_true(same_decision(&outcome, from[i], &shuffled, i));
         }
@@ -434,7 +434,7 @@ static void a_larger_weight_never_gives_less(void **state)
         decide(choice);
         job = random_below(scene.snapshot.job_count);
         scene.jobs[job].weight += random_below(POLICY_WEIGHT_MAX - scene.jobs[job].weight + 1);
-        decide_into(&heavier, choice);
+        decide_by(&heavier, choice);
         if (mcpu_of(&heavier, job) < mcpu_of(&outcome, job))
             fail_msg("%s, snapshot %u, job %u", choice, n, job);
     }

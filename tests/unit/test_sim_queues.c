@@ -4,21 +4,12 @@
  * holds, and everything ends, whatever was paused for whom.
  */
 #include "sim_build.h"
+#include "test_random.h"
 
 #define JOBS  120
 #define SEEDS 4
 
 static struct run simulated;
-static uint64_t random_state;
-
-static uint32_t random_below(uint32_t n)
-{
-    uint64_t z = random_state += UINT64_C(0x9e3779b97f4a7c15); /* splitmix64 */
-
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return (uint32_t)((z ^ (z >> 31)) % n);
-}
 
 /* Eight cores with twice the work that they can do while jobs come; 16 GiB with odd seeds. */
 static void build(uint64_t seed)
