@@ -55,6 +55,34 @@ def test_says_which_job_it_is_and_where_its_output_goes(queue):
     queue.tide.wait(lambda: queue.output("j1") == "before\nout\nerr\n")
 
 
+@pytest.mark.parametrize("fault, words", [("store-open:1+:ENOSPC", "No space left on device"),
+                                          ("store-write:1+:ENOSPC", "No space left on device"),
+                                          ("store-rename:1+:EIO", "Input/output error")])
+def test_a_job_that_cannot_be_written_down_is_not_in_the_queue(place, fault, words):
+    place.tide.env["TIDE_FAILPOINT"] = fault
+    queue = place.start()
+    for option in ("--hold", "-q"):
+        done = queue.tide("submit", option, "--", "sh", "-c", "echo ran", cwd=queue.work)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert f"the job is not in the queue, as it cannot be written to {queue.tide.dir}: {words}" in done.stderr
+        assert "Make room there, then submit it again." in done.stderr
+    assert queue.tide.jobs() == queue.waiting() == []
+    assert list(queue.work.iterdir()) == []  # it has not run, and there is no output file of it
+    assert queue.tide("run", "--", "true").returncode == 0  # what runs at once needs no record
+
+
+def test_a_daemon_whose_disk_has_room_again_takes_jobs(queue):
+    jobs = queue.tide.dir / "jobs"
+    jobs.rmdir() if jobs.exists() else None
+    jobs.write_text("not a folder")
+    assert queue.tide("submit", "--", "true", cwd=queue.work).returncode == 1
+    jobs.unlink()
+    job = queue.submit("--hold", "--", "true")
+    assert queue.job(job)["state"] == "held"
+    assert (jobs / f"{job}.json").exists()
+    assert "cannot be written" not in queue.tide("ps").stdout
+
+
 def test_output_is_named_after_the_job(queue):
     queue.submit("--name", "cnn", "--output", "%x-%j-%%-%y.log", "--", "echo", "ran")
     file = queue.work / "cnn-j1-%-%y.log"

@@ -399,7 +399,8 @@ const struct command command_submit = {
             "  tide submit --request 2 -- docker run --rm mytraining   one job: the container\n"
             "\n"
             "Exit status: 0 when the job is in the queue (with --wait, that of the program;\n"
-            "128 and the signal's number if one ended it), 2 wrong options, 126 the program\n"
+            "128 and the signal's number if one ended it), 1 the daemon or its output could\n"
+            "not be written to disk: nothing is queued, 2 wrong options, 126 the program\n"
             "cannot be executed, 127 there is no such program.\n",
     .takes = ATTRIBUTES_OF_START,
     .run = submit_run,

@@ -149,6 +149,9 @@ static int register_anew(struct runner *r, struct error *err)
         l->name = r->name;
         return error_set(err, -EAGAIN, "the name is taken");
     }
+    if (answer.status == 507) /* its disk is full: this daemon has a queue, and no room in it */
+        return error_set(err, -ENOSPC, "the daemon refuses the job: %s",
+                         member_text(json_object_get(answer.body, "error"), "message"));
     if (answer.status >= 400)
         return error_set(err, -EPROTO, "the daemon refuses the job: %s",
                          member_text(json_object_get(answer.body, "error"), "message"));
@@ -184,8 +187,12 @@ static int attempt(struct runner *r, struct outage *outage, struct error *err)
         return e;
     if (clock_now_ns() - now > STEADY_NS)
         *outage = (struct outage){0};
-    if (e == -ESRCH && !outage->registered)
-        outage->registered = register_anew(r, err) == 0;
+    if (e == -ESRCH && !outage->registered) {
+        e = register_anew(r, err);
+        outage->registered = e == 0;
+        if (e == -ENOSPC) /* patience is for times without a daemon */
+            outage->since_ns = clock_now_ns() - NS_PER_S;
+    }
     return -EAGAIN;
 }
 

@@ -72,6 +72,12 @@ void routes_handle(struct request *r);
 bool routes_within_limits(struct request *r, uid_t uid, const struct attributes *asked,
                           uint32_t threads);
 
+/*
+ * routes_limits.c: writes a new job down before the answer: a job that was promised outlives this
+ * daemon. False: one that was to wait is refused and freed; answered with the error.
+ */
+bool routes_write_down(struct request *r, struct job *j);
+
 /* routes_record.c: the same of single paths. @none is no job. */
 void routes_history(struct request *r, struct job *none);
 void routes_events(struct request *r, struct job *none);

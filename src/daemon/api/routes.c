@@ -366,8 +366,8 @@ static void post_job(struct request *r, struct job *none)
                      strerror(-e));
         return;
     }
-    daemon_log("job %s (%s) of %s: process %d", j->id, j->name, j->owner, (int)pid);
-    store_save(d); /* before the answer: a job that was promised outlives this daemon */
+    if (!routes_write_down(r, j))
+        return;
     daemon_changed(d);
     char agent_socket[RUNDIR_PATH_MAX + sizeof(RUNDIR_AGENT_SOCKET) + 1];
     snprintf(agent_socket, sizeof(agent_socket), "%s/" RUNDIR_AGENT_SOCKET, d->dir);

@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What users may ask for at the cost of others: the second table of docs/permissions.md. */
+/* What users may ask for at the cost of others (the second table of docs/permissions.md), and of a
+ * disk that is full. */
 #include "daemon/api/api.h"
+#include "daemon/daemon.h"
+#include "daemon/job/job.h"
 #include "daemon/job/limits.h"
+#include "daemon/record/store.h"
 #include "proto/attribute.h"
+
+#include <string.h>
 
 #define ASK_ADMIN "Use less, or ask somebody of the admin group: docs/permissions.md."
 
@@ -17,5 +23,22 @@ bool routes_within_limits(struct request *r, uid_t uid, const struct attributes 
          limits_check_pin(r->daemon, uid, threads, &err) == 0))
         return true;
     request_fail(r, HTTP_FORBIDDEN, ASK_ADMIN, "%s", err.text);
+    return false;
+}
+
+/* A job that runs already goes on without a record. */
+bool routes_write_down(struct request *r, struct job *j)
+{
+    struct daemon *d = r->daemon;
+
+    daemon_log("job %s (%s) of %s: process %d", j->id, j->name, j->owner, (int)j->processes->pid);
+    store_save(d);
+    if (!j->dirty || !j->admission.submitted)
+        return true;
+    daemon_log("job %s (%s) is refused: it cannot be written down", j->id, j->name);
+    job_free(j);
+    request_fail(r, 507, "Make room there, then submit it again.",
+                 "the job is not in the queue, as it cannot be written to %s: %s", d->dir,
+                 strerror(-store_error(d)));
     return false;
 }

@@ -472,8 +472,10 @@ void store_save(struct daemon *d)
 
     for (const struct job *j = d->jobs->first; j && !work; j = j->next)
         work = j->dirty;
-    if (!work)
+    if (!work) {
+        d->store->error = 0; /* what could not be written has gone */
         return;
+    }
     fd = r = open_jobs(d);
     if (fd >= 0) {
         remove_ended(d, fd);
@@ -490,6 +492,11 @@ void store_save(struct daemon *d)
                    "those whose agents reconnect",
                    d->dir, strerror(-r));
     d->store->error = r;
+}
+
+int store_error(const struct daemon *d)
+{
+    return d->store->error;
 }
 
 void store_tick(struct daemon *d)

@@ -53,5 +53,8 @@ void store_load(struct daemon *d);
 void store_save(struct daemon *d);
 void store_tick(struct daemon *d); /* tries again what could not be written */
 
+/* Why the last save failed: -errno; 0: it did not. A job that could not be saved stays dirty. */
+int store_error(const struct daemon *d);
+
 /* Appends what a person should know: what cannot be written, and why. */
 void store_notes(const struct daemon *d, json_t *notes);
