@@ -376,6 +376,21 @@ def test_the_manuals_workload_and_table_run(tide, scenario):
     assert result["jobs"] == 2
 
 
+@pytest.mark.parametrize("policy", ["equal", "weighted"])
+def test_users_share_before_their_jobs_do(tide, scenario, tmp_path, policy):
+    """As under tided (test_tided_users.py): who submits three jobs has no more than who submits one."""
+    def turnarounds(*users):
+        jobs = [{**JOB, "name": f"job{n}", "work": 8, "user": user} for n, user in enumerate(users)]
+        sim_json(tide, scenario({"machine": {"cores": 8}, "jobs": jobs}), "--policy", policy, "--check", "--csv",
+                 tmp_path / "jobs.csv")
+        with open(tmp_path / "jobs.csv") as file:
+            return [float(row["turnaround"]) for row in csv.DictReader(file)]
+    one, *three = turnarounds(1, 2, 2, 2)
+    assert one == 2  # on four cores
+    assert all(t > 2 for t in three)
+    assert turnarounds(1, 1, 1, 1) == turnarounds(2, 2, 2, 2) == [4, 4, 4, 4]
+
+
 def test_every_field_is_in_the_manual(tide, scenario):
     page = (ROOT / "man/tide-sim.1.scd").read_text()
     fields = re.findall(r'\[JOB_KEY_\w+\] = \{"(\w+)"', (ROOT / "src/sim/input/jobspec.c").read_text())

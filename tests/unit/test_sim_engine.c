@@ -42,6 +42,22 @@ static void two_jobs_share_and_the_last_takes_all(void **state)
     assert_int_equal(run.totals.most_alive, 2);
 }
 
+/* The policy code that divides among users in tided, too: src/policy/division/users.c. */
+static void users_share_before_their_jobs_do(void **state)
+{
+    run_init(&run, 8);
+    for (uint32_t i = 0; i < 4; i++)
+        run_job(&run, 0, 8 * SECOND)->user = i == 0 ? 7 : 4000000000;
+    run_all(&run);
+    assert_at(finish_of(&run, 1), 2 * SECOND); /* four cores, and the three others have four */
+    run_init(&run, 8);
+    for (uint32_t i = 0; i < 4; i++)
+        run_job(&run, 0, 8 * SECOND)->user = 7;
+    run_all(&run);
+    for (uint32_t id = 1; id <= 4; id++)
+        assert_at(finish_of(&run, id), 4 * SECOND); /* two cores each */
+}
+
 static void contention_slows_both(void **state)
 {
     run_init(&run, 4);
@@ -677,6 +693,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_alone_takes_its_work_over_its_speed),
         cmocka_unit_test(two_jobs_share_and_the_last_takes_all),
+        cmocka_unit_test(users_share_before_their_jobs_do),
         cmocka_unit_test(contention_slows_both),
         cmocka_unit_test(a_resize_costs_time_without_progress),
         cmocka_unit_test(a_start_costs_and_overlaps_with_a_resize),

@@ -59,6 +59,7 @@ struct engine {
     struct live **running; /* by id */
     struct machine_task **tasks;
     uint32_t running_count;
+    struct policy_user *users; /* of the jobs; room for one each */
     struct policy_domain *domains;
     uint32_t domain_count;
     struct book book;

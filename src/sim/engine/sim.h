@@ -98,6 +98,7 @@ struct sim_job {
     uint32_t min, max;      /* cores; max 0: as many as there are */
     uint32_t stock_threads; /* started by the program when nobody controls it */
     int64_t memory_bytes;
+    uint32_t user;         /* users share the machine before their jobs do */
     uint32_t malleability; /* enum policy_malleability */
     uint32_t class;
     uint32_t weight;

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define USER_WEIGHT 100
+
 /* ---- storage --------------------------------------------------------------------------------- */
 
 /* Grows *array to @count elements. Returns 0 or -ENOMEM. */
@@ -57,6 +59,7 @@ void snapshot_done(struct engine *e)
         free(e->live[i]);
     free(e->live);
     free(e->jobs);
+    free(e->users);
     free(e->running);
     free(e->tasks);
     free(e->domains);
@@ -78,7 +81,7 @@ static int make_room(struct engine *e)
         grow(&e->tasks, room, sizeof(*e->tasks)))
         return -ENOMEM;
     if (e->options->policy &&
-        (grow(&e->jobs, room, sizeof(*e->jobs)) ||
+        (grow(&e->jobs, room, sizeof(*e->jobs)) || grow(&e->users, room, sizeof(*e->users)) ||
          grow(&e->book.plan.decisions, room, sizeof(*e->book.plan.decisions))))
         return -ENOMEM;
     e->room = room;
@@ -330,6 +333,24 @@ static int apply(struct engine *e)
     return 0;
 }
 
+/* Users have equal weights and no limits, as in tided without a word in tide.conf. */
+static uint32_t fill_users(struct engine *e)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < e->count; i++) {
+        uint32_t u = 0, id = e->live[i]->job.user;
+
+        while (u < count && e->users[u].id != id)
+            u++;
+        if (u == count)
+            e->users[count++] = (struct policy_user){
+                .id = id, .weight = USER_WEIGHT, .most_mcpu = POLICY_UNLIMITED};
+        e->jobs[i].user = u;
+    }
+    return count;
+}
+
 int snapshot_decide(struct engine *e)
 {
     struct book *b = &e->book;
@@ -342,6 +363,8 @@ int snapshot_decide(struct engine *e)
         .domain_count = e->domain_count,
         .jobs = e->jobs,
         .job_count = e->count,
+        .users = e->users,
+        .user_count = fill_users(e),
         .params = e->options->params,
         .state_size = b->state_size,
     };
