@@ -20,7 +20,7 @@
 
 #define EXIT_USAGE   2
 #define HOSTS_MAX    8
-#define LOG_BURST    200 /* lines in LOG_WINDOW_S: peers can cause them */
+#define LOG_BURST    200 /* lines in LOG_WINDOW_S; whoever connects can cause lines */
 #define LOG_WINDOW_S 10
 
 static const char usage[] =
@@ -75,7 +75,7 @@ enum option_id {
     OPTION_BURST,
     OPTION_HELP,
     OPTION_VERSION,
-    OPTION_LEASE_DURATION, /* from here on times, see take_time() */
+    OPTION_LEASE_DURATION, /* this and the following are times, see take_time() */
     OPTION_LEASE_DEADLINE,
     OPTION_LEASE_RETRY,
     OPTION_BATCH,
@@ -140,7 +140,7 @@ struct program {
     struct metrics_source source;
     struct kube_pod_settings pods;
     struct controller_options options;
-    char address[300]; /* told to chiefs */
+    char address[300]; /* chiefs report there */
     char host[300];
     char files[3][4096]; /* in tls_dir */
     const char *hosts[HOSTS_MAX];
@@ -253,7 +253,8 @@ static int take_elect(struct command_line *line, const char *name)
     return 0;
 }
 
-/* 0: taken; an exit status above 0; or -1: done, nothing is to be run. */
+/* Returns 0: the option was taken; an exit status above 0; or -1: the program has nothing to run.
+ */
 static int take(struct command_line *line, int id, const char *name)
 {
     const char **const texts[] = {
@@ -336,7 +337,7 @@ static int read_command_line(int argc, char **argv, struct command_line *line)
     return check(line);
 }
 
-/* ---- what the parts tell ---- */
+/* ---- callbacks of the parts ---- */
 
 static bool is_leading(void *arg)
 {
@@ -420,7 +421,7 @@ static int connect_to(struct program *p, struct error *err)
     return r < 0 ? r : client_new(p->event, &access, &l->limits, &p->client, err);
 }
 
-/* The names that chiefs and services know us by. */
+/* The host names in our certificate: chiefs and services use them. */
 static void name_hosts(struct program *p)
 {
     struct command_line *l = &p->line;

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Links are followed: the files of a mounted Secret are links. */
+/* Follows links, since the files of a mounted Secret are links. */
 static int read_text(const char *path, char **ret, size_t *ret_len, struct error *err)
 {
     _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -73,7 +73,7 @@ int access_refresh(struct access *a, struct error *err)
 
     for (size_t i = 0; i < ARRAY_LEN(all) && r == 0; i++)
         r = refresh(all[i], &changed, err);
-    /* It becomes a line of a request's head. */
+    /* The token becomes one line of a request's head. */
     if (r == 0 && a->token.text && strpbrk(a->token.text, "\r\n")) {
         free(a->token.text);
         a->token.text = NULL;
@@ -83,7 +83,7 @@ int access_refresh(struct access *a, struct error *err)
     return r < 0 ? r : changed;
 }
 
-/* Takes @found over. */
+/* Takes ownership of @found. */
 static int settle(struct access *found, struct access *ret, struct error *err)
 {
     int r = access_refresh(found, err);
@@ -129,7 +129,7 @@ int access_load(const char *kubeconfig, const char *context, struct access *ret,
         file->path = path;
         r = read_text(path, &texts[n], &file->len, err);
         if (r == -ENOENT && many) {
-            r = 0; /* of several, kubectl passes over those that are not there */
+            r = 0; /* kubectl, too, skips missing files if there are several */
             continue;
         }
         if (r == 0)

@@ -20,7 +20,7 @@ struct access_text {
     char *text, *file; /* NULL: there is none */
 };
 
-/* All owned. */
+/* Owns all texts. */
 struct access {
     char *server;                            /* "https://host:port", without a slash at the end */
     char *name_space;                        /* of the context or our pod; never NULL */

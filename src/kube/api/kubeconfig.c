@@ -8,7 +8,7 @@
 #include <string.h>
 #include <yaml.h>
 
-/* One file as a tree. Aliases are references in it: nothing is expanded, whatever is in it. */
+/* One file as a tree. An alias is a reference in it, so a small file cannot become a huge tree. */
 struct source {
     yaml_document_t doc;
     const struct kubeconfig_file *file;
@@ -47,7 +47,7 @@ static struct at get(struct at map, const char *key)
     return found;
 }
 
-/* NULL: not there, or empty, which means the same in these files. */
+/* NULL: the key is absent or its value is empty, which means the same in these files. */
 static const char *get_text(struct at map, const char *key)
 {
     const char *text = scalar(get(map, key).node);
@@ -92,7 +92,7 @@ static int copy(char **ret, const char *text)
     return *ret ? 0 : -ENOMEM;
 }
 
-/* Paths in a kubeconfig begin where it lies. */
+/* A relative path in a kubeconfig begins at the folder of that file. */
 static int copy_path(char **ret, const struct kubeconfig_file *file, const char *path)
 {
     const char *slash = strrchr(file->path, '/');
@@ -142,7 +142,7 @@ static int take_token(struct at user, struct access_text *ret)
     return token ? copy(&ret->text, token) : 0;
 }
 
-/* What people use and we do not have: better said than refused by the server without a reason. */
+/* Refuses what people use and we do not support: the server would refuse it without a reason. */
 static int refuse_unknown(struct at cluster, struct at user, struct error *err)
 {
     static const char *const of_user[] = {"exec", "auth-provider", "username"};

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DIGITS_SURE 18 /* so many are always an int64_t */
+#define DIGITS_SURE 18 /* a number of so many digits always fits into an int64_t */
 
-/* Behind the string that begins at @at; its NULs are replaced by what has as many bytes. */
+/* Returns the end of the string that begins at @at; replaces its NULs by as many bytes. */
 static char *mend_string(char *at, const char *end)
 {
     for (at++; at < end && *at != '"'; at++) {
@@ -43,7 +43,7 @@ static char *mend_number(char *at, const char *end)
     return last;
 }
 
-/* Behind the bracket that closes the one at @at; what lies between is blank then. */
+/* Blanks what lies between the bracket at @at and its partner; returns the end of the partner. */
 static char *empty(char *at, const char *end)
 {
     size_t depth = 0;

@@ -10,7 +10,8 @@
 #include <jansson.h>
 #include <stddef.h>
 
-#define LENIENT_JSON_DEPTH_MAX 1000 /* what lies deeper is empty; jansson ends at 2048 */
+#define LENIENT_JSON_DEPTH_MAX                                                                     \
+    1000 /* deeper arrays and objects become empty; jansson's limit is 2048 */
 
 /*
  * NUL becomes U+FFFD, an integer beyond int64_t a real. NULL: still not JSON, or out of memory.

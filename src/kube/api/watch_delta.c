@@ -19,7 +19,7 @@ struct watch_delta {
     char version[VERSION_MAX], list_version[VERSION_MAX];
 };
 
-/* What identifies an object, taken apart. */
+/* The parts that identify an object. */
 struct identity {
     const char *uid, *version;
     char key[KEY_MAX];
@@ -104,7 +104,7 @@ static int see(struct watch_delta *k, json_t *object, const struct identity *id)
     if (entry &&
         (is_older(id->version, its_version) || (same && !strcmp(its_version, id->version))))
         return 0;
-    if (entry && !same) { /* another of the same name: the end of the first was missed */
+    if (entry && !same) { /* a new object of this name: the watch missed the end of the old one */
         char old[UID_MAX + 1 + VERSION_MAX];
 
         snprintf(old, sizeof(old), "%s", entry);
@@ -122,7 +122,7 @@ static void see_deleted(struct watch_delta *k, json_t *object, const struct iden
     const char *entry = json_string_value(json_object_get(k->objects, id->key));
 
     if (!entry || !is_of(entry, id->uid))
-        return; /* told already, or of one before it with the same name */
+        return; /* the consumer knows it, or it was an older object of this name */
     json_object_del(k->objects, id->key);
     k->fn(k->arg, WATCH_DELETED, object);
 }
@@ -157,7 +157,7 @@ int watch_delta_list_page(struct watch_delta *k, json_t *list, const char **ret_
         if (json_object_set_new(k->listed, id.key, json_true()) < 0 || see(k, item, &id) < 0)
             return error_set(err, -ENOMEM, "out of memory");
     }
-    /* All pages are of the first one's version, whatever the later ones say. */
+    /* All pages have the version of the first, whatever later pages say. */
     if (!k->list_version[0])
         keep_version(k->list_version, json_string_value(json_object_get(meta, "resourceVersion")));
     if (!k->list_version[0])
@@ -178,7 +178,8 @@ void watch_delta_list_end(struct watch_delta *k)
         char old[UID_MAX + 1 + VERSION_MAX], name[KEY_MAX];
 
         if (json_object_get(k->listed, key) ||
-            is_older(k->list_version, strchr(entry, ' ') + 1)) /* learnt since: not gone */
+            is_older(k->list_version,
+                     strchr(entry, ' ') + 1)) /* newer than the list: it is not gone */
             continue;
         snprintf(old, sizeof(old), "%s", entry);
         snprintf(name, sizeof(name), "%s", key);
@@ -193,7 +194,7 @@ void watch_delta_list_end(struct watch_delta *k)
 
 /* ---- events ---- */
 
-/* A Status instead of an object. */
+/* The server sent a Status instead of an object. */
 static int refused(const json_t *status, struct error *err)
 {
     const char *message = json_string_value(json_object_get(status, "message"));

@@ -187,7 +187,7 @@ static const struct option options[] = {
     {"version", no_argument, NULL, 'v'},          {NULL, 0, NULL, 0},
 };
 
-/* Returns 0; or an exit status above 0; or -1: done, there is nothing to run. */
+/* Returns 0; or an exit status above 0; or -1: there is nothing to run. */
 static int read_options(struct kubectl *k, int argc, char **argv)
 {
     int id;

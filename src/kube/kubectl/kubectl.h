@@ -15,7 +15,7 @@
 
 int kubectl_main(int argc, char **argv);
 
-/* What every command is given. */
+/* The arguments of every command. */
 struct kubectl {
     const char *kubeconfig, *context;
     const char *name_space; /* after kubectl_connect() never NULL */

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DIGITS_MAX   18 /* before and behind the point: 10^36 is below 2^128 */
+#define DIGITS_MAX   18 /* before the point, and behind it: 10^36 is below 2^128 */
 #define EXPONENT_MAX 24
 #define NS           INT64_C(1000000000)
 

@@ -302,7 +302,7 @@ void read_meta(struct reader *r, const json_t *object, struct kube_meta *ret)
     ret->generation = read_int(r, meta, "generation", 0, 0, INT64_MAX);
     ret->created_ns = read_time(r, meta, "creationTimestamp");
     ret->deleted_ns = read_time(r, meta, "deletionTimestamp");
-    r->lenient = false; /* it cannot be told from others without these */
+    r->lenient = false; /* without these fields the object has no identity */
     if (!ret->name || !*ret->name || strlen(ret->name) > KUBE_NAME_MAX)
         read_fault(r, "name", "is missing or too long");
     if (!ret->uid || !*ret->uid || strlen(ret->uid) > KUBE_NAME_MAX)
@@ -507,7 +507,7 @@ static void raise_to(struct kube_amount *to, const struct kube_amount *other)
     to->bytes = larger(to->bytes, other->bytes);
 }
 
-/* A container without a request asks for its limit, as the API server fills in. */
+/* A container without a request requests its limit, as the API server has it. */
 static void read_container(struct reader *r, const json_t *resources, struct kube_amount *request,
                            struct kube_amount *limit)
 {
@@ -519,7 +519,7 @@ static void read_container(struct reader *r, const json_t *resources, struct kub
 }
 
 struct sums {
-    struct kube_amount request, limit; /* of what runs all the time */
+    struct kube_amount request, limit; /* of the containers that run all the time */
     struct kube_amount peak;           /* at the start, one init container after the other */
 };
 

@@ -28,11 +28,11 @@ __attribute__((format(printf, 3, 4))) void read_fault(struct reader *r, const ch
 const json_t *read_object(struct reader *r, const json_t *in, const char *key);
 /* At most KUBE_LIST_MAX entries. */
 const json_t *read_array(struct reader *r, const json_t *in, const char *key);
-/* Borrowed; at most KUBE_TEXT_MAX bytes; NULL: none. */
+/* Returns a borrowed text of at most KUBE_TEXT_MAX bytes; NULL: none. */
 const char *read_string(struct reader *r, const json_t *in, const char *key);
 /* Cuts a longer string to KUBE_TEXT_MAX bytes; the caller owns it. */
 char *read_clipped(struct reader *r, const json_t *in, const char *key);
-/* The same as read_string(), the caller's. */
+/* The same as read_string(); the caller owns it. */
 char *read_text(struct reader *r, const json_t *in, const char *key);
 char *read_copy(struct reader *r, const char *text);
 bool read_bool(struct reader *r, const json_t *in, const char *key, bool otherwise);

@@ -22,7 +22,7 @@ struct identity {
 
 static struct identity *served;
 
-/* ---- making them ---- */
+/* ---- making identities ---- */
 
 static int failed(struct error *err, const char *what, int r)
 {
@@ -44,7 +44,7 @@ static int add_host(gnutls_x509_crt_t cert, const char *host)
                                                 (unsigned)strlen(host), GNUTLS_FSAN_APPEND);
 }
 
-/* What every certificate has, whoever signs it. */
+/* Sets the fields that every certificate has, whoever signs it. */
 static int describe(gnutls_x509_crt_t cert, gnutls_x509_privkey_t key, const char *name,
                     int64_t from_s, unsigned days)
 {
@@ -213,9 +213,9 @@ void identity_pem_done(struct identity_pem *pem)
     *pem = (struct identity_pem){0};
 }
 
-/* ---- serving them ---- */
+/* ---- serving identities ---- */
 
-/* Whether a signature by the one is good for the other. */
+/* Whether the key is that of the certificate: one signs, the other verifies. */
 static int belong_together(const struct identity *i)
 {
     gnutls_datum_t text = {(unsigned char *)"threadtide", 10}, signature = {NULL, 0};

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Base64 of RFC 4648, section 5, without padding. Bytes that were written, or -1. */
+/* Decodes base64 of RFC 4648, section 5, without padding. Returns the number of bytes, or -1. */
 static int decode(const char *text, size_t len, char *ret)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -28,7 +28,7 @@ static int decode(const char *text, size_t len, char *ret)
     return n;
 }
 
-/* The second of its three parts. */
+/* Decodes the second of the token's three parts, the claims. */
 static json_t *load_claims(const char *token)
 {
     _cleanup_free_ char *text = NULL;
@@ -48,7 +48,7 @@ static bool is(const json_t *value, const char *text)
     return json_is_string(value) && strcmp(json_string_value(value), text) == 0;
 }
 
-/* One, or a list of them. */
+/* Whether the claim, a string or a list of strings, holds the audience. */
 static bool names(const json_t *audiences, const char *audience)
 {
     json_t *one;
