@@ -4,6 +4,9 @@
 #include "host/net/daemon.h"
 
 #include <string.h>
+#include <unistd.h>
+
+#define API_AGAIN_US 1000000 /* the Retry-After of 429 */
 
 void api_answer_done(struct api_answer *answer)
 {
@@ -85,7 +88,7 @@ static int request_in(const char *dir, const struct call *c, struct api_answer *
     return 0;
 }
 
-static int try_call(const struct call *c, struct api_answer *ret, struct error *err)
+static int call_once(const struct call *c, struct api_answer *ret, struct error *err)
 {
     char dir[RUNDIR_PATH_MAX];
     char own[RUNDIR_PATH_MAX];
@@ -100,6 +103,18 @@ static int try_call(const struct call *c, struct api_answer *ret, struct error *
     if (rundir_user(own) < 0 || strcmp(own, dir) == 0)
         return r;
     return request_in(own, c, ret, err);
+}
+
+/* One that comes too soon after others of this user is made once more: nothing was done. */
+static int try_call(const struct call *c, struct api_answer *ret, struct error *err)
+{
+    int r = call_once(c, ret, err);
+
+    if (r < 0 || ret->status != 429)
+        return r;
+    api_answer_done(ret);
+    usleep(API_AGAIN_US);
+    return call_once(c, ret, err);
 }
 
 int api_try(const char *method, const char *path, json_t *body, unsigned timeout_ms,
@@ -180,6 +195,7 @@ int api_exit_code(int status)
         return CLI_DENIED;
     case 404:
         return CLI_NOT_FOUND;
+    case 429:
     case 503:
         return CLI_UNREACHABLE;
     default:

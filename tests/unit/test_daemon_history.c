@@ -97,12 +97,25 @@ static void add(struct history *h, uint32_t number)
     history_rate(h, &rate);
 }
 
+static int query(struct history *h, const struct history_filter *filter, json_t **ret,
+                 struct error *err)
+{
+    struct history_search *q;
+    int r = history_search_new(h, filter, &q, err);
+
+    if (r < 0)
+        return r;
+    r = history_search_go(q, UINT64_MAX, ret, err);
+    history_search_free(q);
+    return r;
+}
+
 static json_t *ask(struct history *h, uint32_t limit)
 {
     struct history_filter all = {.all = true, .limit = limit};
     json_t *list;
 
-    assert_int_equal(history_query(h, &all, &list, NULL), 0);
+    assert_int_equal(query(h, &all, &list, NULL), 0);
     return list;
 }
 
@@ -156,19 +169,53 @@ static void what_was_written_is_found_again(void **unused)
     history_free(h);
     h = open_here();
     assert_int_equal(count(h), 5);
-    assert_int_equal(history_query(h, &mine, &list, NULL), 0); /* 1 and 4 */
+    assert_int_equal(query(h, &mine, &list, NULL), 0); /* 1 and 4 */
     assert_int_equal(json_array_size(list), 2);
     assert_string_equal(json_string_value(json_object_get(json_array_get(list, 0), "name")),
                         "job4");
     assert_true(json_is_false(json_object_get(json_array_get(list, 0), "oom")));
     json_decref(list);
     named.job = "j2";
-    assert_int_equal(history_query(h, &named, &list, NULL), 0);
+    assert_int_equal(query(h, &named, &list, NULL), 0);
     assert_int_equal(json_array_size(list), 1);
     assert_int_equal(json_integer_value(json_object_get(json_array_get(list, 0), "exit")), 3);
     assert_true(json_is_true(json_object_get(json_array_get(list, 0), "oom")));
     assert_int_equal(json_array_size(json_object_get(json_array_get(list, 0), "allocations")), 1);
     json_decref(list);
+    history_free(h);
+}
+
+/* A step looks at one row when it has no time; a search goes on where it was, whatever is written.
+ */
+static void a_search_in_steps_finds_the_same(void **unused)
+{
+    const struct history_filter filters[] = {{.all = true, .limit = 20},
+                                             {.uid = 1, .limit = HISTORY_LIMIT_MAX},
+                                             {.all = true, .limit = 5, .job = "job33"},
+                                             {.all = true, .limit = 5, .job = "j33"},
+                                             {.all = true, .limit = 5, .since_ms = 1}};
+    struct history *h = open_here();
+
+    for (uint32_t i = 1; i <= 60; i++)
+        add(h, i);
+    for (size_t i = 0; i < sizeof(filters) / sizeof(filters[0]); i++) {
+        struct history_search *q;
+        json_t *whole, *stepped = NULL;
+        unsigned steps = 0;
+
+        assert_int_equal(query(h, &filters[i], &whole, NULL), 0);
+        assert_true(json_array_size(whole) > 0);
+        assert_int_equal(history_search_new(h, &filters[i], &q, NULL), 0);
+        while (history_search_go(q, 0, &stepped, NULL) == 1) {
+            add(h, 1000 + 100 * (uint32_t)i + steps++);
+            history_write(h, true);
+        }
+        assert_true(steps >= json_array_size(whole) - 1);
+        assert_true(json_equal(whole, stepped));
+        json_decref(whole);
+        json_decref(stepped);
+        history_search_free(q);
+    }
     history_free(h);
 }
 
@@ -207,7 +254,7 @@ static void a_file_of_a_newer_tided_is_left_alone(void **unused)
     h = open_here();
     add(h, 1);
     history_write(h, true);
-    assert_int_equal(history_query(h, &all, &list, NULL), -ENODATA);
+    assert_int_equal(query(h, &all, &list, NULL), -ENODATA);
     history_free(h);
     assert_int_equal(value_of("PRAGMA user_version"), 1000);
     assert_int_equal(count_aside(), 0);
@@ -264,7 +311,7 @@ static void a_file_that_another_has_open_is_no_history_and_no_damage(void **unus
     history_write(first, true);
     second = open_here();
     add(second, 2);
-    assert_int_equal(history_query(second, &all, &list, NULL), -ENODATA);
+    assert_int_equal(query(second, &all, &list, NULL), -ENODATA);
     history_free(second);
     assert_int_equal(count(first), 1);
     history_free(first);
@@ -372,6 +419,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_was_written_is_found_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_search_in_steps_finds_the_same, setup, teardown),
         cmocka_unit_test_setup_teardown(each_version_of_the_schema_becomes_the_newest_with_its_rows,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(a_file_of_a_newer_tided_is_left_alone, setup, teardown),

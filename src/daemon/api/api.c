@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/api/api.h"
 
+#include "base/bucket.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "daemon/api/events.h"
 #include "daemon/containers/container.h"
 #include "daemon/daemon.h"
+#include "daemon/job/limits.h"
 #include "daemon/plan/wait.h"
+#include "daemon/record/history.h"
 #include "host/net/httpd.h"
 
 #include <errno.h>
@@ -18,8 +21,17 @@
 #include <sys/un.h>
 #include <systemd/sd-daemon.h>
 
+/* Kept until the budget is full again, so that connecting anew wins nothing. */
+struct user {
+    struct user *next;
+    uid_t uid;
+    unsigned connections;
+    uint64_t left_ns; /* when the last of them was closed */
+    struct bucket budget;
+};
+
 struct client {
-    struct client *next;
+    struct user *user;
     struct caller who;
 };
 
@@ -28,7 +40,10 @@ struct api {
     api_handler *handler;
     struct httpd *http;
     bool passed; /* the socket is systemd's: it stays when we end */
-    struct client *clients;
+    struct user *users;
+    unsigned connections;
+    struct request *refused, **refused_last; /* each waits for its time to be answered */
+    sd_event_source *refuse;
 };
 
 /* ---- answers ---- */
@@ -92,14 +107,79 @@ static struct request *begin(struct api *api, struct httpd_request *http)
     return r;
 }
 
-static void on_request(void *arg, struct httpd_request *http)
+/* ---- the budget ---- */
+
+static bool within_budget(const struct request *r)
+{
+    struct client *client = r->http->client;
+
+    return limits_exempt(r->daemon, r->who.uid) ||
+           bucket_take(&client->user->budget, API_RATE, API_BURST, clock_now_ns());
+}
+
+void request_charge(struct request *r, uint64_t ns)
+{
+    const struct client *client = r->http->client;
+
+    client->user->budget.tokens -= (int64_t)(ns * (NS_PER_S / API_TOKEN_NS));
+}
+
+static void arm_refuse(struct api *api)
+{
+    if (!api->refused)
+        return;
+    sd_event_source_set_time(api->refuse, (api->refused->received_ns + API_REFUSE_NS) / NS_PER_US);
+    sd_event_source_set_enabled(api->refuse, SD_EVENT_ONESHOT);
+}
+
+static void take_out(struct api *api, struct request *r)
+{
+    struct request **at = &api->refused;
+
+    while (*at && *at != r)
+        at = &(*at)->next;
+    if (!*at)
+        return;
+    *at = r->next;
+    if (!*at)
+        api->refused_last = at;
+}
+
+/* Later: who asks again at once has to wait, and the daemon has not. */
+static void refuse(struct api *api, struct request *r)
+{
+    bool first = !api->refused;
+
+    *api->refused_last = r;
+    api->refused_last = &r->next;
+    if (first)
+        arm_refuse(api);
+}
+
+static int on_refuse(sd_event_source *s, uint64_t usec, void *arg)
 {
     struct api *api = arg;
-    struct request *r = begin(api, http);
+    struct request *r;
+    uint64_t now = clock_now_ns();
+
+    while ((r = api->refused) && r->received_ns + API_REFUSE_NS <= now) {
+        take_out(api, r);
+        r->http->retry_s = API_RETRY_S;
+        request_fail(r, HTTP_TOO_MANY, "Try again in a second.",
+                     "user %u asks too much: a tenth of the daemon's time, %d requests a second",
+                     (unsigned)r->who.uid, API_RATE);
+    }
+    arm_refuse(api);
+    return 0;
+}
+
+/* ---- requests ---- */
+
+static void parse(struct request *r)
+{
+    const struct httpd_request *http = r->http;
     json_error_t error;
 
-    if (!r)
-        return;
     if (http->body_len > 0) {
         r->body = json_loadb(http->body, http->body_len, JSON_REJECT_DUPLICATES, &error);
         if (!json_is_object(r->body)) {
@@ -109,7 +189,20 @@ static void on_request(void *arg, struct httpd_request *http)
             return;
         }
     }
-    api->handler(r);
+    r->daemon->api->handler(r);
+}
+
+static void on_request(void *arg, struct httpd_request *http)
+{
+    struct request *r = begin(arg, http);
+    uint64_t began = clock_now_ns();
+
+    if (r && !within_budget(r)) {
+        refuse(arg, r);
+    } else if (r) {
+        parse(r);
+        request_charge(r, clock_now_ns() - began);
+    }
 }
 
 static void on_too_long(void *arg, struct httpd_request *http)
@@ -129,6 +222,9 @@ static void on_over(void *arg, struct httpd_request *http)
     if (r->wait)
         wait_cancel(r->daemon, r->wait);
     container_adopt_cancel(r->adoption);
+    take_out(arg, r);
+    sd_event_source_disable_unref(r->turn);
+    history_search_free(r->search);
     stream_free(r->stream);
     json_decref(r->body);
     free(r);
@@ -136,13 +232,34 @@ static void on_over(void *arg, struct httpd_request *http)
 
 /* ---- connections ---- */
 
-static bool welcome(const struct api *api, uid_t uid)
+/* Of users without connections, those who have nothing to wait for are forgotten. */
+static struct user *find_user(struct api *api, uid_t uid)
 {
-    unsigned of_user = 0;
+    uint64_t now = clock_now_ns();
+    struct user *found = NULL;
+    unsigned n = 0;
 
-    for (const struct client *c = api->clients; c; c = c->next)
-        of_user += c->who.uid == uid;
-    return uid == 0 || uid == api->daemon->uid || of_user < API_CONNECTIONS_UID;
+    for (struct user **at = &api->users; *at;) {
+        struct user *u = *at;
+
+        if (u->uid == uid)
+            found = u;
+        if (u->uid == uid || u->connections || now - u->left_ns < API_FORGET_NS) {
+            at = &u->next;
+            n++;
+            continue;
+        }
+        *at = u->next;
+        free(u);
+    }
+    if (found || (n >= API_USERS_MAX && !limits_exempt(api->daemon, uid)))
+        return found;
+    found = calloc(1, sizeof(*found));
+    if (!found)
+        return NULL;
+    *found = (struct user){.next = api->users, .uid = uid, .left_ns = now};
+    api->users = found;
+    return found;
 }
 
 static void *admit(void *arg, int fd)
@@ -150,25 +267,31 @@ static void *admit(void *arg, int fd)
     struct api *api = arg;
     struct client *client;
     struct caller who;
+    struct user *user;
 
-    if (control_identify(api->daemon, fd, &who) < 0 || !welcome(api, who.uid))
+    if (control_identify(api->daemon, fd, &who) < 0 || !(user = find_user(api, who.uid)))
+        return NULL;
+    if (!limits_exempt(api->daemon, who.uid) &&
+        (user->connections >= API_CONNECTIONS_UID ||
+         api->connections >= API_CONNECTIONS_MAX - API_KEPT))
         return NULL;
     client = malloc(sizeof(*client));
     if (!client)
         return NULL;
-    *client = (struct client){api->clients, who};
-    api->clients = client;
+    *client = (struct client){user, who};
+    user->connections++;
+    api->connections++;
     return client;
 }
 
-static void leave(void *arg, void *client)
+static void leave(void *arg, void *data)
 {
     struct api *api = arg;
-    struct client **at = &api->clients;
+    struct client *client = data;
 
-    while (*at != client)
-        at = &(*at)->next;
-    *at = (*at)->next;
+    api->connections--;
+    client->user->connections--;
+    client->user->left_ns = clock_now_ns();
     free(client);
 }
 
@@ -214,6 +337,7 @@ int api_new(struct daemon *d, api_handler *handler, struct api **ret, struct err
     struct api *api = calloc(1, sizeof(*api));
     struct httpd_options options = {
         .fd = -1,
+        .priority = API_PRIORITY,
         .handler = on_request,
         .too_long = on_too_long,
         .over = on_over,
@@ -230,7 +354,14 @@ int api_new(struct daemon *d, api_handler *handler, struct api **ret, struct err
         return error_set(err, -ENOMEM, "out of memory");
     api->daemon = d;
     api->handler = handler;
-    r = take_passed(d, &options.fd);
+    api->refused_last = &api->refused;
+    r = sd_event_add_time(d->event, &api->refuse, CLOCK_MONOTONIC, 0, 1000, on_refuse, api);
+    if (r >= 0)
+        r = sd_event_source_set_enabled(api->refuse, SD_EVENT_OFF);
+    if (r >= 0)
+        r = sd_event_source_set_priority(api->refuse, API_PRIORITY);
+    if (r >= 0)
+        r = take_passed(d, &options.fd);
     api->passed = r > 0;
     if (r == 0)
         options.fd = r = listen_on(d);
@@ -255,6 +386,11 @@ struct api *api_free(struct api *api)
     wait_give_up_all(api->daemon);
     container_adopt_cancel_all(api->daemon);
     httpd_free(api->http);
+    sd_event_source_disable_unref(api->refuse);
+    for (struct user *u = api->users, *next; u; u = next) {
+        next = u->next;
+        free(u);
+    }
     free(api);
     return NULL;
 }

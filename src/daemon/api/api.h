@@ -18,7 +18,24 @@
 #define API_BODY_MAX        65536
 #define API_CONNECTIONS_MAX 256 /* of all users; above, accept and hang up */
 #define API_CONNECTIONS_UID 64  /* of one user other than the daemon's own and root */
-#define API_IDLE_S          10  /* a connection that sends nothing is let go */
+#define API_KEPT            32  /* of all, for those two */
+#define API_USERS_MAX       1024
+#define API_IDLE_S          10 /* a connection that sends nothing is let go */
+
+/*
+ * The budget of a user other than those two: so many requests a second and at once. A request that
+ * takes the loop longer than API_TOKEN_NS counts as several. One too many is answered with 429, and
+ * not at once.
+ */
+#define API_RATE      100
+#define API_BURST     500
+#define API_TOKEN_NS  1000000
+#define API_REFUSE_NS 100000000ull
+#define API_RETRY_S   1
+#define API_FORGET_NS 10000000000ull /* of no connections: then the budget is full again */
+
+/* Behind messages of agents, deaths and decisions: a flood of requests holds none of them up. */
+#define API_PRIORITY (SD_EVENT_PRIORITY_NORMAL + 20)
 
 enum http_status {
     HTTP_OK = 200,
@@ -37,6 +54,7 @@ struct adoption;
 struct api;
 struct attributes;
 struct daemon;
+struct history_search;
 struct job;
 struct request;
 struct stream;
@@ -58,6 +76,10 @@ struct request {
     struct stream *stream;     /* from events.h, where it is the answer */
     uint64_t wait;             /* its wait, 0: none */
     struct adoption *adoption; /* that it waits for; NULL: none */
+    struct request *next;      /* of those that are refused, and wait to be told */
+    struct history_search *search;
+    sd_event_source *turn; /* of the search, while it takes several */
+    double since;
     uint32_t from, to;
     bool changed; /* PATCH: it asked for something else than there was */
 };
@@ -82,6 +104,9 @@ bool routes_write_down(struct request *r, struct job *j);
 void routes_history(struct request *r, struct job *none);
 void routes_events(struct request *r, struct job *none);
 void routes_metrics(struct request *r, struct job *none);
+
+/* Counts @ns of the loop's time for the budget of its user. */
+void request_charge(struct request *r, uint64_t ns);
 
 /* 200, at once: takes over @text (NULL: out of memory), and the stream. @type is a literal. */
 void request_answer_text(struct request *r, const char *type, char *text);

@@ -2,6 +2,8 @@
 /* The paths of the HTTP interface that tell what happened and happens. */
 #include "base/prometheus.h"
 #include "daemon/api/api.h"
+
+#include "base/clock.h"
 #include "daemon/api/events.h"
 #include "daemon/api/metrics.h"
 #include "daemon/api/view.h"
@@ -32,6 +34,49 @@ static bool take_argument(struct request *r, const char *key, uint64_t max, uint
     return false;
 }
 
+static void no_history(struct request *r, const struct error *err)
+{
+    request_fail(r, HTTP_UNAVAILABLE,
+                 "The jobs are not concerned; tided(8) says where history lies.", "%s", err->text);
+}
+
+static int on_turn(sd_event_source *s, void *arg);
+
+/* A step, and another one in the next turn of the loop. */
+static void search_on(struct request *r)
+{
+    struct error err = {0};
+    json_t *list = NULL;
+    int e = history_search_go(r->search, clock_now_ns() + HTTPD_TURN_NS, &list, &err);
+
+    if (e > 0 && !r->turn) {
+        e = sd_event_add_defer(r->daemon->event, &r->turn, on_turn, r);
+        if (e >= 0)
+            e = sd_event_source_set_priority(r->turn, API_PRIORITY);
+        if (e >= 0)
+            return;
+        error_set(&err, e, "%s", strerror(-e));
+    } else if (e > 0) {
+        sd_event_source_set_enabled(r->turn, SD_EVENT_ONESHOT);
+        return;
+    }
+    if (e < 0) {
+        no_history(r, &err);
+        return;
+    }
+    view_history(r->daemon, r->since, list);
+    request_answer(r, HTTP_OK, list);
+}
+
+static int on_turn(sd_event_source *s, void *arg)
+{
+    uint64_t began = clock_now_ns();
+
+    search_on(arg);
+    request_charge(arg, clock_now_ns() - began);
+    return 0;
+}
+
 void routes_history(struct request *r, struct job *none)
 {
     struct history_filter f = {.job = httpd_argument(r->http, "job"),
@@ -39,7 +84,6 @@ void routes_history(struct request *r, struct job *none)
                                .uid = r->who.uid};
     uint64_t since = 0, limit = HISTORY_LIMIT_STD;
     struct error err = {0};
-    json_t *list;
 
     if (!take_argument(r, "since", INT32_MAX, &since) ||
         !take_argument(r, "limit", HISTORY_LIMIT_MAX, &limit))
@@ -47,14 +91,12 @@ void routes_history(struct request *r, struct job *none)
     f.since_ms = since * 1000;
     f.limit = (uint32_t)limit;
     chronicle_look(r->daemon); /* up to now */
-    if (history_query(r->daemon->history, &f, &list, &err) < 0) {
-        request_fail(r, HTTP_UNAVAILABLE,
-                     "The jobs are not concerned; tided(8) says where history lies.", "%s",
-                     err.text);
+    if (history_search_new(r->daemon->history, &f, &r->search, &err) < 0) {
+        no_history(r, &err);
         return;
     }
-    view_history(r->daemon, (double)since, list);
-    request_answer(r, HTTP_OK, list);
+    r->since = (double)since;
+    search_on(r);
 }
 
 void routes_events(struct request *r, struct job *none)

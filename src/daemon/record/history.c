@@ -38,6 +38,7 @@ const char *const history_steps[] = {
     "CREATE INDEX rate_by_job ON rate (job);",
     "ALTER TABLE job ADD COLUMN oom INTEGER NOT NULL DEFAULT 0;",
     "ALTER TABLE job ADD COLUMN cancelled INTEGER NOT NULL DEFAULT 0;",
+    "CREATE INDEX job_by_name ON job (name); CREATE INDEX job_by_uid ON job (uid);",
 };
 const unsigned history_version = ARRAY_LEN(history_steps);
 
@@ -48,7 +49,11 @@ enum statement {
     TRIM_JOB,
     TRIM_ALLOCATION,
     TRIM_RATE,
-    FIND_JOB,
+    FIND_ANY,
+    FIND_NAME,
+    FIND_NUMBER,
+    FIND_OWN,
+    LOAD_JOB,
     FIND_ALLOCATION,
     FIND_RATE,
     STATEMENT_MAX
@@ -58,6 +63,9 @@ enum statement {
 #define TRIM(table)                                                                                \
     "DELETE FROM " table " WHERE id <= (SELECT max(id) FROM " table ") - ?1"                       \
     " OR id IN (SELECT id FROM " table " ORDER BY id LIMIT ?2)"
+
+/* Newest first, each next one without a sort: a search stops and goes on anywhere. */
+#define FIND(which) "SELECT id, uid, ended FROM job WHERE " which " AND id < ?1 ORDER BY id DESC"
 
 /* A row of a job that was never written, or is trimmed, is none: its job is NULL then. */
 #define JOB_ID "(SELECT id FROM job WHERE number = ?1 AND submitted = ?2)"
@@ -82,12 +90,14 @@ static const char *const statement_text[] = {
     [TRIM_JOB] = TRIM("job"),
     [TRIM_ALLOCATION] = TRIM("allocation"),
     [TRIM_RATE] = TRIM("rate"),
-    [FIND_JOB] =
+    [FIND_ANY] = FIND("?2 IS NULL"),
+    [FIND_NAME] = FIND("name = ?2"),
+    [FIND_NUMBER] = FIND("number = ?2"),
+    [FIND_OWN] = FIND("uid = ?2"),
+    [LOAD_JOB] =
         "SELECT id, number, submitted, name, owner, kind, command, begun, ended, exit, run, wait,"
         " min, max, weight, priority, class, request, deadline, placement, oom, cancelled"
-        " FROM job"
-        " WHERE (?1 IS NULL OR name = ?1 OR number = ?2) AND (?3 IS NULL OR uid = ?3)"
-        " AND (ended IS NULL OR ended >= ?4) ORDER BY id DESC LIMIT ?5",
+        " FROM job WHERE id = ?1",
     [FIND_ALLOCATION] = ("SELECT time, threads, cores, reason FROM allocation WHERE job = ?1"
                          " ORDER BY id DESC LIMIT ?2"),
     [FIND_RATE] = "SELECT avg(rate), max(done), max(total), max(unit) FROM rate WHERE job = ?1",
@@ -653,63 +663,138 @@ static json_t *job_of(sqlite3_stmt *s, json_t *allocations, json_t *progress)
         sqlite3_column_int(s, 20) != 0, "cancelled", sqlite3_column_int(s, 21) != 0);
 }
 
-static int find_jobs(struct history *h, const struct history_filter *f, json_t *ret)
+struct history_search {
+    struct history *history;
+    struct history_filter filter;
+    char job[PROTO_NAME_MAX + 1];
+    sqlite3_int64 below; /* the id of the oldest row that was looked at */
+    unsigned made;
+    json_t *list;
+};
+
+static int load_job(struct history_search *q, sqlite3_int64 id)
 {
-    sqlite3_stmt *s = h->statement[FIND_JOB];
-    uint32_t shown = HISTORY_SHOWN_MAX / f->limit;
-    int r;
+    sqlite3_stmt *s = q->history->statement[LOAD_JOB];
+    json_t *allocations = json_array(), *progress = NULL;
+    int r = find_allocations(q->history, id, HISTORY_SHOWN_MAX / q->filter.limit, allocations);
+
+    if (r == SQLITE_OK)
+        r = find_progress(q->history, id, &progress);
+    sqlite3_bind_int64(s, 1, id);
+    if (r == SQLITE_OK && sqlite3_step(s) == SQLITE_ROW)
+        json_array_append_new(q->list, job_of(s, json_incref(allocations), json_incref(progress)));
+    json_decref(allocations);
+    json_decref(progress);
+    sqlite3_reset(s);
+    return r;
+}
+
+static bool matches(const struct history_filter *f, sqlite3_stmt *s)
+{
+    return (f->all || sqlite3_column_int64(s, 1) == f->uid) &&
+           (sqlite3_column_type(s, 2) == SQLITE_NULL ||
+            sqlite3_column_int64(s, 2) >= (sqlite3_int64)f->since_ms);
+}
+
+static sqlite3_stmt *bind_search(const struct history_search *q)
+{
+    bool by_id = q->job[0] == 'j' && q->job[1] && !q->job[1 + strspn(q->job + 1, "0123456789")];
+    sqlite3_stmt *s = q->history->statement[by_id           ? FIND_NUMBER
+                                            : q->job[0]     ? FIND_NAME
+                                            : q->filter.all ? FIND_ANY
+                                                            : FIND_OWN];
 
     sqlite3_clear_bindings(s);
-    if (f->job) {
-        bind_text(s, 1, f->job);
-        sqlite3_bind_int64(s, 2, f->job[0] == 'j' ? atoll(f->job + 1) : 0);
-    }
-    if (!f->all)
-        sqlite3_bind_int64(s, 3, f->uid);
-    sqlite3_bind_int64(s, 4, (sqlite3_int64)f->since_ms);
-    sqlite3_bind_int64(s, 5, f->limit);
-    while ((r = sqlite3_step(s)) == SQLITE_ROW) {
-        sqlite3_int64 id = sqlite3_column_int64(s, 0);
-        json_t *allocations = json_array(), *progress = NULL;
+    sqlite3_bind_int64(s, 1, q->below);
+    if (by_id)
+        sqlite3_bind_int64(s, 2, atoll(q->job + 1));
+    else if (q->job[0])
+        bind_text(s, 2, q->job);
+    else if (!q->filter.all)
+        sqlite3_bind_int64(s, 2, q->filter.uid);
+    return s;
+}
 
-        r = find_allocations(h, id, shown, allocations);
-        if (r == SQLITE_OK)
-            r = find_progress(h, id, &progress);
-        json_array_append_new(ret, job_of(s, allocations, progress)); /* takes both over */
-        if (r != SQLITE_OK)
+/* SQLITE_DONE, SQLITE_ROW: there may be more, or an error. */
+static int find_jobs(struct history_search *q, uint64_t until_ns)
+{
+    sqlite3_stmt *s = bind_search(q);
+    int r;
+
+    while ((r = sqlite3_step(s)) == SQLITE_ROW) {
+        q->below = sqlite3_column_int64(s, 0);
+        if (matches(&q->filter, s) && (r = load_job(q, q->below)) != SQLITE_OK)
+            break;
+        r = json_array_size(q->list) >= q->filter.limit ? SQLITE_DONE : SQLITE_ROW;
+        if (r == SQLITE_DONE || clock_now_ns() >= until_ns)
             break;
     }
     sqlite3_reset(s);
-    return r == SQLITE_DONE ? SQLITE_OK : r;
+    return r;
+}
+
+/* From the newest row of the file that there is now. */
+static void begin_search(struct history_search *q)
+{
+    q->below = INT64_MAX;
+    q->made = q->history->made;
+    json_array_clear(q->list);
 }
 
 /* Damage that this finds makes room for a new file, in which nothing is. */
-static int query(struct history *h, const struct history_filter *filter, json_t *list)
+static int search(struct history_search *q, uint64_t until_ns)
 {
-    int r = find_jobs(h, filter, list);
+    struct history *h = q->history;
+    int r;
 
-    if (r == SQLITE_OK)
+    if (q->made != h->made)
+        begin_search(q);
+    r = find_jobs(q, until_ns);
+    if (r == SQLITE_DONE || r == SQLITE_ROW)
         return r;
-    json_array_clear(list);
     fail(h, r);
-    return h->db ? find_jobs(h, filter, list) : r;
+    begin_search(q);
+    return h->db ? find_jobs(q, until_ns) : r;
 }
 
-int history_query(struct history *h, const struct history_filter *filter, json_t **ret,
-                  struct error *err)
+int history_search_new(struct history *h, const struct history_filter *filter,
+                       struct history_search **ret, struct error *err)
 {
-    json_t *list;
+    struct history_search *q;
 
     if (!h)
         return error_set(err, -ENODATA, "this daemon keeps no history");
     history_write(h, true);
-    list = json_array();
-    if (!list)
+    q = calloc(1, sizeof(*q));
+    if (!q || !(q->list = json_array())) {
+        free(q);
         return error_set(err, -ENOMEM, "out of memory");
-    if (!is_open(h, true) || query(h, filter, list) != SQLITE_OK) {
-        json_decref(list);
-        return error_set(err, -ENODATA, "no history is kept in %s: %s", h->path, h->why);
     }
-    *ret = list;
+    q->history = h;
+    q->filter = *filter;
+    snprintf(q->job, sizeof(q->job), "%s", filter->job ? filter->job : "");
+    begin_search(q);
+    *ret = q;
     return 0;
+}
+
+int history_search_go(struct history_search *q, uint64_t until_ns, json_t **ret, struct error *err)
+{
+    struct history *h = q->history;
+    int r = is_open(h, true) ? search(q, until_ns) : SQLITE_CANTOPEN;
+
+    if (r == SQLITE_ROW)
+        return 1;
+    if (r != SQLITE_DONE)
+        return error_set(err, -ENODATA, "no history is kept in %s: %s", h->path, h->why);
+    *ret = json_incref(q->list);
+    return 0;
+}
+
+struct history_search *history_search_free(struct history_search *q)
+{
+    if (q)
+        json_decref(q->list);
+    free(q);
+    return NULL;
 }

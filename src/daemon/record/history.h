@@ -34,6 +34,7 @@
 #define HISTORY_SHOWN_MAX   8000 /* … and allocations of all of them */
 
 struct history;
+struct history_search;
 
 /*
  * A job for ever: ids begin anew with a new directory, but not in the same millisecond, and both
@@ -107,11 +108,20 @@ struct history_filter {
 };
 
 /*
- * The jobs that match as a JSON array, newest first, each with its newest allocations; a new
- * reference. Returns 0, -ENODATA (*err: why there is no history now), or -ENOMEM. @h may be NULL.
+ * The jobs that match, newest first, each with its newest allocations. A search is made of steps,
+ * since a file can have many rows that do not match; jobs that are written meanwhile may be missed.
+ * Returns 0, -ENODATA (*err: why there is no history) or -ENOMEM. @h may be NULL, and outlives the
+ * search otherwise.
  */
-int history_query(struct history *h, const struct history_filter *filter, json_t **ret,
-                  struct error *err);
+int history_search_new(struct history *h, const struct history_filter *filter,
+                       struct history_search **ret, struct error *err);
+struct history_search *history_search_free(struct history_search *q); /* takes NULL, returns NULL */
+
+/*
+ * One step, until @until_ns of the monotonic clock and a row at least. Returns 0 with a new
+ * reference to a JSON array, 1 (to be called again), or -ENODATA (*err: why there is none now).
+ */
+int history_search_go(struct history_search *q, uint64_t until_ns, json_t **ret, struct error *err);
 
 /* For tests: what makes version K+1 of the schema from version K. */
 extern const char *const history_steps[];

@@ -145,7 +145,7 @@ void httpd_wake(struct httpd_request *r)
 static ssize_t on_room(void *arg, uint64_t pos, char *buf, size_t max)
 {
     struct exchange *x = arg;
-    ssize_t n = x->left ? HTTPD_BROKEN : x->reader(x->reader_arg, buf, max);
+    ssize_t n = x->left || x->server->ending ? HTTPD_BROKEN : x->reader(x->reader_arg, buf, max);
 
     if (n == 0)
         suspend(x);
@@ -438,6 +438,8 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
     x->peer->busy = !x->answered || x->reader;
     if (x->answered)
         return send_answer(x);
+    if (s->ending)
+        return MHD_NO;
     suspend(x);
     if (!x->handed)
         sd_event_source_set_enabled(s->resume, SD_EVENT_ONESHOT);
@@ -688,7 +690,6 @@ struct httpd *httpd_free(struct httpd *s)
         return NULL;
     s->ending = true;
     for (struct exchange *x = s->first; x; x = s->first) {
-        x->left = true;
         if (x->reader)
             resume(x);
         else

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kube/serve/chiefs_channel.h"
 
+#include "base/bucket.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fnv.h"
@@ -21,11 +22,6 @@
 
 #define NOT_A_POD "the token is not of a pod: use the projected one"
 #define ELSEWHERE "the token is of a pod in another namespace"
-
-/* A token bucket: a burst at once, then a rate per second. */
-struct bucket {
-    uint64_t filled_ns, tokens; /* NS_PER_S-ths */
-};
 
 /* The API server's verdict on a token; only the token's hash is kept. */
 struct verdict {
@@ -68,21 +64,6 @@ struct channel {
     uint64_t reports, refused, reviews;
     unsigned n_verdicts;
 };
-
-static bool take_one(struct bucket *b, unsigned rate, unsigned burst, uint64_t now)
-{
-    uint64_t full = burst * NS_PER_S, passed = now - b->filled_ns;
-
-    if (b->filled_ns == 0 || passed >= full / rate || b->tokens + passed * rate > full)
-        b->tokens = full;
-    else
-        b->tokens += passed * rate;
-    b->filled_ns = now;
-    if (b->tokens < NS_PER_S)
-        return false;
-    b->tokens -= NS_PER_S;
-    return true;
-}
 
 /* ---- answers ---- */
 
@@ -154,7 +135,7 @@ static void judge(struct channel *c, struct httpd_request *r, struct verdict *v,
         refuse(c, r, 403, NOT_A_POD);
     else if (strcmp(v->name_space, name_space) != 0)
         refuse(c, r, 403, ELSEWHERE);
-    else if (!take_one(&v->bucket, CHANNEL_POD_RATE, CHANNEL_POD_BURST, clock_now_ns()))
+    else if (!bucket_take(&v->bucket, CHANNEL_POD_RATE, CHANNEL_POD_BURST, clock_now_ns()))
         refuse(c, r, 429, "too many reports of this pod");
     else
         accept_report(c, r, name_space, job, v->uid);
@@ -272,8 +253,8 @@ static bool may_ask(struct channel *c, const struct httpd_request *r)
 
     hash = fnv_bytes(c->seed, r->address + (is_ipv4 ? 12 : 0), is_ipv4 ? 4 : 8);
     own = &c->left_of[(hash >> 32) % ADDRESSES];
-    return take_one(own, CHANNEL_ADDRESS_RATE, CHANNEL_ADDRESS_BURST, now) &&
-           take_one(&c->reviews_left, CHANNEL_REVIEW_RATE, CHANNEL_REVIEW_BURST, now);
+    return bucket_take(own, CHANNEL_ADDRESS_RATE, CHANNEL_ADDRESS_BURST, now) &&
+           bucket_take(&c->reviews_left, CHANNEL_REVIEW_RATE, CHANNEL_REVIEW_BURST, now);
 }
 
 static void ask(struct channel *c, struct httpd_request *r, const struct head *head)
@@ -391,7 +372,7 @@ static void on_request(void *arg, struct httpd_request *r)
         refuse(c, r, status, why);
     else if (v && v->until_ns > now)
         judge(c, r, v, head.name_space, head.job);
-    else if (v ? take_one(&v->bucket, CHANNEL_POD_RATE, CHANNEL_POD_BURST, now) : may_ask(c, r))
+    else if (v ? bucket_take(&v->bucket, CHANNEL_POD_RATE, CHANNEL_POD_BURST, now) : may_ask(c, r))
         ask(c, r, &head);
     else
         refuse(c, r, 429, "too many tokens that are not known yet");

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A user who floods api.sock: others' jobs keep their changes, root its answers, and the flood gets 429."""
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+
+from daemon import GUARD_S, SET, SLOWNESS, WAIT, UnixConnection, eventually
+from test_tided_users import ONE, THREE, TWO, call, conf
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+BOUND_S = 1.0 * SLOWNESS  # of one change: without the cure it takes many seconds
+ROWS = 100_000
+
+# Connections that send the next request with each answer, until its input ends; prints how often each status came.
+FLOOD = """
+import collections, json, os, select, socket, sys, time
+path, request, connections = sys.argv[1], sys.argv[2].encode(), int(sys.argv[3])
+counts, open_ones, more = collections.Counter(), set(), True
+def dial():
+    s = socket.socket(socket.AF_UNIX)
+    try:
+        s.connect(path)
+        s.send(b"GET " + request + b" HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")
+        open_ones.add(s)
+    except OSError:
+        counts["refused"] += 1
+        s.close()
+while more:
+    while len(open_ones) < connections:
+        dial()
+    for s in select.select([*open_ones, sys.stdin], [], [], .1)[0]:
+        if s == sys.stdin:
+            more = False
+            continue
+        try:
+            data = s.recv(1 << 20)
+            if data.startswith(b"HTTP/1.1 "):
+                counts[data[9:12].decode()] += 1
+                s.send(b"GET " + request + b" HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")
+        except OSError:
+            data = b""
+        if not data:
+            counts["refused"] += 1
+            open_ones.remove(s)
+            s.close()
+print(json.dumps(counts))
+"""
+
+
+def as_user(uid, *command):
+    return ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", *map(str, command)]
+
+
+class Flood:
+    def __init__(self, tided, uid, request, processes=4, connections=16):
+        self.processes = [subprocess.Popen(as_user(uid, sys.executable, "-c", FLOOD, tided.dir / "api.sock", request,
+                                                   connections),
+                                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                          for _ in range(processes)]
+        time.sleep(.5)
+
+    def end(self):
+        """How often each status came."""
+        sums = {}
+        for process in self.processes:
+            for status, n in json.loads(process.communicate(timeout=GUARD_S)[0]).items():
+                sums[status] = sums.get(status, 0) + n
+        return sums
+
+
+@pytest.fixture
+def tided(place):
+    return place.daemon("--cpus", "0-7", "--policy", "equal").start()
+
+
+def fill_history(tided, rows):
+    """As many jobs that have ended as history holds, of somebody whom nobody asks about."""
+    tided.stop()
+    db = sqlite3.connect(tided.dir / "history.db")
+    db.execute("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) "
+               "INSERT INTO job (number, submitted, name, owner, uid, kind, command, begun, ended, run, wait,"
+               " weight, priority, class, placement) SELECT i + 1000, i, 'old' || i, 'somebody', ?, 'process', 'x', i, i,"
+               " 1, 1, 100, 0, 0, 'shared' FROM n", (rows, ONE))
+    db.commit()
+    db.close()
+    tided.start()
+
+
+def change(job, n):
+    """Seconds until a job's agent has another target, which its user's other job made room for."""
+    began = time.monotonic()
+    assert job.daemon.controller().order(SET, flags=WAIT, job=job.id, intra=n, deadline_ms=60000)["status"] == 0
+    job.peer.expect("target", n)
+    return time.monotonic() - began
+
+
+def replan(tided, job, expected):
+    """Seconds from a death that the kernel tells of to what others get of its cores."""
+    guest = tided.job("--max", "8")
+    job.peer.expect("target", expected)
+    began = time.monotonic()
+    guest.peer.end()
+    job.peer.expect("target", 8)
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize("request_", ["/v1/history?job=nobody", "/v1/history?since=2000000000", "/v1/jobs", "/metrics"])
+def test_changes_take_no_longer(tided, request_):
+    fill_history(tided, ROWS)
+    job = tided.job("--max", "8")
+    job.target(8)
+    flood = Flood(tided, ONE, request_)
+    worst = max(change(job, n) for n in (1, 2, 3, 4) * 5)
+    assert job.patch(auto=True)[0] == 200
+    job.peer.expect("target", 8)
+    worst = max(worst, *(replan(tided, job, 4) for _ in range(5)))
+    counts = flood.end()
+    assert worst < BOUND_S, (worst, counts)
+    assert counts.get("429", 0) > 0 and counts.get("200", 0) > 0, counts
+
+
+def test_who_asks_too_much_is_told_so_and_nobody_else(tided, build_dir):
+    flood = Flood(tided, ONE, "/v1/jobs", connections=12)  # some of its 64 are left
+    refused = eventually(lambda: [answer for answer in call(tided, ONE, ("api", "GET", "/v1/jobs")) if answer[0] == 429])
+    assert "user 61001 asks too much" in refused[0][1] and "Try again in a second." in refused[0][1]
+    assert all(tided.api("GET", "/v1/jobs")[0] == 200 for _ in range(50))  # root
+    assert {status for status, _ in call(tided, TWO, *[("api", "GET", "/v1/jobs")] * 50)} == {200}
+    done = subprocess.run(as_user(ONE, build_dir / "tide", "ps"), capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "TIDE_DIR": str(tided.dir)})
+    assert done.returncode in (0, 5), done  # 0: there was room in the budget a second later
+    assert done.returncode == 0 or "user 61001 asks too much" in done.stderr
+    counts = flood.end()
+    assert set(counts) <= {"200", "429", "refused"}, counts
+    eventually(lambda: call(tided, ONE, ("api", "GET", "/v1/jobs"))[0][0] == 200)
+
+
+HOLD = """
+import socket, sys
+held = []
+for _ in range(int(sys.argv[3])):
+    s = socket.socket(socket.AF_UNIX, getattr(socket, sys.argv[2]))
+    s.connect(sys.argv[1])
+    held.append(s)
+print(len(held), flush=True)
+sys.stdin.read()
+"""
+
+
+class Held:
+    """Connections of a user that say nothing."""
+
+    def __init__(self, path, kind, uid, n):
+        self.process = subprocess.Popen(as_user(uid, sys.executable, "-c", HOLD, path, kind, n), stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
+        assert int(self.process.stdout.readline()) == n
+
+    def end(self):
+        self.process.communicate(timeout=GUARD_S)
+
+
+def sockets(tided):
+    count = 0
+    for fd in os.listdir(f"/proc/{tided.process.pid}/fd"):
+        try:
+            count += os.readlink(f"/proc/{tided.process.pid}/fd/{fd}").startswith("socket:")
+        except FileNotFoundError:
+            pass
+    return count
+
+
+def test_connections_to_api_sock_are_kept_for_root(tided):
+    before = sockets(tided)
+    held = [Held(tided.dir / "api.sock", "SOCK_STREAM", ONE + i, 80) for i in range(5)]
+    eventually(lambda: sockets(tided) <= before + 256 - 32)  # API_CONNECTIONS_MAX, API_KEPT
+    roots = [UnixConnection(tided.dir / "api.sock") for _ in range(30)]
+    for connection in roots:
+        connection.request("GET", "/v1/jobs")
+        assert connection.getresponse().read() == b"[]"
+    for one in (*held, *roots):
+        getattr(one, "end", getattr(one, "close", None))()
+
+
+def test_connections_to_agent_sock_are_kept_for_root(tided):
+    before = sockets(tided)
+    held = [Held(tided.dir / "agent.sock", "SOCK_SEQPACKET", uid, 600) for uid in (ONE, TWO, THREE)]
+    eventually(lambda: sockets(tided) <= before + 1024 - 64)  # PROTO_CONNECTIONS_MAX, of which some are kept
+    controllers = [tided.controller() for _ in range(60)]
+    assert all(c.list() == [] for c in controllers)
+    for one in held:
+        one.end()
+    for controller in controllers:
+        controller.close()
+
+
+def test_the_last_jobs_are_roots(place, public_dir):
+    """512 in all (PROTO_JOBS_MAX), of which 16 are kept for root."""
+    tided = place.daemon("--config", conf(public_dir, "user-jobs=none\n")).start()
+    many = "for i in $(seq $0); do sleep 1000 & echo $!; done; wait"
+    with subprocess.Popen(as_user(ONE, "sh", "-c", many, 497), stdout=subprocess.PIPE, text=True,
+                          start_new_session=True) as users, \
+            subprocess.Popen(["sh", "-c", many, "17"], stdout=subprocess.PIPE, text=True,
+                             start_new_session=True) as roots:
+        def register(process):
+            return tided.api("POST", "/v1/jobs", {"pid": int(process.stdout.readline())})
+        try:
+            assert [register(users)[0] for _ in range(496)] == [201] * 496
+            status, answer = register(users)
+            assert status == 503 and "its most jobs, 496, but for root's" in answer["error"]["message"], answer
+            assert [register(roots)[0] for _ in range(16)] == [201] * 16
+            status, answer = register(roots)
+            assert status == 503 and "its most jobs, 512" in answer["error"]["message"], answer
+        finally:
+            for process in (users, roots):
+                os.killpg(process.pid, signal.SIGKILL)
