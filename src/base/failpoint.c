@@ -47,6 +47,7 @@ static const char *const names[] = {
     [FAULT_SEND] = "send",
     [FAULT_AFFINITY] = "affinity",
     [FAULT_GROUP_MAKE] = "group-make",
+    [FAULT_GROUP_REMOVE] = "group-remove",
     [FAULT_WEIGHT_WRITE] = "weight-write",
     [FAULT_FREEZER_LIST] = "freezer-list",
 };

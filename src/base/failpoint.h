@@ -53,6 +53,7 @@ enum failpoint {
     FAULT_SEND, /* a message to an agent or controller */
     FAULT_AFFINITY,
     FAULT_GROUP_MAKE,
+    FAULT_GROUP_REMOVE, /* of a job; it is as if a process did not leave yet */
     FAULT_WEIGHT_WRITE,
     FAULT_FREEZER_LIST, /* whether each process may be paused */
     FAILPOINT_MAX

@@ -9,6 +9,7 @@
 #include "daemon/confine/actuate.h"
 #include "daemon/confine/balance.h"
 #include "daemon/confine/guardian.h"
+#include "daemon/confine/job_group.h"
 #include "daemon/containers/container.h"
 #include "daemon/job/confine.h"
 #include "daemon/link/agent_socket.h"
@@ -386,6 +387,8 @@ static int add_sources(struct top *t)
         r = wake_new(d, e, &wake_handlers, &d->wake);
     if (r >= 0)
         r = plan_new(d, &d->plan);
+    if (r >= 0)
+        r = job_groups_new(d, &d->job_groups);
     return r < 0 ? r : waits_new(d, &d->waits);
 }
 
@@ -491,6 +494,7 @@ static void end(struct top *t)
     d->machine_share = machine_share_free(d->machine_share);
     d->balance = balance_free(d->balance);
     d->guardian = guardian_free(d->guardian);
+    d->job_groups = job_groups_free(d->job_groups);
     d->decision = decision_free(d->decision);
     d->cgroup = cgroup_free(d->cgroup);
     d->chronicle = chronicle_free(d->chronicle);
@@ -543,6 +547,8 @@ int daemon_run(const struct daemon_options *options, struct error *err)
         if (watch_directory(t) < 0)
             daemon_log("%s cannot be watched: its removal will go unseen", d->dir);
         sd_notify(0, "READY=1");
+        if (sd_event_set_watchdog(d->event, true) < 0) /* 0: nobody has asked for it */
+            daemon_log("the service manager is not told that the daemon is alive");
         r = sd_event_loop(d->event);
     }
     end(t);

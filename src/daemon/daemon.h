@@ -34,6 +34,7 @@ struct chronicle;
 struct agent_socket;
 struct guardian;
 struct balance;
+struct job_groups;
 struct machine_share;
 struct containers;
 struct decision;
@@ -70,6 +71,7 @@ struct daemon {
     struct decision *decision;         /* the policy and its state */
     struct plan *plan;
     struct guardian *guardian;
+    struct job_groups *job_groups;
     struct balance *balance;
     struct machine_share *machine_share;
     struct agent_socket *agent_socket;

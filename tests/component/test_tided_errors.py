@@ -12,7 +12,7 @@ import time
 import pytest
 
 from daemon import NOBODY, Raw, UnixConnection, eventually, hello
-from workers import CPUS, affinity
+from workers import CPU_GROUP, CPUS, affinity, cpu_groups, group
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FAULTS = set(re.findall(r'\[FAULT_\w+\] = "([a-z-]+)"', (ROOT / "src/base/failpoint.c").read_text()))
@@ -269,6 +269,35 @@ def test_daemon_and_guardian_may_be_killed_together_at_any_step(place, step):
     assert tided.stop() == 0
     for peer in peers:
         assert affinity(peer.pid) == ALL
+
+
+@root_only
+@cpu_groups
+def test_groups_that_cannot_be_removed_yet_stop_nobody(place):
+    tided = daemon(place, "group-remove:1+:EAGAIN", "--policy", "equal")
+    survivor, jobs = tided.job(), [tided.job() for _ in range(30)]
+    made = {job: group(job) for job in jobs if eventually(lambda job=job: group(job) != CPU_GROUP)}
+    eventually(lambda: survivor.get()["active"] == survivor.get()["target"])
+    survivor.peer.silent(0)  # what it has said by now
+    for job in jobs:
+        job.peer.process.kill()
+    eventually(lambda: len(tided.jobs()) == 1)
+    words = [said[0] for said in survivor.peer.silent(2)]
+    assert "lapsed" not in words and "closed" not in words  # its lease was renewed all the time
+    assert all(path.exists() for path in made.values())
+    assert tided.stop() == 0
+    assert not any(path.exists() for path in made.values())
+
+
+@root_only
+@cpu_groups
+def test_a_group_that_cannot_be_removed_at_once_is_removed_later(place):
+    tided = daemon(place, "group-remove:1:EAGAIN", "--policy", "equal")
+    job, other = tided.job(), tided.job()
+    made = eventually(lambda: group(job) != CPU_GROUP and group(job))
+    job.end()
+    eventually(lambda: not made.exists())
+    assert group(other) != CPU_GROUP
 
 
 def test_every_fault_is_tried():

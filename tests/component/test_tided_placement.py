@@ -12,17 +12,13 @@ import time
 import pytest
 
 from daemon import NOBODY, SET, WAIT, eventually
+from workers import CPU_GROUP, V2, cpu_groups, group
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ONE = 61001  # a user without a name
 CPUS = sorted(os.sched_getaffinity(0))
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
-CGROUP = pathlib.Path("/sys/fs/cgroup")
-V2 = (CGROUP / "cgroup.controllers").exists()
-CPU_GROUP = CGROUP if V2 else CGROUP / "cpu"
-cpu_groups = pytest.mark.skipif(not V2 and not (CPU_GROUP / "cpu.shares").exists(),
-                                reason="needs control groups of the processors")
 
 
 def cores_of(text):
@@ -129,13 +125,6 @@ def test_an_affinity_changed_under_our_fence_is_the_new_limit_too(place):
     assert job.get()["allowed"] == 1 and job.get()["cores"] == str(CPUS[0])
     os.sched_setaffinity(job.peer.pid, CPUS)
     job.target(len(CPUS))
-
-
-def group(job):
-    lines = pathlib.Path(f"/proc/{job.peer.pid}/cgroup").read_text().splitlines()
-    path = next(path for _, names, path in (line.split(":", 2) for line in lines)
-                if "cpu" in names.split(",") or V2)
-    return CPU_GROUP / path.lstrip("/")
 
 
 def weight(job):

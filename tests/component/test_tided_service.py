@@ -14,8 +14,8 @@ import sys
 
 import pytest
 
-from daemon import (LIST, RESULT, SET, WELCOME, Raw, UnixConnection, control, eventually,
-                    hello, remove)
+from daemon import (GUARD_S, LIST, RESULT, SET, SLOWNESS, WELCOME, Raw, UnixConnection, control,
+                    eventually, hello, remove)
 from engine import IMAGE, Engine
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -235,6 +235,32 @@ def test_another_socket_than_its_own_is_refused(place, public_dir):
     assert tided.process.wait(30) == 1
     assert "see tided.socket" in tided.log.read_text()
     passed.close()
+
+
+def test_the_service_manager_hears_of_a_loop_that_goes_on_and_of_no_other(place, public_dir):
+    heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    heard.bind(str(public_dir / "notify"))
+    tided = place.daemon("--cpus", "0-7")
+    tided.env = {"NOTIFY_SOCKET": str(public_dir / "notify"), "WATCHDOG_USEC": "200000",
+                 "TIDE_FAILPOINT": "target-lowered:2:delay=600000ms"}
+
+    def hear(seconds):
+        heard.settimeout(seconds)
+        try:
+            return heard.recv(100).decode()
+        except TimeoutError:
+            return None
+
+    tided.start()
+    job = tided.job()
+    job.target(8)
+    assert hear(GUARD_S).startswith("READY=1")
+    assert [hear(GUARD_S) for _ in range(20)] == ["WATCHDOG=1"] * 20
+    order = UnixConnection(tided.dir / "api.sock")
+    order.request("PATCH", f"/v1/jobs/{job.id}", json.dumps({"threads": 1}))  # the loop stands still
+    eventually(lambda: hear(2 * SLOWNESS) is None)
+    tided.signal(signal.SIGKILL)
+    order.close(), heard.close()
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")

@@ -8,10 +8,16 @@ import struct
 import time
 from typing import NamedTuple
 
+import pytest
+
 from daemon import GUARD_S, eventually
 
 CPUS = sorted(os.sched_getaffinity(0))
-CPU_GROUP = pathlib.Path("/sys/fs/cgroup/cpu")
+CGROUP = pathlib.Path("/sys/fs/cgroup")
+V2 = (CGROUP / "cgroup.controllers").exists()
+CPU_GROUP = CGROUP if V2 else CGROUP / "cpu"
+cpu_groups = pytest.mark.skipif(not V2 and not (CPU_GROUP / "cpu.shares").exists(),
+                                reason="needs control groups of the processors")
 GONE = (OSError, http.client.HTTPException, ValueError)
 
 
@@ -37,6 +43,13 @@ def cores_of(text):
         first, _, last = part.partition("-")
         found |= set(range(int(first), int(last or first) + 1))
     return frozenset(found)
+
+
+def group(job):
+    lines = pathlib.Path(f"/proc/{job.peer.pid}/cgroup").read_text().splitlines()
+    path = next(path for _, names, path in (line.split(":", 2) for line in lines)
+                if "cpu" in names.split(",") or V2)
+    return CPU_GROUP / path.lstrip("/")
 
 
 def whole_cores(quota_us, period_us=100000):

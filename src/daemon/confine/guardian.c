@@ -25,7 +25,8 @@
 #define LOCK_WAIT_NS    (5 * NS_PER_S)
 #define AGAIN_US        1000000 /* between two tries to start it */
 #define LOCK_PAUSE_US   5000
-#define REMOVE_TRIES    500
+#define REMOVE_TRIES    500 /* by the guardian, and by a daemon that begins or ends */
+#define OWN_TRIES       20
 #define REMOVE_PAUSE_US 10000
 #define TABLE_BYTES     (GUARDIAN_ENTRIES_MAX * sizeof(struct entry))
 
@@ -87,6 +88,13 @@ void guardian_forget(struct guardian *g, pid_t pid, uint64_t start)
         atomic_store(&e->used, 0);
 }
 
+/* A large process that is just exiting counts in its group for some 100 ms. */
+static void remove_group(const struct cgroup *cg, const char *group, unsigned tries)
+{
+    for (unsigned i = 0; i < tries && cgroup_remove(cg, group, NULL) == -EBUSY; i++)
+        usleep(REMOVE_PAUSE_US);
+}
+
 static unsigned restore(struct entry *table, int root, const struct cgroup *cg, const char *group)
 {
     unsigned n = 0;
@@ -113,7 +121,11 @@ struct journal *guardian_keep(struct guardian *g)
 
 unsigned guardian_restore(struct guardian *g, int root, const struct cgroup *cg)
 {
-    return restore(g->table, root, cg, g->group);
+    unsigned n = restore(g->table, root, cg, g->group);
+
+    if (cg)
+        remove_group(cg, g->group, OWN_TRIES);
+    return n;
 }
 
 /* ---- the child ---- */
@@ -177,9 +189,8 @@ _Noreturn static void guard(const struct guardian *g, int pipe_fd, int lock_fd)
     }
     restore_containers(g->journal, lock_fd);
     close_fd(lock_fd); /* a waiting daemon may begin: its group has another name */
-    /* A large process that is just exiting counts in its group for some 100 ms. */
-    for (int i = 0; cg && i < REMOVE_TRIES && cgroup_remove(cg, g->group, NULL) == -EBUSY; i++)
-        usleep(REMOVE_PAUSE_US);
+    if (cg)
+        remove_group(cg, g->group, REMOVE_TRIES);
     _exit(0);
 }
 
@@ -187,16 +198,16 @@ _Noreturn static void guard(const struct guardian *g, int pipe_fd, int lock_fd)
  * The lock belongs to the open file, which the child inherits: it is free when no guardian of this
  * directory is at work any more. Without it (full disk) a new daemon could meet an old guardian.
  */
-static int lock_guardian(int dir_fd)
+static int lock_guardian(int dir_fd, uint64_t wait_ns)
 {
     _cleanup_fd_ int fd =
         openat(dir_fd, GUARDIAN_LOCK, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    uint64_t deadline = clock_now_ns() + LOCK_WAIT_NS;
+    uint64_t deadline = clock_now_ns() + wait_ns;
 
     if (fd < 0)
         return -errno;
     while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        if (errno != EWOULDBLOCK || clock_now_ns() > deadline)
+        if (errno != EWOULDBLOCK || clock_now_ns() >= deadline)
             return -errno;
         usleep(LOCK_PAUSE_US);
     }
@@ -244,7 +255,7 @@ static void start_again(struct guardian *g, const char *why)
     int r;
 
     stop(g);
-    lock_fd = lock_guardian(g->dir_fd);
+    lock_fd = lock_guardian(g->dir_fd, 0); /* it ended with the guardian; the loop cannot wait */
     r = start(g, lock_fd);
     if (r == 0) {
         daemon_log("%sthe guardian was started again", why);
@@ -333,11 +344,11 @@ int guardian_new(sd_event *event, int dir_fd, const char *state_dir, const char 
         return error_set(err, -ENOMEM, "out of memory");
     *g = (struct guardian){.event = event, .dir_fd = dir_fd, .pipe_fd = -1, .pidfd = -1};
     snprintf(g->group, sizeof(g->group), "%s", group);
-    lock_fd = lock_guardian(dir_fd);
+    lock_fd = lock_guardian(dir_fd, LOCK_WAIT_NS);
     if (lock_fd < 0)
         daemon_log("no lock for the guardian: %s", strerror(-lock_fd));
     if (cg && *earlier) /* else its cpusets would cut what is restored, and reset it at their end */
-        cgroup_remove(cg, earlier, NULL);
+        remove_group(cg, earlier, OWN_TRIES);
     r = table_new(g, lock_fd >= 0);
     if (r == 0)
         r = journal_new(lock_fd < 0 ? NULL : state_dir, &g->journal);

@@ -9,13 +9,139 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#define AGAIN_US  20000 /* between two tries to remove a group */
+#define TRIES_MAX 500   /* then it stays until the daemon ends */
+#define STEP      16    /* groups that are tried at a time */
+
+/* The group of a job that is gone. */
+struct leaving {
+    struct leaving *next;
+    unsigned tries;
+    char name[CGROUP_NAME_MAX];
+};
+
+struct job_groups {
+    struct daemon *daemon;
+    sd_event_source *again;
+    struct leaving *first;
+};
 
 void job_group_name(const struct job *j, char ret_name[CGROUP_NAME_MAX])
 {
     snprintf(ret_name, CGROUP_NAME_MAX, "%.*s/%s", CGROUP_NAME_MAX - PROTO_ID_MAX - 1,
              j->daemon->group, j->id);
 }
+
+/* ---- removing ---- */
+
+static int try_removal(const struct daemon *d, const char *name)
+{
+    return fault(FAULT_GROUP_REMOVE) < 0 ? -EBUSY : cgroup_remove(d->cgroup, name, NULL);
+}
+
+static void append(struct job_groups *g, struct leaving *l)
+{
+    struct leaving **at = &g->first;
+
+    while (*at)
+        at = &(*at)->next;
+    l->next = NULL;
+    *at = l;
+    sd_event_source_set_time_relative(g->again, AGAIN_US);
+    sd_event_source_set_enabled(g->again, SD_EVENT_ONESHOT);
+}
+
+static void remove_group(const struct daemon *d, const char *name)
+{
+    struct leaving *l;
+
+    if (try_removal(d, name) != -EBUSY)
+        return;
+    l = calloc(1, sizeof(*l));
+    if (!l) /* it goes with the daemon's group */
+        return;
+    snprintf(l->name, sizeof(l->name), "%s", name);
+    append(d->job_groups, l);
+}
+
+/* A job that needs its group again has it. */
+static void keep_group(struct job_groups *g, const char *name)
+{
+    for (struct leaving **at = &g->first; *at; at = &(*at)->next) {
+        struct leaving *l = *at;
+
+        if (strcmp(l->name, name) != 0)
+            continue;
+        *at = l->next;
+        free(l);
+        return;
+    }
+}
+
+static int on_again(sd_event_source *s, uint64_t usec, void *arg)
+{
+    struct job_groups *g = arg;
+    struct leaving *l = g->first;
+    unsigned n = 0;
+
+    for (; l && n < STEP; l = l->next)
+        n++;
+    for (; n > 0; n--) { /* those that stay go to the end */
+        l = g->first;
+        g->first = l->next;
+        if (try_removal(g->daemon, l->name) == -EBUSY && ++l->tries < TRIES_MAX) {
+            append(g, l);
+            continue;
+        }
+        if (l->tries == TRIES_MAX)
+            daemon_log("control group %s stays: a process does not leave it", l->name);
+        free(l);
+    }
+    if (g->first) {
+        sd_event_source_set_time_relative(s, AGAIN_US);
+        sd_event_source_set_enabled(s, SD_EVENT_ONESHOT);
+    }
+    return 0;
+}
+
+int job_groups_new(struct daemon *d, struct job_groups **ret)
+{
+    struct job_groups *g = calloc(1, sizeof(*g));
+    int r;
+
+    if (!g)
+        return -ENOMEM;
+    g->daemon = d;
+    r = sd_event_add_time(d->event, &g->again, CLOCK_MONOTONIC, 0, 0, on_again, g);
+    if (r >= 0)
+        r = sd_event_source_set_enabled(g->again, SD_EVENT_OFF);
+    if (r < 0) {
+        job_groups_free(g);
+        return r;
+    }
+    *ret = g;
+    return 0;
+}
+
+struct job_groups *job_groups_free(struct job_groups *g)
+{
+    if (!g)
+        return NULL;
+    while (g->first) {
+        struct leaving *l = g->first;
+
+        g->first = l->next;
+        free(l);
+    }
+    sd_event_source_disable_unref(g->again);
+    free(g);
+    return NULL;
+}
+
+/* ---- making ---- */
 
 /* Nothing is made before it is needed: a group without effect is a group too many. */
 int job_group_enter(struct job *j, unsigned controller, struct error *err)
@@ -27,6 +153,7 @@ int job_group_enter(struct job *j, unsigned controller, struct error *err)
     if (j->placed.groups & controller)
         return 0;
     job_group_name(j, name);
+    keep_group(d->job_groups, name);
     r = fault(FAULT_GROUP_MAKE);
     if (r < 0)
         error_set(err, r, "cannot make a control group: %s", strerror(-r));
@@ -53,7 +180,7 @@ int job_group_enter(struct job *j, unsigned controller, struct error *err)
         return 0;
     }
     if (!j->placed.groups)
-        cgroup_remove(d->cgroup, name, NULL);
+        remove_group(d, name);
     for (struct process *p = j->processes; p; p = p->next)
         p->moved &= j->placed.groups;
     return r;
@@ -78,6 +205,6 @@ void job_group_remove(struct job *j)
     if (!j->placed.groups)
         return;
     job_group_name(j, name);
-    cgroup_remove(j->daemon->cgroup, name, NULL);
+    remove_group(j->daemon, name);
     j->placed.groups = 0;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The control group that a job has below the daemon's own: made in a controller when that is first
- * needed, with the job's processes moved in, and removed when the job is gone. Owns
+ * needed, with the job's processes moved in, and removed when the job is gone; as a process that is
+ * just exiting keeps its group for a while, in steps, between which the event loop goes on. Owns
  * job.placed.groups and process.moved. Daemon's event loop only; called by actuate.c and freezer.c.
  */
 #pragma once
@@ -9,8 +10,14 @@
 #include "base/error.h"
 #include "host/cgroup/cgroup.h"
 
+struct daemon;
 struct job;
+struct job_groups;
 struct process;
+
+/* What remembers the groups that are still to be removed. Returns 0 or -errno. */
+int job_groups_new(struct daemon *d, struct job_groups **ret);
+struct job_groups *job_groups_free(struct job_groups *g); /* takes NULL, returns NULL */
 
 void job_group_name(const struct job *j, char ret_name[CGROUP_NAME_MAX]);
 

@@ -152,7 +152,8 @@ int cgroup_create(const struct cgroup *cg, const char *name, unsigned controller
  * First thaws @name and all groups below it. Then moves every process of these groups back to the
  * root group and removes the groups.
  * With "tide-<uid>-<epoch>" this is all that a guardian has to do.
- * Returns 0 (also when there is nothing), -EBUSY (a process does not leave) or -errno.
+ * Returns 0 (also when there is nothing), -EBUSY (a process has not left yet: one that is just
+ * exiting takes some 100 ms; call again) or -errno. Never waits.
  */
 int cgroup_remove(const struct cgroup *cg, const char *name, struct error *err);
 

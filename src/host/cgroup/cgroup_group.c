@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define LEAVE_PASSES 200 /* times we look for processes that are born while we empty a group */
+#define LEAVE_PASSES 8 /* times we look for processes that are born while we empty a group */
 
 #define ALL (CGROUP_CPU | CGROUP_CPUSET | CGROUP_FREEZER)
 
@@ -271,8 +271,7 @@ int cgroup_move_home(const struct cgroup *cg, unsigned controllers, pid_t pid, s
 
 /* ---- removing ---- */
 
-/* Sends every process of the group to the root. Returns 0 when it is empty, -EBUSY if it never is.
- */
+/* Sends every process of the group to the root. Returns 0 when it is empty, -EBUSY if it is not. */
 static int empty_group(const struct cgroup *cg, const struct cgroup_hierarchy *h, const char *name)
 {
     char path[FILE_PATH_MAX];
@@ -302,7 +301,7 @@ static int empty_group(const struct cgroup *cg, const struct cgroup_hierarchy *h
 typedef int (*group_fn)(const struct cgroup *cg, const struct cgroup_hierarchy *h,
                         const char *name);
 
-/* Calls @fn for the groups right below @name, until one fails. */
+/* Calls @fn for all groups right below @name. Returns the first error. */
 static int each_child(const struct cgroup *cg, const struct cgroup_hierarchy *h, const char *name,
                       group_fn fn)
 {
@@ -314,14 +313,16 @@ static int each_child(const struct cgroup *cg, const struct cgroup_hierarchy *h,
         r = cgroup_open_dir(cg, path, &dir);
     if (r < 0)
         return r;
-    for (struct dirent *entry; r == 0 && (entry = readdir(dir));) {
+    for (const struct dirent *entry; (entry = readdir(dir));) {
         char child[CGROUP_NAME_MAX];
+        int one;
 
         if (entry->d_type != DT_DIR || entry->d_name[0] == '.')
             continue;
-        r = file_path(child, sizeof(child), "%s/%s", name, entry->d_name);
-        if (r == 0)
-            r = fn(cg, h, child);
+        one = file_path(child, sizeof(child), "%s/%s", name, entry->d_name);
+        if (one == 0)
+            one = fn(cg, h, child);
+        r = r < 0 ? r : one;
     }
     closedir(dir);
     return r;
@@ -338,24 +339,20 @@ static int thaw_below(const struct cgroup *cg, const struct cgroup_hierarchy *h,
     return 0;
 }
 
-/* Depth is bounded by CGROUP_NAME_MAX. */
+/* Depth is bounded by CGROUP_NAME_MAX. A group that stays does not keep the others' processes. */
 static int remove_below(const struct cgroup *cg, const struct cgroup_hierarchy *h, const char *name)
 {
     char path[FILE_PATH_MAX];
-    int r = each_child(cg, h, name, remove_below);
+    int below = each_child(cg, h, name, remove_below);
+    int r = empty_group(cg, h, name);
 
     if (r == 0)
+        r = below;
+    if (r == 0)
         r = file_path(path, sizeof(path), "%s/%s", h->point + strspn(h->point, "/"), name);
-    for (int pass = 0; r == 0 && pass < LEAVE_PASSES; pass++) {
-        r = empty_group(cg, h, name);
-        if (r < 0 || unlinkat(cg->root, path, AT_REMOVEDIR) == 0)
-            break;
-        /* EBUSY: a process that is just exiting is no longer listed but still counted. */
-        r = errno == EBUSY ? 0 : -errno;
-        if (pass == LEAVE_PASSES - 1)
-            r = -EBUSY;
-        usleep(1000);
-    }
+    /* EBUSY: a process that is just exiting is no longer listed but still counted. */
+    if (r == 0 && unlinkat(cg->root, path, AT_REMOVEDIR) < 0)
+        r = -errno;
     return cgroup_is_gone(r) ? 0 : r;
 }
 
