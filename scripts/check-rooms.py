@@ -6,8 +6,7 @@ usage: scripts/check-rooms.py [--build DIR] [--verbose] [AREA…]
 
 A file uses another if its object needs a symbol that the other's object defines (`nm`; static symbols
 do not count). Files that use each other, directly or through others, form a circle: more than
-CIRCLE_MAX files in one fail. TOLERATED names the circles that are known, by area (the first folder
-below src/), with their largest size: they may only shrink.
+CIRCLE_MAX files in one fail.
 
 A room is a folder with C files, src/daemon/job for example; it holds at most ROOM_MAX files, and more than
 ROOM_GOOD are named. A private header serves its own room alone: its name ends in _state.h, _private.h,
@@ -31,9 +30,6 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CIRCLE_MAX = 3
 ROOM_GOOD, ROOM_MAX = 15, 18
-
-# Area -> files in its largest circle. Lower a number as soon as the check asks for it; never raise one.
-TOLERATED = {}
 
 PRIVATE_NAME = re.compile(r"_(state|private|internal|dialect)\.h$")
 PRIVATE_TEXT = re.compile(r"\bprivate to this room\b", re.I)
@@ -142,30 +138,23 @@ def told(uses, path):
 
 
 def circles(uses, verbose, wanted, say):
-    """Reports the circles; returns how many are too large."""
-    wrong, largest = 0, collections.Counter()
+    """Reports the circles that are too large; returns how many these are."""
+    wrong = 0
     for files in components(uses):
         if len(files) <= CIRCLE_MAX:
             continue
         name = collections.Counter(map(area, files)).most_common(1)[0][0]
-        largest[name] = max(largest[name], len(files))
         if wanted and name not in wanted:
             continue
         inside = set(files)
-        too_large = len(files) > TOLERATED.get(name, CIRCLE_MAX)
-        wrong += too_large
-        say(f"{name}: {'FAILED: ' * too_large}circle of {len(files)} files"
-            + (f", {TOLERATED[name]} are tolerated" if name in TOLERATED else "") + ": " + " ".join(files))
+        wrong += 1
+        say(f"{name}: FAILED: circle of {len(files)} files: " + " ".join(files))
         path = min((shortest_path(uses, file, file, inside) for file in files), key=len)
         say(f"    shortest: {told(uses, path)}")
         for one in files * verbose:
             for other in sorted(inside & uses[one].keys()):
                 say(f"    {one} -> {other} ({', '.join(sorted(uses[one][other]))})")
-    for name, size in TOLERATED.items():
-        if largest[name] < size:
-            say(f"{name}: the largest circle has {largest[name] or 'at most 3'} files now: "
-                f"lower TOLERATED, which says {size}")
-    return wrong, sum(largest.values())
+    return wrong
 
 
 class Texts:
@@ -285,16 +274,15 @@ def main():
     src = options.src.resolve()
     uses = graph(*symbols(options.build.resolve(), src))
     texts = Texts(src)
-    wrong, in_circles = circles(uses, options.verbose, options.area, print)
+    wrong = circles(uses, options.verbose, options.area, print)
     room_count, large = rooms(texts, print)
     private, foreign = private_includes(texts, print)
     table_count, upwards = callback_edges(texts, uses, options.verbose, print)
-    wrong += large + foreign
     print(f"rooms: {len(uses)} files in {room_count} rooms, {sum(map(len, uses.values()))} uses; "
-          f"{in_circles} files in circles of more than {CIRCLE_MAX}; {private} private headers, {foreign} "
+          f"{wrong} circles of more than {CIRCLE_MAX} files; {private} private headers, {foreign} "
           f"foreign includes of them; {table_count} tables of callbacks, {upwards} calls upwards; "
-          f"{wrong} wrong")
-    return 1 if wrong else 0
+          f"{wrong + large + foreign} wrong")
+    return 1 if wrong + large + foreign else 0
 
 
 if __name__ == "__main__":

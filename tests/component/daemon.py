@@ -130,6 +130,10 @@ class Job:
         """Waits until the daemon wants n threads and the peer has them."""
         return eventually(lambda: (j := self.get())["target"] == n and j["active"] == n and j)
 
+    def settled(self):
+        """Waits until its agent has what the daemon wants, however often that changes meanwhile."""
+        return eventually(lambda: (j := self.get())["target"] == j["active"] > 0 and j)
+
     def record(self):
         """What the daemon has written down of it, a little after it has answered; "" before that."""
         path = self.daemon.dir / f"jobs/{self.id}.json"

@@ -271,13 +271,6 @@ def test_rooms_know_static_symbols_and_other_programs_apart(check_rooms):
     assert check_rooms(own | chain).returncode == 0
 
 
-def test_tolerated_circle_may_only_shrink(check_rooms):
-    for name, size in module("check-rooms").TOLERATED.items():
-        assert check_rooms(ring(name, size)).returncode == 0
-        result = check_rooms(ring(name, size + 1))
-        assert result.returncode == 1 and f"{size} are tolerated" in result.stdout
-
-
 def test_rooms_refuse_too_many_files(check_rooms):
     files = {f"some/room/f{i}.c": f"int v{i};" for i in range(16)}
     result = check_rooms(files)
