@@ -12,8 +12,7 @@ import time
 
 import pytest
 
-from cli_tools import Queue, tide  # noqa: F401
-from daemon import eventually, hello
+from daemon import GUARD_S, NOBODY, eventually, hello
 
 OWNER, OTHER = 61001, 61002  # users without a name
 
@@ -113,6 +112,24 @@ def test_a_server_that_acts_for_a_user_for_a_moment_is_not_the_users_to_register
         server.wait()
 
 
+def test_what_the_daemons_shell_left_behind_is_not_its_guardian(place):
+    """Children of the program that became tided are tided's children."""
+    tided = place.daemon("--cpus", "0-1")
+    tided.program = ["sh", "-c", 'sleep 600 & echo $! > "$0"; exec "$@"', place.base / "child", tided.program]
+    tided.start()
+    child = int((place.base / "child").read_text())
+    try:
+        assert pathlib.Path(f"/proc/{child}/stat").read_text().split()[3] == str(tided.process.pid)
+        status, answer = tided.api("POST", "/v1/jobs", {"pid": child})
+        assert status == 201, answer
+        children = pathlib.Path(f"/proc/{tided.process.pid}/task/{tided.process.pid}/children")
+        guardian, = {int(pid) for pid in children.read_text().split()} - {child}
+        status, answer = tided.api("POST", "/v1/jobs", {"pid": guardian})
+        assert status == 403 and "tided's guardian" in answer["error"]["message"]
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
 # ---- after joining ----
 
 class Turncoat:
@@ -149,10 +166,18 @@ def turncoat(place, setuid_sleep):
     result.end()
 
 
-def test_a_process_that_became_a_setuid_program_is_not_signalled(turncoat):
+def cancel(turncoat, build_dir):
+    """`tide cancel`"""
+    return subprocess.run([build_dir / "tide", "cancel", turncoat.id], capture_output=True, text=True,
+                          env={**os.environ, "TIDE_DIR": str(turncoat.tided.dir)}, timeout=GUARD_S)
+
+
+def test_a_process_that_became_a_setuid_program_is_not_signalled(turncoat, build_dir):
     turncoat.turn()
     status, answer = turncoat.tided.api("DELETE", f"/v1/jobs/{turncoat.id}")
     assert (status, answer["signalled"]) == (200, 0)
+    done = cancel(turncoat, build_dir)
+    assert done.returncode == 6 and "was not asked to end" in done.stderr and "sudo kill" in done.stderr
     assert not ended(turncoat.process, signal.SIGTERM)
 
 
@@ -160,6 +185,24 @@ def test_one_that_did_not_is_signalled(turncoat):
     status, answer = turncoat.tided.api("DELETE", f"/v1/jobs/{turncoat.id}")
     assert (status, answer["signalled"]) == (200, 1)
     assert ended(turncoat.process, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("mode, status", [(0o755, 1), (0o4755, None)])
+def test_an_exit_status_that_the_kernel_hides_is_not_taken_for_success(place, public_dir, mode, status):
+    """A user's own daemon may not read it of a setuid program, and sees a 0."""
+    program = public_dir / "false"
+    shutil.copy("/bin/false", program)
+    program.chmod(mode)
+    tided = place.daemon("--cpus", "0-1", uid=NOBODY).start()
+    process = as_user(NOBODY, "sh", "-c", f"echo; read go; exec {program}")
+    process.stdout.readline()
+    answer = tided.api("POST", "/v1/jobs", {"pid": process.pid})
+    assert answer[0] == 201, answer
+    process.stdin.write("\n")
+    process.stdin.flush()  # nobody waits for it: it stays a zombie
+    eventually(lambda: tided.jobs() == [])
+    assert [job["exit"] for job in tided.api("GET", "/v1/history")[1]] == [status]
+    process.wait()
 
 
 @two_cpus

@@ -73,6 +73,13 @@ static int say(const struct asked *asked)
         printf("%s %s: %s\n", id, name, asked->waited ? "cancelled before it began" : "ended");
         return CLI_OK;
     }
+    if (member_long(asked->job, "signalled") == 0 && member_long(asked->job, "grace_s") == 0)
+        return cli_error(
+            &command_cancel, CLI_PARTIAL,
+            "'tide ps' shows its processes: end them with 'kill', or with 'sudo kill'.",
+            "%s %s: still runs, and was not asked to end: its processes have the "
+            "rights of another user (a setuid program, as sudo is)",
+            id, name);
     return cli_error(&command_cancel, CLI_PARTIAL,
                      "It may be cleaning up; 'tide ps' shows why it runs on, and its processes: "
                      "kill -KILL ends them.",

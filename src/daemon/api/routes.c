@@ -6,6 +6,7 @@
 #include "base/size.h"
 #include "daemon/api/events.h"
 #include "daemon/api/view.h"
+#include "daemon/confine/guardian.h"
 #include "daemon/containers/container.h"
 #include "daemon/daemon.h"
 #include "daemon/job/confine.h"
@@ -226,15 +227,13 @@ static void get_explain(struct request *r, struct job *j)
 /* Processes that nobody may hold up: the machine would stop, or its daemon. NULL: it is none. */
 static const char *what_it_is(const struct daemon *d, pid_t pid)
 {
-    struct proc_stat stat;
-
     if (pid == 1)
         return "the first process of the machine";
     if (pid == getpid())
         return "tided itself";
     if (proc_is_kernel(d->root, pid))
         return "a thread of the kernel";
-    if (proc_read_stat(d->root, pid, &stat) == 0 && stat.parent == getpid())
+    if (pid == guardian_pid(d->guardian))
         return "tided's guardian";
     return NULL;
 }

@@ -114,6 +114,11 @@ static unsigned restore(struct entry *table, int root, const struct cgroup *cg, 
     return n;
 }
 
+pid_t guardian_pid(const struct guardian *g)
+{
+    return g->pipe_fd < 0 ? 0 : g->pid;
+}
+
 struct journal *guardian_keep(struct guardian *g)
 {
     return g->journal;

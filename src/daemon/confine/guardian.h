@@ -37,6 +37,8 @@ int guardian_new(sd_event *event, int dir_fd, const char *state_dir, const char 
 /* Takes NULL, returns NULL. The guardian finds what is left in the table and ends. */
 struct guardian *guardian_free(struct guardian *g);
 
+pid_t guardian_pid(const struct guardian *g); /* 0: it has ended, and is to be started again */
+
 /*
  * Notes the affinity to which process @pid, started at @start, returns. Returns 0, also when it is
  * known already (the first note counts), or -ENOSPC.

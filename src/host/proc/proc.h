@@ -74,7 +74,8 @@ int proc_check_owner(int root, int pidfd, pid_t pid, uid_t uid);
 /*
  * Tells how the process of @pidfd, which is readable (the process has ended), has ended: its
  * status, or 128 plus the number of the signal. @start is its start time. Before its parent waited
- * for it, its user and root may read that; afterwards any holder of @pidfd, since Linux 6.15.
+ * for it, root may read that, and its user unless it ran with another user's rights; afterwards any
+ * holder of @pidfd, since Linux 6.15.
  * Returns 0 or -ENODATA.
  */
 int proc_exit_status(int root, int pidfd, pid_t pid, uint64_t start, int *ret_status);

@@ -26,7 +26,10 @@ static int as_shells_have_it(int status)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* Its status is the last number of a zombie's stat, for those who may trace it; else that is 0. */
+/*
+ * Its status is the last number of a zombie's stat, for those who may trace the process; to others,
+ * say after a setuid program, the kernel shows 0. Who may trace it learns that it has no program.
+ */
 static int read_zombie(int root, pid_t pid, uint64_t start, int *ret)
 {
     struct proc_stat stat;
@@ -41,8 +44,10 @@ static int read_zombie(int root, pid_t pid, uint64_t start, int *ret)
         return -ESRCH;
     text[r] = '\0';
     last = strrchr(text, ' ');
-    *ret = last ? as_shells_have_it(atoi(last + 1)) : 0;
-    return last ? 0 : -EINVAL;
+    if (!last || (atoi(last + 1) == 0 && !proc_is_kernel(root, pid)))
+        return -EACCES;
+    *ret = as_shells_have_it(atoi(last + 1));
+    return 0;
 }
 
 int proc_exit_status(int root, int pidfd, pid_t pid, uint64_t start, int *ret_status)
