@@ -87,6 +87,7 @@ struct load {
     _Atomic uint64_t limit;   /* in force, in the low 8 bits, 0: a change is on its way; above them
                                  the number of the change */
     _Atomic unsigned most;    /* highest excess over the limit */
+    const _Atomic unsigned *resizes; /* the second half waits for two; NULL: for none */
     sem_t all_done;
 };
 
@@ -158,13 +159,19 @@ static void schedule_next(struct load *load)
         eigen_pool_schedule(load->pool, run_item, &load->items[index]);
 }
 
+/* However slow the peer is, it resizes in the middle of the load. */
+static bool is_resized(const struct load *load, unsigned scheduled)
+{
+    return scheduled < load->total / 2 || !load->resizes || atomic_load(load->resizes) > 1;
+}
+
 /* Schedules from outside until all are; at most @ahead wait at a time. */
 static void produce(struct load *load, unsigned ahead)
 {
     unsigned scheduled;
 
     while ((scheduled = atomic_load(&load->scheduled)) < load->total) {
-        if (scheduled - atomic_load(&load->done) < ahead)
+        if (scheduled - atomic_load(&load->done) < ahead && is_resized(load, scheduled))
             schedule_next(load);
         else
             sleep_us(20);
@@ -191,7 +198,7 @@ struct resizer {
     pthread_t thread;
     struct load *load; /* may be NULL */
     uint64_t seed;
-    unsigned count; /* done */
+    _Atomic unsigned count; /* begun */
     _Atomic bool stop;
 };
 
@@ -206,9 +213,9 @@ static void *resize_main(void *arg)
 
         if (load)
             atomic_store(&load->limit, 0);
-        resizer->count++;
+        atomic_fetch_add(&resizer->count, 1);
         if (peer_set(&peer, intra, inter, NULL) == PROTO_ACK_DONE && load)
-            atomic_store(&load->limit, (uint64_t)resizer->count << 8 | intra);
+            atomic_store(&load->limit, (uint64_t)atomic_load(&resizer->count) << 8 | intra);
         switch (next_random(&resizer->seed) % 3) {
         case 0:
             sleep_us(1000);
@@ -252,6 +259,7 @@ static void run_load(unsigned total, unsigned ahead, int spin, unsigned *ret_exc
 
     peer_wait_agent(&peer);
     load_init(&load, pool, total);
+    load.resizes = &resizer.count;
     resizer_start(&resizer, &load, total + (unsigned)spin);
     for (int i = 0; i < 2; i++) {
         producers[i] = (struct producer){.load = &load, .ahead = ahead};
