@@ -253,7 +253,8 @@ CLUSTER = [
     kube_phase("kubelet", "--timeout=600 tests/kube/test_kubelet.py", ("machine",),
                f"TIDE_MACHINE={OUT}/machine", alone=True, limit_s=900),
     machine_phase("cluster-v2", "--systemd --cpus 8",
-                  f"tests/cluster/test_service.py tests/cluster/test_containers.py {ON_V2}"),
+                  f"tests/cluster/test_service.py tests/cluster/test_containers.py "
+                  f"tests/cluster/test_recycling.py {ON_V2}"),
     machine_phase("cluster-32", "--cpus 32 --nodes 2 --threads 2", "tests/cluster/test_cores.py"),
     machine_phase("cluster-64", "--cpus 64 --nodes 4 --threads 2", "tests/cluster/test_cores.py"),
 ]

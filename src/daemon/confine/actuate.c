@@ -151,7 +151,8 @@ static void unfence_process(struct process *p)
 
     if (!p->fenced && !in_cpuset(p))
         return;
-    proc_set_affinity(d->root, p->pid, &p->original, NULL);
+    if (proc_pidfd_signal(p->pidfd, 0) != -ESRCH) /* its pid may be another's by now */
+        proc_set_affinity(d->root, p->pid, &p->original, NULL);
     if (!in_cpuset(p))
         guardian_forget(d->guardian, p->pid, p->start);
     p->fenced = false;
