@@ -7,6 +7,7 @@ lines after `run`.
 """
 
 import ctypes
+import hashlib
 import json
 import multiprocessing
 import os
@@ -104,6 +105,16 @@ def attention(tf, rng):
     return x, shapes, forward
 
 
+def inference(tf, rng):
+    x = rng.standard_normal((BATCH, 512), dtype="float32")
+
+    def forward(x, w):
+        for matrix in w:
+            x = tf.nn.relu(x @ matrix)
+        return x
+    return x, [(512, 512)] * 6, forward
+
+
 class Training:
     def __init__(self, tf, build, jit=False):
         import numpy as np
@@ -114,6 +125,8 @@ class Training:
         self.first = [rng.standard_normal(s, dtype="float32") / np.prod(s[:-1]).astype("float32") ** 0.5
                       for s in shapes]
         self.weights = [tf.Variable(w) for w in self.first]
+        self.forward = forward
+        trained = [] if build is inference else self.weights
 
         # jit_compile=None is the default; False would forbid XLA.
         @tf.function(jit_compile=True if jit else None)
@@ -122,7 +135,7 @@ class Training:
                 logits = forward(x, self.weights)
                 loss = tf.reduce_mean(
                     tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits))
-            for w, g in zip(self.weights, tape.gradient(loss, self.weights)):
+            for w, g in zip(trained, tape.gradient(loss, trained)):
                 w.assign_sub(0.02 * g)
             return loss
         self._step = step
@@ -133,6 +146,11 @@ class Training:
 
     def step(self):
         return float(self._step(self.x, self.y))
+
+    def digest(self):
+        """Of every bit that was computed: the weights, and what the model makes of its input."""
+        made = [*self.weights, self.forward(self.x, self.weights)]
+        return hashlib.sha256(b"".join(m.numpy().tobytes() for m in made)).hexdigest()
 
 
 # ---- operations: the answer is their return value ----
@@ -167,6 +185,9 @@ class Program:
 
     def op_steps(self, n):
         return [self.training.step().hex() for _ in range(n)]
+
+    def op_digest(self):
+        return self.training.digest()
 
     def op_run(self):
         self.losses = []
