@@ -355,6 +355,8 @@ int process_add(struct job *j, pid_t pid, uint64_t start, struct process **ret)
     struct proc_stat stat;
     int r;
 
+    if (p && start && p->start != start)
+        return -ESRCH; /* one of the two has ended, and its number was used again */
     if (p) {
         *ret = p;
         return 0;
