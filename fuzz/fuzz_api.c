@@ -5,51 +5,18 @@
  *
  * The daemon's /proc has one process, a child of ours, which the corpus calls 1.
  */
-#include "base/clock.h"
+#include "daemon.h"
 #include "daemon/api/api.h"
 #include "daemon/api/events.h"
 #include "daemon/api/metrics.h"
-#include "daemon/confine/actuate.h"
-#include "daemon/confine/balance.h"
-#include "daemon/confine/guardian.h"
-#include "daemon/daemon.h"
-#include "daemon/job/job.h"
-#include "daemon/plan/decision.h"
-#include "daemon/plan/plan.h"
-#include "daemon/plan/wait.h"
-#include "daemon/record/chronicle.h"
-#include "daemon/record/store.h"
-#include "daemon/wake.h"
 #include "host/net/http.h"
-#include "input.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <ftw.h>
 #include <signal.h>
-#include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
 
-#define CPUS        8
 #define ANSWERS_MAX (1 << 20)
-
-static struct daemon the_daemon;
-static struct job_table jobs;
-static char directory[32];
-
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    return remove(path);
-}
-
-static void remove_directory(void)
-{
-    nftw(directory, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
-}
 
 static pid_t make_child(void)
 {
@@ -71,8 +38,6 @@ static void make_proc(void)
     pid_t child = make_child(), pids[] = {1, child, getpid()};
 
     snprintf(target, sizeof(target), "/proc/%d", (int)child);
-    snprintf(link, sizeof(link), "%s/proc", directory);
-    CHECK(mkdir(link, 0700) == 0);
     for (size_t i = 0; i < sizeof(pids) / sizeof(pids[0]); i++) {
         snprintf(link, sizeof(link), "%s/proc/%d", directory, (int)pids[i]);
         CHECK(symlink(target, link) == 0);
@@ -83,48 +48,16 @@ static void nothing(struct daemon *d)
 {
 }
 
-static void nobody_hears(void *arg, const char *type, json_t *data)
-{
-    json_decref(data);
-}
-
-static void make_node(void)
+static void begin(void)
 {
     static const struct wake_handlers handlers = {plan_make_now, nothing, store_save};
     static const struct job_observer *const observers[] = {&chronicle_observer, &store_observer,
                                                            &actuate_observer,   &wait_observer,
                                                            &metrics_observer,   NULL};
 
-    strcpy(directory, "/dev/shm/tide-fuzz-XXXXXX");
-    if (!mkdtemp(directory)) {
-        strcpy(directory, "/tmp/tide-fuzz-XXXXXX");
-        CHECK(mkdtemp(directory));
-    }
-    atexit(remove_directory);
+    make_directory();
     make_proc();
-    snprintf(the_daemon.dir, sizeof(the_daemon.dir), "%s", directory);
-    the_daemon.root = the_daemon.dir_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    the_daemon.uid = geteuid();
-    the_daemon.admin_gid = CONFIG_NOBODY;
-    the_daemon.epoch = 7;
-    the_daemon.heartbeat_ms = DAEMON_HEARTBEAT_MS;
-    the_daemon.topology.cpus = CPUS;
-    for (unsigned c = 0; c < CPUS; c++)
-        cpuset_add(&the_daemon.topology.online, c);
-    the_daemon.cpus = the_daemon.usable = the_daemon.topology.online;
-    config_init(&the_daemon.config);
-    the_daemon.jobs = &jobs;
-    jobs.observers = observers;
-    CHECK(sd_event_new(&the_daemon.event) >= 0);
-    CHECK(wake_new(&the_daemon, the_daemon.event, &handlers, &the_daemon.wake) == 0);
-    CHECK(plan_new(&the_daemon, &the_daemon.plan) == 0 &&
-          waits_new(&the_daemon, &the_daemon.waits) == 0);
-    CHECK(store_new(&the_daemon.store) == 0 &&
-          chronicle_new(nobody_hears, NULL, &the_daemon.chronicle) == 0);
-    CHECK(decision_new(&the_daemon.decision, NULL) == 0);
-    CHECK(balance_new(&the_daemon, &the_daemon.balance, NULL) == 0);
-    CHECK(guardian_new(the_daemon.event, the_daemon.dir_fd, NULL, "none", NULL, "",
-                       &the_daemon.guardian, NULL) == 0);
+    make_daemon(geteuid(), &handlers, observers);
     CHECK(events_new(&the_daemon, &the_daemon.events) == 0 &&
           api_new(&the_daemon, routes_handle, &the_daemon.api, NULL) == 0);
     for (unsigned i = 0; i < 3; i++) /* for Last-Event-ID: 7.1 to 7.3 */
@@ -192,7 +125,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!answers) {
         answers = malloc(ANSWERS_MAX + 1);
         CHECK(answers);
-        make_node();
+        begin();
     }
     fd = connect_to_api();
     size = converse(fd, data, size, answers);

@@ -357,6 +357,11 @@ void agent_socket_tick(struct agent_socket *l)
             connection_hang_up(connection);
 }
 
+unsigned agent_socket_count(const struct agent_socket *l)
+{
+    return l->n;
+}
+
 /* ---- the socket ---- */
 
 /* Through the descriptor: a directory's path may be longer than a socket's address, or change. */

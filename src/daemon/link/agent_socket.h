@@ -102,3 +102,5 @@ void connection_detach(struct connection *connection);
 
 /* Lets peers go that never said a word. */
 void agent_socket_tick(struct agent_socket *l);
+
+unsigned agent_socket_count(const struct agent_socket *l); /* for fuzz/ */
