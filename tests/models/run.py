@@ -7,9 +7,11 @@ usage: tests/models/run.py [BUILD_DIR]
 The gate: gate.c runs the agent's sources in every interleaving. For a mutation, one line of a copy
 of them is changed; the scenario beside it must then fail with the text beside it. A mutation whose
 line is not in the source any more has failed: it has to follow the source.
+A transaction's next step: settle.c in the world of tests/unit/test_daemon_settle.c, as a test of its
+own in each build; here are its mutations, for each of which that test must fail with the text beside it.
 The protocol: SPIN on protocol.pml; a mutation is a macro, and the assertion beside it must be violated.
 
-Ends with one line `models: N passed, N failed`. Needs gcc and SPIN (Debian: spin).
+Ends with one line `models: N passed, N failed`. Needs gcc, cmocka and SPIN (Debian: spin).
 """
 import concurrent.futures
 import os
@@ -89,6 +91,72 @@ GATE_MUTATIONS = {
         "build", "a target is never acknowledged"),
 }
 
+# Name: text of settle.c, its replacement, what the test says.
+SETTLE_MUTATIONS = {
+    "waits for no acknowledgement": (
+        "            now_ns < j->processes[i].shrink_since_ns + SETTLE_GRACE_NS)", "            false)",
+        "threads park"),
+    "waits for ever": (
+        "shrink_since_ns &&\n            now_ns < j->processes[i].shrink_since_ns + SETTLE_GRACE_NS)",
+        "shrink_since_ns)", "it does not come to rest"),
+    "waits for what stands still": (
+        "!stands_still(j); i++)\n        if (j->processes[i].shrink_since_ns &&\n            now_ns < ",
+        "true; i++)\n        if (j->processes[i].shrink_since_ns &&\n            now_ns < ",
+        "what_stands_still_is_not_waited_for"),
+    "calls nobody late": (
+        "now_ns >= j->processes[i].shrink_since_ns + SETTLE_GRACE_NS", "false", "j.late"),
+    "does not look again": (
+        "next_deadline(s);", "SETTLE_NEVER;", "a_shrink_is_waited_for_until_it_expires"),
+    "raises with what it lowers": (
+        "j->processes[k].want.intra <= present(&j->processes[k])", "true",
+        "a target is raised before its time"),
+    "lowers at the end": (
+        "j->processes[k].want.intra <= present(&j->processes[k])", "false",
+        "threads grow while others park"),
+    "raises without the cores": (
+        "if (!cpuset_equal(&j->cores, &j->want_cores) || j->busy ||\n        (somebody", "if ((somebody",
+        "threads grow before their cores are there"),
+    "raises while an engine works": (
+        "j->busy ||\n        (somebody", "\n        (somebody",
+        "threads grow before their cores are there"),
+    "raises while others park": (
+        "(somebody_leaves && !j->urgent && !j->exclusive)", "(false && somebody_leaves)",
+        "threads grow while others park"),
+    "takes the unfenced for gone": (
+        "    else if (is_leaving(o, s->now_ns))\n        *ret = s->cpus;\n", "",
+        "a core is given away while its owner's threads park"),
+    "gives what others have": (
+        "if (o == j || (!o->exclusive && !j->exclusive))", "if (true)",
+        "a core is given away while its owner's threads park"),
+    "narrows under threads": (
+        "if (is_leaving(j, w->s->now_ns) || j->stuck || !is_fenced", "if (j->stuck || !is_fenced",
+        "cores are taken from threads that park"),
+    "widens into what is not free": (
+        "!force && is_fenced(&j->want_cores)", "false",
+        "a core is given away while its owner's threads park"),
+    "lets nobody go first": (
+        "moved = widen(w, &s->jobs[i], true)", "moved = false", "it does not come to rest"),
+    "lets one go first while others park": (
+        "!moved && !parking && i", "!moved && i",
+        "a core is given away while its owner's threads park"),
+    "takes an engine's word before it is given": (
+        "    if (!j->remote) {\n        j->cores = *cores;\n        return;\n    }",
+        "    j->cores = *cores;\n    if (!j->remote)\n        return;",
+        "a core is given away before an engine has taken it from its owner"),
+    "asks an engine that does not answer": (
+        "|| j->stuck || !is_fenced", "|| !is_fenced", "it goes round in circles"),
+    "narrows a quota under threads": (
+        "(j->want_quota_mcpu < j->quota_mcpu && is_shrinking(j, w->s->now_ns))", "false",
+        "a quota is narrowed while threads park"),
+    "starts while others leave": (
+        "i < s->n_jobs && !leaves; i++", "i < s->n_jobs; i++", "a job starts before there is room"),
+    "starts without its cores": (
+        "!j->busy && cpuset_equal(&j->cores, &j->want_cores))", "!j->busy)",
+        "a job starts before there is room"),
+    "does not wait for pauses": (
+        " || (!s->jobs[i].wanted && s->jobs[i].running);", ";", "threads grow while others park"),
+}
+
 OWN = "affinity[0]==3"
 PARKED = "expired"
 PROTOCOL_MUTATIONS = {
@@ -140,6 +208,25 @@ def check_mutation(out, name):
     return True, f"gate finds `{name}`: {first.removeprefix('failed: ')}"
 
 
+def check_settle(out, name):
+    old, new, expected = SETTLE_MUTATIONS[name]
+    text = (SRC / "daemon/plan/settle.c").read_text()
+    folder = out / ("settle-" + name.replace(" ", "-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    if text.count(old) != 1:
+        return False, f"mutation `{name}`: its text is not in src/daemon/plan/settle.c any more"
+    (folder / "settle.c").write_text(text.replace(old, new))
+    said = run(["gcc", "-O1", "-std=gnu17", "-D_GNU_SOURCE", "-w", f"-I{SRC}", "-o", str(folder / "test"),
+                str(HERE.parent / "unit/test_daemon_settle.c"), str(folder / "settle.c"),
+                str(SRC / "base/cpuset.c"), "-lcmocka"])
+    if said.returncode:
+        return False, f"mutation `{name}` does not compile\n{said.stdout}"
+    done = run([str(folder / "test")])
+    if done.returncode == 0 or expected not in done.stdout:
+        return False, f"mutation `{name}` of settle() is not found\n{done.stdout}"
+    return True, f"settle finds `{name}`: {expected}"
+
+
 def check_protocol(out, mutation):
     folder = out / ("protocol-" + (mutation or "as-it-is"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -167,6 +254,7 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         jobs = [pool.submit(check_scenario, out / "gate", s, b) for s, b in GATE.items()]
         jobs += [pool.submit(check_mutation, out, name) for name in GATE_MUTATIONS]
+        jobs += [pool.submit(check_settle, out, name) for name in SETTLE_MUTATIONS]
         jobs += [pool.submit(check_protocol, out, m) for m in ("", *PROTOCOL_MUTATIONS)]
         for job in concurrent.futures.as_completed(jobs):
             ok, text = job.result()

@@ -114,10 +114,12 @@ static void check_owners(const struct task *t, unsigned mask)
         const struct task *o = &world.task[i];
         unsigned want = (unsigned)o->known.want_cores.word[0];
 
-        if (o == t || !want || (!o->known.exclusive && !t->known.exclusive) || !may_still_park(o))
+        if (o == t || !want || (!o->known.exclusive && !t->known.exclusive))
             continue;
-        check(!(gained & ~want & (o->cores ? o->cores : ALL)),
+        check(!may_still_park(o) || !(gained & ~want & (o->cores ? o->cores : ALL)),
               "a core is given away while its owner's threads park");
+        check(!o->known.busy || o->known.paused || !(gained & ~want & o->cores),
+              "a core is given away before an engine has taken it from its owner");
     }
     check(!may_still_park(t) || !t->cores || !(t->cores & ~mask),
           "cores are taken from threads that park");
@@ -152,6 +154,11 @@ static void check_disjoint(void)
 }
 
 /* ---- carrying out, as plan.c does ---- */
+
+static uint32_t present(const struct settle_process *p)
+{
+    return p->commanded ? p->sent.intra : p->max;
+}
 
 static void send_target(struct program *p)
 {
@@ -194,6 +201,8 @@ static bool carry_out(const struct settle_action *a)
 
     switch (a->verb) {
     case SETTLE_LOWER:
+        check(t->program[a->process].known.want.intra <= present(&t->program[a->process].known),
+              "a target is raised before its time");
         send_target(&t->program[a->process]);
         return false;
     case SETTLE_NARROW:
@@ -598,16 +607,6 @@ static void every_state_of_two_jobs_on_two_cores_comes_to_rest(void **unused)
             }
 }
 
-static struct settle_action of(struct settle_state *s, size_t *ret_n)
-{
-    static struct settle_action room[64];
-    struct settle_actions actions = {.action = room};
-
-    settle(s, &actions);
-    *ret_n = actions.n;
-    return room[0];
-}
-
 static void a_shrink_is_waited_for_until_it_expires(void **unused)
 {
     struct settle_process p = {.malleable = true,
@@ -625,23 +624,50 @@ static void a_shrink_is_waited_for_until_it_expires(void **unused)
                            .processes = &p,
                            .n_processes = 1};
     struct settle_state s = {.now_ns = 2, .cpus = set_of(15), .jobs = &j, .n_jobs = 1};
-    struct settle_action a;
-    size_t n;
+    struct settle_action room[SETTLE_ACTIONS_MAX(1, 1)];
+    struct settle_actions actions = {.action = room};
 
-    of(&s, &n);
-    assert_int_equal(n, 0);
+    settle(&s, &actions);
+    assert_int_equal(actions.n, 0);
+    assert_int_equal(actions.next_ns, 1 + SETTLE_GRACE_NS);
     assert_false(j.late);
     s.now_ns = 1 + SETTLE_GRACE_NS;
-    a = of(&s, &n);
-    assert_int_equal(n, 1);
-    assert_int_equal(a.verb, SETTLE_NARROW);
+    settle(&s, &actions);
+    assert_int_equal(actions.n, 1);
+    assert_int_equal(room[0].verb, SETTLE_NARROW);
+    assert_int_equal(actions.next_ns, SETTLE_NEVER);
     assert_true(j.late);
+}
+
+/* A paused job's threads hear of a smaller target when it goes on: nobody waits for them. */
+static void what_stands_still_is_not_waited_for(void **unused)
+{
+    struct settle_process p = {.malleable = true,
+                               .commanded = true,
+                               .max = 4,
+                               .held = 4,
+                               .want = {1, 0},
+                               .sent = {1, 0},
+                               .shrink_since_ns = 1};
+    struct settle_job j = {.want_cores = set_of(1),
+                           .cores = set_of(15),
+                           .paused = true,
+                           .processes = &p,
+                           .n_processes = 1};
+    struct settle_state s = {.now_ns = 2, .cpus = set_of(15), .jobs = &j, .n_jobs = 1};
+    struct settle_action room[SETTLE_ACTIONS_MAX(1, 1)];
+    struct settle_actions actions = {.action = room};
+
+    settle(&s, &actions);
+    assert_int_equal(actions.n, 1);
+    assert_int_equal(room[0].verb, SETTLE_NARROW);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_shrink_is_waited_for_until_it_expires),
+        cmocka_unit_test(what_stands_still_is_not_waited_for),
         cmocka_unit_test(every_state_of_two_jobs_on_two_cores_comes_to_rest),
         cmocka_unit_test(a_daemon_may_die_after_any_action),
         cmocka_unit_test(any_order_of_events_keeps_the_rules_and_comes_to_rest),
