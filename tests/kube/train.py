@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The training that pods of test_training.py run: as a user would write it, but that it says after
+"""The training that the chiefs of trainings.py run: as a user would write it, but that it says after
 each epoch how often every example was applied, which a variable counts, and what the variables are.
 
 --pace is a file with a JSON object a line, say another training's --log: the last one's "epoch" is
