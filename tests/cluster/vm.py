@@ -47,9 +47,10 @@ def topology(options):
 def qemu(options, folder):
     out = options.out
     init = "/lib/systemd/systemd" if options.systemd else "/vm/init"
+    network = f"tap,fd={options.wire},model=virtio-net-pci" if options.wire else "none"
     return ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", CPU,
             *topology(options), "-m", str(options.memory), "-display", "none", "-no-reboot",
-            "-nodefaults", "-nic", "user,model=virtio-net-pci" if options.network else "none", "-kernel", str(out / "vmlinuz"),
+            "-nodefaults", "-nic", network, "-kernel", str(out / "vmlinuz"),
             "-initrd", str(out / "initrd"), "-append", f"{KERNEL} tide.init={init}",
             "-drive", f"file={out}/disk.img,format=raw,if=virtio,snapshot=on",
             "-drive", f"file={folder}/project.tar,format=raw,if=virtio,readonly=on",
@@ -96,8 +97,8 @@ def run(options, folder):
     with open(folder / "results", "wb") as file:
         file.truncate(RESULTS_BYTES)
     options.console.unlink(missing_ok=True)
-    with subprocess.Popen(qemu(options, folder), stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(qemu(options, folder), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          pass_fds=[options.wire] if options.wire else []) as process:
         try:
             trouble = watch(process, options)
         finally:
@@ -123,8 +124,7 @@ def arguments():
     parser.add_argument("--nodes", type=int, default=1, help="sockets, each a NUMA node")
     parser.add_argument("--memory", type=int, default=3072, help="MiB")
     parser.add_argument("--systemd", action="store_true", help="as process 1")
-    parser.add_argument("--network", action="store_true",
-                        help="to this machine's loopback, which is 10.0.2.2 in there")
+    parser.add_argument("--wire", type=int, help="its network: the descriptor of a tap device")
     parser.add_argument("--drive", type=pathlib.Path, help="one more, read-only: /dev/vdd")
     parser.add_argument("--limit", type=int, default=420, help="seconds")
     parser.add_argument("--results", type=pathlib.Path, required=True)

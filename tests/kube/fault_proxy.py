@@ -243,14 +243,14 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 class FaultProxy:
-    """@ip: where it listens, on a port of its own. @names: more that it is reached by."""
+    """@ip: where it listens, on a port of its own."""
 
-    def __init__(self, plane, ip=None, names=()):
+    def __init__(self, plane, ip=None):
         self.plane, self.ip = plane, ip or plane.address.ip
         self.port, self.server = plane.address.__class__(self.ip).port(), None
         self.url = f"https://{self.ip}:{self.port}"
         self.forget()
-        self.server_context = plane.server_context(f"proxy-{self.ip}", (self.ip, "localhost", *names))
+        self.server_context = plane.server_context(f"proxy-{self.ip}", (self.ip, "localhost"))
 
     def forget(self):
         """Faults and requests so far."""

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """A network for the runner's pods: a bridge in a network namespace of its own, to which every pod's
-namespace and this machine are wired. It vanishes with the process that holds the namespace, and that
-one with us. Addresses are of 198.18.0.0/15, which no real network uses. As root."""
+namespace, this machine and perhaps a virtual one are wired. It vanishes with the process that holds the
+namespace, and that one with us. Addresses are of 198.18.0.0/15, which no real network uses. As root."""
+import fcntl
 import os
 import pathlib
 import signal
+import struct
 import subprocess
 import threading
 
 from daemon import GUARD_S, eventually
 
 NETWORKS = 512
-LAST_HOST = 254
+LAST_HOST = 191  # the virtual machine and its pods have the addresses from 192 on
+TUN = "/dev/net/tun"
+TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454ca, 0x2, 0x1000  # linux/if_tun.h
 
 
 def run(*command, input=None):
@@ -71,6 +75,14 @@ class PodNetwork:
         inside(process, "link set lo up", f"address add {ip}/24 dev eth0", "link set eth0 up",
                f"route add default via {self.gateway}")
         return ip
+
+    def wire(self):
+        """A descriptor for a virtual machine: what it writes there is on the bridge, and the reverse."""
+        fd, name = os.open(TUN, os.O_RDWR | os.O_CLOEXEC), f"{self.name}vm"
+        fcntl.ioctl(fd, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI))
+        run("ip", "link", "set", name, "netns", str(self.keeper.pid))
+        inside(self.keeper, f"link set {name} up master pods")
+        return fd
 
     def _advance(self):
         self.next_host = self.next_host + 1 if self.next_host < LAST_HOST else 2

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real kubelet with a real containerd in a virtual machine (tests/cluster), joined to the control
 plane on this machine: what it does with pods and with in-place resizes. TIDE_MACHINE names the folder
-that tests/cluster/image.py has made."""
+that tests/cluster/image.py has made. As root."""
 import base64
+import contextlib
 import functools
 import hashlib
+import http.client
+import importlib.util
 import io
 import json
 import os
@@ -15,21 +18,25 @@ import subprocess
 import sys
 import tarfile
 import threading
+import time
 
 import pytest
 
 import control_plane
-from controller import TRAININGS, Chief, Controller, install, training
+import network
+from controller import BUILD, ROOT, TRAININGS, Chief, Controller, install, training
 from daemon import eventually
 from fault_proxy import FaultProxy
 from objects import Pods
 from podspec import mcpu
+from trainings import Job, Stage
 
 HERE = pathlib.Path(__file__).resolve().parent
 CNI = pathlib.Path("/usr/lib/cni")
 IMAGE = "localhost/tide-test:1"
-THIS_MACHINE = "10.0.2.2"  # as the virtual one calls it
-GUARD_S = 240              # everything is emulated in there
+NODE_IMAGE = "docker.io/threadtide/tide-node:test"
+CONTROL_PORT = 2223  # of tide-tfnode
+GUARD_S = 240        # everything is emulated in there
 IDLE = ["/bin/sh", "-c", "trap 'exit 0' TERM; while :; do /bin/busybox sleep 0.2; done"]
 LOCAL = {"image": IMAGE, "imagePullPolicy": "Never"}
 
@@ -63,34 +70,52 @@ def make_image(path, pause):
                               "manifest.json": json.dumps(manifest).encode()}))
 
 
-class Machine:
-    """.lines: what it has said so far."""
+def add_tensorflow(folder):
+    """The libraries of TensorFlow's C API, and those that they need. No Python."""
+    source = pathlib.Path(importlib.util.find_spec("tensorflow").origin).parent
+    folder.mkdir()
+    for name in ("libtensorflow_cc.so.2", "libtensorflow_framework.so.2"):
+        shutil.copy(source / name, folder)
+    needed = subprocess.run(["ldd", source / "libtensorflow_cc.so.2"], capture_output=True, text=True,
+                            check=True).stdout
+    for path in re.findall(r"=> (/\S+) ", needed):
+        if not path.startswith(str(source)):
+            shutil.copy(path, folder)
 
-    def __init__(self, plane, folder, image):
-        self.proxy = FaultProxy(plane, "127.0.0.1", [THIS_MACHINE]).start()
+
+class Machine:
+    """.lines: what it has said so far. .proxy: kubelet reaches the API server through it."""
+
+    def __init__(self, plane, pod_network, folder, image):
+        self.proxy = FaultProxy(plane, pod_network.gateway).start()
         content = folder / "content"
         shutil.copytree(HERE / "kubelet", content)
         shutil.copytree(CNI, content / "cni")
         shutil.copy(control_plane.tools_folder() / "kubelet", content)
         subprocess.run(["gcc", "-static", "-Os", "-o", folder / "pause", content / "pause.c"], check=True)
         make_image(content / "image.tar", folder / "pause")
+        subprocess.run([ROOT / "scripts/images.py", "--build", BUILD, "--to", content, "--version", "test",
+                        "tide-node"], check=True)
+        add_tensorflow(content / "tensorflow")
         (content / "kubeconfig").write_text(self.kubeconfig(plane))
         with open(folder / "drive", "wb") as drive:
-            drive.truncate(400 << 20)
+            drive.truncate(2 << 30)  # sparse
         subprocess.run(["mkfs.ext4", "-q", "-F", "-O", "^has_journal", "-d", content, folder / "drive"],
                        check=True)
-        self.lines = []
+        shutil.rmtree(content)
+        self.lines, wire = [], pod_network.wire()
         self.process = subprocess.Popen(
-            [HERE.parent / "cluster/vm.py", "--network", "--cpus", "4", "--limit", "600", "--drive",
+            [HERE.parent / "cluster/vm.py", "--wire", str(wire), "--cpus", "4", "--limit", "900", "--drive",
              folder / "drive", "--results", folder / "results", image,
-             "mkdir /kube && mount -o ro /dev/vdd /kube && exec /kube/start.sh"],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+             f"mkdir /kube && mount -o ro /dev/vdd /kube && exec /kube/start.sh {pod_network.prefix}"],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, pass_fds=[wire])
+        os.close(wire)
         threading.Thread(target=self.read, daemon=True).start()
 
     def kubeconfig(self, plane):
-        """With what the files hold, and the way out of the machine."""
+        """With what the files hold."""
         config = json.loads(plane.kubeconfig("system:node:vm", ("system:nodes",)).read_text())
-        config["clusters"][0]["cluster"]["server"] = f"https://{THIS_MACHINE}:{self.proxy.port}"
+        config["clusters"][0]["cluster"]["server"] = self.proxy.url
         for holder in (config["clusters"][0]["cluster"], config["users"][0]["user"]):
             for key in holder.keys() - {"server"}:
                 holder[f"{key}-data"] = base64.b64encode(
@@ -118,14 +143,15 @@ class Machine:
 
 
 @pytest.fixture(scope="module")
-def machine(plane, tmp_path_factory):
+def machine(plane, pod_network, tmp_path_factory):
     image = os.environ.get("TIDE_MACHINE")
     if not image:
         pytest.skip("no virtual machine: TIDE_MACHINE is not set")
-    for needed in (control_plane.tools_folder() / "kubelet", CNI / "bridge", pathlib.Path("/bin/busybox")):
+    for needed in (control_plane.tools_folder() / "kubelet", CNI / "bridge", pathlib.Path("/bin/busybox"),
+                   pathlib.Path(network.TUN)):
         if not needed.exists():
             pytest.skip(f"not installed: {needed}")
-    result = Machine(plane, tmp_path_factory.mktemp("kubelet"), image)
+    result = Machine(plane, pod_network, tmp_path_factory.mktemp("kubelet"), image)
     yield result
     result.end()
 
@@ -219,3 +245,133 @@ def test_tide_kube_resizes_a_worker_threads_first_when_it_shrinks(plane, namespa
         plane.api("DELETE", path)
         chief.end()
         controller.end()
+
+
+class Threads:
+    """.said: the active threads of a node, as its control port tells the chief, too: [(when, how many)]."""
+
+    def __init__(self, address):
+        self.said = []
+        self.connection = http.client.HTTPConnection(address, CONTROL_PORT, timeout=GUARD_S)
+        self.connection.request("GET", "/v1/watch")
+        self.answer = self.connection.getresponse()
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self):
+        with contextlib.suppress(OSError, http.client.HTTPException, ValueError, AttributeError):
+            for line in self.answer:
+                active = json.loads(line)["threads"]
+                if not self.said or self.said[-1][1] != active:
+                    self.said.append((time.monotonic(), active))
+
+    def now(self):
+        return self.said[-1][1] if self.said else None
+
+
+def tensorflow_pods(plane, namespace):
+    """Pods of servers and workers: tide-node's image, with the machine's folder of TensorFlow. They may not
+    mount folders of their node, so they claim a volume."""
+    space, amount = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims", {"storage": "1Gi"}
+    plane.must("POST", "/api/v1/persistentvolumes", {"metadata": {"name": namespace}, "spec": {
+        "capacity": amount, "accessModes": ["ReadOnlyMany"], "hostPath": {"path": "/kube/tensorflow"},
+        "claimRef": {"namespace": namespace, "name": "tensorflow"}}})
+    plane.must("POST", space, {"metadata": {"name": "tensorflow"}, "spec": {
+        "accessModes": ["ReadOnlyMany"], "storageClassName": "", "volumeName": namespace,
+        "resources": {"requests": amount}}})
+    return {"volumes": [{"name": "tensorflow", "persistentVolumeClaim": {"claimName": "tensorflow"}}],
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{
+                "name": "tide", "image": NODE_IMAGE, "imagePullPolicy": "Never",
+                "command": ["/opt/threadtide/tide-tfnode"],
+                "env": [{"name": name, "value": "/tensorflow"}
+                        for name in ("TIDE_TENSORFLOW", "LD_LIBRARY_PATH")],
+                "volumeMounts": [{"name": "tensorflow", "mountPath": "/tensorflow", "readOnly": True}]}]}
+
+
+class Pace(threading.Thread):
+    """Lets a training go on freely while its worker has two cores, and an epoch in ten seconds otherwise. If
+    the small size were measured to be as fast, tide-kube would not let the worker grow again; and what is
+    measured on emulated cores of a busy machine is left to chance."""
+
+    def __init__(self, job, cores):
+        super().__init__(daemon=True)
+        self.job, self.cores, self.ended = job, cores, threading.Event()
+        self.start()
+
+    def run(self):
+        epochs = self.job.epoch()
+        while not self.ended.wait(1):
+            step, ahead = (4, 4) if self.cores() == 2000 else (0.1, 1)
+            epochs = min(epochs + step, self.job.epoch() + ahead)
+            self.job.may_go(int(epochs))
+
+    def end(self):
+        self.ended.set()
+        self.join(GUARD_S)
+
+
+def test_cores_and_threads_of_a_worker_that_trains_follow_each_other(
+        plane, namespace, machine, make_runner, pod_network, tmp_path):
+    """TensorFlow trains; its server and worker are pods of the real kubelet with the agent inside, and
+    tide-kube resizes the worker. Only the chief is a pod of the runner, where nothing is emulated."""
+    pods = Pods(plane, namespace)
+    install(plane)
+    soon(lambda: ready(plane, machine))
+    plane.must("PATCH", "/api/v1/nodes/vm", {"metadata": {"labels": {"tide-test/pool": "machine"}}},
+               "application/merge-patch+json")
+    stage = Stage(plane, make_runner, pod_network.gateway, tmp_path, "--node-lost=60s", "--silent=60s",
+                  "--pending=240s", url=machine.proxy.url)
+    stage.controller.start()
+    stage.node("home-1", "1")
+    amounts = {"cpu": "1", "memory": "768Mi"}
+    sizes = {"cpu": {"min": "500m", "max": "2"}, "resources": {"requests": amounts, "limits": amounts}}
+    job = Job(stage, namespace, "real", "machine", home="home", nodes=tensorflow_pods(plane, namespace),
+              workers=sizes, slots=1)
+
+    def worker():
+        return pods.get("real-worker-0")
+
+    def cores():
+        """What the kernel lets the worker have, in thousandths."""
+        seen = machine.cpu_max(worker())
+        return int(seen[-1].split()[0]) // 100 if seen and not seen[-1].startswith("max") else 0
+
+    def has(active):
+        """The cores that it is to have, and as many threads."""
+        def there():
+            wanted = mcpu(worker()["spec"]["containers"][0]["resources"]["limits"]["cpu"])
+            return machine.runs() and cores() == wanted and wanted // 1000 == threads.now() == active
+        soon(there)
+
+    def resized(since):
+        """When tide-kube first asked for it."""
+        return next(r.at for r in machine.proxy.requests if r.at > since and
+                    (r.method, r.path) == ("PATCH", f"{pods.path}/real-worker-0/resize"))
+    job.may_go(4)
+    pace = None
+    try:
+        soon(lambda: machine.runs() and job.epoch() >= 1)
+        threads, pace = Threads(worker()["status"]["podIP"]), Pace(job, cores)
+        has(2)
+        started = worker()["status"]["containerStatuses"][0]["containerID"]
+        job.until_epoch(5)
+        # Room for somebody else: threads, cores, and then the other's pod.
+        begin = time.monotonic()
+        pods.make("other", *IDLE, cpu="2600m", container=LOCAL, terminationGracePeriodSeconds=1,
+                  nodeSelector={"tide-test/pool": "machine"})
+        soon(lambda: machine.runs() and pods.get("other")["status"]["phase"] == "Running")
+        has(1)
+        assert begin < threads.said[-1][0] < resized(begin)
+        job.until_epoch(1)
+        begin = time.monotonic()
+        pods.delete("other")
+        has(2)
+        assert resized(begin) < threads.said[-1][0]
+        job.until_epoch(2)
+        found = worker()["status"]["containerStatuses"][0]
+        assert (found["containerID"], found["restartCount"]) == (started, 0)
+        assert [active for _, active in threads.said][-3:] == [2, 1, 2] and job.resumed() == [0]
+    finally:
+        pace and pace.end()
+        job.remove()
+        stage.controller.end()

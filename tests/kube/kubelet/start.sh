@@ -1,30 +1,34 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# In the machine of test_kubelet.py: containerd and kubelet, joined to the control plane outside. Every
-# change of a container's cpu.max is printed as "cpu.max POD-UID VALUE". Ends when the machine is ended.
-here=$(dirname "$0")
+# usage: start.sh NETWORK (the first three numbers of an address)
+# In the machine of test_kubelet.py: containerd and kubelet, joined to the control plane outside; pods are on
+# the network outside, too. Every change of a container's cpu.max is printed as "cpu.max POD-UID VALUE".
+# Ends when the machine is ended.
+here=$(dirname "$0") network=$1
 say() { echo "kubelet: $* ($(cut -d' ' -f1 /proc/uptime) s)"; }
 
 modprobe -a virtio_net br_netfilter veth bridge overlay
 interface=$(ls /sys/class/net | grep -v lo | head -1)
-ip address add 10.0.2.15/24 dev "$interface"
-ip link set "$interface" up
-ip route add default via 10.0.2.2
+ip link add cni0 type bridge
+ip link set "$interface" up master cni0
+ip link set cni0 up
+ip address add "$network.192/24" dev cni0
+ip route add default via "$network.1"
 echo vm >/proc/sys/kernel/hostname
 echo "127.0.0.1 localhost vm" >/etc/hosts
 : >/etc/resolv.conf
 cat /proc/sys/kernel/random/uuid | tr -d - >/etc/machine-id
 mkdir -p /etc/cni/net.d /etc/containerd /var/lib/kubelet /var/lib/containerd /var/log
 cp "$here/containerd.toml" /etc/containerd/config.toml
-cp "$here/pods.conflist" /etc/cni/net.d/
+sed "s/NETWORK/$network/g" "$here/pods.conflist" >/etc/cni/net.d/pods.conflist
 
 containerd >/var/log/containerd.log 2>&1 &
 until ctr version >/dev/null 2>&1; do sleep 0.2; done
 say "containerd serves"
-ctr -n k8s.io images import "$here/image.tar"
+for image in "$here"/*.tar; do ctr -n k8s.io images import "$image"; done
 
 "$here/kubelet" --kubeconfig="$here/kubeconfig" --config="$here/kubelet.yaml" --hostname-override=vm \
-    --node-ip=10.0.2.15 --v=2 >/var/log/kubelet.log 2>&1 &
+    --node-ip="$network.192" --v=2 >/var/log/kubelet.log 2>&1 &
 kubelet=$!
 say "kubelet starts"
 declare -A seen
