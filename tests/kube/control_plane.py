@@ -76,7 +76,7 @@ class Authority:
     """A certificate authority by openssl, and who it has certified, as files NAME.crt and NAME.key."""
 
     def __init__(self, folder):
-        self.folder = folder
+        self.folder, self.lock = folder, threading.Lock()
         folder.mkdir()
         self.openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
                      "-nodes", "-days", "30", "-subj", "/CN=tide-test", "-keyout", "ca.key",
@@ -89,7 +89,12 @@ class Authority:
         assert done.returncode == 0, done.stderr
 
     def issue(self, name, user, groups=(), hosts=()):
-        """(certificate, key) of a client, and of a server if it has hosts."""
+        """(certificate, key) of a client, and of a server if it has hosts. Two threads that wanted the same
+        one at once would leave a certificate of one key beside another key."""
+        with self.lock:
+            return self._issue(name, user, groups, hosts)
+
+    def _issue(self, name, user, groups, hosts):
         certificate, key = self.folder / f"{name}.crt", self.folder / f"{name}.key"
         if certificate.exists():
             return certificate, key
