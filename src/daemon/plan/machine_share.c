@@ -96,11 +96,11 @@ unsigned machine_share_divide(const struct share_claim *all, size_t n,
     uint64_t jobs = 0, given = 0, own_rest, ahead = 0, cores;
     unsigned share;
 
-    if (self->jobs == 0)
-        return cpus;
-    cores = user_share(all, n, self->uid, cpus);
     for (size_t i = 0; i < n; i++)
         jobs += all[i].uid == self->uid ? all[i].jobs : 0;
+    if (self->jobs == 0 || jobs == 0)
+        return cpus;
+    cores = user_share(all, n, self->uid, cpus);
     own_rest = self->jobs * cores % jobs;
     for (size_t i = 0; i < n; i++) {
         uint64_t rest = all[i].jobs * cores % jobs;
