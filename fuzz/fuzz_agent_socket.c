@@ -48,6 +48,9 @@ static uid_t
 
 static void speaks(uid_t uid)
 {
+    for (unsigned i = 0; i < n_spoke; i++)
+        if (spoke[i] == uid)
+            return;
     if (n_spoke < sizeof(spoke) / sizeof(spoke[0]))
         spoke[n_spoke++] = uid;
 }

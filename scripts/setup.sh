@@ -203,7 +203,7 @@ make_helm() {
     ) 9>"$cache/helm.lock"
 }
 
-# The name of the folder in the cache is made from the modules' sums: tests/kube/tools.py, too, knows.
+# The name of the folder in the cache is made from the modules' sums: tests/kube/control_plane.py, too, knows.
 make_kube() {
     local tools="$root/tests/kube/tools" cache=${XDG_CACHE_HOME:-$HOME/.cache}/threadtide/kube
     local key dir go version flags="" package

@@ -10,6 +10,7 @@ it leaves in results/ is in --results afterwards; its exit status is ours. A mac
 hangs or ends otherwise fails with the end of its console.
 """
 import argparse
+import os
 import pathlib
 import select
 import shutil
@@ -74,8 +75,10 @@ def fatal(console):
 
 def watch(process, options):
     """Passes on what the machine says until it is off. Returns None, or what went wrong."""
-    end, death = time.monotonic() + options.limit, None
+    end, death, parent = time.monotonic() + options.limit, None, os.getppid()
     while True:
+        if os.getppid() != parent:
+            return "the program that started it has ended"
         if select.select([process.stdout], [], [], 0.5)[0]:
             data = process.stdout.read1()
             if not data:

@@ -87,6 +87,7 @@ def test_a_full_disk_is_said_where_a_person_looks(tide):  # noqa: F811
     queue = Queue(tide)
     try:
         queue.start()
+        job = queue.submit("--", "sleep", 600)
         filler = os.open(tide.dir / "filler", os.O_WRONLY | os.O_CREAT)
         with pytest.raises(OSError):
             while True:
@@ -96,7 +97,9 @@ def test_a_full_disk_is_said_where_a_person_looks(tide):  # noqa: F811
         done = tide("policy", "set", "fcfs")
         assert (done.returncode, done.stdout) == (0, "In force: fcfs\n")
         assert why in done.stderr and "a new daemon will have another policy" in done.stderr
-        queue.submit("--", "sleep", 600)
+        done = tide("submit", "--", "sleep", 600)
+        assert done.returncode == 1 and f"cannot be written to {tide.dir}: {why}" in done.stderr
+        tide("set", job, "--weight", 50)
         eventually(lambda: f"jobs cannot be written to {tide.dir}: {why}" in tide("ps").stdout)
         assert f"{tide.dir} cannot be written to: {why}" in tide("doctor").stdout
     finally:

@@ -508,8 +508,8 @@ def test_a_target_goes_to_those_of_a_containers_processes_that_work(place, engin
 
 def test_a_container_that_found_no_place_among_the_jobs_gets_one_when_a_job_ends(tided, boxes):
     most = 512  # PROTO_JOBS_MAX
-    many = f"for i in $(seq {most}); do sleep 1000 & echo $!; done; wait"
-    with subprocess.Popen(["sh", "-c", many], stdout=subprocess.PIPE, text=True,
+    many = f"for i in $(seq {most}); do sleep 1000 & echo $!; done; read end; kill 0"
+    with subprocess.Popen(["sh", "-c", many], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                           start_new_session=True) as sleepers:
         try:
             pids = [int(sleepers.stdout.readline()) for _ in range(most)]

@@ -343,7 +343,7 @@ def test_three_thousand_connections_to_the_api_socket(tided, many_descriptors):
     job = tided.job()
     job.target(8)
     held = flood(tided.dir / "api.sock", socket.SOCK_STREAM, 3000)
-    eventually(lambda: 256 <= descriptors(tided) < 320)
+    eventually(lambda: 192 <= descriptors(tided) < 320)  # above three quarters of 256 the silent make room
     assert tided.controller().order(SET, flags=WAIT, intra=3, job="j1")["status"] == 0
     for s in held:
         s.close()
@@ -527,7 +527,7 @@ def test_a_socket_replaced_by_a_link_is_not_followed(place):
 def full_disk(place):
     path = place.base / "full"
     path.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=755", "tmpfs", path], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k,mode=755", "tmpfs", path], check=True)
     yield path
     subprocess.run(["umount", "-l", path], check=True)
 

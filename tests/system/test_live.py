@@ -388,7 +388,7 @@ def test_resizes_in_the_middle_of_steps_leave_the_results_as_they_are(live, agen
     slack = 2 * max(high - low for low, high in ranges)
     rounds = 0
     with Resizer(agent, seed=model) as resizer:
-        while resizer.done < RESIZES or rounds < ROUNDS:
+        while not resizer.error and (resizer.done < RESIZES or rounds < ROUNDS):
             losses, digest = train(live, model)
             outside = [(step, loss, ends) for step, (loss, ends) in enumerate(zip(losses, ranges))
                        if not ends[0] - slack <= loss <= ends[1] + slack]

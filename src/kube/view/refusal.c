@@ -117,7 +117,8 @@ bool refused_now(struct core *c, const struct job *job, enum refused slot)
 
     if (!r->code || c->now_ns >= r->until_ns)
         return false;
-    core_wake(c, r->until_ns);
+    if (r->code != -ESHUTDOWN) /* which never ends */
+        core_wake(c, r->until_ns);
     return true;
 }
 
