@@ -15,37 +15,37 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The target for the pools. intra = 0: no target is set, they follow the own limit. */
+/* The target for the pools. intra = 0: no target is set, the pools follow the process's limit. */
 struct agent_target {
     uint32_t intra; /* active threads of the intra-op pools */
     uint32_t inter;
-    uint32_t allowed_mcpu; /* the own limit at this moment */
-    uint64_t sent_ns;      /* when the command was sent, or noticed */
+    uint32_t allowed_mcpu; /* the process's limit at this moment */
+    uint64_t sent_ns;      /* when the order was sent, or the agent saw the change */
 };
 
 /* A runtime whose threads the agent can govern: a file in runtimes/, and a row in backends.c. */
 struct agent_backend {
     const char *name;
-    /* Puts a target in place. Control thread. Returns true when all threads are in place at once;
-     * otherwise agent_notify() follows. */
+    /* Puts a target in place. Control thread. Returns true when all threads are already in place;
+     * otherwise the backend calls agent_notify() once they are. */
     bool (*apply)(const struct agent_target *target);
     bool (*settled)(void);
-    /* Timings of the last apply() folded into an acknowledgement. Control thread, once settled. */
+    /* Adds the timings of the last apply() to an acknowledgement. Control thread, once settled. */
     void (*measure)(struct proto_ack *ack);
     /* Fills in all but the header and the index. Returns false while the runtime is not in the
      * process. Any thread of the agent. */
     bool (*describe)(struct proto_backend *ret_backend);
-    /* About ten times a second while a target is below the maximum; may let more threads go. */
+    /* Called about ten times a second. Wakes parked threads when the active ones block on them. */
     void (*watch)(uint64_t now_ns);
     uint64_t (*tasks)(void);  /* units of work done since the start */
-    void (*after_fork)(void); /* in the child: its threads are gone */
+    void (*after_fork)(void); /* called in the child, which has none of the parent's threads */
 };
 
 extern const struct agent_backend tensorflow_backend, program_backend;
 
 /*
- * The runtimes that the agent knows, up to a NULL; the position is the index in messages. Defined
- * in start.c and filled in by backends.c before main(), so that the control thread names no
+ * The runtimes that the agent knows, up to a NULL; the position is the index in messages. start.c
+ * defines the list and backends.c fills it in before main(), so that control/ depends on no
  * runtime.
  */
 extern const struct agent_backend *const *agent_backends;
@@ -65,7 +65,7 @@ struct agent_config {
     int signal;         /* number, 0: none */
     uint32_t max;       /* threads to build a pool with */
     uint32_t cpus;      /* of the machine */
-    const char *socket; /* a copy of the environment's, NULL: no daemon */
+    const char *socket; /* a copy of $TIDE_SOCKET, NULL: no daemon */
     char token[PROTO_TOKEN_MAX];
     char job_id[PROTO_ID_MAX];
     char job_name[PROTO_NAME_MAX];
@@ -75,7 +75,7 @@ struct agent_config {
 extern struct agent_config agent_config;
 
 /*
- * Starts the control thread unless it runs; called by hooks and by the API's first call.
+ * Starts the control thread unless it runs. Hooks and the API's first call use it.
  * Any thread; keeps errno. Returns false when the agent is inert.
  */
 bool agent_start(void);
@@ -84,7 +84,7 @@ bool agent_start(void);
 
 /* Wakes the control thread. Any thread, also a signal handler. */
 void agent_notify(void);
-void wake_ensure(void); /* makes the pipe, again should the program have closed it */
+void wake_ensure(void); /* makes the pipe, and makes it again if the program closed it */
 void wake_drain(void);
 int wake_fd(void);
 void wake_after_fork(void);
@@ -98,18 +98,18 @@ uint64_t core_generation(void);
 uint32_t core_allowed_mcpu(void);
 bool core_frozen(void);
 
-/* Commands; each returns true when the target in force may have changed. Control thread, except
- * core_set_local(), which any thread may call. */
+/* Orders and events that may change the target in force. Control thread, except core_set_local(),
+ * which any thread may call. */
 enum core_daemon_order { CORE_ORDER_NEW, CORE_ORDER_STALE, CORE_ORDER_MAX };
 enum core_daemon_order core_set_daemon(uint64_t epoch, uint64_t generation, uint32_t intra,
                                        uint32_t inter, uint64_t sent_ns);
-void core_daemon_lost(void);  /* the lease is over */
+void core_daemon_lost(void);  /* the lease has run out */
 void core_daemon_found(void); /* lease renewed: the last order of this connection is valid again */
-void core_daemon_gone(void);  /* it hung up: forgets its order */
+void core_daemon_gone(void);  /* the daemon hung up: forgets its order */
 void core_set_local(enum proto_source source, uint32_t intra, uint32_t inter);
 bool core_take_local(uint32_t *ret_source, uint32_t *ret_intra, uint32_t *ret_inter);
-void core_local_unheard(void); /* the one just taken did not reach the daemon: take it again */
-void core_local_again(void);   /* a new daemon does not know of the local order in force, if any */
+void core_local_unheard(void); /* the order just taken was not sent: it will be taken again */
+void core_local_again(void);   /* a new daemon needs the local order in force, if there is one */
 void core_set_allowed(uint32_t mcpu, uint64_t now_ns);
 void core_after_fork(void);
 bool core_take_change(void); /* true once after every change of the target in force */
@@ -121,18 +121,18 @@ int control_signal_install(int number); /* returns the number in place, 0: none 
 
 /* ---- control/program.c: the in-process API ---- */
 void program_changed(void);                /* control thread, after a target has been applied */
-void program_settled(uint64_t generation); /* control thread: its threads are in place */
+void program_settled(uint64_t generation); /* control thread, when all threads are in place */
 void program_progress(uint64_t *ret_done, uint64_t *ret_total, char ret_unit[PROTO_SHORT_MAX]);
 
 /* ---- process/resolve.c ---- */
 
 /*
- * Finds the next definition of @symbol behind ours: for a library opened with RTLD_LOCAL (Python),
- * the one that the object at @caller sees, else that of @soname. NULL when there is none. Keeps
- * errno.
+ * Finds the next definition of @symbol behind ours. A library opened with RTLD_LOCAL (by Python)
+ * hides its symbols: then the object at @caller is searched, then @soname. Returns NULL when there
+ * is none. Keeps errno.
  */
 void *resolve_next(const char *symbol, const void *caller, const char *soname);
 
-/* Reads @size bytes of this process's memory at @from without ever faulting. Returns false when
- * they are not mapped. It serves to check the layout of other libraries' structures. */
+/* Reads @size bytes of this process's memory at @from. Returns false, and does not fault, when they
+ * are not mapped. Hooks check the layout of other libraries' structures with it. */
 bool resolve_peek(const void *from, void *to, size_t size);

@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-/* A row for each runtime. */
+/* One row per runtime. */
 static const struct agent_backend *const backends[] = {&tensorflow_backend, &program_backend, NULL};
 
 static_assert(sizeof(backends) / sizeof(backends[0]) - 1 <= PROTO_BACKENDS_MAX,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Binds the few libc symbols that moved to a new version in glibc 2.34 to their first one, so that
- * an agent linked on a current system loads under glibc 2.17. The dl functions are weak: a program
- * without libdl cannot have loaded a runtime either, so there the agent stays inert.
- * Everything else that moved (pthread_create, fstat, …) is looked up or called as a system call.
+ * glibc 2.34 moved a few symbols to a new version. This file binds them to their first version, so
+ * that an agent linked on a current system loads under glibc 2.17. The dl functions are weak: a
+ * program without libdl cannot have loaded a runtime either, so there the agent stays inert.
+ * The agent looks up other moved functions (pthread_create) or uses the system call (fstat).
  */
 #pragma once
 

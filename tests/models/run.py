@@ -46,7 +46,7 @@ GATE_MUTATIONS = {
     "parks without a nudge": (
         "gate/gate.c", "if (!nudged)", "if (false)", "shrink", "a closure never runs"),
     "goes idle without a report": (
-        "gate/gate.c", "if (atomic_load(&worker->gate->watched)) /* ordered behind IDLE */", "if (false)",
+        "gate/gate.c", "if (atomic_load(&worker->gate->watched)) /* must come", "if (false) /* must come",
         "back-and-forth", "a target is never acknowledged"),
     "wakes up and goes on": (
         "gate/gate.c", "    return !surplus(worker);\n}\n\nbool gate_set", "    return true;\n}\n\nbool gate_set",
@@ -82,7 +82,7 @@ GATE_MUTATIONS = {
         "destroy-shrunk", "a pool is used after its destruction"),
     "destroys without a word": (
         TENSORFLOW + "_hooks.c",
-        "        agent_notify(); /* an acknowledgement waits no longer for this pool */\n", "",
+        "        agent_notify(); /* an acknowledgement may have waited for this pool */\n", "",
         "destroy", "a target is never acknowledged"),
     "builds without a word": (
         TENSORFLOW + "_hooks.c",

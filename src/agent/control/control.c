@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The agent's only thread. It sleeps in ppoll() on the daemon's socket and on a pipe that wakes it
- * (signal handler, API, last worker parked), and a few times a second looks at the own limit, the
- * lease and the watchdogs. Every descriptor may vanish at any time: see ownfd.h.
+ * (signal handler, API, last worker parked). A few times a second it checks the process's limit,
+ * the lease and the watchdogs. The program may close any descriptor at any time: see ownfd.h.
  */
 #include "agent/agent.h"
 #include "agent/compat.h"
@@ -35,9 +35,9 @@ static struct control {
     bool welcomed;
     bool leased;
     uint64_t epoch;
-    uint64_t generation; /* of the last TARGET in place */
-    uint64_t applied;    /* core_generation() of the last change that backends were told */
-    uint64_t settled;    /* … and of the last that was in place */
+    uint64_t generation; /* from the last TARGET in place */
+    uint64_t applied;    /* core_generation() of the last change that the backends got */
+    uint64_t settled;    /* … and of the last one in place */
     uint64_t lease_ns;
     uint64_t heartbeat_ns;
     uint64_t lease_until_ns;
@@ -48,10 +48,10 @@ static struct control {
     bool ack_pending;
     struct proto_ack ack;
     struct proto_backend described[PROTO_BACKENDS_MAX]; /* as last sent */
-    int signal;                                         /* in place */
+    int signal;                                         /* its handler is installed; 0: none */
 } control = {.sock.fd = -1};
 
-/* Written by the signal handler: bit 32 set, value below. */
+/* The signal handler stores SIGNAL_REQUEST and, in the lower 32 bits, the wanted threads. */
 static _Atomic uint64_t signal_request;
 #define SIGNAL_REQUEST (1ull << 32)
 
@@ -63,7 +63,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
     (void)context;
     if (info->si_code != SI_QUEUE || info->si_value.sival_int < 0 ||
         info->si_value.sival_int > PROTO_THREADS_MAX)
-        return; /* no value, or one that no pool can follow */
+        return; /* kill(2) sends no value; sigqueue(3) may send one out of range */
     atomic_store(&signal_request, SIGNAL_REQUEST | (uint32_t)info->si_value.sival_int);
     agent_notify();
 }
@@ -76,7 +76,7 @@ int control_signal_install(int number)
     if (number == 0 || sigaction(number, NULL, &old) != 0)
         return 0;
     if (old.sa_flags & SA_SIGINFO ? old.sa_sigaction != on_signal : old.sa_handler != SIG_DFL)
-        return 0; /* the program uses this number itself */
+        return 0; /* the program handles this signal itself */
     sigfillset(&action.sa_mask);
     return sigaction(number, &action, NULL) == 0 ? number : 0;
 }
@@ -159,7 +159,7 @@ static void connect_daemon(uint64_t now_ns)
     send_hello(now_ns);
 }
 
-/* Sends what changed of the backends since the last time. */
+/* Sends the backends that changed since the last time. */
 static void send_backends(uint64_t now_ns)
 {
     for (each_backend(b)) {
@@ -209,7 +209,7 @@ static void send_heartbeat(uint64_t now_ns)
     control.next_heartbeat_ns = now_ns + control.heartbeat_ns;
 }
 
-/* Returns false when it could not be sent (yet). */
+/* Returns false when the acknowledgement could not be sent; the caller tries again later. */
 static bool send_ack(const struct proto_ack *ack, enum proto_ack_status status, uint64_t now_ns)
 {
     union proto_message m;
@@ -273,7 +273,7 @@ static void apply_change(void)
 
     if (core_frozen() || !core_take_change())
         return;
-    control.applied = core_generation(); /* before the target: that may be newer, never older */
+    control.applied = core_generation(); /* read first, so the target is never the older one */
     core_target(&target);
     for (each_backend(b))
         (*b)->apply(&target);
@@ -298,7 +298,7 @@ static void on_target(const struct proto_target *t, uint64_t now_ns)
 
     if (core_set_daemon(t->epoch, t->generation, t->intra, t->inter, t->sent_ns) ==
         CORE_ORDER_STALE) {
-        send_ack(&ack, PROTO_ACK_STALE, now_ns); /* the newer order's own may still be owed */
+        send_ack(&ack, PROTO_ACK_STALE, now_ns); /* control.ack may wait for a newer order */
         return;
     }
     control.ack = ack;
@@ -455,7 +455,7 @@ static void *control_main(void *arg)
 bool control_start(void)
 {
     typedef int (*create_fn)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
-    /* In libpthread before glibc 2.34, which the program has loaded by the time it has threads. */
+    /* Before glibc 2.34 the function is in libpthread, which a program with threads has loaded. */
     create_fn create = (create_fn)dlsym(RTLD_DEFAULT, "pthread_create");
     pthread_t thread;
     sigset_t all;
@@ -467,7 +467,7 @@ bool control_start(void)
     wake_ensure();
     control.signal = control_signal_install(agent_config.signal);
     sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, &before); /* per thread on Linux; the new one inherits it */
+    sigprocmask(SIG_SETMASK, &all, &before); /* the new thread inherits the mask */
     r = create(&thread, NULL, control_main, NULL);
     sigprocmask(SIG_SETMASK, &before, NULL);
     return r == 0;

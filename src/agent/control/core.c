@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-/* Who commands: the newest of the daemon's and the local order, else the own limit. */
+/* Finds the target in force: the newer of the daemon's and the local order, else the limit. */
 static struct core {
     pthread_mutex_t lock;
     struct {
@@ -14,14 +14,14 @@ static struct core {
         uint32_t intra;
         uint32_t inter;
         uint64_t sent_ns;
-        bool valid; /* connected, and the lease runs */
+        bool valid; /* the daemon is connected and its lease runs */
     } daemon;
     struct {
         uint32_t source; /* enum proto_source; PROTO_SOURCE_LIMIT: none */
         uint32_t intra;
         uint32_t inter;
         uint64_t sent_ns;
-        bool unsent; /* the daemon does not know yet */
+        bool unsent; /* the daemon has not got this order yet */
     } local;
     uint32_t allowed_mcpu;
     uint64_t allowed_since_ns;
@@ -108,7 +108,7 @@ enum core_daemon_order core_set_daemon(uint64_t epoch, uint64_t generation, uint
         core.daemon.inter = inter;
         core.daemon.sent_ns = sent_ns;
         core.daemon.valid = true;
-        /* The newest order wins; an unsent local one is newer, the daemon hears of it next. */
+        /* The newest order wins. An unsent local order is newer, and the daemon gets it next. */
         if (!core.local.unsent)
             core.local.source = PROTO_SOURCE_LIMIT;
         update_target();
@@ -129,7 +129,7 @@ static void set_daemon_valid(bool valid)
 void core_daemon_gone(void)
 {
     pthread_mutex_lock(&core.lock);
-    core.daemon.intra = 0; /* the next daemon must not renew an order that it never gave */
+    core.daemon.intra = 0; /* a lease of the next daemon must not revive this daemon's order */
     core.daemon.inter = 0;
     core.daemon.valid = false;
     update_target();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The in-process API (program_api.h), and the backend "program": a program that governs its own
- * threads and says so through libtide.
+ * The in-process API (program_api.h), and the backend "program" for a program that parks its own
+ * threads and reports them through libtide.
  */
 #include "agent/agent.h"
 #include "agent/process/limit.h"
@@ -19,8 +19,8 @@ static struct program {
     agent_change_fn on_change;
     void *on_change_arg;
     /* backend "program" */
-    _Atomic uint32_t max;    /* declared, 0: nothing */
-    _Atomic uint32_t active; /* reported */
+    _Atomic uint32_t max;    /* as declared; 0: the program declared no pool */
+    _Atomic uint32_t active; /* as reported */
     _Atomic uint32_t wanted;
     _Atomic uint64_t received_ns;
     _Atomic uint64_t placed_ns;
@@ -86,7 +86,7 @@ static int freeze(int on)
             return -EINVAL;
     } while (!atomic_compare_exchange_weak(&program.frozen, &frozen, frozen + (on ? 1 : -1)));
     if (!on && frozen == 1)
-        agent_notify(); /* what was held back is applied now */
+        agent_notify(); /* the control thread applies the target that came meanwhile */
     return 0;
 }
 
@@ -137,7 +137,7 @@ static int report_progress(uint64_t done, uint64_t total, const char *unit)
     size_t i = 0;
 
     agent_start();
-    /* Odd while it is written; a second writer at the same moment drops its report. */
+    /* The number is odd during a write; a second writer at that moment drops its report. */
     if ((seq & 1) || !atomic_compare_exchange_strong(&program.progress_seq, &seq, seq + 1))
         return 0;
     atomic_store(&program.done, done);
@@ -159,8 +159,8 @@ void program_progress(uint64_t *ret_done, uint64_t *ret_total, char ret_unit[PRO
         *ret_total = atomic_load(&program.total);
         for (size_t i = 0; i < PROTO_SHORT_MAX; i++)
             ret_unit[i] = atomic_load_explicit(&program.unit[i], memory_order_relaxed);
-        /* A writer that was preempted in the middle must not hold up the control thread for long:
-         * numbers of two reports side by side do no harm, the next heartbeat has the right ones. */
+        /* A preempted writer must not hold up the control thread, so the reader gives up soon. It
+         * may then mix two reports, which does no harm: the next heartbeat is right again. */
     } while (!(seq & 1) && seq != atomic_load(&program.progress_seq));
     ret_unit[PROTO_SHORT_MAX - 1] = '\0';
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the agent begins: configuration from the environment, its thread, and again after a fork. */
+/* Starts the agent: reads the environment, starts the control thread, and again after a fork. */
 #include "agent/agent.h"
 #include "agent/compat.h"
 #include "agent/process/limit.h"
@@ -30,7 +30,7 @@ const struct agent_backend *const *agent_backends = none;
 static char socket_path[108];
 static _Atomic int phase; /* enum agent_phase */
 
-/* Parses a decimal number up to @max; the whole text. Returns -1 for anything else. */
+/* Parses @text as a decimal number up to @max. Returns -1 if it is anything else. */
 static long parse_number(const char *text, long max)
 {
     long value = 0;
@@ -58,7 +58,7 @@ __attribute__((constructor)) static void configure(void)
 {
     const char *disable = getenv("TIDE_DISABLE");
 
-    /* Reads the environment only: in bash or git nothing more may ever happen. */
+    /* Only reads the environment: the agent is in bash and git too, and must not disturb them. */
     if (getauxval(AT_SECURE) || (disable && strcmp(disable, "0") != 0) || !dlsym || !dlopen ||
         !dladdr)
         return;
@@ -101,8 +101,8 @@ bool agent_start(void)
     if (!agent_config.enabled)
         return false;
     if (!atomic_compare_exchange_strong(&phase, &expected, AGENT_STARTING)) {
-        /* Another thread reads the configuration. Not for ever: in the child of a fork at just
-         * this moment it never ends, and the pool is then built as stock. */
+        /* Another thread reads the configuration. The wait has an end, because after a fork() at
+         * this moment that thread does not exist in the child. The pool is then built as stock. */
         for (int i = 0; i < START_TRIES && atomic_load(&phase) == AGENT_STARTING; i++)
             usleep(START_PAUSE_US);
         errno = saved;
@@ -113,7 +113,7 @@ bool agent_start(void)
     if (!atomic_exchange(&forks_watched, true))
         pthread_atfork(NULL, NULL, after_fork);
     if (!control_start())
-        agent_config.enabled = false; /* no thread to be had: stay out of the way */
+        agent_config.enabled = false; /* without its thread the agent must govern nothing */
     atomic_store(&phase, AGENT_STARTED);
     errno = saved;
     return agent_config.enabled;

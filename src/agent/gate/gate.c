@@ -25,7 +25,7 @@ static void futex_wake(_Atomic uint32_t *word)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0l);
 }
 
-/* CPU time of another thread of this process, 0 when it cannot be had (the thread has ended). */
+/* Returns the CPU time of another thread of this process, 0 when the thread has ended. */
 static uint64_t thread_cpu_ns(int32_t tid)
 {
     struct timespec ts;
@@ -61,7 +61,7 @@ int gate_init(struct gate *gate, uint32_t n, void (*nudge)(struct gate *), void 
     return 0;
 }
 
-/* Tells the control thread when this worker was the last one to take its place. */
+/* Wakes the control thread if this worker was the last one that the gate waited for. */
 static void report(struct gate *gate)
 {
     if (atomic_load(&gate->watched) && gate_settled(gate) && atomic_exchange(&gate->watched, 0))
@@ -96,9 +96,9 @@ void gate_park(struct gate_worker *worker)
         if (surplus(worker)) {
             report(gate);
             /*
-             * The wake-up that brought this worker here may have been meant for a closure that is
-             * still queued: have another worker look, or it would wait for the next wake-up. After
-             * PARKED, because whom it wakes may take this core at once.
+             * This worker's wake-up may have been for a closure that is still queued. The nudge
+             * makes another worker look, or the closure would wait for the next wake-up. It comes
+             * after PARKED, because the woken worker may take this core at once.
              */
             if (!nudged)
                 gate->nudge(gate);
@@ -137,7 +137,7 @@ void gate_idle_enter(struct gate_worker *worker)
         gate_park(worker);
         atomic_store(&worker->state, GATE_IDLE);
     }
-    if (atomic_load(&worker->gate->watched)) /* ordered behind IDLE */
+    if (atomic_load(&worker->gate->watched)) /* must come after the store of IDLE */
         report(worker->gate);
 }
 
@@ -263,7 +263,7 @@ void gate_measure(const struct gate *gate, uint64_t sent_ns, uint64_t received_n
             t.surplus_cpu_ns += cpu > worker->cpu_before_ns ? cpu - worker->cpu_before_ns : 0;
         }
         if (placed <= received_ns)
-            continue; /* did not move for this command */
+            continue; /* this command did not move the worker */
         if (id >= limit && arrived > received_ns) {
             begin = max_u64(sent_ns, arrived);
             t.longest_ns = max_u64(t.longest_ns, arrived - received_ns);

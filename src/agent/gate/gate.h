@@ -9,12 +9,12 @@
  *   BUSY    anywhere between two gates, perhaps inside a closure
  *   IDLE    in the pool's own sleep: it cannot run a closure before gate_idle_leave() lets it
  *   PARKED  asleep here
- *   GONE    its thread has left the pool (or has not entered it yet)
+ *   GONE    without a thread: it has left the pool, or has not entered it yet
  *
  * The gate is settled when no worker >= limit is BUSY and none < limit is PARKED. An
  * acknowledgement says exactly this. States and limit are sequentially consistent: a worker
- * stores its state before it loads the limit, gate_set() stores the limit before it reads the
- * states, so at least one side sees the other.
+ * stores its state before it loads the limit, and gate_set() stores the limit before it reads the
+ * states. So at least one side sees the other.
  *
  * gate_pass(), gate_idle_*(): the worker itself; gate_set() and the readers: the agent's control
  * thread (one at a time). No allocation but in gate_init(); no lock anywhere.
@@ -29,17 +29,17 @@ enum gate_state { GATE_GONE, GATE_BUSY, GATE_IDLE, GATE_PARKED, GATE_STATE_MAX }
 
 struct gate;
 
-/* One cache line each: a worker writes its own on every closure. */
+/* Each has a cache line of its own, because its worker writes to it after every closure. */
 struct gate_worker {
     struct gate *gate;
     uint32_t id;
     _Atomic uint32_t state;      /* enum gate_state */
     _Atomic uint32_t wake;       /* futex word, counts the wake-ups */
     _Atomic int32_t tid;         /* 0: no thread yet */
-    _Atomic uint64_t passes;     /* gates passed: closures run, more or less */
+    _Atomic uint64_t passes;     /* gates passed: about the number of closures run */
     _Atomic uint64_t arrived_ns; /* end of the closure before the last parking */
     _Atomic uint64_t placed_ns;  /* last time it was parked or woke up */
-    uint64_t cpu_before_ns;      /* control thread: CPU time when the limit was set */
+    uint64_t cpu_before_ns;      /* CPU time when the limit was set; control thread */
 } __attribute__((aligned(64)));
 
 struct gate {
@@ -48,14 +48,14 @@ struct gate {
     uint32_t capacity;            /* workers allocated, n or more */
     struct gate_worker *worker;   /* n of them */
     _Atomic uint32_t watched;     /* the control thread waits for this gate to settle */
-    void (*nudge)(struct gate *); /* makes the pool look at its queues again; any worker */
+    void (*nudge)(struct gate *); /* makes a worker look at the pool's queues; any thread */
     void (*settled)(void);        /* wakes the control thread; async-signal-safe */
 };
 
-/* The timings of the last change; times are CLOCK_MONOTONIC. */
+/* The timings of the last change of the limit; CLOCK_MONOTONIC. */
 struct gate_timing {
     uint64_t closure_end_ns; /* of the worst worker that held a closure; 0: none did */
-    uint64_t placed_ns;      /* last worker in place */
+    uint64_t placed_ns;      /* when the last worker was in place */
     uint64_t longest_ns;     /* longest from @received_ns to the end of a held closure */
     uint64_t lag_ns;         /* worst, see struct proto_ack */
     uint64_t surplus_cpu_ns; /* CPU time of the workers >= limit since gate_set() */
@@ -69,7 +69,7 @@ struct gate_timing {
 int gate_init(struct gate *gate, uint32_t n, void (*nudge)(struct gate *), void (*settled)(void));
 
 /*
- * The worker @id enters (its thread calls) or leaves the pool. A surplus worker parks on entry,
+ * The worker @id enters or leaves the pool; its own thread calls. A surplus worker parks on entry,
  * because its queue may hold a closure already. gate_enter() returns NULL for an unknown id.
  */
 struct gate_worker *gate_enter(struct gate *gate, uint32_t id);
@@ -77,7 +77,7 @@ void gate_leave(struct gate_worker *worker);
 
 void gate_park(struct gate_worker *worker);
 
-/* Between two closures, none held: sleeps while the worker is surplus. */
+/* Called between two closures, with none held: sleeps while the worker is surplus. */
 static inline void gate_pass(struct gate_worker *worker)
 {
     uint64_t passes = atomic_load_explicit(&worker->passes, memory_order_relaxed);
@@ -88,12 +88,12 @@ static inline void gate_pass(struct gate_worker *worker)
         gate_park(worker);
 }
 
-/* Before the pool's own sleep: parks when surplus, then marks the worker idle. */
+/* Called before the pool's own sleep: parks a surplus worker, then marks the worker idle. */
 void gate_idle_enter(struct gate_worker *worker);
 
 /*
- * After the pool's own sleep. Returns true when the worker may go on, false when it is surplus: it
- * must then give away the closure it may hold and call gate_park().
+ * Called after the pool's own sleep. Returns true when the worker may go on, false when it is
+ * surplus: it must then give back the closure that it may hold, and call gate_park().
  */
 bool gate_idle_leave(struct gate_worker *worker);
 
@@ -106,13 +106,13 @@ bool gate_set(struct gate *gate, uint32_t limit);
 
 /*
  * An idle worker that wakes up in vain unsettles the gate for a moment, perhaps just after the last
- * one reported. A caller that then finds it unsettled must watch again. Returns as gate_set().
+ * report. A caller that then finds the gate unsettled must watch it again. Returns as gate_set().
  */
 bool gate_watch(struct gate *gate);
 
 bool gate_settled(const struct gate *gate);
 
-/* Whether the worker holds a closure and sleeps in it (reads /proc). */
+/* Returns true when the worker holds a closure and sleeps in it (reads /proc). */
 bool gate_blocked(const struct gate_worker *worker);
 uint64_t gate_cpu_ns(const struct gate_worker *worker); /* CPU time of its thread; 0: unknown */
 

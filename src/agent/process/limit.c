@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define LIMIT_PATH_MAX 512
-#define LIMIT_FILE_MAX 4096 /* /proc/self/cgroup: a dozen lines */
+#define LIMIT_FILE_MAX 4096 /* bytes; /proc/self/cgroup has a dozen lines */
 
 /* Reads at most @size - 1 bytes of a file; terminates. Returns the length or -1. */
 static ssize_t read_text(const char *path, char *buf, size_t size)
@@ -75,7 +75,7 @@ static uint32_t group_mcpu_v2(const char *dir)
 
 /*
  * The tightest quota from the group @dir up to the mount point, whose path has @mount_len bytes.
- * A group above may be tighter than the own one, and the own one alone says nothing.
+ * A group above may be tighter than the process's own.
  */
 static uint32_t path_mcpu(char *dir, size_t mount_len, uint32_t (*group_mcpu)(const char *))
 {
@@ -94,7 +94,7 @@ static uint32_t path_mcpu(char *dir, size_t mount_len, uint32_t (*group_mcpu)(co
     }
 }
 
-/* One line of /proc/self/cgroup: "4:cpu,cpuacct:/path" (v1) or "0::/path" (v2). */
+/* Reads the quota behind a line of /proc/self/cgroup: "4:cpu,cpuacct:/path" or "0::/path" (v2). */
 static uint32_t line_mcpu(const char *root, char *line)
 {
     char *controllers = strchr(line, ':');
@@ -133,7 +133,7 @@ static uint32_t line_mcpu(const char *root, char *line)
 
         if (access(dir, F_OK) != 0)
             continue;
-        /* In a container the mount shows the container's group as its root: try both. */
+        /* In a container the container's own group is the mount's root, so try both. */
         if ((size_t)mount + strlen(path) < sizeof(dir)) {
             memcpy(dir + mount, path, strlen(path) + 1);
             if (access(dir, F_OK) != 0)
@@ -181,7 +181,7 @@ uint32_t limit_affinity_cpus(void)
 {
     struct cpuset set;
 
-    /* The main thread's, not the caller's: the control thread may be pinned by an application. */
+    /* Asks for the main thread, because the program may have pinned the calling control thread. */
     cpuset_zero(&set);
     if (sched_getaffinity(getpid(), sizeof(set), (cpu_set_t *)&set) != 0)
         return 0;

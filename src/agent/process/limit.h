@@ -15,7 +15,7 @@
  */
 uint32_t limit_read_mcpu(const char *root);
 
-/* Reads only the quota, thousandths of a core; 0: none. Source: cgroup v1 and v2 documentation. */
+/* Reads only the quota in thousandths of a core; 0: no quota. Source: the kernel's cgroup docs. */
 uint32_t limit_quota_mcpu(const char *root);
 
 /* Returns the number of the machine's online CPUs, at least 1. */

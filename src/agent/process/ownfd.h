@@ -21,7 +21,7 @@ struct ownfd {
     ino_t ino;
 };
 
-/* fstat() itself got a new symbol version in glibc 2.33. */
+/* Uses the system call, because fstat() got a new symbol version in glibc 2.33. */
 static inline bool ownfd_identify(int fd, struct ownfd *ret)
 {
     struct stat st;
@@ -44,7 +44,7 @@ static inline bool ownfd_ok(const struct ownfd *own)
     return ok;
 }
 
-/* Takes @fd over, moved to a high number where the limits allow. */
+/* Takes over @fd and moves it to a high number if the process's limit allows. */
 static inline void ownfd_adopt(struct ownfd *own, int fd)
 {
     /* Not fcntl(): its 64-bit variant is newer than glibc 2.17. */
@@ -58,7 +58,7 @@ static inline void ownfd_adopt(struct ownfd *own, int fd)
     own->fd = fd;
 }
 
-/* Forgets the descriptor; closes it only while it is still ours. */
+/* Forgets the descriptor, and closes it if it still names our file. */
 static inline void ownfd_drop(struct ownfd *own)
 {
     int fd = own->fd;

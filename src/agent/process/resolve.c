@@ -16,7 +16,7 @@ static bool is_ours(const void *address)
            theirs.dli_fbase == ours.dli_fbase;
 }
 
-/* The handle is kept on purpose: the library must not go away under our pointer. */
+/* Keeps the handle open, because the library must stay loaded while we hold its pointer. */
 static void *find_in(const char *library, const char *symbol)
 {
     void *handle = library ? dlopen(library, RTLD_LAZY | RTLD_NOLOAD) : NULL;
@@ -32,7 +32,7 @@ void *resolve_next(const char *symbol, const void *caller, const char *soname)
 
     if (!found && dladdr(caller, &info))
         found = find_in(info.dli_fname, symbol);
-    if (!found) /* the caller is generated code */
+    if (!found) /* generated code belongs to no object */
         found = find_in(soname, symbol);
     if (found && is_ours(found))
         found = NULL;

@@ -17,7 +17,7 @@ void agent_notify(void)
 
     if (ownfd_ok(&pipe_write)) {
         ssize_t n = write(pipe_write.fd, "", 1);
-        (void)n; /* full: it is awake; gone: the next tick finds out */
+        (void)n; /* a full pipe wakes the thread anyhow; its next tick replaces a closed one */
     }
     errno = saved;
 }

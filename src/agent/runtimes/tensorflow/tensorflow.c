@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Backend for stock TensorFlow (libtensorflow_framework.so.2, 2.12 and newer): interposes the
- * functions of its thread pools, all exported there and called through the PLT or a vtable. Mangled
- * names are legal C identifiers, every argument is a pointer, an int or a bool.
+ * Backend for stock TensorFlow (libtensorflow_framework.so.2, 2.12 and newer). It interposes the
+ * functions of the thread pools, which that library exports and calls through the PLT or a vtable.
+ * C suffices: mangled names are legal identifiers, and arguments are pointers, ints or bools.
  *
- * This half puts targets in place, watches for blocked pools and describes what it found; the hooks
- * are in tensorflow_hooks.c. What is not recognised is left alone and described as not malleable.
+ * This half puts targets in place, watches for blocked pools and describes them to the daemon; the
+ * hooks are in tensorflow_hooks.c. An unknown TensorFlow is left alone, as not malleable.
  */
 #include "agent/runtimes/tensorflow/tensorflow.h"
 #include "agent/compat.h"
@@ -18,7 +18,7 @@
 #include <string.h>
 
 #define BLOCKED_TICKS    2
-#define BLOCKED_CPU_NS   NS_PER_MS /* per worker between two ticks: a blocked one may poll */
+#define BLOCKED_CPU_NS   NS_PER_MS /* a blocked worker that polls uses less in one tick */
 #define GATE_PATIENCE_NS (2 * NS_PER_S)
 #define RESCUE_SHORT_NS  (NS_PER_S)
 #define RESCUE_LONG_NS   (60 * NS_PER_S)
@@ -82,7 +82,7 @@ void pool_nudge(struct gate *gate)
         schedule(eigen, &function);
 }
 
-/* Where the closure of a Task lies; NULL while that is not proven or the Task is empty. */
+/* Returns the closure of a Task; NULL while the layout is not proven or the Task is empty. */
 static struct stdfunction *task_function(void *task)
 {
     switch (atomic_load_explicit(&tf.task_layout, memory_order_relaxed)) {
@@ -146,12 +146,12 @@ uint32_t pool_target(const struct pool *pool, const struct agent_target *target)
 {
     uint32_t k = pool->class == POOL_INTRA ? target->intra : target->inter;
 
-    if (k == 0) /* nobody commands: what the user asked for, else the own limit */
+    if (k == 0) /* no target is set: use the program's own number, else the limit */
         k = pool->sized_by_default ? limit_threads(target->allowed_mcpu) : pool->stock;
     return min_u32(k, pool->built);
 }
 
-/* Tells the ops; before the gate when it grows or shrinks makes no difference to the result. */
+/* Sets the number of threads that ops see. The gate's limit may change before or after it. */
 static void show_threads(struct pool *pool, uint32_t k)
 {
     atomic_store_explicit(&pool->shown, k, memory_order_relaxed);
@@ -171,7 +171,7 @@ bool pool_apply(struct pool *pool, uint32_t k)
     pool->extra = 0;
     show_threads(pool, k);
     settled = gate_set(&pool->gate, k);
-    /* Idle surplus workers cannot run anything any more, but would be woken in vain: bring them in.
+    /* Idle surplus workers run nothing, but closures would still wake them. The nudges park them.
      */
     for (uint32_t id = k; id < pool->built; id++)
         idle += atomic_load(&pool->gate.worker[id].state) == GATE_IDLE;
@@ -234,13 +234,13 @@ static void tf_measure(struct proto_ack *ack)
     pthread_mutex_unlock(&pools_lock);
 }
 
-/* ---- watchdog: all active workers of a pool block on something that only a parked one can do ----
+/* ---- watchdog: all active workers of a pool may wait for something that a parked one must do ----
  */
 
 /*
- * All of the first @limit workers hold a closure, sleep in it and have done nothing else since the
- * last look. Gates passed do not tell the last: older versions pass none while a worker's own queue
- * has closures.
+ * Returns true if all of the first @limit workers hold a closure, sleep in it and have used hardly
+ * any CPU time since the last look. Gates passed do not suffice: older versions of TensorFlow pass
+ * none while a worker's own queue has closures.
  */
 static bool all_blocked(struct pool *pool, uint32_t limit)
 {
@@ -262,7 +262,7 @@ static void pool_watch(struct pool *pool, uint64_t now_ns)
     uint64_t passes = gate_passes(&pool->gate);
     bool blocked = limit < pool->built && passes == pool->last_passes && all_blocked(pool, limit);
 
-    /* Twice in a row: a busy machine may let a worker wait for a core between two short sleeps. */
+    /* Twice in a row, because on a busy machine a worker may wait for a core between two sleeps. */
     pool->blocked_ticks = blocked ? pool->blocked_ticks + 1 : 0;
     pool->last_passes = passes;
     if (pool->blocked_ticks >= BLOCKED_TICKS) {
@@ -323,7 +323,7 @@ static enum tf_mode find_mode(const void *caller)
             mode = TF_STEAL;
     }
     if (mode == TF_UNKNOWN)
-        snprintf(tf.note, sizeof(tf.note), "TensorFlow %s has no gate that this agent knows",
+        snprintf(tf.note, sizeof(tf.note), "the agent cannot park the threads of TensorFlow %s",
                  tf.version[0] ? tf.version : "of unknown version");
     return mode;
 }
@@ -353,7 +353,7 @@ static bool tf_describe(struct proto_backend *b)
 
         if (!atomic_load(&pool->eigen) || pool->class == POOL_OTHER)
             continue;
-        /* A new pool's first worker comes by within milliseconds; wait for it before judging. */
+        /* A new pool's first worker reaches the gate within milliseconds; wait for it. */
         seen |= atomic_load(&tf.gate_seen) || clock_now_ns() - pool->built_ns > GATE_PATIENCE_NS;
         if (pool->class == POOL_INTRA && pool->built >= b->max_intra) {
             b->max_intra = pool->built;
@@ -371,16 +371,16 @@ static bool tf_describe(struct proto_backend *b)
     snprintf(b->version, sizeof(b->version), "%s", tf.version);
     snprintf(b->note, sizeof(b->note), "%s",
              mode != TF_UNKNOWN && b->max_intra > 0 && !b->malleable
-                 ? "the workers of this TensorFlow do not come by the gate"
+                 ? "the agent cannot park the threads of this build of TensorFlow"
                  : tf.note);
     return seen;
 }
 
 /*
- * What the program's own threads hand to inter-op pools: the operations that a step begins with, as
- * many each time and with any number of threads. What workers hand on is no measure: TensorFlow
- * runs ever more of it at once as it learns what is cheap, and the intra-op pool is given more and
- * smaller closures the more threads are active.
+ * Counts the closures that the program's own threads hand to inter-op pools: the operations that
+ * begin a step. Their number per step is constant, whatever the number of threads. Closures from
+ * workers are no measure: TensorFlow runs more of them inline as it learns which are cheap, and
+ * splits work for the intra-op pool into more closures when more threads are active.
  */
 static uint64_t tf_tasks(void)
 {

@@ -13,12 +13,12 @@
 
 #include <pthread.h>
 
-#define POOLS_MAX 64 /* further pools are built as stock and not governed */
+#define POOLS_MAX 64 /* the agent governs no further pool */
 
 enum pool_class {
     POOL_INTRA,
-    POOL_INTER, /* inter-op, and tf.data's, which follow it */
-    POOL_OTHER, /* never touched */
+    POOL_INTER, /* inter-op pools, and tf.data's, which get the same target */
+    POOL_OTHER, /* not governed */
     POOL_CLASS_MAX
 };
 
@@ -33,19 +33,19 @@ struct pool {
     struct gate gate;
     _Atomic(void *) eigen; /* NULL: this slot is free */
     _Atomic(void *) owner; /* the tsl::thread::ThreadPool */
-    int *device_threads;   /* num_threads of the pool's own ThreadPoolDevice, NULL: not found */
+    int *device_threads;   /* num_threads of the pool's own ThreadPoolDevice; NULL: not found */
     uint64_t built_ns;
-    _Atomic uint64_t handed; /* closures from outside; counted of inter-op pools */
+    _Atomic uint64_t handed; /* closures from threads outside the pool; inter-op pools only */
     enum pool_class class;
     uint32_t stock; /* threads that stock TensorFlow would have built */
     uint32_t built;
-    bool sized_by_default;  /* stock equals the limit at that time: the program set no number */
-    _Atomic uint32_t shown; /* active threads that ops are told */
-    /* watchdog, control thread */
+    bool sized_by_default;  /* stock equalled the limit: the program itself set no number */
+    _Atomic uint32_t shown; /* active threads that ops see */
+    /* for the watchdog; control thread */
     uint32_t wanted;
     uint32_t extra;          /* threads awake above the target because others block */
-    uint32_t blocked_ticks;  /* in a row */
-    uint64_t blocked_cpu_ns; /* CPU time of the blocked workers at the last of them */
+    uint32_t blocked_ticks;  /* ticks in a row at which all active workers were blocked */
+    uint64_t blocked_cpu_ns; /* CPU time of the blocked workers at the last such tick */
     uint64_t last_passes;
     uint64_t rescue_until_ns;
     uint64_t rescue_hold_ns;
@@ -53,10 +53,10 @@ struct pool {
 
 struct tf_state {
     _Atomic int mode;             /* enum tf_mode */
-    _Atomic uint32_t intra_shown; /* for ops; 0: as many as there are */
+    _Atomic uint32_t intra_shown; /* threads that ops see; 0: TensorFlow's own number */
     _Atomic int task_layout;      /* enum task_layout, proven by a probe closure */
-    _Atomic bool gate_seen;       /* a worker came by: the hooks are really in its path */
-    _Atomic uint64_t old_handed;  /* of pools that are gone */
+    _Atomic bool gate_seen;       /* a worker called a hook, so the hooks are in place */
+    _Atomic uint64_t old_handed;  /* sum over destroyed pools */
     char version[PROTO_SHORT_MAX];
     char note[PROTO_NOTE_MAX];
 };
@@ -64,7 +64,7 @@ struct tf_state {
 extern struct tf_state tf;
 extern struct pool pools[POOLS_MAX];
 extern _Atomic unsigned pools_used; /* high-water mark */
-extern pthread_mutex_t pools_lock; /* life of the pools; never held while the program's code runs */
+extern pthread_mutex_t pools_lock;  /* guards pools[]; never held while the program's code runs */
 
 static inline uint32_t min_u32(uint32_t a, uint32_t b)
 {
@@ -74,16 +74,16 @@ static inline uint32_t min_u32(uint32_t a, uint32_t b)
 /* The governed pool around an Eigen pool, or NULL. Any thread, lock-free. */
 struct pool *pool_of_eigen(const void *eigen);
 
-/* Active threads for a pool while @target is in force. */
+/* Returns the active threads for a pool while @target is in force. */
 uint32_t pool_target(const struct pool *pool, const struct agent_target *target);
 
-/* Puts @k active threads in place; pools_lock held. Returns true when they are at once. */
+/* Limits the pool to @k active threads; pools_lock held. Returns true when already settled. */
 bool pool_apply(struct pool *pool, uint32_t k);
 
-/* Adds an empty closure, which wakes a worker, which looks at all queues. Any thread. */
+/* Adds an empty closure: it wakes a worker, and the worker looks at all queues. Any thread. */
 void pool_nudge(struct gate *gate);
 
-/* Which gate does this TensorFlow have? Looked up at the first call, from @caller's point of view.
+/* Returns where this TensorFlow's workers can park. The first call looks it up, as @caller sees it.
  */
 enum tf_mode tf_mode(const void *caller);
 
@@ -94,5 +94,5 @@ bool task_layout_known(void);
 /* Puts back the closure with which a surplus worker woke up, so that another worker runs it. */
 void task_give_back(struct gate_worker *worker, void *task);
 
-/* In the child of a fork: this thread belongs to no pool. */
+/* Called in the child of a fork, whose only thread belongs to no pool. */
 void tf_hooks_after_fork(void);

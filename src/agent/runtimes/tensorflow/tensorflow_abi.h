@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parts of TensorFlow's and libstdc++'s binary interfaces in use: symbols and layouts.
+ * The parts of TensorFlow's and libstdc++'s binary interfaces that the agent uses.
  * Sources: tsl/platform/threadpool.cc, Eigen's NonBlockingThreadPool.h, tensorflow/core/framework/
  * device_base.h, the Itanium C++ ABI; read off the wheels 2.15.0, 2.18.0 and 2.21.0. Every layout
  * is checked at run time before it is used.
@@ -42,7 +42,7 @@
 #define TF_SET_EIGEN_CPU_DEVICE                                                                    \
     _ZN10tensorflow10DeviceBase20set_eigen_cpu_deviceEPN5Eigen16ThreadPoolDeviceE
 
-/* LocalSteal returns a class by value: only where the hidden pointer is an ordinary argument. */
+/* LocalSteal returns a class by value. C can hook it where the hidden pointer is an argument. */
 #ifdef __x86_64__
 #define TF_STEAL_POSSIBLE 1
 #else
@@ -94,5 +94,5 @@ struct cpu_worker_threads {
 };
 #define TF_DEVICE_WORKERS_OFFSET 0x10
 
-/* Words of a tsl::thread::ThreadPool that are searched for its device. */
+/* The agent searches this many words of a tsl::thread::ThreadPool for its device. */
 #define TF_THREADPOOL_WORDS 6

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The TensorFlow backend's hooks: what LD_PRELOAD puts in front of libtensorflow_framework.so.2.
+ * The TensorFlow backend's hooks, which LD_PRELOAD puts before libtensorflow_framework.so.2:
  *
- *   ThreadPool ctor     name and size: build it with the machine's maximum, so that it can grow
- *   Eigen pool ctor     the object that the workers know, registered before they start
- *   WorkerLoop          thread -> worker
+ *   ThreadPool ctor     builds the pool with the machine's maximum, so that it can grow
+ *   Eigen pool ctor     registers the pool's object before its workers start
+ *   WorkerLoop          tells which worker a thread is
  *   MaybeGetTask        2.21 and newer: the gate between two closures
- *   LocalSteal          before: the gate when the worker's own queue is empty
+ *   LocalSteal          before 2.21: the gate when the worker's own queue is empty
  *   WaitForWork         the pool's own sleep, all versions
- *   ScheduleWithHint    closures from outside go to the queues of active workers only; those for
- *                       inter-op pools are counted: the measure of work
+ *   ScheduleWithHint    sends closures from outside only to the queues of active workers; counts
+ *                       those for inter-op pools as the measure of work
  *   NumThreads, GetPerThreadMaxParallelism, num_threads of the device: ops shard for the active
  *                       count; without it k of N threads use up to 40 % more CPU
  *
- * They run on the program's threads. A hook that finds nothing of ours calls the real function with
- * the arguments that it was given.
+ * They run on the program's threads. For a pool that is not governed, a hook calls the real
+ * function with unchanged arguments.
  */
 #include "agent/compat.h"
 #include "agent/process/limit.h"
@@ -37,7 +37,7 @@ void tf_hooks_after_fork(void)
     self = NULL;
 }
 
-/* A call of the real function behind a hook; looked up once, from the caller's point of view. */
+/* The real function behind a hook, looked up once from the caller's point of view. */
 #define REAL(type, symbol)                                                                         \
     ({                                                                                             \
         static _Atomic(void *) _real;                                                              \
@@ -62,7 +62,7 @@ static enum pool_class classify(const char *name)
     return POOL_OTHER;
 }
 
-/* A free slot for a pool that is about to be built with @built threads, or NULL. */
+/* Reserves a slot for a pool that is about to be built with @built threads. NULL: none is free. */
 static struct pool *pool_reserve(enum pool_class class, uint32_t stock, uint32_t built)
 {
     struct pool *pool = NULL;
@@ -73,7 +73,7 @@ static struct pool *pool_reserve(enum pool_class class, uint32_t stock, uint32_t
             pool = &pools[i];
     }
     if (pool && gate_init(&pool->gate, built, pool_nudge, agent_notify) == 0) {
-        pool->owner = pool; /* taken; the real owner follows */
+        pool->owner = pool; /* marks the slot as taken until the real owner is known */
         pool->device_threads = NULL;
         pool->class = class;
         pool->stock = stock;
@@ -91,7 +91,7 @@ static struct pool *pool_reserve(enum pool_class class, uint32_t stock, uint32_t
     return pool;
 }
 
-/* The pool's own ThreadPoolDevice: the constructor leaves {eigen, eigen, device} in a row. */
+/* Finds the pool's own ThreadPoolDevice: the constructor leaves {eigen, eigen, device} in a row. */
 static int *find_device_threads(void *owner, const void *eigen, uint32_t built)
 {
     for (unsigned i = 0; i < TF_THREADPOOL_WORDS; i++) {
@@ -118,15 +118,15 @@ static void pool_ready(struct pool *pool, void *owner)
     if (eigen && pool->class != POOL_OTHER) {
         pool->device_threads = find_device_threads(owner, eigen, pool->built);
         core_target(&target);
-        pool_nudge(&pool->gate); /* a worker will find this closure: task_learn_layout() */
-        /* The control thread may wait for this gate: no worker tells it of what is so already. */
+        pool_nudge(&pool->gate); /* task_learn_layout() gets this closure from a worker */
+        /* The control thread may wait for this gate, and no worker reports one already settled. */
         if (pool_apply(pool, pool_target(pool, &target)))
             agent_notify();
     }
     pthread_mutex_unlock(&pools_lock);
 }
 
-/* What the ops of the remaining pools are told; 0: no pool, as many as there are. */
+/* Sets the threads that ops see from the remaining pools; 0: no pool, TensorFlow's own number. */
 static void show_intra(void)
 {
     uint32_t shown = 0;
@@ -147,13 +147,13 @@ static void pool_forget(void *owner, bool destroyed)
         if (pool->owner != owner)
             continue;
         if (destroyed) {
-            pool->owner = NULL; /* its threads have been joined: the slot is free */
+            pool->owner = NULL; /* frees the slot: the pool's threads have been joined */
             continue;
         }
         atomic_fetch_add(&tf.old_handed, atomic_load(&pool->handed));
         gate_set(&pool->gate, pool->built);
         atomic_store(&pool->eigen, NULL);
-        agent_notify(); /* an acknowledgement waits no longer for this pool */
+        agent_notify(); /* an acknowledgement may have waited for this pool */
     }
     show_intra();
     pthread_mutex_unlock(&pools_lock);
@@ -175,7 +175,7 @@ static void threadpool_ctor(threadpool_ctor_fn real, const void *caller, void *o
     int saved = errno;
 
     if (class != POOL_OTHER && agent_start() && tf_mode(caller) != TF_UNKNOWN) {
-        /* tf.data sizes its pools itself; the two big ones get room to grow. */
+        /* Intra-op and inter-op pools get room to grow; tf.data sizes its pools itself. */
         if ((class == POOL_INTRA || strcmp(name->data, "Compute") == 0) && agent_config.max > built)
             built = agent_config.max;
         pool = pool_reserve(class, (uint32_t)threads, built);
@@ -311,7 +311,7 @@ TF_EXPORT bool TF_WAIT_FOR_WORK(void *eigen, void *waiter, void *task)
     }
     if (more)
         task_learn_layout(task);
-    /* While the layout is not proven it runs this one closure and parks at the next gate. */
+    /* Without a proven layout the worker runs this one closure and parks at the next gate. */
     if (more && task_layout_known()) {
         task_give_back(self, task);
         gate_park(self);
@@ -345,8 +345,8 @@ TF_EXPORT int TF_PER_THREAD_MAX_PARALLELISM(void)
     return shown > 0 && (int)shown < stock ? (int)shown : stock;
 }
 
-/* Eigen's view, which oneDNN asks. tsl's own NumThreads() goes on to say how many were built: there
- * ops size arrays with it and index them with a worker's id. */
+/* oneDNN calls Eigen's NumThreads() and gets the active count. tsl's NumThreads() still returns how
+ * many were built, because ops size arrays with it and index them with a worker's id. */
 TF_EXPORT int TF_EIGEN_NUM_THREADS(const void *eigen)
 {
     typedef int (*num_fn)(const void *);
@@ -373,9 +373,9 @@ TF_EXPORT int TF_THREADPOOL_NUM_THREADS(const void *owner)
 }
 
 /*
- * A device learns its pool's size here: give it the size that was built, so that every op has the
- * choice of 1 … built shards. CpuWorkerThreads.num_threads is patched before any op can read it and
- * never again: ops read it more than once.
+ * A device learns its pool's size here. It gets the size that was built, so that an op can have 1
+ * to that many shards. CpuWorkerThreads.num_threads is changed before any op can read it and never
+ * again, because ops read it more than once.
  */
 TF_EXPORT void TF_SET_EIGEN_CPU_DEVICE(void *device_base, struct eigen_device *device)
 {
