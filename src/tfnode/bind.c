@@ -22,7 +22,7 @@ static bool is_tcp(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
 }
 
-/* gRPC's any-address may also be IPv4's as IPv6 writes it. */
+/* gRPC may also write IPv4's any-address as an IPv6 one. */
 static bool is_any(const struct in6_addr *address)
 {
     static const struct in6_addr mapped = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
@@ -49,7 +49,7 @@ static int bind_four(int fd, struct sockaddr_in four)
     return bind_address(fd, (struct sockaddr *)&four, sizeof(four));
 }
 
-/* Under another name in C, since libc's declaration has a union where the address is. */
+/* Needs another name in C, because libc declares the address as a union. */
 __attribute__((visibility("default"))) int bind_instead(int fd, const struct sockaddr *address,
                                                         socklen_t len) __asm__("bind");
 

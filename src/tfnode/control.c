@@ -12,15 +12,15 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define OUT_MAX         1024              /* the largest head with the largest body */
-#define DISCARD_MAX     65536             /* what a client may still say behind its request */
-#define ACCEPT_PAUSE_NS (100 * NS_PER_MS) /* no descriptor left: looking on would not help */
+#define OUT_MAX         1024              /* bytes; the largest head with the largest body */
+#define DISCARD_MAX     65536             /* bytes that a client may send after its request */
+#define ACCEPT_PAUSE_NS (100 * NS_PER_MS) /* wait before accept() while no descriptor is free */
 
 enum conn_phase {
     CONN_FREE,
-    CONN_REQUEST, /* reading it */
+    CONN_REQUEST, /* reads the request */
     CONN_WAIT,    /* control_wait() */
-    CONN_ANSWER,  /* writing it, then reading the client's last words: a reset would destroy it */
+    CONN_ANSWER,  /* writes it, then reads what is left: closing before would reset the client */
     CONN_WATCH,
     CONN_PHASE_MAX
 };
@@ -29,10 +29,10 @@ struct conn {
     struct control *control;
     int fd;
     enum conn_phase phase;
-    uint64_t deadline_ns; /* then it is cut; a watcher: if it has not read what lies in out */
+    uint64_t deadline_ns; /* closes the connection; a watcher's only if `out` is not empty */
     uint64_t opened_ns;
     uint64_t ticket;
-    uint64_t repeat_ns; /* a watcher's next sign of life */
+    uint64_t repeat_ns; /* when a watcher gets the line again */
     size_t in_len;
     size_t out_len;
     size_t out_sent;
@@ -44,7 +44,7 @@ struct conn {
 struct control {
     control_request_fn on_request;
     void *arg;
-    uint64_t accept_ns; /* not before */
+    uint64_t accept_ns; /* no accept() before this time */
     int listener;
     char line[CONTROL_LINE_MAX];
     struct conn conn[CONTROL_CONNECTIONS_MAX];
@@ -71,7 +71,7 @@ __attribute__((format(printf, 2, 3))) static void put(struct conn *conn, const c
         conn->out_len += (size_t)n < room ? (size_t)n : room - 1;
 }
 
-/* Sends what it can. Returns false when the client is gone. */
+/* Sends as much of `out` as the socket takes. Returns false when the client is gone. */
 static bool flush_out(struct conn *conn)
 {
     while (conn->out_sent < conn->out_len) {
@@ -143,7 +143,7 @@ void control_wait(struct conn *conn, uint64_t ticket, uint64_t deadline_ns)
     conn->deadline_ns = deadline_ns;
 }
 
-/* The newest line, once the client has read the last one: what came between is of no use to it. */
+/* Sends the newest line once the client has read the last; it does not need those between. */
 static void send_line(struct conn *conn, uint64_t now_ns)
 {
     bool alive = flush_out(conn);
@@ -165,7 +165,7 @@ bool control_watch(struct conn *conn)
 
     if (control_watchers(conn->control) >= CONTROL_WATCHERS_MAX)
         return false;
-    /* A chief whose machine went away says nothing any more: our lines find that out. */
+    /* A chief whose machine lost power closes nothing: only unacknowledged lines show it. */
     setsockopt(conn->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &millis, sizeof(millis));
     put(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nCache-Control: no-store\r\n"
               "Transfer-Encoding: chunked\r\n\r\n");
@@ -196,14 +196,14 @@ static void refuse(struct conn *conn, int r)
         control_answer(conn, 413, "{\"error\":\"the request is too large\"}\n");
     else if (r == -EPERM)
         control_answer(conn, 403,
-                       "{\"error\":\"web pages may not ask: Host must be an address or localhost, "
-                       "and there is no Origin\"}\n");
+                       "{\"error\":\"requests of web pages are refused: send no Origin, and as "
+                       "Host an address or localhost\"}\n");
     else if (r == -EMEDIUMTYPE)
         control_answer(conn, 415, "{\"error\":\"send Content-Type: application/json\"}\n");
     else if (r == -ENOTSUP)
-        control_answer(conn, 501, "{\"error\":\"send a Content-Length\"}\n");
+        control_answer(conn, 501, "{\"error\":\"send a Content-Length, no transfer coding\"}\n");
     else
-        control_answer(conn, 400, "{\"error\":\"this is no HTTP/1.1\"}\n");
+        control_answer(conn, 400, "{\"error\":\"the request is no HTTP/1.1\"}\n");
 }
 
 static void read_request(struct conn *conn)
@@ -227,7 +227,7 @@ static void read_request(struct conn *conn)
         refuse(conn, r);
 }
 
-/* Nobody needs what a client says behind its request; it must end, and say no more than so much. */
+/* Discards what a client sends after its request, up to DISCARD_MAX, until the client ends. */
 static void read_rest(struct conn *conn)
 {
     char buf[2048];
@@ -256,7 +256,7 @@ static void serve_conn(struct conn *conn, short events, uint64_t now_ns)
 
 /* ---- connections ---- */
 
-/* A free place, else that of the oldest client that neither watches nor waits. */
+/* Finds a free place, else that of the oldest client that neither watches nor waits. */
 static struct conn *find_place(struct control *c)
 {
     struct conn *oldest = NULL;
@@ -315,7 +315,7 @@ static int listen_on(const struct sockaddr *address, socklen_t size)
     return TAKE_FD(fd);
 }
 
-/* IPv6's any-address takes IPv4 clients, too; a machine without IPv6 has the other one. */
+/* IPv6's any-address takes IPv4 clients, too; a machine without IPv6 needs IPv4's. */
 static int listen_anywhere(uint32_t port)
 {
     struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
@@ -392,7 +392,7 @@ size_t control_poll(struct control *c, struct pollfd *fds)
     return n;
 }
 
-/* Cuts who is late, repeats the line. Returns when the connection is due again. */
+/* Closes a late client, repeats a watcher's line. Returns when the connection is due again. */
 static uint64_t tick_conn(struct conn *conn, uint64_t now_ns)
 {
     if (conn->phase == CONN_WATCH) {
@@ -413,7 +413,7 @@ uint64_t control_serve(struct control *c, const struct pollfd *fds, size_t n, ui
 {
     uint64_t next_ns = UINT64_MAX;
 
-    /* By descriptor: answers to one client may end another's connection meanwhile. */
+    /* Looks them up by descriptor: an answer to one client may end another's connection. */
     for (size_t i = 1; i < n; i++) {
         for (size_t k = 0; k < ARRAY_LEN(c->conn) && fds[i].revents; k++) {
             if (c->conn[k].phase != CONN_FREE && c->conn[k].fd == fds[i].fd)

@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#define SOCKETS_MAX 256 /* more than TensorFlow has to one peer; the next order ends the others */
+#define SOCKETS_MAX 256 /* TensorFlow has fewer to one machine; a second order ends any others */
 #define ROW_MAX     256
 
 struct sockets {
@@ -21,8 +21,8 @@ struct sockets {
     size_t n;
 };
 
-/* The kernel writes an address as words of the machine's order. Of IPv4 also as IPv6 has it: a
- * socket of one may be connected to the other. */
+/* Writes the address as the kernel's tables do, in words of the machine's order. An IPv4 address is
+ * also written as IPv6, because an IPv6 socket may be connected to it. */
 static int write_peer(const char *host, char four[9], char six[33])
 {
     struct in6_addr address = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
@@ -42,8 +42,8 @@ static int write_peer(const char *host, char four[9], char six[33])
     return 0;
 }
 
-/* Not by getpeername(): it has no answer for a connection that is only begun, which waits longest.
- */
+/* Reads the kernel's table, because getpeername() fails for a connection that is not established
+ * yet, and such a one waits longest. */
 static void find_sockets(const char *table, const char *peer, uint32_t port, struct sockets *ret)
 {
     _cleanup_file_ FILE *f = fopen(table, "re");
@@ -79,7 +79,7 @@ static int end_sockets(const struct sockets *sockets)
     int ended = 0;
 
     while (dir && (entry = readdir(dir))) {
-        /* A descriptor of our own: TensorFlow may close this one and open another at any moment. */
+        /* Needs a duplicate: TensorFlow may close this descriptor and open another at any time. */
         _cleanup_fd_ int fd = entry->d_name[0] != '.' ? dup(atoi(entry->d_name)) : -1;
 
         if (fd >= 0 && is_one_of(sockets, fd) && shutdown(fd, SHUT_RDWR) == 0)

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Where an installation of Python at PREFIX has its packages, Debian's last. */
+/* The directories of packages below the PREFIX of a Python installation; Debian's is the last. */
 static const char *const below_prefix[] = {
     "lib/python3.*/site-packages",
     "lib64/python3.*/site-packages",
@@ -27,7 +27,7 @@ static void remember(struct search *s, const char *pattern)
     snprintf(s->out->looked + len, sizeof(s->out->looked) - len, "  %s\n", pattern);
 }
 
-/* Of several matches that of the newest Python: 3.10 comes behind 3.9. */
+/* Takes the match of the newest Python; 3.10 is newer than 3.9. */
 static bool take_newest(struct search *s, const glob_t *found)
 {
     const char *best = NULL;
@@ -106,7 +106,7 @@ static bool look_in_pythonpath(struct search *s)
     return false;
 }
 
-/* PREFIX of the PREFIX/bin with the first python3: an environment that was not activated, too. */
+/* Looks below PREFIX of the first PREFIX/bin/python3: finds environments not activated, too. */
 static bool look_beside_python(struct search *s)
 {
     const char *path = getenv("PATH");

@@ -14,14 +14,14 @@
 
 struct located {
     char library[PATH_MAX];         /* the file itself */
-    char looked[LOCATE_LOOKED_MAX]; /* where it was looked for, a line each, cut at the end */
+    char looked[LOCATE_LOOKED_MAX]; /* the searched directories, a line each, cut at the end */
 };
 
 /*
- * @given (may be NULL) is the directory with the library or the one above it, and then the only
- * place. Else, in this order: $VIRTUAL_ENV, $CONDA_PREFIX, the directories of $PYTHONPATH, those of
- * the first python3 in $PATH, the user's own, the system's; of several Pythons the newest.
+ * @given (may be NULL) is the directory with the library or the one above it; no other is searched.
+ * Without it the search goes through $VIRTUAL_ENV, $CONDA_PREFIX, the directories of $PYTHONPATH,
+ * those of the first python3 in $PATH, the user's own, the system's; the newest Python wins.
  * @root: "" normally; tests give a directory that stands for "/".
- * Returns 0, or -ENOENT; ret->looked is filled in in any case.
+ * Returns 0 or -ENOENT, and fills in ret->looked in both cases.
  */
 int locate_tensorflow(const char *given, const char *root, struct located *ret);

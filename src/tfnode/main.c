@@ -21,14 +21,14 @@ static const char usage[] =
     "  --index I            its number in that role (TIDE_INDEX; 0)\n"
     "  --port PORT          TensorFlow's; 0: any that is free (TIDE_PORT; %u)\n"
     "  --control-port PORT  for the chief and for probes (TIDE_CONTROL_PORT; %u)\n"
-    "  --bind ADDRESS       listen at this address alone; 0.0.0.0 or ::, at all (TIDE_BIND; with\n"
-    "                       POD_IP all, else 127.0.0.1)\n"
-    "  --threads N          active threads at first; 0: as many as its limit allows\n"
+    "  --bind ADDRESS       listen at this address alone; 0.0.0.0 or :: for all (TIDE_BIND;\n"
+    "                       127.0.0.1, or all if POD_IP is set)\n"
+    "  --threads N          active threads at first; 0: as many as its CPU limit allows\n"
     "                       (TIDE_THREADS; 0)\n"
-    "  --grace SECONDS      how long it serves on after SIGTERM (TIDE_GRACE; %u)\n"
-    "  --tensorflow DIR     directory with " LOCATE_LIBRARY " (TIDE_TENSORFLOW; that of the\n"
-    "                       Python in use)\n"
-    "  --lifeline           end when the standard input does\n"
+    "  --grace SECONDS      how long it still serves after SIGTERM (TIDE_GRACE; %u)\n"
+    "  --tensorflow DIR     directory with " LOCATE_LIBRARY " (TIDE_TENSORFLOW; the one\n"
+    "                       of the Python in use)\n"
+    "  --lifeline           end when standard input ends\n"
     "  --help, --version\n"
     "\n"
     "It ends with status 0 when its chief releases it; see tide-tfnode(1).\n";
@@ -38,7 +38,7 @@ static int find_library(const struct options *options, struct located *ret)
     if (locate_tensorflow(options->tensorflow, "", ret) == 0)
         return 0;
     fprintf(stderr,
-            "tide-tfnode: there is no TensorFlow: no " LOCATE_LIBRARY " in\n%s"
+            "tide-tfnode: TensorFlow is not installed: there is no " LOCATE_LIBRARY " in\n%s"
             "Install it (pip install tensorflow), or name its directory: --tensorflow DIR\n",
             ret->looked);
     return -ENOENT;
@@ -63,7 +63,7 @@ int main(int argc, char **argv)
         return EXIT_SUCCESS;
     if (find_library(&options, &located) < 0)
         return EXIT_FAILURE;
-    /* A call to a node that has gone away fails instead of waiting for it to come back. */
+    /* Makes a call to a TensorFlow node that is gone fail, instead of waiting for its return. */
     setenv("GRPC_FAIL_FAST", "use_caller", 0);
     if (node_run(&options, located.library, &err) < 0) {
         fprintf(stderr, "tide-tfnode: %s\n", err.text);
@@ -71,5 +71,5 @@ int main(int argc, char **argv)
         _exit(EXIT_FAILURE);
     }
     fflush(NULL);
-    _exit(EXIT_SUCCESS); /* destructors would meet TensorFlow's threads at work */
+    _exit(EXIT_SUCCESS); /* runs no destructors, because TensorFlow's threads still work */
 }

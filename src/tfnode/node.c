@@ -21,8 +21,8 @@
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
 
-#define THREADS_DEADLINE_NS (2 * NS_PER_S) /* for an acknowledgement; then "accepted" */
-#define SETTLE_LOOK_NS      (NS_PER_MS)    /* how often, while a change is under way */
+#define THREADS_DEADLINE_NS (2 * NS_PER_S) /* for an acknowledgement; then the answer is 202 */
+#define SETTLE_LOOK_NS      (NS_PER_MS)    /* between two looks while a change is under way */
 
 enum node_state { NODE_STARTING, NODE_READY, NODE_DRAINING, NODE_STATE_MAX };
 
@@ -33,7 +33,7 @@ static const char *const state_names[] = {
 };
 static_assert(ARRAY_LEN(state_names) == NODE_STATE_MAX, "a name for each state");
 
-/* What poll() waits for besides the control port. */
+/* The descriptors that poll() watches besides the control port's. */
 enum node_fd { FD_SIGNAL, FD_SERVER, FD_THREADS, FD_LIFELINE, FD_MAX };
 
 struct node {
@@ -43,13 +43,13 @@ struct node {
     struct threads_count count;
     struct server server;
     uint64_t began_ns;
-    uint64_t drained_ns; /* draining ends */
-    uint64_t settle_ns;  /* until then the agent is looked at often */
+    uint64_t drained_ns; /* when draining ends */
+    uint64_t settle_ns;  /* until when the loop looks at the agent often */
     uint32_t control_port;
     enum node_state state;
     int signal_fd;
     bool listening; /* TensorFlow's server */
-    bool over;      /* released, or ended twice */
+    bool over;      /* the chief released it, or a second signal came */
     char line[CONTROL_LINE_MAX];
 };
 
@@ -65,7 +65,7 @@ __attribute__((format(printf, 2, 3))) static void say(const struct node *n, cons
     fflush(stdout);
 }
 
-/* ---- what the chief is told ---- */
+/* ---- the state, for the chief ---- */
 
 static void publish(struct node *n)
 {
@@ -93,10 +93,10 @@ static void begin_to_drain(struct node *n, const char *why)
     n->state = NODE_DRAINING;
     n->drained_ns = clock_now_ns() + n->options->grace_s * NS_PER_S;
     if (control_watchers(n->control) > 0)
-        say(n, "%s; it goes on until its chief releases it, for at most %u s", why,
+        say(n, "%s; serves on until its chief releases it, for at most %u s", why,
             n->options->grace_s);
     else
-        say(n, "%s; nobody needs it", why);
+        say(n, "%s; ends now, because no chief is connected", why);
     publish(n);
 }
 
@@ -126,9 +126,9 @@ static void answer_ready(struct node *n, struct conn *conn, const struct request
 static void answer_watch(struct node *n, struct conn *conn, const struct request *request)
 {
     if (request->http_1_0)
-        answer_error(conn, 505, "a watch is chunked: use HTTP/1.1");
+        answer_error(conn, 505, "the answer to a watch is chunked: use HTTP/1.1");
     else if (!control_watch(conn))
-        answer_error(conn, 503, "this node has too many watchers");
+        answer_error(conn, 503, "too many clients watch already");
 }
 
 static void answer_threads(struct node *n, struct conn *conn, const struct request *request)
@@ -143,15 +143,14 @@ static void answer_threads(struct node *n, struct conn *conn, const struct reque
     }
     r = threads_set(&n->threads, threads, &generation);
     if (r < 0) {
-        answer_error(conn, 501, "no agent is loaded: the threads of this node are fixed");
+        answer_error(conn, 501, "the number of threads is fixed, because no agent is loaded");
         return;
     }
     n->settle_ns = clock_now_ns() + THREADS_DEADLINE_NS;
     control_wait(conn, generation, n->settle_ns);
 }
 
-/* A machine that is gone does not end its connections. The chief knows of it; this node need not.
- */
+/* A machine that is gone does not end its connections. The chief notices and sends this order. */
 static void answer_disconnect(struct node *n, struct conn *conn, const struct request *request)
 {
     char host[REQUEST_HOST_MAX], body[CONTROL_LINE_MAX];
@@ -167,13 +166,13 @@ static void answer_disconnect(struct node *n, struct conn *conn, const struct re
     snprintf(body, sizeof(body), "{\"ended\":%d}\n", r);
     control_answer(conn, 200, body);
     if (r > 0)
-        say(n, "its chief says that %s is gone: %d connections ended", host, r);
+        say(n, "its chief says that machine %s is gone; ended %d connections to it", host, r);
 }
 
 static void answer_release(struct node *n, struct conn *conn, const struct request *request)
 {
     control_answer(conn, 200, "{\"released\":true}\n");
-    say(n, "released by its chief");
+    say(n, "ends: its chief has released it");
     n->over = true;
 }
 
@@ -204,7 +203,7 @@ static void on_request(void *arg, struct conn *conn, const struct request *reque
     answer_error(conn, 404, "there is no such path");
 }
 
-/* Those whose threads are in place, and those who have waited long enough for it. */
+/* Answers clients whose threads are in place or who have waited long enough. */
 static void answer_waiting(struct node *n, uint64_t now_ns)
 {
     struct conn *conn = NULL;
@@ -248,7 +247,7 @@ static void on_signal(struct node *n)
     struct signalfd_siginfo info;
 
     while (read(n->signal_fd, &info, sizeof(info)) == sizeof(info))
-        begin_to_drain(n, info.ssi_signo == SIGINT ? "interrupted" : "asked to end");
+        begin_to_drain(n, info.ssi_signo == SIGINT ? "got SIGINT" : "got SIGTERM");
 }
 
 static void on_lifeline(struct node *n)
@@ -257,7 +256,7 @@ static void on_lifeline(struct node *n)
     ssize_t r = read(STDIN_FILENO, buf, sizeof(buf));
 
     if (r == 0 || (r < 0 && errno != EAGAIN && errno != EINTR)) {
-        say(n, "its standard input has ended");
+        say(n, "ends: its standard input has ended (--lifeline)");
         n->over = true;
     }
 }
@@ -268,14 +267,14 @@ static void wait_for_event(struct node *n, struct pollfd *fds, size_t count, uin
     struct timespec timeout = {.tv_sec = (time_t)(left_ns / NS_PER_S),
                                .tv_nsec = (long)(left_ns % NS_PER_S)};
 
-    /* Interrupted or failed: nothing is said of any descriptor. */
+    /* After an interruption or failure revents are not valid. */
     if (ppoll(fds, count, until_ns == UINT64_MAX ? NULL : &timeout, NULL) <= 0) {
         for (size_t i = 0; i < count; i++)
             fds[i].revents = 0;
     }
 }
 
-/* Whether nobody needs the node any more. A chief that hangs up has released it, too. */
+/* Whether the process may end. A chief that hangs up has released the node, too. */
 static bool is_over(const struct node *n, uint64_t now_ns)
 {
     return n->over || (n->state == NODE_DRAINING &&
@@ -321,7 +320,7 @@ static int loop(struct node *n, struct error *err)
     }
 }
 
-/* TensorFlow's threads and the agent's inherit the mask: the signals are the loop's alone. */
+/* Blocks the signals in every thread, because they inherit the mask: only the loop gets them. */
 static int open_signals(struct error *err)
 {
     sigset_t set;
@@ -331,14 +330,14 @@ static int open_signals(struct error *err)
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     sigprocmask(SIG_BLOCK, &set, NULL);
-    signal(SIGPIPE, SIG_IGN); /* whoever reads our output may go away */
+    signal(SIGPIPE, SIG_IGN); /* the reader of our output may go away */
     fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     return fd >= 0 ? fd : error_set(err, -errno, "signalfd: %s", strerror(errno));
 }
 
 int node_run(const struct options *options, const char *library, struct error *err)
 {
-    static struct node n; /* for good: threads of TensorFlow and of the agent know it */
+    static struct node n; /* static, because threads of TensorFlow and of the agent point to it */
     struct error reason = {0};
     int r;
 
@@ -358,7 +357,7 @@ int node_run(const struct options *options, const char *library, struct error *e
     if (r > 0)
         say(&n, "without the agent, its threads are fixed: %s", reason.text);
     publish(&n);
-    /* With the agent, pools have room to grow: not the ServerDef limits them, but an order. */
+    /* With the agent, an order limits the pools; a limit in the ServerDef would keep them small. */
     r = server_start(library, options, n.threads.api ? 0 : options->threads, &n.server, err);
     return r < 0 ? r : loop(&n, err);
 }

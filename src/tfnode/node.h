@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The life of a TensorFlow node, told over the control port: starting → ready → draining → gone.
- * Called once by main.c; one thread, which waits in poll() for signals, clients, TensorFlow's start
+ * The life of a TensorFlow node, shown on the control port: starting → ready → draining → gone.
+ * Called once by main.c. Its one thread waits in poll() for signals, clients, TensorFlow's start
  * and the agent.
  */
 #pragma once
@@ -11,9 +11,9 @@
 struct options;
 
 /*
- * Runs until it is released, was asked to end (SIGTERM, SIGINT), or has failed. @library is
- * TensorFlow's. Prints what it does, a line each.
- * Returns 0 (nobody needs it any more), or -errno with *err. The process must end then: TensorFlow
- * has threads that nothing stops.
+ * Runs the TensorFlow node until its chief releases it, SIGTERM or SIGINT ends it, or it fails.
+ * @library is TensorFlow's. Prints a line for each event.
+ * Returns 0 (it is no longer needed), or -errno with *err. The process must end then, because
+ * TensorFlow has threads that nothing stops.
  */
 int node_run(const struct options *options, const char *library, struct error *err);

@@ -95,12 +95,12 @@ static int take_bind(const char *name, const char *text, struct options *o, stru
 
     if (inet_pton(AF_INET, text, &address.s6_addr[12]) != 1 &&
         inet_pton(AF_INET6, text, &address) != 1)
-        return error_set(err, -EINVAL, "%s: '%s' is no address as 127.0.0.1 or ::1 is", name, text);
+        return error_set(err, -EINVAL, "%s: '%s' is no address like 127.0.0.1 or ::1", name, text);
     o->bind = address;
     return 0;
 }
 
-/* @name: the flag or variable that the value came by. */
+/* @name: the flag or variable that gives the value. */
 static int take(enum option_id id, const char *name, const char *text, struct options *o,
                 struct error *err)
 {
@@ -128,7 +128,7 @@ static int take(enum option_id id, const char *name, const char *text, struct op
         o->lifeline = true;
         return 0;
     default:
-        return error_set(err, -EINVAL, "%s: not known", name);
+        return error_set(err, -EINVAL, "%s: unknown option", name);
     }
 }
 
@@ -148,8 +148,8 @@ static int take_environment(struct options *o, struct error *err)
 }
 
 /*
- * The address that others find the node by; in its own ServerDef it is little more than a name.
- * Neither port asks who is calling: outside of a pod's network it listens on loopback unless told.
+ * Takes the address by which others find the TensorFlow node; its own ServerDef uses it as a name.
+ * Neither port asks who is calling, so outside of a pod the default is loopback.
  */
 static int take_host(struct options *o, struct error *err)
 {
@@ -186,7 +186,7 @@ static int take_flags(int argc, char **argv, struct options *o, struct error *er
     int id, r;
 
     opterr = 0;
-    optind = 0; /* glibc: from the start, also the second time */
+    optind = 0; /* makes glibc begin anew at the second call */
     while ((id = getopt_long(argc, argv, "+:", flags, NULL)) != -1) {
         if (id == ':')
             return error_set(err, -EINVAL, "%s needs a value", argv[optind - 1]);
@@ -204,7 +204,8 @@ static int take_flags(int argc, char **argv, struct options *o, struct error *er
             return r;
     }
     if (optind < argc)
-        return error_set(err, -EINVAL, "'%s': there is nothing but options", argv[optind]);
+        return error_set(err, -EINVAL, "'%s' is no option: the program takes no other arguments",
+                         argv[optind]);
     return OPTIONS_RUN;
 }
 
@@ -214,7 +215,8 @@ int options_parse(int argc, char **argv, struct options *ret, struct error *err)
                         .port = OPTIONS_PORT,
                         .control_port = OPTIONS_CONTROL_PORT,
                         .grace_s = OPTIONS_GRACE_S};
-    /* Flags first for --help's sake: a wrong variable must not hide it. Then again, on top. */
+    /* Reads the flags twice: now, so that a wrong variable does not hide --help, and after the
+     * environment, because they outrank it. */
     int r = take_flags(argc, argv, &o, err);
 
     if (r != OPTIONS_RUN)
@@ -225,7 +227,8 @@ int options_parse(int argc, char **argv, struct options *ret, struct error *err)
     if (r == 0)
         r = take_flags(argc, argv, &o, err);
     if (r == 0 && !o.role[0])
-        return error_set(err, -EINVAL, "what is this node? --role ps or --role worker (TIDE_ROLE)");
+        return error_set(err, -EINVAL,
+                         "the role is missing: --role ps or --role worker (TIDE_ROLE)");
     if (r == 0 && o.port > 0 && o.port == o.control_port)
         return error_set(err, -EINVAL, "--port and --control-port are both %u", o.port);
     if (r == 0)

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* What a head says beside where its body ends. */
+/* The results of reading a head, except where its body ends. */
 struct found {
     struct request request;
     bool have_json;    /* a Content-Type, and each is application/json */
@@ -44,14 +44,14 @@ static int parse_request_line(void *arg, struct http_text text)
     }
     if (path_len == 0 || path[0] != '/')
         return -EBADMSG;
-    if (path_len >= sizeof(req->path)) /* none of ours is as long: it will not be found */
+    if (path_len >= sizeof(req->path)) /* no route is as long, so the answer will be 404 */
         path_len = sizeof(req->path) - 1;
     memcpy(req->path, path, path_len);
     req->path[path_len] = '\0';
     return 0;
 }
 
-/* "application/json", whatever parameters follow */
+/* Whether @type is "application/json", with or without parameters. */
 static bool is_json(struct http_text type)
 {
     const char *end = memchr(type.start, ';', type.len);
@@ -75,8 +75,8 @@ static bool is_address_of(int family, struct http_text text)
 }
 
 /*
- * "10.0.0.7", "[fd00::7]" or "localhost", perhaps with a port. A name could be anybody's, who lets
- * it mean this machine for a while: then pages from there are of the same origin as this port.
+ * Accepts "10.0.0.7", "[fd00::7]" or "localhost", perhaps with a port. The owner of any other name
+ * could point it at this machine (DNS rebinding): its pages then have the same origin as this port.
  */
 static bool is_address(struct http_text host)
 {
@@ -131,7 +131,7 @@ int request_parse(const char *buf, size_t len, struct request *ret)
     return 0;
 }
 
-/* A body that was checked; @text is its copy. */
+/* Copies the body to @text and checks that it is a JSON object. */
 static int parse_body(const char *body, size_t len, char text[REQUEST_BODY_MAX + 1],
                       struct jsontext *ret, struct json_span *ret_object)
 {

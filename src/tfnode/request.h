@@ -31,20 +31,20 @@ struct request {
  *   -EMSGSIZE  larger than the limits above
  *   -EBADMSG   no HTTP/1 request, or one with two lengths
  *   -ENOTSUP   a transfer coding
- *   -EPERM     a web page may be behind it: it has an Origin, or its Host is a name, not an address
- *   -EMEDIUMTYPE  a POST whose Content-Type is not application/json, as a web page's form sends it
+ *   -EPERM     a web page may have sent it: it has an Origin, or its Host is a name, no address
+ *   -EMEDIUMTYPE  a POST whose Content-Type is not application/json, as from a web page's form
  * Bytes that arrive later change no result but -EAGAIN.
  */
 int request_parse(const char *buf, size_t len, struct request *ret);
 
 /*
- * The number of a body {"threads": N}; other members are left alone.
+ * Reads the number in a body {"threads": N}; ignores other members.
  * Returns 0, -EBADMSG (no such JSON), or -ERANGE (above REQUEST_THREADS_MAX).
  */
 int request_threads(const char *body, size_t len, uint32_t *ret_threads);
 
 /*
- * The address of a body {"host": "10.0.0.7", "port": N}. Returns 0 or -EBADMSG.
+ * Reads the address in a body {"host": "10.0.0.7", "port": N}. Returns 0 or -EBADMSG.
  */
 int request_address(const char *body, size_t len, char ret_host[REQUEST_HOST_MAX],
                     uint32_t *ret_port);

@@ -44,7 +44,7 @@ static int find_symbols(void *handle, struct tf_api *ret, struct error *err)
     for (size_t i = 0; i < ARRAY_LEN(wanted); i++) {
         *wanted[i].to = dlsym(handle, wanted[i].name);
         if (!*wanted[i].to)
-            return error_set(err, -ENOSYS, "this TensorFlow has no %s in its C API",
+            return error_set(err, -ENOSYS, "TensorFlow's C API lacks %s: install 2.15 or newer",
                              wanted[i].name);
     }
     return 0;
@@ -90,7 +90,7 @@ static int run(struct server *s)
     snprintf(s->version, sizeof(s->version), "%s", tf.version());
     r = encode_self(s, def, &len);
     if (r < 0)
-        return error_set(&s->err, r, "the node's own address is too long");
+        return error_set(&s->err, r, "the address in POD_IP is too long");
     status = tf.new_status();
     server = tf.new_server(def, len, status);
     if (tf.get_code(status) == 0)
@@ -124,7 +124,7 @@ int server_start(const char *library, const struct options *options, uint32_t co
         return error_set(err, -errno, "eventfd: %m");
     r = pthread_create(&thread, NULL, server_main, ret);
     if (r != 0)
-        return error_set(err, -r, "no thread for TensorFlow: %s", strerror(r));
+        return error_set(err, -r, "cannot start a thread for TensorFlow: %s", strerror(r));
     pthread_detach(thread);
     return 0;
 }

@@ -16,7 +16,7 @@ enum config_field { CONFIG_INTRA = 2, CONFIG_INTER = 5 };
 
 struct message {
     size_t len;
-    bool full; /* something did not fit */
+    bool full; /* a field did not fit */
     uint8_t data[SERVERDEF_MAX];
 };
 
@@ -79,7 +79,7 @@ int serverdef_encode(const struct serverdef *def, uint8_t ret_data[SERVERDEF_MAX
 
     put_cluster(&m, def);
     put_text(&m, SERVER_JOB, def->job);
-    if (def->index > 0) /* proto3 leaves zeroes out, but for the keys of maps */
+    if (def->index > 0) /* proto3 omits zeroes, except in keys of maps */
         put_number(&m, SERVER_INDEX, def->index);
     if (def->intra > 0)
         put_number(&config, CONFIG_INTRA, def->intra);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ServerDef (tensorflow/core/protobuf/tensorflow_server.proto) of a TensorFlow node that knows
- * only itself: its chief names the others when it connects. Pure; called once by server.c.
+ * Encodes the ServerDef (tensorflow/core/protobuf/tensorflow_server.proto) of a TensorFlow node. It
+ * names only itself; the chief names the others when it connects. Pure; called once by server.c.
  */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define SERVERDEF_MAX 1024 /* bytes of an encoded one */
+#define SERVERDEF_MAX 1024 /* bytes of an encoded ServerDef */
 
 struct serverdef {
     const char *job;     /* TensorFlow's job name: "ps" or "worker" */

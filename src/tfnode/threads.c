@@ -14,9 +14,9 @@
 #include <sys/eventfd.h>
 
 /*
- * RTLD_GLOBAL puts the agent into the scope that libraries opened later search first: TensorFlow's
- * calls to its own pools find the agent's hooks, as with LD_PRELOAD, but a missing agent stops
- * nothing and no second exec is needed.
+ * RTLD_GLOBAL puts the agent into the scope that libraries opened later search first. So
+ * TensorFlow's calls to its own pools find the agent's hooks, as with LD_PRELOAD. But a missing
+ * agent stops nothing, and no second exec is needed.
  */
 static const struct agent_program_api *load_agent(struct error *err)
 {
@@ -36,7 +36,7 @@ static const struct agent_program_api *load_agent(struct error *err)
         api = dlsym(handle, TIDE_AGENT_PROGRAM_API_SYMBOL);
     }
     if (!api || api->size < sizeof(*api)) {
-        error_set(err, -EOPNOTSUPP, "the agent is older than this program");
+        error_set(err, -EOPNOTSUPP, "the agent is older than tide-tfnode");
         return NULL;
     }
     if (api->set_local(0, 0) < 0) {
@@ -46,7 +46,7 @@ static const struct agent_program_api *load_agent(struct error *err)
     return api;
 }
 
-/* The agent's own thread. */
+/* Runs on the agent's own thread. */
 static void on_change(const struct agent_state *state, void *arg)
 {
     const struct threads *t = arg;
@@ -58,7 +58,7 @@ static uint32_t count_cpus(void)
 {
     cpu_set_t set;
 
-    /* Fails on machines with more than 1,024: their nodes say how many. */
+    /* Fails on machines with more than 1,024 CPUs; --threads says how many there. */
     return sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
 }
 
@@ -102,11 +102,11 @@ void threads_count(const struct threads *t, bool running, struct threads_count *
         count->settled = true;
         return;
     }
-    generation = t->api->settled(); /* before the state, which may then be newer, but not older */
+    generation = t->api->settled(); /* read first, so that the state is never the older one */
     t->api->get(&state);
     count->max = state.max;
-    /* No pool settles at once, and so does one whose workers do not come by the agent's gate;
-     * neither has an active worker. */
+    /* Without a pool, or with one whose workers the agent cannot park, the agent reports a settled
+     * generation at once. In both cases no worker is active. */
     count->settled = generation >= state.generation && state.max > 0 && state.active > 0;
     if (count->settled) {
         count->generation = generation;
