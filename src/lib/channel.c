@@ -41,8 +41,8 @@ void channel_hang_up(struct channel *c)
 }
 
 /*
- * Finds the address. *ret_trusted: somebody named the place. Otherwise it may lie in a directory
- * that any user can create, so the caller must check the owner.
+ * Finds the address. *ret_trusted: the caller or the environment named it. Otherwise it may lie in
+ * a directory that any user can create, so the caller must check the owner.
  */
 static int locate(const struct channel *c, struct sockaddr_un *ret_address, bool *ret_trusted,
                   struct error *err)
@@ -103,9 +103,9 @@ static int connect_error(int code, const char *path, struct error *err)
                          path);
     case EACCES:
     case EPERM:
-        return error_set(err, -EACCES, "%.100s belongs to another user", path);
+        return error_set(err, -EACCES, "no permission to connect to %.100s", path);
     default:
-        return error_set(err, -code, "connecting to %.100s: %s", path, strerror(code));
+        return error_set(err, -code, "cannot connect to %.100s: %s", path, strerror(code));
     }
 }
 
@@ -115,11 +115,12 @@ static int check_owner(int fd, const char *path, struct error *err)
     socklen_t size = sizeof(peer);
 
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
-        return error_set(err, -errno, "asking who listens at %.100s: %s", path, strerror(errno));
+        return error_set(err, -errno, "cannot tell who listens at %.100s: %s", path,
+                         strerror(errno));
     if (peer.uid == 0 || peer.uid == geteuid())
         return 0;
-    return error_set(err, -EACCES, "%.100s is served by uid %u, neither you nor root", path,
-                     peer.uid);
+    return error_set(err, -EACCES, "the daemon at %.100s is uid %u's, neither yours nor root's",
+                     path, peer.uid);
 }
 
 int channel_connect(struct channel *c, uint64_t deadline_ns, struct error *err)
@@ -137,7 +138,7 @@ int channel_connect(struct channel *c, uint64_t deadline_ns, struct error *err)
         return r;
     fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return error_set(err, -errno, "creating a socket: %s", strerror(errno));
+        return error_set(err, -errno, "cannot make a socket: %s", strerror(errno));
     while (connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {
         const struct timespec pause = {.tv_nsec = RETRY_NS};
 
@@ -145,7 +146,7 @@ int channel_connect(struct channel *c, uint64_t deadline_ns, struct error *err)
             return connect_error(errno, address.sun_path, err);
         if (deadline_ns == 0 || clock_now_ns() >= deadline_ns)
             return error_set(err, deadline_ns ? -ETIMEDOUT : -EAGAIN,
-                             "the daemon at %.100s does not accept connections", address.sun_path);
+                             "the daemon at %.100s is too busy to answer", address.sun_path);
         nanosleep(&pause, NULL);
     }
     if (!trusted) {
@@ -167,7 +168,7 @@ int channel_send(struct channel *c, const union proto_message *m, uint64_t deadl
             return 0;
         if (errno == EINTR)
             continue;
-        /* ECONNRESET: the daemon was killed before it read our earlier packets. */
+        /* The kernel gives ECONNRESET when the daemon was killed before it read earlier packets. */
         if (errno == ECONNRESET || errno == ENOTCONN)
             return -EPIPE;
         if (errno != EAGAIN)
@@ -195,14 +196,14 @@ int channel_receive(struct channel *c, union proto_message *ret_m, uint64_t dead
             return r == -ERANGE ? -EBADMSG : r;
         }
         if (n == 0 || errno == ECONNRESET)
-            return error_set(err, -ECONNRESET, "the daemon hung up in the middle of a request");
+            return error_set(err, -ECONNRESET, "the daemon ended before it answered");
         if (errno == EINTR)
             continue;
         if (errno != EAGAIN)
-            return error_set(err, -errno, "receiving: %s", strerror(errno));
+            return error_set(err, -errno, "cannot read the daemon's answer: %s", strerror(errno));
         r = wait_for(c, POLLIN, deadline_ns);
         if (r == -ETIMEDOUT)
-            return error_set(err, r, "the daemon did not answer in time");
+            return error_set(err, r, "the daemon did not answer by the deadline");
         if (r < 0)
             return r;
     }

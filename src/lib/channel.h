@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A controlling program's connection to a daemon: finds agent.sock, connects, moves whole messages
- * with a deadline. Owns one descriptor. Only the thread that has the handle; used by ctl.c.
+ * with a deadline. Owns one descriptor. Only the handle's thread uses it, through ctl.c.
  *
  * Deadlines are CLOCK_MONOTONIC; 0 means not to wait at all (-EAGAIN instead).
  */
@@ -17,7 +17,7 @@
 struct channel {
     int fd;                                                     /* -1: not connected */
     pid_t pid;                                                  /* the process that connected */
-    char given[sizeof(((struct sockaddr_un *)NULL)->sun_path)]; /* the caller's path; "": find it */
+    char given[sizeof(((struct sockaddr_un *)NULL)->sun_path)]; /* the caller's path; "": none */
 };
 
 /*
@@ -31,8 +31,8 @@ void channel_hang_up(struct channel *c);
 
 /*
  * Makes sure that this process has a connection of its own (none inherited through fork).
- * Returns 0, -ECONNREFUSED (nobody listens), -EACCES (not ours), -ENAMETOOLONG, -ETIMEDOUT or
- * -EAGAIN (its queue is full), or another -errno of socket or connect.
+ * Returns 0, -ECONNREFUSED (no daemon listens), -EACCES (another user's daemon), -ENAMETOOLONG,
+ * -ETIMEDOUT or -EAGAIN (its queue is full), or another -errno of socket or connect.
  */
 int channel_connect(struct channel *c, uint64_t deadline_ns, struct error *err);
 

@@ -5,7 +5,7 @@
  * thread of its own.
  *
  * Cookies tell the answers apart. A synchronous request takes the next number below ASYNC_BIT and
- * ignores all others, so that an answer after its deadline does no harm. Cookies of asynchronous
+ * ignores answers with another, so that a late answer does no harm. Cookies of asynchronous
  * requests have the bit set.
  */
 #include "tide/tide.h"
@@ -24,7 +24,7 @@
 #include <string.h>
 
 #define DEFAULT_TIMEOUT_MS 5000
-#define GRACE_MS           500 /* for the daemon's answer, sent at the deadline, to arrive */
+#define GRACE_MS           500 /* the daemon may answer at the deadline; time for that to arrive */
 #define FAILURES_MAX       64  /* unread failures of asynchronous requests that are kept */
 #define ASYNC_BIT          0x80000000u
 
@@ -35,8 +35,8 @@ static_assert(TIDE_PARTIAL == PROTO_RESULT_PARTIAL, "results");
 struct tide_ctl {
     struct channel channel;
     uint32_t timeout_ms;
-    uint32_t cookie; /* the last synchronous request's */
-    uint32_t sent;   /* number of the last asynchronous one */
+    uint32_t cookie; /* of the last synchronous request */
+    uint32_t sent;   /* number of the last asynchronous request */
     struct error error;
     struct proto_result failures[FAILURES_MAX]; /* ring */
     unsigned failures_first;
@@ -53,7 +53,7 @@ static uint64_t deadline_after(uint32_t ms)
     return clock_now_ns() + (uint64_t)ms * NS_PER_MS;
 }
 
-/* Starts each call. No snprintf(): an asynchronous call would feel its cost. */
+/* Starts each call. Avoids snprintf(), whose cost would show in an asynchronous call. */
 static void forget_error(struct tide_ctl *ctl)
 {
     ctl->error.code = 0;
@@ -72,7 +72,7 @@ static void keep_failure(struct tide_ctl *ctl, const struct proto_result *failur
 }
 
 /*
- * Receives until a message with @cookie comes; for 0 none does. Keeps failures of asynchronous
+ * Receives until a message with @cookie comes; no message has 0. Keeps failures of asynchronous
  * requests. Closes the connection on a failure other than -EAGAIN and -ETIMEDOUT.
  */
 static int receive(struct tide_ctl *ctl, uint32_t cookie, uint64_t deadline_ns,
@@ -84,7 +84,8 @@ static int receive(struct tide_ctl *ctl, uint32_t cookie, uint64_t deadline_ns,
         int r = channel_receive(&ctl->channel, &m, deadline_ns, &ctl->error);
 
         if (r == 0 && m.h.type != PROTO_RESULT && m.h.type != PROTO_JOB)
-            r = error_set(&ctl->error, -EBADMSG, "the daemon sent message type %u", m.h.type);
+            r = error_set(&ctl->error, -EBADMSG,
+                          "the daemon's answer is of type %u, which no request has", m.h.type);
         if (r < 0) {
             if (r != -EAGAIN && r != -ETIMEDOUT)
                 channel_hang_up(&ctl->channel);
@@ -104,7 +105,7 @@ static int fail_send(struct tide_ctl *ctl, int code)
     return error_set(&ctl->error, code, "%s", tide_strerror(code));
 }
 
-/* Connects if need be and sends. A daemon that died since the last call is replaced once. */
+/* Connects if necessary and sends. If the daemon died since the last call, connects once more. */
 static int transmit(struct tide_ctl *ctl, const union proto_message *m, uint64_t deadline_ns)
 {
     union proto_message unused;
@@ -117,7 +118,7 @@ static int transmit(struct tide_ctl *ctl, const union proto_message *m, uint64_t
         r = channel_send(&ctl->channel, m, deadline_ns);
         if (r != -EPIPE)
             return r < 0 ? fail_send(ctl, r) : 0;
-        /* Reads the failures that the old daemon had still sent; then closes the connection. */
+        /* Reads the failures that the dead daemon had sent before; then closes the connection. */
         receive(ctl, 0, 0, &unused);
         channel_hang_up(&ctl->channel);
     }
@@ -186,7 +187,7 @@ static int control_wait(struct tide_ctl *ctl, union proto_message *m, uint32_t d
         return r;
     if (answer.h.type != PROTO_RESULT) {
         channel_hang_up(&ctl->channel);
-        return error_set(&ctl->error, -EBADMSG, "the daemon sent a job where a result was due");
+        return error_set(&ctl->error, -EBADMSG, "the daemon answered with a job, not a result");
     }
     error_set(&ctl->error, answer.result.status, "%s", answer.result.text);
     if (ret_result && answer.result.status >= 0)

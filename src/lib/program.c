@@ -39,7 +39,7 @@ static const struct agent_program_api *agent(void)
     return api;
 }
 
-/* True when the loaded agent's table reaches as far as @entry and has it. */
+/* True when the loaded agent's table has @entry. An older agent's table is shorter. */
 #define HAS(api, entry) ((api)->size >= SIZED_END(struct agent_program_api, entry) && (api)->entry)
 
 /* Returns why an entry is missing. */
@@ -107,14 +107,14 @@ int tide_thaw(void)
 }
 
 /*
- * The callback runs under the lock, so that tide_on_change can promise that the old one is over.
- * The lock is recursive, so that the callback itself may replace it.
+ * The callback runs under this lock: when tide_on_change returns, the old callback has ended. The
+ * lock is recursive, so that a callback may replace itself.
  */
 static pthread_mutex_t change_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static tide_change_fn change_fn;
 static void *change_arg;
 
-/* A child has neither the thread that held the lock nor the threads that fn would wake. */
+/* A child has neither the thread that held the lock nor threads for the callback to wake. */
 static void change_after_fork(void)
 {
     change_fn = NULL;
@@ -145,9 +145,8 @@ int tide_on_change(tide_change_fn fn, void *arg)
     if (!HAS(api, on_change))
         return missing(api);
     pthread_once(&once, change_prepare);
-    /* Our own entry stays with the agent for good (the library is never unloaded); it is handed
-     * over without our lock, for the agent may hold one of its own that change_call's caller has.
-     */
+    /* The agent keeps change_call for good, since this library is never unloaded. The call takes a
+     * lock of the agent, and change_call runs under one: holding ours here could deadlock. */
     if (fn) {
         int r = api->on_change(change_call, NULL);
         if (r < 0)

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* The first byte behind @member: the least size in a caller that knows the member. */
+/* The offset behind @member: a caller whose struct is at least as large knows the member. */
 #define SIZED_END(type, member) (offsetof(type, member) + sizeof(((type *)NULL)->member))
 
 /*
