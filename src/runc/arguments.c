@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* The options of both runtimes that take a value, before the verb and behind it. */
+/* The options of runc and crun that take a value: before the verb, and behind it. */
 static const char *const global_options[] = {"log",  "log-format", "log-level",      "root",
                                              "criu", "rootless",   "cgroup-manager", NULL};
 static const char *const create_options[] = {"bundle", "b", "console-socket", "pid-file",
@@ -28,7 +28,7 @@ static const char *const exec_options[] = {"process",
                                            "cgroup",
                                            NULL};
 
-/* One word of options: its name without dashes and "=value", and its value if it has one. */
+/* An option: its name without dashes and "=value", and its value if it has one. */
 struct option {
     const char *name, *value;
     size_t length; /* of the name */
@@ -40,9 +40,9 @@ static bool is(const struct option *option, const char *name)
 }
 
 /*
- * Reads the option at *argv and moves behind it; false at an operand or the end. An unknown option
- * without "=" counts as one without a value. If it does have a value, that becomes the verb or the
- * id, and fits neither.
+ * Reads the option at *argv and moves behind it. Returns false at an operand or the end. An unknown
+ * option without "=" counts as one without a value. If it does have a value, that value is taken as
+ * the verb or the id, and tide-runc then leaves the container alone.
  */
 static bool next_option(char *const **argv, const char *const *with_value, struct option *ret)
 {
@@ -59,7 +59,7 @@ static bool next_option(char *const **argv, const char *const *with_value, struc
     for (; !equals && *with_value; with_value++)
         if (is(ret, *with_value) && **argv)
             ret->value = *(*argv)++;
-    return ret->length > 0; /* "--" ends them */
+    return ret->length > 0; /* "--" ends the options */
 }
 
 struct arguments arguments_read(char *const *argv)

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 enum arguments_verb {
-    ARGUMENTS_OTHER,  /* not ours, or not understood: pass it on */
+    ARGUMENTS_OTHER,  /* another verb, or not understood: the real runtime handles it alone */
     ARGUMENTS_CREATE, /* create or run: bundle and id are set */
     ARGUMENTS_EXEC,   /* exec with a process.json: process and id are set */
     ARGUMENTS_VERB_MAX
@@ -24,5 +24,5 @@ struct arguments {
     const char *id;
 };
 
-/* NULL ends @argv, argv[0] is the program. The result points into @argv. */
+/* Reads @argv: argv[0] is the program, NULL ends it. The result points into @argv. */
 struct arguments arguments_read(char *const *argv);

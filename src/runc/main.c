@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tide-runc: an OCI runtime that makes containers elastic and then becomes the real runtime. If our
- * part fails, the container starts as if we had not been there. We print nothing, because the
+ * tide-runc: an OCI runtime that makes containers elastic and then becomes the real runtime. If an
+ * edit fails, the container starts without the agent. tide-runc prints nothing then, because the
  * engine reads the runtime's output.
  */
 #include "base/cleanup.h"
@@ -23,9 +23,9 @@
 
 #define SEARCH_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-/* ---- saying what went wrong ---- */
+/* ---- the log ---- */
 
-/* A line as the real runtime writes them, a warning: engines show errors alone. */
+/* Writes a line like the real runtime's. It is a warning, because engines show errors to users. */
 static int write_log(const struct arguments *a, const char *text)
 {
     _cleanup_fd_ int fd = open(a->log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
@@ -62,7 +62,7 @@ static bool is_key(const char *id)
     return n > 0 && n <= CONTAINER_KEY_MAX && id[n] == '\0';
 }
 
-/* <run>/containers, made when @make. Returns a descriptor or -errno. */
+/* Opens <run>/containers, and makes it first when @make. Returns a descriptor or -errno. */
 static int open_containers(bool make, char ret_run[RUNDIR_PATH_MAX])
 {
     _cleanup_fd_ int run = -1;
@@ -80,7 +80,7 @@ static int open_containers(bool make, char ret_run[RUNDIR_PATH_MAX])
     return r < 0 ? -errno : r;
 }
 
-/* The mode lets others pass through the directory to the socket, and no more. */
+/* The directory's mode lets other users reach the socket in it, and nothing else. */
 static int make_control_dir(int containers, const char *id)
 {
     struct stat st;
@@ -98,7 +98,7 @@ static int make_control_dir(int containers, const char *id)
 
 static int failed(struct error *err, int r)
 {
-    return error_set(err, r, "%s", strerror(-r));
+    return error_set(err, r, "cannot edit its OCI files: %s", strerror(-r));
 }
 
 static int edit_bundle(const struct arguments *a, struct error *err)
@@ -111,7 +111,7 @@ static int edit_bundle(const struct arguments *a, struct error *err)
     int r;
 
     if (!is_key(a->id))
-        return error_set(err, -EINVAL, "the id cannot name a directory");
+        return error_set(err, -EINVAL, "the container's id cannot name a directory");
     if ((size_t)snprintf(path, sizeof(path), "%s/config.json", a->bundle) >= sizeof(path))
         return failed(err, -ENAMETOOLONG);
     r = preload_find(agent_dir, sizeof(agent_dir), err);
@@ -133,8 +133,8 @@ static int edit_bundle(const struct arguments *a, struct error *err)
 }
 
 /*
- * Engines make process.json from their own idea of the environment. A container that got no agent
- * when it was made shall not look for one now.
+ * Engines make process.json without our changes to the container's environment. A container that
+ * was created without the agent must not get its environment now.
  */
 static int edit_process(const struct arguments *a, struct error *err)
 {
@@ -166,12 +166,12 @@ static void run_unless_self(char **argv, const char *path)
         return;
     if (stat("/proc/self/exe", &self) == 0 && self.st_dev == other.st_dev &&
         self.st_ino == other.st_ino)
-        return; /* somebody made `runc` a link to this program */
+        return; /* the administrator made `runc` a link to this program */
     argv[0] = (char *)path;
     execv(path, argv);
 }
 
-/* The first one called @name in the directories of @search. */
+/* Runs the first program called @name in the directories of @search. */
 static void run_first(char **argv, const char *search, const char *name)
 {
     char path[PATH_MAX];
@@ -186,7 +186,7 @@ static void run_first(char **argv, const char *search, const char *name)
     }
 }
 
-/* Becomes the runtime that the engine would have found under that name, in the same environment. */
+/* Becomes $TIDE_RUNC, else the runc or crun that the engine itself would have found. */
 static void run_runtime(char **argv)
 {
     static const char *const names[] = {"runc", "crun"};
@@ -221,6 +221,7 @@ int main(int argc, char **argv)
     if (r < 0)
         complain(&a, what[a.verb], &err);
     run_runtime(argv);
-    fprintf(stderr, "tide-runc: there is neither runc nor crun in PATH or " SEARCH_PATH "\n");
+    fprintf(stderr, "tide-runc: neither runc nor crun is in PATH or " SEARCH_PATH
+                    ": install one, or name a runtime in TIDE_RUNC\n");
     return 127;
 }

@@ -6,11 +6,11 @@
 
 #include <string.h>
 
-/* noexec would keep the agent from being mapped. */
+/* The agent's mount lacks noexec, with which ld.so could not map the agent. */
 #define AGENT_OPTIONS   "[\"bind\",\"ro\",\"nosuid\",\"nodev\",\"rprivate\"]"
 #define CONTROL_OPTIONS "[\"bind\",\"ro\",\"nosuid\",\"nodev\",\"noexec\",\"rprivate\"]"
 
-/* The member, made with the text @empty when it is missing or null. 0 or -errno. */
+/* Finds the member, or makes it with the text @empty if it is missing or null. 0 or -errno. */
 static int member_made(struct jsontext *json, struct json_span object, const char *name,
                        const char *empty, struct json_span *ret)
 {
@@ -47,7 +47,7 @@ static int append_mount(struct jsontext *json, struct json_span mounts, const ch
     return jsontext_append(json, mounts, mount);
 }
 
-/* True when one of our mounts is there. */
+/* True when the container already has one of our mounts. */
 static bool is_elastic(const struct jsontext *json, struct json_span mounts)
 {
     struct json_item mount = {0};
@@ -62,13 +62,13 @@ static bool is_elastic(const struct jsontext *json, struct json_span mounts)
 }
 
 /*
- * "LD_PRELOAD=what there was:agent" in the place of @variable. 1, 0 (is in it already, or would
- * make it longer than a program can be given), -ENOMEM.
+ * Appends the agent to the LD_PRELOAD in @variable. Returns 1, 0 (the agent is in it already, or
+ * the variable would become too long for execve), or -ENOMEM.
  */
 static int extend_preload(struct jsontext *json, struct json_span variable, size_t value_start)
 {
     const char *file = "/" PRELOAD_FILE;
-    size_t end = variable.end - 1; /* of the text between the quotes */
+    size_t end = variable.end - 1; /* the closing quote */
     const char *separator = end > value_start ? ":" : "";
     char addition[sizeof(CONTAINER_PRELOAD) + 1];
 
@@ -80,8 +80,8 @@ static int extend_preload(struct jsontext *json, struct json_span variable, size
 }
 
 /*
- * The last of several LD_PRELOAD is the one that counts: runtimes put the list into the environment
- * one by one. 1, 0 or -errno.
+ * Edits the last LD_PRELOAD, the one that counts: runtimes set the variables one by one.
+ * Returns 1, 0 or -errno.
  */
 static int edit_environment(struct jsontext *json, struct json_span process)
 {
@@ -98,7 +98,7 @@ static int edit_environment(struct jsontext *json, struct json_span process)
         if (jsontext_begins(json, item.value, "LD_PRELOAD=", &value_start))
             preload = item.value;
     }
-    if (!have_socket) /* behind the last variable: the others stay where they are */
+    if (!have_socket) /* is appended, so that the variables before keep their positions */
         r = jsontext_append(json, env, "\"TIDE_SOCKET=" CONTAINER_SOCKET "\"");
     if (r < 0)
         return r;
@@ -126,7 +126,7 @@ static int edit_config(struct jsontext *json, struct json_span config, const cha
     r = append_mount(json, mounts, CONTAINER_AGENT_DIR, agent_dir, AGENT_OPTIONS);
     if (r == 0)
         r = append_mount(json, mounts, CONTAINER_CONTROL_DIR, control_dir, CONTROL_OPTIONS);
-    if (r == 0) /* it may lie behind the mounts */
+    if (r == 0) /* looks it up again: a change of the mounts may have moved it */
         r = jsontext_member(json, config, "process", &process);
     if (r == 0)
         r = edit_environment(json, process);
@@ -137,13 +137,13 @@ static int explain(int r, struct error *err)
 {
     switch (r) {
     case -EEXIST:
-        return error_set(err, r, "process, env or mounts is there twice");
+        return error_set(err, r, "process, env or mounts occurs twice");
     case -ENOMEM:
         return error_set(err, r, "out of memory");
-    case -EBADMSG: /* by jsontext_check() */
+    case -EBADMSG: /* jsontext_check() has set *err */
         return r;
     default:
-        return r < 0 ? error_set(err, r, "process, env or mounts is missing or of another type")
+        return r < 0 ? error_set(err, r, "process, env or mounts is missing or has a wrong type")
                      : r;
     }
 }
@@ -160,7 +160,7 @@ static int copy(const struct jsontext *from, struct jsontext *ret, struct json_s
     return ret->text ? 0 : -ENOMEM;
 }
 
-/* The edit was made on a copy, so that the caller never sees half an edit. */
+/* Takes over a finished edit. It was made on a copy, so that the caller never sees half of one. */
 static int settle(int r, struct jsontext *edited, struct jsontext *json)
 {
     if (r > 0) {

@@ -9,11 +9,11 @@
 #include "base/jsontext.h"
 
 /*
- * Adds the mounts of @agent_dir and @control_dir (directories of the host) and the environment. A
- * container that has either mount is left alone: `docker tide run` made it, or we did.
- * Returns 1 (changed), 0 (nothing to do), or -errno with *err, the text then being as it was:
- * -EBADMSG no JSON; -EINVAL, -ENOENT members are not as specified; -EEXIST one of them is
- * there twice; -ENOMEM.
+ * Adds the mounts of @agent_dir and @control_dir (directories of the host) and the environment.
+ * Leaves a container alone that has either mount from `docker tide run` or an earlier edit.
+ * Returns 1 (changed), 0 (nothing to do), or -errno with *err and the text unchanged:
+ * -EBADMSG no JSON; -EINVAL, -ENOENT members are not as specified; -EEXIST one of them occurs
+ * twice; -ENOMEM.
  */
 int spec_edit_config(struct jsontext *config, const char *agent_dir, const char *control_dir,
                      struct error *err);
