@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A token bucket: a burst at once, then a rate per second. Zero it to begin with a full one. What
- * it is charged with afterwards may leave it in debt. Pure; any thread.
+ * A token bucket: it allows a burst, then a rate per second. A zeroed bucket is full. A charge
+ * after the event may leave it in debt. Pure; any thread.
  */
 #pragma once
 
@@ -12,10 +12,10 @@
 
 struct bucket {
     uint64_t filled_ns;
-    int64_t tokens; /* NS_PER_S-ths */
+    int64_t tokens; /* in parts of 1/NS_PER_S */
 };
 
-/* Takes one token, if there is one. */
+/* Takes one token. Returns false if there is none. */
 static inline bool bucket_take(struct bucket *b, unsigned rate, unsigned burst, uint64_t now_ns)
 {
     int64_t full = (int64_t)(burst * NS_PER_S);

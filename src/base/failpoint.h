@@ -4,14 +4,14 @@
  * variable TIDE_FAILPOINT of the daemon is a list, separated by commas, of
  *
  *   NAME:N                 the daemon dies by SIGKILL at the N-th passage of NAME
- *   NAME:N:ENOSPC          the call fails with it (also EMFILE, ENOMEM, EIO, EAGAIN)
+ *   NAME:N:ENOSPC          the call fails with ENOSPC (or EMFILE, ENOMEM, EIO, EAGAIN)
  *   NAME:N:delay=500ms     the daemon sleeps there
  *   NAME:N+:…              at the N-th passage and each later one
  *
- * A failpoint marks a step of a transaction; a fault stands before a call to the kernel or for
- * memory. Only faults take errors. Only the user who starts the daemon can set the variable;
- * without it a passage costs one look at a constant variable. One thread; main calls
- * failpoint_arm, src/daemon the others. Tests read the names from failpoint.c.
+ * A failpoint marks a step of a transaction; a fault stands before a system call or an allocation.
+ * Only faults take errors. Only the user who starts the daemon can set the variable; without it a
+ * passage costs one read of a variable. One thread; main calls failpoint_arm, src/daemon the
+ * others. Tests read the names from failpoint.c.
  */
 #pragma once
 
@@ -26,7 +26,7 @@ enum failpoint {
     FAILPOINT_GUARDIAN_NOTED, /* the guardian has the affinity of a process */
     FAILPOINT_GROUP_MADE,     /* a job's control group has no process yet */
     FAILPOINT_TARGET_LOWERED,
-    FAILPOINT_ACK_RECEIVED,   /* the daemon has not acted on it; the same for each *_ANSWERED */
+    FAILPOINT_ACK_RECEIVED,   /* the daemon has not acted on it yet; the same in *_ANSWERED */
     FAILPOINT_PROCESS_FENCED, /* before the process gets its cores */
     FAILPOINT_CORES_NARROWED, /* for a container: the engine has been asked */
     FAILPOINT_CORES_WIDENED,
@@ -34,8 +34,8 @@ enum failpoint {
     FAILPOINT_TARGET_RAISED,
     FAILPOINT_WEIGHT_SET,
     FAILPOINT_CONTAINER_NOTED, /* the restore journal is on the disk */
-    FAILPOINT_CONTAINER_TAKEN, /* it is a job, which no file says yet */
-    FAILPOINT_CONTAINER_ENDED, /* its limits are not put back yet */
+    FAILPOINT_CONTAINER_TAKEN, /* it is a job, but no file has it yet */
+    FAILPOINT_CONTAINER_ENDED, /* its limits are not restored yet */
     FAILPOINT_ENGINE_SERVED,   /* requests are sent, answers are handled */
     FAILPOINT_UPDATE_ASKED,    /* the request waits to be sent */
     FAILPOINT_UPDATE_ANSWERED,
@@ -47,22 +47,22 @@ enum failpoint {
     FAULT_STORE_WRITE,
     FAULT_STORE_RENAME,
     FAULT_ACCEPT,      /* a connection on agent.sock */
-    FAULT_PEER_MEMORY, /* for a connection */
+    FAULT_PEER_MEMORY, /* the memory for a connection */
     FAULT_JOB_MEMORY,
     FAULT_PROCESS_MEMORY,
     FAULT_SEND, /* a message to an agent or controller */
     FAULT_AFFINITY,
     FAULT_GROUP_MAKE,
-    FAULT_GROUP_REMOVE, /* of a job; it is as if a process did not leave yet */
+    FAULT_GROUP_REMOVE, /* a job's control group, as if a process had not left it yet */
     FAULT_WEIGHT_WRITE,
-    FAULT_FREEZER_LIST, /* whether each process may be paused */
+    FAULT_FREEZER_LIST, /* the check whether each process may be paused */
     FAILPOINT_MAX
 };
 
 extern uint64_t failpoints_armed; /* a bit for each; 0 in everyday use */
 
 void failpoint_arm(void);    /* reads TIDE_FAILPOINT */
-void failpoint_disarm(void); /* for a child that is to outlive this process */
+void failpoint_disarm(void); /* called in a child that must outlive this process */
 int failpoint_passed(enum failpoint here);
 
 static inline void failpoint(enum failpoint here)

@@ -21,7 +21,7 @@ struct http_head {
     bool chunked;
 };
 
-/* What the caller accepts, and its functions for the rest of the head. */
+/* The caller's limits, and its functions for the rest of the head. */
 struct http_reader {
     size_t body_max; /* a longer body is refused */
     bool chunked;    /* chunks are accepted; no other transfer coding ever is */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Edits a JSON text in place: the rest of it keeps its bytes, so its order, its spacing and numbers
+ * Edits a JSON text in place. The rest keeps its bytes, and so its order, its spacing and numbers
  * that no C type holds. A library that parses and prints cannot promise that: jansson cannot hold
  * 2^64-1, a limit that containers' config.json has. Any thread (each caller owns its text); used
  * by runc (config.json) and cli (daemon.json).

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names to numbers: open addressing, at most half full; nothing is removed one by one. A map
- * borrows its keys. Its slots are its own (name_map_reserve) or an arena's (name_map_init). {0} is
- * an empty map. One thread at a time; used by tided and the cluster controller.
+ * A hash table from names to numbers: open addressing, at most half full; single names cannot be
+ * removed. A map borrows its keys. Its slots are its own (name_map_reserve) or an arena's
+ * (name_map_init). {0} is an empty map. One thread at a time; used by tided and tide-kube.
  */
 #pragma once
 
@@ -15,7 +15,7 @@
 #define NAME_MAP_NONE UINT32_MAX
 
 struct name_slot {
-    const char *key; /* NULL: free */
+    const char *key; /* NULL: the slot is free */
     uint32_t value;
 };
 
@@ -24,7 +24,7 @@ struct name_map {
     uint32_t size; /* a power of two */
 };
 
-/* The slots that @count names want. */
+/* Returns how many slots @count names need. */
 static inline uint32_t name_map_size(size_t count)
 {
     uint32_t size = 16;
@@ -34,13 +34,13 @@ static inline uint32_t name_map_size(size_t count)
     return size;
 }
 
-/* @slot: @size of them, zeroed; NULL: the map stays empty. */
+/* Gives the map @size zeroed slots; NULL: the map stays empty. */
 static inline void name_map_init(struct name_map *map, struct name_slot *slot, uint32_t size)
 {
     *map = (struct name_map){slot, slot ? size : 0};
 }
 
-/* The slot that holds the key or would hold it. */
+/* Returns the slot that holds the key, or that would hold it. */
 static inline struct name_slot *name_map_slot(const struct name_map *map, const char *key)
 {
     uint32_t i = (uint32_t)fnv_text(FNV_START, key) & (map->size - 1);
@@ -50,7 +50,7 @@ static inline struct name_slot *name_map_slot(const struct name_map *map, const 
     return &map->slot[i];
 }
 
-/* There is room for it. A map without slots forgets it. */
+/* Adds the key, for which there must be room. A map without slots ignores it. */
 static inline void name_map_put(struct name_map *map, const char *key, uint32_t value)
 {
     if (map->slot)

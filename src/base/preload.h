@@ -13,7 +13,7 @@
 
 #define PRELOAD_FILE "libtide-agent.so"
 
-/* Limits "LD_PRELOAD=…" with an option in front: Linux passes no argument of 128 KiB. */
+/* Limits "LD_PRELOAD=…" with an option before it: Linux passes no argument of 128 KiB. */
 #define PRELOAD_VARIABLE_MAX (127u << 10)
 
 /*

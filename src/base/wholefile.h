@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads and replaces other programs' configuration files as a whole. A program that reads one
- * meanwhile, or after a power cut, sees the old text or the new one; a full disk leaves the old
- * one. Any thread, no state; used by runc and cli.
+ * Reads and replaces other programs' configuration files as a whole. Another reader, even after a
+ * power cut, sees the old text or the new one. A full disk leaves the old one. Any thread, no
+ * state; used by runc and cli.
  */
 #pragma once
 
