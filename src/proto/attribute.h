@@ -73,7 +73,7 @@ struct attributes attributes_usual(void);
 int64_t attribute_get(const struct attribute *a, const struct attributes *from);
 void attribute_set(const struct attribute *a, struct attributes *to, int64_t value);
 
-/* Whether @value is within its bounds, or 0 where it may be taken back. */
+/* Whether @value is within the bounds, or is 0 and the attribute may be taken back. */
 bool attribute_holds(const struct attribute *a, int64_t value);
 
 /* Which attributes a command takes; a container's labels take all. */
@@ -87,8 +87,8 @@ enum attributes_of {
 bool attribute_is_of(const struct attribute *a, enum attributes_of which);
 
 /*
- * Writes one line of help: the attribute's text, with bounds and the usual value where these say
- * something. Cuts it to @size; returns @buf.
+ * Writes one line of help: the attribute's text, with bounds and usual value where they matter.
+ * Cuts it to @size; returns @buf.
  */
 const char *attribute_help(const struct attribute *a, char *buf, size_t size);
 
@@ -96,8 +96,8 @@ const char *attribute_help(const struct attribute *a, char *buf, size_t size);
 const struct attribute *attribute_find(const char *key, size_t length);
 
 /*
- * Reads a number, memory or choice as people write it. Options and labels read moments themselves,
- * each in its own way. Returns 0, -EINVAL (not of that kind) or -ERANGE (out of bounds).
+ * Reads a number, memory or choice as people write it; options and labels read moments themselves.
+ * Returns 0, -EINVAL (not of that kind) or -ERANGE (out of bounds).
  */
 int attribute_parse(const struct attribute *a, const char *text, int64_t *ret);
 

@@ -30,15 +30,15 @@ ATTRIBUTE(REQUEST, request, .key = "request", .kind = KIND_NUMBER, .none = true,
     .least = 1, .most = PROTO_THREADS_MAX,
     .value = "K", .text = "cores that it should have, for policies that go by requests",
     .page = "Cores that the job should have. Policies that go by requests start it when so many are\n"
-            "\tfree; without one it counts as a request of one core, or of *--min*.")
+            "\tfree; a job without a request counts as one of *--min* cores, or of one core.")
 ATTRIBUTE(MEMORY, memory_bytes, .key = "memory", .kind = KIND_MEMORY, .none = true, .none_word = true,
     .least = 1 << 20, .most = (int64_t)SIZE_MAX_BYTES, .docker_has = true,
     .value = "SIZE", .text = "memory that it needs, like 512M or 2G",
-    .page = "Memory that it needs (*512M*, *2G*, units of 1024). A job of *tide submit* waits until so\n"
-            "\tmuch is free, and keeps it while it runs and while it is paused; a job that has begun\n"
-            "\tkeeps it from those that wait. One that uses more counts with that, one that asks for\n"
-            "\tnothing with what it uses. Nobody is limited or ended for it. More than the machine's\n"
-            "\tjobs may have together (_memory_ in *tide.conf*(5)) is refused of a job that is to wait.")
+    .page = "Memory that the job needs (*512M*, *2G*, units of 1024). A job of *tide submit*\n"
+            "\twaits until so much is free. A job that has begun, also a paused one, reserves what\n"
+            "\tit asked for, or what it uses if that is more. No job is limited or ended for it. A\n"
+            "\tjob that would wait is refused if it asks for more than all jobs of the machine may\n"
+            "\thave together (_memory_ in *tide.conf*(5)).")
 ATTRIBUTE(DEADLINE, deadline_ms, .key = "deadline", .stored = "deadline_ms",
     .kind = KIND_MOMENT, .none = true, .none_word = true, .least = 1, .most = INT64_MAX / 1000000,
     .value = "T", .text = "when it should be done: 90s, 10min, 2h from now, or 18:30",

@@ -64,7 +64,7 @@ struct proto_header {
 
 struct proto_hello {
     struct proto_header h;
-    uint32_t pid;    /* as the sender sees it; the daemon believes the kernel instead */
+    uint32_t pid;    /* as the sender sees it; the daemon uses the kernel's answer instead */
     uint32_t signal; /* number of the resize signal, 0 when the handler is not in place */
     uint32_t cpus;   /* logical CPUs of the machine as the sender sees it */
     uint32_t max;    /* most threads that a pool will be built with */
@@ -79,11 +79,11 @@ struct proto_backend {
     struct proto_header h;
     uint32_t index;     /* 0 … PROTO_BACKENDS_MAX-1, stable within the process */
     uint32_t malleable; /* 0 or 1; for 0 the note says why */
-    uint32_t max_intra; /* the pools were built with so many; inter is 0 without such a pool */
+    uint32_t max_intra; /* threads the pools were built with; inter is 0 without such a pool */
     uint32_t max_inter;
     uint32_t target_intra;
     uint32_t target_inter;
-    uint32_t active_intra; /* not parked */
+    uint32_t active_intra; /* threads not parked */
     uint32_t active_inter;
     char name[PROTO_SHORT_MAX];    /* "tensorflow" */
     char version[PROTO_SHORT_MAX]; /* "2.21.0" */
@@ -92,7 +92,7 @@ struct proto_backend {
 
 enum proto_ack_status {
     PROTO_ACK_DONE,  /* every pool is at the target */
-    PROTO_ACK_LATER, /* accepted; frozen by the program, or no pool exists yet */
+    PROTO_ACK_LATER, /* accepted, but the program froze its threads, or no pool exists yet */
     PROTO_ACK_STALE, /* ignored: (epoch, generation) is older than one already seen */
     PROTO_ACK_STATUS_MAX
 };
@@ -106,7 +106,7 @@ struct proto_ack {
     uint64_t sent_ns;        /* copied from the TARGET; CLOCK_MONOTONIC, as all below */
     uint64_t received_ns;    /* when the agent got it */
     uint64_t closure_end_ns; /* end of the last closure that a surplus worker held, 0: none did */
-    uint64_t placed_ns;      /* when the last worker was parked or awake */
+    uint64_t placed_ns;      /* when the last worker was parked, or was awake */
     uint64_t longest_ns;     /* longest time from received_ns to the end of a held closure */
     uint64_t surplus_cpu_ns; /* CPU time that surplus workers used after received_ns; 0: unknown */
     uint64_t lag_ns; /* worst worker: from the later of sent_ns and the end of its closure */
@@ -114,7 +114,7 @@ struct proto_ack {
 };
 
 enum proto_source {
-    PROTO_SOURCE_LIMIT, /* own affinity and quota: no target was set */
+    PROTO_SOURCE_LIMIT, /* the process's affinity and quota: no target is set */
     PROTO_SOURCE_DAEMON,
     PROTO_SOURCE_SIGNAL,
     PROTO_SOURCE_API,
@@ -128,10 +128,10 @@ struct proto_heartbeat {
     uint32_t source;     /* enum proto_source: origin of the present target */
     uint32_t target;     /* active threads wanted (intra-op) */
     uint32_t active;
-    uint32_t allowed_mcpu; /* own affinity and quota, thousandths of a core */
+    uint32_t allowed_mcpu; /* the process's affinity and quota, thousandths of a core */
     uint64_t tasks; /* operations that the program's own threads gave to pools: grows with the work,
-                       whatever the number of threads; 0: not known */
-    uint64_t progress_done;     /* units that the program reported; 0 if it never did */
+                       whatever the number of threads; 0: unknown */
+    uint64_t progress_done;     /* units that the program reported; 0 if it reported none */
     uint64_t progress_total;    /* 0: unknown */
     char unit[PROTO_SHORT_MAX]; /* "steps" */
 };
@@ -147,7 +147,7 @@ struct proto_local {
 struct proto_welcome {
     struct proto_header h;
     uint64_t epoch;        /* grows with every start of a daemon in this directory */
-    uint32_t lease_ms;     /* without LEASE or TARGET for so long the agent follows its own limit */
+    uint32_t lease_ms;     /* after so long without LEASE or TARGET the agent drops the target */
     uint32_t heartbeat_ms; /* time between two HEARTBEATs */
     char job_id[PROTO_ID_MAX];
     char job_name[PROTO_NAME_MAX];
@@ -157,7 +157,7 @@ struct proto_target {
     struct proto_header h;
     uint64_t epoch;
     uint64_t generation;
-    uint32_t intra; /* active threads, 1 … PROTO_THREADS_MAX; 0: follow your own limit */
+    uint32_t intra; /* active threads, 1 … PROTO_THREADS_MAX; 0: follow the process's limit */
     uint32_t inter; /* 0: the same as intra */
     uint64_t sent_ns;
 };
