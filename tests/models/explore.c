@@ -8,7 +8,7 @@
 #include <ucontext.h>
 
 #define STACK_BYTES 16384
-#define CLEAR_BYTES 1536 /* below a stack's end: what an earlier call left there is no state */
+#define CLEAR_BYTES 1536 /* below a stack's end: leftovers of earlier calls are no state */
 #define REGIONS_MAX 12
 #define DEPTH_MAX   20000
 #define TABLE_BITS  25
@@ -21,7 +21,7 @@ struct thread {
     void *jump[5];                  /* where it goes on */
     bool (*ready)(const void *arg); /* NULL: always */
     const void *ready_arg;
-    const char *what; /* it is about to do */
+    const char *what; /* the step that it is about to take */
     unsigned n_choices;
     unsigned choice;
     bool ended;
@@ -244,7 +244,7 @@ static uint64_t state_hash(const unsigned char *state, size_t size)
     return a ? a : 1;
 }
 
-/* Returns false when it was there already. */
+/* Returns false when the state is in the table already. */
 static bool state_new(uint64_t hash)
 {
     uint64_t mask = (1ull << TABLE_BITS) - 1;
@@ -261,7 +261,7 @@ static bool state_new(uint64_t hash)
     }
 }
 
-/* Without a bound it does not matter how a state was come by. */
+/* Without a bound it does not matter which way led to a state. */
 static uint64_t run_hash(unsigned bound)
 {
     return bound == EXPLORE_ALL
@@ -295,7 +295,7 @@ static void push(unsigned char *scratch, size_t size)
     memcpy(s->state, scratch, size);
 }
 
-/* The next transition of the state on top; false: all have been taken. The state is loaded. */
+/* Chooses the next transition of the loaded state on top. Returns false: none is left. */
 static bool next_transition(struct step *s)
 {
     bool preempts = enabled(&x.thread[s->run.last]);

@@ -3,19 +3,19 @@
  * Runs real C code in every interleaving of a few threads.
  *
  * Threads are coroutines of one process. Each announces the step that it is about to take and
- * returns to the explorer, which takes every enabled thread in turn: depth first, from a copy of
- * the whole state (the memory that was registered, and the used part of every stack), and never
- * twice from the same state. A state is kept as a hash of 64 bits.
+ * returns to the explorer. The explorer runs every enabled thread in turn: depth first, from a copy
+ * of the whole state (the registered memory and the used part of every stack), and never twice from
+ * the same state. It remembers a state as a hash of 64 bits.
  *
- * The exploration is exhaustive for what a scenario does. A scenario that has too many states for
- * that is explored for every place of at most so many preemptions (a thread that could go on has to
- * wait): errors need few. It ends at a state in which no thread can go on; explore_run() then asks
- * the scenario whether that is a proper end. Endless loops that visit new states are cut by
- * DEPTH_MAX, which is a failure, too.
+ * The exploration is exhaustive for a scenario. If that has too many states, it tries every place
+ * of a bounded number of preemptions (a thread that could go on has to wait), because most errors
+ * need few. A run ends at a state in which no thread can go on; explore_run() then asks the
+ * scenario whether that is a proper end. DEPTH_MAX cuts endless loops that visit new states; that
+ * is a failure, too.
  *
- * Memory model: sequentially consistent. Which values a relaxed load may return beside the newest
- * is the scenario's business (explore_choose). On x86 that is all there is: a sequentially
- * consistent store drains the store buffer, and the gate has no other stores that matter.
+ * The memory model is sequentially consistent. The scenario chooses which older values a relaxed
+ * load may return (explore_choose). For x86 that suffices: a sequentially consistent store drains
+ * the store buffer, and the gate has no other stores that matter.
  */
 #pragma once
 
@@ -33,13 +33,13 @@ struct explore_result {
 
 /* ---- before explore_run() ---- */
 
-void explore_memory(void *at, size_t size); /* belongs to the state */
+void explore_memory(void *at, size_t size); /* adds it to the state */
 void explore_thread(const char *name, void (*run)(void *arg), void *arg);
 
 /*
- * Explores. @bound: preemptions, or EXPLORE_ALL. @swap: a thread comes (@in) or goes: save or load
- * what is thread-local. @end: NULL when this is how it may end, else what is wrong. Prints the way
- * to a failure to stderr; returns false then.
+ * Explores. @bound: preemptions, or EXPLORE_ALL. @swap loads (@in) or saves the thread-local
+ * variables of a thread. @end returns NULL for a proper end, else what is wrong. At a failure
+ * prints the steps that led to it to stderr and returns false.
  */
 bool explore_run(unsigned bound, void (*swap)(unsigned thread, bool in), const char *(*end)(void),
                  struct explore_result *ret_result);

@@ -1,31 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gate in every interleaving: gate.c, tensorflow.c and tensorflow_hooks.c of src/agent as they
- * are compiled into the agent, on a model of Eigen's thread pool, with futexes, locks and atomics
- * that are steps of explore.h.
+ * Runs the gate in every interleaving: gate.c, tensorflow.c and tensorflow_hooks.c of src/agent as
+ * the agent has them, on a model of Eigen's thread pool. Futexes, locks and atomics are steps of
+ * explore.h.
  *
  * Model, not real code:
  *   - pool_worker(), pool_wait(), pool_schedule(), pool_destroy(): Eigen's NonBlockingThreadPool.h
  *     and EventCount.h (Prewait, CommitWait, CancelWait, Notify with its signals and its stack of
  *     waiters), with one step for a look at all queues, and without spinning;
  *   - agent_thread(): control.c's on_target(), apply_change() and acknowledge_if_settled(), with a
- *     pipe that is a flag. It has no ticks: nothing that is shown here rests on a timer. Only the
+ *     pipe that is a flag. It has no ticks, so no property shown here rests on a timer. Only the
  *     scenario `rescue` calls the watchdog;
  *   - the program: threads that schedule closures, build and destroy the pool.
  *
  * Shown in every reachable state:
  *   - a worker above an acknowledged limit begins no closure until the next target;
- *   - an acknowledgement is sent only while no surplus worker is busy; an idle one counts as
- * parked;
- *   - nothing of a pool is used after its destructor has returned.
+ *   - an acknowledgement is sent only while no surplus worker is BUSY (IDLE counts as parked);
+ *   - no part of a pool is used after its destructor has returned.
  * Shown at every end (no thread can go on):
  *   - all closures have run, also two that wait for each other once the limit is 2;
  *   - every target has been acknowledged; no worker below the limit is parked; the gate is settled;
  *   - a destructor has returned.
  *
- * Which mutations of the sources must fail here: run.py.
+ * run.py has the mutations of the sources that must fail here.
  *
- * usage: gate [SCENARIO [PREEMPTIONS]]; without one: their names.
+ * usage: gate [SCENARIO [PREEMPTIONS]]; without arguments it prints the scenarios' names.
  */
 #include "explore.h"
 #include "redirect.h"
@@ -58,7 +57,7 @@ struct scenario {
     bool late;      /* built by the program, beside the agent's thread */
     bool fine;      /* the pool's own steps one by one */
     bool spurious;  /* futexes may wake up by themselves, once each */
-    unsigned looks; /* of the watchdog, at the end */
+    unsigned looks; /* how often the watchdog looks at the end */
     struct order order[ORDERS_MAX];
 };
 
@@ -80,7 +79,7 @@ static const struct scenario scenarios[] = {
 
 static const struct scenario *scenario;
 
-/* Everything that is not the agent's. */
+/* The state outside of the agent's own sources. */
 static struct world {
     /* the Eigen pool */
     uint8_t queue[WORKERS_MAX][QUEUE_MAX];
@@ -104,18 +103,18 @@ static struct world {
     bool notified;
     struct agent_target target;
     uint32_t acknowledged; /* 0: not yet */
-    bool finished;         /* every order is */
+    bool finished;         /* every order is acknowledged */
     uint8_t looks;
     bool locked;
     /* futexes */
     bool asleep[WORKERS_MAX];
     bool startled[WORKERS_MAX];
-    /* the older limit that a relaxed load may return, and to whom */
+    /* the older limit that a relaxed load may return, and to which threads */
     uint32_t old_limit;
     bool may_be_old[EXPLORE_THREADS];
 } w;
 
-/* What is thread-local in the hooks. */
+/* The hooks' thread-local variables. */
 static struct {
     struct gate_worker *self;
     struct pool *building;
@@ -187,13 +186,13 @@ static int worker_of(const volatile void *at, size_t *ret_offset)
     return (int)(offset / sizeof(struct gate_worker));
 }
 
-/* Pools come and go beside the agent's thread: else a load of `eigen` and the lock are no steps. */
+/* If no pool comes or goes while the agent runs, a load of `eigen` and the lock are no steps. */
 static bool pools_change(void)
 {
     return scenario->destroy || scenario->late;
 }
 
-/* Numbers that are shown or measured decide nothing. */
+/* Returns NULL for numbers that are only shown or measured, because no decision rests on them. */
 static const char *step_name(const volatile void *at)
 {
     size_t offset;
@@ -236,7 +235,7 @@ void model_store(const volatile void *at)
     }
 }
 
-/* Whoever has not seen the newest limit may see the one before it. */
+/* A thread that has not seen the newest limit may see the one before it. */
 bool model_relaxed(const volatile void *at, uint32_t *ret_older)
 {
     int thread = explore_self();
@@ -432,7 +431,7 @@ static bool stuck_or_done(const void *arg)
     return all_ran(NULL) || w.in_closure[0] || w.in_closure[1];
 }
 
-/* src/agent/control.c: on_target(), and the loop around it. */
+/* src/agent/control/control.c: on_target(), and the loop around it. */
 static void agent_thread(void *arg)
 {
     (void)arg;

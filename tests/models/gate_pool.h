@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A part of gate.c: a model of Eigen's thread pool, NonBlockingThreadPool.h and EventCount.h.
- * Queues of closures that are numbers, one lock-free word of waiters and signals as three numbers.
+ * A part of gate.c: a model of Eigen's thread pool, NonBlockingThreadPool.h and EventCount.h. A
+ * closure is a number; Eigen's lock-free word of waiters and signals is three numbers.
  */
 #pragma once
 
@@ -38,8 +38,7 @@ static struct stdfunction function_of(uint8_t closure)
         .data = {(void *)(uintptr_t)closure}, .manage = closure_manage, .invoke = closure_invoke};
 }
 
-/* Eigen's queues and its EventCount are not what is tried here: what belongs together is one step.
- */
+/* Eigen's queues and its EventCount are not under test, so each of their operations is one step. */
 static void fine_step(const char *what)
 {
     if (scenario->fine)

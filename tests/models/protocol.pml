@@ -4,23 +4,24 @@
  * the daemon after it, with SIGKILL of daemon and guardian at any step. For SPIN.
  *
  * Mirrors: src/daemon/plan/plan.c (the order shrink targets, acknowledged or expired, narrow cores,
- * widen, raise), src/daemon/link/agent.c on_ack(), src/daemon/confine/actuate.c fence_process(),
- * guardian.c (table, restore, restore_left, the lock), src/agent/control/core.c core_set_daemon() and
- * core_daemon_lost(), src/agent/control/control.c on_target() and acknowledge_if_settled(). Not in it: time
- * (grace and lease may end at any moment, or never), what a message says beside its numbers, control
- * groups, containers.
+ * widen, raise), src/daemon/peers/agent.c on_ack(), src/daemon/confine/actuate.c fence_process(),
+ * guardian.c (table, restore, restore_left, the lock), src/agent/control/core.c core_set_daemon()
+ * and core_daemon_lost(), src/agent/control/control.c on_target() and acknowledge_if_settled(). The
+ * model leaves out time (grace and lease may end at any moment, or never), texts of messages,
+ * control groups and containers.
  *
- * A machine of two cores (bits 1 and 2). Job 0 has both; job 1 comes, each has one; job 1 leaves and
- * job 0 has both again; of job 1 the cores alone are of interest, and it has no agent. Two daemons do this, one after the other; each and its guardian are killed at
- * any step, or end by themselves. Messages of the first may be read after those of the second.
+ * The machine has two cores (bits 1 and 2). Job 0 has both; job 1 comes, and each has one; job 1
+ * leaves, and job 0 has both again. Job 1 has cores, but no agent. Two daemons do this, one after
+ * the other. Each daemon and its guardian may be killed at any step, or end by themselves. An agent
+ * may read messages of the first daemon after those of the second.
  *
  * Shown:
  *   FENCE   no core is in the sets of two jobs
  *   PARKED  job 1 has no core before job 0 has parked under this very order, or its grace is over
- *   OBEY    an order is never obeyed after one of a newer epoch, or generation of the same
- *   LEASE   once no daemon is left, no order is in force and each has the threads of its own limit
+ *   OBEY    no agent obeys an order after one of a newer epoch, or of a newer generation in it
+ *   LEASE   once no daemon is left, no order is in force and each job follows its own limit
  *   OWN     affinities are the processes' own again, unless the last guardian was killed as well
- * Mutations are the macros MUTATE_…; run.py has what each must break.
+ * Mutations are the macros MUTATE_…; run.py says which property each must break.
  */
 #define JOBS 2
 #define ALL  3
@@ -28,8 +29,8 @@
 #define OWN_THREADS(set) (((set) & 1) + (((set) >> 1) & 1))
 
 byte affinity[JOBS] = ALL; /* the kernel's */
-byte noted[JOBS];          /* guardian.table: 0, or what a process returns to */
-byte cores[JOBS];          /* what the daemon at work believes */
+byte noted[JOBS];          /* guardian.table: 0, or the affinity to restore */
+byte cores[JOBS];          /* as the running daemon believes */
 bool killed[3];            /* by epoch; SIGKILL takes effect before the next step */
 bool daemon_ended[3];
 bool guardian_killed[3];
@@ -129,7 +130,7 @@ proctype daemon(byte e)
     run guardian(e)
 }
 
-/* It reads the end of its pipe; all but that is guard() and restore(). */
+/* The guardian notices the daemon's end by its pipe. guard() and restore() are the rest. */
 proctype guardian(byte e)
 {
     if

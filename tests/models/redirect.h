@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Put in front of the agent's sources by gate.c: atomics, futexes, mutexes and clocks become steps
- * of the explorer. Atomics keep their C meaning; what is only counted or measured (model_is_step)
- * is no step. gcc only.
+ * gate.c includes this file before the agent's sources: atomics, futexes, mutexes and clocks become
+ * steps of the explorer. Atomics keep their C meaning; a number that is only counted or measured
+ * (model_is_step) is no step. gcc only.
  */
 #pragma once
 
@@ -20,7 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Each is about to happen; model_relaxed() also says whether an older value is read instead. */
+/* Called before each operation; model_relaxed() also says whether an older value is read. */
 void model_load(const volatile void *at, int order);
 void model_store(const volatile void *at);
 bool model_relaxed(const volatile void *at, uint32_t *ret_older);
