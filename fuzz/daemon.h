@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A daemon for the fuzz targets of its sockets: everything of tided but the sockets themselves, in
- * a directory of its own, which is also the root of its /proc.
+ * A daemon for the fuzz targets of its sockets: all of tided except the sockets, in a directory of
+ * its own. That directory is also the root of its /proc.
  */
 #pragma once
 
@@ -46,7 +46,7 @@ static inline void nobody_hears(void *arg, const char *type, json_t *data)
     json_decref(data);
 }
 
-/* The directory and an empty proc/ in it. */
+/* Makes the directory and an empty proc/ in it. */
 static inline void make_directory(void)
 {
     char proc[64];

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Several clients on agent.sock, one message behind the other. The input is a program in letters:
- * a step is a capital letter and its operands, each a character of which '0' is 0; what is no step
- * is passed over. After each step the daemon's own loop runs until it sleeps, and then:
+ * Several clients on agent.sock send one message after the other. The input is a program in
+ * letters: a step is a capital letter and its operands, each a character ('0' is 0); other
+ * characters are skipped. After each step the daemon's own loop runs until it sleeps. Then:
  *
- *   - no core has two exclusive owners, and the processes run where their jobs say;
- *   - nobody but its user, an administrator or root has changed a job;
- *   - jobs, processes and connections are as many as they should be, and point to each other;
- *   - what is sent to a client is a message for its kind of client.
+ *   - no core has two exclusive owners, and the processes run on the cores of their jobs;
+ *   - only its user, an administrator or root has changed a job;
+ *   - the numbers of jobs, processes and connections are right, and these point to each other;
+ *   - each client gets only messages for its kind of client.
  *
- * At the end everybody leaves, and nothing may be left: neither jobs, connections, descriptors,
- * notes of the guardian nor affinities; libFuzzer looks for memory.
+ * At the end all clients leave. No jobs, connections, descriptors, notes of the guardian or
+ * affinities may remain; libFuzzer looks for leaked memory.
  *
- * Sockets are real; the kernel's word on processes, and its clock, are played (processes.h).
+ * Sockets are real; processes.h simulates the kernel's answers about processes, and its clock.
  */
 #include "daemon/job/confine.h"
 #include "daemon/job/job.h"
@@ -29,7 +29,7 @@
 #define CLIENTS   6
 #define STEPS_MAX 160
 #define BATCH_MAX 16 /* messages in one turn of the loop: fewer than one client may send */
-#define TURN_NS   101000000ull /* of the clock: longer than the daemon looks back at floods */
+#define TURN_NS   101000000ull /* a turn's time: longer than the daemon looks back at floods */
 #define FD_MAX    256
 
 /* ---- clients ---- */
@@ -38,8 +38,8 @@ static struct client {
     int fd; /* -1: not connected */
     unsigned process;
     bool deaf;                  /* reads nothing */
-    bool agent, controller;     /* what it said first */
-    uint64_t epoch, generation; /* of the last target that it was sent */
+    bool agent, controller;     /* by its first message */
+    uint64_t epoch, generation; /* of the last target that the daemon sent it */
 } clients[CLIENTS];
 
 static unsigned n_spoke;
@@ -97,7 +97,7 @@ static void hear(struct client *c)
     }
 }
 
-/* The daemon has let go of it. */
+/* Returns true when the daemon has closed the client's connection. */
 static bool is_hung_up(const struct client *c)
 {
     struct pollfd poll_fd = {.fd = c->fd, .events = POLLIN | POLLRDHUP};
@@ -105,9 +105,9 @@ static bool is_hung_up(const struct client *c)
     return c->fd < 0 || (poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & (POLLHUP | POLLRDHUP)));
 }
 
-/* ---- what others may not change ---- */
+/* ---- the state that other users may not change ---- */
 
-struct said { /* of a process, by its agent */
+struct said { /* an agent's report about its process */
     pid_t pid;
     uint64_t start, tasks, progress_done;
     struct threads local;
@@ -117,7 +117,7 @@ struct said { /* of a process, by its agent */
     const struct connection *connection;
 };
 
-static struct known { /* of a job */
+static struct known { /* a job's state before the step */
     uint32_t number;
     uid_t uid;
     char name[PROTO_NAME_MAX], token[PROTO_TOKEN_MAX];
@@ -126,7 +126,7 @@ static struct known { /* of a job */
     enum proto_source pinned_by;
     bool granted, kept, held, frozen;
     unsigned n;
-    struct cpuset cores; /* of which others decide, too */
+    struct cpuset cores; /* other jobs influence these, too */
     struct said process[PROCESSES];
 } before[PROCESSES + 1];
 
@@ -176,7 +176,7 @@ static void remember(void)
     }
 }
 
-/* The user, root or an administrator has spoken since. */
+/* Returns true when the user, root or an administrator has sent a message since. */
 static bool may_have_changed(uid_t uid)
 {
     for (unsigned i = 0; i < n_spoke; i++)
@@ -193,14 +193,14 @@ static void check_unchanged(void)
 
         if (may_have_changed(before[i].uid))
             continue;
-        CHECK(j); /* it has not ended, either */
+        CHECK(j); /* nor may another user end the job */
         describe(j, &now);
         now.cores = before[i].cores;
         CHECK(memcmp(&now, &before[i], sizeof(now)) == 0);
     }
 }
 
-/* ---- what holds after each step ---- */
+/* ---- the checks after each step ---- */
 
 static bool overlap(const struct cpuset *a, const struct cpuset *b)
 {
@@ -210,14 +210,14 @@ static bool overlap(const struct cpuset *a, const struct cpuset *b)
     return cpuset_count(&both) > 0;
 }
 
-/* Nobody keeps away from what a job has beyond its user's share. */
+/* Beyond its user's share no job has cores to itself. */
 static bool is_exclusive(const struct job *j)
 {
     return j->asked.attributes.placement == PLACEMENT_EXCLUSIVE && !j->wanted.overlaps &&
            !users_over(j);
 }
 
-/* Cores that it did not have before the step. */
+/* Returns the cores that the job did not have before the step. */
 static struct cpuset gained(const struct job *j)
 {
     struct cpuset set = j->placed.cores;
@@ -229,8 +229,8 @@ static struct cpuset gained(const struct job *j)
 }
 
 /*
- * Two that shared cores while one's user was over may both be exclusive again before the one has
- * parked its threads: such a core was given to nobody.
+ * Two jobs share cores while one's user has more than its share. Both may be exclusive again before
+ * that job has parked its threads. So only a core that a job gains needs a single owner.
  */
 static void check_owners(const struct job *j)
 {
@@ -259,7 +259,7 @@ static void check_process(const struct job *j, const struct process *p)
 
     CHECK(p->job == j && p->n_backends <= PROTO_BACKENDS_MAX);
     CHECK(p->sent.intra <= PROTO_THREADS_MAX && p->acked_generation <= p->sent_generation);
-    if (c) /* nobody speaks for another's process */
+    if (c) /* no client may speak for another user's process */
         CHECK(c->process == p && c->who.pid == p->pid && c->who.uid == j->uid &&
               c->start == p->start);
     for (const struct job *o = j->next; o; o = o->next)
@@ -287,11 +287,11 @@ static void check_counts(void)
     CHECK(n_connected == agent_socket_count(d->agent_socket));
 }
 
-/* Until it would sleep; a little more, since a closed socket may still hold messages. */
+/* Runs the loop until it would sleep, and once more: a closed socket may still hold messages. */
 static void run_loop(void)
 {
     for (unsigned idle = 0, turns = 0; idle < 2; turns++) {
-        CHECK(turns < 10000); /* it keeps itself awake */
+        CHECK(turns < 10000); /* else the loop keeps itself awake */
         idle = sd_event_run(the_daemon.event, 0) > 0 ? 0 : idle + 1;
         for (unsigned k = 0; k < CLIENTS; k++)
             hear(&clients[k]);
@@ -313,8 +313,8 @@ static void turn(void)
 
 static const char *at, *end;
 static unsigned n_batch; /* messages that wait for the loop */
-static int next_type;    /* of a message, whatever it holds; -1: the right one */
-static unsigned cut;     /* bytes by which it is shorter */
+static int next_type;    /* false type for the next message; -1: the right one */
+static unsigned cut;     /* bytes by which the next message is too short */
 
 static unsigned operand(void)
 {
@@ -323,7 +323,7 @@ static unsigned operand(void)
     return at < end && *at >= '0' ? (unsigned)(*at++ - '0') & 63 : 0;
 }
 
-/* A job in the order of the table, or NULL. */
+/* Returns the job at a position of the table, or NULL. */
 static const struct job *job_at(unsigned i)
 {
     const struct job *j = the_daemon.jobs->first;
@@ -438,7 +438,7 @@ static void give_order(struct client *c)
     send_message(c, &m);
 }
 
-/* As POST /jobs does for `tide run`. */
+/* Begins a job as POST /jobs does for `tide run`. */
 static void run_job(void)
 {
     unsigned i = operand() % PROCESSES, what = operand();
@@ -459,7 +459,7 @@ static void run_job(void)
     daemon_changed(d);
 }
 
-/* An end, an execution of a setuid program, a new process with an old number. */
+/* A process ends, executes a setuid program, or a new process gets its pid. */
 static void change_process(char step)
 {
     static const uid_t users[] = {1000, 1001, ADMIN, 0};
@@ -471,14 +471,14 @@ static void change_process(char step)
     if (step == 'N')
         begin_process(i, users[operand() % 4]);
     if (step != 'S')
-        speaks(0); /* whichever job had it may end by this */
+        speaks(0); /* the job that had the process may end by this */
     if (step != 'S' || !p->alive)
         return;
     p->effective = users[operand() % 4];
     show(p);
 }
 
-/* What nobody reports is looked at each second, as daemon.c does. */
+/* Advances the clock, then checks for drift and lost events as daemon.c does each second. */
 static void let_time_pass(void)
 {
     static const unsigned ms[] = {10, 100, 1000, 2000, 5000, 11000, 35000, 65000};
@@ -491,7 +491,7 @@ static void let_time_pass(void)
     daemon_changed(d);
 }
 
-/* False: the loop is not to run yet. */
+/* Returns false when the loop must not run yet. */
 static bool take_step(char step)
 {
     static void (*const messages[])(struct client * c) = {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What clients write to api.sock: requests of HTTP with their heads and bodies in JSON, one behind
- * the other, handled by the daemon's own loop. Every answer is HTTP with JSON, text or events.
+ * The input is written to api.sock: HTTP requests with bodies in JSON, one after the other. The
+ * daemon's own loop handles them. Every answer must be HTTP with JSON, text or events.
  *
- * The daemon's /proc has one process, a child of ours, which the corpus calls 1.
+ * The daemon's /proc has one process, a child of the target; the corpus calls it 1.
  */
 #include "daemon.h"
 #include "daemon/api/api.h"
@@ -42,7 +42,7 @@ static pid_t make_child(void)
     CHECK(child >= 0);
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        signal(SIGTERM, SIG_IGN); /* `tide cancel` */
+        signal(SIGTERM, SIG_IGN); /* `tide cancel` must not end it */
         for (;;)
             pause();
     }
@@ -91,7 +91,7 @@ static int connect_to_api(void)
     return fd;
 }
 
-/* As long as anything happens at once; what waits for an agent waits. */
+/* Goes on until the daemon has no work left; a request may wait for an agent. */
 static size_t converse(int fd, const uint8_t *data, size_t size, char *answers)
 {
     size_t sent = 0, got = 0;
@@ -114,7 +114,7 @@ static size_t converse(int fd, const uint8_t *data, size_t size, char *answers)
     return got;
 }
 
-/* The first one; where it is JSON, it is whole. */
+/* Checks the first answer; JSON must be complete. */
 static void check_answer(const char *answers, size_t size)
 {
     struct http_response response;
@@ -158,7 +158,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     while (the_daemon.jobs->first)
         job_end(the_daemon.jobs->first);
-    store_save(&the_daemon); /* their files go, too */
+    store_save(&the_daemon); /* removes the jobs' files, too */
     while (sd_event_run(the_daemon.event, 0) > 0)
         ;
     return 0;

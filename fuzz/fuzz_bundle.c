@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config.json and process.json of a container: what is refused is untouched; what is edited is the
- * same value for another reader of JSON, but for what was added, and needs no second edit.
+ * config.json and process.json of a container. A refused text stays unchanged. An edited text is
+ * the same value for another reader of JSON, apart from the additions, and needs no second edit.
  */
 #include "input.h"
 #include "runc/spec.h"
@@ -10,7 +10,7 @@
 
 #define FLAGS (JSON_DECODE_INT_AS_REAL | JSON_DECODE_ANY)
 
-/* The last @n elements of an array go; an array that is empty then may have been missing. */
+/* Removes the last @n elements of an array, and an array that is then empty. */
 static void cut(json_t *object, const char *name, size_t n)
 {
     json_t *array = json_object_get(object, name);
@@ -30,13 +30,13 @@ static void forget_empty(json_t *object, const char *name)
         json_object_del(object, name);
 }
 
-/* Mounts: two more. Environment: compared without what concerns us. */
+/* Expects two more mounts; does not compare the environment. */
 static void compare(const char *before, const struct jsontext *after)
 {
     json_t *old = json_loads(before, FLAGS, NULL);
     json_t *new = json_loadb(after->text, after->len, FLAGS, NULL);
 
-    if (old) { /* it does not take every text that we take: bad UTF-8, reals out of range */
+    if (old) { /* jansson refuses some texts that we accept: bad UTF-8, reals out of range */
         CHECK(new);
         forget_empty(old, "mounts");
         cut(new, "mounts", 2);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /proc/PID/cgroup, asked for a v1 controller and for v2. */
+/* /proc/PID/cgroup: looks up a v1 controller and v2 in it. */
 #include "host/proc/proc.h"
 #include "input.h"
 

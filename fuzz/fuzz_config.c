@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tide.conf: whatever is taken is printed as a text that means the same. */
+/* tide.conf: an accepted file is printed as a text that means the same. */
 #include "daemon/config.h"
 #include "input.h"
 

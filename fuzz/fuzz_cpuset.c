@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A CPU list: what is accepted can be written and read again as the same set. */
+/* A CPU list: an accepted list can be written and read again as the same set. */
 #include "base/cpuset.h"
 #include "input.h"
 

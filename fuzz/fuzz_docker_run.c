@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What follows `docker run`, a word a line; what follows a line "%" is in the file ENV_FILE. Every
- * word that is not ours is docker's, in the same order.
+ * The words behind `docker run`, one a line; the lines behind a line "%" are in the file ENV_FILE.
+ * docker gets every word that is not tide's, in the same order.
  */
 #include "cli/docker/docker_words.h"
 #include "input.h"
@@ -37,7 +37,7 @@ static void check_words(const struct docker_words *read, char *const *words, siz
     for (size_t i = 0; i < read->theirs.n; i++) {
         const char *word = read->theirs.word[i];
 
-        while (at < n && strncmp(words[at], word, strlen(word)) != 0) /* of "-ite …" "-it" stays */
+        while (at < n && strncmp(words[at], word, strlen(word)) != 0) /* "-ite …" leaves "-it" */
             at++;
         CHECK(at++ < n);
     }
@@ -54,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct docker_words read;
     size_t n = 0;
 
-    if (strstr(text, "/dev")) { /* no file that never ends */
+    if (strstr(text, "/dev")) { /* avoids endless files */
         free(text);
         return 0;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a container engine says; the first byte chooses the parser. What is accepted keeps to the
+ * Answers of a container engine; the first byte chooses the parser. An accepted answer keeps to the
  * limits of host/engine/engine.h.
  */
 #include "host/engine/engine_text.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An answer of an HTTP server, as it arrives in pieces: the first prefix that is complete or bad
- * decides, no later byte may be needed to see it.
+ * An answer of an HTTP server that arrives in pieces. The first prefix that is complete or bad
+ * decides; later bytes must not change the result.
  */
 #include "host/net/http.h"
 #include "input.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Objects of the API server and reports of chiefs: any JSON becomes a struct that is within its
- * bounds, or is refused with a reason. A training that is accepted can be made pods of, and its
- * status comes back. The first byte says what the rest is taken for.
+ * bounds, or is refused with a reason. An accepted training gives valid pods, and its status can be
+ * written and read again. The first byte chooses the kind of object.
  */
 #include "input.h"
 #include "kube/object/quantity.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A cluster of any objects, one a line, as fuzz_kube_object.c has them: whatever the API server may
- * accept of anybody, a decision comes of it that keeps to its own rules, and can be written. The
- * report is the first training's.
+ * A cluster of any objects, one a line, as in fuzz_kube_object.c. For all objects that the API
+ * server may accept, the decision keeps to its own rules and can be written. The report is the
+ * first training's.
  */
 #include "input.h"
 #include "kube/core/reconcile.h"
@@ -23,7 +23,7 @@ static bool is_same(const struct kube_meta *a, const struct kube_meta *b)
     return strcmp(a->name, b->name) == 0 && strcmp(a->namespace, b->namespace) == 0;
 }
 
-/* Whether there is none yet of this name or UID, as in any list of the API server. */
+/* Whether name and UID are new: in a list of the API server both are unique. */
 static bool is_new(const struct objects *in, const struct kube_meta *meta)
 {
     /* the first member of each */
@@ -74,7 +74,7 @@ static void read_line(const char *line)
     json_decref(json);
 }
 
-/* Of the first training's chief, if there is one. */
+/* Makes the report that of the first training's chief, if there is one. */
 static void address_report(void)
 {
     struct kube_report *report = reports.count ? reports.at[0] : NULL;
@@ -132,7 +132,7 @@ static void check_plan(const struct kube_plan *plan)
         json_decref(json);
         CHECK(!a->etj->fault || a->kind == KUBE_PATCH_STATUS || a->kind == KUBE_EVENT ||
               a->etj->meta.deleted_ns || a->etj->status.phase >= KUBE_SUCCEEDED);
-        for (size_t k = 0; k < i && a->kind == KUBE_CREATE_POD; k++) /* no index comes twice */
+        for (size_t k = 0; k < i && a->kind == KUBE_CREATE_POD; k++) /* an index occurs once */
             CHECK(plan->actions[k].kind != KUBE_CREATE_POD || plan->actions[k].etj != a->etj ||
                   plan->actions[k].create.role != a->create.role ||
                   plan->actions[k].create.index != a->create.index);

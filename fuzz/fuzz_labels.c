@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A container's labels, "KEY=VALUE" a line: whatever they say, a job can be made of it. */
+/* A container's labels, one "KEY=VALUE" a line: any labels give a valid job. */
 #include "daemon/containers/labels.h"
 #include "input.h"
 

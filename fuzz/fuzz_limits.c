@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file of the limits to which containers return. With 's' as the first byte the sums of its
- * records are set right, as whoever may write the file can. What is taken is whole, and the next
- * daemon finds the same.
+ * The restore journal of containers' limits. With 's' as the first byte the target corrects the
+ * records' checksums, as an attacker who can write the file would. An accepted record is complete,
+ * and the next daemon finds the same.
  */
 #include "daemon/confine/journal.c"
 
@@ -10,7 +10,7 @@
 
 static char directory[32];
 
-static char file[64]; /* in it */
+static char file[64]; /* in the directory */
 
 static void leave_directory(void)
 {
@@ -18,7 +18,7 @@ static void leave_directory(void)
     rmdir(directory);
 }
 
-/* Where syncing costs nothing, if there is such a place. */
+/* Makes the directory where syncing costs nothing, if there is such a place. */
 static void make_directory(void)
 {
     if (*directory)
@@ -47,7 +47,7 @@ static void write_input(unsigned char *bytes, size_t size, bool sums)
     close(fd);
 }
 
-/* Of every record in force, whether the next ones are as good; how many there are. */
+/* Checks every record in force. Returns how many there are. */
 static unsigned count(struct journal *k)
 {
     unsigned n = 0;

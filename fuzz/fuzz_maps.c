@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A line of /proc/PID/maps: whoever names files names what is in it. */
+/* A line of /proc/PID/maps: any user can choose the file names in it. */
 #include "host/proc/proc.h"
 #include "input.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A line of /proc/self/mountinfo */
+/* A line of /proc/self/mountinfo. */
 #include "host/cgroup/cgroup.h"
 #include "input.h"
 

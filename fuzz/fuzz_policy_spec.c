@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A choice of policy: what is accepted can be written and read again as the same. */
+/* A choice of policy: an accepted text can be written and read again as the same choice. */
 #include "input.h"
 #include "policy/core/policy.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A packet from a peer: whatever passes has a known type, its exact size and terminated texts. */
+/* A packet on agent.sock: an accepted one has a known type, its exact size, terminated texts. */
 #include "input.h"
 #include "proto/proto.h"
 
@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size > sizeof(m))
         return 0;
-    memset(&m, 0xff, sizeof(m)); /* what lies behind the packet is no help to it */
+    memset(&m, 0xff, sizeof(m)); /* the bytes behind the packet terminate no text */
     if (size)
         memcpy(&m, data, size);
     if (proto_check(&m, size, &err) < 0) {

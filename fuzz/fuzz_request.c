@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A request on a node's control port, as it arrives in pieces: the first prefix that is complete or
- * bad decides, whatever comes behind it.
+ * A request on the control port of a TensorFlow node that arrives in pieces. The first prefix that
+ * is complete or bad decides; later bytes must not change the result.
  */
 #include "input.h"
 #include "tfnode/request.h"

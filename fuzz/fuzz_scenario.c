@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A scenario: what is accepted gives jobs in order that the simulator's engine takes; what is not
- * has a reason. Traces are not opened: they have targets of their own.
+ * A scenario: an accepted one gives jobs in an order that the simulator takes; a refused one gives
+ * a reason. The target opens no traces, because they have targets of their own.
  */
 #include "input.h"
 #include "sim/input/scenario.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What anybody sends as a token: it says something or nothing of itself. One that fits has three
- * parts, and fits no other namespace.
+ * A token from an unknown client, which has token claims or none. An accepted one has three parts,
+ * and fits no other namespace.
  */
 #include "input.h"
 #include "kube/serve/token_claims.h"

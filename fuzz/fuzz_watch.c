@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lines of a watch, the first one a list: whatever they hold, the consumer hears of an object's
- * beginning, changes and end in this order.
+ * Lines of a watch, the first one a list. For any lines the consumer gets an object's beginning,
+ * changes and end in this order.
  */
 #include "input.h"
 #include "kube/api/lenient_json.h"

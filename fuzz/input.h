@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the fuzz targets share: the input as a text in a heap block of exactly its size, so that
- * AddressSanitizer sees the first byte that is read too far; CHECK, which holds also under NDEBUG.
+ * Shared by the fuzz targets: the input as a text in a heap block of exactly its size, so that
+ * AddressSanitizer sees the first byte read behind it; CHECK, which works under NDEBUG, too.
  */
 #pragma once
 

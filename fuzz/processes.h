@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel's part of what fuzz_agent_socket.c sees, played: processes with users, parents and
- * affinities in the daemon's own /proc, who is at the other end of a socket, and the time. The
- * linker's --wrap puts the functions in their places.
+ * Simulates the kernel for fuzz_agent_socket.c: processes with users, parents and affinities in the
+ * daemon's own /proc, the process at the other end of a socket, and the time. The linker's --wrap
+ * replaces the real functions.
  */
 #pragma once
 
@@ -21,7 +21,7 @@
 
 #define PROCESSES   6
 #define CALLERS_MAX 6
-#define PID_BASE    5000000 /* more than there can be */
+#define PID_BASE    5000000 /* above every real pid */
 #define ADMINS      50      /* a group */
 #define ADMIN       1002    /* a user in it */
 #define SMALL       2304    /* bytes of a socket's buffer: two messages */
@@ -31,12 +31,12 @@ static struct world_process {
     uid_t uid, effective;
     uint64_t start;
     struct cpuset affinity;
-    int end; /* an eventfd, readable when it has ended */
+    int end; /* an eventfd, readable when the process has ended */
     bool alive;
 } processes[PROCESSES];
 
 static uint64_t now_ns = 1000000 * NS_PER_S;
-static unsigned caller_of_next[CALLERS_MAX], n_callers; /* who connect, in order: processes */
+static unsigned caller_of_next[CALLERS_MAX], n_callers; /* the processes that connect, in order */
 
 int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *len);
 int __real_getsockopt(int fd, int level, int name, void *value, socklen_t *len);
@@ -45,7 +45,7 @@ int __real_proc_pidfd_open(pid_t pid);
 int __wrap_proc_get_affinity(pid_t pid, struct cpuset *ret);
 int __wrap_proc_set_affinity(int root, pid_t pid, const struct cpuset *set, unsigned *ret);
 
-/* libsystemd's clock, too: its timers run by ours. */
+/* Replaces libsystemd's clock, too, so that its timers follow the simulated time. */
 int clock_gettime(clockid_t id, struct timespec *ts)
 {
     if (id != CLOCK_MONOTONIC && id != CLOCK_BOOTTIME)
@@ -65,7 +65,7 @@ static struct world_process *process_of(pid_t pid)
 
 int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 {
-    static unsigned caller; /* of the socket that is looked at */
+    static unsigned caller; /* the process at the other end of the socket */
     struct ucred *cred = value;
     int small = SMALL;
 
@@ -94,7 +94,7 @@ int __wrap_proc_pidfd_open(pid_t pid)
     const struct world_process *p = process_of(pid);
 
     if (pid <= PID_BASE)
-        return __real_proc_pidfd_open(pid); /* the guardian's */
+        return __real_proc_pidfd_open(pid); /* the guardian is real */
     return p ? fcntl(p->end, F_DUPFD_CLOEXEC, 0) : -ESRCH;
 }
 

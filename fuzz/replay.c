@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a target on the files of the directories that are named: its seeds, in a build without
+/* Runs a target on the files of the given directories: on its seeds, in a build without
  * libFuzzer. */
 #include "input.h"
 
@@ -20,7 +20,7 @@ static void replay(const char *directory, const char *name)
     size = fread(data, 1, sizeof(data), f);
     CHECK(!ferror(f) && feof(f));
     fclose(f);
-    copy = malloc(size ? size : 1); /* of its size, for AddressSanitizer */
+    copy = malloc(size ? size : 1); /* of the exact size, for AddressSanitizer */
     CHECK(copy);
     memcpy(copy, data, size);
     fprintf(stderr, "%s\n", path);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A trace from memory, read to its end: jobs in order, or a reason with file and line. */
+/* Reads a trace in memory to its end: it gives jobs in order, or a reason with file and line. */
 #pragma once
 
 #include "input.h"
@@ -12,7 +12,7 @@ static inline void read_trace(const uint8_t *data, size_t size,
     struct speedup_set fractions = {.cores = 16};
     struct job_context context = {.cores = 16, .fractions = &fractions};
     struct job_spec defaults = {0};
-    /* A stream of no bytes is no buffer to fmemopen(). */
+    /* fmemopen() refuses an empty buffer. */
     FILE *file = size ? fmemopen((void *)(uintptr_t)data, size, "r") : fopen("/dev/null", "r");
     struct trace *trace = malloc(sizeof(*trace));
     uint64_t last_ns = 0;
