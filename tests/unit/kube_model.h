@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A cluster in small, for tests of the controller's core: an API server that keeps objects as JSON,
- * a scheduler, kubelets and chiefs that do what they are told. A test reconciles, lets time pass,
- * and breaks things in between. Everything goes through the parsers and through pod.c, as it does
- * in the controller.
+ * A small cluster for tests of the controller's core: an API server that stores objects as JSON, a
+ * scheduler, kubelets and chiefs that follow orders. A test reconciles, lets time pass, and breaks
+ * things in between. Objects go through the parsers and through pod.c, as in the controller.
  *
- * The API server refuses what a real one refuses (a name that exists, a quota that is used up),
- * and notes when an index comes twice.
+ * The API server refuses the requests that a real one refuses (a name that exists, a quota that is
+ * used up), and notes when an index occurs twice.
  */
 #pragma once
 
@@ -206,7 +205,7 @@ static inline json_t *model_pod_of(struct model *m, const struct kube_action *ac
                                                                                          : NULL;
 }
 
-/* Of a JSON patch, as kube_let_go_json() makes it; taken over. */
+/* Carries out and frees a JSON patch of kube_let_go_json(). */
 static inline void model_let_go(struct model *m, json_t *etj, json_t *patch)
 {
     json_t *list = json_object_get(json_object_get(etj, "metadata"), "finalizers");
@@ -282,7 +281,7 @@ static inline void model_apply(struct model *m, const struct kube_action *action
     }
 }
 
-/* What the controller sees, which may be older than what there is. */
+/* Returns the controller's view of the cluster, which may be out of date. */
 static inline struct model_world *model_view(struct model *m)
 {
     json_t *pods = m->pods, *etjs = m->etjs;
@@ -306,7 +305,7 @@ static inline void model_carry_out(struct model *m, const struct kube_action *ac
         model_apply(m, action);
 }
 
-/* What is made or resized may be refused: nothing that is not comes after it. */
+/* Creations and resizes may be refused, so no action of another kind may follow them. */
 static inline void model_check_order(const struct kube_plan *plan)
 {
     for (size_t i = 1; i < plan->count; i++)
@@ -359,7 +358,7 @@ static inline bool model_has_extras(const struct kube_node *node, const struct k
     return found == pod->extras.count;
 }
 
-/* First fit. What fits nowhere is called unschedulable. */
+/* Takes the first node that fits, or marks the pod unschedulable. */
 static inline void model_schedule(struct model *m, size_t p)
 {
     struct model_world *w = model_world(m);

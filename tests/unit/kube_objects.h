@@ -30,7 +30,7 @@ struct model {
     json_t *used;                  /* every pod name that there ever was, but chiefs' */
     json_t *reports;               /* by the training's name: the last report */
     json_t *events;                /* reasons, in order */
-    json_t *seen_pods, *seen_etjs; /* what the controller's caches have; NULL: what there is */
+    json_t *seen_pods, *seen_etjs; /* the controller's caches; NULL: up to date */
     struct kube_settings settings;
     struct kube_memory *memory;
     int64_t now_ns, wall_ns, wakeup_ns;
@@ -39,13 +39,13 @@ struct model {
     unsigned status_count; /* patches of statuses */
     unsigned let_go;       /* finalizers that were taken out */
     unsigned sent[KUBE_ACTION_MAX];
-    bool no_api;         /* nothing that the controller sends arrives */
+    bool no_api;         /* all requests of the controller are lost */
     bool no_chiefs;      /* chiefs run, but never report */
-    bool no_kubelet;     /* pods are scheduled, but nothing becomes of them */
+    bool no_kubelet;     /* pods are scheduled, but never run */
     bool no_resize;      /* kubelets call each resize infeasible */
     bool defers;         /* kubelets put each resize off */
     bool slow_resize;    /* kubelets have not come to it yet */
-    bool finished;       /* chiefs say so, have released all nodes, and take a while to end */
+    bool finished;       /* chiefs report the end, have released all nodes, and end a while later */
     bool saves;          /* chiefs that are to give nodes back report, and keep them */
     unsigned tries;      /* to make pods that are refused */
     const char *refuses; /* pods with this in their names; NULL: none */
@@ -209,7 +209,7 @@ static inline json_t *model_spec(struct model *m, const char *name, const char *
     return etj;
 }
 
-/* A pod of somebody else; on a node, or for the scheduler. */
+/* Makes a foreign pod, on a node or for the scheduler. */
 static inline json_t *model_other(struct model *m, const char *name, const char *node,
                                   const char *cpu, int priority)
 {

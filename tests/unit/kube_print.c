@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the controller would write of a training in an empty cluster: reads an ElasticTrainingJob as
- * the API server gives it, prints {"service", "config", "finalizer", "status", "pods"}, or what is
- * wrong. For tests against a real API server, which knows best what a pod may look like.
+ * Reads an ElasticTrainingJob as the API server gives it, and prints what the controller would
+ * write for it in an empty cluster: {"service", "config", "finalizer", "status", "pods"}, or the
+ * error. For tests against a real API server, which validates the pods.
  */
 #include "kube/core/reconcile.h"
 #include "kube/shell/manifest.h"

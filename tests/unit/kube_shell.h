@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The world around the controller's I/O, on a clock of the test's: instead of systemd's event loop,
- * clock_gettime() and libcurl there are those below, which the linker finds first. Everything above
- * them is the real code: client, watches, lease, controller, actions.
+ * Simulates the world around the controller's I/O on a clock of its own. The linker finds the event
+ * loop, clock_gettime() and libcurl functions below before the real ones. All code above them is
+ * real: client, watches, lease, controller, actions.
  *
- * The API server keeps any objects as JSON, with versions, watches and bookmarks; it can be gone
- * (connections are refused), or silent (nothing is answered). Clocks can jump, and the machine can
+ * The API server stores any objects as JSON, with versions, watches and bookmarks. It can be gone
+ * (it refuses connections) or silent (it answers nothing). Clocks can jump, and the machine can
  * sleep.
  */
 #pragma once
@@ -46,7 +46,7 @@ struct exchange {
     void *arg;
     char *method, *path, *body;
     char plural[64], space[64], name[64], sub[64];
-    int64_t ticket, version; /* of a stream: told so far */
+    int64_t ticket, version; /* of a stream: the last version that it sent */
     uint64_t due_ns, deadline_ns, bookmark_ns;
     unsigned client;
     bool streams, dead;
@@ -68,8 +68,8 @@ static struct {
     unsigned clients;
     unsigned deaf; /* the watches of this client, from 1, bring nothing; 0: of none */
     enum shell_server server;
-    const char *refuses; /* "services": nobody may write that; NULL: all may */
-    bool namespace_ends; /* it is being deleted: nothing new is taken */
+    const char *refuses; /* "services": refuses writes of these; NULL: of none */
+    bool namespace_ends; /* it is being deleted and takes no new objects */
 } shell;
 
 /* ---- clocks ---------------------------------------------------------------------------------- */
@@ -210,7 +210,7 @@ static json_t *find_object(const char *plural, const char *space, const char *na
     return NULL;
 }
 
-/* In its new version, to all who watch. */
+/* Sends the object in its new version to all watches. */
 static void changed(json_t *object, const char *type)
 {
     char version[24];
@@ -249,7 +249,7 @@ static json_t *put_object(const char *plural, const char *space, const char *nam
     return object;
 }
 
-/* As somebody else would: a merge of @with. */
+/* Merges @with into the object, as another program would. */
 static void change_object(json_t *object, json_t *with)
 {
     json_t *before = json_deep_copy(object);
@@ -320,7 +320,7 @@ static int list(const struct exchange *x, json_t **ret)
     return 200;
 }
 
-/* What a write must be meant for, if it says so. */
+/* Returns true when a write names no uid and resourceVersion, or the object's. */
 static bool meant(const json_t *body, const json_t *object)
 {
     static const char *const keys[] = {"uid", "resourceVersion"};
@@ -569,7 +569,7 @@ void transfers_dispatch(struct transfers *set)
 
 /* ---- time goes on ---------------------------------------------------------------------------- */
 
-/* What is due first, and when. NULL: a request, or nothing. */
+/* Returns the source that is due first, and when. NULL: a request is, or nothing. */
 static struct sd_event_source *next_source(uint64_t *ret_ns)
 {
     struct sd_event_source *first = NULL;

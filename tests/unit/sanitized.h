@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How often a random test is to be done: under a sanitizer, where each round takes so much longer,
- * fewer times. A rare case is for the builds without; those with look at memory and threads.
+ * The number of rounds of a random test. It is smaller under a sanitizer, where each round takes
+ * much longer. Builds without find rare cases; builds with one check memory and threads.
  */
 #pragma once
 

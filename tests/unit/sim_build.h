@@ -165,7 +165,7 @@ static inline uint64_t finish_of(const struct run *run, uint64_t id)
 
 /* ---- a policy written by hand ---------------------------------------------------------------- */
 
-/* What the scripted policy does; each job's decision is preset to keep or hold. */
+/* The scripted policy's decision; each job's is preset to keep or hold. */
 typedef void (*script_fn)(const struct policy_snapshot *snapshot, struct policy_plan *plan);
 static script_fn script;
 

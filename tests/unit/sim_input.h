@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Scenarios in C strings, with ' for ", and the jobs that come out of them. For the tests of the
+ * Scenarios in C strings, with ' for ", and the jobs that they give. For the tests of the
  * simulator's input; one thread.
  */
 #pragma once

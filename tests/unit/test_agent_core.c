@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who commands: the daemon, a signal, the program, or the own limit. No thread runs here. */
+/* Which target is in force: the daemon's, a signal's, the program's, or the limit. No thread. */
 #include "agent/agent.h"
 
 #include <setjmp.h>
@@ -51,7 +51,7 @@ static void daemon_commands_both_kinds_of_threads(void **state)
 {
     (void)state;
     assert_int_equal(order(1, 4, 0), CORE_ORDER_NEW);
-    expect(PROTO_SOURCE_DAEMON, 4, 4); /* inter-op follows where nothing is said */
+    expect(PROTO_SOURCE_DAEMON, 4, 4); /* without a number of its own inter-op follows intra-op */
     assert_true(core_take_change());
     assert_false(core_take_change());
     assert_int_equal(order(2, 4, 2), CORE_ORDER_NEW);
@@ -163,7 +163,7 @@ static void local_order_is_told_until_it_is_heard_and_again_to_a_new_daemon(void
     uint32_t source, intra, inter;
 
     (void)state;
-    core_local_again(); /* none in force: nothing to tell */
+    core_local_again(); /* no local order is in force */
     assert_false(core_take_local(&source, &intra, &inter));
     core_set_local(PROTO_SOURCE_SIGNAL, 6, 3);
     assert_true(core_take_local(&source, &intra, &inter));
@@ -174,7 +174,7 @@ static void local_order_is_told_until_it_is_heard_and_again_to_a_new_daemon(void
     assert_true(core_take_local(&source, &intra, &inter));
     assert_int_equal(source, PROTO_SOURCE_SIGNAL);
     assert_int_equal(intra, 6);
-    core_set_local(PROTO_SOURCE_SIGNAL, 0, 0); /* the end of an order is news as well */
+    core_set_local(PROTO_SOURCE_SIGNAL, 0, 0); /* the daemon must get the end of an order, too */
     assert_true(core_take_local(&source, &intra, &inter));
     core_local_unheard();
     assert_true(core_take_local(&source, &intra, &inter));

@@ -143,7 +143,7 @@ static void sizes_are_checked(void **state)
 static void limit_stays_between_one_and_all(void **state)
 {
     (void)state;
-    assert_true(gate_set(&gate, 0)); /* nobody there: settled at once */
+    assert_true(gate_set(&gate, 0)); /* no worker has entered: settled at once */
     assert_int_equal(gate.limit, 1);
     assert_true(gate_set(&gate, 1000));
     assert_int_equal(gate.limit, WORKERS);

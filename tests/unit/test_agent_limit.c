@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The own limit on recorded trees: cgroup v1, v2, both, containers; malformed files. */
+/* The process's limit on recorded trees: cgroup v1, v2, both, containers; malformed files. */
 #include "agent/process/limit.h"
 
 #include "base/cleanup.h"
@@ -14,7 +14,7 @@
 
 #define CPU "sys/fs/cgroup/cpu/"
 
-/* The quota that a tree of @files says, thousandths of a core. */
+/* Returns the quota in a tree of @files, thousandths of a core. */
 #define quota_of(...)                                                                              \
     quota_of_files((const struct tree_file[]){__VA_ARGS__},                                        \
                    sizeof((const struct tree_file[]){__VA_ARGS__}) / sizeof(struct tree_file))

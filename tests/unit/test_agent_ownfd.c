@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptors of the agent in a program that closes what it likes. */
+/* Descriptors of the agent in a program that closes any descriptor. */
 #include "agent/process/ownfd.h"
 
 #include <setjmp.h>

@@ -198,7 +198,7 @@ static void waiting_behind_others_is_crowding(void **state)
     assert_string_equal(fix_of(&d, FINDING_CROWDED), "tide run -- python train.py");
     assert_false(d.healthy);
 
-    seen.running_milli = 100; /* nearly idle: says nothing */
+    seen.running_milli = 100; /* nearly idle, so its speed means nothing */
     seen.waiting_milli = 90;
     diagnose(&seen, &d);
     assert_null(find(&d, FINDING_CROWDED));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runtime in daemon.json: added beside what is there, and taken out to the byte. */
+/* The runtime in daemon.json: added beside other entries, and removed again to the byte. */
 #include "cli/docker/docker_config.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line of `docker run`: what is ours is found, what is docker's stays as it is. */
+/* The command line of `docker run`: tide's options are found, docker's stay unchanged. */
 #include "cli/docker/docker_words.h"
 
 #include <fcntl.h>
@@ -14,7 +14,7 @@ static const struct command test_command = {.name = "docker"};
 
 #define READ(words, ...) docker_words_read(&test_command, (char *[]){__VA_ARGS__, NULL}, &(words))
 
-/* What docker gets, with blanks between. */
+/* The words that docker gets, with blanks between. */
 static void assert_theirs(const struct docker_words *words, const char *expected)
 {
     char joined[512] = "";
@@ -182,7 +182,7 @@ static void wrong_values_of_ours_are_complained_about(void **state)
     docker_words_done(&w);
     assert_int_equal(READ(w, "--deadline", "soon", "image"), CLI_USAGE);
     docker_words_done(&w);
-    /* What docker lacks is docker's to say. */
+    /* docker itself reports a missing value of its own option. */
     assert_int_equal(READ(w, "-v"), CLI_OK);
     assert_theirs(&w, "-v");
     docker_words_done(&w);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tide.conf: what is taken, what is refused and how a person is told, and which file goes first. */
+/* tide.conf: accepted and refused lines, the errors, and which file takes precedence. */
 #include "base/cleanup.h"
 #include "daemon/config.h"
 #include "daemon/daemon.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state machine of a container against an engine and a person that do anything in any order:
- * every sequence of a few events, and long random ones. After each sequence the engine answers
- * everything, and what is wanted has to be in place.
+ * The state machine of a container against an engine and a person that act in any order: every
+ * sequence of a few events, and long random ones. After each sequence the engine answers all
+ * requests; then the wanted limits must be in place.
  */
 #include "daemon/containers/container_step.h"
 
@@ -50,7 +50,7 @@ struct world {
     } news[NEWS]; /* not delivered yet */
     unsigned n_news, now;
 
-    /* What container_limits.c keeps beside the machine. */
+    /* The state that container_limits.c has beside the machine. */
     struct container_state s;
     bool job, noting, on_disk;
     int own, want, placed, sent;
@@ -58,7 +58,7 @@ struct world {
 
     /* For the checks. */
     int persons;         /* the last value that a person wrote */
-    bool paused_blindly; /* nobody can tell whose pause is in place: an answer was lost */
+    bool paused_blindly; /* an answer was lost, so the pause may be ours or another's */
     bool cancelled;
     const char *text;
     unsigned actions;
@@ -110,7 +110,7 @@ static void carry_out(struct request *r)
     }
 }
 
-/* Whoever hears nothing of it learns of it as of somebody else's doing. */
+/* Carries out a request whose answer is lost: to the machine it looks like another's change. */
 static void carry_out_ghost(void)
 {
     struct request *r = &w.ghost[0];
@@ -190,7 +190,7 @@ static void lose_sight(enum container_action verb)
     w.answered = UINT_MAX;
 }
 
-/* The engine does not take the limits; of anything else it says that it is not well. */
+/* The engine refuses the limits; to other requests it answers that it is not well. */
 static void refuse(void)
 {
     struct request r;
@@ -321,7 +321,7 @@ static void hear(void)
     if (!w.n_news || !w.up)
         return;
     if (w.s.phase >= CONTAINER_PAUSING || w.news[0].time < w.answered)
-        e = CONTAINER_NEWS; /* it may have been before our own pause */
+        e = CONTAINER_NEWS; /* it may have happened before our own pause */
     memmove(w.news, w.news + 1, --w.n_news * sizeof(w.news[0]));
     happens(e);
 }
@@ -528,7 +528,7 @@ static void a_pause_whose_answer_was_lost_is_ours(void **state)
     assert_int_equal(w.paused, NOBODY);
     run("Pjlta1jaRnat"); /* carried out before the update */
     assert_int_equal(w.paused, NOBODY);
-    run("PjfRta1japna"); /* engines keep the order: none of ours can come any more */
+    run("PjfRta1japna"); /* engines keep the order, so no answer to us can follow */
     assert_int_equal(w.s.pause, PAUSE_PERSON);
 }
 

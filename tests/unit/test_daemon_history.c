@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The history's file: schema steps, bounds, and every kind of damage, none of which may matter. */
+/* The history's file: schema steps, bounds, and every kind of damage, which must do no harm. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -128,7 +128,7 @@ static size_t count(struct history *h)
     return n;
 }
 
-/* One number out of the file, while nobody has it open. */
+/* Reads one number from the file, which no process has open. */
 static long value_of(const char *sql)
 {
     sqlite3 *db;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A container's labels: what they ask for, and what becomes of nonsense. */
+/* A container's labels: the requests that they express, and the handling of nonsense. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -66,7 +66,7 @@ static void the_order_of_the_files_does_not_matter(void **unused)
     assert_int_equal(machine_share_divide(one, 3, &c, 9), 2);
 }
 
-/* Whatever one user writes: as many files as are looked at, with as many jobs as may be said. */
+/* One user writes as many files as are read, with as many jobs as a file may name. */
 static void a_user_has_one_share_by_however_many_files(void **unused)
 {
     for (unsigned files = 1; files < MACHINE_SHARE_MAX; files++)
@@ -147,7 +147,7 @@ static void of_two_that_took_one_core_exactly_one_keeps_it(void **unused)
     all[1].cores = cores("1-2");
     expect_usable(all, 2, &all[0], "0-1,3");
     expect_usable(all, 2, &all[1], "2-3");
-    all[0].cores = cores(""); /* a holds nothing: what b has is b's */
+    all[0].cores = cores(""); /* a holds no cores, so b keeps all of its own */
     expect_usable(all, 2, &all[0], "0,3");
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * settle() against a small world: agents that park threads when they like, acknowledgements that
- * are reordered, lost and repeated, an engine that answers late, badly or not at all, persons who
- * order something else meanwhile, a daemon that dies after any action. After every action: no core
- * with two owners, no thread above its allocation unless it was given its time; and in the end
- * everything is as it is wanted.
+ * settle() against a small world: agents that park threads at any time, acknowledgements that are
+ * reordered, lost and repeated, an engine that answers late, wrongly or not at all, people who
+ * change their orders meanwhile, a daemon that dies after any action. After every action no core
+ * has two owners, and no thread is above its allocation beyond the grace. In the end all jobs have
+ * what they should have.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -125,7 +125,7 @@ static void check_owners(const struct task *t, unsigned mask)
           "cores are taken from threads that park");
 }
 
-/* An acknowledgement may be lost: then it has parked, but nobody knows. */
+/* An acknowledgement may be lost: the process has parked, but the daemon does not know. */
 static bool is_waited_for(const struct task *t)
 {
     for (unsigned k = 0; k < t->n; k++)
@@ -332,7 +332,7 @@ static void engine_answers(struct task *t, bool well)
     t->known.cores = set_of(t->cores);
 }
 
-/* What it was not asked meanwhile it is asked now. */
+/* The engine now gets the requests that waited while it was away. */
 static void engine_comes_back(void)
 {
     world.engine_away = false;
@@ -558,7 +558,7 @@ static void a_daemon_may_die_after_any_action(void **unused)
     }
 }
 
-/* Two jobs on two cores: every fence, every state of a shrink, everything that can be wanted. */
+/* Two jobs on two cores: every fence, every state of a shrink, every wanted allocation. */
 static void place(struct task *t, unsigned state, unsigned threads, unsigned want_cores)
 {
     struct program *p = &t->program[0];
@@ -596,7 +596,7 @@ static void every_state_of_two_jobs_on_two_cores_comes_to_rest(void **unused)
                 unsigned first = cores[i / 4][0], second = cores[i / 4][1];
 
                 if ((first & second) && ((a | b) & 4))
-                    continue; /* nobody decides that */
+                    continue; /* no policy decides that */
                 memset(&world, 0, sizeof(world));
                 world.seed = (a * 64 + b) * 24 + i;
                 world.now = 1000 * STEP;
@@ -639,7 +639,7 @@ static void a_shrink_is_waited_for_until_it_expires(void **unused)
     assert_true(j.late);
 }
 
-/* A paused job's threads hear of a smaller target when it goes on: nobody waits for them. */
+/* A paused job's agents get a smaller target when the job goes on, so no job waits for them. */
 static void what_stands_still_is_not_waited_for(void **unused)
 {
     struct settle_process p = {.malleable = true,

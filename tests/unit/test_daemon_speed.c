@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From heartbeats to decisions on a virtual clock: programs of a known speed-up report what they
- * have done, and the daemon learns, experiments and divides the cores by it.
+ * From heartbeats to decisions on a virtual clock: programs of a known speed-up report their
+ * progress. The daemon learns from it, experiments, and divides the cores by it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -88,7 +88,7 @@ static double speed(double fraction, uint32_t threads)
     return 1 / (1 - fraction + fraction / threads);
 }
 
-/* The agents do at once what is wanted, and report what came of it. */
+/* The agents carry out each order at once and report the result. */
 static void beat(void)
 {
     struct error err;
@@ -277,7 +277,7 @@ static void an_experiment_is_short_and_ends_with_an_order(void **state)
     run(1);
     assert_int_equal(process[0].sent.intra, 5);
     assert_int_equal(job[0].observed.speed.explore, 0);
-    assert_int_equal(until_experiment(0, 1000), 0); /* a person has said how many */
+    assert_int_equal(until_experiment(0, 1000), 0); /* a person has set the number */
 }
 
 static void the_minimum_holds_in_experiments(void **state)
@@ -291,7 +291,7 @@ static void the_minimum_holds_in_experiments(void **state)
     assert_int_equal(job[0].observed.speed.fit.explore_to, 6);
 }
 
-/* Two programs that nobody knew anything about: the one that uses cores well ends up with them. */
+/* The program that uses cores better gets them in the end, though both begin unknown. */
 static void cores_go_where_they_are_found_to_be_of_use(void **state)
 {
     unsigned changes = 0;

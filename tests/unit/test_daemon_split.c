@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A target over processes, against processes that use what they are said to use. */
+/* Apportionment of a target over processes whose use is given. */
 #include "daemon/job/split.h"
 
 #include <setjmp.h>
@@ -203,7 +203,7 @@ static void check_division(const struct world *w)
     assert_int_equal(sum, w->target > w->n ? w->target : w->n);
 }
 
-/* Who waits holds no thread that another would use, but for the room that it is left. */
+/* A waiting process holds no thread that another would use, except a small reserve. */
 static void check_use(const struct world *w)
 {
     bool hungry = false;

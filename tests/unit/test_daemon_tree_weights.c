@@ -25,7 +25,7 @@ static uint32_t add(struct forest *f, uint32_t parent, uint32_t weight, uint32_t
     return (uint32_t)f->n++;
 }
 
-/* What each group gets of a processor that all want, as the kernel divides it: level by level. */
+/* Divides a CPU that all groups want as the kernel does: level by level. */
 static void divide(const struct forest *f, uint32_t parent, double whole, double ret[BALANCE_MAX])
 {
     double sum = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The agent on Eigen's real thread pool, which runs under ThreadSanitizer as TensorFlow cannot:
- * closures by the million while a peer resizes at random. TIDE_SOAK=N multiplies the work.
+ * The agent on Eigen's real thread pool, which can run under ThreadSanitizer, unlike TensorFlow:
+ * millions of closures while the daemon's side resizes at random. TIDE_SOAK=N multiplies the work.
  */
 #include "eigen_pool/peer.h"
 #include "eigen_pool/pool.h"
@@ -159,7 +159,7 @@ static void schedule_next(struct load *load)
         eigen_pool_schedule(load->pool, run_item, &load->items[index]);
 }
 
-/* However slow the peer is, it resizes in the middle of the load. */
+/* False in the middle of the load until the daemon's side, however slow, has resized. */
 static bool is_resized(const struct load *load, unsigned scheduled)
 {
     return scheduled < load->total / 2 || !load->resizes || atomic_load(load->resizes) > 1;
@@ -311,7 +311,7 @@ static void acknowledged_limit_is_never_exceeded(void **state)
     assert_int_equal(excess, 0);
 }
 
-/* @count closures that meet: all of them must be running at once, or none gets on. */
+/* @count closures that meet: each waits until all of them run at once. */
 struct meeting {
     _Atomic unsigned here;
     _Atomic unsigned count;
@@ -403,7 +403,7 @@ struct inner {
     sem_t done;
 };
 
-/* A closure that builds a pool of its own, uses it and tears it down. */
+/* A closure that builds a pool of its own, uses it and destroys it. */
 static void use_inner_pool(void *arg)
 {
     struct inner *inner = arg;
@@ -428,7 +428,7 @@ static void pools_inside_pools(void **state)
     for (unsigned round = 0; round < soak(60); round++) {
         for (int i = 0; i < 4; i++)
             eigen_pool_schedule(inter, use_inner_pool, &inner);
-        meet(other, 3); /* a pool that is none of ours keeps all its threads */
+        meet(other, 3); /* a pool that is not governed keeps all its threads */
         for (int i = 0; i < 4; i++)
             wait_for(&inner.done, "the inner pool has done its work");
     }
@@ -469,7 +469,7 @@ static void hand_on(void *arg)
         sem_post(&handing->done);
 }
 
-/* The measure of work: the same with any number of threads, and of pools that are gone. */
+/* The measure of work is the same with any number of threads, and includes destroyed pools. */
 static void what_inter_op_pools_are_given_is_counted(void **state)
 {
     enum { CLOSURES = 1000, NUDGES = 4 * BUILT };
@@ -519,7 +519,7 @@ struct opener {
     uint64_t opened_ns;
 };
 
-/* Some time after the command is in force, so that its way here and the closures are told apart. */
+/* Opens some time after the order is in force, to tell its way here apart from the closures. */
 static void *open_later(void *arg)
 {
     struct opener *opener = arg;
@@ -594,7 +594,7 @@ static void nested_outer(void *arg)
     sem_post(&nested->outer);
 }
 
-/* With one thread stock hangs here for ever; the watchdog lets a parked one go for a while. */
+/* With one thread stock TensorFlow would hang here; the watchdog wakes a parked one for a while. */
 static void blocked_closure_lets_one_more_worker_go(void **state)
 {
     struct eigen_pool *pool = eigen_pool_new(INTRA, BUILT, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The groups of ours in the kernel's own hierarchies: made, filled, limited, emptied, removed. An
- * executable of its own, since it ends with 77 (skipped) where it may not write there.
+ * The daemon's groups in the kernel's own hierarchies: made, filled, limited, emptied, removed. An
+ * executable of its own, because it ends with 77 (skipped) where it may not write there.
  */
 #include "host/cgroup/cgroup.h"
 #include "host/proc/file.h"
@@ -181,7 +181,7 @@ static uint64_t busy_ns(pid_t pid)
     return stat.cpu_ns + stat.ended_ns;
 }
 
-/* Who forks all the time is caught, too; and removing the group is enough to let it go. */
+/* A program that forks all the time is frozen, too. Removing the group thaws it. */
 static void a_frozen_group_stands_still_until_it_is_removed(void **state)
 {
     struct error err;
@@ -220,7 +220,7 @@ static void a_frozen_group_stands_still_until_it_is_removed(void **state)
 
 static void a_process_in_a_foreign_group_is_not_moved(void **state)
 {
-    /* A group that is not ours, made here for the test alone. */
+    /* A group that is not the daemon's; the test makes it. */
     char dir[128], procs[160], path[CGROUP_PATH_MAX], want[64], text[16];
     struct error err;
     pid_t pid = start_sleeper();
@@ -228,7 +228,7 @@ static void a_process_in_a_foreign_group_is_not_moved(void **state)
 
     snprintf(want, sizeof(want), "/tidetest-%d", (int)getpid());
     snprintf(dir, sizeof(dir), "/sys/fs/cgroup%s%s", v1 ? "/cpu" : "", want);
-    if (mkdir(dir, 0755) < 0) { /* mounted elsewhere: nothing to try it on */
+    if (mkdir(dir, 0755) < 0) { /* the hierarchy is mounted elsewhere: the test cannot run */
         stop(pid);
         return;
     }

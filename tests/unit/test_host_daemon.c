@@ -114,7 +114,7 @@ static int teardown(void **state)
     struct tree *tree = *state;
 
     tree_write(tree, "stop", "");
-    usleep(30000); /* it looks every 10 ms; what it leaves behind is nothing */
+    usleep(30000); /* the daemon looks every 10 ms */
     tree_done(tree);
     return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What engines say, as real ones have said it, and what they are told; without an engine. */
+/* Recorded answers of real engines, and the requests to them; no engine runs. */
 #include "host/engine/engine_dialect.h"
 #include "host/engine/engine_text.h"
 
@@ -324,7 +324,7 @@ static void the_filter_names_every_action(void **state)
     json_decref(filter);
 }
 
-/* ---- quotas and what engines are told ---- */
+/* ---- quotas and requests to engines ---- */
 
 static void a_quota_in_thousandths(void **state)
 {

@@ -420,7 +420,7 @@ static void a_missing_a_dead_and_a_full_socket_are_told_apart(void **state)
     assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
     assert_int_equal(ask(path, 1000), -ECONNREFUSED);
     assert_int_equal(listen(fd, 0), 0);
-    for (size_t i = 0; i < 4; i++) { /* nobody accepts: the queue fills up */
+    for (size_t i = 0; i < 4; i++) { /* the peer does not accept, so the queue fills up */
         clients[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         (void)connect(clients[i], (struct sockaddr *)&address, sizeof(address));
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* src/kube/api/kubeconfig.c and access.c: kubeconfig files, files that are read again. */
+/* src/kube/api/kubeconfig.c and access.c: kubeconfig files, and files that change later. */
 #include "kube/api/access.h"
 
 #include <errno.h>

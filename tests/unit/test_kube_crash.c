@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Properties that hold in any world, and with a controller that is killed after any action: random
- * trainings, nodes, quotas, other pods and faults on a cluster in small (kube_model.h).
+ * Properties of any cluster, with a controller that is killed after any action: random trainings,
+ * Kubernetes nodes, quotas, foreign pods and faults on a small cluster (kube_model.h).
  */
 #include "kube_model.h"
 
@@ -102,7 +102,7 @@ static int count_in(const struct model_world *w, const struct kube_etj *etj, enu
     return count;
 }
 
-/* What holds at every moment. */
+/* Checks the properties that hold at every moment. */
 static void check_bounds(void)
 {
     struct model_world *w = model_world(&m);
@@ -121,7 +121,7 @@ static void check_bounds(void)
     model_world_free(w);
 }
 
-/* When nothing happens any more: nothing waits for a node, and who runs has its least. */
+/* When all is at rest, no pod waits for a node, and every running training has its minimum. */
 static void check_settled(void)
 {
     struct model_world *w = model_world(&m);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the controller decides when something fails, is refused, or ends (kube_model.h). */
+/* The controller's decisions after failures, refusals and ends (kube_model.h). */
 #include "kube_model.h"
 
 #include <errno.h>
@@ -158,7 +158,7 @@ static void a_worker_that_no_node_takes_is_withdrawn(void **state)
     json_t *node = model_node(&m, "a", "3", "64Gi");
 
     model_node(&m, "b", "3", "64Gi");
-    /* the scheduler knows something of this node that nobody else does */
+    /* only the scheduler knows why this Kubernetes node is unfit */
     json_object_set_new(json_object_get(model_find(m.nodes, "b"), "spec"), "taints",
                         json_pack("[{s:s, s:s}]", "key", "x", "effect", "PreferNoSchedule"));
     model_etj(&m, "j", "{}");
@@ -205,7 +205,7 @@ static void a_deleted_training_is_drained_first(void **state)
     assert_int_equal(json_array_size(m.etjs), 0);
 }
 
-/* It may have come with the manifest, beside others; the watch may be slow to tell. */
+/* The finalizer may be the manifest's, beside others; the watch may be late. */
 static void a_finalizer_is_taken_out_once_and_others_stay(void **state)
 {
     json_t *etj = model_etj(&m, "j", "{\"suspend\": true}"), *meta, *both;
@@ -224,7 +224,7 @@ static void a_finalizer_is_taken_out_once_and_others_stay(void **state)
         model_reconcile(&m, WHOLE_PLAN);
     }
     assert_int_equal(m.let_go, 1);
-    m.now_ns += 2 * S; /* it was somebody else who has put it in again */
+    m.now_ns += 2 * S; /* another program has added it again */
     model_reconcile(&m, WHOLE_PLAN);
     assert_int_equal(m.let_go, 2);
     assert_int_equal(json_array_size(m.etjs), 1);

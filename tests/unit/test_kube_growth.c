@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How quickly a training grows into room that becomes free, how it finds the size that pays, and
- * that it rests there: trainings whose rates follow given curves, on a cluster in small.
+ * How quickly a training grows into room that becomes free, how it finds the best size, and that it
+ * stays there: trainings whose rates follow given curves, on a small cluster.
  */
 #include "kube_model.h"
 

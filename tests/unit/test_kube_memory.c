@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * src/kube/core/reconcile.c without memory: every allocation of every look fails once. Linked with
- * --wrap, so that the core's own calls of malloc() and friends, and of its arena, come here.
+ * src/kube/core/reconcile.c without memory: each allocation of each run fails once. --wrap of the
+ * linker sends the core's own calls of malloc() and friends, and of its arena, here.
  */
 #include "kube/view/view.h"
 #include "kube_model.h"
@@ -47,7 +47,7 @@ char *__wrap_strdup(const char *text)
     return fails(&mallocs_left) ? NULL : __real_strdup(text);
 }
 
-/* The arena takes its memory in large blocks: this one says no to any of its pieces. */
+/* The real arena allocates large blocks; this one can fail for each piece. */
 void *__wrap_core_alloc(struct core *c, size_t count, size_t size)
 {
     if (fails(&arena_left))

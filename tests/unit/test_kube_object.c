@@ -167,7 +167,7 @@ static void what_has_no_identity_is_no_object(void **state)
     }
 }
 
-/* Whoever does not like what somebody else has written must not overlook that it uses room. */
+/* A pod with invalid fields uses room all the same, so the controller must count it. */
 static void a_pod_is_there_whatever_it_says(void **state)
 {
     struct kube_pod *pod = pod_of(

@@ -175,7 +175,7 @@ static void it_is_lost_when_somebody_else_is_seen_with_it_or_it_is_gone(void **s
     json_decref(mine);
 }
 
-/* Of what a record may say, too much or nonsense does not lock everybody out. */
+/* A lease record with a huge or nonsensical duration must not lock out other replicas. */
 static void a_holder_cannot_ask_for_ever(void **state)
 {
     const int lengths[] = {0, -5, 1 << 30};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the controller decides, on a cluster in small (kube_model.h). */
+/* The controller's decisions on a small cluster (kube_model.h). */
 #include "kube_model.h"
 
 #include <errno.h>
@@ -210,7 +210,7 @@ static void room_that_others_wait_for_is_given_back(void **state)
     assert_int_equal(model_count(&m, "j", KUBE_WORKER), 7);
 }
 
-/* The size that was on trial is not there any more: nobody waits for its rate. */
+/* The size on trial is gone, so the controller does not wait for its rate. */
 static void room_that_was_given_back_on_trial_is_taken_again_soon(void **state)
 {
     model_node(&m, "a", "3", "64Gi");
@@ -346,7 +346,7 @@ static int64_t all_limits_mcpu(void)
     return sum;
 }
 
-/* Of one training, and of two that grow at the same moment. */
+/* One training grows, then two at the same moment. */
 static void quotas_hold_for_what_grows_in_place(void **state)
 {
     static const char *const kinds[] = {"limits.cpu", "requests.cpu"};
@@ -489,7 +489,7 @@ static void a_worker_is_resized_with_its_threads(void **state)
     assert_string_equal(model_text(model_find(m.pods, "web"), "spec", "nodeName"), "a");
 }
 
-/* What it gives up already is not asked for again. */
+/* The controller does not request cores again that a worker is already giving up. */
 static void a_worker_shrinks_once_however_slow_its_node_is(void **state)
 {
     model_node(&m, "a", "5", "64Gi");
@@ -515,7 +515,7 @@ static void an_infeasible_resize_is_taken_back(void **state)
     assert_true(model_events(&m, "ResizeRefused") >= 1);
 }
 
-/* Within a namespace the higher priority begins, in another it counts for nothing. */
+/* The higher priority begins first in its namespace, and does not count in another. */
 static void priority_does_not_reach_into_other_namespaces(void **state)
 {
     json_t *loud;
@@ -554,8 +554,8 @@ static void host_a_guest(double (*rate)(int, int))
     assert_int_equal(mcpu_of("j-worker-0"), 1000);
 }
 
-/* The cores are gone, and the pod's status says so a minute later: that the training is slow now
- * says nothing about the size that the status still tells. */
+/* The cores are gone, but the pod's status shows it a minute later. The slow rate until then says
+ * nothing about the size that the status still shows. */
 static void a_rate_while_a_node_resizes_does_not_count(void **state)
 {
     m.slow_resize = false;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The controller's I/O on a clock of the test's: the API server is gone for a minute, clocks jump,
- * somebody else writes what is ours, chiefs report twice a second. How many requests that costs,
- * and that everything comes right afterwards.
+ * The controller's I/O on a simulated clock: the API server is gone for a minute, clocks jump,
+ * another program writes the controller's fields, chiefs report twice a second. Checks how many
+ * requests that costs, and that the objects are right afterwards.
  */
 #include "kube_shell.h"
 
@@ -124,7 +124,7 @@ static void add_training(bool resized)
     put_object("elastictrainingjobs", "n", "job", json_of(text));
 }
 
-/* Scheduler and kubelets: every pod is on the node, runs, and has what its spec says. */
+/* Scheduler and kubelets: every pod is on the node, runs, and has the resources of its spec. */
 static void run_pods(const char *node)
 {
     json_t *pod;
@@ -193,7 +193,7 @@ static unsigned report(struct replica *r, const char *job, unsigned step)
 
 static void (*meddle)(void); /* somebody else, twice a second; NULL: nobody */
 
-/* So many seconds of a cluster in which everything works but, maybe, the API server. */
+/* Runs the cluster for so many seconds; only the API server may fail. */
 static void live(struct replica *r, unsigned seconds)
 {
     for (unsigned i = 0; i < 2 * seconds; i++) {
@@ -469,7 +469,7 @@ static void a_new_leader_decides_on_what_there_is_when_it_takes_over(void **stat
     assert_true(a.leads && !b.leads);
     add_training(false);
     shell_run(15 * MS);
-    shell.deaf = 2; /* b has heard of the training, and hears of nothing else */
+    shell.deaf = 2; /* b has seen the training, and gets no further events */
     live(&a, 60);
     remove_object(find_object("pods", "n", "job-worker-0"));
     live(&a, 60);
@@ -539,7 +539,7 @@ static bool is_renewing(void)
     return x;
 }
 
-/* Somebody else labels it, before or in the middle of a renewal. */
+/* Another program labels the lease, before or in the middle of a renewal. */
 static void a_lease_that_was_changed_is_given_back_all_the_same(void **state)
 {
     json_t *lease;
@@ -599,7 +599,7 @@ static void a_machine_that_slept_does_not_lead_when_it_wakes(void **state)
     shell.slept_ns += 300 * S;
     assert_false(lease_leading(r.lease));
     assert_int_equal(report(&r, "job", ++steps), 503);
-    live(&r, 10); /* nobody else has taken it */
+    live(&r, 10); /* no other replica has taken the lease */
     assert_true(lease_leading(r.lease) && r.led == 2 && r.lost == 1);
     finish(&r);
 }
@@ -652,7 +652,7 @@ static void progress_alone_is_written_seldom(void **state)
 
     (void)state;
     begin(&r, false);
-    live(&r, 120); /* until nothing else changes */
+    live(&r, 120); /* until all is at rest */
     asked = shell.asked;
     statuses = shell_count("PATCH elastictrainingjobs/status");
     live(&r, 200); /* 400 reports */
@@ -693,8 +693,8 @@ static void others_undo_the_size(void)
 }
 
 /*
- * Two who fight for a field: each time the other one undoes it at once. What we write becomes ever
- * less, an Event and a condition say so, and when it is over, all is as it should be.
+ * Another program undoes each write of a field at once. The controller writes less and less often,
+ * and reports it by an Event and a condition. When the fight is over, the field is right again.
  */
 static void a_field_that_somebody_else_changes_back_is_not_fought_for(void **state)
 {

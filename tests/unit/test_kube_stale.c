@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A controller whose caches are old, or that reaches no API server: on a cluster in small
- * (kube_model.h), which fails when an index comes twice.
+ * A controller whose caches are old, or that reaches no API server, on a small cluster
+ * (kube_model.h). The test fails when an index occurs twice.
  */
 #include "kube_model.h"
 
@@ -192,7 +192,7 @@ static void a_minute_without_api_server_changes_nothing(void **state)
     asked = m.sent[KUBE_ASK_LEAVE];
     deleted = m.sent[KUBE_DELETE_POD];
     lose_the_api_server(60);
-    assert_true(json_equal(told, m.told)); /* nobody is evicted */
+    assert_true(json_equal(told, m.told)); /* no pod is evicted */
     model_run(&m, 60);
     assert_true(json_equal(told, m.told));
     assert_int_equal(alive(KUBE_WORKER), 8);

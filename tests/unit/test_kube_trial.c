@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* src/kube/view/trial.c: every event in every state leads where the picture in trial.h says. */
+/* src/kube/view/trial.c: every event in every state leads to the state in trial.h's picture. */
 #include "kube/view/trial.h"
 
 #include <setjmp.h>
@@ -26,7 +26,7 @@ static struct trial in(enum trial_state state)
     return t;
 }
 
-/* What holds in each state. */
+/* Checks the properties of each state. */
 static void check(const struct trial *t)
 {
     switch (t->state) {

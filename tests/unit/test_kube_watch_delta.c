@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* src/kube/api/watch_delta.c: what a consumer hears of lists and watches. */
+/* src/kube/api/watch_delta.c: the deltas that a consumer gets from lists and watches. */
 #include "kube/api/lenient_json.h"
 #include "kube/api/watch_delta.h"
 
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-/* What was heard, as "+a@1 ~a@2 -a S". */
+/* The deltas so far, as "+a@1 ~a@2 -a S". */
 static char heard[4096];
 
 static void hear(void *arg, enum watch_change change, json_t *object)
@@ -239,7 +239,7 @@ static void garbage_is_refused_and_changes_nothing(void **state)
     assert_string_equal(watch_delta_version(*state), "10");
 }
 
-/* What anybody can write into an object, and jansson takes for no JSON. */
+/* Values that any user can write into an object, and that jansson refuses. */
 static void what_jansson_refuses_is_made_readable(void **state)
 {
     static const struct {
@@ -357,7 +357,7 @@ static void a_consumer_of_any_stream_ends_with_the_truth(void **state)
         }
         for (unsigned times = what % 3 == 0 ? 2 : 1; times > 0; times--)
             assert_int_equal(event(k, type, name, u, v), 0);
-        if (what == 14 && type[0] != 'D') { /* learnt, too late to say anything */
+        if (what == 14 && type[0] != 'D') { /* the consumer learns of it too late for a delta */
             json_t *again = object(name, u, v);
 
             watch_delta_learn(k, again);

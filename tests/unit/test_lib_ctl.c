@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libtide's controller side against a peer that misbehaves on purpose: silent, hanging up, sending
- * junk, late, too much. What a real daemon answers is tested in tests/component/test_lib.py.
+ * libtide's controller side against a daemon that misbehaves on purpose: it is silent, hangs up,
+ * sends junk, answers late or too much. tests/component/test_lib.py has the real daemon.
  */
 #include "tide/tide.h"
 
@@ -28,7 +28,7 @@
 
 enum behaviour {
     ANSWER,     /* status, from, to of the test's choice */
-    SILENT,     /* read and say nothing */
+    SILENT,     /* reads, and sends no answer */
     LATE,       /* answer the request before this one first */
     HANG_UP,    /* after the request */
     JUNK,       /* a packet that is no message */
@@ -400,7 +400,7 @@ static void asynchronous_failures_name_their_request(void **fixture)
         assert_int_equal(tide_ctl_poll(ctl, &result), 1);
         assert_int_equal(result.request, i);
         assert_int_equal(result.status, -ESRCH);
-        /* A synchronous call in between keeps what it meets on its way. */
+        /* A synchronous call in between keeps the failures that it reads. */
         if (i == 1)
             assert_int_equal(tide_ctl_set(ctl, "a", 1, 0, 0, NULL), -ESRCH);
     }
@@ -442,7 +442,7 @@ static void a_daemon_that_does_not_read_makes_async_fail_at_once(void **fixture)
     pthread_join(peer.thread, NULL);
     tide_ctl_close(ctl);
     assert_int_equal(tide_ctl_open(&options, &ctl), 0);
-    do /* … of the listener, where nobody ever reads */
+    do /* … of the listener, which never reads */
         r = tide_ctl_set(ctl, "a", 1, 0, TIDE_ASYNC, NULL);
     while (r == 0 && ++sent < 1000000);
     assert_int_equal(r, -EAGAIN);

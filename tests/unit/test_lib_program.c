@@ -205,7 +205,7 @@ static void an_older_agent_lacks_only_what_it_lacks(void **fixture)
     assert_int_equal(declared, 0);
 }
 
-/* What a callback saw, and a gate that holds it. */
+/* The arguments of a callback, and a gate that holds it. */
 struct seen {
     atomic_uint calls;
     atomic_uint target;

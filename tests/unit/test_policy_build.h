@@ -91,7 +91,7 @@ static inline void scene_hold(struct scene *scene, struct policy_job *job, uint3
 
 static inline void outcome_init(struct outcome *outcome)
 {
-    memset(outcome, 0xa5, sizeof(*outcome)); /* a plan must not rely on what was there */
+    memset(outcome, 0xa5, sizeof(*outcome)); /* a plan must not rely on former contents */
     outcome->plan = (struct policy_plan){
         .decisions = outcome->decisions,
         .domains = outcome->domains,

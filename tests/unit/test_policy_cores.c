@@ -157,7 +157,7 @@ static void what_is_in_place_stays_when_nothing_changes(void **unused)
     }
 }
 
-/* On one node, when all get what they want, a job moves no further than it must. */
+/* On one NUMA node, when all jobs get what they want, a job moves no further than it must. */
 static void nothing_moves_that_need_not(void **unused)
 {
     struct cores_job jobs[4];

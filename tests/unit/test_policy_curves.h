@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the tests of policies by speed-up, size and deadline share: curves, and cases small enough
- * to try all there is.
+ * Shared by the tests of policies by speed-up, size and deadline: curves, and cases small enough to
+ * try all allocations.
  */
 #pragma once
 
@@ -18,7 +18,7 @@
 
 static uint32_t table[BUILD_JOBS][CURVE_MAX], envelope[BUILD_JOBS][CURVE_MAX];
 
-static bool gated; /* by what a resize costs; else policies do what they aim at, at once */
+static bool gated; /* by the cost of a resize; else policies reach their aim at once */
 
 static inline void decide_by(struct outcome *o, const char *text)
 {

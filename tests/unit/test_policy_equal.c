@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Policy `equal`: what it gives and says in known cases, and its properties on random snapshots. */
+/* Policy `equal`: shares and reasons in known cases, and its properties on random snapshots. */
 #include "test_policy_random.h"
 
 #include <errno.h>
@@ -443,7 +443,7 @@ static bool goes_before(uint32_t a, uint32_t b, const int64_t *cores)
     return x->arrival_ns != y->arrival_ns ? x->arrival_ns < y->arrival_ns : x->id < y->id;
 }
 
-/* Core by core to whoever has least, the older first: another way to the same shares. */
+/* Gives core by core to the job with fewest, the older first: another way to the same shares. */
 static void hand_out_one_by_one(int64_t *cores)
 {
     int64_t left = scene.domains[0].capacity.of[POLICY_MCPU] / POLICY_CORE_MCPU;

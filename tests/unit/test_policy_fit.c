@@ -205,7 +205,7 @@ static void confidence_rises_with_counts_and_samples(void **state)
     for (unsigned k = 1; k <= 8; k *= 2)
         run(&p, k, 10);
     assert_true(solved(&p).confidence_permille >= before);
-    p.now_ns += 4 * FIT_HALF_LIFE_NS; /* what was learnt long ago is less sure */
+    p.now_ns += 4 * FIT_HALF_LIFE_NS; /* old samples count less */
     assert_true(solved(&p).confidence_permille < before);
 }
 
@@ -334,7 +334,7 @@ static void the_state_is_bytes(void **state)
 
 /* ---- exploration ----------------------------------------------------------------------------- */
 
-/* What an hour with @have threads, and explorations as asked, cost. */
+/* The cost of an hour with @have threads and the requested explorations. */
 struct hour {
     unsigned explorations;
     double lost; /* share of the progress */
@@ -412,7 +412,7 @@ static void exploration_ends_without_samples_too(void **state)
 
 /* ---- envelopes ------------------------------------------------------------------------------- */
 
-/* By definition: below all lines of an integer slope that touch the table from above. */
+/* The definition: below all lines of an integer slope that touch the table from above. */
 static int64_t envelope_by_lines(const int64_t *touch, int64_t steepest, int64_t k)
 {
     int64_t least = INT64_MAX;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The switching gate: what it holds back, what it must not, and that its plans are always valid. */
+/* The switching gate: changes that it drops, changes that it must not drop, and valid plans. */
 #include "policy/division/gate.h"
 #include "policy/division/layout.h"
 #include "test_policy_random.h"
@@ -16,7 +16,7 @@ static const struct policy_param params[] = {
 
 enum { RESERVE, FACTOR, DWELL };
 
-/* Gives each job, all of which run, what its request says; its class is its worth. */
+/* Makes all jobs run with their requests; a job's class is its worth. */
 static int wish_decide(const struct policy *policy, const struct policy_snapshot *snapshot,
                        struct policy_plan *plan)
 {
@@ -215,7 +215,7 @@ static void nobody_is_shrunk_within_its_dwell(void **state)
     struct policy_job *from, *to;
 
     exchange(&from, &to);
-    to->change_ns = scene.snapshot.now_ns - MS; /* who grows need not wait */
+    to->change_ns = scene.snapshot.now_ns - MS; /* a growing job need not wait */
     expect_made();
     from->change_ns = scene.snapshot.now_ns - 400 * MS;
     expect_held(POLICY_REASON_DWELL);
@@ -229,7 +229,7 @@ static void free_cores_are_taken_at_once(void **state)
     struct policy_job *a, *b;
 
     scene_init(&scene, 8, 0);
-    a = job(2, 4); /* somebody with 4 cores has gone */
+    a = job(2, 4); /* a job with 4 cores has ended */
     b = job(2, 4);
     a->change_ns = b->change_ns = scene.snapshot.now_ns;
     expect_made();
@@ -333,7 +333,7 @@ static void deadlines_loans_orders_and_reserves_are_not_held_up(void **state)
     expect_made();
 }
 
-/* What `equal` decides, with and without a gate. */
+/* The decisions of `equal`, with and without a gate. */
 static void decide_equally(bool gated)
 {
     static struct policy equal;
@@ -428,7 +428,7 @@ static void plans_stay_valid_and_the_same_in_any_order(void **state)
         for (uint32_t i = 0; i < scene.snapshot.job_count; i++)
             assert_true(same_decision(&outcome, i, &shuffled, from[i]));
     }
-    assert_true(held > 1000); /* or nothing was tested */
+    assert_true(held > 1000); /* else the test has tested too little */
 }
 
 /* The policies that ask for the gate, with prices and reserves of their own. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Five situations on paper - preemption, deadline, power cap, NUMA, parameter servers and workers -
- * each with the plan that some later policy would give: the interface can say it, the check accepts
- * it, and refuses every way of getting it wrong. No policy decides here.
+ * each with the plan that some later policy would give. The interface can express the plan, and the
+ * check accepts it and refuses every error in it. No policy decides here.
  */
 #include "test_policy_build.h"
 
@@ -261,7 +261,7 @@ static void bounds_and_pins_are_kept(void **state)
     scene.jobs[0].min.of[POLICY_MCPU] = CORES(4);
     assert_int_equal(outcome_fault(&scene, &outcome), POLICY_FAULT_MINIMUM);
 
-    plan_deadline(); /* nothing at all is no size, even without a minimum */
+    plan_deadline(); /* zero threads is no size, even without a minimum */
     scene.jobs[0].min.of[POLICY_MCPU] = 0;
     outcome.amounts[0].amount.of[POLICY_MCPU] = 0;
     assert_int_equal(outcome_fault(&scene, &outcome), POLICY_FAULT_MINIMUM);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Policies with a queue - fcfs, priority, round-robin -: who starts with how much in known cases,
- * and what holds for every snapshot and every choice of parameters. Who is paused:
- * test_policy_turns.c.
+ * Policies with a queue (fcfs, priority, round-robin): which job starts with how much in known
+ * cases, and properties for every snapshot and every choice of parameters. test_policy_turns.c
+ * tests pauses.
  */
 #include "test_policy_queue.h"
 
@@ -57,7 +57,7 @@ static void who_made_no_request_is_not_told_of_one(void **state)
     expect(0, POLICY_VERB_KEEP, 12, "keeps the 12 cores that it has, more than its minimum of 1");
 }
 
-/* What nobody can start with is used, and given up as soon as somebody can. */
+/* Running jobs use cores with which no job can start, and give them up as soon as one can. */
 static void strict_malleable_jobs_use_what_is_idle(void **state)
 {
     scene_init(&scene, 16, 0);
@@ -218,7 +218,7 @@ static void max_prop_grow_follows_the_logs_of_the_thesis(void **state)
 
 /* ---- what runs already, places, other resources ---------------------------------------------- */
 
-/* The daemon's jobs began by themselves, and nobody can stop them. */
+/* The daemon's jobs began by themselves and cannot be paused. */
 static void jobs_that_began_by_themselves_go_on(void **state)
 {
     static const char *const all[] = {"fcfs/strict", "priority/strict", "round-robin/strict"};
@@ -319,7 +319,7 @@ static void memory_that_is_too_little_holds_up_those_who_need_some(void **state)
 {
     scene_init(&scene, 8, GIB(4));
     runs_with(2, 2);
-    scene.held[0][0].amount.of[POLICY_MEMORY] = GIB(5); /* it has that, whatever there is */
+    scene.held[0][0].amount.of[POLICY_MEMORY] = GIB(5); /* more than the machine has */
     asks(2);
     asks(2)->min.of[POLICY_MEMORY] = 1;
     decide("fcfs/strict/rigid");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of policies with a queue share. */
+/* Shared by the tests of policies with a queue. */
 #pragma once
 
 #include "test_policy_scene.h"

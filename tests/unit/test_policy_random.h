@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random snapshots for the tests of policies: number n is the same one on every machine. What they
- * hold is chosen by flavour, so that a property is tested where it is promised.
+ * Random snapshots for the tests of policies: number n is the same on every machine. A flavour
+ * chooses their contents, so that a property is tested where it is promised.
  */
 #pragma once
 

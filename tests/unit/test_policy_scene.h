@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What most tests of policies share: one scene, decided on by a choice of policy. */
+/* Shared by most tests of policies: one scene, and a choice of policy that decides on it. */
 #pragma once
 
 #include "test_policy_random.h"

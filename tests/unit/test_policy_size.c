@@ -193,7 +193,7 @@ static void the_shorter_gets_more_and_starts_first(void **state)
     assert_in_range(cores_of(0), 18, 20);
     assert_in_range(cores_of(1), 20, 22);
 
-    /* who uses cores badly gets fewer, but not none: its time counts, too */
+    /* a job that uses cores badly gets fewer, but some: its time counts, too */
     response_scene(16, 2, (const uint32_t[]){1000, 60}, 2);
     give_amdahl(0, 990);
     give_amdahl(1, 800);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A choice of policy as text: what is read, what is written, and what a wrong word is told. */
+/* A choice of policy as text: reading, writing, and the errors for wrong words. */
 #include "test_policy_build.h"
 
 #include <errno.h>
@@ -227,7 +227,7 @@ static void hostile_words_are_cut_and_cleaned(void **state)
         err.text);
 }
 
-/* Whatever a policy declares can be written in this syntax, and told apart. */
+/* This syntax can express every parameter of every policy without ambiguity. */
 static void parameters_are_well_formed(void **state)
 {
     for (size_t i = 0; i < policy_count(); i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The policies that give cores where they speed up most, against all allocations there are; and for
- * every policy by speed-up, size, deadline or watts, that its plan is right on random snapshots.
+ * The policies that give cores where they speed up most, against all possible allocations. The
+ * plans of every policy by speed-up, size, deadline or watts are right on random snapshots.
  */
 #include "test_policy_curves.h"
 
@@ -58,7 +58,7 @@ static void throughput_is_the_best_of_all_allocations(void **state)
     }
 }
 
-/* What the envelope loses is no promise, but it is known: printed, and never a gain. */
+/* The loss by the envelope has no promised bound. The test prints it; it is never a gain. */
 static void throughput_on_uneven_tables_loses_little(void **state)
 {
     double lost = 0, worst = 0;
@@ -307,7 +307,7 @@ static void nobody_runs_for_whom_there_is_no_power(void **state)
     expect(3, POLICY_VERB_HOLD, 0, "power cap of 51 W allows 2.2 cores");
 }
 
-/* What a job that waits or may be paused does to a cap is nothing. */
+/* A job that waits or may be paused does not count against a cap. */
 static void power_stays_under_the_cap(void **state)
 {
     for (uint32_t n = 0; n < RANDOM_SNAPSHOTS; n++) {
@@ -454,7 +454,7 @@ static int64_t free_around(uint32_t domain)
     return least > 0 ? least / POLICY_CORE_MCPU : 0;
 }
 
-/* Those who run have what they gain from, and those who wait lack something. */
+/* Running jobs have all cores that they gain from; waiting jobs lack some resource. */
 static void no_core_is_left_while_someone_gains_from_it(void **state)
 {
     for (uint32_t n = 0; n < RANDOM_SNAPSHOTS; n++) {

@@ -61,7 +61,7 @@ static void another_job_is_called_what_the_caller_calls_it(void **state)
     }
 }
 
-/* What others hold is said, and a share of one job is none. */
+/* The text names cores that others hold; with one job it speaks of no share. */
 static void numbers_mean_something_to_the_reader(void **state)
 {
     assert_string_equal(reason(POLICY_REASON_EQUAL_SHARE, 8000, 3, 8000, 0),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is paused for whom under priority and round-robin, and how that goes on over time. */
+/* Which job is paused for which under priority and round-robin, and the turns over time. */
 #include "test_policy_queue.h"
 
 #include <errno.h>

@@ -275,7 +275,7 @@ static uint32_t random_users(uint32_t n, unsigned flavour)
     return count;
 }
 
-/* The heart of it: whatever the others ask for, and however many jobs they have. */
+/* The main property, for any requests and any number of jobs of other users. */
 static void nobody_has_less_than_their_share_while_they_can_use_it(void **state)
 {
     for (uint32_t n = 0; n < RANDOM_SNAPSHOTS; n++) {
@@ -338,7 +338,7 @@ static void a_user_who_lends_loses_no_more_than_is_lent(void **state)
     }
 }
 
-/* Of each user some rigid jobs, the next larger than the one before: shares fit them by and by. */
+/* Each user has rigid jobs of growing size, so that growing shares fit one after the other. */
 static void random_stairs(uint32_t n)
 {
     uint32_t count;

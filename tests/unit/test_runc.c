@@ -131,7 +131,7 @@ static void real_bundle_gets_mounts_and_environment_and_keeps_every_byte(void **
         take_out(&json, "," MOUNTS);
         take_out(&json, "," SOCKET "," PRELOAD);
         assert_string_equal(json.text, before);
-        /* What a library would have spoilt. */
+        /* A JSON library would have changed this number. */
         assert_non_null(strstr(json.text, "\"hard\":18446744073709551615"));
     }
 }

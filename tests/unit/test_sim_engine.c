@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulator's engine: scenarios worked out by hand, and what holds in every run. */
+/* The simulator's engine: scenarios worked out by hand, and properties of every run. */
 #include "sim_build.h"
 
 #include <errno.h>
@@ -38,7 +38,7 @@ static void two_jobs_share_and_the_last_takes_all(void **state)
     assert_at(finish_of(&run, 1), 2 * SECOND);
     assert_at(finish_of(&run, 2), 3 * SECOND); /* 4 s left at 2 s, on four cores */
     assert_int_equal(run.records[2].resizes, 1);
-    assert_int_equal(run.totals.decisions, 2); /* both arrivals at once; nobody is left at 3 s */
+    assert_int_equal(run.totals.decisions, 2); /* both arrivals at once; no job is left at 3 s */
     assert_int_equal(run.totals.most_alive, 2);
 }
 
@@ -191,7 +191,7 @@ static void a_pause_does_not_spare_the_rest_of_a_start(void **state)
     assert_at(finish_of(&run, 1), 10 * SECOND); /* begins at 3 + 4 s */
 }
 
-/* Starts everybody at once, the first with four cores, the others with one. */
+/* Starts all jobs at once, the first with four cores, the others with one. */
 static void four_and_one(const struct policy_snapshot *snapshot, struct policy_plan *plan)
 {
     for (uint32_t j = 0; j < snapshot->job_count; j++)
@@ -248,7 +248,7 @@ static void without_control_stock_threads_overlap(void **state)
     assert_at(finish_of(&run, 1), 3 * SECOND);
     assert_int_equal(run.records[2].start_ns, 0);
     assert_int_equal(run.totals.decisions, 0);
-    run.machine.placement = SIM_EXCLUSIVE; /* there is nobody to fence cores */
+    run.machine.placement = SIM_EXCLUSIVE; /* no daemon fences cores there */
     run_all(&run);
     assert_at(finish_of(&run, 1), 3 * SECOND);
 }
@@ -259,7 +259,7 @@ static void energy_is_idle_and_busy_power_over_time(void **state)
     run.machine.idle_uw = 10000000;
     run.machine.core_uw = 5000000;
     run_job(&run, SECOND, 20 * SECOND)->max = 2;
-    run_job(&run, 21 * SECOND, 10 * SECOND)->max = 1; /* after ten seconds with nothing to do */
+    run_job(&run, 21 * SECOND, 10 * SECOND)->max = 1; /* after ten idle seconds */
     run_all(&run);
     assert_int_equal(run.totals.energy_uj, 10 * 20000000 + 10 * 10000000 + 10 * 15000000);
 }
@@ -301,7 +301,7 @@ static void look(const struct policy_snapshot *snapshot, struct policy_plan *pla
     } else {
         assert_int_equal(job->start_ns, SIM_CLOCK_START_NS);
         assert_int_equal(*(const uint64_t *)snapshot->state, snapshot->now_ns - 3 * SECOND);
-        /* 5 s were told, it needs 10 */
+        /* it needs 10 s; its estimate was 5 s */
         assert_int_equal(job->remaining_ns,
                          job->run_ns < 5 * SECOND ? 5 * SECOND - job->run_ns : SECOND / 2 + 1);
         decide_keep(snapshot, plan, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scenarios as JSON: what they mean, and what is said where one is wrong. */
+/* Scenarios as JSON: their meaning, and the errors of wrong ones. */
 #include "sim_input.h"
 
 #include "sim/input/value.h"
@@ -242,7 +242,7 @@ static void machine_and_observation_are_read(void **state)
     unload(&jobs);
 }
 
-/* ---- what is said about bad ones ------------------------------------------------------------- */
+/* ---- errors of wrong scenarios --------------------------------------------------------------- */
 
 #define HEAD "{'machine': {'cores': 8},\n"
 #define JOB  "'work': 1, 'speedup': 1"

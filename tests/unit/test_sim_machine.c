@@ -61,7 +61,7 @@ static void alone_a_job_follows_its_curve(void **state)
     expect(&b, 0, 1600, 1600); /* its gaps stay idle */
     b.job.request = 4;
     assert_at(machine_alone_ns(&b.machine, &b.job), SECOND * 10 / 16);
-    b.job.request = 0; /* nothing said: all that there are */
+    b.job.request = 0; /* the default: all CPUs */
     assert_at(machine_alone_ns(&b.machine, &b.job), SECOND * 10 / 16);
     b.job.request = 1;
     assert_at(machine_alone_ns(&b.machine, &b.job), SECOND);
@@ -174,7 +174,7 @@ static void a_quota_throttles_the_only_thread(void **state)
     expect(&b, 1, 2000, 2000);
     b.machine.placement = SIM_SHARED;
     machine_hold(&b.machine, &b.job, 500, false, &b.tasks[0]);
-    expect(&b, 0, 1000, 1000); /* where cores are free, a weight limits nobody */
+    expect(&b, 0, 1000, 1000); /* where cores are free, a weight limits no job */
 }
 
 static void contention_is_what_others_cause(void **state)

@@ -65,7 +65,7 @@ static void what_cannot_be_said_is_no_number(void **state)
     run.jobs[0].deadline_ns = 5;
     assert_int_equal(run_try(&run), 0);
     measure();
-    assert_near(value[SIM_MISSES], 1); /* who never ends is late, too */
+    assert_near(value[SIM_MISSES], 1); /* a job that never ends is late, too */
 }
 
 static int ascending(const void *a, const void *b)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Policies with a queue over whole runs of mixed jobs that compete for cores and memory: every plan
- * holds, and everything ends, whatever was paused for whom.
+ * is valid, and every job ends, also after pauses.
  */
 #include "sim_build.h"
 #include "test_random.h"

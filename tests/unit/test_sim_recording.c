@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From looks at jobs to a scenario: with jobs whose truth is known. */
+/* From samples of jobs to a scenario, with jobs whose true speed-up is known. */
 #include "sim_build.h"
 
 #include "base/cleanup.h"
@@ -93,7 +93,7 @@ static json_t *scenario_of(void)
     return json;
 }
 
-/* A scenario that the simulator takes; what the JSON says is in the file's fields. */
+/* A scenario that the simulator accepts; the fields have the values of the JSON. */
 static struct scenario *parsed(const json_t *json)
 {
     char *text = json_dumps(json, JSON_REAL_PRECISION(12));
@@ -353,7 +353,7 @@ static void nothing_but_idlers_is_no_scenario(void **state)
     assert_int_equal(err.code, -ENODATA);
 }
 
-/* ---- what its owner said --------------------------------------------------------------------- */
+/* ---- the owner's requests -------------------------------------------------------------------- */
 
 static void the_owners_word_is_passed_on(void **state)
 {
@@ -378,7 +378,7 @@ static void the_owners_word_is_passed_on(void **state)
     assert_int_equal(s->jobs[0].weight, 100);
     assert_int_equal(s->jobs[0].deadline_ns, 100 * SECOND);
     assert_false(s->jobs[0].preemptible);
-    assert_int_equal(s->jobs[0].told_ns, POLICY_UNKNOWN); /* it never said how much it has to do */
+    assert_int_equal(s->jobs[0].told_ns, POLICY_UNKNOWN); /* it never reported its total */
     scenario_free(s);
     json_decref(json);
 }
@@ -449,7 +449,7 @@ static void a_day_of_looks_says_the_same_as_a_minute(void **state)
     json_decref(json);
 }
 
-/* What a simulated run would have shown to a recorder. */
+/* The samples that a recorder would have taken from a simulated run. */
 static void record_run(const struct run *run)
 {
     for (uint32_t i = 0; i < run->job_count; i++)

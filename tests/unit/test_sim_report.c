@@ -92,7 +92,7 @@ static void no_room(const struct policy_snapshot *snapshot, struct policy_room *
     *ret_room = (struct policy_room){.amounts = snapshot->job_count};
 }
 
-/* Starts nothing, ever. */
+/* Never starts a job. */
 static int hold_all(const struct policy *policy, const struct policy_snapshot *snapshot,
                     struct policy_plan *plan)
 {

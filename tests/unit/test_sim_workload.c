@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Generated jobs: distributions, arrivals, and what a seed means. */
+/* Generated jobs: distributions, arrivals, and the effect of a seed. */
 #include "sim_input.h"
 
 #include "sim/input/random.h"

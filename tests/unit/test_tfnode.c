@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tide-tfnode without TensorFlow: its ServerDef, its options, where it looks for the wheel. */
+/* tide-tfnode without TensorFlow: its ServerDef, its options, its search for the wheel. */
 #include "tfnode/locate.h"
 #include "tfnode/options.h"
 #include "tfnode/serverdef.h"
@@ -32,7 +32,7 @@ static void assert_encoded(const struct serverdef *def, const char *hex)
 }
 
 /*
- * Of TensorFlow 2.21: ServerDef(job_name=…, task_index=…, protocol="grpc") with one job and one
+ * From TensorFlow 2.21: ServerDef(job_name=…, task_index=…, protocol="grpc") with one job and one
  * task, SerializeToString(deterministic=True).hex().
  */
 static void serverdef_is_the_bytes_that_tensorflow_writes(void **state)

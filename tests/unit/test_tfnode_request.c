@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The control port's requests: what is one, what is not, and that nothing is decided too early. */
+/* The control port's requests: valid ones, invalid ones, and no decision before enough bytes. */
 #include "tfnode/request.h"
 
 #include <errno.h>
@@ -89,7 +89,7 @@ static void length_that_is_in_doubt_is_refused(void **state)
     assert_bad("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", -ENOTSUP);
 }
 
-/* A browser sends a page's POST without asking only in types of forms, and always says Origin. */
+/* A browser sends a page's POST unasked only in a form's types, and always with an Origin. */
 static void orders_of_web_pages_are_refused(void **state)
 {
     assert_bad("POST /v1/release HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", -EMEDIUMTYPE);
@@ -102,7 +102,7 @@ static void orders_of_web_pages_are_refused(void **state)
     assert_bad("GET /v1/watch HTTP/1.1\r\nOrigin: http://127.0.0.1:2223\r\n\r\n", -EPERM);
 }
 
-/* A page whose name somebody lets mean this machine is of the same origin as the port. */
+/* A page whose name is made to mean this machine has the same origin as the port. */
 static void host_must_be_an_address(void **state)
 {
     static const char *const good[] = {"10.0.0.7", "10.0.0.7:2223", "[fd00::7]:2223",

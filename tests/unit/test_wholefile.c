@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In which order a file is written, synced and renamed: the linker puts us before both calls. */
+/* The order in which a file is written, synced and renamed. --wrap sends both calls here. */
 #include "base/wholefile.h"
 
 #include <errno.h>

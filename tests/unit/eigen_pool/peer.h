@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The daemon's side of agent.sock for tests of the agent inside one process: a real peer on a real
- * socket. One thread at a time talks to it. Any failure, also silence of 30 s, ends the process
- * with a message.
+ * The daemon's side of agent.sock for tests of the agent inside one process, on a real socket. One
+ * thread at a time calls it. Any failure, also silence of 30 s, ends the process with a message.
  */
 #pragma once
 
@@ -13,7 +12,7 @@
 struct peer {
     char directory[64];
     int listener;
-    int conn; /* -1: nobody yet */
+    int conn; /* -1: no agent yet */
     uint64_t epoch;
     uint64_t generation;
     struct proto_backend backend; /* the last one described; index 0 */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Eigen's own thread pool behind the names that TensorFlow gives it, so that the agent's hooks take
- * hold of it as they do in TensorFlow: tsl::thread::ThreadPool around Eigen::ThreadPoolTempl, in a
- * shared object, every call of a member through the PLT. C++ only because that ABI is.
+ * Eigen's own thread pool behind the names that TensorFlow gives it, so that the agent's hooks
+ * govern it as in TensorFlow: tsl::thread::ThreadPool around Eigen::ThreadPoolTempl, in a shared
+ * object, every call of a member through the PLT. Its ABI needs C++.
  */
 #pragma once
 
