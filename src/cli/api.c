@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define API_AGAIN_US 1000000 /* the Retry-After of 429 */
+#define API_AGAIN_US 1000000 /* the Retry-After of a 429 answer */
 
 void api_answer_done(struct api_answer *answer)
 {
@@ -15,8 +15,8 @@ void api_answer_done(struct api_answer *answer)
 }
 
 /*
- * Names and notes come from other people's programs: what would steer the terminal (C0, DEL, C1) is
- * replaced here, once, before any command prints it.
+ * Names and notes come from other users' programs. Control characters (C0, DEL, C1) could steer the
+ * terminal, so they are replaced here, once, before any command prints them.
  */
 static void make_printable(json_t *json)
 {
@@ -51,7 +51,7 @@ json_t *api_parse(const char *text)
 struct call {
     const char *method, *path, *body;
     unsigned timeout_ms;
-    const char *last; /* of a stream */
+    const char *last; /* id of a stream's last event */
     struct http_stream *stream;
 };
 
@@ -72,16 +72,16 @@ static int request_in(const char *dir, const struct call *c, struct api_answer *
         r = http_request(socket_path, c->method, c->path, c->body, c->timeout_ms, &status, &text,
                          err);
     if (r == -ENOENT || r == -ECONNREFUSED || r == -ENOTDIR)
-        return error_set(err, -ENOENT, "no daemon runs (nobody listens on %s)", socket_path);
+        return error_set(err, -ENOENT, "no daemon runs (no process listens on %s)", socket_path);
     if (r == -EACCES)
-        return error_set(err, r, "the daemon in %s is somebody else's", dir);
+        return error_set(err, r, "the daemon in %s belongs to another user", dir);
     if (r == -ETIMEDOUT)
         return error_set(err, r, "the daemon in %s does not answer", dir);
     if (r < 0)
         return r;
     json = api_parse(text ? text : "");
     if (!json)
-        return error_set(err, -EBADMSG, "the daemon in %s answered with something unreadable", dir);
+        return error_set(err, -EBADMSG, "the daemon in %s sent an answer that is not JSON", dir);
     ret->status = status;
     ret->body = json;
     snprintf(ret->dir, sizeof(ret->dir), "%s", dir);
@@ -99,13 +99,13 @@ static int call_once(const struct call *c, struct api_answer *ret, struct error 
     r = request_in(dir, c, ret, err);
     if (r != -ENOENT && r != -EACCES)
         return r;
-    /* A socket that the system's daemon left behind must not hide the user's own. */
+    /* The system's daemon may leave a socket behind; it must not hide the user's own daemon. */
     if (rundir_user(own) < 0 || strcmp(own, dir) == 0)
         return r;
     return request_in(own, c, ret, err);
 }
 
-/* One that comes too soon after others of this user is made once more: nothing was done. */
+/* A 429 answer means that the daemon did nothing, so the request is sent once more. */
 static int try_call(const struct call *c, struct api_answer *ret, struct error *err)
 {
     int r = call_once(c, ret, err);
@@ -172,7 +172,7 @@ int api_unreachable(const struct command *cmd, int code, const struct error *err
         return cli_error(cmd, CLI_DENIED, "Ask its owner, or run as root.", "%s", err->text);
     case -EPERM:
         return cli_error(cmd, CLI_DENIED,
-                         "Whoever it is could answer as they like. Set TIDE_DIR or XDG_RUNTIME_DIR "
+                         "That user could send false answers. Set TIDE_DIR or XDG_RUNTIME_DIR "
                          "to a directory of your own.",
                          "%s", err->text);
     case -ETIMEDOUT:
@@ -241,7 +241,7 @@ int api_job_path(const struct command *cmd, const char *job, const char *suffix,
     if (!*job)
         return cli_usage(cmd,
                          "JOB is empty: give an id, a name, or the pid of one of its processes");
-    /* No name has a slash, and a server may take an escaped one for a plain one. */
+    /* A job's name has no slash, and a server may take an escaped slash for a plain one. */
     if (strchr(job, '/') || http_escape(job, name, sizeof(name)) < 0)
         return cli_error(cmd, CLI_NOT_FOUND, "'tide ps' lists the jobs.", "there is no job '%.64s'",
                          job);

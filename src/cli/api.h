@@ -14,11 +14,11 @@
 #include <jansson.h>
 #include <limits.h>
 
-#define API_TIMEOUT_MS 5000 /* of a request that does not wait for an acknowledgement */
+#define API_TIMEOUT_MS 5000 /* for a request that does not wait for an acknowledgement */
 #define API_PATH_MAX   1024
 
 struct api_answer {
-    int status;                /* HTTP's */
+    int status;                /* HTTP status */
     json_t *body;              /* never NULL after success; JSON null when the answer had none */
     char dir[RUNDIR_PATH_MAX]; /* of the daemon that answered */
 };
@@ -28,39 +28,39 @@ void api_answer_done(struct api_answer *answer);
 #define _cleanup_answer_ _cleanup_(api_answer_done)
 
 /*
- * One request to the daemon of this user: the system's, or the user's own when that one does not
- * run. @body may be NULL (borrowed). Prints nothing.
- * Returns 0 (whatever the status), or -errno of http_request() with *err saying where: -ENOENT when
- * no daemon runs, -EBADMSG also for an answer that is no JSON.
+ * Sends one request to this user's daemon: the system's, or the user's own when that one does not
+ * run. @body may be NULL (borrowed). Prints nothing. Returns 0 (whatever the status), or -errno of
+ * http_request() with *err saying where: -ENOENT when no daemon runs, -EBADMSG also for an answer
+ * that is not JSON.
  */
 int api_try(const char *method, const char *path, json_t *body, unsigned timeout_ms,
             struct api_answer *ret, struct error *err);
 
 /*
- * The same for a path that answers with a stream of events, from behind @last (may be empty). With
- * ret->status 200 *ret_stream is one and the body JSON null.
+ * The same for a path that answers with a stream of events, from behind the event @last (may be
+ * empty). With ret->status 200, *ret_stream is the stream and the body JSON null.
  */
 int api_stream(const char *path, const char *last, struct http_stream *ret_stream,
                struct api_answer *ret, struct error *err);
 
-/* JSON of the daemon, printable; NULL when it is none. */
+/* Parses the daemon's JSON and makes it printable; NULL when it is not JSON. */
 json_t *api_parse(const char *text);
 
-/* Why `tide run` could not start a daemon here: 0, or -errno with the reason in *err. */
+/* Says why `tide run` could not start a daemon here: 0, or -errno with the reason in *err. */
 int api_cannot_start(struct error *err);
 
 /* Prints the message for a failure of api_try(); returns CLI_UNREACHABLE or CLI_DENIED. */
 int api_unreachable(const struct command *cmd, int code, const struct error *err);
 
-/* Prints what the daemon complained about in @answer (status >= 400); returns the exit code. */
+/* Prints the daemon's complaint in @answer (status >= 400); returns the exit code. */
 int api_refused(const struct command *cmd, const struct api_answer *answer);
 
-/* The exit code that belongs to a status. */
+/* Returns the exit code for an HTTP status. */
 int api_exit_code(int status);
 
 /*
- * The usual case: asks, prints what failed. Returns CLI_OK with *ret, the body (the caller's), or
- * the exit code.
+ * The usual case: sends the request and prints a failure. Returns CLI_OK with *ret, the body (the
+ * caller's), or the exit code.
  */
 int api_request(const struct command *cmd, const char *method, const char *path, json_t *body,
                 unsigned timeout_ms, json_t **ret);
@@ -69,7 +69,7 @@ int api_request(const struct command *cmd, const char *method, const char *path,
 int api_job_path(const struct command *cmd, const char *job, const char *suffix,
                  char ret_path[API_PATH_MAX]);
 
-/* ---- members of an object; what is missing or of another type is "", 0, false ---- */
+/* ---- members of an object; a missing one, or one of another type, is "", 0, false ---- */
 
 const char *member_text(const json_t *object, const char *key);
 long member_long(const json_t *object, const char *key);

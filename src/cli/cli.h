@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `tide`, the command line: what its commands have in common.
+ * `tide`, the command line: the common part of its commands.
  *
- * One file per command, cmd_NAME.c, which defines `command_NAME`; main.c finds the one that was
- * asked for and calls its function. Commands do not know each other. Messages go through
- * cli_error(), so that every failure is one line that says what was wrong and where, and one that
- * says what to do. Single-threaded.
+ * Each command has one file, cmd_NAME.c, which defines `command_NAME`; main.c finds the command by
+ * its name and calls its function. Commands do not know each other. Messages go through
+ * cli_error(): one line says what was wrong and where, and one what to do. Single-threaded.
  */
 #pragma once
 
@@ -16,15 +15,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Exit codes, documented in tide(1). `tide run` ends with those of the program that it runs. */
+/* Exit codes, documented in tide(1). `tide run` ends with the exit code of its program. */
 enum cli_exit {
     CLI_OK = 0,
-    CLI_FAILED = 1,       /* the machine failed us: memory, a full disk */
+    CLI_FAILED = 1,       /* the machine failed: out of memory, a full disk */
     CLI_USAGE = 2,        /* the command line, or a value the daemon refuses */
     CLI_NOT_FOUND = 3,    /* no such job or process */
-    CLI_DENIED = 4,       /* somebody else's job */
+    CLI_DENIED = 4,       /* another user's job */
     CLI_UNREACHABLE = 5,  /* no daemon, or none that answers */
-    CLI_PARTIAL = 6,      /* done for some processes, or not acknowledged in time */
+    CLI_PARTIAL = 6,      /* done for some processes only, or not acknowledged in time */
     CLI_CANNOT_RUN = 126, /* run, submit: the program is not executable, as env(1) has it */
     CLI_NO_PROGRAM = 127, /* run, submit: there is no such program */
 };
@@ -42,8 +41,8 @@ struct command {
 };
 
 /*
- * Every command, in the order of `tide help`: a row here and cmd_NAME.c, which defines
- * `command_NAME`, are all that one needs. The table of them is main.c's alone.
+ * Every command, in the order of `tide help`. A new command needs a row here and cmd_NAME.c, which
+ * defines `command_NAME`. Only main.c has the table of them.
  */
 #define COMMANDS(X)                                                                                \
     X(run)                                                                                         \
@@ -75,18 +74,18 @@ struct command {
 COMMANDS(COMMAND_DECLARE)
 #undef COMMAND_DECLARE
 
-/* Whether docker calls us as its plugin; cmd_docker.c. */
+/* True if docker calls this program as its plugin; cmd_docker.c. */
 bool docker_is_plugin(const char *program);
 
 /*
  * Answers docker. Returns an exit code, or -1 when the words behind `docker tide` are a command of
- * tide's, which main.c runs: *ret_skip words stand between the program's name and "tide".
+ * tide, which main.c runs: *ret_skip words stand between the program's name and "tide".
  */
 int docker_plugin(int argc, char **argv, int *ret_skip);
 
 /*
- * @argv of a job: if it is `docker run`, becomes that with an elastic container, as `docker tide
- * run` does. -1: it is another program; else the code to end with.
+ * If the job's @argv is `docker run`, becomes that command with an elastic container, as `docker
+ * tide run` does. Returns -1 for another program, else the exit code.
  */
 int docker_launch(char *const *argv);
 
@@ -105,7 +104,7 @@ __attribute__((format(printf, 4, 5))) int cli_error(const struct command *cmd, i
 __attribute__((format(printf, 2, 3))) int cli_usage(const struct command *cmd, const char *fmt,
                                                     ...);
 
-/* One line on stderr that is no failure: "tide: <command>: <text>". */
+/* Prints one line on stderr that is no failure: "tide: <command>: <text>". */
 __attribute__((format(printf, 2, 3))) void cli_note(const struct command *cmd, const char *fmt,
                                                     ...);
 
@@ -132,30 +131,29 @@ const char *cli_glyph(enum cli_glyph glyph);
 /* ---- options (option.c) ---- */
 
 /*
- * getopt_long() whose complaints are ours, and which knows --help: both end the program. @options
- * are ended by zeroes, NULL: none; parsing stops at the first operand when @in_order (a command
- * with a command line behind its own options), else operands are moved to the end.
- * Returns the option's value with its argument in optarg, or -1 when there are no more (operands
- * begin at optind).
+ * getopt_long() that prints our messages and knows --help; both end the program. @options are ended
+ * by zeroes (NULL: none). Parsing stops at the first operand when @in_order, for a command with a
+ * command line behind its own options; else operands are moved to the end. Returns the option's
+ * value with its argument in optarg, or -1 at the end (operands begin at optind).
  */
 int option_next(const struct command *cmd, int argc, char **argv, const struct option *options,
                 bool in_order);
 
 /*
- * Reads @text as a decimal number between @min and @max. @name is what stands for it on the command
- * line ("--threads", "PID"): the complaint begins with it, "--threads: 0 is outside 1 … 4096".
- * Returns CLI_OK, or CLI_USAGE after the complaint was printed.
+ * Reads @text as a decimal number between @min and @max. @name is its option or operand
+ * ("--threads", "PID"), with which the message begins: "--threads: 0 is outside 1 … 4096". Returns
+ * CLI_OK, or CLI_USAGE after the message.
  */
 int option_number(const struct command *cmd, const char *text, const char *name, long min, long max,
                   long *ret);
 
 /*
  * Reads the value of --since as whole seconds since 1970, not before 1. Returns CLI_OK, or
- * CLI_USAGE after the complaint was printed.
+ * CLI_USAGE after the message.
  */
 int option_since(const struct command *cmd, const char *text, uint64_t *ret_s);
 
-/* Complains, and ends the program, unless @min to @max operands are left. */
+/* Ends the program with a message unless @min to @max operands are left. */
 void option_operands(const struct command *cmd, int argc, char **argv, int min, int max);
 /* Parses the command line of a command without options of its own. */
 void option_none(const struct command *cmd, int argc, char **argv, int min, int max);

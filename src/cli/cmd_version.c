@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/api.h"
 
-/* The daemon's version is told when one runs; that none runs is no failure here. */
+/* Prints the daemon's version if one runs; a missing daemon is no failure here. */
 static int version_run(int argc, char **argv)
 {
     _cleanup_answer_ struct api_answer answer = {0};

@@ -22,7 +22,7 @@ static const struct command *find(const char *name)
     return NULL;
 }
 
-/* Says that there is no command @name, and which one may have been meant. */
+/* Says that there is no command @name, and which one comes nearest. */
 static int unknown(const char *name)
 {
     const char *names[ARRAY_LEN(commands)];
@@ -81,7 +81,7 @@ const struct command command_help = {
     .run = help_run,
 };
 
-/* ---- the command that was asked for ---- */
+/* ---- choice of the command ---- */
 
 static int dispatch(int argc, char **argv)
 {
@@ -100,7 +100,7 @@ static int dispatch(int argc, char **argv)
     return cmd ? cmd->run(argc - 1, argv + 1) : unknown(argv[1]);
 }
 
-/* As `docker tide …`. */
+/* Called as `docker tide …`. */
 static int plugin(int argc, char **argv)
 {
     int skip = 0;

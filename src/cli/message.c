@@ -14,7 +14,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-/* One write(2) a line, so that lines of programs that share the terminal do not mix. */
+/* One write(2) for each line keeps it whole when programs share the terminal. */
 __attribute__((format(printf, 3, 0))) static void
 print_line(const struct command *cmd, const char *hint, const char *fmt, va_list ap)
 {
@@ -98,8 +98,8 @@ bool cli_color(void)
 }
 
 /*
- * The locale is read from the environment: setlocale() would load its tables on each start, and
- * nothing else here depends on them. No locale at all (containers, cron) is taken for UTF-8.
+ * Reads the locale from the environment: setlocale() would load its tables on each start, and
+ * nothing else here needs them. No locale at all (containers, cron) counts as UTF-8.
  */
 static bool utf8(void)
 {

@@ -11,14 +11,14 @@
 
 #define OPTIONS_MAX 64
 
-/* The short options are those of @options whose value is a character. */
+/* Collects the short options: entries of @options whose value is a character. */
 static void short_options(const struct option *options, bool in_order, char *buf, size_t size)
 {
     size_t n = 0;
 
     if (in_order)
         buf[n++] = '+';
-    buf[n++] = ':'; /* tells a missing argument from an unknown option */
+    buf[n++] = ':'; /* lets getopt tell a missing argument from an unknown option */
     for (; options->name && n + 3 < size; options++) {
         if (options->val >= 128)
             continue;
@@ -29,7 +29,7 @@ static void short_options(const struct option *options, bool in_order, char *buf
     buf[n] = '\0';
 }
 
-/* @options and --help. */
+/* Appends --help to @options. */
 static void with_help(const struct option *options, struct option all[OPTIONS_MAX])
 {
     size_t n = 0;

@@ -309,7 +309,7 @@ def test_signal_takes_the_offset_from_the_process(tide, queued):
 @pytest.mark.parametrize("offset", ["0", "-3", "9999", "x"])
 def test_signal_that_is_switched_off_is_not_sent(tide, queued, offset):
     process = queued(7, TIDE_SIGNAL=offset)
-    assert_error(tide("signal", process.pid, 2), 3, "tide: signal: nothing sent")
+    assert_error(tide("signal", process.pid, 2), 3, "tide: signal: no signal sent")
     assert process.poll() is None
 
 
@@ -317,7 +317,7 @@ def test_signal_spares_a_process_without_handler(tide):
     process = subprocess.Popen(["sleep", "600"])
     try:
         done = tide("signal", process.pid, 2)
-        assert_error(done, 3, "tide: signal: nothing sent", "no handler")
+        assert_error(done, 3, "tide: signal: no signal sent", "no handler")
         assert process.poll() is None
     finally:
         process.kill()
@@ -343,7 +343,7 @@ def test_policies_are_listed_and_explained_without_a_daemon(tide):
     assert (listed.returncode, listed.stderr) == (0, "")
     names = [line.split()[0] for line in listed.stdout.split("\n\n")[0].splitlines()]
     assert {"equal", "fcfs", "power-cap"} <= set(names) and "*" not in listed.stdout
-    assert "none is in force" in listed.stdout
+    assert "no policy is in force" in listed.stdout
     assert "(default 0)" in tide("policy", "show", "priority").stdout
     without = json.loads(tide("policy", "--json").stdout)
     assert (without["name"], without["policy"]) == (None, None)

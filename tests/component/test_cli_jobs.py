@@ -149,9 +149,9 @@ def test_set_before_there_is_a_pool_is_accepted(tide):
     tide.wait(lambda: tide("ps").returncode == 0 and tide.jobs())
     done = tide("set", "plain", "--threads", 1)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "1 thread, in force as soon as it has a thread pool" in done.stdout
+    assert "1 thread, takes effect with its first thread pool" in done.stdout
     done = tide("set", "plain", "--auto")
-    assert "plain: automatic, in force as soon as it has a thread pool" in done.stdout
+    assert "plain: automatic, takes effect with its first thread pool" in done.stdout
 
 
 def test_job_that_does_not_acknowledge_is_partly_applied(tide):
@@ -262,7 +262,7 @@ def test_signal_reaches_the_job(tide):
 def test_signal_spares_a_job_that_switched_it_off(tide):
     process = tide.start("run", "--name", "off", "--", "sleep", "600", env={"TIDE_SIGNAL": "0"})
     tide.wait(lambda: tide("ps").returncode == 0 and tide.jobs())
-    assert_error(tide("signal", "off", 2), 3, "tide: signal: nothing sent")
+    assert_error(tide("signal", "off", 2), 3, "tide: signal: no signal sent")
     assert process.poll() is None
 
 
@@ -270,7 +270,7 @@ def test_signal_spares_a_job_that_switched_it_off(tide):
 def test_somebody_elses_daemon_is_denied(empty):
     for args in (["ps"], ["set", "j1", "--auto"], ["policy", "equal"]):
         done = empty(*args, user=65534, group=65534, extra_groups=[])
-        assert_error(done, 4, f"tide: {args[0]}: ", "somebody else's")
+        assert_error(done, 4, f"tide: {args[0]}: ", "another user")
 
 
 # ---- tide top ----

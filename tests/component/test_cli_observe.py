@@ -121,8 +121,8 @@ def test_events_tell_what_happened(tide):
     assert short[1]["name"] == "short" and abs(short[1]["time"] - time.time()) < 60
     kinds = {e["event"] for e in objects(tide("events", "-jt", "job-ended,policy-changed"))}
     assert kinds == {"job-ended", "policy-changed"}
-    assert "No such event" in tide("events", "--since", int(time.time()) + 60).stdout
-    assert "No such event" in tide("events", "nobody").stdout
+    assert "has no such event" in tide("events", "--since", int(time.time()) + 60).stdout
+    assert "has no such event" in tide("events", "nobody").stdout
 
 
 def test_followed_events_come_at_once_over_a_restart_of_the_daemon_until_ctrl_c(tide, follow):
@@ -131,9 +131,9 @@ def test_followed_events_come_at_once_over_a_restart_of_the_daemon_until_ctrl_c(
     while json.loads(events.stdout.readline())["name"] != "cnn":
         pass
     end_daemon(tide, signal.SIGKILL)
-    assert "the daemon has gone" in events.stderr.readline()
+    assert "the daemon has ended" in events.stderr.readline()
     assert tide("run", "--name", "next", "--", "true").returncode == 0
-    assert "the daemon is back" in events.stderr.readline()
+    assert "the daemon answers again" in events.stderr.readline()
     assert "some events are missing" in events.stderr.readline()
     while json.loads(events.stdout.readline())["name"] != "next":
         pass

@@ -90,7 +90,7 @@ def test_what_still_runs_at_the_end_is_cut_there(tide, build_dir, recorder):
     scenario = recorder.end(number=None)
     observed, = scenario["observed"]["jobs"]
     assert observed["cut"] and 1.5 < observed["turnaround"] < 2.5
-    assert "1 still running" in recorder.said
+    assert "jobs still running, recorded as if they had ended now: 1" in recorder.said
     assert job.poll() is None
 
 
@@ -112,7 +112,7 @@ def test_programs_that_sleep_are_left_out(tide, build_dir, recorder):
     assert loop(tide, build_dir, "busy", 1000).wait(GUARD_S) == 0
     scenario = recorder.end()
     assert [j["name"] for j in scenario["jobs"]] == ["busy"]
-    assert "1 left out" in recorder.said
+    assert "jobs left out, since they hardly used a core: 1" in recorder.said
 
 
 def test_the_policys_spec_is_in_the_file(tide, build_dir, recorder):

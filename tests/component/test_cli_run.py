@@ -135,7 +135,7 @@ def assert_runs_with_one_line(done, *words):
     lines = done.stderr.splitlines()
     assert (done.returncode, done.stdout) == (7, "ran\n")
     assert len(lines) == 1, done.stderr
-    assert lines[0].startswith("tide: run: running with")
+    assert lines[0].startswith("tide: run: the program runs")
     for word in words:
         assert word in lines[0]
 
@@ -147,7 +147,7 @@ RAN = ["run", "--", "sh", "-c", "echo ran; exit 7"]
     ("/bin/false", ["ended at once"]),
     ("/nonexistent/tided", ["TIDE_DAEMON names /nonexistent/tided: No such file"])])
 def test_runs_without_a_daemon(tide, daemon, words):
-    assert_runs_with_one_line(tide(*RAN, env={"TIDE_DAEMON": daemon}), "without control", *words)
+    assert_runs_with_one_line(tide(*RAN, env={"TIDE_DAEMON": daemon}), "not as a job", *words)
 
 
 def test_a_tided_that_is_not_there_is_named_by_all(tide):
@@ -156,7 +156,7 @@ def test_a_tided_that_is_not_there_is_named_by_all(tide):
     assert_error(tide("ps", env=env), 5, "tide: ps: no daemon runs",
                  f"'tide run' cannot start one: {words}.")
     out = tide("doctor", env=env).stdout
-    assert f"none runs, and {words}" in out and "unset TIDE_DAEMON" in out
+    assert f"no daemon runs, and {words}" in out and "unset TIDE_DAEMON" in out
 
 
 @pytest.mark.parametrize("name, words", [("a b", ["blank"]), ("a:b", ["blank"]), ("none", ["none"])])
@@ -195,7 +195,7 @@ def make_dangling_link(path):
 def test_a_directory_that_cannot_be_trusted_is_named_by_all(tide, make, word):
     """And the program runs all the same."""
     make(tide.dir)
-    assert_runs_with_one_line(tide(*RAN), "without control", str(tide.dir), word)
+    assert_runs_with_one_line(tide(*RAN), "not as a job", str(tide.dir), word)
     assert tide.daemon() is None
     assert_error(tide("ps"), 5, "tide: ps: no daemon runs", "'tide run' cannot start one: ", word)
     rows = {row["name"]: row for row in json.loads(tide("doctor", "--json").stdout)["checks"]}
@@ -205,27 +205,27 @@ def test_a_directory_that_cannot_be_trusted_is_named_by_all(tide, make, word):
 
 def test_a_directory_that_cannot_be_made_is_named_by_all(tide):
     env = {"TIDE_DIR": str(tide.dir / "a" / "b")}
-    assert_runs_with_one_line(tide(*RAN, env=env), "without control", "cannot make the directory")
+    assert_runs_with_one_line(tide(*RAN, env=env), "not as a job", "cannot make the directory")
     assert_error(tide("ps", env=env), 5, "tide: ps: no daemon runs", "cannot make the directory")
     assert "problem directory   cannot make the directory" in tide("doctor", env=env).stdout
 
 
 def test_runs_when_the_directory_has_too_long_a_name(tide):
-    assert_runs_with_one_line(tide(*RAN, env={"TIDE_DIR": "/tmp/" + "x" * 100}), "without control")
+    assert_runs_with_one_line(tide(*RAN, env={"TIDE_DIR": "/tmp/" + "x" * 100}), "not as a job")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
 def test_runs_when_the_directory_cannot_be_written(tide, public_dir):
     done = tide(*RAN, env={"TIDE_DIR": public_dir / "run"}, user=65534, group=65534, extra_groups=[],
                 cwd="/")
-    assert_runs_with_one_line(done, "without control")
+    assert_runs_with_one_line(done, "not as a job")
 
 
 def test_runs_beside_a_daemon_that_was_stopped(tide):
     tide.start("run", "--name", "a", "--", "sleep", "600")
     tide.wait(lambda: tide("ps").returncode == 0 and tide.jobs())
     os.kill(tide.daemon(), signal.SIGSTOP)
-    assert_runs_with_one_line(tide(*RAN), "without control", "does not answer")
+    assert_runs_with_one_line(tide(*RAN), "not as a job", "does not answer")
 
 
 def test_a_killed_daemon_is_replaced(tide):

@@ -393,7 +393,7 @@ def test_a_daemon_without_records_gets_the_queue_anew(queue):
     assert (job, queue.job("a")["id"], queue.job("a")["pids"]) == ("j2", "j1", pid)
     queue.tide("release", "a")
     queue.tide.wait(lambda: queue.output(job).splitlines()[1:] == ["j1 a"])
-    assert queue.output(job).startswith("tide: submit: job j2 (a) is j1 (a) with a new daemon")
+    assert queue.output(job).startswith("tide: submit: the new daemon does not know job j2 (a): now j1 (a)")
 
 
 def test_its_name_may_be_anothers_by_then(queue):
@@ -452,7 +452,7 @@ def test_begins_at_once_when_no_daemon_can_be_had(place, daemon):
                       env={"TIDE_DAEMON": daemon})
     found = re.fullmatch(r"Started process (\d+), output in tide-(\d+).out\n", done.stdout)
     assert done.returncode == 0 and found and found[1] == found[2]
-    assert done.stderr.startswith("tide: submit: begins at once, without control: ")
+    assert done.stderr.startswith("tide: submit: the program begins at once, as no job: ")
     place.tide.wait(lambda: place.output(found[1]) == done.stderr + "ran\n")
     done = place.tide("submit", "-qw", "--", "sh", "-c", "exit 7", cwd=place.work,
                       env={"TIDE_DAEMON": daemon})
@@ -482,7 +482,7 @@ def test_begins_without_its_turn_when_no_daemon_comes_back(place):
     place.begun(job)
     place.begun(held)
     assert place.output(job).startswith(
-        "tide: submit: job j2 (sh) begins without its turn: no daemon for 4 s: ")
+        "tide: submit: job j2 (sh) begins before its turn: no daemon answered for 4 s: ")
 
 
 def test_from_within_a_job_it_is_a_job_of_its_own(queue):

@@ -438,7 +438,7 @@ def test_undo_keeps_what_others_wrote_meanwhile(setup, tmp_path):
 
 @pytest.mark.parametrize("text, reason", [
     ('{\n"debug": true,\n}', "line 3 is no JSON"),
-    ('{"runtimes": 1}', "no JSON object"),
+    ('{"runtimes": 1}', "not a JSON object"),
 ])
 def test_broken_file_is_left_alone(setup, tmp_path, text, reason):
     config = tmp_path / "etc/docker/daemon.json"
@@ -463,7 +463,7 @@ def test_default_runtime_is_not_taken_away(setup, tmp_path):
 def test_setup_of_the_machine_needs_root(docker):
     result = docker.call("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
                          docker.build / "tide", "setup", "docker")
-    assert result.returncode == 4 and "is root's" in result.stderr and "--user" in result.stderr
+    assert result.returncode == 4 and "only root can change" in result.stderr and "--user" in result.stderr
 
 
 def test_user_gets_the_plugin_alone(docker, tmp_path):

@@ -382,7 +382,7 @@ def test_the_systems_daemon_obeys_etc_and_serves_every_user(system):
     user = as_caller("other", None)
     admin = [*user[:2], "--groups=60123"]
     said = system.daemon_said(user)
-    assert "in /run/tide (the system's daemon goes before your own)" in said
+    assert "in /run/tide (the system's daemon, preferred to your own)" in said
     assert "policy throughput, placement quota" in said
     ran = system.tide("run", "--", "sh", "-c", "echo $TIDE_SOCKET", who=user)
     assert ran.stdout == "/run/tide/agent.sock\n", ran.stderr

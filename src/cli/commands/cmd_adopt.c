@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tide adopt`: makes a job of a container that runs without our agent, and lets it go again. */
+/* `tide adopt`: makes a job of a container that runs without the agent, and releases it again. */
 #include "cli/terms.h"
 
-#define ADOPT_TIMEOUT_MS 25000 /* its engine is asked twice, and may be slow */
+#define ADOPT_TIMEOUT_MS                                                                           \
+    25000 /* the daemon asks the container's engine twice, which may be slow                       \
+           */
 
 enum { OPT_UNDO = 256 };
 
@@ -11,7 +13,7 @@ struct adopt_options {
     bool undo, json;
 };
 
-/* Returns CLI_OK, CLI_USAGE, or -1: help was printed. */
+/* Returns CLI_OK, CLI_USAGE, or -1 after printing the help. */
 static int parse(int argc, char **argv, struct adopt_options *o)
 {
     static const struct option own[] = {
@@ -89,7 +91,7 @@ static int adopt_run(int argc, char **argv)
 const struct command command_adopt = {
     .name = "adopt",
     .usage = "([--max K | --weight W | ...]... CONTAINER | --undo JOB)",
-    .brief = "make a job of a container that already runs, or let it go again",
+    .brief = "make a job of a running container, or release it again",
     .help = "CONTAINER is a name, an id, or the beginning of an id, as docker takes them.\n"
             "From now on the policy divides the cores between it and the other jobs until it\n"
             "ends; a restart of tided changes nothing. Its program has no agent of ours: its\n"

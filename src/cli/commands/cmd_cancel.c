@@ -8,7 +8,7 @@
 #include <pwd.h>
 #include <string.h>
 
-#define END_MS  3000 /* so long a program may take to clean up before we stop looking */
+#define END_MS  3000 /* how long a program may take to clean up before tide stops looking */
 #define POLL_NS (20 * NS_PER_MS)
 
 /* A job that was asked to end; @job is the daemon's answer, NULL when it refused. */
@@ -28,7 +28,7 @@ static int ask(const char *name, struct asked *ret)
     return r;
 }
 
-/* A daemon that went away meanwhile says nothing of its jobs. */
+/* A daemon that ended meanwhile says nothing about its jobs. */
 static bool is_gone(const json_t *job)
 {
     _cleanup_answer_ struct api_answer answer = {0};
@@ -39,13 +39,13 @@ static bool is_gone(const json_t *job)
            api_try("GET", path, NULL, API_TIMEOUT_MS, &answer, &err) == 0 && answer.status == 404;
 }
 
-/* A container is killed when its grace is over. */
+/* The engine kills a container when its grace is over. */
 static long patience_ms(const struct asked *asked)
 {
     return END_MS + 1000 * member_long(asked->job, "grace_s");
 }
 
-/* Looks until all are gone or had their time. */
+/* Polls until all jobs have ended or their time is over. */
 static void watch(struct asked *asked, size_t n)
 {
     uint64_t begin = clock_now_ns();
@@ -109,7 +109,7 @@ static int cancel(char **names, size_t n)
     return result;
 }
 
-/* The daemon knows users of /etc/passwd by name, others by number. */
+/* The daemon shows users of /etc/passwd by name, others by number. */
 static bool is_mine(const json_t *job)
 {
     const struct passwd *entry = getpwuid(getuid());
@@ -120,7 +120,7 @@ static bool is_mine(const json_t *job)
     return strcmp(owner, number) == 0 || (entry && strcmp(owner, entry->pw_name) == 0);
 }
 
-/* Jobs of `tide run` have somebody who sits before them: they are not among "all". */
+/* A user sits before each job of `tide run`, so --all leaves these jobs alone. */
 static int cancel_all(void)
 {
     _cleanup_json_ json_t *jobs = NULL;
@@ -167,7 +167,7 @@ const struct command command_cancel = {
     .brief = "end jobs that wait or run",
     .help = "JOB is an id (j1), a name, or the pid of one of its processes. A job that waits\n"
             "leaves the queue; the processes of one that runs get SIGTERM, as from kill(1).\n"
-            "After three seconds tide says who still runs, and ends with status 6.\n"
+            "After three seconds tide lists jobs that still run, and ends with status 6.\n"
             "\n"
             "Options:\n"
             "  -a, --all  all of your jobs that 'tide submit' started\n"

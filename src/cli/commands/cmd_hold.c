@@ -20,7 +20,7 @@ static int set_held(const struct command *cmd, const char *job, bool held)
     return CLI_OK;
 }
 
-/* Each is tried; the exit code is that of the first that failed. */
+/* Tries every job; returns the exit code of the first that failed. */
 static int set_all(const struct command *cmd, int argc, char **argv, bool held)
 {
     int result = CLI_OK;
@@ -48,8 +48,8 @@ static int release_run(int argc, char **argv)
 const struct command command_hold = {
     .name = "hold",
     .usage = "JOB...",
-    .brief = "keep jobs that wait from being started",
-    .help = "JOB is an id (j1), a name, or the pid of the process that waits. Others pass it;\n"
+    .brief = "keep waiting jobs from starting",
+    .help = "JOB is an id (j1), a name, or the waiting process's pid. Other jobs overtake it;\n"
             "'tide release' lets it take part again. A job that has begun cannot be held.\n"
             "\n"
             "Examples:\n"
@@ -61,9 +61,9 @@ const struct command command_hold = {
 const struct command command_release = {
     .name = "release",
     .usage = "JOB...",
-    .brief = "let jobs be started that were held",
+    .brief = "let held jobs start",
     .help = "The reverse of 'tide hold' and of 'tide submit --hold': from now on the policy\n"
-            "may start the job. It has kept the age that it has.\n"
+            "may start the job. It keeps its place by age.\n"
             "\n"
             "Examples:\n"
             "  tide release j5\n"

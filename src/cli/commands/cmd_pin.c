@@ -5,7 +5,7 @@
 #include "cli/api.h"
 #include "proto/proto.h"
 
-#define PIN_TIMEOUT_MS 7000 /* it waits for the acknowledgement */
+#define PIN_TIMEOUT_MS 7000 /* the daemon waits for the acknowledgement */
 
 enum { OPT_THREADS = 256, OPT_CORES };
 

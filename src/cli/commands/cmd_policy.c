@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tide policy`: which ones there are, what they can be told, and choosing one. */
+/* `tide policy`: lists the policies, shows their parameters, and chooses one. */
 #include "cli/api.h"
 #include "cli/launch/launch.h"
 
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* ---- what tide knows by itself, in the form of the daemon's answer ---- */
+/* ---- the policies built into tide, in the form of the daemon's answer ---- */
 
 static json_t *value_text(const struct policy_param *param, int64_t value)
 {
@@ -38,7 +38,7 @@ static json_t *known_params(const struct policy *policy)
     return list;
 }
 
-/* None is in force where no daemon runs. */
+/* Without a daemon no policy is in force. */
 static json_t *known_policies(void)
 {
     json_t *list = json_array();
@@ -50,7 +50,7 @@ static json_t *known_policies(void)
     return json_pack("{s:n,s:n,s:o}", "name", "policy", "policies", list);
 }
 
-/* ---- what is printed ---- */
+/* ---- output ---- */
 
 static const char *mark(const json_t *answer, const char *name)
 {
@@ -70,7 +70,7 @@ static void print_policies(const json_t *answer)
     if (*member_text(answer, "policy"))
         printf("\nIn force: %s\n", member_text(answer, "policy"));
     else
-        printf("\nNo daemon runs, so none is in force.\n");
+        printf("\nNo daemon runs, so no policy is in force.\n");
 }
 
 /* "strict, always-attend, max-prop", or "0 … 24h", or "0 or more" */
@@ -110,7 +110,7 @@ static void print_policy(const json_t *answer, const json_t *policy)
     if (*mark(answer, name) == '*')
         printf("In force as %s\n", member_text(answer, "policy"));
     if (json_array_size(params) == 0)
-        printf("\nIt has no parameters.\n");
+        printf("\nThis policy has no parameters.\n");
     json_array_foreach (params, i, param)
         print_param(param);
 }
@@ -134,7 +134,7 @@ static int show(const json_t *answer, const char *name, bool json)
                      "there is no policy '%s'", name);
 }
 
-/* Where no daemon runs one is started: the choice is written down, and outlives it. */
+/* Starts a daemon if none runs: it writes the choice down, which then outlives it. */
 static int put(json_t *body, json_t **ret)
 {
     _cleanup_answer_ struct api_answer machine = {0};
@@ -146,7 +146,7 @@ static int put(json_t *body, json_t **ret)
     return api_request(&command_policy, "PUT", "/v1/policy", body, API_TIMEOUT_MS, ret);
 }
 
-/* The daemon's policies, or those that this program knows where none runs. */
+/* Returns the daemon's policies, or those built into tide when no daemon runs. */
 static int get(bool needs_daemon, json_t **ret)
 {
     _cleanup_answer_ struct api_answer answer = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tide record`: what jobs really did, as a scenario that `tide sim` replays. */
+/* `tide record`: writes a scenario of the jobs' real behaviour, which `tide sim` replays. */
 #include "cli/launch/recorder.h"
 
 #include "base/clock.h"
@@ -9,11 +9,11 @@
 #include <signal.h>
 #include <string.h>
 
-#define OTHERS_NOTED 0.1 /* of the cores */
+#define OTHERS_NOTED 0.1 /* a smaller part of the cores is not worth a note */
 
 struct record_options {
     const char *file;     /* NULL: stdout */
-    uint64_t duration_ms; /* 0: until it is ended, or the daemon is */
+    uint64_t duration_ms; /* 0: until the user or the daemon ends it */
 };
 
 static volatile sig_atomic_t stopped;
@@ -54,7 +54,7 @@ static bool gone(int r)
     return r == -ENOENT || r == -ECONNREFUSED;
 }
 
-/* Machine and policy, from a daemon that may yet have to be started by the first `tide run`. */
+/* Machine and policy; the first `tide run` may still have to start the daemon. */
 static int meet_daemon(struct recorder *r, uint64_t end_ns)
 {
     bool told = false;
@@ -94,9 +94,9 @@ static int watch(struct recorder *r, uint64_t end_ns)
         struct error err;
         int asked = api_try("GET", "/v1/jobs", NULL, API_TIMEOUT_MS, &jobs, &err);
 
-        if (gone(asked)) /* it ended with its last job */
+        if (gone(asked)) /* the daemon ended with its last job */
             break;
-        if (asked == 0 && jobs.status == 200) /* else it is slow: there is a next time */
+        if (asked == 0 && jobs.status == 200) /* else the daemon is slow: looks again later */
             e = recorder_look(r, jobs.body);
         next_ns += RECORDER_LOOK_NS;
         if (next_ns < clock_now_ns())
@@ -117,13 +117,14 @@ static void print_sum(const struct record_options *o, const json_t *scenario,
              sum->jobs == 1 ? "" : "s", member_number(observed, "makespan"),
              member_number(observed, "mean_turnaround"));
     if (sum->cut)
-        cli_note(cmd, "%zu still running: recorded as if ended by now", sum->cut);
+        cli_note(cmd, "jobs still running, recorded as if they had ended now: %zu", sum->cut);
     if (sum->left_out)
-        cli_note(cmd, "%zu left out: hardly used a core", sum->left_out);
+        cli_note(cmd, "jobs left out, since they hardly used a core: %zu", sum->left_out);
     if (sum->missed)
-        cli_note(cmd, "%zu missed: shorter than half a second, or too many at once", sum->missed);
+        cli_note(cmd, "jobs missed, shorter than half a second or too many at once: %zu",
+                 sum->missed);
     if (member_number(observed, "others") > OTHERS_NOTED * cores)
-        cli_note(cmd, "other programs kept %.1f of %.0f cores busy: a replay knows nothing of them",
+        cli_note(cmd, "other programs kept %.1f of %.0f cores busy: a replay leaves them out",
                  member_number(observed, "others"), cores);
     if (o->file)
         cli_note(cmd, "replay it: tide sim %s", o->file);
@@ -144,7 +145,7 @@ static bool holds_objects(const json_t *json)
     return false;
 }
 
-/* One job, one speed-up a line: easier to find and to change than one number a line. */
+/* One job or one speed-up a line: easier to find and to change than one number a line. */
 static void print_json(FILE *out, const json_t *json, int depth)
 {
     const char *separator = "\n";
@@ -163,7 +164,7 @@ static void print_json(FILE *out, const json_t *json, int depth)
         separator = ",\n";
     }
     json_object_foreach ((json_t *)json, key, member) {
-        fprintf(out, "%s%*s\"%s\": ", separator, depth + 1, "", key); /* ours: no escapes */
+        fprintf(out, "%s%*s\"%s\": ", separator, depth + 1, "", key); /* keys need no escapes */
         print_json(out, member, depth + 1);
         separator = ",\n";
     }
@@ -179,7 +180,7 @@ static int save(const struct record_options *o, struct recorder *r, FILE *out)
     if (!scenario)
         return cli_error(&command_record, CLI_FAILED, "Start jobs with 'tide run' meanwhile.",
                          "nothing recorded: %s", err.text);
-    /* The file keeps what it had until there is something to put in its place. */
+    /* The file keeps its content until the scenario is ready to replace it. */
     if (!o->file || ftruncate(fileno(out), 0) == 0)
         print_json(out, scenario, 0);
     if (putc('\n', out) == EOF || fflush(out) != 0 || ferror(out))
@@ -205,7 +206,7 @@ static int record_run(int argc, char **argv)
 
     if (e != CLI_OK)
         return e;
-    if (o.file) { /* what cannot be written shows now, not after hours */
+    if (o.file) { /* an unwritable file is reported now, not after hours */
         int fd = open(o.file, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
 
         file = fd < 0 ? NULL : fdopen(fd, "w");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tide set`: changes a job and says how long the change took to be in place. */
+/* `tide set`: changes a job and says how long the change took to be in force. */
 #include "cli/terms.h"
 #include "cli/views/job_text.h"
 
@@ -9,7 +9,7 @@
 
 #define WAIT_DEFAULT_MS  5000
 #define WAIT_MAX_MS      60000
-#define ANSWER_MARGIN_MS 2000 /* beyond the wait, for the daemon to say that it is over */
+#define ANSWER_MARGIN_MS 2000 /* beyond the wait, for the daemon to answer */
 
 enum { OPT_THREADS = 256, OPT_INTRA, OPT_INTER, OPT_AUTO, OPT_PLACEMENT };
 
@@ -42,11 +42,11 @@ static int parse_one(int c, struct set_options *o)
     for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
         if (numbers[i].option == c)
             return option_number(cmd, optarg, numbers[i].name, 1, numbers[i].max, numbers[i].value);
-    if (c == OPT_PLACEMENT) /* people try it: not a mere "unknown option" */
+    if (c == OPT_PLACEMENT) /* users try it, so the message says more than "there is no option" */
         return cli_error(cmd, CLI_USAGE,
-                         "Start it anew with --placement, or the label io.threadtide.placement; "
-                         "'tide pin JOB --cores LIST' fences one that runs.",
-                         "--placement: where a job's cores lie is fixed when it starts");
+                         "Start it again with --placement, or the label io.threadtide.placement; "
+                         "'tide pin JOB --cores LIST' reserves cores for a running job.",
+                         "--placement: a job's placement is fixed when it starts");
     o->automatic |= c == OPT_AUTO;
     o->json |= c == 'j';
     return c == '?' ? CLI_USAGE : CLI_OK;
@@ -115,14 +115,14 @@ static json_t *request_body(const struct set_options *o)
     return body;
 }
 
-/* "acknowledged in 1.2 ms", or why that cannot be said (yet). */
+/* Prints "acknowledged in 1.2 ms", or why there is no time (yet). */
 static void print_status(const struct set_options *o, const json_t *answer)
 {
     const char *status = member_text(answer, "status");
     double latency_us = member_number(answer, "latency_us");
 
     if (strcmp(status, "pending") == 0)
-        printf(", in force as soon as it has a thread pool");
+        printf(", takes effect with its first thread pool");
     else if (strcmp(status, "partial") == 0)
         printf(", not acknowledged within %ld ms", o->wait_ms ? o->wait_ms : (long)WAIT_DEFAULT_MS);
     else if (latency_us > 0)
@@ -130,7 +130,7 @@ static void print_status(const struct set_options *o, const json_t *answer)
     printf("%s\n", member_bool(answer, "oversubscribed") ? ", oversubscribed" : "");
 }
 
-/* A target that no pool can reach is in force all the same, for pools to come: say so. */
+/* A target that no pool can reach still holds for later pools, so tide says so. */
 static void print_unreachable(const json_t *answer)
 {
     _cleanup_answer_ struct api_answer job = {0};

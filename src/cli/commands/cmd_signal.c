@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `tide signal`: the resize signal without the daemon's help. It kills a process that has no
- * handler for it, so the handler is looked for first; a pidfd, taken before the look, keeps the
- * signal from reaching another process that was given the same number meanwhile.
+ * `tide signal`: the resize signal without the daemon's help. The signal kills a process that has
+ * no handler for it, so tide looks for the handler first. A pidfd, taken before the look, keeps the
+ * signal from another process that was meanwhile given the same pid.
  */
 #include "cli/api.h"
 
@@ -18,7 +18,7 @@
 
 enum sent { SENT, SENT_NO_HANDLER, SENT_GONE, SENT_DENIED, SENT_MAX };
 
-/* $TIDE_SIGNAL of the process: an offset from SIGRTMIN, 0 when switched off. */
+/* Reads $TIDE_SIGNAL of the process: an offset from SIGRTMIN, 0 when switched off. */
 static int signal_of(int root, pid_t pid)
 {
     _cleanup_free_ char *text = NULL;
@@ -65,7 +65,7 @@ static enum sent send_one(int root, pid_t pid, long threads)
     return SENT;
 }
 
-/* The processes of a job as the daemon knows them; a plain pid needs no daemon. */
+/* Asks the daemon for the job's processes; a plain pid needs no daemon. */
 static int find_pids(const char *job, json_t **ret_pids)
 {
     const struct command *cmd = &command_signal;
@@ -101,7 +101,7 @@ static int report(const char *job, const unsigned n[SENT_MAX], long threads)
                n[SENT] == 1 ? "" : "es", threads, threads == 1 ? "" : "s");
     if (n[SENT_DENIED])
         return cli_error(cmd, n[SENT] ? CLI_PARTIAL : CLI_DENIED, "Ask its owner, or run as root.",
-                         "%u process%s of %s: not yours to signal", n[SENT_DENIED],
+                         "%u process%s of %s: another user's, not signalled", n[SENT_DENIED],
                          n[SENT_DENIED] == 1 ? "" : "es", job);
     if (n[SENT])
         return CLI_OK;
@@ -109,7 +109,7 @@ static int report(const char *job, const unsigned n[SENT_MAX], long threads)
         return cli_error(cmd, CLI_NOT_FOUND,
                          "The handler comes with the first thread pool of a program started by "
                          "'tide run', unless TIDE_SIGNAL=0.",
-                         "nothing sent: %s has no handler, the signal would kill it", job);
+                         "no signal sent: %s has no handler for it, and would be killed", job);
     return cli_error(cmd, CLI_NOT_FOUND, "'tide ps' lists the jobs and their processes.",
                      "there is no process %s", job);
 }

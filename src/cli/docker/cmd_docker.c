@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `tide docker run`, and the same as a plugin of Docker's command line, `docker tide run`: docker
- * itself runs the container, with what makes it elastic in front of the user's own options.
+ * `tide docker run`, also as a plugin of Docker's command line, `docker tide run`. Docker itself
+ * runs the container; tide puts options that make it elastic in front of the user's own.
  */
 #include "cli/docker/docker_words.h"
 
@@ -22,12 +22,12 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#define DOCKER_FAILED 125 /* as `docker run` ends when it cannot start the container */
+#define DOCKER_FAILED 125 /* exit code of `docker run` when it cannot start the container */
 
-#define TAKEN_NS (2 * NS_PER_S) /* a daemon sees a container that has started by then */
+#define TAKEN_NS (2 * NS_PER_S) /* by then the daemon has seen a container that has started */
 #define LOOK_NS  (10 * NS_PER_MS)
 
-/* The docker that called us as its plugin, and the socket that it closes when we shall end. */
+/* The docker that called us as its plugin, and the socket that it closes to end us. */
 #define DOCKER_VARIABLE "DOCKER_CLI_PLUGIN_ORIGINAL_CLI_COMMAND"
 #define SOCKET_VARIABLE "DOCKER_CLI_PLUGIN_SOCKET"
 
@@ -35,13 +35,13 @@ extern char **environ;
 
 struct call {
     const char *docker;
-    char *const *globals; /* options of docker itself, n_globals of them */
+    char *const *globals; /* options of docker itself; n_globals of them */
     int n_globals;
     const char *verb; /* run or create */
     struct docker_words words;
-    struct words ours;                                     /* what we add */
+    struct words ours;                                     /* options and values that tide adds */
     char socket[RUNDIR_PATH_MAX + CONTAINER_KEY_MAX + 32]; /* the container's, on the host */
-    bool joins;                                            /* it becomes the job that we are in */
+    bool joins;                                            /* the container joins the job of tide */
 };
 
 static const struct command *const cmd = &command_docker;
@@ -51,7 +51,7 @@ static int no_memory(void)
     return cli_error(cmd, CLI_FAILED, NULL, "out of memory");
 }
 
-/* ---- docker's other commands ---- */
+/* ---- other commands of docker ---- */
 
 static bool begin(const struct call *call, struct words *command)
 {
@@ -62,8 +62,7 @@ static bool begin(const struct call *call, struct words *command)
     return good;
 }
 
-/* Runs docker with stdout on @out and, unless @messages, stderr on nothing. True if it ended well.
- */
+/* Runs docker with stdout on @out; without @messages stderr is dropped. True: it ended well. */
 static bool ask_docker(const struct words *command, int out, bool messages)
 {
     posix_spawn_file_actions_t actions;
@@ -85,13 +84,13 @@ static bool ask_docker(const struct words *command, int out, bool messages)
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/* The image's own LD_PRELOAD. 1: *ret_value, allocated; 0: it has none; -1: no such image here. */
+/* Reads the image's LD_PRELOAD. 1: *ret_value, allocated; 0: it has none; -1: no such image. */
 static int ask_image(const struct call *call, char **ret_value)
 {
     static const char format[] = "{{range .Config.Env}}{{println .}}{{end}}";
     static const char name[] = "LD_PRELOAD=";
     struct words command = {0};
-    _cleanup_file_ FILE *answer = tmpfile(); /* no pipe: nobody has to read while docker writes */
+    _cleanup_file_ FILE *answer = tmpfile(); /* docker could block on a pipe */
     _cleanup_free_ char *line = NULL;
     size_t size = 0;
     ssize_t n;
@@ -114,7 +113,7 @@ static int ask_image(const struct call *call, char **ret_value)
     return 0;
 }
 
-/* As `docker run` does it for an image that is not here; its words go to stderr, too. */
+/* Pulls a missing image, as `docker run` does; docker's messages go to stderr here, too. */
 static bool pull_image(const struct call *call)
 {
     const struct docker_words *words = &call->words;
@@ -134,8 +133,8 @@ static bool pull_image(const struct call *call)
 /* ---- what makes the container elastic ---- */
 
 /*
- * The LD_PRELOAD that the container would have without us: the user's, else the image's, which a
- * variable of ours would replace. Allocated, or NULL.
+ * Returns the LD_PRELOAD that the container would have without tide: the user's, else the image's.
+ * Tide's own variable would replace it. Allocated, or NULL.
  */
 static int find_preload(struct call *call, char **ret)
 {
@@ -152,7 +151,7 @@ static int find_preload(struct call *call, char **ret)
     r = ask_image(call, ret);
     if (r < 0 && !(words->pull && strcmp(words->pull, "never") == 0)) {
         if (!pull_image(call))
-            return DOCKER_FAILED; /* and has said why */
+            return DOCKER_FAILED; /* docker has printed the reason */
         ask_image(call, ret);
     }
     return CLI_OK;
@@ -174,7 +173,7 @@ static int add_agent(struct call *call)
     if (r != CLI_OK)
         return r;
     if (before && strlen(before) + sizeof(CONTAINER_PRELOAD) > PRELOAD_VARIABLE_MAX - 32) {
-        cli_note(cmd, "the container runs with a fixed number of threads: no room in LD_PRELOAD");
+        cli_note(cmd, "the container runs with a fixed number of threads: LD_PRELOAD too long");
         return words_add(&call->ours, "--env") && words_addf(&call->ours, "LD_PRELOAD=%s", before)
                    ? CLI_OK
                    : no_memory();
@@ -187,7 +186,7 @@ static int add_agent(struct call *call)
     return CLI_OK;
 }
 
-/* False also when we may not ask: then one runs. */
+/* Returns false also when tide may not ask the daemon: then a daemon runs. */
 static bool daemon_is_missing(const char *dir)
 {
     _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -198,7 +197,7 @@ static bool daemon_is_missing(const char *dir)
            (errno == ENOENT || errno == ECONNREFUSED);
 }
 
-/* dockerd makes the directory, at every start of the container; tided opens its socket in it. */
+/* dockerd makes the directory at every start of the container; tided opens its socket in it. */
 static int add_control(struct call *call)
 {
     unsigned char random[CONTAINER_KEY_MAX / 4];
@@ -211,7 +210,7 @@ static int add_control(struct call *call)
     if (daemon_is_missing(dir))
         cli_note(cmd, "the container runs unmanaged until a tided runs in %s", dir);
     if (getrandom(random, sizeof(random), 0) != sizeof(random))
-        return cli_error(cmd, CLI_FAILED, NULL, "no random numbers: %s", strerror(errno));
+        return cli_error(cmd, CLI_FAILED, NULL, "cannot get random numbers: %s", strerror(errno));
     for (size_t i = 0; i < sizeof(random); i++)
         sprintf(key + 2 * i, "%02x", random[i]);
     snprintf(call->socket, sizeof(call->socket), "%s/" CONTAINER_RUN_DIR "/%s/" RUNDIR_AGENT_SOCKET,
@@ -225,8 +224,8 @@ static int add_control(struct call *call)
 }
 
 /*
- * Started by a job's program, the container joins that job, which its token names. Everybody can
- * read a command line, and nobody else a file without a name.
+ * A container that a job's program starts joins that job, which its token names. Every user can
+ * read a command line, but only we can read a file without a name.
  */
 static int add_job(struct call *call)
 {
@@ -239,7 +238,7 @@ static int add_job(struct call *call)
     return words_addf(&call->ours, "--label-file=/proc/self/fd/%d", fd) ? CLI_OK : no_memory();
 }
 
-/* A deadline is a moment, as it is for `tide run`: "90s" begins now, not when docker is ready. */
+/* A deadline is a moment, as for `tide run`: "90s" begins now, not when docker is ready. */
 static bool add_label(struct words *ours, const char *name, const json_t *value)
 {
     char when[32];
@@ -284,15 +283,15 @@ static int connect_socket(const char *name)
     if (fd < 0 || n >= sizeof(addr.sun_path))
         return -1;
     memcpy(addr.sun_path, name, n);
-    if (*name == '@') /* an abstract one */
+    if (*name == '@') /* an abstract socket */
         addr.sun_path[0] = '\0';
     n += offsetof(struct sockaddr_un, sun_path) + (*name != '@');
     return connect(fd, (struct sockaddr *)&addr, (socklen_t)n) < 0 ? -1 : TAKE_FD(fd);
 }
 
 /*
- * The docker that calls a plugin keeps signals for itself. From 25 on it tells the plugin, which is
- * to become another docker, by closing a socket: a child waits for that and tells it in our stead.
+ * Docker keeps signals from its plugin. Since version 25 it closes a socket instead. The plugin
+ * itself becomes another docker, so a child waits for that and passes the signal on.
  */
 static void forward_signals(void)
 {
@@ -310,7 +309,7 @@ static void forward_signals(void)
         return;
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    signal(SIGINT, SIG_IGN); /* a terminal sends it to the client, too */
+    signal(SIGINT, SIG_IGN); /* the terminal sends it to the client, too */
     while (getppid() == client && read(fd, &byte, 1) > 0)
         ;
     if (getppid() == client && kill(docker, 0) == 0)
@@ -337,7 +336,7 @@ static int cannot_start(const struct call *call, int code)
                      call->docker, strerror(code));
 }
 
-/* Returns only when there is no docker to become. */
+/* Becomes docker; returns only if there is no docker. */
 static int become_docker(const struct call *call, const struct words *command)
 {
     forward_signals();
@@ -346,8 +345,8 @@ static int become_docker(const struct call *call, const struct words *command)
 }
 
 /*
- * With -d the job would end with docker's own process, and before the daemon has seen the container
- * that it goes on as: we stay until its socket is there.
+ * With -d docker's own process ends at once, and the job would end before the daemon has seen its
+ * container. So tide waits until the container's socket exists.
  */
 static int await_docker(const struct call *call, const struct words *command)
 {
@@ -383,7 +382,7 @@ static int carry_out(const struct call *call)
     return r;
 }
 
-/* @argv: options of docker, run or create, and what follows. */
+/* @argv: options of docker, then run or create and its arguments. */
 static int docker_run(const char *docker, char *const *globals, int n_globals, char *const *argv)
 {
     struct call call = {.docker = docker && *docker ? docker : "docker",
@@ -432,7 +431,7 @@ static int docker_command(int argc, char **argv)
         return docker_run(getenv(DOCKER_VARIABLE), argv + 1, n, argv + 1 + n);
     if (!argv[1 + n])
         return cli_usage(cmd, "run or create is missing: tide docker run IMAGE");
-    return cli_usage(cmd, "'%s' is not run or create: that is for docker itself", argv[1 + n]);
+    return cli_usage(cmd, "'%s' is neither run nor create: call docker itself", argv[1 + n]);
 }
 
 int docker_launch(char *const *argv)

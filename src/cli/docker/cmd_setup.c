@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `tide setup docker`: makes a machine's Docker ready for elastic containers, and takes everything
- * back. Containers that run go on, whatever happens here.
+ * back. Running containers go on in any case.
  */
 #include "cli/api.h"
 #include "cli/docker/docker_config.h"
@@ -25,7 +25,7 @@
 
 struct setup {
     const char *config, *pidfile, *socket;
-    const char *plugins; /* NULL: where Docker looks */
+    const char *plugins; /* NULL: the directory where Docker looks */
     bool undo, user;
     char self[PATH_MAX];    /* this program */
     char runtime[PATH_MAX]; /* tide-runc */
@@ -43,15 +43,16 @@ static int failed(const char *what, int r)
 static int bad_config(const struct setup *s, const struct error *err)
 {
     if (err->code == -EBUSY)
-        return cli_error(cmd, CLI_FAILED, "Choose another default runtime in it first.",
+        return cli_error(cmd, CLI_FAILED, "Choose another default runtime in that file first.",
                          "%s: %s; nothing was changed", s->config, err->text);
-    return cli_error(cmd, CLI_FAILED, "Mend it first: dockerd would not start with it, either.",
+    return cli_error(cmd, CLI_FAILED,
+                     "Correct the file first: dockerd would not start with it either.",
                      "%s: %s; nothing was changed", s->config, err->text);
 }
 
 /* ---- dockerd ---- */
 
-/* dockerd's process, or 0. */
+/* Returns dockerd's pid, or 0. */
 static pid_t find_dockerd(const struct setup *s)
 {
     _cleanup_file_ FILE *file = fopen(s->pidfile, "re");
@@ -64,11 +65,11 @@ static pid_t find_dockerd(const struct setup *s)
     snprintf(path, sizeof(path), "/proc/%d/comm", pid);
     comm = fopen(path, "re");
     if (!comm || !fgets(name, sizeof(name), comm) || strcmp(name, "dockerd\n") != 0)
-        return 0; /* somebody else has its number now */
+        return 0; /* another process has its pid now */
     return pid;
 }
 
-/* 1 or 0: whether dockerd has the runtime; -errno: it does not answer. */
+/* Returns 1 or 0: whether dockerd has the runtime; -errno: dockerd does not answer. */
 static int dockerd_knows(const struct setup *s)
 {
     _cleanup_free_ char *text = NULL;
@@ -84,7 +85,7 @@ static int dockerd_knows(const struct setup *s)
     return json_object_get(json_object_get(info, "Runtimes"), CONTAINER_RUNTIME) != NULL;
 }
 
-/* Lets a dockerd that runs read its file, and waits until it @wants. */
+/* Lets a running dockerd read its file, and waits until it @wants the runtime or has dropped it. */
 static int reload(const struct setup *s, bool want)
 {
     uint64_t end = clock_now_ns() + RELOAD_TIMEOUT_NS;
@@ -104,16 +105,16 @@ static int reload(const struct setup *s, bool want)
                s->socket);
     else if (r != want)
         return cli_error(cmd, CLI_FAILED, "Its log says why ('journalctl -u docker').",
-                         "dockerd (pid %d) has not taken over the change", (int)pid);
+                         "dockerd (pid %d) did not apply the change", (int)pid);
     else
         printf("dockerd (pid %d) %s the runtime '" CONTAINER_RUNTIME "'\n", (int)pid,
-               want ? "knows" : "has forgotten");
+               want ? "knows" : "no longer knows");
     return CLI_OK;
 }
 
 /* ---- daemon.json ---- */
 
-/* 0, or -errno; -ENOENT: there is none. An empty file says as much as "{}". */
+/* Returns 0, or -errno; -ENOENT: no file. An empty file counts as "{}". */
 static int read_config(const char *path, struct jsontext *ret, struct stat *ret_status)
 {
     int r = wholefile_read(path, CONFIG_MAX, &ret->text, &ret->len, ret_status);
@@ -141,7 +142,7 @@ static int make_parent(const char *path)
     return make_parent(dir) < 0 || mkdir(dir, 0755) < 0 ? -errno : 0;
 }
 
-/* The file as it was is kept beside it; no backup means that there was none. */
+/* Keeps a backup beside the file; without a backup there was no file before. */
 static int write_new(const struct setup *s, const struct jsontext *config, int change, bool made,
                      const struct stat *status)
 {
@@ -188,11 +189,11 @@ static int add_runtime(const struct setup *s)
     if (r < 0)
         return failed(s->config, r);
     printf("the runtime '" CONTAINER_RUNTIME "' is in %s%s%s\n", s->config,
-           made || change == 2 ? "" : "; as it was before: ", made || change == 2 ? "" : s->backup);
+           made || change == 2 ? "" : "; backup: ", made || change == 2 ? "" : s->backup);
     return reload(s, true);
 }
 
-/* True if nobody but us has changed the file since its backup was made. */
+/* True if nobody else has changed the file since its backup was made. */
 static bool only_ours(const struct setup *s, const struct jsontext *config)
 {
     _cleanup_jsontext_ struct jsontext backup = {0};
@@ -203,7 +204,7 @@ static bool only_ours(const struct setup *s, const struct jsontext *config)
            memcmp(backup.text, config->text, config->len) == 0;
 }
 
-/* The file without a trace of ours, once dockerd has forgotten the runtime. */
+/* Takes our entry out of the file, once dockerd no longer has the runtime. */
 static int put_back(const struct setup *s, struct jsontext *config, bool as_before,
                     const struct stat *status)
 {
@@ -252,7 +253,7 @@ static int remove_runtime(const struct setup *s)
     r = put_back(s, &config, as_before, &status);
     if (r < 0)
         return failed(s->config, r);
-    printf("%s is as it was\n", s->config);
+    printf("%s is restored\n", s->config);
     return code;
 }
 
@@ -302,16 +303,16 @@ static int add_plugin(const struct setup *s)
 
     plugin_path(s, path);
     if (is_self(s, path) || (!s->plugins && !s->user && is_installed(s))) {
-        printf("'docker tide' is there already\n");
+        printf("'docker tide' is installed already\n");
         return CLI_OK;
     }
     if (lstat(path, &st) == 0 && !S_ISLNK(st.st_mode))
         return cli_error(cmd, CLI_FAILED, "Move it away first.", "%s is in the way", path);
-    unlink(path); /* a link to another tide */
+    unlink(path); /* the link points to another tide */
     r = make_parent(path);
     if (r < 0 || symlink(s->self, path) < 0)
         return failed(path, r < 0 ? r : -errno);
-    printf("'docker tide' is there: %s\n", path);
+    printf("'docker tide' is installed: %s\n", path);
     return CLI_OK;
 }
 
@@ -324,8 +325,9 @@ static int remove_plugin(const struct setup *s)
         return CLI_OK;
     if (unlink(path) < 0)
         return failed(path, -errno);
-    printf("%s is gone\n", path);
-    for (int i = 0; i < 2 && !s->plugins; i++) { /* cli-plugins, docker: if nothing else is there */
+    printf("removed %s\n", path);
+    for (int i = 0; i < 2 && !s->plugins;
+         i++) { /* removes cli-plugins and docker if they are empty */
         *strrchr(path, '/') = '\0';
         if (rmdir(path) < 0)
             break;
@@ -349,7 +351,7 @@ static int find_programs(struct setup *s)
     strcpy(slash + 1, RUNTIME_PROGRAM);
     if (!s->user && !s->undo && access(s->runtime, X_OK) < 0)
         return failed(s->runtime, -errno);
-    if (realpath(s->config, resolved)) /* of a link: the file itself */
+    if (realpath(s->config, resolved)) /* changes the file itself, not a link to it */
         s->config = strdup(resolved);
     if (!s->config ||
         (size_t)snprintf(s->backup, sizeof(s->backup), "%s.before-tide", s->config) >= PATH_MAX)
@@ -364,7 +366,7 @@ static int setup_docker(struct setup *s, bool own_config)
     if (r == CLI_OK && !s->user && !own_config && geteuid() != 0)
         return cli_error(cmd, CLI_DENIED,
                          "Use sudo; or 'tide setup docker --user' for 'docker tide' alone.",
-                         "%s is root's", s->config);
+                         "only root can change %s", s->config);
     if (r == CLI_OK && !s->user)
         r = s->undo ? remove_runtime(s) : add_runtime(s);
     if (r == CLI_OK)

@@ -8,15 +8,15 @@
 static int explain(int r, struct error *err)
 {
     if (r == -EEXIST)
-        return error_set(err, r, "'runtimes' is in it twice");
+        return error_set(err, r, "the file has 'runtimes' twice");
     if (r == -EINVAL)
-        return error_set(err, r, "it, or 'runtimes' in it, is no JSON object");
+        return error_set(err, r, "the file, or 'runtimes' in it, is not a JSON object");
     if (r == -ENOMEM)
         return error_set(err, r, "out of memory");
-    return r; /* jsontext_check() has said more */
+    return r; /* jsontext_check() has filled in *err */
 }
 
-/* The member "runtimes". 0, -ENOENT, or another -errno. */
+/* Finds the member "runtimes". Returns 0, -ENOENT, or another -errno. */
 static int find_runtimes(const struct jsontext *config, struct json_span *ret_whole,
                          struct json_span *ret, struct error *err)
 {
@@ -63,7 +63,7 @@ int docker_config_add(struct jsontext *config, const char *program, struct error
     if (r == -ENOENT) {
         char *member = runtimes + strlen("\"runtimes\": {");
 
-        member[strlen(member) - 1] = '\0'; /* the brace */
+        member[strlen(member) - 1] = '\0'; /* drops the closing brace */
         r = jsontext_append(config, all, member);
         return r < 0 ? explain(r, err) : 1;
     }

@@ -8,16 +8,16 @@
 #include "base/jsontext.h"
 
 /*
- * Registers @program as the runtime. Returns 1 (it was not there), 2 (another program was), 0
- * (nothing to do), or -errno with *err, the text then being as it was: -EBADMSG no JSON, -EINVAL
+ * Registers @program as the runtime. Returns 1 (there was none), 2 (it replaced another program), 0
+ * (nothing to do), or -errno with *err, the text then being unchanged: -EBADMSG not JSON, -EINVAL
  * (no object, or "runtimes" is none), -EEXIST ("runtimes" is there twice), -ENOMEM.
  */
 int docker_config_add(struct jsontext *config, const char *program, struct error *err);
 
 /*
- * Takes it out. "runtimes" stays even if it is empty then: dockerd's reload looks at it only where
- * it is written. 1 (it was there), 0, or -errno as above; -EBUSY: it is the default runtime, and
- * dockerd would not start without it.
+ * Removes the runtime. "runtimes" stays even if it is then empty: dockerd's reload looks at it only
+ * where it is written. Returns 1 (the runtime was there), 0, or -errno as above; -EBUSY: it is the
+ * default runtime, and dockerd would not start without it.
  */
 int docker_config_remove(struct jsontext *config, struct error *err);
 

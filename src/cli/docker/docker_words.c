@@ -84,13 +84,13 @@ static bool listed(const char *const *list, const char *name, size_t length)
     return false;
 }
 
-/* A word of options: letters without a value, then at most one option with a value. */
+/* One word of options: letters without a value, then at most one option with a value. */
 struct option_word {
     const char *name; /* of the last option; @length bytes */
     const char *value;
     size_t length;
     size_t flags;  /* bytes of "-it" before the option with a value; 0: none */
-    bool known;    /* all of them are docker's or ours */
+    bool known;    /* all of its options are docker's or ours */
     bool detach;   /* -d is among them */
     bool separate; /* the value is the next word */
 };
@@ -143,7 +143,8 @@ static struct option_word read_short(char *const *argv)
 
 /* ---- LD_PRELOAD ---- */
 
-/* The value in "LD_PRELOAD=value", or in the environment for "LD_PRELOAD"; NULL: another variable.
+/*
+ * The value in "LD_PRELOAD=value", or of "LD_PRELOAD" in the environment; NULL: another variable.
  */
 static const char *preload_in(const char *variable)
 {
@@ -166,7 +167,7 @@ static bool keep_preload(struct docker_words *words, const char *value)
     return words->preload;
 }
 
-/* A file that cannot be read is docker's to complain about. */
+/* Skips an unreadable file: docker complains about it. */
 static bool read_env_file(struct docker_words *words, const char *path)
 {
     _cleanup_file_ FILE *file = fopen(path, "re");
@@ -186,15 +187,15 @@ static bool read_env_file(struct docker_words *words, const char *path)
     return true;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole command line ---- */
 
 struct reader {
     const struct command *cmd;
     struct docker_words *words;
-    char *preload; /* of --env, which comes before that of files */
+    char *preload; /* from --env, which overrides files */
 };
 
-/* CLI_OK: taken; -1: it is docker's. */
+/* Returns CLI_OK if the option is ours, -1 if it is docker's. */
 static int take(struct reader *reader, const struct option_word *o)
 {
     struct docker_words *words = reader->words;
@@ -226,7 +227,7 @@ static int take(struct reader *reader, const struct option_word *o)
     return reader->preload ? CLI_OK : cli_error(reader->cmd, CLI_FAILED, NULL, "out of memory");
 }
 
-/* One word of options and its value. *argv moves behind them. */
+/* Reads one word of options and its value; moves *argv behind them. */
 static int read_option(struct reader *reader, char *const **argv, const struct option_word *o)
 {
     struct words *theirs = &reader->words->theirs;
@@ -257,7 +258,7 @@ int docker_words_read(const struct command *cmd, char *const *argv, struct docke
             break;
         r = read_option(&reader, &argv, &o);
     }
-    /* Behind "--" comes the image, too; behind an unknown option we cannot tell. */
+    /* Behind "--" comes the image; behind an unknown option tide cannot find the image. */
     if (*argv && strcmp(*argv, "--") == 0)
         ret->image = argv[1];
     else if (*argv && argv[0][0] != '-')

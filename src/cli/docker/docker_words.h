@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The command line of `docker run` (and create), taken apart as docker itself does it, to find our
- * own options among docker's, the image, and what the container's LD_PRELOAD is to be. An option
+ * Takes the command line of `docker run` (and create) apart as docker itself does. Finds our own
+ * options among docker's, the image, and the LD_PRELOAD that the container is to have. An option
  * that no Docker up to 28 has may or may not take a value: from there on every word is docker's.
  * Single-threaded (it reads the environment); called by `tide docker` and its unit test.
  */
@@ -25,19 +25,19 @@ struct docker_words {
     const char *image;    /* NULL: not found. Borrowed, as are the next four */
     const char *platform; /* NULL: not given */
     const char *pull;     /* NULL: not given */
-    char *preload;        /* what the user wants LD_PRELOAD to be; NULL: nothing said */
+    char *preload;        /* the user's LD_PRELOAD for the container; NULL: none given */
     bool quiet, help, detach;
 };
 
 /*
- * Reads what follows `docker run`, ended by NULL. Returns CLI_OK, or another code after the
- * complaint; docker_words_done() either way.
+ * Reads the arguments of `docker run`, ended by NULL. Returns CLI_OK, or another code after the
+ * message; docker_words_done() either way.
  */
 int docker_words_read(const struct command *cmd, char *const *argv, struct docker_words *ret);
 void docker_words_done(struct docker_words *words);
 
 /*
- * How many of @argv are options of `docker` itself, before the name of one of its commands
- * ("-H", "tcp://host", "--debug").
+ * Counts the words of @argv that are options of `docker` itself, before the name of one of its
+ * commands ("-H", "tcp://host", "--debug").
  */
 int docker_words_global(char *const *argv);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tide doctor`: what is wrong with a process, or with the installation, and what would mend it. */
+/* `tide doctor`: says what is wrong with a process or with the installation, and how to mend it. */
 #include "cli/api.h"
 #include "cli/doctor/diagnose.h"
 #include "cli/doctor/doctor.h"
@@ -12,7 +12,7 @@
 #define SAMPLE_MS   1000
 #define SURVEY_ROWS 5
 
-/* ---- what the daemon knows of the process ---- */
+/* ---- the daemon's view of the process ---- */
 
 static void ask_daemon(struct observation *seen)
 {
@@ -112,7 +112,7 @@ static void print_runtimes(const struct observation *seen)
                diagnose_malleable((enum proc_runtime)i) ? " (malleable)" : "");
         separator = ", ";
     }
-    puts(*separator ? "" : "none that is known");
+    puts(*separator ? "" : "none that tide recognizes");
 }
 
 static void print_tide(const struct observation *seen)
@@ -124,11 +124,11 @@ static void print_tide(const struct observation *seen)
                seen->job_state, seen->job_target, seen->job_active, agent,
                seen->handler ? ", resize signal" : "");
     else
-        printf("  tide       %s, %s%s\n",
-               seen->tide == OBSERVED_TIDE_UNKNOWN ? "no job of the daemon" : "no daemon answers",
-               agent,
-               seen->handler && seen->runtimes.r[PROC_RUNTIME_AGENT].loaded ? ", resize signal"
-                                                                            : "");
+        printf(
+            "  tide       %s, %s%s\n",
+            seen->tide == OBSERVED_TIDE_UNKNOWN ? "not a job of the daemon" : "no daemon answers",
+            agent,
+            seen->handler && seen->runtimes.r[PROC_RUNTIME_AGENT].loaded ? ", resize signal" : "");
 }
 
 static void print_findings(const struct diagnosis *d)
@@ -155,12 +155,12 @@ static void print_process(const struct observation *seen, const struct diagnosis
     cpuset_format(&seen->cpus, cpus, sizeof(cpus));
     printf("process %d (%s), %u thread%s\n", (int)seen->pid, seen->comm, seen->threads,
            seen->threads == 1 ? "" : "s");
-    printf("  may use    %u.%u cores (processors %s", d->allowed_mcpu / 1000,
+    printf("  may use    %u.%u cores (CPUs %s", d->allowed_mcpu / 1000,
            d->allowed_mcpu % 1000 / 100, cpus);
     if (seen->quota_mcpu != CGROUP_NO_QUOTA)
-        printf(", quota %u.%02u of group %s", seen->quota_mcpu / 1000, seen->quota_mcpu % 1000 / 10,
-               seen->quota_path);
-    printf(")\n  wants      %u.%02u: running %u.%02u, waiting for a processor %u.%02u%s\n",
+        printf(", quota %u.%02u of cgroup %s", seen->quota_mcpu / 1000,
+               seen->quota_mcpu % 1000 / 10, seen->quota_path);
+    printf(")\n  wants      %u.%02u: running %u.%02u, waiting for a CPU %u.%02u%s\n",
            d->demand_milli / 1000, d->demand_milli % 1000 / 10, seen->running_milli / 1000,
            seen->running_milli % 1000 / 10, seen->waiting_milli / 1000,
            seen->waiting_milli % 1000 / 10, seen->have_waiting ? "" : " (estimated)");
@@ -229,7 +229,7 @@ static void print_rows(const struct observed_row *rows, size_t n)
                rows[i].demand_milli / 1000.0, rows[i].allowed_mcpu / 1000.0);
     }
     if (shown == 0)
-        puts("\nNo process of yours wants more threads at a time than it has cores.");
+        puts("\nNone of your processes has more runnable threads than cores.");
 }
 
 static int print_survey_json(const struct checks *checks, const struct observed_row *rows, size_t n,
@@ -306,7 +306,7 @@ static int doctor_run(int argc, char **argv)
     root = file_open_root();
     r = root < 0 ? root : cgroup_new(root, &cg);
     if (r < 0)
-        return cli_error(cmd, CLI_FAILED, "Is /proc mounted?", "cannot look at the machine: %s",
+        return cli_error(cmd, CLI_FAILED, "Is /proc mounted?", "cannot inspect the machine: %s",
                          strerror(-r));
     return pid ? examine(root, cg, (pid_t)pid, json) : survey(root, cg, json);
 }

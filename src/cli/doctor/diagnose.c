@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CROWDED_PERMILLE   250 /* of its runnable time spent waiting for a processor */
-#define THROTTLED_PERMILLE 50  /* of the sampled periods */
+#define CROWDED_PERMILLE   250 /* part of its runnable time spent waiting for a CPU */
+#define THROTTLED_PERMILLE 50  /* part of the sampled periods */
 #define BUSY_MILLI         250 /* below a quarter of a core, waiting says nothing */
 
 static const char *const names[] = {
@@ -137,7 +137,7 @@ __attribute__((format(printf, 2, 3))) static void set_fix(struct finding *findin
     va_end(ap);
 }
 
-/* "2 cores", "1 core", "1.5 cores" */
+/* Writes "2 cores", "1 core", "1.5 cores". */
 static const char *cores(uint32_t milli, char buf[24])
 {
     if (milli % 1000 == 0)
@@ -147,7 +147,7 @@ static const char *cores(uint32_t milli, char buf[24])
     return buf;
 }
 
-/* The command line to start again; a cut one ends in dots, so that nobody pastes it unread. */
+/* The command line to start again; a cut one ends in dots, so that no user pastes it unread. */
 static const char *command_of(const struct observation *seen, char buf[DIAGNOSE_COMMAND_MAX + 4])
 {
     snprintf(buf, DIAGNOSE_COMMAND_MAX + 4, "%s%s", *seen->command ? seen->command : "COMMAND",
@@ -155,7 +155,7 @@ static const char *command_of(const struct observation *seen, char buf[DIAGNOSE_
     return buf;
 }
 
-/* ---- which runtimes ---- */
+/* ---- loaded runtimes ---- */
 
 static bool has_malleable(const struct observation *seen)
 {
@@ -184,7 +184,7 @@ static const char *size_variable(enum proc_runtime runtime)
     }
 }
 
-/* "OMP_NUM_THREADS=2 OPENBLAS_NUM_THREADS=2 " for what is loaded; empty if nothing listens. */
+/* "OMP_NUM_THREADS=2 OPENBLAS_NUM_THREADS=2 " for the loaded runtimes; may be empty. */
 static void size_variables(const struct observation *seen, unsigned threads, char *buf, size_t size)
 {
     size_t at = 0;
@@ -196,7 +196,7 @@ static void size_variables(const struct observation *seen, unsigned threads, cha
         if (!name || !seen->runtimes.r[i].loaded || strstr(buf, name))
             continue;
         at += (size_t)snprintf(buf + at, size - at, "%s=%u ", name, threads);
-        if (at >= size) /* cannot be: three short names */
+        if (at >= size) /* impossible: three short names fit */
             return;
     }
 }
@@ -219,7 +219,7 @@ static void fix_oversubscribed(const struct observation *seen, const struct diag
         set_fix(finding, "tide run -- %s", command_of(seen, command));
         return;
     }
-    if (seen->runtimes.r[PROC_RUNTIME_AGENT].loaded && seen->handler) { /* no daemon's job */
+    if (seen->runtimes.r[PROC_RUNTIME_AGENT].loaded && seen->handler) { /* no job of a daemon */
         set_fix(finding, "tide signal %d %u", (int)seen->pid, d->recommended);
         return;
     }
@@ -239,19 +239,19 @@ static void judge_demand(const struct observation *seen, struct diagnosis *d)
         fix_oversubscribed(
             seen, d,
             add(d, FINDING_OVERSUBSCRIBED, FINDING_PROBLEM,
-                "%u.%u threads want to run at a time, but it may use %s: %u %% of their time is "
-                "spent waiting for a processor",
+                "%u.%u threads want to run at a time, but the process may use %s: they wait for a "
+                "CPU %u %% of their time",
                 d->demand_milli / 1000, d->demand_milli % 1000 / 100, allowed,
                 waiting_permille / 10));
     } else if (d->demand_milli >= BUSY_MILLI && waiting_permille >= CROWDED_PERMILLE &&
                seen->throttle.throttled == 0) {
         char command[DIAGNOSE_COMMAND_MAX + 4];
         struct finding *finding =
-            /* More jobs than cores is what sharing is for; that is not the job's fault. */
+            /* Sharing means more jobs than cores; that is not the job's fault. */
             add(d, FINDING_CROWDED,
                 seen->tide == OBSERVED_TIDE_JOB ? FINDING_NOTE : FINDING_PROBLEM,
-                "its own threads fit into %s, but other programs are on the same processors: "
-                "%u %% of its runnable time is spent waiting",
+                "its own threads fit into %s, but other programs run on the same CPUs: its "
+                "threads wait %u %% of their runnable time",
                 allowed, waiting_permille / 10);
 
         if (seen->tide == OBSERVED_TIDE_JOB)
@@ -261,7 +261,7 @@ static void judge_demand(const struct observation *seen, struct diagnosis *d)
     }
 }
 
-/* The way to lift the quota depends on who set it, which the group's path tells. */
+/* The command that lifts the quota depends on who set it, as the group's path tells. */
 static void fix_throttled(const struct observation *seen, const struct diagnosis *d,
                           struct finding *finding)
 {
@@ -270,7 +270,7 @@ static void fix_throttled(const struct observation *seen, const struct diagnosis
     char id[65];
 
     unit = unit ? unit + 1 : path;
-    wanted = wanted > cpus ? cpus : wanted; /* more than its processors is of no use */
+    wanted = wanted > cpus ? cpus : wanted; /* more cores than its CPUs are of no use */
     wanted = wanted ? wanted : 1;
     if (cgroup_path_is_ours(path)) {
         set_fix(finding, "tide set %s --min %u", *seen->job_name ? seen->job_name : "JOB", wanted);
@@ -299,18 +299,18 @@ static void judge_throttle(const struct observation *seen, struct diagnosis *d)
         return;
     if (seen->quota_mcpu != CGROUP_NO_QUOTA)
         cores(seen->quota_mcpu, quota);
-    fix_throttled(seen, d,
-                  add(d, FINDING_THROTTLED, FINDING_PROBLEM,
-                      "its quota (%s, group %s) ran out in %llu of %llu periods: stopped for "
-                      "%llu ms of %llu",
-                      quota, *seen->quota_path ? seen->quota_path : "?",
-                      (unsigned long long)throttle->throttled,
-                      (unsigned long long)throttle->periods,
-                      (unsigned long long)(throttle->throttled_ns / NS_PER_MS),
-                      (unsigned long long)(seen->elapsed_ns / NS_PER_MS)));
+    fix_throttled(
+        seen, d,
+        add(d, FINDING_THROTTLED, FINDING_PROBLEM,
+            "its quota (%s, cgroup %s) ran out in %llu of %llu periods: the kernel stopped it for "
+            "%llu ms of %llu",
+            quota, *seen->quota_path ? seen->quota_path : "?",
+            (unsigned long long)throttle->throttled, (unsigned long long)throttle->periods,
+            (unsigned long long)(throttle->throttled_ns / NS_PER_MS),
+            (unsigned long long)(seen->elapsed_ns / NS_PER_MS)));
 }
 
-/* True if a finding tells already to start the program with tide. */
+/* True if a finding already tells the user to start the program with tide. */
 static bool told_to_run(const struct diagnosis *d)
 {
     for (size_t i = 0; i < d->n; i++) {
@@ -327,23 +327,23 @@ static void judge_agent(const struct observation *seen, struct diagnosis *d)
 
     if (!loaded && has_malleable(seen) && !told_to_run(d)) {
         set_fix(add(d, FINDING_NO_AGENT, FINDING_NOTE,
-                    "it could be malleable (TensorFlow is loaded), but was not started by tide"),
+                    "its threads could change (TensorFlow is loaded), but tide did not start it"),
                 "tide run -- %s", command_of(seen, command));
     } else if (loaded && seen->agent_disabled) {
         add(d, FINDING_DISCONNECTED, FINDING_NOTE,
-            "the agent is in it but switched off by TIDE_DISABLE");
+            "the agent is loaded, but TIDE_DISABLE switches it off");
     } else if (loaded && has_malleable(seen) && seen->tide != OBSERVED_TIDE_JOB) {
         add(d, FINDING_DISCONNECTED, FINDING_NOTE,
-            "the agent is in it, but %s: it follows its own limits (CPUs and quota)",
+            "the agent is loaded, but %s: it follows the process's own CPUs and quota",
             seen->tide == OBSERVED_TIDE_UNREACHABLE ? "no daemon answers"
                                                     : "the daemon does not know the process");
     }
     if (seen->tide == OBSERVED_TIDE_JOB && !seen->job_malleable && has_malleable(seen))
-        add(d, FINDING_NOT_MALLEABLE, FINDING_NOTE, "its threads cannot be steered: %s",
+        add(d, FINDING_NOT_MALLEABLE, FINDING_NOTE, "tide cannot change its threads: %s",
             *seen->job_note ? seen->job_note : "no thread pool exists yet");
     if (loaded && !seen->handler && !seen->agent_disabled && has_malleable(seen))
         add(d, FINDING_NO_HANDLER, FINDING_NOTE,
-            "no handler for the resize signal: sending it would kill the process");
+            "no handler for the resize signal: the signal would kill the process");
 }
 
 static void judge_runtimes(const struct observation *seen, struct diagnosis *d)
@@ -360,7 +360,7 @@ static void judge_runtimes(const struct observation *seen, struct diagnosis *d)
     }
     if (*list && !has_malleable(seen))
         add(d, FINDING_NOT_MALLEABLE, FINDING_NOTE,
-            "%s: the number of threads is fixed at the start; tide steers only its cores", list);
+            "%s: its number of threads is fixed at its start; tide changes only its cores", list);
 }
 
 void diagnose(const struct observation *seen, struct diagnosis *ret)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is wrong with a process, judged from what was observed of it: pure, from struct to struct.
- * observe.c fills the observation, cmd_doctor.c prints the diagnosis. Any thread.
+ * Judges an observed process: pure, from struct to struct. observe.c fills the observation,
+ * cmd_doctor.c prints the diagnosis. Any thread.
  *
  * Demand is the mean number of threads that were running or runnable, in thousandths: the sum over
- * all threads of (time on a processor + time waiting for one) / elapsed time.
+ * all threads of (time on a CPU + time waiting for one) / elapsed time.
  */
 #pragma once
 
@@ -22,7 +22,7 @@
 #define DIAGNOSE_COMMAND_MAX  2048 /* of the quoted command line; a longer one is cut */
 #define DIAGNOSE_NAME_MAX     64
 
-enum observed_tide { /* what the daemon says */
+enum observed_tide { /* the daemon's view of the process */
                      OBSERVED_TIDE_UNREACHABLE,
                      OBSERVED_TIDE_UNKNOWN, /* a daemon answers but does not know the process */
                      OBSERVED_TIDE_JOB,
@@ -36,25 +36,26 @@ struct observation {
     uint32_t threads;
 
     uint64_t elapsed_ns;    /* of the sample */
-    uint32_t running_milli; /* threads on a processor, mean */
+    uint32_t running_milli; /* threads on a CPU, mean */
     uint32_t waiting_milli; /* threads waiting for one, mean */
-    bool have_waiting;      /* the kernel counts it; otherwise waiting is estimated from states */
+    bool have_waiting; /* the kernel counts waiting; otherwise it is estimated from threads' states
+                        */
 
-    struct cpuset cpus;  /* that its threads may use */
+    struct cpuset cpus;  /* CPUs that its threads may use */
     uint32_t quota_mcpu; /* CGROUP_NO_QUOTA */
     char quota_path[CGROUP_PATH_MAX];
     enum cgroup_version quota_version;
     struct cgroup_throttle throttle; /* during the sample */
 
     struct proc_runtimes runtimes;
-    bool handler;        /* for the resize signal */
+    bool handler;        /* a handler for the resize signal */
     bool agent_disabled; /* TIDE_DISABLE is set */
 
     enum observed_tide tide;
     char job_name[DIAGNOSE_NAME_MAX];
     char job_state[DIAGNOSE_NAME_MAX];
-    char job_note[DIAGNOSE_TEXT_MAX]; /* of a backend that is not malleable */
-    bool job_malleable;               /* a malleable backend is in it */
+    char job_note[DIAGNOSE_TEXT_MAX]; /* a note about a backend that is not malleable */
+    bool job_malleable;               /* the process has a malleable backend */
     bool job_pinned;
     uint32_t job_target;
     uint32_t job_active;
@@ -62,12 +63,12 @@ struct observation {
 
 enum finding_code {
     FINDING_OVERSUBSCRIBED, /* more runnable threads than cores it may use */
-    FINDING_CROWDED,        /* its cores are busy with others */
+    FINDING_CROWDED,        /* other programs keep its cores busy */
     FINDING_THROTTLED,      /* a quota stops it */
     FINDING_NO_AGENT,       /* malleable runtime, not started by tide */
-    FINDING_DISCONNECTED,   /* agent in, daemon does not know it */
-    FINDING_NOT_MALLEABLE,  /* a runtime that nothing of ours steers */
-    FINDING_NO_HANDLER,     /* the resize signal would kill it */
+    FINDING_DISCONNECTED,   /* the agent is loaded, but the daemon does not know the process */
+    FINDING_NOT_MALLEABLE,  /* a runtime whose threads tide cannot change */
+    FINDING_NO_HANDLER,     /* the resize signal would kill the process */
     FINDING_CODE_MAX
 };
 
@@ -77,11 +78,11 @@ struct finding {
     enum finding_code code;
     enum finding_severity severity;
     char text[DIAGNOSE_TEXT_MAX];
-    char fix[DIAGNOSE_FIX_MAX]; /* a command to type; empty: there is none */
+    char fix[DIAGNOSE_FIX_MAX]; /* a command to type; empty: none */
 };
 
 struct diagnosis {
-    uint32_t allowed_mcpu; /* cores it may use: the smaller of CPUs and quota */
+    uint32_t allowed_mcpu; /* cores that it may use: the smaller of CPUs and quota */
     uint32_t demand_milli;
     unsigned recommended; /* threads, at least 1 */
     bool healthy;         /* no finding is a problem */
@@ -96,7 +97,7 @@ const char *finding_name(enum finding_code code); /* "oversubscribed", … */
 /* True if the agent can change this runtime's threads while the program runs. */
 bool diagnose_malleable(enum proc_runtime runtime);
 
-/* Demand clearly above what is allowed: half a thread and a quarter more. */
+/* True if demand is clearly above the allowed cores: by half a thread and a quarter. */
 bool diagnose_oversubscribed(uint32_t demand_milli, uint32_t allowed_mcpu);
 
 /*
@@ -105,5 +106,5 @@ bool diagnose_oversubscribed(uint32_t demand_milli, uint32_t allowed_mcpu);
  */
 int diagnose_quote(const char *args, size_t len, char *buf, size_t size);
 
-/* The 64 digits of a container's id inside a cgroup path. Returns 0 or -ENOENT. */
+/* Copies the 64 digits of a container's id inside a cgroup path. Returns 0 or -ENOENT. */
 int diagnose_container(const char *cgroup_path, char ret_id[65]);

@@ -78,7 +78,7 @@ static size_t read_all(int fd, char *buf, size_t size)
     return len;
 }
 
-/* Output of `cat /proc/self/maps`, complaints of the dynamic linker included. */
+/* Returns the output of `cat /proc/self/maps`, with the dynamic linker's messages. */
 static int probe(char *preload, char *buf, size_t size)
 {
     _cleanup_free_ char **envp = environment_with(preload);
@@ -127,32 +127,32 @@ static void check_agent(struct checks *checks)
     }
     r = probe(preload, output, PROBE_OUTPUT_MAX);
     if (r < 0)
-        add(checks, "agent", CHECK_PROBLEM, "", "%s: cannot run cat to try it: %s", dir,
+        add(checks, "agent", CHECK_PROBLEM, "", "%s: cannot try the agent on 'cat': %s", dir,
             strerror(-r));
     else if (strstr(output, "/" PRELOAD_FILE "\n"))
         add(checks, "agent", CHECK_OK, "", "%s: loads", dir);
     else
-        add(checks, "agent", CHECK_PROBLEM, fix, "%s: does not load: %.*s", dir,
+        add(checks, "agent", CHECK_PROBLEM, fix, "%s: programs cannot load the agent: %.*s", dir,
             (int)strcspn(output, "\n"), output);
 }
 
 /* ---- run directory and daemon ---- */
 
-/* Why `tide` talks to the daemon in @dir, or would. */
+/* Says why `tide` talks to the daemon in @dir, or would. */
 static const char *reason(const char *dir)
 {
     const char *told = getenv("TIDE_DIR");
 
     if (told && *told)
-        return "TIDE_DIR says so";
+        return "set by TIDE_DIR";
     if (strcmp(dir, RUNDIR_SYSTEM) == 0)
-        return "the system's daemon goes before your own";
+        return "the system's daemon, preferred to your own";
     return access(RUNDIR_SYSTEM "/" RUNDIR_API_SOCKET, F_OK) == 0
-               ? "your own; the system's tided left a socket in " RUNDIR_SYSTEM ", but is gone"
+               ? "your own; the system's tided left a socket in " RUNDIR_SYSTEM ", but does not run"
                : "your own; the system's tided does not run";
 }
 
-/* Whether a daemon could write there: a full disk takes an empty file, but no page. */
+/* Tries to write a page: a full disk accepts an empty file, but no page. */
 static int try_to_write(const char *dir)
 {
     _cleanup_fd_ int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -180,7 +180,7 @@ static void check_directory(struct checks *checks, char dir[RUNDIR_PATH_MAX])
     } else if (access(dir, F_OK) == 0 && (r = try_to_write(dir)) < 0 && r != -EACCES) {
         add(checks, "directory", CHECK_PROBLEM,
             "make room, or set TIDE_DIR to a directory on another disk",
-            "%s cannot be written to: %s; a new daemon will not know today's jobs", dir,
+            "cannot write to %s: %s; a restarted daemon would not know your jobs", dir,
             strerror(-r));
     } else {
         add(checks, "directory", CHECK_OK, "", "%s%s", dir,
@@ -195,7 +195,7 @@ static void check_daemon(struct checks *checks, const char *dir)
     struct error err = {0};
     int r;
 
-    if (!*dir) /* said already */
+    if (!*dir) /* the check of the directory has said so */
         return;
     r = api_try("GET", "/v1/machine", NULL, API_TIMEOUT_MS, &answer, &err);
     if (r == 0 && answer.status == 200) {
@@ -206,27 +206,28 @@ static void check_daemon(struct checks *checks, const char *dir)
             member_text(answer.body, "placement"), member_long(answer.body, "jobs"),
             member_long(answer.body, "jobs") == 1 ? "" : "s");
     } else if (r == 0) {
-        add(checks, "daemon", CHECK_PROBLEM, "", "it answers with status %d", answer.status);
+        add(checks, "daemon", CHECK_PROBLEM, "", "the daemon answers with status %d",
+            answer.status);
     } else if (r == -EACCES) {
         add(checks, "daemon", CHECK_PROBLEM, "set TIDE_DIR to a directory of your own", "%s",
             err.text);
     } else if (r != -ENOENT) {
-        add(checks, "daemon", CHECK_PROBLEM, "tide run starts another one when it has gone", "%s",
-            err.text);
+        add(checks, "daemon", CHECK_PROBLEM, "once it has ended, 'tide run' starts another one",
+            "%s", err.text);
     } else if (daemon_find_program(program, sizeof(program), &err) < 0) {
         add(checks, "daemon", CHECK_PROBLEM,
             getenv("TIDE_DAEMON") ? "unset TIDE_DAEMON, or let it name a tided"
                                   : "reinstall threadtide: tided lies beside tide",
-            "none runs, and %s", err.text);
+            "no daemon runs, and %s", err.text);
     } else if (api_cannot_start(&err) < 0) {
-        add(checks, "daemon", CHECK_PROBLEM, "", "none runs, and none can be started: %s",
+        add(checks, "daemon", CHECK_PROBLEM, "", "no daemon runs, and none can be started: %s",
             err.text);
     } else {
-        add(checks, "daemon", CHECK_OK, "", "none runs; 'tide run' starts %s", program);
+        add(checks, "daemon", CHECK_OK, "", "no daemon runs; 'tide run' starts %s", program);
     }
 }
 
-/* ---- what the machine lets us do ---- */
+/* ---- limits of the machine ---- */
 
 static void check_cores(struct checks *checks, int root, const struct cgroup *cg)
 {
@@ -236,7 +237,7 @@ static void check_cores(struct checks *checks, int root, const struct cgroup *cg
     char quota[48] = "";
 
     if (topology_read(root, &topology) < 0 || topology_usable(&usable) < 0) {
-        add(checks, "cores", CHECK_PROBLEM, "", "sysfs does not list the processors");
+        add(checks, "cores", CHECK_PROBLEM, "", "sysfs does not list the CPUs");
         return;
     }
     if (cg)
@@ -244,7 +245,7 @@ static void check_cores(struct checks *checks, int root, const struct cgroup *cg
     if (limits.quota_mcpu != CGROUP_NO_QUOTA)
         snprintf(quota, sizeof(quota), "; a quota of %u.%03u cores", limits.quota_mcpu / 1000,
                  limits.quota_mcpu % 1000);
-    add(checks, "cores", CHECK_OK, "", "%u online (%u cores, %u NUMA node%s), %u usable here%s",
+    add(checks, "cores", CHECK_OK, "", "%u CPUs (%u cores, %u NUMA node%s), %u usable here%s",
         topology.cpus, topology.cores, topology.nodes, topology.nodes == 1 ? "" : "s",
         cpuset_count(&usable), quota);
 }
@@ -255,7 +256,7 @@ static void check_cgroups(struct checks *checks, const struct cgroup *cg)
     struct error err = {0};
 
     if (!cg) {
-        add(checks, "cgroups", CHECK_NOTE, "", "cannot be read: weights and quotas are not there");
+        add(checks, "cgroups", CHECK_NOTE, "", "control groups unreadable: no weights, no quotas");
         return;
     }
     if (cgroup_writable(cg, &cpu, &cpuset, &err))
@@ -264,8 +265,8 @@ static void check_cgroups(struct checks *checks, const struct cgroup *cg)
             cgroup_version_name(cgroup_version_cpuset(cg)));
     else
         add(checks, "cgroups", CHECK_NOTE, "",
-            "cpu %s%s, cpuset %s%s: %s. Without them jobs share by thread counts, and affinity "
-            "where asked; no weights, no quotas",
+            "cpu %s%s, cpuset %s%s: %s. Without them the daemon sets thread counts, "
+            "and CPU affinity where asked; no weights, no quotas",
             cgroup_version_name(cgroup_version_cpu(cg)), cpu ? "" : " (not writable)",
             cgroup_version_name(cgroup_version_cpuset(cg)), cpuset ? "" : " (not writable)",
             err.text);
@@ -274,10 +275,10 @@ static void check_cgroups(struct checks *checks, const struct cgroup *cg)
 static void check_privileges(struct checks *checks)
 {
     if (geteuid() == 0)
-        add(checks, "privileges", CHECK_OK, "", "root: everybody's jobs can be steered");
+        add(checks, "privileges", CHECK_OK, "", "root: tide can change every user's jobs");
     else
         add(checks, "privileges", CHECK_OK, "",
-            "uid %u: your own jobs can be steered; other users' daemons share the machine with "
+            "uid %u: tide can change your own jobs; other users' daemons share the machine with "
             "yours",
             (unsigned)geteuid());
 }
@@ -288,12 +289,12 @@ static void check_kernel(struct checks *checks, int root)
     _cleanup_fd_ int schedstat = file_open(root, "proc/self/schedstat", O_RDONLY);
 
     if (pidfd >= 0 && schedstat >= 0)
-        add(checks, "kernel", CHECK_OK, "", "pidfd, waiting times of threads");
+        add(checks, "kernel", CHECK_OK, "", "has pidfd and the waiting times of threads");
     else
         add(checks, "kernel", CHECK_NOTE, "", "%s%s%s",
-            pidfd < 0 ? "no pidfd (before Linux 5.3): ends of jobs are noticed later" : "",
+            pidfd < 0 ? "no pidfd (before Linux 5.3): the daemon notices ends of jobs later" : "",
             pidfd < 0 && schedstat < 0 ? "; " : "",
-            schedstat < 0 ? "no schedstat: waiting times are estimated" : "");
+            schedstat < 0 ? "no schedstat: tide estimates how long threads wait" : "");
 }
 
 void doctor_check_installation(int root, const struct cgroup *cg, struct checks *ret)

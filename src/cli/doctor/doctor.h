@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The installation as `tide doctor` without a process sees it: a list of checks, each with its
- * result. Starts one short-lived child (to try whether the agent loads); changes nothing.
- * Single-threaded; used by cmd_doctor.c.
+ * The checks of `tide doctor` without a process: the installation, as a list of results. Starts one
+ * short-lived child (to try whether the agent loads); changes nothing. Single-threaded; used by
+ * cmd_doctor.c.
  */
 #pragma once
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOKS             20 /* at the threads' states during one observation */
+#define LOOKS             20 /* looks at the threads' states during one observation */
 #define SIGNAL_OFFSET_STD 7  /* SIGRTMIN+7, see TIDE_SIGNAL */
 
 struct thread_use observe_use(const struct proc_threads *before, const struct proc_threads *after)
@@ -25,7 +25,7 @@ struct thread_use observe_use(const struct proc_threads *before, const struct pr
             b++;
         use.cpu_ns += now->cpu_ns;
         use.wait_ns += now->wait_ns;
-        /* A smaller count is another thread that was given the same number. */
+        /* A smaller count belongs to a new thread with a recycled id. */
         if (b < before->n && before->thread[b].tid == now->tid &&
             before->thread[b].cpu_ns <= now->cpu_ns && before->thread[b].wait_ns <= now->wait_ns) {
             use.cpu_ns -= before->thread[b].cpu_ns;
@@ -102,8 +102,8 @@ static int sample(int root, pid_t pid, unsigned duration_ms, struct observation 
 }
 
 /*
- * The threads' states are a rougher measure than the kernel's own wait time, but the only one where
- * that is not counted, and the better one while a quota stops the group: its clock stands then.
+ * States are a rougher measure than the kernel's wait time. They serve where the kernel counts
+ * none, and while a quota stops the group: the kernel's clock then stands still.
  */
 static void complete_waiting(struct observation *seen, uint32_t runnable_milli)
 {
@@ -174,7 +174,7 @@ int observe_process(int root, const struct cgroup *cg, pid_t pid, unsigned durat
     if (r == -ESRCH)
         return error_set(err, r, "there is no process %d, or it has just ended", (int)pid);
     if (r == -EACCES || r == -EPERM)
-        return error_set(err, -EACCES, "process %d belongs to somebody else", (int)pid);
+        return error_set(err, -EACCES, "process %d belongs to another user", (int)pid);
     if (r < 0)
         return error_set(err, r, "process %d: %s", (int)pid, strerror(-r));
     ret->throttle = (struct cgroup_throttle){
@@ -201,7 +201,7 @@ static void watched_free(struct watched *watched, size_t n)
     free(watched);
 }
 
-/* First look: the processes of @uid that have threads to count. */
+/* First look: @uid's processes that have threads to count. */
 static int watch_all(int root, uid_t uid, struct watched **ret, size_t *ret_n)
 {
     _cleanup_free_ pid_t *pids = NULL;

@@ -104,7 +104,7 @@ static void names(const struct attribute *a)
         printf("%s%s", i == a->least ? "" : " ", a->choices[i].name);
 }
 
-/* Completes the names of a choice; other values are the user's to write. */
+/* Completes the names of a choice; the user writes other values. */
 static void values(enum attributes_of set)
 {
     for (each_attribute(a)) {
@@ -120,7 +120,7 @@ static void values(enum attributes_of set)
     }
 }
 
-/* In zsh's own quotes, inside '…': a colon ends the text, a bracket the option's. */
+/* Quotes for zsh, inside '…': a colon ends the text, a bracket the option's. */
 static void zsh_text(const char *text)
 {
     for (; *text; text++)
@@ -263,7 +263,7 @@ static const struct {
     {"docker", ATTRIBUTES_OF_DOCKER},
 };
 
-/* Prints what "NAME" or "NAME SET" of @length bytes stands for. False: it is no such thing. */
+/* Prints the expansion of "NAME" or "NAME SET" of @length bytes. False: no such expansion. */
 static bool expand(const char *text, size_t length)
 {
     size_t name = strcspn(text, " @");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tide run`: registers this very process as a job and becomes the program. */
+/* `tide run`: registers its own process as a job, then becomes the program. */
 #include "cli/launch/launch.h"
 
-/* Returns CLI_OK, CLI_USAGE, or -1: help was printed, nothing is to be run. */
+/* Returns CLI_OK, CLI_USAGE, or -1 after printing the help: nothing is to run. */
 static int parse(int argc, char **argv, struct launch *l)
 {
     static const struct option own[] = {
@@ -21,8 +21,8 @@ static int parse(int argc, char **argv, struct launch *l)
 }
 
 /*
- * Makes this process a job. Returns CLI_OK also when that cannot be had (after one line that says
- * so); anything else means that the user asked for something impossible: do not run.
+ * Registers this process as a job. Returns CLI_OK also if that fails, after one line that says so.
+ * Another code means that the user asked for something impossible: the program must not run.
  */
 static int become_job(const struct launch *l)
 {
@@ -30,13 +30,13 @@ static int become_job(const struct launch *l)
     struct error err = {0};
 
     if (launch_register(l, &answer, &err) < 0) {
-        cli_note(l->cmd, "running without control: %s", err.text);
+        cli_note(l->cmd, "the program runs, but not as a job: %s", err.text);
         return CLI_OK;
     }
     if (api_exit_code(answer.status) == CLI_USAGE)
         return api_refused(l->cmd, &answer);
     if (answer.status >= 400)
-        cli_note(l->cmd, "running without control: %s",
+        cli_note(l->cmd, "the program runs, but not as a job: %s",
                  member_text(json_object_get(answer.body, "error"), "message"));
     else
         launch_prepare(l, answer.body);

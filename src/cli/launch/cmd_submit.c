@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `tide submit`: a job that waits for its turn. A forked child in a session of its own, with the
- * submitter's user, groups, environment, directory and limits, registers itself and waits
- * (runner.h), then becomes the program. It speaks on the terminal until the job is in the queue,
- * and in the output file afterwards.
+ * `tide submit`: a job that waits for its turn. A forked child, the runner, has a session of its
+ * own and the submitter's user, groups, environment, directory and limits. It registers itself,
+ * waits (runner.h), then becomes the program. It prints to the terminal until the job is in the
+ * queue, and to the output file afterwards.
  */
 #include "cli/launch/launch.h"
 #include "cli/launch/runner.h"
@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 
 #define OUTPUT_STD "tide-%j.out" /* sbatch has slurm-%j.out */
-#define REPORT_FD  3             /* of the runner: above the three that every program has */
+#define REPORT_FD  3 /* the runner's descriptor, above the three that every program has */
 
 enum { OPT_HOLD = 768, OPT_PATIENCE };
 
@@ -30,16 +30,16 @@ struct submit {
     bool wait, quiet;
 };
 
-/* The runner's word to the submitter; without one it has failed, and said why. */
+/* The runner's report to the submitter. A runner that sends none has failed and printed why. */
 struct report {
-    char id[PROTO_ID_MAX]; /* empty: no daemon, the program has begun */
+    char id[PROTO_ID_MAX]; /* empty: no daemon, and the program has begun */
     char name[PROTO_NAME_MAX];
     char output[PATH_MAX];
 };
 
 /* ---- output ---- */
 
-/* %j is the job's id, %x its name, %% a percent sign; another % stays. 0 or -ENAMETOOLONG. */
+/* Expands %j (the job's id), %x (its name), %% (a percent sign). 0 or -ENAMETOOLONG. */
 static int output_path(const char *pattern, const char *id, const char *name, char *buf,
                        size_t size)
 {
@@ -66,8 +66,8 @@ static int output_path(const char *pattern, const char *id, const char *name, ch
 }
 
 /*
- * Ids are easy to guess, and /tmp is everybody's: nobody else shall have put a link or a file of
- * his there, to send our words elsewhere or to read them.
+ * Ids are easy to guess, and every user can write to /tmp. Another user must not plant a link or a
+ * file there that diverts or reads the output.
  */
 static int output_open(const char *path, struct error *err)
 {
@@ -86,7 +86,7 @@ static int output_open(const char *path, struct error *err)
     return TAKE_FD(fd);
 }
 
-/* From here on the runner speaks in the file. Returns CLI_OK, or CLI_FAILED after the complaint. */
+/* Sends the runner's messages to the file from here on. CLI_OK, or CLI_FAILED. */
 static int take_output(const struct submit *s, struct report *report)
 {
     _cleanup_fd_ int fd = -1;
@@ -113,7 +113,7 @@ static int take_output(const struct submit *s, struct report *report)
 
 /* ---- the runner ---- */
 
-/* Nothing of the terminal, and no descriptor that somebody waits on, stays open for days. */
+/* Closes the terminal and all descriptors whose other end a program may wait on for days. */
 static int leave_terminal(int report_fd)
 {
     int null = open("/dev/null", O_RDONLY);
@@ -129,7 +129,7 @@ static int leave_terminal(int report_fd)
     return 0;
 }
 
-/* A submitter who is gone misses it. */
+/* A submitter that has ended misses the report. */
 static void tell(const struct report *report)
 {
     send(REPORT_FD, report, sizeof(*report), MSG_NOSIGNAL);
@@ -137,8 +137,8 @@ static void tell(const struct report *report)
 }
 
 /*
- * In the queue, with the output in place and the submitter told. CLI_OK also without a daemon: the
- * program then begins at once.
+ * Queues the job, opens the output and tells the submitter. Returns CLI_OK also without a daemon:
+ * the program then begins at once.
  */
 static int enqueue(const struct submit *s, struct runner *r)
 {
@@ -155,14 +155,14 @@ static int enqueue(const struct submit *s, struct runner *r)
         snprintf(report.name, sizeof(report.name), "%s", member_text(r->job.body, "name"));
     }
     if (alone)
-        cli_note(cmd, "begins at once, without control: %s", err.text);
+        cli_note(cmd, "the program begins at once, as no job: %s", err.text);
     else if (*member_text(r->job.body, "note"))
         cli_note(cmd, "%s", member_text(r->job.body, "note"));
     code = take_output(s, &report);
     if (code != CLI_OK)
         return code;
-    if (alone) /* once more, where it is read tomorrow */
-        cli_note(cmd, "begins at once, without control: %s", err.text);
+    if (alone) /* repeats the message in the output file, where the user looks later */
+        cli_note(cmd, "the program begins at once, as no job: %s", err.text);
     tell(&report);
     return CLI_OK;
 }
@@ -177,13 +177,13 @@ static int await_turn(struct runner *r)
     if (e == -ECANCELED) {
         cli_note(cmd, "job %s (%s) was cancelled while it waited", id, name);
         runner_end(r);
-        signal(SIGTERM, SIG_DFL); /* it ends as a running program would */
+        signal(SIGTERM, SIG_DFL); /* ends the job as it would a running program */
         raise(SIGTERM);
         return 128 + SIGTERM;
     }
     if (e < 0)
-        cli_note(cmd, "job %s (%s) begins without its turn: no daemon for %.3g s: %s", id, name,
-                 (double)r->patience_ms / 1000, err.text);
+        cli_note(cmd, "job %s (%s) begins before its turn: no daemon answered for %.3g s: %s", id,
+                 name, (double)r->patience_ms / 1000, err.text);
     return CLI_OK;
 }
 
@@ -231,7 +231,7 @@ static bool ignored(int number)
     return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-/* --wait: from here on signals are kept for wait_for(). */
+/* With --wait, signals are kept for wait_for() from here on. */
 static void keep_signals(sigset_t *ret_set)
 {
     static const int interrupts[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
@@ -239,12 +239,12 @@ static void keep_signals(sigset_t *ret_set)
     sigemptyset(ret_set);
     sigaddset(ret_set, SIGCHLD);
     for (size_t i = 0; i < ARRAY_LEN(interrupts); i++)
-        if (!ignored(interrupts[i])) /* nohup: stays deaf to it */
+        if (!ignored(interrupts[i])) /* under nohup the job stays deaf to the signal */
             sigaddset(ret_set, interrupts[i]);
     sigprocmask(SIG_BLOCK, ret_set, NULL);
 }
 
-/* A signal that interrupts the waiting does not end the job. */
+/* A signal that interrupts the wait does not end the job. */
 static int wait_for(const struct submit *s, pid_t runner, const struct report *report,
                     const sigset_t *set)
 {
@@ -266,7 +266,7 @@ static int wait_for(const struct submit *s, pid_t runner, const struct report *r
     return status_of(status);
 }
 
-/* If a standard stream was closed, a file that is opened next must not become it. */
+/* Keeps the next opened file from taking a closed standard stream's number. */
 static void fill_standard(void)
 {
     int fd;
@@ -277,7 +277,7 @@ static void fill_standard(void)
     close_fd(fd);
 }
 
-/* True with the runner's report; false: it has failed. */
+/* Returns true with the runner's report; false: the runner has failed. */
 static bool receive(int fd, struct report *ret)
 {
     ssize_t n;
@@ -296,7 +296,7 @@ static int submit(struct submit *s)
     pid_t runner;
 
     fill_standard();
-    signal(SIGCHLD, SIG_DFL); /* ignored, it would take the runner's status with it */
+    signal(SIGCHLD, SIG_DFL); /* if ignored, the kernel would discard the runner's status */
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
         return cli_error(s->launch.cmd, CLI_FAILED, NULL, "cannot make a socket: %s",
                          strerror(errno));
@@ -325,7 +325,7 @@ static int submit(struct submit *s)
 
 /* ---- command line ---- */
 
-/* Returns CLI_OK, CLI_USAGE, or -1: help was printed, nothing is to be run. */
+/* Returns CLI_OK, CLI_USAGE, or -1 after printing the help: nothing is to run. */
 static int parse(int argc, char **argv, struct submit *s)
 {
     static const struct option own[] = {
@@ -379,8 +379,8 @@ const struct command command_submit = {
     .brief = "queue a program, to run in the background when the policy starts it",
     .help = "The program waits for its turn and then runs as with 'tide run': as you, with\n"
             "your environment, directory and limits as they are now. It needs no terminal:\n"
-            "its standard input is empty, its output goes to a file. 'tide queue' shows who\n"
-            "waits, 'tide policy' how turns are given; with the policy 'equal' nobody waits.\n"
+            "its standard input is empty, its output goes to a file. 'tide queue' shows what\n"
+            "waits, 'tide policy' how turns are given; with the policy 'equal' no job waits.\n"
             "\n"
             "Options:\n" LAUNCH_HELP "      --hold         wait for 'tide release' first\n"
             "      --patience TIME\n"

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define REGISTER_TIMEOUT_MS 2000 /* then the program starts without us */
+#define REGISTER_TIMEOUT_MS 2000 /* after that the program starts without a daemon */
 #define DAEMON_TIMEOUT_MS   3000
 
 /* ---- options ---- */
@@ -80,7 +80,7 @@ void launch_done(struct launch *l)
 
 /* ---- the program ---- */
 
-/* As execvp(3) will have it: the first in PATH that can be executed, else why the last cannot. */
+/* As execvp(3) searches: the first executable in PATH, else why the last one is none. */
 static int try_program(const char *path)
 {
     struct stat st;
@@ -141,8 +141,8 @@ int launch_exec(const struct launch *l)
 /* ---- registration ---- */
 
 /*
- * A name for people: of the script if there is one ("python3 -u dir/train.py" → "train"), else of
- * the program; characters that a job's name cannot have become "-".
+ * Makes a readable name: of the script if there is one ("python3 -u dir/train.py" → "train"), else
+ * of the program. Characters that a job's name cannot have become "-".
  */
 static void name_command(char *const *argv, char *buf, size_t size)
 {
@@ -167,7 +167,7 @@ static void name_command(char *const *argv, char *buf, size_t size)
     for (char *p = buf; *p; p++)
         if (!name_char(*p))
             *p = '-';
-    if (*buf == '-') /* would be read as an option */
+    if (*buf == '-') /* would look like an option */
         *buf = '_';
 }
 
@@ -200,7 +200,7 @@ int launch_start_daemon(struct error *err)
     return daemon_start(dir, program, DAEMON_TIMEOUT_MS, err);
 }
 
-/* One registration, with the daemon started when there is none. 0 or -errno. */
+/* Registers once, and starts the daemon if there is none. 0 or -errno. */
 static int register_as(const struct launch *l, const char *name, struct api_answer *ret,
                        struct error *err)
 {
@@ -227,15 +227,15 @@ int launch_register(const struct launch *l, struct api_answer *ret, struct error
     r = register_as(l, name, ret, err);
     if (r < 0 || (ret->status != 409 && ret->status != 400))
         return r;
-    /* Another job has that name, or it is not fit for one; a pid in it makes it ours. */
+    /* Another job has that name, or it is not a valid one: a pid appended makes it ours. */
     api_answer_done(ret);
     snprintf(unique, sizeof(unique), "%s-%d", name, (int)getpid());
     return register_as(l, unique, ret, err);
 }
 
-/* ---- what the program finds ---- */
+/* ---- the program's environment ---- */
 
-/* 0 or -ENOMEM: nothing that we set for a job is half there. */
+/* Returns 0 or -ENOMEM; either all or none of a job's variables are set. */
 static int set_environment(const struct launch *l, const json_t *job, const char *agent_dir)
 {
     _cleanup_free_ char *preload = NULL;
@@ -243,7 +243,7 @@ static int set_environment(const struct launch *l, const json_t *job, const char
     char max[16];
 
     snprintf(max, sizeof(max), "%ld", limit);
-    unsetenv("TIDE_MAX"); /* of a job that we may be running in */
+    unsetenv("TIDE_MAX"); /* left by a job that tide itself runs in */
     if (setenv("TIDE_SOCKET", member_text(job, "socket"), 1) < 0 ||
         setenv("TIDE_TOKEN", member_text(job, "token"), 1) < 0 ||
         setenv("TIDE_JOB_ID", member_text(job, "id"), 1) < 0 ||
@@ -267,9 +267,9 @@ void launch_prepare(const struct launch *l, const json_t *job)
     if (!l->no_slices)
         slice_set(SLICE_LONG_NS); /* jobs that share cores take turns less often */
     if (!agent)
-        cli_note(l->cmd, "running with a fixed number of threads: %s", err.text);
+        cli_note(l->cmd, "the program runs with a fixed number of threads: %s", err.text);
     if (set_environment(l, job, agent ? agent_dir : NULL) < 0)
-        cli_note(l->cmd, "running without control: out of memory");
+        cli_note(l->cmd, "the program runs, but not as a job: out of memory");
     else if (*member_text(job, "note"))
         cli_note(l->cmd, "%s", member_text(job, "note"));
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The common part of `tide run` and `tide submit`: the options that describe a job, its
- * registration, and how a process becomes the program. Daemon or agent may be missing: the program
- * then runs as if it had been started without tide. Single-threaded; used by the two.
+ * registration, and how a process becomes the program. If the daemon or the agent is missing, the
+ * program runs as if it had been started without tide. Single-threaded; used by the two.
  */
 #pragma once
 
@@ -10,12 +10,12 @@
 #include "cli/terms.h"
 
 struct launch {
-    const struct command *cmd; /* whose options these are: for messages */
+    const struct command *cmd; /* the command whose options these are, for messages */
     const char *name;          /* NULL: made from the command line */
     long threads;              /* 0: not given */
     json_t *terms;             /* NULL: none; launch_done() frees them */
     char **argv;               /* program and arguments, ended by NULL; borrowed */
-    bool queue;                /* waits for its turn … */
+    bool queue;                /* the job waits for its turn … */
     bool held;                 /* … and for `tide release` before that */
     bool no_slices;            /* the kernel's time slices stay as they are */
 };
@@ -30,24 +30,24 @@ enum { LAUNCH_THREADS = 256, LAUNCH_NO_SLICES };
     {"no-slices", no_argument, NULL, LAUNCH_NO_SLICES}
 /* clang-format on */
 
-/* Their part of a command's help, and the attributes'. */
+/* The lines of a command's help about these options and the attributes. */
 #define LAUNCH_HELP                                                                                \
     "  -n, --name NAME    what to call the job (default: after the script or program)\n"           \
     "      --threads K    exactly K threads, until 'tide set JOB --auto'\n"                        \
     "      --no-slices    leave time slices as they are, else 20 ms each\n" TERMS_HERE
 
 /*
- * Takes what option_next() returned if it is one of these. Returns CLI_OK, or CLI_USAGE after the
- * complaint.
+ * Takes the value of option_next() if it is one of these. Returns CLI_OK, or CLI_USAGE after the
+ * message.
  */
 int launch_take(struct launch *l, int option);
 
-/* What follows the options is the program. Returns CLI_OK, or CLI_USAGE after the complaint. */
+/* Takes the operands as the program. Returns CLI_OK, or CLI_USAGE after the message. */
 int launch_command(struct launch *l, int argc, char **argv);
 
 void launch_done(struct launch *l);
 
-/* The program can be executed, or the complaint is printed: CLI_NO_PROGRAM, CLI_CANNOT_RUN. */
+/* Checks that the program can be executed; else prints why: CLI_NO_PROGRAM, CLI_CANNOT_RUN. */
 int launch_find(const struct launch *l);
 
 /* Makes sure that the user's own daemon runs. 0 or positive, or -errno with *err. */
@@ -60,10 +60,10 @@ int launch_start_daemon(struct error *err);
 int launch_register(const struct launch *l, struct api_answer *ret, struct error *err);
 
 /*
- * Prepares the program's surroundings: time slice, agent, environment. @job: the daemon's answer.
- * Prints one line about anything that cannot be had.
+ * Prepares the program's time slice, agent and environment. @job is the daemon's answer. Prints one
+ * line about each part that is missing.
  */
 void launch_prepare(const struct launch *l, const json_t *job);
 
-/* Becomes the program. Returns CLI_NO_PROGRAM or CLI_CANNOT_RUN after the complaint. */
+/* Becomes the program. Returns CLI_NO_PROGRAM or CLI_CANNOT_RUN after the message. */
 int launch_exec(const struct launch *l);

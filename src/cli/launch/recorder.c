@@ -11,13 +11,13 @@
 #include <string.h>
 #include <time.h>
 
-#define PROCESSES_MAX 256 /* of one job, as in the daemon */
+#define PROCESSES_MAX 256 /* per job, as in the daemon */
 
 struct process {
     pid_t pid;
-    int fd; /* of the process; -1: it has ended */
+    int fd; /* pidfd; -1: the process has ended */
     bool known;
-    struct proc_threads threads; /* at the last look */
+    struct proc_threads threads; /* threads at the last look */
 };
 
 struct watched {
@@ -26,10 +26,10 @@ struct watched {
     char id[PROTO_ID_MAX];
     bool present; /* in the daemon's last answer */
     bool ended;
-    bool begun;       /* is not in the queue any more */
-    uint64_t exit_ns; /* of the process that ended last */
+    bool begun;       /* the job has left the queue */
+    uint64_t exit_ns; /* end of the process that ended last */
     uint64_t done, counted, cpu_ns;
-    double wait_ns; /* with others on the processors */
+    double wait_ns; /* time waiting for CPUs that other programs use */
     struct process *process;
     size_t n, room;
 };
@@ -38,8 +38,8 @@ struct recorder {
     struct recording recording;
     struct watched *watched;
     uint64_t begin_ns;
-    uint64_t busy_begin_ns, busy_ns; /* the machine's, then and at the last look; 0: not known */
-    double busy_step_ns;             /* since the look before */
+    uint64_t busy_begin_ns, busy_ns; /* the machine's, first and last look; 0: unknown */
+    double busy_step_ns;             /* busy time since the look before */
     unsigned long last_number;       /* the highest id so far */
     size_t missed;
     bool looked;
@@ -129,8 +129,7 @@ static struct process *process_of(struct watched *w, pid_t pid)
     return &w->process[w->n++];
 }
 
-/* Adds what its threads used since the last look. Other users' processes may hide that: then
- * nothing. */
+/* Adds the CPU time of the job's threads, unless another user's process hides it. */
 static void look_at_process(const struct recorder *r, struct watched *w, pid_t pid,
                             struct thread_use *sum)
 {
@@ -151,9 +150,8 @@ static void look_at_process(const struct recorder *r, struct watched *w, pid_t p
 }
 
 /*
- * A thread that waits for a CPU waits for the threads that run there. In proportion to their part
- * of all that ran, these are the job's own threads: that part of the waiting is the job's own
- * affair.
+ * A thread that waits for a CPU waits for the threads that run there. Some of these are the job's
+ * own. In proportion to their part of all that ran, the waiting is the job's own affair.
  */
 static void look_at_threads(const struct recorder *r, struct watched *w, const json_t *view)
 {
@@ -170,7 +168,7 @@ static void look_at_threads(const struct recorder *r, struct watched *w, const j
     w->wait_ns += own < 1 ? (1 - own) * (double)sum.wait_ns : 0;
 }
 
-/* A process that ends takes its count with it, and a program that reports begins a new one. */
+/* An ending process takes its count with it, and a program that reports begins a new one. */
 static void count_work(struct watched *w, const json_t *view)
 {
     const json_t *progress = json_object_get(view, "progress");
@@ -213,7 +211,7 @@ static void take_terms(struct recording_job *job, const json_t *view, uint64_t n
         job->pool = (uint32_t)member_long(view, "max");
 }
 
-/* Pauses count as waiting, too; before it has begun there are none. */
+/* Pauses count as waiting; a job that has not begun has none. */
 static void look_at_turn(struct watched *w, const json_t *view)
 {
     const char *state = member_text(view, "state");
@@ -273,9 +271,9 @@ static struct watched *meet(struct recorder *r, const json_t *view)
     return w;
 }
 
-/* ---- all of them ---- */
+/* ---- all jobs ---- */
 
-/* Ids grow by one: those left out belong to jobs that came and went between two looks. */
+/* Ids grow by one: missing ids belong to jobs that began and ended between two looks. */
 static void count_missed(struct recorder *r, const json_t *view)
 {
     unsigned long number = strtoul(member_text(view, "id") + 1, NULL, 10);
@@ -368,7 +366,7 @@ void recorder_sleep(struct recorder *r, uint64_t until_ns)
     }
 }
 
-/* Cores that programs outside of all jobs keep busy: a replay does not know of them. */
+/* Returns how many cores programs outside of all jobs keep busy: a replay leaves them out. */
 static double busy_others(const struct recorder *r, uint64_t now_ns)
 {
     double jobs_ns = 0;
@@ -391,7 +389,7 @@ json_t *recorder_scenario(struct recorder *r, struct recorder_sum *ret_sum, stru
     for (struct watched *w = r->watched; w; w = w->next) {
         if (w->ended)
             continue;
-        /* Its processes may be gone, though the daemon has not said so yet. */
+        /* The job's processes may have ended before the daemon says so. */
         w->job->cut = w->n == 0;
         for (size_t i = 0; i < w->n; i++)
             w->job->cut |= w->process[i].fd >= 0;

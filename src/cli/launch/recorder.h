@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Watches the jobs of a daemon for `tide record`: what the daemon says of them (threads, work done,
- * their owners' words), what the kernel says of their threads (CPU time, waiting), and when their
- * processes end, which nobody has to be asked about. Single-threaded.
+ * Watches the jobs of a daemon for `tide record`. The daemon tells their threads, their work and
+ * their attributes. The kernel tells their threads' CPU time and waiting, and when their processes
+ * end. Single-threaded.
  */
 #pragma once
 
@@ -14,25 +14,25 @@
 
 struct recorder;
 
-/* Begins now. NULL with *err. */
+/* Begins to record. Returns NULL with *err on failure. */
 struct recorder *recorder_new(struct error *err);
 struct recorder *recorder_free(struct recorder *r); /* NULL */
 
-/* The daemon's answers to GET /v1/machine and /v1/policy, once. */
+/* Takes the daemon's answers to GET /v1/machine and /v1/policy, once. */
 void recorder_machine(struct recorder *r, const json_t *machine, const json_t *policy);
 
-/* To GET /v1/jobs, every RECORDER_LOOK_NS. 0 or -ENOMEM; jobs above the most are not seen. */
+/* The answer to GET /v1/jobs, every RECORDER_LOOK_NS; further jobs are dropped. 0 or -ENOMEM. */
 int recorder_look(struct recorder *r, const json_t *jobs);
 
-/* Sleeps until then, noting processes that end meanwhile. Ends early by a signal. */
+/* Sleeps until then and notes processes that end meanwhile. A signal ends the sleep early. */
 void recorder_sleep(struct recorder *r, uint64_t until_ns);
 
 struct recorder_sum {
     size_t jobs;     /* in the scenario */
-    size_t cut;      /* of these, still running */
-    size_t left_out; /* hardly computed anything */
+    size_t cut;      /* of these, jobs that still run */
+    size_t left_out; /* jobs that hardly used a core */
     size_t missed;   /* began and ended between two looks, or came when there were too many */
 };
 
-/* Ends now: the scenario (a new reference), or NULL with *err. */
+/* Ends the recording: returns the scenario (a new reference), or NULL with *err. */
 json_t *recorder_scenario(struct recorder *r, struct recorder_sum *ret_sum, struct error *err);

@@ -9,9 +9,9 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#define START_NS  NS_PER_S         /* so long, whoever stopped the daemon may start it again */
+#define START_NS  NS_PER_S         /* time in which a stopped daemon may be started again */
 #define RETRY_NS  (50 * NS_PER_MS) /* between the first attempts; later ones are rarer */
-#define STEADY_NS (5 * NS_PER_S)   /* a connection that lasted so long ended no earlier outage */
+#define STEADY_NS (5 * NS_PER_S)   /* a connection that lasted so long ended the earlier outage */
 
 static volatile sig_atomic_t cancelled;
 
@@ -37,7 +37,7 @@ void runner_end(struct runner *r)
     sigprocmask(SIG_SETMASK, &r->mask, NULL);
 }
 
-/* Until @fd (-1: nothing) is ready or @timeout_ns (0: never) is over; only here SIGTERM arrives. */
+/* Waits for @fd (-1: none) or @timeout_ns (0: no limit). SIGTERM arrives only here. */
 static int sleep_on(const struct runner *r, int fd, uint64_t timeout_ns)
 {
     struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / NS_PER_S),
@@ -59,7 +59,7 @@ static int connect_to(const char *path, struct error *err)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
 
     if (fd < 0)
-        return error_set(err, -errno, "no socket: %s", strerror(errno));
+        return error_set(err, -errno, "cannot make a socket: %s", strerror(errno));
     if (strlen(path) >= sizeof(address.sun_path))
         return error_set(err, -ENAMETOOLONG, "%s is too long for a socket", path);
     memcpy(address.sun_path, path, strlen(path) + 1);
@@ -69,8 +69,8 @@ static int connect_to(const char *path, struct error *err)
 }
 
 /*
- * The job is named by this process's pid: under its id a daemon that forgot it may have another
- * one's, and "the job that I belong to" could be that of a shell around us.
+ * The runner names its job by its own pid. A daemon that forgot the job may have given its id to
+ * another one, and "the job that I belong to" could be that of a shell around us.
  */
 static int ask(int fd, struct error *err)
 {
@@ -80,13 +80,13 @@ static int ask(int fd, struct error *err)
     m.control.verb = PROTO_VERB_BEGIN;
     snprintf(m.control.job, sizeof(m.control.job), "%d", (int)getpid());
     if (send(fd, &m, m.h.size, MSG_NOSIGNAL) < 0)
-        return error_set(err, -ECONNRESET, "the daemon hung up");
+        return error_set(err, -ECONNRESET, "the daemon closed the connection");
     return 0;
 }
 
 /*
- * The word: 0, or -ECANCELED (SIGTERM), -ESRCH (it does not know this job), another -errno. That
- * the daemon calls the job cancelled means that the daemon itself ends: people cancel by SIGTERM.
+ * Reads the daemon's word: 0, -ECANCELED (SIGTERM), -ESRCH (the daemon does not know this job), or
+ * another -errno. A daemon that calls the job cancelled is itself ending: users cancel by SIGTERM.
  */
 static int hear(const struct runner *r, int fd, struct error *err)
 {
@@ -102,12 +102,12 @@ static int hear(const struct runner *r, int fd, struct error *err)
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             continue;
         if (n <= 0)
-            return error_set(err, -ECONNRESET, "the daemon hung up");
+            return error_set(err, -ECONNRESET, "the daemon closed the connection");
         e = proto_check(&m, (size_t)n, err);
         if (e < 0)
             return e;
         if (m.h.type != PROTO_RESULT)
-            return error_set(err, -EBADMSG, "message type %u is no answer", m.h.type);
+            return error_set(err, -EBADMSG, "unexpected answer of type %u", m.h.type);
         if (m.result.status == -ECANCELED)
             return error_set(err, -ECONNRESET, "the daemon ended");
         if (m.result.status < 0)
@@ -125,7 +125,7 @@ static int wait_at(const struct runner *r, int fd, struct error *err)
 
 /* ---- without a daemon ---- */
 
-/* The user's own daemon is for `tide` to start; the machine's is not. */
+/* `tide` starts the user's own daemon, but not the machine's. */
 static bool own_daemon(const char *socket_path)
 {
     char dir[RUNDIR_PATH_MAX];
@@ -135,7 +135,7 @@ static bool own_daemon(const char *socket_path)
            strcmp(socket_path + len, "/" RUNDIR_AGENT_SOCKET) == 0;
 }
 
-/* A daemon that lost its records: the job joins the end of its queue. 0 or -errno. */
+/* A daemon that lost its records puts the job at the end of its queue. 0 or -errno. */
 static int register_anew(struct runner *r, struct error *err)
 {
     _cleanup_answer_ struct api_answer answer = {0};
@@ -144,18 +144,18 @@ static int register_anew(struct runner *r, struct error *err)
 
     if (e < 0)
         return e;
-    if (answer.status == 409 && l->name && l->name != r->name) { /* taken by now: with the pid */
+    if (answer.status == 409 && l->name && l->name != r->name) { /* name taken: adds the pid */
         snprintf(r->name, sizeof(r->name), "%.*s-%d", PROTO_NAME_MAX - 16, l->name, (int)getpid());
         l->name = r->name;
-        return error_set(err, -EAGAIN, "the name is taken");
+        return error_set(err, -EAGAIN, "another job has that name");
     }
-    if (answer.status == 507) /* its disk is full: this daemon has a queue, and no room in it */
+    if (answer.status == 507) /* the daemon's disk is full: it has a queue, but no room in it */
         return error_set(err, -ENOSPC, "the daemon refuses the job: %s",
                          member_text(json_object_get(answer.body, "error"), "message"));
     if (answer.status >= 400)
         return error_set(err, -EPROTO, "the daemon refuses the job: %s",
                          member_text(json_object_get(answer.body, "error"), "message"));
-    cli_note(l->cmd, "job %s (%s) is %s (%s) with a new daemon, at the end of its queue",
+    cli_note(l->cmd, "the new daemon does not know job %s (%s): now %s (%s), at the queue's end",
              member_text(r->job.body, "id"), member_text(r->job.body, "name"),
              member_text(answer.body, "id"), member_text(answer.body, "name"));
     api_answer_done(&r->job);
@@ -166,10 +166,10 @@ static int register_anew(struct runner *r, struct error *err)
 
 struct outage {
     uint64_t since_ns; /* 0: none */
-    bool registered;   /* once is enough: else each attempt would make a job */
+    bool registered;   /* registers once: each further registration would make a job */
 };
 
-/* One attempt: -EAGAIN when the next may do better; *err says what was wrong with this one. */
+/* Makes one attempt. -EAGAIN: the next may succeed; *err says why this one failed. */
 static int attempt(struct runner *r, struct outage *outage, struct error *err)
 {
     const char *path = member_text(r->job.body, "socket");
@@ -190,7 +190,7 @@ static int attempt(struct runner *r, struct outage *outage, struct error *err)
     if (e == -ESRCH && !outage->registered) {
         e = register_anew(r, err);
         outage->registered = e == 0;
-        if (e == -ENOSPC) /* patience is for times without a daemon */
+        if (e == -ENOSPC) /* the patience is for times without a daemon */
             outage->since_ns = clock_now_ns() - NS_PER_S;
     }
     return -EAGAIN;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `tide sim` is a program of its own beside tide: the simulator's libraries alone would cost every
- * other command a tenth of its start.
+ * `tide sim` is a program of its own: the simulator's libraries alone would cost every other
+ * command a tenth of its start.
  */
 #include "cli/cli.h"
 

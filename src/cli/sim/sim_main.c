@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tide-sim, the program behind `tide sim`: what policies would make of a scenario. The work is done
- * in src/sim.
+ * tide-sim, the program behind `tide sim`: simulates a scenario under several policies. src/sim
+ * does the work.
  */
 #include "cli/api.h"
 #include "cli/sim/sim_table.h"
@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define DEFAULT_SEEDS 10 /* of scenarios that generate jobs */
+#define DEFAULT_SEEDS 10 /* for scenarios that generate jobs */
 #define BAR_WIDTH     30
 
 enum output { OUTPUT_CSV, OUTPUT_GANTT, OUTPUT_HTML, OUTPUT_MAX };
@@ -23,9 +23,9 @@ enum output { OUTPUT_CSV, OUTPUT_GANTT, OUTPUT_HTML, OUTPUT_MAX };
 struct arguments {
     const char *path; /* of the scenario */
     struct compare_policy policies[COMPARE_POLICIES_MAX];
-    uint32_t policy_count; /* 0: not said */
+    uint32_t policy_count; /* 0: none given */
     uint64_t first_seed;
-    uint32_t seed_count; /* 0: not said */
+    uint32_t seed_count; /* 0: none given */
     long threads;
     int placement; /* -1: the scenario's */
     bool json, check, all;
@@ -43,7 +43,7 @@ static void cleanup_scenario(struct scenario **scenario)
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-/* @where: what named it. */
+/* @where: the option or field that named the policy. */
 static int add_policy(struct arguments *args, const char *text, const char *where)
 {
     struct error err;
@@ -73,7 +73,7 @@ static int read_policies(struct arguments *args, const char *list)
     return CLI_OK;
 }
 
-/* "20": 1 to 20; "5-7": these. */
+/* Reads "20" (seeds 1 to 20) or "5-7". */
 static int read_seeds(struct arguments *args, const char *text)
 {
     unsigned long long first = 1, last;
@@ -112,7 +112,7 @@ static int read_placement(struct arguments *args, const char *text)
 enum {
     OPTION_SEEDS = 128,
     OPTION_PARALLEL,
-    OPTION_JOBS, /* its first name, easily taken for a number of jobs */
+    OPTION_JOBS, /* the option's old name, easily taken for a number of jobs */
     OPTION_PLACEMENT,
     OPTION_CSV,
     OPTION_GANTT,
@@ -180,7 +180,7 @@ static int read_arguments(int argc, char **argv, struct arguments *args)
     return CLI_OK;
 }
 
-/* Adds the usual policies, and the one under which the scenario was recorded. */
+/* Adds the usual policies and the one under which the scenario was recorded. */
 static int add_default_policies(struct arguments *args, const struct scenario *scenario)
 {
     const char *recorded = scenario->observed.policy;
@@ -198,7 +198,7 @@ static int add_default_policies(struct arguments *args, const struct scenario *s
     return r;
 }
 
-/* Fills in, by the scenario, the options that were not given. */
+/* Fills in the options that were not given, as the scenario suggests. */
 static int complete(struct arguments *args, const struct scenario *scenario)
 {
     if (args->threads == 0)
@@ -211,8 +211,8 @@ static int complete(struct arguments *args, const struct scenario *scenario)
     }
     if (!scenario->workload && args->seed_count > 1) {
         cli_note(&command_sim,
-                 "--seeds: the jobs of this scenario are given, none is generated: every "
-                 "seed gives the same run, and one is made");
+                 "--seeds has no effect: the scenario generates no jobs, so every seed gives the "
+                 "same run, and tide makes one");
         args->seed_count = 1;
     }
     return args->policy_count == 0 ? add_default_policies(args, scenario) : CLI_OK;
@@ -245,7 +245,7 @@ static bool same_file(const char *a, const char *b)
            x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Opening a file for writing empties it: it must be neither an input nor another output. */
+/* Opening a file for writing empties it, so it must be neither an input nor another output. */
 static bool is_in_use(const struct arguments *args, const struct scenario *scenario, int output)
 {
     const char *path = args->path_of[output];
@@ -256,7 +256,7 @@ static bool is_in_use(const struct arguments *args, const struct scenario *scena
     return same_file(path, args->path) || same_file(path, scenario->trace_path);
 }
 
-/* Before the runs: that a file cannot be written is not found out after an hour. */
+/* Opens the files before the runs: an unwritable file is reported now, not after an hour. */
 static int open_outputs(const struct arguments *args, const struct scenario *scenario,
                         struct outputs *outputs)
 {
@@ -348,7 +348,7 @@ static int report_refused(const struct compare *compare, const char *policy, uin
                      count == 1 ? "" : "s", why);
 }
 
-/* Says which policies left jobs behind. */
+/* Names the policies that left jobs behind. */
 static int report_stuck(const struct compare *compare)
 {
     int code = CLI_OK;
@@ -373,9 +373,9 @@ static int report_stuck(const struct compare *compare)
             code = CLI_PARTIAL;
         if (stuck)
             code = cli_error(&command_sim, CLI_PARTIAL, NULL,
-                             "%s: jobs were left in %u of %u runs; seed %llu: %s", policy, stuck,
-                             compare->seed_count, (unsigned long long)compare->first_seed + last,
-                             runs[last].why);
+                             "%s: some jobs did not end in %u of %u runs; seed %llu: %s", policy,
+                             stuck, compare->seed_count,
+                             (unsigned long long)compare->first_seed + last, runs[last].why);
     }
     return code;
 }
@@ -432,7 +432,7 @@ static int simulate(const struct arguments *args, const struct scenario *scenari
 
 int main(int argc, char **argv)
 {
-    /* Static: large, and there is one. */
+    /* Static because it is large. */
     static struct arguments args = {.placement = -1};
     _cleanup_(cleanup_scenario) struct scenario *scenario = NULL;
     struct error err;

@@ -19,10 +19,10 @@ static void unref_table(struct libscols_table **table)
 /* One cell of a policy's row. */
 struct shown {
     enum sim_metric metric;
-    bool gain; /* against the first policy, instead of the mean */
+    bool gain; /* compared with the first policy, instead of the mean */
 };
 
-/* "1521 ±2.1%"; "-" where there is nothing to say. */
+/* Writes "1521 ±2.1%"; "-" where there is no value. */
 static void mean_text(const struct sim_estimate *e, char *buf, size_t size)
 {
     char number[REPORT_NUMBER_MAX];
@@ -66,7 +66,7 @@ static void cell_text(const struct compare *compare, uint32_t policy, const stru
 static void title_text(const struct shown *shown, char *buf, size_t size)
 {
     const struct sim_metric_info *info = sim_metric_info(shown->metric);
-    /* "useful_cores" says it already; the "s" of "makespan" does not. */
+    /* Leaves out units that the name already tells: "useful_cores", and the "s" of "makespan". */
     bool said = strlen(info->unit) > 1 && strstr(info->name, info->unit);
     bool unit = !shown->gain && *info->unit && !said;
     size_t length = strlen(info->name);
@@ -76,7 +76,7 @@ static void title_text(const struct shown *shown, char *buf, size_t size)
         buf[i] = (char)(buf[i] == '_' ? ' ' : toupper((unsigned char)buf[i]));
 }
 
-/* A line for each policy from @first on. */
+/* Prints a line for each policy from @first on. */
 static int print_by_policy(const struct compare *compare, uint32_t first, const struct shown *shown,
                            size_t count)
 {
@@ -104,7 +104,7 @@ static int print_by_policy(const struct compare *compare, uint32_t first, const 
     return scols_print_table(table);
 }
 
-/* A line for each metric. */
+/* Prints a line for each metric. */
 static int print_all(const struct compare *compare)
 {
     _cleanup_(unref_table) struct libscols_table *table = scols_new_table();

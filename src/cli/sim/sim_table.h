@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A comparison as tables for people, on stdout. Single-threaded; used by `tide sim`. */
+/* Prints a comparison as tables on stdout. Single-threaded; used by `tide sim`. */
 #pragma once
 
 #include "sim/report/compare.h"
 
-/* @all: every metric, a line each; else a line for each policy. 0, or -ENOMEM. */
+/* @all: every metric on a line; else every policy on a line. 0, or -ENOMEM. */
 int sim_table_print(const struct compare *compare, bool all);

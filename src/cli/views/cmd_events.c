@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tide events`: what happens to jobs, as it happens. */
+/* `tide events`: shows what happens to jobs, as it happens. */
 #include "cli/api.h"
 #include "cli/views/job_text.h"
 
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RETRY_MS 1000 /* until a daemon that has gone is looked for again */
+#define RETRY_MS 1000 /* pause before tide looks again for a daemon that has ended */
 #define ID_MAX   64
 #define KIND_MAX 32
 
@@ -17,7 +17,7 @@ static const char *const kinds[] = {"job-added", "job-changed", "job-ended", "po
 struct events_options {
     const char *const *jobs; /* ids or names; none: all */
     int n_jobs;
-    unsigned kinds; /* a bit for each that is shown */
+    unsigned kinds; /* a bit for each kind that is shown */
     uint64_t since_s;
     bool follow, json;
 };
@@ -99,13 +99,13 @@ static void print_line(const char *kind, const json_t *event)
     printf("\n");
 }
 
-/* Whoever reads a pipe has it at once. */
+/* Flushes, so that the reader of a pipe has the event at once. */
 static int show(struct watch *w)
 {
     _cleanup_json_ json_t *event = w->data ? api_parse(w->data) : NULL;
 
     if (strcmp(w->kind, "missed") == 0)
-        cli_note(&command_events, "some events are missing here: they are not kept any more");
+        cli_note(&command_events, "some events are missing here: the daemon has dropped them");
     if (!json_is_object(event) || !is_wanted(w->options, w->kind, event))
         return CLI_OK;
     if (w->options->json)
@@ -132,7 +132,7 @@ static bool take_field(const char *line, const char *name, char *buf, size_t siz
     return true;
 }
 
-/* An empty line ends an event; only then is it one, with an id to go on behind. */
+/* An empty line completes an event; only then does its id count for a new connection. */
 static int take_line(struct watch *w, const char *line)
 {
     int r = CLI_OK;
@@ -156,7 +156,7 @@ static int take_line(struct watch *w, const char *line)
     return r;
 }
 
-/* Until the stream ends: CLI_OK then. Nobody reads our output any more: that is an end, too. */
+/* Returns CLI_OK at the end of the stream, or when the reader of our output has ended. */
 static int read_stream(struct watch *w, bool *ret_unread)
 {
     struct pollfd fds[] = {{.fd = w->stream.fd, .events = POLLIN}, {.fd = STDOUT_FILENO}};
@@ -195,8 +195,8 @@ static int open_stream(struct watch *w, struct api_answer *ret, struct error *er
 }
 
 /*
- * The first time it has to work. Later the daemon may be away for a while, or may not have room:
- * it is asked again until it is back.
+ * The first connection has to succeed. Later the daemon may be away for a while, or have no room:
+ * tide asks again until it answers.
  */
 static int meet(struct watch *w, bool again)
 {
@@ -209,14 +209,15 @@ static int meet(struct watch *w, bool again)
 
         if (r == 0 && answer.status == 200) {
             if (told)
-                cli_note(&command_events, "the daemon is back");
+                cli_note(&command_events, "the daemon answers again");
             return CLI_OK;
         }
         if (!again)
             return r < 0 ? api_unreachable(&command_events, r, &err)
                          : api_refused(&command_events, &answer);
         if (!told)
-            cli_note(&command_events, "the daemon has gone; waiting for it (Ctrl-C ends)");
+            cli_note(&command_events,
+                     "the daemon has ended; waiting for it to return (Ctrl-C quits)");
         told = true;
     }
 }
@@ -232,14 +233,14 @@ static int watch(const struct events_options *o)
         http_stream_done(&w.stream);
         if (r != CLI_OK || unread || !o->follow)
             break;
-        w.id[0] = '\0'; /* half an event */
+        w.id[0] = '\0'; /* drops half an event */
         free(w.data);
         w.data = NULL;
         r = meet(&w, true);
     }
     free(w.data);
     if (r == CLI_OK && !o->follow && !o->json && w.shown == 0)
-        printf("No such event is kept; 'tide events --follow' waits for the next.\n");
+        printf("The daemon has no such event; 'tide events --follow' waits for the next.\n");
     return r;
 }
 
@@ -290,7 +291,7 @@ static int events_run(int argc, char **argv)
     o.jobs = (const char *const *)argv + optind;
     o.n_jobs = argc - optind;
     if (!o.follow && !o.since_s)
-        o.since_s = 1; /* all that are kept */
+        o.since_s = 1; /* all that the daemon has */
     return watch(&o);
 }
 
@@ -299,8 +300,8 @@ const struct command command_events = {
     .usage = "[--follow] [--since TIME] [--type TYPE] [--json] [JOB...]",
     .brief = "show what happened to the jobs, or what happens as it happens",
     .help = "The last 1024 events that the daemon keeps, oldest first, of all jobs or of\n"
-            "those that are named. With --follow what happens from now on, until Ctrl-C; a\n"
-            "daemon that is started again is found again, and it goes on where it was.\n"
+            "the named ones. With --follow, new events as they happen, until Ctrl-C; if the\n"
+            "daemon restarts, tide finds it again and continues where it was.\n"
             "\n"
             "Options:\n"
             "  -f, --follow      from now on, or from --since on\n"

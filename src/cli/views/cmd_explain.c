@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tide explain`: why a job has what it has. */
+/* `tide explain`: says why a job has its threads and cores. */
 #include "base/size.h"
 #include "cli/api.h"
 #include "cli/views/job_text.h"
@@ -23,7 +23,7 @@ static void print_threads(const json_t *job)
         printf(", cores %s", cores);
 }
 
-/* A submitted job's turn: how long it waited for it, and has had it. */
+/* Prints how long a submitted job waited for its turn, and how long it has run. */
 static void print_turn(const json_t *job)
 {
     char waited[32], ran[32];
@@ -52,7 +52,7 @@ static void print_now(const json_t *job)
         printf("  why: %s\n", reason);
     job_text_split(job, split, sizeof(split));
     if (*split)
-        printf("  split over its processes by what they use: %s\n", split);
+        printf("  divided among its processes by what they use: %s\n", split);
     if (*member_text(job, "note"))
         printf("  note: %s\n", member_text(job, "note"));
     if (member_bool(job, "oversubscribed") && !strstr(reason, "oversubscribed"))
@@ -115,7 +115,7 @@ static void print_bounds(const json_t *job)
     printf("\n");
 }
 
-/* Speed with 2, 4, 8 … threads and with the most that there are. */
+/* Prints the speed with 2, 4, 8 … threads and with the most. */
 static void print_speedup(const json_t *speedup)
 {
     const json_t *table = json_object_get(speedup, "table");
@@ -128,7 +128,7 @@ static void print_speedup(const json_t *speedup)
         printf("%s %.1f with %zu", before, json_number_value(json_array_get(table, k - 1)), k);
         before = ",";
     }
-    printf(" threads; sure to %.0f %% after %ld different numbers of threads\n",
+    printf(" threads; confidence %.0f %% after %ld different numbers of threads\n",
            100 * member_number(speedup, "confidence"), member_long(speedup, "counts"));
 }
 
@@ -200,7 +200,7 @@ static int explain_run(int argc, char **argv)
 const struct command command_explain = {
     .name = "explain",
     .usage = "JOB [--json]",
-    .brief = "say why a job has the threads that it has, or what it waits for",
+    .brief = "say why a job has its threads, or what it waits for",
     .help = "Its present state, and its last changes (at most 64, newest last): when, from\n"
             "and to how many threads, on which cores, how long until all were parked or\n"
             "awake, and why.\n"

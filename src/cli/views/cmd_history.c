@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tide history`: which jobs ran, when, with what, and why. */
+/* `tide history`: lists the jobs that ran, when, with how many threads, and why. */
 #include "cli/launch/launch.h"
 #include "cli/views/job_text.h"
 
@@ -8,11 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LIMIT_MAX 1000 /* of one answer of the daemon's */
+#define LIMIT_MAX 1000 /* maximum of one answer of the daemon */
 
 struct history_options {
     const char *job; /* NULL: all */
-    long limit;      /* 0: as many as the daemon says */
+    long limit;      /* 0: the daemon's default */
     uint64_t since_s;
     bool json;
 };
@@ -61,7 +61,7 @@ static void text_submitted(const json_t *job, char *buf, size_t size)
 /* ---- all jobs: a table ---- */
 
 static const struct {
-    const char *title, *key; /* of the member that is shown as it is */
+    const char *title, *key; /* the member that is shown unchanged */
     void (*text)(const json_t *job, char *buf, size_t size);
     int flags;
 } columns[] = {
@@ -120,7 +120,7 @@ static int print_table(const json_t *jobs)
     return scols_print_table(table) < 0 ? -ENOMEM : 0;
 }
 
-/* ---- one job: all that is known ---- */
+/* ---- one job in full ---- */
 
 static void print_times(const json_t *job)
 {
@@ -163,7 +163,7 @@ static void print_progress(const json_t *progress)
     printf("  did %ld", member_long(progress, "done"));
     if (total)
         printf(" of %ld", total);
-    printf("%s%s, %.3g a second in the mean\n", *unit ? " " : "", unit,
+    printf("%s%s, %.3g a second on average\n", *unit ? " " : "", unit,
            member_number(progress, "rate"));
 }
 
@@ -236,7 +236,7 @@ static void print_objects(const json_t *jobs)
     }
 }
 
-/* The daemon's answer begins with the newest; on a terminal the newest is best read at the end. */
+/* The daemon's answer begins with the newest job; a terminal shows the newest best at the end. */
 static json_t *oldest_first(const json_t *jobs)
 {
     json_t *list = json_array();
@@ -261,7 +261,7 @@ static int make_path(const struct history_options *o, char ret[API_PATH_MAX])
     return 0;
 }
 
-/* Whether a user's own daemon, which ended with its last job, has left a history. */
+/* True if a user's own daemon, which ended with its last job, has left a history. */
 static bool left_behind(void)
 {
     char path[RUNDIR_PATH_MAX + sizeof("/history.db")];
@@ -272,7 +272,7 @@ static bool left_behind(void)
     return access(path, F_OK) == 0;
 }
 
-/* Only a daemon reads the file: one that has ended is started again for the answer. */
+/* Only a daemon reads the file, so tide starts one again for the answer. */
 static int ask(const char *path, struct api_answer *ret)
 {
     struct error err = {0}, why;
@@ -337,7 +337,7 @@ const struct command command_history = {
     .usage = "[--since TIME] [--lines N] [--json] [JOB]",
     .brief = "list the jobs that ran, when, with how many threads, and why",
     .help = "One row a job, the newest last; yours, or everybody's for root and the admin\n"
-            "group. With JOB (an id or a name) all that is known of it, and its changes.\n"
+            "group. With JOB (an id or a name) everything about it, and its changes.\n"
             "\n"
             "Options:\n"
             "  -s, --since TIME  only those that had not ended then: 90s or 2h ago, 18:30,\n"
@@ -352,7 +352,7 @@ const struct command command_history = {
             "  EXIT     status, 128 and more: a signal; a dash: not known, as before\n"
             "           Linux 6.15 at times. oom: a process of it was killed, out of memory\n"
             "  THREADS  that it had last\n"
-            "  RATE     units of work in a second, in the mean\n"
+            "  RATE     units of work in a second, on average\n"
             "\n"
             "Examples:\n"
             "  tide history --since 2h\n"

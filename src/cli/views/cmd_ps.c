@@ -10,7 +10,7 @@ static const enum job_field columns[] = {
     JOB_TARGET, JOB_ACTIVE, JOB_MAX,   JOB_MEMORY, JOB_PROGRESS, JOB_RATE,  JOB_REASON,
 };
 
-/* Explains below the table the mark, and why a program's threads do not change. */
+/* Explains below the table the mark "!", and why a program's threads do not change. */
 static void print_notes(const json_t *jobs)
 {
     const json_t *backend;
@@ -33,7 +33,7 @@ static void print_notes(const json_t *jobs)
         printf("! oversubscribed: more threads than cores; 'tide explain JOB' says why\n");
 }
 
-/* The text of a note about a job, behind its "j17: "; NULL: the note is about no job. */
+/* Returns the text of a note about a job, behind its "j17: "; NULL: the note is not about a job. */
 static const char *job_note(const char *note)
 {
     size_t digits = *note == 'j' ? strspn(note + 1, "0123456789") : 0;
@@ -115,7 +115,7 @@ static int ps_run(int argc, char **argv)
                                             {"verbose", no_argument, NULL, 'v'},
                                             {0}};
     _cleanup_json_ json_t *jobs = NULL;
-    int form = 0; /* letter of the option that chose one */
+    int form = 0; /* letter of the option that chose the form */
     int c;
     int r;
 
@@ -140,10 +140,10 @@ const struct command command_ps = {
     .usage = "[--json | --quiet | --names | --verbose]",
     .brief = "list the jobs, their cores and their threads",
     .help = "Options:\n"
-            "  -j, --json     everything that is known, as a JSON array\n"
+            "  -j, --json     everything about the jobs, as a JSON array\n"
             "  -q, --quiet    only the ids\n"
             "  -n, --names    only the names\n"
-            "  -v, --verbose  also how targets are split over jobs' processes\n"
+            "  -v, --verbose  also how a target is divided among a job's processes\n"
             "\n"
             "Columns (a dash: not known, or not yet):\n"
             "  ID       what other commands call it, as they do its NAME\n"
@@ -154,13 +154,13 @@ const struct command command_ps = {
             "           'tide queue'\n"
             "  PIDS     its first process, and how many more there are\n"
             "  CORES    numbers of the cores that it may run on\n"
-            "  ALLOWED  how many of them it may fill (fewer under a quota)\n"
+            "  ALLOWED  how many cores it may use (fewer under a quota)\n"
             "  TARGET   threads that it should use; ! more than cores (oversubscribed)\n"
             "  ACTIVE   threads that are not parked\n"
             "  MAX      threads that its pools were built with\n"
             "  MEMORY   that it counts with when others are admitted: what it asked for or\n"
             "           what it uses, whichever is more\n"
-            "  PROGRESS units of work done, and of how many; of a job that waits, how long\n"
+            "  PROGRESS units of work done, and of how many; for a waiting job its wait\n"
             "  RATE     units of work in a second\n"
             "  REASON   why it has what it has; whole in 'tide explain JOB'\n"
             "\n"

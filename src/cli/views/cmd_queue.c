@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tide queue`: who waits, for how long, and for what. */
+/* `tide queue`: lists the waiting jobs, for how long they wait, and for what. */
 #include "cli/api.h"
 #include "cli/views/job_table.h"
 
@@ -15,7 +15,7 @@ static bool waits(const json_t *job)
     return job_text_waits(job) || strcmp(member_text(job, "state"), "paused") == 0;
 }
 
-/* Where a job that waits goes in @rows, of which the first @from do not wait: by its place. */
+/* Returns where a waiting job goes in @rows, by its place; the first @from rows do not wait. */
 static size_t find_row(const json_t *rows, size_t from, const json_t *job)
 {
     long place = member_long(job, "place");
@@ -94,22 +94,22 @@ static int queue_run(int argc, char **argv)
 const struct command command_queue = {
     .name = "queue",
     .usage = "[--all] [--json | --quiet]",
-    .brief = "list the jobs that wait for their turn, and what for",
+    .brief = "list the waiting jobs, and why each of them waits",
     .help = "Options:\n"
-            "  -a, --all    those that run, too, in front of those that wait\n"
-            "  -j, --json   everything that is known, as a JSON array\n"
+            "  -a, --all    running jobs, too, in front of the waiting ones\n"
+            "  -j, --json   everything about the jobs, as a JSON array\n"
             "  -q, --quiet  only the ids\n"
             "\n"
-            "In the order in which the policy would start them now. Policies without a row\n"
-            "('tide policy') choose anew each time: no places then, the oldest at the top.\n"
+            "In the order in which the policy would start them now. Policies without a queue\n"
+            "order ('tide policy') choose anew each time: no places, the oldest at the top.\n"
             "\n"
             "Columns:\n"
             "  PLACE     in that order; a dash: held, can never run, or there is none\n"
             "  STATE     queued; held: until 'tide release'; paused: has given way to others\n"
-            "  PRIORITY  larger goes first, for policies that look at it\n"
+            "  PRIORITY  larger goes first, under policies that use priorities\n"
             "  REQUEST   cores that it asked for\n"
-            "  MEMORY    that it asked for; a paused job has what it has\n"
-            "  WAITED    for how long, pauses included\n"
+            "  MEMORY    memory that it asked for; a paused job keeps its memory\n"
+            "  WAITED    how long it has waited, pauses included\n"
             "  REASON    what it waits for\n"
             "\n"
             "Examples:\n"

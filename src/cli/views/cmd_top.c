@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `tide top`: asks the daemon once a second, shows a row for each job and, below, who had the cores
- * in the last seconds. Without a terminal, one frame as text.
+ * `tide top`: asks the daemon once a second, shows a row for each job and, below, which jobs had
+ * the cores in the last seconds. Without a terminal, prints one frame as text.
  */
 #include "cli/api.h"
 #include "cli/views/job_text.h"
@@ -25,7 +25,7 @@ struct top {
     uint64_t sampled_ns;
     size_t selected;
     bool color;
-    char status[ERROR_TEXT_MAX]; /* outcome of the last key, or what is wrong */
+    char status[ERROR_TEXT_MAX]; /* outcome of the last key, or a fault */
 };
 
 /* ---- data ---- */
@@ -79,7 +79,7 @@ static void top_done(struct top *t)
         top_model_done(&t->model);
 }
 
-/* ---- lines, the same for screen and text ---- */
+/* ---- lines of both screen and text ---- */
 
 static const struct {
     enum job_field field;
@@ -120,7 +120,7 @@ static void format_title(const struct top *t, char *buf, size_t size)
              member_text(t->machine, "policy"), member_text(t->machine, "placement"));
 }
 
-/* A job's sign in the strip, so that colours are not needed: j1 is 1, j10 is a, j36 is 0 again. */
+/* A job's sign in the strip, without colours: j1 is 1, j10 is a, j36 is 0 again. */
 static char sign_of(int number)
 {
     static const char signs[] = "0123456789abcdefghijklmnopqrstuvwxyz";
@@ -189,7 +189,7 @@ static void draw_line(int y, attr_t attr, const char *text)
     attrset(A_NORMAL);
 }
 
-/* At most @rows jobs, so that the selected one is among them. Returns the rows used. */
+/* Draws at most @rows jobs, the selected one among them. Returns the rows used. */
 static int draw_jobs(const struct top *t, int y, int rows)
 {
     size_t n = json_array_size(t->jobs);
@@ -216,7 +216,7 @@ static int draw_jobs(const struct top *t, int y, int rows)
     return used;
 }
 
-/* Whole cores where they fit, so that each has as many rows as its neighbour. */
+/* Prefers whole cores, so that each has as many rows as its neighbour. */
 static int strip_rows(const struct top_model *m, int available)
 {
     int slots = (int)top_slots(m);
@@ -290,7 +290,7 @@ static void show_outcome(struct top *t, const json_t *answer)
         snprintf(how, sizeof(how), "acknowledged in %.1f ms",
                  member_number(answer, "latency_us") / 1000);
     else if (strcmp(status, "pending") == 0)
-        snprintf(how, sizeof(how), "in force as soon as it has a thread pool");
+        snprintf(how, sizeof(how), "takes effect with its first thread pool");
     job_text_change(answer, change, sizeof(change));
     snprintf(t->status, sizeof(t->status), "%s %s: %s, %s", member_text(answer, "id"),
              member_text(answer, "name"), change, how);
@@ -337,7 +337,7 @@ static void change_auto(struct top *t)
     order(t, body);
 }
 
-/* Returns false to quit; *ret_changed: the daemon should be asked at once. */
+/* Returns false to quit; *ret_changed: ask the daemon at once. */
 static bool handle_key(struct top *t, int key, bool *ret_changed)
 {
     *ret_changed = key == '+' || key == '=' || key == '-' || key == 'a';
@@ -362,7 +362,7 @@ static bool handle_key(struct top *t, int key, bool *ret_changed)
     case 'a':
         change_auto(t);
         break;
-    default: /* KEY_RESIZE among them: drawn anew in any case */
+    default: /* such as KEY_RESIZE: the screen is drawn again in any case */
         break;
     }
     return true;
@@ -391,7 +391,7 @@ static void loop(struct top *t)
             top_get("/v1/jobs", &t->jobs, &err);
         if (wait_ms(t) > 0)
             continue;
-        /* A daemon that went away may come back: say so and go on asking. */
+        /* A daemon that has ended may return, so tide says so and goes on asking. */
         if (top_sample(t, &err) < 0) {
             snprintf(t->status, sizeof(t->status), "%s", err.text);
             t->sampled_ns = clock_now_ns();
@@ -421,7 +421,7 @@ static int top_run(int argc, char **argv)
 const struct command command_top = {
     .name = "top",
     .usage = "",
-    .brief = "watch the jobs and who has which cores, and change them",
+    .brief = "watch the jobs and their cores, and change them",
     .help = "One row a job, and a strip with the last seconds: each column is a second, each\n"
             "core a few rows, coloured and marked for the job that has it (1 is j1, a is\n"
             "j10, a dot is free). Jobs that share cores are drawn in proportion to their\n"

@@ -10,7 +10,7 @@ static void unref_table(struct libscols_table **table)
     scols_unref_table(*table);
 }
 
-/* Only the reason gives way when the terminal is narrow; it is whole in `tide explain`. */
+/* On a narrow terminal only the reason is cut; `tide explain` shows it in full. */
 static struct libscols_column *new_column(struct libscols_table *table, enum job_field field)
 {
     int flags = job_field_right(field) ? SCOLS_FL_RIGHT : 0;

@@ -10,7 +10,7 @@
 
 static const struct {
     const char *title;
-    const char *key; /* of the job's member when its text is shown as it is */
+    const char *key; /* the job's member that is shown unchanged */
     bool right;
 } fields[] = {
     [JOB_ID] = {"ID", "id", false},
@@ -122,7 +122,7 @@ static void text_rate(const json_t *job, char *buf, size_t size)
         snprintf(buf, size, "%.3g/s", rate);
 }
 
-/* Whether only jobs that have begun have a value in this column. */
+/* True if only jobs that have begun have a value in this column. */
 static bool of_running(enum job_field field)
 {
     return field == JOB_CORES || field == JOB_ALLOWED || field == JOB_TARGET ||
@@ -160,7 +160,7 @@ void job_text(const json_t *job, enum job_field field, char *buf, size_t size)
         text_rate(job, buf, size);
         break;
     case JOB_PRIORITY:
-        if (json_is_integer(json_object_get(job, "priority"))) /* 0 is the usual one */
+        if (json_is_integer(json_object_get(job, "priority"))) /* 0 is the default */
             snprintf(buf, size, "%ld", member_long(job, "priority"));
         break;
     case JOB_REQUEST:
@@ -187,7 +187,7 @@ void job_text(const json_t *job, enum job_field field, char *buf, size_t size)
 
 void job_text_change(const json_t *answer, char *buf, size_t size)
 {
-    long from = member_long(answer, "from"); /* 0: it had no pool, and no order either */
+    long from = member_long(answer, "from"); /* 0: the job had no pool and no target */
     long to = member_long(answer, "to");
     const char *threads = to == 1 ? "thread" : "threads";
 

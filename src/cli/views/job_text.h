@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One job of the daemon's answer as texts for people, field by field: the columns of `tide ps`,
- * `tide queue` and `tide top`. Any thread, pure.
+ * One job of the daemon's answer as texts, field by field: the columns of `tide ps`, `tide queue`
+ * and `tide top`. Any thread, pure.
  */
 #pragma once
 
@@ -20,38 +20,40 @@ enum job_field {
     JOB_TARGET, /* with a "!" behind it when oversubscribed */
     JOB_ACTIVE,
     JOB_MAX,
-    JOB_PROGRESS, /* "120/500 steps"; "waits 3min20s" of one that has not begun */
+    JOB_PROGRESS, /* "120/500 steps"; "waits 3min20s" before the job has begun */
     JOB_RATE,     /* "12.3/s" */
     JOB_REASON,
     JOB_PRIORITY,
     JOB_REQUEST, /* cores */
     JOB_WAITED,  /* "3min20s" */
     JOB_PLACE,   /* in the queue, from 1 */
-    JOB_MEMORY,  /* that it counts with: "1.5G" */
+    JOB_MEMORY,  /* memory that the daemon counts for it: "1.5G" */
     JOB_FIELD_MAX
 };
 
-/* The column's heading, in capitals. */
+/* Returns the column's heading, in capitals. */
 const char *job_field_title(enum job_field field);
 
 /* True for numbers, which are aligned at the right. */
 bool job_field_right(enum job_field field);
 
-/* Writes the text, "-" for what is not known (yet); cut to @size. */
+/* Writes the field's text, "-" for an unknown value; cut to @size. */
 void job_text(const json_t *job, enum job_field field, char *buf, size_t size);
 
-/* It was submitted and has not begun: nothing can be said of its threads. */
+/* True if the job was submitted and has not begun: it has no threads yet. */
 bool job_text_waits(const json_t *job);
 
-/* "45s", "3min20s", "2h5min", "1d3h": as durations are given on the command line. */
+/* Writes a duration as the command line takes it: "45s", "3min20s", "2h5min", "1d3h". */
 void job_text_duration(double seconds, char *buf, size_t size);
 
-/* A time of the daemon's in the local one: "2026-01-31 18:30:00", "-" for 0. */
+/* Writes a time of the daemon's as local time: "2026-01-31 18:30:00", "-" for 0. */
 void job_text_time(double seconds, char *buf, size_t size);
 
-/* What the daemon answered to a change: "2 → 1 thread", "stays at 2 threads", "automatic". */
+/* Writes the daemon's answer to a change: "2 → 1 thread", "stays at 2 threads", "automatic". */
 void job_text_change(const json_t *answer, char *buf, size_t size);
 
-/* How its target lies over several processes: "3 python 4711 (uses 2.9) + 1 python 4712 (uses 0)";
- * empty where one has it all. Cut to @size. */
+/*
+ * Writes the apportionment: "3 python 4711 (uses 2.9) + 1 python 4712 (uses 0)"; empty with one
+ * process. Cut to @size.
+ */
 void job_text_split(const json_t *job, char *buf, size_t size);

@@ -53,7 +53,7 @@ static void own_fenced(const struct top_model *m, const json_t *job, uint16_t *o
             owner[slot] = top_job_number(job);
 }
 
-/* The next @n slots from *slot on that nobody has. */
+/* Returns the next @n slots from *slot on that no job has. */
 static void own_next(const struct top_model *m, uint16_t number, unsigned long n, unsigned *slot,
                      uint16_t *owner)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What `tide top` remembers: for each of the last seconds, which job had each core.
- * Single-threaded, no I/O; called by cmd_top.c.
+ * The memory of `tide top`: which job had each core in each of the last seconds. Single-threaded,
+ * no I/O; called by cmd_top.c. Each core is a number of slots, so that three jobs on two cores can
+ * be told apart.
  *
- * Each core is a number of slots, so that three jobs on two cores can be told apart. A job of
- * placement `exclusive` has the cores that the daemon fenced for it. The others share what is left:
- * the picture gives each as much as its target says, in the order of the list, and all in
- * proportion when the targets add up to more.
+ * A job of placement `exclusive` has the cores that the daemon fenced for it. The other jobs share
+ * the remaining cores: the picture gives each as much as its target says, in the order of the list,
+ * and all in proportion when the targets add up to more.
  */
 #pragma once
 
@@ -15,7 +15,7 @@
 
 #define TOP_SAMPLES 512 /* one a second; wider than any terminal */
 
-#define TOP_SLOTS 12 /* at least so many (or nearly, a whole number for each core) in all */
+#define TOP_SLOTS 12 /* minimum number of slots in all (about: each core has a whole number) */
 
 struct top_model {
     unsigned cpus;
@@ -37,8 +37,8 @@ unsigned top_slots(const struct top_model *m);
 /* Fills @ret_owner[0 … top_slots-1] for @jobs, the daemon's array. */
 void top_owners(const struct top_model *m, const json_t *jobs, uint16_t *ret_owner);
 
-/* Remembers a sample, forgetting the oldest. */
+/* Adds a sample and drops the oldest. */
 void top_model_add(struct top_model *m, const json_t *jobs);
 
-/* The job that had core @slot @age samples ago (0: the newest); -1: there is no such sample. */
+/* Returns the job that had core @slot @age samples ago (0: the newest); -1: no such sample. */
 int top_model_owner(const struct top_model *m, unsigned age, unsigned slot);
