@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- which hierarchies are there ---- */
+/* ---- finding the hierarchies ---- */
 
 /* Copies the @len bytes of a mountinfo field, undoing its octal escapes ("\040"). */
 static int unescape(const char *field, size_t len, char ret[CGROUP_PATH_MAX])
@@ -117,7 +117,7 @@ static void set_hierarchy(struct cgroup_hierarchy *h, const struct cgroup_mount 
     snprintf(h->top, sizeof(h->top), "%s", mount->root);
 }
 
-/* Adds what v2 offers; a controller that some v1 hierarchy has is not offered there. */
+/* Adds the controllers of v2; one that a v1 hierarchy has is not offered there. */
 static void set_from_v2(struct cgroup *cg, const struct cgroup_mount *mount)
 {
     char path[FILE_PATH_MAX], text[512];
@@ -216,7 +216,7 @@ const char *cgroup_version_name(enum cgroup_version version)
     return names[version];
 }
 
-/* ---- what holds for a process ---- */
+/* ---- limits of a process ---- */
 
 int cgroup_path_of(const struct cgroup *cg, const struct cgroup_hierarchy *h, pid_t pid,
                    char ret_path[CGROUP_PATH_MAX])
@@ -232,7 +232,7 @@ int cgroup_path_of(const struct cgroup *cg, const struct cgroup_hierarchy *h, pi
         below = path[top] ? path + top : "/";
     else
         below = "/";
-    if (strncmp(below, "/..", 3) == 0) /* outside of our cgroup namespace */
+    if (strncmp(below, "/..", 3) == 0) /* the group lies outside of our cgroup namespace */
         below = "/";
     snprintf(ret_path, CGROUP_PATH_MAX, "%s", below);
     return 0;
@@ -257,7 +257,7 @@ static int walk_up(const struct cgroup *cg, const struct cgroup_hierarchy *h, pi
         r = file_path(dir, sizeof(dir), "%s%s", h->point, path);
         if (r == 0)
             r = fn(cg, h, dir, path, arg);
-        if (r < 0 && !cgroup_is_gone(r)) /* or a root without limits: go on */
+        if (r < 0 && !cgroup_is_gone(r)) /* a root without limits looks gone, too */
             return r;
         if (r > 0 || strcmp(path, "/") == 0)
             return 0;
@@ -279,7 +279,7 @@ static int level_quota(const struct cgroup *cg, const struct cgroup_hierarchy *h
     return r;
 }
 
-/* The lowest group that has the file: the kernel has put the ancestors' limits into it already. */
+/* Stops at the lowest group that has the file: the kernel has put the ancestors' limits into it. */
 static int level_cpus(const struct cgroup *cg, const struct cgroup_hierarchy *h, const char *dir,
                       const char *path, void *arg)
 {

@@ -26,7 +26,7 @@
 #include <sys/types.h>
 
 #define CGROUP_NO_QUOTA   UINT32_MAX
-#define CGROUP_QUOTA_MIN  10 /* mcpu: the kernel wants at least 1 ms of its 100 ms period */
+#define CGROUP_QUOTA_MIN  10 /* mcpu: the kernel demands at least 1 ms of its 100 ms period */
 #define CGROUP_WEIGHT_MIN 1
 #define CGROUP_WEIGHT_MAX 10000
 #define CGROUP_WEIGHT_STD 100
@@ -36,7 +36,8 @@
 
 struct cgroup;
 
-enum cgroup_controllers { /* which ones a group is made in; on v2 a group is one for all */
+enum cgroup_controllers { /* controllers that a group is made in; on v2 one group serves all of them
+                           */
                           CGROUP_CPU = 1 << 0,
                           CGROUP_CPUSET = 1 << 1,
                           CGROUP_FREEZER = 1 << 2,
@@ -50,8 +51,8 @@ enum cgroup_version {
 };
 
 /*
- * Finds the hierarchies from @root/proc/self/mountinfo; keeps a duplicate of @root.
- * Returns 0 (also when there is no cgroup at all: every version is CGROUP_NONE then) or -errno.
+ * Finds the hierarchies from @root/proc/self/mountinfo; keeps a duplicate of @root. Returns 0 (also
+ * without any cgroup: every version is CGROUP_NONE then) or -errno.
  */
 int cgroup_new(int root, struct cgroup **ret);
 struct cgroup *cgroup_free(struct cgroup *cg); /* takes NULL, returns NULL */
@@ -64,9 +65,10 @@ const char *cgroup_version_name(enum cgroup_version version); /* "v1", "v2", "no
 
 struct cgroup_limits {
     bool have_cpus;                   /* false: no cpuset hierarchy, cpus is empty */
-    struct cpuset cpus;               /* effective: what the groups on the whole path leave */
+    struct cpuset cpus;               /* effective CPUs: those that all groups on the path leave */
     uint32_t quota_mcpu;              /* tightest of the whole path, or CGROUP_NO_QUOTA */
-    char quota_path[CGROUP_PATH_MAX]; /* group that sets it, "/" for the root; empty without */
+    char quota_path[CGROUP_PATH_MAX]; /* group that sets the quota, "/" for the root; empty without
+                                         quota */
 };
 
 /* @pid 0 means the caller. Returns 0, -ESRCH or -errno. */
@@ -83,11 +85,11 @@ struct cgroup_throttle { /* counters since the groups were made, summed over the
 
 int cgroup_read_throttle(const struct cgroup *cg, pid_t pid, struct cgroup_throttle *ret);
 
-/* ---- any group, for weighing it against others ---- */
+/* ---- any group, for comparing its weight with others ---- */
 
 /*
- * A weight as the kernel holds it, in units of its own: v1's cpu.shares, v2's cpu.weight. Finer
- * than weights on v1. A group that nobody said anything of has `std`.
+ * A weight as the kernel holds it, in units of its own: v1's cpu.shares, v2's cpu.weight. Units are
+ * finer than weights on v1. A group whose weight was never set has `std`.
  */
 struct cgroup_units {
     uint32_t min, std, max;
@@ -98,29 +100,29 @@ struct cgroup_units cgroup_units(const struct cgroup *cg); /* zeros without cpu 
 struct cgroup_load {
     uint32_t units;
     bool have_cpu;
-    uint64_t cpu_ns; /* that its processes have used, with all groups below it */
+    uint64_t cpu_ns; /* CPU time of its processes, and of all groups below it */
 };
 
 /* Reads group @path ("/docker"). Returns 0, -ENOENT or -errno. */
 int cgroup_read_load(const struct cgroup *cg, const char *path, struct cgroup_load *ret);
 
-/* Calls @fn with the path of each group directly below @path; what it returns ends the list. */
+/* Calls @fn with the path of each group directly below @path until it returns other than 0. */
 int cgroup_list(const struct cgroup *cg, const char *path, int (*fn)(void *arg, const char *path),
                 void *arg);
 
-/* How container runtimes turn "CPU shares" (2 … 262144, usually 1024) into units. */
+/* How container runtimes convert "CPU shares" (2 … 262144, usually 1024) to units. */
 enum cgroup_shares {
-    CGROUP_SHARES_V1,     /* they are the units */
+    CGROUP_SHARES_V1,     /* shares are units */
     CGROUP_SHARES_LINEAR, /* runc before 1.3.2, crun before 1.23: 1024 shares are weight 39 */
     CGROUP_SHARES_LOG,    /* since then: 1024 shares are weight 100, 2048 are 174 */
     CGROUP_SHARES_MAX
 };
 
-/* Both clamp to the possible range. The second gives the fewest shares that make @units. */
+/* Both clamp to the possible range. The second returns the fewest shares that make @units. */
 uint32_t cgroup_shares_to_units(enum cgroup_shares how, uint32_t shares);
 uint32_t cgroup_units_to_shares(enum cgroup_shares how, uint32_t units);
 
-/* ---- groups of ours ---- */
+/* ---- our own groups ---- */
 
 /*
  * True if this process may make groups for cores (@ret_cpu, @ret_cpuset, each may be NULL);
@@ -131,47 +133,43 @@ bool cgroup_writable(const struct cgroup *cg, bool *ret_cpu, bool *ret_cpuset, s
 /* The same for the freezer. */
 bool cgroup_freezable(const struct cgroup *cg, struct error *err);
 
-/* Names one daemon's group, "tide-<uid>-<epoch>"; its weight concerns no other daemon. */
+/* Names one daemon's group, "tide-<uid>-<epoch>"; no other daemon touches its weight. */
 void cgroup_daemon_name(uid_t uid, uint64_t epoch, char ret_name[CGROUP_NAME_MAX]);
 
-/* Whether @path ("/tide-0-7/j3", as the kernel has it) is a group that any daemon of ours made. */
+/* True if @path ("/tide-0-7/j3", as the kernel has it) is a group of any of our daemons. */
 bool cgroup_path_is_ours(const char *path);
 
 /*
- * Makes group @name ("tide-0-7/j3") and its parents in each of @controllers that is there, unless
- * they exist. A new cpuset group starts with its parent's CPUs and memory nodes. A daemon's group
- * starts with the weight of one default group for each CPU. Otherwise its jobs would starve beside
- * the root group's own processes, each of which weighs as much as a whole default group.
- * Returns 0, -ENOTSUP (none of @controllers is there), -EPERM / -EROFS (*err says what is missing),
- * -EINVAL (name), or -errno.
+ * Makes group @name ("tide-0-7/j3") and its missing parents in each of @controllers that exists. A
+ * new cpuset group starts with its parent's CPUs and memory nodes. A daemon's group starts with the
+ * weight of one default group for each CPU. Otherwise its jobs would starve beside the root group's
+ * own processes, each of which weighs as much as a whole default group. Returns 0, -ENOTSUP (none
+ * of @controllers exists), -EPERM / -EROFS (*err says what is missing), -EINVAL (name), or -errno.
  */
 int cgroup_create(const struct cgroup *cg, const char *name, unsigned controllers,
                   struct error *err);
 
 /*
  * First thaws @name and all groups below it. Then moves every process of these groups back to the
- * root group and removes the groups.
- * With "tide-<uid>-<epoch>" this is all that a guardian has to do.
- * Returns 0 (also when there is nothing), -EBUSY (a process has not left yet: one that is just
- * exiting takes some 100 ms; call again) or -errno. Never waits.
+ * root group and removes the groups. A guardian only has to call it with "tide-<uid>-<epoch>".
+ * Returns 0 (also without such a group), -EBUSY (a process is still there: an exiting one takes
+ * some 100 ms; call again) or -errno. Never waits.
  */
 int cgroup_remove(const struct cgroup *cg, const char *name, struct error *err);
 
 /*
- * Moves process @pid (all its threads) into @name in each of @controllers where the group is. On v1
+ * Moves process @pid (all its threads) into @name in each of @controllers that has the group. On v1
  * a move between cpuset groups resets the threads' affinity to the group's CPUs (the kernel does,
- * before Linux 6.2): set affinities afterwards.
- * Returns 0, -EPERM when it sits in a group of somebody else (nothing is moved then), -ESRCH,
- * -ENOENT (no such group) or -errno.
+ * before Linux 6.2): set affinities afterwards. Returns 0, -EPERM when another program manages the
+ * process's group (the process then stays), -ESRCH, -ENOENT (no such group) or -errno.
  */
 int cgroup_move(const struct cgroup *cg, const char *name, unsigned controllers, pid_t pid,
                 struct error *err);
 
-/* Moves @pid from a group of ours back to the root group of @controllers; else does nothing and
- * returns 0. */
+/* Moves @pid from our own group back to the root group of @controllers; else returns 0. */
 int cgroup_move_home(const struct cgroup *cg, unsigned controllers, pid_t pid, struct error *err);
 
-/* Each: 0, -ENOTSUP (controller not there), -ERANGE, -EIO (the kernel holds something else), … */
+/* Each: 0, -ENOTSUP (no such controller), -ERANGE, -EIO (the kernel holds another value), … */
 int cgroup_set_weight(const struct cgroup *cg, const char *name, uint32_t weight,
                       struct error *err);
 int cgroup_set_units(const struct cgroup *cg, const char *name, uint32_t units, struct error *err);
@@ -188,9 +186,9 @@ enum cgroup_frost {
 };
 
 /*
- * Freezes all processes of group @name, also those that they fork meanwhile, or lets them go on.
- * The processes do not notice; but frozen ones take no signal, on v1 not even SIGKILL.
- * Returns 0, -ENOTSUP or -errno; cgroup_read_frost() tells when they are frozen.
+ * Freezes all processes of group @name and those that they fork meanwhile, or thaws them. The
+ * processes do not notice, but frozen ones take no signal, on v1 not even SIGKILL. Returns 0,
+ * -ENOTSUP or -errno; cgroup_read_frost() tells when they are frozen.
  */
 int cgroup_freeze(const struct cgroup *cg, const char *name, bool frozen, struct error *err);
 int cgroup_read_frost(const struct cgroup *cg, const char *name, enum cgroup_frost *ret);
@@ -209,21 +207,21 @@ struct cgroup_settings {
     struct cpuset cpus;  /* as configured; empty without cpuset controller (v2: also inherited) */
 };
 
-/* Reads back what is in force for group @name. Returns 0, -ENOENT or -errno. */
+/* Reads back the settings of group @name. Returns 0, -ENOENT or -errno. */
 int cgroup_read_settings(const struct cgroup *cg, const char *name, struct cgroup_settings *ret);
 
-/* The path of a group that is not ours, for each controller: "/a/b"; empty: it is not there. */
+/* The path of a group that is not ours, for each controller: "/a/b"; empty: no such group. */
 struct cgroup_place {
     char cpu[CGROUP_PATH_MAX], cpuset[CGROUP_PATH_MAX];
 };
 
 /*
- * Finds the group on process @pid's path whose name contains @part, as a container's contains its
- * id; processes may lie in groups below. -ENOENT: there is none.
+ * Finds the group on process @pid's path whose name contains @part, such as a container's id;
+ * processes may lie in groups below. -ENOENT: no such group.
  */
 int cgroup_find(const struct cgroup *cg, pid_t pid, const char *part, struct cgroup_place *ret);
 
-/* As cgroup_read_settings. */
+/* Works as cgroup_read_settings. */
 int cgroup_read_place(const struct cgroup *cg, const struct cgroup_place *place,
                       struct cgroup_settings *ret);
 
@@ -233,14 +231,14 @@ struct cgroup_mount {
     enum cgroup_version version;                /* CGROUP_NONE: the line is no cgroup mount */
     bool cpu, cpuset, freezer, cpuacct, memory; /* named in a v1 mount's options */
     char point[CGROUP_PATH_MAX];                /* where it is mounted */
-    char root[CGROUP_PATH_MAX]; /* which group of the hierarchy that is, "/" for its root */
+    char root[CGROUP_PATH_MAX]; /* the group of the hierarchy that is mounted, "/" for its root */
 };
 
-/* One line of mountinfo (with or without newline), octal escapes undone. 0 or -EINVAL. */
+/* Parses one line of mountinfo (with or without newline) and undoes octal escapes. 0 or -EINVAL. */
 int cgroup_parse_mountinfo_line(const char *line, struct cgroup_mount *ret);
 
-/* v2's cpu.max ("max 100000", "150000 100000"). 0 or -EINVAL; a tiny quota is at least 1 mcpu. */
+/* Parses v2's cpu.max ("max 100000", "150000 100000"). 0 or -EINVAL; at least 1 mcpu. */
 int cgroup_parse_cpu_max(const char *text, uint32_t *ret_mcpu);
 
-/* cpu.stat of either version. 0 or -EINVAL. */
+/* Parses cpu.stat of either version. 0 or -EINVAL. */
 int cgroup_parse_cpu_stat(const char *text, struct cgroup_throttle *ret);

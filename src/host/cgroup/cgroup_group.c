@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The writing side of host/cgroup/cgroup.h: groups of ours. */
+/* The writing side of host/cgroup/cgroup.h: our own groups. */
 #include "base/cleanup.h"
 #include "host/cgroup/cgroup_ops.h"
 #include "host/proc/file.h"
@@ -11,11 +11,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define LEAVE_PASSES 8 /* times we look for processes that are born while we empty a group */
+#define LEAVE_PASSES 8 /* searches of a group whose processes fork while it is emptied */
 
 #define ALL (CGROUP_CPU | CGROUP_CPUSET | CGROUP_FREEZER)
 
-/* The hierarchies that hold @controllers, each with what it has to do there. */
+/* The hierarchies of @controllers, each with those of them that it has. */
 struct places {
     size_t n;
     struct {
@@ -99,7 +99,8 @@ static int place_writable(const struct cgroup *cg, const struct cgroup_hierarchy
     if (h->version == CGROUP_NONE)
         return error_set(err, -ENOTSUP, "the %s controller is mounted nowhere", controller);
     if (strcmp(h->top, "/") != 0)
-        return error_set(err, -EPERM, "only %s of the %s hierarchy is mounted: it is not ours",
+        return error_set(err, -EPERM,
+                         "only group %s of the %s hierarchy is mounted: tide makes no groups there",
                          h->top, controller);
     if (faccessat(cg->root, dir, W_OK, AT_EACCESS) < 0)
         return explain(err, -errno, "write", h->point);
@@ -125,7 +126,7 @@ bool cgroup_freezable(const struct cgroup *cg, struct error *err)
 
 /* ---- making ---- */
 
-/* It competes with the single processes of the root group, each as heavy as a default group. */
+/* It competes with single processes of the root group, each as heavy as a default group. */
 static uint32_t daemon_weight(void)
 {
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -153,7 +154,7 @@ static int make_one(const struct cgroup *cg, const struct cgroup_hierarchy *h, u
     return r < 0 ? r : h->ops->populate(cg->root, dir, child, controllers);
 }
 
-/* Component by component. */
+/* Makes the path component by component. */
 static int make_path(const struct cgroup *cg, const struct cgroup_hierarchy *h,
                      unsigned controllers, const char *name)
 {
@@ -181,7 +182,7 @@ int cgroup_create(const struct cgroup *cg, const char *name, unsigned controller
     struct places places = places_of(cg, controllers);
 
     if (!name_ok(name))
-        return error_set(err, -EINVAL, "'%s' is no name of a group of ours", name);
+        return error_set(err, -EINVAL, "'%s' is not a valid group name", name);
     if (places.n == 0)
         return error_set(err, -ENOTSUP, "no such cgroup controller is mounted here");
     for (size_t i = 0; i < places.n; i++) {
@@ -208,7 +209,7 @@ static int write_procs(const struct cgroup *cg, const struct cgroup_hierarchy *h
     return r < 0 ? r : file_write(cg->root, path, text);
 }
 
-/* 0 if the process may be moved; its present group goes to @ret_path. */
+/* Returns 0 if the process may be moved; *ret_path gets its present group. */
 static int check_movable(const struct cgroup *cg, const struct cgroup_hierarchy *h, pid_t pid,
                          char ret_path[CGROUP_PATH_MAX], struct error *err)
 {
@@ -219,11 +220,11 @@ static int check_movable(const struct cgroup *cg, const struct cgroup_hierarchy 
         r = cgroup_path_of(cg, h, pid, ret_path);
     if (r < 0)
         return error_set(err, r, "process %d: %s", (int)pid, strerror(-r));
-    /* The whole path: what cgroup_path_of calls "/" may be a group that we cannot see. */
+    /* Reads the whole path: the "/" of cgroup_path_of may be a group that we cannot see. */
     if (strcmp(h->top, "/") != 0 || (strcmp(whole, "/") != 0 && !cgroup_path_is_ours(whole)))
         return error_set(err, -EPERM,
-                         "process %d stays in its group %.150s, which is somebody else's "
-                         "(systemd's, Slurm's, a container's)",
+                         "process %d stays in its group %.150s, which another program manages "
+                         "(systemd, Slurm, a container engine)",
                          (int)pid, whole);
     return 0;
 }
@@ -235,10 +236,10 @@ int cgroup_move(const struct cgroup *cg, const char *name, unsigned controllers,
     char path[CGROUP_PATH_MAX];
 
     if (!name_ok(name))
-        return error_set(err, -EINVAL, "'%s' is no name of a group of ours", name);
+        return error_set(err, -EINVAL, "'%s' is not a valid group name", name);
     if (places.n == 0)
         return error_set(err, -ENOTSUP, "no such cgroup controller is mounted here");
-    for (size_t i = 0; i < places.n; i++) { /* all are asked before the first is changed */
+    for (size_t i = 0; i < places.n; i++) { /* asks all hierarchies before it changes the first */
         int r = check_movable(cg, places.place[i].h, pid, path, err);
 
         if (r < 0)
@@ -271,7 +272,7 @@ int cgroup_move_home(const struct cgroup *cg, unsigned controllers, pid_t pid, s
 
 /* ---- removing ---- */
 
-/* Sends every process of the group to the root. Returns 0 when it is empty, -EBUSY if it is not. */
+/* Moves every process of the group to the root. Returns 0 when the group is empty, else -EBUSY. */
 static int empty_group(const struct cgroup *cg, const struct cgroup_hierarchy *h, const char *name)
 {
     char path[FILE_PATH_MAX];
@@ -301,7 +302,7 @@ static int empty_group(const struct cgroup *cg, const struct cgroup_hierarchy *h
 typedef int (*group_fn)(const struct cgroup *cg, const struct cgroup_hierarchy *h,
                         const char *name);
 
-/* Calls @fn for all groups right below @name. Returns the first error. */
+/* Calls @fn for all groups directly below @name. Returns the first error. */
 static int each_child(const struct cgroup *cg, const struct cgroup_hierarchy *h, const char *name,
                       group_fn fn)
 {
@@ -328,7 +329,7 @@ static int each_child(const struct cgroup *cg, const struct cgroup_hierarchy *h,
     return r;
 }
 
-/* Whatever fails, the others are thawed. */
+/* Thaws the other groups even if one fails. */
 static int thaw_below(const struct cgroup *cg, const struct cgroup_hierarchy *h, const char *name)
 {
     char path[FILE_PATH_MAX];
@@ -339,7 +340,7 @@ static int thaw_below(const struct cgroup *cg, const struct cgroup_hierarchy *h,
     return 0;
 }
 
-/* Depth is bounded by CGROUP_NAME_MAX. A group that stays does not keep the others' processes. */
+/* CGROUP_NAME_MAX bounds the depth. A group that stays does not hold back the others' processes. */
 static int remove_below(const struct cgroup *cg, const struct cgroup_hierarchy *h, const char *name)
 {
     char path[FILE_PATH_MAX];
@@ -350,7 +351,7 @@ static int remove_below(const struct cgroup *cg, const struct cgroup_hierarchy *
         r = below;
     if (r == 0)
         r = file_path(path, sizeof(path), "%s/%s", h->point + strspn(h->point, "/"), name);
-    /* EBUSY: a process that is just exiting is no longer listed but still counted. */
+    /* EBUSY: the kernel counts an exiting process that it no longer lists. */
     if (r == 0 && unlinkat(cg->root, path, AT_REMOVEDIR) < 0)
         r = -errno;
     return cgroup_is_gone(r) ? 0 : r;
@@ -362,10 +363,10 @@ int cgroup_remove(const struct cgroup *cg, const char *name, struct error *err)
     int result = 0;
 
     if (!name_ok(name))
-        return error_set(err, -EINVAL, "'%s' is no name of a group of ours", name);
+        return error_set(err, -EINVAL, "'%s' is not a valid group name", name);
     if (cg->freezer.version != CGROUP_NONE)
         thaw_below(cg, &cg->freezer, name);
-    for (size_t i = 0; i < places.n; i++) { /* one that fails does not keep the others */
+    for (size_t i = 0; i < places.n; i++) { /* one that fails does not hold back the others */
         int r = remove_below(cg, places.place[i].h, name);
 
         if (r < 0)
@@ -400,7 +401,7 @@ static int group_dir(const struct cgroup_hierarchy *h, const char *name, char *r
     if (h->version == CGROUP_NONE)
         return error_set(err, -ENOTSUP, "no such cgroup controller is mounted here");
     if (!name_ok(name))
-        return error_set(err, -EINVAL, "'%s' is no name of a group of ours", name);
+        return error_set(err, -EINVAL, "'%s' is not a valid group name", name);
     return file_path(ret, size, "%s/%s", h->point, name);
 }
 
@@ -452,7 +453,7 @@ int cgroup_set_cpus(const struct cgroup *cg, const char *name, const struct cpus
     if (r < 0)
         return r;
     if (cpuset_count(cpus) == 0)
-        return error_set(err, -ERANGE, "an empty set of CPUs for %s", name);
+        return error_set(err, -ERANGE, "the set of CPUs for %s is empty", name);
     r = cpuset_format(cpus, text, sizeof(text));
     if (r >= 0)
         r = file_path(path, sizeof(path), "%s/cpuset.cpus", dir);
@@ -475,8 +476,8 @@ int cgroup_set_quota(const struct cgroup *cg, const char *name, uint32_t quota_m
     if (r < 0)
         return r;
     if (quota_mcpu < CGROUP_QUOTA_MIN)
-        return error_set(err, -ERANGE, "a quota of %u mcpu; the least is %u", quota_mcpu,
-                         CGROUP_QUOTA_MIN);
+        return error_set(err, -ERANGE, "a quota of %u mcpu is too small: the minimum is %u",
+                         quota_mcpu, CGROUP_QUOTA_MIN);
     r = cg->cpu.ops->set_quota(cg->root, dir, quota_mcpu);
     if (r == 0)
         r = cg->cpu.ops->get_quota(cg->root, dir, &held);
@@ -519,7 +520,7 @@ static int read_cpu(const struct cgroup *cg, const char *dir, struct cgroup_sett
     return r < 0 ? r : cg->cpu.ops->get_quota(cg->root, dir, &ret->quota_mcpu);
 }
 
-/* @cpu and @cpuset are directories; what is told of one that is not there is what "none" is. */
+/* @cpu and @cpuset are directories; a missing one yields the values of "none". */
 static int read_both(const struct cgroup *cg, int cpu_found, const char *cpu, int cpuset_found,
                      const char *cpuset, struct cgroup_settings *ret)
 {

@@ -59,7 +59,7 @@ static uint32_t quota_mcpu(uint64_t quota_us, uint64_t period_us)
         return CGROUP_NO_QUOTA;
     mcpu /= period_us;
     if (mcpu == 0)
-        return 1; /* never nothing: there is a limit, and 0 cores would stop the program */
+        return 1; /* never 0: a limit of 0 cores would stop the program */
     return mcpu < CGROUP_NO_QUOTA ? (uint32_t)mcpu : CGROUP_NO_QUOTA;
 }
 
@@ -148,10 +148,10 @@ static int v1_set_frozen(int root, const char *dir, bool frozen)
 
 static int v1_enable(int root, const char *dir, unsigned controllers)
 {
-    return 0; /* a v1 hierarchy has its controllers everywhere */
+    return 0; /* a v1 hierarchy has its controllers in every group */
 }
 
-/* A v1 cpuset group is born empty and takes no process before both knobs are set. */
+/* A v1 cpuset group starts empty and takes no process before both files are set. */
 static int v1_populate(int root, const char *dir, const char *child, unsigned controllers)
 {
     static const char *const knobs[] = {"cpuset.cpus", "cpuset.mems"};
@@ -164,7 +164,7 @@ static int v1_populate(int root, const char *dir, const char *child, unsigned co
 
         if (r < 0)
             return r;
-        if (held[0] && held[0] != '\n') /* made earlier */
+        if (held[0] && held[0] != '\n') /* the group was made earlier */
             continue;
         r = knob_text(root, dir, knobs[i], text, sizeof(text));
         if (r >= 0)
@@ -245,7 +245,7 @@ static int v2_set_quota(int root, const char *dir, uint32_t mcpu)
     return knob_write(root, dir, "cpu.max", text);
 }
 
-/* cgroup.freeze is the wish, of this group alone; cgroup.events what is, by whatever group. */
+/* cgroup.freeze holds this group's own setting; cgroup.events the state, whatever its cause. */
 static int v2_get_frost(int root, const char *dir, enum cgroup_frost *ret)
 {
     char events[128];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Private to cgroup*.c: the hierarchies that were found, and the table of functions that hides how
- * the two versions of cgroups differ.
+ * cgroup v1 and v2 differ.
  */
 #pragma once
 
@@ -21,7 +21,7 @@ struct cgroup_ops {
     int (*set_quota)(int root, const char *dir, uint32_t mcpu);
     int (*get_frost)(int root, const char *dir, enum cgroup_frost *ret);
     int (*set_frozen)(int root, const char *dir, bool frozen);
-    /* Before a child is made in @dir, and after @child was made in it. */
+    /* Called before a child is made in @dir, and after @child was made in it. */
     int (*enable)(int root, const char *dir, unsigned controllers);
     int (*populate)(int root, const char *dir, const char *child, unsigned controllers);
 };
@@ -29,28 +29,28 @@ struct cgroup_ops {
 struct cgroup_hierarchy {
     enum cgroup_version version;
     const struct cgroup_ops *ops;
-    const char *key;             /* how /proc/PID/cgroup names it */
+    const char *key;             /* its name in /proc/PID/cgroup */
     char point[CGROUP_PATH_MAX]; /* mount point */
-    char top[CGROUP_PATH_MAX];   /* group that is mounted there, "/" for the hierarchy's root */
+    char top[CGROUP_PATH_MAX];   /* the group that is mounted there, "/" for the hierarchy's root */
 };
 
 struct cgroup {
     int root;
     struct cgroup_hierarchy cpu, cpuset, freezer;
-    struct cgroup_hierarchy cpuacct; /* v1 alone: where groups' CPU time is counted */
-    struct cgroup_hierarchy memory;  /* to be read only */
+    struct cgroup_hierarchy cpuacct; /* v1 only: counts groups' CPU time */
+    struct cgroup_hierarchy memory;  /* only read */
 };
 
 extern const struct cgroup_ops cgroup_ops_v1, cgroup_ops_v2;
 
 /*
- * Where @pid's group lies below the mount point: "/" or "/a/b". A group outside of what is mounted
- * here counts as "/", the nearest thing that can be seen. Returns 0 or -errno.
+ * Tells where @pid's group lies below the mount point: "/" or "/a/b". A group outside of the
+ * mounted part counts as "/", the nearest visible group. Returns 0 or -errno.
  */
 int cgroup_path_of(const struct cgroup *cg, const struct cgroup_hierarchy *h, pid_t pid,
                    char ret_path[CGROUP_PATH_MAX]);
 
-/* The kernel's errors for a group that is gone, or goes while one of its files is open. */
+/* True for the kernel's errors for a group that is gone, or goes while one of its files is open. */
 static inline bool cgroup_is_gone(int r)
 {
     return r == -ENOENT || r == -ENODEV;
@@ -59,5 +59,5 @@ static inline bool cgroup_is_gone(int r)
 /* Opens a group's directory without following links; the caller closes it. 0 or -errno. */
 int cgroup_open_dir(const struct cgroup *cg, const char *path, DIR **ret);
 
-/* 0 or -errno; a missing file is -ENOENT. */
+/* Returns 0 or -errno; a missing file is -ENOENT. */
 int cgroup_read_cpus(int root, const char *dir, const char *file, struct cpuset *ret);

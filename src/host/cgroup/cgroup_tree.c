@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading any group of the machine, for host/cgroup/cgroup.h: what it weighs, what it uses. */
+/* Reads any group of the machine, for host/cgroup/cgroup.h: its weight and its CPU time. */
 #include "base/cleanup.h"
 #include "host/cgroup/cgroup_ops.h"
 #include "host/proc/file.h"
@@ -19,7 +19,7 @@ struct cgroup_units cgroup_units(const struct cgroup *cg)
     return cg->cpu.version == CGROUP_NONE ? (struct cgroup_units){0} : cg->cpu.ops->units;
 }
 
-/* ---- what it uses ---- */
+/* ---- CPU time ---- */
 
 /* v2 counts in the group itself, in microseconds. */
 static int usage_v2(const struct cgroup *cg, const char *path, uint64_t *ret_ns)
@@ -51,7 +51,7 @@ static int usage_cpuacct(const struct cgroup *cg, const char *path, uint64_t *re
     return r < 0 ? r : file_read_u64(cg->root, file, ret_ns);
 }
 
-/* A group of ours on v1 has no other half in cpuacct where that is mounted apart. */
+/* On v1, where cpuacct is mounted apart, our own groups do not exist in it. */
 static int usage_processes(const struct cgroup *cg, const char *path, uint64_t *ret_ns)
 {
     _cleanup_free_ char *text = NULL;
@@ -105,7 +105,7 @@ int cgroup_open_dir(const struct cgroup *cg, const char *path, DIR **ret)
 
     if (!dir)
         return fd < 0 ? fd : -ENOMEM;
-    TAKE_FD(fd); /* closedir's now */
+    TAKE_FD(fd); /* closedir closes it */
     *ret = dir;
     return 0;
 }
@@ -128,7 +128,7 @@ int cgroup_list(const struct cgroup *cg, const char *path, int (*fn)(void *arg, 
         if (entry->d_type != DT_DIR || entry->d_name[0] == '.')
             continue;
         r = file_path(child, sizeof(child), "%s/%s", path[1] ? path : "", entry->d_name);
-        r = r < 0 ? 0 : fn(arg, child); /* a longer path is nobody's that we weigh */
+        r = r < 0 ? 0 : fn(arg, child); /* no group that we weigh has a longer path */
     }
     closedir(dir);
     return r;
@@ -142,7 +142,7 @@ static uint32_t to_linear(uint32_t shares)
                               (SHARES_MAX - SHARES_MIN));
 }
 
-/* github.com/opencontainers/cgroups: a quadratic through minimum, usual number and maximum. */
+/* github.com/opencontainers/cgroups: a quadratic through minimum, default and maximum. */
 static uint32_t to_log(uint32_t shares)
 {
     double l = log2(shares), exponent = (l * l + 125 * l) / 612 - 7.0 / 34;

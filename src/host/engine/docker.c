@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define NS_PER_S      UINT64_C(1000000000)
-#define NANO_PER_US   10000 /* of a quota in the period that --cpus stands for: 100 ms */
+#define NANO_PER_US   10000 /* of a quota in the period of --cpus, 100 ms */
 #define HTTP_CONFLICT 409
 
 static void add_quota(bool *ok, json_t *body, const struct engine_quota *quota)
@@ -15,7 +15,7 @@ static void add_quota(bool *ok, json_t *body, const struct engine_quota *quota)
         body_add(ok, body, "NanoCpus", json_integer((json_int_t)quota->nano_cpus));
         return;
     }
-    /* Docker takes 0 for "not mentioned". */
+    /* Docker reads 0 as "not mentioned". */
     body_add(ok, body, "CpuQuota", json_integer(quota->quota_us ? quota->quota_us : -1));
     if (quota->period_us > 0)
         body_add(ok, body, "CpuPeriod", json_integer((json_int_t)quota->period_us));
@@ -54,7 +54,7 @@ static bool other_quota(const struct engine_quota *quota, int status, const char
     return true;
 }
 
-/* Seconds and nanoseconds, inclusive. */
+/* Writes seconds and nanoseconds; Docker includes that moment. */
 static void since(uint64_t time_ns, char *buf, size_t size)
 {
     snprintf(buf, size, "%" PRIu64 ".%09" PRIu64, time_ns / NS_PER_S, time_ns % NS_PER_S);

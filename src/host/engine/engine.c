@@ -11,9 +11,9 @@
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 
-#define BACKOFF_MIN_MS 50 /* a restart of Docker takes seconds, one of podman's service less */
+#define BACKOFF_MIN_MS 50 /* a restart takes Docker seconds, podman's service less */
 #define BACKOFF_MAX_MS 2000
-#define RESUME_MS      200 /* after which an event that is not repeated will not be */
+#define RESUME_MS      200 /* an event that the engine has not repeated by then will not come */
 
 /* ---- news ---- */
 
@@ -24,7 +24,7 @@ static void set_timer(struct engine *e, unsigned ms)
     timerfd_settime(e->timer_fd, 0, &when, NULL);
 }
 
-/* Tells a reason once, not at every attempt. */
+/* Reports a reason once, not at every attempt. */
 static void lose(struct engine *e, const char *reason)
 {
     struct engine_news news = {.kind = ENGINE_LOST, .text = e->lost};
@@ -32,7 +32,7 @@ static void lose(struct engine *e, const char *reason)
 
     transfer_cancel(e->http, e->stream);
     e->stream = 0;
-    /* One that answers but breaks down at once is not asked without a pause. */
+    /* Pauses before it asks an engine again that answers but breaks down at once. */
     if (e->phase == LIVE && clock_now_ns() - e->arrived_ns > BACKOFF_MAX_MS * NS_PER_MS)
         e->backoff_ms = BACKOFF_MIN_MS;
     e->phase = AWAY;
@@ -57,13 +57,13 @@ static void arrive(struct engine *e, enum engine_news_kind kind)
     e->news(e->arg, &news);
 }
 
-/* Container and action make an event this one, beside its time. */
+/* Compares container and action; the caller compares the time. */
 static uint64_t hash_event(const struct engine_event *event)
 {
     return fnv_bytes(fnv_text(FNV_START, event->id), &event->action, sizeof(event->action));
 }
 
-/* Remembers it. False: it is a repetition. */
+/* Remembers the event. False: the event is a repetition. */
 static bool is_new(struct engine *e, const struct engine_event *event)
 {
     struct engine_seen now = {event->time_ns, hash_event(event)};
@@ -73,14 +73,14 @@ static bool is_new(struct engine *e, const struct engine_event *event)
         if (e->seen[i].time_ns == now.time_ns && e->seen[i].hash == now.hash)
             return false;
     e->seen[e->n_seen % ENGINE_SEEN_MAX] = now;
-    /* Kept from ENGINE_SEEN_MAX on, so that neither the count nor the place in the ring is lost. */
+    /* Counts on from ENGINE_SEEN_MAX: neither the count nor the place in the ring is lost. */
     e->n_seen = e->n_seen + 1 < 2 * ENGINE_SEEN_MAX ? e->n_seen + 1 : ENGINE_SEEN_MAX;
     return true;
 }
 
 /*
- * The stream was asked to begin with the last event that we saw: an engine that repeats it as the
- * first has lost none that came later.
+ * We asked for the stream from the last event that we saw. An engine that repeats that event first
+ * has lost no later one.
  */
 static void take_event(struct engine *e, const struct engine_event *event)
 {
@@ -110,8 +110,8 @@ static int take_line(struct engine *e, const char *line, size_t len)
 }
 
 /*
- * An event has all labels of its container, which may be long. It is not needed whole: all
- * containers are listed instead. Uses up the bytes from @bytes on.
+ * An event has all labels of its container and may be long. We skip it and list all containers
+ * instead. Uses up the bytes from @bytes on.
  */
 static ssize_t skip(struct engine *e, const char *bytes, const char *at, const char *end)
 {
@@ -134,7 +134,7 @@ static ssize_t on_stream(void *arg, const char *bytes, size_t len)
             arrive(e, ENGINE_RESYNC);
     }
     for (; (lf = memchr(at, '\n', (size_t)(end - at))); at = lf + 1) {
-        bool too_long = e->skipped || lf - at > ENGINE_EVENT_MAX; /* however it came in */
+        bool too_long = e->skipped || lf - at > ENGINE_EVENT_MAX; /* in one piece or in many */
         int r = too_long || lf == at ? 0 : take_line(e, at, (size_t)(lf - at));
 
         if (r < 0)
@@ -172,8 +172,8 @@ static uint64_t real_ns(void)
 }
 
 /*
- * Also the first time `since` is given: Docker and podman answer before they listen themselves, and
- * what happens in between comes from their history.
+ * Gives `since` the first time, too: Docker and podman answer before they listen themselves, and
+ * their history tells the events in between.
  */
 static int listen_to_events(struct engine *e)
 {
@@ -295,7 +295,7 @@ static int prepare(struct engine *e)
         epoll_ctl(e->epoll_fd, EPOLL_CTL_ADD, e->timer_fd, &timer) < 0 ||
         epoll_ctl(e->epoll_fd, EPOLL_CTL_ADD, http.data.fd, &http) < 0)
         return -errno;
-    set_timer(e, 1); /* looks, but not before the owner has its pointer */
+    set_timer(e, 1); /* looks for the engine, but only after the owner has its pointer */
     return 0;
 }
 

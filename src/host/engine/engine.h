@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A container engine on this machine, Docker (API 1.41 and newer) or podman (libpod 4 and newer),
- * behind one interface: news of its containers, and calls that ask and change. It is made for an
- * event loop: nothing here blocks or makes a thread; the owner watches engine_fd and calls
- * engine_dispatch. A question to the engine finds out which of the two it is.
+ * behind one interface: news of its containers, and calls that ask and change. It serves an event
+ * loop: no function blocks or starts a thread; the owner watches engine_fd and calls
+ * engine_dispatch. A first question tells which of the two engines it is.
  *
  * One thread: the owner's loop. Called by tided; its parts are engine_text.c (answers → structs),
- * docker.c and podman.c (what each is asked) and transfer.c (HTTP).
+ * docker.c and podman.c (the requests of each) and transfer.c (HTTP).
  *
  * A callback borrows its arguments until it returns. Only engine_dispatch runs callbacks. They may
  * call all functions here except engine_dispatch and engine_free.
@@ -21,20 +21,20 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define ENGINE_API_OLDEST     41          /* of Docker's API 1.x: Engine 20.10 … */
-#define ENGINE_API_NEWEST     51          /* … to the newest that this client was made for */
-#define ENGINE_LIBPOD_OLDEST  4           /* podman's major version */
-#define ENGINE_TIMEOUT_MS     10000       /* of a call that names none */
-#define ENGINE_CONTAINERS_MAX 4096        /* in one list; the answer also has TRANSFER_BODY_MAX */
-#define ENGINE_LABELS_MAX     1024        /* of one container; others are left out */
-#define ENGINE_ID_MAX         256         /* bytes of an id or a name */
+#define ENGINE_API_OLDEST     41    /* of Docker's API 1.x: Engine 20.10 … */
+#define ENGINE_API_NEWEST     51    /* … to the newest that this client was made for */
+#define ENGINE_LIBPOD_OLDEST  4     /* podman's major version */
+#define ENGINE_TIMEOUT_MS     10000 /* of a call that names none */
+#define ENGINE_CONTAINERS_MAX 4096  /* in one list; TRANSFER_BODY_MAX also bounds the answer */
+#define ENGINE_LABELS_MAX     1024  /* of one container; further labels are left out */
+#define ENGINE_ID_MAX         256   /* bytes of an id or a name */
 #define ENGINE_EVENT_MAX      (256 << 10) /* bytes of one event; a longer one is a resync … */
-#define ENGINE_SKIP_MAX       (16 << 20)  /* … or, from here on, none at all */
+#define ENGINE_SKIP_MAX       (16 << 20)  /* … and above this, the stream is given up */
 #define ENGINE_CALLS_MAX      1000        /* under way at a time, streams too */
 
 enum engine_kind { ENGINE_DOCKER, ENGINE_PODMAN };
 
-/* Returns the name that people know: "docker" or "podman". */
+/* Returns the engine's name: "docker" or "podman". */
 const char *engine_kind_name(enum engine_kind kind);
 
 /* ---- containers ---- */
@@ -50,19 +50,18 @@ enum engine_state {
     ENGINE_STATE_MAX,
 };
 
-const char *engine_state_name(enum engine_state state); /* as Docker writes it */
+const char *engine_state_name(enum engine_state state); /* Docker's word */
 
 struct engine_label {
     const char *key, *value;
 };
 
 /*
- * A hard limit in one of the two kinds that Docker tells apart: `--cpus` (nano_cpus > 0) or
- * `--cpu-quota` and `--cpu-period`. A container keeps the kind that it has: Docker refuses to go
- * from one to the other.
+ * A hard limit in one of Docker's two kinds: `--cpus` (nano_cpus > 0) or `--cpu-quota` and
+ * `--cpu-period`. A container keeps its kind: Docker refuses to change it.
  */
 struct engine_quota {
-    uint64_t nano_cpus; /* 10⁻⁹ CPUs; 0: of the other kind */
+    uint64_t nano_cpus; /* 10⁻⁹ CPUs; 0: the other kind */
     int64_t quota_us;   /* per period; -1: lifted; 0: never given */
     uint64_t period_us; /* 0: the kernel's, 100 ms */
 };
@@ -78,17 +77,17 @@ struct engine_limits {
 struct engine_container {
     const char *id;    /* 64 hexadecimal digits */
     const char *name;  /* without the slash in front of Docker's */
-    const char *image; /* as it was named */
+    const char *image; /* the image's name as it was given */
     const struct engine_label *labels;
     size_t n_labels;
-    int64_t started_ns; /* since 1970; 0: never, or not said (Docker's list) */
+    int64_t started_ns; /* since 1970; 0: never started, or not said (Docker's list) */
     enum engine_state state;
     pid_t pid;     /* its first process, in the engine's namespace; 0: none, or not said */
     int exit_code; /* of the last run */
     /*
-     * As the engine remembers them, and only when inspected. Docker's are what it last wrote,
-     * podman's (4.3) what the container was created with: updates do not show. Somebody else may
-     * write to the control group: the truth is there.
+     * The engine's memory of the limits, only when inspected. Docker reports what it last wrote,
+     * podman (4.3) what the container was created with: updates do not show. Another program may
+     * write to the control group, so only the control group tells the truth.
      */
     bool inspected;
     struct engine_limits limits;
@@ -97,13 +96,13 @@ struct engine_container {
 /* Returns the value of a label, or NULL. */
 const char *engine_label(const struct engine_container *c, const char *key);
 
-/* The limit in thousandths of a CPU, rounded down, at least 1; 0: none. */
+/* Returns the limit in thousandths of a CPU, rounded down, at least 1; 0: none. */
 uint32_t engine_quota_mcpu(const struct engine_quota *quota);
 
 /*
- * A limit of @mcpu (0: none) in the kind of @now, what the container was inspected with. For a
- * `--cpus` container none means all of @n_cpus, the machine's: Docker cannot take such a limit
- * back, and with a quota of -1 beside it, the container would have none after its next start.
+ * Returns a limit of @mcpu (0: none) in the kind of @now, the inspected limit. For a `--cpus`
+ * container, none means all of the machine's @n_cpus: Docker cannot lift such a limit, and with a
+ * quota of -1 beside it the container would have none after its next start.
  */
 struct engine_quota engine_quota_make(const struct engine_quota *now, uint32_t mcpu,
                                       unsigned n_cpus);
@@ -117,30 +116,31 @@ enum engine_action {
     ENGINE_OOM,
     ENGINE_PAUSE,
     ENGINE_UNPAUSE,
-    ENGINE_UPDATE, /* without the values: inspect. podman (4.3) has no such event */
+    ENGINE_UPDATE, /* carries no values: inspect. podman (4.3) has no such event */
     ENGINE_RENAME,
     ENGINE_DESTROY,
     ENGINE_ACTION_MAX,
 };
 
-const char *engine_action_name(enum engine_action action); /* as Docker writes it */
+const char *engine_action_name(enum engine_action action); /* Docker's word */
 
 struct engine_event {
     const char *id, *name;
-    uint64_t time_ns; /* since 1970, the engine's word */
+    uint64_t time_ns; /* since 1970, by the engine's clock */
     enum engine_action action;
     int exit_code; /* ENGINE_DIE; else 0 */
     const void *attributes;
 };
 
-/* What else the engine says of the container, its labels among it; NULL: nothing. Borrowed. */
+/* The engine's further values for the container, its labels among them; NULL: none. Borrowed. */
 const char *engine_event_attribute(const struct engine_event *event, const char *key);
 
 enum engine_news_kind {
-    ENGINE_LOST,   /* it cannot be reached, or is too old: text says why. Tried again from now on */
-    ENGINE_BACK,   /* it can be reached again, and no event was missed */
-    ENGINE_RESYNC, /* it can be reached, but events may have been missed: list the containers.
-                    * The first news of an engine that is there */
+    ENGINE_LOST,   /* the engine cannot be reached, or is too old: text says why. The client keeps
+                      trying */
+    ENGINE_BACK,   /* the engine answers again, and no event was missed */
+    ENGINE_RESYNC, /* the engine answers, but events may have been missed: list the containers. Also
+                      the first news of a running engine */
     ENGINE_NEWS,   /* event */
 };
 
@@ -155,25 +155,25 @@ typedef void engine_news_fn(void *arg, const struct engine_news *news);
 struct engine;
 
 /*
- * Begins to look for the engine that listens on @socket_path, and to tell @news about it, for as
- * long as the object lives: an engine that is not there, goes or changes is no error here.
- * Returns 0, -ENAMETOOLONG or another -errno.
+ * Looks for the engine that listens on @socket_path, and tells @news about it, as long as the
+ * object lives. A missing, ended or replaced engine is no error here. Returns 0, -ENAMETOOLONG or
+ * another -errno.
  */
 int engine_new(const char *socket_path, engine_news_fn *news, void *arg, struct engine **ret,
                struct error *err);
 
-/* Breaks off every call, whose done is not called. Takes NULL, returns NULL. */
+/* Breaks off every call without calling its done. Takes NULL, returns NULL. */
 struct engine *engine_free(struct engine *e);
 
 int engine_fd(const struct engine *e); /* for EPOLLIN; borrowed */
 
 /*
  * Works as far as it can without waiting. Call it soon: Docker silently drops events for a reader
- * that is some hundred milliseconds and a thousand events behind.
+ * that lags by some hundred milliseconds and a thousand events.
  */
 void engine_dispatch(struct engine *e);
 
-/* What answered last. "docker 1.41", "podman 4.3.1"; "" before ENGINE_RESYNC came first. */
+/* The engine that answered last: "docker 1.41"; "" before the first ENGINE_RESYNC. */
 const char *engine_version(const struct engine *e);
 
 /* ---- calls ---- */
@@ -191,9 +191,9 @@ enum engine_verb {
 struct engine_result {
     enum engine_verb verb;
     int code;           /* 0 or -errno, see below */
-    int status;         /* HTTP's; 0: no answer came */
-    const char *target; /* the id or name that was asked about; "" of a list */
-    const char *text;   /* of a failure, for a person: who was asked for what, and the reason */
+    int status;         /* HTTP status; 0: no answer came */
+    const char *target; /* the id or name in the request; "" for a list */
+    const char *text;   /* for a failure: which engine was asked for what, and the reason */
     uint64_t took_ns;
     const struct engine_container *containers; /* LIST, INSPECT */
     size_t n_containers;
@@ -201,7 +201,7 @@ struct engine_result {
 
 typedef void engine_done(void *arg, const struct engine_result *result);
 
-/* How a call ends: its callback and its time limit. */
+/* The end of a call: its callback and its time limit. */
 struct engine_then {
     engine_done *done;
     void *arg;
@@ -216,7 +216,7 @@ struct engine_then {
  *   -EBUSY     ENGINE_CALLS_MAX are under way
  *   -ENOMEM
  * Calls run side by side: a caller that needs an order waits for done. The codes of a result:
- *   -ENOTCONN    nobody listens, nothing was done
+ *   -ENOTCONN    no program listens, nothing was done
  *   -ECONNRESET, -ETIMEDOUT  whether it was done is unknown: inspect
  *   -EINVAL      refused as nonsense (HTTP 400), as CPUs that the machine does not have
  *   -ENOENT      no such container or image (404)
@@ -237,15 +237,14 @@ int64_t engine_inspect(struct engine *e, const char *id, struct engine_then then
  * fails. CPUs and quota can change, but not become "never given" again.
  */
 struct engine_update {
-    const struct cpuset *cpus;        /* NULL: as they are */
-    const struct engine_quota *quota; /* NULL: as it is. Made by engine_quota_make, or what was
-                                       * inspected, to restore it */
-    uint32_t shares;                  /* 0: as they are */
+    const struct cpuset *cpus;        /* NULL: unchanged */
+    const struct engine_quota *quota; /* NULL: unchanged; by engine_quota_make, or inspected */
+    uint32_t shares;                  /* 0: unchanged */
 };
 
 /*
- * When the engine refuses the form of the quota (its kind has changed since the inspection; crun on
- * cgroup v1 knows no -1), the call tries the other form once by itself.
+ * The engine refuses the form of the quota if its kind has changed since the inspection, or if crun
+ * on cgroup v1 does not know -1. Then the call tries the other form once by itself.
  */
 int64_t engine_update(struct engine *e, const char *id, const struct engine_update *update,
                       struct engine_then then);
@@ -256,5 +255,5 @@ int64_t engine_unpause(struct engine *e, const char *id, struct engine_then then
 /* Sends SIGTERM, and SIGKILL after @grace_s; the timeout must be longer. */
 int64_t engine_stop(struct engine *e, const char *id, unsigned grace_s, struct engine_then then);
 
-/* Breaks a call off without calling done; the engine may carry it out all the same. */
+/* Breaks a call off without calling done; the engine may still carry it out. */
 void engine_cancel(struct engine *e, int64_t ticket);

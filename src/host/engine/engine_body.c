@@ -2,7 +2,7 @@
 #include "host/engine/engine_dialect.h"
 
 #define PERIOD_US     100000 /* the kernel's default … */
-#define PERIOD_MIN_US 1000   /* … and what it takes */
+#define PERIOD_MIN_US 1000   /* … and its minimum */
 #define PERIOD_MAX_US 1000000
 #define QUOTA_MIN_US  1000
 

@@ -15,8 +15,8 @@ struct engine_call {
     int64_t ticket, transfer;
     uint64_t started_ns;
     enum engine_verb verb;
-    bool again;                  /* an update is asked for the second time */
-    struct engine_update update; /* points to the following two */
+    bool again;                  /* the update is sent for the second time */
+    struct engine_update update; /* points to the next two members */
     struct cpuset cpus;
     struct engine_quota quota;
     char target[ENGINE_ID_MAX];
@@ -25,7 +25,7 @@ struct engine_call {
 static const struct {
     const char *name;
     const char *method;
-    const char *tail; /* of the path, behind the container */
+    const char *tail; /* the path behind the container */
 } verbs[] = {
     [ENGINE_V_LIST] = {"list", "GET", ""},
     [ENGINE_V_INSPECT] = {"inspect", "GET", "/json"},
@@ -59,13 +59,12 @@ static void settle(struct engine_call *c, struct engine_result *result, const ch
     result->target = c->target;
     result->text = text;
     result->took_ns = clock_now_ns() - c->started_ns;
-    unlink_call(c); /* done may cancel whatever it remembers */
+    unlink_call(c); /* done may cancel any call, so this one leaves the list first */
     c->then.done(c->then.arg, result);
     free(c);
 }
 
-/* Docker has no status of its own for an unpause without a pause, podman none for more than that.
- */
+/* Docker has no status for an unpause without a pause, podman none for several such faults. */
 static bool wrong_state(const char *message, const char *cause)
 {
     static const char unpaused[] = " is not paused";
@@ -110,7 +109,7 @@ static void on_success(struct engine_call *c, const struct transfer_answer *answ
 
 static int send_call(struct engine_call *c, const char *path, json_t *body);
 
-/* Asks for the same update with another quota. False: there is no other, or no time. */
+/* Sends the same update with another quota. False: no other quota, or no time left. */
 static bool ask_again(struct engine_call *c, int status, const char *message)
 {
     const struct engine_dialect *dialect = c->engine->dialect;
@@ -145,7 +144,7 @@ static void on_answer(void *arg, const struct transfer_answer *answer)
 
 /* ---- the beginning ---- */
 
-/* Takes @body over. */
+/* Takes ownership of @body. */
 static int send_call(struct engine_call *c, const char *path, json_t *body)
 {
     struct engine *e = c->engine;
@@ -164,7 +163,7 @@ static int send_call(struct engine_call *c, const char *path, json_t *body)
         full = NULL;
         return -ENOMEM;
     }
-    /* what is left of it; 0 would be for ever */
+    /* the remaining time; 0 would mean no limit */
     request.timeout_ms = used_ms < request.timeout_ms ? request.timeout_ms - used_ms : 1;
     request.path = full;
     request.body = text;
@@ -172,7 +171,7 @@ static int send_call(struct engine_call *c, const char *path, json_t *body)
     return c->transfer < 0 ? (int)c->transfer : 0;
 }
 
-/* @target "": none is needed. */
+/* @target "": the call needs none. */
 static int begin(struct engine *e, enum engine_verb verb, const char *target,
                  const struct engine_then *then, struct engine_call **ret)
 {
@@ -202,7 +201,7 @@ static int begin(struct engine *e, enum engine_verb verb, const char *target,
     return 0;
 }
 
-/* Sends it to the path that @fmt says. Takes @body over. */
+/* Sends the call to the path of @fmt. Takes ownership of @body. */
 __attribute__((format(printf, 3, 4))) static int64_t finish(struct engine_call *c, json_t *body,
                                                             const char *fmt, ...)
 {
@@ -227,7 +226,7 @@ __attribute__((format(printf, 3, 4))) static int64_t finish(struct engine_call *
     return r;
 }
 
-/* What needs nothing but a container, and perhaps "?key=value". */
+/* Begins a call that needs only a container, and perhaps "?key=value". */
 static int64_t act(struct engine *e, enum engine_verb verb, const char *id, const char *query,
                    const struct engine_then *then)
 {
@@ -272,7 +271,7 @@ int64_t engine_list(struct engine *e, const char *label, struct engine_then then
 
     json_decref(filter);
     if (!text)
-        return label ? -EINVAL : -ENOMEM; /* JSON takes UTF-8 alone */
+        return label ? -EINVAL : -ENOMEM; /* JSON takes only UTF-8 */
     escaped = malloc(size);
     if (!escaped || http_escape(text, escaped, size) < 0)
         return -ENOMEM;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The requests that Docker and libpod want in different forms. Pure; any thread, called by
- * engine.c alone.
+ * The requests that Docker and libpod take in different forms. Pure; any thread, called by engine.c
+ * alone.
  */
 #pragma once
 
@@ -13,12 +13,12 @@ struct engine_dialect {
     const char *grace;        /* name of engine_stop's parameter */
     const char *events_query; /* beside filter and since */
 
-    /* The body; NULL: out of memory. */
+    /* Returns the body; NULL: out of memory. */
     json_t *(*update)(const struct engine_update *update);
 
     /*
-     * Tells in which other form to send an update that was answered with @status: writes another
-     * quota to *ret. False: there is no other form.
+     * Chooses another form for an update that was answered with @status: writes another quota to
+     * *ret. False: there is no other form.
      */
     bool (*other_quota)(const struct engine_quota *quota, int status, const char *message,
                         struct engine_quota *ret);
@@ -29,12 +29,12 @@ struct engine_dialect {
 
 extern const struct engine_dialect engine_docker, engine_podman;
 
-/* ---- parts of bodies ---- */
+/* ---- building bodies ---- */
 
-/* Adds @value, taking it over, under @key; a NULL value, or no memory, makes *ok false. */
+/* Adds @value, taking ownership, under @key; a NULL value, or no memory, makes *ok false. */
 void body_add(bool *ok, json_t *object, const char *key, json_t *value);
 
-/* @body, or NULL after giving it up when not @ok. */
+/* Returns @body, or frees it and returns NULL when not @ok. */
 json_t *body_finish(bool ok, json_t *body);
 
 json_t *body_cpus(const struct cpuset *cpus);

@@ -40,7 +40,7 @@ static const char *const action_names[] = {
 };
 static_assert(ARRAY_LEN(action_names) == ENGINE_ACTION_MAX, "a name for each action");
 
-/* podman's words for what Docker calls otherwise. */
+/* Podman's words that differ from Docker's. */
 static const struct {
     const char *word;
     unsigned value;
@@ -93,7 +93,7 @@ static int find_action(const char *word)
     return -1;
 }
 
-/* ---- JSON: what is not there, or null, is 0, "" or false ---- */
+/* ---- JSON: a missing or null member is 0, "" or false ---- */
 
 static int load(const char *text, size_t len, json_t **ret, struct error *err)
 {
@@ -167,7 +167,7 @@ static int get_id(const json_t *object, const char *key, const char **ret, struc
     return r;
 }
 
-/* "2026-11-21T22:28:57.633167352Z" or with +01:00; the year 1 is Docker's never: 0. */
+/* Reads "2026-11-21T22:28:57.633167352Z", also with +01:00; the year 1 is Docker's "never": 0. */
 static int parse_time(const char *text, int64_t *ret_ns)
 {
     struct tm tm = {0};
@@ -190,7 +190,7 @@ static int parse_time(const char *text, int64_t *ret_ns)
             return -EBADMSG;
         seconds -= (hours * 60 + (*at == '-' ? -minutes : minutes)) * 60;
     }
-    /* Before 1970 or behind what 64 bits hold. */
+    /* The time is before 1970 or beyond 64 bits. */
     *ret_ns = seconds <= 0 || seconds > INT64_MAX / (int64_t)NS_PER_S - 1
                   ? 0
                   : seconds * (int64_t)NS_PER_S + ns;
@@ -215,7 +215,7 @@ static int get_labels(const json_t *object, struct engine_container *c, struct e
         return error_set(err, -ENOMEM, "out of memory");
     json_object_foreach (labels, key, value) {
         if (n == ENGINE_LABELS_MAX)
-            break; /* its owner's doing, which shall not hide other containers */
+            break; /* its owner's doing must not hide other containers */
         if (!json_is_string(value))
             return error_set(err, -EBADMSG, "a label's value is no text");
         list[n++] = (struct engine_label){key, json_string_value(value)};
@@ -236,7 +236,7 @@ static int get_state(const json_t *object, const char *key, struct engine_contai
     return r;
 }
 
-/* Numbers that Docker's list does not have, and podman's does. */
+/* Reads numbers that podman's list has and Docker's has not. */
 static int get_run(const json_t *object, struct engine_container *c, struct error *err)
 {
     int64_t pid = 0, exit_code = 0;
@@ -420,13 +420,13 @@ void engine_parse_failure(const char *text, size_t len, char ret_message[ERROR_T
         snprintf(ret_cause, cause_size, "%s", cause);
     else if (ret_cause)
         *ret_cause = '\0';
-    /* JSON is UTF-8, everything else might be anything. */
+    /* JSON is UTF-8; another body may hold any bytes. */
     for (size_t i = 0; i < len && n < ERROR_TEXT_MAX - 1; i++) {
         unsigned char c = (unsigned char)text[i];
 
         ret_message[n++] = (char)(c < ' ' || c == 0x7f ? ' ' : c > 0x7f && !*message ? '?' : c);
     }
-    if (n == ERROR_TEXT_MAX - 1) { /* not in the middle of a character */
+    if (n == ERROR_TEXT_MAX - 1) { /* does not cut inside a character */
         while (((unsigned char)ret_message[n - 1] & 0xc0) == 0x80)
             n--;
         n -= (unsigned char)ret_message[n - 1] >= 0xc0;
@@ -438,9 +438,9 @@ void engine_parse_failure(const char *text, size_t len, char ret_message[ERROR_T
         strcpy(ret_message, "no reason given");
 }
 
-/* ---- the greeting ---- */
+/* ---- the first answer ---- */
 
-/* The value of a header line, up to the line's end, or NULL. */
+/* Returns the value of a header line, up to the line's end, or NULL. */
 static const char *find_header(const char *head, const char *name)
 {
     size_t len = strlen(name);
@@ -478,7 +478,7 @@ int engine_parse_greeting(const char *head, struct engine_greeting *ret, struct 
     if (libpod)
         return greet_podman(libpod, ret, err);
     if (!docker || sscanf(docker, "%4u.%4u", &major, &minor) != 2 || major != 1)
-        return error_set(err, -EPROTO, "what listens there is neither Docker nor podman");
+        return error_set(err, -EPROTO, "the program there is neither Docker nor podman");
     if (minor < ENGINE_API_OLDEST)
         return error_set(err, -EOPNOTSUPP,
                          "this Docker speaks API 1.%u; 1.%d is needed (Engine 20.10 or newer)",

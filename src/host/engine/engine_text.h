@@ -7,24 +7,24 @@
 
 #include "host/engine/engine.h"
 
-/* Whether @text may stand in a path: letters, digits, "_.-", shorter than ENGINE_ID_MAX. */
+/* True if @text may stand in a path: letters, digits, "_.-", shorter than ENGINE_ID_MAX. */
 bool engine_is_id(const char *text);
 
-/* ---- the first question, /_ping: headers alone ---- */
+/* ---- the first question, /_ping: only headers ---- */
 
 struct engine_greeting {
     enum engine_kind kind;
-    unsigned api;     /* the version of Docker's API to use is 1.@api */
+    unsigned api;     /* Docker's API version to use is 1.@api */
     char prefix[24];  /* of paths: "/v1.41", "/v4.0.0/libpod" */
     char version[48]; /* "docker 1.41", "podman 4.3.1" */
 };
 
-/* Returns 0, -EPROTO (no engine speaks so) or -EOPNOTSUPP (too old) with the reason. */
+/* Returns 0, -EPROTO (no engine answers like this) or -EOPNOTSUPP (too old) with the reason. */
 int engine_parse_greeting(const char *head, struct engine_greeting *ret, struct error *err);
 
 /* ---- answers ---- */
 
-/* Containers; their texts belong to the parsed document. */
+/* Containers; the parsed document owns their texts. */
 struct engine_containers {
     struct engine_container *list;
     size_t n;
@@ -34,8 +34,8 @@ struct engine_containers {
 void engine_containers_done(struct engine_containers *containers);
 
 /*
- * Each returns 0; -EBADMSG (no such answer) or -EMSGSIZE (more than the caps of engine.h) with the
- * reason; -ENOMEM. The containers are freed with engine_containers_done, on success only.
+ * Each returns 0; -EBADMSG (no such answer) or -EMSGSIZE (beyond the caps of engine.h) with the
+ * reason; -ENOMEM. On success free the containers with engine_containers_done.
  */
 int engine_parse_list(const char *text, size_t len, struct engine_containers *ret,
                       struct error *err);
@@ -43,8 +43,8 @@ int engine_parse_inspect(const char *text, size_t len, struct engine_containers 
                          struct error *err);
 
 /*
- * The engine's own words in an answer that is no success: one printable line, never empty, cut at
- * ERROR_TEXT_MAX. @cause (may be NULL) is what podman calls the kind of error, or "".
+ * Writes the engine's own words for a failure: one printable line, never empty, cut at
+ * ERROR_TEXT_MAX. @cause (may be NULL) is podman's name for the kind of error, or "".
  */
 void engine_parse_failure(const char *text, size_t len, char ret_message[ERROR_TEXT_MAX],
                           char *ret_cause, size_t cause_size);
@@ -58,11 +58,11 @@ struct engine_event_text {
 
 /*
  * Parses one line of the stream. Returns 1 (an event; free it with engine_event_done), 0 (another
- * kind of object or action, which we do not need) or -EBADMSG, -ENOMEM.
+ * kind of object or action, which the caller does not need) or -EBADMSG, -ENOMEM.
  */
 int engine_parse_event(const char *text, size_t len, struct engine_event_text *ret,
                        struct error *err);
 void engine_event_done(struct engine_event_text *event);
 
-/* The events that engine_parse_event knows, as a filter of /events: JSON. */
+/* Writes the events that engine_parse_event knows, as a filter of /events: JSON. */
 extern const char engine_event_filter[];

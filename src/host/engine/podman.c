@@ -11,7 +11,7 @@
 #define PERIOD_US   100000
 #define HTTP_FAILED 500
 
-/* --cpus is not kept as such here: {"quota","period"} is all that there is. */
+/* Podman does not keep --cpus as such: it has only {"quota","period"}. */
 static void add_quota(bool *ok, json_t *cpu, const struct engine_quota *quota)
 {
     int64_t quota_us = quota->quota_us ? quota->quota_us : -1;
@@ -48,7 +48,7 @@ static json_t *update(const struct engine_update *u)
     return body_finish(ok, body);
 }
 
-/* crun writes a quota of -1 as an unsigned number, which cgroup v1 refuses: all CPUs then. */
+/* crun writes -1 as an unsigned number, which cgroup v1 refuses: lifts the limit as all CPUs. */
 static bool other_quota(const struct engine_quota *quota, int status, const char *message,
                         struct engine_quota *ret)
 {
@@ -61,7 +61,7 @@ static bool other_quota(const struct engine_quota *quota, int status, const char
     return true;
 }
 
-/* The only form that podman 4.3 reads to the nanosecond; exclusive, so it is one earlier. */
+/* Podman 4.3 reads only this form to the nanosecond; it is exclusive, hence one less. */
 static void since(uint64_t time_ns, char *buf, size_t size)
 {
     uint64_t before = time_ns > 0 ? time_ns - 1 : 0;

@@ -22,7 +22,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-#define POLL_MS 2 /* how often the socket is tried: this is part of the first job's start-up */
+#define POLL_MS 2 /* between attempts at the socket: part of the first job's start-up */
 
 extern char **environ;
 
@@ -53,13 +53,13 @@ int daemon_find_program(char *ret_path, size_t size, struct error *err)
 
 /* ---- the daemon's side of the fork: only async-signal-safe calls ---- */
 
-/* What the child needs, made ready before the fork. */
+/* The child's data, made ready before the fork. */
 struct launch {
     char *const *argv;
     char *const *envp;
     int log_fd;
     int null_fd;
-    int report_fd; /* the starter reads an int from it: a pid, or -errno */
+    int report_fd; /* the child reports its pid, or -errno, to the starter here */
 };
 
 static void reset_signals(void)
@@ -67,12 +67,12 @@ static void reset_signals(void)
     sigset_t none;
 
     for (int s = 1; s <= SIGRTMAX; s++)
-        signal(s, SIG_DFL); /* fails for some; those cannot be changed anyway */
+        signal(s, SIG_DFL); /* fails for some signals, which no program can change */
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* Whoever starts the first job may be pinned (taskset): the daemon serves others too. */
+/* The starter of the first job may be pinned (taskset), but the daemon serves other jobs too. */
 static void reset_affinity(void)
 {
     cpu_set_t all;
@@ -93,7 +93,7 @@ static void report(int fd, int value)
 {
     ssize_t n = write(fd, &value, sizeof(value));
 
-    (void)n; /* nobody left to tell */
+    (void)n; /* no process is left to tell */
 }
 
 __attribute__((noreturn)) static void run_daemon(const struct launch *launch)
@@ -103,7 +103,7 @@ __attribute__((noreturn)) static void run_daemon(const struct launch *launch)
     reset_signals();
     reset_affinity();
     umask(077);
-    /* The report's descriptor moves to 3, above the three that every program has. */
+    /* Moves the report's descriptor to 3, above the three that every program has. */
     if (chdir("/") < 0 || dup2(launch->null_fd, 0) < 0 || dup2(launch->null_fd, 1) < 0 ||
         dup2(launch->log_fd, 2) < 0 || dup2(report_fd, 3) < 0 ||
         fcntl(3, F_SETFD, FD_CLOEXEC) < 0) {
@@ -120,8 +120,8 @@ __attribute__((noreturn)) static void run_daemon(const struct launch *launch)
 /* ---- the starter's side ---- */
 
 /*
- * Per-job variables of whoever calls; LD_* would put the agent or a tracer into the daemon, and the
- * service that `tide run` is a part of is not ours to report on.
+ * Drops the caller's per-job variables. LD_* would put the agent or a tracer into the daemon, and
+ * NOTIFY_SOCKET would report on the caller's service.
  */
 static bool unwanted(const char *entry)
 {
@@ -152,7 +152,7 @@ static char **daemon_environment(void)
     return envp;
 }
 
-/* A descriptor above @fd's neighbours 0 … 9, so that dup2 onto 0 … 3 never hits it. */
+/* Returns a descriptor above 0 … 9, so that dup2 onto 0 … 3 never hits it. */
 static int lift(int fd)
 {
     int high = fd < 0 ? -errno : fcntl(fd, F_DUPFD_CLOEXEC, 10);
@@ -165,7 +165,7 @@ static int lift(int fd)
     return high;
 }
 
-/* Forks twice, so that the daemon is nobody's child here. *ret_pid: the daemon's pid. */
+/* Forks twice, so that init is the daemon's parent. *ret_pid: the daemon's pid. */
 static int launch_daemon(struct launch *launch, pid_t *ret_pid, struct error *err)
 {
     _cleanup_fd_ int read_fd = -1, write_fd = -1;
@@ -194,7 +194,7 @@ static int launch_daemon(struct launch *launch, pid_t *ret_pid, struct error *er
     while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
         ;
     write_fd = close_fd(write_fd);
-    /* First the pid; then nothing (exec closed the pipe) or the reason why exec failed. */
+    /* The child sends its pid first; then nothing (exec closed the pipe), or why exec failed. */
     for (size_t got = 0; got < sizeof(value); got += (size_t)n) {
         do
             n = read(read_fd, (char *)value + got, sizeof(value) - got);
@@ -229,7 +229,7 @@ static unsigned left_ms(uint64_t deadline_ns)
     return deadline_ns > now ? (unsigned)((deadline_ns - now) / NS_PER_MS) : 0;
 }
 
-/* Waits for the lock that serialises starters. */
+/* Waits for the lock that admits one starter at a time. */
 static int lock_starters(int dir_fd, uint64_t deadline_ns, struct error *err, int *ret_fd)
 {
     _cleanup_fd_ int fd =
@@ -241,14 +241,14 @@ static int lock_starters(int dir_fd, uint64_t deadline_ns, struct error *err, in
         if (errno != EWOULDBLOCK && errno != EINTR)
             return error_set(err, -errno, "%s: %s", DAEMON_START_LOCK, strerror(errno));
         if (left_ms(deadline_ns) == 0)
-            return error_set(err, -ETIMEDOUT, "another tide has been starting the daemon too long");
+            return error_set(err, -ETIMEDOUT, "another tide takes too long to start the daemon");
         poll(NULL, 0, POLL_MS);
     }
     *ret_fd = TAKE_FD(fd);
     return 0;
 }
 
-/* The last line of the log, which says why a daemon did not come up. */
+/* Reads the last line of the log, which says why a daemon did not come up. */
 static void last_log_line(int dir_fd, char *buf, size_t size)
 {
     _cleanup_fd_ int fd = openat(dir_fd, RUNDIR_LOG, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -267,7 +267,7 @@ static void last_log_line(int dir_fd, char *buf, size_t size)
         memmove(buf, newline + 1, strlen(newline));
 }
 
-/* Until the daemon answers a request, has ended, or time is up. */
+/* Waits until the daemon answers a request, has ended, or time is up. */
 static int wait_until_up(int dir_fd, const char *socket_path, pid_t pid, uint64_t deadline_ns,
                          struct error *err)
 {
@@ -339,7 +339,7 @@ int daemon_start(const char *rundir, const char *tided_path, unsigned timeout_ms
     r = lock_starters(dir_fd, deadline_ns, err, &lock_fd);
     if (r < 0)
         return r;
-    if (is_listening(socket_path)) /* whoever held the lock has started it */
+    if (is_listening(socket_path)) /* the previous holder of the lock has started it */
         return 1;
     return start_locked(dir_fd, rundir, tided_path, socket_path, deadline_ns, err);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Starts a per-user tided on demand, as tmux and gpg-agent start their servers.
- * Single-threaded callers only (it forks); called by `tide`.
+ * Starts a per-user tided on demand, as tmux and gpg-agent start their servers. Only for
+ * single-threaded callers (it forks); called by `tide`.
  */
 #pragma once
 
@@ -12,8 +12,8 @@
 #define DAEMON_START_LOCK "start.lock" /* in the run directory: one starter at a time */
 
 /*
- * Finds the tided that belongs to this program: $TIDE_DAEMON when set, else "tided" beside
- * /proc/self/exe. Returns 0, or -errno with the reason in *err (may be NULL).
+ * Finds the tided of this program: $TIDE_DAEMON when set, else "tided" beside /proc/self/exe.
+ * Returns 0, or -errno with the reason in *err (may be NULL).
  */
 int daemon_find_program(char *ret_path, size_t size, struct error *err);
 

@@ -16,7 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* Head, body, and what chunked transfer may add to a body of small chunks. */
+/* Room for head, body, and the overhead of small chunks. */
 #define RECEIVE_MAX (HTTP_HEAD_MAX + 2 * (size_t)HTTP_BODY_MAX)
 
 /* ---- the answer ---- */
@@ -73,7 +73,7 @@ static int parse_chunk_size(const char *line, size_t len, size_t *ret)
     return 0;
 }
 
-/* Trailer fields up to the blank line; nothing may follow. */
+/* Skips trailer fields up to the blank line, which must end the answer. */
 static int skip_trailer(const char *buf, size_t len, size_t at)
 {
     for (;;) {
@@ -88,7 +88,7 @@ static int skip_trailer(const char *buf, size_t len, size_t at)
     }
 }
 
-/* Joins the chunks into @body, which has room for all of @len. */
+/* Joins the chunks into @body, which has room for @len bytes. */
 static int parse_chunks(const char *buf, size_t len, char *body, size_t *ret_len)
 {
     size_t at = 0, total = 0;
@@ -126,13 +126,13 @@ static int take_body(const struct http_head *head, int status, const char *buf, 
     if (head->chunked)
         return parse_chunks(buf, len, body, ret_len);
     if (status < 200 || status == 204 || status == 304)
-        want = 0; /* these never have a body */
+        want = 0; /* answers with these statuses never have a body */
     else if (!head->have_length) {
         if (len > HTTP_BODY_MAX)
             return -EMSGSIZE;
         if (!eof)
             return -EAGAIN;
-        want = len; /* until the server hangs up */
+        want = len; /* the body ends when the server closes the connection */
     }
     if (len < want)
         return -EAGAIN;
@@ -185,8 +185,8 @@ static int wait_for(int fd, short events, uint64_t deadline_ns)
 }
 
 /*
- * Anybody can make a directory of the right name in /tmp, and listen in it. Root may name a user's
- * directory by $TIDE_DIR: then the daemon of that user is meant.
+ * Any user can make a directory of the right name in /tmp and listen in it. Root may name a user's
+ * directory by $TIDE_DIR: then it means that user's daemon.
  */
 static bool is_trusted(int fd, const char *path)
 {
@@ -253,8 +253,7 @@ static int send_all(int fd, struct iovec *part, size_t n, uint64_t deadline_ns)
     return 0;
 }
 
-/* An answer that begins well and goes on for ever: what follows its head is the caller's to read.
- */
+/* True for a stream, which never ends: the caller reads on behind its head. */
 static bool begins_stream(const char *buf, size_t len, struct http_stream *stream)
 {
     struct http_head head;
@@ -266,7 +265,7 @@ static bool begins_stream(const char *buf, size_t len, struct http_stream *strea
     return true;
 }
 
-/* With @stream an answer of status 200 is one, and takes the buffer over. */
+/* With @stream an answer of status 200 is a stream and takes ownership of the buffer. */
 static int receive(int fd, uint64_t deadline_ns, struct http_response *ret,
                    struct http_stream *stream)
 {
@@ -308,7 +307,7 @@ static int receive(int fd, uint64_t deadline_ns, struct http_response *ret,
             return r;
         if (len > RECEIVE_MAX)
             return -EMSGSIZE;
-        if (clock_now_ns() >= deadline_ns) /* a server that drips bytes does not hold us */
+        if (clock_now_ns() >= deadline_ns) /* a server that sends single bytes must not hold us */
             return -ETIMEDOUT;
     }
 }
@@ -328,7 +327,7 @@ static int exchange(int fd, const char *head, const char *body, uint64_t deadlin
     struct iovec part[] = {{(char *)head, strlen(head)}, {(char *)body, body ? strlen(body) : 0}};
     int r = send_all(fd, part, body ? 2 : 1, deadline_ns);
 
-    /* A server that refuses early may hang up before it has read all; its answer counts. */
+    /* A server may refuse early and close the connection unread; its answer counts. */
     return r < 0 && r != -EPIPE ? r : receive(fd, deadline_ns, ret, stream);
 }
 
@@ -354,7 +353,7 @@ static int request(const char *socket_path, const char *method, const char *path
     return exchange(fd, head, body, deadline_ns, ret, NULL);
 }
 
-/* To a client of HTTP/1.0 the body comes as it is, without chunks. */
+/* HTTP/1.0 keeps the server from sending chunks. */
 static int open_stream(const char *socket_path, const char *path, const char *last,
                        uint64_t deadline_ns, struct http_response *ret, struct http_stream *stream)
 {
@@ -391,7 +390,7 @@ static int describe(struct error *err, int r, const char *socket_path, unsigned 
         return error_set(err, r, "the daemon at %s did not answer within %u ms", socket_path,
                          timeout_ms);
     case -EBADMSG:
-        return error_set(err, r, "the answer from %s is cut off or no HTTP", socket_path);
+        return error_set(err, r, "the answer from %s is cut off or is not HTTP", socket_path);
     case -EMSGSIZE:
         return error_set(err, r, "the answer from %s is larger than %u bytes", socket_path,
                          HTTP_BODY_MAX);
@@ -425,7 +424,7 @@ int http_stream_open(const char *socket_path, const char *path, const char *last
     struct http_response response;
     int r = open_stream(socket_path, path, last, deadline_ns, &response, &stream);
 
-    if (r == 0 && response.status == 200 && !stream.buf) { /* an answer that has an end */
+    if (r == 0 && response.status == 200 && !stream.buf) { /* an answer that ends */
         free(response.body);
         r = -EBADMSG;
     }
@@ -446,7 +445,7 @@ void http_stream_done(struct http_stream *s)
     s->buf = NULL;
 }
 
-/* Makes room, and reads what there is. Returns bytes, or -errno. */
+/* Makes room and reads the waiting bytes. Returns their number, or -errno. */
 static ssize_t read_more(struct http_stream *s)
 {
     ssize_t n;

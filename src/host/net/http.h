@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A small blocking HTTP/1.1 client over a unix socket: one request, one answer, connection closed.
- * Made for `tide`, whose whole run as a process has to stay within a few milliseconds.
- * Any thread, no state; called by the CLI and by daemon_start.
+ * Made for `tide`, whose whole run has to take only a few milliseconds. Any thread, no state;
+ * called by the CLI and by daemon_start.
  */
 #pragma once
 
@@ -31,7 +31,7 @@
 int http_request(const char *socket_path, const char *method, const char *path, const char *body,
                  unsigned timeout_ms, int *ret_status, char **ret_body, struct error *err);
 
-/* An answer that does not end by itself: server-sent events, line by line. */
+/* An endless answer: server-sent events, line by line. */
 struct http_stream {
     int fd; /* to poll for POLLIN; does not block */
     char *buf;
@@ -41,7 +41,7 @@ struct http_stream {
 /*
  * GETs @path, with @last as Last-Event-ID (may be empty). Returns as http_request() does. If
  * *ret_status is 200, *ret is a stream (the caller calls http_stream_done()) and *ret_body NULL;
- * otherwise there is no stream, and *ret_body is as with http_request().
+ * otherwise *ret_body is as with http_request() and there is no stream.
  */
 int http_stream_open(const char *socket_path, const char *path, const char *last,
                      unsigned timeout_ms, struct http_stream *ret, int *ret_status, char **ret_body,
@@ -50,7 +50,7 @@ void http_stream_done(struct http_stream *s); /* also after the server closed th
 
 /*
  * Reads the next line, without its end, valid until the next call. Returns 0, -EAGAIN (not yet),
- * -ENODATA (the server hung up; half a line is dropped), -EMSGSIZE, -ENOMEM or another -errno.
+ * -ENODATA (the server closed; half a line is dropped), -EMSGSIZE, -ENOMEM or another -errno.
  */
 int http_stream_line(struct http_stream *s, const char **ret);
 
@@ -65,8 +65,8 @@ struct http_response {
 };
 
 /*
- * Parses the @len bytes received so far; @eof: no more will come.
- * Returns 0 (complete; the caller frees ret->body), -EAGAIN (incomplete, only without @eof),
- * -EBADMSG, -EMSGSIZE or -ENOMEM. Trailing bytes after a complete answer are -EBADMSG.
+ * Parses the @len bytes received so far; @eof: the server closed the connection. Returns 0
+ * (complete; the caller frees ret->body), -EAGAIN (incomplete, only without @eof), -EBADMSG,
+ * -EMSGSIZE or -ENOMEM. Trailing bytes after a complete answer are -EBADMSG.
  */
 int http_parse_response(const char *buf, size_t len, bool eof, struct http_response *ret);

@@ -17,40 +17,40 @@
 #define MEMORY_PER_PEER 16384 /* headers (tokens have 1-2 KiB) and buffers of one connection */
 #define BODY_IGNORE_MAX (1u << 20)
 #define CONNECTIONS_MAX 4096
-#define STREAM_BLOCK    4096 /* bytes that libmicrohttpd asks a reader for at a time */
+#define STREAM_BLOCK    4096 /* bytes that libmicrohttpd asks a reader for at once */
 
 #define SWEEP_MS 250 /* between two checks for late connections */
 
-/* A flood of bytes or connections gets so many turns of the loop in so long. */
+/* A flood of bytes or connections gets this many turns of the loop in this time. */
 #define TURNS_US     10000
 #define TURNS_IO     200
 #define TURNS_ACCEPT 16
-#define ACCEPT_BURST 16 /* connections taken in one of them */
+#define ACCEPT_BURST 16 /* connections accepted in one turn */
 
 /* An open connection; the list is in order of arrival. */
 struct connection {
     struct connection *next, *before;
-    int fd; /* libmicrohttpd's */
+    int fd; /* owned by libmicrohttpd */
     unsigned char address[16];
     void *client;
     uint64_t since_ns; /* when it was opened or last answered */
-    bool trusted;      /* has had an answer with a status below 400 */
+    bool trusted;      /* one of its requests was answered with a status below 400 */
     bool busy;         /* its request is complete, but not answered yet */
     bool shut;
 };
 
 struct httpd {
-    struct httpd_options options; /* with all that has a default filled in */
+    struct httpd_options options; /* options with defaults filled in */
     sd_event *event;
     struct MHD_Daemon *http;
     sd_event_source *listen, *io, *timer, *resume, *sweep;
     struct connection *oldest, *newest;
-    unsigned count, crowded; /* connections; three quarters of their maximum */
-    uint64_t late_ns;        /* requests that are complete then wait for the next turn */
-    struct exchange *first;  /* suspended, the longest first */
+    unsigned count, crowded; /* number of connections; three quarters of the maximum */
+    uint64_t late_ns;        /* requests complete after this time wait for the next turn */
+    struct exchange *first;  /* suspended exchanges, the longest first */
     size_t bodies;
     unsigned port;
-    int spare_fd; /* given up for a moment when descriptors run out, to hang up on the caller */
+    int spare_fd; /* closed for a moment when descriptors run out, to reject the caller */
     bool ending;
 };
 
@@ -63,11 +63,11 @@ struct exchange {
     char *body, *text;
     const char *type;
     size_t len, limit; /* bytes of the body received, and kept at most */
-    size_t charged;    /* bytes that count for bodies_max */
+    size_t charged;    /* bytes that count towards bodies_max */
     unsigned status;
     httpd_reader *reader;
     void *reader_arg;
-    sd_event_source *gone; /* of a stream: while it sleeps, libmicrohttpd sees nobody leave */
+    sd_event_source *gone; /* for a sleeping stream: libmicrohttpd does not see its client leave */
     bool suspended, answered, handed, close, left;
 };
 
@@ -95,7 +95,7 @@ static void suspend(struct exchange *x)
     MHD_suspend_connection(x->connection);
 }
 
-/* It goes on in the next MHD_run, which nothing else calls for, and which must not be nested. */
+/* Resumes in the next MHD_run, which needs this call and must not be nested. */
 static void resume(struct exchange *x)
 {
     if (!x->suspended)
@@ -141,7 +141,7 @@ void httpd_wake(struct httpd_request *r)
     resume((struct exchange *)r);
 }
 
-/* libmicrohttpd has room for more: it asks only when all before is on its way. */
+/* libmicrohttpd asks for more only when all earlier bytes are on their way. */
 static ssize_t on_room(void *arg, uint64_t pos, char *buf, size_t max)
 {
     struct exchange *x = arg;
@@ -206,7 +206,7 @@ static enum MHD_Result send_answer(struct exchange *x)
 
 /* ---- connections ---- */
 
-/* Ends a connection for both sides: libmicrohttpd closes it when it reads the end, too. */
+/* Ends a connection for both sides: libmicrohttpd closes it when it reads the end. */
 static void shut(struct connection *peer)
 {
     peer->shut = true;
@@ -289,13 +289,13 @@ static void take(struct httpd *s, int fd, const struct sockaddr_storage *from, s
         arm_sweep(s);
     if (len < sizeof(struct sockaddr))
         len = sizeof(struct sockaddr);
-    /* It closes the socket on failure, and has told on_connection() so or not. */
+    /* On failure it closes the socket, and may or may not have told on_connection(). */
     if (MHD_add_connection(s->http, fd, (const struct sockaddr *)from, len) == MHD_NO &&
         (peer = find_connection(s, fd)))
         closed(s, peer);
 }
 
-/* libmicrohttpd's timeout ends silence only: a byte now and then would keep a connection open. */
+/* libmicrohttpd's timeout ends only silence: a byte now and then would keep a connection open. */
 static int on_sweep(sd_event_source *source, uint64_t usec, void *arg)
 {
     struct httpd *s = arg;
@@ -321,7 +321,7 @@ static void drop_body(struct exchange *x)
     x->body = NULL;
 }
 
-/* Whether @all bytes of the body may be kept; if so, counts them. */
+/* True if @all bytes of the body may be kept; if so, counts them. */
 static bool charge(struct exchange *x, size_t all)
 {
     struct httpd *s = x->server;
@@ -334,7 +334,7 @@ static bool charge(struct exchange *x, size_t all)
     return true;
 }
 
-/* Reads dropped bytes all the same, so that the client goes on to read the answer. */
+/* Dropped bytes must still be read, so that the client goes on to read the answer. */
 static enum MHD_Result take_body(struct exchange *x, const char *data, size_t len)
 {
     char *body;
@@ -432,7 +432,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
         *len = 0;
         return take_body(x, data, n);
     }
-    /* One that has waited for this turn is handled in any case. */
+    /* A request that has waited for this turn is handled in any case. */
     if (!x->handed && !x->answered && (x->peer->busy || clock_now_ns() < s->late_ns))
         hand_over(x, method, url);
     x->peer->busy = !x->answered || x->reader;
@@ -466,7 +466,7 @@ static void on_completed(void *arg, struct MHD_Connection *connection, void **sl
 
 /* ---- the loop ---- */
 
-/* Lets libmicrohttpd do what it can, and learns when it wants to be called again. */
+/* Lets libmicrohttpd work, and learns when it needs the next call. */
 static void run(struct httpd *s)
 {
     MHD_UNSIGNED_LONG_LONG ms;
@@ -493,7 +493,7 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *arg)
     return 0;
 }
 
-/* One request that waits for a turn has its turn: then this is called once more. */
+/* A request that waits for a turn has its turn: then this function runs once more. */
 static int on_resume(sd_event_source *source, void *arg)
 {
     struct httpd *s = arg;
@@ -536,7 +536,7 @@ static int on_listen(sd_event_source *source, int listen_fd, uint32_t events, vo
 
 /* ---- the socket ---- */
 
-/* "HOST:PORT" → a listening socket, or -errno. */
+/* Opens a listening socket for "HOST:PORT", or returns -errno. */
 static int listen_on(const char *address, unsigned *ret_port, struct error *err)
 {
     _cleanup_free_ char *host = strdup(address);
@@ -573,7 +573,7 @@ static int listen_on(const char *address, unsigned *ret_port, struct error *err)
     return TAKE_FD(fd);
 }
 
-/* The wanted number of connections, less the descriptors reserved for other uses. */
+/* Returns the wanted number of connections, less the descriptors reserved for other uses. */
 static unsigned connections_of(unsigned wanted)
 {
     unsigned most = wanted ? wanted : CONNECTIONS_MAX;
@@ -591,12 +591,12 @@ static unsigned connections_of(unsigned wanted)
     return most < left ? most : (unsigned)left;
 }
 
-/* Our own limit of connections comes first: libmicrohttpd's would be met only by a mistake. */
+/* Our own limit of connections comes first: only a mistake would meet libmicrohttpd's. */
 static int start(struct httpd *s)
 {
     const struct httpd_options *o = &s->options;
     unsigned most = o->connections_max;
-    /* The last two entries are of TLS: the list ends before them without it. */
+    /* The last two entries are for TLS: without it the list ends before them. */
     struct MHD_OptionItem options[] = {
         {MHD_OPTION_CONNECTION_LIMIT, most, NULL},
         {MHD_OPTION_CONNECTION_TIMEOUT, o->idle_s, NULL},
@@ -625,7 +625,7 @@ static int tune(int r, const struct httpd *s, sd_event_source *source, unsigned 
     return r < 0 ? r : sd_event_source_set_enabled(source, SD_EVENT_OFF);
 }
 
-/* The socket last: whoever arrives finds everything there. */
+/* The socket opens last: the first client finds everything ready. */
 static int watch_it(struct httpd *s)
 {
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->http, MHD_DAEMON_INFO_EPOLL_FD);
@@ -683,7 +683,7 @@ int httpd_new(sd_event *event, const struct httpd_options *options, struct httpd
     return 0;
 }
 
-/* A suspended connection must not outlive libmicrohttpd's daemon: it is answered. */
+/* A suspended connection must not outlive libmicrohttpd's daemon, so it is answered. */
 struct httpd *httpd_free(struct httpd *s)
 {
     if (!s)

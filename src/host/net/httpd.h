@@ -26,7 +26,7 @@
 
 #define HTTPD_FIRST_MS   10000 /* from the connection to its first complete request, TLS included */
 #define HTTPD_NEXT_MS    60000 /* from an answer to the next complete request */
-#define HTTPD_BODY_SMALL (16 << 10) /* bytes of a body that always fits, whatever others send */
+#define HTTPD_BODY_SMALL (16 << 10) /* bytes of a body that is always accepted */
 #define HTTPD_FILES      8192       /* wanted limit of descriptors … */
 #define HTTPD_FILES_KEPT 256        /* … and those reserved for other uses than connections */
 #define HTTPD_TURN_NS    2000000
@@ -35,22 +35,22 @@ struct httpd;
 
 struct httpd_request {
     const char *method, *path; /* during the call of the handler only */
-    const char *body;          /* terminated; "" without one */
+    const char *body;          /* terminated; "" without a body */
     size_t body_len;
     uint64_t received_ns;         /* when its head was complete */
     bool cut;                     /* the body was too large and was dropped */
-    const unsigned char *address; /* 16 bytes, the client's; IPv4 in the last four */
-    void *client;                 /* of the connection, what @admit of the options made */
+    const unsigned char *address; /* 16 bytes, the client's address; IPv4 in the last four */
+    void *client;                 /* data about the connection, made by @admit of the options */
     void *context;                /* the handler's own */
-    unsigned retry_s;             /* of the answer: Retry-After; 0: none */
+    unsigned retry_s;             /* the answer's Retry-After; 0: none */
 };
 
 typedef void httpd_handler(void *arg, struct httpd_request *r);
 
-/* Called with the head of a request alone: returns how many bytes of its body to keep at most. */
+/* Called with the head of a request; returns how many bytes of its body to keep at most. */
 typedef size_t httpd_limit(void *arg, const struct httpd_request *r);
 
-/* Called with a new connection: returns the caller's data about it, or NULL to hang up. */
+/* Called with a new connection: returns the caller's data about it, or NULL to reject it. */
 typedef void *httpd_admit(void *arg, int fd);
 
 struct httpd_options {
@@ -59,50 +59,50 @@ struct httpd_options {
     int64_t priority;    /* of its event sources */
     /*
      * @handler handles a complete request: it calls httpd_answer() now or later. @too_long (NULL:
-     * answers 413) does so for one whose body is longer than body_max. @over (NULL: none) hears of
-     * each of them in the end, whether it was answered or its client left.
+     * answers 413) does so if the body is longer than body_max. @over (NULL: none) hears of the end
+     * of each request, whether it was answered or its client left.
      */
     httpd_handler *handler, *too_long, *over;
     httpd_limit *limit;                     /* NULL: body_max */
-    httpd_admit *admit;                     /* NULL: all are welcome */
-    void (*leave)(void *arg, void *client); /* what @admit has made is closed */
+    httpd_admit *admit;                     /* NULL: admits every client */
+    void (*leave)(void *arg, void *client); /* frees the data that @admit made */
     void *arg;
     unsigned connections_max; /* 0: the largest possible number */
-    unsigned per_address_max; /* 0: the same; else at most a quarter of connections_max */
+    unsigned per_address_max; /* 0: no other limit; else at most a quarter of connections_max */
     unsigned first_ms;        /* 0: HTTPD_FIRST_MS */
     unsigned idle_s;          /* a connection that sends nothing is closed */
     size_t body_max;
     size_t bodies_max; /* for all bodies above HTTPD_BODY_SMALL, which are dropped beyond it; 0: no
                           limit */
-    void *certificate; /* GnuTLS's callback that finds one: serves TLS; NULL: does not */
+    void *certificate; /* GnuTLS's callback that finds a certificate: serves TLS; NULL: no TLS */
 };
 
-/* Takes options->fd over, also if it fails. Returns 0, or -errno with *err. */
+/* Takes ownership of options->fd, also if it fails. Returns 0, or -errno with *err. */
 int httpd_new(sd_event *event, const struct httpd_options *options, struct httpd **ret,
               struct error *err);
 struct httpd *httpd_free(struct httpd *s); /* takes NULL, returns NULL */
 
 unsigned httpd_port(const struct httpd *s);
 
-/* Of the query and of the head, during the handler's call; NULL: not there. "" without a value. */
+/* Read the query and the head, during the handler's call; NULL: absent. "" without a value. */
 const char *httpd_argument(const struct httpd_request *r, const char *key);
 const char *httpd_header(const struct httpd_request *r, const char *key);
 
 /*
- * Takes @text over (NULL: out of memory). @type is a literal. @close: the client has to open
- * another connection for its next request.
+ * Takes ownership of @text (NULL: out of memory). @type is a literal. @close: the client has to
+ * open another connection for its next request.
  */
 void httpd_answer(struct httpd_request *r, unsigned status, const char *type, char *text,
                   bool close);
 
 /*
- * Fills @buf and returns how many bytes; 0: there is nothing yet, and httpd_wake() will be called;
- * or one of those below. @arg of it lives until the request is over.
+ * Fills @buf and returns how many bytes; 0: nothing yet, and httpd_wake() will be called; or one of
+ * those below. Its @arg lives until the request is over.
  */
 typedef ssize_t httpd_reader(void *arg, char *buf, size_t max);
 
 #define HTTPD_END    (-1)
-#define HTTPD_BROKEN (-2) /* the client is to notice that more was to come */
+#define HTTPD_BROKEN (-2) /* the client shall notice that the answer is incomplete */
 
 /* Answers 200 with what @reader has, now and later. The request is busy until its client leaves. */
 void httpd_stream(struct httpd_request *r, const char *type, httpd_reader *reader, void *arg);

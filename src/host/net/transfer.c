@@ -10,7 +10,7 @@
 #include <sys/timerfd.h>
 #include <sys/un.h>
 
-#define EVENTS_PER_TURN 8 /* then others of the owner's loop have their turn */
+#define EVENTS_PER_TURN 8 /* further events wait, so that the owner's loop can serve others */
 
 struct transfer {
     struct transfer *next;
@@ -24,12 +24,12 @@ struct transfer {
     char *head, *body;
     size_t head_len, head_size, body_len, body_size;
     int status;
-    int code;    /* why our side breaks it off */
+    int code;    /* why our side ended the transfer */
     bool begun;  /* the final answer's headers are complete … */
-    bool told;   /* … and data has heard of it */
-    bool fresh;  /* bytes, or the beginning, that data has not seen */
-    bool inside; /* one of its callbacks runs */
-    bool gone;   /* cancelled meanwhile */
+    bool told;   /* … and data has been called for it */
+    bool fresh;  /* bytes, or the beginning, that data has not been given */
+    bool inside; /* one of its callbacks is running */
+    bool gone;   /* cancelled during a callback */
     char reason[CURL_ERROR_SIZE];
 };
 
@@ -65,7 +65,7 @@ static void forget(struct transfer *t)
     transfer_free(t);
 }
 
-/* ---- libcurl's callbacks: they only store, since it may not be called from within ---- */
+/* ---- libcurl's callbacks: they only store, because they may not call libcurl ---- */
 
 static int append(char **buf, size_t *len, size_t *size, size_t max, const char *bytes, size_t n)
 {
@@ -94,11 +94,11 @@ static size_t on_header(char *bytes, size_t size, size_t n, void *arg)
     t->code = append(&t->head, &t->head_len, &t->head_size, TRANSFER_HEAD_MAX, bytes, n);
     if (t->code < 0)
         return 0;
-    if (t->begun || (bytes[0] != '\r' && bytes[0] != '\n')) /* a trailer's, or not the blank line */
+    if (t->begun || (bytes[0] != '\r' && bytes[0] != '\n')) /* a trailer, or no blank line */
         return n;
     curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
     t->status = (int)status;
-    t->begun = t->fresh = status >= 200; /* others announce another answer */
+    t->begun = t->fresh = status >= 200; /* an interim answer precedes another one */
     return n;
 }
 
@@ -139,7 +139,7 @@ static int on_timer(CURLM *multi, long timeout_ms, void *arg)
     return 0;
 }
 
-/* ---- what the owner hears ---- */
+/* ---- calls of the owner's functions ---- */
 
 static int code_of(const struct transfer *t, CURLcode result)
 {
@@ -172,7 +172,7 @@ static int code_of(const struct transfer *t, CURLcode result)
         return -ENOMEM;
     case CURLE_PARTIAL_FILE:
     case CURLE_WEIRD_SERVER_REPLY:
-    case CURLE_UNSUPPORTED_PROTOCOL: /* HTTP/0.9, that is: no status line */
+    case CURLE_UNSUPPORTED_PROTOCOL: /* HTTP/0.9, which has no status line */
     case CURLE_BAD_CONTENT_ENCODING:
         return -EBADMSG;
     default:
@@ -184,11 +184,11 @@ static const char *reason_of(const struct transfer *t, int code, CURLcode result
 {
     switch (code) {
     case -ENOTCONN:
-        return result == CURLE_COULDNT_RESOLVE_HOST ? "no such host" : "nobody listens there";
+        return result == CURLE_COULDNT_RESOLVE_HOST ? "no such host" : "no program listens there";
     case -EACCES:
         return "not allowed to connect";
     case -ECONNRESET:
-        return "it hung up without an answer";
+        return "it closed the connection without an answer";
     case -ETIMEDOUT:
         return "no answer in time";
     case -EMSGSIZE:
@@ -200,7 +200,7 @@ static const char *reason_of(const struct transfer *t, int code, CURLcode result
     }
 }
 
-/* Hands on what came of a stream. False: it was cancelled and is freed. */
+/* Hands on new bytes of a stream. False: it was cancelled and is freed. */
 static bool deliver(struct transfer *t)
 {
     while (t->fresh && t->data && t->begun && t->status < 300 && t->code == 0) {
@@ -246,7 +246,7 @@ static void complete(struct transfer *t, CURLcode result)
     forget(t);
 }
 
-/* Every callback may begin and cancel transfers: each step begins anew at the list's head. */
+/* Every callback may begin and cancel transfers, so each step begins anew at the list's head. */
 static void tell(struct transfers *set)
 {
     struct transfer *t;
@@ -259,12 +259,12 @@ static void tell(struct transfers *set)
         if (!t)
             break;
         if (!t->begun || t->status >= 300)
-            t->fresh = false; /* done gets it */
+            t->fresh = false; /* done gets the bytes */
         else if (deliver(t) && t->code < 0)
             complete(t, CURLE_OK);
     } while (true);
     while ((message = curl_multi_info_read(set->multi, &left))) {
-        CURLcode result = message->data.result; /* gone with the handle */
+        CURLcode result = message->data.result; /* message is gone with the handle */
 
         curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&t);
         complete(t, result);
@@ -348,7 +348,7 @@ static CURLcode set_server(CURL *easy, const struct transfer_server *server)
         SET(CURLOPT_FORBID_REUSE, 1L);
         return r;
     }
-    /* A stream is silent for minutes: only this tells a quiet server from one that is no more. */
+    /* A stream is silent for minutes: only keepalive tells a quiet server from a dead one. */
     SET(CURLOPT_TCP_KEEPALIVE, 1L);
     SET(CURLOPT_TCP_KEEPIDLE, 15L);
     SET(CURLOPT_TCP_KEEPINTVL, 5L);
@@ -402,7 +402,7 @@ static int set_up(struct transfer *t, const struct transfer_request *request)
     SET(CURLOPT_WRITEDATA, t);
     SET(CURLOPT_ERRORBUFFER, t->reason);
     SET(CURLOPT_PRIVATE, t);
-    return r == CURLE_OK ? 0 : -ENOMEM; /* the options are there: nothing else can fail */
+    return r == CURLE_OK ? 0 : -ENOMEM; /* the options are valid: only memory can be lacking */
 }
 #undef SET
 
@@ -447,7 +447,7 @@ void transfer_cancel(struct transfers *set, int64_t ticket)
         forget(t);
 }
 
-/* ---- the set ---- */
+/* ---- the set of transfers ---- */
 
 int transfers_fd(const struct transfers *set)
 {
@@ -482,7 +482,7 @@ int transfers_new(const struct transfer_server *server, struct transfers **ret)
     if (server->socket_path &&
         strlen(server->socket_path) >= sizeof(((struct sockaddr_un *)0)->sun_path))
         return -ENAMETOOLONG;
-    /* On a unix socket no TLS, no name service: libcurl's own tables are enough. */
+    /* A unix socket needs no TLS and no name service, so libcurl's own tables are enough. */
     if (curl_global_init(server->url ? CURL_GLOBAL_SSL : CURL_GLOBAL_NOTHING) != CURLE_OK)
         return -ENOMEM;
     set = calloc(1, sizeof(*set));

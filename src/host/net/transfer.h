@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sends many HTTP requests at a time to one server, behind a unix socket or https://, for an event
- * loop: libcurl's multi interface behind one descriptor. Nothing blocks; the environment's proxies
- * are ignored. On a unix socket each request has its own connection, so that libcurl never sends a
- * request twice unasked. TLS connections are reused, because their handshake costs more than the
- * request; there libcurl repeats a request that meets a connection just closed. One thread: the
- * owner's event loop; called by engine.c and src/kube/api/client.c.
+ * loop: libcurl's multi interface behind one descriptor. No function blocks; the environment's
+ * proxies are ignored. On a unix socket each request has its own connection, so that libcurl never
+ * sends a request twice unasked. TLS connections are reused, because their handshake costs more
+ * than the request; there libcurl repeats a request that meets a connection just closed. One
+ * thread: the owner's event loop; called by engine.c and src/kube/api/client.c.
  */
 #pragma once
 
@@ -24,29 +24,29 @@ struct transfers;
 /* Exactly one of socket_path and url. PEM texts of any number of certificates. */
 struct transfer_server {
     const char *socket_path;
-    const char *url;        /* "https://host:port", nothing behind it that ends in a slash */
+    const char *url;        /* "https://host:port", or with a path that ends without a slash */
     const char *ca;         /* trusted signers of the server's certificate; NULL: the system's */
-    const char *cert, *key; /* ours; NULL: none */
-    bool insecure;          /* the server's certificate is not checked */
+    const char *cert, *key; /* our own certificate and key; NULL: none */
+    bool insecure;          /* does not check the server's certificate */
 };
 
 struct transfer_answer {
     int code;         /* 0: complete, whatever its status; else -errno, see transfer_send */
     int status;       /* HTTP status; 0: none came */
     const char *head; /* status line and headers, never NULL, as all texts here */
-    const char *body; /* terminated; for a stream the bytes that were not used up */
+    const char *body; /* terminated; for a stream the bytes not used up */
     size_t body_len;
     const char *reason; /* for a person, when code < 0 */
 };
 
 /*
- * Gets bytes of a stream (an answer with a status of 200 to 299) as they arrive; the first call has
+ * Gets bytes of a stream (an answer with a status of 200 to 299) as they arrive. The first call has
  * @len 0: the answer has begun. Returns how many bytes it used up (the next call repeats the rest,
  * with more), or -errno, which ends the transfer with that code.
  */
 typedef ssize_t transfer_data(void *arg, const char *bytes, size_t len);
 
-/* The end of a transfer. @answer is borrowed until it returns. */
+/* Called at the end of a transfer; @answer is borrowed until it returns. */
 typedef void transfer_done(void *arg, const struct transfer_answer *answer);
 
 struct transfer_request {
@@ -58,7 +58,7 @@ struct transfer_request {
     transfer_data *data; /* NULL: the body is collected for done */
     transfer_done *done;
     void *arg;           /* for both functions */
-    unsigned timeout_ms; /* for the whole exchange; 0: without an end */
+    unsigned timeout_ms; /* for the whole exchange; 0: no limit */
 };
 
 /*
@@ -67,7 +67,7 @@ struct transfer_request {
  */
 int transfers_new(const struct transfer_server *server, struct transfers **ret);
 
-/* Breaks off all requests without calling done. Takes NULL, returns NULL. */
+/* Ends all requests without calling done. Takes NULL, returns NULL. */
 struct transfers *transfers_free(struct transfers *set);
 
 /* Becomes readable (EPOLLIN) when transfers_dispatch has something to do. Borrowed. */
@@ -80,7 +80,7 @@ void transfers_dispatch(struct transfers *set);
  * Begins @request, whose texts are copied. Returns a ticket > 0, and done is called exactly once,
  * later, from transfers_dispatch; or, without any call, -EBUSY (TRANSFERS_MAX) or -ENOMEM.
  * The codes of an answer:
- *   -ENOTCONN    nobody listens, or the name is unknown: nothing was sent
+ *   -ENOTCONN    no program listens, or the name is unknown: nothing was sent
  *   -EACCES      not allowed to connect
  *   -ECONNRESET  the server hung up without an answer: whether it did what was asked is unknown
  *   -ETIMEDOUT   no complete answer in time: unknown, too
@@ -91,5 +91,5 @@ void transfers_dispatch(struct transfers *set);
  */
 int64_t transfer_send(struct transfers *set, const struct transfer_request *request);
 
-/* Breaks the request off: no call of data or done follows. An old ticket is ignored. */
+/* Ends the request: no call of data or done follows. An old ticket is ignored. */
 void transfer_cancel(struct transfers *set, int64_t ticket);

@@ -62,7 +62,7 @@ int file_read_all(int root, const char *path, char **ret_text, size_t *ret_len)
     for (;;) {
         ssize_t n;
 
-        if (len + 1 >= size) { /* a pseudo-file does not tell its size before it is read */
+        if (len + 1 >= size) { /* a pseudo-file has no size before it is read */
             char *bigger;
 
             size = size ? size * 2 : 4096;

@@ -21,7 +21,7 @@ int file_open_root(void);
 /* openat(2) below @root with O_CLOEXEC; returns a descriptor or -errno. */
 int file_open(int root, const char *path, int flags);
 
-/* Reads at most @size-1 bytes in one go, terminates them. Returns the length or -errno. */
+/* Reads at most @size-1 bytes in one call and terminates them. Returns the length or -errno. */
 int file_read(int root, const char *path, char *buf, size_t size);
 
 /*
@@ -37,7 +37,7 @@ int file_read_u64(int root, const char *path, uint64_t *ret);
 /* Writes @text with one write(2), as the kernel's pseudo-files require. Returns 0 or -errno. */
 int file_write(int root, const char *path, const char *text);
 
-/* snprintf into @buf; returns 0 or -ENAMETOOLONG when cut. */
+/* Formats into @buf; returns 0 or -ENAMETOOLONG when cut. */
 __attribute__((format(printf, 3, 4))) int file_path(char *buf, size_t size, const char *fmt, ...);
 
 /* Scans digits at *p into *ret and advances. Returns 0, -EINVAL (no digit), -ERANGE (overflow). */

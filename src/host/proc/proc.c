@@ -15,7 +15,7 @@
 
 #define PROC_PATH_MAX 96 /* "proc/PID/task/TID/schedstat" and the like */
 
-/* The kernel says ENOENT when the process is gone and ESRCH when it goes while we read. */
+/* The kernel says ENOENT for a process that is gone, ESRCH for one that goes while we read. */
 static int gone(int r)
 {
     return r == -ENOENT ? -ESRCH : r;
@@ -81,7 +81,7 @@ int proc_parse_stat(const char *text, size_t len, struct proc_stat *ret)
 {
     struct proc_stat stat = {0};
     const char *open = memchr(text, '(', len);
-    const char *close = memrchr(text, ')', len); /* a comm may hold parentheses itself */
+    const char *close = memrchr(text, ')', len); /* a comm may hold parentheses */
     const char *p = text, *end = text + len;
     uint64_t value;
     int field = STAT_PPID;
@@ -99,7 +99,7 @@ int proc_parse_stat(const char *text, size_t len, struct proc_stat *ret)
         return -EINVAL;
     stat.state = close[2];
     for (p = close + 4; p < end && field <= STAT_CPU; field++) {
-        p += *p == '-'; /* negative fields (tty, priority) are none of ours */
+        p += *p == '-'; /* tty and priority may be negative; we read neither */
         if (text_scan_u64(&p, &value) < 0)
             return -EINVAL;
         stat_field(&stat, field, value);
@@ -129,7 +129,7 @@ int proc_read_stat(int root, pid_t pid, struct proc_stat *ret)
     return read_stat_at(root, path, ret);
 }
 
-/* The value of "Key:\t…" if @line starts so, else NULL. */
+/* Returns the value of "Key:\t…" if @line starts so, else NULL. */
 static const char *status_value(const char *line, const char *key)
 {
     size_t n = strlen(key);
@@ -162,7 +162,7 @@ static int scan_cpus(const char *p, struct cpuset *ret)
     return cpuset_parse(list, ret);
 }
 
-/* "real effective saved filesystem" */
+/* Reads "real effective saved filesystem". */
 static int scan_uids(const char *p, struct proc_status *status)
 {
     uid_t *const each[] = {&status->real_uid, &status->uid, &status->saved_uid};
@@ -196,7 +196,7 @@ enum {
     STATUS_ALL = (1 << 5) - 1,
 };
 
-/* Returns the bit of the line's field, 0 for one that does not matter, or -EINVAL. */
+/* Returns the field's bit, 0 for a field that does not matter, or -EINVAL. */
 static int status_line(const char *line, struct proc_status *status)
 {
     const char *p;
@@ -251,7 +251,7 @@ int proc_parse_status(const char *text, size_t len, struct proc_status *ret)
 int proc_read_status(int root, pid_t pid, struct proc_status *ret)
 {
     char path[PROC_PATH_MAX];
-    _cleanup_free_ char *text = NULL; /* its line of groups may be long */
+    _cleanup_free_ char *text = NULL; /* the line of groups may be long */
     size_t len;
     int r;
 
@@ -358,7 +358,7 @@ static int compare_pid(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The numeric names in a directory of /proc, ascending. */
+/* Returns the numeric names in a directory of /proc, ascending. */
 static int list_ids(int root, const char *path, size_t max, pid_t **ret, size_t *ret_n)
 {
     _cleanup_free_ pid_t *ids = NULL;
@@ -450,7 +450,7 @@ int proc_read_threads(int root, pid_t pid, struct proc_threads *ret)
         r = read_thread(root, pid, tids[i], &threads[n]);
         if (r == 0)
             n++;
-        else if (r != -ESRCH) /* one that ended meanwhile is simply not there */
+        else if (r != -ESRCH) /* a thread that has ended meanwhile is left out */
             return r;
     }
     if (n == 0)
@@ -477,7 +477,7 @@ int proc_read_cmdline(int root, pid_t pid, char **ret, size_t *ret_len)
     r = file_read(root, path, text, PROC_CMDLINE_MAX);
     if (r < 0)
         return gone(r);
-    if (r > 0 && text[r - 1] != '\0') /* cut, or rewritten by the program */
+    if (r > 0 && text[r - 1] != '\0') /* the text is cut, or the program rewrote it */
         r++;                          /* file_read has put a NUL there */
     *ret = TAKE_PTR(text);
     *ret_len = (size_t)r;
@@ -510,7 +510,7 @@ int proc_read_environ(int root, pid_t pid, const char *name, char **ret)
 
 int proc_pidfd_open(pid_t pid)
 {
-    long fd = syscall(SYS_pidfd_open, pid, 0); /* CLOEXEC by itself */
+    long fd = syscall(SYS_pidfd_open, pid, 0); /* the kernel makes it CLOEXEC */
 
     return fd < 0 ? -errno : (int)fd;
 }

@@ -4,7 +4,7 @@
  *
  * @root is a directory descriptor of "/" or of a recorded tree (see host/proc/file.h). Every
  * proc_read_* returns 0 or -errno, with -ESRCH when the process is gone (the kernel's ENOENT and
- * ESRCH alike) and -EACCES when it is somebody else's. The proc_parse_* are pure and take hostile
+ * ESRCH alike) and -EACCES for another user's. The proc_parse_* are pure and take hostile
  * text. Any thread, no state; called by the daemon, the CLI and tests.
  */
 #pragma once
@@ -17,9 +17,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define PROC_COMM_MAX    64    /* the kernel's own limit is 16, of kernel threads 64 */
-#define PROC_THREADS_MAX 32768 /* of one process; above, -E2BIG */
-#define PROC_PIDS_MAX    65536 /* of one machine; above, -E2BIG */
+#define PROC_COMM_MAX    64    /* the kernel's own limit is 16, for kernel threads 64 */
+#define PROC_THREADS_MAX 32768 /* in one process; above, -E2BIG */
+#define PROC_PIDS_MAX    65536 /* on one machine; above, -E2BIG */
 #define PROC_CMDLINE_MAX 65536 /* bytes; the rest is cut */
 #define PROC_VERSION_MAX 32
 
@@ -35,8 +35,8 @@ struct proc_stat {
     uint64_t cpu_ns;   /* user and system time; the kernel's resolution is one tick, 10 ms */
     uint64_t ended_ns; /* the same for its children that have ended, and theirs */
     uint32_t threads;  /* of the whole process */
-    uint64_t start;    /* clock ticks after boot: with the pid it names a process for ever */
-    uint32_t last_cpu; /* where it ran last */
+    uint64_t start;    /* clock ticks after boot; with the pid it identifies a process for ever */
+    uint32_t last_cpu; /* the CPU where it ran last */
 };
 
 int proc_parse_stat(const char *text, size_t len, struct proc_stat *ret);
@@ -45,7 +45,7 @@ int proc_read_stat(int root, pid_t pid, struct proc_stat *ret);
 /* ---- /proc/PID/status ---- */
 
 struct proc_status {
-    pid_t tgid; /* the process, when the id was a thread's */
+    pid_t tgid; /* the process's pid, when the id was a thread's */
     uid_t uid;  /* effective */
     uid_t real_uid, saved_uid;
     uint32_t threads;
@@ -53,7 +53,7 @@ struct proc_status {
     uint64_t sig_caught;   /* bit n-1: signal n has a handler */
     uint64_t sig_ignored;
     uint64_t sig_blocked;
-    uint64_t sig_pending; /* sent to the process, and not delivered yet */
+    uint64_t sig_pending; /* sent to the process, but not delivered yet */
 };
 
 int proc_parse_status(const char *text, size_t len, struct proc_status *ret);
@@ -66,21 +66,20 @@ int proc_read_status(int root, pid_t pid, struct proc_status *ret);
 bool proc_all_of(const struct proc_status *status, uid_t uid);
 
 /*
- * Checks that the process of @pidfd, whose number is @pid, runs with the rights of @uid and no
- * others. Returns 0, -EPERM, or -ESRCH: it has ended.
+ * Checks that the process of @pidfd, whose pid is @pid, runs with @uid's rights alone. Returns 0,
+ * -EPERM, or -ESRCH: it has ended.
  */
 int proc_check_owner(int root, int pidfd, pid_t pid, uid_t uid);
 
 /*
- * Tells how the process of @pidfd, which is readable (the process has ended), has ended: its
- * status, or 128 plus the number of the signal. @start is its start time. Before its parent waited
- * for it, root may read that, and its user unless it ran with another user's rights; afterwards any
- * holder of @pidfd, since Linux 6.15.
- * Returns 0 or -ENODATA.
+ * Reads how the process of @pidfd has ended (@pidfd is readable then): its status, or 128 plus the
+ * number of the signal. @start is its start time. Before its parent has waited for it, root may
+ * read that, and its user unless it ran with another user's rights. Afterwards any holder of @pidfd
+ * may, since Linux 6.15. Returns 0 or -ENODATA.
  */
 int proc_exit_status(int root, int pidfd, pid_t pid, uint64_t start, int *ret_status);
 
-/* True if no program runs in it: a kernel thread, or a process that has ended. */
+/* True if the process runs no program: a kernel thread, or a process that has ended. */
 bool proc_is_kernel(int root, pid_t pid);
 
 /*
@@ -116,7 +115,7 @@ struct proc_threads {
     size_t n;
 };
 
-/* Thread ids, ascending; the caller frees *ret. -E2BIG above PROC_THREADS_MAX. */
+/* Returns thread ids, ascending; the caller frees *ret. -E2BIG above PROC_THREADS_MAX. */
 int proc_list_threads(int root, pid_t pid, pid_t **ret, size_t *ret_n);
 
 /* Fills *ret, which the caller hands to proc_threads_done. -E2BIG above PROC_THREADS_MAX. */
@@ -126,20 +125,19 @@ void proc_threads_done(struct proc_threads *threads);
 /* Parses "cpu_ns wait_ns slices". Returns 0 or -EINVAL. */
 int proc_parse_schedstat(const char *text, uint64_t *ret_cpu_ns, uint64_t *ret_wait_ns);
 
-/* All process ids, ascending; the caller frees *ret. */
+/* Returns all process ids, ascending; the caller frees *ret. */
 int proc_list(int root, pid_t **ret, size_t *ret_n);
 
-/* The arguments separated and ended by NULs, as the kernel gives them; the caller frees. */
+/* Returns the arguments, each ended by a NUL, as the kernel gives them; the caller frees. */
 int proc_read_cmdline(int root, pid_t pid, char **ret, size_t *ret_len);
 
-/* One variable of the environment the process was started with; the caller frees. -ENODATA: unset.
- */
+/* One variable of the environment at its start; the caller frees. -ENODATA: unset. */
 int proc_read_environ(int root, pid_t pid, const char *name, char **ret);
 
-/* A descriptor that becomes readable when @pid ends (CLOEXEC). -ENOSYS before Linux 5.3. */
+/* Returns a descriptor that becomes readable when @pid ends (CLOEXEC). -ENOSYS before Linux 5.3. */
 int proc_pidfd_open(pid_t pid);
 
-/* Sends @signal to the process that @pidfd stands for. 0, -ESRCH (it has ended), -EPERM. */
+/* Sends @signal to the process of @pidfd. 0, -ESRCH (it has ended), -EPERM. */
 int proc_pidfd_signal(int pidfd, int signal);
 
 /* ---- the machine ---- */
@@ -149,7 +147,7 @@ int proc_pidfd_signal(int pidfd, int signal);
 int proc_parse_busy(const char *text, uint64_t *ret_busy_ns);
 int proc_read_busy(int root, uint64_t *ret_busy_ns);
 
-/* MemTotal of /proc/meminfo. 0, -EINVAL or -errno. */
+/* Reads MemTotal of /proc/meminfo. 0, -EINVAL or -errno. */
 int proc_read_memory_total(int root, uint64_t *ret_bytes);
 
 /* ---- affinity ---- */
@@ -181,7 +179,7 @@ int proc_read_cgroup(int root, pid_t pid, const char *controller, char *ret_path
 /* ---- runtimes ---- */
 
 enum proc_runtime {
-    PROC_RUNTIME_AGENT, /* ours */
+    PROC_RUNTIME_AGENT, /* our own library */
     PROC_RUNTIME_TENSORFLOW,
     PROC_RUNTIME_TORCH,
     PROC_RUNTIME_ONNXRUNTIME,
@@ -190,14 +188,14 @@ enum proc_runtime {
     PROC_RUNTIME_LLVM_OMP, /* LLVM's and Intel's OpenMP */
     PROC_RUNTIME_OPENBLAS,
     PROC_RUNTIME_MKL,
-    PROC_RUNTIME_ONEDNN, /* as a separate library; TensorFlow and torch contain theirs */
+    PROC_RUNTIME_ONEDNN, /* as a separate library; TensorFlow and torch contain oneDNN */
     PROC_RUNTIME_MAX
 };
 
 struct proc_runtimes {
     struct {
         bool loaded;
-        char version[PROC_VERSION_MAX]; /* empty: not known */
+        char version[PROC_VERSION_MAX]; /* empty: unknown */
     } r[PROC_RUNTIME_MAX];
 };
 

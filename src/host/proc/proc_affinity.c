@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <sched.h>
 
-#define PASSES_MAX 64 /* a program that makes threads faster than we list them is hopeless */
+#define PASSES_MAX 64 /* beyond this, a program starts threads faster than we list them */
 
 static_assert(CPUSET_MAX_CPUS <= CPU_SETSIZE, "cpu_set_t is too small");
 

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* linux/pidfd.h has these since 6.15. */
+/* linux/pidfd.h has these since Linux 6.15. */
 struct exit_info {
     uint64_t mask, cgroup;
     uint32_t ids[11];
@@ -27,8 +27,8 @@ static int as_shells_have_it(int status)
 }
 
 /*
- * Its status is the last number of a zombie's stat, for those who may trace the process; to others,
- * say after a setuid program, the kernel shows 0. Who may trace it learns that it has no program.
+ * The last number of a zombie's stat is its status, for readers who may trace the process. To
+ * others, say after a setuid program, the kernel shows 0. A tracer sees that no program runs.
  */
 static int read_zombie(int root, pid_t pid, uint64_t start, int *ret)
 {

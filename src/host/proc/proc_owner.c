@@ -25,7 +25,7 @@ int proc_check_owner(int root, int pidfd, pid_t pid, uid_t uid)
 
     if (r < 0)
         return r;
-    /* Alive after the look: until then nobody else had the pid. */
+    /* The process is alive after the look: no other process had the pid until then. */
     if (has_ended(pidfd))
         return -ESRCH;
     return proc_all_of(&status, uid) ? 0 : -EPERM;

@@ -25,7 +25,7 @@ static const char *const names[] = {
 };
 static_assert(ARRAY_LEN(names) == PROC_RUNTIME_MAX, "a runtime without a name");
 
-/* A library's file name begins so; after it come ".so" or a wheel's "-<hash>.so". */
+/* The beginning of a library's file name; ".so" or a wheel's "-<hash>.so" follows. */
 static const struct {
     enum proc_runtime runtime;
     const char *stem;
@@ -53,7 +53,7 @@ static const struct {
     {PROC_RUNTIME_ONEDNN, "libmkldnn"},
 };
 
-/* Names under which Python packages install those libraries, as their dist-info spells them. */
+/* Names of the Python packages with those libraries, as their dist-info spells them. */
 static const struct {
     enum proc_runtime runtime;
     const char *name;
@@ -76,7 +76,7 @@ const char *proc_runtime_name(enum proc_runtime runtime)
 
 int proc_parse_maps_line(const char *line, const char **ret_path)
 {
-    const char *path = strchr(line, '/'); /* the first five columns hold none */
+    const char *path = strchr(line, '/'); /* the five columns before it hold no slash */
     const char *base = path ? strrchr(path, '/') + 1 : NULL;
 
     if (!path || !strstr(base, ".so"))
@@ -92,7 +92,7 @@ int proc_parse_maps_line(const char *line, const char **ret_path)
     return -ENOENT;
 }
 
-/* Copies "1.2.3" from @text; -ENOENT if it is no version or too long. */
+/* Copies "1.2.3" from @text; -ENOENT if it is not a version or too long. */
 static int copy_version(const char *text, char ret_version[PROC_VERSION_MAX])
 {
     size_t n = strspn(text, "0123456789.");
@@ -117,7 +117,7 @@ int proc_library_version(const char *path, char ret_version[PROC_VERSION_MAX])
     return release ? copy_version(release + 2, ret_version) : -ENOENT; /* libopenblasp-r0.3.21.so */
 }
 
-/* NAME-VERSION.dist-info of a package that brings @runtime? */
+/* True for NAME-VERSION.dist-info of a package that contains @runtime. */
 static bool match_dist_info(const char *entry, enum proc_runtime runtime,
                             char ret_version[PROC_VERSION_MAX])
 {
@@ -143,7 +143,7 @@ static bool match_dist_info(const char *entry, enum proc_runtime runtime,
     return false;
 }
 
-/* Looks beside the package that holds @path, through the process's own mount namespace. */
+/* Looks beside the package of @path, through the process's own mount namespace. */
 static int package_version(int root, pid_t pid, const char *path, enum proc_runtime runtime,
                            char ret_version[PROC_VERSION_MAX])
 {

@@ -31,7 +31,7 @@ static int read_node(int root, int node, const struct cpuset *online, struct cpu
 
 static void read_nodes(int root, struct topology *topology)
 {
-    struct cpuset ids; /* node numbers have the syntax of CPU lists */
+    struct cpuset ids; /* node numbers are written like lists of CPUs */
 
     if (read_cpus(root, "sys/devices/system/node/online", &ids) < 0)
         cpuset_zero(&ids);
@@ -39,7 +39,7 @@ static void read_nodes(int root, struct topology *topology)
         struct cpuset cpus;
 
         if (read_node(root, id, &topology->online, &cpus) < 0 || cpuset_count(&cpus) == 0)
-            continue; /* memory without processors */
+            continue; /* a node of memory without CPUs */
         if (topology->nodes < TOPOLOGY_NODES_MAX) {
             topology->node[topology->nodes++] = cpus;
         } else {
@@ -55,7 +55,7 @@ static void read_nodes(int root, struct topology *topology)
 
 static void read_core(int root, struct topology *topology, unsigned cpu)
 {
-    /* The second name is the one that kernels before 5.3 have. */
+    /* Kernels before 5.3 have the second name. */
     static const char *const files[] = {"core_cpus_list", "thread_siblings_list"};
     struct cpuset siblings;
 
