@@ -48,7 +48,7 @@ void policy_room(const struct policy *policy, const struct policy_snapshot *snap
     *ret_room = room;
 }
 
-/* The only user's jobs are decided upon as if users were not counted. */
+/* If only one user has jobs, the policy decides as if users were not counted. */
 static int decide_for_one(const struct policy *policy, const struct policy_snapshot *snapshot,
                           uint32_t user, struct policy_plan *plan)
 {

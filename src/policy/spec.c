@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A choice of policy and parameters as text, both ways (policy.h says how it looks). Pure, as all
- * of the folder; called where a person or a file names a policy: tide, tided, the simulator.
+ * Reads and writes a choice of policy and parameters as text (policy.h shows the form). Pure, as
+ * all of the folder; called where a person or a file names a policy: tide, tided, the simulator.
  */
 #include "base/distance.h"
 #include "policy/core/policy.h"
@@ -22,10 +22,10 @@ struct unit {
     const char *base; /* unit of the parameter */
     const char *name;
     int64_t factor;
-    const char *one; /* a word, apart from its number where people read it: that of 1 */
+    const char *one; /* the word for a value of 1, apart from its number in texts for people */
 };
 
-/* Larger ones behind smaller ones of the same base. */
+/* For one base, larger units stand behind smaller ones. */
 static const struct unit units[] = {
     {"ns", "ns", 1, NULL},
     {"ns", "us", 1000, NULL},
@@ -53,7 +53,7 @@ static struct word word_of(const char *text)
     return word;
 }
 
-/* The part up to @end or the end of the text, which is cut off *rest; the separator goes too. */
+/* Cuts the part up to @end or the end of the text off *rest; the separator goes too. */
 static struct word cut(struct word *rest, char end)
 {
     struct word word = {.text = rest->text};
@@ -81,7 +81,7 @@ static const char *value_name(const struct policy_param *param, int64_t value)
     return param->names[value - param->min];
 }
 
-/* ---- what a failure says --------------------------------------------------------------------- */
+/* ---- error messages -------------------------------------------------------------------------- */
 
 static struct writer complain(struct error *err, int code)
 {
@@ -102,7 +102,7 @@ static void put_quoted(struct writer *w, struct word word)
     put_text(w, word.length > WORD_SHOWN ? "…\"" : "\"");
 }
 
-/* The names that a word is compared with, one by one; then says the nearest, if one is near. */
+/* Compares a word with names, one by one; then suggests the nearest, if one is near. */
 struct near {
     struct word word;
     const char *name;
@@ -137,7 +137,7 @@ static void put_value_names(struct writer *w, const struct policy_param *param)
     }
 }
 
-/* "reassignment: strict, always-attend; quantum=VALUE": the end of a message. */
+/* Ends a message: "reassignment: strict, always-attend; quantum=VALUE". */
 static void put_choices(struct writer *w, const struct policy *policy)
 {
     put_text(w, policy->param_count ? "; it takes " : "; it takes no parameter");
@@ -168,7 +168,7 @@ static const struct unit *unit_find(const struct policy_param *param, struct wor
     return name.length == 0 || word_is(name, param->unit) ? &own : NULL;
 }
 
-/* The digits at the beginning, cut off *rest. */
+/* Cuts the digits at the beginning off *rest. */
 static struct word cut_digits(struct word *rest)
 {
     struct word number = {.text = rest->text};
@@ -190,14 +190,14 @@ static bool cut_char(struct word *rest, char c)
     return true;
 }
 
-/* value * factor + digit * scale, unless that is too large */
+/* computes value * factor + digit * scale, unless that is too large */
 static bool append(int64_t *value, int64_t factor, char digit, int64_t scale)
 {
     return !__builtin_mul_overflow(*value, factor, value) &&
            !__builtin_add_overflow(*value, (digit - '0') * scale, value);
 }
 
-/* Exact, or not at all: "1.5s" is 1500000000 ns, "0.5ns" is nothing. */
+/* Converts exactly or fails: "1.5s" is 1500000000 ns, "0.5ns" is refused. */
 static bool read_number(const struct policy_param *param, struct word word, int64_t *ret_value)
 {
     bool negative = cut_char(&word, '-');
@@ -325,7 +325,7 @@ size_t policy_param_text(const struct policy_param *param, int64_t value, char *
     return put_end(&w);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- the whole choice ------------------------------------------------------------------------ */
 
 static const struct policy *find_policy(struct word name, struct error *err)
 {
@@ -350,7 +350,7 @@ static const struct policy *find_policy(struct word name, struct error *err)
     return NULL;
 }
 
-/* Parameters that have a value of this name: how many, and the last one. */
+/* Counts parameters that have a value of this name, and returns the last one. */
 static int find_value(const struct policy *policy, struct word name, uint32_t *ret_param)
 {
     int found = 0;

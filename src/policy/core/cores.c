@@ -6,15 +6,15 @@
 #define NOBODY SIZE_MAX
 
 /*
- * What is given out so far, counted by core and node, so that judging a CPU costs nothing. The
- * counts of `mine` are of the job that is being served.
+ * The CPUs given out so far, counted by core and node, so that judging a CPU is cheap. The counts
+ * of `mine` belong to the job in hand.
  */
 struct assignment {
     const struct cores_machine *machine;
     struct cores_job *jobs;
     size_t n;
     unsigned end;    /* above the highest CPU */
-    unsigned usable; /* CPUs: how many there are */
+    unsigned usable; /* number of usable CPUs */
     struct cpuset free;
     uint16_t threads[CPUSET_MAX_CPUS]; /* usable CPUs of each core */
     uint16_t free_in_core[CPUSET_MAX_CPUS];
@@ -22,7 +22,7 @@ struct assignment {
     uint16_t mine_in_core[CPUSET_MAX_CPUS];
     uint16_t mine_in_node[CPUSET_MAX_CPUS];
     unsigned mine;
-    bool full; /* nothing will be left */
+    bool full; /* no CPU will be left */
 };
 
 static bool is_empty(const struct cpuset *set)
@@ -73,7 +73,7 @@ static void count_mine(struct assignment *a, unsigned cpu, int sign)
     a->mine_in_node[a->machine->node[cpu]] += (uint16_t)sign;
 }
 
-/* Every CPU of the job is counted, or none any more. */
+/* Counts every CPU of the job, or none any more. */
 static void serve(struct assignment *a, const struct cores_job *job, int sign)
 {
     for (unsigned c = 0; c < a->end; c++)
@@ -105,8 +105,8 @@ enum {
 };
 
 /*
- * How well a free CPU suits the job that is being served and still needs @need. The node counts
- * least: fullest first among those that have room for all of it, emptiest first among the others.
+ * How well a free CPU suits the job in hand, which still needs @need CPUs. The node counts least:
+ * fullest first among nodes with room for all of them, emptiest first among the others.
  */
 static unsigned score(const struct assignment *a, unsigned cpu, unsigned need)
 {
@@ -119,13 +119,13 @@ static unsigned score(const struct assignment *a, unsigned cpu, unsigned need)
         points += OWN_CORE;
     if (a->mine_in_node[node])
         points += OWN_NODE;
-    /* Where somebody will have the other half anyway, a whole core is for who needs all of it. */
+    /* Where another job gets the sibling anyway, whole cores are for jobs that need all of one. */
     if (whole == (!a->full || need >= a->threads[core]))
         points += WHOLE_CORE;
     return points;
 }
 
-/* The best free CPU for the job, in @node (or, if that is NULL, anywhere); -1: none. */
+/* Returns the best free CPU for the job, in @node (or, if that is NULL, anywhere); -1: none. */
 static int best_free(const struct assignment *a, const struct cores_job *job, unsigned need,
                      const uint16_t *node)
 {
@@ -148,8 +148,8 @@ static int best_free(const struct assignment *a, const struct cores_job *job, un
 }
 
 /*
- * The CPU of its own that the job misses least: the node where it has least, then a core of which
- * it has least, highest number first.
+ * Returns the job's CPU that it misses least: in the node where it has fewest, then on a core of
+ * which it has least, highest number first.
  */
 static int worst_own(const struct assignment *a, const struct cores_job *job)
 {
@@ -168,7 +168,7 @@ static int worst_own(const struct assignment *a, const struct cores_job *job)
     return worst;
 }
 
-/* It keeps all that it may, and then gives up what is too much. */
+/* The job keeps all CPUs that it may, and then gives up the surplus. */
 static void keep(struct assignment *a, struct cores_job *job)
 {
     for (unsigned c = 0; c < a->end; c++)
@@ -179,7 +179,7 @@ static void keep(struct assignment *a, struct cores_job *job)
     serve(a, job, -1);
 }
 
-/* Up to what it wants; or, with @own, only what is free of cores that it has a part of. */
+/* Grows the job to its wanted count; with @own only by free CPUs of its own cores. */
 static void grow(struct assignment *a, struct cores_job *job, bool own)
 {
     serve(a, job, 1);
@@ -211,7 +211,7 @@ static size_t next_by_choices(const struct assignment *a, size_t last)
     return next;
 }
 
-/* Among equals, nobody takes a sibling of another's core while there is something else. */
+/* Among equals, no job takes a sibling of another's core while another CPU is free. */
 static void grow_all(struct assignment *a)
 {
     size_t first = next_by_choices(a, NOBODY), end;
@@ -233,7 +233,7 @@ static size_t owner_of(const struct assignment *a, unsigned cpu)
     return NOBODY;
 }
 
-/* @cpu changes hands, if its owner finds a free one instead. */
+/* Hands over @cpu, if its owner finds a free one instead. */
 static bool trade(struct assignment *a, struct cores_job *job, unsigned cpu)
 {
     size_t owner = owner_of(a, cpu);
@@ -269,7 +269,7 @@ static void trade_for_all(struct assignment *a, struct cores_job *job)
             has += trade(a, job, c);
 }
 
-/* Of the nodes that it lies in and that have room for all of it, where it has most. */
+/* Returns the node where it has most CPUs, of those with room for all of them. */
 static bool find_home(const struct assignment *a, const struct cores_job *job, uint16_t *ret)
 {
     uint16_t room[CPUSET_MAX_CPUS] = {0};
@@ -289,7 +289,7 @@ static bool find_home(const struct assignment *a, const struct cores_job *job, u
     return most > 0;
 }
 
-/* Moves what lies in other nodes home. True if it moved. */
+/* Moves the job's CPUs in other nodes home. True if one moved. */
 static bool gather(struct assignment *a, struct cores_job *job)
 {
     bool moved = false;
@@ -308,7 +308,7 @@ static bool gather(struct assignment *a, struct cores_job *job)
     return moved;
 }
 
-/* What one leaves may be what another lacks, so until nothing moves: each round serves somebody. */
+/* One job may need a CPU that another leaves. Each round serves one, until no CPU moves. */
 static void settle_all(struct assignment *a)
 {
     bool moved = true;
@@ -326,7 +326,7 @@ static void settle_all(struct assignment *a)
     }
 }
 
-/* The set must not be empty: with no core left the job shares what it may use. */
+/* The set must not be empty: without a core left, the job shares the CPUs that it may use. */
 static void assign_rest(const struct assignment *a, struct cores_job *job)
 {
     const struct cpuset *sources[] = {&a->free, &a->machine->usable, &a->machine->cpus};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which cores a job gets, once the policy has said how many: disjoint sets for exclusive jobs, the
- * rest for all others together. "CPU" is one that the kernel numbers: a hardware thread.
+ * Chooses each job's cores, once the policy has said how many: disjoint sets for exclusive jobs,
+ * the rest for all others together. A "CPU" here is one that the kernel numbers: a hardware thread.
  *
  * Pure; called by the daemon and tests, on any thread.
  */
@@ -15,20 +15,20 @@
 
 struct cores_machine {
     struct cpuset cpus;             /* all CPUs of the machine */
-    struct cpuset usable;           /* those of them that jobs may have */
+    struct cpuset usable;           /* those of them that jobs may use */
     uint16_t core[CPUSET_MAX_CPUS]; /* for each CPU: a number that its siblings share and … */
     uint16_t node[CPUSET_MAX_CPUS]; /* … its NUMA node; both below CPUSET_MAX_CPUS */
 };
 
 struct cores_job {
-    struct cpuset allowed;  /* by its own affinity; empty: anywhere */
-    struct cpuset current;  /* the CPUs that it has for itself now; empty: none */
-    struct cpuset assigned; /* the answer; empty: needs no fence */
+    struct cpuset allowed;  /* CPUs of its own affinity; empty: any */
+    struct cpuset current;  /* CPUs of its own now; empty: none */
+    struct cpuset assigned; /* the answer; empty: the job needs no fence */
     struct cpuset choice;   /* within cores_assign(): CPUs both usable and allowed … */
     unsigned choices;       /* … and their number */
     unsigned count;         /* wanted, when exclusive */
     bool exclusive;
-    bool overlaps; /* the answer: no core was left for it alone */
+    bool overlaps; /* the answer: no core was left for this job alone */
 };
 
 /*

@@ -20,7 +20,7 @@ static const struct policy_amount *amounts_of(const struct policy_plan *plan, ui
 
 /* ---- account --------------------------------------------------------------------------------- */
 
-/* Notes the domain with the largest excess of cores among those that the job's cores lie in. */
+/* Records the domain with the largest excess of cores among those where the job's cores lie. */
 static void note_oversubscription(const struct policy_snapshot *snapshot, struct policy_plan *plan,
                                   uint32_t job)
 {
@@ -47,7 +47,7 @@ static void note_oversubscription(const struct policy_snapshot *snapshot, struct
     }
 }
 
-/* Adds to each domain what its children have: children stand behind their parents. */
+/* Adds the use of each domain's children to it; children stand behind their parents. */
 static void add_up_the_tree(const struct policy_snapshot *snapshot, struct policy_domain_use *use)
 {
     for (uint32_t d = snapshot->domain_count; d-- > 1;) {
@@ -80,7 +80,7 @@ void policy_plan_account(const struct policy_snapshot *snapshot, struct policy_p
 
 /* ---- check ----------------------------------------------------------------------------------- */
 
-/* What the checks of one plan share; the first fault ends them. */
+/* The common state of the checks of one plan; the first fault ends them. */
 #define EVERYBODY UINT32_MAX
 
 struct check {
@@ -147,7 +147,7 @@ static bool covers(const struct policy_amount *a, uint32_t a_count, const struct
     return true;
 }
 
-/* Whether plan and present agree in every domain on the resources @first … @last. */
+/* True if plan and present agree in every domain on the resources @first … @last. */
 static bool same_places(const struct check *c, uint32_t j, int first, int last)
 {
     const struct policy_job *job = &c->snapshot->jobs[j];
@@ -183,7 +183,7 @@ static int check_places(struct check *c, uint32_t j)
     return 0;
 }
 
-/* A job that will not run has nothing, or the memory of a paused one where it is. */
+/* A job that will not run holds nothing; a paused job holds its memory where it is. */
 static int check_stopped(struct check *c, uint32_t j)
 {
     bool in_memory =
@@ -200,7 +200,7 @@ static int check_stopped(struct check *c, uint32_t j)
     return 0;
 }
 
-/* What a program has allocated stays, whatever the bounds say by now. */
+/* A program's memory stays allocated, whatever the bounds say by now. */
 static bool memory_is_in_use(const struct check *c, uint32_t j, int r, int64_t total)
 {
     const struct policy_job *job = &c->snapshot->jobs[j];
@@ -218,7 +218,7 @@ static int check_sizes(struct check *c, uint32_t j)
         int64_t fixed = policy_job_fixed(job, r);
         bool beyond = r == POLICY_MCPU && c->plan->decisions[j].reason.user_mcpu && total > 0;
 
-        /* Beyond its user's share, a pin is the most, and one core is the least. */
+        /* Beyond its user's share, a pin is a maximum, and one core is the minimum. */
         if (beyond && total < (fixed >= 0 ? fixed : job->min.of[r]))
             continue;
         if (fixed >= 0 && total != fixed)
@@ -237,7 +237,7 @@ static int check_sizes(struct check *c, uint32_t j)
     return 0;
 }
 
-/* Whether the job's least fits an empty machine when all of it is placed in @domain. */
+/* True if the job's minimum fits an empty machine when all of it is placed in @domain. */
 static bool fits_in(const struct check *c, const struct policy_job *job, uint32_t domain)
 {
     for (int r = 0; r < POLICY_RESOURCE_MAX; r++)
@@ -247,7 +247,7 @@ static bool fits_in(const struct check *c, const struct policy_job *job, uint32_
     return true;
 }
 
-/* With all the cores that it can use on an empty machine, would it still be late? */
+/* True if the job would be late even with all cores that it can use on an empty machine. */
 static bool deadline_is_lost(const struct check *c, const struct policy_job *job)
 {
     const struct policy_curve *curve = &job->curve[POLICY_MCPU];
@@ -270,7 +270,7 @@ static bool deadline_is_lost(const struct check *c, const struct policy_job *job
     return job->deadline_ns <= c->snapshot->now_ns || best > job->deadline_ns - c->snapshot->now_ns;
 }
 
-/* Whether the job's span lets it lie all over @domain, but in nothing wider. */
+/* True if the job's span lets it lie all over @domain, but in no wider one. */
 static bool is_largest_place(const struct check *c, const struct policy_job *job, uint32_t domain)
 {
     if (domain != job->home && c->snapshot->domains[domain].level > job->span)
@@ -339,8 +339,8 @@ static int64_t sum_in(const struct check *c, const struct policy_amount *amounts
 }
 
 /*
- * What no plan can take out of the domain: the least of the running jobs that cannot go elsewhere,
- * and of what is not cores, what jobs hold there already. Of the jobs of @user, or EVERYBODY.
+ * The amount that no plan can take out of the domain: minima of running jobs that cannot go
+ * elsewhere, and what jobs hold there apart from cores. Counts jobs of @user, or EVERYBODY.
  */
 static int64_t forced_in(const struct check *c, uint32_t domain, int r, uint32_t user)
 {

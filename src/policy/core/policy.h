@@ -20,8 +20,8 @@
 #include <stdint.h>
 
 #define POLICY_CORE_MCPU   1000       /* one core */
-#define POLICY_UNLIMITED   INT64_MAX  /* a capacity or maximum that is not counted */
-#define POLICY_UNKNOWN     UINT64_MAX /* remaining work that is not known */
+#define POLICY_UNLIMITED   INT64_MAX  /* an unbounded capacity or maximum */
+#define POLICY_UNKNOWN     UINT64_MAX /* unknown remaining work */
 #define POLICY_NEVER       UINT64_MAX /* no deadline, no next wake-up */
 #define POLICY_NO_PARENT   UINT32_MAX /* the parent of the root domain */
 #define POLICY_JOBS_MAX    (1u << 16) /* these bounds keep the integer arithmetic exact */
@@ -63,11 +63,11 @@ enum policy_level {
 struct policy_domain {
     uint32_t parent;               /* index, or POLICY_NO_PARENT */
     uint32_t level;                /* enum policy_level */
-    uint32_t id;                   /* the caller's number: CPU, NUMA node, host */
+    uint32_t id;                   /* the caller's number of the CPU, NUMA node or host */
     struct policy_vector capacity; /* for jobs; may be less than its children's sum (a quota) */
     uint64_t idle_uw;              /* power without work, in addition to the children's */
-    uint64_t core_uw;              /* more for each busy core; 0: as the parent */
-    uint64_t cap_uw;               /* most that the subtree may draw; 0: no cap */
+    uint64_t core_uw;              /* for each busy core in addition; 0: as the parent */
+    uint64_t cap_uw;               /* maximum power of the subtree; 0: no cap */
 };
 
 /* How much of each resource lies in one domain. */
@@ -80,8 +80,8 @@ struct policy_amount {
 
 enum policy_state {
     POLICY_QUEUED,  /* wants to start */
-    POLICY_HELD,    /* a person keeps it in the queue */
-    POLICY_RUNNING, /* `current` of a job that began by itself is empty until the first plan */
+    POLICY_HELD,    /* a user keeps it in the queue */
+    POLICY_RUNNING, /* a job that began by itself has no `current` until the first plan */
     POLICY_PAUSED,
     POLICY_STATE_MAX
 };
@@ -115,18 +115,18 @@ enum policy_action {
  * envelope is the smallest concave curve above the table; both are the caller's arrays.
  */
 struct policy_curve {
-    const uint32_t *speedup_permille;  /* NULL: not known */
-    const uint32_t *envelope_permille; /* NULL: the table is concave itself */
+    const uint32_t *speedup_permille;  /* NULL: unknown */
+    const uint32_t *envelope_permille; /* NULL: the table itself is concave */
     uint32_t count;
     uint32_t confidence_permille; /* of the fit; 1000: measured or declared */
 };
 
-/* Fill in with policy_job_init() first: not every default is zero. */
+/* Call policy_job_init() first: not every default is zero. */
 struct policy_job {
     uint64_t id;           /* unique; the last key of every order */
     uint32_t state;        /* enum policy_state */
     uint32_t malleability; /* enum policy_malleability */
-    uint32_t class;        /* smaller goes first in the queue, where a policy knows classes */
+    uint32_t class;        /* smaller goes first in the queue, under policies that know classes */
     uint32_t weight;       /* 1 … POLICY_WEIGHT_MAX, relative to the other jobs */
     int32_t priority;      /* larger goes first */
     uint32_t user;         /* index of its user; 0 where users are not counted */
@@ -136,17 +136,17 @@ struct policy_job {
                               (a program in one node); POLICY_AREA: spread as the policy likes */
     bool preemptible;      /* may be paused */
 
-    struct policy_vector request; /* what the user asked for; 0: no request */
+    struct policy_vector request; /* the user's request; 0: none */
     struct policy_vector min;
     struct policy_vector max;    /* 0: cannot use this resource; but one core is always granted */
     uint32_t pinned_by;          /* enum policy_pin */
     struct policy_vector pinned; /* the pinned amounts, never MEMORY; 0: not pinned */
-    uint32_t lent;               /* cores that it gave away and has not got back */
-    uint32_t borrowed;           /* cores that it took from those that others lent */
+    uint32_t lent;               /* cores lent and not yet returned */
+    uint32_t borrowed;           /* cores borrowed from those that others lent */
 
     /*
-     * What the job holds, at most one entry per domain; empty in the queue. For a paused job (never
-     * empty) what it had when it was paused; it still holds the memory.
+     * The job's amounts now, at most one entry per domain; empty in the queue. For a paused job
+     * (never empty) the amounts before the pause; it still holds the memory.
      */
     const struct policy_amount *current;
     uint32_t current_count;
@@ -169,7 +169,7 @@ struct policy_job {
 struct policy_user {
     uint64_t id;       /* the caller's number: a uid */
     uint32_t weight;   /* 1 … POLICY_WEIGHT_MAX, relative to the other users */
-    int64_t most_mcpu; /* most for all its jobs; POLICY_UNLIMITED: only its share counts */
+    int64_t most_mcpu; /* maximum of all its jobs; POLICY_UNLIMITED: only its share counts */
 };
 
 struct policy_snapshot {
@@ -183,7 +183,7 @@ struct policy_snapshot {
     uint32_t job_count;
     const struct policy_user *users; /* cores are divided among users first, then their jobs */
     uint32_t user_count;             /* 0: users do not count */
-    bool at_once;                    /* somebody waits for this plan: no switching gate */
+    bool at_once;                    /* a caller waits for this plan: no switching gate */
     const int64_t *params;           /* as policy->params, in its order; NULL: the defaults */
     const void *state; /* the last plan's state_out, also across restarts; NULL: none yet;
                           a policy without state ignores it */
@@ -204,14 +204,16 @@ enum policy_verb {
     POLICY_VERB_MAX
 };
 
-/* The arguments stand in brackets, in order: amounts as in policy_vector, a job's id, a domain's
- * level and id. */
+/*
+ * The reason's arguments stand in brackets, in order: amounts as in policy_vector, a job's id, a
+ * domain's level and id.
+ */
 enum policy_reason_code {
     POLICY_REASON_NONE,
     POLICY_REASON_EQUAL_SHARE,      /* [mcpu shared, jobs sharing, mcpu there are] */
     POLICY_REASON_WEIGHTED_SHARE,   /* [weight, sum of weights, mcpu shared, jobs sharing] */
     POLICY_REASON_MINIMUM,          /* [minimum mcpu, share mcpu] */
-    POLICY_REASON_MAXIMUM,          /* [maximum mcpu, share mcpu or 0: nobody else wants more] */
+    POLICY_REASON_MAXIMUM,          /* [maximum mcpu, share mcpu or 0: no other job wants more] */
     POLICY_REASON_ONE_THREAD,       /* [jobs, mcpu, mcpu there are]: more jobs than cores */
     POLICY_REASON_MINIMA,           /* [minimum, sum of minima, shared, there are; mcpu] */
     POLICY_REASON_PINNED,           /* [mcpu, enum policy_pin] */
@@ -257,9 +259,9 @@ struct policy_reason {
     int64_t arg[POLICY_REASON_ARGS];
     int64_t used_mcpu;     /* both of the most oversubscribed domain where the job has amounts; */
     int64_t capacity_mcpu; /* 0 without one */
-    int64_t user_mcpu;    /* when its user's jobs could use more than their share: the share, … */
-    int64_t machine_mcpu; /* … the cores that users divide … */
-    uint32_t users;       /* … and the number of users; else 0 */
+    int64_t user_mcpu;     /* its user's share, when the user's jobs could use more, … */
+    int64_t machine_mcpu;  /* … the cores that users divide … */
+    uint32_t users;        /* … and the number of users; else 0 */
 };
 
 /* The decision about one job, which has the same index in the snapshot. */
@@ -268,17 +270,17 @@ struct policy_decision {
     uint32_t verb;         /* enum policy_verb */
     uint32_t amount_first; /* its entries in the plan's amounts; at most one per domain */
     uint32_t amount_count; /* 0 when it holds nothing */
-    uint32_t place;        /* its number in the order in which waiting jobs begin; 0: the policy
-                              has no such order, or the job does not wait for its turn */
-    int64_t user_mcpu;     /* most that its user may have; 0: users do not count */
-    uint64_t worth;        /* worth of a unit of its speed to the switching gate; 0: its weight */
+    uint32_t place;    /* its number in the order in which waiting jobs begin; 0: the policy has no
+                          such order, or the job does not wait for its turn */
+    int64_t user_mcpu; /* maximum of its user; 0: users do not count */
+    uint64_t worth;    /* worth of a unit of its speed to the switching gate; 0: its weight */
     struct policy_reason reason;
 };
 
 /* The use of one domain under the plan, its descendants included. */
 struct policy_domain_use {
     struct policy_vector used;
-    bool oversubscribed[POLICY_RESOURCE_MAX]; /* used is above what the domain can give */
+    bool oversubscribed[POLICY_RESOURCE_MAX]; /* used is above the domain's available amount */
 };
 
 /* The caller sets the pointers and rooms; policy_decide() fills in the rest. */
@@ -294,7 +296,7 @@ struct policy_plan {
     void *state_out; /* opaque, same bytes on every machine of one byte order */
     size_t state_room;
     size_t state_size;
-    int64_t reserve_mcpu; /* cores of the root domain that the policy leaves unused on purpose */
+    int64_t reserve_mcpu; /* cores of the root domain that the policy keeps unused on purpose */
     void *scratch;        /* aligned as by malloc */
     size_t scratch_room;
 };
@@ -311,10 +313,10 @@ struct policy_param {
     const char *unit; /* "ns", "mcpu", …; "" for a bare number */
     const char *text;
     const char *const *names; /* names of the values min … max, in order; NULL: a plain number */
-    bool open;                /* max is only the end of the range of numbers: no text shows it */
+    bool open;                /* max only ends the range of numbers: no text shows it */
 };
 
-/* The most that a plan may need; all of it may be 0. */
+/* The maximum needs of a plan; all of them may be 0. */
 struct policy_room {
     size_t amounts; /* entries */
     size_t scratch_bytes;
@@ -372,12 +374,12 @@ struct policy_spec {
 /*
  * Reads NAME[/WORD…]: a word is the name of a value ("fcfs/max-prop/malleable") or PARAM=VALUE
  * ("priority/ageing=60s/variant=rigid"), each parameter at most once; the others have their
- * defaults. Returns 0, -ENOENT (no such policy) or -EINVAL, with the word, what was expected and
- * what comes near in *err (may be NULL).
+ * defaults. Returns 0, -ENOENT (no such policy) or -EINVAL, with the word, the expected words and
+ * the nearest one in *err (may be NULL).
  */
 int policy_spec_parse(const char *text, struct policy_spec *ret_spec, struct error *err);
 
-/* Writes the shortest text that reads back as the same: no defaults. Returns its length. */
+/* Writes the shortest text that reads back as the same. Returns its length. */
 size_t policy_spec_text(const struct policy_spec *spec, char *buf, size_t size);
 
 /*
@@ -399,13 +401,13 @@ void policy_machine_init(struct policy_domain *root, int64_t mcpu, int64_t memor
 
 /* ---- reading snapshots and plans ------------------------------------------------------------- */
 
-/* Whether @domain is @ancestor or lies in it. */
+/* True if @domain is @ancestor or lies in it. */
 bool policy_domain_within(const struct policy_snapshot *snapshot, uint32_t domain,
                           uint32_t ancestor);
 
 /*
- * Returns how much of a resource the domain can give: its capacity; for POLICY_MCPU under a power
- * cap at most (cap - idle) / core, with the core that draws most in the subtree.
+ * Returns how much of a resource the domain has to give: its capacity; for POLICY_MCPU under a
+ * power cap at most (cap - idle) / core, with the core that draws most in the subtree.
  */
 int64_t policy_domain_capacity(const struct policy_snapshot *snapshot, uint32_t domain,
                                enum policy_resource resource);
@@ -414,7 +416,7 @@ int64_t policy_domain_capacity(const struct policy_snapshot *snapshot, uint32_t 
 int64_t policy_amount_total(const struct policy_amount *amounts, size_t count,
                             enum policy_resource resource);
 
-/* The same for a decision: what the job has under the plan. */
+/* Returns the same sum for a decision: the job's amount under the plan. */
 int64_t policy_decision_total(const struct policy_plan *plan, uint32_t job,
                               enum policy_resource resource);
 
@@ -432,15 +434,15 @@ uint32_t policy_span_domain(const struct policy_snapshot *snapshot, const struct
 uint32_t policy_job_place(const struct policy_snapshot *snapshot, const struct policy_job *job);
 
 /*
- * Returns the amount that a running job must have: its pin; else, unless it is malleable, what it
- * has, or for a rigid job its request. -1: the policy chooses.
+ * Returns the amount that a running job must have: its pin; else, unless it is malleable, its
+ * present amount, or for a rigid job its request. -1: the policy chooses.
  */
 int64_t policy_job_fixed(const struct policy_job *job, enum policy_resource resource);
 
-/* Returns the least it can run with: the fixed amount, else its minimum; at least one core. */
+/* Returns the job's minimum to run: the fixed amount, else its minimum; at least one core. */
 int64_t policy_job_least(const struct policy_job *job, enum policy_resource resource);
 
-/* Returns the most it can use: its maximum; at least one core. */
+/* Returns the most that the job can use: its maximum; at least one core. */
 int64_t policy_job_most(const struct policy_job *job, enum policy_resource resource);
 
 /*
@@ -499,23 +501,21 @@ struct policy_fault {
     int64_t bound;     /* … and the bound that it violates; both 0 where there is none */
 };
 
-/* Whether the snapshot is well formed. Returns 0, or -EINVAL with *fault (may be NULL) filled in.
- */
+/* Checks that the snapshot is well formed: 0, or -EINVAL with *fault (may be NULL) filled in. */
 int policy_snapshot_check(const struct policy_snapshot *snapshot, struct policy_fault *fault);
 
 /*
- * Whether the snapshot allows the plan: verbs by state and malleability, places, minima, maxima,
- * pins, memory of paused jobs, capacity of every domain. A plan may exceed a capacity only where
- * minima, pins, rigid sizes or one thread per job add up to more, and must mark it.
- * Returns 0, or -EINVAL with *fault (may be NULL) filled in.
+ * Checks that the snapshot allows the plan: verbs by state and malleability, places, minima,
+ * maxima, pins, memory of paused jobs, capacity of every domain. A plan may exceed a capacity only
+ * where minima, pins, rigid sizes or one thread per job add up to more, and must mark it. Returns
+ * 0, or -EINVAL with *fault (may be NULL) filled in.
  */
 int policy_plan_check(const struct policy_snapshot *snapshot, const struct policy_plan *plan,
                       struct policy_fault *fault);
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* These stand behind the reason, before numbers: more cores in use than there are; the user's
- * cores. */
+/* Follow the reason, before numbers: more cores in use than there are; the user's cores. */
 #define POLICY_OVER_TEXT "; oversubscribed: "
 #define POLICY_USER_TEXT "; its user has "
 
@@ -528,7 +528,7 @@ size_t policy_reason_text(const struct policy_reason *reason, const char *other,
                           size_t size);
 size_t policy_fault_text(const struct policy_fault *fault, char *buf, size_t size);
 
-/* Whether the reason names another job; *ret_id is its id. */
+/* True if the reason names another job; *ret_id is its id. */
 bool policy_reason_job(const struct policy_reason *reason, uint64_t *ret_id);
 
 const char *policy_verb_name(enum policy_verb verb); /* "resize"; "?" if unknown */

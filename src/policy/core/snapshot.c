@@ -63,7 +63,7 @@ int64_t policy_job_fixed(const struct policy_job *job, enum policy_resource reso
         return job->pinned.of[resource];
     if (job->malleability == POLICY_MALLEABLE)
         return -1;
-    /* A program that began by itself has no cores of ours yet: that is no size to stay at. */
+    /* A program that began by itself has no allocation yet, so it has no size to stay at. */
     if (has || (job->current_count && resource != POLICY_MCPU))
         return has;
     return job->malleability == POLICY_RIGID && job->request.of[resource]
@@ -95,7 +95,7 @@ static uint64_t core_power_uw(const struct policy_snapshot *snapshot, uint32_t d
     return snapshot->domains[domain].core_uw;
 }
 
-/* Most mcpu that the domain's power cap carries; the dearest core of the subtree is assumed. */
+/* Most mcpu under the domain's power cap, at the power of the subtree's dearest core. */
 static int64_t power_mcpu(const struct policy_snapshot *snapshot, uint32_t domain)
 {
     uint64_t cap = snapshot->domains[domain].cap_uw;
@@ -240,8 +240,8 @@ static bool current_is_well_formed(const struct policy_snapshot *snapshot,
 #define TABLES_BITS 8
 
 /*
- * Tables found without a zero in this check, by their address: walking them costs more than all the
- * rest, and many jobs share a few.
+ * Tables that this check found without a zero, by their address: walking tables costs more than all
+ * other checks, and many jobs share a few.
  */
 struct good_tables {
     const uint32_t *table[1 << TABLES_BITS];
@@ -291,7 +291,7 @@ static enum policy_fault_code job_fault(const struct policy_snapshot *snapshot,
     return curves_are_well_formed(job, good) ? POLICY_FAULT_NONE : POLICY_FAULT_CURVE;
 }
 
-/* Index of a job whose id an earlier one has, or job_count. */
+/* Returns the index of a job with the id of an earlier one, or job_count. */
 static uint32_t same_id(const struct policy_snapshot *snapshot)
 {
     const struct policy_job *jobs = snapshot->jobs;

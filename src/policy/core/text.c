@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reasons and faults as one line for a person. */
+/* Writes reasons and faults as one line for a person. */
 #include "policy/core/policy.h"
 #include "policy/core/writer.h"
 
@@ -60,7 +60,7 @@ static const char *const reason_text[POLICY_REASON_MAX] = {
 static_assert(sizeof(reason_text) / sizeof(reason_text[0]) == POLICY_REASON_ENDS + 1,
               "every reason has a text");
 
-/* A number that says nothing to a reader is not shown: shares of one, and what others hold. */
+/* Leaves out numbers that tell nothing: shares of one job, others' cores where there are none. */
 static const char *pattern_of(const struct policy_reason *reason)
 {
     const int64_t *arg = reason->arg;
@@ -185,7 +185,7 @@ const char *policy_verb_name(enum policy_verb verb)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* @value / @unit with up to two decimals, cut, and without zeros at the end: "2.5". */
+/* Writes @value / @unit with up to two decimals, cut, and without trailing zeros: "2.5". */
 static void put_fraction(struct writer *w, int64_t value, int64_t unit)
 {
     int64_t rest = value > 0 ? value % unit : 0;

@@ -16,7 +16,7 @@ void put_text(struct writer *w, const char *text)
 void put_number(struct writer *w, int64_t value)
 {
     uint64_t rest = value < 0 ? -(uint64_t)value : (uint64_t)value;
-    char digit[20]; /* 2^64 has as many */
+    char digit[20]; /* 2^64 has this many digits */
     int n = 0;
 
     do

@@ -22,5 +22,5 @@ void put_number(struct writer *w, int64_t value);
 /* Ends the text; returns its length. */
 size_t put_end(struct writer *w);
 
-/* Stands for strcmp(), which policy objects may not import. */
+/* Replaces strcmp(), which policy objects may not import. */
 bool text_same(const char *a, const char *b);

@@ -5,9 +5,9 @@
 
 #include "policy/division/order.h"
 
-#define GAIN_MAX (INT64_C(1) << 15)      /* of one core; more is no speed-up that exists */
-#define NOTHING  INT64_MIN               /* a bid of someone who gains nothing */
-#define SURE     (2 * AUCTION_WORTH_MAX) /* added to bids for what one is sure of */
+#define GAIN_MAX (INT64_C(1) << 15)      /* per core; no real speed-up is larger */
+#define NOTHING  INT64_MIN               /* the bid of a job that gains nothing */
+#define SURE     (2 * AUCTION_WORTH_MAX) /* added to bids for cores that a job is sure of */
 
 static int64_t cores_up(int64_t mcpu)
 {
@@ -67,10 +67,10 @@ static void enter(struct auction *a, uint32_t j, int64_t confidence)
         b->speed = curve->envelope_permille ? curve->envelope_permille : curve->speedup_permille;
         b->count = curve->count;
     }
-    /* what it starts with it keeps: not more than was asked for, as others may come */
+    /* a starting job keeps its size: no more than its request, as others may come */
     if (job->malleability == POLICY_MOLDABLE && !b->fixed && job->request.of[POLICY_MCPU])
         b->most = larger(b->least, smaller(b->most, job->request.of[POLICY_MCPU]));
-    /* a paused job holds something, so one of which nothing is known yet cannot be paused */
+    /* a paused job holds an entry, so a job without one cannot be paused yet */
     b->seated = b->runs && (a->pausing == AUCTION_PAUSES_NOBODY || !job->preemptible ||
                             job->current_count == 0);
     if (!b->runs && job->state != POLICY_PAUSED)
@@ -88,7 +88,7 @@ bool auction_takes_part(const struct auction *a, uint32_t j)
            a->plan->decisions[j].verb == POLICY_VERB_NONE;
 }
 
-/* In each domain around a job's place, its part by weight of what is not fixed there. */
+/* In each domain around a job's place, its part by weight of the cores that are not fixed. */
 static void find_sure_shares(struct auction *a)
 {
     const struct policy_domain *domains = a->snapshot->domains;
@@ -212,7 +212,7 @@ static void open_heap(struct auction *a)
         order_sift_down(a->heap, i, a->heap_count, bids_less, a->bidder);
 }
 
-/* The root has another bid now, or leaves. */
+/* Moves the root down after its bid changed, or removes it. */
 static void update_root(struct auction *a)
 {
     if (a->bidder[a->heap[0]].bid == NOTHING)
@@ -223,7 +223,7 @@ static void update_root(struct auction *a)
 
 /* ---- handing out ----------------------------------------------------------------------------- */
 
-/* What a job needs to run with @mcpu beside what it has now. */
+/* Returns the job's needs to run with @mcpu beside its present amounts. */
 static struct policy_vector need_of(struct auction *a, uint32_t j, int64_t mcpu)
 {
     struct policy_vector need = {0};
@@ -234,7 +234,7 @@ static struct policy_vector need_of(struct auction *a, uint32_t j, int64_t mcpu)
     return need;
 }
 
-/* A job that has no cores in the plan yet. */
+/* True for a job without cores in the plan so far. */
 static bool begin(struct auction *a, uint32_t j, int64_t mcpu, bool crowd)
 {
     uint32_t place = auction_place(a, j);
@@ -265,7 +265,7 @@ bool auction_seat(struct auction *a, uint32_t j, int64_t mcpu, bool crowd)
     return true;
 }
 
-/* The narrowest domain around the job that has no room for so much. */
+/* Returns the narrowest domain around the job that lacks this much room. */
 static uint32_t lacking_domain(struct auction *a, uint32_t j, int64_t mcpu)
 {
     uint32_t d = auction_place(a, j);
@@ -275,13 +275,13 @@ static uint32_t lacking_domain(struct auction *a, uint32_t j, int64_t mcpu)
     return d;
 }
 
-/* With one core more, begun ones filled up first. */
+/* One core more; a job with a fraction of a core fills that up first. */
 static int64_t next_size(const struct bidder *b)
 {
     return smaller((b->mcpu / POLICY_CORE_MCPU + 1) * POLICY_CORE_MCPU, b->most);
 }
 
-/* What it wants next is not there, and will not be. */
+/* Ends the job's bidding: its next cores are not free, and will not become free. */
 static void turn_away(struct auction *a, uint32_t j)
 {
     struct bidder *b = &a->bidder[j];
@@ -303,7 +303,7 @@ static void turn_away(struct auction *a, uint32_t j)
         layout_stop(&a->layout, j, POLICY_VERB_HOLD);
 }
 
-/* Gives the root what it bids for, or sends it away. */
+/* Gives the root the cores of its bid, or removes it. */
 static void serve_root(struct auction *a)
 {
     uint32_t j = a->heap[0];
@@ -347,7 +347,7 @@ static bool older(uint32_t x, uint32_t y, const void *arg)
     return a->arrival_ns != b->arrival_ns ? a->arrival_ns < b->arrival_ns : a->id < b->id;
 }
 
-/* Before anyone borrows, all have lent. The auction is over, and the heap's room free. */
+/* All lend before one borrows. The auction is over, so the heap's room is free. */
 static void move_lent_cores(struct auction *a)
 {
     uint32_t borrowers = 0;

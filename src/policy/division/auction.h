@@ -34,17 +34,17 @@ enum auction_param {
                             .max = 1000,                                                           \
                             .def = 300,                                                            \
                             .unit = "permille",                                                    \
-                            .text = "with less of it a speed-up curve counts as unknown"},         \
+                            .text = "a speed-up curve of lower confidence counts as unknown"},     \
     GATE_PARAMS
 
 #define AUCTION_WORTH_MAX (INT64_C(1) << 60)
 #define AUCTION_PRICE_MAX (INT64_C(1) << 44)
 
-/* Whether jobs that run and may be paused keep their least. */
+/* How jobs that run and may be paused keep their minimum. */
 enum auction_pausing {
     AUCTION_PAUSES_NOBODY,
-    AUCTION_PAUSES_IN_NEED, /* yes, while there is room: they go before all bids */
-    AUCTION_PAUSES_OUTBID   /* no: they bid for it like waiting jobs */
+    AUCTION_PAUSES_IN_NEED, /* while there is room, they come before all bids */
+    AUCTION_PAUSES_OUTBID   /* they bid for it like waiting jobs */
 };
 
 /* One job; sizes in mcpu. */
@@ -55,15 +55,15 @@ struct bidder {
     int64_t mcpu; /* in the plan; 0: does not run */
     int64_t least;
     int64_t most;
-    int64_t sure;          /* what a job without curve has before the bids begin */
+    int64_t sure;          /* mcpu of a job without curve before the bids begin */
     int64_t price;         /* 1 … AUCTION_PRICE_MAX for a thousandth of its speed on one core */
     const uint32_t *speed; /* concave, in thousandths, for `count` cores; NULL: not known */
     uint32_t count;
     uint32_t weight;
     uint32_t lacking; /* domain that had no room for its last bid, or POLICY_NO_PARENT */
     bool runs;        /* before the plan */
-    bool seated;      /* goes on in any case: it cannot be paused */
-    bool fixed;       /* has one possible size */
+    bool seated;      /* goes on in any case, since it cannot be paused */
+    bool fixed;       /* has only one possible size */
 };
 
 struct auction {
@@ -101,8 +101,8 @@ int64_t auction_speed(const struct bidder *bidder, int64_t cores);
 int64_t auction_gain(const struct bidder *bidder, int64_t cores);
 
 /*
- * Raises the job to @mcpu before the auction, if there is room, and starts or resumes it for that.
- * With @crowd, cores need no room. Returns whether the job has that much now.
+ * Raises the job to @mcpu before the auction, if there is room; starts or resumes it for that. With
+ * @crowd, cores need no room. Returns true if the job has that much now.
  */
 bool auction_seat(struct auction *auction, uint32_t job, int64_t mcpu, bool crowd);
 
@@ -115,5 +115,5 @@ void auction_conclude(struct auction *auction);
 /* Returns the domain where the job's cores are or will be. */
 uint32_t auction_place(struct auction *auction, uint32_t job);
 
-/* Whether the auction decides about the job: no person holds it, and it was not refused. */
+/* True if the auction decides about the job: no user holds it, and it was not refused. */
 bool auction_takes_part(const struct auction *auction, uint32_t job);

@@ -6,12 +6,12 @@
 
 #include <stdint.h>
 
-/* Bounds that keep the sums of products below within 128 bits, with room for all jobs there are. */
+/* Bounds that keep the sums of products below within 128 bits, even with all jobs. */
 #define HORIZON_MAX (UINT64_C(3600) * 1000000000)
 #define COST_MAX    (UINT64_C(1) << 38)
 #define WORTH_MAX   (UINT64_C(1) << 32)
 
-#define SOONEST_NS   1000000 /* until looked at again */
+#define SOONEST_NS   1000000 /* shortest time until the next look */
 #define NOT_OPTIONAL (-1)
 
 __extension__ typedef unsigned __int128 wide;
@@ -21,10 +21,10 @@ struct gate {
     struct policy_plan *plan;
     uint64_t factor;
     uint64_t dwell_ns;
-    int64_t *mcpu; /* of each job with an optional resize: without it, then with free cores */
+    int64_t *mcpu; /* mcpu of each job with an optional resize: without it, then with free cores */
     uint32_t *by_id;
     uint32_t optional;
-    enum policy_reason_code reason; /* why the plan is not made as it is */
+    enum policy_reason_code reason; /* why the gate changes the plan */
     uint64_t wait_ns;               /* the longest dwell left */
 };
 
@@ -44,7 +44,7 @@ void gate_room(const struct policy *policy, const struct policy_snapshot *snapsh
     for (uint32_t j = 0; j < snapshot->job_count; j++)
         room->amounts += snapshot->jobs[j].current_count;
     if (room->scratch_bytes < scratch)
-        room->scratch_bytes = scratch; /* the policy is done with it by then */
+        room->scratch_bytes = scratch; /* the policy no longer needs it then */
 }
 
 /* ---- what is optional -------------------------------------------------------------------------
@@ -76,7 +76,7 @@ static int64_t amount_in(const struct policy_amount *amounts, uint32_t count, ui
     return 0;
 }
 
-/* Whether what is not cores is the same in each domain of @a as in @b. */
+/* True if each domain of @a and @b agrees on all resources except cores. */
 static bool others_match(const struct policy_amount *a, uint32_t a_count,
                          const struct policy_amount *b, uint32_t b_count)
 {
@@ -111,7 +111,7 @@ static void find_optional(struct gate *g)
     }
 }
 
-/* The one domain that the amounts' cores lie in, or POLICY_NO_PARENT. */
+/* Returns the only domain with cores among the amounts, or POLICY_NO_PARENT. */
 static uint32_t domain_of_cores(const struct policy_amount *amounts, uint32_t count)
 {
     uint32_t domain = POLICY_NO_PARENT;
@@ -126,7 +126,7 @@ static uint32_t domain_of_cores(const struct policy_amount *amounts, uint32_t co
     return domain;
 }
 
-/* Whether the plan gives it more cores where it has some, which hurts nobody if they are free. */
+/* True if the plan gives the job more cores where it has some: harmless if they are free. */
 static bool grows_in_place(const struct gate *g, uint32_t j)
 {
     const struct policy_job *job = &g->snapshot->jobs[j];
@@ -150,7 +150,7 @@ static int64_t room_in(const struct gate *g, uint32_t domain)
     return capacity - *used_in(g, domain) - (domain == 0 ? g->plan->reserve_mcpu : 0);
 }
 
-/* Counts what the plan uses without its optional resizes. */
+/* Counts the plan's use without its optional resizes. */
 static void count_used(struct gate *g)
 {
     for (uint32_t d = 0; d < g->snapshot->domain_count; d++)
@@ -198,7 +198,7 @@ static uint64_t cost_of(const struct gate *g, uint32_t j)
     return cost < COST_MAX ? cost : COST_MAX;
 }
 
-/* How long the job is expected to go on with @mcpu. */
+/* Returns how long the job is expected to go on with @mcpu. */
 static uint64_t horizon_of(const struct gate *g, uint32_t j, int64_t mcpu)
 {
     const struct policy_job *job = &g->snapshot->jobs[j];
@@ -223,7 +223,7 @@ static bool growth_pays(const struct gate *g, uint32_t j, int64_t mcpu)
                                  (wide)before * cost_of(g, j) * g->factor;
 }
 
-/* What of its growth the job gets of cores that are free without anybody's shrink. */
+/* Returns the part of the job's growth that is free without another job's shrink. */
 static void grow(struct gate *g, uint32_t j)
 {
     uint32_t place = domain_of_cores(entries(g, j), g->plan->decisions[j].amount_count);
@@ -261,7 +261,7 @@ static void grow_into_free_cores(struct gate *g)
         grow(g, g->by_id[i]);
 }
 
-/* The longest time that somebody whom the plan shrinks or moves has still to dwell. */
+/* Returns the longest dwell left of a job that the plan shrinks or moves. */
 static uint64_t dwell_left(const struct gate *g)
 {
     uint64_t longest = 0;
@@ -278,7 +278,7 @@ static uint64_t dwell_left(const struct gate *g)
     return longest;
 }
 
-/* All optional resizes of the plan against those that need no shrink. */
+/* Compares all optional resizes of the plan with those that need no shrink. */
 static bool plan_pays(struct gate *g)
 {
     uint64_t horizon = HORIZON_MAX;
@@ -302,7 +302,7 @@ static bool plan_pays(struct gate *g)
     }
     if (gain > loss && (gain - loss) * horizon > cost * g->factor)
         return true;
-    if (gain > loss && grows_with_age) /* it may pay when they are twice as old */
+    if (gain > loss && grows_with_age) /* the change may pay when the jobs are twice as old */
         g->wait_ns = horizon > SOONEST_NS ? horizon : SOONEST_NS;
     return false;
 }

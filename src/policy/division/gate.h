@@ -33,10 +33,10 @@
      .max = 1000,                                                                                  \
      .def = 2,                                                                                     \
      .unit = "",                                                                                   \
-     .text = "its cost that a change of running jobs must save"},                                  \
+     .text = "a change of running jobs must gain this many times its cost"},                       \
     {                                                                                              \
         .name = "dwell", .min = 0, .max = INT64_C(3600000000000), .def = INT64_C(1000000000),      \
-        .unit = "ns", .text = "no job is shrunk so soon after a change, if that can wait"          \
+        .unit = "ns", .text = "how long after a change a job keeps its cores, where possible"      \
     }
 
 /* The number of GATE_PARAMS. */
@@ -46,6 +46,6 @@
 void gate_room(const struct policy *policy, const struct policy_snapshot *snapshot,
                struct policy_room *room);
 
-/* Takes back the resizes that do not pay from a plan fresh from its policy. */
+/* Takes back the resizes that do not pay from a policy's new plan. */
 void gate_apply(const struct policy *policy, const struct policy_snapshot *snapshot,
                 struct policy_plan *plan);

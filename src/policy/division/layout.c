@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* ---- what is left ---------------------------------------------------------------------------- */
+/* ---- free amounts ---------------------------------------------------------------------------- */
 
 size_t layout_amounts(const struct policy_snapshot *snapshot)
 {
@@ -36,13 +36,13 @@ void layout_use(struct layout *layout, uint32_t domain, int resource, int64_t am
     for (uint32_t d = domain; d != POLICY_NO_PARENT; d = layout->snapshot->domains[d].parent) {
         int64_t *left = &layout->left[d].of[resource];
 
-        /* what is below all bounds stays negative, also when some of it is given back */
+        /* a value below all bounds stays negative, also when some of it is given back */
         if (*left != POLICY_UNLIMITED && __builtin_sub_overflow(*left, amount, left))
             *left = INT64_MIN;
     }
 }
 
-/* Over the domain and its ancestors. */
+/* Works on the domain and its ancestors. */
 static int64_t smallest(const struct layout *layout, const struct policy_vector *of_domain,
                         uint32_t domain, int resource)
 {
@@ -64,7 +64,7 @@ int64_t layout_capacity(const struct layout *layout, uint32_t domain, int resour
     return smallest(layout, layout->capacity, domain, resource);
 }
 
-/* Memory first: it is what no pause of another job can free. */
+/* Memory comes first: no pause of another job can free it. */
 static int first_above(const struct layout *layout, const struct policy_vector *of_domain,
                        uint32_t domain, const struct policy_vector *need)
 {
@@ -119,7 +119,7 @@ void layout_fixed_reason(struct layout *layout, uint32_t j)
         layout_reason(layout, j, POLICY_REASON_MOLDABLE, mcpu, 0, 0, 0);
 }
 
-/* Its place first, which will get the cores, then what stays put. */
+/* The job's place comes first, which will get the cores; other entries stay. */
 static void lay_out(struct layout *layout, uint32_t j, uint32_t place)
 {
     const struct policy_job *job = &layout->snapshot->jobs[j];
@@ -139,7 +139,7 @@ static void lay_out(struct layout *layout, uint32_t j, uint32_t place)
     layout->plan->amount_count += decision->amount_count;
 }
 
-/* Parameter servers and workers of a running job: what it has, unless a pin or bound differs. */
+/* Parameter servers and workers of a running job stay, unless a pin or bound differs. */
 static void place_tasks(struct layout *layout, uint32_t j, int r)
 {
     const struct policy_job *job = &layout->snapshot->jobs[j];
@@ -150,7 +150,7 @@ static void place_tasks(struct layout *layout, uint32_t j, int r)
         want = has < job->min.of[r] ? job->min.of[r] : has;
     if (policy_job_fixed(job, r) < 0 && want > job->max.of[r])
         want = job->max.of[r];
-    /* those of a paused job come back together: there is one place to look for room */
+    /* a paused job's resources come back together, so one place must have room */
     if (want == has && job->state != POLICY_PAUSED)
         return;
     for (uint32_t i = 0; i < layout->plan->decisions[j].amount_count; i++)
@@ -232,7 +232,7 @@ void layout_refuse(struct layout *layout, uint32_t j, uint32_t place,
     layout->plan->decisions[j].verb = never ? POLICY_VERB_INFEASIBLE : POLICY_VERB_HOLD;
 }
 
-/* ---- the plan -------------------------------------------------------------------------------- */
+/* ---- writing the plan ------------------------------------------------------------------------ */
 
 static bool is_empty(const struct policy_vector *amount)
 {
@@ -240,7 +240,7 @@ static bool is_empty(const struct policy_vector *amount)
              amount->of[POLICY_WORKER]);
 }
 
-/* Whether the entries that hold something are the same as now. */
+/* True if the non-empty entries are the same as now. */
 static bool is_unchanged(struct layout *layout, uint32_t j)
 {
     const struct policy_job *job = &layout->snapshot->jobs[j];

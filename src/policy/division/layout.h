@@ -18,7 +18,7 @@ struct layout {
     struct policy_vector *left; /* negative: minima or pins add up to more */
 };
 
-/* How many entries of the plan and bytes of scratch (aligned as int64_t) a layout needs. */
+/* Adds the entries of the plan and bytes of scratch (aligned as int64_t) that a layout needs. */
 size_t layout_amounts(const struct policy_snapshot *snapshot);
 size_t layout_bytes(const struct policy_snapshot *snapshot);
 
@@ -32,7 +32,7 @@ void layout_use(struct layout *layout, uint32_t domain, int resource, int64_t am
 /* Returns what the domain and all its ancestors have left; negative where one holds too much. */
 int64_t layout_left(const struct layout *layout, uint32_t domain, int resource);
 
-/* The same for an empty machine. */
+/* Returns the same for an empty machine. */
 int64_t layout_capacity(const struct layout *layout, uint32_t domain, int resource);
 
 struct policy_amount *layout_entries(struct layout *layout, uint32_t job);
@@ -56,8 +56,8 @@ void layout_present(struct layout *layout, uint32_t job);
 void layout_tasks(struct layout *layout, uint32_t job, int sign);
 
 /*
- * Tells what a waiting job needs in @place besides cores. A queued job needs its request, or its
- * least where the machine cannot hold the request; a paused job what it had, except memory.
+ * Tells a waiting job's needs in @place besides cores. A queued job needs its request, or its
+ * minimum where the machine cannot hold that; a paused job its former amounts, except memory.
  */
 void layout_need(const struct layout *layout, uint32_t job, uint32_t place,
                  struct policy_vector *ret_need);
@@ -66,7 +66,7 @@ void layout_need(const struct layout *layout, uint32_t job, uint32_t place,
  * the others. POLICY_RESOURCE_MAX: there is room. */
 int layout_lacks(const struct layout *layout, uint32_t place, const struct policy_vector *need);
 
-/* The same against the capacity: such a need can never fit. */
+/* Compares with the capacity instead: such a need can never fit. */
 int layout_exceeds(const struct layout *layout, uint32_t place, const struct policy_vector *need);
 
 /* Lays out a queued job that starts in @place, and uses @need, but no cores yet. */

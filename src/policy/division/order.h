@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Whether element @a goes before @b. The order must be total, so its last key is unique. */
+/* True if element @a goes before @b. The order must be total, so its last key is unique. */
 typedef bool (*order_before_fn)(uint32_t a, uint32_t b, const void *arg);
 
 /*

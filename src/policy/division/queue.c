@@ -33,7 +33,7 @@ const char *const queue_resize_names[] = {
 static_assert(sizeof(queue_resize_names) / sizeof(char *) == RESIZE_MAX,
               "every way to resize has a name");
 
-/* Whether its size follows what the others do, down as well as up. */
+/* True if the job's size follows the others' at every decision, down as well as up. */
 static bool follows(const struct queue *q, const struct ticket *t)
 {
     return t->malleability == POLICY_MALLEABLE && q->param[QUEUE_RESIZE] == RESIZE_BOTH;
@@ -133,7 +133,7 @@ static void take(struct queue *q, uint32_t j, int64_t mcpu)
     layout_use(&q->layout, layout_place(&q->layout, j), POLICY_MCPU, mcpu);
 }
 
-/* Up to @target, as far as there is room. */
+/* Grows the job up to @target, as far as there is room. */
 static void raise_to(struct queue *q, uint32_t j, int64_t target)
 {
     int64_t more = target - q->ticket[j].mcpu;
@@ -144,8 +144,8 @@ static void raise_to(struct queue *q, uint32_t j, int64_t target)
 }
 
 /*
- * Who runs has its least, come what may: the plan has to be possible. Then, in the order of the
- * row, what it has, if it does not give that up.
+ * A running job keeps its minimum in any case: the plan has to be possible. Then, in the order of
+ * the row, it keeps its cores, if it does not give them up.
  */
 static void seat_present(struct queue *q)
 {
@@ -173,7 +173,7 @@ static void seat_present(struct queue *q)
     }
 }
 
-/* A job that runs gets more, or waits for its part of what will be divided. */
+/* Grows a running job, or lets it wait for its part of the division. */
 static void settle(struct queue *q, uint32_t j)
 {
     struct ticket *t = &q->ticket[j];
@@ -192,7 +192,7 @@ static int64_t request_cores(const struct ticket *t)
     return t->request / POLICY_CORE_MCPU + (t->request % POLICY_CORE_MCPU != 0);
 }
 
-/* Those who take part keep what they have by now, and divide the rest. */
+/* The jobs that take part keep their cores by now, and divide the rest. */
 static void divide(struct queue *q)
 {
     uint32_t count = q->snapshot->job_count;
@@ -217,7 +217,7 @@ static void divide(struct queue *q)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* What it starts or resumes with at least in @place. */
+/* Returns the minimum with which the job starts or resumes in @place. */
 static void need_in(const struct queue *q, uint32_t j, uint32_t place,
                     struct policy_vector *ret_need)
 {
@@ -233,7 +233,7 @@ static void need_in(const struct queue *q, uint32_t j, uint32_t place,
     ret_need->of[POLICY_MCPU] = larger(mcpu, t->least);
 }
 
-/* Whether the job's span lets it lie all over the domain, but in nothing wider. */
+/* True if the job's span lets it lie all over the domain, but in no wider one. */
 static bool is_largest_place(const struct queue *q, const struct policy_job *job, uint32_t domain)
 {
     return (domain == job->home || q->snapshot->domains[domain].level <= job->span) &&
@@ -241,8 +241,8 @@ static bool is_largest_place(const struct queue *q, const struct policy_job *job
 }
 
 /*
- * Where a queued job would start: where there is room, else where there could be, and of such
- * places in the one with most cores left. Anywhere in its home if it could never run.
+ * Returns where a queued job would start: where there is room, else where there could be, and of
+ * such places the one with most cores left. Without any such place: its home.
  */
 static uint32_t choose_place(const struct queue *q, uint32_t j, struct policy_vector *ret_need)
 {
@@ -270,12 +270,12 @@ static uint32_t choose_place(const struct queue *q, uint32_t j, struct policy_ve
             *ret_need = need;
         }
         if (d == job->home)
-            break; /* all of it: no other lies beside */
+            break; /* takes all of it: no other domain lies beside */
     }
     return best;
 }
 
-/* Whether the least of a paused job fits an empty machine, if not where its memory is. */
+/* True if a paused job's minimum fits an empty machine, except where its memory lies. */
 static bool could_run_elsewhere(const struct queue *q, uint32_t j)
 {
     const struct policy_job *job = &q->snapshot->jobs[j];
@@ -297,8 +297,8 @@ static void give_back(struct queue *q, uint32_t j, int sign)
 }
 
 /*
- * Pauses jobs that yield to @j until it has room, in the order of the victims; those without whom
- * there would be room as well go on. Nobody is paused if all of them together are not enough.
+ * Pauses jobs that yield to @j until it has room, in the order of the victims. A victim that proves
+ * unnecessary goes on. If all of them together do not suffice, none is paused.
  */
 static bool make_room(struct queue *q, uint32_t j, uint32_t place, const struct policy_vector *need)
 {
@@ -341,7 +341,7 @@ static void stop_row(struct queue *q, uint32_t j, int lacking)
         q->next = j;
 }
 
-/* Of a job that waits on; what a paused one does not hold is taken off its entries. */
+/* For a waiting job: drops from its entries the resources that a paused job does not hold. */
 static void keep_waiting(struct queue *q, uint32_t j)
 {
     if (q->snapshot->jobs[j].state == POLICY_PAUSED)
@@ -440,7 +440,7 @@ static void explain_size(struct queue *q, uint32_t j)
         layout_reason(&q->layout, j, POLICY_REASON_KEPT, t->mcpu, t->request, asked, 0);
 }
 
-/* What the division says, in words of requests. */
+/* Says the division's reasons in terms of requests. */
 static void explain_share(struct queue *q, uint32_t j)
 {
     const struct ticket *t = &q->ticket[j];
@@ -453,7 +453,7 @@ static void explain_share(struct queue *q, uint32_t j)
         break;
     case POLICY_REASON_MINIMUM:
     case POLICY_REASON_MINIMA:
-        if (t->mcpu > t->least) /* what it has by the rule counts as its minimum there */
+        if (t->mcpu > t->least) /* its minimum there is the size that the rule gave it */
             explain_size(q, j);
         break;
     default:
@@ -480,7 +480,7 @@ static void conclude(struct queue *q, uint32_t j)
     }
 }
 
-/* The first in the row, those paused just now included, that a running job could make room for. */
+/* The first waiting job, just paused ones included, that a running job could make room for. */
 static uint32_t first_waiting(const struct queue *q)
 {
     for (uint32_t i = 0; i < q->snapshot->job_count; i++)
@@ -489,7 +489,7 @@ static uint32_t first_waiting(const struct queue *q)
     return QUEUE_NOBODY;
 }
 
-/* It may begin when one that runs, be it from now on, has had its time. */
+/* It may begin when a running job, perhaps a new one, has had its time. */
 static void ask_again(struct queue *q)
 {
     uint32_t waiting = first_waiting(q);
@@ -511,7 +511,7 @@ static void find_victims(struct queue *q)
     for (uint32_t j = 0; q->pausing && j < q->snapshot->job_count; j++) {
         const struct policy_job *job = &q->snapshot->jobs[j];
 
-        /* a paused job holds something, so one of which nothing is known yet cannot be paused */
+        /* a paused job holds an entry, so a job without one cannot be paused yet */
         if (job->state == POLICY_RUNNING && job->preemptible && job->current_count)
             q->victim[q->victim_count++] = j;
     }
@@ -519,7 +519,7 @@ static void find_victims(struct queue *q)
         order_sort(q->victim, q->victim_count, q->pausing->paused_first, q);
 }
 
-/* Who gives way just now waits from now on. */
+/* A job that gives way just now waits from now on. */
 static void number_row(struct queue *q)
 {
     uint32_t place = 0;

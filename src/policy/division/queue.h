@@ -46,11 +46,11 @@ extern const char *const queue_reassignment_names[], *const queue_variant_names[
                             .names = queue_reassignment_names},                                    \
     [QUEUE_VARIANT] = {.name = "variant",                                                          \
                        .max = 3,                                                                   \
-                       .text = "what jobs are taken for that could do more",                       \
+                       .text = "how jobs that could change are treated",                           \
                        .names = queue_variant_names},                                              \
     [QUEUE_RESIZE] = {.name = "resize",                                                            \
                       .max = 1,                                                                    \
-                      .text = "whether malleable jobs also give cores up",                         \
+                      .text = "whether running malleable jobs also give up cores",                 \
                       .names = queue_resize_names}
 
 #define QUEUE_NOBODY UINT32_MAX
@@ -61,11 +61,11 @@ struct ticket {
     uint64_t minor;
     uint64_t arrival_ns;
     uint64_t id;
-    uint64_t turn_ns; /* for round-robin: time that it has run since its last start or resume */
+    uint64_t turn_ns; /* for round-robin: its run time since its last start or resume */
     int64_t least;
     int64_t most;
     int64_t request;
-    int64_t has;         /* now; for a paused job, before the pause */
+    int64_t has;         /* cores now; for a paused job, before the pause */
     int64_t mcpu;        /* in the plan; 0: does not run */
     uint32_t paused_for; /* index of the job that needs its cores, or QUEUE_NOBODY */
     uint8_t malleability;
@@ -97,7 +97,7 @@ struct queue {
     uint32_t *victim; /* running jobs that can be paused, in that order */
     uint32_t victim_count;
     uint8_t *child_level;                /* of each domain: the widest level among its children */
-    const struct queue_pausing *pausing; /* NULL: nobody is paused */
+    const struct queue_pausing *pausing; /* NULL: no job is paused */
     int64_t unit;                        /* the policy's own parameter: ageing, quantum */
     int64_t param[QUEUE_PARAM_MAX];
     uint32_t head; /* the first job that must wait, or QUEUE_NOBODY */

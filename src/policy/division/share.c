@@ -9,7 +9,7 @@
 
 enum settled { SETTLED_NOT, SETTLED_LOW, SETTLED_HIGH };
 
-/* In units, of which at most as many count as the largest machine has. */
+/* Returns @mcpu in units, rounded up, at most those of the largest machine. */
 static int64_t units_up(const struct sharing *s, int64_t mcpu)
 {
     return smaller(mcpu / s->unit_mcpu + (mcpu % s->unit_mcpu != 0),
@@ -55,8 +55,7 @@ void sharing_join(struct sharing *s, uint32_t j, int64_t weight, int64_t least_m
 
 /* ---- filling a domain ------------------------------------------------------------------------ */
 
-/* The level at which a domain is full: `cores`, above their bases, for jobs whose weights add up to
- * `weight`. */
+/* Returns the level at which a domain is full: `cores`, above their bases, shared by `weight`. */
 struct level {
     int64_t cores;
     int64_t weight;
@@ -82,9 +81,9 @@ static struct level level_of_unsettled(const struct sharing *s, uint32_t count, 
 }
 
 /*
- * Settles the jobs whose bound holds them at this level and at the final one: if the minima add
- * more than the maxima take away, the level can only fall, and what lies below its minimum stays
- * there; otherwise it can only rise. Returns whether any was settled.
+ * Settles the jobs whose bound holds them at this level and at the final one. If the minima add
+ * more than the maxima take away, the level can only fall, and jobs below their minimum stay there.
+ * Otherwise it can only rise. Returns whether any was settled.
  */
 static bool settle_round(struct sharing *s, uint32_t count, const struct level *level)
 {
@@ -138,7 +137,7 @@ static void round_shares(struct sharing *s, uint32_t count, const struct level *
         s->share[j].cores = s->share[j].base + quota / level->weight;
         s->share[j].over = quota % level->weight;
         rest -= quota / level->weight;
-        s->member[open++] = j; /* the settled ones are not needed any more */
+        s->member[open++] = j; /* the settled ones are no longer needed */
     }
     if (rest == 0)
         return;
@@ -201,8 +200,8 @@ static void share_out(struct sharing *s, uint32_t count, int64_t cores)
 }
 
 /*
- * Whole cores for all minima are more than there are: everyone gets its minimum to the thousandth,
- * and the plan says so if even that is above the capacity.
+ * Whole cores for all minima exceed the capacity: every job gets its minimum to the thousandth, and
+ * the plan says so if even these exceed it.
  */
 static void squeeze(struct sharing *s, uint32_t count, int64_t left_mcpu)
 {
@@ -293,7 +292,7 @@ static void lend(struct sharing *s, uint32_t j)
     layout_use(s->layout, layout_place(s->layout, j), POLICY_MCPU, -lent * s->unit_mcpu);
 }
 
-/* Room is what lenders left: before they did, no domain had any for a job below its maximum. */
+/* Borrowers get what lenders left: before, no domain had room for a job below its maximum. */
 static void borrow(struct sharing *s, uint32_t j)
 {
     struct share *share = &s->share[j];

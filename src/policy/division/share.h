@@ -19,13 +19,13 @@
 /* Shares count whole units, here called cores; bounds in mcpu cut the result. */
 struct share {
     int64_t weight;     /* at least 1; the sum times the machine's units stays below 2^61 */
-    int64_t least_mcpu; /* kept even where minima add up to more than there is */
+    int64_t least_mcpu; /* kept even where minima exceed the capacity */
     int64_t most_mcpu;
     int64_t min;
     int64_t max;
     int64_t base;    /* the job's minimum where minima come first, else 0 */
     int64_t cores;   /* allowed by the domains filled so far */
-    int64_t over;    /* numerator of the part that rounding cut off */
+    int64_t over;    /* numerator of the fraction that rounding cut off */
     uint32_t rank;   /* unique; smaller goes first where shares are alike */
     uint32_t next;   /* in the list of its domain */
     uint8_t settled; /* held at a bound of its own while a domain is filled */
@@ -41,7 +41,7 @@ struct sharing {
     uint32_t *head;        /* first job of each domain's list */
     int64_t capacity_mcpu; /* of the domain that is being filled */
     /* The caller sets these before a job joins. */
-    int64_t unit_mcpu; /* one core, if nothing else was set */
+    int64_t unit_mcpu; /* one core by default */
     bool minima_first;
 };
 
@@ -64,5 +64,5 @@ void sharing_fill(struct sharing *sharing);
  */
 void sharing_lend(struct sharing *sharing, const uint32_t *by_rank);
 
-/* Returns what the job got. */
+/* Returns the job's share. */
 int64_t sharing_mcpu(const struct sharing *sharing, uint32_t job);

@@ -9,13 +9,13 @@
 #include <string.h>
 
 #define STATE_MAGIC UINT64_C(0x7372657375656469)
-#define ROUNDS_MAX  4 /* how often cores that users leave idle are divided anew */
+#define ROUNDS_MAX  4 /* how often cores that users leave idle are divided again */
 
-/* Before each user's part of the state. */
+/* Precedes each user's part of the state. */
 struct state_head {
     uint64_t magic;
     uint64_t user; /* its id */
-    uint64_t size; /* of what follows, which is padded to eight bytes */
+    uint64_t size; /* bytes that follow, padded to eight */
 };
 
 typedef __int128 wide;
@@ -27,22 +27,22 @@ struct part {
     uint32_t user;  /* index in the snapshot */
     uint32_t first; /* of its jobs */
     uint32_t count;
-    uint64_t oldest_ns;  /* arrival of its oldest job … */
+    uint64_t oldest_ns;  /* arrival of the user's oldest job … */
     uint64_t waiting_ns; /* … and of the oldest one that does not run; POLICY_NEVER: none */
-    int64_t wants_mcpu;  /* that its jobs can use */
+    int64_t wants_mcpu;  /* mcpu that its jobs can use */
     int64_t insists_mcpu;
     int64_t granted_mcpu; /* by an administrator, beyond its share */
-    int64_t most_mcpu;    /* of its share that it can use, as known by now */
-    int64_t fair_mcpu;    /* its share before what others leave idle */
+    int64_t most_mcpu;    /* mcpu of its share that it can use, as known by now */
+    int64_t fair_mcpu;    /* its share before it gets others' idle cores */
     int64_t share_mcpu;
-    int64_t pool_mcpu; /* of which it lends some, so that the share is left */
+    int64_t pool_mcpu; /* to divide; it lends some, so that the share is left */
     int64_t used_mcpu;
     uint8_t settled; /* enum settled, while cores are divided */
     bool lends;
-    int64_t over; /* numerator of what rounding has cut off */
+    int64_t over; /* numerator of the fraction that rounding cut off */
 };
 
-/* All within the plan's scratch. */
+/* All members lie within the plan's scratch. */
 struct users {
     const struct policy *policy;
     const struct policy_snapshot *all;
@@ -52,7 +52,7 @@ struct users {
     struct policy_decision *decisions;
     struct policy_domain *domains;
     struct policy_domain_use *uses;
-    struct policy_vector *held; /* of each domain: by others, what cannot be divided */
+    struct policy_vector *held; /* for each domain: the others' amounts that cannot be divided */
     struct part *part;
     uint32_t *order; /* of parts */
     void *scratch;
@@ -179,7 +179,7 @@ const void *users_state(const struct policy_snapshot *s, uint32_t user, size_t *
     return NULL;
 }
 
-/* ---- who there is ---------------------------------------------------------------------------- */
+/* ---- users with jobs ------------------------------------------------------------------------- */
 
 static bool granted(const struct policy_job *job)
 {
@@ -212,7 +212,7 @@ static void count_job(struct users *u, struct part *p, const struct policy_job *
         p->insists_mcpu += policy_job_least(job, POLICY_MCPU);
 }
 
-/* Jobs by user, in the order of the snapshot; users without a job are no part. */
+/* Sorts jobs by user, in the order of the snapshot; users without a job have no part. */
 static void group_jobs(struct users *u)
 {
     const struct policy_snapshot *s = u->all;
@@ -261,8 +261,8 @@ static bool larger_remainder(uint32_t a, uint32_t b, const void *arg)
 }
 
 /*
- * Settles those whose part of @rest, by weight, is above what they can use, or below one unit:
- * whichever of the two is more in sum, as in share.c. True if there were any.
+ * Settles users whose part of @rest, by weight, is above their use, or below one unit: whichever of
+ * the two sums is larger, as in share.c. True if there were any.
  */
 static bool settle(struct users *u, int64_t unit, int64_t rest, int64_t weights)
 {
@@ -289,7 +289,7 @@ static bool settle(struct users *u, int64_t unit, int64_t rest, int64_t weights)
     return high || low;
 }
 
-/* Divides @units of @unit mcpu each; everyone who wants any can have at least one. */
+/* Divides @units of @unit mcpu each; a user who wants any gets at least one, if possible. */
 static void divide_units(struct users *u, int64_t unit, int64_t units)
 {
     int64_t rest, weights;
@@ -315,13 +315,13 @@ static void divide_units(struct users *u, int64_t unit, int64_t units)
         p->over = rest * weight_of(u, p) % weights;
     }
     for (uint32_t i = 0; i < open; i++)
-        rest -= u->part[u->order[i]].share_mcpu / unit; /* what rounding has left */
+        rest -= u->part[u->order[i]].share_mcpu / unit; /* rounding leaves the rest */
     order_sort(u->order, open, larger_remainder, u);
     for (int64_t i = 0; i < rest && i < open; i++)
         u->part[u->order[i]].share_mcpu += unit;
 }
 
-/* In whole cores; in thousandths where there are more users than cores. */
+/* Divides whole cores; thousandths where there are more users than cores. */
 static void divide(struct users *u, int64_t mcpu)
 {
     bool whole = mcpu / POLICY_CORE_MCPU >= u->contenders;
@@ -343,7 +343,7 @@ static bool is_short(const struct part *p)
     return p->share_mcpu < p->wants_mcpu;
 }
 
-/* Beyond its user's share, nothing that a job insists on counts. */
+/* Beyond its user's share, a job cannot insist on anything. */
 static void soften(struct policy_job *job)
 {
     bool others = job->pinned.of[POLICY_PS] || job->pinned.of[POLICY_WORKER];
@@ -361,7 +361,7 @@ static void soften(struct policy_job *job)
         job->max.of[POLICY_MCPU] = job->min.of[POLICY_MCPU];
 }
 
-/* What the others hold of a resource that is not divided is not there for this user. */
+/* Others' amounts of an undivided resource are not there for this user. */
 static void fill_domains(struct users *u, const struct part *p, int64_t mcpu)
 {
     const struct policy_snapshot *s = u->all;
@@ -399,8 +399,7 @@ static void hold_all(struct users *u)
             hold(u, &u->all->jobs[j].current[i], 1);
 }
 
-/* The policy's plan for one user with @mcpu beside what is granted. Its decisions are u->decisions.
- */
+/* Plans for one user with @mcpu beside the granted cores; decisions go to u->decisions. */
 static int decide_for(struct users *u, struct part *p, int64_t mcpu, struct policy_plan *ret)
 {
     struct policy_snapshot s = *u->all;
@@ -442,7 +441,7 @@ static int decide_for(struct users *u, struct part *p, int64_t mcpu, struct poli
     return r;
 }
 
-/* For a share that was seen to be what a pool leaves, the policy divides the pool. */
+/* The policy divides the pool, for a share that was seen to remain of it. */
 static int decide_on_share(struct users *u, struct part *p, struct policy_plan *ret)
 {
     if (p->pool_mcpu > p->share_mcpu) {
@@ -455,7 +454,7 @@ static int decide_on_share(struct users *u, struct part *p, struct policy_plan *
     return decide_for(u, p, p->share_mcpu, ret);
 }
 
-/* ---- what the policy leaves idle ------------------------------------------------------------- */
+/* ---- idle cores of the shares ---------------------------------------------------------------- */
 
 static bool waits_longer(uint32_t a, uint32_t b, const void *arg)
 {
@@ -466,9 +465,9 @@ static bool waits_longer(uint32_t a, uint32_t b, const void *arg)
 }
 
 /*
- * Lowers the shares of users who cannot use them, for example as a rigid job does not fit or one
- * lends cores, and divides anew what that frees; used_mcpu is in the end what the shares, or a
- * little less, yield.
+ * Lowers the shares of users who cannot use them, for example because a rigid job does not fit or a
+ * job lends cores, and divides the freed cores again. In the end used_mcpu is the yield of the
+ * shares, or a little less.
  */
 static int divide_unusable(struct users *u, int64_t mcpu)
 {
@@ -500,7 +499,7 @@ static int divide_unusable(struct users *u, int64_t mcpu)
     return 0;
 }
 
-/* What is still idle goes to whoever has waited longest and can use it. */
+/* Cores that are still idle go to the user who has waited longest and can use them. */
 static int divide_idle(struct users *u, int64_t mcpu)
 {
     struct policy_plan trial;
@@ -549,7 +548,7 @@ static void keep_state(struct users *u, const struct part *p, const struct polic
     u->plan->state_size += sizeof(head) + own->state_size + end;
 }
 
-/* What does not fit into a share may well fit into the machine: it waits. */
+/* A job that does not fit into a share may fit into the machine, so it waits. */
 static void wait_for_others(struct users *u, struct policy_decision *d)
 {
     int64_t resource = d->reason.arg[0];
@@ -561,7 +560,7 @@ static void wait_for_others(struct users *u, struct policy_decision *d)
     d->reason.code = POLICY_REASON_NO_ROOM;
 }
 
-/* Takes over one user's plan. */
+/* Copies one user's plan. */
 static void adopt(struct users *u, const struct part *p, const struct policy_plan *own)
 {
     struct policy_plan *plan = u->plan;

@@ -22,21 +22,21 @@
 #include "policy/core/policy.h"
 
 /*
- * Whether the division must look at users: several have a job that wants cores, or one has a
- * limit. If not, *ret_user is the only user with jobs (or 0).
+ * True if the division must look at users: several have a job that wants cores, or one has a limit.
+ * If not, *ret_user is the only user with jobs (or 0).
  */
 bool users_share(const struct policy_snapshot *snapshot, uint32_t *ret_user);
 
-/* Adds the needs of this stage to @room, which holds the policy's for all jobs at once. */
+/* Adds the needs of this stage to @room, which holds the policy's needs for all jobs at once. */
 void users_room(const struct policy *policy, const struct policy_snapshot *snapshot,
                 struct policy_room *room);
 
 /*
- * Returns the state that the last plan left for @user; the whole state, if that plan did not look
+ * Returns the state that the last plan left for @user, or the whole state if that plan did not look
  * at users. Borrowed from the snapshot.
  */
 const void *users_state(const struct policy_snapshot *snapshot, uint32_t user, size_t *ret_size);
 
-/* Decides for all users and joins their plans. As policy->decide; the gate is applied. */
+/* Decides for all users and joins their plans. Works as policy->decide; applies the gate. */
 int users_decide(const struct policy *policy, const struct policy_snapshot *snapshot,
                  struct policy_plan *plan);

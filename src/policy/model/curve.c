@@ -3,7 +3,7 @@
 
 /* ---- envelope -------------------------------------------------------------------------------- */
 
-/* The rise of the table per step between two of its places, rounded down. */
+/* Returns the rise of the table per step between two of its places, rounded down. */
 static int64_t slope(const uint32_t *table, uint32_t from, uint32_t to)
 {
     int64_t rise = (int64_t)table[to] - table[from];
@@ -12,7 +12,7 @@ static int64_t slope(const uint32_t *table, uint32_t from, uint32_t to)
     return rise / run - (rise % run < 0);
 }
 
-/* Whether the corner @b lies on or below the line from @a to @c. */
+/* True if the corner @b lies on or below the line from @a to @c. */
 static bool is_covered(const uint32_t *table, uint32_t a, uint32_t b, uint32_t c)
 {
     int64_t to_b = (int64_t)table[b] - table[a];
@@ -21,7 +21,7 @@ static bool is_covered(const uint32_t *table, uint32_t a, uint32_t b, uint32_t c
     return to_b * ((int64_t)c - a) <= to_c * ((int64_t)b - a);
 }
 
-/* Corners of the upper hull, the stack of Andrew's monotone chain; returns how many. */
+/* Finds the corners of the upper hull, the stack of Andrew's monotone chain; returns how many. */
 static uint32_t find_corners(const uint32_t *table, uint32_t count, uint32_t *corner)
 {
     uint32_t n = 0;

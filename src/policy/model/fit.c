@@ -4,17 +4,17 @@
 #include <string.h>
 
 #define SAMPLE       16            /* of evidence */
-#define EVIDENCE_MAX (16 * SAMPLE) /* more samples of one count say nothing new */
-#define NOISE_FIRST  30            /* permille, assumed at the start */
-#define FEW          3   /* samples whose median stands for a count that is not known yet */
-#define SETTLED      8   /* samples of a visit: what follows is drift */
-#define FAR_PERMILLE 200 /* deviation that is no noise */
-#define MANY         4   /* such samples in a row are no outliers */
-#define Q            20  /* bits behind the point in the least squares */
+#define EVIDENCE_MAX (16 * SAMPLE) /* further samples of one count add nothing */
+#define NOISE_FIRST  30            /* permille, assumed at first */
+#define FEW          3             /* samples whose median stands for a count without history */
+#define SETTLED      8             /* samples of a visit: later differences are drift */
+#define FAR_PERMILLE 200           /* a larger deviation is not noise */
+#define MANY         4             /* this many far samples in a row are no outliers */
+#define Q            20            /* bits behind the binary point in the least squares */
 #define Q_ONE        (INT64_C(1) << Q)
 #define Q_LIMIT      (INT64_C(1) << 31) /* of a coefficient: products of two fit in 63 bits */
 #define SLOWEST      (Q_ONE >> 10)      /* relative to the fastest count */
-#define MISS_PPM     20000              /* Amdahl alone misses by more: contention */
+#define MISS_PPM     20000              /* a larger error of Amdahl's law alone means contention */
 
 /* ---- samples --------------------------------------------------------------------------------- */
 
@@ -63,7 +63,7 @@ static uint64_t deviation_permille(uint64_t a, uint64_t b)
     return (a > b ? a - b : b - a) * 1000 / b;
 }
 
-/* Whether the rate lies so far from what the count is known for that noise does not explain it. */
+/* True if the rate lies so far from the count's known rate that noise does not explain it. */
 static bool is_far(const struct fit *fit, uint64_t rate, uint64_t known)
 {
     uint64_t noise = 4 * (uint64_t)fit->noise_permille;
@@ -71,7 +71,7 @@ static bool is_far(const struct fit *fit, uint64_t rate, uint64_t known)
     return deviation_permille(rate, known) > (noise > FAR_PERMILLE ? noise : FAR_PERMILLE);
 }
 
-/* The program got faster or slower by @after / @before: all of its counts did. */
+/* The program got faster or slower by @after / @before, and all of its counts with it. */
 static void scale_others(struct fit *fit, const struct fit_count *here, uint64_t before,
                          uint64_t after)
 {
@@ -82,7 +82,7 @@ static void scale_others(struct fit *fit, const struct fit_count *here, uint64_t
 
         if (other == here || other->threads == 0)
             continue;
-        /* So far apart that the one says nothing about the other. */
+        /* True if two counts are so far apart that neither tells anything about the other. */
         if (ratio < Q_ONE >> 5 || ratio > Q_ONE << 5)
             other->rate = 0;
         else
@@ -99,7 +99,7 @@ static void doubt_others(struct fit *fit, const struct fit_count *here)
             fit->count[i].evidence /= 4;
 }
 
-/* Its rate is not what it was, and that is no outlier. */
+/* The count's rate has changed, and the sample is no outlier. */
 static void jump(struct fit *fit, struct fit_count *here)
 {
     here->rate = median_of_recent(fit);
@@ -111,7 +111,7 @@ static void jump(struct fit *fit, struct fit_count *here)
 static void refine(struct fit *fit, struct fit_count *here, uint64_t rate)
 {
     uint64_t off = deviation_permille(rate, here->rate);
-    /* What comes late in a visit is drift, followed sooner than noise is averaged. */
+    /* A late sample of a visit shows drift, which is followed sooner than noise is averaged. */
     uint64_t keep = fit->visit > SETTLED ? 3 : here->evidence / SAMPLE;
 
     keep = keep < 7 ? keep : 7;
@@ -123,7 +123,7 @@ static void refine(struct fit *fit, struct fit_count *here, uint64_t rate)
     fit->noise_permille = (uint32_t)((15 * fit->noise_permille + off + 8) / 16);
 }
 
-/* What is found soon after arrival is news of this count; what comes later, of the program. */
+/* A difference soon after arrival concerns this count; a later one, the program. */
 static void update(struct fit *fit, struct fit_count *here, uint64_t rate)
 {
     uint64_t before = here->rate;
@@ -158,7 +158,7 @@ void fit_add(struct fit *fit, uint64_t now_ns, uint32_t threads, uint64_t rate)
     }
     fit->recent[fit->visit % FIT_RECENT] = rate;
     if (++fit->visit == UINT32_MAX)
-        fit->visit = 2 * FIT_RECENT; /* well into the visit, which is all that counts */
+        fit->visit = 2 * FIT_RECENT; /* well into the visit; only that matters */
     here = find_count(fit, threads);
     evidence = here ? evidence_of(here, now_ns) : 0;
     if (evidence) {
@@ -201,7 +201,7 @@ struct solution {
     int64_t error_ppm; /* mean, relative */
 };
 
-/* a / b as a coefficient; |a| < 2^62. At the limit it is none. */
+/* Divides a / b as a coefficient; |a| < 2^62. A result at the limit is invalid. */
 static int64_t quotient(int64_t a, int64_t b)
 {
     int64_t size = a < 0 ? -a : a, result;
@@ -227,7 +227,7 @@ static int64_t dot(const struct system *s, const int64_t *a, const int64_t *b)
     return sum;
 }
 
-/* Keeps every entry small enough for dot(); what is larger comes of counts that tell nothing. */
+/* Keeps every entry small enough for dot(); larger ones come from counts that tell nothing. */
 static bool take_off(const struct system *s, int64_t *vector, int64_t factor, const int64_t *other)
 {
     if (factor >= Q_LIMIT || factor <= -Q_LIMIT)
@@ -241,9 +241,9 @@ static bool take_off(const struct system *s, int64_t *vector, int64_t factor, co
 }
 
 /*
- * Solves for the terms in @mask by Gram and Schmidt (modified, without square roots), which does
- * not square the condition number as normal equations do. False where the counts cannot tell the
- * terms apart, and where a time would be negative.
+ * Solves for the terms in @mask by Gram and Schmidt (modified, without square roots). Unlike normal
+ * equations, this does not square the condition number. False where the counts cannot tell the
+ * terms apart, or a time would be negative.
  */
 static bool solve_for(const struct system *s, unsigned mask, struct solution *ret)
 {
@@ -283,7 +283,7 @@ static bool solve_for(const struct system *s, unsigned mask, struct solution *re
     return true;
 }
 
-/* Relative error of one count, in Q. */
+/* Returns the relative error of one count, in Q. */
 static int64_t error_at(const struct system *s, const struct solution *solution, unsigned i)
 {
     int64_t sum = -Q_ONE;
@@ -306,7 +306,7 @@ static void judge(const struct system *s, struct solution *solution)
     solution->error_ppm = weights ? errors / weights * 1000000 / Q_ONE : 0;
 }
 
-/* The best of the masks (0 ends them) whose times are all possible. */
+/* Chooses the best of the masks (0 ends them) whose times are all possible. */
 static bool best_of(const struct system *s, const unsigned *masks, struct solution *best)
 {
     bool found = false;
@@ -413,7 +413,7 @@ static uint32_t confidence_of(const struct system *s, int64_t error_ppm)
     if (spread < 500)
         confidence = confidence * spread / 500;
     confidence = confidence * samples / (samples + 4 * SAMPLE);
-    /* 5 % halve it */
+    /* 5 % of error halve it */
     return (uint32_t)(confidence * 2500 / (2500 + error_permille * error_permille));
 }
 
@@ -465,21 +465,21 @@ void fit_table(const struct fit_model *model, uint32_t count, uint32_t *ret_tabl
         uint64_t time = time_with(model, k);
         uint64_t speed = 1000 * FIT_ONE / (time ? time : 1);
 
-        speed = speed < 1000ull * k ? speed : 1000ull * k; /* what rounding down made too much */
+        speed = speed < 1000ull * k ? speed : 1000ull * k; /* rounding down made it too large */
         ret_table[k - 1] = speed ? (uint32_t)speed : 1;
     }
 }
 
 /* ---- exploration ----------------------------------------------------------------------------- */
 
-#define EXPLORE_NS      (UINT64_C(8) * 1000000000)  /* the longest */
-#define EXPLORE_SAMPLES 4                           /* after which it has what it needs */
+#define EXPLORE_NS      (UINT64_C(8) * 1000000000)  /* the longest exploration */
+#define EXPLORE_SAMPLES 4                           /* enough samples end it */
 #define EXPLORE_REST_NS (UINT64_C(60) * 1000000000) /* between two, and before the first */
-#define EXPLORE_LOSS    500                         /* permille of the speed: never more */
+#define EXPLORE_LOSS    500 /* permille of the speed: the most that one may cost */
 #define KNOWN           (2 * SAMPLE)
-#define SURE_PERMILLE   900 /* nothing more to learn */
+#define SURE_PERMILLE   900 /* a model this sure needs no exploration */
 
-/* What the job loses with @to instead of @have; without a model, as if all of it were parallel. */
+/* The loss with @to threads instead of @have; without a model, as if all work were parallel. */
 static uint32_t loss_permille(const struct fit_model *model, uint32_t have, uint32_t to)
 {
     uint64_t fast, slow;
@@ -491,7 +491,7 @@ static uint32_t loss_permille(const struct fit_model *model, uint32_t have, uint
     return slow > fast ? (uint32_t)(1000 - 1000 * fast / slow) : 0;
 }
 
-/* The least known of a few smaller counts that do not cost too much; 0: none is worth it. */
+/* The least known of a few smaller counts that do not cost too much; 0: none. */
 static uint32_t choose(struct fit *fit, const struct fit_model *model, uint64_t now_ns,
                        uint32_t have, uint32_t least)
 {
@@ -523,7 +523,7 @@ static bool goes_on(const struct fit *fit, uint64_t now_ns, uint32_t have, uint3
            now_ns - fit->explore_ns < EXPLORE_NS;
 }
 
-/* The loss of an exploration is made good by the time without one that follows. */
+/* The time without an exploration that follows makes up for its loss. */
 static bool may_begin(const struct fit *fit, uint64_t now_ns, uint32_t loss)
 {
     uint64_t since = fit->explore_ns ? fit->explore_ns : fit->first_ns;

@@ -25,7 +25,7 @@
 #define FIT_COUNTS       12   /* thread counts kept; the one with the least evidence makes room */
 #define FIT_RECENT       5    /* a median is taken over so many rates */
 #define FIT_THREADS_MAX  4096 /* samples with more threads are ignored */
-#define FIT_RATE_MAX     (UINT64_C(1) << 38)          /* faster samples, too: choose the unit */
+#define FIT_RATE_MAX     (UINT64_C(1) << 38) /* faster samples are ignored, too: choose the unit */
 #define FIT_HALF_LIFE_NS (UINT64_C(600) * 1000000000) /* evidence halves in this time */
 #define FIT_ONE          (UINT64_C(1) << 30)          /* stands for 1 in a model's fractions */
 
@@ -43,12 +43,12 @@ struct fit {
     uint64_t first_ns;           /* time of the first sample */
     uint64_t explore_ns;         /* begin of the exploration, else end of the last one; 0: none */
     uint32_t threads;            /* of the present visit, a row of samples with one count */
-    uint32_t visit;              /* samples in the visit */
+    uint32_t visit;              /* number of samples in the visit */
     uint32_t far;                /* how many of its latest lie far off the count's rate */
     uint32_t noise_permille;     /* usual deviation of a rate from that of its count */
     uint32_t explore_from;       /* 0: no exploration is under way */
     uint32_t explore_to;
-    uint32_t explore_loss_permille; /* of its speed that this one, or the last, costs */
+    uint32_t explore_loss_permille; /* part of its speed that this one, or the last, costs */
 };
 
 /* The fitted curve. Fractions are of T(1), the time per unit with one thread. */
@@ -56,24 +56,24 @@ struct fit_model {
     uint64_t parallel;       /* serial is the rest of FIT_ONE */
     uint64_t contention;     /* for each further thread; at most FIT_ONE */
     uint64_t rate_one;       /* with one thread, in the unit of the samples */
-    uint32_t counts;         /* it rests on so many distinct counts, at least 2 */
+    uint32_t counts;         /* the number of distinct counts that it rests on, at least 2 */
     uint32_t error_permille; /* mean deviation of the counts from the curve */
     uint32_t confidence_permille;
 };
 
 /*
- * Adds a rate that was measured while @threads were active, in any unit that stays the same. A rate
- * of 0 is no sample: the program waited for something else.
+ * Adds a rate measured while @threads were active, in any unit that stays the same. A rate of 0 is
+ * ignored: the program waited for something else.
  */
 void fit_add(struct fit *fit, uint64_t now_ns, uint32_t threads, uint64_t rate);
 
-/* The program counts something else from now on: forgets everything except the noise. */
+/* Forgets everything except the noise: the program counts another unit from now on. */
 void fit_forget(struct fit *fit);
 
 /* Returns false with fewer than two counts, and when no curve of this kind passes near them. */
 bool fit_solve(const struct fit *fit, uint64_t now_ns, struct fit_model *ret_model);
 
-/* The model's speed with 1 … @count threads relative to one, in thousandths, none of them 0. */
+/* Writes the speed with 1 … @count threads relative to one, in thousandths, none of them 0. */
 void fit_table(const struct fit_model *model, uint32_t count, uint32_t *ret_table);
 
 /*

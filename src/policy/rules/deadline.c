@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Policy `deadline`: a job with a deadline is sure of the fewest cores that meet it, k_min = min
- * {k: rem / S(k) <= deadline - now}; what is left is divided by `throughput`. Where not everyone
- * can be served, higher priorities go first, then earlier deadlines; a job that cannot get k_min
- * gets none of it, since a part would help nobody. Preemptible jobs are paused for this if there is
- * no other way, lower priorities first.
+ * {k: rem / S(k) <= deadline - now}; `throughput` divides the rest. If the cores do not suffice,
+ * higher priorities go first, then earlier deadlines. A job that cannot get k_min gets none of it,
+ * since a part would not save its deadline. If there is no other way, preemptible jobs are paused
+ * for this, lower priorities first.
  *
- * A deadline that no number of cores can meet is said in the reason; its job goes on with what the
- * others leave, or, if it waits and the parameter says so, is refused. Without curve or known work
- * there is nothing to reckon with: such a job counts as one without deadline.
+ * The reason says when no number of cores can meet a deadline. Such a job goes on with the cores
+ * that others leave, or, if it waits and the parameter says so, is refused. A job without a curve
+ * or known work counts as one without deadline.
  */
 #include "policy/division/auction.h"
 #include "policy/division/order.h"
@@ -27,11 +27,11 @@ struct due {
     uint64_t deadline_ns;
     uint64_t arrival_ns;
     uint64_t id;
-    uint64_t left_ns; /* to the deadline */
-    uint64_t best_ns; /* that it takes with all it can use */
+    uint64_t left_ns; /* time to the deadline */
+    uint64_t best_ns; /* time that it takes with all cores that it can use */
     int32_t priority;
-    uint32_t cores; /* that meet the deadline; 0: none do */
-    bool known;     /* has one that can be reckoned with */
+    uint32_t cores; /* fewest cores that meet the deadline; 0: none do */
+    bool known;     /* its deadline and work are known */
     bool sure;      /* has those cores */
 };
 
@@ -42,7 +42,7 @@ struct deadlines {
     int64_t margin;
 };
 
-/* Cores that the job could have on an empty machine and its table tells of. */
+/* Returns how many cores the job could have on an empty machine, within its table. */
 static uint32_t usable(const struct deadlines *d, uint32_t j)
 {
     const struct policy_job *job = &d->auction.snapshot->jobs[j];
@@ -53,7 +53,7 @@ static uint32_t usable(const struct deadlines *d, uint32_t j)
     return cores < job->curve[POLICY_MCPU].count ? (uint32_t)cores : job->curve[POLICY_MCPU].count;
 }
 
-/* Of the @usable cores the fewest with which it is fastest; 0: there are none. */
+/* Returns the fewest of the @usable cores with which the job is fastest; 0: none. */
 static uint32_t fastest(const struct policy_curve *curve, uint32_t usable)
 {
     const uint32_t *speed = curve->speedup_permille;
@@ -76,8 +76,7 @@ static uint32_t fastest(const struct policy_curve *curve, uint32_t usable)
     return low;
 }
 
-/* Fewest cores, not more than @most, with which the job takes no longer than @left_ns; 0: none do.
- */
+/* Returns the fewest cores, up to @most, with which the job takes at most @left_ns; 0: none do. */
 static uint32_t cores_in_time(const struct policy_job *job, uint32_t most, uint64_t left_ns)
 {
     const uint32_t *speed = job->curve[POLICY_MCPU].speedup_permille;
@@ -159,7 +158,7 @@ static void seat(struct deadlines *d)
             auction_seat(&d->auction, d->order[i], d->auction.bidder[d->order[i]].least, false);
 }
 
-/* A job that would be late with all there is. */
+/* Refuses a waiting job that would be late even with all cores, if the user wants that. */
 static void refuse_lost(struct deadlines *d, uint32_t j)
 {
     struct auction *a = &d->auction;
@@ -228,13 +227,14 @@ static int deadline_decide(const struct policy *policy, const struct policy_snap
 
 static const struct policy_param deadline_params[] = {
     AUCTION_PARAMS,
-    [DEADLINE_MARGIN] = {.name = "margin",
-                         .max = 900,
-                         .unit = "permille",
-                         .text = "of the time to a deadline, kept in reserve where possible"},
+    [DEADLINE_MARGIN] =
+        {.name = "margin",
+         .max = 900,
+         .unit = "permille",
+         .text = "part of the time to a deadline that stays in reserve, where possible"},
     [DEADLINE_LATE] = {.name = "late",
                        .max = LATE_REFUSE,
-                       .text = "waiting jobs that no number of cores brings in before the deadline",
+                       .text = "what happens to waiting jobs that cannot meet their deadline",
                        .names = late_names},
 };
 

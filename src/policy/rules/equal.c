@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Policy `equal`: everyone gets the same number of cores, or one in proportion to its weight, as
- * share.h says; older jobs go first where shares are alike. Policy `weighted`: everyone gets its
- * minimum, and what is left in proportion to its weight.
+ * Policy `equal`: every job gets the same number of cores, or one in proportion to its weight, as
+ * share.h says; older jobs go first where shares are alike. Policy `weighted`: every job gets its
+ * minimum, and the rest in proportion to its weight.
  *
- * Pinned, rigid and started moldable jobs are taken as given before the rest is shared. Cores lent
- * are taken off a share, not below the minimum; cores borrowed are added where lending has left
- * room. Everyone is started and resumed at once, unless memory, parameter servers or workers lack.
+ * Pinned, rigid and started moldable jobs are taken as given before the rest is shared. Lent cores
+ * are taken off a share, not below the minimum; borrowed cores are added where lending has left
+ * room. Every job starts and resumes at once, unless memory, parameter servers or workers lack.
  */
 #include "policy/division/layout.h"
 #include "policy/division/order.h"
@@ -15,13 +15,13 @@
 
 enum equal_param { EQUAL_RESERVE, EQUAL_PARAM_MAX };
 
-/* Copied here, as the sort would else miss the cache at each comparison. */
+/* A copy, because the sort would miss the cache at each comparison. */
 struct age {
     uint64_t arrival_ns;
     uint64_t id;
 };
 
-/* All within the plan's scratch. */
+/* All members lie within the plan's scratch. */
 struct equal {
     const struct policy_snapshot *snapshot;
     struct layout layout;
@@ -30,7 +30,7 @@ struct equal {
     uint32_t *by_age;
 };
 
-/* Takes the job in with the cores that it must have, or as one of those who share. */
+/* Adds the job with the cores that it must have, or as one that shares. */
 static void join(struct equal *e, uint32_t j)
 {
     const struct policy_job *job = &e->snapshot->jobs[j];
@@ -45,7 +45,7 @@ static void join(struct equal *e, uint32_t j)
     layout_fixed_reason(&e->layout, j);
 }
 
-/* Starts a queued job if there is room for everything but cores, of which it always gets some. */
+/* Starts a queued job if there is room for all but cores, of which it always gets some. */
 static void admit(struct equal *e, uint32_t j)
 {
     uint32_t place = e->snapshot->jobs[j].home;
@@ -86,7 +86,7 @@ static void take_in(struct equal *e)
     }
 }
 
-/* The plan's verb is still open for those, and only those, that will run. */
+/* Only jobs that will run have no verb yet. */
 static void conclude(struct equal *e)
 {
     for (uint32_t j = 0; j < e->snapshot->job_count; j++) {
@@ -160,7 +160,7 @@ static const struct policy_param equal_params[EQUAL_PARAM_MAX] = {
                        .max = POLICY_CORES_MAX * POLICY_CORE_MCPU,
                        .def = 0,
                        .unit = "mcpu",
-                       .text = "left to programs that are no jobs, off the machine's cores",
+                       .text = "cores kept for programs that are not jobs",
                        .open = true},
 };
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Policy `fcfs`: first come, first served. Jobs stand in the row of queue.h by arrival, and nobody
- * is paused.
+ * Policy `fcfs`: first come, first served. Jobs stand in the row of queue.h by arrival, and none is
+ * paused.
  *
- * With `strict` this is the thesis' FCFS: the oldest waits until its full request is free, and
- * nobody is filled in past it. `max-prop` with resize=grow is its MAX_PROP, `always-attend` its
+ * With `strict` this is the thesis' FCFS: the oldest waits until its full request is free, and no
+ * other job is filled in past it. `max-prop` with resize=grow is its MAX_PROP, `always-attend` its
  * ALWAYS_ATTEND; variant=moldable is what it calls `original`.
  */
 #include "policy/division/queue.h"

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Policy `hesrpt`: the least mean response time there is, if all jobs are here, speed up as k^p
- * with one p, and no bound holds. Of m jobs by size, the largest first, number i gets
+ * Policy `hesrpt`: the least mean turnaround, if all jobs are here, speed up as k^p with one p, and
+ * no bound holds. Number i of m jobs by size, the largest first, gets
  *
  *   k_i = C [(i/m)^(1/(1-p)) - ((i-1)/m)^(1/(1-p))]
  *
- * (Berg, Vesilo and Harchol-Balter, heSRPT, 2020). The rest is what machines ask for: minima and
- * maxima clamp it as in share.h, and the sizes are whole multiples of a unit, cores by default, as
- * threads are whole; with a unit of 1 and jobs without minimum it is the formula, rounded to the
- * thousandth. Nobody is paused. Waiting jobs start, the smallest first, as long as there is room
- * for the least of all that run.
+ * (Berg, Vesilo and Harchol-Balter, heSRPT, 2020). Machines ask for the rest: minima and maxima
+ * clamp the sizes as in share.h, and sizes are whole multiples of a unit, cores by default, as
+ * threads are whole. With a unit of 1 and jobs without minimum the result is the formula, rounded
+ * to the thousandth. No job is paused. Waiting jobs start, the smallest first, as long as there is
+ * room for the minima of all that run.
  *
- * The only policy with floating point: pow alone, rounded before anything is decided by it.
+ * This is the only policy with floating point: only pow, rounded before it decides anything.
  */
 #include "policy/division/layout.h"
 #include "policy/division/order.h"
@@ -39,7 +39,7 @@ struct hesrpt {
     struct sharing sharing;
     struct place *place;
     uint32_t *order; /* smallest first */
-    uint32_t count;  /* of those who are not held */
+    uint32_t count;  /* number of jobs that no user holds */
     int64_t param[HESRPT_PARAM_MAX];
 };
 
@@ -58,8 +58,8 @@ static bool shares(const struct policy_job *job)
 }
 
 /*
- * Puts the jobs into their order, those who are held behind all others, and writes everyone's part
- * of WHOLE. Parts are differences of rounded limits, so that their sum is exact.
+ * Sorts the jobs, held ones behind all others, and writes each one's part of WHOLE. Parts are
+ * differences of rounded limits, so that their sum is exact.
  */
 static void weigh(struct hesrpt *h)
 {
@@ -88,9 +88,9 @@ static void weigh(struct hesrpt *h)
     }
 }
 
-/* ---- who runs -------------------------------------------------------------------------------- */
+/* ---- choosing the jobs that run -------------------------------------------------------------- */
 
-/* A fraction of a core will do for a job without minimum, where fractions are asked for. */
+/* A fraction of a core will do for a job without minimum, where the unit allows fractions. */
 static int64_t least_of(const struct hesrpt *h, const struct policy_job *job)
 {
     int64_t least = policy_job_least(job, POLICY_MCPU), min = job->min.of[POLICY_MCPU];
@@ -100,7 +100,7 @@ static int64_t least_of(const struct hesrpt *h, const struct policy_job *job)
     return min > h->param[HESRPT_UNIT] ? min : h->param[HESRPT_UNIT];
 }
 
-/* Who runs already has at least its least; who waits starts if that is left. */
+/* A running job already has its minimum; a waiting job starts if its minimum is left. */
 static void seat(struct hesrpt *h, uint32_t j)
 {
     const struct policy_job *job = &h->snapshot->jobs[j];
@@ -151,7 +151,7 @@ static bool runs(const struct hesrpt *h, uint32_t j)
            h->layout.plan->decisions[j].verb == POLICY_VERB_NONE;
 }
 
-/* Takes back what was set aside, and joins those who run instead. */
+/* Gives back the reserved minima; the running jobs join the division instead. */
 static void join(struct hesrpt *h)
 {
     for (uint32_t i = 0; i < h->snapshot->job_count; i++) {
@@ -238,19 +238,19 @@ static const struct policy_param hesrpt_params[] = {
                   .max = 950,
                   .def = 500,
                   .unit = "permille",
-                  .text = "exponent of the speed-up that all jobs are taken to have"},
+                  .text = "exponent of the speed-up assumed for all jobs"},
     [HESRPT_UNIT] = {.name = "unit",
                      .min = 1,
                      .max = POLICY_CORE_MCPU,
                      .def = POLICY_CORE_MCPU,
                      .unit = "mcpu",
-                     .text = "sizes are multiples of this; less than a core serves quotas"},
+                     .text = "shares are multiples of this; less than a core suits quotas"},
     SIZE_PARAM(HESRPT_UNKNOWN),
 };
 
 const struct policy policy_hesrpt = {
     .name = "hesrpt",
-    .brief = "least mean response for speed-ups k^p: the smaller the more",
+    .brief = "least mean turnaround for speed-ups k^p: smaller jobs get more cores",
     .params = hesrpt_params,
     .param_count = HESRPT_PARAM_MAX,
     .room = hesrpt_room,

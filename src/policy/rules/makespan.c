@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Policy `makespan`: the next core goes to the job that would end last, argmax rem_j / S_j(k_j), as
- * long as it gains from one. That makes the last end as early as it can be if nobody comes and the
- * division stays: nothing else can help but to speed up the last. Waiting jobs start, the longest
- * first, before anyone gets a second core. Weights say nothing here.
+ * long as it gains from one. This makes the last end as early as possible if no job arrives and the
+ * division stays, because only a faster last job helps. Waiting jobs start, the longest first,
+ * before any job gets a second core. Weights do not count here.
  */
 #include "policy/division/auction.h"
 #include "policy/division/size.h"
@@ -11,7 +11,7 @@
 
 enum { MAKESPAN_UNKNOWN = AUCTION_PARAM_MAX, MAKESPAN_PARAM_MAX };
 
-#define WORK_MAX_US (INT64_C(1) << 48)      /* nine years */
+#define WORK_MAX_US (INT64_C(1) << 48)      /* about nine years */
 #define FIRST_CORE  (AUCTION_WORTH_MAX / 2) /* more than any time in microseconds */
 #define LAST_WORTH  (1 << 20)
 
@@ -50,7 +50,7 @@ static void explain_end(struct auction *a, uint32_t j)
     layout_reason(&a->layout, j, POLICY_REASON_ENDS, reason->arg[0], ns, 0, 0);
 }
 
-/* Time to the end with what it has now; 0: it has nothing. */
+/* Returns the time to the end with its present cores; 0: it has none. */
 static int64_t present_us(const struct auction *a, uint32_t j)
 {
     const struct policy_job *job = &a->snapshot->jobs[j];
@@ -59,7 +59,7 @@ static int64_t present_us(const struct auction *a, uint32_t j)
     return mcpu >= POLICY_CORE_MCPU ? time_us(&a->bidder[j], mcpu / POLICY_CORE_MCPU) : 0;
 }
 
-/* For the switching gate: it helps to speed up those who would end last, or nearly so. */
+/* For the switching gate, which must favour the jobs that would end last, or nearly so. */
 static void set_worth(struct auction *a)
 {
     int64_t last = 0;

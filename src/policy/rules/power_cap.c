@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Policy `power-cap`: as many cores as the watts allow, K = floor((cap - idle) / core), and these
- * by `throughput`. Every policy respects the caps of the domains; this one also stops jobs for
- * them: those that wait do not start, and preemptible ones are paused, where there is no core for
- * them under a cap. It can set a cap for the machine besides, and says in its reasons who is held
- * back by one. Jobs that cannot be paused keep their least, and the plan says if that is too much.
+ * Policy `power-cap`: as many cores as the power cap allows, K = floor((cap - idle) / core), which
+ * `throughput` divides. Every policy respects the domains' caps. This one also stops jobs for them:
+ * where no core is left under a cap, waiting jobs do not start, and preemptible ones are paused. It
+ * can set a cap for the machine besides, and its reasons name the jobs that a cap holds back. Jobs
+ * that cannot be paused keep their minimum, and the plan says if that is too much.
  *
- * Watts that nobody knows (a domain without core_uw) allow everything.
+ * A domain of unknown power (without core_uw) allows everything.
  */
 #include "policy/division/auction.h"
 #include "policy/rules/policies.h"
 
 enum { POWER_CAP_CAP = AUCTION_PARAM_MAX, POWER_CAP_PARAM_MAX };
 
-/* Most mcpu under @cap_uw for the whole machine, the dearest of its cores assumed. */
+/* Returns the most mcpu under @cap_uw for the whole machine, at the power of its dearest core. */
 static int64_t allowed_mcpu(const struct policy_snapshot *snapshot, uint64_t cap_uw)
 {
     int64_t capacity = policy_domain_capacity(snapshot, 0, POLICY_MCPU);
@@ -29,7 +29,7 @@ static int64_t allowed_mcpu(const struct policy_snapshot *snapshot, uint64_t cap
     return allowed < (uint64_t)capacity ? (int64_t)allowed : capacity;
 }
 
-/* Says of a job that gets less than it wants whether that is for a cap. */
+/* Says whether a job gets fewer cores than it wants because of a cap. */
 static void explain_cap(struct auction *a, uint32_t j, uint64_t cap_uw, int64_t root_mcpu)
 {
     const struct policy_reason *reason = &a->plan->decisions[j].reason;
@@ -69,7 +69,7 @@ static const struct policy_param power_cap_params[] = {
     [POWER_CAP_CAP] = {.name = "cap",
                        .max = (int64_t)POLICY_POWER_MAX,
                        .unit = "uW",
-                       .text = "most that the machine may draw; 0: as its domains say",
+                       .text = "power that the machine may draw; 0: what its domains say",
                        .open = true},
 };
 

@@ -20,7 +20,7 @@ enum { PRIORITY_AGEING = QUEUE_PARAM_MAX, PRIORITY_PARAM_MAX };
 #define AGEING_MAX (INT64_C(24) * 3600 * 1000000000)
 #define RISEN_MAX  (UINT64_C(1) << 62) /* of steps: no overflow with any priority */
 
-/* With what it has gained by waiting; whole ones. */
+/* Includes the whole steps that the job has gained by waiting. */
 static int64_t risen(const struct queue *q, uint32_t j)
 {
     const struct policy_job *job = &q->snapshot->jobs[j];
@@ -29,12 +29,12 @@ static int64_t risen(const struct queue *q, uint32_t j)
     return job->priority + (int64_t)(steps < RISEN_MAX ? steps : RISEN_MAX);
 }
 
-/* When @waiting is one above @running, whose priority stands still. */
+/* Returns when @waiting is one above @running, whose priority stands still. */
 static uint64_t yields_ns(const struct queue *q, uint32_t running, uint32_t waiting)
 {
     const struct policy_job *r = &q->snapshot->jobs[running], *w = &q->snapshot->jobs[waiting];
     int64_t steps = (int64_t)r->priority - w->priority + 1;
-    int64_t ahead; /* ns of waiting by which it has to be ahead of the other */
+    int64_t ahead; /* ns of waiting by which it must be ahead of the other job */
     uint64_t target, at;
 
     if (q->unit == 0)
@@ -98,7 +98,7 @@ static const struct policy_param priority_params[] = {
     [PRIORITY_AGEING] = {.name = "ageing",
                          .max = AGEING_MAX,
                          .unit = "ns",
-                         .text = "waiting that raises a job's priority by one; 0: none does"},
+                         .text = "time of waiting that raises a job's priority by one; 0: never"},
 };
 
 const struct policy policy_priority = {

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Policy `response`: short mean response times.
+ * Policy `response`: short mean turnaround.
  *
- * A core goes where it lets most jobs end sooner. What a unit of work of one job costs them all is
- * its price: for speed-ups k^p, where the best division is known (heSRPT, Berg, Vesilo and
- * Harchol-Balter 2020), the time that this unit takes, times a power of the number of jobs that
- * have as much work left or more, since they are the ones who wait for it. So here: of n jobs on C
- * cores, the r-th from the longest has the price
+ * A core goes where it lets most jobs end sooner. The price of a job is what a unit of its work
+ * costs all jobs. For speed-ups k^p the best division is known (heSRPT, Berg, Vesilo and
+ * Harchol-Balter 2020): the price is the time that this unit takes, times a power of the number of
+ * jobs with as much work left or more, since these wait for it. So here, the r-th from the longest
+ * of n jobs on C cores has the price
  *
  *   w_j * r^a / S_j(C/n)          the time taken with an equal share of the cores, one at least
  *
- * and the next core goes to argmax price_j [S_j(k+1) - S_j(k)]. Without the time taken, all cores
- * would go to jobs that use many well, though a short job that does not has to be waited for, too.
+ * and the next core goes to argmax price_j [S_j(k+1) - S_j(k)]. Without the time taken, jobs that
+ * use many cores well would get all of them, though the others have to wait for short jobs, too.
  *
- * The exponent a is smaller than theirs, since nothing says that nobody will come, and smaller
- * still with less than one job for two cores: then newcomers would pay for the cores that the
- * shortest uses badly. The order counts most, so this loses little, and the last end comes sooner.
+ * The exponent a is smaller than theirs, since further jobs may arrive. It is smaller still with
+ * less than one job for two cores: then newcomers would pay for the cores that the shortest job
+ * uses badly. The order counts most, so this loses little, and the last end comes sooner.
  *
  * Jobs are left waiting when the cores are worth more to others, and preemptible ones are paused.
- * Three parameters bound what that costs.
+ * Three parameters bound the cost of that.
  *
- * long: a job that takes more than so many times the mean work per core with its least would end
- * last anyhow, and all the later if it waits. It has that least.
+ * long: a job that takes more than this many times the mean work per core with its minimum would
+ * end last anyhow, and later still if it waits. So it has its minimum.
  *
- * overtake: so much longer than a waiting job, the cost of its start included, must a running one
- * be that it is passed. If jobs that cannot be paused leave no room for the least of a job that is
- * that much shorter than what is left of any of them, it starts beside them.
+ * overtake: a waiting job passes a running one that is this many times longer, the cost of the
+ * start included. If jobs that cannot be paused leave no room for the minimum of a job that is that
+ * much shorter than the rest of any of them, it starts beside them.
  *
  * unknown: see size.h.
  */
@@ -42,13 +42,13 @@ enum {
     RESPONSE_PARAM_MAX
 };
 
-#define PRICE_BITS 14         /* behind the point */
-#define SOONEST_NS 1000000000 /* until it looks again by itself */
+#define PRICE_BITS 14         /* bits behind the binary point */
+#define SOONEST_NS 1000000000 /* shortest time to the next look without an event */
 
 /* One job. */
 struct size {
-    uint64_t key; /* area left per weight, of a waiting job what it is handicapped by included */
-    uint64_t work_ns; /* left, and the cost of starting where it has to */
+    uint64_t key;     /* area left per weight; for a waiting job with its handicap */
+    uint64_t work_ns; /* remaining work, and the cost of starting if it has to */
     uint64_t arrival_ns;
     uint64_t id;
 };
@@ -56,13 +56,13 @@ struct size {
 struct response {
     struct auction auction;
     struct size *size;
-    uint32_t *order; /* of those who take part, shortest first */
+    uint32_t *order; /* jobs that take part, shortest first */
     uint32_t count;
     int64_t share; /* whole cores of the equal share, at least 1 */
     int64_t param[RESPONSE_PARAM_MAX];
 };
 
-/* a * permille / 1000; saturates. */
+/* Returns a * permille / 1000; saturates. */
 static uint64_t scaled(uint64_t a, int64_t permille)
 {
     uint64_t whole;
@@ -80,7 +80,7 @@ static uint64_t sum(uint64_t a, uint64_t b)
 
 /* ---- prices ---------------------------------------------------------------------------------- */
 
-/* Binary logarithm of @x >= 1 with 16 bits behind the point: each squaring yields one of them. */
+/* Binary logarithm of @x >= 1 with 16 bits behind the point: each squaring yields one bit. */
 static uint32_t log2_q16(uint32_t x)
 {
     uint32_t whole = 31 - (uint32_t)__builtin_clz(x);
@@ -97,7 +97,7 @@ static uint32_t log2_q16(uint32_t x)
     return log;
 }
 
-/* 2^x of a number with 16 bits behind the point; with PRICE_BITS. */
+/* Returns 2^x of a number with 16 bits behind the point; with PRICE_BITS. */
 static int64_t exp2_q16(uint32_t x)
 {
     /* 2^(1/2), 2^(1/4), …, 30 bits behind the point */
@@ -134,7 +134,7 @@ static uint64_t least_cores(const struct bidder *b)
     return b->least < 2 * POLICY_CORE_MCPU ? 1 : (uint64_t)(b->least / POLICY_CORE_MCPU);
 }
 
-/* Time to the end with its least; with one core, its work. */
+/* Returns the time to the end with its minimum; with one core, its work. */
 static uint64_t time_with_least(const struct bidder *b, uint64_t work_ns)
 {
     uint64_t cores = least_cores(b);
@@ -143,15 +143,15 @@ static uint64_t time_with_least(const struct bidder *b, uint64_t work_ns)
                       : product(work_ns / (uint64_t)auction_speed(b, (int64_t)cores), 1000);
 }
 
-/* Core time to the end with its least, which is kept from the others. */
+/* Returns the core time to the end with its minimum, which others cannot use. */
 static uint64_t area_ns(const struct bidder *b, uint64_t work_ns)
 {
     return product(time_with_least(b, work_ns), least_cores(b));
 }
 
 /*
- * To start, jobs bid by their rank alone: how badly a job uses a least of many cores is in its rank
- * already, and nobody gets a second core while one would do for another to start.
+ * Jobs bid for their start by rank alone: the rank already tells how badly a job uses a minimum of
+ * many cores, and no job gets a second core while another could start with one.
  */
 static int64_t worth(const struct auction *a, uint32_t j, int64_t cores)
 {
@@ -178,7 +178,7 @@ static void measure(struct response *r, uint32_t j)
     r->size[j] = (struct size){key / job->weight, work_ns, job->arrival_ns, job->id};
 }
 
-/* Cores of the machine, power caps and all; at least 1. */
+/* Returns the cores of the machine under all power caps; at least 1. */
 static int64_t machine_cores(const struct response *r)
 {
     int64_t cores = layout_capacity(&r->auction.layout, 0, POLICY_MCPU) / POLICY_CORE_MCPU;
@@ -186,7 +186,7 @@ static int64_t machine_cores(const struct response *r)
     return cores > 0 ? cores : 1;
 }
 
-/* The exponent for as many jobs as there are, in thousandths of what the parameter says. */
+/* Returns the exponent for this number of jobs, in thousandths of the parameter. */
 static uint64_t exponent(const struct response *r)
 {
     uint64_t permille = r->count * UINT64_C(2000) / (uint64_t)machine_cores(r);
@@ -218,9 +218,9 @@ static void set_prices(struct response *r)
         set_price(r, r->order[i], r->count - i);
 }
 
-/* ---- who must not wait ----------------------------------------------------------------------- */
+/* ---- jobs that must not wait ----------------------------------------------------------------- */
 
-/* Time to the end with the cores that it is sure of. */
+/* Returns the time to the end with the cores that it is sure of. */
 static uint64_t time_of_seated(const struct response *r, uint32_t j)
 {
     const struct bidder *b = &r->auction.bidder[j];
@@ -229,7 +229,7 @@ static uint64_t time_of_seated(const struct response *r, uint32_t j)
     return r->size[j].work_ns / (uint64_t)auction_speed(b, cores ? cores : 1) * 1000;
 }
 
-/* Whether those who cannot be paused leave no room for its least, though the machine has it. */
+/* True if jobs that cannot be paused leave no room for its minimum, though the machine has it. */
 static bool is_shut_out(struct auction *a, uint32_t j)
 {
     uint32_t place = auction_place(a, j);
@@ -250,8 +250,8 @@ static void look_again_in(struct response *r, uint64_t ns)
 }
 
 /*
- * Starts short jobs beside those who hold all cores and cannot be paused. A job that is started
- * counts among them, so each must be much shorter than the one before: there are few.
+ * Starts short jobs beside those that hold all cores and cannot be paused. A started job counts
+ * among them, so each must be much shorter than the one before: there are few.
  */
 static void seat_the_short(struct response *r)
 {
@@ -344,25 +344,26 @@ static const struct policy_param response_params[] = {
                            .max = 1000,
                            .def = 350,
                            .unit = "permille",
-                           .text = "how much the order of sizes counts; 0: nothing"},
+                           .text = "how much a job's rank by size counts; 0: not at all"},
     [RESPONSE_LONG] = {.name = "long",
                        .min = 1000,
                        .max = 1000000,
                        .def = 2000,
                        .unit = "permille",
-                       .text = "of the mean work per core; with more, a job does not wait"},
-    [RESPONSE_OVERTAKE] = {.name = "overtake",
-                           .min = 1000,
-                           .max = 100000,
-                           .def = 1200,
-                           .unit = "permille",
-                           .text = "how much longer a running job is that a waiting one passes"},
+                       .text = "a job with this many times the mean work per core does not wait"},
+    [RESPONSE_OVERTAKE] =
+        {.name = "overtake",
+         .min = 1000,
+         .max = 100000,
+         .def = 1200,
+         .unit = "permille",
+         .text = "how much longer a running job must be for a waiting one to pass it"},
     SIZE_PARAM(RESPONSE_UNKNOWN),
 };
 
 const struct policy policy_response = {
     .name = "response",
-    .brief = "short mean response: cores where they gain most, shorter jobs first",
+    .brief = "short mean turnaround: cores where they gain most, shorter jobs first",
     .params = response_params,
     .param_count = RESPONSE_PARAM_MAX,
     .by_curves = true,

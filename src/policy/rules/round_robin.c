@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Policy `round-robin`: jobs take turns of a quantum.
+ * Policy `round-robin`: jobs take turns of a quantum. A running job keeps running while no other
+ * needs its place. Waiting jobs stand in the row of queue.h in the order in which they came or were
+ * paused. The first takes the free cores. If these are not enough, it pauses as many preemptible
+ * jobs as it needs of those that have used up their quantum, the longest turn first. A turn is
+ * counted in run time since the job last started or resumed; a resize does not begin a new one.
+ * Priorities do not count here.
  *
- * Who runs keeps running while nobody needs its place. Who waits stands in the row of queue.h in
- * the order in which it came or was paused; its first takes what is free and then, if that is not
- * enough, pauses preemptible jobs that have used up their quantum, the longest turn first, as many
- * as it needs. A turn is counted in time that the job ran since it last started or resumed;
- * resizing does not begin a new one. Priorities say nothing here.
- *
- * Snapshots do not tell when a turn began, so the state does: of each job that runs, the run time
- * that it had accumulated by then. A running job without an entry begins its turn now.
+ * Snapshots do not tell when a turn began, so the state does: it holds, for each running job, the
+ * accumulated run time at that moment. A running job without an entry begins its turn now.
  */
 #include "policy/division/queue.h"
 #include "policy/rules/policies.h"
@@ -27,7 +26,7 @@ enum { RR_QUANTUM = QUEUE_PARAM_MAX, RR_PARAM_MAX };
 
 /* Entries follow, by id. */
 struct state_head {
-    uint64_t magic; /* no other policy's state, and of this layout */
+    uint64_t magic; /* marks this policy's state in this layout */
     uint64_t count;
 };
 
@@ -35,7 +34,7 @@ struct state_head {
 
 struct turn {
     uint64_t id;
-    uint64_t run_ns; /* at its beginning */
+    uint64_t run_ns; /* run time at the beginning of its turn */
 };
 
 static void rr_room(const struct policy_snapshot *snapshot, struct policy_room *ret_room)
@@ -51,7 +50,7 @@ static bool smaller_id(uint32_t a, uint32_t b, const void *arg)
     return ticket[a].id < ticket[b].id;
 }
 
-/* Entry @index of the state, which may lie at any address. */
+/* Returns entry @index of the state, which may lie at any address. */
 static struct turn turn_at(const struct policy_snapshot *snapshot, uint64_t index)
 {
     struct turn turn;
@@ -61,7 +60,7 @@ static struct turn turn_at(const struct policy_snapshot *snapshot, uint64_t inde
     return turn;
 }
 
-/* Sets how long each running job's turn lasts by now; the row is in the order of ids. */
+/* Sets how long each running job's turn has lasted; the row is in the order of ids. */
 static int read_turns(struct queue *q)
 {
     const struct policy_snapshot *s = q->snapshot;
@@ -88,14 +87,14 @@ static int read_turns(struct queue *q)
         if (k == head.count)
             break;
         turn = turn_at(s, k);
-        /* less run time than then: it was counted anew, and so is the turn */
+        /* the run time shrank, so its count began anew, and the turn with it */
         if (turn.id == job->id && job->state == POLICY_RUNNING && turn.run_ns <= job->run_ns)
             q->ticket[q->row[i]].turn_ns = job->run_ns - turn.run_ns;
     }
     return 0;
 }
 
-/* Who runs now is what has cores in the plan. */
+/* The jobs with cores in the plan run now. */
 static void write_turns(struct queue *q)
 {
     const struct policy_snapshot *s = q->snapshot;
@@ -153,7 +152,7 @@ static const struct queue_pausing pausing = {
     .explain = explain,
 };
 
-/* Who runs stands in front; then who came or was paused first. */
+/* Running jobs stand in front; then the order of arrival or pause. */
 static uint64_t stands_since(const struct policy_job *job)
 {
     if (job->state == POLICY_RUNNING)
@@ -195,7 +194,7 @@ static const struct policy_param rr_params[] = {
 
 const struct policy policy_round_robin = {
     .name = "round-robin",
-    .brief = "turns of a quantum for all who do not fit at once",
+    .brief = "jobs that do not fit at once take turns of a quantum",
     .params = rr_params,
     .param_count = RR_PARAM_MAX,
     .room = rr_room,

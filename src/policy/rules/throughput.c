@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Policy `throughput`: each core goes to the job whose speed, times its weight, it adds most to:
- * argmax w_j [S_j(k+1) - S_j(k)]. The sum of weighted speeds is the largest there is when speed-up
- * curves are concave. Nobody is paused for it. A core that a waiting job starts with adds a whole
- * core's speed, so jobs start, older ones first, while there are cores, and wait beyond that:
- * threads that take turns on a core add nothing.
+ * Policy `throughput`: each core goes to the job with the largest gain of speed times weight:
+ * argmax w_j [S_j(k+1) - S_j(k)]. The sum of weighted speeds is the largest possible when speed-up
+ * curves are concave. No job is paused for it. A waiting job's first core adds a whole core's
+ * speed, so jobs start, older ones first, while there are cores, and wait beyond that: threads that
+ * take turns on a core add nothing.
  */
 #include "policy/division/auction.h"
 #include "policy/rules/policies.h"
