@@ -415,7 +415,7 @@ JOB = {"work": 1, "speedup": 1}
     ("", "s.json:1: "),
     ('{\n"machine": {"cores": 8,}\n}', "s.json:2: "),
     ('{\n"machine": {"cores": 8},\n"jobs": [{"work": 1,\n"speedup": 1, "requst": 4}]}',
-     "s.json:4: jobs[0].requst: is not known here: did you mean 'request'?"),
+     "s.json:4: jobs[0].requst: is not a key here: did you mean 'request'?"),
     ({"machine": {"cores": 7, "numa": 2}, "jobs": [JOB]}, "s.json:1: machine: 7 cores make"),
     ({"machine": {"cores": 7}, "jobs": [dict(JOB, min=3, max=2)]}, "jobs[0]: min: 3 is more"),
     ({"machine": {"cores": 7}, "jobs": [dict(JOB, name="\x1b[31m")]}, "control characters"),
@@ -428,7 +428,7 @@ JOB = {"work": 1, "speedup": 1}
         dict(JOB, min=4, max={"uniform": [4, 8]}, request={"uniform": [4, 8]})]}},
      "s.json: workload.mix[0]: job "),
     ({"machine": {"cores": 8}, "workload": {"until": 50, "arrivals": {"gap": 0}, "mix": [JOB]}},
-     "s.json:1: workload.arrivals.gap: is 0: say with workload.jobs how many come"),
+     "s.json:1: workload.arrivals.gap: is 0: workload.jobs must then say how many jobs arrive"),
     ({"machine": {"cores": 8}, "speedups": {"x": {"table": [1, 1e13]}}, "jobs": [JOB]},
      "speedups.x.table[1]: must be a speed, above 0 and below 1e12"),
 ], ids=range(12))

@@ -133,7 +133,7 @@ static void lines_have_a_limit_and_hold_no_nul(void **state)
     assert_int_equal(r.end, -EINVAL);
     assert_string_equal(r.err.text, "t:2: the line is longer than 4096 bytes");
     r = read_bytes("arrival,work\n0,\0001\n", 18, false);
-    assert_string_equal(r.err.text, "t:2: holds a NUL byte: this is no text");
+    assert_string_equal(r.err.text, "t:2: holds a NUL byte: it is not a text file");
 }
 
 /* ---- SWF ------------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One run of the simulator, shared by sim.c (events), live.c (one job's life) and snapshot.c (the
+ * The state of one run, shared by sim.c (events), live.c (one job's life) and snapshot.c (the
  * policy's snapshot and plan); no other file includes this. One thread per run.
  */
 #pragma once
@@ -11,24 +11,24 @@
 /* A job from its arrival to its end. Progress is exact: it is linear between changes of speed. */
 struct live {
     struct machine_task task; /* while it runs */
-    uint64_t rate, usage;     /* the task's, since settled_ns or before */
-    uint64_t settled_ns;      /* `left` and `busy` are of then */
+    uint64_t rate, usage;     /* of the task, since settled_ns or before */
+    uint64_t settled_ns;      /* the time of `left` and `busy` */
     uint64_t stalled_ns;      /* no progress before: the cost of an action */
-    uint64_t owed_ns;         /* of that, what was left when it was paused */
-    uint64_t finish_ns;       /* at this rate; POLICY_NEVER: does not run */
-    sim_sum left;             /* work in ns, 32 fractional bits; while it starts, of its start */
-    sim_sum busy;             /* CPU time in ns, 32 fractional bits */
+    uint64_t owed_ns;         /* the part of that cost that was left when the job was paused */
+    uint64_t finish_ns;       /* at this rate; POLICY_NEVER: the job does not run */
+    sim_sum left; /* work in ns, 32 fractional bits; during the start, the rest of the start */
+    sim_sum busy; /* CPU time in ns, 32 fractional bits */
     sim_sum held_mcpu_ns;
     uint32_t state;      /* enum policy_state */
     uint32_t index;      /* in the engine's arrays */
-    uint64_t state_ns;   /* in this state since then */
-    uint64_t segment_ns; /* with this many cores since then */
+    uint64_t state_ns;   /* begin of this state */
+    uint64_t segment_ns; /* begin of the time with this many cores */
     uint64_t change_ns;  /* last resize, pause or resume; 0: none */
     int64_t mcpu;
     struct sim_job job;
     struct sim_record record;
     uint32_t held_count;
-    bool starting;               /* what is left is of the start */
+    bool starting;               /* `left` counts the start */
     struct policy_amount held[]; /* room for one per domain */
 };
 
@@ -39,7 +39,7 @@ struct book {
     uint32_t decision_room;
     void *state[2];
     size_t state_room;
-    size_t state_size; /* of state[state_at], the last one written */
+    size_t state_size; /* size of state[state_at], the last one written */
     uint32_t state_at;
     uint64_t generation;
 };
@@ -51,8 +51,8 @@ struct engine {
     struct error *err;
     uint64_t now_ns;
     uint64_t next_finish_ns; /* POLICY_NEVER: nothing runs */
-    uint64_t next_wakeup_ns; /* as the policy asked, on our clock */
-    struct live **live;      /* by id; NULL: gone since the last snapshot */
+    uint64_t next_wakeup_ns; /* the policy's wish, on our clock */
+    struct live **live;      /* by id; NULL: left since the last snapshot */
     struct policy_job *jobs; /* the same jobs as the policy sees them; not without a policy */
     uint32_t count, room;    /* of both */
     uint32_t alive;
@@ -68,20 +68,20 @@ struct engine {
     struct sim_totals totals;
 };
 
-/* live.c. All times are now; 0 or what the sink returned. */
+/* live.c. All functions act at the present time and return 0 or the sink's error. */
 struct live *live_new(struct engine *e, const struct sim_job *job);
 void live_settle(struct live *l, uint64_t now_ns);
 void live_set_rate(struct engine *e, struct live *l); /* from its task */
-uint64_t live_done(const struct live *l);             /* of its work, by settled_ns */
-int live_start(struct engine *e, struct live *l);     /* also resumes; with what it holds by now */
+uint64_t live_done(const struct live *l);             /* its finished work, at settled_ns */
+int live_start(struct engine *e, struct live *l);     /* also resumes; with its present cores */
 void live_started(struct engine *e, struct live *l);  /* its work begins */
 int live_resize(struct engine *e, struct live *l);
 int live_pause(struct engine *e, struct live *l);
-int live_end(struct engine *e, struct live *l, bool finished); /* record; frees it */
+int live_end(struct engine *e, struct live *l, bool finished); /* sends the record; frees the job */
 
 /* snapshot.c */
 int snapshot_init(struct engine *e);
 void snapshot_done(struct engine *e);
-int snapshot_add(struct engine *e, struct live *l); /* takes the job over, also on failure */
-void snapshot_compact(struct engine *e);            /* forgets the jobs that are gone */
-int snapshot_decide(struct engine *e);              /* and applies the plan */
+int snapshot_add(struct engine *e, struct live *l); /* owns the job, also on failure */
+void snapshot_compact(struct engine *e);            /* drops the jobs that have left */
+int snapshot_decide(struct engine *e);              /* decides and applies the plan */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One job's life: progress, and what start, resize, pause and end do to it. */
+/* One job's life: its progress, and the effects of start, resize, pause and end on it. */
 #include "sim/engine/engine.h"
 
 #include <stdlib.h>
@@ -52,7 +52,7 @@ void live_set_rate(struct engine *e, struct live *l)
 
 /* ---- transitions ----------------------------------------------------------------------------- */
 
-/* Closes the stretch of time in which the job held what it holds. */
+/* Closes the stretch of time in which the job held its present cores. */
 static int end_segment(struct engine *e, struct live *l)
 {
     struct sim_segment segment = {&l->job, l->segment_ns, e->now_ns, l->mcpu};
@@ -76,7 +76,7 @@ static void change_state(struct engine *e, struct live *l, enum policy_state sta
     l->state_ns = e->now_ns;
 }
 
-/* Takes what it holds by now into account; it makes no progress for @cost_ns. */
+/* Takes the job's present cores into account; it makes no progress for @cost_ns. */
 static void hold(struct engine *e, struct live *l, uint64_t cost_ns)
 {
     uint64_t until = e->now_ns + cost_ns;
@@ -91,7 +91,7 @@ static void hold(struct engine *e, struct live *l, uint64_t cost_ns)
     job.idle_permille = l->starting ? 0 : job.idle_permille;
     machine_hold(&e->machine, &job, used, with_cores > 1, &l->task);
     l->stalled_ns = until > l->stalled_ns ? until : l->stalled_ns;
-    l->rate = 0; /* to be set anew, also if it stays the same: the finish has moved */
+    l->rate = 0; /* set anew below, also if unchanged: the finish has moved */
 }
 
 int live_start(struct engine *e, struct live *l)

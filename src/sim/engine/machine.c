@@ -109,11 +109,11 @@ uint64_t machine_alone_ns(const struct sim_machine *m, const struct sim_job *job
     return alone < UINT64_MAX ? (uint64_t)alone : UINT64_MAX;
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- all jobs -------------------------------------------------------------------------------- */
 
 /*
- * Water-filling: every task gets its weight's part of @cores, or its limit where that is less; what
- * it leaves raises the level for the others. A task below today's level is below the final one.
+ * Water-filling: every task gets its weight's part of @cores, or its limit if that is less, which
+ * raises the level for the others. A task below the present level is below the final one.
  */
 static void fill_by_weight(struct machine_task *const *tasks, uint32_t count, uint64_t cores)
 {
@@ -144,7 +144,7 @@ static void fill_by_weight(struct machine_task *const *tasks, uint32_t count, ui
             tasks[i]->usage = scale(left, tasks[i]->weight, weight);
 }
 
-/* Fenced cores that are more than there are: everyone's fence shrinks, and no gap is filled. */
+/* Shrinks all fences when they need more cores than there are; no job fills a gap. */
 static void shrink_fences(struct machine_task *const *tasks, uint32_t count, uint64_t cores)
 {
     uint64_t held = 0;
@@ -158,7 +158,7 @@ static void shrink_fences(struct machine_task *const *tasks, uint32_t count, uin
     }
 }
 
-/* Sets everyone's usage; returns how many cores could be busy if there were enough of them. */
+/* Sets each job's usage; returns how many cores could be busy if there were enough of them. */
 static sim_sum share_cores(const struct sim_machine *m, struct machine_task *const *tasks,
                            uint32_t count)
 {
@@ -178,7 +178,7 @@ static sim_sum share_cores(const struct sim_machine *m, struct machine_task *con
     return runnable;
 }
 
-/* What everybody loses to oversubscription, SMT and the power cap; sets the power drawn. */
+/* All jobs' losses to oversubscription, SMT and the power cap; sets the power drawn. */
 static uint64_t common_factor(const struct sim_machine *m, sim_sum runnable, uint64_t busy,
                               uint64_t *ret_power_uw)
 {
@@ -201,7 +201,7 @@ static uint64_t common_factor(const struct sim_machine *m, sim_sum runnable, uin
     return factor;
 }
 
-/* Sets its rate, and takes back of its usage what it sleeps through. */
+/* Sets the job's rate, and takes the time that it sleeps off its usage. */
 static void progress(const struct sim_machine *m, struct machine_task *t, sim_sum runnable)
 {
     uint64_t awake = FULL - t->idle_permille;

@@ -25,14 +25,14 @@ struct machine_task {
     bool settled;           /* within machine_share() */
 };
 
-/* Whether the description makes sense. Returns 0 or -EINVAL with *err. */
+/* Checks the description. Returns 0 or -EINVAL with *err. */
 int machine_check(const struct sim_machine *machine, struct error *err);
 
-/* What the job can do with @mcpu (> 0); @spread: in more than one NUMA node by order. */
+/* Computes the job's speed with @mcpu (> 0); @spread: in more than one NUMA node by order. */
 void machine_hold(const struct sim_machine *machine, const struct sim_job *job, int64_t mcpu,
                   bool spread, struct machine_task *ret_task);
 
-/* Time that the job's work takes with its request on this machine, alone. */
+/* Returns the time that the job takes alone on this machine with its request. */
 uint64_t machine_alone_ns(const struct sim_machine *machine, const struct sim_job *job);
 
 /*

@@ -33,7 +33,7 @@ const struct sim_metric_info *sim_metric_info(enum sim_metric metric)
 
 /* ---- quantiles ------------------------------------------------------------------------------- */
 
-/* A value keeps its leading bit and the 7 behind it; `shift` bits are dropped. */
+/* Keeps a value's leading bit and the 7 behind it; `shift` bits are dropped. */
 void sim_quantiles_add(struct sim_quantiles *q, uint64_t value)
 {
     int shift = value < SIM_QUANTILE_STEPS ? 0 : 56 - __builtin_clzll(value);
@@ -42,7 +42,7 @@ void sim_quantiles_add(struct sim_quantiles *q, uint64_t value)
     q->total++;
 }
 
-/* The middle of a bucket. The first 2 × 128 buckets hold one value each. */
+/* Returns the middle of a bucket. The first 2 × 128 buckets hold one value each. */
 static uint64_t bucket_value(uint32_t bucket)
 {
     uint32_t shift = bucket < SIM_QUANTILE_STEPS ? 0 : bucket / SIM_QUANTILE_STEPS - 1;
@@ -133,7 +133,7 @@ void sim_metrics_finish(const struct sim_metrics *m, const struct sim_machine *m
 
 /* ---- over seeds ------------------------------------------------------------------------------ */
 
-/* Student's t, two-sided 95 %, by degrees of freedom; between two, that of the smaller one. */
+/* Student's t, two-sided 95 %, by degrees of freedom; between two entries, the smaller one's. */
 static double student_t(uint32_t freedom)
 {
     static const double table[] = {
@@ -147,7 +147,7 @@ static double student_t(uint32_t freedom)
     return freedom < 40 ? 2.042 : freedom < 60 ? 2.021 : freedom < 120 ? 2.000 : 1.980;
 }
 
-/* Mean and squared deviations in one pass (Welford): exact also where all are nearly the same. */
+/* Mean and squared deviations in one pass (Welford), exact also for nearly equal values. */
 struct sample {
     uint32_t count;
     double mean, squares;

@@ -9,7 +9,7 @@
 
 enum sim_metric {
     SIM_MAKESPAN,   /* first arrival to last finish */
-    SIM_WAITING,    /* means over the jobs that finished: queued or paused */
+    SIM_WAITING,    /* means over the finished jobs: queued or paused */
     SIM_EXECUTION,  /* with cores */
     SIM_TURNAROUND, /* arrival to finish */
     SIM_FIRST_RUN,  /* arrival to first run */
@@ -17,16 +17,16 @@ enum sim_metric {
     SIM_SLOWDOWN_P95,
     SIM_SLOWDOWN_P99,
     SIM_THROUGHPUT, /* finished jobs per hour of makespan */
-    SIM_HELD_CORES, /* means over the makespan: given to jobs; overlapping, they may add up to more
+    SIM_HELD_CORES, /* means over the makespan: allocated cores; overlapping ones may add up to more
                        than there are */
     SIM_BUSY_CORES, /* CPU time used */
-    SIM_USEFUL_CORES, /* of that, what one core alone would have needed for the work done */
+    SIM_USEFUL_CORES, /* of that, the time that one core alone would have needed for the work */
     SIM_RESIZES,      /* of all jobs */
     SIM_PAUSES,
-    SIM_FAIRNESS,   /* Jain's index over slowdowns, (Σs)² / (n Σs²): 1, all the same, to 1/n */
-    SIM_ENERGY,     /* of the machine, idle power included; NAN: no powers are given */
+    SIM_FAIRNESS, /* Jain's index over slowdowns, (Σs)² / (n Σs²): from 1, all equal, down to 1/n */
+    SIM_ENERGY,     /* of the machine, idle power included; NAN: the scenario gives no powers */
     SIM_MISSES,     /* jobs with a deadline that ended later or never; NAN: no job has one */
-    SIM_UNFINISHED, /* left when nothing could happen any more, or infeasible */
+    SIM_UNFINISHED, /* left when no further event could happen, or infeasible */
     SIM_METRIC_MAX
 };
 
@@ -41,8 +41,8 @@ struct sim_metric_info {
 const struct sim_metric_info *sim_metric_info(enum sim_metric metric);
 
 /*
- * Counts by size, 128 to each power of two: a quantile is off by 0.4 % at most. Values below 256
- * are exact.
+ * Counts by size, 128 buckets to each power of two: a quantile is off by 0.4 % at most. Values
+ * below 256 are exact.
  */
 #define SIM_QUANTILE_STEPS 128
 struct sim_quantiles {
@@ -52,10 +52,10 @@ struct sim_quantiles {
 
 void sim_quantiles_add(struct sim_quantiles *q, uint64_t value);
 
-/* The smallest value that at least @permille of all do not exceed; 0 when there are none. */
+/* Returns the smallest value that at least @permille of all do not exceed; 0 without values. */
 uint64_t sim_quantiles_at(const struct sim_quantiles *q, uint32_t permille);
 
-/* Zero is the state to begin with. About 60 KiB. */
+/* All zero is the first state. About 60 KiB. */
 struct sim_metrics {
     uint64_t finished;
     uint64_t with_deadline, misses;
@@ -66,7 +66,7 @@ struct sim_metrics {
 
 void sim_metrics_add(struct sim_metrics *metrics, const struct sim_record *record);
 
-/* Fills @ret_value[SIM_METRIC_MAX]; NAN where there is nothing to say. Times are in seconds. */
+/* Fills @ret_value[SIM_METRIC_MAX]; NAN for a metric without a value. Times are in seconds. */
 void sim_metrics_finish(const struct sim_metrics *metrics, const struct sim_machine *machine,
                         const struct sim_totals *totals, double *ret_value);
 
@@ -82,8 +82,8 @@ struct sim_estimate {
 void sim_estimate(const double *values, uint32_t count, struct sim_estimate *ret_estimate);
 
 /*
- * How many times larger @a is than @b, seed by seed: geometric mean of the ratios a/b, its interval
- * from the logarithms. Pairs that are no two positive numbers are left out.
+ * Returns how many times larger @a is than @b, seed by seed: the geometric mean of the ratios a/b,
+ * its interval from the logarithms. Leaves out pairs that are not two positive numbers.
  */
 void sim_compare(const double *a, const double *b, uint32_t count,
                  struct sim_estimate *ret_estimate);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The event loop. What can happen: a job finishes, a job arrives, the policy wants to be asked. */
+/* The event loop. Events: a job finishes, a job arrives, the policy wants to be asked. */
 #include "sim/engine/sim.h"
 #include "sim/engine/engine.h"
 
@@ -7,11 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So many events in a row without any progress: the policy moves jobs and lets none of them work.
- */
+/* After this many events in a row without progress, the policy moves jobs and lets none work. */
 #define IDLE_EVENTS_MAX 100000
 
-/* The source, one job ahead. */
+/* Reads the source, one job ahead. */
 struct intake {
     struct sim_source *source;
     struct sim_job next;
@@ -86,7 +85,7 @@ static int check_job(const struct sim_job *job, const struct sim_job *last, stru
         fault = "it arrives before the job in front of it; sort them by arrival";
     else if (!job->curve)
         fault = "it has no speed-up table";
-    if (!fault && job->curve != last->curve) /* that one was good */
+    if (!fault && job->curve != last->curve) /* the last job's curve was valid */
         fault = curve_fault(job->curve);
     if (!fault && job->told_curve && job->told_curve != last->told_curve)
         fault = curve_fault(job->told_curve);
@@ -147,7 +146,7 @@ static int arrive(struct engine *e, const struct sim_job *job)
     return live_start(e, l);
 }
 
-/* Who runs by now, how fast, and when the first of them will be done. */
+/* Finds the running jobs, their speeds, and when the first of them will be done. */
 static void share_machine(struct engine *e)
 {
     e->running_count = 0;
@@ -168,7 +167,7 @@ static void share_machine(struct engine *e)
     }
 }
 
-/* All that happens at one time: finishes, arrivals, then one decision. */
+/* Handles all events of one time: finishes, arrivals, then one decision. */
 static int turn(struct engine *e, struct intake *in, uint64_t now_ns)
 {
     int r;
@@ -207,7 +206,7 @@ static sim_sum work_left(const struct engine *e)
     return left;
 }
 
-/* Sends the records of those that will never end. */
+/* Sends the records of jobs that will never end. */
 static int give_up(struct engine *e, const char *why)
 {
     int r = error_set(e->err, -EDEADLK, "%u jobs are left at %llu ns, the first is %llu (%s): %s",
@@ -281,7 +280,7 @@ int sim_run(const struct sim_machine *machine, struct sim_source *source,
     if (r == 0)
         r = check_options(options, err);
     if (!options->policy)
-        e.machine.placement = SIM_SHARED; /* nobody fences anything */
+        e.machine.placement = SIM_SHARED; /* without control no job is fenced */
     if (r < 0)
         return r;
     r = snapshot_init(&e);

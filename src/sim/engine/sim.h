@@ -25,23 +25,23 @@
 #define SIM_TIME_MAX  ((uint64_t)INT64_MAX) /* of the virtual clock, and of one job's work */
 
 /*
- * Policies see a clock that shows this at the scenario's start, as a zero of theirs means "never"
+ * The policies' clock shows this at the scenario's start, because zero means "never" to them
  * (policy_job.start_ns). Snapshots and plans handed to a sink have it in every point of time.
  */
 #define SIM_CLOCK_START_NS UINT64_C(1000000000)
 
-/* Sums over all jobs of a run: cores × nanoseconds of a year's trace leave 64 bits. */
+/* Sums over all jobs of a run: the core time of a year's trace exceeds 64 bits. */
 __extension__ typedef unsigned __int128 sim_sum;
 
 /* ---- machine --------------------------------------------------------------------------------- */
 
 /*
- * How jobs hold the cores that the policy gives them. As in the daemon, a job with M mcpu runs
- * max(1, ⌊M/1000⌋) threads, and M is its weight wherever jobs compete for CPU time.
+ * How jobs hold their allocated cores. As in the daemon, a job with M mcpu runs max(1, ⌊M/1000⌋)
+ * threads, and M is its weight wherever jobs compete for CPU time.
  */
 enum sim_placement {
-    SIM_SHARED,    /* work-conserving: cores overlap, gaps of serial phases are filled by others */
-    SIM_EXCLUSIVE, /* disjoint cores; what a job does not use is idle */
+    SIM_SHARED,    /* work-conserving: cores overlap, others fill gaps of serial phases */
+    SIM_EXCLUSIVE, /* disjoint cores; a core that its job does not use is idle */
     SIM_QUOTA,     /* a hard limit of CPU time; below one core the only thread is throttled */
     SIM_PLACEMENT_MAX
 };
@@ -54,11 +54,11 @@ struct sim_machine {
     uint32_t smt_gain_permille; /* speed of a core's second thread beside a busy first one */
     int64_t memory_bytes;       /* 0: not counted */
     uint64_t idle_uw;           /* drawn by the machine without work */
-    uint64_t core_uw;           /* more for each busy core */
-    uint64_t cap_uw;            /* the machine slows itself down to draw no more; 0: no cap */
+    uint64_t core_uw;           /* for each busy core in addition */
+    uint64_t cap_uw;            /* the machine slows down to draw no more; 0: no cap */
     enum sim_placement placement;
     /*
-     * What a job loses of its speed, with a factor l in thousandths for each cause:
+     * Losses of a job's speed, with a factor l in thousandths for each cause:
      *   oversubscription  where r > 1 threads per core are runnable: all but 1 / (1 + l (r - 1))
      *   contention        where others keep a part u of the cores busy (bandwidth, caches): l u
      *   numa              where it holds more cores than one NUMA node has: l
@@ -80,23 +80,23 @@ struct sim_curve {
 struct sim_job {
     uint64_t id; /* from 1, unique, increasing with arrival */
     char name[SIM_NAME_MAX];
-    uint64_t arrival_ns;           /* never before the job that the source gave before */
-    uint64_t work_ns;              /* with one core alone; the truth */
-    uint64_t start_ns;             /* before it: imports and such, which use one core and no more.
-                                      Until then a malleable job is given one, as by tided */
-    uint64_t told_ns;              /* what the policy is told of work_ns, POLICY_UNKNOWN: nothing */
-    uint64_t told_error_ns;        /* and how far off that may be */
-    const struct sim_curve *curve; /* the truth, alone on the machine */
-    const struct sim_curve *told_curve; /* what the policy is told, NULL: nothing */
+    uint64_t arrival_ns;    /* not before the arrival of the source's previous job */
+    uint64_t work_ns;       /* true work, with one core alone */
+    uint64_t start_ns;      /* time before the work: imports and such, on one core. Until then a
+                               malleable job is given one core, as by tided */
+    uint64_t told_ns;       /* work_ns as the policy is told; POLICY_UNKNOWN: untold */
+    uint64_t told_error_ns; /* the possible error of that */
+    const struct sim_curve *curve;      /* the true curve, alone on the machine */
+    const struct sim_curve *told_curve; /* the curve that the policy is told; NULL: none */
     /*
      * CPU time that running in parallel costs beside the work (synchronisation, spinning): with k
      * threads a job keeps S(k) · (1 + permille/1000 · (1 − 1/k)) cores busy, k at most, on average.
      */
     uint32_t waste_permille;
     uint32_t idle_permille; /* part of its time alone in which it sleeps: waits for disks, timers */
-    uint32_t request;       /* cores; 0: nothing said */
+    uint32_t request;       /* cores; 0: no request */
     uint32_t min, max;      /* cores; max 0: as many as there are */
-    uint32_t stock_threads; /* started by the program when nobody controls it */
+    uint32_t stock_threads; /* threads of the program when no policy controls it */
     int64_t memory_bytes;
     uint32_t user;         /* users share the machine before their jobs do */
     uint32_t malleability; /* enum policy_malleability */
@@ -106,37 +106,37 @@ struct sim_job {
     bool preemptible;
     uint64_t deadline_ns; /* since the start of the scenario; POLICY_NEVER */
     /*
-     * Time without progress after an action, in which the job holds its cores and uses them as
-     * ever: START, RESIZE, and PAUSE, which counts at the resume. Costs at one time overlap.
+     * Time without progress after an action, in which the job holds and uses its cores as before:
+     * START, RESIZE, and PAUSE, which counts at the resume. Costs at one time overlap.
      */
     uint64_t cost_ns[POLICY_ACTION_MAX];
 };
 
-/* Gives jobs in order of arrival. Returns 1, 0 at the end, or -errno with *err. */
+/* Returns jobs in order of arrival. 1, 0 at the end, or -errno with *err. */
 struct sim_source {
     int (*next)(struct sim_source *source, struct sim_job *ret_job, struct error *err);
 };
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* What became of a job; of one that never ended, finish_ns is POLICY_NEVER. */
+/* The outcome of a job; for one that never ended, finish_ns is POLICY_NEVER. */
 struct sim_record {
     const struct sim_job *job; /* valid during the call */
-    uint64_t start_ns;         /* of the first run, POLICY_NEVER: never ran */
+    uint64_t start_ns;         /* begin of the first run, POLICY_NEVER: never ran */
     uint64_t finish_ns;
-    uint64_t run_ns;   /* with cores */
-    uint64_t wait_ns;  /* queued or paused */
-    uint64_t alone_ns; /* it would have taken with its request on an empty machine; with no request,
-                          with as many cores as it can have */
-    uint64_t core_ns;  /* cores held × time; saturates, like busy_ns */
-    uint64_t busy_ns;  /* CPU time used */
-    uint64_t useful_ns; /* of that, what one core would have needed: work_ns at the end */
+    uint64_t run_ns;    /* with cores */
+    uint64_t wait_ns;   /* queued or paused */
+    uint64_t alone_ns;  /* its time on an empty machine with its request; with no request, with as
+                           many cores as it can have */
+    uint64_t core_ns;   /* cores held × time; saturates, like busy_ns */
+    uint64_t busy_ns;   /* CPU time used */
+    uint64_t useful_ns; /* of that, the time that one core would have needed: work_ns at the end */
     uint32_t resizes, pauses;
     bool infeasible; /* the policy refused it: this machine can never run it … */
     bool late;       /* … or not before its deadline */
 };
 
-/* Cores that a job holds from begin to end; of one job they come in order of time. */
+/* Cores that a job holds from begin to end; a job's segments come in order of time. */
 struct sim_segment {
     const struct sim_job *job; /* valid during the call */
     uint64_t begin_ns, end_ns;
@@ -146,7 +146,7 @@ struct sim_segment {
 /* Totals of a run. */
 struct sim_totals {
     uint64_t jobs, finished, infeasible;
-    uint64_t late;     /* of the infeasible: for their deadlines */
+    uint64_t late;     /* part of infeasible: jobs refused for their deadlines */
     uint64_t begin_ns; /* first arrival */
     uint64_t end_ns;   /* last finish */
     sim_sum core_ns;   /* cores held × time */
@@ -159,11 +159,11 @@ struct sim_totals {
     uint32_t most_alive;
 };
 
-/* Receives what happened; each function may be NULL. Returns 0, or -errno which ends the run. */
+/* Receives the events of a run; functions may be NULL. 0, or -errno which ends the run. */
 struct sim_sink {
     int (*segment)(struct sim_sink *sink, const struct sim_segment *segment);
     int (*record)(struct sim_sink *sink, const struct sim_record *record);
-    /* A snapshot and its plan, just decided: for recording and tests. */
+    /* Receives a snapshot and its new plan, for recording and tests. */
     int (*decision)(struct sim_sink *sink, const struct policy_snapshot *snapshot,
                     const struct policy_plan *plan);
 };
@@ -172,12 +172,12 @@ struct sim_sink {
 
 struct sim_options {
     const struct policy *policy; /* NULL: no control, every job runs its stock_threads at once;
-                                    placement and memory are of no account */
+                                    placement and memory do not count */
     const int64_t *params;       /* as the policy's; NULL: defaults */
     uint64_t seed;               /* handed to the policy */
     uint64_t resolution_ns;      /* finish times are rounded up to this; at least 1 */
-    bool check;                  /* policy_plan_check() every plan; a fault ends the run, -EPROTO */
-    uint64_t (*clock_ns)(void);  /* times policy_decide(); NULL: not timed */
+    bool check; /* policy_plan_check() every plan; a fault ends the run with -EPROTO */
+    uint64_t (*clock_ns)(void); /* times policy_decide(); NULL: not timed */
 };
 
 /*
@@ -192,6 +192,5 @@ int sim_run(const struct sim_machine *machine, struct sim_source *source,
             const struct sim_options *options, struct sim_sink *sink, struct sim_totals *ret_totals,
             struct error *err);
 
-/* Speed of a job with @cores (>= 1), in thousandths of one core's. Beyond the table's end: its last
- * entry. */
+/* Speed with @cores (>= 1), in thousandths of one core's; beyond the table its last entry. */
 uint32_t sim_curve_speed(const struct sim_curve *curve, uint32_t cores);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the policy sees of the jobs alive, the storage for its plan, and how a plan is carried out.
- */
+/* The policy's view of the jobs alive, the storage for its plan, and how a plan is carried out. */
 #include "sim/engine/engine.h"
 
 #include <errno.h>
@@ -88,7 +87,7 @@ static int make_room(struct engine *e)
     return 0;
 }
 
-/* What the plan for this snapshot may need; half as much again, as the next may need more. */
+/* Makes room for a plan for this snapshot; half as much again, as the next may need more. */
 static int make_plan_room(struct engine *e, const struct policy_snapshot *snapshot)
 {
     struct book *b = &e->book;
@@ -138,7 +137,7 @@ static int64_t most_cores(const struct engine *e, const struct live *l)
     return least > e->machine.cores ? least : e->machine.cores;
 }
 
-/* What the policy is told once and for all. */
+/* Fills in the fields that never change. */
 static void describe(const struct engine *e, const struct live *l, struct policy_job *ret_job)
 {
     const struct sim_job *job = &l->job;
@@ -167,8 +166,8 @@ static void describe(const struct engine *e, const struct live *l, struct policy
 }
 
 /*
- * What was told of the work, less what is done. A job that outlives what was told is expected to
- * need a tenth of that still, for all one knows.
+ * Returns the work that the policy was told, less the finished part. A job that outlives that is
+ * expected to need another tenth of it.
  */
 static uint64_t told_remaining(const struct live *l)
 {
@@ -179,7 +178,7 @@ static uint64_t told_remaining(const struct live *l)
     return done < l->job.told_ns ? l->job.told_ns - done : 1 + l->job.told_ns / 10;
 }
 
-/* What has changed by now. */
+/* Fills in the fields that change. */
 static void refresh(struct engine *e, struct live *l, struct policy_job *job)
 {
     uint64_t passed = e->now_ns - l->state_ns;
@@ -215,7 +214,7 @@ int snapshot_add(struct engine *e, struct live *l)
     return 0;
 }
 
-/* Moves what stands behind a gap in one piece: there are few gaps, and entries are large. */
+/* Moves the jobs behind a gap in one piece: there are few gaps, and entries are large. */
 void snapshot_compact(struct engine *e)
 {
     uint32_t kept = 0, i = 0;
@@ -267,7 +266,7 @@ static int carry_out(struct engine *e, struct live *l, const struct policy_decis
     case POLICY_VERB_KEEP:
     case POLICY_VERB_HOLD:
         return 0;
-    case POLICY_VERB_PAUSE: /* it still says what it had: the next snapshot wants to know */
+    case POLICY_VERB_PAUSE: /* it keeps its former amounts, which the next snapshot needs */
         return live_pause(e, l);
     case POLICY_VERB_INFEASIBLE:
         l->record.infeasible = true;
@@ -311,7 +310,7 @@ static int decide(struct engine *e, const struct policy_snapshot *snapshot)
                      (unsigned long long)e->now_ns, snapshot->job_count, text);
 }
 
-/* Carries the plan out for every job, and notes when the policy wants to be asked again. */
+/* Carries the plan out for every job, and records when the policy wants to be asked again. */
 static int apply(struct engine *e)
 {
     struct book *b = &e->book;
@@ -333,7 +332,7 @@ static int apply(struct engine *e)
     return 0;
 }
 
-/* Users have equal weights and no limits, as in tided without a word in tide.conf. */
+/* Users have equal weights and no limits, as in tided by default. */
 static uint32_t fill_users(struct engine *e)
 {
     uint32_t count = 0;

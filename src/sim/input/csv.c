@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Comma-separated values as of RFC 4180, without line breaks inside of quotes. The first line names
- * the columns; an empty cell is a field that is not stated.
+ * the columns; an empty cell leaves its field unset.
  */
 #include "sim/input/trace.h"
 
@@ -13,8 +13,8 @@
 #define BOM "\xef\xbb\xbf"
 
 /*
- * Cuts the first cell off *rest, which becomes NULL behind the last one. Quotes are taken off in
- * place. NULL: a quote does not end, or something follows it.
+ * Cuts the first cell off *rest, which becomes NULL after the last one. Removes quotes in place.
+ * NULL: a quote does not end, or text follows it.
  */
 static char *cut_cell(char **rest)
 {

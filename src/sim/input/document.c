@@ -7,9 +7,9 @@
 #include <stdarg.h>
 #include <string.h>
 
-#define DEPTH_MAX     16 /* of the ways that are shown; scenarios are not that deep */
+#define DEPTH_MAX     16 /* depth of the paths shown; scenarios are less deep */
 #define PATH_TEXT_MAX 96
-#define NAME_SHOWN    64 /* bytes of the file's name, the last ones */
+#define NAME_SHOWN    64 /* last bytes of the file's name that a message shows */
 #define KEYS_MAX      40
 
 int document_init(struct document *doc, const char *name, char *text, size_t size,
@@ -57,14 +57,14 @@ struct node node_element(const struct node *array, size_t index)
                          .value = json_array_get(array->value, index)};
 }
 
-/* ---- where a node is in the text, of which jansson has accepted the syntax ------------------- */
+/* ---- finding a node in the text, whose syntax jansson has accepted --------------------------- */
 
 static const char *skip_blanks(const char *p)
 {
     return p + strspn(p, " \t\r\n");
 }
 
-/* Behind the string that begins at @p. */
+/* Returns the end of the string that begins at @p. */
 static const char *skip_string(const char *p)
 {
     for (p++; *p && *p != '"'; p++)
@@ -73,7 +73,7 @@ static const char *skip_string(const char *p)
     return *p ? p + 1 : p;
 }
 
-/* Behind the value that begins at @p. */
+/* Returns the end of the value that begins at @p. */
 static const char *skip_value(const char *p)
 {
     size_t depth = 0;
@@ -96,7 +96,7 @@ static const char *skip_value(const char *p)
     return p;
 }
 
-/* The member of the object, or element of the array, that begins at @p; NULL: not found. */
+/* Finds the member or element in the object or array that begins at @p; NULL: absent. */
 static const char *enter(const char *p, const struct node *node)
 {
     size_t length = node->key ? strlen(node->key) : 0;
@@ -121,7 +121,7 @@ static const char *enter(const char *p, const struct node *node)
     return NULL;
 }
 
-/* A node that is not there is where its parent begins. */
+/* An absent node counts as beginning where its parent begins. */
 static unsigned line_of(const struct node *node)
 {
     const struct node *way[DEPTH_MAX];
@@ -137,7 +137,7 @@ static unsigned line_of(const struct node *node)
         if (!next)
             break;
         at = next;
-        if (way[depth]->key && depth > 0) /* from the key to the value, to go into it */
+        if (way[depth]->key && depth > 0) /* goes from the key to its value */
             at = skip_blanks(skip_blanks(skip_string(at)) + 1);
     }
     for (const char *p = node->doc->text; p < at; p++)
@@ -176,7 +176,7 @@ int node_error(const struct node *node, struct error *err, const char *fmt, ...)
                      *path ? ": " : "", text);
 }
 
-/* ---- what a node holds ----------------------------------------------------------------------- */
+/* ---- reading a node -------------------------------------------------------------------------- */
 
 int node_object(const struct node *node, const char *const *keys, struct error *err)
 {
@@ -197,8 +197,8 @@ int node_object(const struct node *node, const char *const *keys, struct error *
         if (known)
             continue;
         near = suggest_nearest(key, keys, n);
-        return near ? node_error(&member, err, "is not known here: did you mean '%s'?", near)
-                    : node_error(&member, err, "is not known here");
+        return near ? node_error(&member, err, "is not a key here: did you mean '%s'?", near)
+                    : node_error(&member, err, "is not a key here");
     }
     return 0;
 }

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define DOCUMENT_SIZE_MAX (8u << 20) /* jobs by the hundred thousand belong into a trace */
+#define DOCUMENT_SIZE_MAX (8u << 20) /* larger lists of jobs belong into a trace */
 
 struct document {
     const char *name; /* of the file, borrowed */
@@ -23,20 +23,20 @@ struct document {
 };
 
 /*
- * Reads a JSON object from @text, which the document takes over, also on failure. 0, or -EINVAL,
- * -EFBIG, -ENOMEM with the reason.
+ * Reads a JSON object from @text, of which the document takes ownership, also on failure. 0, or
+ * -EINVAL, -EFBIG, -ENOMEM with the reason.
  */
 int document_init(struct document *doc, const char *name, char *text, size_t size,
                   struct error *err);
 void document_done(struct document *doc);
 
-/* A value and the way to it; nodes live on their users' stacks, a parent longer than its child. */
+/* A value and the path to it; nodes live on their users' stacks, a parent longer than its child. */
 struct node {
     const struct document *doc;
     const struct node *parent; /* NULL: the root */
-    const char *key;           /* in the parent, an object; NULL: */
-    size_t index;              /* in the parent, an array */
-    json_t *value;             /* borrowed; NULL: is not there */
+    const char *key;           /* key in the parent, an object; NULL: */
+    size_t index;              /* index in the parent, an array */
+    json_t *value;             /* borrowed; NULL: absent */
 };
 
 struct node node_root(const struct document *doc);
@@ -48,19 +48,19 @@ __attribute__((format(printf, 3, 4))) int node_error(const struct node *node, st
                                                      const char *fmt, ...);
 
 /*
- * Each returns 0, or -EINVAL with the reason.
- * node_object: it is an object without other keys than @keys (ended by NULL).
+ * Each returns 0, or -EINVAL with the reason. node_object checks that the node is an object without
+ * other keys than @keys (ended by NULL).
  */
 int node_object(const struct node *node, const char *const *keys, struct error *err);
 int node_array(const struct node *node, size_t min, size_t max, struct error *err);
 
-/* A number, a string or, for types with the words "false" and "true", a boolean. */
+/* Reads a number, a string or, for types with the words "false" and "true", a boolean. */
 int node_value(const struct node *node, const struct value_type *type, int64_t *ret_value,
                struct error *err);
 
-/* A member of that type, untouched when it is not there. */
+/* Reads a member of that type; leaves *ret untouched when it is absent. */
 int node_optional(const struct node *object, const char *key, const struct value_type *type,
                   int64_t *ret_value, struct error *err);
 
-/* A string, borrowed; shorter than @size, without control characters. */
+/* Reads a string, borrowed; shorter than @size, without control characters. */
 int node_string(const struct node *node, size_t size, const char **ret_text, struct error *err);

@@ -31,7 +31,7 @@ static int read_member(const struct node *object, const char *key, const struct 
     return r;
 }
 
-/* A mean or a deviation may be less than the least value that a draw can have. */
+/* A mean or a deviation may be less than the smallest value that can be drawn. */
 static struct value_type from_zero(const struct value_type *type)
 {
     struct value_type result = *type;

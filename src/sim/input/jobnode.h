@@ -11,7 +11,7 @@
 
 #define DIST_LIST_MAX 4096 /* entries */
 
-/* A field that differs between the jobs of one kind. */
+/* A field whose value is drawn for each job of one kind. */
 struct draw {
     enum job_key key;
     struct dist dist;
@@ -24,15 +24,15 @@ struct job_draws {
 };
 
 /*
- * Reads the fields of @object over those that *spec has; keys in @more (ended by NULL, may be NULL)
- * are left to the caller, others refused. A field whose value is a distribution goes to *draws; it
- * is refused when that is NULL. 0, or -EINVAL, -ENOMEM with the reason.
+ * Reads the fields of @object over those that *spec has. The caller reads the keys in @more (ended
+ * by NULL, may be NULL); other keys are refused. A field whose value is a distribution goes to
+ * *draws, or is refused when that is NULL. 0, or -EINVAL, -ENOMEM with the reason.
  */
 int job_node_read(const struct node *object, const char *const *more,
                   const struct job_context *context, struct job_spec *spec, struct job_draws *draws,
                   struct error *err);
 void job_draws_done(struct job_draws *draws);
 
-/* A plain value, or an object with one member, named for the distribution. The same returns. */
+/* Reads a plain value, or an object with one member, named for the distribution; the same. */
 int dist_node_read(const struct node *node, const struct value_type *type, struct dist *ret_dist,
                    struct error *err);

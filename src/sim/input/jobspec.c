@@ -11,7 +11,7 @@
 #define CORES_MAX  ((int64_t)SIM_CORES_MAX)
 #define FACTOR_MAX INT64_C(1000000000) /* a million, in thousandths */
 
-/* Values of words: below all quantities and indices of curves, and exact as a double (lists). */
+/* Values for words: below all quantities and indices of curves, and exact as a double (lists). */
 #define WORDS   (-(INT64_C(1) << 40))
 #define EXACT   WORDS
 #define NOTHING (WORDS + 1)
@@ -98,7 +98,7 @@ const struct value_type *job_key_type(enum job_key key)
 
 /* ---- one field ------------------------------------------------------------------------------- */
 
-/* Names are shown in terminals, tables and web pages: no control characters. */
+/* Terminals, tables and web pages show names: no control characters. */
 static int set_name(struct job_spec *spec, const char *text, struct error *err)
 {
     size_t length = strlen(text);
@@ -245,7 +245,7 @@ static int resolve_cores(const struct job_spec *spec, const struct job_context *
     return 0;
 }
 
-/* Cores with which a job is said to run alone: its request, else as many as it can have. */
+/* Returns the cores with which a job runs alone: its request, else as many as it can have. */
 static uint32_t alone_cores(const struct job_context *context, const struct sim_job *job)
 {
     uint32_t cores = job->request ? job->request : job->max ? job->max : context->cores;
@@ -253,7 +253,7 @@ static uint32_t alone_cores(const struct job_context *context, const struct sim_
     return cores < context->cores ? cores : context->cores;
 }
 
-/* @ns · @factor/1000, at most @most. */
+/* Returns @ns · @factor/1000, at most @most. */
 static uint64_t scaled(uint64_t ns, uint64_t factor, uint64_t most)
 {
     sim_sum product = (sim_sum)ns * factor / 1000;
@@ -269,7 +269,7 @@ static int resolve_work(const struct job_spec *spec, uint32_t speed, struct sim_
     if (job_spec_has(spec, JOB_KEY_WORK) == job_spec_has(spec, JOB_KEY_TIME))
         return error_set(err, -EINVAL,
                          job_spec_has(spec, JOB_KEY_WORK)
-                             ? "time: there is work already, and one of both says how long it is"
+                             ? "time: work is given too; give only one of them"
                              : "work is missing: how long it takes on one core; or time, how long "
                                "with its request");
     if (job_spec_has(spec, JOB_KEY_WORK))
@@ -297,7 +297,7 @@ static int resolve_deadline(const struct job_spec *spec, uint32_t speed, struct 
 
     job->deadline_ns = POLICY_NEVER;
     if (job_spec_has(spec, JOB_KEY_DEADLINE) && job_spec_has(spec, JOB_KEY_SLACK))
-        return error_set(err, -EINVAL, "slack: there is a deadline already");
+        return error_set(err, -EINVAL, "slack: deadline is given too; give only one of them");
     if (job_spec_has(spec, JOB_KEY_DEADLINE))
         job->deadline_ns = (uint64_t)spec->value[JOB_KEY_DEADLINE];
     if (job_spec_has(spec, JOB_KEY_SLACK))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The fields of a job as people write them, in a scenario's objects and as a trace's columns: one
- * table for all readers, and the way from fields to the simulator's job. Any thread; used by the
- * readers of scenarios and traces.
+ * A job's fields as users write them, in a scenario's objects and as a trace's columns: one table
+ * for all readers, and the conversion to the simulator's job. Any thread; used by the readers of
+ * scenarios and traces.
  */
 #pragma once
 
@@ -46,15 +46,15 @@ enum job_key {
 
 const char *job_key_name(enum job_key key);
 
-/* The key called @name, or -1. */
+/* Returns the key called @name, or -1. */
 int job_key_find(const char *name);
 
-/* What a key takes; of JOB_KEY_NAME and the keys that name a curve, the words are not listed. */
+/* Returns the type of a key's value; for JOB_KEY_NAME and keys that name a curve, without words. */
 const struct value_type *job_key_type(enum job_key key);
 
 #define JOB_CURVES_MAX 256 /* of one scenario */
 
-/* A curve that scenarios refer to by name. */
+/* A named curve of a scenario. */
 struct named_curve {
     char name[SIM_NAME_MAX];
     struct sim_curve *curve;
@@ -67,31 +67,32 @@ struct job_spec {
     int64_t value[JOB_KEY_MAX]; /* of a curve's name: -1 - its index, see job_key_type */
 };
 
-/* What turns fields into jobs; the curves outlive the jobs. */
+/* The data that turns fields into jobs; the curves outlive the jobs. */
 struct job_context {
     uint32_t cores;
     const struct named_curve *curves;
     size_t curve_count;
-    struct speedup_set *fractions; /* the caller's own: one per thread */
+    struct speedup_set *fractions; /* the caller's own set: one per thread */
 };
 
 /*
- * Sets one field from a text (a column of a trace, a string of a scenario). Returns 0 or -EINVAL
- * with a reason; an empty text is refused.
+ * Sets one field from a text (a trace's cell, a scenario's string). Returns 0 or -EINVAL with a
+ * reason; an empty text is refused.
  */
 int job_spec_set(struct job_spec *spec, const struct job_context *context, enum job_key key,
                  const char *text, struct error *err);
 
 /*
- * The job that the fields make; id and, unless the fields have one, name are the caller's. Returns
- * 0, or -EINVAL, -ENOMEM, -E2BIG with a reason that begins with the field: "request: 3 is …".
+ * Makes the job of the fields; id and, if the fields have none, name are left to the caller.
+ * Returns 0, or -EINVAL, -ENOMEM, -E2BIG with a reason that begins with the field: "request: 3 is
+ * …".
  */
 int job_spec_resolve(const struct job_spec *spec, const struct job_context *context,
                      struct sim_job *ret_job, struct error *err);
 
 /*
- * Of a spec that begins as a copy of defaults: forgets what contradicts the fields in @own, a mask
- * like `given`. Its own work displaces an inherited time, its own slack an inherited deadline.
+ * Drops inherited defaults that contradict the fields in @own, a mask like `given`: the job's work
+ * displaces an inherited time, its slack an inherited deadline.
  */
 void job_spec_displace(struct job_spec *spec, uint32_t own);
 

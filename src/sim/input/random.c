@@ -37,7 +37,7 @@ void dist_done(struct dist *dist)
     *dist = (struct dist){0};
 }
 
-/* Box and Muller, of which the second number is not used: a draw stands alone. */
+/* Box and Muller without their second number: draws are independent of each other. */
 static double normal(struct rng *rng)
 {
     double radius = sqrt(-2 * log(1 - rng_unit(rng)));
@@ -45,7 +45,7 @@ static double normal(struct rng *rng)
     return radius * cos(2 * M_PI * rng_unit(rng));
 }
 
-/* Inverse of the distribution function F(x) = (1 - (L/x)^a) / (1 - (L/H)^a). */
+/* Inverts the distribution function F(x) = (1 - (L/x)^a) / (1 - (L/H)^a). */
 static double pareto(double low, double high, double alpha, double u)
 {
     return low / pow(1 - u * (1 - pow(low / high, alpha)), 1 / alpha);
@@ -74,7 +74,7 @@ int64_t dist_draw(const struct dist *dist, const struct value_type *type, struct
     case DIST_UNIFORM:
         x = uniform(dist, type->kind == VALUE_COUNT, rng_unit(rng));
         break;
-    case DIST_LIST: /* words too: no rounding */
+    case DIST_LIST: /* also of words: no rounding */
         return (int64_t)pick(dist, rng_unit(rng));
     case DIST_NORMAL:
         x = dist->a + dist->b * normal(rng);

@@ -17,7 +17,7 @@ struct rng {
     uint64_t state;
 };
 
-/* The generator of one draw; @attribute is a name of the source ("work"). */
+/* The generator of one draw; @attribute names the drawn field ("work"). */
 struct rng rng_at(uint64_t seed, const char *attribute, uint64_t index);
 
 uint64_t rng_next(struct rng *rng);
@@ -45,8 +45,8 @@ struct dist {
     size_t count;
 };
 
-/* The list goes back to malloc(). */
+/* free() frees the list. */
 void dist_done(struct dist *dist);
 
-/* One draw, as a value of @type (value_round); uniform whole numbers have both ends. */
+/* Draws once; returns a value of @type (value_round). Uniform whole numbers include both ends. */
 int64_t dist_draw(const struct dist *dist, const struct value_type *type, struct rng *rng);

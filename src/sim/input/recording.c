@@ -8,21 +8,21 @@
 #include <string.h>
 
 #define NS           1e9
-#define COUNTS_MAX   64  /* different thread counts of one job */
-#define CHANGES_MAX  200 /* of the thread count, in the file */
+#define COUNTS_MAX   64  /* distinct thread counts of one job */
+#define CHANGES_MAX  200 /* changes of the thread count in the file */
 #define PACE_LOOKS   6
 #define UNREPORTED_S 0.8
-#define EDGE         0.01  /* part of the work that belongs to start and end */
-#define MOMENT       0.001 /* s; the least work */
-#define IDLE         0.05  /* cores; who uses less is left out */
-#define GUESS        0.9   /* parallel part of a job that was seen with one thread only */
-#define IDLE_MOST    0.9   /* part of its time that a job is believed to sleep */
-#define SAMPLE_S     1.0   /* a rate for the fit is measured over so long … */
-#define FIT_RATE     1e6   /* … and the mean rate is this to it */
-#define TABLE_DENSE  16    /* counts up to here are all in a table, … */
-#define TABLE_STEP   8     /* … then every eighth, and those seen */
+#define EDGE         0.01  /* part of the work that counts as start and end */
+#define MOMENT       0.001 /* s; the smallest work */
+#define IDLE         0.05  /* cores; a job below this is left out */
+#define GUESS        0.9   /* parallel part assumed for a job seen with only one thread count */
+#define IDLE_MOST    0.9   /* largest part of its time that a job may sleep */
+#define SAMPLE_S     1.0   /* a rate for the fit is measured over this time … */
+#define FIT_RATE     1e6   /* … and the fit counts the mean rate as this */
+#define TABLE_DENSE  16    /* up to here a table holds every count, … */
+#define TABLE_STEP   8     /* … then every eighth, and the observed ones */
 
-/* What was seen of a job with one number of threads, while it worked. */
+/* Observations of a job with one number of threads, while it worked. */
 struct count {
     uint32_t threads;
     double time_s, alone_s, cpu_s, wait_s;
@@ -36,20 +36,20 @@ struct stretch {
 
 struct analysis {
     size_t first, last; /* looks between which it worked at a steady pace */
-    double missing;     /* times what was done between them, it did in all */
-    double start_s;     /* before the work began and after it: what one core was busy with … */
-    double idle_s;      /* … and what passed without */
+    double missing;     /* ratio of all its work to the work between them */
+    double start_s;     /* before and after the work: time in which one core was busy … */
+    double idle_s;      /* … and time that passed without */
     struct count count[COUNTS_MAX];
     size_t counts;
     struct fit fit;
-    double rate_one; /* of the fit, with one thread */
-    double fraction; /* parallel; where there is no table */
+    double rate_one; /* rate by the fit, with one thread */
+    double fraction; /* parallel part; used without a table */
     double idle;     /* part of its time with one thread in which it slept */
     double waste;
-    uint32_t *table; /* of the fit, for 1 … cores; NULL: it knows one count at most */
+    uint32_t *table; /* by the fit, for 1 … cores; NULL: at most one count was seen */
 };
 
-/* Without libm, which `tide` would have to load on each start. */
+/* Avoids libm, which `tide` would have to load on each start. */
 static double larger(double a, double b)
 {
     return a > b ? a : b;
@@ -62,7 +62,7 @@ static double smaller(double a, double b)
 
 /* ---- looks ----------------------------------------------------------------------------------- */
 
-/* Half of the looks go, the last one stays. */
+/* Drops half of the looks; the last one stays. */
 static void thin(struct recording_job *job)
 {
     size_t n = 0;
@@ -79,7 +79,7 @@ int recording_look(struct recording_job *job, const struct recording_look *look)
 {
     size_t n = job->looks;
 
-    /* The last look is always kept, and replaced while it is too close to the one before. */
+    /* Keeps the last look always, and replaces it while it is too close to the one before. */
     if (n >= 2 && job->look[n - 1].at_ns - job->look[n - 2].at_ns < job->spacing_ns &&
         job->look[n - 1].threads == look->threads)
         n--;
@@ -106,7 +106,7 @@ struct recording_job *recording_job_free(struct recording_job *job)
     return NULL;
 }
 
-/* Time that a stretch of @time would have taken without waiting. */
+/* Returns the part of @time that would remain without waiting. */
 static double alone(double time, double cpu, double wait)
 {
     double threads = time > 0 ? (cpu + wait) / time : 0;
@@ -121,7 +121,7 @@ static double since(uint64_t at_ns, uint64_t from_ns)
     return at_ns > from_ns ? (double)(at_ns - from_ns) / NS : 0;
 }
 
-/* What happened between two looks. */
+/* Differences between two looks. */
 static struct stretch between(const struct recording_look *from, const struct recording_look *to)
 {
     double time = (double)(to->at_ns - from->at_ns) / NS;
@@ -131,7 +131,7 @@ static struct stretch between(const struct recording_look *from, const struct re
     return (struct stretch){time, alone(time, cpu, wait), cpu, (double)(to->done - from->done)};
 }
 
-/* Units/s, as without waiting. */
+/* Returns the units/s without waiting. */
 static double pace(const struct recording_job *job, size_t from, size_t to)
 {
     struct stretch s = between(&job->look[from], &job->look[to]);
@@ -139,13 +139,13 @@ static double pace(const struct recording_job *job, size_t from, size_t to)
     return s.done / larger(s.alone_s, s.time_s / 1000);
 }
 
-/* What it waited for in a queue was the policy's doing; a replay has a queue of its own. */
+/* Time in a queue was the policy's doing; a replay has a queue of its own. */
 static uint64_t begun_ns(const struct recording_job *job)
 {
     return job->arrival_ns + job->queued_ns;
 }
 
-/* A stretch beside the work, but for what was done in it at @rate, on @busy cores. */
+/* Adds the time besides the work: all but that of work done at @rate, on @busy cores. */
 static void add_beside(struct analysis *a, const struct stretch *s, double rate, double busy)
 {
     double work_s = s->done / rate;
@@ -157,9 +157,9 @@ static void add_beside(struct analysis *a, const struct stretch *s, double rate,
 }
 
 /*
- * What was done outside of the window took its time at the pace of the window's ends; the rest of
- * the time before and after it went elsewhere. A tail no longer than looks and reports are apart is
- * work that was not reported any more.
+ * Work outside of the window took its time at the pace of the window's ends; the rest of the time
+ * before and after it is start and end. A tail no longer than the gap between looks and reports is
+ * work that was not reported.
  */
 static void find_start(const struct recording_job *job, struct analysis *a, uint64_t base)
 {
@@ -167,7 +167,7 @@ static void find_start(const struct recording_job *job, struct analysis *a, uint
     const struct recording_look begun = {.at_ns = begun_ns(job), .done = base};
     struct recording_look end = job->look[job->looks - 1];
     size_t looks = a->last - a->first < PACE_LOOKS ? a->last - a->first : PACE_LOOKS;
-    double least = pace(job, a->first, a->last) / 2; /* a stall is no pace */
+    double least = pace(job, a->first, a->last) / 2; /* a stall does not count as a pace */
     double tail = larger(least, pace(job, a->last - looks, a->last));
     struct stretch before = between(&begun, first), work = between(first, last), after;
     double head = larger(least, pace(job, a->first, a->first + looks));
@@ -187,8 +187,8 @@ static void find_start(const struct recording_job *job, struct analysis *a, uint
 }
 
 /*
- * The looks between which it worked at a steady pace: imports, tracing and the first trickle of
- * tasks come before, what follows the last of them after. False: it did nothing that counts.
+ * Finds the looks between which it worked at a steady pace. Imports, tracing and the first few
+ * tasks come before, its end after. False: it did no work that counts.
  */
 static bool find_window(const struct recording_job *job, struct analysis *a)
 {
@@ -244,7 +244,7 @@ static int by_threads(const void *a, const void *b)
     return x->threads < y->threads ? -1 : x->threads > y->threads;
 }
 
-/* Counts with which it got somewhere, in order. */
+/* Collects the counts with which it made progress, in order. */
 static void sum_counts(const struct recording_job *job, struct analysis *a)
 {
     size_t n = 0;
@@ -280,7 +280,7 @@ static const struct count *longest(const struct analysis *a)
     return found;
 }
 
-/* Cores kept busy, without others. */
+/* Returns the cores kept busy, without other jobs. */
 static double demand(const struct count *count)
 {
     return count->cpu_s / count->alone_s;
@@ -289,8 +289,8 @@ static double demand(const struct count *count)
 /* ---- speed ----------------------------------------------------------------------------------- */
 
 /*
- * Rates in the order of time. What a look says of the work is older than what it says of the
- * threads, so the first look after a change begins no sample.
+ * Adds the rates in the order of time. A look's count of work is older than its count of threads,
+ * so the first look after a change begins no sample.
  */
 static void add_samples(const struct recording_job *job, struct analysis *a)
 {
@@ -312,7 +312,7 @@ static void add_samples(const struct recording_job *job, struct analysis *a)
     }
 }
 
-/* The rate that the fit has for @threads; 0: it never saw them. */
+/* Returns the fit's rate for @threads; 0: the fit never saw them. */
 static double fitted(const struct analysis *a, uint32_t threads)
 {
     for (size_t i = 0; i < FIT_COUNTS; i++)
@@ -321,7 +321,7 @@ static double fitted(const struct analysis *a, uint32_t threads)
     return 0;
 }
 
-/* Speed with @threads relative to one: as measured, else by the curve. */
+/* Returns the speed with @threads relative to one: as measured, else by the curve. */
 static double speedup(const struct analysis *a, uint32_t threads)
 {
     if (a->table && fitted(a, threads) > 0)
@@ -331,7 +331,7 @@ static double speedup(const struct analysis *a, uint32_t threads)
     return 1 / (1 - a->fraction + a->fraction / threads);
 }
 
-/* Amdahl's fraction with which a job keeps @busy of @threads cores busy. */
+/* Returns Amdahl's fraction with which a job keeps @busy of @threads cores busy. */
 static double fraction_of(double busy, uint32_t threads)
 {
     double speed = smaller(larger(busy, 1), threads);
@@ -358,7 +358,7 @@ static int find_curve(const struct recording_job *job, struct analysis *a, uint3
     return 0;
 }
 
-/* Time with one thread. */
+/* Returns the time with one thread. */
 static double work(const struct analysis *a)
 {
     double sum = 0;
@@ -368,7 +368,7 @@ static double work(const struct analysis *a)
     return sum * a->missing;
 }
 
-/* CPU time beside the work, and none, as sim_job.waste_permille and idle_permille have it. */
+/* Computes CPU time beside the work, and sleep, as sim_job.waste_permille and idle_permille. */
 static void find_waste(struct analysis *a)
 {
     double busy_one = seen(a, 1) ? demand(seen(a, 1)) : 1;
@@ -389,7 +389,7 @@ static void find_waste(struct analysis *a)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/* Enough digits to tell moments apart, not so many that nobody reads them; none is negative. */
+/* Keeps enough digits to tell moments apart, but few enough to read; none is negative. */
 static json_t *rounded(double value, double digits)
 {
     return json_real((double)(uint64_t)(value * digits + 0.5) / digits);
@@ -406,7 +406,7 @@ static void put(json_t *object, const char *key, int64_t value, int64_t usual)
         json_object_set_new(object, key, json_integer(value));
 }
 
-/* What its owner and its pools allow: always a range that a scenario takes. */
+/* Writes the range that its owner and its pools allow: always one that a scenario takes. */
 static void put_bounds(json_t *view, const struct recording_job *job, uint32_t cores)
 {
     uint32_t min = job->min ? job->min : 1, max = job->max, request = job->request;
@@ -451,7 +451,7 @@ static json_t *view_table(const struct analysis *a, uint32_t cores)
     return json_pack("{s:o}", "table", points);
 }
 
-/* A table where more than one count was seen and the scenario has room, else the fraction. */
+/* Writes a table if several counts were seen and the scenario has room, else the fraction. */
 static json_t *view_speedup(const struct analysis *a, const struct recording_job *job,
                             uint32_t cores, json_t *curves)
 {
@@ -483,7 +483,7 @@ static json_t *view_working(const struct recording_job *job, const struct analys
     return view;
 }
 
-/* One whose threads nobody steers: as many cores as it kept busy, as long as it took. */
+/* For a job whose threads do not change: as many cores as it kept busy, as long as it took. */
 static json_t *view_rigid(const struct recording_job *job, double alone_s, double busy,
                           uint64_t zero_ns)
 {
@@ -554,7 +554,7 @@ struct writing {
     double turnaround_s;
 };
 
-/* Returns 1, 0 (left out: it hardly used a processor), or -ENOMEM. */
+/* Returns 1, 0 (left out: it hardly used a core), or -ENOMEM. */
 static int write_job(struct writing *w, const struct recording_job *job)
 {
     const struct recording_look *last = &job->look[job->looks - 1];
@@ -621,14 +621,14 @@ json_t *recording_scenario(struct recording *recording, size_t *ret_left_out, st
 
     qsort(recording->job, recording->jobs, sizeof(recording->job[0]), by_arrival);
     for (size_t i = 0; r >= 0 && i < recording->jobs; i++) {
-        /* The first job that stays is the scenario's zero. */
+        /* The first remaining job's arrival is the scenario's zero. */
         if (json_array_size(w.jobs) == 0)
             w.zero_ns = recording->job[i]->arrival_ns;
         r = recording->job[i]->looks ? write_job(&w, recording->job[i]) : 0;
         left_out += r == 0;
     }
     if (r >= 0 && json_array_size(w.jobs) == 0)
-        error_set(err, -ENODATA, "there was no job that computed anything");
+        error_set(err, -ENODATA, "no job used enough processor time to be recorded");
     else if (r < 0 || !(scenario = finish(&w)))
         error_set(err, -ENOMEM, "out of memory");
     json_decref(w.jobs);

@@ -5,13 +5,13 @@
  *
  *   looks at a job ─▶ rates by thread count ─▶ speed-up table, work, start cost ─▶ JSON
  *
- * The simulator itself models jobs that compete for cores, so a job's speed must be that without
- * other jobs: a job whose threads in a time T ran for c and waited for a CPU for w had
- * n = max(1, (c + w)/T) threads under way, and alone would have taken T - w/n.
- * The rates of work in that time, in the order in which they were seen, say how the speed depends
- * on threads (src/policy/model/fit.h: rates drift, and tasks do not always mean the same work); of
- * a job with one number of threads, the cores that it kept busy do. Its work is what it did at
- * those speeds.
+ * The simulator itself models jobs that compete for cores, so a job's speed must be its speed
+ * without other jobs. If its threads ran for c and waited for a CPU for w within a time T, then
+ * n = max(1, (c + w)/T) threads were under way, and alone it would have taken T - w/n.
+ * The rates of work in that time, in their order, say how the speed depends on threads
+ * (src/policy/model/fit.h: rates drift, and tasks do not always mean the same work). For a job with
+ * one number of threads, the cores that it kept busy say so. Its work is what it did at those
+ * speeds.
  *
  * One thread; used by `tide record`. Times are those of one clock.
  */
@@ -25,14 +25,14 @@
 #include <stdint.h>
 
 #define RECORDING_JOBS_MAX  2000 /* the file stays within what a scenario may be */
-#define RECORDING_LOOKS_MAX 2048 /* of one job; then they are kept half as often */
+#define RECORDING_LOOKS_MAX 2048 /* per job; beyond that, every other look is kept */
 
 /* One look at a job; sums since its beginning. */
 struct recording_look {
     uint64_t at_ns;
     uint64_t done; /* units of work */
     uint64_t cpu_ns;
-    uint64_t wait_ns; /* runnable, with others on the processors */
+    uint64_t wait_ns; /* runnable, while others used the CPUs */
     uint32_t threads; /* active; 0: it has no pool yet */
 };
 
@@ -40,14 +40,14 @@ struct recording_job {
     char name[SIM_NAME_MAX];
     char unit[SIM_NAME_MAX];
     uint64_t arrival_ns, end_ns;
-    uint64_t queued_ns; /* from its arrival, until the policy let it begin */
+    uint64_t queued_ns; /* from its arrival to its start by the policy */
     bool early;         /* it ran before the recording began, when it "arrives" */
     bool cut;           /* it still ran when the recording ended */
     bool malleable;
-    bool sized;             /* it says how much it has to do in all */
+    bool sized;             /* it reports its total work */
     uint32_t min, max;      /* max 0: none */
-    uint32_t pinned;        /* to one number by hand, all the time; 0: not */
-    uint32_t pool, request; /* threads it was built with, cores asked for; 0: not known */
+    uint32_t pinned;        /* held at one number by a user, all the time; 0: not */
+    uint32_t pool, request; /* threads of its pools, requested cores; 0: unknown */
     uint32_t class, weight;
     int32_t priority;
     uint64_t deadline_ns; /* POLICY_NEVER: none */
@@ -60,8 +60,8 @@ struct recording {
     uint32_t cores;
     const char *placement;
     const char *policy;   /* in force, as text */
-    const char *recorded; /* when, for people */
-    double others;        /* cores that programs which are no jobs kept busy, on average */
+    const char *recorded; /* time of the recording, as text */
+    double others;        /* mean cores that programs outside of all jobs kept busy */
     struct recording_job **job;
     size_t jobs;
 };
@@ -72,8 +72,8 @@ int recording_look(struct recording_job *job, const struct recording_look *look)
 struct recording_job *recording_job_free(struct recording_job *job); /* NULL */
 
 /*
- * The scenario, of jobs that have ended or were cut; the array is sorted by arrival. Jobs that
- * hardly used a processor (a shell, a program that sleeps) are left out: *ret_left_out, if not
+ * Returns the scenario of jobs that have ended or were cut; the array is sorted by arrival. Jobs
+ * that hardly used a core (a shell, a program that sleeps) are left out: *ret_left_out, if not
  * NULL, is their number. A new reference, or NULL with *err: -ENODATA (no job is left), -ENOMEM.
  */
 json_t *recording_scenario(struct recording *recording, size_t *ret_left_out, struct error *err);

@@ -64,7 +64,7 @@ static const char *const placements[] = {
     [SIM_PLACEMENT_MAX] = NULL,
 };
 
-/* Order of enum machine_key, ended by NULL as node_object() wants it. */
+/* In the order of enum machine_key, ended by NULL as node_object() wants it. */
 static const char *const machine_keys[] = {
     "cores",      "numa",       "smt",       "smt_gain",  "memory",
     "idle_watts", "core_watts", "cap_watts", "placement", "oversubscription",
@@ -148,7 +148,7 @@ static int read_amdahl(const struct node *node, uint32_t cores, struct sim_curve
 
 static const struct value_type cores_type = {VALUE_COUNT, 1, SIM_CORES_MAX, NULL, 0};
 
-/* [1, 1.9, 2.7]: with 1, 2, 3 cores; or [[1, 1], [4, 3.4]]: with those cores. */
+/* Reads [1, 1.9, 2.7]: with 1, 2, 3 cores; or [[1, 1], [4, 3.4]]: with those cores. */
 static int read_points(const struct node *list, uint32_t *cores, double *speed, struct error *err)
 {
     bool pairs = json_is_array(json_array_get(list->value, 0));
@@ -297,7 +297,7 @@ static int read_defaults(const struct node *root, struct scenario *s, struct err
     struct node arrival = node_member(&node, "arrival");
 
     if (arrival.value)
-        return node_error(&arrival, err, "is each job's own");
+        return node_error(&arrival, err, "has no default: give one for each job");
     return node.value ? job_node_read(&node, NULL, &context, &s->defaults, NULL, err) : 0;
 }
 
@@ -349,8 +349,10 @@ static int read_trace(const struct node *root, struct scenario *s, struct error 
 
 static const struct value_type time_type = {VALUE_DURATION, 1, VALUE_DURATION_MAX, NULL, 0};
 
-/* In the order of the scenario's jobs, which `tide record` writes by arrival. Of a scenario with
- * other jobs by now, this says nothing. */
+/*
+ * In the order of the scenario's jobs, which `tide record` writes by arrival; useless if the jobs
+ * changed.
+ */
 static int read_turnarounds(const struct node *list, struct scenario *s, struct error *err)
 {
     size_t count = json_array_size(list->value);
@@ -373,7 +375,7 @@ static int read_turnarounds(const struct node *list, struct scenario *s, struct 
 
 static int read_observed(const struct node *root, struct scenario *s, struct error *err)
 {
-    /* `recorded` and `others` are for people. */
+    /* Only users read `recorded` and `others`. */
     static const char *const keys[] = {
         "policy", "makespan", "mean_turnaround", "recorded", "others", "jobs", NULL};
     struct scenario_observed *observed = &s->observed;
@@ -392,7 +394,7 @@ static int read_observed(const struct node *root, struct scenario *s, struct err
     if (r == 0)
         r = node_optional(&node, "mean_turnaround", &time_type, &observed->mean_turnaround_ns, err);
     if (r == 0 && (observed->makespan_ns == 0 || observed->mean_turnaround_ns == 0))
-        r = node_error(&node, err, "needs makespan and mean_turnaround");
+        r = node_error(&node, err, "must hold makespan and mean_turnaround");
     if (r == 0)
         r = read_turnarounds(&jobs, s, err);
     if (r < 0)
@@ -402,7 +404,7 @@ static int read_observed(const struct node *root, struct scenario *s, struct err
     return 0;
 }
 
-/* Where the file's name begins in its path. */
+/* Returns where the file's name begins in its path. */
 static const char *base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -482,7 +484,7 @@ int scenario_parse(const char *path, char *text, size_t size, struct scenario **
 int scenario_load(const char *path, struct scenario **ret_scenario, struct error *err)
 {
     _cleanup_file_ FILE *file = fopen(path, "re");
-    /* One byte more than may be, to see that there are more, and the NUL. */
+    /* Reads one byte more than allowed, to notice a larger file; and the NUL. */
     _cleanup_free_ char *text = malloc(DOCUMENT_SIZE_MAX + 2);
     size_t size;
 

@@ -21,13 +21,13 @@
 #define SCENARIO_TEXT_MAX 1024
 #define SCENARIO_JOBS_MAX 100000 /* listed one by one; traces and generators go on for longer */
 
-/* What really happened, in a scenario that `tide record` wrote. */
+/* The real outcome, in a scenario that `tide record` wrote. */
 struct scenario_observed {
     bool present;
-    char policy[POLICY_SPEC_TEXT_MAX]; /* in force then; "": none */
+    char policy[POLICY_SPEC_TEXT_MAX]; /* in force during the recording; "": none */
     int64_t makespan_ns;
     int64_t mean_turnaround_ns;
-    int64_t *turnaround_ns; /* of each listed job, by arrival; NULL: not known */
+    int64_t *turnaround_ns; /* for each listed job, by arrival; NULL: unknown */
 };
 
 enum scenario_trace { SCENARIO_TRACE_NONE, SCENARIO_TRACE_CSV, SCENARIO_TRACE_SWF };
@@ -40,11 +40,11 @@ struct scenario {
     struct sim_machine machine;
     uint64_t resolution_ns;
     struct scenario_observed observed;
-    /* What follows is for the sources. */
+    /* For the sources. */
     char *file;
     struct named_curve *curves;
     size_t curve_count;
-    struct speedup_set fractions; /* of the listed jobs */
+    struct speedup_set fractions; /* curves of the listed jobs */
     struct job_spec defaults;
     struct sim_job *jobs; /* listed, by arrival */
     size_t job_count;
@@ -57,8 +57,8 @@ struct scenario {
 int scenario_load(const char *path, struct scenario **ret_scenario, struct error *err);
 
 /*
- * The same from a text in memory, which is taken over, also on failure; a NUL stands behind its
- * @size bytes. @path names it in messages, and a trace is looked for in its directory.
+ * Reads the same from a text in memory, of which it takes ownership, also on failure; a NUL stands
+ * behind its @size bytes. @path names it in messages; a trace is searched in its directory.
  */
 int scenario_parse(const char *path, char *text, size_t size, struct scenario **ret_scenario,
                    struct error *err);
@@ -69,12 +69,12 @@ struct scenario *scenario_free(struct scenario *scenario); /* NULL */
 struct scenario_source;
 
 /*
- * The jobs of one run; opens the trace, if there is one. The scenario must outlive the source. 0,
- * -ENOMEM, or what opening the trace said.
+ * Makes the jobs of one run; opens the trace, if there is one. The scenario must outlive the
+ * source. 0, -ENOMEM, or the error of opening the trace.
  */
 int scenario_source_new(const struct scenario *scenario, uint64_t seed,
                         struct scenario_source **ret_source, struct error *err);
 struct scenario_source *scenario_source_free(struct scenario_source *source); /* NULL */
 
-/* What sim_run() reads from; valid, as the curves of its jobs are, as long as the source. */
+/* Returns the source for sim_run(); it and the curves of its jobs live as long as @source. */
 struct sim_source *scenario_source_jobs(struct scenario_source *source);

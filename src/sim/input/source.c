@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The jobs of one run: what a scenario lists, generates and reads, merged by arrival. */
+/* The jobs of one run: a scenario's listed, generated and traced jobs, merged by arrival. */
 #include "sim/input/scenario.h"
 
 #include "base/cleanup.h"
@@ -15,10 +15,10 @@ struct scenario_source {
     const struct scenario *scenario;
     struct speedup_set fractions;
     struct job_context context;
-    size_t listed; /* so many are taken */
+    size_t listed; /* number of listed jobs already returned */
     struct generator generator;
     struct trace trace;
-    struct sim_job next[BRANCH_MAX]; /* of each branch, where `waiting` */
+    struct sim_job next[BRANCH_MAX]; /* for each branch, where `waiting` */
     bool waiting[BRANCH_MAX];
     bool dry[BRANCH_MAX];
     uint64_t last_id;
@@ -52,7 +52,7 @@ static int fetch(struct scenario_source *s, enum branch branch, struct error *er
     return 0;
 }
 
-/* The earliest of what the branches have; of equals the first branch's. */
+/* Returns the earliest of the branches' jobs; among equals the first branch's. */
 static int next_job(struct sim_source *jobs, struct sim_job *ret_job, struct error *err)
 {
     struct scenario_source *s = (struct scenario_source *)jobs;

@@ -9,7 +9,7 @@
 
 #define MOST_PERMILLE 4000000000.0 /* of a measured point; fits into the table's entries */
 
-/* A curve, its table and room for its envelope in one block. */
+/* Allocates a curve, its table and room for its envelope in one block. */
 static struct sim_curve *curve_new(uint32_t count, uint32_t **ret_table)
 {
     struct sim_curve *curve = calloc(1, sizeof(*curve) + 2 * (size_t)count * sizeof(uint32_t));
@@ -22,7 +22,7 @@ static struct sim_curve *curve_new(uint32_t count, uint32_t **ret_table)
     return curve;
 }
 
-/* Of Amdahl's law too: rounding to thousandths makes dents in the flat end. */
+/* Amdahl's law needs this, too: rounding to thousandths makes dents in the flat end. */
 static struct sim_curve *with_envelope(struct sim_curve *curve, uint32_t *table)
 {
     uint32_t *envelope = table + curve->count;
@@ -50,7 +50,7 @@ struct sim_curve *speedup_amdahl(int64_t parallel, int64_t contention, uint32_t 
     return with_envelope(curve, table);
 }
 
-/* Speed with @k cores between the two points around it, the last of which is at or before *at. */
+/* Speed with @k cores between the two points around it; the last is at or before *at. */
 static double between(const uint32_t *cores, const double *speed, size_t points, uint32_t k,
                       size_t *at)
 {
@@ -81,7 +81,7 @@ struct sim_curve *speedup_measured(const uint32_t *cores, const double *speed, s
 
 /* ---- sets ------------------------------------------------------------------------------------ */
 
-/* Where @parallel is, or belongs. */
+/* Returns the place of @parallel, present or not. */
 static size_t set_find(const struct speedup_set *set, int64_t parallel)
 {
     size_t low = 0, high = set->count;
@@ -109,7 +109,7 @@ int speedup_set_get(struct speedup_set *set, int64_t parallel, const struct sim_
     }
     if ((set->count + 1) * set->cores > SPEEDUP_ENTRIES_MAX)
         return -E2BIG;
-    /* Room doubles at powers of two. */
+    /* Doubles the room at powers of two. */
     if ((set->count & (set->count - 1)) == 0) {
         entries = reallocarray(set->entries, set->count ? 2 * set->count : 1, sizeof(*entries));
         if (!entries)

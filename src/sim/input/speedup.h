@@ -22,8 +22,8 @@
 struct sim_curve *speedup_amdahl(int64_t parallel, int64_t contention, uint32_t count);
 
 /*
- * From @points measured speeds, @speed[i] with @cores[i], which begin with 1 core and increase:
- * relative to the first, linear in between, constant beyond the last. Up to @count cores.
+ * Makes a table from @points measured speeds, @speed[i] with @cores[i], which begin with 1 core and
+ * increase: relative to the first, linear in between, constant beyond the last. Up to @count cores.
  */
 struct sim_curve *speedup_measured(const uint32_t *cores, const double *speed, size_t points,
                                    uint32_t count);
@@ -31,7 +31,7 @@ struct sim_curve *speedup_measured(const uint32_t *cores, const double *speed, s
 /* ---- tables for fractions, made as they are met ------------------------------------------------
  */
 
-/* Most cores of all tables of a set together (128 MiB). */
+/* Maximum cores of all tables of a set together (128 MiB). */
 #define SPEEDUP_ENTRIES_MAX (UINT32_C(1) << 24)
 
 struct speedup_set {

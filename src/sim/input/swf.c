@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The Standard Workload Format, version 2 (Feitelson, Parallel Workloads Archive): 18 numbers a
- * line, -1 for what is not known, comments behind ";". Jobs that never ran have no run time, or no
+ * line, -1 for an unknown value, comments behind ";". Jobs that never ran have no run time, or no
  * processors, and are left out.
  */
 #include "sim/input/trace.h"
@@ -33,13 +33,13 @@ enum swf_field {
 };
 
 static const struct field {
-    const char *name; /* as the format's definition calls it */
+    const char *name; /* its name in the format's definition */
     struct value_type type;
 } fields[] = {
 #define NUMBER                                                                                     \
     {                                                                                              \
         VALUE_FACTOR, -INT64_MAX, INT64_MAX, NULL, 0                                               \
-    } /* not used, but a number */
+    } /* unused, but must be a number */
 #define SECONDS                                                                                    \
     {                                                                                              \
         VALUE_DURATION, -1000000000, VALUE_DURATION_MAX, NULL, 0                                   \
@@ -92,13 +92,13 @@ static int read_fields(struct trace *trace, int64_t *value, struct error *err)
                 : 0;
 }
 
-/* The first of both that is known, else 0. */
+/* Returns the first known one of both, else 0. */
 static int64_t known(int64_t first, int64_t second)
 {
     return first > 0 ? first : second > 0 ? second : 0;
 }
 
-/* The work of a job that takes @time_ns with @cores. */
+/* Returns the work of a job that takes @time_ns with @cores. */
 static int work_of(const struct job_spec *spec, const struct job_context *context, int64_t time_ns,
                    int64_t cores, int64_t *ret_work_ns, struct error *err)
 {
@@ -116,8 +116,8 @@ static int work_of(const struct job_spec *spec, const struct job_context *contex
 }
 
 /*
- * A job has the work that its run time was with the processors it got; the policy is told the
- * user's estimate, the requested time, where there is one.
+ * A job's work follows from its run time with the processors it got; the policy is told the user's
+ * estimate, the requested time, where there is one.
  */
 static int make_spec(const int64_t *value, const struct job_context *context, struct job_spec *spec,
                      struct error *err)

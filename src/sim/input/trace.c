@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the formats of traces have in common: lines, and where something is wrong. */
+/* The common part of the formats of traces: reading lines, and naming the place of a fault. */
 #include "sim/input/trace.h"
 
 #include "base/cleanup.h"
@@ -7,7 +7,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#define NAME_SHOWN 64 /* bytes of the file's name, the last ones */
+#define NAME_SHOWN 64 /* last bytes of the file's name that a message shows */
 
 void trace_init(struct trace *trace, FILE *file, const char *name, const struct job_spec *defaults)
 {
@@ -43,7 +43,7 @@ int trace_read_line(struct trace *trace, struct error *err)
     trace->line++;
     while ((c = getc_unlocked(trace->file)) != EOF && c != '\n') {
         if (c == '\0')
-            return trace_error(trace, -EINVAL, err, "holds a NUL byte: this is no text");
+            return trace_error(trace, -EINVAL, err, "holds a NUL byte: it is not a text file");
         if (length > TRACE_LINE_MAX)
             return trace_error(trace, -EINVAL, err, "the line is longer than %d bytes",
                                TRACE_LINE_MAX);

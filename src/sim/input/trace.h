@@ -16,18 +16,18 @@
 struct trace {
     FILE *file;                             /* owned */
     const char *name;                       /* of the file, for messages; borrowed */
-    const struct job_spec *defaults;        /* of fields that it does not state; borrowed */
+    const struct job_spec *defaults;        /* fields that the trace leaves unset; borrowed */
     unsigned long line;                     /* number of the line in `text`, from 1 */
     char text[TRACE_LINE_MAX + 2];          /* with the newline, and NUL */
-    uint64_t arrival_ns;                    /* of the last job */
-    enum job_key column[TRACE_COLUMNS_MAX]; /* CSV: what each holds */
+    uint64_t arrival_ns;                    /* arrival of the last job */
+    enum job_key column[TRACE_COLUMNS_MAX]; /* CSV: the field of each column */
     size_t column_count;                    /* 0: the header is not read yet */
 };
 
 void trace_init(struct trace *trace, FILE *file, const char *name, const struct job_spec *defaults);
 void trace_done(struct trace *trace); /* also of one that is all zeroes */
 
-/* The next job, its id left to the caller. 1, 0 at the end, or -errno with file, line and field. */
+/* The next job; the caller sets its id. 1, 0 at the end, or -errno with file, line and field. */
 int csv_next(struct trace *trace, const struct job_context *context, struct sim_job *ret_job,
              struct error *err);
 int swf_next(struct trace *trace, const struct job_context *context, struct sim_job *ret_job,
@@ -45,6 +45,6 @@ int trace_read_line(struct trace *trace, struct error *err);
 __attribute__((format(printf, 4, 5))) int trace_error(const struct trace *trace, int code,
                                                       struct error *err, const char *fmt, ...);
 
-/* Makes the job of the line in hand, which must not arrive before the last one. 1 or -errno. */
+/* Makes the job of the present line, which must not arrive before the last one. 1 or -errno. */
 int trace_job(struct trace *trace, const struct job_spec *spec, const struct job_context *context,
               struct sim_job *ret_job, struct error *err);

@@ -15,10 +15,10 @@
 
 struct unit {
     const char *name;
-    double factor; /* in units counted in */
+    double factor; /* number of base units */
 };
 
-/* Larger ones behind smaller ones; each list is ended by an entry without a name. */
+/* Larger units stand behind smaller ones; an entry without a name ends each list. */
 static const struct unit durations[] = {{"ns", 1},     {"us", 1e3},   {"ms", 1e6},    {"s", 1e9},
                                         {"min", 6e10}, {"h", 3.6e12}, {"d", 8.64e13}, {0}};
 static const struct unit bytes[] = {{"", 1},       {"K", 0x1p10}, {"M", 0x1p20},
@@ -27,8 +27,8 @@ static const struct unit watts[] = {{"W", 1e6}, {0}};
 static const struct unit none[] = {{0}};
 
 static const struct kind {
-    const char *what; /* behind "is no" */
-    double factor;    /* of a bare number */
+    const char *what; /* stands behind "is no" */
+    double factor;    /* factor of a bare number */
     const struct unit *units;
 } kinds[] = {
     [VALUE_COUNT] = {"whole number", 1, none},
@@ -66,7 +66,7 @@ static int no_value(const struct value_type *type, const char *text, struct erro
                      *list ? ", nor one of: " : "", list);
 }
 
-/* @number of units of @factor; the text is what a message quotes. */
+/* @number of units of @factor; a message quotes @text. */
 static int take(const struct value_type *type, double number, double factor, const char *text,
                 int64_t *ret_value, struct error *err)
 {
@@ -106,7 +106,7 @@ int value_from_text(const struct value_type *type, const char *text, int64_t *re
             *ret_value = type->first_word + (int64_t)i;
             return 0;
         }
-    /* Not what else strtod() knows: blanks, inf, nan, hexadecimal. */
+    /* Refuses the other forms of strtod(): blanks, inf, nan, hexadecimal. */
     if (!isdigit((unsigned char)text[strspn(text, "+-.")]) || strpbrk(text, "xX"))
         return no_value(type, text, err);
     number = strtod(text, &end);
@@ -123,7 +123,7 @@ int64_t value_round(const struct value_type *type, double units)
     double grain = type->kind == VALUE_DURATION ? 1e3 : type->kind == VALUE_FRACTION ? 1e6 : 1;
     double value = round(units / grain) * grain;
 
-    /* Also what is no number, which compares false. */
+    /* True also for NaN, which compares false. */
     if (!(value > (double)type->min))
         return type->min;
     return value < (double)type->max ? (int64_t)value : type->max;

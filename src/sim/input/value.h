@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads a value of a scenario or trace (12, 0.95, "15min", "64G", "malleable") as an integer in
- * the unit in which the simulator counts. Any thread, pure; used by the readers of
- * scenarios and traces. Messages name the value and what was expected; readers add the place.
+ * Reads a value of a scenario or trace (12, 0.95, "15min", "64G", "malleable") as an integer in the
+ * simulator's unit. Any thread, pure; used by the readers of scenarios and traces. Messages name
+ * the value and the expected form; readers add the place.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 
 #define VALUE_TEXT_MAX 48
 
-/* 10000 days: sums of a few stay far from the end of 64 bits. */
+/* 10000 days: sums of a few stay far below 64 bits. */
 #define VALUE_DURATION_MAX (INT64_C(864000000) * 1000000000)
 
 enum value_kind {
@@ -23,11 +23,11 @@ enum value_kind {
     VALUE_POWER,    /* watts; as microwatts */
     VALUE_FACTOR,   /* a ratio; in thousandths */
     VALUE_FRACTION, /* 0 … 1; in thousand-millionths */
-    VALUE_WORD,     /* nothing but words */
+    VALUE_WORD,     /* only words */
     VALUE_KIND_MAX
 };
 
-/* What a field takes: a quantity in min … max (of the unit counted in), or one of the words. */
+/* The type of a field: a quantity in min … max (in base units), or one of the words. */
 struct value_type {
     enum value_kind kind;
     int64_t min, max;
@@ -36,9 +36,9 @@ struct value_type {
 };
 
 /*
- * Each sets *ret_value and returns 0, or returns -EINVAL with a reason. The text may be a word;
- * numbers and texts that are none, or not whole where they must be, are refused as those out of
- * range are.
+ * Each sets *ret_value and returns 0, or returns -EINVAL with a reason. The text may be a word.
+ * Texts that are no number, fractions where whole numbers are needed, and values out of range are
+ * refused.
  */
 int value_from_text(const struct value_type *type, const char *text, int64_t *ret_value,
                     struct error *err);
@@ -46,11 +46,10 @@ int value_from_number(const struct value_type *type, double number, int64_t *ret
                       struct error *err);
 
 /*
- * The nearest value that the type takes to @units, an amount in the unit counted in: durations in
- * whole microseconds and fractions in thousandths, so that the last bits of a random number do not
- * show.
+ * Returns the type's nearest value to @units, an amount in base units: durations in whole
+ * microseconds and fractions in thousandths, so that the last bits of a random number do not show.
  */
 int64_t value_round(const struct value_type *type, double units);
 
-/* As a person would write it: "1.5s", "64G", "malleable". */
+/* Writes the value as a user would: "1.5s", "64G", "malleable". */
 const char *value_text(const struct value_type *type, int64_t value, char buf[VALUE_TEXT_MAX]);

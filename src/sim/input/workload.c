@@ -127,7 +127,7 @@ static int read_dist(const struct node *object, const char *key, const struct va
     return node.value ? dist_node_read(&node, type, dist, err) : 0;
 }
 
-/* Time does not pass from one draw to the next. */
+/* True if no time passes from one draw to the next. */
 static bool stands_still(const struct dist *gap)
 {
     return gap->a == 0 && (gap->kind == DIST_FIXED || gap->kind == DIST_EXPONENTIAL ||
@@ -152,7 +152,7 @@ static int read_arrivals(const struct node *workload, struct workload *w, struct
     if (r == 0)
         r = read_dist(&arrivals, "gap", &time_type, &w->gap, err);
     if (r == 0 && stands_still(&w->gap) && !node_member(workload, "jobs").value)
-        r = node_error(&gap, err, "is 0: say with workload.jobs how many come");
+        r = node_error(&gap, err, "is 0: workload.jobs must then say how many jobs arrive");
     w->burst.a = 1;
     if (r == 0)
         r = read_dist(&arrivals, "burst", &burst_type, &w->burst, err);
@@ -162,7 +162,7 @@ static int read_arrivals(const struct node *workload, struct workload *w, struct
     return r;
 }
 
-/* With a first job on trial, so that what is missing or contradicts itself has a line. */
+/* Makes a first job as a trial, so that a missing or contradicting field has a line. */
 static int read_mix(const struct node *node, const struct job_spec *defaults,
                     const struct job_context *context, double *share, struct mix *mix,
                     struct error *err)
@@ -176,7 +176,7 @@ static int read_mix(const struct node *node, const struct job_spec *defaults,
 
     mix->same = *defaults;
     if (arrival.value)
-        return node_error(&arrival, err, "is what workload.arrivals says");
+        return node_error(&arrival, err, "cannot stand here: workload.arrivals sets it");
     r = job_node_read(node, more, context, &mix->same, &mix->draws, err);
     if (r == 0)
         r = node_optional(node, "share", &share_type, &own, err);
@@ -226,7 +226,7 @@ int workload_read(const struct node *node, const struct job_spec *defaults,
         return error_set(err, -ENOMEM, "out of memory");
     r = node_object(node, keys, err);
     if (r == 0 && !node_member(node, "jobs").value && !node_member(node, "until").value)
-        r = node_error(node, err, "jobs is missing, or until: where does it end?");
+        r = node_error(node, err, "jobs or until is missing: one of them ends the workload");
     if (r == 0)
         r = node_optional(node, "jobs", &jobs_type, &jobs, err);
     if (r == 0)

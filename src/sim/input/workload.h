@@ -18,7 +18,7 @@ struct mix {
 };
 
 struct workload {
-    uint64_t jobs;      /* at most so many, */
+    uint64_t jobs;      /* at most this many jobs, */
     uint64_t until_ns;  /* and none that arrives later */
     uint64_t start_ns;  /* arrival of the first */
     struct dist gap;    /* between bursts */
@@ -40,12 +40,12 @@ struct workload *workload_free(struct workload *workload); /* NULL */
 struct generator {
     const struct workload *workload;
     uint64_t seed;
-    uint64_t index;      /* of the next job */
+    uint64_t index;      /* index of the next job */
     uint64_t burst;      /* index of the burst */
-    uint64_t burst_left; /* jobs still to come in it */
+    uint64_t burst_left; /* jobs of the burst still to come */
     uint64_t now_ns;
 };
 
-/* The next job, its id left to the caller. 1, 0 at the end, or -errno with the reason. */
+/* Returns the next job; the caller sets its id. 1, 0 at the end, or -errno with the reason. */
 int generator_next(struct generator *generator, const struct job_context *context,
                    struct sim_job *ret_job, struct error *err);

@@ -7,7 +7,7 @@
 
 /* ---- timelines ------------------------------------------------------------------------------- */
 
-/* Twice as much time in each bin: two become one. What steps said of whole bins goes into parts. */
+/* Doubles the time of each bin: two become one. Steps of whole bins become parts. */
 static void widen(struct timeline *t)
 {
     double value[TIMELINE_BINS], amount = 0;

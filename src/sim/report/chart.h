@@ -12,17 +12,17 @@
 #define CHART_JOBS_MAX     200
 #define CHART_SEGMENTS_MAX 20000
 
-/* Time averages of an amount over bins that grow with the run. Zero is the state to begin with. */
+/* Time averages of an amount over bins that grow with the run. All zero is the first state. */
 struct timeline {
     uint64_t bin_ns;                /* a power of two */
     uint64_t end_ns;                /* the latest time seen */
-    double part[TIMELINE_BINS];     /* amount × ns in bins that are covered in part */
+    double part[TIMELINE_BINS];     /* amount × ns in partly covered bins */
     double step[TIMELINE_BINS + 1]; /* change of the amount from one whole bin to the next */
 };
 
 void timeline_add(struct timeline *timeline, uint64_t begin_ns, uint64_t end_ns, double amount);
 
-/* Averages of the bins up to end_ns; returns how many there are. */
+/* Computes the averages of the bins up to end_ns; returns their number. */
 uint32_t timeline_values(const struct timeline *timeline, double ret_value[TIMELINE_BINS]);
 
 struct chart_job {
@@ -45,7 +45,7 @@ struct chart {
     uint32_t job_count;
     struct chart_segment segment[CHART_SEGMENTS_MAX];
     uint32_t segment_count;
-    bool cut; /* there were more segments */
+    bool cut; /* further segments were dropped */
 };
 
 void chart_segment(struct chart *chart, const struct sim_segment *segment);

@@ -37,22 +37,22 @@ bool compare_policy_equal(const struct compare_policy *a, const struct compare_p
 
 /* ---- one run --------------------------------------------------------------------------------- */
 
-/* All threads' state. */
+/* The common state of all threads. */
 struct work {
     struct compare *compare;
-    atomic_uint next;           /* run to take */
-    atomic_uint_fast64_t ended; /* jobs, of all runs */
+    atomic_uint next;           /* the next run to take */
+    atomic_uint_fast64_t ended; /* finished jobs of all runs */
     atomic_bool stop;           /* a run failed */
-    pthread_mutex_t lock;       /* of what follows */
+    pthread_mutex_t lock;       /* guards the members below */
     pthread_cond_t changed;
-    uint32_t working; /* threads */
+    uint32_t working; /* number of threads */
     uint32_t written; /* runs whose lines are in the file of jobs */
     uint32_t failed;  /* the first run that failed; UINT32_MAX: none */
     struct error err;
     int code;
 };
 
-/* One run's sink. */
+/* The sink of one run. */
 struct run {
     struct sim_sink sink;
     struct work *work;
@@ -60,7 +60,7 @@ struct run {
     uint64_t seed;
     struct sim_metrics metrics;
     struct chart *chart; /* NULL: not wanted */
-    FILE *jobs;          /* this run's lines, until it is its turn; NULL: not wanted */
+    FILE *jobs;          /* this run's lines, until its turn; NULL: not wanted */
 };
 
 static int on_segment(struct sim_sink *sink, const struct sim_segment *segment)
@@ -76,7 +76,7 @@ static double seconds(uint64_t ns)
     return (double)ns / 1e9;
 }
 
-/* A name in quotes, if it needs them. */
+/* Writes a name, in quotes if it needs them. */
 static void write_name(FILE *file, const char *name)
 {
     if (!strpbrk(name, ",\"")) {
@@ -173,7 +173,7 @@ static int simulate(struct run *run, struct error *err)
     return 0;
 }
 
-/* Lines of jobs go to the file in the order of runs, so a run waits for those before it. */
+/* Writes the lines of jobs in the order of runs, so a run waits for those before it. */
 static int write_jobs(struct run *run)
 {
     struct work *work = run->work;
@@ -258,7 +258,7 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* Until the last thread is done; tells how far they are, at first that they have begun. */
+/* Waits for the last thread and reports progress, at first that the runs have begun. */
 static void wait_for_threads(struct work *work)
 {
     const struct compare *compare = work->compare;
@@ -304,7 +304,7 @@ static int run_threads(struct work *work)
     return started ? 0 : -EAGAIN;
 }
 
-/* The jobs of the first seed, read once before all: what is wrong with a trace shows now. */
+/* Reads the jobs of the first seed once before all runs, so that a bad trace is reported now. */
 static int count_jobs(struct compare *compare, struct error *err)
 {
     _cleanup_(cleanup_source) struct scenario_source *source = NULL;
@@ -423,7 +423,7 @@ void compare_gain(const struct compare *compare, uint32_t policy, enum sim_metri
     for (uint32_t s = 0; own && s < compare->seed_count; s++)
         if (compare_runs(compare, policy)[s].value[SIM_UNFINISHED] !=
             compare_runs(compare, 0)[s].value[SIM_UNFINISHED])
-            own[s] = NAN; /* other jobs: nothing to compare */
+            own[s] = NAN; /* a run with other jobs cannot be compared */
     if (own && base && better)
         sim_compare(better > 0 ? own : base, better > 0 ? base : own, compare->seed_count,
                     ret_estimate);

@@ -16,31 +16,31 @@
 #define COMPARE_POLICIES_MAX 64
 #define COMPARE_SEEDS_MAX    10000
 #define COMPARE_THREADS_MAX  256
-#define COMPARE_NO_CONTROL   "none" /* the choice of no policy at all */
+#define COMPARE_NO_CONTROL   "none" /* the name for running without a policy */
 
 struct compare_policy {
-    char text[POLICY_SPEC_TEXT_MAX]; /* as it was written */
+    char text[POLICY_SPEC_TEXT_MAX]; /* the user's spelling */
     struct policy_spec spec;         /* .policy NULL: no control */
 };
 
-/* "none", or what policy_spec_parse() reads. The same returns. */
+/* Reads "none", or the text of policy_spec_parse(). Returns the same. */
 int compare_policy_parse(const char *text, struct compare_policy *ret_policy, struct error *err);
 
-/* The same policy with the same parameters, however written. */
+/* True for the same policy with the same parameters, however written. */
 bool compare_policy_equal(const struct compare_policy *a, const struct compare_policy *b);
 
-/* What became of one run. */
+/* The outcome of one run. */
 struct compare_run {
     double value[SIM_METRIC_MAX];
     struct sim_totals totals;
-    double *turnaround_s; /* of each job, by id, NAN: never ended; of the first seed of scenarios
-                             that say what was observed, else NULL */
-    bool stuck;           /* jobs were left that the policy never ran; .why says more */
+    double *turnaround_s; /* for each job, by id, NAN: never ended; for the first seed of scenarios
+                             with observations, else NULL */
+    bool stuck;           /* the policy never ran some jobs; .why says more */
     char why[ERROR_TEXT_MAX];
 };
 
 struct compare {
-    /* set by the caller */
+    /* the caller sets these */
     const struct scenario *scenario;
     struct sim_machine machine; /* the scenario's, perhaps with another placement */
     const struct compare_policy *policies;
@@ -49,20 +49,20 @@ struct compare {
     uint32_t seed_count;
     uint32_t threads;
     bool check;  /* policy_plan_check() every plan */
-    bool charts; /* of the first seed of each policy */
+    bool charts; /* for the first seed of each policy */
     FILE *jobs;  /* a line of CSV for each job of each run; NULL: not wanted */
-    /* Called by the thread that called compare_all(), now and then; NULL: not wanted. */
+    /* Called now and then by the thread that called compare_all(); NULL: not wanted. */
     void (*progress)(const struct compare *compare, double done);
 
-    /* filled in */
-    uint64_t job_count;       /* of the first seed */
+    /* results */
+    uint64_t job_count;       /* for the first seed */
     struct compare_run *runs; /* policy_count × seed_count, a policy's seeds side by side */
     struct chart **chart;     /* by policy; NULL without `charts` */
 };
 
 /*
- * Runs everything. 0, or -errno with the reason of a run that failed, which ends the others; one
- * that is stuck has not failed. compare_done() is due in any case.
+ * Runs everything. 0, or -errno with the reason of a run that failed, which ends the others; a
+ * stuck run has not failed. Call compare_done() in any case.
  */
 int compare_all(struct compare *compare, struct error *err);
 void compare_done(struct compare *compare);
@@ -74,10 +74,10 @@ static inline const struct compare_run *compare_runs(const struct compare *compa
     return &compare->runs[(size_t)policy * compare->seed_count];
 }
 
-/* A policy's metric over all seeds. */
+/* Returns a policy's metric over all seeds. */
 void compare_estimate(const struct compare *compare, uint32_t policy, enum sim_metric metric,
                       struct sim_estimate *ret_estimate);
 
-/* How many times better the policy is than the first one, seed by seed; count 0: cannot be said. */
+/* How many times better the policy is than the first one, seed by seed; count 0: unknown. */
 void compare_gain(const struct compare *compare, uint32_t policy, enum sim_metric metric,
                   struct sim_estimate *ret_estimate);

@@ -39,7 +39,7 @@ static void metric_name(FILE *f, enum sim_metric metric)
         putc(*p == '_' ? ' ' : *p, f);
 }
 
-/* @unit: "" of a ratio */
+/* @unit: "" for a ratio */
 static void head_cell(FILE *f, enum sim_metric metric, const char *unit)
 {
     fputs("<th title=\"", f);

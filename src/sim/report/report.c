@@ -12,10 +12,9 @@ const enum sim_metric report_summary[] = {
 };
 const uint32_t report_summary_count = ARRAY_LEN(report_summary);
 
-/* ---- what a table shows -----------------------------------------------------------------------
- */
+/* ---- choosing a table's metrics -------------------------------------------------------------- */
 
-/* Whether any policy has something to say about the metric. */
+/* True if any policy has a value of the metric. */
 bool report_is_known(const struct compare *compare, enum sim_metric metric)
 {
     for (uint32_t p = 0; p < compare->policy_count; p++) {
@@ -28,7 +27,7 @@ bool report_is_known(const struct compare *compare, enum sim_metric metric)
     return false;
 }
 
-/* Jobs that the policy left, as the mean over the seeds. */
+/* Returns the mean number of jobs that the policy left unfinished. */
 static double left_behind(const struct compare *compare, uint32_t policy)
 {
     struct sim_estimate estimate;
@@ -37,7 +36,7 @@ static double left_behind(const struct compare *compare, uint32_t policy)
     return estimate.count ? estimate.mean : 0;
 }
 
-/* Among those that left the fewest jobs: who leaves the long ones is soon done. */
+/* Compares those that left the fewest jobs: leaving long jobs makes a run end soon. */
 uint32_t report_best(const struct compare *compare, enum sim_metric metric)
 {
     int better = sim_metric_info(metric)->better;

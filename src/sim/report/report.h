@@ -9,30 +9,30 @@
 
 #include <jansson.h>
 
-/* The metrics that a summary shows, in its order; the others are in the full tables. */
+/* The metrics of a summary, in its order; the full tables have the others. */
 extern const enum sim_metric report_summary[];
 extern const uint32_t report_summary_count;
 
-/* Whether any policy has something to say about the metric. */
+/* True if any policy has a value of the metric. */
 bool report_is_known(const struct compare *compare, enum sim_metric metric);
 
 /*
- * The policy with the best mean among those that left the fewest jobs unfinished, or policy_count
- * where none can be better.
+ * Returns the policy with the best mean among those that left the fewest jobs unfinished, or
+ * policy_count where none can be better.
  */
 uint32_t report_best(const struct compare *compare, enum sim_metric metric);
 
 #define REPORT_NUMBER_MAX 32
 #define REPORT_JOBS_MAX   50 /* predictions of single jobs that tables show */
 
-/* With about four digits: "0.52", "13.4", "5771". */
+/* Writes about four digits: "0.52", "13.4", "5771". */
 const char *report_number(double value, char buf[REPORT_NUMBER_MAX]);
 
-/* A prediction beside what was observed. */
+/* A prediction beside the observation. */
 struct report_prediction {
     const char *policy; /* as in the comparison; borrowed */
-    uint32_t index;     /* of it */
-    uint32_t jobs;      /* whose turnaround was observed */
+    uint32_t index;     /* its index in the comparison */
+    uint32_t jobs;      /* number of jobs with an observed turnaround */
     struct report_compared {
         double observed_s, predicted_s;
         double error_percent; /* predicted against observed */
@@ -40,20 +40,20 @@ struct report_prediction {
 };
 
 /*
- * The policy that was in force when the scenario was recorded, against what happened. 0, or
- * -ENOENT: the scenario has no observation, or that policy is not in the comparison.
+ * Predicts under the policy of the recording, beside the observation. 0, or -ENOENT: the scenario
+ * has no observation, or that policy is not in the comparison.
  */
 int report_predict(const struct compare *compare, struct report_prediction *ret_prediction);
 
-/* The turnaround of job @job, counted from 0 by arrival, under that policy and the first seed. */
+/* Predicts the turnaround of job @job (from 0, by arrival) under that policy and first seed. */
 struct report_compared report_predict_job(const struct compare *compare,
                                           const struct report_prediction *prediction, uint32_t job);
 
-/* Everything, as one object; the caller's. NULL without memory. */
+/* Returns everything as one object; the caller's. NULL without memory. */
 json_t *report_json(const struct compare *compare);
 
 /*
- * The page; @command is what the reader may type to get it again. Failures to write are found in
- * the stream. The comparison needs its charts.
+ * Writes the page; @command is the command line that makes it again. The stream holds failures to
+ * write. The comparison needs its charts.
  */
 void report_html(FILE *file, const struct compare *compare, const char *command);

@@ -6,22 +6,22 @@
 #include <math.h>
 #include <string.h>
 
-#define LEFT        130 /* where plots begin; names stand before */
+#define LEFT        130 /* left end of plots, behind the names */
 #define RIGHT       20
 #define PLOT        (SVG_WIDTH - LEFT - RIGHT)
-#define TOP         22 /* of a panel, for its title */
-#define AXIS        24 /* below a plot */
+#define TOP         22 /* height of a panel's title */
+#define AXIS        24 /* height below a plot */
 #define LINE_HEIGHT 80
 #define BAR_HEIGHT  20
 #define BAR_NUMBER  120  /* room for the figure behind a bar */
-#define BAR_LEFT    400  /* at most: names before bars */
-#define LETTER      7    /* about the width of one */
-#define ROWS_HEIGHT 1000 /* of the bars of many jobs, together */
+#define BAR_LEFT    400  /* maximum width of the names before bars */
+#define LETTER      7    /* approximate width of one */
+#define ROWS_HEIGHT 1000 /* height of the bars of many jobs, together */
 #define NAME_SHOWN  20
 #define FILE_HEAD   36
 #define CHART_HEAD  26
 
-/* Colours are written out for both screens: not every viewer of SVG knows variables. */
+/* Spells out the colours for both screens: not every viewer of SVG knows variables. */
 #define COLOURS(paper, ink, soft, grid, bar, area, wait, pause, mark)                              \
     "svg{background:" paper "}svg text{fill:" ink "}svg .soft{fill:" soft                          \
     "}svg .grid{stroke:" grid "}svg .bar{fill:" bar "}svg .area{fill:" area                        \
@@ -73,7 +73,7 @@ static void label(FILE *file, double x, double y, const char *class, const char 
     fputs("</text>\n", file);
 }
 
-/* The first @most bytes of it, cut between characters of UTF-8. */
+/* Writes the first @most bytes of it, cut between characters of UTF-8. */
 static void short_label(FILE *file, double x, double y, const char *class, const char *text,
                         size_t most)
 {
@@ -91,7 +91,7 @@ static void short_label(FILE *file, double x, double y, const char *class, const
 
 /* ---- axes ------------------------------------------------------------------------------------ */
 
-/* 1, 2 or 5 times a power of ten, so that about @steps of them make @range. */
+/* Returns 1, 2 or 5 times a power of ten, so that about @steps of them make @range. */
 static double nice_step(double range, int steps)
 {
     double rough = range / steps, power = pow(10, floor(log10(rough))), mantissa = rough / power;
@@ -99,7 +99,7 @@ static double nice_step(double range, int steps)
     return power * (mantissa <= 1 ? 1 : mantissa <= 2 ? 2 : mantissa <= 5 ? 5 : 10);
 }
 
-/* An axis of time below a plot that ends at @bottom. */
+/* Draws an axis of time below a plot that ends at @bottom. */
 static void time_axis(FILE *file, uint64_t end_ns, int top, int bottom)
 {
     static const struct {
@@ -125,7 +125,7 @@ static void time_axis(FILE *file, uint64_t end_ns, int top, int bottom)
 
 /* ---- timelines ------------------------------------------------------------------------------- */
 
-/* A stepped area, with @mark as a line across unless it is 0. */
+/* Draws a stepped area, with @mark as a line across unless it is 0. */
 static void area(FILE *file, int top, const struct timeline *timeline, double mark,
                  const char *title)
 {
@@ -165,7 +165,7 @@ int svg_timelines(FILE *file, int y, const struct chart *chart, uint32_t cores)
     if (height == 0)
         return 0;
     begin(file, y, height);
-    area(file, TOP, &chart->held, cores, "cores given to jobs (line: cores of the machine)");
+    area(file, TOP, &chart->held, cores, "cores allocated to jobs (line: cores of the machine)");
     area(file, panel + TOP, &chart->present, 0, "jobs present (waiting, paused, running)");
     fputs("</svg>\n", file);
     return height;
@@ -177,9 +177,9 @@ struct gantt {
     const struct chart *chart;
     double per_ns;                   /* pixels */
     double row;                      /* height */
-    double fill;                     /* of that, the bar */
-    int64_t most;                    /* mcpu that any job ever had */
-    double drawn_to[CHART_JOBS_MAX]; /* pixels up to which its row shows what there is */
+    double fill;                     /* height of the bar in it */
+    int64_t most;                    /* most mcpu of any job */
+    double drawn_to[CHART_JOBS_MAX]; /* pixels up to which its row is drawn */
 };
 
 static uint64_t gantt_end(const struct chart *chart)
@@ -204,7 +204,7 @@ static int gantt_height(const struct chart *chart)
     return chart->job_count ? TOP + (int)ceil(row_height(chart) * chart->job_count) + AXIS : 0;
 }
 
-/* Without the element's end: a title follows. */
+/* Leaves the element open: a title follows. */
 static void bar(FILE *file, const struct gantt *g, uint32_t job, uint64_t begin_ns, uint64_t end_ns,
                 const char *class, double opacity)
 {
@@ -238,7 +238,7 @@ static void segments(FILE *file, struct gantt *g)
         const struct chart_segment *s = &g->chart->segment[i];
         double end = (double)s->end_ns * g->per_ns, *drawn_to = &g->drawn_to[s->job];
 
-        /* Less than a quarter of a pixel further than what is drawn: nobody will see it. */
+        /* Less than a quarter of a pixel beyond the drawn part is invisible. */
         if (end < *drawn_to + 0.25)
             continue;
         *drawn_to = end;
@@ -276,7 +276,7 @@ int svg_gantt(FILE *file, int y, const struct chart *chart)
 
 /* ---- bars ------------------------------------------------------------------------------------ */
 
-/* Where bars begin, so that the longest name has room before them. */
+/* Returns where bars begin, so that the longest name has room before them. */
 static int names_width(const char *const *names, uint32_t count)
 {
     size_t width = LEFT;

@@ -11,26 +11,26 @@
 
 #include <stdio.h>
 
-#define SVG_WIDTH 960 /* of every picture */
+#define SVG_WIDTH 960 /* width of every picture */
 
-/* The style sheet that the pictures want, without the element around it. */
+/* The style sheet of the pictures, without the element around it. */
 extern const char svg_style[];
 
-/* Text with &, <, > and " as entities, for SVG and HTML. */
+/* Writes text with &, <, > and " as entities, for SVG and HTML. */
 void svg_text(FILE *file, const char *text);
 
 /* Each writes one <svg> element, @y below the top of the one around it, and returns its height. */
 
-/* Cores held and jobs present over the whole run, and the machine's cores as a line. */
+/* Draws cores held and jobs present over the whole run, and the machine's cores as a line. */
 int svg_timelines(FILE *file, int y, const struct chart *chart, uint32_t cores);
 
-/* A row for each job: waiting, paused, and running with more or less of what it had at most. */
+/* Draws a row for each job: waiting, paused, and running in relation to its most cores. */
 int svg_gantt(FILE *file, int y, const struct chart *chart);
 
-/* A bar for each estimate with its interval; @unit may be "". */
+/* Draws a bar for each estimate with its interval; @unit may be "". */
 int svg_bars(FILE *file, int y, const char *unit, const char *const *names,
              const struct sim_estimate *estimates, uint32_t count);
 
-/* A file of its own with timelines and Gantt chart of several charts, below their names. */
+/* Writes a file with timelines and Gantt chart of several charts, below their names. */
 void svg_file(FILE *file, const char *title, const char *const *names, struct chart *const *charts,
               uint32_t count, uint32_t cores);
