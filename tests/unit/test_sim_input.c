@@ -286,7 +286,8 @@ static const struct {
     {HEAD "'jobs': [{" JOB ", 'malleability': 'rigid'}]}", "jobs[0]: request is missing: a rigid"},
     {HEAD "'jobs': [{" JOB ", 'requst': 1}]}",
      "jobs[0].requst: is not a key here: did you mean 'request'?"},
-    {HEAD "'jobs': [{" JOB ", 'deadline': 1, 'slack': 2}]}", "jobs[0]: slack: deadline is given too"},
+    {HEAD "'jobs': [{" JOB ", 'deadline': 1, 'slack': 2}]}",
+     "jobs[0]: slack: deadline is given too"},
     {HEAD "'jobs': [{" JOB ", 'arrival': 2, 'deadline': 1}]}", "jobs[0]: deadline: is before"},
     {HEAD "'jobs': [{" JOB ", 'name': 'a\\u001bb'}]}", "jobs[0].name: a name holds no control"},
     {HEAD "'jobs': [{" JOB ", 'name': 7}]}", "jobs[0].name: must be a string"},
@@ -337,7 +338,8 @@ static const struct {
     {HEAD "'trace': {}}", "s.json:2: trace.file: must be a string"},
     {HEAD "'trace': {'file': 'x'}}", "s.json:2: trace: format is missing: csv or swf"},
     {HEAD "'trace': {'file': 'x', 'format': 'xml'}}", "trace.format: 'xml' is none of csv, swf"},
-    {HEAD "'jobs': [{" JOB "}], 'observed': {'makespan': 1}}", "observed: must hold makespan and mean"},
+    {HEAD "'jobs': [{" JOB "}], 'observed': {'makespan': 1}}",
+     "observed: must hold makespan and mean"},
 };
 
 static void bad_scenarios_are_refused_with_file_line_and_field(void **state)
