@@ -153,7 +153,7 @@ static int on_auto_exit(sd_event_source *s, uint64_t usec, void *arg)
     if (d->jobs->n == 0 && chronicle_pending(d)) {
         arm_exit(arg, AUTO_EXIT_US);
     } else if (d->jobs->n == 0) {
-        daemon_log("no job left: ending");
+        daemon_log("no job left; exiting");
         sd_event_exit(d->event, 0);
     }
     return 0;
@@ -180,7 +180,8 @@ static int open_directory(struct daemon *d, const struct daemon_options *o, stru
     if (r < 0)
         return r;
     if (d->uid == 0 && strcmp(d->dir, RUNDIR_SYSTEM) == 0 && fchmod(d->dir_fd, 0755) < 0)
-        return error_set(err, -errno, "cannot open %s to all users: %s", d->dir, strerror(errno));
+        return error_set(err, -errno, "cannot make %s accessible to all users: %s", d->dir,
+                         strerror(errno));
     return 0;
 }
 
@@ -210,7 +211,7 @@ static int find_machine(struct daemon *d, const struct daemon_options *o, struct
     int r = topology_read(d->root, &d->topology);
 
     if (r < 0)
-        return error_set(err, r, "cannot read the machine's processors: %s", strerror(-r));
+        return error_set(err, r, "cannot read the machine's CPUs: %s", strerror(-r));
     d->cpus = d->topology.online;
     /* A container's or a batch job's daemon has what its own cpuset leaves. */
     if (topology_usable(&usable) == 0) {
@@ -221,7 +222,7 @@ static int find_machine(struct daemon *d, const struct daemon_options *o, struct
     if (cpuset_count(&o->config.cpus) > 0) {
         cpuset_and(&usable, &o->config.cpus, &d->topology.online);
         if (cpuset_count(&usable) == 0)
-            return error_set(err, -EINVAL, "cpus: none of these processors is online");
+            return error_set(err, -EINVAL, "cpus: none of these CPUs is online");
         d->cpus = o->config.cpus;
         d->cpus_made_up = !cpuset_equal(&usable, &d->cpus);
     }
@@ -236,8 +237,8 @@ static void find_privileges(struct daemon *d)
     cgroup_daemon_name(d->uid, d->epoch, d->group);
     if (cgroup_new(d->root, &d->cgroup) < 0 ||
         !cgroup_writable(d->cgroup, &d->weights, &d->cpusets, &why)) {
-        snprintf(d->weights_note, sizeof(d->weights_note), "no weights: %.*s", ERROR_TEXT_MAX - 20,
-                 why.text[0] ? why.text : "no control groups");
+        snprintf(d->weights_note, sizeof(d->weights_note), "weights not set: %.*s",
+                 ERROR_TEXT_MAX - 20, why.text[0] ? why.text : "no control groups");
         if (d->uid != 0)
             d->weights = d->cpusets = false;
     }
@@ -299,8 +300,8 @@ static void reconfigure(struct daemon *d, const struct config *c)
     if (!cpuset_equal(&c->cpus, &before.cpus) || c->engines_said != before.engines_said ||
         c->n_engines != before.n_engines ||
         memcmp(c->engines, before.engines, c->n_engines * sizeof(c->engines[0])) != 0)
-        daemon_log("other cpus or engines are used when tided is started again");
-    daemon_log("configuration read again");
+        daemon_log("changed cpus or engines take effect when tided is restarted");
+    daemon_log("configuration reloaded");
     daemon_changed(d);
 }
 
@@ -312,7 +313,7 @@ static void reload(struct daemon *d)
     sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu",
                (unsigned long long)(clock_now_ns() / NS_PER_US));
     if (config_load(top_of(d)->source, &c, &err) < 0)
-        daemon_log("%s; everything stays as it was", err.text);
+        daemon_log("%s; the previous configuration stays in force", err.text);
     else
         reconfigure(d, &c);
     sd_notify(0, "READY=1");
@@ -326,7 +327,7 @@ static int on_signal(sd_event_source *s, const struct signalfd_siginfo *info, vo
         reload(d);
         return 0;
     }
-    daemon_log("signal %u: ending", info->ssi_signo);
+    daemon_log("received signal %u; exiting", info->ssi_signo);
     sd_event_exit(d->event, 0);
     return 0;
 }
@@ -343,7 +344,7 @@ static int on_directory(sd_event_source *s, const struct inotify_event *event, v
                           (ours.st_ino != there.st_ino || ours.st_dev != there.st_dev);
 
     if (gone || (faccessat(d->dir_fd, RUNDIR_API_SOCKET, F_OK, 0) < 0 && errno == ENOENT)) {
-        daemon_log("%s was removed, or its sockets: ending, so that another daemon can begin",
+        daemon_log("%s or a socket in it was removed; exiting, so that another tided can start",
                    d->dir);
         sd_event_exit(d->event, 0);
     }
@@ -411,7 +412,7 @@ static void begin_record(struct daemon *d)
 
     if (events_new(d, &d->events) < 0 ||
         (mib && history_new(state_directory(d), mib, &d->history) < 0))
-        daemon_log("out of memory: what happens to jobs is not recorded");
+        daemon_log("out of memory: events of jobs are not recorded");
 }
 
 static int begin(struct top *t, const struct daemon_options *o, struct error *err)
@@ -438,7 +439,7 @@ static int begin(struct top *t, const struct daemon_options *o, struct error *er
     if (r >= 0)
         r = add_sources(t);
     if (r < 0)
-        return error_set(err, r, "no event loop: %s", strerror(-r));
+        return error_set(err, r, "cannot make an event loop: %s", strerror(-r));
     r = balance_new(d, &d->balance, err);
     if (r == 0)
         r = decision_new(&d->decision, err);
@@ -545,10 +546,10 @@ int daemon_run(const struct daemon_options *options, struct error *err)
         daemon_changed(d);
         arm_exit(t, FIRST_JOB_US);
         if (watch_directory(t) < 0)
-            daemon_log("%s cannot be watched: its removal will go unseen", d->dir);
+            daemon_log("cannot watch %s: its removal will go unnoticed", d->dir);
         sd_notify(0, "READY=1");
         if (sd_event_set_watchdog(d->event, true) < 0) /* 0: nobody has asked for it */
-            daemon_log("the service manager is not told that the daemon is alive");
+            daemon_log("cannot report to systemd's watchdog: systemd may restart tided");
         r = sd_event_loop(d->event);
     }
     end(t);

@@ -20,7 +20,7 @@ void daemon_log(const char *fmt, ...)
 
     if (now - window_ns > WINDOW_NS) {
         if (dropped)
-            fprintf(stderr, "tided: %u lines left out\n", dropped);
+            fprintf(stderr, "tided: too many log lines; left out %u\n", dropped);
         window_ns = now;
         lines = dropped = 0;
     }

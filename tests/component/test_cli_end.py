@@ -96,7 +96,7 @@ def test_a_full_disk_is_said_where_a_person_looks(tide):  # noqa: F811
         why = "No space left on device"
         done = tide("policy", "set", "fcfs")
         assert (done.returncode, done.stdout) == (0, "In force: fcfs\n")
-        assert why in done.stderr and "a new daemon will have another policy" in done.stderr
+        assert why in done.stderr and "after a restart tided has another policy" in done.stderr
         done = tide("submit", "--", "sleep", 600)
         assert done.returncode == 1 and f"cannot be written to {tide.dir}: {why}" in done.stderr
         tide("set", job, "--weight", 50)

@@ -64,7 +64,7 @@ def test_a_job_that_cannot_be_written_down_is_not_in_the_queue(place, fault, wor
     for option in ("--hold", "-q"):
         done = queue.tide("submit", option, "--", "sh", "-c", "echo ran", cwd=queue.work)
         assert (done.returncode, done.stdout) == (1, "")
-        assert f"the job is not in the queue, as it cannot be written to {queue.tide.dir}: {words}" in done.stderr
+        assert f"the job was not queued: it cannot be written to {queue.tide.dir}: {words}" in done.stderr
         assert "Make room there, then submit it again." in done.stderr
     assert queue.tide.jobs() == queue.waiting() == []
     assert list(queue.work.iterdir()) == []  # it has not run, and there is no output file of it
@@ -358,7 +358,7 @@ def test_a_held_job_is_passed(queue):
     queue.tide("cancel", "blocker")
     queue.begun(second)
     assert (queue.job(first)["state"], queue.output(first)) == ("held", "")
-    assert_error(queue.tide("hold", second), 2, "tide: hold: ", "has begun")
+    assert_error(queue.tide("hold", second), 2, "tide: hold: ", "has started")
     assert queue.tide("release", first).returncode == 0
     queue.waits_for(first, "queued")
     queue.tide("cancel", second)

@@ -340,7 +340,7 @@ def test_a_borrower_gets_what_is_lent_and_loses_it_to_the_reclaim(machine):
 
         await_true(lambda: active() == [2, 2])
         lent = controller.lend("lender", 3, deadline=20)  # it keeps one
-        assert lent.partial and lent.message == "fewer cores than asked for"
+        assert lent.partial and lent.message == "fewer cores than requested"
         assert controller.borrow("borrower", 1, deadline=20).after == 1
         await_true(lambda: active() == [1, 3])
         assert machine.job(controller, "borrower").borrowed == 1

@@ -538,7 +538,7 @@ def test_a_second_daemon_in_the_same_directory_refuses(place, tided):
 def test_processors_that_do_not_exist_are_refused(place):
     daemon = place.daemon("--cpus", "1020").start(ready=False)
     assert daemon.process.wait(30) == 1
-    assert "cpus: none of these processors is online" in daemon.log.read_text()
+    assert "cpus: none of these CPUs is online" in daemon.log.read_text()
 
 
 @pytest.mark.parametrize("options, word", [

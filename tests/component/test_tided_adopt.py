@@ -282,7 +282,7 @@ def test_what_is_written_past_the_engine_is_put_right(tided, boxes):  # noqa: F8
         file.write_text(other)
         assert file.read_text().split()[0] == other
     eventually(lambda: [f.read_text() for f in files] == before)
-    assert "somebody else wrote its limits" in tided.log.read_text()
+    assert "another program changed its container's limits" in tided.log.read_text()
 
 
 def test_a_limit_of_dockers_other_kind_is_lifted_for_good(tided, boxes):  # noqa: F811
@@ -294,7 +294,7 @@ def test_a_limit_of_dockers_other_kind_is_lifted_for_good(tided, boxes):  # noqa
     for verb, state in (("pause", "paused"), ("unpause", "running")):  # it is looked at again
         box.act(verb)
         joined(tided, box, state=state)
-    assert tided.log.read_text().count("somebody else wrote") == 1
+    assert tided.log.read_text().count("another program changed") == 1
     eventually(lambda: knobs(box)[2].read_text().strip() == str(os.cpu_count() * 100000))
 
 
@@ -309,7 +309,7 @@ def test_who_keeps_writing_is_not_fought_for_ever(tided, boxes):  # noqa: F811
             cpus.write_text("0")
         return "keeps writing" in job_of(tided, box)["note"]
     eventually(fought)
-    assert tided.log.read_text().count("somebody else wrote") == 4
+    assert tided.log.read_text().count("another program changed") == 4
     cpus.write_text("0")
     eventually(lambda: cpus.read_text().strip() == ALL)  # in the end
 

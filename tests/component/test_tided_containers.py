@@ -251,7 +251,7 @@ def test_a_file_instead_of_a_directory_is_no_way_in(tided, boxes, place):
     box = boxes("first")
     joined(tided, box)
     assert list(target.iterdir()) == []
-    assert "no socket" in tided.log.read_text()
+    assert "cannot make the agents' socket" in tided.log.read_text()
 
 
 def test_a_destroyed_containers_directory_goes(tided, boxes):
@@ -325,7 +325,7 @@ def test_a_pinned_one_goes_on_with_what_was_changed_while_it_was_paused(place, e
 
     def changed():  # in the middle of an update of ours it is put right, once
         box.update(CpuShares=700)
-        return "limits changed by hand are left" in daemon.log.read_text()
+        return "are left as they are" in daemon.log.read_text()
     eventually(changed)
     assert box.inspect()["State"]["Paused"]
     daemon.signal(signal.SIGKILL)
@@ -367,7 +367,7 @@ def test_a_process_of_the_host_cannot_speak_for_a_container(tided, boxes, place)
     stranger = Peer(place.peer_program, types.SimpleNamespace(dir=tided.dir / "containers" / "first"))
     tided.peers.append(stranger)
     stranger.go()
-    eventually(lambda: "it is not in that" in tided.log.read_text())
+    eventually(lambda: "is not in that container" in tided.log.read_text())
     assert job_of(tided, box)["pids"] == [box.inspect()["State"]["Pid"]]
 
 

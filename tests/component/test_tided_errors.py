@@ -108,8 +108,8 @@ def test_an_order_is_carried_out_and_answered_before_a_slow_disk_has_it(place):
 # ---- connections and memory ----
 
 @pytest.mark.parametrize("fault, words", [
-    ("accept:1:EMFILE", "no descriptor left for another connection"),
-    ("peer-memory:1:ENOMEM", "no memory for another connection"),
+    ("accept:1:EMFILE", "out of file descriptors; closed a new connection"),
+    ("peer-memory:1:ENOMEM", "out of memory; closed a new connection"),
     ("process-memory:1:ENOMEM", "Cannot allocate memory"),
     ("job-memory:1:ENOMEM", "out of memory"),
 ])
@@ -153,7 +153,7 @@ def test_cores_that_cannot_be_set_are_left_and_the_note_says_why(place, error, w
         job.settled()
         assert affinity(job.peer.pid) == ALL
         assert job.peer.process.poll() is None
-    assert said(tided, "cores not fenced") <= 2  # once for each
+    assert said(tided, "cores not limited") <= 2  # once for each
     assert tided.stop() == 0
     assert affinity(first.peer.pid) == affinity(second.peer.pid) == ALL
 

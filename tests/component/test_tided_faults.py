@@ -164,7 +164,7 @@ def test_a_guardian_that_cannot_be_started_is_started_when_it_can(tided):
     usual = resource.prlimit(tided.process.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(tided.process.pid, resource.RLIMIT_NOFILE, (3, usual[1]))
     os.kill(guardian, signal.SIGKILL)
-    eventually(lambda: "guardian was killed; it cannot be started" in tided.log.read_text())
+    eventually(lambda: "guardian was killed; no new one can be started" in tided.log.read_text())
     assert children(tided.process.pid) == []
     resource.prlimit(tided.process.pid, resource.RLIMIT_NOFILE, usual)
     eventually(lambda: children(tided.process.pid))

@@ -146,13 +146,13 @@ def test_changes_take_no_longer(tided, floods, request_):
 def test_who_asks_too_much_is_told_so_and_nobody_else(tided, floods, build_dir):
     flood = floods(ONE, "/v1/jobs", connections=12)  # some of its 64 are left
     refused = eventually(lambda: [answer for answer in call(tided, ONE, ("api", "GET", "/v1/jobs")) if answer[0] == 429])
-    assert "user 61001 asks too much" in refused[0][1] and "Try again in a second." in refused[0][1]
+    assert "user 61001 sends too many requests" in refused[0][1] and "Try again in a second." in refused[0][1]
     assert all(tided.api("GET", "/v1/jobs")[0] == 200 for _ in range(50))  # root
     assert {status for status, _ in call(tided, TWO, *[("api", "GET", "/v1/jobs")] * 50)} == {200}
     done = subprocess.run(as_user(ONE, build_dir / "tide", "ps"), capture_output=True, text=True, timeout=60,
                           env={**os.environ, "TIDE_DIR": str(tided.dir)})
     assert done.returncode in (0, 5), done  # 0: there was room in the budget a second later
-    assert done.returncode == 0 or "user 61001 asks too much" in done.stderr
+    assert done.returncode == 0 or "user 61001 sends too many requests" in done.stderr
     counts = flood.end()
     assert set(counts) <= {"200", "429", "refused"}, counts
     eventually(lambda: call(tided, ONE, ("api", "GET", "/v1/jobs"))[0][0] == 200)
@@ -229,10 +229,10 @@ def test_the_last_jobs_are_roots(place, public_dir):
         try:
             assert [register(users)[0] for _ in range(496)] == [201] * 496
             status, answer = register(users)
-            assert status == 503 and "its most jobs, 496, but for root's" in answer["error"]["message"], answer
+            assert status == 503 and "as many jobs as users may have, 496: the rest is root's" in answer["error"]["message"], answer
             assert [register(roots)[0] for _ in range(16)] == [201] * 16
             status, answer = register(roots)
-            assert status == 503 and "its most jobs, 512" in answer["error"]["message"], answer
+            assert status == 503 and "as many jobs as it can, 512" in answer["error"]["message"], answer
         finally:
             for process in (users, roots):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -129,7 +129,7 @@ def test_history_that_cannot_be_written_is_off_and_said_once(place):
     job.target(8)
     assert tided.api("GET", "/v1/history")[0] == 503
     assert job.patch(threads=3)[0] == 200
-    assert tided.log.read_text().count("no history is kept") == 1
+    assert tided.log.read_text().count("cannot keep history") == 1
 
 
 def mount(*words):
@@ -182,7 +182,7 @@ def test_history_stops_when_the_disk_is_full_and_goes_on_when_there_is_room(on_d
     newest = history(tided)[0]["allocations"]
     assert len(newest) >= 6  # also what happened while the disk was full
     log = tided.log.read_text()
-    assert (log.count("no history is kept"), log.count("/history.db again")) == (1, 1)
+    assert (log.count("cannot keep history"), log.count("/history.db again")) == (1, 1)
     assert "damaged" not in log
 
 
@@ -198,7 +198,7 @@ def test_history_on_a_read_only_file_system_is_off_until_that_may_be_written(on_
     mount("-o", "remount,rw", disk)
     assert has_history(tided, job)[0]
     log = tided.log.read_text()
-    assert (log.count("no history is kept"), log.count("/history.db again")) == (1, 1)
+    assert (log.count("cannot keep history"), log.count("/history.db again")) == (1, 1)
 
 
 def flip(path):

@@ -105,7 +105,7 @@ def test_a_policy_pauses_all_of_a_submitted_job_and_lets_it_go_on(queue):
     assert [row["id"] for row in queue.waiting()] == [job]
     assert "paused" in queue.tide("explain", job).stdout.splitlines()[0]
     held = queue.tide("hold", job)
-    assert held.returncode != 0 and "has begun" in held.stderr
+    assert held.returncode != 0 and "has started" in held.stderr
     assert queue.tide("cancel", urgent).returncode == 0
     queue.goes_on(job, pids)
     assert processes >= set(pids) and pids[0] in queue.family(job)
@@ -200,7 +200,7 @@ def test_a_program_of_tide_run_is_not_paused_with_the_submitted_job_around_it(qu
                        "sh", "-c", "while :; do sleep 0.01; done")
     queue.waits_for("inner", "starting", "rigid", "running")
     inner = queue.job("inner")
-    assert not inner["preemptible"] and "not submitted" in inner["preemptible_note"]
+    assert not inner["preemptible"] and "only submitted" in inner["preemptible_note"]
     queue.urgent()
     queue.waits_for("urgent", "queued", "starting", "rigid")
     queue.tide.wait(lambda: not queue.stands_still(inner["id"]))

@@ -198,7 +198,7 @@ def test_without_privilege_weights_and_quotas_are_missing_and_said_to_be(place):
     tided = place.daemon("--cpus", "0-3", uid=NOBODY).start()
     machine = tided.api("GET", "/v1/machine")[1]
     assert not machine["weights"] and not machine["privileged"]
-    assert any("no weights" in note for note in machine["notes"])
+    assert any("weights not set" in note for note in machine["notes"])
     peer = tided.peer(uid=NOBODY)
     status, answer = tided.api("POST", "/v1/jobs", {"pid": peer.pid, "placement": "quota"})
     assert status == 201 and "root" in answer["note"]
@@ -407,7 +407,7 @@ def test_a_claims_directory_that_is_a_link_is_not_used(place):
     tided = place.daemon("--cpus", "0-7").start()
     tided.job().target(8)
     assert list((place.base / "elsewhere").iterdir()) == []
-    assert any("not seen" in n for n in tided.api("GET", "/v1/machine")[1]["notes"])
+    assert any("cannot see" in n for n in tided.api("GET", "/v1/machine")[1]["notes"])
 
 
 def test_waiting_orders_of_many_controllers_are_all_answered(place):

@@ -122,7 +122,7 @@ def test_a_held_job_lets_others_pass(tided):
     third.end()
     second.begins()
     status, answer = tided.api("PATCH", f"/v1/jobs/{second.job['id']}", {"held": True})
-    assert status == 409 and "has begun" in answer["error"]["message"]
+    assert status == 409 and "has started" in answer["error"]["message"]
 
 
 def test_a_job_may_be_held_from_its_first_moment(tided):

@@ -110,7 +110,7 @@ def test_sighup_applies_policy_placement_and_heartbeat(place, public_dir):
     assert heartbeat_of(agent) == 100
     machine = tided.api("GET", "/v1/machine")[1]
     assert (machine["placement"], machine["cpus"]) == ("exclusive", 8)
-    eventually(lambda: "when tided is started again" in tided.log.read_text())  # cpus
+    eventually(lambda: "when tided is restarted" in tided.log.read_text())  # cpus
     agent.close()
 
 
@@ -120,15 +120,15 @@ def test_a_bad_file_at_a_reload_changes_nothing(place, public_dir):
     write(conf, "[daemon]\npolicy=equal\nplacement=best\n")
     tided.signal(signal.SIGHUP)
     eventually(lambda: f"{conf}:3: placement: 'best'" in tided.log.read_text())
-    assert "everything stays as it was" in tided.log.read_text()
+    assert "the previous configuration stays in force" in tided.log.read_text()
     machine = tided.api("GET", "/v1/machine")[1]
     assert (policy(tided), machine["placement"]) == ("throughput", "shared")
 
 
 def reload(tided):
-    count = tided.log.read_text().count("configuration read again")
+    count = tided.log.read_text().count("configuration reloaded")
     tided.signal(signal.SIGHUP)
-    eventually(lambda: tided.log.read_text().count("configuration read again") > count)
+    eventually(lambda: tided.log.read_text().count("configuration reloaded") > count)
 
 
 def test_a_policy_that_was_set_holds_until_another_one_is_configured(place, public_dir):

@@ -96,7 +96,7 @@ def test_more_than_a_share_is_for_administrators(place, public_dir, ask):
     one, two = tided.job("--max", "8", uid=ONE), tided.job("--max", "8", uid=TWO)
     settle([4, 4], one, two)
     status, answer = patch(tided, ONE, one, **ask)
-    assert status == 403 and "more than the user's share, which is 4 of 8" in answer, answer
+    assert status == 403 and "exceed the user's share: 4 of 8" in answer, answer
     assert "admin group" in answer
     settle([4, 4], one, two)
     assert not one.get()["pinned"]
@@ -121,7 +121,7 @@ def test_a_job_does_not_begin_with_more_than_a_share(tided):
     settle([8], two)
     free = tided.peer(uid=ONE)
     status, answer = call(tided, ONE, ("api", "POST", "/v1/jobs", json.dumps({"pid": free.pid, "threads": 4096})))[0]
-    assert status == 403 and "4096 cores are more than the user's share, which is 4 of 8" in answer
+    assert status == 403 and "4096 cores exceed the user's share: 4 of 8" in answer
     assert len(tided.jobs()) == 1
 
 
@@ -194,7 +194,7 @@ def test_a_limit_of_cores_holds_also_alone(place, public_dir):
     settle([3], one)
     assert "its user has 3 of 8 cores" in one.get()["reason"]
     status, answer = patch(tided, ONE, one, threads=4)
-    assert status == 403 and "which is 3 of 8" in answer
+    assert status == 403 and "share: 3 of 8" in answer
     roots = tided.job("--max", "8")
     settle([3, 5], one, roots)
 
@@ -274,7 +274,7 @@ def test_one_users_jobs_leave_places_for_others(place, public_dir):
         tided.job(uid=ONE)
     free = tided.peer(uid=ONE)
     status, answer = call(tided, ONE, ("api", "POST", "/v1/jobs", json.dumps({"pid": free.pid})))[0]
-    assert status == 503 and "the most jobs of one user, 2 (user-jobs)" in answer
+    assert status == 503 and "as many jobs as one user may have, 2 (user-jobs)" in answer
     tided.job(uid=TWO)
     for _ in range(3):
         tided.job()

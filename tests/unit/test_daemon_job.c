@@ -124,16 +124,16 @@ static void a_job_without_agent_is_not_starting_for_ever(void **unused)
 
     make_job(&the_daemon, &job, process, 1, 8);
     job.met_ns = born;
-    strcpy(job.placed.note, "cores not fenced");
+    strcpy(job.placed.note, "cores not limited");
     job_note(&job, late, note);
-    assert_string_equal(note, "cores not fenced");
+    assert_string_equal(note, "cores not limited");
     process[0].connection = NULL;
     assert_string_equal(job_state(&job, late - 1), "starting");
     job_note(&job, late - 1, note);
-    assert_string_equal(note, "cores not fenced");
+    assert_string_equal(note, "cores not limited");
     assert_string_equal(job_state(&job, late), "rigid");
     job_note(&job, late, note);
-    assert_non_null(strstr(note, "cores not fenced; no agent reports"));
+    assert_non_null(strstr(note, "cores not limited; no agent reports"));
     memset(job.placed.note, 'x', sizeof(job.placed.note) - 1);
     job_note(&job, late, note);
     assert_non_null(strstr(note, "xx; no agent reports"));

@@ -172,7 +172,7 @@ static void a_silent_jobs_cores_are_not_given_to_others(void **state)
     assert_int_equal(job[1].wanted.share, 2);
     assert_int_equal(job[2].wanted.share, 2);
     assert_string_equal(job[0].wanted.reason,
-                        "no agent reports: counts with the 4 cores that it uses");
+                        "no agent reports: its share is the 4 cores that it uses");
     assert_int_equal(job[0].wanted.threads.intra, 0);
     now += 2 * JOB_GRACE_NS; /* a shell would count for nothing by now */
     decide();

@@ -166,7 +166,8 @@ static int on_refuse(sd_event_source *s, uint64_t usec, void *arg)
         take_out(api, r);
         r->http->retry_s = API_RETRY_S;
         request_fail(r, HTTP_TOO_MANY, "Try again in a second.",
-                     "user %u asks too much: a tenth of the daemon's time, %d requests a second",
+                     "user %u sends too many requests: a tenth of the daemon's time, or %d a "
+                     "second, is the most",
                      (unsigned)r->who.uid, API_RATE);
     }
     arm_refuse(api);
@@ -307,7 +308,8 @@ static int take_passed(const struct daemon *d, int *ret_fd)
         return r;
     snprintf(path, sizeof(path), "%s/" RUNDIR_API_SOCKET, d->dir);
     if (r > 1 || sd_is_socket_unix(SD_LISTEN_FDS_START, SOCK_STREAM, 1, path, 0) <= 0) {
-        daemon_log("what systemd passed is not the one socket %s: see tided.socket", path);
+        daemon_log("systemd passed another socket than %s, or more than one: see tided.socket",
+                   path);
         return -EINVAL;
     }
     flags = fcntl(SD_LISTEN_FDS_START, F_GETFL);

@@ -396,7 +396,7 @@ static void adopted(void *arg, struct job *j, const struct error *err)
     } failures[] = {
         {-ENOENT, HTTP_NOT_FOUND, "'docker ps' lists the containers that run."},
         {-EINVAL, HTTP_BAD_REQUEST, "Write more of the id."},
-        {-EBUSY, HTTP_CONFLICT, "Only a running container can be adopted."},
+        {-EBUSY, HTTP_CONFLICT, "Start the container, then adopt it."},
         {-EEXIST, HTTP_CONFLICT, "'tide set' changes it."},
         {-EPERM, HTTP_CONFLICT, "Start it anew without that label."},
         {0, HTTP_UNAVAILABLE, "The daemon asks again by itself; its log says more."},
@@ -566,7 +566,7 @@ static void patch_done(void *arg, struct job *j, enum wait_outcome outcome, uint
 
     r->wait = 0;
     if (!j) {
-        request_fail(r, HTTP_NOT_FOUND, "", "the job ended meanwhile");
+        request_fail(r, HTTP_NOT_FOUND, "", "the job ended before the answer");
         return;
     }
     request_answer(r, HTTP_OK,
@@ -641,7 +641,7 @@ static void delete_job(struct request *r, struct job *j)
     if (grace_s == 0)
         asked = job_terminate(j);
     admission_end(j); /* then it goes on, if it was paused: the signal is the first that it sees */
-    daemon_log("job %s (%s) is cancelled by user %u", j->id, j->name, (unsigned)r->who.uid);
+    daemon_log("job %s (%s) cancelled by user %u", j->id, j->name, (unsigned)r->who.uid);
     request_answer(r, HTTP_OK,
                    json_pack("{s:s,s:s,s:s,s:i,s:i}", "id", j->id, "name", j->name, "state",
                              job_state(j, clock_now_ns()), "signalled", (int)asked, "grace_s",
@@ -693,15 +693,16 @@ static void put_policy(struct request *r, struct job *none)
         return;
     }
     decision_set_policy(d->decision, &spec);
-    daemon_log("policy %s", text);
+    daemon_log("policy %s set through the API", text);
     e = store_save_policy(d); /* before the answer: what was promised outlives this daemon */
     plan_make_now(d);
     answer = view_policy(d);
     if (e < 0)
-        json_object_set_new(answer, "note",
-                            json_sprintf("it cannot be written to %s: %s; a new daemon will have "
-                                         "another policy",
-                                         d->dir, strerror(-e)));
+        json_object_set_new(
+            answer, "note",
+            json_sprintf("it cannot be written to %s: %s; after a restart tided has "
+                         "another policy",
+                         d->dir, strerror(-e)));
     request_answer(r, HTTP_OK, answer);
 }
 

@@ -31,14 +31,15 @@ bool routes_write_down(struct request *r, struct job *j)
 {
     struct daemon *d = r->daemon;
 
-    daemon_log("job %s (%s) of %s: process %d", j->id, j->name, j->owner, (int)j->processes->pid);
+    daemon_log("job %s (%s) of user %s created: first process %d", j->id, j->name, j->owner,
+               (int)j->processes->pid);
     store_save(d);
     if (!j->dirty || !j->admission.submitted)
         return true;
-    daemon_log("job %s (%s) is refused: it cannot be written down", j->id, j->name);
+    daemon_log("job %s (%s) refused: it cannot be saved to disk", j->id, j->name);
     job_free(j);
     request_fail(r, 507, "Make room there, then submit it again.",
-                 "the job is not in the queue, as it cannot be written to %s: %s", d->dir,
+                 "the job was not queued: it cannot be written to %s: %s", d->dir,
                  strerror(-store_error(d)));
     return false;
 }

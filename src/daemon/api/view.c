@@ -323,7 +323,7 @@ static json_t *view_notes(const struct daemon *d)
         json_array_append_new(
             notes, json_sprintf("%u of %u cores: other users' daemons have jobs", capacity, cpus));
     if (!d->machine_share)
-        json_array_append_new(notes, json_string("other users' daemons are not seen"));
+        json_array_append_new(notes, json_string("this daemon cannot see other users' daemons"));
     for (const struct job *j = d->jobs->first; j; j = j->next)
         append_note(notes, j);
     return notes;

@@ -229,7 +229,7 @@ static int set_cores(struct job *j, const struct cpuset *cores)
     for (struct process *p = j->processes; p && r == 0; p = p->next)
         r = fence_process(p, cores);
     if (r < 0) {
-        snprintf(j->placed.note, sizeof(j->placed.note), "cores not fenced: %.*s",
+        snprintf(j->placed.note, sizeof(j->placed.note), "cores not limited: %.*s",
                  JOB_REASON_MAX - 20, err.text[0] ? err.text : strerror(-r));
         return r;
     }
@@ -250,7 +250,7 @@ static void set_weight(struct job *j, uint32_t weight)
     if (!d->weights)
         return;
     if (enter_group(j, CGROUP_CPU) < 0) {
-        snprintf(err.text, sizeof(err.text), "weights do not compare: %.*s", JOB_REASON_MAX - 1,
+        snprintf(err.text, sizeof(err.text), "weight not set: %.*s", JOB_REASON_MAX - 1,
                  j->placed.note);
         set_note(j, err.text);
         return;

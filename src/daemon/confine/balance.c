@@ -222,7 +222,7 @@ static void write_own(struct balance *g, uint32_t own, uint32_t units)
     struct error err = {0};
 
     if (cgroup_set_units(g->d->cgroup, g->d->group, units, &err) < 0)
-        daemon_log("weights do not compare: %s", err.text);
+        daemon_log("cannot set the weight of tided's control group: %s", err.text);
     else
         g->now.group[own].weight = units;
 }
@@ -264,8 +264,9 @@ static void write_note(struct balance *g, uint32_t i, uint32_t permille)
     bool told = g->note[0];
 
     snprintf(g->note, sizeof(g->note),
-             "weights do not compare: %s (%.60s) has %u %% of what its weight says, beside jobs in "
-             "other control groups; its own is %.100s",
+             "job %s (%.60s) gets %u %% of the processor time that its weight stands for, against "
+             "jobs in "
+             "other control groups; its group is %.100s",
              e->job->id, e->job->name, permille / 10, e->path);
     if (!told)
         daemon_log("%s", g->note);

@@ -55,7 +55,7 @@ static void gather(struct job *j)
 static int enter(struct job *j, struct error *err)
 {
     if (!j->daemon->cgroup)
-        return error_set(err, -ENOTSUP, "there are no control groups here");
+        return error_set(err, -ENOTSUP, "no control group can be made here");
     if (!cgroup_freezable(j->daemon->cgroup, err))
         return err->code;
     return job_group_enter(j, CGROUP_FREEZER, err);
@@ -75,7 +75,7 @@ void freezer_join(const struct process *p)
 
     if (j->placed.groups & CGROUP_FREEZER) {
         if (!(p->moved & CGROUP_FREEZER))
-            cannot(f, "a process that joined it lies in somebody else's control group");
+            cannot(f, "one of its processes is in another program's control group");
         return;
     }
     if (j->processes != p)
@@ -102,7 +102,7 @@ bool freezer_can(const struct job *j, const char **ret_why)
 {
     *ret_why = j->placed.freezer.why;
     if (!j->admission.submitted)
-        *ret_why = "it was not submitted: whoever started it waits for it";
+        *ret_why = "only submitted jobs can be paused";
     return j->placed.freezer.able && j->admission.submitted && !j->observed.frozen;
 }
 

@@ -240,7 +240,8 @@ static int start(struct guardian *g, int lock_fd)
     r = g->pidfd < 0 ? g->pidfd
                      : sd_event_add_io(g->event, &g->exit_source, g->pidfd, EPOLLIN, on_child, g);
     if (r < 0) /* without its pipe it would begin to restore */
-        daemon_log("the guardian is not watched: %s", strerror(-r));
+        daemon_log("cannot watch the guardian process: %s; if it dies, nothing replaces it",
+                   strerror(-r));
     return 0;
 }
 
@@ -263,12 +264,12 @@ static void start_again(struct guardian *g, const char *why)
     lock_fd = lock_guardian(g->dir_fd, 0); /* it ended with the guardian; the loop cannot wait */
     r = start(g, lock_fd);
     if (r == 0) {
-        daemon_log("%sthe guardian was started again", why);
+        daemon_log("%sa new guardian was started", why);
         return;
     }
     stop(g);
     if (*why)
-        daemon_log("%sit cannot be started: %s", why, strerror(-r));
+        daemon_log("%sno new one can be started yet: %s", why, strerror(-r));
     sd_event_add_time_relative(g->event, &g->again, CLOCK_MONOTONIC, AGAIN_US, 0, on_again, g);
 }
 
@@ -313,8 +314,8 @@ static void restore_left(struct guardian *g)
     unsigned n = root < 0 ? 0 : restore(g->table, root, NULL, g->group);
 
     if (n > 0)
-        daemon_log("daemon and guardian were killed: %u processes have their own affinity again",
-                   n);
+        daemon_log(
+            "an earlier tided and its guardian died: restored the CPU affinity of %u processes", n);
 }
 
 /* Only who has the lock reads or writes the file. Without it, the table dies with both processes.
@@ -325,7 +326,8 @@ static int table_new(struct guardian *g, bool locked)
     void *table;
 
     if (locked && fd < 0)
-        daemon_log("no file for what processes return to (%s): only the guardian knows it",
+        daemon_log("cannot make the file of original CPU affinities: %s; if guardian and tided "
+                   "both die, they are lost",
                    strerror(-fd));
     table = mmap(NULL, TABLE_BYTES, PROT_READ | PROT_WRITE,
                  MAP_SHARED | (fd < 0 ? MAP_ANONYMOUS : 0), fd < 0 ? -1 : fd, 0);
@@ -351,7 +353,7 @@ int guardian_new(sd_event *event, int dir_fd, const char *state_dir, const char 
     snprintf(g->group, sizeof(g->group), "%s", group);
     lock_fd = lock_guardian(dir_fd, LOCK_WAIT_NS);
     if (lock_fd < 0)
-        daemon_log("no lock for the guardian: %s", strerror(-lock_fd));
+        daemon_log("cannot lock the guardian's file: %s", strerror(-lock_fd));
     if (cg && *earlier) /* else its cpusets would cut what is restored, and reset it at their end */
         remove_group(cg, earlier, OWN_TRIES);
     r = table_new(g, lock_fd >= 0);

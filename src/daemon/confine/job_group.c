@@ -97,7 +97,7 @@ static int on_again(sd_event_source *s, uint64_t usec, void *arg)
             continue;
         }
         if (l->tries == TRIES_MAX)
-            daemon_log("control group %s stays: a process does not leave it", l->name);
+            daemon_log("control group %s not removed: a process in it does not exit", l->name);
         free(l);
     }
     if (g->first) {

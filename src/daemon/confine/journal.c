@@ -81,8 +81,9 @@ static bool valid(const struct record *r)
 static void complain(struct journal *k, int code)
 {
     if (!k->failed)
-        daemon_log("%s: %s; after a loss of power containers keep the limits that they were given",
-                   k->path, strerror(code));
+        daemon_log(
+            "cannot use %s: %s; after a power failure containers keep the limits that tided set",
+            k->path, strerror(code));
     k->failed = true;
 }
 
@@ -138,9 +139,11 @@ static void read_records(struct journal *k)
         left++;
     }
     if (bad)
-        daemon_log("%s: %u damaged entries are ignored", k->path, bad);
+        daemon_log("%s: ignored %u damaged entries", k->path, bad);
     if (left)
-        daemon_log("%s: %u containers are to get their own limits back", k->path, left);
+        daemon_log(
+            "%s: %u containers still have the limits of an earlier tided: restoring their own",
+            k->path, left);
 }
 
 /* All of its blocks are there before the first record: a full disk fails here or never. */
@@ -154,7 +157,7 @@ static int prepare_file(struct journal *k)
         read_records(k);
     } else {
         if (len != 0)
-            daemon_log("%s is damaged or of another tided: ignored", k->path);
+            daemon_log("%s is damaged or of another tided version: ignored", k->path);
         if (ftruncate(k->fd, 0) < 0)
             return -errno;
     }

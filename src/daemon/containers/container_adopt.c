@@ -60,7 +60,7 @@ void container_adopt_cancel_all(struct daemon *d)
 {
     struct error err;
 
-    error_set(&err, -ECANCELED, "the daemon ends");
+    error_set(&err, -ECANCELED, "the daemon is shutting down");
     while (d->adoptions)
         conclude(d->adoptions, NULL, &err);
 }
@@ -94,13 +94,14 @@ static int take_up(struct adoption *a, const struct engine_container *seen, stru
     int r;
 
     if (c && c->job)
-        return error_set(err, -EEXIST, "container %.64s is job %s already", seen->name, c->job->id);
+        return error_set(err, -EEXIST, "container %.64s is already job %s", seen->name, c->job->id);
     if (seen->state != ENGINE_RUNNING && seen->state != ENGINE_PAUSED)
-        return error_set(err, -EBUSY, "container %.64s does not run: it is %s", seen->name,
+        return error_set(err, -EBUSY, "container %.64s is not running: it is %s", seen->name,
                          engine_state_name(seen->state));
     if (labels_refuse(seen->labels, seen->n_labels))
         return error_set(err, -EPERM,
-                         "container %.64s is to stay out: its label is " CONTAINER_LABEL "=false",
+                         "container %.64s may not become a job: its label is " CONTAINER_LABEL
+                         "=false",
                          seen->name);
     if (c && c->state.phase >= CONTAINER_INSPECTING)
         return -EAGAIN; /* it was let go just now: what was seen may be older than what that does */

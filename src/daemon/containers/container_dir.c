@@ -63,9 +63,11 @@ struct container *container_of_key(const struct daemon *d, const struct containe
 static int find_job(struct container *c, pid_t pid, struct job **ret, struct error *err)
 {
     if (!container_holds(c, pid))
-        return error_set(err, -EACCES, "the socket is a container's, and it is not in that");
+        return error_set(
+            err, -EACCES,
+            "the socket belongs to a container, and the process is not in that container");
     *ret = c->job;
-    return *ret ? 0 : error_set(err, -EAGAIN, "its container is not known to run");
+    return *ret ? 0 : error_set(err, -EAGAIN, "the socket's container is not known to run");
 }
 
 void container_listen(struct container *c)
@@ -77,12 +79,13 @@ void container_listen(struct container *c)
 
     if (other)
         daemon_log("container %.12s: " CONTAINER_RUN_DIR
-                   "/%s is container %.12s's: no agent is heard",
+                   "/%s belongs to container %.12s: no agent can connect",
                    c->id, c->key, other->id);
     if (c->listener || other)
         return;
     r = fd < 0 ? fd : agent_socket_listen(d->agent_socket, fd, c, find_job, &c->listener);
     if (r < 0 && r != -ENOENT) /* without the directory it is elastic in its cores alone */
-        daemon_log("container %.12s: no socket in " CONTAINER_RUN_DIR "/%s: %s", c->id, c->key,
-                   strerror(-r));
+        daemon_log("container %.12s: cannot make the agents' socket in " CONTAINER_RUN_DIR
+                   "/%s: %s",
+                   c->id, c->key, strerror(-r));
 }

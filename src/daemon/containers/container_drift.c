@@ -108,8 +108,9 @@ bool drift_repair(struct container *c)
     d->n++;
     d->repaired_ns = now;
     if (d->n <= DRIFT_FREE)
-        daemon_log("job %s (%s): somebody else wrote its limits%s", c->job->id, c->job->name,
-                   d->n == DRIFT_FREE ? " again and again: put right more rarely from now on" : "");
+        daemon_log(
+            "job %s (%s): another program changed its container's limits; tided restores them%s",
+            c->job->id, c->job->name, d->n == DRIFT_FREE ? ", less often from now on" : "");
     if (d->n < DRIFT_FREE)
         return true;
     doubled = d->n - DRIFT_FREE < DRIFT_REST_DOUBLED ? d->n - DRIFT_FREE : DRIFT_REST_DOUBLED;

@@ -134,7 +134,9 @@ static void accept(struct container *c, const struct limits *now)
     for (struct process *p = j->processes; p; p = p->next)
         if (!p->outside)
             p->original = c->own.cpus;
-    daemon_log("job %s (%s): limits changed by hand are left, it is pinned", j->id, j->name);
+    daemon_log("job %s (%s) is pinned: its container's limits, changed by another program, are "
+               "left as they are",
+               j->id, j->name);
     j->dirty = true;
     daemon_store_later(d);
     daemon_changed(d);
@@ -394,7 +396,8 @@ static void sent(struct container *c)
 
 static void unsent(struct container *c, int64_t error)
 {
-    daemon_log("container %.12s: cannot ask the engine: %s", c->id, strerror((int)-error));
+    daemon_log("container %.12s: cannot reach its engine: %s; trying again", c->id,
+               strerror((int)-error));
     container_happens(c, CONTAINER_UNSENT); /* the tick tries again */
 }
 

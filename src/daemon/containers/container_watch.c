@@ -38,7 +38,7 @@ const struct job_observer containers_observer = {.gone = container_job_gone};
 
 static void log_refused(const struct engine_container *seen, const char *why)
 {
-    daemon_log("container %.12s (%.40s) cannot be a job: %s", seen->id, seen->name, why);
+    daemon_log("container %.12s (%.40s) cannot become a job: %s", seen->id, seen->name, why);
 }
 
 static bool elastic(const struct containers *set, const struct engine_container *seen)

@@ -135,7 +135,8 @@ static void begin(struct job *j)
     j->admission.begun_ns = now;
     failpoint(FAILPOINT_JOB_BEGUN);
     j->met_ns = now; /* its time of grace begins with the program */
-    daemon_log("job %s (%s) begins with %u cores", j->id, j->name, j->admission.cores);
+    daemon_log("job %s (%s) leaves the queue and starts with %u cores", j->id, j->name,
+               j->admission.cores);
     job_record(j, 0, j->admission.cores, j->wanted.reason);
     daemon_store_later(j->daemon);
     tell(j, 0);
@@ -148,7 +149,7 @@ void admission_began(struct job *j)
     j->admission.wanted = true;
     j->admission.held = false;
     j->admission.cores = 1; /* until the next decision */
-    snprintf(j->wanted.reason, sizeof(j->wanted.reason), "began without its turn");
+    snprintf(j->wanted.reason, sizeof(j->wanted.reason), "started ahead of its turn in the queue");
     begin(j);
 }
 
@@ -194,7 +195,7 @@ static void resume(struct job *j)
     int r = j->confine->set_paused(j, false);
 
     if (r < 0)
-        daemon_log("job %s (%s) cannot go on: %s", j->id, j->name, strerror(-r));
+        daemon_log("job %s (%s) cannot be resumed: %s; trying again", j->id, j->name, strerror(-r));
     if (j->confine->is_paused(j))
         return; /* the engine's answer, or the tick, brings us here again */
     enter(j, JOB_RUNNING, clock_now_ns());
@@ -267,11 +268,10 @@ void admission_gone(struct job *j)
 int admission_hold(struct job *j, bool held, struct error *err)
 {
     if (j->admission.phase != JOB_QUEUED)
-        return error_set(
-            err, -EBUSY,
-            "job %s has begun: only a job that waits can be held ('tide submit --hold' "
-            "holds one from the start)",
-            j->id);
+        return error_set(err, -EBUSY,
+                         "job %s has started: only a waiting job can be held ('tide submit --hold' "
+                         "holds one from the start)",
+                         j->id);
     j->admission.held = held;
     if (held) { /* it may wait for others to make room, as good as started */
         j->admission.wanted = false;

@@ -190,7 +190,7 @@ int job_new(struct daemon *d, uid_t uid, const struct job_request *req, struct j
     r = make_token(j->token);
     if (r < 0) {
         free(j);
-        return error_set(err, r, "no random numbers for a token");
+        return error_set(err, r, "cannot get random numbers for the job's token");
     }
     j->daemon = d;
     j->confine = d->jobs->confine;

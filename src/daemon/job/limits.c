@@ -29,14 +29,17 @@ int limits_check_job(const struct daemon *d, uid_t uid, struct error *err)
     if (limits_exempt(d, uid))
         return d->jobs->n < PROTO_JOBS_MAX
                    ? 0
-                   : error_set(err, -ENOSPC, "this daemon has its most jobs, %d", PROTO_JOBS_MAX);
+                   : error_set(err, -ENOSPC, "this daemon has as many jobs as it can, %d",
+                               PROTO_JOBS_MAX);
     for (const struct job *j = d->jobs->first; j; j = j->next)
         own += j->uid == uid;
     if (most && own >= most)
-        return error_set(err, -ENOSPC, "user %u has the most jobs of one user, %u (user-jobs)",
+        return error_set(err, -ENOSPC,
+                         "user %u has as many jobs as one user may have, %u (user-jobs)",
                          (unsigned)uid, most);
     if (d->jobs->n >= PROTO_JOBS_MAX - LIMITS_KEPT_JOBS)
-        return error_set(err, -ENOSPC, "this daemon has its most jobs, %d, but for root's",
+        return error_set(err, -ENOSPC,
+                         "this daemon has as many jobs as users may have, %d: the rest is root's",
                          PROTO_JOBS_MAX - LIMITS_KEPT_JOBS);
     return 0;
 }
@@ -97,8 +100,8 @@ int limits_check_pin(const struct daemon *d, uid_t uid, uint32_t threads, struct
     if (threads <= share)
         return 0;
     return error_set(err, -EPERM,
-                     "%u cores are more than the user's share, which is %u of %u, with %u user%s",
-                     threads, (unsigned)share, cpus, users, users == 1 ? "" : "s");
+                     "%u cores exceed the user's share: %u of %u cores, with %u user%s", threads,
+                     (unsigned)share, cpus, users, users == 1 ? "" : "s");
 }
 
 int limits_check_priority(const struct daemon *d, uid_t uid, int32_t priority, struct error *err)

@@ -149,12 +149,12 @@ static int connection_first(struct connection *connection, union proto_message *
                             struct error *err)
 {
     if (m->h.type == PROTO_CONTROL && connection->container)
-        return error_set(err, -EACCES, "a container speaks for itself only");
+        return error_set(err, -EACCES, "a process in a container may not control jobs");
     if (m->h.type == PROTO_CONTROL)
         connection->role = CONNECTION_CONTROLLER;
     else if (m->h.type != PROTO_HELLO)
-        return error_set(err, -EBADMSG,
-                         "the first message is of type %u, neither hello nor control", m->h.type);
+        return error_set(err, -EBADMSG, "the first message has type %u, neither hello nor control",
+                         m->h.type);
     return 0;
 }
 
@@ -177,7 +177,7 @@ static void connection_refuse(struct connection *connection, const union proto_m
 {
     union proto_message answer;
 
-    daemon_log("process %d (uid %u): %s; hung up", (int)connection->who.pid,
+    daemon_log("process %d (uid %u): %s; connection closed", (int)connection->who.pid,
                (unsigned)connection->who.uid, err->text);
     if (connection->role != CONNECTION_AGENT) {
         proto_init(&answer, PROTO_RESULT, m->h.cookie);
@@ -278,14 +278,13 @@ static int connection_new(struct listener *at, int fd)
         return r;
     r = proc_identify_peer(l->daemon->root, fd, who.pid, who.uid, &start);
     if (r == -EPERM)
-        daemon_log(
-            "process %d (uid %u) runs with the rights of another user, too (a setuid program?); "
-            "hung up",
-            (int)who.pid, (unsigned)who.uid);
+        daemon_log("process %d (uid %u) also has the rights of another user (a setuid program?); "
+                   "connection closed",
+                   (int)who.pid, (unsigned)who.uid);
     if (r < 0)
         return r;
     if (!connection_welcome(at, who.uid)) {
-        daemon_log("process %d (uid %u): too many connections; hung up", (int)who.pid,
+        daemon_log("process %d (uid %u): too many connections; closed the new one", (int)who.pid,
                    (unsigned)who.uid);
         return -ENOSPC;
     }
@@ -321,7 +320,7 @@ static void hang_up_on_next(const struct listener *at)
     l->spare_fd = close_fd(l->spare_fd);
     close_fd(accept4(at->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
     l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    daemon_log("no descriptor left for another connection; hung up");
+    daemon_log("out of file descriptors; closed a new connection");
 }
 
 static int on_listen(sd_event_source *s, int listen_fd, uint32_t events, void *arg)
@@ -340,7 +339,7 @@ static int on_listen(sd_event_source *s, int listen_fd, uint32_t events, void *a
             return 0;
         r = connection_new(at, fd);
         if (r == -ENOMEM)
-            daemon_log("no memory for another connection; hung up");
+            daemon_log("out of memory; closed a new connection");
         if (r < 0)
             close(fd);
     }

@@ -32,7 +32,7 @@ static int adopt(struct connection *connection, const struct proto_hello *hello,
     int r;
 
     if (!control_may_join(d, &connection->who))
-        return error_set(err, -EACCES, "a process of user %u has no job here",
+        return error_set(err, -EACCES, "user %u may not have jobs in this daemon",
                          (unsigned)connection->who.uid);
     if (job_name_valid(hello->job_name) && !job_find(d, hello->job_name))
         req.name = hello->job_name;
@@ -42,7 +42,8 @@ static int adopt(struct connection *connection, const struct proto_hello *hello,
     job_set_id(j, hello->job_id); /* else it has a new one */
     if (hello->token[0])
         snprintf(j->token, sizeof(j->token), "%s", hello->token);
-    daemon_log("job %s (%s) adopted from process %d", j->id, j->name, (int)connection->who.pid);
+    daemon_log("job %s (%s) made for process %d, which was running already", j->id, j->name,
+               (int)connection->who.pid);
     *ret = j;
     return 0;
 }
@@ -60,7 +61,7 @@ static int find_job(struct connection *connection, const struct proto_hello *hel
     if (!j)
         return adopt(connection, hello, ret, err);
     if (!control_may_speak(&connection->who, j))
-        return error_set(err, -EACCES, "job %s is not user %u's", j->id,
+        return error_set(err, -EACCES, "job %s does not belong to user %u", j->id,
                          (unsigned)connection->who.uid);
     *ret = j;
     return 0;
@@ -110,7 +111,7 @@ static int on_hello(struct connection *connection, const struct proto_hello *hel
     int r;
 
     if (connection->process)
-        return error_set(err, -EBADMSG, "a second hello");
+        return error_set(err, -EBADMSG, "second hello message");
     r = find_job(connection, hello, &j, err);
     if (r < 0)
         return r;
@@ -270,7 +271,7 @@ static int on_message(struct connection *connection, union proto_message *m, str
     if (m->h.type == PROTO_HELLO)
         return on_hello(connection, &m->hello, err);
     if (!connection->process)
-        return error_set(err, -EBADMSG, "message type %u before the hello", m->h.type);
+        return error_set(err, -EBADMSG, "message type %u sent before the hello message", m->h.type);
     switch (m->h.type) {
     case PROTO_BACKEND:
         on_backend(connection->process, &m->backend);
@@ -285,7 +286,7 @@ static int on_message(struct connection *connection, union proto_message *m, str
         on_local(connection->process, &m->local);
         return 0;
     default:
-        return error_set(err, -EBADMSG, "message type %u is none of an agent", m->h.type);
+        return error_set(err, -EBADMSG, "message type %u is not one that agents send", m->h.type);
     }
 }
 

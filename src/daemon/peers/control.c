@@ -178,7 +178,7 @@ static void order_done(void *arg, struct job *j, enum wait_outcome outcome, uint
 {
     static const char *const texts[] = {
         [WAIT_DONE] = "",
-        [WAIT_PENDING] = "accepted; no process of the job has a pool of threads yet",
+        [WAIT_PENDING] = "accepted; no process of the job has a thread pool yet",
         [WAIT_PARTIAL] = "not every process has acknowledged in time",
         [WAIT_GONE] = "the job ended",
     };
@@ -191,7 +191,7 @@ static void order_done(void *arg, struct job *j, enum wait_outcome outcome, uint
     if (outcome == WAIT_GONE)
         m.result.status = -ESRCH;
     if (o->fewer && !m.result.text[0])
-        snprintf(m.result.text, sizeof(m.result.text), "fewer cores than asked for");
+        snprintf(m.result.text, sizeof(m.result.text), "fewer cores than requested");
     m.result.from = o->from;
     m.result.to = o->to;
     m.result.oversubscribed = j && job_oversubscribed(j);
@@ -295,10 +295,10 @@ static void do_begin(struct connection *connection, const struct proto_control *
 static int check_loan(const struct proto_control *m, const struct job *j, struct error *err)
 {
     if ((m->verb == PROTO_VERB_LEND || m->verb == PROTO_VERB_BORROW) && m->intra == 0)
-        return error_set(err, -EINVAL, "0 cores to %s: name 1 or more",
+        return error_set(err, -EINVAL, "the number of cores to %s is 0: use 1 or more",
                          m->verb == PROTO_VERB_LEND ? "lend" : "borrow");
     if ((m->verb == PROTO_VERB_LEND || m->verb == PROTO_VERB_BORROW) && j->asked.pinned.intra)
-        return error_set(err, -EBUSY, "job %s is pinned to %u threads: make it automatic first",
+        return error_set(err, -EBUSY, "job %s is pinned to %u threads: run 'tide set --auto' first",
                          j->id, j->asked.pinned.intra);
     return 0;
 }
@@ -342,12 +342,12 @@ static struct job *find_target(struct connection *connection, const struct proto
         j = control_find(d, &connection->who, m->job, err);
     } else {
         j = job_find_pid(d, connection->who.pid, connection->who.uid);
-        error_set(err, -ESRCH, "this process is in no job");
+        error_set(err, -ESRCH, "this process belongs to no job");
     }
     if (!j)
         return NULL;
     if (!control_may_change(d, &connection->who, j)) {
-        error_set(err, -EACCES, "job %s is user %u's", j->id, (unsigned)j->uid);
+        error_set(err, -EACCES, "job %s belongs to user %u", j->id, (unsigned)j->uid);
         return NULL;
     }
     return j;
@@ -359,7 +359,7 @@ static int carry_out(struct connection *connection, const struct proto_control *
     struct job *j;
 
     if (connection->listing || waiting(connection) >= WAITS_MAX)
-        return error_set(err, -EBUSY, "more than %d orders at the same time", WAITS_MAX);
+        return error_set(err, -EBUSY, "more than %d orders wait for acknowledgements", WAITS_MAX);
     if (m->verb == PROTO_VERB_LIST) {
         connection->listing = true;
         connection->list_after = 0;
@@ -395,7 +395,8 @@ static int on_message(struct connection *connection, union proto_message *messag
     struct error why = {0};
 
     if (m->h.type != PROTO_CONTROL)
-        return error_set(err, -EBADMSG, "message type %u is none of a controller", m->h.type);
+        return error_set(err, -EBADMSG, "message type %u is not one that controlling programs send",
+                         m->h.type);
     if (carry_out(connection, m, &why) < 0)
         fail(connection, m->h.cookie, &why);
     return 0;

@@ -49,7 +49,7 @@ int decision_parse_policy(const char *text, struct policy_spec *ret, struct erro
     if (spec.policy->by_watts)
         return error_set(err, -ENOTSUP,
                          "policy %s needs to know how many watts the machine draws, and this "
-                         "daemon knows no source of that: only 'tide sim' has it",
+                         "daemon cannot measure that: use it with 'tide sim'",
                          spec.policy->name);
     *ret = spec;
     return 0;
@@ -505,7 +505,8 @@ static int check_verbs(const struct decision *d, uint32_t count, struct error *e
 {
     for (uint32_t i = 0; i < count; i++)
         if (!admission_can(d->job[i], d->decisions[i].verb))
-            return error_set(err, -EPROTO, "policy %s: %s of job %s, which is %s and cannot",
+            return error_set(err, -EPROTO,
+                             "policy %s: the verb '%s' does not fit job %s, which is %s",
                              d->spec.policy->name, policy_verb_name(d->decisions[i].verb),
                              d->job[i]->id, job_state(d->job[i], clock_now_ns()));
     return 0;
@@ -559,10 +560,10 @@ static bool take_up(struct job *j, const struct policy_plan *plan, uint32_t i, u
     /* That it has no use for more says more than how the policy came to one. */
     if (share == 1 && j->admission.wanted && !j->asked.pinned.intra && !job_reported(j) &&
         !j->adopted)
-        snprintf(j->wanted.reason, sizeof(j->wanted.reason), "one core: no thread pool is seen");
+        snprintf(j->wanted.reason, sizeof(j->wanted.reason), "one core: no thread pool was found");
     else if (j->admission.wanted && !j->asked.pinned.intra && is_measured(j, now))
         snprintf(j->wanted.reason, sizeof(j->wanted.reason),
-                 "no agent reports: counts with the %u cores that it uses", share);
+                 "no agent reports: its share is the %u cores that it uses", share);
     else
         explain(j, &decision->reason);
     return loans_cut(j, &decision->reason);
@@ -667,10 +668,9 @@ int decision_make(struct daemon *daemon, uint64_t now, bool at_once, struct erro
             j->wanted.share = j->asked.lent = j->wanted.borrowed = j->wanted.place = 0;
             memset(&j->wanted.user, 0, sizeof(j->wanted.user));
             snprintf(j->wanted.reason, sizeof(j->wanted.reason), "%s",
-                     j->observed.frozen
-                         ? "paused by hand"
-                         : "no runtime that can change has reported: counts for nothing "
-                           "until one does");
+                     j->observed.frozen ? "paused by hand"
+                                        : "no malleable runtime has reported: it gets no share "
+                                          "until one does");
         }
     /* Cut loans free or take cores: once more with what is true now, then it must do. */
     for (unsigned i = 0; i < 2; i++) {

@@ -326,7 +326,7 @@ void machine_share_publish(struct machine_share *s, uint32_t jobs, uint32_t used
     if (r < 0) {
         withdraw(s); /* an old claim would be a wrong one */
         if (!s->complained)
-            daemon_log("other users' daemons do not see this one: its file cannot be written: %s",
+            daemon_log("cannot write the file that tells other users' daemons of these jobs: %s",
                        strerror(-r));
     }
     s->complained = r < 0;
@@ -415,7 +415,8 @@ int machine_share_new(struct daemon *d, struct machine_share **ret, struct error
         r = add_sources(s, path);
     if (r < 0) {
         machine_share_free(s);
-        return error_set(err, r, "other users' daemons are not seen: %s: %s", path, strerror(-r));
+        return error_set(err, r, "cannot share the machine with other users' daemons: %s: %s", path,
+                         strerror(-r));
     }
     machine_share_refresh(s);
     *ret = s;

@@ -152,7 +152,7 @@ static enum outcome set_quota(const struct plan *p, const struct settle_action *
     struct job *j = p->job[a->job];
 
     if (j->confine->set_quota(j, j->wanted.quota_mcpu) < 0) {
-        daemon_log("job %s (%s): no quota: %s", j->id, j->name, j->placed.note);
+        daemon_log("job %s (%s): quota not set: %s", j->id, j->name, j->placed.note);
         j->placed.quota_failed = true;
     }
     failpoint(FAILPOINT_QUOTA_SET);
@@ -196,8 +196,9 @@ static void mark_late(const struct plan *p, unsigned n_jobs)
         struct job *j = p->job[i];
 
         if (p->jobs[i].late && !j->placed.late)
-            daemon_log("job %s (%s) did not park its threads in time: oversubscribed", j->id,
-                       j->name);
+            daemon_log(
+                "job %s (%s) did not park its threads in time: it has more threads than cores now",
+                j->id, j->name);
         j->placed.late = p->jobs[i].late;
     }
 }
@@ -312,7 +313,7 @@ static void make(struct daemon *d, bool at_once)
         return;
     d->generation++;
     if (decision_make(d, clock_now_ns(), at_once, &err) < 0)
-        daemon_log("no decision: %s; everything stays as it is", err.text);
+        daemon_log("no decision: %s; threads and cores stay as they are", err.text);
     plan_advance(d);
     for (struct job *j = d->jobs->first; j; j = j->next)
         job_announce_settled(j);

@@ -191,7 +191,7 @@ static int migrate(struct history *h)
     if (r == SQLITE_OK)
         r = read_version(h, &version);
     if (r == SQLITE_OK && version > history_version) {
-        h->refusal = "it is of a newer tided";
+        h->refusal = "a newer version of tided wrote it";
         return SQLITE_CANTOPEN;
     }
     h->made += version == 0;
@@ -254,7 +254,7 @@ static void move_aside(const struct history *h, int code)
     char from[PATH_MAX + 8], to[PATH_MAX + 16];
 
     if (!h->failed)
-        daemon_log("%s is damaged (%s): moved aside, a new one is begun", h->path,
+        daemon_log("%s is damaged (%s): moved aside and replaced by an empty one", h->path,
                    sqlite3_errstr(code));
     for (size_t i = 0; i < ARRAY_LEN(endings); i++) {
         snprintf(from, sizeof(from), "%s%s", h->path, endings[i]);
@@ -288,7 +288,7 @@ static void give_up(struct history *h, int code)
     close_file(h);
     h->retry_ns = clock_now_ns() + HISTORY_RETRY_NS;
     if (!h->failed)
-        daemon_log("no history is kept in %s: %s; the jobs are not concerned", h->path, h->why);
+        daemon_log("cannot keep history in %s: %s; the jobs go on", h->path, h->why);
     h->failed = true;
 }
 
@@ -577,7 +577,7 @@ void history_write(struct history *h, bool at_once)
     while (h->first)
         drop_first(h);
     if (h->failed)
-        daemon_log("history is kept in %s again", h->path);
+        daemon_log("keeping history in %s again", h->path);
     h->failed = false;
 }
 
@@ -786,7 +786,7 @@ int history_search_go(struct history_search *q, uint64_t until_ns, json_t **ret,
     if (r == SQLITE_ROW)
         return 1;
     if (r != SQLITE_DONE)
-        return error_set(err, -ENODATA, "no history is kept in %s: %s", h->path, h->why);
+        return error_set(err, -ENODATA, "cannot keep history in %s: %s", h->path, h->why);
     *ret = json_incref(q->list);
     return 0;
 }

@@ -125,7 +125,7 @@ int store_save_policy(struct daemon *d)
     text[len] = '\0';
     r = write_file(d->dir_fd, STORE_POLICY, text);
     if (r < 0)
-        daemon_log("cannot write %s/" STORE_POLICY ": %s; a new daemon will have another policy",
+        daemon_log("cannot write %s/" STORE_POLICY ": %s; after a restart tided has another policy",
                    d->dir, strerror(-r));
     d->store->policy_error = r;
     return r;
@@ -186,7 +186,8 @@ void store_engines(struct daemon *d)
     if (r == 0)
         r = config_set(&d->config, "engines", text, &err);
     if (r == 0)
-        daemon_log("watches the engines of the daemon that was killed: %s", text);
+        daemon_log("watching the container engines of the previous tided, which was killed: %s",
+                   text);
     else if (r != -ENOENT)
         daemon_log("%s/" STORE_ENGINES " is ignored: %s", d->dir,
                    err.text[0] ? err.text : strerror(-r));
@@ -430,11 +431,11 @@ void store_load(struct daemon *d)
             continue;
         r = job_from_json(d, json, &j);
         if (r == 0)
-            daemon_log("job %s (%s) found again", j->id, j->name);
+            daemon_log("job %s (%s) recovered from the previous tided", j->id, j->name);
         else if (r == -ESRCH) /* ended while no daemon ran */
             unlinkat(fd, e->d_name, 0);
         else
-            daemon_log("%s/" STORE_JOBS "/%s is no job: ignored", d->dir, e->d_name);
+            daemon_log("%s/" STORE_JOBS "/%s does not describe a job: ignored", d->dir, e->d_name);
     }
     if (dir)
         closedir(dir);
@@ -488,7 +489,8 @@ void store_save(struct daemon *d)
         j->dirty = r < 0;
     }
     if (r < 0 && r != d->store->error)
-        daemon_log("jobs cannot be written to %s/" STORE_JOBS ": %s; a new daemon will know only "
+        daemon_log("jobs cannot be written to %s/" STORE_JOBS
+                   ": %s; after a restart tided finds only "
                    "those whose agents reconnect",
                    d->dir, strerror(-r));
     d->store->error = r;
@@ -517,14 +519,15 @@ void store_notes(const struct daemon *d, json_t *notes)
 {
     if (d->store->error < 0)
         json_array_append_new(
-            notes, json_sprintf("jobs cannot be written to %s: %s; a new daemon will know only "
-                                "those whose agents reconnect",
-                                d->dir, strerror(-d->store->error)));
+            notes,
+            json_sprintf("jobs cannot be written to %s: %s; after a restart tided finds only "
+                         "those whose agents reconnect",
+                         d->dir, strerror(-d->store->error)));
     if (d->store->policy_error < 0)
-        json_array_append_new(notes,
-                              json_sprintf("the policy cannot be written to %s: %s; a new daemon "
-                                           "will have another one",
-                                           d->dir, strerror(-d->store->policy_error)));
+        json_array_append_new(
+            notes, json_sprintf("the policy cannot be written to %s: %s; after a restart "
+                                "tided has another one",
+                                d->dir, strerror(-d->store->policy_error)));
 }
 
 const struct job_observer store_observer = {.ended = ended};
