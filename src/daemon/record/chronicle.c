@@ -16,19 +16,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RATE_NS    (10 * NS_PER_S) /* a row of a job's speed at most so often */
-#define COMMAND_NS NS_PER_S        /* by then the program is what runs, not what starts it */
-#define WORD_NS    (10 * NS_PER_S) /* an engine may be so slow to say how a container ended */
+#define RATE_NS    (10 * NS_PER_S) /* a job's speed gets a row at most this often */
+#define COMMAND_NS NS_PER_S        /* after this time the process runs its program */
+#define WORD_NS    (10 * NS_PER_S) /* longest wait for an exit status from an engine */
 
-/* What was told of a job last. */
+/* What the listeners were last told of a job. */
 struct seen {
     const char *state; /* NULL: nothing yet */
     uint64_t rate_ns;
     struct cpuset cores;
-    unsigned changes; /* of job.n_changes */
-    unsigned made;    /* history_made() when it was written */
+    unsigned changes; /* job.n_changes at that time */
+    unsigned made;    /* history_made() when its row was written */
     uint32_t target;
-    bool final; /* the command is that of the program */
+    bool final; /* the program's own command is known */
     char reason[JOB_REASON_MAX];
 };
 
@@ -36,14 +36,14 @@ struct chronicle {
     chronicle_fn *listener;
     void *arg;
     struct epilogue *epilogues;        /* oldest first */
-    char policy[POLICY_SPEC_TEXT_MAX]; /* as it was told last */
+    char policy[POLICY_SPEC_TEXT_MAX]; /* the policy that was told last */
 };
 
-/* A container's job that ended before its engine had said with which status. */
+/* A container's job that ended before its engine had reported the exit status. */
 struct epilogue {
     struct epilogue *next;
-    struct history_job row; /* is written already, and once more with the status */
-    json_t *event;          /* waits for it */
+    struct history_job row; /* written already; written again with the status */
+    json_t *event;          /* told once the status is known */
     uint64_t until_ns;
     char container[CONTAINER_ID_MAX];
 };
@@ -66,7 +66,7 @@ static struct history_key key_of(const struct job *j)
     return (struct history_key){.submitted_ms = j->created_ms, .number = j->number};
 }
 
-/* A word that `tide docker run` has put among those of a person. */
+/* Whether `tide docker run` added this argument to those that a person wrote. */
 static bool is_ours(const char *word)
 {
     static const struct {
@@ -91,7 +91,9 @@ static bool is_ours(const char *word)
     return false;
 }
 
-/* Of its first process, with blanks between the words; what is not text is shown as '?'. */
+/*
+ * The command line of the job's first process, its words joined by blanks; other bytes become '?'.
+ */
 static void read_command(struct job *j)
 {
     char *command = j->command;
@@ -143,7 +145,7 @@ static void write_job(struct job *j, uint64_t now)
     history_job(j->daemon->history, &row);
 }
 
-/* Those that fell out of the job's ring meanwhile are not told. */
+/* Changes that have left the job's ring by now are not told. */
 static void write_allocations(struct job *j)
 {
     struct seen *t = j->seen;
@@ -187,7 +189,7 @@ static json_t *event_of(const struct job *j, const char *state)
 
 /* ---- looking ---- */
 
-/* Of those that it is oversubscribed with not the number of cores: that is everybody's. */
+/* The number behind POLICY_OVER_TEXT changes for all jobs at once: it makes no other reason. */
 static bool other_reason(const char *a, const char *b)
 {
     const char *over_a = strstr(a, POLICY_OVER_TEXT), *over_b = strstr(b, POLICY_OVER_TEXT);
@@ -205,7 +207,7 @@ static bool is_news(const struct job *j, const char *state, const struct cpuset 
            !cpuset_equal(&t->cores, cores) || other_reason(t->reason, j->wanted.reason);
 }
 
-/* False: no memory, it is told later. */
+/* Returns false without memory; the change is told later. */
 static bool is_followed(struct job *j)
 {
     if (!j->seen)
@@ -220,7 +222,7 @@ static void look_at(struct job *j, uint64_t now)
     bool first = !t->state, news = first || j->dirty;
     struct cpuset cores;
 
-    /* Empty in the middle of an exec. */
+    /* The command line is empty in the middle of an exec. */
     if (!t->final && (!*j->command || (j->admission.phase == JOB_RUNNING &&
                                        now - j->admission.begun_ns >= COMMAND_NS))) {
         read_command(j);
@@ -290,7 +292,7 @@ static void end_later(const struct job *j, json_t *event, const struct history_j
     *at = e;
 }
 
-/* Of several runs of one container the oldest is the one that its engine speaks of. */
+/* Where one container ran several times, the engine's report is about the oldest waiting run. */
 static struct epilogue **find(struct daemon *d, const char *container)
 {
     struct epilogue **at = &d->chronicle->epilogues;
@@ -360,7 +362,7 @@ void chronicle_look(struct daemon *d)
             look_at(j, now);
     while (d->chronicle->epilogues && d->chronicle->epilogues->until_ns <= now)
         conclude(d, &d->chronicle->epilogues);
-    history_write(d->history, d->jobs->n == 0); /* then nothing calls again */
+    history_write(d->history, d->jobs->n == 0); /* no later call follows */
 }
 
 static void gone(struct job *j)

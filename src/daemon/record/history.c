@@ -17,11 +17,11 @@
 #include <unistd.h>
 
 #define PAGE_BYTES 4096
-#define TRIM_ROWS  64  /* beyond what a batch brings: a file that is too large shrinks slowly */
-#define WAL_PAGES  128 /* copied into the file at a time: about a millisecond of the loop */
+#define TRIM_ROWS  64  /* beyond what a batch adds: a file that is too large shrinks slowly */
+#define WAL_PAGES  128 /* copied in one checkpoint: about a millisecond of the loop */
 #define WHY_MAX    128
 
-/* `job` of the last two is the id of a row of the first. */
+/* `job` in the last two tables is the id of a row of the first. */
 const char *const history_steps[] = {
     "CREATE TABLE job (id INTEGER PRIMARY KEY, number INTEGER NOT NULL, submitted INTEGER NOT NULL,"
     " name TEXT NOT NULL, owner TEXT NOT NULL, uid INTEGER NOT NULL, kind TEXT NOT NULL,"
@@ -59,15 +59,15 @@ enum statement {
     STATEMENT_MAX
 };
 
-/* Rows stay at the numbers that they got: so many behind the newest are the oldest that may be. */
+/* Row ids only grow, so the limit on rows is a smallest id: the newest one minus the limit. */
 #define TRIM(table)                                                                                \
     "DELETE FROM " table " WHERE id <= (SELECT max(id) FROM " table ") - ?1"                       \
     " OR id IN (SELECT id FROM " table " ORDER BY id LIMIT ?2)"
 
-/* Newest first, each next one without a sort: a search stops and goes on anywhere. */
+/* Newest first, each row found without a sort, so that a search can stop and go on at any row. */
 #define FIND(which) "SELECT id, uid, ended FROM job WHERE " which " AND id < ?1 ORDER BY id DESC"
 
-/* A row of a job that was never written, or is trimmed, is none: its job is NULL then. */
+/* The row of a job; NULL if that was never written, or trimmed. */
 #define JOB_ID "(SELECT id FROM job WHERE number = ?1 AND submitted = ?2)"
 
 static const char *const statement_text[] = {
@@ -117,14 +117,14 @@ struct row {
 };
 
 struct history {
-    sqlite3 *db; /* NULL: there is no history now */
+    sqlite3 *db; /* NULL: the history is off for now */
     sqlite3_stmt *statement[STATEMENT_MAX];
     struct row *first, **last;
     unsigned n, made;
     int pages_max;
     uint64_t written_ns, retry_ns, dropped;
-    const char *refusal; /* ours to open the file, where it is not SQLite's */
-    bool failed;         /* said once, until something is written again */
+    const char *refusal; /* why we, not SQLite, refuse to open the file */
+    bool failed;         /* logged; no second line until a write succeeds */
     char why[WHY_MAX];
     char path[PATH_MAX];
 };
@@ -146,7 +146,7 @@ static int run(struct history *h, const char *sql)
     return sqlite3_exec(h->db, sql, NULL, NULL, NULL);
 }
 
-/* What no later attempt makes better. */
+/* Errors that a later attempt would meet again. */
 static bool is_damage(int code)
 {
     int primary = code & 0xff;
@@ -156,7 +156,7 @@ static bool is_damage(int code)
            primary == SQLITE_CONSTRAINT || primary == SQLITE_SCHEMA;
 }
 
-/* Readable by its owner alone: it names what people run. */
+/* Only the owner may read the file: it names the commands that people run. */
 static int make_file(const char *path)
 {
     _cleanup_fd_ int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
@@ -181,7 +181,7 @@ static int read_version(struct history *h, unsigned *ret)
     return r == SQLITE_ROW ? SQLITE_OK : r;
 }
 
-/* All steps or none: a daemon that is killed in between leaves the version that there was. */
+/* All steps or none: a daemon that is killed in between leaves the old version intact. */
 static int migrate(struct history *h)
 {
     char pragma[48];
@@ -226,14 +226,14 @@ static int open_file(struct history *h)
     if (r != SQLITE_OK)
         return r;
     sqlite3_extended_result_codes(h->db, 1);
-    /* Our statements alone run on it, whatever its schema has become. */
+    /* Only our statements run on the file, whatever somebody has made of its schema. */
     sqlite3_db_config(h->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(h->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     sqlite3_db_config(h->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
     sqlite3_db_config(h->db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
     /*
      * Nothing waits for the disk: the write-ahead log keeps the file whole when the daemon is
-     * killed, and what a power failure breaks is found and begun anew.
+     * killed. A file that a power failure breaks is detected and replaced.
      */
     snprintf(settings, sizeof(settings),
              "PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE; PRAGMA page_size = %d;"
@@ -247,7 +247,7 @@ static int open_file(struct history *h)
     return r == SQLITE_OK ? prepare(h) : r;
 }
 
-/* One such file is kept: a disk that goes on breaking them fills up no sooner. */
+/* Only one damaged file is kept: a disk that breaks every file shall not fill up with them. */
 static void move_aside(const struct history *h, int code)
 {
     static const char *const endings[] = {"", "-wal"};
@@ -281,7 +281,7 @@ static const char *explain(const struct history *h, int code)
     return sqlite3_errstr(code);
 }
 
-/* The file is closed, and there is no history for a while. */
+/* Closes the file; the history is off until the next attempt. */
 static void give_up(struct history *h, int code)
 {
     snprintf(h->why, sizeof(h->why), "%s", explain(h, code));
@@ -292,7 +292,7 @@ static void give_up(struct history *h, int code)
     h->failed = true;
 }
 
-/* A damaged file makes room for a new one, once: damage of that one is the disk's. */
+/* A damaged file is replaced once; if the new one is damaged too, the disk is at fault. */
 static void open_history(struct history *h)
 {
     int r = open_file(h);
@@ -306,7 +306,7 @@ static void open_history(struct history *h)
         give_up(h, r);
 }
 
-/* After a failure, somebody who asks is a reason to try again; that there are rows is none. */
+/* After a failure a query is a reason to try again; waiting rows are not. */
 static bool is_open(struct history *h, bool at_once)
 {
     if (!h->db && (at_once || clock_now_ns() >= h->retry_ns))
@@ -314,7 +314,7 @@ static bool is_open(struct history *h, bool at_once)
     return h->db;
 }
 
-/* Something failed on an open file. */
+/* An operation on the open file failed. */
 static void fail(struct history *h, int code)
 {
     if (!is_damage(code)) {
@@ -503,7 +503,7 @@ static int write_row(struct history *h, const struct row *row)
     }
 }
 
-/* Pages in use, of the most that there may be; -1 if that cannot be read. */
+/* Pages in use; -1 if that cannot be read. */
 static int pages_used(struct history *h)
 {
     static const char *const pragmas[] = {"PRAGMA page_count", "PRAGMA freelist_count"};
@@ -521,7 +521,7 @@ static int pages_used(struct history *h)
     return count[0] - count[1];
 }
 
-/* Before the batch is written, so that there is room for it. */
+/* Trims before the batch is written, so that the batch has room. */
 static int trim(struct history *h)
 {
     bool large = pages_used(h) > h->pages_max - h->pages_max / 16;
@@ -550,7 +550,7 @@ static int write_batch(struct history *h)
     return r;
 }
 
-/* Into a new file, if the old one turns out to be damaged. */
+/* Writes into a new file if the old one turns out to be damaged. */
 static int write_rows(struct history *h)
 {
     int r = write_batch(h);
@@ -573,7 +573,7 @@ void history_write(struct history *h, bool at_once)
         return;
     h->written_ns = now;
     if (write_rows(h) != SQLITE_OK)
-        return; /* they wait, as many as may */
+        return; /* the rows wait, up to HISTORY_QUEUE_MAX */
     while (h->first)
         drop_first(h);
     if (h->failed)
@@ -593,7 +593,7 @@ uint64_t history_dropped(const struct history *h)
 
 /* ---- asking ---- */
 
-/* A file can hold anything. */
+/* A file can hold any bytes. */
 static json_t *column_text(sqlite3_stmt *s, int at)
 {
     const char *text = (const char *)sqlite3_column_text(s, at);
@@ -629,7 +629,7 @@ static int find_allocations(struct history *h, sqlite3_int64 id, uint32_t limit,
     return r == SQLITE_DONE ? SQLITE_OK : r;
 }
 
-/* Its mean speed, and how far it came. */
+/* The job's mean speed and its last progress. */
 static int find_progress(struct history *h, sqlite3_int64 id, json_t **ret)
 {
     sqlite3_stmt *s = h->statement[FIND_RATE];
@@ -667,7 +667,7 @@ struct history_search {
     struct history *history;
     struct history_filter filter;
     char job[PROTO_NAME_MAX + 1];
-    sqlite3_int64 below; /* the id of the oldest row that was looked at */
+    sqlite3_int64 below; /* id of the oldest row examined so far */
     unsigned made;
     json_t *list;
 };
@@ -715,7 +715,7 @@ static sqlite3_stmt *bind_search(const struct history_search *q)
     return s;
 }
 
-/* SQLITE_DONE, SQLITE_ROW: there may be more, or an error. */
+/* Returns SQLITE_DONE, SQLITE_ROW (more rows may follow) or an error. */
 static int find_jobs(struct history_search *q, uint64_t until_ns)
 {
     sqlite3_stmt *s = bind_search(q);
@@ -733,7 +733,7 @@ static int find_jobs(struct history_search *q, uint64_t until_ns)
     return r;
 }
 
-/* From the newest row of the file that there is now. */
+/* Starts at the newest row of the present file. */
 static void begin_search(struct history_search *q)
 {
     q->below = INT64_MAX;
@@ -741,7 +741,7 @@ static void begin_search(struct history_search *q)
     json_array_clear(q->list);
 }
 
-/* Damage that this finds makes room for a new file, in which nothing is. */
+/* If the search finds damage, a new, empty file takes the old one's place. */
 static int search(struct history_search *q, uint64_t until_ns)
 {
     struct history *h = q->history;

@@ -21,17 +21,17 @@
 #include <stdint.h>
 
 #define HISTORY_FILE        "history.db"
-#define HISTORY_STATE_DIR   "/var/lib/tide" /* of the system's daemon */
-#define HISTORY_ROWS_MAX    100000          /* of each table */
-#define HISTORY_MIB_STD     64              /* of the file */
+#define HISTORY_STATE_DIR   "/var/lib/tide" /* the system daemon's */
+#define HISTORY_ROWS_MAX    100000          /* in each table */
+#define HISTORY_MIB_STD     64              /* size of the file */
 #define HISTORY_MIB_MAX     1024
-#define HISTORY_QUEUE_MAX   4096 /* rows that wait to be written; above, the new are dropped */
-#define HISTORY_WRITE_NS    1000000000ull  /* a batch at most so often */
+#define HISTORY_QUEUE_MAX   4096 /* rows that wait to be written; further ones are dropped */
+#define HISTORY_WRITE_NS    1000000000ull  /* shortest time between two batches */
 #define HISTORY_RETRY_NS    60000000000ull /* after a failure */
 #define HISTORY_COMMAND_MAX 256
-#define HISTORY_LIMIT_MAX   1000 /* jobs of an answer … */
+#define HISTORY_LIMIT_MAX   1000 /* jobs in an answer … */
 #define HISTORY_LIMIT_STD   50
-#define HISTORY_SHOWN_MAX   8000 /* … and allocations of all of them */
+#define HISTORY_SHOWN_MAX   8000 /* … and allocations of all these jobs */
 
 struct history;
 struct history_search;
@@ -42,7 +42,7 @@ struct history_search;
  */
 struct history_key {
     uint64_t submitted_ms; /* CLOCK_REALTIME, as all times here */
-    uint32_t number;       /* of the id */
+    uint32_t number;       /* number in the id */
 };
 
 struct history_job {
@@ -54,7 +54,7 @@ struct history_job {
     int exit; /* -1: not known */
     bool container;
     bool cancelled;
-    bool oom; /* a process of it was killed for want of memory */
+    bool oom; /* the kernel killed a process of the job for want of memory */
     char name[PROTO_NAME_MAX];
     char owner[PROTO_SHORT_MAX];
     char command[HISTORY_COMMAND_MAX]; /* or image */
@@ -83,27 +83,27 @@ struct history_rate {
 int history_new(const char *dir, uint32_t mib, struct history **ret);
 struct history *history_free(struct history *h); /* writes what waits; takes NULL, returns NULL */
 
-/* Queues a row: a new one, or of a job that is known its present state. @h may be NULL. */
+/* Queues a row: adds a new one, or updates the row of a known job. @h may be NULL. */
 void history_job(struct history *h, const struct history_job *job);
 void history_allocation(struct history *h, const struct history_allocation *allocation);
 void history_rate(struct history *h, const struct history_rate *rate);
 
 /*
- * Writes what waits: @at_once, also when the last attempt has just failed, or if the last batch is
- * HISTORY_WRITE_NS old. @h may be NULL.
+ * Writes the queued rows if the last batch is HISTORY_WRITE_NS old; with @at_once always, even
+ * right after a failure. @h may be NULL.
  */
 void history_write(struct history *h, bool at_once);
 
-/* Changes when a new file was begun, in which the jobs that run are to be written anew. */
+/* Changes with each new file; the jobs that run are then written into that one. */
 unsigned history_made(const struct history *h);
 
 uint64_t history_dropped(const struct history *h); /* rows that were never written */
 
 struct history_filter {
     const char *job; /* a name or id; NULL: all */
-    bool all;        /* of every user, else those of @uid */
+    bool all;        /* jobs of every user, else those of @uid */
     uid_t uid;
-    uint64_t since_ms; /* that had not ended then */
+    uint64_t since_ms; /* leaves out jobs that had ended by then */
     uint32_t limit;    /* 1 … HISTORY_LIMIT_MAX */
 };
 
@@ -123,6 +123,6 @@ struct history_search *history_search_free(struct history_search *q); /* takes N
  */
 int history_search_go(struct history_search *q, uint64_t until_ns, json_t **ret, struct error *err);
 
-/* For tests: what makes version K+1 of the schema from version K. */
+/* For tests: the statements that turn version K of the schema into version K+1. */
 extern const char *const history_steps[];
-extern const unsigned history_version; /* the newest */
+extern const unsigned history_version; /* the newest version */

@@ -10,8 +10,8 @@ struct job;
 
 /* Each is a new reference, or NULL without memory. */
 
-/* A text of an agent, which may be any bytes: what is not UTF-8 is shown as '?'. */
+/* A text from an agent may hold any bytes; those that are not UTF-8 become '?'. */
 json_t *shown_text(const char *s);
 
 json_t *shown_cpuset(const struct cpuset *set);
-json_t *shown_cores(const struct job *j); /* those it may run on now */
+json_t *shown_cores(const struct job *j); /* cores that the job may run on now */

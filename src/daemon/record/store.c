@@ -19,9 +19,9 @@
 #include <sys/stat.h>
 
 struct store {
-    uint32_t ended[PROTO_JOBS_MAX]; /* numbers of jobs whose files are to be removed */
+    uint32_t ended[PROTO_JOBS_MAX]; /* numbers of the jobs whose files are to be removed */
     unsigned n_ended;
-    int error; /* of jobs, the last one: logged once */
+    int error; /* -errno of the last save of jobs; logged once */
     int policy_error;
 };
 
@@ -109,7 +109,7 @@ uint64_t store_next_epoch(struct daemon *d, uint64_t *ret_before)
     return epoch;
 }
 
-/* One line each: the policy in force, and the one configured, which it goes before. */
+/* The file has two lines: the policy in force, and the configured one that it overrides. */
 int store_save_policy(struct daemon *d)
 {
     const struct policy_spec *specs[] = {decision_policy(d->decision), &d->config.policy};
@@ -147,7 +147,7 @@ int store_load_policy(struct daemon *d, struct policy_spec *ret)
             policy_spec_text(&d->config.policy, configured, sizeof(configured));
         if (strncmp(then, configured, strcspn(then, "\n")) != 0 ||
             strlen(configured) != strcspn(then, "\n"))
-            return -ESTALE; /* whoever configured another one meant it */
+            return -ESTALE; /* the administrator has configured another policy since */
         text[strcspn(text, "\n")] = '\0';
         r = decision_parse_policy(text, ret, &err);
     }
@@ -210,7 +210,7 @@ static json_t *admission_to_json(const struct job *j)
                      (json_int_t)(a->wait_ns / NS_PER_MS), "since_ns", (json_int_t)a->since_ns);
 }
 
-/* Processes of `tide run` have none. */
+/* Processes of `tide run` have no container. */
 static json_t *place_to_json(const struct job *j)
 {
     json_t *container = container_to_json(j);
@@ -261,10 +261,10 @@ struct stored {
     json_int_t uid, created_ms, intra, inter;
     int by, granted;
     struct attributes asked;
-    json_t *processes, *admission, *container, *kept; /* of the file's JSON; NULL: not in it */
+    json_t *processes, *admission, *container, *kept; /* parts of the file's JSON; NULL: absent */
 };
 
-/* What an older tided did not know is as if nobody had asked for it. */
+/* A file by an older tided lacks newer attributes; they keep their defaults. */
 static int asked_parse(const json_t *json, struct attributes *ret)
 {
     *ret = attributes_usual();
@@ -302,7 +302,7 @@ static int stored_parse(json_t *json, struct stored *ret)
     return 0;
 }
 
-/* Its age decides between jobs: that it was found again does not make it younger. */
+/* Policies compare jobs by age, and a restart of the daemon must not make a job younger. */
 static void set_created(struct job *j, uint64_t created_ms)
 {
     uint64_t now_ms = clock_real_ms();
@@ -312,7 +312,7 @@ static void set_created(struct job *j, uint64_t created_ms)
     j->created_ns = age_ns < j->met_ns ? j->met_ns - age_ns : 1;
 }
 
-/* Whether it waited or ran; a file of an older tided has no word of it: then it ran. */
+/* Whether the job waited or ran. A file by an older tided does not say; its jobs ran. */
 static int read_admission(struct job *j, json_t *json)
 {
     int phase, wanted, held, submitted;
@@ -330,19 +330,19 @@ static int read_admission(struct job *j, json_t *json)
     j->admission.submitted = submitted;
     j->admission.held = held;
     j->admission.phase = (enum job_phase)phase;
-    /* One that was just to begin waits for the policy's word again. */
+    /* a job that was about to start waits for the policy again */
     j->admission.wanted = wanted && phase != JOB_QUEUED;
     j->admission.cores = (uint32_t)cores;
     j->admission.begun_ns = phase == JOB_QUEUED ? 0 : j->created_ns;
     j->admission.run_ns = (uint64_t)run_ms * NS_PER_MS;
     j->admission.wait_ns = (uint64_t)wait_ms * NS_PER_MS;
-    /* The clock is that of the machine since its boot, which the job's process has not outlived. */
+    /* Times count from the machine's boot, and the job's process has not outlived that. */
     if (since_ns > 0 && (uint64_t)since_ns < j->admission.since_ns)
         j->admission.since_ns = (uint64_t)since_ns;
     return 0;
 }
 
-/* -ESRCH: none of its processes lives. */
+/* Returns -ESRCH when none of the job's processes lives. */
 static int job_from_json(struct daemon *d, json_t *json, struct job **ret)
 {
     struct stored s;
@@ -432,7 +432,7 @@ void store_load(struct daemon *d)
         r = job_from_json(d, json, &j);
         if (r == 0)
             daemon_log("job %s (%s) recovered from the previous tided", j->id, j->name);
-        else if (r == -ESRCH) /* ended while no daemon ran */
+        else if (r == -ESRCH) /* the job ended while no daemon ran */
             unlinkat(fd, e->d_name, 0);
         else
             daemon_log("%s/" STORE_JOBS "/%s does not describe a job: ignored", d->dir, e->d_name);
@@ -453,7 +453,7 @@ static int save_job(int jobs_fd, const struct job *j)
     return write_file(jobs_fd, name, text);
 }
 
-/* A file whose job this daemon knows to be gone. Those it never met may still be asked for. */
+/* Removes the file of a job that ended. Files of jobs that this daemon never met stay. */
 static void remove_ended(struct daemon *d, int jobs_fd)
 {
     for (unsigned i = 0; i < d->store->n_ended; i++) {
@@ -474,7 +474,7 @@ void store_save(struct daemon *d)
     for (const struct job *j = d->jobs->first; j && !work; j = j->next)
         work = j->dirty;
     if (!work) {
-        d->store->error = 0; /* what could not be written has gone */
+        d->store->error = 0; /* all jobs that could not be saved have ended */
         return;
     }
     fd = r = open_jobs(d);

@@ -29,7 +29,7 @@ struct store *store_free(struct store *s); /* takes NULL, returns NULL */
 #define STORE_ENGINES "engines"
 #define STORE_MAX     65536 /* bytes of a file; a longer one is ignored */
 
-/* max(stored + 1, CLOCK_REALTIME in ns), written back; and what was stored, 0 if nothing. */
+/* Returns max(stored + 1, CLOCK_REALTIME in ns) and stores it; *ret_before: the stored one or 0. */
 uint64_t store_next_epoch(struct daemon *d, uint64_t *ret_before);
 
 /*
@@ -40,21 +40,22 @@ int store_save_policy(struct daemon *d);
 int store_load_policy(struct daemon *d, struct policy_spec *ret);
 
 /*
- * Which engines are watched, for a daemon that is started without a word of any, as by `tide run`,
- * after this one was killed: it reads them into the configuration. One that ends forgets them.
+ * Keeps the list of watched engines for a daemon that `tide run` starts without any configured
+ * engine after this one was killed: that one reads the list into its configuration. A daemon that
+ * ends normally removes the list.
  */
 void store_engines(struct daemon *d);
 void store_forget_engines(const struct daemon *d);
 
-/* Takes up the jobs of an earlier daemon whose processes live; removes the files of the others. */
+/* Recovers the jobs of an earlier daemon that have a living process; removes the other files. */
 void store_load(struct daemon *d);
 
-/* Writes what is dirty, removes what is gone. */
+/* Writes jobs that changed, removes files of jobs that ended. */
 void store_save(struct daemon *d);
-void store_tick(struct daemon *d); /* tries again what could not be written */
+void store_tick(struct daemon *d); /* tries failed writes again */
 
-/* Why the last save failed: -errno; 0: it did not. A job that could not be saved stays dirty. */
+/* Returns the last save's -errno, or 0. A job that could not be saved stays dirty. */
 int store_error(const struct daemon *d);
 
-/* Appends what a person should know: what cannot be written, and why. */
+/* Appends a note for people on each file that cannot be written. */
 void store_notes(const struct daemon *d, json_t *notes);
