@@ -42,8 +42,8 @@ static char *read_groups(const struct daemon *d, pid_t pid)
 }
 
 /*
- * The way to the container's group has to be the same, not its name alone: a container that may
- * make groups below its own can name them as it likes. Its first process is the engine's word.
+ * Compares the whole path of the container's group: a container that may make groups below its own
+ * can give them any name. The engine reports its first process.
  */
 bool container_holds(const struct container *c, pid_t pid)
 {

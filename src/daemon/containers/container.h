@@ -30,20 +30,20 @@ struct daemon;
 struct process;
 
 /*
- * Begins to watch the engine that listens on @socket_path, now or later. Returns 0 or -errno;
- * *ret is put in front of *others.
+ * Watches the engine on @socket_path, which may start later. Returns 0 or -errno; *ret goes before
+ * *others.
  */
 int containers_new(struct daemon *d, const char *socket_path, struct containers **others,
                    struct error *err);
-struct containers *containers_free(struct containers *all); /* every one; takes NULL, gives NULL */
+struct containers *containers_free(struct containers *all); /* all of them; NULL, returns NULL */
 
-/* One of the engine's containers stops being a job that is about to be freed. */
+/* Releases a container whose job is about to be freed. */
 extern const struct job_observer containers_observer;
 
-/* The first of @j's processes that lives in its container (others have started it), or NULL. */
+/* @j's first process inside of its container, or NULL. */
 const struct process *container_first(const struct job *j);
 
-/* Whether @pid is in its control group: others on this machine can find its socket, too. */
+/* Whether @pid is in the container's control group: other processes can reach its socket, too. */
 bool container_holds(const struct container *c, pid_t pid);
 
 /* ---- `tide adopt`: of a container that runs without a label of ours ---- */
@@ -51,34 +51,34 @@ bool container_holds(const struct container *c, pid_t pid);
 struct adoption;
 struct job_request;
 
-/* @j NULL: it did not become one, *err says why. */
+/* @j NULL: the container did not become a job, *err says why. */
 typedef void container_adopt_fn(void *arg, struct job *j, const struct error *err);
 
 /*
- * Makes a job of the container that is called @name, or whose id is or begins with that. Its engine
- * has to be asked: @done is called once, also from here (*ret is set by then), but not after
- * container_adopt_cancel. The codes of *err: -ENOENT there is none; -EINVAL there are several;
- * -EBUSY it does not run; -EEXIST it is a job already; -EPERM it refuses (io.threadtide=false);
- * -ENOTCONN its engine is away, or another. Returns 0 or -ENOMEM.
+ * Makes a job of the container whose name or id is @name, or whose id begins with it. The engine
+ * has to be asked: @done is called once, perhaps before this returns (*ret is set by then), and
+ * never after container_adopt_cancel. Codes of *err: -ENOENT not found; -EINVAL several match;
+ * -EBUSY not running; -EEXIST a job already; -EPERM its label refuses (io.threadtide=false);
+ * -ENOTCONN its engine is away, or has changed. Returns 0 or -ENOMEM.
  */
 int container_adopt(struct daemon *d, const char *name, const struct job_request *req,
                     container_adopt_fn *done, void *arg, struct adoption **ret);
 void container_adopt_cancel(struct adoption *a);   /* takes NULL */
-void container_adopt_cancel_all(struct daemon *d); /* tells each: the daemon ends */
+void container_adopt_cancel_all(struct daemon *d); /* tells each that the daemon ends */
 
-/* Lets go of an adopted one: the job ends, the container goes on with what it began with. */
+/* Releases an adopted container: the job ends, the container goes on with its own limits. */
 int container_release(struct job *j, struct error *err);
 
-/* Sends again what failed, and asks where the answer was lost. */
+/* Sends failed changes again, and inspects where an answer was lost. */
 void containers_tick(struct containers *all);
-bool containers_pending(const struct containers *all); /* also without jobs the tick has work */
+bool containers_pending(const struct containers *all); /* the tick has work even without jobs */
 
-/* What a person should know of the engines: which one has gone away. */
+/* Appends a note for people on each engine that stopped answering. */
 void containers_notes(const struct containers *all, json_t *ret_notes);
 
 /*
- * For the job's file: the engine, what the container goes back to and what was written last (NULL:
- * the job is none). A daemon that reads it takes the job up as that container's: 0 or -EINVAL.
+ * The container in the job's file: engine, own limits, last written limits (NULL: no container).
+ * Reading it makes the job that container's again: 0 or -EINVAL.
  */
 json_t *container_to_json(const struct job *j);
 int container_from_json(struct job *j, json_t *json);

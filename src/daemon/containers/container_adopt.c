@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `tide adopt` and its reverse. The engines list their containers, one after the other, and the one
- * that is meant is looked for as docker(1) does: its id, its name, the beginning of its id. Then it
- * is inspected, and taken up as one with labels is.
+ * `tide adopt` and its reverse. The engines list their containers, one after the other. The wanted
+ * one is found as docker(1) finds it: by id, name, or the beginning of the id. It is then inspected
+ * and becomes a job as a labelled container does.
  */
 #include "daemon/confine/guardian.h"
 #include "daemon/containers/container_state.h"
@@ -18,18 +18,18 @@
 struct adoption {
     struct adoption *next;
     struct daemon *daemon;
-    struct containers *asked; /* the engine that is asked now */
+    struct containers *asked; /* the engine that is listing now */
     int64_t ticket;
-    struct containers *found; /* the engine that has it; NULL: none yet */
+    struct containers *found; /* the engine that has the container; NULL: none yet */
     container_adopt_fn *done;
     void *arg;
     struct job_request req;
-    struct error away; /* the last engine's that did not answer */
-    bool answered;     /* one did */
-    bool exact;        /* @found by its name or whole id, which go before beginnings */
+    struct error away; /* of the last engine that did not answer */
+    bool answered;     /* an engine did */
+    bool exact;        /* matched by name or whole id, which precede the beginning of an id */
     bool several;
-    bool again; /* with the next tick: it was let go of just now, and that is under way */
-    char name[ENGINE_ID_MAX]; /* as it was asked for */
+    bool again;               /* retry at the next tick: a release of the container is under way */
+    char name[ENGINE_ID_MAX]; /* as the person wrote it */
     char id[CONTAINER_ID_MAX];
 };
 
@@ -68,8 +68,8 @@ void container_adopt_cancel_all(struct daemon *d)
 /* ---- the container itself ---- */
 
 /*
- * Processes in it that have our agent, and were jobs by themselves, are part of it from now on:
- * what they lose is their connection, and they find the job of their ancestors when they come back.
+ * Processes in the container that were jobs by themselves, by our agent, join its job: they lose
+ * their connection, and when their agents reconnect they find the job of their ancestors.
  */
 static void gather(const struct container *c)
 {
@@ -104,7 +104,7 @@ static int take_up(struct adoption *a, const struct engine_container *seen, stru
                          "=false",
                          seen->name);
     if (c && c->state.phase >= CONTAINER_INSPECTING)
-        return -EAGAIN; /* it was let go just now: what was seen may be older than what that does */
+        return -EAGAIN; /* a release is under way, and may change what was inspected */
     c = container_add(a->found, seen->id, key && labels_key_valid(key) ? key : NULL);
     if (!c)
         return error_set(err, -ENOMEM, "out of memory");
@@ -218,7 +218,7 @@ static void on_listed(void *arg, const struct engine_result *result)
     ask(a, a->asked->next);
 }
 
-/* The first engine from @set on that is there; behind the last the choice is made. */
+/* Asks the first engine from @set on that is up; behind the last one, chooses among the matches. */
 static void ask(struct adoption *a, struct containers *set)
 {
     for (; set; set = set->next) {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A container as job/confine.h has it: the plan's wishes go to its engine, the answers to the job.
- */
+/* Implements job/confine.h for a container: tells its engine what the plan wants. */
 #include "daemon/containers/container_state.h"
 #include "daemon/daemon.h"
 #include "daemon/job/confine.h"
@@ -16,13 +15,13 @@ static bool holds(const struct job *j, pid_t pid)
     return container_holds(j->container, pid);
 }
 
-/* The engine fences it, with all that lives in it. */
+/* The engine restricts the container with all processes in it. */
 static void enter(struct process *p)
 {
     container_own_cpus(p->job, &p->original);
 }
 
-/* An update of a container takes some 20 ms whatever it says: one instead of two. */
+/* An update takes an engine some 20 ms whatever it contains, so weight and cores share one. */
 static void take_weight_along(struct job *j)
 {
     container_want_weight(j, j->wanted.weight);
@@ -69,7 +68,7 @@ static int group(const struct job *j, char ret_path[CGROUP_PATH_MAX])
     return path ? 0 : -ENOENT;
 }
 
-/* What it has by itself is the engine's word, and what others write container_drift.c's. */
+/* Limits of its own come from the engine; container_drift.c watches what others write. */
 static bool look_at_nothing(struct job *j)
 {
     return false;
@@ -96,13 +95,12 @@ static void on_stopped(void *arg, const struct engine_result *result)
         return;
     snprintf(c->job->placed.note, sizeof(c->job->placed.note), "it could not be cancelled: %.90s",
              result->text);
-    c->job->admission.ending = false; /* it goes on like others, until somebody asks again */
+    c->job->admission.ending = false; /* may be paused again */
     job_terminate(c->job);
     daemon_changed(c->set->daemon);
 }
 
-/* Without its engine nobody would end it who is deaf to SIGTERM, as most containers' programs are.
- */
+/* Most containers' programs ignore SIGTERM, so that only the engine can end them for sure. */
 static int stop(struct job *j, struct error *err)
 {
     struct engine_then then = {.done = on_stopped, .timeout_ms = TIMEOUT_MS};

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-/* Nobody but us may have made the way to it, or be able to change what lies in it. */
+/* Only we may have made the directories on the way, and only we may change what is in them. */
 static int open_beneath(int dir_fd, const char *name)
 {
     struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW,
@@ -47,7 +47,7 @@ void container_dir_remove(const struct daemon *d, const char *key)
     if (fd < 0)
         return;
     unlinkat(fd, RUNDIR_AGENT_SOCKET, 0);
-    unlinkat(parent, key, AT_REMOVEDIR); /* stays if somebody put something into it */
+    unlinkat(parent, key, AT_REMOVEDIR); /* a directory into which somebody put a file stays */
 }
 
 struct container *container_of_key(const struct daemon *d, const struct container *but,
@@ -84,7 +84,7 @@ void container_listen(struct container *c)
     if (c->listener || other)
         return;
     r = fd < 0 ? fd : agent_socket_listen(d->agent_socket, fd, c, find_job, &c->listener);
-    if (r < 0 && r != -ENOENT) /* without the directory it is elastic in its cores alone */
+    if (r < 0 && r != -ENOENT) /* without the directory only its cores are elastic */
         daemon_log("container %.12s: cannot make the agents' socket in " CONTAINER_RUN_DIR
                    "/%s: %s",
                    c->id, c->key, strerror(-r));

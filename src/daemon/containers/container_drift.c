@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Limits of a container that somebody else writes: through its engine, which has news of that, or
- * past it, into the files of its control group. So those are read at each tick. What differs from
- * what is known is written once more through the engine, at first at once; whoever keeps at it gets
- * ever longer rests from us, and the job a note.
+ * Finds limits of a container that another program has changed: through the engine, which reports
+ * that, or directly in the files of its control group, which are therefore read at each tick. A
+ * changed limit is written again through the engine. If that happens again and again, the repairs
+ * get rarer and the job gets a note.
  */
 #include "base/clock.h"
 #include "daemon/containers/container_state.h"
@@ -11,12 +11,12 @@
 
 #include <errno.h>
 
-#define DRIFT_FREE         4               /* put right at once, so often in a row; … */
-#define DRIFT_CALM_NS      (60 * NS_PER_S) /* … a row ends with so much peace, … */
-#define DRIFT_REST_NS      (2 * NS_PER_S) /* … and is slowed down by this, doubled each time … */
+#define DRIFT_FREE         4               /* repairs in a row without a pause; … */
+#define DRIFT_CALM_NS      (60 * NS_PER_S) /* … a row ends after so long without a change; … */
+#define DRIFT_REST_NS      (2 * NS_PER_S) /* … and is slowed down by this, doubled each time, … */
 #define DRIFT_REST_DOUBLED 4              /* … at most so often */
 
-/* As long as the group is there it stays where it is: it is looked for once in a run. */
+/* The group does not move while it exists: it is looked up once in a run. */
 static bool find_group(struct container *c)
 {
     const struct process *first = c->job ? container_first(c->job) : NULL;
@@ -44,7 +44,7 @@ static int read_kernel(struct container *c, struct cgroup_settings *ret)
     r = cgroup_read_place(d->cgroup, &c->place, ret);
     if (r == -ENOENT)
         c->place = (struct cgroup_place){0};
-    if (r == 0 && cpuset_count(&ret->cpus) == 0) /* v2: as the group above */
+    if (r == 0 && cpuset_count(&ret->cpus) == 0) /* v2: inherited from the group above */
         ret->cpus = d->topology.online;
     return r;
 }
@@ -55,8 +55,8 @@ void drift_settled(struct container *c)
 }
 
 /*
- * What was written counts, and not what is read: that may be somebody else's already. But for the
- * weight on v2, which runtimes make from the shares in more ways than one.
+ * Takes the written values as known: a value that is read could be another program's already. The
+ * weight on v2 is read, as container runtimes convert shares to it in several ways.
  */
 void drift_written(struct container *c, unsigned what)
 {
@@ -82,7 +82,7 @@ void drift_written(struct container *c, unsigned what)
 
 static unsigned differences(const struct cgroup_settings *a, const struct cgroup_settings *b)
 {
-    /* Of a quota that is no whole number of thousandths, engines and kernel round differently. */
+    /* Engine and kernel round a quota differently if it is no whole number of thousandths. */
     bool quota = a->quota_mcpu > b->quota_mcpu ? a->quota_mcpu - b->quota_mcpu > 1
                                                : b->quota_mcpu - a->quota_mcpu > 1;
 
@@ -133,7 +133,7 @@ void drift_look(struct container *c)
         return;
     other = differences(&now, &c->drift.held) & ~c->again;
     if (other && c->job->asked.kept)
-        c->drift.held = now; /* left, as what is changed through the engine */
+        c->drift.held = now; /* accepted, like a change through the engine */
     else if (other && drift_repair(c))
         c->again |= other;
 }

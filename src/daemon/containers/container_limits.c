@@ -13,10 +13,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FAILURES_MAX 3              /* an engine that fails (HTTP 500) so often refuses … */
-#define REFUSED_NS   (5 * NS_PER_S) /* … for so long: it may just not have been well */
+#define FAILURES_MAX 3              /* an update that fails (HTTP 500) so often is refused … */
+#define REFUSED_NS   (5 * NS_PER_S) /* … for so long: the engine may recover */
 
-/* In thousandths of a CPU, of either kind; 0: none, which is all there are where one is lifted. */
+/* A quota of either form in thousandths of a CPU. 0: no quota; a lifted quota equals all CPUs. */
 static uint32_t quota_of(const struct container *c, const struct limits *l)
 {
     uint32_t mcpu = engine_quota_mcpu(&l->quota);
@@ -33,7 +33,7 @@ static unsigned difference(const struct container *c, const struct limits *a,
            (a->shares == b->shares ? 0 : CONTAINER_SHARES);
 }
 
-/* Shares with which its control group weighs @weight; CGROUP_WEIGHT_STD: as if nothing was said. */
+/* The shares that give the group weight @weight; CGROUP_WEIGHT_STD: a new container's. */
 static uint32_t shares_for(const struct container *c, uint32_t weight)
 {
     uint32_t std = c->set->shares == CGROUP_SHARES_V1 ? 1024 : CGROUP_WEIGHT_STD;
@@ -41,7 +41,7 @@ static uint32_t shares_for(const struct container *c, uint32_t weight)
     return cgroup_units_to_shares(c->set->shares, weight * std / CGROUP_WEIGHT_STD);
 }
 
-/* "Never given" cannot be written; what has the same effect can. */
+/* An engine cannot unset a limit, but takes a value with the same effect. */
 static void as_given(const struct container *c, struct limits *l)
 {
     const struct daemon *d = container_node(c);
@@ -59,7 +59,7 @@ static bool differs(const struct container *c)
     return difference(c, &c->want, &c->placed) | c->again;
 }
 
-/* While an update may be under way the job may run where it was and where it will be. */
+/* While an update may be under way, the job may run on its old cores and on its new ones. */
 static void note_cores(struct container *c)
 {
     struct cpuset *cores = &c->job->placed.cores;
@@ -81,8 +81,8 @@ static struct engine_update own_limits(const struct container *c)
 }
 
 /*
- * Before anything is changed: what the guardian is to put back. Returns 0 once that is on disk, 1
- * (containers_flush will see to it, once for all that come meanwhile) or -errno.
+ * Notes in the restore journal what the guardian is to restore, before the first change. Returns 0
+ * once that is on disk, 1 (containers_flush will write it together with others) or -errno.
  */
 static int note_own(struct container *c)
 {
@@ -104,8 +104,8 @@ static void correct_own(const struct container *c)
 }
 
 /*
- * A pinned container's limits were changed by hand: they are its own from now on. As many cores as
- * they leave it has for the policy, too, which works around them.
+ * Somebody changed the limits of a pinned container: they are the container's own from now on. The
+ * policy counts the job with the cores that they leave, and works around it.
  */
 static void accept(struct container *c, const struct limits *now)
 {
@@ -149,7 +149,7 @@ void container_unkeep(struct job *j)
     if (!c)
         return;
     if (c->accepted & CONTAINER_SHARES)
-        j->placed.weight = 0; /* to be written anew */
+        j->placed.weight = 0; /* to be written again */
     if (c->accepted & CONTAINER_QUOTA)
         j->placed.quota_mcpu = CGROUP_NO_QUOTA;
     c->accepted = 0;
@@ -157,7 +157,7 @@ void container_unkeep(struct job *j)
 
 static void step(struct container *c, enum container_event e, bool limits_differ);
 
-/* The answer to the last update may have been lost; what is found tells that it was carried out. */
+/* The answer to the last update may be lost; the limits found tell whether it was carried out. */
 static void find_sent(struct container *c, const struct limits *now)
 {
     if (!difference(c, now, &c->sent))
@@ -181,7 +181,7 @@ static enum container_event pause_found(const struct engine_container *seen)
 void container_found(struct container *c, const struct engine_container *seen)
 {
     struct limits now = limits_of(c, seen);
-    bool first = c->state.phase == CONTAINER_NEW, other; /* somebody else wrote it */
+    bool first = c->state.phase == CONTAINER_NEW, other; /* other: by another program */
 
     find_sent(c, &now);
     c->memory_bytes = seen->limits.memory_bytes;
@@ -193,7 +193,7 @@ void container_found(struct container *c, const struct engine_container *seen)
         other = false;
     }
     if (first || (!c->job && difference(c, &now, &c->placed)))
-        c->own = now; /* changed while it did not run: by its owner */
+        c->own = now; /* the owner changed them while the container did not run */
     if (!c->job)
         c->want = c->own;
     now.fenced = !first && c->placed.fenced && (difference(c, &now, &c->own) & CONTAINER_CPUS);
@@ -232,10 +232,10 @@ static void give_up(struct container *c, const struct engine_result *result)
     c->failures = 0;
     c->again = 0;
     c->refused_ns = result->code == -EINVAL ? 0 : clock_now_ns();
-    daemon_changed(container_node(c)); /* the next decision asks for what can be had */
+    daemon_changed(container_node(c)); /* the next decision wants what the engine accepts */
 }
 
-/* Lets the next decision ask again for what an engine refused that was not well. */
+/* Lets the next decision ask again for limits that a failing engine refused. */
 static void retry(struct container *c)
 {
     uint32_t quota_mcpu = engine_quota_mcpu(&c->placed.quota);
@@ -261,8 +261,8 @@ bool container_unsettled(const struct container *c)
 }
 
 /*
- * Refused for good: as nonsense, or again and again. A container that has ended is not asked twice:
- * podman writes to none that does not run, and keeps nothing.
+ * The engine refused for good: the update is invalid, or failed repeatedly. An ended container is
+ * not updated again: podman updates running ones only, and stores nothing.
  */
 static bool is_refused(struct container *c, const struct engine_result *result)
 {
@@ -344,7 +344,7 @@ static int64_t pause_it(struct container *c, struct engine_then then)
     int64_t r;
 
     journal_pause(guardian_keep(container_node(c)->guardian), c->id, true);
-    daemon_store_now(container_node(c)); /* a new daemon has to know that it is ours */
+    daemon_store_now(container_node(c)); /* a new daemon has to know that the pause is ours */
     r = engine_pause(container_engine(c), c->id, then);
     failpoint(FAILPOINT_PAUSE_ASKED);
     return r;
@@ -379,7 +379,7 @@ static int64_t update(struct container *c, struct engine_then then)
     return r;
 }
 
-/* A change is on its way: also a new daemon has to tell it from what the container's owner does. */
+/* Records a change that is on its way: a new daemon has to tell it from one by the owner. */
 static void sent(struct container *c)
 {
     struct daemon *d = container_node(c);
@@ -432,7 +432,7 @@ static void carry_out(struct container *c, enum container_action action)
         sent(c);
 }
 
-/* A job that a person has paused takes no part until that ends. */
+/* A job that a person has paused takes no part until the pause ends. */
 static void tell_pause(struct container *c, enum container_pause before)
 {
     struct journal *keep = guardian_keep(container_node(c)->guardian);
@@ -468,7 +468,7 @@ void containers_flush(struct containers *set)
     journal_sync(guardian_keep(set->daemon->guardian));
     for (struct container *c = set->first; c; c = c->next)
         container_happens(c, CONTAINER_NOTED);
-    plan_advance(set->daemon); /* for whom it is not wanted any more there will be no answer */
+    plan_advance(set->daemon); /* a change no longer wanted gets no answer */
 }
 
 void container_tick(struct container *c)
@@ -490,7 +490,7 @@ void container_reset(struct container *c)
     container_happens(c, CONTAINER_ENDED);
 }
 
-/* While its engine is away, the guardian keeps what is to be put back. */
+/* While the engine is away, the guardian keeps what is to be restored. */
 void container_let_go(struct container *c)
 {
     c->want = c->own;
@@ -508,7 +508,7 @@ void container_want_cores(struct job *j, const struct cpuset *cores)
     c->want.fenced = cpuset_count(cores) > 0;
     c->want.cpus = c->want.fenced ? *cores : c->own.cpus;
     if (cpuset_equal(&c->want.cpus, &c->placed.cpus) && !container_changing(&c->state)) {
-        c->placed.fenced = c->want.fenced; /* nothing to write */
+        c->placed.fenced = c->want.fenced; /* in place already */
         note_cores(c);
     }
     container_happens(c, CONTAINER_WANT);
@@ -520,7 +520,7 @@ void container_want_weight(struct job *j, uint32_t weight)
         j->container->want.shares = shares_for(j->container, weight);
 }
 
-/* What was written for one way is written anew for the other; so is what the guardian knows. */
+/* Writes all shares again, in the other conversion, and corrects what the guardian restores. */
 static void reinterpret_shares(struct containers *set, enum cgroup_shares shares)
 {
     uint32_t before = cgroup_units_to_shares(set->shares, CGROUP_WEIGHT_STD);
@@ -570,7 +570,7 @@ void container_want_quota(struct job *j, uint32_t quota_mcpu)
     container_happens(c, CONTAINER_WANT);
 }
 
-/* Cancelling ends a person's pause, too: what is paused cannot end. */
+/* Cancelling also ends a person's pause: a paused process cannot exit. */
 int container_want_paused(struct job *j, bool paused)
 {
     struct container *c = j->container;

@@ -45,7 +45,7 @@ static enum container_action inspect(struct container_state *s, struct container
     return begin(s, v.engine ? CONTAINER_INSPECTING : CONTAINER_DOUBTED);
 }
 
-/* The first thing that is wanted and not in place. A pause goes first: it makes room for others. */
+/* The first wanted change that is not in place. A pause goes first: it frees cores for others. */
 static enum container_action next(struct container_state *s, struct container_view v, bool noted)
 {
     bool pause = s->want_paused && !container_stands(s);
@@ -62,7 +62,7 @@ static enum container_action next(struct container_state *s, struct container_vi
     return unpause ? begin(s, CONTAINER_UNPAUSING) : CONTAINER_DO_NOTHING;
 }
 
-/* The outstanding operation is over, and its outcome known unless news came meanwhile. */
+/* The outstanding operation is over; its outcome is known unless news came meanwhile. */
 static enum container_action settle(struct container_state *s, struct container_view v, bool noted)
 {
     if (s->overtaken)
@@ -91,7 +91,7 @@ static enum container_action found(struct container_state *s, bool paused, struc
     return container_changing(s) ? CONTAINER_DO_NOTHING : settle(s, v, false);
 }
 
-/* Engines do one thing after the other: no pause of ours from before comes behind an update. */
+/* An engine works in order: after an update no earlier pause of ours can still be carried out. */
 static enum container_action done(struct container_state *s, struct container_view v)
 {
     if (s->phase == CONTAINER_PAUSING)
@@ -101,10 +101,10 @@ static enum container_action done(struct container_state *s, struct container_vi
     return settle(s, v, false);
 }
 
-/* "Already paused" is a person's doing, unless it may be an earlier pause of ours. */
+/* "Already paused" is a person's pause, unless it can be a late one of ours. */
 static enum container_action refused(struct container_state *s, struct container_view v)
 {
-    if (s->phase == CONTAINER_PAUSING && v.job) /* else it has ended: that is why */
+    if (s->phase == CONTAINER_PAUSING && v.job) /* else it refused as it ended */
         s->pause = s->pause == PAUSE_NONE ? PAUSE_PERSON : PAUSE_OURS;
     else if (s->phase == CONTAINER_UNPAUSING)
         s->pause = PAUSE_NONE;
@@ -136,16 +136,16 @@ static enum container_action news(struct container_state *s, struct container_vi
     return CONTAINER_DO_NOTHING;
 }
 
-/* An update that is outstanding counts all the same: it changes how the container starts again. */
+/* An outstanding update still counts: it changes how the container starts again. */
 static enum container_action ended(struct container_state *s, struct container_view v)
 {
     s->pause = s->pause == PAUSE_LATE || s->pause == PAUSE_INHERITED ? PAUSE_LATE : PAUSE_NONE;
     s->want_paused = false;
-    s->overtaken |= s->phase == CONTAINER_INSPECTING; /* that may still tell of a run */
+    s->overtaken |= s->phase == CONTAINER_INSPECTING; /* may describe the run before */
     return s->phase == CONTAINER_NOTING ? settle(s, v, false) : next(s, v, false);
 }
 
-/* The order is newer than a pause by hand. */
+/* The order is newer than a person's pause, and overrides it. */
 static enum container_action cancelled(struct container_state *s, struct container_view v)
 {
     s->want_paused = false;
@@ -154,7 +154,7 @@ static enum container_action cancelled(struct container_state *s, struct contain
     return next(s, v, false);
 }
 
-/* Events that answer an operation, while it is outstanding. */
+/* Events that answer the outstanding operation. */
 static enum container_action answer(struct container_state *s, enum container_event e,
                                     struct container_view v)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is asked of an engine about one container, as a state machine. At most one operation is
+ * The operations on one container as a state machine. At most one operation of its engine is
  * outstanding; container_step() alone moves the machine, and says what to do next.
  *
  *         found                          wanted: run
@@ -15,13 +15,13 @@
  *      failed ▼ │                                                           │
  *            DOUBTED ◀──────────────────────────────────────────────────────┘
  *
- *   DOUBTED   nobody can tell what the engine has made of the last operation: the tick inspects
+ *   DOUBTED   the outcome of the last operation is unknown: the tick inspects
  *   NOTING    the container's own limits go to the restore journal; nothing is changed before they
  *             are on disk
- *   news      somebody else has changed something. While an operation is outstanding, news makes
- *             its answer `overtaken`: the container is inspected behind it
+ *   news      another program has changed the container. While an operation is outstanding, news
+ *             makes its answer `overtaken`: the container is inspected behind it
  *
- * Whose pause is in place is a machine of its own, moved by the same events. A pause that is found
+ * The origin of a pause is a second machine, moved by the same events. A pause that is found
  * while none of ours can be in place or on its way is a person's: only that person ends it, or an
  * order to cancel the job.
  *
@@ -51,7 +51,7 @@ enum container_phase {
     CONTAINER_PHASE_MAX,
 };
 
-/* Whose pause is in place. */
+/* The origin of the pause that is in place. */
 enum container_pause {
     PAUSE_NONE,
     PAUSE_LATE,      /* none; but the engine may still carry out one of ours */
@@ -65,17 +65,17 @@ enum container_event {
     CONTAINER_WANT,        /* the wanted limits may have changed, or the engine is back */
     CONTAINER_WANT_PAUSED, /* the policy wants it paused */
     CONTAINER_WANT_RUNNING,
-    CONTAINER_CANCELLED, /* it is to end: whoever paused it */
-    CONTAINER_NEWS,      /* somebody else changed it */
-    CONTAINER_WENT_ON,   /* somebody else ended its pause */
+    CONTAINER_CANCELLED, /* it has to end, even if a person paused it */
+    CONTAINER_NEWS,      /* another program changed it */
+    CONTAINER_WENT_ON,   /* another program ended its pause */
     CONTAINER_TICK,
     CONTAINER_NOTED,         /* its own limits are on disk */
     CONTAINER_FOUND_RUNNING, /* an inspection says: not paused */
     CONTAINER_FOUND_PAUSED,
     CONTAINER_UNREAD,  /* an inspection came back and was not used */
     CONTAINER_DONE,    /* the engine has carried out the update, pause or unpause */
-    CONTAINER_REFUSED, /* … or will not. The caller wants the limits in place, if an update's */
-    CONTAINER_LOST,    /* nobody can tell. Also: an inspection failed */
+    CONTAINER_REFUSED, /* … or will not; the caller then wants the limits in place */
+    CONTAINER_LOST,    /* its outcome is unknown, or an inspection failed */
     CONTAINER_UNSENT,  /* the operation has not reached engine or disk */
     CONTAINER_ENDED,   /* the container does not run any more */
     CONTAINER_EVENT_MAX,
@@ -98,29 +98,29 @@ struct container_state {
     bool overtaken;   /* by news, since the outstanding operation began */
 };
 
-/* What the machine has to know of the world around it, as it is after the event. */
+/* The state of the world after the event, as far as the machine needs it. */
 struct container_view {
     bool engine;  /* it can be asked */
     bool differs; /* the wanted limits are not in place */
-    bool job;     /* the container is a job; else it has ended, or was let go */
+    bool job;     /* else the container has ended, or was released */
 };
 
 /*
- * Moves the machine by @e and returns what is to be done now: whatever was returned before is
- * answered by then. After an inspection that container_counts() the caller takes over the limits
- * that were found, and puts @v together, before this is called.
+ * Moves the machine by @e and returns the next action; the previous action is answered by then.
+ * After an inspection that container_counts(), the caller takes over the limits found and fills in
+ * @v before the call.
  */
 enum container_action container_step(struct container_state *s, enum container_event e,
                                      struct container_view v);
 
-/* Whether an inspection that comes back now tells how things are. */
+/* Whether an inspection that returns now describes the present state. */
 bool container_counts(const struct container_state *s);
 
 /* An update, pause or unpause is outstanding, or waits for the disk. */
 bool container_changing(const struct container_state *s);
 
-/* Nothing is outstanding, and what is in place is known. */
+/* Nothing is outstanding, and the limits in place are known. */
 bool container_sure(const struct container_state *s);
 
-/* A pause is in place, whoever's. */
+/* A pause is in place, ours or a person's. */
 bool container_stands(const struct container_state *s);

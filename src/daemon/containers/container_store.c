@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a job's file keeps of its container, for the daemon that comes after this one. */
+/* The part of a job's file that describes its container, for the next daemon. */
 #include "daemon/containers/container_state.h"
 #include "daemon/containers/labels.h"
 #include "daemon/daemon.h"
@@ -62,7 +62,7 @@ int container_from_json(struct job *j, json_t *json)
     json_t *own, *placed;
     struct container *c;
     struct containers *set = j->daemon->containers;
-    int paused = 0, adopted = 0, joined = 0, accepted = 0; /* not in a file of an older tided */
+    int paused = 0, adopted = 0, joined = 0, accepted = 0; /* absent in a file by an older tided */
 
     if (json_unpack(json, "{s:s,s:s,s:s,s?i,s?b,s?b,s?b,s:o,s:o}", "engine", &engine, "id", &id,
                     "key", &key, "accepted", &accepted, "adopted", &adopted, "joined", &joined,
@@ -71,7 +71,7 @@ int container_from_json(struct job *j, json_t *json)
     while (set && strcmp(set->path, engine) != 0)
         set = set->next;
     if (!set || !labels_key_valid(key) || container_find(set, id))
-        return -EINVAL; /* its engine is not watched any more */
+        return -EINVAL; /* that engine is not watched any more */
     c = container_add(set, id, key);
     if (!c)
         return -EINVAL;

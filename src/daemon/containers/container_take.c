@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A container becomes a job. One that a job's own program has started, `docker tide run` in `tide
- * submit`, is no job of its own: it joins that one, whose processes outside of it go on waiting for
- * it, and leaves it at its end.
+ * A container becomes a job. One that a job's own program has started (`tide submit` with `docker
+ * tide run` inside) joins that job instead, whose processes outside of the container go on waiting
+ * for it, and leaves the job at its end.
  */
 #include "base/clock.h"
 #include "base/failpoint.h"
@@ -19,8 +19,7 @@
 #include <string.h>
 
 /*
- * Names change (`docker rename`). Whether this one can be had is found out again whenever the
- * container is looked at: another job may have it now, and give it up later.
+ * Containers can be renamed. Each look tries the name again, since another job may hold it for now.
  */
 void container_rename(struct job *j, const char *name)
 {
@@ -31,7 +30,7 @@ void container_rename(struct job *j, const char *name)
     daemon_store_later(j->daemon);
 }
 
-/* The kernel's word: what an engine says of a run may come when there is another. */
+/* Asks the kernel: the engine's report of a run may arrive when the next one has begun. */
 bool container_runs(const struct job *j)
 {
     const struct process *first = container_first(j);
@@ -39,7 +38,7 @@ bool container_runs(const struct job *j)
     return first && proc_pidfd_signal(first->pidfd, 0) == 0;
 }
 
-/* Its processes live in the container from now on. */
+/* The job's processes live in the container from now on. */
 static int follow(struct container *c, const struct engine_container *seen, struct job *j,
                   struct error *err)
 {
@@ -62,7 +61,7 @@ static int follow(struct container *c, const struct engine_container *seen, stru
     return 0;
 }
 
-/* @req says what is asked for it. */
+/* @req: the attributes of the job. */
 static int new_job(struct container *c, const struct engine_container *seen,
                    struct job_request *req, struct error *err)
 {
@@ -82,7 +81,7 @@ static int new_job(struct container *c, const struct engine_container *seen,
     return r;
 }
 
-/* A job's token is known to its own programs alone, so that no label gets into another's job. */
+/* Only a job's own programs know its token, so that no label can join another user's job. */
 static struct job *starter_of(const struct daemon *d, const struct engine_container *seen)
 {
     const char *token = labels_job(seen->labels, seen->n_labels);
@@ -91,7 +90,7 @@ static struct job *starter_of(const struct daemon *d, const struct engine_contai
     return j && !j->container ? j : NULL;
 }
 
-/* @j's process @first is the only one in it, and the terms are @req's from now on. */
+/* Only process @first of @j is in the container; @req's attributes apply from now on. */
 static void take_over(struct container *c, struct job *j, pid_t first,
                       const struct job_request *req)
 {
@@ -111,7 +110,7 @@ static int join(struct container *c, const struct engine_container *seen, struct
     if (r < 0)
         return r;
     take_over(c, starter, seen->pid, req);
-    if (starter->admission.phase == JOB_PAUSED) /* before its program had come so far */
+    if (starter->admission.phase == JOB_PAUSED) /* paused before the start */
         starter->confine->set_paused(starter, true);
     if (starter->admission.ending)
         starter->confine->stop(starter, NULL);
@@ -136,7 +135,7 @@ static int job_by_labels(struct container *c, const struct engine_container *see
     return r;
 }
 
-/* Limits first: what a process of the job may use by itself follows from them. */
+/* Limits first: how many cores a process of the job may use follows from them. */
 int container_take(struct container *c, const struct engine_container *seen,
                    struct job_request *adopted, struct error *err)
 {
@@ -174,12 +173,12 @@ bool container_leave(struct container *c)
             process_free(p);
     }
     container_job_gone(j);
-    if (!j->admission.wanted) /* nothing is left that could be paused */
+    if (!j->admission.wanted) /* no process in the job can be paused any more */
         admission_want(j, POLICY_VERB_RESUME, j->admission.cores);
     actuate_release(j);
     for (struct process *p = j->processes; p; p = p->next)
         j->confine->enter(p);
-    if (j->admission.ending) /* who waited for it ends by itself; a script would go on */
+    if (j->admission.ending) /* a waiting parent would end by itself, but a script would go on */
         job_terminate(j);
     j->dirty = true;
     daemon_store_later(j->daemon);

@@ -50,11 +50,11 @@ static bool elastic(const struct containers *set, const struct engine_container 
         return true;
     if (labels_refuse(seen->labels, seen->n_labels))
         return false;
-    fd = container_dir_open(set->daemon, seen->id); /* tide-runc's doing */
+    fd = container_dir_open(set->daemon, seen->id); /* tide-runc made the directory */
     return fd >= 0;
 }
 
-/* Something of the engine's was not learnt: the tick asks for all again. */
+/* An answer of the engine was lost: the tick asks for the whole list again. */
 static void miss(struct containers *set)
 {
     set->missed = true;
@@ -63,7 +63,7 @@ static void miss(struct containers *set)
 
 static void on_put_back(void *arg, const struct engine_result *result);
 
-/* True if an earlier daemon's limits are still on it: they are no reason to take it up with. */
+/* Returns true if an earlier daemon's limits are still on the container: they are not its own. */
 static bool put_back(struct containers *set, const char *id)
 {
     struct journal *keep = guardian_keep(set->daemon->guardian);
@@ -83,7 +83,7 @@ static void on_put_back(void *arg, const struct engine_result *result)
 
     if (!journal_settle(guardian_keep(set->daemon->guardian), result)) {
         if (result->code == -EREMOTEIO)
-            miss(set); /* not again at once: the engine is ill */
+            miss(set); /* not at once: the engine has a problem */
         else
             put_back(set, result->target);
     } else {
@@ -106,7 +106,7 @@ static void take(struct container *c, const struct engine_container *seen)
     log_refused(seen, err.text);
 }
 
-/* The job ended when its first process did, unless that word comes later than the engine's. */
+/* The job ended with its first process, unless the engine reports that before the kernel does. */
 static void died(struct container *c)
 {
     struct job *j = c->job;
@@ -132,13 +132,13 @@ static void on_answer(void *arg, const struct engine_result *result)
         return;
     }
     if (result->code == -ENOENT)
-        miss(set); /* gone without a word */
+        miss(set); /* the container vanished without an event */
     if (result->code < 0) {
         c->drift.known = false;
         container_happens(c, CONTAINER_LOST);
     }
     if (seen && c->job && runs_now(seen) && !container_runs(c->job))
-        died(c); /* another run is seen: to be looked at once more */
+        died(c); /* the engine describes a new run: inspected again */
     if (put_back(set, c->id) || result->code < 0 || !seen || !container_counts(&c->state) ||
         (c->job && !runs_now(seen)))
         container_happens(c, CONTAINER_UNREAD);
@@ -148,7 +148,7 @@ static void on_answer(void *arg, const struct engine_result *result)
         container_found_free(c, seen);
 }
 
-/* One that was not known when it was asked about. */
+/* Takes the answer about a container that was unknown when the question was sent. */
 static void on_inspected(void *arg, const struct engine_result *result)
 {
     struct containers *set = arg;
@@ -202,7 +202,7 @@ static void destroyed(struct container *c)
         container_listen(heir);
 }
 
-/* Of one that refused, under tide-runc, or was gone before we could look at it. */
+/* For a container that is no job: it refused, or ended before the inspection. */
 static void remove_directory(const struct daemon *d, const struct engine_event *event)
 {
     const char *key = engine_event_attribute(event, CONTAINER_LABEL ".key");
@@ -243,14 +243,14 @@ static void on_listed(void *arg, const struct engine_result *result)
     daemon_changed(set->daemon); /* the tick may rest */
 }
 
-/* What is heard of a container after the question is newer than the answer. */
+/* An event after the question is newer than the answer. */
 static void list(struct containers *set)
 {
     if (set->listing > 0)
         engine_cancel(set->engine, set->listing);
     set->lists++;
     for (struct container *c = set->first; c; c = c->next)
-        c->echoes = 0; /* may have been missed */
+        c->echoes = 0; /* their events may have been lost */
     set->listing =
         engine_list(set->engine, NULL, (struct engine_then){.done = on_listed, .arg = set});
     set->missed = set->listing < 0;
@@ -258,8 +258,8 @@ static void list(struct containers *set)
 }
 
 /*
- * Each update of ours brings one event, which says nothing of what it changed: one more is somebody
- * else's, in whatever order the two come.
+ * Each update of ours causes one event, which does not say what changed. An event beyond these is
+ * another program's, whichever comes first.
  */
 static bool our_update(struct container *c)
 {
@@ -269,7 +269,7 @@ static bool our_update(struct container *c)
     return true;
 }
 
-/* A pause between our question and the engine's answer is our own doing. */
+/* An event between our request and the engine's answer is our own pause or unpause. */
 static bool our_pause(const struct container *c, const struct engine_event *event)
 {
     const struct pause_call *call = &c->pause_call;
@@ -280,7 +280,7 @@ static bool our_pause(const struct container *c, const struct engine_event *even
            ms >= call->asked_ms && ms <= call->answered_ms;
 }
 
-/* Somebody else's. One from before our own last pause tells nothing of that. */
+/* Another program's pause. One that is older than our last pause says nothing about ours. */
 static void on_pause(struct container *c, const struct engine_event *event)
 {
     bool later = c->state.phase < CONTAINER_PAUSING &&
@@ -290,7 +290,7 @@ static void on_pause(struct container *c, const struct engine_event *event)
                                                                   : CONTAINER_NEWS);
 }
 
-/* A `die` of the run before may come late, behind the `start` of this one. */
+/* The `die` of the previous run may arrive after the `start` of this one. */
 static void on_die(struct container *c, const struct engine_event *event)
 {
     bool earlier = job_announce_exited(c->set->daemon, c->id, event->exit_code);
@@ -326,7 +326,7 @@ static void on_event(struct containers *set, const struct engine_event *event)
         break;
     case ENGINE_UPDATE:
         if (c && !our_update(c))
-            inspect(set, event->id); /* somebody else's: put right, see container_found */
+            inspect(set, event->id); /* container_found() repairs the change */
         break;
     case ENGINE_PAUSE:
     case ENGINE_UNPAUSE:
@@ -449,7 +449,7 @@ static int make_directory(const struct daemon *d)
 {
     if (mkdirat(d->dir_fd, CONTAINER_RUN_DIR, 0711) < 0 && errno != EEXIST)
         return -errno;
-    /* Users of containers pass through it, whatever the umask is. */
+    /* Container users need to pass through the directory, whatever the umask is. */
     return fchmodat(d->dir_fd, CONTAINER_RUN_DIR, 0711, 0) < 0 ? -errno : 0;
 }
 
@@ -474,7 +474,7 @@ int containers_new(struct daemon *d, const char *socket_path, struct containers 
         return error_set(err, -ENOMEM, "out of memory");
     set->daemon = d;
     if (d->cgroup && cgroup_version_cpu(d->cgroup) == CGROUP_V2)
-        set->shares = CGROUP_SHARES_LINEAR; /* until one of its containers shows otherwise */
+        set->shares = CGROUP_SHARES_LINEAR; /* until the first container shows another conversion */
     snprintf(set->path, sizeof(set->path), "%s", socket_path);
     set->inspected = on_answer;
     r = make_directory(d);

@@ -13,9 +13,9 @@
 #include <string.h>
 #include <time.h>
 
-#define SHOWN 24 /* bytes of a value that a note repeats */
+#define SHOWN 24 /* bytes of a value that a note quotes */
 
-/* The name behind the prefix's dot, "" for the prefix alone, NULL for somebody else's label. */
+/* The name behind the prefix's dot; "": the prefix alone; NULL: another program's label. */
 static const char *name_of(const char *key)
 {
     size_t n = strlen(CONTAINER_LABEL);
@@ -25,7 +25,7 @@ static const char *name_of(const char *key)
     return key[n] ? key + n + 1 : "";
 }
 
-/* RFC 3339, "2026-11-21T18:30:00Z" or with "+01:00"; fractions of a second are cut off. */
+/* RFC 3339, "2026-11-21T18:30:00Z" or with "+01:00"; cuts off fractions of a second. */
 static bool read_time(const char *text, uint64_t *ret_ms)
 {
     struct tm tm = {0};
@@ -50,7 +50,7 @@ static bool read_time(const char *text, uint64_t *ret_ms)
     return true;
 }
 
-/* Labels that are no attribute of the job, and what they take. */
+/* Labels that are no attributes of the job, and their values. */
 static const struct {
     const char *name, *takes;
 } others[] = {
@@ -71,7 +71,7 @@ static bool other_good(const char *name, const char *value)
 {
     if (!*name)
         return strcmp(value, "true") == 0 || strcmp(value, "false") == 0;
-    return strcmp(name, "key") != 0 || labels_key_valid(value); /* a job may have ended */
+    return strcmp(name, "key") != 0 || labels_key_valid(value); /* "job" may name an ended one */
 }
 
 static bool take(const struct attribute *a, const char *value, uint64_t start_ms,
@@ -96,7 +96,7 @@ static bool take(const struct attribute *a, const char *value, uint64_t start_ms
     return true;
 }
 
-/* A hostile value shall not get at the terminal of whoever reads the note. */
+/* Replaces control characters: a hostile value must not reach the reader's terminal. */
 static void printable(const char *value, char ret[SHOWN + 4])
 {
     size_t n = strnlen(value, SHOWN + 1);
@@ -201,7 +201,7 @@ void labels_parse(const struct engine_label *labels, size_t n, uint64_t start_ms
         if (!name || (a ? take(a, value, start_ms, &req->asked)
                         : other_takes(name) && other_good(name, value)))
             continue;
-        if (faults++ == 0) /* one is enough to look for */
+        if (faults++ == 0) /* the note names only the first */
             complain(a, name, value, note, size);
     }
     if (faults > 1)
