@@ -28,7 +28,7 @@ static bool in_cpuset(const struct process *p)
 
 /* ---- observing ---- */
 
-/* The machine as a whole is no limit, also where its size is made up (--cpus). */
+/* Cores that are the whole machine limit nothing, also where its size is made up (--cpus). */
 static uint32_t as_allowance(const struct daemon *d, uint64_t mcpu)
 {
     return mcpu >= 1000ull * d->topology.cpus ? 0 : (uint32_t)mcpu;
@@ -46,7 +46,7 @@ static uint32_t own_allowance(const struct process *p)
     return as_allowance(d, mcpu);
 }
 
-/* A child of a fenced process was born with the fence: its original is its family's. */
+/* A child of a fenced process inherits the fence, so its original affinity is the family's. */
 static void find_original(struct process *p)
 {
     const struct job *j = p->job;
@@ -67,14 +67,14 @@ static void enter(struct process *p)
     struct job *j = p->job;
 
     find_original(p);
-    j->placed.unfenceable = j->placed.quota_failed = false; /* may do for this one */
+    j->placed.unfenceable = j->placed.quota_failed = false; /* may work for this process */
     if (j->processes == p)
         j->observed.allowed_mcpu = own_allowance(p);
     job_group_add(p);
     if (j->admission.submitted)
         freezer_join(p);
     else if (!j->placed.groups &&
-             j->daemon->cgroup) /* a submitted job's child is paused with it no more */
+             j->daemon->cgroup) /* a child is not paused with its job any more */
         cgroup_move_home(j->daemon->cgroup, CGROUP_FREEZER, p->pid, NULL);
     if (cpuset_count(&j->placed.cores) > 0)
         fence_process(p, &j->placed.cores);
@@ -85,7 +85,7 @@ static bool look_at_allowance(struct job *j)
     uint32_t before = j->observed.allowed_mcpu, most = 0;
     bool limited = false, any = false;
 
-    /* What we wrote ourselves is no limit of the job's. */
+    /* An affinity that we set ourselves is no limit of the job's own. */
     if (cpuset_count(&j->placed.cores) > 0 || j->placed.quota_mcpu != CGROUP_NO_QUOTA)
         return false;
     for (const struct process *p = j->processes; p; p = p->next) {
@@ -104,13 +104,13 @@ static bool look_at_allowance(struct job *j)
     return j->observed.allowed_mcpu != before;
 }
 
-/* It has executed a setuid program since it joined its job. */
+/* The process has executed a setuid program since it joined its job. */
 static bool is_anothers(const struct process *p)
 {
     return owner_check(p->job, p->pidfd, p->pid) == -EPERM;
 }
 
-/* Somebody else changed an affinity: it is the new original. */
+/* Another program changed the affinity: that is the new original. */
 static bool look_at_affinity(struct job *j)
 {
     bool found = false;
@@ -132,7 +132,7 @@ static bool look_at_affinity(struct job *j)
     return found;
 }
 
-/* For what a person has asked for, or expects: the job's note says why it cannot be had. */
+/* For limits that a person asked for: the job's note says why they cannot be set. */
 static int enter_group(struct job *j, unsigned controller)
 {
     struct error err = {0};
@@ -151,14 +151,14 @@ static void unfence_process(struct process *p)
 
     if (!p->fenced && !in_cpuset(p))
         return;
-    if (proc_pidfd_signal(p->pidfd, 0) != -ESRCH) /* its pid may be another's by now */
+    if (proc_pidfd_signal(p->pidfd, 0) != -ESRCH) /* the pid may have been recycled */
         proc_set_affinity(d->root, p->pid, &p->original, NULL);
     if (!in_cpuset(p))
         guardian_forget(d->guardian, p->pid, p->start);
     p->fenced = false;
 }
 
-/* A setuid program gets no cores, and does not keep those of an earlier time. */
+/* A setuid program gets no cores, and loses those that it got before. */
 static int fence_process(struct process *p, const struct cpuset *cores)
 {
     struct daemon *d = p->job->daemon;
@@ -207,10 +207,10 @@ void actuate_release(struct job *j)
     job_group_remove(j);
     for (struct process *p = j->processes; p; p = p->next)
         p->moved = 0;
-    j->placed.weight = 0; /* none yet: to be written anew */
+    j->placed.weight = 0; /* none yet: to be written again */
     j->placed.quota_mcpu = CGROUP_NO_QUOTA;
     j->placed.unfenceable = j->placed.quota_failed = false;
-    j->placed.freezer = (struct freezer){0}; /* its group is gone */
+    j->placed.freezer = (struct freezer){0}; /* the control group was removed */
 }
 
 static int set_cores(struct job *j, const struct cpuset *cores)
@@ -246,7 +246,7 @@ static void set_weight(struct job *j, uint32_t weight)
     char name[CGROUP_NAME_MAX];
     int r;
 
-    j->placed.weight = weight; /* also when it fails: once is enough, the note says why */
+    j->placed.weight = weight; /* also on failure: the note says why, and no retry helps */
     if (!d->weights)
         return;
     if (enter_group(j, CGROUP_CPU) < 0) {
@@ -306,7 +306,7 @@ static bool can_limit(const struct job *j)
     return j->daemon->weights;
 }
 
-/* Writing to the kernel is done at once. */
+/* The kernel takes changes at once. */
 static bool is_under_way(const struct job *j)
 {
     return false;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Confines processes of `tide run` (job/confine.h): by the affinity of their threads, or a control
- * group of their own with cpuset, weight and quota where the daemon may make one and the processes
- * may be moved; the freezer pauses them. The guardian knows every original before it is changed.
- * Daemon's event loop only.
+ * Confines processes of `tide run` (job/confine.h) by the affinity of their threads. Where the
+ * daemon may make control groups and move the processes, it uses cpuset, weight and quota of one
+ * for the job; the freezer pauses it. The guardian notes every original first. Daemon's event loop
+ * only.
  */
 #pragma once
 
@@ -14,11 +14,10 @@ struct daemon;
 
 extern const struct confine process_confine;
 
-extern const struct job_observer actuate_observer; /* forgets what is gone */
+extern const struct job_observer actuate_observer; /* forgets ended jobs and processes */
 
-/* Gives back what is in place for a job that goes on: it becomes a container, or stops being one.
- */
+/* Restores the limits of a job that goes on, when it becomes a container or stops being one. */
 void actuate_release(struct job *j);
 
-/* The daemon's end: everything back. */
+/* The daemon ends: restores all. */
 void actuate_restore_all(struct daemon *d);

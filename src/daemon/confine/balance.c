@@ -14,13 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BALANCE_MAX     4096              /* that are looked at; what lies beyond is not seen */
-#define DEPTH_MAX       16                /* of a job's group */
-#define LOOK_NS         (200 * NS_PER_MS) /* a shorter time says nothing of use */
-#define ACTIVE_PERMILLE 10                /* of one processor: less is a group that waits */
-#define WRITE_PERMILLE  20                /* a weight that is off by less stays */
-#define OFF_PERMILLE    100               /* of a job's part: a person is told from there on … */
-#define OFF_LOOKS       3                 /* … when it lasts: a resize is no fault */
+#define BALANCE_MAX     4096              /* control groups looked at; further ones are ignored */
+#define DEPTH_MAX       16                /* depth of a job's group */
+#define LOOK_NS         (200 * NS_PER_MS) /* processor time over a shorter period is no measure */
+#define ACTIVE_PERMILLE 10                /* of one CPU; a group that uses less counts as waiting */
+#define WRITE_PERMILLE  20                /* a smaller correction of a weight is not written */
+#define OFF_PERMILLE    100 /* a person is told when a job misses its part by this … */
+#define OFF_LOOKS       3   /* … so often in a row: during a resize it may */
 
 struct entry {
     char *path;
@@ -28,19 +28,19 @@ struct entry {
     uint64_t cpu_ns, at_ns;
 };
 
-/* What was found, parents before children. The tree's groups apart: that is how it takes them. */
+/* The groups found, parents before children. `group` is an array of its own, for tree_weights.h. */
 struct look {
     struct entry *entry;
     struct tree_group *group;
-    struct name_map by_path; /* index into both */
+    struct name_map by_path; /* index into both arrays */
     uint32_t n, room;
 };
 
 struct balance {
     struct daemon *d;
     struct look now, before;
-    uint32_t own_units; /* of our group before it was compared with others; 0: it was not */
-    unsigned off;       /* looks, one after another, in which a job was */
+    uint32_t own_units; /* our group's weight before the first comparison; 0: none yet */
+    unsigned off;       /* looks in a row in which a job missed its part */
     char note[2 * ERROR_TEXT_MAX];
 };
 
@@ -70,7 +70,7 @@ static int reserve(struct look *l)
     return 0;
 }
 
-/* With its ancestors before it. Returns 0 or -errno; *ret is its index. */
+/* Adds a group and its ancestors, those first. Returns 0 or -errno; *ret is its index. */
 static int add(struct look *l, const char *path, unsigned depth, uint32_t *ret)
 {
     const char *slash = strrchr(path, '/');
@@ -127,7 +127,7 @@ static void add_jobs(struct balance *g)
         l->group[i].ours = true;
 }
 
-/* Jobs below one parent alone compare by themselves. */
+/* The kernel itself compares jobs below the same parent. */
 static bool apart(const struct look *l)
 {
     uint32_t parent = TREE_ROOT;
@@ -152,7 +152,7 @@ static int add_beside(void *arg, const char *path)
     return r == -ENAMETOOLONG ? 0 : r;
 }
 
-/* Siblings directly below the root change nothing: they take the same from all of the others. */
+/* Siblings directly below the root matter to nobody: they take the same from all the others. */
 static void add_siblings(struct balance *g)
 {
     struct look *l = &g->now;
@@ -165,9 +165,9 @@ static void add_siblings(struct balance *g)
 /* ---- what they are ---- */
 
 /*
- * Time that was used since the last look tells who competes. Of a new group that is not known: jobs
- * count, others do not yet. A hundred idle ones at once would make our weight so small that our
- * jobs would starve, and who starves looks idle: it would stay so.
+ * A group competes if it used processor time since the last look. A new group has no such measure:
+ * jobs count at once, other groups only later. A hundred idle groups that counted at once would
+ * shrink our weight until our jobs starve; a starving job looks idle, so that would last.
  */
 static bool is_active(const struct look *before, struct entry *e, const struct cgroup_load *load,
                       uint64_t now)
@@ -198,7 +198,7 @@ static void read_all(struct balance *g, uint64_t now)
         struct cgroup_load load;
 
         if (cgroup_read_load(g->d->cgroup, l->entry[i].path, &load) < 0)
-            continue; /* it went just now: weighs and uses nothing */
+            continue; /* the group has just been removed */
         group->weight = load.units;
         group->active = is_active(&g->before, &l->entry[i], &load, now);
         if (l->entry[i].job)
@@ -245,13 +245,13 @@ static void place_own(struct balance *g)
         write_own(g, own, units);
 }
 
-/* Nobody is left elsewhere to compare with. */
+/* No job elsewhere is left to compare with. */
 static void let_go_of_own(struct balance *g)
 {
     uint32_t own = find_ours(&g->now);
 
     if (own == TREE_ROOT || g->own_units == 0)
-        return; /* it is not there now, or is as it was made */
+        return; /* there is no such group now, or its weight is unchanged */
     write_own(g, own, g->own_units);
     g->own_units = 0;
 }
@@ -314,7 +314,7 @@ void balance_look(struct balance *g, uint64_t now_ns)
     add_jobs(g);
     if (!apart(&g->now)) {
         if (cgroup_version_cpu(g->d->cgroup) == CGROUP_V2)
-            read_all(g, now_ns); /* what runtimes make of shares, see container_weighs */
+            read_all(g, now_ns); /* container_weighs() learns how runtimes convert shares */
         let_go_of_own(g);
         g->off = 0;
         g->note[0] = '\0';

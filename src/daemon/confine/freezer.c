@@ -31,8 +31,8 @@ static bool move(const struct daemon *d, const char *name, const struct census_e
 }
 
 /*
- * A daemon that finds the job again knows of its first process alone, and the guardian has moved
- * all out of the earlier group. Who is forked while we look is found in the next pass.
+ * A daemon that recovers the job knows only its first process, and the guardian has moved all of
+ * them out of the earlier group. A process forked during a pass is found in the next one.
  */
 static void gather(struct job *j)
 {
@@ -79,13 +79,13 @@ void freezer_join(const struct process *p)
         return;
     }
     if (j->processes != p)
-        return; /* the first could not be frozen */
+        return; /* its first process could not be moved */
     *f = (struct freezer){.able = true};
     if (enter(j, &err) < 0)
         cannot(f, err.text);
     else if (j->admission.begun_ns)
         gather(j);
-    admission_runs(j); /* what was frozen under an earlier daemon is not in this group */
+    admission_runs(j); /* processes that an earlier daemon froze are not in this group */
 }
 
 /* ---- pausing ---- */
@@ -106,8 +106,7 @@ bool freezer_can(const struct job *j, const char **ret_why)
     return j->placed.freezer.able && j->admission.submitted && !j->observed.frozen;
 }
 
-/* Frozen, or as good: what a signal cannot wake up either sleeps in the kernel, and uses no core.
- */
+/* Whether it is frozen, or nearly: a process in uninterruptible sleep uses no core either. */
 static void look(struct job *j)
 {
     struct freezer *f = &j->placed.freezer;
@@ -118,7 +117,7 @@ static void look(struct job *j)
                     (frost == CGROUP_FREEZING && clock_now_ns() - f->since_ns >= JOB_DEADLINE_NS);
 }
 
-/* A setuid program in the job's group would stand still with it, and whatever waits for it. */
+/* A setuid program in the job's group would freeze, too, and block whatever waits for it. */
 static int check_member(void *arg, pid_t pid)
 {
     int r = owner_check_pid(arg, pid);
@@ -132,7 +131,7 @@ static int check_members(struct job *j, const char *name)
 
     if (r == 0)
         r = cgroup_each_freezable(j->daemon->cgroup, name, check_member, j);
-    if (r < 0) /* else the policy would ask for the same pause again, at once */
+    if (r < 0) /* else the policy would order the same pause again at once */
         cannot(&j->placed.freezer,
                r == -EPERM ? "a process of it has the rights of another user (a setuid program?)"
                            : strerror(-r));
@@ -169,7 +168,7 @@ bool freezer_paused(const struct job *j)
     return j->placed.freezer.paused;
 }
 
-/* As long again as it has taken by now: nearly always it is a millisecond. */
+/* Looks again after as long as it has taken so far: nearly always a millisecond is enough. */
 uint64_t freezer_next_look(const struct job *j, uint64_t now)
 {
     const struct freezer *f = &j->placed.freezer;
@@ -180,7 +179,7 @@ uint64_t freezer_next_look(const struct job *j, uint64_t now)
     return now + (taken > LOOK_MIN_NS ? taken : LOOK_MIN_NS);
 }
 
-/* On v1 not even that ends who is frozen, and whoever sent it expects no less. */
+/* On v1 even SIGKILL does not end a frozen process; its sender expects that it does. */
 static bool is_killed(const struct job *j)
 {
     struct proc_status status;
@@ -201,7 +200,7 @@ bool freezer_look(struct job *j)
     if (!f->able || read_frost(j, &frost) < 0)
         return false;
     if (f->paused && frost == CGROUP_THAWED) {
-        f->want = f->paused = false; /* the next plan makes the pause again, if it is still due */
+        f->want = f->paused = false; /* the next plan pauses it again, if that is still due */
         admission_runs(j);
         return true;
     }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pauses submitted jobs that are processes: the kernel freezes the control group in which all of
- * them lie, from the runner on. No signal: SIGSTOP is seen by parents and shells, and may be taken
- * back by anybody. Where no such group may be made, or a process lies in somebody else's, the job
- * cannot be paused, and says so. The guardian thaws when the daemon is gone.
- * Daemon's event loop only; called by actuate.c.
+ * Pauses submitted jobs that are processes: the kernel freezes the control group that holds all of
+ * them, from the runner on. SIGSTOP would not do: parents and shells see it, and anybody may end it
+ * with SIGCONT. A job cannot be paused, and says so, where no such group may be made or a process
+ * sits in another program's. The guardian thaws when the daemon is gone. Daemon's event loop only;
+ * called by actuate.c.
  */
 #pragma once
 
@@ -14,7 +14,7 @@
 struct job;
 struct process;
 
-/* A process of a submitted job: it and what it has forked belong where they can be frozen. */
+/* Moves process @p of a submitted job, with all that it has forked, to where they can be frozen. */
 void freezer_join(const struct process *p);
 
 /* ---- as job/confine.h has them ---- */
@@ -23,8 +23,8 @@ bool freezer_can(const struct job *j, const char **ret_why);
 int freezer_want(struct job *j, bool paused);
 bool freezer_paused(const struct job *j);
 
-/* When to look again whether all of it has come to rest; UINT64_MAX: it has. */
+/* When to check again whether all processes are frozen; UINT64_MAX: they are. */
 uint64_t freezer_next_look(const struct job *j, uint64_t now);
 
-/* Somebody else froze or thawed it: true if something changed. */
+/* Returns true if another program froze or thawed the job. */
 bool freezer_look(struct job *j);

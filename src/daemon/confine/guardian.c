@@ -23,15 +23,15 @@
 #include <sys/wait.h>
 
 #define LOCK_WAIT_NS    (5 * NS_PER_S)
-#define AGAIN_US        1000000 /* between two tries to start it */
+#define AGAIN_US        1000000 /* between two attempts to start it */
 #define LOCK_PAUSE_US   5000
-#define REMOVE_TRIES    500 /* by the guardian, and by a daemon that begins or ends */
+#define REMOVE_TRIES    500 /* by the guardian, or by a daemon that starts or ends */
 #define OWN_TRIES       20
 #define REMOVE_PAUSE_US 10000
 #define TABLE_BYTES     (GUARDIAN_ENTRIES_MAX * sizeof(struct entry))
 
 struct entry {
-    atomic_uint used; /* set last, so that a torn entry is never acted upon */
+    atomic_uint used; /* set last, so that no one acts on a half-written entry */
     int32_t pid;
     uint64_t start;
     struct cpuset original;
@@ -40,11 +40,11 @@ struct entry {
 struct guardian {
     sd_event *event;
     sd_event_source *exit_source, *again;
-    struct entry *table;     /* shared with the child, and in a file, with the next daemon */
-    struct journal *journal; /* the same of containers */
-    unsigned top;            /* entries ever used */
+    struct entry *table;     /* shared with the guardian, and in a file, with the next daemon */
+    struct journal *journal; /* the originals of containers */
+    unsigned top;            /* number of entries ever used */
     int dir_fd;              /* borrowed */
-    int pipe_fd;             /* its other end is the child's; closed when the daemon ends */
+    int pipe_fd; /* closed when the daemon ends, which the guardian sees at the other end */
     int pidfd;
     pid_t pid;
     char group[CGROUP_NAME_MAX];
@@ -88,7 +88,7 @@ void guardian_forget(struct guardian *g, pid_t pid, uint64_t start)
         atomic_store(&e->used, 0);
 }
 
-/* A large process that is just exiting counts in its group for some 100 ms. */
+/* A large process that is exiting stays in its group for some 100 ms. */
 static void remove_group(const struct cgroup *cg, const char *group, unsigned tries)
 {
     for (unsigned i = 0; i < tries && cgroup_remove(cg, group, NULL) == -EBUSY; i++)
@@ -100,7 +100,7 @@ static unsigned restore(struct entry *table, int root, const struct cgroup *cg, 
     unsigned n = 0;
     struct proc_stat stat;
 
-    /* Out of the groups first: a cpuset would cut an affinity that reaches beyond it. */
+    /* Moves processes out of the groups first: a cpuset would cut a wider affinity. */
     if (cg)
         cgroup_remove(cg, group, NULL);
     for (struct entry *e = table; e < table + GUARDIAN_ENTRIES_MAX; e++) {
@@ -135,7 +135,7 @@ unsigned guardian_restore(struct guardian *g, int root, const struct cgroup *cg)
 
 /* ---- the child ---- */
 
-/* Everything but stderr, the pipe's reading end and the lock belongs to the daemon. */
+/* Closes everything but stderr, the pipe's reading end and the lock: the rest is the daemon's. */
 static void close_others(int pipe_fd, int lock_fd)
 {
     int low = pipe_fd < lock_fd ? pipe_fd : lock_fd, high = pipe_fd < lock_fd ? lock_fd : pipe_fd;
@@ -152,8 +152,8 @@ static void close_others(int pipe_fd, int lock_fd)
 }
 
 /*
- * Containers' engines take their time. A new daemon that waits is let in between two rounds: what
- * is left is its business then, and it finds that in journal.h's file.
+ * Containers' engines are slow. A new daemon that waits takes over between two rounds: it finds the
+ * remaining containers in journal.h's file.
  */
 static void restore_containers(struct journal *k, int lock_fd)
 {
@@ -193,15 +193,15 @@ _Noreturn static void guard(const struct guardian *g, int pipe_fd, int lock_fd)
         restore(g->table, root, cg, g->group);
     }
     restore_containers(g->journal, lock_fd);
-    close_fd(lock_fd); /* a waiting daemon may begin: its group has another name */
+    close_fd(lock_fd); /* a waiting daemon may start: its group has another name */
     if (cg)
         remove_group(cg, g->group, REMOVE_TRIES);
     _exit(0);
 }
 
 /*
- * The lock belongs to the open file, which the child inherits: it is free when no guardian of this
- * directory is at work any more. Without it (full disk) a new daemon could meet an old guardian.
+ * The lock belongs to the open file, which the guardian inherits: it is free once no guardian of
+ * this directory is at work. Without a lock (full disk) a new daemon could meet an old guardian.
  */
 static int lock_guardian(int dir_fd, uint64_t wait_ns)
 {
@@ -239,7 +239,7 @@ static int start(struct guardian *g, int lock_fd)
     g->pidfd = proc_pidfd_open(g->pid);
     r = g->pidfd < 0 ? g->pidfd
                      : sd_event_add_io(g->event, &g->exit_source, g->pidfd, EPOLLIN, on_child, g);
-    if (r < 0) /* without its pipe it would begin to restore */
+    if (r < 0) /* running on: without its pipe it would begin to restore */
         daemon_log("cannot watch the guardian process: %s; if it dies, nothing replaces it",
                    strerror(-r));
     return 0;
@@ -261,7 +261,7 @@ static void start_again(struct guardian *g, const char *why)
     int r;
 
     stop(g);
-    lock_fd = lock_guardian(g->dir_fd, 0); /* it ended with the guardian; the loop cannot wait */
+    lock_fd = lock_guardian(g->dir_fd, 0); /* free: the guardian is dead; the loop cannot wait */
     r = start(g, lock_fd);
     if (r == 0) {
         daemon_log("%sa new guardian was started", why);
@@ -288,7 +288,7 @@ static int on_child(sd_event_source *s, int fd, uint32_t events, void *arg)
     return 0;
 }
 
-/* A file of the right size, ours alone, with room on the disk: a hole would be a SIGBUS later. */
+/* Only ours, of the right size and with its blocks allocated: a hole could raise SIGBUS later. */
 static int open_table(int dir_fd)
 {
     _cleanup_fd_ int fd = openat(dir_fd, GUARDIAN_TABLE,
@@ -300,14 +300,14 @@ static int open_table(int dir_fd)
         return -errno;
     if (!S_ISREG(st.st_mode) || st.st_uid != geteuid())
         return -EPERM;
-    /* Another version's, or none: nothing in it can be read. */
+    /* Written by another version, or empty: not readable. */
     if (st.st_size != (off_t)TABLE_BYTES && ftruncate(fd, 0) < 0)
         return -errno;
     r = posix_fallocate(fd, 0, (off_t)TABLE_BYTES);
     return r ? -r : TAKE_FD(fd);
 }
 
-/* What neither the last daemon nor its guardian put back, since both were killed. */
+/* Restores processes that were left because the last daemon and its guardian were both killed. */
 static void restore_left(struct guardian *g)
 {
     _cleanup_fd_ int root = file_open_root();
@@ -318,8 +318,7 @@ static void restore_left(struct guardian *g)
             "an earlier tided and its guardian died: restored the CPU affinity of %u processes", n);
 }
 
-/* Only who has the lock reads or writes the file. Without it, the table dies with both processes.
- */
+/* Only the holder of the lock uses the file. Without it the table dies with both processes. */
 static int table_new(struct guardian *g, bool locked)
 {
     _cleanup_fd_ int fd = locked ? open_table(g->dir_fd) : -EAGAIN;
@@ -354,7 +353,7 @@ int guardian_new(sd_event *event, int dir_fd, const char *state_dir, const char 
     lock_fd = lock_guardian(dir_fd, LOCK_WAIT_NS);
     if (lock_fd < 0)
         daemon_log("cannot lock the guardian's file: %s", strerror(-lock_fd));
-    if (cg && *earlier) /* else its cpusets would cut what is restored, and reset it at their end */
+    if (cg && *earlier) /* else its cpusets would cut or reset the restored affinities */
         remove_group(cg, earlier, OWN_TRIES);
     r = table_new(g, lock_fd >= 0);
     if (r == 0)

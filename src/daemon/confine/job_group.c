@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AGAIN_US  20000 /* between two tries to remove a group */
-#define TRIES_MAX 500   /* then it stays until the daemon ends */
-#define STEP      16    /* groups that are tried at a time */
+#define AGAIN_US  20000 /* between two attempts to remove a group */
+#define TRIES_MAX 500   /* then the group stays until the daemon ends */
+#define STEP      16    /* groups tried in one turn of the loop */
 
-/* The group of a job that is gone. */
+/* The group of an ended job. */
 struct leaving {
     struct leaving *next;
     unsigned tries;
@@ -61,13 +61,13 @@ static void remove_group(const struct daemon *d, const char *name)
     if (try_removal(d, name) != -EBUSY)
         return;
     l = calloc(1, sizeof(*l));
-    if (!l) /* it goes with the daemon's group */
+    if (!l) /* the daemon's group takes it along */
         return;
     snprintf(l->name, sizeof(l->name), "%s", name);
     append(d->job_groups, l);
 }
 
-/* A job that needs its group again has it. */
+/* The job needs its group again: not to be removed. */
 static void keep_group(struct job_groups *g, const char *name)
 {
     for (struct leaving **at = &g->first; *at; at = &(*at)->next) {
@@ -89,7 +89,7 @@ static int on_again(sd_event_source *s, uint64_t usec, void *arg)
 
     for (; l && n < STEP; l = l->next)
         n++;
-    for (; n > 0; n--) { /* those that stay go to the end */
+    for (; n > 0; n--) { /* groups that cannot be removed yet go to the end */
         l = g->first;
         g->first = l->next;
         if (try_removal(g->daemon, l->name) == -EBUSY && ++l->tries < TRIES_MAX) {
@@ -143,7 +143,7 @@ struct job_groups *job_groups_free(struct job_groups *g)
 
 /* ---- making ---- */
 
-/* Nothing is made before it is needed: a group without effect is a group too many. */
+/* A group is made when first needed: each one costs the kernel work. */
 int job_group_enter(struct job *j, unsigned controller, struct error *err)
 {
     struct daemon *d = j->daemon;
@@ -163,7 +163,7 @@ int job_group_enter(struct job *j, unsigned controller, struct error *err)
     for (struct process *p = j->processes; p && r == 0; p = p->next) {
         if (!owner_agrees(p))
             continue;
-        /* A move between cpusets resets the affinity on older kernels. */
+        /* On older kernels a move between cpusets resets the affinity. */
         if (controller == CGROUP_CPUSET)
             r = guardian_note(d->guardian, p->pid, p->start, &p->original);
         if (r < 0)

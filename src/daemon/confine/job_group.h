@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The control group that a job has below the daemon's own: made in a controller when that is first
- * needed, with the job's processes moved in, and removed when the job is gone; as a process that is
- * just exiting keeps its group for a while, in steps, between which the event loop goes on. Owns
- * job.placed.groups and process.moved. Daemon's event loop only; called by actuate.c and freezer.c.
+ * A job's control group below the daemon's own: made in a controller when first needed, and removed
+ * after the job. A process that is exiting keeps its group for a while, so removal is tried in
+ * steps between turns of the loop. Owns job.placed.groups and process.moved. Daemon's event loop
+ * only; called by actuate.c and freezer.c.
  */
 #pragma once
 
@@ -15,7 +15,7 @@ struct job;
 struct job_groups;
 struct process;
 
-/* What remembers the groups that are still to be removed. Returns 0 or -errno. */
+/* The groups that are still to be removed. Returns 0 or -errno. */
 int job_groups_new(struct daemon *d, struct job_groups **ret);
 struct job_groups *job_groups_free(struct job_groups *g); /* takes NULL, returns NULL */
 
@@ -27,7 +27,7 @@ void job_group_name(const struct job *j, char ret_name[CGROUP_NAME_MAX]);
  */
 int job_group_enter(struct job *j, unsigned controller, struct error *err);
 
-/* A process that joins goes where the others are. */
+/* Moves a process that joins into the groups of its job. */
 void job_group_add(struct process *p);
 
 void job_group_remove(struct job *j);

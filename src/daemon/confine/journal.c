@@ -22,14 +22,14 @@
 
 #define MAGIC        0x7065656b65646974ull /* "tidekeep" */
 #define VERSION      1
-#define SLOT_BYTES   512 /* no record crosses a page or a sector: a write is whole or not at all */
-#define ASIDE        32  /* updates that are under way at a time in journal_restore */
-#define FAILURES_MAX 3   /* an engine that fails so often means it */
-#define OVERTAKEN_MS 300 /* how late a dead daemon's last call may still be carried out */
+#define SLOT_BYTES   512 /* no record crosses a page or sector: written whole or not at all */
+#define ASIDE        32  /* updates outstanding at a time in journal_restore */
+#define FAILURES_MAX 3   /* after so many errors in a row an engine is given up */
+#define OVERTAKEN_MS 300 /* a dead daemon's last call may be carried out so much later */
 
-/* As it lies in the file, of a little-endian machine; an empty slot is all zeros. */
+/* A record in the file, little-endian; an empty slot is all zeros. */
 struct record {
-    uint64_t sum; /* of all that follows */
+    uint64_t sum; /* checksum of all that follows */
     struct cpuset cpus;
     struct engine_quota quota;
     uint32_t shares;
@@ -48,25 +48,25 @@ static_assert(sizeof(struct record) <= SLOT_BYTES, "a record fits into its slot"
 enum state { FREE, KEPT, LEFT, ASKED };
 
 struct entry {
-    atomic_uint state; /* set last, so that a torn entry is never acted upon */
+    atomic_uint state; /* set last, so that no one acts on a half-written entry */
     atomic_bool called;
-    bool unsynced; /* written, but not known to be on disk */
+    bool unsynced; /* written, but perhaps not on disk */
     unsigned failures;
     struct record record;
 };
 
 struct journal {
-    unsigned top; /* entries ever used */
-    int fd;       /* of the process at work; -1: none */
+    unsigned top; /* number of entries ever used */
+    int fd;       /* this process's own; -1: none */
     bool on_disk;
-    bool failed; /* said already */
+    bool failed; /* logged already */
     char path[PATH_MAX];
     struct entry entry[JOURNAL_CONTAINERS_MAX];
 };
 
 /* ---- the file ---- */
 
-/* Tells torn and flipped bits, no malice: whoever may write the file may do the rest. */
+/* Detects torn and flipped bits, no malice: a writer of the file may do anything else, too. */
 static uint64_t sum_of(const struct record *r)
 {
     return fnv_bytes(FNV_START, (const char *)r + sizeof(r->sum), sizeof(*r) - sizeof(r->sum));
@@ -113,7 +113,7 @@ static int open_file(const char *path)
     return TAKE_FD(fd);
 }
 
-/* Records that are not as they were written are left out: the containers keep what they have. */
+/* Damaged records are ignored: those containers keep their present limits. */
 static void read_records(struct journal *k)
 {
     unsigned left = 0, bad = 0;
@@ -146,7 +146,7 @@ static void read_records(struct journal *k)
             k->path, left);
 }
 
-/* All of its blocks are there before the first record: a full disk fails here or never. */
+/* Allocates all blocks before the first record: a full disk fails here or never. */
 static int prepare_file(struct journal *k)
 {
     struct header header = {0}, ours = {MAGIC, VERSION, JOURNAL_CONTAINERS_MAX};
@@ -169,7 +169,7 @@ static int prepare_file(struct journal *k)
     return 0;
 }
 
-/* A file in a directory that is not synced is lost with the directory's entry. */
+/* A new file survives a power failure only if its directory is synced. */
 static int sync_directory(const char *dir)
 {
     _cleanup_fd_ int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -186,7 +186,7 @@ static void use_file(struct journal *k, const char *dir)
     else
         k->fd = r = open_file(k->path);
     if (r >= 0 && flock(k->fd, LOCK_EX | LOCK_NB) < 0)
-        r = -errno; /* another daemon's */
+        r = -errno; /* another daemon has the lock */
     if (r >= 0)
         r = prepare_file(k);
     if (r >= 0)
@@ -245,7 +245,7 @@ int journal_note(struct journal *k, const char *socket_path, const char *id,
     unsigned i = 0;
     struct entry *e = find(k, id);
 
-    if (e) { /* also left: a daemon that knows it from its own book goes on with it */
+    if (e) { /* an entry left by an earlier daemon goes on, too */
         atomic_store(&e->state, KEPT);
         return e->unsynced;
     }
@@ -283,7 +283,7 @@ void journal_correct(struct journal *k, const char *id, const struct engine_upda
 
     if (!e)
         return;
-    atomic_store(&e->state, FREE); /* while it is torn */
+    atomic_store(&e->state, FREE); /* while it is half-written */
     set_own(&e->record, own);
     atomic_store(&e->state, KEPT);
     write_record(k, e);
@@ -293,7 +293,7 @@ void journal_correct(struct journal *k, const char *id, const struct engine_upda
 static void drop(struct journal *k, struct entry *e)
 {
     atomic_store(&e->state, FREE);
-    e->unsynced = false; /* that it is forgotten can wait for the kernel */
+    e->unsynced = false; /* a forgotten entry may reach the disk late */
     write_record(k, e);
 }
 
@@ -313,7 +313,7 @@ void journal_pause(struct journal *k, const char *id, bool paused)
         return;
     e->record.paused = paused;
     e->record.sum = sum_of(&e->record);
-    write_record(k, e); /* nothing is paused after a loss of power */
+    write_record(k, e); /* no pause survives a power failure */
 }
 
 void journal_call(struct journal *k, const char *id, bool under_way)
@@ -359,13 +359,13 @@ bool journal_settle(struct journal *k, const struct engine_result *result)
 
     if (!e || atomic_load(&e->state) != ASKED)
         return true;
-    if (result->code == -EREMOTEIO) /* a pause is never given up: it would be for ever */
+    if (result->code == -EREMOTEIO) /* never given up: the pause would last for ever */
         lost = ++e->failures < FAILURES_MAX || result->verb == ENGINE_V_UNPAUSE;
     if (!lost && result->verb == ENGINE_V_UPDATE) {
         drop(k, e);
         return true;
     }
-    if (!lost) { /* it goes on, or did so before: now the limits */
+    if (!lost) { /* the container runs: now its limits */
         journal_pause(k, e->record.id, false);
         e->failures = 0;
     }
@@ -400,7 +400,7 @@ struct restoring {
 
 static void on_done(void *arg, const struct engine_result *result);
 
-/* Some at a time: an engine takes some 20 ms of a processor for each, whatever is waiting. */
+/* A few at a time: each costs an engine some 20 ms of processor time. */
 static void ask_more(struct restoring *r)
 {
     struct journal *k = r->journal;
@@ -449,7 +449,7 @@ static void restore_engine(struct journal *k, const char *path, uint64_t until_n
     engine_free(r.engine);
 }
 
-/* Each engine once. */
+/* Waits for each engine once. */
 static void restore_all(struct journal *k, uint64_t until_ns)
 {
     bool done[JOURNAL_CONTAINERS_MAX] = {false};
@@ -467,8 +467,8 @@ static void restore_all(struct journal *k, uint64_t until_ns)
 }
 
 /*
- * Engines carry out what came last first, if it so happens: what the daemon was waiting for when it
- * died may undo what is put back. So that is put back once more.
+ * An engine may carry out calls out of order: one that the daemon had outstanding when it died can
+ * undo a restored limit. Such a container is restored a second time.
  */
 unsigned journal_restore(struct journal *k)
 {
@@ -476,13 +476,13 @@ unsigned journal_restore(struct journal *k)
     bool called[JOURNAL_CONTAINERS_MAX] = {false}, paused[JOURNAL_CONTAINERS_MAX], any = false;
     unsigned left = 0;
 
-    k->fd = k->on_disk ? open_file(k->path) : -1; /* the daemon's own was closed */
+    k->fd = k->on_disk ? open_file(k->path) : -1; /* the daemon's descriptor was closed */
     for (unsigned i = 0; i < k->top; i++) {
         struct entry *e = &k->entry[i];
 
         if (atomic_load(&e->state) == FREE)
             continue;
-        atomic_store(&e->state, LEFT); /* also what was asked for and not answered in time */
+        atomic_store(&e->state, LEFT); /* including updates without an answer in time */
         any |= called[i] = atomic_exchange(&e->called, false);
         paused[i] = e->record.paused;
     }
