@@ -20,13 +20,13 @@ struct decision {
     struct policy_spec spec;
     unsigned capacity;
     uint64_t next_ns;
-    /* storage for one decision over `room` jobs */
+    /* storage for a decision over at most `room` jobs */
     size_t room;
-    struct job **job; /* by index of the snapshot */
+    struct job **job; /* indexed as in the snapshot */
     struct policy_job *jobs;
     struct policy_user *users;
     struct policy_amount *current;
-    uint32_t *tables; /* of each job two: speed-up and envelope, for every number of cores */
+    uint32_t *tables; /* two for each job, speed-up and envelope, indexed by cores */
     size_t table_room;
     struct policy_decision *decisions;
     struct cores_job *cores;
@@ -58,7 +58,7 @@ int decision_parse_policy(const char *text, struct policy_spec *ret, struct erro
 void decision_set_policy(struct decision *d, const struct policy_spec *spec)
 {
     d->spec = *spec;
-    d->state_size = 0; /* it is of the former policy, or of other parameters */
+    d->state_size = 0; /* the state belongs to the former policy or parameters */
 }
 
 int decision_new(struct decision **ret, struct error *err)
@@ -170,11 +170,10 @@ uint64_t decision_next(const struct decision *d)
 /* ---- snapshot ---- */
 
 /*
- * A job whose agent has not reported anything cannot be told from an idle shell: a TensorFlow
- * program imports for some seconds before it has a pool, `tide run -- bash` may sit there for days.
- * So a new job holds a core (or its --min) for half a minute, and afterwards only what --min asks
- * for or what it is seen to use: its processes still run, and the moment that a backend reports it
- * counts in full.
+ * A new job whose agent has not reported looks like an idle shell: a TensorFlow program imports for
+ * some seconds before it has a pool, `tide run -- bash` may sit there for days. So a new job holds
+ * a core (or its --min) for half a minute, afterwards only its --min or the cores that it is seen
+ * to use. Its processes still run, and once a backend reports, the job counts in full.
  */
 bool decision_counts(const struct job *j, uint64_t now)
 {
@@ -197,10 +196,10 @@ static uint32_t policy_pin_of(const struct job *j)
 }
 
 /*
- * Of a job whose agent says nothing: the cores that it is measured to use, so that others are not
- * given their threads. What was asked for stays reserved; so does, for the time of grace, what a
- * submitted job was started with: it may just be importing its runtime. Where cores are fenced or
- * time is limited, a measurement would only find the fence.
+ * Whether a job counts with the cores that it is measured to use, as no agent reports: others must
+ * not get the cores of its threads. What it asked for stays reserved. A submitted job also keeps
+ * its first cores for the time of grace, since it may just be importing its runtime. Jobs with
+ * fenced cores or a quota are not measured: the measurement would only find that limit.
  */
 static bool is_measured(const struct job *j, uint64_t now)
 {
@@ -223,7 +222,7 @@ static uint32_t silent_cores(const struct job *j, uint64_t now)
     return cores ? cores : 1;
 }
 
-/* Most cores that it can use: its limit, its own allowance, the threads its pools have. */
+/* Most cores that the job can use: the smallest of its --max, its allowed cores and its pools. */
 static uint32_t most_cores(const struct job *j, uint32_t machine)
 {
     uint32_t most = j->asked.attributes.max ? j->asked.attributes.max : machine, pools = job_max(j);
@@ -240,7 +239,7 @@ static uint32_t most_cores(const struct job *j, uint32_t machine)
     return most ? most : 1;
 }
 
-/* A deadline that has passed long ago, or before the boot, is 1: POLICY_NEVER is none. */
+/* A deadline before the boot becomes 1; POLICY_NEVER stands for no deadline. */
 static uint64_t deadline_of(const struct job *j, uint64_t now)
 {
     int64_t left_ms = (int64_t)(j->asked.attributes.deadline_ms - clock_real_ms());
@@ -265,11 +264,11 @@ static void fill_terms(const struct job *j, uint64_t now, struct policy_job *ret
     if (is_measured(j, now))
         ret->malleability = POLICY_RIGID;
     else if (j->admission.submitted && j->admission.phase != JOB_PAUSED && !job_malleable(j))
-        /* As it was started, until an agent says more: one that waits begins with its request. */
+        /* Moldable until an agent reports: a waiting job starts with its request. */
         ret->malleability = POLICY_MOLDABLE;
 }
 
-/* What was learnt of it while it ran. */
+/* Fills in the speed-up that was measured while the job ran. */
 static void fill_speed(struct job *j, unsigned cores, uint32_t *table, struct policy_job *ret)
 {
     struct speed *s = &j->observed.speed;
@@ -302,7 +301,7 @@ static void fill_job(const struct job *j, unsigned machine, uint64_t now,
     fill_terms(j, now, ret);
     ret->lent = j->asked.lent;
     ret->borrowed = j->wanted.borrowed;
-    if (is_measured(j, now)) /* grows and shrinks by itself; the plan can but take note */
+    if (is_measured(j, now)) /* resizes itself; the plan can only account for it */
         min = held = max;
     if (max < min)
         max = min;
@@ -349,7 +348,7 @@ static uint32_t fill_jobs(struct daemon *daemon, uint64_t now)
 
 /* ---- loans ---- */
 
-/* The first (@newest: the last) borrower of a user in the order of asking that fits, or NULL. */
+/* A user's first borrower (@newest: last) in the order of requests that fits, or NULL. */
 static struct job *borrower(const struct daemon *d, uid_t uid, bool newest)
 {
     struct job *found = NULL;
@@ -365,7 +364,7 @@ static struct job *borrower(const struct daemon *d, uid_t uid, bool newest)
     return found;
 }
 
-/* What is lent and free goes to those who asked first; what is missing comes from the last. */
+/* Free lent cores go to the earliest requests; missing ones are taken from the latest. */
 static void settle_loans_of(const struct daemon *d, uid_t uid)
 {
     unsigned lent = 0, borrowed = 0;
@@ -385,7 +384,7 @@ static void settle_loans_of(const struct daemon *d, uid_t uid)
     }
 }
 
-/* Loans stay within a user: what nobody there borrows is idle, and divided as such. */
+/* Loans stay within a user: lent cores that no job there borrows are divided as idle cores. */
 static void settle_loans(const struct daemon *d)
 {
     for (const struct job *j = d->jobs->first; j; j = j->next)
@@ -393,7 +392,7 @@ static void settle_loans(const struct daemon *d)
             settle_loans_of(d, j->uid);
 }
 
-/* The policy lends nothing below a minimum, and gives nothing above a maximum. True if it cut. */
+/* Cuts a loan that would break a minimum or maximum. Returns true if it cut one. */
 static bool loans_cut(struct job *j, const struct policy_reason *reason)
 {
     uint32_t lent = reason->code == POLICY_REASON_LENT ? (uint32_t)(reason->arg[1] / 1000) : 0;
@@ -406,13 +405,13 @@ static bool loans_cut(struct job *j, const struct policy_reason *reason)
     if (j->wanted.borrowed > borrowed)
         j->wanted.borrowed = borrowed;
     if (j->wanted.share >= most_cores(j, cpuset_count(&j->daemon->cpus)))
-        j->asked.wants = j->wanted.borrowed; /* it has no use for more: the next in the row may */
+        j->asked.wants = j->wanted.borrowed; /* it can use no more: the next borrower's turn */
     return cut;
 }
 
 /* ---- what is wanted ---- */
 
-/* CPUs that are made up (--cpus) are cores of the first node. */
+/* CPUs that are made up (--cpus) count as cores of the first NUMA node. */
 static void describe_cores(const struct daemon *d, struct cores_machine *ret)
 {
     memset(ret, 0, sizeof(*ret));
@@ -440,10 +439,9 @@ static void want_cores(struct daemon *daemon, uint64_t now)
         c->exclusive = j->asked.attributes.placement == PLACEMENT_EXCLUSIVE &&
                        j->admission.wanted && decision_counts(j, now);
         c->count = j->wanted.share;
-        if (users_over(j)) /* then others would have to keep away from more than its user's */
+        if (users_over(j)) /* would keep others from more than the user's share */
             c->exclusive = false;
-        if (j->asked
-                .kept) { /* others keep away from what a person has chosen, while it runs there */
+        if (j->asked.kept) { /* no other job gets pinned cores while it runs */
             struct cpuset kept = users_kept_cores(j);
 
             c->exclusive = cpuset_count(&kept) > 0 && j->admission.wanted && !j->observed.frozen;
@@ -451,12 +449,12 @@ static void want_cores(struct daemon *daemon, uint64_t now)
             c->current = c->allowed = kept;
             continue;
         }
-        if (!j->wanted.overlaps) /* what it shares for want of better is not its own to keep */
+        if (!j->wanted.overlaps) /* overlapping cores are not its own to keep */
             c->current = j->placed.cores;
         for (struct process *p = j->processes; p; p = p->next)
             for (unsigned w = 0; w < CPUSET_WORDS; w++)
                 c->allowed.word[w] |= p->original.word[w];
-        if (daemon->cpus_made_up) /* made-up CPUs are in nobody's affinity */
+        if (daemon->cpus_made_up) /* no affinity names made-up CPUs */
             cpuset_zero(&c->allowed);
     }
     describe_cores(daemon, &machine);
@@ -500,7 +498,7 @@ static void want_threads(struct job *j)
     apportion_divide(j);
 }
 
-/* A plan is refused as a whole, before any of it is taken up. */
+/* Refuses an invalid plan as a whole, before any of it takes effect. */
 static int check_verbs(const struct decision *d, uint32_t count, struct error *err)
 {
     for (uint32_t i = 0; i < count; i++)
@@ -534,7 +532,7 @@ static void set_share(struct job *j, uint32_t share, uint64_t now)
     j->wanted.share = share;
 }
 
-/* People know the other job that a reason speaks of by its name. */
+/* Replaces a job's id in a reason by its name, which people know. */
 static void explain(struct job *j, const struct policy_reason *reason)
 {
     const struct job *other = NULL;
@@ -546,7 +544,7 @@ static void explain(struct job *j, const struct policy_reason *reason)
                        sizeof(j->wanted.reason));
 }
 
-/* The plan's word for its @i-th job. True if it cut a loan. */
+/* Takes up the plan's decision on its @i-th job. Returns true if it cut a loan. */
 static bool take_up(struct job *j, const struct policy_plan *plan, uint32_t i, uint64_t now)
 {
     const struct policy_decision *decision = &plan->decisions[i];
@@ -557,7 +555,7 @@ static bool take_up(struct job *j, const struct policy_plan *plan, uint32_t i, u
     users_take_up(j, decision);
     admission_want(j, decision->verb, share);
     set_share(j, j->admission.wanted ? share : 0, now);
-    /* That it has no use for more says more than how the policy came to one. */
+    /* Says that the job can use no more, rather than how the policy came to one core. */
     if (share == 1 && j->admission.wanted && !j->asked.pinned.intra && !job_reported(j) &&
         !j->adopted)
         snprintf(j->wanted.reason, sizeof(j->wanted.reason), "one core: no thread pool was found");
@@ -569,7 +567,7 @@ static bool take_up(struct job *j, const struct policy_plan *plan, uint32_t i, u
     return loans_cut(j, &decision->reason);
 }
 
-/* What jobs that take no part hold is not there for others. 0: memory is not counted. */
+/* Memory for the jobs that take part: what the others hold is gone. 0: memory is not counted. */
 static int64_t memory_capacity(const struct daemon *d, uint64_t now)
 {
     uint64_t held = 0;
@@ -581,7 +579,7 @@ static int64_t memory_capacity(const struct daemon *d, uint64_t now)
     return held < d->memory_bytes ? (int64_t)(d->memory_bytes - held) : 1;
 }
 
-/* One policy decision over what is in the table now. Returns 1 if loans were cut, 0, -errno. */
+/* One policy decision over the present jobs. Returns 1 if it cut loans, 0 or -errno. */
 static int decide_once(struct daemon *daemon, uint64_t now, bool at_once, struct error *err)
 {
     struct decision *d = daemon->decision;
@@ -644,11 +642,11 @@ static void record_changes(struct job *j, const struct threads *before,
 
     if (j->adopted && !job_malleable(j) && j->wanted.share != (last ? last->to : 0))
         job_record(j, last ? last->to : 0, j->wanted.share,
-                   j->wanted.reason); /* cores are all it has */
+                   j->wanted.reason); /* its cores are all that changes */
     if (!job_malleable(j) || (!threads && !cores))
         return;
     if (!j->placed.commanded &&
-        from == j->wanted.threads.intra) /* as commanded from now on; what it had is unknown */
+        from == j->wanted.threads.intra) /* not commanded before: its threads are unknown */
         from = job_max(j);
     job_record(j, from, j->wanted.threads.intra, j->wanted.reason);
     j->placed.commanded = true;
@@ -672,7 +670,7 @@ int decision_make(struct daemon *daemon, uint64_t now, bool at_once, struct erro
                                         : "no malleable runtime has reported: it gets no share "
                                           "until one does");
         }
-    /* Cut loans free or take cores: once more with what is true now, then it must do. */
+    /* Cut loans free or take cores: decides a second time with the new loans, and no third time. */
     for (unsigned i = 0; i < 2; i++) {
         settle_loans(daemon);
         r = decide_once(daemon, now, at_once || i > 0, err);

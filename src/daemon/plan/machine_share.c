@@ -17,20 +17,20 @@
 
 #define CLAIM_TEXT_MAX (CPUSET_TEXT_MAX + 96)
 #define CLAIM_NAME_MAX 40
-#define ENTRIES_MAX    1024                   /* of the directory that one look reads */
-#define PAUSE_NS       (NS_PER_S / 20)        /* between two looks, however often files change */
-#define WATCH_PRIORITY SD_EVENT_PRIORITY_IDLE /* a flood of files delays nothing else */
+#define ENTRIES_MAX    1024                   /* entries of the directory that one look reads */
+#define PAUSE_NS       (NS_PER_S / 20)        /* shortest time between two looks */
+#define WATCH_PRIORITY SD_EVENT_PRIORITY_IDLE /* a flood of file changes delays nothing else */
 
 struct machine_share {
     struct daemon *daemon;
     int dir_fd;
-    int own_fd; /* of our file; holds its lock */
+    int own_fd; /* our file; this descriptor holds its lock */
     sd_event_source *watch, *look;
     uint64_t looked_ns;
     struct share_claim own;
     char name[CLAIM_NAME_MAX];
     bool complained;
-    char text[CLAIM_TEXT_MAX]; /* what our file holds */
+    char text[CLAIM_TEXT_MAX]; /* our file's text */
     struct share_claim other[MACHINE_SHARE_MAX];
     size_t n;
 };
@@ -55,7 +55,7 @@ int machine_share_parse(const char *text, struct share_claim *ret)
     return 0;
 }
 
-/* The order in which remainders are given out and conflicts are settled. */
+/* The order in which remainders are given out and conflicts settled. */
 static bool before(const struct share_claim *a, const struct share_claim *b)
 {
     return a->uid != b->uid ? a->uid < b->uid : a->pid < b->pid;
@@ -69,7 +69,7 @@ static bool is_first_of_uid(const struct share_claim *all, size_t i)
     return true;
 }
 
-/* Cores of all daemons of @uid, one of those that have claims. */
+/* The cores of all daemons of @uid, which has at least one file. */
 static unsigned user_share(const struct share_claim *all, size_t n, uid_t uid, unsigned cpus)
 {
     unsigned users = 0, ahead = 0, left, share;
@@ -116,7 +116,7 @@ unsigned machine_share_divide(const struct share_claim *all, size_t n,
     return share ? share : 1;
 }
 
-/* What the daemons of @uid hold, @self excepted; where two hold a core, the later gives it up. */
+/* Cores of @uid's daemons except @self. If two hold one core, the later gives it up. */
 static struct cpuset held_by(const struct share_claim *all, size_t n, uid_t uid,
                              const struct share_claim *self)
 {
@@ -157,7 +157,7 @@ void machine_share_usable(const struct share_claim *all, size_t n, const struct 
 
 /* ---- reading ---- */
 
-/* The owner alone may write the file, and only a writer may have such a lock. */
+/* Only the owner can write the file, and only a writer can lock it. */
 static bool is_locked(int fd)
 {
     struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
@@ -180,11 +180,11 @@ static int read_claim(const struct machine_share *s, const char *name, struct sh
         return -errno;
     if (!S_ISREG(st.st_mode) || (st.st_mode & (S_IWGRP | S_IWOTH)))
         return -EINVAL;
-    if (d->uid == 0 && st.st_uid != 0) /* root's daemon does not look at users' */
+    if (d->uid == 0 && st.st_uid != 0) /* root's daemon ignores users' files */
         return -EPERM;
     if (!is_locked(fd)) {
         if (st.st_uid == d->uid)
-            unlinkat(s->dir_fd, name, 0); /* left by one of ours that was killed */
+            unlinkat(s->dir_fd, name, 0); /* left by a daemon of ours that was killed */
         return -ESRCH;
     }
     len = read(fd, text, sizeof(text) - 1);
@@ -277,7 +277,7 @@ static void withdraw(struct machine_share *s)
     s->own_fd = close_fd(s->own_fd);
 }
 
-/* The file has its lock before anybody else can open it. */
+/* Locks the file before anybody else can open it. */
 static int write_claim(struct machine_share *s)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -324,7 +324,7 @@ void machine_share_publish(struct machine_share *s, uint32_t jobs, uint32_t used
     memcpy(s->text, text, sizeof(text));
     r = write_claim(s);
     if (r < 0) {
-        withdraw(s); /* an old claim would be a wrong one */
+        withdraw(s); /* an outdated file would mislead others */
         if (!s->complained)
             daemon_log("cannot write the file that tells other users' daemons of these jobs: %s",
                        strerror(-r));
@@ -355,8 +355,8 @@ static int on_watch(sd_event_source *source, const struct inotify_event *event, 
 }
 
 /*
- * The first daemon of the machine makes it, for all users, as /tmp is made. Its owner can remove
- * everybody's files: root takes it over from a user.
+ * The machine's first daemon makes the directory for all users, with the rights of /tmp. Its owner
+ * could remove any file, so root takes it over from a user.
  */
 static int open_directory(const char *path)
 {
@@ -375,7 +375,7 @@ static int open_directory(const char *path)
         return -errno;
     if (fstat(fd, &st) < 0)
         return -errno;
-    /* Others may write into it: the sticky bit keeps them from replacing our file. */
+    /* All users may write here: the sticky bit keeps them from replacing our file. */
     if ((st.st_mode & (S_IWGRP | S_IWOTH)) && !(st.st_mode & S_ISVTX))
         return -EPERM;
     return TAKE_FD(fd);
@@ -398,7 +398,7 @@ int machine_share_new(struct daemon *d, struct machine_share **ret, struct error
 {
     const char *path = getenv("TIDE_CLAIMS_DIR");
     struct machine_share *s = calloc(1, sizeof(*s));
-    unsigned chance = 0; /* nobody can take the name before us */
+    unsigned chance = 0; /* random: nobody can guess the name and take it first */
     int r;
 
     path = path && *path ? path : MACHINE_SHARE_DIR;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How several daemons divide one machine: a directory for all of them, a file per daemon that has
- * jobs. Nobody commands anybody: each reads the others' files and takes its part.
+ * Divides one machine among several daemons through a directory with a file for each daemon that
+ * has jobs. No daemon commands another: each reads all files and takes its part.
  *   file  <uid>-<pid>-<random>     text  "2 <pid> <jobs> <used> <cores>\n"
- * <used> are the cores that its jobs have, <cores> those that its exclusive jobs hold. A file
- * counts while its writer holds a lock on it, and if its owner is the user of that process.
+ * <used> counts the cores that its jobs have, <cores> lists those of its exclusive jobs. A file
+ * counts while its writer holds a lock on it and its owner is the user of that process.
  *
- * Root's daemon comes first: it looks at no user's file, and users' daemons divide the cores that
- * its jobs leave. They divide them by user, however many files or jobs a user has; then by jobs
- * among the daemons of one user.
+ * Root's daemon comes first and ignores users' files. Users' daemons divide the cores that its jobs
+ * leave: equally by user, however many files or jobs a user has; then by jobs among the daemons of
+ * one user.
  *
  * Daemon's event loop only; parse, divide and usable are pure.
  */
@@ -24,11 +24,11 @@
 #include <systemd/sd-event.h>
 
 #define MACHINE_SHARE_DIR     "/dev/shm/tide-claims" /* $TIDE_CLAIMS_DIR in tests */
-#define MACHINE_SHARE_MAX     64                     /* other daemons looked at */
-#define MACHINE_SHARE_UID_MAX 8                      /* of one user */
+#define MACHINE_SHARE_MAX     64                     /* other daemons taken into account */
+#define MACHINE_SHARE_UID_MAX 8                      /* of these, of one user */
 
 struct share_claim {
-    uid_t uid; /* the file's owner */
+    uid_t uid; /* owner of the file */
     pid_t pid;
     uint32_t jobs;
     uint32_t used;
@@ -38,44 +38,46 @@ struct share_claim {
 struct machine_share;
 struct daemon;
 
-/* Parses a file's text: everything but the user. Returns 0 or -EINVAL. */
+/* Parses a file's text, all but the user. Returns 0 or -EINVAL. */
 int machine_share_parse(const char *text, struct share_claim *ret);
 
 /*
- * Cores of @cpus for the daemon @self of @all (in any order), at least 1 each: equal for all users,
- * then in proportion to jobs by largest remainder. Every daemon computes the same from the same
- * files.
+ * Number of cores of @cpus for the daemon @self of @all (in any order), at least 1: equal for all
+ * users, then in proportion to jobs by largest remainder. Every daemon computes the same from the
+ * same files.
  */
 unsigned machine_share_divide(const struct share_claim *all, size_t n,
                               const struct share_claim *self, unsigned cpus);
 
 /*
- * CPUs of @machine that @self of @all may give out: not those that others hold, as many of each
- * user as that user's share. Of two that took the same core at the same moment, the later in the
- * order of uid and pid gives it up. Never empty.
+ * CPUs of @machine that @self of @all may give out: all but those that others hold, of each user at
+ * most as many as that user's share. If two daemons took one core at the same moment, the later by
+ * uid and pid gives it up. Never empty.
  */
 void machine_share_usable(const struct share_claim *all, size_t n, const struct share_claim *self,
                           const struct cpuset *machine, struct cpuset *ret);
 
-/* Opens (and makes) the directory and watches it. Returns 0 or -errno: this daemon then sees
- * nobody, and says so. */
+/*
+ * Opens (or makes) the directory and watches it. Returns 0, or -errno: then this daemon sees no
+ * other, and says so.
+ */
 int machine_share_new(struct daemon *d, struct machine_share **ret, struct error *err);
 struct machine_share *
 machine_share_free(struct machine_share *s); /* takes NULL, returns NULL; removes our file */
 
-/* Writes our claim; without jobs its file goes. A failure is logged once. */
+/* Writes our file, or removes it without jobs. A failure is logged once. */
 void machine_share_publish(struct machine_share *s, uint32_t jobs, uint32_t used,
                            const struct cpuset *cores);
 
 /*
- * What is ours of @machine: how many cores, and which may be given out (others' exclusive ones are
- * not). @jobs is the number we have now.
+ * Our part of @machine: how many cores, and which ones (without others' exclusive ones). @jobs: the
+ * number of our jobs.
  */
 unsigned machine_share_take(struct machine_share *s, uint32_t jobs, const struct cpuset *machine,
                             struct cpuset *ret_usable);
 
-/* Others have jobs: their deaths are seen by looking again. */
+/* Other daemons have jobs: look again regularly, as nothing reports their deaths. */
 bool machine_share_shared(const struct machine_share *s);
 
-/* Reads the files again; true if something changed. */
+/* Reads the files again; returns true if something changed. */
 bool machine_share_refresh(struct machine_share *s);

@@ -20,11 +20,11 @@
 static_assert(SETTLE_GRACE_NS == JOB_DEADLINE_NS, "one grace for threads and pauses");
 
 struct plan {
-    sd_event_source *deadline; /* of the first shrink that is not acknowledged */
-    struct settle_job *jobs;   /* of one settle(), as are the others; grown as needed */
+    sd_event_source *deadline; /* of the first unacknowledged shrink */
+    struct settle_job *jobs;   /* all arrays: of one settle(), grown as needed */
     struct job **job;
     struct settle_process *processes;
-    struct process **process; /* by the same index */
+    struct process **process; /* same index */
     struct settle_actions actions;
     size_t job_room, process_room;
 };
@@ -87,7 +87,7 @@ static struct settle_job describe_job(const struct job *j)
                                .quota_refused = j->placed.quota_failed};
 }
 
-/* Jobs that were stuck a moment ago stay so. */
+/* A job stuck in the last pass stays so in this one. */
 static int describe(struct daemon *d, bool again, struct settle_state *ret)
 {
     struct plan *plan = d->plan;
@@ -117,10 +117,10 @@ static int describe(struct daemon *d, bool again, struct settle_state *ret)
 
 /* ---- carrying out ---- */
 
-/* What became of an action. */
+/* The outcome of an action. */
 enum outcome { AS_EXPECTED, OTHERWISE, FAILED };
 
-/* An engine may have nothing to do, or be away; what settle() expects is its answer, later. */
+/* An engine may be away or have nothing to do; settle() expects its answer later. */
 static enum outcome check_remote(const struct plan *p, unsigned index, bool changed)
 {
     const struct job *j = p->job[index];
@@ -166,7 +166,7 @@ static enum outcome send_target(const struct plan *p, const struct settle_action
     return AS_EXPECTED;
 }
 
-/* True if settle() is to be asked again. */
+/* Returns true if settle() is to be asked again. */
 static bool carry_out(const struct plan *p)
 {
     bool again = false;
@@ -205,7 +205,7 @@ static void mark_late(const struct plan *p, unsigned n_jobs)
 
 /* ---- the whole ---- */
 
-/* @next_ns: of the first shrink that expires. */
+/* @next_ns: when the first shrink expires. */
 static void arm_deadline(struct daemon *d, uint64_t next_ns)
 {
     uint64_t now = clock_now_ns();
@@ -228,7 +228,7 @@ void plan_advance(struct daemon *d)
 
     admission_stop(d);
     for (unsigned i = 0; i <= 2 * d->jobs->n + 1;
-         i++) { /* each time one job less is stuck or fenced */
+         i++) { /* each further pass has one more job stuck or without fence */
         if (describe(d, again, &s) < 0) {
             daemon_log("out of memory: threads and cores stay as they are");
             return;
@@ -240,7 +240,7 @@ void plan_advance(struct daemon *d)
             break;
     }
     for (struct job *j = d->jobs->first; j; j = j->next)
-        if (job_settled(j)) /* also when the order changed nothing: nobody acknowledges that */
+        if (job_settled(j)) /* an order that changed nothing gets no acknowledgement */
             j->asked.urgent = false;
     arm_deadline(d, d->plan->actions.next_ns);
 }

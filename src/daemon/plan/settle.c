@@ -2,7 +2,7 @@
 #include "daemon/plan/settle.h"
 
 struct work {
-    struct settle_state *s; /* as it will be when the actions are carried out */
+    struct settle_state *s; /* as it will be after the actions */
     struct settle_actions *a;
 };
 
@@ -19,7 +19,7 @@ static struct settle_action *add(struct work *w, enum settle_verb verb, const st
 
 /* ---- threads ---- */
 
-/* What a process may be running now: before the first command, all that its pools have. */
+/* The threads that a process may be running: all of its pools' before the first command. */
 static uint32_t present(const struct settle_process *p)
 {
     return p->commanded ? p->sent.intra : p->max;
@@ -43,7 +43,7 @@ static void command(struct work *w, enum settle_verb verb, const struct settle_j
     p->commanded = true;
 }
 
-/* What stands still has nothing to park; what it may use it hears when it goes on. */
+/* A paused process has nothing to park; it gets its target when it goes on. */
 static bool stands_still(const struct settle_job *j)
 {
     return j->frozen || j->paused;
@@ -80,8 +80,8 @@ static void lower_targets(struct work *w)
 }
 
 /*
- * Where nobody owns a core, threads wait for those that others park; a grow that a person ordered
- * need not. One that is exclusive has its cores in place, or it does not get here.
+ * Threads on shared cores wait for those that others park, except for a grow that a person ordered.
+ * An exclusive job's cores are in place already when it gets here.
  */
 static void raise_targets(struct work *w, struct settle_job *j, bool somebody_leaves)
 {
@@ -114,15 +114,15 @@ static void subtract(struct cpuset *set, const struct cpuset *other)
         set->word[w] &= ~other->word[w];
 }
 
-/* Still on its way out: threads that park, or an engine that has not answered. */
+/* Threads still park, or an engine has not answered. */
 static bool is_leaving(const struct settle_job *j, uint64_t now_ns)
 {
     return is_shrinking(j, now_ns) || j->busy;
 }
 
 /*
- * Cores on which @o may still run threads although it is to leave them. Before its first fence that
- * is every core; but one that has nothing to park is fenced in this very pass.
+ * Cores that @o has to leave but may still run threads on. Before its first fence that is every
+ * core; a job without threads to park is fenced in this very pass.
  */
 static void still_there(const struct settle_state *s, const struct settle_job *o,
                         struct cpuset *ret)
@@ -137,7 +137,7 @@ static void still_there(const struct settle_state *s, const struct settle_job *o
     subtract(ret, &o->want_cores);
 }
 
-/* The wanted cores that @j may have now: where one of two is exclusive, the other is gone. */
+/* Wanted cores that @j may have now: all but those that an exclusive neighbour has not left yet. */
 static void free_part(const struct settle_state *s, const struct settle_job *j, struct cpuset *ret)
 {
     struct cpuset there;
@@ -161,13 +161,13 @@ static void fence(struct work *w, enum settle_verb verb, struct settle_job *j,
         j->cores = *cores;
         return;
     }
-    /* It may run where it was and where it will be, until the engine has answered. */
+    /* Until the engine has answered, the job may run on old and new cores. */
     j->busy = j->behind = true;
     for (unsigned i = 0; is_fenced(&j->cores) && i < CPUSET_WORDS; i++)
         j->cores.word[i] |= cores->word[i];
 }
 
-/* Gives up what it is to leave, unless its threads are still being parked. True if it did. */
+/* Takes away the cores that @j has to leave, unless threads still park. Returns true if it did. */
 static bool narrow(struct work *w, struct settle_job *j)
 {
     struct cpuset kept;
@@ -180,7 +180,7 @@ static bool narrow(struct work *w, struct settle_job *j)
     else
         free_part(w->s, j, &kept);
     if (!is_fenced(&kept))
-        return false; /* moves as a whole, when its new cores are free */
+        return false; /* moves as a whole once its new cores are free */
     fence(w, SETTLE_NARROW, j, &kept);
     return true;
 }
@@ -199,8 +199,8 @@ static bool widen(struct work *w, struct settle_job *j, bool force)
 }
 
 /*
- * Each pass may free cores for another job. Two jobs that were to change places would wait for each
- * other for ever: when nothing moves and nobody parks, the first one goes.
+ * Each pass may free cores for another job. Two jobs that exchange cores would wait for each other
+ * for ever: when nothing moves and no thread parks, the first one moves.
  */
 static void move_cores(struct work *w)
 {
@@ -254,7 +254,7 @@ static uint64_t next_deadline(const struct settle_state *s)
 void settle(struct settle_state *s, struct settle_actions *ret)
 {
     struct work w = {s, ret};
-    bool leaves = false; /* somebody parks threads, or is being paused */
+    bool leaves = false; /* some threads park, or a pause is under way */
 
     ret->n = 0;
     lower_targets(&w);

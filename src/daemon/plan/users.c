@@ -5,7 +5,7 @@
 #include "daemon/job/limits.h"
 #include "host/cgroup/cgroup.h"
 
-/* How finely the weights of a user's many jobs are told apart. */
+/* Resolution of the weights of a user's many jobs. */
 #define SCALE_MAX 100
 
 static struct policy_user describe(const struct daemon *d, uid_t uid)
@@ -49,7 +49,7 @@ bool users_over(const struct job *j)
     return j->wanted.user.may_mcpu > 0 && j->wanted.user.has_mcpu > j->wanted.user.may_mcpu;
 }
 
-/* The kernel's weights are whole numbers: all of them are larger where some would be below one. */
+/* The kernel's weights are integers: scales all of them up where some would be below one. */
 static uint32_t scale(const struct daemon *d)
 {
     uint32_t most = 1, scale;

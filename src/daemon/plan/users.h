@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The users among whom the machine is shared before their jobs are: who they are, by what weight
- * (tide.conf), and what follows for a job whose user has been given less than its jobs ask for.
- * Daemon's event loop only; called by decision.c, and by whoever takes orders.
+ * Users share the machine before their jobs do: finds the users and their weights (tide.conf), and
+ * limits a job whose user's share is less than its jobs ask for. Daemon's event loop only; called
+ * by decision.c and by modules that take orders.
  */
 #pragma once
 
@@ -15,29 +15,29 @@
 struct daemon;
 
 /*
- * Sets the user of each of @count jobs of a snapshot, where @job holds the daemon's. @users has
- * room for as many. Returns how many there are.
+ * Sets the user of each of @count jobs of a snapshot (@job: the daemon's jobs). @users has room for
+ * @count. Returns the number of users.
  */
 uint32_t users_fill(const struct daemon *d, struct job *const *job, uint32_t count,
                     struct policy_job *jobs, struct policy_user *users);
 
-/* What the plan says of the job's user. */
+/* Takes up the plan's decision on the job's user. */
 void users_take_up(struct job *j, const struct policy_decision *decision);
 
-/* Adds up what each user's jobs have; after all jobs were taken up. */
+/* Adds up the cores of each user's jobs; called after all jobs were taken up. */
 void users_add_up(struct daemon *d);
 
-/* The user's jobs have more cores together than the user has: no core is one job's alone then. */
+/* Whether the user's jobs have more cores than the user's share: then no core is exclusive. */
 bool users_over(const struct job *j);
 
 /*
- * The weight of a job of @cores cores: jobs of a user that is over weigh, all together, no more
- * than the user's cores.
+ * The weight of a job of @cores cores. All jobs of a user over its share weigh together as much as
+ * that share.
  */
 uint32_t users_weight(const struct job *j, uint32_t cores);
 
-/* The cores of `tide pin`, as many of them as the job's share of its user's cores allows. */
+/* The cores of `tide pin`, cut to the job's part of its user's share. */
 struct cpuset users_kept_cores(const struct job *j);
 
-/* The threads of `tide set`, as many of them as that share allows. */
+/* The threads of `tide set`, cut to that part. */
 struct threads users_pinned_threads(const struct job *j);

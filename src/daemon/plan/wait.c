@@ -13,7 +13,7 @@
 struct waits {
     struct wait *first;
     uint64_t last_id;
-    sd_event_source *deadline; /* of the one that is due next */
+    sd_event_source *deadline; /* of the earliest wait */
 };
 
 struct wait {
@@ -95,8 +95,8 @@ void wait_cancel(struct daemon *d, uint64_t id)
 }
 
 /*
- * A callback may cancel or start waits, so that each search begins anew; what is answered leaves
- * the list first.
+ * A callback may start or cancel waits: each search starts anew, and a wait leaves the list before
+ * its answer.
  */
 static void settled(struct job *j)
 {

@@ -18,7 +18,7 @@ struct waits *waits_free(struct waits *w);           /* takes NULL, returns NULL
 
 enum wait_outcome {
     WAIT_DONE,    /* every process has acknowledged */
-    WAIT_PENDING, /* no process has a pool yet: it applies when one has */
+    WAIT_PENDING, /* no process has a pool yet: applies to the first pool */
     WAIT_PARTIAL, /* the deadline passed */
     WAIT_GONE,    /* the job ended */
 };
@@ -27,8 +27,8 @@ enum wait_outcome {
 typedef void (*wait_fn)(void *arg, struct job *job, enum wait_outcome outcome, uint64_t latency_ns);
 
 /*
- * Calls @fn once: now when there is nothing to wait for, else later from the loop.
- * Returns 0 with the wait's number, which wait_cancel takes (0: @fn has been called), or -ENOMEM.
+ * Calls @fn once: at once if there is nothing to wait for, else later from the loop. Returns 0 with
+ * the number for wait_cancel (0: @fn has been called), or -ENOMEM.
  */
 int wait_start(struct job *j, uint64_t sent_ns, uint64_t deadline_ns, wait_fn fn, void *arg,
                uint64_t *ret_id);
