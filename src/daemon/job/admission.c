@@ -87,12 +87,12 @@ void admission_want(struct job *j, uint32_t verb, uint32_t cores)
 
     if (verb == POLICY_VERB_PAUSE) {
         a->wanted = false;
-        a->cores = j->wanted.share; /* what a policy is told of a paused job */
+        a->cores = j->wanted.share; /* told to the policy while the job is paused */
         j->dirty = true;
     } else if (verb == POLICY_VERB_START || verb == POLICY_VERB_RESUME) {
         a->wanted = true;
         a->cores = cores;
-        if (a->phase == JOB_RUNNING) /* its pause is still on its way */
+        if (a->phase == JOB_RUNNING) /* its pause is still under way */
             j->confine->set_paused(j, false);
     }
 }
@@ -103,7 +103,7 @@ static void tell(struct job *j, int result)
 {
     struct admission_wait *w = j->admission.waits;
 
-    j->admission.waits = NULL; /* a callback may come back here */
+    j->admission.waits = NULL; /* a callback may return here */
     while (w) {
         struct admission_wait *next = w->next;
 
@@ -134,7 +134,7 @@ static void begin(struct job *j)
     enter(j, JOB_RUNNING, now);
     j->admission.begun_ns = now;
     failpoint(FAILPOINT_JOB_BEGUN);
-    j->met_ns = now; /* its time of grace begins with the program */
+    j->met_ns = now; /* its time of grace starts with the program */
     daemon_log("job %s (%s) leaves the queue and starts with %u cores", j->id, j->name,
                j->admission.cores);
     job_record(j, 0, j->admission.cores, j->wanted.reason);
@@ -159,7 +159,7 @@ void admission_runs(struct job *j)
         enter(j, JOB_RUNNING, clock_now_ns());
 }
 
-/* The policy was promised that it can be paused; it is told better, and decides anew. */
+/* A pause failed that the policy counted on: corrects what it is told, and has it decide anew. */
 static void runs_on(struct job *j, int error)
 {
     daemon_log("job %s (%s) cannot be paused: %s", j->id, j->name, strerror(-error));
@@ -176,7 +176,7 @@ void admission_stop(struct daemon *d)
         if (a->phase != JOB_RUNNING)
             continue;
         if (a->wanted) {
-            if (!j->observed.frozen) /* a pause may be on its way that is not wanted any more */
+            if (!j->observed.frozen) /* a pause that is not wanted any more may be under way */
                 j->confine->set_paused(j, false);
             continue;
         }
@@ -197,7 +197,7 @@ static void resume(struct job *j)
     if (r < 0)
         daemon_log("job %s (%s) cannot be resumed: %s; trying again", j->id, j->name, strerror(-r));
     if (j->confine->is_paused(j))
-        return; /* the engine's answer, or the tick, brings us here again */
+        return; /* the engine's answer or the tick calls this again */
     enter(j, JOB_RUNNING, clock_now_ns());
     job_record(j, 0, j->admission.cores, j->wanted.reason);
 }
@@ -221,7 +221,7 @@ void admission_end(struct job *j)
     if (a->phase == JOB_PAUSED)
         resume(j);
     else
-        j->confine->set_paused(j, false); /* a pause that is on its way, or by hand */
+        j->confine->set_paused(j, false); /* ends a person's pause, or one under way */
     daemon_changed(j->daemon);
 }
 
@@ -257,7 +257,7 @@ void admission_forget(struct job *j, void *arg)
     }
 }
 
-/* A daemon that ends cancels nothing: who waits is hung up on, and asks the next one. */
+/* A daemon that ends cancels nothing: runners lose their connection and ask the next one. */
 void admission_gone(struct job *j)
 {
     while (j->daemon->ending && j->admission.waits)
@@ -273,7 +273,7 @@ int admission_hold(struct job *j, bool held, struct error *err)
                          "holds one from the start)",
                          j->id);
     j->admission.held = held;
-    if (held) { /* it may wait for others to make room, as good as started */
+    if (held) { /* it may be about to start, while others make room */
         j->admission.wanted = false;
         j->wanted.share = 0;
     }

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 struct apportion {
-    uint32_t n, target; /* what is left to those that are not set from within */
+    uint32_t n, target; /* of the processes without a target of their own */
     struct process *process[JOB_PROCESSES_MAX];
     struct split_part part[JOB_PROCESSES_MAX];
 };
@@ -38,7 +38,7 @@ static void collect(struct job *j, struct apportion *ret)
 
 /* ---- whether cores are scarce ---- */
 
-/* The machine's processors, of whoever uses them. */
+/* Processor time of the whole machine, whoever used it. */
 static struct {
     uint64_t at_ns, ns;
     bool scarce;
@@ -55,7 +55,7 @@ static void look_at_machine(struct daemon *d, uint64_t now_ns)
     busy.ns = busy_ns;
 }
 
-/* The machine's, or those that the job may use. */
+/* CPUs of the machine, or those that the job may use. */
 static bool is_scarce(const struct job *j)
 {
     uint64_t milli = 0;
@@ -90,7 +90,7 @@ static void record(struct job *j, const struct apportion *parts)
 
 void apportion_divide(struct job *j)
 {
-    static struct apportion parts; /* large, and used by one thread */
+    static struct apportion parts; /* static: large, and only one thread uses it */
     bool same = j->placed.commanded && j->wanted.threads.intra == j->wanted.threads_before.intra,
          changed = false;
 

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define ANCESTORS_MAX 64 /* how far up a process's parents are followed */
+#define ANCESTORS_MAX 64 /* longest way up the parents of a process */
 
 static struct census_entry *find(const struct census *c, pid_t pid)
 {
@@ -37,7 +37,7 @@ static void mark_known(const struct daemon *d, struct census *c)
         }
 }
 
-/* What the way up has found holds for everybody on it: each is walked once. */
+/* The result holds for all processes on the way up: each is visited once. */
 static void mark_by_ancestors(struct census *c)
 {
     for (size_t i = 0; i < c->n; i++) {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One look at all processes of the machine, and whose job each belongs to: that of the nearest
- * ancestor that is known to be in one; of an orphan, that of its session's leader (a submitted
- * job's first process leads one). tided is told of registered processes and of those with an agent
- * alone, not of what they fork.
+ * All processes of the machine at one moment, each with its job: that of the nearest ancestor known
+ * to be in one; an orphan has its session leader's (a submitted job's first process leads one).
+ * tided itself is told only of registered processes and those with an agent, not of their children.
  * Daemon's event loop only; called by usage.c and freezer.c.
  */
 #pragma once
@@ -17,16 +16,16 @@ struct daemon;
 
 struct census_entry {
     pid_t pid, parent, session;
-    struct job *job; /* NULL: nobody's */
-    uint64_t start;  /* ticks after boot: with the pid it names the process for ever */
-    uint64_t cpu_ns; /* its own time, and that of its children that have ended */
+    struct job *job; /* NULL: none */
+    uint64_t start;  /* ticks after boot: unique together with the pid */
+    uint64_t cpu_ns; /* its own time and that of its ended children */
 };
 
 struct census {
-    struct census_entry *entry; /* by pid, ascending */
+    struct census_entry *entry; /* ascending by pid */
     size_t n;
 };
 
 int census_take(const struct daemon *d, struct census *ret); /* 0 or -errno */
-void census_by_job(struct census *c); /* sorts them by their jobs' numbers; nobody's last */
+void census_by_job(struct census *c); /* sorts by job number; processes without a job last */
 void census_done(struct census *c);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a job is held to what the plan gives it. One table of functions with two implementations:
- * processes of `tide run` (confine/actuate.c: affinity, control groups, freezer) and a container
- * (containers/: its engine). Each job points to its own, job.confine, so that nobody has to ask
- * which kind it is. These are calls downwards, of plan.c, admission.c, balance.c and the tick; what
- * an implementation finds out it writes into the job
- * (job.observed, job.placed) and tells the plan. Daemon's event loop only.
+ * How the plan confines a job. One table of functions with two implementations: processes of `tide
+ * run` (confine/actuate.c: affinity, control groups, freezer) and a container (containers/: its
+ * engine). job.confine points to the job's own, so that no caller asks for the kind. plan.c,
+ * admission.c, balance.c and the tick call down; an implementation writes what it finds into
+ * job.observed and job.placed, and tells the plan. Daemon's event loop only.
  */
 #pragma once
 
@@ -21,51 +20,51 @@ struct job;
 struct process;
 
 struct confine {
-    const char *kind; /* "process" or "container", as events and the history have it */
+    const char *kind; /* "process" or "container", as in events and the history */
 
-    bool is_remote; /* an engine changes it, and answers later */
+    bool is_remote; /* an engine carries out changes, and answers later */
 
     /* ---- its processes ---- */
 
-    /* Whether process @pid lies inside of what is confined. */
+    /* Whether process @pid is inside of the control group or container. */
     bool (*holds)(const struct job *j, pid_t pid);
-    /* A process has joined: notes the limits that it has by itself and puts it under the fence. */
+    /* A process joined: notes its own limits and confines it. */
     void (*enter)(struct process *p);
 
     /* ---- what is wanted: 0 is done or on its way, -errno with the job's note filled in ---- */
 
     int (*set_cores)(struct job *j, const struct cpuset *cores); /* empty: no fence */
     int (*set_quota)(struct job *j, uint32_t quota_mcpu);        /* CGROUP_NO_QUOTA: its own */
-    void (*set_weight)(struct job *j, uint32_t weight);          /* the note says if it failed */
+    void (*set_weight)(struct job *j, uint32_t weight);          /* on failure sets the note */
     int (*set_paused)(struct job *j, bool paused);
-    /* `tide pin` has ended: limits that a person has changed meanwhile are the plan's again. */
+    /* `tide pin` ended: the plan governs limits that a person changed meanwhile. */
     void (*unpin)(struct job *j);
 
     /* ---- what it can do ---- */
 
-    bool (*can_limit)(const struct job *j); /* by weight and quota */
-    /* Why not: for a person, borrowed until control goes back to the event loop. */
+    bool (*can_limit)(const struct job *j); /* weight and quota can be set */
+    /* Why not, for a person; borrowed until control returns to the event loop. */
     bool (*can_pause)(const struct job *j, const char **ret_why);
 
     /* ---- what is in place ---- */
 
     bool (*is_paused)(const struct job *j);
-    /* When to look again whether a pause is in place; UINT64_MAX: the implementation tells. */
+    /* When to check for a pause again; UINT64_MAX: the implementation reports it. */
     uint64_t (*next_look)(const struct job *j, uint64_t now_ns);
-    bool (*is_busy)(const struct job *j);   /* a change is on its way, or its answer is */
-    bool (*is_behind)(const struct job *j); /* that, or cores are still to be written */
+    bool (*is_busy)(const struct job *j);   /* a change or its answer is outstanding */
+    bool (*is_behind)(const struct job *j); /* busy, or cores are still to be written */
     /* Its control group in the cpu controller, "/docker/ID". Returns 0 or -ENOENT. */
     int (*group)(const struct job *j, char ret_path[CGROUP_PATH_MAX]);
-    /* That group was found to weigh so much. */
+    /* The weight of that group, as read. */
     void (*weighs)(struct job *j, uint32_t units);
 
     /* ---- what somebody else does ---- */
 
-    /* The heartbeats' allowance: true if that of the job changed. */
+    /* Reads the heartbeats' limits; returns true if those of the job changed. */
     bool (*look_at_allowance)(struct job *j);
-    /* At each tick: affinity, freezer. True if something was changed from outside. */
+    /* At each tick: affinity, freezer. Returns true if another program changed something. */
     bool (*look_at_drift)(struct job *j);
-    /* "" or what a person should know of that. */
+    /* A note for a person on such a change, or "". */
     const char *(*note)(const struct job *j, uint64_t now_ns);
 
     /*

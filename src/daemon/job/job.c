@@ -19,7 +19,7 @@
 #include <sys/epoll.h>
 #include <sys/random.h>
 
-#define ANCESTORS_MAX 64 /* how far up a process's parents are followed */
+#define ANCESTORS_MAX 64 /* longest way up the parents of a process */
 
 /* NOLINTBEGIN(bugprone-macro-parentheses): it declares @o */
 #define for_each_observer(o, n)                                                                    \
@@ -44,7 +44,7 @@ bool job_name_valid(const char *name)
 {
     size_t len = strlen(name);
 
-    /* What could be a pid, an id or an option cannot be told from one on a command line. */
+    /* A pid, an id or an option could not be told from such a name on a command line. */
     if (len == 0 || len >= PROTO_NAME_MAX || strspn(name, "0123456789") == len || id_number(name) ||
         *name == '-')
         return false;
@@ -137,7 +137,7 @@ static int make_token(char ret_token[PROTO_TOKEN_MAX])
     return 0;
 }
 
-/* From /etc/passwd alone: a name service on the network could stop the loop. */
+/* Reads /etc/passwd itself: a name service on the network could block the loop. */
 static void find_owner(uid_t uid, char *buf, size_t size)
 {
     FILE *f = fopen("/etc/passwd", "re");
@@ -157,7 +157,7 @@ static int check_request(const struct daemon *d, uid_t uid, const struct job_req
                          struct error *err)
 {
     const struct job *other;
-    /* One found again is held to the daemon's own limit alone, as its own user's would be. */
+    /* Only the daemon's own limit applies to a recovered job, as to the daemon's user. */
     int r = limits_check_job(d, req->again ? d->uid : uid, err);
 
     if (r < 0)
@@ -249,8 +249,8 @@ int job_set_id(struct job *j, const char *id)
 }
 
 /*
- * A submitted job's first process leads a group: what a script in it has started ends with it. The
- * number of a group is nobody else's while its leader, which the descriptor holds on to, lives.
+ * A submitted job's first process leads a group: processes that a script started end with it. The
+ * group's number is not recycled while the leader exists, which its descriptor guarantees.
  */
 static bool ask_to_end(const struct job *j, const struct process *p)
 {
@@ -260,7 +260,7 @@ static bool ask_to_end(const struct job *j, const struct process *p)
         return owner_signal_group(j, group, SIGTERM) > 0;
     for (const struct process *leader = j->processes; leader; leader = leader->next)
         if (leader->pid == group && leader != p)
-            return true; /* asked with its leader: twice could mean "at once" to it */
+            return true; /* signalled with its leader: a second signal could mean "at once" */
     return owner_agrees(p) && proc_pidfd_signal(p->pidfd, SIGTERM) == 0;
 }
 
@@ -356,7 +356,7 @@ int process_add(struct job *j, pid_t pid, uint64_t start, struct process **ret)
     int r;
 
     if (p && start && p->start != start)
-        return -ESRCH; /* one of the two has ended, and its number was used again */
+        return -ESRCH; /* the process ended, and its pid was recycled */
     if (p) {
         *ret = p;
         return 0;
@@ -366,8 +366,10 @@ int process_add(struct job *j, pid_t pid, uint64_t start, struct process **ret)
     p = fault(FAULT_PROCESS_MEMORY) < 0 ? NULL : calloc(1, sizeof(*p));
     if (!p)
         return -ENOMEM;
-    /* The descriptor first: what stat says afterwards is about the process it stands for, unless
-     * that one has ended, which the descriptor reports. */
+    /*
+     * Opens the descriptor first, so that stat describes that process, unless the descriptor says
+     * that it has ended.
+     */
     p->pidfd = proc_pidfd_open(pid);
     r = p->pidfd < 0 ? p->pidfd : proc_read_stat(d->root, pid, &stat);
     if (r >= 0 && ((start && stat.start != start) || stat.state == 'Z'))
@@ -392,7 +394,7 @@ int process_add(struct job *j, pid_t pid, uint64_t start, struct process **ret)
     return 0;
 }
 
-/* Another job of the same user has it: it is one process more for @j, not for the user. */
+/* The process comes from another job of the same user: the user has no process more. */
 static bool is_the_users(const struct job *j, pid_t pid)
 {
     for (struct job *other = j->daemon->jobs->first; other; other = other->next)
@@ -419,7 +421,7 @@ int process_join(struct job *j, pid_t pid, uint64_t start, struct process **ret)
     return process_add(j, pid, start, ret);
 }
 
-/* What the process had set from within ends with it. */
+/* Targets that the process set itself end with it. */
 static void drop_local(struct job *j, const struct process *p)
 {
     bool others = false;
@@ -608,11 +610,11 @@ void job_cores(const struct job *j, struct cpuset *ret)
         return;
     }
     if (j->asked.attributes.placement == PLACEMENT_EXCLUSIVE && !j->placed.unfenceable)
-        return; /* waits until others have left its cores: it owns none yet */
+        return; /* waits for its cores: it owns none yet */
     for (const struct process *p = j->processes; p; p = p->next)
         for (int c = cpuset_next(&p->original, 0); c >= 0; c = cpuset_next(&p->original, c + 1))
             cpuset_add(ret, (unsigned)c);
-    /* The whole machine is no limit, also where its size is made up (--cpus). */
+    /* Cores that are the whole machine limit nothing, also where its size is made up (--cpus). */
     if (cpuset_equal(ret, &d->topology.online))
         *ret = d->cpus;
     cpuset_and(ret, ret, &d->cpus);
@@ -634,7 +636,7 @@ uint32_t job_allowed_mcpu(const struct job *j)
 
 bool job_oversubscribed(const struct job *j)
 {
-    /* One thread is the least there is, whatever fraction of a core the job may use. */
+    /* At least one thread, whatever fraction of a core the job may use. */
     return j->placed.late || j->wanted.overlaps ||
            (j->wanted.threads.intra > 1 &&
             1000ull * j->wanted.threads.intra > job_allowed_mcpu(j) + 999ull);

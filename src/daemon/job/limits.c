@@ -64,7 +64,7 @@ static bool takes_part(const struct job *j)
     return j->wanted.share > 0 || (j->admission.phase != JOB_RUNNING && !j->admission.held);
 }
 
-/* Weights of all users that have jobs, @uid among them. */
+/* Weights of all users with jobs, including @uid. */
 static uint64_t sum_of_weights(const struct daemon *d, uid_t uid, unsigned *ret_users)
 {
     uint64_t sum = limits_user_weight(d, uid);

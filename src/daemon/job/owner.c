@@ -6,7 +6,7 @@
 #include "daemon/job/job.h"
 #include "host/proc/proc.h"
 
-#define PASSES_MAX 4 /* over a group whose members fork meanwhile */
+#define PASSES_MAX 4 /* over a group whose members fork */
 
 int owner_check(const struct job *j, int pidfd, pid_t pid)
 {
@@ -27,7 +27,7 @@ int owner_check_pid(const struct job *j, pid_t pid)
     return pidfd < 0 ? pidfd : owner_check(j, pidfd, pid);
 }
 
-/* The descriptor first: what is read afterwards is about the process that gets the signal. */
+/* Opens the descriptor first: what is read next is about the process that gets the signal. */
 static bool signal_member(const struct job *j, pid_t pid, pid_t group, int signal)
 {
     _cleanup_fd_ int pidfd = proc_pidfd_open(pid);
@@ -39,7 +39,7 @@ static bool signal_member(const struct job *j, pid_t pid, pid_t group, int signa
 
 /*
  * kill(2) on the group would reach setuid programs, too. A pass that finds a new member is followed
- * by another: the member was forked meanwhile. Pids ascend, so that those signalled are known.
+ * by another, as members fork. Pids ascend, which tells those signalled before.
  */
 unsigned owner_signal_group(const struct job *j, pid_t group, int signal)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whose rights the processes of a job have, asked again before each signal, pause, move to a
- * control group and change of affinity. A process that has executed a setuid program since it
- * joined its job is not the user's alone any more, and the daemon, which is root, keeps its hands
- * off it. Root's jobs may hold any process; a container's processes are its engine's business.
- * Daemon's event loop only; called by job.c, actuate.c and freezer.c.
+ * Checks the rights of a job's processes before each signal, pause, move to a control group and
+ * change of affinity. A process that executed a setuid program after it joined its job has another
+ * user's rights, and the daemon, which is root, leaves it alone. Root's jobs may hold any process;
+ * a container's processes are governed by its engine. Daemon's event loop only; called by job.c,
+ * actuate.c and freezer.c.
  */
 #pragma once
 
@@ -15,18 +15,18 @@ struct job;
 struct process;
 
 /*
- * Checks that the process of @pidfd, whose number is @pid, runs with the rights of the user of @j
- * and no others. Returns 0, -EPERM, or -ESRCH: it has ended.
+ * Checks that process @pid, which @pidfd refers to, has the rights of @j's user and no others.
+ * Returns 0, -EPERM, or -ESRCH: it has ended.
  */
 int owner_check(const struct job *j, int pidfd, pid_t pid);
 
-bool owner_agrees(const struct process *p); /* the same, of a process of a job */
+bool owner_agrees(const struct process *p); /* the same for a job's process */
 
-/* The same of process @pid, which no descriptor holds. */
+/* The same for process @pid, without a descriptor. */
 int owner_check_pid(const struct job *j, pid_t pid);
 
 /*
- * Signals those processes of process group @group that run with the rights of the job's user alone.
- * Returns how many these were. The leader of the group must be alive.
+ * Signals the processes of process group @group that have the rights of the job's user alone.
+ * Returns their number. The leader of the group must exist.
  */
 unsigned owner_signal_group(const struct job *j, pid_t group, int signal);

@@ -7,12 +7,12 @@
 
 #include <string.h>
 
-#define SAMPLE_NS      NS_PER_S        /* the shortest */
-#define SAMPLE_SLOW_NS (5 * NS_PER_S)  /* and that of a program with few units in it */
-#define SAMPLE_UNITS   20              /* that are no few */
+#define SAMPLE_NS      NS_PER_S        /* shortest sample */
+#define SAMPLE_SLOW_NS (5 * NS_PER_S)  /* shortest sample with few units */
+#define SAMPLE_UNITS   20              /* fewer are few */
 #define RESIZE_NS      (5 * NS_PER_MS) /* a guess: closures end, threads park */
 
-/* How far the job is, in units of its own (*ret_own) or in operations. */
+/* Progress of the job, in its own units (*ret_own) or in operations. */
 static uint64_t units_of(const struct job *j, bool *ret_own)
 {
     uint64_t own = 0, tasks = 0;
@@ -25,7 +25,7 @@ static uint64_t units_of(const struct job *j, bool *ret_own)
     return own ? own : tasks;
 }
 
-/* Threads that it is known to have; 0: they are changing, or not ours to count. */
+/* Threads that the job is known to have; 0: they are changing, or not counted by us. */
 static uint32_t threads_of(const struct job *j)
 {
     uint32_t threads = 0;
@@ -36,13 +36,13 @@ static uint32_t threads_of(const struct job *j)
         if (!process_malleable(p) || !p->beat)
             continue;
         if (p->later || (p->source != PROTO_SOURCE_DAEMON && p->local.intra == 0))
-            return 0; /* it has no pool yet, or follows its own limit */
+            return 0; /* no pool yet, or a limit of its own */
         threads += p->local.intra ? p->local.intra : p->sent.intra;
     }
     return threads;
 }
 
-/* Whether jobs take turns on the cores: with more of them than cores, or by orders of people. */
+/* Whether jobs take turns on cores: more threads than cores, or orders of people. */
 static bool is_crowded(const struct daemon *d)
 {
     uint32_t threads = 0;
@@ -80,7 +80,7 @@ static void take_sample(struct job *j, uint64_t now, uint64_t units)
     s->known = fit_solve(&s->fit, now, &s->model);
 }
 
-/* Another kind of unit: nothing that was measured says anything about it. */
+/* The unit changed: no earlier measurement applies. */
 static void begin_anew(struct speed *s, bool own)
 {
     fit_forget(&s->fit);
@@ -91,8 +91,8 @@ static void begin_anew(struct speed *s, bool own)
 }
 
 /*
- * A sample begins and ends when the number of units has just changed: a program with few of them is
- * then measured to a part of a unit, as the moment is known to a heartbeat. True if one ends.
+ * A sample begins and ends right after the number of units changed, so that few units are timed to
+ * a heartbeat's precision. Returns true if a sample ends.
  */
 static bool sample(struct job *j, uint64_t now)
 {
@@ -143,7 +143,7 @@ static void explore(struct job *j, uint64_t now)
     daemon_changed(j->daemon);
 }
 
-/* Whether the curve is another one than the policy has decided by. */
+/* Whether the curve differs from the one that the policy decided by. */
 static bool is_news(const struct speed *s)
 {
     const struct fit_model *a = &s->model, *b = &s->told;
@@ -189,12 +189,12 @@ uint64_t speed_remaining_ns(const struct job *j)
 
     for (const struct process *p = j->processes; p; p = p->next) {
         if (p->progress_done && p->progress_total < p->progress_done)
-            return UINT64_MAX; /* it does not say how much there is */
+            return UINT64_MAX; /* its total is not known */
         left += p->progress_total - (p->progress_done ? p->progress_done : p->progress_total);
     }
     if (!s->own || s->rate == 0)
         return UINT64_MAX;
-    /* Without curve as if threads were all that counts. */
+    /* Without a curve, assumes that speed is in proportion to threads. */
     one = s->known ? (double)s->model.rate_one : (double)s->rate / s->rate_of;
     time = (double)left * SPEED_RATE / one * NS_PER_S;
     return time < (double)INT64_MAX ? (uint64_t)time : INT64_MAX;

@@ -26,13 +26,13 @@ bool split_look(struct split_use *use, uint32_t part, uint64_t now_ns, uint64_t 
     return true;
 }
 
-/* Looks at another part say nothing of this one. */
+/* Looks with another part say nothing of this one. */
 static uint32_t looks(const struct split_part *p)
 {
     return p->had > 0 && p->use->part == p->had ? p->use->n : 0;
 }
 
-/* The most of a second: who works in bursts is not taken for idle between them. */
+/* The most of a second, so that a process working in bursts does not count as idle in between. */
 static uint32_t used(const struct split_part *p)
 {
     uint32_t most = 0;
@@ -42,7 +42,7 @@ static uint32_t used(const struct split_part *p)
     return most;
 }
 
-/* In the last heartbeat, and in most of the one before: a garbage collection is no work. */
+/* Busy in the last heartbeat and in most of the one before, which a garbage collection is not. */
 static uint32_t used_steadily(const struct split_part *p)
 {
     uint64_t last, before;
@@ -56,7 +56,7 @@ static uint32_t used_steadily(const struct split_part *p)
 
 /* ---- what each can use ---- */
 
-/* What a busy thread of this job gets of a core. Threads beside the pool's are not counted. */
+/* The part of a core that a busy thread of this job gets. Counts threads of pools only. */
 static uint32_t busiest(const struct split_part *parts, uint32_t n)
 {
     uint32_t most = 1;
@@ -106,7 +106,7 @@ static bool takes(const struct split_part *p, enum round round)
                                          : true;
 }
 
-/* To whom has least; of equals to who had more: that moves nothing for nothing. */
+/* The smallest part grows first; of equal ones the one that had more, to avoid needless moves. */
 static struct split_part *next_taker(struct split_part *parts, uint32_t n, enum round round)
 {
     struct split_part *found = NULL;
@@ -130,7 +130,7 @@ static void divide(struct split_part *parts, uint32_t n, uint32_t target)
             p->part++;
 }
 
-/* They are this target's, of these processes; and nobody who is busy would gain by others. */
+/* Whether the parts fit target and processes, and no busy process would gain by others. */
 static bool keeps(const struct split_part *parts, uint32_t n, uint32_t target)
 {
     uint64_t sum = 0;

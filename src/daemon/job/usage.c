@@ -7,19 +7,19 @@
 #include "daemon/job/job.h"
 #include "host/proc/proc.h"
 
-#define BUSY_KEEP       0.7  /* of the old value, each second */
-#define BUSY_HYSTERESIS 0.75 /* cores by which it has to be off for another number */
-#define RESERVE_PART    16   /* of the machine's memory, for the system and what is no job … */
+#define BUSY_KEEP       0.7  /* weight of the old value, each second */
+#define BUSY_HYSTERESIS 0.75 /* a smaller difference in cores changes nothing */
+#define RESERVE_PART    16   /* of the machine's memory, for all that is no job … */
 #define RESERVE_MAX     (UINT64_C(4) << 30) /* … at most */
 
 /* ---- measuring ---- */
 
-/* What its processes have by now. */
+/* Processor time of its processes so far. */
 struct sum {
     uint64_t cpu_ns, memory_bytes;
 };
 
-/* A child that ends unwaited for takes its time along: nothing is learnt of such a second. */
+/* A child that nobody waits for takes its time along when it ends: that second is not measured. */
 static void measure_cores(const struct daemon *d, struct usage *u, uint64_t cpu_ns, uint64_t now)
 {
     uint32_t most = cpuset_count(&d->cpus);
@@ -42,7 +42,7 @@ static bool off(uint64_t a, uint64_t b)
     return (a > b ? a - b : b - a) >= USAGE_GRAIN_BYTES;
 }
 
-/* True if it counts with more or fewer cores or bytes than before. */
+/* Returns true if the job counts with other cores or memory than before. */
 static bool take(struct job *j, const struct sum *sum, uint64_t now)
 {
     struct usage *u = &j->observed.usage;
@@ -50,7 +50,7 @@ static bool take(struct job *j, const struct sum *sum, uint64_t now)
     bool changed;
 
     if (j->admission.phase != JOB_RUNNING) {
-        u->looked_ns = 0; /* its second says nothing of how it runs */
+        u->looked_ns = 0; /* not measured while it does not run */
         return false;
     }
     measure_cores(j->daemon, u, sum->cpu_ns, now);
