@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define GROUPS_USUAL       64 /* of a peer, without an allocation */
-#define CONTAINER_ID_SHORT 8  /* digits that name a container's job: no pid is so long */
+#define GROUPS_USUAL       64 /* of a caller, without an allocation */
+#define CONTAINER_ID_SHORT 8  /* digits that name a container's job; a pid has fewer */
 
 /* ---- who may do what ---- */
 
@@ -21,7 +21,7 @@ static bool has_group(int fd, gid_t group)
     socklen_t size = sizeof(few);
     bool found = false;
 
-    /* -ERANGE says how much room they need; it is as much as the kernel holds already. */
+    /* -ERANGE returns the size that is needed; the kernel bounds it. */
     if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, few, &size) < 0) {
         if (errno != ERANGE || !(all = malloc(size)))
             return false;
@@ -93,7 +93,7 @@ bool control_may_speak(const struct caller *who, const struct job *j)
 
 /* ---- which job ---- */
 
-/* The only one whose container's id begins with @text. */
+/* The only job whose container's id begins with @text. */
 static struct job *find_container(const struct daemon *d, const char *text)
 {
     struct job *found = NULL;
@@ -104,13 +104,13 @@ static struct job *find_container(const struct daemon *d, const char *text)
         if (!j->container_id || strncmp(j->container_id, text, strlen(text)) != 0)
             continue;
         if (found)
-            return NULL; /* of two: not enough of it */
+            return NULL; /* ambiguous */
         found = j;
     }
     return found;
 }
 
-/* The only one of a Compose service; *err of several names them. */
+/* The only job of a Compose service; if there are several, *err names them. */
 static struct job *find_service(const struct daemon *d, const struct caller *who,
                                 const char *service, struct error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who may do what, on agent.sock and in the HTTP interface, by what the kernel says of a peer when
- * it connects; the table is docs/permissions.md. Daemon's event loop only.
+ * Permissions on agent.sock and in the HTTP interface, by the kernel's credentials of the caller at
+ * the time it connected; docs/permissions.md has the table. Daemon's event loop only.
  */
 #pragma once
 
@@ -13,34 +13,34 @@
 struct job;
 struct daemon;
 
-/* Who is at the other end of a socket: the kernel's word, at the moment when it connected. */
+/* The process at the other end of a socket, as the kernel saw it when it connected. */
 struct caller {
     pid_t pid;
     uid_t uid;
-    bool admin; /* of the admin group, on a daemon that serves everybody */
+    bool admin; /* in the admin group, where a daemon serves all users */
 };
 
 /* Returns 0 or -errno. */
 int control_identify(const struct daemon *d, int fd, struct caller *ret);
 
-/* What root may, and the daemon's own user: the policy, everybody's jobs. */
+/* Governs policy and every user's jobs: root and the daemon's own user. */
 bool control_may_govern(const struct daemon *d, const struct caller *who);
-bool control_may_use(const struct daemon *d, const struct caller *who); /* have jobs here at all */
+bool control_may_use(const struct daemon *d, const struct caller *who); /* may have jobs here */
 bool control_may_read(const struct daemon *d, const struct caller *who, const struct job *j);
 bool control_may_change(const struct daemon *d, const struct caller *who, const struct job *j);
-/* Make a job of a process of user @uid, whose job it will be. */
+/* May make a job of a process of user @uid, who then owns it. */
 bool control_may_register(const struct caller *who, uid_t uid);
-/* Make a job of a container, or let it go: it is root's, as whoever may use its engine is. */
+/* May make a job of a container or release it: the job is root's, like the engine. */
 bool control_may_adopt(const struct daemon *d, const struct caller *who);
-/* Have a process become a job by its agent's word alone. */
+/* May have its process become a job when an agent connects. */
 bool control_may_join(const struct daemon *d, const struct caller *who);
-/* Report as a process of @j: its user alone, for whatever others say would be believed. */
+/* May report as a process of @j: only its user, since reports are believed. */
 bool control_may_speak(const struct caller *who, const struct job *j);
 
 /*
- * The job that a person means by @text: its id, name or one of its pids, else the beginning of its
- * container's id, or its Compose service. NULL: there is none for @who (-ESRCH), or that service
- * has several (-EEXIST, and *err names them).
+ * Finds the job that a person names by @text: its id, name or a pid, else the beginning of its
+ * container's id, or its Compose service. Returns NULL if @who has none (-ESRCH), or the service
+ * has several (-EEXIST, *err names them).
  */
 struct job *control_find(const struct daemon *d, const struct caller *who, const char *text,
                          struct error *err);

@@ -18,22 +18,22 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#define ACCEPT_BURST 64 /* connections taken in one turn of the loop */
+#define ACCEPT_BURST 64 /* connections accepted in one turn of the loop */
 
 /*
- * How much of the loop strangers may have: so many turns of each of their sockets in so long. An
- * agent needs about one; decisions come behind all messages, and would wait as long as one floods.
+ * Bounds the loop's time for strangers: so many turns of each of their sockets in TURNS_US. An
+ * agent needs about one. Decisions come after all messages, so that a flood would delay them.
  */
 #define TURNS_US        100000ull
 #define TURNS_MESSAGE   32
 #define TURNS_ACCEPT    16
-#define TURNS_CONTAINER 2 /* of accepting out of one */
+#define TURNS_CONTAINER 2 /* accepts on one container's socket */
 
-/* A socket on which peers arrive: the daemon's own, or one in a container's directory. */
+/* A listening socket: the daemon's own, or one in a container's directory. */
 struct listener {
     struct agent_socket *agent_socket;
     struct container *container;     /* NULL: the daemon's own */
-    agent_socket_find_job *find_job; /* of that container */
+    agent_socket_find_job *find_job; /* for that container */
     sd_event_source *source;
     int fd;
 };
@@ -42,7 +42,7 @@ struct agent_socket {
     struct daemon *daemon;
     const struct agent_socket_role *agents, *controllers;
     struct listener *own;
-    int spare_fd; /* given up for a moment when descriptors run out, to hang up on the caller */
+    int spare_fd; /* given up for a moment to accept and close when descriptors run out */
     sd_event_source *reap_source;
     struct connection *first;
     unsigned n;
@@ -112,7 +112,7 @@ void connection_detach(struct connection *connection)
     connection_hang_up(connection);
 }
 
-/* While answers wait for room, a controller is not read: it cannot make us collect more of them. */
+/* While answers wait for room, the controlling program is not read: no more can pile up. */
 static void connection_wait_for_room(struct connection *connection, bool full)
 {
     uint32_t events = full ? EPOLLOUT : EPOLLIN;
@@ -138,7 +138,7 @@ int connection_send(struct connection *connection, const union proto_message *m)
         connection_wait_for_room(connection, true);
         return -EAGAIN;
     }
-    r = -errno; /* hanging up makes calls of its own */
+    r = -errno; /* closing makes system calls, too */
     connection_hang_up(connection);
     return r;
 }
@@ -167,8 +167,7 @@ static int connection_message(struct connection *connection, union proto_message
         r = connection_first(connection, m, err);
     if (r < 0)
         return r;
-    /* A new connection's first message is a hello, or connection_first() has made it a controller.
-     */
+    /* The first message is a hello, or connection_first() has made it a controlling program. */
     return role_of(connection)->message(connection, m, err);
 }
 
@@ -241,7 +240,7 @@ static unsigned peers_in(const struct agent_socket *l, const struct container *c
     return n;
 }
 
-/* Their users are the containers': all of them together count as one more user. */
+/* Counts connections of all containers: together they may have as many as one more user. */
 static unsigned containers_peers(const struct agent_socket *l)
 {
     unsigned n = 0;
@@ -251,7 +250,7 @@ static unsigned containers_peers(const struct agent_socket *l)
     return n;
 }
 
-/* A container's root is nobody special. */
+/* Root inside of a container has no privilege here. */
 static bool connection_welcome(const struct listener *at, uid_t uid)
 {
     const struct agent_socket *l = at->agent_socket;
@@ -312,7 +311,7 @@ static int connection_new(struct listener *at, int fd)
     return 0;
 }
 
-/* Without a free descriptor the caller would stay in the queue and keep the loop awake. */
+/* Without a free descriptor the caller would stay in the queue and wake the loop for ever. */
 static void hang_up_on_next(const struct listener *at)
 {
     struct agent_socket *l = at->agent_socket;
@@ -363,7 +362,7 @@ unsigned agent_socket_count(const struct agent_socket *l)
 
 /* ---- the socket ---- */
 
-/* Through the descriptor: a directory's path may be longer than a socket's address, or change. */
+/* Goes through the descriptor: the path may be too long for a socket's address, or change. */
 static int bind_in(int dir_fd, mode_t mode)
 {
     _cleanup_fd_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -376,7 +375,7 @@ static int bind_in(int dir_fd, mode_t mode)
     snprintf(addr.sun_path, sizeof(addr.sun_path), "/proc/self/fd/%d/" RUNDIR_AGENT_SOCKET, dir_fd);
     if (unlinkat(dir_fd, RUNDIR_AGENT_SOCKET, 0) < 0 && errno != ENOENT)
         return -errno;
-    /* Made with its mode: by name, a container that may write there would choose the file. */
+    /* Sets the mode at creation: a later chmod could be redirected by the container. */
     mask = umask(0777 & ~mode);
     r = bind(fd, (struct sockaddr *)&addr, sizeof(addr));
     umask(mask);
@@ -450,7 +449,7 @@ int agent_socket_new(struct daemon *d, const struct agent_socket_role *agents,
     l->agents = agents;
     l->controllers = controllers;
     l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    /* Root's daemon serves every user and tells them apart; anybody else's serves its user. */
+    /* Root's daemon serves every user and tells them apart; any other serves its own user. */
     r = listener_new(l, d->dir_fd, d->uid == 0 ? 0666 : 0600, NULL, &l->own);
     if (r >= 0)
         r = sd_event_add_defer(d->event, &l->reap_source, on_reap, l);

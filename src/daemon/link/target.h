@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Targets that agents are sent. Daemon's event loop only; called by plan.c and agent.c. */
+/* Sends targets to agents. Daemon's event loop only; called by plan.c and agent.c. */
 #pragma once
 
 struct process;
 
 /*
- * Commands @p to its `want` under the node's present generation. What does not fit into the socket
- * now is sent when it drains: the state then, not this one.
+ * Sends @p its `want` under the present generation. If the socket is full, sends the target of that
+ * later moment once it drains.
  */
 void target_send(struct process *p);
