@@ -16,13 +16,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define RATE_SAMPLE_NS NS_PER_S /* how often a rate is measured anew */
-#define RATE_KEEP      0.6      /* of the old value */
-#define RESEND_NS      NS_PER_S /* a lapsed lease: command again at most so often */
+#define RATE_SAMPLE_NS NS_PER_S /* how often a rate is measured */
+#define RATE_KEEP      0.6      /* weight of the old value */
+#define RESEND_NS      NS_PER_S /* after a lapsed lease: shortest time between two targets */
 
 /* ---- which job ---- */
 
-/* A job that this daemon does not know: it began under an earlier one, or without `tide run`. */
+/* A job that this daemon does not know: of an earlier one, or started without `tide run`. */
 static int adopt(struct connection *connection, const struct proto_hello *hello, struct job **ret,
                  struct error *err)
 {
@@ -39,7 +39,7 @@ static int adopt(struct connection *connection, const struct proto_hello *hello,
     r = job_new(d, connection->who.uid, &req, &j, err);
     if (r < 0)
         return r;
-    job_set_id(j, hello->job_id); /* else it has a new one */
+    job_set_id(j, hello->job_id); /* if that fails, the job keeps its new id */
     if (hello->token[0])
         snprintf(j->token, sizeof(j->token), "%s", hello->token);
     daemon_log("job %s (%s) made for process %d, which was running already", j->id, j->name,
@@ -80,7 +80,7 @@ static void send_welcome(struct connection *connection, const struct job *j)
     connection_send(connection, &m);
 }
 
-/* A process's agent speaks anew, after exec or a lost connection: what it said before is void. */
+/* An agent starts over after exec or a lost connection: its earlier reports are void. */
 static void process_connect(struct process *p, struct connection *connection,
                             const struct proto_hello *hello)
 {
@@ -159,7 +159,7 @@ static void on_ack(struct process *p, const struct proto_ack *m)
 
     if (m->epoch != d->epoch || m->generation < p->sent_generation ||
         m->generation > p->sent_generation || m->status == PROTO_ACK_STALE)
-        return; /* the answer to an older target: the one to the newest is still to come */
+        return; /* answers an older target: the newest one's is still to come */
     failpoint(FAILPOINT_ACK_RECEIVED);
     p->acked_generation = m->generation;
     p->later = m->status == PROTO_ACK_LATER;
@@ -202,7 +202,7 @@ static void send_lease(struct process *p)
         connection_send(p->connection, &m);
 }
 
-/* The lease lapsed, since we were stopped or too slow: its agent follows its own limit by now. */
+/* The lease lapsed, as the daemon was stopped or too slow: the agent follows its own limit. */
 static void command_again(struct process *p, uint64_t now)
 {
     if (p->want.intra == 0 || p->acked_generation < p->sent_generation || p->later ||
@@ -229,7 +229,7 @@ static void on_heartbeat(struct process *p, const struct proto_heartbeat *m)
     p->progress_total = m->progress_total;
     memcpy(p->unit, m->unit, sizeof(p->unit));
     if (own != (p->progress_done > 0))
-        p->rate_ns = 0; /* counts something else from now on */
+        p->rate_ns = 0; /* the unit of progress changed */
     measure_rate(p, now);
     speed_heartbeat(p->job, now);
     apportion_heartbeat(p, now);
@@ -241,8 +241,8 @@ static void on_heartbeat(struct process *p, const struct proto_heartbeat *m)
 }
 
 /*
- * A signal or the program's own call: that process has its number already, and its job is pinned to
- * what its processes have now, as by `tide set`.
+ * A signal or the program's own call set the threads of a process. That process has them already;
+ * its job is pinned to what its processes have now, as by `tide set`.
  */
 static void on_local(struct process *p, const struct proto_local *m)
 {
@@ -260,7 +260,7 @@ static void on_local(struct process *p, const struct proto_local *m)
         j->asked.pinned = (struct threads){sum, j->n_processes == 1 ? m->inter : 0};
         j->asked.pinned_by = (enum proto_source)m->source;
     }
-    j->asked.granted = false; /* by its program, whoever has pinned it before */
+    j->asked.granted = false; /* the program's own pin replaces an administrator's */
     j->dirty = true;
     daemon_store_later(j->daemon);
     plan_make_now(j->daemon);
@@ -308,7 +308,7 @@ static void on_gone(struct connection *connection)
     p->held = 0;
     p->beat = false;
     p->shrink_since_ns = 0;
-    daemon_changed(p->job->daemon); /* nobody is left to wait for, unless the whole process ended */
+    daemon_changed(p->job->daemon); /* nobody waits for that agent now, but its process may go on */
 }
 
 const struct agent_socket_role agent_role = {

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define WAITS_MAX 16 /* orders of one controller that wait at the same time */
+#define WAITS_MAX 16 /* waiting orders of one controlling program */
 
 /* ---- pins ---- */
 
@@ -51,7 +51,7 @@ void control_pin(struct job *j, struct threads threads, bool governs)
 
 /* ---- answers ---- */
 
-/* An answer may wait for room; a controller that collects more than the queue holds is let go. */
+/* An answer may wait for room; a program whose answers overflow the queue is disconnected. */
 static void answer(struct connection *connection, const union proto_message *m)
 {
     if (connection->n_queue == 0 && connection_send(connection, m) != -EAGAIN)
@@ -156,12 +156,12 @@ static void on_writable(struct connection *connection)
 /* ---- orders ---- */
 
 struct order {
-    struct order *next; /* of the same controller, waiting */
+    struct order *next; /* of the same connection */
     struct connection *connection;
-    struct job *begins; /* waits until this one runs; NULL: for an acknowledgement */
+    struct job *begins; /* waits until this job runs; NULL: for an acknowledgement */
     uint64_t wait;
     uint32_t cookie, flags, from, to;
-    bool fewer; /* cores than asked for */
+    bool fewer; /* of cores than requested */
 };
 
 static void order_unlink(struct order *o)
@@ -283,7 +283,7 @@ static void do_set(struct connection *connection, const struct proto_control *m,
     conclude(connection, m, j, &o);
 }
 
-/* The job's runner: it has no deadline, and hangs up when it has had enough. */
+/* The job's runner: waits without a deadline, and disconnects if it gives up. */
 static void do_begin(struct connection *connection, const struct proto_control *m, struct job *j)
 {
     struct order *o = order_new(connection, m, &(struct order){.begins = j});
