@@ -21,12 +21,12 @@
 #include <sys/un.h>
 #include <systemd/sd-daemon.h>
 
-/* Kept until the budget is full again, so that connecting anew wins nothing. */
+/* Kept until the budget is full again, so that a new connection gains nothing. */
 struct user {
     struct user *next;
     uid_t uid;
     unsigned connections;
-    uint64_t left_ns; /* when the last of them was closed */
+    uint64_t left_ns; /* when the last connection was closed */
     struct bucket budget;
 };
 
@@ -39,10 +39,10 @@ struct api {
     struct daemon *daemon;
     api_handler *handler;
     struct httpd *http;
-    bool passed; /* the socket is systemd's: it stays when we end */
+    bool passed; /* the socket is systemd's: it outlives the daemon */
     struct user *users;
     unsigned connections;
-    struct request *refused, **refused_last; /* each waits for its time to be answered */
+    struct request *refused, **refused_last; /* to be answered later */
     sd_event_source *refuse;
 };
 
@@ -76,7 +76,7 @@ void request_fail(struct request *r, unsigned status, const char *hint, const ch
     va_start(ap, fmt);
     vsnprintf(message, sizeof(message), fmt, ap);
     va_end(ap);
-    /* What a client sent may be cut in the middle of a character. */
+    /* A client's text may be cut in the middle of a character. */
     for (size_t len = strlen(message) + 1; !answer && len-- > 0;) {
         message[len] = '\0';
         answer = json_pack("{s:{s:s,s:s}}", "error", "message", message, "hint", hint);
@@ -145,7 +145,7 @@ static void take_out(struct api *api, struct request *r)
         api->refused_last = at;
 }
 
-/* Later: who asks again at once has to wait, and the daemon has not. */
+/* Answers later: the client shall wait before it asks again, but the daemon does not. */
 static void refuse(struct api *api, struct request *r)
 {
     bool first = !api->refused;
@@ -233,7 +233,7 @@ static void on_over(void *arg, struct httpd_request *http)
 
 /* ---- connections ---- */
 
-/* Of users without connections, those who have nothing to wait for are forgotten. */
+/* Forgets users without connections whose budget is full again. */
 static struct user *find_user(struct api *api, uid_t uid)
 {
     uint64_t now = clock_now_ns();
@@ -298,7 +298,7 @@ static void leave(void *arg, void *data)
 
 /* ---- the socket ---- */
 
-/* Connections made while the daemon is started again wait in a socket that systemd holds. */
+/* While the daemon restarts, connections wait in a socket that systemd holds. */
 static int take_passed(const struct daemon *d, int *ret_fd)
 {
     char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
@@ -378,7 +378,7 @@ int api_new(struct daemon *d, api_handler *handler, struct api **ret, struct err
     return 0;
 }
 
-/* Whoever waits is told that the daemon ends. */
+/* Tells waiting clients that the daemon ends. */
 struct api *api_free(struct api *api)
 {
     if (!api)

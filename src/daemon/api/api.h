@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * api.sock: HTTP/JSON (docs/http-api.md). A request that waits for an acknowledgement is answered
- * later, and the loop goes on.
- * Daemon's event loop only.
+ * later; the loop goes on. Daemon's event loop only.
  */
 #pragma once
 
@@ -16,25 +15,25 @@
 #include <sys/types.h>
 
 #define API_BODY_MAX        65536
-#define API_CONNECTIONS_MAX 256 /* of all users; above, accept and hang up */
-#define API_CONNECTIONS_UID 64  /* of one user other than the daemon's own and root */
-#define API_KEPT            32  /* of all, for those two */
+#define API_CONNECTIONS_MAX 256 /* of all users; further ones are closed */
+#define API_CONNECTIONS_UID 64  /* of one user, except root and the daemon's own */
+#define API_KEPT            32  /* of all, reserved for those two */
 #define API_USERS_MAX       1024
-#define API_IDLE_S          10 /* a connection that sends nothing is let go */
+#define API_IDLE_S          10 /* an idle connection is closed after that */
 
 /*
- * The budget of a user other than those two: so many requests a second and at once. A request that
- * takes the loop longer than API_TOKEN_NS counts as several. One too many is answered with 429, and
- * not at once.
+ * The budget of any other user: so many requests a second, and so many at once. A request that
+ * takes the loop longer than API_TOKEN_NS counts as several. A request beyond the budget is
+ * answered late, with 429.
  */
 #define API_RATE      100
 #define API_BURST     500
 #define API_TOKEN_NS  1000000
 #define API_REFUSE_NS 100000000ull
 #define API_RETRY_S   1
-#define API_FORGET_NS 10000000000ull /* of no connections: then the budget is full again */
+#define API_FORGET_NS 10000000000ull /* without connections: by then the budget is full again */
 
-/* Behind messages of agents, deaths and decisions: a flood of requests holds none of them up. */
+/* After messages of agents, deaths and decisions: a flood of requests delays none of them. */
 #define API_PRIORITY (SD_EVENT_PRIORITY_NORMAL + 20)
 
 enum http_status {
@@ -59,7 +58,7 @@ struct job;
 struct request;
 struct stream;
 
-/* What a complete request asks for: answers now, or later through request_answer. */
+/* Handles a complete request: answers now, or later through request_answer. */
 typedef void api_handler(struct request *r);
 
 int api_new(struct daemon *d, api_handler *handler, struct api **ret, struct error *err);
@@ -69,46 +68,46 @@ struct api *api_free(struct api *api); /* takes NULL, returns NULL */
 struct request {
     struct daemon *daemon;
     struct caller who;
-    const char *method, *path; /* during the call only */
+    const char *method, *path; /* valid during the call only */
     json_t *body;              /* NULL: none */
     uint64_t received_ns;
     struct httpd_request *http;
-    struct stream *stream;     /* from events.h, where it is the answer */
-    uint64_t wait;             /* its wait, 0: none */
-    struct adoption *adoption; /* that it waits for; NULL: none */
-    struct request *next;      /* of those that are refused, and wait to be told */
+    struct stream *stream;     /* of events.h, if that is the answer */
+    uint64_t wait;             /* id of its wait; 0: none */
+    struct adoption *adoption; /* adoption that it waits for; NULL: none */
+    struct request *next;      /* in the list of refused requests that wait for their answer */
     struct history_search *search;
-    sd_event_source *turn; /* of the search, while it takes several */
+    sd_event_source *turn; /* next step of a long search */
     double since;
     uint32_t from, to;
-    bool changed; /* PATCH: it asked for something else than there was */
+    bool changed; /* PATCH: it asked for a change */
 };
 
-/* routes.c: the api_handler of the whole interface. */
+/* The api_handler of the whole interface, in routes.c. */
 void routes_handle(struct request *r);
 
 /*
- * routes_limits.c: whether the caller may give a job of user @uid these attributes (NULL: none are
- * changed) and @threads threads; false: answered with the error.
+ * In routes_limits.c: whether the caller may give a job of user @uid these attributes (NULL:
+ * unchanged) and @threads threads. False: answered with the error.
  */
 bool routes_within_limits(struct request *r, uid_t uid, const struct attributes *asked,
                           uint32_t threads);
 
 /*
- * routes_limits.c: writes a new job down before the answer: a job that was promised outlives this
- * daemon. False: one that was to wait is refused and freed; answered with the error.
+ * In routes_limits.c: saves a new job before the answer, as an accepted job outlives the daemon.
+ * False: a job for the queue could not be saved: it is freed, and the request answered.
  */
 bool routes_write_down(struct request *r, struct job *j);
 
-/* routes_record.c: the same of single paths. @none is no job. */
+/* In routes_record.c: handlers of single paths. @none is no job. */
 void routes_history(struct request *r, struct job *none);
 void routes_events(struct request *r, struct job *none);
 void routes_metrics(struct request *r, struct job *none);
 
-/* Counts @ns of the loop's time for the budget of its user. */
+/* Charges @ns of the loop's time to its user's budget. */
 void request_charge(struct request *r, uint64_t ns);
 
-/* 200, at once: takes over @text (NULL: out of memory), and the stream. @type is a literal. */
+/* 200, at once: takes over @text (NULL: out of memory) and the stream. @type is a literal. */
 void request_answer_text(struct request *r, const char *type, char *text);
 void request_answer_stream(struct request *r, struct stream *stream);
 

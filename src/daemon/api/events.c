@@ -10,14 +10,14 @@
 #include <string.h>
 
 struct event {
-    char *text; /* as it is sent */
+    char *text; /* in its final form */
     uint64_t time_ms;
 };
 
 struct events {
     struct daemon *daemon;
     struct event kept[EVENTS_KEPT]; /* event K at [K % EVENTS_KEPT] */
-    uint64_t next;                  /* its number; the first event is 1 */
+    uint64_t next;                  /* number of the next event; the first is 1 */
     struct stream *streams;
     sd_event_source *timer;
 };
@@ -27,11 +27,11 @@ struct stream {
     struct events *events;
     struct httpd_request *http;
     uid_t uid;
-    uint64_t at;   /* the event to be sent next */
-    size_t offset; /* that much of it is sent */
-    size_t said;   /* of the comment */
+    uint64_t at;   /* number of the next event to send */
+    size_t offset; /* bytes of it already sent */
+    size_t said;   /* bytes of the comment already sent */
     bool ended;
-    bool ends;        /* once all is sent */
+    bool ends;        /* the stream ends once all is sent */
     char comment[80]; /* goes before the next event */
 };
 
@@ -92,7 +92,7 @@ ssize_t stream_read(void *arg, char *buf, size_t max)
 
     if (s->ended || s->at < oldest(e))
         return HTTPD_BROKEN;
-    /* Between events alone. */
+    /* Only between two events. */
     if (s->comment[0] && s->offset == 0) {
         len = put(buf, max, s->comment, &s->said, &whole);
         if (whole)
@@ -126,7 +126,7 @@ struct stream *stream_free(struct stream *s)
     return NULL;
 }
 
-/* A stream that sleeps is never found idle; its reader's proxies may be, without this. */
+/* Sends a comment in silent times: proxies would close a connection without traffic. */
 static int on_beat(sd_event_source *source, uint64_t usec, void *arg)
 {
     struct events *e = arg;
@@ -144,7 +144,7 @@ static int on_beat(sd_event_source *source, uint64_t usec, void *arg)
 
 /* ---- streams ---- */
 
-/* The number behind event @last; 0: it is another daemon's, or of an event that is not kept. */
+/* The number of the event after @last; 0: another daemon's, or an event no longer kept. */
 static uint64_t behind(const struct events *e, const char *last)
 {
     uint64_t epoch, number;
@@ -156,7 +156,7 @@ static uint64_t behind(const struct events *e, const char *last)
     return number + 1;
 }
 
-/* 0: something was missed, and all that is kept is news. */
+/* Returns 0 if events were missed: the stream then starts with the oldest one kept. */
 static uint64_t first_of(struct events *e, const struct events_from *from)
 {
     uint64_t at = oldest(e);

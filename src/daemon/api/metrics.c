@@ -17,7 +17,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Upper bounds, from what a parked pool takes to the deadline of a shrink. */
+/* Upper bounds, from the time that parking a pool takes to the deadline of a shrink. */
 static const struct {
     uint64_t ns;
     const char *text;
@@ -27,10 +27,10 @@ static const struct {
     {50000000, "0.05"},  {100000000, "0.1"},  {500000000, "0.5"}, {2000000000, "2"},
 };
 
-/* What is counted, of the whole daemon. */
+/* Counters of the whole daemon. */
 static struct metrics {
     uint64_t resizes, resize_sum_ns;
-    uint64_t resize_bucket[METRICS_BUCKETS]; /* not cumulative; what is longer is in none */
+    uint64_t resize_bucket[METRICS_BUCKETS]; /* not cumulative; longer ones are in none */
 } counted;
 
 static void resized(struct job *j, uint64_t latency_ns)
@@ -203,7 +203,7 @@ static unsigned open_descriptors(void)
     return n > 3 ? n - 3 : 0; /* ".", ".." and the directory's own */
 }
 
-/* Seconds since 1970 at which the machine was started: "btime 1700000000" in /proc/stat. */
+/* Boot time in seconds since 1970: "btime 1700000000" in /proc/stat. */
 static double boot_time(const struct daemon *d)
 {
     _cleanup_free_ char *text = NULL;

@@ -11,5 +11,5 @@ struct request;
 
 extern const struct job_observer metrics_observer; /* counts resizes */
 
-/* The text, for @r's user to see; the caller frees. NULL: out of memory. */
+/* The text with the jobs that @r's user may see; the caller frees it. NULL: out of memory. */
 char *metrics_text(const struct request *r);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each path of the HTTP interface does, and the checks of what clients send. */
+/* The handlers of the HTTP interface's paths, and the checks of clients' input. */
 #include "daemon/api/api.h"
 
 #include "base/clock.h"
@@ -26,7 +26,7 @@
 
 /* ---- reading fields ---- */
 
-/* A text that shows a value as it was sent, cut. */
+/* A value as the client sent it, shortened, for a message. */
 static void show(const json_t *value, char *buf, size_t size)
 {
     char *dump = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
@@ -38,7 +38,7 @@ static void show(const json_t *value, char *buf, size_t size)
 /* Takes attributes of a job, too. */
 #define ATTRIBUTES "*"
 
-/* Every field must be one that the request knows: a misspelt one would be ignored in silence. */
+/* Refuses unknown fields: a misspelt one would otherwise be ignored without a word. */
 static bool only_fields(struct request *r, const char *const *known)
 {
     bool attributes = strcmp(known[0], ATTRIBUTES) == 0;
@@ -58,8 +58,7 @@ static bool only_fields(struct request *r, const char *const *known)
     return true;
 }
 
-/* An absent field leaves *ret; null (where @nullable) makes it 0. False: answered with the error.
- */
+/* Absent: leaves *ret; null (where @nullable): sets 0. False: answered with the error. */
 static bool take_integer(struct request *r, const char *key, int32_t min, int32_t max,
                          bool nullable, int32_t *ret)
 {
@@ -124,7 +123,7 @@ static bool take_flag(struct request *r, const char *key, bool *ret)
 
 /* ---- attributes ---- */
 
-/* A time of the clock on the wall, in seconds since 1970. */
+/* A wall-clock time, in seconds since 1970. */
 static bool read_moment(const json_t *value, int64_t *ret_ms)
 {
     double now = (double)clock_real_ms() / 1000, moment = json_number_value(value);
@@ -160,7 +159,7 @@ static void refuse_attribute(struct request *r, const struct attribute *a, const
                      text, (double)clock_real_ms() / 1000);
         break;
     case KIND_MEMORY:
-        /* Less than that of a program that does nothing is a unit forgotten. */
+        /* No program needs so little: the unit was forgotten. */
         request_fail(r, HTTP_BAD_REQUEST, "", "%s is %s: use a number of bytes, at least a MiB",
                      a->key, text);
         break;
@@ -175,7 +174,7 @@ static void refuse_attribute(struct request *r, const struct attribute *a, const
     }
 }
 
-/* What the body asks for; what it leaves out stays. False: answered with the error. */
+/* Reads the attributes in the body; absent ones stay. False: answered with the error. */
 static bool take_asked(struct request *r, struct attributes *ret)
 {
     const char *text = NULL;
@@ -224,7 +223,7 @@ static void get_explain(struct request *r, struct job *j)
     request_answer(r, HTTP_OK, view_changes(j));
 }
 
-/* Processes that nobody may hold up: the machine would stop, or its daemon. NULL: it is none. */
+/* Processes that the machine or the daemon needs running. NULL: @pid is none of them. */
 static const char *what_it_is(const struct daemon *d, pid_t pid)
 {
     if (pid == 1)
@@ -238,7 +237,7 @@ static const char *what_it_is(const struct daemon *d, pid_t pid)
     return NULL;
 }
 
-/* Whose job it becomes: that of the process's user. */
+/* The job's user is the process's. */
 static bool find_process(struct request *r, pid_t *ret_pid, uid_t *ret_uid)
 {
     struct proc_status status;
@@ -280,7 +279,7 @@ static const char *placement_note(const struct daemon *d, enum placement placeme
     return "";
 }
 
-/* It would wait for ever. */
+/* Such a job would wait for ever. */
 static bool check_memory(struct request *r, uint64_t bytes)
 {
     char asked[SIZE_TEXT_MAX], most[SIZE_TEXT_MAX];
@@ -411,7 +410,7 @@ static void adopted(void *arg, struct job *j, const struct error *err)
         request_fail(r, failures[i].status, failures[i].hint, "%s", err->text);
         return;
     }
-    store_save(r->daemon); /* before the answer: what was promised outlives this daemon */
+    store_save(r->daemon); /* before the answer: it outlives the daemon */
     request_answer(r, HTTP_CREATED, view_job(j));
 }
 
@@ -457,7 +456,7 @@ struct patch {
     struct attributes asked;
     struct threads threads;
     struct cpuset cores;
-    bool pins; /* threads are to be set, or released with intra 0 */
+    bool pins; /* threads are set, or released with intra 0 */
     bool keeps, keep, has_cores;
     bool held;
 };
@@ -490,7 +489,7 @@ static bool read_threads(struct request *r, struct patch *p)
     return true;
 }
 
-/* `tide pin`: "pin", and which cores. */
+/* `tide pin`: "pin", and its cores. */
 static bool read_keep(struct request *r, struct patch *p)
 {
     const char *cores = NULL;
@@ -548,7 +547,7 @@ static bool read_patch(struct request *r, const struct job *j, struct patch *ret
     return true;
 }
 
-/* Whether anything is asked for that is not so already. */
+/* Whether the request asks for any change. */
 static bool changes(const struct job *j, const struct patch *p)
 {
     bool frees = (p->pins || p->keeps) && !p->threads.intra && !p->keep;
@@ -603,7 +602,7 @@ static void patch_job(struct request *r, struct job *j)
             request_fail(r, HTTP_CONFLICT, "", "%s", err.text);
             return;
         }
-        store_save(j->daemon); /* before the answer: a new daemon must not start it */
+        store_save(j->daemon); /* before the answer: a new daemon must not start the job */
     }
     r->from = job_target(j);
     j->asked.attributes = p.asked;
@@ -640,7 +639,7 @@ static void delete_job(struct request *r, struct job *j)
     }
     if (grace_s == 0)
         asked = job_terminate(j);
-    admission_end(j); /* then it goes on, if it was paused: the signal is the first that it sees */
+    admission_end(j); /* resumes a paused job, which then sees the signal first */
     daemon_log("job %s (%s) cancelled by user %u", j->id, j->name, (unsigned)r->who.uid);
     request_answer(r, HTTP_OK,
                    json_pack("{s:s,s:s,s:s,s:i,s:i}", "id", j->id, "name", j->name, "state",
@@ -694,7 +693,7 @@ static void put_policy(struct request *r, struct job *none)
     }
     decision_set_policy(d->decision, &spec);
     daemon_log("policy %s set through the API", text);
-    e = store_save_policy(d); /* before the answer: what was promised outlives this daemon */
+    e = store_save_policy(d); /* before the answer: an accepted policy outlives the daemon */
     plan_make_now(d);
     answer = view_policy(d);
     if (e < 0)

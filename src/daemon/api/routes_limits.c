@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What users may ask for at the cost of others (the second table of docs/permissions.md), and of a
- * disk that is full. */
+/*
+ * Checks what users may ask for at other users' cost (second table of docs/permissions.md); handles
+ * a full disk.
+ */
 #include "daemon/api/api.h"
 #include "daemon/daemon.h"
 #include "daemon/job/job.h"
@@ -12,7 +14,7 @@
 
 #define ASK_ADMIN "Use less, or ask somebody of the admin group: docs/permissions.md."
 
-/* Administrators may give more than limits and a user's share allow. */
+/* Administrators may exceed limits and a user's share. */
 bool routes_within_limits(struct request *r, uid_t uid, const struct attributes *asked,
                           uint32_t threads)
 {
@@ -26,7 +28,7 @@ bool routes_within_limits(struct request *r, uid_t uid, const struct attributes 
     return false;
 }
 
-/* A job that runs already goes on without a record. */
+/* A running job goes on even without a record. */
 bool routes_write_down(struct request *r, struct job *j)
 {
     struct daemon *d = r->daemon;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The paths of the HTTP interface that tell what happened and happens. */
+/* The paths that report events and history. */
 #include "base/prometheus.h"
 #include "daemon/api/api.h"
 
@@ -42,7 +42,7 @@ static void no_history(struct request *r, const struct error *err)
 
 static int on_turn(sd_event_source *s, void *arg);
 
-/* A step, and another one in the next turn of the loop. */
+/* Makes one step of the search; the next one comes in the next turn of the loop. */
 static void search_on(struct request *r)
 {
     struct error err = {0};
@@ -90,7 +90,7 @@ void routes_history(struct request *r, struct job *none)
         return;
     f.since_ms = since * 1000;
     f.limit = (uint32_t)limit;
-    chronicle_look(r->daemon); /* up to now */
+    chronicle_look(r->daemon); /* brings the history up to date */
     if (history_search_new(r->daemon->history, &f, &r->search, &err) < 0) {
         no_history(r, &err);
         return;
@@ -114,7 +114,7 @@ void routes_events(struct request *r, struct job *none)
     }
     from.since_ms = since * 1000;
     from.ends = follow && *follow == 'f';
-    chronicle_look(r->daemon); /* up to now */
+    chronicle_look(r->daemon); /* brings the events up to date */
     if (r->daemon->events && events_open(r->daemon->events, r, &from, &stream) == 0)
         request_answer_stream(r, stream);
     else

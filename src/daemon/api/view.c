@@ -60,7 +60,7 @@ static json_t *view_backends(const struct job *j)
     return list;
 }
 
-/* How the target lies over several processes: null where one has it all. */
+/* The apportionment of the target; null where one process has all of it. */
 static json_t *view_split(const struct job *j)
 {
     json_t *list;
@@ -116,7 +116,7 @@ static json_t *view_use(const struct job *j)
                      (int)job_oversubscribed(j));
 }
 
-/* A value as JSON has it; 0 where nothing is asked for is null. */
+/* A value as JSON; null instead of 0 where 0 means none. */
 static json_t *view_attribute(const struct attribute *a, int64_t value)
 {
     if (a->none && value == 0)
@@ -132,7 +132,7 @@ static json_t *view_asked(const struct job *j)
     json_t *view = json_object();
 
     asked.min = asked.min ? asked.min : 1;
-    asked.memory_bytes = (int64_t)usage_memory_asked(j); /* also by a container's limit */
+    asked.memory_bytes = (int64_t)usage_memory_asked(j); /* a container's limit counts, too */
     for (each_attribute(a))
         json_object_set_new(view, a->shown ? a->shown : a->key,
                             view_attribute(a, attribute_get(a, &asked)));
@@ -145,7 +145,7 @@ static json_t *view_memory(const struct job *j)
                      "memory_counted", number(usage_memory(j)));
 }
 
-/* How long it has run and waited: for one of `tide run` the second is 0. */
+/* How long the job ran and waited; a job of `tide run` never waits. */
 static json_t *view_turn(const struct job *j, uint64_t now)
 {
     struct policy_job p;
@@ -166,7 +166,7 @@ static json_t *view_note(const struct job *j)
     return shown_text(note);
 }
 
-/* Who holds its threads: null when nobody does. */
+/* Origin of the job's pin: null without one. */
 static json_t *view_pinned_by(const struct job *j)
 {
     if (!j->asked.pinned.intra)
@@ -203,7 +203,7 @@ json_t *view_job(const struct job *j)
     return view;
 }
 
-/* The curve that its speed was found to follow, or null. */
+/* The speed-up curve that was measured, or null. */
 static json_t *view_speedup(const struct job *j)
 {
     const struct speed *s = &j->observed.speed;
@@ -243,7 +243,7 @@ json_t *view_changes(const struct job *j)
 
 /* ---- what ran ---- */
 
-/* Of a row of the history, while it is one of ours: ids begin anew with a new directory. */
+/* The live job of a row of the history, or NULL: ids start again with a new directory. */
 static const struct job *job_of_row(const struct daemon *d, const json_t *row)
 {
     const char *id = json_string_value(json_object_get(row, "id"));
@@ -263,7 +263,7 @@ static double last_sign(const json_t *row)
     return json_number_value(json_is_number(begun) ? begun : json_object_get(row, "submitted"));
 }
 
-/* Its row was written when something last happened to it. */
+/* The row is as old as the job's last event. */
 static void set_turn(json_t *row, const struct job *j, uint64_t now)
 {
     struct policy_job turn;
@@ -361,7 +361,7 @@ static json_t *view_value(const struct policy_param *param, int64_t value)
     return json_string(buf);
 }
 
-/* Values as text, as a request takes them: "60s" says more than 60000000000. */
+/* Values as text, in the form that requests take: "60s" is clearer than 60000000000. */
 static json_t *view_param(const struct policy_param *param, int64_t value)
 {
     json_t *names = param->names ? json_array() : json_null();

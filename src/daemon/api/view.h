@@ -11,9 +11,8 @@ struct daemon;
 json_t *view_job(const struct job *j);
 json_t *view_changes(const struct job *j);
 /*
- * Adds the states to what history_query() found. A job without an end that is none of ours has
- * ended while no daemon saw it: "lost", and left out when its last sign of life is older than
- * @since.
+ * Adds states to the result of history_query(). A job without an end that this daemon does not have
+ * ended while no daemon ran: "lost". It is left out if its last event is before @since.
  */
 void view_history(const struct daemon *d, double since, json_t *list);
 
