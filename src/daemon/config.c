@@ -26,7 +26,7 @@
 #define HEARTBEAT "250"
 #define HISTORY   "64"
 
-/* Of one user: so that three more can use a daemon up to its own limits (src/proto/proto.h). */
+/* Of one user, so that four users together fill a daemon's own limits (src/proto/proto.h). */
 #define USER_JOBS        "128"
 #define USER_PROCESSES   "1024"
 #define USER_CONNECTIONS "512"
@@ -138,7 +138,7 @@ static int set_admin_group(struct config *c, const char *value, struct error *er
     return 0;
 }
 
-/* From /etc/passwd alone: a name service on the network could stop the loop. */
+/* Reads /etc/passwd itself: a name service on the network could block the loop. */
 static bool find_user(const char *name, uid_t *ret)
 {
     FILE *f = fopen("/etc/passwd", "re");
@@ -225,7 +225,7 @@ static int set_user_connections(struct config *c, const char *value, struct erro
 }
 
 static const struct {
-    const char *name, *standard; /* NULL: that nothing is said */
+    const char *name, *standard; /* standard NULL: the same as an absent key */
     int (*set)(struct config *c, const char *value, struct error *err);
 } keys[] = {
     {"policy", NULL, set_policy},
@@ -280,14 +280,14 @@ int config_set(struct config *c, const char *key, const char *value, struct erro
 
 struct reader {
     struct config *config;
-    const char *name, *at; /* of the file; what is not read yet */
+    const char *name, *at; /* name of the file; text that is still to be read */
     int line, wrong;       /* the line read last, and the first with a mistake */
     struct error why;
 };
 
 /*
- * Hands inih the next line. Blanks in front go: inih takes an indented line for the continuation of
- * the one above, which would hide a key.
+ * Hands inih the next line without leading blanks: inih would take an indented line for the
+ * continuation of the one above, and hide a key.
  */
 static char *next_line(char *buf, int size, void *arg)
 {
@@ -347,7 +347,7 @@ int config_parse(struct config *c, const char *name, const char *text, struct er
 
 /* ---- files ---- */
 
-/* Whoever may write what root's daemon obeys is root. */
+/* Only root may write the files that root's daemon obeys. */
 static int check_owner(const char *path, int fd, mode_t type, struct error *err)
 {
     struct stat st;
@@ -367,7 +367,7 @@ static int check_owner(const char *path, int fd, mode_t type, struct error *err)
     return 0;
 }
 
-/* @path: for messages; @name is opened in @dir_fd. */
+/* @path is for messages; @name is opened in @dir_fd. */
 static int read_one(struct config *c, int dir_fd, const char *name, const char *path,
                     struct error *err)
 {

@@ -36,23 +36,23 @@
 
 #define TICK_US      1000000ull
 #define AUTO_EXIT_US 2000000ull  /* after the last job … */
-#define FIRST_JOB_US 10000000ull /* … and for the first one to come */
-#define USAGE_PAUSE  25          /* times what a look at all processes has taken: 4 % of a core */
-#define LOCK_TRIES   100         /* 10 ms each: a daemon that is ending lets go within them */
+#define FIRST_JOB_US 10000000ull /* … and before the first one */
+#define USAGE_PAUSE  25          /* times the duration of a look at all processes: 4 % of a core */
+#define LOCK_TRIES   100 /* 10 ms each: a daemon that is ending releases the lock in that time */
 
-/* The composition root's own. */
+/* State of the composition root itself. */
 struct top {
-    struct daemon daemon; /* first: what the modules know */
+    struct daemon daemon; /* first: what the modules see */
     struct job_table jobs;
     sd_event_source *tick, *exit, *directory;
     int lock_fd;
     bool auto_exit, had_jobs;
-    bool policy_ordered;                /* on the command line */
+    bool policy_ordered;                /* set on the command line */
     const struct config_source *source; /* of daemon.config; borrowed */
-    uint64_t usage_ns;                  /* when the next look at all processes is due */
+    uint64_t usage_ns;                  /* next look at all processes */
 };
 
-/* Told in this order. A container's own limits are put back after all of them. */
+/* Called in this order. Containers get their own limits back after all of them. */
 static const struct job_observer *const observers[] = {
     &chronicle_observer, &store_observer,      &agent_socket_observer, &actuate_observer,
     &wait_observer,      &containers_observer, &metrics_observer,      NULL};
@@ -72,7 +72,7 @@ static void arm_exit(struct top *t, uint64_t delay_us)
     sd_event_source_set_enabled(t->exit, SD_EVENT_ONESHOT);
 }
 
-/* Runs from the moment that the last job is gone; the first may take its time. */
+/* Runs from the end of the last job; the first job has more time to come. */
 static void watch_last_job(struct top *t)
 {
     bool jobs = t->daemon.jobs->n > 0;
@@ -90,7 +90,7 @@ static void on_decide(struct daemon *d)
     watch_last_job(top_of(d));
 }
 
-/* Each decision ends here: also those for which an order could not wait. */
+/* Each decision ends here, also one made at once for an order. */
 static void on_store(struct daemon *d)
 {
     plan_finish(d);
@@ -104,7 +104,7 @@ static void on_store(struct daemon *d)
 
 static const struct wake_handlers wake_handlers = {on_decide, on_store, store_save};
 
-/* It reads of all processes of the machine: where they are many, or it is slow, more rarely. */
+/* A look reads all processes of the machine: with many of them, it runs less often. */
 static bool look_at_usage(struct daemon *d, uint64_t now)
 {
     uint64_t began = clock_now_ns();
@@ -117,7 +117,7 @@ static bool look_at_usage(struct daemon *d, uint64_t now)
     return changed;
 }
 
-/* What nobody reports: limits changed from outside, deaths of other users' daemons, age. */
+/* Looks for changes that no event reports: limits, deaths of other users' daemons, age of jobs. */
 static int on_tick(sd_event_source *s, uint64_t usec, void *arg)
 {
     struct daemon *d = arg;
@@ -213,7 +213,7 @@ static int find_machine(struct daemon *d, const struct daemon_options *o, struct
     if (r < 0)
         return error_set(err, r, "cannot read the machine's CPUs: %s", strerror(-r));
     d->cpus = d->topology.online;
-    /* A container's or a batch job's daemon has what its own cpuset leaves. */
+    /* A daemon in a container or a batch job has the CPUs of its own cpuset. */
     if (topology_usable(&usable) == 0) {
         cpuset_and(&usable, &usable, &d->cpus);
         if (cpuset_count(&usable) > 0)
@@ -244,7 +244,7 @@ static void find_privileges(struct daemon *d)
     }
 }
 
-/* Thousands of connections and a pidfd per process need more than the usual 1024 descriptors. */
+/* Thousands of connections, and a pidfd for each process, exceed the usual 1024 descriptors. */
 static void raise_descriptor_limit(void)
 {
     struct rlimit limit;
@@ -257,7 +257,7 @@ static void raise_descriptor_limit(void)
 
 /* ---- configuration ---- */
 
-/* What is configured, by `tide policy set` until that changes, or the usual one. */
+/* The policy: from `tide policy set` until the configured one changes, else the configured one. */
 static void choose_policy(struct daemon *d, const struct daemon_options *o)
 {
     struct policy_spec spec = o->config.policy;
@@ -269,7 +269,7 @@ static void choose_policy(struct daemon *d, const struct daemon_options *o)
 static void take_config(struct daemon *d, const struct config *c)
 {
     d->config = *c;
-    if (top_of(d)->policy_ordered) /* then no file's counts */
+    if (top_of(d)->policy_ordered) /* overrides every file's */
         d->config.policy = (struct policy_spec){0};
     d->placement = c->placement;
     d->heartbeat_ms = c->heartbeat_ms;
@@ -281,7 +281,7 @@ static bool same_policy(const struct policy_spec *a, const struct policy_spec *b
     return a->policy == b->policy && memcmp(a->params, b->params, sizeof(a->params)) == 0;
 }
 
-/* A policy of `tide policy set` stays in force unless the file names another one than before. */
+/* A policy of `tide policy set` stays in force unless the file now names another one. */
 static void reconfigure(struct daemon *d, const struct config *c)
 {
     const struct config before = d->config;
@@ -332,7 +332,7 @@ static int on_signal(sd_event_source *s, const struct signalfd_siginfo *info, vo
     return 0;
 }
 
-/* Nobody can reach a daemon whose directory is gone, and the next one would be a second one. */
+/* Without its directory the daemon cannot be reached, and another one would start beside it. */
 static int on_directory(sd_event_source *s, const struct inotify_event *event, void *arg)
 {
     struct daemon *d = arg;
@@ -393,10 +393,10 @@ static int add_sources(struct top *t)
     return r < 0 ? r : waits_new(d, &d->waits);
 }
 
-/* For what outlives a reboot. */
+/* The directory for state that outlives a reboot. */
 static const char *state_directory(const struct daemon *d)
 {
-    const char *dir = getenv("STATE_DIRECTORY"); /* systemd's word */
+    const char *dir = getenv("STATE_DIRECTORY"); /* set by systemd */
 
     if (!dir || dir[0] != '/' || strchr(dir, ':'))
         dir = strcmp(d->dir, RUNDIR_SYSTEM) == 0 ? HISTORY_STATE_DIR : d->dir;
@@ -405,7 +405,7 @@ static const char *state_directory(const struct daemon *d)
     return dir;
 }
 
-/* Neither is needed to run jobs: without memory for them there is no record. */
+/* Jobs run without both: if memory is short there is no record. */
 static void begin_record(struct daemon *d)
 {
     uint32_t mib = d->config.history_mib;
@@ -465,7 +465,7 @@ static int begin(struct top *t, const struct daemon_options *o, struct error *er
 
 /* ---- end ---- */
 
-/* Agents first: they stop waiting for us at once, and their cores are theirs again. */
+/* Agents first: they stop waiting at once, and use their own cores again. */
 static void end(struct top *t)
 {
     struct daemon *d = &t->daemon;
@@ -548,7 +548,7 @@ int daemon_run(const struct daemon_options *options, struct error *err)
         if (watch_directory(t) < 0)
             daemon_log("cannot watch %s: its removal will go unnoticed", d->dir);
         sd_notify(0, "READY=1");
-        if (sd_event_set_watchdog(d->event, true) < 0) /* 0: nobody has asked for it */
+        if (sd_event_set_watchdog(d->event, true) < 0) /* 0: no watchdog is configured */
             daemon_log("cannot report to systemd's watchdog: systemd may restart tided");
         r = sd_event_loop(d->event);
     }

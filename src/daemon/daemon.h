@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The daemon's one state: the machine, and a pointer to each module's own state, which is that
- * module's alone. daemon.c, the composition root, makes them and wires them together.
- * Everything runs in one single-threaded sd-event loop:
- * observe → snapshot → policy_decide() → plan → actuate.
+ * The daemon's state: the machine, and a pointer to each module's private state. daemon.c, the
+ * composition root, makes the modules and connects them. Everything runs in one single-threaded
+ * sd-event loop: observe → snapshot → policy_decide() → plan → actuate.
  */
 #pragma once
 
@@ -25,8 +24,8 @@
          */
 #define DAEMON_HEARTBEAT_MIN_MS 100
 #define DAEMON_HEARTBEAT_MAX_MS 500
-#define DAEMON_WAIT_MS          5000  /* a WAIT's deadline when none is given */
-#define DAEMON_WAIT_MAX_MS      60000 /* and the longest */
+#define DAEMON_WAIT_MS          5000  /* default deadline of a WAIT */
+#define DAEMON_WAIT_MAX_MS      60000 /* its longest deadline */
 
 struct adoption;
 struct api;
@@ -54,20 +53,20 @@ struct daemon {
     uid_t uid;
     gid_t admin_gid; /* CONFIG_NOBODY: none */
     bool ending;
-    bool cpus_made_up; /* not all are online: a larger machine is played */
+    bool cpus_made_up; /* not all are online: simulates a larger machine */
     uint32_t heartbeat_ms;
     uint64_t epoch, generation;
     struct topology topology;
-    struct cpuset cpus;    /* the machine's CPUs that this daemon may give out */
-    struct cpuset usable;  /* those that other users' daemons leave to it */
-    uint64_t memory_bytes; /* that jobs may have together; 0: not counted */
+    struct cpuset cpus;    /* CPUs of the machine that this daemon may give out */
+    struct cpuset usable;  /* without those that other users' daemons hold */
+    uint64_t memory_bytes; /* for all jobs together; 0: not counted */
     enum placement placement;
     struct config config;
     struct job_table *jobs;
     struct cgroup *cgroup;
-    bool weights, cpusets; /* may be written */
+    bool weights, cpusets; /* can be written */
     char group[CGROUP_NAME_MAX];
-    char weights_note[ERROR_TEXT_MAX]; /* why not */
+    char weights_note[ERROR_TEXT_MAX]; /* why weights cannot be written */
     struct decision *decision;         /* the policy and its state */
     struct plan *plan;
     struct guardian *guardian;
@@ -75,27 +74,26 @@ struct daemon {
     struct balance *balance;
     struct machine_share *machine_share;
     struct agent_socket *agent_socket;
-    struct containers *containers; /* of each engine that is watched */
+    struct containers *containers; /* of each watched engine */
     struct api *api;
     struct events *events;
-    struct history *history; /* NULL: none is kept */
+    struct history *history; /* NULL: no history */
     struct chronicle *chronicle;
     struct store *store;
     struct waits *waits;
-    struct adoption *adoptions; /* that wait for an engine */
+    struct adoption *adoptions; /* waiting for an engine */
 };
 
 struct daemon_options {
     char dir[RUNDIR_PATH_MAX]; /* empty: rundir_user() */
     bool auto_exit;
-    bool policy_ordered; /* on the command line: goes before the one set last */
+    bool policy_ordered; /* set on the command line: overrides the policy set last */
     struct config config;
-    const struct config_source *source; /* what it was made from, for SIGHUP */
+    const struct config_source *source; /* sources of config, for SIGHUP */
 };
 
 /*
- * Runs a daemon until SIGTERM or SIGINT; tells systemd, if that is what started it. SIGHUP reads
- * the configuration again, and ends a daemon that has no file of it. Returns 0, or -errno with *err
- * for a person.
+ * Runs a daemon until SIGTERM or SIGINT; notifies systemd. SIGHUP reads the configuration again,
+ * and ends a daemon without a configuration file. Returns 0, or -errno with *err for a person.
  */
 int daemon_run(const struct daemon_options *options, struct error *err);

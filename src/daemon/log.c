@@ -7,7 +7,7 @@
 
 #define WINDOW_NS (10 * NS_PER_S)
 
-/* Peers can cause lines: a flood of them must not fill the disk. */
+/* Clients can cause log lines: a flood of them must not fill the disk. */
 void daemon_log(const char *fmt, ...)
 {
     static uint64_t window_ns;

@@ -54,7 +54,7 @@ enum option_id {
     OPTION_FOREGROUND,
     OPTION_HELP,
     OPTION_VERSION,
-    OPTION_KEY, /* the option's name is a key of the configuration */
+    OPTION_KEY, /* the option is named after a configuration key */
     OPTION_ENGINE
 };
 
@@ -81,7 +81,7 @@ struct command_line {
     struct daemon_options daemon;
     struct config_source source;
     bool check;
-    char engines[CONTAINERS_ENGINES_MAX * CONFIG_SOCKET_MAX]; /* with blanks between */
+    char engines[CONTAINERS_ENGINES_MAX * CONFIG_SOCKET_MAX]; /* separated by blanks */
 };
 
 static int take_dir(struct daemon_options *o, const char *value)
@@ -124,7 +124,7 @@ static int take_engine(struct command_line *line, const char *value)
     return take_key(&line->source, "engines", line->engines);
 }
 
-/* 0: taken; an exit status above 0; or -1: done, nothing is to be run. */
+/* 0: parsed; above 0: an exit status; -1: nothing is left to do. */
 static int take(struct command_line *line, int id, const char *name)
 {
     switch (id) {

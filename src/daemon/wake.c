@@ -48,7 +48,7 @@ int wake_new(struct daemon *d, sd_event *event, const struct wake_handlers *hand
     w->daemon = d;
     w->handlers = *handlers;
     r = sd_event_add_defer(event, &w->decide, on_decide, w);
-    /* Messages that arrived together are read before one decision is made for all of them. */
+    /* Reads all messages that arrived together before one decision for all of them. */
     r = switch_off(r, w->decide, SD_EVENT_PRIORITY_NORMAL + 10);
     if (r >= 0)
         r = sd_event_add_time(event, &w->store, CLOCK_MONOTONIC, 0, 1000, on_store, w);
@@ -77,7 +77,7 @@ void daemon_changed(struct daemon *d)
         sd_event_source_set_enabled(d->wake->decide, SD_EVENT_ONESHOT);
 }
 
-/* The first change sets the time, so that no stream of changes puts it off for ever. */
+/* The first change sets the time, so that a stream of changes cannot delay it for ever. */
 void daemon_store_later(struct daemon *d)
 {
     int enabled;
