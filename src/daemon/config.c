@@ -26,7 +26,7 @@
 #define HEARTBEAT "250"
 #define HISTORY   "64"
 
-/* Of one user, so that four users together fill a daemon's own limits (src/proto/proto.h). */
+/* Limits of one user: four users together fill a daemon's own limits (src/proto/proto.h). */
 #define USER_JOBS        "128"
 #define USER_PROCESSES   "1024"
 #define USER_CONNECTIONS "512"

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Checks what users may ask for at other users' cost (second table of docs/permissions.md); handles
- * a full disk.
- */
+/* Checks what users may ask for at others' cost (docs/permissions.md); a full disk. */
 #include "daemon/api/api.h"
 #include "daemon/daemon.h"
 #include "daemon/job/job.h"

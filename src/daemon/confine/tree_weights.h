@@ -39,7 +39,7 @@ void tree_parts(struct tree_group *groups, size_t n);
 double tree_our_weight(const struct tree_group *groups, size_t n);
 
 /*
- * What the active job's group @i gets in thousandths of its part: 1000 is right, 500 is half of it.
- * Needs tree_parts().
+ * Processor time of the active job's group @i in thousandths of its part: 1000 is right, 500 half
+ * of it. Needs tree_parts().
  */
 uint32_t tree_permille(const struct tree_group *groups, size_t n, size_t i);

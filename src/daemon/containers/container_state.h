@@ -36,7 +36,7 @@ struct limits {
 
 enum container_limit { CONTAINER_CPUS = 1, CONTAINER_QUOTA = 2, CONTAINER_SHARES = 4 };
 
-/* What the kernel holds, and how often other programs changed it of late. */
+/* The values that the kernel holds, and how often other programs changed them of late. */
 struct drift {
     struct cgroup_settings held; /* as read or written last */
     uint64_t repaired_ns, rest_ns;
@@ -104,9 +104,7 @@ struct containers {
 
 /* ---- container_confine.c ---- */
 
-/*
- * From now on the engine confines @j; after container_unbind() its processes are confined directly.
- */
+/* Confines @j through the container's engine; container_unbind() confines its processes again. */
 void container_bind(struct container *c, struct job *j);
 void container_unbind(struct job *j);
 /* the job is about to be freed, or goes on without its container */
@@ -198,7 +196,7 @@ bool container_leave(struct container *c);
 /* Inspects again for adoptions that had to wait. */
 void container_adopt_tick(struct daemon *d);
 
-/* ---- container_drift.c: limits that somebody else writes ---- */
+/* ---- container_drift.c: limits that other programs change ---- */
 
 /* No operation is outstanding: what the kernel holds now counts as in place. */
 void drift_settled(struct container *c);

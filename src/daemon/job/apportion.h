@@ -20,7 +20,7 @@ void apportion_divide(struct job *j);
 /* A process with pools reported: asks for a decision if another apportionment fits better. */
 void apportion_heartbeat(struct process *p, uint64_t now_ns);
 
-/* Its recent use in thousandths of a core; false: not measured. */
+/* The process's recent use in thousandths of a core; false: not measured. */
 bool apportion_used(const struct process *p, uint32_t *ret_milli);
 
 /* Number of processes that share the target, and whether some get less than one thread. */

@@ -53,12 +53,12 @@ struct confine {
     uint64_t (*next_look)(const struct job *j, uint64_t now_ns);
     bool (*is_busy)(const struct job *j);   /* a change or its answer is outstanding */
     bool (*is_behind)(const struct job *j); /* busy, or cores are still to be written */
-    /* Its control group in the cpu controller, "/docker/ID". Returns 0 or -ENOENT. */
+    /* The job's control group in the cpu controller, "/docker/ID". Returns 0 or -ENOENT. */
     int (*group)(const struct job *j, char ret_path[CGROUP_PATH_MAX]);
     /* The weight of that group, as read. */
     void (*weighs)(struct job *j, uint32_t units);
 
-    /* ---- what somebody else does ---- */
+    /* ---- changes by other programs ---- */
 
     /* Reads the heartbeats' limits; returns true if those of the job changed. */
     bool (*look_at_allowance)(struct job *j);

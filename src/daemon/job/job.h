@@ -108,7 +108,7 @@ struct freezer {
 };
 
 /*
- * What is asked for a job. Written by orders of its owner, an administrator and its own program
+ * The requests for a job. Written by orders of its owner, an administrator and its own program
  * (api/, peers/), from a container's labels and limits that a person changes (containers/), and
  * after a restart from the job's file (record/). decision.c cuts lent and wants to what fits,
  * plan.c clears urgent once the order is carried out, job.c a pin whose process ended.
@@ -127,7 +127,7 @@ struct job_asked {
 };
 
 /*
- * What processes, kernel and engine report. Written by the modules that look: heartbeats (peers/),
+ * Reports of processes, kernel and engine. Written by the modules that look: heartbeats (peers/),
  * the tick, usage.c, speed.c, and the implementations of `confine` (confine/, containers/).
  */
 struct job_observed {
@@ -169,9 +169,8 @@ struct job_wanted {
 };
 
 /*
- * What is in place and acknowledged. Written by the modules that put it there: the implementations
- * of `confine` (confine/, containers/), link/target.c (commanded), and plan/ for what they refused
- * or what is late.
+ * Limits in place, and acknowledgements. Written by the modules that set them: implementations of
+ * `confine` (confine/, containers/), link/target.c (commanded), and plan/ for refusals and delays.
  */
 struct job_placed {
     struct cpuset cores; /* empty: no fence */
@@ -277,7 +276,7 @@ void job_free(struct job *j);
 /* Sends SIGTERM to its processes, a waiting job's runner included. Returns how many got it. */
 unsigned job_terminate(const struct job *j);
 
-/* Its last process ended: forgets the job and its file. */
+/* The job's last process ended: forgets the job and its file. */
 void job_end(struct job *j);
 
 /* Process @pid leaves its job, unless that is @but. A job without processes ends. */
@@ -348,7 +347,7 @@ void job_progress(const struct job *j, struct job_progress *ret);
 
 /* Cores that it may run on now: its fence, else its processes' own affinity. */
 void job_cores(const struct job *j, struct cpuset *ret);
-/* What it may use: the smallest of its cores, its own limit and our quota. */
+/* Cores that it may use: the smallest of its cores, its own limit and our quota. */
 uint32_t job_allowed_mcpu(const struct job *j);
 
 /* Adds a row to its changes. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From the table of jobs to what each job should have: fills in a policy's snapshot, calls
+ * Decides what each job in the table should have: fills in a policy's snapshot, calls
  * policy_decide(), and writes the wanted shares, targets, cores, weights and quotas into the jobs,
  * with the reason. Changes nothing outside of the daemon. Daemon's event loop only; called by
  * plan.c and the API.

@@ -57,10 +57,7 @@ unsigned machine_share_divide(const struct share_claim *all, size_t n,
 void machine_share_usable(const struct share_claim *all, size_t n, const struct share_claim *self,
                           const struct cpuset *machine, struct cpuset *ret);
 
-/*
- * Opens (or makes) the directory and watches it. Returns 0, or -errno: then this daemon sees no
- * other, and says so.
- */
+/* Opens (or makes) the directory. Returns 0, or -errno: this daemon then sees no other. */
 int machine_share_new(struct daemon *d, struct machine_share **ret, struct error *err);
 struct machine_share *
 machine_share_free(struct machine_share *s); /* takes NULL, returns NULL; removes our file */

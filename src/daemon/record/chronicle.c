@@ -20,7 +20,7 @@
 #define COMMAND_NS NS_PER_S        /* after this time the process runs its program */
 #define WORD_NS    (10 * NS_PER_S) /* longest wait for an exit status from an engine */
 
-/* What the listeners were last told of a job. */
+/* The state of a job that the listeners were last told. */
 struct seen {
     const char *state; /* NULL: nothing yet */
     uint64_t rate_ns;

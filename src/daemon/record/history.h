@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ran, when, and with which cores and threads: a SQLite file, history.db. It is a record for
+ * The record of past jobs, their times, cores and threads: a SQLite file, history.db. It is for
  * people, never the truth: the daemon reads it to answer queries and for nothing else, and goes on
  * without it when it cannot be written.
  *

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What survives the daemon: jobs/ID.json, one per job, `epoch`, `policy`, the one set last, and
- * `engines`.
- * All are hints: a job is found again when one of its processes lives, an epoch grows with the
- * clock where the file is lost, and a policy that is not known any more is the default one.
- * Every write goes to a temporary file first; a failure (full disk, read-only) is logged, no more.
- * Daemon's event loop only.
+ * Files that survive the daemon: jobs/ID.json, one per job, `epoch`, `policy` (set last),
+ * `engines`. All are hints: a job is recovered if one of its processes lives, an epoch grows with
+ * the clock if its file is lost, and the default replaces an unknown policy. Every write goes to a
+ * temporary file first; a failure (full disk, read-only) is logged, no more. Daemon's event loop
+ * only.
  */
 #pragma once
 
