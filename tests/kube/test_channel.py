@@ -13,7 +13,7 @@ import pytest
 import control_plane
 import fault_proxy
 from daemon import GUARD_S, eventually
-from test_client import Probe, probe, proxy  # noqa: F401  (a fixture)
+from test_client import Probe, probe  # noqa: F401  (a fixture)
 
 SECRET = "tide-kube-ca"
 
