@@ -4,13 +4,14 @@
  * letters: a step is a capital letter and its operands, each a character ('0' is 0); other
  * characters are skipped. After each step the daemon's own loop runs until it sleeps. Then:
  *
- *   - no core has two exclusive owners, and the processes run on the cores of their jobs;
- *   - only its user, an administrator or root has changed a job;
- *   - the numbers of jobs, processes and connections are right, and these point to each other;
- *   - each client gets only messages for its kind of client.
+ *   - no core has two exclusive owners, and no other job is on it that has a core left elsewhere;
+ *   - processes run where their jobs say, others everywhere: nobody else changes an affinity here;
+ *   - nobody but its user, an administrator or root has changed a job;
+ *   - jobs, processes and connections are as many as they should be, and point to each other;
+ *   - what is sent to a client is a message for its kind of client.
  *
- * At the end all clients leave. No jobs, connections, descriptors, notes of the guardian or
- * affinities may remain; libFuzzer looks for leaked memory.
+ * At the end everybody leaves, and nothing may be left: neither jobs, connections, descriptors nor
+ * notes of the guardian; libFuzzer looks for memory.
  *
  * Sockets are real; processes.h simulates the kernel's answers about processes, and its clock.
  */
@@ -210,11 +211,26 @@ static bool overlap(const struct cpuset *a, const struct cpuset *b)
     return cpuset_count(&both) > 0;
 }
 
-/* Beyond its user's share no job has cores to itself. */
+/*
+ * As decision.c has it. Others do not keep away from a job that waits, or that counts for nothing,
+ * since no runtime has reported within its time of grace: its share is 0. Nor from what a job has
+ * beyond its user's share.
+ */
 static bool is_exclusive(const struct job *j)
 {
-    return j->asked.attributes.placement == PLACEMENT_EXCLUSIVE && !j->wanted.overlaps &&
-           !users_over(j);
+    return j->asked.attributes.placement == PLACEMENT_EXCLUSIVE && j->wanted.share > 0 &&
+           !j->wanted.overlaps && !users_over(j);
+}
+
+/* Some core is no exclusive job's: those that are not exclusive have no business on others. */
+static bool is_core_left(void)
+{
+    struct cpuset left = the_daemon.cpus;
+
+    for (const struct job *j = the_daemon.jobs->first; j; j = j->next)
+        for (unsigned w = 0; is_exclusive(j) && w < CPUSET_WORDS; w++)
+            left.word[w] &= ~j->wanted.cores.word[w];
+    return cpuset_count(&left) > 0;
 }
 
 /* Returns the cores that the job did not have before the step. */
@@ -229,26 +245,47 @@ static struct cpuset gained(const struct job *j)
 }
 
 /*
- * Two jobs share cores while one's user has more than its share. Both may be exclusive again before
- * that job has parked its threads. So only a core that a job gains needs a single owner.
+ * Two that shared cores while one's user was over, or while one counted for nothing, may both be
+ * exclusive again before the one has parked its threads: such a core was given to nobody.
  */
 static void check_owners(const struct job *j)
 {
-    struct cpuset new = gained(j);
+    struct cpuset new = gained(j), theirs;
 
-    for (const struct job *o = the_daemon.jobs->first; o && is_exclusive(j); o = o->next)
-        CHECK(o == j || !is_exclusive(o) || !overlap(&new, &o->placed.cores));
+    for (const struct job *o = the_daemon.jobs->first; o && is_exclusive(j); o = o->next) {
+        if (o == j || (!is_exclusive(o) && !is_core_left()))
+            continue;
+        theirs = gained(o);
+        CHECK(!overlap(&j->wanted.cores, &o->wanted.cores));
+        CHECK(!overlap(&new, &o->placed.cores) && !overlap(&theirs, &j->placed.cores));
+    }
+}
+
+/* Of a process of no job, and of one that its job has not fenced. */
+static void check_unfenced(void)
+{
+    for (unsigned i = 0; i < PROCESSES; i++) {
+        const struct world_process *real = &processes[i];
+        bool fenced = false;
+
+        for (const struct job *j = the_daemon.jobs->first; j; j = j->next)
+            for (const struct process *p = j->processes; p; p = p->next)
+                fenced |= p->fenced && p->pid == real->pid && p->start == real->start;
+        CHECK(!real->alive || fenced || cpuset_equal(&real->affinity, &the_daemon.cpus));
+    }
 }
 
 static void check_cores(void)
 {
+    check_unfenced();
     for (const struct job *j = the_daemon.jobs->first; j; j = j->next) {
         check_owners(j);
         for (const struct process *p = j->processes; p; p = p->next) {
             const struct world_process *real = process_of(p->pid);
 
-            if (real && real->start == p->start)
-                CHECK(cpuset_equal(&real->affinity, p->fenced ? &j->placed.cores : &p->original));
+            if (real && real->start == p->start && p->fenced)
+                CHECK(cpuset_equal(&real->affinity, &j->placed.cores));
+            CHECK(cpuset_equal(&p->original, &the_daemon.cpus));
         }
     }
 }
@@ -587,6 +624,21 @@ static unsigned open_descriptors(void)
     return n;
 }
 
+/* In the table as the next daemon finds it: notes are written from its beginning. */
+static bool has_notes(void)
+{
+    int fd = openat(the_daemon.dir_fd, GUARDIAN_TABLE, O_RDONLY | O_CLOEXEC);
+    uint32_t used = 0; /* what an entry begins with */
+    struct stat st;
+
+    CHECK(fd >= 0 && fstat(fd, &st) == 0);
+    for (off_t i = 0; i < PROCESSES && !used; i++)
+        CHECK(pread(fd, &used, sizeof(used), i * (st.st_size / GUARDIAN_ENTRIES_MAX)) ==
+              sizeof(used));
+    close(fd);
+    return used;
+}
+
 static void everybody_leaves(void)
 {
     for (unsigned k = 0; k < CLIENTS; k++)
@@ -599,6 +651,7 @@ static void everybody_leaves(void)
     now_ns += 70 * NS_PER_S; /* every wait has ended */
     turn();
     CHECK(the_daemon.jobs->n == 0 && agent_socket_count(the_daemon.agent_socket) == 0);
+    CHECK(!has_notes());
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

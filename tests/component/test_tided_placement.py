@@ -103,6 +103,35 @@ def test_a_shared_job_stays_off_exclusive_cores(place):
 
 
 @two_cpus
+@pytest.mark.parametrize("uid", [pytest.param(None, id="as-we-are"),
+                                 pytest.param(NOBODY, id="nobody", marks=root_only)])
+def test_a_process_that_joins_another_job_leaves_its_former_jobs_cores(place, uid):
+    """As in `tide run -- tide run -- …`: the fence of the one is no limit for the other."""
+    tided = place.daemon("--placement", "exclusive", uid=uid).start()
+    outer = tided.job(uid=uid, name="outer")
+    other = tided.job(uid=uid, name="other")
+    eventually(lambda: len(affinity(outer)) == len(CPUS) // 2)
+    status, answer = tided.api("POST", "/v1/jobs", {"pid": outer.peer.pid, "name": "inner",
+                                                    "placement": "shared"})
+    assert status == 201, answer
+    eventually(lambda: affinity(outer) and not affinity(outer) & affinity(other))
+    other.end()
+    eventually(lambda: affinity(outer) == set(CPUS))
+    assert [(j["name"], j["allowed"]) for j in tided.jobs()] == [("inner", len(CPUS))]
+
+
+@two_cpus
+def test_one_of_two_processes_that_joins_another_job_leaves_the_others_cores(place):
+    tided = place.daemon().start()
+    outer = tided.job(name="outer", placement="exclusive", max=1)
+    outer.peer.tell("fork")
+    eventually(lambda: len(outer.get()["pids"]) == 2 and len(affinity(outer)) == 1)
+    status, answer = tided.api("POST", "/v1/jobs", {"pid": outer.peer.pid, "name": "inner"})
+    assert status == 201, answer
+    eventually(lambda: affinity(outer) == set(CPUS) - cores_of(outer.get()["cores"]))
+
+
+@two_cpus
 def test_an_affinity_changed_by_somebody_else_is_the_new_limit(place):
     tided = place.daemon().start()
     job = tided.job()

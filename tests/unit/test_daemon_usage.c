@@ -107,6 +107,14 @@ static void decide(void)
         fail_msg("%s", err.text);
 }
 
+/* What was decided, brought about: plan.c's part. */
+static void place(void)
+{
+    decide();
+    for (unsigned i = 0; i < 3; i++)
+        job[i].placed.cores = job[i].wanted.cores;
+}
+
 /* @seconds in which process @pid, and what it has forked, use @mcpu each; with a look each. */
 static bool pass(unsigned seconds, int pid, int parent, unsigned mcpu, uint64_t own_bytes)
 {
@@ -181,6 +189,39 @@ static void a_silent_jobs_cores_are_not_given_to_others(void **state)
     decide();
     assert_int_equal(job[0].wanted.share, 0);
     assert_int_equal(job[1].wanted.share + job[2].wanted.share, 8);
+}
+
+/*
+ * Job 0 says nothing: after its time of grace the others have all cores to themselves, and it is on
+ * theirs. When it says something, it gets cores that nobody has to leave for another's sake.
+ */
+static void what_it_shared_for_want_of_better_is_not_its_own_to_keep(void **state)
+{
+    struct cpuset before;
+
+    for (unsigned i = 0; i < 3; i++)
+        job[i].asked.attributes.placement = PLACEMENT_EXCLUSIVE;
+    for (unsigned i = 1; i < 3; i++) {
+        process[i].connection = &peer;
+        process[i].n_backends = 1;
+        process[i].backend[0] =
+            (struct backend){.known = true, .malleable = true, .max.intra = CORES};
+    }
+    job[1].asked.attributes.max = 1;
+    place();
+    now += JOB_GRACE_NS;
+    place();
+    assert_int_equal(job[0].wanted.share, 0);
+    assert_int_equal(cpuset_count(&job[0].wanted.cores), CORES);
+    assert_int_equal(cpuset_count(&job[2].wanted.cores), CORES - 1);
+    assert_false(job_oversubscribed(&job[0])); /* it has no thread that is known */
+    before = job[1].wanted.cores;
+    process[0].connection = &peer;
+    process[0].n_backends = 1;
+    process[0].backend[0] = process[1].backend[0];
+    place();
+    assert_int_equal(cpuset_count(&job[0].wanted.cores), 4);
+    assert_true(cpuset_equal(&job[1].wanted.cores, &before));
 }
 
 static void what_a_silent_job_was_started_with_is_its_own_for_a_while(void **state)
@@ -269,6 +310,8 @@ int main(void)
                                         end),
         cmocka_unit_test_setup_teardown(a_fluctuation_changes_no_decision, begin, end),
         cmocka_unit_test_setup_teardown(a_silent_jobs_cores_are_not_given_to_others, begin, end),
+        cmocka_unit_test_setup_teardown(what_it_shared_for_want_of_better_is_not_its_own_to_keep,
+                                        begin, end),
         cmocka_unit_test_setup_teardown(what_a_silent_job_was_started_with_is_its_own_for_a_while,
                                         begin, end),
         cmocka_unit_test_setup_teardown(memory_is_what_was_asked_for_or_more_if_more_is_used, begin,

@@ -181,9 +181,18 @@ static int fence_process(struct process *p, const struct cpuset *cores)
     return r == -ESRCH ? 0 : r;
 }
 
-static void forget_process(struct process *p)
+/*
+ * It has ended, or goes on in another job, whose business this one's fence is not. Out of the
+ * cpuset first: that would cut an affinity that reaches beyond it.
+ */
+static void release_process(struct process *p)
 {
-    guardian_forget(p->job->daemon->guardian, p->pid, p->start);
+    struct daemon *d = p->job->daemon;
+
+    if (in_cpuset(p) && proc_pidfd_signal(p->pidfd, 0) != -ESRCH)
+        cgroup_move_home(d->cgroup, CGROUP_CPUSET, p->pid, NULL);
+    unfence_process(p);
+    guardian_forget(d->guardian, p->pid, p->start);
 }
 
 static int unfence(struct job *j)
@@ -287,7 +296,7 @@ static int set_quota(struct job *j, uint32_t quota_mcpu)
     return r;
 }
 
-const struct job_observer actuate_observer = {.process_gone = forget_process,
+const struct job_observer actuate_observer = {.process_gone = release_process,
                                               .gone = job_group_remove};
 
 /* ---- what processes can do ---- */

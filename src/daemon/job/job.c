@@ -637,7 +637,7 @@ uint32_t job_allowed_mcpu(const struct job *j)
 bool job_oversubscribed(const struct job *j)
 {
     /* At least one thread, whatever fraction of a core the job may use. */
-    return j->placed.late || j->wanted.overlaps ||
+    return j->placed.late || (j->wanted.overlaps && j->wanted.share > 0) ||
            (j->wanted.threads.intra > 1 &&
             1000ull * j->wanted.threads.intra > job_allowed_mcpu(j) + 999ull);
 }

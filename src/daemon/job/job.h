@@ -162,7 +162,7 @@ struct job_wanted {
     struct cpuset cores; /* empty: no fence */
     uint32_t weight;     /* of a control group; usual: CGROUP_WEIGHT_STD */
     uint32_t quota_mcpu; /* CGROUP_NO_QUOTA: none */
-    bool overlaps;       /* exclusive, but no core was left for it alone */
+    bool overlaps;       /* no core was left: it shares those that others have for themselves */
 
     struct threads threads_before; /* at the last decision */
     struct cpuset cores_before;

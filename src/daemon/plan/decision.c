@@ -461,7 +461,7 @@ static void want_cores(struct daemon *daemon, uint64_t now)
     cores_assign(&machine, d->cores, count);
     count = 0;
     for (struct job *j = daemon->jobs->first; j; j = j->next) {
-        j->wanted.overlaps = d->cores[count].overlaps && d->cores[count].exclusive;
+        j->wanted.overlaps = d->cores[count].overlaps;
         if (j->placed.unfenceable)
             cpuset_zero(&j->wanted.cores);
         else if (j->asked.kept)

@@ -28,7 +28,7 @@ struct cores_job {
     unsigned choices;       /* … and their number */
     unsigned count;         /* wanted, when exclusive */
     bool exclusive;
-    bool overlaps; /* the answer: no core was left for this job alone */
+    bool overlaps; /* the answer: no core was left; it shares others' */
 };
 
 /*
@@ -42,7 +42,8 @@ struct cores_job {
  * owner can replace it by a free one. At last, a job in several NUMA nodes is gathered in the one
  * where it has most, if that has room for all of it. No other job moves for its own sake.
  *
- * The assigned sets of exclusive jobs are disjoint from all others, unless there are more jobs than
- * CPUs (`overlaps`). Without exclusive jobs, and when all CPUs are usable, no job is fenced.
+ * The assigned sets of exclusive jobs are disjoint from all others. A job to which they leave no
+ * CPU shares theirs (`overlaps`). Without exclusive jobs, and when all CPUs are usable, no job is
+ * fenced.
  */
 void cores_assign(const struct cores_machine *machine, struct cores_job *jobs, size_t n);
