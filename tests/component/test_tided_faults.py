@@ -287,6 +287,15 @@ def test_texts_that_are_not_utf8_do_no_harm(tided):
     assert seen[0]["name"].startswith("??")
 
 
+def test_a_token_that_is_not_utf8_keeps_no_job_from_being_written_down(tided):
+    raw = Raw(tided.dir / "agent.sock")
+    raw.send(hello("?" * 32, "j1").replace(b"?" * 32, b"\xff" * 32))
+    assert raw.receive()[0] == 6
+    status, job = tided.api("POST", "/v1/jobs", {"pid": tided.peer().pid, "queue": True})
+    assert status == 201, job
+    assert {entry.name for entry in (tided.dir / "jobs").iterdir()} == {"j1.json", f"{job['id']}.json"}
+
+
 def test_a_silent_connection_is_let_go(tided):
     raw = Raw(tided.dir / "agent.sock")
     tided.job().target(8)  # the clean-up runs while there are jobs

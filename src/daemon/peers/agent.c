@@ -40,7 +40,8 @@ static int adopt(struct connection *connection, const struct proto_hello *hello,
     if (r < 0)
         return r;
     job_set_id(j, hello->job_id); /* if that fails, the job keeps its new id */
-    if (hello->token[0])
+    /* As make_token() makes them: whatever else it is, the job's file could not hold it. */
+    if (hello->token[0] && !hello->token[strspn(hello->token, "0123456789abcdef")])
         snprintf(j->token, sizeof(j->token), "%s", hello->token);
     daemon_log("job %s (%s) made for process %d, which was running already", j->id, j->name,
                (int)connection->who.pid);

@@ -482,11 +482,14 @@ void store_save(struct daemon *d)
         remove_ended(d, fd);
         r = 0;
     }
-    for (struct job *j = d->jobs->first; r == 0 && j; j = j->next) {
+    for (struct job *j = d->jobs->first; fd >= 0 && j; j = j->next) {
+        int e;
+
         if (!j->dirty)
             continue;
-        r = save_job(fd, j);
-        j->dirty = r < 0;
+        e = save_job(fd, j); /* others' files are written all the same */
+        j->dirty = e < 0;
+        r = r < 0 ? r : e;
     }
     if (r < 0 && r != d->store->error)
         daemon_log("jobs cannot be written to %s/" STORE_JOBS
