@@ -415,11 +415,39 @@ static void damage_under_an_open_file_is_noticed_and_survived(void **unused)
     works();
 }
 
+static void no_search_sorts(void **unused)
+{
+    sqlite3 *db;
+    sqlite3_stmt *s;
+    char sql[256];
+    const char *text;
+    unsigned found = 0;
+
+    assert_int_equal(sqlite3_open(":memory:", &db), SQLITE_OK);
+    for (unsigned i = 0; i < history_version; i++)
+        assert_int_equal(sqlite3_exec(db, history_steps[i], NULL, NULL, NULL), SQLITE_OK);
+    for (; (text = history_find_text(found)); found++) {
+        snprintf(sql, sizeof(sql), "EXPLAIN QUERY PLAN %s", text);
+        assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &s, NULL), SQLITE_OK);
+        assert_int_equal(sqlite3_step(s), SQLITE_ROW);
+        do {
+            const char *plan = (const char *)sqlite3_column_text(s, 3);
+
+            if (strstr(plan, "TEMP B-TREE"))
+                fail_msg("%s: %s", text, plan);
+        } while (sqlite3_step(s) == SQLITE_ROW);
+        sqlite3_finalize(s);
+    }
+    assert_int_equal(found, 4);
+    sqlite3_close(db);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_was_written_is_found_again, setup, teardown),
         cmocka_unit_test_setup_teardown(a_search_in_steps_finds_the_same, setup, teardown),
+        cmocka_unit_test(no_search_sorts),
         cmocka_unit_test_setup_teardown(each_version_of_the_schema_becomes_the_newest_with_its_rows,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(a_file_of_a_newer_tided_is_left_alone, setup, teardown),

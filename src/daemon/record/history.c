@@ -38,7 +38,8 @@ const char *const history_steps[] = {
     "CREATE INDEX rate_by_job ON rate (job);",
     "ALTER TABLE job ADD COLUMN oom INTEGER NOT NULL DEFAULT 0;",
     "ALTER TABLE job ADD COLUMN cancelled INTEGER NOT NULL DEFAULT 0;",
-    "CREATE INDEX job_by_name ON job (name); CREATE INDEX job_by_uid ON job (uid);",
+    "CREATE INDEX job_by_name ON job (name); CREATE INDEX job_by_uid ON job (uid);"
+    "CREATE INDEX job_by_number ON job (number);",
 };
 const unsigned history_version = ARRAY_LEN(history_steps);
 
@@ -103,6 +104,11 @@ static const char *const statement_text[] = {
     [FIND_RATE] = "SELECT avg(rate), max(done), max(total), max(unit) FROM rate WHERE job = ?1",
 };
 static_assert(ARRAY_LEN(statement_text) == STATEMENT_MAX, "a statement without text");
+
+const char *history_find_text(unsigned i)
+{
+    return i <= FIND_OWN - FIND_ANY ? statement_text[FIND_ANY + i] : NULL;
+}
 
 enum kind { ROW_JOB, ROW_ALLOCATION, ROW_RATE };
 
