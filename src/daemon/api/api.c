@@ -28,6 +28,7 @@ struct user {
     unsigned connections;
     uint64_t left_ns; /* when the last connection was closed */
     struct bucket budget;
+    bool searching;
 };
 
 struct client {
@@ -44,7 +45,43 @@ struct api {
     unsigned connections;
     struct request *refused, **refused_last; /* to be answered later */
     sd_event_source *refuse;
+    uint64_t next_turn_ns; /* of the searches */
 };
+
+/* ---- searches ---- */
+
+bool request_search(struct request *r)
+{
+    struct user *user = ((const struct client *)r->http->client)->user;
+
+    if (limits_exempt(r->daemon, r->who.uid))
+        return true;
+    if (user->searching) {
+        r->http->retry_s = API_RETRY_S;
+        request_fail(r, HTTP_TOO_MANY, "Try again in a second.",
+                     "another search of user %u goes on", (unsigned)r->who.uid);
+        return false;
+    }
+    r->searching = user->searching = true;
+    return true;
+}
+
+static void end_search(struct request *r)
+{
+    if (r->searching)
+        ((const struct client *)r->http->client)->user->searching = false;
+    r->searching = false;
+}
+
+uint64_t api_next_turn(struct api *api)
+{
+    uint64_t now = clock_now_ns();
+
+    if (api->next_turn_ns < now)
+        api->next_turn_ns = now;
+    api->next_turn_ns += 2 * HTTPD_TURN_NS;
+    return api->next_turn_ns / NS_PER_US;
+}
 
 /* ---- answers ---- */
 
@@ -52,6 +89,7 @@ void request_answer(struct request *r, unsigned status, json_t *answer)
 {
     char *text = answer ? json_dumps(answer, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
 
+    end_search(r);
     json_decref(answer);
     httpd_answer(r->http, status, "application/json", text, false);
 }
@@ -224,6 +262,7 @@ static void on_over(void *arg, struct httpd_request *http)
         wait_cancel(r->daemon, r->wait);
     container_adopt_cancel(r->adoption);
     take_out(arg, r);
+    end_search(r);
     sd_event_source_disable_unref(r->turn);
     history_search_free(r->search);
     stream_free(r->stream);

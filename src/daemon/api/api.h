@@ -77,7 +77,8 @@ struct request {
     struct adoption *adoption; /* adoption that it waits for; NULL: none */
     struct request *next;      /* in the list of refused requests that wait for their answer */
     struct history_search *search;
-    sd_event_source *turn; /* next step of a long search */
+    bool searching; /* counts as its user's search */
+    sd_event_source *turn; /* of the search, while it takes several */
     double since;
     uint32_t from, to;
     bool changed; /* PATCH: it asked for a change */
@@ -104,7 +105,13 @@ void routes_history(struct request *r, struct job *none);
 void routes_events(struct request *r, struct job *none);
 void routes_metrics(struct request *r, struct job *none);
 
-/* Charges @ns of the loop's time to its user's budget. */
+/* Whether its user has no other search; false: answered with 429. It is one until the answer. */
+bool request_search(struct request *r);
+
+/* When the next step of a search may begin, in µs: between any two of them is time for others. */
+uint64_t api_next_turn(struct api *api);
+
+/* Counts @ns of the loop's time for the budget of its user. */
 void request_charge(struct request *r, uint64_t ns);
 
 /* 200, at once: takes over @text (NULL: out of memory) and the stream. @type is a literal. */

@@ -40,23 +40,29 @@ static void no_history(struct request *r, const struct error *err)
                  "The jobs are not concerned; tided(8) says where history lies.", "%s", err->text);
 }
 
-static int on_turn(sd_event_source *s, void *arg);
+static int on_turn(sd_event_source *s, uint64_t usec, void *arg);
 
-/* Makes one step of the search; the next one comes in the next turn of the loop. */
+/*
+ * A step, and another one later. Not by a source that is pending again at once, behind which others
+ * of the same priority, and all idle ones, would wait until the search ends.
+ */
 static void search_on(struct request *r)
 {
+    struct api *api = r->daemon->api;
     struct error err = {0};
     json_t *list = NULL;
     int e = history_search_go(r->search, clock_now_ns() + HTTPD_TURN_NS, &list, &err);
 
     if (e > 0 && !r->turn) {
-        e = sd_event_add_defer(r->daemon->event, &r->turn, on_turn, r);
+        e = sd_event_add_time(r->daemon->event, &r->turn, CLOCK_MONOTONIC, api_next_turn(api), 1,
+                              on_turn, r);
         if (e >= 0)
             e = sd_event_source_set_priority(r->turn, API_PRIORITY);
         if (e >= 0)
             return;
         error_set(&err, e, "%s", strerror(-e));
     } else if (e > 0) {
+        sd_event_source_set_time(r->turn, api_next_turn(api));
         sd_event_source_set_enabled(r->turn, SD_EVENT_ONESHOT);
         return;
     }
@@ -68,7 +74,7 @@ static void search_on(struct request *r)
     request_answer(r, HTTP_OK, list);
 }
 
-static int on_turn(sd_event_source *s, void *arg)
+static int on_turn(sd_event_source *s, uint64_t usec, void *arg)
 {
     uint64_t began = clock_now_ns();
 
@@ -86,7 +92,7 @@ void routes_history(struct request *r, struct job *none)
     struct error err = {0};
 
     if (!take_argument(r, "since", INT32_MAX, &since) ||
-        !take_argument(r, "limit", HISTORY_LIMIT_MAX, &limit))
+        !take_argument(r, "limit", HISTORY_LIMIT_MAX, &limit) || !request_search(r))
         return;
     f.since_ms = since * 1000;
     f.limit = (uint32_t)limit;
