@@ -17,7 +17,7 @@
 
 #define GUARD_NS UINT64_C(30000000000)
 #define FIRST_MS 1000
-#define MOST     16
+#define MOST     32
 
 static sd_event *event;
 static struct httpd *server;
@@ -36,6 +36,11 @@ static void answer(void *arg, struct httpd_request *r)
     const char *token = httpd_header(r, "Authorization");
     bool known = token && strcmp(token, "Bearer known") == 0;
 
+    if (strcmp(r->path, "/busy") == 0) {
+        known = true;
+        for (uint64_t end = clock_now_ns() + HTTPD_TURN_NS * 3 / 2; clock_now_ns() < end;)
+            ;
+    }
     if (strcmp(r->path, "/slow") == 0) {
         sd_event_source_set_enabled(urgent, SD_EVENT_ONESHOT);
         longest = ++waiting > longest ? waiting : longest;
@@ -217,6 +222,42 @@ static void slow_requests_let_others_in_between(void **state)
     assert_int_equal(longest, 1);
 }
 
+/* Twenty ask again with each answer: another one is heard all the same. */
+static void requests_that_wait_let_a_new_connection_in(void **state)
+{
+    static const char text[] = "GET /busy HTTP/1.1\r\nHost: x\r\n\r\n";
+    uint64_t until = clock_now_ns() + 3 * NS_PER_S;
+    _cleanup_fd_ int late = -1;
+    int fds[20];
+    bool heard = false;
+    char bytes[512];
+
+    for (unsigned i = 0; i < ARRAY_LEN(fds); i++) {
+        fds[i] = dial_from(2 + i);
+        assert_int_equal(send(fds[i], text, strlen(text), 0), strlen(text));
+    }
+    for (unsigned n = 0; n < ARRAY_LEN(fds);) /* all are in */
+        for (unsigned i = 0; i < ARRAY_LEN(fds); i++) {
+            sd_event_run(event, 0);
+            if (recv(fds[i], bytes, sizeof(bytes), MSG_DONTWAIT) > 0) {
+                send(fds[i], text, strlen(text), MSG_NOSIGNAL);
+                n++;
+            }
+        }
+    late = dial_from(1);
+    assert_int_equal(send(late, text, strlen(text), 0), strlen(text));
+    while (!heard && clock_now_ns() < until) {
+        sd_event_run(event, 10000);
+        for (unsigned i = 0; i < ARRAY_LEN(fds); i++)
+            if (recv(fds[i], bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+                send(fds[i], text, strlen(text), MSG_NOSIGNAL);
+        heard = recv(late, bytes, sizeof(bytes), MSG_DONTWAIT) > 0;
+    }
+    for (unsigned i = 0; i < ARRAY_LEN(fds); i++)
+        close(fds[i]);
+    assert_true(heard);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -226,6 +267,8 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_trusted_connection_may_pause, set_up, tear_down),
         cmocka_unit_test_setup_teardown(slow_requests_let_others_in_between, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(requests_that_wait_let_a_new_connection_in, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(strangers_do_not_keep_a_chief_out, set_up, tear_down),
     };
 

@@ -493,8 +493,11 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *arg)
     return 0;
 }
 
-/* A request that waits for a turn has its turn: then this function runs once more. */
-static int on_resume(sd_event_source *source, void *arg)
+/*
+ * One request that waits for a turn has its turn: then this is called once more. A source of time,
+ * since one that defers would always come before new connections.
+ */
+static int on_resume(sd_event_source *source, uint64_t usec, void *arg)
 {
     struct httpd *s = arg;
     struct exchange *x = s->first;
@@ -641,7 +644,7 @@ static int watch_it(struct httpd *s)
         r = sd_event_add_time(s->event, &s->sweep, CLOCK_MONOTONIC, 0, 1000, on_sweep, s);
     r = tune(r, s, s->sweep, 0);
     if (r >= 0)
-        r = sd_event_add_defer(s->event, &s->resume, on_resume, s);
+        r = sd_event_add_time(s->event, &s->resume, CLOCK_MONOTONIC, 0, 1, on_resume, s);
     r = tune(r, s, s->resume, 0);
     if (r >= 0)
         r = sd_event_add_io(s->event, &s->listen, s->options.fd, EPOLLIN, on_listen, s);
