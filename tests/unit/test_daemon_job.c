@@ -12,11 +12,16 @@
 #include "daemon/daemon.h"
 #include "daemon/job/apportion.h"
 #include "daemon/job/job.h"
+#include "daemon/job/owner.h"
 #include "daemon/link/agent_socket.h"
 #include "daemon/plan/decision.h"
+#include "host/proc/proc.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define PROCESSES 5
 
@@ -208,6 +213,30 @@ static void the_ring_keeps_the_newest_changes(void **unused)
     assert_int_equal(job.n_changes, JOB_CHANGES_MAX + 3);
 }
 
+/* Its number may be another's by now, also where any process may be in the job. */
+static void a_process_that_is_gone_is_nobodys(void **unused)
+{
+    int container = 0, pidfd;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        pause();
+        _exit(0);
+    }
+    pidfd = proc_pidfd_open(pid);
+    assert_true(pidfd >= 0);
+    make_job(&the_daemon, &job, process, 1, 8);
+    job.uid = 0;
+    assert_int_equal(owner_check(&job, pidfd, pid), 0);
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_int_equal(owner_check(&job, pidfd, pid), -ESRCH);
+    job.uid = 1;
+    job.container = (void *)&container;
+    assert_int_equal(owner_check(&job, pidfd, pid), -ESRCH);
+    close(pidfd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -219,6 +248,7 @@ int main(void)
         cmocka_unit_test(a_job_is_settled_when_the_newest_target_is_acknowledged),
         cmocka_unit_test(an_idle_shell_counts_for_half_a_minute_only),
         cmocka_unit_test(oversubscribed_means_more_threads_than_the_job_may_run),
+        cmocka_unit_test(a_process_that_is_gone_is_nobodys),
         cmocka_unit_test(the_ring_keeps_the_newest_changes),
     };
 

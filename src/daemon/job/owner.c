@@ -10,8 +10,8 @@
 
 int owner_check(const struct job *j, int pidfd, pid_t pid)
 {
-    if (j->container || j->uid == 0)
-        return 0;
+    if (j->container || j->uid == 0) /* whoever it is, as long as it is the same process */
+        return proc_pidfd_signal(pidfd, 0) == -ESRCH ? -ESRCH : 0;
     return proc_check_owner(j->daemon->root, pidfd, pid, j->uid);
 }
 
