@@ -45,11 +45,15 @@ static int try_removal(const struct daemon *d, const char *name)
 static void append(struct job_groups *g, struct leaving *l)
 {
     struct leaving **at = &g->first;
+    int enabled;
 
     while (*at)
         at = &(*at)->next;
     l->next = NULL;
     *at = l;
+    /* Those that wait already wait no longer for its sake. */
+    if (sd_event_source_get_enabled(g->again, &enabled) < 0 || enabled != SD_EVENT_OFF)
+        return;
     sd_event_source_set_time_relative(g->again, AGAIN_US);
     sd_event_source_set_enabled(g->again, SD_EVENT_ONESHOT);
 }
