@@ -389,6 +389,8 @@ static int add_sources(struct machine_share *s, const char *path)
     if (r >= 0)
         r = sd_event_source_set_enabled(s->look, SD_EVENT_OFF);
     if (r >= 0)
+        r = sd_event_source_set_priority(s->look, WATCH_PRIORITY);
+    if (r >= 0)
         r = sd_event_add_inotify(e, &s->watch, path, IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE,
                                  on_watch, s);
     return r < 0 ? r : sd_event_source_set_priority(s->watch, WATCH_PRIORITY);
