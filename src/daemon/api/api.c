@@ -248,7 +248,9 @@ static void on_too_long(void *arg, struct httpd_request *http)
 {
     struct request *r = begin(arg, http);
 
-    if (r)
+    if (r && !within_budget(r))
+        refuse(arg, r);
+    else if (r)
         request_fail(r, HTTP_TOO_LARGE, "", "the body is longer than %d bytes", API_BODY_MAX);
 }
 
