@@ -274,7 +274,15 @@ static void on_over(void *arg, struct httpd_request *http)
 
 /* ---- connections ---- */
 
-/* Forgets users without connections whose budget is full again. */
+static bool owes(const struct user *u, uint64_t now)
+{
+    struct bucket b = u->budget;
+
+    bucket_take(&b, API_RATE, API_BURST, now);
+    return b.tokens < (int64_t)((API_BURST - 1) * NS_PER_S);
+}
+
+/* Of users without connections, those who have nothing to wait for are forgotten. */
 static struct user *find_user(struct api *api, uid_t uid)
 {
     uint64_t now = clock_now_ns();
@@ -286,7 +294,7 @@ static struct user *find_user(struct api *api, uid_t uid)
 
         if (u->uid == uid)
             found = u;
-        if (u->uid == uid || u->connections || now - u->left_ns < API_FORGET_NS) {
+        if (u->uid == uid || u->connections || now - u->left_ns < API_FORGET_NS || owes(u, now)) {
             at = &u->next;
             n++;
             continue;

@@ -31,7 +31,7 @@
 #define API_TOKEN_NS  1000000
 #define API_REFUSE_NS 100000000ull
 #define API_RETRY_S   1
-#define API_FORGET_NS 10000000000ull /* without connections: by then the budget is full again */
+#define API_FORGET_NS 10000000000ull /* of no connections, and the budget is full again */
 
 /* After messages of agents, deaths and decisions: a flood of requests delays none of them. */
 #define API_PRIORITY (SD_EVENT_PRIORITY_NORMAL + 20)
@@ -77,7 +77,7 @@ struct request {
     struct adoption *adoption; /* adoption that it waits for; NULL: none */
     struct request *next;      /* in the list of refused requests that wait for their answer */
     struct history_search *search;
-    bool searching; /* counts as its user's search */
+    bool searching;        /* counts as its user's search */
     sd_event_source *turn; /* of the search, while it takes several */
     double since;
     uint32_t from, to;
