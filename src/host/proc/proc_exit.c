@@ -26,6 +26,11 @@ static int as_shells_have_it(int status)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+static bool is_zombie(const struct proc_stat *stat, uint64_t start)
+{
+    return stat->start == start && stat->state == 'Z';
+}
+
 /*
  * The last number of a zombie's stat is its status, for readers who may trace the process. To
  * others, say after a setuid program, the kernel shows 0. A tracer sees that no program runs.
@@ -39,13 +44,15 @@ static int read_zombie(int root, pid_t pid, uint64_t start, int *ret)
 
     snprintf(path, sizeof(path), "proc/%d/stat", (int)pid);
     r = file_read(root, path, text, sizeof(text) - 1);
-    if (r < 0 || proc_parse_stat(text, (size_t)r, &stat) < 0 || stat.start != start ||
-        stat.state != 'Z')
+    if (r < 0 || proc_parse_stat(text, (size_t)r, &stat) < 0 || !is_zombie(&stat, start))
         return -ESRCH;
     text[r] = '\0';
     last = strrchr(text, ' ');
     if (!last || (atoi(last + 1) == 0 && !proc_is_kernel(root, pid)))
         return -EACCES;
+    /* One that was reaped meanwhile has no program either. */
+    if (atoi(last + 1) == 0 && (proc_read_stat(root, pid, &stat) < 0 || !is_zombie(&stat, start)))
+        return -ESRCH;
     *ret = as_shells_have_it(atoi(last + 1));
     return 0;
 }
