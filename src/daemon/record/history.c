@@ -31,10 +31,9 @@ const char *const history_steps[] = {
     " placement TEXT NOT NULL, UNIQUE (number, submitted));"
     "CREATE TABLE allocation (id INTEGER PRIMARY KEY, job INTEGER NOT NULL, time INTEGER NOT NULL,"
     " threads INTEGER NOT NULL, cores TEXT NOT NULL, reason TEXT NOT NULL);"
-    "CREATE INDEX allocation_by_job ON allocation (job);"
-    "CREATE TABLE rate (id INTEGER PRIMARY KEY, job INTEGER NOT NULL, time INTEGER NOT NULL,"
-    " rate REAL NOT NULL, threads INTEGER NOT NULL, done INTEGER NOT NULL, total INTEGER NOT NULL,"
-    " unit TEXT NOT NULL);"
+    "CREATE INDEX allocation_by_job ON allocation (job); CREATE TABLE rate (id INTEGER PRIMARY KEY,"
+    " job INTEGER NOT NULL, time INTEGER NOT NULL, rate REAL NOT NULL, threads INTEGER NOT NULL,"
+    " done INTEGER NOT NULL, total INTEGER NOT NULL, unit TEXT NOT NULL);"
     "CREATE INDEX rate_by_job ON rate (job);",
     "ALTER TABLE job ADD COLUMN oom INTEGER NOT NULL DEFAULT 0;",
     "ALTER TABLE job ADD COLUMN cancelled INTEGER NOT NULL DEFAULT 0;",
@@ -75,15 +74,13 @@ static const char *const statement_text[] = {
     [ADD_JOB] =
         "INSERT INTO job (number, submitted, name, owner, uid, kind, command, begun, ended, exit,"
         " run, wait, min, max, weight, priority, class, request, deadline, placement, oom,"
-        " cancelled)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,"
-        " ?19, ?20, ?21, ?22) ON CONFLICT (number, submitted) DO UPDATE SET command = "
-        "excluded.command,"
-        " begun = coalesce(begun, excluded.begun), ended = excluded.ended, exit = excluded.exit,"
-        " run = excluded.run, wait = excluded.wait, min = excluded.min, max = excluded.max,"
-        " weight = excluded.weight, priority = excluded.priority, class = excluded.class,"
-        " request = excluded.request, deadline = excluded.deadline, placement = excluded.placement,"
-        " oom = excluded.oom, cancelled = excluded.cancelled",
+        " cancelled) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,"
+        " ?16, ?17, ?18, ?19, ?20, ?21, ?22) ON CONFLICT (number, submitted) DO UPDATE SET command"
+        " = excluded.command, begun = coalesce(begun, excluded.begun), ended = excluded.ended,"
+        " exit = excluded.exit, run = excluded.run, wait = excluded.wait, min = excluded.min, max"
+        " = excluded.max, weight = excluded.weight, priority = excluded.priority, class ="
+        " excluded.class, request = excluded.request, deadline = excluded.deadline, placement ="
+        " excluded.placement, oom = excluded.oom, cancelled = excluded.cancelled",
     [ADD_ALLOCATION] = "INSERT OR IGNORE INTO allocation (job, time, threads, cores, reason)"
                        " VALUES (" JOB_ID ", ?3, ?4, ?5, ?6)",
     [ADD_RATE] = "INSERT OR IGNORE INTO rate (job, time, rate, threads, done, total, unit)"
@@ -95,10 +92,9 @@ static const char *const statement_text[] = {
     [FIND_NAME] = FIND("name = ?2"),
     [FIND_NUMBER] = FIND("number = ?2"),
     [FIND_OWN] = FIND("uid = ?2"),
-    [LOAD_JOB] =
-        "SELECT id, number, submitted, name, owner, kind, command, begun, ended, exit, run, wait,"
-        " min, max, weight, priority, class, request, deadline, placement, oom, cancelled"
-        " FROM job WHERE id = ?1",
+    [LOAD_JOB] = "SELECT id, number, submitted, name, owner, kind, command, begun, ended, exit,"
+                 " run, wait, min, max, weight, priority, class, request, deadline, placement, oom,"
+                 " cancelled FROM job WHERE id = ?1",
     [FIND_ALLOCATION] = ("SELECT time, threads, cores, reason FROM allocation WHERE job = ?1"
                          " ORDER BY id DESC LIMIT ?2"),
     [FIND_RATE] = "SELECT avg(rate), max(done), max(total), max(unit) FROM rate WHERE job = ?1",
@@ -110,11 +106,9 @@ const char *history_find_text(unsigned i)
     return i <= FIND_OWN - FIND_ANY ? statement_text[FIND_ANY + i] : NULL;
 }
 
-enum kind { ROW_JOB, ROW_ALLOCATION, ROW_RATE };
-
 struct row {
     struct row *next;
-    enum kind kind;
+    enum kind { ROW_JOB, ROW_ALLOCATION, ROW_RATE } kind;
     union {
         struct history_job job;
         struct history_allocation allocation;
@@ -602,9 +596,9 @@ uint64_t history_dropped(const struct history *h)
 /* A file can hold any bytes. */
 static json_t *column_text(sqlite3_stmt *s, int at)
 {
-    const char *text = (const char *)sqlite3_column_text(s, at);
+    const unsigned char *text = sqlite3_column_text(s, at);
 
-    return shown_text(text ? text : "");
+    return shown_text(text ? (const char *)text : "");
 }
 
 static json_t *column_number(sqlite3_stmt *s, int at)
@@ -615,9 +609,9 @@ static json_t *column_number(sqlite3_stmt *s, int at)
 
 static json_t *column_seconds(sqlite3_stmt *s, int at)
 {
-    return sqlite3_column_type(s, at) == SQLITE_NULL
-               ? json_null()
-               : json_real((double)sqlite3_column_int64(s, at) / 1000);
+    bool none = sqlite3_column_type(s, at) == SQLITE_NULL;
+
+    return none ? json_null() : json_real((double)sqlite3_column_int64(s, at) / 1000);
 }
 
 static int find_allocations(struct history *h, sqlite3_int64 id, uint32_t limit, json_t *ret)
