@@ -37,8 +37,8 @@ const char *const history_steps[] = {
     "CREATE INDEX rate_by_job ON rate (job);",
     "ALTER TABLE job ADD COLUMN oom INTEGER NOT NULL DEFAULT 0;",
     "ALTER TABLE job ADD COLUMN cancelled INTEGER NOT NULL DEFAULT 0;",
-    "CREATE INDEX job_by_name ON job (name); CREATE INDEX job_by_uid ON job (uid);"
-    "CREATE INDEX job_by_number ON job (number);",
+    ("CREATE INDEX job_by_name ON job (name); CREATE INDEX job_by_uid ON job (uid);"
+     "CREATE INDEX job_by_number ON job (number);"),
 };
 const unsigned history_version = ARRAY_LEN(history_steps);
 
