@@ -79,7 +79,7 @@ def test_history_that_is_not_kept_is_an_error_that_says_why(tide):
     (tide.dir / "history.db").mkdir()
     tide.start("run", "--name", "cnn", "--", "sleep", "600")
     tide.wait(lambda: tide("ps").returncode == 0)
-    assert_error(tide("history"), 5, f"tide: history: no history is kept in {tide.dir}/history.db",
+    assert_error(tide("history"), 5, f"tide: history: cannot keep history in {tide.dir}/history.db",
                  "Is a directory", "tided(8)")
 
 

@@ -585,7 +585,7 @@ def test_the_engines_of_a_daemon_that_was_killed_are_watched_by_the_next(place):
     for _ in range(2):
         tided.signal(signal.SIGKILL)
         tided.start()
-        assert "watches the engines of the daemon that was killed: /nowhere" in tided.log.read_text()
+        assert "watching the container engines of the previous tided, which was killed: /nowhere" in tided.log.read_text()
         tided.log.write_text("")
     tided.signal(signal.SIGKILL)
     tided.options = ("--engine", "none")

@@ -143,10 +143,10 @@ def test_what_cannot_be_adopted_is_said(tided, plain, place):  # noqa: F811
     assert complaint(adopt(tided, "nowhere")) == (404, "there is no container 'nowhere'")
     assert complaint(adopt(tided, alike))[0] == 400
     assert "several" in complaint(adopt(tided, alike))[1]
-    assert complaint(adopt(tided, "stopped")) == (409, "container stopped does not run: it is created")
+    assert complaint(adopt(tided, "stopped")) == (409, "container stopped is not running: it is created")
     assert "io.threadtide=false" in complaint(adopt(tided, refuses.id))[1]
     assert adopt(tided, box.id[:40])[0] == 201
-    assert complaint(adopt(tided, "first")) == (409, "container first is job j1 already")
+    assert complaint(adopt(tided, "first")) == (409, "container first is already job j1")
     assert complaint(adopt(tided, "first", max="many"))[0] == 400
     assert complaint(tided.api("POST", "/v1/adoptions", {}))[0] == 400
     assert [j["name"] for j in tided.jobs()] == ["first"]

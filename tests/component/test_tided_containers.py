@@ -354,7 +354,7 @@ def test_a_second_container_with_the_same_key_takes_no_socket_away(tided, boxes)
     socket = path.stat().st_ino
     thief = boxes("thief", agent=False, labels={"io.threadtide.key": "first"})
     joined(tided, thief)
-    assert path.stat().st_ino == socket and "/first is container" in tided.log.read_text()
+    assert path.stat().st_ino == socket and "/first belongs to container" in tided.log.read_text()
     thief.remove()
     eventually(lambda: job_of(tided, thief) is None)
     assert path.stat().st_ino == socket
@@ -481,7 +481,7 @@ def test_what_cannot_be_compared_is_said(place, engine, boxes):
         box.tell("spin 0")
 
     def note():
-        return next((n for n in daemon.api("GET", "/v1/machine")[1]["notes"] if "compare" in n), None)
+        return next((n for n in daemon.api("GET", "/v1/machine")[1]["notes"] if "control groups" in n), None)
     told = eventually(note)  # 4096 of 4096 + 1024 against the other 1024
     assert "first" in told and "160 %" in told or "deeper" in told and "40 %" in told, told
     first.kill()

@@ -374,7 +374,7 @@ def test_a_container_that_dies_before_it_has_joined_leaves_nothing_of_its_terms(
     proxy.rule = lambda method, path: gone if re.search(r"containers/\w{64}/json", path) else None
     boxes("inner", "--max 8", labels={"io.threadtide.job": job.token, "io.threadtide.max": "1",
                                       "io.threadtide.weight": "300"})
-    eventually(lambda: "cannot be a job: it has ended" in tided.log.read_text())
+    eventually(lambda: "cannot become a job: it has ended" in tided.log.read_text())
     tided.job().end()  # a decision later
     assert {key: job.get()[key] for key in before} == before
 
