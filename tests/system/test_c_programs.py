@@ -164,7 +164,7 @@ def test_unknown_tensorflow_runs_as_if_we_were_not_there(daemon, tmp_path):
         backend = wait_until(lambda: agent.backend, "the backend describes itself")
         assert not backend.malleable
         assert backend.version == b"9.9.9"
-        assert b"9.9.9 has no gate" in backend.note
+        assert b"cannot park the threads of TensorFlow 9.9.9" in backend.note
         generation = agent.command(2)
         assert agent.wait_ack(generation).status == peer.ACK_LATER
         assert program.end() == "gone"

@@ -372,26 +372,29 @@ def test_freeze_holds_a_target_back(live, agent):
     wait_until(lambda: live.call("parallelism") == 2, "the held-back target is applied")
 
 
+SLACK = 5e-5
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_resizes_in_the_middle_of_steps_leave_the_results_as_they_are(live, agent, stock, model):
     """The very bits of stock wherever these are the same for one thread and for two.
 
     Elsewhere TensorFlow adds in an order that follows the number of threads. Each loss must then lie
-    within those of stock's runs with fixed numbers, give or take twice their largest difference, which
-    is the last bit or two of a loss: a run that changes its number rounds like none of them.
+    within those of stock's runs with fixed numbers, give or take 0.005 %: a run that changes its number
+    rounds like none of them, and a last bit can decide which of two pixels the CNN's pooling takes. The
+    largest difference seen is 0.0005 %, in three of CI's runs, from one step on.
     """
     fixed = [stock(k)[model] for k in (1, 2)]
     same_bits = fixed[0] == fixed[1]
     if not same_bits:
         fixed.append(stock(BUILT)[model])
     ranges = [(min(at_step), max(at_step)) for at_step in zip(*(losses for losses, _ in fixed))]
-    slack = 2 * max(high - low for low, high in ranges)
     rounds = 0
     with Resizer(agent, seed=model) as resizer:
         while not resizer.error and (resizer.done < RESIZES or rounds < ROUNDS):
             losses, digest = train(live, model)
             outside = [(step, loss, ends) for step, (loss, ends) in enumerate(zip(losses, ranges))
-                       if not ends[0] - slack <= loss <= ends[1] + slack]
+                       if not ends[0] * (1 - SLACK) <= loss <= ends[1] * (1 + SLACK)]
             assert not outside, f"after {resizer.done} resizes: {outside[:3]}"
             assert not same_bits or digest == fixed[0][1], f"other weights after {resizer.done} resizes"
             rounds += 1
