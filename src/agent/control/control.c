@@ -28,7 +28,6 @@
 #define RECONNECT_NS    (250 * NS_PER_MS)
 #define LEASE_MIN_MS    100
 #define LEASE_MAX_MS    60000
-#define SLICE_NS        (100 * NS_PER_US)
 
 static struct control {
     struct ownfd sock;
