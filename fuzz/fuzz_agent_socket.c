@@ -543,8 +543,10 @@ static bool take_step(char step)
     case 'D':
         hang_up(&clients[k]);
         break;
-    case 'R':
+    case 'R': /* the daemon reads on from a client that takes its answers again */
         clients[k].deaf = !clients[k].deaf;
+        if (clients[k].fd >= 0)
+            speaks(processes[clients[k].process].uid);
         break;
     case 'J':
         run_job();
