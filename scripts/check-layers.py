@@ -14,47 +14,60 @@ LAYERS = {
     "base": (),
     "proto": ("base",),
     "policy": ("base",),
+    "power": ("base",),
     "agent": ("base", "proto", "include"),
-    "host": ("base",),
-    "daemon": ("base", "proto", "policy", "host"),
+    "host": ("base", "power"),
+    "edge": ("base", "power", "host"),
+    "unit": ("base", "power", "host", "edge"),
+    "hub": ("base", "power", "host", "edge"),
+    "daemon": ("base", "proto", "policy", "power", "host"),
     "sim": ("base", "policy"),
     "lib": ("base", "proto", "include", "agent/program_api.h"),
     "runc": ("base",),
     "tfnode": ("base", "agent/program_api.h"),
-    "kube": ("base", "policy", "host"),
-    "cli": ("base", "proto", "policy", "host", "sim"),
+    "kube": ("base", "policy", "power", "host"),
+    "cli": ("base", "proto", "policy", "power", "host", "sim"),
 }
 
 # Rooms inside a folder, lowest first: a file includes headers of its own room, of those before it and of the
 # folder itself. The folder's own sources stand above all rooms, its own headers below them.
 ROOMS = {
     "agent": ("process", "gate", "control", "runtimes"),
-    "daemon": ("job", "confine", "link", "plan", "peers", "containers", "record", "api"),
+    "daemon": ("job", "confine", "energy", "link", "plan", "peers", "containers", "record", "api"),
     "kube": ("object", "view", "capacity", "grow", "core", "api", "shell", "serve", "kubectl"),
-    "cli": ("document", "docker", "doctor", "launch", "sim", "views", "commands"),
+    "cli": ("document", "docker", "doctor", "launch", "sim", "views", "commands", "power", "dashboard"),
     "policy": ("core", "model", "division", "rules"),
-    "host": ("proc", "cgroup", "net", "engine"),
+    "power": ("measure", "model", "cap", "division", "calendar", "site", "rules"),
+    "host": ("proc", "cgroup", "power", "trust", "net", "engine"),
+    "unit": ("device", "machine", "area"),
+    "hub": ("store", "compile", "trust", "people", "tree", "serve"),
     "sim": ("engine", "input", "report"),
 }
 
 # Headers from outside of the C library, and who may use them: everything not listed is libc's.
 LIBRARIES = {
-    "ini.h": ("daemon",),
+    "ini.h": ("daemon", "unit", "hub"),
     "microhttpd.h": ("host",),
-    "jansson.h": ("daemon", "cli", "host", "sim", "kube"),
-    "systemd/": ("daemon", "host", "kube"),
+    "jansson.h": ("daemon", "cli", "host", "sim", "kube", "edge", "unit", "hub"),
+    "systemd/": ("daemon", "host", "kube", "edge", "unit", "hub"),
     "curses.h": ("cli",),
     "ncurses.h": ("cli",),
     "ncursesw/": ("cli",),
     "libsmartcols/": ("cli",),
     "libsmartcols.h": ("cli",),
     "curl/": ("host", "kube"),
-    "sqlite3.h": ("daemon",),
-    "gnutls/": ("kube",),
-    "yaml.h": ("kube",),
+    "sqlite3.h": ("daemon", "edge", "hub"),
+    "gnutls/": ("kube", "host"),
+    "yaml.h": ("kube", "hub"),
+    "mosquitto.h": ("edge", "hub"),
+    "modbus/": ("unit",),
+    "libpq-fe.h": ("hub",),
 }
 
-# What policies may include: nothing with a clock, I/O, allocation or a random number in it.
+# Folders of pure code.
+PURE = ("policy", "power")
+
+# What these may include: nothing with a clock, I/O, allocation or a random number in it.
 POLICY_HEADERS = {
     "assert.h", "errno.h", "inttypes.h", "limits.h", "math.h", "stdbool.h", "stddef.h", "stdint.h",
     "string.h",
@@ -74,7 +87,7 @@ def allowed_library(layer, header):
     for name, users in LIBRARIES.items():
         if header == name or name.endswith("/") and header.startswith(name):
             return layer in users
-    return layer != "policy" and LIBC.match(header) or header in POLICY_HEADERS
+    return layer not in PURE and LIBC.match(header) or header in POLICY_HEADERS
 
 
 def why_not(src, path, layer, bracket, header):
