@@ -315,6 +315,54 @@ static int64_t all_mcpu(void)
     return model_pods_mcpu(&m, "n");
 }
 
+static void cap(json_t *node, const char *cpu, const char *until)
+{
+    json_t *notes = json_pack("{s:s, s:s*}", KUBE_ANNOTATION_POWER_CPU, cpu,
+                              KUBE_ANNOTATION_POWER_UNTIL, until);
+
+    json_object_set_new(json_object_get(node, "metadata"), "annotations", notes);
+}
+
+static void trainings_grow_as_far_as_the_nodes_watts_allow(void **state)
+{
+    char until[KUBE_TIME_TEXT];
+    json_t *node = model_node(&m, "a", "16", "64Gi");
+
+    kube_time_text(m.wall_ns + 200 * S, until);
+    cap(node, "5500m", until);
+    model_etj(&m, "j", "{}");
+    model_run(&m, 60);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 4);
+    cap(node, "3", until); /* what runs stays: the node's own daemon keeps its watts */
+    model_run(&m, 60);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 4);
+    model_run(&m, 140); /* the cap has ended */
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 8);
+}
+
+static void a_cap_of_watts_that_cannot_be_read_is_none(void **state)
+{
+    json_t *node = model_node(&m, "a", "16", "64Gi");
+
+    cap(node, "many", NULL);
+    model_etj(&m, "j", "{}");
+    model_run(&m, 80);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 8);
+}
+
+static void workers_grow_in_place_as_far_as_the_nodes_watts_allow(void **state)
+{
+    json_t *node = model_node(&m, "a", "32", "64Gi");
+
+    cap(node, "4", NULL);
+    model_etj(&m, "j", "{\"workers\": {\"cpu\": {\"min\": 1, \"max\": 4}}}");
+    for (int i = 0; i < 80; i++) {
+        model_run(&m, 1);
+        assert_true(all_mcpu() <= 4000);
+    }
+    assert_true(all_mcpu() >= 3900);
+}
+
 static void its_own_quota_holds_for_what_grows_in_place_and_for_a_pin(void **state)
 {
     model_node(&m, "a", "32", "64Gi");
@@ -624,6 +672,9 @@ int main(void)
         T(workers_that_a_budget_holds_back_keep_nobody_from_beginning),
         T(quotas_are_respected),
         T(its_own_quota_is_respected),
+        T(trainings_grow_as_far_as_the_nodes_watts_allow),
+        T(a_cap_of_watts_that_cannot_be_read_is_none),
+        T(workers_grow_in_place_as_far_as_the_nodes_watts_allow),
         T(its_own_quota_holds_for_what_grows_in_place_and_for_a_pin),
         T(quotas_hold_for_what_grows_in_place),
         T(a_disruption_budget_holds_workers_back),

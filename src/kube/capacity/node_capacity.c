@@ -60,6 +60,16 @@ static bool node_goes_first(uint32_t x, uint32_t y, const void *arg)
     return strcmp(nodes[x]->meta.name, nodes[y]->meta.name) < 0;
 }
 
+/* What the node has beyond the cores that its watts allow now. */
+static int64_t unpowered(struct core *c, const struct kube_node *node)
+{
+    if (!node->capped || (node->power_until_ns && node->power_until_ns <= c->world->wall_ns))
+        return 0;
+    if (node->power_until_ns)
+        core_wake(c, c->now_ns + node->power_until_ns - c->world->wall_ns);
+    return larger(node->allocatable.mcpu - node->power_mcpu, 0);
+}
+
 static void find_nodes(struct core *c)
 {
     const struct kube_world *w = c->world;
@@ -79,6 +89,7 @@ static void find_nodes(struct core *c)
 
         capacity->node = node;
         capacity->free = node->allocatable;
+        capacity->unpowered_mcpu = unpowered(c, node);
         capacity->extras = core_alloc(c, node->extras.count, sizeof(*capacity->extras));
         if (!capacity->extras)
             return;
@@ -208,7 +219,9 @@ static struct kube_amount need_of(const struct kube_task *task)
     return need;
 }
 
-static bool take_on_node(struct core *c, struct job *job, enum kube_role role, uint32_t *ret_node)
+/* @grows: the pod does not exist yet, so the nodes' watts count, too. */
+static bool take_on_node(struct core *c, struct job *job, enum kube_role role, bool grows,
+                         uint32_t *ret_node)
 {
     const struct kube_task *task = job_task(job, role);
     struct kube_amount need = need_of(task);
@@ -218,6 +231,8 @@ static bool take_on_node(struct core *c, struct job *job, enum kube_role role, u
         struct node_capacity *capacity = &c->nodes[i];
 
         if (!room_in(&capacity->free, &need) || !admits(&task->place, plain, capacity))
+            continue;
+        if (grows && capacity->free.mcpu - capacity->unpowered_mcpu < need.mcpu)
             continue;
         take(&capacity->free, &need, 1);
         job->cursor[role] = i;
@@ -230,7 +245,7 @@ static bool take_on_node(struct core *c, struct job *job, enum kube_role role, u
 
 bool room_take(struct core *c, struct job *job, enum kube_role role, uint32_t *ret_node)
 {
-    if (quota_count(job, job_task(job, role), 1) < 1 || !take_on_node(c, job, role, ret_node))
+    if (quota_count(job, job_task(job, role), 1) < 1 || !take_on_node(c, job, role, true, ret_node))
         return false;
     use_quota(job, role, 1);
     return true;
@@ -259,7 +274,7 @@ int64_t room_count(const struct core *c, const struct job *job, enum kube_role r
 
         if (!room_in(&capacity->elastic, &need) || !admits(&task->place, plain, capacity))
             continue;
-        here = times_in(capacity->elastic.mcpu, need.mcpu, here);
+        here = times_in(capacity->elastic.mcpu - capacity->unpowered_mcpu, need.mcpu, here);
         here = times_in(capacity->elastic.bytes, need.bytes, here);
         count += times_in(capacity->elastic.pods, 1, here);
     }
@@ -279,7 +294,7 @@ void room_count_trainings(struct core *c)
                 continue;
             if (replica->state == POD_EXPECTED)
                 use_quota(job, replica->role, 1);
-            if (!take_on_node(c, job, replica->role, &replica->node))
+            if (!take_on_node(c, job, replica->role, false, &replica->node))
                 replica->node = NOWHERE;
         }
         memset(job->cursor, 0, sizeof(job->cursor));

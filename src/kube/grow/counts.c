@@ -159,12 +159,13 @@ static int64_t free_mcpu(const struct core *c, int64_t unit, bool whole)
 
     for (uint32_t i = 0; i < c->node_count; i++) {
         const struct node_capacity *node = &c->nodes[i];
-        int64_t all = larger(node->free.mcpu, 0) + node->elastic_mcpu;
+        int64_t left = node->free.mcpu - node->unpowered_mcpu;
+        int64_t all = larger(left, 0) + node->elastic_mcpu;
 
         if (node->elastic_mcpu)
             sum += (whole ? all / unit * unit : all) - node->elastic_mcpu;
-        else if (node->usable && node->free.mcpu >= unit && node->free.pods > 0)
-            sum += node->free.mcpu / unit * unit;
+        else if (node->usable && left >= unit && node->free.pods > 0)
+            sum += left / unit * unit;
     }
     return sum;
 }

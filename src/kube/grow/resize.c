@@ -56,8 +56,9 @@ static void resize_worker(struct core *c, struct job *job, struct replica *repli
     const struct kube_pod *pod = replica->pod;
     int64_t actual = pod->actual_mcpu ? pod->actual_mcpu : pod->mcpu;
     struct kube_amount *free = &c->nodes[replica->node].free;
-    int64_t more = quota_more_mcpu(job), room = free->mcpu < more ? free->mcpu : more, until;
+    int64_t room = free->mcpu - c->nodes[replica->node].unpowered_mcpu, until;
 
+    room = smaller(room, quota_more_mcpu(job));
     if (replica->gives_mcpu && target > pod->mcpu - replica->gives_mcpu)
         target = pod->mcpu - replica->gives_mcpu;
     if (target > pod->mcpu && target - pod->mcpu > room)

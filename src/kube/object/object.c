@@ -76,6 +76,18 @@ static void read_taints(struct reader *r, const json_t *spec, struct kube_node *
     }
 }
 
+/* An annotation that cannot be read is no cap: the node's own daemon still keeps its watts. */
+static void read_power(struct reader *r, const json_t *json, struct kube_node *node)
+{
+    const json_t *notes;
+
+    read_at(r, "metadata.annotations.");
+    notes = read_object(r, read_object(r, json, "metadata"), "annotations");
+    node->power_mcpu = read_quantity(r, notes, KUBE_ANNOTATION_POWER_CPU, true, -1);
+    node->power_until_ns = read_time(r, notes, KUBE_ANNOTATION_POWER_UNTIL);
+    node->capped = node->power_mcpu >= 0;
+}
+
 int kube_node_parse(const json_t *json, struct kube_node **ret, struct error *err)
 {
     struct reader r = {.lenient = true};
@@ -100,6 +112,7 @@ int kube_node_parse(const json_t *json, struct kube_node **ret, struct error *er
         node->allocatable = (struct kube_amount){0};
     read_at(&r, "status.conditions.");
     node->ready = is_string(&r, find_condition(&r, status, "Ready"), "status", "True");
+    read_power(&r, json, node);
     FINISH(&r, node, kube_node_free, ret, err);
 }
 

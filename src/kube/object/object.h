@@ -25,6 +25,14 @@
 #define KUBE_PLURAL    "elastictrainingjobs"
 #define KUBE_FINALIZER KUBE_GROUP "/drain"
 
+/*
+ * On a node: the cores that its watts allow (a quantity), and until when (RFC 3339; absent:
+ * always). Trainings do not grow beyond it. Whoever may annotate nodes writes it: the node's
+ * tide-power, or a person.
+ */
+#define KUBE_ANNOTATION_POWER_CPU   KUBE_GROUP "/power-cpu"
+#define KUBE_ANNOTATION_POWER_UNTIL KUBE_GROUP "/power-until"
+
 /* Labels that say whose a pod is; the annotation asks it to leave, and its value says why. */
 #define KUBE_LABEL_JOB        KUBE_GROUP "/job"
 #define KUBE_LABEL_ROLE       KUBE_GROUP "/role"
@@ -146,6 +154,9 @@ struct kube_node {
     struct kube_labels labels;
     struct kube_taint *taints;
     uint32_t taint_count;
+    bool capped;            /* its watts allow power_mcpu alone … */
+    int64_t power_mcpu;     /* … until power_until_ns */
+    int64_t power_until_ns; /* since 1970; 0: without end */
     bool unschedulable;
     bool ready;
 };

@@ -87,7 +87,9 @@ struct quota_scope {
 
 struct node_capacity {
     const struct kube_node *node;
-    struct kube_amount free;    /* may be negative */
+    struct kube_amount free; /* may be negative */
+    int64_t unpowered_mcpu;  /* of its cores, those that its watts do not allow; no training grows
+                                into them */
     struct kube_amount elastic; /* free, if every training shrank to its minimum */
     int64_t *extras;            /* free, one for each of the node's extras */
     struct kube_amount promise; /* additionally free once leaving and shrinking pods are done */
