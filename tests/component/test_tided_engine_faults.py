@@ -424,7 +424,11 @@ def test_a_burst_of_short_lives_leaves_nothing(tided, engine, place, boxes):
 
 def test_a_pause_that_an_ill_engine_does_not_end_is_not_forgotten(place, proxy, boxes):
     """The guardian tries, and gives way; the next daemon goes on until the engine is well."""
-    ill, said = threading.Event(), answer("500 Oh")
+    ill, refuse = threading.Event(), answer("500 Oh")
+
+    def said(client, ask):
+        time.sleep(0.1)  # questions of two parts of the daemon are not lost in each other
+        refuse(client, ask)
     proxy.rule = lambda method, path: said if ill.is_set() and path.endswith("/unpause") else None
     daemon, box, peer, _ = give_way(place, proxy.path, boxes)
     ill.set()
@@ -432,10 +436,11 @@ def test_a_pause_that_an_ill_engine_does_not_end_is_not_forgotten(place, proxy, 
     peer.end()
     eventually(lambda: sum(path.endswith("/unpause") for _, path in proxy.calls) >= 3)
     daemon.start()
-    began = len(proxy.calls)
+    began, began_s = len(proxy.calls), time.monotonic()
     time.sleep(2.2)
     tries = [path for _, path in proxy.calls[began:] if path.endswith("/unpause")]
-    assert 1 <= len(tries) <= 4 and box.inspect()["State"]["Paused"]  # once a second
+    assert 1 <= len(tries) <= 2 + time.monotonic() - began_s  # once a second
+    assert box.inspect()["State"]["Paused"]
     ill.clear()
     eventually(lambda: not box.inspect()["State"]["Paused"])
     joined(daemon, box, state="running")

@@ -59,7 +59,8 @@ struct journal {
     unsigned top; /* number of entries ever used */
     int fd;       /* this process's own; -1: none */
     bool on_disk;
-    bool failed; /* logged already */
+    bool failed;    /* logged already */
+    bool inherited; /* the file had entries of an earlier daemon */
     char path[PATH_MAX];
     struct entry entry[JOURNAL_CONTAINERS_MAX];
 };
@@ -140,6 +141,7 @@ static void read_records(struct journal *k)
     }
     if (bad)
         daemon_log("%s: ignored %u damaged entries", k->path, bad);
+    k->inherited = left > 0;
     if (left)
         daemon_log(
             "%s: %u containers still have the limits of an earlier tided: restoring their own",
@@ -349,6 +351,13 @@ int journal_put_back(struct journal *k, struct engine *engine, const char *id,
         return state == ASKED;
     ticket = ask(e, engine, then);
     return ticket < 0 ? (int)ticket : 1;
+}
+
+bool journal_left(struct journal *k, const char *id)
+{
+    struct entry *e = k->inherited ? find(k, id) : NULL;
+
+    return e && atomic_load(&e->state) != KEPT;
 }
 
 bool journal_settle(struct journal *k, const struct engine_result *result)

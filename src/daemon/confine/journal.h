@@ -55,6 +55,9 @@ void journal_call(struct journal *k, const char *id, bool under_way);
 int journal_put_back(struct journal *k, struct engine *engine, const char *id,
                      struct engine_then then);
 
+/* Whether the container's present limits are still an earlier daemon's. */
+bool journal_left(struct journal *k, const char *id);
+
 /* Takes the answer; returns true when nothing is left of the container. */
 bool journal_settle(struct journal *k, const struct engine_result *result);
 

@@ -445,10 +445,15 @@ static void tell_pause(struct container *c, enum container_pause before)
     daemon_changed(container_node(c));
 }
 
+/* Until an earlier daemon's changes are undone only container_watch.c asks, once a second. */
+static bool may_ask(const struct container *c)
+{
+    return container_engine(c) && !journal_left(guardian_keep(container_node(c)->guardian), c->id);
+}
+
 static void step(struct container *c, enum container_event e, bool limits_differ)
 {
-    struct container_view v = {
-        .engine = container_engine(c), .differs = limits_differ, .job = c->job};
+    struct container_view v = {.engine = may_ask(c), .differs = limits_differ, .job = c->job};
     enum container_pause before = c->state.pause;
     enum container_action action = container_step(&c->state, e, v);
 

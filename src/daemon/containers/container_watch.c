@@ -68,8 +68,12 @@ static bool put_back(struct containers *set, const char *id)
 {
     struct journal *keep = guardian_keep(set->daemon->guardian);
     struct engine_then then = {.done = on_put_back, .arg = set};
-    int r = set->up ? journal_put_back(keep, set->engine, id, then) : 0;
+    int r = 0;
 
+    if (set->up)
+        r = journal_put_back(keep, set->engine, id, then);
+    else if (journal_left(keep, id))
+        r = -ENOTCONN;
     if (r < 0)
         miss(set);
     return r != 0;
