@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from peer import SOURCE_LIMIT, Daemon
+from peer import SOURCE_LIMIT, Daemon, wait_until
 from program import Program, agent_env, agent_library, tensorflow_pythons
 
 BUILT = 8  # TIDE_MAX of the programs under test
@@ -41,10 +41,13 @@ def live(python, tmp_path_factory):
 
 
 def connected(program, after=None):
-    """The program's connection (a newer one than @after), its backend and both pools known."""
-    agent = program.daemon.wait_agent(program.pid, after)
-    agent.wait_backend(lambda b: b.malleable and b.max_inter > 0)
-    return agent
+    """The program's connection (a newer one than @after), its backend and both pools known. One that
+    the agent is about to end because it was not welcomed has no backend, and is not waited for."""
+    def find():
+        agent = program.daemon.find_agent(program.pid, after)
+        backend = agent and agent.backend
+        return backend and backend.malleable and backend.max_inter > 0 and agent
+    return wait_until(find, f"process {program.pid} says hello and describes its backend")
 
 
 @pytest.fixture

@@ -210,16 +210,18 @@ class Daemon:
         agent.send(Welcome(epoch=self.epoch, lease_ms=self.lease_ms,
                            heartbeat_ms=self.heartbeat_ms, job_id=b"j1", job_name=b"test"))
 
+    def find_agent(self, pid, after=None):
+        """The newest open connection whose HELLO names @pid, a newer one than @after; or None."""
+        for agent in reversed(self.agents):
+            if agent is after:
+                break
+            if not agent.closed and any(h.pid == pid for h in agent.of(Hello)):
+                return agent
+        return None
+
     def wait_agent(self, pid, after=None):
-        """The open connection whose HELLO names @pid; a newer one than @after."""
-        def find():
-            for agent in reversed(self.agents):
-                if agent is after:
-                    break
-                if not agent.closed and any(h.pid == pid for h in agent.of(Hello)):
-                    return agent
-            return None
-        return wait_until(find, f"process {pid} says hello")
+        """The same; waits for it."""
+        return wait_until(lambda: self.find_agent(pid, after), f"process {pid} says hello")
 
     def stop(self):
         """Vanishes as a killed daemon does: nobody listens, every connection is closed."""

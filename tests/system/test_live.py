@@ -235,7 +235,13 @@ def test_garbage_from_the_daemon_makes_the_agent_hang_up_only(live, agent):
 
 
 def test_target_before_the_welcome_is_no_command(live, agent):
-    greet, live.daemon.greet = live.daemon.greet, lambda a: a.command(1)
+    refused = []
+
+    def command(unwelcome):
+        refused.append(unwelcome)
+        unwelcome.command(1)
+
+    greet, live.daemon.greet = live.daemon.greet, command
     try:
         agent.close()
         connections = len(live.daemon.agents)
@@ -243,6 +249,7 @@ def test_target_before_the_welcome_is_no_command(live, agent):
     finally:
         live.daemon.greet = greet
     connected(live, agent).set(2)
+    assert refused and not any(unwelcome.of(peer.Ack) for unwelcome in refused)
 
 
 def test_vanished_daemon_leaves_the_own_limit(live, agent):
