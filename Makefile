@@ -64,6 +64,7 @@ soak: all
 	@scripts/setup.sh build check tf221
 	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_SOAK=1 $(PYTHON_TF) -m pytest -q tests/system
 	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_SOAK=1 $(PYTHON_TF) -m pytest -q tests/component/test_tided_kills.py tests/component/test_tided_random.py
+	@scripts/run-fuzzers.sh 60 build-check/fuzz
 
 clean:
 	rm -rf build build-check
@@ -81,5 +82,5 @@ help:
 	@echo 'make bench        the measurements of docs/benchmarks.md: an hour; as root all of them, three'
 	@echo 'make bench-cluster  the measurements of elastic clusters, about an hour and a half (as root)'
 	@echo 'make reproduction simulates the experiments of docs/reproduction.md, a minute or two'
-	@echo 'make soak         thousands of resizes of real trainings, 10,000 kills of tided and random orders'
+	@echo 'make soak         thousands of resizes of real trainings, 10,000 kills of tided, random orders, half an hour of fuzzing'
 	@echo 'make clean        remove what was built (the environments .venv* stay)'
