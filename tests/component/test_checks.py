@@ -324,3 +324,28 @@ def test_manifests_that_cannot_be_made_are_left_as_they_are(tmp_path, helm, said
     assert done.returncode == 1
     assert said in done.stderr and done.stderr.endswith("Nothing was written.\n")
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("namespace.yaml", "as it was\n")]
+
+
+MIRRORED = "/* why */\nstatic int\ng(int a,\n  int b)\n{\n    return a;\n}\n\nint f(int a)\n{\n    return a;\n}\n"
+
+
+@pytest.mark.parametrize("change, says", [
+    (("/* why */", "/* because */"), ""),
+    (("int f(int a)\n{\n    return a;", "int f(int a)\n{\n    /* as it is */\n    return a;"), ""),
+    (("return a;\n}\n\nint f", "return 1;\n}\n\nint f"), ""),  # another function
+    (("int f(int a)\n{\n    return a;", "int f(int a)\n{\n    return -a;"), "f() has changed"),
+    (("int f(int a)", "int f(long a)"), "f() has changed"),
+    (("int f(", "int h("), "f() is gone"),
+])
+def test_a_function_that_the_model_mirrors_does_not_change_unseen(tmp_path, change, says):
+    source, model = tmp_path / "src/a.c", tmp_path / "tests/models/protocol.pml"
+    for path in (source, model):
+        path.parent.mkdir(parents=True)
+    source.write_text(MIRRORED)
+    model.write_text("/*\n *   src/a.c f()\n */\n")
+    assert "compare it" in script("check-model.py", tmp_path).stdout  # it has no sum yet
+    assert script("check-model.py", "--update", tmp_path).returncode == 0
+    assert script("check-model.py", tmp_path).returncode == 0
+    source.write_text(MIRRORED.replace(*change))
+    result = script("check-model.py", tmp_path)
+    assert (result.returncode == 1) == bool(says) and says in result.stdout

@@ -3,11 +3,26 @@
  * Targets, acknowledgements, leases and epochs between two jobs' agents, a daemon, its guardian and
  * the daemon after it, with SIGKILL of daemon and guardian at any step. For SPIN.
  *
- * Mirrors: src/daemon/plan/plan.c (the order shrink targets, acknowledged or expired, narrow cores,
- * widen, raise), src/daemon/peers/agent.c on_ack(), src/daemon/confine/actuate.c fence_process(),
- * guardian.c (table, restore, restore_left, the lock), src/agent/control/core.c core_set_daemon()
- * and core_daemon_lost(), src/agent/control/control.c on_target() and acknowledge_if_settled(). The
- * model leaves out time (grace and lease may end at any moment, or never), texts of messages,
+ * Mirrors these functions, as they were when somebody last compared the model with them
+ * (scripts/check-model.py):
+ *   src/daemon/plan/settle.c settle() fc9cb46a832b
+ *   src/daemon/plan/settle.c lower_targets() 1eb44539576c
+ *   src/daemon/plan/settle.c move_cores() 7114fe691786
+ *   src/daemon/plan/settle.c raise_targets() 3b6727d64231
+ *   src/daemon/peers/agent.c on_ack() 7e0e799ac0b6
+ *   src/daemon/confine/actuate.c fence_process() 76ba37664499
+ *   src/daemon/confine/guardian.c guardian_note() 88b4a0b4dc37
+ *   src/daemon/confine/guardian.c restore() a801f162f969
+ *   src/daemon/confine/guardian.c restore_left() f9185d7c84ed
+ *   src/daemon/confine/guardian.c guard() 8c45b251b6ba
+ *   src/daemon/confine/guardian.c lock_guardian() e18e7e90c839
+ *   src/daemon/confine/guardian.c guardian_new() 35475ca86640
+ *   src/agent/control/core.c core_set_daemon() 6756df4e2bed
+ *   src/agent/control/core.c core_daemon_gone() 6a3fec549423
+ *   src/agent/control/core.c core_daemon_lost() da0acc8c9bbb
+ *   src/agent/control/control.c on_target() 3691a80f8cd4
+ *   src/agent/control/control.c acknowledge_if_settled() 590fa3f732a5
+ * The model leaves out time (grace and lease may end at any moment, or never), texts of messages,
  * control groups and containers.
  *
  * The machine has two cores (bits 1 and 2). Job 0 has both; job 1 comes, and each has one; job 1
