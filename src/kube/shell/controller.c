@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 struct feed {
@@ -70,12 +71,13 @@ static void wish(struct controller *c, unsigned in_ms)
     sd_event_source_set_enabled(c->timer, SD_EVENT_ONESHOT);
 }
 
+/* A time that is too far away for the timer is as good as never: it looks once in 49 days. */
 static void wish_at(struct controller *c, uint64_t at_ns)
 {
     uint64_t now = clock_now_ns();
+    uint64_t in_ms = at_ns <= now ? 0 : (at_ns - now) / NS_PER_MS + 1;
 
-    if (at_ns != UINT64_MAX)
-        wish(c, at_ns <= now ? 0 : (unsigned)((at_ns - now) / NS_PER_MS + 1));
+    wish(c, in_ms < UINT_MAX ? (unsigned)in_ms : UINT_MAX);
 }
 
 void controller_wake(struct controller *c)
@@ -257,8 +259,7 @@ static void look(struct controller *c)
         return;
     }
     actor_begin(c->actor, &plan, begun);
-    if (plan.wakeup_ns != INT64_MAX)
-        wish_at(c, (uint64_t)plan.wakeup_ns);
+    wish_at(c, (uint64_t)plan.wakeup_ns);
     wish_at(c, actor_next_ns(c->actor));
     kube_plan_done(&plan);
 }

@@ -117,8 +117,7 @@ bool refused_now(struct core *c, const struct job *job, enum refused slot)
 
     if (!r->code || c->now_ns >= r->until_ns)
         return false;
-    if (r->code != -ESHUTDOWN) /* which never ends */
-        core_wake(c, r->until_ns);
+    core_wake(c, r->until_ns);
     return true;
 }
 
