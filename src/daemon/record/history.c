@@ -101,11 +101,6 @@ static const char *const statement_text[] = {
 };
 static_assert(ARRAY_LEN(statement_text) == STATEMENT_MAX, "a statement without text");
 
-const char *history_find_text(unsigned i)
-{
-    return i <= FIND_OWN - FIND_ANY ? statement_text[FIND_ANY + i] : NULL;
-}
-
 struct row {
     struct row *next;
     enum kind { ROW_JOB, ROW_ALLOCATION, ROW_RATE } kind;

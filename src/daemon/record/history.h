@@ -126,6 +126,3 @@ int history_search_go(struct history_search *q, uint64_t until_ns, json_t **ret,
 /* For tests: the statements that turn version K of the schema into version K+1. */
 extern const char *const history_steps[];
 extern const unsigned history_version; /* the newest */
-
-/* For tests: the statement of the @i-th kind of search; NULL: there are no more. */
-const char *history_find_text(unsigned i);
