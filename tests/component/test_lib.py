@@ -125,18 +125,21 @@ def test_example_follows_the_signal_and_gets_the_same_result(tmp_path):
         program.wait()
 
 
-def test_package_without_library_does_nothing_and_says_so(tmp_path):
-    env = environment(tmp_path, agent=False)
-    env["TIDE_LIBRARY"] = str(tmp_path / "missing.so")
-    output = python(
-        """
+WITHOUT_AGENT = """
 import threadtide as t
 print(t.available(), t.progress(1, 2), t.state(), t.set_threads(2), t.on_change(print))
 with t.freeze() as held:
     print(held)
 try:
     t.Controller()
-except FileNotFoundError:
+"""
+
+
+def test_package_without_library_does_nothing_and_says_so(tmp_path):
+    env = environment(tmp_path, agent=False)
+    env["TIDE_LIBRARY"] = str(tmp_path / "missing.so")
+    output = python(
+        WITHOUT_AGENT + """except FileNotFoundError:
     print("no library")
 import sys, threadtide.keras
 print("keras" in sys.modules, "tensorflow" in sys.modules)
@@ -148,14 +151,7 @@ print("keras" in sys.modules, "tensorflow" in sys.modules)
 
 def test_package_without_agent_does_nothing_and_finds_no_daemon(tmp_path):
     output = python(
-        """
-import threadtide as t
-print(t.available(), t.progress(1, 2), t.state(), t.set_threads(2), t.on_change(print))
-with t.freeze() as held:
-    print(held)
-try:
-    t.Controller()
-except ConnectionRefusedError:
+        WITHOUT_AGENT + """except ConnectionRefusedError:
     print("no daemon")
 for bad in (-1, 4097, 10**9):
     try:

@@ -607,60 +607,58 @@ static void every_state_of_two_jobs_on_two_cores_comes_to_rest(void **unused)
             }
 }
 
+/* A job of four threads that has been told to park three of them, and is to have one core. */
+struct shrink {
+    struct settle_process process;
+    struct settle_job job;
+    struct settle_state state;
+    struct settle_action room[SETTLE_ACTIONS_MAX(1, 1)];
+    struct settle_actions actions;
+};
+
+static void begin_shrink(struct shrink *s)
+{
+    s->process = (struct settle_process){.malleable = true,
+                                         .commanded = true,
+                                         .max = 4,
+                                         .held = 4,
+                                         .want = {1, 0},
+                                         .sent = {1, 0},
+                                         .shrink_since_ns = 1};
+    s->job = (struct settle_job){
+        .want_cores = set_of(1), .cores = set_of(15), .processes = &s->process, .n_processes = 1};
+    s->state = (struct settle_state){.now_ns = 2, .cpus = set_of(15), .jobs = &s->job, .n_jobs = 1};
+    s->actions = (struct settle_actions){.action = s->room};
+}
+
 static void a_shrink_is_waited_for_until_it_expires(void **unused)
 {
-    struct settle_process p = {.malleable = true,
-                               .commanded = true,
-                               .max = 4,
-                               .held = 4,
-                               .want = {1, 0},
-                               .sent = {1, 0},
-                               .shrink_since_ns = 1};
-    struct settle_job j = {.want_cores = set_of(1),
-                           .cores = set_of(15),
-                           .exclusive = true,
-                           .wanted = true,
-                           .running = true,
-                           .processes = &p,
-                           .n_processes = 1};
-    struct settle_state s = {.now_ns = 2, .cpus = set_of(15), .jobs = &j, .n_jobs = 1};
-    struct settle_action room[SETTLE_ACTIONS_MAX(1, 1)];
-    struct settle_actions actions = {.action = room};
+    struct shrink s;
 
-    settle(&s, &actions);
-    assert_int_equal(actions.n, 0);
-    assert_int_equal(actions.next_ns, 1 + SETTLE_GRACE_NS);
-    assert_false(j.late);
-    s.now_ns = 1 + SETTLE_GRACE_NS;
-    settle(&s, &actions);
-    assert_int_equal(actions.n, 1);
-    assert_int_equal(room[0].verb, SETTLE_NARROW);
-    assert_int_equal(actions.next_ns, SETTLE_NEVER);
-    assert_true(j.late);
+    begin_shrink(&s);
+    s.job.exclusive = s.job.wanted = s.job.running = true;
+    settle(&s.state, &s.actions);
+    assert_int_equal(s.actions.n, 0);
+    assert_int_equal(s.actions.next_ns, 1 + SETTLE_GRACE_NS);
+    assert_false(s.job.late);
+    s.state.now_ns = 1 + SETTLE_GRACE_NS;
+    settle(&s.state, &s.actions);
+    assert_int_equal(s.actions.n, 1);
+    assert_int_equal(s.room[0].verb, SETTLE_NARROW);
+    assert_int_equal(s.actions.next_ns, SETTLE_NEVER);
+    assert_true(s.job.late);
 }
 
 /* A paused job's agents get a smaller target when the job goes on, so no job waits for them. */
 static void what_stands_still_is_not_waited_for(void **unused)
 {
-    struct settle_process p = {.malleable = true,
-                               .commanded = true,
-                               .max = 4,
-                               .held = 4,
-                               .want = {1, 0},
-                               .sent = {1, 0},
-                               .shrink_since_ns = 1};
-    struct settle_job j = {.want_cores = set_of(1),
-                           .cores = set_of(15),
-                           .paused = true,
-                           .processes = &p,
-                           .n_processes = 1};
-    struct settle_state s = {.now_ns = 2, .cpus = set_of(15), .jobs = &j, .n_jobs = 1};
-    struct settle_action room[SETTLE_ACTIONS_MAX(1, 1)];
-    struct settle_actions actions = {.action = room};
+    struct shrink s;
 
-    settle(&s, &actions);
-    assert_int_equal(actions.n, 1);
-    assert_int_equal(room[0].verb, SETTLE_NARROW);
+    begin_shrink(&s);
+    s.job.paused = true;
+    settle(&s.state, &s.actions);
+    assert_int_equal(s.actions.n, 1);
+    assert_int_equal(s.room[0].verb, SETTLE_NARROW);
 }
 
 int main(void)
