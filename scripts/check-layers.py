@@ -49,7 +49,7 @@ LIBRARIES = {
     "ini.h": ("daemon", "unit", "hub"),
     "microhttpd.h": ("host",),
     "jansson.h": ("daemon", "cli", "host", "sim", "kube", "edge", "unit", "hub"),
-    "systemd/": ("daemon", "host", "kube", "edge", "unit", "hub"),
+    "systemd/": ("daemon", "host", "kube", "edge", "unit", "hub", "cli"),
     "curses.h": ("cli",),
     "ncurses.h": ("cli",),
     "ncursesw/": ("cli",),

@@ -9,6 +9,8 @@
 #     check                   Debian packages that the tests need besides
 #     cluster                 Debian packages that virtual machines for tests need
 #     docker                  Docker Engine, for demo-docker
+#     ui                      node, chromium and promtool of Debian, and the npm packages that
+#                             ui/package-lock.json pins, in ui/node_modules
 #     kube                    etcd, Kubernetes, KWOK and Helm of tests/kube/tools, built with Go in
 #                             ~/.cache/threadtide/kube; takes ten minutes of two cores, once
 #     tf221 | tf218 | tf215   virtual environment .venv, .venv-tf218, .venv-tf215 with the pinned
@@ -35,6 +37,7 @@ check_packages="g++ clang clang-tidy clang-format libcmocka-dev libeigen3-dev mu
 cluster_packages="qemu-system-x86 busybox-static e2fsprogs kmod systemd dbus iproute2 python3-pytest
     containernetworking-plugins $docker_packages"
 kube_packages="openssl iproute2"
+ui_packages="prometheus fonts-dejavu-core"
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: %s\n' "$@" >&2; exit 1; }
@@ -237,10 +240,36 @@ make_kube() {
     mv "$dir.new" "$dir"
 }
 
-[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [docker] [kube] [tf221] [tf218] [tf215]"
+# Ubuntu's chromium is a snap, which needs a running snapd: TIDE_CHROMIUM names a browser there.
+has_browser() {
+    [ -x "${TIDE_CHROMIUM:-/usr/bin/chromium}" ] || [ -x /usr/bin/google-chrome ]
+}
+
+# The pinned packages are made anew when the lock file is another. 77: no node, npm or registry here.
+make_ui() {
+    local stamp="$root/ui/node_modules/tide-stamp" wanted
+    wanted=$(cksum <"$root/ui/package-lock.json")
+    [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ] || return 0
+    (
+        flock 9
+        [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ] || exit 0
+        say "ui: $(node --version), the packages of ui/package-lock.json"
+        cd "$root/ui"
+        if ! npm ci --no-audit --no-fund --loglevel=error >node_modules.log 2>&1; then
+            tail -n 20 node_modules.log >&2
+            die "ui: npm could not install what ui/package-lock.json pins"
+        fi
+        rm -f node_modules.log
+        echo "$wanted" >"$stamp"
+    ) 9>"$root/ui/node_modules.lock"
+    rm -f "$root/ui/node_modules.lock"
+}
+
+[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [docker] [ui] [kube] [tf221] [tf218] [tf215]"
 packages=""
 venvs=""
 kube=""
+ui=""
 for word in "$@"; do
     case $word in
     build) packages="$packages $build_packages" ;;
@@ -248,6 +277,12 @@ for word in "$@"; do
     cluster) packages="$packages $cluster_packages" ;;
     docker) packages="$packages $docker_packages" ;;
     kube) packages="$packages $kube_packages" kube=1 ;;
+    ui)
+        packages="$packages $ui_packages" ui=1
+        command -v node >/dev/null || packages="$packages nodejs"
+        command -v npm >/dev/null || packages="$packages npm"
+        has_browser || packages="$packages chromium"
+        ;;
     tf221 | tf218 | tf215) venvs="$venvs $word" ;;
     *) die "unknown word '$word'" ;;
     esac
@@ -260,6 +295,7 @@ for word in $venvs; do
     *) make_venv "$word" "$root/.venv-$word" ;;
     esac
 done
+[ -z "$ui" ] || make_ui
 if [ -n "$kube" ]; then
     make_kube
     make_helm

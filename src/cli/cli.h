@@ -58,6 +58,7 @@ struct command {
     X(pin)                                                                                         \
     X(unpin)                                                                                       \
     X(top)                                                                                         \
+    X(dashboard)                                                                                   \
     X(explain)                                                                                     \
     X(history)                                                                                     \
     X(events)                                                                                      \
@@ -113,6 +114,12 @@ int cli_help(const struct command *cmd);
 
 /* The program's last step: output that cannot be written turns CLI_OK into CLI_FAILED. */
 int cli_end(const struct command *cmd, int r);
+
+/*
+ * Becomes @program, which lies beside this one. Returns an exit code after the message if it
+ * cannot; become.c.
+ */
+int cli_become(const struct command *cmd, const char *program, char **argv);
 
 /* True if stdout is a terminal that shows colours and NO_COLOR is not set. */
 bool cli_color(void);

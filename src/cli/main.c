@@ -48,7 +48,7 @@ static int overview(void)
            "several share the cores of one machine. The programs stay as they are.\n\n"
            "Commands:\n");
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-        printf("  %-8s  %s\n", commands[i]->name, commands[i]->brief);
+        printf("  %-9s  %s\n", commands[i]->name, commands[i]->brief);
     printf("\n"
            "Try it:\n"
            "  tide run --name cnn -- python train.py    start a training under control\n"

@@ -5,28 +5,9 @@
  */
 #include "cli/cli.h"
 
-#include <errno.h>
-#include <limits.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
-#define PROGRAM "tide-sim"
-
 static int sim_run(int argc, char **argv)
 {
-    char path[PATH_MAX + sizeof(PROGRAM)];
-    ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
-    char *slash;
-
-    if (n < 0 || n == PATH_MAX)
-        return cli_error(&command_sim, CLI_FAILED, NULL, "cannot find %s: /proc/self/exe: %s",
-                         PROGRAM, n < 0 ? strerror(errno) : "too long");
-    path[n] = '\0';
-    slash = strrchr(path, '/');
-    strcpy(slash ? slash + 1 : path, PROGRAM);
-    execv(path, argv);
-    return cli_error(&command_sim, CLI_FAILED, NULL, "cannot run %s: %s", path, strerror(errno));
+    return cli_become(&command_sim, "tide-sim", argv);
 }
 
 const struct command command_sim = {

@@ -415,6 +415,13 @@ int http_request(const char *socket_path, const char *method, const char *path, 
     return 0;
 }
 
+int http_connect(const char *socket_path, unsigned timeout_ms, int *ret_fd, struct error *err)
+{
+    int r = connect_to(socket_path, clock_now_ns() + timeout_ms * NS_PER_MS, ret_fd);
+
+    return r < 0 ? describe(err, r, socket_path, timeout_ms) : 0;
+}
+
 int http_stream_open(const char *socket_path, const char *path, const char *last,
                      unsigned timeout_ms, struct http_stream *ret, int *ret_status, char **ret_body,
                      struct error *err)

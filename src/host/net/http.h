@@ -31,6 +31,12 @@
 int http_request(const char *socket_path, const char *method, const char *path, const char *body,
                  unsigned timeout_ms, int *ret_status, char **ret_body, struct error *err);
 
+/*
+ * Connects to the server listening on @socket_path, with the checks above, for a caller that
+ * exchanges by itself. Returns 0 with a descriptor that does not block, or as http_request() does.
+ */
+int http_connect(const char *socket_path, unsigned timeout_ms, int *ret_fd, struct error *err);
+
 /* An endless answer: server-sent events, line by line. */
 struct http_stream {
     int fd; /* to poll for POLLIN; does not block */

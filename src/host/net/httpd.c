@@ -54,6 +54,11 @@ struct httpd {
     bool ending;
 };
 
+struct header {
+    const char *name;
+    char *value;
+};
+
 struct exchange {
     struct httpd_request request;
     struct httpd *server;
@@ -62,6 +67,8 @@ struct exchange {
     struct connection *peer;
     char *body, *text;
     const char *type;
+    struct header header[HTTPD_HEADERS_MAX];
+    unsigned headers;
     size_t len, limit; /* bytes of the body received, and kept at most */
     size_t charged;    /* bytes that count towards bodies_max */
     unsigned status;
@@ -136,6 +143,17 @@ void httpd_stream(struct httpd_request *r, const char *type, httpd_reader *reade
     resume(x);
 }
 
+int httpd_add_header(struct httpd_request *r, const char *name, const char *value)
+{
+    struct exchange *x = (struct exchange *)r;
+    char *copy = x->headers < HTTPD_HEADERS_MAX ? strdup(value) : NULL;
+
+    if (!copy)
+        return x->headers < HTTPD_HEADERS_MAX ? -ENOMEM : -ENOSPC;
+    x->header[x->headers++] = (struct header){.name = name, .value = copy};
+    return 0;
+}
+
 void httpd_wake(struct httpd_request *r)
 {
     resume((struct exchange *)r);
@@ -199,6 +217,11 @@ static enum MHD_Result send_answer(struct exchange *x)
         snprintf(seconds, sizeof(seconds), "%u", x->request.retry_s);
         MHD_add_response_header(response, "Retry-After", seconds);
     }
+    for (unsigned i = 0; i < x->headers; i++)
+        if (MHD_add_response_header(response, x->header[i].name, x->header[i].value) == MHD_NO) {
+            MHD_destroy_response(response); /* an answer without what protects it is none */
+            return MHD_NO;
+        }
     r = MHD_queue_response(x->connection, x->status, response);
     MHD_destroy_response(response);
     return r;
@@ -371,6 +394,31 @@ const char *httpd_header(const struct httpd_request *r, const char *key)
     return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, key);
 }
 
+struct visit {
+    int (*each)(void *arg, const char *key, const char *value);
+    void *arg;
+    int result;
+};
+
+static enum MHD_Result on_argument(void *arg, enum MHD_ValueKind kind, const char *key,
+                                   const char *value)
+{
+    struct visit *v = arg;
+
+    v->result = v->each(v->arg, key, value ? value : "");
+    return v->result ? MHD_NO : MHD_YES;
+}
+
+int httpd_arguments(const struct httpd_request *r,
+                    int (*each)(void *arg, const char *key, const char *value), void *arg)
+{
+    const struct exchange *x = (const struct exchange *)r;
+    struct visit v = {.each = each, .arg = arg};
+
+    MHD_get_connection_values(x->connection, MHD_GET_ARGUMENT_KIND, on_argument, &v);
+    return v.result;
+}
+
 static enum MHD_Result begin(struct httpd *s, struct MHD_Connection *connection, const char *method,
                              const char *path, void **slot)
 {
@@ -460,6 +508,8 @@ static void on_completed(void *arg, struct MHD_Connection *connection, void **sl
     sd_event_source_disable_unref(x->gone);
     unlink_exchange(x);
     drop_body(x);
+    for (unsigned i = 0; i < x->headers; i++)
+        free(x->header[i].value);
     free(x->text);
     free(x);
 }

@@ -12,7 +12,8 @@
  * One turn of the loop handles requests for HTTPD_TURN_NS; further ones wait for the next turn, so
  * that sources of a higher priority come in between.
  *
- * Event loop's thread; used by tided (api.c) and tide-kube (chiefs_channel.c, kube_metrics.c).
+ * Event loop's thread; used by tided (api.c), tide-kube (chiefs_channel.c, kube_metrics.c) and
+ * tide-dashboard.
  */
 #pragma once
 
@@ -30,6 +31,8 @@
 #define HTTPD_FILES      8192       /* wanted limit of descriptors … */
 #define HTTPD_FILES_KEPT 256        /* … and those reserved for other uses than connections */
 #define HTTPD_TURN_NS    2000000
+
+#define HTTPD_HEADERS_MAX 12 /* that a handler adds to one answer */
 
 struct httpd;
 
@@ -94,6 +97,19 @@ const char *httpd_header(const struct httpd_request *r, const char *key);
  */
 void httpd_answer(struct httpd_request *r, unsigned status, const char *type, char *text,
                   bool close);
+
+/*
+ * Adds a header to the answer that will be given; call it before httpd_answer() or httpd_stream().
+ * @name is a literal, @value is copied. Returns 0, -ENOSPC (HTTPD_HEADERS_MAX) or -ENOMEM.
+ */
+int httpd_add_header(struct httpd_request *r, const char *name, const char *value);
+
+/*
+ * Calls @each with each argument of the query, decoded, until it returns other than 0, which is
+ * returned. During the handler's call only.
+ */
+int httpd_arguments(const struct httpd_request *r,
+                    int (*each)(void *arg, const char *key, const char *value), void *arg);
 
 /*
  * Fills @buf and returns how many bytes; 0: nothing yet, and httpd_wake() will be called; or one of

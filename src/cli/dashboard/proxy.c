@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/dashboard/proxy.h"
+
+#include "base/cleanup.h"
+#include "base/rundir.h"
+#include "host/net/http.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#define CONNECT_MS 200 /* a daemon whose queue is full may delay the page so long */
+#define URL_MAX    4096
+#define READ_BYTES 16384
+
+struct call {
+    struct httpd_request *request;
+    sd_event_source *io, *timer;
+    int fd;
+    char *out; /* the request, of which @sent bytes are on their way */
+    size_t out_len, sent;
+    char *in; /* the answer; of a stream, what is left of it */
+    size_t in_len, in_size;
+    bool events, stream, ended; /* may become a stream; is one; tided has closed it */
+    bool metrics;
+};
+
+/* What the page asks for. A prefix that ends in "/" stands for all below it. */
+static const struct {
+    const char *method, *path;
+} allowed[] = {
+    {"GET", "/v1/"},
+    {"GET", "/metrics"},
+    {"PATCH", "/v1/jobs/"},
+    {"DELETE", "/v1/jobs/"},
+    {"PUT", "/v1/policy"},
+    {"PUT", "/v1/power/cap"},
+    {"DELETE", "/v1/power/cap"},
+};
+
+static bool is_allowed(const char *method, const char *path)
+{
+    for (size_t i = 0; i < ARRAY_LEN(allowed); i++) {
+        size_t len = strlen(allowed[i].path);
+
+        if (strcmp(method, allowed[i].method) != 0)
+            continue;
+        if (allowed[i].path[len - 1] == '/' ? strncmp(path, allowed[i].path, len) == 0
+                                            : strcmp(path, allowed[i].path) == 0)
+            return true;
+    }
+    return false;
+}
+
+void proxy_refuse(struct httpd_request *r, unsigned status, const char *message, const char *hint)
+{
+    json_t *body = json_pack("{s:{s:s,s:s}}", "error", "message", message, "hint", hint);
+
+    httpd_answer(r, status, "application/json", body ? json_dumps(body, JSON_COMPACT) : NULL,
+                 false);
+    json_decref(body);
+}
+
+/* ---- the call ---- */
+
+static void hang_up(struct call *c)
+{
+    c->io = sd_event_source_disable_unref(c->io);
+    c->timer = sd_event_source_disable_unref(c->timer);
+    c->fd = close_fd(c->fd);
+}
+
+static void fail(struct call *c, int code, const char *message)
+{
+    hang_up(c);
+    c->ended = true;
+    if (c->stream)
+        httpd_wake(c->request);
+    else
+        proxy_refuse(c->request, code == -ENOENT ? 503 : 502, message,
+                     code == -ENOENT ? "A daemon starts with the first job of 'tide run'." : "");
+}
+
+static ssize_t on_room(void *arg, char *buf, size_t max)
+{
+    struct call *c = arg;
+    size_t n = c->in_len < max ? c->in_len : max;
+
+    memcpy(buf, c->in, n);
+    memmove(c->in, c->in + n, c->in_len - n);
+    c->in_len -= n;
+    if (c->io && c->in_len < PROXY_STREAM_MAX)
+        sd_event_source_set_io_events(c->io, EPOLLIN);
+    return n ? (ssize_t)n : c->ended ? HTTPD_END : 0;
+}
+
+/* True once the answer is a stream of events, whose head is taken off. */
+static bool becomes_stream(struct call *c)
+{
+    const char *end = c->events && c->in_len ? memmem(c->in, c->in_len, "\r\n\r\n", 4) : NULL;
+    size_t head = end ? (size_t)(end + 4 - c->in) : 0;
+
+    if (!end || head < 13 || memcmp(c->in + 8, " 200 ", 5) != 0)
+        return false;
+    memmove(c->in, c->in + head, c->in_len - head);
+    c->in_len -= head;
+    c->stream = true;
+    c->timer = sd_event_source_disable_unref(c->timer);
+    httpd_stream(c->request, "text/event-stream", on_room, c);
+    return true;
+}
+
+static void take_answer(struct call *c, bool eof)
+{
+    struct http_response answer;
+    int r;
+
+    if (c->stream || becomes_stream(c)) {
+        c->ended = eof;
+        if (eof)
+            hang_up(c);
+        else if (c->in_len >= PROXY_STREAM_MAX)
+            sd_event_source_set_io_events(c->io, 0); /* until the browser has read some */
+        httpd_wake(c->request);
+        return;
+    }
+    r = http_parse_response(c->in ? c->in : "", c->in_len, eof, &answer);
+    if (r == -EAGAIN)
+        return;
+    if (r < 0) {
+        fail(c, r,
+             r == -EMSGSIZE ? "the daemon's answer is too long for the page"
+                            : "the daemon's answer is cut off or is not HTTP");
+        return;
+    }
+    hang_up(c);
+    if (answer.status == 429)
+        c->request->retry_s = 1;
+    httpd_answer(c->request, (unsigned)answer.status,
+                 c->metrics ? "text/plain; version=0.0.4" : "application/json", answer.body, false);
+}
+
+/* Returns how many bytes came, 0 at the end, or -errno. */
+static ssize_t read_some(struct call *c)
+{
+    ssize_t n;
+
+    if (c->in_size - c->in_len < READ_BYTES) {
+        size_t size = c->in_size ? 2 * c->in_size : 2 * READ_BYTES;
+        char *bigger = realloc(c->in, size);
+
+        if (!bigger)
+            return -ENOMEM;
+        c->in = bigger;
+        c->in_size = size;
+    }
+    n = recv(c->fd, c->in + c->in_len, READ_BYTES, 0);
+    if (n < 0)
+        return -errno;
+    c->in_len += (size_t)n;
+    return n;
+}
+
+static int send_some(struct call *c)
+{
+    ssize_t n = send(c->fd, c->out + c->sent, c->out_len - c->sent, MSG_NOSIGNAL);
+
+    if (n < 0 && errno != EAGAIN && errno != EINTR && errno != EPIPE)
+        return -errno;
+    /* EPIPE: a server may refuse early and close the connection; its answer counts. */
+    c->sent = n < 0 && errno == EPIPE ? c->out_len : c->sent + (n > 0 ? (size_t)n : 0);
+    if (c->sent == c->out_len)
+        return sd_event_source_set_io_events(c->io, EPOLLIN);
+    return 0;
+}
+
+static int on_io(sd_event_source *source, int fd, uint32_t events, void *arg)
+{
+    struct call *c = arg;
+    ssize_t n = 0;
+
+    if (events & EPOLLOUT && c->sent < c->out_len)
+        n = send_some(c);
+    if (n >= 0 && events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
+        n = read_some(c);
+        if (n >= 0)
+            take_answer(c, n == 0);
+    }
+    if (n < 0 && n != -EAGAIN && n != -EINTR)
+        fail(c, (int)n, "the connection to the daemon broke");
+    return 0;
+}
+
+static int on_late(sd_event_source *source, uint64_t usec, void *arg)
+{
+    fail(arg, -ETIMEDOUT, "the daemon does not answer");
+    return 0;
+}
+
+/* ---- the request ---- */
+
+struct url {
+    char text[URL_MAX];
+    size_t len;
+};
+
+static int put(struct url *u, const char *text)
+{
+    size_t n = strlen(text);
+
+    if (u->len + n >= sizeof(u->text))
+        return -ENAMETOOLONG;
+    memcpy(u->text + u->len, text, n + 1);
+    u->len += n;
+    return 0;
+}
+
+static int put_escaped(struct url *u, const char *text)
+{
+    int r = http_escape(text, u->text + u->len, sizeof(u->text) - u->len);
+
+    if (r == 0)
+        u->len += strlen(u->text + u->len);
+    return r;
+}
+
+static int put_argument(void *arg, const char *key, const char *value)
+{
+    struct url *u = arg;
+    int r = put(u, strchr(u->text, '?') ? "&" : "?");
+
+    if (r == 0)
+        r = put_escaped(u, key);
+    if (r == 0)
+        r = put(u, "=");
+    return r < 0 ? r : put_escaped(u, value);
+}
+
+/* The path came decoded: each segment is encoded anew. */
+static int make_url(const struct httpd_request *r, struct url *ret)
+{
+    _cleanup_free_ char *path = strdup(r->path + 1);
+    char *rest = path, *segment;
+    int error = path ? 0 : -ENOMEM;
+
+    while (error == 0 && (segment = strsep(&rest, "/"))) {
+        error = put(ret, "/");
+        if (error == 0)
+            error = put_escaped(ret, segment);
+    }
+    return error < 0 ? error : httpd_arguments(r, put_argument, ret);
+}
+
+/* A header's value that holds a line's end would begin another header. */
+static bool is_plain(const char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 0x7f)
+            return false;
+    return true;
+}
+
+/* HTTP/1.0 keeps the server from sending chunks. */
+static int make_request(const struct httpd_request *r, char **ret, size_t *ret_len)
+{
+    const char *last = httpd_header(r, "Last-Event-ID");
+    struct url url = {0};
+    int n = make_url(r, &url);
+
+    if (n < 0)
+        return n;
+    if (last && !is_plain(last))
+        return -EINVAL;
+    n = asprintf(ret,
+                 "%s %s HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                 "%s%s%sContent-Length: %zu\r\n\r\n%s",
+                 r->method, url.text, last ? "Last-Event-ID: " : "", last ? last : "",
+                 last ? "\r\n" : "", r->body_len, r->body);
+    if (n < 0) {
+        *ret = NULL;
+        return -ENOMEM;
+    }
+    *ret_len = (size_t)n;
+    return 0;
+}
+
+/* The system's daemon, or the user's own when that one does not run, as `tide` finds it. */
+static int dial(int *ret_fd, struct error *err)
+{
+    char dir[RUNDIR_PATH_MAX], own[RUNDIR_PATH_MAX];
+    char path[RUNDIR_PATH_MAX + sizeof(RUNDIR_API_SOCKET) + 1];
+    int r = rundir_find(dir);
+
+    if (r < 0)
+        return error_set(err, r, "TIDE_DIR or XDG_RUNTIME_DIR is too long for a socket");
+    snprintf(path, sizeof(path), "%s/" RUNDIR_API_SOCKET, dir);
+    r = http_connect(path, CONNECT_MS, ret_fd, err);
+    if ((r == -ENOENT || r == -ECONNREFUSED || r == -EACCES) && rundir_user(own) == 0 &&
+        strcmp(own, dir) != 0) {
+        snprintf(path, sizeof(path), "%s/" RUNDIR_API_SOCKET, own);
+        r = http_connect(path, CONNECT_MS, ret_fd, err);
+    }
+    return r == -ECONNREFUSED ? -ENOENT : r;
+}
+
+static void call_free(struct call *c)
+{
+    hang_up(c);
+    free(c->out);
+    free(c->in);
+    free(c);
+}
+
+void proxy_pass(sd_event *event, struct httpd_request *r)
+{
+    struct call *c;
+    struct error err = {0};
+    int error;
+
+    if (!is_allowed(r->method, r->path)) {
+        proxy_refuse(r, 403, "the page does not do that", "'tide help' lists what can be done.");
+        return;
+    }
+    c = calloc(1, sizeof(*c));
+    if (!c) {
+        proxy_refuse(r, 500, "out of memory", "");
+        return;
+    }
+    *c = (struct call){.request = r,
+                       .fd = -1,
+                       .events = strcmp(r->path, "/v1/events") == 0,
+                       .metrics = strcmp(r->path, "/metrics") == 0};
+    r->context = c;
+    error = make_request(r, &c->out, &c->out_len);
+    if (error < 0) {
+        proxy_refuse(r, 400, "the path or an argument is too long or no text", "");
+        return;
+    }
+    error = dial(&c->fd, &err);
+    if (error < 0) {
+        fail(c, error, err.text);
+        return;
+    }
+    error = sd_event_add_io(event, &c->io, c->fd, EPOLLIN | EPOLLOUT, on_io, c);
+    if (error >= 0)
+        error = sd_event_add_time_relative(event, &c->timer, CLOCK_MONOTONIC,
+                                           PROXY_TIMEOUT_MS * UINT64_C(1000), 0, on_late, c);
+    if (error < 0)
+        fail(c, error, "out of memory");
+}
+
+void proxy_over(struct httpd_request *r)
+{
+    if (r->context)
+        call_free(r->context);
+    r->context = NULL;
+}

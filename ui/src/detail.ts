@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One job: what it has, why, how it speeds up, and what its owner may change. */
+import { Changed, Explanation, get, Job, jobPath, Problem, send } from "./api";
+import { Chart } from "./chart";
+import { swatch } from "./colour";
+import { announce, h, Rows, setText } from "./dom";
+import { bytes, clock, count, duration, energy, figure, moment, UNKNOWN, watts } from "./format";
+import { Live } from "./live";
+
+const EXPLAIN_MS = 3000;
+
+export class Detail {
+  readonly element: HTMLElement;
+  private id: string | null = null;
+  private opener: HTMLElement | null = null;
+  private timer = 0;
+  private readonly name = h("h2", { id: "detail-name" });
+  private readonly facts = h("dl", { class: "facts" });
+  private readonly factRows = new Map<string, HTMLElement>();
+  private readonly controls = h("div", { class: "controls" });
+  private readonly says = h("p", { class: "says", role: "status" });
+  private readonly list = h("ol", { class: "changes" });
+  private readonly none = h("p", { class: "none" }, "Nothing was recorded yet.");
+  private readonly curveBox = h("div", { class: "speedup", hidden: true });
+  private readonly changes: Rows<Explanation["changes"][number], HTMLLIElement>;
+  private readonly curve: Chart;
+  private fields: Controls | null = null;
+
+  constructor(private readonly live: Live, private readonly onClose: () => void) {
+    const box = h("div");
+    this.curve = new Chart(box, {
+      height: 150, label: "Speed against threads, as measured", plain: "Threads", axis: (v) => `×${figure(v)}`,
+      curves: [{ label: "measured", colour: "active", width: 2, value: (v) => (v === null ? UNKNOWN : `×${figure(v)}`) },
+        { label: "ideal", colour: "faint", dash: [4, 4], value: (v) => (v === null ? UNKNOWN : `×${figure(v)}`) }],
+    });
+    this.curveBox.append(h("h3", {}, "Speed with more threads"), h("p", { class: "small" }), box);
+    this.changes = new Rows(this.list, (c) => `${c.time}/${c.to}/${c.cores}`, () => h("li"), (row, c) => {
+      if (row.childElementCount) return;
+      row.append(h("time", {}, moment(c.time)), h("b", {}, c.from === c.to ? count(c.to, "thread") : `${c.from} → ${c.to} threads`),
+        c.cores ? h("span", { class: "cores" }, `cores ${c.cores}`) : "", h("span", { class: "why" }, c.reason || "no reason was recorded"),
+        c.latency_us ? h("span", { class: "small" }, `in place after ${figure(c.latency_us / 1000)} ms`) : "");
+    });
+    this.element = h("aside", { class: "detail", hidden: true, "aria-labelledby": "detail-name", tabindex: -1 },
+      h("header", {}, this.name, h("button", { class: "plain", onclick: () => this.close(), "aria-label": "Close (Escape)" }, "✕")),
+      h("div", { class: "body" }, this.facts, this.controls, this.says, h("h3", {}, "Why"), this.none, this.list, this.curveBox));
+    this.element.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape") return;
+      event.stopPropagation();
+      this.close();
+    });
+  }
+
+  open(id: string, opener: HTMLElement | null): void {
+    const job = this.live.jobs.find((j) => j.id === id);
+    if (!job) return;
+    this.opener = opener;
+    this.id = id;
+    this.element.hidden = false;
+    this.name.replaceChildren(swatch(id), job.name || id);
+    this.changes.show([]);
+    this.curveBox.hidden = true;
+    this.says.textContent = "";
+    this.fields = this.live.mayChange(job) ? new Controls(job, (what, body) => void this.change(what, body)) : null;
+    this.controls.replaceChildren(this.fields ? this.fields.element
+      : h("p", { class: "small" }, `${job.owner}'s job: only ${job.owner} and administrators may change it.`));
+    this.show();
+    void this.explain();
+    this.element.focus();
+  }
+
+  close(): void {
+    if (this.id === null) return;
+    this.id = null;
+    clearTimeout(this.timer);
+    this.element.hidden = true;
+    this.onClose();
+    this.opener?.focus();
+  }
+
+  get shown(): string | null {
+    return this.id;
+  }
+
+  /** With each look at the machine. */
+  show(): void {
+    const job = this.live.jobs.find((j) => j.id === this.id);
+    if (!job) {
+      if (this.id !== null) {
+        this.says.textContent = "This job has ended: its history is on the page Time.";
+        this.controls.replaceChildren();
+      }
+      return;
+    }
+    this.fact("State", job.state + (job.note ? `: ${job.note}` : ""));
+    this.fact("Owner", job.owner);
+    this.fact("Threads", job.cores || job.active ? `${job.active} active, ${job.target} allowed, built with ${job.max || UNKNOWN}` : "waits");
+    this.fact("Cores", job.cores || UNKNOWN);
+    this.fact("Weight, priority, class", `${job.weight}, ${job.priority}, ${job.class}`);
+    this.fact("Limits", `at least ${job.min}${job.limit === null ? "" : `, at most ${job.limit}`}${job.pinned === null ? "" : `, held at ${job.pinned} by ${job.pinned_by}`}`);
+    this.fact("Memory", job.memory_used === null ? UNKNOWN : bytes(job.memory_used));
+    this.fact("Time", `ran ${duration(job.run_s)}${job.wait_s >= 1 ? `, waited ${duration(job.wait_s)}` : ""}`);
+    if (job.power_uw !== undefined) this.fact("Power", `${watts(job.power_uw)} (${job.energy_basis ?? "?"})`);
+    if (job.energy_uj !== undefined) this.fact("Energy", `${energy(job.energy_uj)} (${energy(job.energy_low_uj)} to ${energy(job.energy_high_uj)})`);
+    this.fact("Runtimes", job.backends.map((b) => `${b.name} ${b.version}`).join(", ") || UNKNOWN);
+    this.fact("Now", job.reason || UNKNOWN);
+    this.fields?.show(job);
+  }
+
+  private fact(name: string, value: string): void {
+    let place = this.factRows.get(name);
+    if (!place) {
+      place = h("dd");
+      this.factRows.set(name, place);
+      this.facts.append(h("dt", {}, name), place);
+    }
+    setText(place, value);
+  }
+
+  private async explain(): Promise<void> {
+    const id = this.id;
+    clearTimeout(this.timer);
+    if (id === null) return;
+    try {
+      const told = await get<Explanation>(jobPath(id, "/explain"));
+      if (this.id !== id) return;
+      const newest = [...told.changes].reverse();
+      this.changes.show(newest);
+      this.none.hidden = newest.length > 0;
+      this.showCurve(told.speedup);
+    } catch (error) {
+      if (this.id === id && error instanceof Problem && error.status !== 0) setText(this.none, error.message);
+    }
+    this.timer = window.setTimeout(() => void this.explain(), EXPLAIN_MS);
+  }
+
+  private showCurve(speedup: Explanation["speedup"]): void {
+    this.curveBox.hidden = !speedup || speedup.counts < 2;
+    if (!speedup || this.curveBox.hidden) return;
+    const threads = speedup.table.map((_, i) => i + 1);
+    setText(this.curveBox.querySelector("p")!, `From ${count(speedup.counts, "thread count")}, confidence ${Math.round(speedup.confidence * 100)} %. ` +
+      `A change of threads takes ${figure(speedup.resize_us / 1000)} ms.`);
+    this.curve.show([threads, speedup.table, threads], [1, threads.length]);
+  }
+
+  private async change(what: string, body: unknown): Promise<void> {
+    const id = this.id;
+    if (id === null) return;
+    this.says.textContent = `${what} …`;
+    try {
+      const done = body === null ? await send<Changed>("DELETE", jobPath(id)) : await send<Changed>("PATCH", jobPath(id), body);
+      const how = body === null ? "asked to end" : done.changed === false ? "was so already"
+        : done.status === "pending" ? "is in place as soon as the job has threads"
+        : done.status === "partial" ? "not all processes have answered yet" : "done";
+      this.says.textContent = `${what}: ${how}, ${clock(Date.now() / 1000)}.`;
+    } catch (error) {
+      const problem = error instanceof Problem ? error : new Problem(0, String(error));
+      this.says.textContent = `${what}: ${problem.message}. ${problem.hint}`;
+    }
+    announce(this.says.textContent);
+    this.live.lookSoon();
+    void this.explain();
+  }
+}
+
+/** What the owner may change. A field that is being edited keeps what was typed. */
+class Controls {
+  readonly element: HTMLElement;
+  private readonly threads: HTMLInputElement;
+  private readonly weight: HTMLInputElement;
+  private readonly pin: HTMLButtonElement;
+  private readonly hold: HTMLButtonElement;
+  private job: Job;
+
+  constructor(job: Job, change: (what: string, body: unknown) => void) {
+    const field = (label: string, input: HTMLInputElement, set: () => void, more: Node | string = "") =>
+      h("form", { class: "field", onsubmit: (event: Event) => {
+        event.preventDefault();
+        if (input.reportValidity()) set();
+      } }, h("label", {}, label, input), h("button", { type: "submit" }, "Set"), more);
+    this.job = job;
+    this.threads = h("input", { type: "number", min: 1, max: 4096, required: true, value: job.target || 1, inputmode: "numeric" });
+    this.weight = h("input", { type: "number", min: 1, max: 10000, required: true, value: job.weight, inputmode: "numeric" });
+    this.pin = h("button", { onclick: () => change(this.job.kept ? "Unpin" : "Pin", { pin: !this.job.kept }) }, "Pin");
+    this.hold = h("button", { onclick: () => change(this.job.state === "held" ? "Release" : "Hold", { held: this.job.state !== "held" }) }, "Hold");
+    const end = h("button", { class: "danger", onclick: () => {
+      if (confirm(`Ask ${this.job.name || this.job.id} to end (SIGTERM)?`)) change("End", null);
+    } }, "End…");
+    this.element = h("fieldset", {}, h("legend", {}, "Change"),
+      field("Threads", this.threads, () => change("Threads", { threads: Number(this.threads.value) }),
+        h("button", { type: "button", onclick: () => change("Automatic", { auto: true }) }, "Automatic")),
+      field("Weight", this.weight, () => change("Weight", { weight: Number(this.weight.value) })),
+      h("div", { class: "field" }, this.pin, this.hold, end));
+    this.show(job);
+  }
+
+  show(job: Job): void {
+    this.job = job;
+    setText(this.pin, job.kept ? "Unpin" : "Pin to its cores");
+    setText(this.hold, job.state === "held" ? "Release" : "Hold back");
+    this.pin.disabled = job.cores === "";
+    this.hold.hidden = !(job.state === "held" || job.state === "queued");
+    this.threads.disabled = job.state === "held" || job.state === "queued";
+    if (document.activeElement !== this.threads && job.target) this.threads.value = String(job.target);
+    if (document.activeElement !== this.weight) this.weight.value = String(job.weight);
+  }
+}

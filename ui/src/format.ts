@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Figures as people read them. What is unknown is a dash and never 0. */
+
+export const UNKNOWN = "–";
+
+export function number(value: number, digits = 0): string {
+  return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+}
+
+/** 3 significant digits: 0.123, 1.23, 12.3, 123, 1,234. */
+export function figure(value: number): string {
+  const size = Math.abs(value);
+  return number(value, size >= 100 || size === 0 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3);
+}
+
+/** "42 s", "3 min 05 s", "2 h 10 min", "4 d 3 h". */
+export function duration(seconds: number): string {
+  const s = Math.max(0, Math.round(seconds));
+  const two = (n: number) => String(n).padStart(2, "0");
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ${two(s % 60)} s`;
+  if (s < 86400) return `${Math.floor(s / 3600)} h ${two(Math.floor(s / 60) % 60)} min`;
+  return `${Math.floor(s / 86400)} d ${Math.floor(s / 3600) % 24} h`;
+}
+
+export function clock(seconds: number, withSeconds = true): string {
+  return new Date(seconds * 1000).toLocaleTimeString("en-GB", withSeconds ? {} : { hour: "2-digit", minute: "2-digit" });
+}
+
+/** The time alone today, with the day before it else. */
+export function moment(seconds: number): string {
+  const date = new Date(seconds * 1000);
+  const today = date.toDateString() === new Date().toDateString();
+  return today ? clock(seconds) : `${date.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${clock(seconds, false)}`;
+}
+
+export function bytes(value: number): string {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let at = 0;
+  while (value >= 1024 && at < units.length - 1) {
+    value /= 1024;
+    at++;
+  }
+  return `${at ? figure(value) : value} ${units[at]}`;
+}
+
+export function count(n: number, one: string, many = `${one}s`): string {
+  return `${number(n)} ${n === 1 ? one : many}`;
+}
+
+/** 84 W, 1.20 kW, 350 mW. */
+export function watts(uw: number | null | undefined): string {
+  if (uw === null || uw === undefined) return UNKNOWN;
+  const w = uw / 1e6;
+  return w >= 1000 ? `${figure(w / 1000)} kW` : w >= 1 || w === 0 ? `${figure(w)} W` : `${figure(w * 1000)} mW`;
+}
+
+/** Energy: J below a kilojoule, else Wh or kWh. */
+export function energy(uj: number | null | undefined): string {
+  if (uj === null || uj === undefined) return UNKNOWN;
+  const j = uj / 1e6;
+  if (j < 1000) return `${figure(j)} J`;
+  const wh = j / 3600;
+  return wh < 1000 ? `${figure(wh)} Wh` : `${figure(wh / 1000)} kWh`;
+}
+
+/** The numbers of a list as 0-3,8. */
+export function parseCores(text: string): number[] {
+  const found: number[] = [];
+  for (const part of text ? text.split(",") : []) {
+    const [first, last] = part.split("-").map(Number);
+    for (let core = first!; core <= (last ?? first!); core++) found.push(core);
+  }
+  return found;
+}
