@@ -145,7 +145,10 @@ int api_cannot_start(struct error *err)
     int r = rundir_user(dir);
 
     if (r < 0)
-        return error_set(err, r, "the path of the run directory is too long for a socket");
+        return error_set(
+            err, r,
+            "the path of the run directory is too long for a socket: set TIDE_DIR to a "
+            "shorter one");
     r = rundir_check(dir, err);
     return r < 0 ? r : daemon_find_program(program, sizeof(program), err);
 }

@@ -31,9 +31,9 @@
 #define API_TOKEN_NS  1000000
 #define API_REFUSE_NS 100000000ull
 #define API_RETRY_S   1
-#define API_FORGET_NS 10000000000ull /* of no connections, and the budget is full again */
+#define API_FORGET_NS 10000000000ull /* after so long without connections it is full again */
 
-/* After messages of agents, deaths and decisions: a flood of requests delays none of them. */
+/* Agents' messages, deaths and decisions come first: a flood of requests delays none of them. */
 #define API_PRIORITY (SD_EVENT_PRIORITY_NORMAL + 20)
 
 enum http_status {

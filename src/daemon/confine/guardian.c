@@ -326,7 +326,7 @@ static int table_new(struct guardian *g, bool locked)
 
     if (locked && fd < 0)
         daemon_log("cannot make the file of original CPU affinities: %s; if guardian and tided "
-                   "both die, they are lost",
+                   "are both killed, processes keep the cores that tided gave them",
                    strerror(-fd));
     table = mmap(NULL, TABLE_BYTES, PROT_READ | PROT_WRITE,
                  MAP_SHARED | (fd < 0 ? MAP_ANONYMOUS : 0), fd < 0 ? -1 : fd, 0);

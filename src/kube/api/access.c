@@ -162,7 +162,9 @@ int access_in_cluster(const char *dir, struct access *ret, struct error *err)
     int r;
 
     if (!host || !*host || !port || !*port)
-        return error_set(err, -ENOENT, "not in a pod: KUBERNETES_SERVICE_HOST is not set");
+        return error_set(err, -ENOENT,
+                         "not in a pod (KUBERNETES_SERVICE_HOST and _PORT are not set): give "
+                         "--kubeconfig");
     r = asprintf(&found.server, strchr(host, ':') ? "https://[%s]:%s" : "https://%s:%s", host,
                  port);
     if (r < 0) {

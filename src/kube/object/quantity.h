@@ -9,8 +9,8 @@
 
 #define KUBE_MCPU_MAX     (INT64_C(1) << 30) /* a million cores */
 #define KUBE_BYTES_MAX    (INT64_C(1) << 48) /* sums of 30,000 of them fit */
-#define KUBE_TIME_TEXT    32                 /* of a time as text, and NUL */
-#define KUBE_QUANTITY_MAX 32                 /* of a quantity as text, and NUL */
+#define KUBE_TIME_TEXT    32                 /* bytes of a time as text, NUL included */
+#define KUBE_QUANTITY_MAX 32                 /* bytes of a quantity as text, NUL included */
 
 /*
  * Thousandths and whole units of a quantity; what lies between is rounded up, as the API server

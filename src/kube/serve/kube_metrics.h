@@ -26,7 +26,9 @@ struct metrics_source {
     bool leading;
 };
 
-/* @numbers: serves /metrics, too, without authentication: for an address only friends reach. */
+/*
+ * @numbers: also serves /metrics, to everybody who asks: for an address that no stranger reaches.
+ */
 int metrics_new(sd_event *event, const char *address, bool numbers,
                 const struct metrics_source *source, struct metrics **ret, struct error *err);
 struct metrics *metrics_free(struct metrics *m); /* takes NULL, returns NULL */

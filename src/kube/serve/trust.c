@@ -19,7 +19,7 @@ struct trust {
     trust_fn *fn;
     void *arg;
     sd_event_source *timer;
-    struct access files; /* for its reader of files: cert, key and ca */
+    struct access files; /* only its members that are files: cert, key and ca */
     struct identity_pem ca;
     char *ca_pem;        /* the authorities that pods have to trust: the present, then the last */
     size_t ca_len;       /* length of the present one in it */

@@ -145,7 +145,7 @@ int cache_put(struct cache *c, const json_t *object, struct error *err)
     int r;
 
     if (make_key(object, key) < 0)
-        return error_set(err, -EINVAL, "an object without a name");
+        return error_set(err, -EINVAL, "the API server sent an object without a name");
     i = find(c, key);
     r = kinds[c->kind].parse(object, &item, err);
     if (r < 0) {

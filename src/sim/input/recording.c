@@ -621,7 +621,7 @@ json_t *recording_scenario(struct recording *recording, size_t *ret_left_out, st
 
     qsort(recording->job, recording->jobs, sizeof(recording->job[0]), by_arrival);
     for (size_t i = 0; r >= 0 && i < recording->jobs; i++) {
-        /* The first remaining job's arrival is the scenario's zero. */
+        /* The scenario's time begins with the first job that is not left out. */
         if (json_array_size(w.jobs) == 0)
             w.zero_ns = recording->job[i]->arrival_ns;
         r = recording->job[i]->looks ? write_job(&w, recording->job[i]) : 0;
