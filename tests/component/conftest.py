@@ -18,6 +18,7 @@ from daemon import GUARD_S
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PEER = "tests/component/fake_peer"
 POOL = "tests/component/pool"
+PLANT_METER = "tests/plant/plant_meter"
 
 
 @pytest.fixture(scope="session")
@@ -37,9 +38,10 @@ def build_dir():
                 shutil.copy(program, copy)
         for folder in ("agent", "examples"):
             shutil.copytree(path / folder, copy / folder)
-        (copy / PEER).parent.mkdir(parents=True)
-        for program in (PEER, POOL):
-            shutil.copy(path / program, copy / program)
+        for program in (PEER, POOL, PLANT_METER):
+            if (path / program).exists():
+                (copy / program).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path / program, copy / program)
         yield copy
 
 

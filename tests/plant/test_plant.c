@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "truth.h"
+#include "use.h"
 
 #include <errno.h>
 #include <math.h>
@@ -509,6 +510,36 @@ static void truth_divides_all_that_any_plant_draws_above_idle(void **state)
     }
 }
 
+static void a_player_who_comes_later_changes_nothing_of_before(void **state)
+{
+    uint64_t seed = 61;
+
+    for (int i = 0; i < 20; i++) {
+        struct plant_params params = drawn(&seed);
+        uint64_t busy[3] = {STEP / 5, STEP / 3, 0};
+        uint32_t speed = 1000;
+        struct truth *all = NULL, *late = NULL;
+        int64_t share[3], same[3];
+
+        assert_int_equal(truth_new(&params, 1, 3, &all), 0);
+        assert_int_equal(truth_new(&params, 1, 2, &late), 0);
+        for (int step = 0; step < 60; step++) {
+            if (step == 30) {
+                assert_int_equal(truth_add(&late), 0);
+                busy[2] = STEP / 4;
+            }
+            truth_step(all, STEP, busy, &speed);
+            truth_step(late, STEP, busy, &speed);
+        }
+        truth_shares(all, TRUTH_WALL, share);
+        truth_shares(late, TRUTH_WALL, same);
+        assert_memory_equal(share, same, sizeof share);
+        assert_true(share[2] > 0);
+        truth_free(all);
+        truth_free(late);
+    }
+}
+
 static void truth_refuses_what_it_cannot_hold(void **state)
 {
     struct plant_params params = PLAIN;
@@ -520,7 +551,38 @@ static void truth_refuses_what_it_cannot_hold(void **state)
     params.idle_uw = 0;
     assert_int_equal(truth_new(&params, 2, 2, &t), -EINVAL);
     assert_null(t);
+    assert_int_equal(truth_new(&PLAIN, 1, TRUTH_PLAYERS_MAX, &t), 0);
+    assert_int_equal(truth_add(&t), -E2BIG);
+    truth_free(t);
     assert_null(truth_free(NULL));
+}
+
+static void jobs_never_have_more_of_a_cpu_than_it_was_busy(void **state)
+{
+    uint64_t job[2][2] = {{70, 10}, {50, 0}}, busy[2] = {100, 30}, over[USE_JOBS_MAX] = {0};
+
+    /* 20 too much on the first CPU go to the second one. */
+    use_fit(&job[0][0], 2, 2, busy, over);
+    assert_int_equal(job[0][0], 70);
+    assert_int_equal(job[1][0], 30);
+    assert_int_equal(job[0][1], 10);
+    assert_int_equal(job[1][1], 20);
+    assert_int_equal(over[0] + over[1], 0);
+}
+
+static void what_finds_no_room_comes_again(void **state)
+{
+    uint64_t job[1][2] = {{90, 0}}, busy[2] = {60, 10}, over[USE_JOBS_MAX] = {0};
+
+    use_fit(&job[0][0], 1, 2, busy, over);
+    assert_int_equal(job[0][0], 60);
+    assert_int_equal(job[0][1], 10);
+    assert_int_equal(over[0], 20);
+    job[0][0] = 30;
+    job[0][1] = 0;
+    use_fit(&job[0][0], 1, 2, busy, over);
+    assert_int_equal(job[0][0] + job[0][1], 50);
+    assert_int_equal(over[0], 0);
 }
 
 int main(void)
@@ -545,7 +607,10 @@ int main(void)
         cmocka_unit_test(shapley_gives_nothing_to_a_dummy_and_alike_to_the_alike),
         cmocka_unit_test(truth_of_a_straight_plant_is_what_each_draws),
         cmocka_unit_test(truth_divides_all_that_any_plant_draws_above_idle),
+        cmocka_unit_test(a_player_who_comes_later_changes_nothing_of_before),
         cmocka_unit_test(truth_refuses_what_it_cannot_hold),
+        cmocka_unit_test(jobs_never_have_more_of_a_cpu_than_it_was_busy),
+        cmocka_unit_test(what_finds_no_room_comes_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct truth {
     uint32_t cores, players;
@@ -85,6 +86,23 @@ int truth_new(const struct plant_params *params, uint32_t cores, uint32_t player
     for (uint32_t set = 0; set < sets(players); set++)
         plant_init(&t->of[set], &quiet, cores, 0);
     *ret = t;
+    return 0;
+}
+
+int truth_add(struct truth **t)
+{
+    struct truth *more;
+    uint32_t before = sets((*t)->players);
+
+    if ((*t)->players == TRUTH_PLAYERS_MAX)
+        return -E2BIG;
+    more = realloc(*t, sizeof *more + 2 * (size_t)before * sizeof more->of[0]);
+    if (!more)
+        return -ENOMEM;
+    /* With and without him a set has drawn the same. */
+    memcpy(&more->of[before], more->of, before * sizeof more->of[0]);
+    more->players++;
+    *t = more;
     return 0;
 }
 

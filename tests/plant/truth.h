@@ -30,6 +30,8 @@ struct truth;
 /* Returns 0; -EINVAL (players, cores, parameters); -ENOMEM. */
 int truth_new(const struct plant_params *params, uint32_t cores, uint32_t players,
               struct truth **ret);
+/* One player more, who has done nothing so far; his is the next index. 0; -E2BIG; -ENOMEM. */
+int truth_add(struct truth **t);
 struct truth *truth_free(struct truth *t); /* returns NULL */
 
 /* The same @ns as the plant's step. @busy_ns[player × cores + core]: a core's sum above @ns counts
