@@ -113,6 +113,21 @@ def pytest_results(file):
     return found
 
 
+def node_results(name):
+    """Of node's test runner (TAP): the tests inside of each describe()."""
+    found = Results()
+    for bad, test, skipped in re.findall(r"^    (not )?ok \d+ - (.*?)( # SKIP.*)?$",
+                                         (LOGS / f"{name}.log").read_text(errors="replace"), re.M):
+        if skipped:
+            found.skipped += 1
+        elif bad:
+            found.failed += 1
+            found.names += (test,)
+        else:
+            found.passed += 1
+    return found
+
+
 def second_try(file):
     return file.with_suffix(".again.xml")
 
@@ -237,6 +252,17 @@ PHASES = [
           (summary_results, "fuzz", LOGS / "fuzz.log")),
     Phase("models", f"tests/models/run.py {OUT}/models",
           (), (summary_results, "models", LOGS / "models.log")),
+    # The page is built again from its pinned packages: the committed bundle has to be the same bytes.
+    Phase("ui-tools", "scripts/setup.sh ui || { echo 'no npm packages, see above'; exit 77; }",
+          light=True),
+    Phase("ui", f"""
+        cd ui
+        npx --no-install tsc --noEmit -p .
+        rm -rf {OUT}/ui
+        node build.mjs {OUT}/ui
+        diff -rq {OUT}/ui dist || {{ echo "ui/dist is old: run 'node build.mjs' in ui"; exit 1; }}
+        node --test --test-reporter=tap test/*.test.mjs""", ("gcc", "ui-tools"),
+          (node_results, "ui", LOGS / "ui.log")),
     pytest_phase("component", ("gcc", "tf221"), "-n 3 --dist loadfile", limit_s=1200),
     pytest_phase("system", ("gcc", "tf221", "tf218", "tf215"), "-n 2", alone=True, limit_s=1200),
 ]

@@ -9,7 +9,7 @@
 #     check                   Debian packages that the tests need besides
 #     cluster                 Debian packages that virtual machines for tests need
 #     docker                  Docker Engine, for demo-docker
-#     ui                      node, chromium and promtool of Debian, and the npm packages that
+#     ui                      node and chromium of Debian, and the npm packages that
 #                             ui/package-lock.json pins, in ui/node_modules
 #     kube                    etcd, Kubernetes, KWOK and Helm of tests/kube/tools, built with Go in
 #                             ~/.cache/threadtide/kube; takes ten minutes of two cores, once
@@ -37,7 +37,7 @@ check_packages="g++ clang clang-tidy clang-format libcmocka-dev libeigen3-dev mu
 cluster_packages="qemu-system-x86 busybox-static e2fsprogs kmod systemd dbus iproute2 python3-pytest
     containernetworking-plugins $docker_packages"
 kube_packages="openssl iproute2"
-ui_packages="prometheus fonts-dejavu-core"
+ui_packages="fonts-dejavu-core"
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: %s\n' "$@" >&2; exit 1; }
@@ -240,12 +240,13 @@ make_kube() {
     mv "$dir.new" "$dir"
 }
 
-# Ubuntu's chromium is a snap, which needs a running snapd: TIDE_CHROMIUM names a browser there.
+# Ubuntu's chromium is a snap, which needs a running snapd: TIDE_CHROMIUM names a browser there, or the
+# browser's tests are skipped.
 has_browser() {
     [ -x "${TIDE_CHROMIUM:-/usr/bin/chromium}" ] || [ -x /usr/bin/google-chrome ]
 }
 
-# The pinned packages are made anew when the lock file is another. 77: no node, npm or registry here.
+# The pinned packages are made anew when the lock file is another.
 make_ui() {
     local stamp="$root/ui/node_modules/tide-stamp" wanted
     wanted=$(cksum <"$root/ui/package-lock.json")
@@ -262,7 +263,6 @@ make_ui() {
         rm -f node_modules.log
         echo "$wanted" >"$stamp"
     ) 9>"$root/ui/node_modules.lock"
-    rm -f "$root/ui/node_modules.lock"
 }
 
 [ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [docker] [ui] [kube] [tf221] [tf218] [tf215]"
@@ -281,7 +281,9 @@ for word in "$@"; do
         packages="$packages $ui_packages" ui=1
         command -v node >/dev/null || packages="$packages nodejs"
         command -v npm >/dev/null || packages="$packages npm"
-        has_browser || packages="$packages chromium"
+        if ! has_browser && ! grep -qs '^ID=ubuntu' /etc/os-release; then
+            packages="$packages chromium"
+        fi
         ;;
     tf221 | tf218 | tf215) venvs="$venvs $word" ;;
     *) die "unknown word '$word'" ;;

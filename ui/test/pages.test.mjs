@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every page: by keys alone, on a phone, for axe, in both themes; and page Time with a real history.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { after, before, describe, test } from "node:test";
+import { Bed, CHROMIUM, eventually, launch, openPage, textOf } from "./bed.mjs";
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const PAGES = ["machine", "time"];
+
+describe("every page", { skip: CHROMIUM ? false : "no chromium: scripts/setup.sh ui" }, () => {
+  let bed, browser, page, jobs;
+
+  const show = async (name, on = page) => {
+    await on.evaluate((n) => (location.hash = n), name);
+    await on.waitForSelector(`.page.${name}:not([hidden])`);
+  };
+
+  before(async () => {
+    bed = await Bed.start("--cpus", "0-3", "--policy", "equal");
+    jobs = [await bed.job({ name: "alpha" }, "--max", "4"), await bed.job({ name: "beta" }, "--max", "4")];
+    await bed.pool("real-threads", 2);
+    const gone = await bed.job({ name: "past" }, "--max", "2");
+    gone.peer.kill("SIGKILL");
+    jobs[0].tell("progress 5 10 epoch");
+    // waits: more memory is asked for than is there
+    await bed.api("PATCH", `/v1/jobs/${jobs[1].id}`, { weight: 300 });
+    await eventually(async () => (await bed.api("GET", "/v1/history?since=1")).body.some((j) => j.name === "past" && j.ended), "a past job");
+    browser = await launch();
+    page = await openPage(browser, (await bed.dashboard()).link);
+  });
+  after(async () => {
+    await browser?.close();
+    await bed?.end();
+  });
+
+  test("Time shows past and present jobs, and each decision with its reason", async () => {
+    await show("time");
+    await page.waitForFunction(() => /past/.test(document.querySelector(".decisions tbody").innerText));
+    const label = await page.$eval("canvas.gantt", (c) => c.getAttribute("aria-label"));
+    for (const name of ["alpha", "beta", "real-threads", "past"]) assert.ok(label.includes(name), label);
+    const history = (await bed.api("GET", "/v1/history?since=1")).body;
+    const decisions = history.reduce((n, j) => n + j.allocations.length, 0);
+    await eventually(async () => (await page.$$(".decisions tbody tr")).length >= Math.min(100, decisions), "all decisions");
+    const reason = history.find((j) => j.name === "alpha").allocations[0].reason;
+    assert.ok((await textOf(page, ".decisions")).includes(reason), reason);
+  });
+
+  test("Time zooms by dragging and goes back to now", async () => {
+    await show("time");
+    const box = await (await page.$("canvas.gantt")).boundingBox();
+    const before = await textOf(page, ".window");
+    await page.mouse.move(box.x + 300, box.y + 60);
+    await page.mouse.down();
+    await page.mouse.move(box.x + 500, box.y + 60, { steps: 4 });
+    await page.mouse.up();
+    await page.waitForFunction((b) => document.querySelector(".window").textContent !== b && !/now/.test(document.querySelector(".window").textContent), {}, before);
+    await page.$$eval(".buttons button", (all) => all.find((b) => b.textContent === "Now").click());
+    await page.waitForFunction(() => /now/.test(document.querySelector(".window").textContent));
+    for (const span of ["1 month", "1 min", "10 min"]) {
+      await page.$$eval(".buttons button", (all, s) => all.find((b) => b.textContent === s).click(), span);
+      await page.waitForFunction((s) => [...document.querySelectorAll('.buttons [aria-pressed="true"]')].some((b) => b.textContent === s), {}, span);
+    }
+  });
+
+  test("Time draws the jobs", async () => {
+    await show("time");
+    const drawn = () => page.$eval("canvas.gantt", (c) => {
+      const { data } = c.getContext("2d").getImageData(0, 0, c.width, c.height);
+      let n = 0;
+      for (let i = 0; i < data.length; i += 4) if (data[i] === 86 && data[i + 1] === 180 && data[i + 2] === 233) n++;
+      return n;
+    });
+    await page.$$eval(".buttons button", (all) => all.find((b) => b.textContent === "1 min").click());
+    await eventually(async () => (await drawn()) > 100, "the first job's colour");
+    await page.$$eval(".buttons button", (all) => all.find((b) => b.textContent === "jobs").click());
+    await eventually(async () => (await drawn()) > 100, "the first job's colour, a row for each job");
+  });
+
+  test("keys alone open a page, a job, and close it", async () => {
+    await show("time");
+    await page.keyboard.press("1");
+    await page.waitForSelector(".page.machine:not([hidden])");
+    const focused = () => page.evaluate(() => document.activeElement?.dataset?.job ?? "");
+    await page.evaluate(() => document.activeElement?.blur());
+    for (let i = 0; i < 40 && (await focused()) === ""; i++) await page.keyboard.press("Tab");
+    assert.equal(await focused(), jobs[0].id);
+    await page.keyboard.press("ArrowDown");
+    assert.equal(await focused(), jobs[1].id);
+    await page.keyboard.press("Enter");
+    await page.waitForSelector(".detail:not([hidden])");
+    assert.ok(await page.evaluate(() => document.querySelector(".detail").contains(document.activeElement)));
+    assert.match(await textOf(page, ".detail h2"), /beta/);
+    await page.keyboard.press("Escape");
+    await page.waitForSelector(".detail", { hidden: true });
+    assert.equal(await focused(), jobs[1].id);
+    await page.keyboard.press("?");
+    await page.waitForSelector("dialog[open]");
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("2");
+    await page.waitForSelector(".page.time:not([hidden])");
+    await page.focus("canvas.gantt");
+    const before = await textOf(page, ".window");
+    await page.keyboard.press("ArrowLeft");
+    await page.waitForFunction((b) => document.querySelector(".window").textContent !== b, {}, before);
+    await page.keyboard.press("0");
+  });
+
+  test("the first stop of the keyboard skips to the page", async () => {
+    await page.evaluate(() => document.activeElement?.blur());
+    await page.evaluate(() => getSelection().removeAllRanges());
+    const skip = await page.$(".skip");
+    await skip.focus();
+    await page.keyboard.press("Enter");
+    assert.equal(await page.evaluate(() => document.activeElement.id), "main");
+  });
+
+  for (const name of PAGES)
+    for (const scheme of ["light", "dark"])
+      test(`${name}: axe finds nothing serious, ${scheme}`, async () => {
+        await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
+        await show(name);
+        if (name === "machine") {
+          await page.click(`button[data-job="${jobs[0].id}"]`);
+          await page.waitForSelector(".changes li");
+        }
+        await page.evaluate(AXE);
+        const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+        const bad = found.violations.filter((v) => v.impact === "serious" || v.impact === "critical");
+        assert.deepEqual(bad.map((v) => `${v.id}: ${v.help}: ${v.nodes.slice(0, 3).map((n) => n.html).join(" ")}`), []);
+        assert.ok(found.passes.length > 10);
+        if (name === "machine") await page.keyboard.press("Escape");
+      });
+
+  for (const name of PAGES)
+    test(`${name}: fits a phone of 400 pixels`, async () => {
+      const phone = await openPage(browser, (await bed.dashboard()).link, { width: 400, height: 800 });
+      await show(name, phone);
+      const wide = () => phone.evaluate(() => document.documentElement.scrollWidth);
+      await phone.waitForFunction(() => document.querySelector(".page:not([hidden]) canvas").width > 0);
+      assert.equal(await wide(), 400);
+      if (name === "machine") {
+        await phone.click(`button[data-job="${jobs[0].id}"]`);
+        await phone.waitForSelector(".changes li");
+        assert.equal(await wide(), 400);
+      }
+      assert.deepEqual(phone.complaints, []);
+      await phone.browserContext().close();
+    });
+
+  test("the theme is kept", async () => {
+    const theme = () => page.$eval("html", (e) => e.dataset.theme);
+    await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "light" }]);
+    await page.evaluate(() => document.activeElement?.blur());
+    await page.keyboard.press("t");
+    await page.keyboard.press("t");
+    assert.equal(await theme(), "dark");
+    await page.reload();
+    await page.waitForSelector(".link.live");
+    assert.equal(await theme(), "dark");
+  });
+
+  test("nothing was logged as an error, nothing was asked for elsewhere", () => {
+    assert.deepEqual(page.complaints, []);
+  });
+});
