@@ -348,6 +348,25 @@ static void a_cap_of_watts_that_cannot_be_read_is_none(void **state)
     model_etj(&m, "j", "{}");
     model_run(&m, 80);
     assert_int_equal(model_count(&m, "j", KUBE_WORKER), 8);
+    node = model_node(&m, "b", "16", "64Gi");
+    cap(node, "0", "this evening");
+    model_spec(&m, "j", "{\"workers\": {\"max\": 20}}");
+    model_run(&m, 80);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 20);
+}
+
+static void a_training_that_waits_for_watts_says_so(void **state)
+{
+    json_t *node = model_node(&m, "a", "16", "64Gi");
+
+    cap(node, "1", NULL);
+    model_etj(&m, "j", "{}");
+    model_run(&m, 20);
+    assert_string_equal(model_text(model_find(m.etjs, "j"), "status", "reason"), "NoPower");
+    cap(node, "8", NULL);
+    model_run(&m, 60);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 7);
+    assert_string_equal(model_text(model_find(m.etjs, "j"), "status", "reason"), "Policy");
 }
 
 static void workers_grow_in_place_as_far_as_the_nodes_watts_allow(void **state)
@@ -674,6 +693,7 @@ int main(void)
         T(its_own_quota_is_respected),
         T(trainings_grow_as_far_as_the_nodes_watts_allow),
         T(a_cap_of_watts_that_cannot_be_read_is_none),
+        T(a_training_that_waits_for_watts_says_so),
         T(workers_grow_in_place_as_far_as_the_nodes_watts_allow),
         T(its_own_quota_holds_for_what_grows_in_place_and_for_a_pin),
         T(quotas_hold_for_what_grows_in_place),

@@ -18,6 +18,7 @@ int64_t room_count(const struct core *c, const struct job *job, enum kube_role r
 /* Takes room for one more pod, on a node and in the quotas. */
 bool room_take(struct core *c, struct job *job, enum kube_role role, uint32_t *ret_node);
 void room_give_back(struct core *c, struct job *job, enum kube_role role, uint32_t node);
+const char *room_lack(const struct job *job); /* the reason after room_take() has failed */
 bool room_in(const struct kube_amount *free, const struct kube_amount *need);
 bool room_has_extras(const struct node_capacity *capacity, const struct kube_pod *pod);
 void room_take_extras(struct node_capacity *capacity, const struct kube_pod *pod);

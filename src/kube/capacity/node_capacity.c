@@ -183,6 +183,11 @@ static int64_t quota_count(const struct job *job, const struct kube_task *task, 
 
 /* ---- room ------------------------------------------------------------------------------------ */
 
+const char *room_lack(const struct job *job)
+{
+    return job->unpowered ? "NoPower" : "NoRoom";
+}
+
 void room_build(struct core *c)
 {
     find_nodes(c);
@@ -232,8 +237,10 @@ static bool take_on_node(struct core *c, struct job *job, enum kube_role role, b
 
         if (!room_in(&capacity->free, &need) || !admits(&task->place, plain, capacity))
             continue;
-        if (grows && capacity->free.mcpu - capacity->unpowered_mcpu < need.mcpu)
+        if (grows && capacity->free.mcpu - capacity->unpowered_mcpu < need.mcpu) {
+            job->unpowered = true;
             continue;
+        }
         take(&capacity->free, &need, 1);
         job->cursor[role] = i;
         *ret_node = i;

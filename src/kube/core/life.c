@@ -121,7 +121,7 @@ static void keep_chief(struct core *c, struct job *job)
         if (room_take(c, job, KUBE_CHIEF, &node))
             scale_create(c, job, KUBE_CHIEF, node);
         else
-            job->lack = "NoRoom";
+            job->lack = room_lack(job);
     } else if (job->chief->state == POD_FAILED) {
         restart_chief(c, job);
     }
@@ -179,7 +179,7 @@ static void begin(struct core *c, struct job *job)
     if (!job->starts)
         return;
     job->starts = !c->others_wait && scale_start(c, job);
-    job->lack = job->starts ? NULL : "NoRoom";
+    job->lack = job->starts ? NULL : room_lack(job);
     if (job->starts) {
         job->record->growth.changed_ns = 0;
         core_event(c, job, false, "Started", "workers: %d, parameter servers: %d (%s)",

@@ -528,7 +528,7 @@ static void apply(struct counts *s, struct group *g, const struct policy_plan *p
 
         explain(c, g, job, &decision->reason);
         if (!job->runs && decision->verb != POLICY_VERB_START) {
-            job->lack = "NoRoom";
+            job->lack = room_lack(job);
             continue;
         }
         s->pool_mcpu -= mcpu;

@@ -98,7 +98,7 @@ static void grow(struct core *c, struct job *job, enum kube_role role, int32_t w
     while (job->have[role] < want && quota_allows(job, role) && room_take(c, job, role, &node))
         scale_create(c, job, role, node);
     if (job->have[role] < want)
-        job->lack = "NoRoom";
+        job->lack = room_lack(job);
     if (job->have[role] == from)
         return;
     learn_changed(c, job, role, from, job->have[role]);

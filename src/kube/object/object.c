@@ -76,7 +76,7 @@ static void read_taints(struct reader *r, const json_t *spec, struct kube_node *
     }
 }
 
-/* An annotation that cannot be read is no cap: the node's own daemon still keeps its watts. */
+/* Annotations that cannot be read are no cap: the node's own daemon still keeps its watts. */
 static void read_power(struct reader *r, const json_t *json, struct kube_node *node)
 {
     const json_t *notes;
@@ -85,7 +85,8 @@ static void read_power(struct reader *r, const json_t *json, struct kube_node *n
     notes = read_object(r, read_object(r, json, "metadata"), "annotations");
     node->power_mcpu = read_quantity(r, notes, KUBE_ANNOTATION_POWER_CPU, true, -1);
     node->power_until_ns = read_time(r, notes, KUBE_ANNOTATION_POWER_UNTIL);
-    node->capped = node->power_mcpu >= 0;
+    node->capped = node->power_mcpu >= 0 && (node->power_until_ns > 0 ||
+                                             !json_object_get(notes, KUBE_ANNOTATION_POWER_UNTIL));
 }
 
 int kube_node_parse(const json_t *json, struct kube_node **ret, struct error *err)

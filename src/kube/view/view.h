@@ -71,6 +71,7 @@ struct job {
     struct kube_status status;
     struct policy_reason why;
     char why_text[POLICY_TEXT_MAX];
+    bool unpowered;             /* a node had room for one more pod, but not the watts */
     const char *lack;           /* why it cannot start or grow; NULL: it can */
     const char *trouble_reason; /* for condition Degraded; NULL: none */
     char trouble[KUBE_MESSAGE_MAX];
