@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "power/model/watts.h"
+
+#include "base/muldiv.h"
+
+#include <errno.h>
+
+int watts_check(const struct watts *w)
+{
+    if (w->count > WATTS_POINTS || w->basis >= POWER_BASIS_MAX ||
+        w->error_permille > WATTS_ERROR_MAX || w->source[WATTS_SOURCE_MAX - 1] != '\0' ||
+        (w->count == 0) != (w->basis == POWER_UNKNOWN))
+        return -EINVAL;
+    for (uint32_t i = 0; i < w->count; i++) {
+        const struct watts_point *p = &w->point[i];
+
+        if (p->uw > POWER_UW_MAX || p->load_mcpu > WATTS_LOAD_MAX ||
+            (i == 0 ? p->load_mcpu != 0 : p->load_mcpu <= p[-1].load_mcpu || p->uw < p[-1].uw))
+            return -EINVAL;
+    }
+    return 0;
+}
+
+static uint64_t at_most_max(uint64_t uw)
+{
+    return uw < POWER_UW_MAX ? uw : POWER_UW_MAX;
+}
+
+/* The line's value, rounded down; it never falls with the load. */
+static uint64_t line_at(const struct watts *w, uint32_t load_mcpu)
+{
+    uint32_t i = 1;
+
+    if (w->count == 1)
+        return w->point[0].uw;
+    while (i + 1 < w->count && w->point[i].load_mcpu <= load_mcpu)
+        i++;
+    const struct watts_point *to = &w->point[i], *from = to - 1;
+    return at_most_max(from->uw + mul_div(to->uw - from->uw, load_mcpu - from->load_mcpu,
+                                          to->load_mcpu - from->load_mcpu));
+}
+
+struct power_range watts_at(const struct watts *w, uint32_t load_mcpu)
+{
+    struct power_range ret = {.basis = w->basis};
+    uint64_t error;
+
+    if (w->count == 0)
+        return (struct power_range){0};
+    ret.uw = line_at(w, load_mcpu < WATTS_LOAD_MAX ? load_mcpu : WATTS_LOAD_MAX);
+    error = mul_div_up(ret.uw, w->error_permille, 1000);
+    ret.low_uw = sub_sat(ret.uw, error);
+    ret.high_uw = at_most_max(ret.uw + error);
+    return ret;
+}
+
+uint32_t watts_load(const struct watts *w, uint64_t uw, bool surely)
+{
+    uint32_t fits = 0, above = WATTS_LOAD_MAX + 1;
+
+    if (w->count == 0)
+        return 0;
+    /* 30 steps; both bounds rise with the load. */
+    while (above - fits > 1) {
+        uint32_t middle = fits + (above - fits) / 2;
+        struct power_range p = watts_at(w, middle);
+
+        if ((surely ? p.high_uw : p.uw) <= uw)
+            fits = middle;
+        else
+            above = middle;
+    }
+    return fits;
+}
+
+void watts_shift(struct watts *w, int64_t bias_uw)
+{
+    for (uint32_t i = 0; i < w->count; i++) {
+        uint64_t uw = w->point[i].uw;
+
+        w->point[i].uw = bias_uw < 0 ? sub_sat(uw, -(uint64_t)bias_uw)
+                                     : at_most_max(add_sat(uw, (uint64_t)bias_uw));
+    }
+}
