@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Keeps a machine's power below its cap: from the model, the newest reading and the load that is no
+ * job's, how many cores jobs may keep busy. One keeper per machine; its owner takes a step at each
+ * reading, when the cap changes, and at next_ns.
+ *
+ * It shrinks at once. It grows by at most one core (a sixteenth of a larger machine) at a time,
+ * KEEPER_GROW_NS after the last change, and waits longer after growth that did not hold. While
+ * readings come in, the curve is moved onto them (bias), and the margin below the cap is a fixed
+ * part and what the forecasts were wrong by; without readings the model's own error is the margin.
+ * Load of no job cannot be steered, so it counts as the machine's idle power.
+ *
+ * Pure; any thread.
+ */
+#pragma once
+
+#include "power/measure/range.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define KEEPER_FRESH_NS   UINT64_C(3000000000)  /* an older reading changes nothing */
+#define KEEPER_TRUST_NS   UINT64_C(60000000000) /* so long the curve stays where it was moved to */
+#define KEEPER_GROW_NS    UINT64_C(10000000000)
+#define KEEPER_WAIT_MAX   UINT64_C(160000000000) /* after growth that went above the cap */
+#define KEEPER_SETTLE_NS  UINT64_C(2000000000)   /* so long jobs may take to shrink */
+#define KEEPER_QUOTA_MIN  250                    /* mcpu: less would stop jobs that cannot pause */
+#define KEEPER_MARGIN     20                     /* permille of the cap */
+#define KEEPER_MARGIN_MAX 300
+
+struct watts;
+
+/* Its memory; zeroed for a new one. */
+struct keeper {
+    uint64_t cap_uw;          /* of the last step */
+    uint32_t most_mcpu;       /* busy mcpu that jobs may have */
+    uint32_t cores;           /* of the last plan */
+    uint32_t margin_permille; /* asymmetric mean of the forecasts' errors: about their p90 */
+    uint64_t changed_ns;      /* last time that most_mcpu changed */
+    bool grew;                /* then it became more */
+    uint64_t wait_ns;         /* before it grows again */
+    uint64_t read_ns;         /* time of the last reading that counted; 0: none */
+    uint64_t over_ns;         /* since when readings are above the cap; 0: they are not */
+    int64_t bias_uw;          /* how far readings moved the curve */
+};
+
+struct keeper_input {
+    uint64_t now_ns;
+    uint64_t cap_uw;            /* 0: none */
+    struct power_range machine; /* the newest */
+    uint64_t machine_ns;        /* its time */
+    bool sensed;                /* a source measured it or a part of it: it is a reading */
+    uint32_t load_mcpu;         /* busy cores × speed, in the time of the reading */
+    uint32_t other_mcpu;        /* the part of it that is no job's */
+    uint32_t speed_permille;    /* of a busy core; 0: 1000 */
+    uint32_t cores;             /* that jobs may have without a cap */
+    const struct watts *watts;  /* the model, without the bias */
+    uint64_t unlimited_uw;      /* the part of the machine that a power limit does not reach */
+    bool limit, quota;          /* what the backstop can do here */
+};
+
+struct keeper_plan {
+    /* For struct policy_domain. (cap - idle) / core is exactly the number of cores, whether one
+     * divides first or multiplies first, so all policies count the same. cap 0: no cap. */
+    uint64_t idle_uw, core_uw, cap_uw;
+    uint32_t most_mcpu;  /* busy mcpu for jobs */
+    uint32_t cores;      /* for policies: most_mcpu rounded up where a quota holds the rest */
+    uint64_t limit_uw;   /* of the backstop; 0: none */
+    uint32_t quota_mcpu; /* of the backstop; 0: none */
+    bool changed;        /* policies have to decide again */
+    bool over;        /* above the cap, and jobs have shrunk as far as they can or had the time */
+    uint64_t next_ns; /* step again then at the latest; UINT64_MAX: at the next reading */
+};
+
+/* Returns 0, or -ENODATA: there is a cap, and nothing is known of the machine's power. */
+int keeper_step(struct keeper *k, const struct keeper_input *in, struct keeper_plan *ret);
+
+/* Power forecast for jobs that keep @mcpu busy; for `tide explain` and tests. */
+struct power_range keeper_forecast(const struct keeper *k, const struct keeper_input *in,
+                                   uint32_t mcpu);

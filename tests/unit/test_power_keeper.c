@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The keeper of a cap, against policies (which must count the same cores) and against a small
+ * machine whose true curve it does not know.
+ */
+#include "policy/core/policy.h"
+#include "power/cap/keeper.h"
+#include "power/model/watts.h"
+#include "sanitized.h"
+#include "test_random.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define W      UINT64_C(1000000)
+#define SECOND UINT64_C(1000000000)
+
+static struct watts curve_of(uint64_t idle_uw, uint64_t full_uw, uint32_t cores, uint32_t error)
+{
+    /* Concave: two thirds of the way at half the load. */
+    return (struct watts){.point = {{0, idle_uw},
+                                    {cores * 500, idle_uw + (full_uw - idle_uw) * 2 / 3},
+                                    {cores * 1000, full_uw}},
+                          .count = 3,
+                          .error_permille = error,
+                          .basis = POWER_MODELLED};
+}
+
+static struct power_range measured(uint64_t uw)
+{
+    return (struct power_range){uw, uw - uw / 100, uw + uw / 100, POWER_MEASURED};
+}
+
+/* How many cores the policies' two ways of counting make of the plan. */
+static void assert_policies_count(const struct keeper_plan *plan, uint32_t cores)
+{
+    struct policy_domain root;
+    struct policy_snapshot snapshot = {.domains = &root, .domain_count = 1};
+    struct policy_fault fault;
+    int64_t multiplied;
+
+    policy_machine_init(&root, POLICY_CORES_MAX * POLICY_CORE_MCPU, 0);
+    root.idle_uw = plan->idle_uw;
+    root.core_uw = plan->core_uw;
+    root.cap_uw = plan->cap_uw;
+    assert_int_equal(policy_snapshot_check(&snapshot, &fault), 0);
+    multiplied = policy_domain_capacity(&snapshot, 0, POLICY_MCPU);
+    assert_int_equal(multiplied, (int64_t)cores * POLICY_CORE_MCPU);
+    assert_int_equal((plan->cap_uw - plan->idle_uw) / plan->core_uw, cores);
+}
+
+static void without_a_cap_nothing_is_asked(void **state)
+{
+    struct keeper k = {0};
+    struct watts none = {0};
+    struct keeper_input in = {.now_ns = SECOND, .cores = 8, .watts = &none, .quota = true};
+    struct keeper_plan plan;
+
+    (void)state;
+    assert_int_equal(keeper_step(&k, &in, &plan), 0);
+    assert_int_equal(plan.cap_uw, 0);
+    assert_int_equal(plan.quota_mcpu, 0);
+    assert_false(plan.changed);
+    assert_true(plan.next_ns == UINT64_MAX);
+}
+
+static void a_cap_without_watts_is_no_plan(void **state)
+{
+    struct keeper k = {0};
+    struct watts none = {0};
+    struct keeper_input in = {.now_ns = SECOND, .cap_uw = 90 * W, .cores = 8, .watts = &none};
+    struct keeper_plan plan = {.cores = 77};
+
+    (void)state;
+    assert_int_equal(keeper_step(&k, &in, &plan), -ENODATA);
+    assert_int_equal(plan.cores, 77);
+    assert_int_equal(k.cap_uw, 0);
+}
+
+static void the_plan_fits_under_the_cap_and_policies_count_it_alike(void **state)
+{
+    (void)state;
+    random_state = 1;
+    for (int run = 0; run < TIMES(4000); run++) {
+        uint32_t cores = 1 + random_below(one_in(4) ? 512 : 16);
+        uint64_t idle = random_below(100) * W + random_below(1000);
+        struct watts w =
+            curve_of(idle, idle + (uint64_t)cores * random_below(20) * W, cores, random_below(400));
+        struct keeper k = {0};
+        struct keeper_input in = {.now_ns = SECOND,
+                                  .cap_uw = 1 + random_below(200) * W + random_below(1000000),
+                                  .other_mcpu = random_below(2) * random_below(cores * 1000),
+                                  .speed_permille = one_in(3) ? 500 + random_below(1000) : 0,
+                                  .cores = cores,
+                                  .watts = &w,
+                                  .quota = one_in(2)};
+        struct keeper_plan plan;
+        struct power_range p;
+
+        assert_int_equal(keeper_step(&k, &in, &plan), 0);
+        assert_true(plan.changed);
+        assert_true(plan.cores <= cores && plan.most_mcpu <= cores * 1000);
+        assert_policies_count(&plan, plan.cores);
+        p = keeper_forecast(&k, &in, plan.most_mcpu);
+        if (plan.most_mcpu)
+            assert_true(p.high_uw <= in.cap_uw);
+        if (!in.quota)
+            assert_true(plan.cores * 1000 <= plan.most_mcpu && plan.quota_mcpu == 0);
+        else if (plan.cores)
+            assert_true(plan.cores * 1000 < plan.most_mcpu + 1000);
+        assert_int_equal(keeper_step(&k, &in, &plan), 0);
+        assert_false(plan.changed);
+    }
+}
+
+static void load_of_no_job_counts_as_idle(void **state)
+{
+    struct watts w = curve_of(40 * W, 140 * W, 8, 0);
+    struct keeper quiet = {0}, busy = {0};
+    struct keeper_input in = {.now_ns = SECOND, .cap_uw = 110 * W, .cores = 8, .watts = &w};
+    struct keeper_plan without, with;
+
+    (void)state;
+    assert_int_equal(keeper_step(&quiet, &in, &without), 0);
+    in.other_mcpu = 2000;
+    assert_int_equal(keeper_step(&busy, &in, &with), 0);
+    assert_int_equal(with.cores, without.cores - 2);
+    assert_true(with.idle_uw >= watts_at(&w, 2000).uw);
+    assert_true(without.idle_uw < watts_at(&w, 1000).uw);
+
+    in.other_mcpu = 7000; /* above the cap without any job */
+    assert_int_equal(keeper_step(&busy, &in, &with), 0);
+    assert_int_equal(with.cores, 0);
+    assert_true(with.over);
+    assert_true(with.changed);
+}
+
+static void the_fraction_of_a_core_is_held_by_a_quota(void **state)
+{
+    struct watts w = {.point = {{0, 20 * W}, {2000, 40 * W}}, .count = 2, .basis = POWER_MODELLED};
+    struct keeper k = {0};
+    struct keeper_input in = {
+        .now_ns = SECOND, .cap_uw = 36 * W, .cores = 2, .watts = &w, .quota = true};
+    struct keeper_plan plan;
+
+    (void)state;
+    assert_int_equal(keeper_step(&k, &in, &plan), 0);
+    assert_int_equal(plan.most_mcpu, 1500); /* 20 permille and a quantum below 1600 */
+    assert_int_equal(plan.cores, 2);
+    assert_int_equal(plan.quota_mcpu, 1500);
+    in.cap_uw = 10 * W; /* below the idle machine: jobs that cannot pause are not stopped */
+    in.now_ns += SECOND;
+    assert_int_equal(keeper_step(&k, &in, &plan), 0);
+    assert_int_equal(plan.cores, 0);
+    assert_int_equal(plan.quota_mcpu, KEEPER_QUOTA_MIN);
+    assert_true(plan.over);
+}
+
+static void a_limit_is_the_cap_less_what_it_does_not_reach(void **state)
+{
+    struct watts w = curve_of(40 * W, 140 * W, 8, 0);
+    struct keeper k = {0};
+    struct keeper_input in = {.now_ns = SECOND,
+                              .cap_uw = 90 * W,
+                              .cores = 8,
+                              .watts = &w,
+                              .limit = true,
+                              .unlimited_uw = 25 * W};
+    struct keeper_plan plan;
+
+    (void)state;
+    assert_int_equal(keeper_step(&k, &in, &plan), 0);
+    assert_int_equal(plan.limit_uw, 65 * W);
+    in.unlimited_uw = 100 * W;
+    assert_int_equal(keeper_step(&k, &in, &plan), 0);
+    assert_int_equal(plan.limit_uw, 1);
+    in.cap_uw = 0;
+    assert_int_equal(keeper_step(&k, &in, &plan), 0);
+    assert_int_equal(plan.limit_uw, 0);
+    assert_true(plan.changed);
+}
+
+static void a_stale_reading_changes_nothing(void **state)
+{
+    struct watts w = curve_of(40 * W, 140 * W, 8, 50);
+    struct keeper k = {0}, before;
+    struct keeper_input in = {.now_ns = 100 * SECOND,
+                              .cap_uw = 110 * W,
+                              .machine = measured(200 * W),
+                              .machine_ns = 100 * SECOND - KEEPER_FRESH_NS - 1,
+                              .sensed = true,
+                              .load_mcpu = 1000,
+                              .cores = 8,
+                              .watts = &w};
+    struct keeper_plan plan;
+
+    (void)state;
+    assert_int_equal(keeper_step(&k, &in, &plan), 0);
+    assert_int_equal(k.bias_uw, 0);
+    assert_int_equal(k.read_ns, 0);
+    in.machine_ns = in.now_ns + 1; /* from the future */
+    assert_int_equal(keeper_step(&k, &in, &plan), 0);
+    assert_int_equal(k.bias_uw, 0);
+    in.machine_ns = in.now_ns;
+    in.sensed = false; /* the model's own word */
+    assert_int_equal(keeper_step(&k, &in, &plan), 0);
+    assert_int_equal(k.bias_uw, 0);
+    in.sensed = true;
+    assert_int_equal(keeper_step(&k, &in, &plan), 0);
+    assert_true(k.bias_uw > (int64_t)(100 * W));
+    before = k;
+    in.now_ns += SECOND; /* the same one again */
+    in.machine = measured(60 * W);
+    assert_int_equal(keeper_step(&k, &in, &plan), 0);
+    assert_int_equal(k.bias_uw, before.bias_uw);
+}
+
+static void without_readings_the_models_error_counts_again(void **state)
+{
+    struct watts w = curve_of(40 * W, 140 * W, 8, 400);
+    struct keeper k = {0};
+    struct keeper_input in = {.now_ns = 100 * SECOND,
+                              .cap_uw = 110 * W,
+                              .machine = measured(watts_at(&w, 2000).uw),
+                              .machine_ns = 100 * SECOND,
+                              .sensed = true,
+                              .load_mcpu = 2000,
+                              .cores = 8,
+                              .watts = &w};
+    struct keeper_plan trusted, blind;
+
+    (void)state;
+    assert_int_equal(keeper_step(&k, &in, &trusted), 0);
+    in.now_ns += KEEPER_TRUST_NS;
+    assert_int_equal(keeper_step(&k, &in, &blind), 0);
+    assert_true(blind.most_mcpu >= trusted.most_mcpu);
+    in.now_ns = blind.next_ns;
+    while (in.now_ns <= 100 * SECOND + KEEPER_TRUST_NS)
+        in.now_ns++;
+    assert_int_equal(keeper_step(&k, &in, &blind), 0);
+    assert_true(blind.most_mcpu < trusted.most_mcpu);
+    assert_true(keeper_forecast(&k, &in, blind.most_mcpu).high_uw <= in.cap_uw);
+}
+
+/* ---- a machine ------------------------------------------------------------------------------- */
+
+/* What the keeper does not see: the true curve, the jobs' hunger, noise. */
+struct machine {
+    uint32_t cores;
+    uint64_t idle_uw, bent_uw,
+        straight_uw; /* power: idle + bent × (1 - 2^-load) + straight × load */
+    uint32_t noise_permille;
+    uint32_t allowed_mcpu; /* in force since the last step */
+    uint32_t hunger_mcpu, other_mcpu;
+};
+
+static uint64_t truth_uw(const struct machine *m, uint32_t load_mcpu)
+{
+    uint64_t bent = m->bent_uw, load = load_mcpu;
+
+    /* A hyperbola: concave, steep at first. */
+    bent = bent * load / (load + 1000 * m->cores / 2);
+    return m->idle_uw + bent + m->straight_uw * load / (1000 * m->cores);
+}
+
+static uint32_t jobs_mcpu(const struct machine *m)
+{
+    return m->hunger_mcpu < m->allowed_mcpu ? m->hunger_mcpu : m->allowed_mcpu;
+}
+
+static uint32_t load_of(const struct machine *m)
+{
+    uint32_t load = jobs_mcpu(m) + m->other_mcpu;
+
+    return load < m->cores * 1000 ? load : m->cores * 1000;
+}
+
+static struct machine random_machine(void)
+{
+    struct machine m = {.cores = 2 + random_below(15)};
+
+    m.idle_uw = (20 + random_below(100)) * W;
+    m.bent_uw = m.cores * (1 + random_below(8)) * W;
+    m.straight_uw = m.cores * (2 + random_below(8)) * W;
+    m.noise_permille = random_below(15);
+    m.allowed_mcpu = m.hunger_mcpu = m.cores * 1000;
+    return m;
+}
+
+/* The model has the machine's idle and full power, wrong by up to an eighth, and a straight line.
+ */
+static struct watts wrong_model(const struct machine *m)
+{
+    uint64_t idle = m->idle_uw * (875 + random_below(251)) / 1000;
+    uint64_t full = truth_uw(m, m->cores * 1000) * (875 + random_below(251)) / 1000;
+
+    if (full < idle)
+        full = idle;
+    return (struct watts){.point = {{0, idle}, {m->cores * 1000, full}},
+                          .count = 2,
+                          .error_permille = 300,
+                          .basis = POWER_ASSUMED};
+}
+
+static uint64_t noisy(const struct machine *m, uint64_t uw)
+{
+    return uw * (1000 - m->noise_permille + random_below(2 * m->noise_permille + 1)) / 1000;
+}
+
+/* Properties of each step; true power is judged by the caller. */
+static void check_step(const struct keeper *before, const struct keeper *after,
+                       const struct keeper_input *in, const struct keeper_plan *plan)
+{
+    assert_policies_count(plan, plan->cores);
+    assert_true(plan->next_ns > in->now_ns);
+    if (plan->most_mcpu)
+        assert_true(keeper_forecast(after, in, plan->most_mcpu).high_uw <= in->cap_uw);
+    if (before->cap_uw && plan->most_mcpu > before->most_mcpu) {
+        assert_true(plan->most_mcpu - before->most_mcpu <= 1000);
+        assert_true(in->now_ns - before->changed_ns >= KEEPER_GROW_NS);
+    }
+}
+
+struct outcome {
+    uint32_t seconds_above, longest_above; /* of true power, 3 % over it */
+    uint64_t mean_permille;                /* of the cap, when all is settled */
+};
+
+/* Five minutes with readings each second; hunger and strangers change now and then. */
+static struct outcome keep(struct machine *m, const struct watts *model, uint64_t cap_uw,
+                           bool steady)
+{
+    struct keeper k = {0};
+    struct outcome ret = {0};
+    struct keeper_plan plan = {0}; /* of the last step */
+    uint64_t sum = 0;
+    uint32_t above = 0;
+
+    for (uint32_t s = 1; s <= 300; s++) {
+        uint64_t truth = truth_uw(m, load_of(m));
+        struct keeper_input in = {.now_ns = s * SECOND,
+                                  .cap_uw = cap_uw,
+                                  .machine = measured(noisy(m, truth)),
+                                  .machine_ns = s * SECOND,
+                                  .sensed = true,
+                                  .load_mcpu = load_of(m),
+                                  .other_mcpu = m->other_mcpu,
+                                  .cores = m->cores,
+                                  .watts = model,
+                                  .quota = true};
+        struct keeper before = k;
+
+        if (s > 1 && truth > cap_uw + cap_uw * 3 / 100 && plan.most_mcpu > KEEPER_QUOTA_MIN) {
+            ret.seconds_above++;
+            above++;
+            ret.longest_above = above > ret.longest_above ? above : ret.longest_above;
+        } else {
+            above = 0;
+        }
+        if (s > 200)
+            sum += truth * 1000 / cap_uw;
+        assert_int_equal(keeper_step(&k, &in, &plan), 0);
+        check_step(&before, &k, &in, &plan);
+        m->allowed_mcpu = plan.quota_mcpu ? plan.quota_mcpu : m->cores * 1000;
+        if (!steady && one_in(20))
+            m->hunger_mcpu = random_below(m->cores * 1000 + 1);
+        if (!steady && one_in(40))
+            m->other_mcpu = random_below(m->cores * 250 + 1);
+    }
+    ret.mean_permille = sum / 100;
+    return ret;
+}
+
+static uint64_t cap_between(const struct machine *m)
+{
+    uint64_t low = truth_uw(m, m->cores * 250), high = truth_uw(m, m->cores * 1000);
+
+    return low * 105 / 100 + random_below((uint32_t)((high - low) / 1000)) * UINT64_C(1000);
+}
+
+static void a_steady_machine_settles_below_its_cap_and_near_it(void **state)
+{
+    uint32_t above = 0;
+
+    (void)state;
+    random_state = 11;
+    for (int run = 0; run < TIMES(300); run++) {
+        struct machine m = random_machine();
+        struct watts model = wrong_model(&m);
+        uint64_t cap = cap_between(&m);
+        struct outcome got = keep(&m, &model, cap, true);
+        uint64_t full = truth_uw(&m, m.cores * 1000) * 1000 / cap;
+
+        above += got.seconds_above;
+        assert_true(got.longest_above <= 2);
+        assert_true(got.mean_permille <= 1000);
+        /* What the cap leaves, less margins, noise and a quantum. */
+        assert_true(got.mean_permille >= (full < 1000 ? full : 1000) - 130);
+    }
+    print_message("seconds above the cap by 3 %%: %u of %u\n", above, 300 * TIMES(300));
+}
+
+static void a_machine_whose_load_changes_is_brought_below_at_once(void **state)
+{
+    uint32_t above = 0;
+
+    (void)state;
+    random_state = 12;
+    for (int run = 0; run < TIMES(300); run++) {
+        struct machine m = random_machine();
+        struct watts model = wrong_model(&m);
+        struct outcome got = keep(&m, &model, cap_between(&m), false);
+
+        above += got.seconds_above;
+        assert_true(got.longest_above <= 2);
+    }
+    print_message("seconds above the cap by 3 %%: %u of %u\n", above, 300 * TIMES(300));
+}
+
+static void a_machine_that_stays_above_is_said_to(void **state)
+{
+    struct watts w = curve_of(40 * W, 140 * W, 8, 50);
+    struct keeper k = {0};
+    struct keeper_input in = {.cap_uw = 110 * W, .sensed = true, .cores = 8, .watts = &w};
+    struct keeper_plan plan;
+
+    (void)state;
+    for (uint64_t s = 1; s <= 3; s++) {
+        in.now_ns = in.machine_ns = s * SECOND;
+        in.machine = measured(150 * W); /* whatever jobs were told */
+        in.load_mcpu = 8000;
+        assert_int_equal(keeper_step(&k, &in, &plan), 0);
+    }
+    for (uint64_t s = 4; s <= 8; s++) {
+        in.now_ns = in.machine_ns = s * SECOND;
+        assert_int_equal(keeper_step(&k, &in, &plan), 0);
+    }
+    assert_true(plan.over);
+    in.now_ns = in.machine_ns = 9 * SECOND;
+    in.machine = measured(100 * W);
+    assert_int_equal(keeper_step(&k, &in, &plan), 0);
+    assert_false(plan.over);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_a_cap_nothing_is_asked),
+        cmocka_unit_test(a_cap_without_watts_is_no_plan),
+        cmocka_unit_test(the_plan_fits_under_the_cap_and_policies_count_it_alike),
+        cmocka_unit_test(load_of_no_job_counts_as_idle),
+        cmocka_unit_test(the_fraction_of_a_core_is_held_by_a_quota),
+        cmocka_unit_test(a_limit_is_the_cap_less_what_it_does_not_reach),
+        cmocka_unit_test(a_stale_reading_changes_nothing),
+        cmocka_unit_test(without_readings_the_models_error_counts_again),
+        cmocka_unit_test(a_steady_machine_settles_below_its_cap_and_near_it),
+        cmocka_unit_test(a_machine_whose_load_changes_is_brought_below_at_once),
+        cmocka_unit_test(a_machine_that_stays_above_is_said_to),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
