@@ -18,8 +18,9 @@ enum power_basis {
     POWER_BASIS_MAX
 };
 
-#define POWER_UW_MAX (UINT64_C(1) << 40) /* about 1.1 MW: a machine, plug or meter above it lies   \
-                                          */
+#define POWER_UW_MAX                                                                               \
+    (UINT64_C(1) << 40) /* about 1.1 MW: a machine, plug or meter above it lies                    \
+                         */
 
 struct power_range {
     uint64_t uw, low_uw, high_uw; /* low <= uw <= high */
