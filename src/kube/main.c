@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 #include "base/moment.h"
+#include "host/trust/identity.h"
 #include "kube/api/access.h"
 #include "kube/api/lease.h"
 #include "kube/core/reconcile.h"
 #include "kube/kubectl/kubectl.h"
 #include "kube/serve/chiefs_channel.h"
-#include "kube/serve/identity.h"
 #include "kube/serve/kube_metrics.h"
 #include "kube/serve/trust.h"
 #include "kube/shell/controller.h"

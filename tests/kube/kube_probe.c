@@ -11,11 +11,11 @@
  */
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "host/trust/identity.h"
 #include "kube/api/access.h"
 #include "kube/api/lease.h"
 #include "kube/api/watch.h"
 #include "kube/serve/chiefs_channel.h"
-#include "kube/serve/identity.h"
 #include "kube/serve/trust.h"
 
 #include <inttypes.h>

@@ -6,10 +6,10 @@
  */
 #include "kube_shell.h"
 
+#include "host/trust/identity.h"
 #include "kube/api/access.h"
 #include "kube/api/lease.h"
 #include "kube/core/reconcile.h"
-#include "kube/serve/identity.h"
 #include "kube/serve/trust.h"
 #include "kube/shell/controller.h"
 

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/fnv.h"
 #include "host/net/httpd.h"
-#include "kube/serve/identity.h"
+#include "host/trust/identity.h"
 #include "kube/serve/token_claims.h"
 
 #include <assert.h>

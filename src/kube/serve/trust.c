@@ -3,8 +3,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "host/trust/identity.h"
 #include "kube/api/access.h"
-#include "kube/serve/identity.h"
 
 #include <errno.h>
 #include <gnutls/gnutls.h>

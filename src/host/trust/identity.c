@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kube/serve/identity.h"
+#include "host/trust/identity.h"
 
 #include "base/cleanup.h"
 

@@ -2,7 +2,7 @@
 /*
  * Keys and certificates of a TLS server: read from PEM texts, or made here by an authority of our
  * own, so that plain manifests and a Helm chart are enough to install. Any thread, no state; makes
- * ECDSA P-256 keys (milliseconds). Used by chiefs_channel.c and trust.c.
+ * ECDSA P-256 keys (milliseconds). Used by src/kube/serve and src/hub/trust.
  */
 #pragma once
 
