@@ -196,12 +196,19 @@ def kube_phase(name, tests, needs=(), setting="", **more):
                  (pytest_results, OUT / f"{name}.xml", OUT / f"{name}.xml"), **more)
 
 
-def machine_phase(name, options, tests):
+def image_phase(name, options=""):
+    """What a virtual machine boots from, see tests/cluster/image.py."""
+    return Phase(name, f"""
+        command -v qemu-system-x86_64 >/dev/null || {{ echo "qemu is not installed"; exit 77; }}
+        tests/cluster/image.py {options} {OUT}/{name} {OUT}/gcc""", ("gcc",))
+
+
+def machine_phase(name, options, tests, image="machine"):
     """pytest in a virtual machine of its own, see tests/cluster/vm.py."""
     results = OUT / name
     return Phase(name, f"""
-        tests/cluster/vm.py {options} --results {results} {OUT}/machine \
-            'tests/cluster/inside.sh {tests}'""", ("machine",),
+        tests/cluster/vm.py {options} --results {results} {OUT}/{image} \
+            'tests/cluster/inside.sh {tests}'""", (image,),
                  (pytest_results, results / "junit.xml", results / "junit.xml"), alone=True)
 
 
@@ -274,14 +281,15 @@ CLUSTER = [
           limit_s=1500),
     kube_phase("kube", "-n 2 --dist loadfile --ignore tests/kube/test_kubelet.py tests/kube",
                alone=True, limit_s=900),
-    Phase("machine", f"""
-        command -v qemu-system-x86_64 >/dev/null || {{ echo "qemu is not installed"; exit 77; }}
-        tests/cluster/image.py {OUT}/machine {OUT}/gcc""", ("gcc",)),
+    image_phase("machine"),
+    image_phase("machine-plant", "--plant"),
     kube_phase("kubelet", "--timeout=600 tests/kube/test_kubelet.py", ("machine",),
                f"TIDE_MACHINE={OUT}/machine", alone=True, limit_s=900),
     machine_phase("cluster-v2", "--systemd --cpus 8",
                   f"tests/cluster/test_service.py tests/cluster/test_containers.py "
                   f"tests/cluster/test_recycling.py {ON_V2}"),
+    machine_phase("cluster-powercap", "--cpus 4 --memory 1024", "tests/cluster/test_powercap.py",
+                  "machine-plant"),
     machine_phase("cluster-32", "--cpus 32 --nodes 2 --threads 2", "tests/cluster/test_cores.py"),
     machine_phase("cluster-64", "--cpus 64 --nodes 4 --threads 2", "tests/cluster/test_cores.py"),
 ]

@@ -34,7 +34,7 @@ check_packages="g++ clang clang-tidy clang-format libcmocka-dev libeigen3-dev mu
     libc6-i386 strace gdb tmux procps git podman crun systemd spin zsh fish mosquitto
     mosquitto-clients python3-paho-mqtt postgresql $docker_packages"
 # Docker and systemd are copied from here into the machine; its kernel is never installed.
-cluster_packages="qemu-system-x86 busybox-static e2fsprogs kmod systemd dbus iproute2 python3-pytest
+cluster_packages="qemu-system-x86 busybox-static e2fsprogs kmod systemd dbus iproute2 python3-pytest make
     containernetworking-plugins $docker_packages"
 kube_packages="openssl iproute2"
 ui_packages="fonts-dejavu-core"

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a virtual machine of the tests boots from: kernel, initial file system, disk, and the project.
 
-usage: image.py OUT BUILD_DIR
+usage: image.py [--plant] OUT BUILD_DIR
 
-OUT/vmlinuz      the distribution's kernel for virtual machines, from its package
+OUT/vmlinuz      the distribution's kernel for virtual machines, from its package; with --plant its ordinary one,
+                 for which tide_plant.ko is built, which is project/build/tide_plant.ko in the machine
 OUT/initrd       busybox and the modules that the disk needs
 OUT/disk.img     packages of this machine's, copied file by file: systemd, Docker, Python, libraries
 OUT/project.tar  the tests, and what was built, as it lies in BUILD_DIR and as it is installed
@@ -13,6 +14,7 @@ All but the last are kept as long as the packages keep their versions (OUT/stamp
 installed and nothing outside of OUT written: no root is needed for it but for files that only root
 may read.
 """
+import argparse
 import gzip
 import os
 import pathlib
@@ -24,9 +26,14 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.append(str(ROOT / "tests/plant/module"))
+
+import build_module  # noqa: E402
+
 GUEST = HERE / "guest"
-# Metapackages of kernels made for virtual machines: Debian's and Ubuntu's.
+# Metapackages of kernels made for virtual machines, and of ordinary ones: Debian's and Ubuntu's.
 KERNELS = ("linux-image-cloud-amd64", "linux-image-virtual", "linux-image-kvm")
+ORDINARY = ("linux-image-amd64", "linux-image-generic")
 PACKAGES = ("systemd", "dbus", "docker.io", "iptables", "python3-pytest", "procps", "kmod",
             "iproute2", "util-linux", "busybox-static")
 DISK_MODULES = ("virtio_pci", "virtio_blk", "ext4")
@@ -45,16 +52,16 @@ def output(*command):
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def kernel_package():
+def kernel_package(kernels):
     """The package that the metapackage stands for now."""
-    for name in KERNELS:
+    for name in kernels:
         found = subprocess.run(["apt-cache", "depends", "--important", name], text=True,
                                capture_output=True, check=False).stdout
         for line in found.splitlines():
             kind, _, package = line.strip().partition(": ")
             if kind == "Depends" and package.startswith("linux-image-"):
                 return package
-    sys.exit(f"image: apt knows none of the kernels {', '.join(KERNELS)}: apt-get update?")
+    sys.exit(f"image: apt knows none of the kernels {', '.join(kernels)}: apt-get update?")
 
 
 def dependencies(names):
@@ -172,15 +179,29 @@ def make_machine(out, package, names):
         subprocess.run(["mkfs.ext4", "-q", "-F", "-O", "^has_journal", "-d", root, disk], check=True)
 
 
-def make_project(path, build):
-    """Below project/ the tests and what they use of the tree, the rest as it is installed."""
+def make_module(out, release):
+    """tide_plant.ko; the kernel's headers are kept in OUT/headers/RELEASE."""
+    headers = out / "headers" / release
+    if not headers.exists():
+        shutil.rmtree(out / "headers", ignore_errors=True)
+        unfinished = out / "headers" / "unfinished"
+        unfinished.mkdir(parents=True)
+        build_module.fetch(release, unfinished, headers)
+        unfinished.rename(headers)
+    return build_module.build(headers, release, out / "module")
+
+
+def make_project(path, build, more):
+    """Below project/ the tests and what they use of the tree, the rest as it is installed. @more: built files."""
     with tempfile.TemporaryDirectory() as staging:
         os.chmod(staging, 0o755)  # it becomes the machine's root
         subprocess.run(["meson", "install", "-C", build, "--no-rebuild", "--quiet", "--destdir",
                         staging], check=True)
         with tarfile.open(path, "w") as tar:
             tar.add(staging, ".")
-            for folder in ("tests/component", "tests/cluster", "src", "dist"):
+            for file in more:
+                tar.add(file, f"project/build/{file.name}")
+            for folder in ("tests/component", "tests/cluster", "tests/plant", "src", "dist"):
                 tar.add(ROOT / folder, f"project/{folder}", filter=lambda entry: (
                     None if "__pycache__" in entry.name else entry))
             for program in (*build.glob("tide*"), *build.glob("libtide*.so*")):
@@ -192,9 +213,14 @@ def make_project(path, build):
 
 
 def main():
-    out, build = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--plant", action="store_true", help="the ordinary kernel and the plant's module")
+    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("build", type=pathlib.Path)
+    options = parser.parse_args()
+    out, build = options.out.resolve(), options.build.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    package, names = kernel_package(), packages(build)
+    package, names = kernel_package(ORDINARY if options.plant else KERNELS), packages(build)
     guest = "".join(p.read_text() for p in sorted([HERE / "initrd.sh", *GUEST.rglob("*")])
                     if p.is_file())
     stamp, wanted = out / "stamp", f"{CACHE_KEY}\n{package}\n{names}\n{guest}"
@@ -203,7 +229,8 @@ def main():
         stamp.unlink(missing_ok=True)
         make_machine(out, package, names)
         stamp.write_text(wanted)
-    make_project(out / "project.tar", build)
+    more = [make_module(out, package.removeprefix("linux-image-"))] if options.plant else []
+    make_project(out / "project.tar", build, more)
 
 
 if __name__ == "__main__":

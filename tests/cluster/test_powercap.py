@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernel's own powercap class with the plant's module behind it, in the machine of `image.py --plant`."""
+import contextlib
+import os
+import pathlib
+import stat
+import subprocess
+import sys
+import time
+
+import pytest
+
+from daemon import eventually
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MODULE = ROOT / "build/tide_plant.ko"
+CLASS = pathlib.Path("/sys/class/powercap")
+TRUTH = pathlib.Path("/sys/kernel/debug/tide_plant")
+SPEED = pathlib.Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
+NOBODY = 65534
+sys.path.append(str(ROOT / "tests/plant"))
+
+import plant_draw  # noqa: E402
+
+pytestmark = pytest.mark.skipif(not MODULE.exists(), reason="tide_plant.ko is in machines of image.py --plant alone")
+PARAMS = plant_draw.draw("vm", os.cpu_count(), "server")
+
+
+def load(*options, params=None):
+    numbers = ",".join(map(str, (params or PARAMS).values()))
+    return subprocess.run(["insmod", MODULE, f"params={numbers}", *options], capture_output=True, text=True,
+                          check=False)
+
+
+@contextlib.contextmanager
+def loaded(*options):
+    if not TRUTH.parent.is_mount():
+        subprocess.run(["mount", "-t", "debugfs", "debugfs", TRUTH.parent], check=True)
+    done = load(*options)
+    assert done.returncode == 0, done.stderr + "".join(
+        subprocess.run(["dmesg"], capture_output=True, text=True, check=True).stdout.splitlines(True)[-5:])
+    try:
+        yield
+    finally:
+        subprocess.run(["rmmod", "tide_plant"], check=True)
+
+
+@pytest.fixture
+def plant():
+    with loaded("psys=1", "seed=7"):
+        yield
+
+
+def value(path):
+    return int(pathlib.Path(path).read_text())
+
+
+def watts(seconds=2.0, name="package_uj"):
+    """The plant's own mean over some steps."""
+    first = value(TRUTH / "time_ns"), value(TRUTH / name)
+    time.sleep(seconds)
+    last = value(TRUTH / "time_ns"), value(TRUTH / name)
+    return (last[1] - first[1]) * 1000 / (last[0] - first[0])
+
+
+@contextlib.contextmanager
+def busy(n):
+    spinners = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(n)]
+    try:
+        yield
+    finally:
+        for spinner in spinners:
+            spinner.kill()
+            spinner.wait()
+
+
+def test_zones_are_those_of_a_package_and_only_root_reads_energy(plant):
+    names = {zone.name: (zone / "name").read_text().strip() for zone in CLASS.glob("intel-rapl:*")}
+    assert names == {"intel-rapl:0": "package-0", "intel-rapl:0:0": "core", "intel-rapl:0:1": "dram",
+                     "intel-rapl:1": "psys"}
+    for zone in names:
+        path = CLASS / zone / "energy_uj"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o400
+        assert subprocess.run(["cat", path], user=NOBODY, capture_output=True).returncode != 0
+    assert (CLASS / "intel-rapl:0/constraint_0_name").read_text() == "long_term\n"
+
+
+def test_counters_show_the_plants_energy(plant):
+    with open(CLASS / "intel-rapl:1/energy_uj", encoding="ascii") as file:
+        before = value(TRUTH / "wall_uj")
+        eventually(lambda: value(TRUTH / "wall_uj") > before + PARAMS["idle_uw"] // 2)
+        low, shown, high = value(TRUTH / "wall_uj"), int(file.read()), value(TRUTH / "wall_uj")
+    assert low <= shown <= high
+    low, shown, high = (value(TRUTH / "package_uj"), value(CLASS / "intel-rapl:0/energy_uj"),
+                        value(TRUTH / "package_uj"))
+    assert low <= shown <= high
+    assert watts(name="wall_uj") >= PARAMS["idle_uw"] / 1e6 * 0.9
+
+
+def test_more_busy_cpus_draw_more(plant):
+    idle = watts()
+    with busy(os.cpu_count()):
+        eventually(lambda: watts() > idle + PARAMS["core_uw"] / 1e6 / 2)
+
+
+def test_a_limit_acts_until_it_is_lifted(plant):
+    limit, enabled = CLASS / "intel-rapl:0/constraint_0_power_limit_uw", CLASS / "intel-rapl:0/enabled"
+    before = value(limit)
+    with busy(os.cpu_count()):
+        eventually(lambda: watts(0.5) > PARAMS["package_idle_uw"] / 1e6 + PARAMS["core_uw"] / 1e6)
+        uw = int((watts() * 1e6 + PARAMS["package_idle_uw"]) / 2)
+        limit.write_text(str(uw))
+        eventually(lambda: value(SPEED) < 1_900_000)
+        time.sleep(0.2)
+        assert watts() <= uw / 1e6 * 1.01
+        enabled.write_text("0")
+        eventually(lambda: value(SPEED) >= 2_000_000)
+        enabled.write_text("1")
+        limit.write_text(str(before))
+        time.sleep(0.2)
+        assert value(SPEED) >= 2_000_000
+    assert value(SPEED.parent / "base_frequency") == 2_000_000
+
+
+def test_counters_begin_anew_after_their_largest_value():
+    with loaded("psys=1", "wrap_uj=29999999"):
+        assert value(CLASS / "intel-rapl:1/max_energy_range_uj") == 29999999
+        last, falls = 0, 0
+        while falls < 2:
+            now = value(CLASS / "intel-rapl:1/energy_uj")
+            assert now <= 29999999
+            falls += now < last
+            last = now
+            time.sleep(0.02)
+        assert value(TRUTH / "wall_uj") > 29999999
+    assert not (CLASS / "intel-rapl:0").exists()
+
+
+def test_parameters_out_of_bounds_are_refused():
+    assert load(params={**PARAMS, "turbo_permille": 999}).returncode != 0
+    assert load(params=dict(list(PARAMS.items())[:-1])).returncode != 0
+    assert not CLASS.joinpath("intel-rapl").exists()
