@@ -62,6 +62,7 @@ struct command {
     X(explain)                                                                                     \
     X(history)                                                                                     \
     X(events)                                                                                      \
+    X(report)                                                                                      \
     X(policy)                                                                                      \
     X(setup)                                                                                       \
     X(sim)                                                                                         \

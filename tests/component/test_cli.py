@@ -15,7 +15,7 @@ from cli_tools import GUARD_S, assert_error, filled_in, tide  # noqa: F401
 from conftest import ROOT
 
 COMMANDS = ["run", "adopt", "pin", "unpin", "submit", "queue", "cancel", "hold", "release", "ps", "set", "top",
-            "dashboard",
+            "dashboard", "report",
             "explain", "history", "events", "policy", "sim", "record", "signal", "doctor", "version",
             "help"]
 
