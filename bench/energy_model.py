@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""How near power models come to measured power, on two public data sets.
+
+    TIDE_ENERGY_DATA=FOLDER energy_model.py [--trees]
+
+FOLDER holds three files, fetched by hand; none is part of this tree:
+  acpi.csv, rapl.csv   github.com/sustainable-computing-io/kepler-model-db 3bb4d64,
+                       models/v0.6/nx12/preprocessed_data/preprocess_abs_default_{acpi,rapl}_Basic.csv: a server's power,
+                       its packages' and memory's by RAPL, CPU time and cycles, each 3 s for two hours
+  spec.csv             github.com/green-coding-solutions/spec-power-model 9739f29, data/spec_data.csv: published
+                       results of SPECpower_ssj2008 (spec.org)
+
+The server: what tided learns from readings, by bench/energy_model.c; ten blocks of time, each forecast after learning
+from the nine others. --trees: gradient boosted trees (scikit-learn) on the same blocks and the same inputs.
+SPECpower: curves through known points, and what is assumed of a machine of its year and sockets, with the tables of
+scripts/power-prior.py made again without all machines of the same processor.
+"""
+
+import argparse
+import csv
+import importlib.util
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+
+import harness
+
+BLOCKS = 10
+BASE_HZ = 2e9
+GOAL_W = 4.7
+# The design's table: mean and p90 of the relative error.
+ANCHORS = {"own 0, 10, 50, 100 %": (0.024, 0.076), "own idle and full": (0.072, 0.177), "none": (0.33, 0.79)}
+NEW = 2017  # the design's row of four points counts machines since then
+
+
+def power_prior():
+    spec = importlib.util.spec_from_file_location("power_prior", harness.ROOT / "scripts/power-prior.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def server_samples(folder):
+    """(sensor uW, busy mcpu, speed permille, uW) by time. CPU time is told in ms a second; where threads run long
+    without a switch it is told too late, cycles are not: the two together are load and speed."""
+    with open(folder / "acpi.csv", newline="", encoding="utf-8") as a, \
+            open(folder / "rapl.csv", newline="", encoding="utf-8") as r:
+        rapl = {row["timestamp"]: row for row in csv.DictReader(r)}
+        for row in csv.DictReader(a):
+            busy = max(float(row["bpf_cpu_time_us"]), 1.0)
+            speed = float(row["cpu_cycles"]) / (busy / 1000 * BASE_HZ)
+            part = rapl[row["timestamp"]]
+            yield (round(1e6 * (float(part["package_power"]) + float(part["dram_power"]))), round(busy),
+                   round(1000 * speed), round(1e6 * float(row["platform_power"])))
+
+
+def blocked(samples):
+    return [(i * BLOCKS // len(samples), *sample) for i, sample in enumerate(samples)]
+
+
+def by_fit(lines):
+    """(truth, forecast, low, high) in W."""
+    done = subprocess.run([str(harness.BUILD / "bench" / "energy_model")], check=True, text=True,
+                          input="".join(" ".join(map(str, line)) + "\n" for line in lines),
+                          stdout=subprocess.PIPE, timeout=600)
+    return [tuple(int(word) / 1e6 for word in line.split()[1:]) for line in done.stdout.splitlines()]
+
+
+def by_trees(lines):
+    """The same with boosted trees, which tell no interval."""
+    from sklearn.ensemble import GradientBoostingRegressor
+    found = []
+    for held in range(BLOCKS):
+        rows = [line for line in lines if line[0] != held]
+        trees = GradientBoostingRegressor(random_state=0)
+        trees.fit([[s, b, b * v] for _, s, b, v, _ in rows], [uw / 1e6 for *_, uw in rows])
+        rest = [line for line in lines if line[0] == held]
+        found += [(line[4] / 1e6, forecast, 0.0, float("inf")) for line, forecast in
+                  zip(rest, trees.predict([[s, b, b * v] for _, s, b, v, _ in rest]))]
+    return found
+
+
+def server_row(what, found, goal=None):
+    off = [abs(forecast - truth) for truth, forecast, _, _ in found]
+    ratios = [abs(forecast / truth - 1) for truth, forecast, _, _ in found]
+    row = {"what": f"server: {what}", "MAE W": round(statistics.fmean(off), 2),
+           "error mean": round(statistics.fmean(ratios), 4), "error p90": round(harness.quantile(ratios, 0.9), 4)}
+    if found[0][3] != float("inf"):
+        row["covered"] = round(statistics.fmean(low <= truth <= high for truth, _, low, high in found), 3)
+    if goal:
+        row["goal"] = f"MAE ≤ {goal} W, covered ≥ 0.9"
+        row["verdict"] = "met" if row["MAE W"] <= goal and row["covered"] >= 0.9 else "missed"
+    return row | {"n": len(found)}
+
+
+def server(folder, trees):
+    lines = blocked(list(server_samples(folder)))
+    blind = [(block, 0, *rest) for block, _, *rest in lines]
+    rows = [server_row("package and memory sensor, CPU time, cycles", by_fit(lines), GOAL_W),
+            server_row("CPU time and cycles alone", by_fit(blind))]
+    if trees:
+        rows += [server_row("boosted trees, package and memory sensor, CPU time, cycles", by_trees(lines)),
+                 server_row("boosted trees, CPU time and cycles alone", by_trees(blind))]
+    return rows
+
+
+def family(row):
+    return row["HW_CPUName"].strip()
+
+
+def spec_results(prior, path):
+    """(family, (year, sockets, watts))."""
+    with open(path, newline="", encoding="utf-8") as file:
+        families = [family(row) for row in csv.DictReader(file, delimiter="|")]
+    return list(zip(families, prior.read(path)))
+
+
+def without(results, group_of):
+    """For each result the others of its group that are of another family."""
+    for name, result in results:
+        yield result, [r for other, r in results if other != name and group_of(r) == group_of(result)]
+
+
+def year_group(prior, result):
+    return max(year for year in prior.YEARS if year <= max(result[0], prior.YEARS[0]))
+
+
+def spec_errors(prior, results):
+    """{knowledge: [(relative error, covered or None) of each load of each result]}."""
+    found = {"own 0, 10, 50, 100 %": [], "own idle and full": [], "none": []}
+    for result, others in without(results, lambda r: year_group(prior, r)):
+        year, sockets, watts = result
+        if year >= NEW:
+            four = [(load, watts[load // 10]) for load in (0, 10, 50, 100)]
+            found["own 0, 10, 50, 100 %"] += [(e, None) for e in prior.errors(four, watts)]
+        if len(others) < prior.LEAST:
+            continue
+        fractions = prior.shape(others)
+        wide = prior.quantile([e for _, _, w in others for e in
+                               prior.spread(prior.drawn(fractions, w[0], w[-1]), w)], 900)
+        points = prior.drawn(fractions, watts[0], watts[-1])
+        found["own idle and full"] += [(e, s <= wide) for e, s in
+                                       zip(prior.errors(points, watts), prior.spread(points, watts))]
+        same = [r for r in others if r[1] == sockets]
+        if len(same) < prior.LEAST:
+            continue
+        typical = prior.typical(same, fractions)
+        wide = prior.quantile([e for _, _, w in same for e in prior.spread(typical, w)], 900)
+        found["none"] += [(e, s <= wide) for e, s in zip(prior.errors(typical, watts), prior.spread(typical, watts))]
+    return found
+
+
+def spec(folder):
+    prior = power_prior()
+    rows = []
+    for what, found in spec_errors(prior, spec_results(prior, folder / "spec.csv")).items():
+        errors = [e for e, _ in found]
+        covered = [c for _, c in found if c is not None]
+        mean, p90 = statistics.fmean(errors), prior.quantile(errors, 900)
+        goal_mean, goal_p90 = ANCHORS[what]
+        good = round(mean, 3) <= goal_mean and round(p90, 3) <= goal_p90 and \
+            (not covered or statistics.fmean(covered) >= 0.9)
+        row = {"what": f"SPECpower: points known: {what}", "error mean": round(mean, 4), "error p90": round(p90, 4)}
+        if covered:
+            row["covered"] = round(statistics.fmean(covered), 3)
+        rows.append(row | {"goal": f"mean ≤ {goal_mean}, p90 ≤ {goal_p90}" + ", covered ≥ 0.9" * bool(covered),
+                           "verdict": "met" if good else "missed", "n": len(errors) // 11})
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trees", action="store_true", help="needs scikit-learn")
+    options = parser.parse_args()
+    folder = os.environ.get("TIDE_ENERGY_DATA")
+    if not folder:
+        sys.exit("energy_model: TIDE_ENERGY_DATA names no folder; --help says what belongs into it")
+    rows = [{**row, "watts": "data set"} for row in
+            [*server(pathlib.Path(folder), options.trees), *spec(pathlib.Path(folder))]]
+    for row in rows:
+        print(*(f"{key} {value}" for key, value in row.items()), sep="; ")
+    harness.save("energy-model", rows)
+
+
+if __name__ == "__main__":
+    main()
