@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A day's energy as a cap of this hour. What is left of the day is spread over its remaining hours
+ * by their weights: equal ones (flat), or more where a tariff or the grid's carbon intensity is
+ * low. Pure; any thread. Used by src/unit and src/hub.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#define BUDGET_HOURS 26 /* of the longest local day, in Antarctica */
+
+struct budget {
+    uint64_t day_uj, used_uj; /* allowed for the day; used since it began */
+    uint64_t floor_uw;
+    uint16_t weight[BUDGET_HOURS];  /* of each hour since the day began */
+    int64_t begin_utc_s, end_utc_s; /* zone_day() */
+};
+
+/*
+ * Energy left × this hour's weight / weighted seconds left, at least the floor. The floor, too,
+ * when nothing is left or the day is over.
+ */
+uint64_t budget_cap_uw(const struct budget *b, int64_t now_utc_s);
+
+/*
+ * Weights of prices or intensities, one an hour: the cheapest hour gets @spread times the weight of
+ * the dearest, others between. An hour without a price (0) counts as a mean one.
+ */
+void budget_weigh(const uint64_t *price, uint32_t hours, uint16_t spread, uint16_t *ret_weight);
