@@ -1,0 +1,717 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Power leases in a world in small: a parent, children with clocks of their own, a network that
+ * loses, delays, doubles and reorders, restarts of either side with and without the parent's file.
+ * At each moment what the children may draw is at most what the parent counts, and that is at most
+ * the cap. Further, the single rules of book and tenure.
+ */
+#include "power/division/lease.h"
+#include "power/division/tenure.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "power/cap/caps.h"
+
+#define MS       UINT64_C(1000000)
+#define SECOND   (1000 * MS)
+#define TERM     (31 * SECOND) /* a lease has ended everywhere by then */
+#define CHILDREN 5
+#define MESSAGES 512
+
+static uint64_t state;
+
+static uint64_t random_below(uint64_t bound)
+{
+    uint64_t z = state += UINT64_C(0x9e3779b97f4a7c15);
+
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return (z ^ z >> 31) % bound;
+}
+
+static bool chance(unsigned percent)
+{
+    return random_below(100) < percent;
+}
+
+/* ---- the world ------------------------------------------------------------------------------- */
+
+/* A clock that is off by up to 0.9 % and counts from its own boot. */
+struct clock {
+    uint64_t zero_ns; /* real time */
+    int64_t rate_ppm;
+};
+
+/*
+ * A machine, and the process in it that holds the tenure. The limit is the machine's: it outlives
+ * the process. A shrink takes up to two seconds, in which the machine draws what it drew before.
+ */
+struct machine {
+    struct clock clock;
+    struct tenure tenure;
+    uint64_t limit_uw, limit_until_ns; /* by its clock */
+    uint64_t floor_uw;
+    uint64_t old_uw, old_until_ns,
+        shrunk_ns; /* real time when the shrink is done; 0: none under way */
+    uint64_t ack_number, ack_uw, ack_boot; /* owed when it is done */
+    uint64_t next_ask_ns;                  /* real time */
+};
+
+enum kind { ASK, LEASE, ACK };
+struct message {
+    enum kind kind;
+    uint32_t child;
+    uint64_t at_ns;
+    struct lease_message lease;
+};
+
+struct world {
+    uint64_t now_ns; /* real time */
+    struct machine machine[CHILDREN];
+    struct clock clock; /* the parent's */
+    struct lease row[CHILDREN], stored_row[CHILDREN];
+    struct lease_book book, stored;
+    bool alive;
+    uint64_t back_ns; /* when the parent lives again */
+    bool keeps_file;
+    uint64_t want_uw[CHILDREN], cap_since_ns, sum_before, most_cap;
+    struct message message[MESSAGES];
+    uint32_t messages;
+    unsigned loss, doubles;
+    uint64_t delay_ns;
+};
+
+static struct world w;
+
+static uint64_t read_clock(const struct clock *c)
+{
+    uint64_t passed = w.now_ns - c->zero_ns;
+
+    return SECOND + passed + (uint64_t)((int64_t)(passed / 1000) * c->rate_ppm / 1000);
+}
+
+static void new_clock(struct clock *c)
+{
+    c->zero_ns = w.now_ns;
+    c->rate_ppm = (int64_t)random_below(18001) - 9000;
+}
+
+static void send(enum kind kind, uint32_t child, const struct lease_message *m)
+{
+    for (unsigned copies = chance(w.doubles) ? 3 : 1; copies > 0; copies--) {
+        if (w.messages == MESSAGES || chance(w.loss))
+            continue;
+        w.message[w.messages++] = (struct message){
+            kind, child, w.now_ns + 1 + random_below(chance(90) ? w.delay_ns / 20 : w.delay_ns),
+            *m};
+    }
+}
+
+/* ---- a machine ------------------------------------------------------------------------------- */
+
+static uint64_t may_draw(const struct machine *m)
+{
+    uint64_t now = read_clock(&m->clock), uw = m->floor_uw;
+
+    if (now < m->limit_until_ns)
+        uw = m->limit_uw;
+    if (m->shrunk_ns && now < m->old_until_ns && m->old_uw > uw)
+        uw = m->old_uw;
+    return uw;
+}
+
+static void begin_process(struct machine *m)
+{
+    tenure_begin(&m->tenure, 1 + random_below(UINT64_MAX - 1), CAP_BREAKER, m->floor_uw);
+    m->ack_number = 0;
+    m->next_ask_ns = w.now_ns;
+}
+
+static void begin_machine(struct machine *m)
+{
+    new_clock(&m->clock);
+    m->limit_until_ns = m->old_until_ns = m->shrunk_ns = 0;
+    begin_process(m);
+}
+
+static void take(struct machine *m, uint32_t child, const struct lease_message *lease)
+{
+    uint64_t now = read_clock(&m->clock), before = may_draw(m);
+    bool draws_old = m->shrunk_ns && before != m->limit_uw;
+    uint64_t before_until = draws_old ? m->old_until_ns : m->limit_until_ns;
+    bool same = lease->number == m->tenure.number && lease->boot == m->tenure.boot;
+
+    if (tenure_take(&m->tenure, lease, now) < 0)
+        return;
+    if (same && m->shrunk_ns)
+        return; /* it is being done */
+    m->limit_uw = lease->uw;
+    m->limit_until_ns = m->tenure.until_ns;
+    m->ack_number = lease->number;
+    m->ack_uw = lease->uw;
+    m->ack_boot = lease->boot;
+    m->shrunk_ns = w.now_ns;
+    if (lease->uw < before) {
+        m->old_uw = before;
+        m->old_until_ns = before_until;
+        m->shrunk_ns = w.now_ns + random_below(2 * SECOND);
+    } else {
+        m->old_until_ns = 0;
+    }
+}
+
+static void run_machine(struct machine *m, uint32_t child)
+{
+    if (m->shrunk_ns && w.now_ns >= m->shrunk_ns) {
+        m->shrunk_ns = 0;
+        if (m->ack_number)
+            send(ACK, child,
+                 &(struct lease_message){
+                     .boot = m->ack_boot, .number = m->ack_number, .uw = m->ack_uw});
+    }
+    if (w.now_ns >= m->next_ask_ns) {
+        m->next_ask_ns = w.now_ns + LEASE_ASK_MS * MS;
+        send(ASK, child,
+             &(struct lease_message){.boot = m->tenure.boot, .stamp_ns = read_clock(&m->clock)});
+    }
+}
+
+/* ---- the parent ------------------------------------------------------------------------------ */
+
+static void store(void)
+{
+    memcpy(w.stored_row, w.row, sizeof(w.row));
+    w.stored = w.book;
+    w.stored.lease = w.stored_row;
+}
+
+static void start_parent(bool reboot)
+{
+    if (reboot)
+        new_clock(&w.clock);
+    if (w.keeps_file) {
+        memcpy(w.row, w.stored_row, sizeof(w.row));
+        w.book = w.stored;
+    } else {
+        memset(w.row, 0, sizeof(w.row));
+        w.book = (struct lease_book){.count = CHILDREN, .cap_uw = w.book.cap_uw};
+        for (uint32_t i = 0; i < CHILDREN; i++)
+            w.row[i].floor_uw = w.machine[i].floor_uw;
+    }
+    w.book.cap_uw = w.most_cap; /* of the policy, which it knows without the file */
+    w.book.lease = w.row;
+    lease_recover(&w.book, w.keeps_file, read_clock(&w.clock));
+    w.alive = true;
+    w.sum_before = lease_sum(&w.book, read_clock(&w.clock));
+}
+
+static void run_parent(void)
+{
+    uint64_t now = read_clock(&w.clock);
+    struct lease_message m;
+    uint32_t child;
+
+    if (!w.alive) {
+        if (w.now_ns >= w.back_ns)
+            start_parent(chance(30));
+        return;
+    }
+    lease_want(&w.book, w.want_uw, now);
+    store();
+    while (lease_next(&w.book, now, &child, &m)) {
+        store();
+        send(LEASE, child, &m);
+    }
+}
+
+static void deliver(const struct message *m)
+{
+    uint64_t now = read_clock(&w.clock);
+
+    if (m->kind == LEASE)
+        take(&w.machine[m->child], m->child, &m->lease);
+    else if (!w.alive)
+        return;
+    else if (m->kind == ASK)
+        lease_ask(&w.book, m->child, m->lease.boot, m->lease.stamp_ns, now);
+    else
+        lease_ack(&w.book, m->child, m->lease.boot, m->lease.number, m->lease.uw, now);
+}
+
+static uint64_t floors(void)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < CHILDREN; i++)
+        sum += w.machine[i].floor_uw;
+    return sum;
+}
+
+/* A division of the cap, by whatever demand. */
+static void draw_wants(void)
+{
+    uint64_t free = w.most_cap - floors();
+
+    for (uint32_t n = 0, i = (uint32_t)random_below(CHILDREN); n < CHILDREN; n++) {
+        uint64_t more = random_below(2 * w.most_cap / CHILDREN);
+
+        more = more < free ? more : free;
+        w.want_uw[i] = w.machine[i].floor_uw + more;
+        free -= more;
+        i = (i + 1) % CHILDREN;
+    }
+}
+
+static void set_cap(uint64_t cap)
+{
+    w.book.cap_uw = w.most_cap = cap;
+    w.cap_since_ns = w.now_ns;
+    draw_wants();
+}
+
+/* What no loss and no order of events may break. */
+static void check(uint64_t seed)
+{
+    uint64_t counted = lease_sum(&w.book, read_clock(&w.clock)), drawn = 0;
+    bool knows = w.alive && read_clock(&w.clock) >= w.book.silent_until_ns;
+
+    for (uint32_t i = 0; i < CHILDREN; i++)
+        drawn += may_draw(&w.machine[i]);
+    if (knows && drawn > counted)
+        fail_msg("seed %lu, %lu ms: the children may draw %lu, the parent counts %lu", seed,
+                 w.now_ns / MS, drawn, counted);
+    if (knows && counted > w.book.cap_uw && counted > w.sum_before)
+        fail_msg("seed %lu, %lu ms: the sum grows to %lu above the cap %lu", seed, w.now_ns / MS,
+                 counted, w.book.cap_uw);
+    if (w.now_ns > w.cap_since_ns + 3 * TERM && drawn > w.most_cap)
+        fail_msg("seed %lu, %lu ms: %lu is drawn long after the cap became %lu", seed,
+                 w.now_ns / MS, drawn, w.most_cap);
+    w.sum_before = counted;
+}
+
+static void step(uint64_t seed, uint64_t ns)
+{
+    w.now_ns += ns;
+    check(seed); /* time alone */
+    for (uint32_t i = 0; i < w.messages;) {
+        struct message m = w.message[i];
+
+        if (m.at_ns > w.now_ns) {
+            i++;
+            continue;
+        }
+        w.message[i] = w.message[--w.messages];
+        deliver(&m);
+        check(seed);
+    }
+    for (uint32_t i = 0; i < CHILDREN; i++)
+        run_machine(&w.machine[i], i);
+    run_parent();
+    check(seed);
+}
+
+static void disturb(void)
+{
+    struct machine *m = &w.machine[random_below(CHILDREN)];
+
+    if (chance(5))
+        set_cap(floors() + random_below(1500));
+    else if (chance(30))
+        draw_wants();
+    if (chance(3))
+        begin_process(m);
+    if (chance(2))
+        begin_machine(m);
+    if (chance(2) && w.alive) {
+        w.alive = false;
+        w.back_ns = w.now_ns + random_below(60 * SECOND);
+        w.keeps_file = chance(70);
+    }
+    if (chance(5)) {
+        w.loss = (unsigned)random_below(chance(20) ? 101 : 40);
+        w.doubles = (unsigned)random_below(50);
+        w.delay_ns = 20 + (chance(50) ? random_below(2 * SECOND) : random_below(60 * SECOND));
+    }
+}
+
+static void begin_world(uint64_t seed)
+{
+    state = seed;
+    w = (struct world){.now_ns = SECOND, .delay_ns = SECOND, .loss = 10, .keeps_file = true};
+    w.book = (struct lease_book){.lease = w.row, .count = CHILDREN};
+    new_clock(&w.clock);
+    for (uint32_t i = 0; i < CHILDREN; i++) {
+        w.machine[i].floor_uw = w.row[i].floor_uw = 1 + random_below(100);
+        begin_machine(&w.machine[i]);
+    }
+    set_cap(floors() + random_below(1500));
+    store();
+    w.alive = true;
+    w.sum_before = lease_sum(&w.book, read_clock(&w.clock));
+}
+
+/* A quiet network for two minutes: everybody has what was wanted as far as the cap goes. */
+static void everybody_is_served_in_the_end(uint64_t seed)
+{
+    uint64_t cap = 0, wanted[CHILDREN];
+
+    w.loss = w.doubles = 0;
+    w.delay_ns = 20 * 50 * MS;
+    for (uint32_t i = 0; i < CHILDREN; i++)
+        cap += wanted[i] = w.machine[i].floor_uw + random_below(300);
+    set_cap(cap);
+    memcpy(w.want_uw, wanted, sizeof(wanted));
+    for (int i = 0; i < 1000; i++)
+        step(seed, 200 * MS);
+    for (uint32_t i = 0; i < CHILDREN; i++)
+        if (may_draw(&w.machine[i]) != w.want_uw[i])
+            fail_msg("seed %lu: child %u may draw %lu in the end, %lu was wanted", seed, i,
+                     may_draw(&w.machine[i]), w.want_uw[i]);
+    assert_int_equal(lease_sum(&w.book, read_clock(&w.clock)), cap);
+}
+
+static void the_sum_is_kept_whatever_happens(void **arg)
+{
+    const char *soak = getenv("TIDE_SOAK");
+    uint64_t seeds = soak ? 10000 : 500, events = soak ? 2000 : 200;
+
+    for (uint64_t seed = 0; seed < seeds; seed++) {
+        begin_world(seed);
+        for (uint64_t event = 0; event < events; event++) {
+            disturb();
+            for (uint64_t n = random_below(12); n > 0; n--)
+                step(seed, random_below(chance(10) ? 20 * SECOND : SECOND));
+        }
+        everybody_is_served_in_the_end(seed);
+    }
+}
+
+/* ---- the book -------------------------------------------------------------------------------- */
+
+static struct lease two[2];
+static struct lease_book book;
+
+static struct lease_message next_message(uint64_t now, uint32_t wanted)
+{
+    struct lease_message m = {0};
+    uint32_t i = 99;
+
+    assert_true(lease_next(&book, now, &i, &m));
+    assert_int_equal(i, wanted);
+    return m;
+}
+
+static void no_more_messages(uint64_t now)
+{
+    struct lease_message m;
+    uint32_t i;
+
+    assert_false(lease_next(&book, now, &i, &m));
+}
+
+static void acknowledge(uint64_t now, uint32_t i, const struct lease_message *m)
+{
+    lease_ack(&book, i, m->boot, m->number, m->uw, now);
+}
+
+/* Two children with floors of 10, both heard at 1 s and acknowledged, 100 to divide. */
+static void begin_book(uint32_t kind)
+{
+    struct lease_message m;
+
+    memset(two, 0, sizeof(two));
+    two[0].floor_uw = two[1].floor_uw = 10;
+    book = (struct lease_book){.lease = two, .count = 2, .kind = kind, .cap_uw = 100};
+    for (uint32_t i = 0; i < 2; i++) {
+        lease_ask(&book, i, 7 + i, 5000, SECOND);
+        m = next_message(SECOND, i);
+        assert_int_equal(m.uw, 10);
+        acknowledge(SECOND, i, &m);
+    }
+    lease_want(&book, (uint64_t[]){60, 40}, SECOND);
+    for (uint32_t i = 0; i < 2; i++) {
+        m = next_message(SECOND, i);
+        acknowledge(SECOND, i, &m);
+    }
+    no_more_messages(20 * SECOND);
+    assert_int_equal(lease_sum(&book, SECOND), 100);
+}
+
+static void a_lease_echoes_the_ask(void **arg)
+{
+    struct lease_message m;
+
+    begin_book(CAP_BREAKER);
+    lease_ask(&book, 1, 8, 6000, 5 * SECOND);
+    m = next_message(5 * SECOND, 1);
+    assert_int_equal(m.boot, 8);
+    assert_int_equal(m.stamp_ns, 6000);
+    assert_int_equal(m.uw, 40);
+    assert_int_equal(m.floor_uw, 10);
+    assert_int_equal(m.ttl_ms, LEASE_TTL_MS);
+}
+
+static void an_offer_is_repeated_until_acknowledged(void **arg)
+{
+    struct lease_message first, again;
+
+    begin_book(CAP_BREAKER);
+    lease_ask(&book, 0, 7, 6000, 5 * SECOND);
+    first = next_message(5 * SECOND, 0);
+    no_more_messages(5900 * MS);
+    assert_int_equal(lease_wake(&book, 5 * SECOND), 6 * SECOND);
+    again = next_message(6 * SECOND, 0);
+    assert_memory_equal(&first, &again, sizeof(first));
+    acknowledge(6100 * MS, 0, &first);
+    no_more_messages(9 * SECOND);
+}
+
+static void watts_move_after_the_acknowledgement_only(void **arg)
+{
+    struct lease_message m;
+
+    begin_book(CAP_BREAKER);
+    lease_want(&book, (uint64_t[]){20, 80}, 2 * SECOND);
+    m = next_message(2 * SECOND, 0);
+    assert_int_equal(m.uw, 20);
+    no_more_messages(2 * SECOND);
+    assert_int_equal(lease_counts(&book, 0, 2 * SECOND), 60);
+    m.number--; /* an older lease's */
+    acknowledge(2100 * MS, 0, &m);
+    lease_want(&book, (uint64_t[]){20, 80}, 2100 * MS);
+    assert_int_equal(lease_counts(&book, 1, 2100 * MS), 40);
+    m.number++;
+    acknowledge(2200 * MS, 0, &m);
+    lease_want(&book, (uint64_t[]){20, 80}, 2200 * MS);
+    m = next_message(2200 * MS, 1);
+    assert_int_equal(m.uw, 80);
+    assert_int_equal(lease_sum(&book, 2200 * MS), 100);
+}
+
+static void watts_move_when_the_old_lease_has_ended(void **arg)
+{
+    uint64_t end = SECOND + 30600 * MS + 125 * MS;
+
+    begin_book(CAP_BREAKER);
+    lease_ask(&book, 1, 8, 6000, 25 * SECOND);
+    lease_want(&book, (uint64_t[]){20, 80}, 25 * SECOND);
+    assert_int_equal(lease_sum(&book, end - 1), 100);
+    assert_int_equal(lease_counts(&book, 0, end), 10); /* it never asked again */
+    assert_int_equal(lease_sum(&book, end), 50);
+}
+
+static void an_ended_lease_begins_again_at_the_floor(void **arg)
+{
+    begin_book(CAP_BREAKER);
+    lease_ask(&book, 0, 7, 90000, 60 * SECOND);
+    assert_int_equal(next_message(60 * SECOND, 0).uw, 10);
+    assert_int_equal(lease_sum(&book, 60 * SECOND), 20);
+}
+
+static void an_old_ask_lengthens_nothing(void **arg)
+{
+    begin_book(CAP_BREAKER);
+    lease_ask(&book, 0, 7, 5000, 20 * SECOND);
+    lease_ask(&book, 0, 7, 4000, 20 * SECOND);
+    no_more_messages(20 * SECOND);
+    assert_int_equal(lease_counts(&book, 0, 32 * SECOND), 10);
+}
+
+static void what_a_free_child_draws_counts(void **arg)
+{
+    begin_book(CAP_BUDGET);
+    lease_seen(&book, 0, 75, 30 * SECOND);
+    assert_int_equal(lease_counts(&book, 0, 30 * SECOND), 60);
+    assert_int_equal(lease_counts(&book, 0, 40 * SECOND), 75); /* the lease has ended */
+    lease_ask(&book, 0, 7, 90000, 50 * SECOND);
+    assert_int_equal(lease_counts(&book, 0, 50 * SECOND), 75); /* it does not obey yet */
+}
+
+static void a_defiant_child_counts_with_what_it_draws(void **arg)
+{
+    begin_book(CAP_BREAKER);
+    for (uint64_t s = 2; s <= 11; s++)
+        lease_seen(&book, 0, 90, s * SECOND);
+    assert_int_equal(lease_counts(&book, 0, 11 * SECOND), 60);
+    lease_seen(&book, 0, 90, 12 * SECOND);
+    assert_int_equal(lease_counts(&book, 0, 12 * SECOND), 90);
+    assert_true(two[0].defiant);
+    for (uint64_t s = 13; s <= 72; s++)
+        lease_seen(&book, 0, 10, s * SECOND);
+    assert_true(two[0].defiant);
+    lease_seen(&book, 0, 10, 73 * SECOND);
+    assert_false(two[0].defiant);
+}
+
+static void after_a_restart_stored_offers_count_another_term(void **arg)
+{
+    begin_book(CAP_BREAKER);
+    lease_want(&book, (uint64_t[]){20, 40}, 20 * SECOND); /* not acknowledged */
+    lease_recover(&book, true, 0);                        /* another boot's clock */
+    assert_int_equal(lease_sum(&book, 30 * SECOND), 100);
+    assert_int_equal(lease_sum(&book, 31 * SECOND), 20);
+    lease_ask(&book, 0, 7, 6000, 10 * SECOND);
+    assert_int_equal(lease_counts(&book, 0, 10 * SECOND), 60);
+}
+
+static void without_its_file_a_parent_is_silent_for_a_term(void **arg)
+{
+    begin_book(CAP_BREAKER);
+    memset(two, 0, sizeof(two));
+    lease_recover(&book, false, 100 * SECOND);
+    lease_ask(&book, 0, 7, 6000, 101 * SECOND);
+    no_more_messages(101 * SECOND);
+    assert_int_equal(lease_wake(&book, 101 * SECOND), 130725 * MS);
+    lease_ask(&book, 0, 7, 7000, 131 * SECOND);
+    next_message(131 * SECOND, 0);
+}
+
+static void silence_begins_again_with_another_restart(void **arg)
+{
+    begin_book(CAP_BREAKER);
+    lease_recover(&book, false, 100 * SECOND);
+    lease_recover(&book, true, 1 * SECOND); /* another boot's clock */
+    lease_ask(&book, 0, 7, 6000, 31 * SECOND);
+    no_more_messages(31 * SECOND);
+    lease_ask(&book, 0, 7, 7000, 32 * SECOND);
+    next_message(32 * SECOND, 0);
+}
+
+/* An ask that came in the silence is answered by no old offer. */
+static void an_offer_that_has_ended_is_not_sent(void **arg)
+{
+    begin_book(CAP_BREAKER);
+    lease_want(&book, (uint64_t[]){20, 40}, 20 * SECOND); /* never sent */
+    lease_recover(&book, true, 20 * SECOND);
+    book.silent_until_ns = 30 * SECOND;
+    lease_ask(&book, 0, 7, 6000, 29 * SECOND);
+    no_more_messages(31 * SECOND);
+}
+
+static void another_boots_acknowledgement_is_ignored(void **arg)
+{
+    struct lease_message m;
+
+    begin_book(CAP_BREAKER);
+    lease_want(&book, (uint64_t[]){20, 40}, 2 * SECOND);
+    m = next_message(2 * SECOND, 0);
+    m.boot = 99;
+    acknowledge(2 * SECOND, 0, &m);
+    assert_int_equal(lease_counts(&book, 0, 2 * SECOND), 60);
+}
+
+/* ---- the tenure ------------------------------------------------------------------------------ */
+
+static struct lease_message lease_at(uint64_t stamp_ns, uint64_t number, uint64_t uw)
+{
+    return (struct lease_message){.boot = 7,
+                                  .stamp_ns = stamp_ns,
+                                  .number = number,
+                                  .uw = uw,
+                                  .floor_uw = 10,
+                                  .ttl_ms = LEASE_TTL_MS,
+                                  .kind = CAP_BREAKER};
+}
+
+static void a_lease_ends_by_the_stamp_however_late_it_comes(void **arg)
+{
+    struct lease_message m = lease_at(SECOND, 1, 50);
+    struct tenure t;
+    uint64_t uw;
+
+    tenure_begin(&t, 7, CAP_BREAKER, 10);
+    assert_true(tenure_cap(&t, SECOND, &uw));
+    assert_int_equal(uw, 10);
+    assert_int_equal(tenure_take(&t, &m, 29 * SECOND), 0);
+    assert_true(tenure_cap(&t, 31 * SECOND - 1, &uw));
+    assert_int_equal(uw, 50);
+    assert_true(tenure_cap(&t, 31 * SECOND, &uw));
+    assert_int_equal(uw, 10);
+    assert_int_equal(tenure_take(&t, &m, 31 * SECOND), -ESTALE);
+}
+
+static void an_overtaken_lease_is_refused(void **arg)
+{
+    struct lease_message new = lease_at(SECOND, 5, 50), old = lease_at(SECOND, 4, 90);
+    struct lease_message other = new;
+    struct tenure t;
+    uint64_t uw;
+
+    tenure_begin(&t, 7, CAP_BREAKER, 10);
+    assert_int_equal(tenure_take(&t, &new, 2 * SECOND), 0);
+    assert_int_equal(tenure_take(&t, &old, 2 * SECOND), -ESTALE);
+    assert_int_equal(tenure_take(&t, &new, 3 * SECOND), 0); /* again: acknowledged again */
+    other.boot = 8;
+    other.number = 6;
+    assert_int_equal(tenure_take(&t, &other, 3 * SECOND), -ESTALE);
+    tenure_cap(&t, 3 * SECOND, &uw);
+    assert_int_equal(uw, 50);
+    /* a parent that lost its numbers begins again at 1 when the old lease has ended */
+    other = lease_at(35 * SECOND, 1, 30);
+    assert_int_equal(tenure_take(&t, &other, 36 * SECOND), 0);
+}
+
+static void a_lease_that_cannot_be_is_refused(void **arg)
+{
+    struct lease_message m = lease_at(SECOND, 1, 50);
+    struct tenure t = {.boot = 7};
+    uint64_t uw;
+
+    m.ttl_ms = LEASE_TTL_MS + 1;
+    assert_int_equal(tenure_take(&t, &m, 2 * SECOND), -EINVAL);
+    m = lease_at(3 * SECOND, 1, 50);
+    assert_int_equal(tenure_take(&t, &m, 2 * SECOND), -EINVAL);
+    m = lease_at(SECOND, 1, UINT64_MAX);
+    assert_int_equal(tenure_take(&t, &m, 2 * SECOND), -EINVAL);
+    m = lease_at(SECOND, 1, 50);
+    m.kind = CAP_KIND_MAX;
+    assert_int_equal(tenure_take(&t, &m, 2 * SECOND), -EINVAL);
+    assert_false(tenure_cap(&t, SECOND, &uw)); /* still no lease: free */
+}
+
+static void budget_and_advice_end_open(void **arg)
+{
+    struct lease_message m = lease_at(SECOND, 1, 50);
+    struct tenure t;
+    uint64_t uw;
+
+    tenure_begin(&t, 7, CAP_BUDGET, 10);
+    assert_false(tenure_cap(&t, SECOND, &uw));
+    m.kind = CAP_ADVICE;
+    assert_int_equal(tenure_take(&t, &m, 2 * SECOND), 0);
+    assert_true(tenure_cap(&t, 2 * SECOND, &uw));
+    assert_false(tenure_cap(&t, 31 * SECOND, &uw));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_sum_is_kept_whatever_happens),
+        cmocka_unit_test(a_lease_echoes_the_ask),
+        cmocka_unit_test(an_offer_is_repeated_until_acknowledged),
+        cmocka_unit_test(watts_move_after_the_acknowledgement_only),
+        cmocka_unit_test(watts_move_when_the_old_lease_has_ended),
+        cmocka_unit_test(an_ended_lease_begins_again_at_the_floor),
+        cmocka_unit_test(an_old_ask_lengthens_nothing),
+        cmocka_unit_test(what_a_free_child_draws_counts),
+        cmocka_unit_test(a_defiant_child_counts_with_what_it_draws),
+        cmocka_unit_test(after_a_restart_stored_offers_count_another_term),
+        cmocka_unit_test(without_its_file_a_parent_is_silent_for_a_term),
+        cmocka_unit_test(silence_begins_again_with_another_restart),
+        cmocka_unit_test(an_offer_that_has_ended_is_not_sent),
+        cmocka_unit_test(another_boots_acknowledgement_is_ignored),
+        cmocka_unit_test(a_lease_ends_by_the_stamp_however_late_it_comes),
+        cmocka_unit_test(an_overtaken_lease_is_refused),
+        cmocka_unit_test(a_lease_that_cannot_be_is_refused),
+        cmocka_unit_test(budget_and_advice_end_open),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
