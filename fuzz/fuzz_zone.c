@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A TZif file: what is accepted answers every question, and changes lie where they are said to lie. */
-#include "power/calendar/window.h"
+/* A TZif file: what is accepted answers every question, and changes lie where they are said to lie.
+ */
 #include "input.h"
+#include "power/calendar/window.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

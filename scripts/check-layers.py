@@ -60,6 +60,7 @@ LIBRARIES = {
     "gnutls/": ("kube", "host"),
     "yaml.h": ("kube", "hub"),
     "mosquitto.h": ("edge", "hub"),
+    "mqtt_protocol.h": ("edge",),
     "modbus/": ("unit",),
     "libpq-fe.h": ("hub",),
 }

@@ -30,7 +30,7 @@ build_packages="gcc libc6-dev binutils meson ninja-build pkg-config python3 libm
     libgnutls28-dev libyaml-dev libmosquitto-dev libmodbus-dev libpq-dev
     scdoc"
 docker_packages="docker.io iptables"
-check_packages="g++ clang clang-tidy clang-format libcmocka-dev libeigen3-dev musl-tools tzdata
+check_packages="g++ clang clang-tidy clang-format libcmocka-dev libeigen3-dev musl-tools tzdata openssl
     libc6-i386 strace gdb tmux procps git podman crun systemd spin zsh fish mosquitto
     mosquitto-clients python3-paho-mqtt postgresql $docker_packages"
 # Docker and systemd are copied from here into the machine; its kernel is never installed.
