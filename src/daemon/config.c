@@ -7,6 +7,7 @@
 #include "daemon/daemon.h"
 #include "daemon/plan/decision.h"
 #include "daemon/record/history.h"
+#include "host/power/sensors.h"
 
 #include <assert.h>
 #include <dirent.h>
@@ -138,6 +139,26 @@ static int set_admin_group(struct config *c, const char *value, struct error *er
     return 0;
 }
 
+static int set_power(struct config *c, const char *value, struct error *err)
+{
+    struct error why = {0};
+
+    if (strlen(value) >= sizeof(c->power))
+        return refuse(value, "fewer sensors", err);
+    if (sensors_check(value, &why) < 0)
+        return error_set(err, -EINVAL, "%s", why.text);
+    snprintf(c->power, sizeof(c->power), "%s", value);
+    return 0;
+}
+
+static int set_power_root(struct config *c, const char *value, struct error *err)
+{
+    if (*value != '/' || strlen(value) >= sizeof(c->power_root))
+        return refuse(value, "the absolute path of a directory", err);
+    snprintf(c->power_root, sizeof(c->power_root), "%s", value);
+    return 0;
+}
+
 /* Reads /etc/passwd itself: a name service on the network could block the loop. */
 static bool find_user(const char *name, uid_t *ret)
 {
@@ -242,6 +263,8 @@ static const struct {
     {"user-processes", USER_PROCESSES, set_user_processes},
     {"user-priority", "none", set_user_priority},
     {"user-connections", USER_CONNECTIONS, set_user_connections},
+    {"power", "auto", set_power},
+    {"power-root", "/", set_power_root},
 };
 static_assert(DAEMON_HEARTBEAT_MS == 250, "what HEARTBEAT says");
 static_assert(HISTORY_MIB_STD == 64 && HISTORY_MIB_MAX == 1024, "what HISTORY and set_history say");
@@ -501,6 +524,7 @@ void config_print(const struct config *c, FILE *out)
     print_limit(out, "user-processes", c->user_processes);
     print_limit(out, "user-priority", c->user_priority);
     print_limit(out, "user-connections", c->user_connections);
+    fprintf(out, "power=%s\npower-root=%s\n", c->power, c->power_root);
     if (c->history_mib)
         fprintf(out, "history=%u\n", c->history_mib);
     else

@@ -25,6 +25,7 @@
 #define CONFIG_USER_WEIGHT     100 /* of any other user */
 #define CONFIG_MEMORY_MACHINE  UINT64_MAX
 #define CONFIG_NOBODY          ((gid_t)-1)
+#define CONFIG_POWER_MAX       256 /* of the list of sensors, and of the directory with their files */
 
 /* A user with a weight of its own. */
 struct config_user {
@@ -48,6 +49,8 @@ struct config {
     /* for each user but root and the daemon's own; 0: no limit */
     uint32_t user_cores, user_jobs, user_processes, user_priority, user_connections;
     char admin_group[CONFIG_GROUP_MAX]; /* empty: none */
+    char power[CONFIG_POWER_MAX];       /* as sensors_find() takes it */
+    char power_root[CONFIG_POWER_MAX];  /* below it are the sensors' files */
 };
 
 /* A key on the command line. */

@@ -11,6 +11,7 @@
 #include "daemon/confine/guardian.h"
 #include "daemon/confine/job_group.h"
 #include "daemon/containers/container.h"
+#include "daemon/energy/meter.h"
 #include "daemon/job/confine.h"
 #include "daemon/link/agent_socket.h"
 #include "daemon/peers/agent.h"
@@ -20,6 +21,7 @@
 #include "daemon/plan/plan.h"
 #include "daemon/plan/wait.h"
 #include "daemon/record/chronicle.h"
+#include "daemon/record/energy_file.h"
 #include "daemon/record/history.h"
 #include "daemon/record/store.h"
 #include "host/proc/file.h"
@@ -54,8 +56,9 @@ struct top {
 
 /* Called in this order. Containers get their own limits back after all of them. */
 static const struct job_observer *const observers[] = {
-    &chronicle_observer, &store_observer,      &agent_socket_observer, &actuate_observer,
-    &wait_observer,      &containers_observer, &metrics_observer,      NULL};
+    &chronicle_observer, &store_observer, &agent_socket_observer,
+    &actuate_observer,   &wait_observer,  &containers_observer,
+    &metrics_observer,   &meter_observer, NULL};
 
 static struct top *top_of(struct daemon *d)
 {
@@ -100,19 +103,26 @@ static void on_store(struct daemon *d)
                                                          chronicle_pending(d)
                                                      ? SD_EVENT_ON
                                                      : SD_EVENT_OFF);
+    meter_rest(d->meter, d->jobs->n == 0);
 }
 
 static const struct wake_handlers wake_handlers = {on_decide, on_store, store_save};
 
-/* A look reads all processes of the machine: with many of them, it runs less often. */
+/*
+ * A look reads all processes of the machine: with many of them, it runs less often. What it found
+ * of jobs' CPU time divides the machine's energy since the look before.
+ */
 static bool look_at_usage(struct daemon *d, uint64_t now)
 {
     uint64_t began = clock_now_ns();
     bool changed;
 
-    if (began < top_of(d)->usage_ns)
+    if (began < top_of(d)->usage_ns) {
+        meter_tick(d->meter, false);
         return false;
+    }
     changed = usage_look(d, now);
+    meter_tick(d->meter, true);
     top_of(d)->usage_ns = began + USAGE_PAUSE * (clock_now_ns() - began);
     return changed;
 }
@@ -140,6 +150,7 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *arg)
     containers_tick(d->containers);
     chronicle_look(d);
     store_tick(d);
+    energy_file_tick(d);
     if (changed)
         daemon_changed(d);
     sd_event_source_set_time_relative(s, TICK_US);
@@ -295,6 +306,8 @@ static void reconfigure(struct daemon *d, const struct config *c)
             policy_spec_parse(policy_at(0)->name, &spec, NULL);
         decision_set_policy(d->decision, &spec);
     }
+    if (strcmp(c->power, before.power) != 0 || strcmp(c->power_root, before.power_root) != 0)
+        daemon_log("changed power or power-root takes effect when tided is restarted");
     if (c->heartbeat_ms != before.heartbeat_ms)
         agent_welcome_all(d);
     if (!cpuset_equal(&c->cpus, &before.cpus) || c->engines_said != before.engines_said ||
@@ -442,6 +455,8 @@ static int begin(struct top *t, const struct daemon_options *o, struct error *er
         return error_set(err, r, "cannot make an event loop: %s", strerror(-r));
     r = balance_new(d, &d->balance, err);
     if (r == 0)
+        r = meter_new(d, &d->meter, err);
+    if (r == 0)
         r = decision_new(&d->decision, err);
     if (r < 0)
         return r;
@@ -475,6 +490,8 @@ static void end(struct top *t)
     if (d->agent_socket)
         agent_release_all(d);
     if (d->wake) {
+        if (d->meter)
+            energy_file_end(d);
         store_save(d);
         store_forget_engines(d);
     }
@@ -494,6 +511,7 @@ static void end(struct top *t)
     d->agent_socket = agent_socket_free(d->agent_socket);
     d->machine_share = machine_share_free(d->machine_share);
     d->balance = balance_free(d->balance);
+    d->meter = meter_free(d->meter);
     d->guardian = guardian_free(d->guardian);
     d->job_groups = job_groups_free(d->job_groups);
     d->decision = decision_free(d->decision);
@@ -543,6 +561,7 @@ int daemon_run(const struct daemon_options *options, struct error *err)
         daemon_log("version " TIDE_VERSION " in %s, cpus: %u%s%s", d->dir, cpuset_count(&d->cpus),
                    d->weights_note[0] ? ", " : "", d->weights_note);
         store_load(d);
+        energy_file_load(d);
         daemon_changed(d);
         arm_exit(t, FIRST_JOB_US);
         if (watch_directory(t) < 0)

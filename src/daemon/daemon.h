@@ -35,6 +35,7 @@ struct guardian;
 struct balance;
 struct job_groups;
 struct machine_share;
+struct meter;
 struct containers;
 struct decision;
 struct events;
@@ -72,6 +73,9 @@ struct daemon {
     struct guardian *guardian;
     struct job_groups *job_groups;
     struct balance *balance;
+    struct meter *meter;
+    uint64_t energy_file_ns; /* when its account is to be written again … */
+    int energy_file_error;   /* … and -errno of the last time; logged once */
     struct machine_share *machine_share;
     struct agent_socket *agent_socket;
     struct containers *containers; /* of each watched engine */

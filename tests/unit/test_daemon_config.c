@@ -47,6 +47,8 @@ static void nothing_said_is_the_defaults(void **state)
     assert_int_equal(c.heartbeat_ms, DAEMON_HEARTBEAT_MS);
     assert_false(c.engines_said);
     assert_string_equal(c.admin_group, "tide-admin");
+    assert_string_equal(c.power, "auto");
+    assert_string_equal(c.power_root, "/");
     assert_int_equal(c.history_mib, 64);
     assert_true(c.memory_bytes == CONFIG_MEMORY_MACHINE);
 }
@@ -58,7 +60,9 @@ static void every_key_is_taken(void **state)
     parse(&c,
           "# comment\n; another\n\n[daemon]\npolicy=throughput\n placement = quota\ncpus=0-3,8\n"
           "heartbeat=500 ; slow\nengines=/run/a.sock \t /b\nadmin-group=wheel\nhistory=8\n"
-          "memory=1.5G");
+          "memory=1.5G\npower=powercap file:/run/watts\npower-root=/host\n");
+    assert_string_equal(c.power, "powercap file:/run/watts");
+    assert_string_equal(c.power_root, "/host");
     assert_int_equal(c.memory_bytes, UINT64_C(3) << 29);
     assert_int_equal(c.history_mib, 8);
     assert_string_equal(c.policy.policy->name, "throughput");
@@ -105,6 +109,8 @@ static void mistakes_are_told_with_file_line_key_and_what_to_do(void **state)
 {
     char text[400];
 
+    refused("[daemon]\npower=ipmi\n", "f:2: power: 'ipmi' is no sensor", "auto, none, powercap");
+    refused("[daemon]\npower-root=here\n", "f:2: power-root: 'here'", "absolute path");
     refused("\n[daemon]\nheartbeat=20\n", "f:3: heartbeat: '20'", "100 to 500");
     refused("[daemon]\nheartbeat=1s", "f:2: heartbeat:", "100 to 500");
     refused("[daemon]\nheartbeat=-250", "f:2: heartbeat:", "100 to 500");

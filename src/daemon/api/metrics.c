@@ -260,6 +260,7 @@ char *metrics_text(const struct request *r)
     prometheus_one(f, "tide_decisions_total", "counter", "Decisions of the policy.",
                    (double)d->generation);
     put_resizes(f, &counted);
+    metrics_power(f, r);
     prometheus_one(f, "tide_history_dropped_total", "counter",
                    "Rows of the history that were not written.",
                    (double)history_dropped(d->history));

@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <stdio.h>
+
 #define METRICS_BUCKETS 12
 
 struct request;
@@ -13,3 +15,6 @@ extern const struct job_observer metrics_observer; /* counts resizes */
 
 /* The text with the jobs that @r's user may see; the caller frees it. NULL: out of memory. */
 char *metrics_text(const struct request *r);
+
+/* In metrics_power.c: writes those of power and energy. */
+void metrics_power(FILE *f, const struct request *r);

@@ -209,13 +209,13 @@ static void get_jobs(struct request *r, struct job *none)
 
     for (const struct job *j = r->daemon->jobs->first; j; j = j->next)
         if (control_may_read(r->daemon, &r->who, j))
-            json_array_append_new(list, view_job(j));
+            json_array_append_new(list, view_job(j, &r->who));
     request_answer(r, HTTP_OK, list);
 }
 
 static void get_job(struct request *r, struct job *j)
 {
-    request_answer(r, HTTP_OK, view_job(j));
+    request_answer(r, HTTP_OK, view_job(j, &r->who));
 }
 
 static void get_explain(struct request *r, struct job *j)
@@ -411,7 +411,7 @@ static void adopted(void *arg, struct job *j, const struct error *err)
         return;
     }
     store_save(r->daemon); /* before the answer: it outlives the daemon */
-    request_answer(r, HTTP_CREATED, view_job(j));
+    request_answer(r, HTTP_CREATED, view_job(j, &r->who));
 }
 
 static void post_adoption(struct request *r, struct job *none)
@@ -723,6 +723,8 @@ static const struct route {
     {"GET", "/v1/policy", get_policy},
     {"PUT", "/v1/policy", put_policy},
     {"GET", "/v1/history", routes_history},
+    {"GET", "/v1/power", routes_power},
+    {"GET", "/v1/power/sources", routes_power_sources},
     {"GET", "/v1/events", routes_events},
     {"GET", "/metrics", routes_metrics},
 };

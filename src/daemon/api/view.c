@@ -176,7 +176,7 @@ static json_t *view_pinned_by(const struct job *j)
                                                                  : "hand");
 }
 
-json_t *view_job(const struct job *j)
+json_t *view_job(const struct job *j, const struct caller *who)
 {
     uint64_t now = clock_now_ns();
     json_t *view = json_pack("{s:s,s:s,s:s,s:s,s:o}", "id", j->id, "name", j->name, "owner",
@@ -185,6 +185,7 @@ json_t *view_job(const struct job *j)
     json_t *asked = view_asked(j);
     json_t *memory = view_memory(j);
     json_t *turn = view_turn(j, now);
+    json_t *energy = view_job_energy(j, who);
     json_t *rest = json_pack(
         "{s:b,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f}", "malleable",
         (int)job_malleable(j), "adopted", (int)j->adopted, "kept", (int)j->asked.kept, "pinned",
@@ -196,7 +197,7 @@ json_t *view_job(const struct job *j)
 
     if (!view || json_object_update_new(view, use) < 0 || json_object_update_new(view, asked) < 0 ||
         json_object_update_new(view, memory) < 0 || json_object_update_new(view, turn) < 0 ||
-        json_object_update_new(view, rest) < 0) {
+        json_object_update_new(view, energy) < 0 || json_object_update_new(view, rest) < 0) {
         json_decref(view);
         return NULL;
     }

@@ -4,11 +4,13 @@
 
 #include <jansson.h>
 
+struct caller;
 struct job;
 struct daemon;
 
-/* Each is a new reference, or NULL without memory. */
-json_t *view_job(const struct job *j);
+/* Each is a new reference, or NULL without memory. @who asks: a job's energy is not for everybody.
+ */
+json_t *view_job(const struct job *j, const struct caller *who);
 json_t *view_changes(const struct job *j);
 /*
  * Adds states to the result of history_query(). A job without an end that this daemon does not have
@@ -18,3 +20,9 @@ void view_history(const struct daemon *d, double since, json_t *list);
 
 json_t *view_machine(const struct daemon *d);
 json_t *view_policy(const struct daemon *d);
+
+/* In view_power.c: the machine's power and its parts, and the jobs whose energy @who may see. */
+json_t *view_power(const struct daemon *d, const struct caller *who);
+json_t *view_power_sources(const struct daemon *d);
+/* Members of a job; each null where its energy is unknown or none of @who's business. */
+json_t *view_job_energy(const struct job *j, const struct caller *who);

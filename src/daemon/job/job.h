@@ -12,6 +12,7 @@
 #include "daemon/job/speed.h"
 #include "daemon/job/split.h"
 #include "daemon/job/usage.h"
+#include "power/measure/range.h"
 #include "proto/attribute.h"
 #include "proto/proto.h"
 
@@ -126,6 +127,21 @@ struct job_asked {
     uint64_t borrow_order;    /* counts up; the latest borrower returns first */
 };
 
+/* Energy of the job's processes above the machine's idling; written by energy/. */
+struct job_energy {
+    struct energy_range total; /* since it began, but for the gap */
+    uint64_t gap_ns;           /* time in which it ran and nothing is known of its energy */
+    /* what may be shown: as of the end of the last window (energy/ledger.h) */
+    struct power_range power; /* mean of that window */
+    struct energy_range shown;
+    uint64_t shown_gap_ns;
+    /* the present window */
+    struct energy_range window;
+    uint64_t window_ns, unsaved_ns;
+    /* at the last division */
+    uint64_t cpu_ns, looked_ns; /* of usage; looked_ns 0: not measured yet */
+};
+
 /*
  * Reports of processes, kernel and engine. Written by the modules that look: heartbeats (peers/),
  * the tick, usage.c, speed.c, and the implementations of `confine` (confine/, containers/).
@@ -133,6 +149,7 @@ struct job_asked {
 struct job_observed {
     struct speed speed;
     struct usage usage;
+    struct job_energy energy;
     uint64_t own_memory_bytes; /* the container's own limit; 0: none */
     uint32_t allowed_mcpu;     /* own affinity, cpuset and quota; 0: the whole machine */
     int exit;                  /* exit status; valid where exited */

@@ -71,6 +71,11 @@ bool control_may_read(const struct daemon *d, const struct caller *who, const st
     return d->uid == 0 || control_may_change(d, who, j);
 }
 
+bool control_may_meter(const struct daemon *d, const struct caller *who, const struct job *j)
+{
+    return control_may_change(d, who, j);
+}
+
 bool control_may_register(const struct caller *who, uid_t uid)
 {
     return who->uid == 0 || who->uid == uid || who->admin;

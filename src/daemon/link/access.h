@@ -28,6 +28,8 @@ bool control_may_govern(const struct daemon *d, const struct caller *who);
 bool control_may_use(const struct daemon *d, const struct caller *who); /* may have jobs here */
 bool control_may_read(const struct daemon *d, const struct caller *who, const struct job *j);
 bool control_may_change(const struct daemon *d, const struct caller *who, const struct job *j);
+/* May see a job's watts: they tell what its program does. */
+bool control_may_meter(const struct daemon *d, const struct caller *who, const struct job *j);
 /* May make a job of a process of user @uid, who then owns it. */
 bool control_may_register(const struct caller *who, uid_t uid);
 /* May make a job of a container or release it: the job is root's, like the engine. */

@@ -3,12 +3,13 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/failpoint.h"
 #include "base/size.h"
 #include "daemon/containers/container.h"
 #include "daemon/daemon.h"
 #include "daemon/job/job.h"
 #include "daemon/plan/decision.h"
+#include "daemon/record/energy_file.h"
+#include "daemon/record/state_file.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -34,50 +35,6 @@ static void cleanup_json(json_t **json)
 
 /* ---- files ---- */
 
-static int write_file(int dir_fd, const char *name, const char *text)
-{
-    char temp[PROTO_NAME_MAX + 8];
-    _cleanup_fd_ int fd = -1;
-    size_t len = strlen(text);
-    ssize_t written;
-
-    snprintf(temp, sizeof(temp), ".%s", name);
-    unlinkat(dir_fd, temp, 0);
-    if (fault(FAULT_STORE_OPEN) == 0)
-        fd = openat(dir_fd, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return -errno;
-    written = fault(FAULT_STORE_WRITE) < 0 ? -1 : write(fd, text, len);
-    failpoint(FAILPOINT_STORE_WRITTEN);
-    if (written == (ssize_t)len && fault(FAULT_STORE_RENAME) == 0 &&
-        renameat(dir_fd, temp, dir_fd, name) == 0) {
-        failpoint(FAILPOINT_STORE_RENAMED);
-        return 0;
-    }
-    int r = written >= 0 && written < (ssize_t)len ? -ENOSPC : -errno;
-    unlinkat(dir_fd, temp, 0);
-    return r;
-}
-
-static int read_file(int dir_fd, const char *name, char *buf, size_t size)
-{
-    _cleanup_fd_ int fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    struct stat st;
-    ssize_t len;
-
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return -errno;
-    if (!S_ISREG(st.st_mode) || st.st_uid != geteuid())
-        return -EPERM;
-    len = read(fd, buf, size - 1);
-    if (len < 0)
-        return -errno;
-    if ((size_t)len == size - 1)
-        return -EFBIG;
-    buf[len] = '\0';
-    return 0;
-}
-
 static int open_jobs(const struct daemon *d)
 {
     int fd;
@@ -97,12 +54,12 @@ uint64_t store_next_epoch(struct daemon *d, uint64_t *ret_before)
 
     clock_gettime(CLOCK_REALTIME, &ts);
     epoch = (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
-    if (read_file(d->dir_fd, STORE_EPOCH, text, sizeof(text)) == 0)
+    if (state_file_read(d->dir_fd, STORE_EPOCH, text, sizeof(text)) == 0)
         stored = strtoull(text, NULL, 10);
     if (stored != UINT64_MAX && stored + 1 > epoch)
         epoch = stored + 1;
     snprintf(text, sizeof(text), "%" PRIu64 "\n", epoch);
-    r = write_file(d->dir_fd, STORE_EPOCH, text);
+    r = state_file_write(d->dir_fd, STORE_EPOCH, text);
     if (r < 0)
         daemon_log("cannot write %s/" STORE_EPOCH ": %s", d->dir, strerror(-r));
     *ret_before = stored;
@@ -123,7 +80,7 @@ int store_save_policy(struct daemon *d)
         text[len++] = '\n';
     }
     text[len] = '\0';
-    r = write_file(d->dir_fd, STORE_POLICY, text);
+    r = state_file_write(d->dir_fd, STORE_POLICY, text);
     if (r < 0)
         daemon_log("cannot write %s/" STORE_POLICY ": %s; after a restart tided has another policy",
                    d->dir, strerror(-r));
@@ -136,7 +93,7 @@ int store_load_policy(struct daemon *d, struct policy_spec *ret)
     char text[2 * POLICY_SPEC_TEXT_MAX + 3], configured[POLICY_SPEC_TEXT_MAX] = "";
     const char *then;
     struct error err = {0};
-    int r = read_file(d->dir_fd, STORE_POLICY, text, sizeof(text));
+    int r = state_file_read(d->dir_fd, STORE_POLICY, text, sizeof(text));
 
     if (r == -ENOENT)
         return r;
@@ -167,7 +124,7 @@ static void save_engines(const struct daemon *d)
     for (unsigned i = 0; i < c->n_engines; i++)
         len +=
             (size_t)snprintf(text + len, sizeof(text) - len, "%s%s", i ? " " : "", c->engines[i]);
-    r = write_file(d->dir_fd, STORE_ENGINES, text);
+    r = state_file_write(d->dir_fd, STORE_ENGINES, text);
     if (r < 0)
         daemon_log("cannot write %s/" STORE_ENGINES ": %s", d->dir, strerror(-r));
 }
@@ -182,7 +139,7 @@ void store_engines(struct daemon *d)
         save_engines(d);
         return;
     }
-    r = read_file(d->dir_fd, STORE_ENGINES, text, sizeof(text));
+    r = state_file_read(d->dir_fd, STORE_ENGINES, text, sizeof(text));
     if (r == 0)
         r = config_set(&d->config, "engines", text, &err);
     if (r == 0)
@@ -240,12 +197,13 @@ static json_t *job_to_json(const struct job *j)
     for (const struct process *p = j->processes; p; p = p->next)
         json_array_append_new(
             processes, json_pack("{s:i,s:I}", "pid", (int)p->pid, "start", (json_int_t)p->start));
-    json = json_pack("{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:i,s:b,s:o,s:o,s:o,s:o}", "id", j->id, "name",
-                     j->name, "token", j->token, "uid", (json_int_t)j->uid, "created_ms",
+    json = json_pack("{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:i,s:b,s:o,s:o,s:o,s:o,s:o}", "id", j->id,
+                     "name", j->name, "token", j->token, "uid", (json_int_t)j->uid, "created_ms",
                      (json_int_t)j->created_ms, "intra", (json_int_t)j->asked.pinned.intra, "inter",
                      (json_int_t)j->asked.pinned.inter, "by", (int)j->asked.pinned_by, "granted",
                      (int)j->asked.granted, "processes", processes, "admission",
-                     admission_to_json(j), "container", place_to_json(j), "kept", kept_to_json(j));
+                     admission_to_json(j), "container", place_to_json(j), "kept", kept_to_json(j),
+                     "energy", energy_of_job_to_json(j));
     for (each_attribute(a)) {
         int64_t value = attribute_get(a, &j->asked.attributes);
 
@@ -261,7 +219,7 @@ struct stored {
     json_int_t uid, created_ms, intra, inter;
     int by, granted;
     struct attributes asked;
-    json_t *processes, *admission, *container, *kept; /* parts of the file's JSON; NULL: absent */
+    json_t *processes, *admission, *container, *kept, *energy; /* parts of the JSON; NULL: absent */
 };
 
 /* A file by an older tided lacks newer attributes; they keep their defaults. */
@@ -287,11 +245,11 @@ static int asked_parse(const json_t *json, struct attributes *ret)
 static int stored_parse(json_t *json, struct stored *ret)
 {
     struct stored s = {0};
-    int r = json_unpack(json, "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:i,s?b,s:o,s?o,s?o,s?o}", "id", &s.id,
-                        "name", &s.name, "token", &s.token, "uid", &s.uid, "created_ms",
+    int r = json_unpack(json, "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:i,s?b,s:o,s?o,s?o,s?o,s?o}", "id",
+                        &s.id, "name", &s.name, "token", &s.token, "uid", &s.uid, "created_ms",
                         &s.created_ms, "intra", &s.intra, "inter", &s.inter, "by", &s.by, "granted",
                         &s.granted, "processes", &s.processes, "admission", &s.admission,
-                        "container", &s.container, "kept", &s.kept);
+                        "container", &s.container, "kept", &s.kept, "energy", &s.energy);
 
     if (r < 0 || asked_parse(json, &s.asked) < 0 || strlen(s.token) >= PROTO_TOKEN_MAX ||
         s.uid < 0 || s.uid > UINT32_MAX || s.intra < 0 || s.intra > PROTO_THREADS_MAX ||
@@ -372,6 +330,7 @@ static int job_from_json(struct daemon *d, json_t *json, struct job **ret)
                      cpuset_parse(json_string_value(s.kept), &j->asked.kept_cores) == 0);
     if (r == 0 && s.container && !json_is_null(s.container))
         r = container_from_json(j, s.container);
+    energy_of_job_from_json(j, s.energy);
     if (r < 0) {
         job_free(j);
         return r;
@@ -399,7 +358,7 @@ static json_t *read_json(int jobs_fd, const char *name)
     size_t len = strlen(name);
 
     if (!text || name[0] == '.' || len < 6 || strcmp(name + len - 5, ".json") != 0 ||
-        read_file(jobs_fd, name, text, STORE_MAX) < 0)
+        state_file_read(jobs_fd, name, text, STORE_MAX) < 0)
         return NULL;
     return json_loads(text, JSON_REJECT_DUPLICATES, NULL);
 }
@@ -450,7 +409,7 @@ static int save_job(int jobs_fd, const struct job *j)
     if (!text)
         return -ENOMEM;
     snprintf(name, sizeof(name), "%s.json", j->id);
-    return write_file(jobs_fd, name, text);
+    return state_file_write(jobs_fd, name, text);
 }
 
 /* Removes the file of a job that ended. Files of jobs that this daemon never met stay. */

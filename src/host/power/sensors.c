@@ -157,10 +157,17 @@ static size_t of_part(const struct sensors *s, uint32_t kind, uint32_t part, uin
                       size_t n, size_t max)
 {
     for (uint32_t i = 0; i < s->n && n < max; i++)
-        if (s->slot[i].sensor.kind == kind && s->slot[i].sensor.part == part &&
-            s->slot[i].error == 0)
+        if (s->slot[i].sensor.kind == kind && s->slot[i].sensor.part == part)
             ret_index[n++] = i;
     return n;
+}
+
+static bool all_read(const struct sensors *s, const uint32_t *index, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (s->slot[index[i]].error < 0)
+            return false;
+    return n > 0;
 }
 
 size_t sensors_machine(const struct sensors *s, uint32_t *ret_index, size_t max)
@@ -170,14 +177,21 @@ size_t sensors_machine(const struct sensors *s, uint32_t *ret_index, size_t max)
                                         {SENSOR_HWMON, SENSOR_MACHINE},
                                         {SENSOR_POWERCAP, SENSOR_PSYS}};
     static const uint32_t by_package[] = {SENSOR_POWERCAP, SENSOR_HWMON};
-    size_t n = 0;
+    size_t n;
 
-    for (size_t i = 0; i < ARRAY_LEN(order) && n == 0; i++)
-        n = of_part(s, order[i][0], order[i][1], ret_index, 0, max < 1 ? max : 1);
-    for (size_t i = 0; i < ARRAY_LEN(by_package) && n == 0; i++) {
+    for (uint32_t i = 0; max > 0 && i < ARRAY_LEN(order); i++)
+        for (uint32_t k = 0; k < s->n; k++)
+            if (s->slot[k].sensor.kind == order[i][0] && s->slot[k].sensor.part == order[i][1] &&
+                s->slot[k].error == 0) {
+                ret_index[0] = k;
+                return 1;
+            }
+    for (size_t i = 0; i < ARRAY_LEN(by_package); i++) {
         n = of_part(s, by_package[i], SENSOR_PACKAGE, ret_index, 0, max);
         if (n > 0)
             n = of_part(s, by_package[i], SENSOR_DRAM, ret_index, n, max);
+        if (all_read(s, ret_index, n))
+            return n;
     }
-    return n;
+    return 0;
 }

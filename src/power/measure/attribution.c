@@ -145,8 +145,7 @@ static void leave_whole(const struct attribution_input *in, struct attribution *
     out->unattributed.low_uj = 0;
     out->idle = out->system = bounds;
     for (uint32_t i = 0; i < in->job_count; i++)
-        out->job[i] =
-            in->jobs[i].cpu_ns ? bounds : (struct energy_range){.basis = in->machine.basis};
+        out->job[i] = in->jobs[i].cpu_ns ? bounds : (struct energy_range){0};
 }
 
 /* Load that is no job's: the system's, or nobody's where a part of it may be a job's. */

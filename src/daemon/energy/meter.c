@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/energy/meter.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/muldiv.h"
+#include "daemon/daemon.h"
+#include "daemon/job/job.h"
+#include "host/power/frequency.h"
+#include "host/proc/file.h"
+#include "host/proc/proc.h"
+#include "power/measure/counter.h"
+#include "proto/proto.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+static_assert(ATTRIBUTION_JOBS_MAX >= PROTO_JOBS_MAX, "all jobs fit");
+
+#define REST_US   (60 * UINT64_C(1000000))
+#define REST_MIN  (NS_PER_S)        /* shortest pause at rest, whatever a counter's wrap is */
+#define FAST_NS   (100 * NS_PER_MS) /* a source with this period is fast */
+#define RETRY_NS  (10 * NS_PER_S)
+#define OLD_TIMES 3 /* periods after which a source's watts are old */
+#define WALL_TIMES                                                                                 \
+    3 /* RAPL has shown 12 to 15 W of 34 W at the wall: an upper bound without a model */
+
+/* A sensor's account. */
+struct account {
+    struct counter counter;
+    struct sensor_reading last; /* time_ns 0: none */
+    uint64_t uw;                /* the last reading of a sensor of power */
+    uint64_t news_uj, news_ns;  /* energy since the last look, and how long that was */
+    bool known;                 /* news_uj is */
+};
+
+struct meter {
+    struct daemon *daemon;
+    sd_event_source *timer; /* at rest */
+    struct sensors *sensors;
+    struct frequency *frequency; /* NULL: all CPUs run at their base */
+    struct account account[SENSORS_MAX];
+    uint32_t used[SENSORS_MAX]; /* what makes up the machine … */
+    size_t n_used;
+    struct energy_range pending; /* … and has used since the last division, … */
+    uint64_t pending_gap_ns;     /* … but for this time */
+    bool left;                   /* a job has ended since then: some of its CPU time is nobody's */
+    uint64_t retry_ns;           /* without a source: when to look for one again */
+    uint64_t divided_ns;         /* time of the last division; 0: none */
+    uint64_t busy_ns;            /* of all CPUs, then */
+    struct meter_now now;
+    struct ledger ledger;
+    struct attribution_load load[ATTRIBUTION_JOBS_MAX];
+    struct attribution division;
+};
+
+/* ---- sources ---- */
+
+static void read_account(struct account *a, const struct sensor *sensor,
+                         const struct sensor_reading *r)
+{
+    enum counter_news news;
+    uint64_t before = a->uw;
+
+    a->known = false;
+    a->news_ns = r->time_ns - a->counter.time_ns;
+    if (r->error == 0 && a->last.time_ns == 0)
+        a->counter = (struct counter){.wrap_uj = sensor->wrap_uj, .most_uw = sensor->most_uw};
+    a->last = *r;
+    if (r->error < 0)
+        return;
+    if (sensor->counts) {
+        news = counter_read(&a->counter, r->time_ns, r->value, &a->news_uj);
+    } else {
+        a->uw = r->value;
+        news = counter_watts(&a->counter, r->time_ns, r->value, before,
+                             OLD_TIMES * sensor->period_ns, &a->news_uj);
+    }
+    a->known = news == COUNTER_OK || news == COUNTER_WRAPPED;
+}
+
+/* The energy since the last reading, by all that makes up the machine; UNKNOWN if one does not
+ * know. */
+static struct energy_range machine_news(const struct meter *m)
+{
+    struct energy_range sum = {0}, part;
+
+    for (size_t i = 0; i < m->n_used; i++) {
+        const struct account *a = &m->account[m->used[i]];
+        const struct sensor *sensor = sensors_at(m->sensors, m->used[i]);
+        bool whole = sensor->part == SENSOR_MACHINE || sensor->part == SENSOR_PSYS;
+
+        if (!a->known)
+            return (struct energy_range){0};
+        part = energy_within(a->news_uj, sensor->error_permille,
+                             whole ? POWER_MEASURED : POWER_MODELLED);
+        if (!whole)
+            part.high_uj = mul_div(part.high_uj, WALL_TIMES, 1);
+        energy_add(&sum, &part);
+    }
+    return sum;
+}
+
+static bool same_sources(const struct meter *m, const uint32_t *used, size_t n)
+{
+    return n == m->n_used && memcmp(used, m->used, n * sizeof(used[0])) == 0;
+}
+
+/* Reads all sensors. Returns what the machine has used since the last reading. */
+static struct energy_range read_sensors(struct meter *m, uint64_t now)
+{
+    struct sensor_reading reading[SENSORS_MAX];
+    uint32_t used[SENSORS_MAX];
+    size_t n;
+
+    sensors_read(m->sensors, now, reading);
+    for (size_t i = 0; i < sensors_count(m->sensors); i++)
+        read_account(&m->account[i], sensors_at(m->sensors, i), &reading[i]);
+    n = sensors_machine(m->sensors, used, SENSORS_MAX);
+    if (!same_sources(m, used, n)) { /* another source's interval has another begin */
+        memcpy(m->used, used, n * sizeof(used[0]));
+        m->n_used = n;
+        return (struct energy_range){0};
+    }
+    return machine_news(m);
+}
+
+/* ---- one look ---- */
+
+static void take_news(struct meter *m, uint64_t now)
+{
+    struct energy_range news = read_sensors(m, now);
+    uint64_t pause = m->now.time_ns ? now - m->now.time_ns : 0;
+
+    m->now.time_ns = now;
+    m->now.machine = power_of(&news, pause);
+    if (m->n_used > 0)
+        m->now.fast = sensors_at(m->sensors, m->used[0])->period_ns <= FAST_NS;
+    else
+        m->now.fast = false;
+    energy_add(&m->pending, &news);
+    if (news.basis == POWER_UNKNOWN)
+        m->pending_gap_ns += pause;
+    if (m->frequency)
+        frequency_read(m->frequency);
+}
+
+/* CPU time of a job since the last division; false: not known. */
+static bool job_time(struct job *j, uint64_t begin_ns, uint64_t most_ns, uint64_t *ret)
+{
+    const struct usage *u = &j->observed.usage;
+    struct job_energy *e = &j->observed.energy;
+    bool born = e->looked_ns == 0 && j->met_ns + NS_PER_S >= begin_ns; /* its time began at 0 */
+    bool known = u->looked_ns == 0 || ((e->looked_ns || born) && u->cpu_ns >= e->cpu_ns);
+
+    *ret = known && u->looked_ns ? u->cpu_ns - (e->looked_ns ? e->cpu_ns : 0) : 0;
+    if (*ret > most_ns) { /* it came with time from before */
+        *ret = 0;
+        known = false;
+    }
+    e->cpu_ns = u->cpu_ns;
+    e->looked_ns = u->looked_ns;
+    return known;
+}
+
+/* Fills in the loads of all jobs. Returns their CPU time; *complete: all of it is known. */
+static uint64_t take_loads(struct meter *m, uint64_t interval_ns, uint32_t *ret_count,
+                           bool *complete)
+{
+    uint64_t sum = 0, most = mul_div(interval_ns, cpuset_count(&m->daemon->topology.online), 1);
+    uint32_t n = 0;
+
+    *complete = !m->left;
+    m->left = false;
+    for (struct job *j = m->daemon->jobs->first; j; j = j->next, n++) {
+        struct cpuset cores;
+
+        *complete &= job_time(j, m->divided_ns, most, &m->load[n].cpu_ns);
+        m->load[n].id = j->number;
+        m->load[n].speed_permille = m->now.speed_permille;
+        if (m->frequency) {
+            job_cores(j, &cores);
+            m->load[n].speed_permille = frequency_mean(m->frequency, &cores);
+        }
+        sum += m->load[n].cpu_ns;
+    }
+    *ret_count = n;
+    return sum;
+}
+
+static uint32_t load_of(uint64_t busy_ns, uint32_t speed_permille, uint64_t interval_ns)
+{
+    uint64_t mcpu = mul_div(busy_ns, speed_permille, interval_ns);
+
+    return mcpu > UINT32_MAX ? UINT32_MAX : (uint32_t)mcpu;
+}
+
+/* Divides what is pending among the jobs, or counts the interval as a gap. */
+static void divide(struct meter *m, uint64_t now)
+{
+    struct daemon *d = m->daemon;
+    struct attribution_input in = {.jobs = m->load, .interval_ns = now - m->divided_ns};
+    uint64_t busy = 0, jobs_ns;
+    bool first = m->divided_ns == 0;
+
+    if (!first && in.interval_ns == 0)
+        return;
+    m->now.speed_permille = frequency_mean(m->frequency, &d->topology.online);
+    if (proc_read_busy(d->root, &busy) < 0)
+        busy = m->busy_ns;
+    in.busy_ns = sub_sat(busy, m->busy_ns);
+    in.speed_permille = m->now.speed_permille;
+    jobs_ns = take_loads(m, first ? NS_PER_S : in.interval_ns, &in.job_count, &in.complete);
+    m->busy_ns = busy;
+    m->divided_ns = now;
+    if (first)
+        return;
+    m->now.load_mcpu =
+        load_of(in.busy_ns > jobs_ns ? in.busy_ns : jobs_ns, in.speed_permille, in.interval_ns);
+    m->now.other_mcpu = load_of(sub_sat(in.busy_ns, jobs_ns), in.speed_permille, in.interval_ns);
+    in.machine = m->pending;
+    m->pending = (struct energy_range){0};
+    if (in.machine.basis == POWER_UNKNOWN || attribution_make(&in, &m->division) < 0)
+        ledger_gap(d, &m->ledger, in.interval_ns);
+    else
+        ledger_add(d, &m->ledger, &in.machine, &m->division, in.interval_ns, m->pending_gap_ns);
+    m->pending_gap_ns = 0;
+    m->now.total = m->ledger.machine;
+    m->now.gap_ns = m->ledger.gap_ns;
+}
+
+/* ---- when ---- */
+
+/* No sensor at all: nothing is read, nothing is counted, and the figures say "unknown". */
+static bool is_off(const struct meter *m)
+{
+    return sensors_count(m->sensors) == 0;
+}
+
+/* Half the longest pause in which no counter can have wrapped unseen, and no watts become old. */
+static uint64_t rest_us(const struct meter *m)
+{
+    uint64_t ns = REST_US * NS_PER_US;
+
+    for (size_t i = 0; i < m->n_used; i++) {
+        const struct sensor *sensor = sensors_at(m->sensors, m->used[i]);
+        uint64_t pause = sensor->counts ? counter_pause_ns(&m->account[m->used[i]].counter)
+                                        : OLD_TIMES * sensor->period_ns;
+
+        ns = pause < ns ? pause : ns;
+    }
+    ns = ns / 2 > REST_MIN ? ns / 2 : REST_MIN;
+    return ns / NS_PER_US;
+}
+
+void meter_tick(struct meter *m, bool looked)
+{
+    uint64_t now = clock_now_ns();
+
+    if (is_off(m) || (m->n_used == 0 && now < m->retry_ns))
+        return;
+    m->retry_ns = now + RETRY_NS;
+    take_news(m, now);
+    if (looked || !m->daemon->jobs->first)
+        divide(m, now);
+}
+
+static int on_timer(sd_event_source *s, uint64_t usec, void *arg)
+{
+    struct meter *m = arg;
+
+    meter_tick(m, false);
+    return sd_event_source_set_time_relative(s, rest_us(m));
+}
+
+void meter_rest(struct meter *m, bool resting)
+{
+    int enabled;
+
+    if (is_off(m) || sd_event_source_get_enabled(m->timer, &enabled) < 0 ||
+        (enabled != SD_EVENT_OFF) == resting)
+        return;
+    if (resting)
+        sd_event_source_set_time_relative(m->timer, rest_us(m));
+    else
+        meter_tick(m, true); /* what was used until now is no job's */
+    sd_event_source_set_enabled(m->timer, resting ? SD_EVENT_ON : SD_EVENT_OFF);
+}
+
+void meter_refresh(struct meter *m)
+{
+    if (!m->daemon->jobs->first && clock_now_ns() - m->now.time_ns >= NS_PER_S)
+        meter_tick(m, false);
+}
+
+static void gone(struct job *j)
+{
+    if (j->daemon->meter)
+        j->daemon->meter->left = true;
+}
+
+const struct job_observer meter_observer = {.gone = gone};
+
+/* ---- begin and end ---- */
+
+static int open_root(const struct daemon *d, struct error *err)
+{
+    int fd = open(d->config.power_root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    return fd < 0 ? error_set(err, -errno, "power-root: cannot open %.120s: %s",
+                              d->config.power_root, strerror(errno))
+                  : fd;
+}
+
+int meter_new(struct daemon *d, struct meter **ret, struct error *err)
+{
+    _cleanup_fd_ int root = open_root(d, err);
+    struct meter *m;
+    int r;
+
+    if (root < 0)
+        return root;
+    m = calloc(1, sizeof(*m));
+    if (!m)
+        return error_set(err, -ENOMEM, "out of memory");
+    m->daemon = d;
+    r = sensors_find(root, d->config.power, &m->sensors, err);
+    if (r == 0 && frequency_new(root, &d->topology.online, &m->frequency) == -ENOMEM)
+        r = error_set(err, -ENOMEM, "out of memory");
+    if (r == 0) {
+        r = sd_event_add_time_relative(d->event, &m->timer, CLOCK_MONOTONIC, 0, 100000, on_timer,
+                                       m);
+        r = r < 0 ? error_set(err, r, "cannot make an event: %s", strerror(-r)) : 0;
+    }
+    if (r < 0) {
+        meter_free(m);
+        return r;
+    }
+    sd_event_source_set_priority(m->timer, SD_EVENT_PRIORITY_NORMAL + 5);
+    sd_event_source_set_enabled(m->timer, is_off(m) ? SD_EVENT_OFF : SD_EVENT_ON);
+    *ret = m;
+    return 0;
+}
+
+struct meter *meter_free(struct meter *m)
+{
+    if (!m)
+        return NULL;
+    sd_event_source_disable_unref(m->timer);
+    sensors_free(m->sensors);
+    frequency_free(m->frequency);
+    free(m);
+    return NULL;
+}
+
+/* ---- views ---- */
+
+const struct meter_now *meter_now(const struct meter *m)
+{
+    return &m->now;
+}
+
+const struct ledger *meter_ledger(const struct meter *m)
+{
+    return &m->ledger;
+}
+
+size_t meter_sources(const struct meter *m, struct meter_source *ret, size_t max)
+{
+    size_t n = sensors_count(m->sensors) < max ? sensors_count(m->sensors) : max;
+
+    for (size_t i = 0; i < n; i++) {
+        const struct account *a = &m->account[i];
+
+        ret[i] = (struct meter_source){.sensor = *sensors_at(m->sensors, i),
+                                       .reading = a->last,
+                                       .total_uj = a->counter.total_uj,
+                                       .gap_ns = a->counter.gap_ns,
+                                       .known = a->known && a->news_ns > 0};
+        if (ret[i].known)
+            ret[i].uw = mul_div(a->news_uj, NS_PER_S, a->news_ns);
+        for (size_t k = 0; k < m->n_used; k++)
+            ret[i].used |= m->used[k] == i;
+    }
+    return n;
+}
+
+void meter_resume(struct meter *m, const struct ledger *before)
+{
+    m->ledger = *before;
+    m->now.total = before->machine;
+    m->now.gap_ns = before->gap_ns;
+}

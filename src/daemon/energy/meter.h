@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The machine's power: reads the sensors, turns them into one account of energy, and divides it
+ * among the jobs by CPU time × frequency. Looks at processes are usage.c's: there is no second one.
+ *
+ * Of the sources that see the whole machine the best that works counts: a file that a person named,
+ * a meter whose readings are handed down, a board's sensor, psys. Else the packages and their
+ * memory are a lower bound of it, else a model makes it up from the load, else it is unknown.
+ *
+ * Daemon's event loop only; driven by daemon.c, read by the views.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "daemon/energy/ledger.h"
+#include "host/power/sensors.h"
+#include "power/measure/range.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define METER_HANDED_MAX 8 /* sources whose readings are handed down */
+
+struct daemon;
+struct job_observer;
+struct meter;
+
+extern const struct job_observer meter_observer;
+
+/* The last look. */
+struct meter_now {
+    uint64_t time_ns;           /* of the last reading; 0: none */
+    struct power_range machine; /* mean since the one before */
+    struct energy_range total;  /* since the ledger began */
+    uint64_t gap_ns;
+    uint32_t load_mcpu, other_mcpu; /* busy cores × speed; what of it is no job's */
+    uint32_t speed_permille;        /* of all CPUs */
+    bool fast;                      /* its source tells something new every 200 ms */
+};
+
+/* A source, for people. */
+struct meter_source {
+    struct sensor sensor;
+    struct sensor_reading reading; /* the last one; time_ns 0: none yet */
+    uint64_t total_uj, gap_ns;     /* since the daemon began */
+    uint64_t uw;                   /* mean between the last two readings … */
+    bool known;                    /* … where it is known */
+    bool used;                     /* it counts for the machine at present */
+};
+
+/* Finds the sensors that d->config names. Returns 0, or -errno with *err for a person. */
+int meter_new(struct daemon *d, struct meter **ret, struct error *err);
+struct meter *meter_free(struct meter *m); /* takes NULL, returns NULL */
+
+/* At each tick of a daemon with jobs. @looked: usage_look() has just measured the jobs. */
+void meter_tick(struct meter *m, bool looked);
+
+/* Without a tick (no jobs) the meter reads by itself, as seldom as its counters' wraps allow. */
+void meter_rest(struct meter *m, bool resting);
+
+/* Reads now, if the last reading is a second old: for a person who asks while the meter rests. */
+void meter_refresh(struct meter *m);
+
+const struct meter_now *meter_now(const struct meter *m); /* borrowed; of the last reading */
+const struct ledger *meter_ledger(const struct meter *m); /* borrowed */
+size_t meter_sources(const struct meter *m, struct meter_source *ret, size_t max);
+
+/* The ledger goes on from an earlier daemon's, with the time in which none ran as a gap. */
+void meter_resume(struct meter *m, const struct ledger *before);

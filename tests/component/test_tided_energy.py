@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tided measures the machine's energy and divides it: on a tree of powercap files that the test moves on."""
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from daemon import eventually
+from power_tree import PowerTree
+
+OWNER, OTHER = 61001, 61002  # users without a name
+PARTS = ("jobs", "system", "idle", "unattributed")
+
+
+def conf(place, root, *lines):
+    path = place.base / "tide.conf"
+    path.write_text("\n".join(("[daemon]", f"power-root={root}", *lines, "")))
+    path.chmod(0o644)
+    return path
+
+
+@pytest.fixture
+def world(place):
+    """A function that makes a tree and a daemon on it; both end with the test."""
+    trees = []
+
+    def make(watts, *lines, **more):
+        root = place.base / f"root{len(trees)}"
+        trees.append(PowerTree(root, watts, **more))
+        return trees[-1], place.daemon("--cpus", "0-1", "--config", conf(place, root, *lines)).start()
+    yield make
+    for tree in trees:
+        tree.end()
+
+
+def power(tided):
+    status, answer = tided.api("GET", "/v1/power")
+    assert status == 200
+    return answer
+
+
+def known(tided):
+    return eventually(lambda: (p := power(tided))["power"]["uw"] is not None and p)
+
+
+def check_sum(p):
+    parts = [p["parts"][name] for name in PARTS]
+    assert sum(part["uj"] or 0 for part in parts) == (p["energy"]["uj"] or 0), p
+    for amount in (*parts, p["energy"]):
+        assert (amount["basis"] == "unknown") == (amount["uj"] is None), p
+        if amount["uj"] is not None:
+            assert amount["low_uj"] <= amount["uj"] <= amount["high_uj"], p
+
+
+def busy(tided):
+    """A job that computes; the process and the job's id."""
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    status, answer = tided.api("POST", "/v1/jobs", {"pid": process.pid})
+    assert status == 201, answer
+    return process, answer["id"]
+
+
+def test_the_parts_are_the_machine_at_every_sample(world):
+    tree, tided = world({"intel-rapl:1": 40})
+    process, _ = busy(tided)
+    try:
+        before, seen = known(tided), set()
+        end = time.monotonic() + 4
+        while time.monotonic() < end:
+            p = power(tided)
+            check_sum(p)
+            seen.add(p["energy"]["uj"])
+            time.sleep(0.05)
+        assert len(seen) > 2  # it moved
+        assert p["power"]["basis"] == "measured"
+        # The tree's own account of 40 W; the daemon's clock and the tree's are the same.
+        assert 20e6 < p["power"]["uw"] < 80e6
+        assert p["energy"]["uj"] <= tree.used["intel-rapl:1"]
+        # Without a model nobody knows what a part of it is.
+        assert p["parts"]["unattributed"]["uj"] == p["energy"]["uj"]
+        assert p["parts"]["idle"]["uj"] is None and p["parts"]["jobs"]["uj"] is None
+        assert p["load"]["mcpu"] >= 500 and before["energy"]["gap_ms"] == p["energy"]["gap_ms"]
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_packages_are_a_lower_bound_of_the_machine(world):
+    _, tided = world({"intel-rapl:0": 30, "intel-rapl:0:0": 5})
+    p = known(tided)
+    assert p["power"]["basis"] == "modelled" and p["power"]["high_uw"] >= 2 * p["power"]["uw"]
+    sources = {s["name"]: s for s in tided.api("GET", "/v1/power/sources")[1]}
+    assert set(sources) == {"package-0", "package-0/dram"}
+    assert all(s["used"] and not s["problem"] for s in sources.values())
+    assert sources["package-0/dram"]["part"] == "dram"
+
+
+def test_without_a_sensor_nothing_is_zero(world, place):
+    _, tided = world({"intel-rapl:1": 40}, "power=none")
+    job = tided.job()
+    p = power(tided)
+    assert p["power"] == {"uw": None, "low_uw": None, "high_uw": None, "basis": "unknown"}
+    assert p["energy"]["uj"] is None
+    assert tided.api("GET", "/v1/power/sources") == (200, [])
+    assert job.get()["power_uw"] is None and job.get()["energy_uj"] is None
+
+
+def test_a_wrap_is_no_gap_and_loses_nothing(world):
+    begin = 65_532_610_987 - 100_000_000
+    tree, tided = world({"intel-rapl:1": 40}, begin={"intel-rapl:1": begin})
+    tided.job()
+    known(tided)
+    assert tree.uj["intel-rapl:1"] > begin  # 100 J before the end of its range
+    eventually(lambda: tree.uj["intel-rapl:1"] < begin)
+    p = eventually(lambda: (p := power(tided))["energy"]["uj"] > 110e6 and p)
+    check_sum(p)
+    assert p["energy"]["gap_ms"] == 0
+    assert p["energy"]["uj"] <= tree.used["intel-rapl:1"]
+
+
+def test_a_counter_that_begins_anew_is_a_gap(world):
+    tree, tided = world({"intel-rapl:1": 40}, begin={"intel-rapl:1": 30_000_000_000})
+    tided.job()
+    before = known(tided)
+    tree.set("intel-rapl:1", 5_000_000_000)
+    after = eventually(lambda: (p := power(tided))["energy"]["gap_ms"] > 0 and p)
+    check_sum(after)
+    assert after["energy"]["uj"] - before["energy"]["uj"] < 1000e6  # none of the 25,000 J
+    eventually(lambda: power(tided)["energy"]["uj"] > after["energy"]["uj"])
+
+
+def test_a_sensor_that_goes_and_comes_back(world):
+    tree, tided = world({"intel-rapl:1": 40})
+    tided.job()
+    known(tided)
+    path = tree.folder("intel-rapl:1") / "energy_uj"
+    with tree.lock:
+        path.unlink()
+    eventually(lambda: power(tided)["power"]["uw"] is None)
+    assert tided.api("GET", "/v1/power/sources")[1][0]["problem"] == "there is no such file"
+    with tree.lock:
+        tree.write("intel-rapl:1")
+    p = known(tided)
+    assert p["energy"]["gap_ms"] > 0
+    check_sum(p)
+
+
+def test_a_file_tells_watts(world, place):
+    watts = place.base / "watts"
+    watts.write_text("83.5 W\n")
+    _, tided = world({"intel-rapl:0": 10}, f"power=file:{watts}", "power-root=/")
+    tided.job()
+    p = known(tided)
+    assert abs(p["power"]["uw"] - 83_500_000) < 1000 and p["power"]["basis"] == "measured"
+    watts.write_text("nan\n")
+    eventually(lambda: power(tided)["power"]["uw"] is None)
+    assert "no amount" in tided.api("GET", "/v1/power/sources")[1][0]["problem"]
+
+
+def test_the_account_outlives_the_daemon(world):
+    _, tided = world({"intel-rapl:1": 40})
+    tided.job()
+    before = eventually(lambda: (p := known(tided))["energy"]["uj"] and p)
+    assert tided.stop() == 0
+    tided.start()
+    after = known(tided)
+    assert after["energy"]["uj"] >= before["energy"]["uj"]
+    assert after["energy"]["gap_ms"] > before["energy"]["gap_ms"]  # nobody read it meanwhile
+    check_sum(after)
+
+
+def test_a_daemon_without_jobs_answers_with_what_is_now(world):
+    tree, tided = world({"intel-rapl:1": 40})
+    known(tided)  # asking has it read
+    tree.watts["intel-rapl:1"] = 400
+    eventually(lambda: power(tided)["power"]["uw"] > 200e6)
+
+
+def test_metrics_have_keplers_names_and_no_line_for_what_is_unknown(world):
+    _, tided = world({"intel-rapl:1": 40})
+    tided.job()
+    known(tided)
+    text = metrics(tided)
+    assert 'kepler_node_cpu_joules_total{zone="psys",path="/sys/class/powercap/intel-rapl:1",node_name="' in text
+    assert 'tide_machine_energy_joules_total{part="machine",bound="value",basis="measured"} ' in text
+    assert 'tide_machine_power_watts{bound="high",basis="measured"} ' in text
+    assert 'part="idle"' not in text  # no model
+    tided.stop()
+    tided.options = (*tided.options[:-1], tided.options[-1].with_name("none.conf"))
+    tided.options[-1].write_text("[daemon]\npower=none\n")
+    (tided.dir / "energy").unlink()
+    tided.start()
+    text = metrics(tided)
+    assert "tide_energy_gap_seconds_total 0\n" in text
+    assert "\ntide_machine_power_watts{" not in text and "\nkepler_node_cpu_watts{" not in text
+
+
+def metrics(tided):
+    from daemon import UnixConnection
+    connection = UnixConnection(tided.dir / "api.sock")
+    connection.request("GET", "/metrics")
+    text = connection.getresponse().read().decode()
+    connection.close()
+    return text
+
+
+def test_a_mistake_in_the_keys_is_named(place):
+    for line, words in (("power=ipmi", "'ipmi' is no sensor: use auto, none, powercap"),
+                        ("power=file:watts", "file:/PATH"),
+                        ("power-root=here", "absolute path")):
+        path = conf(place, "/", line)
+        done = subprocess.run([place.program, "--check-config", "--config", path], capture_output=True, text=True)
+        assert done.returncode == 2 and words in done.stderr, done.stderr
+    daemon = place.daemon("--config", conf(place, place.base / "nowhere"))
+    daemon.start(ready=False)
+    assert daemon.process.wait(30) == 1
+    assert "power-root: cannot open" in daemon.log.read_text()
+    daemon.process = None
+
+
+# ---- who may see a job's watts: docs/permissions.md ----
+
+CALLER = """
+import http.client, json, socket, sys
+c = http.client.HTTPConnection("x"); c.sock = socket.socket(socket.AF_UNIX)
+c.sock.connect(sys.argv[1])
+c.request("GET", "/v1/power"); print(c.getresponse().read().decode())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_jobs_energy_is_its_owners_and_the_administrators(place):
+    path = conf(place, "/", "admin-group=games", "power=none")
+    tided = place.daemon("--cpus", "0-1", "--config", path).start()
+    job = tided.job(uid=OWNER)
+    group = next(line.split(":")[2] for line in open("/etc/group") if line.startswith("games:"))
+    for options, may in ((["--reuid=0", "--regid=0", "--clear-groups"], True),
+                         ([f"--reuid={OWNER}", f"--regid={OWNER}", "--clear-groups"], True),
+                         ([f"--reuid={OTHER}", f"--regid={OTHER}", "--clear-groups"], False),
+                         ([f"--reuid={OTHER}", f"--regid={OTHER}", f"--groups={group}"], True)):
+        answer = subprocess.run(["setpriv", *options, sys.executable, "-c", CALLER, tided.dir / "api.sock"],
+                                capture_output=True, text=True, check=True)
+        rows = json.loads(answer.stdout)["jobs"]
+        assert [row["id"] for row in rows] == ([job.id] if may else []), (options, rows)
