@@ -57,6 +57,24 @@ static void progress_shows_total_and_unit_when_known(void **state)
     assert_text("{\"progress\":{\"rate\":1234567.8}}", JOB_RATE, "1234568/s");
 }
 
+static void watts_and_energy_have_three_digits_and_unknown_is_no_0(void **state)
+{
+    assert_text("{\"power_uw\":83500000}", JOB_POWER, "83.5 W");
+    assert_text("{\"power_uw\":0}", JOB_POWER, "0 W");
+    assert_text("{\"power_uw\":1210000000}", JOB_POWER, "1.21 kW");
+    assert_text("{\"power_uw\":450000}", JOB_POWER, "450 mW");
+    assert_text("{\"power_uw\":999960000}", JOB_POWER, "1000 W");
+    assert_text("{\"power_uw\":null}", JOB_POWER, "-");
+    assert_text("{\"energy_uj\":12340000}", JOB_ENERGY, "12.3 J");
+    assert_text("{\"energy_uj\":0}", JOB_ENERGY, "0 J");
+    assert_text("{\"energy_uj\":4210000000000}", JOB_ENERGY, "1.17 kWh");
+    assert_text("{\"energy_uj\":3600000000}", JOB_ENERGY, "1.00 Wh");
+    assert_text("{\"energy_low_uj\":1800000000,\"energy_high_uj\":7200000000}", JOB_BETWEEN,
+                "0.50 to 2.00 Wh");
+    assert_text("{\"energy_low_uj\":1,\"energy_high_uj\":null}", JOB_BETWEEN, "-");
+    assert_text("{\"energy_basis\":\"modelled\"}", JOB_BASIS, "modelled");
+}
+
 static void who_has_not_begun_has_no_threads_but_a_time_of_waiting(void **state)
 {
     static const enum job_field dashes[] = {JOB_CORES,  JOB_ALLOWED, JOB_TARGET,
@@ -151,6 +169,7 @@ int main(void)
         cmocka_unit_test(oversubscribed_target_has_the_mark),
         cmocka_unit_test(allowed_is_a_decimal_number_of_cores),
         cmocka_unit_test(progress_shows_total_and_unit_when_known),
+        cmocka_unit_test(watts_and_energy_have_three_digits_and_unknown_is_no_0),
         cmocka_unit_test(who_has_not_begun_has_no_threads_but_a_time_of_waiting),
         cmocka_unit_test(durations_read_as_they_are_given),
         cmocka_unit_test(long_text_is_cut),

@@ -10,6 +10,11 @@ static const enum job_field columns[] = {
     JOB_TARGET, JOB_ACTIVE, JOB_MAX,   JOB_MEMORY, JOB_PROGRESS, JOB_RATE,  JOB_REASON,
 };
 
+static const enum job_field power_columns[] = {
+    JOB_ID,     JOB_NAME,  JOB_OWNER,  JOB_STATE,   JOB_CORES,
+    JOB_TARGET, JOB_POWER, JOB_ENERGY, JOB_BETWEEN, JOB_BASIS,
+};
+
 /* Explains below the table the mark "!", and why a program's threads do not change. */
 static void print_notes(const json_t *jobs)
 {
@@ -92,6 +97,17 @@ static void print_splits(const json_t *jobs)
     }
 }
 
+static int print_power(const json_t *jobs)
+{
+    if (json_array_size(jobs) == 0) {
+        printf("No jobs. Start one: tide run -- python train.py\n");
+        return CLI_OK;
+    }
+    if (job_table_print(jobs, power_columns, ARRAY_LEN(power_columns)) < 0)
+        return cli_error(&command_ps, CLI_FAILED, NULL, "out of memory");
+    return CLI_OK;
+}
+
 static int print_people(const json_t *jobs, bool verbose)
 {
     if (json_array_size(jobs) == 0) {
@@ -109,11 +125,10 @@ static int print_people(const json_t *jobs, bool verbose)
 
 static int ps_run(int argc, char **argv)
 {
-    static const struct option options[] = {{"json", no_argument, NULL, 'j'},
-                                            {"quiet", no_argument, NULL, 'q'},
-                                            {"names", no_argument, NULL, 'n'},
-                                            {"verbose", no_argument, NULL, 'v'},
-                                            {0}};
+    static const struct option options[] = {
+        {"json", no_argument, NULL, 'j'},  {"quiet", no_argument, NULL, 'q'},
+        {"names", no_argument, NULL, 'n'}, {"verbose", no_argument, NULL, 'v'},
+        {"power", no_argument, NULL, 'p'}, {0}};
     _cleanup_json_ json_t *jobs = NULL;
     int form = 0; /* letter of the option that chose the form */
     int c;
@@ -121,7 +136,8 @@ static int ps_run(int argc, char **argv)
 
     while ((c = option_next(&command_ps, argc, argv, options, false)) != -1) {
         if (form && form != c)
-            return cli_usage(&command_ps, "--json, --quiet, --names and --verbose: choose one");
+            return cli_usage(&command_ps,
+                             "--json, --quiet, --names, --verbose and --power: choose one");
         form = c;
     }
     option_operands(&command_ps, argc, argv, 0, 0);
@@ -132,18 +148,22 @@ static int ps_run(int argc, char **argv)
         return api_print(jobs);
     if (form == 'q' || form == 'n')
         return job_table_members(jobs, form == 'q' ? "id" : "name");
+    if (form == 'p')
+        return print_power(jobs);
     return print_people(jobs, form == 'v');
 }
 
 const struct command command_ps = {
     .name = "ps",
-    .usage = "[--json | --quiet | --names | --verbose]",
+    .usage = "[--json | --quiet | --names | --verbose | --power]",
     .brief = "list the jobs, their cores and their threads",
     .help = "Options:\n"
             "  -j, --json     everything about the jobs, as a JSON array\n"
             "  -q, --quiet    only the ids\n"
             "  -n, --names    only the names\n"
             "  -v, --verbose  also how a target is divided among a job's processes\n"
+            "  -p, --power    what each job draws and has used, above the machine's idling;\n"
+            "                 of other users' jobs for administrators only\n"
             "\n"
             "Columns (a dash: not known, or not yet):\n"
             "  ID       what other commands call it, as they do its NAME\n"
@@ -163,6 +183,8 @@ const struct command command_ps = {
             "  PROGRESS units of work done, and of how many; for a waiting job its wait\n"
             "  RATE     units of work in a second\n"
             "  REASON   why it has what it has; whole in 'tide explain JOB'\n"
+            "  POWER    mean of ten seconds\n"
+            "  ENERGY   since it began; BETWEEN: its bounds; BASIS: how it is known\n"
             "\n"
             "Examples:\n"
             "  tide ps\n"

@@ -84,13 +84,27 @@ static void top_done(struct top *t)
 static const struct {
     enum job_field field;
     int width;
+    bool power; /* only where power is known */
 } layout[] = {
-    {JOB_ID, 5},     {JOB_NAME, 16}, {JOB_STATE, 8}, {JOB_CORES, 8},   {JOB_TARGET, 6},
-    {JOB_ACTIVE, 6}, {JOB_MAX, 4},   {JOB_RATE, 9},  {JOB_REASON, 60},
+    {JOB_ID, 5, false},     {JOB_NAME, 16, false},  {JOB_STATE, 8, false},   {JOB_CORES, 8, false},
+    {JOB_TARGET, 6, false}, {JOB_ACTIVE, 6, false}, {JOB_MAX, 4, false},     {JOB_RATE, 9, false},
+    {JOB_POWER, 7, true},   {JOB_ENERGY, 9, true},  {JOB_REASON, 60, false},
 };
 
+/* Whether anything is known of any job's power. */
+static bool knows_power(const struct top *t)
+{
+    const json_t *job;
+    size_t i;
+
+    json_array_foreach (t->jobs, i, job)
+        if (json_is_number(json_object_get(job, "energy_uj")))
+            return true;
+    return false;
+}
+
 /* @job NULL: the headings. */
-static void format_row(const json_t *job, char *buf, size_t size)
+static void format_row(const json_t *job, bool power, char *buf, size_t size)
 {
     size_t at = 0;
 
@@ -99,6 +113,8 @@ static void format_row(const json_t *job, char *buf, size_t size)
         bool right = job_field_right(layout[i].field);
         char text[128];
 
+        if (layout[i].power && !power)
+            continue;
         if (job)
             job_text(job, layout[i].field, text, sizeof(text));
         else
@@ -133,15 +149,16 @@ static char sign_of(int number)
 static int print_frame(const struct top *t)
 {
     const json_t *job;
+    bool power = knows_power(t);
     char line[512];
     size_t i;
 
     format_title(t, line, sizeof(line));
     printf("%s\n\n", line);
-    format_row(NULL, line, sizeof(line));
+    format_row(NULL, power, line, sizeof(line));
     printf("%s\n", line);
     json_array_foreach (t->jobs, i, job) {
-        format_row(job, line, sizeof(line));
+        format_row(job, power, line, sizeof(line));
         printf("%s\n", line);
     }
     printf("\ncores  ");
@@ -204,7 +221,7 @@ static int draw_jobs(const struct top *t, int y, int rows)
     for (size_t i = first; i < n && used < rows; i++, used++) {
         const json_t *job = json_array_get(t->jobs, i);
 
-        format_row(job, line, sizeof(line));
+        format_row(job, knows_power(t), line, sizeof(line));
         draw_line(y + used, i == t->selected ? A_REVERSE : A_NORMAL, line);
         attrset(attr_of(t, top_job_number(job)) | A_BOLD);
         if (COLS > 5)
@@ -267,7 +284,7 @@ static void draw(const struct top *t)
     format_title(t, line, sizeof(line));
     draw_line(y++, A_BOLD, line);
     y++;
-    format_row(NULL, line, sizeof(line));
+    format_row(NULL, knows_power(t), line, sizeof(line));
     draw_line(y++, A_UNDERLINE, line);
     y += draw_jobs(t, y, LINES - y - (LINES > 14 ? 8 : 2)) + 1;
     draw_strip(t, y, LINES - y - 2);

@@ -3,6 +3,7 @@
 
 #include "base/size.h"
 #include "cli/api.h"
+#include "cli/power_text.h"
 
 #include <assert.h>
 #include <string.h>
@@ -31,6 +32,10 @@ static const struct {
     [JOB_WAITED] = {"WAITED", NULL, true},
     [JOB_PLACE] = {"PLACE", NULL, true},
     [JOB_MEMORY] = {"MEMORY", NULL, true},
+    [JOB_POWER] = {"POWER", NULL, true},
+    [JOB_ENERGY] = {"ENERGY", NULL, true},
+    [JOB_BETWEEN] = {"BETWEEN", NULL, false},
+    [JOB_BASIS] = {"BASIS", "energy_basis", false},
 };
 static_assert(ARRAY_LEN(fields) == JOB_FIELD_MAX, "one entry for each field");
 
@@ -173,6 +178,16 @@ void job_text(const json_t *job, enum job_field field, char *buf, size_t size)
         if (member_number(job, "memory_counted") > 0)
             size_text((uint64_t)member_number(job, "memory_counted"), memory);
         snprintf(buf, size, "%s", memory);
+        break;
+    case JOB_POWER:
+        text_power(json_object_get(job, "power_uw"), buf, size);
+        break;
+    case JOB_ENERGY:
+        text_energy(json_object_get(job, "energy_uj"), buf, size);
+        break;
+    case JOB_BETWEEN:
+        text_energy_bounds(json_object_get(job, "energy_low_uj"),
+                           json_object_get(job, "energy_high_uj"), buf, size);
         break;
     case JOB_WAITED:
         if (member_bool(job, "submitted"))

@@ -28,6 +28,10 @@ enum job_field {
     JOB_WAITED,  /* "3min20s" */
     JOB_PLACE,   /* in the queue, from 1 */
     JOB_MEMORY,  /* memory that the daemon counts for it: "1.5G" */
+    JOB_POWER,   /* "12.3 W"; "-" also for a job whose watts are not the caller's to see */
+    JOB_ENERGY,  /* "4.21 Wh" */
+    JOB_BETWEEN, /* its bounds: "4.1 to 4.9 Wh" */
+    JOB_BASIS,   /* how that is known: "modelled" */
     JOB_FIELD_MAX
 };
 
