@@ -239,7 +239,7 @@ PHASES = [
     Phase("hardening", f"""
         for built in gcc clang; do
             (cd {OUT}/$built
-            {ROOT}/scripts/check-hardening.sh tide tided tide-kube tide-runc tide-tfnode tide-sim tide-dashboard libtide.so
+            {ROOT}/scripts/check-hardening.sh tide tided tide-hub tide-kube tide-runc tide-tfnode tide-sim tide-dashboard libtide.so
             {ROOT}/scripts/check-hardening.sh --lazy libtide-agent.so)
         done""", ("gcc", "clang")),
     Phase("purity", f"""

@@ -92,7 +92,7 @@ def test_agent_elf_refuses_lazy_thread_locals_and_new_symbols(tmp_path):
     assert "__tls_get_addr" in result.stderr and "exports lazy" in result.stderr
 
 
-PROGRAMS = ("tide", "tided", "tide-kube", "tide-runc", "tide-tfnode", "tide-sim", "libtide.so")
+PROGRAMS = ("tide", "tided", "tide-hub", "tide-kube", "tide-runc", "tide-tfnode", "tide-sim", "libtide.so")
 
 
 def test_hardening_accepts_what_we_ship(build_dir):

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/cleanup.h"
+#include "base/wholefile.h"
+#include "hub/command.h"
+#include "hub/compile/amount.h"
+#include "hub/compile/explain.h"
+#include "hub/compile/policy.h"
+#include "hub/compile/when.h"
+#include "hub/compile/yaml.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define POLICY_FILE "/etc/tide/policy.yaml"
+
+static const char usage[] =
+    "Usage: tide-hub policy check [FILE]\n"
+    "       tide-hub policy diff [OLD] NEW\n"
+    "       tide-hub policy explain AREA [--file FILE] [--at TIME] [CONDITION…]\n"
+    "\n"
+    "Reads the organization's power policy, see tide-policy-file(5); FILE and OLD are\n"
+    "/etc/tide/policy.yaml unless named. Needs no running hub and changes nothing.\n"
+    "\n"
+    "  check     says what is wrong, with line and column: contradictions of the coming year, too\n"
+    "  diff      what NEW says otherwise: '+' new, '-' gone, '~' another amount; exit status 1\n"
+    "  explain   what is in force for an area at a time, and which line says so\n"
+    "\n"
+    "  --at TIME        '18:30' (the next one), '2026-11-23 18:30' on the policy's clock\n"
+    "                   ('zone:'), with a Z behind it in UTC; default: now\n"
+    "  --carbon G       g/kWh at that time, for rules on it; default: unknown\n"
+    "  --absent TIME    how long nobody has been there, as 20min; default: somebody is\n"
+    "  --unsynchronised what a unit does whose clock is not synchronised\n"
+    "\n"
+    "Exit status: 0, 1 (diff: they differ), 2 (wrong usage), 3 (not readable, or wrong).\n";
+
+static const struct option options[] = {{"file", required_argument, NULL, 'f'},
+                                        {"at", required_argument, NULL, 'a'},
+                                        {"carbon", required_argument, NULL, 'c'},
+                                        {"absent", required_argument, NULL, 'b'},
+                                        {"unsynchronised", no_argument, NULL, 'u'},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {0}};
+
+struct command_line {
+    const char *file, *at;
+    struct rule_now now;
+    bool help;
+};
+
+static int complain(const char *what, const char *value, const char *wanted)
+{
+    fprintf(stderr, "tide-hub: %s '%s': use %s\n", what, value, wanted);
+    return HUB_EXIT_USAGE;
+}
+
+static int load(const char *path, struct power_policy *ret)
+{
+    _cleanup_free_ char *text = NULL;
+    struct error err = {0};
+    size_t len;
+    struct stat st;
+    int r = wholefile_read(path, YAML_BYTES_MAX, &text, &len, &st);
+
+    if (r < 0) {
+        fprintf(stderr, "tide-hub: %s: %s\n", path,
+                r == -EFBIG ? "more than a MiB: this is no policy" : strerror(-r));
+        return HUB_EXIT_FAILED;
+    }
+    r = policy_compile(text, len, NULL, time(NULL), ret, &err);
+    if (r < 0)
+        fprintf(stderr, "%s:%s\n", path, err.text);
+    return r < 0 ? HUB_EXIT_FAILED : 0;
+}
+
+static int check(int argc, char **argv, const struct command_line *line)
+{
+    struct power_policy p;
+    int r;
+
+    if (argc > 1)
+        return complain("too many arguments:", argv[1], "tide-hub policy check [FILE]");
+    r = load(argc ? argv[0] : line->file, &p);
+    if (r)
+        return r;
+    printf("%s: %u rules for %s, no contradiction in the coming year\n",
+           argc ? argv[0] : line->file, p.set.count, p.org);
+    policy_done(&p);
+    return 0;
+}
+
+static int diff(int argc, char **argv, const struct command_line *line)
+{
+    struct power_policy before, after;
+    int r;
+
+    if (argc < 1 || argc > 2)
+        return complain("diff", argc ? argv[2] : "", "tide-hub policy diff [OLD] NEW");
+    r = load(argc == 2 ? argv[0] : line->file, &before);
+    if (r)
+        return r;
+    r = load(argv[argc - 1], &after);
+    if (r == 0) {
+        r = explain_diff(&before, &after, stdout) ? HUB_EXIT_DIFFERS : 0;
+        policy_done(&after);
+    }
+    policy_done(&before);
+    return r;
+}
+
+/* The clock of times: the policy's, else that of the first window. */
+static const struct zone *clock_of(const struct power_policy *p)
+{
+    return p->zones.count ? p->zones.zone[0] : NULL;
+}
+
+static int explain(int argc, char **argv, struct command_line *line)
+{
+    struct power_policy p;
+    int r = 0;
+
+    if (argc != 1)
+        return complain("explain", argc ? argv[1] : "", "tide-hub policy explain AREA [--at TIME]");
+    if (!area_valid(argv[0]) || strlen(argv[0]) >= AREA_PATH_MAX)
+        return complain("area", argv[0], "a path as unlp/lab3");
+    if (load(line->file, &p))
+        return HUB_EXIT_FAILED;
+    if (line->at && zones_time(clock_of(&p), line->at, line->now.utc_s, &line->now.utc_s) < 0)
+        r = complain("--at", line->at, "a time as 18:30, '2026-11-23 18:30' or 2026-11-23T18:30Z");
+    else if (!area_below(argv[0], p.org)) {
+        fprintf(stderr, "tide-hub: %s does not lie in the organization %s\n", argv[0], p.org);
+        r = HUB_EXIT_FAILED;
+    } else {
+        explain_area(&p, argv[0], clock_of(&p), &line->now, stdout);
+    }
+    policy_done(&p);
+    return r;
+}
+
+static int take(struct command_line *line, int option)
+{
+    char with_unit[32];
+    struct when_context none = {0};
+    struct power_rule rule = {0};
+
+    switch (option) {
+    case 'f':
+        line->file = optarg;
+        return 0;
+    case 'a':
+        line->at = optarg;
+        return 0;
+    case 'c':
+        snprintf(with_unit, sizeof(with_unit), "%.20s g/kWh", optarg);
+        return amount_carbon(with_unit, &line->now.carbon) < 0
+                   ? complain("--carbon", optarg, "a number of g/kWh, as 350")
+                   : 0;
+    case 'b':
+        snprintf(with_unit, sizeof(with_unit), "absent %.20s", optarg);
+        if (when_parse(with_unit, &none, &rule, NULL) < 0)
+            return complain("--absent", optarg, "a time as 20min");
+        line->now.absent_s = rule.absent_s;
+        return 0;
+    case 'u':
+        line->now.synchronised = false;
+        return 0;
+    case 'h':
+        fputs(usage, stdout);
+        line->help = true;
+        return 0;
+    default:
+        fputs("Try 'tide-hub policy --help'.\n", stderr);
+        return HUB_EXIT_USAGE;
+    }
+}
+
+int cmd_policy(int argc, char **argv)
+{
+    struct command_line line = {
+        POLICY_FILE, NULL, {time(NULL), true, RULE_UNKNOWN, RULE_UNKNOWN, 0}, false};
+    const char *verb;
+    int option, r;
+
+    while ((option = getopt_long(argc, argv, "", options, NULL)) >= 0) {
+        r = take(&line, option);
+        if (r || line.help)
+            return r;
+    }
+    verb = optind < argc ? argv[optind++] : "";
+    argc -= optind;
+    argv += optind;
+    if (strcmp(verb, "check") == 0)
+        return check(argc, argv, &line);
+    if (strcmp(verb, "diff") == 0)
+        return diff(argc, argv, &line);
+    if (strcmp(verb, "explain") == 0)
+        return explain(argc, argv, &line);
+    fputs(usage, stderr);
+    return HUB_EXIT_USAGE;
+}

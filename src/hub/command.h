@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The commands of tide-hub: one file each, `cmd_<name>.c`, called by main.c. */
+#pragma once
+
+#define HUB_EXIT_DIFFERS 1 /* of diff: the policies say different things */
+#define HUB_EXIT_USAGE   2
+#define HUB_EXIT_FAILED  3 /* a file cannot be read, or the policy is wrong */
+
+/* `tide-hub policy …`; argv[0] is "policy". Returns the exit status. */
+int cmd_policy(int argc, char **argv);

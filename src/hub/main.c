@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hub/command.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char usage[] =
+    "Usage: tide-hub COMMAND …\n"
+    "\n"
+    "The hub of an organization's energy: checks its power policy.\n"
+    "\n"
+    "  policy check|diff|explain   what the organization's policy says, and whether it can\n"
+    "\n"
+    "'tide-hub COMMAND --help' says more; see tide-hub(8) and tide-policy-file(5).\n";
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "";
+
+    if (strcmp(name, "policy") == 0)
+        return cmd_policy(argc - 1, argv + 1);
+    if (strcmp(name, "--help") == 0 || strcmp(name, "help") == 0) {
+        fputs(usage, stdout);
+        return 0;
+    }
+    if (strcmp(name, "--version") == 0) {
+        puts("tide-hub " TIDE_VERSION);
+        return 0;
+    }
+    if (*name)
+        fprintf(stderr, "tide-hub: there is no command '%s'\n", name);
+    fputs(usage, stderr);
+    return HUB_EXIT_USAGE;
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hub/compile/explain.h"
+#include "hub/compile/policy.h"
+#include "hub/compile/when.h"
+#include "hub/compile/yaml.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MONDAY INT64_C(1795392000) /* 2026-11-23 00:00 UTC */
+#define HEAD   "version: 1\norg: unlp\nclasses: {exam: 1, batch: 9}\n"
+
+static const char design[] =
+    HEAD "zone: America/Argentina/Buenos_Aires\n"
+         "tariff:\n"
+         "  unit: EUR\n"
+         "  price: 0.12 EUR/kWh\n"
+         "  windows: [{when: \"Mon-Fri 18:00-23:00\", price: 0.305 EUR/kWh}]\n"
+         "rules:\n"
+         "- {area: unlp/lab3, cap: 1200 W, floor: 300 W, kind: breaker}\n"
+         "- {area: unlp/lab3, when: \"Mon-Fri 18:00-23:00\", cap: 0.8 kW, kind: advice}\n"
+         "- {area: unlp, budget: 90 kWh/day, shape: tariff}\n"
+         "- {class: exam, priority: 10, min: 50 %}\n"
+         "- {class: batch, when: carbon > 400 g/kWh, scale: 12.5 %}\n"
+         "- {room: unlp/lab3, when: absent 15 min, off: [ac, lights]}\n";
+
+static int compile(const char *text, struct power_policy *ret, struct error *err)
+{
+    memset(err, 0, sizeof(*err));
+    return policy_compile(text, strlen(text), NULL, MONDAY, ret, err);
+}
+
+static void the_policy_of_the_design_becomes_rules(void **state)
+{
+    struct rule_now now = {MONDAY + 22 * 3600, true, 401, RULE_UNKNOWN, 900};
+    struct power_policy p;
+    struct rule_view v;
+    struct error err;
+
+    assert_int_equal(compile(design, &p, &err), 0);
+    assert_int_equal(p.set.count, 8);
+    assert_string_equal(p.org, "unlp");
+    assert_int_equal(p.set.rule[0].line, 10);
+    assert_int_equal(p.set.rule[0].column, 26);
+    rules_view(&p.set, "unlp/lab3", 9, &now, &v);
+    assert_int_equal(v.cap_uw, 800000000);
+    assert_int_equal(v.kind, KIND_BREAKER);
+    assert_int_equal(v.floor_uw, 300000000);
+    assert_true(v.budget_uj == UINT64_C(90) * 3600000000000 && v.shape == SHAPE_TARIFF);
+    assert_int_equal(v.scale_permille, 125);
+    rules_view(&p.set, "unlp/lab9", 1, &now, &v);
+    assert_int_equal(v.priority, 10);
+    assert_int_equal(v.min_permille, 500);
+    assert_string_equal(p.set.rule[rules_next(&p.set, "unlp/lab3", &now, RULE_OFF, 0)].off,
+                        "ac lights");
+    assert_int_equal(policy_price(&p, MONDAY + 22 * 3600), 305);
+    assert_int_equal(policy_price(&p, MONDAY + 20 * 3600), 120);
+    policy_done(&p);
+}
+
+static const struct {
+    const char *text, *said;
+} bad[] = {
+    {"", "1:1: the text is empty"},
+    {"version: 2\norg: a\nrules: []", "1:10: 'version: 1' is wanted"},
+    {"org: a\nrules: []", "1:1: 'version: 1' is wanted"},
+    {"version: 1\nrules: []", "1:1: 'org: NAME' is missing"},
+    {"version: 1\norg: A b\nrules: []", "2:6: the organization's name"},
+    {"version: 1\norg: a\n", "1:1: 'rules:' is missing"},
+    {"version: 1\norg: a\nrule: []", "3:7: 'rule' is unknown here: did you mean 'rules'?"},
+    {"version: 1\norg: a\nrules: 7", "3:8: a text, where it has to be as in 'rules: ["},
+    {"- 1", "1:1: a list, where"},
+    {"version: 1\norg: a\norg: b", "3:1: 'org' is given twice, first in line 2"},
+    {"version: &x 1\norg: a", "1:10: an anchor"},
+    {"version: 1\norg: *x", "2:6: an alias"},
+    {"version: !!int 1", "1:10: a tag"},
+    {"a: &x [1]", "1:4: an anchor"},
+    {"a: !s {}", "1:4: a tag"},
+    {"? [a]\n: b", "1:3: a key has to be a plain word"},
+    {"a: 1\n---\nb: 1", "2:1: a second document"},
+    {"version: 1\n\torg: a", "2:1: a tab: use blanks"},
+    {"a: [1", "did not find expected ',' or ']'"},
+    {"[[[[[[[[[[[[[[[[[", "1:17: more than 16 levels"},
+    {"version: 1\norg: a\nzone: Mars/North\nrules: []", "3:7: there is no time zone 'Mars/North'"},
+    {"version: 1\norg: a\nzone: ../../etc/passwd\nrules: []", "3:7: '../../etc/passwd' is no time"},
+    {"version: 1\norg: a\nclasses: {x: many}\nrules: []", "3:14: the number of class 'x'"},
+    {"version: 1\norg: a\ntariff: {unit: EUR, price: 3}\nrules: []", "3:28: no price"},
+    {HEAD "rules: [{area: unlp, cap: 1200}]", "4:27: '1200' is no amount for 'cap': use one as"},
+    {HEAD "rules: [{area: unlp, cap: -5 W}]", "4:27: '-5 W' is no amount"},
+    {HEAD "rules: [{area: unlp, cap: nan W}]", "4:27: 'nan W' is no amount"},
+    {HEAD "rules: [{area: unlp, cap: 99999999999999999999 W}]", "is no amount"},
+    {HEAD "rules: [{area: unlp, cap: [5 W]}]", "4:27: 'a list' is no amount"},
+    {HEAD "rules: [{area: unlp, min: 101 %}]", "4:27: '101 %' is no amount"},
+    {HEAD "rules: [{area: unlp, budget: 9 kWh}]", "4:30: '9 kWh' is no amount"},
+    {HEAD "rules: [{area: unlp}]", "4:9: the rule says nothing"},
+    {HEAD "rules: [{cap: 1 W}]", "4:9: a rule names an 'area'"},
+    {HEAD "rules: [{area: other/x, cap: 1 W}]", "4:16: 'other/x' does not lie in the organization"},
+    {HEAD "rules: [{area: unlp//x, cap: 1 W}]", "4:16: an area is a path"},
+    {HEAD "rules: [{area: unlp, room: unlp, cap: 1 W}]", "4:28: 'area' and 'room' mean the same"},
+    {HEAD "rules: [{class: none, min: 1 %}]", "4:17: there is no class 'none'"},
+    {HEAD "rules: [{class: exam, cap: 1 W}]", "4:28: a class has priority, min or scale"},
+    {HEAD "rules: [{area: unlp, cap: 1 W, kind: hard}]", "4:38: 'kind' is breaker, budget or adv"},
+    {HEAD "rules: [{area: unlp, floor: 1 W, kind: advice}]", "4:40: 'kind' is of a cap"},
+    {HEAD "rules: [{area: unlp, cap: 1 W, shape: flat}]", "4:39: 'shape' is of a budget"},
+    {HEAD "rules: [{area: unlp, budget: 1 kWh/day, shape: tariff}]", "4:48: 'shape: tariff' needs"},
+    {HEAD "rules: [{area: unlp, priority: 1001}]", "4:32: a priority is a number"},
+    {HEAD "rules: [{area: unlp, when: never, cap: 1 W}]", "4:28: 'never' is no condition"},
+    {HEAD "rules: [{area: unlp, when: 18:00-25:00 UTC, cap: 1 W}]", "is no condition"},
+    {HEAD "rules: [{area: unlp, when: \"18:00-19:00\", cap: 1 W}]", "names no time zone"},
+    {HEAD "rules: [{area: unlp, when: price > 3 EUR/kWh, cap: 1 W}]", "a price needs 'tariff"},
+    {HEAD "rules: [{area: unlp, when: carbon > 400, cap: 1 W}]", "'400' is no carbon intensity"},
+    {HEAD "rules: [{area: unlp, when: absent 5, off: x}]", "4:28: '5' is no time"},
+    {HEAD "rules: [{area: unlp, off: []}]", "4:27: 'off' names no switch"},
+    {HEAD "rules: [{area: unlp, off: [A b]}]", "4:28: the name of a switch"},
+    {HEAD "rules:\n- {area: unlp, cap: 5 W}\n- {area: unlp/a, floor: 6 W}",
+     "6:25: the floor of unlp/a, 6 W, is above the cap of 5 W in line 5"},
+    {HEAD "rules:\n- {area: unlp, floor: 6 W}\n- {area: unlp, cap: 5 W, when: 18:00-19:00 "
+          "Europe/Berlin}",
+     "is above the cap of 5 W in line 6 on 2026-11-23 18:00 Europe/Berlin"},
+    {HEAD "rules:\n- {area: unlp, cap: 5 W}\n- {area: unlp/a, floor: 3 W}\n- {area: unlp/b, "
+          "floor: 3 W}",
+     "5:21: the cap of unlp, 5 W, is below the sum of the floors in it, 6 W"},
+    {HEAD "rules:\n- {area: unlp, cap: 5 W}\n- {area: unlp, cap: 6 W}",
+     "6:21: line 5 says the same of unlp"},
+    {HEAD "rules:\n- {area: unlp, budget: 1 kWh/day}\n- {area: unlp, floor: 42 W}",
+     "5:24: the budget of unlp, 1 kWh/day, is below what its floors take in a day, 1.008 kWh/day"},
+};
+
+static void what_is_wrong_is_said_with_line_and_column(void **state)
+{
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct power_policy p;
+        struct error err;
+
+        assert_true(compile(bad[i].text, &p, &err) < 0);
+        if (!strstr(err.text, bad[i].said))
+            fail_msg("%s\n-> %s\ninstead of %s", bad[i].text, err.text, bad[i].said);
+    }
+}
+
+static void what_is_too_much_is_refused_at_once(void **state)
+{
+    static char text[10 << 20];
+    struct power_policy p;
+    struct error err;
+    size_t len;
+
+    memset(text, ' ', sizeof(text));
+    assert_int_equal(policy_compile(text, sizeof(text), NULL, MONDAY, &p, &err), -E2BIG);
+    len = (size_t)snprintf(text, sizeof(text), HEAD "rules:\n");
+    for (int i = 0; i <= RULES_MAX; i++)
+        len +=
+            (size_t)snprintf(text + len, sizeof(text) - len, "- {area: unlp/r%d, cap: 5 W}\n", i);
+    assert_int_equal(policy_compile(text, len, NULL, MONDAY, &p, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "4101:"));
+    assert_non_null(strstr(err.text, "more than 4096 rules"));
+    len = 0;
+    for (int i = 0; i < YAML_NODES_MAX + 2; i++)
+        len += (size_t)snprintf(text + len, sizeof(text) - len, "- 1\n");
+    assert_int_equal(policy_compile(text, len, NULL, MONDAY, &p, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "more than 65536 values"));
+    len = 0;
+    for (int i = 0; i < 300; i++)
+        len += (size_t)snprintf(text + len, sizeof(text) - len, "k%d: 1\n", i);
+    assert_int_equal(policy_compile(text, len, NULL, MONDAY, &p, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "257:1: more than 256 keys"));
+}
+
+static void amounts_come_out_without_a_rounding_error(void **state)
+{
+    static const struct {
+        const char *text, *again;
+        uint64_t uw;
+    } powers[] = {{"1200 W", "1200 W", 1200000000},
+                  {"1.2 kW", "1200 W", 1200000000},
+                  {"12.345678901 kW", "12.345678901 kW", 12345678901},
+                  {"0.1 W", "100 mW", 100000},
+                  {"2MW", "2 MW", 2000000000000},
+                  {"0 W", "0 mW", 0}};
+    static const char *const wrong[] = {"",      "W",          "1",         "1 w",
+                                        "1. W",  ".5 W",       "0.0001 mW", "1 W ",
+                                        "1e3 W", "72058 MW 1", "99999 MW",  "1,5 W"};
+    char text[AMOUNT_TEXT_MAX];
+    uint64_t uw;
+
+    for (size_t i = 0; i < sizeof(powers) / sizeof(powers[0]); i++) {
+        assert_int_equal(amount_power(powers[i].text, &uw), 0);
+        assert_int_equal(uw, powers[i].uw);
+        amount_power_text(uw, text);
+        assert_string_equal(text, powers[i].again);
+    }
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        assert_int_equal(amount_power(wrong[i], &uw), -EINVAL);
+    assert_int_equal(amount_budget("0.5 kWh/day", &uw), 0);
+    amount_budget_text(uw, text);
+    assert_string_equal(text, "500 Wh/day");
+}
+
+static void times_are_read_on_the_clock_of_the_zone(void **state)
+{
+    struct zones z = {0};
+    struct error err;
+    uint32_t berlin;
+    int64_t at;
+    char text[ZONES_TIME_MAX];
+
+    assert_int_equal(zones_find(&z, "Europe/Berlin", &berlin, &err), 0);
+    assert_int_equal(zones_time(z.zone[0], "18:30", MONDAY, &at), 0);
+    assert_int_equal(at, MONDAY + 17 * 3600 + 1800);
+    assert_int_equal(zones_time(z.zone[0], "00:30", MONDAY, &at), 0); /* it is 01:00 there */
+    assert_int_equal(at, MONDAY + 23 * 3600 + 1800);
+    assert_int_equal(zones_time(z.zone[0], "2026-07-01 12:00", MONDAY, &at), 0);
+    zones_text(NULL, at, text);
+    assert_string_equal(text, "2026-07-01 10:00");
+    assert_int_equal(zones_time(z.zone[0], "2026-07-01T12:00Z", MONDAY, &at), 0);
+    zones_text(z.zone[0], at, text);
+    assert_string_equal(text, "2026-07-01 14:00");
+    /* the last Sunday of October has 02:30 twice, that of March has it never */
+    assert_int_equal(zones_time(z.zone[0], "2026-10-25 02:30", MONDAY, &at), 0);
+    zones_text(NULL, at, text);
+    assert_string_equal(text, "2026-10-25 00:30");
+    assert_int_equal(zones_time(z.zone[0], "2026-03-29 02:30", MONDAY, &at), 0);
+    zones_text(z.zone[0], at, text);
+    assert_string_equal(text, "2026-03-29 03:30");
+    assert_int_equal(zones_time(z.zone[0], "2026-02-31 12:00", MONDAY, &at), -EINVAL);
+    assert_int_equal(zones_time(z.zone[0], "noon", MONDAY, &at), -EINVAL);
+    zones_done(&z);
+}
+
+static void said(const struct power_policy *a, const struct power_policy *b, const char *wanted)
+{
+    char *text;
+    size_t len;
+    FILE *f = open_memstream(&text, &len);
+
+    explain_diff(a, b, f);
+    fclose(f);
+    assert_string_equal(text, wanted);
+    free(text);
+}
+
+static void a_diff_names_what_came_went_and_changed(void **state)
+{
+    struct power_policy a, b;
+    struct error err;
+
+    assert_int_equal(
+        compile(HEAD "rules: [{area: unlp, cap: 5 kW}, {area: unlp/a, floor: 1 W}]", &a, &err), 0);
+    assert_int_equal(
+        compile("version: 1\norg: unlp\nclasses: {exam: 1}\nrules: [{class: exam, min: 5 %},"
+                "{area: unlp, cap: 4 kW}]",
+                &b, &err),
+        0);
+    said(&a, &a, "");
+    said(&a, &b,
+         "- unlp/a: floor 1 W\n"
+         "+ unlp, class exam: min 5 %\n"
+         "~ unlp: cap 4000 W (breaker); was: cap 5000 W (breaker)\n");
+    policy_done(&a);
+    policy_done(&b);
+}
+
+static void an_explanation_names_the_line_of_each_amount(void **state)
+{
+    struct rule_now now = {MONDAY + 22 * 3600, true, RULE_UNKNOWN, RULE_UNKNOWN, 0};
+    struct power_policy p;
+    struct error err;
+    char *text;
+    size_t len;
+    FILE *f = open_memstream(&text, &len);
+
+    assert_int_equal(compile(design, &p, &err), 0);
+    explain_area(&p, "unlp/lab3", p.set.zone[0], &now, f);
+    fclose(f);
+    assert_string_equal(
+        text, "unlp/lab3 on 2026-11-23 19:00 America/Argentina/Buenos_Aires\n"
+              "  cap       line 11   unlp/lab3: cap 800 W (advice), Mon-Fri 18:00-23:00 "
+              "America/Argentina/Buenos_Aires\n"
+              "            of kind breaker, for another cap above it is\n"
+              "  floor     line 10   unlp/lab3: floor 300 W\n"
+              "  budget    line 12   unlp: budget 90 kWh/day, by tariff\n"
+              "  priority  line 13   unlp, class exam: priority 10\n"
+              "  min       line 13   unlp, class exam: min 50 %\n"
+              "  unknown   line 14   unlp, class batch: scale 12.5 %, carbon > 400 g/kWh\n"
+              "  price     0.305 EUR/kWh\n"
+              "  a window opens or closes next on 2026-11-23 23:00\n");
+    free(text);
+    policy_done(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_policy_of_the_design_becomes_rules),
+        cmocka_unit_test(what_is_wrong_is_said_with_line_and_column),
+        cmocka_unit_test(what_is_too_much_is_refused_at_once),
+        cmocka_unit_test(amounts_come_out_without_a_rounding_error),
+        cmocka_unit_test(times_are_read_on_the_clock_of_the_zone),
+        cmocka_unit_test(a_diff_names_what_came_went_and_changed),
+        cmocka_unit_test(an_explanation_names_the_line_of_each_amount),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
