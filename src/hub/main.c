@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/cleanup.h"
 #include "hub/command.h"
 
 #include <stdio.h>
@@ -7,18 +8,26 @@
 static const char usage[] =
     "Usage: tide-hub COMMAND …\n"
     "\n"
-    "The hub of an organization's energy: checks its power policy.\n"
+    "The hub of an organization's energy: checks its power policy, says who its units are.\n"
     "\n"
     "  policy check|diff|explain   what the organization's policy says, and whether it can\n"
+    "  unit sign|revoke|admit|list certificates of units\n"
+    "  broker                      a mosquitto that trusts these alone\n"
     "\n"
     "'tide-hub COMMAND --help' says more; see tide-hub(8) and tide-policy-file(5).\n";
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+} commands[] = {{"broker", cmd_broker}, {"policy", cmd_policy}, {"unit", cmd_unit}};
 
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
 
-    if (strcmp(name, "policy") == 0)
-        return cmd_policy(argc - 1, argv + 1);
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        if (strcmp(name, commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
     if (strcmp(name, "--help") == 0 || strcmp(name, "help") == 0) {
         fputs(usage, stdout);
         return 0;

@@ -8,6 +8,7 @@
 #include <gnutls/abstract.h>
 #include <gnutls/crypto.h>
 #include <gnutls/x509.h>
+#include <stdio.h>
 #include <string.h>
 
 #define CHAIN_MAX 8
@@ -44,15 +45,15 @@ static int add_host(gnutls_x509_crt_t cert, const char *host)
                                                 (unsigned)strlen(host), GNUTLS_FSAN_APPEND);
 }
 
-/* Sets the fields that every certificate has, whoever signs it. */
-static int describe(gnutls_x509_crt_t cert, gnutls_x509_privkey_t key, const char *name,
-                    int64_t from_s, unsigned days)
+/* Sets serial number, name and times. */
+static int describe_name(gnutls_x509_crt_t cert, const char *name, int64_t from_s, unsigned days)
 {
     unsigned char serial[16], id[20];
     size_t id_len = sizeof(id);
     int r = gnutls_rnd(GNUTLS_RND_NONCE, serial, sizeof(serial));
 
     serial[0] &= 0x7f; /* positive */
+    serial[0] |= 0x40; /* always as long */
     if (r >= 0)
         r = gnutls_x509_crt_set_version(cert, 3);
     if (r >= 0)
@@ -63,14 +64,21 @@ static int describe(gnutls_x509_crt_t cert, gnutls_x509_privkey_t key, const cha
         r = gnutls_x509_crt_set_expiration_time(cert, (time_t)(from_s + (int64_t)days * DAY_S));
     if (r >= 0)
         r = gnutls_x509_crt_set_dn_by_oid(cert, GNUTLS_OID_X520_COMMON_NAME, 0, name,
-                                          (unsigned)strnlen(name, 64));
-    if (r >= 0)
-        r = gnutls_x509_crt_set_key(cert, key);
+                                          (unsigned)strnlen(name, IDENTITY_NAME_MAX));
     if (r >= 0)
         r = gnutls_x509_crt_get_key_id(cert, 0, id, &id_len);
     if (r >= 0)
         r = gnutls_x509_crt_set_subject_key_id(cert, id, id_len);
     return r;
+}
+
+/* Sets the fields that every certificate has, whoever signs it. */
+static int describe(gnutls_x509_crt_t cert, gnutls_x509_privkey_t key, const char *name,
+                    int64_t from_s, unsigned days)
+{
+    int r = gnutls_x509_crt_set_key(cert, key);
+
+    return r < 0 ? r : describe_name(cert, name, from_s, days);
 }
 
 static int export(gnutls_x509_crt_t cert, gnutls_x509_privkey_t key, struct identity_pem *ret)
@@ -190,6 +198,184 @@ int identity_issue(const struct identity_pem *ca, const char *const *hosts, size
         return failed(err, "cannot make a certificate", r);
     *ret = made;
     return 0;
+}
+
+/* ---- clients ---- */
+
+static int text_of(gnutls_datum_t *pem, char **ret)
+{
+    *ret = strndup((char *)pem->data, pem->size);
+    gnutls_free(pem->data);
+    return *ret ? 0 : GNUTLS_E_MEMORY_ERROR;
+}
+
+int identity_request(const char *name, char **ret_key, char **ret_request, struct error *err)
+{
+    gnutls_x509_privkey_t key = NULL;
+    gnutls_x509_crt_t unused = NULL;
+    gnutls_x509_crq_t request = NULL;
+    gnutls_datum_t k = {NULL, 0}, q = {NULL, 0};
+    char *key_text = NULL, *request_text = NULL;
+    int r = make_key(&key, &unused);
+
+    if (r >= 0)
+        r = gnutls_x509_crq_init(&request);
+    if (r >= 0)
+        r = gnutls_x509_crq_set_version(request, 1);
+    if (r >= 0)
+        r = gnutls_x509_crq_set_dn_by_oid(request, GNUTLS_OID_X520_COMMON_NAME, 0, name,
+                                          (unsigned)strnlen(name, IDENTITY_NAME_MAX));
+    if (r >= 0)
+        r = gnutls_x509_crq_set_key(request, key);
+    if (r >= 0)
+        r = gnutls_x509_crq_sign2(request, key, GNUTLS_DIG_SHA256, 0);
+    if (r >= 0)
+        r = gnutls_x509_crq_export2(request, GNUTLS_X509_FMT_PEM, &q);
+    if (r >= 0)
+        r = text_of(&q, &request_text);
+    if (r >= 0)
+        r = gnutls_x509_privkey_export2_pkcs8(key, GNUTLS_X509_FMT_PEM, NULL, GNUTLS_PKCS_PLAIN,
+                                              &k);
+    if (r >= 0)
+        r = text_of(&k, &key_text);
+    gnutls_x509_crq_deinit(request);
+    gnutls_x509_crt_deinit(unused);
+    gnutls_x509_privkey_deinit(key);
+    if (r < 0) {
+        free(request_text);
+        return failed(err, "cannot make a request for a certificate", r);
+    }
+    *ret_key = key_text;
+    *ret_request = request_text;
+    return 0;
+}
+
+/* Reads the request into a certificate without a signature: its key, nothing else of it. */
+static int take_request(const char *text, const char *name, int64_t now_s, gnutls_x509_crt_t cert)
+{
+    gnutls_datum_t pem = {(unsigned char *)text, (unsigned)strlen(text)};
+    gnutls_x509_crq_t request = NULL;
+    gnutls_pubkey_t key = NULL;
+    unsigned bits = 0;
+    int r = gnutls_x509_crq_init(&request);
+
+    if (r >= 0)
+        r = gnutls_x509_crq_import(request, &pem, GNUTLS_X509_FMT_PEM);
+    if (r >= 0)
+        r = gnutls_x509_crq_verify(request, 0);
+    if (r >= 0)
+        r = gnutls_pubkey_init(&key);
+    if (r >= 0)
+        r = gnutls_pubkey_import_x509_crq(key, request, 0);
+    if (r >= 0)
+        r = gnutls_pubkey_get_pk_algorithm(key, &bits);
+    if (r >= 0 &&
+        gnutls_pk_bits_to_sec_param((gnutls_pk_algorithm_t)r, bits) < GNUTLS_SEC_PARAM_MEDIUM)
+        r = GNUTLS_E_INSUFFICIENT_SECURITY;
+    if (r >= 0)
+        r = gnutls_x509_crt_set_pubkey(cert, key);
+    if (r >= 0)
+        r = describe_name(cert, name, now_s, IDENTITY_CLIENT_DAYS);
+    gnutls_pubkey_deinit(key);
+    gnutls_x509_crq_deinit(request);
+    return r;
+}
+
+static int read_serial(gnutls_x509_crt_t cert, char ret[IDENTITY_SERIAL_MAX])
+{
+    unsigned char serial[16];
+    size_t len = sizeof(serial);
+    int r = gnutls_x509_crt_get_serial(cert, serial, &len);
+
+    for (size_t i = 0; r >= 0 && i < len; i++)
+        snprintf(ret + 2 * i, 3, "%02x", serial[i]);
+    return r;
+}
+
+int identity_sign_request(const struct identity_pem *ca, const char *request, const char *name,
+                          int64_t now_s, char **ret_cert, char ret_serial[IDENTITY_SERIAL_MAX],
+                          struct error *err)
+{
+    gnutls_x509_privkey_t ca_key = NULL;
+    gnutls_x509_crt_t cert = NULL, ca_cert = NULL;
+    gnutls_datum_t pem = {NULL, 0};
+    int r = read_ca(ca, &ca_cert, &ca_key);
+
+    if (r >= 0)
+        r = gnutls_x509_crt_init(&cert);
+    if (r >= 0)
+        r = take_request(request, name, now_s, cert);
+    if (r >= 0)
+        r = gnutls_x509_crt_set_basic_constraints(cert, 0, -1);
+    if (r >= 0)
+        r = gnutls_x509_crt_set_key_usage(cert, GNUTLS_KEY_DIGITAL_SIGNATURE);
+    if (r >= 0)
+        r = gnutls_x509_crt_set_key_purpose_oid(cert, GNUTLS_KP_TLS_WWW_CLIENT, 0);
+    if (r >= 0)
+        r = sign(cert, ca_cert, ca_key);
+    if (r >= 0)
+        r = gnutls_x509_crt_export2(cert, GNUTLS_X509_FMT_PEM, &pem);
+    if (r >= 0)
+        r = read_serial(cert, ret_serial);
+    if (r >= 0)
+        r = text_of(&pem, ret_cert);
+    gnutls_x509_crt_deinit(cert);
+    gnutls_x509_crt_deinit(ca_cert);
+    gnutls_x509_privkey_deinit(ca_key);
+    return r < 0 ? failed(err, "cannot sign the request", r) : 0;
+}
+
+static int add_revoked(gnutls_x509_crl_t list, const struct identity_revoked *revoked)
+{
+    unsigned char serial[16];
+    size_t len = strlen(revoked->serial) / 2;
+
+    for (size_t i = 0; i < len; i++) {
+        unsigned byte;
+
+        if (sscanf(revoked->serial + 2 * i, "%2x", &byte) != 1)
+            return GNUTLS_E_INVALID_REQUEST;
+        serial[i] = (unsigned char)byte;
+    }
+    return gnutls_x509_crl_set_crt_serial(list, serial, len, (time_t)revoked->time_s);
+}
+
+int identity_list_revoked(const struct identity_pem *ca, const struct identity_revoked *revoked,
+                          size_t n, uint64_t number, int64_t now_s, char **ret_list,
+                          struct error *err)
+{
+    gnutls_x509_privkey_t ca_key = NULL;
+    gnutls_x509_crt_t ca_cert = NULL;
+    gnutls_x509_crl_t list = NULL;
+    gnutls_datum_t pem = {NULL, 0};
+    unsigned char bytes[8];
+    int r = read_ca(ca, &ca_cert, &ca_key);
+
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (unsigned char)(number >> (56 - 8 * i));
+    bytes[0] &= 0x7f; /* positive */
+    if (r >= 0)
+        r = gnutls_x509_crl_init(&list);
+    if (r >= 0)
+        r = gnutls_x509_crl_set_version(list, 2);
+    for (size_t i = 0; i < n && r >= 0; i++)
+        r = add_revoked(list, &revoked[i]);
+    if (r >= 0)
+        r = gnutls_x509_crl_set_this_update(list, (time_t)(now_s - DAY_S));
+    if (r >= 0)
+        r = gnutls_x509_crl_set_next_update(list, (time_t)(now_s + IDENTITY_LIST_DAYS * DAY_S));
+    if (r >= 0)
+        r = gnutls_x509_crl_set_number(list, bytes, sizeof(bytes));
+    if (r >= 0)
+        r = gnutls_x509_crl_sign2(list, ca_cert, ca_key, GNUTLS_DIG_SHA256, 0);
+    if (r >= 0)
+        r = gnutls_x509_crl_export2(list, GNUTLS_X509_FMT_PEM, &pem);
+    if (r >= 0)
+        r = text_of(&pem, ret_list);
+    gnutls_x509_crl_deinit(list);
+    gnutls_x509_crt_deinit(ca_cert);
+    gnutls_x509_privkey_deinit(ca_key);
+    return r < 0 ? failed(err, "cannot make the list of revoked certificates", r) : 0;
 }
 
 int64_t identity_expires_s(const char *cert_pem)

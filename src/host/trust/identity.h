@@ -11,8 +11,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define IDENTITY_CA_DAYS   3650
-#define IDENTITY_LEAF_DAYS 365
+#define IDENTITY_CA_DAYS     3650
+#define IDENTITY_LEAF_DAYS   365
+#define IDENTITY_CLIENT_DAYS 90
+#define IDENTITY_LIST_DAYS   30 /* until a list of revoked certificates has to be made again */
+#define IDENTITY_SERIAL_MAX  33 /* 16 bytes in hexadecimal digits, with the NUL */
+#define IDENTITY_NAME_MAX    64 /* bytes of a client's name, with the NUL */
 
 /* PEM texts, owned. */
 struct identity_pem {
@@ -27,6 +31,31 @@ int identity_make_ca(const char *name, int64_t now_s, struct identity_pem *ret, 
 /* A server's certificate for @hosts (names or addresses; the first is its common name). */
 int identity_issue(const struct identity_pem *ca, const char *const *hosts, size_t n, int64_t now_s,
                    struct identity_pem *ret, struct error *err);
+
+/*
+ * A new key and a request for a client's certificate with the name @name: PEM texts, owned. The key
+ * stays with whoever asks.
+ */
+int identity_request(const char *name, char **ret_key, char **ret_request, struct error *err);
+
+/*
+ * A client's certificate with the name @name for the key of the request, whose own name does not
+ * count: the authority says who somebody is. Returns 0, -EINVAL (no request, not signed by its own
+ * key, or a key that is too weak), with the serial number.
+ */
+int identity_sign_request(const struct identity_pem *ca, const char *request, const char *name,
+                          int64_t now_s, char **ret_cert, char ret_serial[IDENTITY_SERIAL_MAX],
+                          struct error *err);
+
+struct identity_revoked {
+    char serial[IDENTITY_SERIAL_MAX];
+    int64_t time_s;
+};
+
+/* The list of revoked certificates (CRL); @number rises from list to list. */
+int identity_list_revoked(const struct identity_pem *ca, const struct identity_revoked *revoked,
+                          size_t n, uint64_t number, int64_t now_s, char **ret_list,
+                          struct error *err);
 
 /* When a certificate of the PEM text ends, in seconds since 1970; -1: it is none. */
 int64_t identity_expires_s(const char *cert_pem);

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/cleanup.h"
+#include "base/wholefile.h"
+#include "hub/command.h"
+#include "hub/trust/broker.h"
+#include "hub/trust/state.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#define HOSTS_MAX 8
+#define PORT      8883
+
+static const char usage[] =
+    "Usage: tide-hub broker [--state DIR] [--port N] [--address ADDRESS] --host NAME… [--write]\n"
+    "\n"
+    "Writes what a mosquitto needs to be the broker of units, and becomes that mosquitto.\n"
+    "\n"
+    "  --host NAME         a name or address at which units reach it, for its certificate;\n"
+    "                      up to 8 times\n"
+    "  --port N            default 8883\n"
+    "  --address ADDRESS   that it listens on; default: every address\n"
+    "  --state DIR         default /var/lib/tide-hub\n"
+    "  --write             only writes DIR/broker/mosquitto.conf and what it names\n"
+    "\n"
+    "Run it again before the broker's certificate ends, which is a year later.\n";
+
+static const struct option options[] = {{"state", required_argument, NULL, 's'},
+                                        {"port", required_argument, NULL, 'p'},
+                                        {"address", required_argument, NULL, 'a'},
+                                        {"host", required_argument, NULL, 'n'},
+                                        {"write", no_argument, NULL, 'w'},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {0}};
+
+struct command_line {
+    const char *state, *address, *host[HOSTS_MAX];
+    unsigned hosts, port;
+    bool write, help;
+};
+
+static int put(const struct state *s, const char *name, const char *text, struct error *err)
+{
+    struct stat status = {.st_mode = 0600, .st_uid = geteuid(), .st_gid = getegid()};
+    char path[PATH_MAX];
+    int r = state_path(s, name, path, sizeof(path), err);
+
+    if (r < 0)
+        return r;
+    r = text ? wholefile_replace(path, text, strlen(text), &status) : -ENOMEM;
+    return r < 0 ? error_set(err, r, "cannot write %s: %s", path, strerror(-r)) : 0;
+}
+
+static int put_pair(const struct state *s, const char *cert, const char *key,
+                    const struct identity_pem *pem, struct error *err)
+{
+    int r = put(s, cert, pem->cert, err);
+
+    return r < 0 ? r : put(s, key, pem->key, err);
+}
+
+static int write_certificates(const struct state *s, const struct command_line *line,
+                              struct error *err)
+{
+    struct identity_pem server = {0}, hub = {0};
+    int r = authority_issue(s->authority, line->host, line->hosts, time(NULL), &server, err);
+
+    if (r >= 0)
+        r = authority_hub(s->authority, time(NULL), &hub, err);
+    if (r >= 0)
+        r = put_pair(s, "broker/broker.crt", "broker/broker.key", &server, err);
+    if (r >= 0)
+        r = put_pair(s, "hub.crt", "hub.key", &hub, err);
+    identity_pem_done(&server);
+    identity_pem_done(&hub);
+    return r;
+}
+
+static int write_texts(const struct state *s, const struct command_line *line, struct error *err)
+{
+    char cert[PATH_MAX], key[PATH_MAX], acl[PATH_MAX];
+    const struct passwd *user = getpwuid(geteuid());
+    struct broker_options o = {line->address, line->port, cert,
+                               key,           acl,        user ? user->pw_name : NULL};
+    _cleanup_free_ char *text = NULL, *rules = NULL;
+    int r = state_path(s, "broker/broker.crt", cert, sizeof(cert), err);
+
+    if (r >= 0)
+        r = state_path(s, "broker/broker.key", key, sizeof(key), err);
+    if (r >= 0)
+        r = state_path(s, "broker/acl", acl, sizeof(acl), err);
+    if (r < 0)
+        return r;
+    text = broker_config(s->authority, &o);
+    rules = broker_acl(s->authority);
+    r = put(s, "broker/acl", rules, err);
+    return r < 0 ? r : put(s, "broker/mosquitto.conf", text, err);
+}
+
+/* Returns only if it fails. The state's lock ends with us. */
+static int become(const struct state *s, struct error *err)
+{
+    char config[PATH_MAX], pid[32];
+    int r = state_path(s, "broker/mosquitto.conf", config, sizeof(config), err);
+
+    snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
+    if (r >= 0)
+        r = put(s, "broker/pid", pid, err);
+    if (r < 0)
+        return r;
+    execlp("mosquitto", "mosquitto", "-c", config, (char *)NULL);
+    execl("/usr/sbin/mosquitto", "mosquitto", "-c", config, (char *)NULL);
+    return error_set(err, -errno, "cannot run mosquitto (package mosquitto): %s", strerror(errno));
+}
+
+static int take(struct command_line *line, int option)
+{
+    unsigned char address[16];
+    char *end;
+
+    switch (option) {
+    case 's':
+        line->state = optarg;
+        return 0;
+    case 'a':
+        if (inet_pton(AF_INET, optarg, address) != 1 && inet_pton(AF_INET6, optarg, address) != 1) {
+            fprintf(stderr, "tide-hub: --address '%s': use an address as 127.0.0.1\n", optarg);
+            return HUB_EXIT_USAGE;
+        }
+        line->address = optarg;
+        return 0;
+    case 'n':
+        if (line->hosts == HOSTS_MAX || !*optarg || strpbrk(optarg, " \n\t")) {
+            fprintf(stderr, "tide-hub: --host '%s': use up to %d names or addresses\n", optarg,
+                    HOSTS_MAX);
+            return HUB_EXIT_USAGE;
+        }
+        line->host[line->hosts++] = optarg;
+        return 0;
+    case 'p':
+        line->port = (unsigned)strtoul(optarg, &end, 10);
+        if (*end || end == optarg || line->port < 1 || line->port > 65535) {
+            fprintf(stderr, "tide-hub: --port '%s': use a number from 1 to 65535\n", optarg);
+            return HUB_EXIT_USAGE;
+        }
+        return 0;
+    case 'w':
+        line->write = true;
+        return 0;
+    case 'h':
+        fputs(usage, stdout);
+        line->help = true;
+        return 0;
+    default:
+        fputs(usage, stderr);
+        return HUB_EXIT_USAGE;
+    }
+}
+
+int cmd_broker(int argc, char **argv)
+{
+    struct command_line line = {.state = STATE_DIR, .port = PORT};
+    struct error err = {0};
+    struct state s;
+    int option, r;
+
+    while ((option = getopt_long(argc, argv, "", options, NULL)) >= 0) {
+        r = take(&line, option);
+        if (r || line.help)
+            return r;
+    }
+    if (optind < argc || line.hosts == 0) {
+        fputs(usage, stderr);
+        return HUB_EXIT_USAGE;
+    }
+    r = state_open(line.state, &s, &err);
+    if (r >= 0) {
+        r = write_certificates(&s, &line, &err);
+        if (r >= 0)
+            r = write_texts(&s, &line, &err);
+        if (r >= 0 && !line.write)
+            r = become(&s, &err);
+        state_close(&s);
+    }
+    if (r < 0)
+        fprintf(stderr, "tide-hub: %s\n", err.text);
+    return r < 0 ? HUB_EXIT_FAILED : 0;
+}

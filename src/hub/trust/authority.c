@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hub/trust/authority.h"
+
+#include "base/cleanup.h"
+#include "base/wholefile.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define TEXT_MAX    (1 << 20)
+#define RECORDS_MAX (AUTHORITY_UNITS_MAX * 128) /* bytes of the file `units` */
+#define REFRESH_S   (IDENTITY_LIST_DAYS * 86400 / 3)
+#define ADMITTED    "-" /* in place of a serial number: the name is good again */
+
+enum file { CA_CERT, CA_KEY, SEAL_KEY, SEAL_PUBLIC, UNITS, LIST, FILES };
+static const char *const names[FILES] = {"ca.crt",   "ca.key", "seal.key",
+                                         "seal.pub", "units",  "revoked.crl"};
+
+struct authority {
+    char *path[FILES];
+    struct identity_pem ca;
+    char *seal_key, *seal_public;
+    struct authority_unit *unit;
+    size_t count;
+    int64_t listed_s; /* when the list of revoked certificates was made */
+};
+
+bool authority_name_good(const char *name)
+{
+    size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-");
+
+    return len > 0 && len < IDENTITY_NAME_MAX && name[len] == '\0';
+}
+
+/* ---- files ---- */
+
+static int put(const struct authority *a, enum file f, const char *text, mode_t mode,
+               struct error *err)
+{
+    struct stat status = {.st_mode = mode, .st_uid = geteuid(), .st_gid = getegid()};
+    int r = wholefile_replace(a->path[f], text, strlen(text), &status);
+
+    return r < 0 ? error_set(err, r, "cannot write %s: %s", a->path[f], strerror(-r)) : 0;
+}
+
+/* -ENOENT without a text in *err: it is not there. */
+static int get(const struct authority *a, enum file f, size_t max, char **ret, struct error *err)
+{
+    struct stat status;
+    size_t len;
+    int r = wholefile_read(a->path[f], max, ret, &len, &status);
+
+    if (r == -ENOENT)
+        return r;
+    if (r < 0)
+        return error_set(err, r, "cannot read %s: %s", a->path[f], strerror(-r));
+    if ((f == CA_KEY || f == SEAL_KEY) && status.st_mode & 077)
+        return error_set(err, -EPERM,
+                         "%s may be read by others: chmod 600 it, and think of who did",
+                         a->path[f]);
+    return 0;
+}
+
+static int absent(const struct authority *a, enum file f, struct error *err)
+{
+    return error_set(err, -ENOENT, "%s is missing while its other half is there: restore it",
+                     a->path[f]);
+}
+
+/* The private half is written last, so that a half that was written alone is never a key's. */
+static int load_ca(struct authority *a, const char *org, int64_t now_s, struct error *err)
+{
+    char name[128];
+    int key = get(a, CA_KEY, TEXT_MAX, &a->ca.key, err), r;
+
+    if (key < 0 && key != -ENOENT)
+        return key;
+    if (key == 0) {
+        r = get(a, CA_CERT, TEXT_MAX, &a->ca.cert, err);
+        return r == -ENOENT ? absent(a, CA_CERT, err) : r;
+    }
+    snprintf(name, sizeof(name), "Threadtide hub of %s", org);
+    r = identity_make_ca(name, now_s, &a->ca, err);
+    if (r >= 0)
+        r = put(a, CA_CERT, a->ca.cert, 0644, err);
+    return r < 0 ? r : put(a, CA_KEY, a->ca.key, 0600, err);
+}
+
+static int load_seal(struct authority *a, struct error *err)
+{
+    int key = get(a, SEAL_KEY, TEXT_MAX, &a->seal_key, err), r;
+
+    if (key < 0 && key != -ENOENT)
+        return key;
+    if (key == 0) {
+        r = seal_public(a->seal_key, &a->seal_public);
+        return r < 0 ? error_set(err, r, "%s is no Ed25519 key", a->path[SEAL_KEY]) : 0;
+    }
+    r = seal_make_key(&a->seal_key, &a->seal_public, err);
+    if (r >= 0)
+        r = put(a, SEAL_PUBLIC, a->seal_public, 0644, err);
+    return r < 0 ? r : put(a, SEAL_KEY, a->seal_key, 0600, err);
+}
+
+static int load_units(struct authority *a, struct error *err)
+{
+    _cleanup_free_ char *text = NULL;
+    int r = get(a, UNITS, RECORDS_MAX, &text, err), line = 0;
+
+    if (r == -ENOENT)
+        return 0;
+    if (r < 0)
+        return r;
+    for (char *at = text, *next; *at; at = next) {
+        struct authority_unit u = {0};
+        char state[16] = "";
+
+        next = strchr(at, '\n');
+        next = next ? next + 1 : at + strlen(at);
+        line++;
+        if (sscanf(at, "%63s %32s %15s %" SCNd64, u.name, u.serial, state, &u.time_s) != 4 ||
+            a->count == AUTHORITY_UNITS_MAX)
+            return error_set(err, -EINVAL, "%s:%d: no record of a certificate", a->path[UNITS],
+                             line);
+        u.revoked = strcmp(state, "revoked") == 0;
+        a->unit[a->count++] = u;
+    }
+    return 0;
+}
+
+static int save_units(const struct authority *a, struct error *err)
+{
+    _cleanup_free_ char *text = NULL;
+    size_t len;
+    FILE *f = open_memstream(&text, &len);
+
+    if (!f)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < a->count; i++)
+        fprintf(f, "%s %s %s %" PRId64 "\n", a->unit[i].name, a->unit[i].serial,
+                a->unit[i].revoked ? "revoked" : "signed", a->unit[i].time_s);
+    if (fclose(f) != 0)
+        return error_set(err, -ENOMEM, "out of memory");
+    return put(a, UNITS, text, 0600, err);
+}
+
+static int save_list(struct authority *a, int64_t now_s, struct error *err)
+{
+    _cleanup_free_ struct identity_revoked *revoked =
+        calloc(a->count + 1, sizeof(struct identity_revoked));
+    _cleanup_free_ char *list = NULL;
+    size_t n = 0;
+    int r;
+
+    if (!revoked)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < a->count; i++)
+        if (a->unit[i].revoked && strcmp(a->unit[i].serial, ADMITTED) != 0) {
+            strcpy(revoked[n].serial, a->unit[i].serial);
+            revoked[n++].time_s = a->unit[i].time_s;
+        }
+    r = identity_list_revoked(&a->ca, revoked, n, (uint64_t)now_s, now_s, &list, err);
+    if (r >= 0)
+        r = put(a, LIST, list, 0644, err);
+    if (r >= 0)
+        a->listed_s = now_s;
+    return r;
+}
+
+static int load(struct authority *a, const char *dir, const char *org, int64_t now_s,
+                struct error *err)
+{
+    int r = 0;
+
+    if (mkdir(dir, 0700) < 0 && errno != EEXIST)
+        return error_set(err, -errno, "cannot make %s: %s", dir, strerror(errno));
+    a->unit = calloc(AUTHORITY_UNITS_MAX, sizeof(*a->unit));
+    if (!a->unit)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (int f = 0; f < FILES; f++)
+        if (asprintf(&a->path[f], "%s/%s", dir, names[f]) < 0) {
+            a->path[f] = NULL;
+            return error_set(err, -ENOMEM, "out of memory");
+        }
+    r = load_ca(a, org, now_s, err);
+    if (r >= 0)
+        r = load_seal(a, err);
+    if (r >= 0)
+        r = load_units(a, err);
+    return r < 0 ? r : save_list(a, now_s, err);
+}
+
+int authority_open(const char *dir, const char *org, int64_t now_s, struct authority **ret,
+                   struct error *err)
+{
+    struct authority *a = calloc(1, sizeof(*a));
+    int r = a ? load(a, dir, org, now_s, err) : error_set(err, -ENOMEM, "out of memory");
+
+    if (r < 0)
+        authority_free(a);
+    else
+        *ret = a;
+    return r;
+}
+
+struct authority *authority_free(struct authority *a)
+{
+    if (!a)
+        return NULL;
+    for (int f = 0; f < FILES; f++)
+        free(a->path[f]);
+    identity_pem_done(&a->ca);
+    free(a->seal_key);
+    free(a->seal_public);
+    free(a->unit);
+    free(a);
+    return NULL;
+}
+
+const char *authority_ca(const struct authority *a)
+{
+    return a->ca.cert;
+}
+
+const char *authority_seal_public(const struct authority *a)
+{
+    return a->seal_public;
+}
+
+const char *authority_ca_path(const struct authority *a)
+{
+    return a->path[CA_CERT];
+}
+
+const char *authority_list_path(const struct authority *a)
+{
+    return a->path[LIST];
+}
+
+size_t authority_units(const struct authority *a, const struct authority_unit **ret)
+{
+    *ret = a->unit;
+    return a->count;
+}
+
+/* ---- certificates ---- */
+
+/* The last record of a name decides: a revocation, or what came after it. */
+bool authority_revoked(const struct authority *a, const char *name)
+{
+    for (size_t i = a->count; i-- > 0;)
+        if (strcmp(a->unit[i].name, name) == 0)
+            return a->unit[i].revoked;
+    return false;
+}
+
+static int add(struct authority *a, const char *name, const char *serial, int64_t now_s,
+               struct error *err)
+{
+    struct authority_unit *u = &a->unit[a->count];
+    int r;
+
+    if (a->count == AUTHORITY_UNITS_MAX)
+        return error_set(err, -ENOSPC, "%d certificates are on record: remove ended ones from %s",
+                         AUTHORITY_UNITS_MAX, a->path[UNITS]);
+    *u = (struct authority_unit){.time_s = now_s};
+    strcpy(u->name, name);
+    strcpy(u->serial, serial);
+    a->count++;
+    r = save_units(a, err);
+    if (r < 0)
+        a->count--;
+    return r;
+}
+
+int authority_sign(struct authority *a, const char *request, const char *name, int64_t now_s,
+                   char **ret_cert, struct error *err)
+{
+    char serial[IDENTITY_SERIAL_MAX];
+    _cleanup_free_ char *cert = NULL;
+    int r;
+
+    if (!authority_name_good(name))
+        return error_set(err, -EINVAL,
+                         "'%.70s' is no name of a unit: use 1 to 63 of a-z, 0-9 and '-'", name);
+    if (strcmp(name, AUTHORITY_HUB) == 0)
+        return error_set(err, -EINVAL, "%s is the hub's own name: choose another", name);
+    if (authority_revoked(a, name))
+        return error_set(err, -EKEYREVOKED, "unit %s was revoked: add it again first", name);
+    r = identity_sign_request(&a->ca, request, name, now_s, &cert, serial, err);
+    if (r >= 0)
+        r = add(a, name, serial, now_s, err); /* on record before anybody has it */
+    if (r >= 0)
+        *ret_cert = TAKE_PTR(cert);
+    return r;
+}
+
+int authority_hub(struct authority *a, int64_t now_s, struct identity_pem *ret, struct error *err)
+{
+    char serial[IDENTITY_SERIAL_MAX];
+    _cleanup_free_ char *request = NULL;
+    struct identity_pem made = {0};
+    int r = identity_request(AUTHORITY_HUB, &made.key, &request, err);
+
+    if (r >= 0)
+        r = identity_sign_request(&a->ca, request, AUTHORITY_HUB, now_s, &made.cert, serial, err);
+    if (r < 0)
+        identity_pem_done(&made);
+    else
+        *ret = made;
+    return r;
+}
+
+int authority_issue(struct authority *a, const char *const *hosts, size_t n, int64_t now_s,
+                    struct identity_pem *ret, struct error *err)
+{
+    return identity_issue(&a->ca, hosts, n, now_s, ret, err);
+}
+
+int authority_revoke(struct authority *a, const char *name, int64_t now_s, struct error *err)
+{
+    bool any = false;
+    int r;
+
+    for (size_t i = 0; i < a->count; i++)
+        if (!a->unit[i].revoked && strcmp(a->unit[i].name, name) == 0) {
+            a->unit[i].revoked = true;
+            a->unit[i].time_s = now_s;
+            any = true;
+        }
+    if (!any)
+        return error_set(err, -ENOENT, "there is no unit %.70s with a certificate", name);
+    r = save_units(a, err);
+    return r < 0 ? r : save_list(a, now_s, err);
+}
+
+int authority_admit(struct authority *a, const char *name, int64_t now_s, struct error *err)
+{
+    return authority_revoked(a, name) ? add(a, name, ADMITTED, now_s, err) : 0;
+}
+
+int authority_refresh(struct authority *a, int64_t now_s, struct error *err)
+{
+    return now_s - a->listed_s < REFRESH_S ? 0 : save_list(a, now_s, err);
+}
+
+int authority_seal(const struct authority *a, const void *bytes, size_t len,
+                   uint8_t ret[SEAL_BYTES])
+{
+    return seal_sign(a->seal_key, bytes, len, ret);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a mosquitto has to be told so that units can trust it: TLS 1.3 with certificates of our
+ * authority in both directions, and who may say and hear what. Texts of two files; any thread, no
+ * state. Used by cmd_broker.c.
+ *
+ * A client's name is its certificate's, and its client id is its name: nobody can take another's
+ * place. A unit NAME writes below tide/1/NAME/up and reads below tide/1/NAME/down, nothing else.
+ */
+#pragma once
+
+#include "hub/trust/authority.h"
+
+struct broker_options {
+    const char *address; /* NULL: every address */
+    unsigned port;
+    const char *cert, *key; /* paths of the broker's certificate and key */
+    const char *acl;        /* path of the file with the text of broker_acl() */
+    const char *user; /* who it runs as, if it is started as root; NULL: mosquitto's default */
+};
+
+/* The text of mosquitto.conf; the caller frees it. NULL: out of memory. */
+char *broker_config(const struct authority *a, const struct broker_options *options);
+
+/* The text of the ACL. The broker reads it and the list of revoked certificates at SIGHUP. */
+char *broker_acl(const struct authority *a);

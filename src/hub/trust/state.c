@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hub/trust/state.h"
+
+#include "base/cleanup.h"
+#include "base/wholefile.h"
+#include "hub/trust/broker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+
+int state_path(const struct state *s, const char *name, char *ret, size_t size, struct error *err)
+{
+    int n = snprintf(ret, size, "%s/%s", s->dir, name);
+
+    return n < 0 || (size_t)n >= size
+               ? error_set(err, -ENAMETOOLONG, "the path of the state is too long")
+               : 0;
+}
+
+static int make_dirs(const struct state *s, char *path, size_t size, struct error *err)
+{
+    static const char *const names[] = {".", "broker"};
+
+    for (int i = 0; i < 2; i++) {
+        int r = state_path(s, names[i], path, size, err);
+
+        if (r < 0)
+            return r;
+        if (mkdir(i ? path : s->dir, 0700) < 0 && errno != EEXIST)
+            return error_set(err, -errno, "cannot make %s: %s", path, strerror(errno));
+    }
+    return 0;
+}
+
+int state_open(const char *dir, struct state *ret, struct error *err)
+{
+    struct state s = {.dir = dir, .lock = -1};
+    char path[PATH_MAX];
+    int r = make_dirs(&s, path, sizeof(path), err);
+
+    if (r >= 0)
+        r = state_path(&s, "lock", path, sizeof(path), err);
+    if (r < 0)
+        return r;
+    s.lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (s.lock < 0 || flock(s.lock, LOCK_EX) < 0) {
+        r = error_set(err, -errno, "cannot lock %s: %s", path, strerror(errno));
+        close_fd(s.lock);
+        return r;
+    }
+    r = state_path(&s, "trust", path, sizeof(path), err);
+    if (r >= 0)
+        r = authority_open(path, "the organization", time(NULL), &s.authority, err);
+    if (r < 0)
+        close_fd(s.lock);
+    else
+        *ret = s;
+    return r;
+}
+
+void state_close(struct state *s)
+{
+    s->authority = authority_free(s->authority);
+    s->lock = close_fd(s->lock);
+}
+
+/* Returns the pid of the broker that runs, or 0. The pid may be another program's by now. */
+static pid_t broker_pid(const struct state *s)
+{
+    char path[PATH_MAX], *text = NULL;
+    struct stat status;
+    size_t len;
+    long pid;
+
+    if (state_path(s, "broker/pid", path, sizeof(path), NULL) < 0 ||
+        wholefile_read(path, 64, &text, &len, &status) < 0)
+        return 0;
+    pid = strtol(text, NULL, 10);
+    free(text);
+    if (pid <= 1 || pid > INT_MAX)
+        return 0;
+    snprintf(path, sizeof(path), "/proc/%ld/comm", pid);
+    {
+        _cleanup_file_ FILE *f = fopen(path, "re");
+        char comm[32] = "";
+
+        if (!f || !fgets(comm, sizeof(comm), f) || strcmp(comm, "mosquitto\n") != 0)
+            return 0;
+    }
+    return (pid_t)pid;
+}
+
+int state_tell_broker(const struct state *s, struct error *err)
+{
+    _cleanup_free_ char *acl = NULL;
+    struct stat status = {.st_mode = 0600, .st_uid = geteuid(), .st_gid = getegid()};
+    char path[PATH_MAX];
+    pid_t pid;
+    int r = state_path(s, "broker/acl", path, sizeof(path), err);
+
+    if (r < 0 || access(path, F_OK) < 0)
+        return r;
+    acl = broker_acl(s->authority);
+    r = acl ? wholefile_replace(path, acl, strlen(acl), &status) : -ENOMEM;
+    if (r < 0)
+        return error_set(err, r, "cannot write %s: %s", path, strerror(-r));
+    pid = broker_pid(s);
+    if (pid && kill(pid, SIGHUP) < 0)
+        return error_set(err, -errno, "cannot tell the broker (pid %d): %s", (int)pid,
+                         strerror(errno));
+    return 0;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The hub's directory on disk (mode 0700), one program at a time:
+ *
+ *     lock            held while a command changes something
+ *     trust/          the authority (authority.h)
+ *     broker/         what the broker reads: mosquitto.conf, acl, broker.crt, broker.key, pid
+ *     hub.crt, .key   the hub's own certificate as a client of the broker
+ *
+ * Used by cmd_unit.c and cmd_broker.c.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "hub/trust/authority.h"
+
+#define STATE_DIR "/var/lib/tide-hub"
+
+struct state {
+    const char *dir; /* borrowed */
+    int lock;
+    struct authority *authority;
+};
+
+/* Waits for another command to end. Returns 0 or -errno with *err. */
+int state_open(const char *dir, struct state *ret, struct error *err);
+void state_close(struct state *s);
+
+/* "DIR/NAME"; -ENAMETOOLONG. */
+int state_path(const struct state *s, const char *name, char *ret, size_t size, struct error *err);
+
+/* Writes the broker's ACL, if it has one, and has a running broker read it and the list of revoked
+ * certificates. */
+int state_tell_broker(const struct state *s, struct error *err);

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The broker of tide-hub, a real mosquitto: who may connect, and what each may say and hear."""
+import pathlib
+import shutil
+import socket
+import subprocess
+import time
+
+import pytest
+
+from daemon import GUARD_S, eventually
+
+pytestmark = pytest.mark.skipif(not all(map(shutil.which, ("mosquitto_pub", "mosquitto_sub", "openssl"))),
+                                reason="mosquitto-clients and openssl are not installed")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Hub:
+    """A hub's directory, its broker, and the keys of its units."""
+
+    def __init__(self, program, folder):
+        self.program, self.folder, self.state = program, folder, folder / "state"
+        self.port, self.broker = free_port(), None
+
+    def run(self, *arguments):
+        done = subprocess.run([self.program, *map(str, arguments), "--state", self.state],
+                              capture_output=True, text=True, timeout=GUARD_S)
+        return done.returncode, done.stdout, done.stderr
+
+    def start(self):
+        with open(self.folder / "broker.log", "ab") as log:
+            self.broker = subprocess.Popen(
+                [self.program, "broker", "--state", self.state, "--port", str(self.port),
+                 "--address", "127.0.0.1", "--host", "127.0.0.1"], stdout=log, stderr=log)
+        eventually(self.listens)
+
+    def listens(self):
+        assert self.broker.poll() is None, self.log()
+        with socket.socket() as s:
+            return s.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def log(self):
+        return (self.folder / "broker.log").read_text()
+
+    def stop(self):
+        if self.broker:
+            self.broker.terminate()
+            self.broker.wait(GUARD_S)
+
+    def request(self, name):
+        key, request = self.folder / f"{name}.key", self.folder / f"{name}.csr"
+        subprocess.run(["openssl", "req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+                        "-nodes", "-keyout", key, "-out", request, "-subj", f"/CN={name}"],
+                       check=True, capture_output=True)
+        return request
+
+    def enrol(self, name, as_name=None):
+        code, cert, err = self.run("unit", "sign", as_name or name, self.request(name))
+        assert code == 0, err
+        (self.folder / f"{name}.crt").write_text(cert)
+
+    def client(self, program, name, *options):
+        cert = self.state / "hub" if name == "hub" else self.folder / name
+        return [program, "-V", "5", "-h", "127.0.0.1", "-p", str(self.port), "-q", "1",
+                "--cafile", self.state / "trust/ca.crt", "--cert", f"{cert}.crt", "--key", f"{cert}.key",
+                *map(str, options)]
+
+    def publish(self, name, topic, text, *options):
+        done = subprocess.run(self.client("mosquitto_pub", name, "-t", topic, "-m", text, *options),
+                              capture_output=True, text=True, timeout=GUARD_S)
+        return done.returncode, done.stderr
+
+    def listen(self, name, topic, *options):
+        """A client that has subscribed: what it hears stands in its file."""
+        heard = self.folder / f"{name}.heard"
+        with open(heard, "wb") as out:
+            process = subprocess.Popen(
+                ["stdbuf", "-oL", *self.client("mosquitto_sub", name, "-d", "-v", "-t", topic, *options)],
+                stdout=out, stderr=subprocess.STDOUT)
+        eventually(lambda: "Subscribed" in heard.read_text() or process.poll() is not None)
+        return process, heard
+
+
+@pytest.fixture
+def hub(build_dir, tmp_path):
+    made = Hub(build_dir / "tide-hub", tmp_path)
+    made.start()
+    yield made
+    made.stop()
+
+
+def end(process):
+    process.terminate()
+    process.wait(GUARD_S)
+
+
+def test_a_unit_speaks_to_the_hub_below_its_own_name_alone(hub):
+    hub.enrol("lab3")
+    hub.enrol("lab4")
+    process, heard = hub.listen("hub", "tide/1/+/up/#")
+    try:
+        assert hub.publish("lab3", "tide/1/lab3/up/state", "mine")[0] == 0
+        hub.publish("lab4", "tide/1/lab3/up/state", "forged")
+        hub.publish("lab4", "tide/1/lab4/down/lease", "forged")
+        assert hub.publish("lab4", "tide/1/lab4/up/state", "last")[0] == 0
+        eventually(lambda: "last" in heard.read_text())
+        assert "tide/1/lab3/up/state mine" in heard.read_text()
+        assert "forged" not in heard.read_text()
+    finally:
+        end(process)
+
+
+def test_a_unit_hears_what_is_for_it_alone(hub):
+    hub.enrol("lab3")
+    process, heard = hub.listen("lab3", "tide/1/#")
+    try:
+        hub.publish("hub", "tide/1/lab4/down/lease", "other")
+        hub.publish("hub", "tide/1/lab3/down/lease", "for me")
+        eventually(lambda: "for me" in heard.read_text())
+        assert "other" not in heard.read_text()
+    finally:
+        end(process)
+
+
+def test_who_has_no_certificate_of_ours_does_not_connect(hub):
+    hub.enrol("lab3")
+    # A certificate that it signed itself.
+    subprocess.run(["openssl", "req", "-x509", "-key", hub.folder / "lab3.key", "-subj", "/CN=tide-hub",
+                    "-out", hub.folder / "self.crt", "-days", "2"], check=True, capture_output=True)
+    shutil.copy(hub.folder / "lab3.key", hub.folder / "self.key")
+    assert hub.publish("self", "tide/1/tide-hub/up/state", "x")[0] != 0
+    done = subprocess.run(["mosquitto_pub", "-h", "127.0.0.1", "-p", str(hub.port), "--cafile",
+                           hub.state / "trust/ca.crt", "-t", "tide/1/lab3/up/state", "-m", "x"],
+                          capture_output=True, timeout=GUARD_S)
+    assert done.returncode != 0
+
+
+def test_no_unit_takes_anothers_place_by_its_client_id(hub):
+    hub.enrol("lab3")
+    hub.enrol("lab4")
+    process, heard = hub.listen("lab3", "tide/1/lab3/down/#")
+    try:
+        hub.publish("lab4", "tide/1/lab4/up/state", "x", "-i", "lab3")
+        hub.publish("hub", "tide/1/lab3/down/lease", "still there")
+        eventually(lambda: "still there" in heard.read_text())
+        assert process.poll() is None
+    finally:
+        end(process)
+
+
+def test_a_revoked_unit_is_silent_at_once_and_cannot_come_again(hub):
+    hub.enrol("lab3")
+    hub.enrol("lab4")
+    unit, heard = hub.listen("lab3", "tide/1/lab3/down/#")
+    try:
+        hub.publish("hub", "tide/1/lab3/down/lease", "before")
+        eventually(lambda: "before" in heard.read_text())
+        assert hub.run("unit", "revoke", "lab3") == (0, "", "")
+        eventually(lambda: "Reloading config" in hub.log())
+        hub.publish("hub", "tide/1/lab3/down/lease", "after")
+        time.sleep(0.2)  # it would have come long before the next test's end
+        assert "after" not in heard.read_text()
+    finally:
+        end(unit)
+    process, heard = hub.listen("hub", "tide/1/+/up/#")
+    try:
+        assert hub.publish("lab3", "tide/1/lab3/up/state", "revoked")[0] != 0
+        assert hub.publish("lab4", "tide/1/lab4/up/state", "last")[0] == 0
+        eventually(lambda: "last" in heard.read_text())
+        assert "revoked" not in heard.read_text()
+        assert hub.run("unit", "sign", "lab3", hub.folder / "lab3.csr")[0] == 3
+    finally:
+        end(process)
+    assert hub.run("unit", "admit", "lab3") == (0, "", "")
+    assert hub.publish("lab3", "tide/1/lab3/up/state", "old one")[0] != 0
+    hub.enrol("lab3")
+    assert hub.publish("lab3", "tide/1/lab3/up/state", "new one")[0] == 0
+
+
+def test_the_list_of_units_tells_what_was_signed(hub):
+    hub.enrol("lab3")
+    hub.enrol("lab4")
+    hub.run("unit", "revoke", "lab3")
+    lines = [line.split() for line in hub.run("unit", "list")[1].splitlines()]
+    assert [(line[0], line[2]) for line in lines] == [("lab3", "revoked"), ("lab4", "signed")]
+    serial = subprocess.run(["openssl", "x509", "-in", hub.folder / "lab4.crt", "-noout", "-serial"],
+                            check=True, capture_output=True, text=True).stdout
+    assert serial.strip().lower() == f"serial={lines[1][1]}"
+
+
+@pytest.mark.parametrize("arguments, code, told", [
+    (("unit", "sign", "Lab 3", "none.csr"), 3, "none.csr: No such file"),
+    (("unit", "sign", "tide-hub", None), 3, "tide-hub is the hub's own name"),
+    (("unit", "sign", "Lab3", None), 3, "'Lab3' is no name of a unit"),
+    (("unit", "revoke", "nobody"), 3, "there is no unit nobody with a certificate"),
+    (("unit", "revoke"), 2, "Usage: tide-hub unit"),
+    (("broker",), 2, "Usage: tide-hub broker"),
+    (("broker", "--host", "a", "--port", "70000"), 2, "use a number from 1 to 65535"),
+    (("broker", "--host", "a", "--address", "all"), 2, "use an address as 127.0.0.1"),
+])
+def test_wrong_use_says_what_is_right(build_dir, tmp_path, arguments, code, told):
+    hub = Hub(build_dir / "tide-hub", tmp_path)
+    arguments = [hub.request("lab3") if a is None else a for a in arguments]
+    status, out, err = hub.run(*arguments)
+    assert (status, out) == (code, "")
+    assert told in err
+
+
+def test_the_state_is_nobody_elses(build_dir, tmp_path):
+    hub = Hub(build_dir / "tide-hub", tmp_path)
+    assert hub.run("broker", "--host", "127.0.0.1", "--write")[0] == 0
+    for path in [hub.state, *pathlib.Path(hub.state).rglob("*")]:
+        public = path.name in ("ca.crt", "seal.pub", "revoked.crl")
+        assert path.stat().st_mode & 0o077 == (0o044 if public else 0), path

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/cleanup.h"
+#include "hub/trust/authority.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <gnutls/x509.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+static char dir[64], inside[96];
+static int64_t now;
+static struct error err;
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    return remove(path);
+}
+
+static int set_up(void **state)
+{
+    strcpy(dir, "/tmp/tide-authority-XXXXXX");
+    now = time(NULL);
+    assert_non_null(mkdtemp(dir));
+    snprintf(inside, sizeof(inside), "%s/trust", dir);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    return nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static struct authority *opened(void)
+{
+    struct authority *a = NULL;
+
+    if (authority_open(inside, "unlp", now, &a, &err) < 0)
+        fail_msg("%s", err.text);
+    return a;
+}
+
+static char *signed_for(struct authority *a, const char *name)
+{
+    _cleanup_free_ char *key = NULL, *request = NULL;
+    char *cert = NULL;
+
+    assert_int_equal(identity_request("whatever it says", &key, &request, &err), 0);
+    if (authority_sign(a, request, name, now, &cert, &err) < 0)
+        fail_msg("%s", err.text);
+    return cert;
+}
+
+static gnutls_x509_crt_t read_cert(const char *pem)
+{
+    gnutls_datum_t text = {(unsigned char *)pem, (unsigned)strlen(pem)};
+    gnutls_x509_crt_t cert;
+
+    assert_int_equal(gnutls_x509_crt_init(&cert), 0);
+    assert_int_equal(gnutls_x509_crt_import(cert, &text, GNUTLS_X509_FMT_PEM), 0);
+    return cert;
+}
+
+/* What a TLS server would say of the certificate: a mask of gnutls_certificate_status_t. */
+static unsigned verdict(const struct authority *a, const char *pem)
+{
+    gnutls_x509_crt_t cert = read_cert(pem), ca = read_cert(authority_ca(a));
+    gnutls_x509_trust_list_t list;
+    unsigned said = ~0u;
+
+    assert_int_equal(gnutls_x509_trust_list_init(&list, 0), 0);
+    assert_int_equal(gnutls_x509_trust_list_add_cas(list, &ca, 1, 0), 1);
+    assert_int_equal(gnutls_x509_trust_list_add_trust_file(
+                         list, authority_ca_path(a), authority_list_path(a), GNUTLS_X509_FMT_PEM, 0,
+                         GNUTLS_VERIFY_DISABLE_TRUSTED_TIME_CHECKS),
+                     2);
+    assert_int_equal(gnutls_x509_trust_list_verify_crt(list, &cert, 1, 0, &said, NULL), 0);
+    gnutls_x509_trust_list_deinit(list, 1);
+    gnutls_x509_crt_deinit(cert);
+    return said;
+}
+
+static void a_certificate_carries_the_name_that_the_authority_gave(void **state)
+{
+    struct authority *a = opened();
+    _cleanup_free_ char *pem = signed_for(a, "lab3");
+    gnutls_x509_crt_t cert = read_cert(pem);
+    char name[256], purpose[64];
+    size_t len = sizeof(name), purpose_len = sizeof(purpose);
+    unsigned critical;
+
+    assert_int_equal(verdict(a, pem), 0);
+    assert_int_equal(gnutls_x509_crt_get_dn(cert, name, &len), 0);
+    assert_string_equal(name, "CN=lab3");
+    assert_int_equal(gnutls_x509_crt_get_key_purpose_oid(cert, 0, purpose, &purpose_len, &critical),
+                     0);
+    assert_string_equal(purpose, GNUTLS_KP_TLS_WWW_CLIENT);
+    assert_int_equal(identity_expires_s(pem), now + IDENTITY_CLIENT_DAYS * 86400);
+    gnutls_x509_crt_deinit(cert);
+    authority_free(a);
+}
+
+static void it_is_the_same_after_a_restart(void **state)
+{
+    struct authority *a = opened();
+    _cleanup_free_ char *ca = strdup(authority_ca(a)), *public = strdup(authority_seal_public(a));
+    _cleanup_free_ char *pem = signed_for(a, "lab3");
+    const struct authority_unit *units;
+    uint8_t signature[SEAL_BYTES];
+
+    assert_int_equal(authority_seal(a, "policy", 6, signature), 0);
+    authority_free(a);
+    a = opened();
+    assert_string_equal(authority_ca(a), ca);
+    assert_int_equal(seal_check(authority_seal_public(a), "policy", 6, signature), 0);
+    assert_string_equal(authority_seal_public(a), public);
+    assert_int_equal(authority_units(a, &units), 1);
+    assert_string_equal(units[0].name, "lab3");
+    assert_int_equal(verdict(a, pem), 0);
+    authority_free(a);
+}
+
+static void a_revoked_unit_is_refused_with_all_its_certificates(void **state)
+{
+    struct authority *a = opened();
+    _cleanup_free_ char *first = signed_for(a, "lab3"), *second = signed_for(a, "lab3");
+    _cleanup_free_ char *other = signed_for(a, "lab4"), *key = NULL, *request = NULL, *none = NULL;
+
+    assert_int_equal(authority_revoke(a, "lab3", now, &err), 0);
+    assert_true(authority_revoked(a, "lab3") && !authority_revoked(a, "lab4"));
+    assert_true(verdict(a, first) & GNUTLS_CERT_REVOKED);
+    assert_true(verdict(a, second) & GNUTLS_CERT_REVOKED);
+    assert_int_equal(verdict(a, other), 0);
+    assert_int_equal(authority_revoke(a, "lab3", now, &err), -ENOENT);
+    assert_int_equal(identity_request("x", &key, &request, &err), 0);
+    authority_free(a);
+    a = opened(); /* it does not forget */
+    assert_int_equal(authority_sign(a, request, "lab3", now, &none, &err), -EKEYREVOKED);
+    assert_int_equal(authority_admit(a, "lab3", now, &err), 0);
+    assert_int_equal(authority_sign(a, request, "lab3", now, &none, &err), 0);
+    assert_int_equal(verdict(a, none), 0);
+    assert_true(verdict(a, first) & GNUTLS_CERT_REVOKED);
+    assert_int_equal(authority_revoke(a, "lab3", now, &err), 0);
+    assert_true(verdict(a, none) & GNUTLS_CERT_REVOKED);
+    authority_free(a);
+}
+
+static void bad_names_and_bad_requests_are_refused(void **state)
+{
+    static const char *const bad[] = {
+        "",
+        "Lab3",
+        "lab 3",
+        "lab/3",
+        "#",
+        "+",
+        "lab3\n",
+        "a.b",
+        AUTHORITY_HUB,
+        "a123456789012345678901234567890123456789012345678901234567890123"};
+    struct authority *a = opened();
+    _cleanup_free_ char *key = NULL, *request = NULL;
+    char *cert = NULL, *signature;
+    const struct authority_unit *units;
+
+    assert_int_equal(identity_request("x", &key, &request, &err), 0);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        assert_int_equal(authority_sign(a, request, bad[i], now, &cert, &err), -EINVAL);
+    assert_int_equal(authority_sign(a, "no request", "lab3", now, &cert, &err), -EINVAL);
+    assert_int_equal(authority_sign(a, authority_ca(a), "lab3", now, &cert, &err), -EINVAL);
+    signature = strstr(request, "\n-----END") - 12; /* not signed by its own key any more */
+    *signature = *signature == 'A' ? 'B' : 'A';
+    assert_int_equal(authority_sign(a, request, "lab3", now, &cert, &err), -EINVAL);
+    assert_null(cert);
+    assert_int_equal(authority_units(a, &units), 0);
+    authority_free(a);
+}
+
+static void keys_are_nobody_elses(void **state)
+{
+    struct authority *a = opened();
+    struct stat st;
+    char path[128];
+
+    authority_free(a);
+    assert_int_equal(stat(inside, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0700);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof(path), "%s/%s", inside, i ? "ca.key" : "seal.key");
+        assert_int_equal(stat(path, &st), 0);
+        assert_int_equal(st.st_mode & 0777, 0600);
+        assert_int_equal(chmod(path, 0640), 0);
+        assert_int_equal(authority_open(inside, "unlp", now, &a, &err), -EPERM);
+        assert_non_null(strstr(err.text, "may be read by others"));
+        assert_int_equal(chmod(path, 0600), 0);
+    }
+    snprintf(path, sizeof(path), "%s/ca.crt", inside);
+    assert_int_equal(remove(path), 0);
+    assert_int_equal(authority_open(inside, "unlp", now, &a, &err), -ENOENT);
+}
+
+static void the_list_is_made_again_before_it_ends(void **state)
+{
+    struct authority *a = opened();
+    struct stat before, after;
+
+    assert_int_equal(stat(authority_list_path(a), &before), 0);
+    assert_int_equal(authority_refresh(a, now + 86400, &err), 0);
+    assert_int_equal(stat(authority_list_path(a), &after), 0);
+    assert_int_equal(before.st_ino, after.st_ino);
+    assert_int_equal(authority_refresh(a, now + 11 * 86400, &err), 0);
+    assert_int_equal(stat(authority_list_path(a), &after), 0);
+    assert_int_not_equal(before.st_ino, after.st_ino);
+    authority_free(a);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_certificate_carries_the_name_that_the_authority_gave),
+        TEST(it_is_the_same_after_a_restart),
+        TEST(a_revoked_unit_is_refused_with_all_its_certificates),
+        TEST(bad_names_and_bad_requests_are_refused),
+        TEST(keys_are_nobody_elses),
+        TEST(the_list_is_made_again_before_it_ends),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
