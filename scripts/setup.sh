@@ -9,7 +9,7 @@
 #     check                   Debian packages that the tests need besides
 #     cluster                 Debian packages that virtual machines for tests need
 #     docker                  Docker Engine, for demo-docker
-#     ui                      node and chromium of Debian, and the npm packages that
+#     ui                      node, chromium and promtool of Debian, and the npm packages that
 #                             ui/package-lock.json pins, in ui/node_modules
 #     kube                    etcd, Kubernetes, KWOK and Helm of tests/kube/tools, built with Go in
 #                             ~/.cache/threadtide/kube; takes ten minutes of two cores, once
@@ -265,6 +265,24 @@ make_ui() {
     ) 9>"$root/ui/node_modules.lock"
 }
 
+# Prometheus' package would start a server: promtool is taken out of it, and the rest is not installed.
+make_promtool() {
+    local dir=${XDG_CACHE_HOME:-$HOME/.cache}/threadtide/prometheus
+    [ ! -x "$dir/usr/bin/promtool" ] && ! command -v promtool >/dev/null || return 0
+    command -v apt-get >/dev/null || { say "no promtool: Prometheus' rules are not checked"; return 0; }
+    say "promtool, out of the package prometheus"
+    rm -rf "$dir.new"
+    mkdir -p "$dir.new"
+    if ! (cd "$dir.new" && apt-get -qq download prometheus && dpkg-deb -x prometheus_*.deb . &&
+        rm prometheus_*.deb) >"$dir.log" 2>&1; then
+        tail -n 5 "$dir.log" >&2
+        say "no promtool: Prometheus' rules are not checked"
+        return 0
+    fi
+    rm -rf "$dir"
+    mv "$dir.new" "$dir"
+}
+
 [ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [docker] [ui] [kube] [tf221] [tf218] [tf215]"
 packages=""
 venvs=""
@@ -297,7 +315,10 @@ for word in $venvs; do
     *) make_venv "$word" "$root/.venv-$word" ;;
     esac
 done
-[ -z "$ui" ] || make_ui
+if [ -n "$ui" ]; then
+    make_ui
+    make_promtool
+fi
 if [ -n "$kube" ]; then
     make_kube
     make_helm
