@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Many units at once, as a broker sees them: each has a connection of its own with TLS, and sends a
+ * message of cumulative records every PERIOD seconds, at a phase of its own. One more connection
+ * takes all messages, as a hub does, and tells how long each was on its way. One thread.
+ *
+ *   load_units PORT FOLDER UNITS PERIOD SECONDS [CONNECTS_PER_S]
+ *
+ * FOLDER holds ca.crt, unit.crt and unit.key. Prints "connected" with the seconds that it took when
+ * all units are, goes on for SECONDS, waits for what is under way, and prints a line of JSON. Exit
+ * status 1: not all were connected in ten minutes.
+ */
+#include "base/clock.h"
+#include "edge/mqtt.h"
+#include "edge/payload.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#define UNITS_MAX   20000
+#define RECORDS     10
+#define CONNECT_MAX (600 * NS_PER_S)
+#define TICK_NS     (5 * NS_PER_MS)
+#define DRAIN_NS    (5 * NS_PER_S)
+#define LATENCIES   4000000
+#define PER_S       200 /* connections begun a second */
+
+struct unit {
+    struct mqtt *mqtt;
+    char topic[TOPIC_MAX];
+    uint64_t due_ns, sent;
+};
+
+static struct {
+    sd_event *event;
+    struct mqtt_options options;
+    char ca[4096], cert[4096], key[4096];
+    struct unit *unit;
+    uint32_t units, begun, up, per_s;
+    uint64_t period_ns, start_ns, go_ns, end_ns, last_ns, connected_ns;
+    uint64_t sent, refused, received, losses, *latency_ns;
+    struct mqtt *hub;
+} load;
+
+static uint64_t next(void)
+{
+    static uint64_t state = 1;
+
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return state >> 33;
+}
+
+static void on_up(void *arg, const char *problem)
+{
+    if (problem)
+        load.losses++;
+    load.up += problem ? 0 : 1;
+}
+
+static void on_hub(void *arg, const char *problem)
+{
+    if (problem)
+        fprintf(stderr, "load_units: the receiver: %s\n", problem);
+}
+
+static void nothing(void *arg, const struct mqtt_message *m)
+{
+}
+
+/* The newest record's stamp is when it was sent. */
+static void on_message(void *arg, const struct mqtt_message *m)
+{
+    struct payload_energy energy;
+    struct error err;
+
+    if (payload_energy_read(m->bytes, m->len, &energy, &err) < 0 || energy.count == 0)
+        return;
+    if (load.received < LATENCIES)
+        load.latency_ns[load.received] = clock_now_ns() - energy.record[energy.count - 1].mono_ns;
+    load.received++;
+}
+
+static char *message(const struct unit *u, uint64_t now_ns)
+{
+    struct payload_energy e = {.count = RECORDS};
+
+    for (uint32_t i = 0; i < RECORDS; i++) {
+        struct outbox_record *r = &e.record[i];
+
+        *r = (struct outbox_record){.boot = 1,
+                                    .seq = u->sent * RECORDS + i + 1,
+                                    .from_ms = clock_real_ms() - (RECORDS - i) * 1000,
+                                    .to_ms = clock_real_ms() - (RECORDS - 1 - i) * 1000,
+                                    .mono_ns = now_ns};
+        r->total = (struct energy_range){.uj = r->seq * 120000000,
+                                         .low_uj = r->seq * 119000000,
+                                         .high_uj = r->seq * 121000000,
+                                         .basis = POWER_MEASURED};
+        snprintf(r->point, sizeof(r->point), "machine");
+    }
+    return payload_energy_text(&e);
+}
+
+static void send_one(struct unit *u, uint64_t now_ns)
+{
+    char *text = message(u, now_ns);
+    int id, r;
+
+    if (!text)
+        exit(1);
+    r = mqtt_publish(u->mqtt, u->topic, text, strlen(text), 1, false, 0, &id);
+    if (r == 0) {
+        u->sent++;
+        load.sent++;
+    } else {
+        load.refused++;
+    }
+    free(text);
+}
+
+static void begin_one(void)
+{
+    struct unit *u = &load.unit[load.begun];
+    char name[EDGE_NAME_MAX];
+    struct error err;
+    int r;
+
+    snprintf(name, sizeof(name), "unit-%" PRIu32, load.begun);
+    topic_make(name, TOPIC_ENERGY, u->topic);
+    load.options.name = name;
+    r = mqtt_new(load.event, &load.options, &u->mqtt, &err);
+    if (r < 0) {
+        fprintf(stderr, "load_units: %s\n", err.text);
+        exit(1);
+    }
+    load.begun++;
+}
+
+static void connecting(uint64_t now_ns)
+{
+    uint64_t begun = (now_ns - load.start_ns) * load.per_s / NS_PER_S;
+
+    while (load.begun < load.units && load.begun < begun)
+        begin_one();
+    if (now_ns - load.start_ns > CONNECT_MAX) {
+        fprintf(stderr, "load_units: %" PRIu32 " of %" PRIu32 " are connected\n", load.up,
+                load.units);
+        exit(1);
+    }
+    if (load.up < load.units || !mqtt_connected(load.hub))
+        return;
+    load.connected_ns = now_ns - load.start_ns;
+    load.go_ns = now_ns;
+    for (uint32_t i = 0; i < load.units; i++)
+        load.unit[i].due_ns = now_ns + (next() << 24 ^ next()) % load.period_ns;
+    printf("connected %.1f\n", (double)load.connected_ns / NS_PER_S);
+    fflush(stdout);
+}
+
+static int on_tick(sd_event_source *source, uint64_t usec, void *arg)
+{
+    uint64_t now = clock_now_ns();
+
+    if (load.go_ns == 0)
+        connecting(now);
+    else if (now < load.go_ns + load.end_ns)
+        for (uint32_t i = 0; i < load.units; i++) {
+            struct unit *u = &load.unit[i];
+
+            if (now < u->due_ns)
+                continue;
+            u->due_ns += load.period_ns;
+            send_one(u, now);
+        }
+    else if (load.received >= load.sent || now > load.go_ns + load.end_ns + DRAIN_NS)
+        return sd_event_exit(load.event, 0);
+    sd_event_source_set_time(source, usec + TICK_NS / 1000);
+    return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+}
+
+static int compare(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double latency_ms(double share)
+{
+    uint64_t n = load.received < LATENCIES ? load.received : LATENCIES;
+
+    return n ? (double)load.latency_ns[(uint64_t)(share * (double)(n - 1))] / 1e6 : 0;
+}
+
+static void report(void)
+{
+    qsort(load.latency_ns, load.received < LATENCIES ? load.received : LATENCIES,
+          sizeof(*load.latency_ns), compare);
+    printf("{\"units\": %" PRIu32 ", \"connect_s\": %.1f, \"sent\": %" PRIu64
+           ", \"refused\": %" PRIu64 ", \"received\": %" PRIu64 ", \"losses\": %" PRIu64
+           ", \"p50_ms\": %.3f, \"p99_ms\": %.3f, \"max_ms\": %.3f}\n",
+           load.units, (double)load.connected_ns / NS_PER_S, load.sent, load.refused, load.received,
+           load.losses, latency_ms(0.5), latency_ms(0.99), latency_ms(1));
+}
+
+static void parse(int argc, char **argv)
+{
+    if (argc < 6) {
+        fprintf(stderr, "usage: load_units PORT FOLDER UNITS PERIOD SECONDS [CONNECTS_PER_S]\n");
+        exit(2);
+    }
+    snprintf(load.ca, sizeof(load.ca), "%s/ca.crt", argv[2]);
+    snprintf(load.cert, sizeof(load.cert), "%s/unit.crt", argv[2]);
+    snprintf(load.key, sizeof(load.key), "%s/unit.key", argv[2]);
+    load.units = (uint32_t)strtoul(argv[3], NULL, 10);
+    load.period_ns = strtoull(argv[4], NULL, 10) * NS_PER_S;
+    load.end_ns = strtoull(argv[5], NULL, 10) * NS_PER_S;
+    load.per_s = argc > 6 ? (uint32_t)strtoul(argv[6], NULL, 10) : PER_S;
+    load.options = (struct mqtt_options){.host = "localhost",
+                                         .port = (uint16_t)strtoul(argv[1], NULL, 10),
+                                         .ca = load.ca,
+                                         .cert = load.cert,
+                                         .key = load.key,
+                                         .keepalive_s = 60,
+                                         .up = on_up,
+                                         .got = nothing};
+    if (load.units < 1 || load.units > UNITS_MAX || load.period_ns == 0 || load.per_s == 0) {
+        fprintf(stderr, "load_units: 1 to %d units, a period and connections above 0\n", UNITS_MAX);
+        exit(2);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct rlimit files;
+    struct mqtt_options hub;
+    struct error err;
+
+    parse(argc, argv);
+    getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    load.unit = calloc(load.units, sizeof(*load.unit));
+    load.latency_ns = calloc(LATENCIES, sizeof(*load.latency_ns));
+    if (!load.unit || !load.latency_ns || sd_event_default(&load.event) < 0)
+        return 1;
+    hub = load.options;
+    hub.name = "hub";
+    hub.up = on_hub;
+    hub.got = on_message;
+    if (mqtt_new(load.event, &hub, &load.hub, &err) < 0 ||
+        mqtt_subscribe(load.hub, "tide/1/+/up/energy", 1) < 0) {
+        fprintf(stderr, "load_units: %s\n", err.text);
+        return 1;
+    }
+    load.start_ns = clock_now_ns();
+    if (sd_event_add_time_relative(load.event, NULL, CLOCK_MONOTONIC, TICK_NS / 1000, 0, on_tick,
+                                   NULL) < 0 ||
+        sd_event_loop(load.event) < 0)
+        return 1;
+    report();
+    return 0;
+}
