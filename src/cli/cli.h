@@ -61,6 +61,7 @@ struct command {
     X(dashboard)                                                                                   \
     X(explain)                                                                                     \
     X(history)                                                                                     \
+    X(energy)                                                                                      \
     X(events)                                                                                      \
     X(report)                                                                                      \
     X(policy)                                                                                      \

@@ -8,6 +8,7 @@
 #include "daemon/plan/decision.h"
 #include "daemon/record/history.h"
 #include "host/power/sensors.h"
+#include "power/measure/amount.h"
 
 #include <assert.h>
 #include <dirent.h>
@@ -159,6 +160,43 @@ static int set_power_root(struct config *c, const char *value, struct error *err
     return 0;
 }
 
+/* "0.12 EUR/kWh": a number, a word, "/kWh". Returns false if it is none. */
+static bool read_rate(const char *value, uint64_t *ret_micro, char word[CONFIG_CURRENCY_MAX])
+{
+    char number[24] = "", unit[CONFIG_CURRENCY_MAX] = "";
+    enum amount_kind kind;
+    int end = 0;
+
+    if (sscanf(value, " %23[0-9.] %7[A-Za-z]/kWh%n", number, unit, &end) != 2 || end == 0 ||
+        value[end] || amount_parse(number, ret_micro, &kind) < 0)
+        return false;
+    memcpy(word, unit, CONFIG_CURRENCY_MAX);
+    return true;
+}
+
+static int set_tariff(struct config *c, const char *value, struct error *err)
+{
+    char currency[CONFIG_CURRENCY_MAX] = "";
+    uint64_t tariff = 0;
+
+    if (strcmp(value, "none") != 0 && !read_rate(value, &tariff, currency))
+        return refuse(value, "a price like 0.12 EUR/kWh, or none", err);
+    c->tariff = tariff;
+    memcpy(c->currency, currency, sizeof(c->currency));
+    return 0;
+}
+
+static int set_carbon(struct config *c, const char *value, struct error *err)
+{
+    char unit[CONFIG_CURRENCY_MAX] = "";
+    uint64_t carbon = 0;
+
+    if (strcmp(value, "none") != 0 && (!read_rate(value, &carbon, unit) || strcmp(unit, "g") != 0))
+        return refuse(value, "grams of CO2 like 350 g/kWh, or none", err);
+    c->carbon = carbon;
+    return 0;
+}
+
 /* Reads /etc/passwd itself: a name service on the network could block the loop. */
 static bool find_user(const char *name, uid_t *ret)
 {
@@ -265,6 +303,8 @@ static const struct {
     {"user-connections", USER_CONNECTIONS, set_user_connections},
     {"power", "auto", set_power},
     {"power-root", "/", set_power_root},
+    {"tariff", "none", set_tariff},
+    {"carbon", "none", set_carbon},
 };
 static_assert(DAEMON_HEARTBEAT_MS == 250, "what HEARTBEAT says");
 static_assert(HISTORY_MIB_STD == 64 && HISTORY_MIB_MAX == 1024, "what HISTORY and set_history say");
@@ -496,6 +536,15 @@ static void print_limit(FILE *out, const char *key, uint32_t limit)
         fprintf(out, "%s=none\n", key);
 }
 
+static void print_rate(FILE *out, const char *key, uint64_t micro, const char *unit)
+{
+    if (micro)
+        fprintf(out, "%s=%" PRIu64 ".%06" PRIu64 " %s/kWh\n", key, micro / 1000000, micro % 1000000,
+                unit);
+    else
+        fprintf(out, "%s=none\n", key);
+}
+
 void config_print(const struct config *c, FILE *out)
 {
     char policy[POLICY_SPEC_TEXT_MAX] = "", cpus[CPUSET_TEXT_MAX] = "";
@@ -525,6 +574,8 @@ void config_print(const struct config *c, FILE *out)
     print_limit(out, "user-priority", c->user_priority);
     print_limit(out, "user-connections", c->user_connections);
     fprintf(out, "power=%s\npower-root=%s\n", c->power, c->power_root);
+    print_rate(out, "tariff", c->tariff, c->currency);
+    print_rate(out, "carbon", c->carbon, "g");
     if (c->history_mib)
         fprintf(out, "history=%u\n", c->history_mib);
     else

@@ -25,6 +25,7 @@
 #define CONFIG_USER_WEIGHT     100 /* of any other user */
 #define CONFIG_MEMORY_MACHINE  UINT64_MAX
 #define CONFIG_NOBODY          ((gid_t)-1)
+#define CONFIG_CURRENCY_MAX    8
 #define CONFIG_POWER_MAX       256 /* of the list of sensors, and of the directory with their files */
 
 /* A user with a weight of its own. */
@@ -51,6 +52,8 @@ struct config {
     char admin_group[CONFIG_GROUP_MAX]; /* empty: none */
     char power[CONFIG_POWER_MAX];       /* as sensors_find() takes it */
     char power_root[CONFIG_POWER_MAX];  /* below it are the sensors' files */
+    uint64_t tariff, carbon; /* millionths of the currency, µg CO2: of a kWh; 0: not known */
+    char currency[CONFIG_CURRENCY_MAX];
 };
 
 /* A key on the command line. */

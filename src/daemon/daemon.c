@@ -22,6 +22,7 @@
 #include "daemon/plan/wait.h"
 #include "daemon/record/chronicle.h"
 #include "daemon/record/energy_file.h"
+#include "daemon/record/energy_history.h"
 #include "daemon/record/history.h"
 #include "daemon/record/store.h"
 #include "host/proc/file.h"
@@ -56,9 +57,11 @@ struct top {
 
 /* Called in this order. Containers get their own limits back after all of them. */
 static const struct job_observer *const observers[] = {
-    &chronicle_observer, &store_observer, &agent_socket_observer,
-    &actuate_observer,   &wait_observer,  &containers_observer,
-    &metrics_observer,   &meter_observer, NULL};
+    &chronicle_observer,      &store_observer,
+    &agent_socket_observer,   &actuate_observer,
+    &wait_observer,           &containers_observer,
+    &metrics_observer,        &meter_observer,
+    &energy_history_observer, NULL};
 
 static struct top *top_of(struct daemon *d)
 {
@@ -151,6 +154,7 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *arg)
     chronicle_look(d);
     store_tick(d);
     energy_file_tick(d);
+    energy_history_tick(d, false);
     if (changed)
         daemon_changed(d);
     sd_event_source_set_time_relative(s, TICK_US);
@@ -428,6 +432,13 @@ static void begin_record(struct daemon *d)
         daemon_log("out of memory: events of jobs are not recorded");
 }
 
+/* After the ledger of the earlier daemon was read: what is in there has been written. */
+static void begin_energy_history(struct daemon *d)
+{
+    if (d->config.history_mib && energy_history_new(d, state_directory(d), &d->energy_history) < 0)
+        daemon_log("out of memory: there is no history of energy");
+}
+
 static int begin(struct top *t, const struct daemon_options *o, struct error *err)
 {
     struct daemon *d = &t->daemon;
@@ -504,8 +515,11 @@ static void end(struct top *t)
     events_end_streams(d->events);
     d->api = api_free(d->api);
     d->events = events_free(d->events);
+    if (d->meter)
+        energy_history_tick(d, true);
     while (d->jobs->first)
         job_free(d->jobs->first);
+    d->energy_history = energy_history_free(d->energy_history);
     d->history = history_free(d->history);
     d->containers = containers_free(d->containers);
     d->agent_socket = agent_socket_free(d->agent_socket);
@@ -562,6 +576,7 @@ int daemon_run(const struct daemon_options *options, struct error *err)
                    d->weights_note[0] ? ", " : "", d->weights_note);
         store_load(d);
         energy_file_load(d);
+        begin_energy_history(d);
         daemon_changed(d);
         arm_exit(t, FIRST_JOB_US);
         if (watch_directory(t) < 0)

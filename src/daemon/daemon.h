@@ -38,6 +38,7 @@ struct machine_share;
 struct meter;
 struct containers;
 struct decision;
+struct energy_history;
 struct events;
 struct history;
 struct job_table;
@@ -81,7 +82,8 @@ struct daemon {
     struct containers *containers; /* of each watched engine */
     struct api *api;
     struct events *events;
-    struct history *history; /* NULL: no history */
+    struct history *history;               /* NULL: no history */
+    struct energy_history *energy_history; /* NULL: none */
     struct chronicle *chronicle;
     struct store *store;
     struct waits *waits;

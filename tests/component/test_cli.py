@@ -16,7 +16,7 @@ from conftest import ROOT
 
 COMMANDS = ["run", "adopt", "pin", "unpin", "submit", "queue", "cancel", "hold", "release", "ps", "set", "top",
             "dashboard", "report",
-            "explain", "history", "events", "policy", "sim", "record", "signal", "doctor", "version",
+            "explain", "history", "energy", "events", "policy", "sim", "record", "signal", "doctor", "version",
             "help"]
 
 

@@ -221,6 +221,67 @@ def test_a_mistake_in_the_keys_is_named(place):
     daemon.process = None
 
 
+# ---- the history ----
+
+def energy(tided, query=""):
+    status, answer = tided.api("GET", "/v1/energy" + query)
+    assert status == 200, answer
+    return answer
+
+
+def test_history_has_the_same_energy_as_the_account(world):
+    _, tided = world({"intel-rapl:1": 40}, "tariff=0.25 EUR/kWh", "carbon=400 g/kWh")
+    tided.job()
+    eventually(lambda: (power(tided)["energy"]["uj"] or 0) > 20e6)
+    before = power(tided)["energy"]["uj"]
+    parts = {row["key"]: row for row in energy(tided, "?by=part")["rows"]}
+    after = power(tided)["energy"]["uj"]
+    machine = parts["machine"]
+    assert before <= machine["uj"] <= after and machine["basis"] == "measured"
+    assert parts["unattributed"]["uj"] == machine["uj"]
+    assert abs(machine["kwh"] - machine["uj"] / 3.6e12) < 1e-9
+    assert abs(machine["cost"] - machine["kwh"] * 0.25) < 1e-9
+    assert abs(machine["gco2"] - machine["kwh"] * 400) < 1e-6
+    (day,) = energy(tided, "?by=day")["rows"]
+    assert day["uj"] >= machine["uj"] and day["key"] == time.strftime("%Y-%m-%d")
+    # It outlives the daemon, and nothing is counted twice.
+    assert tided.stop() == 0
+    tided.start()
+    known(tided)
+    again = {row["key"]: row for row in energy(tided, "?by=part")["rows"]}
+    now = power(tided)["energy"]["uj"]
+    assert machine["uj"] <= again["machine"]["uj"] <= now
+
+
+def test_a_query_for_nothing_is_empty_and_a_wrong_one_is_named(world):
+    _, tided = world({"intel-rapl:1": 40})
+    assert energy(tided, "?until=5")["rows"] == []
+    assert energy(tided)["currency"] is None
+    for query, words in (("?by=week", "use job, user, part or day"), ("?since=soon", "seconds since 1970"),
+                         ("?until=-1", "seconds since 1970")):
+        status, answer = tided.api("GET", "/v1/energy" + query)
+        assert status == 400 and words in answer["error"]["message"]
+
+
+def test_without_history_the_reason_is_told(world):
+    _, tided = world({"intel-rapl:1": 40}, "history=none")
+    status, answer = tided.api("GET", "/v1/energy")
+    assert status == 503 and "history=none" in answer["error"]["message"]
+
+
+def test_a_damaged_file_is_moved_aside(world):
+    _, tided = world({"intel-rapl:1": 40})
+    known(tided)
+    assert tided.stop() == 0
+    (tided.dir / "energy.db").write_bytes(b"no database" * 1000)
+    for ending in ("-wal", "-shm"):
+        (tided.dir / f"energy.db{ending}").unlink(missing_ok=True)
+    tided.start()
+    assert energy(tided, "?by=part")["rows"] is not None
+    assert (tided.dir / "energy.db.corrupt").exists()
+    assert "moved aside" in tided.log.read_text()
+
+
 # ---- who may see a job's watts: docs/permissions.md ----
 
 CALLER = """

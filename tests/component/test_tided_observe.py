@@ -572,7 +572,7 @@ def test_answers_are_as_they_are_described(tided):
                 ("get", "/v1/jobs/{job}", None), ("get", "/v1/jobs/{job}/explain", None),
                 ("get", "/v1/machine", None), ("get", "/v1/policy", None),
                 ("put", "/v1/policy", {"policy": "equal"}), ("get", "/v1/history", None),
-                ("get", "/v1/power", None), ("get", "/v1/power/sources", None),
+                ("get", "/v1/power", None), ("get", "/v1/energy", None), ("get", "/v1/power/sources", None),
                 ("delete", "/v1/jobs/{job}", None)]
     answers = [("post", "/v1/jobs", status, answer)]
     for method, path, body in requests:

@@ -60,7 +60,11 @@ static void every_key_is_taken(void **state)
     parse(&c,
           "# comment\n; another\n\n[daemon]\npolicy=throughput\n placement = quota\ncpus=0-3,8\n"
           "heartbeat=500 ; slow\nengines=/run/a.sock \t /b\nadmin-group=wheel\nhistory=8\n"
-          "memory=1.5G\npower=powercap file:/run/watts\npower-root=/host\n");
+          "memory=1.5G\npower=powercap file:/run/watts\npower-root=/host\n"
+          "tariff=0.125 EUR/kWh\ncarbon=350 g/kWh\n");
+    assert_int_equal(c.tariff, 125000);
+    assert_string_equal(c.currency, "EUR");
+    assert_int_equal(c.carbon, 350000000);
     assert_string_equal(c.power, "powercap file:/run/watts");
     assert_string_equal(c.power_root, "/host");
     assert_int_equal(c.memory_bytes, UINT64_C(3) << 29);
@@ -110,6 +114,9 @@ static void mistakes_are_told_with_file_line_key_and_what_to_do(void **state)
     char text[400];
 
     refused("[daemon]\npower=ipmi\n", "f:2: power: 'ipmi' is no sensor", "auto, none, powercap");
+    refused("[daemon]\ntariff=12\n", "f:2: tariff: '12'", "0.12 EUR/kWh");
+    refused("[daemon]\ntariff=-1 EUR/kWh\n", "f:2: tariff: '-1 EUR/kWh'", "0.12 EUR/kWh");
+    refused("[daemon]\ncarbon=350 kg/kWh\n", "f:2: carbon: '350 kg/kWh'", "350 g/kWh");
     refused("[daemon]\npower-root=here\n", "f:2: power-root: 'here'", "absolute path");
     refused("\n[daemon]\nheartbeat=20\n", "f:3: heartbeat: '20'", "100 to 500");
     refused("[daemon]\nheartbeat=1s", "f:2: heartbeat:", "100 to 500");

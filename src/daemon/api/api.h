@@ -108,6 +108,7 @@ void routes_metrics(struct request *r, struct job *none);
 /* In routes_power.c. */
 void routes_power(struct request *r, struct job *none);
 void routes_power_sources(struct request *r, struct job *none);
+void routes_energy(struct request *r, struct job *none);
 
 /* Whether its user has no other search; false: answered with 429. It is one until the answer. */
 bool request_search(struct request *r);

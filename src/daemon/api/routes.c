@@ -725,6 +725,7 @@ static const struct route {
     {"GET", "/v1/history", routes_history},
     {"GET", "/v1/power", routes_power},
     {"GET", "/v1/power/sources", routes_power_sources},
+    {"GET", "/v1/energy", routes_energy},
     {"GET", "/v1/events", routes_events},
     {"GET", "/metrics", routes_metrics},
 };

@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The paths about power and energy. */
 #include "daemon/api/api.h"
+
+#include "base/clock.h"
 #include "daemon/api/view.h"
 #include "daemon/daemon.h"
 #include "daemon/energy/meter.h"
+#include "daemon/record/energy_history.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 void routes_power(struct request *r, struct job *none)
 {
@@ -15,4 +22,86 @@ void routes_power_sources(struct request *r, struct job *none)
 {
     meter_refresh(r->daemon->meter);
     request_answer(r, HTTP_OK, view_power_sources(r->daemon));
+}
+
+/* ---- the history of energy ---- */
+
+#define MICRO_KWH 3.6e12 /* µJ */
+
+/* An argument in seconds since 1970. False: answered with the error. */
+static bool take_time(struct request *r, const char *key, uint64_t *ret)
+{
+    const char *text = httpd_argument(r->http, key);
+    unsigned long long value;
+    char *end;
+
+    if (!text)
+        return true;
+    errno = 0;
+    value = strtoull(text, &end, 10);
+    if (text[0] >= '0' && text[0] <= '9' && !*end && errno == 0 && value <= INT32_MAX * 2ull) {
+        *ret = value;
+        return true;
+    }
+    request_fail(r, HTTP_BAD_REQUEST, "", "%s is '%.40s': use seconds since 1970", key, text);
+    return false;
+}
+
+static bool take_by(struct request *r, enum energy_by *ret)
+{
+    const char *text = httpd_argument(r->http, "by");
+
+    for (enum energy_by by = 0; by < ENERGY_BY_MAX; by++)
+        if (!text || strcmp(text, energy_by_name(by)) == 0) {
+            *ret = by;
+            return true;
+        }
+    request_fail(r, HTTP_BAD_REQUEST, "", "by is '%.40s': use job, user, part or day", text);
+    return false;
+}
+
+/* kWh, and what they have cost by the configuration's tariff and carbon intensity. */
+static void add_cost(const struct config *c, json_t *row)
+{
+    const json_t *uj = json_object_get(row, "uj");
+    double kwh = json_number_value(uj) / MICRO_KWH;
+    bool known = json_is_number(uj);
+
+    json_object_set_new(row, "kwh", known ? json_real(kwh) : json_null());
+    json_object_set_new(
+        row, "cost", known && c->tariff ? json_real(kwh * (double)c->tariff / 1e6) : json_null());
+    json_object_set_new(
+        row, "gco2", known && c->carbon ? json_real(kwh * (double)c->carbon / 1e6) : json_null());
+}
+
+void routes_energy(struct request *r, struct job *none)
+{
+    const struct config *c = &r->daemon->config;
+    struct energy_query q = {.until_s = clock_real_ms() / 1000 + 1,
+                             .job = httpd_argument(r->http, "job"),
+                             .all = control_may_govern(r->daemon, &r->who),
+                             .uid = r->who.uid};
+    struct error err = {0};
+    json_t *rows = NULL, *row;
+    size_t i;
+    int e;
+
+    if (!take_by(r, &q.by) || !take_time(r, "since", &q.since_s) ||
+        !take_time(r, "until", &q.until_s))
+        return;
+    q.since_s = q.since_s / ENERGY_STEP_S * ENERGY_STEP_S; /* a quarter counts as a whole */
+    meter_refresh(r->daemon->meter);
+    energy_history_tick(r->daemon, true);
+    e = energy_history_query(r->daemon->energy_history, &q, &rows, &err);
+    if (e < 0) {
+        request_fail(r, HTTP_UNAVAILABLE, e == -ETIME ? "" : "The jobs are not concerned.", "%s",
+                     err.text);
+        return;
+    }
+    json_array_foreach (rows, i, row)
+        add_cost(c, row);
+    request_answer(r, HTTP_OK,
+                   json_pack("{s:o,s:I,s:I,s:o}", "rows", rows, "since", (json_int_t)q.since_s,
+                             "until", (json_int_t)q.until_s, "currency",
+                             *c->currency ? json_string(c->currency) : json_null()));
 }

@@ -135,6 +135,8 @@ struct job_energy {
     struct power_range power; /* mean of that window */
     struct energy_range shown;
     uint64_t shown_gap_ns;
+    struct energy_range written; /* what of it is in the history (record/) */
+    uint64_t written_gap_ns;
     /* the present window */
     struct energy_range window;
     uint64_t window_ns, unsaved_ns;

@@ -67,7 +67,8 @@ void energy_of_job_from_json(struct job *j, const json_t *json)
     if (!json || !range_from_json(json, &e.total) || !times_from_json(json, &e.gap_ns))
         return;
     e.shown = e.total;
-    e.shown_gap_ns = e.gap_ns;
+    e.shown_gap_ns = e.written_gap_ns = e.gap_ns;
+    e.written = e.total;
     j->observed.energy = e;
 }
 
