@@ -10,3 +10,5 @@
 int cmd_policy(int argc, char **argv);
 int cmd_unit(int argc, char **argv);
 int cmd_broker(int argc, char **argv);
+int cmd_serve(int argc, char **argv);
+int cmd_energy(int argc, char **argv);

@@ -8,18 +8,27 @@
 static const char usage[] =
     "Usage: tide-hub COMMAND …\n"
     "\n"
-    "The hub of an organization's energy: checks its power policy, says who its units are.\n"
+    "The hub of an organization's energy: checks its power policy, says who its units\n"
+    "are, and stores their energy.\n"
     "\n"
     "  policy check|diff|explain   what the organization's policy says, and whether it can\n"
     "  unit sign|revoke|admit|list certificates of units\n"
     "  broker                      a mosquitto that trusts these alone\n"
+    "  serve                       stores what units send\n"
+    "  energy                      what is stored\n"
     "\n"
     "'tide-hub COMMAND --help' says more; see tide-hub(8) and tide-policy-file(5).\n";
 
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-} commands[] = {{"broker", cmd_broker}, {"policy", cmd_policy}, {"unit", cmd_unit}};
+} commands[] = {{"broker", cmd_broker},
+                {"energy", cmd_energy},
+                {"policy", cmd_policy},
+#ifdef HAVE_MOSQUITTO
+                {"serve", cmd_serve},
+#endif
+                {"unit", cmd_unit}};
 
 int main(int argc, char **argv)
 {

@@ -165,6 +165,8 @@ static void bad_names_and_bad_requests_are_refused(void **state)
         "+",
         "lab3\n",
         "a.b",
+        "-a",
+        "a-",
         AUTHORITY_HUB,
         "a123456789012345678901234567890123456789012345678901234567890123"};
     struct authority *a = opened();

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/wholefile.h"
+#include "edge/topic.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -31,9 +32,7 @@ struct authority {
 
 bool authority_name_good(const char *name)
 {
-    size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-");
-
-    return len > 0 && len < IDENTITY_NAME_MAX && name[len] == '\0';
+    return edge_name_valid(name);
 }
 
 /* ---- files ---- */
@@ -285,8 +284,9 @@ int authority_sign(struct authority *a, const char *request, const char *name, i
     int r;
 
     if (!authority_name_good(name))
-        return error_set(err, -EINVAL,
-                         "'%.70s' is no name of a unit: use 1 to 63 of a-z, 0-9 and '-'", name);
+        return error_set(
+            err, -EINVAL,
+            "'%.70s' is no name of a unit: use 1 to 63 of a-z, 0-9 and '-' between them", name);
     if (strcmp(name, AUTHORITY_HUB) == 0)
         return error_set(err, -EINVAL, "%s is the hub's own name: choose another", name);
     if (authority_revoked(a, name))

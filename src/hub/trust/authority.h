@@ -36,7 +36,7 @@ const char *authority_seal_public(const struct authority *a);
 const char *authority_ca_path(const struct authority *a);
 const char *authority_list_path(const struct authority *a); /* revoked.crl */
 
-/* Whether a unit may have that name: [a-z0-9-], 1 to 63 characters, as in its topics. */
+/* Whether a unit may have that name: 1 to 63 of [a-z0-9-], no dash first or last, as in topics. */
 bool authority_name_good(const char *name);
 
 /*

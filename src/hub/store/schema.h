@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The steps of the store's schema. Private to this room, and for the test of upgrades. */
+#pragma once
+
+/* Step n makes version n + 1 of version n. A step that was released never changes. */
+extern const char *const store_steps[];
+extern const unsigned store_version;

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/cleanup.h"
+#include "hub/tree/ingest.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static char dir[64], path[96], said[4096], receipts[65536];
+static int broker; /* what publishing returns */
+static unsigned given;
+static struct error err;
+static struct store *store;
+static struct ingest *ingest;
+
+static int on_receipt(void *arg, const char *unit, const char *text)
+{
+    if (broker == 0) {
+        snprintf(receipts + strlen(receipts), sizeof(receipts) - strlen(receipts), "%s %s\n", unit,
+                 text);
+        given++;
+    }
+    return broker;
+}
+
+static void on_say(void *arg, const char *unit, const char *text)
+{
+    snprintf(said, sizeof(said), "%s: %s", unit, text);
+}
+
+static int remove_one(const char *name, const struct stat *st, int type, struct FTW *ftw)
+{
+    return remove(name);
+}
+
+static int set_up(void **state)
+{
+    struct ingest_options options = {NULL, on_receipt, on_say, NULL};
+
+    strcpy(dir, "/tmp/tide-ingest-XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof(path), "%s/hub.db", dir);
+    assert_int_equal(store_open(path, &store, &err), 0);
+    options.store = store;
+    assert_int_equal(ingest_new(&options, &ingest), 0);
+    broker = 0;
+    given = 0;
+    said[0] = receipts[0] = '\0';
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    ingest = ingest_free(ingest);
+    store = store_close(store);
+    return nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static void take(const char *topic, const char *text)
+{
+    assert_int_equal(ingest_message(ingest, topic, text, strlen(text), &err), 0);
+}
+
+static void take_golden(const char *unit, const char *name)
+{
+    char file[256], topic[TOPIC_MAX], text[4096];
+    size_t len;
+    FILE *f;
+
+    snprintf(file, sizeof(file), "%s/%s.json", GOLDEN, name);
+    f = fopen(file, "re");
+    assert_non_null(f);
+    len = fread(text, 1, sizeof(text) - 1, f);
+    text[len] = '\0';
+    fclose(f);
+    snprintf(topic, sizeof(topic), "tide/1/%s/up/%s", unit, name);
+    take(topic, text);
+}
+
+/* One record of a machine that has used @uj. */
+static void take_energy(const char *unit, unsigned seq, unsigned uj)
+{
+    char topic[TOPIC_MAX], text[512];
+
+    snprintf(text, sizeof(text),
+             "{\"v\":1,\"boot\":7,\"records\":[{\"point\":\"machine\",\"seq\":%u,\"from\":%u,"
+             "\"to\":%u,\"mono\":1,\"uj\":%u,\"low\":%u,\"high\":%u,\"basis\":\"measured\","
+             "\"gap\":0}]}",
+             seq, seq * 1000, seq * 1000 + 1000, uj, uj, uj);
+    take(topic_make(unit, TOPIC_ENERGY, topic), text);
+}
+
+static void flush(void)
+{
+    assert_int_equal(ingest_flush(ingest, &err), 0);
+}
+
+static bool add_up(void *arg, const struct store_point *p)
+{
+    *(uint64_t *)arg += p->energy.uj;
+    return true;
+}
+
+static uint64_t stored(void)
+{
+    uint64_t sum = 0;
+
+    assert_int_equal(store_points(store, add_up, &sum, &err), 0);
+    return sum;
+}
+
+static void a_receipt_comes_after_the_records_are_stored(void **state)
+{
+    take_energy("lab3", 1, 100);
+    assert_true(ingest_waits(ingest));
+    assert_string_equal(receipts, "");
+    assert_int_equal(stored(), 0);
+    flush();
+    assert_false(ingest_waits(ingest));
+    assert_string_equal(receipts, "lab3 {\"v\":1,\"boot\":7,\"seq\":1}\n");
+    assert_int_equal(stored(), 100);
+}
+
+static void a_unit_gets_one_receipt_for_several_messages(void **state)
+{
+    take_energy("lab3", 1, 100);
+    take_energy("lab4", 5, 10);
+    take_energy("lab3", 2, 150);
+    take_energy("lab3", 1, 100);
+    flush();
+    assert_string_equal(receipts, "lab3 {\"v\":1,\"boot\":7,\"seq\":2}\n"
+                                  "lab4 {\"v\":1,\"boot\":7,\"seq\":5}\n");
+    assert_int_equal(stored(), 160);
+    assert_int_equal(ingest_counts(ingest).known, 1);
+}
+
+static void what_was_stored_before_gets_its_receipt_again(void **state)
+{
+    take_energy("lab3", 1, 100);
+    flush();
+    take_energy("lab3", 1, 100);
+    flush();
+    assert_int_equal(given, 2);
+    assert_int_equal(stored(), 100);
+}
+
+static void a_receipt_that_the_broker_does_not_take_waits(void **state)
+{
+    broker = -EAGAIN;
+    take_energy("lab3", 1, 100);
+    flush();
+    take_energy("lab3", 2, 200);
+    flush();
+    assert_string_equal(receipts, "");
+    broker = 0;
+    ingest_receipts(ingest);
+    assert_string_equal(receipts, "lab3 {\"v\":1,\"boot\":7,\"seq\":2}\n");
+    ingest_receipts(ingest);
+    assert_int_equal(given, 1);
+}
+
+static void without_a_store_there_is_no_receipt(void **state)
+{
+    struct store *other;
+
+    assert_int_equal(store_open(path, &other, &err), 0);
+    assert_int_equal(store_begin(other, &err), 0); /* holds the file for longer than we wait */
+    take_energy("lab3", 1, 100);
+    assert_int_equal(ingest_flush(ingest, &err), -EBUSY);
+    assert_string_equal(receipts, "");
+    assert_int_equal(store_commit(other, &err), 0);
+    store_close(other);
+    take_energy("lab3", 1, 100); /* it sends again */
+    flush();
+    assert_int_equal(given, 1);
+    assert_int_equal(stored(), 100);
+}
+
+static void many_messages_are_stored_before_memory_runs_out(void **state)
+{
+    char unit[32];
+
+    for (int i = 0; i < 2 * INGEST_MESSAGES_MAX; i++) {
+        snprintf(unit, sizeof(unit), "lab%d", i);
+        take_energy(unit, 1, 1);
+    }
+    assert_false(ingest_waits(ingest));
+    assert_int_equal(given, 2 * INGEST_MESSAGES_MAX);
+    assert_int_equal(stored(), 2 * INGEST_MESSAGES_MAX);
+}
+
+static void what_nobody_can_read_is_said_and_gets_no_receipt(void **state)
+{
+    static const char *const bad[] = {"",
+                                      "{",
+                                      "[]",
+                                      "{\"v\":1}",
+                                      "{\"v\":1,\"boot\":-1}",
+                                      "{\"v\":1,\"boot\":7,\"records\":[{\"uj\":NaN}]}"};
+
+    for (size_t i = 1; i < ARRAY_LEN(bad); i++) {
+        said[0] = '\0';
+        take("tide/1/lab3/up/energy", bad[i]);
+        assert_non_null(strstr(said, "lab3: its energy cannot be read: "));
+    }
+    take("tide/1/lab3/up/energy", bad[0]);
+    take("tide/1/lab3/up/other", "{}");
+    take("other/1/lab3/up/energy", "{}");
+    flush();
+    assert_string_equal(receipts, "");
+    assert_int_equal(ingest_counts(ingest).unreadable, ARRAY_LEN(bad) - 1);
+}
+
+/* Its first record is as large as the protocol allows: no machine has used that. */
+static void the_golden_messages_are_understood(void **state)
+{
+    take_golden("lab3", "energy");
+    flush();
+    assert_string_equal(said, "lab3: 1 of its records cannot be: they are not stored");
+    assert_string_equal(receipts, "lab3 {\"v\":1,\"boot\":8112963841460668169,\"seq\":42}\n");
+    assert_int_equal(stored(), 120000000);
+    take_golden("lab3", "state");
+    assert_non_null(strstr(said, "lab3: connected ("));
+    take("tide/1/lab3/up/state", "{\"v\":1,\"online\":false}");
+    assert_string_equal(said, "lab3: lost");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_receipt_comes_after_the_records_are_stored),
+        TEST(a_unit_gets_one_receipt_for_several_messages),
+        TEST(what_was_stored_before_gets_its_receipt_again),
+        TEST(a_receipt_that_the_broker_does_not_take_waits),
+        TEST(without_a_store_there_is_no_receipt),
+        TEST(many_messages_are_stored_before_memory_runs_out),
+        TEST(what_nobody_can_read_is_said_and_gets_no_receipt),
+        TEST(the_golden_messages_are_understood),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
