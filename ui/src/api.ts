@@ -15,7 +15,7 @@ export interface Job {
   placement: string; pinned: number | null; pinned_by: string | null; place: number | null;
   progress: Progress; reason: string; note: string; elapsed_s: number; run_s: number; wait_s: number;
   backends: { name: string; version: string; target: number; active: number; max: number; malleable: boolean; note: string }[];
-  power_uw?: number; energy_uj?: number; energy_low_uj?: number; energy_high_uj?: number; energy_basis?: string;
+  power_uw?: number | null; energy_uj?: number | null; energy_low_uj?: number | null; energy_high_uj?: number | null; energy_basis?: string | null;
 }
 
 export interface Machine {

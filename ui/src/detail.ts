@@ -99,8 +99,8 @@ export class Detail {
     this.fact("Limits", `at least ${job.min}${job.limit === null ? "" : `, at most ${job.limit}`}${job.pinned === null ? "" : `, held at ${job.pinned} by ${job.pinned_by}`}`);
     this.fact("Memory", job.memory_used === null ? UNKNOWN : bytes(job.memory_used));
     this.fact("Time", `ran ${duration(job.run_s)}${job.wait_s >= 1 ? `, waited ${duration(job.wait_s)}` : ""}`);
-    if (job.power_uw !== undefined) this.fact("Power", `${watts(job.power_uw)} (${job.energy_basis ?? "?"})`);
-    if (job.energy_uj !== undefined) this.fact("Energy", `${energy(job.energy_uj)} (${energy(job.energy_low_uj)} to ${energy(job.energy_high_uj)})`);
+    if (typeof job.power_uw === "number") this.fact("Power", `${watts(job.power_uw)} (${job.energy_basis ?? "?"})`);
+    if (typeof job.energy_uj === "number") this.fact("Energy", `${energy(job.energy_uj)} (${energy(job.energy_low_uj)} to ${energy(job.energy_high_uj)})`);
     this.fact("Runtimes", job.backends.map((b) => `${b.name} ${b.version}`).join(", ") || UNKNOWN);
     this.fact("Now", job.reason || UNKNOWN);
     this.fields?.show(job);

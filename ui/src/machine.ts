@@ -99,9 +99,9 @@ export class MachinePage implements Page {
       h("td", { "data-label": "State" }), h("td", { "data-label": "Waiting" }), h("td", { class: "why", "data-label": "Why" })),
     (row, job) => [job.place === null ? UNKNOWN : String(job.place), null, job.state, duration(job.wait_s), job.reason]
       .forEach((text, i) => text !== null && setText(row.cells[i]!, text)));
-    this.runningCard = h("section", { class: "card" }, h("header", {}, h("h2", {}, "Jobs"), this.filter), this.empty,
+    this.runningCard = h("section", { class: "card running" }, h("header", {}, h("h2", {}, "Jobs"), this.filter), this.empty,
       h("div", { class: "scroll" }, h("table", { class: "jobs" }, h("thead", {}, h("tr", {}, ...["Job", "State", "Threads", "Cores", "Progress", "Power", "Why"]
-        .map((name) => h("th", { scope: "col" }, name)))), runningBody)));
+        .map((name) => h("th", { scope: "col", class: name === "Power" ? "power" : null }, name)))), runningBody)));
     this.waitingCard = h("section", { class: "card" }, h("header", {}, h("h2", {}, "Waiting")),
       h("div", { class: "scroll" }, h("table", { class: "jobs waiting" }, h("thead", {}, h("tr", {}, ...["Place", "Job", "State", "Waiting", "Why"]
         .map((name) => h("th", { scope: "col" }, name)))), waitingBody)));
@@ -144,7 +144,7 @@ export class MachinePage implements Page {
     p.bullet.show(job.active, job.target, this.live.machine?.cpus ?? 1, over);
     setText(p.cores, job.cores || UNKNOWN);
     this.updateProgress(p, job);
-    setText(p.power, job.power_uw === undefined ? UNKNOWN : watts(job.power_uw));
+    setText(p.power, watts(job.power_uw));
     setText(p.why, job.reason);
     row.classList.toggle("chosen", this.detail.shown === job.id);
   }
@@ -196,7 +196,7 @@ export class MachinePage implements Page {
     this.strip.show(machine, begun);
     this.filter.hidden = jobs.length < FILTER_FROM && this.filter.value === "";
     this.empty.hidden = jobs.length > 0;
-    this.setPower(begun.some((job) => job.power_uw !== undefined));
+    this.setPower(begun.some((job) => typeof job.power_uw === "number"));
     this.running.show(begun.filter((job) => this.wanted(job)));
     this.runningCard.querySelector("table")!.hidden = begun.length === 0;
     this.waiting.show(waiting.filter((job) => this.wanted(job)).sort((a, b) => (a.place ?? Infinity) - (b.place ?? Infinity)));

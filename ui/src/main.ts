@@ -2,6 +2,7 @@
 /* The frame of the page: which view is shown, how the connection is, the theme, and keys. */
 import { get, Problem, Session } from "./api";
 import { h, setText } from "./dom";
+import { EnergyPage } from "./energy";
 import { clock } from "./format";
 import { Link, Live } from "./live";
 import { MachinePage } from "./machine";
@@ -157,6 +158,7 @@ async function begin(): Promise<void> {
   const live = new Live(session), frame = new Frame(live);
   frame.add(new MachinePage(live));
   frame.add(new TimePage(live));
+  frame.add(new EnergyPage(live));
   frame.start();
   live.start();
 }

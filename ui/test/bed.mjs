@@ -30,11 +30,17 @@ export class Bed {
   dir = mkdtempSync(join(tmpdir(), "tide-ui-"));
   processes = [];
 
-  static async start(...options) {
+  /** Without a daemon yet: set .options, then startDaemon(). */
+  static make() {
     const bed = new Bed();
-    bed.options = options;
     chmodSync(bed.dir, 0o755); // other users look at the system's daemon, too
     mkdirSync(join(bed.dir, "tide"), { mode: 0o755 });
+    return bed;
+  }
+
+  static async start(...options) {
+    const bed = Bed.make();
+    bed.options = options;
     await bed.startDaemon();
     return bed;
   }

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Page Energy: what the machine draws, with the uncertainty of that, who draws it, the cap, and what it has used. An
+ * amount whose basis is "unknown" is null and shown as a dash.
+ */
+import { get, Problem, send } from "./api";
+import { Chart } from "./chart";
+import { swatch } from "./colour";
+import { announce, h, Rows, setAttribute, setText } from "./dom";
+import { clock, duration, energy, figure, moment, UNKNOWN, watts } from "./format";
+import { Live } from "./live";
+import type { Page } from "./main";
+
+export interface PowerRange { uw: number | null; low_uw: number | null; high_uw: number | null; basis: string }
+export interface EnergyRange { uj: number | null; low_uj: number | null; high_uj: number | null; basis: string; gap_ms?: number }
+interface JobPower { id: string; name: string; power_uw: number | null; energy_uj: number | null; energy_low_uj: number | null; energy_high_uj: number | null; energy_basis: string | null }
+interface Power { time: number; power: PowerRange; energy: EnergyRange; parts: { [part: string]: EnergyRange }; jobs: JobPower[]; load: { mcpu: number; other_mcpu: number; speed_permille: number } }
+interface Source { name: string; kind: string; part: string; basis: string; error_permille: number; used: boolean; uw: number | null; uj: number | null; path: string; problem: string }
+interface Cap { state: "none" | "kept" | "not-yet" | "over"; uw?: number; source?: string; until?: number | null; why?: string; cores?: number;
+  caps: { source: string; kind: string; uw: number; until: number | null }[] }
+interface UsedRow { key: string; name?: string; owner?: string; uj: number | null; low_uj: number | null; high_uj: number | null; basis: string; gap_ms: number; kwh: number | null; cost: number | null; gco2: number | null }
+interface Used { rows: UsedRow[]; since: number; until: number; currency: string | null }
+interface Sample { time: number; range: PowerRange; cap: number | null; parts: { [part: string]: number | null } }
+
+const PARTS = ["jobs", "system", "idle", "unattributed"] as const;
+const LOOK_MS = 1000, SLOW_LOOK_MS = 10000, USED_MS = 60000;
+const DAY_S = 86400, WEEK_S = 7 * DAY_S;
+const KEYS = ["day", "job", "user", "part"] as const;
+const SPANS: [string, number][] = [["1 day", DAY_S], ["1 week", WEEK_S], ["30 days", 30 * DAY_S], ["1 year", 365 * DAY_S]];
+const USED_ROWS = 200;
+const SAMPLES = 600;
+const PART_S = 5; // watts of a part are its energy over so long
+const BASES: { [basis: string]: string } = {
+  measured: "a sensor or meter of the whole machine told it", calibrated: "by a curve that was calibrated against a meter",
+  modelled: "by sensors of a part, or a model that was given", assumed: "by what machines of its kind draw: a wide range",
+  unknown: "no source tells it",
+};
+
+const range = (low: number | null, high: number | null, text: (v: number | null) => string): string =>
+  low === null || high === null ? "" : low === high ? "exactly" : `${text(low)} to ${text(high)}`;
+
+export class EnergyPage implements Page {
+  readonly element: HTMLElement;
+  readonly title = "Energy";
+  private readonly now = h("b");
+  private readonly nowMore = h("span");
+  private readonly used = h("b");
+  private readonly usedMore = h("span");
+  private readonly capValue = h("b");
+  private readonly capMore = h("span");
+  private readonly capTile = h("div", { class: "tile" }, h("h3", {}, "Power cap"), this.capValue, this.capMore);
+  private readonly gap = h("b");
+  private readonly chart: Chart;
+  private readonly stack = h("div", { class: "stack", role: "img" });
+  private readonly partRows: Rows<[string, EnergyRange], HTMLTableRowElement>;
+  private readonly jobRows: Rows<JobPower, HTMLTableRowElement>;
+  private readonly sourceRows: Rows<Source, HTMLTableRowElement>;
+  private readonly says = h("p", { class: "says", role: "status" });
+  private readonly none = h("p", { class: "none", hidden: true });
+  private readonly whole = h("div");
+  private readonly capField = h("input", { type: "number", min: 1, max: 1000000, step: "any", required: true, inputmode: "decimal" });
+  private readonly capUntil = h("input", { type: "datetime-local" });
+  private readonly lift = h("button", { type: "button", onclick: () => void this.setCap(null) }, "Lift it");
+  private readonly keys = KEYS.map((key) => h("button", { "aria-pressed": String(key === "day"), onclick: () => this.choose(key, this.span) }, key));
+  private readonly spans = SPANS.map(([name, span]) => h("button", { "aria-pressed": String(span === WEEK_S), onclick: () => this.choose(this.by, span) }, name));
+  private readonly usedRows: Rows<UsedRow, HTMLTableRowElement>;
+  private readonly usedSays = h("p", { class: "small", role: "status" });
+  private by: (typeof KEYS)[number] = "day";
+  private span = WEEK_S;
+  private usedLooked = 0;
+  private currency = "";
+  private samples: Sample[] = [];
+  private totals: { time: number; parts: { [part: string]: EnergyRange } }[] = [];
+  private looked = 0;
+  private slowly = 0;
+  private busy = false;
+  private cap: Cap | null = null;
+  private capless = false;
+  private readonly capCard: HTMLElement | null = null;
+
+  constructor(private readonly live: Live) {
+    const chart = h("div"), parts = h("tbody"), jobs = h("tbody"), sources = h("tbody");
+    const value = (v: number | null) => watts(v === null ? null : v * 1e6);
+    this.chart = new Chart(chart, {
+      height: 220, label: "Power of the machine, with its bounds, and the cap", axis: (v) => `${v} W`, band: [1, 0, "low"],
+      curves: [{ label: "lowest", colour: "low", hidden: true, value }, { label: "highest", colour: "low", hidden: true, value },
+        { label: "power", colour: "active", width: 2, value }, { label: "cap", colour: "alarm", dash: [6, 4], stepped: true, value }],
+    });
+    this.partRows = new Rows(parts, ([name]) => name, ([name]) => h("tr", {}, h("th", { scope: "row" }, h("i", { class: `key ${name}` }), name),
+      ...["Now", "Energy", "Between", "Known as"].map((label) => h("td", { "data-label": label }))), (row, [name, e]) =>
+      [watts(this.partWatts(name)), energy(e.uj), range(e.low_uj, e.high_uj, energy), e.basis].forEach((text, i) => setText(row.cells[i + 1]!, text)));
+    this.jobRows = new Rows(jobs, (job) => job.id, (job) => h("tr", {}, h("td", { "data-label": "Job" }, h("span", { class: "name" }, swatch(job.id), job.name || job.id)),
+      ...["Now", "Energy", "Between", "Known as"].map((label) => h("td", { "data-label": label }))), (row, job) =>
+      [watts(job.power_uw), energy(job.energy_uj), range(job.energy_low_uj, job.energy_high_uj, energy), job.energy_basis ?? "unknown"]
+        .forEach((text, i) => setText(row.cells[i + 1]!, text)));
+    this.sourceRows = new Rows(sources, (s) => `${s.kind}/${s.name}`, (s) => h("tr", {}, h("th", { scope: "row" }, s.name), h("td", { "data-label": "Kind" }, s.kind),
+      h("td", { "data-label": "Of" }, s.part), h("td", { "data-label": "Now" }), h("td", { "data-label": "Used" }), h("td", { class: "why", "data-label": "Problem" })),
+    (row, s) => [watts(s.uw), s.used ? "yes" : "no", s.problem].forEach((text, i) => setText(row.cells[i + 3]!, text)));
+    const used = h("tbody");
+    this.usedRows = new Rows(used, (row) => row.key, (row) => h("tr", {}, h("th", { scope: "row" }, this.by === "job" ? swatch(row.key) : "", row.name || row.key),
+      ...["Energy", "Between", "Cost", "CO₂", "Gaps", "Known as"].map((label) => h("td", { "data-label": label }))), (row, u) =>
+      [energy(u.uj), range(u.low_uj, u.high_uj, energy), u.cost === null ? UNKNOWN : `${figure(u.cost)} ${this.currency}`, u.gco2 === null ? UNKNOWN : `${figure(u.gco2)} g`,
+        u.gap_ms >= 1000 ? duration(u.gap_ms / 1000) : "none", u.basis].forEach((text, i) => setText(row.cells[i + 1]!, text)));
+    const table = (names: string[], body: HTMLElement) => h("div", { class: "scroll" }, h("table", { class: "jobs" }, h("thead", {}, h("tr", {}, ...names.map((n) => h("th", { scope: "col" }, n)))), body));
+    const card = (title: string, ...inside: (Node | string)[]) => h("section", { class: "card" }, h("header", {}, h("h2", {}, title)), ...inside);
+    if (live.session.admin) this.capCard = card("Cap", this.capForm(), this.says);
+    this.whole.append(
+      h("div", { class: "tiles" }, h("div", { class: "tile" }, h("h3", {}, "Power now"), this.now, this.nowMore),
+        h("div", { class: "tile" }, h("h3", {}, "Energy"), this.used, this.usedMore), this.capTile,
+        h("div", { class: "tile" }, h("h3", {}, "Of which nothing is known"), this.gap, h("span", {}, "counted as a gap, never as 0"))),
+      card("Power", chart, h("h3", {}, "Who draws it now"), this.stack, table(["Part", "Now", "Energy", "Between", "Known as"], parts)),
+      card("Used", h("div", { class: "toolbar" }, h("div", { class: "buttons", role: "group", "aria-label": "By" }, ...this.keys),
+        h("div", { class: "buttons", role: "group", "aria-label": "Window" }, ...this.spans)), this.usedSays,
+      table(["What", "Energy", "Between", "Cost", "CO₂", "Gaps", "Known as"], used)),
+      card("Jobs now", table(["Job", "Now", "Energy", "Between", "Known as"], jobs), h("p", { class: "small" }, "Yours, or all for administrators. Watts of a job are means of ten seconds.")),
+      ...(this.capCard ? [this.capCard] : []),
+      card("Sources", table(["Name", "Kind", "Of", "Now", "Used", "Problem"], sources)));
+    this.element = h("div", { class: "page energy" }, this.none, this.whole);
+    setInterval(() => this.show(), LOOK_MS);
+  }
+
+  private capForm(): HTMLElement {
+    return h("form", { class: "field", onsubmit: (event: Event) => {
+      event.preventDefault();
+      if (this.capField.reportValidity()) void this.setCap(Number(this.capField.value));
+    } }, h("label", {}, "Watts", this.capField), h("label", {}, "until (or without end)", this.capUntil), h("button", { type: "submit" }, "Set the cap"), this.lift);
+  }
+
+  private choose(by: (typeof KEYS)[number], span: number): void {
+    this.by = by;
+    this.span = span;
+    this.keys.forEach((button, i) => button.setAttribute("aria-pressed", String(KEYS[i] === by)));
+    this.spans.forEach((button, i) => button.setAttribute("aria-pressed", String(SPANS[i]![1] === span)));
+    this.usedRows.show([]);
+    void this.lookUsed();
+  }
+
+  /** What was used; for a week also whether it is more than in the week before. */
+  private async lookUsed(): Promise<void> {
+    const now = Math.floor(Date.now() / 1000), { by, span } = this;
+    this.usedLooked = Date.now();
+    try {
+      const told = await get<Used>(`/v1/energy?by=${by}&since=${now - span}&until=${now}`);
+      const before = span === WEEK_S ? await get<Used>(`/v1/energy?by=part&since=${now - 2 * span}&until=${now - span}`) : null;
+      const all = span === WEEK_S ? await get<Used>(`/v1/energy?by=part&since=${now - span}&until=${now}`) : null;
+      if (by !== this.by || span !== this.span) return;
+      this.currency = told.currency ?? "";
+      this.usedRows.show(told.rows.slice(0, USED_ROWS));
+      setText(this.usedSays, told.rows.length > USED_ROWS ? `The first ${USED_ROWS} of ${told.rows.length} rows.` : all && before ? compared(all, before) : "");
+    } catch (error) {
+      if (error instanceof Problem && error.status !== 0) setText(this.usedSays, error.status === 404 ? "This tided keeps no history of energy." : `${error.message}. ${error.hint}`);
+    }
+  }
+
+  private async setCap(value: number | null): Promise<void> {
+    const until = this.capUntil.value ? Math.floor(new Date(this.capUntil.value).getTime() / 1000) : null;
+    try {
+      this.cap = value === null ? await send<Cap>("DELETE", "/v1/power/cap")
+        : await send<Cap>("PUT", "/v1/power/cap", { uw: Math.round(value * 1e6), ...(until ? { until } : {}) });
+      this.says.textContent = value === null ? "The cap set by hand is lifted." : `The cap is ${value} W${this.cap.state === "kept" ? " and is kept" : ""}.`;
+    } catch (error) {
+      this.says.textContent = error instanceof Problem ? `${error.message}. ${error.hint}` : String(error);
+    }
+    announce(this.says.textContent);
+    this.slowly = 0;
+    this.live.lookSoon();
+  }
+
+  show(): void {
+    if (this.element.hidden || this.live.link === "ended" || this.busy || Date.now() - this.looked < LOOK_MS * 0.9) return;
+    void this.look();
+  }
+
+  private async look(): Promise<void> {
+    this.busy = true;
+    try {
+      const power = await get<Power>("/v1/power");
+      if (Date.now() - this.slowly > SLOW_LOOK_MS) {
+        const sources = await get<Source[]>("/v1/power/sources");
+        this.sourceRows.show(sources);
+        this.slowly = Date.now();
+      }
+      this.cap = await this.lookCap();
+      this.take(power);
+      this.none.hidden = true;
+      this.whole.hidden = false;
+    } catch (error) {
+      if (error instanceof Problem && error.status === 404) {
+        setText(this.none, "This tided does not measure energy.");
+        this.none.hidden = false;
+        this.whole.hidden = true;
+      }
+    }
+    if (Date.now() - this.usedLooked > USED_MS && !this.whole.hidden) void this.lookUsed();
+    this.looked = Date.now();
+    this.busy = false;
+  }
+
+  /** A tided of before caps has none: it is asked once. */
+  private async lookCap(): Promise<Cap | null> {
+    if (this.capless) return null;
+    try {
+      return await get<Cap>("/v1/power/cap");
+    } catch (error) {
+      if (!(error instanceof Problem) || error.status !== 404) throw error;
+      this.capless = true;
+      this.capTile.hidden = true;
+      if (this.capCard) this.capCard.hidden = true;
+      return null;
+    }
+  }
+
+  private take(p: Power): void {
+    this.totals.push({ time: p.time, parts: p.parts });
+    while (this.totals.length > 2 && this.totals[1]!.time < p.time - PART_S) this.totals.shift();
+    const parts = Object.fromEntries(PARTS.map((name) => [name, this.partWatts(name)]));
+    this.samples.push({ time: p.time, range: p.power, cap: this.cap?.uw ?? null, parts });
+    if (this.samples.length > SAMPLES) this.samples.shift();
+    this.showTiles(p);
+    this.showStack(parts);
+    this.partRows.show(PARTS.map((name) => [name, p.parts[name]!]));
+    this.jobRows.show([...p.jobs].sort((a, b) => (b.power_uw ?? -1) - (a.power_uw ?? -1)));
+    const w = (v: number | null) => (v === null ? null : v / 1e6);
+    this.chart.show([this.samples.map((s) => s.time), this.samples.map((s) => w(s.range.low_uw)), this.samples.map((s) => w(s.range.high_uw)),
+      this.samples.map((s) => w(s.range.uw)), this.samples.map((s) => w(s.cap))]);
+  }
+
+  /** Of its energy over the last seconds; null: unknown. */
+  private partWatts(name: string): number | null {
+    const first = this.totals[0], last = this.totals[this.totals.length - 1];
+    const from = first?.parts[name]?.uj, to = last?.parts[name]?.uj;
+    if (!first || !last || last.time <= first.time || to === null || to === undefined) return null;
+    return Math.max(0, (to - (from ?? 0)) / (last.time - first.time));
+  }
+
+  private showTiles(p: Power): void {
+    setText(this.now, watts(p.power.uw));
+    setText(this.nowMore, p.power.uw === null ? "unknown: see Sources" : `${range(p.power.low_uw, p.power.high_uw, watts)}, ${p.power.basis}`);
+    setAttribute(this.nowMore, "title", BASES[p.power.basis] ?? null);
+    setText(this.used, energy(p.energy.uj));
+    setText(this.usedMore, p.energy.uj === null ? "unknown" : `${range(p.energy.low_uj, p.energy.high_uj, energy)}, ${p.energy.basis}`);
+    setText(this.gap, duration((p.energy.gap_ms ?? 0) / 1000));
+    const cap = this.cap, states = { none: "", kept: "kept", "not-yet": "not kept yet", over: "above it" };
+    setText(this.capValue, cap?.uw === undefined ? "none" : watts(cap.uw));
+    setText(this.capMore, cap?.uw === undefined ? "" : [states[cap.state], `by ${cap.source}`, cap.until ? `until ${moment(cap.until)}` : "", cap.why ?? ""].filter(Boolean).join(", "));
+    this.capTile.classList.toggle("alarm", cap?.state === "over");
+    this.lift.disabled = !cap?.caps.some((c) => c.source === "person");
+  }
+
+  private showStack(parts: { [part: string]: number | null }): void {
+    const sum = PARTS.reduce((s, name) => s + (parts[name] ?? 0), 0);
+    if (this.stack.childElementCount === 0) this.stack.append(...PARTS.map((name) => h("i", { class: name })));
+    PARTS.forEach((name, i) => ((this.stack.children[i] as HTMLElement).style.width = sum ? `${(100 * (parts[name] ?? 0)) / sum}%` : "0"));
+    setAttribute(this.stack, "aria-label", sum ? PARTS.map((name) => `${name} ${watts(parts[name])}`).join(", ") : `unknown, ${clock(Date.now() / 1000)}`);
+  }
+}
+
+const sumOf = (used: Used): number | null => used.rows.reduce<number | null>((sum, row) => (row.uj === null ? sum : (sum ?? 0) + row.uj), null);
+
+function compared(now: Used, before: Used): string {
+  const a = sumOf(now), b = sumOf(before);
+  if (a === null) return "";
+  if (!b) return `${energy(a)} in these seven days; nothing is known of the seven before.`;
+  const change = Math.round((100 * (a - b)) / b);
+  return `${energy(a)} in these seven days, ${change === 0 ? "as much as" : `${Math.abs(change)} % ${change > 0 ? "more" : "less"} than`} in the seven before (${energy(b)}).`;
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Page Energy in a real browser: a real tided on a tree of powercap counters, which the test moves on.
+import assert from "node:assert/strict";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { Bed, CHROMIUM, eventually, launch, openPage, textOf } from "./bed.mjs";
+import { PowerTree } from "./tree.mjs";
+
+const WATTS = 60;
+
+const show = async (page) => {
+  await page.evaluate(() => (location.hash = "energy"));
+  await page.waitForSelector(".page.energy:not([hidden])");
+};
+
+async function world(...lines) {
+  const bed = Bed.make();
+  const config = join(bed.dir, "tide.conf"), root = join(bed.dir, "root");
+  mkdirSync(root);
+  writeFileSync(config, ["[daemon]", `power-root=${root}`, ...lines, ""].join("\n"));
+  const tree = lines.includes("power=none") ? null : new PowerTree(root, WATTS);
+  bed.options = ["--cpus", "0-3", "--policy", "equal", "--config", config];
+  await bed.startDaemon();
+  return { bed, tree };
+}
+
+describe("page Energy", { skip: CHROMIUM ? false : "no chromium: scripts/setup.sh ui" }, () => {
+  let bed, tree, browser, page, job;
+
+  before(async () => {
+    ({ bed, tree } = await world());
+    job = await bed.job({ name: "busy" }, "--max", "4");
+    browser = await launch();
+    page = await openPage(browser, (await bed.dashboard()).link);
+    await show(page);
+  });
+  after(async () => {
+    tree?.end();
+    await browser?.close();
+    await bed?.end();
+  });
+
+  const power = async () => (await bed.api("GET", "/v1/power")).body;
+  const tile = (name) => page.$$eval(".energy .tile", (all, n) => all.find((t) => t.querySelector("h3").textContent === n).innerText, name);
+
+  test("shows the machine's power as its source tells it, with basis", async () => {
+    await eventually(async () => (await power()).power.uw > 0, "tided knows the power");
+    await eventually(async () => /\d W/.test(await tile("Power now")), "the page shows it");
+    const shown = Number((await tile("Power now")).match(/([\d.]+) W/)[1]);
+    assert.ok(shown > WATTS / 2 && shown < WATTS * 2, String(shown));
+    assert.match(await tile("Power now"), /measured/);
+  });
+
+  test("shows the parts, which are those of tided, and unknown ones as a dash", async () => {
+    await page.waitForFunction(() => document.querySelectorAll(".page.energy table.jobs")[0].rows.length === 5);
+    const rows = await page.$$eval(".page.energy .card:nth-of-type(1) table.jobs tbody tr", (all) => all.map((r) => [...r.cells].map((c) => c.textContent)));
+    assert.deepEqual(rows.map((r) => r[0]), ["jobs", "system", "idle", "unattributed"]);
+    const { parts } = await power();
+    for (const [name, , energy, , basis] of rows) {
+      assert.equal(basis, parts[name].basis);
+      assert.equal(energy === "–", parts[name].uj === null);
+    }
+    assert.ok(rows.some((r) => / J|Wh/.test(r[2])));
+  });
+
+  test("shows the source, and that it is used", async () => {
+    await page.waitForFunction(() => /psys/.test([...document.querySelectorAll(".page.energy table.jobs")].at(-1).innerText));
+    assert.match(await page.$$eval(".page.energy table.jobs", (all) => all.at(-1).innerText), /powercap.*yes/s);
+  });
+
+  // 404: parts that this tided lacks, which the page then leaves out.
+  test("nothing was logged as an error", () => assert.ok(page.complaints.every((c) => /404/.test(c)), page.complaints.join("\n")));
+});
+
+describe("page Energy without a source", { skip: CHROMIUM ? false : "no chromium: scripts/setup.sh ui" }, () => {
+  test("says that nothing is known, and never 0", async () => {
+    const { bed } = await world("power=none");
+    const browser = await launch();
+    try {
+      const page = await openPage(browser, (await bed.dashboard()).link);
+      await show(page);
+      await page.waitForFunction(() => /unknown/.test(document.querySelector(".energy .tile").innerText));
+      const tiles = await textOf(page, ".energy .tiles");
+      assert.match(tiles, /Power now–/);
+      assert.doesNotMatch(tiles, /\b0 W/);
+    } finally {
+      await browser.close();
+      await bed.end();
+    }
+  });
+});
