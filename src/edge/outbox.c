@@ -26,14 +26,16 @@ static const char *const steps[] = {
     "CREATE TABLE total (point TEXT PRIMARY KEY, uj INTEGER NOT NULL, low INTEGER NOT NULL,"
     " high INTEGER NOT NULL, basis INTEGER NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;",
+    "ALTER TABLE total ADD COLUMN raw INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE total ADD COLUMN to_ms INTEGER NOT NULL DEFAULT 0;",
 };
 
 enum statement { ADD, TOTAL, LAST, NEXT, RECEIPT, COUNT, RESERVE, STATEMENT_MAX };
 
 static const char *const statement_text[] = {
     [ADD] = "INSERT INTO record VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-    [TOTAL] = "INSERT OR REPLACE INTO total VALUES (?1, ?2, ?3, ?4, ?5)",
-    [LAST] = "SELECT uj, low, high, basis FROM total WHERE point = ?1",
+    [TOTAL] = "INSERT OR REPLACE INTO total VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    [LAST] = "SELECT uj, low, high, basis, raw, to_ms FROM total WHERE point = ?1",
     [NEXT] = "SELECT seq, point, from_ms, to_ms, mono_ns, uj, low, high, basis, gap FROM record"
              " WHERE seq > ?1 ORDER BY seq LIMIT ?2",
     [RECEIPT] = "DELETE FROM record WHERE seq <= ?1",
@@ -249,23 +251,25 @@ uint64_t outbox_boot(const struct outbox *o)
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-int outbox_last(struct outbox *o, const char *point, struct energy_range *ret)
+int outbox_last(struct outbox *o, const char *point, struct outbox_record *ret)
 {
     sqlite3_stmt *s = o->statement[LAST];
     int r = -ENOENT;
 
     for (size_t i = o->n_waiting; i-- > 0;)
         if (strcmp(o->waiting[i].point, point) == 0) {
-            *ret = o->waiting[i].total;
+            *ret = o->waiting[i];
             return 0;
         }
     sqlite3_bind_text(s, 1, point, -1, SQLITE_STATIC);
     if (sqlite3_step(s) == SQLITE_ROW) {
-        *ret = (struct energy_range){
-            .uj = (uint64_t)sqlite3_column_int64(s, 0),
-            .low_uj = (uint64_t)sqlite3_column_int64(s, 1),
-            .high_uj = (uint64_t)sqlite3_column_int64(s, 2),
-            .basis = (uint32_t)sqlite3_column_int64(s, 3),
+        *ret = (struct outbox_record){
+            .total = {.uj = (uint64_t)sqlite3_column_int64(s, 0),
+                      .low_uj = (uint64_t)sqlite3_column_int64(s, 1),
+                      .high_uj = (uint64_t)sqlite3_column_int64(s, 2),
+                      .basis = (uint32_t)sqlite3_column_int64(s, 3)},
+            .raw_uj = (uint64_t)sqlite3_column_int64(s, 4),
+            .to_ms = (uint64_t)sqlite3_column_int64(s, 5),
         };
         r = 0;
     }
@@ -327,6 +331,8 @@ static int write_one(struct outbox *o, const struct outbox_record *r)
         sqlite3_bind_int64(total, 2 + i, (int64_t)value);
     }
     sqlite3_bind_int64(add, 10, r->gap_ms);
+    sqlite3_bind_int64(total, 6, (int64_t)r->raw_uj);
+    sqlite3_bind_int64(total, 7, (int64_t)r->to_ms);
     error = finish(add);
     return error ? error : finish(total);
 }

@@ -27,6 +27,7 @@ struct outbox_record {
     uint64_t from_ms, to_ms;      /* wall clock */
     uint64_t mono_ns;             /* monotonic time of the end */
     struct energy_range total;    /* since @boot began */
+    uint64_t raw_uj;              /* the meter's own counter, for a restart; not sent; 0: none */
     uint32_t gap_ms;              /* of from … to, of which nothing is known */
 };
 
@@ -43,8 +44,9 @@ struct outbox *outbox_close(struct outbox *o); /* flushes; NULL is fine; returns
 
 uint64_t outbox_boot(const struct outbox *o);
 
-/* The newest total of a point, from before a restart, too. Returns 0 or -ENOENT. */
-int outbox_last(struct outbox *o, const char *point, struct energy_range *ret);
+/* Total, time and raw_uj of a point's newest record, also after its receipt. Returns 0 or -ENOENT.
+ */
+int outbox_last(struct outbox *o, const char *point, struct outbox_record *ret);
 
 /* Takes a record for the next flush; gives it boot and seq. */
 void outbox_put(struct outbox *o, struct outbox_record *r);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +55,7 @@ static void put(struct outbox *o, const char *point, uint64_t i)
         .to_ms = BEGIN + i * 1000 + 1000,
         .mono_ns = i,
         .total = {i * 5000000, i * 4900000, i * 5100000, POWER_MEASURED},
+        .raw_uj = 1000 + i,
         .gap_ms = 10,
     };
 
@@ -128,20 +130,22 @@ static void what_was_flushed_outlives_the_process(void **state)
 static void totals_go_on_after_a_restart(void **state)
 {
     struct outbox *o = new_box(1 << 20);
-    struct energy_range total;
+    struct outbox_record last;
 
-    assert_int_equal(outbox_last(o, "machine", &total), -ENOENT);
+    assert_int_equal(outbox_last(o, "machine", &last), -ENOENT);
     put(o, "machine", 3);
-    assert_int_equal(outbox_last(o, "machine", &total), 0); /* not written yet */
-    assert_int_equal(total.uj, 15000000);
+    assert_int_equal(outbox_last(o, "machine", &last), 0); /* not written yet */
+    assert_int_equal(last.total.uj, 15000000);
     read_all(o);
     outbox_receipt(o, BOOT, got[0].seq);
     outbox_close(o);
     assert_int_equal(outbox_open(path, 1 << 20, BOOT + 5, &o, &err), 0);
     assert_int_equal(outbox_boot(o), BOOT); /* the file's */
     assert_int_equal(outbox_count(o), 0);
-    assert_int_equal(outbox_last(o, "machine", &total), 0);
-    assert_int_equal(total.uj, 15000000);
+    assert_int_equal(outbox_last(o, "machine", &last), 0);
+    assert_int_equal(last.raw_uj, 1003);
+    assert_int_equal(last.to_ms, BEGIN + 4000);
+    assert_int_equal(last.total.uj, 15000000);
     outbox_close(o);
 }
 
@@ -194,7 +198,7 @@ static void a_full_disk_keeps_records_in_memory(void **state)
 {
     struct outbox *o = new_box(1 << 20);
     struct rlimit limit, old;
-    struct energy_range total;
+    struct outbox_record last;
 
     put(o, "machine", 0);
     assert_int_equal(outbox_flush(o, &err), 0);
@@ -215,8 +219,8 @@ static void a_full_disk_keeps_records_in_memory(void **state)
     assert_int_equal(outbox_flush(o, &err), 0); /* there is room again */
     outbox_close(o);
     o = open_box(1 << 20);
-    assert_int_equal(outbox_last(o, "meter:a", &total), 0);
-    assert_int_equal(total.uj, UINT64_C(5000) * 5000000);
+    assert_int_equal(outbox_last(o, "meter:a", &last), 0);
+    assert_int_equal(last.total.uj, UINT64_C(5000) * 5000000);
     outbox_close(o);
 }
 
@@ -242,6 +246,44 @@ static void a_damaged_file_is_moved_aside(void **state)
     outbox_close(o);
 }
 
+/* The file of the first version that was committed. */
+static void a_file_of_the_first_version_is_upgraded(void **state)
+{
+    struct outbox_record last;
+    struct outbox *o;
+    sqlite3 *db;
+
+    outbox_close(new_box(1 << 20));
+    unlink(path);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(
+        sqlite3_exec(
+            db,
+            "CREATE TABLE record (seq INTEGER PRIMARY KEY, point TEXT NOT NULL, from_ms INTEGER "
+            "NOT "
+            "NULL, to_ms INTEGER NOT NULL, mono_ns INTEGER NOT NULL, uj INTEGER NOT NULL, low "
+            "INTEGER "
+            "NOT NULL, high INTEGER NOT NULL, basis INTEGER NOT NULL, gap INTEGER NOT NULL);"
+            "CREATE TABLE total (point TEXT PRIMARY KEY, uj INTEGER NOT NULL, low INTEGER NOT NULL,"
+            " high INTEGER NOT NULL, basis INTEGER NOT NULL) WITHOUT ROWID;"
+            "CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;"
+            "INSERT INTO meta VALUES ('boot', 77), ('seq', 100000);"
+            "INSERT INTO record VALUES (5, 'area', 1, 2, 3, 40, 30, 50, 4, 0);"
+            "INSERT INTO total VALUES ('area', 40, 30, 50, 4); PRAGMA user_version = 1",
+            NULL, NULL, NULL),
+        SQLITE_OK);
+    sqlite3_close(db);
+    o = open_box(1 << 20);
+    assert_int_equal(outbox_last(o, "area", &last), 0);
+    assert_int_equal(last.total.high_uj, 50);
+    assert_int_equal(last.raw_uj, 0);
+    put(o, "area", 1);
+    read_all(o);
+    assert_int_equal(n, 2);
+    assert_true(got[1].seq > 100000);
+    outbox_close(o);
+}
+
 static void what_cannot_be_opened_is_said(void **state)
 {
     struct outbox *o;
@@ -259,6 +301,7 @@ int main(void)
         cmocka_unit_test(a_full_file_loses_resolution_and_no_energy),
         cmocka_unit_test(a_full_disk_keeps_records_in_memory),
         cmocka_unit_test(a_damaged_file_is_moved_aside),
+        cmocka_unit_test(a_file_of_the_first_version_is_upgraded),
         cmocka_unit_test(what_cannot_be_opened_is_said),
     };
     char command[160];

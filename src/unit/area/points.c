@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit/area/points.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/muldiv.h"
+
+#define METER_MS  10000
+#define SILENT_NS (120 * NS_PER_S) /* an older power is not the present one */
+
+/* One point's record in the making. */
+struct point {
+    char name[OUTBOX_POINT_MAX];
+    uint64_t from_ns, gap_ns;
+};
+
+struct points {
+    struct device *device; /* borrowed, like the outbox */
+    size_t count;
+    struct outbox *outbox;
+    const struct device *covering; /* NULL: the area is the sum */
+    struct point area, *meter;
+    struct energy_range before; /* of the area's total: what the meters' own totals do not hold */
+    uint64_t meters_ns;         /* when the last records of meters were put */
+};
+
+static struct energy_range area_total(const struct points *p)
+{
+    struct energy_range sum = p->before;
+
+    if (p->covering) {
+        energy_add(&sum, &p->covering->total);
+        return sum;
+    }
+    for (size_t i = 0; i < p->count; i++)
+        energy_add(&sum, &p->device[i].total);
+    return sum;
+}
+
+/*
+ * The area's last record may be younger than the meters' last ones, so their sum may have been
+ * more. The area's total never falls.
+ */
+static void restore_area(struct points *p)
+{
+    struct outbox_record last;
+    struct energy_range sum;
+
+    if (outbox_last(p->outbox, p->area.name, &last) < 0)
+        return;
+    sum = area_total(p);
+    p->before = (struct energy_range){
+        .uj = sub_sat(last.total.uj, sum.uj),
+        .low_uj = sub_sat(last.total.low_uj, sum.low_uj),
+        .high_uj = sub_sat(last.total.high_uj, sum.high_uj),
+        .basis = last.total.basis,
+    };
+    p->before.low_uj = p->before.low_uj < p->before.uj ? p->before.low_uj : p->before.uj;
+    p->before.high_uj = p->before.high_uj > p->before.uj ? p->before.high_uj : p->before.uj;
+}
+
+static void restore_meter(struct points *p, size_t i)
+{
+    struct outbox_record last;
+
+    if (outbox_last(p->outbox, p->meter[i].name, &last) < 0)
+        return;
+    p->device[i].total = last.total;
+    p->device[i].stored_uj = last.raw_uj;
+    p->device[i].stored_ms = last.to_ms;
+}
+
+int points_new(struct device *device, size_t count, struct outbox *outbox, struct points **ret)
+{
+    struct points *p = calloc(1, sizeof(*p));
+
+    if (!p || !(p->meter = calloc(count ? count : 1, sizeof(*p->meter)))) {
+        free(p);
+        return -ENOMEM;
+    }
+    p->device = device;
+    p->count = count;
+    p->outbox = outbox;
+    snprintf(p->area.name, sizeof(p->area.name), "area");
+    for (size_t i = 0; i < count; i++) {
+        snprintf(p->meter[i].name, sizeof(p->meter[i].name), "meter:%s", device[i].config->name);
+        restore_meter(p, i);
+        if (device[i].config->covers_area)
+            p->covering = &device[i];
+    }
+    restore_area(p);
+    *ret = p;
+    return 0;
+}
+
+struct points *points_free(struct points *p)
+{
+    if (p)
+        free(p->meter);
+    free(p);
+    return NULL;
+}
+
+/* The first record has no time before it, so what was used until then is in its total alone. */
+static void put(struct points *p, struct point *point, const struct energy_range *total,
+                uint64_t raw_uj, uint64_t now_ns, uint64_t now_ms)
+{
+    uint64_t lasted_ms = point->from_ns ? (now_ns - point->from_ns) / NS_PER_MS : 0;
+    uint64_t gap_ms = point->gap_ns / NS_PER_MS;
+    struct outbox_record r = {
+        .from_ms = sub_sat(now_ms, lasted_ms),
+        .to_ms = now_ms,
+        .mono_ns = now_ns,
+        .total = *total,
+        .raw_uj = raw_uj,
+        .gap_ms = (uint32_t)(gap_ms < lasted_ms ? gap_ms : lasted_ms),
+    };
+
+    snprintf(r.point, sizeof(r.point), "%s", point->name);
+    outbox_put(p->outbox, &r);
+    point->from_ns = now_ns;
+    point->gap_ns = 0;
+}
+
+/* A meter that was never heard is a gap all the time; others tell theirs. */
+static void collect_gaps(struct points *p, uint64_t second_ns)
+{
+    for (size_t i = 0; i < p->count; i++) {
+        struct device *d = &p->device[i];
+        uint64_t gap = d->counter.time_ns ? d->gap_ns : second_ns;
+
+        d->gap_ns = 0;
+        p->meter[i].gap_ns = add_sat(p->meter[i].gap_ns, gap);
+        if (!p->covering || p->covering == d)
+            p->area.gap_ns = add_sat(p->area.gap_ns, gap);
+    }
+}
+
+static void put_meter(struct points *p, size_t i, uint64_t now_ns, uint64_t now_ms)
+{
+    const struct device *d = &p->device[i];
+    uint64_t raw = d->by_counter ? d->counter.raw_uj : d->stored_uj;
+
+    put(p, &p->meter[i], &d->total, raw, now_ns, now_ms);
+}
+
+void points_tick(struct points *p, uint64_t now_ns, uint64_t now_ms)
+{
+    struct energy_range total = area_total(p);
+
+    collect_gaps(p, p->area.from_ns ? now_ns - p->area.from_ns : 0);
+    put(p, &p->area, &total, 0, now_ns, now_ms);
+    if (p->meters_ns && now_ns - p->meters_ns < METER_MS * NS_PER_MS)
+        return;
+    p->meters_ns = now_ns;
+    for (size_t i = 0; i < p->count; i++)
+        put_meter(p, i, now_ns, now_ms);
+}
+
+struct power_range points_power(const struct points *p, uint64_t now_ns)
+{
+    struct power_range sum = {0};
+
+    for (size_t i = 0; i < p->count; i++) {
+        const struct device *d = &p->device[i];
+
+        if (p->covering && p->covering != d)
+            continue;
+        if (d->power.basis == POWER_UNKNOWN || now_ns - d->power_ns > SILENT_NS)
+            return (struct power_range){0};
+        sum.uw = add_sat(sum.uw, d->power.uw);
+        sum.low_uw = add_sat(sum.low_uw, d->power.low_uw);
+        sum.high_uw = add_sat(sum.high_uw, d->power.high_uw);
+        sum.basis = POWER_MEASURED;
+    }
+    return sum;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the area used, in records for the outbox: `area` each second, `meter:NAME` each ten. The
+ * area is the meter that covers it, else the sum of all meters. The event loop's thread; area.c
+ * calls it.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include "edge/outbox.h"
+#include "unit/device/device.h"
+
+struct points;
+
+/* Totals go on where the outbox's last records ended. Borrows devices and outbox. */
+int points_new(struct device *device, size_t count, struct outbox *outbox, struct points **ret);
+struct points *points_free(struct points *p);
+
+/* Once a second: puts the records that are due. */
+void points_tick(struct points *p, uint64_t now_ns, uint64_t now_ms);
+
+/* What the area draws now; POWER_UNKNOWN: nobody knows, or a meter of it is not heard. */
+struct power_range points_power(const struct points *p, uint64_t now_ns);

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit/device/device.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/muldiv.h"
+
+#define CLOCK_SLACK_MS 60000
+#define QUIET_S        60 /* a plug tells its power so often, if its period is not said */
+
+static void tell(struct device *d, const char *problem)
+{
+    if (strcmp(d->problem, problem) == 0)
+        return;
+    snprintf(d->problem, sizeof(d->problem), "%s", problem);
+    d->trouble(d->arg, d);
+}
+
+void device_lost(struct device *d, const char *fmt, ...)
+{
+    char text[sizeof(d->problem)];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    d->power.basis = POWER_UNKNOWN;
+    tell(d, text);
+}
+
+/* What a reading was taken for, told once; the counter has noted its gap. */
+static bool understood(struct device *d, enum counter_news news, uint64_t gap_before_ns)
+{
+    d->gap_ns = add_sat(d->gap_ns, d->counter.gap_ns - gap_before_ns);
+    if (news == COUNTER_LIE) {
+        tell(d, "it tells more than anything of its kind can draw");
+        return false;
+    }
+    tell(d, news == COUNTER_RESET ? "its counter began anew" : "");
+    return news == COUNTER_OK || news == COUNTER_WRAPPED;
+}
+
+static void add(struct device *d, uint64_t uj)
+{
+    struct energy_range more = energy_within(uj, d->config->error_permille, POWER_MEASURED);
+
+    energy_add(&d->total, &more);
+}
+
+/*
+ * The meter went on counting while this process was away: its counter tells what was used
+ * meanwhile, if it is the same counter still. The wall clock may have been set, so a little more is
+ * believed.
+ */
+static void bridge(struct device *d, uint64_t raw_uj)
+{
+    uint64_t most_uw = d->config->most_uw ? d->config->most_uw : POWER_UW_MAX;
+    uint64_t away_ns = (sub_sat(clock_real_ms(), d->stored_ms) + CLOCK_SLACK_MS) * NS_PER_MS;
+
+    if (d->stored_uj && raw_uj >= d->stored_uj &&
+        raw_uj - d->stored_uj <= mul_div(most_uw, away_ns, NS_PER_S))
+        add(d, raw_uj - d->stored_uj);
+    d->stored_uj = 0;
+}
+
+void device_energy(struct device *d, uint64_t now_ns, uint64_t raw_uj)
+{
+    uint64_t uj, gap = d->counter.gap_ns;
+
+    bridge(d, raw_uj);
+    if (!d->by_counter) /* its watts, if it told any first, are not counted twice */
+        d->counter = (struct counter){.most_uw = d->config->most_uw, .gap_ns = gap};
+    d->by_counter = true;
+    if (understood(d, counter_read(&d->counter, now_ns, raw_uj, &uj), gap))
+        add(d, uj);
+}
+
+void device_watts(struct device *d, uint64_t now_ns, uint64_t uw)
+{
+    uint64_t most = d->config->most_uw ? d->config->most_uw : POWER_UW_MAX;
+    uint64_t uj, gap = d->counter.gap_ns;
+    uint64_t quiet = (d->config->period_s ? d->config->period_s : QUIET_S) * NS_PER_S;
+    struct energy_range second;
+
+    if (uw > most) {
+        device_lost(d, "it tells %llu W, more than it can draw",
+                    (unsigned long long)(uw / 1000000));
+        return;
+    }
+    second = energy_within(uw, d->config->error_permille, POWER_MEASURED); /* uJ of one second */
+    d->power = (struct power_range){second.uj, second.low_uj, second.high_uj, second.basis};
+    d->power_ns = now_ns;
+    if (!d->by_counter &&
+        understood(d, counter_watts(&d->counter, now_ns, uw, d->last_uw, quiet, &uj), gap))
+        add(d, uj);
+    d->last_uw = uw;
+}

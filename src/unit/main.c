@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tide-power's command line; one thread. */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <systemd/sd-daemon.h>
+#include <systemd/sd-event.h>
+
+#include "unit/area/area.h"
+#include "unit/log.h"
+
+#define EXIT_USAGE 2
+#define CONFIG     "/etc/tide/tide-power.conf"
+
+static const char usage[] = "Usage: tide-power [OPTION]...\n"
+                            "Measures an area's energy: reads its meters, keeps what they tell "
+                            "until the hub has stored it.\n"
+                            "\n"
+                            "  --config FILE   configuration instead of " CONFIG "\n"
+                            "  --check         say what is wrong with the configuration, and end\n"
+                            "  --help, --version\n";
+
+enum option_id { OPTION_CONFIG = 256, OPTION_CHECK, OPTION_HELP, OPTION_VERSION };
+
+static const struct option options[] = {
+    {"config", required_argument, NULL, OPTION_CONFIG},
+    {"check", no_argument, NULL, OPTION_CHECK},
+    {"help", no_argument, NULL, OPTION_HELP},
+    {"version", no_argument, NULL, OPTION_VERSION},
+    {NULL, 0, NULL, 0},
+};
+
+static int run(const struct unit_config *config)
+{
+    struct error err = {0};
+    struct area *area;
+    sd_event *event;
+    sigset_t signals;
+    int r;
+
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    r = sd_event_new(&event);
+    if (r >= 0)
+        r = sd_event_add_signal(event, NULL, SIGTERM, NULL, NULL);
+    if (r >= 0)
+        r = sd_event_add_signal(event, NULL, SIGINT, NULL, NULL);
+    if (r < 0) {
+        unit_log("cannot make an event loop: %s", strerror(-r));
+        return EXIT_FAILURE;
+    }
+    r = area_new(event, config, &area, &err);
+    if (r < 0) {
+        unit_log("%s", err.text);
+        sd_event_unref(event);
+        return EXIT_FAILURE;
+    }
+    unit_log("%s: %u meters", config->name, config->meters);
+    sd_notify(0, "READY=1");
+    r = sd_event_loop(event);
+    sd_notify(0, "STOPPING=1");
+    area_free(area);
+    sd_event_unref(event);
+    return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(int argc, char **argv)
+{
+    static struct unit_config config;
+    const char *file = CONFIG;
+    struct error err;
+    bool check = false;
+    int option;
+
+    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        switch (option) {
+        case OPTION_CONFIG:
+            file = optarg;
+            break;
+        case OPTION_CHECK:
+            check = true;
+            break;
+        case OPTION_HELP:
+            fputs(usage, stdout);
+            return 0;
+        case OPTION_VERSION:
+            puts("tide-power " TIDE_VERSION);
+            return 0;
+        default:
+            fputs("Try 'tide-power --help'.\n", stderr);
+            return EXIT_USAGE;
+        }
+    }
+    if (optind < argc) {
+        fprintf(stderr, "tide-power: unexpected argument '%s'\n", argv[optind]);
+        return EXIT_USAGE;
+    }
+    if (unit_config_load(file, &config, &err) < 0) {
+        unit_log("%s", err.text);
+        return EXIT_FAILURE;
+    }
+    if (check) {
+        printf("%s: unit %s, %u meters\n", file, config.name, config.meters);
+        return 0;
+    }
+    return run(&config);
+}

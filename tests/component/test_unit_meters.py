@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tide-power with real brokers: meters of every kind become records at the parent, and nothing is lost."""
+import json
+import pathlib
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "plant"))
+import rig  # noqa: E402
+
+GUARD_S = rig.GUARD_S
+pytestmark = pytest.mark.skipif(bool(rig.missing()), reason=f"not installed: {', '.join(rig.missing())}")
+
+
+class Parent:
+    """Reads what a unit sends, and stores it: a set of records. Receipts only if asked for."""
+
+    def __init__(self, broker, name="lab3"):
+        self.name, self.broker = name, broker
+        self.records, self.states, self.draws, self.double = {}, [], [], 0
+        self.giving = True
+        self.news = queue.Queue()
+        self.listen()
+
+    def listen(self):
+        self.process = subprocess.Popen(
+            ["mosquitto_sub", "-p", str(self.broker.port), "-q", "1", "-v", "-t", f"tide/1/{self.name}/up/#"],
+            stdout=subprocess.PIPE, text=True)
+        threading.Thread(target=self.read, args=(self.process,), daemon=True).start()
+
+    def read(self, process):
+        for line in process.stdout:
+            topic, text = line.split(" ", 1)
+            self.take(topic.rsplit("/", 1)[1], json.loads(text))
+            self.news.put(None)
+
+    def take(self, leaf, message):
+        if leaf == "state":
+            self.states.append(message)
+        elif leaf == "demand":
+            self.draws.append(message.get("draw"))
+        elif leaf == "energy":
+            for r in message["records"]:
+                key = (message["boot"], r["seq"])
+                self.double += key in self.records
+                assert self.records.setdefault(key, r) == r
+            if self.giving:
+                self.receipt(message["boot"], message["records"][-1]["seq"])
+
+    def receipt(self, boot, seq):
+        self.broker.publish(f"tide/1/{self.name}/down/receipt", json.dumps({"v": 1, "boot": boot, "seq": seq}))
+
+    def of(self, point):
+        return [r for _, r in sorted(self.records.items()) if r["point"] == point]
+
+    def wait(self, good):
+        until = time.monotonic() + GUARD_S
+        while not good(self):
+            try:
+                self.news.get(timeout=max(until - time.monotonic(), 0.01))
+            except queue.Empty:
+                if time.monotonic() > until:
+                    raise TimeoutError(f"{GUARD_S} s; states {self.states}, {len(self.records)} records, "
+                                       f"draws {self.draws[-3:]}") from None
+        return self
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait(GUARD_S)
+
+
+class Unit:
+    """A running tide-power."""
+
+    def __init__(self, program, folder, text):
+        self.folder, self.program = pathlib.Path(folder), program
+        self.folder.mkdir(exist_ok=True)
+        self.conf = self.folder / "tide-power.conf"
+        self.conf.write_text(text + f"\n[unit]\nstate-dir = {self.folder}\n")
+        self.lines = []
+        self.begin()
+
+    def begin(self):
+        self.process = subprocess.Popen([self.program, "--config", self.conf], stderr=subprocess.PIPE, text=True)
+        threading.Thread(target=self.read, args=(self.process,), daemon=True).start()
+
+    def read(self, process):
+        for line in process.stderr:
+            self.lines.append(line.rstrip("\n"))
+
+    def wait_line(self, part, since=0):
+        until = time.monotonic() + GUARD_S
+        while time.monotonic() < until:
+            if any(part in line for line in self.lines[since:]):
+                return
+            time.sleep(0.05)
+        raise TimeoutError(f"no '{part}' in {self.lines}")
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(GUARD_S)
+
+    def end(self):
+        self.process.terminate()
+        return self.process.wait(GUARD_S)
+
+
+@pytest.fixture
+def program(build_dir):
+    if not (build_dir / "tide-power").exists():
+        pytest.skip("tide-power was not built: libmosquitto is missing")
+    return build_dir / "tide-power"
+
+
+@pytest.fixture
+def bed(tmp_path, program):
+    """What ends with the test: bed.broker(), bed.unit(text), bed.parent(broker), bed.keep(thing)."""
+    class Bed:
+        things = []
+
+        def keep(self, thing):
+            self.things.append(thing)
+            return thing
+
+        def broker(self, name="broker"):
+            (tmp_path / name).mkdir()
+            return self.keep(rig.Broker(tmp_path / name))
+
+        def unit(self, text):
+            return self.keep(Unit(program, tmp_path / "unit", text))
+
+        def parent(self, broker):
+            return self.keep(Parent(broker))
+
+    bed = Bed()
+    yield bed
+    for thing in reversed(bed.things):
+        if thing.process.poll() is None:
+            thing.process.send_signal(signal.SIGCONT)
+            thing.end()
+
+
+def conf(local=None, uplink=None, meters=""):
+    text = "[unit]\nname = lab3\n"
+    text += f"[local]\nbroker = 127.0.0.1:{local.port}\n" if local else ""
+    text += f"[uplink]\nbroker = 127.0.0.1:{uplink.port}\n" if uplink else ""
+    return text + meters
+
+
+PLUGS = """
+[meter plug1]
+kind = tasmota
+topic = plug1
+[meter plug2]
+kind = shelly
+topic = plug2
+[meter plug3]
+kind = json
+topic = plug3
+energy-path = energy
+power-path = power
+"""
+
+
+def test_plugs_of_every_kind_become_records(bed):
+    local, uplink = bed.broker("local"), bed.broker("uplink")
+    parent = bed.parent(uplink)
+    bed.unit(conf(local, uplink, PLUGS))
+    bed.keep(rig.Plugs(local, "tasmota:plug1=1000W", "shelly:plug2=500W", "json:plug3=250W", period=0.5))
+    parent.wait(lambda p: p.draws and p.draws[-1] and abs(p.draws[-1]["uw"] - 1750e6) < 20e6)
+    parent.wait(lambda p: len(p.of("area")) >= 12 and len(p.of("meter:plug2")) >= 2)
+    first, last = parent.of("area")[2], parent.of("area")[-1]
+    watts = (last["uj"] - first["uj"]) / (last["to"] - first["to"]) / 1000
+    assert 1000 < watts < 2500  # Tasmota counts whole Wh: 3.6 kJ more or less in some seconds
+    assert all(r["low"] <= r["uj"] <= r["high"] for r in parent.records.values())
+    assert all(a["uj"] <= b["uj"] for a, b in zip(parent.of("area"), parent.of("area")[1:]))
+    assert parent.states[-1]["online"] and parent.states[-1]["role"] == "unit"
+
+
+def test_a_modbus_meter_covers_the_area(bed, build_dir, tmp_path):
+    uplink = bed.broker()
+    parent = bed.parent(uplink)
+    meter = bed.keep(rig.Meter(build_dir, tmp_path / "plant", 1, "--modbus", "0", "--lifetime", "1000"))
+    unit = bed.unit(conf(None, uplink, f"[meter wall]\nkind = modbus\naddress = 127.0.0.1:{meter.port}\ncovers = area\n"))
+    parent.wait(lambda p: p.draws and p.draws[-1] and p.draws[-1]["uw"] > 1e6)
+    parent.wait(lambda p: len(p.of("area")) >= 8 and p.of("area")[-1]["uj"] > 0)
+    assert parent.of("area")[-1]["uj"] < 3.6e12  # not the meter's lifetime
+    meter.process.send_signal(signal.SIGSTOP)
+    unit.wait_line("meter wall: 127.0.0.1")
+    parent.wait(lambda p: p.draws[-1] is None)  # nobody knows what it draws, which is not 0 W
+    meter.process.send_signal(signal.SIGCONT)
+    parent.wait(lambda p: p.draws[-1] is not None)
+
+
+def test_nothing_is_lost_without_parent_broker_or_process(bed):
+    local, uplink = bed.broker("local"), bed.broker("uplink")
+    parent = bed.parent(uplink)
+    unit = bed.unit(conf(local, uplink, PLUGS))
+    bed.keep(rig.Plugs(local, "tasmota:plug1=100W", "shelly:plug2=5000W", "json:plug3=10W", period=0.3))
+    parent.wait(lambda p: len(p.of("area")) >= 10)
+    uplink.kill()
+    unit.wait_line("records wait in the outbox")
+    time.sleep(2)
+    unit.kill()  # with records that nobody has
+    unit.begin()
+    time.sleep(2)
+    known = dict(parent.records)
+    uplink.start()
+    parent.listen()
+    unit.wait_line("uplink: connected", since=len(unit.lines))
+    parent.wait(lambda p: len(p.of("area")) >= len([r for r in known.values() if r["point"] == "area"]) + 10)
+    area = parent.of("area")
+    assert all(a["uj"] <= b["uj"] for a, b in zip(area, area[1:]))  # totals go on after the restart
+    times = [r["to"] for r in area]
+    assert max(b - a for a, b in zip(times, times[1:])) < 4000  # no hole but that of the restart
+    parent.wait(lambda p: len(p.of("meter:plug2")) >= 3)
+    first, last = parent.of("meter:plug2")[0], parent.of("meter:plug2")[-1]
+    watts = (last["uj"] - first["uj"]) / (last["to"] - first["to"]) / 1000
+    assert 4500 < watts < 5500  # the plug's own counter tells what it used while tide-power was dead
+
+
+def test_records_without_receipt_are_sent_again(bed):
+    uplink = bed.broker()
+    parent = bed.parent(uplink)
+    parent.giving = False
+    bed.unit(conf(None, uplink))
+    parent.wait(lambda p: len(p.records) >= 10)
+    (boot, seq) = max(parent.records)
+    uplink.kill()
+    uplink.start()
+    parent.end()
+    parent.listen()
+    parent.wait(lambda p: p.double >= 10)  # at the new connection
+    parent.giving = True
+    parent.wait(lambda p: max(p.records)[1] > seq + 10)
+    assert boot == max(parent.records)[0]
+
+
+def test_a_lying_plug_adds_nothing(bed):
+    local, uplink = bed.broker("local"), bed.broker("uplink")
+    parent = bed.parent(uplink)
+    unit = bed.unit(conf(local, uplink, "[meter p]\nkind = tasmota\ntopic = p\nmost = 3 kW\n"))
+    unit.wait_line("local: connected")
+
+    def say(total, power):
+        local.publish("tele/p/SENSOR", f'{{"ENERGY":{{"Total":{total},"Power":{power}}}}}')
+
+    say(100, 50)
+    parent.wait(lambda p: p.draws and p.draws[-1] and p.draws[-1]["uw"] == 50e6)
+    say(-5, 50)
+    unit.wait_line("negative")
+    parent.wait(lambda p: p.draws[-1] is None)
+    local.publish("tele/p/SENSOR", '{"ENERGY":{"Total":NaN}}')
+    unit.wait_line("no number")
+    say(9999, 50)  # a spike
+    unit.wait_line("more than anything of its kind can draw")
+    say(100.5, 50)
+    say(100, 1e12)
+    unit.wait_line("more than it can draw")
+    parent.wait(lambda p: len(p.of("area")) >= 10)
+    assert parent.of("area")[-1]["uj"] < 3.6e12
+
+
+def test_mistakes_are_told_before_anything_starts(program, tmp_path):
+    file = tmp_path / "x.conf"
+    file.write_text("[unit]\nname = lab3\n[meter a]\nkind = tasmoto\n")
+    done = subprocess.run([program, "--check", "--config", file], capture_output=True, text=True, timeout=GUARD_S,
+                          check=False)
+    assert done.returncode == 1
+    assert f"{file}:4: unknown kind 'tasmoto'; did you mean tasmota" in done.stderr
+    file.write_text("[unit]\nname = lab3\n[uplink]\nbroker = hub.example.org\n")
+    done = subprocess.run([program, "--config", file], capture_output=True, text=True, timeout=GUARD_S, check=False)
+    assert done.returncode == 1
+    assert "needs TLS" in done.stderr or "outbox" in done.stderr
+
+
+def test_a_broker_that_is_not_there_is_said_once(bed):
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    unit = bed.unit(f"[unit]\nname = lab3\n[uplink]\nbroker = 127.0.0.1:{port}\n")
+    unit.wait_line("uplink: 127.0.0.1:")
+    time.sleep(4)
+    assert len([line for line in unit.lines if "uplink" in line]) == 1
+    assert unit.end() == 0
