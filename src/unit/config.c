@@ -10,9 +10,11 @@
 
 #include "base/cleanup.h"
 #include "base/moment.h"
+#include "base/muldiv.h"
 #include "base/size.h"
 #include "base/suggest.h"
 #include "base/wholefile.h"
+#include "power/cap/caps.h"
 #include "power/measure/amount.h"
 #include "unit/device/kinds.h"
 
@@ -29,6 +31,7 @@ enum section {
     SECTION_LOCAL,
     SECTION_UPLINK,
     SECTION_METER,
+    SECTION_CHILD,
     SECTION_LIMITS
 };
 
@@ -36,11 +39,9 @@ static const struct {
     const char *word;
     enum section section;
     bool named; /* [meter NAME] */
-} sections[] = {{"unit", SECTION_UNIT, false},
-                {"local", SECTION_LOCAL, false},
-                {"uplink", SECTION_UPLINK, false},
-                {"meter", SECTION_METER, true},
-                {"limits", SECTION_LIMITS, false}};
+} sections[] = {{"unit", SECTION_UNIT, false},     {"local", SECTION_LOCAL, false},
+                {"uplink", SECTION_UPLINK, false}, {"meter", SECTION_METER, true},
+                {"child", SECTION_CHILD, true},    {"limits", SECTION_LIMITS, false}};
 
 struct reader {
     const char *file;
@@ -48,6 +49,7 @@ struct reader {
     enum section section;
     struct unit_config *config;
     struct meter_config *meter; /* of the section */
+    struct child_config *child;
     struct error *err;
 };
 
@@ -172,9 +174,30 @@ static int unknown_key(struct reader *r, const char *key, const char *const *kno
                 : wrong(r, "unknown key '%s' in this section", key);
 }
 
+static int take_cap_kind(struct reader *r, const char *value)
+{
+    for (uint32_t kind = 0; kind < CAP_KIND_MAX; kind++)
+        if (strcmp(value, cap_kind_name((enum cap_kind)kind)) == 0) {
+            r->config->kind = kind;
+            return 0;
+        }
+    return wrong(r, "'%s' is none of breaker, budget, advice", value);
+}
+
+static int set_child(struct reader *r, const char *key, const char *value)
+{
+    static const char *const keys[] = {"floor", "most"};
+
+    if (strcmp(key, "floor") == 0)
+        return take_watts(r, value, &r->child->floor_uw);
+    if (strcmp(key, "most") == 0)
+        return take_watts(r, value, &r->child->most_uw);
+    return unknown_key(r, key, keys, ARRAY_LEN(keys));
+}
+
 static int set_unit(struct reader *r, const char *key, const char *value)
 {
-    static const char *const keys[] = {"name", "state-dir"};
+    static const char *const keys[] = {"name", "state-dir", "cap", "kind"};
 
     if (strcmp(key, "name") == 0) {
         if (!edge_name_valid(value))
@@ -184,6 +207,10 @@ static int set_unit(struct reader *r, const char *key, const char *value)
     }
     if (strcmp(key, "state-dir") == 0)
         return take_path(r, value, r->config->state_dir);
+    if (strcmp(key, "cap") == 0)
+        return take_watts(r, value, &r->config->cap_uw);
+    if (strcmp(key, "kind") == 0)
+        return take_cap_kind(r, value);
     return unknown_key(r, key, keys, ARRAY_LEN(keys));
 }
 
@@ -284,6 +311,8 @@ static int set(struct reader *r, const char *key, const char *value)
         return set_broker(r, key, value);
     case SECTION_METER:
         return set_meter(r, key, value);
+    case SECTION_CHILD:
+        return set_child(r, key, value);
     case SECTION_LIMITS:
         return set_limit(r, key, value);
     default:
@@ -314,6 +343,22 @@ static int begin_meter(struct reader *r, const char *name)
     return take_text(r, name, r->meter->name, sizeof(r->meter->name));
 }
 
+static int begin_child(struct reader *r, const char *name)
+{
+    struct unit_config *c = r->config;
+
+    if (!edge_name_valid(name))
+        return wrong(r, "'%s' is no name of a child: a-z, 0-9 and dashes inside", name);
+    for (unsigned i = 0; i < c->children; i++)
+        if (strcmp(c->child[i].name, name) == 0)
+            return wrong(r, "child '%s' stands in line %u already", name, c->child[i].line);
+    if (c->children == CONFIG_CHILDREN_MAX)
+        return wrong(r, "more than %d children", CONFIG_CHILDREN_MAX);
+    r->child = &c->child[c->children++];
+    *r->child = (struct child_config){.line = r->line};
+    return take_text(r, name, r->child->name, sizeof(r->child->name));
+}
+
 static int begin_section(struct reader *r, char *text)
 {
     char *end = strchr(text, ']'), *name = strchr(text, ' ');
@@ -330,10 +375,13 @@ static int begin_section(struct reader *r, char *text)
             return wrong(r, sections[i].named ? "[%s] needs a name: [%s NAME]" : "[%s] has no name",
                          text, text);
         r->section = sections[i].section;
-        return sections[i].named ? begin_meter(r, name) : 0;
+        return r->section == SECTION_METER   ? begin_meter(r, name)
+               : r->section == SECTION_CHILD ? begin_child(r, name)
+                                             : 0;
     }
-    return wrong(r, "unknown section [%s]; there are unit, local, uplink, meter NAME, limits",
-                 text);
+    return wrong(
+        r, "unknown section [%s]; there are unit, local, uplink, meter NAME, child NAME, limits",
+        text);
 }
 
 static char *trim(char *text)
@@ -379,6 +427,29 @@ static int check_broker(struct reader *r, const char *name, struct broker_config
     return 0;
 }
 
+/* Floors are what children fall to: together they have to fit. */
+static int check_children(struct reader *r)
+{
+    const struct unit_config *c = r->config;
+    uint64_t floors = 0;
+
+    if (c->children && !c->local.named)
+        return wrong(r, "children speak by MQTT: [local] needs broker=");
+    if (!c->children != !c->cap_uw)
+        return wrong(r, c->cap_uw ? "[unit] has a cap and no [child NAME] to divide it among"
+                                  : "children need [unit] cap=");
+    for (unsigned i = 0; i < c->children; i++) {
+        const struct child_config *k = &c->child[i];
+
+        r->line = k->line;
+        if (k->most_uw && k->most_uw < k->floor_uw)
+            return wrong(r, "child '%s': most= is less than floor=", k->name);
+        floors = add_sat(floors, k->floor_uw);
+    }
+    r->line = 0;
+    return floors <= c->cap_uw ? 0 : wrong(r, "the floors of all children exceed cap=");
+}
+
 static int check(struct reader *r)
 {
     struct unit_config *c = r->config;
@@ -388,6 +459,8 @@ static int check(struct reader *r)
     if (!c->name[0])
         return wrong(r, "[unit] needs name=");
     if (check_broker(r, "local", &c->local) < 0 || check_broker(r, "uplink", &c->uplink) < 0)
+        return -EINVAL;
+    if (check_children(r) < 0)
         return -EINVAL;
     for (unsigned i = 0; i < c->meters; i++) {
         struct meter_config *m = &c->meter[i];

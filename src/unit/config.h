@@ -13,10 +13,11 @@
 #include "base/error.h"
 #include "edge/topic.h"
 
-#define CONFIG_BYTES_MAX  (256 * 1024)
-#define CONFIG_METERS_MAX 256
-#define CONFIG_TEXT_MAX   128
-#define CONFIG_PATH_MAX   256
+#define CONFIG_BYTES_MAX    (256 * 1024)
+#define CONFIG_METERS_MAX   256
+#define CONFIG_CHILDREN_MAX 256
+#define CONFIG_TEXT_MAX     128
+#define CONFIG_PATH_MAX     256
 
 struct device_ops;
 
@@ -44,8 +45,19 @@ struct broker_config {
     char ca[CONFIG_PATH_MAX], cert[CONFIG_PATH_MAX], key[CONFIG_PATH_MAX]; /* empty: none */
 };
 
+/* A machine or an area below this one. */
+struct child_config {
+    unsigned line;
+    char name[EDGE_NAME_MAX];
+    uint64_t floor_uw, most_uw; /* most 0: no bound */
+};
+
 struct unit_config {
     char name[EDGE_NAME_MAX];
+    uint64_t cap_uw; /* of all children together; 0: none */
+    uint32_t kind;   /* enum cap_kind */
+    unsigned children;
+    struct child_config child[CONFIG_CHILDREN_MAX];
     char state_dir[CONFIG_PATH_MAX];
     struct broker_config local, uplink;
     uint64_t outbox_bytes;

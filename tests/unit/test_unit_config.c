@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "power/cap/caps.h"
 #include "unit/config.h"
 #include "unit/device/device.h"
 #include "unit/device/jsonpath.h"
@@ -50,6 +51,12 @@ static const char whole[] = "# an area\n"
                             "energy-path = total[1].e\n"
                             "energy-unit = Wh\n"
                             "power-unit = mW\n"
+                            "[unit]\n"
+                            "cap = 1.2 kW\n"
+                            "kind = budget\n"
+                            "[child a]\n"
+                            "floor = 40 W\n"
+                            "most = 300 W\n"
                             "[limits]\n"
                             "outbox = 2M\n";
 
@@ -74,6 +81,11 @@ static void every_key_is_understood(void **state)
     assert_int_equal(config.meter[2].energy_scale, UINT64_C(3600000000));
     assert_int_equal(config.meter[2].power_scale, 1000);
     assert_int_equal(config.outbox_bytes, 2 << 20);
+    assert_int_equal(config.cap_uw, UINT64_C(1200000000));
+    assert_int_equal(config.kind, CAP_BUDGET);
+    assert_string_equal(config.child[0].name, "a");
+    assert_int_equal(config.child[0].floor_uw, 40000000);
+    assert_int_equal(config.child[0].most_uw, 300000000);
 }
 
 static void a_mistake_is_told_with_its_line(void **state)

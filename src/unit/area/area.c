@@ -8,6 +8,7 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
+#include "unit/area/children.h"
 #include "unit/area/points.h"
 #include "unit/area/uplink.h"
 #include "unit/log.h"
@@ -20,6 +21,7 @@ struct area {
     struct outbox *outbox;
     struct mqtt *local;
     struct uplink *uplink;
+    struct children *children; /* NULL: no cap to divide */
     struct points *points;
     struct device *device;
     size_t devices;
@@ -44,6 +46,8 @@ static void got_local(void *arg, const struct mqtt_message *m)
     for (size_t i = 0; i < a->devices; i++)
         if (a->device[i].config->ops->got)
             a->device[i].config->ops->got(&a->device[i], m, now);
+    if (a->children)
+        children_got(a->children, m);
 }
 
 static void up_local(void *arg, const char *problem)
@@ -122,6 +126,8 @@ static int on_tick(sd_event_source *source, uint64_t usec, void *arg)
     sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
     points_tick(a->points, now, clock_real_ms());
     flush(a);
+    if (a->children)
+        children_tick(a->children);
     if (a->uplink) {
         struct power_range draw = points_power(a->points, now);
 
@@ -155,6 +161,8 @@ static int begin(struct area *a, sd_event *event, struct error *err)
         r = error_set(err, -ENOMEM, "no memory for the meters");
     r = r ? r : open_local(a, event, err);
     r = r ? r : open_devices(a, event, err);
+    if (r == 0 && a->config->children)
+        r = children_new(a->config, a->local, &a->children, err);
     if (r == 0 && a->config->uplink.named)
         r = uplink_new(event, a->config, a->outbox, &a->uplink, err);
     if (r == 0 && sd_event_add_time_relative(event, &a->tick, CLOCK_MONOTONIC, TICK_US,
@@ -197,6 +205,7 @@ struct area *area_free(struct area *a)
     for (size_t i = 0; i < a->devices; i++)
         if (a->device[i].config->ops->close)
             a->device[i].config->ops->close(a->device[i].own);
+    children_free(a->children);
     mqtt_free(a->local);
     uplink_free(a->uplink);
     points_free(a->points);

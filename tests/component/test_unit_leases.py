@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tide-power lends an area's cap to its machines: the sum is kept whoever is killed, and watts go where they do most."""
+import json
+import random
+import subprocess
+import threading
+import time
+
+import pytest
+
+from unit_bed import GUARD_S, bed, program, rig  # noqa: F401
+
+pytestmark = pytest.mark.skipif(bool(rig.missing()), reason=f"not installed: {', '.join(rig.missing())}")
+
+TTL_S = 30
+W = 1_000_000
+KNOWN_BOOK = "threadtide leases 1 0 0\n"
+
+
+def conf(local, cap, *children):
+    text = f"[unit]\nname = lab3\ncap = {cap} W\n[local]\nbroker = 127.0.0.1:{local.port}\n"
+    return text + "".join(f"[child {name}]\nfloor = {floor} W\n" for name, floor in children)
+
+
+class Machine:
+    """A child that obeys: it takes a lease, and acknowledges it `slow` seconds later."""
+
+    def __init__(self, broker, name, floor, points, slow=0.1):
+        self.broker, self.name, self.floor, self.slow = broker, name, floor * W, slow
+        self.points = [[uw * W, value] for uw, value in points]
+        self.lease = {"uw": floor * W, "number": 0}
+        self.until, self.leases = 0, 0
+        self.boot = random.getrandbits(62)
+        self.lock = threading.Lock()
+        self.quit = threading.Event()
+        self.process = subprocess.Popen(
+            ["mosquitto_sub", "-p", str(broker.port), "-q", "1", "-t", f"tide/1/{name}/down/lease"],
+            stdout=subprocess.PIPE, text=True)
+        threading.Thread(target=self.listen, daemon=True).start()
+        threading.Thread(target=self.live, daemon=True).start()
+
+    def send(self, leaf, **message):
+        self.broker.publish(f"tide/1/{self.name}/up/{leaf}", json.dumps({"v": 1, **message}))
+
+    def ask(self):
+        self.send("ask", boot=self.boot, stamp=time.clock_gettime_ns(time.CLOCK_BOOTTIME))
+
+    def live(self):
+        asked = 0
+        while not self.quit.wait(0.3):
+            self.send("demand", points=self.points, floor=self.floor)
+            if time.monotonic() - asked > 3:
+                asked = time.monotonic()
+                self.ask()
+
+    def listen(self):
+        for line in self.process.stdout:
+            m = json.loads(line)
+            end = m["stamp"] / 1e9 + m["ttl"] / 1e3
+            if m["boot"] != self.boot or end < time.clock_gettime(time.CLOCK_BOOTTIME):
+                continue
+            with self.lock:
+                if m["number"] < self.lease["number"]:
+                    continue
+                shrinks = m["uw"] < self.lease["uw"]
+                old = self.lease
+            if shrinks:
+                time.sleep(self.slow)
+            with self.lock:
+                if self.lease is old:
+                    self.lease, self.until = m, end
+                    self.leases += 1
+            self.send("ack", boot=self.boot, number=m["number"], uw=m["uw"], kept=True)
+
+    def may_draw(self):
+        with self.lock:
+            return self.lease["uw"] if time.clock_gettime(time.CLOCK_BOOTTIME) < self.until else self.floor
+
+    def end(self):
+        self.quit.set()
+        self.process.terminate()
+        self.process.wait(GUARD_S)
+
+
+def wait(good, what):
+    until = time.monotonic() + GUARD_S
+    while not good():
+        assert time.monotonic() < until, what()
+        time.sleep(0.05)
+
+
+STEEP, FLAT = [(40, 0), (100, 6000)], [(40, 0), (100, 600)]
+
+
+def test_watts_go_where_they_do_most(bed):  # noqa: F811
+    local = bed.broker()
+    (bed.folder() / "leases").write_text(KNOWN_BOOK)
+    bed.unit(conf(local, 200, ("a", 40), ("b", 40), ("c", 40)))
+    a, b, c = (bed.keep(Machine(local, name, 40, points)) for name, points in
+               (("a", STEEP), ("b", FLAT), ("c", FLAT)))
+    wait(lambda: (a.may_draw(), b.may_draw(), c.may_draw()) == (100 * W, 60 * W, 40 * W),
+         lambda: [m.may_draw() for m in (a, b, c)])
+    a.points, c.points = c.points, a.points
+    wait(lambda: (a.may_draw(), b.may_draw(), c.may_draw()) == (60 * W, 40 * W, 100 * W),
+         lambda: [m.may_draw() for m in (a, b, c)])
+
+
+def test_the_sum_is_kept_when_the_unit_is_killed(bed):  # noqa: F811
+    local = bed.broker()
+    (bed.folder() / "leases").write_text(KNOWN_BOOK)
+    unit = bed.unit(conf(local, 200, ("a", 20), ("b", 20), ("c", 20)))
+    machines = [bed.keep(Machine(local, name, 20, [(20, 0), (180, 1000)], slow=0.3)) for name in "abc"]
+    chance, most = random.Random(13), 0
+    wait(lambda: sum(m.may_draw() for m in machines) > 150 * W, lambda: unit.lines)
+    for _ in range(12):
+        for m in machines:
+            m.points = [[20 * W, 0], [(21 + chance.randrange(180)) * W, 1 + chance.randrange(10000)]]
+        for _ in range(chance.randrange(5, 25)):
+            time.sleep(0.05)
+            most = max(most, sum(m.may_draw() for m in machines))
+        unit.kill()
+        unit.begin()
+    assert most <= 200 * W
+    machines[0].points, machines[1].points, machines[2].points = ([[20 * W, 0], [140 * W, 10 ** 6]],
+                                                                  [[20 * W, 0], [30 * W, 10]], [[20 * W, 0], [30 * W, 5]])
+    until = time.monotonic() + 3 * GUARD_S  # what was lent before a kill counts for a term
+    while machines[0].may_draw() != 140 * W:
+        assert sum(m.may_draw() for m in machines) <= 200 * W
+        assert time.monotonic() < until, unit.lines
+        time.sleep(0.05)
+
+
+def test_without_its_book_a_unit_waits_for_a_term(bed):  # noqa: F811
+    local = bed.broker()
+    begun = time.monotonic()
+    unit = bed.unit(conf(local, 200, ("a", 40)))
+    a = bed.keep(Machine(local, "a", 40, STEEP))
+    unit.wait_line("which leases are in force is not known")
+    while a.leases == 0:
+        assert time.monotonic() < begun + 2 * GUARD_S
+        time.sleep(0.1)
+    assert time.monotonic() - begun >= TTL_S
+    assert (bed.folder() / "leases").read_text().startswith("threadtide leases 1 ")
+
+
+def test_strangers_and_twins_get_nothing(bed):  # noqa: F811
+    local = bed.broker()
+    (bed.folder() / "leases").write_text(KNOWN_BOOK)
+    unit = bed.unit(conf(local, 200, ("a", 40)))
+    unit.wait_line("local: connected")
+    stranger = bed.keep(Machine(local, "mallory", 40, STEEP))
+    unit.wait_line("'mallory' asks for a lease and is no child of this unit")
+    a = bed.keep(Machine(local, "a", 40, STEEP))
+    wait(lambda: a.may_draw() == 100 * W, a.may_draw)
+    bed.keep(Machine(local, "a", 40, STEEP))
+    unit.wait_line("two programs say that they are a")
+    assert stranger.leases == 0
+
+
+@pytest.mark.parametrize("text, problem", [
+    ("[child a]\nfloor = 40 W\n", "children need [unit] cap="),
+    ("[unit]\ncap = 30 W\n[child a]\nfloor = 40 W\n", "the floors of all children exceed cap="),
+    ("[unit]\ncap = 30 W\n", "[unit] has a cap and no [child NAME]"),
+    ("[unit]\nkind = fuse\n", "'fuse' is none of breaker, budget, advice"),
+    ("[unit]\ncap = 90 W\n[child a]\nfloor = 40 W\nmost = 30 W\n", "child 'a': most= is less than floor="),
+])
+def test_contradictions_are_told(program, tmp_path, text, problem):  # noqa: F811
+    file = tmp_path / "x.conf"
+    file.write_text(f"[unit]\nname = lab3\n[local]\nbroker = 127.0.0.1\n{text}")
+    done = subprocess.run([program, "--check", "--config", file], capture_output=True, text=True, timeout=GUARD_S,
+                          check=False)
+    assert done.returncode == 1 and problem in done.stderr, done.stderr
