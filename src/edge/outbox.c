@@ -20,14 +20,14 @@
 
 /* Each step upgrades a file of the version before it; no step ever changes. */
 static const char *const steps[] = {
-    "CREATE TABLE record (seq INTEGER PRIMARY KEY, point TEXT NOT NULL, from_ms INTEGER NOT NULL,"
-    " to_ms INTEGER NOT NULL, mono_ns INTEGER NOT NULL, uj INTEGER NOT NULL, low INTEGER NOT NULL,"
-    " high INTEGER NOT NULL, basis INTEGER NOT NULL, gap INTEGER NOT NULL);"
-    "CREATE TABLE total (point TEXT PRIMARY KEY, uj INTEGER NOT NULL, low INTEGER NOT NULL,"
-    " high INTEGER NOT NULL, basis INTEGER NOT NULL) WITHOUT ROWID;"
-    "CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;",
-    "ALTER TABLE total ADD COLUMN raw INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE total ADD COLUMN to_ms INTEGER NOT NULL DEFAULT 0;",
+    ("CREATE TABLE record (seq INTEGER PRIMARY KEY, point TEXT NOT NULL, from_ms INTEGER NOT NULL,"
+     " to_ms INTEGER NOT NULL, mono_ns INTEGER NOT NULL, uj INTEGER NOT NULL, low INTEGER NOT NULL,"
+     " high INTEGER NOT NULL, basis INTEGER NOT NULL, gap INTEGER NOT NULL);"
+     "CREATE TABLE total (point TEXT PRIMARY KEY, uj INTEGER NOT NULL, low INTEGER NOT NULL,"
+     " high INTEGER NOT NULL, basis INTEGER NOT NULL) WITHOUT ROWID;"
+     "CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;"),
+    ("ALTER TABLE total ADD COLUMN raw INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE total ADD COLUMN to_ms INTEGER NOT NULL DEFAULT 0;"),
 };
 
 enum statement { ADD, TOTAL, LAST, NEXT, RECEIPT, COUNT, RESERVE, STATEMENT_MAX };
@@ -36,8 +36,8 @@ static const char *const statement_text[] = {
     [ADD] = "INSERT INTO record VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
     [TOTAL] = "INSERT OR REPLACE INTO total VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     [LAST] = "SELECT uj, low, high, basis, raw, to_ms FROM total WHERE point = ?1",
-    [NEXT] = "SELECT seq, point, from_ms, to_ms, mono_ns, uj, low, high, basis, gap FROM record"
-             " WHERE seq > ?1 ORDER BY seq LIMIT ?2",
+    [NEXT] = ("SELECT seq, point, from_ms, to_ms, mono_ns, uj, low, high, basis, gap FROM record"
+              " WHERE seq > ?1 ORDER BY seq LIMIT ?2"),
     [RECEIPT] = "DELETE FROM record WHERE seq <= ?1",
     [COUNT] = "SELECT count(*) FROM record",
     [RESERVE] = "INSERT OR REPLACE INTO meta VALUES ('seq', ?1)",
