@@ -122,6 +122,30 @@ def test_a_limit_acts_until_it_is_lifted(plant):
     assert value(SPEED.parent / "base_frequency") == 2_000_000
 
 
+def power(tided):
+    status, body = tided.api("GET", "/v1/power")
+    assert status == 200, body
+    return body
+
+
+def test_tided_measures_through_the_kernels_class(plant, place, tmp_path):
+    (tmp_path / "tide.conf").write_text("[daemon]\npower=powercap\n")
+    tided = place.daemon("--engine", "none", "--config", tmp_path / "tide.conf").start()
+    tided.job()  # without a job it looks at its sensors once a minute only
+    status, sources = tided.api("GET", "/v1/power/sources")
+    assert status == 200
+    assert {s["name"]: s["problem"] for s in sources} == {
+        "package-0": "", "package-0/core": "", "package-0/dram": "", "psys": ""}
+    eventually(lambda: power(tided)["power"]["uw"])
+    first, before = power(tided), value(TRUTH / "wall_uj")
+    # Long enough that a tick of a second more or less at either end is little of it.
+    eventually(lambda: value(TRUTH / "wall_uj") - before > PARAMS["idle_uw"] * 12)
+    last, after = power(tided), value(TRUTH / "wall_uj")
+    assert last["energy"]["uj"] - first["energy"]["uj"] == pytest.approx(after - before, rel=0.2)
+    assert last["power"]["basis"] == "measured"
+    assert sum(part["uj"] or 0 for part in last["parts"].values()) == last["energy"]["uj"]
+
+
 def test_counters_begin_anew_after_their_largest_value():
     with loaded("psys=1", "wrap_uj=29999999"):
         assert value(CLASS / "intel-rapl:1/max_energy_range_uj") == 29999999
