@@ -9,6 +9,7 @@
 #include "daemon/confine/balance.h"
 #include "daemon/confine/guardian.h"
 #include "daemon/daemon.h"
+#include "daemon/energy/cap.h"
 #include "daemon/energy/meter.h"
 #include "daemon/job/job.h"
 #include "daemon/plan/decision.h"
@@ -88,5 +89,6 @@ static inline void make_daemon(uid_t uid, const struct wake_handlers *handlers,
     CHECK(decision_new(&d->decision, NULL) == 0);
     CHECK(balance_new(d, &d->balance, NULL) == 0);
     CHECK(config_set(&d->config, "power", "none", NULL) == 0 && meter_new(d, &d->meter, NULL) == 0);
+    CHECK(power_caps_new(d, &d->power_caps, NULL) == 0);
     CHECK(guardian_new(d->event, d->dir_fd, NULL, "none", NULL, "", &d->guardian, NULL) == 0);
 }

@@ -43,7 +43,10 @@ enum failpoint {
     FAILPOINT_PAUSE_ANSWERED,
     FAILPOINT_UNPAUSE_ASKED,
     FAILPOINT_UNPAUSE_ANSWERED,
-    FAULT_STORE_OPEN, /* a job's file, by its temporary name */
+    FAILPOINT_CAP_STORED,     /* a power cap is in its file, and not in force yet */
+    FAILPOINT_CAP_PLACED,     /* a decision under a new power cap was carried out */
+    FAILPOINT_BACKSTOP_NOTED, /* the guardian has the original of a power limit */
+    FAULT_STORE_OPEN,         /* a job's file, by its temporary name */
     FAULT_STORE_WRITE,
     FAULT_STORE_RENAME,
     FAULT_ACCEPT,      /* a connection on agent.sock */

@@ -65,6 +65,7 @@ struct command {
     X(events)                                                                                      \
     X(report)                                                                                      \
     X(policy)                                                                                      \
+    X(power)                                                                                       \
     X(setup)                                                                                       \
     X(sim)                                                                                         \
     X(record)                                                                                      \

@@ -5,6 +5,7 @@
 #include "base/size.h"
 #include "base/suggest.h"
 #include "daemon/daemon.h"
+#include "daemon/energy/model.h"
 #include "daemon/plan/decision.h"
 #include "daemon/record/history.h"
 #include "host/power/sensors.h"
@@ -45,7 +46,7 @@ static int set_policy(struct config *c, const char *value, struct error *err)
     struct error why = {0};
 
     c->policy = (struct policy_spec){0};
-    if (value && decision_parse_policy(value, &c->policy, &why) < 0)
+    if (value && policy_spec_parse(value, &c->policy, &why) < 0)
         return error_set(err, -EINVAL, "%s", why.text);
     return 0;
 }
@@ -149,6 +150,37 @@ static int set_power(struct config *c, const char *value, struct error *err)
     if (sensors_check(value, &why) < 0)
         return error_set(err, -EINVAL, "%s", why.text);
     snprintf(c->power, sizeof(c->power), "%s", value);
+    return 0;
+}
+
+/* For one core: how many the machine has is not known here. */
+static int set_power_model(struct config *c, const char *value, struct error *err)
+{
+    struct error why = {0};
+    struct watts model;
+
+    if (!value)
+        value = "";
+    if (strlen(value) >= sizeof(c->power_model))
+        return refuse(value, "fewer digits", err);
+    if (model_parse(value, 1, &model, &why) < 0)
+        return error_set(err, -EINVAL, "%s", why.text);
+    snprintf(c->power_model, sizeof(c->power_model), "%s", value);
+    return 0;
+}
+
+static int set_power_cap(struct config *c, const char *value, struct error *err)
+{
+    enum amount_kind kind;
+    uint64_t uw;
+
+    if (strcmp(value, "none") == 0)
+        c->power_cap_uw = 0;
+    else if (amount_parse(value, &uw, &kind) < 0 || kind == AMOUNT_ENERGY || uw == 0 ||
+             uw > POWER_UW_MAX)
+        return refuse(value, "watts like 120 W or 1.2 kW, or none", err);
+    else
+        c->power_cap_uw = uw;
     return 0;
 }
 
@@ -305,6 +337,8 @@ static const struct {
     {"power-root", "/", set_power_root},
     {"tariff", "none", set_tariff},
     {"carbon", "none", set_carbon},
+    {"power-model", NULL, set_power_model},
+    {"power-cap", "none", set_power_cap},
 };
 static_assert(DAEMON_HEARTBEAT_MS == 250, "what HEARTBEAT says");
 static_assert(HISTORY_MIB_STD == 64 && HISTORY_MIB_MAX == 1024, "what HISTORY and set_history say");
@@ -573,9 +607,15 @@ void config_print(const struct config *c, FILE *out)
     print_limit(out, "user-processes", c->user_processes);
     print_limit(out, "user-priority", c->user_priority);
     print_limit(out, "user-connections", c->user_connections);
-    fprintf(out, "power=%s\npower-root=%s\n", c->power, c->power_root);
+    fprintf(out, "power=%s\npower-root=%s\npower-model=%s\n", c->power, c->power_root,
+            c->power_model);
     print_rate(out, "tariff", c->tariff, c->currency);
     print_rate(out, "carbon", c->carbon, "g");
+    if (c->power_cap_uw)
+        fprintf(out, "power-cap=%" PRIu64 ".%06" PRIu64 " W\n", c->power_cap_uw / 1000000,
+                c->power_cap_uw % 1000000);
+    else
+        fprintf(out, "power-cap=none\n");
     if (c->history_mib)
         fprintf(out, "history=%u\n", c->history_mib);
     else

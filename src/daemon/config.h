@@ -26,6 +26,7 @@
 #define CONFIG_MEMORY_MACHINE  UINT64_MAX
 #define CONFIG_NOBODY          ((gid_t)-1)
 #define CONFIG_CURRENCY_MAX    8
+#define CONFIG_MODEL_MAX       128
 #define CONFIG_POWER_MAX       256 /* of the list of sensors, and of the directory with their files */
 
 /* A user with a weight of its own. */
@@ -54,6 +55,8 @@ struct config {
     char power_root[CONFIG_POWER_MAX];  /* below it are the sensors' files */
     uint64_t tariff, carbon; /* millionths of the currency, µg CO2: of a kWh; 0: not known */
     char currency[CONFIG_CURRENCY_MAX];
+    char power_model[CONFIG_MODEL_MAX]; /* as model_parse() takes it; empty: none */
+    uint64_t power_cap_uw;              /* 0: none */
 };
 
 /* A key on the command line. */

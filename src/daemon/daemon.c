@@ -11,6 +11,7 @@
 #include "daemon/confine/guardian.h"
 #include "daemon/confine/job_group.h"
 #include "daemon/containers/container.h"
+#include "daemon/energy/cap.h"
 #include "daemon/energy/meter.h"
 #include "daemon/job/confine.h"
 #include "daemon/link/agent_socket.h"
@@ -145,6 +146,7 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *arg)
         j->observed.young = young;
     }
     changed |= look_at_usage(d, now);
+    power_caps_tick(d->power_caps);
     if (machine_share_shared(d->machine_share))
         changed |= machine_share_refresh(d->machine_share);
     changed |= now >= decision_next(d->decision);
@@ -272,13 +274,28 @@ static void raise_descriptor_limit(void)
 
 /* ---- configuration ---- */
 
+/* Whether it can have an effect here. */
+static int check_policy(struct daemon *d, const struct policy_spec *spec, struct error *err)
+{
+    struct error why = {0};
+
+    if (!spec->policy->by_watts || cap_source_known(d, &why))
+        return 0;
+    return error_set(err, -ENODATA, "policy %s cannot be used: %s", spec->policy->name, why.text);
+}
+
 /* The policy: from `tide policy set` until the configured one changes, else the configured one. */
-static void choose_policy(struct daemon *d, const struct daemon_options *o)
+static int choose_policy(struct daemon *d, const struct daemon_options *o, struct error *err)
 {
     struct policy_spec spec = o->config.policy;
+    bool ordered = o->policy_ordered || store_load_policy(d, &spec) != 0;
 
-    if (o->policy_ordered || store_load_policy(d, &spec) == 0 || spec.policy)
-        decision_set_policy(d->decision, &spec);
+    if (!spec.policy)
+        return 0;
+    if (ordered && check_policy(d, &spec, err) < 0)
+        return -ENODATA;
+    decision_set_policy(d->decision, &spec);
+    return 0;
 }
 
 static void take_config(struct daemon *d, const struct config *c)
@@ -300,6 +317,7 @@ static bool same_policy(const struct policy_spec *a, const struct policy_spec *b
 static void reconfigure(struct daemon *d, const struct config *c)
 {
     const struct config before = d->config;
+    struct error why = {0};
     struct policy_spec spec;
 
     take_config(d, c);
@@ -308,10 +326,15 @@ static void reconfigure(struct daemon *d, const struct config *c)
     if (!same_policy(&spec, &before.policy)) {
         if (!spec.policy)
             policy_spec_parse(policy_at(0)->name, &spec, NULL);
-        decision_set_policy(d->decision, &spec);
+        if (check_policy(d, &spec, &why) == 0)
+            decision_set_policy(d->decision, &spec);
+        else
+            daemon_log("%s; the previous one stays in force", why.text);
     }
     if (strcmp(c->power, before.power) != 0 || strcmp(c->power_root, before.power_root) != 0)
         daemon_log("changed power or power-root takes effect when tided is restarted");
+    if (c->power_cap_uw != before.power_cap_uw || strcmp(c->power_model, before.power_model) != 0)
+        power_caps_configure(d->power_caps);
     if (c->heartbeat_ms != before.heartbeat_ms)
         agent_welcome_all(d);
     if (!cpuset_equal(&c->cpus, &before.cpus) || c->engines_said != before.engines_said ||
@@ -468,10 +491,14 @@ static int begin(struct top *t, const struct daemon_options *o, struct error *er
     if (r == 0)
         r = meter_new(d, &d->meter, err);
     if (r == 0)
+        r = power_caps_new(d, &d->power_caps, err);
+    if (r == 0)
         r = decision_new(&d->decision, err);
     if (r < 0)
         return r;
-    choose_policy(d, o);
+    r = choose_policy(d, o, err);
+    if (r < 0)
+        return r;
     if (before)
         cgroup_daemon_name(d->uid, before, earlier);
     r = guardian_new(d->event, d->dir_fd, d->config.n_engines ? state_directory(d) : NULL, d->group,
@@ -525,6 +552,7 @@ static void end(struct top *t)
     d->agent_socket = agent_socket_free(d->agent_socket);
     d->machine_share = machine_share_free(d->machine_share);
     d->balance = balance_free(d->balance);
+    d->power_caps = power_caps_free(d->power_caps);
     d->meter = meter_free(d->meter);
     d->guardian = guardian_free(d->guardian);
     d->job_groups = job_groups_free(d->job_groups);
@@ -577,6 +605,7 @@ int daemon_run(const struct daemon_options *options, struct error *err)
         store_load(d);
         energy_file_load(d);
         begin_energy_history(d);
+        power_caps_tick(d->power_caps);
         daemon_changed(d);
         arm_exit(t, FIRST_JOB_US);
         if (watch_directory(t) < 0)

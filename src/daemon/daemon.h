@@ -36,6 +36,7 @@ struct balance;
 struct job_groups;
 struct machine_share;
 struct meter;
+struct power_caps;
 struct containers;
 struct decision;
 struct energy_history;
@@ -75,6 +76,7 @@ struct daemon {
     struct job_groups *job_groups;
     struct balance *balance;
     struct meter *meter;
+    struct power_caps *power_caps; /* NULL: a daemon of tests that knows no caps */
     uint64_t energy_file_ns; /* when its account is to be written again … */
     int energy_file_error;   /* … and -errno of the last time; logged once */
     struct machine_share *machine_share;

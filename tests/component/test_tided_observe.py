@@ -573,6 +573,7 @@ def test_answers_are_as_they_are_described(tided):
                 ("get", "/v1/machine", None), ("get", "/v1/policy", None),
                 ("put", "/v1/policy", {"policy": "equal"}), ("get", "/v1/history", None),
                 ("get", "/v1/power", None), ("get", "/v1/energy", None), ("get", "/v1/power/sources", None),
+                ("get", "/v1/power/cap", None), ("delete", "/v1/power/cap", None),
                 ("delete", "/v1/jobs/{job}", None)]
     answers = [("post", "/v1/jobs", status, answer)]
     for method, path, body in requests:
@@ -584,7 +585,8 @@ def test_answers_are_as_they_are_described(tided):
     untested = {(m, p) for p, ms in DESCRIPTION["paths"].items() for m in ms} - {
         (m, p) for m, p, _, _ in answers}
     assert untested == {("get", "/v1/events"), ("get", "/metrics"),  # no JSON: tested above
-                        ("post", "/v1/adoptions"), ("delete", "/v1/jobs/{job}/adoption")}  # _adopt
+                        ("post", "/v1/adoptions"), ("delete", "/v1/jobs/{job}/adoption"),  # _adopt
+                        ("put", "/v1/power/cap")}  # _cap
 
 
 def test_fields_that_are_described_are_taken_and_others_refused(tided):
@@ -592,7 +594,8 @@ def test_fields_that_are_described_are_taken_and_others_refused(tided):
     for method, path, name in (("POST", "/v1/jobs", "NewJob"),
                                ("PATCH", "/v1/jobs/cnn", "JobChange"),
                                ("POST", "/v1/adoptions", "Adoption"),
-                               ("PUT", "/v1/policy", "PolicyChoice")):
+                               ("PUT", "/v1/policy", "PolicyChoice"),
+                               ("PUT", "/v1/power/cap", "PowerCapChoice")):
         if name == "JobChange":
             tided.job(name="cnn")
         for field in (*schemas[name]["properties"], "misspelt"):

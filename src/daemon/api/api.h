@@ -39,6 +39,7 @@
 enum http_status {
     HTTP_OK = 200,
     HTTP_CREATED = 201,
+    HTTP_ACCEPTED = 202,
     HTTP_BAD_REQUEST = 400,
     HTTP_FORBIDDEN = 403,
     HTTP_NOT_FOUND = 404,
@@ -109,6 +110,11 @@ void routes_metrics(struct request *r, struct job *none);
 void routes_power(struct request *r, struct job *none);
 void routes_power_sources(struct request *r, struct job *none);
 void routes_energy(struct request *r, struct job *none);
+
+/* In routes_cap.c. */
+void routes_get_cap(struct request *r, struct job *none);
+void routes_put_cap(struct request *r, struct job *none);
+void routes_delete_cap(struct request *r, struct job *none);
 
 /* Whether its user has no other search; false: answered with 429. It is one until the answer. */
 bool request_search(struct request *r);

@@ -682,10 +682,10 @@ static void put_policy(struct request *r, struct job *none)
                      text ? "policy and name are the same: choose one" : "policy is missing");
         return;
     }
-    e = decision_parse_policy(text, &spec, &err);
+    e = decision_parse_policy(d, text, &spec, &err);
     if (e < 0) {
         request_fail(r, HTTP_BAD_REQUEST,
-                     e == -ENOENT || e == -ENOTSUP
+                     e == -ENOENT || e == -ENODATA
                          ? "'tide policy list' explains them."
                          : "'tide policy show NAME' explains its parameters.",
                      "%s", err.text);
@@ -728,6 +728,9 @@ static const struct route {
     {"GET", "/v1/energy", routes_energy},
     {"GET", "/v1/events", routes_events},
     {"GET", "/metrics", routes_metrics},
+    {"GET", "/v1/power/cap", routes_get_cap},
+    {"PUT", "/v1/power/cap", routes_put_cap},
+    {"DELETE", "/v1/power/cap", routes_delete_cap},
 };
 
 /* True if @path is @pattern's; the part for "*" is copied (cut, which no name of a job is). */

@@ -10,6 +10,7 @@
 #include "host/proc/file.h"
 #include "host/proc/proc.h"
 #include "power/measure/counter.h"
+#include "power/model/watts.h"
 #include "proto/proto.h"
 
 #include <assert.h>
@@ -52,6 +53,7 @@ struct meter {
     uint64_t divided_ns;         /* time of the last division; 0: none */
     uint64_t busy_ns;            /* of all CPUs, then */
     struct meter_now now;
+    struct watts model; /* for idling and bounds, and where no source is; count 0: none */
     struct ledger ledger;
     struct attribution_load load[ATTRIBUTION_JOBS_MAX];
     struct attribution division;
@@ -137,6 +139,7 @@ static void take_news(struct meter *m, uint64_t now)
 
     m->now.time_ns = now;
     m->now.machine = power_of(&news, pause);
+    m->now.sensed = news.basis != POWER_UNKNOWN;
     if (m->n_used > 0)
         m->now.fast = sensors_at(m->sensors, m->used[0])->period_ns <= FAST_NS;
     else
@@ -221,6 +224,14 @@ static void divide(struct meter *m, uint64_t now)
     m->now.load_mcpu =
         load_of(in.busy_ns > jobs_ns ? in.busy_ns : jobs_ns, in.speed_permille, in.interval_ns);
     m->now.other_mcpu = load_of(sub_sat(in.busy_ns, jobs_ns), in.speed_permille, in.interval_ns);
+    if (m->n_used == 0 && m->model.count) {
+        m->now.machine = watts_at(&m->model, m->now.load_mcpu);
+        m->pending = energy_of(&m->now.machine, in.interval_ns);
+        m->pending_gap_ns = 0;
+    }
+    in.watts = m->model.count ? &m->model : NULL;
+    in.watts_at = watts_at;
+    in.error_permille = m->model.error_permille;
     in.machine = m->pending;
     m->pending = (struct energy_range){0};
     if (in.machine.basis == POWER_UNKNOWN || attribution_make(&in, &m->division) < 0)
@@ -234,10 +245,10 @@ static void divide(struct meter *m, uint64_t now)
 
 /* ---- when ---- */
 
-/* No sensor at all: nothing is read, nothing is counted, and the figures say "unknown". */
+/* No sensor and no model: nothing is read or counted, and the figures say "unknown". */
 static bool is_off(const struct meter *m)
 {
-    return sensors_count(m->sensors) == 0;
+    return sensors_count(m->sensors) == 0 && m->model.count == 0;
 }
 
 /* Half the longest pause in which no counter can have wrapped unseen, and no watts become old. */
@@ -260,12 +271,14 @@ void meter_tick(struct meter *m, bool looked)
 {
     uint64_t now = clock_now_ns();
 
-    if (is_off(m) || (m->n_used == 0 && now < m->retry_ns))
+    if (is_off(m) || (m->n_used == 0 && m->model.count == 0 && now < m->retry_ns))
         return;
     m->retry_ns = now + RETRY_NS;
     take_news(m, now);
     if (looked || !m->daemon->jobs->first)
         divide(m, now);
+    else
+        m->now.sensed = false; /* the load is of another time */
 }
 
 static int on_timer(sd_event_source *s, uint64_t usec, void *arg)
@@ -366,6 +379,17 @@ const struct meter_now *meter_now(const struct meter *m)
 const struct ledger *meter_ledger(const struct meter *m)
 {
     return &m->ledger;
+}
+
+void meter_model(struct meter *m, const struct watts *w)
+{
+    bool was_off = is_off(m);
+
+    m->model = *w;
+    if (was_off && !is_off(m)) {
+        meter_tick(m, true);
+        sd_event_source_set_enabled(m->timer, m->daemon->jobs->first ? SD_EVENT_OFF : SD_EVENT_ON);
+    }
 }
 
 size_t meter_sources(const struct meter *m, struct meter_source *ret, size_t max)

@@ -25,6 +25,7 @@
 struct daemon;
 struct job_observer;
 struct meter;
+struct watts;
 
 extern const struct job_observer meter_observer;
 
@@ -34,6 +35,7 @@ struct meter_now {
     struct power_range machine; /* mean since the one before */
     struct energy_range total;  /* since the ledger began */
     uint64_t gap_ns;
+    bool sensed;                    /* a source told `machine`, of the same time as the load */
     uint32_t load_mcpu, other_mcpu; /* busy cores × speed; what of it is no job's */
     uint32_t speed_permille;        /* of all CPUs */
     bool fast;                      /* its source tells something new every 200 ms */
@@ -65,6 +67,12 @@ void meter_refresh(struct meter *m);
 const struct meter_now *meter_now(const struct meter *m); /* borrowed; of the last reading */
 const struct ledger *meter_ledger(const struct meter *m); /* borrowed */
 size_t meter_sources(const struct meter *m, struct meter_source *ret, size_t max);
+
+/*
+ * The machine's curve: it tells idling and the bounds of jobs, and all power where no source is.
+ * Copied. Nothing known (count 0): idling is unknown.
+ */
+void meter_model(struct meter *m, const struct watts *w);
 
 /* The ledger goes on from an earlier daemon's, with the time in which none ran as a gap. */
 void meter_resume(struct meter *m, const struct ledger *before);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "daemon/daemon.h"
+#include "daemon/energy/cap.h"
 #include "daemon/job/apportion.h"
 #include "daemon/job/confine.h"
 #include "daemon/plan/machine_share.h"
@@ -39,18 +40,18 @@ struct decision {
 
 /* ---- storage ---- */
 
-int decision_parse_policy(const char *text, struct policy_spec *ret, struct error *err)
+int decision_parse_policy(const struct daemon *d, const char *text, struct policy_spec *ret,
+                          struct error *err)
 {
     struct policy_spec spec;
+    struct error why = {0};
     int r = policy_spec_parse(text, &spec, err);
 
     if (r < 0)
         return r;
-    if (spec.policy->by_watts)
-        return error_set(err, -ENOTSUP,
-                         "policy %s needs to know how many watts the machine draws, and this "
-                         "daemon cannot measure that: use it with 'tide sim'",
-                         spec.policy->name);
+    if (spec.policy->by_watts && !cap_source_known(d, &why))
+        return error_set(err, -ENODATA, "policy %s cannot be used: %s", spec.policy->name,
+                         why.text);
     *ret = spec;
     return 0;
 }
@@ -532,6 +533,17 @@ static void set_share(struct job *j, uint32_t share, uint64_t now)
     j->wanted.share = share;
 }
 
+/* Behind the policy's reason: whose power cap bounds the cores that it divides. */
+static void explain_cap(struct job *j)
+{
+    size_t len = strlen(j->wanted.reason);
+    char cap[CAP_TEXT_MAX];
+
+    cap_text(j->daemon, cap);
+    if (*cap && len + strlen(cap) + 3 < sizeof(j->wanted.reason))
+        snprintf(j->wanted.reason + len, sizeof(j->wanted.reason) - len, "; %s", cap);
+}
+
 /* Replaces a job's id in a reason by its name, which people know. */
 static void explain(struct job *j, const struct policy_reason *reason)
 {
@@ -542,6 +554,7 @@ static void explain(struct job *j, const struct policy_reason *reason)
         other = job_of_number(j->daemon, id);
     policy_reason_text(reason, other ? other->name : NULL, j->wanted.reason,
                        sizeof(j->wanted.reason));
+    explain_cap(j);
 }
 
 /* Takes up the plan's decision on its @i-th job. Returns true if it cut a loan. */
@@ -593,6 +606,7 @@ static int decide_once(struct daemon *daemon, uint64_t now, bool at_once, struct
     s.job_count = fill_jobs(daemon, now);
     policy_machine_init(&root, (int64_t)d->capacity * POLICY_CORE_MCPU,
                         memory_capacity(daemon, now));
+    cap_domain(daemon, &root);
     s.domains = &root;
     s.domain_count = 1;
     s.jobs = d->jobs;

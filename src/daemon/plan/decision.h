@@ -26,10 +26,11 @@ const struct policy_spec *decision_policy(const struct decision *d);
 void decision_set_policy(struct decision *d, const struct policy_spec *spec);
 
 /*
- * policy_spec_parse() for a policy that this daemon can use. -ENOTSUP: it needs the power draw,
- * which only tide-sim knows (from its scenario).
+ * policy_spec_parse() for a policy that this daemon can use. -ENODATA: it needs the machine's
+ * watts, which nothing tells; *err says what would help.
  */
-int decision_parse_policy(const char *text, struct policy_spec *ret, struct error *err);
+int decision_parse_policy(const struct daemon *d, const char *text, struct policy_spec *ret,
+                          struct error *err);
 
 /*
  * Decides for all jobs; @at_once ignores what resizes cost. If the policy fails, which is a bug,

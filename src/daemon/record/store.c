@@ -106,7 +106,7 @@ int store_load_policy(struct daemon *d, struct policy_spec *ret)
             strlen(configured) != strcspn(then, "\n"))
             return -ESTALE; /* the administrator has configured another policy since */
         text[strcspn(text, "\n")] = '\0';
-        r = decision_parse_policy(text, ret, &err);
+        r = decision_parse_policy(d, text, ret, &err);
     }
     if (r < 0)
         daemon_log("%s/" STORE_POLICY " is ignored: %s", d->dir,

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Paths of power caps: a person's, the power lease's, and what watts are worth here. */
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "daemon/api/api.h"
+#include "daemon/api/view_cap.h"
+#include "daemon/daemon.h"
+#include "daemon/energy/cap.h"
+#include "daemon/plan/plan.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define UNTIL_MAX_S (366 * UINT64_C(86400))
+#define TTL_MAX_MS  600000
+
+/* Refuses unknown fields: a misspelt one would otherwise be ignored without a word. */
+static bool only_fields(struct request *r, const char *const *known)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach (r->body, key, value) {
+        size_t i = 0;
+
+        while (known[i] && strcmp(known[i], key) != 0)
+            i++;
+        if (known[i])
+            continue;
+        request_fail(r, HTTP_BAD_REQUEST, "See docs/http-api.md.", "unknown field '%.60s'", key);
+        return false;
+    }
+    return true;
+}
+
+/* A whole number up to @max; absent: *ret stays. False: answered with the error. */
+static bool take_amount(struct request *r, const char *key, uint64_t min, uint64_t max,
+                        uint64_t *ret)
+{
+    const json_t *value = json_object_get(r->body, key);
+
+    if (!value || json_is_null(value))
+        return true;
+    if (json_is_integer(value) && json_integer_value(value) >= 0 &&
+        (uint64_t)json_integer_value(value) >= min && (uint64_t)json_integer_value(value) <= max) {
+        *ret = (uint64_t)json_integer_value(value);
+        return true;
+    }
+    request_fail(r, HTTP_BAD_REQUEST, "", "%s must be a whole number from %" PRIu64 " to %" PRIu64,
+                 key, min, max);
+    return false;
+}
+
+/* Carries out a cap that has been set, and answers with its state. */
+static void answer_state(struct request *r)
+{
+    char why[ERROR_TEXT_MAX];
+
+    plan_make_now(r->daemon);
+    failpoint(FAILPOINT_CAP_PLACED);
+    request_answer(r,
+                   cap_state(r->daemon, why, sizeof(why)) == CAP_NOT_YET ? HTTP_ACCEPTED : HTTP_OK,
+                   view_cap(r->daemon));
+}
+
+static void set(struct request *r, enum cap_source source, const struct cap *cap)
+{
+    struct error err = {0};
+    int e = cap_set(r->daemon, source, cap, &err);
+
+    if (e == -ENODATA)
+        request_fail(r, HTTP_CONFLICT,
+                     "Name a source (power=) or a model (power-model=) in tide.conf(5).", "%s",
+                     err.text);
+    else if (e == -EINVAL)
+        request_fail(r, HTTP_BAD_REQUEST, "", "%s", err.text);
+    else if (e < 0)
+        request_fail(r, 507, "Make room there, then set it again.", "%s", err.text);
+    else
+        answer_state(r);
+}
+
+/* ---- a person's ---- */
+
+void routes_get_cap(struct request *r, struct job *none)
+{
+    request_answer(r, HTTP_OK, view_cap(r->daemon));
+}
+
+static bool may_set(struct request *r)
+{
+    if (control_may_govern(r->daemon, &r->who))
+        return true;
+    request_fail(r, HTTP_FORBIDDEN,
+                 r->daemon->uid == 0 ? "Ask to be of the admin group, tide.conf(5)." : "",
+                 "only the daemon's user, root and the admin group set power caps");
+    return false;
+}
+
+void routes_put_cap(struct request *r, struct job *none)
+{
+    static const char *const fields[] = {"uw", "until", NULL};
+    struct cap cap = {.until_ns = CAP_NO_END, .kind = CAP_BUDGET, .held = true};
+    uint64_t until_s = 0, now_ms = clock_real_ms();
+
+    if (!may_set(r) || !only_fields(r, fields) || !take_amount(r, "uw", 1, POWER_UW_MAX, &cap.uw) ||
+        !take_amount(r, "until", 1, now_ms / 1000 + UNTIL_MAX_S, &until_s))
+        return;
+    if (cap.uw == 0) {
+        request_fail(r, HTTP_BAD_REQUEST, "Send {\"uw\": MICROWATTS}.", "uw is missing");
+        return;
+    }
+    if (until_s && until_s * 1000 <= now_ms) {
+        request_fail(r, HTTP_BAD_REQUEST, "It is in seconds since 1970.",
+                     "until is in the past: the cap would end before it begins");
+        return;
+    }
+    if (until_s)
+        cap.until_ns = cap_now_ns() + (until_s * 1000 - now_ms) * NS_PER_MS;
+    daemon_log("a power cap of %" PRIu64 " W is set by user %u", cap.uw / 1000000,
+               (unsigned)r->who.uid);
+    set(r, CAP_PERSON, &cap);
+}
+
+void routes_delete_cap(struct request *r, struct job *none)
+{
+    static const struct cap lifted;
+
+    if (!may_set(r))
+        return;
+    daemon_log("the power cap set by hand is lifted by user %u", (unsigned)r->who.uid);
+    set(r, CAP_PERSON, &lifted);
+}

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/energy/cap.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "daemon/daemon.h"
+#include "daemon/energy/cap_file.h"
+#include "daemon/energy/meter.h"
+#include "daemon/energy/model.h"
+#include "daemon/job/job.h"
+#include "power/model/watts_fit.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GUESS_ERROR 300 /* permille, of the curve made of one reading */
+#define GUESS_IDLE                                                                                 \
+    400 /* permille of full power: an idle machine of the last ten years, or more                  \
+         */
+
+struct power_caps {
+    struct daemon *daemon;
+    struct caps caps;
+    uint64_t uw; /* in force; 0: none */
+    enum cap_source source;
+    uint64_t next_ns; /* when that changes by itself */
+    struct keeper keeper;
+    struct keeper_plan plan; /* plan.cap_uw 0: none yet */
+    bool blind;              /* a cap is in force, and nothing is known of the power */
+    bool told_over;
+    struct watts named;    /* by the configuration; count 0: none */
+    struct watts_fit fit;  /* what readings taught */
+    uint64_t fitted_ns;    /* time of the last reading in it */
+    uint32_t fitted_basis; /* of the curve from it */
+    struct watts curve;    /* the best of these */
+    sd_event_source *timer;
+};
+
+uint64_t cap_now_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_BOOTTIME, &ts);
+    return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+/* ---- what is known of the machine's power ---- */
+
+/* A curve through one reading, until more loads have been read. */
+static struct watts guess(const struct meter_now *now, uint32_t cores)
+{
+    uint64_t most = (uint64_t)cores * 1000;
+    uint64_t load = now->load_mcpu < most ? now->load_mcpu : most;
+    /* machine = full × (GUESS_IDLE + (1000 - GUESS_IDLE) × load / most) */
+    uint64_t part = GUESS_IDLE + (1000 - GUESS_IDLE) * load / most;
+    uint64_t full = now->machine.uw / part * 1000;
+    struct watts w = {.point = {{0, full / 1000 * GUESS_IDLE}, {(uint32_t)most, full}},
+                      .count = 2,
+                      .error_permille = GUESS_ERROR,
+                      .basis = POWER_ASSUMED};
+
+    snprintf(w.source, sizeof(w.source), "one reading");
+    return w;
+}
+
+static uint32_t cores_of(const struct daemon *d)
+{
+    return cpuset_count(&d->cpus);
+}
+
+static void learn(struct power_caps *c, const struct meter_now *now)
+{
+    struct watts_sample s = {.speed_permille = now->speed_permille, .uw = now->machine.uw};
+
+    if (!now->sensed || now->time_ns == c->fitted_ns || now->speed_permille == 0)
+        return;
+    s.busy_mcpu = (uint32_t)((uint64_t)now->load_mcpu * 1000 / now->speed_permille);
+    watts_fit_add(&c->fit, &s);
+    c->fitted_ns = now->time_ns;
+    c->fitted_basis = now->machine.basis == POWER_MEASURED ? POWER_CALIBRATED : POWER_MODELLED;
+}
+
+/*
+ * The curve: learnt from readings, else named by the configuration, else guessed from one. A guess
+ * serves the keeper, which corrects it; it is no word on how much the machine idles.
+ */
+static void choose_curve(struct power_caps *c, const struct meter_now *now)
+{
+    const struct watts *shown = &c->curve;
+
+    learn(c, now);
+    if (watts_fit_solve(&c->fit, cores_of(c->daemon) * 1000, &c->curve)) {
+        c->curve.basis = c->fitted_basis;
+        snprintf(c->curve.source, sizeof(c->curve.source), "learnt from %u readings",
+                 c->fit.samples);
+    } else {
+        shown = &c->named;
+        c->curve = c->named;
+        if (c->named.count == 0 && now->sensed && now->machine.uw)
+            c->curve = guess(now, cores_of(c->daemon));
+    }
+    meter_model(c->daemon->meter, shown);
+}
+
+bool cap_source_known(const struct daemon *d, struct error *why)
+{
+    struct meter_source source[SENSORS_MAX];
+    size_t n;
+
+    if (d->power_caps->named.count)
+        return true;
+    meter_refresh(d->meter);
+    n = meter_sources(d->meter, source, SENSORS_MAX);
+    for (size_t i = 0; i < n; i++)
+        if (source[i].used)
+            return true;
+    for (size_t i = 0; i < n; i++)
+        if (source[i].reading.error < 0) {
+            error_set(why, -ENODATA,
+                      "nothing tells this machine's watts: %.60s cannot be read (%s)",
+                      source[i].sensor.name, strerror(-source[i].reading.error));
+            return false;
+        }
+    error_set(why, -ENODATA,
+              "nothing tells this machine's watts: it has no sensor, and no model is named");
+    return false;
+}
+
+/* ---- keeping ---- */
+
+static void on_changed(struct power_caps *c)
+{
+    if (c->daemon->decision)
+        daemon_changed(c->daemon);
+}
+
+static void tell_over(struct power_caps *c)
+{
+    if (c->plan.over && !c->told_over)
+        daemon_log("the machine draws more than its power cap of %" PRIu64 " W, and jobs cannot "
+                   "shrink further: the rest is not theirs",
+                   c->uw / 1000000);
+    else if (!c->plan.over && c->told_over)
+        daemon_log("the machine is below its power cap of %" PRIu64 " W again", c->uw / 1000000);
+    c->told_over = c->plan.over;
+}
+
+static void arm(struct power_caps *c, uint64_t now)
+{
+    uint64_t next = c->next_ns;
+
+    if (c->uw && c->plan.next_ns < next)
+        next = c->plan.next_ns;
+    sd_event_source_set_enabled(c->timer, next == CAP_NO_END ? SD_EVENT_OFF : SD_EVENT_ONESHOT);
+    if (next != CAP_NO_END)
+        sd_event_source_set_time(c->timer, (next > now ? next : now) / NS_PER_US + 1);
+}
+
+/* CLOCK_MONOTONIC, of readings, as CLOCK_BOOTTIME. */
+static uint64_t as_boot_ns(uint64_t mono_ns, uint64_t now)
+{
+    uint64_t ago = clock_now_ns() - mono_ns;
+
+    return mono_ns && ago < now ? now - ago : 0;
+}
+
+static void keep(struct power_caps *c, uint64_t now)
+{
+    const struct daemon *d = c->daemon;
+    const struct meter_now *read = meter_now(d->meter);
+    struct keeper_input in = {.now_ns = now,
+                              .cap_uw = c->uw,
+                              .machine = read->machine,
+                              .machine_ns = as_boot_ns(read->time_ns, now),
+                              .sensed = read->sensed,
+                              .load_mcpu = read->load_mcpu,
+                              .other_mcpu = read->other_mcpu,
+                              .speed_permille = read->speed_permille,
+                              .cores = cores_of(d),
+                              .watts = &c->curve};
+    bool was_blind = c->blind;
+    int r = keeper_step(&c->keeper, &in, &c->plan);
+
+    c->blind = r == -ENODATA;
+    if (c->blind)
+        c->plan = (struct keeper_plan){.next_ns = UINT64_MAX};
+    if (c->blind && !was_blind)
+        daemon_log("the power cap cannot be kept yet: nothing is known of the machine's power");
+    tell_over(c);
+    if (r == 0 && c->plan.changed)
+        on_changed(c);
+}
+
+static void step(struct power_caps *c)
+{
+    uint64_t now = cap_now_ns(), before = c->uw;
+
+    if (!caps_in_force(&c->caps, now, &c->uw, &c->source, &c->next_ns))
+        c->uw = 0;
+    if (c->uw != before)
+        daemon_log(c->uw ? "power cap: %" PRIu64 ".%03" PRIu64 " W, %s" : "no power cap any more",
+                   c->uw / 1000000, c->uw / 1000 % 1000, cap_source_name(c->source));
+    choose_curve(c, meter_now(c->daemon->meter));
+    if (c->uw || before)
+        keep(c, now);
+    arm(c, now);
+}
+
+void power_caps_tick(struct power_caps *c)
+{
+    step(c);
+}
+
+static int on_timer(sd_event_source *s, uint64_t usec, void *arg)
+{
+    step(arg);
+    return 0;
+}
+
+int cap_set(struct daemon *d, enum cap_source source, const struct cap *cap, struct error *err)
+{
+    struct power_caps *c = d->power_caps;
+    struct caps next = c->caps;
+    struct error why = {0};
+    int r;
+
+    if (cap->held && (cap->uw == 0 || cap->uw > POWER_UW_MAX || cap->floor_uw > cap->uw))
+        return error_set(err, -EINVAL, "a power cap is between 1 uW and %" PRIu64 " W",
+                         (uint64_t)POWER_UW_MAX / 1000000);
+    if (cap->held && !cap_source_known(d, &why))
+        return error_set(err, -ENODATA, "%s", why.text);
+    next.of[source] = *cap;
+    r = cap_file_save(d, &next);
+    if (r < 0)
+        return error_set(err, r, "cannot write %s/" CAP_FILE ": %s", d->dir, strerror(-r));
+    failpoint(FAILPOINT_CAP_STORED);
+    c->caps = next;
+    step(c);
+    return 0;
+}
+
+/* ---- what others see ---- */
+
+void cap_domain(const struct daemon *d, struct policy_domain *root)
+{
+    const struct keeper_plan *plan;
+
+    if (!d->power_caps)
+        return;
+    plan = &d->power_caps->plan;
+    root->idle_uw = plan->idle_uw;
+    root->core_uw = plan->core_uw;
+    root->cap_uw = plan->cap_uw;
+}
+
+static const char *whose(enum cap_source source)
+{
+    return source == CAP_CONFIG   ? "of the configuration"
+           : source == CAP_PERSON ? "set by hand"
+                                  : "of the power lease";
+}
+
+void cap_text(const struct daemon *d, char ret[CAP_TEXT_MAX])
+{
+    const struct power_caps *c = d->power_caps;
+
+    ret[0] = '\0';
+    if (c && c->plan.cap_uw)
+        snprintf(ret, CAP_TEXT_MAX, "power cap %" PRIu64 ".%" PRIu64 " W (%s): %u core%s",
+                 c->plan.cap_uw / 1000000, c->plan.cap_uw / 100000 % 10, whose(c->source),
+                 c->plan.cores, c->plan.cores == 1 ? "" : "s");
+}
+
+enum cap_kept cap_state(const struct daemon *d, char *why, size_t size)
+{
+    const struct power_caps *c = d->power_caps;
+
+    *why = '\0';
+    if (c->uw == 0)
+        return CAP_NONE;
+    if (c->blind) {
+        snprintf(why, size, "nothing is known of the machine's power yet");
+        return CAP_NOT_YET;
+    }
+    if (c->plan.over) {
+        snprintf(why, size,
+                 "the machine draws more although jobs have shrunk: idling, processes of no job, "
+                 "and jobs that cannot pause need it");
+        return CAP_OVER;
+    }
+    for (const struct job *j = d->jobs->first; j; j = j->next)
+        if (!job_settled(j)) {
+            snprintf(why, size, "job %.40s has not given back its cores yet", j->name);
+            return CAP_NOT_YET;
+        }
+    return CAP_KEPT;
+}
+
+void cap_view(const struct daemon *d, struct cap_view *ret)
+{
+    const struct power_caps *c = d->power_caps;
+    uint64_t now = cap_now_ns();
+
+    *ret = (struct cap_view){.uw = c->uw,
+                             .source = c->source,
+                             .left_ms = UINT64_MAX,
+                             .caps = &c->caps,
+                             .model = &c->curve,
+                             .plan = &c->plan};
+    if (c->uw && c->caps.of[c->source].until_ns != CAP_NO_END)
+        ret->left_ms = c->caps.of[c->source].until_ns > now
+                           ? (c->caps.of[c->source].until_ns - now) / NS_PER_MS
+                           : 0;
+}
+
+/* ---- begin and end ---- */
+
+static int read_model(struct power_caps *c, struct error *err)
+{
+    struct error why = {0};
+    int r = model_parse(c->daemon->config.power_model, cores_of(c->daemon), &c->named, &why);
+
+    return r < 0 ? error_set(err, r, "power-model: %s", why.text) : 0;
+}
+
+static void take_config(struct power_caps *c)
+{
+    c->caps.of[CAP_CONFIG] = (struct cap){.uw = c->daemon->config.power_cap_uw,
+                                          .until_ns = CAP_NO_END,
+                                          .kind = CAP_BUDGET,
+                                          .held = c->daemon->config.power_cap_uw > 0};
+}
+
+void power_caps_configure(struct power_caps *c)
+{
+    struct error err = {0};
+
+    if (read_model(c, &err) < 0)
+        daemon_log("%s", err.text);
+    c->curve = c->named;
+    take_config(c);
+    step(c);
+}
+
+int power_caps_new(struct daemon *d, struct power_caps **ret, struct error *err)
+{
+    struct power_caps *c = calloc(1, sizeof(*c));
+    int r;
+
+    if (!c)
+        return error_set(err, -ENOMEM, "out of memory");
+    c->daemon = d;
+    c->next_ns = CAP_NO_END;
+    r = read_model(c, err);
+    if (r == 0) {
+        r = sd_event_add_time(d->event, &c->timer, CLOCK_BOOTTIME, 0, 0, on_timer, c);
+        r = r < 0 ? error_set(err, r, "cannot make an event: %s", strerror(-r)) : 0;
+    }
+    if (r < 0) {
+        power_caps_free(c);
+        return r;
+    }
+    sd_event_source_set_enabled(c->timer, SD_EVENT_OFF);
+    c->curve = c->named;
+    cap_file_load(d, &c->caps);
+    take_config(c);
+    *ret = c;
+    return 0;
+}
+
+struct power_caps *power_caps_free(struct power_caps *c)
+{
+    if (!c)
+        return NULL;
+    sd_event_source_disable_unref(c->timer);
+    free(c);
+    return NULL;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/energy/cap_file.h"
+
+#include "base/cleanup.h"
+#include "daemon/daemon.h"
+#include "daemon/energy/cap.h"
+#include "host/proc/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define TEMPORARY CAP_FILE ".new"
+#define BOOT_ID   "proc/sys/kernel/random/boot_id"
+#define BOOT_MAX  40
+#define TEXT_MAX  1024
+
+/*
+ * A line for the boot and one for each cap:
+ *   boot ID
+ *   cap SOURCE uW FLOOR_uW UNTIL_ns KIND
+ */
+static size_t write_text(const struct caps *caps, const char *boot, char ret[TEXT_MAX])
+{
+    size_t len = (size_t)snprintf(ret, TEXT_MAX, "boot %.*s\n", BOOT_MAX, boot);
+
+    for (unsigned s = 0; s < CAP_SOURCE_MAX; s++) {
+        const struct cap *c = &caps->of[s];
+
+        if (c->held && s != CAP_CONFIG)
+            len += (size_t)snprintf(ret + len, TEXT_MAX - len,
+                                    "cap %u %" PRIu64 " %" PRIu64 " %" PRIu64 " %u\n", s, c->uw,
+                                    c->floor_uw, c->until_ns, c->kind);
+    }
+    return len;
+}
+
+static void read_boot(const struct daemon *d, char ret[BOOT_MAX])
+{
+    if (file_read(d->root, BOOT_ID, ret, BOOT_MAX) < 0)
+        ret[0] = '\0';
+    ret[strcspn(ret, "\n")] = '\0';
+}
+
+static int write_whole(int dir_fd, const char *text, size_t len)
+{
+    _cleanup_fd_ int fd =
+        openat(dir_fd, TEMPORARY, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    ssize_t n;
+
+    if (fd < 0)
+        return -errno;
+    n = write(fd, text, len);
+    if (n != (ssize_t)len)
+        return n < 0 ? -errno : -ENOSPC;
+    if (fsync(fd) < 0 || renameat(dir_fd, TEMPORARY, dir_fd, CAP_FILE) < 0)
+        return -errno;
+    return 0;
+}
+
+int cap_file_save(const struct daemon *d, const struct caps *caps)
+{
+    char text[TEXT_MAX], boot[BOOT_MAX];
+    int r;
+
+    read_boot(d, boot);
+    r = write_whole(d->dir_fd, text, write_text(caps, boot, text));
+    if (r < 0)
+        unlinkat(d->dir_fd, TEMPORARY, 0);
+    return r;
+}
+
+static bool read_line(const char *line, bool same_boot, struct caps *ret)
+{
+    struct cap c = {.held = true};
+    unsigned source;
+    int end = 0;
+
+    if (sscanf(line, "cap %u %" SCNu64 " %" SCNu64 " %" SCNu64 " %u%n", &source, &c.uw, &c.floor_uw,
+               &c.until_ns, &c.kind, &end) != 5 ||
+        line[end] != '\0' || source == CAP_CONFIG || source >= CAP_SOURCE_MAX ||
+        c.kind >= CAP_KIND_MAX || c.uw == 0 || c.uw > POWER_UW_MAX || c.floor_uw > c.uw)
+        return false;
+    if (!same_boot && c.until_ns != CAP_NO_END)
+        c.until_ns = 0;
+    ret->of[source] = c;
+    return true;
+}
+
+void cap_file_load(const struct daemon *d, struct caps *ret)
+{
+    char text[TEXT_MAX] = "", boot[BOOT_MAX], *line, *rest = text;
+    struct caps caps = {0};
+    int r = file_read(d->dir_fd, CAP_FILE, text, sizeof(text));
+    bool same_boot;
+
+    if (r == -ENOENT)
+        return;
+    read_boot(d, boot);
+    line = strsep(&rest, "\n");
+    same_boot = strncmp(line, "boot ", 5) == 0 && *boot && strcmp(line + 5, boot) == 0;
+    if (r >= 0 && strncmp(line, "boot ", 5) != 0)
+        r = -EBADMSG;
+    while (r >= 0 && rest && *rest)
+        if (!read_line(strsep(&rest, "\n"), same_boot, &caps))
+            r = -EBADMSG;
+    if (r < 0)
+        daemon_log("%s/" CAP_FILE " is ignored: %s; set the power cap again", d->dir, strerror(-r));
+    else
+        *ret = caps;
+}

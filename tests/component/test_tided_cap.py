@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A power cap on tided: refused without watts, obeyed under every policy, kept over kills."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from daemon import eventually
+from power_tree import PowerTree
+
+CORES = 16
+# 20 W idle, 5 W and more for each core. The machine's own load counts as idle, so tests leave it room.
+MODEL = "power-model=points:20,35,75,120"
+FULL, MIDDLE = 150_000_000, 90_000_000
+
+
+def conf(place, *lines):
+    path = place.base / "tide.conf"
+    path.write_text("\n".join(("[daemon]", *lines, "")))
+    path.chmod(0o644)
+    return path
+
+
+@pytest.fixture
+def modelled(place):
+    """A daemon on a machine of which only a model is known."""
+    return place.daemon("--cpus", f"0-{CORES - 1}", "--config", conf(place, "power=none", MODEL)).start()
+
+
+def put(tided, **body):
+    return tided.api("PUT", "/v1/power/cap", body)
+
+
+def cap(tided):
+    status, answer = tided.api("GET", "/v1/power/cap")
+    assert status == 200
+    return answer
+
+
+def threads(tided):
+    return sum(job["target"] for job in tided.jobs())
+
+
+def jobs(tided, n=2):
+    made = [tided.job("--max", str(CORES), name=f"train-{i}") for i in range(n)]
+    return made
+
+
+def full(tided):
+    """All cores are in use."""
+    eventually(lambda: threads(tided) == CORES)
+
+
+def capped(tided):
+    """Jobs have what the cap leaves, which is less than all."""
+    def check():
+        c = cap(tided)
+        return c["state"] == "kept" and c.get("cores", CORES) < CORES and threads(tided) == max(c["cores"], 2) and c
+    return eventually(check)
+
+
+def test_a_cap_without_watts_is_refused_with_the_reason(place):
+    tided = place.daemon("--config", conf(place, "power=none")).start()
+    status, answer = put(tided, uw=MIDDLE)
+    assert status == 409
+    assert "nothing tells this machine's watts" in answer["error"]["message"]
+    assert "power-model=" in answer["error"]["hint"]
+    assert cap(tided)["state"] == "none"
+    assert not (tided.dir / "power-cap").exists()
+
+
+@pytest.mark.parametrize("policy", ["equal", "power-cap", "throughput", "priority"])
+def test_every_policy_obeys_and_says_whose_cap_it_is(modelled, policy):
+    made = jobs(modelled)
+    full(modelled)
+    assert modelled.api("PUT", "/v1/policy", {"policy": policy})[0] == 200
+    assert put(modelled, uw=MIDDLE)[0] in (200, 202)
+    c = capped(modelled)
+    assert 2 <= c["cores"] < CORES and c["source"] == "person" and c["until"] is None
+    assert c["model"]["source"] == "four points of the configuration" and c["model"]["basis"] == "modelled"
+    assert "power cap 90.0 W (set by hand)" in made[0].get()["reason"]
+    assert modelled.api("DELETE", "/v1/power/cap")[0] == 200
+    full(modelled)
+    assert "power cap" not in made[0].get()["reason"]
+
+
+def test_a_cap_ends_by_itself(modelled):
+    jobs(modelled)
+    full(modelled)
+    until = int(time.time()) + 3
+    status, _ = put(modelled, uw=MIDDLE, until=until)
+    assert status in (200, 202)
+    assert abs(capped(modelled)["until"] - until) <= 1
+    eventually(lambda: cap(modelled)["state"] == "none")
+    full(modelled)
+
+
+def test_it_grows_one_core_at_a_time(modelled):
+    jobs(modelled)
+    full(modelled)
+    put(modelled, uw=MIDDLE - 30_000_000)
+    low = capped(modelled)["cores"]
+    put(modelled, uw=MIDDLE + 15_000_000)
+    seen = {low}
+    eventually(lambda: seen.add(cap(modelled)["cores"]) or max(seen) > low, guard=60)
+    assert max(seen) == low + 1
+
+
+@pytest.mark.parametrize("where", ["cap-stored", "cap-placed"])
+def test_an_accepted_cap_outlives_a_kill(place, where):
+    tided = place.daemon("--cpus", f"0-{CORES - 1}", "--config", conf(place, "power=none", MODEL))
+    tided.env = {"TIDE_FAILPOINT": f"{where}:1"}
+    tided.start()
+    with pytest.raises((OSError, Exception)):
+        put(tided, uw=MIDDLE)
+    assert tided.process.wait(30) == -signal.SIGKILL
+    tided.env = {}
+    tided.start()
+    found = cap(tided)
+    assert found["uw"] == MIDDLE and found["source"] == "person"
+    jobs(tided)
+    capped(tided)
+
+
+def test_a_cap_whose_file_cannot_be_written_is_no_cap(modelled):
+    (modelled.dir / "power-cap.new").mkdir()
+    status, answer = put(modelled, uw=MIDDLE)
+    assert status == 507 and "cannot write" in answer["error"]["message"]
+    assert cap(modelled)["state"] == "none"
+
+
+def test_a_damaged_file_is_told_of_and_ignored(modelled):
+    put(modelled, uw=MIDDLE)
+    modelled.stop()
+    (modelled.dir / "power-cap").write_text("boot x\ncap 1 -5 0 0 0\n")
+    modelled.start()
+    assert cap(modelled)["state"] == "none"
+    assert "power-cap is ignored" in modelled.log.read_text()
+
+
+@pytest.mark.parametrize("body", [{}, {"uw": 0}, {"uw": -5}, {"uw": 1.5}, {"uw": 2 ** 41}, {"uw": "120W"},
+                                  {"uw": MIDDLE, "until": 5}, {"uw": MIDDLE, "till": 5}])
+def test_what_is_no_cap_is_refused(modelled, body):
+    status, answer = put(modelled, **body)
+    assert status == 400 and answer["error"]["message"]
+    assert cap(modelled)["state"] == "none"
+
+
+def test_a_configured_cap_is_in_force_from_the_first_job_on(place):
+    path = conf(place, "power=none", MODEL, "power-cap=90 W")
+    tided = place.daemon("--cpus", f"0-{CORES - 1}", "--config", path).start()
+    assert cap(tided)["source"] == "configuration"
+    jobs(tided)
+    capped(tided)
+    put(tided, uw=FULL)  # a person cannot raise it
+    assert cap(tided)["uw"] == MIDDLE
+    assert {c["source"] for c in cap(tided)["caps"]} == {"configuration", "person"}
+    conf(place, "power=none", MODEL)
+    tided.signal(signal.SIGHUP)
+    eventually(lambda: cap(tided)["uw"] == FULL)
+
+
+def test_a_machine_that_stays_above_is_said_to_be(place, build_dir):
+    tree = PowerTree(place.base / "root", {"intel-rapl:1": 80})
+    try:
+        tided = place.daemon("--cpus", "0-3", "--config", conf(place, f"power-root={place.base / 'root'}")).start()
+        jobs(tided, 1)
+        eventually(lambda: tided.api("GET", "/v1/power")[1]["power"]["uw"])
+        put(tided, uw=50_000_000)
+        eventually(lambda: cap(tided)["state"] == "over")
+        assert "the machine draws more" in cap(tided)["why"]
+        done = subprocess.run([build_dir / "tide", "power", "set-cap", "50W"], text=True, capture_output=True,
+                              env={**os.environ, "TIDE_DIR": str(tided.dir)}, check=False)
+        assert done.returncode == 6 and "over" in done.stdout, done
+        tree.watts["intel-rapl:1"] = 30
+        eventually(lambda: cap(tided)["state"] == "kept")
+    finally:
+        tree.end()
+
+
+def test_the_command_sets_shows_and_lifts(modelled, build_dir):
+    def tide(*words):
+        return subprocess.run([build_dir / "tide", "power", *words], text=True, capture_output=True,
+                              env={**os.environ, "TIDE_DIR": str(modelled.dir)}, check=False)
+    done = tide("set-cap", "1.2kW", "--until", "2h")
+    assert done.returncode == 0 and "1200.0 W (person, until" in done.stdout, done
+    assert "four points" in tide().stdout
+    assert json.loads(tide("--json").stdout)["cap"]["uw"] == 1_200_000_000
+    assert "none" in tide("clear-cap").stdout
+    for words, message in ((("set-cap",), "watts are missing"), (("set-cap", "12kWh"), "no power cap"),
+                           (("set-cap", "0W"), "no power cap"), (("set-cap", "9W", "--until", "x"), "no future time"),
+                           (("clear-cap", "--until", "2h"), "set-cap alone"), (("raise",), "none of")):
+        done = tide(*words)
+        assert done.returncode == 2 and message in done.stderr, done
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_only_administrators_set_and_lift(modelled):
+    client = ("import http.client, socket, sys\n"
+              "c = http.client.HTTPConnection('x'); c.sock = socket.socket(socket.AF_UNIX)\n"
+              "c.sock.connect(sys.argv[1]); c.request(sys.argv[2], '/v1/power/cap', '{\"uw\": 1000}')\n"
+              "print(c.getresponse().status)")
+    for method, want in (("PUT", "403"), ("DELETE", "403"), ("GET", "200")):
+        done = subprocess.run(["setpriv", "--reuid=61002", "--regid=61002", "--clear-groups", "/usr/bin/python3", "-c", client,
+                               modelled.dir / "api.sock", method], text=True, capture_output=True, check=True)
+        assert done.stdout.strip() == want, (method, done)
+    assert cap(modelled)["state"] == "none"
+
+
+@pytest.mark.parametrize("line, words", [("power-model=60 W", "is none of points:"),
+                                         ("power-model=points:50,40", "must not fall"),
+                                         ("power-model=points:1,2,3", "two or four"),
+                                         ("power-model=assumed:1970:1", "nothing is known"),
+                                         ("power-cap=-4 W", "watts like 120 W"),
+                                         ("power-cap=4 kWh", "watts like 120 W")])
+def test_a_mistake_in_the_keys_is_named(place, line, words):
+    done = subprocess.run([place.program, "--check-config", "--config", conf(place, line)], capture_output=True,
+                          text=True, check=False)
+    assert done.returncode == 2 and words in done.stderr, done.stderr
