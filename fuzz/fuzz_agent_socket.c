@@ -632,11 +632,12 @@ static bool has_notes(void)
     int fd = openat(the_daemon.dir_fd, GUARDIAN_TABLE, O_RDONLY | O_CLOEXEC);
     uint32_t used = 0; /* what an entry begins with */
     struct stat st;
+    off_t entry;
 
     CHECK(fd >= 0 && fstat(fd, &st) == 0);
+    entry = (st.st_size - GUARDIAN_KNOBS_BYTES) / GUARDIAN_ENTRIES_MAX;
     for (off_t i = 0; i < PROCESSES && !used; i++)
-        CHECK(pread(fd, &used, sizeof(used), i * (st.st_size / GUARDIAN_ENTRIES_MAX)) ==
-              sizeof(used));
+        CHECK(pread(fd, &used, sizeof(used), i * entry) == sizeof(used));
     close(fd);
     return used;
 }

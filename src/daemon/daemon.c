@@ -11,6 +11,7 @@
 #include "daemon/confine/guardian.h"
 #include "daemon/confine/job_group.h"
 #include "daemon/containers/container.h"
+#include "daemon/energy/backstop.h"
 #include "daemon/energy/cap.h"
 #include "daemon/energy/meter.h"
 #include "daemon/job/confine.h"
@@ -505,6 +506,8 @@ static int begin(struct top *t, const struct daemon_options *o, struct error *er
                      d->cgroup, earlier, &d->guardian, err);
     if (r < 0)
         return r;
+    if (backstop_new(d, &d->backstop) < 0) /* the earlier daemon's limits have been put back */
+        return error_set(err, -ENOMEM, "out of memory");
     begin_record(d);
     if (machine_share_new(d, &d->machine_share, &why) < 0)
         daemon_log("%s", why.text);
@@ -553,6 +556,7 @@ static void end(struct top *t)
     d->machine_share = machine_share_free(d->machine_share);
     d->balance = balance_free(d->balance);
     d->power_caps = power_caps_free(d->power_caps);
+    d->backstop = backstop_free(d->backstop);
     d->meter = meter_free(d->meter);
     d->guardian = guardian_free(d->guardian);
     d->job_groups = job_groups_free(d->job_groups);

@@ -37,6 +37,7 @@ struct job_groups;
 struct machine_share;
 struct meter;
 struct power_caps;
+struct backstop;
 struct containers;
 struct decision;
 struct energy_history;
@@ -77,6 +78,11 @@ struct daemon {
     struct balance *balance;
     struct meter *meter;
     struct power_caps *power_caps; /* NULL: a daemon of tests that knows no caps */
+    struct backstop *backstop;
+    struct group_quota {
+        uint32_t mcpu; /* on all jobs together, for a power cap; 0: none */
+        uint64_t changed_ns;
+    } group_quota;
     uint64_t energy_file_ns; /* when its account is to be written again … */
     int energy_file_error;   /* … and -errno of the last time; logged once */
     struct machine_share *machine_share;

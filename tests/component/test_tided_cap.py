@@ -220,3 +220,128 @@ def test_a_mistake_in_the_keys_is_named(place, line, words):
     done = subprocess.run([place.program, "--check-config", "--config", conf(place, line)], capture_output=True,
                           text=True, check=False)
     assert done.returncode == 2 and words in done.stderr, done.stderr
+
+
+# ---- the backstop ----
+
+OWN = 100_000_000  # the package's limit before ours
+
+
+@pytest.fixture
+def limited(place):
+    """A function that makes a daemon on a tree with a package that has a power limit, and the limit's file."""
+    trees = []
+
+    def make(*lines):
+        root = place.base / "root"
+        trees.append(PowerTree(root, {"intel-rapl:0": 60}))
+        limit = trees[0].folder("intel-rapl:0") / "constraint_0_power_limit_uw"
+        limit.write_text(f"{OWN}\n")
+        return place.daemon("--cpus", "0-3", "--config", conf(place, f"power-root={root}", *lines)), limit
+    yield make
+    for tree in trees:
+        tree.end()
+
+
+def number(path):
+    """What stands in the file; a writer may just have emptied it."""
+    return eventually(lambda: (text := path.read_text().strip()) and int(text))
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+@needs_root
+def test_a_power_limit_holds_the_cap_and_is_put_back(limited):
+    tided, limit = limited()
+    tided.start()
+    tided.job()
+    eventually(lambda: tided.api("GET", "/v1/power")[1]["power"]["uw"])
+    put(tided, uw=50_000_000)
+    eventually(lambda: number(limit) == 50_000_000)
+    put(tided, uw=4 * OWN)  # above the package's own: that is never raised
+    eventually(lambda: number(limit) == OWN)
+    put(tided, uw=40_000_000)
+    eventually(lambda: number(limit) == 40_000_000)
+    tided.api("DELETE", "/v1/power/cap")
+    assert number(limit) == OWN
+    put(tided, uw=30_000_000)
+    eventually(lambda: number(limit) == 30_000_000)
+    assert tided.stop() == 0
+    assert number(limit) == OWN
+
+
+@needs_root
+def test_the_guardian_puts_a_limit_back_after_a_kill(limited):
+    tided, limit = limited()
+    tided.start()
+    tided.job()
+    eventually(lambda: tided.api("GET", "/v1/power")[1]["power"]["uw"])
+    put(tided, uw=50_000_000)
+    eventually(lambda: number(limit) == 50_000_000)
+    tided.signal(signal.SIGKILL)
+    eventually(lambda: number(limit) == OWN)
+    tided.start()  # the cap goes on, and the new daemon's original is the package's own
+    tided.job()
+    eventually(lambda: number(limit) == 50_000_000)
+    tided.api("DELETE", "/v1/power/cap")
+    assert number(limit) == OWN
+
+
+@needs_root
+def test_a_kill_between_note_and_limit_leaves_the_packages_own(limited):
+    tided, limit = limited("power-model=points:20,100", "power-cap=60 W")
+    tided.env = {"TIDE_FAILPOINT": "backstop-noted:1"}
+    tided.start(ready=False)
+    assert tided.process.wait(30) == -signal.SIGKILL
+    tided.env = {}
+    assert number(limit) == OWN
+    tided.start()
+    eventually(lambda: number(limit) == 60_000_000)
+    tided.signal(signal.SIGKILL)
+    eventually(lambda: number(limit) == OWN)
+
+
+def quota(tided):
+    """On the daemon's group, in cores; None: no group or none set."""
+    name = f"tide-{os.geteuid()}-{tided.api('GET', '/v1/machine')[1]['epoch']}"
+    for path in (f"/sys/fs/cgroup/cpu/{name}/cpu.cfs_quota_us", f"/sys/fs/cgroup/{name}/cpu.max"):
+        try:
+            text = open(path).read().split()[0]
+            return None if text in ("-1", "max") else int(text) / 100_000
+        except FileNotFoundError:
+            continue
+    return None
+
+
+@needs_root
+def test_a_quota_on_all_jobs_holds_the_cap(modelled):
+    if not modelled.api("GET", "/v1/machine")[1]["weights"]:
+        pytest.skip("control groups cannot be written here")
+    made = jobs(modelled)
+    full(modelled)
+    put(modelled, uw=MIDDLE)
+    c = capped(modelled)
+    assert quota(modelled) == pytest.approx(cap(modelled)["most_mcpu"] / 1000, abs=0.01) or cap(modelled) != c
+    # The quota on all is no limit of each: with one job left, that has all the cap leaves.
+    made[1].end()
+    eventually(lambda: made[0].get()["target"] == cap(modelled)["cores"])
+    modelled.api("DELETE", "/v1/power/cap")
+    assert quota(modelled) is None
+    eventually(lambda: made[0].get()["target"] == CORES)
+
+
+@needs_root
+def test_the_quota_ends_with_the_daemon(modelled):
+    if not modelled.api("GET", "/v1/machine")[1]["weights"]:
+        pytest.skip("control groups cannot be written here")
+    job = jobs(modelled, 1)[0]
+    put(modelled, uw=MIDDLE)
+    eventually(lambda: quota(modelled))
+    group = f"tide-{os.geteuid()}-{modelled.api('GET', '/v1/machine')[1]['epoch']}"
+    eventually(lambda: group in open(f"/proc/{job.peer.pid}/cgroup").read())
+    modelled.signal(signal.SIGKILL)
+    eventually(lambda: group not in open(f"/proc/{job.peer.pid}/cgroup").read())
+    eventually(lambda: not os.path.exists(f"/sys/fs/cgroup/cpu/{group}") and
+               not os.path.exists(f"/sys/fs/cgroup/{group}"))
+    modelled.start()

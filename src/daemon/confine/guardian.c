@@ -9,6 +9,7 @@
 #include "host/proc/file.h"
 #include "host/proc/proc.h"
 
+#include <assert.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/close_range.h>
@@ -28,7 +29,7 @@
 #define REMOVE_TRIES    500 /* by the guardian, or by a daemon that starts or ends */
 #define OWN_TRIES       20
 #define REMOVE_PAUSE_US 10000
-#define TABLE_BYTES     (GUARDIAN_ENTRIES_MAX * sizeof(struct entry))
+#define TABLE_BYTES     sizeof(struct table)
 
 struct entry {
     atomic_uint used; /* set last, so that no one acts on a half-written entry */
@@ -37,10 +38,25 @@ struct entry {
     struct cpuset original;
 };
 
+/* A file with one number that the daemon has changed. */
+struct knob {
+    atomic_uint used; /* as above */
+    char path[GUARDIAN_KNOB_PATH_MAX], original[GUARDIAN_KNOB_TEXT_MAX];
+};
+
+struct table {
+    struct entry entry[GUARDIAN_ENTRIES_MAX];
+    struct knob knob[GUARDIAN_KNOBS_MAX];
+};
+
+static_assert(sizeof(((struct table *)0)->knob) == GUARDIAN_KNOBS_BYTES, "what the header says");
+static_assert(sizeof(struct table) == sizeof(((struct table *)0)->entry) + GUARDIAN_KNOBS_BYTES,
+              "no padding: entries first");
+
 struct guardian {
     sd_event *event;
     sd_event_source *exit_source, *again;
-    struct entry *table;     /* shared with the guardian, and in a file, with the next daemon */
+    struct table *table;     /* shared with the guardian, and in a file, with the next daemon */
     struct journal *journal; /* the originals of containers */
     unsigned top;            /* number of entries ever used */
     int dir_fd;              /* borrowed */
@@ -55,8 +71,9 @@ struct guardian {
 static struct entry *entry_find(struct guardian *g, pid_t pid, uint64_t start)
 {
     for (unsigned i = 0; i < g->top; i++)
-        if (atomic_load(&g->table[i].used) && g->table[i].pid == pid && g->table[i].start == start)
-            return &g->table[i];
+        if (atomic_load(&g->table->entry[i].used) && g->table->entry[i].pid == pid &&
+            g->table->entry[i].start == start)
+            return &g->table->entry[i];
     return NULL;
 }
 
@@ -66,16 +83,16 @@ int guardian_note(struct guardian *g, pid_t pid, uint64_t start, const struct cp
 
     if (e)
         return 0;
-    for (e = g->table; e < g->table + GUARDIAN_ENTRIES_MAX && atomic_load(&e->used);)
+    for (e = g->table->entry; e < g->table->entry + GUARDIAN_ENTRIES_MAX && atomic_load(&e->used);)
         e++;
-    if (e == g->table + GUARDIAN_ENTRIES_MAX)
+    if (e == g->table->entry + GUARDIAN_ENTRIES_MAX)
         return -ENOSPC;
     e->pid = pid;
     e->start = start;
     e->original = *original;
     atomic_store(&e->used, 1);
-    if (g->top <= (unsigned)(e - g->table))
-        g->top = (unsigned)(e - g->table) + 1;
+    if (g->top <= (unsigned)(e - g->table->entry))
+        g->top = (unsigned)(e - g->table->entry) + 1;
     failpoint(FAILPOINT_GUARDIAN_NOTED);
     return 0;
 }
@@ -88,6 +105,57 @@ void guardian_forget(struct guardian *g, pid_t pid, uint64_t start)
         atomic_store(&e->used, 0);
 }
 
+static struct knob *knob_find(struct guardian *g, const char *path)
+{
+    for (struct knob *k = g->table->knob; k < g->table->knob + GUARDIAN_KNOBS_MAX; k++)
+        if (atomic_load(&k->used) && strcmp(k->path, path) == 0)
+            return k;
+    return NULL;
+}
+
+int guardian_note_knob(struct guardian *g, const char *path, const char *original)
+{
+    struct knob *k = g->table->knob;
+
+    if (strlen(path) >= sizeof(k->path) || strlen(original) >= sizeof(k->original))
+        return -ENAMETOOLONG;
+    if (knob_find(g, path))
+        return 0;
+    while (k < g->table->knob + GUARDIAN_KNOBS_MAX && atomic_load(&k->used))
+        k++;
+    if (k == g->table->knob + GUARDIAN_KNOBS_MAX)
+        return -ENOSPC;
+    memcpy(k->path, path, strlen(path) + 1);
+    memcpy(k->original, original, strlen(original) + 1);
+    atomic_store(&k->used, 1);
+    return 0;
+}
+
+void guardian_forget_knob(struct guardian *g, const char *path)
+{
+    struct knob *k = knob_find(g, path);
+
+    if (k)
+        atomic_store(&k->used, 0);
+}
+
+static unsigned restore_knobs(struct table *table)
+{
+    unsigned n = 0;
+
+    for (struct knob *k = table->knob; k < table->knob + GUARDIAN_KNOBS_MAX; k++) {
+        _cleanup_fd_ int fd = -1;
+
+        if (!atomic_load(&k->used))
+            continue;
+        fd = open(k->path, O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
+        if (fd >= 0 && write(fd, k->original, strlen(k->original)) > 0)
+            n++;
+        atomic_store(&k->used, 0);
+    }
+    return n;
+}
+
 /* A large process that is exiting stays in its group for some 100 ms. */
 static void remove_group(const struct cgroup *cg, const char *group, unsigned tries)
 {
@@ -95,7 +163,7 @@ static void remove_group(const struct cgroup *cg, const char *group, unsigned tr
         usleep(REMOVE_PAUSE_US);
 }
 
-static unsigned restore(struct entry *table, int root, const struct cgroup *cg, const char *group)
+static unsigned restore(struct table *table, int root, const struct cgroup *cg, const char *group)
 {
     unsigned n = 0;
     struct proc_stat stat;
@@ -103,7 +171,8 @@ static unsigned restore(struct entry *table, int root, const struct cgroup *cg, 
     /* Moves processes out of the groups first: a cpuset would cut a wider affinity. */
     if (cg)
         cgroup_remove(cg, group, NULL);
-    for (struct entry *e = table; e < table + GUARDIAN_ENTRIES_MAX; e++) {
+    restore_knobs(table);
+    for (struct entry *e = table->entry; e < table->entry + GUARDIAN_ENTRIES_MAX; e++) {
         if (!atomic_load(&e->used))
             continue;
         if (e->pid > 0 && proc_read_stat(root, e->pid, &stat) == 0 && stat.start == e->start &&

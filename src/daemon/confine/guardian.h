@@ -17,9 +17,15 @@
 #include <sys/types.h>
 #include <systemd/sd-event.h>
 
-#define GUARDIAN_ENTRIES_MAX 4096            /* processes with a changed affinity */
-#define GUARDIAN_LOCK        "guardian.lock" /* held by the guardian until it has restored */
-#define GUARDIAN_TABLE       "guardian.table"
+#define GUARDIAN_ENTRIES_MAX   4096 /* processes with a changed affinity */
+#define GUARDIAN_KNOBS_MAX     16
+#define GUARDIAN_KNOB_PATH_MAX 512
+#define GUARDIAN_KNOB_TEXT_MAX 24
+/* Behind the entries in the table's file. */
+#define GUARDIAN_KNOBS_BYTES                                                                       \
+    (GUARDIAN_KNOBS_MAX * (4 + GUARDIAN_KNOB_PATH_MAX + GUARDIAN_KNOB_TEXT_MAX))
+#define GUARDIAN_LOCK  "guardian.lock" /* held by the guardian until it has restored */
+#define GUARDIAN_TABLE "guardian.table"
 
 struct guardian;
 struct journal;
@@ -45,6 +51,13 @@ pid_t guardian_pid(const struct guardian *g); /* 0: it died, and is about to be 
  */
 int guardian_note(struct guardian *g, pid_t pid, uint64_t start, const struct cpuset *original);
 void guardian_forget(struct guardian *g, pid_t pid, uint64_t start);
+
+/*
+ * Notes the text to write back into file @path (a power limit). Returns 0, also when noted before
+ * (the first note counts), -ENAMETOOLONG or -ENOSPC.
+ */
+int guardian_note_knob(struct guardian *g, const char *path, const char *original);
+void guardian_forget_knob(struct guardian *g, const char *path);
 
 /* The restore journal of containers, carried out by the guardian process alone. */
 struct journal *guardian_keep(struct guardian *g); /* borrowed */

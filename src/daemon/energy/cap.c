@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "daemon/daemon.h"
+#include "daemon/energy/backstop.h"
 #include "daemon/energy/cap_file.h"
 #include "daemon/energy/meter.h"
 #include "daemon/energy/model.h"
@@ -181,7 +182,9 @@ static void keep(struct power_caps *c, uint64_t now)
                               .other_mcpu = read->other_mcpu,
                               .speed_permille = read->speed_permille,
                               .cores = cores_of(d),
-                              .watts = &c->curve};
+                              .watts = &c->curve,
+                              .limit = backstop_can_limit(d->backstop),
+                              .quota = backstop_can_quota(d->backstop)};
     bool was_blind = c->blind;
     int r = keeper_step(&c->keeper, &in, &c->plan);
 
@@ -190,6 +193,7 @@ static void keep(struct power_caps *c, uint64_t now)
         c->plan = (struct keeper_plan){.next_ns = UINT64_MAX};
     if (c->blind && !was_blind)
         daemon_log("the power cap cannot be kept yet: nothing is known of the machine's power");
+    backstop_apply(d->backstop, &c->plan); /* first: it holds while jobs shrink */
     tell_over(c);
     if (r == 0 && c->plan.changed)
         on_changed(c);

@@ -381,6 +381,11 @@ const struct ledger *meter_ledger(const struct meter *m)
     return &m->ledger;
 }
 
+const struct sensors *meter_sensors(const struct meter *m)
+{
+    return m->sensors;
+}
+
 void meter_model(struct meter *m, const struct watts *w)
 {
     bool was_off = is_off(m);

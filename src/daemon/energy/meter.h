@@ -74,5 +74,8 @@ size_t meter_sources(const struct meter *m, struct meter_source *ret, size_t max
  */
 void meter_model(struct meter *m, const struct watts *w);
 
+/* For the packages' power limits. Borrowed. */
+const struct sensors *meter_sensors(const struct meter *m);
+
 /* The ledger goes on from an earlier daemon's, with the time in which none ran as a gap. */
 void meter_resume(struct meter *m, const struct ledger *before);
