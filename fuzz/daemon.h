@@ -9,6 +9,7 @@
 #include "daemon/confine/balance.h"
 #include "daemon/confine/guardian.h"
 #include "daemon/daemon.h"
+#include "daemon/energy/backstop.h"
 #include "daemon/energy/cap.h"
 #include "daemon/energy/meter.h"
 #include "daemon/job/job.h"
@@ -71,7 +72,7 @@ static inline void make_daemon(uid_t uid, const struct wake_handlers *handlers,
     snprintf(d->dir, sizeof(d->dir), "%s", directory);
     d->root = d->dir_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     d->uid = uid;
-    d->admin_gid = CONFIG_NOBODY;
+    d->admin_gid = d->power_gid = CONFIG_NOBODY;
     d->epoch = 7;
     d->heartbeat_ms = DAEMON_HEARTBEAT_MS;
     d->topology.cpus = CPUS;
@@ -91,4 +92,5 @@ static inline void make_daemon(uid_t uid, const struct wake_handlers *handlers,
     CHECK(config_set(&d->config, "power", "none", NULL) == 0 && meter_new(d, &d->meter, NULL) == 0);
     CHECK(power_caps_new(d, &d->power_caps, NULL) == 0);
     CHECK(guardian_new(d->event, d->dir_fd, NULL, "none", NULL, "", &d->guardian, NULL) == 0);
+    CHECK(backstop_new(d, &d->backstop) == 0);
 }

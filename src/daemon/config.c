@@ -130,15 +130,25 @@ static int set_engines(struct config *c, const char *value, struct error *err)
     return 0;
 }
 
-static int set_admin_group(struct config *c, const char *value, struct error *err)
+static int set_group(char ret[CONFIG_GROUP_MAX], const char *value, struct error *err)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
     size_t len = strlen(value);
 
     if (len >= CONFIG_GROUP_MAX || strspn(value, plain) != len)
         return refuse(value, "the name of a group, or none", err);
-    snprintf(c->admin_group, sizeof(c->admin_group), "%s", strcmp(value, "none") == 0 ? "" : value);
+    snprintf(ret, CONFIG_GROUP_MAX, "%s", strcmp(value, "none") == 0 ? "" : value);
     return 0;
+}
+
+static int set_admin_group(struct config *c, const char *value, struct error *err)
+{
+    return set_group(c->admin_group, value, err);
+}
+
+static int set_power_group(struct config *c, const char *value, struct error *err)
+{
+    return set_group(c->power_group, value, err);
 }
 
 static int set_power(struct config *c, const char *value, struct error *err)
@@ -337,6 +347,7 @@ static const struct {
     {"power-root", "/", set_power_root},
     {"tariff", "none", set_tariff},
     {"carbon", "none", set_carbon},
+    {"power-group", "tide-power", set_power_group},
     {"power-model", NULL, set_power_model},
     {"power-cap", "none", set_power_cap},
 };
@@ -611,6 +622,7 @@ void config_print(const struct config *c, FILE *out)
             c->power_model);
     print_rate(out, "tariff", c->tariff, c->currency);
     print_rate(out, "carbon", c->carbon, "g");
+    fprintf(out, "power-group=%s\n", *c->power_group ? c->power_group : "none");
     if (c->power_cap_uw)
         fprintf(out, "power-cap=%" PRIu64 ".%06" PRIu64 " W\n", c->power_cap_uw / 1000000,
                 c->power_cap_uw % 1000000);

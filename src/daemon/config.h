@@ -51,6 +51,7 @@ struct config {
     /* for each user but root and the daemon's own; 0: no limit */
     uint32_t user_cores, user_jobs, user_processes, user_priority, user_connections;
     char admin_group[CONFIG_GROUP_MAX]; /* empty: none */
+    char power_group[CONFIG_GROUP_MAX]; /* empty: none */
     char power[CONFIG_POWER_MAX];       /* as sensors_find() takes it */
     char power_root[CONFIG_POWER_MAX];  /* below it are the sensors' files */
     uint64_t tariff, carbon; /* millionths of the currency, µg CO2: of a kWh; 0: not known */

@@ -307,6 +307,7 @@ static void take_config(struct daemon *d, const struct config *c)
     d->placement = c->placement;
     d->heartbeat_ms = c->heartbeat_ms;
     d->admin_gid = config_group(c->admin_group);
+    d->power_gid = config_group(c->power_group);
 }
 
 static bool same_policy(const struct policy_spec *a, const struct policy_spec *b)

@@ -56,6 +56,7 @@ struct daemon {
     char dir[RUNDIR_PATH_MAX];
     uid_t uid;
     gid_t admin_gid; /* CONFIG_NOBODY: none */
+    gid_t power_gid;
     bool ending;
     bool cpus_made_up; /* not all are online: simulates a larger machine */
     uint32_t heartbeat_ms;
@@ -79,6 +80,7 @@ struct daemon {
     struct meter *meter;
     struct power_caps *power_caps; /* NULL: a daemon of tests that knows no caps */
     struct backstop *backstop;
+    uint64_t lease_boot, lease_number; /* of the newest power lease */
     struct group_quota {
         uint32_t mcpu; /* on all jobs together, for a power cap; 0: none */
         uint64_t changed_ns;

@@ -58,7 +58,7 @@ def capped(tided):
     """Jobs have what the cap leaves, which is less than all."""
     def check():
         c = cap(tided)
-        return c["state"] == "kept" and c.get("cores", CORES) < CORES and threads(tided) == max(c["cores"], 2) and c
+        return c["state"] == "kept" and (c["cores"] or CORES) < CORES and threads(tided) == max(c["cores"], 2) and c
     return eventually(check)
 
 
@@ -345,3 +345,87 @@ def test_the_quota_ends_with_the_daemon(modelled):
     eventually(lambda: not os.path.exists(f"/sys/fs/cgroup/cpu/{group}") and
                not os.path.exists(f"/sys/fs/cgroup/{group}"))
     modelled.start()
+
+
+# ---- the power lease, and what watts are worth ----
+
+def lease(tided, **body):
+    return tided.api("PUT", "/v1/power/lease", {"v": 1, "boot": 5, "stamp": 1, "number": 1, "floor": 0, "ttl": 30_000,
+                                                "kind": "budget", **body})
+
+
+def test_the_smaller_of_lease_and_hand_counts(modelled):
+    jobs(modelled)
+    put(modelled, uw=FULL)
+    assert lease(modelled, uw=MIDDLE)[0] in (200, 202)
+    c = capped(modelled)
+    assert (c["uw"], c["source"]) == (MIDDLE, "lease")
+    assert "of the power lease" in modelled.jobs()[0]["reason"]
+    put(modelled, uw=MIDDLE - 10_000_000)
+    assert cap(modelled)["source"] == "person"
+
+
+@pytest.mark.parametrize("kind, left", [("breaker", 60_000_000), ("budget", None), ("advice", None)])
+def test_a_lease_ends_by_its_kind(modelled, kind, left):
+    lease(modelled, uw=MIDDLE, floor=60_000_000, kind=kind, ttl=300)
+    eventually(lambda: cap(modelled)["uw"] == left)
+    modelled.signal(signal.SIGKILL)
+    modelled.start()  # what is left of it is in the file
+    assert cap(modelled)["uw"] == left
+
+
+def test_an_overtaken_lease_is_stale(modelled):
+    assert lease(modelled, uw=MIDDLE, number=7)[0] in (200, 202)
+    status, answer = lease(modelled, uw=FULL, number=6)
+    assert status == 409 and "stale" in answer["error"]["message"]
+    assert cap(modelled)["uw"] == MIDDLE
+    assert lease(modelled, uw=FULL, number=1, boot=6)[0] in (200, 202)  # the child began anew
+    assert cap(modelled)["uw"] == FULL
+
+
+@pytest.mark.parametrize("wrong", [{"uw": 0}, {"ttl": 0}, {"ttl": 600_001}, {"kind": "law"}, {"v": 2}, {"uw": None}])
+def test_what_is_no_lease_is_refused(modelled, wrong):
+    assert lease(modelled, **{"uw": MIDDLE, **wrong})[0] == 400
+    assert cap(modelled)["state"] == "none"
+
+
+def demand(tided):
+    status, answer = tided.api("GET", "/v1/power/demand")
+    assert status == 200
+    return answer
+
+
+def test_demand_is_a_concave_curve_and_a_cap_on_it_leaves_its_cores(modelled):
+    assert demand(modelled)["points"][0][1] == 0 and len(demand(modelled)["points"]) == 1  # no job
+    jobs(modelled)
+    full(modelled)
+    found = eventually(lambda: (d := demand(modelled)) and len(d["points"]) > 1 and d)
+    points = found["points"]
+    assert 2 <= len(points) <= 8 and points[0] == [found["floor"], 0] and points[-1][1] == CORES * 1000 * modelled.jobs()[0]["weight"]
+    slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in zip(points, points[1:])]
+    assert all(s > 0 for s in slopes) and all(a >= b * 0.999 for a, b in zip(slopes, slopes[1:]))
+    # Load of no job has come and gone meanwhile, and moves the curve.
+    lease(modelled, uw=points[-1][0] + 8_000_000)
+    eventually(lambda: cap(modelled)["cores"] >= CORES - 3)
+
+
+def test_demand_of_an_unknown_machine_is_unknown(place):
+    tided = place.daemon("--config", conf(place, "power=none")).start()
+    assert demand(tided) == {"v": 1, "points": [], "floor": None,
+                             "draw": {"uw": None, "low": None, "high": None, "basis": "unknown"}}
+
+
+@needs_root
+def test_only_the_power_group_and_root_lease(place):
+    group = next(line.split(":")[2] for line in open("/etc/group") if line.startswith("games:"))
+    tided = place.daemon("--config", conf(place, "power=none", MODEL, "power-group=games", "admin-group=none")).start()
+    client = ("import http.client, socket, sys\n"
+              "c = http.client.HTTPConnection('x'); c.sock = socket.socket(socket.AF_UNIX)\n"
+              "c.sock.connect(sys.argv[1]); c.request('GET', '/v1/power/demand')\n"
+              "a = c.getresponse(); a.read(); print(a.status)\n"
+              "c.request('PUT', '/v1/power/lease', '{\"uw\": 90000000, \"ttl\": 900, \"kind\": \"budget\"}')\n"
+              "a = c.getresponse(); a.read(); print(a.status)")
+    for groups, want in (["--clear-groups"], ["403", "403"]), ([f"--groups={group}"], ["200", "200"]):
+        done = subprocess.run(["setpriv", "--reuid=61002", "--regid=61002", *groups, "/usr/bin/python3", "-c", client,
+                               tided.dir / "api.sock"], text=True, capture_output=True, check=True)
+        assert done.stdout.split() == want, (groups, done)

@@ -574,6 +574,7 @@ def test_answers_are_as_they_are_described(tided):
                 ("put", "/v1/policy", {"policy": "equal"}), ("get", "/v1/history", None),
                 ("get", "/v1/power", None), ("get", "/v1/energy", None), ("get", "/v1/power/sources", None),
                 ("get", "/v1/power/cap", None), ("delete", "/v1/power/cap", None),
+                ("get", "/v1/power/demand", None),
                 ("delete", "/v1/jobs/{job}", None)]
     answers = [("post", "/v1/jobs", status, answer)]
     for method, path, body in requests:
@@ -586,7 +587,7 @@ def test_answers_are_as_they_are_described(tided):
         (m, p) for m, p, _, _ in answers}
     assert untested == {("get", "/v1/events"), ("get", "/metrics"),  # no JSON: tested above
                         ("post", "/v1/adoptions"), ("delete", "/v1/jobs/{job}/adoption"),  # _adopt
-                        ("put", "/v1/power/cap")}  # _cap
+                        ("put", "/v1/power/cap"), ("put", "/v1/power/lease")}  # _cap
 
 
 def test_fields_that_are_described_are_taken_and_others_refused(tided):
@@ -595,7 +596,8 @@ def test_fields_that_are_described_are_taken_and_others_refused(tided):
                                ("PATCH", "/v1/jobs/cnn", "JobChange"),
                                ("POST", "/v1/adoptions", "Adoption"),
                                ("PUT", "/v1/policy", "PolicyChoice"),
-                               ("PUT", "/v1/power/cap", "PowerCapChoice")):
+                               ("PUT", "/v1/power/cap", "PowerCapChoice"),
+                               ("PUT", "/v1/power/lease", "PowerLease")):
         if name == "JobChange":
             tided.job(name="cnn")
         for field in (*schemas[name]["properties"], "misspelt"):

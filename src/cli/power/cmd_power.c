@@ -55,7 +55,7 @@ static void print_cap(const json_t *cap)
     printf("cap    %.1f W (%s", watts(cap, "uw"), member_text(cap, "source"));
     print_until(cap);
     printf("): %s", strcmp(state, "not-yet") == 0 ? "not yet kept" : state);
-    if (json_object_get(cap, "cores"))
+    if (json_is_integer(json_object_get(cap, "cores")))
         printf(", %ld cores for jobs", member_long(cap, "cores"));
     printf("\n");
     if (*member_text(cap, "why"))

@@ -116,6 +116,10 @@ void routes_get_cap(struct request *r, struct job *none);
 void routes_put_cap(struct request *r, struct job *none);
 void routes_delete_cap(struct request *r, struct job *none);
 
+/* In routes_lease.c. */
+void routes_put_lease(struct request *r, struct job *none);
+void routes_get_demand(struct request *r, struct job *none);
+
 /* Whether its user has no other search; false: answered with 429. It is one until the answer. */
 bool request_search(struct request *r);
 

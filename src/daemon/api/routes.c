@@ -731,6 +731,8 @@ static const struct route {
     {"GET", "/v1/power/cap", routes_get_cap},
     {"PUT", "/v1/power/cap", routes_put_cap},
     {"DELETE", "/v1/power/cap", routes_delete_cap},
+    {"PUT", "/v1/power/lease", routes_put_lease},
+    {"GET", "/v1/power/demand", routes_get_demand},
 };
 
 /* True if @path is @pattern's; the part for "*" is copied (cut, which no name of a job is). */

@@ -13,10 +13,9 @@
 #include <string.h>
 
 #define UNTIL_MAX_S (366 * UINT64_C(86400))
-#define TTL_MAX_MS  600000
 
 /* Refuses unknown fields: a misspelt one would otherwise be ignored without a word. */
-static bool only_fields(struct request *r, const char *const *known)
+bool request_only_fields(struct request *r, const char *const *known)
 {
     const char *key;
     json_t *value;
@@ -35,8 +34,8 @@ static bool only_fields(struct request *r, const char *const *known)
 }
 
 /* A whole number up to @max; absent: *ret stays. False: answered with the error. */
-static bool take_amount(struct request *r, const char *key, uint64_t min, uint64_t max,
-                        uint64_t *ret)
+bool request_take_amount(struct request *r, const char *key, uint64_t min, uint64_t max,
+                         uint64_t *ret)
 {
     const json_t *value = json_object_get(r->body, key);
 
@@ -64,7 +63,7 @@ static void answer_state(struct request *r)
                    view_cap(r->daemon));
 }
 
-static void set(struct request *r, enum cap_source source, const struct cap *cap)
+bool request_set_cap(struct request *r, enum cap_source source, const struct cap *cap)
 {
     struct error err = {0};
     int e = cap_set(r->daemon, source, cap, &err);
@@ -79,6 +78,7 @@ static void set(struct request *r, enum cap_source source, const struct cap *cap
         request_fail(r, 507, "Make room there, then set it again.", "%s", err.text);
     else
         answer_state(r);
+    return e == 0;
 }
 
 /* ---- a person's ---- */
@@ -104,8 +104,9 @@ void routes_put_cap(struct request *r, struct job *none)
     struct cap cap = {.until_ns = CAP_NO_END, .kind = CAP_BUDGET, .held = true};
     uint64_t until_s = 0, now_ms = clock_real_ms();
 
-    if (!may_set(r) || !only_fields(r, fields) || !take_amount(r, "uw", 1, POWER_UW_MAX, &cap.uw) ||
-        !take_amount(r, "until", 1, now_ms / 1000 + UNTIL_MAX_S, &until_s))
+    if (!may_set(r) || !request_only_fields(r, fields) ||
+        !request_take_amount(r, "uw", 1, POWER_UW_MAX, &cap.uw) ||
+        !request_take_amount(r, "until", 1, now_ms / 1000 + UNTIL_MAX_S, &until_s))
         return;
     if (cap.uw == 0) {
         request_fail(r, HTTP_BAD_REQUEST, "Send {\"uw\": MICROWATTS}.", "uw is missing");
@@ -120,7 +121,7 @@ void routes_put_cap(struct request *r, struct job *none)
         cap.until_ns = cap_now_ns() + (until_s * 1000 - now_ms) * NS_PER_MS;
     daemon_log("a power cap of %" PRIu64 " W is set by user %u", cap.uw / 1000000,
                (unsigned)r->who.uid);
-    set(r, CAP_PERSON, &cap);
+    request_set_cap(r, CAP_PERSON, &cap);
 }
 
 void routes_delete_cap(struct request *r, struct job *none)
@@ -130,5 +131,5 @@ void routes_delete_cap(struct request *r, struct job *none)
     if (!may_set(r))
         return;
     daemon_log("the power cap set by hand is lifted by user %u", (unsigned)r->who.uid);
-    set(r, CAP_PERSON, &lifted);
+    request_set_cap(r, CAP_PERSON, &lifted);
 }

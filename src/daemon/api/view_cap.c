@@ -52,26 +52,24 @@ static json_t *curve(const struct watts *w)
                      "error_permille", (int)w->error_permille, "points", points);
 }
 
+/* A number of a cap, or null without one. */
+static json_t *number(bool known, uint64_t n)
+{
+    return known ? json_integer((json_int_t)n) : json_null();
+}
+
 json_t *view_cap(const struct daemon *d)
 {
     char why[ERROR_TEXT_MAX];
     struct cap_view v;
     enum cap_kept state = cap_state(d, why, sizeof(why));
-    json_t *ret;
 
     cap_view(d, &v);
-    ret = json_pack("{s:s,s:o,s:o}", "state", state_names[state], "caps", standing(v.caps), "model",
-                    curve(v.model));
-    if (!ret || v.uw == 0)
-        return ret;
-    json_object_set_new(ret, "uw", json_integer((json_int_t)v.uw));
-    json_object_set_new(ret, "source", json_string(cap_source_name(v.source)));
-    json_object_set_new(ret, "until", end_of(v.left_ms));
-    if (*why)
-        json_object_set_new(ret, "why", json_string(why));
-    if (v.plan->cap_uw) {
-        json_object_set_new(ret, "cores", json_integer(v.plan->cores));
-        json_object_set_new(ret, "most_mcpu", json_integer(v.plan->most_mcpu));
-    }
-    return ret;
+    return json_pack("{s:s,s:o,s:o,s:o,s:s,s:o,s:o,s:o,s:o}", "state", state_names[state], "uw",
+                     number(v.uw, v.uw), "source",
+                     v.uw ? json_string(cap_source_name(v.source)) : json_null(), "until",
+                     v.uw ? end_of(v.left_ms) : json_null(), "why", why, "cores",
+                     number(v.plan->cap_uw, v.plan->cores), "most_mcpu",
+                     number(v.plan->cap_uw, v.plan->most_mcpu), "caps", standing(v.caps), "model",
+                     curve(v.model));
 }

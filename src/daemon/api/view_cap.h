@@ -1,10 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON of power caps. Daemon's event loop only; called by the routes. */
+/*
+ * JSON of power caps, and what their routes share (routes_cap.c). Daemon's event loop only; called
+ * by the routes.
+ */
 #pragma once
 
+#include "power/cap/caps.h"
+
 #include <jansson.h>
+#include <stdbool.h>
 
 struct daemon;
+struct request;
 
 /* The cap in force, whether it is kept, all caps that stand, and the curve behind them. */
 json_t *view_cap(const struct daemon *d);
+
+/* Refuses unknown fields. False: answered with the error; the same in the others. */
+bool request_only_fields(struct request *r, const char *const *known);
+
+/* Takes a whole number from @min to @max; absent or null: *ret stays. */
+bool request_take_amount(struct request *r, const char *key, uint64_t min, uint64_t max,
+                         uint64_t *ret);
+
+/* Sets one source's cap, carries it out, and answers in any case: 200, or 202 while jobs shrink. */
+bool request_set_cap(struct request *r, enum cap_source source, const struct cap *cap);

@@ -169,22 +169,28 @@ static uint64_t as_boot_ns(uint64_t mono_ns, uint64_t now)
     return mono_ns && ago < now ? now - ago : 0;
 }
 
-static void keep(struct power_caps *c, uint64_t now)
+static struct keeper_input keeper_now(const struct power_caps *c, uint64_t now)
 {
     const struct daemon *d = c->daemon;
     const struct meter_now *read = meter_now(d->meter);
-    struct keeper_input in = {.now_ns = now,
-                              .cap_uw = c->uw,
-                              .machine = read->machine,
-                              .machine_ns = as_boot_ns(read->time_ns, now),
-                              .sensed = read->sensed,
-                              .load_mcpu = read->load_mcpu,
-                              .other_mcpu = read->other_mcpu,
-                              .speed_permille = read->speed_permille,
-                              .cores = cores_of(d),
-                              .watts = &c->curve,
-                              .limit = backstop_can_limit(d->backstop),
-                              .quota = backstop_can_quota(d->backstop)};
+
+    return (struct keeper_input){.now_ns = now,
+                                 .cap_uw = c->uw,
+                                 .machine = read->machine,
+                                 .machine_ns = as_boot_ns(read->time_ns, now),
+                                 .sensed = read->sensed,
+                                 .load_mcpu = read->load_mcpu,
+                                 .other_mcpu = read->other_mcpu,
+                                 .speed_permille = read->speed_permille,
+                                 .cores = cores_of(d),
+                                 .watts = &c->curve,
+                                 .limit = backstop_can_limit(d->backstop),
+                                 .quota = backstop_can_quota(d->backstop)};
+}
+
+static void keep(struct power_caps *c, uint64_t now)
+{
+    struct keeper_input in = keeper_now(c, now);
     bool was_blind = c->blind;
     int r = keeper_step(&c->keeper, &in, &c->plan);
 
@@ -193,10 +199,19 @@ static void keep(struct power_caps *c, uint64_t now)
         c->plan = (struct keeper_plan){.next_ns = UINT64_MAX};
     if (c->blind && !was_blind)
         daemon_log("the power cap cannot be kept yet: nothing is known of the machine's power");
-    backstop_apply(d->backstop, &c->plan); /* first: it holds while jobs shrink */
+    backstop_apply(c->daemon->backstop, &c->plan); /* first: it holds while jobs shrink */
     tell_over(c);
     if (r == 0 && c->plan.changed)
         on_changed(c);
+}
+
+uint64_t cap_needed_uw(const struct daemon *d, uint32_t mcpu)
+{
+    const struct power_caps *c = d->power_caps;
+    struct keeper_input in = keeper_now(c, cap_now_ns());
+    uint64_t high_uw = keeper_forecast(&c->keeper, &in, mcpu).high_uw;
+
+    return high_uw ? high_uw * 1000 / (1000 - KEEPER_MARGIN) + 1 : 0;
 }
 
 static void step(struct power_caps *c)

@@ -65,6 +65,9 @@ void cap_text(const struct daemon *d, char ret[CAP_TEXT_MAX]);
 /* Whether it is kept; otherwise @why says what is the matter. */
 enum cap_kept cap_state(const struct daemon *d, char *why, size_t size);
 
+/* The cap that leaves jobs @mcpu busy cores, errors and margin included; 0: nothing is known. */
+uint64_t cap_needed_uw(const struct daemon *d, uint32_t mcpu);
+
 /* For views. */
 struct cap_view {
     uint64_t uw;                    /* in force; 0: none */

@@ -40,6 +40,7 @@ int control_identify(const struct daemon *d, int fd, struct caller *ret)
     struct ucred cred;
     socklen_t size = sizeof(cred);
     bool admins = d->uid == 0 && d->admin_gid != CONFIG_NOBODY;
+    bool unit = d->uid == 0 && d->power_gid != CONFIG_NOBODY;
 
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &size) < 0)
         return -errno;
@@ -47,6 +48,7 @@ int control_identify(const struct daemon *d, int fd, struct caller *ret)
         .pid = cred.pid,
         .uid = cred.uid,
         .admin = admins && (cred.gid == d->admin_gid || has_group(fd, d->admin_gid)),
+        .power = unit && (cred.gid == d->power_gid || has_group(fd, d->power_gid)),
     };
     return 0;
 }
@@ -54,6 +56,11 @@ int control_identify(const struct daemon *d, int fd, struct caller *ret)
 bool control_may_govern(const struct daemon *d, const struct caller *who)
 {
     return who->uid == 0 || who->uid == d->uid || who->admin;
+}
+
+bool control_may_lease(const struct daemon *d, const struct caller *who)
+{
+    return who->uid == 0 || who->uid == d->uid || who->power;
 }
 
 bool control_may_use(const struct daemon *d, const struct caller *who)

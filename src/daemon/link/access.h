@@ -18,6 +18,7 @@ struct caller {
     pid_t pid;
     uid_t uid;
     bool admin; /* in the admin group, where a daemon serves all users */
+    bool power; /* the same of the power group */
 };
 
 /* Returns 0 or -errno. */
@@ -25,6 +26,8 @@ int control_identify(const struct daemon *d, int fd, struct caller *ret);
 
 /* Governs policy and every user's jobs: root and the daemon's own user. */
 bool control_may_govern(const struct daemon *d, const struct caller *who);
+/* May set the power lease and see what watts are worth: the unit of the machine's area. */
+bool control_may_lease(const struct daemon *d, const struct caller *who);
 bool control_may_use(const struct daemon *d, const struct caller *who); /* may have jobs here */
 bool control_may_read(const struct daemon *d, const struct caller *who, const struct job *j);
 bool control_may_change(const struct daemon *d, const struct caller *who, const struct job *j);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/plan/decision.h"
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "daemon/daemon.h"
 #include "daemon/energy/cap.h"
@@ -9,6 +10,7 @@
 #include "daemon/plan/machine_share.h"
 #include "daemon/plan/users.h"
 #include "policy/core/cores.h"
+#include "policy/division/worth.h"
 #include "policy/model/curve.h"
 
 #include <errno.h>
@@ -23,6 +25,7 @@ struct decision {
     uint64_t next_ns;
     /* storage for a decision over at most `room` jobs */
     size_t room;
+    uint32_t count;   /* jobs of the last decision */
     struct job **job; /* indexed as in the snapshot */
     struct policy_job *jobs;
     struct policy_user *users;
@@ -603,7 +606,7 @@ static int decide_once(struct daemon *daemon, uint64_t now, bool at_once, struct
     struct policy_plan plan = {0};
     int r, cut = 0;
 
-    s.job_count = fill_jobs(daemon, now);
+    s.job_count = d->count = fill_jobs(daemon, now);
     policy_machine_init(&root, (int64_t)d->capacity * POLICY_CORE_MCPU,
                         memory_capacity(daemon, now));
     cap_domain(daemon, &root);
@@ -666,11 +669,24 @@ static void record_changes(struct job *j, const struct threads *before,
     j->placed.commanded = true;
 }
 
+int decision_worth(const struct daemon *daemon, uint32_t cores, uint64_t *ret)
+{
+    const struct decision *d = daemon->decision;
+    struct policy_snapshot s = {.jobs = d->jobs, .job_count = d->count};
+    _cleanup_free_ uint32_t *scratch = calloc(d->count + 1, sizeof(*scratch));
+
+    if (!scratch)
+        return -ENOMEM;
+    worth_of_cores(&s, cores, scratch, ret);
+    return 0;
+}
+
 int decision_make(struct daemon *daemon, uint64_t now, bool at_once, struct error *err)
 {
     struct decision *d = daemon->decision;
     int r = reserve_jobs(d, daemon->jobs->n);
 
+    d->count = 0; /* what it described may have moved */
     if (r == 0)
         r = reserve_tables(d, (size_t)daemon->jobs->n * 2 * cpuset_count(&daemon->cpus));
     if (r < 0)

@@ -33,6 +33,12 @@ int decision_parse_policy(const struct daemon *d, const char *text, struct polic
                           struct error *err);
 
 /*
+ * Writes what 0 … @cores cores are worth to the jobs of the last decision (worth_of_cores()); all 0
+ * before the first. Returns 0 or -ENOMEM.
+ */
+int decision_worth(const struct daemon *d, uint32_t cores, uint64_t *ret);
+
+/*
  * Decides for all jobs; @at_once ignores what resizes cost. If the policy fails, which is a bug,
  * everything stays as it is; returns -errno with *err.
  *
