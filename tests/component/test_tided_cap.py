@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -429,3 +430,61 @@ def test_only_the_power_group_and_root_lease(place):
         done = subprocess.run(["setpriv", "--reuid=61002", "--regid=61002", *groups, "/usr/bin/python3", "-c", client,
                                tided.dir / "api.sock"], text=True, capture_output=True, check=True)
         assert done.stdout.split() == want, (groups, done)
+
+
+# ---- learning ----
+
+class Busy:
+    """A tree whose package draws 20 W, and 15 W for each core of this machine that is busy."""
+
+    def __init__(self, root):
+        self.tree = PowerTree(root, {"intel-rapl:1": 20})
+        self.ending = threading.Event()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    @staticmethod
+    def busy():
+        fields = [int(f) for f in open("/proc/stat").readline().split()[1:9]]
+        return sum(fields) - fields[3] - fields[4]
+
+    def run(self):
+        before, began = self.busy(), time.monotonic()
+        while not self.ending.wait(0.2):
+            now, time_now = self.busy(), time.monotonic()
+            cores = (now - before) / os.sysconf("SC_CLK_TCK") / (time_now - began)
+            self.tree.watts["intel-rapl:1"] = 20 + 15 * cores
+            before, began = now, time_now
+
+    def end(self):
+        self.ending.set()
+        self.thread.join()
+        self.tree.end()
+
+
+def test_calibration_learns_the_curve_and_a_restart_keeps_it(place, build_dir):
+    machine = Busy(place.base / "root")
+    try:
+        tided = place.daemon("--config", conf(place, f"power-root={place.base / 'root'}")).start()
+        eventually(lambda: tided.api("GET", "/v1/power")[1]["power"]["uw"])
+        done = subprocess.run([build_dir / "tide", "power", "calibrate", "--seconds", "15"], text=True,
+                              capture_output=True, env={**os.environ, "TIDE_DIR": str(tided.dir)}, check=False)
+        if "the machine is in use" in done.stderr:
+            pytest.skip("other programs keep this machine busy")
+        assert done.returncode == 0 and "learnt from" in done.stdout and "calibrated" in done.stdout, done
+        model = cap(tided)["model"]
+        assert model["basis"] == "calibrated" and len(model["points"]) >= 2
+        # 15 W a core, as long as no reading was of two loads.
+        first, last = model["points"][0], model["points"][-1]
+        assert 8e6 < (last[1] - first[1]) / (last[0] - first[0]) * 1000 < 25e6
+        assert tided.stop() == 0
+        tided.start()
+        assert "learnt" in cap(tided)["model"]["source"]
+    finally:
+        machine.end()
+
+
+def test_calibration_without_a_source_is_refused(modelled, build_dir):
+    done = subprocess.run([build_dir / "tide", "power", "calibrate"], text=True, capture_output=True,
+                          env={**os.environ, "TIDE_DIR": str(modelled.dir)}, check=False)
+    assert done.returncode == 1 and "nothing to learn from" in done.stderr, done

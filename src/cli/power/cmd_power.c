@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `tide power`: the machine's power and its cap; sets and lifts a cap. */
 #include "cli/api.h"
+#include "cli/power/calibrate.h"
 
 #include "base/clock.h"
 #include "base/moment.h"
@@ -153,23 +154,31 @@ static int clear_cap(const struct command *cmd, bool json)
 
 static int power_run(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"json", no_argument, NULL, 'j'}, {"until", required_argument, NULL, 'u'}, {0}};
+    static const struct option options[] = {{"json", no_argument, NULL, 'j'},
+                                            {"until", required_argument, NULL, 'u'},
+                                            {"seconds", required_argument, NULL, 's'},
+                                            {0}};
     const struct command *cmd = &command_power;
     const char *until = NULL, *verb, *operand;
     bool json = false;
+    long seconds = 0;
     int o;
 
     while ((o = option_next(cmd, argc, argv, options, false)) != -1)
         if (o == 'j')
             json = true;
-        else
+        else if (o == 'u')
             until = optarg;
+        else if (option_number(cmd, optarg, "--seconds", CALIBRATE_SECONDS_MIN,
+                               CALIBRATE_SECONDS_MAX, &seconds) != CLI_OK)
+            return CLI_USAGE;
     option_operands(cmd, argc, argv, 0, 2);
     verb = optind < argc ? argv[optind] : "";
     operand = optind + 1 < argc ? argv[optind + 1] : NULL;
     if (until && strcmp(verb, "set-cap") != 0)
         return cli_usage(cmd, "--until goes with set-cap alone");
+    if (seconds && strcmp(verb, "calibrate") != 0)
+        return cli_usage(cmd, "--seconds goes with calibrate alone");
     if (strcmp(verb, "set-cap") == 0)
         return operand ? set_cap(cmd, operand, until, json)
                        : cli_usage(cmd, "the watts are missing: tide power set-cap 120W");
@@ -177,14 +186,16 @@ static int power_run(int argc, char **argv)
         return cli_usage(cmd, "'%s' is one argument too many", operand);
     if (strcmp(verb, "clear-cap") == 0)
         return clear_cap(cmd, json);
+    if (strcmp(verb, "calibrate") == 0)
+        return power_calibrate(cmd, seconds ? (unsigned)seconds : CALIBRATE_SECONDS, json);
     if (*verb)
-        return cli_usage(cmd, "'%s' is none of set-cap, clear-cap", verb);
+        return cli_usage(cmd, "'%s' is none of set-cap, clear-cap, calibrate", verb);
     return show(cmd, json);
 }
 
 const struct command command_power = {
     .name = "power",
-    .usage = "[set-cap WATTS [--until TIME] | clear-cap] [--json]",
+    .usage = "[set-cap WATTS [--until TIME] | clear-cap | calibrate [--seconds N]] [--json]",
     .brief = "show how many watts the machine draws, or cap them",
     .help = "Alone: the machine's power, its cap, and the model behind it.\n"
             "\n"
@@ -194,10 +205,13 @@ const struct command command_power = {
             "               the watts. The smallest of the caps that stand counts: of the\n"
             "               configuration, set by hand, of the power lease\n"
             "clear-cap      lift the cap that was set by hand\n"
+            "calibrate      learn the power over load from the source: keeps none, a\n"
+            "               quarter, half, three quarters and all of the cores busy\n"
             "\n"
             "Options:\n"
-            "  -u, --until TIME  the cap ends then: 90s, 2h, 18:30\n"
-            "  -j, --json        print the daemon's answer\n"
+            "  -u, --until TIME   the cap ends then: 90s, 2h, 18:30\n"
+            "  -s, --seconds N    how long calibrating takes (60)\n"
+            "  -j, --json         print the daemon's answer\n"
             "\n"
             "The exit code is 6 while the machine draws more than its cap.\n"
             "\n"

@@ -6,6 +6,7 @@
 #include "daemon/api/view_cap.h"
 #include "daemon/daemon.h"
 #include "daemon/energy/cap.h"
+#include "daemon/energy/meter.h"
 #include "daemon/plan/plan.h"
 
 #include <errno.h>
@@ -85,6 +86,8 @@ bool request_set_cap(struct request *r, enum cap_source source, const struct cap
 
 void routes_get_cap(struct request *r, struct job *none)
 {
+    meter_refresh(r->daemon->meter);
+    power_caps_tick(r->daemon->power_caps);
     request_answer(r, HTTP_OK, view_cap(r->daemon));
 }
 

@@ -18,7 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GUESS_ERROR 300 /* permille, of the curve made of one reading */
+#define FIT_SAVE_SAMPLES 300
+#define GUESS_ERROR      300 /* permille, of the curve made of one reading */
 #define GUESS_IDLE                                                                                 \
     400 /* permille of full power: an idle machine of the last ten years, or more                  \
          */
@@ -76,13 +77,18 @@ static uint32_t cores_of(const struct daemon *d)
 static void learn(struct power_caps *c, const struct meter_now *now)
 {
     struct watts_sample s = {.speed_permille = now->speed_permille, .uw = now->machine.uw};
+    uint32_t basis = now->machine.basis == POWER_MEASURED ? POWER_CALIBRATED : POWER_MODELLED;
 
     if (!now->sensed || now->time_ns == c->fitted_ns || now->speed_permille == 0)
         return;
+    if (basis != c->fitted_basis) /* another source */
+        c->fit = (struct watts_fit){0};
     s.busy_mcpu = (uint32_t)((uint64_t)now->load_mcpu * 1000 / now->speed_permille);
     watts_fit_add(&c->fit, &s);
     c->fitted_ns = now->time_ns;
-    c->fitted_basis = now->machine.basis == POWER_MEASURED ? POWER_CALIBRATED : POWER_MODELLED;
+    c->fitted_basis = basis;
+    if (c->fit.samples % FIT_SAVE_SAMPLES == 0)
+        cap_fit_save(c->daemon, &c->fit, basis);
 }
 
 /*
@@ -386,6 +392,7 @@ int power_caps_new(struct daemon *d, struct power_caps **ret, struct error *err)
     sd_event_source_set_enabled(c->timer, SD_EVENT_OFF);
     c->curve = c->named;
     cap_file_load(d, &c->caps);
+    cap_fit_load(d, &c->fit, &c->fitted_basis);
     take_config(c);
     *ret = c;
     return 0;
@@ -396,6 +403,8 @@ struct power_caps *power_caps_free(struct power_caps *c)
     if (!c)
         return NULL;
     sd_event_source_disable_unref(c->timer);
+    if (c->daemon->dir_fd >= 0)
+        cap_fit_save(c->daemon, &c->fit, c->fitted_basis);
     free(c);
     return NULL;
 }

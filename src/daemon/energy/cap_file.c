@@ -5,6 +5,7 @@
 #include "daemon/daemon.h"
 #include "daemon/energy/cap.h"
 #include "host/proc/file.h"
+#include "power/model/watts_fit.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #define TEMPORARY CAP_FILE ".new"
+#define FIT_FILE  "power-fit"
 #define BOOT_ID   "proc/sys/kernel/random/boot_id"
 #define BOOT_MAX  40
 #define TEXT_MAX  1024
@@ -46,7 +48,7 @@ static void read_boot(const struct daemon *d, char ret[BOOT_MAX])
     ret[strcspn(ret, "\n")] = '\0';
 }
 
-static int write_whole(int dir_fd, const char *text, size_t len)
+static int write_whole(int dir_fd, const char *name, const char *text, size_t len)
 {
     _cleanup_fd_ int fd =
         openat(dir_fd, TEMPORARY, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -57,7 +59,7 @@ static int write_whole(int dir_fd, const char *text, size_t len)
     n = write(fd, text, len);
     if (n != (ssize_t)len)
         return n < 0 ? -errno : -ENOSPC;
-    if (fsync(fd) < 0 || renameat(dir_fd, TEMPORARY, dir_fd, CAP_FILE) < 0)
+    if (fsync(fd) < 0 || renameat(dir_fd, TEMPORARY, dir_fd, name) < 0)
         return -errno;
     return 0;
 }
@@ -68,7 +70,7 @@ int cap_file_save(const struct daemon *d, const struct caps *caps)
     int r;
 
     read_boot(d, boot);
-    r = write_whole(d->dir_fd, text, write_text(caps, boot, text));
+    r = write_whole(d->dir_fd, CAP_FILE, text, write_text(caps, boot, text));
     if (r < 0)
         unlinkat(d->dir_fd, TEMPORARY, 0);
     return r;
@@ -112,4 +114,44 @@ void cap_file_load(const struct daemon *d, struct caps *ret)
         daemon_log("%s/" CAP_FILE " is ignored: %s; set the power cap again", d->dir, strerror(-r));
     else
         *ret = caps;
+}
+
+/* Another source, or another version of us, means another fit. */
+struct fit_record {
+    char power[CONFIG_POWER_MAX], root[CONFIG_POWER_MAX];
+    uint32_t version, basis;
+    struct watts_fit fit;
+};
+
+void cap_fit_save(const struct daemon *d, const struct watts_fit *fit, uint32_t basis)
+{
+    struct fit_record record;
+
+    if (fit->samples == 0)
+        return;
+    memset(&record, 0, sizeof(record));
+    snprintf(record.power, sizeof(record.power), "%s", d->config.power);
+    snprintf(record.root, sizeof(record.root), "%s", d->config.power_root);
+    record.version = WATTS_FIT_VERSION;
+    record.basis = basis;
+    record.fit = *fit;
+    if (write_whole(d->dir_fd, FIT_FILE, (const char *)&record, sizeof(record)) < 0)
+        unlinkat(d->dir_fd, TEMPORARY, 0);
+}
+
+void cap_fit_load(const struct daemon *d, struct watts_fit *ret, uint32_t *ret_basis)
+{
+    struct fit_record record;
+    char bytes[sizeof(record) + 1];
+
+    if (file_read(d->dir_fd, FIT_FILE, bytes, sizeof(bytes)) != (int)sizeof(record))
+        return;
+    memcpy(&record, bytes, sizeof(record));
+    if (strncmp(record.power, d->config.power, sizeof(record.power)) != 0 ||
+        strncmp(record.root, d->config.power_root, sizeof(record.root)) != 0 ||
+        record.version != WATTS_FIT_VERSION || record.basis >= POWER_BASIS_MAX ||
+        watts_fit_check(&record.fit) < 0)
+        return;
+    *ret = record.fit;
+    *ret_basis = record.basis;
 }

@@ -1,16 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file of caps in the run directory. A cap of another boot has ended: a breaker's floor is what
- * is left of it. Private to this room.
+ * The files of caps and of the learnt curve in the run directory. A cap of another boot has ended:
+ * a breaker's floor is what is left of it. Private to this room.
  */
 #pragma once
 
 #include "power/cap/caps.h"
 
 struct daemon;
+struct watts_fit;
 
 /* Writes all caps but the configuration's. Returns 0 when they are in place, or -errno. */
 int cap_file_save(const struct daemon *d, const struct caps *caps);
 
 /* Reads them. A file that is damaged is told of and ignored. */
 void cap_file_load(const struct daemon *d, struct caps *ret);
+
+/*
+ * What readings of the configured sources taught, and the basis of a curve from it. Best effort: a
+ * daemon without the file learns anew.
+ */
+void cap_fit_save(const struct daemon *d, const struct watts_fit *fit, uint32_t basis);
+void cap_fit_load(const struct daemon *d, struct watts_fit *ret, uint32_t *ret_basis);
