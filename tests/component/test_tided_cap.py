@@ -467,9 +467,9 @@ def test_calibration_learns_the_curve_and_a_restart_keeps_it(place, build_dir):
     try:
         tided = place.daemon("--config", conf(place, f"power-root={place.base / 'root'}")).start()
         eventually(lambda: tided.api("GET", "/v1/power")[1]["power"]["uw"])
-        done = subprocess.run([build_dir / "tide", "power", "calibrate", "--seconds", "15"], text=True,
+        done = subprocess.run([build_dir / "tide", "power", "calibrate", "--seconds", "15", "--force"], text=True,
                               capture_output=True, env={**os.environ, "TIDE_DIR": str(tided.dir)}, check=False)
-        if "the machine is in use" in done.stderr:
+        if "not seen at three different loads" in done.stderr:
             pytest.skip("other programs keep this machine busy")
         assert done.returncode == 0 and "learnt from" in done.stdout and "calibrated" in done.stdout, done
         model = cap(tided)["model"]

@@ -5,12 +5,13 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define STEPS        5
-#define BUSY_PERCENT 20 /* more load than that of others, and the loads would not be ours */
+#define BUSY_PERCENT 20 /* with more load of others, the machine is seen at few other loads */
 
 /* The children that keep cores busy. */
 struct load {
@@ -85,7 +86,7 @@ static bool any_used(const json_t *sources)
 }
 
 /* A source, and a machine that is idle enough. */
-static int check(const struct command *cmd, unsigned cores)
+static int check(const struct command *cmd, unsigned cores, bool force)
 {
     _cleanup_json_ json_t *power = NULL, *sources = NULL;
     long load;
@@ -99,8 +100,8 @@ static int check(const struct command *cmd, unsigned cores)
         return cli_error(cmd, CLI_FAILED, "Name a source with power= in tide.conf(5).",
                          "nothing tells this machine's watts, so there is nothing to learn from");
     load = member_long(json_object_get(power, "load"), "mcpu");
-    if (load > (long)cores * 10 * BUSY_PERCENT)
-        return cli_error(cmd, CLI_FAILED, "Calibrate when the machine is idle.",
+    if (load > (long)cores * 10 * BUSY_PERCENT && !force)
+        return cli_error(cmd, CLI_FAILED, "Calibrate when it is idle, or add --force.",
                          "the machine is in use: %ld of %u cores are busy", (load + 999) / 1000,
                          cores);
     return CLI_OK;
@@ -131,6 +132,9 @@ static int report(const struct command *cmd, bool json)
     if (r != CLI_OK)
         return r;
     model = json_object_get(cap, "model");
+    if (strncmp(member_text(model, "source"), "learnt", 6) != 0)
+        return cli_error(cmd, CLI_FAILED, "Calibrate when other programs compute less.",
+                         "the machine was not seen at three different loads");
     if (json)
         return api_print(model);
     printf("%s (%s, 90 %% of readings within %ld %%)\n", member_text(model, "source"),
@@ -141,12 +145,12 @@ static int report(const struct command *cmd, bool json)
     return CLI_OK;
 }
 
-int power_calibrate(const struct command *cmd, unsigned seconds, bool json)
+int power_calibrate(const struct command *cmd, unsigned seconds, bool force, bool json)
 {
     unsigned cores = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
     _cleanup_free_ pid_t *child = calloc(cores, sizeof(*child));
     struct load load = {child, 0};
-    int r = child ? check(cmd, cores) : CLI_FAILED;
+    int r = child ? check(cmd, cores, force) : CLI_FAILED;
 
     if (r != CLI_OK)
         return r;

@@ -14,5 +14,6 @@
 #define CALIBRATE_SECONDS_MIN 15
 #define CALIBRATE_SECONDS_MAX 3600
 
-/* Returns an exit code, after a message if it is another than CLI_OK. */
-int power_calibrate(const struct command *cmd, unsigned seconds, bool json);
+/* @force: although the machine is in use. Returns an exit code, after a message if it is another
+ * than CLI_OK. */
+int power_calibrate(const struct command *cmd, unsigned seconds, bool force, bool json);

@@ -157,16 +157,19 @@ static int power_run(int argc, char **argv)
     static const struct option options[] = {{"json", no_argument, NULL, 'j'},
                                             {"until", required_argument, NULL, 'u'},
                                             {"seconds", required_argument, NULL, 's'},
+                                            {"force", no_argument, NULL, 'f'},
                                             {0}};
     const struct command *cmd = &command_power;
     const char *until = NULL, *verb, *operand;
-    bool json = false;
+    bool json = false, force = false;
     long seconds = 0;
     int o;
 
     while ((o = option_next(cmd, argc, argv, options, false)) != -1)
         if (o == 'j')
             json = true;
+        else if (o == 'f')
+            force = true;
         else if (o == 'u')
             until = optarg;
         else if (option_number(cmd, optarg, "--seconds", CALIBRATE_SECONDS_MIN,
@@ -177,8 +180,8 @@ static int power_run(int argc, char **argv)
     operand = optind + 1 < argc ? argv[optind + 1] : NULL;
     if (until && strcmp(verb, "set-cap") != 0)
         return cli_usage(cmd, "--until goes with set-cap alone");
-    if (seconds && strcmp(verb, "calibrate") != 0)
-        return cli_usage(cmd, "--seconds goes with calibrate alone");
+    if ((seconds || force) && strcmp(verb, "calibrate") != 0)
+        return cli_usage(cmd, "--seconds and --force go with calibrate alone");
     if (strcmp(verb, "set-cap") == 0)
         return operand ? set_cap(cmd, operand, until, json)
                        : cli_usage(cmd, "the watts are missing: tide power set-cap 120W");
@@ -187,7 +190,7 @@ static int power_run(int argc, char **argv)
     if (strcmp(verb, "clear-cap") == 0)
         return clear_cap(cmd, json);
     if (strcmp(verb, "calibrate") == 0)
-        return power_calibrate(cmd, seconds ? (unsigned)seconds : CALIBRATE_SECONDS, json);
+        return power_calibrate(cmd, seconds ? (unsigned)seconds : CALIBRATE_SECONDS, force, json);
     if (*verb)
         return cli_usage(cmd, "'%s' is none of set-cap, clear-cap, calibrate", verb);
     return show(cmd, json);
@@ -195,7 +198,7 @@ static int power_run(int argc, char **argv)
 
 const struct command command_power = {
     .name = "power",
-    .usage = "[set-cap WATTS [--until TIME] | clear-cap | calibrate [--seconds N]] [--json]",
+    .usage = "[set-cap WATTS [--until TIME] | clear-cap | calibrate]",
     .brief = "show how many watts the machine draws, or cap them",
     .help = "Alone: the machine's power, its cap, and the model behind it.\n"
             "\n"
@@ -211,6 +214,7 @@ const struct command command_power = {
             "Options:\n"
             "  -u, --until TIME   the cap ends then: 90s, 2h, 18:30\n"
             "  -s, --seconds N    how long calibrating takes (60)\n"
+            "  -f, --force        calibrate although a fifth of the machine is in use\n"
             "  -j, --json         print the daemon's answer\n"
             "\n"
             "The exit code is 6 while the machine draws more than its cap.\n"
