@@ -9,6 +9,7 @@
 #include "base/prometheus.h"
 #include "daemon/api/api.h"
 #include "daemon/daemon.h"
+#include "daemon/energy/cap.h"
 #include "daemon/energy/meter.h"
 #include "daemon/job/job.h"
 
@@ -156,6 +157,22 @@ static void each_job(FILE *f, const struct request *r, void (*put)(FILE *f, cons
             put(f, j);
 }
 
+static void put_caps(FILE *f, const struct daemon *d)
+{
+    struct cap_view v;
+
+    cap_view(d, &v);
+    prometheus_family(f, "tide_power_cap_watts", "gauge",
+                      "Power caps that stand; the smallest counts.");
+    for (unsigned s = 0; s < CAP_SOURCE_MAX; s++)
+        if (v.caps->of[s].held)
+            fprintf(f, "tide_power_cap_watts{source=\"%s\"} %.15g\n", cap_source_name(s),
+                    (double)v.caps->of[s].uw / JOULES);
+    prometheus_one(f, "tide_power_cap_over_seconds_total", "counter",
+                   "Time in which the machine drew more than its cap although jobs had shrunk.",
+                   (double)v.over_ns / NS_PER_S);
+}
+
 void metrics_power(FILE *f, const struct request *r)
 {
     const struct daemon *d = r->daemon;
@@ -163,6 +180,7 @@ void metrics_power(FILE *f, const struct request *r)
     put_machine(f, meter_now(d->meter), meter_ledger(d->meter));
     put_sensors(f, d);
     put_load(f, d);
+    put_caps(f, d);
     prometheus_family(f, "tide_job_energy_joules_total", "counter",
                       "Energy of a job above the machine's idling.");
     each_job(f, r, put_job);

@@ -34,11 +34,12 @@ struct power_caps {
     struct keeper_plan plan; /* plan.cap_uw 0: none yet */
     bool blind;              /* a cap is in force, and nothing is known of the power */
     bool told_over;
-    struct watts named;    /* by the configuration; count 0: none */
-    struct watts_fit fit;  /* what readings taught */
-    uint64_t fitted_ns;    /* time of the last reading in it */
-    uint32_t fitted_basis; /* of the curve from it */
-    struct watts curve;    /* the best of these */
+    uint64_t over_since_ns, over_ns; /* 0: not above; time above until then */
+    struct watts named;              /* by the configuration; count 0: none */
+    struct watts_fit fit;            /* what readings taught */
+    uint64_t fitted_ns;              /* time of the last reading in it */
+    uint32_t fitted_basis;           /* of the curve from it */
+    struct watts curve;              /* the best of these */
     sd_event_source *timer;
 };
 
@@ -145,8 +146,11 @@ static void on_changed(struct power_caps *c)
         daemon_changed(c->daemon);
 }
 
-static void tell_over(struct power_caps *c)
+static void tell_over(struct power_caps *c, uint64_t now)
 {
+    if (c->over_since_ns)
+        c->over_ns += now - c->over_since_ns;
+    c->over_since_ns = c->plan.over ? now : 0;
     if (c->plan.over && !c->told_over)
         daemon_log("the machine draws more than its power cap of %" PRIu64 " W, and jobs cannot "
                    "shrink further: the rest is not theirs",
@@ -206,7 +210,7 @@ static void keep(struct power_caps *c, uint64_t now)
     if (c->blind && !was_blind)
         daemon_log("the power cap cannot be kept yet: nothing is known of the machine's power");
     backstop_apply(c->daemon->backstop, &c->plan); /* first: it holds while jobs shrink */
-    tell_over(c);
+    tell_over(c, now);
     if (r == 0 && c->plan.changed)
         on_changed(c);
 }
@@ -335,7 +339,8 @@ void cap_view(const struct daemon *d, struct cap_view *ret)
                              .left_ms = UINT64_MAX,
                              .caps = &c->caps,
                              .model = &c->curve,
-                             .plan = &c->plan};
+                             .plan = &c->plan,
+                             .over_ns = c->over_ns};
     if (c->uw && c->caps.of[c->source].until_ns != CAP_NO_END)
         ret->left_ms = c->caps.of[c->source].until_ns > now
                            ? (c->caps.of[c->source].until_ns - now) / NS_PER_MS

@@ -76,6 +76,7 @@ struct cap_view {
     const struct caps *caps;        /* all that stand; borrowed */
     const struct watts *model;      /* the curve in use; borrowed */
     const struct keeper_plan *plan; /* borrowed */
+    uint64_t over_ns;               /* time above a cap since the daemon began */
 };
 
 void cap_view(const struct daemon *d, struct cap_view *ret);
