@@ -53,8 +53,10 @@ export class Chart {
     this.data = data as uPlot.AlignedData;
     this.window = window ?? null;
     if (!this.plot) return;
-    this.plot.setData(this.data, !window);
-    if (window) this.plot.setScale("x", { min: window[0], max: window[1] });
+    this.plot.batch((plot: uPlot) => {
+      plot.setData(this.data, !window);
+      if (window) plot.setScale("x", { min: window[0], max: window[1] });
+    });
   }
 
   /** After a change of what the options' functions return. */

@@ -77,6 +77,15 @@ function tileOf(look: Look): HTMLCanvasElement {
   return tile;
 }
 
+const urls = new Map<HTMLCanvasElement, string>();
+
+function urlOf(look: Look): string {
+  const tile = tileOf(look);
+  let url = urls.get(tile);
+  if (!url) urls.set(tile, (url = tile.toDataURL()));
+  return url;
+}
+
 /** What to fill a job's part of a picture with. */
 export function fillOf(c: CanvasRenderingContext2D, id: string): string | CanvasPattern {
   const look = lookOf(id);
@@ -90,6 +99,6 @@ export function swatch(id: string): HTMLElement {
   span.setAttribute("aria-hidden", "true");
   span.textContent = look.mark;
   span.style.backgroundColor = look.colour;
-  if (look.pattern) span.style.backgroundImage = `url(${tileOf(look).toDataURL()})`;
+  if (look.pattern) span.style.backgroundImage = `url(${urlOf(look)})`;
   return span;
 }

@@ -23,18 +23,26 @@ export function setText(element: Element, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }
 
+export function setWidth(element: HTMLElement, width: string): void {
+  if (element.style.width !== width) element.style.width = width;
+}
+
 export function setAttribute(element: Element, name: string, value: string | null): void {
   if (value === null) element.removeAttribute(name);
   else if (element.getAttribute(name) !== value) element.setAttribute(name, value);
 }
 
+const ROWS_A_FRAME = 60;
+
 /** Makes @parent's children the rows of @items, in their order; rows of items that stay are kept. */
 export class Rows<T, R extends Element> {
   private readonly rows = new Map<string, R>();
+  private frame = 0;
 
   constructor(private readonly parent: Element, private readonly key: (item: T) => string,
     private readonly make: (item: T) => R, private readonly update: (row: R, item: T) => void) {}
 
+  /** New rows at once, the others as many in a frame as do not hold it up. */
   show(items: readonly T[]): void {
     const wanted = new Set(items.map(this.key));
     for (const [key, row] of this.rows)
@@ -42,18 +50,30 @@ export class Rows<T, R extends Element> {
         row.remove();
         this.rows.delete(key);
       }
-    let at: Element | null = this.parent.firstElementChild;
+    const later: [R, T][] = [];
+    let at: Element | null = this.parent.firstElementChild, n = 0;
     for (const item of items) {
       const key = this.key(item);
       let row = this.rows.get(key);
+      const fresh = !row;
       if (!row) {
         row = this.make(item);
         this.rows.set(key, row);
       }
-      this.update(row, item);
+      if (fresh || n++ < ROWS_A_FRAME) this.update(row, item);
+      else later.push([row, item]);
       if (row === at) at = at.nextElementSibling;
       else this.parent.insertBefore(row, at);
     }
+    cancelAnimationFrame(this.frame);
+    if (later.length) this.updateLater(later);
+  }
+
+  private updateLater(rows: [R, T][]): void {
+    this.frame = requestAnimationFrame(() => {
+      for (const [row, item] of rows.slice(0, ROWS_A_FRAME)) this.update(row, item);
+      if (rows.length > ROWS_A_FRAME) this.updateLater(rows.slice(ROWS_A_FRAME));
+    });
   }
 
   get(key: string): R | undefined {

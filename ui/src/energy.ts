@@ -255,10 +255,11 @@ export class EnergyPage implements Page {
   }
 }
 
-const sumOf = (used: Used): number | null => used.rows.reduce<number | null>((sum, row) => (row.uj === null ? sum : (sum ?? 0) + row.uj), null);
+/** Of rows by part: the machine's own row, beside which its parts stand. */
+const wholeOf = (used: Used): number | null => used.rows.find((row) => row.key === "machine")?.uj ?? null;
 
 function compared(now: Used, before: Used): string {
-  const a = sumOf(now), b = sumOf(before);
+  const a = wholeOf(now), b = wholeOf(before);
   if (a === null) return "";
   if (!b) return `${energy(a)} in these seven days; nothing is known of the seven before.`;
   const change = Math.round((100 * (a - b)) / b);

@@ -3,13 +3,13 @@
 import { PastJob } from "./api";
 import { fillOf, lookOf, numberOf } from "./colour";
 import { colourOf, h, Picture, setAttribute } from "./dom";
-import { clock, count, duration, moment, parseCores } from "./format";
+import { clock, count, date, duration, moment, parseCores } from "./format";
 
 /** One allocation of a job, from when it was given to the next one or the end. */
-export interface Bar { job: PastJob; from: number; to: number; threads: number; cores: number[]; reason: string; before: number }
+export interface Bar { job: PastJob; from: number; to: number; threads: number; cores: readonly number[]; coresText: string; reason: string; before: number }
 
 /** The bars of all jobs that had exactly these cores: they shared them. */
-interface Group { cores: number[]; edges: Edge[] }
+interface Group { cores: readonly number[]; edges: Edge[]; jobs: number }
 interface Edge { time: number; id: string; threads: number } // what the job has from then on
 
 /** A job's place on its group's cores, from the pixel @x on. */
@@ -21,6 +21,7 @@ const AXIS = 22, MARKS = 14, LEFT = 52, NAMES = 120;
 const CORES_HEIGHT = 380, CORE_MOST = 26; // of the picture, of a row
 const JOB_ROW = 22, JOB_ROWS_MAX = 400;
 const SHORTEST_S = 10, LONGEST_S = 62 * 86400;
+const RECTANGLES = 4000; // of a group in one frame
 const MARK_GAP = 5; // pixels between two marks of decisions
 
 /** Every allocation as a bar that ends where the next one begins. @now ends those that run. */
@@ -30,7 +31,7 @@ export function barsOf(jobs: readonly PastJob[], now: number): Bar[] {
     const given = [...job.allocations].sort((a, b) => a.time - b.time);
     given.forEach((a, i) => {
       const to = given[i + 1]?.time ?? job.ended ?? now;
-      bars.push({ job, from: a.time, to: Math.max(a.time, to), threads: a.threads, cores: parseCores(a.cores), reason: a.reason, before: given[i - 1]?.threads ?? 0 });
+      bars.push({ job, from: a.time, to: Math.max(a.time, to), threads: a.threads, cores: parseCores(a.cores), coresText: a.cores, reason: a.reason, before: given[i - 1]?.threads ?? 0 });
     });
   }
   return bars.sort((a, b) => a.from - b.from);
@@ -60,13 +61,15 @@ function groupsOf(bars: readonly Bar[]): Group[] {
   const groups = new Map<string, Group>();
   for (const bar of bars) {
     if (bar.to <= bar.from || bar.cores.length === 0) continue;
-    const key = bar.cores.join();
-    let group = groups.get(key);
-    if (!group) groups.set(key, (group = { cores: bar.cores, edges: [] }));
+    let group = groups.get(bar.coresText);
+    if (!group) groups.set(bar.coresText, (group = { cores: bar.cores, edges: [], jobs: 0 }));
     group.edges.push({ time: bar.from, id: bar.job.id, threads: bar.threads }, { time: bar.to, id: bar.job.id, threads: 0 });
   }
   // An end before a begin at the same time: the same job goes on.
-  for (const group of groups.values()) group.edges.sort((a, b) => a.time - b.time || a.threads - b.threads);
+  for (const group of groups.values()) {
+    group.edges.sort((a, b) => a.time - b.time || a.threads - b.threads);
+    group.jobs = new Set(group.edges.map((edge) => edge.id)).size;
+  }
   return [...groups.values()].sort((a, b) => b.cores.length - a.cores.length); // narrow ones are drawn above wide ones
 }
 
@@ -100,6 +103,7 @@ export class Gantt {
   private jobs: PastJob[] = [];
   private cores = 1;
   private groups: Group[] = [];
+  private listed: PastJob[] = []; // the rows, where rows are jobs
   private grip: { x: number; from: number; to: number; pan: boolean } | null = null;
   private selection: [number, number] | null = null;
   private pinch = new Map<number, number>();
@@ -140,17 +144,18 @@ export class Gantt {
     return this.bars.filter((bar) => bar.to >= this.from && bar.from <= this.to);
   }
 
-  private seenJobs(): PastJob[] {
+  private findJobs(): PastJob[] {
     const now = Date.now() / 1000;
     return this.jobs.filter((job) => job.submitted <= this.to && (job.ended ?? now) >= this.from)
       .sort((a, b) => (a.begun ?? a.submitted) - (b.begun ?? b.submitted)).slice(-JOB_ROWS_MAX);
   }
 
   private layOut(): void {
+    if (this.rows === "jobs") this.listed = this.findJobs();
     const seen = new Set(this.seen().map((bar) => bar.job.name || bar.job.id));
     setAttribute(this.picture.canvas, "aria-label", `${moment(this.from)} to ${moment(this.to)}, ${this.rows === "cores" ? `${this.cores} cores` : "a row for each job"}: ` +
       `${count(seen.size, "job")}. ${[...seen].slice(0, 20).join(", ")}`);
-    const rows = this.rows === "cores" ? Math.max(60, this.cores * this.coreHeight()) : Math.max(3, this.seenJobs().length) * JOB_ROW;
+    const rows = this.rows === "cores" ? Math.max(60, this.cores * this.coreHeight()) : Math.max(3, this.listed.length) * JOB_ROW;
     this.picture.setHeight(rows + AXIS + MARKS);
   }
 
@@ -202,7 +207,7 @@ export class Gantt {
       c.fillStyle = colourOf("line");
       c.fillRect(x, MARKS, 1, height - AXIS - MARKS);
       c.fillStyle = colourOf("faint");
-      const text = step >= 86400 ? new Date(t * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short" }) : clock(t, step < 60);
+      const text = step >= 86400 ? date(t) : clock(t, step < 60);
       c.fillText(text, Math.min(x, width - 24), height - 6);
     }
   }
@@ -210,7 +215,7 @@ export class Gantt {
   private paintCores(c: CanvasRenderingContext2D, width: number): void {
     const high = this.coreHeight(), gap = high > 5 ? 1 : 0, fills = new Map<string, string | CanvasPattern>();
     const left = this.left(), scale = (width - left) / (this.to - this.from);
-    const rectangle = (cores: number[], id: string, place: Place, x: number) => {
+    const rectangle = (cores: readonly number[], id: string, place: Place, x: number) => {
       let fill = fills.get(id);
       if (!fill) fills.set(id, (fill = fillOf(c, id)));
       c.globalAlpha = this.chosen && this.chosen !== id ? 0.2 : 1;
@@ -229,7 +234,7 @@ export class Gantt {
 
   /** Sweeps over the group's changes. Those within one pixel are one. */
   private paintGroup(group: Group, left: number, scale: number, width: number,
-    rectangle: (cores: number[], id: string, place: Place, x: number) => void): void {
+    rectangle: (cores: readonly number[], id: string, place: Place, x: number) => void): void {
     const has = new Map<string, number>(), open = new Map<string, Place>();
     const settle = (x: number) => {
       const places = placesOf(has, group.cores.length);
@@ -241,11 +246,15 @@ export class Gantt {
       }
       for (const [id, [from, to]] of places) if (!open.has(id)) open.set(id, { x, from, to });
     };
+    if (group.edges[0]!.time > this.to || group.edges[group.edges.length - 1]!.time < this.from) return;
+    // As many rectangles as a frame can draw: where many jobs change all the time, changes that are close are one.
+    const seen = group.edges.filter((edge) => edge.time >= this.from && edge.time <= this.to).length;
+    const changes = Math.min(seen, width), step = changes * group.jobs > RECTANGLES ? (width * group.jobs) / RECTANGLES : 1;
     let pixel = -Infinity, settled = left;
     for (const edge of group.edges) {
       const x = left + (edge.time - this.from) * scale;
       if (x > width) break;
-      if (x > settled + 1 && pixel !== -Infinity) {
+      if (x > settled + step && pixel !== -Infinity) {
         settle(Math.max(pixel, left));
         settled = x;
       }
@@ -260,19 +269,22 @@ export class Gantt {
   }
 
   private paintJobs(c: CanvasRenderingContext2D, width: number): void {
-    const row = new Map(this.seenJobs().map((job, i) => [job, i])), most = Math.max(1, ...this.bars.map((bar) => bar.threads));
+    const row = new Map(this.listed.map((job, i) => [job, i])), most = Math.max(1, ...this.bars.map((bar) => bar.threads));
     const now = Date.now() / 1000;
     for (const [job, i] of row) {
       const y = MARKS + i * JOB_ROW, x0 = this.x(job.submitted), x1 = this.x(job.begun ?? job.ended ?? now);
       c.fillStyle = colourOf("faint");
       if (x1 - x0 > 1) for (let x = Math.max(x0, 0); x < Math.min(x1, width); x += 6) c.fillRect(x, y + JOB_ROW / 2, 3, 1.5); // it waits
     }
+    const fills = new Map<string, string | CanvasPattern>();
     for (const bar of this.bars) {
       const i = row.get(bar.job);
       if (i === undefined || bar.to < this.from || bar.from > this.to || bar.threads === 0) continue;
       const x0 = this.x(bar.from), high = Math.max(3, ((JOB_ROW - 3) * bar.threads) / most);
       c.globalAlpha = this.chosen && this.chosen !== bar.job.id ? 0.25 : 1;
-      c.fillStyle = fillOf(c, bar.job.id);
+      let fill = fills.get(bar.job.id);
+      if (!fill) fills.set(bar.job.id, (fill = fillOf(c, bar.job.id)));
+      c.fillStyle = fill;
       c.fillRect(x0, MARKS + (i + 1) * JOB_ROW - high - 1, Math.max(1, this.x(bar.to) - x0), high);
     }
     c.globalAlpha = 1;
@@ -306,7 +318,7 @@ export class Gantt {
       return;
     }
     c.textAlign = "left";
-    this.seenJobs().forEach((job, i) => {
+    this.listed.forEach((job, i) => {
       const look = lookOf(job.id), y = MARKS + i * JOB_ROW;
       c.fillStyle = fillOf(c, job.id);
       c.fillRect(0, y + 5, 12, 12);
@@ -325,8 +337,7 @@ export class Gantt {
     const middle = (from + to) / 2, span = Math.min(LONGEST_S, Math.max(SHORTEST_S, to - from));
     this.from = middle - span / 2;
     this.to = middle + span / 2;
-    this.redraw();
-    this.onRange();
+    this.onRange(); // which draws
   }
 
   /** @times as much, around the point at @share of the window. */
@@ -423,7 +434,7 @@ export class Gantt {
     }
     const here = this.bars.filter((bar) => bar.from <= time && time < bar.to);
     if (this.rows === "jobs") {
-      const job = this.seenJobs()[Math.floor((y - MARKS) / JOB_ROW)];
+      const job = this.listed[Math.floor((y - MARKS) / JOB_ROW)];
       return here.find((bar) => bar.job === job);
     }
     const row = (y - MARKS) / this.coreHeight(), core = Math.floor(row);

@@ -4,7 +4,7 @@ import { Job, Machine } from "./api";
 import { Chart } from "./chart";
 import { swatch } from "./colour";
 import { Detail } from "./detail";
-import { h, Rows, setAttribute, setText } from "./dom";
+import { h, Rows, setAttribute, setText, setWidth } from "./dom";
 import { bytes, clock, count, duration, figure, number, UNKNOWN, watts } from "./format";
 import { Live } from "./live";
 import { Strip } from "./strip";
@@ -46,8 +46,8 @@ class Bullet {
 
   show(used: number, may: number, most: number, over: boolean): void {
     const percent = (n: number) => `${Math.min(100, (100 * n) / Math.max(1, most))}%`;
-    this.used.style.width = percent(used);
-    this.may.style.width = percent(may);
+    setWidth(this.used, percent(used));
+    setWidth(this.may, percent(may));
     this.element.classList.toggle("over", over);
   }
 }
@@ -153,7 +153,7 @@ export class MachinePage implements Page {
     const { done, total, unit, rate } = job.progress;
     const known = total > 0, percent = known ? Math.min(100, (100 * done) / total) : 0;
     p.bar.hidden = !known;
-    p.fill.style.width = `${percent}%`;
+    setWidth(p.fill, `${percent.toFixed(1)}%`);
     if (known) {
       setAttribute(p.bar, "aria-valuenow", percent.toFixed(0));
       setText(p.done, `${percent >= 100 ? "100" : percent.toFixed(percent < 10 ? 1 : 0)} %`);

@@ -31,7 +31,12 @@ export class TimePage implements Page {
   private since = Infinity; // of what was fetched
   private fetched = 0;
   private timer = 0;
+  private decisionsTimer = 0;
   private following = true;
+  private bars: Bar[] = [];
+  private steps: { times: number[]; threads: number[] } = { times: [], threads: [] };
+  private made: PastJob[] | null = null; // what bars and steps are of
+  private madeAt = 0;
   private busy = false;
 
   constructor(private readonly live: Live) {
@@ -101,7 +106,9 @@ export class TimePage implements Page {
   private onRange(): void {
     this.following = Math.abs(this.gantt.to - Date.now() / 1000) < NOW_SLACK_S + (this.gantt.to - this.gantt.from) * 0.01;
     this.markSpan();
-    this.draw();
+    this.draw(false);
+    clearTimeout(this.decisionsTimer);
+    this.decisionsTimer = window.setTimeout(() => this.showDecisions(), ZOOM_MS);
     clearTimeout(this.timer);
     if (this.gantt.from < this.since) this.timer = window.setTimeout(() => void this.fetch(), ZOOM_MS);
   }
@@ -129,12 +136,24 @@ export class TimePage implements Page {
     if (this.gantt.from < this.since) this.timer = window.setTimeout(() => void this.fetch(), ZOOM_MS);
   }
 
-  private draw(): void {
-    const now = Date.now() / 1000, { gantt } = this, bars = barsOf(this.jobs, now);
-    gantt.show(this.jobs, bars, this.live.machine?.cpus ?? 1);
+  private draw(decisions = true): void {
+    const now = Date.now() / 1000, { gantt } = this;
+    if (this.made !== this.jobs || now - this.madeAt > AGAIN_MS / 1000 || (this.following && now - this.madeAt > (gantt.to - gantt.from) / 1000)) {
+      this.made = this.jobs; // what runs has grown by a pixel
+      this.madeAt = now;
+      this.bars = barsOf(this.jobs, now);
+      this.steps = stepsOf(this.bars, now);
+      gantt.show(this.jobs, this.bars, this.live.machine?.cpus ?? 1);
+    } else gantt.redraw();
+    const { bars } = this;
     setText(this.window, `${moment(gantt.from)} – ${this.following ? "now" : moment(gantt.to)}`);
-    const all = stepsOf(bars, now), one = gantt.chosen === null ? null : stepsOf(bars.filter((bar) => bar.job.id === gantt.chosen), now);
+    const all = between(this.steps, gantt.from, gantt.to), one = gantt.chosen === null ? null : stepsOf(bars.filter((bar) => bar.job.id === gantt.chosen), now);
     this.chart.show([all.times, all.threads, one ? sampled(one, all.times) : all.times.map(() => null)], [gantt.from, gantt.to]);
+    if (decisions) this.showDecisions();
+  }
+
+  private showDecisions(): void {
+    const { gantt } = this;
     const decided = gantt.seen().filter((bar) => bar.from >= gantt.from && (gantt.chosen === null || bar.job.id === gantt.chosen));
     this.decisions.show(decided.slice(-DECISIONS).reverse());
   }
@@ -147,4 +166,11 @@ function sampled(steps: { times: number[]; threads: number[] }, times: readonly 
     while (at + 1 < steps.times.length && steps.times[at + 1]! <= time) at++;
     return at < 0 ? null : steps.threads[at]!;
   });
+}
+
+/** The part of a step curve between two times, with the step before it. */
+function between(steps: { times: number[]; threads: number[] }, from: number, to: number): { times: number[]; threads: number[] } {
+  const first = Math.max(0, steps.times.findIndex((time) => time >= from) - 1), after = steps.times.findIndex((time) => time > to);
+  const end = after < 0 ? steps.times.length : after + 1;
+  return { times: steps.times.slice(first, end), threads: steps.threads.slice(first, end) };
 }

@@ -29,7 +29,7 @@ describe("page Energy", { skip: CHROMIUM ? false : "no chromium: scripts/setup.s
   let bed, tree, browser, page, job;
 
   before(async () => {
-    ({ bed, tree } = await world());
+    ({ bed, tree } = await world("tariff=0.25 EUR/kWh"));
     job = await bed.job({ name: "busy" }, "--max", "4");
     browser = await launch();
     page = await openPage(browser, (await bed.dashboard()).link);
@@ -67,6 +67,33 @@ describe("page Energy", { skip: CHROMIUM ? false : "no chromium: scripts/setup.s
   test("shows the source, and that it is used", async () => {
     await page.waitForFunction(() => /psys/.test([...document.querySelectorAll(".page.energy table.jobs")].at(-1).innerText));
     assert.match(await page.$$eval(".page.energy table.jobs", (all) => all.at(-1).innerText), /powercap.*yes/s);
+  });
+
+  test("what was used is told by day, job, user and part, as tided tells it", async () => {
+    for (const key of ["job", "user", "part", "day"]) {
+      await page.$$eval(".energy .buttons button", (all, k) => all.find((b) => b.textContent === k).click(), key);
+      const { body } = await bed.api("GET", `/v1/energy?by=${key}`);
+      const names = body.rows.map((row) => row.name || row.key);
+      await page.waitForFunction((wanted) => {
+        const table = [...document.querySelectorAll(".page.energy .card")].find((c) => c.querySelector("h2").textContent === "Used").querySelector("tbody");
+        const shown = [...table.rows].map((r) => r.cells[0].innerText.split("\n").at(-1).trim());
+        return wanted.every((name) => shown.some((s) => s.endsWith(name)));
+      }, {}, names);
+    }
+    assert.match(await page.$$eval(".page.energy .card", (all) => all.map((c) => c.innerText).join("\n")), /EUR/);
+  });
+
+  test("an administrator sets a cap, sees it, and lifts it", async (t) => {
+    const cap = async () => (await bed.api("GET", "/v1/power/cap")).body;
+    if ((await bed.api("GET", "/v1/power/cap")).status === 404) return t.skip("this tided has no caps");
+    const field = await page.$(".energy form input[type=number]");
+    await field.type("500");
+    await page.keyboard.press("Enter");
+    await eventually(async () => (await cap()).uw === 500e6, "the cap is set");
+    await eventually(async () => /500 W/.test(await tile("Power cap")), "the page shows it");
+    await page.$$eval(".energy button", (all) => all.find((b) => b.textContent === "Lift it").click());
+    await eventually(async () => (await cap()).uw === undefined, "the cap is lifted");
+    return eventually(async () => /none/.test(await tile("Power cap")), "the page shows that");
   });
 
   // 404: parts that this tided lacks, which the page then leaves out.
