@@ -16,7 +16,7 @@ export interface EnergyRange { uj: number | null; low_uj: number | null; high_uj
 interface JobPower { id: string; name: string; power_uw: number | null; energy_uj: number | null; energy_low_uj: number | null; energy_high_uj: number | null; energy_basis: string | null }
 interface Power { time: number; power: PowerRange; energy: EnergyRange; parts: { [part: string]: EnergyRange }; jobs: JobPower[]; load: { mcpu: number; other_mcpu: number; speed_permille: number } }
 interface Source { name: string; kind: string; part: string; basis: string; error_permille: number; used: boolean; uw: number | null; uj: number | null; path: string; problem: string }
-interface Cap { state: "none" | "kept" | "not-yet" | "over"; uw?: number; source?: string; until?: number | null; why?: string; cores?: number;
+interface Cap { state: "none" | "kept" | "not-yet" | "over"; uw?: number | null; source?: string | null; until?: number | null; why?: string;
   caps: { source: string; kind: string; uw: number; until: number | null }[] }
 interface UsedRow { key: string; name?: string; owner?: string; uj: number | null; low_uj: number | null; high_uj: number | null; basis: string; gap_ms: number; kwh: number | null; cost: number | null; gco2: number | null }
 interface Used { rows: UsedRow[]; since: number; until: number; currency: string | null }
@@ -241,8 +241,8 @@ export class EnergyPage implements Page {
     setText(this.usedMore, p.energy.uj === null ? "unknown" : `${range(p.energy.low_uj, p.energy.high_uj, energy)}, ${p.energy.basis}`);
     setText(this.gap, duration((p.energy.gap_ms ?? 0) / 1000));
     const cap = this.cap, states = { none: "", kept: "kept", "not-yet": "not kept yet", over: "above it" };
-    setText(this.capValue, cap?.uw === undefined ? "none" : watts(cap.uw));
-    setText(this.capMore, cap?.uw === undefined ? "" : [states[cap.state], `by ${cap.source}`, cap.until ? `until ${moment(cap.until)}` : "", cap.why ?? ""].filter(Boolean).join(", "));
+    setText(this.capValue, typeof cap?.uw === "number" ? watts(cap.uw) : "none");
+    setText(this.capMore, typeof cap?.uw !== "number" ? "" : [states[cap.state], `by ${cap.source}`, cap.until ? `until ${moment(cap.until)}` : "", cap.why ?? ""].filter(Boolean).join(", "));
     this.capTile.classList.toggle("alarm", cap?.state === "over");
     this.lift.disabled = !cap?.caps.some((c) => c.source === "person");
   }
