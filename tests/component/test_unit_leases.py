@@ -98,10 +98,10 @@ def test_watts_go_where_they_do_most(bed):  # noqa: F811
     bed.unit(conf(local, 200, ("a", 40), ("b", 40), ("c", 40)))
     a, b, c = (bed.keep(Machine(local, name, 40, points)) for name, points in
                (("a", STEEP), ("b", FLAT), ("c", FLAT)))
-    wait(lambda: (a.may_draw(), b.may_draw(), c.may_draw()) == (100 * W, 60 * W, 40 * W),
+    wait(lambda: (a.may_draw(), b.may_draw(), c.may_draw()) == (100 * W, 50 * W, 50 * W),
          lambda: [m.may_draw() for m in (a, b, c)])
     a.points, c.points = c.points, a.points
-    wait(lambda: (a.may_draw(), b.may_draw(), c.may_draw()) == (60 * W, 40 * W, 100 * W),
+    wait(lambda: (a.may_draw(), b.may_draw(), c.may_draw()) == (50 * W, 50 * W, 100 * W),
          lambda: [m.may_draw() for m in (a, b, c)])
 
 

@@ -278,6 +278,23 @@ static void extreme_slopes_keep_their_order(void **arg)
     }
 }
 
+/* Half of what they would like: no index is better than another. */
+static void identical_machines_get_equal_amounts(void **arg)
+{
+    struct demand d = {.point = {{40, 0}, {61, 210}, {100, 300}}, .count = 3};
+    struct divide_child child[4] = {{.demand = &d}, {.demand = &d}, {.demand = &d}, {.demand = &d}};
+    uint64_t uw[4], left;
+
+    divide(4 * 40 + 2 * 21, child, 4, uw, &left);
+    assert_int_equal(left, 0);
+    for (int i = 0; i < 4; i++)
+        assert_in_range(uw[i], 50, 51);
+    child[3].most_uw = 45; /* a narrower part gets less */
+    divide(4 * 40 + 34, child, 4, uw, &left);
+    assert_int_equal(uw[0], 51);
+    assert_in_range(uw[3], 42, 43);
+}
+
 static void watts_without_value_are_left_over(void **arg)
 {
     struct demand d = {.point = {{10, 0}, {20, 100}}, .count = 2};
@@ -445,6 +462,7 @@ int main(void)
         cmocka_unit_test(order_of_children_does_not_matter_for_value),
         cmocka_unit_test(nearly_equal_slopes_are_told_apart),
         cmocka_unit_test(extreme_slopes_keep_their_order),
+        cmocka_unit_test(identical_machines_get_equal_amounts),
         cmocka_unit_test(watts_without_value_are_left_over),
         cmocka_unit_test(idle_power_comes_before_work),
         cmocka_unit_test(floors_above_the_cap_are_refused_untouched),

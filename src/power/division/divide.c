@@ -210,6 +210,38 @@ static size_t list_steps(const struct divide_child *child, uint32_t count, struc
     return n;
 }
 
+static bool equally_steep(const struct divide_child *child, const struct step *a,
+                          const struct step *b)
+{
+    const struct demand_point *x = end_of(child, a), *y = end_of(child, b);
+
+    return a->key == b->key && (demand_wide)(x->value - x[-1].value) * (y->uw - y[-1].uw) ==
+                                   (demand_wide)(y->value - y[-1].value) * (x->uw - x[-1].uw);
+}
+
+/*
+ * Serves parts of one slope. Where not all fit, each gets its share by width: identical machines
+ * get equal amounts. Returns what was given.
+ */
+static uint64_t serve(const struct divide_child *child, const struct step *step, size_t n,
+                      uint64_t left, uint64_t *ret_uw)
+{
+    uint64_t total = 0, given = 0;
+
+    for (size_t i = 0; i < n; i++)
+        total += width_of(child, &step[i]);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t width = width_of(child, &step[i]);
+        uint64_t uw = total <= left ? width : mul_div(left, width, total);
+
+        ret_uw[step[i].child] += uw;
+        given += uw;
+    }
+    for (size_t i = 0; total > left && given < left; i++, given++) /* fewer than n are left over */
+        ret_uw[step[i].child]++;
+    return given;
+}
+
 int divide_cap(uint64_t cap_uw, const struct divide_child *child, uint32_t count, void *scratch,
                uint64_t *ret_uw, uint64_t *ret_left_uw)
 {
@@ -231,11 +263,10 @@ int divide_cap(uint64_t cap_uw, const struct divide_child *child, uint32_t count
     }
     n = left ? list_steps(child, count, room->step) : 0;
     step = sort_steps(child, room, n, (size_t)count * (DEMAND_POINTS - 1));
-    for (size_t i = 0; i < n && left; i++) {
-        uint64_t given = uw_min(width_of(child, &step[i]), left);
-
-        ret_uw[step[i].child] += given;
-        left -= given;
+    for (size_t i = 0, end; i < n && left; i = end) {
+        for (end = i + 1; end < n && equally_steep(child, &step[i], &step[end]);)
+            end++;
+        left -= serve(child, step + i, end - i, left, ret_uw);
     }
     *ret_left_uw = left;
     return 0;

@@ -14,7 +14,7 @@
 #include "power/division/demand.h"
 
 struct divide_child {
-    const struct demand *demand; /* NULL or without points: the child gets its floor */
+    const struct demand *demand; /* checked; NULL or without points: the child gets its floor */
     uint64_t floor_uw;           /* given before anything else */
     uint64_t most_uw;            /* the child may not draw more; 0: no bound */
     uint64_t fixed_uw;           /* not 0: the child takes this, whatever it is told */
@@ -26,7 +26,7 @@ size_t divide_bytes(uint32_t count);
 /*
  * ret_uw[i] becomes the power of child i. After floors and fixed powers, each child gets what it
  * draws without work (point 0 of its curve), by index; then the steepest parts of the curves are
- * served, equal slopes by index. What nobody values is *ret_left_uw. O(n).
+ * served; of equal slopes each gets a share by its width. What nobody values is *ret_left_uw. O(n).
  * Returns 0, or -ENOSPC: floors and fixed powers alone exceed the cap (nothing is written).
  */
 int divide_cap(uint64_t cap_uw, const struct divide_child *child, uint32_t count, void *scratch,

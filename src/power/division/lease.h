@@ -17,6 +17,7 @@
  * again. This holds for breakers; under a budget or advice a child is free when its lease has
  * ended.
  *
+ * A boot is a random number of 63 bits, not 0, new with each start of the child's process.
  * Times are CLOCK_BOOTTIME, which does not stand still in a suspended machine. Pure; one thread,
  * the event loop's of src/unit or src/hub.
  */
