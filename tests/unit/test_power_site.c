@@ -42,6 +42,30 @@ static void what_must_stay_on_is_never_switched_off(void **state)
     assert_int_equal(relay_ask(&r, true, 6 * HOUR, &later), RELAY_SWITCH);
 }
 
+static void a_relay_that_never_spoke_is_not_switched(void **state)
+{
+    struct relay r = {.min_off_s = 300};
+
+    assert_int_equal(relay_ask(&r, true, 5 * HOUR, &later), RELAY_LATER);
+    assert_int_equal(later, UINT64_MAX);
+    relay_is(&r, false, 5 * HOUR);
+    assert_int_equal(relay_ask(&r, true, 5 * HOUR + SECOND, &later), RELAY_LATER);
+    assert_int_equal(later, 5 * HOUR + 300 * SECOND);
+}
+
+static void a_relay_that_does_not_answer_is_not_ordered_all_the_time(void **state)
+{
+    struct relay r = {0};
+
+    relay_is(&r, false, HOUR);
+    assert_int_equal(relay_ask(&r, true, HOUR + SECOND, &later), RELAY_SWITCH);
+    assert_int_equal(relay_ask(&r, true, HOUR + 2 * SECOND, &later), RELAY_LATER);
+    assert_int_equal(later, HOUR + 11 * SECOND);
+    assert_int_equal(relay_ask(&r, true, HOUR + 11 * SECOND, &later), RELAY_SWITCH);
+    relay_is(&r, true, HOUR + 12 * SECOND);
+    assert_int_equal(relay_ask(&r, false, HOUR + 13 * SECOND, &later), RELAY_SWITCH);
+}
+
 static void a_relay_that_chatters_is_left_alone(void **state)
 {
     struct relay r = {.most_per_hour = 4};
@@ -109,6 +133,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(minimum_times_are_kept),
         cmocka_unit_test(what_must_stay_on_is_never_switched_off),
+        cmocka_unit_test(a_relay_that_never_spoke_is_not_switched),
+        cmocka_unit_test(a_relay_that_does_not_answer_is_not_ordered_all_the_time),
         cmocka_unit_test(a_relay_that_chatters_is_left_alone),
         cmocka_unit_test(no_order_of_questions_breaks_the_rules),
         cmocka_unit_test(absence_counts_from_the_first_report_of_it),

@@ -2,6 +2,7 @@
 #include "power/site/relay.h"
 
 #define NS_PER_S    UINT64_C(1000000000)
+#define ANSWER_NS   (10 * NS_PER_S) /* a relay that says nothing is ordered again after so long */
 #define NS_PER_HOUR (3600 * NS_PER_S)
 
 static void roll_hour(struct relay *r, uint64_t now_ns)
@@ -23,14 +24,21 @@ enum relay_answer relay_ask(struct relay *r, bool on, uint64_t now_ns, uint64_t 
         return RELAY_ALREADY;
     if (!on && r->always_on)
         return RELAY_NEVER;
+    if (!r->known) /* somebody may have switched it a moment ago */
+        return RELAY_LATER;
     if (r->changes >= most) {
         *ret_later_ns = r->hour_ns + NS_PER_HOUR;
         return RELAY_NEVER;
     }
-    if (r->known && now_ns - r->changed_ns < stays_s * NS_PER_S) {
+    if (now_ns - r->changed_ns < stays_s * NS_PER_S) {
         *ret_later_ns = r->changed_ns + stays_s * NS_PER_S;
         return RELAY_LATER;
     }
+    if (r->ordered_ns && now_ns - r->ordered_ns < ANSWER_NS) {
+        *ret_later_ns = r->ordered_ns + ANSWER_NS;
+        return RELAY_LATER;
+    }
+    r->ordered_ns = now_ns;
     return RELAY_SWITCH;
 }
 
@@ -42,6 +50,7 @@ bool relay_is(struct relay *r, bool on, uint64_t now_ns)
     if (r->known && !changed)
         return false;
     roll_hour(r, now_ns);
+    r->ordered_ns = 0;
     r->changes += changed;
     r->on = on;
     r->known = true;

@@ -20,12 +20,13 @@ struct relay {
     uint32_t most_per_hour; /* 0: RELAY_MOST_PER_HOUR */
     uint32_t changes;       /* since hour_ns */
     uint64_t changed_ns, hour_ns;
+    uint64_t ordered_ns; /* the last order that it has not answered; 0: none */
 };
 
 /*
  * RELAY_SWITCH: send the order; relay_is() will tell what came of it. RELAY_LATER: ask again at
- * *ret_later_ns. RELAY_NEVER: it stays on by configuration, or it changed too often: not before
- * *ret_later_ns (UINT64_MAX: never).
+ * *ret_later_ns (UINT64_MAX: when it has told its state for the first time). RELAY_NEVER: it stays
+ * on by configuration, or it changed too often: not before *ret_later_ns (UINT64_MAX: never).
  */
 enum relay_answer relay_ask(struct relay *r, bool on, uint64_t now_ns, uint64_t *ret_later_ns);
 
