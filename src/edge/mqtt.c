@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "edge/mqtt.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <mosquitto.h>
 #include <mqtt_protocol.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -260,12 +262,21 @@ static int on_tick(sd_event_source *source, uint64_t usec, void *arg)
 
 /* ---- begin and end --------------------------------------------------------------------------- */
 
+/* A name like 127.example.org is not this machine's. */
+static bool on_this_machine(const char *host)
+{
+    struct in_addr address;
+
+    if (strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0)
+        return true;
+    return inet_pton(AF_INET, host, &address) == 1 && ntohl(address.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
 static int check(const struct mqtt_options *o, struct error *err)
 {
     const char *const files[] = {o->ca, o->cert, o->key};
 
-    if (!o->ca && strcmp(o->host, "localhost") != 0 && strcmp(o->host, "::1") != 0 &&
-        strncmp(o->host, "127.", 4) != 0)
+    if (!o->ca && !on_this_machine(o->host))
         return error_set(
             err, -EINVAL,
             "the broker %s is not on this machine, so it needs TLS: name ca=, cert= and key=",

@@ -40,7 +40,10 @@ struct mqtt_options {
     const char *will_topic,
         *will;            /* the broker publishes it, retained, when this client is lost; or NULL */
     unsigned keepalive_s; /* 0: 15 */
-    /* @problem NULL: connected. Otherwise the reason, once for each new reason. */
+    /*
+     * None of these may call mqtt_free(). @problem NULL: connected. Otherwise the reason, once for
+     * each new reason.
+     */
     void (*up)(void *arg, const char *problem);
     void (*got)(void *arg, const struct mqtt_message *m);
     void (*stored)(void *arg, int id); /* the broker has it; may be NULL */

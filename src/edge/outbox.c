@@ -14,7 +14,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 
-#define SEQ_BLOCK  100000 /* numbers that are reserved at once, so that none is used twice */
+#define SEQ_BLOCK  100000    /* numbers that are reserved at once, so that none is used twice */
+#define GAP_MAX_MS INT32_MAX /* 24 days: a longer gap counts as so long */
 #define MINUTE_MS  60000
 #define QUARTER_MS 900000
 
@@ -290,7 +291,9 @@ static void shrink_waiting(struct outbox *o)
             k++;
         if (k < kept) {
             r.from_ms = o->waiting[k].from_ms;
-            r.gap_ms += o->waiting[k].gap_ms;
+            r.gap_ms = o->waiting[k].gap_ms < GAP_MAX_MS - r.gap_ms
+                           ? r.gap_ms + o->waiting[k].gap_ms
+                           : GAP_MAX_MS;
             memmove(&o->waiting[k], &o->waiting[k + 1], (--kept - k) * sizeof(r));
         }
         o->waiting[kept++] = r;
@@ -305,6 +308,7 @@ void outbox_put(struct outbox *o, struct outbox_record *r)
     if (o->n_waiting == OUTBOX_MEMORY_MAX) { /* more points than there is memory for */
         memmove(o->waiting, o->waiting + 1, --o->n_waiting * sizeof(*r));
     }
+    r->gap_ms = r->gap_ms < GAP_MAX_MS ? r->gap_ms : GAP_MAX_MS;
     r->boot = o->boot;
     r->seq = ++o->seq;
     o->waiting[o->n_waiting++] = *r;
@@ -349,7 +353,8 @@ static bool full(struct outbox *o)
 static int coarsen(struct outbox *o, int64_t slot_ms)
 {
     static const char text[] =
-        "CREATE TEMP TABLE slot AS SELECT max(seq) AS last, min(from_ms) AS first, sum(gap) AS gap,"
+        "CREATE TEMP TABLE slot AS SELECT max(seq) AS last, min(from_ms) AS first, min(sum(gap), "
+        "2147483647) AS gap,"
         " point, from_ms / %1$" PRId64 " AS slot FROM record WHERE to_ms - from_ms < %1$" PRId64
         " AND seq <= (SELECT seq FROM record ORDER BY seq LIMIT 1 OFFSET (SELECT count(*) / 2 FROM"
         " record)) GROUP BY point, from_ms / %1$" PRId64 " HAVING count(*) > 1;"

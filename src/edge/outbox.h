@@ -34,9 +34,9 @@ struct outbox_record {
 struct outbox;
 
 /*
- * Opens or makes the file. @boot: a random number for a new file, whose totals begin at 0; an older
- * file keeps its own. Returns 0; 1 with the reason in @err: the file was damaged and lies beside
- * the new one now; or -errno.
+ * Opens or makes the file. @boot: a random number of 63 bits for a new file, whose totals begin at
+ * 0; an older file keeps its own. Returns 0; 1 with the reason in @err: the file was damaged and
+ * lies beside the new one now; or -errno.
  */
 int outbox_open(const char *path, uint64_t bytes_max, uint64_t boot, struct outbox **ret,
                 struct error *err);

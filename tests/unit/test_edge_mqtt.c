@@ -322,6 +322,8 @@ static void wrong_options_are_said_at_once(void **state)
     o.host = "broker.example.org";
     assert_int_equal(mqtt_new(event, &o, &s.mqtt, &err), -EINVAL);
     assert_non_null(strstr(err.text, "TLS"));
+    o.host = "127.example.org";
+    assert_int_equal(mqtt_new(event, &o, &s.mqtt, &err), -EINVAL);
     o.ca = "/nonexistent/ca.pem";
     assert_int_equal(mqtt_new(event, &o, &s.mqtt, &err), -ENOENT);
     assert_non_null(strstr(err.text, "/nonexistent/ca.pem"));

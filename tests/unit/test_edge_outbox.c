@@ -224,6 +224,26 @@ static void a_full_disk_keeps_records_in_memory(void **state)
     outbox_close(o);
 }
 
+/* A parent refuses a message with a gap that it cannot read, and all records wait behind it. */
+static void gaps_of_months_stay_readable(void **state)
+{
+    struct outbox *o = new_box(40 << 10);
+
+    for (uint64_t i = 0; i < 6000; i++) {
+        struct outbox_record r = {.point = "area",
+                                  .from_ms = BEGIN + i * 1000,
+                                  .to_ms = BEGIN + i * 1000,
+                                  .gap_ms = 2000000000};
+
+        outbox_put(o, &r);
+    }
+    read_all(o);
+    assert_true(n > 0 && n < 3000);
+    for (size_t i = 0; i < n; i++)
+        assert_true(got[i].gap_ms <= INT32_MAX);
+    outbox_close(o);
+}
+
 static void a_damaged_file_is_moved_aside(void **state)
 {
     struct outbox *o = new_box(1 << 20);
@@ -300,6 +320,7 @@ int main(void)
         cmocka_unit_test(totals_go_on_after_a_restart),
         cmocka_unit_test(a_full_file_loses_resolution_and_no_energy),
         cmocka_unit_test(a_full_disk_keeps_records_in_memory),
+        cmocka_unit_test(gaps_of_months_stay_readable),
         cmocka_unit_test(a_damaged_file_is_moved_aside),
         cmocka_unit_test(a_file_of_the_first_version_is_upgraded),
         cmocka_unit_test(what_cannot_be_opened_is_said),
