@@ -32,6 +32,7 @@ enum section {
     SECTION_UPLINK,
     SECTION_METER,
     SECTION_CHILD,
+    SECTION_TIDED,
     SECTION_LIMITS
 };
 
@@ -41,7 +42,8 @@ static const struct {
     bool named; /* [meter NAME] */
 } sections[] = {{"unit", SECTION_UNIT, false},     {"local", SECTION_LOCAL, false},
                 {"uplink", SECTION_UPLINK, false}, {"meter", SECTION_METER, true},
-                {"child", SECTION_CHILD, true},    {"limits", SECTION_LIMITS, false}};
+                {"child", SECTION_CHILD, true},    {"tided", SECTION_TIDED, false},
+                {"limits", SECTION_LIMITS, false}};
 
 struct reader {
     const char *file;
@@ -184,6 +186,14 @@ static int take_cap_kind(struct reader *r, const char *value)
     return wrong(r, "'%s' is none of breaker, budget, advice", value);
 }
 
+static int set_tided(struct reader *r, const char *key, const char *value)
+{
+    static const char *const keys[] = {"socket"};
+
+    return strcmp(key, keys[0]) == 0 ? take_path(r, value, r->config->tided_socket)
+                                     : unknown_key(r, key, keys, ARRAY_LEN(keys));
+}
+
 static int set_child(struct reader *r, const char *key, const char *value)
 {
     static const char *const keys[] = {"floor", "most"};
@@ -311,6 +321,8 @@ static int set(struct reader *r, const char *key, const char *value)
         return set_broker(r, key, value);
     case SECTION_METER:
         return set_meter(r, key, value);
+    case SECTION_TIDED:
+        return set_tided(r, key, value);
     case SECTION_CHILD:
         return set_child(r, key, value);
     case SECTION_LIMITS:
@@ -379,9 +391,10 @@ static int begin_section(struct reader *r, char *text)
                : r->section == SECTION_CHILD ? begin_child(r, name)
                                              : 0;
     }
-    return wrong(
-        r, "unknown section [%s]; there are unit, local, uplink, meter NAME, child NAME, limits",
-        text);
+    return wrong(r,
+                 "unknown section [%s]; there are unit, local, uplink, meter NAME, child NAME, "
+                 "tided, limits",
+                 text);
 }
 
 static char *trim(char *text)
@@ -462,6 +475,9 @@ static int check(struct reader *r)
         return -EINVAL;
     if (check_children(r) < 0)
         return -EINVAL;
+    if (c->tided_socket[0] && (c->meters || c->children || !c->uplink.named))
+        return wrong(r,
+                     "[tided] links a machine to its area: it needs [uplink], no meter, no child");
     for (unsigned i = 0; i < c->meters; i++) {
         struct meter_config *m = &c->meter[i];
         char why[ERROR_TEXT_MAX];

@@ -59,6 +59,7 @@ struct unit_config {
     unsigned children;
     struct child_config child[CONFIG_CHILDREN_MAX];
     char state_dir[CONFIG_PATH_MAX];
+    char tided_socket[CONFIG_PATH_MAX]; /* empty: no machine is linked */
     struct broker_config local, uplink;
     uint64_t outbox_bytes;
     unsigned meters;

@@ -12,6 +12,7 @@
 #include "unit/area/points.h"
 #include "unit/area/uplink.h"
 #include "unit/log.h"
+#include "unit/machine/machine.h"
 
 #define TICK_US 1000000
 
@@ -22,6 +23,7 @@ struct area {
     struct mqtt *local;
     struct uplink *uplink;
     struct children *children; /* NULL: no cap to divide */
+    struct machine *machine;   /* NULL: no tided is linked */
     struct points *points;
     struct device *device;
     size_t devices;
@@ -124,16 +126,36 @@ static int on_tick(sd_event_source *source, uint64_t usec, void *arg)
 
     sd_event_source_set_time_relative(source, TICK_US);
     sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
-    points_tick(a->points, now, clock_real_ms());
+    if (a->machine)
+        machine_tick(a->machine);
+    else
+        points_tick(a->points, now, clock_real_ms());
     flush(a);
     if (a->children)
         children_tick(a->children);
     if (a->uplink) {
         struct power_range draw = points_power(a->points, now);
 
-        uplink_tick(a->uplink, &draw, now);
+        uplink_tick(a->uplink, a->machine ? NULL : &draw, now);
     }
     return 0;
+}
+
+/* ---- the machine's link -----------------------------------------------------------------------
+ */
+
+static int send_up(void *arg, enum topic_leaf leaf, char *text)
+{
+    struct area *a = arg;
+
+    return uplink_send(a->uplink, leaf, text);
+}
+
+static void got_lease(void *arg, const struct mqtt_message *m)
+{
+    struct area *a = arg;
+
+    machine_got_lease(a->machine, m);
 }
 
 /* ---- begin and end --------------------------------------------------------------------------- */
@@ -163,8 +185,12 @@ static int begin(struct area *a, sd_event *event, struct error *err)
     r = r ? r : open_devices(a, event, err);
     if (r == 0 && a->config->children)
         r = children_new(a->config, a->local, &a->children, err);
+    if (r == 0 && a->config->tided_socket[0] &&
+        machine_new(event, a->config, a->outbox, send_up, a, &a->machine) < 0)
+        r = error_set(err, -ENOMEM, "no memory for the link to tided");
     if (r == 0 && a->config->uplink.named)
-        r = uplink_new(event, a->config, a->outbox, &a->uplink, err);
+        r = uplink_new(event, a->config, a->outbox, a->machine ? got_lease : NULL, a, &a->uplink,
+                       err);
     if (r == 0 && sd_event_add_time_relative(event, &a->tick, CLOCK_MONOTONIC, TICK_US,
                                              TICK_US / 100, on_tick, a) < 0)
         r = error_set(err, -ENOMEM, "cannot make a timer");
@@ -207,6 +233,7 @@ struct area *area_free(struct area *a)
             a->device[i].config->ops->close(a->device[i].own);
     children_free(a->children);
     mqtt_free(a->local);
+    machine_free(a->machine);
     uplink_free(a->uplink);
     points_free(a->points);
     outbox_close(a->outbox);

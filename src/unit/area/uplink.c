@@ -25,6 +25,8 @@ struct uplink {
     struct mqtt *mqtt;
     struct outbox *outbox;
     const char *name;
+    uplink_lease lease; /* NULL: not for this program */
+    void *arg;
     uint64_t sent_seq;       /* records up to this one were sent */
     uint64_t window[WINDOW]; /* last seq of each message without a receipt, oldest first */
     size_t waiting;          /* of these */
@@ -59,11 +61,11 @@ static void send_state(struct uplink *u)
     struct payload_state s = {
         .online = true,
         .synced = clock_is_synchronised(),
-        .role = "unit",
         .version = TIDE_VERSION,
         .boot = outbox_boot(u->outbox),
     };
 
+    snprintf(s.role, sizeof(s.role), "%s", u->lease ? "machine" : "unit");
     publish(u, TOPIC_STATE, payload_state_text(&s), 1, true);
 }
 
@@ -106,18 +108,29 @@ static void send_batches(struct uplink *u, uint64_t now_ns)
         ;
 }
 
-void uplink_tick(struct uplink *u, const struct power_range *draw, uint64_t now_ns)
+int uplink_send(struct uplink *u, enum topic_leaf leaf, char *text)
+{
+    return publish(u, leaf, text, leaf == TOPIC_DEMAND ? 0 : 1, false);
+}
+
+static void send_draw(struct uplink *u, const struct power_range *draw, uint64_t now_ns)
 {
     struct payload_demand d = {.draw = *draw};
     bool changed = draw->uw != u->told.uw || draw->basis != u->told.basis;
 
-    if (!mqtt_connected(u->mqtt))
-        return;
     if ((changed || now_ns - u->demand_ns >= DEMAND_NS) &&
         publish(u, TOPIC_DEMAND, payload_demand_text(&d), 0, false) == 0) {
         u->told = *draw;
         u->demand_ns = now_ns;
     }
+}
+
+void uplink_tick(struct uplink *u, const struct power_range *draw, uint64_t now_ns)
+{
+    if (!mqtt_connected(u->mqtt))
+        return;
+    if (draw)
+        send_draw(u, draw, now_ns);
     if (!u->waiting)
         u->again_ns = now_ns + AGAIN_NS;
     else if (now_ns >= u->again_ns)
@@ -152,8 +165,11 @@ static void got(void *arg, const struct mqtt_message *m)
     enum topic_leaf leaf;
     struct error err;
 
-    if (topic_read(m->topic, name, &leaf) < 0 || strcmp(name, u->name) != 0 ||
-        leaf != TOPIC_RECEIPT)
+    if (topic_read(m->topic, name, &leaf) < 0 || strcmp(name, u->name) != 0)
+        return;
+    if (leaf == TOPIC_LEASE && u->lease)
+        u->lease(u->arg, m);
+    if (leaf != TOPIC_RECEIPT)
         return;
     if (payload_receipt_read(m->bytes, m->len, &receipt, &err) < 0)
         unit_log("a message of the parent is ignored: %s", err.text);
@@ -182,7 +198,7 @@ static const char *or_null(const char *text)
 }
 
 int uplink_new(sd_event *event, const struct unit_config *config, struct outbox *outbox,
-               struct uplink **ret, struct error *err)
+               uplink_lease lease, void *arg, struct uplink **ret, struct error *err)
 {
     const struct broker_config *b = &config->uplink;
     struct uplink *u = calloc(1, sizeof(*u));
@@ -209,9 +225,13 @@ int uplink_new(sd_event *event, const struct unit_config *config, struct outbox 
     }
     u->outbox = outbox;
     u->name = config->name;
+    u->lease = lease;
+    u->arg = arg;
     r = mqtt_new(event, &options, &u->mqtt, err);
     if (r == 0)
         r = mqtt_subscribe(u->mqtt, topic_make(config->name, TOPIC_RECEIPT, topic), 1);
+    if (r == 0 && lease)
+        r = mqtt_subscribe(u->mqtt, topic_make(config->name, TOPIC_LEASE, topic), 1);
     if (r < 0) {
         uplink_free(u);
         return r;

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit/machine/machine.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/muldiv.h"
+#include "edge/payload.h"
+#include "power/cap/caps.h"
+#include "power/division/tenure.h"
+#include "unit/log.h"
+#include "unit/machine/tided.h"
+
+/*
+ * tided ends a lease so much before the parent counts on it: when a breaker's lease ends, jobs need
+ * a moment to shrink.
+ */
+#define SHRINK_MS 2000
+#define POINTS    5
+
+static const char *const parts[POINTS] = {"machine", "part:jobs", "part:system", "part:idle",
+                                          "part:unattributed"};
+
+/* One of tided's totals, which begin anew when its records are lost; ours never fall. */
+struct total {
+    struct energy_range sum, last; /* ours; tided's when it told last */
+    uint64_t stored_uj; /* tided's of the last record before this process began; 0: none */
+    uint64_t told_ns, told_gap_ms;
+};
+
+struct machine {
+    const struct unit_config *config;
+    struct tided *tided;
+    struct outbox *outbox;
+    machine_send send;
+    void *arg;
+    struct tenure tenure;
+    struct lease_message lease; /* the newest that was taken */
+    bool wanted, kept;          /* tided has to be told; tided keeps it */
+    bool asking;                /* tided is being told */
+    uint64_t asked_ns;
+    struct total total[POINTS];
+    char problem[128]; /* last said */
+};
+
+/* Goes on while the machine sleeps: then a lease has ended. */
+static uint64_t boot_now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_BOOTTIME, &t);
+    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+static void complain(struct machine *m, const char *text)
+{
+    if (strcmp(m->problem, text) == 0)
+        return;
+    snprintf(m->problem, sizeof(m->problem), "%s", text);
+    if (text[0])
+        unit_log("tided: %s", m->problem);
+}
+
+/* ---- leases ---------------------------------------------------------------------------------- */
+
+static void acknowledge(struct machine *m, bool kept)
+{
+    struct payload_ack ack = {
+        .boot = m->lease.boot, .number = m->lease.number, .uw = m->lease.uw, .kept = kept};
+
+    m->send(m->arg, TOPIC_ACK, payload_ack_text(&ack));
+}
+
+/* tided counts the rest of the lease from when it is told. */
+static void tell_tided(struct machine *m)
+{
+    uint64_t now = boot_now_ns(), left_ms = sub_sat(m->tenure.until_ns, now) / NS_PER_MS;
+    struct lease_message rest = m->lease;
+
+    if (m->asking || !m->wanted)
+        return;
+    if (left_ms <= SHRINK_MS) { /* the next one is under way */
+        m->wanted = false;
+        return;
+    }
+    rest.ttl_ms = left_ms - SHRINK_MS;
+    m->asking = true;
+    tided_ask(m->tided, TIDED_LEASE, payload_lease_text(&rest));
+}
+
+void machine_got_lease(struct machine *m, const struct mqtt_message *message)
+{
+    struct lease_message lease;
+    struct error err;
+    bool same;
+
+    if (payload_lease_read(message->bytes, message->len, &lease, &err) < 0) {
+        unit_log("a message of the parent is ignored: %s", err.text);
+        return;
+    }
+    same = lease.number == m->lease.number && lease.stamp_ns == m->lease.stamp_ns;
+    if (tenure_take(&m->tenure, &lease, boot_now_ns()) < 0)
+        return; /* late or overtaken: both are normal */
+    if (same && m->kept) {
+        acknowledge(m, true); /* the first acknowledgement was lost */
+        return;
+    }
+    if (same)
+        return; /* tided is at it */
+    m->lease = lease;
+    m->wanted = true;
+    m->kept = false;
+    tell_tided(m);
+}
+
+static void lease_answered(struct machine *m, int status, const char *body)
+{
+    m->asking = false;
+    if (status == 200 && m->wanted) {
+        m->wanted = false;
+        m->kept = true;
+        complain(m, "");
+        acknowledge(m, true);
+    } else if (status == 202) {
+        acknowledge(m, false); /* not yet; tided is told again in a second */
+    } else if (status != 200) {
+        complain(m, body);
+    }
+}
+
+/* ---- what tided tells ------------------------------------------------------------------------ */
+
+static void demand_answered(struct machine *m, int status, const char *body)
+{
+    struct payload_demand demand;
+    struct error err;
+
+    if (status != 200) {
+        complain(m, body);
+        return;
+    }
+    if (payload_demand_read(body, strlen(body), &demand, &err) < 0)
+        complain(m, err.text);
+    else
+        m->send(m->arg, TOPIC_DEMAND, payload_demand_text(&demand));
+}
+
+static uint64_t number(const json_t *j, const char *name)
+{
+    json_int_t n = json_integer_value(json_object_get(j, name));
+
+    return n > 0 ? (uint64_t)n : 0;
+}
+
+static struct energy_range read_energy(const json_t *j)
+{
+    const char *word = json_string_value(json_object_get(j, "basis"));
+    struct energy_range e = {number(j, "uj"), number(j, "low_uj"), number(j, "high_uj"), 0};
+
+    for (uint32_t basis = 0; word && basis < POWER_BASIS_MAX; basis++)
+        if (strcmp(word, power_basis_name((enum power_basis)basis)) == 0)
+            e.basis = basis;
+    return e;
+}
+
+/* What was used since tided told last, or since the last record before this process began. */
+static struct energy_range used(const struct total *t, const struct energy_range *now)
+{
+    struct energy_range more = *now;
+
+    if (!t->told_ns && (!t->stored_uj || now->uj < t->stored_uj)) {
+        more.uj = more.low_uj = more.high_uj = 0; /* nobody knows of whom */
+    } else if (!t->told_ns) {
+        more.uj = now->uj - t->stored_uj;
+        more.low_uj = mul_div(now->low_uj, more.uj, now->uj);
+        more.high_uj = mul_div_up(now->high_uj, more.uj, now->uj);
+    } else if (now->uj >= t->last.uj) { /* else tided began anew, and all is new */
+        more.uj = now->uj - t->last.uj;
+        more.low_uj = sub_sat(now->low_uj, t->last.low_uj);
+        more.high_uj = sub_sat(now->high_uj, t->last.high_uj);
+    }
+    more.low_uj = more.low_uj < more.uj ? more.low_uj : more.uj;
+    more.high_uj = more.high_uj > more.uj ? more.high_uj : more.uj;
+    return more;
+}
+
+static void put(struct machine *m, int i, const struct energy_range *now, uint64_t gap_ms)
+{
+    struct total *t = &m->total[i];
+    uint64_t ns = clock_now_ns(), ms = clock_real_ms();
+    uint64_t lasted_ms = t->told_ns ? (ns - t->told_ns) / NS_PER_MS : 0;
+    uint64_t gap = t->told_ns ? sub_sat(gap_ms, t->told_gap_ms) : 0;
+    struct outbox_record r = {.from_ms = sub_sat(ms, lasted_ms), .to_ms = ms, .mono_ns = ns};
+
+    if (now->basis == POWER_UNKNOWN) {
+        gap = lasted_ms;
+    } else {
+        struct energy_range more = used(t, now);
+
+        energy_add(&t->sum, &more);
+        t->last = *now;
+    }
+    r.total = t->sum;
+    r.raw_uj = t->last.uj;
+    r.gap_ms = (uint32_t)(gap < lasted_ms ? gap : lasted_ms);
+    t->told_gap_ms = gap_ms;
+    t->told_ns = ns;
+    snprintf(r.point, sizeof(r.point), "%s", parts[i]);
+    outbox_put(m->outbox, &r);
+}
+
+static void power_answered(struct machine *m, int status, const char *body)
+{
+    json_t *j = status == 200 ? json_loads(body, 0, NULL) : NULL;
+    const json_t *machine = json_object_get(j, "energy"), *of = json_object_get(j, "parts");
+    uint64_t gap_ms = number(machine, "gap_ms");
+
+    if (!machine || !of) {
+        complain(m, status == 200 ? "its answer about power is not understood" : body);
+        json_decref(j);
+        return;
+    }
+    for (int i = 0; i < POINTS; i++) {
+        const json_t *part = i ? json_object_get(of, parts[i] + strlen("part:")) : machine;
+        struct energy_range e = read_energy(part);
+
+        put(m, i, &e, gap_ms);
+    }
+    json_decref(j);
+}
+
+static void answered(void *arg, enum tided_kind kind, int status, const char *body)
+{
+    if (kind == TIDED_LEASE)
+        lease_answered(arg, status, body);
+    else if (kind == TIDED_DEMAND)
+        demand_answered(arg, status, body);
+    else
+        power_answered(arg, status, body);
+}
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+void machine_tick(struct machine *m)
+{
+    uint64_t now = boot_now_ns();
+
+    tided_ask(m->tided, TIDED_POWER, NULL);
+    tided_ask(m->tided, TIDED_DEMAND, NULL);
+    tell_tided(m);
+    if (m->asked_ns && now - m->asked_ns < LEASE_ASK_MS * NS_PER_MS)
+        return;
+    if (m->send(m->arg, TOPIC_ASK,
+                payload_ask_text(&(struct payload_ask){.boot = m->tenure.boot, .stamp_ns = now})) ==
+        0)
+        m->asked_ns = now;
+}
+
+/* ---- begin and end --------------------------------------------------------------------------- */
+
+int machine_new(sd_event *event, const struct unit_config *config, struct outbox *outbox,
+                machine_send send, void *arg, struct machine **ret)
+{
+    struct machine *m = calloc(1, sizeof(*m));
+    struct outbox_record last;
+    uint64_t boot;
+    int r;
+
+    if (!m)
+        return -ENOMEM;
+    m->config = config;
+    m->outbox = outbox;
+    m->send = send;
+    m->arg = arg;
+    if (getrandom(&boot, sizeof(boot), 0) != sizeof(boot)) {
+        free(m);
+        return -EIO;
+    }
+    m->tenure.boot = boot >> 1 | 1;
+    for (int i = 0; i < POINTS; i++) {
+        if (outbox_last(outbox, parts[i], &last) == 0) {
+            m->total[i].sum = last.total;
+            m->total[i].stored_uj = last.raw_uj;
+        }
+    }
+    r = tided_new(event, config->tided_socket, answered, m, &m->tided);
+    if (r < 0) {
+        free(m);
+        return r;
+    }
+    *ret = m;
+    return 0;
+}
+
+struct machine *machine_free(struct machine *m)
+{
+    if (m)
+        tided_free(m->tided);
+    free(m);
+    return NULL;
+}

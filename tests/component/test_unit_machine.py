@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real tided linked to a real area: it gets a lease, obeys it, and its energy goes up."""
+import pathlib
+
+import pytest
+
+from daemon import eventually
+from unit_bed import Parent, Unit, bed, program, rig  # noqa: F401
+
+pytestmark = pytest.mark.skipif(bool(rig.missing()), reason=f"not installed: {', '.join(rig.missing())}")
+
+W = 1_000_000
+CORES = 16
+
+
+@pytest.fixture
+def tided(place):
+    """20 W idle, 120 W at work, by a model: no meter is needed to divide and to obey."""
+    path = place.base / "tide.conf"
+    path.write_text("[daemon]\npower=none\npower-model=points:20,35,75,120\n")
+    path.chmod(0o644)
+    return place.daemon("--cpus", f"0-{CORES - 1}", "--config", path).start()
+
+
+def cap(tided):
+    return tided.api("GET", "/v1/power/cap")[1]
+
+
+def leases(folder):
+    rows = (pathlib.Path(folder) / "leases").read_text().splitlines()[1:]
+    return {row.split()[0]: int(row.split()[2]) for row in rows}
+
+
+def test_a_machine_obeys_its_areas_lease(bed, program, tided, tmp_path):  # noqa: F811
+    broker = bed.broker()
+    (bed.folder() / "leases").write_text("threadtide leases 1 0 0\n")
+    area = bed.unit(f"[unit]\nname = lab3\ncap = 80 W\n[local]\nbroker = 127.0.0.1:{broker.port}\n"
+                    "[child m1]\nfloor = 30 W\nmost = 200 W\n")
+    parent = bed.keep(Parent(broker, "m1"))
+    tided.job("--max", str(CORES), name="train")
+    link = bed.keep(Unit(program, tmp_path / "link",
+                         f"[unit]\nname = m1\n[uplink]\nbroker = 127.0.0.1:{broker.port}\n"
+                         f"[tided]\nsocket = {tided.dir}/api.sock\n"))
+    eventually(lambda: leases(bed.folder()).get("m1", 0) > 30 * W)
+    assert leases(bed.folder())["m1"] <= 80 * W
+    eventually(lambda: cap(tided)["source"] == "lease" and cap(tided)["uw"] == leases(bed.folder())["m1"])
+    assert cap(tided)["caps"][0]["floor_uw"] == 30 * W
+    parent.wait(lambda p: len(p.of("machine")) >= 5 and len(p.of("part:idle")) >= 5)
+    assert parent.states[-1]["role"] == "machine"
+    assert not [line for line in area.lines + link.lines if "ignored" in line or "not understood" in line]
