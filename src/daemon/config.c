@@ -345,9 +345,9 @@ static const struct {
     {"user-connections", USER_CONNECTIONS, set_user_connections},
     {"power", "auto", set_power},
     {"power-root", "/", set_power_root},
+    {"power-group", "tide-power", set_power_group},
     {"tariff", "none", set_tariff},
     {"carbon", "none", set_carbon},
-    {"power-group", "tide-power", set_power_group},
     {"power-model", NULL, set_power_model},
     {"power-cap", "none", set_power_cap},
 };

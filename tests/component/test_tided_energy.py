@@ -88,6 +88,44 @@ def test_the_parts_are_the_machine_at_every_sample(world):
         process.wait()
 
 
+def test_with_a_model_a_job_has_its_share(world, place):
+    tree, tided = world({"intel-rapl:1": 40}, "power-model=points:20,60")
+    process, job = busy(tided)
+    idler = tided.job()
+    try:
+        def shown():
+            check_sum(power(tided))
+            j = tided.api("GET", f"/v1/jobs/{job}")[1]
+            return j["power_uw"] is not None and j
+        j = eventually(shown, pause=0.2)  # at the end of the first ten seconds
+        assert 0 < j["energy_low_uj"] <= j["energy_uj"] <= j["energy_high_uj"] and j["power_uw"] > 0
+        assert j["energy_basis"] in ("modelled", "calibrated")
+        parts = power(tided)["parts"]
+        assert parts["idle"]["uj"] > 0 and parts["jobs"]["uj"] >= j["energy_uj"]
+        assert (idler.get()["energy_uj"] or 0) < j["energy_uj"] / 4
+        rows = {row["key"]: row for row in energy(tided)["rows"]}
+        assert rows[job]["uj"] >= j["energy_uj"] and rows[job]["owner"]
+        assert rows[job]["uj"] <= {r["key"]: r for r in energy(tided, "?by=part")["rows"]}["jobs"]["uj"]
+        (user,) = energy(tided, "?by=user")["rows"]
+        assert user["uj"] >= rows[job]["uj"]
+        env = {**os.environ, "TIDE_DIR": str(tided.dir)}
+        tide = place.program.parent / "tide"
+        listed = subprocess.run([tide, "ps", "--power"], env=env, capture_output=True, text=True, check=True).stdout
+        assert " W " in next(line for line in listed.splitlines() if line.startswith(job + " ")), listed
+        told = subprocess.run([tide, "energy", "--by", "part"], env=env, capture_output=True, text=True).stdout
+        assert [line.split()[0] for line in told.splitlines()][:3] == ["PART", "machine", "jobs"], told
+        assert f'tide_job_energy_joules_total{{job="{job}"' in metrics(tided)
+        # It outlives the daemon.
+        assert tided.stop() == 0
+        tided.start()
+        again = tided.api("GET", f"/v1/jobs/{job}")[1]
+        assert again["energy_uj"] >= j["energy_uj"] and again["energy_gap_ms"] > 0
+        eventually(lambda: tided.api("GET", f"/v1/jobs/{job}")[1]["energy_uj"] > again["energy_uj"], pause=0.5)
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_packages_are_a_lower_bound_of_the_machine(world):
     _, tided = world({"intel-rapl:0": 30, "intel-rapl:0:0": 5})
     p = known(tided)
@@ -221,6 +259,71 @@ def test_a_mistake_in_the_keys_is_named(place):
     daemon.process = None
 
 
+# ---- readings that are handed down ----
+
+def hand_down(tided, **reading):
+    return tided.api("POST", "/v1/power/readings", reading)
+
+
+def test_a_plugs_watts_are_the_machines(world):
+    _, tided = world({"intel-rapl:0": 10})
+    tided.job()
+    eventually(lambda: power(tided)["power"]["uw"])
+
+    def plugged():
+        assert hand_down(tided, name="plug1", uw=90_000_000, error_permille=10)[0] == 200
+        p = power(tided)
+        return p["power"]["uw"] == 90_000_000 and p
+    p = eventually(plugged, pause=0.3)
+    assert p["power"]["basis"] == "measured" and p["power"]["low_uw"] == 89_100_000
+    check_sum(p)
+    first = p["energy"]["uj"]
+    p = eventually(lambda: plugged() and (p := power(tided))["energy"]["uj"] > first + 100e6 and p, pause=0.3)
+    check_sum(p)
+    sources = {s["name"]: s for s in tided.api("GET", "/v1/power/sources")[1]}
+    assert sources["plug1"]["kind"] == "handed" and sources["plug1"]["used"]
+    assert sources["plug1"]["part"] == "machine"
+
+
+def test_a_plugs_counter_counts_without_any_sensor(world):
+    _, tided = world({"intel-rapl:0": 10}, "power=none")
+    tided.job()
+    uj = 5_000_000_000
+
+    def go_on():
+        nonlocal uj
+        uj += 30_000_000
+        assert hand_down(tided, name="meter", uj=uj)[0] == 200
+        return (power(tided)["energy"]["uj"] or 0) >= 60_000_000
+    eventually(go_on, pause=0.5)
+    p = power(tided)
+    check_sum(p)
+    assert p["energy"]["uj"] <= uj - 5_000_000_000
+    before = p["energy"]["uj"]
+    assert hand_down(tided, name="meter", uj=77_000_000)[0] == 200  # it was reset
+    uj = 77_000_000
+    eventually(lambda: go_on() and power(tided)["energy"]["uj"] > before, pause=0.5)
+    assert power(tided)["energy"]["uj"] < before + 3_600_000_000
+
+
+def test_readings_that_are_none_are_refused(world):
+    _, tided = world({"intel-rapl:0": 10}, "power=none")
+    for reading, status, words in (
+            ({"uw": 5}, 400, "name is ''"), ({"name": "a b", "uw": 5}, 400, "name is 'a b'"),
+            ({"name": "x" * 64, "uw": 5}, 400, "use 1 to 63"), ({"name": "a"}, 400, "neither uj nor uw"),
+            ({"name": "a", "uw": -5}, 400, "uw is no whole number"), ({"name": "a", "uw": 2.5}, 400, "whole number"),
+            ({"name": "a", "uw": 1 << 41}, 400, "no machine draws so much"),
+            ({"name": "a", "uw": 5, "error_permille": 2000}, 400, "no meter errs so"),
+            ({"name": "a", "uw": 5, "covers": "room"}, 400, "covers must be"),
+            ({"name": "a", "uw": 5, "time": 1000}, 409, "s old"), ({"name": "a", "watts": 5}, 400, "unknown field")):
+        assert (answer := hand_down(tided, **reading))[0] == status, (reading, answer)
+        assert words in answer[1]["error"]["message"], answer
+    for i in range(8):
+        assert hand_down(tided, name=f"m{i}", uw=5)[0] == 200
+    assert hand_down(tided, name="m8", uw=5)[0] == 503
+    assert power(tided)["energy"]["uj"] is None or power(tided)["energy"]["uj"] >= 0
+
+
 # ---- the history ----
 
 def energy(tided, query=""):
@@ -286,23 +389,27 @@ def test_a_damaged_file_is_moved_aside(world):
 
 CALLER = """
 import http.client, json, socket, sys
-c = http.client.HTTPConnection("x"); c.sock = socket.socket(socket.AF_UNIX)
-c.sock.connect(sys.argv[1])
-c.request("GET", "/v1/power"); print(c.getresponse().read().decode())
+def ask(method, path, body=None):
+    c = http.client.HTTPConnection("x"); c.sock = socket.socket(socket.AF_UNIX)
+    c.sock.connect(sys.argv[1]); c.request(method, path, body); return c.getresponse()
+jobs = [row["id"] for row in json.load(ask("GET", "/v1/power"))["jobs"]]
+print(json.dumps([jobs, ask("POST", "/v1/power/readings", '{"name": "plug", "uw": 5}').status]))
 """
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-def test_a_jobs_energy_is_its_owners_and_the_administrators(place):
-    path = conf(place, "/", "admin-group=games", "power=none")
+def test_who_sees_a_jobs_energy_and_who_hands_readings_down(place):
+    path = conf(place, "/", "admin-group=games", "power-group=mail", "power=none")
     tided = place.daemon("--cpus", "0-1", "--config", path).start()
     job = tided.job(uid=OWNER)
-    group = next(line.split(":")[2] for line in open("/etc/group") if line.startswith("games:"))
-    for options, may in ((["--reuid=0", "--regid=0", "--clear-groups"], True),
-                         ([f"--reuid={OWNER}", f"--regid={OWNER}", "--clear-groups"], True),
-                         ([f"--reuid={OTHER}", f"--regid={OTHER}", "--clear-groups"], False),
-                         ([f"--reuid={OTHER}", f"--regid={OTHER}", f"--groups={group}"], True)):
-        answer = subprocess.run(["setpriv", *options, sys.executable, "-c", CALLER, tided.dir / "api.sock"],
-                                capture_output=True, text=True, check=True)
-        rows = json.loads(answer.stdout)["jobs"]
-        assert [row["id"] for row in rows] == ([job.id] if may else []), (options, rows)
+    group = {line.split(":")[0]: line.split(":")[2] for line in open("/etc/group")}
+    for options, sees, hands in (
+            (["--reuid=0", "--regid=0", "--clear-groups"], True, True),
+            ([f"--reuid={OWNER}", f"--regid={OWNER}", "--clear-groups"], True, False),
+            ([f"--reuid={OTHER}", f"--regid={OTHER}", "--clear-groups"], False, False),
+            ([f"--reuid={OTHER}", f"--regid={OTHER}", f"--groups={group['games']}"], True, True),
+            ([f"--reuid={OTHER}", f"--regid={OTHER}", f"--groups={group['mail']}"], False, True),
+            ([f"--reuid={OTHER}", f"--regid={group['mail']}", "--clear-groups"], False, True)):
+        done = subprocess.run(["setpriv", *options, sys.executable, "-c", CALLER, tided.dir / "api.sock"],
+                              capture_output=True, text=True, check=True)
+        assert json.loads(done.stdout) == [[job.id] if sees else [], 200 if hands else 403], options

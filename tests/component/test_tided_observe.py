@@ -572,6 +572,7 @@ def test_answers_are_as_they_are_described(tided):
                 ("get", "/v1/jobs/{job}", None), ("get", "/v1/jobs/{job}/explain", None),
                 ("get", "/v1/machine", None), ("get", "/v1/policy", None),
                 ("put", "/v1/policy", {"policy": "equal"}), ("get", "/v1/history", None),
+                ("post", "/v1/power/readings", {"name": "plug", "uw": 5}),
                 ("get", "/v1/power", None), ("get", "/v1/energy", None), ("get", "/v1/power/sources", None),
                 ("get", "/v1/power/cap", None), ("delete", "/v1/power/cap", None),
                 ("get", "/v1/power/demand", None),
@@ -595,6 +596,7 @@ def test_fields_that_are_described_are_taken_and_others_refused(tided):
     for method, path, name in (("POST", "/v1/jobs", "NewJob"),
                                ("PATCH", "/v1/jobs/cnn", "JobChange"),
                                ("POST", "/v1/adoptions", "Adoption"),
+                               ("POST", "/v1/power/readings", "PowerReading"),
                                ("PUT", "/v1/policy", "PolicyChoice"),
                                ("PUT", "/v1/power/cap", "PowerCapChoice"),
                                ("PUT", "/v1/power/lease", "PowerLease")):

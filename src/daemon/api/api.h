@@ -110,6 +110,7 @@ void routes_metrics(struct request *r, struct job *none);
 void routes_power(struct request *r, struct job *none);
 void routes_power_sources(struct request *r, struct job *none);
 void routes_energy(struct request *r, struct job *none);
+void routes_readings(struct request *r, struct job *none);
 
 /* In routes_cap.c. */
 void routes_get_cap(struct request *r, struct job *none);

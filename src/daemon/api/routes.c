@@ -726,6 +726,7 @@ static const struct route {
     {"GET", "/v1/power", routes_power},
     {"GET", "/v1/power/sources", routes_power_sources},
     {"GET", "/v1/energy", routes_energy},
+    {"POST", "/v1/power/readings", routes_readings},
     {"GET", "/v1/events", routes_events},
     {"GET", "/metrics", routes_metrics},
     {"GET", "/v1/power/cap", routes_get_cap},

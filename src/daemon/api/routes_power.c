@@ -105,3 +105,79 @@ void routes_energy(struct request *r, struct job *none)
                              "until", (json_int_t)q.until_s, "currency",
                              *c->currency ? json_string(c->currency) : json_null()));
 }
+
+/* ---- readings that are handed down ---- */
+
+#define READING_OLD_MS 60000
+
+static bool known_fields(struct request *r)
+{
+    static const char *const fields[] = {"name", "uj", "uw", "time", "error_permille", "covers"};
+    const char *key;
+    json_t *value;
+
+    json_object_foreach (r->body, key, value) {
+        size_t i = 0;
+
+        while (i < sizeof(fields) / sizeof(fields[0]) && strcmp(fields[i], key) != 0)
+            i++;
+        if (i < sizeof(fields) / sizeof(fields[0]))
+            continue;
+        request_fail(r, HTTP_BAD_REQUEST, "See docs/http-api.md.", "unknown field '%.60s'", key);
+        return false;
+    }
+    return true;
+}
+
+/* A whole number from 0 on; absent or null: *has false. False: answered with the error. */
+static bool take_amount(struct request *r, const char *key, bool *has, uint64_t *ret)
+{
+    const json_t *value = json_object_get(r->body, key);
+
+    *has = json_is_integer(value) && json_integer_value(value) >= 0;
+    if (*has)
+        *ret = (uint64_t)json_integer_value(value);
+    if (*has || !value || json_is_null(value))
+        return true;
+    request_fail(r, HTTP_BAD_REQUEST, "", "%s is no whole number from 0 on", key);
+    return false;
+}
+
+void routes_readings(struct request *r, struct job *none)
+{
+    struct handed_reading reading = {.name = json_string_value(json_object_get(r->body, "name"))};
+    const json_t *covers = json_object_get(r->body, "covers");
+    uint64_t time_ms = 0, error = 0, now_ms = clock_real_ms();
+    bool has_time, has_error;
+    struct error err = {0};
+    int e;
+
+    if (!control_may_power(r->daemon, &r->who)) {
+        request_fail(r, HTTP_FORBIDDEN, "'power-group' in tide.conf(5) names the group.",
+                     "only root, the daemon's user, the admin and the power group hand readings "
+                     "down");
+        return;
+    }
+    if (!known_fields(r) || !take_amount(r, "uj", &reading.has_uj, &reading.uj) ||
+        !take_amount(r, "uw", &reading.has_uw, &reading.uw) ||
+        !take_amount(r, "time", &has_time, &time_ms) ||
+        !take_amount(r, "error_permille", &has_error, &error))
+        return;
+    if (covers && (!json_is_string(covers) || strcmp(json_string_value(covers), "machine") != 0)) {
+        request_fail(r, HTTP_BAD_REQUEST, "", "covers must be \"machine\"");
+        return;
+    }
+    if (has_time && time_ms + READING_OLD_MS < now_ms) {
+        request_fail(r, HTTP_CONFLICT, "Hand readings down as they come.",
+                     "the reading is %llu s old", (unsigned long long)((now_ms - time_ms) / 1000));
+        return;
+    }
+    reading.name = reading.name ? reading.name : "";
+    reading.error_permille = error > HANDED_ERROR ? HANDED_ERROR + 1 : (uint32_t)error;
+    e = meter_handed(r->daemon->meter, &reading, &err);
+    if (e < 0) {
+        request_fail(r, e == -ENOSPC ? HTTP_UNAVAILABLE : HTTP_BAD_REQUEST, "", "%s", err.text);
+        return;
+    }
+    request_answer(r, HTTP_OK, json_pack("{s:s}", "name", reading.name));
+}

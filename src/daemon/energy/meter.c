@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/muldiv.h"
 #include "daemon/daemon.h"
+#include "daemon/energy/handed.h"
 #include "daemon/job/job.h"
 #include "host/power/frequency.h"
 #include "host/proc/file.h"
@@ -44,6 +45,9 @@ struct meter {
     struct sensors *sensors;
     struct frequency *frequency; /* NULL: all CPUs run at their base */
     struct account account[SENSORS_MAX];
+    struct handed handed;
+    bool by_handed;             /* a source of these makes up the machine at present */
+    bool waiting;               /* … and has told nothing new since the last division */
     uint32_t used[SENSORS_MAX]; /* what makes up the machine … */
     size_t n_used;
     struct energy_range pending; /* … and has used since the last division, … */
@@ -132,11 +136,47 @@ static struct energy_range read_sensors(struct meter *m, uint64_t now)
 
 /* ---- one look ---- */
 
+/* A meter before the power supply is better than all but a sensor there, or a file that was named.
+ */
+static struct handed_source *find_handed(struct meter *m, uint64_t now)
+{
+    const struct sensor *own = m->n_used ? sensors_at(m->sensors, m->used[0]) : NULL;
+
+    return own && own->part == SENSOR_MACHINE ? NULL : handed_best(&m->handed, now);
+}
+
+/* Its readings are seconds apart: until the next one nothing is divided. */
+static void take_handed(struct meter *m, struct handed_source *h, uint64_t now)
+{
+    struct energy_range second = energy_within(h->uw, h->sensor.error_permille, POWER_MEASURED);
+
+    if (!m->by_handed) /* until now others have told what it tells of the time before */
+        h->pending = (struct energy_range){0};
+    m->by_handed = true;
+    energy_add(&m->pending, &h->pending);
+    h->pending = (struct energy_range){0};
+    m->waiting = m->pending.basis == POWER_UNKNOWN;
+    m->now.time_ns = now;
+    m->now.machine = power_of(&second, NS_PER_S);
+    m->now.sensed = !m->waiting;
+    m->now.fast = false;
+}
+
 static void take_news(struct meter *m, uint64_t now)
 {
     struct energy_range news = read_sensors(m, now);
     uint64_t pause = m->now.time_ns ? now - m->now.time_ns : 0;
+    struct handed_source *h = find_handed(m, now);
 
+    if (m->frequency)
+        frequency_read(m->frequency);
+    if (h) {
+        take_handed(m, h, now);
+        return;
+    }
+    if (m->by_handed) /* it is away: what was used since its last reading is unknown */
+        m->pending_gap_ns += sub_sat(m->now.time_ns, m->divided_ns);
+    m->by_handed = m->waiting = false;
     m->now.time_ns = now;
     m->now.machine = power_of(&news, pause);
     m->now.sensed = news.basis != POWER_UNKNOWN;
@@ -147,8 +187,6 @@ static void take_news(struct meter *m, uint64_t now)
     energy_add(&m->pending, &news);
     if (news.basis == POWER_UNKNOWN)
         m->pending_gap_ns += pause;
-    if (m->frequency)
-        frequency_read(m->frequency);
 }
 
 /* CPU time of a job since the last division; false: not known. */
@@ -224,7 +262,7 @@ static void divide(struct meter *m, uint64_t now)
     m->now.load_mcpu =
         load_of(in.busy_ns > jobs_ns ? in.busy_ns : jobs_ns, in.speed_permille, in.interval_ns);
     m->now.other_mcpu = load_of(sub_sat(in.busy_ns, jobs_ns), in.speed_permille, in.interval_ns);
-    if (m->n_used == 0 && m->model.count) {
+    if (m->n_used == 0 && !m->by_handed && m->model.count) {
         m->now.machine = watts_at(&m->model, m->now.load_mcpu);
         m->pending = energy_of(&m->now.machine, in.interval_ns);
         m->pending_gap_ns = 0;
@@ -248,7 +286,7 @@ static void divide(struct meter *m, uint64_t now)
 /* No sensor and no model: nothing is read or counted, and the figures say "unknown". */
 static bool is_off(const struct meter *m)
 {
-    return sensors_count(m->sensors) == 0 && m->model.count == 0;
+    return sensors_count(m->sensors) == 0 && m->model.count == 0 && m->handed.n == 0;
 }
 
 /* Half the longest pause in which no counter can have wrapped unseen, and no watts become old. */
@@ -271,11 +309,12 @@ void meter_tick(struct meter *m, bool looked)
 {
     uint64_t now = clock_now_ns();
 
-    if (is_off(m) || (m->n_used == 0 && m->model.count == 0 && now < m->retry_ns))
+    if (is_off(m) ||
+        (m->n_used == 0 && m->model.count == 0 && !find_handed(m, now) && now < m->retry_ns))
         return;
     m->retry_ns = now + RETRY_NS;
     take_news(m, now);
-    if (looked || !m->daemon->jobs->first)
+    if (!m->waiting && (looked || !m->daemon->jobs->first))
         divide(m, now);
     else
         m->now.sensed = false; /* the load is of another time */
@@ -414,7 +453,29 @@ size_t meter_sources(const struct meter *m, struct meter_source *ret, size_t max
         for (size_t k = 0; k < m->n_used; k++)
             ret[i].used |= m->used[k] == i;
     }
+    for (size_t i = 0; i < m->handed.n && n < max; i++) {
+        const struct handed_source *h = &m->handed.of[i];
+
+        ret[n++] = (struct meter_source){
+            .sensor = h->sensor,
+            .reading = h->last,
+            .total_uj = h->counter.total_uj,
+            .gap_ns = h->counter.gap_ns,
+            .uw = h->uw,
+            .known = h->known,
+            .used = m->by_handed && h == handed_best((struct handed *)&m->handed, m->now.time_ns)};
+    }
     return n;
+}
+
+int meter_handed(struct meter *m, const struct handed_reading *r, struct error *err)
+{
+    bool was_off = is_off(m);
+    int e = handed_take(&m->handed, r, clock_now_ns(), err);
+
+    if (e == 0 && was_off)
+        sd_event_source_set_enabled(m->timer, m->daemon->jobs->first ? SD_EVENT_OFF : SD_EVENT_ON);
+    return e;
 }
 
 void meter_resume(struct meter *m, const struct ledger *before)

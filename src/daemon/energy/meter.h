@@ -12,6 +12,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "daemon/energy/handed.h"
 #include "daemon/energy/ledger.h"
 #include "host/power/sensors.h"
 #include "power/measure/range.h"
@@ -19,8 +20,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#define METER_HANDED_MAX 8 /* sources whose readings are handed down */
 
 struct daemon;
 struct job_observer;
@@ -76,6 +75,9 @@ void meter_model(struct meter *m, const struct watts *w);
 
 /* For the packages' power limits. Borrowed. */
 const struct sensors *meter_sensors(const struct meter *m);
+
+/* Takes a reading that was handed down. Returns 0, or as handed_take(). */
+int meter_handed(struct meter *m, const struct handed_reading *r, struct error *err);
 
 /* The ledger goes on from an earlier daemon's, with the time in which none ran as a gap. */
 void meter_resume(struct meter *m, const struct ledger *before);

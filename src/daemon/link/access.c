@@ -83,6 +83,11 @@ bool control_may_meter(const struct daemon *d, const struct caller *who, const s
     return control_may_change(d, who, j);
 }
 
+bool control_may_power(const struct daemon *d, const struct caller *who)
+{
+    return control_may_govern(d, who) || who->power;
+}
+
 bool control_may_register(const struct caller *who, uid_t uid)
 {
     return who->uid == 0 || who->uid == uid || who->admin;

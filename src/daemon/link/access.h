@@ -17,8 +17,8 @@ struct daemon;
 struct caller {
     pid_t pid;
     uid_t uid;
-    bool admin; /* in the admin group, where a daemon serves all users */
-    bool power; /* the same of the power group */
+    bool admin; /* in the admin group, where a daemon serves all users … */
+    bool power; /* … and in the group of those that measure and divide power */
 };
 
 /* Returns 0 or -errno. */
@@ -33,6 +33,8 @@ bool control_may_read(const struct daemon *d, const struct caller *who, const st
 bool control_may_change(const struct daemon *d, const struct caller *who, const struct job *j);
 /* May see a job's watts: they tell what its program does. */
 bool control_may_meter(const struct daemon *d, const struct caller *who, const struct job *j);
+/* May hand readings of power down: what they say divides everybody's energy. */
+bool control_may_power(const struct daemon *d, const struct caller *who);
 /* May make a job of a process of user @uid, who then owns it. */
 bool control_may_register(const struct caller *who, uid_t uid);
 /* May make a job of a container or release it: the job is root's, like the engine. */
