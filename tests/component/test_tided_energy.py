@@ -136,6 +136,24 @@ def test_packages_are_a_lower_bound_of_the_machine(world):
     assert sources["package-0/dram"]["part"] == "dram"
 
 
+def test_a_person_sees_the_sources_and_the_parts(world, place):
+    tree, tided = world({"intel-rapl:1": 40, "intel-rapl:0": 30}, "power-model=points:20,60")
+    known(tided)
+
+    def tide(*words):
+        return subprocess.run([place.program.parent / "tide", "power", *words], capture_output=True, text=True,
+                              env={**os.environ, "TIDE_DIR": str(tided.dir)}, check=True).stdout
+    rows = {line.split()[0]: line.split() for line in tide("--sources").splitlines()}
+    assert rows["psys"][:3] == ["psys", "powercap", "psys"] and rows["psys"][-1] == "yes"
+    assert rows["package-0"][-1] == "no"
+    assert json.loads(tide("--sources", "--json"))[0]["name"]
+    eventually(lambda: "idle" in tide() and "since tided counts" in tide())
+    (tree.folder("intel-rapl:1") / "energy_uj").write_text("?\n")
+    tree.end()
+    (tree.folder("intel-rapl:1") / "energy_uj").write_text("?\n")
+    eventually(lambda: "its text is no amount" in tide("--sources"), pause=0.3)
+
+
 def test_without_a_sensor_nothing_is_zero(world, place):
     _, tided = world({"intel-rapl:1": 40}, "power=none")
     job = tided.job()
@@ -143,6 +161,9 @@ def test_without_a_sensor_nothing_is_zero(world, place):
     assert p["power"] == {"uw": None, "low_uw": None, "high_uw": None, "basis": "unknown"}
     assert p["energy"]["uj"] is None
     assert tided.api("GET", "/v1/power/sources") == (200, [])
+    done = subprocess.run([place.program.parent / "tide", "power", "--sources"], capture_output=True, text=True,
+                          env={**os.environ, "TIDE_DIR": str(tided.dir)}, check=True)
+    assert done.stdout.startswith("No source of watts") and "power=file:/PATH" in done.stdout
     assert job.get()["power_uw"] is None and job.get()["energy_uj"] is None
 
 

@@ -2,6 +2,7 @@
 /* `tide power`: the machine's power and its cap; sets and lifts a cap. */
 #include "cli/api.h"
 #include "cli/power/calibrate.h"
+#include "cli/power/power_view.h"
 
 #include "base/clock.h"
 #include "base/moment.h"
@@ -12,8 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PAUSE_US 100000 /* between two looks whether a cap is kept */
-#define TRIES    30
+#define OPTION_SOURCES 256
+#define PAUSE_US       100000 /* between two looks whether a cap is kept */
+#define TRIES          30
 
 static double watts(const json_t *object, const char *key)
 {
@@ -93,6 +95,7 @@ static int show(const struct command *cmd, bool json)
         return api_print(machine);
     }
     print_machine(machine);
+    power_print_energy(machine);
     print_cap(cap);
     print_model(cap);
     return CLI_OK;
@@ -158,10 +161,11 @@ static int power_run(int argc, char **argv)
                                             {"until", required_argument, NULL, 'u'},
                                             {"seconds", required_argument, NULL, 's'},
                                             {"force", no_argument, NULL, 'f'},
+                                            {"sources", no_argument, NULL, OPTION_SOURCES},
                                             {0}};
     const struct command *cmd = &command_power;
     const char *until = NULL, *verb, *operand;
-    bool json = false, force = false;
+    bool json = false, force = false, sources = false;
     long seconds = 0;
     int o;
 
@@ -172,6 +176,8 @@ static int power_run(int argc, char **argv)
             force = true;
         else if (o == 'u')
             until = optarg;
+        else if (o == OPTION_SOURCES)
+            sources = true;
         else if (option_number(cmd, optarg, "--seconds", CALIBRATE_SECONDS_MIN,
                                CALIBRATE_SECONDS_MAX, &seconds) != CLI_OK)
             return CLI_USAGE;
@@ -180,6 +186,8 @@ static int power_run(int argc, char **argv)
     operand = optind + 1 < argc ? argv[optind + 1] : NULL;
     if (until && strcmp(verb, "set-cap") != 0)
         return cli_usage(cmd, "--until goes with set-cap alone");
+    if (sources && *verb)
+        return cli_usage(cmd, "--sources goes without %s", verb);
     if ((seconds || force) && strcmp(verb, "calibrate") != 0)
         return cli_usage(cmd, "--seconds and --force go with calibrate alone");
     if (strcmp(verb, "set-cap") == 0)
@@ -193,14 +201,15 @@ static int power_run(int argc, char **argv)
         return power_calibrate(cmd, seconds ? (unsigned)seconds : CALIBRATE_SECONDS, force, json);
     if (*verb)
         return cli_usage(cmd, "'%s' is none of set-cap, clear-cap, calibrate", verb);
-    return show(cmd, json);
+    return sources ? power_sources(cmd, json) : show(cmd, json);
 }
 
 const struct command command_power = {
     .name = "power",
-    .usage = "[set-cap WATTS [--until TIME] | clear-cap | calibrate]",
+    .usage = "[set-cap WATTS [--until TIME] | clear-cap | calibrate | --sources]",
     .brief = "show how many watts the machine draws, or cap them",
-    .help = "Alone: the machine's power, its cap, and the model behind it.\n"
+    .help = "Alone: the machine's power, what it and its parts have used since tided counts,\n"
+            "its cap, and the model behind it.\n"
             "\n"
             "set-cap WATTS  jobs get no more cores than the machine can keep busy below\n"
             "               this; also after a restart of the daemon, not of the machine\n"
@@ -215,12 +224,15 @@ const struct command command_power = {
             "  -u, --until TIME   the cap ends then: 90s, 2h, 18:30\n"
             "  -s, --seconds N    how long calibrating takes (60)\n"
             "  -f, --force        calibrate although a fifth of the machine is in use\n"
+            "      --sources      the sensors that were found: what each sees, whether it is\n"
+            "                     used, and why one tells nothing\n"
             "  -j, --json         print the daemon's answer\n"
             "\n"
             "The exit code is 6 while the machine draws more than its cap.\n"
             "\n"
             "Examples:\n"
             "  tide power set-cap 120W --until 18:00\n"
-            "  tide power clear-cap\n",
+            "  tide power clear-cap\n"
+            "  tide power --sources\n",
     .run = power_run,
 };
