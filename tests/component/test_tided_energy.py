@@ -114,7 +114,9 @@ def test_with_a_model_a_job_has_its_share(world, place):
         assert " W " in next(line for line in listed.splitlines() if line.startswith(job + " ")), listed
         told = subprocess.run([tide, "energy", "--by", "part"], env=env, capture_output=True, text=True).stdout
         assert [line.split()[0] for line in told.splitlines()][:3] == ["PART", "machine", "jobs"], told
-        assert f'tide_job_energy_joules_total{{job="{job}"' in metrics(tided)
+        assert f'tide_job_energy_joules_total{{job="{job}"' in (text := metrics(tided))
+        assert '\nkepler_node_cpu_idle_joules_total{zone="machine"} ' in text
+        assert '\nkepler_node_cpu_active_joules_total{zone="machine"} ' in text
         # It outlives the daemon.
         assert tided.stop() == 0
         tided.start()
@@ -148,6 +150,10 @@ def test_a_person_sees_the_sources_and_the_parts(world, place):
     assert rows["package-0"][-1] == "no"
     assert json.loads(tide("--sources", "--json"))[0]["name"]
     eventually(lambda: "idle" in tide() and "since tided counts" in tide())
+    doctor = subprocess.run([place.program.parent / "tide", "doctor", "--json"], capture_output=True, text=True,
+                            env={**os.environ, "TIDE_DIR": str(tided.dir)}).stdout
+    checks = {check["name"]: check["text"] for check in json.loads(doctor)["checks"]}
+    assert checks["power"] == "watts are told by psys"
     (tree.folder("intel-rapl:1") / "energy_uj").write_text("?\n")
     tree.end()
     (tree.folder("intel-rapl:1") / "energy_uj").write_text("?\n")

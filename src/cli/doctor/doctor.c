@@ -227,6 +227,37 @@ static void check_daemon(struct checks *checks, const char *dir)
     }
 }
 
+/* What tells the machine's watts. Without a daemon there is nothing to say. */
+static void check_power(struct checks *checks)
+{
+    _cleanup_answer_ struct api_answer answer = {0};
+    const json_t *source, *bad = NULL;
+    char used[160] = "";
+    struct error err;
+    size_t i;
+
+    if (api_try("GET", "/v1/power/sources", NULL, API_TIMEOUT_MS, &answer, &err) < 0 ||
+        answer.status != 200)
+        return;
+    json_array_foreach (answer.body, i, source) {
+        size_t len = strlen(used);
+
+        if (member_bool(source, "used"))
+            snprintf(used + len, sizeof(used) - len, "%s%s", len ? ", " : "",
+                     member_text(source, "name"));
+        else if (*member_text(source, "problem") && !bad)
+            bad = source;
+    }
+    if (*used)
+        add(checks, "power", CHECK_OK, "", "watts are told by %s", used);
+    else if (bad)
+        add(checks, "power", CHECK_NOTE, "'tide power --sources' lists all", "%s: %s",
+            member_text(bad, "name"), member_text(bad, "problem"));
+    else
+        add(checks, "power", CHECK_OK, "",
+            "nothing tells the machine's watts; power= and power-model= in tide.conf(5) may");
+}
+
 /* ---- limits of the machine ---- */
 
 static void check_cores(struct checks *checks, int root, const struct cgroup *cg)
@@ -305,6 +336,7 @@ void doctor_check_installation(int root, const struct cgroup *cg, struct checks 
     check_agent(ret);
     check_directory(ret, dir);
     check_daemon(ret, dir);
+    check_power(ret);
     check_privileges(ret);
     check_cgroups(ret, cg);
     check_cores(ret, root, cg);

@@ -91,6 +91,21 @@ static void put_sensors(FILE *f, const struct daemon *d)
             put_zone(f, "kepler_node_cpu_watts", &source[i], host, (double)source[i].uw / JOULES);
 }
 
+/* Kepler divides each zone; here it is the machine's account. */
+static void put_use(FILE *f, const struct ledger *l)
+{
+    prometheus_family(f, "kepler_node_cpu_active_joules_total", "counter",
+                      "Energy of jobs and the system above the machine's idling.");
+    if (l->jobs.basis != POWER_UNKNOWN && l->system.basis != POWER_UNKNOWN)
+        fprintf(f, "kepler_node_cpu_active_joules_total{zone=\"machine\"} %.15g\n",
+                ((double)l->jobs.uj + (double)l->system.uj) / JOULES);
+    prometheus_family(f, "kepler_node_cpu_idle_joules_total", "counter",
+                      "Energy that the machine would have used without load.");
+    if (l->idle.basis != POWER_UNKNOWN)
+        fprintf(f, "kepler_node_cpu_idle_joules_total{zone=\"machine\"} %.15g\n",
+                (double)l->idle.uj / JOULES);
+}
+
 static void put_load(FILE *f, const struct daemon *d)
 {
     const struct meter_now *now = meter_now(d->meter);
@@ -179,6 +194,7 @@ void metrics_power(FILE *f, const struct request *r)
 
     put_machine(f, meter_now(d->meter), meter_ledger(d->meter));
     put_sensors(f, d);
+    put_use(f, meter_ledger(d->meter));
     put_load(f, d);
     put_caps(f, d);
     prometheus_family(f, "tide_job_energy_joules_total", "counter",
