@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cleanup.h"
-#include "base/wholefile.h"
 #include "hub/command.h"
 #include "hub/trust/broker.h"
 #include "hub/trust/state.h"
@@ -12,7 +11,6 @@
 #include <pwd.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #define HOSTS_MAX 8
@@ -30,7 +28,9 @@ static const char usage[] =
     "  --state DIR         default /var/lib/tide-hub\n"
     "  --write             only writes DIR/broker/mosquitto.conf and what it names\n"
     "\n"
-    "Run it again before the broker's certificate ends, which is a year later.\n";
+    "Run it again before the broker's certificate ends, which is a year later. 'tide-hub serve'\n"
+    "keeps the list of revoked certificates young: without it the broker refuses everybody after\n"
+    "30 days.\n";
 
 static const struct option options[] = {{"state", required_argument, NULL, 's'},
                                         {"port", required_argument, NULL, 'p'},
@@ -46,41 +46,18 @@ struct command_line {
     bool write, help;
 };
 
-static int put(const struct state *s, const char *name, const char *text, struct error *err)
-{
-    struct stat status = {.st_mode = 0600, .st_uid = geteuid(), .st_gid = getegid()};
-    char path[PATH_MAX];
-    int r = state_path(s, name, path, sizeof(path), err);
-
-    if (r < 0)
-        return r;
-    r = text ? wholefile_replace(path, text, strlen(text), &status) : -ENOMEM;
-    return r < 0 ? error_set(err, r, "cannot write %s: %s", path, strerror(-r)) : 0;
-}
-
-static int put_pair(const struct state *s, const char *cert, const char *key,
-                    const struct identity_pem *pem, struct error *err)
-{
-    int r = put(s, cert, pem->cert, err);
-
-    return r < 0 ? r : put(s, key, pem->key, err);
-}
-
 static int write_certificates(const struct state *s, const struct command_line *line,
                               struct error *err)
 {
-    struct identity_pem server = {0}, hub = {0};
+    struct identity_pem server = {0};
     int r = authority_issue(s->authority, line->host, line->hosts, time(NULL), &server, err);
 
     if (r >= 0)
-        r = authority_hub(s->authority, time(NULL), &hub, err);
+        r = state_put(s, "broker/broker.crt", server.cert, err);
     if (r >= 0)
-        r = put_pair(s, "broker/broker.crt", "broker/broker.key", &server, err);
-    if (r >= 0)
-        r = put_pair(s, "hub.crt", "hub.key", &hub, err);
+        r = state_put(s, "broker/broker.key", server.key, err);
     identity_pem_done(&server);
-    identity_pem_done(&hub);
-    return r;
+    return r < 0 ? r : state_renew(s, time(NULL), true, err);
 }
 
 static int write_texts(const struct state *s, const struct command_line *line, struct error *err)
@@ -100,8 +77,8 @@ static int write_texts(const struct state *s, const struct command_line *line, s
         return r;
     text = broker_config(s->authority, &o);
     rules = broker_acl(s->authority);
-    r = put(s, "broker/acl", rules, err);
-    return r < 0 ? r : put(s, "broker/mosquitto.conf", text, err);
+    r = state_put(s, "broker/acl", rules, err);
+    return r < 0 ? r : state_put(s, "broker/mosquitto.conf", text, err);
 }
 
 /* Returns only if it fails. The state's lock ends with us. */
@@ -112,7 +89,7 @@ static int become(const struct state *s, struct error *err)
 
     snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
     if (r >= 0)
-        r = put(s, "broker/pid", pid, err);
+        r = state_put(s, "broker/pid", pid, err);
     if (r < 0)
         return r;
     execlp("mosquitto", "mosquitto", "-c", config, (char *)NULL);

@@ -110,6 +110,7 @@ static int serve(struct command_line *line, struct error *err)
             return error_set(err, -errno, "%s %s", path[i],
                              errno == ENOENT ? NO_FILE : "cannot be read");
     }
+    line->serve.state = line->state;
     line->serve.ca = path[0];
     line->serve.cert = path[1];
     line->serve.key = path[2];

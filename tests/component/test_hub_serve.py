@@ -192,6 +192,36 @@ def small_free(folder):
     return state.f_bavail * state.f_bsize
 
 
+def end_of(path, kind):
+    option = "-enddate" if kind == "x509" else "-nextupdate"
+    said = subprocess.run(["openssl", kind, "-in", path, "-noout", option], check=True, capture_output=True,
+                          text=True).stdout
+    return time.mktime(time.strptime(said.strip().split("=")[1], "%b %d %H:%M:%S %Y GMT")) - time.timezone
+
+
+def test_what_ends_is_made_again_in_time(hub):
+    hub.enrol("lab3")
+    hub.kill()
+    listed, certificate = hub.state / "trust/revoked.crl", hub.state / "hub.crt"
+    before, own = listed.stat().st_ino, certificate.read_text()
+    reloads = hub.log().count("Reloading config")
+    hub.serve()
+    eventually(lambda: hub.log().count("Reloading config") > reloads)
+    assert listed.stat().st_ino != before
+    assert end_of(listed, "crl") > time.time() + 29 * 86400
+    assert certificate.read_text() == own and end_of(certificate, "x509") > time.time() + 89 * 86400
+    hub.kill()
+    short = hub.folder / "short.csr"  # one of the hub's own that ends in 20 days
+    subprocess.run(["openssl", "req", "-new", "-key", hub.state / "hub.key", "-subj", "/CN=tide-hub", "-out", short],
+                   check=True, capture_output=True)
+    subprocess.run(["openssl", "x509", "-req", "-in", short, "-CA", hub.state / "trust/ca.crt", "-CAkey",
+                    hub.state / "trust/ca.key", "-set_serial", "7", "-days", "20", "-out", certificate],
+                   check=True, capture_output=True)
+    hub.serve()
+    eventually(lambda: end_of(certificate, "x509") > time.time() + 89 * 86400)
+    assert hub.send("lab3", records(1, 1))["seq"] == 1
+
+
 @pytest.mark.parametrize("arguments, code, told", [
     (("serve",), 3, "trust/ca.crt is missing: run 'tide-hub broker --host NAME --write' first"),
     (("serve", "--broker", "host:0"), 2, "--broker 'host:0': use HOST or HOST:PORT"),

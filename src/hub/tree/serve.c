@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "edge/mqtt.h"
 #include "hub/tree/ingest.h"
+#include "hub/trust/state.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -17,6 +18,7 @@
 #define FLUSH_US     200000     /* so long records wait for others of the same transaction */
 #define ROLLUP_US    60000000
 #define ROLLUP_AGAIN 100000
+#define RENEW_US     (12 * 3600 * UINT64_C(1000000))
 #define ROLLUP_ROWS  2000 /* of each step at a time: some milliseconds of the loop */
 #define LOG_BURST    100  /* lines in LOG_WINDOW_S; whoever has a certificate can cause lines */
 #define LOG_WINDOW_S 10
@@ -24,7 +26,7 @@
 struct serve {
     const struct serve_options *options;
     sd_event *event;
-    sd_event_source *flush, *rollup;
+    sd_event_source *flush, *rollup, *renew;
     struct store *store;
     struct ingest *ingest;
     struct mqtt *mqtt;
@@ -120,6 +122,30 @@ static int on_rollup(sd_event_source *source, uint64_t usec, void *arg)
     return 0;
 }
 
+/*
+ * A list of revoked certificates that has ended would have the broker refuse everybody, so it is
+ * made again long before, with our own certificate.
+ */
+static int on_renew(sd_event_source *source, uint64_t usec, void *arg)
+{
+    struct serve *s = arg;
+    struct error err = {0};
+    struct state state;
+    int r = state_open(s->options->state, &state, &err);
+
+    if (r == 0) {
+        r = state_renew(&state, time(NULL), false, &err);
+        if (r == 0)
+            r = state_tell_broker(&state, &err);
+        state_close(&state);
+    }
+    if (r < 0)
+        say(s, NULL, err.text);
+    sd_event_source_set_time_relative(source, RENEW_US);
+    sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+    return 0;
+}
+
 /* ---- the program ---- */
 
 static int start_loop(struct serve *s)
@@ -140,6 +166,8 @@ static int start_loop(struct serve *s)
     if (r >= 0)
         r = sd_event_add_time_relative(s->event, &s->rollup, CLOCK_BOOTTIME, ROLLUP_AGAIN, 0,
                                        on_rollup, s);
+    if (r >= 0)
+        r = sd_event_add_time_relative(s->event, &s->renew, CLOCK_BOOTTIME, 0, 0, on_renew, s);
     if (r >= 0)
         r = sd_event_add_time_relative(s->event, &s->flush, CLOCK_BOOTTIME, FLUSH_US, 10000,
                                        on_flush, s);
@@ -194,6 +222,7 @@ int serve_run(const struct serve_options *options, struct error *err)
     store_close(s.store);
     sd_event_source_unref(s.flush);
     sd_event_source_unref(s.rollup);
+    sd_event_source_unref(s.renew);
     sd_event_unref(s.event);
     return r;
 }

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 struct serve_options {
+    const char *state;           /* the hub's directory: what ends in it is made again in time */
     const char *store;           /* path of the file */
     const char *host;            /* of the broker … */
     uint16_t port;               /* … and its port */

@@ -70,6 +70,54 @@ void state_close(struct state *s)
     s->lock = close_fd(s->lock);
 }
 
+int state_put(const struct state *s, const char *name, const char *text, struct error *err)
+{
+    struct stat status = {.st_mode = 0600, .st_uid = geteuid(), .st_gid = getegid()};
+    char path[PATH_MAX];
+    int r = state_path(s, name, path, sizeof(path), err);
+
+    if (r < 0)
+        return r;
+    r = text ? wholefile_replace(path, text, strlen(text), &status) : -ENOMEM;
+    return r < 0 ? error_set(err, r, "cannot write %s: %s", path, strerror(-r)) : 0;
+}
+
+/* Without a certificate while the key changes: a pair that does not match would never be noticed.
+ */
+static int make_hub(const struct state *s, int64_t now_s, struct error *err)
+{
+    struct identity_pem hub = {0};
+    char path[PATH_MAX];
+    int r = state_path(s, "hub.crt", path, sizeof(path), err);
+
+    if (r >= 0)
+        r = authority_hub(s->authority, now_s, &hub, err);
+    if (r >= 0 && unlink(path) < 0 && errno != ENOENT)
+        r = error_set(err, -errno, "cannot remove %s: %s", path, strerror(errno));
+    if (r >= 0)
+        r = state_put(s, "hub.key", hub.key, err);
+    if (r >= 0)
+        r = state_put(s, "hub.crt", hub.cert, err);
+    identity_pem_done(&hub);
+    return r;
+}
+
+int state_renew(const struct state *s, int64_t now_s, bool now, struct error *err)
+{
+    _cleanup_free_ char *cert = NULL;
+    char path[PATH_MAX];
+    struct stat status;
+    size_t len;
+    int r = state_path(s, "hub.crt", path, sizeof(path), err);
+
+    if (r < 0)
+        return r;
+    if (!now && wholefile_read(path, 65536, &cert, &len, &status) == 0 &&
+        identity_expires_s(cert) > now_s + STATE_RENEW_DAYS * INT64_C(86400))
+        return 0;
+    return make_hub(s, now_s, err);
+}
+
 /* Returns the pid of the broker that runs, or 0. The pid may be another program's by now. */
 static pid_t broker_pid(const struct state *s)
 {
@@ -99,7 +147,6 @@ static pid_t broker_pid(const struct state *s)
 int state_tell_broker(const struct state *s, struct error *err)
 {
     _cleanup_free_ char *acl = NULL;
-    struct stat status = {.st_mode = 0600, .st_uid = geteuid(), .st_gid = getegid()};
     char path[PATH_MAX];
     pid_t pid;
     int r = state_path(s, "broker/acl", path, sizeof(path), err);
@@ -107,9 +154,9 @@ int state_tell_broker(const struct state *s, struct error *err)
     if (r < 0 || access(path, F_OK) < 0)
         return r;
     acl = broker_acl(s->authority);
-    r = acl ? wholefile_replace(path, acl, strlen(acl), &status) : -ENOMEM;
+    r = state_put(s, "broker/acl", acl, err);
     if (r < 0)
-        return error_set(err, r, "cannot write %s: %s", path, strerror(-r));
+        return r;
     pid = broker_pid(s);
     if (pid && kill(pid, SIGHUP) < 0)
         return error_set(err, -errno, "cannot tell the broker (pid %d): %s", (int)pid,

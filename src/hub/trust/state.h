@@ -29,6 +29,16 @@ void state_close(struct state *s);
 /* "DIR/NAME"; -ENAMETOOLONG. */
 int state_path(const struct state *s, const char *name, char *ret, size_t size, struct error *err);
 
+/* Replaces the file DIR/NAME, which nobody else may read. @text NULL: -ENOMEM. */
+int state_put(const struct state *s, const char *name, const char *text, struct error *err);
+
+/*
+ * Makes again what ends: the hub's certificate as a client, if it is gone or has less than
+ * STATE_RENEW_DAYS, or with @now. The list of revoked certificates is new in every open state.
+ */
+#define STATE_RENEW_DAYS 30
+int state_renew(const struct state *s, int64_t now_s, bool now, struct error *err);
+
 /* Writes the broker's ACL, if it has one, and has a running broker read it and the list of revoked
  * certificates. */
 int state_tell_broker(const struct state *s, struct error *err);
