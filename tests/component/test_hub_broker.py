@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The broker of tide-hub, a real mosquitto: who may connect, and what each may say and hear."""
+import os
 import pathlib
 import shutil
 import subprocess
@@ -7,6 +8,7 @@ import time
 
 import pytest
 
+from conftest import ROOT
 from daemon import GUARD_S, eventually
 from hub import Hub, TOOLS, end
 
@@ -132,6 +134,28 @@ def test_wrong_use_says_what_is_right(build_dir, tmp_path, arguments, code, told
     status, out, err = hub.run(*arguments)
     assert (status, out) == (code, "")
     assert told in err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root writes into another user's directory")
+def test_root_leaves_the_services_files_to_its_user(build_dir, tmp_path):
+    hub = Hub(build_dir / "tide-hub", tmp_path)
+    assert hub.run("unit", "list")[0] == 0
+    os.chown(hub.state, 65534, -1)
+    code, _, err = hub.run("unit", "list")
+    assert code == 3 and "belongs to another user: run it as sudo -u nobody tide-hub" in err
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")
+def test_the_services_are_what_systemd_understands(build_dir, tmp_path):
+    units = []
+    for name in ("tide-hub.service", "tide-hub-broker.service"):
+        text = (ROOT / "dist" / f"{name}.in").read_text().replace("@BINDIR@", str(build_dir))
+        (tmp_path / name).write_text(text)
+        units.append(tmp_path / name)
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", *units], capture_output=True, text=True,
+                          timeout=60)
+    ours = [line for line in done.stderr.splitlines() if "tide-hub" in line]
+    assert done.returncode == 0 and not ours, done.stderr
 
 
 def test_the_state_is_nobody_elses(build_dir, tmp_path):

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +24,21 @@ int state_path(const struct state *s, const char *name, char *ret, size_t size, 
                : 0;
 }
 
+/* What another user writes here, the owner's service could not read any more. */
+static int check_owner(const struct state *s, struct error *err)
+{
+    struct stat status;
+    const struct passwd *owner;
+
+    if (stat(s->dir, &status) < 0)
+        return error_set(err, -errno, "%s: %s", s->dir, strerror(errno));
+    if (status.st_uid == geteuid())
+        return 0;
+    owner = getpwuid(status.st_uid);
+    return error_set(err, -EPERM, "%s belongs to another user: run it as sudo -u %s tide-hub …",
+                     s->dir, owner ? owner->pw_name : "#UID");
+}
+
 static int make_dirs(const struct state *s, char *path, size_t size, struct error *err)
 {
     static const char *const names[] = {".", "broker"};
@@ -34,6 +50,8 @@ static int make_dirs(const struct state *s, char *path, size_t size, struct erro
             return r;
         if (mkdir(i ? path : s->dir, 0700) < 0 && errno != EEXIST)
             return error_set(err, -errno, "cannot make %s: %s", path, strerror(errno));
+        if (i == 0 && (r = check_owner(s, err)) < 0)
+            return r;
     }
     return 0;
 }
