@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A hub's directory, its broker (a real mosquitto), and keys of units, for tests."""
+import json
 import socket
 import subprocess
 
 from daemon import GUARD_S, eventually
 
+KWH = 3_600_000_000_000  # in microjoules
 TOOLS = ("mosquitto_pub", "mosquitto_sub", "mosquitto_rr", "openssl")
 
 
@@ -83,3 +85,46 @@ class Hub:
 def end(process):
     process.terminate()
     process.wait(GUARD_S)
+
+
+class Serving(Hub):
+    def __init__(self, program, folder):
+        super().__init__(program, folder)
+        self.process = None
+
+    def serve(self):
+        with open(self.folder / "hub.log", "ab") as log:
+            before = self.said().count("connected to the broker")
+            self.process = subprocess.Popen(
+                [self.program, "serve", "--state", self.state, "--broker", f"127.0.0.1:{self.port}"],
+                stdout=log, stderr=log)
+        eventually(lambda: self.said().count("connected to the broker") > before)
+
+    def said(self):
+        path = self.folder / "hub.log"
+        return path.read_text() if path.exists() else ""
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(GUARD_S)
+
+    def stop(self):
+        if self.process and self.process.poll() is None:
+            self.process.terminate()
+            assert self.process.wait(GUARD_S) == 0
+        super().stop()
+
+    def send(self, unit, message, wait=10):
+        """Sends records; the receipt, or None if none came."""
+        text = message if isinstance(message, str) else json.dumps(message)
+        done = subprocess.run(
+            self.client("mosquitto_rr", unit, "-t", f"tide/1/{unit}/up/energy", "-e",
+                        f"tide/1/{unit}/down/receipt", "-m", text, "-W", wait),
+            capture_output=True, text=True, timeout=GUARD_S + wait)
+        return json.loads(done.stdout) if done.stdout.strip() else None
+
+    def energy(self):
+        """(unit, point) -> kWh of everything that is stored."""
+        code, out, err = self.run("energy")
+        assert code == 0, err
+        return {tuple(line.split()[:2]): float(line.split()[4]) for line in out.splitlines()[1:]}

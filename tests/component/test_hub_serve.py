@@ -9,55 +9,11 @@ import time
 import pytest
 
 from daemon import GUARD_S, eventually
-from hub import Hub, TOOLS
+from hub import KWH, TOOLS, Hub, Serving
 
 pytestmark = pytest.mark.skipif(not all(map(shutil.which, TOOLS)),
                                 reason="mosquitto-clients and openssl are not installed")
-KWH = 3_600_000_000_000  # in microjoules
 START_MS = int(time.time() * 1000) - 600_000
-
-
-class Serving(Hub):
-    def __init__(self, program, folder):
-        super().__init__(program, folder)
-        self.process = None
-
-    def serve(self):
-        with open(self.folder / "hub.log", "ab") as log:
-            before = self.said().count("connected to the broker")
-            self.process = subprocess.Popen(
-                [self.program, "serve", "--state", self.state, "--broker", f"127.0.0.1:{self.port}"],
-                stdout=log, stderr=log)
-        eventually(lambda: self.said().count("connected to the broker") > before)
-
-    def said(self):
-        path = self.folder / "hub.log"
-        return path.read_text() if path.exists() else ""
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait(GUARD_S)
-
-    def stop(self):
-        if self.process and self.process.poll() is None:
-            self.process.terminate()
-            assert self.process.wait(GUARD_S) == 0
-        super().stop()
-
-    def send(self, unit, message, wait=10):
-        """Sends records; the receipt, or None if none came."""
-        text = message if isinstance(message, str) else json.dumps(message)
-        done = subprocess.run(
-            self.client("mosquitto_rr", unit, "-t", f"tide/1/{unit}/up/energy", "-e",
-                        f"tide/1/{unit}/down/receipt", "-m", text, "-W", wait),
-            capture_output=True, text=True, timeout=GUARD_S + wait)
-        return json.loads(done.stdout) if done.stdout.strip() else None
-
-    def energy(self):
-        """(unit, point) -> kWh of everything that is stored."""
-        code, out, err = self.run("energy")
-        assert code == 0, err
-        return {tuple(line.split()[:2]): float(line.split()[4]) for line in out.splitlines()[1:]}
 
 
 def records(first, last, boot=7, point="machine"):
