@@ -84,8 +84,7 @@ def row(what, unit, goal, pairs):
     verdict = "met" if stats["high"] <= goal else "not shown" if stats["low"] <= goal else "missed"
     return {"what": what, "unit": unit, "without": round(sorted(a for a, _ in pairs)[len(pairs) // 2], 3),
             "more": round(stats["ratio"], 3), "95 % low": round(stats["low"], 3),
-            "95 % high": round(stats["high"], 3), "repeats": stats["repeats"], "goal": goal, "verdict": verdict,
-            "pairs": [[round(a, 4), round(b, 4)] for a, b in pairs]}
+            "95 % high": round(stats["high"], 3), "repeats": stats["repeats"], "goal": goal, "verdict": verdict}
 
 
 def machine(windows, seconds):
@@ -108,7 +107,8 @@ def machine(windows, seconds):
                 [tuple(f[1]) for f in found])]
     for each in rows:
         print(*each.values())
-    harness.save("energy-machine", rows)
+    harness.save("energy-machine", rows, [{"cpu_percent": [round(c, 4) for c in cpu], "pss_kib": pss}
+                                          for cpu, pss in found])
 
 
 def main():
