@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 py=${TIDE_BENCH_PYTHON:-.venv/bin/python}
 $py bench/energy.py division
 $py bench/energy.py machine
+$py bench/energy_attribution.py
 [ -z "${TIDE_ENERGY_DATA:-}" ] || $py bench/energy_model.py
 # What 10,000 units will cost is written down before they are there.
 $py bench/energy_load.py measure 100 300 1000 3000

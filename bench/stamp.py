@@ -29,7 +29,7 @@ MEASURED = {
     "container-queue-predicted": ("tide-sim",),
     "kube-reconcile": ("bench/kube_reconcile",), "policy-decide": ("bench/policy_decide",),
     "sim-speed": ("bench/sim_speed",),
-    "energy-division": ("bench/power_divide",), "energy-machine": ("tided",),
+    "energy-attribution": NODE, "energy-division": ("bench/power_divide",), "energy-machine": ("tided",),
     "energy-load": ("bench/load_units",), "energy-model": ("bench/energy_model",),
     "cluster": CLUSTER, "kube-response": CLUSTER, "kube-scale": ("tide-kube",),
     "cluster-async": TRAINING, "cluster-sync": TRAINING, "cluster-curves": TRAINING,

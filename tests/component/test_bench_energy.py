@@ -9,8 +9,38 @@ from conftest import ROOT
 
 sys.path.append(str(ROOT / "bench"))
 
+import energy_attribution
 import energy_load
 import energy_model
+
+
+def test_the_error_is_what_was_given_to_the_wrong_jobs():
+    truth = {"a": 60.0, "b": 40.0}
+    error, covered = energy_attribution.score({"a": (54, 50, 58), "b": (44, 30, 50)}, truth)
+    assert error == pytest.approx(0.1)
+    assert covered == {"a": False, "b": True}
+
+
+def test_the_truth_between_two_lines_is_interpolated():
+    lines = [{"time_ns": t, "wall": {"jobs": jobs}} for t, jobs in
+             ((100, {"a": 0}), (200, {"a": 10, "b": 0}), (300, {"a": 30, "b": 8}))]
+    assert energy_attribution.truth_at(lines, 225) == {"a": 15, "b": 2}
+    assert energy_attribution.truth_at(lines, 150) == {"a": 5, "b": 0}
+    assert energy_attribution.truth_at(lines, 100) == {"a": 0}
+
+
+def test_a_job_is_compared_over_the_time_between_its_own_figures():
+    lines = [{"time_ns": t, "wall": {"jobs": {"a": t, "b": 2 * t}}} for t in range(0, 1000, 100)]
+    seen = {"a": [(50, 1, 1, 1), (150, 10, 8, 15), (450, 110, 88, 165)],
+            "b": [(90, 0, 0, 0), (210, 5, 4, 6), (310, 15, 10, 20), (410, 305, 304, 306)]}
+    assert energy_attribution.differences(seen, lines) == (
+        {"a": (100, 80, 150), "b": (300, 300, 300)}, {"a": 300, "b": 400})
+
+
+def test_points_are_drawn_through_readings_at_other_loads():
+    readings = [(550, 65.0), (50, 20.0), (150, 30.0), (1000, 95.0)]
+    assert [energy_attribution.drawn_through(readings, load) for load in (0, 100, 550, 1000)] == [15, 25, 65, 95]
+    assert energy_attribution.drawn_through([(0, 10.0), (900, 100.0)], 1000) == pytest.approx(110)
 
 
 def test_the_fit_finds_the_line_that_runs_lie_on():
