@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import signal
+import struct
 import subprocess
 import time
 
@@ -220,6 +221,24 @@ def test_after_daemon_and_guardian_are_killed_together_the_next_gives_all_cores_
     first.peer.expect("welcome")
     assert tided.stop() == 0
     assert affinity(first.peer.pid) == affinity(second.peer.pid) == ALL
+
+
+@root_only
+@two_cpus
+def test_a_table_of_rubbish_keeps_no_daemon_from_starting_and_writes_nothing(place, tmp_path):
+    tided = place.daemon("--placement", "exclusive").start()
+    job = tided.job(name="one")
+    lose_both(tided)
+    table, victim = tided.dir / "guardian.table", tmp_path / "victim"
+    victim.write_text("mine\n")
+    size = table.stat().st_size
+    knob = struct.pack("<I512s24s", 1, bytes(victim), b"owned\n")  # guardian.c; the last of the table
+    for rubbish in (b"\xff" * size, (16 * knob).rjust(size, b"\0")):
+        table.write_bytes(rubbish)
+        tided.start()
+        job.peer.expect("welcome")
+        assert victim.read_text() == "mine\n"
+        lose_both(tided)
 
 
 @root_only

@@ -11,8 +11,8 @@
  *   src/daemon/plan/settle.c raise_targets() 3b6727d64231
  *   src/daemon/peers/agent.c on_ack() 7e0e799ac0b6
  *   src/daemon/confine/actuate.c fence_process() 76ba37664499
- *   src/daemon/confine/guardian.c guardian_note() 88b4a0b4dc37
- *   src/daemon/confine/guardian.c restore() a801f162f969
+ *   src/daemon/confine/guardian.c guardian_note() 8e78197791ba
+ *   src/daemon/confine/guardian.c restore() e1e157fa3a0c
  *   src/daemon/confine/guardian.c restore_left() f9185d7c84ed
  *   src/daemon/confine/guardian.c guard() 8c45b251b6ba
  *   src/daemon/confine/guardian.c lock_guardian() e18e7e90c839

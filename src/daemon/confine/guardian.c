@@ -139,21 +139,35 @@ void guardian_forget_knob(struct guardian *g, const char *path)
         atomic_store(&k->used, 0);
 }
 
-static unsigned restore_knobs(struct table *table)
+/* Whether it is one of ours: the table is a file, which a crash or another version has left. */
+static bool knob_good(const struct knob *k)
 {
-    unsigned n = 0;
+    static const char name[] = "/constraint_0_power_limit_uw";
+    const char *end = memchr(k->path, '\0', sizeof(k->path));
+    size_t digits;
 
+    if (!end || !memchr(k->original, '\0', sizeof(k->original)) || k->path[0] != '/' ||
+        (size_t)(end - k->path) < sizeof(name) || strcmp(end - (sizeof(name) - 1), name) != 0)
+        return false;
+    digits = strspn(k->original, "0123456789");
+    return digits > 0 && strcmp(k->original + digits, "\n") == 0;
+}
+
+/* What cannot be written stays noted: the next daemon tries again. */
+static void restore_knobs(struct table *table)
+{
     for (struct knob *k = table->knob; k < table->knob + GUARDIAN_KNOBS_MAX; k++) {
         _cleanup_fd_ int fd = -1;
 
         if (!atomic_load(&k->used))
             continue;
-        fd = open(k->path, O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
-        if (fd >= 0 && write(fd, k->original, strlen(k->original)) > 0)
-            n++;
+        if (knob_good(k)) {
+            fd = open(k->path, O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
+            if (fd < 0 ? errno != ENOENT : write(fd, k->original, strlen(k->original)) < 0)
+                continue;
+        }
         atomic_store(&k->used, 0);
     }
-    return n;
 }
 
 /* A large process that is exiting stays in its group for some 100 ms. */
@@ -171,7 +185,6 @@ static unsigned restore(struct table *table, int root, const struct cgroup *cg, 
     /* Moves processes out of the groups first: a cpuset would cut a wider affinity. */
     if (cg)
         cgroup_remove(cg, group, NULL);
-    restore_knobs(table);
     for (struct entry *e = table->entry; e < table->entry + GUARDIAN_ENTRIES_MAX; e++) {
         if (!atomic_load(&e->used))
             continue;
@@ -180,6 +193,7 @@ static unsigned restore(struct table *table, int root, const struct cgroup *cg, 
             n++;
         atomic_store(&e->used, 0);
     }
+    restore_knobs(table); /* last: no limit keeps processes from their cores */
     return n;
 }
 

@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/failpoint.h"
+#include "base/muldiv.h"
 #include "daemon/confine/guardian.h"
 #include "daemon/confine/job_group.h"
 #include "daemon/daemon.h"
@@ -78,7 +79,7 @@ static int set_limit(struct backstop *b, uint64_t uw)
     int r = root < 0 ? root : note_own(b);
 
     for (size_t i = 0; i < b->n_own && r == 0; i++) {
-        uint64_t own = b->own[i].uw, part = uw / b->own_uw * own + uw % b->own_uw * own / b->own_uw;
+        uint64_t own = b->own[i].uw, part = mul_div(uw, own, b->own_uw);
 
         r = write_number(root, b->own[i].path, part < own ? part : own);
     }
