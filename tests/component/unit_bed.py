@@ -25,9 +25,13 @@ class Parent:
         self.records, self.states, self.draws, self.double = {}, [], [], 0
         self.giving = True
         self.news = queue.Queue()
+        self.process = None
         self.listen()
 
     def listen(self):
+        """Also anew, at a broker that came back."""
+        if self.process and self.process.poll() is None:
+            self.end()
         self.process = subprocess.Popen(
             ["mosquitto_sub", "-p", str(self.broker.port), "-q", "1", "-v", "-t", f"tide/1/{self.name}/up/#"],
             stdout=subprocess.PIPE, text=True)
