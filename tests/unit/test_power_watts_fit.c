@@ -216,6 +216,9 @@ static void bytes_that_are_no_fit_are_refused(void **state)
     REFUSED(f.knots = WATTS_FIT_KNOTS + 1);
     REFUSED(f.knot[1].mcpu = -1);
     REFUSED(f.knot[0].mcpu = f.knot[1].mcpu + 1);
+    REFUSED(f.knot[0].mcpu = f.knot[1].mcpu);
+    REFUSED(f.weight[2] = 1e308);
+    REFUSED(f.weight[3] = -1e101);
     REFUSED(memset(&f.weight[2], 0xff, sizeof(f.weight[2])));
     REFUSED(memset(&f.covariance[1][2], 0xff, sizeof(f.covariance[1][2])));
     REFUSED(memset(&f.error[3], 0xff, sizeof(f.error[3])));

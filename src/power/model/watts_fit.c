@@ -10,6 +10,7 @@
 #define KNOT_MEMORY 64.0  /* samples that a knot's mean remembers */
 #define KNOT_SPAN   24    /* loads closer than this part of the range make one knot */
 #define ERRORS_MIN  8
+#define WEIGHT_MAX  1e100 /* a larger one makes forecasts infinite */
 #define UW          1e6
 #define CORE_MCPU   1000.0
 
@@ -35,7 +36,7 @@ int watts_fit_check(const struct watts_fit *f)
     if (f->version != WATTS_FIT_VERSION || f->knots == 0 || f->knots > WATTS_FIT_KNOTS)
         return -EINVAL;
     for (int i = 0; i < WATTS_FIT_FEATURES; i++) {
-        if (!is_finite(number[i]) || !(f->covariance[i][i] >= 0))
+        if (!(number[i] >= -WEIGHT_MAX && number[i] <= WEIGHT_MAX) || !(f->covariance[i][i] >= 0))
             return -EINVAL;
         for (int k = 0; k < WATTS_FIT_FEATURES; k++)
             if (!is_finite(f->covariance[i][k]))
@@ -50,7 +51,7 @@ int watts_fit_check(const struct watts_fit *f)
 
         if (!(k->mcpu >= 0 && k->mcpu <= WATTS_LOAD_MAX) ||
             !(k->uw >= 0 && k->uw <= (double)POWER_UW_MAX) ||
-            !(k->weight >= 1 && k->weight <= KNOT_MEMORY) || (i && !(k[-1].mcpu <= k->mcpu)))
+            !(k->weight >= 1 && k->weight <= KNOT_MEMORY) || (i && !(k[-1].mcpu < k->mcpu)))
             return -EINVAL;
     }
     return 0;
@@ -247,7 +248,7 @@ static uint32_t p90_permille(const struct watts_fit *f, const double error[WATTS
 
 static uint64_t rounded_uw(double uw)
 {
-    return uw <= 0 ? 0 : uw >= (double)POWER_UW_MAX ? POWER_UW_MAX : (uint64_t)(uw + 0.5);
+    return !(uw > 0) ? 0 : uw >= (double)POWER_UW_MAX ? POWER_UW_MAX : (uint64_t)(uw + 0.5);
 }
 
 struct power_range watts_fit_at(const struct watts_fit *f, const struct watts_sample *s)
