@@ -440,3 +440,27 @@ def test_who_sees_a_jobs_energy_and_who_hands_readings_down(place):
         done = subprocess.run(["setpriv", *options, sys.executable, "-c", CALLER, tided.dir / "api.sock"],
                               capture_output=True, text=True, check=True)
         assert json.loads(done.stdout) == [[job.id] if sees else [], 200 if hands else 403], options
+
+
+WATCHER = CALLER.split("jobs =")[0] + """
+import re, time
+seen = [set(), set(), set()]
+for _ in range(15):
+    seen[0].add(json.load(ask("GET", "/v1/power"))["energy"]["uj"])
+    seen[1].add(json.load(ask("GET", "/v1/power/sources"))[0]["uj"])
+    seen[2].add(re.search('part="machine",bound="value".* (.*)', ask("GET", "/metrics").read().decode())[1])
+    time.sleep(0.4)
+print(json.dumps([len(values) for values in seen]))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_strangers_see_the_machines_energy_at_the_pace_of_a_jobs(world):
+    _, tided = world({"intel-rapl:1": 40})
+    tided.job(uid=OWNER)
+    known(tided)
+    for options, live in (([f"--reuid={OTHER}", f"--regid={OTHER}", "--clear-groups"], False),
+                          (["--reuid=0", "--regid=0", "--clear-groups"], True)):
+        done = subprocess.run(["setpriv", *options, sys.executable, "-c", WATCHER, tided.dir / "api.sock"],
+                              capture_output=True, text=True, check=True)
+        assert all(n > 3 if live else n <= 2 for n in json.loads(done.stdout)), (options, done.stdout)

@@ -71,10 +71,10 @@ static void put_zone(FILE *f, const char *metric, const struct meter_source *s, 
     fprintf(f, "\"} %.15g\n", value);
 }
 
-static void put_sensors(FILE *f, const struct daemon *d)
+static void put_sensors(FILE *f, const struct meter_told *told)
 {
-    struct meter_source source[SENSORS_MAX];
-    size_t n = meter_sources(d->meter, source, SENSORS_MAX);
+    const struct meter_source *source = told->source;
+    size_t n = told->sources;
     char host[HOST_MAX] = "";
 
     if (gethostname(host, sizeof(host) - 1) < 0)
@@ -106,9 +106,8 @@ static void put_use(FILE *f, const struct ledger *l)
                 (double)l->idle.uj / JOULES);
 }
 
-static void put_load(FILE *f, const struct daemon *d)
+static void put_load(FILE *f, const struct daemon *d, const struct meter_now *now)
 {
-    const struct meter_now *now = meter_now(d->meter);
     unsigned cpus = cpuset_count(&d->topology.online);
 
     if (now->time_ns == 0 || now->speed_permille == 0 || cpus == 0)
@@ -191,11 +190,13 @@ static void put_caps(FILE *f, const struct daemon *d)
 void metrics_power(FILE *f, const struct request *r)
 {
     const struct daemon *d = r->daemon;
+    struct meter_told told;
 
-    put_machine(f, meter_now(d->meter), meter_ledger(d->meter));
-    put_sensors(f, d);
-    put_use(f, meter_ledger(d->meter));
-    put_load(f, d);
+    meter_tell(d->meter, control_may_power(d, &r->who), &told);
+    put_machine(f, &told.now, &told.ledger);
+    put_sensors(f, &told);
+    put_use(f, &told.ledger);
+    put_load(f, d, &told.now);
     put_caps(f, d);
     prometheus_family(f, "tide_job_energy_joules_total", "counter",
                       "Energy of a job above the machine's idling.");

@@ -21,7 +21,7 @@ void routes_power(struct request *r, struct job *none)
 void routes_power_sources(struct request *r, struct job *none)
 {
     meter_refresh(r->daemon->meter);
-    request_answer(r, HTTP_OK, view_power_sources(r->daemon));
+    request_answer(r, HTTP_OK, view_power_sources(r->daemon, &r->who));
 }
 
 /* ---- the history of energy ---- */

@@ -23,6 +23,6 @@ json_t *view_policy(const struct daemon *d);
 
 /* In view_power.c: the machine's power and its parts, and the jobs whose energy @who may see. */
 json_t *view_power(const struct daemon *d, const struct caller *who);
-json_t *view_power_sources(const struct daemon *d);
+json_t *view_power_sources(const struct daemon *d, const struct caller *who);
 /* Members of a job; each null where its energy is unknown or none of @who's business. */
 json_t *view_job_energy(const struct job *j, const struct caller *who);

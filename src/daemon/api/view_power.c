@@ -71,9 +71,13 @@ static json_t *view_jobs(const struct daemon *d, const struct caller *who)
 
 json_t *view_power(const struct daemon *d, const struct caller *who)
 {
-    const struct meter_now *now = meter_now(d->meter);
-    const struct ledger *l = meter_ledger(d->meter);
-    json_t *energy = view_energy_range(&l->machine);
+    struct meter_told told;
+    const struct meter_now *now = &told.now;
+    const struct ledger *l = &told.ledger;
+    json_t *energy;
+
+    meter_tell(d->meter, control_may_power(d, who), &told);
+    energy = view_energy_range(&l->machine);
 
     json_object_set_new(energy, "gap_ms", milliseconds(l->gap_ns));
     return json_pack("{s:f,s:o,s:o,s:{s:o,s:o,s:o,s:o},s:{s:i,s:i,s:i},s:o}", "time",
@@ -108,14 +112,14 @@ static const char *problem(const struct sensor_reading *r)
     }
 }
 
-json_t *view_power_sources(const struct daemon *d)
+json_t *view_power_sources(const struct daemon *d, const struct caller *who)
 {
-    struct meter_source source[SENSORS_MAX];
-    size_t n = meter_sources(d->meter, source, SENSORS_MAX);
     json_t *list = json_array();
+    struct meter_told told;
 
-    for (size_t i = 0; i < n; i++) {
-        const struct meter_source *s = &source[i];
+    meter_tell(d->meter, control_may_power(d, who), &told);
+    for (size_t i = 0; i < told.sources; i++) {
+        const struct meter_source *s = &told.source[i];
         bool whole = s->sensor.part == SENSOR_MACHINE || s->sensor.part == SENSOR_PSYS;
 
         json_array_append_new(

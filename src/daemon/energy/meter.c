@@ -59,6 +59,8 @@ struct meter {
     struct meter_now now;
     struct watts model; /* for idling and bounds, and where no source is; count 0: none */
     struct ledger ledger;
+    uint64_t told_ns; /* when `told` was made; 0: never */
+    struct meter_told told;
     struct attribution_load load[ATTRIBUTION_JOBS_MAX];
     struct attribution division;
 };
@@ -240,6 +242,13 @@ static uint32_t load_of(uint64_t busy_ns, uint32_t speed_permille, uint64_t inte
 }
 
 /* Divides what is pending among the jobs, or counts the interval as a gap. */
+static void take_told(const struct meter *m, struct meter_told *ret)
+{
+    ret->now = m->now;
+    ret->ledger = m->ledger;
+    ret->sources = meter_sources(m, ret->source, SENSORS_MAX);
+}
+
 static void divide(struct meter *m, uint64_t now)
 {
     struct daemon *d = m->daemon;
@@ -279,6 +288,10 @@ static void divide(struct meter *m, uint64_t now)
     m->pending_gap_ns = 0;
     m->now.total = m->ledger.machine;
     m->now.gap_ns = m->ledger.gap_ns;
+    if (m->told_ns == 0 || now - m->told_ns >= LEDGER_WINDOW_NS) {
+        m->told_ns = now;
+        take_told(m, &m->told);
+    }
 }
 
 /* ---- when ---- */
@@ -418,6 +431,14 @@ const struct meter_now *meter_now(const struct meter *m)
 const struct ledger *meter_ledger(const struct meter *m)
 {
     return &m->ledger;
+}
+
+void meter_tell(const struct meter *m, bool live, struct meter_told *ret)
+{
+    if (live)
+        take_told(m, ret);
+    else
+        *ret = m->told;
 }
 
 const struct sensors *meter_sensors(const struct meter *m)

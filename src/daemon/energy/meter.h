@@ -68,6 +68,20 @@ const struct ledger *meter_ledger(const struct meter *m); /* borrowed */
 size_t meter_sources(const struct meter *m, struct meter_source *ret, size_t max);
 
 /*
+ * What a caller is told. Where one other user's job runs, the machine's watts are that job's:
+ * so @live only for those who may have every job's, and the state at the end of the last
+ * LEDGER_WINDOW_NS for everybody else.
+ */
+struct meter_told {
+    struct meter_now now;
+    struct ledger ledger;
+    size_t sources;
+    struct meter_source source[SENSORS_MAX];
+};
+
+void meter_tell(const struct meter *m, bool live, struct meter_told *ret);
+
+/*
  * The machine's curve: it tells idling and the bounds of jobs, and all power where no source is.
  * Copied. Nothing known (count 0): idling is unknown.
  */
