@@ -68,7 +68,7 @@ def test_a_link_opens_once_and_leaves_a_cookie_that_scripts_cannot_read(dashboar
     assert dashboard.ask("GET", "/?token=" + "0" * 32)[0] == 403
     headers = dashboard.enter()
     assert headers["Location"] == "/"
-    assert re.fullmatch(rf"tide-{dashboard.port}=[0-9a-f]{{32}}; Path=/; HttpOnly; SameSite=Strict", headers["Set-Cookie"])
+    assert re.fullmatch(rf"tide-{dashboard.port}=[0-9a-f]{{32}}; Path=/; HttpOnly; SameSite=Lax", headers["Set-Cookie"])
     assert dashboard.token not in headers["Set-Cookie"]
     assert dashboard.ask("GET", "/")[0] == 200
     status, headers, text = dashboard.ask("GET", f"/?token={dashboard.token}", cookie=False)

@@ -63,7 +63,8 @@ static void enter(struct dashboard *d, struct httpd_request *r, const char *toke
                             : "This is not the link that 'tide dashboard' printed.\n");
         return;
     }
-    snprintf(cookie, sizeof(cookie), "%s=%s; Path=/; HttpOnly; SameSite=Strict", d->cookie_name,
+    /* Strict would not come back when the link is clicked on another site; changes need Origin. */
+    snprintf(cookie, sizeof(cookie), "%s=%s; Path=/; HttpOnly; SameSite=Lax", d->cookie_name,
              d->cookie);
     if (httpd_add_header(r, "Set-Cookie", cookie) < 0 || httpd_add_header(r, "Location", "/") < 0 ||
         httpd_add_header(r, "Cache-Control", "no-store") < 0) {
