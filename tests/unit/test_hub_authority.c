@@ -154,6 +154,22 @@ static void a_revoked_unit_is_refused_with_all_its_certificates(void **state)
     authority_free(a);
 }
 
+static void what_could_not_be_written_is_revoked_at_the_next_try(void **state)
+{
+    struct authority *a = opened();
+    _cleanup_free_ char *cert = signed_for(a, "lab3");
+    char away[sizeof(inside) + 8];
+
+    snprintf(away, sizeof(away), "%s.away", inside);
+    assert_int_equal(rename(inside, away), 0);
+    assert_true(authority_revoke(a, "lab3", now, &err) < 0);
+    assert_false(authority_revoked(a, "lab3"));
+    assert_int_equal(rename(away, inside), 0);
+    assert_int_equal(authority_revoke(a, "lab3", now, &err), 0);
+    assert_true(verdict(a, cert) & GNUTLS_CERT_REVOKED);
+    authority_free(a);
+}
+
 static void bad_names_and_bad_requests_are_refused(void **state)
 {
     static const char *const bad[] = {
@@ -233,6 +249,7 @@ int main(void)
         TEST(a_certificate_carries_the_name_that_the_authority_gave),
         TEST(it_is_the_same_after_a_restart),
         TEST(a_revoked_unit_is_refused_with_all_its_certificates),
+        TEST(what_could_not_be_written_is_revoked_at_the_next_try),
         TEST(bad_names_and_bad_requests_are_refused),
         TEST(keys_are_nobody_elses),
         TEST(the_list_is_made_again_before_it_ends),

@@ -323,9 +323,14 @@ int authority_issue(struct authority *a, const char *const *hosts, size_t n, int
 
 int authority_revoke(struct authority *a, const char *name, int64_t now_s, struct error *err)
 {
+    size_t bytes = a->count * sizeof(a->unit[0]);
+    _cleanup_free_ struct authority_unit *before = malloc(bytes ? bytes : 1);
     bool any = false;
     int r;
 
+    if (!before)
+        return error_set(err, -ENOMEM, "no memory");
+    memcpy(before, a->unit, bytes);
     for (size_t i = 0; i < a->count; i++)
         if (!a->unit[i].revoked && strcmp(a->unit[i].name, name) == 0) {
             a->unit[i].revoked = true;
@@ -335,7 +340,11 @@ int authority_revoke(struct authority *a, const char *name, int64_t now_s, struc
     if (!any)
         return error_set(err, -ENOENT, "there is no unit %.70s with a certificate", name);
     r = save_units(a, err);
-    return r < 0 ? r : save_list(a, now_s, err);
+    if (r >= 0)
+        r = save_list(a, now_s, err);
+    if (r < 0)
+        memcpy(a->unit, before, bytes); /* so that the next try writes both files */
+    return r;
 }
 
 int authority_admit(struct authority *a, const char *name, int64_t now_s, struct error *err)
