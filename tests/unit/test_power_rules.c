@@ -152,8 +152,10 @@ static void a_path_has_single_slashes_and_plain_names(void **state)
     static const char *const good[] = {"a", "unlp/lab3", "a.b/c-d/e_f",
                                        "a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a"};
     static const char *const bad[] = {
-        "",    "/",    "/a",  "a/",       "a//b", "Lab",
-        "a b", "a/\t", "a/*", "\xc3\xa9", "a/#",  "a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a"};
+        "",     "/",        "/a",   "a/",
+        "a//b", "Lab",      "a b",  "a/\t",
+        "a/*",  "\xc3\xa9", "a/#",  ".",
+        "..",   "a/..",     "a/.b", "a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a"};
     char area[AREA_PATH_MAX];
 
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {

@@ -27,6 +27,8 @@ bool area_valid(const char *area)
     for (size_t i = 0; i < n; i++) {
         if (area[i] == '/' && (area[i + 1] == '/' || ++names > AREA_DEPTH_MAX))
             return false;
+        if (area[i] == '.' && (i == 0 || area[i - 1] == '/'))
+            return false; /* a file's name one day: neither "." nor ".." nor hidden */
         if (area[i] != '/' && !name_char(area[i]))
             return false;
     }
