@@ -438,10 +438,10 @@ int payload_event_read(const void *bytes, size_t len, struct payload_event *ret,
     return close_message(&r);
 }
 
-char *payload_receipt_text(const struct payload_receipt *p)
+char *payload_receipt_text(const struct payload_receipt *r)
 {
     return text_of(
-        json_pack("{s:i, s:o, s:o}", "v", VERSION, "boot", number(p->boot), "seq", number(p->seq)));
+        json_pack("{s:i, s:o, s:o}", "v", VERSION, "boot", number(r->boot), "seq", number(r->seq)));
 }
 
 int payload_receipt_read(const void *bytes, size_t len, struct payload_receipt *ret,

@@ -65,25 +65,26 @@ static int write_page(const struct report_options *o, const struct day *day, con
     return CLI_OK;
 }
 
-static int report(const struct report_options *o, struct day *day)
+static int report(const struct report_options *o, const struct day *asked)
 {
+    struct day day = *asked;
     _cleanup_json_ json_t *machine = NULL, *history = NULL;
     char path[API_PATH_MAX], host[256] = "this machine";
     int r = api_request(&command_report, "GET", "/v1/machine", NULL, API_TIMEOUT_MS, &machine);
 
     if (r != CLI_OK)
         return r;
-    snprintf(path, sizeof(path), "/v1/history?since=%.0f&limit=%d", day->from_s, LIMIT_MAX);
+    snprintf(path, sizeof(path), "/v1/history?since=%.0f&limit=%d", day.from_s, LIMIT_MAX);
     r = api_request(&command_report, "GET", path, NULL, TIMEOUT_MS, &history);
     if (r != CLI_OK)
         return r;
-    if (day->to_s > (double)clock_real_ms() / 1000)
-        day->to_s = (double)clock_real_ms() / 1000;
+    if (day.to_s > (double)clock_real_ms() / 1000)
+        day.to_s = (double)clock_real_ms() / 1000;
     gethostname(host, sizeof(host) - 1);
-    day->host = host;
-    day->cores = member_long(machine, "cpus");
-    day->cut = json_array_size(history) >= LIMIT_MAX;
-    return write_page(o, day, history);
+    day.host = host;
+    day.cores = member_long(machine, "cpus");
+    day.cut = json_array_size(history) >= LIMIT_MAX;
+    return write_page(o, &day, history);
 }
 
 static int report_run(int argc, char **argv)

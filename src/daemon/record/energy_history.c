@@ -231,9 +231,11 @@ static struct energy_range since(const struct energy_range *now, const struct en
 /* False: there is nothing to add. */
 static bool bind(sqlite3_stmt *s, uint64_t time_s, const struct energy_range *e, uint64_t gap_ns)
 {
+    uint64_t quarter = time_s / ENERGY_STEP_S;
+
     if (e->uj == 0 && e->high_uj == 0 && gap_ns < NS_PER_MS)
         return false;
-    sqlite3_bind_int64(s, 1, (sqlite3_int64)(time_s / ENERGY_STEP_S * ENERGY_STEP_S));
+    sqlite3_bind_int64(s, 1, (sqlite3_int64)quarter * ENERGY_STEP_S);
     sqlite3_bind_int64(s, 2, (sqlite3_int64)e->uj);
     sqlite3_bind_int64(s, 3, (sqlite3_int64)e->low_uj);
     sqlite3_bind_int64(s, 4, (sqlite3_int64)e->high_uj);

@@ -127,7 +127,7 @@ static int read_changes(struct reader *r, const struct counts *n, struct zone *r
 
 static bool skip_char(struct reader *r, char c)
 {
-    if (!r->left || *r->at != c)
+    if (!r->left || *r->at != (unsigned char)c)
         return false;
     take(r, 1);
     return true;

@@ -24,15 +24,22 @@ static bool is_finite(double x)
     return x - x == 0;
 }
 
+static bool is_zeroed(const void *bytes, size_t n)
+{
+    const unsigned char *byte = bytes;
+
+    for (size_t i = 0; i < n; i++)
+        if (byte[i])
+            return false;
+    return true;
+}
+
 int watts_fit_check(const struct watts_fit *f)
 {
     const double *number = f->weight;
 
-    if (f->samples == 0) {
-        static const struct watts_fit none;
-
-        return memcmp(f, &none, sizeof(none)) == 0 ? 0 : -EINVAL;
-    }
+    if (f->samples == 0)
+        return is_zeroed(f, sizeof(*f)) ? 0 : -EINVAL;
     if (f->version != WATTS_FIT_VERSION || f->knots == 0 || f->knots > WATTS_FIT_KNOTS)
         return -EINVAL;
     for (int i = 0; i < WATTS_FIT_FEATURES; i++) {
