@@ -104,7 +104,7 @@ SETTLE_MUTATIONS = {
         "true; i++)\n        if (j->processes[i].shrink_since_ns &&\n            now_ns < ",
         "[  FAILED  ] what_stands_still_is_not_waited_for"),
     "calls nobody late": (
-        "now_ns >= j->processes[i].shrink_since_ns + SETTLE_GRACE_NS", "false", "j.late"),
+        "now_ns >= j->processes[i].shrink_since_ns + SETTLE_GRACE_NS", "false", "s.job.late"),
     "does not look again": (
         "next_deadline(s);", "SETTLE_NEVER;", "[  FAILED  ] a_shrink_is_waited_for_until_it_expires"),
     "raises with what it lowers": (
