@@ -51,7 +51,7 @@ export class EnergyPage implements Page {
   private readonly capTile = h("div", { class: "tile" }, h("h3", {}, "Power cap"), this.capValue, this.capMore);
   private readonly gap = h("b");
   private readonly chart: Chart;
-  private readonly stack = h("div", { class: "stack", role: "img" });
+  private readonly stack = h("div", { class: "stack", role: "img", "aria-label": "unknown" });
   private readonly partRows: Rows<[string, EnergyRange], HTMLTableRowElement>;
   private readonly jobRows: Rows<JobPower, HTMLTableRowElement>;
   private readonly sourceRows: Rows<Source, HTMLTableRowElement>;
