@@ -58,8 +58,8 @@ bench-cluster: all
 	@TIDE_BUILD_DIR=$(BUILD) TIDE_BENCH_PYTHON=$(PYTHON_TF) bench/cluster.sh
 
 bench-energy: all
-	@scripts/setup.sh check
-	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_BENCH_PYTHON=/usr/bin/python3 bench/energy.sh
+	@scripts/setup.sh check tf221
+	@TIDE_BUILD_DIR=$(abspath $(BUILD)) bench/energy.sh
 
 reproduction: all
 	@TIDE_BUILD_DIR=$(BUILD) /usr/bin/python3 bench/reproduction.py

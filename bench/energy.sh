@@ -4,7 +4,7 @@
 # tided reads the plant's counters, which are nobody else's. TIDE_ENERGY_DATA: see energy_model.py --help.
 set -eu
 cd "$(dirname "$0")/.."
-py=${TIDE_BENCH_PYTHON:-.venv/bin/python}
+py=/usr/bin/python3 # the plant's plugs need Debian's paho; trainings run in harness.PYTHON
 $py bench/energy.py division
 $py bench/energy.py machine
 $py bench/energy_attribution.py

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # All benchmarks of docs/benchmarks.md, one after the other, then the report: about an hour on 2 cores. As
-# root, those with containers and those of elastic clusters (cluster.sh), two hours more.
+# root, those with containers, of energy (energy.sh) and of elastic clusters (cluster.sh), three hours more.
 set -eu
 cd "$(dirname "$0")/.."
 py=${TIDE_BENCH_PYTHON:-.venv/bin/python}
@@ -22,6 +22,7 @@ $py bench/share.py --jobs 2
 $py bench/share.py --jobs 2 --placement exclusive
 $py bench/replay.py
 $py bench/tfnode_start.py
+[ -z "${TIDE_OLD_BUILD:-}" ] || $py bench/paired.py --old "$TIDE_OLD_BUILD" # the build tree of an older commit
 [ "$(id -u)" = 0 ] || $py bench/elastic_pause.py # as root with the others of clusters
 if [ "$(id -u)" = 0 ] && command -v dockerd > /dev/null; then
     $py bench/restore.py
@@ -29,6 +30,7 @@ if [ "$(id -u)" = 0 ] && command -v dockerd > /dev/null; then
     $py bench/container_queue.py
 fi
 if [ "$(id -u)" = 0 ]; then
+    bench/energy.sh
     exec bench/cluster.sh
 fi
 $py bench/report.py

@@ -28,6 +28,7 @@ static const char usage[] =
     "  diff      what NEW says otherwise: '+' new, '-' gone, '~' another amount; exit status 1\n"
     "  explain   what is in force for an area at a time, and which line says so\n"
     "\n"
+    "  --file FILE      instead of /etc/tide/policy.yaml\n"
     "  --at TIME        '18:30' (the next one), '2026-11-23 18:30' on the policy's clock\n"
     "                   ('zone:'), with a Z behind it in UTC; default: now\n"
     "  --carbon G       g/kWh at that time, for rules on it; default: unknown\n"

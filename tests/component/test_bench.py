@@ -98,8 +98,8 @@ def test_tables_name_commit_and_day_of_each_row(build):
 @pytest.mark.parametrize("path", sorted((ROOT / "bench/results").glob("*.json")), ids=lambda path: path.stem)
 def test_every_result_is_known_and_written_by_make_bench(path):
     assert stamp.programs(path.stem)
-    scripts = "".join((ROOT / "bench" / name).read_text() for name in ("run.sh", "cluster.sh"))
-    assert "exec bench/cluster.sh" in scripts
+    scripts = "".join((ROOT / "bench" / name).read_text() for name in ("run.sh", "energy.sh", "cluster.sh"))
+    assert "\n    bench/energy.sh\n    exec bench/cluster.sh" in scripts
     names = {script.name: re.findall(r'(?:save\(|name, options = |name = )f?"([\w{}.-]+)"', script.read_text())
              for script in (ROOT / "bench").glob("*.py")}
     writers = ([name for name, saves in names.items() if path.stem in saves] or

@@ -44,8 +44,13 @@ def options_of(text):
     return set(re.findall(r"(?<![\w-])--?[a-z]+(?:-[a-z]+)*\b", text)) - {"--help"}
 
 
+# Programs of their own, and their commands.
+PROGRAMS = {"tide-kube.8.scd": (), "tide-tfnode.1.scd": (), "tide-power.8.scd": (),
+            "tide-hub.8.scd": ("policy", "unit", "broker", "serve", "energy")}
+
+
 @pytest.mark.parametrize("page", [page for page in sorted(ROOT.glob("man/tide-*.scd"))
-                                  if page.name not in ("tide-kube.8.scd", "tide-tfnode.1.scd")],
+                                  if page.name not in (*PROGRAMS, "tide-power.conf.5.scd")],
                          ids=lambda p: p.name)
 def test_help_manual_and_completions_have_the_same_options(tide, page):
     command = page.name.split(".")[0].removeprefix("tide-")
@@ -59,14 +64,17 @@ def test_help_manual_and_completions_have_the_same_options(tide, page):
         assert {option for option in told if option.startswith("--")} <= completions
 
 
-@pytest.mark.parametrize("page", ["tide-kube.8.scd", "tide-tfnode.1.scd"])
+@pytest.mark.parametrize("page", PROGRAMS)
 def test_programs_of_their_own_and_their_manuals_have_the_same_options(build_dir, page):
     program = build_dir / page.split(".")[0]
-    done = subprocess.run([program, "--help"], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+    text = ""
+    for command in ((), *((word,) for word in PROGRAMS[page])):
+        done = subprocess.run([program, *command, "--help"], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+        text += done.stdout
     option = r"(?<![\w-])--[a-z][a-z-]*[a-z]"
     told = set(re.findall(option, "\n".join(
-        line for line in done.stdout.splitlines() if re.match(r" +-", line)))) - {"--help", "--version"}
+        line for line in text.splitlines() if re.match(r" +-", line)))) - {"--help", "--version"}
     manual = re.findall(r"^\*-.*", (ROOT / "man" / page).read_text(), re.M)
     assert set(re.findall(option, "\n".join(manual))) - {"--help", "--version"} == told
 
