@@ -216,10 +216,24 @@ def broker(tmp_path):
     broker.end()
 
 
-def test_plugs_speak_as_tasmota_and_shelly_and_obey(broker, tmp_path, meter):
+@pytest.fixture
+def listen(broker):
+    """A function that begins to listen; all end with the test."""
+    listeners = []
+
+    def begin():
+        listeners.append(Listener(broker))
+        return listeners[-1]
+    yield begin
+    for listener in listeners:
+        listener.process.kill()
+        listener.process.communicate()
+
+
+def test_plugs_speak_as_tasmota_and_shelly_and_obey(broker, tmp_path, meter, listen):
     plant = meter("--psys")
     counter = plant.zone("intel-rapl:1") / "energy_uj"
-    listener = Listener(broker)
+    listener = listen()
     (tmp_path / "here").touch()
     plugs = rig.Plugs(broker, "tasmota:plug1=60W", f"tasmota:machine={counter}", "shelly:shelly-1=12.5W",
                       f"presence:room1={tmp_path}/here", "json:meters/7=3W", period=0.3)
@@ -242,7 +256,7 @@ def test_plugs_speak_as_tasmota_and_shelly_and_obey(broker, tmp_path, meter):
         # A broker that dies and comes back finds them again; a plug that dies is reported by its will.
         broker.kill()
         broker.start()
-        listener = Listener(broker)
+        listener = listen()
         listener.json("tele/plug1/SENSOR")
         plugs.process.kill()
         wills = {("tele/plug1/LWT", "Offline"), ("tele/machine/LWT", "Offline"), ("shelly-1/online", "false")}
