@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "edge/sqlite_errno.h"
 
 #define SEQ_BLOCK  100000    /* numbers that are reserved at once, so that none is used twice */
 #define GAP_MAX_MS INT32_MAX /* 24 days: a longer gap counts as so long */
@@ -56,35 +57,9 @@ struct outbox {
 
 /* ---- SQLite ---------------------------------------------------------------------------------- */
 
-static int errno_of(int rc)
-{
-    switch (rc & 0xff) {
-    case SQLITE_OK:
-    case SQLITE_ROW:
-    case SQLITE_DONE:
-        return 0;
-    case SQLITE_FULL:
-        return -ENOSPC;
-    case SQLITE_NOMEM:
-        return -ENOMEM;
-    case SQLITE_CANTOPEN:
-    case SQLITE_READONLY:
-    case SQLITE_PERM:
-        return -EACCES;
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-        return -EBUSY;
-    case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-        return -EBADMSG;
-    default:
-        return -EIO;
-    }
-}
-
 static int run(struct outbox *o, const char *sql)
 {
-    return errno_of(sqlite3_exec(o->db, sql, NULL, NULL, NULL));
+    return sqlite_errno(sqlite3_exec(o->db, sql, NULL, NULL, NULL));
 }
 
 /* Runs a statement without rows; its values are bound. */
@@ -94,7 +69,7 @@ static int finish(sqlite3_stmt *s)
 
     sqlite3_reset(s);
     sqlite3_clear_bindings(s);
-    return errno_of(rc);
+    return sqlite_errno(rc);
 }
 
 static int64_t number(struct outbox *o, const char *sql, int64_t otherwise)
@@ -152,8 +127,8 @@ static int load(struct outbox *o, uint64_t boot)
             return r;
     }
     for (int i = 0; i < STATEMENT_MAX; i++) {
-        r = errno_of(sqlite3_prepare_v3(o->db, statement_text[i], -1, SQLITE_PREPARE_PERSISTENT,
-                                        &o->statement[i], NULL));
+        r = sqlite_errno(sqlite3_prepare_v3(o->db, statement_text[i], -1, SQLITE_PREPARE_PERSISTENT,
+                                            &o->statement[i], NULL));
         if (r < 0)
             return r;
     }
@@ -174,7 +149,7 @@ static void close_file(struct outbox *o)
 
 static int open_file(struct outbox *o, const char *path, uint64_t bytes_max, uint64_t boot)
 {
-    int r = errno_of(sqlite3_open_v2(
+    int r = sqlite_errno(sqlite3_open_v2(
         path, &o->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL));
 
     r = r ? r
@@ -433,8 +408,8 @@ int outbox_next(struct outbox *o, uint64_t after_seq, size_t max, struct outbox_
     while (n < max && (rc = sqlite3_step(s)) == SQLITE_ROW)
         read_row(s, o->boot, &ret[n++]);
     sqlite3_reset(s);
-    if (n == 0 && errno_of(rc) < 0)
-        return errno_of(rc);
+    if (n == 0 && sqlite_errno(rc) < 0)
+        return sqlite_errno(rc);
     for (size_t i = 0; i < o->n_waiting && n < max; i++) /* newer than any in the file */
         if (o->waiting[i].seq > after_seq)
             ret[n++] = o->waiting[i];

@@ -3,6 +3,7 @@
 #include "hub/store/store.h"
 
 #include "base/cleanup.h"
+#include "edge/sqlite_errno.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -69,32 +70,6 @@ struct store {
 
 /* ---- SQLite ---- */
 
-static int errno_of(int rc)
-{
-    switch (rc & 0xff) {
-    case SQLITE_OK:
-    case SQLITE_ROW:
-    case SQLITE_DONE:
-        return 0;
-    case SQLITE_FULL:
-        return -ENOSPC;
-    case SQLITE_NOMEM:
-        return -ENOMEM;
-    case SQLITE_CANTOPEN:
-    case SQLITE_READONLY:
-    case SQLITE_PERM:
-        return -EACCES;
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-        return -EBUSY;
-    case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-        return -EBADMSG;
-    default:
-        return -EIO;
-    }
-}
-
 static int said(struct store *s, int r, const char *doing, struct error *err)
 {
     return r < 0 ? error_set(err, r, "cannot %s: %s", doing, s->db ? sqlite3_errmsg(s->db) : "")
@@ -103,7 +78,7 @@ static int said(struct store *s, int r, const char *doing, struct error *err)
 
 static int run(struct store *s, const char *sql)
 {
-    return errno_of(sqlite3_exec(s->db, sql, NULL, NULL, NULL));
+    return sqlite_errno(sqlite3_exec(s->db, sql, NULL, NULL, NULL));
 }
 
 /* Ends a statement whose rows are read, or that has none. */
@@ -111,7 +86,7 @@ static int finish(sqlite3_stmt *q, int rc)
 {
     sqlite3_reset(q);
     sqlite3_clear_bindings(q);
-    return errno_of(rc);
+    return sqlite_errno(rc);
 }
 
 static int carry_out(sqlite3_stmt *q)
@@ -150,7 +125,7 @@ static int upgrade(struct store *s)
 
 static int open_file(struct store *s, const char *path)
 {
-    int r = errno_of(sqlite3_open_v2(
+    int r = sqlite_errno(sqlite3_open_v2(
         path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL));
 
     if (r == 0)
@@ -158,8 +133,8 @@ static int open_file(struct store *s, const char *path)
     r = r ? r : run(s, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
     r = r ? r : upgrade(s);
     for (int i = 0; r == 0 && i < STATEMENT_MAX; i++)
-        r = errno_of(sqlite3_prepare_v3(s->db, statement_text[i], -1, SQLITE_PREPARE_PERSISTENT,
-                                        &s->statement[i], NULL));
+        r = sqlite_errno(sqlite3_prepare_v3(s->db, statement_text[i], -1, SQLITE_PREPARE_PERSISTENT,
+                                            &s->statement[i], NULL));
     return r;
 }
 
@@ -222,7 +197,7 @@ static int find(struct store *s, const char *unit, const char *point, struct kno
                            column(q, 2),
                            {.uj = column(q, 3), .low_uj = column(q, 4), .high_uj = column(q, 5)}};
     finish(q, rc);
-    return rc == SQLITE_ROW ? 0 : rc == SQLITE_DONE ? -ENOENT : errno_of(rc);
+    return rc == SQLITE_ROW ? 0 : rc == SQLITE_DONE ? -ENOENT : sqlite_errno(rc);
 }
 
 static int add_point(struct store *s, const char *unit, const char *point, struct known *ret)
