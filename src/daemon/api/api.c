@@ -122,6 +122,25 @@ void request_fail(struct request *r, unsigned status, const char *hint, const ch
     request_answer(r, status, answer);
 }
 
+bool request_only_fields(struct request *r, const char *const *known)
+{
+    bool attributes = strcmp(known[0], ATTRIBUTES) == 0;
+    const char *key;
+    json_t *value;
+
+    json_object_foreach (r->body, key, value) {
+        size_t i = 0;
+
+        while (known[i] && strcmp(known[i], key) != 0)
+            i++;
+        if (known[i] || (attributes && attribute_find(key, strlen(key))))
+            continue;
+        request_fail(r, HTTP_BAD_REQUEST, "See docs/http-api.md.", "unknown field '%.60s'", key);
+        return false;
+    }
+    return true;
+}
+
 /* ---- requests ---- */
 
 static struct request *begin(struct api *api, struct httpd_request *http)

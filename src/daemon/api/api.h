@@ -134,6 +134,14 @@ void request_charge(struct request *r, uint64_t ns);
 void request_answer_text(struct request *r, const char *type, char *text);
 void request_answer_stream(struct request *r, struct stream *stream);
 
+/*
+ * Refuses fields of the body that are not @known, which ends with NULL: a misspelt one would
+ * otherwise be ignored without a word. With ATTRIBUTES as the first it takes attributes of a job,
+ * too. False: answered with the error.
+ */
+#define ATTRIBUTES "*"
+bool request_only_fields(struct request *r, const char *const *known);
+
 /* Answers; takes over @answer (NULL: out of memory). */
 void request_answer(struct request *r, unsigned status, json_t *answer);
 __attribute__((format(printf, 4, 5))) void request_fail(struct request *r, unsigned status,

@@ -35,29 +35,6 @@ static void show(const json_t *value, char *buf, size_t size)
     free(dump);
 }
 
-/* Takes attributes of a job, too. */
-#define ATTRIBUTES "*"
-
-/* Refuses unknown fields: a misspelt one would otherwise be ignored without a word. */
-static bool only_fields(struct request *r, const char *const *known)
-{
-    bool attributes = strcmp(known[0], ATTRIBUTES) == 0;
-    const char *key;
-    json_t *value;
-
-    json_object_foreach (r->body, key, value) {
-        size_t i = 0;
-
-        while (known[i] && strcmp(known[i], key) != 0)
-            i++;
-        if (known[i] || (attributes && attribute_find(key, strlen(key))))
-            continue;
-        request_fail(r, HTTP_BAD_REQUEST, "See docs/http-api.md.", "unknown field '%.60s'", key);
-        return false;
-    }
-    return true;
-}
-
 /* Absent: leaves *ret; null (where @nullable): sets 0. False: answered with the error. */
 static bool take_integer(struct request *r, const char *key, int32_t min, int32_t max,
                          bool nullable, int32_t *ret)
@@ -301,7 +278,7 @@ static bool read_request(struct request *r, struct job_request *ret, bool *ret_h
     bool queue = false, held = false;
 
     *ret = job_request_usual(r->daemon);
-    if (!only_fields(r, fields) || !take_text(r, "name", &ret->name) ||
+    if (!request_only_fields(r, fields) || !take_text(r, "name", &ret->name) ||
         !take_asked(r, &ret->asked) ||
         !take_number(r, "threads", 1, PROTO_THREADS_MAX, true, &threads) ||
         !take_flag(r, "queue", &queue) || !take_flag(r, "held", &held))
@@ -420,7 +397,7 @@ static void post_adoption(struct request *r, struct job *none)
     struct job_request req = job_request_usual(r->daemon);
     const char *name = NULL;
 
-    if (!may_adopt(r) || !only_fields(r, fields) || !take_text(r, "container", &name) ||
+    if (!may_adopt(r) || !request_only_fields(r, fields) || !take_text(r, "container", &name) ||
         !take_asked(r, &req.asked))
         return;
     if (!name || !*name)
@@ -535,7 +512,7 @@ static bool read_patch(struct request *r, const struct job *j, struct patch *ret
                           .held = j->admission.held,
                           .keep = j->asked.kept,
                           .asked = j->asked.attributes};
-    if (!only_fields(r, fields) || !take_asked(r, &ret->asked) ||
+    if (!request_only_fields(r, fields) || !take_asked(r, &ret->asked) ||
         !take_number(r, "deadline_ms", 1, DAEMON_WAIT_MAX_MS, false, &ret->deadline_ms) ||
         !take_flag(r, "held", &ret->held) || !read_threads(r, ret) || !read_keep(r, ret))
         return false;
@@ -675,7 +652,8 @@ static void put_policy(struct request *r, struct job *none)
                      "only the daemon's user, root and the admin group change the policy");
         return;
     }
-    if (!only_fields(r, fields) || !take_text(r, "name", &text) || !take_text(r, "policy", &text))
+    if (!request_only_fields(r, fields) || !take_text(r, "name", &text) ||
+        !take_text(r, "policy", &text))
         return;
     if (!text || json_object_size(r->body) != 1) {
         request_fail(r, HTTP_BAD_REQUEST, "Send {\"policy\": \"NAME\"}.",

@@ -15,25 +15,6 @@
 
 #define UNTIL_MAX_S (366 * UINT64_C(86400))
 
-/* Refuses unknown fields: a misspelt one would otherwise be ignored without a word. */
-bool request_only_fields(struct request *r, const char *const *known)
-{
-    const char *key;
-    json_t *value;
-
-    json_object_foreach (r->body, key, value) {
-        size_t i = 0;
-
-        while (known[i] && strcmp(known[i], key) != 0)
-            i++;
-        if (known[i])
-            continue;
-        request_fail(r, HTTP_BAD_REQUEST, "See docs/http-api.md.", "unknown field '%.60s'", key);
-        return false;
-    }
-    return true;
-}
-
 /* A whole number up to @max; absent: *ret stays. False: answered with the error. */
 bool request_take_amount(struct request *r, const char *key, uint64_t min, uint64_t max,
                          uint64_t *ret)

@@ -110,25 +110,6 @@ void routes_energy(struct request *r, struct job *none)
 
 #define READING_OLD_MS 60000
 
-static bool known_fields(struct request *r)
-{
-    static const char *const fields[] = {"name", "uj", "uw", "time", "error_permille", "covers"};
-    const char *key;
-    json_t *value;
-
-    json_object_foreach (r->body, key, value) {
-        size_t i = 0;
-
-        while (i < sizeof(fields) / sizeof(fields[0]) && strcmp(fields[i], key) != 0)
-            i++;
-        if (i < sizeof(fields) / sizeof(fields[0]))
-            continue;
-        request_fail(r, HTTP_BAD_REQUEST, "See docs/http-api.md.", "unknown field '%.60s'", key);
-        return false;
-    }
-    return true;
-}
-
 /* A whole number from 0 on; absent or null: *has false. False: answered with the error. */
 static bool take_amount(struct request *r, const char *key, bool *has, uint64_t *ret)
 {
@@ -145,6 +126,8 @@ static bool take_amount(struct request *r, const char *key, bool *has, uint64_t 
 
 void routes_readings(struct request *r, struct job *none)
 {
+    static const char *const fields[] = {"name",           "uj",     "uw", "time",
+                                         "error_permille", "covers", NULL};
     struct handed_reading reading = {.name = json_string_value(json_object_get(r->body, "name"))};
     const json_t *covers = json_object_get(r->body, "covers");
     uint64_t time_ms = 0, error = 0, now_ms = clock_real_ms();
@@ -158,7 +141,7 @@ void routes_readings(struct request *r, struct job *none)
                      "down");
         return;
     }
-    if (!known_fields(r) || !take_amount(r, "uj", &reading.has_uj, &reading.uj) ||
+    if (!request_only_fields(r, fields) || !take_amount(r, "uj", &reading.has_uj, &reading.uj) ||
         !take_amount(r, "uw", &reading.has_uw, &reading.uw) ||
         !take_amount(r, "time", &has_time, &time_ms) ||
         !take_amount(r, "error_permille", &has_error, &error))

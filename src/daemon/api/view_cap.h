@@ -16,10 +16,8 @@ struct request;
 /* The cap in force, whether it is kept, all caps that stand, and the curve behind them. */
 json_t *view_cap(const struct daemon *d);
 
-/* Refuses unknown fields. False: answered with the error; the same in the others. */
-bool request_only_fields(struct request *r, const char *const *known);
-
-/* Takes a whole number from @min to @max; absent or null: *ret stays. */
+/* Takes a whole number from @min to @max; absent or null: *ret stays. False: answered with the
+ * error. */
 bool request_take_amount(struct request *r, const char *key, uint64_t min, uint64_t max,
                          uint64_t *ret);
 
