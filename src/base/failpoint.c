@@ -40,6 +40,16 @@ static const char *const names[] = {
     [FAILPOINT_CAP_STORED] = "cap-stored",
     [FAILPOINT_CAP_PLACED] = "cap-placed",
     [FAILPOINT_BACKSTOP_NOTED] = "backstop-noted",
+    [FAILPOINT_POLICY_STORED] = "policy-stored",
+    [FAILPOINT_POLICY_SENT] = "policy-sent",
+    [FAILPOINT_LEASES_STORED] = "leases-stored",
+    [FAILPOINT_LEASE_SENT] = "lease-sent",
+    [FAILPOINT_UNIT_POLICY_STORED] = "unit-policy-stored",
+    [FAILPOINT_ORDER_NOTED] = "unit-order-noted",
+    [FAILPOINT_TENURE_STORED] = "unit-tenure-stored",
+    [FAILPOINT_ENERGY_PUT] = "energy-put",
+    [FAILPOINT_ENERGY_STORED] = "energy-stored",
+    [FAILPOINT_ENERGY_TOLD] = "energy-told",
     [FAULT_STORE_OPEN] = "store-open",
     [FAULT_STORE_WRITE] = "store-write",
     [FAULT_STORE_RENAME] = "store-rename",
@@ -53,6 +63,9 @@ static const char *const names[] = {
     [FAULT_GROUP_REMOVE] = "group-remove",
     [FAULT_WEIGHT_WRITE] = "weight-write",
     [FAULT_FREEZER_LIST] = "freezer-list",
+    [FAULT_POLICY_STORE] = "unit-policy-store",
+    [FAULT_ORDER_STORE] = "unit-order-store",
+    [FAULT_TENURE_STORE] = "unit-tenure-store",
 };
 
 static_assert(ARRAY_LEN(names) == FAILPOINT_MAX, "a failpoint has a name");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The places where a test kills the daemon, or makes one of its calls fail. The environment
- * variable TIDE_FAILPOINT of the daemon is a list, separated by commas, of
+ * The places where a test kills tided, tide-power or tide-hub, or makes one of its calls fail. The
+ * environment variable TIDE_FAILPOINT of the daemon is a list, separated by commas, of
  *
  *   NAME:N                 the daemon dies by SIGKILL at the N-th passage of NAME
  *   NAME:N:ENOSPC          the call fails with ENOSPC (or EMFILE, ENOMEM, EIO, EAGAIN)
@@ -10,8 +10,9 @@
  *
  * A failpoint marks a step of a transaction; a fault stands before a system call or an allocation.
  * Only faults take errors. Only the user who starts the daemon can set the variable; without it a
- * passage costs one read of a variable. One thread; main calls failpoint_arm, src/daemon the
- * others. Tests read the names from failpoint.c.
+ * passage costs one read of a variable. One thread; main calls failpoint_arm, src/daemon, src/edge,
+ * src/unit and src/hub the others. Tests read the names from failpoint.c; tide-power's own begin
+ * with unit-.
  */
 #pragma once
 
@@ -46,7 +47,18 @@ enum failpoint {
     FAILPOINT_CAP_STORED,     /* a power cap is in its file, and not in force yet */
     FAILPOINT_CAP_PLACED,     /* a decision under a new power cap was carried out */
     FAILPOINT_BACKSTOP_NOTED, /* the guardian has the original of a power limit */
-    FAULT_STORE_OPEN,         /* a job's file, by its temporary name */
+    FAILPOINT_POLICY_STORED,  /* of the hub: a policy and its number are on the disk, no unit has it
+                               */
+    FAILPOINT_POLICY_SENT,    /* the first unit's is with the broker's library */
+    FAILPOINT_LEASES_STORED,  /* the book of leases is on the disk, no offer is sent */
+    FAILPOINT_LEASE_SENT,     /* one offer was sent */
+    FAILPOINT_UNIT_POLICY_STORED, /* tide-power has a policy in its file, and nobody knows yet */
+    FAILPOINT_ORDER_NOTED,        /* the id of a command is on the disk, and nothing is switched */
+    FAILPOINT_TENURE_STORED,      /* what counts without a lease is on the disk, not acknowledged */
+    FAILPOINT_ENERGY_PUT,         /* the first message of a transaction, which is not ended */
+    FAILPOINT_ENERGY_STORED,      /* it is on the disk, and no receipt is sent */
+    FAILPOINT_ENERGY_TOLD,        /* the first receipt is with the broker's library */
+    FAULT_STORE_OPEN,             /* a job's file, by its temporary name */
     FAULT_STORE_WRITE,
     FAULT_STORE_RENAME,
     FAULT_ACCEPT,      /* a connection on agent.sock */
@@ -59,6 +71,9 @@ enum failpoint {
     FAULT_GROUP_REMOVE, /* a job's control group, as if a process had not left it yet */
     FAULT_WEIGHT_WRITE,
     FAULT_FREEZER_LIST, /* the check whether each process may be paused */
+    FAULT_POLICY_STORE,
+    FAULT_ORDER_STORE,
+    FAULT_TENURE_STORE,
     FAILPOINT_MAX
 };
 
