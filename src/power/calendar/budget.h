@@ -2,7 +2,7 @@
 /*
  * A day's energy as a cap of this hour. What is left of the day is spread over its remaining hours
  * by their weights: equal ones (flat), or more where a tariff or the grid's carbon intensity is
- * low. Pure; any thread. Used by src/unit and src/hub.
+ * low. Pure; any thread. Used by src/unit.
  */
 #pragma once
 

@@ -21,7 +21,7 @@ enum cap_kind { CAP_BREAKER, CAP_BUDGET, CAP_ADVICE, CAP_KIND_MAX };
 struct cap {
     uint64_t uw;       /* above 0 */
     uint64_t floor_uw; /* of a breaker, after its end */
-    uint64_t until_ns; /* CAP_NO_END: none */
+    uint64_t until_ns; /* clock_boot_ns() in tided; CAP_NO_END: none */
     uint32_t kind;     /* enum cap_kind */
     bool held;         /* whether it stands */
 };

@@ -89,6 +89,22 @@ static void learn(struct keeper *k, const struct keeper_input *in)
         k->margin_permille -= (uint32_t)(k->margin_permille - permille) / 32;
 }
 
+/*
+ * Brief readings above the cap move the curve upwards, and teach nothing else. A counter that
+ * changes in steps shows too much in one reading and then too little, never twice too much.
+ */
+static void warn(struct keeper *k, const struct keeper_input *in)
+{
+    struct watts w = moved(k, in);
+    uint64_t forecast = watts_at(&w, in->load_mcpu).uw, over = 0, sure;
+
+    if (trusts(k, in) && in->machine.uw > in->cap_uw && in->machine.uw > forecast)
+        over = in->machine.uw - forecast;
+    sure = least(over, k->brief_over_uw);
+    k->bias_uw += (int64_t)sure;
+    k->brief_over_uw = over - sure;
+}
+
 static bool is_reading(const struct keeper *k, const struct keeper_input *in)
 {
     return in->sensed && in->machine.basis != POWER_UNKNOWN && in->machine_ns <= in->now_ns &&
@@ -96,15 +112,21 @@ static bool is_reading(const struct keeper *k, const struct keeper_input *in)
            in->machine.uw <= POWER_UW_MAX;
 }
 
-/* Busy mcpu of jobs whose forecast, errors included, stays @margin below the cap. */
-static uint32_t fitting(const struct keeper *k, const struct keeper_input *in, uint32_t margin)
+/* Busy mcpu beside load of @other whose forecast, errors included, stays @margin below the cap. */
+static uint32_t fitting_beside(const struct keeper *k, const struct keeper_input *in,
+                               uint32_t margin, uint32_t other)
 {
     struct watts w = moved(k, in);
     uint64_t most = (uint64_t)in->cores * CORE_MCPU;
     uint64_t load = watts_load(&w, in->cap_uw - mul_div_up(in->cap_uw, margin, 1000), true);
 
-    load = sub_sat(load, in->other_mcpu);
-    return (uint32_t)least(mul_div(load, 1000, speed_of(in)), most);
+    return (uint32_t)least(mul_div(sub_sat(load, other), 1000, speed_of(in)), most);
+}
+
+/* The same of jobs alone. */
+static uint32_t fitting(const struct keeper *k, const struct keeper_input *in, uint32_t margin)
+{
+    return fitting_beside(k, in, margin, in->other_mcpu);
 }
 
 static void change_to(struct keeper *k, const struct keeper_input *in, uint32_t mcpu)
@@ -180,6 +202,7 @@ static void share_out(const struct keeper *k, const struct keeper_input *in,
     plan->cap_uw = in->cap_uw;
     plan->idle_uw = in->cap_uw - cores * plan->core_uw;
     plan->most_mcpu = k->most_mcpu;
+    plan->whole_mcpu = fitting_beside(k, in, KEEPER_MARGIN, 0);
 }
 
 static uint64_t next_step(const struct keeper *k, const struct keeper_input *in)
@@ -191,6 +214,14 @@ static uint64_t next_step(const struct keeper *k, const struct keeper_input *in)
     if (trusts(k, in))
         next = least(next, k->read_ns + KEEPER_TRUST_NS + 1);
     return next > in->now_ns ? next : UINT64_MAX;
+}
+
+/* A limit holds the mean exactly where it is set, so it needs the margin too. */
+static uint64_t limit_below(const struct keeper_input *in)
+{
+    uint64_t most = in->cap_uw - mul_div_up(in->cap_uw, KEEPER_MARGIN, 1000);
+
+    return most > in->unlimited_uw ? most - in->unlimited_uw : 1;
 }
 
 int keeper_step(struct keeper *k, const struct keeper_input *in, struct keeper_plan *ret)
@@ -207,8 +238,13 @@ int keeper_step(struct keeper *k, const struct keeper_input *in, struct keeper_p
     if (in->watts->count == 0)
         return -ENODATA;
     if (is_reading(k, in)) {
-        learn(k, in);
-        judge(k, in);
+        if (in->brief) {
+            warn(k, in);
+        } else {
+            k->brief_over_uw = 0;
+            learn(k, in);
+            judge(k, in);
+        }
     }
     resize(k, in, begins);
     share_out(k, in, &plan);
@@ -216,7 +252,7 @@ int keeper_step(struct keeper *k, const struct keeper_input *in, struct keeper_p
     plan.over = is_over(k, in);
     plan.next_ns = next_step(k, in);
     if (in->limit)
-        plan.limit_uw = in->cap_uw > in->unlimited_uw ? in->cap_uw - in->unlimited_uw : 1;
+        plan.limit_uw = limit_below(in);
     if (in->quota && k->most_mcpu < in->cores * CORE_MCPU)
         plan.quota_mcpu = k->most_mcpu > KEEPER_QUOTA_MIN ? k->most_mcpu : KEEPER_QUOTA_MIN;
     k->cap_uw = in->cap_uw;

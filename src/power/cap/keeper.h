@@ -4,6 +4,8 @@
  * job's, how many cores jobs may keep busy. One keeper per machine; its owner takes a step at each
  * reading, when the cap changes, and at next_ns.
  *
+ * Readings of a part of a second only tell that the machine is above its cap.
+ *
  * It shrinks at once. It grows by at most one core (a sixteenth of a larger machine) at a time,
  * KEEPER_GROW_NS after the last change, and waits longer after growth that did not hold. While
  * readings come in, the curve is moved onto them (bias), and the margin below the cap is a fixed
@@ -42,6 +44,7 @@ struct keeper {
     uint64_t read_ns;         /* time of the last reading that counted; 0: none */
     uint64_t over_ns;         /* since when readings are above the cap; 0: they are not */
     int64_t bias_uw;          /* how far readings moved the curve */
+    uint64_t brief_over_uw;   /* how far the last brief reading lay above its forecast; 0: not */
 };
 
 struct keeper_input {
@@ -50,6 +53,7 @@ struct keeper_input {
     struct power_range machine; /* the newest */
     uint64_t machine_ns;        /* its time */
     bool sensed;                /* a source measured it or a part of it: it is a reading */
+    bool brief;                 /* of a part of a second: noisy, it only warns */
     uint32_t load_mcpu;         /* busy cores × speed, in the time of the reading */
     uint32_t other_mcpu;        /* the part of it that is no job's */
     uint32_t speed_permille;    /* of a busy core; 0: 1000 */
@@ -65,6 +69,7 @@ struct keeper_plan {
     uint64_t idle_uw, core_uw, cap_uw;
     uint32_t most_mcpu;  /* busy mcpu for jobs */
     uint32_t cores;      /* for policies: most_mcpu rounded up where a quota holds the rest */
+    uint32_t whole_mcpu; /* busy mcpu for everybody on the machine, jobs or not, by the curve */
     uint64_t limit_uw;   /* of the backstop; 0: none */
     uint32_t quota_mcpu; /* of the backstop; 0: none */
     bool changed;        /* policies have to decide again */

@@ -32,10 +32,16 @@ static bool ended(const struct lease *l, uint64_t now_ns)
     return now_ns >= l->until_ns && now_ns >= l->given_until_ns;
 }
 
+/* Whether the child may draw what it likes when its lease has ended. */
+static bool ends_open(const struct lease *l)
+{
+    return l->loose || l->kind != CAP_BREAKER;
+}
+
 uint64_t lease_counts(const struct lease_book *b, uint32_t i, uint64_t now_ns)
 {
     const struct lease *l = &b->lease[i];
-    bool free = b->kind != CAP_BREAKER && ended(l, now_ns);
+    bool free = ends_open(l) && ended(l, now_ns);
 
     if (l->defiant || (free && l->seen_ns && now_ns < l->seen_ns + SEEN_NS))
         return uw_max(allowed(l, now_ns), l->seen_uw);
@@ -48,6 +54,24 @@ uint64_t lease_sum(const struct lease_book *b, uint64_t now_ns)
 
     for (uint32_t i = 0; i < b->count; i++)
         sum = uw_min(sum + lease_counts(b, i, now_ns), DEMAND_MAX);
+    return sum;
+}
+
+static bool lies_in(const struct lease_book *b, const struct lease *l, uint32_t group)
+{
+    for (uint32_t g = l->group; g != LEASE_NO_GROUP; g = b->group[g].parent)
+        if (g == group)
+            return true;
+    return false;
+}
+
+uint64_t lease_group_sum(const struct lease_book *b, uint32_t group, uint64_t now_ns)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < b->count; i++)
+        if (lies_in(b, &b->lease[i], group))
+            sum = uw_min(sum + lease_counts(b, i, now_ns), DEMAND_MAX);
     return sum;
 }
 
@@ -66,6 +90,8 @@ static void offer(struct lease_book *b, struct lease *l, uint64_t uw, uint64_t n
         l->given_until_ns = uw_max(l->given_until_ns, l->until_ns);
     }
     l->offer_uw = uw;
+    l->offer_kind = l->kind;
+    l->loose |= l->kind != CAP_BREAKER;
     l->until_ns = l->asked_ns + TERM_NS;
     l->number = ++b->counter;
     l->sent_ns = 0;
@@ -85,7 +111,7 @@ void lease_ask(struct lease_book *b, uint32_t i, uint64_t boot, uint64_t stamp_n
 
     if (boot == 0 || (boot == l->boot && stamp_ns <= l->stamp_ns))
         return;
-    if (b->kind != CAP_BREAKER && ended(l, now_ns)) { /* it is free until it obeys again */
+    if (ends_open(l) && ended(l, now_ns)) { /* it is free until it obeys again */
         l->given_uw = lease_counts(b, i, now_ns);
         l->given_until_ns = now_ns + TERM_NS;
     }
@@ -96,31 +122,94 @@ void lease_ask(struct lease_book *b, uint32_t i, uint64_t boot, uint64_t stamp_n
         offer(b, l, uw, now_ns);
 }
 
+/*
+ * The watts of a lease that has ended go to others. The book that is stored with their growth must
+ * not hold it any more: after a restart it would be renewed on top of theirs.
+ */
+static void forget_ended(struct lease *l, uint64_t now_ns)
+{
+    if (now_ns >= l->given_until_ns)
+        l->given_uw = l->given_until_ns = 0;
+    if (ended(l, now_ns))
+        l->offer_uw = 0;
+}
+
+/* ---- room below the caps --------------------------------------------------------------------- */
+
+static uint64_t room_of(uint64_t cap_uw, uint64_t sum_uw)
+{
+    if (cap_uw >= DEMAND_MAX)
+        return DEMAND_MAX;
+    return cap_uw > sum_uw ? cap_uw - sum_uw : 0;
+}
+
+/* Sums of all groups; returns that of all children. */
+static uint64_t sum_up(struct lease_book *b, uint64_t now_ns)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t g = 0; g < b->groups; g++)
+        b->group[g].sum_uw = 0;
+    for (uint32_t i = 0; i < b->count; i++) {
+        uint64_t uw = lease_counts(b, i, now_ns);
+        uint32_t g = b->groups ? b->lease[i].group : LEASE_NO_GROUP;
+
+        sum = uw_min(sum + uw, DEMAND_MAX);
+        for (; g != LEASE_NO_GROUP; g = b->group[g].parent)
+            b->group[g].sum_uw = uw_min(b->group[g].sum_uw + uw, DEMAND_MAX);
+    }
+    return sum;
+}
+
+static uint64_t room_for(const struct lease_book *b, const struct lease *l, uint64_t sum)
+{
+    uint64_t room = room_of(b->cap_uw, sum);
+    uint32_t g = b->groups ? l->group : LEASE_NO_GROUP;
+
+    for (; g != LEASE_NO_GROUP; g = b->group[g].parent)
+        room = uw_min(room, room_of(b->group[g].cap_uw, b->group[g].sum_uw));
+    return room;
+}
+
+static void take_room(struct lease_book *b, const struct lease *l, uint64_t uw, uint64_t *sum)
+{
+    uint32_t g = b->groups ? l->group : LEASE_NO_GROUP;
+
+    *sum = uw_min(*sum + uw, DEMAND_MAX);
+    for (; g != LEASE_NO_GROUP; g = b->group[g].parent)
+        b->group[g].sum_uw = uw_min(b->group[g].sum_uw + uw, DEMAND_MAX);
+}
+
 void lease_want(struct lease_book *b, const uint64_t *want_uw, uint64_t now_ns)
 {
-    uint64_t sum, free;
+    uint64_t sum;
 
     if (now_ns >= b->silent_until_ns)
         b->silent_until_ns = 0;
     for (uint32_t i = 0; i < b->count; i++) {
         struct lease *l = &b->lease[i];
+        bool differs;
 
-        if (want_uw[i] < l->offer_uw && now_ns < l->until_ns && within_reach(b, l, now_ns))
-            offer(b, l, want_uw[i], now_ns);
+        forget_ended(l, now_ns);
+        differs = want_uw[i] < l->offer_uw || l->kind != l->offer_kind;
+        if (differs && now_ns < l->until_ns && within_reach(b, l, now_ns))
+            offer(b, l, uw_min(want_uw[i], l->offer_uw), now_ns);
     }
-    sum = lease_sum(b, now_ns);
-    free = b->cap_uw > sum ? b->cap_uw - sum : 0;
+    sum = sum_up(b, now_ns);
     for (uint32_t i = 0; i < b->count; i++) {
         struct lease *l = &b->lease[i];
-        uint64_t counts = lease_counts(b, i, now_ns), uw = uw_min(want_uw[i], counts + free);
+        uint64_t counts = lease_counts(b, i, now_ns);
+        uint64_t uw = uw_min(want_uw[i], uw_min(counts + room_for(b, l, sum), DEMAND_MAX));
 
         /* One growth at a time: the child has to keep up before it gets more. */
         if (uw <= l->offer_uw || l->acked != l->number || !within_reach(b, l, now_ns))
             continue;
         offer(b, l, uw, now_ns);
-        free -= lease_counts(b, i, now_ns) - counts;
+        take_room(b, l, lease_counts(b, i, now_ns) - counts, &sum);
     }
 }
+
+/* ---- messages -------------------------------------------------------------------------------- */
 
 /* The newest offer has to go out: never sent, or a second ago and not acknowledged. */
 static uint64_t due_ns(const struct lease_book *b, const struct lease *l, uint64_t now_ns)
@@ -146,7 +235,7 @@ bool lease_next(struct lease_book *b, uint64_t now_ns, uint32_t *ret_i, struct l
             .uw = l->offer_uw,
             .floor_uw = l->floor_uw,
             .ttl_ms = LEASE_TTL_MS,
-            .kind = b->kind,
+            .kind = l->offer_kind,
         };
         return true;
     }
@@ -161,6 +250,7 @@ void lease_ack(struct lease_book *b, uint32_t i, uint64_t boot, uint64_t number,
     if (boot != l->boot || number != l->number || uw != l->offer_uw || now_ns >= l->until_ns)
         return;
     l->acked = number;
+    l->loose = l->offer_kind != CAP_BREAKER;
     l->given_uw = l->given_until_ns = 0;
 }
 
@@ -185,24 +275,6 @@ void lease_seen(struct lease_book *b, uint32_t i, uint64_t low_uw, uint64_t now_
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */
-
-uint64_t lease_wake(const struct lease_book *b, uint64_t now_ns)
-{
-    uint64_t next = UINT64_MAX;
-
-    if (now_ns < b->silent_until_ns)
-        return b->silent_until_ns;
-    for (uint32_t i = 0; i < b->count; i++) {
-        const struct lease *l = &b->lease[i];
-
-        next = uw_min(next, uw_max(due_ns(b, l, now_ns), now_ns));
-        if (now_ns < l->until_ns)
-            next = uw_min(next, l->until_ns);
-        if (now_ns < l->given_until_ns)
-            next = uw_min(next, l->given_until_ns);
-    }
-    return next;
-}
 
 void lease_recover(struct lease_book *b, bool stored, uint64_t now_ns)
 {

@@ -14,8 +14,8 @@
  * the new one or the old one has ended. Only then do its watts go to another child. So, after every
  * call, and however the network behaves, the children's leases together are at most lease_sum(),
  * and lease_sum() <= cap_uw; when cap_uw falls below lease_sum(), the sum only falls until it fits
- * again. This holds for breakers; under a budget or advice a child is free when its lease has
- * ended.
+ * again. The same holds for each group and its cap. All this is of breakers; under a budget or
+ * advice a child is free when its lease has ended.
  *
  * A boot is a random number of 63 bits, not 0, new with each start of the child's process.
  * Times are CLOCK_BOOTTIME, which does not stand still in a suspended machine. Pure; one thread,
@@ -29,7 +29,19 @@
 #define LEASE_TTL_MS 30000
 #define LEASE_ASK_MS 10000 /* a child asks so often */
 
-/* What the parent knows of one child. Begins as zeros, but floor_uw. */
+#define LEASE_NO_GROUP UINT32_MAX
+
+/*
+ * Children whose leases have a bound of their own, below the book's: the areas of an organization
+ * are a tree of these.
+ */
+struct lease_group {
+    uint32_t parent; /* index, smaller than its own; LEASE_NO_GROUP: none */
+    uint64_t cap_uw; /* DEMAND_MAX: none */
+    uint64_t sum_uw; /* of lease_want() alone */
+};
+
+/* What the parent knows of one child. Begins as zeros, but floor_uw, kind and group. */
 struct lease {
     uint64_t boot, stamp_ns,
         asked_ns;      /* the child's last ask, and our time of it; boot 0: never heard */
@@ -42,15 +54,20 @@ struct lease {
     uint64_t seen_uw, seen_ns;   /* low end of what the child is measured to draw, and when */
     uint64_t above_ns, below_ns; /* since when it draws more than its lease; since when not */
     bool defiant;                /* more for 10 s: what it draws counts, until 60 s of less */
+    uint32_t kind;       /* enum cap_kind: what the child shall do when its lease has ended */
+    uint32_t offer_kind; /* as the newest offer says */
+    bool loose;          /* an offer of another kind than a breaker's may be the last that it has */
+    uint32_t group;      /* index; of no meaning in a book without groups */
 };
 
 struct lease_book {
     struct lease *lease; /* borrowed */
     uint32_t count;
-    uint32_t kind; /* enum cap_kind: what children do when a lease has ended */
-    uint64_t cap_uw;
-    uint64_t counter;         /* the last number; numbers are never used twice */
-    uint64_t silent_until_ns; /* no offers before; 0: none is awaited */
+    struct lease_group *group; /* borrowed; parents before what is below them */
+    uint32_t groups;           /* 0: cap_uw is the only bound */
+    uint64_t cap_uw;           /* of all; DEMAND_MAX: none */
+    uint64_t counter;          /* the last number; numbers are never used twice */
+    uint64_t silent_until_ns;  /* no offers before; 0: none is awaited */
 };
 
 struct lease_message {
@@ -61,13 +78,14 @@ struct lease_message {
 /* What child @i may draw at most: its offers until acknowledged or ended, at least its floor. */
 uint64_t lease_counts(const struct lease_book *b, uint32_t i, uint64_t now_ns);
 uint64_t lease_sum(const struct lease_book *b, uint64_t now_ns);
+uint64_t lease_group_sum(const struct lease_book *b, uint32_t group, uint64_t now_ns);
 
 /* Child @i asked. A repeated or overtaken ask is ignored. The lease goes on at the same amount. */
 void lease_ask(struct lease_book *b, uint32_t i, uint64_t boot, uint64_t stamp_ns, uint64_t now_ns);
 
 /*
  * The children shall have want_uw[i] (of divide_cap()). Shrinks are offered at once, growth as far
- * as the cap allows now: call again when lease_wake() or an acknowledgement says that more may be
+ * as the cap allows now: call again each second and after an acknowledgement, when more may be
  * free.
  */
 void lease_want(struct lease_book *b, const uint64_t *want_uw, uint64_t now_ns);
@@ -84,9 +102,6 @@ void lease_ack(struct lease_book *b, uint32_t i, uint64_t boot, uint64_t number,
 
 /* Child @i was measured: it draws at least @low_uw. */
 void lease_seen(struct lease_book *b, uint32_t i, uint64_t low_uw, uint64_t now_ns);
-
-/* When to look again without any news; UINT64_MAX: never. */
-uint64_t lease_wake(const struct lease_book *b, uint64_t now_ns);
 
 /*
  * After a restart. @stored: the book is as it was before the last message was sent; then all of its

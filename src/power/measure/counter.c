@@ -16,7 +16,7 @@ static uint64_t most(const struct counter *c)
 /* Rounded up: a source at exactly the most it can draw is honest. */
 static bool possible(const struct counter *c, uint64_t uj, uint64_t ns)
 {
-    return uj <= mul_div_up(most(c), ns, NS_PER_SECOND);
+    return uj <= mul_div_up(most(c), add_sat(ns, c->late_ns), NS_PER_SECOND);
 }
 
 static enum counter_news gap(struct counter *c, uint64_t ns, enum counter_news news)

@@ -24,6 +24,7 @@ struct counter {
     uint64_t changed_ns; /* when raw_uj last changed: coarse counters stand still, then jump */
     uint64_t wrap_uj;    /* it begins anew there (max_energy_range_uj + 1); 0: never */
     uint64_t most_uw;    /* more than this between two readings is a lie; 0: POWER_UW_MAX */
+    uint64_t late_ns;    /* a reading may have been on its way so long: it tells no less truth */
     uint64_t gap_ns;     /* time of which nothing is known, and how often */
     uint64_t gaps;
 };

@@ -7,16 +7,19 @@
 
 #define UNCERTAIN   1e6   /* variance of a weight of which nothing is known */
 #define FORGET      0.995 /* what a sample counts after the next: 200 count in each direction */
+#define WARM        20    /* samples until weights are worth it */
+#define CALM        200   /* samples over which weights are averaged for forecasts */
 #define KNOT_MEMORY 64.0  /* samples that a knot's mean remembers */
 #define KNOT_SPAN   24    /* loads closer than this part of the range make one knot */
 #define ERRORS_MIN  8
+#define LOADS_APART 20.0  /* the part of the range that tells loads apart */
 #define WEIGHT_MAX  1e100 /* a larger one makes forecasts infinite */
 #define UW          1e6
 #define CORE_MCPU   1000.0
 
 static_assert(sizeof(struct watts_fit) ==
-                  sizeof(double) * (WATTS_FIT_FEATURES * (WATTS_FIT_FEATURES + 1) +
-                                    3 * WATTS_FIT_KNOTS + 2 * WATTS_FIT_ERRORS + 2),
+                  sizeof(double) * (WATTS_FIT_FEATURES * (WATTS_FIT_FEATURES + 4) +
+                                    3 * WATTS_FIT_KNOTS + WATTS_FIT_ERRORS + WATTS_FIT_RECENT + 4),
               "no padding: it is stored as bytes");
 
 static bool is_finite(double x)
@@ -34,24 +37,33 @@ static bool is_zeroed(const void *bytes, size_t n)
     return true;
 }
 
+static bool is_weight(double x)
+{
+    return x >= -WEIGHT_MAX && x <= WEIGHT_MAX;
+}
+
 int watts_fit_check(const struct watts_fit *f)
 {
     const double *number = f->weight;
 
     if (f->samples == 0)
         return is_zeroed(f, sizeof(*f)) ? 0 : -EINVAL;
-    if (f->version != WATTS_FIT_VERSION || f->knots == 0 || f->knots > WATTS_FIT_KNOTS)
+    if (f->version != WATTS_FIT_VERSION || f->knots == 0 || f->knots > WATTS_FIT_KNOTS ||
+        f->errors > WATTS_FIT_ERRORS || f->stride == 0)
         return -EINVAL;
     for (int i = 0; i < WATTS_FIT_FEATURES; i++) {
-        if (!(number[i] >= -WEIGHT_MAX && number[i] <= WEIGHT_MAX) || !(f->covariance[i][i] >= 0))
+        if (!is_weight(number[i]) || !is_weight(f->mean[i]) || !is_weight(f->lagged[0][i]) ||
+            !is_weight(f->lagged[1][i]) || !(f->covariance[i][i] >= 0))
             return -EINVAL;
         for (int k = 0; k < WATTS_FIT_FEATURES; k++)
             if (!is_finite(f->covariance[i][k]))
                 return -EINVAL;
     }
     for (uint32_t i = 0; i < WATTS_FIT_ERRORS; i++)
-        if (!(f->error[i] >= 0) || !is_finite(f->error[i]) || !(f->knot_error[i] >= 0) ||
-            !is_finite(f->knot_error[i]))
+        if (!(f->error[i] >= 0) || !is_finite(f->error[i]))
+            return -EINVAL;
+    for (uint32_t i = 0; i < WATTS_FIT_RECENT; i++)
+        if (!(f->knot_error[i] >= 0) || !is_finite(f->knot_error[i]))
             return -EINVAL;
     for (uint32_t i = 0; i < f->knots; i++) {
         const struct watts_fit_knot *k = &f->knot[i];
@@ -75,14 +87,17 @@ static void features(const struct watts_sample *s, double ret[WATTS_FIT_FEATURES
     ret[1] = (double)s->sensor_uw / UW;
     ret[2] = s->busy_mcpu / CORE_MCPU;
     ret[3] = load_of(s) / CORE_MCPU;
+    if (s->sensor_uw) /* it tells what grows with the load, but for what the first cores wake up */
+        ret[3] /= 1 + ret[3];
 }
 
-static double forecast_w(const struct watts_fit *f, const double x[WATTS_FIT_FEATURES])
+static double forecast_w(const double weight[WATTS_FIT_FEATURES],
+                         const double x[WATTS_FIT_FEATURES])
 {
     double w = 0;
 
     for (int i = 0; i < WATTS_FIT_FEATURES; i++)
-        w += f->weight[i] * x[i];
+        w += weight[i] * x[i];
     return w;
 }
 
@@ -92,6 +107,7 @@ static void begin(struct watts_fit *f)
 {
     memset(f, 0, sizeof(*f));
     f->version = WATTS_FIT_VERSION;
+    f->stride = 1;
     for (int i = 0; i < WATTS_FIT_FEATURES; i++)
         f->covariance[i][i] = UNCERTAIN;
 }
@@ -103,7 +119,7 @@ static void begin(struct watts_fit *f)
  */
 static void learn(struct watts_fit *f, const double x[WATTS_FIT_FEATURES], double w)
 {
-    double px[WATTS_FIT_FEATURES], residual = w - forecast_w(f, x), known = 0, change;
+    double px[WATTS_FIT_FEATURES], residual = w - forecast_w(f->weight, x), known = 0, change;
 
     for (int i = 0; i < WATTS_FIT_FEATURES; i++) {
         px[i] = 0;
@@ -130,6 +146,43 @@ static double error_of(double forecast, double truth)
     double off = forecast > truth ? forecast - truth : truth - forecast;
 
     return off / (forecast > 1 ? forecast : 1);
+}
+
+/* Single samples move the weights to and fro; forecasts are by their mean (Polyak and Juditsky,
+ * Acceleration of stochastic approximation by averaging, SIAM J. Control 30, 1992). */
+static void calm(struct watts_fit *f)
+{
+    uint32_t n = f->samples < WARM ? 1 : f->samples - WARM + 2;
+
+    for (int i = 0; i < WATTS_FIT_FEATURES; i++)
+        f->mean[i] += (f->weight[i] - f->mean[i]) / (n < CALM ? n : CALM);
+}
+
+/* Until there are weights of that age, those of now stand in for them. */
+static void note_error(struct watts_fit *f, const double x[WATTS_FIT_FEATURES], double w)
+{
+    const double *weight = f->samples < 2 * WATTS_FIT_LAG ? f->mean : f->lagged[0];
+
+    if (f->samples % f->stride)
+        return;
+    if (f->errors == WATTS_FIT_ERRORS) { /* every second one goes */
+        f->errors /= 2;
+        for (uint32_t i = 0; i < f->errors; i++)
+            f->error[i] = f->error[2 * i];
+        f->stride = f->stride < UINT32_MAX / 2 ? 2 * f->stride : f->stride;
+    }
+    f->error[f->errors++] = error_of(forecast_w(weight, x), w);
+}
+
+static void keep_weights(struct watts_fit *f)
+{
+    memcpy(f->lagged[0], f->samples < WATTS_FIT_LAG ? f->mean : f->lagged[1], sizeof(f->lagged[0]));
+    memcpy(f->lagged[1], f->mean, sizeof(f->lagged[1]));
+    if (f->samples + 1 == 2 * WATTS_FIT_LAG) { /* now honest ones follow; few of the others stay */
+        memmove(f->error, &f->error[f->errors - ERRORS_MIN], ERRORS_MIN * sizeof(f->error[0]));
+        f->errors = ERRORS_MIN;
+        f->stride = 1;
+    }
 }
 
 /* ---- knots ------------------------------------------------------------------------------------*/
@@ -221,13 +274,16 @@ void watts_fit_add(struct watts_fit *f, const struct watts_sample *s)
         begin(f);
     features(s, x);
     if (f->samples >= WATTS_FIT_FEATURES) {
-        f->error[f->errors % WATTS_FIT_ERRORS] = error_of(forecast_w(f, x), (double)s->uw / UW);
-        f->knot_error[f->errors % WATTS_FIT_ERRORS] =
+        note_error(f, x, (double)s->uw / UW);
+        f->knot_error[f->knot_errors % WATTS_FIT_RECENT] =
             error_of(knots_at(f, load_of(s)) / UW, (double)s->uw / UW);
-        if (f->errors < UINT32_MAX)
-            f->errors++;
+        if (f->knot_errors < UINT32_MAX)
+            f->knot_errors++;
     }
     learn(f, x, (double)s->uw / UW);
+    calm(f);
+    if (f->samples % WATTS_FIT_LAG == WATTS_FIT_LAG - 1)
+        keep_weights(f);
     add_knot(f, load_of(s), (double)s->uw);
     if (f->samples < UINT32_MAX)
         f->samples++;
@@ -235,21 +291,22 @@ void watts_fit_add(struct watts_fit *f, const struct watts_sample *s)
 
 /* ---- results ----------------------------------------------------------------------------------*/
 
-static uint32_t p90_permille(const struct watts_fit *f, const double error[WATTS_FIT_ERRORS])
+static uint32_t p90_permille(const double *error, uint32_t count)
 {
     double sorted[WATTS_FIT_ERRORS], permille;
-    uint32_t n = 0;
+    uint32_t n = 0, at;
 
-    for (; n < f->errors && n < WATTS_FIT_ERRORS; n++) {
-        uint32_t at = n;
-
+    for (; n < count; n++) {
+        at = n;
         while (at > 0 && sorted[at - 1] > error[n]) {
             sorted[at] = sorted[at - 1];
             at--;
         }
         sorted[at] = error[n];
     }
-    permille = n ? sorted[(n * 9 - 1) / 10] * 1000 + 1 : WATTS_ERROR_MAX;
+    /* The quantile of n + 1 errors, of which the next is one (conformal prediction). */
+    at = ((n + 1) * 9 + 9) / 10;
+    permille = n ? sorted[(at < n ? at : n) - 1] * 1000 + 1 : WATTS_ERROR_MAX;
     return permille < WATTS_ERROR_MAX ? (uint32_t)permille : WATTS_ERROR_MAX;
 }
 
@@ -266,8 +323,8 @@ struct power_range watts_fit_at(const struct watts_fit *f, const struct watts_sa
     if (f->errors < ERRORS_MIN)
         return (struct power_range){0};
     features(s, x);
-    flat.point[0].uw = rounded_uw(forecast_w(f, x) * UW);
-    flat.error_permille = p90_permille(f, f->error);
+    flat.point[0].uw = rounded_uw(forecast_w(f->mean, x) * UW);
+    flat.error_permille = p90_permille(f->error, f->errors);
     return watts_at(&flat, 0);
 }
 
@@ -321,12 +378,19 @@ static bool has_three_apart(const struct watts_fit_knot *k, uint32_t n, double a
     return found >= 3;
 }
 
+bool watts_fit_knows_idle(const struct watts_fit *f, uint32_t most_mcpu)
+{
+    const struct watts_fit_knot *low = &f->knot[0];
+
+    return f->knots > 0 && low->weight >= ERRORS_MIN && low->mcpu <= most_mcpu / LOADS_APART;
+}
+
 bool watts_fit_solve(const struct watts_fit *f, uint32_t most_mcpu, struct watts *ret)
 {
     struct watts_fit_knot k[WATTS_FIT_KNOTS + 2];
     uint32_t n = rising(f, k);
 
-    if (!has_three_apart(k, n, most_mcpu / 20.0))
+    if (!has_three_apart(k, n, most_mcpu / LOADS_APART))
         return false;
     if (k[n - 1].mcpu + 1 < most_mcpu) {
         k[n] = (struct watts_fit_knot){most_mcpu, extend(&k[n - 2], &k[n - 1], most_mcpu), 1};
@@ -339,7 +403,8 @@ bool watts_fit_solve(const struct watts_fit *f, uint32_t most_mcpu, struct watts
     n = reduce(k, n, WATTS_POINTS);
     memset(ret, 0, sizeof(*ret));
     ret->basis = POWER_CALIBRATED;
-    ret->error_permille = p90_permille(f, f->knot_error);
+    ret->error_permille = p90_permille(
+        f->knot_error, f->knot_errors < WATTS_FIT_RECENT ? f->knot_errors : WATTS_FIT_RECENT);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t load = i ? (uint32_t)(k[i].mcpu + 0.5) : 0;
 

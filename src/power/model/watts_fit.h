@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Learns a machine's power from readings of a meter, in two forms:
- *   - weights of (1, what a sensor of a part says, busy cores, busy cores × speed) by recursive
- *     least squares: the machine's power where a meter is missing now, but the sensor is not;
+ *   - weights of (1, what a sensor of a part says, busy cores, load) by recursive least squares:
+ *     the machine's power where a meter is missing now, but the sensor is not. Beside a sensor load
+ *     counts as load / (1 core + load): the sensor tells the rest of what grows;
  *   - knots, the mean power at the loads that occurred: the curve of power over load, which is
  *     concave on real machines and which weights alone would draw straight.
+ * The error of the weights is the p90 of forecasts by weights that are at least WATTS_FIT_LAG
+ * samples old: what happens a moment later is known too well from what happens now. The errors are
+ * spread over all the time that was learnt from.
+ *
  * A curve needs three loads apart; `tide power calibrate` provides them.
  *
  * The only doubles of energy live here: + - * / alone, so the same samples give the same weights on
@@ -18,10 +23,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define WATTS_FIT_FEATURES 4 /* 1, sensor, busy, busy × speed */
+#define WATTS_FIT_FEATURES 4 /* 1, sensor, busy, load */
 #define WATTS_FIT_KNOTS    16
-#define WATTS_FIT_ERRORS   32
-#define WATTS_FIT_VERSION  1
+#define WATTS_FIT_ERRORS   128
+#define WATTS_FIT_RECENT   32 /* errors of the curve */
+#define WATTS_FIT_LAG      64 /* samples */
+#define WATTS_FIT_VERSION  2
 
 struct watts_fit_knot {
     double mcpu; /* mean load */
@@ -32,11 +39,16 @@ struct watts_fit_knot {
 /* All zero means that nothing was learnt. No pointers, no padding. */
 struct watts_fit {
     double weight[WATTS_FIT_FEATURES]; /* in W, of features in 1, W and cores */
+    double mean[WATTS_FIT_FEATURES];   /* of the last weights: what forecasts */
     double covariance[WATTS_FIT_FEATURES][WATTS_FIT_FEATURES];
     struct watts_fit_knot knot[WATTS_FIT_KNOTS]; /* by load */
-    double error[WATTS_FIT_ERRORS]; /* rings: relative errors of forecasts, before learning */
-    double knot_error[WATTS_FIT_ERRORS];
-    uint32_t errors; /* that were put into each */
+    double lagged[2][WATTS_FIT_FEATURES];        /* earlier weights; the first are the older ones */
+    double error[WATTS_FIT_ERRORS];              /* relative, of forecasts by the older ones */
+    double knot_error[WATTS_FIT_RECENT];         /* a ring; of forecasts before learning */
+    uint32_t errors;                             /* in `error` */
+    uint32_t stride;                             /* one of so many is put there */
+    uint32_t knot_errors;                        /* that were put into the ring */
+    uint32_t reserved;
     uint32_t samples;
     uint32_t knots;
     uint32_t version; /* WATTS_FIT_VERSION, or 0 without samples */
@@ -61,6 +73,10 @@ void watts_fit_add(struct watts_fit *f, const struct watts_sample *s);
  * the caller's to write. Returns false below three loads a twentieth of @most_mcpu apart.
  */
 bool watts_fit_solve(const struct watts_fit *f, uint32_t most_mcpu, struct watts *ret);
+
+/* Whether the machine was seen (nearly) idle. If not, a curve's idle power is where the line
+ * through higher loads meets zero, which on a concave machine is too much. */
+bool watts_fit_knows_idle(const struct watts_fit *f, uint32_t most_mcpu);
 
 /* The power that the weights forecast for a sample (its uw does not count), with their error;
  * UNKNOWN before the errors of eight forecasts are known. */
