@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The files of the page (ui/dist) inside a program, and the headers that keep a browser from
- * running anything else. Event loop's thread; used by tide-dashboard.
+ * running anything else. Event loop's thread; used by door.c and tide-hub.
  */
 #pragma once
 

@@ -362,7 +362,7 @@ static enum MHD_Result take_body(struct exchange *x, const char *data, size_t le
 {
     char *body;
 
-    if (x->len + len > BODY_IGNORE_MAX)
+    if (x->len + len > x->server->options.ignore_max)
         return MHD_NO;
     if (!x->request.cut && !charge(x, x->len + len)) {
         drop_body(x);
@@ -718,6 +718,8 @@ int httpd_new(sd_event *event, const struct httpd_options *options, struct httpd
     s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (!options->first_ms)
         s->options.first_ms = HTTPD_FIRST_MS;
+    if (!options->ignore_max)
+        s->options.ignore_max = BODY_IGNORE_MAX;
     if (!options->bodies_max)
         s->options.bodies_max = SIZE_MAX;
     if (options->address)

@@ -77,6 +77,8 @@ struct httpd_options {
     size_t body_max;
     size_t bodies_max; /* for all bodies above HTTPD_BODY_SMALL, which are dropped beyond it; 0: no
                           limit */
+    size_t ignore_max; /* of a body that is not kept, to be read so that its client goes on to read
+                          the answer; a longer one loses its connection. 0: a MiB */
     void *certificate; /* GnuTLS's callback that finds a certificate: serves TLS; NULL: no TLS */
 };
 

@@ -319,6 +319,8 @@ static int set_headers(struct transfer *t, const struct transfer_request *reques
         r = add_header(t, "Expect:", "");
     if (r == 0 && request->bearer)
         r = add_header(t, "Authorization: Bearer ", request->bearer);
+    if (r == 0 && request->header)
+        r = add_header(t, "", request->header);
     return r;
 }
 

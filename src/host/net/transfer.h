@@ -55,6 +55,7 @@ struct transfer_request {
     const char *body;    /* NULL: none */
     const char *type;    /* the body's type; NULL: application/json */
     const char *bearer;  /* token; NULL: none */
+    const char *header;  /* one more, "X-Auth-Token: …"; NULL: none */
     transfer_data *data; /* NULL: the body is collected for done */
     transfer_done *done;
     void *arg;           /* for both functions */

@@ -5,24 +5,21 @@
  * zone "intel-rapl:1").
  */
 #include "base/cleanup.h"
-#include "base/muldiv.h"
 #include "host/power/sensor_kind.h"
 #include "host/proc/file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define CLASS        "sys/class/powercap"
-#define LIMIT        "constraint_0_power_limit_uw"
-#define MOST_UW      UINT64_C(1000000000) /* of a zone that does not say: 1 kW */
-#define MOST_TIMES   4                    /* peaks above the long-term limit */
-#define ERROR_RAPL   30                   /* permille: of RAPL against its own rails */
-#define ERROR_PSYS   50
-#define UPDATE_NS    UINT64_C(1000000)
-#define PACKAGES_MAX 16
+#define CLASS      "sys/class/powercap"
+#define LIMIT      "constraint_0_power_limit_uw"
+#define MOST_UW    UINT64_C(1000000000) /* of a zone that does not say: 1 kW */
+#define MOST_TIMES 4                    /* peaks above the long-term limit */
+#define ERROR_RAPL 30                   /* permille: of RAPL against its own rails */
+#define ERROR_PSYS 50
+#define UPDATE_NS  UINT64_C(1000000)
 
 static int zone_u64(const struct sensors *s, const char *zone, const char *file, uint64_t *ret)
 {
@@ -143,37 +140,4 @@ size_t powercap_limits(const struct sensors *s, struct powercap_limit *ret, size
             n++;
     }
     return n;
-}
-
-/* O_TRUNC is for trees in a file system of memory, where a shorter number would keep the old one's
- * end. */
-static int write_limit(const struct sensors *s, const struct powercap_limit *limit, uint64_t uw)
-{
-    _cleanup_fd_ int fd = file_open(s->root, limit->path, O_WRONLY | O_TRUNC);
-    char text[24];
-    int len = snprintf(text, sizeof(text), "%llu\n", (unsigned long long)uw);
-
-    if (fd < 0)
-        return fd;
-    return write(fd, text, (size_t)len) < 0 ? -errno : 0;
-}
-
-int powercap_set_limit(struct sensors *s, uint64_t uw, uint64_t *ret_before_uw)
-{
-    struct powercap_limit limit[PACKAGES_MAX];
-    size_t n = powercap_limits(s, limit, PACKAGES_MAX);
-    uint64_t before = 0;
-
-    for (size_t i = 0; i < n; i++)
-        before = add_sat(before, limit[i].uw);
-    if (n == 0)
-        return -ENOTSUP;
-    for (size_t i = 0; i < n; i++) {
-        int r = write_limit(s, &limit[i], before ? mul_div(uw, limit[i].uw, before) : uw / n);
-
-        if (r < 0)
-            return r;
-    }
-    *ret_before_uw = before;
-    return 0;
 }

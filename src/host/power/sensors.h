@@ -47,6 +47,7 @@ struct sensor {
     uint64_t wrap_uj;           /* 0: never */
     uint64_t most_uw;           /* more is a lie */
     uint64_t period_ns;         /* a reading is at most so old */
+    bool slow;                  /* it may tell what was a minute ago */
     uint32_t error_permille;
 };
 
@@ -97,9 +98,3 @@ struct powercap_limit {
 
 /* The packages' long-term limits that can be read; returns how many. */
 size_t powercap_limits(const struct sensors *s, struct powercap_limit *ret, size_t max);
-
-/*
- * Limits all packages together to @uw, each in proportion to its present limit. *ret_before_uw:
- * what they had. Returns 0, -ENOTSUP (there is no limit), or -errno of the first that failed.
- */
-int powercap_set_limit(struct sensors *s, uint64_t uw, uint64_t *ret_before_uw);

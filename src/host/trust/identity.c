@@ -8,6 +8,7 @@
 #include <gnutls/abstract.h>
 #include <gnutls/crypto.h>
 #include <gnutls/x509.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -209,17 +210,13 @@ static int text_of(gnutls_datum_t *pem, char **ret)
     return *ret ? 0 : GNUTLS_E_MEMORY_ERROR;
 }
 
-int identity_request(const char *name, char **ret_key, char **ret_request, struct error *err)
+/* A request for that key. Returns a code of GnuTLS. */
+static int request_of(gnutls_x509_privkey_t key, const char *name, char **ret)
 {
-    gnutls_x509_privkey_t key = NULL;
-    gnutls_x509_crt_t unused = NULL;
     gnutls_x509_crq_t request = NULL;
-    gnutls_datum_t k = {NULL, 0}, q = {NULL, 0};
-    char *key_text = NULL, *request_text = NULL;
-    int r = make_key(&key, &unused);
+    gnutls_datum_t q = {NULL, 0};
+    int r = gnutls_x509_crq_init(&request);
 
-    if (r >= 0)
-        r = gnutls_x509_crq_init(&request);
     if (r >= 0)
         r = gnutls_x509_crq_set_version(request, 1);
     if (r >= 0)
@@ -232,13 +229,26 @@ int identity_request(const char *name, char **ret_key, char **ret_request, struc
     if (r >= 0)
         r = gnutls_x509_crq_export2(request, GNUTLS_X509_FMT_PEM, &q);
     if (r >= 0)
-        r = text_of(&q, &request_text);
+        r = text_of(&q, ret);
+    gnutls_x509_crq_deinit(request);
+    return r;
+}
+
+int identity_request(const char *name, char **ret_key, char **ret_request, struct error *err)
+{
+    gnutls_x509_privkey_t key = NULL;
+    gnutls_x509_crt_t unused = NULL;
+    gnutls_datum_t k = {NULL, 0};
+    char *key_text = NULL, *request_text = NULL;
+    int r = make_key(&key, &unused);
+
+    if (r >= 0)
+        r = request_of(key, name, &request_text);
     if (r >= 0)
         r = gnutls_x509_privkey_export2_pkcs8(key, GNUTLS_X509_FMT_PEM, NULL, GNUTLS_PKCS_PLAIN,
                                               &k);
     if (r >= 0)
         r = text_of(&k, &key_text);
-    gnutls_x509_crq_deinit(request);
     gnutls_x509_crt_deinit(unused);
     gnutls_x509_privkey_deinit(key);
     if (r < 0) {
@@ -248,6 +258,85 @@ int identity_request(const char *name, char **ret_key, char **ret_request, struc
     *ret_key = key_text;
     *ret_request = request_text;
     return 0;
+}
+
+static int import_key(const char *pem, gnutls_x509_privkey_t *ret)
+{
+    gnutls_datum_t text = {(unsigned char *)pem, (unsigned)strlen(pem)};
+    int r = gnutls_x509_privkey_init(ret);
+
+    return r < 0 ? r : gnutls_x509_privkey_import2(*ret, &text, GNUTLS_X509_FMT_PEM, NULL, 0);
+}
+
+int identity_request_again(const char *key_pem, const char *name, char **ret_request,
+                           struct error *err)
+{
+    gnutls_x509_privkey_t key = NULL;
+    int r = import_key(key_pem, &key);
+
+    if (r >= 0)
+        r = request_of(key, name, ret_request);
+    gnutls_x509_privkey_deinit(key);
+    return r < 0 ? failed(err, "cannot make a request for a certificate", r) : 0;
+}
+
+/* ---- what a client is given ---- */
+
+static int import_certificate(const char *pem, gnutls_x509_crt_t *ret)
+{
+    gnutls_datum_t text = {(unsigned char *)pem, (unsigned)strlen(pem)};
+    int r = gnutls_x509_crt_init(ret);
+
+    return r < 0 ? r : gnutls_x509_crt_import(*ret, &text, GNUTLS_X509_FMT_PEM);
+}
+
+static bool same_key(gnutls_x509_crt_t cert, gnutls_x509_privkey_t key)
+{
+    unsigned char of_cert[64], of_key[64];
+    size_t cert_len = sizeof(of_cert), key_len = sizeof(of_key);
+
+    return gnutls_x509_crt_get_key_id(cert, GNUTLS_KEYID_USE_SHA256, of_cert, &cert_len) >= 0 &&
+           gnutls_x509_privkey_get_key_id(key, GNUTLS_KEYID_USE_SHA256, of_key, &key_len) >= 0 &&
+           cert_len == key_len && memcmp(of_cert, of_key, key_len) == 0;
+}
+
+static const char *what_is_wrong(gnutls_x509_crt_t cert, gnutls_x509_privkey_t key,
+                                 gnutls_x509_crt_t ca, const char *name)
+{
+    char named[IDENTITY_NAME_MAX];
+    size_t len = sizeof(named);
+    unsigned status = 0;
+
+    if (!same_key(cert, key))
+        return "it is for another key";
+    if (gnutls_x509_crt_get_dn_by_oid(cert, GNUTLS_OID_X520_COMMON_NAME, 0, 0, named, &len) < 0 ||
+        strcmp(named, name) != 0)
+        return "it is for another name";
+    if (gnutls_x509_crt_verify(cert, &ca, 1, 0, &status) < 0 || status != 0)
+        return "the authority did not sign it, or it is not valid now";
+    return NULL;
+}
+
+int identity_check(const char *cert_pem, const char *key_pem, const char *ca_pem, const char *name,
+                   struct error *err)
+{
+    gnutls_x509_crt_t cert = NULL, ca = NULL;
+    gnutls_x509_privkey_t key = NULL;
+    const char *wrong = NULL;
+    int r = import_certificate(cert_pem, &cert);
+
+    if (r >= 0)
+        r = import_certificate(ca_pem, &ca);
+    if (r >= 0)
+        r = import_key(key_pem, &key);
+    if (r >= 0)
+        wrong = what_is_wrong(cert, key, ca, name);
+    gnutls_x509_crt_deinit(cert);
+    gnutls_x509_crt_deinit(ca);
+    gnutls_x509_privkey_deinit(key);
+    if (wrong)
+        return error_set(err, -EBADMSG, "%s", wrong);
+    return r < 0 ? failed(err, "cannot read a certificate or its key", r) : 0;
 }
 
 /* Reads the request into a certificate without a signature: its key, nothing else of it. */

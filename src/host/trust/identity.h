@@ -2,7 +2,8 @@
 /*
  * Keys and certificates of a TLS server: read from PEM texts, or made here by an authority of our
  * own, so that plain manifests and a Helm chart are enough to install. Any thread, no state; makes
- * ECDSA P-256 keys (milliseconds). Used by src/kube/serve and src/hub/trust.
+ * ECDSA P-256 keys (milliseconds). Used by src/kube/serve, src/hub/trust
+ * and src/unit.
  */
 #pragma once
 
@@ -37,6 +38,17 @@ int identity_issue(const struct identity_pem *ca, const char *const *hosts, size
  * stays with whoever asks.
  */
 int identity_request(const char *name, char **ret_key, char **ret_request, struct error *err);
+
+/* The same for a key that is there already, whose certificate ends. */
+int identity_request_again(const char *key_pem, const char *name, char **ret_request,
+                           struct error *err);
+
+/*
+ * Whether a client can use the certificate: for its key and its name, signed by the authority, and
+ * valid now. Returns 0, -EBADMSG with what is wrong, or -EINVAL: one of the texts is none.
+ */
+int identity_check(const char *cert_pem, const char *key_pem, const char *ca_pem, const char *name,
+                   struct error *err);
 
 /*
  * A client's certificate with the name @name for the key of the request, whose own name does not
