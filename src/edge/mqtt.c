@@ -335,7 +335,9 @@ struct mqtt *mqtt_free(struct mqtt *m)
     if (!m)
         return NULL;
     if (m->client && m->connected)
-        mosquitto_disconnect(m->client);
+        /* The will tells that we are away, also when we leave in order. */
+        mosquitto_disconnect_v5(m->client, m->options.will ? MQTT_RC_DISCONNECT_WITH_WILL_MSG : 0,
+                                NULL);
     sd_event_source_disable_unref(m->io);
     sd_event_source_disable_unref(m->tick);
     mosquitto_destroy(m->client);

@@ -53,6 +53,8 @@ struct outbox {
     int64_t pages_max;
     struct outbox_record *waiting; /* put, and not written yet */
     size_t n_waiting;
+    struct outbox_record *note; /* the newest of each point, and not written yet */
+    size_t notes;
 };
 
 /* ---- SQLite ---------------------------------------------------------------------------------- */
@@ -181,8 +183,9 @@ int outbox_open(const char *path, uint64_t bytes_max, uint64_t boot, struct outb
     char aside[PATH_MAX], wal[PATH_MAX + 8];
     int r, moved = 0;
 
-    if (!o || !(o->waiting = calloc(OUTBOX_MEMORY_MAX, sizeof(*o->waiting)))) {
-        free(o);
+    if (!o || !(o->waiting = calloc(OUTBOX_MEMORY_MAX, sizeof(*o->waiting))) ||
+        !(o->note = calloc(OUTBOX_NOTES_MAX, sizeof(*o->note)))) {
+        outbox_close(o);
         return error_set(err, -ENOMEM, "no memory for the outbox");
     }
     r = open_file(o, path, bytes_max, boot);
@@ -216,6 +219,7 @@ struct outbox *outbox_close(struct outbox *o)
         outbox_flush(o, NULL);
     close_file(o);
     free(o->waiting);
+    free(o->note);
     free(o);
     return NULL;
 }
@@ -227,11 +231,24 @@ uint64_t outbox_boot(const struct outbox *o)
 
 /* ---- records --------------------------------------------------------------------------------- */
 
+static size_t note_of(const struct outbox *o, const char *point)
+{
+    size_t i = 0;
+
+    while (i < o->notes && strcmp(o->note[i].point, point) != 0)
+        i++;
+    return i;
+}
+
 int outbox_last(struct outbox *o, const char *point, struct outbox_record *ret)
 {
     sqlite3_stmt *s = o->statement[LAST];
     int r = -ENOENT;
 
+    if (note_of(o, point) < o->notes) {
+        *ret = o->note[note_of(o, point)];
+        return 0;
+    }
     for (size_t i = o->n_waiting; i-- > 0;)
         if (strcmp(o->waiting[i].point, point) == 0) {
             *ret = o->waiting[i];
@@ -276,6 +293,16 @@ static void shrink_waiting(struct outbox *o)
     o->n_waiting = kept;
 }
 
+void outbox_note(struct outbox *o, const struct outbox_record *r)
+{
+    size_t i = note_of(o, r->point);
+
+    if (i == OUTBOX_NOTES_MAX)
+        return;
+    o->note[i] = *r;
+    o->notes += i == o->notes;
+}
+
 void outbox_put(struct outbox *o, struct outbox_record *r)
 {
     if (o->n_waiting == OUTBOX_MEMORY_MAX)
@@ -287,11 +314,27 @@ void outbox_put(struct outbox *o, struct outbox_record *r)
     r->boot = o->boot;
     r->seq = ++o->seq;
     o->waiting[o->n_waiting++] = *r;
+    if (note_of(o, r->point) < o->notes)
+        outbox_note(o, r); /* the older one is no use any more */
+}
+
+static int write_total(struct outbox *o, const struct outbox_record *r)
+{
+    sqlite3_stmt *total = o->statement[TOTAL];
+
+    sqlite3_bind_text(total, 1, r->point, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(total, 2, (int64_t)r->total.uj);
+    sqlite3_bind_int64(total, 3, (int64_t)r->total.low_uj);
+    sqlite3_bind_int64(total, 4, (int64_t)r->total.high_uj);
+    sqlite3_bind_int64(total, 5, r->total.basis);
+    sqlite3_bind_int64(total, 6, (int64_t)r->raw_uj);
+    sqlite3_bind_int64(total, 7, (int64_t)r->to_ms);
+    return finish(total);
 }
 
 static int write_one(struct outbox *o, const struct outbox_record *r)
 {
-    sqlite3_stmt *add = o->statement[ADD], *total = o->statement[TOTAL];
+    sqlite3_stmt *add = o->statement[ADD];
     int error;
 
     sqlite3_bind_int64(add, 1, (int64_t)r->seq);
@@ -299,21 +342,13 @@ static int write_one(struct outbox *o, const struct outbox_record *r)
     sqlite3_bind_int64(add, 3, (int64_t)r->from_ms);
     sqlite3_bind_int64(add, 4, (int64_t)r->to_ms);
     sqlite3_bind_int64(add, 5, (int64_t)r->mono_ns);
-    sqlite3_bind_text(total, 1, r->point, -1, SQLITE_STATIC);
-    for (int i = 0; i < 4; i++) {
-        uint64_t value = i == 0   ? r->total.uj
-                         : i == 1 ? r->total.low_uj
-                         : i == 2 ? r->total.high_uj
-                                  : r->total.basis;
-
-        sqlite3_bind_int64(add, 6 + i, (int64_t)value);
-        sqlite3_bind_int64(total, 2 + i, (int64_t)value);
-    }
+    sqlite3_bind_int64(add, 6, (int64_t)r->total.uj);
+    sqlite3_bind_int64(add, 7, (int64_t)r->total.low_uj);
+    sqlite3_bind_int64(add, 8, (int64_t)r->total.high_uj);
+    sqlite3_bind_int64(add, 9, r->total.basis);
     sqlite3_bind_int64(add, 10, r->gap_ms);
-    sqlite3_bind_int64(total, 6, (int64_t)r->raw_uj);
-    sqlite3_bind_int64(total, 7, (int64_t)r->to_ms);
     error = finish(add);
-    return error ? error : finish(total);
+    return error ? error : write_total(o, r);
 }
 
 /* ---- a file that is full --------------------------------------------------------------------- */
@@ -359,11 +394,13 @@ int outbox_flush(struct outbox *o, struct error *err)
 {
     int r = o->seq >= o->reserved ? reserve(o) : 0;
 
-    if (o->n_waiting == 0)
-        return 0;
+    if (o->n_waiting == 0 && o->notes == 0)
+        return r;
     r = r ? r : run(o, "BEGIN IMMEDIATE");
     for (size_t i = 0; r == 0 && i < o->n_waiting; i++)
         r = write_one(o, &o->waiting[i]);
+    for (size_t i = 0; r == 0 && i < o->notes; i++)
+        r = write_total(o, &o->note[i]);
     r = r ? r : make_room(o);
     r = r ? r : run(o, "COMMIT");
     if (r < 0) {
@@ -372,7 +409,7 @@ int outbox_flush(struct outbox *o, struct error *err)
         run(o, "ROLLBACK");
         return r;
     }
-    o->n_waiting = 0;
+    o->n_waiting = o->notes = 0;
     return 0;
 }
 

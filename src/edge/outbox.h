@@ -20,6 +20,7 @@
 
 #define OUTBOX_POINT_MAX  64
 #define OUTBOX_MEMORY_MAX 1024 /* records that wait to be written */
+#define OUTBOX_NOTES_MAX  256
 
 struct outbox_record {
     char point[OUTBOX_POINT_MAX]; /* "machine", "meter:NAME", "part:idle", … */
@@ -51,6 +52,13 @@ int outbox_last(struct outbox *o, const char *point, struct outbox_record *ret);
 /* Takes a record for the next flush; gives it boot and seq. */
 void outbox_put(struct outbox *o, struct outbox_record *r);
 
+/*
+ * Remembers total, time and raw_uj of a point for outbox_last(), without a record to send: what
+ * other points' records already hold of it must not be counted again after a restart. At most
+ * OUTBOX_NOTES_MAX points; with the next flush, in one transaction with the records before it.
+ */
+void outbox_note(struct outbox *o, const struct outbox_record *r);
+
 /* Writes what was put. Returns 0, or -errno (-ENOSPC): it stays in memory for the next time. */
 int outbox_flush(struct outbox *o, struct error *err);
 
@@ -62,5 +70,5 @@ int outbox_next(struct outbox *o, uint64_t after_seq, size_t max, struct outbox_
 /* The parent has stored all up to @seq. Another boot's receipt is ignored. Returns 0 or -errno. */
 int outbox_receipt(struct outbox *o, uint64_t boot, uint64_t seq);
 
-/* Records without a receipt, for metrics and `tide-power`'s state. */
+/* Records without a receipt; for tests. */
 uint64_t outbox_count(struct outbox *o);

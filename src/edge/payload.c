@@ -3,126 +3,11 @@
 
 #include <errno.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "edge/message_private.h"
 #include "power/cap/caps.h"
-
-#define VERSION    1
-#define NUMBER_MAX ((uint64_t)INT64_MAX)
-
-/* ---- writing --------------------------------------------------------------------------------- */
-
-static json_t *number(uint64_t n)
-{
-    return json_integer((json_int_t)(n < NUMBER_MAX ? n : NUMBER_MAX));
-}
-
-static char *text_of(json_t *message)
-{
-    char *text = message ? json_dumps(message, JSON_COMPACT) : NULL;
-
-    json_decref(message);
-    return text;
-}
-
-/* ---- reading --------------------------------------------------------------------------------- */
-
-/* A message that is being read: the first problem counts, later reads do nothing. */
-struct reader {
-    json_t *message;
-    const char *what; /* "lease" */
-    struct error *err;
-    int code;
-};
-
-static void complain(struct reader *r, const char *problem, const char *member)
-{
-    if (r->code == 0)
-        r->code = error_set(r->err, -EINVAL, "%s: %s '%s'", r->what, problem, member);
-}
-
-static json_t *member(struct reader *r, const json_t *in, const char *name, bool needed)
-{
-    json_t *j = json_object_get(in, name);
-
-    if (j && !json_is_null(j))
-        return j;
-    if (needed)
-        complain(r, "no member", name);
-    return NULL;
-}
-
-static uint64_t read_number_of(struct reader *r, const json_t *in, const char *name, uint64_t most)
-{
-    const json_t *j = member(r, in, name, true);
-
-    if (!j)
-        return 0;
-    if (!json_is_integer(j) || json_integer_value(j) < 0)
-        complain(r, "no whole number from 0 on is", name);
-    else if ((uint64_t)json_integer_value(j) > most)
-        complain(r, "too large is", name);
-    else
-        return (uint64_t)json_integer_value(j);
-    return 0;
-}
-
-static uint64_t read_number(struct reader *r, const char *name)
-{
-    return read_number_of(r, r->message, name, NUMBER_MAX);
-}
-
-static bool read_bool(struct reader *r, const char *name)
-{
-    const json_t *j = member(r, r->message, name, true);
-
-    if (j && !json_is_boolean(j))
-        complain(r, "neither true nor false is", name);
-    return json_is_true(j);
-}
-
-/* Control characters would end up in a log or on a terminal. */
-static void read_text_of(struct reader *r, const json_t *in, const char *name, char *ret,
-                         size_t size)
-{
-    const json_t *j = member(r, in, name, true);
-    const char *text = json_string_value(j);
-
-    if (!j)
-        return;
-    if (!text || json_string_length(j) != strlen(text)) {
-        complain(r, "no text is", name);
-        return;
-    }
-    for (const char *c = text; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == 0x7f) {
-            complain(r, "a control character is in", name);
-            return;
-        }
-    if ((size_t)snprintf(ret, size, "%s", text) >= size)
-        complain(r, "too long is", name);
-}
-
-static void read_text(struct reader *r, const char *name, char *ret, size_t size)
-{
-    read_text_of(r, r->message, name, ret, size);
-}
-
-/* Index of the text among the names, as enums of ours have them. */
-static uint32_t read_word(struct reader *r, const json_t *in, const char *name,
-                          const char *(*name_of)(uint32_t), uint32_t count)
-{
-    char word[PAYLOAD_WORD_MAX] = "";
-
-    read_text_of(r, in, name, word, sizeof(word));
-    for (uint32_t i = 0; i < count; i++)
-        if (strcmp(word, name_of(i)) == 0)
-            return i;
-    complain(r, "an unknown word is", name);
-    return 0;
-}
 
 static const char *basis_name(uint32_t i)
 {
@@ -134,47 +19,73 @@ static const char *kind_name(uint32_t i)
     return cap_kind_name((enum cap_kind)i);
 }
 
-static void open_message(struct reader *r, const char *what, const void *bytes, size_t len,
-                         struct error *err)
-{
-    json_error_t problem;
-
-    *r = (struct reader){.what = what, .err = err};
-    if (len > PAYLOAD_BYTES_MAX) {
-        r->code =
-            error_set(err, -EINVAL, "%s: %zu bytes are more than %d", what, len, PAYLOAD_BYTES_MAX);
-        return;
-    }
-    r->message = json_loadb(bytes, len, JSON_REJECT_DUPLICATES, &problem);
-    if (!r->message)
-        r->code = error_set(err, -EINVAL, "%s: no JSON: %s at byte %d", what, problem.text,
-                            problem.position);
-    else if (!json_is_object(r->message))
-        r->code = error_set(err, -EINVAL, "%s: no JSON object", what);
-    else if (read_number(r, "v") != VERSION)
-        complain(r, "an unknown version is", "v");
-}
-
-static int close_message(struct reader *r)
-{
-    json_decref(r->message);
-    return r->code;
-}
-
 /* ---- state ----------------------------------------------------------------------------------- */
+
+static json_t *switches_json(const struct payload_state *s)
+{
+    json_t *list = json_array();
+
+    for (uint32_t i = 0; i < s->switches; i++) {
+        const struct payload_switch *w = &s->item[i];
+
+        json_array_append_new(list, json_pack("{s:s, s:b, s:b, s:b, s:b}", "name", w->name, "on",
+                                              w->on, "known", w->known, "always_on", w->always_on,
+                                              "command", w->command));
+    }
+    return list;
+}
+
+static void set_told(json_t *j, const char *name, uint64_t value)
+{
+    if (value != PAYLOAD_UNTOLD)
+        json_object_set_new(j, name, message_number(value));
+}
 
 char *payload_state_text(const struct payload_state *s)
 {
-    json_t *j = json_pack("{s:i, s:b}", "v", VERSION, "online", s->online);
+    json_t *j = json_pack("{s:i, s:b}", "v", MESSAGE_VERSION, "online", s->online);
 
     if (j && s->online) {
         json_object_set_new(j, "role", json_string(s->role));
         json_object_set_new(j, "version", json_string(s->version));
-        json_object_set_new(j, "boot", number(s->boot));
-        json_object_set_new(j, "policy", number(s->policy));
+        json_object_set_new(j, "boot", message_number(s->boot));
+        json_object_set_new(j, "policy", message_number(s->policy));
         json_object_set_new(j, "synced", json_boolean(s->synced));
+        if (s->switches)
+            json_object_set_new(j, "switches", switches_json(s));
+        set_told(j, "absent_s", s->absent_s);
+        set_told(j, "cap_uw", s->cap_uw);
+        set_told(j, "budget_uj", s->budget_uj);
+        set_told(j, "budget_used_uj", s->budget_used_uj);
     }
-    return text_of(j);
+    return message_text(j);
+}
+
+static void read_switches(struct reader *r, struct payload_state *s)
+{
+    json_t *list = reader_member(r, r->message, "switches", false), *j;
+    size_t i;
+
+    if (list && !json_is_array(list))
+        reader_complain(r, "no list is", "switches");
+    if (json_array_size(list) > PAYLOAD_SWITCHES)
+        reader_complain(r, "too long is", "switches");
+    if (r->code < 0)
+        return;
+    json_array_foreach (list, i, j) {
+        struct payload_switch *w = &s->item[s->switches++];
+
+        reader_text_of(r, j, "name", w->name, sizeof(w->name));
+        w->on = reader_bool_of(r, j, "on");
+        w->known = reader_bool_of(r, j, "known");
+        w->always_on = reader_bool_of(r, j, "always_on");
+        w->command = reader_bool_of(r, j, "command");
+    }
+}
+
+static uint64_t read_told(struct reader *r, const char *name)
+{
+    return reader_member(r, r->message, name, false) ? reader_number(r, name) : PAYLOAD_UNTOLD;
 }
 
 int payload_state_read(const void *bytes, size_t len, struct payload_state *ret, struct error *err)
@@ -182,18 +93,23 @@ int payload_state_read(const void *bytes, size_t len, struct payload_state *ret,
     struct payload_state s = {0};
     struct reader r;
 
-    open_message(&r, "state", bytes, len, err);
-    s.online = read_bool(&r, "online");
+    reader_open(&r, "state", bytes, len, PAYLOAD_BYTES_MAX, err);
+    s.online = reader_bool(&r, "online");
     if (s.online) {
-        read_text(&r, "role", s.role, sizeof(s.role));
-        read_text(&r, "version", s.version, sizeof(s.version));
-        s.boot = read_number(&r, "boot");
-        s.policy = read_number(&r, "policy");
-        s.synced = read_bool(&r, "synced");
+        reader_text(&r, "role", s.role, sizeof(s.role));
+        reader_text(&r, "version", s.version, sizeof(s.version));
+        s.boot = reader_number(&r, "boot");
+        s.policy = reader_number(&r, "policy");
+        s.synced = reader_bool(&r, "synced");
+        read_switches(&r, &s);
     }
+    s.absent_s = read_told(&r, "absent_s");
+    s.cap_uw = read_told(&r, "cap_uw");
+    s.budget_uj = read_told(&r, "budget_uj");
+    s.budget_used_uj = read_told(&r, "budget_used_uj");
     if (r.code == 0)
         *ret = s;
-    return close_message(&r);
+    return reader_close(&r);
 }
 
 /* ---- energy ---------------------------------------------------------------------------------- */
@@ -202,46 +118,49 @@ char *payload_energy_text(const struct payload_energy *e)
 {
     json_t *records = json_array(), *j;
 
-    j = json_pack("{s:i, s:I, s:o}", "v", VERSION, "boot",
-                  (json_int_t)(e->count ? e->record[0].boot & INT64_MAX : 0), "records", records);
+    j = json_pack("{s:i, s:I, s:o, s:o}", "v", MESSAGE_VERSION, "boot",
+                  (json_int_t)(e->count ? e->record[0].boot & INT64_MAX : 0), "after",
+                  message_number(e->after), "records", records);
     for (size_t i = 0; j && i < e->count; i++) {
         const struct outbox_record *o = &e->record[i];
-        json_t *r = json_pack(
-            "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:i}", "point", o->point, "seq",
-            number(o->seq), "from", number(o->from_ms), "to", number(o->to_ms), "mono",
-            number(o->mono_ns), "uj", number(o->total.uj), "low", number(o->total.low_uj), "high",
-            number(o->total.high_uj), "basis", basis_name(o->total.basis), "gap", (int)o->gap_ms);
+        json_t *r =
+            json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:i}", "point", o->point,
+                      "seq", message_number(o->seq), "from", message_number(o->from_ms), "to",
+                      message_number(o->to_ms), "mono", message_number(o->mono_ns), "uj",
+                      message_number(o->total.uj), "low", message_number(o->total.low_uj), "high",
+                      message_number(o->total.high_uj), "basis", basis_name(o->total.basis), "gap",
+                      (int)o->gap_ms);
 
         if (json_array_append_new(records, r) < 0) {
             json_decref(j);
             return NULL;
         }
     }
-    return text_of(j);
+    return message_text(j);
 }
 
 static void read_record(struct reader *r, const json_t *in, uint64_t boot,
                         const struct outbox_record *before, struct outbox_record *ret)
 {
     ret->boot = boot;
-    read_text_of(r, in, "point", ret->point, sizeof(ret->point));
-    ret->seq = read_number_of(r, in, "seq", NUMBER_MAX);
-    ret->from_ms = read_number_of(r, in, "from", NUMBER_MAX);
-    ret->to_ms = read_number_of(r, in, "to", NUMBER_MAX);
-    ret->mono_ns = read_number_of(r, in, "mono", NUMBER_MAX);
-    ret->total.uj = read_number_of(r, in, "uj", NUMBER_MAX);
-    ret->total.low_uj = read_number_of(r, in, "low", ret->total.uj);
-    ret->total.high_uj = read_number_of(r, in, "high", NUMBER_MAX);
-    ret->total.basis = read_word(r, in, "basis", basis_name, POWER_BASIS_MAX);
-    ret->gap_ms = (uint32_t)read_number_of(r, in, "gap", INT32_MAX);
+    reader_text_of(r, in, "point", ret->point, sizeof(ret->point));
+    ret->seq = reader_number_of(r, in, "seq", MESSAGE_NUMBER_MAX);
+    ret->from_ms = reader_number_of(r, in, "from", MESSAGE_NUMBER_MAX);
+    ret->to_ms = reader_number_of(r, in, "to", MESSAGE_NUMBER_MAX);
+    ret->mono_ns = reader_number_of(r, in, "mono", MESSAGE_NUMBER_MAX);
+    ret->total.uj = reader_number_of(r, in, "uj", MESSAGE_NUMBER_MAX);
+    ret->total.low_uj = reader_number_of(r, in, "low", ret->total.uj);
+    ret->total.high_uj = reader_number_of(r, in, "high", MESSAGE_NUMBER_MAX);
+    ret->total.basis = reader_word(r, in, "basis", basis_name, POWER_BASIS_MAX);
+    ret->gap_ms = (uint32_t)reader_number_of(r, in, "gap", INT32_MAX);
     if (r->code == 0 && ret->total.high_uj < ret->total.uj)
-        complain(r, "less than 'uj' is", "high");
+        reader_complain(r, "less than 'uj' is", "high");
     if (r->code == 0 && ret->to_ms < ret->from_ms)
-        complain(r, "before 'from' is", "to");
+        reader_complain(r, "before 'from' is", "to");
     if (r->code == 0 && (ret->seq == 0 || (before && ret->seq <= before->seq)))
-        complain(r, "not larger than before is", "seq");
+        reader_complain(r, "not larger than before is", "seq");
     if (r->code == 0 && ret->point[0] == '\0')
-        complain(r, "empty is", "point");
+        reader_complain(r, "empty is", "point");
 }
 
 int payload_energy_read(const void *bytes, size_t len, struct payload_energy *ret,
@@ -254,21 +173,23 @@ int payload_energy_read(const void *bytes, size_t len, struct payload_energy *re
 
     if (!e)
         return error_set(err, -ENOMEM, "no memory for records");
-    open_message(&r, "energy", bytes, len, err);
-    boot = read_number(&r, "boot");
-    records = member(&r, r.message, "records", true);
+    reader_open(&r, "energy", bytes, len, PAYLOAD_BYTES_MAX, err);
+    boot = reader_number(&r, "boot");
+    if (reader_member(&r, r.message, "after", false))
+        e->after = reader_number(&r, "after");
+    records = reader_member(&r, r.message, "records", true);
     e->count = json_array_size(records);
     if (records && !json_is_array(records))
-        complain(&r, "no list is", "records");
+        reader_complain(&r, "no list is", "records");
     if (e->count > PAYLOAD_RECORDS_MAX)
-        complain(&r, "too long is", "records");
+        reader_complain(&r, "too long is", "records");
     for (size_t i = 0; r.code == 0 && i < e->count; i++)
         read_record(&r, json_array_get(records, i), boot, i ? &e->record[i - 1] : NULL,
                     &e->record[i]);
     if (r.code == 0)
         *ret = *e;
     free(e);
-    return close_message(&r);
+    return reader_close(&r);
 }
 
 /* ---- demand ---------------------------------------------------------------------------------- */
@@ -278,32 +199,34 @@ char *payload_demand_text(const struct payload_demand *d)
     json_t *points = json_array(), *j;
 
     for (uint32_t i = 0; i < d->demand.count; i++)
-        json_array_append_new(points, json_pack("[o, o]", number(d->demand.point[i].uw),
-                                                number(d->demand.point[i].value)));
-    j = json_pack("{s:i, s:o, s:o}", "v", VERSION, "points", points, "floor", number(d->floor_uw));
+        json_array_append_new(points, json_pack("[o, o]", message_number(d->demand.point[i].uw),
+                                                message_number(d->demand.point[i].value)));
+    j = json_pack("{s:i, s:o, s:o}", "v", MESSAGE_VERSION, "points", points, "floor",
+                  message_number(d->floor_uw));
     if (j && d->draw.basis != POWER_UNKNOWN)
         json_object_set_new(j, "draw",
-                            json_pack("{s:o, s:o, s:o, s:s}", "uw", number(d->draw.uw), "low",
-                                      number(d->draw.low_uw), "high", number(d->draw.high_uw),
-                                      "basis", basis_name(d->draw.basis)));
-    return text_of(j);
+                            json_pack("{s:o, s:o, s:o, s:s}", "uw", message_number(d->draw.uw),
+                                      "low", message_number(d->draw.low_uw), "high",
+                                      message_number(d->draw.high_uw), "basis",
+                                      basis_name(d->draw.basis)));
+    return message_text(j);
 }
 
 static void read_points(struct reader *r, struct demand *ret)
 {
-    json_t *points = member(r, r->message, "points", true);
+    json_t *points = reader_member(r, r->message, "points", true);
 
     if (points && !json_is_array(points))
-        complain(r, "no list is", "points");
+        reader_complain(r, "no list is", "points");
     if (json_array_size(points) > DEMAND_POINTS)
-        complain(r, "too long is", "points");
+        reader_complain(r, "too long is", "points");
     for (size_t i = 0; r->code == 0 && i < json_array_size(points); i++) {
         json_t *p = json_array_get(points, i), *uw = json_array_get(p, 0);
         json_t *value = json_array_get(p, 1);
 
         if (json_array_size(p) != 2 || !json_is_integer(uw) || !json_is_integer(value) ||
             json_integer_value(uw) < 0 || json_integer_value(value) < 0) {
-            complain(r, "no pairs of whole numbers are", "points");
+            reader_complain(r, "no pairs of whole numbers are", "points");
             return;
         }
         ret->point[i] = (struct demand_point){(uint64_t)json_integer_value(uw),
@@ -311,7 +234,7 @@ static void read_points(struct reader *r, struct demand *ret)
         ret->count++;
     }
     if (r->code == 0 && ret->count && demand_check(ret) < 0)
-        complain(r, "no curve that rises ever more slowly is", "points");
+        reader_complain(r, "no curve that rises ever more slowly is", "points");
 }
 
 int payload_demand_read(const void *bytes, size_t len, struct payload_demand *ret,
@@ -321,29 +244,29 @@ int payload_demand_read(const void *bytes, size_t len, struct payload_demand *re
     struct reader r;
     json_t *draw;
 
-    open_message(&r, "demand", bytes, len, err);
+    reader_open(&r, "demand", bytes, len, PAYLOAD_BYTES_MAX, err);
     read_points(&r, &d.demand);
-    d.floor_uw = read_number_of(&r, r.message, "floor", DEMAND_MAX);
-    draw = member(&r, r.message, "draw", false);
+    d.floor_uw = reader_number_of(&r, r.message, "floor", DEMAND_MAX);
+    draw = reader_member(&r, r.message, "draw", false);
     if (draw) {
-        d.draw.uw = read_number_of(&r, draw, "uw", DEMAND_MAX);
-        d.draw.low_uw = read_number_of(&r, draw, "low", d.draw.uw);
-        d.draw.high_uw = read_number_of(&r, draw, "high", DEMAND_MAX);
-        d.draw.basis = read_word(&r, draw, "basis", basis_name, POWER_BASIS_MAX);
+        d.draw.uw = reader_number_of(&r, draw, "uw", DEMAND_MAX);
+        d.draw.low_uw = reader_number_of(&r, draw, "low", d.draw.uw);
+        d.draw.high_uw = reader_number_of(&r, draw, "high", DEMAND_MAX);
+        d.draw.basis = reader_word(&r, draw, "basis", basis_name, POWER_BASIS_MAX);
         if (r.code == 0 && d.draw.high_uw < d.draw.uw)
-            complain(&r, "less than 'uw' is", "high");
+            reader_complain(&r, "less than 'uw' is", "high");
     }
     if (r.code == 0)
         *ret = d;
-    return close_message(&r);
+    return reader_close(&r);
 }
 
 /* ---- leases ---------------------------------------------------------------------------------- */
 
 char *payload_ask_text(const struct payload_ask *a)
 {
-    return text_of(json_pack("{s:i, s:o, s:o}", "v", VERSION, "boot", number(a->boot), "stamp",
-                             number(a->stamp_ns)));
+    return message_text(json_pack("{s:i, s:o, s:o}", "v", MESSAGE_VERSION, "boot",
+                                  message_number(a->boot), "stamp", message_number(a->stamp_ns)));
 }
 
 int payload_ask_read(const void *bytes, size_t len, struct payload_ask *ret, struct error *err)
@@ -351,18 +274,19 @@ int payload_ask_read(const void *bytes, size_t len, struct payload_ask *ret, str
     struct payload_ask a;
     struct reader r;
 
-    open_message(&r, "ask", bytes, len, err);
-    a.boot = read_number(&r, "boot");
-    a.stamp_ns = read_number(&r, "stamp");
+    reader_open(&r, "ask", bytes, len, PAYLOAD_BYTES_MAX, err);
+    a.boot = reader_number(&r, "boot");
+    a.stamp_ns = reader_number(&r, "stamp");
     if (r.code == 0)
         *ret = a;
-    return close_message(&r);
+    return reader_close(&r);
 }
 
 char *payload_ack_text(const struct payload_ack *a)
 {
-    return text_of(json_pack("{s:i, s:o, s:o, s:o, s:b}", "v", VERSION, "boot", number(a->boot),
-                             "number", number(a->number), "uw", number(a->uw), "kept", a->kept));
+    return message_text(json_pack("{s:i, s:o, s:o, s:o, s:b}", "v", MESSAGE_VERSION, "boot",
+                                  message_number(a->boot), "number", message_number(a->number),
+                                  "uw", message_number(a->uw), "kept", a->kept));
 }
 
 int payload_ack_read(const void *bytes, size_t len, struct payload_ack *ret, struct error *err)
@@ -370,22 +294,23 @@ int payload_ack_read(const void *bytes, size_t len, struct payload_ack *ret, str
     struct payload_ack a;
     struct reader r;
 
-    open_message(&r, "ack", bytes, len, err);
-    a.boot = read_number(&r, "boot");
-    a.number = read_number(&r, "number");
-    a.uw = read_number(&r, "uw");
-    a.kept = read_bool(&r, "kept");
+    reader_open(&r, "ack", bytes, len, PAYLOAD_BYTES_MAX, err);
+    a.boot = reader_number(&r, "boot");
+    a.number = reader_number(&r, "number");
+    a.uw = reader_number(&r, "uw");
+    a.kept = reader_bool(&r, "kept");
     if (r.code == 0)
         *ret = a;
-    return close_message(&r);
+    return reader_close(&r);
 }
 
 char *payload_lease_text(const struct lease_message *m)
 {
-    return text_of(json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "v", VERSION, "boot",
-                             number(m->boot), "stamp", number(m->stamp_ns), "number",
-                             number(m->number), "uw", number(m->uw), "floor", number(m->floor_uw),
-                             "ttl", number(m->ttl_ms), "kind", kind_name(m->kind)));
+    return message_text(json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "v", MESSAGE_VERSION,
+                                  "boot", message_number(m->boot), "stamp",
+                                  message_number(m->stamp_ns), "number", message_number(m->number),
+                                  "uw", message_number(m->uw), "floor", message_number(m->floor_uw),
+                                  "ttl", message_number(m->ttl_ms), "kind", kind_name(m->kind)));
 }
 
 int payload_lease_read(const void *bytes, size_t len, struct lease_message *ret, struct error *err)
@@ -393,29 +318,29 @@ int payload_lease_read(const void *bytes, size_t len, struct lease_message *ret,
     struct lease_message m;
     struct reader r;
 
-    open_message(&r, "lease", bytes, len, err);
-    m.boot = read_number(&r, "boot");
-    m.stamp_ns = read_number(&r, "stamp");
-    m.number = read_number(&r, "number");
-    m.uw = read_number_of(&r, r.message, "uw", DEMAND_MAX);
-    m.floor_uw = read_number_of(&r, r.message, "floor", DEMAND_MAX);
-    m.ttl_ms = read_number_of(&r, r.message, "ttl", LEASE_TTL_MS);
-    m.kind = read_word(&r, r.message, "kind", kind_name, CAP_KIND_MAX);
+    reader_open(&r, "lease", bytes, len, PAYLOAD_BYTES_MAX, err);
+    m.boot = reader_number(&r, "boot");
+    m.stamp_ns = reader_number(&r, "stamp");
+    m.number = reader_number(&r, "number");
+    m.uw = reader_number_of(&r, r.message, "uw", DEMAND_MAX);
+    m.floor_uw = reader_number_of(&r, r.message, "floor", DEMAND_MAX);
+    m.ttl_ms = reader_number_of(&r, r.message, "ttl", LEASE_TTL_MS);
+    m.kind = reader_word(&r, r.message, "kind", kind_name, CAP_KIND_MAX);
     if (r.code == 0)
         *ret = m;
-    return close_message(&r);
+    return reader_close(&r);
 }
 
 /* ---- events, receipts, orders ---------------------------------------------------------------- */
 
 char *payload_event_text(const struct payload_event *e)
 {
-    json_t *j = json_pack("{s:i, s:o, s:s, s:s}", "v", VERSION, "time", number(e->time_ms), "type",
-                          e->type, "text", e->text);
+    json_t *j = json_pack("{s:i, s:o, s:s, s:s}", "v", MESSAGE_VERSION, "time",
+                          message_number(e->time_ms), "type", e->type, "text", e->text);
 
     if (j && e->data)
         json_object_set_new(j, "data", json_loads(e->data, 0, NULL));
-    return text_of(j);
+    return message_text(j);
 }
 
 int payload_event_read(const void *bytes, size_t len, struct payload_event *ret, struct error *err)
@@ -424,24 +349,59 @@ int payload_event_read(const void *bytes, size_t len, struct payload_event *ret,
     struct reader r;
     json_t *data;
 
-    open_message(&r, "event", bytes, len, err);
-    e.time_ms = read_number(&r, "time");
-    read_text(&r, "type", e.type, sizeof(e.type));
-    read_text(&r, "text", e.text, sizeof(e.text));
-    data = member(&r, r.message, "data", false);
+    reader_open(&r, "event", bytes, len, PAYLOAD_BYTES_MAX, err);
+    e.time_ms = reader_number(&r, "time");
+    reader_text(&r, "type", e.type, sizeof(e.type));
+    reader_text(&r, "text", e.text, sizeof(e.text));
+    data = reader_member(&r, r.message, "data", false);
     if (data && !json_is_object(data))
-        complain(&r, "no object is", "data");
+        reader_complain(&r, "no object is", "data");
     if (r.code == 0 && data && !(e.data = json_dumps(data, JSON_COMPACT)))
         r.code = error_set(err, -ENOMEM, "event: no memory");
     if (r.code == 0)
         *ret = e;
-    return close_message(&r);
+    return reader_close(&r);
+}
+
+char *payload_reading_text(const struct payload_reading *m)
+{
+    json_t *j = json_pack("{s:i, s:s, s:i, s:b}", "v", MESSAGE_VERSION, "name", m->name, "error",
+                          (int)m->error_permille, "slow", m->slow);
+
+    if (j && m->has_uw)
+        json_object_set_new(j, "uw", message_number(m->uw));
+    if (j && m->has_uj)
+        json_object_set_new(j, "uj", message_number(m->uj));
+    return message_text(j);
+}
+
+int payload_reading_read(const void *bytes, size_t len, struct payload_reading *ret,
+                         struct error *err)
+{
+    struct payload_reading m = {0};
+    struct reader r;
+
+    reader_open(&r, "reading", bytes, len, PAYLOAD_BYTES_MAX, err);
+    reader_text(&r, "name", m.name, sizeof(m.name));
+    m.error_permille = (uint32_t)reader_number_of(&r, r.message, "error", 1000);
+    m.slow = reader_bool(&r, "slow");
+    m.has_uw = reader_member(&r, r.message, "uw", false) != NULL;
+    m.has_uj = reader_member(&r, r.message, "uj", false) != NULL;
+    if (m.has_uw)
+        m.uw = reader_number_of(&r, r.message, "uw", POWER_UW_MAX);
+    if (m.has_uj)
+        m.uj = reader_number(&r, "uj");
+    if (r.code == 0 && !m.has_uw && !m.has_uj)
+        reader_complain(&r, "missing is", "uw");
+    if (r.code == 0)
+        *ret = m;
+    return reader_close(&r);
 }
 
 char *payload_receipt_text(const struct payload_receipt *r)
 {
-    return text_of(
-        json_pack("{s:i, s:o, s:o}", "v", VERSION, "boot", number(r->boot), "seq", number(r->seq)));
+    return message_text(json_pack("{s:i, s:o, s:o}", "v", MESSAGE_VERSION, "boot",
+                                  message_number(r->boot), "seq", message_number(r->seq)));
 }
 
 int payload_receipt_read(const void *bytes, size_t len, struct payload_receipt *ret,
@@ -450,19 +410,19 @@ int payload_receipt_read(const void *bytes, size_t len, struct payload_receipt *
     struct payload_receipt p;
     struct reader r;
 
-    open_message(&r, "receipt", bytes, len, err);
-    p.boot = read_number(&r, "boot");
-    p.seq = read_number(&r, "seq");
+    reader_open(&r, "receipt", bytes, len, PAYLOAD_BYTES_MAX, err);
+    p.boot = reader_number(&r, "boot");
+    p.seq = reader_number(&r, "seq");
     if (r.code == 0)
         *ret = p;
-    return close_message(&r);
+    return reader_close(&r);
 }
 
 char *payload_cmd_text(const struct payload_cmd *c)
 {
-    return text_of(json_pack("{s:i, s:s, s:s, s:o, s:s, s:b, s:s}", "v", VERSION, "unit", c->unit,
-                             "id", c->id, "until", number(c->until_ms), "switch", c->name, "on",
-                             c->on, "by", c->by));
+    return message_text(json_pack(
+        "{s:i, s:s, s:s, s:o, s:s, s:b, s:s}", "v", MESSAGE_VERSION, "unit", c->unit, "id", c->id,
+        "until", message_number(c->until_ms), "switch", c->name, "on", c->on, "by", c->by));
 }
 
 int payload_cmd_read(const void *bytes, size_t len, struct payload_cmd *ret, struct error *err)
@@ -470,16 +430,16 @@ int payload_cmd_read(const void *bytes, size_t len, struct payload_cmd *ret, str
     struct payload_cmd c = {0};
     struct reader r;
 
-    open_message(&r, "cmd", bytes, len, err);
-    read_text(&r, "unit", c.unit, sizeof(c.unit));
-    read_text(&r, "id", c.id, sizeof(c.id));
-    read_text(&r, "switch", c.name, sizeof(c.name));
-    read_text(&r, "by", c.by, sizeof(c.by));
-    c.until_ms = read_number(&r, "until");
-    c.on = read_bool(&r, "on");
+    reader_open(&r, "cmd", bytes, len, PAYLOAD_BYTES_MAX, err);
+    reader_text(&r, "unit", c.unit, sizeof(c.unit));
+    reader_text(&r, "id", c.id, sizeof(c.id));
+    reader_text(&r, "switch", c.name, sizeof(c.name));
+    reader_text(&r, "by", c.by, sizeof(c.by));
+    c.until_ms = reader_number(&r, "until");
+    c.on = reader_bool(&r, "on");
     if (r.code == 0 && !edge_name_valid(c.unit))
-        complain(&r, "no name of a unit is", "unit");
+        reader_complain(&r, "no name of a unit is", "unit");
     if (r.code == 0)
         *ret = c;
-    return close_message(&r);
+    return reader_close(&r);
 }

@@ -25,6 +25,15 @@
 #define PAYLOAD_RECORDS_MAX 64
 #define PAYLOAD_TEXT_MAX    256
 #define PAYLOAD_WORD_MAX    64
+#define PAYLOAD_SWITCHES    32
+#define PAYLOAD_UNTOLD      UINT64_MAX /* of a number that may be left out: it was */
+
+/* A relay, as the unit knows it. */
+struct payload_switch {
+    char name[PAYLOAD_WORD_MAX];
+    bool on, known;          /* known: it has told how it is */
+    bool always_on, command; /* it never goes off; people may switch it */
+};
 
 /* up/state; retained, and the broker's last will of a child is {.online = false}. */
 struct payload_state {
@@ -32,12 +41,20 @@ struct payload_state {
     char role[PAYLOAD_WORD_MAX]; /* "machine", "unit", "hub" */
     char version[PAYLOAD_WORD_MAX];
     uint64_t boot, policy; /* the number of its policy; 0: none */
+    uint32_t switches;
+    struct payload_switch item[PAYLOAD_SWITCHES];
+    /* Each may be PAYLOAD_UNTOLD: no sensor, nothing caps it, no budget is in force. */
+    uint64_t absent_s, cap_uw, budget_uj, budget_used_uj;
 };
 char *payload_state_text(const struct payload_state *s);
 int payload_state_read(const void *bytes, size_t len, struct payload_state *ret, struct error *err);
 
-/* up/energy: records of one boot, by rising seq. */
+/*
+ * up/energy: records of one boot, by rising seq. @after: the last seq of the message before it; 0:
+ * none before it waits for a receipt. A parent that has not stored up to there has missed messages.
+ */
 struct payload_energy {
+    uint64_t after;
     size_t count;
     struct outbox_record record[PAYLOAD_RECORDS_MAX];
 };
@@ -84,7 +101,21 @@ int payload_event_read(const void *bytes, size_t len, struct payload_event *ret,
 char *payload_lease_text(const struct lease_message *m);
 int payload_lease_read(const void *bytes, size_t len, struct lease_message *ret, struct error *err);
 
-/* down/receipt: all records of the boot up to seq are stored. */
+/* down/reading: what a meter of the parent's tells of the child. Either value may be missing. */
+struct payload_reading {
+    char name[PAYLOAD_WORD_MAX]; /* of the meter */
+    bool has_uw, has_uj, slow;   /* slow: it may be a minute old */
+    uint64_t uw, uj;             /* uj: the meter's own counter */
+    uint32_t error_permille;     /* at most 1000 */
+};
+char *payload_reading_text(const struct payload_reading *m);
+int payload_reading_read(const void *bytes, size_t len, struct payload_reading *ret,
+                         struct error *err);
+
+/*
+ * down/receipt: all records of the boot up to seq are stored. 0: the parent has missed messages,
+ * and wants all records without a receipt again.
+ */
 struct payload_receipt {
     uint64_t boot, seq;
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SQLite's result codes as -errno. Any thread; used by the outbox and the hub's store. */
+/* SQLite's result codes as -errno. Any thread; used by the outbox, the hub's store and its file of
+ * people. */
 #pragma once
 
 #include <errno.h>

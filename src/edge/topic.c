@@ -11,10 +11,13 @@
 #define PREFIX "tide/1/"
 
 static const char *const leaves[] = {
-    [TOPIC_STATE] = "up/state",       [TOPIC_ENERGY] = "up/energy",   [TOPIC_DEMAND] = "up/demand",
-    [TOPIC_ASK] = "up/ask",           [TOPIC_ACK] = "up/ack",         [TOPIC_EVENT] = "up/event",
-    [TOPIC_LEASE] = "down/lease",     [TOPIC_POLICY] = "down/policy", [TOPIC_CMD] = "down/cmd",
-    [TOPIC_RECEIPT] = "down/receipt",
+    [TOPIC_STATE] = "up/state",       [TOPIC_ENERGY] = "up/energy",
+    [TOPIC_DEMAND] = "up/demand",     [TOPIC_ASK] = "up/ask",
+    [TOPIC_ACK] = "up/ack",           [TOPIC_EVENT] = "up/event",
+    [TOPIC_LEASE] = "down/lease",     [TOPIC_POLICY] = "down/policy",
+    [TOPIC_CMD] = "down/cmd",         [TOPIC_RECEIPT] = "down/receipt",
+    [TOPIC_REQUEST] = "up/request",   [TOPIC_CERTIFICATE] = "down/certificate",
+    [TOPIC_READING] = "down/reading",
 };
 static_assert(ARRAY_LEN(leaves) == TOPIC_LEAF_MAX, "a leaf without a name");
 

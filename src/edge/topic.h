@@ -2,7 +2,7 @@
 /*
  * The topics between a child and its parent: tide/1/NAME/up/LEAF from the child,
  * tide/1/NAME/down/LEAF to it. NAME is the common name of the child's certificate, so the broker's
- * whole list of rights is two patterns. Any thread; used by src/unit and src/hub.
+ * whole list of rights is a few patterns. Any thread; used by src/unit and src/hub.
  */
 #pragma once
 
@@ -18,10 +18,13 @@ enum topic_leaf {
     TOPIC_ASK,
     TOPIC_ACK,
     TOPIC_EVENT,
-    TOPIC_LEASE, /* from here on down */
+    TOPIC_REQUEST, /* for the next certificate */
+    TOPIC_LEASE,   /* from here on down */
     TOPIC_POLICY,
     TOPIC_CMD,
     TOPIC_RECEIPT,
+    TOPIC_CERTIFICATE,
+    TOPIC_READING, /* of a meter that measures the child */
     TOPIC_LEAF_MAX
 };
 

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A parent that lends power to its children: divides the cap by what each would do with the watts
+ * (power/division), keeps the book of leases on the disk, and offers each child its part. Each
+ * offer is on the disk before it is sent, so that a restart gives nothing away twice. The event
+ * loop's thread; used by tide-power for the machines of an area, by tide-hub for its areas.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "edge/topic.h"
+#include "power/division/demand.h"
+#include "power/division/divide_tree.h"
+#include "power/division/lease.h"
+
+#define LENDING_LEASE_S (LEASE_TTL_MS / 1000) /* a message of a lease is of no use any more */
+
+struct lending;
+
+struct lending_child {
+    char name[EDGE_NAME_MAX];
+    uint64_t floor_uw, most_uw; /* most 0: no bound of its own */
+    uint32_t kind;              /* enum cap_kind */
+    uint32_t group;             /* index */
+};
+
+struct lending_options {
+    const char *path; /* of the book; copied */
+    /* Sends down/lease. Returns 0; -EAGAIN: later, lending_send() will be called; or -errno. */
+    int (*send)(void *arg, const char *child, const char *text);
+    void (*say)(void *arg, const char *child, const char *text); /* child NULL: of all */
+    void *arg;
+};
+
+/*
+ * Reads the book. Without it, or if it cannot be read, nothing is lent until any lease of before
+ * has ended. No children yet. Returns 0, -ENOMEM or -ENAMETOOLONG.
+ */
+int lending_new(const struct lending_options *options, struct lending **ret);
+struct lending *lending_free(struct lending *l);
+
+/*
+ * Who borrows from now on, below which caps. Group 0 holds all; parents stand before what is in
+ * them. Both are copied. Who leaves counts as long as its lease may be in force. Returns 0 or
+ * -ENOMEM: as before.
+ */
+int lending_set(struct lending *l, const struct divide_group *group, uint32_t groups,
+                const struct lending_child *child, uint32_t children);
+
+/* The cap of group 0 alone; DEMAND_MAX and more: none. */
+void lending_cap(struct lending *l, uint64_t cap_uw);
+
+/* up/ask, up/ack, up/demand of a child; others are ignored. Returns false: it is no child. */
+bool lending_got(struct lending *l, const char *child, enum topic_leaf leaf, const void *bytes,
+                 size_t len);
+
+void lending_tick(struct lending *l); /* at least once a second, and after news */
+void lending_send(struct lending *l); /* goes on after -EAGAIN */
+
+/* The child's newest lease. Returns false: none is in force. */
+bool lending_told(const struct lending *l, const char *child, uint64_t *ret_uw, bool *ret_kept);
+
+/* What all together may draw now, and would do with watts (no points: nobody told). */
+uint64_t lending_sum(const struct lending *l);
+uint64_t lending_floor(const struct lending *l); /* of all children's floors */
+const struct demand *lending_demand(const struct lending *l);
