@@ -10,13 +10,19 @@
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
 
+#include "base/cleanup.h"
+#include "base/failpoint.h"
+#include "base/hold.h"
+#include "base/wallclock.h"
 #include "unit/area/area.h"
+#include "unit/enrol.h"
 #include "unit/log.h"
 
 #define EXIT_USAGE 2
 #define CONFIG     "/etc/tide/tide-power.conf"
 
 static const char usage[] = "Usage: tide-power [OPTION]...\n"
+                            "       tide-power enrol https://HUB TOKEN [OPTION]...\n"
                             "Measures an area's energy: reads its meters, keeps what they tell "
                             "until the hub has stored it.\n"
                             "\n"
@@ -34,13 +40,31 @@ static const struct option options[] = {
     {NULL, 0, NULL, 0},
 };
 
+/* The configuration may be checked on another machine than the one whose it is: told, no fault. */
+static void check_files(const struct unit_config *config)
+{
+    const char *const files[] = {config->uplink.ca, config->uplink.cert, config->uplink.key};
+
+    for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
+        if (*files[i] && access(files[i], R_OK) < 0) {
+            unit_log("[uplink]: cannot read %s: %s%s", files[i], strerror(errno),
+                     errno == ENOENT ? ": 'tide-power enrol' makes it" : "");
+        }
+    }
+}
+
 static int run(const struct unit_config *config)
 {
     struct error err = {0};
     struct area *area;
     sd_event *event;
     sigset_t signals;
-    int r;
+    int r, held = hold_file(config->state_dir, "running", false, &err);
+
+    if (held == -EBUSY) {
+        unit_log("%s", err.text);
+        return EXIT_FAILURE;
+    }
 
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
@@ -62,12 +86,13 @@ static int run(const struct unit_config *config)
         sd_event_unref(event);
         return EXIT_FAILURE;
     }
-    unit_log("%s: %u meters", config->name, config->meters);
+    unit_log("%s: %u meters, %u switches", config->name, config->meters, config->switches);
     sd_notify(0, "READY=1");
     r = sd_event_loop(event);
     sd_notify(0, "STOPPING=1");
     area_free(area);
     sd_event_unref(event);
+    close_fd(held);
     return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
@@ -77,7 +102,10 @@ int main(int argc, char **argv)
     const char *file = CONFIG;
     struct error err;
     bool check = false;
-    int option;
+    int option, faked;
+
+    if (argc > 1 && strcmp(argv[1], "enrol") == 0)
+        return enrol_main(argc - 1, argv + 1);
 
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (option) {
@@ -102,13 +130,19 @@ int main(int argc, char **argv)
         fprintf(stderr, "tide-power: unexpected argument '%s'\n", argv[optind]);
         return EXIT_USAGE;
     }
-    if (unit_config_load(file, &config, &err) < 0) {
+    failpoint_arm();
+    faked = wallclock_begin(&err);
+    if (faked < 0 || unit_config_load(file, &config, &err) < 0) {
         unit_log("%s", err.text);
         return EXIT_FAILURE;
     }
     if (check) {
-        printf("%s: unit %s, %u meters\n", file, config.name, config.meters);
+        check_files(&config);
+        printf("%s: unit %s, %u meters, %u switches\n", file, config.name, config.meters,
+               config.switches);
         return 0;
     }
+    if (faked)
+        unit_log("TIDE_CLOCK: the time of the day is not the real one");
     return run(&config);
 }

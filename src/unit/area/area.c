@@ -8,9 +8,19 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
+#include "base/muldiv.h"
+#include "base/wallclock.h"
+#include "edge/parent.h"
+#include "edge/payload.h"
+#include "edge/uplink.h"
+#include "power/cap/caps.h"
 #include "unit/area/children.h"
+#include "unit/area/handing.h"
+#include "unit/area/metrics.h"
 #include "unit/area/points.h"
-#include "unit/area/uplink.h"
+#include "unit/area/policy.h"
+#include "unit/area/renew.h"
+#include "unit/area/site.h"
 #include "unit/log.h"
 #include "unit/machine/machine.h"
 
@@ -22,13 +32,47 @@ struct area {
     struct outbox *outbox;
     struct mqtt *local;
     struct uplink *uplink;
-    struct children *children; /* NULL: no cap to divide */
-    struct machine *machine;   /* NULL: no tided is linked */
+    struct children *children; /* NULL: nothing is divided */
+    struct parent *parent;     /* NULL: no lease is asked for */
+    struct renew *renew;       /* NULL: the uplink needs no certificate */
+    struct policy *policy;
+    struct metrics *metrics; /* NULL: not wanted */
+    struct site *site;
+    struct machine *machine; /* NULL: no tided is linked */
     struct points *points;
     struct device *device;
     size_t devices;
-    bool full; /* said that the outbox cannot be written */
+    bool full;                 /* said that the outbox cannot be written */
+    struct policy_force force; /* of the last second */
+    uint64_t cap_uw;           /* of the last second: the smallest of all; POLICY_FREE: none */
+    uint32_t kind;
+    bool synced;
+    const char *cap_by; /* "policy", "configuration", "parent's lease" */
 };
+
+/* ---- telling people -------------------------------------------------------------------------- */
+
+static void log_text(void *arg, const char *text)
+{
+    unit_log("%s", text);
+}
+
+static void say(void *arg, const char *type, const char *text, const char *data)
+{
+    struct area *a = arg;
+
+    unit_log("%s", text);
+    if (a->uplink)
+        uplink_event(a->uplink, type, text, data);
+}
+
+static void changed(void *arg)
+{
+    struct area *a = arg;
+
+    if (a->uplink)
+        uplink_state_changed(a->uplink);
+}
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
@@ -48,6 +92,7 @@ static void got_local(void *arg, const struct mqtt_message *m)
     for (size_t i = 0; i < a->devices; i++)
         if (a->device[i].config->ops->got)
             a->device[i].config->ops->got(&a->device[i], m, now);
+    site_got(a->site, m);
     if (a->children)
         children_got(a->children, m);
 }
@@ -64,6 +109,8 @@ static void up_local(void *arg, const char *problem)
     for (size_t i = 0; i < a->devices; i++)
         if (a->device[i].config->ops->broker)
             device_lost(&a->device[i], "the area's broker is away");
+    if (a->site)
+        site_broker_lost(a->site);
 }
 
 static const char *or_null(const char *text)
@@ -119,6 +166,119 @@ static void flush(struct area *a)
     a->full = full;
 }
 
+/* ---- what is in force ------------------------------------------------------------------------ */
+
+static void lower(struct area *a, uint64_t cap_uw, uint32_t kind, const char *by)
+{
+    if (a->cap_uw == POLICY_FREE || kind < a->kind)
+        a->kind = kind;
+    if (cap_uw < a->cap_uw) {
+        a->cap_uw = cap_uw;
+        a->cap_by = by;
+    }
+}
+
+/* Caps combine by minimum; children obey the strictest kind. */
+static void combine_caps(struct area *a)
+{
+    uint64_t lease_uw;
+    uint32_t kind;
+
+    a->cap_uw = POLICY_FREE;
+    a->kind = CAP_ADVICE;
+    a->cap_by = "nothing";
+    if (a->config->cap_uw)
+        lower(a, a->config->cap_uw, a->config->kind, "the configuration");
+    if (a->force.cap_uw != POLICY_FREE)
+        lower(a, a->force.cap_uw, a->force.kind, a->force.why);
+    if (a->parent && parent_cap(a->parent, &lease_uw, &kind))
+        lower(a, lease_uw, kind, "the parent's lease");
+}
+
+static void tell_changes(struct area *a, const struct policy_force *before, uint64_t cap_before_uw)
+{
+    char text[PAYLOAD_TEXT_MAX];
+
+    if (a->force.ended && !before->ended) {
+        snprintf(text, sizeof(text),
+                 "policy %llu is past its end and the hub sent no other: the area %s",
+                 (unsigned long long)a->force.number,
+                 a->force.cap_uw == POLICY_FREE ? "is free" : "falls to its floor");
+        say(a, "policy", text, NULL);
+    }
+    if (a->cap_uw != cap_before_uw || a->force.ended != before->ended ||
+        a->force.number != before->number || a->synced != wallclock_synced())
+        changed(a);
+    a->synced = wallclock_synced();
+    if (a->cap_uw == cap_before_uw)
+        return;
+    if (a->force.budget_uj != POLICY_FREE && a->kind != CAP_BREAKER)
+        return; /* a budget's cap moves each second */
+    if (a->cap_uw == POLICY_FREE)
+        snprintf(text, sizeof(text), "nothing caps the area any more");
+    else
+        snprintf(text, sizeof(text), "the area's cap is %llu W: %.100s",
+                 (unsigned long long)(a->cap_uw / 1000000), a->cap_by);
+    if (!a->parent || cap_before_uw == POLICY_FREE || strcmp(a->cap_by, "the parent's lease") != 0)
+        say(a, "cap", text, NULL);
+}
+
+/* What the policy says of this second; switches and children follow. */
+static void govern(struct area *a, uint64_t now_ns)
+{
+    struct policy_force before = a->force;
+    struct power_range draw = points_power(a->points, now_ns);
+    struct policy_now now = {.wall_ms = wallclock_ms(),
+                             .now_ns = now_ns,
+                             .synced = wallclock_synced(),
+                             .absent_s = site_absent_s(a->site, now_ns),
+                             .total_uj = points_total_uj(a->points),
+                             .known = draw.basis != POWER_UNKNOWN,
+                             .capped_uw = a->cap_uw};
+    uint64_t cap_before_uw = a->cap_uw;
+
+    policy_tick(a->policy, &now, &a->force);
+    combine_caps(a);
+    tell_changes(a, &before, cap_before_uw);
+    if (a->children) {
+        children_cap(a->children, a->cap_uw, a->kind);
+        children_tick(a->children);
+    }
+    if (a->parent)
+        parent_tick(a->parent, a->children ? children_sum(a->children) : 0);
+    site_tick(a->site, a->force.off, now.wall_ms, now_ns);
+}
+
+static void tick_uplink(struct area *a, uint64_t now_ns)
+{
+    struct payload_demand demand = {.draw = points_power(a->points, now_ns)};
+    struct error err;
+
+    if (a->renew && renew_tick(a->renew, uplink_connected(a->uplink), now_ns) &&
+        uplink_renew(a->uplink, &err) < 0)
+        unit_log("%s; the present connection goes on", err.text);
+    if (a->children)
+        children_demand(a->children, &demand.demand, &demand.floor_uw);
+    uplink_tick(a->uplink, a->machine ? NULL : &demand, now_ns);
+}
+
+/* A meter that tells what is happening comes last: of several, tided is told the last one. */
+static void hand_down(struct area *a, bool slow)
+{
+    struct payload_reading reading;
+
+    for (size_t i = 0; i < a->devices; i++) {
+        struct device *d = &a->device[i];
+
+        if (d->config->ops->slow != slow || !handing_take(d, &reading))
+            continue;
+        if (d->config->machine[0])
+            handing_publish(a->local, d, &reading);
+        else
+            machine_reading(a->machine, &reading);
+    }
+}
+
 static int on_tick(sd_event_source *source, uint64_t usec, void *arg)
 {
     struct area *a = arg;
@@ -126,23 +286,21 @@ static int on_tick(sd_event_source *source, uint64_t usec, void *arg)
 
     sd_event_source_set_time_relative(source, TICK_US);
     sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
-    if (a->machine)
+    if (a->machine) {
         machine_tick(a->machine);
-    else
-        points_tick(a->points, now, clock_real_ms());
-    flush(a);
-    if (a->children)
-        children_tick(a->children);
-    if (a->uplink) {
-        struct power_range draw = points_power(a->points, now);
-
-        uplink_tick(a->uplink, a->machine ? NULL : &draw, now);
+    } else {
+        points_tick(a->points, now, wallclock_ms());
+        govern(a, now);
     }
+    hand_down(a, true);
+    hand_down(a, false);
+    flush(a);
+    if (a->uplink)
+        tick_uplink(a, now);
     return 0;
 }
 
-/* ---- the machine's link -----------------------------------------------------------------------
- */
+/* ---- the parent ------------------------------------------------------------------------------ */
 
 static int send_up(void *arg, enum topic_leaf leaf, char *text)
 {
@@ -151,11 +309,88 @@ static int send_up(void *arg, enum topic_leaf leaf, char *text)
     return uplink_send(a->uplink, leaf, text);
 }
 
-static void got_lease(void *arg, const struct mqtt_message *m)
+static void fill_state(void *arg, struct payload_state *ret)
 {
     struct area *a = arg;
 
-    machine_got_lease(a->machine, m);
+    if (a->machine)
+        return;
+    site_state(a->site, clock_now_ns(), ret);
+    ret->policy = a->force.number;
+    ret->cap_uw = a->cap_uw;
+    if (a->force.budget_uj == POLICY_FREE)
+        return;
+    ret->budget_uj = a->force.budget_uj;
+    ret->budget_used_uj = a->force.used_uj;
+}
+
+static void fill_metrics(void *arg, struct metrics_now *ret)
+{
+    struct area *a = arg;
+
+    ret->state.cap_uw = ret->state.budget_uj = ret->state.budget_used_uj = PAYLOAD_UNTOLD;
+    fill_state(a, &ret->state);
+    ret->draw = points_power(a->points, clock_now_ns());
+    ret->total_uj = points_total_uj(a->points);
+    ret->connected = a->uplink && uplink_connected(a->uplink);
+}
+
+static void got_policy(struct area *a, const struct mqtt_message *m)
+{
+    char text[PAYLOAD_TEXT_MAX], unkept[128];
+    struct error err;
+    int r = policy_take(a->policy, m->bytes, m->len, &err);
+
+    if (r < 0) {
+        say(a, "refused", err.text, NULL);
+        return;
+    }
+    if (r == 0)
+        return;
+    govern(a, clock_now_ns());
+    policy_unkept(a->policy, unkept, sizeof(unkept));
+    snprintf(
+        text, sizeof(text), "policy %llu is in force%s%.100s", (unsigned long long)a->force.number,
+        unkept[0] ? "; no unit keeps its rules of classes and priorities, in lines " : "", unkept);
+    say(a, "policy", text, NULL);
+    changed(a);
+}
+
+static void got_command(struct area *a, const struct mqtt_message *m)
+{
+    struct payload_cmd cmd;
+    const char *text;
+    struct error err;
+    size_t len;
+
+    if (m->retained)
+        say(a, "refused", "a command came that the broker keeps: nobody knows how old it is", NULL);
+    else if (policy_open_command(a->policy, m->bytes, m->len, &text, &len) < 0)
+        say(a, "refused", "a command came that the hub did not seal for this unit", NULL);
+    else if (payload_cmd_read(text, len, &cmd, &err) < 0)
+        say(a, "refused", err.text, NULL);
+    else if (strcmp(cmd.unit, a->config->name) != 0)
+        say(a, "refused", "a command for another unit came", NULL);
+    else
+        site_command(a->site, &cmd, wallclock_ms(), clock_now_ns());
+}
+
+static void got_from_parent(void *arg, enum topic_leaf leaf, const struct mqtt_message *m)
+{
+    struct area *a = arg;
+
+    if (leaf == TOPIC_LEASE && a->machine)
+        machine_got_lease(a->machine, m);
+    else if (leaf == TOPIC_READING && a->machine)
+        machine_got_reading(a->machine, m);
+    else if (leaf == TOPIC_LEASE && a->parent)
+        parent_got(a->parent, m);
+    else if (leaf == TOPIC_CERTIFICATE && a->renew)
+        renew_got(a->renew, m);
+    else if (leaf == TOPIC_POLICY && !a->machine)
+        got_policy(a, m);
+    else if (leaf == TOPIC_CMD && !a->machine)
+        got_command(a, m);
 }
 
 /* ---- begin and end --------------------------------------------------------------------------- */
@@ -175,22 +410,60 @@ static int open_outbox(struct area *a, struct error *err)
     return r < 0 ? r : 0;
 }
 
+/* A unit that lends asks for a lease itself; one without children has nothing to keep one with. */
+static int open_uplink(struct area *a, sd_event *event, struct error *err)
+{
+    const struct broker_config *b = &a->config->uplink;
+    const struct uplink_place place = {.name = a->config->name,
+                                       .role = a->config->tided_socket[0] ? "machine" : "unit",
+                                       .host = b->host,
+                                       .port = b->port,
+                                       .ca = b->ca,
+                                       .cert = b->cert,
+                                       .key = b->key};
+    struct uplink_hooks hooks = {
+        .got = got_from_parent, .state = fill_state, .say = log_text, .arg = a};
+    char path[CONFIG_PATH_MAX + 16];
+    int r = 0;
+
+    if (!a->config->uplink.named)
+        return 0;
+    snprintf(path, sizeof(path), "%s/tenure", a->config->state_dir);
+    if (a->config->lease && a->children)
+        r = parent_new(path, send_up, log_text, a, &a->parent, err);
+    if (r == 0 && a->config->uplink.cert[0])
+        r = renew_new(a->config, &(struct renew_hooks){send_up, say, a}, &a->renew, err);
+    hooks.lease = a->machine || a->parent;
+    hooks.readings = a->machine != NULL;
+    hooks.sealed = !a->machine && a->config->seal[0];
+    return r < 0 ? r : uplink_new(event, &place, a->outbox, &hooks, &a->uplink, err);
+}
+
+static int open_machine(struct area *a, sd_event *event, struct error *err)
+{
+    if (!a->config->tided_socket[0])
+        return 0;
+    return machine_new(event, a->config, a->outbox, a->config->uplink.named ? send_up : NULL, a,
+                       &a->machine, err);
+}
+
 static int begin(struct area *a, sd_event *event, struct error *err)
 {
+    const struct site_hooks hooks = {.say = say, .changed = changed, .arg = a};
     int r = open_outbox(a, err);
 
     if (r == 0 && points_new(a->device, a->devices, a->outbox, &a->points) < 0)
         r = error_set(err, -ENOMEM, "no memory for the meters");
+    r = r ? r : policy_new(a->config, &a->policy, err);
     r = r ? r : open_local(a, event, err);
     r = r ? r : open_devices(a, event, err);
+    r = r ? r : site_new(event, a->config, a->local, &hooks, &a->site, err);
     if (r == 0 && a->config->children)
         r = children_new(a->config, a->local, &a->children, err);
-    if (r == 0 && a->config->tided_socket[0] &&
-        machine_new(event, a->config, a->outbox, send_up, a, &a->machine) < 0)
-        r = error_set(err, -ENOMEM, "no memory for the link to tided");
-    if (r == 0 && a->config->uplink.named)
-        r = uplink_new(event, a->config, a->outbox, a->machine ? got_lease : NULL, a, &a->uplink,
-                       err);
+    r = r ? r : open_machine(a, event, err);
+    r = r ? r : open_uplink(a, event, err);
+    if (r == 0 && a->config->metrics)
+        r = metrics_new(event, a->config, fill_metrics, a, &a->metrics, err);
     if (r == 0 && sd_event_add_time_relative(event, &a->tick, CLOCK_MONOTONIC, TICK_US,
                                              TICK_US / 100, on_tick, a) < 0)
         r = error_set(err, -ENOMEM, "cannot make a timer");
@@ -208,6 +481,7 @@ int area_new(sd_event *event, const struct unit_config *config, struct area **re
         return error_set(err, -ENOMEM, "no memory for the meters");
     }
     a->config = config;
+    a->cap_uw = POLICY_FREE;
     a->devices = config->meters;
     for (size_t i = 0; i < a->devices; i++)
         a->device[i] = (struct device){.config = &config->meter[i],
@@ -228,13 +502,18 @@ struct area *area_free(struct area *a)
     if (!a)
         return NULL;
     sd_event_source_disable_unref(a->tick);
+    metrics_free(a->metrics);
     for (size_t i = 0; i < a->devices; i++)
         if (a->device[i].config->ops->close)
             a->device[i].config->ops->close(a->device[i].own);
     children_free(a->children);
+    site_free(a->site);
     mqtt_free(a->local);
     machine_free(a->machine);
     uplink_free(a->uplink);
+    parent_free(a->parent);
+    renew_free(a->renew);
+    policy_free(a->policy);
     points_free(a->points);
     outbox_close(a->outbox);
     free(a->device);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The machines and areas below this one: divides the area's cap by what each would do with the
- * watts, and lends each its part (power/division/lease.h). Each offer is on the disk before it is
- * sent, so that a restart gives nothing away twice. The event loop's thread; area.c calls it.
+ * The machines and areas below this one, to which it lends power (edge/lending.h). The event loop's
+ * thread; area.c calls it.
  */
 #pragma once
 
 #include "base/error.h"
 #include "edge/mqtt.h"
+#include "power/division/demand.h"
 #include "unit/config.h"
 
 struct children;
@@ -22,3 +22,14 @@ struct children *children_free(struct children *c);
 
 void children_got(struct children *c, const struct mqtt_message *m); /* other topics are ignored */
 void children_tick(struct children *c);                              /* once a second */
+
+/*
+ * The cap to divide from now on (as the parent's lease or a window of the policy has it;
+ * UINT64_MAX: none), and what children do when their leases have ended.
+ */
+void children_cap(struct children *c, uint64_t cap_uw, uint32_t kind);
+
+uint64_t children_sum(const struct children *c); /* what all may draw by their leases now */
+
+/* What all would do with watts (no points: nobody told), and the sum of their floors. */
+void children_demand(const struct children *c, struct demand *ret, uint64_t *ret_floor_uw);

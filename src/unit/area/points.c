@@ -126,13 +126,14 @@ static void put(struct points *p, struct point *point, const struct energy_range
 }
 
 /* A meter that was never heard is a gap all the time; others tell theirs. */
-static void collect_gaps(struct points *p, uint64_t second_ns)
+static void collect_gaps(struct points *p, uint64_t second_ns, uint64_t now_ns)
 {
     for (size_t i = 0; i < p->count; i++) {
         struct device *d = &p->device[i];
         uint64_t gap = d->counter.time_ns ? d->gap_ns : second_ns;
 
         d->gap_ns = 0;
+        d->unheard_ns = d->counter.time_ns ? 0 : now_ns;
         p->meter[i].gap_ns = add_sat(p->meter[i].gap_ns, gap);
         if (!p->covering || p->covering == d)
             p->area.gap_ns = add_sat(p->area.gap_ns, gap);
@@ -147,17 +148,35 @@ static void put_meter(struct points *p, size_t i, uint64_t now_ns, uint64_t now_
     put(p, &p->meter[i], &d->total, raw, now_ns, now_ms);
 }
 
+/*
+ * The area's record holds this energy already: after a kill the meter goes on from here, or the
+ * area would count it twice. A counter that was not heard again keeps its time, from which
+ * device.c tells whether what it counted since then can be.
+ */
+static void note_meter(struct points *p, size_t i, uint64_t now_ms)
+{
+    const struct device *d = &p->device[i];
+    struct outbox_record r = {.to_ms = d->by_counter ? now_ms : d->stored_ms,
+                              .total = d->total,
+                              .raw_uj = d->by_counter ? d->counter.raw_uj : d->stored_uj};
+
+    snprintf(r.point, sizeof(r.point), "%s", p->meter[i].name);
+    outbox_note(p->outbox, &r);
+}
+
 void points_tick(struct points *p, uint64_t now_ns, uint64_t now_ms)
 {
     struct energy_range total = area_total(p);
 
-    collect_gaps(p, p->area.from_ns ? now_ns - p->area.from_ns : 0);
+    collect_gaps(p, p->area.from_ns ? now_ns - p->area.from_ns : 0, now_ns);
     put(p, &p->area, &total, 0, now_ns, now_ms);
-    if (p->meters_ns && now_ns - p->meters_ns < METER_MS * NS_PER_MS)
-        return;
-    p->meters_ns = now_ns;
+    if (!p->meters_ns || now_ns - p->meters_ns >= METER_MS * NS_PER_MS) {
+        p->meters_ns = now_ns;
+        for (size_t i = 0; i < p->count; i++)
+            put_meter(p, i, now_ns, now_ms);
+    }
     for (size_t i = 0; i < p->count; i++)
-        put_meter(p, i, now_ns, now_ms);
+        note_meter(p, i, now_ms);
 }
 
 struct power_range points_power(const struct points *p, uint64_t now_ns)
@@ -177,4 +196,9 @@ struct power_range points_power(const struct points *p, uint64_t now_ns)
         sum.basis = POWER_MEASURED;
     }
     return sum;
+}
+
+uint64_t points_total_uj(const struct points *p)
+{
+    return area_total(p).uj;
 }

@@ -22,3 +22,5 @@ void points_tick(struct points *p, uint64_t now_ns, uint64_t now_ms);
 
 /* What the area draws now; POWER_UNKNOWN: nobody knows, or a meter of it is not heard. */
 struct power_range points_power(const struct points *p, uint64_t now_ns);
+
+uint64_t points_total_uj(const struct points *p); /* what the area ever used */

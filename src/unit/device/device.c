@@ -9,8 +9,11 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/muldiv.h"
+#include "base/wallclock.h"
 
+#define LATE_NS        (10 * NS_PER_S) /* two messages of a plug may come at once */
 #define CLOCK_SLACK_MS 60000
+#define QUIET_POLLS    3
 #define QUIET_S        60 /* a plug tells its power so often, if its period is not said */
 
 static void tell(struct device *d, const char *problem)
@@ -52,6 +55,14 @@ static void add(struct device *d, uint64_t uj)
     energy_add(&d->total, &more);
 }
 
+/* Nothing is known of the time up to the first reading. */
+static void heard(struct device *d, uint64_t now_ns)
+{
+    if (d->unheard_ns)
+        d->gap_ns = add_sat(d->gap_ns, sub_sat(now_ns, d->unheard_ns));
+    d->unheard_ns = 0;
+}
+
 /*
  * The meter went on counting while this process was away: its counter tells what was used
  * meanwhile, if it is the same counter still. The wall clock may have been set, so a little more is
@@ -60,7 +71,7 @@ static void add(struct device *d, uint64_t uj)
 static void bridge(struct device *d, uint64_t raw_uj)
 {
     uint64_t most_uw = d->config->most_uw ? d->config->most_uw : POWER_UW_MAX;
-    uint64_t away_ns = (sub_sat(clock_real_ms(), d->stored_ms) + CLOCK_SLACK_MS) * NS_PER_MS;
+    uint64_t away_ns = (sub_sat(wallclock_ms(), d->stored_ms) + CLOCK_SLACK_MS) * NS_PER_MS;
 
     if (d->stored_uj && raw_uj >= d->stored_uj &&
         raw_uj - d->stored_uj <= mul_div(most_uw, away_ns, NS_PER_S))
@@ -72,9 +83,11 @@ void device_energy(struct device *d, uint64_t now_ns, uint64_t raw_uj)
 {
     uint64_t uj, gap = d->counter.gap_ns;
 
+    heard(d, now_ns);
     bridge(d, raw_uj);
     if (!d->by_counter) /* its watts, if it told any first, are not counted twice */
-        d->counter = (struct counter){.most_uw = d->config->most_uw, .gap_ns = gap};
+        d->counter =
+            (struct counter){.most_uw = d->config->most_uw, .late_ns = LATE_NS, .gap_ns = gap};
     d->by_counter = true;
     if (understood(d, counter_read(&d->counter, now_ns, raw_uj, &uj), gap))
         add(d, uj);
@@ -84,7 +97,11 @@ void device_watts(struct device *d, uint64_t now_ns, uint64_t uw)
 {
     uint64_t most = d->config->most_uw ? d->config->most_uw : POWER_UW_MAX;
     uint64_t uj, gap = d->counter.gap_ns;
-    uint64_t quiet = (d->config->period_s ? d->config->period_s : QUIET_S) * NS_PER_S;
+    uint32_t poll_s = d->config->period_s ? d->config->period_s : d->config->ops->poll_s;
+    uint64_t quiet = (d->config->ops->poll_s ? QUIET_POLLS * poll_s
+                      : poll_s               ? poll_s
+                                             : QUIET_S) *
+                     NS_PER_S;
     struct energy_range second;
 
     if (uw > most) {
@@ -92,6 +109,7 @@ void device_watts(struct device *d, uint64_t now_ns, uint64_t uw)
                     (unsigned long long)(uw / 1000000));
         return;
     }
+    heard(d, now_ns);
     second = energy_within(uw, d->config->error_permille, POWER_MEASURED); /* uJ of one second */
     d->power = (struct power_range){second.uj, second.low_uj, second.high_uj, second.basis};
     d->power_ns = now_ns;

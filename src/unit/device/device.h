@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The meters of an area. A kind of meter is one file with a struct device_ops and a row in
- * device.c. Its readings go through one struct counter each, which finds wraps, resets, gaps and
+ * kinds.c. Its readings go through one struct counter each, which finds wraps, resets, gaps and
  * lies. The event loop's thread.
  */
 #pragma once
@@ -23,6 +23,9 @@ struct device;
 struct device_ops {
     const char *kind;
     bool broker; /* it speaks through the area's broker */
+    bool slow;   /* its figure may be a minute old: nothing is steered by it */
+    uint32_t
+        poll_s; /* pause between two looks, if the section names none; 0: it speaks by itself */
     /* What the section lacks, or NULL. */
     const char *(*lacks)(const struct meter_config *c);
     /* Begins to listen or to poll; *ret_own may stay NULL. Returns 0 or -errno. */
@@ -39,17 +42,20 @@ struct device {
     struct counter counter;
     struct energy_range total;     /* since the outbox began; a restart goes on */
     uint64_t stored_uj, stored_ms; /* its own counter and the time of the last record; 0: none */
+    uint64_t unheard_ns;           /* it was not heard up to there; the owner sets it; 0: heard */
     uint64_t gap_ns;               /* of total's time; the owner takes it and sets it to 0 */
     struct power_range power;      /* the newest; POWER_UNKNOWN: none */
     uint64_t power_ns;             /* its time */
     uint64_t last_uw;              /* of a meter without a counter */
+    uint64_t handed_ns;            /* time of the reading that its machine was told last */
     bool by_counter;               /* energy comes from the meter's own counter */
     char problem[96];              /* why nothing comes; empty: all is well */
     void (*trouble)(void *arg, const struct device *d); /* d->problem has changed */
     void *arg;
 };
 
-extern const struct device_ops device_tasmota, device_shelly, device_json, device_modbus;
+extern const struct device_ops device_tasmota, device_shelly, device_json, device_modbus,
+    device_command, device_ipmi, device_redfish;
 
 /* A reading of the meter's own counter, or of its power. Negative ones are refused by its kind. */
 void device_energy(struct device *d, uint64_t now_ns, uint64_t raw_uj);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <string.h>
+#include <strings.h>
 
 #define NAME_MAX_BYTES 64
 #define DEPTH_MAX      8
@@ -95,6 +96,25 @@ int jsonpath_number(const void *text, size_t len, const char *path, uint64_t sca
         else
             *ret = (uint64_t)(value + 0.5);
     }
+    json_decref(j);
+    return r;
+}
+
+int jsonpath_switch(const void *text, size_t len, const char *path, bool *ret)
+{
+    json_t *j = len <= JSONPATH_BYTES_MAX ? json_loadb(text, len, JSON_DECODE_ANY, NULL) : NULL;
+    const json_t *found = j ? find(j, path) : NULL;
+    const char *word = json_string_value(found);
+    int r = !j ? -EINVAL : !found ? -ENOENT : 0;
+
+    if (json_is_boolean(found))
+        *ret = json_is_true(found);
+    else if (json_is_integer(found) && json_integer_value(found) >> 1 == 0)
+        *ret = json_integer_value(found) == 1;
+    else if (word && (strcasecmp(word, "on") == 0 || strcasecmp(word, "off") == 0))
+        *ret = strcasecmp(word, "on") == 0;
+    else if (r == 0)
+        r = -EINVAL;
     json_decref(j);
     return r;
 }

@@ -7,9 +7,11 @@
 
 #include "base/cleanup.h"
 
-static const struct device_ops *const kinds[] = {&device_tasmota, &device_shelly, &device_json,
-                                                 &device_modbus};
-static const char *const names[] = {"tasmota", "shelly", "json", "modbus"};
+static const struct device_ops *const kinds[] = {&device_tasmota, &device_shelly,  &device_json,
+                                                 &device_modbus,  &device_command, &device_ipmi,
+                                                 &device_redfish};
+static const char *const names[] = {"tasmota", "shelly", "json",   "modbus",
+                                    "command", "ipmi",   "redfish"};
 
 const struct device_ops *device_kind(const char *kind)
 {

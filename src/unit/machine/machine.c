@@ -7,15 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/muldiv.h"
+#include "base/wallclock.h"
 #include "edge/payload.h"
 #include "power/cap/caps.h"
 #include "power/division/tenure.h"
 #include "unit/log.h"
+#include "unit/machine/kubernetes.h"
 #include "unit/machine/tided.h"
+#include "unit/machine/users.h"
 
 /*
  * tided ends a lease so much before the parent counts on it: when a breaker's lease ends, jobs need
@@ -23,6 +25,7 @@
  */
 #define SHRINK_MS 2000
 #define POINTS    5
+#define USERS_NS  (60 * NS_PER_S)
 
 static const char *const parts[POINTS] = {"machine", "part:jobs", "part:system", "part:idle",
                                           "part:unattributed"};
@@ -37,6 +40,9 @@ struct total {
 struct machine {
     const struct unit_config *config;
     struct tided *tided;
+    struct kubernetes *kubernetes; /* NULL: no cluster is told */
+    struct users *users;           /* NULL: nobody's energy is told */
+    uint64_t users_ns;             /* when tided was asked for it */
     struct outbox *outbox;
     machine_send send;
     void *arg;
@@ -46,17 +52,9 @@ struct machine {
     bool asking;                /* tided is being told */
     uint64_t asked_ns;
     struct total total[POINTS];
+    uint64_t draw_uw;  /* 0: not known */
     char problem[128]; /* last said */
 };
-
-/* Goes on while the machine sleeps: then a lease has ended. */
-static uint64_t boot_now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_BOOTTIME, &t);
-    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
-}
 
 static void complain(struct machine *m, const char *text)
 {
@@ -80,7 +78,7 @@ static void acknowledge(struct machine *m, bool kept)
 /* tided counts the rest of the lease from when it is told. */
 static void tell_tided(struct machine *m)
 {
-    uint64_t now = boot_now_ns(), left_ms = sub_sat(m->tenure.until_ns, now) / NS_PER_MS;
+    uint64_t now = clock_boot_ns(), left_ms = sub_sat(m->tenure.until_ns, now) / NS_PER_MS;
     struct lease_message rest = m->lease;
 
     if (m->asking || !m->wanted)
@@ -105,7 +103,7 @@ void machine_got_lease(struct machine *m, const struct mqtt_message *message)
         return;
     }
     same = lease.number == m->lease.number && lease.stamp_ns == m->lease.stamp_ns;
-    if (tenure_take(&m->tenure, &lease, boot_now_ns()) < 0)
+    if (tenure_take(&m->tenure, &lease, clock_boot_ns()) < 0)
         return; /* late or overtaken: both are normal */
     if (same && m->kept) {
         acknowledge(m, true); /* the first acknowledgement was lost */
@@ -117,6 +115,12 @@ void machine_got_lease(struct machine *m, const struct mqtt_message *message)
     m->wanted = true;
     m->kept = false;
     tell_tided(m);
+}
+
+static void reading_answered(struct machine *m, int status, const char *body)
+{
+    if (status != 200)
+        complain(m, body);
 }
 
 static void lease_answered(struct machine *m, int status, const char *body)
@@ -132,6 +136,35 @@ static void lease_answered(struct machine *m, int status, const char *body)
     } else if (status != 200) {
         complain(m, body);
     }
+}
+
+/* ---- readings -------------------------------------------------------------------------------- */
+
+void machine_reading(struct machine *m, const struct payload_reading *reading)
+{
+    json_t *j = json_pack("{s:s, s:s, s:b, s:i}", "name", reading->name, "covers", "machine",
+                          "slow", reading->slow, "error_permille", (int)reading->error_permille);
+
+    if (j && reading->has_uw)
+        json_object_set_new(j, "uw", json_integer((json_int_t)reading->uw));
+    if (j && reading->has_uj)
+        json_object_set_new(j, "uj", json_integer((json_int_t)reading->uj));
+    if (j)
+        tided_ask(m->tided, TIDED_READING, json_dumps(j, JSON_COMPACT));
+    json_decref(j);
+}
+
+void machine_got_reading(struct machine *m, const struct mqtt_message *message)
+{
+    struct payload_reading reading;
+    struct error err;
+
+    if (message->retained) /* nobody knows how old it is */
+        return;
+    if (payload_reading_read(message->bytes, message->len, &reading, &err) < 0)
+        unit_log("a message of the parent is ignored: %s", err.text);
+    else
+        machine_reading(m, &reading);
 }
 
 /* ---- what tided tells ------------------------------------------------------------------------ */
@@ -193,7 +226,7 @@ static struct energy_range used(const struct total *t, const struct energy_range
 static void put(struct machine *m, int i, const struct energy_range *now, uint64_t gap_ms)
 {
     struct total *t = &m->total[i];
-    uint64_t ns = clock_now_ns(), ms = clock_real_ms();
+    uint64_t ns = clock_now_ns(), ms = wallclock_ms();
     uint64_t lasted_ms = t->told_ns ? (ns - t->told_ns) / NS_PER_MS : 0;
     uint64_t gap = t->told_ns ? sub_sat(gap_ms, t->told_gap_ms) : 0;
     struct outbox_record r = {.from_ms = sub_sat(ms, lasted_ms), .to_ms = ms, .mono_ns = ns};
@@ -226,6 +259,7 @@ static void power_answered(struct machine *m, int status, const char *body)
         json_decref(j);
         return;
     }
+    m->draw_uw = number(json_object_get(j, "power"), "uw");
     for (int i = 0; i < POINTS; i++) {
         const json_t *part = i ? json_object_get(of, parts[i] + strlen("part:")) : machine;
         struct energy_range e = read_energy(part);
@@ -235,12 +269,45 @@ static void power_answered(struct machine *m, int status, const char *body)
     json_decref(j);
 }
 
+/* Without an answer nobody is told, and what was told ends. */
+static void cap_answered(struct machine *m, int status, const char *body)
+{
+    json_t *j = status == 200 ? json_loads(body, 0, NULL) : NULL;
+    const json_t *whole = json_object_get(j, "whole_mcpu");
+    const char *state = json_string_value(json_object_get(j, "state"));
+
+    if (json_is_integer(whole) && json_integer_value(whole) >= 0)
+        kubernetes_tell(m->kubernetes, &(struct kubernetes_news){json_integer_value(whole),
+                                                                 number(j, "uw"), m->draw_uw});
+    else if (state && strcmp(state, "none") == 0)
+        kubernetes_tell(m->kubernetes, &(struct kubernetes_news){.mcpu = KUBERNETES_NO_CAP});
+    else if (status != 200)
+        complain(m, body);
+    json_decref(j);
+}
+
+static void users_answered(struct machine *m, int status, const char *body)
+{
+    struct error err = {0};
+
+    if (status != 200)
+        complain(m, body);
+    else if (users_take(m->users, body, &err) < 0)
+        complain(m, err.text);
+}
+
 static void answered(void *arg, enum tided_kind kind, int status, const char *body)
 {
     if (kind == TIDED_LEASE)
         lease_answered(arg, status, body);
     else if (kind == TIDED_DEMAND)
         demand_answered(arg, status, body);
+    else if (kind == TIDED_CAP)
+        cap_answered(arg, status, body);
+    else if (kind == TIDED_USERS)
+        users_answered(arg, status, body);
+    else if (kind == TIDED_READING)
+        reading_answered(arg, status, body);
     else
         power_answered(arg, status, body);
 }
@@ -249,10 +316,18 @@ static void answered(void *arg, enum tided_kind kind, int status, const char *bo
 
 void machine_tick(struct machine *m)
 {
-    uint64_t now = boot_now_ns();
+    uint64_t now = clock_boot_ns();
 
     tided_ask(m->tided, TIDED_POWER, NULL);
+    if (m->kubernetes)
+        tided_ask(m->tided, TIDED_CAP, NULL);
+    if (!m->send)
+        return;
     tided_ask(m->tided, TIDED_DEMAND, NULL);
+    if (m->users && (m->users_ns == 0 || now - m->users_ns >= USERS_NS)) {
+        m->users_ns = now;
+        tided_ask(m->tided, TIDED_USERS, NULL);
+    }
     tell_tided(m);
     if (m->asked_ns && now - m->asked_ns < LEASE_ASK_MS * NS_PER_MS)
         return;
@@ -265,7 +340,7 @@ void machine_tick(struct machine *m)
 /* ---- begin and end --------------------------------------------------------------------------- */
 
 int machine_new(sd_event *event, const struct unit_config *config, struct outbox *outbox,
-                machine_send send, void *arg, struct machine **ret)
+                machine_send send, void *arg, struct machine **ret, struct error *err)
 {
     struct machine *m = calloc(1, sizeof(*m));
     struct outbox_record last;
@@ -273,14 +348,14 @@ int machine_new(sd_event *event, const struct unit_config *config, struct outbox
     int r;
 
     if (!m)
-        return -ENOMEM;
+        return error_set(err, -ENOMEM, "no memory for the link to tided");
     m->config = config;
     m->outbox = outbox;
     m->send = send;
     m->arg = arg;
     if (getrandom(&boot, sizeof(boot), 0) != sizeof(boot)) {
         free(m);
-        return -EIO;
+        return error_set(err, -EIO, "no random numbers");
     }
     m->tenure.boot = boot >> 1 | 1;
     for (int i = 0; i < POINTS; i++) {
@@ -289,9 +364,16 @@ int machine_new(sd_event *event, const struct unit_config *config, struct outbox
             m->total[i].stored_uj = last.raw_uj;
         }
     }
-    r = tided_new(event, config->tided_socket, answered, m, &m->tided);
+    if (config->tells_users && users_new(outbox, &m->users) < 0) {
+        machine_free(m);
+        return error_set(err, -ENOMEM, "no memory for users");
+    }
+    r = config->kubernetes.named ? kubernetes_new(event, &config->kubernetes, &m->kubernetes, err)
+                                 : 0;
+    if (r == 0 && tided_new(event, config->tided_socket, answered, m, &m->tided) < 0)
+        r = error_set(err, -ENOMEM, "no memory for the link to tided");
     if (r < 0) {
-        free(m);
+        machine_free(m);
         return r;
     }
     *ret = m;
@@ -300,8 +382,11 @@ int machine_new(sd_event *event, const struct unit_config *config, struct outbox
 
 struct machine *machine_free(struct machine *m)
 {
-    if (m)
-        tided_free(m->tided);
+    if (!m)
+        return NULL;
+    tided_free(m->tided);
+    kubernetes_free(m->kubernetes);
+    users_free(m->users);
     free(m);
     return NULL;
 }

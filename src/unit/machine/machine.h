@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The link of a machine to its area: tells what tided's jobs would do with watts, asks for a lease,
- * gives it to tided and acknowledges it when tided says that it is kept. The event loop's thread;
- * main.c's area calls it.
+ * gives it to tided and acknowledges it when tided says that it is kept; tells a cluster what
+ * tided's cap allows (kubernetes.h). The event loop's thread; area.c calls it.
  */
 #pragma once
 
@@ -12,6 +12,7 @@
 
 #include "edge/mqtt.h"
 #include "edge/outbox.h"
+#include "edge/payload.h"
 #include "edge/topic.h"
 #include "unit/config.h"
 
@@ -20,10 +21,14 @@ struct machine;
 /* Sends one message to the parent; takes @text over. Returns 0 or -errno. */
 typedef int (*machine_send)(void *arg, enum topic_leaf leaf, char *text);
 
-/* Borrows configuration and outbox. Returns 0 or -errno. */
+/* Borrows configuration and outbox. @send may be NULL: without a parent. Returns 0 or -errno. */
 int machine_new(sd_event *event, const struct unit_config *config, struct outbox *outbox,
-                machine_send send, void *arg, struct machine **ret);
+                machine_send send, void *arg, struct machine **ret, struct error *err);
 struct machine *machine_free(struct machine *m);
 
 void machine_got_lease(struct machine *m, const struct mqtt_message *message);
+void machine_got_reading(struct machine *m, const struct mqtt_message *message);
+
+/* What a meter tells of the machine, for tided. */
+void machine_reading(struct machine *m, const struct payload_reading *reading);
 void machine_tick(struct machine *m); /* once a second */

@@ -5,10 +5,12 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -19,9 +21,9 @@
 static const struct {
     const char *method, *path;
 } requests[] = {
-    [TIDED_LEASE] = {"PUT", "/v1/power/lease"},
-    [TIDED_DEMAND] = {"GET", "/v1/power/demand"},
-    [TIDED_POWER] = {"GET", "/v1/power"},
+    [TIDED_LEASE] = {"PUT", "/v1/power/lease"},   [TIDED_READING] = {"POST", "/v1/power/readings"},
+    [TIDED_DEMAND] = {"GET", "/v1/power/demand"}, [TIDED_POWER] = {"GET", "/v1/power"},
+    [TIDED_CAP] = {"GET", "/v1/power/cap"},       [TIDED_USERS] = {"GET", "/v1/energy?by=user"},
 };
 
 struct slot {
@@ -34,7 +36,8 @@ struct tided {
     tided_news news;
     void *arg;
     char *socket;
-    int fd; /* readable: something is answered */
+    char since[32]; /* of TIDED_USERS: from the beginning of this process on */
+    int fd;         /* readable: something is answered */
     sd_event_source *io;
     pthread_t thread;
     bool running;
@@ -78,8 +81,13 @@ static void *serve(void *arg)
     while ((kind = next_request(t, &body)) != TIDED_KIND_MAX) {
         struct error err = {0};
         char *answer = NULL;
-        int status, r = http_request(t->socket, requests[kind].method, requests[kind].path, body,
-                                     PATIENCE_MS, &status, &answer, &err);
+        char path[96];
+        int status, r;
+
+        snprintf(path, sizeof(path), "%s%s", requests[kind].path,
+                 kind == TIDED_USERS ? t->since : "");
+        r = http_request(t->socket, requests[kind].method, path, body, PATIENCE_MS, &status,
+                         &answer, &err);
 
         free(body);
         body = NULL;
@@ -159,6 +167,7 @@ int tided_new(sd_event *event, const char *socket, tided_news news, void *arg, s
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->wake, NULL);
     t->socket = strdup(socket);
+    snprintf(t->since, sizeof(t->since), "&since=%lld", (long long)time(NULL));
     t->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     r = !t->socket ? -ENOMEM : t->fd < 0 ? -errno : 0;
     r = r ? r : sd_event_add_io(event, &t->io, t->fd, EPOLLIN, on_answers, t);

@@ -8,7 +8,15 @@
 #include <systemd/sd-event.h>
 
 /* One request of each kind waits at most: a newer one takes the place of an older one. */
-enum tided_kind { TIDED_LEASE, TIDED_DEMAND, TIDED_POWER, TIDED_KIND_MAX };
+enum tided_kind {
+    TIDED_LEASE,
+    TIDED_READING,
+    TIDED_DEMAND,
+    TIDED_POWER,
+    TIDED_CAP,
+    TIDED_USERS,
+    TIDED_KIND_MAX
+};
 
 /* @status: of HTTP, or -errno without an answer; @body: its text, or the reason. */
 typedef void (*tided_news)(void *arg, enum tided_kind kind, int status, const char *body);
@@ -18,5 +26,5 @@ struct tided;
 int tided_new(sd_event *event, const char *socket, tided_news news, void *arg, struct tided **ret);
 struct tided *tided_free(struct tided *t); /* waits for the answer to a request that is under way */
 
-/* @body: of TIDED_LEASE, taken over (malloc); else NULL. */
+/* @body: of TIDED_LEASE and TIDED_READING, taken over (malloc); else NULL. */
 void tided_ask(struct tided *t, enum tided_kind kind, char *body);

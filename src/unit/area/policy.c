@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit/area/policy.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "base/muldiv.h"
+#include "base/wholefile.h"
+#include "edge/bundle.h"
+#include "edge/sealed.h"
+#include "power/calendar/budget.h"
+#include "power/cap/caps.h"
+#include "unit/area/spend.h"
+#include "unit/log.h"
+
+#define KEY_MAX   4096
+#define STORE_NS  (60 * NS_PER_S)
+#define HOUR_S    3600
+#define SPREAD    4  /* the cheapest hour of a budget gets so much more than the dearest */
+#define DAY_HOURS 25 /* of the longest ordinary day, when the date is not known */
+
+struct policy {
+    const struct unit_config *config;
+    char *key; /* PEM; NULL: no hub is trusted */
+    struct bundle *bundle;
+    char *sealed; /* as it came, while the disk does not have it; else NULL */
+    size_t sealed_len;
+    uint64_t tried_ns;
+    char path[CONFIG_PATH_MAX + 24];
+    struct spend spend;
+};
+
+/* ---- the disk -------------------------------------------------------------------------------- */
+
+static int store(struct policy *p)
+{
+    int r = fault(FAULT_POLICY_STORE);
+
+    if (r == 0)
+        r = wholefile_replace(p->path, p->sealed, p->sealed_len, NULL);
+    failpoint(FAILPOINT_UNIT_POLICY_STORED);
+    return r;
+}
+
+static void store_or_say(struct policy *p, uint64_t now_ns)
+{
+    int r = store(p);
+
+    p->tried_ns = now_ns;
+    if (r < 0) {
+        unit_log("%s cannot be written (%s): policy %" PRIu64
+                 " is in force, and lost with a restart",
+                 p->path, strerror(-r), p->bundle->number);
+        return;
+    }
+    free(p->sealed);
+    p->sealed = NULL;
+}
+
+/* ---- taking one ------------------------------------------------------------------------------ */
+
+static int open_bundle(const struct policy *p, const void *bytes, size_t len, struct bundle **ret,
+                       struct error *err)
+{
+    const char *text;
+    size_t text_len;
+    int r;
+
+    if (!p->key)
+        return error_set(err, -EBADMSG,
+                         "a policy came, and [uplink] seal= names no key of the hub");
+    r = sealed_open(p->key, SEALED_POLICY, p->config->name, bytes, len, &text, &text_len);
+    if (r == -EBADMSG)
+        return error_set(err, r,
+                         "a policy came that the hub did not seal for %s (or the key of [uplink] "
+                         "seal= is another hub's)",
+                         p->config->name);
+    if (r < 0)
+        return error_set(err, r, "a policy came that is not sealed: %s", strerror(-r));
+    return bundle_read(text, text_len, NULL, ret, err);
+}
+
+static void put(struct policy *p, struct bundle *b)
+{
+    bundle_free(p->bundle);
+    p->bundle = b;
+}
+
+int policy_take(struct policy *p, const void *bytes, size_t len, struct error *err)
+{
+    struct bundle *b;
+    char *copy;
+    int r = open_bundle(p, bytes, len, &b, err);
+
+    if (r < 0)
+        return r;
+    if (p->bundle && b->number <= p->bundle->number) {
+        uint64_t number = b->number;
+
+        bundle_free(b);
+        if (number == p->bundle->number)
+            return 0; /* the broker keeps it, and tells it after each connection */
+        return error_set(err, -ESTALE,
+                         "a policy with number %" PRIu64
+                         " came, which is older than number %" PRIu64,
+                         number, p->bundle->number);
+    }
+    copy = malloc(len);
+    if (!copy) {
+        bundle_free(b);
+        return error_set(err, -ENOMEM, "no memory for a policy");
+    }
+    memcpy(copy, bytes, len);
+    free(p->sealed);
+    p->sealed = copy;
+    p->sealed_len = len;
+    put(p, b);
+    store_or_say(p, clock_now_ns());
+    return 1;
+}
+
+int policy_open_command(const struct policy *p, const void *bytes, size_t len,
+                        const char **ret_text, size_t *ret_len)
+{
+    return p->key ? sealed_open(p->key, SEALED_CMD, p->config->name, bytes, len, ret_text, ret_len)
+                  : -EBADMSG;
+}
+
+/* ---- what is in force ------------------------------------------------------------------------ */
+
+static void lower(struct policy_force *f, uint64_t cap_uw, uint32_t kind, const char *why,
+                  unsigned line)
+{
+    if (f->cap_uw == POLICY_FREE || kind < f->kind)
+        f->kind = kind;
+    if (cap_uw >= f->cap_uw)
+        return;
+    f->cap_uw = cap_uw;
+    snprintf(f->why, sizeof(f->why), "%s%.0u of policy %" PRIu64, why, line, f->number);
+}
+
+/* What each hour of the day costs, of money or of carbon. */
+static void weigh(const struct bundle *b, uint32_t shape, struct budget *budget)
+{
+    uint64_t price[BUDGET_HOURS];
+
+    for (int h = 0; h < BUDGET_HOURS; h++) {
+        int64_t at_s = budget->begin_utc_s + h * HOUR_S + HOUR_S / 2;
+        uint64_t value = shape == SHAPE_TARIFF   ? tariff_price(&b->tariff, b->set.zone, at_s)
+                         : shape == SHAPE_CARBON ? bundle_carbon(b, (uint64_t)at_s * 1000)
+                                                 : 0;
+
+        price[h] = value == RULE_UNKNOWN ? 0 : value;
+    }
+    budget_weigh(price, BUDGET_HOURS, SPREAD, budget->weight);
+}
+
+static uint64_t budget_cap(const struct policy *p, const struct rule_view *v,
+                           const struct policy_now *now, const struct policy_force *f)
+{
+    struct budget b = {.day_uj = v->budget_uj,
+                       .used_uj = f->used_uj,
+                       .floor_uw = v->floor_uw,
+                       .begin_utc_s = p->spend.day_s,
+                       .end_utc_s = p->spend.end_s};
+    uint64_t flat = v->budget_uj / (DAY_HOURS * HOUR_S);
+
+    if (!now->synced) /* which hour of which day it is, nobody knows */
+        return flat > v->floor_uw ? flat : v->floor_uw;
+    weigh(p->bundle, v->shape, &b);
+    return budget_cap_uw(&b, (int64_t)(now->wall_ms / 1000));
+}
+
+static bool names(const char *list, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (const char *at = list; (at = strstr(at, name)) != NULL; at += len)
+        if ((at == list || at[-1] == ' ') && (at[len] == ' ' || at[len] == '\0'))
+            return true;
+    return false;
+}
+
+static uint32_t switches_off(const struct policy *p, const struct rule_now *now)
+{
+    const struct rule_set *s = &p->bundle->set;
+    uint32_t off = 0;
+
+    for (uint32_t i = rules_next(s, p->bundle->area, now, RULE_OFF, 0); i != RULE_NONE;
+         i = rules_next(s, p->bundle->area, now, RULE_OFF, i + 1))
+        for (unsigned k = 0; k < p->config->switches; k++)
+            if (names(s->rule[i].off, p->config->relay[k].name))
+                off |= 1u << k;
+    return off;
+}
+
+/* What children fall to without leases: nothing below it can be kept. */
+static uint64_t floors(const struct unit_config *c)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < c->children; i++)
+        sum = add_sat(sum, c->child[i].floor_uw);
+    return sum;
+}
+
+static bool has_breaker(const struct bundle *b)
+{
+    for (uint32_t i = 0; i < b->set.count; i++)
+        if (b->set.rule[i].verb == RULE_CAP && b->set.rule[i].kind == KIND_BREAKER &&
+            area_below(b->area, b->set.rule[i].area))
+            return true;
+    return false;
+}
+
+static void force_rules(struct policy *p, const struct policy_now *now, struct policy_force *f)
+{
+    const struct bundle *b = p->bundle;
+    struct rule_now at = {(int64_t)(now->wall_ms / 1000), now->synced,
+                          bundle_carbon(b, now->wall_ms), 0, now->absent_s};
+    struct rule_view v;
+
+    at.price = tariff_price(&b->tariff, b->set.zone, at.utc_s);
+    if (!now->synced)
+        at.carbon = at.price = RULE_UNKNOWN;
+    rules_view(&b->set, b->area, -1, &at, &v);
+    f->floor_uw = v.floor_uw;
+    f->off = f->ended ? 0 : switches_off(p, &at);
+    if (f->ended) {
+        uint64_t least = floors(p->config);
+
+        if (has_breaker(b))
+            lower(f, v.floor_uw > least ? v.floor_uw : least, CAP_BREAKER, "the end", 0);
+        return;
+    }
+    if (v.cap_by != RULE_NONE)
+        lower(f, v.cap_uw, v.kind, "line ", b->set.rule[v.cap_by].line);
+    if (v.budget_by != RULE_NONE) {
+        f->budget_uj = v.budget_uj;
+        lower(f, budget_cap(p, &v, now, f), CAP_BUDGET, "today's budget in line ",
+              b->set.rule[v.budget_by].line);
+    }
+    if (v.scale_by != RULE_NONE && f->cap_uw != POLICY_FREE) {
+        uint64_t scaled = mul_div(f->cap_uw, v.scale_permille, 1000);
+
+        lower(f, scaled > v.floor_uw ? scaled : v.floor_uw, f->kind, "the scale in line ",
+              b->set.rule[v.scale_by].line);
+    }
+}
+
+void policy_tick(struct policy *p, const struct policy_now *now, struct policy_force *ret)
+{
+    const struct bundle *b = p->bundle;
+    const struct zone *zone = b && b->set.zone_count ? b->set.zone[0] : NULL;
+
+    *ret =
+        (struct policy_force){.cap_uw = POLICY_FREE, .kind = CAP_ADVICE, .budget_uj = POLICY_FREE};
+    spend_tick(&p->spend, zone, (int64_t)(now->wall_ms / 1000), now->total_uj, now->known,
+               now->capped_uw, now->now_ns);
+    ret->used_uj = spend_used_uj(&p->spend);
+    if (!b)
+        return;
+    ret->number = b->number;
+    ret->ended = now->wall_ms >= b->valid_until_ms;
+    force_rules(p, now, ret);
+    if (p->sealed && now->now_ns - p->tried_ns >= STORE_NS)
+        store_or_say(p, now->now_ns);
+}
+
+void policy_unkept(const struct policy *p, char *ret, size_t size)
+{
+    const struct rule_set *s = &p->bundle->set;
+    size_t n = 0;
+
+    ret[0] = '\0';
+    for (uint32_t i = 0; i < s->count && n < size; i++) {
+        const struct power_rule *r = &s->rule[i];
+
+        if (area_below(p->bundle->area, r->area) &&
+            (r->class >= 0 || r->verb == RULE_PRIORITY || r->verb == RULE_MIN))
+            n += (size_t)snprintf(ret + n, size - n, "%s%u", n ? ", " : "", r->line);
+    }
+}
+
+/* ---- begin and end --------------------------------------------------------------------------- */
+
+static int read_key(struct policy *p, struct error *err)
+{
+    const char *path = p->config->seal;
+    struct stat status;
+    uint8_t none[SEAL_BYTES] = {0};
+    size_t len;
+    int r;
+
+    if (!path[0])
+        return 0;
+    r = wholefile_read(path, KEY_MAX, &p->key, &len, &status);
+    if (r < 0)
+        return error_set(err, r, "cannot read the hub's key %s: %s", path, strerror(-r));
+    r = seal_check(p->key, "", 0, none);
+    if (r != -EBADMSG) /* a key that can say no is one */
+        return error_set(err, -EINVAL, "%s is no public key of a hub (Ed25519, PEM)", path);
+    return 0;
+}
+
+static void load(struct policy *p)
+{
+    _cleanup_free_ char *bytes = NULL;
+    struct stat status;
+    struct bundle *b;
+    struct error err;
+    size_t len;
+    int r = wholefile_read(p->path, SEALED_BYTES_MAX, &bytes, &len, &status);
+
+    if (r == -ENOENT || !p->key)
+        return;
+    if (r < 0) {
+        unit_log("%s cannot be read: %s; the hub sends the policy again", p->path, strerror(-r));
+        return;
+    }
+    if (open_bundle(p, bytes, len, &b, &err) < 0) {
+        unit_log("%s is not used: %s", p->path, err.text);
+        return;
+    }
+    put(p, b);
+    unit_log("policy %" PRIu64 " is in force, from the disk", b->number);
+}
+
+int policy_new(const struct unit_config *config, struct policy **ret, struct error *err)
+{
+    struct policy *p = calloc(1, sizeof(*p));
+    int r;
+
+    if (!p)
+        return error_set(err, -ENOMEM, "no memory for a policy");
+    p->config = config;
+    snprintf(p->path, sizeof(p->path), "%s/policy.sealed", config->state_dir);
+    r = read_key(p, err);
+    if (r < 0) {
+        policy_free(p);
+        return r;
+    }
+    load(p);
+    spend_open(&p->spend, config->state_dir);
+    *ret = p;
+    return 0;
+}
+
+struct policy *policy_free(struct policy *p)
+{
+    if (!p)
+        return NULL;
+    bundle_free(p->bundle);
+    free(p->sealed);
+    free(p->key);
+    free(p);
+    return NULL;
+}

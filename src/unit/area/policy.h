@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The organization's power policy in this unit: takes what the hub sealed, keeps it on the disk,
+ * and says what is in force for the area now. After its end the area falls to its floor if a
+ * breaker is among its caps; otherwise it is free. The event loop's thread; area.c calls it.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "unit/config.h"
+
+#define POLICY_FREE UINT64_MAX /* nothing caps; no budget */
+
+struct policy;
+
+/* What is in force. */
+struct policy_force {
+    uint64_t number; /* 0: no policy */
+    bool ended;      /* it is past its end */
+    uint64_t cap_uw; /* or POLICY_FREE */
+    uint32_t kind;   /* enum cap_kind; of the caps in force */
+    uint64_t floor_uw;
+    uint64_t budget_uj, used_uj; /* of today; budget_uj may be POLICY_FREE */
+    uint32_t off;                /* a bit for each switch of the configuration: a rule says off */
+    char why[96];                /* what the cap comes from */
+};
+
+/* The values that the policy's conditions and budget are compared with. */
+struct policy_now {
+    uint64_t wall_ms, now_ns;
+    bool synced;
+    uint64_t absent_s;  /* 0: somebody is there, or nobody knows */
+    uint64_t total_uj;  /* what the area's meters ever counted */
+    bool known;         /* they tell what it draws */
+    uint64_t capped_uw; /* what the area may draw now, by whatever */
+};
+
+/*
+ * Reads the hub's key, and the policy on the disk: one that is damaged or of another key is told in
+ * the log and counts as none. Borrows the configuration. Returns 0, or -errno with the reason.
+ */
+int policy_new(const struct unit_config *config, struct policy **ret, struct error *err);
+struct policy *policy_free(struct policy *p);
+
+/*
+ * A message of the hub. Returns 1: it is in force; 0: it is in force already; -EBADMSG, -EINVAL,
+ * -ESTALE (its number is not larger) with the reason. A disk that cannot keep it is told in the
+ * log and tried again.
+ */
+int policy_take(struct policy *p, const void *bytes, size_t len, struct error *err);
+
+/* Checks a seal of the hub on a command. Returns as sealed_open(). */
+int policy_open_command(const struct policy *p, const void *bytes, size_t len,
+                        const char **ret_text, size_t *ret_len);
+
+void policy_tick(struct policy *p, const struct policy_now *now, struct policy_force *ret);
+
+/* Rules that no unit can keep, for people; "" if there are none. */
+void policy_unkept(const struct policy *p, char *ret, size_t size);
