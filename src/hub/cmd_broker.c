@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cleanup.h"
+#include "base/hold.h"
 #include "hub/command.h"
 #include "hub/trust/broker.h"
 #include "hub/trust/state.h"
@@ -7,17 +8,21 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
+#include <grp.h>
 #include <limits.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #define HOSTS_MAX 8
 #define PORT      8883
+#define HUB_USER  "tide-hub"
 
 static const char usage[] =
-    "Usage: tide-hub broker [--state DIR] [--port N] [--address ADDRESS] --host NAME… [--write]\n"
+    "Usage: tide-hub broker [--state DIR] [--port N] [--address ADDRESS] [--user NAME]\n"
+    "                       --host NAME… [--write]\n"
     "\n"
     "Writes what a mosquitto needs to be the broker of units, and becomes that mosquitto.\n"
     "\n"
@@ -26,22 +31,22 @@ static const char usage[] =
     "  --port N            default 8883\n"
     "  --address ADDRESS   that it listens on; default: every address\n"
     "  --state DIR         default /var/lib/tide-hub\n"
+    "  --user NAME         whom it becomes when root starts it, with all that it writes; default:\n"
+    "                      the owner of DIR, else tide-hub; 'root' has to be said\n"
     "  --write             only writes DIR/broker/mosquitto.conf and what it names\n"
     "\n"
     "Run it again before the broker's certificate ends, which is a year later. 'tide-hub serve'\n"
     "keeps the list of revoked certificates young: without it the broker refuses everybody after\n"
     "30 days.\n";
 
-static const struct option options[] = {{"state", required_argument, NULL, 's'},
-                                        {"port", required_argument, NULL, 'p'},
-                                        {"address", required_argument, NULL, 'a'},
-                                        {"host", required_argument, NULL, 'n'},
-                                        {"write", no_argument, NULL, 'w'},
-                                        {"help", no_argument, NULL, 'h'},
-                                        {0}};
+static const struct option options[] = {
+    {"state", required_argument, NULL, 's'},   {"port", required_argument, NULL, 'p'},
+    {"address", required_argument, NULL, 'a'}, {"host", required_argument, NULL, 'n'},
+    {"user", required_argument, NULL, 'u'},    {"write", no_argument, NULL, 'w'},
+    {"help", no_argument, NULL, 'h'},          {0}};
 
 struct command_line {
-    const char *state, *address, *host[HOSTS_MAX];
+    const char *state, *address, *user, *host[HOSTS_MAX];
     unsigned hosts, port;
     bool write, help;
 };
@@ -62,7 +67,7 @@ static int write_certificates(const struct state *s, const struct command_line *
 
 static int write_texts(const struct state *s, const struct command_line *line, struct error *err)
 {
-    char cert[PATH_MAX], key[PATH_MAX], acl[PATH_MAX];
+    char cert[PATH_MAX], key[PATH_MAX], acl[PATH_MAX], address[280];
     const struct passwd *user = getpwuid(geteuid());
     struct broker_options o = {line->address, line->port, cert,
                                key,           acl,        user ? user->pw_name : NULL};
@@ -75,10 +80,71 @@ static int write_texts(const struct state *s, const struct command_line *line, s
         r = state_path(s, "broker/acl", acl, sizeof(acl), err);
     if (r < 0)
         return r;
+    snprintf(address, sizeof(address), "%.255s:%u\n", line->host[0], line->port);
     text = broker_config(s->authority, &o);
     rules = broker_acl(s->authority);
     r = state_put(s, "broker/acl", rules, err);
+    if (r >= 0)
+        r = state_put(s, STATE_BROKER_ADDRESS, address, err);
     return r < 0 ? r : state_put(s, "broker/mosquitto.conf", text, err);
+}
+
+/* ---- root ---- */
+
+/* The user that a broker becomes when root starts it. */
+static const struct passwd *find_user(const struct command_line *line, const struct stat *status,
+                                      struct error *err)
+{
+    const struct passwd *user;
+
+    if (line->user) {
+        user = getpwnam(line->user);
+        if (!user)
+            error_set(err, -ENOENT, "there is no user '%.40s'", line->user);
+        return user;
+    }
+    user = status->st_uid ? getpwuid(status->st_uid) : getpwnam(HUB_USER);
+    if (!user)
+        error_set(err, -EPERM,
+                  "root shall not be the broker, and there is no user " HUB_USER
+                  ": make it (systemd-sysusers), or name another one by --user");
+    return user;
+}
+
+/*
+ * A broker is what everybody on the network may speak to, so it is not root's: from here on we are
+ * another user, and all that we write is that user's. Does nothing for any other caller.
+ */
+static int leave_root(const struct command_line *line, struct error *err)
+{
+    const struct passwd *user;
+    struct stat status = {0};
+    bool made;
+
+    if (geteuid() != 0)
+        return 0;
+    if (stat(line->state, &status) < 0 && errno != ENOENT)
+        return error_set(err, -errno, "%.160s: %s", line->state, strerror(errno));
+    made = status.st_nlink == 0;
+    user = find_user(line, &status, err);
+    if (!user)
+        return err->code;
+    if (user->pw_uid == 0) {
+        fprintf(stderr, "tide-hub: the broker runs as root, as --user says\n");
+        return 0;
+    }
+    if (made &&
+        (mkdir(line->state, 0700) < 0 || chown(line->state, user->pw_uid, user->pw_gid) < 0))
+        return error_set(err, -errno, "cannot make %.160s: %s", line->state, strerror(errno));
+    if (!made && status.st_uid != user->pw_uid)
+        return error_set(err, -EPERM, "%.120s does not belong to %s: chown -R %s it, or use --user",
+                         line->state, user->pw_name, user->pw_name);
+    if (initgroups(user->pw_name, user->pw_gid) < 0 || setgid(user->pw_gid) < 0 ||
+        setuid(user->pw_uid) < 0)
+        return error_set(err, -errno, "cannot become %s: %s", user->pw_name, strerror(errno));
+    fprintf(stderr, "tide-hub: root started it: the broker and its files are %s's\n",
+            user->pw_name);
+    return 0;
 }
 
 /* Returns only if it fails. The state's lock ends with us. */
@@ -128,6 +194,9 @@ static int take(struct command_line *line, int option)
             return HUB_EXIT_USAGE;
         }
         return 0;
+    case 'u':
+        line->user = optarg;
+        return 0;
     case 'w':
         line->write = true;
         return 0;
@@ -154,12 +223,20 @@ int cmd_broker(int argc, char **argv)
             return r;
     }
     if (optind < argc || line.hosts == 0) {
+        if (optind == argc)
+            fputs("tide-hub: broker: --host is missing\n", stderr);
         fputs(usage, stderr);
         return HUB_EXIT_USAGE;
     }
-    r = state_open(line.state, &s, &err);
+    r = leave_root(&line, &err);
+    if (r >= 0)
+        r = state_open(line.state, &s, &err);
     if (r >= 0) {
-        r = write_certificates(&s, &line, &err);
+        /* A second one would not get the port, and its pid would be the one that is told things. */
+        if (!line.write)
+            r = hold_file(line.state, "broker/running", true, &err);
+        if (r != -EBUSY)
+            r = write_certificates(&s, &line, &err);
         if (r >= 0)
             r = write_texts(&s, &line, &err);
         if (r >= 0 && !line.write)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/clock.h"
 #include "base/moment.h"
+#include "base/wallclock.h"
 #include "hub/command.h"
 #include "hub/store/store.h"
 #include "hub/trust/state.h"
@@ -18,21 +18,21 @@
 #define UJ_PER_KWH    3.6e12
 
 static const char usage[] =
-    "Usage: tide-hub energy [--state DIR]\n"
-    "       tide-hub energy UNIT POINT [--since TIME] [--step TIME] [--state DIR]\n"
+    "Usage: tide-hub energy [--state DIR] [--store WHERE]\n"
+    "       tide-hub energy UNIT POINT [--since TIME] [--step TIME] [--state DIR] [--store WHERE]\n"
     "\n"
     "What the hub has stored: every point of every unit; or one point over time.\n"
     "Energy in kWh, its bounds in brackets, how it is known, and how many seconds are unknown.\n"
     "\n"
     "  --since TIME   1d (ago), 2026-11-23, 08:00; default 1d\n"
     "  --step TIME    default 15min\n"
-    "  --state DIR    default /var/lib/tide-hub\n";
+    "  --state DIR    default /var/lib/tide-hub\n"
+    "  --store WHERE  the file or postgresql:// address of 'tide-hub serve'; default DIR/hub.db\n";
 
-static const struct option options[] = {{"state", required_argument, NULL, 's'},
-                                        {"since", required_argument, NULL, 't'},
-                                        {"step", required_argument, NULL, 'p'},
-                                        {"help", no_argument, NULL, 'h'},
-                                        {0}};
+static const struct option options[] = {
+    {"state", required_argument, NULL, 's'}, {"since", required_argument, NULL, 't'},
+    {"step", required_argument, NULL, 'p'},  {"store", required_argument, NULL, 'w'},
+    {"help", no_argument, NULL, 'h'},        {0}};
 
 /* Unknown energy is told as that, never as 0. */
 static void tell(const struct energy_range *e, uint64_t gap_ms)
@@ -97,21 +97,25 @@ static int complain(const char *name, const char *wanted)
     return HUB_EXIT_USAGE;
 }
 
-static int open_store(const char *dir, struct store **ret, struct error *err)
+/* Does not make a file: there would be nothing in it. */
+static int open_store(const char *dir, const char *where, struct store **ret, struct error *err)
 {
     struct state s = {.dir = dir};
     char path[PATH_MAX];
-    int r = state_path(&s, "hub.db", path, sizeof(path), err);
+    int r = where ? 0 : state_path(&s, "hub.db", path, sizeof(path), err);
 
-    if (r == 0 && access(path, F_OK) < 0)
-        return error_set(err, -errno, "%s: %s", path, strerror(errno));
-    return r ? r : store_open(path, ret, err);
+    if (r < 0)
+        return r;
+    where = where ? where : path;
+    if (!strstr(where, "://") && access(where, F_OK) < 0)
+        return error_set(err, -errno, "%s: %s", where, strerror(errno));
+    return store_open(where, ret, err);
 }
 
 int cmd_energy(int argc, char **argv)
 {
-    const char *dir = STATE_DIR;
-    uint64_t now_ms = clock_real_ms(), since_ms = now_ms - 86400000, step_ms = 900000;
+    const char *dir = STATE_DIR, *where = NULL;
+    uint64_t now_ms = wallclock_ms(), since_ms = now_ms - 86400000, step_ms = 900000;
     struct store *s = NULL;
     struct error err = {0};
     int option, r;
@@ -119,6 +123,8 @@ int cmd_energy(int argc, char **argv)
     while ((option = getopt_long(argc, argv, "", options, NULL)) >= 0) {
         if (option == 's')
             dir = optarg;
+        else if (option == 'w')
+            where = optarg;
         else if (option == 't' && moment_past(optarg, now_ms, &since_ms) < 0)
             return complain("since", "a time as 1d, 2026-11-23 or 08:00");
         else if (option == 'p' && moment_duration(optarg, &step_ms) < 0)
@@ -132,7 +138,7 @@ int cmd_energy(int argc, char **argv)
         fputs(usage, stderr);
         return HUB_EXIT_USAGE;
     }
-    r = open_store(dir, &s, &err);
+    r = open_store(dir, where, &s, &err);
     if (r == 0)
         r = optind == argc
                 ? tell_all(s, &err)

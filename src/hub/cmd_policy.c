@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cleanup.h"
+#include "base/wallclock.h"
 #include "base/wholefile.h"
 #include "hub/command.h"
 #include "hub/compile/amount.h"
@@ -7,12 +8,20 @@
 #include "hub/compile/policy.h"
 #include "hub/compile/when.h"
 #include "hub/compile/yaml.h"
+#include "hub/people/terminal.h"
+#include "hub/tree/in_force.h"
+#include "hub/tree/tree.h"
+#include "hub/trust/state.h"
 
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <unistd.h>
 
 #define POLICY_FILE "/etc/tide/policy.yaml"
 
@@ -20,14 +29,19 @@ static const char usage[] =
     "Usage: tide-hub policy check [FILE]\n"
     "       tide-hub policy diff [OLD] NEW\n"
     "       tide-hub policy explain AREA [--file FILE] [--at TIME] [CONDITION…]\n"
+    "       tide-hub policy apply [FILE] [--state DIR]\n"
+    "       tide-hub policy show [--state DIR]\n"
     "\n"
     "Reads the organization's power policy, see tide-policy-file(5); FILE and OLD are\n"
-    "/etc/tide/policy.yaml unless named. Needs no running hub and changes nothing.\n"
+    "/etc/tide/policy.yaml unless named. Only 'apply' changes anything.\n"
     "\n"
     "  check     says what is wrong, with line and column: contradictions of the coming year, too\n"
     "  diff      what NEW says otherwise: '+' new, '-' gone, '~' another amount; exit status 1\n"
     "  explain   what is in force for an area at a time, and which line says so\n"
+    "  apply     puts FILE in force: the running hub, or the next one, sends it to all units\n"
+    "  show      prints the text that is in force at the hub\n"
     "\n"
+    "  --state DIR      the hub's directory; default /var/lib/tide-hub\n"
     "  --file FILE      instead of /etc/tide/policy.yaml\n"
     "  --at TIME        '18:30' (the next one), '2026-11-23 18:30' on the policy's clock\n"
     "                   ('zone:'), with a Z behind it in UTC; default: now\n"
@@ -37,16 +51,14 @@ static const char usage[] =
     "\n"
     "Exit status: 0, 1 (diff: they differ), 2 (wrong usage), 3 (not readable, or wrong).\n";
 
-static const struct option options[] = {{"file", required_argument, NULL, 'f'},
-                                        {"at", required_argument, NULL, 'a'},
-                                        {"carbon", required_argument, NULL, 'c'},
-                                        {"absent", required_argument, NULL, 'b'},
-                                        {"unsynchronised", no_argument, NULL, 'u'},
-                                        {"help", no_argument, NULL, 'h'},
-                                        {0}};
+static const struct option options[] = {
+    {"state", required_argument, NULL, 's'},  {"file", required_argument, NULL, 'f'},
+    {"at", required_argument, NULL, 'a'},     {"carbon", required_argument, NULL, 'c'},
+    {"absent", required_argument, NULL, 'b'}, {"unsynchronised", no_argument, NULL, 'u'},
+    {"help", no_argument, NULL, 'h'},         {0}};
 
 struct command_line {
-    const char *file, *at;
+    const char *file, *at, *state;
     struct rule_now now;
     bool help;
 };
@@ -70,7 +82,7 @@ static int load(const char *path, struct power_policy *ret)
                 r == -EFBIG ? "more than a MiB: this is no policy" : strerror(-r));
         return HUB_EXIT_FAILED;
     }
-    r = policy_compile(text, len, NULL, time(NULL), ret, &err);
+    r = policy_compile(text, len, NULL, (int64_t)(wallclock_ms() / 1000), ret, &err);
     if (r < 0)
         fprintf(stderr, "%s:%s\n", path, err.text);
     return r < 0 ? HUB_EXIT_FAILED : 0;
@@ -140,6 +152,120 @@ static int explain(int argc, char **argv, struct command_line *line)
     return r;
 }
 
+/* ---- apply ---- */
+
+/* The running hub, or 0. */
+static pid_t hub_pid(const char *dir)
+{
+    _cleanup_free_ char *text = NULL;
+    char path[PATH_MAX], comm[32] = "";
+    struct stat status;
+    size_t len;
+    long pid;
+
+    if ((size_t)snprintf(path, sizeof(path), "%s/" TREE_PID, dir) >= sizeof(path) ||
+        wholefile_read(path, 64, &text, &len, &status) < 0)
+        return 0;
+    pid = strtol(text, NULL, 10);
+    if (pid <= 1 || pid > INT_MAX)
+        return 0;
+    snprintf(path, sizeof(path), "/proc/%ld/comm", pid);
+    {
+        _cleanup_file_ FILE *f = fopen(path, "re");
+
+        if (!f || !fgets(comm, sizeof(comm), f) || strcmp(comm, "tide-hub\n") != 0)
+            return 0;
+    }
+    return (pid_t)pid;
+}
+
+/* Waits until the hub has given the text its number. */
+static int wait_for_number(const char *dir, struct error *err)
+{
+    for (int tenths = 0; tenths < 100; tenths++) {
+        uint64_t number;
+        bool current;
+        int r = in_force_peek(dir, &number, &current, err);
+
+        if (r < 0)
+            return r;
+        if (current) {
+            printf("in force as number %" PRIu64 "; units get it now\n", number);
+            return 0;
+        }
+        usleep(100000);
+    }
+    return error_set(err, -ETIMEDOUT, "the running hub has not taken it yet: see its log");
+}
+
+static int put_in_force(const char *dir, const char *text, size_t len, struct error *err)
+{
+    pid_t pid;
+    struct state state;
+    int r = state_open(dir, &state, err);
+
+    if (r < 0)
+        return r;
+    r = in_force_leave(dir, text, len, err);
+    state_close(&state);
+    if (r < 0)
+        return r;
+    pid = hub_pid(dir);
+    if (!pid) {
+        puts("written; no hub runs here: the next one puts it in force");
+        return 0;
+    }
+    if (kill(pid, SIGHUP) < 0)
+        return error_set(err, -errno, "cannot tell the hub (pid %d): %s", (int)pid,
+                         strerror(errno));
+    return wait_for_number(dir, err);
+}
+
+static int apply(int argc, char **argv, const struct command_line *line)
+{
+    const char *path = argc ? argv[0] : line->file;
+    _cleanup_free_ char *text = NULL;
+    struct power_policy p;
+    struct error err = {0};
+    struct stat st;
+    size_t len;
+    int r;
+
+    if (argc > 1)
+        return complain("too many arguments:", argv[1], "tide-hub policy apply [FILE]");
+    r = load(path, &p);
+    if (r)
+        return r;
+    policy_done(&p);
+    r = wholefile_read(path, YAML_BYTES_MAX, &text, &len, &st);
+    if (r < 0)
+        error_set(&err, r, "%s: %s", path, strerror(-r));
+    else
+        r = put_in_force(line->state, text, len, &err);
+    terminal_audit_in(line->state, "policy.apply", path, &err);
+    if (r < 0)
+        fprintf(stderr, "tide-hub: %s\n", err.text);
+    return r < 0 ? HUB_EXIT_FAILED : 0;
+}
+
+static int show(int argc, char **argv, const struct command_line *line)
+{
+    _cleanup_free_ char *text = NULL;
+    struct error err = {0};
+    int r;
+
+    if (argc)
+        return complain("too many arguments:", argv[0], "tide-hub policy show");
+    r = in_force_text(line->state, &text, &err);
+    if (r < 0) {
+        fprintf(stderr, "tide-hub: %s\n",
+                r == -ENOENT ? "no policy is in force: tide-hub policy apply FILE" : err.text);
+        return HUB_EXIT_FAILED;
+    }
+    fputs(text, stdout);
+    return fflush(stdout) ? HUB_EXIT_FAILED : 0;
+}
+
 static int take(struct command_line *line, int option)
 {
     char with_unit[32];
@@ -147,6 +273,9 @@ static int take(struct command_line *line, int option)
     struct power_rule rule = {0};
 
     switch (option) {
+    case 's':
+        line->state = optarg;
+        return 0;
     case 'f':
         line->file = optarg;
         return 0;
@@ -180,7 +309,9 @@ static int take(struct command_line *line, int option)
 int cmd_policy(int argc, char **argv)
 {
     struct command_line line = {
-        POLICY_FILE, NULL, {time(NULL), true, RULE_UNKNOWN, RULE_UNKNOWN, 0}, false};
+        .file = POLICY_FILE,
+        .state = STATE_DIR,
+        .now = {(int64_t)(wallclock_ms() / 1000), true, RULE_UNKNOWN, RULE_UNKNOWN, 0}};
     const char *verb;
     int option, r;
 
@@ -196,6 +327,10 @@ int cmd_policy(int argc, char **argv)
         return check(argc, argv, &line);
     if (strcmp(verb, "diff") == 0)
         return diff(argc, argv, &line);
+    if (strcmp(verb, "apply") == 0)
+        return apply(argc, argv, &line);
+    if (strcmp(verb, "show") == 0)
+        return show(argc, argv, &line);
     if (strcmp(verb, "explain") == 0)
         return explain(argc, argv, &line);
     fputs(usage, stderr);

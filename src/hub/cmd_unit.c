@@ -2,6 +2,7 @@
 #include "base/cleanup.h"
 #include "base/wholefile.h"
 #include "hub/command.h"
+#include "hub/people/terminal.h"
 #include "hub/trust/state.h"
 
 #include <errno.h>
@@ -37,7 +38,7 @@ static int failed(const struct error *err)
     return HUB_EXIT_FAILED;
 }
 
-static int sign(struct authority *a, const char *name, const char *path)
+static int sign(const struct state *s, const char *name, const char *path)
 {
     _cleanup_free_ char *request = NULL, *cert = NULL;
     struct error err = {0};
@@ -49,7 +50,9 @@ static int sign(struct authority *a, const char *name, const char *path)
         fprintf(stderr, "tide-hub: %s: %s\n", path, strerror(-r));
         return HUB_EXIT_FAILED;
     }
-    if (authority_sign(a, request, name, time(NULL), &cert, &err) < 0)
+    r = authority_sign(s->authority, request, name, time(NULL), &cert, &err);
+    terminal_audit_in(s->dir, "unit.sign", name, &err);
+    if (r < 0)
         return failed(&err);
     fputs(cert, stdout);
     return fflush(stdout) ? HUB_EXIT_FAILED : 0;
@@ -81,6 +84,7 @@ static int change(struct state *s, const char *name, bool revoke)
 
     if (r >= 0)
         r = state_tell_broker(s, &err);
+    terminal_audit_in(s->dir, revoke ? "unit.revoke" : "unit.admit", name, &err);
     return r < 0 ? failed(&err) : 0;
 }
 
@@ -89,7 +93,7 @@ static int run(struct state *s, int argc, char **argv)
     const char *verb = argc ? argv[0] : "";
 
     if (strcmp(verb, "sign") == 0 && argc == 3)
-        return sign(s->authority, argv[1], argv[2]);
+        return sign(s, argv[1], argv[2]);
     if (strcmp(verb, "revoke") == 0 && argc == 2)
         return change(s, argv[1], true);
     if (strcmp(verb, "admit") == 0 && argc == 2)

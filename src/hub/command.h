@@ -9,6 +9,9 @@
 /* `tide-hub policy …`; argv[0] is the command's name. Each returns the exit status. */
 int cmd_policy(int argc, char **argv);
 int cmd_unit(int argc, char **argv);
+int cmd_token(int argc, char **argv);
 int cmd_broker(int argc, char **argv);
 int cmd_serve(int argc, char **argv);
 int cmd_energy(int argc, char **argv);
+int cmd_user(int argc, char **argv);
+int cmd_audit(int argc, char **argv);

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cleanup.h"
+#include "base/failpoint.h"
+#include "base/wallclock.h"
 #include "hub/command.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char usage[] =
@@ -12,27 +15,40 @@ static const char usage[] =
     "are, and stores their energy.\n"
     "\n"
     "  policy check|diff|explain   what the organization's policy says, and whether it can\n"
+    "  token                       a one-time token with which a unit is enrolled\n"
     "  unit sign|revoke|admit|list certificates of units\n"
     "  broker                      a mosquitto that trusts these alone\n"
-    "  serve                       stores what units send\n"
+    "  serve                       stores what units send, and shows it to people\n"
     "  energy                      what is stored\n"
+    "  user add|passwd|role|remove|list|token\n"
+    "                              who may see it, and change something\n"
+    "  audit                       who changed what\n"
     "\n"
     "'tide-hub COMMAND --help' says more; see tide-hub(8) and tide-policy-file(5).\n";
 
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-} commands[] = {{"broker", cmd_broker},
-                {"energy", cmd_energy},
+} commands[] = {{"audit", cmd_audit},   {"broker", cmd_broker}, {"energy", cmd_energy},
                 {"policy", cmd_policy},
 #ifdef HAVE_MOSQUITTO
                 {"serve", cmd_serve},
 #endif
-                {"unit", cmd_unit}};
+                {"token", cmd_token},   {"unit", cmd_unit},     {"user", cmd_user}};
 
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
+    struct error err;
+    int faked = wallclock_begin(&err);
+
+    failpoint_arm();
+    if (faked < 0) {
+        fprintf(stderr, "tide-hub: %s\n", err.text);
+        return EXIT_FAILURE;
+    }
+    if (faked)
+        fputs("tide-hub: TIDE_CLOCK: the time of the day is not the real one\n", stderr);
 
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
         if (strcmp(name, commands[i].name) == 0)

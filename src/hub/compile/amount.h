@@ -9,7 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CURRENCY_MAX    8 /* "EUR" */
+#include "power/calendar/tariff.h"
+
 #define AMOUNT_TEXT_MAX 40
 
 /* Each returns 0 or -EINVAL. Amounts above RULE_AMOUNT_MAX are refused. */

@@ -9,6 +9,11 @@
 static const char *const kinds[] = {"breaker", "budget", "advice"};
 static const char *const shapes[] = {"flat", "by tariff", "by carbon intensity"};
 
+const char *explain_kind(uint32_t kind)
+{
+    return kind < KIND_MAX ? kinds[kind] : "?";
+}
+
 static const char *class_name(const struct power_policy *p, int32_t class)
 {
     for (uint32_t i = 0; i < p->class_count; i++)
@@ -69,77 +74,119 @@ void explain_rule(const struct power_policy *p, uint32_t rule, char ret[RULE_TEX
 
 /* ---- an area at a time ---- */
 
-static void tell_rule(const struct power_policy *p, uint32_t rule, const char *name, FILE *out)
+struct telling {
+    const struct power_policy *policy;
+    const char *area;
+    struct rule_now now;
+    explain_line *each;
+    void *arg;
+};
+
+static void tell_rule(const struct telling *t, uint32_t rule, const char *what)
 {
     char text[RULE_TEXT_MAX];
 
     if (rule == RULE_NONE)
         return;
-    explain_rule(p, rule, text);
-    fprintf(out, "  %-9s line %-4u %s\n", name, p->set.rule[rule].line, text);
+    explain_rule(t->policy, rule, text);
+    t->each(t->arg, what, t->policy->set.rule[rule].line, text);
 }
 
-static void tell_class(const struct power_policy *p, const char *area, int32_t class,
-                       const struct rule_now *now, FILE *out)
+static void tell_class(const struct telling *t, const struct rule_view *all, int32_t class)
 {
-    struct rule_view all, own;
+    struct rule_view own;
 
-    rules_view(&p->set, area, -1, now, &all);
-    rules_view(&p->set, area, class, now, &own);
-    if (own.priority_by != all.priority_by)
-        tell_rule(p, own.priority_by, "priority", out);
-    if (own.min_by != all.min_by)
-        tell_rule(p, own.min_by, "min", out);
-    if (own.scale_by != all.scale_by)
-        tell_rule(p, own.scale_by, "scale", out);
+    rules_view(&t->policy->set, t->area, class, &t->now, &own);
+    if (own.priority_by != all->priority_by)
+        tell_rule(t, own.priority_by, "priority");
+    if (own.min_by != all->min_by)
+        tell_rule(t, own.min_by, "min");
+    if (own.scale_by != all->scale_by)
+        tell_rule(t, own.scale_by, "scale");
 }
 
 /* Rules for the area whose condition needs what nobody told: they are not in force. */
-static void tell_unknown(const struct power_policy *p, const char *area, const struct rule_now *now,
-                         FILE *out)
+static void tell_unknown(const struct telling *t)
 {
-    for (uint32_t i = 0; i < p->set.count; i++) {
-        const struct power_rule *r = &p->set.rule[i];
-        bool unknown = (r->condition == IF_CARBON && now->carbon == RULE_UNKNOWN) ||
-                       (r->condition == IF_PRICE && now->price == RULE_UNKNOWN);
+    for (uint32_t i = 0; i < t->policy->set.count; i++) {
+        const struct power_rule *r = &t->policy->set.rule[i];
+        bool unknown = (r->condition == IF_CARBON && t->now.carbon == RULE_UNKNOWN) ||
+                       (r->condition == IF_PRICE && t->now.price == RULE_UNKNOWN);
 
-        if (unknown && area_below(area, r->area))
-            tell_rule(p, i, "unknown", out);
+        if (unknown && area_below(t->area, r->area))
+            tell_rule(t, i, "unknown");
     }
+}
+
+static void tell_cap(const struct telling *t, const struct rule_view *v)
+{
+    char text[80];
+
+    tell_rule(t, v->cap_by, "cap");
+    if (v->cap_by == RULE_NONE || v->kind == t->policy->set.rule[v->cap_by].kind)
+        return;
+    snprintf(text, sizeof(text), "of kind %s, for another cap above it is", kinds[v->kind]);
+    t->each(t->arg, "note", 0, text);
+}
+
+static void tell_price(const struct telling *t)
+{
+    char text[80];
+
+    if (t->now.price == RULE_UNKNOWN)
+        return;
+    snprintf(text, sizeof(text), "%" PRIu64 ".%03" PRIu64 " %s/kWh", t->now.price / 1000,
+             t->now.price % 1000, t->policy->tariff.currency);
+    t->each(t->arg, "price", 0, text);
+}
+
+int64_t explain_lines(const struct power_policy *p, const char *area, const struct rule_now *now,
+                      explain_line *each, void *arg)
+{
+    struct telling t = {p, area, *now, each, arg};
+    struct rule_view v;
+
+    if (t.now.price == RULE_UNKNOWN)
+        t.now.price = policy_price(p, t.now.utc_s);
+    rules_view(&p->set, area, -1, &t.now, &v);
+    tell_cap(&t, &v);
+    tell_rule(&t, v.floor_by, "floor");
+    tell_rule(&t, v.budget_by, "budget");
+    tell_rule(&t, v.priority_by, "priority");
+    tell_rule(&t, v.min_by, "min");
+    tell_rule(&t, v.scale_by, "scale");
+    for (uint32_t i = 0; i < p->class_count; i++)
+        tell_class(&t, &v, p->classes[i].number);
+    for (uint32_t i = 0; (i = rules_next(&p->set, area, &t.now, RULE_OFF, i)) != RULE_NONE; i++)
+        tell_rule(&t, i, "off");
+    if (v.cap_by == RULE_NONE)
+        each(arg, "cap", 0, "no cap is in force");
+    tell_unknown(&t);
+    tell_price(&t);
+    return v.next_utc_s;
+}
+
+static void print_line(void *arg, const char *what, uint32_t line, const char *text)
+{
+    if (line)
+        fprintf(arg, "  %-9s line %-4u %s\n", what, line, text);
+    else if (strcmp(what, "price") == 0)
+        fprintf(arg, "  price     %s\n", text);
+    else
+        fprintf(arg, "%s%s\n", strcmp(what, "note") == 0 ? "            " : "  ", text);
 }
 
 void explain_area(const struct power_policy *p, const char *area, const struct zone *zone,
                   const struct rule_now *now, FILE *out)
 {
-    struct rule_now known = *now;
-    struct rule_view v;
     char at[ZONES_TIME_MAX];
+    int64_t next;
 
-    if (known.price == RULE_UNKNOWN)
-        known.price = policy_price(p, known.utc_s);
-    rules_view(&p->set, area, -1, &known, &v);
-    zones_text(zone, known.utc_s, at);
+    zones_text(zone, now->utc_s, at);
     fprintf(out, "%s on %s %s\n", area, at, zone ? zone->name : "UTC");
-    tell_rule(p, v.cap_by, "cap", out);
-    if (v.cap_by != RULE_NONE && v.kind != p->set.rule[v.cap_by].kind)
-        fprintf(out, "            of kind %s, for another cap above it is\n", kinds[v.kind]);
-    tell_rule(p, v.floor_by, "floor", out);
-    tell_rule(p, v.budget_by, "budget", out);
-    tell_rule(p, v.priority_by, "priority", out);
-    tell_rule(p, v.min_by, "min", out);
-    tell_rule(p, v.scale_by, "scale", out);
-    for (uint32_t i = 0; i < p->class_count; i++)
-        tell_class(p, area, p->classes[i].number, &known, out);
-    for (uint32_t i = 0; (i = rules_next(&p->set, area, &known, RULE_OFF, i)) != RULE_NONE; i++)
-        tell_rule(p, i, "off", out);
-    if (v.cap_by == RULE_NONE)
-        fprintf(out, "  no cap is in force\n");
-    tell_unknown(p, area, &known, out);
-    if (known.price != RULE_UNKNOWN)
-        fprintf(out, "  price     %" PRIu64 ".%03" PRIu64 " %s/kWh\n", known.price / 1000,
-                known.price % 1000, p->tariff.currency);
-    if (v.next_utc_s != INT64_MAX) {
-        zones_text(zone, v.next_utc_s, at);
+    next = explain_lines(p, area, now, print_line, out);
+    if (next != INT64_MAX) {
+        zones_text(zone, next, at);
         fprintf(out, "  a window opens or closes next on %s\n", at);
     }
 }
@@ -174,11 +221,46 @@ static uint32_t find_same(const struct power_policy *in, const struct power_poli
     return RULE_NONE;
 }
 
+static void area_text(const struct policy_area *a, char *ret, size_t size)
+{
+    snprintf(ret, size, "area %s%s%s%s%s%s", a->area, *a->unit ? ": unit " : "", a->unit,
+             *a->name ? ", \"" : "", a->name, *a->name ? "\"" : "");
+}
+
+static uint32_t diff_areas(const struct power_policy *before, const struct power_policy *after,
+                           FILE *out)
+{
+    char text[RULE_TEXT_MAX], was[RULE_TEXT_MAX];
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < before->area_count; i++)
+        if (!policy_area(after, before->areas[i].area)) {
+            area_text(&before->areas[i], text, sizeof(text));
+            fprintf(out, "- %s\n", text);
+            n++;
+        }
+    for (uint32_t i = 0; i < after->area_count; i++) {
+        const struct policy_area *old = policy_area(before, after->areas[i].area);
+
+        area_text(&after->areas[i], text, sizeof(text));
+        if (old)
+            area_text(old, was, sizeof(was));
+        if (old && strcmp(text, was) == 0)
+            continue;
+        if (old)
+            fprintf(out, "~ %s; was: %s\n", text, was);
+        else
+            fprintf(out, "+ %s\n", text);
+        n++;
+    }
+    return n;
+}
+
 uint32_t explain_diff(const struct power_policy *before, const struct power_policy *after,
                       FILE *out)
 {
     char text[RULE_TEXT_MAX], what[128];
-    uint32_t n = 0;
+    uint32_t n = diff_areas(before, after, out);
 
     for (uint32_t i = 0; i < before->set.count; i++)
         if (find_same(after, before, i) == RULE_NONE) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a compiled policy says, as text: each rule, what is in force for an area at a time and
- * which line says so, and what differs between two policies. Any thread; writes to a stream. Used
- * by cmd_policy.c.
+ * which line says so, and what differs between two policies. Any thread. Used by cmd_policy.c
+ * and src/hub/serve.
  */
 #pragma once
 
@@ -15,8 +15,20 @@
 /* "unlp/lab3: cap 800 W (breaker), Mon-Fri 18:00-23:00 America/Argentina/Buenos_Aires" */
 void explain_rule(const struct power_policy *p, uint32_t rule, char ret[RULE_TEXT_MAX]);
 
+/* "breaker", "budget" or "advice". */
+const char *explain_kind(uint32_t kind);
+
 /*
- * What is in force. @zone: on whose clock times are written (NULL: UTC). Prices come from the
+ * What is in force, line by line: @what is "cap", "floor", "budget", "priority", "min", "scale",
+ * "off", "unknown", "price", or "note" for a remark about the line before; @line that of the policy
+ * which says so, 0 for none. Returns when a window opens or closes next (INT64_MAX: none does).
+ */
+typedef void explain_line(void *arg, const char *what, uint32_t line, const char *text);
+int64_t explain_lines(const struct power_policy *p, const char *area, const struct rule_now *now,
+                      explain_line *each, void *arg);
+
+/*
+ * The same as text. @zone: on whose clock times are written (NULL: UTC). Prices come from the
  * policy's tariff where @now has none.
  */
 void explain_area(const struct power_policy *p, const char *area, const struct zone *zone,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hub/compile/fault.h"
 
+#include "edge/zones.h"
 #include "hub/compile/amount.h"
-#include "hub/compile/zones.h"
 
 #include <errno.h>
 #include <stdio.h>

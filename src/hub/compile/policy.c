@@ -2,6 +2,7 @@
 #include "hub/compile/policy.h"
 
 #include "base/cleanup.h"
+#include "base/moment.h"
 #include "base/suggest.h"
 #include "hub/compile/amount.h"
 #include "hub/compile/fault.h"
@@ -230,6 +231,145 @@ static int take_tariff(struct compiler *c, uint32_t node)
     return r;
 }
 
+/* ---- areas ---- */
+
+/* For people, on pages and terminals. */
+static int take_area_name(struct compiler *c, uint32_t node, struct policy_area *a)
+{
+    const char *name = text_of(c, node);
+
+    if (node == YAML_NONE)
+        return 0;
+    if (!name || !*name || strlen(name) >= sizeof(a->name))
+        return wrong(c, node, "an area's name has 1 to %zu bytes", sizeof(a->name) - 1);
+    for (const char *b = name; *b; b++)
+        if ((unsigned char)*b < ' ' || *b == 0x7f)
+            return wrong(c, node, "a control character in an area's name");
+    strcpy(a->name, name);
+    return 0;
+}
+
+static int check_path(struct compiler *c, uint32_t node)
+{
+    const char *area = text_of(c, node);
+
+    if (!area || strlen(area) >= AREA_PATH_MAX || !area_valid(area))
+        return wrong(c, node,
+                     "an area is a path as %s/lab3, of small letters, digits, '.', '_', '-'",
+                     c->policy->org);
+    if (!area_below(area, c->policy->org))
+        return wrong(c, node, "'%s' does not lie in the organization: its areas begin with '%s'",
+                     area, c->policy->org);
+    return 0;
+}
+
+static int take_area_entry(struct compiler *c, uint32_t item)
+{
+    struct power_policy *p = c->policy;
+    struct policy_area *a = &p->areas[p->area_count];
+    uint32_t area, unit, name;
+    const struct key keys[] = {{"area", &area}, {"unit", &unit}, {"name", &name}};
+    int r = want(c, item, YAMLDOC_MAP, "- {area: unlp/lab3, unit: lab3, name: Laboratory 3}");
+
+    if (r >= 0)
+        r = take_keys(c, item, keys, ARRAY_LEN(keys));
+    if (r >= 0 && area == YAML_NONE)
+        r = wrong(c, item, "'area' is missing, as in '{area: %s/lab3, unit: lab3}'", p->org);
+    if (r >= 0)
+        r = check_path(c, area);
+    if (r < 0)
+        return r;
+    if (unit == YAML_NONE && name == YAML_NONE)
+        return wrong(c, item, "an area has a 'unit', a 'name' or both");
+    if (unit != YAML_NONE && (!text_of(c, unit) || !edge_name_valid(text_of(c, unit))))
+        return wrong(c, unit,
+                     "'%.70s' is no name of a unit: use 1 to 63 of a-z, 0-9 and '-' between them",
+                     text_of(c, unit) ? text_of(c, unit) : kind_name(c, unit));
+    strcpy(a->area, text_of(c, area));
+    strcpy(a->unit, unit == YAML_NONE ? "" : text_of(c, unit));
+    a->line = c->doc.node[item].line;
+    a->column = c->doc.node[item].column;
+    p->area_count++;
+    return take_area_name(c, name, a);
+}
+
+static int by_line(const struct policy_area *x, const struct policy_area *y)
+{
+    if (x->line != y->line)
+        return x->line < y->line ? -1 : 1;
+    return x->column < y->column ? -1 : x->column > y->column;
+}
+
+static int by_area(const void *a, const void *b)
+{
+    const struct policy_area *x = a, *y = b;
+    int order = strcmp(x->area, y->area);
+
+    return order ? order : by_line(x, y);
+}
+
+static int by_unit(const void *a, const void *b)
+{
+    const struct policy_area *x = a, *y = b;
+    int order = strcmp(x->unit, y->unit);
+
+    return order ? order : by_line(x, y);
+}
+
+/* The entries are sorted by unit, then by area, and stay so. */
+static int check_twice(struct compiler *c)
+{
+    struct power_policy *p = c->policy;
+    struct policy_area *a = p->areas;
+
+    qsort(a, p->area_count, sizeof(*a), by_unit);
+    for (uint32_t i = 1; i < p->area_count; i++)
+        if (*a[i].unit && strcmp(a[i].unit, a[i - 1].unit) == 0)
+            return error_set(c->err, -EINVAL, "%u:%u: unit %s stands in %s already (line %u)",
+                             a[i].line, a[i].column, a[i].unit, a[i - 1].area, a[i - 1].line);
+    qsort(a, p->area_count, sizeof(*a), by_area);
+    for (uint32_t i = 1; i < p->area_count; i++)
+        if (strcmp(a[i].area, a[i - 1].area) == 0)
+            return error_set(c->err, -EINVAL, "%u:%u: area %s has an entry already (line %u)",
+                             a[i].line, a[i].column, a[i].area, a[i - 1].line);
+    return 0;
+}
+
+static int take_areas(struct compiler *c, uint32_t node)
+{
+    uint32_t count;
+    int r;
+
+    if (node == YAML_NONE)
+        return 0;
+    r = want(c, node, YAMLDOC_LIST, "areas: [{area: unlp/lab3, unit: lab3}]");
+    count = c->doc.node[node].count;
+    if (r < 0 || count == 0)
+        return r;
+    if (count > POLICY_AREAS_MAX)
+        return wrong(c, node, "more than %d areas", POLICY_AREAS_MAX);
+    c->policy->areas = calloc(count, sizeof(*c->policy->areas));
+    if (!c->policy->areas)
+        return error_set(c->err, -ENOMEM, "out of memory");
+    for (uint32_t i = c->doc.node[node].first; r >= 0 && i != YAML_NONE; i = c->doc.node[i].next)
+        r = take_area_entry(c, i);
+    return r < 0 ? r : check_twice(c);
+}
+
+static int take_valid(struct compiler *c, uint32_t node)
+{
+    uint64_t ms;
+
+    c->policy->valid_s = POLICY_VALID_S;
+    if (node == YAML_NONE)
+        return 0;
+    if (!text_of(c, node) || moment_duration(text_of(c, node), &ms) < 0 ||
+        ms < POLICY_VALID_MIN_S * UINT64_C(1000) || ms > POLICY_VALID_MAX_S * UINT64_C(1000))
+        return wrong(c, node, "'valid' is a time from 2d to 90d, as 7d");
+    c->policy->valid_s = (int64_t)(ms / 1000);
+    return 0;
+}
+
 /* ---- rules ---- */
 
 static int add_rule(struct compiler *c, const struct power_rule *base, uint32_t node, uint32_t verb,
@@ -333,13 +473,8 @@ static int take_area(struct compiler *c, const struct item *i, struct power_rule
         strcpy(base->area, c->policy->org);
         return 0;
     }
-    if (!area || strlen(area) >= AREA_PATH_MAX || !area_valid(area))
-        return wrong(c, node,
-                     "an area is a path as %s/lab3, of small letters, digits, '.', '_', '-'",
-                     c->policy->org);
-    if (!area_below(area, c->policy->org))
-        return wrong(c, node, "'%s' does not lie in the organization: its areas begin with '%s'",
-                     area, c->policy->org);
+    if (check_path(c, node) < 0)
+        return -EINVAL;
     strcpy(base->area, area);
     return 0;
 }
@@ -454,9 +589,10 @@ static int take_rules(struct compiler *c, uint32_t node)
 
 static int take_document(struct compiler *c)
 {
-    uint32_t version, org, zone, classes, tariff, rules;
-    const struct key keys[] = {{"version", &version}, {"org", &org},       {"zone", &zone},
-                               {"classes", &classes}, {"tariff", &tariff}, {"rules", &rules}};
+    uint32_t version, org, zone, valid, areas, classes, tariff, rules;
+    const struct key keys[] = {{"version", &version}, {"org", &org},     {"zone", &zone},
+                               {"valid", &valid},     {"areas", &areas}, {"classes", &classes},
+                               {"tariff", &tariff},   {"rules", &rules}};
     int r = want(c, c->doc.root, YAMLDOC_MAP, "version: 1");
 
     if (r >= 0)
@@ -469,6 +605,10 @@ static int take_document(struct compiler *c)
     r = take_org(c, org);
     if (r >= 0)
         r = take_zone(c, zone);
+    if (r >= 0)
+        r = take_valid(c, valid);
+    if (r >= 0)
+        r = take_areas(c, areas);
     if (r >= 0)
         r = take_classes(c, classes);
     if (r >= 0)
@@ -502,6 +642,7 @@ int policy_compile(const char *text, size_t len, const char *zoneinfo, int64_t n
     yamldoc_done(&c.doc);
     if (r < 0) {
         free(c.rule);
+        free(p.areas);
         zones_done(&p.zones);
         return r;
     }
@@ -513,6 +654,7 @@ int policy_compile(const char *text, size_t len, const char *zoneinfo, int64_t n
 void policy_done(struct power_policy *p)
 {
     free((void *)p->set.rule);
+    free(p->areas);
     zones_done(&p->zones);
     *p = (struct power_policy){0};
 }
@@ -525,14 +667,31 @@ int32_t policy_class_number(const struct power_policy *p, const char *name)
     return -1;
 }
 
+const struct policy_area *policy_area(const struct power_policy *p, const char *area)
+{
+    for (uint32_t low = 0, high = p->area_count; low < high;) {
+        uint32_t mid = low + (high - low) / 2;
+        int order = strcmp(p->areas[mid].area, area);
+
+        if (order == 0)
+            return &p->areas[mid];
+        if (order < 0)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return NULL;
+}
+
+const struct policy_area *policy_unit(const struct power_policy *p, const char *unit)
+{
+    for (uint32_t i = 0; i < p->area_count; i++)
+        if (*p->areas[i].unit && strcmp(p->areas[i].unit, unit) == 0)
+            return &p->areas[i];
+    return NULL;
+}
+
 uint64_t policy_price(const struct power_policy *p, int64_t utc_s)
 {
-    const struct policy_tariff *t = &p->tariff;
-
-    if (!*t->currency)
-        return RULE_UNKNOWN;
-    for (uint32_t i = 0; i < t->count; i++)
-        if (window_open(&t->window[i].window, p->zones.zone[t->window[i].window.zone], utc_s))
-            return t->window[i].milli;
-    return t->milli;
+    return tariff_price(&p->tariff, p->set.zone, utc_s);
 }

@@ -2,37 +2,34 @@
 /*
  * Compiles the power policy of an organization: YAML text -> rules, checked for contradictions
  * over the year to come. The file's format: tide-policy-file(5). Any thread, no state. Used by
- * cmd_policy.c.
+ * cmd_policy.c, src/hub/tree and src/hub/serve.
  */
 #pragma once
 
 #include "base/error.h"
+#include "edge/bundle.h"
+#include "edge/topic.h"
+#include "edge/zones.h"
 #include "hub/compile/amount.h"
-#include "hub/compile/zones.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
 #define POLICY_ORG_MAX      64
-#define POLICY_CLASSES_MAX  64
-#define POLICY_TARIFFS_MAX  32
+#define POLICY_AREAS_MAX    16384
+#define POLICY_NAME_MAX     96   /* bytes of an area's name for people, with the NUL */
 #define POLICY_CLASS_MAX    1000 /* the largest number of a class, as in tide-set(1) */
 #define POLICY_PRIORITY_MAX 1000
+#define POLICY_VALID_S      (7 * 86400) /* unless the file says it */
+#define POLICY_VALID_MIN_S  (2 * 86400) /* it is made anew each day */
+#define POLICY_VALID_MAX_S  (90 * 86400)
 
-struct policy_class {
-    char name[32];
-    int32_t number;
-};
-
-/* The price of a kWh: of the first window that is open, else of every other time. */
-struct policy_tariff {
-    char currency[CURRENCY_MAX]; /* "": none */
-    uint64_t milli;              /* thousandths per kWh outside of all windows */
-    struct {
-        struct window window;
-        uint64_t milli;
-    } window[POLICY_TARIFFS_MAX];
-    uint32_t count;
+/* Where a unit stands, and what people call the area. */
+struct policy_area {
+    char area[AREA_PATH_MAX];
+    char unit[EDGE_NAME_MAX];   /* "": the area has none, it only has a name */
+    char name[POLICY_NAME_MAX]; /* "": none */
+    uint32_t line, column;      /* of the source */
 };
 
 struct power_policy {
@@ -43,6 +40,9 @@ struct power_policy {
     struct policy_class classes[POLICY_CLASSES_MAX];
     uint32_t class_count;
     struct policy_tariff tariff;
+    struct policy_area *areas; /* by rising path */
+    uint32_t area_count;
+    int64_t valid_s; /* how long a unit obeys it without news of the hub */
 };
 
 /*
@@ -55,6 +55,10 @@ void policy_done(struct power_policy *p);
 
 /* The number of the class of that name; -1: there is none. */
 int32_t policy_class_number(const struct power_policy *p, const char *name);
+
+/* The entry of that area or of that unit; NULL: there is none. */
+const struct policy_area *policy_area(const struct power_policy *p, const char *area);
+const struct policy_area *policy_unit(const struct power_policy *p, const char *unit);
 
 /* The price of a kWh in thousandths at that time; RULE_UNKNOWN without a tariff. */
 uint64_t policy_price(const struct power_policy *p, int64_t utc_s);

@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "hub/compile/zones.h"
+#include "edge/zones.h"
 
 #define WHEN_TEXT_MAX 128
 

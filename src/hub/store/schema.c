@@ -3,18 +3,55 @@
 
 #include "base/cleanup.h"
 
+#include <assert.h>
+
 /*
- * point: the newest total of each point of each unit. sample: its energy in the stretch that ends
- * at to_ms, in the row of the step (1, 60 or 900 s) that it was summed up to.
+ * point: the newest total of each point of each unit, and from when to when it was heard. sample:
+ * its energy in the stretch that ends at to_ms, in the row of the step (1, 60 or 900 s) that it was
+ * summed up to.
+ *
+ * ID, NUMBER, TEXT: what SQLite and PostgreSQL call these types. ORDERED: rows lie by their key.
  */
+#define STEP_1(ID, NUMBER, TEXT, ORDERED)                                                          \
+    "CREATE TABLE point (id " ID " PRIMARY KEY, unit " TEXT " NOT NULL, name " TEXT " NOT NULL,"   \
+    " boot " NUMBER " NOT NULL, seq " NUMBER " NOT NULL, uj " NUMBER " NOT NULL, low " NUMBER      \
+    " NOT NULL, high " NUMBER " NOT NULL, UNIQUE (unit, name));"                                   \
+    "CREATE TABLE sample (step " NUMBER " NOT NULL, point " NUMBER " NOT NULL, to_ms " NUMBER      \
+    " NOT NULL, from_ms " NUMBER " NOT NULL, uj " NUMBER " NOT NULL, low " NUMBER                  \
+    " NOT NULL, high " NUMBER " NOT NULL, basis " NUMBER " NOT NULL, gap " NUMBER                  \
+    " NOT NULL, PRIMARY KEY (step, point, to_ms))" ORDERED ";"                                     \
+    "CREATE INDEX sample_by_time ON sample (step, to_ms);"
+
+/*
+ * day: the sums of each point in each day, from its first millisecond to the next day's, whatever
+ * its samples were summed up to. Whatever sums these up again (store_days()) begins with a store
+ * that has samples and no zone yet.
+ */
+#define STEP_2(NUMBER, TEXT, ORDERED)                                                              \
+    "ALTER TABLE point ADD COLUMN first_ms " NUMBER " NOT NULL DEFAULT 0;"                         \
+    "ALTER TABLE point ADD COLUMN last_ms " NUMBER " NOT NULL DEFAULT 0;"                          \
+    "UPDATE point SET first_ms = coalesce((SELECT min(from_ms) FROM sample WHERE point ="          \
+    " point.id), 0), last_ms = coalesce((SELECT max(to_ms) FROM sample WHERE point = point.id),"   \
+    " 0);"                                                                                         \
+    "CREATE TABLE day (point " NUMBER " NOT NULL, begin_ms " NUMBER " NOT NULL, uj " NUMBER        \
+    " NOT NULL, low " NUMBER " NOT NULL, high " NUMBER " NOT NULL, basis " NUMBER                  \
+    " NOT NULL, gap " NUMBER " NOT NULL, PRIMARY KEY (point, begin_ms))" ORDERED ";"               \
+    "CREATE INDEX day_by_time ON day (begin_ms);"                                                  \
+    "CREATE TABLE note (name " TEXT " PRIMARY KEY, value " TEXT " NOT NULL)" ORDERED ";"
+
+#define ROWID " WITHOUT ROWID"
+
 const char *const store_steps[] = {
-    "CREATE TABLE point (id INTEGER PRIMARY KEY, unit TEXT NOT NULL, name TEXT NOT NULL,"
-    " boot INTEGER NOT NULL, seq INTEGER NOT NULL, uj INTEGER NOT NULL, low INTEGER NOT NULL,"
-    " high INTEGER NOT NULL, UNIQUE (unit, name));"
-    "CREATE TABLE sample (step INTEGER NOT NULL, point INTEGER NOT NULL, to_ms INTEGER NOT NULL,"
-    " from_ms INTEGER NOT NULL, uj INTEGER NOT NULL, low INTEGER NOT NULL, high INTEGER NOT NULL,"
-    " basis INTEGER NOT NULL, gap INTEGER NOT NULL, PRIMARY KEY (step, point, to_ms))"
-    " WITHOUT ROWID;"
-    "CREATE INDEX sample_by_time ON sample (step, to_ms);",
+    STEP_1("INTEGER", "INTEGER", "TEXT", ROWID),
+    STEP_2("INTEGER", "TEXT", ROWID),
 };
 const unsigned store_version = ARRAY_LEN(store_steps);
+
+#define SERIAL   "BIGINT GENERATED ALWAYS AS IDENTITY"
+#define BYTEWISE "TEXT COLLATE \"C\"" /* as SQLite orders texts */
+
+const char *const store_steps_postgres[] = {
+    STEP_1(SERIAL, "BIGINT", BYTEWISE, ""),
+    STEP_2("BIGINT", BYTEWISE, ""),
+};
+static_assert(ARRAY_LEN(store_steps) == ARRAY_LEN(store_steps_postgres), "one version for both");

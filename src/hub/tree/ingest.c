@@ -2,6 +2,7 @@
 #include "hub/tree/ingest.h"
 
 #include "base/cleanup.h"
+#include "base/failpoint.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,7 +10,8 @@
 #include <string.h>
 
 struct message {
-    char unit[EDGE_NAME_MAX];
+    struct unit *unit;
+    bool early; /* one before it is missing */
     struct payload_energy energy;
 };
 
@@ -65,104 +67,97 @@ bool ingest_waits(const struct ingest *i)
 
 /* ---- messages ---- */
 
-static void unreadable(struct ingest *i, const char *unit, const char *what, const struct error *e)
+static void unreadable(struct ingest *i, const char *unit, const struct error *e)
 {
     char text[ERROR_TEXT_MAX + 64];
 
     i->counts.unreadable++;
-    snprintf(text, sizeof(text), "its %s cannot be read: %s", what, e->text);
+    snprintf(text, sizeof(text), "its energy cannot be read: %s", e->text);
     i->options.say(i->options.arg, unit, text);
 }
 
-static void take_state(struct ingest *i, const char *unit, const void *bytes, size_t len)
-{
-    struct payload_state state;
-    struct error e = {0};
-    char text[ERROR_TEXT_MAX];
-
-    if (payload_state_read(bytes, len, &state, &e) < 0) {
-        unreadable(i, unit, "state", &e);
-        return;
-    }
-    if (state.online)
-        snprintf(text, sizeof(text), "connected (%s %s)%s", state.role, state.version,
-                 state.synced ? "" : "; its clock is not synchronised");
-    else
-        snprintf(text, sizeof(text), "lost");
-    i->options.say(i->options.arg, unit, text);
-}
-
-static int take_energy(struct ingest *i, const char *unit, const void *bytes, size_t len,
-                       struct error *err)
+int ingest_energy(struct ingest *i, struct unit *u, const void *bytes, size_t len,
+                  struct error *err)
 {
     struct message *m = &i->message[i->messages];
     struct error e = {0};
 
+    i->counts.messages++;
     if (payload_energy_read(bytes, len, &m->energy, &e) < 0) {
-        unreadable(i, unit, "energy", &e);
+        unreadable(i, u->name, &e);
         return 0;
     }
     if (m->energy.count == 0)
         return 0;
-    strcpy(m->unit, unit);
+    m->unit = u;
     if (++i->messages < INGEST_MESSAGES_MAX)
         return 0;
     return ingest_flush(i, err);
 }
 
-int ingest_message(struct ingest *i, const char *topic, const void *bytes, size_t len,
-                   struct error *err)
-{
-    char unit[EDGE_NAME_MAX];
-    enum topic_leaf leaf;
-
-    if (len == 0 || topic_read(topic, unit, &leaf) < 0)
-        return 0;
-    i->counts.messages++;
-    if (leaf == TOPIC_ENERGY)
-        return take_energy(i, unit, bytes, len, err);
-    if (leaf == TOPIC_STATE)
-        take_state(i, unit, bytes, len);
-    return 0;
-}
-
 /* ---- the store ---- */
 
-static int store_message(struct ingest *i, const struct message *m, struct ingest_counts *counts,
+/* Whether all records before those of the message are stored. */
+static bool follows(const struct unit *u, const struct payload_energy *e)
+{
+    return e->after == 0 || (u->stored_boot == e->record[0].boot && e->after <= u->stored_seq);
+}
+
+static int store_message(struct ingest *i, struct message *m, struct ingest_counts *counts,
                          struct error *err)
 {
+    const struct outbox_record *last = &m->energy.record[m->energy.count - 1];
     struct store_put put;
     char text[128];
-    int r = store_put(i->options.store, m->unit, m->energy.record, m->energy.count, &put, err);
+    int r;
 
+    m->early = !follows(m->unit, &m->energy);
+    if (m->early) {
+        counts->early++;
+        return 0;
+    }
+    r = store_put(i->options.store, m->unit->name, m->energy.record, m->energy.count, &put, err);
     if (r < 0)
         return r;
+    if (m->unit->stored_boot != last->boot || m->unit->stored_seq < last->seq) {
+        m->unit->stored_boot = last->boot;
+        m->unit->stored_seq = last->seq;
+    }
     counts->stored += put.stored;
     counts->known += put.known;
     counts->refused += put.refused;
     if (put.refused) {
         snprintf(text, sizeof(text), "%" PRIu32 " of its records cannot be: they are not stored",
                  put.refused);
-        i->options.say(i->options.arg, m->unit, text);
+        i->options.say(i->options.arg, m->unit->name, text);
     }
     return 0;
+}
+
+static struct receipt *receipt_of(struct ingest *i, const char *unit, uint64_t boot)
+{
+    for (size_t k = i->receipts; k-- > 0;)
+        if (strcmp(i->receipt[k].unit, unit) == 0 && i->receipt[k].upto.boot == boot)
+            return &i->receipt[k];
+    return NULL;
 }
 
 /* One receipt says of all earlier ones of the same boot that they are stored. */
 static void owe(struct ingest *i, const struct message *m)
 {
     const struct outbox_record *last = &m->energy.record[m->energy.count - 1];
-    struct receipt r = {.upto = {last->boot, last->seq}};
+    struct receipt *r = receipt_of(i, m->unit->name, last->boot);
 
-    strcpy(r.unit, m->unit);
-    for (size_t k = i->receipts; k-- > 0;)
-        if (strcmp(i->receipt[k].unit, r.unit) == 0 && i->receipt[k].upto.boot == r.upto.boot) {
-            if (r.upto.seq > i->receipt[k].upto.seq)
-                i->receipt[k].upto.seq = r.upto.seq;
-            return;
-        }
-    if (i->receipts < INGEST_RECEIPTS_MAX)
-        i->receipt[i->receipts++] = r;
+    if (m->early && (m->unit->asked_again || r))
+        return;
+    m->unit->asked_again = m->early;
+    if (!r && i->receipts < INGEST_RECEIPTS_MAX) {
+        r = &i->receipt[i->receipts++];
+        *r = (struct receipt){.upto = {last->boot, 0}};
+        strcpy(r->unit, m->unit->name);
+    }
+    if (r && !m->early && last->seq > r->upto.seq)
+        r->upto.seq = last->seq;
 }
 
 int ingest_flush(struct ingest *i, struct error *err)
@@ -174,14 +169,20 @@ int ingest_flush(struct ingest *i, struct error *err)
     i->messages = 0;
     if (n == 0)
         return 0;
-    for (size_t k = 0; r == 0 && k < n; k++)
+    for (size_t k = 0; r == 0 && k < n; k++) {
         r = store_message(i, &i->message[k], &counts, err);
+        failpoint(FAILPOINT_ENERGY_PUT);
+    }
     if (r == 0)
         r = store_commit(i->options.store, err);
     else
         store_commit(i->options.store, NULL); /* what it holds has no receipt, and does no harm */
-    if (r < 0)
+    if (r < 0) {
+        for (size_t k = 0; k < n; k++)
+            i->message[k].unit->stored_boot = 0;
         return r;
+    }
+    failpoint(FAILPOINT_ENERGY_STORED);
     i->counts = counts;
     for (size_t k = 0; k < n; k++)
         owe(i, &i->message[k]);
@@ -198,6 +199,7 @@ void ingest_receipts(struct ingest *i)
 
         if (!text || i->options.receipt(i->options.arg, i->receipt[sent].unit, text) < 0)
             break;
+        failpoint(FAILPOINT_ENERGY_TOLD);
     }
     memmove(i->receipt, i->receipt + sent, (i->receipts - sent) * sizeof(*i->receipt));
     i->receipts -= sent;

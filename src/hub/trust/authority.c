@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/wholefile.h"
 #include "edge/topic.h"
+#include "host/trust/seal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,7 +15,6 @@
 
 #define TEXT_MAX    (1 << 20)
 #define RECORDS_MAX (AUTHORITY_UNITS_MAX * 128) /* bytes of the file `units` */
-#define REFRESH_S   (IDENTITY_LIST_DAYS * 86400 / 3)
 #define ADMITTED    "-" /* in place of a serial number: the name is good again */
 
 enum file { CA_CERT, CA_KEY, SEAL_KEY, SEAL_PUBLIC, UNITS, LIST, FILES };
@@ -25,9 +25,8 @@ struct authority {
     char *path[FILES];
     struct identity_pem ca;
     char *seal_key, *seal_public;
-    struct authority_unit *unit;
+    struct authority_unit *unit, *newest; /* newest: of authority_newest() */
     size_t count;
-    int64_t listed_s; /* when the list of revoked certificates was made */
 };
 
 bool authority_name_good(const char *name)
@@ -165,8 +164,6 @@ static int save_list(struct authority *a, int64_t now_s, struct error *err)
     r = identity_list_revoked(&a->ca, revoked, n, (uint64_t)now_s, now_s, &list, err);
     if (r >= 0)
         r = put(a, LIST, list, 0644, err);
-    if (r >= 0)
-        a->listed_s = now_s;
     return r;
 }
 
@@ -216,6 +213,7 @@ struct authority *authority_free(struct authority *a)
     free(a->seal_key);
     free(a->seal_public);
     free(a->unit);
+    free(a->newest);
     free(a);
     return NULL;
 }
@@ -228,6 +226,11 @@ const char *authority_ca(const struct authority *a)
 const char *authority_seal_public(const struct authority *a)
 {
     return a->seal_public;
+}
+
+const char *authority_seal_key(const struct authority *a)
+{
+    return a->seal_key;
 }
 
 const char *authority_ca_path(const struct authority *a)
@@ -246,7 +249,66 @@ size_t authority_units(const struct authority *a, const struct authority_unit **
     return a->count;
 }
 
+/* Sorts by name, the oldest first. */
+static int by_name(const void *a, const void *b)
+{
+    const struct authority_unit *x = *(const struct authority_unit *const *)a;
+    const struct authority_unit *y = *(const struct authority_unit *const *)b;
+    int order = strcmp(x->name, y->name);
+
+    return order ? order : x < y ? -1 : x > y;
+}
+
+size_t authority_newest(struct authority *a, const struct authority_unit **ret)
+{
+    _cleanup_free_ const struct authority_unit **at = calloc(a->count + 1, sizeof(*at));
+    size_t n = 0;
+
+    free(a->newest);
+    a->newest = calloc(a->count + 1, sizeof(*a->newest));
+    *ret = a->newest;
+    if (!at || !a->newest)
+        return 0;
+    for (size_t i = 0; i < a->count; i++)
+        at[i] = &a->unit[i];
+    qsort(at, a->count, sizeof(const struct authority_unit *), by_name);
+    for (size_t i = 0; i < a->count; i++)
+        if (i + 1 == a->count || strcmp(at[i]->name, at[i + 1]->name) != 0)
+            a->newest[n++] = *at[i];
+    return n;
+}
+
 /* ---- certificates ---- */
+
+static int compare_name(const void *name, const void *unit)
+{
+    return strcmp(name, ((const struct authority_unit *)unit)->name);
+}
+
+/*
+ * Makes room: certificates that ended and have a younger one of their name beside them. What was
+ * revoked and would be good still stays.
+ */
+static void drop_ended(struct authority *a, int64_t now_s)
+{
+    _cleanup_free_ struct authority_unit *kept = calloc(a->count + 1, sizeof(*kept));
+    const struct authority_unit *newest;
+    size_t n = 0, others = authority_newest(a, &newest);
+
+    if (!kept || (others == 0 && a->count))
+        return;
+    for (size_t i = 0; i < a->count; i++) {
+        const struct authority_unit *u = &a->unit[i];
+        bool ended = u->time_s + (IDENTITY_CLIENT_DAYS + 1) * INT64_C(86400) < now_s;
+        const struct authority_unit *k =
+            ended ? bsearch(u->name, newest, others, sizeof(*newest), compare_name) : NULL;
+
+        if (!ended || (k && k->time_s == u->time_s && strcmp(k->serial, u->serial) == 0))
+            kept[n++] = *u;
+    }
+    memcpy(a->unit, kept, n * sizeof(*kept));
+    a->count = n;
+}
 
 /* The last record of a name decides: a revocation, or what came after it. */
 bool authority_revoked(const struct authority *a, const char *name)
@@ -260,9 +322,12 @@ bool authority_revoked(const struct authority *a, const char *name)
 static int add(struct authority *a, const char *name, const char *serial, int64_t now_s,
                struct error *err)
 {
-    struct authority_unit *u = &a->unit[a->count];
+    struct authority_unit *u;
     int r;
 
+    if (a->count == AUTHORITY_UNITS_MAX)
+        drop_ended(a, now_s);
+    u = &a->unit[a->count];
     if (a->count == AUTHORITY_UNITS_MAX)
         return error_set(err, -ENOSPC, "%d certificates are on record: remove ended ones from %s",
                          AUTHORITY_UNITS_MAX, a->path[UNITS]);
@@ -290,13 +355,28 @@ int authority_sign(struct authority *a, const char *request, const char *name, i
     if (strcmp(name, AUTHORITY_HUB) == 0)
         return error_set(err, -EINVAL, "%s is the hub's own name: choose another", name);
     if (authority_revoked(a, name))
-        return error_set(err, -EKEYREVOKED, "unit %s was revoked: add it again first", name);
+        return error_set(
+            err, -EKEYREVOKED,
+            "unit %.70s was revoked: 'tide-hub unit admit %.70s' allows the name again", name,
+            name);
     r = identity_sign_request(&a->ca, request, name, now_s, &cert, serial, err);
     if (r >= 0)
         r = add(a, name, serial, now_s, err); /* on record before anybody has it */
     if (r >= 0)
         *ret_cert = TAKE_PTR(cert);
     return r;
+}
+
+int authority_renew(struct authority *a, const char *request, const char *name, int64_t now_s,
+                    char **ret_cert, struct error *err)
+{
+    unsigned recent = 0;
+
+    for (size_t i = a->count; i-- > 0;)
+        recent += a->unit[i].time_s > now_s - 86400 && strcmp(a->unit[i].name, name) == 0;
+    if (recent >= AUTHORITY_RENEWED_MAX)
+        return error_set(err, -EAGAIN, "it had %u certificates within a day", recent);
+    return authority_sign(a, request, name, now_s, ret_cert, err);
 }
 
 int authority_hub(struct authority *a, int64_t now_s, struct identity_pem *ret, struct error *err)
@@ -350,15 +430,4 @@ int authority_revoke(struct authority *a, const char *name, int64_t now_s, struc
 int authority_admit(struct authority *a, const char *name, int64_t now_s, struct error *err)
 {
     return authority_revoked(a, name) ? add(a, name, ADMITTED, now_s, err) : 0;
-}
-
-int authority_refresh(struct authority *a, int64_t now_s, struct error *err)
-{
-    return now_s - a->listed_s < REFRESH_S ? 0 : save_list(a, now_s, err);
-}
-
-int authority_seal(const struct authority *a, const void *bytes, size_t len,
-                   uint8_t ret[SEAL_BYTES])
-{
-    return seal_sign(a->seal_key, bytes, len, ret);
 }

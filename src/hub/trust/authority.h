@@ -6,7 +6,8 @@
  *     ca.crt, ca.key       signs certificates of units and of the hub's servers (ECDSA, 10 years)
  *     seal.key, seal.pub   signs policies and commands (Ed25519)
  *     units                every certificate signed: "NAME SERIAL signed|revoked TIME" a line
- *     revoked.crl          the list of revoked certificates, which brokers and servers read
+ *     revoked.crl          the list of revoked certificates, which brokers and servers read; it
+ * ends after IDENTITY_LIST_DAYS and is made again at each opening
  *
  * Every file is replaced as a whole, so a crash leaves the old or the new one. Event loop's thread.
  */
@@ -14,14 +15,14 @@
 
 #include "base/error.h"
 #include "host/trust/identity.h"
-#include "host/trust/seal.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define AUTHORITY_UNITS_MAX 65536      /* certificates on record */
-#define AUTHORITY_HUB       "tide-hub" /* the hub's own name as a client: no unit may have it */
+#define AUTHORITY_UNITS_MAX   65536      /* certificates on record */
+#define AUTHORITY_RENEWED_MAX 8          /* certificates that a unit may have signed in a day */
+#define AUTHORITY_HUB         "tide-hub" /* the hub's own name as a client: no unit may have it */
 
 struct authority;
 
@@ -33,6 +34,7 @@ struct authority *authority_free(struct authority *a); /* takes NULL, returns NU
 /* PEM texts and paths, borrowed. */
 const char *authority_ca(const struct authority *a);
 const char *authority_seal_public(const struct authority *a);
+const char *authority_seal_key(const struct authority *a); /* private: for sealed_make() alone */
 const char *authority_ca_path(const struct authority *a);
 const char *authority_list_path(const struct authority *a); /* revoked.crl */
 
@@ -46,6 +48,13 @@ bool authority_name_good(const char *name);
  */
 int authority_sign(struct authority *a, const char *request, const char *name, int64_t now_s,
                    char **ret_cert, struct error *err);
+
+/*
+ * The same for a unit that asks by itself: -EAGAIN after AUTHORITY_RENEWED_MAX of a day, so that
+ * one that asks without end does not fill the records of all.
+ */
+int authority_renew(struct authority *a, const char *request, const char *name, int64_t now_s,
+                    char **ret_cert, struct error *err);
 
 /* The hub's own key and certificate as a client, for IDENTITY_CLIENT_DAYS. */
 int authority_hub(struct authority *a, int64_t now_s, struct identity_pem *ret, struct error *err);
@@ -65,16 +74,15 @@ int authority_admit(struct authority *a, const char *name, int64_t now_s, struct
 
 bool authority_revoked(const struct authority *a, const char *name);
 
-/* The list of revoked certificates ends after IDENTITY_LIST_DAYS: makes it again in good time. */
-int authority_refresh(struct authority *a, int64_t now_s, struct error *err);
-
-/* Signs what is sent to units: policies, commands. Returns 0 or -errno. */
-int authority_seal(const struct authority *a, const void *bytes, size_t len,
-                   uint8_t ret[SEAL_BYTES]);
-
 struct authority_unit {
     char name[IDENTITY_NAME_MAX], serial[IDENTITY_SERIAL_MAX];
     bool revoked;
     int64_t time_s; /* when it was signed or revoked */
 };
 size_t authority_units(const struct authority *a, const struct authority_unit **ret);
+
+/*
+ * The newest record of each name, by name; borrowed until the
+ * next change. Returns their number, 0 also without memory.
+ */
+size_t authority_newest(struct authority *a, const struct authority_unit **ret);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hub/trust/broker.h"
 
+#include "edge/topic.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,13 +49,14 @@ char *broker_config(const struct authority *a, const struct broker_options *o)
 
 /*
  * A revoked unit is denied by name, too: its connection outlives the new list of revoked
- * certificates, which mosquitto looks at when somebody connects.
+ * certificates, which mosquitto looks at when somebody connects. A unit writes the topics that are,
+ * no others: the broker keeps a retained message of each, and nothing else bounds how many.
  */
 char *broker_acl(const struct authority *a)
 {
     const struct authority_unit *unit;
     size_t n = authority_units(a, &unit), len;
-    char *text = NULL;
+    char *text = NULL, topic[TOPIC_MAX];
     FILE *f = open_memstream(&text, &len);
 
     if (!f)
@@ -71,8 +74,9 @@ char *broker_acl(const struct authority *a)
         if (last)
             fprintf(f, "user %s\ntopic deny #\n", unit[i].name);
     }
-    fprintf(f, "pattern write tide/1/%%u/up/#\n"
-               "pattern read tide/1/%%u/down/#\n");
+    for (enum topic_leaf leaf = 0; leaf < TOPIC_LEASE; leaf++)
+        fprintf(f, "pattern write %s\n", topic_make("%u", leaf, topic));
+    fprintf(f, "pattern read tide/1/%%u/down/#\n");
     if (fclose(f) == 0)
         return text;
     free(text);

@@ -2,7 +2,7 @@
 /*
  * What a mosquitto has to be told so that units can trust it: TLS 1.3 with certificates of our
  * authority in both directions, and who may say and hear what. Texts of two files; any thread, no
- * state. Used by cmd_broker.c.
+ * state. Used by cmd_broker.c and state.c.
  *
  * A client's name is its certificate's, and its client id is its name: nobody can take another's
  * place. A unit NAME writes below tide/1/NAME/up and reads below tide/1/NAME/down, nothing else.

@@ -49,7 +49,11 @@ static int make_dirs(const struct state *s, char *path, size_t size, struct erro
         if (r < 0)
             return r;
         if (mkdir(i ? path : s->dir, 0700) < 0 && errno != EEXIST)
-            return error_set(err, -errno, "cannot make %s: %s", path, strerror(errno));
+            return error_set(err, -errno,
+                             i ? "cannot make %s: %s"
+                               : "cannot make %s: %s: let root make it, as install -d -m 700 -o "
+                                 "tide-hub, and run this as that user",
+                             i ? path : s->dir, strerror(errno));
         if (i == 0 && (r = check_owner(s, err)) < 0)
             return r;
     }

@@ -3,18 +3,23 @@
  * The hub's directory on disk (mode 0700), one program at a time:
  *
  *     lock            held while a command changes something
+ *     running         held by tide-hub serve; broker/running by the broker (base/hold.h)
  *     trust/          the authority (authority.h)
  *     broker/         what the broker reads: mosquitto.conf, acl, broker.crt, broker.key, pid
  *     hub.crt, .key   the hub's own certificate as a client of the broker
+ *     tokens          hashes of tokens for enrolment (tokens.h)
  *
- * Used by cmd_unit.c and cmd_broker.c.
+ * Beside these lie files of other rooms: policy.yaml (tree/in_force.h), leases, people.db, hub.db.
+ *
+ * Used by the commands of tide-hub, src/hub/trust, src/hub/tree and src/hub/serve.
  */
 #pragma once
 
 #include "base/error.h"
 #include "hub/trust/authority.h"
 
-#define STATE_DIR "/var/lib/tide-hub"
+#define STATE_DIR            "/var/lib/tide-hub"
+#define STATE_BROKER_ADDRESS "broker/address" /* "HOST:PORT", as units reach it */
 
 struct state {
     const char *dir; /* borrowed */

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * News of the tree that go to the streams of events: states and switches at once, power once a
+ * second for each area that it changed in. Event loop's thread; private to this room, used by web.c
+ * and by handlers that change something.
+ */
+#pragma once
+
+#include "hub/serve/stream.h"
+#include "hub/serve/web.h"
+
+struct events;
+
+/* Both borrowed. Returns 0 or -errno. */
+int events_new(const struct web_options *hub, struct streams *streams, struct events **ret);
+struct events *events_free(struct events *e); /* takes NULL, returns NULL */
+
+void events_changed(struct events *e, const struct unit *u, enum tree_what what,
+                    const struct payload_event *event);
+void events_ordered(struct events *e, const struct tree_order *order);
+void events_ruled(struct events *e, const struct in_force *policy);

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The paths of areas: how they are, what they used, what is in force, their switches. */
+#include "hub/serve/call.h"
+
+#include "base/moment.h"
+#include "base/wallclock.h"
+#include "hub/compile/explain.h"
+#include "hub/serve/area_view.h"
+#include "hub/serve/cost.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* The area that was asked for; NULL: answered. Whatever comes, area_view_done(). */
+static const struct shown_area *find_area(struct call *c, struct shown_areas *ret)
+{
+    const struct shown_area *area;
+
+    *ret = (struct shown_areas){0};
+    if (area_view_make(c->hub, ret) < 0) {
+        call_fail(c, HTTP_FAILED, "", "out of memory");
+        return NULL;
+    }
+    area = area_view_find(ret, c->area);
+    if (!area)
+        call_fail(c, HTTP_NOT_FOUND, "GET /v1/areas lists them.", "there is no area %.100s",
+                  c->area);
+    return area;
+}
+
+void route_areas(struct call *c)
+{
+    struct shown_areas areas;
+    json_t *list;
+
+    if (area_view_make(c->hub, &areas) < 0) {
+        call_fail(c, HTTP_FAILED, "", "out of memory");
+        return;
+    }
+    area_view_with_price(&areas);
+    list = json_array();
+    for (uint32_t i = 0; i < areas.count; i++)
+        json_array_append_new(list, area_view_json(c->hub, &areas, &areas.area[i]));
+    call_answer(c, HTTP_OK,
+                json_pack("{s:o,s:o,s:I,s:o,s:o}", "org",
+                          call_text_or_null(areas.policy ? areas.policy->rules.org : NULL), "zone",
+                          call_text_or_null(areas.policy ? areas.policy->rules.zone : NULL),
+                          "now_ms", (json_int_t)wallclock_ms(), "currency",
+                          call_text_or_null(cost_currency(areas.policy)), "areas", list));
+    area_view_done(&areas);
+}
+
+/* ---- what is in force ---- */
+
+static void add_line(void *arg, const char *what, uint32_t line, const char *text)
+{
+    json_array_append_new(arg, json_pack("{s:s,s:o,s:s}", "what", what, "line",
+                                         line ? json_integer(line) : json_null(), "text", text));
+}
+
+void route_explain(struct call *c)
+{
+    int64_t at_ms = (int64_t)wallclock_ms(), next_s;
+    const struct shown_area *area;
+    struct shown_areas areas;
+    struct rule_now now;
+    json_t *lines;
+
+    area = find_area(c, &areas);
+    if (area && !areas.policy) {
+        call_fail(c, HTTP_CONFLICT, "PUT /v1/policy sets one.", "no policy is in force");
+    } else if (area && call_query_whole(c, "at", 0, INT64_C(1) << 45, &at_ms)) {
+        lines = json_array();
+        now = area_view_now(c->hub, area, at_ms / 1000);
+        next_s = explain_lines(&areas.policy->rules, area->path, &now, add_line, lines);
+        call_answer(
+            c, HTTP_OK,
+            json_pack("{s:s,s:I,s:o,s:o,s:o}", "area", area->path, "at_ms", (json_int_t)at_ms,
+                      "zone", call_text_or_null(areas.policy->rules.zone), "lines", lines,
+                      "next_ms", next_s == INT64_MAX ? json_null() : json_integer(next_s * 1000)));
+    }
+    area_view_done(&areas);
+}
+
+/* ---- switches ---- */
+
+#define SWITCH_FOR_S 60 /* unless it is said */
+
+void route_switch(struct call *c)
+{
+    const struct shown_area *area;
+    char id[PAYLOAD_WORD_MAX], target[AUDIT_TEXT_MAX];
+    struct shown_areas areas;
+    struct error err = {0};
+    int64_t for_s = SWITCH_FOR_S;
+    bool on = false;
+
+    area = find_area(c, &areas);
+    if (area && call_take_flag(c, "on", true, &on) &&
+        call_take_whole(c, "for_s", false, 1, TREE_ORDER_MAX_S, &for_s)) {
+        snprintf(target, sizeof(target), "%.80s %.40s", area->path, c->name);
+        if (!area->unit_name)
+            error_set(&err, -ENOENT, "no unit stands in %s", area->path);
+        else
+            tree_switch(c->hub->tree, area->unit_name, c->name, on, (uint32_t)for_s, c->who.name,
+                        id, &err);
+        call_audit(c, on ? "switch.on" : "switch.off", target, &err);
+        if (err.code)
+            call_fail_of(c, &err);
+        else
+            call_answer(c, HTTP_ACCEPTED, json_pack("{s:s}", "id", id));
+    }
+    area_view_done(&areas);
+}
+
+/* ---- what an area used ---- */
+
+#define STEPS_MAX 4096 /* of one answer */
+#define CAPS_MAX  1000 /* changes of the cap in it */
+
+/* Sums the energy of several units by step. */
+struct stretches {
+    struct store_stretch sum[STEPS_MAX], one[STEPS_MAX];
+    size_t count;
+};
+
+/* Both rise by time: those of @s->one go to their places. Returns 0 or -ENOSPC. */
+static int merge(struct stretches *s, size_t n)
+{
+    size_t at = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        while (at < s->count && s->sum[at].from_ms < s->one[i].from_ms)
+            at++;
+        if (at < s->count && s->sum[at].from_ms == s->one[i].from_ms) {
+            energy_add(&s->sum[at].energy, &s->one[i].energy);
+            s->sum[at].gap_ms += s->one[i].gap_ms;
+            continue;
+        }
+        if (s->count == STEPS_MAX)
+            return -ENOSPC;
+        memmove(&s->sum[at + 1], &s->sum[at], (s->count++ - at) * sizeof(s->sum[0]));
+        s->sum[at] = s->one[i];
+    }
+    return 0;
+}
+
+struct span {
+    int64_t from_ms, to_ms, step_ms;
+};
+
+/* A unit of an area tells "area", one of a machine "machine". */
+static int add_unit(struct call *c, const char *unit, const struct span *span, struct stretches *s,
+                    struct error *err)
+{
+    size_t n = 0;
+    int r = store_series(c->hub->store, unit, "area", span->from_ms, span->to_ms, span->step_ms,
+                         s->one, STEPS_MAX, &n, err);
+
+    if (r == 0 && n == 0)
+        r = store_series(c->hub->store, unit, "machine", span->from_ms, span->to_ms, span->step_ms,
+                         s->one, STEPS_MAX, &n, err);
+    if (r == 0 && merge(s, n) < 0)
+        r = error_set(err, -ENOSPC, "more than %d steps", STEPS_MAX);
+    return r;
+}
+
+/* The units whose energy adds up to the area's: the topmost ones. */
+static int add_area(struct call *c, const struct shown_areas *areas, const struct shown_area *area,
+                    const struct span *span, struct stretches *s, struct error *err)
+{
+    uint32_t i = (uint32_t)(area - areas->area), end = area->end;
+    int r = 0;
+
+    while (r == 0 && i < end) {
+        if (areas->area[i].unit_name) {
+            r = add_unit(c, areas->area[i].unit_name, span, s, err);
+            i = areas->area[i].end;
+        } else {
+            i++;
+        }
+    }
+    return r;
+}
+
+static bool take_span(struct call *c, struct span *ret)
+{
+    const char *step = httpd_argument(c->http, "step");
+    uint64_t step_ms = 900000;
+    int64_t now = (int64_t)wallclock_ms();
+
+    *ret = (struct span){now - 86400000, now, 0};
+    if (!call_query_whole(c, "from", 0, INT64_C(1) << 45, &ret->from_ms) ||
+        !call_query_whole(c, "to", 0, INT64_C(1) << 45, &ret->to_ms))
+        return false;
+    if (step && moment_duration(step, &step_ms) < 0) {
+        call_fail(c, HTTP_BAD_REQUEST, "", "step is '%.40s': use a time as 15min", step);
+        return false;
+    }
+    ret->step_ms = (int64_t)step_ms;
+    if (ret->to_ms <= ret->from_ms || (ret->to_ms - ret->from_ms) / ret->step_ms > STEPS_MAX) {
+        call_fail(c, HTTP_BAD_REQUEST, "Use a longer step.",
+                  "from %lld to %lld is no time of 1 to %d steps", (long long)ret->from_ms,
+                  (long long)ret->to_ms, STEPS_MAX);
+        return false;
+    }
+    return true;
+}
+
+static json_t *view_stretches(const struct stretches *s, const struct span *span,
+                              const struct in_force *policy)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < s->count; i++) {
+        const struct store_stretch *one = &s->sum[i];
+        bool known = one->energy.basis != POWER_UNKNOWN;
+        uint64_t gap_ms = known ? one->gap_ms : (uint64_t)span->step_ms;
+        json_t *view = json_pack("{s:I,s:s,s:I}", "from_ms", (json_int_t)one->from_ms, "basis",
+                                 power_basis_name(one->energy.basis), "gap_ms", (json_int_t)gap_ms);
+
+        json_object_set_new(view, "low_uj", known ? call_uj(one->energy.low_uj) : json_null());
+        json_object_set_new(view, "mid_uj", known ? call_uj(one->energy.uj) : json_null());
+        json_object_set_new(view, "high_uj", known ? call_uj(one->energy.high_uj) : json_null());
+        json_object_set_new(view, "cost",
+                            known ? cost_of(policy, (double)one->energy.uj, one->from_ms,
+                                            one->from_ms + span->step_ms)
+                                  : json_null());
+        json_array_append_new(list, view);
+    }
+    return list;
+}
+
+/* Which cap was in force when, by today's policy. */
+static json_t *view_caps(struct call *c, const struct shown_areas *areas,
+                         const struct shown_area *area, const struct span *span)
+{
+    json_t *list = json_array();
+    int64_t at_ms = span->from_ms;
+
+    for (int i = 0; areas->policy && i < CAPS_MAX && at_ms < span->to_ms; i++) {
+        const struct power_policy *rules = &areas->policy->rules;
+        struct rule_now now = area_view_now(c->hub, area, at_ms / 1000);
+        struct rule_view v;
+
+        now.absent_s = 0; /* what is so now was not so then */
+        now.carbon = RULE_UNKNOWN;
+        rules_view(&rules->set, area->path, -1, &now, &v);
+        json_array_append_new(
+            list,
+            json_pack("{s:I,s:o,s:o}", "from_ms", (json_int_t)at_ms, "uw",
+                      v.cap_by == RULE_NONE ? json_null() : json_integer((json_int_t)v.cap_uw),
+                      "by", area_view_by(rules, v.cap_by)));
+        if (v.next_utc_s == INT64_MAX)
+            break;
+        at_ms = v.next_utc_s * 1000;
+    }
+    return list;
+}
+
+static void answer_energy(struct call *c, const struct shown_areas *areas,
+                          const struct shown_area *area)
+{
+    struct stretches *s = calloc(1, sizeof(*s));
+    struct error err = {0};
+    struct span span;
+
+    if (!s) {
+        call_fail(c, HTTP_FAILED, "", "out of memory");
+    } else if (take_span(c, &span)) {
+        if (add_area(c, areas, area, &span, s, &err) < 0)
+            call_fail_of(c, &err);
+        else
+            call_answer(c, HTTP_OK,
+                        json_pack("{s:s,s:I,s:o,s:o,s:o,s:o}", "area", area->path, "step_ms",
+                                  (json_int_t)span.step_ms, "stretches",
+                                  view_stretches(s, &span, areas->policy), "caps",
+                                  view_caps(c, areas, area, &span), "prices",
+                                  cost_prices(areas->policy, span.from_ms, span.to_ms), "currency",
+                                  call_text_or_null(cost_currency(areas->policy))));
+    }
+    free(s);
+}
+
+void route_area_energy(struct call *c)
+{
+    struct shown_areas areas;
+    const struct shown_area *area = find_area(c, &areas);
+
+    if (area)
+        answer_energy(c, &areas, area);
+    area_view_done(&areas);
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What units send, and what is erased of it. */
+#include "hub/store/memory.h"
+#include "hub/store/store_state.h"
+
+#include "base/cleanup.h"
+#include "base/fnv.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TIME_MAX_MS  (INT64_C(1) << 45) /* the year 3084 */
+#define ENERGY_MAX   (UINT64_C(1) << 62)
+#define GAP_DAYS_MAX 400 /* a longer gap counts to its last days */
+
+/* ---- points ---- */
+
+static int64_t column(struct store *s, int i)
+{
+    return s->db->dialect->number(s->db, i);
+}
+
+static int find(struct store *s, const char *unit, const char *point, struct known *ret)
+{
+    int r = s->db->dialect->ask(s->db, FIND_POINT, &(struct values){2, 0, {unit, point}, {0}});
+
+    if (r < 0)
+        return r;
+    r = s->db->dialect->next(s->db);
+    if (r == 1)
+        *ret = (struct known){.id = column(s, 0),
+                              .boot = (uint64_t)column(s, 1),
+                              .seq = (uint64_t)column(s, 2),
+                              .total = {.uj = (uint64_t)column(s, 3),
+                                        .low_uj = (uint64_t)column(s, 4),
+                                        .high_uj = (uint64_t)column(s, 5)},
+                              .last_ms = column(s, 6)};
+    s->db->dialect->end(s->db);
+    return r == 1 ? 0 : r == 0 ? -ENOENT : r;
+}
+
+static int add_point(struct store *s, const char *unit, const char *point, struct known *ret)
+{
+    const struct values names = {2, 0, {unit, point}, {0}};
+    int64_t count = 0, id = 0;
+    int r = store_ask_number(s, COUNT_POINTS, &(struct values){1, 0, {unit}, {0}}, &count);
+
+    if (r == 0 && count >= STORE_POINTS_MAX)
+        return -EUSERS;
+    r = r ? r : store_ask_number(s, ADD_POINT, &names, &id);
+    *ret = (struct known){.id = id};
+    return r;
+}
+
+/*
+ * An erased point keeps its counter under a name that does not tell whose it is, so that what was
+ * erased does not come back with the next total.
+ */
+static const char *hidden(const char *point, char ret[32])
+{
+    snprintf(ret, 32, "erased:%016" PRIx64, fnv_text(FNV_START, point));
+    return ret;
+}
+
+static int find_or_add(struct store *s, const char *unit, const char *point, struct known *ret)
+{
+    char other[32];
+    int r = find(s, unit, point, ret);
+
+    if (r != -ENOENT)
+        return r;
+    r = find(s, unit, hidden(point, other), ret);
+    if (r == 0)
+        return s->db->dialect->write(s->db, SHOW_POINT, &(struct values){1, 1, {point}, {ret->id}});
+    return r == -ENOENT ? add_point(s, unit, point, ret) : r;
+}
+
+/* ---- records ---- */
+
+static bool possible(const struct outbox_record *r)
+{
+    return r->to_ms > 0 && r->to_ms < TIME_MAX_MS && r->from_ms <= r->to_ms && r->seq > 0 &&
+           r->seq <= INT64_MAX && r->boot <= INT64_MAX && r->total.high_uj < ENERGY_MAX &&
+           r->total.low_uj <= r->total.uj && r->total.uj <= r->total.high_uj &&
+           r->total.basis < POWER_BASIS_MAX;
+}
+
+static int add_sample(struct store *s, const struct known *k, const struct outbox_record *r,
+                      int64_t from_ms, const struct energy_range *e, int64_t gap_ms)
+{
+    int step = strncmp(r->point, STORE_USER, strlen(STORE_USER)) == 0 ? STEP_QUARTER : STEP_SECOND;
+    int64_t to_ms = (int64_t)r->to_ms;
+
+    if (step == STEP_QUARTER)
+        to_ms = (to_ms + step * 1000 - 1) / (step * 1000) * (step * 1000);
+    return s->db->dialect->write(
+        s->db, ADD_SAMPLE,
+        &(struct values){.numbers = 9,
+                         .number = {step, k->id, to_ms, from_ms, (int64_t)e->uj, (int64_t)e->low_uj,
+                                    (int64_t)e->high_uj, e->basis, gap_ms}});
+}
+
+static int add_day(struct store *s, int64_t point, int64_t begin_ms, const struct energy_range *e,
+                   int64_t gap_ms)
+{
+    int r = 0;
+
+    for (size_t i = s->days; i-- > 0;)
+        if (s->day[i].point == point && s->day[i].begin_ms == begin_ms) {
+            energy_add(&s->day[i].energy, e);
+            s->day[i].gap_ms += gap_ms;
+            return 0;
+        }
+    if (s->days == DAYS_KEPT)
+        r = store_write_days(s);
+    s->day[s->days++] = (struct day_sum){point, begin_ms, gap_ms, *e};
+    return r;
+}
+
+/* A gap counts to the days that it lies in, the energy to the day in which the record ends. */
+static int add_to_days(struct store *s, int64_t point, int64_t from_ms, int64_t to_ms,
+                       const struct energy_range *e, int64_t gap_ms, int64_t hole_ms)
+{
+    int64_t at_ms = from_ms, end_ms;
+    int r = add_day(s, point, store_day(s, to_ms - 1, &end_ms), e, gap_ms);
+
+    if (hole_ms > GAP_DAYS_MAX * INT64_C(86400000)) {
+        at_ms += hole_ms - GAP_DAYS_MAX * INT64_C(86400000);
+        hole_ms = GAP_DAYS_MAX * INT64_C(86400000);
+    }
+    while (r == 0 && hole_ms > 0) {
+        int64_t begin_ms = store_day(s, at_ms, &end_ms);
+        int64_t here_ms = end_ms - at_ms < hole_ms ? end_ms - at_ms : hole_ms;
+
+        r = add_day(s, point, begin_ms, &(struct energy_range){0}, here_ms);
+        at_ms += here_ms;
+        hole_ms -= here_ms;
+    }
+    return r;
+}
+
+static int set_point(struct store *s, const struct known *old, const struct outbox_record *r)
+{
+    return s->db->dialect->write(
+        s->db, SET_POINT,
+        &(struct values){.numbers = 10,
+                         .number = {old->id, (int64_t)r->boot, (int64_t)r->seq,
+                                    (int64_t)r->total.uj, (int64_t)r->total.low_uj,
+                                    (int64_t)r->total.high_uj, (int64_t)r->to_ms,
+                                    (int64_t)r->from_ms, (int64_t)old->boot, (int64_t)old->seq}});
+}
+
+/* Time that no record covers, because nobody lived who measured, is a gap of the next one. */
+static int store_since(struct store *s, const struct known *k, const struct outbox_record *r,
+                       const struct energy_range *since)
+{
+    int64_t from_ms = (int64_t)r->from_ms, to_ms = (int64_t)r->to_ms;
+    int64_t hole_ms = k->last_ms && from_ms > k->last_ms ? from_ms - k->last_ms : 0;
+    int e = add_sample(s, k, r, from_ms - hole_ms, since, r->gap_ms + hole_ms);
+
+    e = e ? e : add_to_days(s, k->id, from_ms - hole_ms, to_ms, since, r->gap_ms, hole_ms);
+    return e ? e : set_point(s, k, r);
+}
+
+/* Whether the record says something new; *since: the energy since the newest one that is known. */
+static bool is_new(const struct known *k, const struct outbox_record *r, struct energy_range *since,
+                   struct store_put *ret)
+{
+    *since = r->total;
+    if (!k->seq || k->boot != r->boot) {
+        ret->reboots += k->seq != 0;
+        return true;
+    }
+    if (r->seq <= k->seq) {
+        ret->known++;
+        return false;
+    }
+    if (r->total.uj < k->total.uj || r->total.low_uj < k->total.low_uj ||
+        r->total.high_uj < k->total.high_uj) {
+        ret->refused++;
+        return false;
+    }
+    since->uj -= k->total.uj;
+    since->low_uj -= k->total.low_uj;
+    since->high_uj -= k->total.high_uj;
+    return true;
+}
+
+/* What was never sent is in the difference of the totals. */
+static int put_one(struct store *s, const char *unit, const struct outbox_record *r,
+                   struct store_put *ret)
+{
+    struct known *seen = possible(r) ? memory_find(s->memory, unit, r->point) : NULL;
+    struct known k = seen ? *seen : (struct known){0};
+    struct energy_range since;
+    int e = possible(r) ? 0 : -EINVAL;
+
+    if (e == 0 && !seen)
+        e = find_or_add(s, unit, r->point, &k);
+    if (e < 0) {
+        ret->refused += e == -EINVAL || e == -EUSERS;
+        return e == -EINVAL || e == -EUSERS ? 0 : e;
+    }
+    if (is_new(&k, r, &since, ret)) {
+        e = store_since(s, &k, r, &since);
+        if (e < 0)
+            return e;
+        ret->stored++;
+        k = (struct known){k.id, (int64_t)r->to_ms, r->boot, r->seq, r->total};
+    }
+    memory_put(s->memory, unit, r->point, &k);
+    return 0;
+}
+
+int store_put(struct store *s, const char *unit, const struct outbox_record *r, size_t n,
+              struct store_put *ret, struct error *err)
+{
+    struct store_put done = {0};
+    bool alone = !s->inside;
+    int k = alone ? store_begin(s, err) : s->failed;
+
+    if (alone && k < 0)
+        return k;
+    for (size_t i = 0; k == 0 && i < n; i++)
+        k = put_one(s, unit, &r[i], &done);
+    if (k < 0) {
+        s->failed = k;
+        store_said(s, k, "store records of energy", err);
+        if (alone)
+            store_roll_back(s);
+        return k;
+    }
+    if (alone && (k = store_commit(s, err)) < 0)
+        return k;
+    *ret = done;
+    return 0;
+}
+
+/* ---- erasure ---- */
+
+int store_erase(struct store *s, const char *unit, const char *point, struct error *err)
+{
+    static const enum statement steps[] = {ERASE_SAMPLES, ERASE_DAYS, ERASE_POINTS};
+    char other[32];
+    const struct values names = {2, 0, {unit, point}, {0}};
+    const struct values renamed = {3, 0, {unit, point, point ? hidden(point, other) : NULL}, {0}};
+    int64_t gone = 0;
+    int r = unit || point ? store_begin(s, err) : error_set(err, -EINVAL, "erase what?");
+
+    if (r < 0)
+        return r;
+    for (size_t i = 0; r == 0 && i < ARRAY_LEN(steps); i++)
+        r = point && steps[i] == ERASE_POINTS ? s->db->dialect->write(s->db, HIDE_POINTS, &renamed)
+                                              : s->db->dialect->write(s->db, steps[i], &names);
+    r = r ? r : s->db->dialect->changed(s->db, &gone);
+    memory_forget(s->memory);
+    if (r < 0) {
+        store_said(s, r, "erase", err);
+        store_roll_back(s);
+        return r;
+    }
+    r = store_commit(s, err);
+    if (r < 0 || gone)
+        return r;
+    return error_set(err, -ENOENT, "nothing is stored of %s%s%s", unit ? unit : "any unit",
+                     point ? " " : "", point ? point : "");
+}

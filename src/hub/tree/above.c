@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A hub that is an area of another one, as a faculty's is of its university's. Upwards it is a
+ * unit: it sends the energy of all its areas, what they draw and would do with watts, asks for a
+ * lease, and takes the policy of the hub above. Their caps bound its own by minimum.
+ */
+#include "hub/tree/tree_state.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/muldiv.h"
+#include "base/wallclock.h"
+#include "base/wholefile.h"
+#include "edge/parent.h"
+#include "edge/sealed.h"
+#include "edge/uplink.h"
+#include "power/cap/caps.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#define PORT         8883
+#define OUTBOX_BYTES (64 << 20)
+#define RECORD_MS    60000
+#define FIRST_MS     1000 /* the length of the first record, in which nothing is known */
+#define POINT        "area"
+
+struct above {
+    struct tree *tree;
+    struct uplink *uplink;
+    struct parent *parent;
+    struct outbox *outbox;
+    struct bundle *policy; /* of the hub above; NULL: none */
+    char *seal;            /* PEM */
+    char name[EDGE_NAME_MAX], host[256];
+    uint16_t port;
+    char ca[PATH_MAX], cert[PATH_MAX], key[PATH_MAX], stored[PATH_MAX];
+    bool low;         /* said that the lease is below our floors */
+    bool counted;     /* base_uj and from_ms are there */
+    uint64_t base_uj; /* what the store held at the last record */
+    int64_t from_ms;  /* its end */
+    struct energy_range total;
+};
+
+/* ---- energy ---- */
+
+struct sum {
+    char unit[STORE_UNIT_MAX]; /* the last one that has a point of its own for all of it */
+    struct energy_range energy;
+};
+
+/* Points come sorted by unit and name: "area" comes before "machine". */
+static bool add_point(void *arg, const struct store_point *p)
+{
+    struct sum *s = arg;
+    bool area = strcmp(p->point, "area") == 0;
+
+    if (area || (strcmp(p->point, "machine") == 0 && strcmp(s->unit, p->unit) != 0))
+        energy_add(&s->energy, &p->energy);
+    if (area)
+        snprintf(s->unit, sizeof(s->unit), "%s", p->unit);
+    return true;
+}
+
+/* What came into the store since the last record, with the bounds of all that is in it. */
+static void put_record(struct above *a, const struct sum *s, int64_t now_ms)
+{
+    uint64_t more = s->energy.uj > a->base_uj ? s->energy.uj - a->base_uj : 0;
+    uint64_t all = s->energy.uj ? s->energy.uj : 1;
+    struct outbox_record r = {.point = POINT,
+                              .from_ms = (uint64_t)a->from_ms,
+                              .to_ms = (uint64_t)now_ms,
+                              .mono_ns = clock_now_ns(),
+                              .raw_uj = s->energy.uj,
+                              .gap_ms = a->counted ? 0 : FIRST_MS};
+
+    a->total.uj += more;
+    a->total.low_uj += mul_div(more, s->energy.low_uj, all);
+    a->total.high_uj += mul_div(more, s->energy.high_uj, all);
+    a->total.basis = s->energy.basis;
+    r.total = a->total;
+    outbox_put(a->outbox, &r);
+    a->base_uj = s->energy.uj;
+    a->from_ms = now_ms;
+}
+
+static void count_energy(struct above *a)
+{
+    int64_t now = (int64_t)wallclock_ms();
+    struct sum s = {0};
+    struct error err = {0};
+
+    if (a->counted && now - a->from_ms < RECORD_MS && now >= a->from_ms)
+        return;
+    if (store_points(a->tree->options.store, add_point, &s, &err) < 0)
+        return;        /* the store says so itself; the next record has it all */
+    if (!a->counted) { /* the first of all: what is stored already is no news, and is noted so */
+        a->base_uj = s.energy.uj;
+        a->from_ms = now - FIRST_MS;
+    }
+    if (now > a->from_ms)
+        put_record(a, &s, now);
+    a->from_ms = now;
+    a->counted = true;
+    if (outbox_flush(a->outbox, &err) < 0)
+        tree_say(a->tree, NULL, "above: %s; records stay in memory", err.text);
+}
+
+/* As it was before a restart: the store knows what came meanwhile. */
+static void load_total(struct above *a)
+{
+    struct outbox_record last;
+
+    if (outbox_last(a->outbox, POINT, &last) < 0)
+        return;
+    a->total = last.total;
+    a->base_uj = last.raw_uj;
+    a->from_ms = (int64_t)last.to_ms;
+    a->counted = true;
+}
+
+/* ---- what all areas draw ---- */
+
+static struct power_range draw_of_all(const struct tree *t)
+{
+    struct power_range sum = {.basis = POWER_MEASURED};
+    int64_t now = (int64_t)wallclock_ms();
+
+    for (size_t i = 0; i < units_count(t->units); i++) {
+        const struct unit *u = units_at(t->units, i);
+        struct power_range p = unit_draw(u, now);
+
+        if (!*u->area)
+            continue;
+        if (p.basis == POWER_UNKNOWN) /* a part of it is nothing that could be told */
+            return p;
+        sum.uw += p.uw;
+        sum.low_uw += p.low_uw;
+        sum.high_uw += p.high_uw;
+        sum.basis = p.basis < sum.basis ? p.basis : sum.basis;
+    }
+    return sum;
+}
+
+/* ---- the policy of the hub above ---- */
+
+static int open_policy(struct above *a, const void *bytes, size_t len, struct error *err)
+{
+    struct bundle *b;
+    const char *text;
+    size_t text_len;
+    int r = sealed_open(a->seal, SEALED_POLICY, a->name, bytes, len, &text, &text_len);
+
+    if (r < 0)
+        return error_set(err, r,
+                         "the seal is not that of the hub above, or it is for another unit or use");
+    r = bundle_read(text, text_len, NULL, &b, err);
+    if (r < 0)
+        return r;
+    if (a->policy && b->number <= a->policy->number) {
+        r = b->number == a->policy->number
+                ? 0
+                : error_set(err, -ESTALE, "number %" PRIu64 " is older than %" PRIu64, b->number,
+                            a->policy->number);
+        bundle_free(b);
+        return r;
+    }
+    bundle_free(a->policy);
+    a->policy = b;
+    return 1;
+}
+
+static void got_policy(struct above *a, const void *bytes, size_t len)
+{
+    struct stat status = {.st_mode = 0600, .st_uid = geteuid(), .st_gid = getegid()};
+    struct error err = {0};
+    int r = open_policy(a, bytes, len, &err);
+
+    if (r < 0)
+        tree_say(a->tree, NULL, "the policy of the hub above is refused: %s", err.text);
+    if (r <= 0)
+        return;
+    tree_say(a->tree, NULL, "policy %" PRIu64 " of the hub above for %s", a->policy->number,
+             a->policy->area);
+    r = wholefile_replace(a->stored, bytes, len, &status);
+    if (r < 0)
+        tree_say(a->tree, NULL, "cannot write %s: %s", a->stored, strerror(-r));
+}
+
+static void load_policy(struct above *a)
+{
+    _cleanup_free_ char *bytes = NULL;
+    struct error err = {0};
+    struct stat status;
+    size_t len;
+
+    if (wholefile_read(a->stored, SEALED_BYTES_MAX, &bytes, &len, &status) == 0 &&
+        open_policy(a, bytes, len, &err) < 0)
+        tree_say(a->tree, NULL, "%s: %s", a->stored, err.text);
+}
+
+/* A lease that is below our floors is never acknowledged, and so never grows. */
+static void complain_of_floor(struct above *a, uint64_t lease_uw)
+{
+    uint64_t floor_uw = lending_floor(a->tree->lending);
+    char have[AMOUNT_TEXT_MAX], need[AMOUNT_TEXT_MAX];
+    bool low = lease_uw < floor_uw;
+
+    if (low && !a->low) {
+        amount_power_text(lease_uw, have);
+        amount_power_text(floor_uw, need);
+        tree_say(a->tree, NULL,
+                 "the hub above lends %s, less than the floors of this hub's areas, %s: its policy "
+                 "has to promise this hub as much as a floor",
+                 have, need);
+    }
+    a->low = low;
+}
+
+/* The cap that lease and policy of the hub above leave this one. */
+static void bound(struct above *a)
+{
+    uint64_t cap = DEMAND_MAX, lease_uw;
+    uint32_t kind = CAP_ADVICE, lease_kind;
+    struct tree *t = a->tree;
+    int64_t now = (int64_t)wallclock_ms();
+
+    if (a->policy && now < (int64_t)a->policy->valid_until_ms) {
+        struct rule_now when = tree_now(t);
+        struct rule_view v;
+
+        rules_view(&a->policy->set, a->policy->area, -1, &when, &v);
+        if (v.cap_uw < cap) {
+            cap = v.cap_uw;
+            kind = v.kind;
+        }
+    }
+    if (parent_cap(a->parent, &lease_uw, &lease_kind) && lease_uw < cap) {
+        cap = lease_uw;
+        kind = lease_kind < kind ? lease_kind : kind;
+        complain_of_floor(a, lease_uw);
+    }
+    if (cap == t->parent_cap_uw && kind == t->parent_kind)
+        return;
+    t->parent_cap_uw = cap;
+    t->parent_kind = kind;
+    caps_look(t);
+}
+
+/* ---- the connection ---- */
+
+static int send_up(void *arg, enum topic_leaf leaf, char *text)
+{
+    struct above *a = arg;
+
+    return uplink_send(a->uplink, leaf, text);
+}
+
+static void on_say(void *arg, const char *text)
+{
+    struct above *a = arg;
+
+    tree_say(a->tree, NULL, "above: %s", text);
+}
+
+static void on_got(void *arg, enum topic_leaf leaf, const struct mqtt_message *m)
+{
+    struct above *a = arg;
+
+    if (leaf == TOPIC_LEASE)
+        parent_got(a->parent, m);
+    else if (leaf == TOPIC_POLICY && m->len)
+        got_policy(a, m->bytes, m->len);
+}
+
+static void fill_state(void *arg, struct payload_state *ret)
+{
+    const struct above *a = arg;
+
+    ret->policy = a->policy ? a->policy->number : 0;
+    if (a->tree->parent_cap_uw < DEMAND_MAX)
+        ret->cap_uw = a->tree->parent_cap_uw;
+}
+
+void above_tick(struct tree *t)
+{
+    struct above *a = t->above;
+    struct payload_demand demand;
+
+    if (!a)
+        return;
+    count_energy(a);
+    bound(a);
+    parent_tick(a->parent, lending_sum(t->lending));
+    demand = (struct payload_demand){.demand = *lending_demand(t->lending),
+                                     .floor_uw = lending_floor(t->lending),
+                                     .draw = draw_of_all(t)};
+    uplink_tick(a->uplink, &demand, clock_now_ns());
+}
+
+/* ---- begin and end ---- */
+
+static int set_paths(struct above *a, const struct tree_options *o, struct error *err)
+{
+    static const char *const names[] = {"ca.crt", "unit.crt", "unit.key", "policy"};
+    char *const paths[] = {a->ca, a->cert, a->key, a->stored};
+    const char *colon = strrchr(o->parent, ':');
+    int host = colon ? (int)(colon - o->parent) : (int)strlen(o->parent);
+    unsigned long port = colon ? strtoul(colon + 1, NULL, 10) : PORT;
+
+    if (host == 0 || host > 255 || port < 1 || port > 65535)
+        return error_set(err, -EINVAL, "parent '%.100s': use HOST or HOST:PORT", o->parent);
+    if (!o->parent_name || !edge_name_valid(o->parent_name))
+        return error_set(err, -EINVAL,
+                         "'parent-name' is missing: the name of the certificate in 'parent-files'");
+    snprintf(a->host, sizeof(a->host), "%.*s", host, o->parent);
+    a->port = (uint16_t)port;
+    strcpy(a->name, o->parent_name);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if ((size_t)snprintf(paths[i], PATH_MAX, "%s/%s", o->parent_files, names[i]) >= PATH_MAX)
+            return error_set(err, -ENAMETOOLONG, "'parent-files' is too long");
+    return 0;
+}
+
+static int read_seal(struct above *a, const char *dir, struct error *err)
+{
+    char path[PATH_MAX];
+    struct stat status;
+    size_t len;
+    int r;
+
+    if ((size_t)snprintf(path, sizeof(path), "%s/hub-seal.pub", dir) >= sizeof(path))
+        return error_set(err, -ENAMETOOLONG, "'parent-files' is too long");
+    r = wholefile_read(path, 4096, &a->seal, &len, &status);
+    return r < 0 ? error_set(err, r, "%s: %s: 'tide-power enrol … --state DIR' writes it", path,
+                             strerror(-r))
+                 : 0;
+}
+
+static int open_files(struct above *a, const struct tree_options *o, struct error *err)
+{
+    char outbox[PATH_MAX], tenure[PATH_MAX];
+    uint64_t boot;
+    int r;
+
+    if (getrandom(&boot, sizeof(boot), 0) != sizeof(boot))
+        return error_set(err, -EIO, "no random numbers");
+    if ((size_t)snprintf(outbox, PATH_MAX, "%s/outbox.db", o->parent_files) >= PATH_MAX ||
+        (size_t)snprintf(tenure, PATH_MAX, "%s/tenure", o->parent_files) >= PATH_MAX)
+        return error_set(err, -ENAMETOOLONG, "'parent-files' is too long");
+    r = outbox_open(outbox, OUTBOX_BYTES, boot >> 1 | 1, &a->outbox, err);
+    if (r > 0)
+        tree_say(a->tree, NULL, "%s", err->text);
+    return r < 0 ? r : parent_new(tenure, send_up, on_say, a, &a->parent, err);
+}
+
+int above_begin(struct tree *t, struct error *err)
+{
+    const struct tree_options *o = &t->options;
+    struct above *a;
+    int r;
+
+    if (!o->parent || !*o->parent)
+        return 0;
+    a = t->above = calloc(1, sizeof(*a));
+    if (!a)
+        return error_set(err, -ENOMEM, "out of memory");
+    a->tree = t;
+    r = set_paths(a, o, err);
+    if (r >= 0)
+        r = read_seal(a, o->parent_files, err);
+    if (r >= 0)
+        r = open_files(a, o, err);
+    if (r < 0)
+        return r;
+    load_total(a);
+    load_policy(a);
+    t->has_parent = true;
+    return uplink_new(o->event,
+                      &(struct uplink_place){.name = a->name,
+                                             .role = "hub",
+                                             .host = a->host,
+                                             .port = a->port,
+                                             .ca = a->ca,
+                                             .cert = a->cert,
+                                             .key = a->key},
+                      a->outbox,
+                      &(struct uplink_hooks){.got = on_got,
+                                             .state = fill_state,
+                                             .say = on_say,
+                                             .arg = a,
+                                             .lease = true,
+                                             .sealed = true},
+                      &a->uplink, err);
+}
+
+void above_end(struct tree *t)
+{
+    struct above *a = t->above;
+
+    if (!a)
+        return;
+    uplink_free(a->uplink);
+    parent_free(a->parent);
+    outbox_close(a->outbox);
+    bundle_free(a->policy);
+    free(a->seal);
+    free(a);
+    t->above = NULL;
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Caps that several units share: areas of the policy with a cap and at least two units in them
+ * become groups of the lending engine (edge/lending.h), their units borrow. A cap of one unit's own
+ * area needs no lease: the unit reads it in its policy.
+ */
+#include "hub/tree/tree_state.h"
+
+#include "base/cleanup.h"
+#include "base/wallclock.h"
+#include "power/cap/caps.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOOK_MS 60000 /* so often at least the caps are looked at again */
+#define BOOK    "leases"
+
+/* ---- which areas are groups ---- */
+
+struct plan {
+    uint32_t *units; /* of each area: those in it and below */
+    bool *capped;    /* of each area: a rule of it is a cap */
+    uint32_t *group; /* of each area: its group's index, or that of the nearest above */
+    struct divide_group *groups;
+    struct lending_child *child;
+    uint32_t group_count, child_count;
+    int64_t next_s; /* when a window changes any of it */
+};
+
+/* What is in force for an area. */
+static struct rule_view look(const struct tree *t, struct plan *p, const char *area,
+                             const struct rule_now *now)
+{
+    struct rule_view v;
+
+    rules_view(&t->policy.rules.set, area, -1, now, &v);
+    if (v.next_utc_s < p->next_s)
+        p->next_s = v.next_utc_s;
+    return v;
+}
+
+static void plan_done(struct plan *p)
+{
+    free(p->units);
+    free(p->capped);
+    free(p->group);
+    free(p->groups);
+    free(p->child);
+}
+
+static int plan_new(uint32_t areas, uint32_t units, struct plan *ret)
+{
+    struct plan p = {.next_s = INT64_MAX / 1000};
+
+    p.units = calloc(areas, sizeof(*p.units));
+    p.capped = calloc(areas, sizeof(*p.capped));
+    p.group = calloc(areas, sizeof(*p.group));
+    p.groups = calloc(areas + 1, sizeof(*p.groups));
+    p.child = calloc(units + 1, sizeof(*p.child));
+    if (!p.units || !p.capped || !p.group || !p.groups || !p.child) {
+        plan_done(&p);
+        return -ENOMEM;
+    }
+    *ret = p;
+    return 0;
+}
+
+static void count_units(const struct areas *a, struct plan *p)
+{
+    for (uint32_t i = a->count; i-- > 0;) {
+        p->units[i] += a->area[i].entry && *a->area[i].entry->unit;
+        if (a->area[i].parent != AREA_NONE)
+            p->units[a->area[i].parent] += p->units[i];
+    }
+}
+
+static void mark_capped(const struct in_force *policy, struct plan *p)
+{
+    for (uint32_t i = 0; i < policy->rules.set.count; i++) {
+        const struct power_rule *r = &policy->rules.set.rule[i];
+        uint32_t area = r->verb == RULE_CAP ? areas_find(&policy->areas, r->area) : AREA_NONE;
+
+        if (area != AREA_NONE)
+            p->capped[area] = true;
+    }
+}
+
+static uint64_t bounded(uint64_t uw)
+{
+    return uw < DEMAND_MAX ? uw : DEMAND_MAX;
+}
+
+/* Group 0 holds all, and has the cap of this hub's own parent. */
+static void make_groups(const struct tree *t, const struct rule_now *now, struct plan *p)
+{
+    const struct areas *a = &t->policy.areas;
+
+    p->groups[0] = (struct divide_group){DIVIDE_NO_GROUP, bounded(t->parent_cap_uw), 0};
+    p->group_count = 1;
+    for (uint32_t i = 0; i < a->count; i++) {
+        uint32_t above = a->area[i].parent == AREA_NONE ? 0 : p->group[a->area[i].parent];
+        struct rule_view v;
+
+        p->group[i] = above;
+        if (!p->capped[i] || p->units[i] < 2)
+            continue;
+        v = look(t, p, a->area[i].path, now);
+        p->group[i] = p->group_count;
+        p->groups[p->group_count++] = (struct divide_group){above, bounded(v.cap_uw), v.floor_uw};
+    }
+}
+
+/* A unit below no shared cap borrows nothing. */
+static void list_children(const struct tree *t, const struct rule_now *now, struct plan *p)
+{
+    const struct areas *a = &t->policy.areas;
+
+    for (uint32_t i = 0; i < a->count; i++) {
+        const struct policy_area *entry = a->area[i].entry;
+        struct lending_child *c = &p->child[p->child_count];
+        struct rule_view v;
+
+        if (!entry || !*entry->unit || (p->group[i] == 0 && !t->has_parent))
+            continue;
+        v = look(t, p, a->area[i].path, now);
+        *c = (struct lending_child){.floor_uw = v.floor_uw,
+                                    .most_uw =
+                                        p->units[i] == 1 && v.cap_uw < DEMAND_MAX ? v.cap_uw : 0,
+                                    .kind = v.kind,
+                                    .group = p->group[i]};
+        if (t->has_parent && t->parent_kind < c->kind)
+            c->kind = t->parent_kind;
+        strcpy(c->name, entry->unit);
+        p->child_count++;
+    }
+}
+
+/* ---- for tree.c ---- */
+
+void caps_look(struct tree *t)
+{
+    const struct in_force *policy = &t->policy;
+    struct rule_now now = tree_now(t);
+    struct plan p;
+    int r;
+
+    t->caps_due_ms = (int64_t)wallclock_ms() + LOOK_MS;
+    if (!policy->number)
+        return;
+    r = plan_new(policy->areas.count, policy->rules.area_count, &p);
+    if (r == 0) {
+        count_units(&policy->areas, &p);
+        mark_capped(policy, &p);
+        make_groups(t, &now, &p);
+        list_children(t, &now, &p);
+        r = lending_set(t->lending, p.groups, p.group_count, p.child, p.child_count);
+        if (p.next_s * 1000 < t->caps_due_ms)
+            t->caps_due_ms = p.next_s * 1000;
+        t->lends = p.child_count > 0;
+        plan_done(&p);
+    }
+    if (r < 0)
+        tree_say(t, NULL, "no memory for the new caps: the earlier ones stay in force");
+    t->news = true;
+}
+
+/* A window opens or closes; or somebody set the clock. */
+static bool due(const struct tree *t)
+{
+    int64_t now = (int64_t)wallclock_ms();
+
+    return now >= t->caps_due_ms || now < t->caps_due_ms - LOOK_MS;
+}
+
+void caps_tick(struct tree *t)
+{
+    if (t->policy.number && due(t))
+        caps_look(t);
+    if (t->lends || t->news) {
+        lending_tick(t->lending);
+        t->news = false;
+    }
+}
+
+static void note_lease(struct tree *t, struct unit *u)
+{
+    uint64_t uw = RULE_UNLIMITED;
+    bool kept = false;
+
+    lending_told(t->lending, u->name, &uw, &kept);
+    if (uw == u->lease_uw && kept == u->lease_kept)
+        return;
+    u->lease_uw = uw;
+    u->lease_kept = kept;
+    tree_changed(t, u, TREE_LEASE, NULL);
+}
+
+void caps_got(struct tree *t, struct unit *u, enum topic_leaf leaf, const void *bytes, size_t len)
+{
+    if (!lending_got(t->lending, u->name, leaf, bytes, len))
+        return;
+    t->news |= leaf != TOPIC_DEMAND;
+    note_lease(t, u);
+}
+
+static int send_lease(void *arg, const char *child, const char *text)
+{
+    struct tree *t = arg;
+    struct unit *u = units_make(t->units, child);
+    char topic[TOPIC_MAX];
+    int id, r = mqtt_publish(t->mqtt, topic_make(child, TOPIC_LEASE, topic), text, strlen(text), 1,
+                             false, LENDING_LEASE_S, &id);
+
+    if (r == 0 && u)
+        note_lease(t, u);
+    return r;
+}
+
+static void on_say(void *arg, const char *child, const char *text)
+{
+    tree_say(arg, child, "%s", text);
+}
+
+int caps_begin(struct tree *t, struct error *err)
+{
+    char path[PATH_MAX];
+    const struct lending_options options = {path, send_lease, on_say, t};
+    int n = snprintf(path, sizeof(path), "%s/" BOOK, t->options.state);
+
+    t->parent_cap_uw = DEMAND_MAX;
+    if (n < 0 || (size_t)n >= sizeof(path) || lending_new(&options, &t->lending) < 0)
+        return error_set(err, -ENOMEM, "no memory for the leases, or the state's path is too long");
+    return 0;
+}
+
+void caps_end(struct tree *t)
+{
+    lending_free(t->lending);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The state that the parts of the tree share. Private to this room; event loop's thread. */
+#pragma once
+
+#include "edge/bundle.h"
+#include "edge/lending.h"
+#include "edge/mqtt.h"
+#include "hub/tree/carbon.h"
+#include "hub/tree/tree.h"
+
+#define ORDERS_MAX 256 /* that wait for their outcome */
+
+struct tree {
+    struct tree_options options;
+    sd_event_source *flush, *tick, *reload;
+    struct ingest *ingest;
+    struct units *units;
+    struct mqtt *mqtt;
+    char *seal_key; /* PEM */
+    struct in_force policy;
+    struct carbon carbon;
+    struct bundle *bundle; /* to be sent: all but the area is filled in */
+    size_t next_policy;    /* units before it have their policy */
+    bool too_large;        /* said that a unit's policy is */
+    int carbon_said;       /* what was said of its file */
+    bool unrenewed;        /* said that the policy cannot be renewed */
+    struct tree_order order[ORDERS_MAX];
+    size_t orders;
+    struct lending *lending;
+    bool lends;          /* some cap holds for several units together */
+    int64_t caps_due_ms; /* when the caps have to be looked at again */
+    bool news;           /* of leases: divide again at the next flush */
+    bool has_parent;     /* a hub above this one lends us what we lend */
+    uint64_t parent_cap_uw;
+    uint32_t parent_kind; /* enum cap_kind */
+    struct above *above;  /* NULL: no hub is above this one */
+};
+
+__attribute__((format(printf, 3, 4))) void tree_say(const struct tree *t, const char *who,
+                                                    const char *fmt, ...);
+void tree_changed(const struct tree *t, const struct unit *u, enum tree_what what,
+                  const struct payload_event *event);
+
+/* sender.c: the policy goes to units. */
+int sender_begin(struct tree *t, struct error *err);
+void sender_end(struct tree *t);
+void sender_again(struct tree *t); /* all get theirs, from the first on */
+void sender_send(struct tree *t);  /* as far as the broker takes it */
+void sender_tick(struct tree *t);  /* what is old is made anew */
+
+/* orders.c: commands, certificates. */
+void orders_event(struct tree *t, const struct unit *u, const struct payload_event *event);
+void orders_tick(struct tree *t);
+void orders_request(struct tree *t, struct unit *u, const void *bytes, size_t len);
+
+/* above.c: the hub above this one. Begins before the caps are looked at. */
+int above_begin(struct tree *t, struct error *err);
+void above_end(struct tree *t);
+void above_tick(struct tree *t);
+
+/* caps.c: leases. */
+int caps_begin(struct tree *t, struct error *err);
+void caps_end(struct tree *t);
+void caps_got(struct tree *t, struct unit *u, enum topic_leaf leaf, const void *bytes, size_t len);
+void caps_look(struct tree *t); /* the policy changed, a window opened */
+void caps_tick(struct tree *t);

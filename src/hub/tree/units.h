@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is known now of each unit, from its own messages: whether it is connected, what it draws,
+ * what it would do with watts. The broker has proved each name, so their number is bounded by the
+ * certificates. No I/O; the event loop's thread. Used by tree.c and what serves it to people.
+ */
+#pragma once
+
+#include "edge/payload.h"
+#include "power/rules/rules.h"
+
+#define UNITS_MAX     65536 /* as AUTHORITY_UNITS_MAX */
+#define UNITS_DRAW_MS 60000 /* an older draw is nobody's */
+
+struct unit {
+    char name[EDGE_NAME_MAX];
+    char area[AREA_PATH_MAX]; /* "": the policy's `areas` does not name it */
+    bool heard;               /* it was connected at some time since the hub began */
+    int64_t since_ms;         /* since when it is connected or lost; 0: never heard */
+    struct payload_state state;
+    struct payload_demand demand;     /* draw.basis POWER_UNKNOWN: not told */
+    int64_t demand_ms;                /* 0: never */
+    uint64_t stored_boot, stored_seq; /* up to where all its records are stored; 0: not known */
+    bool asked_again;                 /* for records that the hub has missed */
+    uint64_t lease_uw;                /* of the newest lease; RULE_UNLIMITED: none */
+    bool lease_kept;                  /* the unit has acknowledged it */
+    uint64_t policy_sent; /* the number of the policy that the broker has for it; 0: none */
+    uint64_t asked_ns;    /* monotonic time of its last request for a certificate */
+};
+
+struct units;
+
+int units_new(struct units **ret); /* 0 or -ENOMEM */
+struct units *units_free(struct units *u);
+
+/* The unit of that name; NULL: never heard, and no area names it. Pointers stay valid as long as
+ * @u. */
+const struct unit *units_find(const struct units *u, const char *name);
+
+/* The same, to change; makes it where it is missing. NULL: UNITS_MAX are there, or no memory. */
+struct unit *units_make(struct units *u, const char *name);
+
+/* All units in the order in which they became known. */
+size_t units_count(const struct units *u);
+const struct unit *units_at(const struct units *u, size_t i);
+struct unit *units_change(struct units *u, size_t i);
+
+/* What it draws; basis POWER_UNKNOWN: it is lost, or has not told for UNITS_DRAW_MS. */
+struct power_range unit_draw(const struct unit *u, int64_t now_ms);

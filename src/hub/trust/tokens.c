@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hub/trust/tokens.h"
+
+#include "base/cleanup.h"
+#include "base/wholefile.h"
+#include "hub/trust/authority.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define NO_AREA        "-"
+#define LINE_MAX_BYTES (SECRET_LEN + EDGE_NAME_MAX + AREA_PATH_MAX + 32)
+#define BYTES_MAX      (TOKENS_MAX * LINE_MAX_BYTES)
+
+struct entry {
+    char hash[SECRET_LEN + 1];
+    struct token token;
+};
+
+struct list {
+    struct entry *entry; /* TOKENS_MAX */
+    size_t count;
+};
+
+/* ---- the file ---- */
+
+static int file_path(const char *dir, char ret[PATH_MAX], struct error *err)
+{
+    int n = snprintf(ret, PATH_MAX, "%s/tokens", dir);
+
+    return n < 0 || n >= PATH_MAX
+               ? error_set(err, -ENAMETOOLONG, "the path of the state is too long")
+               : 0;
+}
+
+/* Without those that have ended. */
+static int read_list(const char *dir, int64_t now_s, struct list *ret, struct error *err)
+{
+    _cleanup_free_ char *text = NULL;
+    struct list l = {calloc(TOKENS_MAX, sizeof(struct entry)), 0};
+    char path[PATH_MAX];
+    struct stat status;
+    size_t len;
+    int r = l.entry ? file_path(dir, path, err) : error_set(err, -ENOMEM, "out of memory");
+
+    if (r >= 0) {
+        r = wholefile_read(path, BYTES_MAX, &text, &len, &status);
+        if (r < 0 && r != -ENOENT)
+            error_set(err, r, "cannot read %s: %s", path, strerror(-r));
+    }
+    if (r < 0 && r != -ENOENT) {
+        free(l.entry);
+        return r;
+    }
+    for (char *next = text; next && *next && l.count < TOKENS_MAX;) {
+        struct entry *e = &l.entry[l.count];
+
+        if (sscanf(strsep(&next, "\n"), "%64s %63s %127s %" SCNd64, e->hash, e->token.name,
+                   e->token.area, &e->token.until_s) != 4 ||
+            e->token.until_s <= now_s)
+            continue;
+        if (strcmp(e->token.area, NO_AREA) == 0)
+            e->token.area[0] = '\0';
+        l.count++;
+    }
+    *ret = l;
+    return 0;
+}
+
+static int write_list(const char *dir, const struct list *l, struct error *err)
+{
+    struct stat status = {.st_mode = 0600, .st_uid = geteuid(), .st_gid = getegid()};
+    _cleanup_free_ char *text = malloc(l->count * LINE_MAX_BYTES + 1);
+    char path[PATH_MAX];
+    size_t n = 0;
+    int r = text ? file_path(dir, path, err) : error_set(err, -ENOMEM, "out of memory");
+
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < l->count; i++) {
+        const struct entry *e = &l->entry[i];
+
+        n += (size_t)snprintf(text + n, LINE_MAX_BYTES, "%s %s %s %" PRId64 "\n", e->hash,
+                              e->token.name, *e->token.area ? e->token.area : NO_AREA,
+                              e->token.until_s);
+    }
+    r = wholefile_replace(path, text, n, &status);
+    return r < 0 ? error_set(err, r, "cannot write %s: %s", path, strerror(-r)) : 0;
+}
+
+/* ---- tokens ---- */
+
+static int check(const char *name, const char *area, uint64_t for_s, struct error *err)
+{
+    if (!authority_name_good(name) || strcmp(name, AUTHORITY_HUB) == 0)
+        return error_set(
+            err, -EINVAL,
+            "'%.70s' is no name of a unit: use 1 to 63 of a-z, 0-9 and '-' between them", name);
+    if (area && *area && (strlen(area) >= AREA_PATH_MAX || !area_valid(area)))
+        return error_set(err, -EINVAL, "'%.70s' is no area: use a path as unlp/lab3", area);
+    if (for_s < 1 || for_s > TOKENS_FOR_MAX)
+        return error_set(err, -EINVAL, "a token is good for at most 30 days");
+    return 0;
+}
+
+static int fingerprint(const char *dir, char ret[SECRET_LEN + 1], struct error *err)
+{
+    _cleanup_free_ char *ca = NULL;
+    char path[PATH_MAX];
+    struct stat status;
+    size_t len;
+    int n = snprintf(path, sizeof(path), "%s/trust/ca.crt", dir);
+    int r = n < 0 || (size_t)n >= sizeof(path) ? -ENAMETOOLONG
+                                               : wholefile_read(path, 65536, &ca, &len, &status);
+
+    if (r < 0)
+        return error_set(err, r, "cannot read %s: %s", path, strerror(-r));
+    r = secret_hash(ca, len, ret);
+    return r < 0 ? error_set(err, r, "cannot hash %s", path) : 0;
+}
+
+static int add(const char *dir, const char *secret, const struct token *token, int64_t now_s,
+               struct error *err)
+{
+    struct list l;
+    int r = read_list(dir, now_s, &l, err);
+
+    if (r < 0)
+        return r;
+    if (l.count == TOKENS_MAX)
+        r = error_set(err, -ENOSPC, "%d tokens wait to be used: wait until some end", TOKENS_MAX);
+    else
+        r = secret_hash(secret, SECRET_LEN, l.entry[l.count].hash);
+    if (r == 0) {
+        l.entry[l.count++].token = *token;
+        r = write_list(dir, &l, err);
+    }
+    free(l.entry);
+    return r;
+}
+
+int tokens_make(const char *dir, const char *name, const char *area, uint64_t for_s, int64_t now_s,
+                char ret[TOKENS_TEXT_MAX], struct error *err)
+{
+    struct token token = {.until_s = now_s + (int64_t)for_s};
+    struct enrol_token text;
+    int r = check(name, area, for_s, err);
+
+    if (r >= 0)
+        r = fingerprint(dir, text.fingerprint, err);
+    if (r < 0)
+        return r;
+    if (secret_make(text.secret) < 0)
+        return error_set(err, -EIO, "no random numbers");
+    strcpy(token.name, name);
+    strcpy(token.area, area ? area : "");
+    r = add(dir, text.secret, &token, now_s, err);
+    if (r == 0)
+        enrol_token_text(&text, ret);
+    return r;
+}
+
+int tokens_take(const char *dir, const char secret[SECRET_LEN + 1], int64_t now_s,
+                struct token *ret, struct error *err)
+{
+    char hash[SECRET_LEN + 1];
+    struct list l;
+    size_t i = 0;
+    int r = read_list(dir, now_s, &l, err);
+
+    if (r < 0)
+        return r;
+    r = secret_hash(secret, SECRET_LEN, hash);
+    while (r == 0 && i < l.count && strcmp(l.entry[i].hash, hash) != 0)
+        i++;
+    if (r < 0 || i == l.count) {
+        free(l.entry);
+        return error_set(err, -EACCES, "the token is unknown, was used, or has ended");
+    }
+    *ret = l.entry[i].token;
+    l.entry[i] = l.entry[--l.count];
+    r = write_list(dir, &l, err);
+    free(l.entry);
+    return r;
+}
+
+int tokens_restore(const char *dir, const char secret[SECRET_LEN + 1], const struct token *token,
+                   struct error *err)
+{
+    return add(dir, secret, token, 0, err);
+}
