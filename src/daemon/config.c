@@ -8,6 +8,7 @@
 #include "daemon/energy/model.h"
 #include "daemon/plan/decision.h"
 #include "daemon/record/history.h"
+#include "host/inifile.h"
 #include "host/power/sensors.h"
 #include "power/measure/amount.h"
 
@@ -16,7 +17,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <ini.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <pwd.h>
@@ -386,71 +386,16 @@ int config_set(struct config *c, const char *key, const char *value, struct erro
 
 /* ---- a file's text ---- */
 
-struct reader {
-    struct config *config;
-    const char *name, *at; /* name of the file; text that is still to be read */
-    int line, wrong;       /* the line read last, and the first with a mistake */
-    struct error why;
-};
-
-/*
- * Hands inih the next line without leading blanks: inih would take an indented line for the
- * continuation of the one above, and hide a key.
- */
-static char *next_line(char *buf, int size, void *arg)
+static int take_key(void *arg, const char *key, const char *value, struct error *err)
 {
-    struct reader *r = arg;
-    size_t len;
-
-    if (!*r->at || r->wrong)
-        return NULL;
-    r->line++;
-    r->at += strspn(r->at, BLANKS);
-    len = strcspn(r->at, "\n");
-    if (len >= (size_t)size) {
-        r->wrong = r->line;
-        error_set(&r->why, -EINVAL, "the line is longer than %d bytes", size - 1);
-        return NULL;
-    }
-    memcpy(buf, r->at, len);
-    buf[len] = '\0';
-    r->at += len + (r->at[len] == '\n');
-    return buf;
-}
-
-static int take_key(void *arg, const char *section, const char *key, const char *value)
-{
-    struct reader *r = arg;
-    struct error why = {0};
-
-    if (strcmp(section, SECTION) != 0)
-        error_set(&r->why, -EINVAL,
-                  *section ? "there is no section [%s]: tided's is [" SECTION "]"
-                           : "%skeys need a section: write [" SECTION "] above",
-                  section);
-    else if (config_set(r->config, key, value, &why) < 0)
-        error_set(&r->why, -EINVAL, "%.40s: %.*s", key, ERROR_TEXT_MAX - 48, why.text);
-    else
-        return 1;
-    r->wrong = r->line;
-    return 0;
+    return config_set(arg, key, value, err);
 }
 
 int config_parse(struct config *c, const char *name, const char *text, struct error *err)
 {
-    struct reader r = {.config = c, .name = name, .at = text};
-    int line = ini_parse_stream(next_line, &r, take_key, &r);
+    const struct inifile file = {SECTION, "tided's", take_key, c};
 
-    if (line < 0)
-        return error_set(err, -ENOMEM, "%s: out of memory", name);
-    if (line > 0 && (!r.wrong || line < r.wrong))
-        return error_set(err, -EINVAL,
-                         "%.120s:%d: neither [" SECTION "] nor KEY=VALUE nor # comment", name,
-                         line);
-    if (r.wrong)
-        return error_set(err, -EINVAL, "%.120s:%d: %.*s", name, r.wrong, ERROR_TEXT_MAX - 136,
-                         r.why.text);
-    return 0;
+    return inifile_parse(&file, name, text, err);
 }
 
 /* ---- files ---- */

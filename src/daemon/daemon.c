@@ -447,6 +447,19 @@ static const char *state_directory(const struct daemon *d)
     return dir;
 }
 
+/* Where it cannot be had, the run directory stands in. */
+static int open_state(struct daemon *d, struct error *err)
+{
+    snprintf(d->state_dir, sizeof(d->state_dir), "%s", state_directory(d));
+    d->state_fd = open(d->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (d->state_fd >= 0)
+        return 0;
+    memcpy(d->state_dir, d->dir, sizeof(d->state_dir));
+    d->state_fd = fcntl(d->dir_fd, F_DUPFD_CLOEXEC, 0);
+    return d->state_fd < 0 ? error_set(err, -errno, "cannot open %s: %s", d->dir, strerror(errno))
+                           : 0;
+}
+
 /* Jobs run without both: if memory is short there is no record. */
 static void begin_record(struct daemon *d)
 {
@@ -474,6 +487,8 @@ static int begin(struct top *t, const struct daemon_options *o, struct error *er
 
     if (r == 0)
         r = take_lock(t, err);
+    if (r == 0)
+        r = open_state(d, err);
     if (r == 0)
         r = find_machine(d, o, err);
     if (r == 0 && (store_new(&d->store) < 0 || chronicle_new(on_happening, d, &d->chronicle) < 0))
@@ -574,6 +589,7 @@ static void end(struct top *t)
     sd_event_unref(d->event);
     close_fd(t->lock_fd);
     close_fd(d->dir_fd);
+    close_fd(d->state_fd);
     close_fd(d->root);
 }
 
@@ -593,7 +609,7 @@ int daemon_run(const struct daemon_options *options, struct error *err)
     sigprocmask(SIG_BLOCK, &mask, NULL);
     signal(SIGPIPE, SIG_IGN);
     raise_descriptor_limit();
-    d->dir_fd = t->lock_fd = -1;
+    d->dir_fd = d->state_fd = t->lock_fd = -1;
     t->jobs = (struct job_table){.observers = observers, .confine = &process_confine};
     d->jobs = &t->jobs;
     d->uid = geteuid();

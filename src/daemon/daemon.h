@@ -54,6 +54,8 @@ struct daemon {
     int root; /* "/" */
     int dir_fd;
     char dir[RUNDIR_PATH_MAX];
+    int state_fd; /* of what outlives a reboot; `dir` again where there is no other place */
+    char state_dir[RUNDIR_PATH_MAX];
     uid_t uid;
     gid_t admin_gid; /* CONFIG_NOBODY: none */
     gid_t power_gid;

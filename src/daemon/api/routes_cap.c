@@ -102,7 +102,7 @@ void routes_put_cap(struct request *r, struct job *none)
         return;
     }
     if (until_s)
-        cap.until_ns = cap_now_ns() + (until_s * 1000 - now_ms) * NS_PER_MS;
+        cap.until_ns = clock_boot_ns() + (until_s * 1000 - now_ms) * NS_PER_MS;
     daemon_log("a power cap of %" PRIu64 " W is set by user %u", cap.uw / 1000000,
                (unsigned)r->who.uid);
     request_set_cap(r, CAP_PERSON, &cap);

@@ -77,7 +77,7 @@ void routes_put_lease(struct request *r, struct job *none)
         cap.floor_uw = cap.uw;
     if (!is_new(r, boot, number))
         return;
-    cap.until_ns = cap_now_ns() + ttl_ms * NS_PER_MS;
+    cap.until_ns = clock_boot_ns() + ttl_ms * NS_PER_MS;
     if (request_set_cap(r, CAP_LEASE, &cap)) {
         r->daemon->lease_boot = boot;
         r->daemon->lease_number = number;

@@ -79,7 +79,6 @@ void routes_energy(struct request *r, struct job *none)
     const struct config *c = &r->daemon->config;
     struct energy_query q = {.until_s = clock_real_ms() / 1000 + 1,
                              .job = httpd_argument(r->http, "job"),
-                             .all = control_may_govern(r->daemon, &r->who),
                              .uid = r->who.uid};
     struct error err = {0};
     json_t *rows = NULL, *row;
@@ -89,6 +88,9 @@ void routes_energy(struct request *r, struct job *none)
     if (!take_by(r, &q.by) || !take_time(r, "since", &q.since_s) ||
         !take_time(r, "until", &q.until_s))
         return;
+    /* Users' sums go to the area's unit, if an administrator lets it be in the power group. */
+    q.all = q.by == ENERGY_BY_USER ? control_may_power(r->daemon, &r->who)
+                                   : control_may_govern(r->daemon, &r->who);
     q.since_s = q.since_s / ENERGY_STEP_S * ENERGY_STEP_S; /* a quarter counts as a whole */
     meter_refresh(r->daemon->meter);
     energy_history_tick(r->daemon, true);
@@ -126,10 +128,11 @@ static bool take_amount(struct request *r, const char *key, bool *has, uint64_t 
 
 void routes_readings(struct request *r, struct job *none)
 {
-    static const char *const fields[] = {"name",           "uj",     "uw", "time",
-                                         "error_permille", "covers", NULL};
+    static const char *const fields[] = {"name",           "uj",     "uw",   "time",
+                                         "error_permille", "covers", "slow", NULL};
     struct handed_reading reading = {.name = json_string_value(json_object_get(r->body, "name"))};
     const json_t *covers = json_object_get(r->body, "covers");
+    const json_t *slow = json_object_get(r->body, "slow");
     uint64_t time_ms = 0, error = 0, now_ms = clock_real_ms();
     bool has_time, has_error;
     struct error err = {0};
@@ -150,11 +153,16 @@ void routes_readings(struct request *r, struct job *none)
         request_fail(r, HTTP_BAD_REQUEST, "", "covers must be \"machine\"");
         return;
     }
+    if (slow && !json_is_boolean(slow)) {
+        request_fail(r, HTTP_BAD_REQUEST, "", "slow must be true or false");
+        return;
+    }
     if (has_time && time_ms + READING_OLD_MS < now_ms) {
         request_fail(r, HTTP_CONFLICT, "Hand readings down as they come.",
                      "the reading is %llu s old", (unsigned long long)((now_ms - time_ms) / 1000));
         return;
     }
+    reading.slow = json_is_true(slow);
     reading.name = reading.name ? reading.name : "";
     reading.error_permille = error > HANDED_ERROR ? HANDED_ERROR + 1 : (uint32_t)error;
     e = meter_handed(r->daemon->meter, &reading, &err);

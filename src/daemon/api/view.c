@@ -5,6 +5,7 @@
 #include "daemon/confine/balance.h"
 #include "daemon/containers/container.h"
 #include "daemon/daemon.h"
+#include "daemon/energy/cap.h"
 #include "daemon/job/apportion.h"
 #include "daemon/job/job.h"
 #include "daemon/plan/decision.h"
@@ -313,11 +314,15 @@ static json_t *view_notes(const struct daemon *d)
 {
     json_t *notes = json_array();
     unsigned cpus = cpuset_count(&d->cpus), capacity = decision_capacity(d->decision);
+    char cap[CAP_TEXT_MAX];
 
     if (d->weights_note[0])
         json_array_append_new(notes, shown_text(d->weights_note));
     if (*balance_note(d->balance))
         json_array_append_new(notes, shown_text(balance_note(d->balance)));
+    cap_text(d, cap);
+    if (cap[0])
+        json_array_append_new(notes, json_string(cap));
     containers_notes(d->containers, notes);
     store_notes(d, notes);
     if (d->jobs->n && capacity < cpus)

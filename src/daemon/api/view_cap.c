@@ -20,7 +20,7 @@ static json_t *end_of(uint64_t left_ms)
 static json_t *standing(const struct caps *caps)
 {
     json_t *list = json_array();
-    uint64_t now = cap_now_ns();
+    uint64_t now = clock_boot_ns();
 
     for (unsigned s = 0; s < CAP_SOURCE_MAX; s++) {
         const struct cap *c = &caps->of[s];
@@ -65,11 +65,12 @@ json_t *view_cap(const struct daemon *d)
     enum cap_kept state = cap_state(d, why, sizeof(why));
 
     cap_view(d, &v);
-    return json_pack("{s:s,s:o,s:o,s:o,s:s,s:o,s:o,s:o,s:o}", "state", state_names[state], "uw",
+    return json_pack("{s:s,s:o,s:o,s:o,s:s,s:o,s:o,s:o,s:o,s:o}", "state", state_names[state], "uw",
                      number(v.uw, v.uw), "source",
                      v.uw ? json_string(cap_source_name(v.source)) : json_null(), "until",
                      v.uw ? end_of(v.left_ms) : json_null(), "why", why, "cores",
                      number(v.plan->cap_uw, v.plan->cores), "most_mcpu",
-                     number(v.plan->cap_uw, v.plan->most_mcpu), "caps", standing(v.caps), "model",
+                     number(v.plan->cap_uw, v.plan->most_mcpu), "whole_mcpu",
+                     number(v.plan->cap_uw, v.plan->whole_mcpu), "caps", standing(v.caps), "model",
                      curve(v.model));
 }

@@ -3,6 +3,7 @@
 #include "daemon/api/view.h"
 
 #include "base/clock.h"
+#include "daemon/api/view_cap.h"
 #include "daemon/daemon.h"
 #include "daemon/energy/meter.h"
 #include "daemon/job/job.h"
@@ -80,13 +81,13 @@ json_t *view_power(const struct daemon *d, const struct caller *who)
     energy = view_energy_range(&l->machine);
 
     json_object_set_new(energy, "gap_ms", milliseconds(l->gap_ns));
-    return json_pack("{s:f,s:o,s:o,s:{s:o,s:o,s:o,s:o},s:{s:i,s:i,s:i},s:o}", "time",
+    return json_pack("{s:f,s:o,s:o,s:{s:o,s:o,s:o,s:o},s:{s:i,s:i,s:i},s:o,s:o}", "time",
                      (double)clock_real_ms() / 1000, "power", view_power_range(&now->machine),
                      "energy", energy, "parts", "jobs", view_energy_range(&l->jobs), "system",
                      view_energy_range(&l->system), "idle", view_energy_range(&l->idle),
                      "unattributed", view_energy_range(&l->unattributed), "load", "mcpu",
                      (int)now->load_mcpu, "other_mcpu", (int)now->other_mcpu, "speed_permille",
-                     (int)now->speed_permille, "jobs", view_jobs(d, who));
+                     (int)now->speed_permille, "jobs", view_jobs(d, who), "cap", view_cap(d));
 }
 
 /* Why a source tells nothing, and what to do; "" if it does. */
@@ -124,13 +125,14 @@ json_t *view_power_sources(const struct daemon *d, const struct caller *who)
 
         json_array_append_new(
             list,
-            json_pack("{s:s,s:s,s:s,s:s,s:i,s:b,s:o,s:o,s:s,s:s}", "name", s->sensor.name, "kind",
-                      sensor_kind_name(s->sensor.kind), "part", sensor_part_name(s->sensor.part),
-                      "basis", power_basis_name(whole ? POWER_MEASURED : POWER_MODELLED),
-                      "error_permille", (int)s->sensor.error_permille, "used", (int)s->used, "uw",
-                      amount(s->uw, s->known ? POWER_MEASURED : POWER_UNKNOWN), "uj",
-                      amount(s->total_uj, s->reading.time_ns ? POWER_MEASURED : POWER_UNKNOWN),
-                      "path", s->sensor.path, "problem", problem(&s->reading)));
+            json_pack(
+                "{s:s,s:s,s:s,s:s,s:i,s:b,s:b,s:o,s:o,s:s,s:s}", "name", s->sensor.name, "kind",
+                sensor_kind_name(s->sensor.kind), "part", sensor_part_name(s->sensor.part), "basis",
+                power_basis_name(whole ? POWER_MEASURED : POWER_MODELLED), "error_permille",
+                (int)s->sensor.error_permille, "used", (int)s->used, "slow", (int)s->sensor.slow,
+                "uw", amount(s->uw, s->known ? POWER_MEASURED : POWER_UNKNOWN), "uj",
+                amount(s->total_uj, s->reading.time_ns ? POWER_MEASURED : POWER_UNKNOWN), "path",
+                s->sensor.path, "problem", problem(&s->reading)));
     }
     return list;
 }

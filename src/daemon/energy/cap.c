@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/failpoint.h"
+#include "base/muldiv.h"
 #include "daemon/daemon.h"
 #include "daemon/energy/backstop.h"
 #include "daemon/energy/cap_file.h"
@@ -19,6 +20,7 @@
 #include <string.h>
 
 #define FIT_SAVE_SAMPLES 300
+#define PACE_US          200000
 #define GUESS_ERROR      300 /* permille, of the curve made of one reading */
 #define GUESS_IDLE                                                                                 \
     400 /* permille of full power: an idle machine of the last ten years, or more                  \
@@ -41,15 +43,10 @@ struct power_caps {
     uint32_t fitted_basis;           /* of the curve from it */
     struct watts curve;              /* the best of these */
     sd_event_source *timer;
+    sd_event_source *pace;          /* reads faster while a cap binds */
+    uint64_t read_ns, read_boot_ns; /* the newest reading's time by both clocks */
+    uint64_t unlimited_uw;          /* what the packages' limits do not reach; 0: not known */
 };
-
-uint64_t cap_now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_BOOTTIME, &ts);
-    return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
-}
 
 /* ---- what is known of the machine's power ---- */
 
@@ -80,7 +77,7 @@ static void learn(struct power_caps *c, const struct meter_now *now)
     struct watts_sample s = {.speed_permille = now->speed_permille, .uw = now->machine.uw};
     uint32_t basis = now->machine.basis == POWER_MEASURED ? POWER_CALIBRATED : POWER_MODELLED;
 
-    if (!now->sensed || now->time_ns == c->fitted_ns || now->speed_permille == 0)
+    if (!now->sensed || now->brief || now->time_ns == c->fitted_ns || now->speed_permille == 0)
         return;
     if (basis != c->fitted_basis) /* another source */
         c->fit = (struct watts_fit){0};
@@ -92,6 +89,13 @@ static void learn(struct power_caps *c, const struct meter_now *now)
         cap_fit_save(c->daemon, &c->fit, basis);
 }
 
+/* Measured points that a person named tell more of idling than readings of a busy machine. */
+static bool named_is_better(const struct power_caps *c)
+{
+    return c->named.count && c->named.basis != POWER_ASSUMED &&
+           !watts_fit_knows_idle(&c->fit, cores_of(c->daemon) * 1000);
+}
+
 /*
  * The curve: learnt from readings, else named by the configuration, else guessed from one. A guess
  * serves the keeper, which corrects it; it is no word on how much the machine idles.
@@ -101,7 +105,7 @@ static void choose_curve(struct power_caps *c, const struct meter_now *now)
     const struct watts *shown = &c->curve;
 
     learn(c, now);
-    if (watts_fit_solve(&c->fit, cores_of(c->daemon) * 1000, &c->curve)) {
+    if (!named_is_better(c) && watts_fit_solve(&c->fit, cores_of(c->daemon) * 1000, &c->curve)) {
         c->curve.basis = c->fitted_basis;
         snprintf(c->curve.source, sizeof(c->curve.source), "learnt from %u readings",
                  c->fit.samples);
@@ -187,13 +191,15 @@ static struct keeper_input keeper_now(const struct power_caps *c, uint64_t now)
     return (struct keeper_input){.now_ns = now,
                                  .cap_uw = c->uw,
                                  .machine = read->machine,
-                                 .machine_ns = as_boot_ns(read->time_ns, now),
-                                 .sensed = read->sensed,
+                                 .machine_ns = c->read_boot_ns,
+                                 .sensed = read->sensed && !read->slow,
+                                 .brief = read->brief,
                                  .load_mcpu = read->load_mcpu,
                                  .other_mcpu = read->other_mcpu,
                                  .speed_permille = read->speed_permille,
                                  .cores = cores_of(d),
                                  .watts = &c->curve,
+                                 .unlimited_uw = c->unlimited_uw,
                                  .limit = backstop_can_limit(d->backstop),
                                  .quota = backstop_can_quota(d->backstop)};
 }
@@ -218,25 +224,57 @@ static void keep(struct power_caps *c, uint64_t now)
 uint64_t cap_needed_uw(const struct daemon *d, uint32_t mcpu)
 {
     const struct power_caps *c = d->power_caps;
-    struct keeper_input in = keeper_now(c, cap_now_ns());
+    struct keeper_input in = keeper_now(c, clock_boot_ns());
     uint64_t high_uw = keeper_forecast(&c->keeper, &in, mcpu).high_uw;
 
     return high_uw ? high_uw * 1000 / (1000 - KEEPER_MARGIN) + 1 : 0;
 }
 
+/*
+ * A power supply's losses, fans and memory are above the packages' power. The most of the last
+ * readings counts: a limit that is a little too low costs speed, a higher one breaks the cap.
+ */
+static void see_unlimited(struct power_caps *c, const struct meter_now *now)
+{
+    uint64_t above = sub_sat(now->machine.uw, now->packages_uw);
+
+    if (!now->sensed || now->brief || !now->packages_known)
+        return;
+    c->unlimited_uw -= c->unlimited_uw / 8;
+    c->unlimited_uw = above > c->unlimited_uw ? above : c->unlimited_uw;
+}
+
+/* While a cap holds jobs back, a second is too long until the next look. */
+static void arm_pace(struct power_caps *c)
+{
+    const struct daemon *d = c->daemon;
+    bool binds = c->plan.cap_uw && c->plan.most_mcpu < cores_of(d) * 1000 && d->jobs->first &&
+                 meter_now(d->meter)->fast;
+
+    if (binds)
+        sd_event_source_set_time_relative(c->pace, PACE_US);
+    sd_event_source_set_enabled(c->pace, binds ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
+}
+
 static void step(struct power_caps *c)
 {
-    uint64_t now = cap_now_ns(), before = c->uw;
+    const struct meter_now *read = meter_now(c->daemon->meter);
+    uint64_t now = clock_boot_ns(), before = c->uw;
 
     if (!caps_in_force(&c->caps, now, &c->uw, &c->source, &c->next_ns))
         c->uw = 0;
     if (c->uw != before)
         daemon_log(c->uw ? "power cap: %" PRIu64 ".%03" PRIu64 " W, %s" : "no power cap any more",
                    c->uw / 1000000, c->uw / 1000 % 1000, cap_source_name(c->source));
-    choose_curve(c, meter_now(c->daemon->meter));
+    if (read->time_ns != c->read_ns)
+        c->read_boot_ns = as_boot_ns(read->time_ns, now);
+    c->read_ns = read->time_ns;
+    see_unlimited(c, read);
+    choose_curve(c, read);
     if (c->uw || before)
         keep(c, now);
     arm(c, now);
+    arm_pace(c);
 }
 
 void power_caps_tick(struct power_caps *c)
@@ -247,6 +285,15 @@ void power_caps_tick(struct power_caps *c)
 static int on_timer(sd_event_source *s, uint64_t usec, void *arg)
 {
     step(arg);
+    return 0;
+}
+
+static int on_pace(sd_event_source *s, uint64_t usec, void *arg)
+{
+    struct power_caps *c = arg;
+
+    if (meter_pace(c->daemon->meter))
+        step(c);
     return 0;
 }
 
@@ -265,7 +312,7 @@ int cap_set(struct daemon *d, enum cap_source source, const struct cap *cap, str
     next.of[source] = *cap;
     r = cap_file_save(d, &next);
     if (r < 0)
-        return error_set(err, r, "cannot write %s/" CAP_FILE ": %s", d->dir, strerror(-r));
+        return error_set(err, r, "cannot write %s/" CAP_FILE ": %s", d->state_dir, strerror(-r));
     failpoint(FAILPOINT_CAP_STORED);
     c->caps = next;
     step(c);
@@ -332,7 +379,7 @@ enum cap_kept cap_state(const struct daemon *d, char *why, size_t size)
 void cap_view(const struct daemon *d, struct cap_view *ret)
 {
     const struct power_caps *c = d->power_caps;
-    uint64_t now = cap_now_ns();
+    uint64_t now = clock_boot_ns();
 
     *ret = (struct cap_view){.uw = c->uw,
                              .source = c->source,
@@ -388,6 +435,9 @@ int power_caps_new(struct daemon *d, struct power_caps **ret, struct error *err)
     r = read_model(c, err);
     if (r == 0) {
         r = sd_event_add_time(d->event, &c->timer, CLOCK_BOOTTIME, 0, 0, on_timer, c);
+        r = r < 0 ? r
+                  : sd_event_add_time_relative(d->event, &c->pace, CLOCK_MONOTONIC, PACE_US, 0,
+                                               on_pace, c);
         r = r < 0 ? error_set(err, r, "cannot make an event: %s", strerror(-r)) : 0;
     }
     if (r < 0) {
@@ -395,6 +445,7 @@ int power_caps_new(struct daemon *d, struct power_caps **ret, struct error *err)
         return r;
     }
     sd_event_source_set_enabled(c->timer, SD_EVENT_OFF);
+    sd_event_source_set_enabled(c->pace, SD_EVENT_OFF);
     c->curve = c->named;
     cap_file_load(d, &c->caps);
     cap_fit_load(d, &c->fit, &c->fitted_basis);
@@ -408,7 +459,8 @@ struct power_caps *power_caps_free(struct power_caps *c)
     if (!c)
         return NULL;
     sd_event_source_disable_unref(c->timer);
-    if (c->daemon->dir_fd >= 0)
+    sd_event_source_disable_unref(c->pace);
+    if (c->daemon->state_fd >= 0)
         cap_fit_save(c->daemon, &c->fit, c->fitted_basis);
     free(c);
     return NULL;

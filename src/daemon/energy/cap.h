@@ -3,9 +3,9 @@
  * The caps on this machine's power: who set which, which one is in force, and how many cores it
  * leaves (power/cap/keeper.h). The snapshot's root carries them, so that every policy obeys.
  *
- * Caps of persons and leases are in a file of the run directory before anything rests on them, and
- * outlive the daemon, not the machine. Their times are CLOCK_BOOTTIME, which goes on while the
- * machine sleeps. Daemon's event loop only.
+ * Caps of persons and leases are in a file of the state directory before anything rests on them,
+ * and outlive the daemon; a person's outlives a reboot too. Their times are CLOCK_BOOTTIME, which
+ * goes on while the machine sleeps. Daemon's event loop only.
  */
 #pragma once
 
@@ -80,6 +80,3 @@ struct cap_view {
 };
 
 void cap_view(const struct daemon *d, struct cap_view *ret);
-
-/* The clock of struct cap. */
-uint64_t cap_now_ns(void);

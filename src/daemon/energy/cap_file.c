@@ -2,6 +2,8 @@
 #include "daemon/energy/cap_file.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/muldiv.h"
 #include "daemon/daemon.h"
 #include "daemon/energy/cap.h"
 #include "host/proc/file.h"
@@ -22,13 +24,15 @@
 #define TEXT_MAX  1024
 
 /*
- * A line for the boot and one for each cap:
+ * A line for the boot, one for the two clocks when it was written, and one for each cap:
  *   boot ID
+ *   time BOOTTIME_ns REALTIME_ms
  *   cap SOURCE uW FLOOR_uW UNTIL_ns KIND
  */
 static size_t write_text(const struct caps *caps, const char *boot, char ret[TEXT_MAX])
 {
-    size_t len = (size_t)snprintf(ret, TEXT_MAX, "boot %.*s\n", BOOT_MAX, boot);
+    size_t len = (size_t)snprintf(ret, TEXT_MAX, "boot %.*s\ntime %" PRIu64 " %" PRIu64 "\n",
+                                  BOOT_MAX, boot, clock_boot_ns(), clock_real_ms());
 
     for (unsigned s = 0; s < CAP_SOURCE_MAX; s++) {
         const struct cap *c = &caps->of[s];
@@ -70,25 +74,49 @@ int cap_file_save(const struct daemon *d, const struct caps *caps)
     int r;
 
     read_boot(d, boot);
-    r = write_whole(d->dir_fd, CAP_FILE, text, write_text(caps, boot, text));
+    r = write_whole(d->state_fd, CAP_FILE, text, write_text(caps, boot, text));
     if (r < 0)
-        unlinkat(d->dir_fd, TEMPORARY, 0);
+        unlinkat(d->state_fd, TEMPORARY, 0);
     return r;
 }
 
-static bool read_line(const char *line, bool same_boot, struct caps *ret)
+/* When and in which boot a file was written. */
+struct written {
+    bool same_boot;
+    uint64_t boot_ns, real_ms; /* 0: an older tided wrote it */
+};
+
+/*
+ * The end of a cap that was set in another boot, by this boot's clock. Time off counts, if the wall
+ * clock has gone on since; a clock that begins in the past lets the cap last, never end early.
+ */
+static uint64_t end_now(const struct written *w, unsigned source, uint64_t until_ns)
+{
+    uint64_t left, off = sub_sat(clock_real_ms(), w->real_ms) * NS_PER_MS;
+
+    if (until_ns == CAP_NO_END)
+        return until_ns;
+    left = sub_sat(until_ns, w->boot_ns);
+    if (source != CAP_PERSON || w->real_ms == 0 || left <= off)
+        return 0;
+    return clock_boot_ns() + left - off;
+}
+
+static bool read_line(const char *line, struct written *w, struct caps *ret)
 {
     struct cap c = {.held = true};
     unsigned source;
     int end = 0;
 
+    if (sscanf(line, "time %" SCNu64 " %" SCNu64 "%n", &w->boot_ns, &w->real_ms, &end) == 2)
+        return line[end] == '\0';
     if (sscanf(line, "cap %u %" SCNu64 " %" SCNu64 " %" SCNu64 " %u%n", &source, &c.uw, &c.floor_uw,
                &c.until_ns, &c.kind, &end) != 5 ||
         line[end] != '\0' || source == CAP_CONFIG || source >= CAP_SOURCE_MAX ||
         c.kind >= CAP_KIND_MAX || c.uw == 0 || c.uw > POWER_UW_MAX || c.floor_uw > c.uw)
         return false;
-    if (!same_boot && c.until_ns != CAP_NO_END)
-        c.until_ns = 0;
+    if (!w->same_boot)
+        c.until_ns = end_now(w, source, c.until_ns);
     ret->of[source] = c;
     return true;
 }
@@ -97,21 +125,22 @@ void cap_file_load(const struct daemon *d, struct caps *ret)
 {
     char text[TEXT_MAX] = "", boot[BOOT_MAX], *line, *rest = text;
     struct caps caps = {0};
-    int r = file_read(d->dir_fd, CAP_FILE, text, sizeof(text));
-    bool same_boot;
+    int r = file_read(d->state_fd, CAP_FILE, text, sizeof(text));
+    struct written written = {0};
 
     if (r == -ENOENT)
         return;
     read_boot(d, boot);
     line = strsep(&rest, "\n");
-    same_boot = strncmp(line, "boot ", 5) == 0 && *boot && strcmp(line + 5, boot) == 0;
+    written.same_boot = strncmp(line, "boot ", 5) == 0 && *boot && strcmp(line + 5, boot) == 0;
     if (r >= 0 && strncmp(line, "boot ", 5) != 0)
         r = -EBADMSG;
     while (r >= 0 && rest && *rest)
-        if (!read_line(strsep(&rest, "\n"), same_boot, &caps))
+        if (!read_line(strsep(&rest, "\n"), &written, &caps))
             r = -EBADMSG;
     if (r < 0)
-        daemon_log("%s/" CAP_FILE " is ignored: %s; set the power cap again", d->dir, strerror(-r));
+        daemon_log("%s/" CAP_FILE " is ignored: %s; set the power cap again", d->state_dir,
+                   strerror(-r));
     else
         *ret = caps;
 }
@@ -135,8 +164,8 @@ void cap_fit_save(const struct daemon *d, const struct watts_fit *fit, uint32_t 
     record.version = WATTS_FIT_VERSION;
     record.basis = basis;
     record.fit = *fit;
-    if (write_whole(d->dir_fd, FIT_FILE, (const char *)&record, sizeof(record)) < 0)
-        unlinkat(d->dir_fd, TEMPORARY, 0);
+    if (write_whole(d->state_fd, FIT_FILE, (const char *)&record, sizeof(record)) < 0)
+        unlinkat(d->state_fd, TEMPORARY, 0);
 }
 
 void cap_fit_load(const struct daemon *d, struct watts_fit *ret, uint32_t *ret_basis)
@@ -144,7 +173,7 @@ void cap_fit_load(const struct daemon *d, struct watts_fit *ret, uint32_t *ret_b
     struct fit_record record;
     char bytes[sizeof(record) + 1];
 
-    if (file_read(d->dir_fd, FIT_FILE, bytes, sizeof(bytes)) != (int)sizeof(record))
+    if (file_read(d->state_fd, FIT_FILE, bytes, sizeof(bytes)) != (int)sizeof(record))
         return;
     memcpy(&record, bytes, sizeof(record));
     if (strncmp(record.power, d->config.power, sizeof(record.power)) != 0 ||

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The files of caps and of the learnt curve in the run directory. A cap of another boot has ended:
- * a breaker's floor is what is left of it. Private to this room.
+ * The files of caps and of the learnt curve in the state directory. A person's cap outlives a
+ * reboot, until its end by the wall clock; a lease of another boot has ended: a breaker's floor is
+ * what is left of it. Private to this room.
  */
 #pragma once
 

@@ -78,6 +78,7 @@ int handed_take(struct handed *h, const struct handed_reading *r, uint64_t now_n
         return 0;
     }
     s->sensor.error_permille = r->error_permille;
+    s->slow = s->sensor.slow = r->slow;
     before_ns = s->counter.time_ns;
     before_uw = s->uw;
     news = r->has_uj ? counter_read(&s->counter, now_ns, r->uj, &uj)
@@ -104,7 +105,8 @@ struct handed_source *handed_best(struct handed *h, uint64_t now_ns)
         struct handed_source *s = &h->of[i];
 
         if (s->known && sub_sat(now_ns, s->last.time_ns) <= HANDED_FRESH_NS &&
-            (!best || s->last.time_ns > best->last.time_ns))
+            (!best || (best->slow && !s->slow) ||
+             (best->slow == s->slow && s->last.time_ns > best->last.time_ns)))
             best = s;
     }
     return best;

@@ -25,6 +25,7 @@ struct handed_reading {
     bool has_uj, has_uw;
     uint64_t uj, uw;
     uint32_t error_permille;
+    bool slow; /* it may be of a minute ago: a management controller's */
 };
 
 struct handed_source {
@@ -33,6 +34,7 @@ struct handed_source {
     struct sensor_reading last;
     uint64_t uw;                 /* of the last reading, or the mean between the last two */
     bool known;                  /* uw is */
+    bool slow;                   /* no loop is closed on it */
     struct energy_range pending; /* not yet taken */
 };
 
@@ -45,5 +47,6 @@ struct handed {
 int handed_take(struct handed *h, const struct handed_reading *r, uint64_t now_ns,
                 struct error *err);
 
-/* The source that counts: fresh and with two readings at least. NULL: none. */
+/* The source that counts: fresh and with two readings at least, a slow one only where no other is.
+ * NULL: none. */
 struct handed_source *handed_best(struct handed *h, uint64_t now_ns);

@@ -56,6 +56,10 @@ struct meter {
     uint64_t retry_ns;           /* without a source: when to look for one again */
     uint64_t divided_ns;         /* time of the last division; 0: none */
     uint64_t busy_ns;            /* of all CPUs, then */
+    uint64_t paced_ns, paced_busy_ns; /* the same of the last meter_pace(); 0: none since */
+    bool split;                       /* readings since the last division were brief */
+    bool packages, packages_gap;      /* there are such sensors; one did not tell … */
+    uint64_t packages_uj;             /* … what they have used since the last division */
     struct meter_now now;
     struct watts model; /* for idling and bounds, and where no source is; count 0: none */
     struct ledger ledger;
@@ -138,6 +142,29 @@ static struct energy_range read_sensors(struct meter *m, uint64_t now)
 
 /* ---- one look ---- */
 
+/* What the packages have used since the last division; a limit of theirs reaches no more. */
+static void read_packages(struct meter *m)
+{
+    for (size_t i = 0; i < sensors_count(m->sensors); i++) {
+        const struct account *a = &m->account[i];
+        const struct sensor *sensor = sensors_at(m->sensors, i);
+
+        if (sensor->kind != SENSOR_POWERCAP || sensor->part != SENSOR_PACKAGE)
+            continue;
+        m->packages = true;
+        m->packages_gap |= !a->known;
+        m->packages_uj = add_sat(m->packages_uj, a->known ? a->news_uj : 0);
+    }
+}
+
+static void divide_packages(struct meter *m, uint64_t interval_ns)
+{
+    m->now.packages_known = m->packages && !m->packages_gap;
+    m->now.packages_uw = mul_div(m->packages_uj, NS_PER_S, interval_ns);
+    m->packages_gap = false;
+    m->packages_uj = 0;
+}
+
 /* A meter before the power supply is better than all but a sensor there, or a file that was named.
  */
 static struct handed_source *find_handed(struct meter *m, uint64_t now)
@@ -162,6 +189,7 @@ static void take_handed(struct meter *m, struct handed_source *h, uint64_t now)
     m->now.machine = power_of(&second, NS_PER_S);
     m->now.sensed = !m->waiting;
     m->now.fast = false;
+    m->now.slow = h->slow;
 }
 
 static void take_news(struct meter *m, uint64_t now)
@@ -170,6 +198,8 @@ static void take_news(struct meter *m, uint64_t now)
     uint64_t pause = m->now.time_ns ? now - m->now.time_ns : 0;
     struct handed_source *h = find_handed(m, now);
 
+    m->now.brief = false;
+    read_packages(m);
     if (m->frequency)
         frequency_read(m->frequency);
     if (h) {
@@ -178,7 +208,7 @@ static void take_news(struct meter *m, uint64_t now)
     }
     if (m->by_handed) /* it is away: what was used since its last reading is unknown */
         m->pending_gap_ns += sub_sat(m->now.time_ns, m->divided_ns);
-    m->by_handed = m->waiting = false;
+    m->by_handed = m->waiting = m->now.slow = false;
     m->now.time_ns = now;
     m->now.machine = power_of(&news, pause);
     m->now.sensed = news.basis != POWER_UNKNOWN;
@@ -264,10 +294,16 @@ static void divide(struct meter *m, uint64_t now)
     in.busy_ns = sub_sat(busy, m->busy_ns);
     in.speed_permille = m->now.speed_permille;
     jobs_ns = take_loads(m, first ? NS_PER_S : in.interval_ns, &in.job_count, &in.complete);
-    m->busy_ns = busy;
-    m->divided_ns = now;
-    if (first)
+    m->busy_ns = m->paced_busy_ns = busy;
+    m->divided_ns = m->paced_ns = now;
+    divide_packages(m, first ? NS_PER_S : in.interval_ns);
+    if (first) {
+        m->now.packages_known = false;
         return;
+    }
+    if (m->split && m->pending_gap_ns == 0) /* of the same time as the load */
+        m->now.machine = power_of(&m->pending, in.interval_ns);
+    m->split = false;
     m->now.load_mcpu =
         load_of(in.busy_ns > jobs_ns ? in.busy_ns : jobs_ns, in.speed_permille, in.interval_ns);
     m->now.other_mcpu = load_of(sub_sat(in.busy_ns, jobs_ns), in.speed_permille, in.interval_ns);
@@ -331,6 +367,21 @@ void meter_tick(struct meter *m, bool looked)
         divide(m, now);
     else
         m->now.sensed = false; /* the load is of another time */
+}
+
+bool meter_pace(struct meter *m)
+{
+    uint64_t now = clock_now_ns(), busy, past = now - m->paced_ns;
+
+    if (!m->now.fast || m->by_handed || m->divided_ns == 0 || past == 0 ||
+        proc_read_busy(m->daemon->root, &busy) < 0)
+        return false;
+    take_news(m, now);
+    m->now.brief = m->split = true;
+    m->now.load_mcpu = load_of(sub_sat(busy, m->paced_busy_ns), m->now.speed_permille, past);
+    m->paced_ns = now;
+    m->paced_busy_ns = busy;
+    return true;
 }
 
 static int on_timer(sd_event_source *s, uint64_t usec, void *arg)

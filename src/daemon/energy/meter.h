@@ -38,6 +38,10 @@ struct meter_now {
     uint32_t load_mcpu, other_mcpu; /* busy cores × speed; what of it is no job's */
     uint32_t speed_permille;        /* of all CPUs */
     bool fast;                      /* its source tells something new every 200 ms */
+    bool slow;                      /* … or what was a minute ago: nothing is steered by it */
+    bool brief;                     /* of the time since the last meter_pace(), not a division */
+    uint64_t packages_uw;           /* what power limits reach, in the last division's time … */
+    bool packages_known;            /* … where sensors tell it */
 };
 
 /* A source, for people. */
@@ -56,6 +60,12 @@ struct meter *meter_free(struct meter *m); /* takes NULL, returns NULL */
 
 /* At each tick of a daemon with jobs. @looked: usage_look() has just measured the jobs. */
 void meter_tick(struct meter *m, bool looked);
+
+/*
+ * Between ticks, for a cap that binds: reads a fast source and the machine's load once more.
+ * Divides nothing. Returns false where there is no such source.
+ */
+bool meter_pace(struct meter *m);
 
 /* Without a tick (no jobs) the meter reads by itself, as seldom as its counters' wraps allow. */
 void meter_rest(struct meter *m, bool resting);

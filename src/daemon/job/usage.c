@@ -5,7 +5,10 @@
 #include "daemon/daemon.h"
 #include "daemon/job/census.h"
 #include "daemon/job/job.h"
+#include "host/cgroup/cgroup.h"
 #include "host/proc/proc.h"
+
+#include <stdio.h>
 
 #define BUSY_KEEP       0.7  /* weight of the old value, each second */
 #define BUSY_HYSTERESIS 0.75 /* a smaller difference in cores changes nothing */
@@ -37,6 +40,36 @@ static void measure_cores(const struct daemon *d, struct usage *u, uint64_t cpu_
         u->cores = most;
 }
 
+/* CPU time of the job's own control group, which children that have ended stay in. 0: it has none.
+ */
+static uint64_t group_time(const struct job *j)
+{
+    char path[CGROUP_NAME_MAX + 1];
+    struct cgroup_load load;
+
+    if (!(j->placed.groups & CGROUP_CPU))
+        return 0;
+    snprintf(path, sizeof(path), "/%.*s/%s", CGROUP_NAME_MAX - PROTO_ID_MAX - 2, j->daemon->group,
+             j->id);
+    return cgroup_read_load(j->daemon->cgroup, path, &load) == 0 && load.have_cpu ? load.cpu_ns : 0;
+}
+
+/*
+ * CPU time so far. A child that ended between two looks, and for which nobody waited, is in the
+ * group's time alone; a process that could not be moved into the group is in the sum alone.
+ */
+static uint64_t time_so_far(struct usage *u, uint64_t seen_ns, uint64_t group_ns)
+{
+    bool fell = seen_ns < u->seen_ns, grouped = group_ns && u->group_ns;
+    uint64_t more = fell ? 0 : seen_ns - u->seen_ns;
+
+    if (grouped && group_ns >= u->group_ns && group_ns - u->group_ns > more)
+        more = group_ns - u->group_ns;
+    u->seen_ns = seen_ns;
+    u->group_ns = group_ns;
+    return fell && !grouped ? 0 : u->cpu_ns + more;
+}
+
 static bool off(uint64_t a, uint64_t b)
 {
     return (a > b ? a - b : b - a) >= USAGE_GRAIN_BYTES;
@@ -51,9 +84,10 @@ static bool take(struct job *j, const struct sum *sum, uint64_t now)
 
     if (j->admission.phase != JOB_RUNNING) {
         u->looked_ns = 0; /* not measured while it does not run */
+        u->group_ns = 0;
         return false;
     }
-    measure_cores(j->daemon, u, sum->cpu_ns, now);
+    measure_cores(j->daemon, u, time_so_far(u, sum->cpu_ns, group_time(j)), now);
     u->memory_bytes = sum->memory_bytes;
     changed = off(u->memory_bytes, u->told_bytes);
     if (changed)

@@ -20,7 +20,9 @@ struct daemon;
 /* Part of each job. */
 struct usage {
     uint64_t looked_ns;    /* last look; 0: none */
-    uint64_t cpu_ns;       /* of its processes and their ended children */
+    uint64_t cpu_ns;       /* of its processes and their ended children; falls where some is lost */
+    uint64_t seen_ns;      /* the sum over its processes at the last look */
+    uint64_t group_ns;     /* its own control group's CPU time then; 0: none */
     double busy;           /* cores, smoothed */
     uint32_t cores;        /* busy, as a steady whole number */
     uint64_t memory_bytes; /* not backed by a file: programs and libraries are shared by jobs */

@@ -6,6 +6,7 @@
 #include "base/container.h"
 #include "daemon/containers/container.h"
 #include "daemon/daemon.h"
+#include "daemon/energy/cap.h"
 #include "daemon/job/confine.h"
 #include "daemon/plan/decision.h"
 #include "daemon/record/history.h"
@@ -37,6 +38,8 @@ struct chronicle {
     void *arg;
     struct epilogue *epilogues;        /* oldest first */
     char policy[POLICY_SPEC_TEXT_MAX]; /* the policy that was told last */
+    uint64_t cap_uw;                   /* the power cap that was told last; 0: none */
+    enum cap_source cap_source;        /* whose it was */
 };
 
 /* A container's job that ended before its engine had reported the exit status. */
@@ -255,6 +258,26 @@ static void look_at_policy(struct daemon *d)
     memcpy(d->chronicle->policy, text, sizeof(text));
 }
 
+static void look_at_cap(struct daemon *d)
+{
+    struct chronicle *c = d->chronicle;
+    struct cap_view v;
+    char text[CAP_TEXT_MAX];
+
+    if (!d->power_caps)
+        return;
+    cap_view(d, &v);
+    if (v.uw == c->cap_uw && (v.uw == 0 || v.source == c->cap_source))
+        return;
+    c->cap_uw = v.uw;
+    c->cap_source = v.source;
+    cap_text(d, text);
+    tell(d, "cap",
+         json_pack("{s:o,s:o,s:s}", "uw", v.uw ? json_integer((json_int_t)v.uw) : json_null(),
+                   "source", v.uw ? json_string(cap_source_name(v.source)) : json_null(), "reason",
+                   v.uw ? text : "no power cap any more"));
+}
+
 /* ---- the end ---- */
 
 static void tell_end(struct daemon *d, json_t *event, const struct history_job *row)
@@ -357,6 +380,7 @@ void chronicle_look(struct daemon *d)
     uint64_t now = clock_now_ns();
 
     look_at_policy(d);
+    look_at_cap(d);
     for (struct job *j = d->jobs->first; j; j = j->next)
         if (is_followed(j))
             look_at(j, now);
