@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/rundir.h"
+#include "host/net/door.h"
 #include "host/net/http.h"
 
 #include <errno.h>
@@ -54,15 +55,6 @@ static bool is_allowed(const char *method, const char *path)
     return false;
 }
 
-void proxy_refuse(struct httpd_request *r, unsigned status, const char *message, const char *hint)
-{
-    json_t *body = json_pack("{s:{s:s,s:s}}", "error", "message", message, "hint", hint);
-
-    httpd_answer(r, status, "application/json", body ? json_dumps(body, JSON_COMPACT) : NULL,
-                 false);
-    json_decref(body);
-}
-
 /* ---- the call ---- */
 
 static void hang_up(struct call *c)
@@ -79,8 +71,8 @@ static void fail(struct call *c, int code, const char *message)
     if (c->stream)
         httpd_wake(c->request);
     else
-        proxy_refuse(c->request, code == -ENOENT ? 503 : 502, message,
-                     code == -ENOENT ? "A daemon starts with the first job of 'tide run'." : "");
+        door_refuse(c->request, code == -ENOENT ? 503 : 502, message,
+                    code == -ENOENT ? "A daemon starts with the first job of 'tide run'." : "");
 }
 
 static ssize_t on_room(void *arg, char *buf, size_t max)
@@ -320,12 +312,12 @@ void proxy_pass(sd_event *event, struct httpd_request *r)
     int error;
 
     if (!is_allowed(r->method, r->path)) {
-        proxy_refuse(r, 403, "the page does not do that", "'tide help' lists what can be done.");
+        door_refuse(r, 403, "the page does not do that", "'tide help' lists what can be done.");
         return;
     }
     c = calloc(1, sizeof(*c));
     if (!c) {
-        proxy_refuse(r, 500, "out of memory", "");
+        door_refuse(r, 500, "out of memory", "");
         return;
     }
     *c = (struct call){.request = r,
@@ -335,7 +327,7 @@ void proxy_pass(sd_event *event, struct httpd_request *r)
     r->context = c;
     error = make_request(r, &c->out, &c->out_len);
     if (error < 0) {
-        proxy_refuse(r, 400, "the path or an argument is too long or no text", "");
+        door_refuse(r, 400, "the path or an argument is too long or no text", "");
         return;
     }
     error = dial(&c->fd, &err);

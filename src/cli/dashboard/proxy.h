@@ -21,6 +21,3 @@ void proxy_pass(sd_event *event, struct httpd_request *r);
 
 /* The end of any request, whether or not proxy_pass() has seen it. */
 void proxy_over(struct httpd_request *r);
-
-/* Answers as tided does: {"error":{"message","hint"}}. Both are clauses without quotes. */
-void proxy_refuse(struct httpd_request *r, unsigned status, const char *message, const char *hint);

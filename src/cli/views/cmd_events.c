@@ -12,7 +12,8 @@
 #define ID_MAX   64
 #define KIND_MAX 32
 
-static const char *const kinds[] = {"job-added", "job-changed", "job-ended", "policy-changed"};
+static const char *const kinds[] = {"job-added", "job-changed", "job-ended", "policy-changed",
+                                    "cap"};
 
 struct events_options {
     const char *const *jobs; /* ids or names; none: all */
@@ -82,6 +83,10 @@ static void print_line(const char *kind, const json_t *event)
     printf("%s.%03d  %-14s  ", when, (int)((at - (double)(long long)at) * 1000), kind);
     if (strcmp(kind, "policy-changed") == 0) {
         printf("%s\n", member_text(event, "policy"));
+        return;
+    }
+    if (strcmp(kind, "cap") == 0) {
+        printf("%s\n", reason);
         return;
     }
     printf("%s %s: ", member_text(event, "id"), member_text(event, "name"));
@@ -260,7 +265,7 @@ static int take_kinds(const char *text, unsigned *ret)
         if (i == ARRAY_LEN(kinds))
             return cli_usage(&command_events,
                              "--type: there is no '%.*s' (job-added, job-changed, job-ended, "
-                             "policy-changed)",
+                             "policy-changed, cap)",
                              (int)len, text);
         *ret |= 1u << i;
     }
@@ -307,7 +312,7 @@ const struct command command_events = {
             "  -f, --follow      from now on, or from --since on\n"
             "  -s, --since TIME  from then on: 90s or 2h ago, 18:30, 2026-01-31\n"
             "  -t, --type TYPE   only these, with commas between: job-added, job-changed,\n"
-            "                    job-ended, policy-changed\n"
+            "                    job-ended, policy-changed, cap\n"
             "  -j, --json        one object a line\n"
             "\n"
             "Examples:\n"

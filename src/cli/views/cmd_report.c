@@ -6,6 +6,7 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 #include <time.h>
 
@@ -48,7 +49,8 @@ static int read_day(const char *text, struct day *day)
     return 0;
 }
 
-static int write_page(const struct report_options *o, const struct day *day, const json_t *history)
+static int write_page(const struct report_options *o, const struct day *day, const json_t *history,
+                      const struct day_energy *energy)
 {
     const struct command *cmd = &command_report;
     FILE *file = o->output ? fopen(o->output, "we") : stdout;
@@ -56,7 +58,7 @@ static int write_page(const struct report_options *o, const struct day *day, con
 
     if (!file)
         return cli_error(cmd, CLI_FAILED, NULL, "cannot write %s: %s", o->output, strerror(errno));
-    day_report_html(file, day, history);
+    day_report_html(file, day, history, energy);
     if (!o->output)
         return CLI_OK; /* main tells when stdout fails */
     failed = ferror(file);
@@ -65,10 +67,25 @@ static int write_page(const struct report_options *o, const struct day *day, con
     return CLI_OK;
 }
 
+/* NULL where the daemon measures nothing, or tells this user nothing: the page does without. */
+static json_t *ask_energy(const struct day *day, const char *by)
+{
+    _cleanup_answer_ struct api_answer answer = {0};
+    struct error err = {0};
+    char path[API_PATH_MAX];
+
+    snprintf(path, sizeof(path), "/v1/energy?by=%s&since=%.0f&until=%.0f", by, day->from_s,
+             ceil(day->to_s));
+    if (api_try("GET", path, NULL, TIMEOUT_MS, &answer, &err) < 0 || answer.status != 200)
+        return NULL;
+    return json_incref(answer.body);
+}
+
 static int report(const struct report_options *o, const struct day *asked)
 {
     struct day day = *asked;
     _cleanup_json_ json_t *machine = NULL, *history = NULL;
+    _cleanup_(day_energy_done) struct day_energy energy = {0};
     char path[API_PATH_MAX], host[256] = "this machine";
     int r = api_request(&command_report, "GET", "/v1/machine", NULL, API_TIMEOUT_MS, &machine);
 
@@ -84,7 +101,10 @@ static int report(const struct report_options *o, const struct day *asked)
     day.host = host;
     day.cores = member_long(machine, "cpus");
     day.cut = json_array_size(history) >= LIMIT_MAX;
-    return write_page(o, &day, history);
+    energy = (struct day_energy){.parts = ask_energy(&day, "part"),
+                                 .users = ask_energy(&day, "user"),
+                                 .jobs = ask_energy(&day, "job")};
+    return write_page(o, &day, history, &energy);
 }
 
 static int report_run(int argc, char **argv)
@@ -112,7 +132,7 @@ const struct command command_report = {
     .usage = "[--day DATE] [--output FILE]",
     .brief = "write what the machine did in a day as a web page",
     .help = "One file without scripts and links, to be sent by mail: jobs over the day,\n"
-            "threads, users, and what each job used and why.\n"
+            "threads, users, what each job used and why, and the energy with its cost.\n"
             "\n"
             "Options:\n"
             "  -d, --day DATE     today (unless it is given), yesterday, or YYYY-MM-DD\n"

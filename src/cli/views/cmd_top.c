@@ -129,11 +129,17 @@ static void format_row(const json_t *job, bool power, char *buf, size_t size)
 
 static void format_title(const struct top *t, char *buf, size_t size)
 {
-    size_t jobs = json_array_size(t->jobs);
+    size_t jobs = json_array_size(t->jobs), i;
+    const json_t *note;
+    const char *cap = "";
 
-    snprintf(buf, size, "tide top: %zu job%s on %ld cores, policy %s, placement %s", jobs,
+    json_array_foreach (json_object_get(t->machine, "notes"), i, note)
+        if (strncmp(json_string_value(note), "power cap ", 10) == 0)
+            cap = json_string_value(note);
+    snprintf(buf, size, "tide top: %zu job%s on %ld cores, policy %s, placement %s%s%s", jobs,
              jobs == 1 ? "" : "s", member_long(t->machine, "cpus"),
-             member_text(t->machine, "policy"), member_text(t->machine, "placement"));
+             member_text(t->machine, "policy"), member_text(t->machine, "placement"),
+             *cap ? ", " : "", cap);
 }
 
 /* A job's sign in the strip, without colours: j1 is 1, j10 is a, j36 is 0 again. */

@@ -47,6 +47,7 @@ struct user {
 struct report {
     FILE *file;
     const struct day *day;
+    const struct day_energy *energy;
     struct row *rows; /* by what they used */
     size_t count;
     struct user users[USERS_MAX];
@@ -388,6 +389,7 @@ static void put_summary(struct report *r)
     if (r->day->cores > 0 && hours > 0)
         fprintf(r->file, "<div><dt>of the cores' hours</dt><dd>%.0f %%</dd></div>",
                 100 * r->thread_s / HOUR_S / hours / (double)r->day->cores);
+    day_energy_summary(r->file, r->energy);
     fputs("</dl>\n", r->file);
     if (r->lost)
         fprintf(r->file, "<p>%u job%s ended while no daemon saw it.</p>\n", r->lost,
@@ -414,9 +416,10 @@ static const char style[] =
     ".cores{stroke:var(--f);stroke-dasharray:5 4}"
     "@media print{body{max-width:none}}";
 
-void day_report_html(FILE *file, const struct day *day, const json_t *history)
+void day_report_html(FILE *file, const struct day *day, const json_t *history,
+                     const struct day_energy *energy)
 {
-    struct report r = {.file = file, .day = day};
+    struct report r = {.file = file, .day = day, .energy = energy};
     const json_t *job;
     size_t i;
 
@@ -449,6 +452,7 @@ void day_report_html(FILE *file, const struct day *day, const json_t *history)
     } else {
         fputs("<p>No job ran on this day.</p>\n", file);
     }
+    day_energy_tables(file, energy);
     fputs("<p>Made by tide report.</p>\n</body></html>\n", file);
     free(r.rows);
 }

@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include "cli/views/day_energy.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -19,4 +21,5 @@ struct day {
 };
 
 /* @history: the array of GET /v1/history; jobs that did not run or wait in the day are left out. */
-void day_report_html(FILE *file, const struct day *day, const json_t *history);
+void day_report_html(FILE *file, const struct day *day, const json_t *history,
+                     const struct day_energy *energy);
