@@ -132,20 +132,12 @@ struct lease {
     char path[640]; /* of the collection */
 };
 
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_BOOTTIME, &ts);
-    return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
-}
-
 static void step(struct lease *l);
 static void give_back(struct lease *l);
 
 static void tell(struct lease *l)
 {
-    bool leading = lease_held(&l->rule, now_ns());
+    bool leading = lease_held(&l->rule, clock_boot_ns());
 
     if (leading == l->leading && strcmp(l->told, l->rule.holder) == 0)
         return;
@@ -174,14 +166,14 @@ static void on_looked(void *arg, const struct client_answer *answer)
 
     l->call = 0;
     if (answer->code == 0 || answer->code == -ENOENT)
-        lease_saw(&l->rule, answer->code == 0 ? answer->body : NULL, now_ns());
+        lease_saw(&l->rule, answer->code == 0 ? answer->body : NULL, clock_boot_ns());
     if (l->ending) {
         give_back(l);
         return;
     }
     if (answer->code == 0 || answer->code == -ENOENT) {
         tell(l);
-        if (lease_next(&l->rule, now_ns()) != LEASE_LOOK) {
+        if (lease_next(&l->rule, clock_boot_ns()) != LEASE_LOOK) {
             step(l);
             return;
         }
@@ -195,7 +187,7 @@ static void on_wrote(void *arg, const struct client_answer *answer)
 
     l->call = 0;
     if (answer->code == 0) {
-        lease_wrote(&l->rule, answer->body, l->sent_ns, now_ns());
+        lease_wrote(&l->rule, answer->body, l->sent_ns, clock_boot_ns());
     } else if (answer->code == -EAGAIN || answer->code == -EEXIST || answer->code == -ENOENT) {
         l->rule.version[0] = '\0'; /* somebody else was quicker: look, in the next step */
     }
@@ -245,7 +237,7 @@ static int64_t write_record(struct lease *l, enum lease_move move, json_t *body,
  */
 static void step(struct lease *l)
 {
-    uint64_t now = now_ns();
+    uint64_t now = clock_boot_ns();
     enum lease_move move = lease_next(&l->rule, now);
     bool looked = l->rule.version[0] || !l->rule.exists;
     int64_t r;
@@ -272,7 +264,7 @@ static int on_timer(sd_event_source *s, uint64_t usec, void *arg)
     tell(l);
     if (l->call)
         return 0; /* it has a deadline of its own */
-    if (lease_next(&l->rule, now_ns()) != LEASE_RENEW)
+    if (lease_next(&l->rule, clock_boot_ns()) != LEASE_RENEW)
         l->rule.version[0] = '\0', l->rule.exists = true;
     step(l);
     return 0;
@@ -325,7 +317,7 @@ int lease_new(struct client *client, sd_event *event, const struct lease_options
     l->client = client;
     l->fn = fn;
     l->arg = arg;
-    l->seed = (unsigned)now_ns();
+    l->seed = (unsigned)clock_boot_ns();
     l->rule.times = times_of(options);
     l->rule.exists = true; /* somebody's, for all we know */
     snprintf(l->name, sizeof(l->name), "%s", options->name);
@@ -359,7 +351,7 @@ struct lease *lease_free(struct lease *l)
 
 bool lease_leading(const struct lease *l)
 {
-    return !l->ending && lease_held(&l->rule, now_ns());
+    return !l->ending && lease_held(&l->rule, clock_boot_ns());
 }
 
 static void on_released(void *arg, const struct client_answer *answer)
@@ -377,7 +369,7 @@ static void on_released(void *arg, const struct client_answer *answer)
 
 static void give_back(struct lease *l)
 {
-    bool held = lease_held(&l->rule, now_ns());
+    bool held = lease_held(&l->rule, clock_boot_ns());
     json_t *body = NULL;
     int64_t r = -ENOENT;
 

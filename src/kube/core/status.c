@@ -152,6 +152,26 @@ static void set_reason(struct job *job)
     snprintf(s->message, sizeof(s->message), "%s", message);
 }
 
+/* Adds the present size to those that the training had. */
+static void note_size(struct core *c, struct kube_status *s)
+{
+    struct kube_size now = {.since_ns = c->world->wall_ns / NS_PER_S * NS_PER_S,
+                            .ps = s->ps.actual,
+                            .workers = s->worker.actual};
+    struct kube_size *last = s->size_count ? &s->sizes[s->size_count - 1] : NULL;
+
+    if (last ? last->ps == now.ps && last->workers == now.workers : !now.ps && !now.workers)
+        return;
+    if (last && last->since_ns >= now.since_ns) { /* of one second the last counts */
+        now.since_ns = last->since_ns;
+        *last = now;
+        return;
+    }
+    if (s->size_count == KUBE_SIZES_MAX)
+        memmove(&s->sizes[0], &s->sizes[1], --s->size_count * sizeof(s->sizes[0]));
+    s->sizes[s->size_count++] = now;
+}
+
 /* ---- whether it is worth a request ----------------------------------------------------------- */
 
 static bool counts_differ(const struct kube_count *a, const struct kube_count *b)
@@ -272,6 +292,7 @@ void status_act(struct core *c, struct job *job, size_t first_action)
     s->observed_generation = job->etj->meta.generation;
     count(job, KUBE_PS, &s->ps);
     count(job, KUBE_WORKER, &s->worker);
+    note_size(c, s);
     if (job->report) {
         s->has_progress = true;
         s->progress = job->report->progress;

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/suggest.h"
+#include "kube/kubectl/cluster_page.h"
 #include "kube/object/object.h"
 
 #include <errno.h>
@@ -19,10 +20,13 @@ static const char usage[] =
     "  scale NAME N|auto     so many workers; auto: the policy decides\n"
     "  pause NAME            drain, save a checkpoint, give everything back\n"
     "  resume NAME           go on\n"
+    "  dashboard             a page of the cluster in a web browser, on 127.0.0.1\n"
     "\n"
     "  -n, --namespace NAME  default: the context's\n"
-    "  -A, --all-namespaces  of status\n"
+    "  -A, --all-namespaces  of status; dashboard shows all unless it is given one\n"
     "  -o, --output json     what the API server has\n"
+    "      --port N          of dashboard: listen there (any free one)\n"
+    "      --no-open         of dashboard: print the link, but start no browser\n"
     "      --context NAME    of the kubeconfig\n"
     "      --kubeconfig FILE default: KUBECONFIG, ~/.kube/config, or the pod's service account\n";
 
@@ -167,6 +171,12 @@ static int cmd_resume(struct kubectl *k, int n, char **words)
     return patch(k, words[0], json_pack("{s:{s:b}}", "spec", "suspend", 0), "resumed");
 }
 
+static int cmd_dashboard(struct kubectl *k, int n, char **words)
+{
+    k->all_spaces |= !k->asked_space;
+    return cluster_page_serve(k, k->port, !k->no_open);
+}
+
 static const struct {
     const char *name;
     int (*run)(struct kubectl *k, int n, char **words);
@@ -175,7 +185,7 @@ static const struct {
 } commands[] = {
     {"status", cmd_status, 0, 1, "[NAME]"},    {"explain", cmd_explain, 1, 1, "NAME"},
     {"scale", cmd_scale, 2, 2, "NAME N|auto"}, {"pause", cmd_pause, 1, 1, "NAME"},
-    {"resume", cmd_resume, 1, 1, "NAME"},
+    {"resume", cmd_resume, 1, 1, "NAME"},      {"dashboard", cmd_dashboard, 0, 0, ""},
 };
 
 /* ---- the command line ---- */
@@ -183,19 +193,32 @@ static const struct {
 static const struct option options[] = {
     {"namespace", required_argument, NULL, 'n'},  {"all-namespaces", no_argument, NULL, 'A'},
     {"output", required_argument, NULL, 'o'},     {"context", required_argument, NULL, 'c'},
-    {"kubeconfig", required_argument, NULL, 'k'}, {"help", no_argument, NULL, 'h'},
+    {"kubeconfig", required_argument, NULL, 'k'}, {"port", required_argument, NULL, 'p'},
+    {"no-open", no_argument, NULL, 'b'},          {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'v'},          {NULL, 0, NULL, 0},
 };
 
 /* Returns 0; or an exit status above 0; or -1: there is nothing to run. */
 static int read_options(struct kubectl *k, int argc, char **argv)
 {
+    char *end;
     int id;
 
     while ((id = getopt_long(argc, argv, "n:Ao:h", options, NULL)) >= 0)
         switch (id) {
         case 'n':
             k->name_space = optarg;
+            k->asked_space = true;
+            break;
+        case 'p':
+            k->port = strtol(optarg, &end, 10);
+            if (*end || end == optarg || k->port < 0 || k->port > 65535) {
+                fprintf(stderr, "error: '%s' is no port: use 0 to 65535\n", optarg);
+                return EXIT_USAGE;
+            }
+            break;
+        case 'b':
+            k->no_open = true;
             break;
         case 'A':
             k->all_spaces = true;

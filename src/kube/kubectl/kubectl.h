@@ -20,6 +20,9 @@ struct kubectl {
     const char *kubeconfig, *context;
     const char *name_space; /* after kubectl_connect() never NULL */
     bool all_spaces, json;
+    bool asked_space; /* by --namespace */
+    long port;        /* of dashboard */
+    bool no_open;
     sd_event *event;
     struct client *client;
 };

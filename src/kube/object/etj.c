@@ -123,6 +123,23 @@ static void read_progress(const json_t *in, struct kube_status *status)
     to->communication_permille = (uint32_t)number(in, "communicationPermille", 1000);
 }
 
+static void read_sizes(const json_t *in, struct kube_status *status)
+{
+    const json_t *entry;
+    size_t i;
+
+    json_array_foreach ((json_t *)in, i, entry) {
+        struct kube_size *to = &status->sizes[status->size_count];
+
+        if (status->size_count == KUBE_SIZES_MAX)
+            break;
+        to->since_ns = time_of(entry, "since");
+        to->ps = (int32_t)number(entry, "ps", KUBE_TASKS_MAX);
+        to->workers = (int32_t)number(entry, "workers", KUBE_TASKS_MAX);
+        status->size_count += to->since_ns > 0;
+    }
+}
+
 static void read_status(const json_t *in, struct kube_status *status)
 {
     const char *phase = json_string_value(json_object_get(in, "phase"));
@@ -150,6 +167,7 @@ static void read_status(const json_t *in, struct kube_status *status)
     copy(status->message, sizeof(status->message), in, "message");
     read_count(in, "ps", &status->ps);
     read_count(in, "workers", &status->worker);
+    read_sizes(json_object_get(in, "sizes"), status);
     if (json_object_get(in, "progress"))
         read_progress(json_object_get(in, "progress"), status);
     json_array_foreach (conditions, i, condition)

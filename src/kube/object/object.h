@@ -32,6 +32,8 @@
  */
 #define KUBE_ANNOTATION_POWER_CPU   KUBE_GROUP "/power-cpu"
 #define KUBE_ANNOTATION_POWER_UNTIL KUBE_GROUP "/power-until"
+#define KUBE_ANNOTATION_POWER_CAP   KUBE_GROUP "/power-cap"  /* watts, for people */
+#define KUBE_ANNOTATION_POWER_DRAW  KUBE_GROUP "/power-draw" /* watts when it was written */
 
 /* Labels that say whose a pod is; the annotation asks it to leave, and its value says why. */
 #define KUBE_LABEL_JOB        KUBE_GROUP "/job"
@@ -268,6 +270,14 @@ struct kube_progress {
     uint32_t communication_permille;
 };
 
+#define KUBE_SIZES_MAX 64
+
+/* A size that a training had. */
+struct kube_size {
+    int64_t since_ns; /* since 1970, whole seconds */
+    int32_t ps, workers;
+};
+
 /* The status that the controller writes, and reads back after a restart. */
 struct kube_status {
     int64_t observed_generation;
@@ -285,6 +295,8 @@ struct kube_status {
     struct kube_count ps;
     struct kube_count worker;
     struct kube_progress progress;
+    struct kube_size sizes[KUBE_SIZES_MAX]; /* the newest last; the oldest are dropped */
+    uint32_t size_count;
 };
 
 /* What the spec says of parameter servers, workers or the chief. */

@@ -527,6 +527,21 @@ static json_t *conditions_json(const struct kube_status *status)
     return list;
 }
 
+static json_t *sizes_json(const struct kube_status *status)
+{
+    json_t *list = json_array();
+
+    for (uint32_t i = 0; i < status->size_count; i++) {
+        const struct kube_size *size = &status->sizes[i];
+        char when[KUBE_TIME_TEXT];
+
+        kube_time_text(size->since_ns, when);
+        json_array_append_new(list, json_pack("{s:s, s:i, s:i}", "since", when, "ps", size->ps,
+                                              "workers", size->workers));
+    }
+    return list;
+}
+
 json_t *kube_status_json(const struct kube_etj *etj, const struct kube_status *status)
 {
     char selector[KUBE_NAME_MAX + 128], hash[24];
@@ -548,6 +563,8 @@ json_t *kube_status_json(const struct kube_etj *etj, const struct kube_status *s
         json_object_set_new(json, "efficiency", json_integer(status->efficiency_percent));
     if (json && status->has_progress)
         json_object_set_new(json, "progress", progress_json(status));
+    if (json && status->size_count)
+        json_object_set_new(json, "sizes", sizes_json(status));
     return json_pack("{s:s, s:s, s:{s:s, s:s, s:s*}, s:o}", "apiVersion", API, "kind", KUBE_KIND,
                      "metadata", "name", etj->meta.name, "namespace", etj->meta.namespace,
                      "resourceVersion", etj->version, "status", json);
