@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const out = process.argv[2] ?? join(here, "dist");
-const MOST = 160 * 1024; // bytes of all files
+const MOST = 192 * 1024; // bytes of all files; a third of that on the wire
 
 mkdirSync(out, { recursive: true });
 await build({

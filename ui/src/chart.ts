@@ -25,6 +25,7 @@ export interface ChartOptions {
   axis?: (v: number) => string;
   plain?: string; // x is no time, but this
   left?: () => number; // width of the axis of values
+  under?: (plot: uPlot) => void; // paints behind the curves
 }
 
 /** A chart that follows its element's width and the theme. */
@@ -94,7 +95,7 @@ export class Chart {
         { ...axis, size: () => options.left?.() ?? 52, values: (_, at) => at.map((v) => (options.axis ? options.axis(v) : String(v))) }],
       series: this.series(),
       ...(options.band ? { bands: [{ series: [options.band[0] + 1, options.band[1] + 1] as [number, number], fill: `${colourOf(options.band[2])}40` }] } : {}),
-      hooks: { setSelect: [(plot) => this.zoomed(plot)] },
+      hooks: { setSelect: [(plot) => this.zoomed(plot)], ...(options.under ? { drawAxes: [(plot: uPlot) => options.under?.(plot)] } : {}) },
     }, this.data, this.element);
     if (this.window) this.plot.setScale("x", { min: this.window[0], max: this.window[1] });
   }

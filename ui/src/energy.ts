@@ -3,20 +3,20 @@
  * Page Energy: what the machine draws, with the uncertainty of that, who draws it, the cap, and what it has used. An
  * amount whose basis is "unknown" is null and shown as a dash.
  */
-import { get, Problem, send } from "./api";
+import { get, Job, Problem, send } from "./api";
 import { Chart } from "./chart";
 import { swatch } from "./colour";
 import { announce, h, Rows, setAttribute, setText } from "./dom";
-import { clock, duration, energy, figure, moment, UNKNOWN, watts } from "./format";
+import { clock, count, duration, energy, figure, moment, money, UNKNOWN, watts } from "./format";
 import { Live } from "./live";
-import type { Page } from "./main";
+import type { Page } from "./frame";
 
 export interface PowerRange { uw: number | null; low_uw: number | null; high_uw: number | null; basis: string }
 export interface EnergyRange { uj: number | null; low_uj: number | null; high_uj: number | null; basis: string; gap_ms?: number }
 interface JobPower { id: string; name: string; power_uw: number | null; energy_uj: number | null; energy_low_uj: number | null; energy_high_uj: number | null; energy_basis: string | null }
 interface Power { time: number; power: PowerRange; energy: EnergyRange; parts: { [part: string]: EnergyRange }; jobs: JobPower[]; load: { mcpu: number; other_mcpu: number; speed_permille: number } }
 interface Source { name: string; kind: string; part: string; basis: string; error_permille: number; used: boolean; uw: number | null; uj: number | null; path: string; problem: string }
-interface Cap { state: "none" | "kept" | "not-yet" | "over"; uw?: number | null; source?: string | null; until?: number | null; why?: string;
+interface Cap { state: "none" | "kept" | "not-yet" | "over"; uw?: number | null; source?: string | null; until?: number | null; why?: string; cores?: number | null;
   caps: { source: string; kind: string; uw: number; until: number | null }[] }
 interface UsedRow { key: string; name?: string; owner?: string; uj: number | null; low_uj: number | null; high_uj: number | null; basis: string; gap_ms: number; kwh: number | null; cost: number | null; gco2: number | null }
 interface Used { rows: UsedRow[]; since: number; until: number; currency: string | null }
@@ -30,6 +30,7 @@ const SPANS: [string, number][] = [["1 day", DAY_S], ["1 week", WEEK_S], ["30 da
 const USED_ROWS = 200;
 const SAMPLES = 600;
 const PART_S = 5; // watts of a part are its energy over so long
+const WHOSE: { [source: string]: string } = { configuration: "of the configuration", person: "set by hand", lease: "of the power lease" };
 const BASES: { [basis: string]: string } = {
   measured: "a sensor or meter of the whole machine told it", calibrated: "by a curve that was calibrated against a meter",
   modelled: "by sensors of a part, or a model that was given", assumed: "by what machines of its kind draw: a wide range",
@@ -77,6 +78,9 @@ export class EnergyPage implements Page {
   private cap: Cap | null = null;
   private capless = false;
   private readonly capCard: HTMLElement | null = null;
+  private readonly shrunkRows: Rows<Job, HTMLTableRowElement>;
+  private readonly shrunkSays = h("p", { class: "small" });
+  private readonly shrunkCard: HTMLElement;
 
   constructor(private readonly live: Live) {
     const chart = h("div"), parts = h("tbody"), jobs = h("tbody"), sources = h("tbody");
@@ -99,10 +103,15 @@ export class EnergyPage implements Page {
     const used = h("tbody");
     this.usedRows = new Rows(used, (row) => row.key, (row) => h("tr", {}, h("th", { scope: "row" }, this.by === "job" ? swatch(row.key) : "", row.name || row.key),
       ...["Energy", "Between", "Cost", "CO₂", "Gaps", "Known as"].map((label) => h("td", { "data-label": label }))), (row, u) =>
-      [energy(u.uj), range(u.low_uj, u.high_uj, energy), u.cost === null ? UNKNOWN : `${figure(u.cost)} ${this.currency}`, u.gco2 === null ? UNKNOWN : `${figure(u.gco2)} g`,
+      [energy(u.uj), range(u.low_uj, u.high_uj, energy), money(u.cost, this.currency), u.gco2 === null ? UNKNOWN : `${figure(u.gco2)} g`,
         u.gap_ms >= 1000 ? duration(u.gap_ms / 1000) : "none", u.basis].forEach((text, i) => setText(row.cells[i + 1]!, text)));
     const table = (names: string[], body: HTMLElement) => h("div", { class: "scroll" }, h("table", { class: "jobs" }, h("thead", {}, h("tr", {}, ...names.map((n) => h("th", { scope: "col" }, n)))), body));
     const card = (title: string, ...inside: (Node | string)[]) => h("section", { class: "card" }, h("header", {}, h("h2", {}, title)), ...inside);
+    const shrunk = h("tbody");
+    this.shrunkRows = new Rows(shrunk, (job) => job.id, (job) => h("tr", {}, h("th", { scope: "row" }, swatch(job.id), job.name || job.id),
+      ...["Owner", "Threads"].map((label) => h("td", { "data-label": label })), h("td", { class: "why", "data-label": "Why" })), (row, job) =>
+      [job.owner, `${job.target} of ${job.max}`, job.reason].forEach((text, i) => setText(row.cells[i + 1]!, text)));
+    this.shrunkCard = card("Shrunk for the cap", this.shrunkSays, table(["Job", "Owner", "Threads", "Why"], shrunk));
     if (live.session.admin) this.capCard = card("Cap", this.capForm(), this.says);
     this.whole.append(
       h("div", { class: "tiles" }, h("div", { class: "tile" }, h("h3", {}, "Power now"), this.now, this.nowMore),
@@ -113,7 +122,7 @@ export class EnergyPage implements Page {
         h("div", { class: "buttons", role: "group", "aria-label": "Window" }, ...this.spans)), this.usedSays,
       table(["What", "Energy", "Between", "Cost", "CO₂", "Gaps", "Known as"], used)),
       card("Jobs now", table(["Job", "Now", "Energy", "Between", "Known as"], jobs), h("p", { class: "small" }, "Yours, or all for administrators. Watts of a job are means of ten seconds.")),
-      ...(this.capCard ? [this.capCard] : []),
+      this.shrunkCard, ...(this.capCard ? [this.capCard] : []),
       card("Sources", table(["Name", "Kind", "Of", "Now", "Used", "Problem"], sources)));
     this.element = h("div", { class: "page energy" }, this.none, this.whole);
     setInterval(() => this.show(), LOOK_MS);
@@ -242,9 +251,19 @@ export class EnergyPage implements Page {
     setText(this.gap, duration((p.energy.gap_ms ?? 0) / 1000));
     const cap = this.cap, states = { none: "", kept: "kept", "not-yet": "not kept yet", over: "above it" };
     setText(this.capValue, typeof cap?.uw === "number" ? watts(cap.uw) : "none");
-    setText(this.capMore, typeof cap?.uw !== "number" ? "" : [states[cap.state], `by ${cap.source}`, cap.until ? `until ${moment(cap.until)}` : "", cap.why ?? ""].filter(Boolean).join(", "));
+    setText(this.capMore, typeof cap?.uw !== "number" ? "" : [states[cap.state], WHOSE[cap.source ?? ""] ?? cap.source, cap.until ? `until ${moment(cap.until)}` : "", cap.why ?? ""].filter(Boolean).join(", "));
     this.capTile.classList.toggle("alarm", cap?.state === "over");
+    this.showShrunk(cap);
     this.lift.disabled = !cap?.caps.some((c) => c.source === "person");
+  }
+
+  /** Jobs that the cap leaves fewer cores than the machine has; their reasons name it. */
+  private showShrunk(cap: Cap | null): void {
+    const all = this.live.machine?.cpus ?? 0, left = cap?.cores, tight = typeof cap?.uw === "number" && typeof left === "number" && left < all;
+    const jobs = tight ? this.live.jobs.filter((job) => job.reason.includes("power cap")) : [];
+    this.shrunkCard.hidden = !tight;
+    if (tight) setText(this.shrunkSays, `The cap leaves jobs ${count(left, "core")} of ${all}.${jobs.length ? "" : " No job has fewer threads for it."}`);
+    this.shrunkRows.show(jobs);
   }
 
   private showStack(parts: { [part: string]: number | null }): void {

@@ -63,6 +63,12 @@ export function watts(uw: number | null | undefined): string {
   return w >= 1000 ? `${figure(w / 1000)} kW` : w >= 1 || w === 0 ? `${figure(w)} W` : `${figure(w * 1000)} mW`;
 }
 
+/** Money: what is more than nothing is never shown as 0. */
+export function money(value: number | null | undefined, currency: string): string {
+  if (value === null || value === undefined) return UNKNOWN;
+  return `${value > 0 && value < 0.001 ? "< 0.001" : figure(value)} ${currency}`;
+}
+
 /** Energy: J below a kilojoule, else Wh or kWh. */
 export function energy(uj: number | null | undefined): string {
   if (uj === null || uj === undefined) return UNKNOWN;

@@ -98,6 +98,7 @@ export class Gantt {
   rows: Rows = "cores";
   chosen: string | null = null; // job id
   private readonly picture: Picture;
+  private readonly room = h("div", { class: "rows" });
   private readonly tip = h("div", { class: "tip", hidden: true });
   private bars: Bar[] = [];
   private jobs: PastJob[] = [];
@@ -121,7 +122,9 @@ export class Gantt {
     canvas.addEventListener("dblclick", () => this.zoom(3, 0.5));
     canvas.addEventListener("wheel", (e) => this.wheel(e), { passive: false });
     canvas.addEventListener("keydown", (e) => this.key(e));
-    this.element = h("div", { class: "pictured" }, h("div", { class: "rows" }, canvas), this.tip,
+    this.room.append(canvas);
+    this.room.addEventListener("scroll", () => this.rows === "jobs" && this.picture.draw(), { passive: true });
+    this.element = h("div", { class: "pictured" }, this.room, this.tip,
       h("p", { id: "gantt-keys", class: "small" }, "Drag to zoom, Shift and drag to move, Ctrl and the wheel to zoom; keys: ← → + − 0."));
   }
 
@@ -157,6 +160,12 @@ export class Gantt {
       `${count(seen.size, "job")}. ${[...seen].slice(0, 20).join(", ")}`);
     const rows = this.rows === "cores" ? Math.max(60, this.cores * this.coreHeight()) : Math.max(3, this.listed.length) * JOB_ROW;
     this.picture.setHeight(rows + AXIS + MARKS);
+  }
+
+  /** Rows of jobs of which a part can be seen: only these are painted. */
+  private rowsSeen(): [number, number] {
+    const from = Math.floor((this.room.scrollTop - MARKS) / JOB_ROW);
+    return [Math.max(0, from), Math.min(this.listed.length, from + Math.ceil(this.room.clientHeight / JOB_ROW) + 2)];
   }
 
   private coreHeight(): number {
@@ -269,11 +278,11 @@ export class Gantt {
   }
 
   private paintJobs(c: CanvasRenderingContext2D, width: number): void {
-    const row = new Map(this.listed.map((job, i) => [job, i])), most = Math.max(1, ...this.bars.map((bar) => bar.threads));
-    const now = Date.now() / 1000;
+    const [first, end] = this.rowsSeen(), row = new Map(this.listed.slice(first, end).map((job, i) => [job, first + i]));
+    const now = Date.now() / 1000, most = this.bars.reduce((n, bar) => Math.max(n, bar.threads), 1);
+    c.fillStyle = colourOf("faint");
     for (const [job, i] of row) {
       const y = MARKS + i * JOB_ROW, x0 = this.x(job.submitted), x1 = this.x(job.begun ?? job.ended ?? now);
-      c.fillStyle = colourOf("faint");
       if (x1 - x0 > 1) for (let x = Math.max(x0, 0); x < Math.min(x1, width); x += 6) c.fillRect(x, y + JOB_ROW / 2, 3, 1.5); // it waits
     }
     const fills = new Map<string, string | CanvasPattern>();
@@ -318,17 +327,18 @@ export class Gantt {
       return;
     }
     c.textAlign = "left";
-    this.listed.forEach((job, i) => {
-      const look = lookOf(job.id), y = MARKS + i * JOB_ROW;
+    const [first, end] = this.rowsSeen(), rows = this.listed.slice(first, end), text = colourOf("text");
+    const top = (i: number) => MARKS + (first + i) * JOB_ROW;
+    rows.forEach((job, i) => {
       c.fillStyle = fillOf(c, job.id);
-      c.fillRect(0, y + 5, 12, 12);
-      c.fillStyle = "#111";
-      c.font = "bold 10px ui-monospace, monospace";
-      c.fillText(look.mark, 3, y + 15);
-      c.font = "12px system-ui, sans-serif";
-      c.fillStyle = colourOf("text");
-      c.fillText(job.name || job.id, 18, y + 15, this.left() - 24);
+      c.fillRect(0, top(i) + 5, 12, 12);
     });
+    c.fillStyle = "#111";
+    c.font = "bold 10px ui-monospace, monospace";
+    rows.forEach((job, i) => c.fillText(lookOf(job.id).mark, 3, top(i) + 15));
+    c.fillStyle = text;
+    c.font = "12px system-ui, sans-serif";
+    rows.forEach((job, i) => c.fillText(job.name || job.id, 18, top(i) + 15, this.left() - 24));
   }
 
   // ---- what a person does ----

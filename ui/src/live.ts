@@ -4,8 +4,7 @@
  * while nobody looks. One look is under way at a time, so a slow connection has fewer looks and not a queue of them.
  */
 import { get, Job, Machine, Problem, Session } from "./api";
-
-export type Link = "connecting" | "live" | "slow" | "lost" | "ended";
+import type { Link } from "./frame";
 
 export interface Sample { time: number; active: number; allowed: number; cores: number; ofJob: Map<string, number> }
 

@@ -8,7 +8,7 @@ import { h, Rows, setAttribute, setText, setWidth } from "./dom";
 import { bytes, clock, count, duration, figure, number, UNKNOWN, watts } from "./format";
 import { Live } from "./live";
 import { Strip } from "./strip";
-import type { Page } from "./main";
+import type { Page } from "./frame";
 
 const FILTER_FROM = 8; // jobs
 const CHART_DRAW_MS = 1000;

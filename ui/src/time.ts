@@ -7,7 +7,7 @@ import { h, Rows, setText } from "./dom";
 import { count, moment, number, UNKNOWN } from "./format";
 import { Bar, barsOf, Gantt, stepsOf } from "./gantt";
 import { Live } from "./live";
-import type { Page } from "./main";
+import type { Page } from "./frame";
 
 const LIMIT = 1000; // jobs, the most that the server tells at once
 const AGAIN_MS = 5000; // while the window reaches to now

@@ -3,15 +3,17 @@
 // tests/component), tide-dashboard before it, a proxy that is slow or gone when told to, and chromium.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { request } from "node:http";
 import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 import puppeteer from "puppeteer-core";
 
 const GUARD_MS = 30000;
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 export const BUILD = resolve(process.env.TIDE_BUILD_DIR ?? "../build");
 export const CHROMIUM = [process.env.TIDE_CHROMIUM, "/usr/bin/chromium", "/usr/bin/google-chrome"].find((p) => p && existsSync(p));
 
@@ -148,7 +150,7 @@ export class Wire {
 
 export async function launch() {
   return puppeteer.launch({
-    executablePath: CHROMIUM, headless: true,
+    executablePath: CHROMIUM, headless: true, acceptInsecureCerts: true, // a hub's own authority has signed its certificate
     args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--force-prefers-reduced-motion", "--lang=en-GB"],
   });
 }
@@ -161,12 +163,20 @@ export async function openPage(browser, link, { width = 1280, height = 900, sche
   // The tests themselves read canvases back, which chromium warns of.
   page.on("console", (m) => /^(error|warn)/.test(m.type()) && !/willReadFrequently/.test(m.text()) && page.complaints.push(m.text()));
   page.on("pageerror", (e) => page.complaints.push(e.message));
-  page.on("request", (r) => /^(http:\/\/127\.0\.0\.1|data:)/.test(r.url()) || page.complaints.push(`asks for ${r.url()}`));
+  page.on("request", (r) => /^(https?:\/\/127\.0\.0\.1|data:)/.test(r.url()) || page.complaints.push(`asks for ${r.url()}`));
   await page.setViewport({ width, height });
   await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
   await page.goto(link);
-  await page.waitForSelector(".link.live", { timeout: GUARD_MS });
+  await page.waitForSelector(".link.live, .login", { timeout: GUARD_MS });
   return page;
+}
+
+/** What axe finds that is serious or critical; at least ten rules have passed. */
+export async function axe(page) {
+  await page.evaluate(AXE);
+  const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+  if (found.passes.length <= 10) throw new Error(`axe looked at nothing: ${found.passes.length} rules`);
+  return found.violations.filter((v) => v.impact === "serious" || v.impact === "critical").map((v) => `${v.id}: ${v.help}: ${v.nodes.slice(0, 3).map((n) => n.html).join(" ")}`);
 }
 
 export const textOf = (page, selector) => page.$eval(selector, (e) => e.textContent);

@@ -29,7 +29,7 @@ describe("page Energy", { skip: CHROMIUM ? false : "no chromium: scripts/setup.s
   let bed, tree, browser, page, job;
 
   before(async () => {
-    ({ bed, tree } = await world("tariff=0.25 EUR/kWh"));
+    ({ bed, tree } = await world("tariff=0.25 EUR/kWh", "power-model=points:10,60"));
     job = await bed.job({ name: "busy" }, "--max", "4");
     browser = await launch();
     page = await openPage(browser, (await bed.dashboard()).link);
@@ -46,7 +46,7 @@ describe("page Energy", { skip: CHROMIUM ? false : "no chromium: scripts/setup.s
 
   test("shows the machine's power as its source tells it, with basis", async () => {
     await eventually(async () => (await power()).power.uw > 0, "tided knows the power");
-    await eventually(async () => /\d W/.test(await tile("Power now")), "the page shows it");
+    await eventually(async () => /\d W.*measured/s.test(await tile("Power now")), "the page shows it");
     const shown = Number((await tile("Power now")).match(/([\d.]+) W/)[1]);
     assert.ok(shown > WATTS / 2 && shown < WATTS * 2, String(shown));
     assert.match(await tile("Power now"), /measured/);
@@ -94,6 +94,25 @@ describe("page Energy", { skip: CHROMIUM ? false : "no chromium: scripts/setup.s
     await page.$$eval(".energy button", (all) => all.find((b) => b.textContent === "Lift it").click());
     await eventually(async () => typeof (await cap()).uw !== "number", "the cap is lifted");
     return eventually(async () => /none/.test(await tile("Power cap")), "the page shows that");
+  });
+
+  test("who was shrunk for the cap is told with tided's reason, until when it stands too", async () => {
+    await page.$eval(".energy form input[type=datetime-local]", (field) => {
+      const at = new Date(Date.now() + 3600e3 - new Date().getTimezoneOffset() * 60e3);
+      field.value = at.toISOString().slice(0, 16);
+    });
+    const field = await page.$(".energy form input[type=number]");
+    await field.click({ count: 3 });
+    await field.type(String(WATTS / 2));
+    await page.keyboard.press("Enter");
+    const shrunk = await eventually(async () => {
+      const j = await job.get();
+      return j.reason.includes("power cap") && j.target < 4 && j;
+    }, "the job is shrunk");
+    await page.waitForFunction((reason) => [...document.querySelectorAll(".page.energy .card")].some((c) => !c.hidden && /Shrunk for the cap/.test(c.innerText) && c.innerText.includes(reason)), {}, shrunk.reason);
+    assert.match(await tile("Power cap"), /until \d\d:\d\d/);
+    await page.$$eval(".energy button", (all) => all.find((b) => b.textContent === "Lift it").click());
+    await page.waitForFunction(() => [...document.querySelectorAll(".page.energy .card")].every((c) => c.hidden || !/Shrunk for the cap/.test(c.innerText)));
   });
 
   // 404: parts that this tided lacks, which the page then leaves out.

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* View Energy of the organization: the tree of areas, and beside it the one that is chosen. */
+import { h } from "../dom";
+import type { Page } from "../frame";
+import { AreaView } from "./area";
+import { HubLive } from "./live";
+import { Tree } from "./tree";
+
+export class AreasPage implements Page {
+  readonly element: HTMLElement;
+  readonly title = "Energy";
+  private readonly tree: Tree;
+  private readonly area: AreaView;
+  private readonly none = h("p", { class: "none", hidden: true }, "No area is known yet. The list ", h("code", {}, "areas:"), " of the policy says where units are; ", h("code", {}, "tide-hub unit"), " makes them known.");
+
+  constructor(private readonly live: HubLive) {
+    this.area = new AreaView(live);
+    this.tree = new Tree(live, (path, settled) => {
+      history.replaceState(null, "", `#energy/${path}`);
+      this.area.choose(path, settled);
+    });
+    this.element = h("div", { class: "page energy areas" }, this.none, this.tree.element, this.area.element);
+  }
+
+  show(): void {
+    if (this.element.hidden) return;
+    this.none.hidden = this.live.areas.length > 0 || !this.live.looked;
+    this.tree.show();
+    const asked = location.hash.startsWith("#energy/") ? decodeURIComponent(location.hash.slice("#energy/".length)) : "";
+    const wanted = this.live.byPath.has(asked) ? asked : this.tree.chosen ?? this.live.areas[0]?.area;
+    if (wanted && wanted !== this.tree.chosen) {
+      this.tree.reveal(wanted);
+      this.area.choose(wanted, false);
+    }
+    this.area.show();
+  }
+
+  focusFilter(): void {
+    this.tree.search.focus();
+  }
+}

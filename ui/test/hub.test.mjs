@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+// The organization's page in a real browser: a real tide-hub with its mosquitto, and areas with a real tide-power each.
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { axe, CHROMIUM, eventually, launch, openPage, textOf, Wire } from "./bed.mjs";
+import { HubBed, LACKS, login, PASSWORD } from "./hub-bed.mjs";
+
+const POLICY = `version: 1
+org: unlp
+zone: America/Argentina/Buenos_Aires
+tariff:
+  unit: EUR
+  price: 0.12 EUR/kWh
+  windows:
+  - {when: "18:00-23:00", price: 0.30 EUR/kWh}
+areas:
+- {area: unlp/lab3, unit: lab3, name: "Laboratory 3"}
+- {area: unlp/lab4, unit: lab4}
+rules:
+- {area: unlp, budget: 90 kWh/day}
+- {area: unlp/lab3, cap: 1200 W, floor: 300 W, kind: breaker}
+`;
+const CAP_LINE = 14;
+const SWITCH = ["[switch ac]", "kind = tasmota", "topic = ac", "command = yes"];
+const VIEWS = { viewer: ["energy", "used", "units", "policy"], administrator: ["energy", "used", "units", "policy", "users", "audit"] };
+const skip = !CHROMIUM ? "no chromium: scripts/setup.sh ui" : LACKS ? `not there: ${LACKS}` : false;
+
+const go = async (page, view) => {
+  await page.evaluate((v) => (location.hash = v), view);
+  await page.waitForSelector(`.page.${view.split("/")[0]}:not([hidden])`);
+};
+
+describe("the organization's page", { skip }, () => {
+  let bed, browser, page, lab3;
+  const row = (path, on = page) => on.$eval(`.area[data-area="${path}"]`, (e) => [...e.querySelectorAll(".label, .watts, .unseen")].map((x) => x.textContent).join(", ")).catch(() => "");
+  const tile = (name, on = page) => on.$$eval(".one .tile", (all, n) => all.find((t) => t.querySelector("h3").textContent === n && !t.hidden)?.innerText ?? "", name);
+  const enter = async (user, options) => {
+    const other = await openPage(browser, bed.link, options);
+    await login(other, user);
+    await other.waitForSelector(".link.live");
+    return other;
+  };
+  /** Complaints but those that the browser itself logs of an expected status. */
+  const complaints = (on, ...expected) => on.complaints.filter((c) => !expected.some((status) => c.includes(`status of ${status}`)));
+
+  before(async () => {
+    bed = await HubBed.start(POLICY, { ada: "administrator", grace: "operator", alan: "viewer" });
+    lab3 = await bed.area("lab3", SWITCH);
+    lab3.relay("ac", true);
+    await bed.area("lab4");
+    browser = await launch();
+    page = await openPage(browser, bed.link);
+  });
+  after(async () => {
+    await browser?.close();
+    await bed?.end();
+  });
+
+  test("nothing is told before a login, and a wrong password is refused with a reason", async () => {
+    assert.equal(await page.evaluate(() => fetch("/v1/areas").then((a) => a.status)), 401);
+    assert.equal(await page.$("nav"), null);
+    await login(page, "ada", "not the password");
+    await page.waitForFunction(() => document.querySelector(".login .says").textContent.length > 5);
+    assert.deepEqual(complaints(page, 401), []);
+    assert.deepEqual(await axe(page), []);
+    page.complaints.length = 0;
+  });
+
+  test("an administrator logs in by keys alone; scripts cannot read the cookie", async () => {
+    await page.$eval(".login input[name=user]", (e) => (e.value = ""));
+    await login(page, "ada");
+    await page.waitForSelector(".link.live");
+    assert.equal(await page.evaluate(() => document.cookie), "");
+    assert.deepEqual(await page.$$eval("nav a", (all) => all.map((a) => a.textContent.toLowerCase())), VIEWS.administrator);
+  });
+
+  test("the tree shows each area's power with its bounds, and sums", async () => {
+    await eventually(async () => /(8\d\d|79\d) W, , 7\d\d W to 8\d\d W/.test(await row("unlp/lab3")), "800 W ± 5 %");
+    assert.match(await row("unlp/lab3"), /^Laboratory 3,.*connected/);
+    await eventually(async () => /1\.[56]\d kW/.test(await row("unlp")), "the sum of two areas");
+  });
+
+  test("what a plug tells is on the page at once, without a reload", async () => {
+    await page.click('.area[data-area="unlp/lab3"]');
+    await page.evaluate(() => (globalThis.kept = true));
+    lab3.watts = 1000;
+    await eventually(async () => /1\.0\d kW|99\d W/.test(await tile("Power now")), "1 kW");
+    assert.equal(await page.evaluate(() => globalThis.kept), true);
+    lab3.watts = 800;
+  });
+
+  test("the area's cap names the line of the policy, which the page shows", async () => {
+    await page.click('.area[data-area="unlp/lab3"]');
+    await eventually(async () => /1\.20 kW/.test(await tile("Cap")), "the cap");
+    assert.match(await tile("Cap"), new RegExp(`\\b${CAP_LINE}\\b`));
+    await page.$$eval(".one .plainlink", (all) => all.find((b) => /Which lines/.test(b.textContent)).click());
+    await page.waitForSelector(`a[href="#policy/${CAP_LINE}"]`);
+    await page.click(`a[href="#policy/${CAP_LINE}"]`);
+    await page.waitForSelector(".source .named");
+    assert.match(await textOf(page, ".source .named"), /unlp\/lab3, cap: 1200 W/);
+    await go(page, "energy");
+  });
+
+  test("an area over time: power, cap as a step, prices of the tariff; what is unknown is no 0", async () => {
+    await page.click('.area[data-area="unlp/lab3"]');
+    await page.$$eval(".one .buttons button", (all) => all.find((b) => b.textContent === "1 h").click());
+    await page.waitForFunction(() => /tariff/.test(document.querySelector(".one .chart ~ p").textContent) && !/Nothing is known/.test(document.querySelector(".one .chart ~ p").textContent), { timeout: 60000 });
+    const drawn = (red, green, blue) => page.$eval(".one canvas", (c, rgb) => {
+      const { data } = c.getContext("2d").getImageData(0, 0, c.width, c.height);
+      let n = 0;
+      for (let i = 0; i < data.length; i += 4) if (data[i] === rgb[0] && data[i + 1] === rgb[1] && data[i + 2] === rgb[2]) n++;
+      return n;
+    }, [red, green, blue]);
+    await eventually(async () => (await drawn(0x00, 0x72, 0xb2)) > 5, "the curve of power");
+    await eventually(async () => (await drawn(0xb3, 0x33, 0x0b)) > 50, "the cap");
+  });
+
+  test("what was used is told by area, user and day", async () => {
+    await go(page, "used");
+    for (const [by, first] of [["area", /Laboratory 3/], ["day", /^20\d\d-\d\d-\d\d/], ["user", /./]]) {
+      await page.$$eval(".page.used .buttons button", (all, b) => all.find((x) => x.textContent === b).click(), by);
+      if (by === "user") break; // no machine tells of users here
+      await page.waitForFunction((source) => [...document.querySelectorAll(".page.used tbody tr")].some((r) => new RegExp(source).test(r.innerText) && /J|Wh/.test(r.innerText)), {}, first.source);
+    }
+  });
+
+  test("units: who is connected, until when the certificate is good; one that ends is lost", async () => {
+    await go(page, "units");
+    const unit = (name) => page.$eval(`tr[data-unit="${name}"]`, (r) => r.innerText).catch(() => "");
+    await eventually(async () => /connected/.test(await unit("lab4")) && /\d+ d/.test(await unit("lab4")), "lab4 is connected");
+    const area = bed.areas[1];
+    await bed.stop(area.unit);
+    await eventually(async () => /lost/.test(await unit("lab4")), "lab4 is lost");
+    await go(page, "energy");
+    await eventually(async () => /lost/.test(await row("unlp/lab4")), "the tree says so");
+    area.start();
+    await eventually(async () => /connected/.test(await row("unlp/lab4")), "it is back");
+  });
+
+  test("a token for a new unit is shown once, and a unit is revoked after a question", async () => {
+    await go(page, "units");
+    await page.$eval(".units form input", (e) => (e.value = "lab5"));
+    await page.$eval(".units form", (f) => f.requestSubmit());
+    await page.waitForFunction(() => document.querySelector(".token").textContent.length > 20);
+    await page.$eval('button[aria-label="Revoke lab4"]', (b) => b.click());
+    await page.waitForSelector("dialog[open]");
+    await page.$$eval("dialog[open] button", (all) => all.find((b) => b.textContent === "Revoke").click());
+    await page.waitForFunction(() => /revoked/.test(document.querySelector('tr[data-unit="lab4"]').innerText));
+    await page.$eval('button[aria-label="Admit lab4"]', (b) => b.click());
+    await page.waitForFunction(() => /lab4 is admitted/.test(document.querySelector(".units .says").textContent));
+  });
+
+  test("a viewer sees no switch button and no users, and the hub refuses both", async () => {
+    const viewer = await enter("alan");
+    assert.deepEqual(await viewer.$$eval("nav a", (all) => all.map((a) => a.textContent.toLowerCase())), VIEWS.viewer);
+    await viewer.waitForSelector('.area[data-area="unlp/lab3"]');
+    await viewer.click('.area[data-area="unlp/lab3"]');
+    await viewer.waitForSelector('tr[data-switch="ac"]');
+    assert.equal(await viewer.$("tr[data-switch] button"), null);
+    const ask = (method, path, body) => viewer.evaluate((m, p, b) => fetch(p, { method: m, ...(b ? { body: b } : {}), headers: { "Content-Type": "application/json" } }).then((a) => a.status), method, path, body);
+    assert.equal(await ask("POST", "/v1/areas/unlp/lab3/switches/ac", '{"on":false,"for_s":60}'), 403);
+    assert.equal(await ask("GET", "/v1/users"), 403);
+    assert.equal(await ask("PUT", "/v1/policy", '{"text":"","number":1}'), 403);
+    await go(viewer, "policy");
+    await viewer.waitForFunction(() => /unlp\/lab3/.test(document.querySelector(".source").textContent));
+    assert.equal(await viewer.$("textarea"), null);
+    assert.deepEqual(complaints(viewer, 403), []);
+    await viewer.browserContext().close();
+  });
+
+  test("an operator switches, is asked first, and sees the outcome", async () => {
+    const operator = await enter("grace");
+    await operator.waitForSelector('.area[data-area="unlp/lab3"]');
+    await operator.click('.area[data-area="unlp/lab3"]');
+    const state = () => operator.$eval('tr[data-switch="ac"]', (r) => r.innerText);
+    await eventually(async () => /\bon\b/.test(await state()), "the page knows that it is on");
+    const button = await operator.waitForSelector('tr[data-switch="ac"] button');
+    await button.focus();
+    await operator.keyboard.press("Enter");
+    await operator.waitForSelector("dialog[open]");
+    assert.match(await textOf(operator, "dialog[open] h2"), /Turn ac of unlp\/lab3 off\?/);
+    assert.deepEqual(await axe(operator), []);
+    await operator.keyboard.press("Escape");
+    await operator.waitForSelector("dialog[open]", { hidden: true });
+    assert.deepEqual(lab3.orders, []); // nothing was ordered
+    await operator.$eval('tr[data-switch="ac"] button', (e) => e.click());
+    await operator.waitForSelector("dialog[open]");
+    await operator.$$eval("dialog[open] button", (all) => all.find((b) => b.textContent === "Turn off").click());
+    await eventually(() => lab3.orders.at(-1) === "ac OFF", "the plug is told");
+    await operator.waitForFunction(() => /done/.test(document.querySelector('tr[data-switch="ac"]').innerText) && /\boff\b/.test(document.querySelector('tr[data-switch="ac"]').innerText));
+    assert.deepEqual(complaints(operator), []);
+    await operator.browserContext().close();
+  });
+
+  test("a policy is checked with line and column, compared, and applied", async () => {
+    await go(page, "policy");
+    await page.waitForFunction(() => /unlp\/lab3/.test(document.querySelector("textarea").value));
+    const write = (from, to) => page.$eval("textarea", (e, a, b) => {
+      e.value = e.value.replace(a, b);
+      e.dispatchEvent(new Event("input"));
+    }, from, to);
+    await write("cap: 1200 W", "cap: 1200 X");
+    await page.waitForSelector(".faults button");
+    assert.match(await textOf(page, ".faults"), new RegExp(`${CAP_LINE}:\\d+ .*1200 X`));
+    await page.click(".faults button");
+    assert.equal(await page.$eval("textarea", (e) => e.value.slice(0, e.selectionStart).split("\n").length), CAP_LINE);
+    assert.equal(await page.$eval(".policy button.primary", (b) => b.disabled), true);
+    await write("cap: 1200 X", "cap: 1100 W");
+    await page.waitForFunction(() => !document.querySelector(".policy button.primary").disabled);
+    assert.match(await textOf(page, ".diff"), /~ unlp\/lab3: cap 1100 W.*1200 W/);
+    const before = (await textOf(page, ".policy .small")).match(/Number (\d+)/)[1];
+    await page.click(".policy button.primary");
+    await page.waitForSelector("dialog[open]");
+    await page.$$eval("dialog[open] button", (all) => all.find((b) => b.textContent === "Apply").click());
+    await page.waitForFunction((n) => Number(document.querySelector(".policy .small").textContent.match(/Number (\d+)/)?.[1]) > Number(n), {}, before);
+    await go(page, "energy/unlp/lab3");
+    await eventually(async () => /1\.10 kW/.test(await tile("Cap")), "the new cap");
+  });
+
+  test("an administrator adds a user, changes the role, removes it; the audit log has it", async () => {
+    await go(page, "users");
+    await page.waitForFunction(() => /alan/.test(document.querySelector(".users tbody").innerText));
+    await page.$$eval(".users form label input", (all, p) => all.forEach((e, i) => (e.value = ["mary", p][i])), PASSWORD);
+    await page.$eval(".users form", (f) => f.requestSubmit());
+    await page.waitForSelector('select[aria-label="Role of mary"]');
+    await page.select('select[aria-label="Role of mary"]', "operator");
+    await page.waitForFunction(() => /mary is operator now/.test(document.querySelector(".users .says").textContent));
+    await page.$eval('button[aria-label="Remove mary"]', (b) => b.click());
+    await page.waitForSelector("dialog[open]");
+    await page.$$eval("dialog[open] button", (all) => all.find((b) => b.textContent === "Remove").click());
+    await page.waitForFunction(() => !/mary/.test(document.querySelector(".users tbody").innerText));
+    await go(page, "audit");
+    await page.waitForFunction(() => ["user.add", "user.role", "user.remove", "login"].every((what) => document.querySelector(".audit tbody").innerText.includes(what)));
+  });
+
+  test("keys alone: from the first stop through the tree to an area's switch", async () => {
+    await go(page, "energy");
+    await page.evaluate(() => document.activeElement?.blur());
+    await page.keyboard.press("/");
+    assert.equal(await page.evaluate(() => document.activeElement.getAttribute("aria-label")), "Find an area");
+    await page.keyboard.type("lab4");
+    await page.keyboard.press("ArrowDown");
+    const chosen = () => page.$eval(".tree", (t) => document.getElementById(t.getAttribute("aria-activedescendant"))?.dataset.area);
+    await eventually(async () => (await chosen()) === "unlp/lab4", "the area that was found");
+    await page.keyboard.press("ArrowLeft");
+    await eventually(async () => (await chosen()) === "unlp", "what it lies in");
+    await page.focus(".areas input");
+    await page.keyboard.press("Escape");
+    await page.focus(".tree");
+    await page.keyboard.press("ArrowLeft");
+    await eventually(async () => (await page.$('.area[data-area="unlp/lab3"]:not([hidden])')) === null, "it is closed");
+    await page.keyboard.press("ArrowRight");
+    await page.keyboard.press("ArrowDown");
+    await eventually(async () => (await chosen()) === "unlp/lab3", "the first in it");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector('[data-switch="ac"] button');
+    for (let i = 0; i < 30; i++) {
+      await page.keyboard.press("Tab");
+      if (await page.evaluate(() => document.activeElement.closest("[data-switch]") !== null)) return;
+    }
+    assert.fail("no switch was reached");
+  });
+
+  for (const view of VIEWS.administrator)
+    for (const scheme of ["light", "dark"])
+      test(`${view}: axe finds nothing serious, ${scheme}`, async () => {
+        await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
+        await go(page, view);
+        await page.waitForFunction((v) => document.querySelector(`.page.${v}`).innerText.length > 20, {}, view);
+        assert.deepEqual(await axe(page), []);
+      });
+
+  test("every view fits 320 pixels", async () => {
+    const phone = await enter("ada", { width: 320, height: 700 });
+    for (const view of VIEWS.administrator) {
+      await go(phone, view);
+      await phone.waitForFunction((v) => document.querySelector(`.page.${v}`).innerText.length > 20, {}, view);
+      assert.equal(await phone.evaluate(() => document.documentElement.scrollWidth), 320, view);
+    }
+    assert.deepEqual(complaints(phone), []);
+    await phone.browserContext().close();
+  });
+
+  test("nothing was logged as an error, nothing was asked for elsewhere", () => assert.deepEqual(complaints(page), []));
+});
+
+describe("a bad connection to the hub", { skip }, () => {
+  let bed, browser, wire, page;
+  const shows = (name) => page.waitForFunction((n) => document.querySelector(".link").classList.contains(n), { timeout: 30000 }, name);
+
+  before(async () => {
+    bed = await HubBed.start(POLICY, { ada: "administrator" });
+    await bed.area("lab3");
+    browser = await launch();
+    wire = await Wire.to(bed.web);
+    page = await openPage(browser, `https://127.0.0.1:${wire.port}/`);
+    await login(page, "ada");
+    await page.waitForSelector('.area[data-area="unlp/lab3"]');
+  });
+  after(async () => {
+    await browser?.close();
+    await wire?.close();
+    await bed?.end();
+  });
+
+  test("a slow one says so, and of when the page is", async () => {
+    wire.delay = 3000;
+    await shows("slow");
+    assert.match(await textOf(page, ".banner"), /slow: what you see is of \d\d:\d\d:\d\d/);
+    wire.delay = 0;
+    await shows("live");
+  });
+
+  test("a lost one keeps what was seen, and comes back by itself with what changed meanwhile", async () => {
+    wire.cut();
+    await shows("lost");
+    assert.match(await textOf(page, ".banner"), /connection is lost.*What you see is of/);
+    assert.ok(await page.$('.area[data-area="unlp/lab3"]'));
+    bed.areas[0].watts = 500;
+    wire.isCut = false;
+    await shows("live");
+    await page.waitForFunction(() => /5\d\d W|49\d W/.test(document.querySelector('.area[data-area="unlp/lab3"]').textContent), { timeout: 30000 });
+  });
+
+  test("a hub that ends and comes back is found again, and the session is still good", async () => {
+    await bed.stop(bed.hub);
+    await shows("lost");
+    await bed.serve();
+    await shows("live");
+  });
+
+  test("the end of the session is told, and what to do", async () => {
+    await page.evaluate(() => fetch("/v1/logout", { method: "POST", headers: { "Content-Type": "application/json" }, body: "{}" }));
+    await shows("ended");
+    assert.match(await textOf(page, ".banner"), /log in/);
+    await page.reload();
+    await page.waitForSelector(".login");
+  });
+});
