@@ -95,6 +95,8 @@ class Device:
             self.load.step(self.on)  # what went by belongs to the old state
             self.on = not self.on if word == "toggle" else word in ("on", "1")
             self.answer()
+        elif not word and isinstance(self, Tasmota):  # asks, as the firmware has it
+            self.answer()
 
     def publish(self, topic, text, retain=False):
         self.client.publish(topic, text if isinstance(text, str) else json.dumps(text), QOS, retain)

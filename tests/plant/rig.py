@@ -67,6 +67,14 @@ class Meter:
     def value(self, zone, file="energy_uj"):
         return int((self.zone(zone) / file).read_text())
 
+    def points(self, build, seed, permilles):
+        """W at the wall at these loads, as on a quiet day: of a plant of the same parameters that does nothing else."""
+        done = subprocess.run([build / "tests/plant/plant_points", str(os.cpu_count()),
+                               str(plant_draw.noise_seed(seed)), *map(str, permilles)],
+                              stdin=open(self.folder / "params", encoding="ascii"), capture_output=True, text=True,
+                              check=True)
+        return [float(line) for line in done.stdout.split()]
+
     def add_jobs(self, jobs):
         """{name: pid or pids}: jobs whose shares the truth tells from now on."""
         with open(self.jobs, "a", encoding="utf-8") as file:

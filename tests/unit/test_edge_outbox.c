@@ -266,6 +266,38 @@ static void a_damaged_file_is_moved_aside(void **state)
     outbox_close(o);
 }
 
+/* The newest of record and note is what a restart goes on from; a note is never sent. */
+static void a_note_is_remembered_and_not_sent(void **state)
+{
+    struct outbox *o = new_box(1 << 20);
+    struct outbox_record note = {.point = "meter:p", .raw_uj = 70, .to_ms = 9}, last;
+
+    put(o, "meter:p", 1);
+    note.total = (struct energy_range){50, 40, 60, POWER_MEASURED};
+    outbox_note(o, &note);
+    assert_int_equal(outbox_last(o, "meter:p", &last), 0);
+    assert_int_equal(last.raw_uj, 70);
+    assert_int_equal(outbox_flush(o, &err), 0);
+    outbox_close(o);
+    o = open_box(1 << 20);
+    assert_int_equal(outbox_last(o, "meter:p", &last), 0);
+    assert_true(last.raw_uj == 70 && last.total.uj == 50 && last.to_ms == 9);
+    read_all(o);
+    assert_int_equal(n, 1);
+    outbox_note(o, &note);
+    put(o, "meter:p", 2); /* newer than the note */
+    assert_int_equal(outbox_flush(o, &err), 0);
+    assert_int_equal(outbox_last(o, "meter:p", &last), 0);
+    assert_int_not_equal(last.raw_uj, 70);
+    outbox_note(o, &note); /* alone */
+    assert_int_equal(outbox_flush(o, &err), 0);
+    outbox_close(o);
+    o = open_box(1 << 20);
+    assert_int_equal(outbox_last(o, "meter:p", &last), 0);
+    assert_int_equal(last.raw_uj, 70);
+    outbox_close(o);
+}
+
 /* The file of the first version that was committed. */
 static void a_file_of_the_first_version_is_upgraded(void **state)
 {
@@ -322,6 +354,7 @@ int main(void)
         cmocka_unit_test(a_full_disk_keeps_records_in_memory),
         cmocka_unit_test(gaps_of_months_stay_readable),
         cmocka_unit_test(a_damaged_file_is_moved_aside),
+        cmocka_unit_test(a_note_is_remembered_and_not_sent),
         cmocka_unit_test(a_file_of_the_first_version_is_upgraded),
         cmocka_unit_test(what_cannot_be_opened_is_said),
     };

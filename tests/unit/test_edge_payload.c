@@ -59,12 +59,22 @@ static void golden_files_are_read_and_written_alike(void **state)
     struct lease_message lease;
     struct payload_receipt receipt;
     struct payload_cmd cmd;
+    struct payload_reading reading;
 
     BOTH_WAYS(state, struct payload_state, "state-gone", s);
     assert_false(s.online);
     BOTH_WAYS(state, struct payload_state, "state", s);
     assert_string_equal(s.role, "unit");
     assert_int_equal(s.boot, BOOT);
+    assert_int_equal(s.switches, 0);
+    assert_int_equal(s.cap_uw, PAYLOAD_UNTOLD);
+    BOTH_WAYS(state, struct payload_state, "state-unit", s);
+    assert_int_equal(s.switches, 2);
+    assert_string_equal(s.item[1].name, "fridge");
+    assert_true(s.item[1].always_on);
+    assert_true(s.item[0].command);
+    assert_int_equal(s.absent_s, 0);
+    assert_int_equal(s.budget_used_uj, UINT64_C(120000000000000));
     BOTH_WAYS(energy, struct payload_energy, "energy", energy);
     assert_int_equal(energy.count, 2);
     assert_int_equal(energy.record[0].total.uj, UINT64_C(9223372036854775000)); /* above 2^53 */
@@ -88,6 +98,9 @@ static void golden_files_are_read_and_written_alike(void **state)
     assert_int_equal(receipt.seq, 42);
     BOTH_WAYS(cmd, struct payload_cmd, "cmd", cmd);
     assert_string_equal(cmd.name, "lights");
+    BOTH_WAYS(reading, struct payload_reading, "reading", reading);
+    assert_true(reading.slow && reading.has_uw && !reading.has_uj);
+    assert_int_equal(reading.uw, 83500000);
 }
 
 /* The golden message with one part replaced is refused, and the reason names what is wrong. */
@@ -104,6 +117,7 @@ static void refused(const char *name, const char *old, const char *new, const ch
         struct lease_message lease;
         struct payload_receipt receipt;
         struct payload_cmd cmd;
+        struct payload_reading reading;
     } value, before;
     char *at;
     int r;
@@ -116,12 +130,13 @@ static void refused(const char *name, const char *old, const char *new, const ch
     before = value;
     err.text[0] = '\0';
 #define READ(kind)                                                                                 \
-    if (strcmp(name, #kind) == 0)                                                                  \
+    if (strncmp(name, #kind, strlen(#kind)) == 0)                                                  \
         r = payload_##kind##_read(changed, strlen(changed), &value.kind, &err);                    \
     else
     READ(state)
     READ(energy)
-    READ(demand) READ(ask) READ(ack) READ(event) READ(lease) READ(receipt) READ(cmd) r = 0;
+    READ(demand)
+    READ(ask) READ(ack) READ(event) READ(lease) READ(receipt) READ(cmd) READ(reading) r = 0;
     if (r != -EINVAL || !strstr(err.text, reason))
         fail_msg("%s with %s for %s: %d '%s', not '%s'", name, new, old, r, err.text, reason);
     assert_memory_equal(&value, &before, sizeof(value));
@@ -139,6 +154,10 @@ static void what_is_wrong_is_refused_by_name(void **state)
     refused("ask", "\"stamp\"", "\"boot\":1,\"stamp\"", "duplicate");
     refused("state", "true", "1", "'online'");
     refused("state", "\"unit\"", "\"a\\u0007b\"", "control character is in 'role'");
+    refused("state-unit", "\"fridge\"", "7", "'name'");
+    refused("state-unit", "\"command\":true", "\"command\":1", "'command'");
+    refused("state-unit", "\"switches\":[", "\"switches\":{\"a\":[", "no JSON");
+    refused("state-unit", "\"cap_uw\":800000000", "\"cap_uw\":-1", "'cap_uw'");
     refused("energy", "\"records\":[{", "\"records\":{\"x\":[{", "no JSON");
     refused("energy", "\"seq\":42", "\"seq\":41", "not larger than before is 'seq'");
     refused("energy", "\"low\":118000000", "\"low\":120000001", "'low'");
@@ -158,6 +177,9 @@ static void what_is_wrong_is_refused_by_name(void **state)
     refused("lease", "\"breaker\"", "\"fuse\"", "'kind'");
     refused("event", "{\"switch\":\"lights\",\"on\":false}", "[]", "'data'");
     refused("cmd", "\"lab3\"", "\"../x\"", "'unit'");
+    refused("reading", "\"uw\":83500000", "\"uw\":-1", "'uw'");
+    refused("reading", "\"uw\":83500000", "\"ux\":1", "'uw'");
+    refused("reading", "\"error\":10", "\"error\":1001", "'error'");
 }
 
 static void what_a_newer_peer_adds_is_ignored(void **state)

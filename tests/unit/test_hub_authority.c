@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cleanup.h"
+#include "host/trust/seal.h"
 #include "hub/trust/authority.h"
 
 #include <errno.h>
@@ -117,7 +118,7 @@ static void it_is_the_same_after_a_restart(void **state)
     const struct authority_unit *units;
     uint8_t signature[SEAL_BYTES];
 
-    assert_int_equal(authority_seal(a, "policy", 6, signature), 0);
+    assert_int_equal(seal_sign(authority_seal_key(a), "policy", 6, signature), 0);
     authority_free(a);
     a = opened();
     assert_string_equal(authority_ca(a), ca);
@@ -126,6 +127,35 @@ static void it_is_the_same_after_a_restart(void **state)
     assert_int_equal(authority_units(a, &units), 1);
     assert_string_equal(units[0].name, "lab3");
     assert_int_equal(verdict(a, pem), 0);
+    authority_free(a);
+}
+
+/* 10,000 units with a new certificate each other month would fill the record in a year. */
+static void certificates_that_ended_make_room(void **state)
+{
+    struct authority *a = opened();
+    const struct authority_unit *unit;
+    char path[128];
+    FILE *f;
+
+    authority_free(a);
+    snprintf(path, sizeof(path), "%s/units", inside);
+    f = fopen(path, "we");
+    assert_non_null(f);
+    for (int i = 0; i < AUTHORITY_UNITS_MAX;
+         i++) /* the last of lab3 ended, too, but it is known by it */
+        fprintf(f, "%s %032x signed %d\n", i % 2 ? "lab3" : "lab5", i, 1000 + i);
+    fclose(f);
+    assert_int_equal(chmod(path, 0600), 0);
+    a = opened();
+    free(signed_for(a, "lab4"));
+    assert_int_equal(authority_units(a, &unit), 3);
+    assert_int_equal(authority_newest(a, &unit), 3);
+    assert_string_equal(unit[0].name, "lab3");
+    assert_int_equal(unit[0].time_s, 1000 + AUTHORITY_UNITS_MAX - 1);
+    assert_string_equal(unit[1].name, "lab4");
+    assert_int_equal(unit[1].time_s, now);
+    assert_string_equal(unit[2].name, "lab5");
     authority_free(a);
 }
 
@@ -226,18 +256,67 @@ static void keys_are_nobody_elses(void **state)
     assert_int_equal(authority_open(inside, "unlp", now, &a, &err), -ENOENT);
 }
 
-static void the_list_is_made_again_before_it_ends(void **state)
+static void the_list_is_made_again_at_each_opening(void **state)
 {
     struct authority *a = opened();
     struct stat before, after;
 
     assert_int_equal(stat(authority_list_path(a), &before), 0);
-    assert_int_equal(authority_refresh(a, now + 86400, &err), 0);
-    assert_int_equal(stat(authority_list_path(a), &after), 0);
-    assert_int_equal(before.st_ino, after.st_ino);
-    assert_int_equal(authority_refresh(a, now + 11 * 86400, &err), 0);
+    authority_free(a);
+    a = opened();
     assert_int_equal(stat(authority_list_path(a), &after), 0);
     assert_int_not_equal(before.st_ino, after.st_ino);
+    authority_free(a);
+}
+
+static void a_unit_that_asks_without_end_fills_no_records(void **state)
+{
+    struct authority *a = opened();
+    _cleanup_free_ char *key = NULL, *request = NULL;
+    const struct authority_unit *unit;
+    char *cert = NULL;
+
+    assert_int_equal(identity_request("lab3", &key, &request, &err), 0);
+    for (int i = 0; i < 3 * AUTHORITY_RENEWED_MAX; i++) {
+        int r = authority_renew(a, request, "lab3", now + i, &cert, &err);
+
+        assert_int_equal(r, i < AUTHORITY_RENEWED_MAX ? 0 : -EAGAIN);
+        free(cert);
+        cert = NULL;
+    }
+    assert_int_equal(authority_units(a, &unit), AUTHORITY_RENEWED_MAX);
+    assert_int_equal(authority_renew(a, request, "lab4", now, &cert, &err), 0);
+    free(cert);
+    assert_int_equal(authority_renew(a, request, "lab3", now + 2 * 86400, &cert, &err), 0);
+    free(cert);
+    authority_free(a);
+}
+
+static void a_client_finds_out_what_is_no_certificate_for_it(void **state)
+{
+    struct authority *a = opened();
+    _cleanup_free_ char *key = NULL, *request = NULL, *again = NULL, *cert = NULL, *of_other = NULL;
+    _cleanup_free_ char *named = NULL;
+    struct identity_pem stranger;
+
+    assert_int_equal(identity_request("lab3", &key, &request, &err), 0);
+    assert_int_equal(identity_request_again(key, "lab3", &again, &err), 0);
+    assert_int_equal(authority_sign(a, again, "lab3", now, &cert, &err), 0);
+    assert_int_equal(identity_check(cert, key, authority_ca(a), "lab3", &err), 0);
+    of_other = signed_for(a, "lab3");
+    assert_int_equal(identity_check(of_other, key, authority_ca(a), "lab3", &err), -EBADMSG);
+    assert_non_null(strstr(err.text, "another key"));
+    assert_int_equal(authority_sign(a, request, "lab4", now, &named, &err), 0);
+    assert_int_equal(identity_check(named, key, authority_ca(a), "lab3", &err), -EBADMSG);
+    assert_non_null(strstr(err.text, "another name"));
+    assert_int_equal(identity_make_ca("mallory", now, &stranger, &err), 0);
+    assert_int_equal(identity_check(cert, key, stranger.cert, "lab3", &err), -EBADMSG);
+    assert_non_null(strstr(err.text, "the authority did not sign it"));
+    assert_int_equal(identity_check("hello", key, authority_ca(a), "lab3", &err), -EINVAL);
+    free(again);
+    again = NULL;
+    assert_int_equal(identity_request_again("hello", "lab3", &again, &err), -EINVAL);
+    identity_pem_done(&stranger);
     authority_free(a);
 }
 
@@ -248,11 +327,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_certificate_carries_the_name_that_the_authority_gave),
         TEST(it_is_the_same_after_a_restart),
+        TEST(certificates_that_ended_make_room),
         TEST(a_revoked_unit_is_refused_with_all_its_certificates),
         TEST(what_could_not_be_written_is_revoked_at_the_next_try),
         TEST(bad_names_and_bad_requests_are_refused),
         TEST(keys_are_nobody_elses),
-        TEST(the_list_is_made_again_before_it_ends),
+        TEST(a_unit_that_asks_without_end_fills_no_records),
+        TEST(the_list_is_made_again_at_each_opening),
+        TEST(a_client_finds_out_what_is_no_certificate_for_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -65,6 +65,30 @@ static void the_policy_of_the_design_becomes_rules(void **state)
     policy_done(&p);
 }
 
+static void areas_say_where_units_stand(void **state)
+{
+    static const char text[] = HEAD "valid: 30d\nareas:\n"
+                                    "- {area: unlp/lab3, unit: lab3, name: \"Laboratorio 3\"}\n"
+                                    "- {area: unlp/a.b, unit: ab}\n"
+                                    "- {area: unlp/a, name: The A}\n"
+                                    "- {area: unlp/a/b, unit: b}\nrules: []";
+    struct power_policy p;
+    struct error err;
+
+    if (policy_compile(text, strlen(text), NULL, MONDAY, &p, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(p.area_count, 4);
+    assert_int_equal(p.valid_s, 30 * 86400);
+    assert_string_equal(policy_area(&p, "unlp/lab3")->name, "Laboratorio 3");
+    assert_string_equal(policy_area(&p, "unlp/a/b")->unit, "b");
+    assert_string_equal(policy_area(&p, "unlp/a")->unit, "");
+    assert_null(policy_area(&p, "unlp"));
+    assert_string_equal(policy_unit(&p, "ab")->area, "unlp/a.b");
+    assert_int_equal(policy_unit(&p, "ab")->line, 7);
+    assert_null(policy_unit(&p, ""));
+    policy_done(&p);
+}
+
 static const struct {
     const char *text, *said;
 } bad[] = {
@@ -119,6 +143,24 @@ static const struct {
     {HEAD "rules: [{area: unlp, when: absent 5, off: x}]", "4:28: '5' is no time"},
     {HEAD "rules: [{area: unlp, off: []}]", "4:27: 'off' names no switch"},
     {HEAD "rules: [{area: unlp, off: [A b]}]", "4:28: the name of a switch"},
+    {HEAD "valid: 1d\nrules: []", "4:8: 'valid' is a time from 2d to 90d"},
+    {HEAD "valid: 91d\nrules: []", "4:8: 'valid' is a time from 2d to 90d"},
+    {HEAD "areas: {}\nrules: []", "4:8: a mapping, where it has to be as in 'areas: ["},
+    {HEAD "areas: [{unit: lab3}]\nrules: []", "4:9: 'area' is missing"},
+    {HEAD "areas: [{area: unlp/lab3}]\nrules: []", "4:9: an area has a 'unit', a 'name' or both"},
+    {HEAD "areas: [{area: other/lab3, unit: a}]\nrules: []", "4:16: 'other/lab3' does not lie"},
+    {HEAD "areas: [{area: unlp/LAB, unit: a}]\nrules: []", "4:16: an area is a path as unlp/lab3"},
+    {HEAD "areas: [{area: unlp/a, unit: Lab_3}]\nrules: []", "4:30: 'Lab_3' is no name of a unit"},
+    {HEAD "areas: [{area: unlp/a, unit: [x]}]\nrules: []", "4:30: 'a list' is no name of a unit"},
+    {HEAD "areas: [{area: unlp/a, name: \"a\\e[31m\"}]\nrules: []", "4:30: a control character"},
+    {HEAD "areas: [{area: unlp/a, name: \"\"}]\nrules: []",
+     "4:30: an area's name has 1 to 95 bytes"},
+    {HEAD
+     "areas:\n- {area: unlp/a, unit: x}\n- {area: unlp/b, unit: y}\n- {area: unlp/c, unit: x}\n"
+     "rules: []",
+     "7:3: unit x stands in unlp/a already (line 5)"},
+    {HEAD "areas:\n- {area: unlp/a, unit: x}\n- {area: unlp/a, name: A}\nrules: []",
+     "6:3: area unlp/a has an entry already (line 5)"},
     {HEAD "rules:\n- {area: unlp, cap: 5 W}\n- {area: unlp/a, floor: 6 W}",
      "6:25: the floor of unlp/a, 6 W, is above the cap of 5 W in line 5"},
     {HEAD "rules:\n- {area: unlp, floor: 6 W}\n- {area: unlp, cap: 5 W, when: 18:00-19:00 "
@@ -254,12 +296,14 @@ static void a_diff_names_what_came_went_and_changed(void **state)
     assert_int_equal(
         compile(HEAD "rules: [{area: unlp, cap: 5 kW}, {area: unlp/a, floor: 1 W}]", &a, &err), 0);
     assert_int_equal(
-        compile("version: 1\norg: unlp\nclasses: {exam: 1}\nrules: [{class: exam, min: 5 %},"
+        compile("version: 1\norg: unlp\nclasses: {exam: 1}\nareas: [{area: unlp/a, unit: a}]\n"
+                "rules: [{class: exam, min: 5 %},"
                 "{area: unlp, cap: 4 kW}]",
                 &b, &err),
         0);
     said(&a, &a, "");
     said(&a, &b,
+         "+ area unlp/a: unit a\n"
          "- unlp/a: floor 1 W\n"
          "+ unlp, class exam: min 5 %\n"
          "~ unlp: cap 4000 W (breaker); was: cap 5000 W (breaker)\n");
@@ -299,6 +343,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_policy_of_the_design_becomes_rules),
+        cmocka_unit_test(areas_say_where_units_stand),
         cmocka_unit_test(what_is_wrong_is_said_with_line_and_column),
         cmocka_unit_test(what_is_too_much_is_refused_at_once),
         cmocka_unit_test(amounts_come_out_without_a_rounding_error),

@@ -317,6 +317,9 @@ static void a_status_comes_back(void **state)
                             .progress = {100, 2, 3200, 0.25, 12.5, 0.5, 600, 400}};
     json_t *json, *object;
 
+    s.size_count = KUBE_SIZES_MAX;
+    for (int i = 0; i < KUBE_SIZES_MAX; i++)
+        s.sizes[i] = (struct kube_size){(1795324519 + i) * S, i % 3, i};
     s.conditions[KUBE_READY] =
         (struct kube_condition){KUBE_TRUE, "InTraining", "all of them", 1795324519 * S, 7};
     json = kube_status_json(etj, &s);
@@ -333,6 +336,12 @@ static void a_status_comes_back(void **state)
     assert_memory_equal(&again->status.ps, &s.ps, sizeof(s.ps));
     assert_memory_equal(&again->status.worker, &s.worker, sizeof(s.worker));
     assert_memory_equal(&again->status.progress, &s.progress, sizeof(s.progress));
+    assert_int_equal(again->status.size_count, KUBE_SIZES_MAX);
+    for (int i = 0; i < KUBE_SIZES_MAX; i++) {
+        assert_int_equal(again->status.sizes[i].since_ns, s.sizes[i].since_ns);
+        assert_int_equal(again->status.sizes[i].ps, i % 3);
+        assert_int_equal(again->status.sizes[i].workers, i);
+    }
     assert_memory_equal(&again->status.conditions[KUBE_READY], &s.conditions[KUBE_READY],
                         sizeof(s.conditions[0]));
     assert_int_equal(again->status.conditions[KUBE_DEGRADED].status, KUBE_UNKNOWN);

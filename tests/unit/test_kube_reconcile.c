@@ -323,6 +323,45 @@ static void cap(json_t *node, const char *cpu, const char *until)
     json_object_set_new(json_object_get(node, "metadata"), "annotations", notes);
 }
 
+static const json_t *sizes(void)
+{
+    return json_object_get(json_object_get(model_find(m.etjs, "j"), "status"), "sizes");
+}
+
+static void its_sizes_are_kept_in_its_status_and_the_oldest_go(void **state)
+{
+    json_t *many = json_array(), *last;
+    char since[KUBE_TIME_TEXT];
+    const char *before = "";
+    json_t *size;
+    size_t i;
+
+    model_node(&m, "a", "6", "64Gi");
+    model_etj(&m, "j", "{}");
+    model_run(&m, 60);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 5);
+    assert_in_range(json_array_size(sizes()), 1, 8);
+    json_array_foreach ((json_t *)sizes(), i, size) {
+        assert_true(strcmp(model_text(size, NULL, "since"), before) > 0);
+        before = model_text(size, NULL, "since");
+    }
+    last = json_array_get(sizes(), json_array_size(sizes()) - 1);
+    assert_int_equal(json_integer_value(json_object_get(last, "workers")), 5);
+    assert_int_equal(json_integer_value(json_object_get(last, "ps")), 1);
+
+    for (int n = 0; n < KUBE_SIZES_MAX; n++) {
+        kube_time_text(m.wall_ns - (KUBE_SIZES_MAX - n) * S, since);
+        json_array_append_new(
+            many, json_pack("{s:s, s:i, s:i}", "since", since, "ps", 1, "workers", 4 + n % 2));
+    }
+    json_object_set_new(json_object_get(model_find(m.etjs, "j"), "status"), "sizes", many);
+    model_spec(&m, "j", "{\"workers\": {\"replicas\": 2}}");
+    model_run(&m, 60);
+    assert_int_equal(json_array_size(sizes()), KUBE_SIZES_MAX);
+    last = json_array_get(sizes(), KUBE_SIZES_MAX - 1);
+    assert_int_equal(json_integer_value(json_object_get(last, "workers")), 2);
+}
+
 static void trainings_grow_as_far_as_the_nodes_watts_allow(void **state)
 {
     char until[KUBE_TIME_TEXT];
@@ -691,6 +730,7 @@ int main(void)
         T(workers_that_a_budget_holds_back_keep_nobody_from_beginning),
         T(quotas_are_respected),
         T(its_own_quota_is_respected),
+        T(its_sizes_are_kept_in_its_status_and_the_oldest_go),
         T(trainings_grow_as_far_as_the_nodes_watts_allow),
         T(a_cap_of_watts_that_cannot_be_read_is_none),
         T(a_training_that_waits_for_watts_says_so),

@@ -224,6 +224,18 @@ static void any_readings_leave_a_true_account(void **state)
 
 /* ---- watts ---- */
 
+/* A broker that comes back hands over what it kept at once. */
+static void readings_that_were_late_are_no_lie(void **state)
+{
+    struct counter c = {.most_uw = 1000 * W, .late_ns = 10 * S};
+
+    counter_read(&c, 10 * S, 0, &got);
+    assert_int_equal(counter_read(&c, 30 * S, 9000 * J, &got), COUNTER_OK);
+    assert_int_equal(counter_read(&c, 30 * S + 1, 18000 * J, &got), COUNTER_OK);
+    assert_int_equal(got, 9000 * J);
+    assert_int_equal(counter_read(&c, 30 * S + 2, 29000 * J, &got), COUNTER_LIE);
+}
+
 static void watts_become_energy_by_trapezoids(void **state)
 {
     struct counter c = {.most_uw = 1000 * W};
@@ -258,6 +270,7 @@ int main(void)
         cmocka_unit_test(a_coarse_counter_may_jump_after_it_stood_still),
         cmocka_unit_test(an_old_reading_changes_nothing),
         cmocka_unit_test(any_readings_leave_a_true_account),
+        cmocka_unit_test(readings_that_were_late_are_no_lie),
         cmocka_unit_test(watts_become_energy_by_trapezoids),
     };
 

@@ -132,6 +132,9 @@ static void load_of_no_job_counts_as_idle(void **state)
     assert_int_equal(with.cores, without.cores - 2);
     assert_true(with.idle_uw >= watts_at(&w, 2000).uw);
     assert_true(without.idle_uw < watts_at(&w, 1000).uw);
+    assert_int_equal(with.whole_mcpu, without.whole_mcpu); /* whoever's load it is */
+    assert_true(with.whole_mcpu >= with.most_mcpu + 2000 && with.whole_mcpu < 5600);
+    assert_true(keeper_forecast(&quiet, &in, with.whole_mcpu - 2000).uw <= in.cap_uw);
 
     in.other_mcpu = 7000; /* above the cap without any job */
     assert_int_equal(keeper_step(&busy, &in, &with), 0);
@@ -175,7 +178,7 @@ static void a_limit_is_the_cap_less_what_it_does_not_reach(void **state)
 
     (void)state;
     assert_int_equal(keeper_step(&k, &in, &plan), 0);
-    assert_int_equal(plan.limit_uw, 65 * W);
+    assert_int_equal(plan.limit_uw, 90 * W - 90 * W * KEEPER_MARGIN / 1000 - 25 * W);
     in.unlimited_uw = 100 * W;
     assert_int_equal(keeper_step(&k, &in, &plan), 0);
     assert_int_equal(plan.limit_uw, 1);
@@ -422,6 +425,41 @@ static void a_machine_whose_load_changes_is_brought_below_at_once(void **state)
     print_message("seconds above the cap by 3 %%: %u of %u\n", above, 300 * TIMES(300));
 }
 
+/* A counter that moves in steps shows three of them in one reading of two, and one in the next. */
+static void one_brief_reading_above_the_cap_changes_nothing_two_shrink(void **state)
+{
+    struct watts curve = curve_of(20 * W, 120 * W, 8, 0);
+    struct keeper k = {0};
+    struct keeper_plan plan;
+    struct keeper_input in = {.now_ns = SECOND,
+                              .cap_uw = 80 * W,
+                              .machine = measured(70 * W),
+                              .machine_ns = SECOND,
+                              .sensed = true,
+                              .cores = 8,
+                              .watts = &curve};
+    uint32_t before;
+
+    (void)state;
+    in.load_mcpu = watts_load(&curve, 70 * W, false);
+    assert_int_equal(keeper_step(&k, &in, &plan), 0);
+    before = plan.most_mcpu;
+    in.brief = true;
+    for (int i = 0; i < 10; i++) {
+        in.machine = measured(i % 2 ? 40 * W : 110 * W);
+        in.machine_ns = in.now_ns += SECOND / 5;
+        assert_int_equal(keeper_step(&k, &in, &plan), 0);
+        assert_int_equal(plan.most_mcpu, before);
+    }
+    for (int i = 0; i < 2; i++) {
+        in.machine = measured(100 * W);
+        in.machine_ns = in.now_ns += SECOND / 5;
+        assert_int_equal(keeper_step(&k, &in, &plan), 0);
+    }
+    assert_true(plan.most_mcpu < before);
+    assert_true(keeper_forecast(&k, &in, plan.most_mcpu).uw <= 80 * W);
+}
+
 static void a_machine_that_stays_above_is_said_to(void **state)
 {
     struct watts w = curve_of(40 * W, 140 * W, 8, 50);
@@ -460,6 +498,7 @@ int main(void)
         cmocka_unit_test(without_readings_the_models_error_counts_again),
         cmocka_unit_test(a_steady_machine_settles_below_its_cap_and_near_it),
         cmocka_unit_test(a_machine_whose_load_changes_is_brought_below_at_once),
+        cmocka_unit_test(one_brief_reading_above_the_cap_changes_nothing_two_shrink),
         cmocka_unit_test(a_machine_that_stays_above_is_said_to),
     };
 

@@ -110,6 +110,29 @@ static void a_curve_needs_three_loads_apart(void **state)
     assert_int_equal(w.point[0].load_mcpu, 0);
 }
 
+/* Its readings draw a line whose idle power is far above the machine's. */
+static void a_busy_machine_does_not_tell_its_idling(void **state)
+{
+    struct watts_fit f = {0};
+    struct watts w;
+
+    (void)state;
+    for (int i = 0; i < 50; i++)
+        for (uint32_t load = 5000; load <= 8000; load += 1000)
+            watts_fit_add(&f, &(struct watts_sample){.busy_mcpu = load,
+                                                     .speed_permille = 1000,
+                                                     .uw = concave_uw(load)});
+    assert_true(watts_fit_solve(&f, CORES * 1000, &w));
+    assert_true(watts_at(&w, 0).uw > concave_uw(0) * 3 / 2);
+    assert_false(watts_fit_knows_idle(&f, CORES * 1000));
+    for (int i = 0; i < 8; i++) {
+        assert_false(watts_fit_knows_idle(&f, CORES * 1000));
+        watts_fit_add(&f, &(struct watts_sample){
+                              .busy_mcpu = 100, .speed_permille = 1000, .uw = concave_uw(100)});
+    }
+    assert_true(watts_fit_knows_idle(&f, CORES * 1000));
+}
+
 static void a_steady_load_forgets_nothing_of_others(void **state)
 {
     struct watts_fit f = {0};
@@ -149,7 +172,8 @@ static void a_machine_that_changes_is_learnt_anew(void **state)
     for (int i = 0; i < 50; i++) {
         struct watts_sample s = wall_sample();
 
-        assert_near(watts_fit_at(&f, &s).uw, s.uw + 15 * W, 20);
+        /* A nearly idle machine is seen rarely here, and is learnt later. */
+        assert_near(watts_fit_at(&f, &s).uw, s.uw + 15 * W, s.busy_mcpu < 2000 ? 60 : 30);
     }
 }
 
@@ -232,6 +256,7 @@ int main(void)
         cmocka_unit_test(weights_find_a_wall_behind_a_package_sensor),
         cmocka_unit_test(knots_follow_a_concave_machine),
         cmocka_unit_test(a_curve_needs_three_loads_apart),
+        cmocka_unit_test(a_busy_machine_does_not_tell_its_idling),
         cmocka_unit_test(a_steady_load_forgets_nothing_of_others),
         cmocka_unit_test(a_machine_that_changes_is_learnt_anew),
         cmocka_unit_test(before_eight_forecasts_nothing_is_said),

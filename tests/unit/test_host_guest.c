@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* src/cli/dashboard/guest.c: names, origins, cookies, and sockets of the kernel's tables. */
+/* src/host/net/guest.c: names, origins, cookies, and sockets of the kernel's tables. */
 #include "base/cleanup.h"
-#include "cli/dashboard/guest.h"
+#include "host/net/guest.h"
 
 #include <errno.h>
 #include <fcntl.h>

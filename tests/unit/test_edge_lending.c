@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lender's book on the disk, children that come and go, and what is sent when. */
+#include "edge/lending.h"
+
+#include "edge/payload.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char dir[64], path[96], said[512];
+static struct lending *lending;
+static struct lease_message got[2]; /* of a, b */
+static int answer, sent;
+
+static int on_send(void *arg, const char *child, const char *text)
+{
+    struct error err;
+
+    if (answer == 0) {
+        assert_int_equal(payload_lease_read(text, strlen(text), &got[child[0] - 'a'], &err), 0);
+        sent++;
+    }
+    return answer;
+}
+
+static void on_say(void *arg, const char *child, const char *text)
+{
+    snprintf(said, sizeof(said), "%s: %s", child ? child : "", text);
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_BOOTTIME, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static void begin(void)
+{
+    const struct lending_options options = {path, on_send, on_say, NULL};
+
+    lending_free(lending);
+    assert_int_equal(lending_new(&options, &lending), 0);
+}
+
+static void set(uint64_t cap, const char *names)
+{
+    const struct divide_group all = {DIVIDE_NO_GROUP, cap, 0};
+    struct lending_child child[2] = {0};
+    uint32_t n = 0;
+
+    for (; *names; names++, n++) {
+        child[n].name[0] = *names;
+        child[n].floor_uw = 10;
+    }
+    assert_int_equal(lending_set(lending, &all, 1, child, n), 0);
+}
+
+static int set_up(void **state)
+{
+    strcpy(dir, "/tmp/tide-lending-XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof(path), "%s/leases", dir);
+    answer = sent = 0;
+    memset(got, 0, sizeof(got));
+    lending = NULL;
+    said[0] = '\0';
+    return 0;
+}
+
+static int remove_one(const char *name, const struct stat *st, int type, struct FTW *ftw)
+{
+    return remove(name);
+}
+
+static int tear_down(void **state)
+{
+    lending = lending_free(lending);
+    return nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static void write_book(const char *text)
+{
+    FILE *f = fopen(path, "we");
+
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static void ask(const char *name)
+{
+    struct payload_ask a = {7, now_ns()};
+    char *text = payload_ask_text(&a);
+
+    assert_true(lending_got(lending, name, TOPIC_ASK, text, strlen(text)));
+    free(text);
+    lending_tick(lending);
+}
+
+static void acknowledge(const char *name)
+{
+    const struct lease_message *m = &got[name[0] - 'a'];
+    struct payload_ack a = {m->boot, m->number, m->uw, true};
+    char *text = payload_ack_text(&a);
+
+    assert_true(lending_got(lending, name, TOPIC_ACK, text, strlen(text)));
+    free(text);
+    lending_tick(lending);
+}
+
+/* The first book of all: nobody has a lease. */
+static void begin_empty(void)
+{
+    write_book("threadtide leases 1 0 0\n");
+    begin();
+}
+
+static void who_leaves_counts_until_its_lease_has_ended(void **state)
+{
+    begin_empty();
+    set(100, "a");
+    ask("a");
+    acknowledge("a");
+    assert_int_equal(got[0].uw, 100);
+    acknowledge("a");
+    set(100, "b"); /* a goes, with 100 in its hands */
+    ask("b");
+    acknowledge("b");
+    acknowledge("b");
+    assert_int_equal(got[1].uw, 10); /* its floor: more is not free */
+    assert_int_equal(lending_sum(lending), 110);
+    assert_false(lending_got(lending, "a", TOPIC_ASK, "{}", 2));
+}
+
+static void a_restart_counts_what_the_book_says_also_of_those_who_left(void **state)
+{
+    char text[256];
+    FILE *f;
+
+    begin_empty();
+    set(100, "ab");
+    ask("a");
+    acknowledge("a");
+    f = fopen(path, "re");
+    assert_non_null(f);
+    assert_non_null(fgets(text, sizeof(text), f));
+    assert_non_null(fgets(text, sizeof(text), f));
+    fclose(f);
+    begin();
+    set(100, "b");
+    assert_true(lending_sum(lending) >= 90);
+    ask("b");
+    acknowledge("b");
+    assert_true(got[1].uw <= 10 + 100 - 90);
+}
+
+static void without_a_book_nobody_gets_anything_for_a_term(void **state)
+{
+    begin();
+    assert_non_null(strstr(said, "which leases are in force is not known"));
+    set(100, "a");
+    ask("a");
+    assert_int_equal(sent, 0);
+}
+
+static void a_book_that_nobody_wrote_so_is_not_believed(void **state)
+{
+    static const char *const bad[] = {
+        "",
+        "threadtide leases 1 5\n",
+        "threadtide leases 1 5 0\na 1 2\n",
+        "threadtide leases 1 5 0\nA_b 1 2 3 0\n",
+        "threadtide leases 1 5 0\nb 1 2 3 0\na 1 2 3 0\n",
+        "threadtide leases 1 5 0\na 1 2 3 0\na 1 2 3 0\n",
+    };
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        said[0] = '\0';
+        write_book(bad[i]);
+        begin();
+        if (!strstr(said, "which leases are in force is not known"))
+            fail_msg("book %zu is believed", i);
+    }
+    said[0] = '\0';
+    write_book("threadtide leases 1 5 0\na 1 20 30\nb 2 5 0 1\n"); /* also of before */
+    begin();
+    assert_string_equal(said, "");
+    assert_int_equal(lending_sum(lending), 35);
+}
+
+/* What is offered stands in the book before it is sent; without a disk nothing is sent. */
+static void no_offer_goes_out_that_is_not_on_the_disk(void **state)
+{
+    begin_empty();
+    set(100, "a");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(dir), 0);
+    ask("a");
+    assert_int_equal(sent, 0);
+    assert_non_null(strstr(said, "no lease is given or renewed until then"));
+    assert_int_equal(mkdir(dir, 0700), 0);
+    lending_tick(lending);
+    assert_int_equal(sent, 1);
+}
+
+static void what_cannot_be_sent_now_is_sent_later(void **state)
+{
+    begin_empty();
+    set(100, "ab");
+    answer = -EAGAIN;
+    ask("a");
+    ask("b");
+    assert_int_equal(sent, 0);
+    answer = 0;
+    lending_send(lending);
+    assert_int_equal(sent, 2);
+    lending_send(lending);
+    assert_int_equal(sent, 2);
+}
+
+static void two_programs_of_one_name_get_no_lease(void **state)
+{
+    struct payload_ask a = {.boot = 1};
+
+    begin_empty();
+    set(100, "a");
+    for (int i = 0; i < 6; i++) {
+        char *text;
+
+        a.boot = 1 + (uint64_t)(i % 2);
+        a.stamp_ns = now_ns();
+        text = payload_ask_text(&a);
+        lending_got(lending, "a", TOPIC_ASK, text, strlen(text));
+        free(text);
+        sent = 0;
+        lending_tick(lending);
+    }
+    assert_int_equal(sent, 0);
+    assert_non_null(strstr(said, "two programs say that they are a; neither"));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(who_leaves_counts_until_its_lease_has_ended),
+        TEST(a_restart_counts_what_the_book_says_also_of_those_who_left),
+        TEST(without_a_book_nobody_gets_anything_for_a_term),
+        TEST(a_book_that_nobody_wrote_so_is_not_believed),
+        TEST(no_offer_goes_out_that_is_not_on_the_disk),
+        TEST(what_cannot_be_sent_now_is_sent_later),
+        TEST(two_programs_of_one_name_get_no_lease),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
