@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A hub's directory, its broker (a real mosquitto), and keys of units, for tests."""
 import json
+import os
 import socket
 import subprocess
 
 from daemon import GUARD_S, eventually
 
 KWH = 3_600_000_000_000  # in microjoules
+# Tests of root have directories that nobody else can reach: root's broker has to be asked for.
+AS_ROOT = ("--user", "root") if os.geteuid() == 0 else ()
 TOOLS = ("mosquitto_pub", "mosquitto_sub", "mosquitto_rr", "openssl")
 
 
@@ -32,7 +35,7 @@ class Hub:
         with open(self.folder / "broker.log", "ab") as log:
             self.broker = subprocess.Popen(
                 [self.program, "broker", "--state", self.state, "--port", str(self.port),
-                 "--address", "127.0.0.1", "--host", "127.0.0.1"], stdout=log, stderr=log)
+                 "--address", "127.0.0.1", "--host", "127.0.0.1", *AS_ROOT], stdout=log, stderr=log)
         eventually(self.listens)
 
     def listens(self):
@@ -90,14 +93,15 @@ def end(process):
 class Serving(Hub):
     def __init__(self, program, folder):
         super().__init__(program, folder)
-        self.process = None
+        self.process, self.options, self.env = None, (), None
 
     def serve(self):
         with open(self.folder / "hub.log", "ab") as log:
             before = self.said().count("connected to the broker")
             self.process = subprocess.Popen(
-                [self.program, "serve", "--state", self.state, "--broker", f"127.0.0.1:{self.port}"],
-                stdout=log, stderr=log)
+                [self.program, "serve", "--state", self.state, "--broker", f"127.0.0.1:{self.port}",
+                 "--listen", "127.0.0.1:0", *self.options],
+                stdout=log, stderr=log, env={**os.environ, **(self.env or {})})
         eventually(lambda: self.said().count("connected to the broker") > before)
 
     def said(self):
@@ -124,7 +128,7 @@ class Serving(Hub):
         return json.loads(done.stdout) if done.stdout.strip() else None
 
     def energy(self):
-        """(unit, point) -> kWh of everything that is stored."""
+        """(unit, point) -> kWh of everything that is stored; nothing of points of which no energy is known ("-")."""
         code, out, err = self.run("energy")
         assert code == 0, err
-        return {tuple(line.split()[:2]): float(line.split()[4]) for line in out.splitlines()[1:]}
+        return {tuple(line.split()[:2]): float(line.split()[4]) for line in out.splitlines()[1:] if line.split()[4] != "-"}

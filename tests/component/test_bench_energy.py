@@ -12,6 +12,7 @@ sys.path.append(str(ROOT / "bench"))
 import energy_attribution
 import energy_load
 import energy_model
+import energy_work
 
 
 def test_the_error_is_what_was_given_to_the_wrong_jobs():
@@ -69,3 +70,23 @@ def test_a_machine_is_never_forecast_by_machines_of_its_own_processor():
 def test_blocks_are_pieces_of_time():
     blocks = [line[0] for line in energy_model.blocked([(0, 0, 0, 0)] * 25)]
     assert blocks == sorted(blocks) and set(blocks) == set(range(10))
+
+
+def test_divisions_are_all_ways_to_give_everybody_a_part():
+    found = list(energy_work.divisions(6, 3))
+    assert len(found) == len(set(found)) == 10 * 8
+    assert all(sum(cut) == 6 and min(cut) >= 1 for cut, _ in found)
+    assert ((1, 1, 4), (2, 1, 2)) in found
+
+
+def test_cores_below_a_cap_lie_on_the_line_through_the_points():
+    points = [20.0, 30.0, 50.0, 60.0]  # at 0, 10, 50 and 100 %
+    for watts, cores in ((25, 0.1), (30, 0.2), (40, 0.6), (60, 2.0), (70, 3.0)):
+        assert energy_work.cores_below(points, watts, 2) == pytest.approx(cores)
+    assert energy_work.cores_below(points, 10, 2) == energy_work.LEAST_CORES
+
+
+def test_a_rate_counts_parts_of_steps_at_both_ends():
+    steps = [0.5 + i for i in range(20)]
+    assert energy_work.Setting.rate(steps, 3.0, 9.0) == pytest.approx(1.0)
+    assert energy_work.Setting.rate(steps, 3.2, 3.4) == 0

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """An area from its plug to the hub: tide-power, both brokers and tide-hub, as docs/energy.md says it."""
 import json
+import pathlib
 import shutil
 import subprocess
+import textwrap
 
 import pytest
 
@@ -100,11 +102,43 @@ def test_what_a_plug_counts_reaches_the_hub_even_if_it_was_dead_meanwhile(hub, a
     assert code == 0 and " measured " in out
 
 
-def test_the_hub_says_when_an_area_is_lost_and_comes_back(hub, area):
+@pytest.mark.parametrize("way", ["kill", "terminate"])
+def test_the_hub_says_when_an_area_is_lost_and_comes_back(hub, area, way):
     eventually(lambda: "lab3: connected (unit" in hub.said())
-    area.process.kill()
+    getattr(area.process, way)()
     area.process.wait(GUARD_S)
     eventually(lambda: "lab3: lost" in hub.said())
     before = hub.said().count("lab3: connected (unit")
     area.start()
     eventually(lambda: hub.said().count("lab3: connected (unit") > before)
+
+
+def test_a_second_tide_power_of_the_same_directory_ends(hub, area):
+    """Two would write one outbox, and the hub would take the records of neither."""
+    eventually(lambda: "lab3: connected (unit" in hub.said())
+    done = subprocess.run([area.program, "--config", area.folder / "tide-power.conf"], capture_output=True, text=True,
+                          timeout=GUARD_S)
+    assert done.returncode == 1
+    assert f"pid {area.process.pid} runs with the directory {area.folder} already" in done.stderr
+    area.process.kill()
+    area.process.wait(GUARD_S)
+    area.start()
+    eventually(lambda: hub.said().count("lab3: connected (unit") > 1)
+
+
+def test_check_tells_of_a_file_that_cannot_be_read(unit_program, tmp_path):
+    path = tmp_path / "tide-power.conf"
+    path.write_text("[unit]\nname = lab3\n[uplink]\nbroker = hub\nca = /nowhere/ca.crt\ncert = /nowhere/unit.crt\n"
+                    "key = /nowhere/unit.key\n")
+    done = subprocess.run([unit_program, "--config", path, "--check"], capture_output=True, text=True, timeout=GUARD_S)
+    assert done.returncode == 0 and "unit lab3, 0 meters" in done.stdout
+    assert "cannot read /nowhere/unit.key: No such file or directory: 'tide-power enrol' makes it" in done.stderr
+
+
+def test_the_example_of_the_documents_is_read(unit_program, tmp_path):
+    text = (pathlib.Path(__file__).parents[2] / "docs/energy.md").read_text()
+    block = text[text.index("    # The broker to which the plugs speak."):text.index("A comment has a line of its own.")]
+    path = tmp_path / "tide-power.conf"
+    path.write_text("[unit]\nname = lab3\n" + textwrap.dedent(block))
+    done = subprocess.run([unit_program, "--config", path, "--check"], capture_output=True, text=True, timeout=GUARD_S)
+    assert (done.returncode, done.stderr) == (0, "") and "unit lab3, 1 meters" in done.stdout

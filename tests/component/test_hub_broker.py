@@ -2,15 +2,17 @@
 """The broker of tide-hub, a real mosquitto: who may connect, and what each may say and hear."""
 import os
 import pathlib
+import re
 import shutil
 import subprocess
+import tempfile
 import time
 
 import pytest
 
 from conftest import ROOT
 from daemon import GUARD_S, eventually
-from hub import Hub, TOOLS, end
+from hub import AS_ROOT, TOOLS, Hub, end
 
 pytestmark = pytest.mark.skipif(not all(map(shutil.which, TOOLS)),
                                 reason="mosquitto-clients and openssl are not installed")
@@ -36,6 +38,21 @@ def test_a_unit_speaks_to_the_hub_below_its_own_name_alone(hub):
         eventually(lambda: "last" in heard.read_text())
         assert "tide/1/lab3/up/state mine" in heard.read_text()
         assert "forged" not in heard.read_text()
+    finally:
+        end(process)
+
+
+def test_a_unit_cannot_fill_the_broker_with_topics_that_nobody_reads(hub):
+    hub.enrol("lab3")
+    process, heard = hub.listen("hub", "tide/1/+/up/#")
+    try:
+        for leaf in ("up/pile-1", "up/state/pile-2", "up"):
+            hub.publish("lab3", f"tide/1/lab3/{leaf}", "piled", "-r")
+        for leaf in ("state", "energy", "demand", "ask", "ack", "event", "request"):
+            assert hub.publish("lab3", f"tide/1/lab3/up/{leaf}", f"my {leaf}")[0] == 0
+        eventually(lambda: "my request" in heard.read_text())
+        assert heard.read_text().count(" my ") == 7
+        assert "piled" not in heard.read_text()
     finally:
         end(process)
 
@@ -136,6 +153,45 @@ def test_wrong_use_says_what_is_right(build_dir, tmp_path, arguments, code, told
     assert told in err
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_root_becomes_the_owner_of_the_state_before_it_is_the_broker(build_dir):
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        folder.chmod(0o755)
+        hub = Hub(build_dir / "tide-hub", folder)
+        hub.state.mkdir(mode=0o700)
+        os.chown(hub.state, 65534, 65534)
+        with open(folder / "broker.log", "wb") as log:
+            hub.broker = subprocess.Popen(
+                [hub.program, "broker", "--state", hub.state, "--port", str(hub.port), "--address", "127.0.0.1",
+                 "--host", "127.0.0.1"], stdout=log, stderr=log)
+        try:
+            eventually(hub.listens)
+            status = pathlib.Path(f"/proc/{hub.broker.pid}/status").read_text()
+            assert re.search(r"^Name:\s+mosquitto$", status, re.M)
+            for kind in ("Uid", "Gid"):
+                assert re.search(rf"^{kind}:\s+65534\s+65534\s+65534\s+65534$", status, re.M), status
+            assert re.search(r"^Groups:\s*(65534)?\s*$", status, re.M), status
+            assert {path.stat().st_uid for path in hub.state.rglob("*")} == {65534}
+            assert "root started it: the broker and its files are nobody's" in hub.log()
+        finally:
+            hub.stop()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="for root alone")
+@pytest.mark.parametrize("more, told", [
+    (("--user", "nobody"), "does not belong to nobody: chown -R nobody it"),
+    (("--user", "no-such-user"), "there is no user 'no-such-user'"),
+    ((), "root shall not be the broker|does not belong to tide-hub"),
+])
+def test_root_is_told_whose_the_broker_shall_be(build_dir, tmp_path, more, told):
+    hub = Hub(build_dir / "tide-hub", tmp_path)
+    hub.state.mkdir()
+    code, _, err = hub.run("broker", "--host", "127.0.0.1", "--write", *more)
+    assert code == 3 and re.search(told, err)
+    assert not list(hub.state.iterdir())
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root writes into another user's directory")
 def test_root_leaves_the_services_files_to_its_user(build_dir, tmp_path):
     hub = Hub(build_dir / "tide-hub", tmp_path)
@@ -158,9 +214,14 @@ def test_the_services_are_what_systemd_understands(build_dir, tmp_path):
     assert done.returncode == 0 and not ours, done.stderr
 
 
+@pytest.mark.parametrize("name", ["tide-hub", "tide-hub-broker", "tide-power"])
+def test_who_has_keys_in_memory_leaves_none_on_disk_when_it_crashes(name):
+    assert "\nLimitCORE=0\n" in (ROOT / "dist" / f"{name}.service.in").read_text()
+
+
 def test_the_state_is_nobody_elses(build_dir, tmp_path):
     hub = Hub(build_dir / "tide-hub", tmp_path)
-    assert hub.run("broker", "--host", "127.0.0.1", "--write")[0] == 0
+    assert hub.run("broker", "--host", "127.0.0.1", "--write", *AS_ROOT)[0] == 0
     for path in [hub.state, *pathlib.Path(hub.state).rglob("*")]:
         public = path.name in ("ca.crt", "seal.pub", "revoked.crl")
         assert path.stat().st_mode & 0o077 == (0o044 if public else 0), path

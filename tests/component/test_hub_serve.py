@@ -9,7 +9,7 @@ import time
 import pytest
 
 from daemon import GUARD_S, eventually
-from hub import KWH, TOOLS, Hub, Serving
+from hub import AS_ROOT, KWH, TOOLS, Hub, Serving
 
 pytestmark = pytest.mark.skipif(not all(map(shutil.which, TOOLS)),
                                 reason="mosquitto-clients and openssl are not installed")
@@ -93,6 +93,18 @@ def test_the_hub_outlives_its_broker(hub):
     eventually(lambda: hub.said().count("connected to the broker") > before)
     assert hub.send("lab3", records(6, 7))["seq"] == 7
     assert hub.energy() == {("lab3", "machine"): 0.007}
+
+
+def test_a_second_hub_or_broker_of_the_same_directory_ends_and_changes_nothing(hub):
+    files = [hub.state / name for name in ("serve.pid", "broker/pid", "broker/broker.crt", "hub.crt")]
+    before = [path.read_bytes() for path in files]
+    for command, pid in ((("serve", "--broker", f"127.0.0.1:{hub.port}", "--listen", "none"), hub.process.pid),
+                         (("broker", "--port", hub.port, "--host", "127.0.0.1", *AS_ROOT), hub.broker.pid)):
+        code, _, err = hub.run(*command)
+        assert code == 3 and f"pid {pid} runs with the directory {hub.state} already" in err
+    assert [path.read_bytes() for path in files] == before
+    hub.kill()
+    hub.serve()
 
 
 def test_what_nobody_can_read_harms_nobody(hub):

@@ -14,7 +14,7 @@ from daemon import GUARD_S, eventually
 from engine import IMAGE
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts/images.py"
-NAMES = ("tide-kube", "tide-node")
+NAMES = ("tide-kube", "tide-node", "tide-power")
 
 
 @pytest.fixture(scope="module")
@@ -145,5 +145,5 @@ def test_the_bill_of_materials_names_every_file_with_its_hash_and_package(archiv
     installed = subprocess.run(["dpkg-query", "--show", "-f", "${Version}", "libc6"], capture_output=True,
                                text=True, check=True).stdout
     assert (libc, versions[libc]) == ("SPDXRef-Package-libc6", installed)
-    ours = [file for file in owners if "threadtide" in file or file.endswith("/tide-kube")]
+    ours = [file for file in owners if "threadtide" in file or file.endswith(("/tide-kube", "/tided"))]
     assert ours and {versions[owners[file]] for file in ours} == {"test"}

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """tided measures the machine's energy and divides it: on a tree of powercap files that the test moves on."""
+import sqlite3
+import pathlib
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -399,6 +402,29 @@ def test_without_history_the_reason_is_told(world):
     assert status == 503 and "history=none" in answer["error"]["message"]
 
 
+SCHEMAS = pathlib.Path(__file__).resolve().parents[1] / "energy/schemas"
+
+
+@pytest.mark.parametrize("version", [int(p.stem.split("-")[1]) for p in SCHEMAS.glob("energy-*.sql")])
+def test_history_of_every_version_is_read_and_goes_on(world, version):
+    _, tided = world({"intel-rapl:1": 40})
+    known(tided)
+    assert tided.stop() == 0
+    for ending in ("", "-wal", "-shm"):
+        (tided.dir / f"energy.db{ending}").unlink(missing_ok=True)
+    quarter = int(time.time()) // 900 * 900 - 1800
+    with sqlite3.connect(tided.dir / "energy.db") as db:
+        db.executescript((SCHEMAS / f"energy-{version}.sql").read_text().replace("QUARTER", str(quarter)))
+    db.close()
+    (tided.dir / "energy.db").chmod(0o600)
+    tided.start()
+    rows = {row["key"]: row for row in energy(tided, f"?by=part&since={quarter}&until={quarter + 900}")["rows"]}
+    assert rows["machine"]["uj"] == 3000 and rows["machine"]["low_uj"] == 2700 and rows["idle"]["uj"] == 1000
+    (job,) = energy(tided, f"?by=job&since={quarter}&until={quarter + 900}")["rows"]
+    assert (job["key"], job["name"], job["owner"], job["uj"]) == ("j7", "train", "ana", 2000)
+    eventually(lambda: {r["key"]: r for r in energy(tided, "?by=part")["rows"]}["machine"]["uj"] > 3000)
+
+
 def test_a_damaged_file_is_moved_aside(world):
     _, tided = world({"intel-rapl:1": 40})
     known(tided)
@@ -464,3 +490,33 @@ def test_strangers_see_the_machines_energy_at_the_pace_of_a_jobs(world):
         done = subprocess.run(["setpriv", *options, sys.executable, "-c", WATCHER, tided.dir / "api.sock"],
                               capture_output=True, text=True, check=True)
         assert all(n > 3 if live else n <= 2 for n in json.loads(done.stdout)), (options, done.stdout)
+
+
+def test_the_report_of_a_day_has_energy_and_cost_by_user_and_job(world, place):
+    _, tided = world({"intel-rapl:1": 40}, "power-model=points:20,60", "tariff=0.25 EUR/kWh")
+    process, job = busy(tided)
+    env = {**os.environ, "TIDE_DIR": str(tided.dir)}
+
+    def report(*words):
+        return subprocess.run([place.program.parent / "tide", "report", *words], env=env, capture_output=True, text=True, check=True).stdout
+    try:
+        eventually(lambda: any(row["uj"] for row in energy(tided)["rows"]), pause=0.3)
+        page = report()
+        (machine,) = [row for row in energy(tided, "?by=part")["rows"] if row["key"] == "machine"]
+        joules = re.search(r"<dt>Energy</dt><dd>([0-9.]+) (J|Wh)</dd>", page)
+        assert 0 < float(joules[1]) * (1 if joules[2] == "J" else 3600) <= machine["uj"] / 1e6 * 1.01
+        assert re.search(r"<dt>Cost</dt><dd>[0-9.e-]+ EUR</dd>", page)
+        for title, key in (("Energy by user", energy(tided, "?by=user")["rows"][0]["key"]), ("Energy by job", energy(tided)["rows"][0]["name"])):
+            table = page[page.index(f"<h2>{title}</h2>"):].split("</table>")[0]
+            row = next(r for r in table.split("<tr>") if f"<td>{key}</td>" in r)
+            assert re.search(r"[0-9.]+ (J|Wh)</td>", row) and " EUR</td>" in row, row
+        assert "Nothing is known of the machine's energy on this day." in report("--day", "2020-02-29")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_report_of_a_daemon_that_measures_nothing_has_no_energy(place):
+    tided = place.daemon("--cpus", "0-1").start()
+    page = subprocess.run([place.program.parent / "tide", "report"], env={**os.environ, "TIDE_DIR": str(tided.dir)}, capture_output=True, text=True, check=True).stdout
+    assert "<dt>Energy</dt>" not in page and "0 J" not in page

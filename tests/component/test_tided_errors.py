@@ -17,7 +17,7 @@ from daemon import NOBODY, Raw, UnixConnection, eventually, hello
 from workers import CPU_GROUP, CPUS, affinity, cpu_groups, group
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FAULTS = set(re.findall(r'\[FAULT_\w+\] = "([a-z-]+)"', (ROOT / "src/base/failpoint.c").read_text()))
+FAULTS = set(re.findall(r'\[FAULT_\w+\] = "((?!unit-)[a-z-]+)"', (ROOT / "src/base/failpoint.c").read_text()))
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
 ALL = {frozenset(CPUS)}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real tided linked to a real area: it gets a lease, obeys it, and its energy goes up."""
 import pathlib
+import subprocess
 
 import pytest
 
@@ -48,3 +49,24 @@ def test_a_machine_obeys_its_areas_lease(bed, program, tided, tmp_path):  # noqa
     parent.wait(lambda p: len(p.of("machine")) >= 5 and len(p.of("part:idle")) >= 5)
     assert parent.states[-1]["role"] == "machine"
     assert not [line for line in area.lines + link.lines if "ignored" in line or "not understood" in line]
+
+
+def enrol(program, *words):  # noqa: F811
+    done = subprocess.run([program, "enrol", "https://127.0.0.1:1", *map(str, words)], capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_node_that_is_enrolled_asks_nobody_and_needs_no_token_any_more(program, tmp_path):  # noqa: F811
+    token = tmp_path / "token"
+    state = tmp_path / "state"
+    code, said = enrol(program, f"@{tmp_path}/none", "--state", state, "--keep")
+    assert code == 2 and f"cannot read the token in {tmp_path}/none: No such file" in said
+    token.write_text("tide-0-1\n")
+    code, said = enrol(program, f"@{token}", "--state", state, "--keep")
+    assert code == 2 and "this is none of 'tide-hub token NAME'" in said
+    token.write_text(f"tide-{'0' * 64}-{'1' * 64}\n")
+    code, said = enrol(program, f"@{token}", "--state", state, "--keep")
+    assert code == 1 and "127.0.0.1:1" in said  # it would ask the hub
+    (state / "unit.crt").write_text("a certificate")
+    assert enrol(program, f"@{tmp_path}/none", "--state", state, "--keep") == (0, "")
+    assert (state / "unit.crt").read_text() == "a certificate"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of tide-power share: the program with a configuration, a parent that reads and stores, brokers."""
 import json
+import os
 import pathlib
 import queue
 import signal
@@ -23,6 +24,7 @@ class Parent:
     def __init__(self, broker, name="lab3"):
         self.name, self.broker = name, broker
         self.records, self.states, self.draws, self.double = {}, [], [], 0
+        self.events, self.asks, self.acks, self.demands = [], [], [], []
         self.giving = True
         self.news = queue.Queue()
         self.process = None
@@ -48,6 +50,9 @@ class Parent:
             self.states.append(message)
         elif leaf == "demand":
             self.draws.append(message.get("draw"))
+            self.demands.append(message)
+        elif leaf in ("event", "ask", "ack"):
+            getattr(self, leaf + "s").append(message)
         elif leaf == "energy":
             for r in message["records"]:
                 key = (message["boot"], r["seq"])
@@ -69,8 +74,8 @@ class Parent:
                 self.news.get(timeout=max(until - time.monotonic(), 0.01))
             except queue.Empty:
                 if time.monotonic() > until:
-                    raise TimeoutError(f"{GUARD_S} s; states {self.states}, {len(self.records)} records, "
-                                       f"draws {self.draws[-3:]}") from None
+                    raise TimeoutError(f"{GUARD_S} s; states {self.states[-2:]}, {len(self.records)} records, "
+                                       f"draws {self.draws[-3:]}, events {self.events}") from None
         return self
 
     def end(self):
@@ -81,8 +86,8 @@ class Parent:
 class Unit:
     """A running tide-power."""
 
-    def __init__(self, program, folder, text):
-        self.folder, self.program = pathlib.Path(folder), program
+    def __init__(self, program, folder, text, **env):
+        self.folder, self.program, self.env = pathlib.Path(folder), program, env
         self.folder.mkdir(exist_ok=True)
         self.conf = self.folder / "tide-power.conf"
         self.conf.write_text(text + f"\n[unit]\nstate-dir = {self.folder}\n")
@@ -90,7 +95,8 @@ class Unit:
         self.begin()
 
     def begin(self):
-        self.process = subprocess.Popen([self.program, "--config", self.conf], stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([self.program, "--config", self.conf], stderr=subprocess.PIPE, text=True,
+                                        env={**os.environ, **self.env})
         threading.Thread(target=self.read, args=(self.process,), daemon=True).start()
 
     def read(self, process):
@@ -135,8 +141,8 @@ def bed(tmp_path, program):
             (tmp_path / name).mkdir()
             return self.keep(rig.Broker(tmp_path / name))
 
-        def unit(self, text):
-            return self.keep(Unit(program, tmp_path / "unit", text))
+        def unit(self, text, **env):
+            return self.keep(Unit(program, tmp_path / "unit", text, **env))
 
         def folder(self):
             """The unit's state directory."""

@@ -153,7 +153,7 @@ def test_people_see_and_steer_trainings_by_kubectl(cluster, namespace, start, tr
     help_text = run_kubectl(cluster, "tide", "--help")[1]
     assert completed(cluster, "") == re.findall(r"^  ([a-z]+) ", help_text, re.M)
     assert {f"--{o}" for o in re.findall("--([a-z-]+)", help_text)} == set(
-        completed(cluster, "status", "--"))
+        completed(cluster, "status", "--") + completed(cluster, "dashboard", "--"))
     assert completed(cluster, "scale", "-n", namespace, "") == ["job"]
     assert completed(cluster, "scale", f"--namespace={namespace}", "job", "") == ["auto"]
     assert namespace in completed(cluster, "status", "-n", "")

@@ -95,7 +95,7 @@ class Machine:
         subprocess.run(["gcc", "-static", "-Os", "-o", folder / "pause", content / "pause.c"], check=True)
         make_image(content / "image.tar", folder / "pause")
         subprocess.run([ROOT / "scripts/images.py", "--build", BUILD, "--to", content, "--version", "test",
-                        "tide-node"], check=True)
+                        "tide-node", "tide-power"], check=True)
         add_tensorflow(content / "tensorflow")
         (content / "kubeconfig").write_text(self.kubeconfig(plane))
         with open(folder / "drive", "wb") as drive:
@@ -188,6 +188,40 @@ def test_a_real_kubelet_runs_a_pod_and_resizes_it_in_place(plane, namespace, mac
         print(json.dumps(pods.get("real"), indent=1))
     pods.delete("real")
     soon(lambda: pods.get("real") is None)
+
+
+def test_the_daemonset_says_what_the_nodes_cap_allows(plane, namespace, machine, tmp_path):
+    """tided is root without a capability, tide-power nobody, both from the image; there is no kube-proxy, so the
+    API server is named. No sensor: a model says the watts."""
+    soon(lambda: ready(plane, machine))
+    done = subprocess.run(
+        [control_plane.helm(), "template", "t", str(ROOT / "dist/helm/threadtide"), "--namespace", "threadtide", "--kube-version",
+         "1.34.0", "--show-only", "templates/power.yaml", "--set", "power.enabled=true,power.image.tag=test,power.valid=20s",
+         "--set-string", f"power.model=points:20\\,35\\,75\\,120,power.cap=70 W,power.server={machine.proxy.url}"],
+        capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    plane.kubectl("apply", "--server-side", "-f", "-", input=done.stdout)
+    pods = "/api/v1/namespaces/threadtide-power/pods"
+
+    def notes():
+        assert machine.runs()
+        return plane.must("GET", "/api/v1/nodes/vm")["metadata"].get("annotations", {})
+    try:
+        eventually(lambda: "threadtide.io/power-cpu" in notes(), 120)
+        cores = int(plane.must("GET", "/api/v1/nodes/vm")["status"]["capacity"]["cpu"])
+        assert 0 < int(notes()["threadtide.io/power-cpu"].rstrip("m")) < 1000 * cores
+        assert notes()["threadtide.io/power-cap"] == "70.0"
+        pod, = plane.must("GET", pods)["items"]
+        assert {c["name"]: c["restartCount"] for c in pod["status"]["containerStatuses"]} == {"tided": 0, "tide-power": 0}
+        until = notes()["threadtide.io/power-until"]
+        soon(lambda: notes()["threadtide.io/power-until"] > until)  # told again in time
+    except AssertionError:
+        print(json.dumps([pod["status"] for pod in plane.must("GET", pods)["items"]], indent=1))
+        print(plane.kubectl("events", "--namespace", "threadtide-power"))
+        raise
+    finally:
+        plane.kubectl("delete", "--wait=false", "--ignore-not-found", "-f", "-", input=done.stdout)
+    soon(lambda: not plane.must("GET", pods)["items"])
 
 
 def test_tide_kube_resizes_a_worker_threads_first_when_it_shrinks(plane, namespace, machine):

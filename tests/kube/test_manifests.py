@@ -37,8 +37,9 @@ def installed(plane):
     for name in ("crd.yaml", "namespace.yaml"):
         plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(MANIFESTS / name))
     eventually(lambda: plane.api("GET", "/apis/threadtide.io/v1alpha1/elastictrainingjobs")[0] == 200)
-    plane.kubectl("apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", str(MANIFESTS))
-    plane.kubectl("apply", "--server-side", "--validate=strict", "-f", str(MANIFESTS))
+    files = [str(path) for path in MANIFESTS.iterdir() if path.name != "power.yaml"]  # test_power.py
+    for dry in (("--dry-run=server",), ()):
+        plane.kubectl("apply", "--server-side", "--validate=strict", *dry, "-f", ",".join(files))
     yield plane
     for name in ("tide-kube.yaml", "admission.yaml", "rbac.yaml", "namespace.yaml"):
         plane.kubectl("delete", "--wait=false", "--ignore-not-found", "-f", str(MANIFESTS / name))
@@ -175,8 +176,13 @@ def test_the_chart_installs_upgrades_and_leaves_the_trainings_when_it_goes(helm,
         "spec": {"image": "none", "command": ["true"], "workers": {"max": 3}}})
 
     assert not may(plane, "create", "pods", "kube-system")
-    helm("upgrade", *release, "--set", "namespace.create=true", "--set", "clusterWide=true")
+    daemons = "/apis/apps/v1/namespaces/threadtide-power/daemonsets/tide-power"
+    assert plane.api("GET", daemons)[0] == 404  # power is off unless asked for
+    helm("upgrade", *release, "--set", "namespace.create=true", "--set", "clusterWide=true", "--set",
+         "power.enabled=true,power.namespace=other-power,power.limit=true,power.broker=hub:8883")
     eventually(lambda: may(plane, "create", "pods", "kube-system"))
+    tided, _ = plane.must("GET", daemons.replace("threadtide-power", "other-power"))["spec"]["template"]["spec"]["containers"]
+    assert {m["name"]: m.get("readOnly", False) for m in tided["volumeMounts"]}["devices"] is False
     helm("upgrade", *release, "--set", "namespace.create=true", "--set", "replicas=1",
          "--set", "tlsSecret=ours", "--set", f"watchNamespace={namespace}",
          "--set", "networkPolicy.enabled=false")

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A faculty's hub is an area of its university's: energy goes up, caps and leases come down."""
+import json
+import os
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from daemon import eventually
+from hub import KWH, TOOLS, Serving
+from test_hub_leases import FLOOR, PAHO, W, Borrowers
+
+pytestmark = pytest.mark.skipif(not PAHO or not all(map(shutil.which, TOOLS)),
+                                reason="mosquitto-clients, openssl or python3-paho-mqtt are not installed")
+ABOVE = """version: 1
+org: university
+zone: UTC
+areas: [{area: university/faculty, unit: faculty}, {area: university/hall, unit: hall}]
+rules: [{area: university, cap: 900 W}, {area: university/faculty, cap: CAP W, floor: 150 W}]
+"""
+BELOW = """version: 1
+org: faculty
+zone: UTC
+areas: [{area: faculty/lab3, unit: lab3}, {area: faculty/lab4, unit: lab4}, {area: faculty/hall, unit: hall}]
+rules: [{area: faculty, cap: 1000 W}, {area: faculty/lab3, floor: 50 W}, {area: faculty/lab4, floor: 50 W},
+        {area: faculty/hall, floor: 50 W}]
+"""
+
+
+def hub_with(build_dir, folder, policy, *options):
+    folder.mkdir()
+    made = Serving(build_dir / "tide-hub", folder)
+    (folder / "etc.yaml").write_text(policy)
+    made.options = ("--policy", folder / "etc.yaml", *options)
+    made.start()
+    (made.state / "leases").write_text("threadtide leases 1 0 0\n")
+    return made
+
+
+@pytest.fixture
+def hubs(request, build_dir, tmp_path):
+    if b"serve" not in subprocess.run([build_dir / "tide-hub", "--help"], capture_output=True).stdout:
+        pytest.skip("tide-hub was built without libmosquitto")
+    above = hub_with(build_dir, tmp_path / "above", ABOVE.replace("CAP", "400").replace("150", getattr(request, "param", "150")))
+    above.serve()
+    files = tmp_path / "files"  # as tide-power enrol writes them
+    files.mkdir()
+    above.enrol("faculty")
+    for name, source in (("unit.key", above.folder / "faculty.key"), ("unit.crt", above.folder / "faculty.crt"),
+                         ("ca.crt", above.state / "trust/ca.crt"), ("hub-seal.pub", above.state / "trust/seal.pub")):
+        shutil.copy(source, files / name)
+    below = hub_with(build_dir, tmp_path / "below", BELOW, "--parent", f"127.0.0.1:{above.port}", "--parent-name",
+                     "faculty", "--parent-files", files)
+    for name in ("lab3", "lab4", "hall"):
+        below.enrol(name)
+    below.serve()
+    yield above, below
+    below.stop()
+    above.stop()
+
+
+def apply(hub, text):
+    path = hub.folder / "new.yaml"
+    path.write_text(text)
+    code, out, err = hub.run("policy", "apply", path)
+    assert code == 0, out + err
+
+
+def test_caps_of_the_hub_above_bound_those_below(hubs):
+    above, below = hubs
+    eventually(lambda: "faculty: connected (hub" in above.said())
+    eventually(lambda: "of the hub above for university/faculty" in below.said())
+    units = Borrowers(below, ("lab3", "lab4", "hall"))
+    units.floor_cap = 1000
+    try:
+        units.settle((600, 600, 60), [170, 170, 60])
+        apply(above, ABOVE.replace("CAP", "250"))
+        units.settle((600, 600, 60), [95, 95, 60])
+        above.kill()  # the signed policy holds on
+        units.after(10)
+        assert sum(units.last["draw"]) <= 250 * W
+        apply(below, BELOW.replace("1000 W", "200 W"))  # its own is smaller now
+        units.settle((600, 600, 60), [70, 70, 60])
+    finally:
+        units.end()
+    assert FLOOR == 50
+
+
+@pytest.mark.parametrize("hubs", ["60"], indirect=True)
+def test_floors_that_are_not_promised_above_are_said(hubs):
+    _, below = hubs
+    units = Borrowers(below, ("lab3", "lab4", "hall"))
+    units.floor_cap = 1000  # no area between them and the organization
+    try:
+        units.want(600, 600, 60)
+        eventually(lambda: "less than the floors of this hub's areas, 150 W" in below.said())
+    finally:
+        units.end()
+
+
+def test_energy_of_all_areas_goes_up_once(hubs):
+    above, below = hubs
+    start = int(time.time() * 1000) - 600_000
+
+    def send(unit, last):
+        message = {"v": 1, "boot": 7, "records": [
+            {"point": "area", "seq": last, "from": start, "to": start + last * 1000, "mono": last, "uj": last * KWH // 1000,
+             "low": last * KWH // 1000, "high": last * KWH // 1000, "basis": "measured", "gap": 0}]}
+        assert below.send(unit, json.dumps(message))
+
+    def above_has():
+        row = [line.split() for line in above.run("energy")[1].splitlines() if line.startswith("faculty")]
+        return float(row[0][4]) if row and row[0][4] != "-" else 0
+
+    def serve_later(seconds):
+        """Records go up once a minute: the next hub's clock is so far ahead."""
+        below.kill()
+        os.environ["TIDE_CLOCK"] = f"{int(time.time()) + seconds},1"
+        try:
+            below.serve()
+        finally:
+            del os.environ["TIDE_CLOCK"]
+
+    eventually(lambda: "faculty" in above.run("energy")[1], pause=0.3)  # its first record, which knows nothing
+    send("lab3", 3)
+    serve_later(120)
+    eventually(lambda: abs(above_has() - 0.003) < 1e-9, pause=0.3)
+    send("lab4", 5)
+    send("lab3", 4)
+    serve_later(300)
+    eventually(lambda: abs(above_has() - 0.009) < 1e-9, pause=0.3)
+    above.kill()
+    send("lab4", 9)
+    serve_later(600)
+    above.serve()
+    eventually(lambda: abs(above_has() - 0.013) < 1e-9, pause=0.3)

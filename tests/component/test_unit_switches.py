@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may switch what: the table of docs/permissions.md, row by row, with relays on a real broker. Nothing that must stay
+on goes off, whatever fails."""
+import time
+import uuid
+
+import pytest
+
+from site_bed import MONDAY_17, Clock, Hand, Relay, rule, wait
+from unit_bed import bed, program, rig  # noqa: F401
+
+pytestmark = pytest.mark.skipif(bool(rig.missing()), reason=f"not installed: {', '.join(rig.missing())}")
+
+SWITCHES = """
+[switch lights]
+kind = tasmota
+topic = lights
+command = yes
+restore = yes
+[switch ac]
+kind = shelly
+topic = ac
+command = yes
+min-on = 10min
+[switch fridge]
+kind = tasmota
+topic = fridge
+always-on = yes
+command = yes
+[switch press]
+kind = tasmota
+topic = press
+rules = no
+[presence door]
+kind = json
+topic = door
+path = occupancy
+"""
+EMPTY = {"if": "absent", "absent": 900}
+
+
+@pytest.fixture
+def room(bed, tmp_path):  # noqa: F811
+    """room() -> the unit with .hub, .parent, .clock and its relays .lights, .ac, .fridge, .press, all on."""
+    def make(switches=SWITCHES, relays=("lights", "ac", "fridge", "press"), **env):
+        broker = bed.broker()
+        parent, hub, clock = bed.parent(broker), Hand(tmp_path, broker), Clock(tmp_path, MONDAY_17)
+        of = {name: bed.keep(Relay(broker, name, kind="shelly" if name == "ac" else "tasmota")) for name in relays}
+        unit = bed.unit(f"[unit]\nname = lab3\n[local]\nbroker = 127.0.0.1:{broker.port}\n"
+                        f"[uplink]\nbroker = 127.0.0.1:{broker.port}\nseal = {hub.public}\n{switches}",
+                        TIDE_CLOCK=str(clock.path), **env)
+        unit.broker, unit.hub, unit.parent, unit.clock = broker, hub, parent, clock
+        unit.__dict__.update(of)
+        parent.wait(lambda p: p.states and len(p.states[-1].get("switches", ())) == len(relays)
+                    and all(s["known"] for s in p.states[-1]["switches"]))
+        return unit
+    return make
+
+
+def outcome(parent, ident):
+    return next((e["data"]["state"] for e in parent.events if e["type"] == "switch" and e["data"].get("id") == ident), None)
+
+
+def text(parent, ident):
+    return next(e["text"] for e in parent.events if e["type"] == "switch" and e["data"].get("id") == ident)
+
+
+def is_on(parent, name):
+    return next((s["on"] for s in parent.states[-1].get("switches", ()) if s["name"] == name), None)
+
+
+def empty_for_long(unit):
+    """The room is empty, and a rule says that this is long."""
+    unit.hub.policy(unit.parent.states[-1]["policy"] + 1,
+                    [rule("off", 0, line=10, off="lights ac fridge press", **{"if": "absent", "absent": 1})])
+    unit.broker.publish("door", '{"occupancy": false}')
+
+
+def test_who_may_switch_what(room):
+    unit = room()
+    parent, hub = unit.parent, unit.hub
+    told = {s["name"]: (s["always_on"], s["command"]) for s in parent.states[-1]["switches"]}
+    assert told == {"lights": (False, True), "ac": (False, True), "fridge": (True, True), "press": (False, False)}
+    soon = MONDAY_17 + 300
+    rows = [  # switch, on, outcome, part of the reason
+        ("lights", False, "done", "switched"),
+        ("lights", False, "done", "it is so"),
+        ("ac", False, "refused", "stays on for at least 600 s"),
+        ("fridge", False, "refused", "stays on by configuration"),
+        ("fridge", True, "done", "it is so"),
+        ("press", False, "refused", "people may not switch it"),
+        ("oven", False, "refused", "no such switch"),
+    ]
+    for name, on, state, why in rows:
+        ident = hub.command(name, on, soon)
+        parent.wait(lambda p, i=ident: outcome(p, i))
+        assert (outcome(parent, ident), why in text(parent, ident)) == (state, True), (name, on, text(parent, ident))
+    late = hub.command("lights", True, MONDAY_17 - 5)
+    far = hub.command("lights", True, MONDAY_17 + 9000)
+    parent.wait(lambda p: outcome(p, late) == "expired" and outcome(p, far) == "refused")
+    ident = uuid.uuid4().hex
+    for sealed in (hub.seal("policy", hub.cmd_text("lights", True, soon, ident)),  # not sealed as a command
+                   hub.seal("cmd", hub.cmd_text("lights", True, soon, ident, unit="lab4"), name="lab4"),
+                   hub.seal("cmd", hub.cmd_text("lights", True, soon, ident, unit="lab4")),
+                   b"x" * 64 + hub.cmd_text("lights", True, soon, ident).encode()):
+        hub.publish("cmd", sealed)
+    parent.wait(lambda p: sum(e["type"] == "refused" for e in p.events) == 4)
+    unit.kill()
+    hub.publish("cmd", hub.seal("cmd", hub.cmd_text("lights", True, soon, ident)), "-r")
+    unit.begin()
+    parent.wait(lambda p: any("the broker keeps" in e["text"] for e in p.events))
+    assert (unit.lights.orders, unit.ac.orders, unit.fridge.orders, unit.press.orders) == (["off"], [], [], [])
+
+
+def restart(unit):
+    since = len(unit.parent.states)
+    if unit.process.poll() is None:
+        unit.kill()
+    unit.begin()
+    unit.parent.wait(lambda p: any(s.get("switches") and all(w["known"] for w in s["switches"]) for s in p.states[since:]))
+
+
+def test_a_command_counts_once_also_after_a_restart(room):
+    unit = room()
+    ident, message = uuid.uuid4().hex, None
+    message = unit.hub.seal("cmd", unit.hub.cmd_text("lights", False, MONDAY_17 + 3000, ident))
+    unit.hub.publish("cmd", message)
+    unit.parent.wait(lambda p: outcome(p, ident) == "done")
+    unit.lights.press()  # somebody wants light
+    unit.parent.wait(lambda p: is_on(p, "lights"))
+    unit.hub.publish("cmd", message)
+    restart(unit)
+    unit.hub.publish("cmd", message)
+    other = unit.hub.command("lights", True, MONDAY_17 + 3000)
+    unit.parent.wait(lambda p: outcome(p, other) == "done")
+    assert unit.lights.on and unit.lights.orders.count("off") == 1
+
+
+def test_an_empty_room_goes_dark_and_what_a_person_does_stays(room):
+    unit = room()
+    empty_for_long(unit)
+    wait(lambda: not unit.lights.on, lambda: unit.lines)
+    unit.parent.wait(lambda p: not is_on(p, "lights") and p.states[-1]["absent_s"] >= 0)
+    assert any(e["data"]["by"] == "rule" for e in unit.parent.events if e["type"] == "switch")
+    unit.lights.press()  # the sensor is wrong, and somebody sits there
+    unit.parent.wait(lambda p: is_on(p, "lights") and any(e["type"] == "switch" and e["data"]["by"] == "hand" for e in p.events))
+    time.sleep(2.5)  # the rule says off still
+    assert unit.lights.on
+    unit.broker.publish("door", '{"occupancy": true}')
+    unit.parent.wait(lambda p: p.states[-1]["absent_s"] == 0)
+    unit.broker.publish("door", '{"occupancy": false}')
+    wait(lambda: not unit.lights.on, lambda: unit.lines)
+    unit.broker.publish("door", '{"occupancy": true}')  # restore = yes
+    wait(lambda: unit.lights.on, lambda: unit.lines)
+    assert unit.ac.on and unit.fridge.on and unit.press.on  # min-on; always-on; rules = no
+    assert (unit.ac.orders, unit.fridge.orders, unit.press.orders) == ([], [], [])
+
+
+def test_a_deaf_relay_is_told_and_left(room):
+    unit = room()
+    unit.lights.deaf = True
+    ident = unit.hub.command("lights", False, MONDAY_17 + 3000)
+    late = time.monotonic() + 50
+    while outcome(unit.parent, ident) is None and time.monotonic() < late:
+        time.sleep(0.1)
+    assert outcome(unit.parent, ident) == "disobeyed" and "does not obey" in text(unit.parent, ident)
+    assert unit.lights.on and unit.lights.orders == ["off"] * 3
+
+
+def test_a_relay_that_chatters_is_told_and_left_alone(room):
+    unit = room("[switch lights]\nkind = tasmota\ntopic = lights\ncommand = yes\nmost-per-hour = 6\n", ("lights",))
+    for _ in range(9):
+        unit.lights.press()
+    unit.parent.wait(lambda p: any(e["type"] == "chatter" for e in p.events))
+    unit.parent.wait(lambda p: is_on(p, "lights") == unit.lights.on)
+    ident = unit.hub.command("lights", not unit.lights.on, MONDAY_17 + 3000)
+    unit.parent.wait(lambda p: outcome(p, ident) == "refused" and "too often" in text(p, ident))
+    assert unit.lights.orders == [] and sum(e["type"] == "chatter" for e in unit.parent.events) == 1
+
+
+def test_nothing_goes_off_when_broker_hub_sensor_clock_or_disk_fail(room):
+    unit = room()
+    fridge = unit.fridge
+    unit.hub.policy(1, [rule("off", 0, line=10, off="lights ac fridge press", **EMPTY),
+                        rule("off", 0, line=11, off="lights fridge",
+                             **{"if": "window", "window": {"days": 127, "from": 1320, "to": 360, "zone": 0}})], valid=86400 * 2)
+    unit.parent.wait(lambda p: p.states[-1]["policy"] == 1)
+    unit.broker.publish("door", '{"occupancy": "perhaps"}')
+    unit.broker.publish("door", "{")
+    unit.clock.set(MONDAY_17, tail=",unsynchronised")  # 22:00 may be now: off needs to be sure
+    unit.parent.wait(lambda p: not p.states[-1]["synced"])
+    unit.clock.set(MONDAY_17 + 4 * 86400)  # past the policy's end, at 17:00
+    unit.parent.wait(lambda p: p.states[-1]["synced"])
+    unit.clock.set(MONDAY_17 + 4 * 86400 + 6 * 3600)  # and at 23:00
+    since = len(unit.lines)
+    unit.broker.kill()
+    unit.wait_line("local: ", since)
+    unit.broker.start()
+    unit.parent.listen()
+    unit.kill()
+    unit.env["TIDE_FAILPOINT"] = "unit-order-store:1+:ENOSPC"
+    unit.begin()
+    for relay in (unit.lights, unit.ac, fridge, unit.press):
+        assert relay.on and relay.orders == [], unit.lines
+
+
+def test_a_disk_that_cannot_note_a_command_refuses_it(room):
+    unit = room(TIDE_FAILPOINT="unit-order-store:1+:ENOSPC")
+    ident = unit.hub.command("lights", False, MONDAY_17 + 3000)
+    unit.parent.wait(lambda p: outcome(p, ident) == "refused" and "come twice" in text(p, ident))
+    assert unit.lights.on
+
+
+def test_killed_behind_a_noted_command_it_is_not_carried_out(room):
+    unit = room(TIDE_FAILPOINT="unit-order-noted:1")
+    ident, message = uuid.uuid4().hex, None
+    message = unit.hub.seal("cmd", unit.hub.cmd_text("lights", False, MONDAY_17 + 3000, ident))
+    unit.hub.publish("cmd", message)
+    unit.process.wait(30)
+    unit.env.pop("TIDE_FAILPOINT")
+    restart(unit)
+    unit.hub.publish("cmd", message)
+    other = unit.hub.command("lights", True, MONDAY_17 + 3000)
+    unit.parent.wait(lambda p: outcome(p, other) == "done")
+    assert unit.lights.on and unit.lights.orders == []
