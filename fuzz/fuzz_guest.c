@@ -4,7 +4,7 @@
  * is let in must be what it looks like: loopback alone, the page's own origin, a cookie of its
  * name.
  */
-#include "cli/dashboard/guest.h"
+#include "host/net/guest.h"
 #include "input.h"
 
 #define NAME "tide-8350"
