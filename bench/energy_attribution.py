@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How well tided divides a machine's energy among jobs, judged by plants that it cannot see into (tests/plant).
 
-    energy_attribution.py [--seeds 20] [--seconds 120] [--commit REV]
+    energy_attribution.py [--seeds 20] [--seconds 120] [--commit REV] [--busy]
 
 The watts are a plant's, the programs and their CPU time are real: 3 to 8 jobs at a time, of which up to two are
 trainings of TensorFlow and the others C programs that work and wait as their schedule says. Plant, jobs and schedules
@@ -10,6 +10,8 @@ follow from the hash of the commit and the seed's number.
 
 tided reads the plant's counter of the whole machine and frequencies below a tree of its own. It knows the watts at four
 loads, which this program reads from the same counter before the jobs start, as an administrator would with a meter.
+With --busy, on a machine that other programs keep busy, it reads them from a second plant with the same parameters that
+does nothing else, as on a quiet day; what the others use is "system" for tided and for the truth alike.
 
 A job's energy is compared from its second figure to its last: between them lie whole windows of ten seconds.
 Per seed: error = sum over jobs of |tided's energy - true share| / sum of true shares; a job is covered if its true share
@@ -166,9 +168,7 @@ def points(meter):
     readings = [reading(meter, permille) for permille in POINT_LOADS]
     if max(readings)[0] - min(readings)[0] < 500:
         sys.exit(f"energy_attribution: other programs keep the machine busy, no curve can be read: {readings}")
-    watts = [drawn_through(readings, load) for load in POINT_LOADS]
-    # Load never lowers power; what is left of noise would make it seem so.
-    return [max(watts[:i + 1]) for i in range(len(watts))]
+    return monotone([drawn_through(readings, load) for load in POINT_LOADS])
 
 
 def truth_at(lines, ns):
@@ -199,12 +199,17 @@ def differences(seen, lines):
     return ours, truth
 
 
-def one_seed(seed, seconds):
+def monotone(watts):
+    """Load never lowers power; what is left of noise would make it seem so."""
+    return [max(watts[:i + 1]) for i in range(len(watts))]
+
+
+def one_seed(seed, seconds, busy=False):
     random_ = random.Random(hashlib.sha256(f"jobs of {seed}".encode()).digest())
     with harness.Bench() as bench, contextlib.ExitStack() as stack:
         meter = rig.Meter(harness.BUILD, bench.folder / "meter", seed, "--psys")
         stack.callback(meter.end)
-        watts = points(meter)
+        watts = monotone(meter.points(harness.BUILD, seed, POINT_LOADS)) if busy else points(meter)
         config = bench.folder / "tide.conf"
         config.write_text(f"[daemon]\npower=powercap\npower-root={meter.tree}\n"
                           f"power-model=points:{','.join(f'{w:.2f}' for w in watts)}\n")
@@ -225,7 +230,8 @@ def one_seed(seed, seconds):
             "covered": sum(covered.values()),
             "width": round(sum(high - low for _, low, high in ours.values()) / sum(truth.values()), 3),
             "truth_uj": {k: round(v) for k, v in truth.items()},
-            "ours_uj": ours, "points_w": [round(w, 2) for w in watts], "seconds": seconds}
+            "system_uj": round(lines[-1]["wall"]["system"]), "idle_uj": round(lines[-1]["wall"]["idle"]),
+            "ours_uj": ours, "points_w": [round(w, 2) for w in watts], "seconds": seconds, "busy": busy}
 
 
 def main():
@@ -233,19 +239,21 @@ def main():
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--commit", default="HEAD", help="whose hash the seeds follow from")
+    parser.add_argument("--busy", action="store_true", help="other programs run on this machine")
     options = parser.parse_args()
     commit = subprocess.run(["git", "-C", harness.ROOT, "rev-parse", options.commit], check=True, text=True,
                             capture_output=True).stdout.strip()
     runs = []
     for seed in plant_draw.seeds(commit, options.seeds):
-        runs.append(one_seed(seed, options.seconds))
+        runs.append(one_seed(seed, options.seconds, options.busy))
         print(json.dumps({k: runs[-1][k] for k in ("seed", "range", "jobs", "error", "covered", "width")}), flush=True)
     errors = [run["error"] for run in runs]
     low, high = harness.ratio_stats(errors)["low"], harness.ratio_stats(errors)["high"]
     share = sum(run["covered"] for run in runs) / sum(run["jobs"] for run in runs)
     width = statistics.median(run["width"] for run in runs)
     harness.save("energy-attribution", [
-        {"what": "energy of jobs against their Shapley shares, watts of the plant, real programs",
+        {"what": "energy of jobs against their Shapley shares, watts of the plant, real programs" +
+                 ", on a busy machine" * options.busy,
          "error median": round(statistics.median(errors), 4), "95 % low": low, "95 % high": high,
          "worst": max(errors), "covered": round(share, 3), "width of intervals": round(width, 2),
          "seeds": len(runs), "goal": "error 0.04, covered 0.9"}],

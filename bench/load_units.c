@@ -4,7 +4,12 @@
  * message of cumulative records every PERIOD seconds, at a phase of its own. One more connection
  * takes all messages, as a hub does, and tells how long each was on its way. One thread.
  *
- *   load_units PORT FOLDER UNITS PERIOD SECONDS [CONNECTS_PER_S]
+ *   load_units PORT FOLDER UNITS PERIOD SECONDS [CONNECTS_PER_S [hub|drain]]
+ *
+ * hub: a real tide-hub takes the messages; a message has arrived when its receipt has come, which
+ * is sent when it is stored. drain: at first each unit has a day of records of 15 minutes, which go
+ * out like a real unit's, again after 30 s without a receipt; ends when all have theirs, or after
+ * SECONDS.
  *
  * FOLDER holds ca.crt, unit.crt and unit.key. Prints "connected" with the seconds that it took when
  * all units are, goes on for SECONDS, waits for what is under way, and prints a line of JSON. Exit
@@ -27,11 +32,14 @@
 #define DRAIN_NS    (5 * NS_PER_S)
 #define LATENCIES   4000000
 #define PER_S       200 /* connections begun a second */
+#define DAY_RECORDS 96  /* of 15 minutes */
+#define AGAIN_NS    (30 * NS_PER_S)
 
 struct unit {
     struct mqtt *mqtt;
     char topic[TOPIC_MAX];
     uint64_t due_ns, sent;
+    uint64_t sent_ns, acked; /* the newest message; the newest receipt's seq */
 };
 
 static struct {
@@ -41,7 +49,10 @@ static struct {
     struct unit *unit;
     uint32_t units, begun, up, per_s;
     uint64_t period_ns, start_ns, go_ns, end_ns, last_ns, connected_ns;
-    uint64_t sent, refused, received, losses, *latency_ns;
+    bool receipts, drain;
+    uint64_t bytes;               /* of all messages */
+    uint64_t drained, drained_ns; /* records; since the begin */
+    uint64_t sent, refused, received, losses, *latency_ns, latencies;
     struct mqtt *hub;
 } load;
 
@@ -78,9 +89,63 @@ static void on_message(void *arg, const struct mqtt_message *m)
 
     if (payload_energy_read(m->bytes, m->len, &energy, &err) < 0 || energy.count == 0)
         return;
-    if (load.received < LATENCIES)
-        load.latency_ns[load.received] = clock_now_ns() - energy.record[energy.count - 1].mono_ns;
+    if (load.latencies < LATENCIES)
+        load.latency_ns[load.latencies++] =
+            clock_now_ns() - energy.record[energy.count - 1].mono_ns;
     load.received++;
+}
+
+static struct unit *unit_of(const char *topic)
+{
+    char name[EDGE_NAME_MAX];
+    enum topic_leaf leaf;
+    unsigned long i;
+
+    if (topic_read(topic, name, &leaf) < 0 || leaf != TOPIC_RECEIPT)
+        return NULL;
+    i = strtoul(name + strlen("unit-"), NULL, 10);
+    return i < load.units ? &load.unit[i] : NULL;
+}
+
+/* Of a message whose receipt comes with a later one's, the later one is the measure. */
+static void on_receipt(void *arg, const struct mqtt_message *m)
+{
+    struct unit *u = unit_of(m->topic);
+    struct payload_receipt r;
+    struct error err;
+
+    if (!u || payload_receipt_read(m->bytes, m->len, &r, &err) < 0 || r.seq <= u->acked)
+        return;
+    load.drained += r.seq - u->acked;
+    load.received += load.drain ? 0 : (r.seq - u->acked) / RECORDS;
+    u->acked = r.seq;
+    if (!load.drain && r.seq == u->sent * RECORDS && load.latencies < LATENCIES)
+        load.latency_ns[load.latencies++] = clock_now_ns() - u->sent_ns;
+    load.drained_ns = clock_now_ns() - load.go_ns;
+}
+
+/* The records after @from of a day without the hub, at most a message full. */
+static char *backlog(uint64_t from)
+{
+    struct payload_energy e = {0};
+    uint64_t now_ms = clock_real_ms();
+
+    for (; e.count < PAYLOAD_RECORDS_MAX && from + e.count < DAY_RECORDS; e.count++) {
+        struct outbox_record *r = &e.record[e.count];
+        uint64_t seq = from + e.count + 1;
+
+        *r = (struct outbox_record){.boot = 1,
+                                    .seq = seq,
+                                    .from_ms = now_ms - (DAY_RECORDS + 1 - seq) * 900000,
+                                    .to_ms = now_ms - (DAY_RECORDS - seq) * 900000,
+                                    .mono_ns = 1};
+        r->total = (struct energy_range){.uj = seq * 108000000000,
+                                         .low_uj = seq * 107000000000,
+                                         .high_uj = seq * 109000000000,
+                                         .basis = POWER_MEASURED};
+        snprintf(r->point, sizeof(r->point), "area");
+    }
+    return payload_energy_text(&e);
 }
 
 static char *message(const struct unit *u, uint64_t now_ns)
@@ -99,7 +164,7 @@ static char *message(const struct unit *u, uint64_t now_ns)
                                          .low_uj = r->seq * 119000000,
                                          .high_uj = r->seq * 121000000,
                                          .basis = POWER_MEASURED};
-        snprintf(r->point, sizeof(r->point), "machine");
+        snprintf(r->point, sizeof(r->point), "area");
     }
     return payload_energy_text(&e);
 }
@@ -114,11 +179,53 @@ static void send_one(struct unit *u, uint64_t now_ns)
     r = mqtt_publish(u->mqtt, u->topic, text, strlen(text), 1, false, 0, &id);
     if (r == 0) {
         u->sent++;
+        u->sent_ns = now_ns;
         load.sent++;
+        load.bytes += strlen(text);
     } else {
         load.refused++;
     }
     free(text);
+}
+
+static void send_backlog(struct unit *u)
+{
+    for (uint64_t from = u->acked; from < DAY_RECORDS; from += PAYLOAD_RECORDS_MAX) {
+        char *text = backlog(from);
+        int id;
+
+        if (!text)
+            exit(1);
+        if (mqtt_publish(u->mqtt, u->topic, text, strlen(text), 1, false, 0, &id) == 0)
+            load.sent++;
+        else
+            load.refused++;
+        free(text);
+    }
+}
+
+/* The next of a unit's messages that are due. */
+static void send_due(struct unit *u, uint64_t now_ns)
+{
+    if (now_ns < u->due_ns)
+        return;
+    if (!load.drain) {
+        u->due_ns += load.period_ns;
+        send_one(u, now_ns);
+    } else if (u->acked < DAY_RECORDS) {
+        u->due_ns = now_ns + AGAIN_NS;
+        send_backlog(u);
+    }
+}
+
+static bool finished(uint64_t now_ns)
+{
+    if (load.drain)
+        return load.drained >= (uint64_t)load.units * DAY_RECORDS ||
+               now_ns > load.go_ns + load.end_ns;
+    if (now_ns < load.go_ns + load.end_ns)
+        return false;
+    return load.received >= load.sent || now_ns > load.go_ns + load.end_ns + DRAIN_NS;
 }
 
 static void begin_one(void)
@@ -166,17 +273,11 @@ static int on_tick(sd_event_source *source, uint64_t usec, void *arg)
 
     if (load.go_ns == 0)
         connecting(now);
-    else if (now < load.go_ns + load.end_ns)
-        for (uint32_t i = 0; i < load.units; i++) {
-            struct unit *u = &load.unit[i];
-
-            if (now < u->due_ns)
-                continue;
-            u->due_ns += load.period_ns;
-            send_one(u, now);
-        }
-    else if (load.received >= load.sent || now > load.go_ns + load.end_ns + DRAIN_NS)
+    else if (finished(now))
         return sd_event_exit(load.event, 0);
+    else if (load.drain || now < load.go_ns + load.end_ns)
+        for (uint32_t i = 0; i < load.units; i++)
+            send_due(&load.unit[i], now);
     sd_event_source_set_time(source, usec + TICK_NS / 1000);
     return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
@@ -190,26 +291,28 @@ static int compare(const void *a, const void *b)
 
 static double latency_ms(double share)
 {
-    uint64_t n = load.received < LATENCIES ? load.received : LATENCIES;
+    uint64_t n = load.latencies;
 
     return n ? (double)load.latency_ns[(uint64_t)(share * (double)(n - 1))] / 1e6 : 0;
 }
 
 static void report(void)
 {
-    qsort(load.latency_ns, load.received < LATENCIES ? load.received : LATENCIES,
-          sizeof(*load.latency_ns), compare);
+    qsort(load.latency_ns, load.latencies, sizeof(*load.latency_ns), compare);
     printf("{\"units\": %" PRIu32 ", \"connect_s\": %.1f, \"sent\": %" PRIu64
            ", \"refused\": %" PRIu64 ", \"received\": %" PRIu64 ", \"losses\": %" PRIu64
-           ", \"p50_ms\": %.3f, \"p99_ms\": %.3f, \"max_ms\": %.3f}\n",
+           ", \"p50_ms\": %.3f, \"p99_ms\": %.3f, \"max_ms\": %.3f, \"acknowledged\": %" PRIu64
+           ", \"acknowledged_s\": %.1f, \"message_bytes\": %" PRIu64 "}\n",
            load.units, (double)load.connected_ns / NS_PER_S, load.sent, load.refused, load.received,
-           load.losses, latency_ms(0.5), latency_ms(0.99), latency_ms(1));
+           load.losses, latency_ms(0.5), latency_ms(0.99), latency_ms(1), load.drained,
+           (double)load.drained_ns / NS_PER_S, load.sent ? load.bytes / load.sent : 0);
 }
 
 static void parse(int argc, char **argv)
 {
     if (argc < 6) {
-        fprintf(stderr, "usage: load_units PORT FOLDER UNITS PERIOD SECONDS [CONNECTS_PER_S]\n");
+        fprintf(stderr, "usage: load_units PORT FOLDER UNITS PERIOD SECONDS [CONNECTS_PER_S"
+                        " [hub|drain]]\n");
         exit(2);
     }
     snprintf(load.ca, sizeof(load.ca), "%s/ca.crt", argv[2]);
@@ -219,6 +322,8 @@ static void parse(int argc, char **argv)
     load.period_ns = strtoull(argv[4], NULL, 10) * NS_PER_S;
     load.end_ns = strtoull(argv[5], NULL, 10) * NS_PER_S;
     load.per_s = argc > 6 ? (uint32_t)strtoul(argv[6], NULL, 10) : PER_S;
+    load.drain = argc > 7 && strcmp(argv[7], "drain") == 0;
+    load.receipts = load.drain || (argc > 7 && strcmp(argv[7], "hub") == 0);
     load.options = (struct mqtt_options){.host = "localhost",
                                          .port = (uint16_t)strtoul(argv[1], NULL, 10),
                                          .ca = load.ca,
@@ -250,9 +355,10 @@ int main(int argc, char **argv)
     hub = load.options;
     hub.name = "hub";
     hub.up = on_hub;
-    hub.got = on_message;
+    hub.got = load.receipts ? on_receipt : on_message;
     if (mqtt_new(load.event, &hub, &load.hub, &err) < 0 ||
-        mqtt_subscribe(load.hub, "tide/1/+/up/energy", 1) < 0) {
+        mqtt_subscribe(load.hub, load.receipts ? "tide/1/+/down/receipt" : "tide/1/+/up/energy",
+                       1) < 0) {
         fprintf(stderr, "load_units: %s\n", err.text);
         return 1;
     }
