@@ -12,3 +12,14 @@ app.kubernetes.io/name: tide-kube
 {{- define "threadtide.nodeImage" -}}
 {{ .Values.nodeImage.repository }}:{{ .Values.nodeImage.tag | default .Chart.AppVersion }}
 {{- end }}
+
+{{- define "threadtide.powerLabels" -}}
+app.kubernetes.io/name: tide-power
+app.kubernetes.io/part-of: threadtide
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{- define "threadtide.powerImage" -}}
+"{{ .Values.power.image.repository }}:{{ .Values.power.image.tag | default .Chart.AppVersion }}"
+{{- end }}
