@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 # An environment of Python with TensorFlow for demo and benchmarks: the project's own by default.
 PYTHON_TF = $(or $(TIDE_PYTHON_TF221),.venv/bin/python)
 
-.PHONY: all demo demo-docker demo-cluster images check check-cluster check-quick install bench bench-cluster bench-energy reproduction soak clean help
+.PHONY: all demo demo-docker demo-cluster demo-energy images check check-cluster check-quick install bench bench-cluster bench-energy reproduction soak clean help
 .DEFAULT_GOAL := all
 
 all:
@@ -25,6 +25,13 @@ demo-docker: all
 demo-cluster: all
 	@scripts/setup.sh tf221 kube
 	@TIDE_BUILD_DIR=$(BUILD) $(PYTHON_TF) demo/cluster.py
+
+# The page's pictures need a browser; without one the demo says so.
+demo-energy: all
+	@scripts/setup.sh tf221 energy
+	@scripts/setup.sh ui || echo 'demo-energy: no browser here, so no pictures of the page'
+	@ninja -C $(BUILD) tests/plant/plant_meter tests/plant/plant_points
+	@TIDE_BUILD_DIR=$(BUILD) $(PYTHON_TF) demo/energy.py
 
 images: all
 	@scripts/images.py --build $(BUILD)
@@ -59,6 +66,7 @@ bench-cluster: all
 
 bench-energy: all
 	@scripts/setup.sh check tf221
+	@meson configure $(BUILD) -Dtests=true && ninja -C $(BUILD)
 	@TIDE_BUILD_DIR=$(abspath $(BUILD)) bench/energy.sh
 
 reproduction: all
@@ -66,6 +74,8 @@ reproduction: all
 
 soak: all
 	@scripts/setup.sh build check tf221
+	@meson configure $(BUILD) -Dtests=true && ninja -C $(BUILD)
+	@TIDE_SOAK=1 $(BUILD)/tests/unit/test_power_lease
 	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_SOAK=1 $(PYTHON_TF) -m pytest -q tests/system
 	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_SOAK=1 $(PYTHON_TF) -m pytest -q tests/component/test_tided_kills.py tests/component/test_tided_random.py
 	@scripts/run-fuzzers.sh 60 build-check/fuzz
@@ -78,6 +88,7 @@ help:
 	@echo 'make demo         three trainings share this machine, without and with Threadtide'
 	@echo 'make demo-docker  the same in containers of a Docker Engine (as root)'
 	@echo 'make demo-cluster a training on Kubernetes grows and shrinks (control plane and node of its own; as root)'
+	@echo 'make demo-energy  a laboratory with less power from 18:00 on: hub, three areas, three trainings; six minutes'
 	@echo 'make images       container images for Kubernetes in $(BUILD)/images, without a registry'
 	@echo 'make check        every test, about a quarter of an hour; installs what it needs'
 	@echo 'make check-cluster  tests with Kubernetes, and in virtual machines: cgroup v2, systemd, 64 cores'
@@ -85,7 +96,7 @@ help:
 	@echo 'make install      into PREFIX ($(PREFIX)), under DESTDIR if set'
 	@echo 'make bench        the measurements of docs/benchmarks.md: an hour; as root all of them, three'
 	@echo 'make bench-cluster  the measurements of elastic clusters, about an hour and a half (as root)'
-	@echo 'make bench-energy the measurements of energy, half an hour (as root)'
+	@echo 'make bench-energy the measurements of energy, three hours (as root)'
 	@echo 'make reproduction simulates the experiments of docs/reproduction.md, a minute or two'
 	@echo 'make soak         thousands of resizes of real trainings, 10,000 kills of tided, random orders, half an hour of fuzzing'
 	@echo 'make clean        remove what was built (the environments .venv* stay)'

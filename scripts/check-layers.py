@@ -39,17 +39,18 @@ ROOMS = {
     "policy": ("core", "model", "division", "rules"),
     "power": ("measure", "model", "cap", "division", "calendar", "site", "rules"),
     "host": ("proc", "cgroup", "power", "trust", "net", "engine"),
-    "unit": ("device", "machine", "area"),
+    "unit": ("device", "switch", "machine", "area"),
     "hub": ("store", "compile", "trust", "people", "tree", "serve"),
     "sim": ("engine", "input", "report"),
 }
 
 # Headers from outside of the C library, and who may use them: everything not listed is libc's.
 LIBRARIES = {
-    "ini.h": ("daemon", "unit", "hub"),
+    "ini.h": ("host",),
     "microhttpd.h": ("host",),
     "jansson.h": ("daemon", "cli", "host", "sim", "kube", "edge", "unit", "hub"),
     "systemd/": ("daemon", "host", "kube", "edge", "unit", "hub", "cli"),
+    "crypt.h": ("hub",),
     "curses.h": ("cli",),
     "ncurses.h": ("cli",),
     "ncursesw/": ("cli",),

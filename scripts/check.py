@@ -280,6 +280,7 @@ CLUSTER = [
         scripts/setup.sh kube || { echo "neither etcd nor Kubernetes, see above"; exit 77; }""",
           limit_s=1500),
     kube_phase("kube", "-n 2 --dist loadfile --ignore tests/kube/test_kubelet.py tests/kube",
+               setting="scripts/setup.sh ui || true  # its page in a browser\n",
                alone=True, limit_s=900),
     image_phase("machine"),
     image_phase("machine-plant", "--plant"),

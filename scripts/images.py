@@ -129,6 +129,18 @@ def tide_node(build):
     return [libraries, ours], ["/opt/threadtide/tide-tfnode"], "Nodes of elastic trainings"
 
 
+def tide_power(build):
+    """What measures a node: tided and tide-power, and `chown` for the folder that they keep. As nobody,
+    unless the pod says otherwise: tided is root in there."""
+    libraries, ours = accounts(), Layer()
+    libraries.file("bin/chown", "/bin/chown")
+    libraries.libraries_of("/bin/chown")
+    for name in ("tided", "tide-power", "tide"):
+        libraries.libraries_of(build / name)
+        ours.file(f"usr/bin/{name}", build / name)
+    return [libraries, ours], ["/usr/bin/tide-power"], "Power of Kubernetes nodes"
+
+
 def debian_packages(paths):
     """path -> (name, version, architecture) of the package that a file is from, if it is from one."""
     names = {}  # dpkg has one or the other since /lib is a link to /usr/lib
@@ -195,7 +207,7 @@ def bill_of_materials(name, version, layers, digest):
             "relationships": relations}
 
 
-IMAGES = {"tide-kube": tide_kube, "tide-node": tide_node}
+IMAGES = {"tide-kube": tide_kube, "tide-node": tide_node, "tide-power": tide_power}
 
 
 class Archive:

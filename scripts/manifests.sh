@@ -23,7 +23,7 @@ write() {
     file=$1
     shift
     "$helm" template threadtide "$root/dist/helm/threadtide" --namespace threadtide \
-        --kube-version 1.34.0 --set namespace.create=true --set crd.install=false \
+        --kube-version 1.34.0 --set namespace.create=true --set crd.install=false --set power.enabled=true \
         $(printf -- '--show-only templates/%s.yaml ' "$@") >"$made/rendered" || {
         echo "manifests.sh: $helm cannot render $file. Nothing was written." >&2
         exit 1
@@ -38,5 +38,6 @@ write() {
 write namespace.yaml namespace serviceaccount
 write rbac.yaml rbac
 write admission.yaml admission
+write power.yaml power
 write tide-kube.yaml service deployment poddisruptionbudget networkpolicy
 mv "$made"/*.yaml "$folder"

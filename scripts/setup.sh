@@ -9,6 +9,7 @@
 #     check                   Debian packages that the tests need besides
 #     cluster                 Debian packages that virtual machines for tests need
 #     docker                  Docker Engine, for demo-docker
+#     energy                  an MQTT broker and its clients, for demo-energy
 #     ui                      node, chromium and promtool of Debian, and the npm packages that
 #                             ui/package-lock.json pins, in ui/node_modules
 #     kube                    etcd, Kubernetes, KWOK and Helm of tests/kube/tools, built with Go in
@@ -30,6 +31,7 @@ build_packages="gcc libc6-dev binutils meson ninja-build pkg-config python3 libm
     libgnutls28-dev libyaml-dev libmosquitto-dev libmodbus-dev libpq-dev
     scdoc"
 docker_packages="docker.io iptables"
+energy_packages="mosquitto mosquitto-clients python3-paho-mqtt openssl tzdata"
 check_packages="g++ clang clang-tidy clang-format libcmocka-dev libeigen3-dev musl-tools tzdata openssl
     libc6-i386 strace gdb tmux procps git podman crun systemd spin zsh fish mosquitto
     mosquitto-clients python3-paho-mqtt postgresql $docker_packages"
@@ -283,7 +285,7 @@ make_promtool() {
     mv "$dir.new" "$dir"
 }
 
-[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [docker] [ui] [kube] [tf221] [tf218] [tf215]"
+[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [docker] [energy] [ui] [kube] [tf221] [tf218] [tf215]"
 packages=""
 venvs=""
 kube=""
@@ -294,6 +296,7 @@ for word in "$@"; do
     check) packages="$packages $check_packages $(sanitizer_package)" ;;
     cluster) packages="$packages $cluster_packages" ;;
     docker) packages="$packages $docker_packages" ;;
+    energy) packages="$packages $energy_packages" ;;
     kube) packages="$packages $kube_packages" kube=1 ;;
     ui)
         packages="$packages $ui_packages" ui=1
