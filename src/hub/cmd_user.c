@@ -20,8 +20,9 @@
 
 static const char usage[] =
     "Usage: tide-hub user add NAME --role ROLE [--state DIR]\n"
-    "       tide-hub user passwd|remove NAME\n"
-    "       tide-hub user role NAME --role ROLE\n"
+    "       tide-hub user passwd NAME [--keep-tokens]\n"
+    "       tide-hub user role NAME --role ROLE [--keep-tokens]\n"
+    "       tide-hub user remove NAME\n"
     "       tide-hub user token NAME [--for TIME]\n"
     "       tide-hub user token NAME --revoke\n"
     "       tide-hub user list\n"
@@ -31,7 +32,8 @@ static const char usage[] =
     "\n"
     "  add, passwd    asks for the password on the terminal, or reads one line of standard input\n"
     "  role           another role\n"
-    "  remove         ends the user's sessions and tokens, too; the last administrator stays\n"
+    "  remove         the last administrator stays\n"
+    "                 passwd, role and remove end all of the user's sessions and tokens\n"
     "  token          prints a token for scripts ('Authorization: Bearer TOKEN'), which has the\n"
     "                 user's role and is shown only this once\n"
     "  list           name, role, last login, sessions and tokens\n"
@@ -40,17 +42,19 @@ static const char usage[] =
     "                 administrator (policy, users and units, too)\n"
     "  --for TIME     how long the token is good, as 90d; default: until it is revoked\n"
     "  --revoke       ends all tokens of the user\n"
+    "  --keep-tokens  only sessions end with the old password or role\n"
     "  --state DIR    the hub's directory; default /var/lib/tide-hub\n"
     "  --config FILE  that names it; default /etc/tide/tide-hub.conf\n";
 
 static const struct option more[] = {{"role", required_argument, NULL, 'r'},
                                      {"for", required_argument, NULL, 'f'},
                                      {"revoke", no_argument, NULL, 'x'},
+                                     {"keep-tokens", no_argument, NULL, 'k'},
                                      {0}};
 
 struct asked {
     const char *verb, *name;
-    bool has_role, revoke;
+    bool has_role, revoke, keep_tokens;
     enum role role;
     uint64_t for_ms;
 };
@@ -73,6 +77,9 @@ static int take(void *arg, int option)
             fprintf(stderr, "tide-hub: --for '%s': use a time as 90d\n", optarg);
             return HUB_EXIT_USAGE;
         }
+        return 0;
+    case 'k':
+        a->keep_tokens = true;
         return 0;
     default:
         a->revoke = true;
@@ -176,9 +183,9 @@ static int carry_out(struct people *p, const struct asked *a, struct error *err)
     if (strcmp(a->verb, "add") == 0)
         return people_add(p, a->name, a->role, password, err);
     if (strcmp(a->verb, "passwd") == 0)
-        return people_password(p, a->name, password, err);
+        return people_password(p, a->name, password, a->keep_tokens, err);
     if (strcmp(a->verb, "role") == 0)
-        return people_role(p, a->name, a->role, err);
+        return people_role(p, a->name, a->role, a->keep_tokens, err);
     if (strcmp(a->verb, "remove") == 0)
         return people_remove(p, a->name, err);
     return make_token(p, a, err);
@@ -189,11 +196,11 @@ static void audit(struct people *p, const struct asked *a, const struct error *w
     bool has_role = a->has_role && !a->revoke;
     char what[AUDIT_TEXT_MAX];
 
-    snprintf(what, sizeof(what), "user.%s%s%s", a->verb,
+    snprintf(what, sizeof(what), "user.%s%s%s%s", a->verb,
              has_role    ? " as "
              : a->revoke ? " revoked"
                          : "",
-             has_role ? role_name(a->role) : "");
+             has_role ? role_name(a->role) : "", a->keep_tokens ? ", tokens kept" : "");
     terminal_audit(p, what, a->name, what_failed);
 }
 

@@ -149,12 +149,33 @@ def test_a_new_password_ends_stolen_sessions(hub):
     assert hub.user("ada", new).call("GET", "/v1/me")[0] == 200
 
 
-def test_a_role_counts_at_once_and_a_removed_user_is_out(hub):
+def test_a_new_password_ends_stolen_tokens_unless_they_are_to_be_kept(hub):
+    new, third = "another horse battery", "a third horse battery"
+    thief = hub.script("ada")
+    assert hub.user("ada").call("POST", "/v1/me/password", {"old": PASSWORD, "new": new})[0] == 200
+    assert thief.call("GET", "/v1/me")[0] == 401
+    kept, ada = hub.script("ada"), hub.user("ada", new)
+    assert ada.call("POST", "/v1/me/password", {"old": new, "new": third, "keep_tokens": True})[0] == 200
+    assert ada.call("GET", "/v1/me")[0] == 401
+    assert kept.call("GET", "/v1/me")[0] == 200
+    assert kept.call("PATCH", "/v1/users/ada", {"password": PASSWORD})[0] == 200
+    assert kept.call("GET", "/v1/me")[0] == 401
+    log = hub.user("ada").call("GET", "/v1/audit")[1]
+    assert [row["what"] for row in log if "password" in row["what"]] == [
+        "user.password", "user.password, tokens kept", "user.password"]
+
+
+def test_another_role_ends_sessions_and_tokens_and_a_removed_user_is_out(hub):
     hub.add_user("bob", "viewer")
     bob, script = hub.user("bob"), hub.script("bob")
     assert bob.call("GET", "/v1/users")[0] == 403
+    assert hub.run("user", "role", "bob", "--role", "administrator", "--keep-tokens")[0] == 0
+    assert bob.call("GET", "/v1/users")[0] == 401
+    assert script.call("GET", "/v1/users")[0] == 200
+    assert hub.run("user", "role", "bob", "--role", "operator")[0] == 0
+    assert script.call("GET", "/v1/me")[0] == 401
     assert hub.run("user", "role", "bob", "--role", "administrator")[0] == 0
-    assert bob.call("GET", "/v1/users")[0] == script.call("GET", "/v1/users")[0] == 200
+    bob, script = hub.user("bob"), hub.script("bob")
     assert hub.run("user", "remove", "bob")[0] == 0
     assert bob.call("GET", "/v1/users")[0] == script.call("GET", "/v1/users")[0] == 401
 

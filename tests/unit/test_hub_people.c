@@ -184,20 +184,48 @@ static void a_new_password_and_a_removal_end_sessions(void **state)
     add(p, "ada", ROLE_VIEWER);
     assert_int_equal(login(p, "ada", GOOD, cookie), 0);
     assert_int_equal(people_session(p, cookie, &by_cookie), 0);
-    assert_int_equal(people_password(p, "ada", "another " GOOD, &err), 0);
+    assert_int_equal(people_password(p, "ada", "another " GOOD, true, &err), 0);
     assert_int_equal(people_session(p, cookie, &who), -ENOENT);
     assert_false(people_still(p, &by_cookie));
     assert_int_equal(login(p, "ada", GOOD, NULL), -EACCES);
     assert_int_equal(login(p, "ada", "another " GOOD, cookie), 0);
     assert_int_equal(people_token(p, "ada", 0, token, &err), 0);
     assert_int_equal(people_bearer(p, token, &by_token), 0);
-    assert_int_equal(people_role(p, "ada", ROLE_OPERATOR, &err), 0);
+    assert_int_equal(people_role(p, "ada", ROLE_OPERATOR, true, &err), 0);
     assert_int_equal(people_bearer(p, token, &who), 0);
     assert_int_equal(who.role, ROLE_OPERATOR);
     assert_int_equal(people_remove(p, "ada", &err), 0);
     assert_int_equal(people_session(p, cookie, &who), -ENOENT);
     assert_int_equal(people_bearer(p, token, &who), -ENOENT);
     assert_false(people_still(p, &by_token));
+    people_close(p);
+}
+
+static void a_new_password_and_another_role_end_tokens_unless_they_are_kept(void **state)
+{
+    struct people *p = opened();
+    char cookie[SECRET_LEN + 1], token[PEOPLE_TOKEN_LEN + 1];
+    struct who by_token, who;
+
+    add(p, "ada", ROLE_VIEWER);
+    add(p, "bob", ROLE_VIEWER);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(login(p, "ada", i ? "another " GOOD : GOOD, cookie), 0);
+        assert_int_equal(people_token(p, "ada", 0, token, &err), 0);
+        assert_int_equal(people_bearer(p, token, &by_token), 0);
+        if (i)
+            assert_int_equal(people_role(p, "ada", ROLE_OPERATOR, false, &err), 0);
+        else
+            assert_int_equal(people_password(p, "ada", "another " GOOD, false, &err), 0);
+        assert_int_equal(people_session(p, cookie, &who), -ENOENT);
+        assert_int_equal(people_bearer(p, token, &who), -ENOENT);
+        assert_false(people_still(p, &by_token));
+    }
+    assert_int_equal(people_token(p, "ada", 0, token, &err), 0);
+    assert_int_equal(people_password(p, "bob", "another " GOOD, false, &err), 0);
+    assert_int_equal(people_role(p, "ada", ROLE_OPERATOR, false, &err), 0); /* no other one */
+    assert_int_equal(people_password(p, "ada", "short", false, &err), -EINVAL);
+    assert_int_equal(people_bearer(p, token, &who), 0);
     people_close(p);
 }
 
@@ -228,11 +256,11 @@ static void the_last_administrator_stays(void **state)
 
     add(p, "ada", ROLE_ADMINISTRATOR);
     add(p, "bob", ROLE_ADMINISTRATOR);
-    assert_int_equal(people_role(p, "ada", ROLE_VIEWER, &err), 0);
-    assert_int_equal(people_role(p, "bob", ROLE_OPERATOR, &err), -EBUSY);
+    assert_int_equal(people_role(p, "ada", ROLE_VIEWER, false, &err), 0);
+    assert_int_equal(people_role(p, "bob", ROLE_OPERATOR, false, &err), -EBUSY);
     assert_int_equal(people_remove(p, "bob", &err), -EBUSY);
-    assert_int_equal(people_role(p, "bob", ROLE_ADMINISTRATOR, &err), 0);
-    assert_int_equal(people_role(p, "eve", ROLE_VIEWER, &err), -ENOENT);
+    assert_int_equal(people_role(p, "bob", ROLE_ADMINISTRATOR, false, &err), 0);
+    assert_int_equal(people_role(p, "eve", ROLE_VIEWER, false, &err), -ENOENT);
     assert_int_equal(people_remove(p, "ada", &err), 0);
     people_close(p);
 }
@@ -484,6 +512,7 @@ int main(void)
         WITH_FILE(the_file_holds_no_secret),
         WITH_FILE(a_session_ends_when_unused_and_in_the_end),
         WITH_FILE(a_new_password_and_a_removal_end_sessions),
+        WITH_FILE(a_new_password_and_another_role_end_tokens_unless_they_are_kept),
         WITH_FILE(a_token_ends_in_time_and_when_revoked),
         WITH_FILE(the_last_administrator_stays),
         WITH_FILE(names_and_passwords_that_are_no_good_are_refused),

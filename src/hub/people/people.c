@@ -238,7 +238,36 @@ int people_add(struct people *p, const char *name, enum role role, const char *p
     return r < 0 ? people_said(p, r, "add the user", err) : 0;
 }
 
-int people_password(struct people *p, const char *name, const char *password, struct error *err)
+/*
+ * Changes a user, and ends what a thief of the old password or the holder of the old role may have:
+ * both or none. Returns as people_change().
+ */
+static int change_and_end(struct people *p, sqlite3_stmt *change, const char *name,
+                          bool keep_tokens)
+{
+    int r = run(p, "SAVEPOINT change"), ended = 0;
+
+    if (r < 0) {
+        sqlite3_finalize(change);
+        return r;
+    }
+    r = people_change(p, change);
+    if (r > 0)
+        ended = people_change(p, people_query(p, "DELETE FROM session WHERE user = ?1", "s", name));
+    if (r > 0 && ended >= 0 && !keep_tokens)
+        ended = people_change(p, people_query(p, "DELETE FROM token WHERE user = ?1", "s", name));
+    r = ended < 0 ? ended : r;
+    if (r > 0) {
+        int kept = run(p, "RELEASE change");
+
+        return kept < 0 ? kept : r;
+    }
+    run(p, "ROLLBACK TO change; RELEASE change");
+    return r;
+}
+
+int people_password(struct people *p, const char *name, const char *password, bool keep_tokens,
+                    struct error *err)
 {
     char hash[PASSWORD_HASH_MAX];
     int r = password_good(name, password, err);
@@ -247,12 +276,11 @@ int people_password(struct people *p, const char *name, const char *password, st
         r = password_hash(password, hash, err);
     if (r < 0)
         return r;
-    r = people_change(
-        p, people_query(p, "UPDATE user SET password = ?2 WHERE name = ?1", "ss", name, hash));
+    r = change_and_end(
+        p, people_query(p, "UPDATE user SET password = ?2 WHERE name = ?1", "ss", name, hash), name,
+        keep_tokens);
     if (r == 0)
         return nobody(name, err);
-    if (r > 0)
-        r = people_change(p, people_query(p, "DELETE FROM session WHERE user = ?1", "s", name));
     return r < 0 ? people_said(p, r, "change the password", err) : 0;
 }
 
@@ -267,12 +295,19 @@ static int refused(struct people *p, const char *name, struct error *err)
     return error_set(err, -EBUSY, "'%s' is the last administrator: name another one first", name);
 }
 
-int people_role(struct people *p, const char *name, enum role role, struct error *err)
+int people_role(struct people *p, const char *name, enum role role, bool keep_tokens,
+                struct error *err)
 {
-    int r = people_change(
-        p, people_query(p, "UPDATE user SET role = ?2 WHERE name = ?1" NOT_THE_LAST " OR ?2 = 2)",
-                        "si", name, (int64_t)role));
+    int r;
 
+    if (people_number(people_query(p, "SELECT role FROM user WHERE name = ?1", "s", name), -1) ==
+        (int64_t)role)
+        return 0;
+    r = change_and_end(
+        p,
+        people_query(p, "UPDATE user SET role = ?2 WHERE name = ?1" NOT_THE_LAST " OR ?2 = 2)",
+                     "si", name, (int64_t)role),
+        name, keep_tokens);
     if (r == 0)
         return refused(p, name, err);
     return r < 0 ? people_said(p, r, "change the role", err) : 0;

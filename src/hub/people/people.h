@@ -51,13 +51,15 @@ struct person {
 
 /*
  * Each returns 0, -EINVAL (name, password), -EEXIST, -ENOENT, -EBUSY (the last administrator would
- * be gone), -ENOSPC, or -errno, with the reason in *err. A new password ends all sessions of the
- * user, a removal the tokens, too. A role counts from the next request on.
+ * be gone), -ENOSPC, or -errno, with the reason in *err. A new password, another role and a removal
+ * end all sessions of the user, and all tokens unless @keep_tokens.
  */
 int people_add(struct people *p, const char *name, enum role role, const char *password,
                struct error *err);
-int people_password(struct people *p, const char *name, const char *password, struct error *err);
-int people_role(struct people *p, const char *name, enum role role, struct error *err);
+int people_password(struct people *p, const char *name, const char *password, bool keep_tokens,
+                    struct error *err);
+int people_role(struct people *p, const char *name, enum role role, bool keep_tokens,
+                struct error *err);
 int people_remove(struct people *p, const char *name, struct error *err);
 
 /* Calls @each with each user by name. */

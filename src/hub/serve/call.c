@@ -141,7 +141,7 @@ static int look(struct call *c, const char *key, bool needed, const json_t **ret
         return 1;
     if (!needed)
         return 0;
-    call_fail(c, HTTP_BAD_REQUEST, "See docs/http-api-hub.md.", "%s is missing", key);
+    call_fail(c, HTTP_BAD_REQUEST, "See docs/openapi-hub.yaml.", "%s is missing", key);
     return -1;
 }
 

@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define KEPT ", tokens kept" /* in the audit log */
+
 /* ---- logins ---- */
 
 static json_t *rights(const struct who *who)
@@ -124,16 +126,18 @@ void route_own_password(struct call *c)
     const char *old = NULL, *new = NULL;
     struct error err = {0};
     unsigned wait_s = 0;
+    bool keep = false;
 
-    if (!call_take_text(c, "old", true, &old) || !call_take_text(c, "new", true, &new))
+    if (!call_take_text(c, "old", true, &old) || !call_take_text(c, "new", true, &new) ||
+        !call_take_flag(c, "keep_tokens", false, &keep))
         return;
     if (people_check(c->hub->people, c->who.name, old, c->http->address, &wait_s, &err) < 0) {
         call_audit(c, "user.password", c->who.name, &err);
         refuse_password(c, wait_s, &err);
         return;
     }
-    people_password(c->hub->people, c->who.name, new, &err);
-    call_audit(c, "user.password", c->who.name, &err);
+    people_password(c->hub->people, c->who.name, new, keep, &err);
+    call_audit(c, keep ? "user.password" KEPT : "user.password", c->who.name, &err);
     streams_review(c->streams, false);
     if (err.code)
         call_fail_of(c, &err);
@@ -216,22 +220,25 @@ void route_change_user(struct call *c)
     char what[64];
     struct error err = {0};
     enum role role = ROLE_VIEWER;
-    bool given;
+    bool given, keep = false;
 
-    if (!take_role(c, false, &given, &role) || !call_take_text(c, "password", false, &password))
+    if (!take_role(c, false, &given, &role) || !call_take_text(c, "password", false, &password) ||
+        !call_take_flag(c, "keep_tokens", false, &keep))
         return;
     if (!given && !password) {
         call_fail(c, HTTP_BAD_REQUEST, "", "send a role, a password, or both");
         return;
     }
     if (given)
-        people_role(c->hub->people, c->name, role, &err);
+        people_role(c->hub->people, c->name, role, keep, &err);
     if (!err.code && password)
-        people_password(c->hub->people, c->name, password, &err);
-    snprintf(what, sizeof(what), "user.%s%s%s", given ? "role " : "", given ? role_name(role) : "",
+        people_password(c->hub->people, c->name, password, keep, &err);
+    snprintf(what, sizeof(what), "user.%s%s%s%s", given ? "role " : "",
+             given ? role_name(role) : "",
              !password ? ""
              : given   ? ", password"
-                       : "password");
+                       : "password",
+             keep ? KEPT : "");
     answer_change(c, what, c->name, HTTP_OK, &err);
 }
 
