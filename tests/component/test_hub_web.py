@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -387,6 +388,50 @@ def test_units_are_listed_revoked_and_admitted(hub):
     assert ada.call("POST", "/v1/units/lab4/admit")[0] == 200
     assert hub.run("unit", "sign", "lab4", hub.request("lab4"))[0] == 0
     assert ada.call("POST", "/v1/units/nobody/revoke")[0] == 404
+
+
+@pytest.mark.parametrize("by_command", [False, True])
+def test_a_revoked_units_connection_is_cut_and_it_counts_as_lost(hub, by_command):
+    hub.enrol("lab3")
+    hub.state_of("lab3")
+    ada = hub.script("ada")
+    unit, heard = hub.listen("lab3", "tide/1/lab3/down/receipt")
+    try:
+        eventually(lambda: [u["state"] for u in ada.call("GET", "/v1/units")[1]] == ["connected"])
+        assert "already connected" not in hub.log()
+        if by_command:
+            assert hub.run("unit", "revoke", "lab3")[0] == 0
+        else:
+            assert ada.call("POST", "/v1/units/lab3/revoke")[0] == 200
+        eventually(lambda: [u["state"] for u in ada.call("GET", "/v1/units")[1]] == ["lost"])
+        eventually(lambda: "already connected, closing old connection" in hub.log())
+        eventually(lambda: heard.read_text().count("sending CONNECT") > 1)  # it was hung up on, and tries again
+        eventually(lambda: "lab3: is revoked: its connection is cut" in hub.said())
+        assert areas(ada)["unlp/lab3"]["state"] == "lost"
+        assert not list(hub.state.glob("cut.*"))
+    finally:
+        unit.kill()
+        unit.wait()
+
+
+def test_the_hub_takes_nothing_of_a_revoked_unit_whatever_the_broker_lets_through(hub):
+    hub.enrol("lab3")
+    hub.enrol("helper")
+    hub.state_of("lab3")
+    ada = hub.script("ada")
+    eventually(lambda: "connected" in {u["state"] for u in ada.call("GET", "/v1/units")[1]})
+    assert ada.call("POST", "/v1/units/lab3/revoke")[0] == 200
+    eventually(lambda: "its connection is cut" in hub.said())
+    acl = hub.state / "broker/acl"
+    acl.write_text("user tide-hub\ntopic readwrite #\nuser helper\ntopic readwrite #\n")
+    hub.broker.send_signal(signal.SIGHUP)
+    before = hub.said()
+    eventually(lambda: hub.publish("helper", "tide/1/lab9/up/state", "?")[0] == 0 and "lab9: its state" in hub.said())
+    hub.publish("helper", "tide/1/lab3/up/state", json.dumps(
+        {"v": 1, "online": True, "synced": True, "role": "unit", "version": "0.1.0", "boot": 9, "policy": 0}))
+    hub.publish("helper", "tide/1/lab9/up/state", "{")
+    eventually(lambda: hub.said().count("lab9: its state") > before.count("lab9: its state") + 1)
+    assert {u["name"]: u["state"] for u in ada.call("GET", "/v1/units")[1]}["lab3"] == "lost"
 
 
 # ---- events ----

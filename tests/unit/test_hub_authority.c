@@ -4,6 +4,7 @@
 #include "hub/trust/authority.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <gnutls/x509.h>
 #include <setjmp.h>
@@ -256,16 +257,60 @@ static void keys_are_nobody_elses(void **state)
     assert_int_equal(authority_open(inside, "unlp", now, &a, &err), -ENOENT);
 }
 
-static void the_list_is_made_again_at_each_opening(void **state)
+static ino_t list_file(void)
 {
     struct authority *a = opened();
+    struct stat status;
+
+    assert_int_equal(stat(authority_list_path(a), &status), 0);
+    authority_free(a);
+    return status.st_ino;
+}
+
+/* As if the file of the directory had been written so long ago. */
+static void age(const char *file, time_t s)
+{
+    const struct timespec then[2] = {{.tv_sec = time(NULL) - s}, {.tv_sec = time(NULL) - s}};
+    char path[sizeof(inside) + 16];
+
+    snprintf(path, sizeof(path), "%s/%s", inside, file);
+    assert_int_equal(utimensat(AT_FDCWD, path, then, 0), 0);
+}
+
+static void the_list_is_made_again_after_a_day_and_when_records_are_younger(void **state)
+{
+    struct authority *a = opened();
+    ino_t first, second, third;
+
+    free(signed_for(a, "lab3"));
+    authority_free(a);
+    first = list_file();
+    assert_int_equal(list_file(), first);
+    age("units", 2 * 86400);
+    age("revoked.crl", 86401);
+    second = list_file();
+    assert_int_not_equal(second, first);
+    assert_int_equal(list_file(), second);
+    age("revoked.crl", 10); /* a power cut between the two files */
+    age("units", 5);
+    third = list_file();
+    assert_int_not_equal(third, second);
+    assert_int_equal(list_file(), third);
+}
+
+static void the_records_are_read_without_keys(void **state)
+{
+    struct authority *a = opened(), *records;
     struct stat before, after;
 
-    assert_int_equal(stat(authority_list_path(a), &before), 0);
-    authority_free(a);
-    a = opened();
-    assert_int_equal(stat(authority_list_path(a), &after), 0);
+    free(signed_for(a, "lab3"));
+    assert_int_equal(authority_looked(inside, &before, &err), 0);
+    assert_int_equal(authority_revoke(a, "lab3", now, &err), 0);
+    assert_int_equal(authority_looked(inside, &after, &err), 0);
     assert_int_not_equal(before.st_ino, after.st_ino);
+    assert_int_equal(authority_read(inside, &records, &err), 0);
+    assert_true(authority_revoked(records, "lab3"));
+    authority_free(records);
     authority_free(a);
 }
 
@@ -333,7 +378,8 @@ int main(void)
         TEST(bad_names_and_bad_requests_are_refused),
         TEST(keys_are_nobody_elses),
         TEST(a_unit_that_asks_without_end_fills_no_records),
-        TEST(the_list_is_made_again_at_each_opening),
+        TEST(the_list_is_made_again_after_a_day_and_when_records_are_younger),
+        TEST(the_records_are_read_without_keys),
         TEST(a_client_finds_out_what_is_no_certificate_for_it),
     };
 

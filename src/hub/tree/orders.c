@@ -2,10 +2,8 @@
 #include "hub/tree/tree_state.h"
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/wallclock.h"
 #include "edge/sealed.h"
-#include "hub/trust/state.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,10 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 
-#define ANSWER_MS  10000           /* an answer may be so late */
-#define REQUEST_NS (60 * NS_PER_S) /* a unit gets one certificate in so long */
+#define ANSWER_MS 10000 /* an answer may be so late */
 
 static void tell(const struct tree *t, const struct tree_order *o)
 {
@@ -139,77 +135,4 @@ void orders_tick(struct tree *t)
     for (size_t i = t->orders; i-- > 0;)
         if (now > t->order[i].until_ms + ANSWER_MS)
             end_order(t, i, "expired", "the unit gave no answer in time");
-}
-
-/* ---- certificates ---- */
-
-/* The broker has proved the name by the certificate that the unit still has. */
-void orders_request(struct tree *t, struct unit *u, const void *bytes, size_t len)
-{
-    _cleanup_free_ char *request = strndup(bytes, len), *cert = NULL;
-    uint64_t now = clock_now_ns();
-    char topic[TOPIC_MAX];
-    struct error err = {0};
-    struct state state;
-    int id, r;
-
-    if (!request || (u->asked_ns && now - u->asked_ns < REQUEST_NS))
-        return;
-    u->asked_ns = now;
-    r = state_open(t->options.state, &state, &err);
-    if (r == 0) {
-        r = authority_renew(state.authority, request, u->name, time(NULL), &cert, &err);
-        state_close(&state);
-    }
-    if (r == 0 && mqtt_publish(t->mqtt, topic_make(u->name, TOPIC_CERTIFICATE, topic), cert,
-                               strlen(cert), 1, false, 0, &id) < 0)
-        r = error_set(&err, -EAGAIN, "the broker does not take it: the unit asks again");
-    if (r < 0)
-        tree_say(t, u->name, "no new certificate: %s", err.text);
-    else
-        tree_say(t, u->name, "has a new certificate");
-}
-
-static int change(struct tree *t, const char *name, bool revoke, struct error *err)
-{
-    struct state state;
-    int r = state_open(t->options.state, &state, err);
-
-    if (r < 0)
-        return r;
-    r = revoke ? authority_revoke(state.authority, name, time(NULL), err)
-               : authority_admit(state.authority, name, time(NULL), err);
-    if (r >= 0)
-        r = state_tell_broker(&state, err);
-    state_close(&state);
-    return r;
-}
-
-int tree_revoke(struct tree *t, const char *name, struct error *err)
-{
-    return change(t, name, true, err);
-}
-
-int tree_admit(struct tree *t, const char *name, struct error *err)
-{
-    return change(t, name, false, err);
-}
-
-int tree_certificates(struct tree *t,
-                      void (*each)(void *arg, const char *name, int64_t until_ms, bool revoked),
-                      void *arg, struct error *err)
-{
-    const struct authority_unit *unit;
-    struct state state;
-    size_t n;
-    int r = state_open(t->options.state, &state, err);
-
-    if (r < 0)
-        return r;
-    n = authority_newest(state.authority, &unit);
-    for (size_t i = 0; i < n; i++)
-        each(arg, unit[i].name, (unit[i].time_s + IDENTITY_CLIENT_DAYS * INT64_C(86400)) * 1000,
-             unit[i].revoked);
-    state_close(&state);
-    return 0;
 }

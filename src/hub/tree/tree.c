@@ -96,7 +96,7 @@ static void on_message(void *arg, const struct mqtt_message *m)
     if (m->len == 0 || topic_read(m->topic, name, &leaf) < 0)
         return;
     u = units_make(t->units, name);
-    if (!u)
+    if (!u || members_refuse(t, u))
         return;
     if (leaf == TOPIC_STATE)
         take_state(t, u, m);
@@ -107,7 +107,7 @@ static void on_message(void *arg, const struct mqtt_message *m)
     else if (leaf == TOPIC_EVENT)
         take_event(t, u, m);
     else if (leaf == TOPIC_REQUEST)
-        orders_request(t, u, m->bytes, m->len);
+        members_request(t, u, m->bytes, m->len);
     if (leaf == TOPIC_ASK || leaf == TOPIC_ACK || leaf == TOPIC_DEMAND) {
         caps_got(t, u, leaf, m->bytes, m->len);
         if (t->news)
@@ -176,6 +176,7 @@ static int on_tick(sd_event_source *source, uint64_t usec, void *arg)
 {
     struct tree *t = arg;
 
+    members_tick(t);
     sender_tick(t);
     above_tick(t);
     caps_tick(t);
@@ -289,6 +290,8 @@ static int begin(struct tree *t, struct error *err)
         return error_set(err, r, "cannot begin: %s", strerror(-r));
     r = read_state(t, err);
     if (r >= 0)
+        r = members_begin(t, err);
+    if (r >= 0)
         r = connect_broker(t, err);
     if (r >= 0)
         r = caps_begin(t, err);
@@ -317,6 +320,7 @@ struct tree *tree_free(struct tree *t)
 {
     if (!t)
         return NULL;
+    members_end(t);
     mqtt_free(t->mqtt);
     sd_event_source_disable_unref(t->flush);
     sd_event_source_disable_unref(t->tick);

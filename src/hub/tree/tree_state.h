@@ -15,6 +15,7 @@ struct tree {
     sd_event_source *flush, *tick, *reload;
     struct ingest *ingest;
     struct units *units;
+    struct members *members; /* members.c */
     struct mqtt *mqtt;
     char *seal_key; /* PEM */
     struct in_force policy;
@@ -48,10 +49,18 @@ void sender_again(struct tree *t); /* all get theirs, from the first on */
 void sender_send(struct tree *t);  /* as far as the broker takes it */
 void sender_tick(struct tree *t);  /* what is old is made anew */
 
-/* orders.c: commands, certificates. */
+/* orders.c: commands. */
 void orders_event(struct tree *t, const struct unit *u, const struct payload_event *event);
 void orders_tick(struct tree *t);
-void orders_request(struct tree *t, struct unit *u, const void *bytes, size_t len);
+
+/* members.c: certificates; begins before the connection to the broker. */
+int members_begin(struct tree *t, struct error *err);
+void members_end(struct tree *t);
+void members_tick(struct tree *t);
+bool members_revoked(const struct tree *t, const char *name);
+/* Whether a unit that just sent something is revoked: it is cut off then. */
+bool members_refuse(struct tree *t, struct unit *u);
+void members_request(struct tree *t, struct unit *u, const void *bytes, size_t len);
 
 /* above.c: the hub above this one. Begins before the caps are looked at. */
 int above_begin(struct tree *t, struct error *err);

@@ -26,6 +26,9 @@ struct unit {
     bool lease_kept;                  /* the unit has acknowledged it */
     uint64_t policy_sent; /* the number of the policy that the broker has for it; 0: none */
     uint64_t asked_ns;    /* monotonic time of its last request for a certificate */
+    bool revoked;         /* its certificates are; members.c knows of those never heard */
+    uint64_t cut_due_ns;  /* when its connection has to be cut, monotonic; 0: it need not … */
+    uint64_t cut_ns;      /* … and when it was last; 0: never */
 };
 
 struct units;

@@ -13,9 +13,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define TEXT_MAX    (1 << 20)
-#define RECORDS_MAX (AUTHORITY_UNITS_MAX * 128) /* bytes of the file `units` */
-#define ADMITTED    "-" /* in place of a serial number: the name is good again */
+#define TEXT_MAX     (1 << 20)
+#define RECORDS_MAX  (AUTHORITY_UNITS_MAX * 128) /* bytes of the file `units` */
+#define LIST_AGAIN_S 86400 /* a list of revoked certificates is made again after so long */
+#define IN_NAME_S    3600
+#define ADMITTED     "-" /* in place of a serial number: the name is good again */
 
 enum file { CA_CERT, CA_KEY, SEAL_KEY, SEAL_PUBLIC, UNITS, LIST, FILES };
 static const char *const names[FILES] = {"ca.crt",   "ca.key", "seal.key",
@@ -167,13 +169,21 @@ static int save_list(struct authority *a, int64_t now_s, struct error *err)
     return r;
 }
 
-static int load(struct authority *a, const char *dir, const char *org, int64_t now_s,
-                struct error *err)
+/* A list that is as young as the records has all of them; one that is a day old would end later. */
+static bool list_is_due(const struct authority *a, int64_t now_s)
 {
-    int r = 0;
+    struct stat list, units;
 
-    if (mkdir(dir, 0700) < 0 && errno != EEXIST)
-        return error_set(err, -errno, "cannot make %s: %s", dir, strerror(errno));
+    if (stat(a->path[LIST], &list) < 0 || list.st_mtime + LIST_AGAIN_S <= now_s ||
+        list.st_mtime > now_s + LIST_AGAIN_S)
+        return true;
+    return stat(a->path[UNITS], &units) == 0 && (units.st_mtim.tv_sec > list.st_mtim.tv_sec ||
+                                                 (units.st_mtim.tv_sec == list.st_mtim.tv_sec &&
+                                                  units.st_mtim.tv_nsec > list.st_mtim.tv_nsec));
+}
+
+static int set_up(struct authority *a, const char *dir, struct error *err)
+{
     a->unit = calloc(AUTHORITY_UNITS_MAX, sizeof(*a->unit));
     if (!a->unit)
         return error_set(err, -ENOMEM, "out of memory");
@@ -182,12 +192,50 @@ static int load(struct authority *a, const char *dir, const char *org, int64_t n
             a->path[f] = NULL;
             return error_set(err, -ENOMEM, "out of memory");
         }
-    r = load_ca(a, org, now_s, err);
+    return 0;
+}
+
+static int load(struct authority *a, const char *dir, const char *org, int64_t now_s,
+                struct error *err)
+{
+    int r;
+
+    if (mkdir(dir, 0700) < 0 && errno != EEXIST)
+        return error_set(err, -errno, "cannot make %s: %s", dir, strerror(errno));
+    r = set_up(a, dir, err);
+    if (r >= 0)
+        r = load_ca(a, org, now_s, err);
     if (r >= 0)
         r = load_seal(a, err);
     if (r >= 0)
         r = load_units(a, err);
-    return r < 0 ? r : save_list(a, now_s, err);
+    return r < 0 || !list_is_due(a, now_s) ? r : save_list(a, now_s, err);
+}
+
+int authority_read(const char *dir, struct authority **ret, struct error *err)
+{
+    struct authority *a = calloc(1, sizeof(*a));
+    int r = a ? set_up(a, dir, err) : error_set(err, -ENOMEM, "out of memory");
+
+    if (r >= 0)
+        r = load_units(a, err);
+    if (r < 0)
+        authority_free(a);
+    else
+        *ret = a;
+    return r;
+}
+
+int authority_looked(const char *dir, struct stat *ret, struct error *err)
+{
+    char path[PATH_MAX];
+
+    if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, names[UNITS]) >= sizeof(path))
+        return error_set(err, -ENAMETOOLONG, "the path of the authority is too long");
+    if (stat(path, ret) == 0)
+        return 0;
+    *ret = (struct stat){0};
+    return errno == ENOENT ? 0 : error_set(err, -errno, "%.160s: %s", path, strerror(errno));
 }
 
 int authority_open(const char *dir, const char *org, int64_t now_s, struct authority **ret,
@@ -379,20 +427,34 @@ int authority_renew(struct authority *a, const char *request, const char *name, 
     return authority_sign(a, request, name, now_s, ret_cert, err);
 }
 
-int authority_hub(struct authority *a, int64_t now_s, struct identity_pem *ret, struct error *err)
+static int make_client(const struct authority *a, const char *name, int64_t from_s,
+                       struct identity_pem *ret, struct error *err)
 {
     char serial[IDENTITY_SERIAL_MAX];
     _cleanup_free_ char *request = NULL;
     struct identity_pem made = {0};
-    int r = identity_request(AUTHORITY_HUB, &made.key, &request, err);
+    int r = identity_request(name, &made.key, &request, err);
 
     if (r >= 0)
-        r = identity_sign_request(&a->ca, request, AUTHORITY_HUB, now_s, &made.cert, serial, err);
+        r = identity_sign_request(&a->ca, request, name, from_s, &made.cert, serial, err);
     if (r < 0)
         identity_pem_done(&made);
     else
         *ret = made;
     return r;
+}
+
+int authority_hub(struct authority *a, int64_t now_s, struct identity_pem *ret, struct error *err)
+{
+    return make_client(a, AUTHORITY_HUB, now_s, ret, err);
+}
+
+int authority_in_name(struct authority *a, const char *name, int64_t now_s,
+                      struct identity_pem *ret, struct error *err)
+{
+    int64_t days = IDENTITY_CLIENT_DAYS * INT64_C(86400);
+
+    return make_client(a, name, now_s - days + IN_NAME_S, ret, err);
 }
 
 int authority_issue(struct authority *a, const char *const *hosts, size_t n, int64_t now_s,

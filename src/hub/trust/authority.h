@@ -7,7 +7,7 @@
  *     seal.key, seal.pub   signs policies and commands (Ed25519)
  *     units                every certificate signed: "NAME SERIAL signed|revoked TIME" a line
  *     revoked.crl          the list of revoked certificates, which brokers and servers read; it
- * ends after IDENTITY_LIST_DAYS and is made again at each opening
+ * ends after IDENTITY_LIST_DAYS and is made again when it is older than the records or than a day
  *
  * Every file is replaced as a whole, so a crash leaves the old or the new one. Event loop's thread.
  */
@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #define AUTHORITY_UNITS_MAX   65536      /* certificates on record */
 #define AUTHORITY_RENEWED_MAX 8          /* certificates that a unit may have signed in a day */
@@ -29,6 +30,14 @@ struct authority;
 /* Opens the directory @dir, which it makes if it is absent, and makes what is missing in it. */
 int authority_open(const char *dir, const char *org, int64_t now_s, struct authority **ret,
                    struct error *err);
+
+/*
+ * The records alone, for authority_units(), authority_newest() and authority_revoked(): no key is
+ * read and nothing is written, so no lock is needed. authority_looked() tells of the records' file,
+ * by which a change is noticed; all zero: there is none yet.
+ */
+int authority_read(const char *dir, struct authority **ret, struct error *err);
+int authority_looked(const char *dir, struct stat *ret, struct error *err);
 struct authority *authority_free(struct authority *a); /* takes NULL, returns NULL */
 
 /* PEM texts and paths, borrowed. */
@@ -58,6 +67,13 @@ int authority_renew(struct authority *a, const char *request, const char *name, 
 
 /* The hub's own key and certificate as a client, for IDENTITY_CLIENT_DAYS. */
 int authority_hub(struct authority *a, int64_t now_s, struct identity_pem *ret, struct error *err);
+
+/*
+ * The same in the name of a unit, for an hour and without a record: with it the hub takes over the
+ * connection of a unit that was revoked.
+ */
+int authority_in_name(struct authority *a, const char *name, int64_t now_s,
+                      struct identity_pem *ret, struct error *err);
 
 /* A server's certificate for @hosts, as of identity_issue(). */
 int authority_issue(struct authority *a, const char *const *hosts, size_t n, int64_t now_s,

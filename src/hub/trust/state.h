@@ -39,7 +39,8 @@ int state_put(const struct state *s, const char *name, const char *text, struct 
 
 /*
  * Makes again what ends: the hub's certificate as a client, if it is gone or has less than
- * STATE_RENEW_DAYS, or with @now. The list of revoked certificates is new in every open state.
+ * STATE_RENEW_DAYS, or with @now. The list of revoked certificates is at most a day old in an open
+ * state.
  */
 #define STATE_RENEW_DAYS 30
 int state_renew(const struct state *s, int64_t now_s, bool now, struct error *err);

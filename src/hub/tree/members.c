@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who is a unit: certificates, and that a revoked unit is gone at once. The broker denies it every
+ * topic from its next reload on, and the hub takes none of its messages whatever the broker lets
+ * through. mosquitto closes no connection for a new list of revoked certificates; but one client's
+ * id has one connection, so the hub connects once in the unit's name, and the unit's own ends.
+ */
+#include "hub/tree/tree_state.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/wallclock.h"
+#include "hub/trust/state.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define REQUEST_NS (60 * NS_PER_S) /* a unit gets one certificate in so long */
+#define CUT_NS     (15 * NS_PER_S) /* until the hub gives up */
+#define RELOAD_NS  NS_PER_S /* until the broker has read its lists again: it could come back */
+#define AGAIN_NS   (60 * NS_PER_S) /* between two cuts of a unit that is still heard */
+
+#define CUT_CERT "cut.crt" /* in the hub's directory, while it connects in a unit's name */
+#define CUT_KEY  "cut.key"
+
+struct members {
+    struct authority *records;
+    struct stat seen;                    /* the file that they are from */
+    const struct authority_unit *newest; /* by name */
+    size_t count, revoked;
+    struct mqtt *cut; /* NULL: no unit is cut off now */
+    char name[EDGE_NAME_MAX];
+    bool done;
+    uint64_t until_ns;
+};
+
+/* ---- the records ---- */
+
+static int compare_name(const void *name, const void *unit)
+{
+    return strcmp(name, ((const struct authority_unit *)unit)->name);
+}
+
+static const struct authority_unit *find(const struct members *m, const char *name)
+{
+    return m->count ? bsearch(name, m->newest, m->count, sizeof(*m->newest), compare_name) : NULL;
+}
+
+bool members_revoked(const struct tree *t, const char *name)
+{
+    const struct authority_unit *u = t->members->revoked ? find(t->members, name) : NULL;
+
+    return u && u->revoked;
+}
+
+/* Whatever it last said holds no more. */
+static void silence(struct tree *t, struct unit *u)
+{
+    u->cut_due_ns = clock_now_ns() + RELOAD_NS;
+    if (!u->state.online)
+        return;
+    u->state.online = false;
+    u->since_ms = (int64_t)wallclock_ms();
+    tree_say(t, u->name, "is revoked: it counts as lost");
+    tree_changed(t, u, TREE_STATE, NULL);
+}
+
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_ino == b->st_ino && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* Commands beside the hub change the records, too: the file says so. */
+static int look(struct tree *t, struct error *err)
+{
+    struct members *m = t->members;
+    struct authority *records;
+    struct stat now = {0};
+    char path[PATH_MAX];
+    int r;
+
+    if ((size_t)snprintf(path, sizeof(path), "%s/trust", t->options.state) >= sizeof(path))
+        return error_set(err, -ENAMETOOLONG, "the path of the state is too long");
+    r = authority_looked(path, &now, err);
+    if (r < 0 || (m->records && same_file(&now, &m->seen)))
+        return r;
+    r = authority_read(path, &records, err);
+    if (r < 0)
+        return r;
+    authority_free(m->records);
+    m->records = records;
+    m->seen = now;
+    m->count = authority_newest(records, &m->newest);
+    m->revoked = 0;
+    for (size_t i = 0; i < m->count; i++)
+        m->revoked += m->newest[i].revoked;
+    for (size_t i = 0; m->revoked && i < units_count(t->units); i++) {
+        struct unit *u = units_change(t->units, i);
+        bool revoked = members_revoked(t, u->name);
+
+        if (revoked && !u->revoked)
+            silence(t, u);
+        u->revoked = revoked;
+    }
+    return 0;
+}
+
+/* ---- a revoked unit is cut off ---- */
+
+bool members_refuse(struct tree *t, struct unit *u)
+{
+    uint64_t now = clock_now_ns();
+
+    if (!members_revoked(t, u->name))
+        return false;
+    u->revoked = true;
+    if (!u->cut_ns || now - u->cut_ns > AGAIN_NS)
+        silence(t, u);
+    return true;
+}
+
+static void on_up(void *arg, const char *problem)
+{
+    struct tree *t = arg;
+
+    t->members->done = !problem;
+}
+
+static void on_got(void *arg, const struct mqtt_message *message)
+{
+}
+
+static int write_pem(struct tree *t, const char *name, struct state *ret, char cert[PATH_MAX],
+                     char key[PATH_MAX], struct error *err)
+{
+    struct identity_pem pem = {0};
+    int r = authority_in_name(ret->authority, name, time(NULL), &pem, err);
+
+    if (r >= 0)
+        r = state_put(ret, CUT_KEY, pem.key, err);
+    if (r >= 0)
+        r = state_put(ret, CUT_CERT, pem.cert, err);
+    if (r >= 0)
+        r = state_path(ret, CUT_KEY, key, PATH_MAX, err);
+    if (r >= 0)
+        r = state_path(ret, CUT_CERT, cert, PATH_MAX, err);
+    identity_pem_done(&pem);
+    return r;
+}
+
+static void begin_cut(struct tree *t, struct unit *u)
+{
+    const struct tree_options *o = &t->options;
+    struct members *m = t->members;
+    char cert[PATH_MAX], key[PATH_MAX];
+    struct error err = {0};
+    struct state state;
+    int r = state_open(o->state, &state, &err);
+
+    u->cut_due_ns = 0;
+    u->cut_ns = clock_now_ns();
+    if (r >= 0) {
+        r = write_pem(t, u->name, &state, cert, key, &err);
+        state_close(&state);
+    }
+    if (r >= 0)
+        r = mqtt_new(o->event,
+                     &(struct mqtt_options){.host = o->host,
+                                            .port = o->port,
+                                            .ca = o->ca,
+                                            .cert = cert,
+                                            .key = key,
+                                            .name = u->name,
+                                            .up = on_up,
+                                            .got = on_got,
+                                            .arg = t},
+                     &m->cut, &err);
+    if (r < 0)
+        tree_say(t, u->name, "is revoked, and its connection may be open still: %s", err.text);
+    strcpy(m->name, u->name);
+    m->done = false;
+    m->until_ns = u->cut_ns + CUT_NS;
+}
+
+static void end_cut(struct tree *t)
+{
+    static const char *const names[] = {CUT_CERT, CUT_KEY};
+    struct members *m = t->members;
+    char path[PATH_MAX];
+
+    m->cut = mqtt_free(m->cut);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if ((size_t)snprintf(path, sizeof(path), "%s/%s", t->options.state, names[i]) <
+            sizeof(path))
+            unlink(path);
+}
+
+/* One at a time. */
+void members_tick(struct tree *t)
+{
+    struct members *m = t->members;
+    struct error err = {0};
+
+    if (m->cut && (m->done || clock_now_ns() > m->until_ns)) {
+        tree_say(t, m->name,
+                 m->done ? "is revoked: its connection is cut"
+                         : "is revoked, and its connection may be open still: no answer");
+        end_cut(t);
+    }
+    for (size_t i = 0; !m->cut && m->revoked && t->options.cert && i < units_count(t->units); i++) {
+        struct unit *u = units_change(t->units, i);
+
+        if (u->revoked && u->cut_due_ns && clock_now_ns() >= u->cut_due_ns)
+            begin_cut(t, u);
+    }
+    if (look(t, &err) < 0)
+        tree_say(t, NULL, "%s", err.text);
+}
+
+/* ---- certificates ---- */
+
+/* The broker has proved the name by the certificate that the unit still has. */
+void members_request(struct tree *t, struct unit *u, const void *bytes, size_t len)
+{
+    _cleanup_free_ char *request = strndup(bytes, len), *cert = NULL;
+    uint64_t now = clock_now_ns();
+    char topic[TOPIC_MAX];
+    struct error err = {0};
+    struct state state;
+    int id, r;
+
+    if (!request || (u->asked_ns && now - u->asked_ns < REQUEST_NS))
+        return;
+    u->asked_ns = now;
+    r = state_open(t->options.state, &state, &err);
+    if (r == 0) {
+        r = authority_renew(state.authority, request, u->name, time(NULL), &cert, &err);
+        state_close(&state);
+    }
+    if (r == 0 && mqtt_publish(t->mqtt, topic_make(u->name, TOPIC_CERTIFICATE, topic), cert,
+                               strlen(cert), 1, false, 0, &id) < 0)
+        r = error_set(&err, -EAGAIN, "the broker does not take it: the unit asks again");
+    if (r < 0)
+        tree_say(t, u->name, "no new certificate: %s", err.text);
+    else
+        tree_say(t, u->name, "has a new certificate");
+}
+
+static int change(struct tree *t, const char *name, bool revoke, struct error *err)
+{
+    struct state state;
+    int r = state_open(t->options.state, &state, err);
+
+    if (r < 0)
+        return r;
+    r = revoke ? authority_revoke(state.authority, name, time(NULL), err)
+               : authority_admit(state.authority, name, time(NULL), err);
+    if (r >= 0)
+        r = state_tell_broker(&state, err);
+    state_close(&state);
+    return r < 0 ? r : look(t, err);
+}
+
+int tree_revoke(struct tree *t, const char *name, struct error *err)
+{
+    return change(t, name, true, err);
+}
+
+int tree_admit(struct tree *t, const char *name, struct error *err)
+{
+    return change(t, name, false, err);
+}
+
+int tree_certificates(struct tree *t,
+                      void (*each)(void *arg, const char *name, int64_t until_ms, bool revoked),
+                      void *arg, struct error *err)
+{
+    const struct members *m = t->members;
+    int r = look(t, err);
+
+    for (size_t i = 0; r == 0 && i < m->count; i++)
+        each(arg, m->newest[i].name,
+             (m->newest[i].time_s + IDENTITY_CLIENT_DAYS * INT64_C(86400)) * 1000,
+             m->newest[i].revoked);
+    return r;
+}
+
+/* ---- begin and end ---- */
+
+int members_begin(struct tree *t, struct error *err)
+{
+    t->members = calloc(1, sizeof(*t->members));
+    return t->members ? look(t, err) : error_set(err, -ENOMEM, "out of memory");
+}
+
+void members_end(struct tree *t)
+{
+    if (!t->members)
+        return;
+    if (t->members->cut)
+        end_cut(t);
+    authority_free(t->members->records);
+    free(t->members);
+    t->members = NULL;
+}
