@@ -9,9 +9,11 @@
 #include "daemon/confine/job_group.h"
 #include "daemon/daemon.h"
 #include "daemon/energy/meter.h"
+#include "daemon/job/confine.h"
 #include "daemon/job/job.h"
 #include "host/power/sensors.h"
 #include "host/proc/file.h"
+#include "policy/core/policy.h"
 #include "power/cap/keeper.h"
 
 #include <errno.h>
@@ -23,13 +25,15 @@
 #include <unistd.h>
 
 #define LIMITS_MAX 16
+#define QUANTUM    50 /* mcpu: a container's engine takes some 20 ms for each change */
 
 struct backstop {
     struct daemon *daemon;
     struct powercap_limit own[LIMITS_MAX]; /* the packages' limits before ours */
     size_t n_own;
-    uint64_t own_uw;   /* their sum */
-    uint64_t limit_uw; /* ours in force; 0: none */
+    uint64_t own_uw;     /* their sum */
+    uint64_t limit_uw;   /* ours in force; 0: none */
+    uint32_t quota_mcpu; /* of all jobs together, containers among them; 0: none */
     bool limit_failed, quota_failed;
 };
 
@@ -139,7 +143,8 @@ static void gather(struct daemon *d)
             job_group_enter(j, CGROUP_CPU, NULL);
 }
 
-static void apply_quota(struct backstop *b, uint32_t mcpu)
+/* The group's quota is what containers leave. */
+static void write_quota(struct backstop *b, uint32_t mcpu)
 {
     struct daemon *d = b->daemon;
     struct error err = {0};
@@ -147,8 +152,6 @@ static void apply_quota(struct backstop *b, uint32_t mcpu)
 
     if (b->quota_failed || mcpu == d->group_quota.mcpu)
         return;
-    if (mcpu)
-        gather(d);
     r = set_quota(b, mcpu, &err);
     if (r < 0 && mcpu) {
         daemon_log("no quota for the power cap: %s; it rests on jobs alone", err.text);
@@ -157,6 +160,77 @@ static void apply_quota(struct backstop *b, uint32_t mcpu)
     }
     d->group_quota.mcpu = mcpu;
     d->group_quota.changed_ns = clock_now_ns();
+}
+
+/* A container that gets no share, because nothing in it reports, runs nevertheless. */
+static uint32_t share_of(const struct job *j)
+{
+    return j->confine->is_remote && j->wanted.share == 0 ? 1 : j->wanted.share;
+}
+
+/* A part of all shares, and never more than the container's own quota. */
+static uint32_t part_of(const struct backstop *b, const struct job *j, uint32_t shares)
+{
+    uint32_t share = share_of(j), own = j->observed.allowed_mcpu;
+    uint32_t part = (uint32_t)mul_div(b->quota_mcpu, share, shares > share ? shares : share);
+
+    part = part < share * POLICY_CORE_MCPU ? part - part % QUANTUM : share * POLICY_CORE_MCPU;
+    part = part > KEEPER_QUOTA_MIN ? part : KEEPER_QUOTA_MIN;
+    return own && own < part ? own : part;
+}
+
+/* Returns what all parts of containers add up to. */
+static uint32_t divide(const struct backstop *b)
+{
+    uint32_t shares = 0, sum = 0;
+
+    for (const struct job *j = b->daemon->jobs->first; j; j = j->next)
+        if (j->admission.wanted && !j->observed.frozen)
+            shares += share_of(j);
+    for (struct job *j = b->daemon->jobs->first; j; j = j->next)
+        if (j->confine->is_remote) {
+            uint32_t part = part_of(b, j, shares);
+
+            if (part < j->wanted.quota_mcpu)
+                j->wanted.quota_mcpu = part;
+            sum += part;
+        }
+    return sum;
+}
+
+void backstop_divide(struct backstop *b)
+{
+    uint32_t rest;
+
+    if (!b || b->quota_mcpu == 0)
+        return;
+    rest = (uint32_t)sub_sat(b->quota_mcpu, divide(b));
+    write_quota(b, rest > KEEPER_QUOTA_MIN ? rest : KEEPER_QUOTA_MIN);
+}
+
+static bool has_container(const struct daemon *d)
+{
+    const struct job *j = d->jobs->first;
+
+    while (j && !j->confine->is_remote)
+        j = j->next;
+    return j;
+}
+
+static void apply_quota(struct backstop *b, uint32_t mcpu)
+{
+    struct daemon *d = b->daemon;
+
+    if (mcpu == b->quota_mcpu)
+        return;
+    b->quota_mcpu = mcpu;
+    if (mcpu)
+        gather(d);
+    if (mcpu == 0)
+        write_quota(b, 0);
+    backstop_divide(b);
+    if (has_container(d) && d->decision) /* their engines are told by the next decision */
+        daemon_changed(d);
 }
 
 /* ---- both ---- */

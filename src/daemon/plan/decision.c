@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "daemon/daemon.h"
+#include "daemon/energy/backstop.h"
 #include "daemon/energy/cap.h"
 #include "daemon/job/apportion.h"
 #include "daemon/job/confine.h"
@@ -720,5 +721,6 @@ int decision_make(struct daemon *daemon, uint64_t now, bool at_once, struct erro
         want_threads(j);
         record_changes(j, &j->wanted.threads_before, &j->wanted.cores_before);
     }
+    backstop_divide(daemon->backstop);
     return 0;
 }

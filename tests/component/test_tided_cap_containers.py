@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A power cap's quota reaches the containers of a real Docker Engine, and goes with the cap or the daemon."""
+import signal
+
+import pytest
+
+from box import boxes, connected, engine, joined  # noqa: F401
+from daemon import eventually
+
+SPIN = ["/bin/sh", "-c", "while :; do :; done"]
+OWN_MCPU = 350  # a container's own quota
+LEAST_MCPU = 250  # less would stop a job
+
+
+@pytest.fixture
+def tided(place, engine):  # noqa: F811
+    path = place.base / "tide.conf"
+    path.write_text("[daemon]\npower=none\npower-model=points:20,35,75,120\n")
+    daemon = place.daemon("--engine", engine.socket, "--config", path).start()
+    if not daemon.api("GET", "/v1/machine")[1]["weights"]:
+        pytest.skip("control groups cannot be written here")
+    return daemon
+
+
+def cap(tided, watts):
+    if watts:
+        assert tided.api("PUT", "/v1/power/cap", {"uw": watts * 1_000_000})[0] in (200, 202)
+    else:
+        assert tided.api("DELETE", "/v1/power/cap")[0] == 200
+
+
+def quota(box):
+    """What the kernel holds it to, in mcpu; None: nothing."""
+    group = box.engine.groups(box.id, "cpu")
+    v1 = group / "cpu.cfs_quota_us"
+    if v1.exists():
+        us, period = int(v1.read_text()), int((group / "cpu.cfs_period_us").read_text())
+        return us * 1000 // period if us > 0 else None
+    us, period = (group / "cpu.max").read_text().split()
+    return None if us == "max" else int(us) * 1000 // int(period)
+
+
+def throttled(box):
+    text = (box.engine.groups(box.id, "cpu") / "cpu.stat").read_text()
+    return int(dict(line.split() for line in text.splitlines())["nr_throttled"])
+
+
+def held(tided, *containers):
+    """All together use no more than the cap leaves to jobs, but for what each needs to go on."""
+    most = tided.api("GET", "/v1/power/cap")[1]["most_mcpu"]
+    quotas = [quota(box) for box in containers]
+    return None not in quotas and sum(quotas) <= max(most, LEAST_MCPU * len(quotas)) + 2 and quotas
+
+
+def test_a_cap_holds_containers_by_a_quota_and_gives_their_own_back(tided, boxes):  # noqa: F811
+    spinner = boxes("spinner", agent=False, labels={"io.threadtide": "true"}, command=SPIN)
+    asked = boxes("asked", "--max 8", NanoCpus=OWN_MCPU * 1_000_000)
+    connected(tided, asked)
+    joined(tided, spinner)
+    assert (quota(spinner), quota(asked)) == (None, OWN_MCPU)
+    cap(tided, 70)
+    eventually(lambda: held(tided, spinner, asked))
+    assert LEAST_MCPU <= quota(asked) <= OWN_MCPU  # a cap never gives more than the owner did
+    before = throttled(spinner)
+    eventually(lambda: throttled(spinner) > before)
+    cap(tided, None)
+    eventually(lambda: (quota(spinner), quota(asked)) == (None, OWN_MCPU))
+
+
+def test_the_guardian_gives_containers_their_quota_back_after_a_kill(tided, boxes):  # noqa: F811
+    spinner = boxes("spinner", agent=False, labels={"io.threadtide": "true"}, command=SPIN)
+    asked = boxes("asked", "--max 8", CpuPeriod=100_000, CpuQuota=OWN_MCPU * 100)
+    connected(tided, asked)
+    joined(tided, spinner)
+    cap(tided, 70)
+    eventually(lambda: held(tided, spinner, asked))
+    tided.signal(signal.SIGKILL)
+    eventually(lambda: (quota(spinner), quota(asked)) == (None, OWN_MCPU))
+    tided.start()  # the cap goes on
+    eventually(lambda: held(tided, spinner, asked))
+    cap(tided, None)
+    eventually(lambda: (quota(spinner), quota(asked)) == (None, OWN_MCPU))
