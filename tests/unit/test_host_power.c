@@ -209,6 +209,40 @@ static void chips_that_are_known_count_for_what_they_see(void **state)
     end();
 }
 
+static void a_machine_that_runs_never_draws_nothing(void **state)
+{
+    static const char *const none[] = {"0\n", "-1\n", "-61000000\n", "\n", "", "61000000 61\n"};
+
+    begin(boards, ARRAY_LEN(boards), "hwmon:ltc4215");
+    for (size_t i = 0; i < ARRAY_LEN(none); i++) {
+        tree_write(&tree, HW "hwmon1/power1_input", none[i]);
+        sensors_read(sensors, (2 + i) * S, reading);
+        assert_int_equal(reading[0].error, i == 0 ? -ENODATA : -EINVAL);
+        assert_int_equal(reading[0].value, 0);
+        assert_int_equal(sensors_machine(sensors, machine, SENSORS_MAX), 0);
+    }
+    tree_write(&tree, HW "hwmon1/power1_input", "62000000\n");
+    sensors_read(sensors, 20 * S, reading);
+    assert_int_equal(reading[0].value, 62000000);
+    assert_int_equal(sensors_machine(sensors, machine, SENSORS_MAX), 1);
+    end();
+
+    begin(NULL, 0, "file:/run/watts");
+    tree_write(&tree, "run/watts", "0 W");
+    sensors_read(sensors, 2 * S, reading);
+    assert_int_equal(reading[0].error, -ENODATA);
+    tree_write(&tree, "run/watts", "0 kWh"); /* a counter begins there */
+    sensors_read(sensors, 3 * S, reading);
+    assert_int_equal(reading[0].error, 0);
+    end();
+
+    begin(boards, ARRAY_LEN(boards), "hwmon"); /* a part of a machine may be off */
+    tree_write(&tree, HW "hwmon1/power1_input", "0\n");
+    sensors_read(sensors, 2 * S, reading);
+    assert_int_equal(reading[find("ltc4215/power1")].error, 0);
+    end();
+}
+
 /* Makes the file look as old as it would after @seconds without a writer. */
 static void age(const char *path, long seconds)
 {
@@ -361,6 +395,7 @@ int main(void)
         cmocka_unit_test(a_file_that_only_root_may_read_says_so),
         cmocka_unit_test(limits_of_packages_are_found),
         cmocka_unit_test(chips_that_are_known_count_for_what_they_see),
+        cmocka_unit_test(a_machine_that_runs_never_draws_nothing),
         cmocka_unit_test(a_file_tells_watts_until_nobody_writes_it),
         cmocka_unit_test(a_file_may_appear_later),
         cmocka_unit_test(words_that_are_no_sensor_are_named),

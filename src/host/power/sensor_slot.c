@@ -133,6 +133,7 @@ int sensor_slot_read(const struct sensors *s, struct sensor_slot *slot, uint64_t
                      uint64_t *ret)
 {
     char text[READING_MAX];
+    uint64_t value = 0;
     ssize_t n;
     int r;
 
@@ -149,5 +150,11 @@ int sensor_slot_read(const struct sensors *s, struct sensor_slot *slot, uint64_t
     if (n < 0)
         return -errno;
     text[n] = '\0';
-    return parse(slot, text, ret);
+    r = parse(slot, text, &value);
+    /* No machine that runs this draws 0 W: the driver or the writer of the file knows nothing. */
+    if (r == 0 && value == 0 && !slot->sensor.counts && slot->sensor.part == SENSOR_MACHINE)
+        r = -ENODATA;
+    if (r == 0)
+        *ret = value;
+    return r;
 }

@@ -54,7 +54,8 @@ struct sensor {
 struct sensor_reading {
     uint64_t time_ns; /* CLOCK_MONOTONIC */
     uint64_t value;   /* µJ or µW; only if error is 0 */
-    int error;        /* 0 or -errno: -EACCES, -ENODEV (gone), -ESTALE, -EINVAL (no number) */
+    int error;        /* 0 or -errno: -EACCES, -ENODEV (gone), -ESTALE, -EINVAL (no
+                         number), -ENODATA (0 W of a whole machine) */
 };
 
 struct sensors;

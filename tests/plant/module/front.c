@@ -3,7 +3,7 @@
  * The plant behind the kernel's own powercap class, for virtual machines in which no processor has
  * RAPL. What the CPUs do comes from the kernel's own accounts of idle time.
  *
- *   insmod tide_plant.ko params=N,… [seed=N] [psys=1] [dram=0] [wrap_uj=N] [step_ms=N]
+ *   insmod tide_plant.ko params=N,… [seed=N] [psys=1] [dram=0] [wrap_uj=N] [step_ms=N] [board=NAME]
  *
  * params are those of plant.h, in its order. A step is made each step_ms; counters stand still in
  * between.
@@ -11,14 +11,20 @@
  * intel-rapl:0 "package-0" has constraint_0, which acts: the plant's governor lowers the speed that
  * the cpufreq driver "tide_plant" reports, hence the energy. It slows no real work. The files of
  * debugfs's tide_plant/ tell, to root alone, what the meters hide.
+ *
+ * board=NAME: a chip of that name in the hwmon class has power1_input, the plant's power at the wall
+ * in the last step. It reads board_uw instead once that is written, and fails with errno board_error
+ * while that is not 0.
  */
 #include "plant.h"
 
 #include <linux/cpufreq.h>
 #include <linux/debugfs.h>
+#include <linux/hwmon.h>
 #include <linux/ktime.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
+#include <linux/platform_device.h>
 #include <linux/powercap.h>
 #include <linux/workqueue.h>
 
@@ -42,6 +48,12 @@ static unsigned long long wrap_uj = 262143328850ULL;
 module_param(wrap_uj, ullong, 0400);
 static uint step_ms = 50;
 module_param(step_ms, uint, 0400);
+static char *board;
+module_param(board, charp, 0400);
+static long board_uw = LONG_MIN;
+module_param(board_uw, long, 0600);
+static int board_error;
+module_param(board_error, int, 0600);
 
 /* All of it is the lock's. */
 static DEFINE_MUTEX(lock);
@@ -49,12 +61,14 @@ static struct plant plant;
 static struct plant_load load[PLANT_CORES_MAX];
 static u64 idle_us[PLANT_CORES_MAX];
 static u64 step_ns, time_ns, speed_permille = 1000;
-static u64 limit_uw, most_uw;
+static u64 limit_uw, most_uw, wall_uw;
 static bool limited = true;
 
 static struct powercap_control_type *control;
 static struct powercap_zone *zones[ZONES];
 static struct dentry *folder;
+static struct platform_device *board_device;
+static struct device *chip;
 static void step(struct work_struct *work);
 static DECLARE_DELAYED_WORK(stepper, step);
 
@@ -77,15 +91,18 @@ static void look(u64 ns)
 
 static void step(struct work_struct *work)
 {
-    u64 now, ns;
+    u64 now, ns, before;
 
     mutex_lock(&lock);
+    before = plant.total.wall_uj;
     now = ktime_get_ns();
     ns = now - step_ns;
     step_ns = now;
     look(ns);
     speed_permille = plant_govern(&plant, ns, limited ? limit_uw : 0, load);
     plant_step(&plant, ns, load);
+    if (ns)
+        wall_uw = div64_u64((plant.total.wall_uj - before) * NSEC_PER_SEC, ns);
     time_ns = now;
     mutex_unlock(&lock);
     schedule_delayed_work(&stepper, msecs_to_jiffies(step_ms));
@@ -283,6 +300,56 @@ static struct cpufreq_driver driver = {
     .attr = attributes,
 };
 
+static umode_t board_visible(const void *data, enum hwmon_sensor_types type, u32 attr, int channel)
+{
+    return 0444;
+}
+
+static int board_read(struct device *dev, enum hwmon_sensor_types type, u32 attr, int channel,
+                      long *ret)
+{
+    int error = READ_ONCE(board_error);
+    long told = READ_ONCE(board_uw);
+
+    if (error)
+        return -error;
+    mutex_lock(&lock);
+    *ret = told == LONG_MIN ? (long)wall_uw : told;
+    mutex_unlock(&lock);
+    return 0;
+}
+
+static const struct hwmon_ops BOARD_OPS = {.is_visible = board_visible, .read = board_read};
+static const u32 BOARD_CONFIG[] = {HWMON_P_INPUT, 0};
+static const struct hwmon_channel_info BOARD_POWER = {.type = hwmon_power, .config = BOARD_CONFIG};
+static const struct hwmon_channel_info *BOARD_INFO[] = {&BOARD_POWER, NULL};
+static const struct hwmon_chip_info BOARD_CHIP = {.ops = &BOARD_OPS, .info = BOARD_INFO};
+
+static int add_board(void)
+{
+    int r;
+
+    if (!board)
+        return 0;
+    board_device = platform_device_register_simple("tide_plant", PLATFORM_DEVID_NONE, NULL, 0);
+    if (IS_ERR(board_device))
+        return PTR_ERR(board_device);
+    chip = hwmon_device_register_with_info(&board_device->dev, board, NULL, &BOARD_CHIP, NULL);
+    if (!IS_ERR(chip))
+        return 0;
+    r = PTR_ERR(chip);
+    platform_device_unregister(board_device);
+    return r;
+}
+
+static void remove_board(void)
+{
+    if (!board)
+        return;
+    hwmon_device_unregister(chip);
+    platform_device_unregister(board_device);
+}
+
 static void add_truth(void)
 {
     folder = debugfs_create_dir("tide_plant", NULL);
@@ -334,6 +401,12 @@ static int __init front_init(void)
         remove_zones();
         return r;
     }
+    r = add_board();
+    if (r < 0) {
+        cpufreq_unregister_driver(&driver);
+        remove_zones();
+        return r;
+    }
     add_truth();
     schedule_delayed_work(&stepper, msecs_to_jiffies(step_ms));
     return 0;
@@ -343,6 +416,7 @@ static void __exit front_exit(void)
 {
     cancel_delayed_work_sync(&stepper);
     debugfs_remove_recursive(folder);
+    remove_board();
     cpufreq_unregister_driver(&driver);
     remove_zones();
 }
