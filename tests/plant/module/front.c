@@ -12,9 +12,9 @@
  * the cpufreq driver "tide_plant" reports, hence the energy. It slows no real work. The files of
  * debugfs's tide_plant/ tell, to root alone, what the meters hide.
  *
- * board=NAME: a chip of that name in the hwmon class has power1_input, the plant's power at the wall
- * in the last step. It reads board_uw instead once that is written, and fails with errno board_error
- * while that is not 0.
+ * board=NAME: a chip of that name in the hwmon class has power1_input, the plant's power at the
+ * wall in the last step. It reads board_uw instead once that is written, and fails with errno
+ * board_error while that is not 0.
  */
 #include "plant.h"
 
