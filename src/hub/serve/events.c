@@ -5,22 +5,30 @@
 #include "base/clock.h"
 #include "hub/serve/area_view.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define POWER_US 1000000 /* between two tellings of the power of an area */
+#define STATE_US 200000  /* between two tellings of the state of a unit */
 
 struct told {
     char path[AREA_PATH_MAX];
     struct power_range power;
+    bool known;
 };
 
 struct events {
     const struct web_options *hub;
     struct streams *streams;
-    sd_event_source *timer;
+    sd_event_source *timer, *states;
     bool waits;        /* the timer is on */
     struct told *told; /* what was told of each area last */
     uint32_t count;
+    uint32_t next_power, next_state; /* the area whose turn it is */
+    bool *due;                       /* units, by number, whose state has not been told yet … */
+    size_t due_room;
+    uint64_t told_us; /* … and when some were told last */
+    bool states_wait; /* the timer of states is on */
 };
 
 /* ---- power ---- */
@@ -31,34 +39,57 @@ static bool same_power(const struct power_range *a, const struct power_range *b)
            a->high_uw == b->high_uw;
 }
 
-static int tell_power(struct events *e)
+/* What was told of each of these areas: nothing of an area that stood elsewhere. */
+static bool make_told(struct events *e, const struct shown_areas *now)
+{
+    struct told *told = calloc(now->count ? now->count : 1, sizeof(*told));
+
+    for (uint32_t i = 0; told && i < now->count; i++) {
+        strcpy(told[i].path, now->area[i].path);
+        if (i < e->count && strcmp(e->told[i].path, told[i].path) == 0)
+            told[i] = e->told[i];
+    }
+    if (!told)
+        return false;
+    free(e->told);
+    e->told = told;
+    e->count = now->count;
+    return true;
+}
+
+static void power_later(struct events *e)
+{
+    if (e->waits)
+        return;
+    e->waits = true;
+    sd_event_source_set_time_relative(e->timer, POWER_US);
+    sd_event_source_set_enabled(e->timer, SD_EVENT_ONESHOT);
+}
+
+static void tell_power(struct events *e)
 {
     struct shown_areas now;
-    struct told *told;
-    int r = area_view_make(e->hub, &now);
+    uint32_t left = EVENTS_POWERS;
 
-    if (r < 0)
-        return r;
-    told = calloc(now.count ? now.count : 1, sizeof(*told));
-    for (uint32_t i = 0; told && i < now.count; i++) {
+    if (area_view_make(e->hub, &now) < 0)
+        return;
+    for (uint32_t k = 0, first = e->next_power; make_told(e, &now) && k < now.count; k++) {
+        uint32_t i = (first + k) % now.count;
         const struct shown_area *area = &now.area[i];
-        const struct told *before = i < e->count ? &e->told[i] : NULL;
 
-        strcpy(told[i].path, area->path);
-        told[i].power = area->power;
-        if (before && strcmp(before->path, area->path) == 0 &&
-            same_power(&before->power, &area->power))
+        if (e->told[i].known && same_power(&e->told[i].power, &area->power))
             continue;
+        if (left-- == 0) {
+            e->next_power = i;
+            power_later(e);
+            break;
+        }
+        e->told[i].power = area->power;
+        e->told[i].known = true;
         streams_tell(e->streams, "power",
                      json_pack("{s:s,s:o}", "area", area->path, "power", area_view_power(area)));
     }
-    if (told) {
-        free(e->told);
-        e->told = told;
-        e->count = now.count;
-    }
     area_view_done(&now);
-    return 0;
 }
 
 static int on_timer(sd_event_source *source, uint64_t usec, void *arg)
@@ -75,31 +106,92 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *arg)
     return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
 
-static void power_later(struct events *e)
+/* ---- the rest ---- */
+
+static bool is_due(const struct events *e, const struct unit *u)
 {
-    if (e->waits)
-        return;
-    e->waits = true;
-    sd_event_source_set_time_relative(e->timer, POWER_US);
-    sd_event_source_set_enabled(e->timer, SD_EVENT_ONESHOT);
+    return u && u->number < e->due_room && e->due[u->number];
 }
 
-/* ---- the rest ---- */
+static void states_later(struct events *e, uint64_t us)
+{
+    e->states_wait = true;
+    sd_event_source_set_time_relative(e->states, us);
+    sd_event_source_set_enabled(e->states, SD_EVENT_ONESHOT);
+}
+
+/* As many as have their turn; whether that were all. */
+static bool tell_states(struct events *e, const struct shown_areas *now)
+{
+    uint32_t left = (uint32_t)(EVENTS_STATES * STATE_US / 1000000);
+
+    for (uint32_t k = 0, first = e->next_state; k < now->count; k++) {
+        uint32_t i = (first + k) % now->count;
+
+        if (!is_due(e, now->area[i].unit))
+            continue;
+        if (left-- == 0) {
+            e->next_state = i;
+            return false;
+        }
+        e->due[now->area[i].unit->number] = false;
+        streams_tell(e->streams, "state", area_view_json(e->hub, now, &now->area[i]));
+    }
+    return true;
+}
+
+static int on_states(sd_event_source *source, uint64_t usec, void *arg)
+{
+    struct events *e = arg;
+    struct shown_areas now;
+    bool all = true;
+
+    e->states_wait = false;
+    e->told_us = clock_now_ns() / 1000;
+    if (!streams_open(e->streams) || area_view_make(e->hub, &now) < 0) {
+        streams_skip(e->streams);
+    } else {
+        area_view_with_price(&now);
+        all = tell_states(e, &now);
+        area_view_done(&now);
+    }
+    if (all) /* the rest stands in no area */
+        memset(e->due, 0, e->due_room);
+    else
+        states_later(e, STATE_US);
+    return 0;
+}
+
+static bool make_room(struct events *e, uint32_t number)
+{
+    size_t room = e->due_room ? e->due_room : 64;
+    bool *due;
+
+    if (number < e->due_room)
+        return true;
+    while (room <= number)
+        room *= 2;
+    due = realloc(e->due, room);
+    if (!due)
+        return false;
+    memset(due + e->due_room, 0, room - e->due_room);
+    e->due = due;
+    e->due_room = room;
+    return true;
+}
 
 static void tell_state(struct events *e, const struct unit *u)
 {
-    struct shown_areas now;
+    uint64_t since = clock_now_ns() / 1000 - e->told_us;
 
     /* Thousands of units may come back at once: nobody looks, so nothing is made of it. */
-    if (!streams_open(e->streams) || area_view_make(e->hub, &now) < 0) {
+    if (!streams_open(e->streams) || !make_room(e, u->number)) {
         streams_skip(e->streams);
         return;
     }
-    area_view_with_price(&now);
-    for (uint32_t i = 0; i < now.count; i++)
-        if (now.area[i].unit == u)
-            streams_tell(e->streams, "state", area_view_json(e->hub, &now, &now.area[i]));
-    area_view_done(&now);
+    e->due[u->number] = true;
+    if (!e->states_wait)
+        states_later(e, since < STATE_US ? STATE_US - since : 0);
 }
 
 static void tell_event(struct events *e, const struct unit *u, const struct payload_event *event)
@@ -170,6 +262,11 @@ int events_new(const struct web_options *hub, struct streams *streams, struct ev
                                    e);
     if (r >= 0)
         r = sd_event_source_set_enabled(e->timer, SD_EVENT_OFF);
+    if (r >= 0)
+        r = sd_event_add_time_relative(hub->event, &e->states, CLOCK_MONOTONIC, STATE_US, 0,
+                                       on_states, e);
+    if (r >= 0)
+        r = sd_event_source_set_enabled(e->states, SD_EVENT_OFF);
     if (r < 0) {
         events_free(e);
         return r;
@@ -183,7 +280,9 @@ struct events *events_free(struct events *e)
     if (!e)
         return NULL;
     sd_event_source_disable_unref(e->timer);
+    sd_event_source_disable_unref(e->states);
     free(e->told);
+    free(e->due);
     free(e);
     return NULL;
 }

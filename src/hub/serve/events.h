@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * News of the tree that go to the streams of events: states and switches at once, power once a
- * second for each area that it changed in. Event loop's thread; private to this room, used by web.c
- * and by handlers that change something.
+ * News of the tree that go to the streams of events. Of a unit's state and of an area's power only
+ * the newest counts: they are told at intervals, at most EVENTS_STATES and EVENTS_POWERS a second,
+ * so that a flood of them fills no stream. The rest goes at once. Event loop's thread; private to
+ * this room, used by web.c and by handlers that change something.
  */
 #pragma once
 
 #include "hub/serve/stream.h"
 #include "hub/serve/web.h"
+
+#define EVENTS_STATES 200
+#define EVENTS_POWERS 200
 
 struct events;
 

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#define MISSED "event: missed\ndata: {}\n\n"
+
 struct streams {
     struct people *people;
     uint32_t epoch;          /* another one after each start of the hub */
@@ -22,9 +24,10 @@ struct stream {
     struct streams *streams;
     struct httpd_request *http;
     struct who who;
-    uint64_t at;   /* number of the next event to send */
-    size_t offset; /* bytes of it already sent */
-    size_t said;   /* bytes of the comment already sent */
+    uint64_t at; /* number of the next event to send */
+    char *rest;  /* of an event that has been begun … */
+    size_t sent; /* … and the bytes of it already sent; NULL: none */
+    size_t said; /* bytes of the comment already sent */
     bool ended;
     char comment[80]; /* goes before the next event */
 };
@@ -86,34 +89,59 @@ static size_t put(char *buf, size_t room, const char *text, size_t *sent, bool *
     return part;
 }
 
-static ssize_t on_room(void *arg, char *buf, size_t max)
-{
-    struct stream *one = arg;
-    struct streams *s = one->streams;
-    size_t len = 0;
-    bool whole = true;
-
-    if (one->ended || one->at < oldest(s))
-        return HTTPD_BROKEN;
-    if (one->comment[0] && one->offset == 0) { /* only between two events */
-        len = put(buf, max, one->comment, &one->said, &whole);
-        if (whole)
-            one->comment[0] = '\0';
-    }
-    while (whole && len < max && one->at < s->next) {
-        len += put(buf + len, max - len, *text_at(s, one->at), &one->offset, &whole);
-        if (whole) {
-            one->at++;
-            one->offset = 0;
-        }
-    }
-    return (ssize_t)len;
-}
-
 static void comment(struct stream *one, const char *text)
 {
     snprintf(one->comment, sizeof(one->comment), "%s", text);
     one->said = 0;
+}
+
+/* The rest of an event that has been begun, then what goes between two events. */
+static size_t put_begun(struct stream *one, char *buf, size_t max, bool *ret_whole)
+{
+    size_t len = 0;
+
+    *ret_whole = true;
+    if (one->rest) {
+        len = put(buf, max, one->rest, &one->sent, ret_whole);
+        if (*ret_whole) {
+            free(one->rest);
+            one->rest = NULL;
+        }
+    }
+    if (*ret_whole && one->at < oldest(one->streams) && one->said == 0) {
+        comment(one, MISSED);
+        one->at = one->streams->next;
+    }
+    if (*ret_whole && one->comment[0] && len < max) {
+        len += put(buf + len, max - len, one->comment, &one->said, ret_whole);
+        if (*ret_whole)
+            comment(one, "");
+    }
+    return len;
+}
+
+static ssize_t on_room(void *arg, char *buf, size_t max)
+{
+    struct stream *one = arg;
+    struct streams *s = one->streams;
+    bool whole;
+    size_t len;
+
+    if (one->ended)
+        return HTTPD_BROKEN;
+    len = put_begun(one, buf, max, &whole);
+    while (whole && len < max && one->at >= oldest(s) && one->at < s->next) {
+        const char *text = *text_at(s, one->at++);
+
+        one->sent = 0;
+        len += put(buf + len, max - len, text, &one->sent, &whole);
+        if (whole)
+            continue;
+        one->rest = strdup(text); /* it may be overwritten before there is room again */
+        if (!one->rest)
+            return HTTPD_BROKEN;
+    }
+    return (ssize_t)len;
 }
 
 void streams_review(struct streams *s, bool all)
@@ -174,7 +202,7 @@ int stream_begin(struct streams *s, struct httpd_request *http, const struct who
     one->http = http;
     one->who = *who;
     one->at = last ? behind(s, last) : s->next;
-    comment(one, one->at ? "retry: 1000\n\n" : "retry: 1000\nevent: missed\ndata: {}\n\n");
+    comment(one, one->at ? "retry: 1000\n\n" : "retry: 1000\n" MISSED);
     if (one->at == 0)
         one->at = s->next;
     one->next = s->first;
@@ -190,8 +218,10 @@ struct stream *stream_free(struct stream *one)
 
     while (one && *at != one)
         at = &(*at)->next;
-    if (one)
+    if (one) {
         *at = one->next;
+        free(one->rest);
+    }
     free(one);
     return NULL;
 }

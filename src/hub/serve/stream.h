@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Server-sent events: the last STREAM_KEPT are kept, so that a page that was away for a moment gets
- * what it missed by Last-Event-ID. A reader that is slower than they are overwritten is hung up on;
- * it comes back and is told that it missed some. Event loop's thread; private to this room.
+ * what it missed by Last-Event-ID. A reader that is slower than they are overwritten is told that
+ * it missed some, and goes on with the next one. Event loop's thread; private to this room.
  */
 #pragma once
 

@@ -82,6 +82,7 @@ struct unit *units_make(struct units *u, const char *name)
     strcpy(made->name, name);
     made->demand.draw.basis = POWER_UNKNOWN;
     made->lease_uw = RULE_UNLIMITED;
+    made->number = (uint32_t)u->count;
     u->unit[u->count] = made;
     u->slot[slot] = (uint32_t)++u->count;
     return made;
