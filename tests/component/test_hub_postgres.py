@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """tide-hub with PostgreSQL: a server that restarts, is cut off, or has a full disk costs no record that has a receipt."""
+import json
 import os
 import pathlib
 import shutil
@@ -12,6 +13,7 @@ import pytest
 import postgres
 from daemon import eventually
 from hub import KWH, TOOLS, Hub, Serving
+from hub_web import Web
 from test_hub_serve import records, small_free
 
 pytestmark = [pytest.mark.skipif(not postgres.programs(), reason="PostgreSQL is not installed"),
@@ -72,6 +74,32 @@ def test_a_server_that_goes_and_comes_back_costs_nothing(hub, server):
         server.start()
         eventually(lambda last=sent + 5: (hub.send("lab3", records(last - 4, last), wait=2) or {}).get("seq") == last)
         assert kwh(server) == pytest.approx((sent + 5) / 1000)
+
+
+def test_a_page_that_asks_while_the_server_is_away_is_told_to_come_again(build_dir, tmp_path, server):
+    hub = Web(build_dir / "tide-hub", tmp_path)
+    hub.options = ("--store", server.url())
+    hub.start()
+    hub.serve()
+    try:
+        hub.add_user("ada", "administrator")
+        hub.enrol("lab3")
+        assert hub.send("lab3", records(1, 5))["seq"] == 5
+        ada = hub.script("ada")
+        hub.publish("lab3", "tide/1/lab3/up/state", json.dumps(
+            {"v": 1, "online": True, "synced": True, "role": "unit", "version": "0.1.0", "boot": 7, "policy": 0}))
+        paths = ("/v1/energy?by=area", "/v1/areas/lab3/energy")
+        eventually(lambda: [ada.raw("GET", path)[0] for path in paths] == [200, 200])
+        server.stop()
+        for method, path in (*(("GET", path) for path in paths), ("DELETE", "/v1/energy?unit=lab3")):
+            status, headers, text = ada.raw(method, path)
+            assert (status, headers["Retry-After"]) == (503, "5"), text
+        assert ada.call("GET", "/v1/me")[0] == ada.call("GET", "/v1/areas")[0] == 200
+        server.start()
+        eventually(lambda: [ada.raw("GET", path)[0] for path in paths] == [200, 200])
+        assert hub.process.poll() is None
+    finally:
+        hub.stop()
 
 
 def test_a_full_disk_of_the_server_costs_no_record_that_has_a_receipt(build_dir, tmp_path):

@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#define CALL_RETRY_S  5               /* until somebody asks a store that is away again */
 #define CALL_FLOOD_NS (60 * NS_PER_S) /* between two rows of the log about a flood */
 
 /* ---- answers ---- */
@@ -56,7 +57,6 @@ void call_fail_of(struct call *c, const struct error *err)
     case EEXIST:
     case EBUSY:
     case ESTALE:
-    case ENOTCONN:
     case EHOSTUNREACH:
         call_fail(c, HTTP_CONFLICT, "", "%s", err->text);
         break;
@@ -71,6 +71,10 @@ void call_fail_of(struct call *c, const struct error *err)
         break;
     case EAGAIN:
         call_fail(c, HTTP_TOO_MANY, "", "%s", err->text);
+        break;
+    case ENOTCONN: /* the store's server; it is connected to again by itself */
+        c->http->retry_s = CALL_RETRY_S;
+        call_fail(c, HTTP_UNAVAILABLE, "The store is away: try again.", "%s", err->text);
         break;
     case ENOSPC:
         call_fail(c, HTTP_NO_ROOM, "", "%s", err->text);
