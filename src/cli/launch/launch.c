@@ -46,6 +46,7 @@ int launch_take(struct launch *l, int option)
     if (option == LAUNCH_THREADS)
         return option_number(cmd, optarg, "--threads", 1, PROTO_THREADS_MAX, &l->threads);
     l->no_slices |= option == LAUNCH_NO_SLICES;
+    l->spin |= option == LAUNCH_SPIN;
     if (option != 'n')
         return CLI_OK;
     l->name = optarg;
@@ -239,16 +240,11 @@ int launch_register(const struct launch *l, struct api_answer *ret, struct error
 static int set_environment(const struct launch *l, const json_t *job, const char *agent_dir)
 {
     _cleanup_free_ char *preload = NULL;
-    long limit = member_long(l->terms, "max");
-    char max[16];
 
-    snprintf(max, sizeof(max), "%ld", limit);
-    unsetenv("TIDE_MAX"); /* left by a job that tide itself runs in */
     if (setenv("TIDE_SOCKET", member_text(job, "socket"), 1) < 0 ||
         setenv("TIDE_TOKEN", member_text(job, "token"), 1) < 0 ||
         setenv("TIDE_JOB_ID", member_text(job, "id"), 1) < 0 ||
-        setenv("TIDE_JOB_NAME", member_text(job, "name"), 1) < 0 ||
-        (limit && setenv("TIDE_MAX", max, 1) < 0))
+        setenv("TIDE_JOB_NAME", member_text(job, "name"), 1) < 0 || launch_size(l) < 0)
         return -ENOMEM;
     if (!agent_dir)
         return 0;

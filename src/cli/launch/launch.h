@@ -18,23 +18,26 @@ struct launch {
     bool queue;                /* the job waits for its turn … */
     bool held;                 /* … and for `tide release` before that */
     bool no_slices;            /* the kernel's time slices stay as they are */
+    bool spin;                 /* idle threads spin as their runtimes like it */
 };
 
-enum { LAUNCH_THREADS = 256, LAUNCH_NO_SLICES };
+enum { LAUNCH_THREADS = 256, LAUNCH_NO_SLICES, LAUNCH_SPIN };
 
 /* Entries of a table of long options, for terms_options(). */
 /* clang-format off */
 #define LAUNCH_OPTIONS                                                                             \
     {"name", required_argument, NULL, 'n'},                                                        \
     {"threads", required_argument, NULL, LAUNCH_THREADS},                                          \
-    {"no-slices", no_argument, NULL, LAUNCH_NO_SLICES}
+    {"no-slices", no_argument, NULL, LAUNCH_NO_SLICES},                                            \
+    {"spin", no_argument, NULL, LAUNCH_SPIN}
 /* clang-format on */
 
 /* The lines of a command's help about these options and the attributes. */
 #define LAUNCH_HELP                                                                                \
     "  -n, --name NAME    what to call the job (default: after the script or program)\n"           \
     "      --threads K    exactly K threads, until 'tide set JOB --auto'\n"                        \
-    "      --no-slices    leave time slices as they are, else 20 ms each\n" TERMS_HERE
+    "      --no-slices    leave time slices as they are, else 20 ms each\n"                        \
+    "      --spin         leave idle threads spinning, else they sleep soon\n" TERMS_HERE
 
 /*
  * Takes the value of option_next() if it is one of these. Returns CLI_OK, or CLI_USAGE after the
@@ -64,6 +67,12 @@ int launch_register(const struct launch *l, struct api_answer *ret, struct error
  * line about each part that is missing.
  */
 void launch_prepare(const struct launch *l, const json_t *job);
+
+/*
+ * Sets the variables that size the program's runtimes (base/startup.h). Takes back first what a job
+ * has set that tide itself runs in. Returns 0 or -ENOMEM. startup.c.
+ */
+int launch_size(const struct launch *l);
 
 /* Becomes the program. Returns CLI_NO_PROGRAM or CLI_CANNOT_RUN after the message. */
 int launch_exec(const struct launch *l);

@@ -126,8 +126,9 @@ __attribute__((noreturn)) static void run_daemon(const struct launch *launch)
 static bool unwanted(const char *entry)
 {
     static const char *const names[] = {
-        "LD_PRELOAD=",    "LD_AUDIT=", "TIDE_TOKEN=",   "TIDE_SOCKET=", "TIDE_JOB_ID=",
-        "TIDE_JOB_NAME=", "TIDE_MAX=", "TIDE_DISABLE=", "TIDE_SIGNAL=", "NOTIFY_SOCKET="};
+        "LD_PRELOAD=",  "LD_AUDIT=",      "TIDE_TOKEN=",  "TIDE_SOCKET=",
+        "TIDE_JOB_ID=", "TIDE_JOB_NAME=", "TIDE_MAX=",    "TIDE_DISABLE=",
+        "TIDE_SIGNAL=", "NOTIFY_SOCKET=", "TIDE_STARTUP="};
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         if (strncmp(entry, names[i], strlen(names[i])) == 0)

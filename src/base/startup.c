@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/startup.h"
+
+#include "base/cleanup.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/*
+ * Each row names the place that reads the variable, and the version with which
+ * tests/component/test_startup.py or tests/runtimes/test_startup_wheels.py saw its effect.
+ *
+ * What has no row, and why:
+ *   MKL, BLIS, NumExpr, OpenBLAS: take OMP_NUM_THREADS when their own variable is missing. joblib
+ *     gives each of its workers OMP_, MKL_, OPENBLAS_ … _NUM_THREADS of cores / workers, but not
+ *     those that are there already. So each variable less is a worker that is not oversubscribed.
+ *   Go: reads affinity and quota itself, since 1.25 again and again. GOMAXPROCS would end that.
+ *   Julia, R: one thread, and two processes of mclapply(), unless the user asks for more; their
+ *     variables (JULIA_NUM_THREADS, MC_CORES) could only add threads. Their BLAS: OMP_NUM_THREADS.
+ *   TBB: has no variable.
+ */
+const struct startup_row startup_table[] = {
+    /* src/agent/control/start.c; the agent makes TensorFlow's pools of that size. */
+    {.runtime = "TensorFlow", .name = "TIDE_MAX", .kind = STARTUP_MOST, .ours = true},
+    /*
+     * OpenMP 5.2, section 21.1.2; libgomp/env.c (GCC 12.2), kmp_settings.cpp (LLVM 14). PyTorch
+     * (ATen/ParallelOpenMP.cpp), scikit-learn, XGBoost and LightGBM follow. Sized at start until a
+     * backend of the agent can resize it.
+     */
+    {.runtime = "OpenMP", .name = "OMP_NUM_THREADS", .kind = STARTUP_SIZE},
+    /*
+     * OpenMP 5.2, section 21.1.6; libgomp/env.c, kmp_settings.cpp. With it libgomp also sleeps at
+     * once when it has more threads than cores. libomp: KMP_BLOCKTIME wins.
+     */
+    {.runtime = "OpenMP",
+     .name = "OMP_WAIT_POLICY",
+     .kind = STARTUP_WAIT,
+     .text = "passive",
+     .unless = {"GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY"}},
+    /*
+     * libgomp/env.c: rounds of spinning before a thread sleeps. 1000 take about as long as sleeping
+     * and waking up (10 to 30 us); libgomp's own 300,000 take milliseconds. docs/runtimes.md
+     * has the measurements.
+     */
+    {.runtime = "libgomp",
+     .name = "GOMP_SPINCOUNT",
+     .kind = STARTUP_WAIT,
+     .text = "1000",
+     .unless = {"OMP_WAIT_POLICY", "KMP_BLOCKTIME", "KMP_LIBRARY"}},
+    /*
+     * driver/others/blas_server.c: threads without work give way for 2^26 cycles (20 ms) before
+     * they sleep; 2^15 are 10 us. 0.3.21 (Debian 12), 0.3.31 (NumPy's wheel). Builds of OpenBLAS
+     * with OpenMP ignore it.
+     */
+    {.runtime = "OpenBLAS", .name = "OPENBLAS_THREAD_TIMEOUT", .kind = STARTUP_WAIT, .text = "15"},
+    /* numba/core/config.py; 0.68. numba.set_num_threads() accepts at most this number. */
+    {.runtime = "Numba", .name = "NUMBA_NUM_THREADS", .kind = STARTUP_SIZE},
+    /* docs.pola.rs, polars.thread_pool_size(); 2.1. It makes Rayon's pool itself. */
+    {.runtime = "Polars", .name = "POLARS_MAX_THREADS", .kind = STARTUP_SIZE},
+    /* rayon-core/src/lib.rs, ThreadPoolBuilder::get_num_threads(). */
+    {.runtime = "Rayon",
+     .name = "RAYON_NUM_THREADS",
+     .kind = STARTUP_SIZE,
+     .unless = {"RAYON_RS_NUM_CPUS"}},
+    /* xla/pjrt/utils.cc, DefaultThreadPoolSize(); jaxlib 0.10. */
+    {.runtime = "JAX", .name = "PJRT_NPROC", .kind = STARTUP_SIZE, .unless = {"NPROC"}},
+    /* loky/backend/context.py, cpu_count(): lowers it only. joblib 1.6: n_jobs=-1. */
+    {.runtime = "joblib", .name = "LOKY_MAX_CPU_COUNT", .kind = STARTUP_SIZE},
+    /* Read by the library since 1.32 at the latest; session options win. */
+    {.runtime = "ONNX Runtime", .name = "ORT_INTRA_OP_NUM_THREADS", .kind = STARTUP_SIZE},
+    /* modules/core/src/parallel.cpp, defaultNumberOfThreads(); 5.0. cv::setNumThreads() wins. */
+    {.runtime = "OpenCV", .name = "OPENCV_FOR_THREADS_NUM", .kind = STARTUP_SIZE},
+    /*
+     * The launcher `java` since 9 (docs.oracle.com, "The java Command"); options behind it and on
+     * the command line win. It prints a line with the options on stderr. JAVA_TOOL_OPTIONS, which
+     * prints one, too, would also reach Java 8, where an unknown option ends the program.
+     */
+    {.runtime = "Java",
+     .name = "JDK_JAVA_OPTIONS",
+     .kind = STARTUP_SIZE,
+     .text = "-XX:ActiveProcessorCount=",
+     .added = true,
+     .unless = {"JAVA_TOOL_OPTIONS"}},
+};
+const size_t startup_rows = ARRAY_LEN(startup_table);
+
+struct startup startup_of(unsigned threads, unsigned request, unsigned min, unsigned max,
+                          unsigned cores)
+{
+    struct startup s = {.size = threads, .most = max};
+
+    if (threads)
+        return s;
+    s.size = request ? request : max;
+    if (s.size && s.size < min)
+        s.size = min;
+    if (max && s.size > max)
+        s.size = max;
+    if (s.size >= cores)
+        s.size = 0;
+    return s;
+}
+
+bool startup_value(const struct startup_row *row, const struct startup *s,
+                   char buf[STARTUP_VALUE_MAX])
+{
+    const char *text = row->text ? row->text : "";
+    unsigned number = row->kind == STARTUP_MOST ? s->most : s->size;
+
+    if (row->kind == STARTUP_WAIT ? s->spin : number == 0)
+        return false;
+    if (row->kind == STARTUP_WAIT)
+        snprintf(buf, STARTUP_VALUE_MAX, "%s", text);
+    else
+        snprintf(buf, STARTUP_VALUE_MAX, "%s%u", text, number);
+    return true;
+}
+
+bool startup_free(const struct startup_row *row,
+                  const char *(*lookup)(const void *arg, const char *name), const void *arg)
+{
+    if (row->ours)
+        return true;
+    for (size_t i = 0; i < ARRAY_LEN(row->unless) && row->unless[i]; i++)
+        if (lookup(arg, row->unless[i]))
+            return false;
+    return row->added || !lookup(arg, row->name);
+}
+
+const char *startup_own(const struct startup_row *row, const struct startup *earlier,
+                        const char *present)
+{
+    char value[STARTUP_VALUE_MAX];
+    size_t n;
+
+    if (row->ours)
+        return NULL;
+    if (!present || !startup_value(row, earlier, value))
+        return present;
+    n = strlen(value);
+    if (strncmp(present, value, n) != 0)
+        return present;
+    if (row->added && present[n] == ' ')
+        return present + n + 1;
+    return present[n] ? present : NULL;
+}
+
+void startup_mark(const struct startup *s, char buf[STARTUP_MARK_MAX])
+{
+    snprintf(buf, STARTUP_MARK_MAX, "%u:%u:%d", s->size, s->most, s->spin);
+}
+
+bool startup_read_mark(const char *text, struct startup *ret)
+{
+    unsigned size, most;
+    int spin, end = 0;
+
+    /* NOLINTNEXTLINE(cert-err34-c): the widths keep the numbers small */
+    if (!text || sscanf(text, "%5u:%5u:%1d%n", &size, &most, &spin, &end) != 3 || text[end])
+        return false;
+    *ret = (struct startup){.size = size, .most = most, .spin = spin};
+    return true;
+}

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The variables that size runtimes when a program starts (src/base/startup.c), as programs see them."""
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from cli_tools import tide  # noqa: F401
+
+WAIT = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "1000", "OPENBLAS_THREAD_TIMEOUT": "15"}
+SIZED = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS", "PJRT_NPROC",
+         "LOKY_MAX_CPU_COUNT", "ORT_INTRA_OP_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
+NAMES = (*WAIT, *SIZED, "JDK_JAVA_OPTIONS", "TIDE_MAX", "GOMAXPROCS", "JULIA_NUM_THREADS", "MC_CORES")
+
+
+def sizes(count):
+    return {**dict.fromkeys(SIZED, str(count)), "JDK_JAVA_OPTIONS": f"-XX:ActiveProcessorCount={count}"}
+
+
+def startup(tide, *arguments, env=None, cores=None):
+    """The variables of NAMES that a program sees."""
+    wrapper = ["taskset", "-c", cores] if cores else []
+    done = tide("run", *arguments, "--", *wrapper, "env", env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+    seen = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    return {name: seen[name] for name in NAMES if name in seen}
+
+
+def test_a_job_without_a_number_of_threads_keeps_its_sizes(tide):
+    assert startup(tide) == WAIT
+    assert startup(tide, "--min", "1") == WAIT
+    assert startup(tide, "--spin") == {}
+    assert startup(tide, env={"TIDE_SPIN": "1"}) == {}
+
+
+def test_the_number_of_threads_is_the_jobs(tide):
+    cores = len(os.sched_getaffinity(0))
+    assert startup(tide, "--threads", "5") == {**WAIT, **sizes(5)}
+    assert startup(tide, "--max", str(cores)) == {**WAIT, "TIDE_MAX": str(cores)}
+    assert startup(tide, "--max", str(cores + 3)) == {**WAIT, "TIDE_MAX": str(cores + 3)}
+    if cores > 1:
+        assert startup(tide, "--max", "1") == {**WAIT, **sizes(1), "TIDE_MAX": "1"}
+        assert startup(tide, "--max", str(cores), "--request", "1") == \
+            {**WAIT, **sizes(1), "TIDE_MAX": str(cores)}
+
+
+def test_what_the_user_has_set_stays(tide):
+    mine = {"OMP_NUM_THREADS": "7", "OMP_WAIT_POLICY": "active", "OPENBLAS_THREAD_TIMEOUT": "26"}
+    seen = startup(tide, "--threads", "5", env={**mine, "JDK_JAVA_OPTIONS": "-Xmx1g"})
+    assert seen == {**sizes(5), **mine, "JDK_JAVA_OPTIONS": "-XX:ActiveProcessorCount=5 -Xmx1g"}
+
+
+def test_a_job_within_a_job_is_sized_anew(tide):
+    def inner(*arguments, env=None):
+        done = tide("run", "--threads", "5", "--", "env", *[f"{k}={v}" for k, v in (env or {}).items()],
+                    tide.program, "run", *arguments, "--", "env")
+        assert done.returncode == 0, done.stderr
+        seen = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+        return {name: seen[name] for name in NAMES if name in seen}
+
+    assert inner() == WAIT
+    assert inner("--spin") == {}
+    assert inner("--threads", "6") == {**WAIT, **sizes(6)}
+    # What a program of the outer job has changed is the user's.
+    assert inner("--threads", "6", env={"OMP_NUM_THREADS": "2"}) == \
+        {**WAIT, **sizes(6), "OMP_NUM_THREADS": "2"}
+
+
+def built(tmp_path, name, text, *command):
+    source = tmp_path / name
+    source.write_text(text)
+    subprocess.run([*command, str(source)], check=True, cwd=tmp_path, timeout=120,
+                   env={**os.environ, "GO111MODULE": "off"})
+
+
+def need(program):
+    if not shutil.which(program):
+        pytest.skip(f"no {program} here")
+
+
+def test_openmp_is_sized(tide, tmp_path):
+    built(tmp_path, "size.c", """#include <omp.h>
+        #include <stdio.h>
+        int main(void) { int n = 0, k = 0;
+            #pragma omp parallel reduction(+:n)
+            n++;
+            #pragma omp parallel num_threads(3) reduction(+:k)
+            k++;
+            printf("%d %d\\n", n, k); }""", "gcc", "-fopenmp", "-o", "size")
+    assert tide("run", "--threads", "5", "--", tmp_path / "size").stdout == "5 3\n"
+    assert tide("run", "--threads", "5", "--", tmp_path / "size", env={"OMP_NUM_THREADS": "4"}).stdout == "4 3\n"
+    cores = len(os.sched_getaffinity(0))
+    assert tide("run", "--", tmp_path / "size").stdout == f"{cores} 3\n"
+
+
+def test_openmp_threads_that_wait_sleep(tide, tmp_path):
+    """A worker without work: libgomp's own 300,000 rounds are milliseconds of a core, ours are microseconds."""
+    built(tmp_path, "wait.c", """#include <stdio.h>
+        #include <time.h>
+        #include <unistd.h>
+        static double cpu(void) { struct timespec t; clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+            return t.tv_sec + t.tv_nsec * 1e-9; }
+        int main(void) { double from = cpu();
+            for (int i = 0; i < 50; i++) {
+                #pragma omp parallel num_threads(2)
+                { __asm__ volatile(""); }
+                usleep(20000);
+            }
+            printf("%f\\n", cpu() - from); }""", "gcc", "-O1", "-fopenmp", "-o", "wait")
+    sleeping = float(tide("run", "--", tmp_path / "wait").stdout)
+    spinning = float(tide("run", "--spin", "--", tmp_path / "wait").stdout)
+    if len(os.sched_getaffinity(0)) > 1:  # on one core libgomp hardly spins
+        assert spinning > 3 * sleeping
+
+
+def test_java_is_sized_and_says_so_on_stderr(tide, tmp_path):
+    need("javac")
+    built(tmp_path, "Size.java", """public class Size { public static void main(String[] a) {
+        System.out.println(Runtime.getRuntime().availableProcessors()); } }""", "javac", "-d", str(tmp_path))
+    done = tide("run", "--threads", "5", "--", "java", "-cp", tmp_path, "Size")
+    assert (done.stdout, done.stderr) == ("5\n", "NOTE: Picked up JDK_JAVA_OPTIONS: -XX:ActiveProcessorCount=5\n")
+    done = tide("run", "--threads", "5", "--", "java", "-XX:ActiveProcessorCount=3", "-cp", tmp_path, "Size")
+    assert done.stdout == "3\n"
+    done = tide("run", "--threads", "5", "--", "java", "-cp", tmp_path, "Size",
+                env={"JDK_JAVA_OPTIONS": "-XX:ActiveProcessorCount=2"})
+    assert done.stdout == "2\n"
+    done = tide("run", "--", "java", "-cp", tmp_path, "Size")
+    assert (done.stdout, done.stderr) == (f"{len(os.sched_getaffinity(0))}\n", "")
+
+
+def test_go_reads_its_cores_itself(tide, tmp_path):
+    need("go")
+    built(tmp_path, "size.go", """package main
+        import "runtime"
+        func main() { println(runtime.GOMAXPROCS(0)) }""", "go", "build", "-o", "gosize")
+    one = min(os.sched_getaffinity(0))
+    done = tide("run", "--threads", "5", "--", "taskset", "-c", str(one), tmp_path / "gosize")
+    assert done.stderr == "1\n"
