@@ -51,6 +51,22 @@ def test_a_machine_obeys_its_areas_lease(bed, program, tided, tmp_path):  # noqa
     assert not [line for line in area.lines + link.lines if "ignored" in line or "not understood" in line]
 
 
+def test_a_machine_of_an_area_without_a_cap_is_free(bed, program, tided, tmp_path):  # noqa: F811
+    broker = bed.broker()
+    (bed.folder() / "leases").write_text("threadtide leases 1 0 0\n")
+    bed.unit(f"[unit]\nname = lab3\n[local]\nbroker = 127.0.0.1:{broker.port}\n[child m1]\nfloor = 30 W\n"
+             f"[uplink]\nbroker = 127.0.0.1:{broker.port}\nlease = no\n")
+    bed.keep(Parent(broker, "m1"))
+    tided.job("--max", str(CORES), name="train")
+    link = bed.keep(Unit(program, tmp_path / "link",
+                         f"[unit]\nname = m1\n[uplink]\nbroker = 127.0.0.1:{broker.port}\n"
+                         f"[tided]\nsocket = {tided.dir}/api.sock\n"))
+    eventually(lambda: [c["source"] for c in cap(tided)["caps"]] == ["lease"])
+    assert cap(tided)["uw"] is None and cap(tided)["caps"][0]["floor_uw"] == 30 * W
+    assert "power cap" not in tided.log.read_text()
+    assert not [line for line in link.lines if "uw must be" in line]
+
+
 def enrol(program, *words):  # noqa: F811
     done = subprocess.run([program, "enrol", "https://127.0.0.1:1", *map(str, words)], capture_output=True, text=True)
     return done.returncode, done.stdout + done.stderr

@@ -70,6 +70,26 @@ static void only_a_breaker_falls_to_its_floor(void **state)
     assert_false(in_force(&c, 30, &uw, &source, &next));
 }
 
+/* An area without a cap lends it: a breaker's floor follows when nobody renews it. */
+static void an_open_cap_holds_nothing_but_its_end_does(void **state)
+{
+    struct caps c = {
+        .of = {[CAP_PERSON] = {.uw = 90, .until_ns = 20, .held = true},
+               [CAP_LEASE] = {.uw = CAP_OPEN, .floor_uw = 40, .until_ns = 30, .held = true}}};
+    enum cap_source source;
+    uint64_t uw, next;
+
+    (void)state;
+    assert_true(in_force(&c, 10, &uw, &source, &next));
+    assert_int_equal(uw, 90);
+    c.of[CAP_PERSON].held = false;
+    assert_false(in_force(&c, 29, &uw, &source, &next));
+    assert_int_equal(next, 30);
+    assert_true(in_force(&c, 30, &uw, &source, &next));
+    assert_int_equal(uw, 40);
+    assert_int_equal(source, CAP_LEASE);
+}
+
 static void between_changes_that_it_names_nothing_changes(void **state)
 {
     (void)state;
@@ -111,6 +131,7 @@ int main(void)
         cmocka_unit_test(without_a_cap_nothing_is_in_force),
         cmocka_unit_test(the_smallest_cap_is_in_force),
         cmocka_unit_test(only_a_breaker_falls_to_its_floor),
+        cmocka_unit_test(an_open_cap_holds_nothing_but_its_end_does),
         cmocka_unit_test(between_changes_that_it_names_nothing_changes),
         cmocka_unit_test(sources_and_kinds_have_names),
     };

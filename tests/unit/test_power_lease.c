@@ -485,10 +485,7 @@ static struct lease_message next_message(uint64_t now, uint32_t wanted)
 
 static void no_more_messages(uint64_t now)
 {
-    struct lease_message m;
-    uint32_t i;
-
-    assert_false(lease_next(&book, now, &i, &m));
+    assert_false(lease_next(&book, now, &(uint32_t){0}, &(struct lease_message){0}));
 }
 
 static void acknowledge(uint64_t now, uint32_t i, const struct lease_message *m)
@@ -516,7 +513,6 @@ static void begin_book(uint32_t kind)
         m = next_message(SECOND, i);
         acknowledge(SECOND, i, &m);
     }
-    no_more_messages(20 * SECOND);
     assert_int_equal(lease_sum(&book, SECOND), 100);
 }
 
@@ -752,6 +748,30 @@ static void a_child_becomes_a_breakers_with_its_acknowledgement(void **arg)
     assert_int_equal(lease_counts(&book, 0, 40 * SECOND), 10);
 }
 
+/* Not the floor, for which a machine would stop its jobs. */
+static void the_first_lease_is_what_is_wanted(void **arg)
+{
+    memset(two, 0, sizeof(two));
+    two[0].floor_uw = two[1].floor_uw = 10;
+    book = (struct lease_book){.lease = two, .count = 2, .cap_uw = 100};
+    lease_ask(&book, 0, 7, 5000, SECOND);
+    lease_want(&book, (uint64_t[]){60, 40}, SECOND);
+    assert_int_equal(next_message(SECOND, 0).uw, 60);
+}
+
+/* Its own load lies above its lease, say, so that it never acknowledges. */
+static void a_child_that_does_not_acknowledge_grows_when_there_is_room(void **arg)
+{
+    begin_book(CAP_BREAKER);
+    lease_want(&book, (uint64_t[]){20, 40}, 2 * SECOND);
+    assert_int_equal(next_message(2 * SECOND, 0).uw, 20);
+    lease_want(&book, (uint64_t[]){60, 40}, 2999 * MS);
+    no_more_messages(2999 * MS);
+    lease_want(&book, (uint64_t[]){60, 80}, 3 * SECOND);
+    assert_int_equal(next_message(3 * SECOND, 0).uw, 60);
+    assert_int_equal(lease_counts(&book, 1, 3 * SECOND), 40); /* the other's did not move */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -761,6 +781,8 @@ int main(void)
         cmocka_unit_test(watts_move_after_the_acknowledgement_only),
         cmocka_unit_test(watts_move_when_the_old_lease_has_ended),
         cmocka_unit_test(an_ended_lease_begins_again_at_the_floor),
+        cmocka_unit_test(the_first_lease_is_what_is_wanted),
+        cmocka_unit_test(a_child_that_does_not_acknowledge_grows_when_there_is_room),
         cmocka_unit_test(an_old_ask_lengthens_nothing),
         cmocka_unit_test(what_a_free_child_draws_counts),
         cmocka_unit_test(a_defiant_child_counts_with_what_it_draws),

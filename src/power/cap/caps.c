@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "power/cap/caps.h"
 
+#include "power/measure/range.h"
+
 #include <assert.h>
 
 static const char *const source_names[] = {"configuration", "person", "lease"};
 static const char *const kind_names[] = {"breaker", "budget", "advice"};
 static_assert(sizeof(source_names) / sizeof(source_names[0]) == CAP_SOURCE_MAX, "a name each");
+static_assert(CAP_OPEN == POWER_UW_MAX, "the most that any interface takes");
 static_assert(sizeof(kind_names) / sizeof(kind_names[0]) == CAP_KIND_MAX, "a name each");
 
 const char *cap_source_name(enum cap_source source)
@@ -30,6 +33,8 @@ static uint64_t cap_now(const struct cap *cap, uint64_t now_ns)
             return 0;
         uw = cap->floor_uw < cap->uw ? cap->floor_uw : cap->uw;
     }
+    if (uw >= CAP_OPEN)
+        return 0;
     return uw ? uw : 1;
 }
 

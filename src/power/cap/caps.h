@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #define CAP_NO_END UINT64_MAX
+#define CAP_OPEN   (UINT64_C(1) << 40) /* uW: an area without a cap lends so much; caps nothing */
 
 /* Who set it; at most one cap each. */
 enum cap_source { CAP_CONFIG, CAP_PERSON, CAP_LEASE, CAP_SOURCE_MAX };
@@ -37,7 +38,8 @@ const char *cap_kind_name(enum cap_kind kind);
 /*
  * Finds the smallest cap at @now_ns; of equal ones the first source's. Returns false if nothing
  * caps the machine. *ret_next is when that may change by itself, or CAP_NO_END; it is set in any
- * case, the others only with a cap. A cap is never 0: a breaker without a floor ends at 1 uW.
+ * case, the others only with a cap. A cap is never 0: a breaker without a floor ends at 1 uW. One
+ * of CAP_OPEN caps nothing, but its end may.
  */
 bool caps_in_force(const struct caps *c, uint64_t now_ns, uint64_t *ret_uw,
                    enum cap_source *ret_source, uint64_t *ret_next);

@@ -180,6 +180,15 @@ static void take_room(struct lease_book *b, const struct lease *l, uint64_t uw, 
         b->group[g].sum_uw = uw_min(b->group[g].sum_uw + uw, DEMAND_MAX);
 }
 
+/*
+ * The child's answer may still come: no other offer until then. A machine whose own load lies above
+ * its lease never acknowledges it, and all the same gets more when there is room.
+ */
+static bool is_in_flight(const struct lease *l, uint64_t now_ns)
+{
+    return l->acked != l->number && l->sent_ns && now_ns - l->sent_ns < RESEND_NS;
+}
+
 void lease_want(struct lease_book *b, const uint64_t *want_uw, uint64_t now_ns)
 {
     uint64_t sum;
@@ -201,8 +210,7 @@ void lease_want(struct lease_book *b, const uint64_t *want_uw, uint64_t now_ns)
         uint64_t counts = lease_counts(b, i, now_ns);
         uint64_t uw = uw_min(want_uw[i], uw_min(counts + room_for(b, l, sum), DEMAND_MAX));
 
-        /* One growth at a time: the child has to keep up before it gets more. */
-        if (uw <= l->offer_uw || l->acked != l->number || !within_reach(b, l, now_ns))
+        if (uw <= l->offer_uw || is_in_flight(l, now_ns) || !within_reach(b, l, now_ns))
             continue;
         offer(b, l, uw, now_ns);
         take_room(b, l, lease_counts(b, i, now_ns) - counts, &sum);

@@ -88,6 +88,10 @@ static void tell_tided(struct machine *m)
         return;
     }
     rest.ttl_ms = left_ms - SHRINK_MS;
+    if (rest.uw > CAP_OPEN)
+        rest.uw = CAP_OPEN;
+    if (rest.floor_uw > rest.uw)
+        rest.floor_uw = rest.uw;
     m->asking = true;
     tided_ask(m->tided, TIDED_LEASE, payload_lease_text(&rest));
 }
