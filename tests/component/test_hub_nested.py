@@ -100,6 +100,26 @@ def test_floors_that_are_not_promised_above_are_said(hubs):
         units.end()
 
 
+def test_the_certificate_at_the_hub_above_is_renewed_before_it_ends(hubs):
+    above, below = hubs
+    below.kill()
+    cert = below.options[below.options.index("--parent-files") + 1] / "unit.crt"
+    subprocess.run(["openssl", "x509", "-req", "-in", above.folder / "faculty.csr", "-CA", above.state / "trust/ca.crt", "-CAkey",
+                    above.state / "trust/ca.key", "-days", "20", "-out", cert, "-extfile", "/dev/stdin"],
+                   input="extendedKeyUsage=clientAuth\nkeyUsage=digitalSignature\n", text=True, check=True, capture_output=True)
+
+    def lasts(days):
+        return subprocess.run(["openssl", "x509", "-checkend", str(days * 86400), "-in", cert], capture_output=True).returncode == 0
+
+    assert lasts(19) and not lasts(21)
+    before = below.said().count("above: uplink: connected")
+    below.serve()
+    eventually(lambda: "above: the certificate was renewed" in below.said())
+    assert lasts(80)
+    eventually(lambda: below.said().count("above: uplink: connected") == before + 2)
+    assert "faculty: has a new certificate" in above.said()
+
+
 def test_energy_of_all_areas_goes_up_once(hubs):
     above, below = hubs
     start = int(time.time() * 1000) - 600_000

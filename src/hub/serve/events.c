@@ -69,7 +69,7 @@ static void power_later(struct events *e)
 static void tell_power(struct events *e)
 {
     struct shown_areas now;
-    uint32_t left = EVENTS_POWERS;
+    uint32_t left = (uint32_t)(EVENTS_POWERS * UINT64_C(1) * POWER_US / 1000000);
 
     if (area_view_make(e->hub, &now) < 0)
         return;
@@ -263,7 +263,7 @@ int events_new(const struct web_options *hub, struct streams *streams, struct ev
     if (r >= 0)
         r = sd_event_source_set_enabled(e->timer, SD_EVENT_OFF);
     if (r >= 0)
-        r = sd_event_add_time_relative(hub->event, &e->states, CLOCK_MONOTONIC, STATE_US, 0,
+        r = sd_event_add_time_relative(hub->event, &e->states, CLOCK_MONOTONIC, STATE_US, 10000,
                                        on_states, e);
     if (r >= 0)
         r = sd_event_source_set_enabled(e->states, SD_EVENT_OFF);

@@ -12,6 +12,7 @@
 #include "base/wallclock.h"
 #include "base/wholefile.h"
 #include "edge/parent.h"
+#include "edge/renew.h"
 #include "edge/sealed.h"
 #include "edge/uplink.h"
 #include "power/cap/caps.h"
@@ -35,6 +36,7 @@ struct above {
     struct tree *tree;
     struct uplink *uplink;
     struct parent *parent;
+    struct renew *renew; /* its certificate there */
     struct outbox *outbox;
     struct bundle *policy; /* of the hub above; NULL: none */
     char *seal;            /* PEM */
@@ -275,6 +277,8 @@ static void on_got(void *arg, enum topic_leaf leaf, const struct mqtt_message *m
 
     if (leaf == TOPIC_LEASE)
         parent_got(a->parent, m);
+    else if (leaf == TOPIC_CERTIFICATE)
+        renew_got(a->renew, m);
     else if (leaf == TOPIC_POLICY && m->len)
         got_policy(a, m->bytes, m->len);
 }
@@ -292,9 +296,13 @@ void above_tick(struct tree *t)
 {
     struct above *a = t->above;
     struct payload_demand demand;
+    struct error err = {0};
 
     if (!a)
         return;
+    if (renew_tick(a->renew, uplink_connected(a->uplink), clock_now_ns()) &&
+        uplink_renew(a->uplink, &err) < 0)
+        tree_say(t, NULL, "above: %s; the present connection goes on", err.text);
     count_energy(a);
     bound(a);
     parent_tick(a->parent, lending_sum(t->lending));
@@ -379,6 +387,10 @@ int above_begin(struct tree *t, struct error *err)
         r = open_files(a, o, err);
     if (r < 0)
         return r;
+    r = renew_new(&(struct renew_place){a->name, a->ca, a->cert, a->key},
+                  &(struct renew_hooks){send_up, on_say, a}, &a->renew, err);
+    if (r < 0)
+        return r;
     load_total(a);
     load_policy(a);
     t->has_parent = true;
@@ -408,6 +420,7 @@ void above_end(struct tree *t)
         return;
     uplink_free(a->uplink);
     parent_free(a->parent);
+    renew_free(a->renew);
     outbox_close(a->outbox);
     bundle_free(a->policy);
     free(a->seal);

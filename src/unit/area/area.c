@@ -12,6 +12,7 @@
 #include "base/wallclock.h"
 #include "edge/parent.h"
 #include "edge/payload.h"
+#include "edge/renew.h"
 #include "edge/uplink.h"
 #include "power/cap/caps.h"
 #include "unit/area/children.h"
@@ -19,7 +20,6 @@
 #include "unit/area/metrics.h"
 #include "unit/area/points.h"
 #include "unit/area/policy.h"
-#include "unit/area/renew.h"
 #include "unit/area/site.h"
 #include "unit/log.h"
 #include "unit/machine/machine.h"
@@ -64,6 +64,11 @@ static void say(void *arg, const char *type, const char *text, const char *data)
     unit_log("%s", text);
     if (a->uplink)
         uplink_event(a->uplink, type, text, data);
+}
+
+static void say_certificate(void *arg, const char *text)
+{
+    say(arg, "certificate", text, NULL);
 }
 
 static void changed(void *arg)
@@ -432,7 +437,8 @@ static int open_uplink(struct area *a, sd_event *event, struct error *err)
     if (a->config->lease && a->children)
         r = parent_new(path, send_up, log_text, a, &a->parent, err);
     if (r == 0 && a->config->uplink.cert[0])
-        r = renew_new(a->config, &(struct renew_hooks){send_up, say, a}, &a->renew, err);
+        r = renew_new(&(struct renew_place){place.name, place.ca, place.cert, place.key},
+                      &(struct renew_hooks){send_up, say_certificate, a}, &a->renew, err);
     hooks.lease = a->machine || a->parent;
     hooks.readings = a->machine != NULL;
     hooks.sealed = !a->machine && a->config->seal[0];

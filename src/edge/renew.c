@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "unit/area/renew.h"
+#include "edge/renew.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -19,8 +19,7 @@
 #define DAY_S    86400
 
 struct renew {
-    const struct broker_config *broker; /* borrowed, like the name */
-    const char *name;
+    struct renew_place place;
     struct renew_hooks hooks;
     uint64_t begun_ns, looked_ns;
     bool asked, replaced;
@@ -39,7 +38,7 @@ static void complain(struct renew *r, const char *what, const char *why)
     char text[PAYLOAD_TEXT_MAX];
 
     snprintf(text, sizeof(text), "%s: %.180s", what, why);
-    r->hooks.say(r->hooks.arg, "certificate", text, NULL);
+    r->hooks.say(r->hooks.arg, text);
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
@@ -51,8 +50,8 @@ static void ask(struct renew *r)
     struct error err;
     char *request;
 
-    if (read_pem(r->broker->key, &key, &status, &err) < 0 ||
-        identity_request_again(key, r->name, &request, &err) < 0) {
+    if (read_pem(r->place.key, &key, &status, &err) < 0 ||
+        identity_request_again(key, r->place.name, &request, &err) < 0) {
         complain(r, "the certificate ends soon, and no other can be asked for", err.text);
         return;
     }
@@ -72,7 +71,7 @@ bool renew_tick(struct renew *r, bool connected, uint64_t now_ns)
         (r->looked_ns && now_ns - r->looked_ns < LOOK_NS))
         return replaced;
     r->looked_ns = now_ns;
-    if (read_pem(r->broker->cert, &cert, &status, &err) < 0) {
+    if (read_pem(r->place.cert, &cert, &status, &err) < 0) {
         complain(r, "when the certificate ends is not known", err.text);
         return replaced;
     }
@@ -89,18 +88,17 @@ static int take(struct renew *r, const char *cert, struct error *err)
 {
     _cleanup_free_ char *key = NULL, *ca = NULL, *before = NULL;
     struct stat status, other;
-    int e = read_pem(r->broker->key, &key, &other, err);
+    int e = read_pem(r->place.key, &key, &other, err);
 
-    e = e ? e : read_pem(r->broker->ca, &ca, &other, err);
-    e = e ? e : read_pem(r->broker->cert, &before, &status, err);
-    e = e ? e : identity_check(cert, key, ca, r->name, err);
+    e = e ? e : read_pem(r->place.ca, &ca, &other, err);
+    e = e ? e : read_pem(r->place.cert, &before, &status, err);
+    e = e ? e : identity_check(cert, key, ca, r->place.name, err);
     if (e < 0)
         return e;
     if (identity_expires_s(cert) <= identity_expires_s(before))
         return error_set(err, -ESTALE, "it does not last longer than the present one");
-    e = wholefile_replace(r->broker->cert, cert, strlen(cert), &status);
-    return e < 0 ? error_set(err, e, "%s cannot be replaced: %s", r->broker->cert, strerror(-e))
-                 : 0;
+    e = wholefile_replace(r->place.cert, cert, strlen(cert), &status);
+    return e < 0 ? error_set(err, e, "%s cannot be replaced: %s", r->place.cert, strerror(-e)) : 0;
 }
 
 void renew_got(struct renew *r, const struct mqtt_message *m)
@@ -116,20 +114,19 @@ void renew_got(struct renew *r, const struct mqtt_message *m)
         return;
     }
     r->replaced = true;
-    complain(r, "the certificate was renewed", r->broker->cert);
+    complain(r, "the certificate was renewed", r->place.cert);
 }
 
 /* ---- begin and end --------------------------------------------------------------------------- */
 
-int renew_new(const struct unit_config *config, const struct renew_hooks *hooks, struct renew **ret,
+int renew_new(const struct renew_place *place, const struct renew_hooks *hooks, struct renew **ret,
               struct error *err)
 {
     struct renew *r = calloc(1, sizeof(*r));
 
     if (!r)
         return error_set(err, -ENOMEM, "no memory for the certificate");
-    r->broker = &config->uplink;
-    r->name = config->name;
+    r->place = *place;
     r->hooks = *hooks;
     r->begun_ns = clock_now_ns();
     *ret = r;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The unit's certificate before it ends: asks the hub for another one for the same key, over the
+ * A child's certificate before it ends: asks the parent for another one for the same key, over the
  * connection that the present one opened, checks what comes and replaces the file. Certificates go
- * by the real time. The event loop's thread; area.c calls it.
+ * by the real time. The event loop's thread; used by tide-power and, for a hub that is an area of
+ * another, tide-hub.
  */
 #pragma once
 
@@ -11,7 +12,6 @@
 
 #include "edge/mqtt.h"
 #include "edge/topic.h"
-#include "unit/config.h"
 
 #define RENEW_DAYS 30 /* before its end */
 
@@ -19,11 +19,16 @@ struct renew;
 
 struct renew_hooks {
     int (*send)(void *arg, enum topic_leaf leaf, char *text);
-    void (*say)(void *arg, const char *type, const char *text, const char *data);
+    void (*say)(void *arg, const char *text); /* for people */
     void *arg;
 };
 
-int renew_new(const struct unit_config *config, const struct renew_hooks *hooks, struct renew **ret,
+/* Paths and the child's name; all borrowed. */
+struct renew_place {
+    const char *name, *ca, *cert, *key;
+};
+
+int renew_new(const struct renew_place *place, const struct renew_hooks *hooks, struct renew **ret,
               struct error *err);
 struct renew *renew_free(struct renew *r);
 
