@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kernel's own powercap class with the plant's module behind it, in the machine of `image.py --plant`."""
 import contextlib
+import errno
 import os
 import pathlib
 import stat
@@ -144,6 +145,70 @@ def test_tided_measures_through_the_kernels_class(plant, place, tmp_path):
     assert last["energy"]["uj"] - first["energy"]["uj"] == pytest.approx(after - before, rel=0.2)
     assert last["power"]["basis"] == "measured"
     assert sum(part["uj"] or 0 for part in last["parts"].values()) == last["energy"]["uj"]
+
+
+PARAMETERS = pathlib.Path("/sys/module/tide_plant/parameters")
+
+
+def board(what):
+    (PARAMETERS / "board_uw").write_text(str(what))
+
+
+def unknown(tided):
+    """Its watts are unknown, and at no moment until then 0. Returns what the source's problem is."""
+    seen = []
+    eventually(lambda: seen.append(power(tided)["power"]["uw"]) or seen[-1] is None, guard=60)
+    assert 0 not in seen
+    return tided.api("GET", "/v1/power/sources")[1][0]["problem"]
+
+
+def test_tided_reads_watts_of_a_chip_of_the_hwmon_class(place, tmp_path):
+    (tmp_path / "tide.conf").write_text("[daemon]\npower=hwmon:tide_board\n")
+    with loaded("board=tide_board"):
+        assert "tide_board\n" in {chip.read_text() for chip in pathlib.Path("/sys/class/hwmon").glob("*/name")}
+        tided = place.daemon("--engine", "none", "--config", tmp_path / "tide.conf").start()
+        tided.job()
+        eventually(lambda: power(tided)["power"]["uw"])
+        sources = tided.api("GET", "/v1/power/sources")[1]
+        assert [(s["name"], s["problem"]) for s in sources] == [("tide_board/power1", "")]
+        first, before = power(tided), value(TRUTH / "wall_uj")
+        eventually(lambda: value(TRUTH / "wall_uj") - before > PARAMS["idle_uw"] * 12)
+        last, after = power(tided), value(TRUTH / "wall_uj")
+        assert last["energy"]["uj"] - first["energy"]["uj"] == pytest.approx(after - before, rel=0.25)
+        assert last["power"]["basis"] == "measured"
+        board(61_000_000)
+        eventually(lambda: power(tided)["power"]["uw"] == 61_000_000)
+        board(0)  # a chip that has measured nothing yet
+        assert "0 W" in unknown(tided)
+        gap = power(tided)["energy"]["gap_ms"]
+        board(-61_000_000)  # current flows the other way, or a register's sign was mistaken
+        eventually(lambda: "no amount" in unknown(tided))
+        board(10**18)  # 1 TW: a lie
+        eventually(lambda: unknown(tided) == "")
+        eventually(lambda: power(tided)["energy"]["gap_ms"] > gap)
+        board(61_000_000)
+        eventually(lambda: power(tided)["power"]["uw"] == 61_000_000)
+        for error, words in ((errno.ENODATA, "0 W"), (errno.EIO, "error"), (errno.ETIMEDOUT, "timed out")):
+            (PARAMETERS / "board_error").write_text(str(error))  # the value of before is stale: not shown any more
+            assert words in unknown(tided)
+            (PARAMETERS / "board_error").write_text("0")
+            eventually(lambda: power(tided)["power"]["uw"] == 61_000_000)
+    assert "driver is gone" in unknown(tided) or "no such file" in unknown(tided)
+    with loaded("board=tide_board"):
+        eventually(lambda: power(tided)["power"]["uw"])
+
+
+def test_a_chip_that_nobody_named_is_not_the_machine(place, tmp_path):
+    (tmp_path / "tide.conf").write_text("[daemon]\npower=hwmon\n")
+    with loaded("board=tide_board"):
+        tided = place.daemon("--engine", "none", "--config", tmp_path / "tide.conf").start()
+        tided.job()
+        eventually(lambda: any(s["uw"] for s in tided.api("GET", "/v1/power/sources")[1]))
+        assert power(tided)["power"]["uw"] is None
+    with loaded("board=power_meter"):  # ACPI's chip at the power supply
+        tided = place.daemon("--engine", "none", "--config", tmp_path / "tide.conf").start()
+        tided.job()
+        eventually(lambda: power(tided)["power"]["uw"])
 
 
 def test_counters_begin_anew_after_their_largest_value():

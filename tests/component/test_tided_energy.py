@@ -216,6 +216,45 @@ def test_a_sensor_that_goes_and_comes_back(world):
     check_sum(p)
 
 
+def test_a_counter_that_stands_still_is_never_0_watts(world):
+    """As virtual machines have it that show a register nobody fills."""
+    tree, tided = world({"intel-rapl:1": 0})
+    tided.job()
+    seen = []
+    p = eventually(lambda: seen.append(power(tided)) or seen[-1]["energy"]["gap_ms"] > 8_000 and seen[-1], guard=60)
+    assert {p["power"]["uw"] for p in seen} == {None} and p["energy"]["uj"] is None
+    with tree.lock:
+        tree.watts["intel-rapl:1"] = 40
+    assert known(tided)["power"]["uw"] > 0
+    with tree.lock:
+        tree.watts["intel-rapl:1"] = 0
+    before = power(tided)["energy"]["gap_ms"]
+    seen = []
+    eventually(lambda: seen.append(power(tided)) or seen[-1]["energy"]["gap_ms"] > before, guard=60)
+    assert 0 not in {p["power"]["uw"] for p in seen}
+    check_sum(seen[-1])
+
+
+def test_a_coarse_counter_loses_nothing(world):
+    """It moves in steps of 100 J, one in two and a half seconds."""
+    tree, tided = world({"intel-rapl:1": 40})
+    write = tree.write
+
+    def coarse(zone):
+        fine, tree.uj[zone] = tree.uj[zone], tree.uj[zone] // 100e6 * 100e6
+        write(zone)
+        tree.uj[zone] = fine
+    tree.write = coarse
+    tided.job()
+    seen = []
+    eventually(lambda: seen.append(power(tided)) or (seen[-1]["energy"]["uj"] or 0) > 500e6, guard=60)
+    watts = {p["power"]["uw"] for p in seen} - {None}
+    assert 0 not in watts and max(watts) < 80e6
+    assert seen[-1]["energy"]["uj"] <= tree.used["intel-rapl:1"] + 100e6
+    assert len({p["energy"]["gap_ms"] for p in seen if p["energy"]["uj"]}) == 1
+    check_sum(seen[-1])
+
+
 def test_a_file_tells_watts(world, place):
     watts = place.base / "watts"
     watts.write_text("83.5 W\n")
@@ -226,6 +265,11 @@ def test_a_file_tells_watts(world, place):
     watts.write_text("nan\n")
     eventually(lambda: power(tided)["power"]["uw"] is None)
     assert "no amount" in tided.api("GET", "/v1/power/sources")[1][0]["problem"]
+    watts.write_text("83.5 W\n")
+    known(tided)
+    watts.write_text("0 W\n")
+    eventually(lambda: power(tided)["power"]["uw"] is None)
+    assert "0 W" in tided.api("GET", "/v1/power/sources")[1][0]["problem"]
 
 
 def test_the_account_outlives_the_daemon(world):

@@ -108,6 +108,8 @@ static const char *problem(const struct sensor_reading *r)
     case -EINVAL:
     case -ERANGE:
         return "its text is no amount of power or energy";
+    case -ENODATA:
+        return "it has no reading, or tells 0 W, which no machine that runs draws";
     default:
         return strerror(-r->error);
     }

@@ -26,7 +26,8 @@ static_assert(ATTRIBUTION_JOBS_MAX >= PROTO_JOBS_MAX, "all jobs fit");
 #define REST_MIN  (NS_PER_S)        /* shortest pause at rest, whatever a counter's wrap is */
 #define FAST_NS   (100 * NS_PER_MS) /* a source with this period is fast */
 #define RETRY_NS  (10 * NS_PER_S)
-#define OLD_TIMES 3 /* periods after which a source's watts are old */
+#define STILL_NS  (10 * NS_PER_S) /* a counter that stands still so long knows nothing */
+#define OLD_TIMES 3               /* periods after which a source's watts are old */
 #define WALL_TIMES                                                                                 \
     3 /* RAPL has shown 12 to 15 W of 34 W at the wall: an upper bound without a model */
 
@@ -192,6 +193,22 @@ static void take_handed(struct meter *m, struct handed_source *h, uint64_t now)
     m->now.slow = h->slow;
 }
 
+/*
+ * No machine that runs uses nothing: a coarse counter has not moved yet, or it is one of a virtual
+ * machine that never will. Nothing is divided until it moves, or for STILL_NS; then it is a gap.
+ */
+static bool stands_still(struct meter *m, struct energy_range *news, uint64_t now)
+{
+    if (news->basis == POWER_UNKNOWN || news->uj > 0)
+        return false;
+    *news = (struct energy_range){0};
+    m->split = true; /* what it jumps by is of all this time */
+    m->waiting = !m->by_handed && now - m->divided_ns < STILL_NS;
+    if (m->waiting)
+        m->now.sensed = false;
+    return m->waiting;
+}
+
 static void take_news(struct meter *m, uint64_t now)
 {
     struct energy_range news = read_sensors(m, now);
@@ -206,6 +223,8 @@ static void take_news(struct meter *m, uint64_t now)
         take_handed(m, h, now);
         return;
     }
+    if (stands_still(m, &news, now))
+        return;
     if (m->by_handed) /* it is away: what was used since its last reading is unknown */
         m->pending_gap_ns += sub_sat(m->now.time_ns, m->divided_ns);
     m->by_handed = m->waiting = m->now.slow = false;
