@@ -4,16 +4,27 @@
 
     energy.py division    a cap divided over 10,000 machines: runs bench/power_divide.c
     energy.py machine     tided that reads sensors once a second, against tided without, 50 jobs each
+    energy.py unit        tide-power with 50 devices, and a real hub above it
+    energy.py kills       1,000 kills and partitions of unit, broker and hub: whether a microjoule is lost
+    energy.py kills --piece K/N    the K-th of N pieces of them alone, joined with those that there are
 
 machine: both daemons run at the same time, each with jobs of its own that wake up fifty times a second, and are looked
 at in windows of a minute: every window gives one difference of CPU time (of all threads, /proc/PID/task/TID/schedstat)
 and one of memory (Pss). The one reads the powercap tree and the frequencies of a plant (tests/plant), whose own CPU
 time is not counted.
+
+unit: 50 plugs of three firmwares (tests/plant/plant_plug.py) on a real mosquitto, each a connection of its own; the unit
+tells each second what its area draws, and sends its records to a real tide-hub over TLS. Two such units run at the same time:
+plugs of one tell each 10 s, those of the other each second. CPU time and resident memory of tide-power alone.
+
+kills: tests/component/test_hub_kills.py. The meter's own count is the truth: what the hub has stored in the end is that,
+to the microjoule, what was acknowledged is there after each kill, and time that nobody measured is a gap.
 """
 
 import argparse
 import contextlib
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -23,6 +34,7 @@ import harness
 
 sys.path[:0] = [str(harness.ROOT / "tests/component"), str(harness.ROOT / "tests/plant")]
 import daemon  # noqa: E402
+import hub as hub_bed  # noqa: E402
 import rig  # noqa: E402
 
 DIVISION_GOAL_US = 10_000
@@ -30,6 +42,11 @@ CPU_GOAL = 0.3  # percent of a core
 PSS_GOAL_KIB = 2048
 JOBS = 50
 SETTLE_S = 15
+DEVICES = 50
+KINDS = {"tasmota": "", "shelly": "", "json": "energy-path = energy\npower-path = power\n"}
+DEVICE_PERIODS = (10, 1)  # s; Tasmota tells each 300 s if nobody sets it, and never more often than each 10 s
+UNIT_CPU_GOAL, UNIT_RSS_GOAL_KIB = 1.0, 16 * 1024
+KILLS = 1000
 
 
 def division():
@@ -60,22 +77,25 @@ class Side:
             stack.callback(job.kill)
             job.stdout.readline()
 
-    def cpu_ns(self):
-        tasks = pathlib.Path(f"/proc/{self.tided.process.pid}/task")
-        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir())
 
-    def pss_kib(self):
-        text = pathlib.Path(f"/proc/{self.tided.process.pid}/smaps_rollup").read_text()
-        return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:"))
+def cpu_ns(pid):
+    tasks = pathlib.Path(f"/proc/{pid}/task")
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir())
 
 
-def window(sides, seconds):
-    """Percent of a core that each used, and its memory at the end."""
-    begin, before = time.monotonic(), [side.cpu_ns() for side in sides]
+def kib(pid, what):
+    """"Pss" or "Rss"."""
+    text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith(f"{what}:"))
+
+
+def window(pids, seconds, memory):
+    """Percent of a core that each process used, and its memory at the end."""
+    begin, before = time.monotonic(), [cpu_ns(pid) for pid in pids]
     time.sleep(seconds)
-    used = [side.cpu_ns() - ns for side, ns in zip(sides, before)]
+    used = [cpu_ns(pid) - ns for pid, ns in zip(pids, before)]
     elapsed = time.monotonic() - begin
-    return [ns / elapsed / 1e7 for ns in used], [side.pss_kib() for side in sides]
+    return [ns / elapsed / 1e7 for ns in used], [kib(pid, memory) for pid in pids]
 
 
 def row(what, unit, goal, pairs):
@@ -98,7 +118,7 @@ def machine(windows, seconds):
         time.sleep(SETTLE_S)
         found = []
         for _ in range(windows):
-            found.append(window(sides, seconds))
+            found.append(window([side.tided.process.pid for side in sides], seconds, "Pss"))
             print(found[-1], flush=True)
         _, power = sides[1].tided.api("GET", "/v1/power")
         assert power["power"]["uw"], "tided has read no sensor"
@@ -111,16 +131,104 @@ def machine(windows, seconds):
                                           for cpu, pss in found])
 
 
+class Unit:
+    """A tide-power with its plugs, and the hub that takes its records; they end with @stack."""
+
+    def __init__(self, folder, stack, period):
+        folder.mkdir()
+        self.hub = hub_bed.Serving(harness.BUILD / "tide-hub", folder)
+        self.hub.options = ("--listen", "none")
+        stack.callback(self.hub.stop)
+        self.hub.start()
+        self.hub.serve()
+        self.hub.enrol("lab")
+        local = rig.Broker(folder)
+        stack.callback(local.end)
+        names = [(kind, f"plug{n}") for n, kind in zip(range(DEVICES), list(KINDS) * DEVICES)]
+        (folder / "tide-power.conf").write_text(
+            f"[unit]\nname = lab\nstate-dir = {folder}\n[local]\nbroker = 127.0.0.1:{local.port}\n"
+            f"[uplink]\nbroker = 127.0.0.1:{self.hub.port}\nca = {self.hub.state}/trust/ca.crt\n"
+            f"cert = {folder}/lab.crt\nkey = {folder}/lab.key\n" +
+            "".join(f"[meter {name}]\nkind = {kind}\ntopic = {name}\n{KINDS[kind]}" for kind, name in names))
+        with open(folder / "log", "wb") as log:
+            process = subprocess.Popen([harness.BUILD / "tide-power", "--config", folder / "tide-power.conf"], stderr=log)
+        stack.callback(rig.end, process)
+        self.pid = process.pid
+        plugs = rig.Plugs(local, *(f"{kind}:{name}=500W" for kind, name in names), period=period)
+        stack.callback(plugs.end)
+
+    def points(self):
+        """Plugs of which the hub has energy."""
+        return [point for _, point in self.hub.energy() if point.startswith("meter:")]
+
+
+def unit(windows, seconds):
+    with harness.Bench() as bench, contextlib.ExitStack() as stack:
+        units = [Unit(bench.folder / f"every-{period}-s", stack, period) for period in DEVICE_PERIODS]
+        time.sleep(SETTLE_S + 2 * max(DEVICE_PERIODS))
+        found = []
+        for _ in range(windows):
+            found.append(window([each.pid for each in units], seconds, "Rss"))
+            print(found[-1], flush=True)
+        heard = [len(each.points()) for each in units]
+    assert heard == [DEVICES] * len(units), f"the hub has energy of {heard} plugs"
+    rows = []
+    for i, period in enumerate(DEVICE_PERIODS):
+        what = f"tide-power, {DEVICES} plugs that tell each {period} s: "
+        rows += [level(what + "CPU time", "% of a core", UNIT_CPU_GOAL, [cpu[i] for cpu, _ in found]),
+                 level(what + "memory (Rss)", "KiB", UNIT_RSS_GOAL_KIB, [rss[i] for _, rss in found])]
+    for each in rows:
+        print(*each.values())
+    harness.save("energy-unit", rows, [{"cpu_percent": [round(c, 4) for c in cpu], "rss_kib": rss}
+                                       for cpu, rss in found])
+
+
+def level(what, unit_, goal, values):
+    """A row of a figure that has to stay below its goal."""
+    stats = harness.ratio_stats(values)
+    verdict = "met" if stats["high"] <= goal else "not shown" if stats["low"] <= goal else "missed"
+    return {"what": what, "unit": unit_, "median": round(stats["ratio"], 3), "95 % low": round(stats["low"], 3),
+            "95 % high": round(stats["high"], 3), "most": round(stats["max"], 3), "repeats": stats["repeats"],
+            "goal": f"≤ {goal:g}", "verdict": verdict}
+
+
+def kills(piece):
+    """A test that fails has lost or doubled something, or a program did not come back: its output tells."""
+    number, pieces = (int(n) for n in piece.split("/"))
+    begin = time.monotonic()
+    done = subprocess.run(
+        [harness.PYTHON, "-m", "pytest", harness.ROOT / "tests/component/test_hub_kills.py", "-q", "-x", "-p",
+         "no:cacheprovider", "-k", "no_microjoule and not postgres"],
+        env={**os.environ, "TIDE_SOAK": piece if pieces > 1 else "1", "TIDE_BUILD_DIR": str(harness.BUILD)},
+        capture_output=True, text=True, check=False)
+    if (" passed" if done.returncode == 0 else " failed") not in done.stdout or "skipped" in done.stdout:
+        sys.exit(f"energy: the test did not run:\n{done.stdout}{done.stderr}")
+    print(done.stdout[-3000:] if done.returncode else done.stdout, flush=True)
+    runs = [run for run in harness.saved_runs("energy-kills") if run["piece"] != piece]
+    runs.append({"piece": piece, "kills": KILLS // pieces, "passed": done.returncode == 0,
+                 "seconds": round(time.monotonic() - begin)})
+    total, good = sum(r["kills"] for r in runs), all(r["passed"] for r in runs)
+    verdict = "missed" if not good else "met" if total >= KILLS else "not shown"
+    harness.save("energy-kills", [
+        {"what": "kills and partitions of unit, broker and hub: acknowledged or counted µJ that are lost or counted twice",
+         "lost": "none" if good else "a test failed", "kills": total, "pieces": len(runs), "goal": f"none in {KILLS:,}",
+         "verdict": verdict}], runs)
+    sys.exit(done.returncode)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("case", choices=("division", "machine"))
+    parser.add_argument("case", choices=("division", "machine", "unit", "kills"))
     parser.add_argument("--windows", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--piece", default="1/1", metavar="K/N")
     options = parser.parse_args()
     if options.case == "division":
         division()
+    elif options.case == "kills":
+        kills(options.piece)
     else:
-        machine(options.windows, options.seconds)
+        {"machine": machine, "unit": unit}[options.case](options.windows, options.seconds)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@
 Formulas stand in the document. Whatever was not measured is left out, and said so.
 """
 
-import json
 import math
 
 import energy_load
@@ -112,14 +111,42 @@ def tree_part(m):
 def hub_part(runs):
     if not runs:
         return ["No run with a real hub is in `bench/results`: neither drain nor growth has figures yet.", ""]
-    lines = table(["units", "what", "store", "hub, % of a core", "PostgreSQL, %", "p99 ms until the receipt",
-                   "records stored", "in s", "records a second", "bytes a record"],
-                  [[f"{r['units']:,}", "a message each per 10 s" if r["mode"] == "hub" else "a day's outage", r["store"],
-                    r["hub_percent"], r["store_percent"] or "", r["p99_ms"] if r["mode"] == "hub" else "",
+    lines = table(["units", "what", "hub, % of a core", "p99 ms until the receipt", "records stored", "in s",
+                   "records a second", "bytes a record"],
+                  [[f"{r['units']:,}", "a message each per 10 s" if r["mode"] == "hub" else "a day's outage",
+                    r["hub_percent"], r["p99_ms"] if r["mode"] == "hub" else "",
                     f"{r['acknowledged']:,}", r["acknowledged_s"],
                     f"{r['acknowledged'] / max(r['acknowledged_s'], 0.1):,.0f}",
                     f"{r['store_bytes'] / max(r['acknowledged'], 1):.0f}" if r["acknowledged"] > 50_000 else ""]
-                   for r in sorted(runs, key=lambda r: (r["mode"], r["store"], r["units"]))])
+                   for r in sorted(runs, key=lambda r: (r["mode"], r["units"]))])
+    return lines
+
+
+def page_part(runs):
+    """Until the page has a message, with all units at work."""
+    if not runs:
+        return []
+    rows = [[f"{r['units']:,}", r["others"], r["what"].split(":")[0], r["messages"], r["median s"], r["p99 s"],
+             f"{r['95 % low']} … {r['95 % high']}", r["hub, %"], r["told to the page a second"]]
+            for r in energy_load.page_rows(runs)]
+    return ["### Until the page has it", "",
+            *table(["units", "which tell their", "message", "messages", "median s", "p99 s", "95 %", "hub, % of a core",
+                    "events a second to the page"], rows)]
+
+
+def said_part(predictions):
+    lines = []
+    for row in energy_load.predicted_rows(predictions):
+        said = f"{row['units']:,} units, {row['what']}: predicted {row['predicted']}"
+        if "over predicted" in row:
+            said += (f", measured {row['measured in median']}: ×{row['over predicted']} ({row['95 % low']} … "
+                     f"{row['95 % high']}, n = {row['repeats']}), goal {row['goal']}: **{row['verdict']}**")
+        lines.append(f"* {said}.")
+    if lines:
+        fitted = predictions[0]["fitted"]["units"]
+        lines = ["### What was written down before", "",
+                 f"Fitted on runs of {', '.join(f'{n:,}' for n in fitted)} units, before so many were measured:", "",
+                 *lines, ""]
     return lines
 
 
@@ -170,10 +197,8 @@ def main():
         lines += ["![CPU of one broker over the number of units](img/energy-scalability.svg)", ""]
     lines += storm_part(runs)
     lines += ["### The hub and its store", "", *hub_part(hub_runs)]
-    if energy_load.PREDICTED.exists():
-        said = json.loads(energy_load.PREDICTED.read_text())
-        lines += [f"Written down before it was measured: {said['units']:,} units take {said['broker_percent']} % of a core, "
-                  f"p99 {said['p99_ms']} ms (fitted on runs of {', '.join(map(str, said['fitted']['units']))} units).", ""]
+    lines += page_part(harness.saved_runs(energy_load.PAGE_NAME))
+    lines += said_part(harness.saved_runs(energy_load.PREDICTED_NAME))
     text = DOCUMENT.read_text()
     DOCUMENT.write_text(text.split(MARK)[0] + "\n".join(lines))
     print(f"written to {DOCUMENT}")

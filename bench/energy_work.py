@@ -26,13 +26,13 @@ import argparse
 import contextlib
 import itertools
 import os
+import pathlib
 import signal
 import statistics
 import subprocess
 import sys
 import time
 
-import cluster
 import energy_attribution
 import harness
 
@@ -41,6 +41,7 @@ import daemon  # noqa: E402
 import plant_draw  # noqa: E402
 import rig  # noqa: E402
 
+CPU_GROUPS, PERIOD_US = pathlib.Path("/sys/fs/cgroup/cpu"), 20_000
 JOBS = ("cnn", "lstm", "attention")
 CAP_SHARE = 0.6
 PARTS = 6
@@ -74,7 +75,7 @@ class Groups:
     """Of the cpu controller (cgroup v1), below one folder of our own."""
 
     def __init__(self):
-        self.root = cluster.CPU / f"tide-bench-{os.getpid()}"
+        self.root = CPU_GROUPS / f"tide-bench-{os.getpid()}"
         self.made = [self.root]
         self.root.mkdir()
 
@@ -86,9 +87,9 @@ class Groups:
 
     @staticmethod
     def quota(group, cores):
-        (group / "cpu.cfs_period_us").write_text(str(cluster.PERIOD_US))
+        (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
         (group / "cpu.cfs_quota_us").write_text("-1" if cores is None else
-                                                str(max(1000, int(cores * cluster.PERIOD_US))))
+                                                str(max(1000, int(cores * PERIOD_US))))
 
     @staticmethod
     def enter(group):

@@ -27,7 +27,7 @@ import stamp
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("TIDE_BUILD_DIR", ROOT / "build")).resolve()
-RESULTS = ROOT / "bench" / "results"
+RESULTS = pathlib.Path(os.environ.get("TIDE_BENCH_RESULTS", ROOT / "bench" / "results"))  # another folder: a trial
 PYTHON = os.environ.get("TIDE_BENCH_PYTHON", str(ROOT / ".venv" / "bin" / "python"))
 TIDE = str(BUILD / "tide")
 MODELS = str(ROOT / "bench" / "models.py")

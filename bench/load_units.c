@@ -4,12 +4,13 @@
  * message of cumulative records every PERIOD seconds, at a phase of its own. One more connection
  * takes all messages, as a hub does, and tells how long each was on its way. One thread.
  *
- *   load_units PORT FOLDER UNITS PERIOD SECONDS [CONNECTS_PER_S [hub|drain]]
+ *   load_units PORT FOLDER UNITS PERIOD SECONDS [CONNECTS_PER_S [hub|draws|drain]]
  *
  * hub: a real tide-hub takes the messages; a message has arrived when its receipt has come, which
- * is sent when it is stored. drain: at first each unit has a day of records of 15 minutes, which go
- * out like a real unit's, again after 30 s without a receipt; ends when all have theirs, or after
- * SECONDS.
+ * is sent when it is stored. draws: the same, and each tells another draw with each message; before
+ * its first it tells that it is there, one PERIOD earlier. drain: at first each unit has a day of
+ * records of 15 minutes, which go out like a real unit's, again after 30 s without a receipt; ends
+ * when all have theirs, or after SECONDS.
  *
  * FOLDER holds ca.crt, unit.crt and unit.key. Prints "connected" with the seconds that it took when
  * all units are, goes on for SECONDS, waits for what is under way, and prints a line of JSON. Exit
@@ -28,7 +29,8 @@
 #define UNITS_MAX   20000
 #define RECORDS     10
 #define CONNECT_MAX (600 * NS_PER_S)
-#define TICK_NS     (5 * NS_PER_MS)
+#define TICK_NS     (5 * NS_PER_MS) /* at most between two looks at what is due */
+#define ACCURACY_US 50
 #define DRAIN_NS    (5 * NS_PER_S)
 #define LATENCIES   4000000
 #define PER_S       200 /* connections begun a second */
@@ -39,6 +41,7 @@ struct unit {
     struct mqtt *mqtt;
     char topic[TOPIC_MAX];
     uint64_t due_ns, sent;
+    bool there;              /* it has told that it is */
     uint64_t sent_ns, acked; /* the newest message; the newest receipt's seq */
 };
 
@@ -47,9 +50,11 @@ static struct {
     struct mqtt_options options;
     char ca[4096], cert[4096], key[4096];
     struct unit *unit;
+    struct unit **order; /* by due_ns, round and round: all have the same period */
+    uint32_t at;         /* in order: the next to send */
     uint32_t units, begun, up, per_s;
     uint64_t period_ns, start_ns, go_ns, end_ns, last_ns, connected_ns;
-    bool receipts, drain;
+    bool receipts, draws, drain;
     uint64_t bytes;               /* of all messages */
     uint64_t drained, drained_ns; /* records; since the begin */
     uint64_t sent, refused, received, losses, *latency_ns, latencies;
@@ -169,6 +174,47 @@ static char *message(const struct unit *u, uint64_t now_ns)
     return payload_energy_text(&e);
 }
 
+/* Sends a text that is freed here; a message that the hub gives no receipt for. */
+static void send_aside(struct unit *u, enum topic_leaf leaf, char *text)
+{
+    char name[EDGE_NAME_MAX], topic[TOPIC_MAX];
+    int id;
+
+    if (!text)
+        exit(1);
+    snprintf(name, sizeof(name), "unit-%td", u - load.unit);
+    topic_make(name, leaf, topic);
+    if (mqtt_publish(u->mqtt, topic, text, strlen(text), 1, false, 0, &id) < 0)
+        load.refused++;
+    free(text);
+}
+
+static void send_state(struct unit *u)
+{
+    struct payload_state s = {.online = true,
+                              .synced = true,
+                              .role = "unit",
+                              .version = "0",
+                              .boot = 1,
+                              .absent_s = PAYLOAD_UNTOLD,
+                              .cap_uw = PAYLOAD_UNTOLD,
+                              .budget_uj = PAYLOAD_UNTOLD,
+                              .budget_used_uj = PAYLOAD_UNTOLD};
+
+    u->there = true;
+    send_aside(u, TOPIC_STATE, payload_state_text(&s));
+}
+
+static void send_draw(struct unit *u)
+{
+    uint64_t uw = 100000000 + u->sent * 1000000;
+    struct payload_demand d = {
+        .draw = {
+            .low_uw = uw - 1000000, .uw = uw, .high_uw = uw + 1000000, .basis = POWER_MEASURED}};
+
+    send_aside(u, TOPIC_DEMAND, payload_demand_text(&d));
+}
+
 static void send_one(struct unit *u, uint64_t now_ns)
 {
     char *text = message(u, now_ns);
@@ -204,18 +250,37 @@ static void send_backlog(struct unit *u)
     }
 }
 
-/* The next of a unit's messages that are due. */
-static void send_due(struct unit *u, uint64_t now_ns)
+static void send_next(struct unit *u)
 {
-    if (now_ns < u->due_ns)
+    u->due_ns += load.period_ns;
+    if (load.draws && !u->there) {
+        send_state(u);
         return;
-    if (!load.drain) {
-        u->due_ns += load.period_ns;
-        send_one(u, now_ns);
-    } else if (u->acked < DAY_RECORDS) {
-        u->due_ns = now_ns + AGAIN_NS;
-        send_backlog(u);
     }
+    send_one(u, clock_now_ns());
+    if (load.draws)
+        send_draw(u);
+}
+
+/* All that is due; returns when the next is. */
+static uint64_t send_due(uint64_t now_ns)
+{
+    if (load.drain) {
+        for (uint32_t i = 0; i < load.units; i++) {
+            struct unit *u = &load.unit[i];
+
+            if (now_ns < u->due_ns || u->acked >= DAY_RECORDS)
+                continue;
+            u->due_ns = now_ns + AGAIN_NS;
+            send_backlog(u);
+        }
+        return UINT64_MAX;
+    }
+    while (load.order[load.at]->due_ns <= now_ns) {
+        send_next(load.order[load.at]);
+        load.at = (load.at + 1) % load.units;
+    }
+    return load.order[load.at]->due_ns;
 }
 
 static bool finished(uint64_t now_ns)
@@ -246,6 +311,13 @@ static void begin_one(void)
     load.begun++;
 }
 
+static int by_due(const void *a, const void *b)
+{
+    const struct unit *x = *(struct unit *const *)a, *y = *(struct unit *const *)b;
+
+    return (x->due_ns > y->due_ns) - (x->due_ns < y->due_ns);
+}
+
 static void connecting(uint64_t now_ns)
 {
     uint64_t begun = (now_ns - load.start_ns) * load.per_s / NS_PER_S;
@@ -261,24 +333,28 @@ static void connecting(uint64_t now_ns)
         return;
     load.connected_ns = now_ns - load.start_ns;
     load.go_ns = now_ns;
-    for (uint32_t i = 0; i < load.units; i++)
+    for (uint32_t i = 0; i < load.units; i++) {
         load.unit[i].due_ns = now_ns + (next() << 24 ^ next()) % load.period_ns;
+        load.order[i] = &load.unit[i];
+    }
+    qsort(load.order, load.units, sizeof(struct unit *), by_due);
     printf("connected %.1f\n", (double)load.connected_ns / NS_PER_S);
     fflush(stdout);
 }
 
 static int on_tick(sd_event_source *source, uint64_t usec, void *arg)
 {
-    uint64_t now = clock_now_ns();
+    uint64_t now = clock_now_ns(), due = UINT64_MAX;
 
     if (load.go_ns == 0)
         connecting(now);
     else if (finished(now))
         return sd_event_exit(load.event, 0);
     else if (load.drain || now < load.go_ns + load.end_ns)
-        for (uint32_t i = 0; i < load.units; i++)
-            send_due(&load.unit[i], now);
-    sd_event_source_set_time(source, usec + TICK_NS / 1000);
+        due = send_due(now);
+    if (due > now + TICK_NS)
+        due = now + TICK_NS;
+    sd_event_source_set_time(source, due / 1000 + 1);
     return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
 
@@ -312,7 +388,7 @@ static void parse(int argc, char **argv)
 {
     if (argc < 6) {
         fprintf(stderr, "usage: load_units PORT FOLDER UNITS PERIOD SECONDS [CONNECTS_PER_S"
-                        " [hub|drain]]\n");
+                        " [hub|draws|drain]]\n");
         exit(2);
     }
     snprintf(load.ca, sizeof(load.ca), "%s/ca.crt", argv[2]);
@@ -323,7 +399,8 @@ static void parse(int argc, char **argv)
     load.end_ns = strtoull(argv[5], NULL, 10) * NS_PER_S;
     load.per_s = argc > 6 ? (uint32_t)strtoul(argv[6], NULL, 10) : PER_S;
     load.drain = argc > 7 && strcmp(argv[7], "drain") == 0;
-    load.receipts = load.drain || (argc > 7 && strcmp(argv[7], "hub") == 0);
+    load.draws = argc > 7 && strcmp(argv[7], "draws") == 0;
+    load.receipts = load.drain || load.draws || (argc > 7 && strcmp(argv[7], "hub") == 0);
     load.options = (struct mqtt_options){.host = "localhost",
                                          .port = (uint16_t)strtoul(argv[1], NULL, 10),
                                          .ca = load.ca,
@@ -349,8 +426,9 @@ int main(int argc, char **argv)
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
     load.unit = calloc(load.units, sizeof(*load.unit));
+    load.order = calloc(load.units, sizeof(struct unit *));
     load.latency_ns = calloc(LATENCIES, sizeof(*load.latency_ns));
-    if (!load.unit || !load.latency_ns || sd_event_default(&load.event) < 0)
+    if (!load.unit || !load.order || !load.latency_ns || sd_event_default(&load.event) < 0)
         return 1;
     hub = load.options;
     hub.name = "hub";
@@ -363,8 +441,8 @@ int main(int argc, char **argv)
         return 1;
     }
     load.start_ns = clock_now_ns();
-    if (sd_event_add_time_relative(load.event, NULL, CLOCK_MONOTONIC, TICK_NS / 1000, 0, on_tick,
-                                   NULL) < 0 ||
+    if (sd_event_add_time_relative(load.event, NULL, CLOCK_MONOTONIC, TICK_NS / 1000, ACCURACY_US,
+                                   on_tick, NULL) < 0 ||
         sd_event_loop(load.event) < 0)
         return 1;
     report();

@@ -32,6 +32,8 @@ MEASURED = {
     "energy-attribution": NODE, "energy-division": ("bench/power_divide",), "energy-machine": ("tided",),
     "energy-cap-power-limit": ("tided",), "energy-cap-no-power-limit": ("tided",),
     "energy-cap-kernels-powercap": ("tided",),
+    "energy-unit": ("tide-power",), "energy-kills": ("tide-power", "tide-hub"),
+    "energy-load-predicted": ("bench/load_units",), "energy-load-page": ("bench/load_units", "tide-hub"),
     "energy-area": ("tided", "tide-power", "tide-hub"), "energy-work": NODE,
     "energy-load": ("bench/load_units",), "energy-load-hub": ("bench/load_units", "tide-hub"),
     "energy-model": ("bench/energy_model",),
@@ -75,7 +77,7 @@ def stamped(items, stamp):
 def of_runs(row, runs):
     """The stamp of a row that was made of several runs: the oldest's; of different programs, no hash."""
     own = [run["measured"] for run in runs
-           if all(row[key] == run[key] for key in ("side", "change", "seed") if key in row and key in run)]
+           if all(row[key] == run[key] for key in ("side", "change", "seed", "units") if key in row and key in run)]
     own = own or [run["measured"] for run in runs]
     oldest = min(own, key=lambda stamp: stamp["date"])
     same = len({stamp["hash"] for stamp in own}) == 1

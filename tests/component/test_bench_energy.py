@@ -61,6 +61,32 @@ def test_the_wait_is_that_of_a_simulated_queue(load):
     assert energy_load.wait_ms(rate, service * 100) == pytest.approx(simulated, rel=0.1)
 
 
+def test_the_interval_of_a_quantile_holds_it_as_often_as_it_says():
+    draw, held, ends = random.Random(2), 0, 0
+    for _ in range(1000):
+        _, low, high = energy_load.quantile_interval([draw.random() for _ in range(500)], 0.99)
+        held += low <= 0.99 <= high
+        ends += high < 1
+    assert 940 <= held <= 1000 and ends == 1000
+    assert energy_load.quantile_interval([1.0] * 20, 0.99)[2] == float("inf")  # too few to tell
+
+
+def test_a_prediction_is_judged_by_all_runs_of_its_size(monkeypatch):
+    said = [{"units": 10_000, "broker_percent": 20.0, "p99_ms": 10.0, "measured": "then"}]
+    runs = [{"units": 10_000, "broker_percent": 20 * x, "p99_ms": 20.0} for x in (0.9, 0.95, 1, 1, 1.05, 1.1)]
+    monkeypatch.setattr(energy_load.harness, "saved_runs", lambda name: [{"units": 100}, *runs])
+    broker, p99 = energy_load.predicted_rows(said)
+    assert (broker["verdict"], broker["repeats"], p99["verdict"]) == ("met", 6, "missed")
+    monkeypatch.setattr(energy_load.harness, "saved_runs", lambda name: [{"units": 100}])
+    assert "verdict" not in energy_load.predicted_rows(said)[0]
+
+
+def test_a_page_that_misses_one_message_in_fifty_is_too_late():
+    run = {"units": 10, "draws": False, "event_s": [0.1] * 490 + [None] * 10, "demand_s": [0.1] * 500,
+           "broker_percent": 1, "hub_percent": 1, "told_per_s": 1, "measured": {"date": "", "hash": ""}}
+    assert [row["verdict"] for row in energy_load.page_rows([run])] == ["missed", "met"]
+
+
 def test_a_machine_is_never_forecast_by_machines_of_its_own_processor():
     results = [("x", (2017, 2, [1])), ("x", (2017, 2, [2])), ("y", (2017, 2, [3])), ("z", (2019, 2, [4]))]
     others = [found for _, found in energy_model.without(results, lambda r: r[0])]

@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POWER_US 1000000 /* between two tellings of the power of an area */
-#define STATE_US 200000  /* between two tellings of the state of a unit */
+#define POWER_US    500000 /* between two tellings of the power of an area */
+#define STATE_US    200000 /* between two tellings of the state of a unit */
+#define ACCURACY_US 10000
 
 struct told {
     char path[AREA_PATH_MAX];
@@ -258,13 +259,13 @@ int events_new(const struct web_options *hub, struct streams *streams, struct ev
         return -ENOMEM;
     e->hub = hub;
     e->streams = streams;
-    r = sd_event_add_time_relative(hub->event, &e->timer, CLOCK_MONOTONIC, POWER_US, 0, on_timer,
-                                   e);
+    r = sd_event_add_time_relative(hub->event, &e->timer, CLOCK_MONOTONIC, POWER_US, ACCURACY_US,
+                                   on_timer, e);
     if (r >= 0)
         r = sd_event_source_set_enabled(e->timer, SD_EVENT_OFF);
     if (r >= 0)
-        r = sd_event_add_time_relative(hub->event, &e->states, CLOCK_MONOTONIC, STATE_US, 10000,
-                                       on_states, e);
+        r = sd_event_add_time_relative(hub->event, &e->states, CLOCK_MONOTONIC, STATE_US,
+                                       ACCURACY_US, on_states, e);
     if (r >= 0)
         r = sd_event_source_set_enabled(e->states, SD_EVENT_OFF);
     if (r < 0) {
