@@ -9,7 +9,7 @@
 #include "input.h"
 
 #define KIND(number, kind, type, done)                                                             \
-    if (data[0] % 10 == (number)) {                                                                \
+    if (data[0] % 11 == (number)) {                                                                \
         static type value, again;                                                                  \
         char *text, *twice;                                                                        \
                                                                                                    \
@@ -39,5 +39,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     KIND(7, receipt, struct payload_receipt, )
     KIND(8, cmd, struct payload_cmd, )
     KIND(9, reading, struct payload_reading, )
+    KIND(10, shrunk, struct payload_shrunk, )
     return 0;
 }

@@ -261,6 +261,77 @@ int payload_demand_read(const void *bytes, size_t len, struct payload_demand *re
     return reader_close(&r);
 }
 
+/* ---- who was shrunk -------------------------------------------------------------------------- */
+
+char *payload_shrunk_text(const struct payload_shrunk *s)
+{
+    json_t *nodes = json_array(), *jobs = json_array();
+
+    for (uint32_t i = 0; i < s->nodes; i++)
+        json_array_append_new(nodes, json_pack("{s:s, s:I, s:I}", "node", s->node[i].name, "jobs",
+                                               (json_int_t)s->node[i].jobs, "cores",
+                                               (json_int_t)s->node[i].cores));
+    for (uint32_t i = 0; i < s->jobs; i++)
+        json_array_append_new(jobs, json_pack("{s:s, s:s, s:s, s:I}", "node", s->job[i].node, "job",
+                                              s->job[i].name, "user", s->job[i].user, "cores",
+                                              (json_int_t)s->job[i].cores));
+    return message_text(
+        json_pack("{s:i, s:o, s:o}", "v", MESSAGE_VERSION, "nodes", nodes, "jobs", jobs));
+}
+
+/* The list of that name; NULL: there is none, or it is refused. */
+static json_t *read_list(struct reader *r, const char *name, size_t most)
+{
+    json_t *list = reader_member(r, r->message, name, true);
+
+    if (list && !json_is_array(list))
+        reader_complain(r, "no list is", name);
+    if (json_array_size(list) > most)
+        reader_complain(r, "too long is", name);
+    return r->code < 0 ? NULL : list;
+}
+
+static void read_node_name(struct reader *r, const json_t *in, char ret[EDGE_NAME_MAX])
+{
+    reader_text_of(r, in, "node", ret, EDGE_NAME_MAX);
+    if (r->code == 0 && !edge_name_valid(ret))
+        reader_complain(r, "no name of a unit is", "node");
+}
+
+int payload_shrunk_read(const void *bytes, size_t len, struct payload_shrunk *ret,
+                        struct error *err)
+{
+    struct payload_shrunk *s = calloc(1, sizeof(*s));
+    json_t *list, *j;
+    struct reader r;
+    size_t i;
+
+    if (!s)
+        return error_set(err, -ENOMEM, "no memory for a message");
+    reader_open(&r, "shrunk", bytes, len, PAYLOAD_BYTES_MAX, err);
+    list = read_list(&r, "nodes", PAYLOAD_NODES_MAX);
+    json_array_foreach (list, i, j) {
+        struct payload_shrunk_node *n = &s->node[s->nodes++];
+
+        read_node_name(&r, j, n->name);
+        n->jobs = (uint32_t)reader_number_of(&r, j, "jobs", INT32_MAX);
+        n->cores = (uint32_t)reader_number_of(&r, j, "cores", INT32_MAX);
+    }
+    list = read_list(&r, "jobs", PAYLOAD_SHRUNK_JOBS);
+    json_array_foreach (list, i, j) {
+        struct payload_shrunk_job *one = &s->job[s->jobs++];
+
+        read_node_name(&r, j, one->node);
+        reader_text_of(&r, j, "job", one->name, sizeof(one->name));
+        reader_text_of(&r, j, "user", one->user, sizeof(one->user));
+        one->cores = (uint32_t)reader_number_of(&r, j, "cores", INT32_MAX);
+    }
+    if (r.code == 0)
+        *ret = *s;
+    free(s);
+    return reader_close(&r);
+}
+
 /* ---- leases ---------------------------------------------------------------------------------- */
 
 char *payload_ask_text(const struct payload_ask *a)

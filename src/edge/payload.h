@@ -26,6 +26,8 @@
 #define PAYLOAD_TEXT_MAX    256
 #define PAYLOAD_WORD_MAX    64
 #define PAYLOAD_SWITCHES    32
+#define PAYLOAD_NODES_MAX   256
+#define PAYLOAD_SHRUNK_JOBS 64         /* of all nodes together */
 #define PAYLOAD_UNTOLD      UINT64_MAX /* of a number that may be left out: it was */
 
 /* A relay, as the unit knows it. */
@@ -70,6 +72,29 @@ struct payload_demand {
 };
 char *payload_demand_text(const struct payload_demand *d);
 int payload_demand_read(const void *bytes, size_t len, struct payload_demand *ret,
+                        struct error *err);
+
+/*
+ * up/shrunk: whose jobs have fewer cores because of a cap; told again while any has. Jobs with
+ * their users are personal data: only of machines that tell their users' energy, too.
+ */
+struct payload_shrunk_node {
+    char name[EDGE_NAME_MAX];
+    uint32_t jobs, cores; /* cores: fewer, of all these jobs */
+};
+struct payload_shrunk_job {
+    char node[EDGE_NAME_MAX], name[PAYLOAD_WORD_MAX], user[PAYLOAD_WORD_MAX];
+    uint32_t cores;
+};
+struct payload_shrunk {
+    uint32_t nodes, jobs;
+    struct payload_shrunk_node node[PAYLOAD_NODES_MAX];
+    struct payload_shrunk_job job[PAYLOAD_SHRUNK_JOBS];
+};
+#define PAYLOAD_SHRUNK_AGAIN_S 30  /* so often it is told */
+#define PAYLOAD_SHRUNK_OLD_S   100 /* nobody believes an older one */
+char *payload_shrunk_text(const struct payload_shrunk *s);
+int payload_shrunk_read(const void *bytes, size_t len, struct payload_shrunk *ret,
                         struct error *err);
 
 /* up/ask: the child lives and wants its lease renewed. */

@@ -17,7 +17,7 @@ static const char *const leaves[] = {
     [TOPIC_LEASE] = "down/lease",     [TOPIC_POLICY] = "down/policy",
     [TOPIC_CMD] = "down/cmd",         [TOPIC_RECEIPT] = "down/receipt",
     [TOPIC_REQUEST] = "up/request",   [TOPIC_CERTIFICATE] = "down/certificate",
-    [TOPIC_READING] = "down/reading",
+    [TOPIC_READING] = "down/reading", [TOPIC_SHRUNK] = "up/shrunk",
 };
 static_assert(ARRAY_LEN(leaves) == TOPIC_LEAF_MAX, "a leaf without a name");
 

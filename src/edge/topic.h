@@ -19,6 +19,7 @@ enum topic_leaf {
     TOPIC_ACK,
     TOPIC_EVENT,
     TOPIC_REQUEST, /* for the next certificate */
+    TOPIC_SHRUNK,  /* who has fewer cores for a cap */
     TOPIC_LEASE,   /* from here on down */
     TOPIC_POLICY,
     TOPIC_CMD,

@@ -52,6 +52,13 @@ class Hub(Web):
         self.publish(unit, f"tide/1/{unit}/up/demand", json.dumps(
             {"v": 1, "points": [], "floor": 0, "draw": {"uw": uw, "low": uw, "high": uw, "basis": "measured"}}))
 
+    def shrinks(self, unit, node, *jobs):
+        """The unit tells whose jobs have fewer cores: (job, user, cores), …"""
+        nodes = [{"node": node, "jobs": len(jobs), "cores": sum(cores for _, _, cores in jobs)}] if jobs else []
+        self.publish(unit, f"tide/1/{unit}/up/shrunk", json.dumps(
+            {"v": 1, "nodes": nodes, "jobs": [{"node": node, "job": job, "user": user, "cores": cores}
+                                              for job, user, cores in jobs if user]}))
+
     def used(self, unit, kwh, point="area"):
         """The unit sends a record of the last quarter of an hour."""
         now, uj = int(time.time() * 1000), int(kwh * KWH)
@@ -160,6 +167,26 @@ def test_users_see_their_own_energy_and_administrators_everybodys(hub):
     assert seen == {"vera": both[1:], "olga": both[:1], "ada": both}
 
 
+def test_all_see_which_machines_were_shrunk_and_each_user_only_its_own_jobs(hub):
+    for unit in ("lab3", "lab4"):
+        hub.enrol(unit)
+        hub.state_of(unit)
+    hub.shrinks("lab3", "pc1", ("bert", "vera", 3), ("cnn", "olga", 2))
+    hub.shrinks("lab4", "pc9", ("unet", None, 1))  # a machine that tells of no users
+    vera = hub.script("vera")
+    eventually(lambda: len(areas(vera)["unlp"]["shrunk"]) == 2)
+    assert areas(vera)["unlp/lab3"]["shrunk"] == [{"node": "pc1", "jobs": 2, "cores": 5}]
+    assert areas(vera)["unlp"]["shrunk"] == [{"node": "lab3", "jobs": 2, "cores": 5}, {"node": "lab4", "jobs": 1, "cores": 1}]
+    seen = {name: [job["job"] for job in hub.script(name).call("GET", "/v1/areas/unlp/shrunk")[1]["jobs"]]
+            for name in ("vera", "olga", "ada")}
+    assert seen == {"vera": ["bert"], "olga": ["cnn"], "ada": ["bert", "cnn"]}
+    hub.shrinks("lab3", "pc1")
+    eventually(lambda: areas(vera)["unlp"]["shrunk"] == [{"node": "lab4", "jobs": 1, "cores": 1}])
+    hub.state_of("lab4", online=False)
+    eventually(lambda: areas(vera)["unlp"]["shrunk"] == [])
+    assert hub.script("ada").call("GET", "/v1/areas/unlp/shrunk")[1]["jobs"] == []
+
+
 # ---- the interface as it is described ----
 
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": (int, float)}
@@ -199,12 +226,14 @@ def test_answers_are_as_they_are_described(hub):
                  absent_s=60, cap_uw=10**9, budget_uj=10**9, budget_used_uj=5)
     hub.draws("lab3", 100)
     hub.used("lab3", 0.125)
+    hub.shrinks("lab3", "pc1", ("bert", "ada", 3))
     ada = hub.user("ada")
-    eventually(lambda: areas(ada)["unlp/lab3"]["power"])
+    eventually(lambda: areas(ada)["unlp/lab3"]["power"] and areas(ada)["unlp/lab3"]["shrunk"])
     number = ada.call("GET", "/v1/policy")[1]["edition"]
     requests = [
         ("get", "/v1/session", None), ("get", "/v1/me", None), ("get", "/v1/areas", None),
         ("get", "/v1/areas/{area}/energy", None), ("get", "/v1/areas/{area}/explain", None),
+        ("get", "/v1/areas/{area}/shrunk", None),
         ("get", "/v1/energy", None), ("get", "/v1/policy", None), ("post", "/v1/policy/check", {"text": POLICY}),
         ("put", "/v1/policy", {"text": POLICY + "# again\n", "number": number}), ("get", "/v1/units", None),
         ("post", "/v1/areas/{area}/switches/ac", {"on": False}),

@@ -575,7 +575,7 @@ def test_answers_are_as_they_are_described(tided):
                 ("post", "/v1/power/readings", {"name": "plug", "uw": 5}),
                 ("get", "/v1/power", None), ("get", "/v1/energy", None), ("get", "/v1/power/sources", None),
                 ("get", "/v1/power/cap", None), ("delete", "/v1/power/cap", None),
-                ("get", "/v1/power/demand", None),
+                ("get", "/v1/power/demand", None), ("get", "/v1/power/shrunk", None),
                 ("delete", "/v1/jobs/{job}", None)]
     answers = [("post", "/v1/jobs", status, answer)]
     for method, path, body in requests:

@@ -67,6 +67,36 @@ def test_a_machine_of_an_area_without_a_cap_is_free(bed, program, tided, tmp_pat
     assert not [line for line in link.lines if "uw must be" in line]
 
 
+@pytest.mark.parametrize("users", ["no", "yes"])
+def test_who_was_shrunk_for_the_cap_goes_up_to_the_area_and_its_parent(bed, program, tided, tmp_path, users):  # noqa: F811
+    broker, above = bed.broker(), bed.broker("above")
+    (bed.folder() / "leases").write_text("threadtide leases 1 0 0\n")
+    bed.unit(f"[unit]\nname = lab3\ncap = 60 W\n[local]\nbroker = 127.0.0.1:{broker.port}\n"
+             f"[uplink]\nbroker = 127.0.0.1:{above.port}\n[child m1]\nfloor = 30 W\nmost = 200 W\n")
+    parent = bed.keep(Parent(above))
+    link = bed.keep(Unit(program, tmp_path / "link",
+                         f"[unit]\nname = m1\n[uplink]\nbroker = 127.0.0.1:{broker.port}\n"
+                         f"[tided]\nsocket = {tided.dir}/api.sock\nusers = {users}\n"))
+    eventually(lambda: cap(tided)["source"] == "lease")
+    assert tided.api("GET", "/v1/power/shrunk") == (200, {"jobs": []})  # no job yet
+    job = tided.job("--max", str(CORES), name="train")
+
+    def less():
+        """The cap leaves it fewer cores, one at least, and the answer says how many fewer; load of others moves both."""
+        rows, left = tided.api("GET", "/v1/power/shrunk")[1]["jobs"], max(cap(tided)["cores"], 1)
+        return [(row["name"], row["cores"]) for row in rows] == [("train", CORES - left)] and left < CORES and rows
+
+    told = eventually(less)
+    parent.wait(lambda p: any(m["nodes"] for m in p.shrunk))
+    message = next(m for m in reversed(parent.shrunk) if m["nodes"])
+    assert [(n["node"], n["jobs"]) for n in message["nodes"]] == [("m1", 1)] and message["nodes"][0]["cores"] > 0
+    assert [(j["node"], j["job"], j["user"]) for j in message["jobs"]] == (
+        [("m1", "train", told[0]["user"])] if users == "yes" else [])
+    job.end()
+    parent.wait(lambda p: not p.shrunk[-1]["nodes"])
+    assert not [line for line in link.lines if "not understood" in line]
+
+
 def enrol(program, *words):  # noqa: F811
     done = subprocess.run([program, "enrol", "https://127.0.0.1:1", *map(str, words)], capture_output=True, text=True)
     return done.returncode, done.stdout + done.stderr

@@ -24,7 +24,7 @@ class Parent:
     def __init__(self, broker, name="lab3"):
         self.name, self.broker = name, broker
         self.records, self.states, self.draws, self.double = {}, [], [], 0
-        self.events, self.asks, self.acks, self.demands = [], [], [], []
+        self.events, self.asks, self.acks, self.demands, self.shrunk = [], [], [], [], []
         self.giving = True
         self.news = queue.Queue()
         self.process = None
@@ -53,6 +53,8 @@ class Parent:
             self.demands.append(message)
         elif leaf in ("event", "ask", "ack"):
             getattr(self, leaf + "s").append(message)
+        elif leaf == "shrunk":
+            self.shrunk.append(message)
         elif leaf == "energy":
             for r in message["records"]:
                 key = (message["boot"], r["seq"])

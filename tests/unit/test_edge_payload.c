@@ -60,6 +60,7 @@ static void golden_files_are_read_and_written_alike(void **state)
     struct payload_receipt receipt;
     struct payload_cmd cmd;
     struct payload_reading reading;
+    static struct payload_shrunk shrunk;
 
     BOTH_WAYS(state, struct payload_state, "state-gone", s);
     assert_false(s.online);
@@ -98,6 +99,12 @@ static void golden_files_are_read_and_written_alike(void **state)
     assert_int_equal(receipt.seq, 42);
     BOTH_WAYS(cmd, struct payload_cmd, "cmd", cmd);
     assert_string_equal(cmd.name, "lights");
+    BOTH_WAYS(shrunk, struct payload_shrunk, "shrunk", shrunk);
+    assert_int_equal(shrunk.nodes, 2);
+    assert_string_equal(shrunk.node[1].name, "pc2");
+    assert_int_equal(shrunk.node[0].cores, 5);
+    assert_int_equal(shrunk.jobs, 1);
+    assert_string_equal(shrunk.job[0].user, "ada");
     BOTH_WAYS(reading, struct payload_reading, "reading", reading);
     assert_true(reading.slow && reading.has_uw && !reading.has_uj);
     assert_int_equal(reading.uw, 83500000);
@@ -118,6 +125,7 @@ static void refused(const char *name, const char *old, const char *new, const ch
         struct payload_receipt receipt;
         struct payload_cmd cmd;
         struct payload_reading reading;
+        struct payload_shrunk shrunk;
     } value, before;
     char *at;
     int r;
@@ -136,7 +144,8 @@ static void refused(const char *name, const char *old, const char *new, const ch
     READ(state)
     READ(energy)
     READ(demand)
-    READ(ask) READ(ack) READ(event) READ(lease) READ(receipt) READ(cmd) READ(reading) r = 0;
+    READ(ask)
+    READ(ack) READ(event) READ(lease) READ(receipt) READ(cmd) READ(reading) READ(shrunk) r = 0;
     if (r != -EINVAL || !strstr(err.text, reason))
         fail_msg("%s with %s for %s: %d '%s', not '%s'", name, new, old, r, err.text, reason);
     assert_memory_equal(&value, &before, sizeof(value));
@@ -144,6 +153,11 @@ static void refused(const char *name, const char *old, const char *new, const ch
 
 static void what_is_wrong_is_refused_by_name(void **state)
 {
+    refused("shrunk", "\"pc2\"", "\"PC 2\"", "'node'");
+    refused("shrunk", "\"jobs\":2", "\"jobs\":-2", "'jobs'");
+    refused("shrunk", "\"cores\":3", "\"cores\":2147483648", "'cores'");
+    refused("shrunk", "\"user\":\"ada\"", "\"user\":5", "'user'");
+    refused("shrunk", "\"nodes\":", "\"knots\":", "no member 'nodes'");
     refused("ask", "\"v\":1", "\"v\":2", "unknown version");
     refused("ask", "{", "[", "no JSON");
     refused("ask", "\"boot\"", "\"boat\"", "no member 'boot'");

@@ -37,7 +37,7 @@ function makeAreas(count) {
         cap_by: "policy.yaml:11: unlp/f1/lab1: cap 1200 W (breaker)", kind: "breaker", floor_uw: 300e6, next_ms: Date.now() + 1800e3, lease_uw: 1100e6, absent_s: l % 2 ? 0 : 900,
         budget: { day_uj: String(9 * 3.6e12), used_uj: String((2 + l / 4) * 3.6e12) }, carbon_g: 410,
         switches: [{ name: "ac", on: l % 2 === 0, known: true, always_on: false }, { name: "lights", on: false, known: l % 5 !== 0, always_on: false }, { name: "fridge", on: true, known: true, always_on: true }],
-        shrunk: l === 1 ? [{ job: "bert-fine-tune", user: "ada", by_uw: 86e6, threads: 6 }, { job: "resnet50", user: "grace", by_uw: 22e6, threads: 1 }] : [] });
+        shrunk: l === 1 ? [{ node: "pc1", jobs: 2, cores: 6 }, { node: "pc2", jobs: 1, cores: 1 }] : [] });
   }
   return areas;
 }
@@ -111,8 +111,9 @@ export class MadeHub {
   }
 
   get(path, query) {
-    const area = path.match(/^\/v1\/areas\/(.+)\/(energy|explain)$/), now = Date.now();
+    const area = path.match(/^\/v1\/areas\/(.+)\/(energy|explain|shrunk)$/), now = Date.now();
     if (area?.[2] === "energy") return { area: area[1], ...this.energyOf(query) };
+    if (area?.[2] === "shrunk") return { area: area[1], jobs: [{ node: "pc1", job: "bert-fine-tune", user: "ada", cores: 5 }, { node: "pc1", job: "resnet50", user: "grace", cores: 1 }] };
     if (area) return { area: area[1], at_ms: Number(query.get("at")), zone: "UTC", next_ms: now + 1800e3, lines: [{ what: "cap", line: 12, text: "unlp/f1/lab1: cap 800 W (budget), Mon-Fri 18:00-23:00" },
       { what: "floor", line: 11, text: "unlp/f1/lab1: floor 300 W" }, { what: "price", line: null, text: "0.300 EUR/kWh" }] };
     return {

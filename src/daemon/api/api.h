@@ -116,6 +116,7 @@ void routes_readings(struct request *r, struct job *none);
 void routes_get_cap(struct request *r, struct job *none);
 void routes_put_cap(struct request *r, struct job *none);
 void routes_delete_cap(struct request *r, struct job *none);
+void routes_get_shrunk(struct request *r, struct job *none);
 
 /* In routes_lease.c. */
 void routes_put_lease(struct request *r, struct job *none);

@@ -710,6 +710,7 @@ static const struct route {
     {"GET", "/v1/power/cap", routes_get_cap},
     {"PUT", "/v1/power/cap", routes_put_cap},
     {"DELETE", "/v1/power/cap", routes_delete_cap},
+    {"GET", "/v1/power/shrunk", routes_get_shrunk},
     {"PUT", "/v1/power/lease", routes_put_lease},
     {"GET", "/v1/power/demand", routes_get_demand},
 };

@@ -7,6 +7,8 @@
 #include "daemon/daemon.h"
 #include "daemon/energy/cap.h"
 #include "daemon/energy/meter.h"
+#include "daemon/job/job.h"
+#include "daemon/plan/decision.h"
 #include "daemon/plan/plan.h"
 
 #include <errno.h>
@@ -116,4 +118,27 @@ void routes_delete_cap(struct request *r, struct job *none)
         return;
     daemon_log("the power cap set by hand is lifted by user %u", (unsigned)r->who.uid);
     request_set_cap(r, CAP_PERSON, &lifted);
+}
+
+/* ---- who has fewer cores for it ---- */
+
+static void add_shrunk(void *arg, const struct job *j, uint32_t cores)
+{
+    json_array_append_new(arg, json_pack("{s:s,s:s,s:s,s:i}", "id", j->id, "name", j->name, "user",
+                                         j->owner, "cores", (int)cores));
+}
+
+/* No more than `tide ps` tells everybody: names and cores. */
+void routes_get_shrunk(struct request *r, struct job *none)
+{
+    json_t *list = json_array();
+    int e = decision_shrunk(r->daemon, add_shrunk, list);
+
+    if (e < 0) {
+        json_decref(list);
+        request_fail(r, HTTP_UNAVAILABLE, "", "the policy cannot divide without the cap: %s",
+                     strerror(-e));
+        return;
+    }
+    request_answer(r, HTTP_OK, json_pack("{s:o}", "jobs", list));
 }

@@ -40,6 +40,8 @@ struct decision {
     void *scratch, *state;
     size_t scratch_room, state_room, state_size;
     void *state_out;
+    struct policy_snapshot snapshot; /* of the last decision; its domain is root */
+    struct policy_domain root;
 };
 
 /* ---- storage ---- */
@@ -596,32 +598,41 @@ static int64_t memory_capacity(const struct daemon *d, uint64_t now)
     return held < d->memory_bytes ? (int64_t)(d->memory_bytes - held) : 1;
 }
 
+static void fill_snapshot(struct daemon *daemon, uint64_t now, bool at_once)
+{
+    struct decision *d = daemon->decision;
+    struct policy_snapshot *s = &d->snapshot;
+
+    *s = (struct policy_snapshot){.now_ns = now,
+                                  .epoch = daemon->epoch,
+                                  .generation = daemon->generation,
+                                  .domains = &d->root,
+                                  .domain_count = 1,
+                                  .seed = daemon->epoch,
+                                  .at_once = at_once,
+                                  .params = d->spec.params,
+                                  .state = d->state_size ? d->state : NULL,
+                                  .state_size = d->state_size};
+    s->job_count = d->count = fill_jobs(daemon, now);
+    policy_machine_init(&d->root, (int64_t)d->capacity * POLICY_CORE_MCPU,
+                        memory_capacity(daemon, now));
+    cap_domain(daemon, &d->root);
+    s->jobs = d->jobs;
+    s->users = d->users;
+    s->user_count = users_fill(daemon, d->job, s->job_count, d->jobs, d->users);
+}
+
 /* One policy decision over the present jobs. Returns 1 if it cut loans, 0 or -errno. */
 static int decide_once(struct daemon *daemon, uint64_t now, bool at_once, struct error *err)
 {
     struct decision *d = daemon->decision;
-    struct policy_domain root;
+    const struct policy_snapshot *s = &d->snapshot;
     struct policy_domain_use use;
-    struct policy_snapshot s = {
-        .now_ns = now, .epoch = daemon->epoch, .generation = daemon->generation};
     struct policy_plan plan = {0};
     int r, cut = 0;
 
-    s.job_count = d->count = fill_jobs(daemon, now);
-    policy_machine_init(&root, (int64_t)d->capacity * POLICY_CORE_MCPU,
-                        memory_capacity(daemon, now));
-    cap_domain(daemon, &root);
-    s.domains = &root;
-    s.domain_count = 1;
-    s.jobs = d->jobs;
-    s.users = d->users;
-    s.user_count = users_fill(daemon, d->job, s.job_count, d->jobs, d->users);
-    s.seed = daemon->epoch;
-    s.at_once = at_once;
-    s.params = d->spec.params;
-    s.state = d->state_size ? d->state : NULL;
-    s.state_size = d->state_size;
-    r = reserve_plan(d, &s);
+    fill_snapshot(daemon, now, at_once);
+    r = reserve_plan(d, s);
     if (r < 0)
         return error_set(err, r, "out of memory");
     plan.decisions = d->decisions;
@@ -632,10 +643,10 @@ static int decide_once(struct daemon *daemon, uint64_t now, bool at_once, struct
     plan.scratch_room = d->scratch_room;
     plan.state_out = d->state_out;
     plan.state_room = d->state_room;
-    r = decide(d, &s, &plan, err);
+    r = decide(d, s, &plan, err);
     if (r < 0)
         return r;
-    for (uint32_t i = 0; i < s.job_count; i++)
+    for (uint32_t i = 0; i < s->job_count; i++)
         cut |= take_up(d->job[i], &plan, i, now);
     d->next_ns = plan.next_wakeup_ns;
     d->state_size = plan.state_size;
@@ -680,6 +691,65 @@ int decision_worth(const struct daemon *daemon, uint32_t cores, uint64_t *ret)
         return -ENOMEM;
     worth_of_cores(&s, cores, scratch, ret);
     return 0;
+}
+
+/* Writes the cores that the policy gives each job of the last decision, resizes counted as free. */
+static int cores_under(const struct decision *d, uint64_t cap_uw, uint32_t *ret)
+{
+    struct policy_domain root = d->root;
+    struct policy_domain_use use;
+    struct policy_snapshot s = d->snapshot;
+    _cleanup_free_ void *decisions = calloc(d->count, sizeof(*d->decisions)), *scratch = NULL;
+    _cleanup_free_ void *amounts = NULL, *state = NULL;
+    struct policy_room room;
+    struct policy_plan plan;
+    int r;
+
+    root.cap_uw = cap_uw;
+    s.domains = &root;
+    s.at_once = true;
+    s.state = d->state_size ? d->state : NULL;
+    s.state_size = d->state_size;
+    policy_room(d->spec.policy, &s, &room);
+    amounts = calloc(room.amounts + 1, sizeof(*d->amounts));
+    scratch = calloc(1, room.scratch_bytes + 1);
+    state = calloc(1, room.state_bytes + 1);
+    if (!decisions || !amounts || !scratch || !state)
+        return -ENOMEM;
+    plan = (struct policy_plan){.decisions = decisions,
+                                .domains = &use,
+                                .amounts = amounts,
+                                .amount_room = room.amounts,
+                                .scratch = scratch,
+                                .scratch_room = room.scratch_bytes,
+                                .state_out = state,
+                                .state_room = room.state_bytes};
+    r = policy_decide(d->spec.policy, &s, &plan);
+    for (uint32_t i = 0; r == 0 && i < d->count; i++)
+        ret[i] = (uint32_t)(policy_decision_total(&plan, i, POLICY_MCPU) / POLICY_CORE_MCPU);
+    return r;
+}
+
+int decision_shrunk(const struct daemon *daemon, decision_take *take, void *arg)
+{
+    const struct decision *d = daemon->decision;
+    _cleanup_free_ uint32_t *with = calloc(d->count + 1, sizeof(*with));
+    _cleanup_free_ uint32_t *without = calloc(d->count + 1, sizeof(*without));
+    int r;
+
+    if (!with || !without)
+        return -ENOMEM;
+    if (d->count == 0 || d->root.cap_uw == 0)
+        return 0;
+    r = cores_under(d, d->root.cap_uw, with);
+    r = r < 0 ? r : cores_under(d, 0, without);
+    for (uint32_t i = 0; r == 0 && i < d->count; i++) {
+        const struct job *j = job_of_number(daemon, d->jobs[i].id);
+
+        if (j && without[i] > with[i])
+            take(arg, j, without[i] - with[i]);
+    }
+    return r;
 }
 
 int decision_make(struct daemon *daemon, uint64_t now, bool at_once, struct error *err)

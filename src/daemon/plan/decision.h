@@ -39,6 +39,14 @@ int decision_parse_policy(const struct daemon *d, const char *text, struct polic
 int decision_worth(const struct daemon *d, uint32_t cores, uint64_t *ret);
 
 /*
+ * Calls @take for each job of the last decision that has fewer cores because of the power cap, with
+ * how many: the policy decides twice over the same jobs, with the cap and without it. Returns 0 or
+ * -errno of the policy.
+ */
+typedef void decision_take(void *arg, const struct job *j, uint32_t cores);
+int decision_shrunk(const struct daemon *d, decision_take *take, void *arg);
+
+/*
  * Decides for all jobs; @at_once ignores what resizes cost. If the policy fails, which is a bug,
  * everything stays as it is; returns -errno with *err.
  *

@@ -149,6 +149,42 @@ static json_t *view_switches(const struct unit *u)
     return list;
 }
 
+/* ---- who was shrunk ---- */
+
+#define SHRUNK_ROWS 256
+
+static void add_shrunk(json_t *list, const char *node, uint64_t jobs, uint64_t cores)
+{
+    json_array_append_new(list, json_pack("{s:s,s:I,s:I}", "node", node, "jobs", (json_int_t)jobs,
+                                          "cores", (json_int_t)cores));
+}
+
+/* Machines of a unit; above units one row for each, which is the sum of its machines. */
+static json_t *view_shrunk(const struct shown_areas *a, const struct shown_area *area,
+                           int64_t now_ms)
+{
+    uint32_t first = (uint32_t)(area - a->area);
+    json_t *list = json_array();
+
+    for (uint32_t i = first; i < area->end && json_array_size(list) < SHRUNK_ROWS; i++) {
+        const struct unit *u = a->area[i].unit;
+        const struct payload_shrunk *s = u ? unit_shrunk(u, now_ms) : NULL;
+        uint64_t jobs = 0, cores = 0;
+
+        for (uint32_t k = 0; s && k < s->nodes; k++) {
+            jobs += s->node[k].jobs;
+            cores += s->node[k].cores;
+            if (i == first)
+                add_shrunk(list, s->node[k].name, s->node[k].jobs, s->node[k].cores);
+        }
+        if (i == first && area->unit_name)
+            break; /* its unit tells of what lies below it, too */
+        if (s)
+            add_shrunk(list, u->name, jobs, cores);
+    }
+    return list;
+}
+
 /* ---- the policy's ---- */
 
 struct rule_now area_view_now(const struct web_options *hub, const struct shown_area *area,
@@ -250,6 +286,6 @@ json_t *area_view_json(const struct web_options *hub, const struct shown_areas *
                                                            : json_null());
     json_object_set_new(view, "absent_s", s ? number_or_null(s->absent_s) : json_null());
     json_object_set_new(view, "switches", view_switches(s ? u : NULL));
-    json_object_set_new(view, "shrunk", json_array());
+    json_object_set_new(view, "shrunk", view_shrunk(a, area, (int64_t)wallclock_ms()));
     return view;
 }

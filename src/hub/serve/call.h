@@ -104,6 +104,7 @@ void route_audit(struct call *c);
 void route_areas(struct call *c);
 void route_area_energy(struct call *c);
 void route_explain(struct call *c);
+void route_area_shrunk(struct call *c);
 void route_switch(struct call *c);
 void route_energy(struct call *c);
 void route_erase(struct call *c);

@@ -12,6 +12,7 @@ const struct route routes[] = {
     {"POST", "/v1/me/password", ROLE_VIEWER, route_own_password, {"old", "new", "keep_tokens"}},
     {"GET", "/v1/areas", ROLE_VIEWER, route_areas, {0}},
     {"GET", "/v1/areas/**/energy", ROLE_VIEWER, route_area_energy, {0}},
+    {"GET", "/v1/areas/**/shrunk", ROLE_VIEWER, route_area_shrunk, {0}},
     {"GET", "/v1/areas/**/explain", ROLE_VIEWER, route_explain, {0}},
     {"POST", "/v1/areas/**/switches/*", ROLE_OPERATOR, route_switch, {"on", "for_s"}},
     {"GET", "/v1/energy", ROLE_VIEWER, route_energy, {0}},

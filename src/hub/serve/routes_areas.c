@@ -11,6 +11,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define SHRUNK_JOBS_MAX 1000 /* of one answer, but for the last unit's */
+
 /* The area that was asked for; NULL: answered. Whatever comes, area_view_done(). */
 static const struct shown_area *find_area(struct call *c, struct shown_areas *ret)
 {
@@ -47,6 +49,41 @@ void route_areas(struct call *c)
                           call_text_or_null(areas.policy ? areas.policy->rules.zone : NULL),
                           "now_ms", (json_int_t)wallclock_ms(), "currency",
                           call_text_or_null(cost_currency(areas.policy)), "areas", list));
+    area_view_done(&areas);
+}
+
+/* ---- whose jobs a cap shrank ---- */
+
+static void add_shrunk(const struct call *c, const struct payload_shrunk *s, json_t *list)
+{
+    for (uint32_t i = 0; i < s->jobs; i++) {
+        const struct payload_shrunk_job *j = &s->job[i];
+
+        if (c->who.role == ROLE_ADMINISTRATOR || strcmp(j->user, c->who.name) == 0)
+            json_array_append_new(list,
+                                  json_pack("{s:s,s:s,s:s,s:I}", "node", j->node, "job", j->name,
+                                            "user", j->user, "cores", (json_int_t)j->cores));
+    }
+}
+
+/* Jobs of users are personal data, as their energy is: one's own; an administrator sees all. */
+void route_area_shrunk(struct call *c)
+{
+    struct shown_areas areas;
+    const struct shown_area *area = find_area(c, &areas);
+    int64_t now_ms = (int64_t)wallclock_ms();
+    json_t *list = json_array();
+
+    for (uint32_t i = area ? (uint32_t)(area - areas.area) : 0; area && i < area->end; i++) {
+        const struct unit *u = areas.area[i].unit;
+        const struct payload_shrunk *s = u ? unit_shrunk(u, now_ms) : NULL;
+
+        if (s && json_array_size(list) < SHRUNK_JOBS_MAX)
+            add_shrunk(c, s, list);
+    }
+    if (area)
+        call_answer(c, HTTP_OK, json_pack("{s:s,s:O}", "area", area->path, "jobs", list));
+    json_decref(list);
     area_view_done(&areas);
 }
 

@@ -62,6 +62,25 @@ static void take_demand(struct tree *t, struct unit *u, const struct mqtt_messag
     tree_changed(t, u, TREE_POWER, NULL);
 }
 
+/* Kept only where somebody is shrunk: a message of many nodes is large. */
+static void take_shrunk(struct tree *t, struct unit *u, const struct mqtt_message *m)
+{
+    struct payload_shrunk *told = malloc(sizeof(*told));
+    struct error e = {0};
+
+    if (!told || payload_shrunk_read(m->bytes, m->len, told, &e) < 0) {
+        unreadable(t, u, "news of shrunk jobs", &e);
+        free(told);
+        return;
+    }
+    free(u->shrunk);
+    u->shrunk = told->nodes ? told : NULL;
+    u->shrunk_ms = (int64_t)wallclock_ms();
+    if (!u->shrunk)
+        free(told);
+    tree_changed(t, u, TREE_STATE, NULL);
+}
+
 static void take_event(struct tree *t, struct unit *u, const struct mqtt_message *m)
 {
     struct payload_event event;
@@ -104,6 +123,8 @@ static void on_message(void *arg, const struct mqtt_message *m)
         take_energy(t, u, m);
     else if (leaf == TOPIC_DEMAND)
         take_demand(t, u, m);
+    else if (leaf == TOPIC_SHRUNK)
+        take_shrunk(t, u, m);
     else if (leaf == TOPIC_EVENT)
         take_event(t, u, m);
     else if (leaf == TOPIC_REQUEST)

@@ -33,8 +33,10 @@ struct units *units_free(struct units *u)
 {
     if (!u)
         return NULL;
-    for (size_t i = 0; i < u->count; i++)
+    for (size_t i = 0; i < u->count; i++) {
+        free(u->unit[i]->shrunk);
         free(u->unit[i]);
+    }
     free(u->unit);
     free(u->slot);
     free(u);
@@ -108,4 +110,10 @@ struct power_range unit_draw(const struct unit *u, int64_t now_ms)
     if (!u->state.online || !u->demand_ms || now_ms - u->demand_ms >= UNITS_DRAW_MS)
         return (struct power_range){.basis = POWER_UNKNOWN};
     return u->demand.draw;
+}
+
+const struct payload_shrunk *unit_shrunk(const struct unit *u, int64_t now_ms)
+{
+    return u->state.online && now_ms - u->shrunk_ms < PAYLOAD_SHRUNK_OLD_S * 1000 ? u->shrunk
+                                                                                  : NULL;
 }

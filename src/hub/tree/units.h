@@ -19,8 +19,10 @@ struct unit {
     bool heard;               /* it was connected at some time since the hub began */
     int64_t since_ms;         /* since when it is connected or lost; 0: never heard */
     struct payload_state state;
-    struct payload_demand demand;     /* draw.basis POWER_UNKNOWN: not told */
-    int64_t demand_ms;                /* 0: never */
+    struct payload_demand demand;  /* draw.basis POWER_UNKNOWN: not told */
+    int64_t demand_ms;             /* 0: never */
+    struct payload_shrunk *shrunk; /* NULL: nobody is; else of shrunk_ms */
+    int64_t shrunk_ms;
     uint64_t stored_boot, stored_seq; /* up to where all its records are stored; 0: not known */
     bool asked_again;                 /* for records that the hub has missed */
     uint64_t lease_uw;                /* of the newest lease; RULE_UNLIMITED: none */
@@ -48,6 +50,9 @@ struct unit *units_make(struct units *u, const char *name);
 size_t units_count(const struct units *u);
 const struct unit *units_at(const struct units *u, size_t i);
 struct unit *units_change(struct units *u, size_t i);
+
+/* Whose jobs have fewer cores because of a cap; NULL: nobody's, or it is lost or tells no more. */
+const struct payload_shrunk *unit_shrunk(const struct unit *u, int64_t now_ms);
 
 /* What it draws; basis POWER_UNKNOWN: it is lost, or has not told for UNITS_DRAW_MS. */
 struct power_range unit_draw(const struct unit *u, int64_t now_ms);

@@ -13,6 +13,7 @@
 #include "edge/parent.h"
 #include "edge/payload.h"
 #include "edge/renew.h"
+#include "edge/shrunk.h"
 #include "edge/uplink.h"
 #include "power/cap/caps.h"
 #include "unit/area/children.h"
@@ -47,6 +48,7 @@ struct area {
     uint64_t cap_uw;           /* of the last second: the smallest of all; POLICY_FREE: none */
     uint32_t kind;
     bool synced;
+    struct shrunk_told shrunk;
     const char *cap_by; /* "policy", "configuration", "parent's lease" */
 };
 
@@ -254,6 +256,13 @@ static void govern(struct area *a, uint64_t now_ns)
     site_tick(a->site, a->force.off, now.wall_ms, now_ns);
 }
 
+static int send_up(void *arg, enum topic_leaf leaf, char *text)
+{
+    struct area *a = arg;
+
+    return uplink_send(a->uplink, leaf, text);
+}
+
 static void tick_uplink(struct area *a, uint64_t now_ns)
 {
     struct payload_demand demand = {.draw = points_power(a->points, now_ns)};
@@ -265,6 +274,8 @@ static void tick_uplink(struct area *a, uint64_t now_ns)
     if (a->children)
         children_demand(a->children, &demand.demand, &demand.floor_uw);
     uplink_tick(a->uplink, a->machine ? NULL : &demand, now_ns);
+    if (a->children)
+        shrunk_tell(&a->shrunk, children_shrunk(a->children), now_ns, send_up, a);
 }
 
 /* A meter that tells what is happening comes last: of several, tided is told the last one. */
@@ -306,13 +317,6 @@ static int on_tick(sd_event_source *source, uint64_t usec, void *arg)
 }
 
 /* ---- the parent ------------------------------------------------------------------------------ */
-
-static int send_up(void *arg, enum topic_leaf leaf, char *text)
-{
-    struct area *a = arg;
-
-    return uplink_send(a->uplink, leaf, text);
-}
 
 static void fill_state(void *arg, struct payload_state *ret)
 {

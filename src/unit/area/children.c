@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "edge/lending.h"
+#include "edge/shrunk.h"
 #include "edge/topic.h"
 #include "unit/log.h"
 
@@ -19,6 +20,7 @@ struct children {
     struct lending *lending;
     uint32_t kind;
     uint64_t complained_ns;
+    struct shrunk_sum shrunk;
 };
 
 static int send_lease(void *arg, const char *child, const char *text)
@@ -36,14 +38,33 @@ static void say(void *arg, const char *child, const char *text)
     unit_log("%s%s%s", child ? child : "", child ? ": " : "", text);
 }
 
+static void take_shrunk(struct children *c, const char *name, const struct mqtt_message *m)
+{
+    struct payload_shrunk *told = calloc(1, sizeof(*told));
+    struct error err = {0};
+
+    for (uint32_t i = 0; told && i < c->config->children; i++)
+        if (strcmp(c->config->child[i].name, name) == 0) {
+            if (payload_shrunk_read(m->bytes, m->len, told, &err) < 0)
+                say(c, name, err.text);
+            else
+                shrunk_take(&c->shrunk, name, told, clock_boot_ns());
+            break;
+        }
+    free(told);
+}
+
 void children_got(struct children *c, const struct mqtt_message *m)
 {
     uint64_t now = clock_now_ns();
     char name[EDGE_NAME_MAX];
     enum topic_leaf leaf;
 
-    if (topic_read(m->topic, name, &leaf) < 0 ||
-        (leaf != TOPIC_ASK && leaf != TOPIC_ACK && leaf != TOPIC_DEMAND))
+    if (topic_read(m->topic, name, &leaf) < 0)
+        return;
+    if (leaf == TOPIC_SHRUNK)
+        take_shrunk(c, name, m);
+    if (leaf != TOPIC_ASK && leaf != TOPIC_ACK && leaf != TOPIC_DEMAND)
         return;
     if (lending_got(c->lending, name, leaf, m->bytes, m->len)) {
         lending_tick(c->lending);
@@ -59,6 +80,12 @@ void children_got(struct children *c, const struct mqtt_message *m)
 void children_tick(struct children *c)
 {
     lending_tick(c->lending);
+    shrunk_age(&c->shrunk, clock_boot_ns());
+}
+
+const struct payload_shrunk *children_shrunk(const struct children *c)
+{
+    return &c->shrunk.all;
 }
 
 static int set(struct children *c, uint64_t cap_uw, uint32_t kind)
@@ -120,6 +147,7 @@ int children_new(const struct unit_config *config, struct mqtt *broker, struct c
     r = mqtt_subscribe(broker, "tide/1/+/up/ask", 1);
     r = r ? r : mqtt_subscribe(broker, "tide/1/+/up/ack", 1);
     r = r ? r : mqtt_subscribe(broker, "tide/1/+/up/demand", 0);
+    r = r ? r : mqtt_subscribe(broker, "tide/1/+/up/shrunk", 1);
     if (r < 0) {
         children_free(c);
         return error_set(err, r, "cannot listen to the children: %s", strerror(-r));

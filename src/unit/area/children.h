@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "edge/mqtt.h"
+#include "edge/payload.h"
 #include "power/division/demand.h"
 #include "unit/config.h"
 
@@ -28,6 +29,9 @@ void children_tick(struct children *c);                              /* once a s
  * UINT64_MAX: none), and what children do when their leases have ended.
  */
 void children_cap(struct children *c, uint64_t cap_uw, uint32_t kind);
+
+/* Whose jobs have fewer cores because of a cap. Borrowed. */
+const struct payload_shrunk *children_shrunk(const struct children *c);
 
 uint64_t children_sum(const struct children *c); /* what all may draw by their leases now */
 

@@ -12,6 +12,7 @@
 #include "base/muldiv.h"
 #include "base/wallclock.h"
 #include "edge/payload.h"
+#include "edge/shrunk.h"
 #include "power/cap/caps.h"
 #include "power/division/tenure.h"
 #include "unit/log.h"
@@ -26,6 +27,7 @@
 #define SHRINK_MS 2000
 #define POINTS    5
 #define USERS_NS  (60 * NS_PER_S)
+#define SHRUNK_NS (5 * NS_PER_S)
 
 static const char *const parts[POINTS] = {"machine", "part:jobs", "part:system", "part:idle",
                                           "part:unattributed"};
@@ -43,6 +45,8 @@ struct machine {
     struct kubernetes *kubernetes; /* NULL: no cluster is told */
     struct users *users;           /* NULL: nobody's energy is told */
     uint64_t users_ns;             /* when tided was asked for it */
+    uint64_t shrunk_ns;            /* … who has fewer cores */
+    struct shrunk_told shrunk;
     struct outbox *outbox;
     machine_send send;
     void *arg;
@@ -300,6 +304,18 @@ static void users_answered(struct machine *m, int status, const char *body)
         complain(m, err.text);
 }
 
+/* A tided that does not know yet who was shrunk tells nothing. */
+static void shrunk_answered(struct machine *m, int status, const char *body)
+{
+    struct payload_shrunk *now = status == 200 ? calloc(1, sizeof(*now)) : NULL;
+
+    if (now && shrunk_read(body, m->config->name, m->config->tells_users, now) < 0)
+        complain(m, "its answer about the jobs that a cap shrinks is not understood");
+    else if (now)
+        shrunk_tell(&m->shrunk, now, clock_boot_ns(), m->send, m->arg);
+    free(now);
+}
+
 static void answered(void *arg, enum tided_kind kind, int status, const char *body)
 {
     if (kind == TIDED_LEASE)
@@ -310,6 +326,8 @@ static void answered(void *arg, enum tided_kind kind, int status, const char *bo
         cap_answered(arg, status, body);
     else if (kind == TIDED_USERS)
         users_answered(arg, status, body);
+    else if (kind == TIDED_SHRUNK)
+        shrunk_answered(arg, status, body);
     else if (kind == TIDED_READING)
         reading_answered(arg, status, body);
     else
@@ -331,6 +349,10 @@ void machine_tick(struct machine *m)
     if (m->users && (m->users_ns == 0 || now - m->users_ns >= USERS_NS)) {
         m->users_ns = now;
         tided_ask(m->tided, TIDED_USERS, NULL);
+    }
+    if (now - m->shrunk_ns >= SHRUNK_NS) {
+        m->shrunk_ns = now;
+        tided_ask(m->tided, TIDED_SHRUNK, NULL);
     }
     tell_tided(m);
     if (m->asked_ns && now - m->asked_ns < LEASE_ASK_MS * NS_PER_MS)

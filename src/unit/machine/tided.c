@@ -24,6 +24,7 @@ static const struct {
     [TIDED_LEASE] = {"PUT", "/v1/power/lease"},   [TIDED_READING] = {"POST", "/v1/power/readings"},
     [TIDED_DEMAND] = {"GET", "/v1/power/demand"}, [TIDED_POWER] = {"GET", "/v1/power"},
     [TIDED_CAP] = {"GET", "/v1/power/cap"},       [TIDED_USERS] = {"GET", "/v1/energy?by=user"},
+    [TIDED_SHRUNK] = {"GET", "/v1/power/shrunk"},
 };
 
 struct slot {

@@ -15,6 +15,7 @@ enum tided_kind {
     TIDED_POWER,
     TIDED_CAP,
     TIDED_USERS,
+    TIDED_SHRUNK,
     TIDED_KIND_MAX
 };
 

@@ -4,10 +4,10 @@ import type uPlot from "uplot";
 import { get } from "../api";
 import { Chart } from "../chart";
 import { colourOf, h, Rows, setText } from "../dom";
-import { count, date, duration, figure, moment, number, UNKNOWN, watts } from "../format";
+import { date, duration, figure, moment, number, UNKNOWN, watts } from "../format";
 import { curvesOf, Price, pricesOf } from "./history";
 import { HubLive } from "./live";
-import { amount, Area, AreaEnergy, areaPath, Explained, ExplainLine, Shrunk } from "./model";
+import { amount, Area, AreaEnergy, areaPath, Explained, ExplainLine, Shrunk, ShrunkJob } from "./model";
 import { bandText, card, cells, Choice, joules, Meter, Says, table, Tile, told } from "./parts";
 import { Switches } from "./switches";
 import { titleOf } from "./tree";
@@ -42,7 +42,10 @@ export class AreaView {
   private readonly whyCard: HTMLElement;
   private readonly whySays = new Says();
   private readonly shrunkRows: Rows<Shrunk, HTMLTableRowElement>;
+  private readonly shrunkJobs: Rows<ShrunkJob, HTMLTableRowElement>;
+  private readonly shrunkJobsTable: HTMLElement;
   private readonly shrunkCard: HTMLElement;
+  private shrunkSeen = "";
   private readonly switches: Switches;
   private area: string | null = null;
   private answer: AreaEnergy | null = null;
@@ -51,7 +54,7 @@ export class AreaView {
   private timer = 0;
 
   constructor(private readonly live: HubLive) {
-    const chart = h("div"), why = h("tbody"), shrunk = h("tbody");
+    const chart = h("div"), why = h("tbody"), shrunk = h("tbody"), jobs = h("tbody");
     const value = (v: number | null) => watts(v === null ? null : v * 1e6);
     this.cap = new Tile("Cap", this.why);
     this.cap.element.classList.add("wide");
@@ -65,10 +68,12 @@ export class AreaView {
     this.whyRows = new Rows(why, (line) => `${line.what} ${line.line} ${line.text}`, (line) => h("tr", {}, h("th", { scope: "row" }, line.what),
       h("td", { "data-label": "Line" }, line.line === null ? "" : h("a", { href: `#policy/${line.line}` }, `line ${line.line}`)), h("td", { "data-label": "Says", class: "says-what" }, line.text)), () => undefined);
     this.whyCard = card("Which lines of the policy say so", h("div", { class: "field" }, h("label", {}, "at", this.whyAt)), this.whySays.element, table(["What", "Line", "Says"], why, "What is in force"));
-    this.shrunkRows = new Rows(shrunk, (s) => `${s.job} ${s.user ?? ""}`, (s) => h("tr", {}, h("th", { scope: "row" }, s.job), ...cells(["User", "By"])), (row, s) =>
-      [s.user ?? UNKNOWN, [typeof s.by_uw === "number" ? watts(s.by_uw) : "", typeof s.threads === "number" ? count(s.threads, "thread") : ""].filter(Boolean).join(", ") || UNKNOWN]
-        .forEach((text, i) => setText(row.cells[i + 1]!, text)));
-    this.shrunkCard = card("Shrunk for the cap", table(["Job", "User", "By"], shrunk, "Jobs that were shrunk"));
+    this.shrunkRows = new Rows(shrunk, (s) => s.node, (s) => h("tr", {}, h("th", { scope: "row" }, s.node), ...cells(["Jobs", "Fewer cores"])), (row, s) =>
+      [number(s.jobs), number(s.cores)].forEach((text, i) => setText(row.cells[i + 1]!, text)));
+    this.shrunkJobs = new Rows(jobs, (s) => `${s.node} ${s.user} ${s.job}`, (s) => h("tr", {}, h("th", { scope: "row" }, s.job), ...cells(["User", "Machine", "Fewer cores"])), (row, s) =>
+      [s.user, s.node, number(s.cores)].forEach((text, i) => setText(row.cells[i + 1]!, text)));
+    this.shrunkJobsTable = table(["Job", "User", "Machine", "Fewer cores"], jobs, "Jobs that have fewer cores");
+    this.shrunkCard = card("Shrunk for the cap", table(["Machine", "Jobs", "Fewer cores"], shrunk, "Machines whose jobs have fewer cores"), this.shrunkJobsTable);
     this.switches = new Switches(live);
     this.element = h("div", { class: "one", hidden: true },
       h("section", { class: "card" }, h("header", {}, this.title, this.path),
@@ -106,7 +111,25 @@ export class AreaView {
     this.switches.show(area);
     this.shrunkCard.hidden = !area.shrunk?.length;
     this.shrunkRows.show((area.shrunk ?? []).slice(0, SHRUNK_MAX));
+    void this.showShrunkJobs(area);
     if (this.fetched && Date.now() - this.fetched > this.span.value.again) void this.fetch();
+  }
+
+  /** Which jobs of whom is asked for apart, when something has changed: the hub says what the user may see. */
+  private async showShrunkJobs(area: Area): Promise<void> {
+    const seen = JSON.stringify([area.area, area.shrunk ?? []]);
+    if (seen === this.shrunkSeen) return;
+    this.shrunkSeen = seen;
+    this.shrunkJobsTable.hidden = true;
+    if (!area.shrunk?.length) return;
+    try {
+      const { jobs } = await get<{ jobs: ShrunkJob[] }>(areaPath(area.area, "/shrunk"));
+      if (seen !== this.shrunkSeen) return;
+      this.shrunkJobsTable.hidden = !jobs.length;
+      this.shrunkJobs.show(jobs.slice(0, SHRUNK_MAX));
+    } catch {
+      this.shrunkSeen = ""; // asked again with the next news
+    }
   }
 
   private showTiles(area: Area): void {

@@ -6,7 +6,8 @@ export type Amount = number | string;
 /** @units that add up to it, of which @silent tell nothing now. */
 export interface PowerBand { low_uw: number; mid_uw: number; high_uw: number; basis: string; units?: number; silent?: number }
 export interface Switch { name: string; on: boolean; known: boolean; always_on: boolean; may: boolean }
-export interface Shrunk { job: string; user?: string | null; by_uw?: number | null; threads?: number | null }
+export interface Shrunk { node: string; jobs: number; cores: number }
+export interface ShrunkJob { node: string; job: string; user: string; cores: number }
 
 export interface Area {
   area: string; name: string | null; parent: string | null; unit: string | null;
