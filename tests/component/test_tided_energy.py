@@ -272,6 +272,20 @@ def test_a_file_tells_watts(world, place):
     assert "0 W" in tided.api("GET", "/v1/power/sources")[1][0]["problem"]
 
 
+def test_a_chip_that_nobody_named_tells_its_watts_and_is_not_the_machine(world, place):
+    chip = place.base / "root0/sys/class/hwmon/hwmon0"
+    chip.mkdir(parents=True)
+    (chip / "name").write_text("ltc4215\n")
+    (chip / "power1_input").write_text("61000000\n")
+    _, tided = world({}, "power=hwmon")
+    tided.job()
+    source = eventually(lambda: (s := tided.api("GET", "/v1/power/sources")[1][0])["uw"] and s)
+    assert (source["uw"], source["used"]) == (61_000_000, False)
+    assert power(tided)["power"]["uw"] is None
+    (chip / "power1_input").write_text("0\n")
+    eventually(lambda: tided.api("GET", "/v1/power/sources")[1][0]["uw"] is None)
+
+
 def test_the_account_outlives_the_daemon(world):
     _, tided = world({"intel-rapl:1": 40})
     tided.job()

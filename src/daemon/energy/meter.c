@@ -527,6 +527,13 @@ void meter_model(struct meter *m, const struct watts *w)
     }
 }
 
+/* A chip that does not count for the machine is read too rarely to sum up its energy. */
+static bool tells_watts(const struct account *a, const struct sensor *sensor)
+{
+    return !sensor->counts && a->last.time_ns && a->last.error == 0 && a->uw > 0 &&
+           a->uw <= sensor->most_uw;
+}
+
 size_t meter_sources(const struct meter *m, struct meter_source *ret, size_t max)
 {
     size_t n = sensors_count(m->sensors) < max ? sensors_count(m->sensors) : max;
@@ -541,6 +548,10 @@ size_t meter_sources(const struct meter *m, struct meter_source *ret, size_t max
                                        .known = a->known && a->news_ns > 0};
         if (ret[i].known)
             ret[i].uw = mul_div(a->news_uj, NS_PER_S, a->news_ns);
+        else if (tells_watts(a, &ret[i].sensor)) { /* for who wants to know which chip to name */
+            ret[i].known = true;
+            ret[i].uw = a->uw;
+        }
         for (size_t k = 0; k < m->n_used; k++)
             ret[i].used |= m->used[k] == i;
     }
