@@ -3,6 +3,7 @@
 #include "base/hold.h"
 #include "hub/command.h"
 #include "hub/trust/broker.h"
+#include "hub/trust/sandbox.h"
 #include "hub/trust/state.h"
 
 #include <arpa/inet.h>
@@ -67,23 +68,28 @@ static int write_certificates(const struct state *s, const struct command_line *
 
 static int write_texts(const struct state *s, const struct command_line *line, struct error *err)
 {
-    char cert[PATH_MAX], key[PATH_MAX], acl[PATH_MAX], address[280];
+    static const char *const names[] = {"broker/broker.crt", "broker/broker.key", "broker/ca.crt",
+                                        "broker/revoked.crl", "broker/acl"};
+    char path[ARRAY_LEN(names)][PATH_MAX], address[280];
     const struct passwd *user = getpwuid(geteuid());
-    struct broker_options o = {line->address, line->port, cert,
-                               key,           acl,        user ? user->pw_name : NULL};
-    _cleanup_free_ char *text = NULL, *rules = NULL;
-    int r = state_path(s, "broker/broker.crt", cert, sizeof(cert), err);
+    const struct broker_options o = {.address = line->address,
+                                     .port = line->port,
+                                     .cert = path[0],
+                                     .key = path[1],
+                                     .ca = path[2],
+                                     .list = path[3],
+                                     .acl = path[4],
+                                     .user = user ? user->pw_name : NULL};
+    _cleanup_free_ char *text = NULL;
+    int r = 0;
 
-    if (r >= 0)
-        r = state_path(s, "broker/broker.key", key, sizeof(key), err);
-    if (r >= 0)
-        r = state_path(s, "broker/acl", acl, sizeof(acl), err);
+    for (size_t i = 0; r >= 0 && i < ARRAY_LEN(names); i++)
+        r = state_path(s, names[i], path[i], PATH_MAX, err);
     if (r < 0)
         return r;
     snprintf(address, sizeof(address), "%.255s:%u\n", line->host[0], line->port);
-    text = broker_config(s->authority, &o);
-    rules = broker_acl(s->authority);
-    r = state_put(s, "broker/acl", rules, err);
+    text = broker_config(&o);
+    r = state_put_broker(s, err);
     if (r >= 0)
         r = state_put(s, STATE_BROKER_ADDRESS, address, err);
     return r < 0 ? r : state_put(s, "broker/mosquitto.conf", text, err);
@@ -150,14 +156,20 @@ static int leave_root(const struct command_line *line, struct error *err)
 /* Returns only if it fails. The state's lock ends with us. */
 static int become(const struct state *s, struct error *err)
 {
-    char config[PATH_MAX], pid[32];
+    char config[PATH_MAX], folder[PATH_MAX], pid[32];
+    struct error no_sandbox = {0};
     int r = state_path(s, "broker/mosquitto.conf", config, sizeof(config), err);
 
     snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
     if (r >= 0)
         r = state_put(s, "broker/pid", pid, err);
+    if (r >= 0)
+        r = state_path(s, "broker", folder, sizeof(folder), err);
     if (r < 0)
         return r;
+    r = sandbox_enter(folder, &no_sandbox);
+    if (r < 0)
+        fprintf(stderr, "tide-hub: %s: the broker may read all of %s\n", no_sandbox.text, s->dir);
     execlp("mosquitto", "mosquitto", "-c", config, (char *)NULL);
     execl("/usr/sbin/mosquitto", "mosquitto", "-c", config, (char *)NULL);
     return error_set(err, -errno, "cannot run mosquitto (package mosquitto): %s", strerror(errno));

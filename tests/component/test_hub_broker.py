@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The broker of tide-hub, a real mosquitto: who may connect, and what each may say and hear."""
+import ctypes
 import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -31,7 +33,7 @@ def test_a_unit_speaks_to_the_hub_below_its_own_name_alone(hub):
     hub.enrol("lab4")
     process, heard = hub.listen("hub", "tide/1/+/up/#")
     try:
-        assert hub.publish("lab3", "tide/1/lab3/up/state", "mine")[0] == 0
+        assert hub.publish("lab3", "tide/1/lab3/up/state", "mine") == (0, ""), hub.log()
         hub.publish("lab4", "tide/1/lab3/up/state", "forged")
         hub.publish("lab4", "tide/1/lab4/down/lease", "forged")
         assert hub.publish("lab4", "tide/1/lab4/up/state", "last")[0] == 0
@@ -214,6 +216,48 @@ def test_the_services_are_what_systemd_understands(build_dir, tmp_path):
     assert done.returncode == 0 and not ours, done.stderr
 
 
+def test_a_flood_that_the_hub_does_not_read_stays_within_the_brokers_memory(hub):
+    hub.enrol("lab3")
+    process, _ = hub.listen("hub", "tide/1/+/up/#")
+    try:
+        process.send_signal(signal.SIGSTOP)
+        pour = subprocess.Popen(hub.client("mosquitto_pub", "lab3", "-t", "tide/1/lab3/up/energy", "-l"), stdin=subprocess.PIPE)
+        for _ in range(1500):  # 300 MB
+            pour.stdin.write(b"x" * 200_000 + b"\n")
+        pour.stdin.close()
+        assert pour.wait(GUARD_S) == 0
+        status = pathlib.Path(f"/proc/{hub.broker.pid}/status").read_text()
+        assert 64_000 < int(re.search(r"VmHWM:\s+(\d+)", status)[1]) < 160_000  # KiB
+        assert hub.publish("lab3", "tide/1/lab3/up/state", "goes on")[0] == 0
+    finally:
+        process.send_signal(signal.SIGCONT)
+        end(process)
+
+
+def has_landlock():
+    return ctypes.CDLL(None).syscall(444, None, 0, 1) >= 1  # landlock_create_ruleset asks for its version
+
+
+@pytest.mark.skipif(not has_landlock(), reason="this kernel has no Landlock")
+def test_a_broker_that_was_taken_over_reads_no_key_but_its_own(build_dir, tmp_path):
+    hub = Hub(build_dir / "tide-hub", tmp_path)
+    assert hub.run("broker", "--host", "127.0.0.1", "--write", *AS_ROOT)[0] == 0
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    probe = programs / "mosquitto"  # stands where the broker would: what it can open, the broker could
+    probe.write_text(f"""#!/bin/sh
+for file in {hub.state}/trust/ca.key {hub.state}/trust/seal.key {hub.state}/hub.key {hub.state}/broker/broker.key
+do cat $file >&2 && echo "reads $file" >&2; done
+for file in {hub.state}/broker/acl {hub.state}/new {tmp_path}/new
+do echo x >> $file && echo "writes $file" >&2; done
+""")
+    probe.chmod(0o755)
+    done = subprocess.run([hub.program, "broker", "--host", "127.0.0.1", "--state", hub.state, *AS_ROOT], capture_output=True,
+                          text=True, timeout=60, env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"})
+    said = [line for line in done.stderr.splitlines() if line.startswith(("reads", "writes"))]
+    assert said == [f"reads {hub.state}/broker/broker.key"], done.stderr
+
+
 @pytest.mark.parametrize("name", ["tide-hub", "tide-hub-broker", "tide-power"])
 def test_who_has_keys_in_memory_leaves_none_on_disk_when_it_crashes(name):
     assert "\nLimitCORE=0\n" in (ROOT / "dist" / f"{name}.service.in").read_text()
@@ -223,5 +267,5 @@ def test_the_state_is_nobody_elses(build_dir, tmp_path):
     hub = Hub(build_dir / "tide-hub", tmp_path)
     assert hub.run("broker", "--host", "127.0.0.1", "--write", *AS_ROOT)[0] == 0
     for path in [hub.state, *pathlib.Path(hub.state).rglob("*")]:
-        public = path.name in ("ca.crt", "seal.pub", "revoked.crl")
+        public = path.parent.name == "trust" and path.name in ("ca.crt", "seal.pub", "revoked.crl")
         assert path.stat().st_mode & 0o077 == (0o044 if public else 0), path

@@ -7,7 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Outboxes persist at the units, policies in the hub's store: the broker keeps nothing on disk. */
+/*
+ * Outboxes persist at the units, policies in the hub's store: the broker keeps nothing on disk.
+ *
+ * A flood that the hub is too slow for waits in one queue, the hub's: max_queued_bytes. All that is
+ * kept, with retained messages, is memory_limit; a message beyond it is refused to its sender. What
+ * TLS needs for each connection comes on top: MemoryMax of the service is for both.
+ */
 static const char fixed[] = "tls_version tlsv1.3\n"
                             "require_certificate true\n"
                             "use_identity_as_username true\n"
@@ -16,6 +22,8 @@ static const char fixed[] = "tls_version tlsv1.3\n"
                             "persistence false\n"
                             "max_inflight_messages 200\n"
                             "max_queued_messages 20000\n"
+                            "max_queued_bytes 67108864\n"
+                            "memory_limit 268435456\n"
                             "message_size_limit 262144\n"
                             "sys_interval 10\n"
                             "log_dest stderr\n"
@@ -25,7 +33,7 @@ static const char fixed[] = "tls_version tlsv1.3\n"
                             "log_type information\n"
                             "connection_messages true\n";
 
-char *broker_config(const struct authority *a, const struct broker_options *o)
+char *broker_config(const struct broker_options *o)
 {
     char *text = NULL;
     size_t len;
@@ -38,8 +46,7 @@ char *broker_config(const struct authority *a, const struct broker_options *o)
         fprintf(f, "user %s\n", o->user);
     fprintf(f, "per_listener_settings false\n");
     fprintf(f, "listener %u%s%s\n", o->port, o->address ? " " : "", o->address ? o->address : "");
-    fprintf(f, "cafile %s\ncertfile %s\nkeyfile %s\ncrlfile %s\n", authority_ca_path(a), o->cert,
-            o->key, authority_list_path(a));
+    fprintf(f, "cafile %s\ncertfile %s\nkeyfile %s\ncrlfile %s\n", o->ca, o->cert, o->key, o->list);
     fprintf(f, "acl_file %s\n%s", o->acl, fixed);
     if (fclose(f) == 0)
         return text;

@@ -14,13 +14,15 @@
 struct broker_options {
     const char *address; /* NULL: every address */
     unsigned port;
-    const char *cert, *key; /* paths of the broker's certificate and key */
-    const char *acl;        /* path of the file with the text of broker_acl() */
+    /* Paths, all in the one folder that the broker may read. */
+    const char *cert, *key; /* of the broker's certificate and key */
+    const char *ca, *list;  /* of the authority's certificate and its list of revoked ones */
+    const char *acl;        /* of the file with the text of broker_acl() */
     const char *user; /* who it runs as, if it is started as root; NULL: mosquitto's default */
 };
 
 /* The text of mosquitto.conf; the caller frees it. NULL: out of memory. */
-char *broker_config(const struct authority *a, const struct broker_options *options);
+char *broker_config(const struct broker_options *options);
 
 /* The text of the ACL. The broker reads it and the list of revoked certificates at SIGHUP. */
 char *broker_acl(const struct authority *a);

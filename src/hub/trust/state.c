@@ -15,6 +15,8 @@
 #include <sys/file.h>
 #include <time.h>
 
+#define LIST_MAX (16 << 20) /* bytes of the list of revoked certificates */
+
 int state_path(const struct state *s, const char *name, char *ret, size_t size, struct error *err)
 {
     int n = snprintf(ret, size, "%s/%s", s->dir, name);
@@ -166,17 +168,31 @@ static pid_t broker_pid(const struct state *s)
     return (pid_t)pid;
 }
 
+int state_put_broker(const struct state *s, struct error *err)
+{
+    const char *list_path = authority_list_path(s->authority);
+    _cleanup_free_ char *acl = broker_acl(s->authority), *list = NULL;
+    struct stat status;
+    size_t len;
+    int r = wholefile_read(list_path, LIST_MAX, &list, &len, &status);
+
+    if (r < 0)
+        return error_set(err, r, "cannot read %s: %s", list_path, strerror(-r));
+    r = state_put(s, "broker/acl", acl, err);
+    if (r >= 0)
+        r = state_put(s, "broker/ca.crt", authority_ca(s->authority), err);
+    return r < 0 ? r : state_put(s, "broker/revoked.crl", list, err);
+}
+
 int state_tell_broker(const struct state *s, struct error *err)
 {
-    _cleanup_free_ char *acl = NULL;
     char path[PATH_MAX];
     pid_t pid;
     int r = state_path(s, "broker/acl", path, sizeof(path), err);
 
     if (r < 0 || access(path, F_OK) < 0)
         return r;
-    acl = broker_acl(s->authority);
-    r = state_put(s, "broker/acl", acl, err);
+    r = state_put_broker(s, err);
     if (r < 0)
         return r;
     pid = broker_pid(s);

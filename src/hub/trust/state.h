@@ -5,7 +5,8 @@
  *     lock            held while a command changes something
  *     running         held by tide-hub serve; broker/running by the broker (base/hold.h)
  *     trust/          the authority (authority.h)
- *     broker/         what the broker reads: mosquitto.conf, acl, broker.crt, broker.key, pid
+ *     broker/         all that the broker may read: mosquitto.conf, acl, broker.crt, broker.key,
+ *                     copies of ca.crt and revoked.crl, pid
  *     hub.crt, .key   the hub's own certificate as a client of the broker
  *     tokens          hashes of tokens for enrolment (tokens.h)
  *
@@ -45,6 +46,9 @@ int state_put(const struct state *s, const char *name, const char *text, struct 
 #define STATE_RENEW_DAYS 30
 int state_renew(const struct state *s, int64_t now_s, bool now, struct error *err);
 
-/* Writes the broker's ACL, if it has one, and has a running broker read it and the list of revoked
- * certificates. */
+/* What a running broker reads again: its ACL, and copies of the authority's certificate and list.
+ */
+int state_put_broker(const struct state *s, struct error *err);
+
+/* The same if there is a broker, and has a running one read it. */
 int state_tell_broker(const struct state *s, struct error *err);
