@@ -4,7 +4,7 @@ import pathlib
 import threading
 import time
 
-ZONES = {"intel-rapl:0": "package-0", "intel-rapl:0:0": "dram", "intel-rapl:1": "psys"}
+ZONES = {"intel-rapl:0": "package-0", "intel-rapl:0:0": "dram", "intel-rapl:1": "psys", "intel-rapl:2": "package-1"}
 
 
 class PowerTree:

@@ -286,6 +286,45 @@ def test_a_chip_that_nobody_named_tells_its_watts_and_is_not_the_machine(world, 
     eventually(lambda: tided.api("GET", "/v1/power/sources")[1][0]["uw"] is None)
 
 
+def test_a_sensor_costs_one_read_a_second_and_stays_open(world, place):
+    _, tided = world({"intel-rapl:0": 40, "intel-rapl:0:0": 5, "intel-rapl:1": 60})
+    tided.job()
+    known(tided)
+    calls = place.base / "calls"
+    tracer = subprocess.Popen(["strace", "-f", "-y", "-e", "trace=%desc,%file", "-o", calls, "-p",
+                               str(tided.process.pid)], stderr=subprocess.PIPE, text=True)
+    said = tracer.stderr.readline()
+    if "attached" not in said:
+        tracer.wait(30)
+        pytest.skip(f"strace cannot trace here: {said.strip()}")
+    eventually(lambda: calls.read_text().count("intel-rapl:1/energy_uj>") >= 10)
+    tracer.terminate()
+    tracer.wait(30)
+    tracer.stderr.close()
+    found = re.findall(r"^\d+ +(\w+)\(.*powercap/(intel-rapl[:\d]+)/", calls.read_text(), re.MULTILINE)
+    # In a real tree nothing is asked about the file either: sysfs replaces none.
+    assert {call for call, _ in found} <= {"pread64", "newfstatat", "fstat"}
+    reads = [zone for call, zone in found if call == "pread64"]
+    assert len({reads.count(zone) for zone in ("intel-rapl:0", "intel-rapl:0:0")}) == 1
+
+
+def test_two_packages_and_their_memory_are_the_machine(world):
+    begin = 65_532_610_987 - 200_000_000  # 200 J before the end of one's range, which costs the sum nothing
+    tree, tided = world({"intel-rapl:0": 40, "intel-rapl:0:0": 5, "intel-rapl:2": 30}, begin={"intel-rapl:2": begin})
+    tided.job()
+    p = known(tided)
+    assert p["power"]["uw"] == pytest.approx(75e6, rel=0.2) and p["power"]["basis"] == "modelled"
+    used = {s["name"] for s in tided.api("GET", "/v1/power/sources")[1] if s["used"]}
+    assert used == {"package-0", "package-0/dram", "package-1"}
+    before = eventually(lambda: (e := power(tided)["energy"])["uj"] and e)
+    assert tree.uj["intel-rapl:2"] > begin
+    eventually(lambda: tree.uj["intel-rapl:2"] < begin)
+    wrapped = power(tided)["energy"]["uj"]
+    after = eventually(lambda: (p := power(tided))["energy"]["uj"] > wrapped + 150e6 and p)
+    assert after["energy"]["gap_ms"] == before["gap_ms"]
+    check_sum(after)
+
+
 def test_the_account_outlives_the_daemon(world):
     _, tided = world({"intel-rapl:1": 40})
     tided.job()
