@@ -201,7 +201,7 @@ def make_project(path, build, more):
             tar.add(staging, ".")
             for file in more:
                 tar.add(file, f"project/build/{file.name}")
-            for folder in ("tests/component", "tests/cluster", "tests/plant", "bench", "src", "dist"):
+            for folder in ("tests/component", "tests/cluster", "tests/plant", "bench", "scripts", "src", "dist"):
                 tar.add(ROOT / folder, f"project/{folder}", filter=lambda entry: (
                     None if "__pycache__" in entry.name or "bench/results" in entry.name else entry))
             for program in (*build.glob("tide*"), *build.glob("libtide*.so*")):
