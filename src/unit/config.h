@@ -78,6 +78,7 @@ struct meter_config {
     char user[CONFIG_NAME_MAX];         /* of a management controller */
     char password_file[CONFIG_PATH_MAX], ca[CONFIG_PATH_MAX]; /* empty: none */
     bool covers_area;            /* it measures all that the area draws */
+    bool covers_other;           /* … something else: the rest of a cap is divided */
     bool covers_machine;         /* … all that a machine draws, which is told of it: */
     char machine[EDGE_NAME_MAX]; /* a child; empty: the machine of [tided] */
 };

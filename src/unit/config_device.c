@@ -185,7 +185,7 @@ static int set_controller(struct reader *r, const char *key, const char *value)
     return 0;
 }
 
-/* "area", "part", "machine", "machine NAME" */
+/* "area", "part", "other", "machine", "machine NAME" */
 static int take_covers(struct reader *r, const char *value)
 {
     struct meter_config *m = r->meter;
@@ -193,10 +193,11 @@ static int take_covers(struct reader *r, const char *value)
 
     m->covers_area = strcmp(value, "area") == 0;
     m->covers_machine = strncmp(value, "machine", strlen("machine")) == 0 && strchr(" \t", *name);
-    if (m->covers_area || strcmp(value, "part") == 0)
+    m->covers_other = strcmp(value, "other") == 0;
+    if (m->covers_area || m->covers_other || strcmp(value, "part") == 0)
         return 0;
     if (!m->covers_machine)
-        return config_wrong(r, "'%s' is none of area, part, machine, machine NAME", value);
+        return config_wrong(r, "'%s' is none of area, part, other, machine, machine NAME", value);
     name += strspn(name, " \t");
     if (*name && !edge_name_valid(name))
         return config_wrong(r, "'%s' is no name of a machine", name);

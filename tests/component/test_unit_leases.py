@@ -170,3 +170,35 @@ def test_contradictions_are_told(program, tmp_path, text, problem):  # noqa: F81
     done = subprocess.run([program, "--check", "--config", file], capture_output=True, text=True, timeout=GUARD_S,
                           check=False)
     assert done.returncode == 1 and problem in done.stderr, done.stderr
+
+
+def test_what_lights_draw_is_not_lent_again(bed, program):  # noqa: F811
+    """500 W of cap and 100 W of lights, a tenth of error: machines have 390 W at most. Less light is theirs half a minute later."""
+    broker, above = bed.broker(), bed.broker("above")
+    (bed.folder() / "leases").write_text(KNOWN_BOOK)
+    lights = "[meter lights]\nkind = shelly\ntopic = lights\nerror = 10 %\ncovers = other\nmost = 200 W\n"
+    unit = bed.unit(conf(broker, 500, ("a", 50), ("b", 50)) + lights + f"[uplink]\nbroker = 127.0.0.1:{above.port}\n")
+    parent = bed.parent(above)
+    machines = [Machine(broker, name, 50, [(50, 0), (400, 1000)]) for name in "ab"]
+
+    def light(watts):
+        broker.publish("lights/status/switch:0", json.dumps({"id": 0, "apower": watts}))
+
+    def lent(good):
+        until = time.monotonic() + 3 * GUARD_S  # half a minute passes before less counts
+        while not good(sum(m.lease["uw"] for m in machines)):
+            assert time.monotonic() < until, ([m.lease for m in machines], unit.lines)
+            time.sleep(0.2)
+
+    try:
+        lent(lambda uw: 290 * W < uw <= 300 * W)  # never heard: its `most` counts
+        light(100)
+        lent(lambda uw: 380 * W < uw <= 390 * W)
+        parent.wait(lambda p: p.demands and p.demands[-1]["floor"] == 210 * W)  # the parent's watts pay for lights, too
+        light(180)
+        lent(lambda uw: uw <= 302 * W)
+        light(5000)  # more than it can draw: it is not believed, and its most counts
+        lent(lambda uw: 290 * W < uw <= 300 * W)
+    finally:
+        for m in machines:
+            m.end()

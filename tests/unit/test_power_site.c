@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "power/site/loads.h"
 #include "power/site/presence.h"
 #include "power/site/relay.h"
 
@@ -128,10 +129,73 @@ static void a_dead_sensor_means_nobody_knows(void **state)
     assert_int_equal(presence_absent_s(&p, dead + 10 * SECOND), 10);
 }
 
+#define W UINT64_C(1000000)
+
+static void more_load_counts_at_once_and_less_when_it_has_lasted(void **state)
+{
+    struct loads l = {0};
+    uint64_t now = 5 * SECOND;
+
+    assert_int_equal(loads_hold(&l, 99 * W + 1, now), 100 * W);
+    assert_int_equal(loads_hold(&l, 20 * W, now += SECOND), 100 * W);
+    assert_int_equal(loads_hold(&l, 120 * W, now += SECOND), 120 * W);
+    for (uint64_t end = now + LOADS_FALL_NS - SECOND; now < end;)
+        assert_int_equal(loads_hold(&l, 20 * W, now += SECOND), 120 * W);
+    assert_int_equal(loads_hold(&l, 20 * W, now += 31 * SECOND), 20 * W);
+}
+
+static void noise_of_a_reading_moves_nothing(void **state)
+{
+    struct loads l = {0};
+    uint64_t now = SECOND, before = loads_hold(&l, 100 * W, now);
+    unsigned changes = 0;
+
+    srand(7);
+    for (int i = 0; i < 3600; i++) {
+        uint64_t held = loads_hold(&l, 99 * W + (uint64_t)rand() % W, now += SECOND);
+
+        changes += held != before;
+        before = held;
+    }
+    assert_int_equal(changes, 0);
+}
+
+/* Whatever the loads do, what counts is never below them, and falls at most once in half a minute.
+ */
+static void what_counts_is_never_below_what_is_drawn(void **state)
+{
+    for (unsigned seed = 0; seed < 200; seed++) {
+        struct loads l = {0};
+        uint64_t now = SECOND, before = 0, fell = 0, uw = 0;
+
+        srand(seed);
+        for (int i = 0; i < 500; i++) {
+            uint64_t held;
+
+            if (rand() % 4 == 0)
+                uw = (uint64_t)rand() % 400 * W / 2;
+            held = loads_hold(&l, uw, now += (uint64_t)(rand() % 3) * SECOND + 1);
+            assert_true(held >= uw);
+            if (held < before) {
+                assert_true(fell == 0 || now - fell >= LOADS_FALL_NS);
+                fell = now;
+            }
+            before = held;
+        }
+        uw = 0;
+        for (int i = 0; i < 70; i++)
+            before = loads_hold(&l, uw, now += SECOND);
+        assert_int_equal(before, 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(minimum_times_are_kept),
+        cmocka_unit_test(more_load_counts_at_once_and_less_when_it_has_lasted),
+        cmocka_unit_test(noise_of_a_reading_moves_nothing),
+        cmocka_unit_test(what_counts_is_never_below_what_is_drawn),
         cmocka_unit_test(what_must_stay_on_is_never_switched_off),
         cmocka_unit_test(a_relay_that_never_spoke_is_not_switched),
         cmocka_unit_test(a_relay_that_does_not_answer_is_not_ordered_all_the_time),

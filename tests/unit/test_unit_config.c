@@ -173,7 +173,7 @@ static void a_mistake_is_told_with_its_line(void **state)
         {"[meter a]\nperiod = 5", "x.conf:2: '5' is no duration"},
         {"[meter a]\nenergy-unit = W", "x.conf:2: 'W' is no unit of energy"},
         {"[meter a]\naddress = h:99999", "x.conf:2: '99999' is no number from 1 to 65535"},
-        {"[meter a]\ncovers = all", "x.conf:2: 'all' is none of area, part, machine"},
+        {"[meter a]\ncovers = all", "x.conf:2: 'all' is none of area, part, other, machine"},
         {"[unit]\nname = x\n[uplink]\nbroker = h\nca = /x",
          "[uplink] needs all of ca=, cert= and key="},
         {"[unit]\nname = x\n[uplink]\nca = /x", "[uplink] has certificates and no broker="},

@@ -16,6 +16,7 @@
 #include "edge/shrunk.h"
 #include "edge/uplink.h"
 #include "power/cap/caps.h"
+#include "power/site/loads.h"
 #include "unit/area/children.h"
 #include "unit/area/handing.h"
 #include "unit/area/metrics.h"
@@ -49,6 +50,7 @@ struct area {
     uint32_t kind;
     bool synced;
     struct shrunk_told shrunk;
+    struct loads loads; /* what draws beside the children */
     const char *cap_by; /* "policy", "configuration", "parent's lease" */
 };
 
@@ -230,6 +232,29 @@ static void tell_changes(struct area *a, const struct policy_force *before, uint
         say(a, "cap", text, NULL);
 }
 
+/* What the other loads leave of the cap; the children's floors are theirs whatever lights draw. */
+static void lend_rest(struct area *a, uint64_t now_ns)
+{
+    uint64_t other_uw = loads_hold(&a->loads, points_other_uw(a->points, now_ns), now_ns);
+    uint64_t floor_uw = children_floor(a->children), rest_uw = sub_sat(a->cap_uw, other_uw);
+
+    if (rest_uw < floor_uw)
+        rest_uw = floor_uw < a->cap_uw ? floor_uw : a->cap_uw;
+    children_cap(a->children, a->cap_uw == POLICY_FREE ? POLICY_FREE : rest_uw, a->kind);
+    children_tick(a->children);
+}
+
+/* The parent's watts pay for the other loads first; only what is above them does any work. */
+static void add_loads(const struct loads *loads, struct payload_demand *d)
+{
+    for (uint32_t i = 0; i < d->demand.count; i++)
+        d->demand.point[i].uw += loads->held_uw;
+    if (d->demand.count && demand_check(&d->demand) < 0)
+        d->demand.count = 0; /* above all that a message holds */
+    d->floor_uw = add_sat(d->floor_uw, loads->held_uw);
+    d->floor_uw = d->floor_uw < DEMAND_MAX ? d->floor_uw : DEMAND_MAX;
+}
+
 /* What the policy says of this second; switches and children follow. */
 static void govern(struct area *a, uint64_t now_ns)
 {
@@ -247,12 +272,11 @@ static void govern(struct area *a, uint64_t now_ns)
     policy_tick(a->policy, &now, &a->force);
     combine_caps(a);
     tell_changes(a, &before, cap_before_uw);
-    if (a->children) {
-        children_cap(a->children, a->cap_uw, a->kind);
-        children_tick(a->children);
-    }
+    if (a->children)
+        lend_rest(a, now_ns);
     if (a->parent)
-        parent_tick(a->parent, a->children ? children_sum(a->children) : 0);
+        parent_tick(a->parent,
+                    a->children ? add_sat(children_sum(a->children), a->loads.held_uw) : 0);
     site_tick(a->site, a->force.off, now.wall_ms, now_ns);
 }
 
@@ -273,6 +297,8 @@ static void tick_uplink(struct area *a, uint64_t now_ns)
         unit_log("%s; the present connection goes on", err.text);
     if (a->children)
         children_demand(a->children, &demand.demand, &demand.floor_uw);
+    if (a->children)
+        add_loads(&a->loads, &demand);
     uplink_tick(a->uplink, a->machine ? NULL : &demand, now_ns);
     if (a->children)
         shrunk_tell(&a->shrunk, children_shrunk(a->children), now_ns, send_up, a);

@@ -128,6 +128,11 @@ void children_demand(const struct children *c, struct demand *ret, uint64_t *ret
     *ret_floor_uw = lending_floor(c->lending);
 }
 
+uint64_t children_floor(const struct children *c)
+{
+    return lending_floor(c->lending);
+}
+
 int children_new(const struct unit_config *config, struct mqtt *broker, struct children **ret,
                  struct error *err)
 {

@@ -35,5 +35,7 @@ const struct payload_shrunk *children_shrunk(const struct children *c);
 
 uint64_t children_sum(const struct children *c); /* what all may draw by their leases now */
 
+uint64_t children_floor(const struct children *c); /* of all together */
+
 /* What all would do with watts (no points: nobody told), and the sum of their floors. */
 void children_demand(const struct children *c, struct demand *ret, uint64_t *ret_floor_uw);

@@ -202,3 +202,19 @@ uint64_t points_total_uj(const struct points *p)
 {
     return area_total(p).uj;
 }
+
+uint64_t points_other_uw(const struct points *p, uint64_t now_ns)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < p->count; i++) {
+        const struct device *d = &p->device[i];
+        bool heard = d->power.basis != POWER_UNKNOWN && now_ns - d->power_ns <= SILENT_NS;
+
+        if (d->config->covers_other)
+            sum = add_sat(sum, heard                ? d->power.high_uw
+                               : d->config->most_uw ? d->config->most_uw
+                                                    : d->peak_uw);
+    }
+    return sum;
+}

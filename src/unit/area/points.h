@@ -23,4 +23,10 @@ void points_tick(struct points *p, uint64_t now_ns, uint64_t now_ms);
 /* What the area draws now; POWER_UNKNOWN: nobody knows, or a meter of it is not heard. */
 struct power_range points_power(const struct points *p, uint64_t now_ns);
 
+/*
+ * What the area's other loads (covers = other) draw at most: the upper bounds of their readings. A
+ * meter that is not heard counts with its `most`, else with the largest that it ever told.
+ */
+uint64_t points_other_uw(const struct points *p, uint64_t now_ns);
+
 uint64_t points_total_uj(const struct points *p); /* what the area ever used */

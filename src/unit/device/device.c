@@ -113,6 +113,7 @@ void device_watts(struct device *d, uint64_t now_ns, uint64_t uw)
     second = energy_within(uw, d->config->error_permille, POWER_MEASURED); /* uJ of one second */
     d->power = (struct power_range){second.uj, second.low_uj, second.high_uj, second.basis};
     d->power_ns = now_ns;
+    d->peak_uw = d->power.high_uw > d->peak_uw ? d->power.high_uw : d->peak_uw;
     if (!d->by_counter &&
         understood(d, counter_watts(&d->counter, now_ns, uw, d->last_uw, quiet, &uj), gap))
         add(d, uj);

@@ -46,6 +46,7 @@ struct device {
     uint64_t gap_ns;               /* of total's time; the owner takes it and sets it to 0 */
     struct power_range power;      /* the newest; POWER_UNKNOWN: none */
     uint64_t power_ns;             /* its time */
+    uint64_t peak_uw;              /* the upper bound of the largest power it told */
     uint64_t last_uw;              /* of a meter without a counter */
     uint64_t handed_ns;            /* time of the reading that its machine was told last */
     bool by_counter;               /* energy comes from the meter's own counter */

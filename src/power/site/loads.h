@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What an area's other loads (lights, a fridge) take from its cap before the rest is divided. More
+ * counts at once; less only when it stayed so for half a minute, so that leases do not follow each
+ * reading. Pure; any thread; times are monotonic. Used by src/unit.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#define LOADS_FALL_NS (30 * UINT64_C(1000000000))
+
+struct loads {
+    uint64_t held_uw;  /* what counts */
+    uint64_t most_uw;  /* of the readings after … */
+    uint64_t since_ns; /* … there; 0: no reading yet */
+};
+
+/* Takes what the loads draw at most at @now_ns. Returns what counts: never less than that. */
+uint64_t loads_hold(struct loads *l, uint64_t uw, uint64_t now_ns);
