@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -11,7 +12,7 @@ import threading
 
 import pytest
 
-from cli_tools import GUARD_S, assert_error, filled_in, tide  # noqa: F401
+from cli_tools import BUILD, GUARD_S, assert_error, filled_in, tide  # noqa: F401
 from conftest import ROOT
 
 COMMANDS = ["run", "adopt", "pin", "unpin", "submit", "queue", "cancel", "hold", "release", "ps", "set", "top",
@@ -403,3 +404,39 @@ def test_a_listener_of_another_user_is_not_talked_to(tide, public_dir):
         assert listener.stdout.readline() == "0\n"  # it was told nothing
     done = tide("run", "echo", "ran", **who)
     assert (done.returncode, done.stdout) == (0, "ran\n")
+
+
+def offered(program, *words):
+    """What bash offers for the last of the words."""
+    script = ('source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); ${1/#*/_${1//-/_}}; '
+              'printf "%s\n" "${COMPREPLY[@]}"')
+    return subprocess.run(["bash", "-c", script, "bash", BUILD / "completions" / program, program, *words], text=True,
+                          capture_output=True, check=True, timeout=GUARD_S).stdout.split()
+
+
+@pytest.mark.parametrize("program", ["tide-hub", "tide-power"])
+def test_completions_of_hub_and_unit_are_good_for_their_shells_and_have_every_option(program):
+    if not (BUILD / program).exists():
+        pytest.skip(f"built without {program}")
+    for shell, name in (("bash", program), ("zsh", f"_{program}"), ("fish", f"{program}.fish")):
+        if shutil.which(shell):
+            subprocess.run([shell, "-n", BUILD / "completions" / name], check=True, timeout=GUARD_S)
+    commands = [word for word in offered(program, "") if not word.startswith("-")]
+    assert commands if program == "tide-hub" else commands == ["enrol"]
+    for words in ([], *([command] for command in commands)):
+        said = subprocess.run([BUILD / program, *words, "--help"], text=True, capture_output=True, check=True).stdout
+        named = set(re.findall(r"(?m)^  (--[a-z][\w-]*)", said)) | {"--help"}
+        assert named <= set(offered(program, *words, "--")), words
+        for name in (f"_{program}", f"{program}.fish"):
+            text = (BUILD / "completions" / name).read_text()
+            assert all(re.search(rf"(--|-l ){option[2:]}\b", text) for option in named), (name, words)
+
+
+def test_completions_of_the_hub_know_verbs_roles_and_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "new.yaml").touch()
+    assert offered("tide-hub", "user", "") == ["add", "passwd", "role", "remove", "token", "list"]
+    assert offered("tide-hub", "unit", "r") == ["revoke"]
+    assert offered("tide-hub", "user", "add", "ada", "--role", "o") == ["operator"]
+    assert offered("tide-hub", "policy", "check", "n") == offered("tide-hub", "serve", "--policy", "") == ["new.yaml"]
+    assert offered("tide-hub", "token", "--for", "") == []

@@ -37,7 +37,8 @@ def prefix(tmp_path_factory):
     "share/doc/threadtide/http-api.md", "share/doc/threadtide/permissions.md",
     "bin/kubectl-tide", "bin/kubectl_complete-tide", "share/threadtide/kubernetes/rbac.yaml", "share/threadtide/helm/threadtide/crd.yaml",
     "share/bash-completion/completions/tide", "share/zsh/site-functions/_tide",
-    "share/fish/vendor_completions.d/tide.fish",
+    "share/fish/vendor_completions.d/tide.fish", "share/bash-completion/completions/tide-hub",
+    "share/zsh/site-functions/_tide-hub", "share/fish/vendor_completions.d/tide-hub.fish",
 ])
 def test_file_is_installed(prefix, file):
     assert list(prefix.glob(file)), file
