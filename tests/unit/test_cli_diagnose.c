@@ -171,7 +171,69 @@ static void a_runtime_that_is_not_malleable_is_sized_at_its_start(void **state)
     diagnose(&seen, &d);
     assert_string_equal(fix_of(&d, FINDING_OVERSUBSCRIBED),
                         "env OMP_NUM_THREADS=2 OPENBLAS_NUM_THREADS=2 python train.py");
-    assert_non_null(strstr(find(&d, FINDING_NOT_MALLEABLE)->text, "torch, gomp, openblas"));
+    assert_non_null(
+        strstr(find(&d, FINDING_NOT_MALLEABLE)->text, "torch, gomp, openblas: moldable"));
+}
+
+static void a_fix_sizes_each_runtime_by_its_own_variable(void **state)
+{
+    struct observation seen = tensorflow();
+    struct diagnosis d;
+
+    seen.runtimes.r[PROC_RUNTIME_TENSORFLOW].loaded = false;
+    seen.runtimes.r[PROC_RUNTIME_RAYON].loaded = true;
+    seen.runtimes.r[PROC_RUNTIME_JVM].loaded = true;
+    seen.runtimes.r[PROC_RUNTIME_GO].loaded = true;
+    seen.waiting_milli = 6000;
+    diagnose(&seen, &d);
+    assert_string_equal(fix_of(&d, FINDING_OVERSUBSCRIBED),
+                        "env RAYON_NUM_THREADS=2 JDK_JAVA_OPTIONS=-XX:ActiveProcessorCount=2 "
+                        "python train.py");
+    assert_non_null(strstr(find(&d, FINDING_NOT_MALLEABLE)->text, "rayon, java: moldable"));
+    assert_non_null(strstr(find(&d, FINDING_NOT_MALLEABLE)->text, "go: rigid"));
+}
+
+static void each_runtime_has_a_kind_and_a_reason(void **state)
+{
+    for (int i = 0; i < PROC_RUNTIME_MAX; i++) {
+        const char *why = NULL;
+        enum malleability m = diagnose_runtime((enum proc_runtime)i, &why);
+
+        assert_in_range(strlen(why), 5, 100);
+        assert_non_null(malleability_name(m));
+        assert_int_equal(m == MALLEABLE, diagnose_malleable((enum proc_runtime)i));
+    }
+}
+
+static void threads_that_wait_awake_are_spinning(void **state)
+{
+    struct observation seen = tensorflow();
+    struct diagnosis d;
+
+    seen.runtimes.r[PROC_RUNTIME_TENSORFLOW].loaded = false;
+    seen.runtimes.r[PROC_RUNTIME_GOMP].loaded = true;
+    seen.have_spin = true;
+    seen.spin_samples = 400;
+    seen.spin_permille = 600;
+    diagnose(&seen, &d);
+    assert_string_equal(fix_of(&d, FINDING_SPINNING), "tide run -- python train.py");
+    assert_non_null(strstr(find(&d, FINDING_SPINNING)->text, "60 %"));
+    assert_true(d.healthy);
+    seen.tide = OBSERVED_TIDE_JOB; /* it was told to spin */
+    diagnose(&seen, &d);
+    assert_string_equal(fix_of(&d, FINDING_SPINNING),
+                        "env OMP_WAIT_POLICY=passive python train.py");
+    seen.spin_permille = 199;
+    diagnose(&seen, &d);
+    assert_null(find(&d, FINDING_SPINNING));
+    seen.spin_permille = 900;
+    seen.spin_samples = 49;
+    diagnose(&seen, &d);
+    assert_null(find(&d, FINDING_SPINNING));
+    seen.spin_samples = 400;
+    seen.have_spin = false;
+    diagnose(&seen, &d);
+    assert_null(find(&d, FINDING_SPINNING));
 }
 
 static void a_program_without_known_runtimes_gets_no_made_up_fix(void **state)
@@ -327,6 +389,10 @@ static void no_combination_overflows(void **state)
         seen.agent_disabled = bits & 64;
         seen.tide = (enum observed_tide)((bits >> 7) % 3);
         seen.job_malleable = bits & 256;
+        seen.have_spin = true;
+        seen.spin_samples = seen.spin_permille = 1000;
+        for (int i = PROC_RUNTIME_GOMP; i < PROC_RUNTIME_MAX; i++)
+            seen.runtimes.r[i].loaded = bits & 4;
         memset(seen.command, 'x', sizeof(seen.command) - 1);
         seen.command_cut = true;
         diagnose(&seen, &d);
@@ -406,6 +472,9 @@ int main(void)
         cmocka_unit_test(a_jobs_fix_goes_through_the_daemon),
         cmocka_unit_test(a_program_with_the_agent_is_told_by_the_signal_when_no_daemon_has_it),
         cmocka_unit_test(a_runtime_that_is_not_malleable_is_sized_at_its_start),
+        cmocka_unit_test(a_fix_sizes_each_runtime_by_its_own_variable),
+        cmocka_unit_test(each_runtime_has_a_kind_and_a_reason),
+        cmocka_unit_test(threads_that_wait_awake_are_spinning),
         cmocka_unit_test(a_program_without_known_runtimes_gets_no_made_up_fix),
         cmocka_unit_test(waiting_behind_others_is_crowding),
         cmocka_unit_test(throttling_names_the_command_of_whoever_set_the_quota),

@@ -202,6 +202,14 @@ static void libraries_are_known_by_their_names(void **state)
         runtime_of(MAP "/v/onnxruntime/capi/onnxruntime_pybind11_state.cpython-311.so"),
         PROC_RUNTIME_ONNXRUNTIME);
     assert_int_equal(runtime_of(MAP "/x/libtide-agent.so (deleted)"), PROC_RUNTIME_AGENT);
+    assert_int_equal(runtime_of(MAP "/usr/lib/x86_64-linux-gnu/openblas-pthread/libblas.so.3"),
+                     PROC_RUNTIME_OPENBLAS);
+    assert_int_equal(runtime_of(MAP "/usr/lib/x86_64-linux-gnu/blas/libblas.so.3"), -ENOENT);
+    assert_int_equal(runtime_of(MAP "/usr/lib/jvm/j/lib/server/libjvm.so"), PROC_RUNTIME_JVM);
+    assert_int_equal(runtime_of(MAP "/v/numba/np/ufunc/omppool.cpython-311.so"),
+                     PROC_RUNTIME_NUMBA);
+    assert_int_equal(runtime_of(MAP "/v/other/workqueue.cpython-311.so"), -ENOENT);
+    assert_int_equal(runtime_of(MAP "/v/lightgbm/lib/lib_lightgbm.so"), PROC_RUNTIME_LIGHTGBM);
 }
 
 static void other_mappings_are_no_runtimes(void **state)
@@ -240,7 +248,12 @@ static const struct tree_file recorded[] = {
     {"proc/17/cmdline", "python"},
     {"proc/17/maps", "00400000-00401000 r--p 0 08:01 1 /usr/bin/python3\n" MAP
                      "/v/lib/python3.11/site-packages/tensorflow/libtensorflow_framework.so.2\n" MAP
-                     "/usr/lib/libgomp.so.1.0.0\n"},
+                     "/usr/lib/libgomp.so.1.0.0\n" MAP "/usr/lib/libgomp.so.1.0.0\n" MAP
+                     "/v/lib/python3.11/site-packages/sklearn.libs/libgomp-a34b.so.1.0.0\n" MAP
+                     "/jvm/j17/lib/server/libjvm.so\n"},
+    {"proc/17/root/jvm/j17/release", "IMPLEMENTOR=\"x\"\nJAVA_VERSION=\"17.0.15\"\n"},
+    {"proc/17/task/17/status",
+     "Name:\tx\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n"},
     {"proc/17/root/v/lib/python3.11/site-packages/tensorflow_estimator-9.9.dist-info/", NULL},
     {"proc/17/root/v/lib/python3.11/site-packages/tensorflow_cpu-2.21.0.dist-info/", NULL},
     {"proc/17/task/17/stat", "17 (python)" STAT_TAIL},
@@ -278,9 +291,46 @@ static void runtimes_carry_the_version_of_their_package(void **state)
     assert_string_equal(runtimes.r[PROC_RUNTIME_TENSORFLOW].version, "2.21.0");
     assert_true(runtimes.r[PROC_RUNTIME_GOMP].loaded);
     assert_string_equal(runtimes.r[PROC_RUNTIME_GOMP].version, "1.0.0");
+    assert_int_equal(runtimes.r[PROC_RUNTIME_GOMP].copies, 2);
+    assert_string_equal(runtimes.r[PROC_RUNTIME_JVM].version, "17.0.15");
     assert_false(runtimes.r[PROC_RUNTIME_TORCH].loaded);
     assert_false(runtimes.r[PROC_RUNTIME_AGENT].loaded);
     assert_int_equal(proc_read_runtimes(tree->fd, 99, &runtimes), -ESRCH);
+}
+
+static void switches_are_read_from_a_threads_status(void **state)
+{
+    struct tree *tree = *state;
+    struct proc_switches switches;
+
+    assert_int_equal(proc_read_switches(tree->fd, 17, 17, &switches), 0);
+    assert_int_equal(switches.voluntary, 150);
+    assert_int_equal(switches.involuntary, 545);
+    assert_int_equal(proc_read_switches(tree->fd, 17, 19, &switches), -ESRCH);
+    assert_int_equal(proc_parse_switches("", &switches), -EINVAL);
+    assert_int_equal(proc_parse_switches("voluntary_ctxt_switches:\t1\n", &switches), -EINVAL);
+    assert_int_equal(proc_parse_switches("voluntary_ctxt_switches:\tx\n"
+                                         "nonvoluntary_ctxt_switches:\t1\n",
+                                         &switches),
+                     -EINVAL);
+}
+
+/* This program: dynamic, no Go. A text that only looks like a program: no program. */
+static void an_executable_tells_what_it_contains(void **state)
+{
+    struct tree *tree = *state;
+    struct proc_runtimes runtimes = {0};
+    int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    int text = openat(tree->fd, "proc/17/stat", O_RDONLY | O_CLOEXEC);
+
+    assert_int_equal(proc_parse_program(self, &runtimes), 0);
+    assert_false(runtimes.is_static);
+    for (int i = 0; i < PROC_RUNTIME_MAX; i++)
+        assert_false(runtimes.r[i].loaded);
+    assert_int_equal(proc_parse_program(text, &runtimes), -ENOEXEC);
+    assert_int_equal(proc_read_program(tree->fd, 99, &runtimes), -ESRCH);
+    close(self);
+    close(text);
 }
 
 static void threads_that_end_meanwhile_are_left_out(void **state)
@@ -551,6 +601,8 @@ int main(void)
     };
     const struct CMUnitTest tree[] = {
         cmocka_unit_test(runtimes_carry_the_version_of_their_package),
+        cmocka_unit_test(switches_are_read_from_a_threads_status),
+        cmocka_unit_test(an_executable_tells_what_it_contains),
         cmocka_unit_test(threads_that_end_meanwhile_are_left_out),
         cmocka_unit_test(processes_are_listed_in_order),
         cmocka_unit_test(a_command_line_without_a_final_nul_gets_one),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `tide doctor`: says what is wrong with a process or with the installation, and how to mend it. */
+#include "base/clock.h"
 #include "cli/api.h"
 #include "cli/doctor/diagnose.h"
 #include "cli/doctor/doctor.h"
@@ -50,13 +51,43 @@ static json_t *runtimes_json(const struct observation *seen)
     json_t *list = json_array();
 
     for (int i = 0; i < PROC_RUNTIME_MAX; i++) {
+        const char *why;
+        enum malleability m = diagnose_runtime((enum proc_runtime)i, &why);
+
         if (seen->runtimes.r[i].loaded)
-            json_array_append_new(
-                list, json_pack("{s:s, s:s, s:b}", "name", proc_runtime_name((enum proc_runtime)i),
-                                "version", seen->runtimes.r[i].version, "malleable",
-                                diagnose_malleable((enum proc_runtime)i)));
+            json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:b, s:s, s:s}", "name",
+                                                  proc_runtime_name((enum proc_runtime)i),
+                                                  "version", seen->runtimes.r[i].version, "copies",
+                                                  (int)seen->runtimes.r[i].copies, "malleable",
+                                                  m == MALLEABLE, "kind", malleability_name(m),
+                                                  "why", why));
     }
     return list;
+}
+
+static json_t *names_json(const struct observation *seen)
+{
+    json_t *object = json_object();
+
+    for (size_t i = 0; i < DIAGNOSE_GROUPS_MAX && seen->group[i].n; i++)
+        json_object_set_new(object, seen->group[i].comm, json_integer(seen->group[i].n));
+    return object;
+}
+
+/* Parts of what it could have done; null: unknown. */
+static json_t *losses_json(const struct observation *seen, const struct diagnosis *d)
+{
+    return json_pack(
+        "{s:o, s:o, s:o, s:f}", "waiting",
+        json_real(d->demand_milli ? (double)seen->waiting_milli / d->demand_milli : 0), "throttled",
+        json_real(seen->throttle.periods
+                      ? (double)seen->throttle.throttled / (double)seen->throttle.periods
+                      : 0),
+        "spinning",
+        seen->have_spin && seen->spin_samples ? json_real(seen->spin_permille / 1000.0)
+                                              : json_null(),
+        "involuntary_per_second",
+        (double)seen->involuntary * 1e9 / (double)(seen->elapsed_ns ? seen->elapsed_ns : 1));
 }
 
 static json_t *findings_json(const struct diagnosis *d)
@@ -80,7 +111,7 @@ static int print_process_json(const struct observation *seen, const struct diagn
     cpuset_format(&seen->cpus, cpus, sizeof(cpus));
     json = json_pack(
         "{s:i, s:s, s:s, s:b, s:i, s:s, s:f, s:f, s:f, s:o?, s:{s:I, s:I, s:I}, s:o, s:s, s:o?, "
-        "s:b, s:o}",
+        "s:b, s:o, s:o, s:o, s:b}",
         "pid", (int)seen->pid, "comm", seen->comm, "command", seen->command, "healthy", d->healthy,
         "threads", (int)seen->threads, "cores", cpus, "allowed", d->allowed_mcpu / 1000.0,
         "running", seen->running_milli / 1000.0, "waiting", seen->waiting_milli / 1000.0, "quota",
@@ -90,29 +121,75 @@ static int print_process_json(const struct observation *seen, const struct diagn
         (json_int_t)seen->throttle.throttled_ns, "runtimes", runtimes_json(seen), "tide",
         tide[seen->tide], "job",
         seen->tide == OBSERVED_TIDE_JOB ? json_string(seen->job_name) : NULL, "signal_handler",
-        seen->handler, "findings", findings_json(d));
+        seen->handler, "findings", findings_json(d), "thread_names", names_json(seen), "losses",
+        losses_json(seen, d), "static", seen->runtimes.is_static);
     if (!json)
         return cli_error(&command_doctor, CLI_FAILED, NULL, "the command line is not UTF-8");
     api_print(json);
     return d->healthy ? CLI_OK : CLI_FAILED;
 }
 
+/* A line for each runtime: "  runtimes   openblas 0.3.31, 2 copies: moldable (why)" */
 static void print_runtimes(const struct observation *seen)
 {
-    const char *separator = "";
+    const char *label = "runtimes";
 
-    printf("  runtimes   ");
     for (int i = 0; i < PROC_RUNTIME_MAX; i++) {
-        const char *version = seen->runtimes.r[i].version;
+        const char *version = seen->runtimes.r[i].version, *why;
+        enum malleability m = diagnose_runtime((enum proc_runtime)i, &why);
+        bool many =
+            (i == PROC_RUNTIME_GOMP || i == PROC_RUNTIME_LLVM_OMP || i == PROC_RUNTIME_OPENBLAS) &&
+            seen->runtimes.r[i].copies > 1;
 
         if (!seen->runtimes.r[i].loaded || i == PROC_RUNTIME_AGENT)
             continue;
-        printf("%s%s%s%s%s", separator, proc_runtime_name((enum proc_runtime)i),
-               *version ? " " : "", version,
-               diagnose_malleable((enum proc_runtime)i) ? " (malleable)" : "");
-        separator = ", ";
+        printf("  %-8s   %s%s%s", label, proc_runtime_name((enum proc_runtime)i),
+               *version ? " " : "", version);
+        if (many)
+            printf(", %u copies", seen->runtimes.r[i].copies);
+        printf(": %s (%s)\n", malleability_name(m), why);
+        label = "";
     }
-    puts(*separator ? "" : "none that tide recognizes");
+    if (*label)
+        puts("  runtimes   none that tide recognizes");
+    if (seen->runtimes.is_static)
+        puts("  program    static: the agent cannot be loaded into it");
+}
+
+static void print_names(const struct observation *seen)
+{
+    uint32_t named = 0;
+
+    printf("  threads    ");
+    for (size_t i = 0; i < DIAGNOSE_GROUPS_MAX && seen->group[i].n; i++) {
+        printf("%s%u %s", i ? ", " : "", seen->group[i].n, seen->group[i].comm);
+        named += seen->group[i].n;
+    }
+    if (seen->threads > named)
+        printf(", %u others", seen->threads - named);
+    putchar('\n');
+}
+
+static void print_losses(const struct observation *seen, const struct diagnosis *d)
+{
+    if (d->idle) {
+        puts("  loses      nothing that shows: it hardly runs");
+        return;
+    }
+    printf("  loses      %u %% of its threads' time to waiting for a CPU (switched away %llu times "
+           "a second)\n",
+           d->demand_milli ? (unsigned)((uint64_t)seen->waiting_milli * 100 / d->demand_milli) : 0,
+           (unsigned long long)(seen->involuntary * 1000 /
+                                (seen->elapsed_ns / NS_PER_MS ? seen->elapsed_ns / NS_PER_MS : 1)));
+    if (seen->quota_mcpu != CGROUP_NO_QUOTA)
+        printf("             stopped by its quota in %llu of %llu periods\n",
+               (unsigned long long)seen->throttle.throttled,
+               (unsigned long long)seen->throttle.periods);
+    if (!seen->have_spin)
+        puts("             spinning: unknown, the kernel does not let you sample it");
+    else if (seen->spin_samples)
+        printf("             %u %% of its time on CPUs to spinning in OpenMP (%u samples)\n",
+               seen->spin_permille / 10, seen->spin_samples);
 }
 
 static void print_tide(const struct observation *seen)
@@ -164,6 +241,8 @@ static void print_process(const struct observation *seen, const struct diagnosis
            d->demand_milli / 1000, d->demand_milli % 1000 / 10, seen->running_milli / 1000,
            seen->running_milli % 1000 / 10, seen->waiting_milli / 1000,
            seen->waiting_milli % 1000 / 10, seen->have_waiting ? "" : " (estimated)");
+    print_losses(seen, d);
+    print_names(seen);
     print_runtimes(seen);
     print_tide(seen);
     print_findings(d);
@@ -316,15 +395,17 @@ const struct command command_doctor = {
     .usage = "[PID] [--json]",
     .brief = "find oversubscription in any process, or check the installation",
     .help = "With PID, watches that process for a second, whoever started it: how many of its\n"
-            "threads want to run against the cores it may use, whether a quota stops it,\n"
-            "which runtimes it has loaded, whether its threads can be steered; and prints\n"
-            "the command that would mend what is wrong. Nothing is changed.\n"
+            "threads want to run against the cores it may use, whether a quota stops it, how\n"
+            "much of its time OpenMP's threads spin, which runtimes it has and whether their\n"
+            "threads can be steered; and prints the command that would mend what is wrong.\n"
+            "No daemon and no agent is needed, and nothing is changed.\n"
             "\n"
             "Without PID, checks the installation (agent, directory, daemon, privileges,\n"
             "cgroups) and lists the processes of yours that are oversubscribed most.\n"
             "\n"
-            "Exit status: 0 healthy, 1 problems found, 2 usage, 3 no such process, 4 not\n"
-            "yours to look into.\n"
+            "Exit status: 0 healthy, 1 problems found, 2 usage, 3 no such process (or one that\n"
+            "runs no program: it has ended, or is a part of the kernel), 4 not yours to look\n"
+            "into.\n"
             "\n"
             "Examples:\n"
             "  tide doctor\n"

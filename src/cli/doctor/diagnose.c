@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/startup.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -13,12 +14,14 @@
 #define CROWDED_PERMILLE   250 /* part of its runnable time spent waiting for a CPU */
 #define THROTTLED_PERMILLE 50  /* part of the sampled periods */
 #define BUSY_MILLI         250 /* below a quarter of a core, waiting says nothing */
+#define SPINNING_PERMILLE  200 /* part of its time on CPUs */
+#define SPINNING_SAMPLES   50  /* fewer say nothing: an eighth of a second on a CPU */
 
 static const char *const names[] = {
     [FINDING_OVERSUBSCRIBED] = "oversubscribed", [FINDING_CROWDED] = "crowded",
     [FINDING_THROTTLED] = "throttled",           [FINDING_NO_AGENT] = "no-agent",
     [FINDING_DISCONNECTED] = "disconnected",     [FINDING_NOT_MALLEABLE] = "not-malleable",
-    [FINDING_NO_HANDLER] = "no-handler",
+    [FINDING_NO_HANDLER] = "no-handler",         [FINDING_SPINNING] = "spinning",
 };
 static_assert(ARRAY_LEN(names) == FINDING_CODE_MAX, "a finding without a name");
 
@@ -27,9 +30,62 @@ const char *finding_name(enum finding_code code)
     return names[code];
 }
 
+/*
+ * docs/runtimes.md has the same with sources. @variable sizes the runtime, also where it would
+ * follow another's that base/startup.c has; the program may have it set already.
+ */
+static const struct {
+    enum malleability m;
+    const char *why, *variable;
+} kinds[] = {
+    [PROC_RUNTIME_AGENT] = {RIGID, "has no pool", NULL},
+    [PROC_RUNTIME_TENSORFLOW] = {MALLEABLE, "the agent parks its threads", NULL},
+    [PROC_RUNTIME_TORCH] = {MOLDABLE, "asks OpenMP at its start", "OMP_NUM_THREADS"},
+    [PROC_RUNTIME_ONNXRUNTIME] = {MOLDABLE, "makes its pool with the session",
+                                  "ORT_INTRA_OP_NUM_THREADS"},
+    [PROC_RUNTIME_JAX] = {MOLDABLE, "makes its pools with the client", "PJRT_NPROC"},
+    [PROC_RUNTIME_GOMP] = {MOLDABLE, "reads its size at the start", "OMP_NUM_THREADS"},
+    [PROC_RUNTIME_LLVM_OMP] = {MOLDABLE, "reads its size at the start", "OMP_NUM_THREADS"},
+    [PROC_RUNTIME_OPENBLAS] = {MOLDABLE, "makes its threads when it is loaded",
+                               "OPENBLAS_NUM_THREADS"},
+    [PROC_RUNTIME_MKL] = {MOLDABLE, "reads its size at the start", "MKL_NUM_THREADS"},
+    [PROC_RUNTIME_ONEDNN] = {MOLDABLE, "asks OpenMP", "OMP_NUM_THREADS"},
+    [PROC_RUNTIME_BLIS] = {MOLDABLE, "reads its size at the start", "BLIS_NUM_THREADS"},
+    [PROC_RUNTIME_TBB] = {RIGID, "counts its cores at the start; no variable", NULL},
+    [PROC_RUNTIME_GGML] = {RIGID, "sized by the program's own options", NULL},
+    [PROC_RUNTIME_XGBOOST] = {MOLDABLE, "asks OpenMP", "OMP_NUM_THREADS"},
+    [PROC_RUNTIME_LIGHTGBM] = {MOLDABLE, "asks OpenMP", "OMP_NUM_THREADS"},
+    [PROC_RUNTIME_OPENCV] = {MOLDABLE, "reads its size at the start", "OPENCV_FOR_THREADS_NUM"},
+    [PROC_RUNTIME_NUMBA] = {MOLDABLE, "makes its pool once", "NUMBA_NUM_THREADS"},
+    [PROC_RUNTIME_POLARS] = {MOLDABLE, "makes its pool once", "POLARS_MAX_THREADS"},
+    [PROC_RUNTIME_RAYON] = {MOLDABLE, "makes its pool once", "RAYON_NUM_THREADS"},
+    [PROC_RUNTIME_JVM] = {MOLDABLE, "sizes its collector and pools at the start",
+                          "JDK_JAVA_OPTIONS"},
+    [PROC_RUNTIME_GO] = {RIGID, "counts its cores itself; since 1.25 it follows quota and affinity",
+                         NULL},
+    [PROC_RUNTIME_JULIA] = {RIGID, "sized by the program's own options", NULL},
+    [PROC_RUNTIME_R] = {RIGID, "computes with one thread; its BLAS may have more", NULL},
+};
+static_assert(ARRAY_LEN(kinds) == PROC_RUNTIME_MAX, "a runtime without a kind");
+
+static const char *const malleability_names[] = {
+    [MALLEABLE] = "malleable", [MOLDABLE] = "moldable", [RIGID] = "rigid"};
+static_assert(ARRAY_LEN(malleability_names) == MALLEABILITY_MAX, "a malleability without a name");
+
+const char *malleability_name(enum malleability m)
+{
+    return malleability_names[m];
+}
+
+enum malleability diagnose_runtime(enum proc_runtime runtime, const char **ret_why)
+{
+    *ret_why = kinds[runtime].why;
+    return kinds[runtime].m;
+}
+
 bool diagnose_malleable(enum proc_runtime runtime)
 {
-    return runtime == PROC_RUNTIME_TENSORFLOW;
+    return kinds[runtime].m == MALLEABLE;
 }
 
 bool diagnose_oversubscribed(uint32_t demand_milli, uint32_t allowed_mcpu)
@@ -166,37 +222,32 @@ static bool has_malleable(const struct observation *seen)
     return false;
 }
 
-/* The environment variable that sizes the pools of a runtime at its start, or NULL. */
-static const char *size_variable(enum proc_runtime runtime)
+/* Appends "NAME=VALUE ", the value as the start-up table has it. */
+static size_t add_variable(const char *name, unsigned threads, char *buf, size_t at, size_t size)
 {
-    switch (runtime) {
-    case PROC_RUNTIME_GOMP:
-    case PROC_RUNTIME_LLVM_OMP:
-    case PROC_RUNTIME_TORCH:
-    case PROC_RUNTIME_ONEDNN:
-        return "OMP_NUM_THREADS";
-    case PROC_RUNTIME_MKL:
-        return "MKL_NUM_THREADS";
-    case PROC_RUNTIME_OPENBLAS:
-        return "OPENBLAS_NUM_THREADS";
-    default:
-        return NULL;
-    }
+    struct startup s = {.size = threads};
+    char value[STARTUP_VALUE_MAX];
+
+    snprintf(value, sizeof(value), "%u", threads);
+    for (size_t i = 0; i < startup_rows; i++)
+        if (strcmp(startup_table[i].name, name) == 0)
+            startup_value(&startup_table[i], &s, value);
+    return at + (size_t)snprintf(buf + at, size - at, "%s=%s ", name, value);
 }
 
-/* "OMP_NUM_THREADS=2 OPENBLAS_NUM_THREADS=2 " for the loaded runtimes; may be empty. */
+/* "OMP_NUM_THREADS=2 RAYON_NUM_THREADS=2 " for the loaded runtimes; may be empty. */
 static void size_variables(const struct observation *seen, unsigned threads, char *buf, size_t size)
 {
     size_t at = 0;
 
     buf[0] = '\0';
     for (int i = 0; i < PROC_RUNTIME_MAX; i++) {
-        const char *name = size_variable((enum proc_runtime)i);
+        const char *name = kinds[i].variable;
 
         if (!name || !seen->runtimes.r[i].loaded || strstr(buf, name))
             continue;
-        at += (size_t)snprintf(buf + at, size - at, "%s=%u ", name, threads);
-        if (at >= size) /* impossible: three short names fit */
+        at = add_variable(name, threads, buf, at, size);
+        if (at >= size)
             return;
     }
 }
@@ -206,7 +257,7 @@ static void size_variables(const struct observation *seen, unsigned threads, cha
 static void fix_oversubscribed(const struct observation *seen, const struct diagnosis *d,
                                struct finding *finding)
 {
-    char command[DIAGNOSE_COMMAND_MAX + 4], variables[128];
+    char command[DIAGNOSE_COMMAND_MAX + 4], variables[512];
 
     if (seen->tide == OBSERVED_TIDE_JOB && seen->job_malleable) {
         if (seen->job_pinned)
@@ -310,6 +361,23 @@ static void judge_throttle(const struct observation *seen, struct diagnosis *d)
             (unsigned long long)(seen->elapsed_ns / NS_PER_MS)));
 }
 
+static void judge_spinning(const struct observation *seen, struct diagnosis *d)
+{
+    char command[DIAGNOSE_COMMAND_MAX + 4];
+    const char *who = seen->runtimes.r[PROC_RUNTIME_GOMP].loaded ? "libgomp" : "libomp";
+
+    if (!seen->have_spin || seen->spin_samples < SPINNING_SAMPLES ||
+        seen->spin_permille < SPINNING_PERMILLE)
+        return;
+    set_fix(add(d, FINDING_SPINNING, FINDING_NOTE,
+                "%u %% of its time on CPUs goes to threads that wait inside %s for others, "
+                "without sleeping",
+                seen->spin_permille / 10, who),
+            "%s%s",
+            seen->tide == OBSERVED_TIDE_JOB ? "env OMP_WAIT_POLICY=passive " : "tide run -- ",
+            command_of(seen, command));
+}
+
 /* True if a finding already tells the user to start the program with tide. */
 static bool told_to_run(const struct diagnosis *d)
 {
@@ -346,21 +414,31 @@ static void judge_agent(const struct observation *seen, struct diagnosis *d)
             "no handler for the resize signal: the signal would kill the process");
 }
 
-static void judge_runtimes(const struct observation *seen, struct diagnosis *d)
+/* Names the runtimes of one kind: "torch, gomp". */
+static bool list_kind(const struct observation *seen, enum malleability m, char *buf, size_t size)
 {
-    char list[256] = "";
     size_t at = 0;
 
-    for (int i = 0; i < PROC_RUNTIME_MAX; i++) {
-        if (i == PROC_RUNTIME_AGENT || !seen->runtimes.r[i].loaded ||
-            diagnose_malleable((enum proc_runtime)i))
-            continue;
-        at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%s", at ? ", " : "",
-                               proc_runtime_name((enum proc_runtime)i));
-    }
-    if (*list && !has_malleable(seen))
-        add(d, FINDING_NOT_MALLEABLE, FINDING_NOTE,
-            "%s: its number of threads is fixed at its start; tide changes only its cores", list);
+    buf[0] = '\0';
+    for (int i = 0; i < PROC_RUNTIME_MAX && at < size; i++)
+        if (i != PROC_RUNTIME_AGENT && seen->runtimes.r[i].loaded && kinds[i].m == m)
+            at += (size_t)snprintf(buf + at, size - at, "%s%s", at ? ", " : "",
+                                   proc_runtime_name((enum proc_runtime)i));
+    return at > 0;
+}
+
+static void judge_runtimes(const struct observation *seen, struct diagnosis *d)
+{
+    char moldable[256], rigid[256];
+    bool some = list_kind(seen, MOLDABLE, moldable, sizeof(moldable));
+    bool none = list_kind(seen, RIGID, rigid, sizeof(rigid));
+
+    if (has_malleable(seen) || (!some && !none))
+        return;
+    add(d, FINDING_NOT_MALLEABLE, FINDING_NOTE, "%s%s%s%s%s; tide changes only its cores",
+        some ? moldable : "", some ? ": moldable, sized when the program starts" : "",
+        some && none ? "; " : "", none ? rigid : "",
+        none ? ": rigid, sized by the program itself" : "");
 }
 
 void diagnose(const struct observation *seen, struct diagnosis *ret)
@@ -373,9 +451,11 @@ void diagnose(const struct observation *seen, struct diagnosis *ret)
     if (seen->quota_mcpu < ret->allowed_mcpu)
         ret->allowed_mcpu = seen->quota_mcpu;
     ret->demand_milli = seen->running_milli + seen->waiting_milli;
+    ret->idle = ret->demand_milli < BUSY_MILLI;
     ret->recommended = ret->allowed_mcpu < 1000 ? 1 : ret->allowed_mcpu / 1000;
     judge_demand(seen, ret);
     judge_throttle(seen, ret);
+    judge_spinning(seen, ret);
     judge_agent(seen, ret);
     judge_runtimes(seen, ret);
 }

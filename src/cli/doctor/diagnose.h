@@ -21,6 +21,7 @@
 #define DIAGNOSE_FIX_MAX      4096
 #define DIAGNOSE_COMMAND_MAX  2048 /* of the quoted command line; a longer one is cut */
 #define DIAGNOSE_NAME_MAX     64
+#define DIAGNOSE_GROUPS_MAX   6
 
 enum observed_tide { /* the daemon's view of the process */
                      OBSERVED_TIDE_UNREACHABLE,
@@ -35,11 +36,21 @@ struct observation {
     bool command_cut;
     uint32_t threads;
 
+    struct { /* threads of one name; the most numerous first */
+        char comm[PROC_TASK_COMM_MAX];
+        uint32_t n;
+    } group[DIAGNOSE_GROUPS_MAX];
+
     uint64_t elapsed_ns;    /* of the sample */
     uint32_t running_milli; /* threads on a CPU, mean */
     uint32_t waiting_milli; /* threads waiting for one, mean */
     bool have_waiting; /* the kernel counts waiting; otherwise it is estimated from threads' states
                         */
+
+    uint64_t involuntary; /* switches during the sample: preempted, or sched_yield() */
+    bool have_spin;       /* the kernel said where its threads ran */
+    uint32_t spin_samples;
+    uint32_t spin_permille; /* of the samples: in an OpenMP library, see spin.h */
 
     struct cpuset cpus;  /* CPUs that its threads may use */
     uint32_t quota_mcpu; /* CGROUP_NO_QUOTA */
@@ -65,6 +76,7 @@ enum finding_code {
     FINDING_OVERSUBSCRIBED, /* more runnable threads than cores it may use */
     FINDING_CROWDED,        /* other programs keep its cores busy */
     FINDING_THROTTLED,      /* a quota stops it */
+    FINDING_SPINNING,       /* threads that wait for others keep cores busy */
     FINDING_NO_AGENT,       /* malleable runtime, not started by tide */
     FINDING_DISCONNECTED,   /* the agent is loaded, but the daemon does not know the process */
     FINDING_NOT_MALLEABLE,  /* a runtime whose threads tide cannot change */
@@ -85,6 +97,7 @@ struct diagnosis {
     uint32_t allowed_mcpu; /* cores that it may use: the smaller of CPUs and quota */
     uint32_t demand_milli;
     unsigned recommended; /* threads, at least 1 */
+    bool idle;            /* too little demand to say what it loses */
     bool healthy;         /* no finding is a problem */
     size_t n;
     struct finding finding[DIAGNOSE_FINDINGS_MAX];
@@ -93,6 +106,17 @@ struct diagnosis {
 void diagnose(const struct observation *seen, struct diagnosis *ret);
 
 const char *finding_name(enum finding_code code); /* "oversubscribed", … */
+
+enum malleability { /* of a runtime's threads, in the glossary's words */
+                    MALLEABLE,
+                    MOLDABLE,
+                    RIGID,
+                    MALLEABILITY_MAX
+};
+
+/* What can be done about a runtime's threads, and *ret_why: a clause that says why not more. */
+enum malleability diagnose_runtime(enum proc_runtime runtime, const char **ret_why);
+const char *malleability_name(enum malleability m); /* "malleable", … */
 
 /* True if the agent can change this runtime's threads while the program runs. */
 bool diagnose_malleable(enum proc_runtime runtime);

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "cli/doctor/spin.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -10,8 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOKS             20 /* looks at the threads' states during one observation */
-#define SIGNAL_OFFSET_STD 7  /* SIGRTMIN+7, see TIDE_SIGNAL */
+#define LOOKS             20   /* looks at the threads' states during one observation */
+#define MANY_THREADS      1000 /* of so many each look takes long: one at the end must do */
+#define SIGNAL_OFFSET_STD 7    /* SIGRTMIN+7, see TIDE_SIGNAL */
 
 struct thread_use observe_use(const struct proc_threads *before, const struct proc_threads *after)
 {
@@ -67,37 +69,99 @@ static bool counts_waiting(const struct proc_threads *threads)
     return false;
 }
 
+/* Sums what threads were switched against their will; the name of those that ended is gone. */
+static uint64_t count_involuntary(int root, pid_t pid, const struct proc_threads *threads)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < threads->n; i++) {
+        struct proc_switches switches;
+
+        if (proc_read_switches(root, pid, threads->thread[i].tid, &switches) == 0)
+            sum += switches.involuntary;
+    }
+    return sum;
+}
+
+static int compare_group(const void *a, const void *b)
+{
+    const struct proc_thread *x = a, *y = b;
+
+    return strcmp(x->comm, y->comm);
+}
+
+/* Groups threads by their names; sorts @threads, which is not used afterwards. */
+static void group_threads(struct proc_threads *threads, struct observation *seen)
+{
+    qsort(threads->thread, threads->n, sizeof(*threads->thread), compare_group);
+    for (size_t i = 0, n; i < threads->n; i += n) {
+        size_t at = DIAGNOSE_GROUPS_MAX;
+
+        for (n = 1; i + n < threads->n &&
+                    strcmp(threads->thread[i].comm, threads->thread[i + n].comm) == 0;)
+            n++;
+        for (; at > 0 && seen->group[at - 1].n < n; at--)
+            if (at < DIAGNOSE_GROUPS_MAX)
+                seen->group[at] = seen->group[at - 1];
+        if (at == DIAGNOSE_GROUPS_MAX)
+            continue;
+        memcpy(seen->group[at].comm, threads->thread[i].comm, sizeof(seen->group[at].comm));
+        seen->group[at].n = (uint32_t)n;
+    }
+}
+
+static void end_spin(struct spin **spin, int root, pid_t pid, struct observation *seen)
+{
+    struct spin_result result;
+
+    seen->have_spin = *spin;
+    spin_end(TAKE_PTR(*spin), root, pid, &result);
+    seen->spin_samples = result.samples;
+    if (result.samples)
+        seen->spin_permille = (uint32_t)((uint64_t)result.waiting * 1000 / result.samples);
+}
+
 /* Looks at the threads again and again; the first and the last look give the times. */
 static int sample(int root, pid_t pid, unsigned duration_ms, struct observation *seen,
                   uint32_t *ret_runnable_milli)
 {
-    _cleanup_(proc_threads_done) struct proc_threads first = {0};
-    uint64_t from_ns = clock_now_ns();
-    uint64_t runnable = 0;
+    _cleanup_(proc_threads_done) struct proc_threads first = {0}, last = {0};
+    struct spin *spin = NULL;
+    uint64_t from_ns, involuntary = 0, runnable = 0;
     struct thread_use use = {0};
+    unsigned looks = LOOKS;
     int r = proc_read_threads(root, pid, &first);
 
-    for (unsigned look = 1; r == 0 && look <= LOOKS; look++) {
-        _cleanup_(proc_threads_done) struct proc_threads now = {0};
-        uint64_t next_ns = from_ns + duration_ms * NS_PER_MS * look / LOOKS;
+    if (r < 0)
+        return r;
+    looks = first.n > MANY_THREADS ? 1 : LOOKS;
+    involuntary = count_involuntary(root, pid, &first);
+    spin_begin(&first, &spin); /* without it, doctor says that it is unknown */
+    from_ns = clock_now_ns();
+    for (unsigned look = 1; r == 0 && look <= looks; look++) {
+        uint64_t next_ns = from_ns + duration_ms * NS_PER_MS * look / looks;
         uint64_t now_ns = clock_now_ns();
 
         if (next_ns > now_ns)
             poll(NULL, 0, (int)((next_ns - now_ns) / NS_PER_MS));
-        r = proc_read_threads(root, pid, &now);
-        if (r < 0)
-            break;
-        runnable += count_runnable(&now);
-        seen->elapsed_ns = clock_now_ns() - from_ns;
-        use = observe_use(&first, &now);
-        seen->threads = (uint32_t)now.n;
-        seen->have_waiting = counts_waiting(&now);
+        proc_threads_done(&last);
+        r = proc_read_threads(root, pid, &last);
+        if (r == 0)
+            runnable += count_runnable(&last);
     }
+    seen->elapsed_ns = clock_now_ns() - from_ns;
+    end_spin(&spin, root, pid, seen);
     if (r < 0)
         return r;
+    use = observe_use(&first, &last);
+    seen->threads = (uint32_t)last.n;
+    seen->have_waiting = counts_waiting(&last);
     seen->running_milli = milli(use.cpu_ns, seen->elapsed_ns);
     seen->waiting_milli = milli(use.wait_ns, seen->elapsed_ns);
-    *ret_runnable_milli = (uint32_t)(runnable * 1000 / LOOKS);
+    seen->involuntary = count_involuntary(root, pid, &last);
+    seen->involuntary -= involuntary < seen->involuntary ? involuntary : seen->involuntary;
+    *ret_runnable_milli = (uint32_t)(runnable * 1000 / looks);
+    group_threads(&last, seen);
     return 0;
 }
 
@@ -133,10 +197,16 @@ static int observe_static(int root, const struct cgroup *cg, pid_t pid, struct o
     size_t len = 0;
     int r = proc_read_stat(root, pid, &stat);
 
+    if (r == 0 && proc_is_kernel(root, pid)) {
+        seen->pid = stat.parent;
+        return stat.state == 'Z' ? -ECHILD : -ENOEXEC;
+    }
     if (r == 0)
         r = proc_read_status(root, pid, &status);
     if (r == 0)
         r = proc_read_runtimes(root, pid, &seen->runtimes);
+    if (r == 0 && (r = proc_read_program(root, pid, &seen->runtimes)) == -ENOEXEC)
+        r = 0; /* a 32-bit program */
     if (r == 0)
         r = proc_get_affinity_all(root, pid, &seen->cpus, NULL);
     if (r == 0)
@@ -171,6 +241,12 @@ int observe_process(int root, const struct cgroup *cg, pid_t pid, unsigned durat
         r = sample(root, pid, duration_ms, ret, &runnable_milli);
     if (r == 0)
         r = cgroup_read_throttle(cg, pid, &after);
+    if (r == -ECHILD)
+        return error_set(err, -ESRCH, "process %d has ended; its parent %d has not taken note yet",
+                         (int)pid, (int)ret->pid);
+    if (r == -ENOEXEC)
+        return error_set(err, -ESRCH, "process %d is a part of the kernel and runs no program",
+                         (int)pid);
     if (r == -ESRCH)
         return error_set(err, r, "there is no process %d, or it has just ended", (int)pid);
     if (r == -EACCES || r == -EPERM)

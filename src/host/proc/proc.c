@@ -340,6 +340,39 @@ int proc_read_memory_total(int root, uint64_t *ret_bytes)
     return 0;
 }
 
+int proc_parse_switches(const char *text, struct proc_switches *ret)
+{
+    struct proc_switches found;
+    const char *value;
+    int seen = 0;
+
+    for (const char *line = text; line && *line;) {
+        if ((value = status_value(line, "voluntary_ctxt_switches")))
+            seen |= text_scan_u64(&value, &found.voluntary) < 0 ? 0 : 1;
+        else if ((value = status_value(line, "nonvoluntary_ctxt_switches")))
+            seen |= text_scan_u64(&value, &found.involuntary) < 0 ? 0 : 2;
+        line = strchr(line, '\n');
+        if (line)
+            line++;
+    }
+    if (seen != 3)
+        return -EINVAL;
+    *ret = found;
+    return 0;
+}
+
+int proc_read_switches(int root, pid_t pid, pid_t tid, struct proc_switches *ret)
+{
+    char path[PROC_PATH_MAX];
+    _cleanup_free_ char *text = NULL;
+    size_t len;
+    int r;
+
+    snprintf(path, sizeof(path), "proc/%d/task/%d/status", (int)pid, (int)tid);
+    r = file_read_all(root, path, &text, &len);
+    return r < 0 ? gone(r) : proc_parse_switches(text, ret);
+}
+
 int proc_parse_schedstat(const char *text, uint64_t *ret_cpu_ns, uint64_t *ret_wait_ns)
 {
     uint64_t cpu, wait;
@@ -428,6 +461,7 @@ static int read_thread(int root, pid_t pid, pid_t tid, struct proc_thread *ret)
         return r;
     *ret = (struct proc_thread){
         .tid = tid, .state = stat.state, .last_cpu = stat.last_cpu, .cpu_ns = stat.cpu_ns};
+    snprintf(ret->comm, sizeof(ret->comm), "%.*s", PROC_TASK_COMM_MAX - 1, stat.comm);
     snprintf(path, sizeof(path), "proc/%d/task/%d/schedstat", (int)pid, (int)tid);
     if (file_read(root, path, buf, sizeof(buf)) > 0)
         proc_parse_schedstat(buf, &ret->cpu_ns, &ret->wait_ns);

@@ -17,11 +17,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define PROC_COMM_MAX    64    /* the kernel's own limit is 16, for kernel threads 64 */
-#define PROC_THREADS_MAX 32768 /* in one process; above, -E2BIG */
-#define PROC_PIDS_MAX    65536 /* on one machine; above, -E2BIG */
-#define PROC_CMDLINE_MAX 65536 /* bytes; the rest is cut */
-#define PROC_VERSION_MAX 32
+#define PROC_COMM_MAX      64    /* the kernel's own limit is 16, for kernel threads 64 */
+#define PROC_TASK_COMM_MAX 16    /* of a thread of a program */
+#define PROC_THREADS_MAX   32768 /* in one process; above, -E2BIG */
+#define PROC_PIDS_MAX      65536 /* on one machine; above, -E2BIG */
+#define PROC_CMDLINE_MAX   65536 /* bytes; the rest is cut */
+#define PROC_VERSION_MAX   32
 
 /* ---- /proc/PID/stat, /proc/PID/task/TID/stat ---- */
 
@@ -104,6 +105,7 @@ int proc_read_own_memory(int root, pid_t pid, uint64_t *ret_bytes);
 
 struct proc_thread {
     pid_t tid;
+    char comm[PROC_TASK_COMM_MAX];
     char state;
     uint32_t last_cpu;
     uint64_t cpu_ns;  /* time on a CPU: from schedstat, else the ticks of stat */
@@ -121,6 +123,15 @@ int proc_list_threads(int root, pid_t pid, pid_t **ret, size_t *ret_n);
 /* Fills *ret, which the caller hands to proc_threads_done. -E2BIG above PROC_THREADS_MAX. */
 int proc_read_threads(int root, pid_t pid, struct proc_threads *ret);
 void proc_threads_done(struct proc_threads *threads);
+
+struct proc_switches {
+    uint64_t voluntary;   /* the thread slept */
+    uint64_t involuntary; /* it was preempted, or gave way by sched_yield() */
+};
+
+/* Reads the switches of one thread. Parsing returns 0 or -EINVAL. */
+int proc_parse_switches(const char *text, struct proc_switches *ret);
+int proc_read_switches(int root, pid_t pid, pid_t tid, struct proc_switches *ret);
 
 /* Parses "cpu_ns wait_ns slices". Returns 0 or -EINVAL. */
 int proc_parse_schedstat(const char *text, uint64_t *ret_cpu_ns, uint64_t *ret_wait_ns);
@@ -189,14 +200,29 @@ enum proc_runtime {
     PROC_RUNTIME_OPENBLAS,
     PROC_RUNTIME_MKL,
     PROC_RUNTIME_ONEDNN, /* as a separate library; TensorFlow and torch contain oneDNN */
+    PROC_RUNTIME_BLIS,
+    PROC_RUNTIME_TBB,
+    PROC_RUNTIME_GGML, /* llama.cpp, Ollama */
+    PROC_RUNTIME_XGBOOST,
+    PROC_RUNTIME_LIGHTGBM,
+    PROC_RUNTIME_OPENCV,
+    PROC_RUNTIME_NUMBA,
+    PROC_RUNTIME_POLARS,
+    PROC_RUNTIME_RAYON,
+    PROC_RUNTIME_JVM,
+    PROC_RUNTIME_GO,
+    PROC_RUNTIME_JULIA,
+    PROC_RUNTIME_R,
     PROC_RUNTIME_MAX
 };
 
 struct proc_runtimes {
     struct {
         bool loaded;
-        char version[PROC_VERSION_MAX]; /* empty: unknown */
+        uint32_t copies;                /* files that contain it: wheels bring their own */
+        char version[PROC_VERSION_MAX]; /* of the first; empty: unknown */
     } r[PROC_RUNTIME_MAX];
+    bool is_static; /* the program has no dynamic linker: no agent can be loaded */
 };
 
 /* "tensorflow", "openblas", … */
@@ -216,3 +242,11 @@ int proc_library_version(const char *path, char ret_version[PROC_VERSION_MAX]);
  * package (NAME-VERSION.dist-info beside it), as with TensorFlow or torch, else of its file name.
  */
 int proc_read_runtimes(int root, pid_t pid, struct proc_runtimes *ret);
+
+/*
+ * Adds to *ret what the executable contains itself: Go (since 1.18, with its version), Rayon,
+ * and in static programs with symbols OpenMP and OpenBLAS. proc_parse_program() reads any file.
+ * Returns 0, -ENOEXEC (no 64-bit ELF file), or -errno.
+ */
+int proc_read_program(int root, pid_t pid, struct proc_runtimes *ret);
+int proc_parse_program(int fd, struct proc_runtimes *ret);

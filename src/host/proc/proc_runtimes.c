@@ -22,6 +22,19 @@ static const char *const names[] = {
     [PROC_RUNTIME_OPENBLAS] = "openblas",
     [PROC_RUNTIME_MKL] = "mkl",
     [PROC_RUNTIME_ONEDNN] = "onednn",
+    [PROC_RUNTIME_BLIS] = "blis",
+    [PROC_RUNTIME_TBB] = "tbb",
+    [PROC_RUNTIME_GGML] = "ggml",
+    [PROC_RUNTIME_XGBOOST] = "xgboost",
+    [PROC_RUNTIME_LIGHTGBM] = "lightgbm",
+    [PROC_RUNTIME_OPENCV] = "opencv",
+    [PROC_RUNTIME_NUMBA] = "numba",
+    [PROC_RUNTIME_POLARS] = "polars",
+    [PROC_RUNTIME_RAYON] = "rayon",
+    [PROC_RUNTIME_JVM] = "java",
+    [PROC_RUNTIME_GO] = "go",
+    [PROC_RUNTIME_JULIA] = "julia",
+    [PROC_RUNTIME_R] = "r",
 };
 static_assert(ARRAY_LEN(names) == PROC_RUNTIME_MAX, "a runtime without a name");
 
@@ -51,6 +64,25 @@ static const struct {
     {PROC_RUNTIME_MKL, "libmkl_core"},
     {PROC_RUNTIME_ONEDNN, "libdnnl"},
     {PROC_RUNTIME_ONEDNN, "libmkldnn"},
+    {PROC_RUNTIME_BLIS, "libblis"},
+    {PROC_RUNTIME_BLIS, "libblis64"},
+    {PROC_RUNTIME_TBB, "libtbb"},
+    {PROC_RUNTIME_GGML, "libggml"},
+    {PROC_RUNTIME_GGML, "libggml-base"},
+    {PROC_RUNTIME_XGBOOST, "libxgboost"},
+    {PROC_RUNTIME_LIGHTGBM, "lib_lightgbm"},
+    {PROC_RUNTIME_OPENCV, "libopencv_core"},
+    {PROC_RUNTIME_OPENCV, "cv2"},
+    {PROC_RUNTIME_NUMBA, "workqueue"}, /* numba/np/ufunc/; one of the three is loaded */
+    {PROC_RUNTIME_NUMBA, "omppool"},
+    {PROC_RUNTIME_NUMBA, "tbbpool"},
+    {PROC_RUNTIME_POLARS, "polars"},
+    {PROC_RUNTIME_POLARS, "_polars_runtime"},
+    {PROC_RUNTIME_RAYON, "tokenizers"},
+    {PROC_RUNTIME_JVM, "libjvm"},
+    {PROC_RUNTIME_JVM, "libj9vm29"},
+    {PROC_RUNTIME_JULIA, "libjulia-internal"},
+    {PROC_RUNTIME_R, "libR"},
 };
 
 /* Names of the Python packages with those libraries, as their dist-info spells them. */
@@ -67,6 +99,13 @@ static const struct {
     {PROC_RUNTIME_ONNXRUNTIME, "onnxruntime"},
     {PROC_RUNTIME_ONNXRUNTIME, "onnxruntime_gpu"},
     {PROC_RUNTIME_JAX, "jaxlib"},
+    {PROC_RUNTIME_XGBOOST, "xgboost"},
+    {PROC_RUNTIME_XGBOOST, "xgboost_cpu"},
+    {PROC_RUNTIME_LIGHTGBM, "lightgbm"},
+    {PROC_RUNTIME_OPENCV, "opencv_python"},
+    {PROC_RUNTIME_OPENCV, "opencv_python_headless"},
+    {PROC_RUNTIME_NUMBA, "numba"},
+    {PROC_RUNTIME_POLARS, "polars"},
 };
 
 const char *proc_runtime_name(enum proc_runtime runtime)
@@ -74,22 +113,34 @@ const char *proc_runtime_name(enum proc_runtime runtime)
     return names[runtime];
 }
 
+/* Debian's OpenBLAS also lies in openblas-pthread/ under the names of the reference library. */
+static bool is_openblas(const char *path, const char *base)
+{
+    return (strncmp(base, "libblas.so", 10) == 0 || strncmp(base, "liblapack.so", 12) == 0) &&
+           strstr(path, "/openblas");
+}
+
 int proc_parse_maps_line(const char *line, const char **ret_path)
 {
     const char *path = strchr(line, '/'); /* the five columns before it hold no slash */
     const char *base = path ? strrchr(path, '/') + 1 : NULL;
+    int found = -ENOENT;
 
     if (!path || !strstr(base, ".so"))
         return -ENOENT;
-    for (size_t i = 0; i < ARRAY_LEN(libraries); i++) {
+    for (size_t i = 0; found < 0 && i < ARRAY_LEN(libraries); i++) {
         size_t n = strlen(libraries[i].stem);
 
-        if (strncmp(base, libraries[i].stem, n) == 0 && (base[n] == '.' || base[n] == '-')) {
-            *ret_path = path;
-            return (int)libraries[i].runtime;
-        }
+        if (strncmp(base, libraries[i].stem, n) == 0 && (base[n] == '.' || base[n] == '-'))
+            found = (int)libraries[i].runtime;
     }
-    return -ENOENT;
+    if (found < 0 && is_openblas(path, base))
+        found = PROC_RUNTIME_OPENBLAS;
+    if (found == PROC_RUNTIME_NUMBA && !strstr(path, "/numba/")) /* its files have common names */
+        found = -ENOENT;
+    if (found >= 0)
+        *ret_path = path;
+    return found;
 }
 
 /* Copies "1.2.3" from @text; -ENOENT if it is not a version or too long. */
@@ -143,6 +194,24 @@ static bool match_dist_info(const char *entry, enum proc_runtime runtime,
     return false;
 }
 
+/* Java's version stands in the file `release` of its folder: JAVA_VERSION="17.0.15". */
+static int java_version(int root, pid_t pid, const char *path, char ret_version[PROC_VERSION_MAX])
+{
+    static const char key[] = "JAVA_VERSION=\"";
+    const char *lib = strstr(path, "/lib/"), *value;
+    char name[FILE_PATH_MAX], text[4096];
+
+    for (const char *next = lib; next; next = strstr(next + 1, "/lib/"))
+        lib = next; /* /usr/lib/jvm/X/lib/server/libjvm.so */
+    if (!lib ||
+        file_path(name, sizeof(name), "proc/%d/root%.*s/release", (int)pid, (int)(lib - path),
+                  path) < 0 ||
+        file_read(root, name, text, sizeof(text)) < 0)
+        return -ENOENT;
+    value = strstr(text, key);
+    return value ? copy_version(value + strlen(key), ret_version) : -ENOENT;
+}
+
 /* Looks beside the package of @path, through the process's own mount namespace. */
 static int package_version(int root, pid_t pid, const char *path, enum proc_runtime runtime,
                            char ret_version[PROC_VERSION_MAX])
@@ -170,15 +239,29 @@ static int package_version(int root, pid_t pid, const char *path, enum proc_runt
     return found ? 0 : -ENOENT;
 }
 
+static void find_version(int root, pid_t pid, const char *path, enum proc_runtime runtime,
+                         char ret_version[PROC_VERSION_MAX])
+{
+    if (package_version(root, pid, path, runtime, ret_version) < 0 &&
+        (runtime != PROC_RUNTIME_JVM || java_version(root, pid, path, ret_version) < 0))
+        proc_library_version(path, ret_version);
+    if (runtime == PROC_RUNTIME_OPENBLAS && !strchr(ret_version, '.'))
+        ret_version[0] = '\0'; /* libblas.so.3, libopenblas.so.0: of the interface */
+}
+
+/* The mappings of one file follow each other, so that the last path tells copies apart. */
 int proc_read_runtimes(int root, pid_t pid, struct proc_runtimes *ret)
 {
     struct proc_runtimes found = {0};
+    _cleanup_free_ char(*last)[FILE_PATH_MAX] = calloc(PROC_RUNTIME_MAX, sizeof(*last));
     _cleanup_file_ FILE *file = NULL;
     _cleanup_free_ char *line = NULL;
     size_t size = 0;
     char name[64];
     int fd;
 
+    if (!last)
+        return -ENOMEM;
     snprintf(name, sizeof(name), "proc/%d/maps", (int)pid);
     fd = file_open(root, name, O_RDONLY);
     if (fd < 0)
@@ -195,12 +278,13 @@ int proc_read_runtimes(int root, pid_t pid, struct proc_runtimes *ret)
         if (line[n - 1] == '\n')
             line[n - 1] = '\0';
         runtime = proc_parse_maps_line(line, &path);
-        if (runtime < 0 || found.r[runtime].loaded)
+        if (runtime < 0 || strcmp(path, last[runtime]) == 0)
             continue;
+        snprintf(last[runtime], FILE_PATH_MAX, "%s", path);
+        found.r[runtime].copies++;
+        if (!*found.r[runtime].version)
+            find_version(root, pid, path, (enum proc_runtime)runtime, found.r[runtime].version);
         found.r[runtime].loaded = true;
-        if (package_version(root, pid, path, (enum proc_runtime)runtime, found.r[runtime].version) <
-            0)
-            proc_library_version(path, found.r[runtime].version);
     }
     if (ferror(file))
         return errno == ESRCH ? -ESRCH : -EIO;

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tide doctor PID` on real programs, without a daemon and without the agent."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import time
+
+import pytest
+
+import conftest
+from cli_tools import assert_error, tide  # noqa: F401
+from daemon import GUARD_S
+
+UNEVEN = """
+    #include <omp.h>
+    int main(void) {
+        for (;;) {
+            #pragma omp parallel
+            { volatile double y = 0;
+              for (long i = 0; i < 20000 * (1 + 30 * (omp_get_thread_num() == 0)); i++) y += 1; }
+        }
+    }"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    """program(COMMAND..., env=...) starts one, and ends it with the test."""
+    started = []
+
+    def start(*command, env=None):
+        started.append(subprocess.Popen([str(word) for word in command], env={**conftest.plain_env(), **(env or {})},
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait(GUARD_S)
+
+
+def compiled(tmp_path, text, *options, compiler="gcc", name="program.c"):
+    (tmp_path / name).write_text(text)
+    subprocess.run([compiler, "-O1", "-o", tmp_path / "program", tmp_path / name, *options], check=True,
+                   timeout=GUARD_S)
+    return tmp_path / "program"
+
+
+def until(check):
+    end = time.monotonic() + GUARD_S
+    while not (result := check()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return result
+
+
+def threads(process):
+    return len(os.listdir(f"/proc/{process.pid}/task"))
+
+
+def examined(tide, process, code=None):
+    done = tide("doctor", str(process.pid), "--json")
+    assert done.stderr == ""
+    assert done.returncode in ((0, 1) if code is None else (code,))
+    answer = json.loads(done.stdout)
+    answer["runtimes"] = {row["name"]: row for row in answer["runtimes"]}
+    answer["findings"] = {row["code"]: row for row in answer["findings"]}
+    return answer
+
+
+def test_eight_openmp_threads_on_one_core(tide, tmp_path, program):
+    built = compiled(tmp_path, UNEVEN, "-fopenmp")
+    process = program("taskset", "-c", min(os.sched_getaffinity(0)), built, env={"OMP_NUM_THREADS": "8"})
+    until(lambda: threads(process) == 8)
+    seen = examined(tide, process, 1)
+    assert (seen["threads"], seen["allowed"], seen["tide"]) == (8, 1.0, "unreachable")
+    assert seen["thread_names"] == {"program": 8}
+    assert (seen["runtimes"]["gomp"]["kind"], seen["runtimes"]["gomp"]["copies"]) == ("moldable", 1)
+    assert seen["losses"]["waiting"] > 0.3
+    assert seen["losses"]["involuntary_per_second"] > 0
+    assert seen["findings"]["oversubscribed"]["problem"]
+    assert seen["findings"]["oversubscribed"]["fix"] == f"env OMP_NUM_THREADS=1 {built}"
+    text = tide("doctor", str(process.pid)).stdout
+    assert "threads    8 program\n" in text and "moldable (reads its size at the start)\n" in text
+
+
+def test_threads_that_spin_in_libgomp(tide, tmp_path, program):
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("on one core libgomp does not spin for long")
+    process = program(compiled(tmp_path, UNEVEN, "-fopenmp"), env={"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "active"})
+    until(lambda: threads(process) == 2)
+    seen = examined(tide, process)
+    if seen["losses"]["spinning"] is None:
+        pytest.skip("the kernel allows no sampling here")
+    assert seen["losses"]["spinning"] > 0.2  # one of the two threads has a thirtieth of the work
+    assert seen["findings"]["spinning"]["fix"] == f"tide run -- {tmp_path}/program"
+    process.kill()
+    busy = program("sh", "-c", "while :; do :; done")  # computes all the time
+    assert "spinning" not in examined(tide, busy)["findings"]
+
+
+def test_java_with_its_version(tide, tmp_path, program):
+    if not shutil.which("javac"):
+        pytest.skip("no javac here")
+    (tmp_path / "Wait.java").write_text("""public class Wait { public static void main(String[] a) throws Exception {
+        System.out.println("ready"); Thread.sleep(600000); } }""")
+    subprocess.run(["javac", "-d", tmp_path, tmp_path / "Wait.java"], check=True, timeout=120)
+    process = program("java", "-cp", tmp_path, "Wait")
+    assert process.stdout.readline() == b"ready\n"
+    java = examined(tide, process)["runtimes"]["java"]
+    assert java["kind"] == "moldable"
+    version = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr
+    assert f'"{java["version"]}"' in version.splitlines()[0]
+
+
+def test_a_static_go_program_with_its_version(tide, tmp_path, program):
+    if not shutil.which("go"):
+        pytest.skip("no go here")
+    (tmp_path / "wait.go").write_text('package main\nimport "time"\nfunc main() { time.Sleep(time.Hour) }\n')
+    subprocess.run(["go", "build", "-o", tmp_path / "wait", tmp_path / "wait.go"], check=True, timeout=120,
+                   env={**os.environ, "CGO_ENABLED": "0", "GO111MODULE": "off"})
+    seen = examined(tide, program(tmp_path / "wait"), 0)
+    version = subprocess.run(["go", "version"], capture_output=True, text=True, check=True).stdout
+    assert seen["static"]
+    assert seen["runtimes"]["go"]["kind"] == "rigid"
+    assert f'go{seen["runtimes"]["go"]["version"]} ' in version
+
+
+def test_openmp_inside_a_static_program(tide, tmp_path, program):
+    built = compiled(tmp_path, "#include <omp.h>\n#include <unistd.h>\nint main(void) {\n#pragma omp parallel\n"
+                     "{ __asm__ volatile(\"\"); }\nsleep(600); }", "-fopenmp", "-static")
+    process = program(built, env={"OMP_NUM_THREADS": "3"})
+    until(lambda: threads(process) == 3)
+    seen = examined(tide, process)
+    assert seen["static"] and "gomp" in seen["runtimes"]
+    assert "static: the agent cannot be loaded into it" in tide("doctor", str(process.pid)).stdout
+
+
+def test_thousands_of_threads(tide, tmp_path, program):
+    built = compiled(tmp_path, """#include <pthread.h>
+        #include <unistd.h>
+        static void *idle(void *arg) { sleep(600); return arg; }
+        int main(void) { pthread_attr_t a; pthread_t t; pthread_attr_init(&a); pthread_attr_setstacksize(&a, 65536);
+            for (int i = 0; i < 3000; i++) if (pthread_create(&t, &a, idle, 0)) return 1;
+            write(1, "ready\\n", 6); sleep(600); }""", "-pthread")
+    process = program(built)
+    assert process.stdout.readline() == b"ready\n"
+    seen = examined(tide, process)
+    assert (seen["threads"], seen["thread_names"]) == (3001, {"program": 3001})
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a control group")
+def test_a_quota_that_stops_it(tide, program):
+    v1 = pathlib.Path("/sys/fs/cgroup/cpu")
+    group = (v1 if v1.is_dir() else pathlib.Path("/sys/fs/cgroup")) / f"doctor-{os.getpid()}"
+    process = program("sh", "-c", "while :; do :; done")
+    try:
+        group.mkdir()
+        if v1.is_dir():
+            (group / "cpu.cfs_quota_us").write_text("10000")
+        else:
+            (group / "cpu.max").write_text("10000 100000")
+        (group / "cgroup.procs").write_text(str(process.pid))
+        seen = examined(tide, process, 1)
+        assert (seen["quota"], seen["allowed"]) == (0.1, 0.1)
+        assert seen["losses"]["throttled"] > 0
+        assert seen["findings"]["throttled"]["problem"]
+        assert f"doctor-{os.getpid()}" in seen["findings"]["throttled"]["fix"]
+        assert "stopped by its quota in " in tide("doctor", str(process.pid)).stdout
+    except OSError:
+        pytest.skip("this machine lets no control group be made")
+    finally:
+        process.kill()
+        process.wait(GUARD_S)
+        until(lambda: not group.exists() or not (group / "cgroup.procs").read_text())
+        if group.exists():
+            group.rmdir()
+
+
+def test_who_cannot_be_looked_at(tide, program):
+    gone = program("true")
+    gone.wait(GUARD_S)
+    assert_error(tide("doctor", str(gone.pid)), 3, f"tide: doctor: there is no process {gone.pid}")
+    zombie = program("true")
+    until(lambda: pathlib.Path(f"/proc/{zombie.pid}/stat").read_text().split()[2] == "Z")
+    assert_error(tide("doctor", str(zombie.pid)), 3, f"tide: doctor: process {zombie.pid} has ended; its parent {os.getpid()}")
+    if pathlib.Path("/proc/2/comm").exists() and pathlib.Path("/proc/2/comm").read_text() == "kthreadd\n":
+        assert_error(tide("doctor", "2"), 3, "tide: doctor: process 2 is a part of the kernel")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become two users")
+def test_another_users_process(tide, program, public_dir):
+    process = program("sleep", "600")
+    done = tide("doctor", str(process.pid), user=65534, group=65534, extra_groups=[],
+                env={"TIDE_DIR": str(public_dir / "run")})
+    assert_error(done, 4, f"tide: doctor: process {process.pid} belongs to another user")
