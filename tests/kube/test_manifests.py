@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 
 import pytest
@@ -200,6 +201,26 @@ def test_the_chart_installs_upgrades_and_leaves_the_trainings_when_it_goes(helm,
     helm("uninstall", "threadtide", "--namespace", "threadtide")
     assert plane.api("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/tide-kube")[0] == 404
     assert plane.api("GET", f"{path}/stays")[0] == 200
+
+
+def test_listed_nodes_enrol_by_jobs_that_name_no_other_nodes_token(helm, plane, namespace, tmp_path):
+    def made(nodes):
+        text = helm("template", "t", str(CHART), "--kube-version", "1.34.0", "--set", f"power.namespace={namespace},"
+                    f"power.enabled=true,power.broker=hub:8883,power.enrol.hub=https://hub,power.enrol.nodes={nodes}")
+        path = tmp_path / "made.yaml"
+        path.write_text("\n---\n".join(part for part in text.split("\n---\n") if re.search(r"(?m)^kind: (Job|DaemonSet)$", part)))
+        said = plane.kubectl("create", "--dry-run=server", "--validate=strict", "-o", "json", "-f", str(path))
+        return json.loads("[" + said.replace("\n}\n{", "\n},\n{") + "]")
+
+    def secrets(part):
+        return [v["secret"]["secretName"] for v in part["spec"]["template"]["spec"]["volumes"] if "secret" in v]
+
+    daemons, *jobs = made("{n1.example.org,n2}")
+    assert secrets(daemons) == [] and "tokens" not in json.dumps(daemons["spec"]["template"]["spec"]["volumes"])
+    assert {job["spec"]["template"]["spec"]["nodeName"]: secrets(job) for job in jobs} == {
+        node: [f"tide-power-tokens.{node}"] for node in ("n1.example.org", "n2")}
+    daemons, = made("null")
+    assert secrets(daemons) == ["tide-power-tokens"]
 
 
 def test_a_packed_chart_holds_the_definition_itself_and_not_a_link(helm, tmp_path):
