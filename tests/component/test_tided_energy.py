@@ -412,6 +412,24 @@ def test_a_plugs_watts_are_the_machines(world):
     assert sources["plug1"]["part"] == "machine"
 
 
+def test_a_plug_that_tells_0_watts_is_no_reading(world):
+    _, tided = world({"intel-rapl:0": 10}, "power=none")
+    tided.job()
+    seen = []
+
+    def hand(uw):
+        assert hand_down(tided, name="plug1", uw=uw, error_permille=10)[0] == 200
+        seen.append(power(tided)["power"]["uw"])
+        return seen[-1]
+    eventually(lambda: hand(90_000_000) == 90_000_000, pause=0.3)
+    seen.clear()
+    eventually(lambda: hand(0) is None, pause=0.3)
+    assert 0 not in seen
+    assert "0 W" in tided.api("GET", "/v1/power/sources")[1][0]["problem"]
+    eventually(lambda: hand(80_000_000) == 80_000_000, pause=0.3)
+    check_sum(power(tided))
+
+
 def test_a_plugs_counter_counts_without_any_sensor(world):
     _, tided = world({"intel-rapl:0": 10}, "power=none")
     tided.job()

@@ -50,6 +50,12 @@ static void choose_kind(struct handed_source *s, bool counts)
     s->known = false;
 }
 
+static void know_nothing(struct handed_source *s, uint64_t now_ns)
+{
+    s->known = false;
+    s->last = (struct sensor_reading){.time_ns = now_ns, .error = -ENODATA};
+}
+
 int handed_take(struct handed *h, const struct handed_reading *r, uint64_t now_ns,
                 struct error *err)
 {
@@ -70,11 +76,16 @@ int handed_take(struct handed *h, const struct handed_reading *r, uint64_t now_n
     if (!s)
         return error_set(err, -ENOSPC, "there are %d sources of readings already", HANDED_MAX);
     choose_kind(s, r->has_uj);
+    if (!r->has_uj && r->uw == 0) { /* no machine that runs draws 0 W */
+        know_nothing(s, now_ns);
+        s->counter.time_ns = 0;
+        return 0;
+    }
     if (r->has_uj && s->counter.time_ns && r->uj == s->counter.raw_uj &&
         now_ns - s->counter.time_ns < HANDED_FRESH_NS) {
         /* A coarse counter that has not moved: the machine has not used nothing. */
         s->last.time_ns = now_ns;
-        s->uw = r->has_uw ? r->uw : s->uw;
+        s->uw = r->has_uw && r->uw > 0 ? r->uw : s->uw;
         return 0;
     }
     s->sensor.error_permille = r->error_permille;
@@ -84,8 +95,10 @@ int handed_take(struct handed *h, const struct handed_reading *r, uint64_t now_n
     news = r->has_uj ? counter_read(&s->counter, now_ns, r->uj, &uj)
                      : counter_watts(&s->counter, now_ns, r->uw, before_uw, HANDED_FRESH_NS, &uj);
     s->last = (struct sensor_reading){.time_ns = now_ns, .value = r->has_uj ? r->uj : r->uw};
-    s->known = news == COUNTER_OK || news == COUNTER_WRAPPED;
-    if (r->has_uw)
+    s->known = (news == COUNTER_OK || news == COUNTER_WRAPPED) && uj > 0;
+    if (news == COUNTER_OK && uj == 0 && now_ns > before_ns)
+        know_nothing(s, now_ns);
+    if (r->has_uw && r->uw > 0)
         s->uw = r->uw;
     else if (s->known && now_ns > before_ns)
         s->uw = mul_div(uj, NS_PER_S, now_ns - before_ns);
