@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                             RULE_UNKNOWN, 0};
     now.price = tariff_price(&b->tariff, b->set.zone, now.utc_s);
     CHECK(rules_check(&b->set, now.utc_s, &fault) == 0);
-    rules_view(&b->set, b->area, -1, &now, &view);
+    rules_view(&b->set, b->area, &now, &view);
     CHECK(view.floor_uw <= view.cap_uw);
     text = bundle_text(b);
     CHECK(text && bundle_read(text, strlen(text), NULL, &again, &err) == 0);

@@ -15,9 +15,8 @@
 #define TIME_MAX_MS UINT64_C(253402300800000) /* the year 10000 */
 
 static const char *const verbs[] = {
-    [RULE_CAP] = "cap",           [RULE_FLOOR] = "floor", [RULE_BUDGET] = "budget",
-    [RULE_SCALE] = "scale",       [RULE_MIN] = "min",     [RULE_OFF] = "off",
-    [RULE_PRIORITY] = "priority",
+    [RULE_CAP] = "cap",     [RULE_FLOOR] = "floor", [RULE_BUDGET] = "budget",
+    [RULE_SCALE] = "scale", [RULE_OFF] = "off",
 };
 static const char *const shapes[] = {
     [SHAPE_FLAT] = "flat", [SHAPE_TARIFF] = "tariff", [SHAPE_CARBON] = "carbon"};
@@ -71,8 +70,6 @@ static json_t *rule_json(const struct power_rule *r)
 
     if (!j)
         return NULL;
-    if (r->class >= 0)
-        json_object_set_new(j, "class", json_integer(r->class));
     if (r->verb == RULE_OFF)
         json_object_set_new(j, "off", json_string(r->off));
     else
@@ -115,16 +112,6 @@ static json_t *zones_json(const struct rule_set *s)
     return list;
 }
 
-static json_t *classes_json(const struct bundle *b)
-{
-    json_t *list = json_array();
-
-    for (uint32_t i = 0; i < b->classes; i++)
-        json_array_append_new(
-            list, json_pack("{s:s, s:i}", "name", b->class[i].name, "number", b->class[i].number));
-    return list;
-}
-
 static json_t *carbon_json(const struct bundle *b)
 {
     json_t *list = json_array();
@@ -147,10 +134,10 @@ char *bundle_text(const struct bundle *b)
             return NULL;
         }
     }
-    j = json_pack("{s:i, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o}", "v", MESSAGE_VERSION, "number",
+    j = json_pack("{s:i, s:o, s:o, s:o, s:s, s:o, s:o, s:o}", "v", MESSAGE_VERSION, "number",
                   message_number(b->number), "made", message_number(b->made_ms), "until",
                   message_number(b->valid_until_ms), "area", b->area, "zones", zones_json(&b->set),
-                  "classes", classes_json(b), "carbon", carbon_json(b), "rules", rules);
+                  "carbon", carbon_json(b), "rules", rules);
     if (j && b->tariff.currency[0] &&
         json_object_set_new(j, "tariff", tariff_json(&b->tariff)) < 0) {
         json_decref(j);
@@ -202,18 +189,6 @@ static void read_window(struct reader *r, const json_t *in, struct window *ret)
     ret->from_min = (uint16_t)reader_number_of(r, in, "from", WINDOW_DAY_MIN);
     ret->to_min = (uint16_t)reader_number_of(r, in, "to", WINDOW_DAY_MIN);
     ret->zone = (uint32_t)reader_number_of(r, in, "zone", RULES_ZONES_MAX);
-}
-
-static void read_classes(struct reader *r, struct bundle *b)
-{
-    const json_t *list = list_of(r, r->message, "classes", POLICY_CLASSES_MAX, true), *j;
-    size_t i;
-
-    json_array_foreach (list, i, j) {
-        reader_text_of(r, j, "name", b->class[i].name, sizeof(b->class[i].name));
-        b->class[i].number = (int32_t)reader_number_of(r, j, "number", INT32_MAX);
-        b->classes++;
-    }
 }
 
 static void read_tariff(struct reader *r, struct bundle *b)
@@ -283,9 +258,8 @@ static void read_rule(struct reader *r, const json_t *in, struct power_rule *ret
     reader_text_of(r, in, "area", ret->area, sizeof(ret->area));
     ret->line = (uint32_t)reader_number_of(r, in, "line", INT32_MAX);
     ret->column = (uint32_t)reader_number_of(r, in, "column", INT32_MAX);
-    ret->class = -1;
-    if (reader_member(r, in, "class", false))
-        ret->class = (int32_t)reader_number_of(r, in, "class", INT32_MAX);
+    if (reader_member(r, in, "class", false)) /* of an earlier hub: it is no rule of all jobs */
+        reader_complain(r, "no rule is about a", "class");
     if (ret->verb == RULE_OFF)
         reader_text_of(r, in, "off", ret->off, sizeof(ret->off));
     else
@@ -344,9 +318,8 @@ int bundle_read(const void *bytes, size_t len, const char *zoneinfo, struct bund
     if (r.code == 0)
         read_zones(&r, b);
     if (r.code == 0)
-        read_classes(&r, b);
-    if (r.code == 0)
-        read_tariff(&r, b);
+        if (r.code == 0)
+            read_tariff(&r, b);
     if (r.code == 0)
         read_carbon(&r, b);
     if (r.code == 0)

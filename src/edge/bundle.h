@@ -15,14 +15,8 @@
 #include "power/calendar/tariff.h"
 #include "power/rules/rules.h"
 
-#define BUNDLE_BYTES_MAX   (255 * 1024) /* fits into SEALED_BYTES_MAX */
-#define BUNDLE_CARBON_MAX  200          /* hours of a week, and some */
-#define POLICY_CLASSES_MAX 64
-
-struct policy_class {
-    char name[32];
-    int32_t number; /* as jobs have it */
-};
+#define BUNDLE_BYTES_MAX  (255 * 1024) /* fits into SEALED_BYTES_MAX */
+#define BUNDLE_CARBON_MAX 200          /* hours of a week, and some */
 
 /* The grid's intensity from then until the next one; the last one is known for an hour. */
 struct carbon_hour {
@@ -34,8 +28,6 @@ struct bundle {
     uint64_t made_ms, valid_until_ms; /* since 1970 */
     char area[AREA_PATH_MAX];         /* the unit's */
     struct rule_set set;
-    struct policy_class class[POLICY_CLASSES_MAX];
-    uint32_t classes;
     struct policy_tariff tariff;
     struct carbon_hour carbon[BUNDLE_CARBON_MAX]; /* by rising from_ms */
     uint32_t carbons;

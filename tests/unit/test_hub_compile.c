@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #define MONDAY INT64_C(1795392000) /* 2026-11-23 00:00 UTC */
-#define HEAD   "version: 1\norg: unlp\nclasses: {exam: 1, batch: 9}\n"
+#define HEAD   "version: 1\norg: unlp\n# a line of its own\n"
 
 static const char design[] =
     HEAD "zone: America/Argentina/Buenos_Aires\n"
@@ -27,8 +27,8 @@ static const char design[] =
          "- {area: unlp/lab3, cap: 1200 W, floor: 300 W, kind: breaker}\n"
          "- {area: unlp/lab3, when: \"Mon-Fri 18:00-23:00\", cap: 0.8 kW, kind: advice}\n"
          "- {area: unlp, budget: 90 kWh/day, shape: tariff}\n"
-         "- {class: exam, priority: 10, min: 50 %}\n"
-         "- {class: batch, when: carbon > 400 g/kWh, scale: 12.5 %}\n"
+         "- {area: unlp/lab9, scale: 50 %}\n"
+         "- {area: unlp, when: carbon > 400 g/kWh, scale: 12.5 %}\n"
          "- {room: unlp/lab3, when: absent 15 min, off: [ac, lights]}\n";
 
 static int compile(const char *text, struct power_policy *ret, struct error *err)
@@ -45,19 +45,19 @@ static void the_policy_of_the_design_becomes_rules(void **state)
     struct error err;
 
     assert_int_equal(compile(design, &p, &err), 0);
-    assert_int_equal(p.set.count, 8);
+    assert_int_equal(p.set.count, 7);
     assert_string_equal(p.org, "unlp");
     assert_int_equal(p.set.rule[0].line, 10);
     assert_int_equal(p.set.rule[0].column, 26);
-    rules_view(&p.set, "unlp/lab3", 9, &now, &v);
+    rules_view(&p.set, "unlp/lab3", &now, &v);
     assert_int_equal(v.cap_uw, 800000000);
     assert_int_equal(v.kind, KIND_BREAKER);
     assert_int_equal(v.floor_uw, 300000000);
     assert_true(v.budget_uj == UINT64_C(90) * 3600000000000 && v.shape == SHAPE_TARIFF);
     assert_int_equal(v.scale_permille, 125);
-    rules_view(&p.set, "unlp/lab9", 1, &now, &v);
-    assert_int_equal(v.priority, 10);
-    assert_int_equal(v.min_permille, 500);
+    now.carbon = 400;
+    rules_view(&p.set, "unlp/lab9", &now, &v);
+    assert_int_equal(v.scale_permille, 500);
     assert_string_equal(p.set.rule[rules_next(&p.set, "unlp/lab3", &now, RULE_OFF, 0)].off,
                         "ac lights");
     assert_int_equal(policy_price(&p, MONDAY + 22 * 3600), 305);
@@ -114,27 +114,27 @@ static const struct {
     {"[[[[[[[[[[[[[[[[[", "1:17: more than 16 levels"},
     {"version: 1\norg: a\nzone: Mars/North\nrules: []", "3:7: there is no time zone 'Mars/North'"},
     {"version: 1\norg: a\nzone: ../../etc/passwd\nrules: []", "3:7: '../../etc/passwd' is no time"},
-    {"version: 1\norg: a\nclasses: {x: many}\nrules: []", "3:14: the number of class 'x'"},
+    {"version: 1\norg: a\nclasses: {x: 1}\nrules: []", "3:10: 'classes' is unknown here"},
     {"version: 1\norg: a\ntariff: {unit: EUR, price: 3}\nrules: []", "3:28: no price"},
     {HEAD "rules: [{area: unlp, cap: 1200}]", "4:27: '1200' is no amount for 'cap': use one as"},
     {HEAD "rules: [{area: unlp, cap: -5 W}]", "4:27: '-5 W' is no amount"},
     {HEAD "rules: [{area: unlp, cap: nan W}]", "4:27: 'nan W' is no amount"},
     {HEAD "rules: [{area: unlp, cap: 99999999999999999999 W}]", "is no amount"},
     {HEAD "rules: [{area: unlp, cap: [5 W]}]", "4:27: 'a list' is no amount"},
-    {HEAD "rules: [{area: unlp, min: 101 %}]", "4:27: '101 %' is no amount"},
+    {HEAD "rules: [{area: unlp, scale: 101 %}]", "4:29: '101 %' is no amount"},
     {HEAD "rules: [{area: unlp, budget: 9 kWh}]", "4:30: '9 kWh' is no amount"},
     {HEAD "rules: [{area: unlp}]", "4:9: the rule says nothing"},
     {HEAD "rules: [{cap: 1 W}]", "4:9: a rule names an 'area'"},
     {HEAD "rules: [{area: other/x, cap: 1 W}]", "4:16: 'other/x' does not lie in the organization"},
     {HEAD "rules: [{area: unlp//x, cap: 1 W}]", "4:16: an area is a path"},
     {HEAD "rules: [{area: unlp, room: unlp, cap: 1 W}]", "4:28: 'area' and 'room' mean the same"},
-    {HEAD "rules: [{class: none, min: 1 %}]", "4:17: there is no class 'none'"},
-    {HEAD "rules: [{class: exam, cap: 1 W}]", "4:28: a class has priority, min or scale"},
+    {HEAD "rules: [{class: exam, cap: 1 W}]", "4:17: 'class' is unknown here"},
+    {HEAD "rules: [{area: unlp, min: 5 %}]", "4:27: 'min' is unknown here"},
     {HEAD "rules: [{area: unlp, cap: 1 W, kind: hard}]", "4:38: 'kind' is breaker, budget or adv"},
     {HEAD "rules: [{area: unlp, floor: 1 W, kind: advice}]", "4:40: 'kind' is of a cap"},
     {HEAD "rules: [{area: unlp, cap: 1 W, shape: flat}]", "4:39: 'shape' is of a budget"},
     {HEAD "rules: [{area: unlp, budget: 1 kWh/day, shape: tariff}]", "4:48: 'shape: tariff' needs"},
-    {HEAD "rules: [{area: unlp, priority: 1001}]", "4:32: a priority is a number"},
+    {HEAD "rules: [{area: unlp, priority: 1}]", "4:32: 'priority' is unknown here"},
     {HEAD "rules: [{area: unlp, when: never, cap: 1 W}]", "4:28: 'never' is no condition"},
     {HEAD "rules: [{area: unlp, when: 18:00-25:00 UTC, cap: 1 W}]", "is no condition"},
     {HEAD "rules: [{area: unlp, when: \"18:00-19:00\", cap: 1 W}]", "names no time zone"},
@@ -295,17 +295,16 @@ static void a_diff_names_what_came_went_and_changed(void **state)
 
     assert_int_equal(
         compile(HEAD "rules: [{area: unlp, cap: 5 kW}, {area: unlp/a, floor: 1 W}]", &a, &err), 0);
-    assert_int_equal(
-        compile("version: 1\norg: unlp\nclasses: {exam: 1}\nareas: [{area: unlp/a, unit: a}]\n"
-                "rules: [{class: exam, min: 5 %},"
-                "{area: unlp, cap: 4 kW}]",
-                &b, &err),
-        0);
+    assert_int_equal(compile("version: 1\norg: unlp\nareas: [{area: unlp/a, unit: a}]\n"
+                             "rules: [{area: unlp, scale: 5 %},"
+                             "{area: unlp, cap: 4 kW}]",
+                             &b, &err),
+                     0);
     said(&a, &a, "");
     said(&a, &b,
          "+ area unlp/a: unit a\n"
          "- unlp/a: floor 1 W\n"
-         "+ unlp, class exam: min 5 %\n"
+         "+ unlp: scale 5 %\n"
          "~ unlp: cap 4000 W (breaker); was: cap 5000 W (breaker)\n");
     policy_done(&a);
     policy_done(&b);
@@ -323,18 +322,16 @@ static void an_explanation_names_the_line_of_each_amount(void **state)
     assert_int_equal(compile(design, &p, &err), 0);
     explain_area(&p, "unlp/lab3", p.set.zone[0], &now, f);
     fclose(f);
-    assert_string_equal(
-        text, "unlp/lab3 on 2026-11-23 19:00 America/Argentina/Buenos_Aires\n"
-              "  cap       line 11   unlp/lab3: cap 800 W (advice), Mon-Fri 18:00-23:00 "
-              "America/Argentina/Buenos_Aires\n"
-              "            of kind breaker, for another cap above it is\n"
-              "  floor     line 10   unlp/lab3: floor 300 W\n"
-              "  budget    line 12   unlp: budget 90 kWh/day, by tariff\n"
-              "  priority  line 13   unlp, class exam: priority 10\n"
-              "  min       line 13   unlp, class exam: min 50 %\n"
-              "  unknown   line 14   unlp, class batch: scale 12.5 %, carbon > 400 g/kWh\n"
-              "  price     0.305 EUR/kWh\n"
-              "  a window opens or closes next on 2026-11-23 23:00\n");
+    assert_string_equal(text,
+                        "unlp/lab3 on 2026-11-23 19:00 America/Argentina/Buenos_Aires\n"
+                        "  cap       line 11   unlp/lab3: cap 800 W (advice), Mon-Fri 18:00-23:00 "
+                        "America/Argentina/Buenos_Aires\n"
+                        "            of kind breaker, for another cap above it is\n"
+                        "  floor     line 10   unlp/lab3: floor 300 W\n"
+                        "  budget    line 12   unlp: budget 90 kWh/day, by tariff\n"
+                        "  unknown   line 14   unlp: scale 12.5 %, carbon > 400 g/kWh\n"
+                        "  price     0.305 EUR/kWh\n"
+                        "  a window opens or closes next on 2026-11-23 23:00\n");
     free(text);
     policy_done(&p);
 }

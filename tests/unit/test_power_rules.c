@@ -14,17 +14,17 @@ static void caps_combine_by_the_minimum_and_floors_belong_to_their_area(void **s
     struct rule_now now = at(MONDAY);
     struct rule_view v;
 
-    rules_view(&s, "unlp/lab3", -1, &now, &v);
+    rules_view(&s, "unlp/lab3", &now, &v);
     assert_int_equal(v.cap_uw, W(1200));
     assert_int_equal(v.cap_by, 1);
     assert_int_equal(v.floor_uw, W(100));
     assert_int_equal(v.floor_by, 3);
-    rules_view(&s, "unlp/lab3/window", -1, &now, &v);
+    rules_view(&s, "unlp/lab3/window", &now, &v);
     assert_int_equal(v.cap_by, 1);
     assert_int_equal(v.floor_uw, 0);
-    rules_view(&s, "unlp/lab", -1, &now, &v);
+    rules_view(&s, "unlp/lab", &now, &v);
     assert_int_equal(v.cap_by, 0);
-    rules_view(&s, "unl", -1, &now, &v);
+    rules_view(&s, "unl", &now, &v);
     assert_true(v.cap_uw == RULE_UNLIMITED && v.cap_by == RULE_NONE);
     assert_int_equal(v.next_utc_s, INT64_MAX);
 }
@@ -38,11 +38,11 @@ static void the_strictest_kind_of_all_caps_stays_in_force(void **state)
 
     rules[0].kind = KIND_BREAKER;
     rules[1].kind = KIND_ADVICE;
-    rules_view(&s, "a", -1, &now, &v);
+    rules_view(&s, "a", &now, &v);
     assert_int_equal(v.cap_uw, W(800));
     assert_int_equal(v.kind, KIND_BREAKER);
     rules[0].kind = KIND_BUDGET;
-    rules_view(&s, "a", -1, &now, &v);
+    rules_view(&s, "a", &now, &v);
     assert_int_equal(v.kind, KIND_BUDGET);
 }
 
@@ -56,16 +56,16 @@ static void a_window_opens_and_closes_on_the_minute_of_its_zone(void **state)
     struct rule_now now = at(AT(0, 20, 59) + 59);
     struct rule_view v;
 
-    rules_view(&s, "a", -1, &now, &v);
+    rules_view(&s, "a", &now, &v);
     assert_int_equal(v.cap_uw, W(1200));
     assert_int_equal(v.next_utc_s, AT(0, 21, 0));
     now.utc_s = AT(0, 21, 0);
-    rules_view(&s, "a", -1, &now, &v);
+    rules_view(&s, "a", &now, &v);
     assert_int_equal(v.cap_uw, W(800));
     assert_int_equal(v.cap_by, 1);
     assert_int_equal(v.next_utc_s, AT(1, 2, 0));
     now.utc_s = AT(5, 21, 0); /* Saturday */
-    rules_view(&s, "a", -1, &now, &v);
+    rules_view(&s, "a", &now, &v);
     assert_int_equal(v.cap_uw, W(1200));
 }
 
@@ -75,19 +75,18 @@ static void without_a_clock_every_restriction_holds_and_no_promise_of_a_window(v
         in_window(rule(RULE_CAP, "a", W(800)), WORK, 18 * 60, 23 * 60, 0),
         in_window(rule(RULE_FLOOR, "a", W(100)), DAILY, 0, 1440, 0),
         in_window(rule(RULE_BUDGET, "a", KWH(9)), WORK, 18 * 60, 23 * 60, 0),
-        in_window(of_class(rule(RULE_SCALE, "a", 500), 2), WORK, 18 * 60, 23 * 60, 0),
-        in_window(of_class(rule(RULE_MIN, "a", 300), 2), DAILY, 0, 1440, 0)};
-    struct rule_set s = set_of(rules, 5);
+        in_window(rule(RULE_SCALE, "a", 500), WORK, 18 * 60, 23 * 60, 0)};
+    struct rule_set s = set_of(rules, 4);
     struct rule_now now = at(AT(0, 12, 0));
     struct rule_view v;
 
-    rules_view(&s, "a", 2, &now, &v);
+    rules_view(&s, "a", &now, &v);
     assert_true(v.cap_uw == RULE_UNLIMITED && v.budget_uj == RULE_UNLIMITED);
-    assert_true(v.scale_permille == 1000 && v.min_permille == 300 && v.floor_uw == W(100));
+    assert_true(v.scale_permille == 1000 && v.floor_uw == W(100));
     now.synchronised = false;
-    rules_view(&s, "a", 2, &now, &v);
+    rules_view(&s, "a", &now, &v);
     assert_true(v.cap_uw == W(800) && v.budget_uj == KWH(9));
-    assert_true(v.scale_permille == 500 && v.min_permille == 0 && v.floor_uw == 0);
+    assert_true(v.scale_permille == 500 && v.floor_uw == 0);
     assert_int_equal(v.next_utc_s, INT64_MAX);
 }
 
@@ -106,45 +105,23 @@ static void what_nobody_knows_fulfils_no_condition(void **state)
     rules[2].condition = IF_ABSENT;
     rules[2].absent_s = 900;
     strcpy(rules[2].off, "ac lights");
-    rules_view(&s, "a", -1, &now, &v);
+    rules_view(&s, "a", &now, &v);
     assert_int_equal(v.cap_uw, RULE_UNLIMITED);
     assert_int_equal(rules_next(&s, "a/b", &now, RULE_OFF, 0), RULE_NONE);
     now.carbon = 400;
     now.price = 201;
     now.absent_s = 899;
-    rules_view(&s, "a", -1, &now, &v);
+    rules_view(&s, "a", &now, &v);
     assert_int_equal(v.cap_by, 1);
     assert_int_equal(rules_next(&s, "a/b", &now, RULE_OFF, 0), RULE_NONE);
     now.carbon = 401;
     now.price = 200;
     now.absent_s = 900;
-    rules_view(&s, "a", -1, &now, &v);
+    rules_view(&s, "a", &now, &v);
     assert_int_equal(v.cap_by, 0);
     assert_int_equal(rules_next(&s, "a/b", &now, RULE_OFF, 0), 2);
     assert_int_equal(rules_next(&s, "a/b", &now, RULE_OFF, 3), RULE_NONE);
     assert_int_equal(rules_next(&s, "b", &now, RULE_OFF, 0), RULE_NONE);
-}
-
-static void the_deepest_area_and_then_the_class_decides_the_priority(void **state)
-{
-    const struct power_rule rules[] = {
-        of_class(rule(RULE_PRIORITY, "a", RULE_PRIORITY_ZERO + 10), 1),
-        rule(RULE_PRIORITY, "a", RULE_PRIORITY_ZERO + 3),
-        rule(RULE_PRIORITY, "a/b", RULE_PRIORITY_ZERO - 5)};
-    struct rule_set s = set_of(rules, 3);
-    struct rule_now now = at(MONDAY);
-    struct rule_view v;
-
-    rules_view(&s, "a", 1, &now, &v);
-    assert_int_equal(v.priority, 10);
-    rules_view(&s, "a", 2, &now, &v);
-    assert_int_equal(v.priority, 3);
-    rules_view(&s, "a", -1, &now, &v);
-    assert_int_equal(v.priority, 3);
-    rules_view(&s, "a/b", 1, &now, &v);
-    assert_int_equal(v.priority, -5);
-    rules_view(&s, "c", 1, &now, &v);
-    assert_true(v.priority == 0 && v.priority_by == RULE_NONE);
 }
 
 static void a_path_has_single_slashes_and_plain_names(void **state)
@@ -189,7 +166,6 @@ int main(void)
         cmocka_unit_test(a_window_opens_and_closes_on_the_minute_of_its_zone),
         cmocka_unit_test(without_a_clock_every_restriction_holds_and_no_promise_of_a_window),
         cmocka_unit_test(what_nobody_knows_fulfils_no_condition),
-        cmocka_unit_test(the_deepest_area_and_then_the_class_decides_the_priority),
         cmocka_unit_test(a_path_has_single_slashes_and_plain_names),
     };
 

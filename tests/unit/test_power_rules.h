@@ -42,7 +42,7 @@ static inline void read_zone(struct zone *z, const char *name)
 
 static inline struct power_rule rule(uint32_t verb, const char *area, uint64_t amount)
 {
-    struct power_rule r = {.verb = verb, .class = -1, .amount = amount};
+    struct power_rule r = {.verb = verb, .amount = amount};
 
     snprintf(r.area, sizeof(r.area), "%s", area);
     return r;
@@ -54,12 +54,6 @@ static inline struct power_rule in_window(struct power_rule r, unsigned days, un
 {
     r.condition = IF_WINDOW;
     r.window = (struct window){(uint8_t)days, (uint16_t)from, (uint16_t)to, zone};
-    return r;
-}
-
-static inline struct power_rule of_class(struct power_rule r, int32_t class)
-{
-    r.class = class;
     return r;
 }
 

@@ -112,9 +112,8 @@ static void what_a_peer_may_have_broken_is_refused(void **state)
     REFUSED(r.window.from_min = 1440, RULE_MALFORMED);
     REFUSED(r.window.to_min = 1441, RULE_MALFORMED);
     REFUSED(r.amount = RULE_AMOUNT_MAX + 1, RULE_MALFORMED);
-    REFUSED(r.class = 3, RULE_MALFORMED);
     REFUSED(r.verb = RULE_OFF, RULE_MALFORMED);
-    REFUSED((r.verb = RULE_MIN, r.amount = 1001), RULE_MALFORMED);
+    REFUSED((r.verb = RULE_SCALE, r.amount = 1001), RULE_MALFORMED);
     REFUSED(memset(r.off, 'x', sizeof(r.off)), RULE_MALFORMED);
     REFUSED(memset(r.area, 'x', sizeof(r.area)), RULE_NO_AREA);
     REFUSED(r.area[0] = '\0', RULE_NO_AREA);

@@ -14,14 +14,6 @@ const char *explain_kind(uint32_t kind)
     return kind < KIND_MAX ? kinds[kind] : "?";
 }
 
-static const char *class_name(const struct power_policy *p, int32_t class)
-{
-    for (uint32_t i = 0; i < p->class_count; i++)
-        if (p->classes[i].number == class)
-            return p->classes[i].name;
-    return "?";
-}
-
 /* What it says, without area and condition. */
 static void effect(const struct power_policy *p, const struct power_rule *r, char *to, size_t size)
 {
@@ -41,35 +33,22 @@ static void effect(const struct power_policy *p, const struct power_rule *r, cha
         snprintf(to, size, "budget %s, %s", amount, shapes[r->shape]);
         break;
     case RULE_SCALE:
-    case RULE_MIN:
         amount_share_text(r->amount, amount);
-        snprintf(to, size, "%s %s", r->verb == RULE_MIN ? "min" : "scale", amount);
-        break;
-    case RULE_PRIORITY:
-        snprintf(to, size, "priority %" PRId64, (int64_t)r->amount - RULE_PRIORITY_ZERO);
+        snprintf(to, size, "scale %s", amount);
         break;
     default:
         snprintf(to, size, "off: %s", r->off);
     }
 }
 
-static void subject(const struct power_policy *p, const struct power_rule *r, char *to, size_t size)
-{
-    if (r->class < 0)
-        snprintf(to, size, "%s", r->area);
-    else
-        snprintf(to, size, "%s, class %s", r->area, class_name(p, r->class));
-}
-
 void explain_rule(const struct power_policy *p, uint32_t rule, char ret[RULE_TEXT_MAX])
 {
     const struct power_rule *r = &p->set.rule[rule];
-    char what[128], who[AREA_PATH_MAX + 48], when[WHEN_TEXT_MAX];
+    char what[128], when[WHEN_TEXT_MAX];
 
     effect(p, r, what, sizeof(what));
-    subject(p, r, who, sizeof(who));
     when_text(r, p->set.zone, p->tariff.currency, when);
-    snprintf(ret, RULE_TEXT_MAX, "%s: %s%s%s", who, what, *when ? ", " : "", when);
+    snprintf(ret, RULE_TEXT_MAX, "%s: %s%s%s", r->area, what, *when ? ", " : "", when);
 }
 
 /* ---- an area at a time ---- */
@@ -90,19 +69,6 @@ static void tell_rule(const struct telling *t, uint32_t rule, const char *what)
         return;
     explain_rule(t->policy, rule, text);
     t->each(t->arg, what, t->policy->set.rule[rule].line, text);
-}
-
-static void tell_class(const struct telling *t, const struct rule_view *all, int32_t class)
-{
-    struct rule_view own;
-
-    rules_view(&t->policy->set, t->area, class, &t->now, &own);
-    if (own.priority_by != all->priority_by)
-        tell_rule(t, own.priority_by, "priority");
-    if (own.min_by != all->min_by)
-        tell_rule(t, own.min_by, "min");
-    if (own.scale_by != all->scale_by)
-        tell_rule(t, own.scale_by, "scale");
 }
 
 /* Rules for the area whose condition needs what nobody told: they are not in force. */
@@ -148,15 +114,11 @@ int64_t explain_lines(const struct power_policy *p, const char *area, const stru
 
     if (t.now.price == RULE_UNKNOWN)
         t.now.price = policy_price(p, t.now.utc_s);
-    rules_view(&p->set, area, -1, &t.now, &v);
+    rules_view(&p->set, area, &t.now, &v);
     tell_cap(&t, &v);
     tell_rule(&t, v.floor_by, "floor");
     tell_rule(&t, v.budget_by, "budget");
-    tell_rule(&t, v.priority_by, "priority");
-    tell_rule(&t, v.min_by, "min");
     tell_rule(&t, v.scale_by, "scale");
-    for (uint32_t i = 0; i < p->class_count; i++)
-        tell_class(&t, &v, p->classes[i].number);
     for (uint32_t i = 0; (i = rules_next(&p->set, area, &t.now, RULE_OFF, i)) != RULE_NONE; i++)
         tell_rule(&t, i, "off");
     if (v.cap_by == RULE_NONE)
@@ -193,24 +155,22 @@ void explain_area(const struct power_policy *p, const char *area, const struct z
 
 /* ---- two policies ---- */
 
-/* The same subject, verb and condition: only the amount may differ. Numbers of zones and classes
- * are each policy's own, so texts are compared. */
+/* The same subject, verb and condition: only the amount may differ. Numbers of zones are
+ * each policy's own, so texts are compared. */
 static bool same_place(const struct power_policy *a, uint32_t i, const struct power_policy *b,
                        uint32_t k)
 {
     const struct power_rule *r = &a->set.rule[i], *o = &b->set.rule[k];
-    char who[2][AREA_PATH_MAX + 48], when[2][WHEN_TEXT_MAX];
+    char when[2][WHEN_TEXT_MAX];
 
     if (r->verb != o->verb || strcmp(r->area, o->area) != 0 || r->condition != o->condition)
         return false;
     if ((r->verb == RULE_OFF && strcmp(r->off, o->off) != 0) ||
         (r->verb == RULE_CAP && r->kind != o->kind))
         return false;
-    subject(a, r, who[0], sizeof(who[0]));
-    subject(b, o, who[1], sizeof(who[1]));
     when_text(r, a->set.zone, a->tariff.currency, when[0]);
     when_text(o, b->set.zone, b->tariff.currency, when[1]);
-    return strcmp(who[0], who[1]) == 0 && strcmp(when[0], when[1]) == 0;
+    return strcmp(when[0], when[1]) == 0;
 }
 
 static uint32_t find_same(const struct power_policy *in, const struct power_policy *of, uint32_t i)

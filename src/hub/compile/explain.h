@@ -19,7 +19,7 @@ void explain_rule(const struct power_policy *p, uint32_t rule, char ret[RULE_TEX
 const char *explain_kind(uint32_t kind);
 
 /*
- * What is in force, line by line: @what is "cap", "floor", "budget", "priority", "min", "scale",
+ * What is in force, line by line: @what is "cap", "floor", "budget", "scale",
  * "off", "unknown", "price", or "note" for a remark about the line before; @line that of the policy
  * which says so, 0 for none. Returns when a window opens or closes next (INT64_MAX: none does).
  */

@@ -25,8 +25,7 @@ struct compiler {
 
 /* What an item of `rules` says; indices of nodes, YAML_NONE where it does not say it. */
 struct item {
-    uint32_t node, area, room, class, cap, floor, kind, budget, shape, priority, min, scale, when,
-        off;
+    uint32_t node, area, room, cap, floor, kind, budget, shape, scale, when, off;
 };
 
 __attribute__((format(printf, 3, 4))) static int wrong(struct compiler *c, uint32_t node,
@@ -131,33 +130,6 @@ static int take_zone(struct compiler *c, uint32_t node)
     r = placed(c, node, zones_find(&c->policy->zones, text_of(c, node), &number, &err), &err);
     if (r >= 0)
         strcpy(c->policy->zone, c->policy->zones.zone[number]->name);
-    return r;
-}
-
-static int take_classes(struct compiler *c, uint32_t node)
-{
-    struct power_policy *p = c->policy;
-    int r;
-
-    if (node == YAML_NONE)
-        return 0;
-    r = want(c, node, YAMLDOC_MAP, "classes: {exam: 1, batch: 9}");
-    for (uint32_t i = c->doc.node[node].first; r >= 0 && i != YAML_NONE; i = c->doc.node[i].next) {
-        struct policy_class *class = &p->classes[p->class_count];
-        int64_t number;
-
-        if (p->class_count == POLICY_CLASSES_MAX)
-            return wrong(c, i, "more than %d classes", POLICY_CLASSES_MAX);
-        if (strlen(c->doc.node[i].key) >= sizeof(class->name))
-            return wrong(c, i, "the name of a class has at most %zu letters",
-                         sizeof(class->name) - 1);
-        if (!text_of(c, i) || amount_number(text_of(c, i), 0, POLICY_CLASS_MAX, &number) < 0)
-            return wrong(c, i, "the number of class '%s' is one from 0 to %d, as jobs have it",
-                         c->doc.node[i].key, POLICY_CLASS_MAX);
-        strcpy(class->name, c->doc.node[i].key);
-        class->number = (int32_t)number;
-        p->class_count++;
-    }
     return r;
 }
 
@@ -404,19 +376,6 @@ static int take_amount(struct compiler *c, const struct power_rule *base, uint32
     return add_rule(c, base, node, verb, amount);
 }
 
-static int take_priority(struct compiler *c, const struct power_rule *base, uint32_t node)
-{
-    int64_t number;
-
-    if (node == YAML_NONE)
-        return 0;
-    if (!text_of(c, node) ||
-        amount_number(text_of(c, node), -POLICY_PRIORITY_MAX, POLICY_PRIORITY_MAX, &number) < 0)
-        return wrong(c, node, "a priority is a number from %d to %d", -POLICY_PRIORITY_MAX,
-                     POLICY_PRIORITY_MAX);
-    return add_rule(c, base, node, RULE_PRIORITY, (uint64_t)(number + RULE_PRIORITY_ZERO));
-}
-
 /* One of some words; YAML_NONE: the first. */
 static int take_word(struct compiler *c, uint32_t node, const char *const *words, uint32_t n,
                      uint32_t *ret)
@@ -467,35 +426,11 @@ static int take_area(struct compiler *c, const struct item *i, struct power_rule
 
     if (i->area != YAML_NONE && i->room != YAML_NONE)
         return wrong(c, i->room, "'area' and 'room' mean the same here: use one of them");
-    if (node == YAML_NONE) {
-        if (i->class == YAML_NONE)
-            return wrong(c, i->node, "a rule names an 'area', a 'room' or a 'class'");
-        strcpy(base->area, c->policy->org);
-        return 0;
-    }
+    if (node == YAML_NONE)
+        return wrong(c, i->node, "a rule names an 'area' or a 'room'");
     if (check_path(c, node) < 0)
         return -EINVAL;
     strcpy(base->area, area);
-    return 0;
-}
-
-static int take_class(struct compiler *c, const struct item *i, struct power_rule *base)
-{
-    const char *name = text_of(c, i->class);
-
-    base->class = -1;
-    if (i->class == YAML_NONE)
-        return 0;
-    base->class = name ? policy_class_number(c->policy, name) : -1;
-    if (base->class < 0)
-        return wrong(c, i->class, "there is no class '%.40s' in 'classes'", name ? name : "");
-    for (uint32_t n = 0; n < 4; n++) {
-        uint32_t node = (const uint32_t[]){i->cap, i->floor, i->budget, i->off}[n];
-
-        if (node != YAML_NONE)
-            return wrong(c, node, "a class has priority, min or scale; '%s' is an area's",
-                         c->doc.node[node].key);
-    }
     return 0;
 }
 
@@ -528,12 +463,10 @@ static int take_item(struct compiler *c, uint32_t node)
     static const char *const kinds[] = {"breaker", "budget", "advice"};
     static const char *const shapes[] = {"flat", "tariff"};
     struct item i = {.node = node};
-    const struct key keys[] = {
-        {"area", &i.area},     {"room", &i.room},   {"class", &i.class},
-        {"cap", &i.cap},       {"floor", &i.floor}, {"kind", &i.kind},
-        {"budget", &i.budget}, {"shape", &i.shape}, {"priority", &i.priority},
-        {"min", &i.min},       {"scale", &i.scale}, {"when", &i.when},
-        {"off", &i.off}};
+    const struct key keys[] = {{"area", &i.area},   {"room", &i.room},   {"cap", &i.cap},
+                               {"floor", &i.floor}, {"kind", &i.kind},   {"budget", &i.budget},
+                               {"shape", &i.shape}, {"scale", &i.scale}, {"when", &i.when},
+                               {"off", &i.off}};
     struct power_rule base = {0};
     uint32_t before = c->count;
     int r = want(c, node, YAMLDOC_MAP, "- {area: unlp/lab3, cap: 1200 W}");
@@ -542,8 +475,6 @@ static int take_item(struct compiler *c, uint32_t node)
         r = take_keys(c, node, keys, ARRAY_LEN(keys));
     if (r >= 0)
         r = take_area(c, &i, &base);
-    if (r >= 0)
-        r = take_class(c, &i, &base);
     if (r >= 0)
         r = take_when(c, i.when, &base);
     if (r >= 0)
@@ -561,15 +492,9 @@ static int take_item(struct compiler *c, uint32_t node)
     if (r >= 0)
         r = take_amount(c, &base, i.scale, RULE_SCALE, amount_share, "50 %");
     if (r >= 0)
-        r = take_amount(c, &base, i.min, RULE_MIN, amount_share, "50 %");
-    if (r >= 0)
-        r = take_priority(c, &base, i.priority);
-    if (r >= 0)
         r = take_off(c, &base, i.off);
     if (r >= 0 && c->count == before)
-        return wrong(c, node,
-                     "the rule says nothing: it lacks cap, floor, budget, priority, min, scale or "
-                     "off");
+        return wrong(c, node, "the rule says nothing: it lacks cap, floor, budget, scale or off");
     return r;
 }
 
@@ -589,10 +514,10 @@ static int take_rules(struct compiler *c, uint32_t node)
 
 static int take_document(struct compiler *c)
 {
-    uint32_t version, org, zone, valid, areas, classes, tariff, rules;
+    uint32_t version, org, zone, valid, areas, tariff, rules;
     const struct key keys[] = {{"version", &version}, {"org", &org},     {"zone", &zone},
-                               {"valid", &valid},     {"areas", &areas}, {"classes", &classes},
-                               {"tariff", &tariff},   {"rules", &rules}};
+                               {"valid", &valid},     {"areas", &areas}, {"tariff", &tariff},
+                               {"rules", &rules}};
     int r = want(c, c->doc.root, YAMLDOC_MAP, "version: 1");
 
     if (r >= 0)
@@ -609,8 +534,6 @@ static int take_document(struct compiler *c)
         r = take_valid(c, valid);
     if (r >= 0)
         r = take_areas(c, areas);
-    if (r >= 0)
-        r = take_classes(c, classes);
     if (r >= 0)
         r = take_tariff(c, tariff);
     return r < 0 ? r : take_rules(c, rules);
@@ -657,14 +580,6 @@ void policy_done(struct power_policy *p)
     free(p->areas);
     zones_done(&p->zones);
     *p = (struct power_policy){0};
-}
-
-int32_t policy_class_number(const struct power_policy *p, const char *name)
-{
-    for (uint32_t i = 0; i < p->class_count; i++)
-        if (strcmp(p->classes[i].name, name) == 0)
-            return p->classes[i].number;
-    return -1;
 }
 
 const struct policy_area *policy_area(const struct power_policy *p, const char *area)

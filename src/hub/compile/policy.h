@@ -15,14 +15,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define POLICY_ORG_MAX      64
-#define POLICY_AREAS_MAX    16384
-#define POLICY_NAME_MAX     96   /* bytes of an area's name for people, with the NUL */
-#define POLICY_CLASS_MAX    1000 /* the largest number of a class, as in tide-set(1) */
-#define POLICY_PRIORITY_MAX 1000
-#define POLICY_VALID_S      (7 * 86400) /* unless the file says it */
-#define POLICY_VALID_MIN_S  (2 * 86400) /* it is made anew each day */
-#define POLICY_VALID_MAX_S  (90 * 86400)
+#define POLICY_ORG_MAX     64
+#define POLICY_AREAS_MAX   16384
+#define POLICY_NAME_MAX    96          /* bytes of an area's name for people, with the NUL */
+#define POLICY_VALID_S     (7 * 86400) /* unless the file says it */
+#define POLICY_VALID_MIN_S (2 * 86400) /* it is made anew each day */
+#define POLICY_VALID_MAX_S (90 * 86400)
 
 /* Where a unit stands, and what people call the area. */
 struct policy_area {
@@ -37,8 +35,6 @@ struct power_policy {
     char zone[sizeof(((struct zone *)NULL)->name)]; /* of windows that name none; "": none */
     struct rule_set set;
     struct zones zones;
-    struct policy_class classes[POLICY_CLASSES_MAX];
-    uint32_t class_count;
     struct policy_tariff tariff;
     struct policy_area *areas; /* by rising path */
     uint32_t area_count;
@@ -52,9 +48,6 @@ struct power_policy {
 int policy_compile(const char *text, size_t len, const char *zoneinfo, int64_t now_s,
                    struct power_policy *ret, struct error *err);
 void policy_done(struct power_policy *p);
-
-/* The number of the class of that name; -1: there is none. */
-int32_t policy_class_number(const struct power_policy *p, const char *name);
 
 /* The entry of that area or of that unit; NULL: there is none. */
 const struct policy_area *policy_area(const struct power_policy *p, const char *area);

@@ -220,7 +220,7 @@ static void add_rules(json_t *view, const struct web_options *hub, const struct 
 
     now.price = tree_now(hub->tree).price;
 
-    rules_view(&rules->set, area->path, -1, &now, &v);
+    rules_view(&rules->set, area->path, &now, &v);
     if (v.cap_by != RULE_NONE) {
         json_object_set_new(view, "cap_uw", json_integer((json_int_t)v.cap_uw));
         json_object_set_new(view, "cap_by", area_view_by(rules, v.cap_by));

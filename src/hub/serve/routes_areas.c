@@ -282,7 +282,7 @@ static json_t *view_caps(struct call *c, const struct shown_areas *areas,
 
         now.absent_s = 0; /* what is so now was not so then */
         now.carbon = RULE_UNKNOWN;
-        rules_view(&rules->set, area->path, -1, &now, &v);
+        rules_view(&rules->set, area->path, &now, &v);
         json_array_append_new(
             list,
             json_pack("{s:I,s:o,s:o}", "from_ms", (json_int_t)at_ms, "uw",

@@ -237,7 +237,7 @@ static void bound(struct above *a)
         struct rule_now when = tree_now(t);
         struct rule_view v;
 
-        rules_view(&a->policy->set, a->policy->area, -1, &when, &v);
+        rules_view(&a->policy->set, a->policy->area, &when, &v);
         if (v.cap_uw < cap) {
             cap = v.cap_uw;
             kind = v.kind;

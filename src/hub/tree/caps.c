@@ -37,7 +37,7 @@ static struct rule_view look(const struct tree *t, struct plan *p, const char *a
 {
     struct rule_view v;
 
-    rules_view(&t->policy.rules.set, area, -1, now, &v);
+    rules_view(&t->policy.rules.set, area, now, &v);
     if (v.next_utc_s < p->next_s)
         p->next_s = v.next_utc_s;
     return v;

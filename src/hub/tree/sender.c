@@ -34,10 +34,8 @@ static void fill_bundle(struct tree *t)
                          .made_ms = (uint64_t)p->made_ms,
                          .valid_until_ms = (uint64_t)p->valid_until_ms,
                          .set = p->rules.set,
-                         .classes = p->rules.class_count,
                          .tariff = p->rules.tariff,
                          .carbons = t->carbon.count};
-    memcpy(b->class, p->rules.classes, sizeof(b->class));
     memcpy(b->carbon, t->carbon.hour, sizeof(b->carbon));
 }
 

@@ -70,11 +70,6 @@ bool rule_open(const struct rule_set *s, uint32_t rule, const struct rule_now *n
     }
 }
 
-static bool concerns(const struct power_rule *r, const char *area, int32_t class)
-{
-    return (r->class < 0 || r->class == class) && area_below(area, r->area);
-}
-
 static void take_cap(struct rule_view *v, const struct power_rule *r, uint32_t i)
 {
     if (v->cap_by == RULE_NONE || r->kind < v->kind)
@@ -83,23 +78,6 @@ static void take_cap(struct rule_view *v, const struct power_rule *r, uint32_t i
         v->cap_uw = r->amount;
         v->cap_by = i;
     }
-}
-
-/* The deeper area first, then a rule of the class before one of every job, then the later rule. */
-static void take_priority(struct rule_view *v, const struct rule_set *s, uint32_t i)
-{
-    const struct power_rule *r = &s->rule[i], *before;
-
-    if (v->priority_by != RULE_NONE) {
-        size_t own = length(r->area), other;
-
-        before = &s->rule[v->priority_by];
-        other = length(before->area);
-        if (own < other || (own == other && r->class < 0 && before->class >= 0))
-            return;
-    }
-    v->priority = (int32_t)((int64_t)r->amount - RULE_PRIORITY_ZERO);
-    v->priority_by = i;
 }
 
 static void take(struct rule_view *v, const struct rule_set *s, uint32_t i, const char *area)
@@ -129,22 +107,13 @@ static void take(struct rule_view *v, const struct rule_set *s, uint32_t i, cons
             v->scale_by = i;
         }
         break;
-    case RULE_MIN:
-        if (r->amount > v->min_permille) {
-            v->min_permille = (uint32_t)r->amount;
-            v->min_by = i;
-        }
-        break;
-    case RULE_PRIORITY:
-        take_priority(v, s, i);
-        break;
     default:
         break;
     }
 }
 
-void rules_view(const struct rule_set *s, const char *area, int32_t class,
-                const struct rule_now *now, struct rule_view *ret)
+void rules_view(const struct rule_set *s, const char *area, const struct rule_now *now,
+                struct rule_view *ret)
 {
     *ret = (struct rule_view){.cap_uw = RULE_UNLIMITED,
                               .budget_uj = RULE_UNLIMITED,
@@ -154,13 +123,11 @@ void rules_view(const struct rule_set *s, const char *area, int32_t class,
                               .floor_by = RULE_NONE,
                               .budget_by = RULE_NONE,
                               .scale_by = RULE_NONE,
-                              .min_by = RULE_NONE,
-                              .priority_by = RULE_NONE,
                               .next_utc_s = INT64_MAX};
     for (uint32_t i = 0; i < s->count; i++) {
         const struct power_rule *r = &s->rule[i];
 
-        if (!concerns(r, area, class))
+        if (!area_below(area, r->area))
             continue;
         if (r->condition == IF_WINDOW && now->synchronised) {
             int64_t edge = window_edge(&r->window, s->zone[r->window.zone], now->utc_s);

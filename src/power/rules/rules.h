@@ -22,22 +22,12 @@
 #define AREA_DEPTH_MAX    16
 #define RULE_OFF_MAX      64
 
-#define RULE_NONE          UINT32_MAX          /* no rule */
-#define RULE_UNLIMITED     UINT64_MAX          /* no cap, no budget */
-#define RULE_UNKNOWN       UINT64_MAX          /* nobody knows the carbon intensity or the price */
-#define RULE_AMOUNT_MAX    (UINT64_C(1) << 56) /* uW or uJ: 72 GW, 20 MWh */
-#define RULE_PRIORITY_ZERO (INT64_C(1) << 31)  /* amount of priority 0 */
+#define RULE_NONE       UINT32_MAX          /* no rule */
+#define RULE_UNLIMITED  UINT64_MAX          /* no cap, no budget */
+#define RULE_UNKNOWN    UINT64_MAX          /* nobody knows the carbon intensity or the price */
+#define RULE_AMOUNT_MAX (UINT64_C(1) << 56) /* uW or uJ: 72 GW, 20 MWh */
 
-enum rule_verb {
-    RULE_CAP,
-    RULE_FLOOR,
-    RULE_BUDGET,
-    RULE_SCALE,
-    RULE_PRIORITY,
-    RULE_MIN,
-    RULE_OFF,
-    RULE_VERB_MAX
-};
+enum rule_verb { RULE_CAP, RULE_FLOOR, RULE_BUDGET, RULE_SCALE, RULE_OFF, RULE_VERB_MAX };
 enum rule_if { IF_ALWAYS, IF_WINDOW, IF_CARBON, IF_PRICE, IF_ABSENT, IF_MAX };
 enum rule_shape { SHAPE_FLAT, SHAPE_TARIFF, SHAPE_CARBON, SHAPE_MAX };
 
@@ -48,8 +38,7 @@ struct power_rule {
     uint32_t verb, condition; /* enum rule_verb, rule_if */
     uint32_t line, column;    /* of the source, for messages */
     char area[AREA_PATH_MAX]; /* counts for all below it; a room is an area, too */
-    int32_t class;            /* -1: every job */
-    uint64_t amount;          /* uW, uJ a day, permille, or a priority + RULE_PRIORITY_ZERO */
+    uint64_t amount;          /* uW, uJ a day, or permille */
     uint32_t kind, shape;     /* of caps: enum rule_kind; of budgets: enum rule_shape */
     struct window window;     /* of IF_WINDOW */
     uint64_t above;           /* of IF_CARBON g/kWh, of IF_PRICE thousandths per kWh */
@@ -83,9 +72,7 @@ struct rule_view {
                                              the smallest: a breaker's promise needs no less */
     uint32_t shape;                       /* of the budget */
     uint32_t scale_permille;              /* the smallest; 1000 without a rule */
-    uint32_t min_permille;                /* the largest; 0 without a rule */
-    int32_t priority;                     /* of the deepest area, a rule of a class first */
-    uint32_t cap_by, floor_by, budget_by, scale_by, min_by, priority_by;
+    uint32_t cap_by, floor_by, budget_by, scale_by;
     int64_t next_utc_s; /* when a window changes any of it; INT64_MAX: none does */
 };
 
@@ -101,11 +88,9 @@ bool area_valid(const char *area);
 /* Whether the condition of the rule holds now, wherever it counts. */
 bool rule_open(const struct rule_set *s, uint32_t rule, const struct rule_now *now);
 
-/*
- * @class -1: rules of a class are left out. The set has passed rules_check().
- */
-void rules_view(const struct rule_set *s, const char *area, int32_t class,
-                const struct rule_now *now, struct rule_view *ret);
+/* The set has passed rules_check(). */
+void rules_view(const struct rule_set *s, const char *area, const struct rule_now *now,
+                struct rule_view *ret);
 
 /*
  * The first rule from @from on that has this verb and is in force for the area, or RULE_NONE. For

@@ -63,10 +63,7 @@ static bool amount_good(const struct power_rule *r)
 {
     switch (r->verb) {
     case RULE_SCALE:
-    case RULE_MIN:
         return r->amount <= 1000;
-    case RULE_PRIORITY:
-        return r->amount <= UINT32_MAX;
     default:
         return r->amount <= RULE_AMOUNT_MAX;
     }
@@ -87,9 +84,7 @@ static bool well_formed(const struct power_rule *r, uint32_t zones)
         return false;
     if (r->condition == IF_WINDOW && window_check(&r->window, zones) < 0)
         return false;
-    if (r->verb == RULE_OFF && !r->off[0])
-        return false;
-    return r->class < 0 || r->verb == RULE_SCALE || r->verb == RULE_PRIORITY || r->verb == RULE_MIN;
+    return r->verb != RULE_OFF || r->off[0];
 }
 
 static bool same_window(const struct window *a, const struct window *b)
@@ -129,9 +124,8 @@ static bool same_condition(const struct power_rule *a, const struct power_rule *
 /* Two caps of different kinds may hold at the same time, two of one kind say it twice. */
 static bool same_rule(const struct power_rule *a, const struct power_rule *b)
 {
-    return a->verb == b->verb && a->class == b->class &&
-           (a->verb != RULE_CAP || a->kind == b->kind) && same_condition(a, b) &&
-           same_text(a->area, b->area, AREA_PATH_MAX) &&
+    return a->verb == b->verb && (a->verb != RULE_CAP || a->kind == b->kind) &&
+           same_condition(a, b) && same_text(a->area, b->area, AREA_PATH_MAX) &&
            (a->verb != RULE_OFF || same_text(a->off, b->off, RULE_OFF_MAX));
 }
 
@@ -146,7 +140,7 @@ static int check_each(const struct rule_set *s, struct rule_fault *ret)
 
     for (uint32_t i = 0; i < s->count; i++) {
         const struct power_rule *r = &s->rule[i];
-        uint64_t key[4] = {r->verb, (uint64_t)(uint32_t)r->class, r->condition, 0};
+        uint64_t key[3] = {r->verb, r->condition, 0};
         uint64_t at;
 
         if (!area_valid(r->area))
@@ -154,7 +148,7 @@ static int check_each(const struct rule_set *s, struct rule_fault *ret)
         if (!well_formed(r, s->zone_count))
             return fault(ret, RULE_MALFORMED, i, RULE_NONE);
         if (r->condition == IF_WINDOW)
-            key[3] = (uint64_t)r->window.days << 32 | (uint32_t)r->window.from_min << 16 |
+            key[2] = (uint64_t)r->window.days << 32 | (uint32_t)r->window.from_min << 16 |
                      r->window.to_min;
         at = fnv_bytes(area_hash(r->area), key, sizeof(key));
         for (; slots[at % SLOTS]; at++)

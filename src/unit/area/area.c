@@ -372,7 +372,7 @@ static void fill_metrics(void *arg, struct metrics_now *ret)
 
 static void got_policy(struct area *a, const struct mqtt_message *m)
 {
-    char text[PAYLOAD_TEXT_MAX], unkept[128];
+    char text[PAYLOAD_TEXT_MAX];
     struct error err;
     int r = policy_take(a->policy, m->bytes, m->len, &err);
 
@@ -383,10 +383,7 @@ static void got_policy(struct area *a, const struct mqtt_message *m)
     if (r == 0)
         return;
     govern(a, clock_now_ns());
-    policy_unkept(a->policy, unkept, sizeof(unkept));
-    snprintf(
-        text, sizeof(text), "policy %llu is in force%s%.100s", (unsigned long long)a->force.number,
-        unkept[0] ? "; no unit keeps its rules of classes and priorities, in lines " : "", unkept);
+    snprintf(text, sizeof(text), "policy %llu is in force", (unsigned long long)a->force.number);
     say(a, "policy", text, NULL);
     changed(a);
 }

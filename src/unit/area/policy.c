@@ -229,7 +229,7 @@ static void force_rules(struct policy *p, const struct policy_now *now, struct p
     at.price = tariff_price(&b->tariff, b->set.zone, at.utc_s);
     if (!now->synced)
         at.carbon = at.price = RULE_UNKNOWN;
-    rules_view(&b->set, b->area, -1, &at, &v);
+    rules_view(&b->set, b->area, &at, &v);
     f->floor_uw = v.floor_uw;
     f->off = f->ended ? 0 : switches_off(p, &at);
     if (f->ended) {
@@ -271,21 +271,6 @@ void policy_tick(struct policy *p, const struct policy_now *now, struct policy_f
     force_rules(p, now, ret);
     if (p->sealed && now->now_ns - p->tried_ns >= STORE_NS)
         store_or_say(p, now->now_ns);
-}
-
-void policy_unkept(const struct policy *p, char *ret, size_t size)
-{
-    const struct rule_set *s = &p->bundle->set;
-    size_t n = 0;
-
-    ret[0] = '\0';
-    for (uint32_t i = 0; i < s->count && n < size; i++) {
-        const struct power_rule *r = &s->rule[i];
-
-        if (area_below(p->bundle->area, r->area) &&
-            (r->class >= 0 || r->verb == RULE_PRIORITY || r->verb == RULE_MIN))
-            n += (size_t)snprintf(ret + n, size - n, "%s%u", n ? ", " : "", r->line);
-    }
 }
 
 /* ---- begin and end --------------------------------------------------------------------------- */

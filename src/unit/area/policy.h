@@ -58,6 +58,3 @@ int policy_open_command(const struct policy *p, const void *bytes, size_t len,
                         const char **ret_text, size_t *ret_len);
 
 void policy_tick(struct policy *p, const struct policy_now *now, struct policy_force *ret);
-
-/* Rules that no unit can keep, for people; "" if there are none. */
-void policy_unkept(const struct policy *p, char *ret, size_t size);
