@@ -159,6 +159,12 @@ def year_group(prior, result):
     return max(year for year in prior.YEARS if year <= max(result[0], prior.YEARS[0]))
 
 
+def left_out(prior, results, curve):
+    """The width of an interval, as scripts/power-prior.py finds it: errors of results that are left out one by one."""
+    return prior.quantile([e for i, (_, _, w) in enumerate(results)
+                           for e in prior.spread(curve(results[:i] + results[i + 1:], w), w)], 900)
+
+
 def spec_errors(prior, results):
     """{knowledge: [(relative error, covered or None) of each load of each result]}."""
     found = {"own 0, 10, 50, 100 %": [], "own idle and full": [], "none": []}
@@ -170,8 +176,7 @@ def spec_errors(prior, results):
         if len(others) < prior.LEAST:
             continue
         fractions = prior.shape(others)
-        wide = prior.quantile([e for _, _, w in others for e in
-                               prior.spread(prior.drawn(fractions, w[0], w[-1]), w)], 900)
+        wide = left_out(prior, others, lambda rest, w: prior.drawn(prior.shape(rest), w[0], w[-1]))
         points = prior.drawn(fractions, watts[0], watts[-1])
         found["own idle and full"] += [(e, s <= wide) for e, s in
                                        zip(prior.errors(points, watts), prior.spread(points, watts))]
@@ -179,7 +184,7 @@ def spec_errors(prior, results):
         if len(same) < prior.LEAST:
             continue
         typical = prior.typical(same, fractions)
-        wide = prior.quantile([e for _, _, w in same for e in prior.spread(typical, w)], 900)
+        wide = left_out(prior, same, lambda rest, _, fractions=fractions: prior.typical(rest, fractions))
         found["none"] += [(e, s <= wide) for e, s in zip(prior.errors(typical, watts), prior.spread(typical, watts))]
     return found
 

@@ -61,6 +61,59 @@ static void weights_find_a_wall_behind_a_package_sensor(void **state)
     assert_int_equal(watts_fit_check(&f), 0);
 }
 
+/* A meter that tells one sample in ten of a moment of another load. */
+static void samples_that_are_far_off_move_the_weights_little(void **state)
+{
+    struct watts_fit f = {0};
+    uint64_t off = 0;
+
+    (void)state;
+    random_state = 8;
+    for (int i = 0; i < 1500; i++) {
+        struct watts_sample s = wall_sample();
+
+        s.uw = noisy(s.uw, 10) + (one_in(10) ? 40 * W : 0);
+        watts_fit_add(&f, &s);
+    }
+    for (int i = 0; i < 100; i++) {
+        struct watts_sample s = wall_sample();
+        uint64_t uw = watts_fit_at(&f, &s).uw;
+
+        off += (uw > s.uw ? uw - s.uw : s.uw - uw) / 100;
+    }
+    assert_true(off < 5 * W / 2); /* all alike would be off by the mean, 4 W */
+}
+
+/* Each of 60 machines: nine of ten samples that it did not learn lie within, not half of the time.
+ */
+static void nine_of_ten_lie_within_on_nearly_every_machine(void **state)
+{
+    int held = 0;
+
+    (void)state;
+    random_state = 9;
+    for (int machine = 0; machine < 60; machine++) {
+        struct watts_fit f = {0};
+        int inside = 0;
+
+        for (int i = 0; i < 600; i++) {
+            struct watts_sample s = wall_sample();
+
+            s.uw = noisy(s.uw, 100);
+            watts_fit_add(&f, &s);
+        }
+        for (int i = 0; i < 1000; i++) {
+            struct watts_sample s = wall_sample();
+            struct power_range p = watts_fit_at(&f, &s);
+
+            s.uw = noisy(s.uw, 100);
+            inside += p.low_uw <= s.uw && s.uw <= p.high_uw;
+        }
+        held += inside >= 900;
+    }
+    assert_true(held >= 54);
+}
+
 static uint64_t concave_uw(uint32_t load_mcpu)
 {
     uint64_t load = load_mcpu;
@@ -236,6 +289,7 @@ static void bytes_that_are_no_fit_are_refused(void **state)
     assert_true(good.knots > 2);
 #define REFUSED(change) (f = good, change, assert_int_equal(watts_fit_check(&f), -EINVAL))
     REFUSED(f.version++);
+    REFUSED(f.usual_w = -1);
     REFUSED(f.samples = 0);
     REFUSED(f.knots = WATTS_FIT_KNOTS + 1);
     REFUSED(f.knot[1].mcpu = -1);
@@ -254,6 +308,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_find_a_wall_behind_a_package_sensor),
+        cmocka_unit_test(samples_that_are_far_off_move_the_weights_little),
+        cmocka_unit_test(nine_of_ten_lie_within_on_nearly_every_machine),
         cmocka_unit_test(knots_follow_a_concave_machine),
         cmocka_unit_test(a_curve_needs_three_loads_apart),
         cmocka_unit_test(a_busy_machine_does_not_tell_its_idling),

@@ -12,6 +12,10 @@
 #define KNOT_MEMORY 64.0  /* samples that a knot's mean remembers */
 #define KNOT_SPAN   24    /* loads closer than this part of the range make one knot */
 #define ERRORS_MIN  8
+#define USUAL       100 /* samples that the usual residual remembers, and that are believed whole */
+#define BELIEVED    2   /* usual residuals up to which a sample counts whole */
+#define USUAL_LEAST 0.01  /* of the power: what no meter and no model is better than */
+#define USUAL_MOST  4     /* usual residuals that one counts as at most when they are averaged */
 #define LOADS_APART 20.0  /* the part of the range that tells loads apart */
 #define WEIGHT_MAX  1e100 /* a larger one makes forecasts infinite */
 #define UW          1e6
@@ -19,7 +23,7 @@
 
 static_assert(sizeof(struct watts_fit) ==
                   sizeof(double) * (WATTS_FIT_FEATURES * (WATTS_FIT_FEATURES + 4) +
-                                    3 * WATTS_FIT_KNOTS + WATTS_FIT_ERRORS + WATTS_FIT_RECENT + 4),
+                                    3 * WATTS_FIT_KNOTS + WATTS_FIT_ERRORS + WATTS_FIT_RECENT + 5),
               "no padding: it is stored as bytes");
 
 static bool is_finite(double x)
@@ -50,6 +54,8 @@ int watts_fit_check(const struct watts_fit *f)
         return is_zeroed(f, sizeof(*f)) ? 0 : -EINVAL;
     if (f->version != WATTS_FIT_VERSION || f->knots == 0 || f->knots > WATTS_FIT_KNOTS ||
         f->errors > WATTS_FIT_ERRORS || f->stride == 0)
+        return -EINVAL;
+    if (!(f->usual_w >= 0) || !is_finite(f->usual_w))
         return -EINVAL;
     for (int i = 0; i < WATTS_FIT_FEATURES; i++) {
         if (!is_weight(number[i]) || !is_weight(f->mean[i]) || !is_weight(f->lagged[0][i]) ||
@@ -112,6 +118,25 @@ static void begin(struct watts_fit *f)
         f->covariance[i][i] = UNCERTAIN;
 }
 
+static double clipped(double x, double most)
+{
+    return x > most ? most : x < -most ? -most : x;
+}
+
+/* What a sample counts. A machine that changes for good soon has larger usual
+ * residuals, so it is learnt anew. */
+static double worth(struct watts_fit *f, double residual, double w)
+{
+    double size = residual < 0 ? -residual : residual, usual;
+
+    if (f->samples == 0)
+        f->usual_w = size;
+    usual = f->usual_w > USUAL_LEAST * w ? f->usual_w : USUAL_LEAST * w;
+    f->usual_w += (clipped(size, USUAL_MOST * usual) - f->usual_w) / USUAL;
+    usual *= BELIEVED;
+    return f->samples > USUAL && size > usual ? usual / size : 1;
+}
+
 /*
  * Recursive least squares that forgets in the direction of the sample alone (Kulhavy, Restricted
  * exponential forgetting in real-time identification, Automatica 23, 1987): while the load stays
@@ -119,7 +144,7 @@ static void begin(struct watts_fit *f)
  */
 static void learn(struct watts_fit *f, const double x[WATTS_FIT_FEATURES], double w)
 {
-    double px[WATTS_FIT_FEATURES], residual = w - forecast_w(f->weight, x), known = 0, change;
+    double px[WATTS_FIT_FEATURES], residual = w - forecast_w(f->weight, x), known = 0, change, part;
 
     for (int i = 0; i < WATTS_FIT_FEATURES; i++) {
         px[i] = 0;
@@ -130,9 +155,11 @@ static void learn(struct watts_fit *f, const double x[WATTS_FIT_FEATURES], doubl
         known += px[i] * x[i];
     if (!(known > 0))
         return;
-    change = (FORGET - (1 - FORGET) / known) / (FORGET * (1 + known));
+    part = worth(f, residual, w);
+    known *= part;
+    change = part * (FORGET - (1 - FORGET) / known) / (FORGET * (1 + known));
     for (int i = 0; i < WATTS_FIT_FEATURES; i++) {
-        f->weight[i] += px[i] * residual / (1 + known);
+        f->weight[i] += part * px[i] * residual / (1 + known);
         for (int k = 0; k <= i; k++)
             f->covariance[i][k] = f->covariance[k][i] -= px[i] * px[k] * change;
         if (f->covariance[i][i] < 0)
@@ -291,7 +318,33 @@ void watts_fit_add(struct watts_fit *f, const struct watts_sample *s)
 
 /* ---- results ----------------------------------------------------------------------------------*/
 
-static uint32_t p90_permille(const double *error, uint32_t count)
+/* The quantile of n + 1 errors, of which the next is one (conformal prediction). */
+static uint32_t expected_rank(uint32_t n)
+{
+    uint32_t rank = ((n + 1) * 9 + 9) / 10;
+
+    return rank < n ? rank : n;
+}
+
+/* The smallest k for which fewer than k of n errors lie below their p90 with a probability of 95 %;
+ * n where none is. */
+static uint32_t confident_rank(uint32_t n)
+{
+    double exactly = 1, least = 0; /* probabilities of exactly, and of at least, k */
+    uint32_t k = n;
+
+    for (uint32_t i = 0; i < n; i++)
+        exactly *= 0.9;
+    while (k > 0 && least + exactly <= 0.05) {
+        least += exactly;
+        exactly *= (double)k / (n - k + 1) / 9;
+        k--;
+    }
+    return k < n ? k + 1 : n;
+}
+
+/* The error of this rank, from 1 on. */
+static uint32_t error_permille(const double *error, uint32_t count, uint32_t rank)
 {
     double sorted[WATTS_FIT_ERRORS], permille;
     uint32_t n = 0, at;
@@ -304,9 +357,7 @@ static uint32_t p90_permille(const double *error, uint32_t count)
         }
         sorted[at] = error[n];
     }
-    /* The quantile of n + 1 errors, of which the next is one (conformal prediction). */
-    at = ((n + 1) * 9 + 9) / 10;
-    permille = n ? sorted[(at < n ? at : n) - 1] * 1000 + 1 : WATTS_ERROR_MAX;
+    permille = n ? sorted[rank - 1] * 1000 + 1 : WATTS_ERROR_MAX;
     return permille < WATTS_ERROR_MAX ? (uint32_t)permille : WATTS_ERROR_MAX;
 }
 
@@ -324,7 +375,7 @@ struct power_range watts_fit_at(const struct watts_fit *f, const struct watts_sa
         return (struct power_range){0};
     features(s, x);
     flat.point[0].uw = rounded_uw(forecast_w(f->mean, x) * UW);
-    flat.error_permille = p90_permille(f->error, f->errors);
+    flat.error_permille = error_permille(f->error, f->errors, confident_rank(f->errors));
     return watts_at(&flat, 0);
 }
 
@@ -388,7 +439,8 @@ bool watts_fit_knows_idle(const struct watts_fit *f, uint32_t most_mcpu)
 bool watts_fit_solve(const struct watts_fit *f, uint32_t most_mcpu, struct watts *ret)
 {
     struct watts_fit_knot k[WATTS_FIT_KNOTS + 2];
-    uint32_t n = rising(f, k);
+    uint32_t n = rising(f, k),
+             recent = f->knot_errors < WATTS_FIT_RECENT ? f->knot_errors : WATTS_FIT_RECENT;
 
     if (!has_three_apart(k, n, most_mcpu / LOADS_APART))
         return false;
@@ -403,8 +455,7 @@ bool watts_fit_solve(const struct watts_fit *f, uint32_t most_mcpu, struct watts
     n = reduce(k, n, WATTS_POINTS);
     memset(ret, 0, sizeof(*ret));
     ret->basis = POWER_CALIBRATED;
-    ret->error_permille = p90_permille(
-        f->knot_error, f->knot_errors < WATTS_FIT_RECENT ? f->knot_errors : WATTS_FIT_RECENT);
+    ret->error_permille = error_permille(f->knot_error, recent, expected_rank(recent));
     for (uint32_t i = 0; i < n; i++) {
         uint32_t load = i ? (uint32_t)(k[i].mcpu + 0.5) : 0;
 

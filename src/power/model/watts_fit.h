@@ -6,9 +6,13 @@
  *     counts as load / (1 core + load): the sensor tells the rest of what grows;
  *   - knots, the mean power at the loads that occurred: the curve of power over load, which is
  *     concave on real machines and which weights alone would draw straight.
- * The error of the weights is the p90 of forecasts by weights that are at least WATTS_FIT_LAG
- * samples old: what happens a moment later is known too well from what happens now. The errors are
- * spread over all the time that was learnt from.
+ * A sample that is far off counts less, in proportion to how far beyond two usual residuals it is
+ * (Huber, Robust estimation of a location parameter, Ann. Math. Stat. 35, 1964): power that rises
+ * before its load is told, or after, is no reason to believe in another machine.
+ * The error of the weights is that of forecasts by weights that are at least WATTS_FIT_LAG samples
+ * old: what happens a moment later is known too well from what happens now. The errors are spread
+ * over all the time that was learnt from. Their p90 is told with a confidence of 95 % (Wilks,
+ * Determination of sample sizes for setting tolerance limits, Ann. Math. Stat. 12, 1941).
  *
  * A curve needs three loads apart; `tide power calibrate` provides them.
  *
@@ -25,10 +29,10 @@
 
 #define WATTS_FIT_FEATURES 4 /* 1, sensor, busy, load */
 #define WATTS_FIT_KNOTS    16
-#define WATTS_FIT_ERRORS   128
+#define WATTS_FIT_ERRORS   512
 #define WATTS_FIT_RECENT   32 /* errors of the curve */
 #define WATTS_FIT_LAG      64 /* samples */
-#define WATTS_FIT_VERSION  2
+#define WATTS_FIT_VERSION  3
 
 struct watts_fit_knot {
     double mcpu; /* mean load */
@@ -43,6 +47,7 @@ struct watts_fit {
     double covariance[WATTS_FIT_FEATURES][WATTS_FIT_FEATURES];
     struct watts_fit_knot knot[WATTS_FIT_KNOTS]; /* by load */
     double lagged[2][WATTS_FIT_FEATURES];        /* earlier weights; the first are the older ones */
+    double usual_w;                              /* mean size of a residual */
     double error[WATTS_FIT_ERRORS];              /* relative, of forecasts by the older ones */
     double knot_error[WATTS_FIT_RECENT];         /* a ring; of forecasts before learning */
     uint32_t errors;                             /* in `error` */
