@@ -319,10 +319,15 @@ static uint64_t noisy(const struct machine *m, uint64_t uw)
 static void check_step(const struct keeper *before, const struct keeper *after,
                        const struct keeper_input *in, const struct keeper_plan *plan)
 {
+    struct keeper_input lasting = *in;
+
     assert_policies_count(plan, plan->cores);
     assert_true(plan->next_ns > in->now_ns);
-    if (plan->most_mcpu)
-        assert_true(keeper_forecast(after, in, plan->most_mcpu).high_uw <= in->cap_uw);
+    lasting.other_mcpu = after->other_mcpu;
+    if (plan->most_mcpu) {
+        assert_true(keeper_forecast(after, &lasting, plan->most_mcpu).high_uw <= in->cap_uw);
+        assert_true(keeper_forecast(after, in, plan->most_mcpu).uw <= in->cap_uw / 1000 * 1011);
+    }
     if (before->cap_uw && plan->most_mcpu > before->most_mcpu) {
         assert_true(plan->most_mcpu - before->most_mcpu <= 1000);
         assert_true(in->now_ns - before->changed_ns >= KEEPER_GROW_NS);
@@ -420,9 +425,46 @@ static void a_machine_whose_load_changes_is_brought_below_at_once(void **state)
         struct outcome got = keep(&m, &model, cap_between(&m), false);
 
         above += got.seconds_above;
-        assert_true(got.longest_above <= 2);
+        assert_true(got.longest_above <= 3);
     }
     print_message("seconds above the cap by 3 %%: %u of %u\n", above, 300 * TIMES(300));
+}
+
+/* A tenth too much in one reading and too little in the next costs jobs nearly nothing. */
+static void a_counter_that_moves_in_steps_leaves_the_cap_used(void **state)
+{
+    struct watts curve = curve_of(20 * W, 120 * W, 8, 50);
+    struct keeper k = {0};
+    struct keeper_plan plan = {.quota_mcpu = 8000};
+    struct keeper_input in = {
+        .cap_uw = 80 * W, .sensed = true, .cores = 8, .watts = &curve, .quota = true};
+
+    (void)state;
+    for (uint32_t s = 1; s <= 120; s++) {
+        in.load_mcpu = plan.quota_mcpu ? plan.quota_mcpu : 8000;
+        in.machine = measured(watts_at(&curve, in.load_mcpu).uw * (s % 2 ? 11 : 9) / 10);
+        in.now_ns = in.machine_ns = s * SECOND;
+        assert_int_equal(keeper_step(&k, &in, &plan), 0);
+        assert_true(s < 10 || watts_at(&curve, plan.most_mcpu).uw <= in.cap_uw);
+    }
+    assert_true(watts_at(&curve, plan.most_mcpu).uw >= in.cap_uw * 95 / 100);
+}
+
+static void a_cap_that_rises_is_used_at_once(void **state)
+{
+    struct watts curve = curve_of(20 * W, 120 * W, 8, 0);
+    struct keeper k = {0};
+    struct keeper_plan plan;
+    struct keeper_input in = {
+        .now_ns = SECOND, .cap_uw = 40 * W, .cores = 8, .watts = &curve, .quota = true};
+
+    (void)state;
+    assert_int_equal(keeper_step(&k, &in, &plan), 0);
+    assert_true(plan.most_mcpu < 2000);
+    in.now_ns += SECOND;
+    in.cap_uw = 125 * W;
+    assert_int_equal(keeper_step(&k, &in, &plan), 0);
+    assert_int_equal(plan.most_mcpu, 8000);
 }
 
 /* A counter that moves in steps shows three of them in one reading of two, and one in the next. */
@@ -498,6 +540,8 @@ int main(void)
         cmocka_unit_test(without_readings_the_models_error_counts_again),
         cmocka_unit_test(a_steady_machine_settles_below_its_cap_and_near_it),
         cmocka_unit_test(a_machine_whose_load_changes_is_brought_below_at_once),
+        cmocka_unit_test(a_counter_that_moves_in_steps_leaves_the_cap_used),
+        cmocka_unit_test(a_cap_that_rises_is_used_at_once),
         cmocka_unit_test(one_brief_reading_above_the_cap_changes_nothing_two_shrink),
         cmocka_unit_test(a_machine_that_stays_above_is_said_to),
     };

@@ -11,6 +11,7 @@
 #include "daemon/energy/meter.h"
 #include "daemon/energy/model.h"
 #include "daemon/job/job.h"
+#include "power/model/prior.h"
 #include "power/model/watts_fit.h"
 
 #include <errno.h>
@@ -22,6 +23,8 @@
 #define FIT_SAVE_SAMPLES 300
 #define PACE_US          200000
 #define GUESS_ERROR      300 /* permille, of the curve made of one reading */
+#define GUESS_APART      200 /* mcpu: so much more load makes a better guess */
+#define NEARLY_FULL      900 /* mcpu of a core */
 #define GUESS_IDLE                                                                                 \
     400 /* permille of full power: an idle machine of the last ten years, or more                  \
          */
@@ -41,6 +44,8 @@ struct power_caps {
     struct watts_fit fit;            /* what readings taught */
     uint64_t fitted_ns;              /* time of the last reading in it */
     uint32_t fitted_basis;           /* of the curve from it */
+    struct watts guessed;            /* from one reading; count 0: not yet */
+    uint32_t guessed_mcpu;           /* the load of that reading */
     struct watts curve;              /* the best of these */
     sd_event_source *timer;
     sd_event_source *pace;          /* reads faster while a cap binds */
@@ -50,7 +55,10 @@ struct power_caps {
 
 /* ---- what is known of the machine's power ---- */
 
-/* A curve through one reading, until more loads have been read. */
+/*
+ * A curve through one reading, until more loads have been read: the one of the highest load, from
+ * which full power follows best. It stands still, and the keeper moves it.
+ */
 static struct watts guess(const struct meter_now *now, uint32_t cores)
 {
     uint64_t most = (uint64_t)cores * 1000;
@@ -70,6 +78,32 @@ static struct watts guess(const struct meter_now *now, uint32_t cores)
 static uint32_t cores_of(const struct daemon *d)
 {
     return cpuset_count(&d->cpus);
+}
+
+/* The curve between the idle and the busy machine, where both were seen and no load between. */
+static bool between_ends(const struct power_caps *c, struct watts *ret)
+{
+    const struct watts_fit *f = &c->fit;
+    uint32_t cores = cores_of(c->daemon);
+    const struct watts_fit_knot *full = &f->knot[f->knots ? f->knots - 1 : 0];
+
+    return watts_fit_knows_idle(f, cores * 1000) && full->mcpu >= cores * NEARLY_FULL &&
+           full->uw >= f->knot[0].uw &&
+           prior_shape(UINT32_MAX, (uint64_t)f->knot[0].uw, (uint64_t)full->uw, cores, ret) == 0;
+}
+
+static struct watts guess_once(struct power_caps *c, const struct meter_now *now)
+{
+    struct watts ends;
+
+    if (between_ends(c, &ends))
+        return ends;
+    if (now->sensed && !now->brief && now->machine.uw &&
+        (c->guessed.count == 0 || now->load_mcpu > c->guessed_mcpu + GUESS_APART)) {
+        c->guessed = guess(now, cores_of(c->daemon));
+        c->guessed_mcpu = now->load_mcpu;
+    }
+    return c->guessed;
 }
 
 static void learn(struct power_caps *c, const struct meter_now *now)
@@ -112,8 +146,8 @@ static void choose_curve(struct power_caps *c, const struct meter_now *now)
     } else {
         shown = &c->named;
         c->curve = c->named;
-        if (c->named.count == 0 && now->sensed && now->machine.uw)
-            c->curve = guess(now, cores_of(c->daemon));
+        if (c->named.count == 0)
+            c->curve = guess_once(c, now);
     }
     meter_model(c->daemon->meter, shown);
 }

@@ -11,6 +11,8 @@
 #define QUANTUM        50 /* mcpu: less is not worth a decision */
 #define LARGE_CORES    16
 #define MARGIN_AT_ONCE 50 /* permille, before any forecast was judged */
+#define CALM           4  /* readings that a mean is about */
+#define CLEAR_BRIEF    80 /* permille above the cap that a brief reading has to show */
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
@@ -56,53 +58,85 @@ struct power_range keeper_forecast(const struct keeper *k, const struct keeper_i
 }
 
 /*
- * Moves the curve onto the reading: all the way where it shows that the machine is above its cap,
- * otherwise faster upwards than downwards. The margin follows the errors of the forecasts, eight
- * times as fast upwards as downwards.
+ * What two readings in a row lie above both forecast and cap by, and clearly above the cap. A
+ * counter that changes in steps shows too much in one reading and then too little, never twice too
+ * much; in between, the lasting part of it is the mean's.
+ */
+static uint64_t surely_over(const struct keeper_input *in, uint64_t forecast, uint64_t *before)
+{
+    uint64_t over = 0, sure;
+    uint32_t clear = in->brief ? CLEAR_BRIEF : KEEPER_MARGIN;
+
+    if (in->machine.uw > in->cap_uw + mul_div(in->cap_uw, clear, 1000) && in->machine.uw > forecast)
+        over = in->machine.uw - forecast;
+    sure = least(over, *before);
+    *before = over - sure;
+    return sure;
+}
+
+/* The margin follows what the mean of some forecasts is wrong by, faster upwards than downwards. */
+static void follow_margin(struct keeper *k, uint64_t reading)
+{
+    uint64_t off = (uint64_t)(k->off_uw < 0 ? -k->off_uw : k->off_uw);
+    uint64_t permille = least(mul_div_up(off, 1000, reading ? reading : 1), KEEPER_MARGIN_MAX);
+
+    if (permille > k->margin_permille)
+        k->margin_permille += (uint32_t)(permille - k->margin_permille + 3) / 4;
+    else
+        k->margin_permille -= (uint32_t)(k->margin_permille - permille + 15) / 16;
+}
+
+/*
+ * Moves the curve onto the readings: at once onto the first one and where two lie above the cap,
+ * otherwise by their mean of about four. Single readings are off by more than any window of ten
+ * seconds.
  */
 static void learn(struct keeper *k, const struct keeper_input *in)
 {
     bool first = !trusts(k, in);
-    uint64_t reading = in->machine.uw, forecast, off, permille;
+    uint64_t reading = in->machine.uw, forecast;
+    int64_t residual, step;
     struct watts w;
-    int64_t residual;
 
-    if (first) {
-        k->bias_uw = 0;
-        k->margin_permille = MARGIN_AT_ONCE;
-    }
+    if (first)
+        k->bias_uw = k->off_uw = 0;
     k->read_ns = in->machine_ns;
     w = moved(k, in);
     forecast = watts_at(&w, in->load_mcpu).uw;
     residual = (int64_t)(reading - forecast);
-    off = residual < 0 ? forecast - reading : reading - forecast;
-    permille = least(mul_div_up(off, 1000, reading ? reading : 1), KEEPER_MARGIN_MAX);
-    if (first || reading > in->cap_uw)
-        k->bias_uw += residual;
-    else
-        k->bias_uw += residual > 0 ? residual / 2 : residual / 8;
-    if (first)
+    if (first) {
+        k->margin_permille = MARGIN_AT_ONCE;
+        k->over_uw = k->brief_over_uw = 0;
+        k->bias_uw = residual;
         return;
-    if (permille > k->margin_permille)
-        k->margin_permille += (uint32_t)(permille - k->margin_permille + 3) / 4;
-    else
-        k->margin_permille -= (uint32_t)(k->margin_permille - permille) / 32;
+    }
+    step = (int64_t)surely_over(in, forecast, &k->over_uw);
+    k->bias_uw += step;
+    k->off_uw += (residual - step - k->off_uw) / CALM;
+    follow_margin(k, reading);
+    step = k->off_uw / 2;
+    k->bias_uw += step;
+    k->off_uw -= step;
 }
 
-/*
- * Brief readings above the cap move the curve upwards, and teach nothing else. A counter that
- * changes in steps shows too much in one reading and then too little, never twice too much.
- */
+/* Brief readings above the cap move the curve upwards, and teach nothing else. */
 static void warn(struct keeper *k, const struct keeper_input *in)
 {
     struct watts w = moved(k, in);
-    uint64_t forecast = watts_at(&w, in->load_mcpu).uw, over = 0, sure;
 
-    if (trusts(k, in) && in->machine.uw > in->cap_uw && in->machine.uw > forecast)
-        over = in->machine.uw - forecast;
-    sure = least(over, k->brief_over_uw);
-    k->bias_uw += (int64_t)sure;
-    k->brief_over_uw = over - sure;
+    if (trusts(k, in))
+        k->bias_uw += (int64_t)surely_over(in, watts_at(&w, in->load_mcpu).uw, &k->brief_over_uw);
+}
+
+/* Load of no job comes and goes; what lasts counts, and what is too much for the cap at once. */
+static void follow_others(struct keeper *k, const struct keeper_input *in)
+{
+    if (k->cap_uw == 0)
+        k->other_mcpu = in->other_mcpu;
+    else if (in->other_mcpu > k->other_mcpu)
+        k->other_mcpu += (in->other_mcpu - k->other_mcpu + CALM - 1) / CALM;
+    else
+        k->other_mcpu -= (k->other_mcpu - in->other_mcpu + CALM - 1) / CALM;
 }
 
 static bool is_reading(const struct keeper *k, const struct keeper_input *in)
@@ -123,10 +157,14 @@ static uint32_t fitting_beside(const struct keeper *k, const struct keeper_input
     return (uint32_t)least(mul_div(sub_sat(load, other), 1000, speed_of(in)), most);
 }
 
-/* The same of jobs alone. */
-static uint32_t fitting(const struct keeper *k, const struct keeper_input *in, uint32_t margin)
+/* Whether the load of this moment, errors aside, draws clearly more than the cap. */
+static bool bursts(const struct keeper *k, const struct keeper_input *in)
 {
-    return fitting_beside(k, in, margin, in->other_mcpu);
+    struct watts w = moved(k, in);
+
+    return in->other_mcpu > k->other_mcpu &&
+           watts_at(&w, load_with(in, k->most_mcpu)).uw >
+               in->cap_uw + mul_div(in->cap_uw, KEEPER_MARGIN / 2, 1000);
 }
 
 static void change_to(struct keeper *k, const struct keeper_input *in, uint32_t mcpu)
@@ -142,28 +180,36 @@ static uint32_t growth(const struct keeper_input *in)
     return in->cores / LARGE_CORES > 1 ? in->cores / LARGE_CORES * CORE_MCPU : CORE_MCPU;
 }
 
-/* Shrinks, grows, or leaves it. Between half the margin and all of it nothing changes. */
+static uint32_t whole_quanta(uint32_t mcpu, uint32_t full)
+{
+    return mcpu == full ? full : mcpu - mcpu % QUANTUM;
+}
+
+/* Shrinks, grows, or leaves it. Between half the margin and all of it nothing changes. A cap
+ * that rises is not waited for. */
 static void resize(struct keeper *k, const struct keeper_input *in, bool begins)
 {
-    uint32_t fits = fitting(k, in, KEEPER_MARGIN);
-    uint32_t full = in->cores * CORE_MCPU;
+    uint32_t full = in->cores * CORE_MCPU, fits, grows, others;
     uint64_t since = in->now_ns - k->changed_ns;
 
-    if (fits != full)
-        fits -= fits % QUANTUM;
-    if (begins) {
+    if (bursts(k, in))
+        k->other_mcpu = in->other_mcpu;
+    others = in->other_mcpu > k->other_mcpu ? in->other_mcpu : k->other_mcpu;
+    fits = whole_quanta(fitting_beside(k, in, KEEPER_MARGIN, k->other_mcpu), full);
+    grows = whole_quanta(fitting_beside(k, in, KEEPER_MARGIN, others), full);
+    if (begins || (in->cap_uw > k->cap_uw && grows > k->most_mcpu)) {
         k->wait_ns = KEEPER_GROW_NS;
-        change_to(k, in, fits);
+        change_to(k, in, grows);
         k->grew = false;
-    } else if (fitting(k, in, KEEPER_MARGIN / 2) < k->most_mcpu) {
+    } else if (fitting_beside(k, in, KEEPER_MARGIN / 2, k->other_mcpu) < k->most_mcpu) {
         /* Growth that did not hold: the curve is flatter than the machine. */
         if (k->grew && since < k->wait_ns)
             k->wait_ns = least(2 * k->wait_ns, KEEPER_WAIT_MAX);
         change_to(k, in, fits);
-    } else if (fits > k->most_mcpu && since >= k->wait_ns) {
+    } else if (grows > k->most_mcpu && since >= k->wait_ns) {
         if (k->grew)
             k->wait_ns = KEEPER_GROW_NS;
-        change_to(k, in, (uint32_t)least(fits, (uint64_t)k->most_mcpu + growth(in)));
+        change_to(k, in, (uint32_t)least(grows, (uint64_t)k->most_mcpu + growth(in)));
     }
 }
 
@@ -237,11 +283,14 @@ int keeper_step(struct keeper *k, const struct keeper_input *in, struct keeper_p
     }
     if (in->watts->count == 0)
         return -ENODATA;
+    if (begins)
+        follow_others(k, in);
     if (is_reading(k, in)) {
         if (in->brief) {
             warn(k, in);
         } else {
             k->brief_over_uw = 0;
+            follow_others(k, in);
             learn(k, in);
             judge(k, in);
         }

@@ -7,10 +7,13 @@
  * Readings of a part of a second only tell that the machine is above its cap.
  *
  * It shrinks at once. It grows by at most one core (a sixteenth of a larger machine) at a time,
- * KEEPER_GROW_NS after the last change, and waits longer after growth that did not hold. While
- * readings come in, the curve is moved onto them (bias), and the margin below the cap is a fixed
- * part and what the forecasts were wrong by; without readings the model's own error is the margin.
- * Load of no job cannot be steered, so it counts as the machine's idle power.
+ * KEEPER_GROW_NS after the last change, and waits longer after growth that did not hold; when the
+ * cap rises, it grows at once. While readings come in, the curve is moved onto their mean (bias),
+ * and the margin below the cap is a fixed part and what the mean was wrong by: single readings are
+ * noisy, and a cap is kept in the mean of ten seconds. Two readings in a row above the cap count at
+ * once. Without readings the model's own error is the margin.
+ * Load of no job cannot be steered, so its mean counts as the machine's idle power, and at once
+ * where it would break the cap.
  *
  * Pure; any thread.
  */
@@ -23,11 +26,11 @@
 
 #define KEEPER_FRESH_NS   UINT64_C(3000000000)  /* an older reading changes nothing */
 #define KEEPER_TRUST_NS   UINT64_C(60000000000) /* so long the curve stays where it was moved to */
-#define KEEPER_GROW_NS    UINT64_C(10000000000)
-#define KEEPER_WAIT_MAX   UINT64_C(160000000000) /* after growth that went above the cap */
-#define KEEPER_SETTLE_NS  UINT64_C(2000000000)   /* so long jobs may take to shrink */
-#define KEEPER_QUOTA_MIN  250                    /* mcpu: less would stop jobs that cannot pause */
-#define KEEPER_MARGIN     20                     /* permille of the cap */
+#define KEEPER_GROW_NS    UINT64_C(5000000000)
+#define KEEPER_WAIT_MAX   UINT64_C(80000000000) /* after growth that went above the cap */
+#define KEEPER_SETTLE_NS  UINT64_C(2000000000)  /* so long jobs may take to shrink */
+#define KEEPER_QUOTA_MIN  100                   /* mcpu: less would stop jobs that cannot pause */
+#define KEEPER_MARGIN     20                    /* permille of the cap */
 #define KEEPER_MARGIN_MAX 300
 
 struct watts;
@@ -37,14 +40,17 @@ struct keeper {
     uint64_t cap_uw;          /* of the last step */
     uint32_t most_mcpu;       /* busy mcpu that jobs may have */
     uint32_t cores;           /* of the last plan */
-    uint32_t margin_permille; /* asymmetric mean of the forecasts' errors: about their p90 */
+    uint32_t margin_permille; /* follows the errors of the forecasts' means */
     uint64_t changed_ns;      /* last time that most_mcpu changed */
     bool grew;                /* then it became more */
     uint64_t wait_ns;         /* before it grows again */
     uint64_t read_ns;         /* time of the last reading that counted; 0: none */
     uint64_t over_ns;         /* since when readings are above the cap; 0: they are not */
     int64_t bias_uw;          /* how far readings moved the curve */
-    uint64_t brief_over_uw;   /* how far the last brief reading lay above its forecast; 0: not */
+    int64_t off_uw;           /* mean of what the last readings lie above the curve */
+    uint64_t over_uw;         /* how far the last reading lay above cap and forecast; 0: not */
+    uint64_t brief_over_uw;   /* the same of the last brief one */
+    uint32_t other_mcpu;      /* mean load of no job */
 };
 
 struct keeper_input {
