@@ -613,6 +613,7 @@ def test_paths_and_methods_that_are_not_there_are_answered(hub):
     assert ada.call("GET", "/v1/areas/" + "a/" * 200 + "energy")[0] == 404
     assert ada.raw("GET", "/../etc/passwd")[0] == 404
     assert ada.raw("HEAD", "/v1/areas")[0] == 200
+    assert ada.raw("HEAD", "/v1/events")[0] == 200
     assert ada.raw("POST", "/")[0] == 404
 
 
@@ -697,6 +698,7 @@ def test_metrics_tell_power_and_records(hub):
     hub.used("lab3", 1)
     guest = hub.guest()
     eventually(lambda: 'tide_hub_area_watts{area="unlp/lab3"} 42.000000' in guest.raw("GET", "/metrics")[2])
+    assert guest.raw("GET", "/metrics", headers={"X-Forwarded-For": "10.0.0.1"})[0] == 401  # a proxy here
     text = guest.raw("GET", "/metrics")[2]
     for line in ("tide_hub_broker_connected 1", 'tide_hub_units{state="connected"} 1',
                  'tide_hub_records_total{result="stored"} 1', 'tide_hub_area_watts{area="unlp"} 42.000000',

@@ -146,10 +146,28 @@ static void who_guesses_has_to_wait(void **state)
     for (int i = 0; i < ENROL_WRONG_MAX; i++)
         assert_int_equal(take(wrong), -EACCES);
     assert_int_equal(take(wrong), -EAGAIN);
-    assert_int_equal(take(token), -EAGAIN);
     address[0]++; /* somebody else does not */
-    assert_int_equal(take(token), 0);
+    assert_int_equal(take(wrong), -EACCES);
     address[0]--;
+}
+
+static void wrong_tokens_of_strangers_keep_nobody_from_enrolling(void **state)
+{
+    char token[TOKENS_TEXT_MAX], wrong[TOKENS_TEXT_MAX];
+    int r = -EACCES;
+
+    make("lab3", 0, token);
+    strcpy(wrong, token);
+    wrong[8] = wrong[8] == '0' ? '1' : '0';
+    for (int i = 0; i < 2 * ENROL_WRONG_ALL && r == -EACCES; i++) {
+        address[1] = (unsigned char)i;
+        address[2] = (unsigned char)(i >> 8);
+        r = take(wrong);
+    }
+    assert_int_equal(r, -EAGAIN);
+    assert_int_equal(take(token), 0);
+    assert_int_equal(take(token), -EAGAIN); /* used up */
+    address[1] = address[2] = 0;
 }
 
 static void what_is_no_token_is_none(void **state)
@@ -185,6 +203,8 @@ int main(void)
         TEST(who_guesses_has_to_wait),
         TEST(what_is_no_token_is_none),
         TEST(wrong_names_areas_and_times_are_refused),
+        TEST(wrong_tokens_of_strangers_keep_nobody_from_enrolling), /* the last: it uses up all
+                                                                       tries */
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

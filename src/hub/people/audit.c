@@ -2,38 +2,18 @@
 #include "hub/people/audit.h"
 
 #include "base/clock.h"
+#include "base/visible.h"
 #include "hub/people/people_state.h"
-
-#include <string.h>
-
-/* A terminal, a log and a page show it: no control characters, no cut sequence at the end. */
-static void clean(char text[AUDIT_TEXT_MAX])
-{
-    size_t len = strlen(text), i = 0;
-
-    while (i < len) {
-        unsigned char c = (unsigned char)text[i];
-        size_t n = c < 0x80 ? 1 : (c & 0xe0) == 0xc0 ? 2 : (c & 0xf0) == 0xe0 ? 3 : 4, k = 1;
-
-        while (k < n && i + k < len && ((unsigned char)text[i + k] & 0xc0) == 0x80)
-            k++;
-        if (c < 0x20 || c == 0x7f || (c >= 0x80 && c < 0xc2) || c > 0xf4 || k < n) {
-            text[i] = '?';
-            k = 1;
-        }
-        i += k;
-    }
-}
 
 int audit_append(struct people *p, struct audit_row *row, struct error *err)
 {
     int r;
 
-    clean(row->user);
-    clean(row->from);
-    clean(row->what);
-    clean(row->target);
-    clean(row->outcome);
+    visible(row->user);
+    visible(row->from);
+    visible(row->what);
+    visible(row->target);
+    visible(row->outcome);
     row->time_ms = (int64_t)clock_real_ms();
     r = people_change(
         p, people_query(p,

@@ -12,7 +12,7 @@
 #define AUDIT_LIST_MAX   1000
 #define AUDIT_KEEP_MIN_S (30 * UINT64_C(86400))
 
-/* Texts: bytes that are no printable UTF-8 become '?'. */
+/* Texts become visible() ones. */
 struct audit_row {
     int64_t id, time_ms;          /* set by audit_append() */
     char user[AUDIT_TEXT_MAX];    /* "": nobody had logged in; "root" at the terminal */

@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/hold.h"
+#include "base/visible.h"
 #include "base/wallclock.h"
 #include "hub/people/people.h"
 #include "hub/serve/web.h"
@@ -42,6 +43,7 @@ struct serve {
 
 static void say(struct serve *s, const char *who, const char *text)
 {
+    char line[4 * ERROR_TEXT_MAX];
     uint64_t now = clock_now_ns();
 
     if (now - s->window_ns > LOG_WINDOW_S * NS_PER_S) {
@@ -50,8 +52,11 @@ static void say(struct serve *s, const char *who, const char *text)
         s->window_ns = now;
         s->lines = 0;
     }
-    if (s->lines++ < LOG_BURST)
-        fprintf(stderr, "tide-hub: %s%s%s\n", who ? who : "", who ? ": " : "", text);
+    if (s->lines++ >= LOG_BURST)
+        return;
+    snprintf(line, sizeof(line), "%s%s%s", who ? who : "", who ? ": " : "", text);
+    visible(line); /* units' and strangers' words are in it */
+    fprintf(stderr, "tide-hub: %s\n", line);
 }
 
 static void on_say(void *arg, const char *who, const char *text)

@@ -22,8 +22,8 @@ struct enrol_answer {
 
 /*
  * @address: of who asks, 16 bytes as in6_addr. Returns 0; -EACCES: no such token; -EAGAIN: too many
- * wrong ones; -EINVAL: no request; -EKEYREVOKED: the name was revoked since; or what reading and
- * writing say. Where the token is not at fault, it stays good.
+ * wrong ones, and this is one; -EINVAL: no request; -EKEYREVOKED: the name was revoked since; or
+ * what reading and writing say. Where the token is not at fault, it stays good.
  */
 int enrol_take(const char *dir, const char *token, const char *request,
                const unsigned char address[16], struct enrol_answer *ret, struct error *err);

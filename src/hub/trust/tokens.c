@@ -166,20 +166,42 @@ int tokens_make(const char *dir, const char *name, const char *area, uint64_t fo
     return r;
 }
 
+/* Its place; the count: it is none. */
+static size_t find(const struct list *l, const char *secret)
+{
+    char hash[SECRET_LEN + 1];
+    size_t i = 0;
+
+    if (secret_hash(secret, SECRET_LEN, hash) < 0)
+        return l->count;
+    while (i < l->count && strcmp(l->entry[i].hash, hash) != 0)
+        i++;
+    return i;
+}
+
+bool tokens_has(const char *dir, const char secret[SECRET_LEN + 1], int64_t now_s)
+{
+    struct list l;
+    bool found;
+
+    if (read_list(dir, now_s, &l, NULL) < 0)
+        return false;
+    found = find(&l, secret) < l.count;
+    free(l.entry);
+    return found;
+}
+
 int tokens_take(const char *dir, const char secret[SECRET_LEN + 1], int64_t now_s,
                 struct token *ret, struct error *err)
 {
-    char hash[SECRET_LEN + 1];
     struct list l;
-    size_t i = 0;
+    size_t i;
     int r = read_list(dir, now_s, &l, err);
 
     if (r < 0)
         return r;
-    r = secret_hash(secret, SECRET_LEN, hash);
-    while (r == 0 && i < l.count && strcmp(l.entry[i].hash, hash) != 0)
-        i++;
-    if (r < 0 || i == l.count) {
+    i = find(&l, secret);
+    if (i == l.count) {
         free(l.entry);
         return error_set(err, -EACCES, "the token is unknown, was used, or has ended");
     }

@@ -33,6 +33,9 @@ struct token {
 int tokens_make(const char *dir, const char *name, const char *area, uint64_t for_s, int64_t now_s,
                 char ret[TOKENS_TEXT_MAX], struct error *err);
 
+/* Whether tokens_take() would find it. */
+bool tokens_has(const char *dir, const char secret[SECRET_LEN + 1], int64_t now_s);
+
 /*
  * Finds the token of that secret and removes it. Returns 0, -EACCES (there is none, or it has
  * ended), or what reading and writing say: then it is still there.
