@@ -17,6 +17,7 @@
 
 #define SEQ_BLOCK  100000    /* numbers that are reserved at once, so that none is used twice */
 #define GAP_MAX_MS INT32_MAX /* 24 days: a longer gap counts as so long */
+#define ANEW_UJ    (UINT64_C(1) << 61) /* from here on a restart begins new totals */
 #define MINUTE_MS  60000
 #define QUARTER_MS 900000
 
@@ -116,6 +117,24 @@ static int reserve(struct outbox *o)
     return r;
 }
 
+/*
+ * Totals that come near their end begin anew under another boot, as those of a new file do, when
+ * all records have their receipt. What meters counted stays: they go on where they were.
+ */
+static int begin_anew(struct outbox *o, uint64_t boot)
+{
+    char sql[192];
+
+    if (number(o, "SELECT max(high) FROM total", 0) < (int64_t)ANEW_UJ ||
+        number(o, "SELECT count(*) FROM record", 1) != 0)
+        return 0;
+    snprintf(sql, sizeof(sql),
+             "BEGIN; UPDATE meta SET value = %" PRIu64 " WHERE key = 'boot';"
+             "UPDATE total SET uj = 0, low = 0, high = 0; COMMIT",
+             boot & INT64_MAX);
+    return run(o, sql);
+}
+
 static int load(struct outbox *o, uint64_t boot)
 {
     char sql[128];
@@ -128,6 +147,9 @@ static int load(struct outbox *o, uint64_t boot)
         if (r < 0)
             return r;
     }
+    r = begin_anew(o, boot);
+    if (r < 0)
+        return r;
     for (int i = 0; i < STATEMENT_MAX; i++) {
         r = sqlite_errno(sqlite3_prepare_v3(o->db, statement_text[i], -1, SQLITE_PREPARE_PERSISTENT,
                                             &o->statement[i], NULL));
@@ -293,6 +315,17 @@ static void shrink_waiting(struct outbox *o)
     o->n_waiting = kept;
 }
 
+/* Whether the total is past what a parent takes: it stays at the end. */
+static bool limit(struct energy_range *total)
+{
+    bool past = total->high_uj > OUTBOX_UJ_MAX;
+
+    total->uj = total->uj < OUTBOX_UJ_MAX ? total->uj : OUTBOX_UJ_MAX;
+    total->low_uj = total->low_uj < OUTBOX_UJ_MAX ? total->low_uj : OUTBOX_UJ_MAX;
+    total->high_uj = total->high_uj < OUTBOX_UJ_MAX ? total->high_uj : OUTBOX_UJ_MAX;
+    return past;
+}
+
 void outbox_note(struct outbox *o, const struct outbox_record *r)
 {
     size_t i = note_of(o, r->point);
@@ -300,6 +333,7 @@ void outbox_note(struct outbox *o, const struct outbox_record *r)
     if (i == OUTBOX_NOTES_MAX)
         return;
     o->note[i] = *r;
+    limit(&o->note[i].total);
     o->notes += i == o->notes;
 }
 
@@ -310,6 +344,9 @@ void outbox_put(struct outbox *o, struct outbox_record *r)
     if (o->n_waiting == OUTBOX_MEMORY_MAX) { /* more points than there is memory for */
         memmove(o->waiting, o->waiting + 1, --o->n_waiting * sizeof(*r));
     }
+    if (limit(&r->total)) /* what it used since is not told: better a gap than 0 */
+        r->gap_ms =
+            (uint32_t)(r->to_ms - r->from_ms < GAP_MAX_MS ? r->to_ms - r->from_ms : GAP_MAX_MS);
     r->gap_ms = r->gap_ms < GAP_MAX_MS ? r->gap_ms : GAP_MAX_MS;
     r->boot = o->boot;
     r->seq = ++o->seq;

@@ -21,6 +21,7 @@
 #define OUTBOX_POINT_MAX  64
 #define OUTBOX_MEMORY_MAX 1024 /* records that wait to be written */
 #define OUTBOX_NOTES_MAX  256
+#define OUTBOX_UJ_MAX     ((UINT64_C(1) << 62) - 1) /* of a total: 1.28 GWh */
 
 struct outbox_record {
     char point[OUTBOX_POINT_MAX]; /* "machine", "meter:NAME", "part:idle", … */
@@ -35,9 +36,10 @@ struct outbox_record {
 struct outbox;
 
 /*
- * Opens or makes the file. @boot: a random number of 63 bits for a new file, whose totals begin at
- * 0; an older file keeps its own. Returns 0; 1 with the reason in @err: the file was damaged and
- * lies beside the new one now; or -errno.
+ * Opens or makes the file. Totals from half of OUTBOX_UJ_MAX on begin anew under @boot if no record
+ * waits for a receipt; a parent counts on. @boot: a random number of 63 bits for a new file, whose
+ * totals begin at 0; an older file keeps its own. Returns 0; 1 with the reason in @err: the file
+ * was damaged and lies beside the new one now; or -errno.
  */
 int outbox_open(const char *path, uint64_t bytes_max, uint64_t boot, struct outbox **ret,
                 struct error *err);
@@ -49,7 +51,10 @@ uint64_t outbox_boot(const struct outbox *o);
  */
 int outbox_last(struct outbox *o, const char *point, struct outbox_record *ret);
 
-/* Takes a record for the next flush; gives it boot and seq. */
+/*
+ * Takes a record for the next flush; gives it boot and seq. A total that has come to its end stays
+ * there, and the record's time becomes a gap.
+ */
 void outbox_put(struct outbox *o, struct outbox_record *r);
 
 /*

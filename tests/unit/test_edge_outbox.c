@@ -344,9 +344,67 @@ static void what_cannot_be_opened_is_said(void **state)
     assert_non_null(strstr(err.text, "/nonexistent/outbox.db"));
 }
 
+static void put_total(struct outbox *o, uint64_t i, uint64_t uj)
+{
+    struct outbox_record r = {.point = "area",
+                              .from_ms = BEGIN + i * 1000,
+                              .to_ms = BEGIN + i * 1000 + 1000,
+                              .total = {uj, uj - 9, uj + 9, POWER_MEASURED},
+                              .raw_uj = 1000 + i};
+
+    outbox_put(o, &r);
+}
+
+static void a_total_at_its_end_stays_there_and_its_time_is_a_gap(void **state)
+{
+    struct outbox *o = new_box(1 << 20);
+
+    put_total(o, 0, OUTBOX_UJ_MAX - 10);
+    put_total(o, 1, OUTBOX_UJ_MAX - 5);
+    put_total(o, 2, UINT64_MAX - 9);
+    read_all(o);
+    assert_int_equal(n, 3);
+    assert_int_equal(got[0].gap_ms, 0);
+    assert_int_equal(got[1].total.uj, OUTBOX_UJ_MAX - 5);
+    assert_int_equal(got[1].total.high_uj, OUTBOX_UJ_MAX);
+    assert_int_equal(got[1].gap_ms, 1000);
+    assert_int_equal(got[2].total.low_uj, OUTBOX_UJ_MAX);
+    assert_int_equal(got[2].total.uj, OUTBOX_UJ_MAX);
+    assert_int_equal(got[2].gap_ms, 1000);
+    outbox_close(o);
+}
+
+static void a_restart_begins_large_totals_anew_when_all_is_stored(void **state)
+{
+    struct outbox *o = new_box(1 << 20);
+    struct outbox_record last;
+
+    put_total(o, 0, (UINT64_C(1) << 61) - 100);
+    read_all(o);
+    outbox_receipt(o, BOOT, got[0].seq);
+    outbox_close(o);
+    assert_int_equal(outbox_open(path, 1 << 20, BOOT + 1, &o, &err), 0);
+    assert_int_equal(outbox_boot(o), BOOT); /* not large yet */
+    put_total(o, 1, UINT64_C(1) << 61);
+    read_all(o);
+    outbox_close(o);
+    assert_int_equal(outbox_open(path, 1 << 20, BOOT + 1, &o, &err), 0);
+    assert_int_equal(outbox_boot(o), BOOT); /* a record waits */
+    outbox_receipt(o, BOOT, got[0].seq);
+    outbox_close(o);
+    assert_int_equal(outbox_open(path, 1 << 20, BOOT + 1, &o, &err), 0);
+    assert_int_equal(outbox_boot(o), BOOT + 1);
+    assert_int_equal(outbox_last(o, "area", &last), 0);
+    assert_int_equal(last.total.high_uj, 0);
+    assert_int_equal(last.raw_uj, 1001); /* the meter goes on where it was */
+    outbox_close(o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_total_at_its_end_stays_there_and_its_time_is_a_gap),
+        cmocka_unit_test(a_restart_begins_large_totals_anew_when_all_is_stored),
         cmocka_unit_test(records_come_back_as_they_were_until_their_receipt),
         cmocka_unit_test(what_was_flushed_outlives_the_process),
         cmocka_unit_test(totals_go_on_after_a_restart),
