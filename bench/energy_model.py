@@ -160,9 +160,9 @@ def year_group(prior, result):
 
 
 def left_out(prior, results, curve):
-    """The width of an interval, as scripts/power-prior.py finds it: errors of results that are left out one by one."""
-    return prior.quantile([e for i, (_, _, w) in enumerate(results)
-                           for e in prior.spread(curve(results[:i] + results[i + 1:], w), w)], 900)
+    """What intervals follow from, as in scripts/power-prior.py: errors of results that are left out one by one."""
+    return [e for i, (_, _, w) in enumerate(results)
+            for e in prior.spread(curve(results[:i] + results[i + 1:], w), w)]
 
 
 def spec_errors(prior, results):
@@ -176,7 +176,8 @@ def spec_errors(prior, results):
         if len(others) < prior.LEAST:
             continue
         fractions = prior.shape(others)
-        wide = left_out(prior, others, lambda rest, w: prior.drawn(prior.shape(rest), w[0], w[-1]))
+        wide = prior.width(left_out(prior, others, lambda rest, w: prior.drawn(prior.shape(rest), w[0], w[-1])),
+                           len(others))
         points = prior.drawn(fractions, watts[0], watts[-1])
         found["own idle and full"] += [(e, s <= wide) for e, s in
                                        zip(prior.errors(points, watts), prior.spread(points, watts))]
@@ -184,7 +185,8 @@ def spec_errors(prior, results):
         if len(same) < prior.LEAST:
             continue
         typical = prior.typical(same, fractions)
-        wide = left_out(prior, same, lambda rest, _, fractions=fractions: prior.typical(rest, fractions))
+        wide = prior.quantile(
+            left_out(prior, same, lambda rest, _, fractions=fractions: prior.typical(rest, fractions)), 900)
         found["none"] += [(e, s <= wide) for e, s in zip(prior.errors(typical, watts), prior.spread(typical, watts))]
     return found
 

@@ -34,6 +34,12 @@ def quantile(values, permille):
     return values[min(len(values) - 1, len(values) * permille // 1000)]
 
 
+def width(spreads, machines):
+    """Of an interval that holds 90 % of all loads with a confidence of 95 %: loads of one machine are alike, so the
+    uncertainty of the quantile is that of so many machines (Wilks' tolerance limit in its normal approximation)."""
+    return quantile(spreads, min(999, round(900 + 1000 * 1.645 * (0.9 * 0.1 / machines) ** 0.5)))
+
+
 def line(points, load):
     """The piecewise line through points, which watts.c draws."""
     for (a, low), (b, high) in zip(points, points[1:]):
@@ -102,7 +108,7 @@ def main():
             out += errors(points, w)
             wide += spread(points, w)
         every += out
-        lines.append(f"    ROW({begin}, {round(1000 * quantile(wide, 900))}, "
+        lines.append(f"    ROW({begin}, {round(1000 * width(wide, len(group)))}, "
                      + ", ".join(map(str, fractions_of[begin])) + ")")
     print(" \\\n".join(lines))
     print(f"shape, own idle and full: mean {statistics.fmean(every):.3f}, p90 {quantile(every, 900):.3f}",
