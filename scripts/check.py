@@ -14,16 +14,18 @@ in virtual machines.
 A phase of that which ends with 77 cannot run here: it is skipped, and with it all that need it.
 PHASE…: these and what they need. TIDE_CHECK_JOBS: how many phases run side by side (2).
 
-Up to five tests of a suite that failed beside everything else are run a second time, by themselves:
+Up to five failed tests of a suite of pytest or meson, wherever it runs, are run a second time, by themselves:
 whoever passes then counts as passed and as flaky, a fault to be mended. What failed and what is flaky is
 named once more at the end, where a log that is cut still shows it.
 """
 import argparse
+import collections.abc
 import dataclasses
 import json
 import os
 import pathlib
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -43,7 +45,8 @@ SECOND_TRY_MAX = 5  # tests of a suite that get a second try
 PYTHONS = [os.environ.get(f"TIDE_PYTHON_{name.upper()}") or str(ROOT / folder / "bin/python")
            for name, folder in (("tf221", ".venv"), ("tf218", ".venv-tf218"),
                                 ("tf215", ".venv-tf215"))]
-PYTEST = f"{PYTHONS[0]} -m pytest -v -rfEs --durations=10 --timeout={TEST_LIMIT_S}"
+PYTEST = (f"{PYTHONS[0]} -m pytest -v -rfEs --durations=10 -p no:cacheprovider --rootdir={ROOT} "
+          f"--timeout={TEST_LIMIT_S}")
 C_SOURCES = " ".join(f"'{folder}/*.{kind}'" for kind in ("c", "h", "cc")
                      for folder in ("src", "include", "tests", "fuzz", "bench", "examples"))
 # The sanitizers' own fixed addresses collide with address randomisation of 32 bits.
@@ -92,7 +95,7 @@ def meson_results(name):
 
 
 def pytest_results(file):
-    """Of pytest, and of its second try, see pytest_phase()."""
+    """Of pytest, and of its second try, see suite_phase()."""
     found = Results()
     for suite in xml.etree.ElementTree.parse(file).getroot().iter("testsuite"):
         for case in suite.iter("testcase"):
@@ -132,6 +135,16 @@ def second_try(file):
     return file.with_suffix(".again.xml")
 
 
+def failed_tests(file):
+    """The failed tests of pytest, as it wants them named; () if what failed is not a test."""
+    failed = []
+    for case in xml.etree.ElementTree.parse(file).getroot().iter("testcase"):
+        if {end.tag for end in case} & {"failure", "error"}:
+            path = case.get("classname").replace(".", "/") + ".py"
+            failed.append(f"{path}::{case.get('name')}" if path != ".py" else None)
+    return () if None in failed else tuple(dict.fromkeys(failed))
+
+
 def summary_results(name):
     """Of the fuzzers and the models, from their last line."""
     found = re.findall(r"^(?:fuzzers|models): (\d+) passed, (\d+) failed$",
@@ -149,6 +162,8 @@ class Phase:
     alone: bool = False     # needs the cores for itself
     light: bool = False     # mostly waits for a network: runs beside the others
     limit_s: int = 600
+    again: collections.abc.Callable | None = None  # of a suite of pytest: the command that tries these tests again
+    again_s: int = 300      # its limit
 
 
 def compile_phase(name, compiler, options="", **more):
@@ -175,25 +190,25 @@ def unit_phase(name, prefix="", options="", **more):
         }}""", (name,), (meson_results, name, log / "testlog.json"), **more)
 
 
+def suite_phase(name, command, tests, needs, file, **more):
+    """pytest; @command makes the command from what to test and from the report's file."""
+    return Phase(name, command(tests, file), needs, (pytest_results, file, file),
+                 again=lambda failed: command(" ".join(map(shlex.quote, failed)), second_try(file)), **more)
+
+
 def pytest_phase(folder, needs, workers, **more):
     """@workers run files side by side: these tests wait more than they compute."""
-    file = OUT / f"{folder}.xml"
-    pytest = f"{PYTEST} -o cache_dir={OUT}/pytest-{folder}"
-    return Phase(folder, f"""
-        rm -rf {second_try(file)} {OUT}/pytest-{folder}
-        {pytest} {workers} --junitxml={file} tests/{folder} || {{
-            [ $? = 1 ] || exit 1  # not a test, but pytest itself has failed
-            [ $(grep -o '<failure \\|<error ' {file} | wc -l) -le {SECOND_TRY_MAX} ] || exit 1
-            echo "---- once more, one after the other ----"
-            {pytest} --last-failed --junitxml={second_try(file)} tests/{folder}
-        }}""", needs, (pytest_results, file, file), **more)
+    def command(tests, file):
+        return f"{PYTEST} --junitxml={file} {tests}"
+    return suite_phase(folder, command, f"{workers} tests/{folder}", needs, OUT / f"{folder}.xml", **more)
 
 
-def kube_phase(name, tests, needs=(), setting="", **more):
+def kube_phase(name, tests, options="", needs=(), setting="", **more):
     """pytest with a control plane of Kubernetes."""
-    return Phase(name, f"{setting} {PYTEST} -p no:cacheprovider --junitxml={OUT}/{name}.xml {tests}",
-                 ("gcc", "tf221", "kube-tools", *needs),
-                 (pytest_results, OUT / f"{name}.xml", OUT / f"{name}.xml"), **more)
+    def command(what, file):
+        return f"{setting} {PYTEST} {options} --junitxml={file} {what}"
+    return suite_phase(name, command, tests, ("gcc", "tf221", "kube-tools", *needs), OUT / f"{name}.xml",
+                       alone=True, **more)
 
 
 def image_phase(name, options=""):
@@ -204,12 +219,16 @@ def image_phase(name, options=""):
 
 
 def machine_phase(name, options, tests, image="machine"):
-    """pytest in a virtual machine of its own, see tests/cluster/vm.py."""
-    results = OUT / name
-    return Phase(name, f"""
-        tests/cluster/vm.py {options} --results {results} {OUT}/{image} \
-            'tests/cluster/inside.sh {tests}'""", (image,),
-                 (pytest_results, results / "junit.xml", results / "junit.xml"), alone=True)
+    """pytest in a virtual machine of its own, see tests/cluster/vm.py, which empties the folder of its results."""
+    def command(what, file):
+        results = file.with_suffix("")
+        return f"""
+            status=0
+            tests/cluster/vm.py {options} --results {results} {OUT}/{image} \
+                {shlex.quote(f"tests/cluster/inside.sh {what}")} || status=$?
+            mv {results}/junit.xml {file} || true
+            exit $status"""
+    return suite_phase(name, command, tests, (image,), OUT / f"{name}.xml", alone=True, again_s=450)
 
 
 # The component tests that say something new on cgroup v2; each takes ten times as long there.
@@ -271,7 +290,7 @@ PHASES = [
         node --test --test-reporter=tap test/*.test.mjs""", ("gcc", "ui-tools"),
           (node_results, "ui", LOGS / "ui.log")),
     pytest_phase("component", ("gcc", "tf221"), "-n 3 --dist loadfile", limit_s=1200),
-    pytest_phase("system", ("gcc", "tf221", "tf218", "tf215"), "-n 2", alone=True, limit_s=1200),
+    pytest_phase("system", ("gcc", "tf221", "tf218", "tf215"), "-n 2", alone=True, limit_s=1200, again_s=600),
 ]
 
 # `make check-cluster`: what needs Kubernetes, cgroup v2, systemd, or more cores than there are.
@@ -280,12 +299,11 @@ CLUSTER = [
         scripts/setup.sh kube || { echo "neither etcd nor Kubernetes, see above"; exit 77; }""",
           limit_s=1500),
     kube_phase("kube", "-n 2 --dist loadfile --ignore tests/kube/test_kubelet.py tests/kube",
-               setting="scripts/setup.sh ui || true  # its page in a browser\n",
-               alone=True, limit_s=900),
+               setting="scripts/setup.sh ui || true  # its page in a browser\n", limit_s=900),
     image_phase("machine"),
     image_phase("machine-plant", "--plant"),
-    kube_phase("kubelet", "--timeout=600 tests/kube/test_kubelet.py", ("machine",),
-               f"TIDE_MACHINE={OUT}/machine", alone=True, limit_s=900),
+    kube_phase("kubelet", "tests/kube/test_kubelet.py", "--timeout=600", ("machine",),
+               f"TIDE_MACHINE={OUT}/machine", limit_s=1200, again_s=900),
     machine_phase("cluster-v2", "--systemd --cpus 8",
                   f"tests/cluster/test_service.py tests/cluster/test_containers.py "
                   f"tests/cluster/test_recycling.py {ON_V2}"),
@@ -304,24 +322,50 @@ class Run:
         self.phase = phase
         self.log = LOGS / f"{phase.name}.log"
         self.started = time.monotonic()
+        self.log.unlink(missing_ok=True)
         if phase.results:
             phase.results[2].unlink(missing_ok=True)
+        if phase.again:
+            second_try(phase.results[2]).unlink(missing_ok=True)
+        self.is_again = False
+        self.begin(phase.command, phase.limit_s)
+
+    def begin(self, command, limit_s):
+        self.limit_s, self.end = limit_s, time.monotonic() + limit_s
         env = dict(os.environ, TIDE_BUILD_DIR=str(OUT / "gcc"), PYTHONDONTWRITEBYTECODE="1",
                    TIDE_TF_PYTHONS=":".join(PYTHONS))
-        with open(self.log, "wb") as log:
+        with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                ["bash", "-euo", "pipefail", "-c", phase.command], cwd=ROOT, env=env, stdout=log,
+                ["bash", "-euo", "pipefail", "-c", command], cwd=ROOT, env=env, stdout=log,
                 stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def say(self, text):
+        with open(self.log, "a", encoding="utf-8") as log:
+            log.write(f"\ncheck: {text}\n")
 
     def finished(self):
         if self.process.poll() is not None:
-            return True
-        if time.monotonic() - self.started > self.phase.limit_s:
+            return not self.tries_again()
+        if time.monotonic() > self.end:
             self.stop()
-            with open(self.log, "a", encoding="utf-8") as log:
-                log.write(f"\ncheck: stopped after {self.phase.limit_s} s\n")
+            self.say(f"stopped after {self.limit_s} s")
             return True
         return False
+
+    def tries_again(self):
+        """Whether a second try of what has failed is under way."""
+        if not self.phase.again or self.is_again or self.process.returncode != 1:
+            return False  # 1: tests have failed, not pytest itself
+        try:
+            failed = failed_tests(self.phase.results[2])
+        except (OSError, xml.etree.ElementTree.ParseError):
+            return False
+        if not 0 < len(failed) <= SECOND_TRY_MAX:
+            return False
+        self.is_again = True
+        self.say(f"once more: {' '.join(failed)}")
+        self.begin(self.phase.again(failed), self.phase.again_s)
+        return True
 
     def stop(self):
         """Lets a suite say first what it has found so far."""

@@ -5,5 +5,5 @@
 cd "$(dirname "$0")/../.." || exit 1
 echo $$ >/sys/fs/cgroup/cgroup.procs
 export TIDE_TEST_SLOWNESS=${TIDE_TEST_SLOWNESS:-4} TIDE_BUILD_DIR=$PWD/build PYTHONDONTWRITEBYTECODE=1
-exec python3 -m pytest -v --color=no -rs --tb=short --durations=0 --durations-min=1 -p no:cacheprovider \
+exec python3 -m pytest -v --color=no -rs --tb=short --durations=0 --durations-min=1 -p no:cacheprovider --rootdir="$PWD" \
     --junitxml=results/junit.xml "$@"

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import subprocess
+import sys
 
 import pytest
 
@@ -174,6 +175,70 @@ def test_pytest_counts(check, tmp_path, left, status, expected):
     phase = check.Phase("s", f"{write}; exit {status}", results=(check.pytest_results, report, report))
     total = check.run_all([phase], 1)
     assert (total.passed, total.failed, total.skipped, total.names) == expected
+
+
+SUITE = """
+import pathlib
+import pytest
+
+
+def first(name):
+    mark = pathlib.Path(__file__).with_name(name + ".mark")
+    return not mark.exists() and not mark.touch()
+
+
+@pytest.mark.parametrize("word", ["it's here", "b"])
+def test_flaky(word):
+    assert word == "b" or not first("flaky")
+
+
+def test_bad():
+    assert not BAD
+
+
+@pytest.mark.parametrize("n", range(6))
+def test_many(n):
+    assert not MANY or not first(str(n))
+
+
+def test_good():
+    assert first("good"), "only what has failed is tried again"
+"""
+
+
+@pytest.mark.parametrize("bad, many, expected, flaky", [
+    (False, False, (10, 0), 1), (True, False, (9, 1), 1), (False, True, (3, 7), 0)], ids=["flaky", "bad", "many"])
+def test_failed_tests_of_pytest_get_a_second_try(check, tmp_path, bad, many, expected, flaky):
+    """By the phases of every kind, but that no machine boots: up to five tests, with a time of their own."""
+    check.ROOT = tmp_path
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test_suite.py").write_text(SUITE.replace("BAD", str(bad)).replace("MANY", str(many)))
+
+    def command(what, file):
+        return f"{sys.executable} -m pytest -q -p no:cacheprovider --rootdir={tmp_path} --junitxml={file} {what}"
+    phase = check.suite_phase("s", command, "tests/test_suite.py", (), tmp_path / "s.xml")
+    total = check.run_all([phase], 1)
+    assert (total.passed, total.failed, len(total.flaky)) == expected + (flaky,)
+    assert ("once more" in (tmp_path / "s.log").read_text()) != many
+
+
+def test_second_try_ends_at_its_own_limit(check, tmp_path):
+    report = tmp_path / "s.xml"
+    phase = check.Phase("s", f"echo \"{junit('failure', '')}\" > {report}; exit 1",
+                        results=(check.pytest_results, report, report), again=lambda failed: "sleep 60", again_s=1)
+    total = check.run_all([phase], 1)
+    assert (total.passed, total.failed, total.names) == (1, 1, ("s: t::n0",))
+    assert "stopped after 1 s" in (tmp_path / "s.log").read_text()
+
+
+def test_every_suite_of_pytest_has_a_second_try(check):
+    suites = {name: phase for name, phase in check.PHASE.items() if phase.results[:1] == (check.pytest_results,)}
+    assert {"component", "system", "kube", "kubelet", "cluster-v2", "cluster-powercap", "cluster-64"} <= suites.keys()
+    for phase in suites.values():
+        command = phase.again(["tests/a.py::test_b[it's]"])
+        assert str(check.second_try(phase.results[2])) in command and "tests/a.py::test_b[it" in command
+        assert subprocess.run(["bash", "-n", "-c", command], check=False).returncode == 0
+        assert 0 < phase.again_s <= phase.limit_s
 
 
 def test_second_try_of_pytest_counts(check, tmp_path):
