@@ -3,7 +3,8 @@
 each epoch how often every example was applied, which a variable counts, and what the variables are.
 
 --pace is a file with a JSON object a line, say another training's --log: the last one's "epoch" is
-how far this one may go, and with "end" it ends there.
+how far this one may go, and with "end" it ends there. With "slow" each step takes so many times as long as
+one does at full speed.
 """
 import argparse
 import hashlib
@@ -21,6 +22,7 @@ import tensorflow as tf
 import threadtide.tensorflow as tide
 
 EXAMPLES, BATCH, CLASSES, WIDTH = 256, 64, 4, 384
+FIRST_S = 2
 
 
 def lines(path):
@@ -51,6 +53,7 @@ class Training:
         self.batches = self.coordinator.create_epochs(                                   # (4)
             (np.arange(EXAMPLES), inputs, labels), batch_size=BATCH, seed=5)
         self.step, self.values = tf.function(self._step), tf.function(self._values)
+        self.step_s = None  # at full speed, at best
 
     def _step(self, iterator):
         number, inputs, labels = next(iterator)
@@ -66,11 +69,27 @@ class Training:
     def _values(self):
         return [tf.identity(v) for v in (self.seen, *self.model.trainable_variables)]
 
-    def epoch(self):
-        """The last step's loss; None when a checkpoint has the epoch already."""
-        for _ in range(self.batches.steps_per_epoch):
+    def slow_down(self, factor, took):
+        """After a step. The first ones prepare much: how long these take says little."""
+        time.sleep(factor * max(took, self.step_s) - took if self.step_s else (factor - 1) * min(took, FIRST_S))
+
+    def epoch(self, slow):
+        """The last step's loss; None when a checkpoint has the epoch already. @slow(): how slow it is to be."""
+        slowed, begin, steps = False, time.monotonic(), self.batches.steps_per_epoch
+        for _ in range(steps):
+            factor, since = slow(), time.monotonic()
             loss = self.coordinator.schedule(self.step, args=(iter(self.batches),))
-        return None if loss.resumed else float(loss.fetch())
+            if factor > 1 and not loss.resumed:
+                loss.fetch()
+                self.slow_down(factor, time.monotonic() - since)
+                slowed = True
+        if loss.resumed:
+            return None
+        value = float(loss.fetch())
+        if not slowed:
+            took = (time.monotonic() - begin) / steps
+            self.step_s = min(took, self.step_s or took)
+        return value
 
     def told(self):
         """Read by a worker, so that the loss of a server is the coordinator's business."""
@@ -87,14 +106,17 @@ def main():
     with open(args.log, "a", buffering=1, encoding="utf-8") as log:
         def say(**what):
             print(json.dumps(what), file=log)
+
+        def pace():
+            return (lines(args.pace) or [{}])[-1]
         training = Training()
         say(resumes_after=training.coordinator.step)
         for epoch in itertools.count(1):
-            while (pace := (lines(args.pace) or [{}])[-1]).get("epoch", 0) < epoch and "end" not in pace:
+            while (now := pace()).get("epoch", 0) < epoch and "end" not in now:
                 time.sleep(0.05)
-            if pace.get("epoch", 0) < epoch:
+            if now.get("epoch", 0) < epoch:
                 break
-            loss = training.epoch()
+            loss = training.epoch(lambda: pace().get("slow", 1))
             if loss is not None:
                 say(epoch=epoch, loss=loss, **training.told())
         say(epoch=epoch - 1, end=True)

@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 
-from controller import BUILD, ROOT, TRAININGS, Controller
+from controller import BUILD, ROOT, TRAININGS, Controller, kubectl
 from daemon import eventually
 from objects import Pods
 
@@ -80,9 +80,10 @@ class Job:
 
     # ---- what it is told, and what it says ----
 
-    def may_go(self, epoch, **end):
+    def may_go(self, epoch, **more):
+        """@more: see train.py."""
         with open(self.folder / "pace", "a", encoding="utf-8") as file:
-            print(json.dumps({"epoch": epoch, **end}), file=file)
+            print(json.dumps({"epoch": epoch, **more}), file=file)
 
     def end(self):
         """After the next epoch."""
@@ -142,17 +143,33 @@ class Job:
         run = self.stage.runner_of(self.pods.get(name)).run_of(name)
         run.container.signal(signal.SIGKILL)
 
-    def until(self, check):
-        """What helps to understand it, when it does not come to be."""
+    def tell(self):
+        """What helps to understand it, when something did not come to be."""
+        for node in self.stage.nodes.values():
+            for run in list(node.pods.values()):
+                print(f"---- {run.name}", *(p.read_text(errors="replace")[-2500:]
+                                            for p in run.folder.glob("*.log")), sep="\n")
+        print(self.stage.controller.log.read_text()[-3000:], json.dumps(self.status(), indent=1),
+              kubectl(self.plane, self.namespace, "explain", self.name)[1], *self.resizes(), sep="\n")
+
+    def resizes(self):
+        """Of each pod of the namespace: what it is to have, what it has, what kubelet says about it; and the events."""
+        for pod in self.plane.must("GET", self.pods.path)["items"]:
+            yield json.dumps({
+                "pod": pod["metadata"]["name"], "phase": pod["status"].get("phase"),
+                "going": pod["metadata"].get("deletionTimestamp"),
+                "wanted": [c.get("resources") for c in pod["spec"]["containers"]],
+                "actual": [c.get("resources") for c in pod["status"].get("containerStatuses", ())],
+                "conditions": [c for c in pod["status"].get("conditions", ())
+                               if c["type"].startswith("PodResize") or c["status"] != "True"]})
+        for event in self.plane.must("GET", f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")["items"]:
+            yield f"{event.get('eventTime')} {event['regarding'].get('name')} {event['reason']}: {event.get('note')}"
+
+    def until(self, check, guard=SOON_S):
         try:
-            return eventually(check, SOON_S)
+            return eventually(check, guard)
         except AssertionError:
-            for node in self.stage.nodes.values():
-                for run in list(node.pods.values()):
-                    print(f"---- {run.name}", *(p.read_text(errors="replace")[-2500:]
-                                                for p in run.folder.glob("*.log")), sep="\n")
-            print(self.stage.controller.log.read_text()[-3000:], json.dumps(self.status(), indent=1),
-                  sep="\n")
+            self.tell()
             raise
 
     def until_workers(self, count):

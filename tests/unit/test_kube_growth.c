@@ -589,6 +589,72 @@ static void workers_that_are_resized_rest(void **state)
     assert_in_range(resized, 6, 12);
 }
 
+/* ---- bursts ---------------------------------------------------------------------------------- */
+
+static double speed; /* examples a second while it works */
+
+static int64_t worker_mcpu(void)
+{
+    struct kube_pod *pod = NULL;
+    int64_t mcpu;
+
+    assert_int_equal(kube_pod_parse(model_find(m.pods, "j-worker-0"), &pod, NULL), 0);
+    mcpu = pod->mcpu;
+    kube_pod_free(pod);
+    return mcpu;
+}
+
+/* At full speed with two cores; with fewer, 256 examples in a burst every ten seconds. */
+static double in_bursts(int workers, int ps)
+{
+    int64_t second = m.now_ns / S % 10, begun = (int64_t)speed * second;
+
+    if (worker_mcpu() >= 2000)
+        return speed;
+    return begun >= 256 ? 0 : fmin(speed, 256 - (double)begun);
+}
+
+/* However long the bursts last: two cores are faster, so the worker gets back what it gave a guest.
+ */
+static void a_rate_in_bursts_is_that_of_the_whole_time(void **state)
+{
+    for (int i = 0; i < 50; i++) {
+        model_done(&m);
+        set_up(NULL);
+        speed = 40 + 5 * i;
+        m.rate = in_bursts;
+        model_node(&m, "a", "4", "64Gi");
+        model_etj(&m, "j", "{\"workers\": {\"max\": 1, \"cpu\": {\"min\": \"500m\", \"max\": 2}}}");
+        model_run(&m, 60);
+        assert_int_equal(worker_mcpu(), 2000);
+        model_other(&m, "guest", NULL, "2", 0);
+        model_run(&m, 100 + i);
+        assert_int_equal(worker_mcpu(), 1000);
+        model_remove(m.pods, "guest");
+        model_run(&m, 60);
+        assert_int_equal(worker_mcpu(), 2000);
+    }
+}
+
+/* One long step, say with a checkpoint, among even ones. */
+static double holds_up_once(int workers, int ps)
+{
+    return m.now_ns / S % 100 < 10 ? 0 : curve(workers, ps);
+}
+
+static void a_pause_now_and_then_makes_no_worker_leave(void **state)
+{
+    m.rate = holds_up_once;
+    curve = linear;
+    model_node(&m, "a", "6", "64Gi");
+    model_etj(&m, "j", "{}");
+    model_run(&m, 120);
+    for (int i = 0; i < 300; i++) {
+        model_run(&m, 1);
+        assert_int_equal(model_count(&m, "j", KUBE_WORKER), 5);
+    }
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -617,6 +683,8 @@ int main(void)
         T(a_worker_leaves_for_a_server_only_if_the_split_says_so),
         T(nothing_is_made_for_a_training_that_has_finished),
         T(workers_that_are_resized_rest),
+        T(a_rate_in_bursts_is_that_of_the_whole_time),
+        T(a_pause_now_and_then_makes_no_worker_leave),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

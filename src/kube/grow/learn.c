@@ -13,11 +13,14 @@
  */
 #include "kube/grow/grow.h"
 
+#include "base/minmax.h"
+
 #include <string.h>
 
 #define SAMPLE_NS       (2 * NS_PER_S)
-#define TRIAL_SAMPLES   2   /* decide a trial if they are clear */
-#define TRIAL_ENOUGH    8   /* decide a trial in any case */
+#define PAUSE_MAX_NS    (15 * NS_PER_S) /* a longer pause makes samples no longer */
+#define TRIAL_SAMPLES   2               /* decide a trial if they are clear */
+#define TRIAL_ENOUGH    8               /* decide a trial in any case */
 #define GOOD_PERMILLE   500 /* gain, as part of a worker's share, with which all workers stay */
 #define NOISE_PERMILLE  30  /* assumed difference of rates, until some are measured */
 #define MUCH_PERMILLE   300 /* a step's time in communication that calls for one more server */
@@ -115,6 +118,32 @@ static int64_t sample_since(const struct record *r)
     return first_ns ? first_ns : record_since(r, SAMPLE_OPEN);
 }
 
+static void note_move(struct rates *r, int64_t at_ns)
+{
+    if (r->moved_ns)
+        r->pause_ns = larger(r->pause_ns, smaller(at_ns - r->moved_ns, PAUSE_MAX_NS));
+    r->moved_ns = at_ns;
+    r->moves++;
+}
+
+/*
+ * Whether a sample of this length may end. A training that saves or validates now and then, or
+ * waits for its data, works in bursts: a sample within one would tell the burst's rate. So where
+ * moves come unevenly, a sample covers their pause twice.
+ */
+static bool is_long_enough(const struct rates *r, int64_t length_ns)
+{
+    return length_ns >= SAMPLE_NS &&
+           (r->pause_ns * r->moves <= 2 * length_ns || length_ns >= 2 * r->pause_ns);
+}
+
+static void begin_examples(struct rates *r, uint64_t examples)
+{
+    r->begin_examples = examples;
+    r->pause_ns = r->pause_ns * 3 / 4; /* the next sample finds it anew */
+    r->moves = 0;
+}
+
 /* A sample begins and ends when the count of examples moves, so that it covers whole steps. */
 static void sample(struct core *c, struct record *record, const struct kube_report *report)
 {
@@ -124,6 +153,8 @@ static void sample(struct core *c, struct record *record, const struct kube_repo
     int64_t since_ns = sample_since(record), at_ns = report->at_ns;
 
     r->last_examples = p->examples;
+    if (moved)
+        note_move(r, at_ns);
     if (since_ns && (p->examples < r->begin_examples || at_ns <= since_ns)) {
         record_move(record, ON_VOID_SAMPLE, at_ns);
         since_ns = 0;
@@ -136,13 +167,13 @@ static void sample(struct core *c, struct record *record, const struct kube_repo
                        p->examples_per_s < 1e9 ? (uint64_t)(p->examples_per_s * 1000) : 0);
     } else if (moved && since_ns == 0) {
         record_move(record, ON_BEGIN_SAMPLE, at_ns);
-        r->begin_examples = p->examples;
-    } else if (moved && at_ns - since_ns >= SAMPLE_NS) {
+        begin_examples(r, p->examples);
+    } else if (moved && is_long_enough(r, at_ns - since_ns)) {
         double s = (double)(at_ns - since_ns) / NS_PER_S;
         double rate = (double)(p->examples - r->begin_examples) * 1000 / s;
 
         end_sample(c, record, at_ns, rate < 1e12 ? (uint64_t)rate : 0);
-        r->begin_examples = p->examples;
+        begin_examples(r, p->examples);
     }
 }
 
@@ -475,12 +506,15 @@ void learn(struct core *c, struct job *job)
         try_again(r, t->ceiling);
     if (job->report && job->report->at_ns > r->rates.report_ns && job->aim == AIM_RUN) {
         r->rates.report_ns = job->report->at_ns;
-        if (!settled(job, &worker, &ps))
+        if (!settled(job, &worker, &ps)) {
             record_move(r, ON_VOID_SAMPLE, c->now_ns);
-        else if (worker != r->rates.size_worker || ps != r->rates.size_ps)
+            r->rates.moved_ns = 0;
+        } else if (worker != r->rates.size_worker || ps != r->rates.size_ps) {
             begin_size(c, r, worker, ps);
-        else
+            r->rates.moved_ns = 0;
+        } else {
             sample(c, r, job->report);
+        }
     }
     if (is_resized(job) && r->rates.size_worker)
         forget_larger(c, r);

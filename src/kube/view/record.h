@@ -96,6 +96,9 @@ struct rates {
     int64_t report_ns;             /* when the last evaluated report came */
     uint64_t begin_examples;       /* at the begin of the present sample */
     uint64_t last_examples;        /* in the last report */
+    int64_t moved_ns;              /* when they last moved; 0: not known */
+    int64_t pause_ns;              /* the longest time lately between two moves */
+    uint32_t moves;                /* in the present sample */
     uint64_t rate;                 /* thousandths of examples a second; 0: not measured */
     uint32_t samples;              /* that rate is of */
     uint32_t size_worker, size_ps; /* the size that rate is of; workers of the spec's size */
