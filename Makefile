@@ -73,9 +73,10 @@ reproduction: all
 	@TIDE_BUILD_DIR=$(BUILD) /usr/bin/python3 bench/reproduction.py
 
 soak: all
-	@scripts/setup.sh build check tf221
+	@scripts/setup.sh build check tf221 runtimes
 	@meson configure $(BUILD) -Dtests=true && ninja -C $(BUILD)
 	@TIDE_SOAK=1 $(BUILD)/tests/unit/test_power_lease
+	@TIDE_BUILD_DIR=$(abspath $(BUILD)) $(or $(TIDE_PYTHON_RUNTIMES),.venv-runtimes/bin/python) -m pytest -q tests/runtimes
 	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_SOAK=1 $(PYTHON_TF) -m pytest -q tests/system
 	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_SOAK=1 $(PYTHON_TF) -m pytest -q tests/component/test_tided_kills.py tests/component/test_tided_random.py
 	@scripts/run-fuzzers.sh 60 build-check/fuzz

@@ -16,6 +16,7 @@
 #                             ~/.cache/threadtide/kube; takes ten minutes of two cores, once
 #     tf221 | tf218 | tf215   virtual environment .venv, .venv-tf218, .venv-tf215 with the pinned
 #                             packages of requirements/WORD.txt
+#     runtimes                the same for runtimes whose pools are sized at start, .venv-runtimes
 #
 # Debian packages are installed as root or through `sudo -n`; otherwise the missing ones are listed
 # with the command that installs them, and the exit status is 1. The settings of apt and pip are
@@ -116,13 +117,15 @@ wanted_stamp() { sed '/^ *--hash=/d; s/ \\$//' "$root/requirements/$1.txt" | cks
 
 # Whether $2 holds the finished environment for $1, and its interpreter still starts.
 venv_is_good() {
+    local package=tensorflow/libtensorflow_framework.so.2
+    [ "$1" != runtimes ] || package=numba
     [ "$(cat "$2/tide-stamp" 2>/dev/null)" = "$(wanted_stamp "$1")" ] &&
         "$2/bin/python" -I -S -c '' 2>/dev/null &&
-        compgen -G "$2/lib/python3*/site-packages/tensorflow/libtensorflow_framework.so.2" >/dev/null
+        compgen -G "$2/lib/python3*/site-packages/$package" >/dev/null
 }
 
 make_venv() {
-    local name=$1 dir=$2 newest=12 python given
+    local name=$1 dir=$2 oldest=10 newest=12 python given
     given=TIDE_PYTHON_${name^^}
     if [ -n "${!given:-}" ]; then
         "${!given}" -c '' || die "$given=${!given} does not start"
@@ -139,14 +142,15 @@ make_venv() {
         die "$dir is in the way: this script did not make it. Please move it."
     fi
     [ "$name" != tf215 ] || newest=11
-    if ! python=$(find_python 10 $newest); then
+    [ "$name" != runtimes ] || oldest=11
+    if ! python=$(find_python $oldest $newest); then
         [ -n "${PYTHON:-}" ] || install_packages python3 python3-venv
-        python=$(find_python 10 $newest) ||
-            die "$(basename "$dir") needs Python 3.10 … 3.$newest with its venv module; none of" \
+        python=$(find_python $oldest $newest) ||
+            die "$(basename "$dir") needs Python 3.$oldest … 3.$newest with its venv module; none of" \
                 "${PYTHON:-python3, python3.10, python3.11, python3.12, /usr/bin/python3} is one." \
                 "Install one and name it: PYTHON=/path/to/python3 make"
     fi
-    say "$(basename "$dir"): $(grep -o -m 1 'tensorflow-cpu==[0-9.]*' "$root/requirements/$name.txt") with $python"
+    say "$(basename "$dir"): $(grep -oE -m 1 '^(tensorflow-cpu|numba)==[0-9.]*' "$root/requirements/$name.txt") with $python"
     rm -rf "$dir"
     mkdir "$dir"
     : >"$dir/tide-venv"
@@ -306,7 +310,7 @@ for word in "$@"; do
             packages="$packages chromium"
         fi
         ;;
-    tf221 | tf218 | tf215) venvs="$venvs $word" ;;
+    tf221 | tf218 | tf215 | runtimes) venvs="$venvs $word" ;;
     *) die "unknown word '$word'" ;;
     esac
 done

@@ -16,13 +16,13 @@ enum startup_kind {
 };
 
 struct startup_row {
-    const char *runtime; /* as in docs/runtimes.md */
-    const char *name;    /* of the variable */
-    enum startup_kind kind;
+    const char *runtime;   /* as in docs/runtimes.md */
+    const char *name;      /* of the variable */
     const char *text;      /* the value, or what stands before the number */
-    bool added;            /* further words may follow the value, and override it */
-    bool ours;             /* the variable is Threadtide's own: what was there is replaced */
     const char *unless[3]; /* variables of the user that decide the same */
+    enum startup_kind kind;
+    bool added; /* further words may follow the value, and override it */
+    bool ours;  /* the variable is Threadtide's own: what was there is replaced */
 };
 
 extern const struct startup_row startup_table[];
