@@ -33,7 +33,7 @@ static const char *const steps[] = {
      "ALTER TABLE total ADD COLUMN to_ms INTEGER NOT NULL DEFAULT 0;"),
 };
 
-enum statement { ADD, TOTAL, LAST, NEXT, RECEIPT, COUNT, RESERVE, STATEMENT_MAX };
+enum statement { ADD, TOTAL, LAST, NEXT, RECEIPT, RESERVE, STATEMENT_MAX };
 
 static const char *const statement_text[] = {
     [ADD] = "INSERT INTO record VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
@@ -42,7 +42,6 @@ static const char *const statement_text[] = {
     [NEXT] = ("SELECT seq, point, from_ms, to_ms, mono_ns, uj, low, high, basis, gap FROM record"
               " WHERE seq > ?1 ORDER BY seq LIMIT ?2"),
     [RECEIPT] = "DELETE FROM record WHERE seq <= ?1",
-    [COUNT] = "SELECT count(*) FROM record",
     [RESERVE] = "INSERT OR REPLACE INTO meta VALUES ('seq', ?1)",
 };
 static_assert(ARRAY_LEN(statement_text) == STATEMENT_MAX, "a statement without text");
@@ -503,15 +502,4 @@ int outbox_receipt(struct outbox *o, uint64_t boot, uint64_t seq)
     memmove(o->waiting, o->waiting + gone, o->n_waiting * sizeof(*o->waiting));
     sqlite3_bind_int64(o->statement[RECEIPT], 1, (int64_t)(seq < o->seq ? seq : o->seq));
     return finish(o->statement[RECEIPT]);
-}
-
-uint64_t outbox_count(struct outbox *o)
-{
-    sqlite3_stmt *s = o->statement[COUNT];
-    uint64_t n = o->n_waiting;
-
-    if (sqlite3_step(s) == SQLITE_ROW)
-        n += (uint64_t)sqlite3_column_int64(s, 0);
-    sqlite3_reset(s);
-    return n;
 }

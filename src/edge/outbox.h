@@ -74,6 +74,3 @@ int outbox_next(struct outbox *o, uint64_t after_seq, size_t max, struct outbox_
 
 /* The parent has stored all up to @seq. Another boot's receipt is ignored. Returns 0 or -errno. */
 int outbox_receipt(struct outbox *o, uint64_t boot, uint64_t seq);
-
-/* Records without a receipt; for tests. */
-uint64_t outbox_count(struct outbox *o);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 #include "base/moment.h"
+#include "host/net/ends.h"
 #include "host/trust/identity.h"
 #include "kube/api/access.h"
 #include "kube/api/lease.h"
@@ -484,19 +485,11 @@ static int start_parts(struct program *p, struct error *err)
 
 static int run(struct program *p, struct error *err)
 {
-    sigset_t set;
-    int r;
+    int r = sd_event_new(&p->event);
 
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
-    r = sd_event_new(&p->event);
     if (r >= 0)
-        r = sd_event_add_signal(p->event, NULL, SIGTERM, on_term, p);
-    if (r >= 0)
-        r = sd_event_add_signal(p->event, NULL, SIGINT, on_term, p);
+        r = ends_by_signals(p->event, false, on_term, p);
     if (r < 0)
         return error_set(err, r, "no event loop: %s", strerror(-r));
     r = connect_to(p, err);

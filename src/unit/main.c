@@ -14,6 +14,7 @@
 #include "base/failpoint.h"
 #include "base/hold.h"
 #include "base/wallclock.h"
+#include "host/net/ends.h"
 #include "unit/area/area.h"
 #include "unit/enrol.h"
 #include "unit/log.h"
@@ -58,7 +59,6 @@ static int run(const struct unit_config *config)
     struct error err = {0};
     struct area *area;
     sd_event *event;
-    sigset_t signals;
     int r, held = hold_file(config->state_dir, "running", false, &err);
 
     if (held == -EBUSY) {
@@ -66,16 +66,10 @@ static int run(const struct unit_config *config)
         return EXIT_FAILURE;
     }
 
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGINT);
-    sigprocmask(SIG_BLOCK, &signals, NULL);
     signal(SIGPIPE, SIG_IGN);
     r = sd_event_new(&event);
     if (r >= 0)
-        r = sd_event_add_signal(event, NULL, SIGTERM, NULL, NULL);
-    if (r >= 0)
-        r = sd_event_add_signal(event, NULL, SIGINT, NULL, NULL);
+        r = ends_by_signals(event, false, NULL, NULL);
     if (r < 0) {
         unit_log("cannot make an event loop: %s", strerror(-r));
         return EXIT_FAILURE;

@@ -69,6 +69,15 @@ static void read_all(struct outbox *o)
     assert_int_equal(outbox_next(o, 0, 4096, got, &n), 0);
 }
 
+static size_t left(struct outbox *o)
+{
+    static struct outbox_record some[64];
+    size_t count;
+
+    assert_int_equal(outbox_next(o, 0, 64, some, &count), 0);
+    return count;
+}
+
 static void records_come_back_as_they_were_until_their_receipt(void **state)
 {
     struct outbox *o = new_box(1 << 20);
@@ -89,9 +98,9 @@ static void records_come_back_as_they_were_until_their_receipt(void **state)
         assert_true(i == 0 || got[i].seq > got[i - 1].seq);
     }
     assert_int_equal(outbox_receipt(o, BOOT + 1, got[9].seq), 0); /* another boot's */
-    assert_int_equal(outbox_count(o), 10);
+    assert_int_equal(left(o), 10);
     assert_int_equal(outbox_receipt(o, BOOT, got[3].seq), 0);
-    assert_int_equal(outbox_count(o), 6);
+    assert_int_equal(left(o), 6);
     assert_int_equal(outbox_next(o, got[5].seq, 2, got, &n), 0);
     assert_int_equal(n, 2);
     assert_int_equal(got[0].from_ms, BEGIN + 6000);
@@ -141,7 +150,7 @@ static void totals_go_on_after_a_restart(void **state)
     outbox_close(o);
     assert_int_equal(outbox_open(path, 1 << 20, BOOT + 5, &o, &err), 0);
     assert_int_equal(outbox_boot(o), BOOT); /* the file's */
-    assert_int_equal(outbox_count(o), 0);
+    assert_int_equal(left(o), 0);
     assert_int_equal(outbox_last(o, "machine", &last), 0);
     assert_int_equal(last.raw_uj, 1003);
     assert_int_equal(last.to_ms, BEGIN + 4000);

@@ -9,12 +9,12 @@
 
 #include "base/cleanup.h"
 #include "host/net/door.h"
+#include "host/net/ends.h"
 
 #include <errno.h>
 #include <grp.h>
 #include <jansson.h>
 #include <pwd.h>
-#include <signal.h>
 #include <string.h>
 
 #define ADMIN_GROUP "tide-admin" /* of the system's daemon: docs/permissions.md */
@@ -75,23 +75,10 @@ static int start(struct dashboard *d, long port, struct error *err)
                                    .handler = on_request,
                                    .over = on_over,
                                    .arg = d};
-    sigset_t ends;
-    int r;
+    int r = sd_event_new(&d->event);
 
-    sigemptyset(&ends);
-    sigaddset(&ends, SIGINT);
-    sigaddset(&ends, SIGTERM);
-    sigaddset(&ends, SIGHUP);
-    if (sigprocmask(SIG_BLOCK, &ends, NULL) < 0)
-        return error_set(err, -errno, "signals: %s", strerror(errno));
-    r = sd_event_new(&d->event);
-    /* Without a handler, sd-event ends its loop at the signal. */
     if (r >= 0)
-        r = sd_event_add_signal(d->event, NULL, SIGINT, NULL, NULL);
-    if (r >= 0)
-        r = sd_event_add_signal(d->event, NULL, SIGTERM, NULL, NULL);
-    if (r >= 0)
-        r = sd_event_add_signal(d->event, NULL, SIGHUP, NULL, NULL);
+        r = ends_by_signals(d->event, true, NULL, NULL);
     if (r < 0)
         return error_set(err, r, "cannot start: %s", strerror(-r));
     return door_new(d->event, &options, &d->door, err);

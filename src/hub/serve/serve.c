@@ -6,6 +6,7 @@
 #include "base/hold.h"
 #include "base/visible.h"
 #include "base/wallclock.h"
+#include "host/net/ends.h"
 #include "hub/people/people.h"
 #include "hub/serve/web.h"
 #include "hub/trust/state.h"
@@ -105,19 +106,11 @@ static int on_renew(sd_event_source *source, uint64_t usec, void *arg)
 
 static int start_loop(struct serve *s)
 {
-    sigset_t set;
-    int r;
+    int r = sd_event_new(&s->event);
 
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
-    r = sd_event_new(&s->event);
     if (r >= 0)
-        r = sd_event_add_signal(s->event, NULL, SIGTERM, NULL, NULL);
-    if (r >= 0)
-        r = sd_event_add_signal(s->event, NULL, SIGINT, NULL, NULL);
+        r = ends_by_signals(s->event, false, NULL, NULL);
     if (r >= 0)
         r = sd_event_add_time_relative(s->event, &s->rollup, CLOCK_BOOTTIME, ROLLUP_AGAIN, 0,
                                        on_rollup, s);

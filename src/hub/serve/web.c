@@ -6,9 +6,9 @@
 #include "base/fnv.h"
 #include "host/net/embedded.h"
 #include "host/trust/identity.h"
-#include "hub/serve/certificate.h"
 #include "hub/serve/events.h"
 #include "hub/serve/routes.h"
+#include "hub/trust/certificate.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -4,11 +4,11 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "host/net/door.h"
+#include "host/net/ends.h"
 #include "kube/kubectl/cluster_look.h"
 #include "kube/object/object.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -233,30 +233,13 @@ static void on_over(void *arg, struct httpd_request *r)
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-/* Without a handler, sd-event ends its loop at the signal. */
-static int end_by_signals(sd_event *event)
-{
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    sigset_t set;
-    int r = 0;
-
-    sigemptyset(&set);
-    for (size_t i = 0; i < ARRAY_LEN(signals); i++)
-        sigaddset(&set, signals[i]);
-    if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
-        return -errno;
-    for (size_t i = 0; i < ARRAY_LEN(signals) && r >= 0; i++)
-        r = sd_event_add_signal(event, NULL, signals[i], NULL, NULL);
-    return r;
-}
-
 int cluster_page_serve(struct kubectl *k, long port, bool browser)
 {
     struct page p = {.k = k, .step = LOOK_DONE};
     struct door_options options = {
         .command = COMMAND, .port = port, .handler = on_request, .over = on_over, .arg = &p};
     struct error err = {0};
-    int r = end_by_signals(k->event);
+    int r = ends_by_signals(k->event, true, NULL, NULL);
 
     if (r >= 0)
         r = door_new(k->event, &options, &p.door, &err);

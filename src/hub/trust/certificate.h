@@ -2,8 +2,8 @@
 /*
  * The certificate of the page: the organization's own files, read again when they change, or one
  * that the hub's authority signs and that is kept in the state (web.crt, web.key), so that a
- * browser that was told to trust it still does after a restart. Event loop's thread; private to
- * this room, used by web.c.
+ * browser that was told to trust it still does after a restart. Event loop's thread; used by
+ * src/hub/serve.
  */
 #pragma once
 

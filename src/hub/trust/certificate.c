@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "hub/serve/certificate.h"
+#include "hub/trust/certificate.h"
 
 #include "base/cleanup.h"
 #include "base/wholefile.h"
