@@ -340,6 +340,23 @@ def test_a_power_limit_leaves_out_what_it_does_not_reach(limited):
 
 
 @needs_root
+def test_a_reading_that_fails_does_not_lift_the_cap(limited):
+    """Also when there was only one before, and nothing is learnt yet."""
+    tided, limit = limited()
+    tided.start()
+    tided.job()
+    eventually(lambda: tided.api("GET", "/v1/power")[1]["power"]["uw"])
+    put(tided, uw=50_000_000)
+    eventually(lambda: number(limit) == 49_000_000)
+    energy = limit.parent / "energy_uj"
+    energy.rename(limit.parent / "away")
+    eventually(lambda: tided.api("GET", "/v1/power")[1]["power"]["uw"] is None)
+    for _ in range(20):
+        assert number(limit) == 49_000_000 and cap(tided)["state"] in ("kept", "over")
+        time.sleep(0.1)
+
+
+@needs_root
 def test_the_guardian_puts_a_limit_back_after_a_kill(limited):
     tided, limit = limited()
     tided.start()
