@@ -66,9 +66,9 @@ class Training:
         return (step_at(at, end) - step_at(at, begin)) / (end - begin)
 
     def used_ns(self):
+        """CPU time, by the process's own clock (clock_getcpuclockid(3)): who limits others must not use much itself."""
         try:
-            tasks = list(pathlib.Path(f"/proc/{self.process.pid}/task").iterdir())
-            return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
+            return time.clock_gettime_ns(~self.process.pid << 3 | 2)
         except OSError:
             return 0
 
@@ -96,14 +96,19 @@ class Limiter(threading.Thread):
 
     def __init__(self, trainings, cores):
         super().__init__(daemon=True)
-        self.trainings, self.cores, self.quit = trainings, cores, threading.Event()
+        self.trainings, self.quit = trainings, threading.Event()
+        self.set(cores)
+
+    def set(self, cores):
+        """What was not used until now is gone."""
+        self.cores, self.since = cores, (time.monotonic(), [t.used_ns() for t in self.trainings])
 
     def run(self):
-        begin, base = time.monotonic(), [t.used_ns() for t in self.trainings]
         stopped = [False] * len(self.trainings)
         while not self.quit.wait(LOOK_S):
+            (begin, base), cores = self.since, self.cores
             for i, training in enumerate(self.trainings):
-                may = (time.monotonic() - begin) * 1e9 * self.cores
+                may = (time.monotonic() - begin) * 1e9 * cores
                 stop = training.used_ns() - base[i] > may
                 if stop != stopped[i] and training.process.poll() is None:
                     training.process.send_signal(signal.SIGSTOP if stop else signal.SIGCONT)
@@ -162,26 +167,48 @@ class Evening:
     kwh: float
     above_s: int
     worst_percent: float
-    stopped: int = 0
+    others: float = 0.0  # cores that everything but the trainings kept busy after 18:00
 
     @staticmethod
-    def of(name, trainings, watts, times, cap_w):
+    def of(name, trainings, watts, times, cap_w, others):
         begin, six, end = times
         above, worst = watts.seconds_above(six + GRACE_S, end, cap_w)
         return Evening(name, [t.rate(begin, six) for t in trainings], [t.rate(six + GRACE_S, end) for t in trainings],
-                       watts.joules(begin, end) / 3.6e6, above, worst)
+                       watts.joules(begin, end) / 3.6e6, above, worst, others)
+
+
+def busy_s():
+    """Seconds that this machine's cores were busy."""
+    with open("/proc/stat", encoding="ascii") as file:
+        ticks = [int(word) for word in file.readline().split()[1:9]]
+    return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
+
+
+class Others:
+    """Busy cores since the beginning, without the trainings'."""
+
+    def __init__(self, trainings):
+        self.trainings = trainings
+        self.begun = time.monotonic(), self.now()
+
+    def now(self):
+        return busy_s() - sum(training.used_ns() for training in self.trainings) / 1e9
+
+    def cores(self):
+        return max(0.0, (self.now() - self.begun[1]) / (time.monotonic() - self.begun[0]))
 
 
 def work(rates, full):
-    """Percent: the mean of the trainings' speeds against those of the uncapped pass before 18:00."""
+    """Percent: the mean of the trainings' speeds against those of the uncapped pass."""
     return 100 * sum(rate / one for rate, one in zip(rates, full)) / len(full)
 
 
 def table(evenings):
     """Rows of words; the first one is the head."""
-    full = evenings[0].before
-    rows = [("", "work before 18:00", "work after 18:00", "energy", "seconds above the cap", "most above it")]
+    full = [(before + after) / 2 for before, after in zip(evenings[0].before, evenings[0].after)]
+    rows = [("", "work before 18:00", "work after 18:00", "energy", "seconds above the cap", "most above it",
+             "other programs")]
     for e in evenings:
         rows.append((e.name, f"{work(e.before, full):.0f} %", f"{work(e.after, full):.0f} %", f"{e.kwh * 1000:.2f} Wh",
-                     f"{e.above_s}", f"{e.worst_percent:.1f} %"))
+                     f"{e.above_s}", f"{e.worst_percent:.1f} %", f"{e.others:.2f} cores"))
     return rows

@@ -54,8 +54,21 @@ def test_work_is_told_against_the_evening_without_a_cap():
     free = energy_sides.Evening("free", [10.0, 2.0], [10.0, 2.0], 0.001, 0, 0.0)
     half = energy_sides.Evening("half", [10.0, 2.0], [5.0, 1.0], 0.0005, 3, 1.5)
     head, first, second = energy_sides.table([free, half])
-    assert first[1:4] == ("100 %", "100 %", "1.00 Wh") and second[1:] == ("100 %", "50 %", "0.50 Wh", "3", "1.5 %")
+    assert first[1:4] == ("100 %", "100 %", "1.00 Wh") and second[1:6] == ("100 %", "50 %", "0.50 Wh", "3", "1.5 %")
     assert len(head) == len(first)
+
+
+def test_the_load_of_other_programs_is_without_the_trainings():
+    spinner = Spinner()
+    try:
+        eventually(lambda: spinner.used_ns() > 100_000_000)
+        everything, others = energy_sides.Others([]), energy_sides.Others([spinner])
+        used = spinner.used_ns()
+        eventually(lambda: spinner.used_ns() - used > 1_000_000_000)
+        assert everything.cores() - others.cores() > 0.1
+    finally:
+        spinner.process.kill()
+        spinner.process.wait()
 
 
 class Spinner(energy_sides.Training):
