@@ -34,6 +34,7 @@
 #define DRAIN_NS    (5 * NS_PER_S)
 #define LATENCIES   4000000
 #define PER_S       200 /* connections begun a second */
+#define PENDING_MAX 200 /* begun and not there yet: a slow broker is not asked for more */
 #define DAY_RECORDS 96  /* of 15 minutes */
 #define AGAIN_NS    (30 * NS_PER_S)
 
@@ -322,7 +323,7 @@ static void connecting(uint64_t now_ns)
 {
     uint64_t begun = (now_ns - load.start_ns) * load.per_s / NS_PER_S;
 
-    while (load.begun < load.units && load.begun < begun)
+    while (load.begun < load.units && load.begun < begun && load.begun < load.up + PENDING_MAX)
         begin_one();
     if (now_ns - load.start_ns > CONNECT_MAX) {
         fprintf(stderr, "load_units: %" PRIu32 " of %" PRIu32 " are connected\n", load.up,
