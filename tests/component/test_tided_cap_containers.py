@@ -9,7 +9,7 @@ from daemon import eventually
 
 SPIN = ["/bin/sh", "-c", "while :; do :; done"]
 OWN_MCPU = 350  # a container's own quota
-LEAST_MCPU = 250  # less would stop a job
+LEAST_MCPU = 100  # less would stop a job (KEEPER_QUOTA_MIN)
 
 
 @pytest.fixture
