@@ -618,10 +618,10 @@ static double in_bursts(int workers, int ps)
  */
 static void a_rate_in_bursts_is_that_of_the_whole_time(void **state)
 {
-    for (int i = 0; i < 50; i++) {
+    for (int i = 0; i < 10; i++) {
         model_done(&m);
         set_up(NULL);
-        speed = 40 + 5 * i;
+        speed = 40 + 20 * i;
         m.rate = in_bursts;
         model_node(&m, "a", "4", "64Gi");
         model_etj(&m, "j", "{\"workers\": {\"max\": 1, \"cpu\": {\"min\": \"500m\", \"max\": 2}}}");
@@ -649,7 +649,7 @@ static void a_pause_now_and_then_makes_no_worker_leave(void **state)
     model_node(&m, "a", "6", "64Gi");
     model_etj(&m, "j", "{}");
     model_run(&m, 120);
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < 150; i++) {
         model_run(&m, 1);
         assert_int_equal(model_count(&m, "j", KUBE_WORKER), 5);
     }
