@@ -26,6 +26,9 @@ struct agent_target {
 /* A runtime whose threads the agent can govern: a file in runtimes/, and a row in backends.c. */
 struct agent_backend {
     const char *name;
+    /* The program's threads change at certain points of its code only, which may be minutes away:
+     * a target that is not in place soon is reported as waiting. */
+    bool needs_safe_point;
     /* Puts a target in place. Control thread. Returns true when all threads are already in place;
      * otherwise the backend calls agent_notify() once they are. */
     bool (*apply)(const struct agent_target *target);

@@ -8,6 +8,10 @@
  * terminated. A message of another version, an unknown type or a wrong size is refused whole. The
  * daemon answers a controlling program with PROTO_RESULT and hangs up; an agent hangs up and
  * follows its own limit. Any thread; no state.
+ *
+ * Version 1 grows without a new number, so that agents in running programs and a daemon of another
+ * release go on talking: WELCOME's cookie says what the daemon understands beyond the first
+ * release (enum proto_feature; 0 from older daemons), and an agent sends no more than that.
  */
 #pragma once
 
@@ -26,7 +30,8 @@
 #define PROTO_SHORT_MAX           32   /* backend names, versions, units, comm */
 #define PROTO_NOTE_MAX            128
 #define PROTO_TEXT_MAX            256
-#define PROTO_BACKENDS_MAX        8    /* in one process */
+#define PROTO_BACKENDS_MAX        24 /* in one process */
+#define PROTO_BACKENDS_FIRST      8  /* as many as a daemon without PROTO_FEATURE_RUNTIMES takes */
 #define PROTO_THREADS_MAX         4096 /* a higher target is refused */
 #define PROTO_CONNECTIONS_MAX     1024 /* to one daemon, which hangs up on further ones */
 #define PROTO_CONNECTIONS_UID_MAX 512  /* for each user but root and the daemon's own */
@@ -54,12 +59,19 @@ enum proto_type {
     PROTO_TYPE_MAX
 };
 
+/* In WELCOME's cookie. */
+enum proto_feature {
+    PROTO_FEATURE_RUNTIMES = 1 << 0, /* PROTO_BACKENDS_MAX backends, and PROTO_ACK_WAITING */
+};
+
+#define PROTO_FEATURES PROTO_FEATURE_RUNTIMES
+
 struct proto_header {
     uint32_t magic;
     uint16_t version;
     uint16_t type;   /* enum proto_type */
     uint32_t size;   /* whole message, header included; equals the packet's length */
-    uint32_t cookie; /* the asker chooses it, the answer repeats it; 0 in messages without one */
+    uint32_t cookie; /* the asker chooses it, the answer repeats it; else 0, but see WELCOME */
 };
 
 struct proto_hello {
@@ -94,6 +106,9 @@ enum proto_ack_status {
     PROTO_ACK_DONE,  /* every pool is at the target */
     PROTO_ACK_LATER, /* accepted, but the program froze its threads, or no pool exists yet */
     PROTO_ACK_STALE, /* ignored: (epoch, generation) is older than one already seen */
+    /* Not in place yet: the program is where its threads cannot change, perhaps for long. DONE
+     * follows. Only with PROTO_FEATURE_RUNTIMES. */
+    PROTO_ACK_WAITING,
     PROTO_ACK_STATUS_MAX
 };
 
@@ -145,7 +160,7 @@ struct proto_local {
 };
 
 struct proto_welcome {
-    struct proto_header h;
+    struct proto_header h; /* the cookie has the daemon's features */
     uint64_t epoch;        /* grows with every start of a daemon in this directory */
     uint32_t lease_ms;     /* after so long without LEASE or TARGET the agent drops the target */
     uint32_t heartbeat_ms; /* time between two HEARTBEATs */

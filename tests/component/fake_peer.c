@@ -11,9 +11,10 @@
  *
  * Waits for "go TOKEN ID NAME" on stdin ("-" for an empty word), then says hello on $TIDE_SOCKET.
  * Further lines: "local INTRA INTER", "progress DONE TOTAL UNIT", "ack" (acknowledge from now on),
- * "mute" (do not), "fork" (a child does the same), "spin CPU" (a child uses all that it gets of
- * that processor), "max N" (report new pools), "bye" (close, do not return), "end". Prints "welcome
- * EPOCH JOB", "target INTRA INTER EPOCH GENERATION", "lapsed", "closed".
+ * "wait" (say that it waits for a safe point), "mute" (do not), "fork" (a child does the same),
+ * "spin CPU" (a child uses all that it gets of that processor), "max N" (report new pools), "bye"
+ * (close, do not return), "end". Prints "welcome EPOCH JOB", "target INTRA INTER EPOCH GENERATION",
+ * "lapsed", "closed".
  */
 #include "base/clock.h"
 #include "proto/proto.h"
@@ -157,17 +158,18 @@ static void try_connect(struct peer *p)
 
 static void show(const struct peer *p);
 
-static void acknowledge(struct peer *p)
+static void acknowledge(struct peer *p, bool waits)
 {
     union proto_message m;
 
     p->ack_at_ns = 0;
-    p->active = p->pending.intra && p->pending.intra < p->max ? p->pending.intra : p->max;
+    if (!waits)
+        p->active = p->pending.intra && p->pending.intra < p->max ? p->pending.intra : p->max;
     show(p); /* parked before it says so */
     proto_init(&m, PROTO_ACK, p->pending.h.cookie);
     m.ack.epoch = p->pending.epoch;
     m.ack.generation = p->pending.generation;
-    m.ack.status = p->later ? PROTO_ACK_LATER : PROTO_ACK_DONE;
+    m.ack.status = waits ? PROTO_ACK_WAITING : p->later ? PROTO_ACK_LATER : PROTO_ACK_DONE;
     m.ack.active = p->active;
     m.ack.sent_ns = p->pending.sent_ns;
     m.ack.received_ns = m.ack.placed_ns = clock_now_ns();
@@ -289,8 +291,10 @@ static void on_command(struct peer *p, const char *line)
     else if (strncmp(line, "ack", 3) == 0) {
         p->no_ack = false;
         if (p->pending.h.size)
-            acknowledge(p);
-    } else if (strncmp(line, "mute", 4) == 0)
+            acknowledge(p, false);
+    } else if (strncmp(line, "wait", 4) == 0)
+        acknowledge(p, true);
+    else if (strncmp(line, "mute", 4) == 0)
         p->no_ack = true;
     else if (strncmp(line, "fork", 4) == 0)
         fork_peer(p);
@@ -338,7 +342,7 @@ static void do_due(struct peer *p)
         return;
     }
     if (p->ack_at_ns && !p->no_ack && now >= p->ack_at_ns)
-        acknowledge(p);
+        acknowledge(p, false);
     if (now >= p->lease_until_ns) {
         p->lease_until_ns = UINT64_MAX;
         p->source = PROTO_SOURCE_LIMIT;

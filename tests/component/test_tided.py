@@ -294,6 +294,26 @@ def test_a_grow_waits_for_the_others_shrink(tided, placement):
     job.peer.expect("target", 6)
 
 
+def test_a_process_on_its_way_to_a_safe_point_is_not_waited_for(tided):
+    """It says so and keeps its threads; once it is there, all is as ever."""
+    slow = tided.job("--no-ack")
+    slow.peer.expect("target", 8)
+    job = tided.job()
+    job.target(4)
+    slow.peer.tell("ack")
+    slow.target(4)
+    slow.peer.tell("mute")
+    job.patch(weight=300, deadline_ms=10)  # 6 : 2
+    slow.peer.expect("target", 2)
+    slow.peer.tell("wait")
+    job.peer.expect("target", 6)
+    assert not slow.get()["oversubscribed"], "the target came at the end of the grace"
+    assert slow.get()["note"].startswith("waiting for a safe point")
+    assert slow.get()["active"] == 4
+    slow.peer.tell("ack")
+    assert slow.target(2)["note"] == ""
+
+
 def test_an_ordered_grow_in_shared_does_not_wait_for_others(tided):
     slow, job = tided.job("--no-ack"), tided.job()
     job.target(4)

@@ -9,7 +9,7 @@
  *   src/daemon/plan/settle.c lower_targets() 1eb44539576c
  *   src/daemon/plan/settle.c move_cores() 7114fe691786
  *   src/daemon/plan/settle.c raise_targets() 3b6727d64231
- *   src/daemon/peers/agent.c on_ack() 7e0e799ac0b6
+ *   src/daemon/peers/agent.c on_ack() aaf02fc5f07d
  *   src/daemon/confine/actuate.c fence_process() 76ba37664499
  *   src/daemon/confine/guardian.c guardian_note() 8e78197791ba
  *   src/daemon/confine/guardian.c restore() e1e157fa3a0c
@@ -20,8 +20,10 @@
  *   src/agent/control/core.c core_set_daemon() 6756df4e2bed
  *   src/agent/control/core.c core_daemon_gone() 6a3fec549423
  *   src/agent/control/core.c core_daemon_lost() da0acc8c9bbb
- *   src/agent/control/control.c on_target() 3691a80f8cd4
- *   src/agent/control/control.c acknowledge_if_settled() 590fa3f732a5
+ *   src/agent/control/control.c on_target() 8656adbd2228
+ *   src/agent/control/control.c acknowledge_if_settled() 22599dfff705
+ * An acknowledgement that only says "waiting for a safe point" is none: the order stays owed. Jobs
+ * without cores of their own then share the old cores by weight, which this model has not.
  * The model leaves out time (grace and lease may end at any moment, or never), texts of messages,
  * control groups and containers.
  *

@@ -661,9 +661,68 @@ static void what_stands_still_is_not_waited_for(void **unused)
     assert_int_equal(s.room[0].verb, SETTLE_NARROW);
 }
 
+/* Its threads park at a safe point that may be minutes away; others come in by weight meanwhile. */
+static void what_waits_for_a_safe_point_keeps_its_cores_where_weights_divide_them(void **unused)
+{
+    struct shrink s;
+
+    begin_shrink(&s);
+    s.process.waits = s.job.weighed = true;
+    s.state.now_ns = 1 + SETTLE_GRACE_NS;
+    settle(&s.state, &s.actions);
+    assert_int_equal(s.actions.n, 0);
+    assert_true(s.job.late);
+    s.process.held = 1; /* acknowledged */
+    s.process.shrink_since_ns = 0;
+    s.process.waits = false;
+    settle(&s.state, &s.actions);
+    assert_int_equal(s.actions.n, 1);
+    assert_int_equal(s.room[0].verb, SETTLE_NARROW);
+}
+
+static void without_weights_it_leaves_its_cores_at_once(void **unused)
+{
+    struct shrink s;
+
+    begin_shrink(&s);
+    s.process.waits = true;
+    settle(&s.state, &s.actions);
+    assert_int_equal(s.actions.n, 1);
+    assert_int_equal(s.room[0].verb, SETTLE_NARROW);
+}
+
+static void a_job_with_cores_of_its_own_leaves_nobody_on_them(void **unused)
+{
+    struct shrink s;
+
+    begin_shrink(&s);
+    s.process.waits = s.job.weighed = s.job.exclusive = true;
+    settle(&s.state, &s.actions);
+    assert_int_equal(s.actions.n, 1);
+    assert_int_equal(s.room[0].verb, SETTLE_NARROW);
+}
+
+static void what_waits_gets_a_larger_target_as_everybody_does(void **unused)
+{
+    struct shrink s;
+
+    begin_shrink(&s);
+    s.process.waits = s.job.weighed = true;
+    s.process.want.intra = 2;
+    s.job.want_cores = set_of(3);
+    settle(&s.state, &s.actions);
+    assert_int_equal(s.actions.n, 2);
+    assert_int_equal(s.room[0].verb, SETTLE_NARROW);
+    assert_int_equal(s.room[1].verb, SETTLE_RAISE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_waits_for_a_safe_point_keeps_its_cores_where_weights_divide_them),
+        cmocka_unit_test(without_weights_it_leaves_its_cores_at_once),
+        cmocka_unit_test(a_job_with_cores_of_its_own_leaves_nobody_on_them),
+        cmocka_unit_test(what_waits_gets_a_larger_target_as_everybody_does),
         cmocka_unit_test(a_shrink_is_waited_for_until_it_expires),
         cmocka_unit_test(what_stands_still_is_not_waited_for),
         cmocka_unit_test(every_state_of_two_jobs_on_two_cores_comes_to_rest),

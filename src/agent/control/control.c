@@ -28,10 +28,12 @@
 #define RECONNECT_NS    (250 * NS_PER_MS)
 #define LEASE_MIN_MS    100
 #define LEASE_MAX_MS    60000
+#define PATIENCE_NS     (300 * NS_PER_MS) /* then a missing safe point is reported */
 
 static struct control {
     struct ownfd sock;
     bool welcomed;
+    uint32_t features; /* enum proto_feature: of the daemon */
     bool leased;
     uint64_t epoch;
     uint64_t generation; /* from the last TARGET in place */
@@ -45,6 +47,7 @@ static struct control {
     uint64_t next_limit_ns;
     uint64_t next_watch_ns;
     bool ack_pending;
+    bool ack_told; /* that it waits for a safe point */
     struct proto_ack ack;
     struct proto_backend described[PROTO_BACKENDS_MAX]; /* as last sent */
     int signal;                                         /* its handler is installed; 0: none */
@@ -94,6 +97,7 @@ static void hang_up(uint64_t now_ns)
 {
     ownfd_drop(&control.sock);
     control.welcomed = false;
+    control.features = 0;
     control.leased = false;
     control.ack_pending = false;
     control.next_connect_ns = now_ns + RECONNECT_NS;
@@ -167,6 +171,8 @@ static void send_backends(uint64_t now_ns)
 
         proto_init(&m, PROTO_BACKEND, 0);
         m.backend.index = (uint32_t)i;
+        if (i >= PROTO_BACKENDS_FIRST && !(control.features & PROTO_FEATURE_RUNTIMES))
+            return;
         if (!(*b)->describe(&m.backend) ||
             memcmp(&m.backend, &control.described[i], sizeof(m.backend)) == 0)
             continue;
@@ -243,6 +249,21 @@ static bool any_backend(void)
     return false;
 }
 
+/* Nothing but the program's way to a safe point keeps the target from being in place. */
+static bool awaits_safe_point(void)
+{
+    bool awaits = false;
+
+    for (each_backend(b)) {
+        if ((*b)->settled())
+            continue;
+        if (!(*b)->needs_safe_point)
+            return false;
+        awaits = true;
+    }
+    return awaits;
+}
+
 static bool all_settled(void)
 {
     for (each_backend(b)) {
@@ -258,10 +279,14 @@ static void acknowledge_if_settled(uint64_t now_ns)
 
     if (!control.ack_pending)
         return;
-    if (core_frozen() || !any_backend())
+    if (core_frozen() || !any_backend()) {
         status = PROTO_ACK_LATER;
-    else if (!all_settled())
+    } else if (!all_settled()) {
+        if (!control.ack_told && (control.features & PROTO_FEATURE_RUNTIMES) &&
+            now_ns - control.ack.received_ns >= PATIENCE_NS && awaits_safe_point())
+            control.ack_told = send_ack(&control.ack, PROTO_ACK_WAITING, now_ns);
         return;
+    }
     if (send_ack(&control.ack, status, now_ns))
         control.ack_pending = false;
 }
@@ -302,6 +327,7 @@ static void on_target(const struct proto_target *t, uint64_t now_ns)
     }
     control.ack = ack;
     control.ack_pending = true;
+    control.ack_told = false;
     apply_change();
     acknowledge_if_settled(now_ns);
 }
@@ -314,6 +340,7 @@ static uint64_t clamp_ms(uint32_t ms)
 static void on_welcome(const struct proto_welcome *w, uint64_t now_ns)
 {
     control.welcomed = true;
+    control.features = w->h.cookie;
     control.epoch = w->epoch;
     control.lease_ns = clamp_ms(w->lease_ms);
     control.heartbeat_ns = clamp_ms(w->heartbeat_ms);

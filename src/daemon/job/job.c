@@ -487,6 +487,14 @@ bool job_reported(const struct job *j)
     return false;
 }
 
+bool job_waits(const struct job *j)
+{
+    for (const struct process *p = j->processes; p; p = p->next)
+        if (p->connection && p->waits)
+            return true;
+    return false;
+}
+
 const char *job_state(const struct job *j, uint64_t now_ns)
 {
     if (j->admission.phase == JOB_QUEUED)
@@ -519,6 +527,9 @@ void job_note(const struct job *j, uint64_t now_ns, char ret_note[JOB_NOTE_MAX])
                  apportion_count(j));
         add_note(ret_note, few);
     }
+    if (running && job_waits(j))
+        add_note(ret_note, "waiting for a safe point: its threads change when the program comes to "
+                           "the end of its parallel region");
     if (!running || job_reported(j))
         return;
     if (j->adopted)

@@ -81,6 +81,7 @@ struct process {
     uint64_t shrink_since_ns; /* first target of the shrink that is not acknowledged; 0: none */
     uint64_t resent_ns;
     uint32_t held; /* threads that may still run: the largest target not superseded */
+    bool waits;    /* the last target needs a safe point that the program has not reached */
     bool later;    /* acknowledged for a pool that does not exist yet */
     bool unsent;   /* its socket was full: send when it drains */
 
@@ -336,6 +337,7 @@ int process_join(struct job *j, pid_t pid, uint64_t start, struct process **ret)
 void process_free(struct process *p);
 
 bool process_malleable(const struct process *p); /* connected, with a malleable backend */
+bool job_waits(const struct job *j);             /* a process of it waits for a safe point */
 uint32_t process_max(const struct process *p);   /* threads of its largest pool */
 
 /* ---- views ---- */

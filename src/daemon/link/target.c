@@ -29,6 +29,7 @@ void target_send(struct process *p)
     if (p->want.intra > p->held)
         p->held = p->want.intra;
     p->sent = p->want;
+    p->waits = false;
     p->sent_ns = m.target.sent_ns;
     p->sent_generation = d->generation;
     p->job->placed.commanded = true;

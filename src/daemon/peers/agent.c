@@ -72,7 +72,7 @@ static void send_welcome(struct connection *connection, const struct job *j)
 {
     union proto_message m;
 
-    proto_init(&m, PROTO_WELCOME, 0);
+    proto_init(&m, PROTO_WELCOME, PROTO_FEATURES);
     m.welcome.epoch = connection->daemon->epoch;
     m.welcome.lease_ms = DAEMON_LEASE_MS;
     m.welcome.heartbeat_ms = connection->daemon->heartbeat_ms;
@@ -95,7 +95,7 @@ static void process_connect(struct process *p, struct connection *connection,
     p->sent_generation = p->acked_generation = 0;
     p->shrink_since_ns = 0;
     p->held = 0;
-    p->unsent = p->later = p->beat = false;
+    p->unsent = p->later = p->waits = p->beat = false;
     p->rate_ns = 0;
     p->rate = 0;
     p->signal = hello->signal;
@@ -161,6 +161,11 @@ static void on_ack(struct process *p, const struct proto_ack *m)
     if (m->epoch != d->epoch || m->generation < p->sent_generation ||
         m->generation > p->sent_generation || m->status == PROTO_ACK_STALE)
         return; /* answers an older target: the newest one's is still to come */
+    p->waits = m->status == PROTO_ACK_WAITING;
+    if (p->waits) {
+        plan_advance(d); /* others need not wait for it */
+        return;
+    }
     failpoint(FAILPOINT_ACK_RECEIVED);
     p->acked_generation = m->generation;
     p->later = m->status == PROTO_ACK_LATER;
@@ -307,7 +312,7 @@ static void on_gone(struct connection *connection)
         return;
     p->connection = NULL;
     p->held = 0;
-    p->beat = false;
+    p->beat = p->waits = false;
     p->shrink_since_ns = 0;
     daemon_changed(p->job->daemon); /* nobody waits for that agent now, but its process may go on */
 }

@@ -64,6 +64,7 @@ static struct settle_process describe_process(const struct process *p)
                                    .commanded = p->sent_generation > 0,
                                    .max = process_max(p),
                                    .held = p->held,
+                                   .waits = p->waits,
                                    .want = {p->want.intra, p->want.inter},
                                    .sent = {p->sent.intra, p->sent.inter},
                                    .shrink_since_ns = p->shrink_since_ns};
@@ -75,6 +76,7 @@ static struct settle_job describe_job(const struct job *j)
                                .want_quota_mcpu = j->wanted.quota_mcpu,
                                .wanted = j->admission.wanted,
                                .exclusive = j->asked.attributes.placement == PLACEMENT_EXCLUSIVE,
+                               .weighed = j->confine->can_limit(j) && j->placed.weight > 0,
                                .urgent = j->asked.urgent,
                                .cores = j->placed.cores,
                                .quota_mcpu = j->placed.quota_mcpu,

@@ -52,7 +52,7 @@ static bool stands_still(const struct settle_job *j)
 static bool is_shrinking(const struct settle_job *j, uint64_t now_ns)
 {
     for (unsigned i = 0; i < j->n_processes && !stands_still(j); i++)
-        if (j->processes[i].shrink_since_ns &&
+        if (j->processes[i].shrink_since_ns && !j->processes[i].waits &&
             now_ns < j->processes[i].shrink_since_ns + SETTLE_GRACE_NS)
             return true;
     return false;
@@ -167,13 +167,32 @@ static void fence(struct work *w, enum settle_verb verb, struct settle_job *j,
         j->cores.word[i] |= cores->word[i];
 }
 
+/*
+ * Threads that stay until a safe point keep their cores: pressed onto fewer ones they would only
+ * wait for each other. The weights divide these cores meanwhile, and others come in. Without
+ * weights, or where some job has cores of its own, it has to leave.
+ */
+static bool may_stay(const struct settle_state *s, const struct settle_job *j)
+{
+    bool waits = false;
+
+    for (unsigned i = 0; i < j->n_processes; i++) {
+        const struct settle_process *p = &j->processes[i];
+
+        waits |= p->waits && p->shrink_since_ns && p->want.intra <= p->sent.intra;
+    }
+    for (unsigned i = 0; waits && i < s->n_jobs; i++)
+        waits = !s->jobs[i].exclusive;
+    return waits && j->weighed;
+}
+
 /* Takes away the cores that @j has to leave, unless threads still park. Returns true if it did. */
 static bool narrow(struct work *w, struct settle_job *j)
 {
     struct cpuset kept;
 
     if (is_leaving(j, w->s->now_ns) || j->stuck || !is_fenced(&j->want_cores) ||
-        (is_fenced(&j->cores) && is_subset(&j->cores, &j->want_cores)))
+        may_stay(w->s, j) || (is_fenced(&j->cores) && is_subset(&j->cores, &j->want_cores)))
         return false;
     if (is_fenced(&j->cores))
         cpuset_and(&kept, &j->cores, &j->want_cores);
@@ -189,7 +208,8 @@ static bool widen(struct work *w, struct settle_job *j, bool force)
 {
     struct cpuset free;
 
-    if (cpuset_equal(&j->cores, &j->want_cores) || j->stuck || is_leaving(j, w->s->now_ns))
+    if (cpuset_equal(&j->cores, &j->want_cores) || j->stuck || is_leaving(j, w->s->now_ns) ||
+        may_stay(w->s, j))
         return false;
     free_part(w->s, j, &free);
     if (!force && is_fenced(&j->want_cores) && !cpuset_equal(&free, &j->want_cores))

@@ -34,6 +34,7 @@ struct settle_process {
     uint32_t held;              /* threads that may still run, unacknowledged targets included */
     struct settle_threads want; /* its part of the job's target */
     struct settle_threads sent; /* the last target */
+    bool waits;                 /* for a safe point: it parks nobody soon */
     uint64_t shrink_since_ns;   /* first unacknowledged target below @held; 0: none */
 };
 
@@ -43,6 +44,7 @@ struct settle_job {
     uint32_t want_quota_mcpu;
     bool wanted;    /* shall run */
     bool exclusive; /* no other job gets its cores */
+    bool weighed;   /* its weight is in force: jobs on the same cores get their parts */
     bool urgent;    /* a person asked: does not wait for others' threads to park */
 
     /* in place */
