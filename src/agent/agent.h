@@ -44,7 +44,7 @@ struct agent_backend {
     void (*after_fork)(void); /* called in the child, which has none of the parent's threads */
 };
 
-extern const struct agent_backend tensorflow_backend, program_backend;
+extern const struct agent_backend tensorflow_backend, program_backend, openmp_backend;
 
 /*
  * The runtimes that the agent knows, up to a NULL; the position is the index in messages. start.c

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""OpenMP programs under the agent and a real tided: their teams follow targets between regions."""
+import os
+import pathlib
+import queue
+import random
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from daemon import GUARD_S, eventually
+
+HERE = pathlib.Path(__file__).parent
+LIBOMP = next((p for p in ("/usr/lib/llvm-14/lib/libomp.so.5",
+                           "/usr/lib/x86_64-linux-gnu/libomp.so.5") if os.path.exists(p)), None)
+COMPILERS = ["gcc", pytest.param("clang", marks=pytest.mark.skipif(
+    not LIBOMP or not shutil.which("clang"), reason="no clang with libomp here"))]
+
+
+@pytest.fixture
+def tided(place):
+    return place.daemon("--cpus", "0-7").start()
+
+
+class Program:
+    """A program with the agent, which makes a job for itself; told what to do through stdin."""
+
+    def __init__(self, tided, build_dir, *command, **env):
+        self.tided, self.words = tided, queue.Queue()
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, bufsize=1,
+            env={**os.environ, "LD_PRELOAD": str(build_dir / "libtide-agent.so"), "TIDE_MAX": "8",
+                 "TIDE_SOCKET": str(tided.dir / "agent.sock"), **env})
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.words.put(line.split())
+        self.words.put(["ended"])
+
+    def tell(self, line):
+        self.process.stdin.write(line + "\n")
+
+    def expect(self, *words):
+        """The next line that begins with these words; lines before it are dropped."""
+        end = time.monotonic() + GUARD_S
+        while True:
+            try:
+                got = self.words.get(timeout=max(0.0, end - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"the program never said {words}") from None
+            if got[:len(words)] == [str(w) for w in words]:
+                return got
+            assert got != ["ended"], self.process.wait()
+
+    def job(self):
+        return eventually(lambda: next((j for j in self.tided.jobs() if
+                                        self.process.pid in j["pids"] and j["backends"]), None))
+
+    def set(self, threads, **more):
+        return self.tided.api("PATCH", f"/v1/jobs/{self.job()['id']}",
+                              {"threads": threads, **more})
+
+    def end(self):
+        self.process.stdin.close()
+        assert self.process.wait(GUARD_S) == 0
+
+
+@pytest.fixture
+def run(tided, build_dir):
+    programs = []
+
+    def start(*command, **env):
+        programs.append(Program(tided, build_dir, *[str(c) for c in command], **env))
+        return programs[-1]
+    yield start
+    for program in programs:
+        program.process.kill()
+        program.process.wait()
+
+
+@pytest.fixture(params=COMPILERS)
+def regions(request, compiled, run):
+    return lambda *args, **env: run(compiled("openmp/regions.c", "-fopenmp", cc=request.param),
+                                    *args, **env)
+
+
+def malleable(program):
+    return eventually(lambda: (j := program.job())["state"] == "running" and j)
+
+
+def test_teams_follow_the_target_between_regions(regions):
+    program = regions()
+    job = malleable(program)
+    assert job["backends"][0]["name"] == "openmp" and job["backends"][0]["max"] == 8
+    for threads in (3, 1, 8, 2):
+        assert program.set(threads)[1]["status"] == "done"
+        program.expect("team", threads)
+    program.end()
+
+
+def test_a_number_set_by_the_user_is_the_most(regions):
+    program = regions(OMP_NUM_THREADS="3")
+    malleable(program)
+    program.expect("team", 3)
+    program.set(1)
+    program.expect("team", 1)
+    program.set(6)
+    program.expect("team", 3)
+
+
+def test_explicit_teams_nested_ones_and_tasks_are_left_alone(regions):
+    program = regions(OMP_MAX_ACTIVE_LEVELS="2")
+    malleable(program)
+    program.set(2)
+    program.expect("team", 2)
+    program.tell("explicit 5")
+    program.expect("explicit", 5)
+    program.tell("nested")
+    program.expect("nested", 2, 6)
+    program.tell("tasks")
+    program.expect("tasks", 5050, 2)
+    program.set(4)
+    program.expect("team", 4)
+
+
+def test_a_long_region_is_waited_for_and_said_to_be(regions):
+    program = regions()
+    malleable(program)
+    program.set(4)
+    program.expect("team", 4)
+    program.tell("long 3")
+    program.expect("begins")
+    answer = program.set(1, deadline_ms=100)[1]
+    assert answer["status"] == "partial"
+    eventually(lambda: program.job()["note"].startswith("waiting for a safe point"))
+    assert program.job()["active"] == 4
+    program.expect("team", 1)
+    eventually(lambda: (j := program.job())["active"] == 1 and j["note"] == "")
+
+
+def test_results_are_the_same_under_300_targets(regions):
+    """Loops without reductions: equal bit for bit, whatever the number of threads."""
+    program, dice = regions("0"), random.Random(14)
+    malleable(program)
+    program.tell("check 400")
+    targets, answers = 0, []
+    while not answers:
+        program.set(dice.randint(1, 8), deadline_ms=2000)
+        targets += 1
+        while not program.words.empty():
+            word = program.words.get()
+            answers += [word[0]] if word[0] in ("equal", "different", "ended") else []
+        if targets < 300 and answers == ["equal"]:
+            answers.clear()
+            program.tell("check 400")
+    assert answers == ["equal"]
+
+
+def test_a_child_starts_clean_and_its_parent_goes_on(request, regions):
+    """libgomp has no regions in such a child, libomp has."""
+    program = regions()
+    malleable(program)
+    program.set(2)
+    program.expect("team", 2)
+    program.tell("fork 5" if "clang" in request.node.name else "fork 0")
+    program.expect("child")
+    program.tell("forkin")
+    program.expect("child")
+    program.set(4)
+    program.expect("team", 4)
+    program.end()
