@@ -175,3 +175,99 @@ def test_a_child_starts_clean_and_its_parent_goes_on(request, regions):
     program.set(4)
     program.expect("team", 4)
     program.end()
+
+
+@pytest.mark.parametrize("kind, why", [
+    ("ASKS", "omp_get_max_threads"), ("SETS", "omp_set_num_threads"),
+    ("KNOWS_WITHIN", "omp_get_num_threads"), ("KEEPS_DATA", "thread-local variables"),
+    ("COUNTS_CORES", "sched_getaffinity")])
+@pytest.mark.parametrize("optimize", ["-O0", "-O3"])
+def test_a_program_that_may_build_on_its_number_keeps_it(compiled, run, kind, why, optimize):
+    program = run(compiled("openmp/kinds.c", "-fopenmp", f"-D{kind}", optimize), OMP_NUM_THREADS="3")
+    program.expect("team", 3)
+    job = eventually(lambda: (j := program.job())["state"] == "rigid" and j)
+    note = job["backends"][0]["note"]
+    assert note.startswith("moldable: the program may build on the number") and why in note
+    assert job["backends"][0]["max"] == 3
+    program.set(1, deadline_ms=100)
+    with pytest.raises(queue.Empty):
+        program.words.get(timeout=0.5)
+    program.end()
+
+
+@pytest.mark.parametrize("options", [[], ["-fno-plt"], ["-no-pie", "-fcf-protection=full"]],
+                         ids=" ".join)
+@pytest.mark.parametrize("kind", ["STATIC_LOOP -O0", "STATIC_LOOP -O3", "DIVIDES_BY_HAND -O2"])
+def test_a_division_by_what_the_region_tells_is_seen_to_be_harmless(compiled, run, kind, options):
+    """gcc's static loops are of this kind."""
+    program = run(compiled("openmp/kinds.c", "-fopenmp", *f"-D{kind}".split(), *options))
+    malleable(program)
+    for threads in (3, 8, 2):
+        program.set(threads)
+        program.expect("team", threads)
+
+
+@pytest.fixture
+def second_libgomp(compiled, tmp_path):
+    """A library that brings a libgomp of its own, as packages of Python do."""
+    stock = subprocess.run(["gcc", "-print-file-name=libgomp.so.1"], capture_output=True, text=True,
+                           check=True).stdout.strip()
+    library = compiled("openmp/work.c", "-fopenmp", "-shared", "-fPIC", "-Wl,-rpath,$ORIGIN")
+    for path, name in ((stock, "libgomp-2.so"), (library, "second.so")):
+        text = pathlib.Path(path).read_bytes()
+        assert b"libgomp.so.1\0" in text
+        (tmp_path / name).write_bytes(text.replace(b"libgomp.so.1\0", b"libgomp-2.so\0"))
+    return tmp_path / "second.so"
+
+
+def python(run, *libraries):
+    return run(sys.executable, HERE / "openmp/loads.py", *libraries)
+
+
+def test_python_calls_a_library_and_waits_for_a_lock(compiled, run):
+    program = python(run, compiled("openmp/work.c", "-fopenmp", "-shared", "-fPIC"))
+    malleable(program)
+    program.set(3)
+    program.expect("teams", 3)
+    program.tell("lock 2")
+    program.expect("locked")
+    answer = program.set(5)[1]
+    assert answer["status"] == "done" and program.job()["active"] == 5  # no region runs
+    program.expect("unlocked")
+    program.expect("teams", 5)
+    program.end()
+
+
+def test_two_copies_of_libgomp_follow_together(compiled, run, second_libgomp):
+    program = python(run, compiled("openmp/work.c", "-fopenmp", "-shared", "-fPIC"), second_libgomp)
+    malleable(program)
+    for threads in (3, 6, 1):
+        program.set(threads)
+        program.expect("teams", threads, threads)
+    maps = pathlib.Path(f"/proc/{program.process.pid}/maps").read_text()
+    assert "libgomp-2.so" in maps and "/libgomp.so.1" in maps
+    program.tell("close")
+    program.expect("closed")
+    program.set(4)
+    program.expect("teams", 4)
+    program.end()
+
+
+def test_a_library_that_asks_anew_follows_where_the_user_says_so(compiled, run):
+    library = compiled("openmp/work.c", "-fopenmp", "-shared", "-fPIC", "-DASKS")
+    program = python(run, library)
+    eventually(lambda: program.job()["state"] == "rigid")
+    assert "omp_get_max_threads" in program.job()["backends"][0]["note"]
+    program.end()
+    program = run(sys.executable, HERE / "openmp/loads.py", library, TIDE_OPENMP="follow")
+    malleable(program)
+    for threads in (3, 1, 6):
+        assert program.set(threads)[1]["status"] == "done"
+        program.expect("teams", threads)
+    program.tell("lock 2")
+    program.expect("locked")
+    answer = program.set(5)[1]
+    assert answer["status"] == "done" and program.job()["active"] == 5
+    program.expect("unlocked")
+    program.expect("teams", 5)
+    program.end()

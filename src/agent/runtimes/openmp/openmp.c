@@ -8,6 +8,7 @@
 #include "agent/agent.h"
 #include "agent/compat.h"
 #include "agent/process/limit.h"
+#include "agent/process/python.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -22,7 +23,7 @@
 struct openmp_state openmp;
 
 static pthread_mutex_t copies_lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t received_ns; /* when the target came; control thread */
+static _Atomic bool asked; /* for a safe point of Python */
 
 /* ---- copies ---- */
 
@@ -78,9 +79,11 @@ struct copy *copy_of(const void *address)
     copy = copy_find(info.dli_fbase);
     if (!copy) {
         unsigned n = atomic_load(&openmp.n_copies);
+        const char *follow = getenv("TIDE_OPENMP");
 
         if (n == 0) {
             openmp.machine = agent_config.max;
+            openmp.follows = follow && strcmp(follow, "follow") == 0;
             openmp.sized = getenv("OMP_NUM_THREADS") != NULL;
             openmp.fences =
                 syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
@@ -116,9 +119,32 @@ static void begin_generation(void)
         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 }
 
+static int at_safe_point(void *arg)
+{
+    (void)arg;
+    atomic_store(&asked, false);
+    hooks_at_safe_point();
+    return 0;
+}
+
+/* Copies that change on Python's main thread are there, or will be before its next call. */
+static bool python_settled(void)
+{
+    unsigned n = atomic_load(&openmp.n_copies);
+    bool any = false;
+
+    for (unsigned i = 0; i < n; i++)
+        any |= atomic_load(&openmp.copies[i].may) == OPENMP_PYTHON;
+    if (!any || atomic_load(&openmp.python) == atomic_load(&openmp.generation))
+        return true;
+    if (!atomic_exchange(&asked, true) && !python_call_soon(at_safe_point))
+        atomic_store(&asked, false);
+    return hooks_active() == 0 && python_sleeps();
+}
+
 static bool omp_settled(void)
 {
-    bool settled = hooks_settled();
+    bool settled = python_settled() && hooks_settled();
 
     if (settled)
         atomic_store(&openmp.watched, false);
@@ -127,7 +153,6 @@ static bool omp_settled(void)
 
 static bool omp_apply(const struct agent_target *target)
 {
-    received_ns = clock_now_ns();
     atomic_store(&openmp.target, target->intra);
     atomic_store(&openmp.limit, limit_threads(target->allowed_mcpu));
     if (atomic_load(&openmp.n_copies) == 0)
@@ -154,8 +179,7 @@ static void omp_measure(struct proto_ack *ack)
 static void omp_watch(uint64_t now_ns)
 {
     (void)now_ns;
-    if (atomic_load(&openmp.watched))
-        omp_settled();
+    omp_settled(); /* also asks again for a safe point */
     if (atomic_load(&openmp.n_copies) > 0 &&
         (atomic_load(&openmp.loads) != objects_loaded() || atomic_load(&openmp.generation) == 0)) {
         objects_judge();
@@ -174,11 +198,11 @@ static bool omp_describe(struct proto_backend *b)
         int may = atomic_load(&copy->may);
 
         judged |= may != OPENMP_UNJUDGED;
-        b->malleable |= may == OPENMP_FREE && atomic_load(&openmp.most) > 0;
+        b->malleable |= may == OPENMP_FREE || may == OPENMP_PYTHON;
         if (!shown || may == OPENMP_NEVER)
             shown = copy;
     }
-    if (!judged || (!b->malleable && atomic_load(&shown->may) != OPENMP_NEVER))
+    if (!judged || atomic_load(&openmp.most) == 0)
         return false; /* no region has begun since the look at the objects */
     b->max_intra = atomic_load(&openmp.most);
     b->target_intra = wanted();
@@ -203,6 +227,7 @@ static void omp_after_fork(void)
 {
     pthread_mutex_init(&copies_lock, NULL);
     atomic_store(&openmp.watched, false);
+    atomic_store(&asked, false);
     hooks_after_fork();
 }
 

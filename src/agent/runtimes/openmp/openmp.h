@@ -19,6 +19,7 @@
 enum openmp_may {
     OPENMP_UNJUDGED, /* not before the control thread has looked at the objects that call it */
     OPENMP_FREE,     /* before each top-level region */
+    OPENMP_PYTHON,   /* on Python's main thread at its safe points: the user said so */
     OPENMP_NEVER,    /* moldable: the note says why */
     OPENMP_MAY_MAX
 };
@@ -50,7 +51,9 @@ struct openmp_state {
     _Atomic uint32_t most;       /* largest number that a thread may get */
     _Atomic uint64_t placed_ns;  /* when a thread last took a new number, or left an old region */
     uint32_t machine;            /* threads to grow to */
-    bool sized;                  /* by OMP_NUM_THREADS: never more than the program's own number */
+    _Atomic uint32_t python;     /* the generation that Python's main thread has */
+    bool follows; /* TIDE_OPENMP=follow: libraries that ask, ask anew for each piece of work */
+    bool sized;   /* by OMP_NUM_THREADS: never more than the program's own number */
 };
 
 extern struct openmp_state openmp;
@@ -79,7 +82,8 @@ void *hooks_resolve(const char *symbol, const void *caller);
 
 /* No region runs with a number of an older generation. Control thread. */
 bool hooks_settled(void);
-uint32_t hooks_active(void);   /* threads of the largest region that runs; 0: none */
-uint64_t hooks_regions(void);  /* top-level regions so far */
-void hooks_forget_calls(void); /* which calls were resolved: an object was unloaded */
+uint32_t hooks_active(void);    /* threads of the largest region that runs; 0: none */
+uint64_t hooks_regions(void);   /* top-level regions so far */
+void hooks_at_safe_point(void); /* Python's main thread: takes the newest target */
+void hooks_forget_calls(void);  /* which calls were resolved: an object was unloaded */
 void hooks_after_fork(void);

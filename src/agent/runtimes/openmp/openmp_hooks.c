@@ -225,34 +225,71 @@ __attribute__((noinline, cold)) static void slot_claim(void)
     }
 }
 
-/* The next region of this thread begins under the newest target. */
-__attribute__((noinline, cold)) static void renew(const struct copy *copy,
-                                                  struct openmp_number *number, uint32_t generation)
+static void raise_most(uint32_t to)
+{
+    uint32_t most = atomic_load(&openmp.most);
+
+    while (most < to && !atomic_compare_exchange_weak(&openmp.most, &most, to))
+        ;
+}
+
+static void take_number(const struct copy *copy, struct openmp_number *number)
 {
     struct openmp_wish wish = {.target = atomic_load(&openmp.target),
                                .limit = atomic_load(&openmp.limit),
                                .machine = openmp.machine,
                                .sized = openmp.sized};
-    int saved = errno;
-    uint32_t seen, want, most;
+    uint32_t seen = (uint32_t)copy->get_max();
+    uint32_t want = openmp_number(number, seen, &wish);
 
-    if (atomic_load(&copy->may) != OPENMP_FREE)
-        return;
-    if (atomic_load(&openmp.loads) != objects_loaded())
-        return; /* a new object may have asked for the number already; the next tick looks */
-    seen = (uint32_t)copy->get_max();
-    want = openmp_number(number, seen, &wish);
     if (want != seen)
         copy->set_number((int)want);
-    if (seen != number->ours && want == seen)
+    else if (seen != number->ours)
         atomic_store(&openmp.theirs, true);
-    most = atomic_load(&openmp.most);
-    while (most < number->most && !atomic_compare_exchange_weak(&openmp.most, &most, number->most))
-        ;
-    number->generation = generation;
+    raise_most(number->most);
     atomic_store(&openmp.placed_ns, clock_now_ns());
+}
+
+/* The next region of this thread begins under the newest target. */
+__attribute__((noinline, cold)) static void renew(const struct copy *copy,
+                                                  struct openmp_number *number, uint32_t generation)
+{
+    int may = atomic_load(&copy->may);
+    int saved = errno;
+
+    if (may == OPENMP_UNJUDGED)
+        return;
+    if (may != OPENMP_FREE) {
+        raise_most((uint32_t)copy->get_max());
+        number->generation = generation;
+        return;
+    }
+    if (atomic_load(&openmp.loads) != objects_loaded())
+        return; /* a new object may have asked for the number already; the next tick looks */
+    take_number(copy, number);
+    number->generation = generation;
     if (atomic_load(&openmp.watched))
         agent_notify();
+    errno = saved;
+}
+
+void hooks_at_safe_point(void)
+{
+    unsigned n = atomic_load(&openmp.n_copies);
+    uint32_t generation = atomic_load(&openmp.generation);
+    int saved = errno;
+
+    for (unsigned i = 0; i < n; i++) {
+        const struct copy *copy = &openmp.copies[i];
+
+        if (atomic_load(&copy->may) != OPENMP_PYTHON)
+            continue;
+        if (copy->level() > 0)
+            return; /* Python within a region; it will be asked for again */
+        take_number(copy, &me.number[i]);
+    }
+    atomic_store(&openmp.python, generation);
+    agent_notify();
     errno = saved;
 }
 

@@ -13,6 +13,7 @@
  * The last one is read from the machine code. What cannot be read counts as an object that asks.
  */
 #include "agent/compat.h"
+#include "agent/process/python.h"
 #include "agent/runtimes/openmp/openmp.h"
 
 #include "base/cleanup.h"
@@ -324,6 +325,10 @@ static void condemn(struct copy *copy, const struct object *o)
 {
     const char *file = strrchr(o->path, '/');
 
+    if (openmp.follows && python_is_here()) {
+        atomic_store(&copy->may, OPENMP_PYTHON);
+        return;
+    }
     snprintf(copy->note, sizeof(copy->note),
              "moldable: %.32s may build on the number of threads (%s)",
              file         ? file + 1
@@ -357,7 +362,7 @@ bool objects_judge(void)
         if (!dl_iterate_phdr(take_object, &o) || seen.full)
             break;
         copy = o.asks ? copy_of_object(&o) : NULL;
-        if (!copy || atomic_load(&copy->may) == OPENMP_NEVER)
+        if (!copy || atomic_load(&copy->may) >= OPENMP_PYTHON)
             continue;
         condemn(copy, &o);
         changed = true;

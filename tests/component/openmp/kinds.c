@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Programs that may know their number of threads, one for each macro, and two that do not: what the
+ * agent must leave alone. Prints "team N" whenever the number of threads has changed.
+ */
+#include <omp.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+static int heads;
+
+#ifdef KEEPS_DATA /* threadprivate: lives as long as a thread of the runtime */
+static int own;
+#pragma omp threadprivate(own)
+#endif
+
+static void region(void)
+{
+#ifdef KNOWS_WITHIN /* for later, as LightGBM does */
+#pragma omp parallel
+#pragma omp single
+    heads = omp_get_num_threads();
+#elif defined(DIVIDES_BY_HAND) /* with what the region itself tells, as a static loop does */
+    int *marks = calloc(64, sizeof(*marks));
+
+#pragma omp parallel
+    {
+        int n = omp_get_num_threads(), id = omp_get_thread_num();
+
+        for (int i = 64 * id / n; i < 64 * (id + 1) / n; i++)
+            marks[i] = id;
+    }
+    heads = marks[63] + 1;
+    free(marks);
+#elif defined(STATIC_LOOP)
+    static int marks[64];
+
+#pragma omp parallel for
+    for (int i = 0; i < 64; i++)
+        marks[i] = omp_get_thread_num();
+    heads = marks[63] + 1;
+#else
+    heads = 0;
+#pragma omp parallel reduction(+ : heads)
+    heads++;
+#endif
+#ifdef KEEPS_DATA
+#pragma omp parallel
+    own++;
+#endif
+}
+
+int main(void)
+{
+    struct pollfd in = {.fd = 0, .events = POLLIN};
+    int had = 0, n = 64;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+#ifdef ASKS
+    n = omp_get_max_threads();
+#elif defined(SETS)
+    omp_set_num_threads(3);
+#elif defined(COUNTS_CORES)
+    cpu_set_t set;
+
+    n = sched_getaffinity(0, sizeof(set), &set);
+#endif
+    while (n >= 0 && poll(&in, 1, 2) == 0) {
+        region();
+        if (heads != had)
+            printf("team %d\n", had = heads);
+        fflush(stdout);
+    }
+    return 0;
+}
