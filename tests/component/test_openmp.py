@@ -34,7 +34,7 @@ class Program:
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, bufsize=1,
-            env={**os.environ, "LD_PRELOAD": str(build_dir / "libtide-agent.so"), "TIDE_MAX": "8",
+            env={**os.environ, "LD_PRELOAD": str(build_dir / "libtide-agent.so"), "TIDE_MAX": "8", "TIDE_OPENMP": "1",
                  "TIDE_SOCKET": str(tided.dir / "agent.sock"), **env})
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -270,4 +270,13 @@ def test_a_library_that_asks_anew_follows_where_the_user_says_so(compiled, run):
     assert answer["status"] == "done" and program.job()["active"] == 5
     program.expect("unlocked")
     program.expect("teams", 5)
+    program.end()
+
+
+def test_without_the_key_it_is_as_without_the_agent(tided, compiled, run):
+    program = run(compiled("openmp/regions.c", "-fopenmp"), TIDE_OPENMP="", OMP_NUM_THREADS="3")
+    program.expect("team", 3)
+    program.tell("tasks")
+    program.expect("tasks", 5050, 3)
+    assert len(os.listdir(f"/proc/{program.process.pid}/task")) == 3 and tided.jobs() == []
     program.end()

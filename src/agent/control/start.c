@@ -57,12 +57,15 @@ static void copy_env(char *to, size_t size, const char *name)
 __attribute__((constructor)) static void configure(void)
 {
     const char *disable = getenv("TIDE_DISABLE");
+    const char *openmp = getenv("TIDE_OPENMP");
 
     /* Only reads the environment: the agent is in bash and git too, and must not disturb them. */
     if (getauxval(AT_SECURE) || (disable && strcmp(disable, "0") != 0) || !dlsym || !dlopen ||
         !dladdr)
         return;
     agent_config.enabled = true;
+    agent_config.openmp_follow = openmp && strcmp(openmp, "follow") == 0;
+    agent_config.openmp = agent_config.openmp_follow || (openmp && strcmp(openmp, "1") == 0);
 }
 
 static void load_config(void)

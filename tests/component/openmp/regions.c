@@ -152,10 +152,15 @@ static bool obey(char *line)
     double seconds;
 
     if (sscanf(line, "long %lf", &seconds) == 1) {
-        printf("begins\n");
-        fflush(stdout);
 #pragma omp parallel
-        nap(seconds);
+        {
+#pragma omp single nowait
+            {
+                printf("begins\n");
+                fflush(stdout);
+            }
+            nap(seconds);
+        }
     } else if (sscanf(line, "explicit %d", &n) == 1) {
         explicit_team(n);
     } else if (sscanf(line, "check %d", &n) == 1) {

@@ -79,11 +79,9 @@ struct copy *copy_of(const void *address)
     copy = copy_find(info.dli_fbase);
     if (!copy) {
         unsigned n = atomic_load(&openmp.n_copies);
-        const char *follow = getenv("TIDE_OPENMP");
 
         if (n == 0) {
             openmp.machine = agent_config.max;
-            openmp.follows = follow && strcmp(follow, "follow") == 0;
             openmp.sized = getenv("OMP_NUM_THREADS") != NULL;
             openmp.fences =
                 syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;

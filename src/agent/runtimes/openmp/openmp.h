@@ -52,8 +52,7 @@ struct openmp_state {
     _Atomic uint64_t placed_ns;  /* when a thread last took a new number, or left an old region */
     uint32_t machine;            /* threads to grow to */
     _Atomic uint32_t python;     /* the generation that Python's main thread has */
-    bool follows; /* TIDE_OPENMP=follow: libraries that ask, ask anew for each piece of work */
-    bool sized;   /* by OMP_NUM_THREADS: never more than the program's own number */
+    bool sized;                  /* by OMP_NUM_THREADS: never more than the program's own number */
 };
 
 extern struct openmp_state openmp;

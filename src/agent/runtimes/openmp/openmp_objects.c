@@ -309,6 +309,12 @@ static int take_object(struct dl_phdr_info *info, size_t size, void *arg)
     return 1;
 }
 
+/* Libraries that keep what they have built for a number of threads, whatever the user says. */
+static bool is_known_to_build(const struct object *o)
+{
+    return strstr(o->path, "/lib_lightgbm.") || strstr(o->path, "/torchinductor_");
+}
+
 /* The copy that @o's calls go to, or NULL. */
 static struct copy *copy_of_object(const struct object *o)
 {
@@ -321,13 +327,13 @@ static struct copy *copy_of_object(const struct object *o)
     return level ? copy_of(level) : NULL;
 }
 
-static void condemn(struct copy *copy, const struct object *o)
+/* Returns true when the copy's `may` has changed. */
+static bool condemn(struct copy *copy, const struct object *o)
 {
     const char *file = strrchr(o->path, '/');
 
-    if (openmp.follows && python_is_here()) {
-        atomic_store(&copy->may, OPENMP_PYTHON);
-        return;
+    if (agent_config.openmp_follow && python_is_here() && !is_known_to_build(o)) {
+        return atomic_exchange(&copy->may, OPENMP_PYTHON) != OPENMP_PYTHON;
     }
     snprintf(copy->note, sizeof(copy->note),
              "moldable: %.32s may build on the number of threads (%s)",
@@ -336,6 +342,7 @@ static void condemn(struct copy *copy, const struct object *o)
                           : "the program",
              o->what);
     atomic_store(&copy->may, OPENMP_NEVER);
+    return true;
 }
 
 /* An object was unloaded, so a known address may be another object's. */
@@ -362,10 +369,9 @@ bool objects_judge(void)
         if (!dl_iterate_phdr(take_object, &o) || seen.full)
             break;
         copy = o.asks ? copy_of_object(&o) : NULL;
-        if (!copy || atomic_load(&copy->may) >= OPENMP_PYTHON)
+        if (!copy || atomic_load(&copy->may) == OPENMP_NEVER)
             continue;
-        condemn(copy, &o);
-        changed = true;
+        changed |= condemn(copy, &o);
     }
     n = atomic_load(&openmp.n_copies);
     for (unsigned i = 0; i < n; i++) {
