@@ -392,7 +392,7 @@ def test_cores_and_threads_of_a_worker_that_trains_follow_each_other(
         threads = Threads(worker()["status"]["podIP"])
         has(2)
         started = worker()["status"]["containerStatuses"][0]["containerID"]
-        job.until_epoch(5)
+        job.until_epoch(3, GUARD_S)
         # Room for somebody else: threads, cores, and then the other's pod.
         begin = time.monotonic()
         pods.make("other", *IDLE, cpu="2600m", container=LOCAL, terminationGracePeriodSeconds=1,
@@ -401,12 +401,12 @@ def test_cores_and_threads_of_a_worker_that_trains_follow_each_other(
         has(1)
         parked, asked = threads.said[-1][0], resized(begin)
         assert begin < parked and (parked < asked or asked - begin > 5)  # tide-kube waits 5 s for threads
-        job.until_epoch(1)
+        job.until_epoch(1, GUARD_S)
         begin = time.monotonic()
         pods.delete("other")
         has(2)
         assert resized(begin) < threads.said[-1][0]
-        job.until_epoch(2)
+        job.until_epoch(2, GUARD_S)
         found = worker()["status"]["containerStatuses"][0]
         assert (found["containerID"], found["restartCount"]) == (started, 0)
         assert [active for _, active in threads.said][-3:] == [2, 1, 2] and job.resumed() == [0]

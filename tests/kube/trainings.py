@@ -175,10 +175,10 @@ class Job:
     def until_workers(self, count):
         self.until(lambda: self.status().get("workers", {}).get("ready") == count)
 
-    def until_epoch(self, more):
+    def until_epoch(self, more, guard=SOON_S):
         """So many more than now."""
         goal = self.epoch() + more
-        self.until(lambda: self.epoch() >= goal)
+        self.until(lambda: self.epoch() >= goal, guard)
 
     def remove(self):
         self.plane.api("PATCH", self.path, {"metadata": {"finalizers": []}})
