@@ -3,6 +3,7 @@
 #include "host/proc/proc.h"
 #include "tree.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -251,7 +252,7 @@ static const struct tree_file recorded[] = {
                      "/usr/lib/libgomp.so.1.0.0\n" MAP "/usr/lib/libgomp.so.1.0.0\n" MAP
                      "/v/lib/python3.11/site-packages/sklearn.libs/libgomp-a34b.so.1.0.0\n" MAP
                      "/jvm/j17/lib/server/libjvm.so\n"},
-    {"proc/17/root/jvm/j17/release", "IMPLEMENTOR=\"x\"\nJAVA_VERSION=\"17.0.15\"\n"},
+    {"proc/17/root/jvm/j17/", NULL},
     {"proc/17/task/17/status",
      "Name:\tx\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n"},
     {"proc/17/root/v/lib/python3.11/site-packages/tensorflow_estimator-9.9.dist-info/", NULL},
@@ -260,6 +261,11 @@ static const struct tree_file recorded[] = {
     {"proc/17/task/17/schedstat", "1000 2000 3\n"},
     {"proc/17/task/19/stat", "19 (worker)" STAT_TAIL},
     {"proc/17/task/18/", NULL}, /* ended between the listing and the reading */
+    {"proc/20/maps", MAP "/l/site-packages/torch/lib/libtorch_cpu.so\n" MAP
+                         "/out/site-packages/tensorflow/libtensorflow_framework.so.2\n"},
+    {"proc/20/root/l/real/torch-2.5.1.dist-info/", NULL},
+    {"proc/20/root/out/", NULL},
+    {"other/tensorflow-9.9.dist-info/", NULL},
     {"proc/18/stat", "18 (child) S 17 17 17 0 17 0 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0 "
                      "0 1 1 0 0 0 0 0 0 0 0 0 0 17 0\n"},
     {"proc/meminfo", "MemTotal: 1 kB\n"},
@@ -286,16 +292,32 @@ static void runtimes_carry_the_version_of_their_package(void **state)
     struct tree *tree = *state;
     struct proc_runtimes runtimes;
 
+    /* Nobody writes into what lies beside a library. */
+    assert_int_equal(mkfifoat(tree->fd, "proc/17/root/jvm/j17/release", 0600), 0);
     assert_int_equal(proc_read_runtimes(tree->fd, 17, &runtimes), 0);
     assert_true(runtimes.r[PROC_RUNTIME_TENSORFLOW].loaded);
     assert_string_equal(runtimes.r[PROC_RUNTIME_TENSORFLOW].version, "2.21.0");
     assert_true(runtimes.r[PROC_RUNTIME_GOMP].loaded);
     assert_string_equal(runtimes.r[PROC_RUNTIME_GOMP].version, "1.0.0");
     assert_int_equal(runtimes.r[PROC_RUNTIME_GOMP].copies, 2);
-    assert_string_equal(runtimes.r[PROC_RUNTIME_JVM].version, "17.0.15");
+    assert_true(runtimes.r[PROC_RUNTIME_JVM].loaded);
     assert_false(runtimes.r[PROC_RUNTIME_TORCH].loaded);
     assert_false(runtimes.r[PROC_RUNTIME_AGENT].loaded);
     assert_int_equal(proc_read_runtimes(tree->fd, 99, &runtimes), -ESRCH);
+}
+
+static void a_process_leads_to_nothing_outside_its_root(void **state)
+{
+    struct tree *tree = *state;
+    struct proc_runtimes runtimes;
+    char other[64];
+
+    snprintf(other, sizeof(other), "%s/other", tree->path);
+    assert_int_equal(symlinkat("/l/real", tree->fd, "proc/20/root/l/site-packages"), 0);
+    assert_int_equal(symlinkat(other, tree->fd, "proc/20/root/out/site-packages"), 0);
+    assert_int_equal(proc_read_runtimes(tree->fd, 20, &runtimes), 0);
+    assert_string_equal(runtimes.r[PROC_RUNTIME_TORCH].version, "2.5.1");
+    assert_string_equal(runtimes.r[PROC_RUNTIME_TENSORFLOW].version, "2");
 }
 
 static void switches_are_read_from_a_threads_status(void **state)
@@ -313,6 +335,51 @@ static void switches_are_read_from_a_threads_status(void **state)
                                          "nonvoluntary_ctxt_switches:\t1\n",
                                          &switches),
                      -EINVAL);
+}
+
+#define RODATA      0x10000
+#define RODATA_SIZE (64u << 20)
+
+/* A program of @n sections .rodata with nothing in them, and one more with Rayon's name. */
+static int program_with_sections(const struct tree *tree, unsigned n, uint64_t size)
+{
+    static const char names[] = "\0.rodata", rayon[] = "rayon-core-1.2.3/";
+    Elf64_Ehdr header = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
+                         .e_phentsize = sizeof(Elf64_Phdr),
+                         .e_shentsize = sizeof(Elf64_Shdr),
+                         .e_shoff = sizeof(header),
+                         .e_shnum = (uint16_t)(n + 2)};
+    Elf64_Shdr section = {.sh_offset = RODATA - sizeof(names), .sh_size = sizeof(names)};
+    int fd = openat(tree->fd, "program", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    assert_int_equal(write(fd, &header, sizeof(header)), sizeof(header));
+    assert_int_equal(write(fd, &section, sizeof(section)), sizeof(section));
+    section = (Elf64_Shdr){.sh_name = 1, .sh_offset = RODATA, .sh_size = size};
+    for (unsigned i = 0; i <= n; i++) {
+        if (i == n)
+            section = (Elf64_Shdr){
+                .sh_name = 1, .sh_offset = RODATA + size, .sh_size = sizeof(rayon) + 1};
+        assert_int_equal(write(fd, &section, sizeof(section)), sizeof(section));
+    }
+    assert_int_equal(pwrite(fd, names, sizeof(names), RODATA - sizeof(names)), sizeof(names));
+    /* In two, so that this program does not contain it. */
+    assert_int_equal(pwrite(fd, "/", 1, (off_t)(RODATA + size)), 1);
+    assert_int_equal(pwrite(fd, rayon, sizeof(rayon), (off_t)(RODATA + size + 1)), sizeof(rayon));
+    return fd;
+}
+
+static void no_program_makes_the_search_long(void **state)
+{
+    struct proc_runtimes small = {0}, large = {0};
+    int fd = program_with_sections(*state, 3, 4096);
+
+    assert_int_equal(proc_parse_program(fd, &small), 0);
+    assert_string_equal(small.r[PROC_RUNTIME_RAYON].version, "1.2.3");
+    close(fd);
+    fd = program_with_sections(*state, 1, RODATA_SIZE);
+    assert_int_equal(proc_parse_program(fd, &large), 0);
+    assert_false(large.r[PROC_RUNTIME_RAYON].loaded); /* the first section was all it may cost */
+    close(fd);
 }
 
 /* This program: dynamic, no Go. A text that only looks like a program: no program. */
@@ -357,9 +424,10 @@ static void processes_are_listed_in_order(void **state)
     size_t n;
 
     assert_int_equal(proc_list(tree->fd, &pids, &n), 0);
-    assert_int_equal(n, 2);
+    assert_int_equal(n, 3);
     assert_int_equal(pids[0], 17);
     assert_int_equal(pids[1], 18);
+    assert_int_equal(pids[2], 20);
     free(pids);
 }
 
@@ -601,7 +669,9 @@ int main(void)
     };
     const struct CMUnitTest tree[] = {
         cmocka_unit_test(runtimes_carry_the_version_of_their_package),
+        cmocka_unit_test(a_process_leads_to_nothing_outside_its_root),
         cmocka_unit_test(switches_are_read_from_a_threads_status),
+        cmocka_unit_test(no_program_makes_the_search_long),
         cmocka_unit_test(an_executable_tells_what_it_contains),
         cmocka_unit_test(threads_that_end_meanwhile_are_left_out),
         cmocka_unit_test(processes_are_listed_in_order),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What an executable tells of itself: runtimes that it contains instead of loading them. Any user
- * can make the file, so every offset and size in it is checked, and at most SEARCH_MAX bytes of a
- * section are read.
+ * can make the file, so every offset and size in it is checked, and at most SEARCH_MAX bytes of
+ * its sections are read.
  */
 #include "host/proc/proc.h"
 
@@ -35,6 +35,7 @@ static const struct {
 
 struct image {
     int fd;
+    uint64_t left; /* bytes that may still be searched */
     Elf64_Ehdr header;
     char names[NAMES_MAX + 1];
     size_t n_names;
@@ -54,12 +55,13 @@ static void search(struct image *image, const Elf64_Shdr *section,
                    bool (*fn)(const char *piece, size_t len, struct proc_runtimes *found),
                    struct proc_runtimes *found)
 {
-    uint64_t left = section->sh_size < SEARCH_MAX ? section->sh_size : SEARCH_MAX;
+    uint64_t left = section->sh_size < image->left ? section->sh_size : image->left;
     uint64_t at = section->sh_offset;
     size_t kept = 0;
 
     if (section->sh_type == SHT_NOBITS)
         return;
+    image->left -= left;
     while (left > 0) {
         size_t n = left < CHUNK ? (size_t)left : CHUNK;
 
@@ -180,6 +182,7 @@ int proc_parse_program(int fd, struct proc_runtimes *ret)
     if (!image)
         return -ENOMEM;
     image->fd = fd;
+    image->left = SEARCH_MAX;
     if (!read_image(image))
         return -ENOEXEC;
     found.is_static = !has_loader(image);

@@ -8,8 +8,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define ENTRIES_MAX 65536 /* of a directory of packages: its owner may have made any number */
 
 static const char *const names[] = {
     [PROC_RUNTIME_AGENT] = "threadtide",
@@ -194,22 +199,24 @@ static bool match_dist_info(const char *entry, enum proc_runtime runtime,
     return false;
 }
 
-/* Java's version stands in the file `release` of its folder: JAVA_VERSION="17.0.15". */
-static int java_version(int root, pid_t pid, const char *path, char ret_version[PROC_VERSION_MAX])
+/*
+ * Opens a directory that the process names. Links are resolved in its own root, and nothing of it
+ * is opened that could make us wait.
+ */
+static int open_directory(int root, pid_t pid, const char *path)
 {
-    static const char key[] = "JAVA_VERSION=\"";
-    const char *lib = strstr(path, "/lib/"), *value;
-    char name[FILE_PATH_MAX], text[4096];
+    struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC,
+                           .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+    _cleanup_fd_ int theirs = -1;
+    char name[64];
+    int fd;
 
-    for (const char *next = lib; next; next = strstr(next + 1, "/lib/"))
-        lib = next; /* /usr/lib/jvm/X/lib/server/libjvm.so */
-    if (!lib ||
-        file_path(name, sizeof(name), "proc/%d/root%.*s/release", (int)pid, (int)(lib - path),
-                  path) < 0 ||
-        file_read(root, name, text, sizeof(text)) < 0)
-        return -ENOENT;
-    value = strstr(text, key);
-    return value ? copy_version(value + strlen(key), ret_version) : -ENOENT;
+    snprintf(name, sizeof(name), "proc/%d/root", (int)pid);
+    theirs = file_open(root, name, O_PATH | O_DIRECTORY);
+    if (theirs < 0)
+        return theirs;
+    fd = (int)syscall(SYS_openat2, theirs, path, &how, sizeof(how));
+    return fd < 0 ? -errno : fd;
 }
 
 /* Looks beside the package of @path, through the process's own mount namespace. */
@@ -218,14 +225,15 @@ static int package_version(int root, pid_t pid, const char *path, enum proc_runt
 {
     const char *packages_dir = strstr(path, "-packages/"); /* site-packages, dist-packages */
     char name[FILE_PATH_MAX];
+    struct dirent *entry;
     bool found = false;
     DIR *dir;
     int fd;
 
-    if (!packages_dir || file_path(name, sizeof(name), "proc/%d/root%.*s", (int)pid,
-                                   (int)(packages_dir - path + 9), path) < 0)
+    if (!packages_dir ||
+        file_path(name, sizeof(name), "%.*s", (int)(packages_dir - path + 9), path) < 0)
         return -ENOENT;
-    fd = file_open(root, name, O_RDONLY | O_DIRECTORY);
+    fd = open_directory(root, pid, name);
     if (fd < 0)
         return fd;
     dir = fdopendir(fd);
@@ -233,17 +241,17 @@ static int package_version(int root, pid_t pid, const char *path, enum proc_runt
         close_fd(fd);
         return -ENOENT;
     }
-    for (struct dirent *entry; !found && (entry = readdir(dir));)
+    for (unsigned i = 0; i < ENTRIES_MAX && !found && (entry = readdir(dir)); i++)
         found = match_dist_info(entry->d_name, runtime, ret_version);
     closedir(dir);
     return found ? 0 : -ENOENT;
 }
 
+/* Only a runtime's @first file is looked up beside its package. */
 static void find_version(int root, pid_t pid, const char *path, enum proc_runtime runtime,
-                         char ret_version[PROC_VERSION_MAX])
+                         bool first, char ret_version[PROC_VERSION_MAX])
 {
-    if (package_version(root, pid, path, runtime, ret_version) < 0 &&
-        (runtime != PROC_RUNTIME_JVM || java_version(root, pid, path, ret_version) < 0))
+    if (!first || package_version(root, pid, path, runtime, ret_version) < 0)
         proc_library_version(path, ret_version);
     if (runtime == PROC_RUNTIME_OPENBLAS && !strchr(ret_version, '.'))
         ret_version[0] = '\0'; /* libblas.so.3, libopenblas.so.0: of the interface */
@@ -283,7 +291,8 @@ int proc_read_runtimes(int root, pid_t pid, struct proc_runtimes *ret)
         snprintf(last[runtime], FILE_PATH_MAX, "%s", path);
         found.r[runtime].copies++;
         if (!*found.r[runtime].version)
-            find_version(root, pid, path, (enum proc_runtime)runtime, found.r[runtime].version);
+            find_version(root, pid, path, (enum proc_runtime)runtime, !found.r[runtime].loaded,
+                         found.r[runtime].version);
         found.r[runtime].loaded = true;
     }
     if (ferror(file))
