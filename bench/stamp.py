@@ -28,7 +28,7 @@ MEASURED = {
     "paired": (*NODE, "bench/hook_cost"), "share": NODE, "throughput": (*NODE, "bench/savedmodel_infer"),
     "container-queue-predicted": ("tide-sim",),
     "kube-reconcile": ("bench/kube_reconcile",), "policy-decide": ("bench/policy_decide",),
-    "openmp": ("libtide-agent.so",),
+    "openmp": ("src/agent/libtide-agent-openmp.so",),
     "sim-speed": ("bench/sim_speed",),
     "energy-attribution": NODE, "energy-division": ("bench/power_divide",), "energy-machine": ("tided",),
     "energy-cap-power-limit": ("tided",), "energy-cap-no-power-limit": ("tided",),

@@ -65,7 +65,6 @@ extern const struct agent_backend *const *agent_backends;
 
 struct agent_config {
     bool enabled;
-    bool openmp;        /* TIDE_OPENMP is 1 or follow: OpenMP is governed, on trial */
     bool openmp_follow; /* TIDE_OPENMP=follow: docs/design/52-openmp.md */
     int signal;         /* number, 0: none */
     uint32_t max;       /* threads to build a pool with */

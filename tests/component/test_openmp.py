@@ -34,7 +34,7 @@ class Program:
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, bufsize=1,
-            env={**os.environ, "LD_PRELOAD": str(build_dir / "libtide-agent.so"), "TIDE_MAX": "8", "TIDE_OPENMP": "1",
+            env={**os.environ, "LD_PRELOAD": str(build_dir / "src" / "agent" / "libtide-agent-openmp.so"), "TIDE_MAX": "8",
                  "TIDE_SOCKET": str(tided.dir / "agent.sock"), **env})
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -273,8 +273,9 @@ def test_a_library_that_asks_anew_follows_where_the_user_says_so(compiled, run):
     program.end()
 
 
-def test_without_the_key_it_is_as_without_the_agent(tided, compiled, run):
-    program = run(compiled("openmp/regions.c", "-fopenmp"), TIDE_OPENMP="", OMP_NUM_THREADS="3")
+def test_the_agent_that_is_installed_leaves_openmp_alone(tided, compiled, run, build_dir):
+    program = run(compiled("openmp/regions.c", "-fopenmp"), OMP_NUM_THREADS="3",
+                  LD_PRELOAD=str(build_dir / "libtide-agent.so"), TIDE_OPENMP="follow")
     program.expect("team", 3)
     program.tell("tasks")
     program.expect("tasks", 5050, 3)

@@ -97,11 +97,11 @@ SETTLE_MUTATIONS = {
         "            now_ns < j->processes[i].shrink_since_ns + SETTLE_GRACE_NS)", "            false)",
         "threads park"),
     "waits for ever": (
-        "shrink_since_ns &&\n            now_ns < j->processes[i].shrink_since_ns + SETTLE_GRACE_NS)",
-        "shrink_since_ns)", "it does not come to rest"),
+        " && !j->processes[i].waits &&\n            now_ns < j->processes[i].shrink_since_ns + SETTLE_GRACE_NS)",
+        ")", "it does not come to rest"),
     "waits for what stands still": (
-        "!stands_still(j); i++)\n        if (j->processes[i].shrink_since_ns &&\n            now_ns < ",
-        "true; i++)\n        if (j->processes[i].shrink_since_ns &&\n            now_ns < ",
+        "!stands_still(j); i++)\n        if (j->processes[i].shrink_since_ns && !",
+        "true; i++)\n        if (j->processes[i].shrink_since_ns && !",
         "[  FAILED  ] what_stands_still_is_not_waited_for"),
     "calls nobody late": (
         "now_ns >= j->processes[i].shrink_since_ns + SETTLE_GRACE_NS", "false", "s.job.late"),

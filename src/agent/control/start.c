@@ -65,7 +65,6 @@ __attribute__((constructor)) static void configure(void)
         return;
     agent_config.enabled = true;
     agent_config.openmp_follow = openmp && strcmp(openmp, "follow") == 0;
-    agent_config.openmp = agent_config.openmp_follow || (openmp && strcmp(openmp, "1") == 0);
 }
 
 static void load_config(void)

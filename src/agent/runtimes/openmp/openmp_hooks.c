@@ -127,7 +127,7 @@ call_make(uint64_t key, enum entry entry, const void *caller, struct call *scrat
     struct call *call;
 
     *scratch = (struct call){.real = hooks_resolve(names[entry], caller)};
-    if (scratch->real && agent_config.openmp && agent_start())
+    if (scratch->real && agent_start())
         scratch->copy = copy_of(scratch->real);
     pthread_mutex_lock(&calls_lock);
     call = call_find(key);
