@@ -4,13 +4,11 @@
 #include <assert.h>
 
 /* One row per runtime. */
-static const struct agent_backend *const backends[] = {
-    &tensorflow_backend,
-    &program_backend,
+static const struct agent_backend *const backends[] = {&tensorflow_backend, &program_backend,
 #ifdef AGENT_OPENMP /* on trial: libtide-agent-openmp.so */
-    &openmp_backend,
+                                                       &openmp_backend,
 #endif
-    NULL};
+                                                       NULL};
 
 static_assert(sizeof(backends) / sizeof(backends[0]) - 1 <= PROTO_BACKENDS_MAX,
               "each has its index in messages");

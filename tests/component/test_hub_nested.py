@@ -43,7 +43,8 @@ def hub_with(build_dir, folder, policy, *options):
 def hubs(request, build_dir, tmp_path):
     if b"serve" not in subprocess.run([build_dir / "tide-hub", "--help"], capture_output=True).stdout:
         pytest.skip("tide-hub was built without libmosquitto")
-    above = hub_with(build_dir, tmp_path / "above", ABOVE.replace("CAP", "400").replace("150", getattr(request, "param", "150")))
+    cap, floor = getattr(request, "param", ("400", "150"))
+    above = hub_with(build_dir, tmp_path / "above", ABOVE.replace("CAP", cap).replace("150", floor))
     above.serve()
     files = tmp_path / "files"  # as tide-power enrol writes them
     files.mkdir()
@@ -88,7 +89,7 @@ def test_caps_of_the_hub_above_bound_those_below(hubs):
     assert FLOOR == 50
 
 
-@pytest.mark.parametrize("hubs", ["60"], indirect=True)
+@pytest.mark.parametrize("hubs", [("100", "60")], indirect=True)
 def test_floors_that_are_not_promised_above_are_said(hubs):
     _, below = hubs
     units = Borrowers(below, ("lab3", "lab4", "hall"))

@@ -207,7 +207,7 @@ static void load_policy(struct above *a)
         tree_say(a->tree, NULL, "%s: %s", a->stored, err.text);
 }
 
-/* A lease that is below our floors is never acknowledged, and so never grows. */
+/* A lease that is below our floors is never acknowledged, and cannot be kept. */
 static void complain_of_floor(struct above *a, uint64_t lease_uw)
 {
     uint64_t floor_uw = lending_floor(a->tree->lending);
@@ -243,10 +243,12 @@ static void bound(struct above *a)
             kind = v.kind;
         }
     }
-    if (parent_cap(a->parent, &lease_uw, &lease_kind) && lease_uw < cap) {
-        cap = lease_uw;
-        kind = lease_kind < kind ? lease_kind : kind;
+    if (parent_cap(a->parent, &lease_uw, &lease_kind)) {
         complain_of_floor(a, lease_uw);
+        if (lease_uw < cap) {
+            cap = lease_uw;
+            kind = lease_kind < kind ? lease_kind : kind;
+        }
     }
     if (cap == t->parent_cap_uw && kind == t->parent_kind)
         return;
