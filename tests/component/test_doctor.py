@@ -139,6 +139,45 @@ def test_openmp_inside_a_static_program(tide, tmp_path, program):
     assert "static: the agent cannot be loaded into it" in tide("doctor", str(process.pid)).stdout
 
 
+STRANGE = """
+    #include <pthread.h>
+    #include <sys/prctl.h>
+    #include <unistd.h>
+    static void *idle(void *arg) { prctl(PR_SET_NAME, "\\033]0;t\\xff"); write(1, "ready\\n", 6); sleep(600); return arg; }
+    int main(void) { pthread_t t; prctl(PR_SET_NAME, "a\\033[2Jb\\n\\xc3"); pthread_create(&t, 0, idle, 0);
+        for (;;) %s; }"""
+
+
+def test_what_another_user_chose_gives_no_orders_to_a_terminal(tide, tmp_path, program):
+    process = program(compiled(tmp_path, STRANGE % "sleep(600)", "-pthread"), "x\x1b[31m\nrm")
+    assert process.stdout.readline() == b"ready\n"
+    text = tide("doctor", str(process.pid)).stdout
+    assert "\x1b" not in text and f"process {process.pid} (a?[2Jb??), 2 threads\n" in text
+    seen = examined(tide, process)
+    assert seen["comm"] == "a?[2Jb??"
+    assert seen["thread_names"] == {"a?[2Jb??": 1, "?]0;t?": 1}
+    assert seen["command"] == f"{tmp_path}/program 'x?[31m?rm'"
+
+
+def test_a_command_that_cannot_be_typed_is_not_told(tide, tmp_path, program):
+    built = compiled(tmp_path, UNEVEN, "-fopenmp")
+    core = min(os.sched_getaffinity(0))
+    process = program("taskset", "-c", core, built, "x\ny", env={"OMP_NUM_THREADS": "8"})
+    until(lambda: threads(process) == 8)
+    assert examined(tide, process, 1)["findings"]["oversubscribed"]["fix"] == "env OMP_NUM_THREADS=1 COMMAND"
+
+
+def test_strangers_names_in_the_survey(tide, tmp_path, program):
+    """Of all users' processes as root, of one's own otherwise."""
+    program_path = compiled(tmp_path, STRANGE % "", "-pthread")
+    core = min(os.sched_getaffinity(0))
+    for _ in range(2):
+        assert program("taskset", "-c", core, program_path).stdout.readline() == b"ready\n"
+    rows = json.loads(tide("doctor", "--json").stdout)["processes"]
+    assert [row["comm"] for row in rows].count("a?[2Jb??") == 2
+    assert not [line for line in tide("doctor").stdout.splitlines() if "\x1b" in line]
+
+
 def test_thousands_of_threads(tide, tmp_path, program):
     built = compiled(tmp_path, """#include <pthread.h>
         #include <unistd.h>

@@ -303,6 +303,11 @@ static void throttling_names_the_command_of_whoever_set_the_quota(void **state)
         {"/tide-0-7/j1", CGROUP_V1, "tide set JOB --min 2"},
         {"/batch", CGROUP_V1, "echo 200000 > /sys/fs/cgroup/cpu/batch/cpu.cfs_quota_us"},
         {"/batch", CGROUP_V2, "echo '200000 100000' > /sys/fs/cgroup/batch/cpu.max"},
+        {"/a/$(id)", CGROUP_V2, "echo '200000 100000' > /sys/fs/cgroup'/a/$(id)'/cpu.max"},
+        {"/a/x\\x2d;id.scope", CGROUP_V2,
+         "systemctl set-property --runtime 'x\\x2d;id.scope' CPUQuota=200%"},
+        {"/a/--host=b.scope", CGROUP_V1,
+         "echo 200000 > /sys/fs/cgroup/cpu/a/--host=b.scope/cpu.cfs_quota_us"},
     };
     struct diagnosis d;
 
@@ -316,6 +321,25 @@ static void throttling_names_the_command_of_whoever_set_the_quota(void **state)
         assert_non_null(strstr(find(&d, FINDING_THROTTLED)->text, "8 of 10 periods"));
         assert_non_null(strstr(find(&d, FINDING_THROTTLED)->text, "300 ms"));
     }
+}
+
+static void no_text_is_cut_within_a_character(void **state)
+{
+    char group[CGROUP_PATH_MAX] = "/";
+
+    for (int shift = 0; shift < 2; shift++) {
+        struct observation seen;
+        struct diagnosis d;
+
+        strcpy(group, shift ? "/x" : "/");
+        while (strlen(group) + 2 < sizeof(group))
+            strcat(group, "é");
+        seen = throttled(group);
+        diagnose(&seen, &d);
+        if (find(&d, FINDING_THROTTLED)->text[DIAGNOSE_TEXT_MAX - 2] == '?')
+            return;
+    }
+    fail();
 }
 
 static void the_quota_asked_for_is_what_it_wants_and_can_use(void **state)
@@ -477,6 +501,7 @@ int main(void)
         cmocka_unit_test(threads_that_wait_awake_are_spinning),
         cmocka_unit_test(a_program_without_known_runtimes_gets_no_made_up_fix),
         cmocka_unit_test(waiting_behind_others_is_crowding),
+        cmocka_unit_test(no_text_is_cut_within_a_character),
         cmocka_unit_test(throttling_names_the_command_of_whoever_set_the_quota),
         cmocka_unit_test(the_quota_asked_for_is_what_it_wants_and_can_use),
         cmocka_unit_test(a_rare_throttle_is_no_finding),

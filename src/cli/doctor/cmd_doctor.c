@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `tide doctor`: says what is wrong with a process or with the installation, and how to mend it. */
 #include "base/clock.h"
+#include "base/visible.h"
 #include "cli/api.h"
 #include "cli/doctor/diagnose.h"
 #include "cli/doctor/doctor.h"
@@ -42,6 +43,7 @@ static void ask_daemon(struct observation *seen)
             snprintf(seen->job_note, sizeof(seen->job_note), "%s: %s", member_text(backend, "name"),
                      member_text(backend, "note"));
     }
+    visible(seen->job_note);
 }
 
 /* ---- a process ---- */

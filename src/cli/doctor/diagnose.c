@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/startup.h"
+#include "base/visible.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -178,6 +179,7 @@ __attribute__((format(printf, 4, 5))) static struct finding *add(struct diagnosi
     va_start(ap, fmt);
     vsnprintf(finding->text, sizeof(finding->text), fmt, ap);
     va_end(ap);
+    visible(finding->text); /* a cut text may end in half a character */
     if (severity == FINDING_PROBLEM)
         d->healthy = false;
     return finding;
@@ -191,6 +193,7 @@ __attribute__((format(printf, 2, 3))) static void set_fix(struct finding *findin
     va_start(ap, fmt);
     vsnprintf(finding->fix, sizeof(finding->fix), fmt, ap);
     va_end(ap);
+    visible(finding->fix);
 }
 
 /* Writes "2 cores", "1 core", "1.5 cores". */
@@ -206,8 +209,10 @@ static const char *cores(uint32_t milli, char buf[24])
 /* The command line to start again; a cut one ends in dots, so that no user pastes it unread. */
 static const char *command_of(const struct observation *seen, char buf[DIAGNOSE_COMMAND_MAX + 4])
 {
-    snprintf(buf, DIAGNOSE_COMMAND_MAX + 4, "%s%s", *seen->command ? seen->command : "COMMAND",
-             seen->command_cut ? " ..." : "");
+    bool known = *seen->command && !seen->command_changed;
+
+    snprintf(buf, DIAGNOSE_COMMAND_MAX + 4, "%s%s", known ? seen->command : "COMMAND",
+             known && seen->command_cut ? " ..." : "");
     return buf;
 }
 
@@ -312,15 +317,28 @@ static void judge_demand(const struct observation *seen, struct diagnosis *d)
     }
 }
 
-/* The command that lifts the quota depends on who set it, as the group's path tells. */
+/* True for a unit of systemd that is no option of its commands. */
+static bool is_unit(const char *name)
+{
+    return *name != '-' &&
+           (strstr(name, ".service") || strstr(name, ".scope") || strstr(name, ".slice"));
+}
+
+/*
+ * The command that lifts the quota depends on who set it, as the group's path tells. A group's name
+ * can be its user's, so it is quoted.
+ */
 static void fix_throttled(const struct observation *seen, const struct diagnosis *d,
                           struct finding *finding)
 {
     const char *path = seen->quota_path, *unit = strrchr(path, '/');
     uint32_t wanted = (d->demand_milli + 900) / 1000, cpus = cpuset_count(&seen->cpus);
-    char id[65];
+    char id[65], quoted[CGROUP_PATH_MAX * 2];
+    size_t n;
 
     unit = unit ? unit + 1 : path;
+    n = quote_one(is_unit(unit) ? unit : path, quoted, 0, sizeof(quoted));
+    quoted[n] = '\0';
     wanted = wanted > cpus ? cpus : wanted; /* more cores than its CPUs are of no use */
     wanted = wanted ? wanted : 1;
     if (cgroup_path_is_ours(path)) {
@@ -329,14 +347,14 @@ static void fix_throttled(const struct observation *seen, const struct diagnosis
         set_fix(finding, "kubectl edit pod POD    # resources.limits.cpu: \"%u\"", wanted);
     } else if (diagnose_container(path, id) == 0) {
         set_fix(finding, "docker update --cpus %u %.12s", wanted, id);
-    } else if (strstr(unit, ".service") || strstr(unit, ".scope") || strstr(unit, ".slice")) {
-        set_fix(finding, "systemctl set-property --runtime %s CPUQuota=%u%%", unit, wanted * 100);
-    } else if (*path && seen->quota_version == CGROUP_V1) {
+    } else if (n && is_unit(unit)) {
+        set_fix(finding, "systemctl set-property --runtime %s CPUQuota=%u%%", quoted, wanted * 100);
+    } else if (n && *path && seen->quota_version == CGROUP_V1) {
         set_fix(finding, "echo %u > /sys/fs/cgroup/cpu%s/cpu.cfs_quota_us", wanted * 100000,
-                strcmp(path, "/") ? path : "");
-    } else if (*path) {
+                strcmp(path, "/") ? quoted : "");
+    } else if (n && *path) {
         set_fix(finding, "echo '%u 100000' > /sys/fs/cgroup%s/cpu.max", wanted * 100000,
-                strcmp(path, "/") ? path : "");
+                strcmp(path, "/") ? quoted : "");
     }
 }
 

@@ -34,6 +34,7 @@ struct observation {
     char comm[PROC_COMM_MAX];
     char command[DIAGNOSE_COMMAND_MAX]; /* shell-quoted command line; empty: unknown */
     bool command_cut;
+    bool command_changed; /* '?' stands for what a terminal must not see: not to be typed */
     uint32_t threads;
 
     struct { /* threads of one name; the most numerous first */

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/visible.h"
 #include "cli/doctor/spin.h"
 
 #include <errno.h>
@@ -93,6 +94,8 @@ static int compare_group(const void *a, const void *b)
 /* Groups threads by their names; sorts @threads, which is not used afterwards. */
 static void group_threads(struct proc_threads *threads, struct observation *seen)
 {
+    for (size_t i = 0; i < threads->n; i++)
+        visible(threads->thread[i].comm);
     qsort(threads->thread, threads->n, sizeof(*threads->thread), compare_group);
     for (size_t i = 0, n; i < threads->n; i += n) {
         size_t at = DIAGNOSE_GROUPS_MAX;
@@ -186,6 +189,20 @@ static int resize_signal(int root, pid_t pid)
     return offset > 0 && SIGRTMIN + offset <= SIGRTMAX ? SIGRTMIN + offset : 0;
 }
 
+/* What another user chose gives no orders to a terminal, and is UTF-8 for --json. */
+static void show_texts(struct observation *seen)
+{
+    char command[DIAGNOSE_COMMAND_MAX];
+
+    memcpy(command, seen->command, sizeof(command));
+    visible(seen->command);
+    seen->command_changed = strcmp(command, seen->command) != 0;
+    visible(seen->comm);
+    visible(seen->quota_path);
+    for (int i = 0; i < PROC_RUNTIME_MAX; i++)
+        visible(seen->runtimes.r[i].version);
+}
+
 /* Reads the facts that do not change during the sample. */
 static int observe_static(int root, const struct cgroup *cg, pid_t pid, struct observation *seen)
 {
@@ -223,6 +240,7 @@ static int observe_static(int root, const struct cgroup *cg, pid_t pid, struct o
         proc_read_environ(root, pid, "TIDE_DISABLE", &disabled) == 0 && strcmp(disabled, "1") == 0;
     if (proc_read_cmdline(root, pid, &args, &len) == 0)
         seen->command_cut = diagnose_quote(args, len, seen->command, sizeof(seen->command)) > 0;
+    show_texts(seen);
     return 0;
 }
 
@@ -331,6 +349,7 @@ static int finish_row(int root, const struct cgroup *cg, const struct watched *b
     use = observe_use(&before->threads, &now);
     ret->pid = before->pid;
     memcpy(ret->comm, stat.comm, sizeof(ret->comm));
+    visible(ret->comm);
     ret->threads = (uint32_t)now.n;
     ret->waiting_milli = milli(use.wait_ns, elapsed_ns);
     ret->demand_milli = milli(use.cpu_ns, elapsed_ns) + ret->waiting_milli;
