@@ -3,6 +3,8 @@
 
 #include "base/cleanup.h"
 
+#include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -83,6 +85,7 @@ const struct startup_row startup_table[] = {
      .unless = {"JAVA_TOOL_OPTIONS"}},
 };
 const size_t startup_rows = ARRAY_LEN(startup_table);
+static_assert(ARRAY_LEN(startup_table) <= 32, "more rows than a mark has bits");
 
 struct startup startup_of(unsigned threads, unsigned request, unsigned min, unsigned max,
                           unsigned cores)
@@ -135,7 +138,8 @@ const char *startup_own(const struct startup_row *row, const struct startup *ear
 
     if (row->ours)
         return NULL;
-    if (!present || !startup_value(row, earlier, value))
+    if (!present || !(earlier->set >> (row - startup_table) & 1) ||
+        !startup_value(row, earlier, value))
         return present;
     n = strlen(value);
     if (strncmp(present, value, n) != 0)
@@ -147,17 +151,18 @@ const char *startup_own(const struct startup_row *row, const struct startup *ear
 
 void startup_mark(const struct startup *s, char buf[STARTUP_MARK_MAX])
 {
-    snprintf(buf, STARTUP_MARK_MAX, "%u:%u:%d", s->size, s->most, s->spin);
+    snprintf(buf, STARTUP_MARK_MAX, "%u:%u:%" PRIx32, s->size, s->most, s->set);
 }
 
 bool startup_read_mark(const char *text, struct startup *ret)
 {
     unsigned size, most;
-    int spin, end = 0;
+    uint32_t set;
+    int end = 0;
 
     /* NOLINTNEXTLINE(cert-err34-c): the widths keep the numbers small */
-    if (!text || sscanf(text, "%5u:%5u:%1d%n", &size, &most, &spin, &end) != 3 || text[end])
+    if (!text || sscanf(text, "%5u:%5u:%8" SCNx32 "%n", &size, &most, &set, &end) != 3 || text[end])
         return false;
-    *ret = (struct startup){.size = size, .most = most, .spin = spin};
+    *ret = (struct startup){.size = size, .most = most, .set = set};
     return true;
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Variables that size a runtime's threads when a program starts: one table for all runtimes.
- * `tide run` and `tide submit` set them for their program, tide-runc for a container's. A value
+ * `tide run` and `tide submit` set them for their program; containers get none. A value
  * that the user has set wins, and without a number of threads no size is set. Pure; any thread.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum startup_kind {
     STARTUP_SIZE, /* a pool whose size stays: as many threads as the job is to have */
@@ -32,19 +33,20 @@ extern const size_t startup_rows;
 #define STARTUP_MARK       "TIDE_STARTUP"
 #define STARTUP_MARK_MAX   48
 #define STARTUP_VALUE_MAX  64
-#define STARTUP_SPIN       "TIDE_SPIN" /* "1": threads spin as their runtimes like it */
+#define STARTUP_SPIN       "TIDE_SPIN" /* not "0": threads spin as their runtimes like it */
 #define STARTUP_NUMBER_MAX 4096
 
 struct startup {
     unsigned size; /* threads of pools whose size stays; 0: theirs to choose */
     unsigned most; /* threads that the job may have; 0: no limit */
     bool spin;
+    uint32_t set; /* a bit for each row that was really set, in the table's order */
 };
 
 /*
- * What a job asks for, 0 for each that it does not. Exactly @threads come first. The others only
- * make pools smaller: a size at or above @cores is the runtime's to choose, because it may know
- * better (physical cores, quotas).
+ * What a job asks for, 0 for each that it does not. Exactly @threads come first. Of the others a
+ * size at or above @cores is the runtime's to choose, because it may know better (physical cores,
+ * quotas). @cores are those of the one who starts the program, which may get fewer (mpirun).
  */
 struct startup startup_of(unsigned threads, unsigned request, unsigned min, unsigned max,
                           unsigned cores);
@@ -62,7 +64,7 @@ bool startup_free(const struct startup_row *row,
 
 /*
  * Returns the user's own part of @present (NULL: unset), the value of @row's variable, when
- * @earlier may have set it: NULL, @present, or what follows our words in it.
+ * @earlier has set it: NULL, @present, or what follows our words in it.
  */
 const char *startup_own(const struct startup_row *row, const struct startup *earlier,
                         const char *present);

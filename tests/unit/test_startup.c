@@ -108,12 +108,15 @@ static void what_the_user_has_set_wins(void **state)
 static void what_an_earlier_start_has_set_is_not_the_users(void **state)
 {
     const struct startup_row *omp = row_of("OMP_NUM_THREADS"), *java = row_of("JDK_JAVA_OPTIONS");
-    struct startup earlier = {.size = 4}, none = {.spin = true};
+    struct startup earlier = {.size = 4, .set = UINT32_MAX}, none = {.size = 4};
+    struct startup not_omp = {.size = 4, .set = ~(UINT32_C(1) << (omp - startup_table))};
 
     assert_null(startup_own(omp, &earlier, "4"));
     assert_string_equal(startup_own(omp, &earlier, "40"), "40");
     assert_string_equal(startup_own(omp, &earlier, "3"), "3");
     assert_string_equal(startup_own(omp, &none, "4"), "4");
+    assert_string_equal(startup_own(omp, &not_omp, "4"), "4"); /* the user's, by chance the same */
+    assert_null(startup_own(row_of("RAYON_NUM_THREADS"), &not_omp, "4"));
     assert_null(startup_own(omp, &earlier, NULL));
     assert_null(startup_own(java, &earlier, "-XX:ActiveProcessorCount=4"));
     assert_string_equal(startup_own(java, &earlier, "-XX:ActiveProcessorCount=4 -Xmx1g"), "-Xmx1g");
@@ -126,15 +129,16 @@ static void what_an_earlier_start_has_set_is_not_the_users(void **state)
 
 static void a_mark_is_read_as_it_was_written(void **state)
 {
-    static const char *const wrong[] = {"", "4", "4:8", "4:8:", "4:8:0x", "-4:8:", "x:8:0", NULL};
-    struct startup s = {.size = 4096, .most = 4096, .spin = true}, again;
+    static const char *const wrong[] = {"",      "4",     "4:8",           "4:8:", "4:8:0q",
+                                        "-4:8:", "x:8:0", "4:8:123456789", NULL};
+    struct startup s = {.size = 4096, .most = 4096, .set = UINT32_MAX}, again;
     char mark[STARTUP_MARK_MAX];
 
     startup_mark(&s, mark);
     assert_true(startup_read_mark(mark, &again));
     assert_int_equal(again.size, s.size);
     assert_int_equal(again.most, s.most);
-    assert_true(again.spin);
+    assert_int_equal(again.set, s.set);
     for (const char *const *text = wrong; *text; text++)
         assert_false(startup_read_mark(*text, &again));
     assert_false(startup_read_mark(NULL, &again));

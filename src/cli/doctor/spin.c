@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#define DATA_PAGES   4 /* 680 samples */
+#define DATA_PAGES   4 /* 1024 samples */
 #define MAPPINGS_MAX 64
 
 /* Code of OpenMP libraries in the address space. */

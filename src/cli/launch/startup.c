@@ -19,6 +19,7 @@ static const char *lookup(const void *arg, const char *name)
 
 static struct startup asked(const struct launch *l)
 {
+    const char *spin = lookup(NULL, STARTUP_SPIN);
     struct cpuset usable = {0};
     struct startup s;
 
@@ -26,7 +27,7 @@ static struct startup asked(const struct launch *l)
     s = startup_of((unsigned)l->threads, (unsigned)member_long(l->terms, "request"),
                    (unsigned)member_long(l->terms, "min"), (unsigned)member_long(l->terms, "max"),
                    cpuset_count(&usable));
-    s.spin = l->spin || lookup(NULL, STARTUP_SPIN);
+    s.spin = l->spin || (spin && strcmp(spin, "0") != 0);
     return s;
 }
 
@@ -64,7 +65,7 @@ static int set(const struct startup_row *row, const char *value)
 
 int launch_size(const struct launch *l)
 {
-    struct startup earlier = {.spin = true}, s = asked(l);
+    struct startup earlier = {0}, s = asked(l);
     char value[STARTUP_VALUE_MAX], mark[STARTUP_MARK_MAX];
     bool free[ROWS_MAX];
     int r;
@@ -75,8 +76,10 @@ int launch_size(const struct launch *l)
     for (size_t i = 0; i < startup_rows; i++)
         free[i] = startup_free(&startup_table[i], lookup, NULL);
     for (size_t i = 0; r == 0 && i < startup_rows; i++)
-        if (free[i] && startup_value(&startup_table[i], &s, value))
+        if (free[i] && startup_value(&startup_table[i], &s, value)) {
             r = set(&startup_table[i], value);
+            s.set |= UINT32_C(1) << i;
+        }
     startup_mark(&s, mark);
     return r < 0 || setenv(STARTUP_MARK, mark, 1) < 0 ? -ENOMEM : 0;
 }
