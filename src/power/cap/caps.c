@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "power/cap/caps.h"
 
-#include "power/measure/range.h"
-
 #include <assert.h>
 
 static const char *const source_names[] = {"configuration", "person", "lease"};
 static const char *const kind_names[] = {"breaker", "budget", "advice"};
 static_assert(sizeof(source_names) / sizeof(source_names[0]) == CAP_SOURCE_MAX, "a name each");
-static_assert(CAP_OPEN == POWER_UW_MAX, "the most that any interface takes");
 static_assert(sizeof(kind_names) / sizeof(kind_names[0]) == CAP_KIND_MAX, "a name each");
 
 const char *cap_source_name(enum cap_source source)

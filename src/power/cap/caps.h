@@ -7,11 +7,13 @@
  */
 #pragma once
 
+#include "power/measure/range.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
 #define CAP_NO_END UINT64_MAX
-#define CAP_OPEN   (UINT64_C(1) << 40) /* uW: an area without a cap lends so much; caps nothing */
+#define CAP_OPEN   POWER_UW_MAX /* an area without a cap lends so much; caps nothing */
 
 /* Who set it; at most one cap each. */
 enum cap_source { CAP_CONFIG, CAP_PERSON, CAP_LEASE, CAP_SOURCE_MAX };

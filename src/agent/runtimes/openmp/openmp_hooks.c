@@ -31,7 +31,6 @@
 #define THREADS                                                                                    \
     256 /* of the program, with regions of their own; further ones keep their number               \
          */
-#define NO_SLOT ((struct slot *)-1)
 #define IN_SHIFT                                                                                   \
     32 /* of the generation in a slot's state; then 8 bits of the copy, the threads                \
         */
@@ -164,6 +163,8 @@ struct slot {
 } __attribute__((aligned(64)));
 
 static struct slot slots[THREADS];
+static struct slot no_slot;
+#define NO_SLOT (&no_slot)
 static _Atomic unsigned slots_used; /* high-water mark */
 static pthread_key_t ends;
 static _Atomic int ends_made; /* 0: no, 1: being made, 2: yes */
@@ -545,7 +546,7 @@ OMP_EXPORT void __kmpc_fork_call(void *loc, int32_t argc, void *body, ...)
 
     memset(words, 0, 6 * sizeof(*words));
     words[0] = loc;
-    words[1] = (void *)(intptr_t)argc;
+    memcpy(&words[1], &(intptr_t){argc}, sizeof(words[1]));
     words[2] = body;
     va_start(ap, body);
     for (size_t i = 3; i < n; i++)

@@ -224,9 +224,17 @@ static void take_import(struct object *o, const char *name, uintptr_t got)
     }
 }
 
+static const void *at(ElfW(Addr) address)
+{
+    const void *ret;
+
+    memcpy(&ret, &address, sizeof(ret));
+    return ret;
+}
+
 static const void *relocated(const struct object *o, ElfW(Addr) address)
 {
-    return (const void *)(address < o->base ? o->base + address : address);
+    return at(address < o->base ? o->base + address : address);
 }
 
 static void read_imports(struct object *o, const ElfW(Dyn) * dynamic)
@@ -281,11 +289,11 @@ static int take_object(struct dl_phdr_info *info, size_t size, void *arg)
         const ElfW(Phdr) *header = &info->dlpi_phdr[i];
 
         if (header->p_type == PT_DYNAMIC)
-            dynamic = (const void *)(o.base + header->p_vaddr);
+            dynamic = at(o.base + header->p_vaddr);
         else if (header->p_type == PT_TLS && header->p_memsz > 0)
             o.has_tls = true;
         else if (header->p_type == PT_LOAD && (header->p_flags & PF_X) && !o.text) {
-            o.text = (const void *)(o.base + header->p_vaddr);
+            o.text = at(o.base + header->p_vaddr);
             o.text_size = header->p_memsz;
         }
     }
