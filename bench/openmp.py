@@ -21,7 +21,7 @@ import tempfile
 import harness
 
 HERE = pathlib.Path(__file__).resolve().parent
-AGENT = str(harness.BUILD / "src" / "agent" / "libtide-agent-openmp.so")
+AGENT = str(harness.BUILD / "libtide-agent.so")
 GOAL_NS = 10
 
 

@@ -224,7 +224,7 @@ struct tide_job {
     uint64_t progress_total; /* 0: unknown */
     uint64_t rate_milli;     /* thousandths of a unit per second */
     char id[TIDE_ID_MAX];
-    char state[TIDE_ID_MAX]; /* "starting", "running", "rigid" */
+    char state[TIDE_ID_MAX]; /* "starting", "running", "moldable", "rigid" */
     char name[TIDE_NAME_MAX];
     char cores[TIDE_CORES_MAX]; /* list syntax "0-3,8"; ends in "…" when cut */
     char unit[TIDE_UNIT_MAX];

@@ -5,15 +5,12 @@
 
 /* One row per runtime. */
 static const struct agent_backend *const backends[] = {&tensorflow_backend, &program_backend,
-#ifdef AGENT_OPENMP /* on trial: libtide-agent-openmp.so */
-                                                       &openmp_backend,
-#endif
-                                                       NULL};
+                                                       &openmp_backend, NULL};
 
 static_assert(sizeof(backends) / sizeof(backends[0]) - 1 <= PROTO_BACKENDS_MAX,
               "each has its index in messages");
 
-__attribute__((constructor)) static void enter(void)
+__attribute__((constructor(101))) static void enter(void)
 {
     agent_backends = backends;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Monotonic time in nanoseconds, wall time in milliseconds. Any thread; header only, vDSO. */
+/* Monotonic and CPU time in nanoseconds, wall time in milliseconds. Any thread; header only. */
 #pragma once
 
 #include <stdint.h>
@@ -24,6 +24,15 @@ static inline uint64_t clock_boot_ns(void)
     struct timespec ts;
 
     clock_gettime(CLOCK_BOOTTIME, &ts);
+    return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+/* CPU time of the calling thread: what its work costs, however busy the machine is. */
+static inline uint64_t clock_thread_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
     return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a program was started decides what its pools are; its own limit, its own wishes."""
 
+import glob
 import os
 import pathlib
 import signal
@@ -124,6 +125,38 @@ def test_nested_blocking_at_one_thread_is_rescued_and_signal_is_off(python, daem
         assert program.call("nested") == 3
         agent.set(2, 2)
         assert program.call("nested") == 3
+
+
+@pytest.mark.parametrize("name", ["libjemalloc.so.2", "libtcmalloc_minimal.so.4"])
+def test_an_allocator_of_the_user_serves_tensorflow_beside_the_agent(python, daemon, name):
+    """Targets are followed, and the results are stock's with the same allocator."""
+    found = glob.glob(f"/usr/lib/*/{name}")
+    if not found:
+        pytest.skip(f"no {name}: scripts/setup.sh check installs it")
+    with Program(python, clean_env(LD_PRELOAD=found[0], TF_NUM_INTRAOP_THREADS=2)) as stock:
+        stock.call("import", IMPORT_GUARD_S)
+        stock.call("model", name="mlp")
+        stock.call("steps", n=STEPS)
+        expected = stock.call("digest")
+    env = agent_env(daemon, TIDE_MAX=BUILT)
+    env["LD_PRELOAD"] = f"{found[0]}:{env['LD_PRELOAD']}"
+    with Program(python, env) as program:
+        program.load(BUILT)
+        program.daemon = daemon
+        agent = connected(program)
+        maps = pathlib.Path(f"/proc/{program.pid}/maps").read_text()
+        assert name in maps and "libtide-agent" in maps
+        agent.set(2)
+        agent.wait_target(2)
+        program.call("model", name="mlp")
+        program.call("steps", n=STEPS)
+        assert program.call("digest") == expected
+        for target in (1, 6, 3):
+            agent.set(target)
+            agent.wait_target(target)
+            assert program.moved(program.intra, lambda: program.call("steps", n=STEPS)) <= target
+        program.send("exit", how="os")
+        assert program.wait() == 5
 
 
 def test_resize_signal_number_is_configurable(python):

@@ -482,12 +482,14 @@ bool control_start(void)
 {
     typedef int (*create_fn)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
     /* Before glibc 2.34 the function is in libpthread, which a program with threads has loaded. */
-    create_fn create = (create_fn)dlsym(RTLD_DEFAULT, "pthread_create");
+    static create_fn create; /* kept: in the child of a fork nobody waits for the loader's lock */
     pthread_t thread;
     sigset_t all;
     sigset_t before;
     int r;
 
+    if (!create)
+        create = (create_fn)dlsym(RTLD_DEFAULT, "pthread_create");
     if (!create)
         return false;
     wake_ensure();

@@ -54,7 +54,8 @@ static void copy_env(char *to, size_t size, const char *name)
     snprintf(to, size, "%s", value ? value : "");
 }
 
-__attribute__((constructor)) static void configure(void)
+/* Before constructors without a number, which may start the agent. */
+__attribute__((constructor(101))) static void configure(void)
 {
     const char *disable = getenv("TIDE_DISABLE");
     const char *openmp = getenv("TIDE_OPENMP");

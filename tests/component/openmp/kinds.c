@@ -19,12 +19,29 @@ static int own;
 #pragma omp threadprivate(own)
 #endif
 
+#ifdef TELLS_BY_A_JUMP /* a function that ends with the call */
+__attribute__((noinline, optimize("O2"))) static int number(void)
+{
+    return omp_get_num_threads();
+}
+#endif
+
 static void region(void)
 {
 #ifdef KNOWS_WITHIN /* for later, as LightGBM does */
 #pragma omp parallel
 #pragma omp single
     heads = omp_get_num_threads();
+#elif defined(TELLS_BY_A_JUMP)
+    static int marks[64];
+
+#pragma omp parallel
+#pragma omp single
+    heads = number();
+#pragma omp parallel for
+    for (int i = 0; i < 64; i++)
+        marks[i] = omp_get_thread_num();
+    heads = marks[63] + 1;
 #elif defined(DIVIDES_BY_HAND) /* with what the region itself tells, as a static loop does */
     int *marks = calloc(64, sizeof(*marks));
 
@@ -69,6 +86,8 @@ int main(void)
     cpu_set_t set;
 
     n = sched_getaffinity(0, sizeof(set), &set);
+#elif defined(COUNTS_BY_SYSCONF)
+    n = (int)sysconf(_SC_NPROCESSORS_ONLN);
 #endif
     while (n >= 0 && poll(&in, 1, 2) == 0) {
         region();

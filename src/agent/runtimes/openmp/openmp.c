@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Backend for OpenMP: libgomp (gcc), libomp (clang) and libiomp5 (Intel), in any number of copies.
- * This part keeps the target and describes the copies; docs/design/52-openmp.md says when the
- * number of threads may change.
+ * This part notices that a runtime is loaded, keeps the target and describes the copies;
+ * docs/design/52-openmp.md says when the number of threads may change.
  */
 #include "agent/runtimes/openmp/openmp.h"
 #include "agent/agent.h"
@@ -10,10 +10,12 @@
 #include "agent/process/limit.h"
 #include "agent/process/python.h"
 
-#include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/startup.h"
 
+#include <errno.h>
 #include <linux/membarrier.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,99 +24,116 @@
 
 struct openmp_state openmp;
 
-static pthread_mutex_t copies_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool asked; /* for a safe point of Python */
 
-/* ---- copies ---- */
+/* ---- a runtime is loaded ---- */
 
-bool openmp_is_runtime(const char *file)
+/* Is OMP_NUM_THREADS a size that tide chose for runtimes which keep theirs? Ours may grow. */
+static bool sized_by_tide(const char *number)
 {
-    static const char *const prefixes[] = {"libgomp", "libomp", "libiomp5"};
-    const char *slash = strrchr(file, '/');
+    struct startup ours;
+    char value[STARTUP_VALUE_MAX];
 
-    for (size_t i = 0; i < ARRAY_LEN(prefixes); i++)
-        if (strncmp(slash ? slash + 1 : file, prefixes[i], strlen(prefixes[i])) == 0)
-            return true;
+    if (!startup_read_mark(getenv(STARTUP_MARK), &ours))
+        return false;
+    for (size_t i = 0; i < startup_rows; i++)
+        if (strcmp(startup_table[i].name, "OMP_NUM_THREADS") == 0)
+            return ours.set >> i & 1 && startup_value(&startup_table[i], &ours, value) &&
+                   strcmp(value, number) == 0;
     return false;
 }
 
-/* Fills in a copy; copies_lock held. Returns false when this is no runtime that we know. */
-static bool copy_fill(struct copy *copy, const Dl_info *info)
+static void after_fork_here(void)
 {
-    /* Kept open: the addresses below must stay valid. */
-    void *handle = openmp_is_runtime(info->dli_fname)
-                       ? dlopen(info->dli_fname, RTLD_LAZY | RTLD_NOLOAD)
-                       : NULL;
-    const char *slash = strrchr(info->dli_fname, '/');
-
-    if (!handle)
-        return false;
-    copy->get_max = (int (*)(void))dlsym(handle, "omp_get_max_threads");
-    copy->set_number = (void (*)(int))dlsym(handle, "omp_set_num_threads");
-    copy->level = (int (*)(void))dlsym(handle, "omp_get_level");
-    copy->base = info->dli_fbase;
-    copy->index = (unsigned)(copy - openmp.copies);
-    snprintf(copy->name, sizeof(copy->name), "%s", slash ? slash + 1 : info->dli_fname);
-    return copy->get_max && copy->set_number && copy->level;
+    objects_after_fork(false);
 }
 
-static struct copy *copy_find(const void *base)
+/* A thread of the program, perhaps with the loader's lock: the rest is the control thread's. */
+static void begin(void)
 {
-    unsigned n = atomic_load(&openmp.n_copies);
+    static _Atomic bool begun;
+    const char *number = getenv("OMP_NUM_THREADS"), *tools = getenv("OMP_TOOL_LIBRARIES");
+    int saved = errno;
 
-    for (unsigned i = 0; i < n; i++)
-        if (openmp.copies[i].base == base)
-            return &openmp.copies[i];
-    return NULL;
-}
-
-struct copy *copy_of(const void *address)
-{
-    struct copy *copy;
-    Dl_info info;
-
-    if (!dladdr(address, &info))
-        return NULL;
-    pthread_mutex_lock(&copies_lock);
-    copy = copy_find(info.dli_fbase);
-    if (!copy) {
-        unsigned n = atomic_load(&openmp.n_copies);
-
-        if (n == 0) {
-            openmp.machine = agent_config.max;
-            openmp.sized = getenv("OMP_NUM_THREADS") != NULL;
-            openmp.fences =
-                syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
-        }
-        if (n < COPIES_MAX && copy_fill(&openmp.copies[n], &info)) {
-            copy = &openmp.copies[n];
-            atomic_store(&openmp.n_copies, n + 1);
-        }
+    if (!atomic_exchange(&begun, true)) {
+        openmp.most = number ? (uint32_t)strtoul(number, NULL, 10) : 0;
+        openmp.wish.sized = openmp.most > 0 && !sized_by_tide(number);
+        openmp.wish.chosen = openmp.most ? openmp.most : limit_affinity_cpus();
+        openmp.tools = tools && *tools;
+        pthread_atfork(objects_before_fork, after_fork_here, NULL);
+        if (agent_start())
+            atomic_store(&openmp.present, true);
     }
-    pthread_mutex_unlock(&copies_lock);
-    return copy;
+    errno = saved;
+}
+
+/* Does the object with the code at @arg, or any if it is NULL, look like a runtime? */
+static int is_runtime_at(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    uintptr_t code = (uintptr_t)arg;
+
+    (void)size;
+    if (!arg)
+        return info->dlpi_name && openmp_is_runtime(info->dlpi_name);
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+
+        if (header->p_type == PT_LOAD && code - info->dlpi_addr - header->p_vaddr < header->p_memsz)
+            return info->dlpi_name && openmp_is_runtime(info->dlpi_name) ? 1 : -1;
+    }
+    return 0;
+}
+
+/* NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp): glibc's name */
+__attribute__((visibility("default"))) void __gmon_start__(void);
+
+/*
+ * Each object's _init, which glibc's crti.o brings, calls this function if somebody defines it. It
+ * is meant for profilers; a program made for one has its own, and is not governed if it loads its
+ * runtime later.
+ */
+void __gmon_start__(void)
+{
+    if (agent_config.enabled && !atomic_load(&openmp.present) &&
+        dl_iterate_phdr(is_runtime_at, __builtin_return_address(0)) == 1)
+        begin();
+}
+/* NOLINTEND(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp) */
+
+/* What the program is linked with may be initialized before us. */
+__attribute__((constructor)) static void begin_if_linked(void)
+{
+    if (agent_config.enabled && !atomic_load(&openmp.present) &&
+        dl_iterate_phdr(is_runtime_at, NULL) == 1)
+        begin();
 }
 
 /* ---- targets ---- */
 
 static uint32_t wanted(void)
 {
-    uint32_t target = atomic_load(&openmp.target);
-    uint32_t most = atomic_load(&openmp.most);
+    struct openmp_wish wish = openmp.wish;
 
-    if (target == 0)
-        target = openmp.sized ? most : atomic_load(&openmp.limit);
-    return most && most < target ? most : target;
+    wish.target = atomic_load(&openmp.target);
+    wish.limit = atomic_load(&openmp.limit);
+    return openmp_number(wish.sized ? openmp.most : wish.chosen, &wish);
 }
 
 /* Threads take the number before their next region, from now on. */
 static void begin_generation(void)
 {
-    uint32_t generation = atomic_load(&openmp.generation) + 1;
+    uint32_t generation = atomic_load(&openmp.generation);
 
-    atomic_store(&openmp.generation, generation ? generation : 1);
+    atomic_store(&openmp.generation, generation < OPENMP_FORKED - 1 ? generation + 1 : 1);
     if (!atomic_load(&openmp.fences))
         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+}
+
+static bool has_generation(void)
+{
+    uint32_t generation = atomic_load(&openmp.generation);
+
+    return generation != 0 && generation != OPENMP_FORKED;
 }
 
 static int at_safe_point(void *arg)
@@ -128,11 +147,10 @@ static int at_safe_point(void *arg)
 /* Copies that change on Python's main thread are there, or will be before its next call. */
 static bool python_settled(void)
 {
-    unsigned n = atomic_load(&openmp.n_copies);
     bool any = false;
 
-    for (unsigned i = 0; i < n; i++)
-        any |= atomic_load(&openmp.copies[i].may) == OPENMP_PYTHON;
+    for (unsigned i = 0; i < COPIES_MAX; i++)
+        any |= openmp.copies[i].start && atomic_load(&openmp.copies[i].may) == OPENMP_PYTHON;
     if (!any || atomic_load(&openmp.python) == atomic_load(&openmp.generation))
         return true;
     if (!atomic_exchange(&asked, true) && !python_call_soon(at_safe_point))
@@ -149,13 +167,32 @@ static bool omp_settled(void)
     return settled;
 }
 
+/* The control thread's first look. */
+static bool prepare(void)
+{
+    static bool prepared;
+
+    if (prepared)
+        return true;
+    atomic_store(&openmp.fences,
+                 syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0);
+    openmp.wish.machine = agent_config.max;
+    if (!openmp.wish.sized)
+        openmp.most = agent_config.max > openmp.wish.chosen ? agent_config.max : openmp.wish.chosen;
+    prepared = hooks_prepare();
+#ifndef __x86_64__
+    prepared = prepared && !atomic_load(&openmp.fences); /* place_stub() rests on it */
+#endif
+    return prepared;
+}
+
 static bool omp_apply(const struct agent_target *target)
 {
     atomic_store(&openmp.target, target->intra);
     atomic_store(&openmp.limit, limit_threads(target->allowed_mcpu));
-    if (atomic_load(&openmp.n_copies) == 0)
+    if (!atomic_load(&openmp.present) || !prepare())
         return true;
-    objects_judge();
+    objects_look();
     atomic_store(&openmp.watched, true); /* until it is settled */
     begin_generation();
     return omp_settled();
@@ -173,40 +210,50 @@ static void omp_measure(struct proto_ack *ack)
         ack->longest_ns = placed_ns - ack->received_ns;
 }
 
-/* New copies and new objects are looked at within a tick. */
+/* New copies, new objects and slots that ld.so has filled in are looked at within a tick. */
 static void omp_watch(uint64_t now_ns)
 {
     (void)now_ns;
+    if (!atomic_load(&openmp.present) || !prepare())
+        return;
     omp_settled(); /* also asks again for a safe point */
-    if (atomic_load(&openmp.n_copies) > 0 &&
-        (atomic_load(&openmp.loads) != objects_loaded() || atomic_load(&openmp.generation) == 0)) {
-        objects_judge();
-        begin_generation();
+    if (objects_pending() || atomic_load(&openmp.loads) != objects_loaded() || !has_generation()) {
+        if (objects_look() || !has_generation())
+            begin_generation();
     }
+}
+
+/* A copy whose regions follow, or one that cannot; NULL: nothing is known yet. */
+static const struct copy *to_show(bool *ret_malleable)
+{
+    const struct copy *shown = NULL;
+
+    *ret_malleable = false;
+    for (unsigned i = 0; i < COPIES_MAX; i++) {
+        const struct copy *copy = &openmp.copies[i];
+        int may = atomic_load(&copy->may);
+        bool follows = (may == OPENMP_FREE || may == OPENMP_PYTHON) && atomic_load(&copy->begun);
+
+        if (!copy->start || (may != OPENMP_NEVER && !follows))
+            continue;
+        *ret_malleable |= follows;
+        if (!shown || may == OPENMP_NEVER)
+            shown = copy;
+    }
+    return shown;
 }
 
 static bool omp_describe(struct proto_backend *b)
 {
-    unsigned n = atomic_load(&openmp.n_copies);
-    const struct copy *shown = NULL;
-    bool judged = false;
+    bool malleable;
+    const struct copy *shown = to_show(&malleable);
 
-    for (unsigned i = 0; i < n; i++) {
-        const struct copy *copy = &openmp.copies[i];
-        int may = atomic_load(&copy->may);
-
-        judged |= may != OPENMP_UNJUDGED;
-        b->malleable |= may == OPENMP_FREE || may == OPENMP_PYTHON;
-        if (!shown || may == OPENMP_NEVER)
-            shown = copy;
-    }
-    if (!judged || atomic_load(&openmp.most) == 0)
-        return false; /* no region has begun since the look at the objects */
-    b->max_intra = atomic_load(&openmp.most);
+    if (!shown)
+        return false;
+    b->malleable = malleable;
+    b->max_intra = malleable ? openmp.most : openmp.wish.chosen;
     b->target_intra = wanted();
-    b->active_intra = hooks_settled() ? wanted() : hooks_active();
-    if (!b->malleable)
-        b->active_intra = hooks_active();
+    b->active_intra = malleable && hooks_settled() ? wanted() : hooks_active();
     snprintf(b->name, sizeof(b->name), "openmp");
     snprintf(b->version, sizeof(b->version), "%s", shown->name);
     snprintf(b->note, sizeof(b->note), "%s",
@@ -223,9 +270,10 @@ static uint64_t omp_tasks(void)
 
 static void omp_after_fork(void)
 {
-    pthread_mutex_init(&copies_lock, NULL);
     atomic_store(&openmp.watched, false);
     atomic_store(&asked, false);
+    atomic_store(&openmp.generation, OPENMP_FORKED);
+    objects_after_fork(true);
     hooks_after_fork();
 }
 

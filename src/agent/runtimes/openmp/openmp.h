@@ -1,88 +1,149 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shared by the parts of the OpenMP backend: openmp.c (targets, description; control thread),
- * openmp_objects.c (which objects let their number of threads change; control thread),
- * openmp_hooks.c (the interposed entries of parallel regions; the program's threads) and
- * openmp_rule.h (which number a thread gets; pure). docs/design/52-openmp.md says why.
+ * Shared by the parts of the OpenMP backend. docs/design/52-openmp.md says why.
+ *
+ *   a runtime is loaded -> __gmon_start__ (openmp.c) -> control thread: objects_look()
+ *   -> each object is judged (openmp_objects.c, its code by openmp_code.c)
+ *   -> a slot of its table of addresses (GOT) that holds an entry of a runtime gets our stub for
+ *      this copy and entry (openmp_hooks.c)
+ *   -> region: stub -> openmp_rule.h -> what the slot held
  */
 #pragma once
 
 #include "agent/agent.h"
 #include "agent/runtimes/openmp/openmp_rule.h"
 
-#include <pthread.h>
+#include <link.h>
 #include <stdatomic.h>
+#include <stddef.h>
 
-#define COPIES_MAX 8 /* of runtimes in a process; a further one is not governed */
+#define COPIES_MAX 8 /* of runtimes in a process; with more of them nothing is malleable */
 
 /* May the number of threads for regions of this copy change? */
 enum openmp_may {
     OPENMP_UNJUDGED, /* not before the control thread has looked at the objects that call it */
-    OPENMP_FREE,     /* before each top-level region */
+    OPENMP_FREE,     /* in each top-level region */
     OPENMP_PYTHON,   /* on Python's main thread at its safe points: the user said so */
     OPENMP_NEVER,    /* moldable: the note says why */
     OPENMP_MAY_MAX
 };
 
-/* A loaded libgomp, libomp or libiomp5. Never unloaded again: its threads live in it. */
+/* The functions with which compilers begin regions: X(name of the constant, symbol). */
+#define OPENMP_LOOPS(X)                                                                            \
+    X(LOOP_STATIC, "GOMP_parallel_loop_static")                                                    \
+    X(LOOP_DYNAMIC, "GOMP_parallel_loop_dynamic")                                                  \
+    X(LOOP_GUIDED, "GOMP_parallel_loop_guided")                                                    \
+    X(LOOP_NONMONOTONIC_DYNAMIC, "GOMP_parallel_loop_nonmonotonic_dynamic")                        \
+    X(LOOP_NONMONOTONIC_GUIDED, "GOMP_parallel_loop_nonmonotonic_guided")
+
+#define OPENMP_LOOPS_WITHOUT_CHUNK(X)                                                              \
+    X(LOOP_RUNTIME, "GOMP_parallel_loop_runtime")                                                  \
+    X(LOOP_NONMONOTONIC_RUNTIME, "GOMP_parallel_loop_nonmonotonic_runtime")                        \
+    X(LOOP_MAYBE_NONMONOTONIC_RUNTIME, "GOMP_parallel_loop_maybe_nonmonotonic_runtime")
+
+#define OPENMP_ENTRIES(X)                                                                          \
+    X(PARALLEL, "GOMP_parallel")                                                                   \
+    X(REDUCTIONS, "GOMP_parallel_reductions")                                                      \
+    X(SECTIONS, "GOMP_parallel_sections")                                                          \
+    OPENMP_LOOPS(X)                                                                                \
+    OPENMP_LOOPS_WITHOUT_CHUNK(X)                                                                  \
+    X(FORK_CALL, "__kmpc_fork_call")
+
+#define OPENMP_CONSTANT(name, symbol) OPENMP_##name,
+enum openmp_entry { OPENMP_ENTRIES(OPENMP_CONSTANT) OPENMP_ENTRY_MAX };
+
+/*
+ * A loaded libgomp, libomp or libiomp5. An object that is bound to it keeps it loaded, and only
+ * such an object has our stubs for it, so nothing here is used after it was unloaded.
+ */
 struct copy {
-    void *base; /* where it is loaded */
-    unsigned index;
+    uintptr_t start, end; /* where it is loaded; 0: free */
     char name[PROTO_SHORT_MAX];
     int (*get_max)(void); /* its nthreads-var for the calling thread */
-    void (*set_number)(int);
     int (*level)(void);
-    _Atomic int may; /* enum openmp_may */
+    void (*set_number)(int);
+    void (*push)(void *loc, int32_t thread, int32_t n); /* of libomp alone */
+    int32_t (*thread)(void *loc);
+    void *entry[OPENMP_ENTRY_MAX]; /* what slots held; written before our stub is put there */
+    _Atomic int may;               /* enum openmp_may */
+    _Atomic bool begun;            /* a region began through our stub: none is hidden from us */
     char note[PROTO_NOTE_MAX];
 };
 
 /* What is in force; a thread compares the generation with its own before each region. */
 struct openmp_state {
     struct copy copies[COPIES_MAX];
-    _Atomic unsigned n_copies;
-    _Atomic uint32_t generation; /* 0: nothing applied yet */
+    _Atomic bool present;        /* a runtime has been loaded */
+    _Atomic uint32_t generation; /* 0: nothing applied yet; or OPENMP_FORKED */
     _Atomic uint32_t target;     /* threads; 0: no target, the limit counts */
     _Atomic uint32_t limit;      /* threads */
-    _Atomic uint64_t loads;      /* dlopens at the last look at the objects */
+    _Atomic uint64_t loads;      /* dlopens when all objects had been looked at; 0: not all */
     _Atomic bool fences;         /* a region orders its own writes: no membarrier here */
     _Atomic bool watched;        /* the control thread waits for the end of regions */
     _Atomic bool theirs;         /* a thread's number was set by the program */
     _Atomic uint64_t regions;    /* of threads that have ended */
-    _Atomic uint32_t most;       /* largest number that a thread may get */
     _Atomic uint64_t placed_ns;  /* when a thread last took a new number, or left an old region */
-    uint32_t machine;            /* threads to grow to */
     _Atomic uint32_t python;     /* the generation that Python's main thread has */
-    bool sized;                  /* by OMP_NUM_THREADS: never more than the program's own number */
+    struct openmp_wish wish;     /* what does not change: machine, chosen, sized */
+    uint32_t most;               /* threads that a region can get */
+    bool tools;                  /* libomp is told to load some (OMPT) */
 };
+
+#define OPENMP_FORKED UINT32_MAX /* the child of a fork, in which the agent does not run yet */
 
 extern struct openmp_state openmp;
 
-/* ---- openmp.c ---- */
-
-/* Is @file a runtime of OpenMP, by its name? */
-bool openmp_is_runtime(const char *file);
-
-/* The copy that defines @address; makes it known. NULL: unknown runtime. Any thread. */
-struct copy *copy_of(const void *address);
-
 /* ---- openmp_objects.c; control thread ---- */
 
-/* Looks at objects loaded since the last time. Returns true when some copy's `may` has changed. */
-bool objects_judge(void);
+/* Is @file a runtime of OpenMP, by its name? Any thread. */
+bool openmp_is_runtime(const char *file);
 
-/* How many objects the program has loaded so far. Any thread. */
+/*
+ * Judges objects loaded since the last time, and puts stubs into their slots. Neither waits for the
+ * loader's lock, which a constructor may hold for minutes: what is not bound yet waits for the next
+ * look. Returns true when Python's main thread has a further copy to change.
+ */
+bool objects_look(void);
+
+/* How many objects the program has loaded so far; UINT64_MAX: not known. Any thread. */
 uint64_t objects_loaded(void);
-uint64_t objects_unloaded(void);
+
+/* Around a fork, in the thread that forks. */
+void objects_before_fork(void);
+void objects_after_fork(bool child);
+
+/* Some slots were not bound at the last look. */
+bool objects_pending(void);
+
+/* ---- openmp_code.c; control thread ---- */
+
+/* Of an object, while dl_iterate_phdr keeps it in place. */
+struct code {
+    const unsigned char *text;
+    size_t text_size;
+    uintptr_t number_got; /* where the addresses of the two functions are; 0: not imported */
+    uintptr_t id_got;
+    bool number_linked; /* the former belongs to the procedure linkage table */
+};
+
+/* All mentions of omp_get_num_threads in the code are calls that gcc makes for static loops. */
+bool code_has_only_static_loops(const struct code *code);
+
+/* Some code may call sysconf() for the number of cores. */
+bool code_counts_cores(const struct code *code);
 
 /* ---- openmp_hooks.c ---- */
 
-/* The definition of @symbol that @caller's object would get without us. NULL: none. */
-void *hooks_resolve(const char *symbol, const void *caller);
+/* The functions of libpthread that hooks use; before the first stub is in place. Not on a thread of
+ * the program: it takes the loader's lock. Returns false when they are missing. */
+bool hooks_prepare(void);
+
+/* Our stub for @entry of the copy at @index. NULL: there is none on this processor. */
+void *hooks_stub(unsigned index, enum openmp_entry entry);
 
 /* No region runs with a number of an older generation. Control thread. */
 bool hooks_settled(void);
 uint32_t hooks_active(void);    /* threads of the largest region that runs; 0: none */
 uint64_t hooks_regions(void);   /* top-level regions so far */
 void hooks_at_safe_point(void); /* Python's main thread: takes the newest target */
-void hooks_forget_calls(void);  /* which calls were resolved: an object was unloaded */
 void hooks_after_fork(void);

@@ -8,24 +8,28 @@
  *   it imports no function that tells or sets the number (omp_get_max_threads, …), and
  *   it has no thread-local variables (threadprivate), which end with a thread of the runtime, and
  *   each of its calls of omp_get_num_threads is one that gcc makes for a static loop: the number
- *   goes into a register, and the next call is omp_get_thread_num.
+ *   goes into a register, and the next call is omp_get_thread_num, and
+ *   all its regions are ours to see.
  *
- * The last one is read from the machine code. What cannot be read counts as an object that asks.
+ * Which copy an object uses is read from its slots, the table of addresses that ld.so has filled in
+ * for it (GOT). What a slot holds is what our stub calls, so nothing is looked up and no call goes
+ * elsewhere than without us. A slot that ld.so fills in at the first call is left to it.
  */
 #include "agent/compat.h"
 #include "agent/process/python.h"
-#include "agent/runtimes/openmp/openmp.h"
+#include "agent/runtimes/openmp/openmp_elf.h"
 
 #include "base/cleanup.h"
 
-#include <link.h>
+#include <linux/membarrier.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-#define OBJECTS_MAX 1024         /* looked at; with more of them nothing is malleable */
-#define TEXT_MAX    (64ul << 20) /* bytes of code; a larger object counts as one that asks */
-#define STUBS_MAX   8
-#define PATH_MAX_   1024
+#define OBJECTS_MAX 1024 /* looked at; with more of them nothing is malleable */
+#define TRIES_MAX   50   /* looks at an object that ld.so has not finished */
+#define ALL_COPIES  ((1u << COPIES_MAX) - 1)
 
 /* Functions that tell a number of threads or cores, or set it. */
 static const char *const telling[] = {
@@ -46,353 +50,508 @@ static const char *const telling[] = {
     "omp_set_dynamic_",
     "omp_set_dynamic_8_",
     "__kmpc_push_num_teams",
+    "__kmpc_global_num_threads",
+    "__kmpc_bound_num_threads",
     "GOMP_teams_reg",
     "sched_getaffinity",
     "pthread_getaffinity_np",
     "get_nprocs",
+    "get_nprocs_conf",
     "_ZNSt6thread20hardware_concurrencyEv",
     "__kmpc_threadprivate_cached",
 };
 
-/* Of an object, while the loader's lock keeps it in place. */
-struct object {
-    ElfW(Addr) base;
-    char path[PATH_MAX_];
-    bool has_regions; /* it calls an entry of parallel regions */
-    bool asks;        /* a function that tells is among its imports */
-    char what[40];    /* the first of these, or what else it has */
-    bool has_tls;
-    uintptr_t number_got; /* where the addresses of the two functions are; 0: not imported */
-    uintptr_t id_got;
-    const unsigned char *text;
-    size_t text_size;
-};
-
-/* The objects looked at, so that each is looked at once. An object at a used address is new only if
- * something was unloaded. */
+/* The objects looked at, so that each is judged once. */
 static struct seen {
-    uintptr_t base[OBJECTS_MAX];
+    struct seen_object {
+        uintptr_t base;
+        uint32_t key; /* tells it from others at the same address */
+        uint8_t tries;
+        bool met; /* at this look */
+        bool judged;
+        bool done;  /* nothing is left to do for it */
+        bool plain; /* … and nothing will be: it has no slots for us */
+    } objects[OBJECTS_MAX];
     unsigned n;
     uint64_t unloads;
-    bool full;
+    bool pending;               /* some object is not done */
+    bool again;                 /* a copy has become moldable: all slots once more */
+    char doubt[PROTO_NOTE_MAX]; /* why later copies are moldable, too */
 } seen;
 
-/* ---- counts of the loader ---- */
-
-struct counts {
+struct look {
     uint64_t loads, unloads;
+    bool looked; /* the second time */
+    bool whole;  /* all objects could be judged */
+    bool tool;   /* OMPT */
+    bool sanitized;
+    bool archer;
+    bool torch;
+    bool python;      /* and its main thread may follow */
+    bool follows;     /* Python's main thread has a further copy to change */
+    uint32_t present; /* copies met */
 };
 
-static int count(struct dl_phdr_info *info, size_t size, void *arg)
+bool objects_pending(void)
 {
-    (void)size;
-    *(struct counts *)arg = (struct counts){info->dlpi_adds, info->dlpi_subs};
-    return 1; /* all objects give the same numbers */
+    return seen.pending;
 }
 
-uint64_t objects_loaded(void)
+bool openmp_is_runtime(const char *file)
 {
-    struct counts counts = {0, 0};
+    static const char *const prefixes[] = {"libgomp", "libomp", "libiomp5"};
+    const char *slash = strrchr(file, '/');
 
-    dl_iterate_phdr(count, &counts);
-    return counts.loads;
-}
-
-uint64_t objects_unloaded(void)
-{
-    struct counts counts = {0, 0};
-
-    dl_iterate_phdr(count, &counts);
-    return counts.unloads;
-}
-
-/* ---- machine code ---- */
-
-#ifdef __x86_64__
-static int32_t relative(const unsigned char *at)
-{
-    int32_t value;
-
-    memcpy(&value, at, sizeof(value));
-    return value;
-}
-
-/* A call at @at, directly or through the table of addresses. Returns its length; 0: no such call.
- */
-struct callee {
-    uintptr_t got;
-    uintptr_t stub[STUBS_MAX]; /* entries of the procedure linkage table */
-    unsigned n;
-};
-
-static unsigned call_length(const struct callee *callee, const unsigned char *at)
-{
-    if (at[0] == 0xff && at[1] == 0x15 && (uintptr_t)at + 6 + relative(at + 2) == callee->got)
-        return 6;
-    if (at[0] != 0xe8)
-        return 0;
-    for (unsigned i = 0; i < callee->n; i++)
-        if ((uintptr_t)at + 5 + relative(at + 1) == callee->stub[i])
-            return 5;
-    return 0;
-}
-
-/* jmp *table(%rip), perhaps behind endbr64 and with a bnd prefix */
-static void find_stubs(const struct object *o, struct callee *callee)
-{
-    static const unsigned char endbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
-
-    for (size_t i = 5; i + 6 <= o->text_size && callee->n + 3 <= STUBS_MAX; i++) {
-        const unsigned char *at = o->text + i;
-
-        if (at[0] != 0xff || at[1] != 0x25 || (uintptr_t)at + 6 + relative(at + 2) != callee->got)
-            continue;
-        callee->stub[callee->n++] = (uintptr_t)at;
-        if (at[-1] == 0xf2)
-            at--;
-        callee->stub[callee->n++] = (uintptr_t)at;
-        if (at - 4 >= o->text && memcmp(at - 4, endbr64, sizeof(endbr64)) == 0)
-            callee->stub[callee->n++] = (uintptr_t)at - 4;
-    }
-}
-
-/* mov %eax, register, or movslq %eax, register. Returns its length; 0: something else. */
-static unsigned move_length(const unsigned char *at)
-{
-    unsigned prefix = at[0] >= 0x40 && at[0] <= 0x4f;
-    const unsigned char *op = at + prefix;
-
-    if (op[0] == 0x89 && (op[1] & 0xf8) == 0xc0)
-        return prefix + 2; /* source: eax */
-    if (op[0] == 0x63 && (op[1] & 0xc7) == 0xc0)
-        return prefix + 2;
-    return 0;
-}
-
-/* All mentions of omp_get_num_threads in the code are calls for static loops. */
-static bool only_static_loops(const struct object *o)
-{
-    struct callee number = {.got = o->number_got};
-    struct callee id = {.got = o->id_got};
-    unsigned calls = 0;
-
-    if (!o->text || o->text_size > TEXT_MAX || !o->id_got)
-        return false;
-    find_stubs(o, &number);
-    find_stubs(o, &id);
-    for (size_t i = 0; i + 24 <= o->text_size; i++) {
-        const unsigned char *at = o->text + i;
-        unsigned length = call_length(&number, at);
-        unsigned move;
-
-        /* mov table(%rip), register: a call through a register */
-        if ((at[0] & 0xfb) == 0x48 && at[1] == 0x8b && (at[2] & 0xc7) == 0x05 &&
-            (uintptr_t)at + 7 + relative(at + 3) == number.got)
-            return false;
-        if (length == 0)
-            continue;
-        move = move_length(at + length);
-        if (move == 0 || call_length(&id, at + length + move) == 0)
-            return false;
-        calls++;
-    }
-    return calls > 0;
-}
-#else
-static bool only_static_loops(const struct object *o)
-{
-    (void)o;
+    for (size_t i = 0; i < ARRAY_LEN(prefixes); i++)
+        if (strncmp(slash ? slash + 1 : file, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
     return false;
 }
-#endif
 
-/* ---- imports ---- */
+/* ---- copies ---- */
 
-static void take_import(struct object *o, const char *name, uintptr_t got)
+static void condemn(uint32_t copies, const char *note)
 {
-    if (strncmp(name, "GOMP_parallel", 13) == 0 || strcmp(name, "__kmpc_fork_call") == 0)
-        o->has_regions = true;
-    if (strcmp(name, "omp_get_num_threads") == 0)
-        o->number_got = got;
-    if (strcmp(name, "omp_get_thread_num") == 0)
-        o->id_got = got;
-    for (size_t i = 0; i < ARRAY_LEN(telling); i++) {
-        if (o->asks || strcmp(name, telling[i]) != 0)
+    for (unsigned i = 0; i < COPIES_MAX; i++) {
+        struct copy *copy = &openmp.copies[i];
+
+        if (!(copies >> i & 1) || !copy->start || atomic_load(&copy->may) == OPENMP_NEVER)
             continue;
-        o->asks = true;
-        snprintf(o->what, sizeof(o->what), "%s", name);
+        snprintf(copy->note, sizeof(copy->note), "%s", note);
+        atomic_store(&copy->may, OPENMP_NEVER);
+        seen.again = true; /* our stubs are taken out */
     }
 }
 
-static const void *at(ElfW(Addr) address)
+/* For a reason that holds for copies that come later, too. */
+static void condemn_all(const char *note)
 {
-    const void *ret;
-
-    memcpy(&ret, &address, sizeof(ret));
-    return ret;
+    snprintf(seen.doubt, sizeof(seen.doubt), "%s", note);
+    condemn(ALL_COPIES, note);
 }
 
-static const void *relocated(const struct object *o, ElfW(Addr) address)
-{
-    return at(address < o->base ? o->base + address : address);
-}
+#define SYMBOL(type, name) ((type)pointer_to(object_defines(o, name)))
 
-static void read_imports(struct object *o, const ElfW(Dyn) * dynamic)
+static void copy_fill(struct copy *copy, const struct object *o)
 {
-    const ElfW(Rela) * table[2] = {NULL, NULL};
-    size_t bytes[2] = {0, 0};
-    const ElfW(Sym) *symbols = NULL;
-    const char *names = NULL;
+    const char *slash = strrchr(o->path, '/');
 
-    for (; dynamic->d_tag != DT_NULL; dynamic++) {
-        if (dynamic->d_tag == DT_SYMTAB)
-            symbols = relocated(o, dynamic->d_un.d_ptr);
-        else if (dynamic->d_tag == DT_STRTAB)
-            names = relocated(o, dynamic->d_un.d_ptr);
-        else if (dynamic->d_tag == DT_JMPREL)
-            table[0] = relocated(o, dynamic->d_un.d_ptr);
-        else if (dynamic->d_tag == DT_RELA)
-            table[1] = relocated(o, dynamic->d_un.d_ptr);
-        else if (dynamic->d_tag == DT_PLTRELSZ)
-            bytes[0] = dynamic->d_un.d_val;
-        else if (dynamic->d_tag == DT_RELASZ)
-            bytes[1] = dynamic->d_un.d_val;
+    *copy = (struct copy){.end = o->end};
+    copy->get_max = SYMBOL(int (*)(void), "omp_get_max_threads");
+    copy->level = SYMBOL(int (*)(void), "omp_get_level");
+    copy->set_number = SYMBOL(void (*)(int), "omp_set_num_threads");
+    copy->push = SYMBOL(void (*)(void *, int32_t, int32_t), "__kmpc_push_num_threads");
+    copy->thread = SYMBOL(int32_t(*)(void *), "__kmpc_global_thread_num");
+    snprintf(copy->name, sizeof(copy->name), "%s", slash ? slash + 1 : o->path);
+    copy->start = o->start;
+    if (!copy->get_max || !copy->level || !copy->set_number) {
+        snprintf(copy->note, sizeof(copy->note), "moldable: an unknown runtime");
+        atomic_store(&copy->may, OPENMP_NEVER);
+    } else if (seen.doubt[0]) {
+        snprintf(copy->note, sizeof(copy->note), "%s", seen.doubt);
+        atomic_store(&copy->may, OPENMP_NEVER);
     }
-    for (unsigned t = 0; t < 2 && symbols && names; t++)
-        for (size_t i = 0; table[t] && i < bytes[t] / sizeof(*table[t]); i++) {
-            size_t symbol = (size_t)ELF64_R_SYM(table[t][i].r_info);
+}
 
-            if (symbol)
-                take_import(o, names + symbols[symbol].st_name, o->base + table[t][i].r_offset);
+static bool is_same(const struct copy *copy, const struct object *o)
+{
+    return copy->start == o->start && copy->end == o->end &&
+           copy->get_max == SYMBOL(int (*)(void), "omp_get_max_threads");
+}
+
+/* Makes a runtime known, and remembers that it is still there. */
+static void meet_copy(struct look *look, const struct object *o)
+{
+    unsigned unused = COPIES_MAX;
+
+    for (unsigned i = 0; i < COPIES_MAX; i++) {
+        if (is_same(&openmp.copies[i], o)) {
+            look->present |= 1u << i;
+            return;
         }
+        if (!openmp.copies[i].start && unused == COPIES_MAX)
+            unused = i;
+    }
+    if (unused == COPIES_MAX) {
+        condemn_all("moldable: more copies of OpenMP than the agent can tell apart");
+        return;
+    }
+    copy_fill(&openmp.copies[unused], o);
+    look->present |= 1u << unused;
 }
 
-/* ---- objects ---- */
-
-/* A new object that uses OpenMP, out of the loader's list; the others are marked as seen. */
-static int take_object(struct dl_phdr_info *info, size_t size, void *arg)
+/* First way through the list: runtimes, and tools that watch them. */
+static int meet(struct dl_phdr_info *info, size_t size, void *arg)
 {
-    struct object *ret = arg;
-    struct object o = {.base = info->dlpi_addr};
-    const ElfW(Dyn) *dynamic = NULL;
+    struct look *look = arg;
+    struct object o;
 
     (void)size;
-    for (unsigned i = 0; i < seen.n; i++)
-        if (seen.base[i] == (uintptr_t)info->dlpi_phdr)
-            return 0;
-    if (seen.n == OBJECTS_MAX) {
-        seen.full = true;
-        return 1;
+    look->loads = info->dlpi_adds;
+    look->unloads = info->dlpi_subs;
+    object_read(&o, info);
+    if (!o.dynamic)
+        return 0;
+    if (openmp_is_runtime(o.path)) {
+        meet_copy(look, &o);
+        return 0;
     }
-    seen.base[seen.n++] = (uintptr_t)info->dlpi_phdr;
-    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+    if (strstr(o.path, "/libtorch"))
+        look->torch = true;
+    if (object_defines(&o, "__tsan_init"))
+        look->sanitized = true;
+    if (object_defines(&o, "ompt_start_tool")) {
+        if (strstr(o.path, "/libarcher.so")) /* loaded by libomp; it wants ThreadSanitizer */
+            look->archer = true;
+        else
+            look->tool = true;
+    }
+    return 0;
+}
 
-        if (header->p_type == PT_DYNAMIC)
-            dynamic = at(o.base + header->p_vaddr);
-        else if (header->p_type == PT_TLS && header->p_memsz > 0)
-            o.has_tls = true;
-        else if (header->p_type == PT_LOAD && (header->p_flags & PF_X) && !o.text) {
-            o.text = at(o.base + header->p_vaddr);
-            o.text_size = header->p_memsz;
+/* ---- slots ---- */
+
+enum where { WHERE_COPY, WHERE_OURS, WHERE_UNBOUND, WHERE_UNFINISHED, WHERE_ELSEWHERE, WHERE_MAX };
+
+/* Where does the address in a slot of @o lead to? */
+static enum where where_leads(const struct object *o, uintptr_t held, unsigned *ret_copy)
+{
+    for (unsigned i = 0; i < COPIES_MAX; i++) {
+        const struct copy *copy = &openmp.copies[i];
+
+        if (copy->start && held >= copy->start && held < copy->end) {
+            *ret_copy = i;
+            return WHERE_COPY;
         }
+        for (unsigned e = 0; e < OPENMP_ENTRY_MAX; e++)
+            if (held && held == (uintptr_t)hooks_stub(i, (enum openmp_entry)e)) {
+                *ret_copy = i;
+                return WHERE_OURS;
+            }
     }
-    if (!dynamic || openmp_is_runtime(info->dlpi_name ? info->dlpi_name : ""))
-        return 0;
-    read_imports(&o, dynamic);
-    if (!o.has_regions && !o.asks && !o.number_got)
-        return 0;
-    if (!o.has_regions && strncmp(o.what, "omp_", 4) != 0 && !o.number_got)
-        return 0; /* it looks at cores, and has nothing to do with OpenMP */
-    if (!o.asks && o.number_got && !only_static_loops(&o)) {
-        o.asks = true;
-        snprintf(o.what, sizeof(o.what), "omp_get_num_threads");
-    }
-    if (!o.asks && o.has_tls) {
-        o.asks = true;
-        snprintf(o.what, sizeof(o.what), "thread-local variables");
-    }
-    snprintf(o.path, sizeof(o.path), "%s", info->dlpi_name ? info->dlpi_name : "");
-    *ret = o;
-    return 1;
+    if (held >= o->start && held < o->end)
+        return WHERE_UNBOUND; /* behind it lies the call of ld.so */
+    return held < o->end - o->start ? WHERE_UNFINISHED : WHERE_ELSEWHERE;
 }
 
-/* Libraries that keep what they have built for a number of threads, whatever the user says. */
-static bool is_known_to_build(const struct object *o)
+static void take_binding(struct object *o, uintptr_t slot, bool region)
 {
-    return strstr(o->path, "/lib_lightgbm.") || strstr(o->path, "/torchinductor_");
-}
+    unsigned copy = 0;
 
-/* The copy that @o's calls go to, or NULL. */
-static struct copy *copy_of_object(const struct object *o)
-{
-    void *handle = dlopen(o->path[0] ? o->path : NULL, RTLD_LAZY | RTLD_NOLOAD);
-    void *level = dlsym(RTLD_NEXT, "omp_get_level");
-
-    if (!level && handle)
-        level = dlsym(handle, "omp_get_level");
-    /* The handle stays open: an object that is judged is one that is used. */
-    return level ? copy_of(level) : NULL;
-}
-
-/* Returns true when the copy's `may` has changed. */
-static bool condemn(struct copy *copy, const struct object *o)
-{
-    const char *file = strrchr(o->path, '/');
-
-    if (agent_config.openmp_follow && python_is_here() && !is_known_to_build(o)) {
-        return atomic_exchange(&copy->may, OPENMP_PYTHON) != OPENMP_PYTHON;
+    switch (where_leads(o, slot_held(slot), &copy)) {
+    case WHERE_COPY:
+    case WHERE_OURS:
+        o->copies |= 1u << copy;
+        break;
+    case WHERE_UNBOUND:
+        o->unbound = true;
+        break;
+    case WHERE_UNFINISHED:
+        o->unfinished = true;
+        break;
+    default:
+        o->foreign |= region;
+        break;
     }
-    snprintf(copy->note, sizeof(copy->note),
-             "moldable: %.32s may build on the number of threads (%s)",
-             file         ? file + 1
-             : o->path[0] ? o->path
-                          : "the program",
-             o->what);
-    atomic_store(&copy->may, OPENMP_NEVER);
+}
+
+static bool entry_of(const char *name, enum openmp_entry *ret)
+{
+#define OPENMP_NAME(constant, symbol) symbol,
+    static const char *const names[] = {OPENMP_ENTRIES(OPENMP_NAME)};
+
+    for (unsigned e = 0; e < OPENMP_ENTRY_MAX; e++)
+        if (strcmp(name, names[e]) == 0) {
+            *ret = (enum openmp_entry)e;
+            return true;
+        }
+    return false;
+}
+
+static void take_region(struct object *o, const char *name, uintptr_t slot)
+{
+    enum openmp_entry entry;
+
+    o->has_regions = true;
+    if (!entry_of(name, &entry) || o->n_slots == SLOTS_MAX) {
+        o->foreign = true; /* an entry that is newer than we are */
+        return;
+    }
+    o->slots[o->n_slots].at = slot;
+    o->slots[o->n_slots++].entry = entry;
+}
+
+static bool begins(const char *name, const char *prefix)
+{
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+static void take_import(struct object *o, const char *name, uintptr_t slot, bool linked)
+{
+    bool region = begins(name, "GOMP_parallel") || strcmp(name, "__kmpc_fork_call") == 0;
+
+    if (region)
+        take_region(o, name, slot);
+    if (begins(name, "GOMP_") || begins(name, "omp_") || begins(name, "__kmpc_")) {
+        o->uses_openmp = true;
+        take_binding(o, slot, region);
+    }
+    if (strcmp(name, "omp_get_num_threads") == 0) {
+        o->number_twice |= o->code.number_got != 0;
+        o->code.number_got = slot;
+        o->code.number_linked = linked;
+    } else if (strcmp(name, "omp_get_thread_num") == 0) {
+        o->code.id_got = slot;
+    } else if (strcmp(name, "__kmpc_push_num_threads") == 0) {
+        o->pushes = true;
+    } else if (strcmp(name, "sysconf") == 0) {
+        o->sysconf = true;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(telling) && !o->what; i++)
+        if (strcmp(name, telling[i]) == 0)
+            o->what = telling[i];
+}
+
+/* ---- stubs ---- */
+
+/* Puts our stub into a slot, or, for a copy that turned out to be moldable, takes it out. Returns
+ * false when that has to wait. */
+static bool place_stub(const struct object *o, uintptr_t slot, enum openmp_entry entry)
+{
+    uintptr_t held = slot_held(slot);
+    unsigned i = 0;
+    enum where where = where_leads(o, held, &i);
+    struct copy *copy = &openmp.copies[i];
+    bool never = atomic_load(&copy->may) == OPENMP_NEVER;
+    void *stub = hooks_stub(i, entry);
+
+    if (where == WHERE_OURS)
+        return !never || slot_write(o, slot, (uintptr_t)copy->entry[entry]);
+    if (where != WHERE_COPY)
+        return where == WHERE_ELSEWHERE;
+    if (never || !stub)
+        return true;
+    if (!copy->entry[entry]) {
+        memcpy(&copy->entry[entry], &held, sizeof(held));
+        if (!atomic_load(&openmp.fences)) /* who sees the stub sees the entry */
+            syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+    }
+    if ((uintptr_t)copy->entry[entry] == held)
+        return slot_write(o, slot, (uintptr_t)stub);
+    condemn(1u << i, "moldable: an entry of the runtime has two addresses");
     return true;
 }
 
-/* An object was unloaded, so a known address may be another object's. */
-static void forget_unloaded(void)
-{
-    uint64_t unloads = objects_unloaded();
+/* ---- judgement ---- */
 
-    if (unloads != seen.unloads)
-        seen.n = 0;
-    seen.unloads = unloads;
+/* Libraries that keep what they have built for a number of threads, whatever the user says, and
+ * PyTorch, whose number another backend may change. Code of torch.compile lies in a cache, which
+ * may be anywhere but among packages. */
+static bool is_known_to_build(const struct look *look, const struct object *o)
+{
+    return strstr(o->path, "/lib_lightgbm.") || strstr(o->path, "/libtorch") ||
+           strstr(o->path, "/torchinductor_") ||
+           (look->torch && o->path[0] && !strstr(o->path, "-packages/"));
 }
 
-bool objects_judge(void)
+/* By what may @o build on the number of threads? NULL: by nothing. */
+static const char *what_it_knows(const struct look *look, const struct object *o)
 {
-    uint64_t loads = objects_loaded();
+    if (o->what)
+        return o->what;
+    if (o->code.number_got && (o->number_twice || !code_has_only_static_loops(&o->code)))
+        return "omp_get_num_threads";
+    if (o->has_tls)
+        return "thread-local variables";
+    if (o->has_regions && o->sysconf && code_counts_cores(&o->code))
+        return "sysconf";
+    if (o->has_regions && is_known_to_build(look, o))
+        return "torch.compile";
+    return NULL;
+}
+
+static bool let_python_follow(uint32_t copies)
+{
     bool changed = false;
-    unsigned n;
 
-    forget_unloaded();
-    for (;;) {
-        struct object o = {.base = 0};
-        struct copy *copy;
+    for (unsigned i = 0; i < COPIES_MAX; i++)
+        if (copies >> i & 1 && openmp.copies[i].start &&
+            atomic_load(&openmp.copies[i].may) != OPENMP_NEVER)
+            changed |= atomic_exchange(&openmp.copies[i].may, OPENMP_PYTHON) != OPENMP_PYTHON;
+    return changed;
+}
 
-        if (!dl_iterate_phdr(take_object, &o) || seen.full)
-            break;
-        copy = o.asks ? copy_of_object(&o) : NULL;
-        if (!copy || atomic_load(&copy->may) == OPENMP_NEVER)
-            continue;
-        changed |= condemn(copy, &o);
+static void judge(struct look *look, const struct object *o)
+{
+    bool any = o->unbound || o->foreign || o->unfinished || !o->copies;
+    const char *what = what_it_knows(look, o);
+    const char *slash = strrchr(o->path, '/');
+    const char *file = slash ? slash + 1 : o->path[0] ? o->path : "the program";
+    char note[PROTO_NOTE_MAX];
+
+    if (what && look->python && !is_known_to_build(look, o)) {
+        look->follows |= let_python_follow(any ? ALL_COPIES : o->copies);
+        return;
     }
-    n = atomic_load(&openmp.n_copies);
-    for (unsigned i = 0; i < n; i++) {
+    if (what)
+        snprintf(note, sizeof(note), "moldable: %.32s may build on the number of threads (%s)",
+                 file, what);
+    else if (o->foreign)
+        snprintf(note, sizeof(note), "moldable: regions of %.32s go to an unknown library", file);
+    else if (o->pushes)
+        snprintf(note, sizeof(note), "moldable: %.32s has num_threads() for libomp", file);
+    else
+        return;
+    if (any)
+        condemn_all(note);
+    else
+        condemn(o->copies, note);
+}
+
+/* Returns false when something is left to do for @o. */
+static bool take(struct look *look, struct object *o, struct seen_object *s)
+{
+    bool done = true;
+
+    if (!o->dynamic || openmp_is_runtime(o->path))
+        return s->plain = true;
+    object_imports(o, take_import);
+    if (!o->uses_openmp)
+        return s->plain = true;
+    if (!s->judged && o->unfinished && s->tries < TRIES_MAX) {
+        s->tries++;
+        look->whole = false;
+        return false;
+    }
+    if (!s->judged)
+        judge(look, o);
+    s->judged = true;
+    s->plain = o->n_slots == 0;
+    for (unsigned i = 0; i < o->n_slots; i++)
+        done &= place_stub(o, o->slots[i].at, o->slots[i].entry);
+    return done;
+}
+
+/* FNV-1a of the path and the headers. */
+static uint32_t key_of(const struct dl_phdr_info *info)
+{
+    const unsigned char *headers = (const unsigned char *)info->dlpi_phdr;
+    uint32_t key = 2166136261u;
+
+    for (const char *c = info->dlpi_name; c && *c; c++)
+        key = (key ^ (unsigned char)*c) * 16777619u;
+    for (size_t i = 0; i < info->dlpi_phnum * sizeof(*info->dlpi_phdr); i++)
+        key = (key ^ headers[i]) * 16777619u;
+    return key;
+}
+
+/* NULL: there is no room for a further object. */
+static struct seen_object *seen_of(const struct dl_phdr_info *info)
+{
+    uintptr_t base = (uintptr_t)info->dlpi_phdr;
+    uint32_t key = key_of(info);
+    unsigned i = 0;
+
+    while (i < seen.n && seen.objects[i].base != base)
+        i++;
+    if (i == OBJECTS_MAX)
+        return NULL;
+    if (i == seen.n || seen.objects[i].key != key)
+        seen.objects[i] = (struct seen_object){.base = base, .key = key};
+    if (i == seen.n)
+        seen.n++;
+    seen.objects[i].met = true;
+    return &seen.objects[i];
+}
+
+/* Second way through the list. */
+static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct look *look = arg;
+    struct seen_object *s;
+    struct object o;
+
+    (void)size;
+    look->looked = true;
+    if (info->dlpi_adds != look->loads || info->dlpi_subs != look->unloads) {
+        look->whole = false; /* again in a moment: a runtime may be among them */
+        return 1;
+    }
+    s = seen_of(info);
+    if (!s) {
+        condemn_all("moldable: more libraries than the agent can tell apart");
+        return 1;
+    }
+    if (s->done)
+        return 0;
+    object_read(&o, info);
+    s->done = take(look, &o, s);
+    seen.pending |= !s->done;
+    return 0;
+}
+
+/* Something was unloaded, or a copy has become moldable: slots are looked at once more. */
+static void begin_again(void)
+{
+    for (unsigned i = 0; i < seen.n; i++)
+        if (!seen.objects[i].plain)
+            seen.objects[i] =
+                (struct seen_object){.base = seen.objects[i].base, .key = seen.objects[i].key};
+    seen.again = false;
+}
+
+static void forget_unloaded(void)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < seen.n; i++)
+        if (seen.objects[i].met)
+            seen.objects[n++] = seen.objects[i];
+    seen.n = n;
+    for (unsigned i = 0; i < n; i++)
+        seen.objects[i].met = false;
+}
+
+static void after_meeting(const struct look *look)
+{
+    for (unsigned i = 0; i < COPIES_MAX; i++) {
+        struct copy *copy = &openmp.copies[i];
+
+        if (!(look->present >> i & 1)) {
+            copy->start = 0;
+        } else if (copy->push && (look->tool || (look->archer && look->sanitized))) {
+            condemn(1u << i, "moldable: a tool watches OpenMP (OMPT)");
+        } else if (copy->push && !hooks_stub(i, OPENMP_FORK_CALL)) {
+            condemn(1u << i, "moldable: libomp is not followed on this processor");
+        }
+    }
+}
+
+bool objects_look(void)
+{
+    struct look look = {.whole = true,
+                        .tool = openmp.tools,
+                        .python = agent_config.openmp_follow && python_is_here()};
+
+    each_object(meet, &look);
+    if (look.loads == 0)
+        return false; /* the program forks */
+    seen.pending = false;
+    if (look.unloads != seen.unloads || seen.again)
+        begin_again();
+    seen.unloads = look.unloads;
+    after_meeting(&look);
+    each_object(look_at, &look);
+    look.whole &= look.looked;
+    if (look.whole)
+        forget_unloaded();
+    for (unsigned i = 0; look.whole && i < COPIES_MAX; i++) {
         int may = OPENMP_UNJUDGED;
 
-        if (seen.full && atomic_load(&openmp.copies[i].may) != OPENMP_NEVER) {
-            snprintf(openmp.copies[i].note, PROTO_NOTE_MAX, "moldable: more than %d libraries",
-                     OBJECTS_MAX);
-            atomic_store(&openmp.copies[i].may, OPENMP_NEVER);
-            changed = true;
-        }
-        changed |= atomic_compare_exchange_strong(&openmp.copies[i].may, &may, OPENMP_FREE);
+        if (openmp.copies[i].start)
+            atomic_compare_exchange_strong(&openmp.copies[i].may, &may, OPENMP_FREE);
     }
-    atomic_store(&openmp.loads, loads);
-    return changed;
+    seen.pending |= seen.again || !look.whole;
+    atomic_store(&openmp.loads, look.whole ? look.loads : 0);
+    return look.follows;
 }

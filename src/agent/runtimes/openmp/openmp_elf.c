@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/runtimes/openmp/openmp_elf.h"
+#include "agent/compat.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define FORK_TRIES    10000
+#define FORK_PAUSE_US 50
+
+/* ---- the loader's list ---- */
+
+/*
+ * Its lock is not made new in the child of a fork (glibc 2.36, posix/fork.c), so nobody of ours may
+ * have it then: a fork waits for those who are in the list, and keeps others out.
+ */
+static _Atomic int readers, forks;
+
+void each_object(each_fn each, void *arg)
+{
+    atomic_fetch_add(&readers, 1);
+    if (atomic_load(&forks) == 0)
+        dl_iterate_phdr(each, arg);
+    atomic_fetch_sub(&readers, 1);
+}
+
+void objects_before_fork(void)
+{
+    atomic_fetch_add(&forks, 1);
+    /* The wait has an end: the thread that forks may have the loader's lock itself. */
+    for (int i = 0; i < FORK_TRIES && atomic_load(&readers) > 0; i++)
+        usleep(FORK_PAUSE_US);
+}
+
+void objects_after_fork(bool child)
+{
+    if (child)
+        atomic_store(&readers, 0);
+    if (child)
+        atomic_store(&forks, 0);
+    else
+        atomic_fetch_sub(&forks, 1);
+}
+
+static int count(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    (void)size;
+    *(uint64_t *)arg = info->dlpi_adds;
+    return 1; /* all objects give the same number */
+}
+
+uint64_t objects_loaded(void)
+{
+    uint64_t loads = UINT64_MAX;
+
+    each_object(count, &loads);
+    return loads;
+}
+
+/* ---- what an object consists of ---- */
+
+const void *pointer_to(uintptr_t address)
+{
+    const void *ret;
+
+    memcpy(&ret, &address, sizeof(ret));
+    return ret;
+}
+
+static const void *relocated(const struct object *o, ElfW(Addr) address)
+{
+    return pointer_to(address < o->base ? o->base + address : address);
+}
+
+void object_read(struct object *o, const struct dl_phdr_info *info)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+    *o = (struct object){.base = info->dlpi_addr,
+                         .path = info->dlpi_name ? info->dlpi_name : "",
+                         .start = UINTPTR_MAX};
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+        uintptr_t from = o->base + header->p_vaddr, to = from + header->p_memsz;
+
+        if (header->p_type == PT_DYNAMIC) {
+            o->dynamic = pointer_to(from);
+        } else if (header->p_type == PT_TLS) {
+            o->has_tls = header->p_memsz > 0;
+        } else if (header->p_type == PT_GNU_RELRO) {
+            o->relro_start = from & -page;
+            o->relro_end = to & -page;
+        } else if (header->p_type == PT_LOAD) {
+            o->start = from < o->start ? from : o->start;
+            o->end = to > o->end ? to : o->end;
+            if (!o->code.text && header->p_flags & PF_X) {
+                o->code.text = pointer_to(from);
+                o->code.text_size = header->p_memsz;
+            }
+        }
+    }
+}
+
+/* ---- symbols that an object defines ---- */
+
+struct symbols {
+    const ElfW(Sym) * table;
+    const char *names;
+    const uint32_t *hash; /* DT_GNU_HASH */
+};
+
+static struct symbols symbols_of(const struct object *o)
+{
+    struct symbols s = {.table = NULL};
+
+    for (const ElfW(Dyn) *d = o->dynamic; d && d->d_tag != DT_NULL; d++) {
+        if (d->d_tag == DT_SYMTAB)
+            s.table = relocated(o, d->d_un.d_ptr);
+        else if (d->d_tag == DT_STRTAB)
+            s.names = relocated(o, d->d_un.d_ptr);
+        else if (d->d_tag == DT_GNU_HASH)
+            s.hash = relocated(o, d->d_un.d_ptr);
+    }
+    return s;
+}
+
+/* dlsym() without the loader's lock. Format: docs.oracle.com, "GNU Hash Section". */
+uintptr_t object_defines(const struct object *o, const char *name)
+{
+    struct symbols s = symbols_of(o);
+    uint32_t hash = 5381;
+    const uint32_t *buckets, *chain;
+    uint32_t i;
+
+    if (!s.table || !s.names || !s.hash || s.hash[0] == 0)
+        return 0;
+    for (const char *c = name; *c; c++)
+        hash = hash * 33 + (unsigned char)*c;
+    buckets = s.hash + 4 + s.hash[2] * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
+    chain = buckets + s.hash[0];
+    i = buckets[hash % s.hash[0]];
+    if (i < s.hash[1])
+        return 0;
+    for (;; i++) {
+        uint32_t other = chain[i - s.hash[1]];
+        const ElfW(Sym) *symbol = &s.table[i];
+
+        if ((other | 1) == (hash | 1) && strcmp(s.names + symbol->st_name, name) == 0 &&
+            symbol->st_shndx != SHN_UNDEF && (symbol->st_info & 0xf) == STT_FUNC)
+            return o->base + symbol->st_value;
+        if (other & 1)
+            return 0;
+    }
+}
+
+void object_imports(struct object *o,
+                    void (*take)(struct object *o, const char *name, uintptr_t slot, bool linked))
+{
+    struct symbols s = symbols_of(o);
+    const ElfW(Rela) * table[2] = {NULL, NULL};
+    size_t bytes[2] = {0, 0};
+
+    for (const ElfW(Dyn) *d = o->dynamic; d->d_tag != DT_NULL; d++) {
+        if (d->d_tag == DT_JMPREL)
+            table[0] = relocated(o, d->d_un.d_ptr);
+        else if (d->d_tag == DT_RELA)
+            table[1] = relocated(o, d->d_un.d_ptr);
+        else if (d->d_tag == DT_PLTRELSZ)
+            bytes[0] = d->d_un.d_val;
+        else if (d->d_tag == DT_RELASZ)
+            bytes[1] = d->d_un.d_val;
+    }
+    for (unsigned t = 0; t < 2 && s.table && s.names; t++)
+        for (size_t i = 0; table[t] && i < bytes[t] / sizeof(*table[t]); i++) {
+            size_t symbol = (size_t)ELF64_R_SYM(table[t][i].r_info);
+
+            if (symbol && s.table[symbol].st_shndx == SHN_UNDEF)
+                take(o, s.names + s.table[symbol].st_name, o->base + table[t][i].r_offset, t == 0);
+        }
+}
+
+/* ---- slots ---- */
+
+static uintptr_t *slot_of(uintptr_t address)
+{
+    uintptr_t *ret;
+
+    memcpy(&ret, &address, sizeof(ret));
+    return ret;
+}
+
+uintptr_t slot_held(uintptr_t slot)
+{
+    return __atomic_load_n(slot_of(slot), __ATOMIC_RELAXED);
+}
+
+/* Is the page at @address writable? Read once for an object whose slots ld.so protects. */
+static bool is_writable(uintptr_t address)
+{
+    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    char text[4096];
+    size_t have = 0;
+    bool writable = true; /* in doubt: then the slot is left alone */
+    ssize_t n;
+
+    while (fd >= 0 && (n = read(fd, text + have, sizeof(text) - 1 - have)) > 0) {
+        char *line = text, *end;
+
+        text[have += (size_t)n] = '\0';
+        for (; (end = strchr(line, '\n')); line = end + 1) {
+            char *dash;
+            uintptr_t from = (uintptr_t)strtoull(line, &dash, 16), to;
+
+            to = *dash == '-' ? (uintptr_t)strtoull(dash + 1, &dash, 16) : 0;
+            if (address >= from && address < to)
+                writable = dash[0] != ' ' || dash[2] != '-';
+        }
+        have = strlen(line);
+        if (have == sizeof(text) - 1)
+            break;
+        memmove(text, line, have);
+    }
+    if (fd >= 0)
+        close(fd);
+    return writable;
+}
+
+bool slot_write(const struct object *o, uintptr_t slot, uintptr_t value)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = slot & -page;
+    bool protects = slot >= o->relro_start && slot < o->relro_end;
+
+    if (protects &&
+        (is_writable(slot) || mprotect(slot_of(start), page, PROT_READ | PROT_WRITE) != 0))
+        return false;
+    __atomic_store_n(slot_of(slot), value, __ATOMIC_RELEASE);
+    if (protects)
+        mprotect(slot_of(start), page, PROT_READ);
+    return true;
+}
