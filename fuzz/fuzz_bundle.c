@@ -54,7 +54,8 @@ static void check_config(const uint8_t *data, size_t size)
     _cleanup_jsontext_ struct jsontext json = {input_text(data, size), size};
     _cleanup_free_ char *before = input_text(data, size);
     struct error err = {0};
-    int r = spec_edit_config(&json, "/a", "/b", &err);
+    struct startup sizes;
+    int r = spec_edit_config(&json, "/a", "/b", 8, &sizes, &err);
 
     CHECK(json.text[json.len] == '\0');
     if (r <= 0) {
@@ -63,16 +64,17 @@ static void check_config(const uint8_t *data, size_t size)
         return;
     }
     compare(before, &json);
-    CHECK(spec_edit_config(&json, "/a", "/b", &err) == 0);
+    CHECK(spec_edit_config(&json, "/a", "/b", 8, &sizes, &err) == 0);
 }
 
 static void check_process(const uint8_t *data, size_t size)
 {
     _cleanup_jsontext_ struct jsontext json = {input_text(data, size), size};
+    struct startup sizes = {.size = 3};
     struct error err;
 
-    if (spec_edit_process(&json, &err) >= 0)
-        CHECK(spec_edit_process(&json, &err) >= 0);
+    if (spec_edit_process(&json, &sizes, &err) >= 0)
+        CHECK(spec_edit_process(&json, &sizes, &err) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

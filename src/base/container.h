@@ -21,5 +21,8 @@
 #define CONTAINER_RUN_DIR "containers" /* on the host, in the daemon's directory */
 #define CONTAINER_KEY_MAX 64           /* a KEY is 1 to 64 characters of [A-Za-z0-9_-] */
 
+/* In the control directory of tide-runc's containers: startup_mark() of their start. */
+#define CONTAINER_STARTUP "startup"
+
 #define CONTAINER_RUNTIME "tide" /* the name under which engines know tide-runc */
 #define CONTAINER_LABEL   "io.threadtide"

@@ -4,8 +4,10 @@
 #include "base/cleanup.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /*
@@ -23,7 +25,7 @@
  */
 const struct startup_row startup_table[] = {
     /* src/agent/control/start.c; the agent makes TensorFlow's pools of that size. */
-    {.runtime = "TensorFlow", .name = "TIDE_MAX", .kind = STARTUP_MOST, .ours = true},
+    {.runtime = "TensorFlow", .name = STARTUP_MOST_NAME, .kind = STARTUP_MOST, .ours = true},
     /*
      * OpenMP 5.2, section 21.1.2; libgomp/env.c (GCC 12.2), kmp_settings.cpp (LLVM 14). PyTorch
      * (ATen/ParallelOpenMP.cpp), scikit-learn, XGBoost and LightGBM follow. Sized at start until a
@@ -85,7 +87,8 @@ const struct startup_row startup_table[] = {
      .unless = {"JAVA_TOOL_OPTIONS"}},
 };
 const size_t startup_rows = ARRAY_LEN(startup_table);
-static_assert(ARRAY_LEN(startup_table) <= 32, "more rows than a mark has bits");
+#define ROWS_MAX 32
+static_assert(ARRAY_LEN(startup_table) <= ROWS_MAX, "more rows than a mark has bits");
 
 struct startup startup_of(unsigned threads, unsigned request, unsigned min, unsigned max,
                           unsigned cores)
@@ -104,6 +107,26 @@ struct startup startup_of(unsigned threads, unsigned request, unsigned min, unsi
     return s;
 }
 
+bool startup_spins(const char *value)
+{
+    return value && *value && strcmp(value, "0") != 0;
+}
+
+struct startup startup_of_container(const struct startup_container *c, startup_lookup *lookup,
+                                    const void *arg)
+{
+    const char *own = lookup(arg, STARTUP_MOST_NAME);
+    unsigned long most = own ? strtoul(own, NULL, 10) : c->max;
+    unsigned max = most <= STARTUP_NUMBER_MAX ? (unsigned)most : STARTUP_NUMBER_MAX;
+    unsigned limit = c->limit_mcpu / 1000 + (c->limit_mcpu % 1000 > 0);
+    struct startup s = startup_of(0, c->request, c->min,
+                                  limit && (max == 0 || limit < max) ? limit : max, c->cores);
+
+    s.most = own ? 0 : max; /* his own stays as it is */
+    s.spin = startup_spins(lookup(arg, STARTUP_SPIN));
+    return s;
+}
+
 bool startup_value(const struct startup_row *row, const struct startup *s,
                    char buf[STARTUP_VALUE_MAX])
 {
@@ -119,8 +142,7 @@ bool startup_value(const struct startup_row *row, const struct startup *s,
     return true;
 }
 
-bool startup_free(const struct startup_row *row,
-                  const char *(*lookup)(const void *arg, const char *name), const void *arg)
+bool startup_free(const struct startup_row *row, startup_lookup *lookup, const void *arg)
 {
     if (row->ours)
         return true;
@@ -128,6 +150,56 @@ bool startup_free(const struct startup_row *row,
         if (lookup(arg, row->unless[i]))
             return false;
     return row->added || !lookup(arg, row->name);
+}
+
+/* Sets @value, in front of the user's own words where it is such a variable. 1: is set. */
+static int set_row(const struct startup_row *row, const char *value, startup_lookup *lookup,
+                   int (*set)(void *arg, const char *name, const char *value), void *arg)
+{
+    const char *own = row->added ? lookup(arg, row->name) : NULL;
+    _cleanup_free_ char *joined = NULL;
+    int r;
+
+    if (own && strlen(own) > STARTUP_OWN_MAX)
+        return 0;
+    if (own && asprintf(&joined, "%s %s", value, own) < 0) {
+        joined = NULL;
+        return -ENOMEM;
+    }
+    r = set(arg, row->name, joined ? joined : value);
+    return r < 0 ? r : 1;
+}
+
+int startup_apply(struct startup *s, startup_lookup *lookup,
+                  int (*set)(void *arg, const char *name, const char *value), void *arg)
+{
+    char value[STARTUP_VALUE_MAX], mark[STARTUP_MARK_MAX];
+    bool is_free[ROWS_MAX];
+    int r = 0;
+
+    for (size_t i = 0; i < startup_rows; i++)
+        is_free[i] = startup_free(&startup_table[i], lookup, arg);
+    s->set = 0;
+    for (size_t i = 0; r >= 0 && i < startup_rows; i++) {
+        if (!is_free[i] || !startup_value(&startup_table[i], s, value))
+            continue;
+        r = set_row(&startup_table[i], value, lookup, set, arg);
+        if (r > 0)
+            s->set |= UINT32_C(1) << i;
+    }
+    if (r < 0)
+        return r;
+    startup_mark(s, mark);
+    r = set(arg, STARTUP_MARK, mark);
+    return r < 0 ? r : 0;
+}
+
+bool startup_sized(const struct startup *s)
+{
+    for (size_t i = 0; i < startup_rows; i++)
+        if (startup_table[i].kind == STARTUP_SIZE && (s->set >> i & 1))
+            return true;
+    return false;
 }
 
 const char *startup_own(const struct startup_row *row, const struct startup *earlier,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Variables that size a runtime's threads when a program starts: one table for all runtimes.
- * `tide run` and `tide submit` set them for their program; containers get none. A value
- * that the user has set wins, and without a number of threads no size is set. Pure; any thread.
+ * `tide run` and `tide submit` set them for their program, `tide docker run` and tide-runc for a
+ * container's. A value that the user (or the image) has set wins, and without a number of threads
+ * no size is set. Pure; any thread.
  */
 #pragma once
 
@@ -34,6 +35,8 @@ extern const size_t startup_rows;
 #define STARTUP_MARK_MAX   48
 #define STARTUP_VALUE_MAX  64
 #define STARTUP_SPIN       "TIDE_SPIN" /* not "0": threads spin as their runtimes like it */
+#define STARTUP_MOST_NAME  "TIDE_MAX"
+#define STARTUP_OWN_MAX    65536 /* bytes of a user's value to which we would add ours */
 #define STARTUP_NUMBER_MAX 4096
 
 struct startup {
@@ -51,6 +54,25 @@ struct startup {
 struct startup startup_of(unsigned threads, unsigned request, unsigned min, unsigned max,
                           unsigned cores);
 
+/* Tells the value that @name has; NULL: none, or an empty one, which runtimes read as none. */
+typedef const char *startup_lookup(const void *arg, const char *name);
+
+struct startup_container {
+    unsigned request, min, max; /* of the job, 0: not asked for */
+    unsigned limit_mcpu;        /* processor time that it may use at most; 0: no limit */
+    unsigned cores;             /* CPUs that it may use */
+};
+
+/*
+ * The same for a container. Its limit bounds its sizes, since runtimes do not read it (Java and Go
+ * do), but no pool that the agent resizes: the engine can change a limit. @lookup tells the
+ * container's own variables.
+ */
+struct startup startup_of_container(const struct startup_container *c, startup_lookup *lookup,
+                                    const void *arg);
+
+bool startup_spins(const char *value); /* of STARTUP_SPIN; NULL: unset */
+
 /* Writes what @row sets at this start into @buf; false: nothing. */
 bool startup_value(const struct startup_row *row, const struct startup *s,
                    char buf[STARTUP_VALUE_MAX]);
@@ -59,8 +81,17 @@ bool startup_value(const struct startup_row *row, const struct startup *s,
  * True if the user leaves the value of @row to us: neither its variable nor one of `unless` is set,
  * as @lookup tells. Ask for all rows before the first is set.
  */
-bool startup_free(const struct startup_row *row,
-                  const char *(*lookup)(const void *arg, const char *name), const void *arg);
+bool startup_free(const struct startup_row *row, startup_lookup *lookup, const void *arg);
+
+/*
+ * Calls @set for each variable of this start and for the mark, after it has asked @lookup for all.
+ * What it sets @s->set tells. Returns 0, or the first error of @set, or -ENOMEM.
+ */
+int startup_apply(struct startup *s, startup_lookup *lookup,
+                  int (*set)(void *arg, const char *name, const char *value), void *arg);
+
+/* True if a size was set: the program is moldable, with @s->size threads. */
+bool startup_sized(const struct startup *s);
 
 /*
  * Returns the user's own part of @present (NULL: unset), the value of @row's variable, when

@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/container.h"
 #include "base/rundir.h"
+#include "base/startup.h"
 #include "base/wholefile.h"
 #include "runc/arguments.h"
 #include "runc/spec.h"
@@ -94,6 +95,34 @@ static int make_control_dir(int containers, const char *id)
     return fchmodat(containers, id, 0711, 0) < 0 ? -errno : 0;
 }
 
+/* ---- how the container was started ---- */
+
+/* Without the file, programs that start later in the container are not sized. */
+static void write_startup(int containers, const char *id, const struct startup *size)
+{
+    char path[CONTAINER_KEY_MAX + sizeof(CONTAINER_STARTUP) + 1], mark[STARTUP_MARK_MAX];
+    _cleanup_fd_ int fd = -1;
+
+    snprintf(path, sizeof(path), "%s/" CONTAINER_STARTUP, id);
+    fd = openat(containers, path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+    startup_mark(size, mark);
+    if (fd >= 0)
+        dprintf(fd, "%s", mark);
+}
+
+static struct startup read_startup(int containers, const char *id)
+{
+    char path[CONTAINER_KEY_MAX + sizeof(CONTAINER_STARTUP) + 1], mark[STARTUP_MARK_MAX] = "";
+    _cleanup_fd_ int fd = -1;
+    struct startup size = {0};
+
+    snprintf(path, sizeof(path), "%s/" CONTAINER_STARTUP, id);
+    fd = openat(containers, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0 && read(fd, mark, sizeof(mark) - 1) > 0)
+        startup_read_mark(mark, &size);
+    return size;
+}
+
 /* ---- the two files ---- */
 
 static int failed(struct error *err, int r)
@@ -107,6 +136,8 @@ static int edit_bundle(const struct arguments *a, struct error *err)
     char control_dir[sizeof(run) + sizeof(CONTAINER_RUN_DIR) + CONTAINER_KEY_MAX + 2];
     _cleanup_jsontext_ struct jsontext config = {0};
     _cleanup_fd_ int containers = -1;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    struct startup size = {0};
     struct stat status;
     int r;
 
@@ -123,13 +154,17 @@ static int edit_bundle(const struct arguments *a, struct error *err)
     if (r < 0)
         return failed(err, r);
     snprintf(control_dir, sizeof(control_dir), "%s/" CONTAINER_RUN_DIR "/%s", run, a->id);
-    r = spec_edit_config(&config, agent_dir, control_dir, err);
+    r = spec_edit_config(&config, agent_dir, control_dir, cores > 0 ? (unsigned)cores : 1, &size,
+                         err);
     if (r <= 0)
         return r;
     r = make_control_dir(containers, a->id);
     if (r == 0)
         r = wholefile_replace(path, config.text, config.len, &status);
-    return r < 0 ? failed(err, r) : 0;
+    if (r < 0)
+        return failed(err, r);
+    write_startup(containers, a->id, &size);
+    return 0;
 }
 
 /*
@@ -141,6 +176,7 @@ static int edit_process(const struct arguments *a, struct error *err)
     char run[RUNDIR_PATH_MAX];
     _cleanup_jsontext_ struct jsontext process = {0};
     _cleanup_fd_ int containers = open_containers(false, run);
+    struct startup size;
     struct stat status;
     int r;
 
@@ -149,7 +185,8 @@ static int edit_process(const struct arguments *a, struct error *err)
     r = wholefile_read(a->process, SPEC_MAX, &process.text, &process.len, &status);
     if (r < 0)
         return failed(err, r);
-    r = spec_edit_process(&process, err);
+    size = read_startup(containers, a->id);
+    r = spec_edit_process(&process, &size, err);
     if (r <= 0)
         return r;
     r = wholefile_replace(a->process, process.text, process.len, &status);

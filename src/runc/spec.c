@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/container.h"
+#include "runc/sizes.h"
 
 #include <string.h>
 
@@ -112,9 +113,9 @@ static int edit_environment(struct jsontext *json, struct json_span process)
 }
 
 static int edit_config(struct jsontext *json, struct json_span config, const char *agent_dir,
-                       const char *control_dir)
+                       const char *control_dir, unsigned cores, struct startup *ret)
 {
-    struct json_span mounts, process;
+    struct json_span mounts, process, env;
     int r = jsontext_member(json, config, "process", &process);
 
     if (r == 0 && !jsontext_opens(json, process, '{'))
@@ -130,7 +131,27 @@ static int edit_config(struct jsontext *json, struct json_span config, const cha
         r = jsontext_member(json, config, "process", &process);
     if (r == 0)
         r = edit_environment(json, process);
+    if (r >= 0)
+        r = jsontext_member(json, process, "env", &env);
+    if (r < 0)
+        return r;
+    *ret = sizes_read(json, config, env, cores);
+    r = sizes_add(json, env, ret);
     return r < 0 ? r : 1;
+}
+
+static int edit_process(struct jsontext *json, struct json_span process, const struct startup *size)
+{
+    struct startup s = *size;
+    struct json_span env;
+    int changed = edit_environment(json, process);
+    int r = changed < 0 ? changed : jsontext_member(json, process, "env", &env);
+
+    if (r < 0)
+        return r;
+    s.spin = sizes_spin(json, env);
+    r = sizes_add(json, env, &s);
+    return r < 0 ? r : changed || r;
 }
 
 static int explain(int r, struct error *err)
@@ -174,24 +195,24 @@ static int settle(int r, struct jsontext *edited, struct jsontext *json)
 }
 
 int spec_edit_config(struct jsontext *config, const char *agent_dir, const char *control_dir,
-                     struct error *err)
+                     unsigned cores, struct startup *ret, struct error *err)
 {
     struct jsontext edited = {0};
     struct json_span whole;
     int r = copy(config, &edited, &whole, err);
 
     if (r == 0)
-        r = edit_config(&edited, whole, agent_dir, control_dir);
+        r = edit_config(&edited, whole, agent_dir, control_dir, cores, ret);
     return explain(settle(r, &edited, config), err);
 }
 
-int spec_edit_process(struct jsontext *process, struct error *err)
+int spec_edit_process(struct jsontext *process, const struct startup *size, struct error *err)
 {
     struct jsontext edited = {0};
     struct json_span whole;
     int r = copy(process, &edited, &whole, err);
 
     if (r == 0)
-        r = jsontext_opens(&edited, whole, '{') ? edit_environment(&edited, whole) : -EINVAL;
+        r = jsontext_opens(&edited, whole, '{') ? edit_process(&edited, whole, size) : -EINVAL;
     return explain(settle(r, &edited, process), err);
 }

@@ -128,7 +128,7 @@ def test_program_has_agent_and_environment(docker, way):
     assert seen["env"]["LD_PRELOAD"] == LIBRARY
     assert seen["env"]["TIDE_SOCKET"] == f"{CONTROL}/agent.sock"
     # That, and nothing else: no token of the caller's, no descriptor.
-    assert {key for key in seen["env"] if key.startswith("TIDE")} == {"TIDE_SOCKET"}
+    assert {key for key in seen["env"] if key.startswith("TIDE")} == {"TIDE_SOCKET", "TIDE_STARTUP"}
     stock = shown(docker.plain("run", "--rm", "--network=none", "-v", "/usr:/usr:ro", IMAGE,
                                "python3", "-c", SHOW))
     assert seen["files"] == stock["files"] and not stock["agent"]
@@ -168,6 +168,28 @@ def test_options_of_docker_run_are_kept_and_ours_become_labels(docker, names, tm
     assert labels["io.threadtide.priority"] == "-7"
     assert labels["io.threadtide.placement"] == "quota"
     assert labels["io.threadtide.deadline"].endswith("Z")
+
+
+def sizes(seen):
+    names = "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "TIDE_MAX", "JDK_JAVA_OPTIONS"
+    return [seen["env"].get(name) for name in names]
+
+
+def test_runtimes_in_a_container_are_sized_by_what_it_may_have(docker):
+    if os.cpu_count() < 2:
+        pytest.skip("one CPU: no number is below it")
+
+    def run(*words, env=None):
+        return sizes(shown(docker.run("--rm", *words, "python3", "-c", SHOW, env={**docker.env, **(env or {})})))
+    java = "-XX:ActiveProcessorCount=1"
+    path = "/images/create?fromSrc=-&repo=sized&changes=ENV%20OMP_NUM_THREADS=7%20JDK_JAVA_OPTIONS=-Xmx1g"
+    assert docker.engine.api("POST", path, raw=skeleton())[0] == 200
+    assert run(IMAGE) == [None, "passive", None, None]
+    assert run("--max", "1", IMAGE) == ["1", "passive", "1", java]
+    assert run("--cpus", "0.5", IMAGE) == ["1", "passive", None, java]
+    assert run("--cpus", "0.5", "--env", "OMP_NUM_THREADS=3", IMAGE, env={"TIDE_SPIN": "1"}) == \
+        ["3", None, None, java]
+    assert run("--max", "1", "-e", "TIDE_SPIN=1", "sized") == ["7", None, "1", f"{java} -Xmx1g"]
 
 
 @pytest.mark.parametrize("words, expected", [
@@ -315,6 +337,9 @@ def test_missing_agent_is_said_and_the_container_runs(docker):
     result = docker.run("--rm", IMAGE, "python3", "-c", SHOW,
                         env={**docker.env, "TIDE_AGENT_DIR": "/no/such/directory"})
     assert not shown(result)["agent"] and "LD_PRELOAD" not in shown(result)["env"]
+    result = docker.run("--rm", "-e", "LD_PRELOAD=/usr/lib/mine.so", IMAGE, "python3", "-c", SHOW,
+                        env={**docker.env, "TIDE_AGENT_DIR": "/no/such/directory"})
+    assert shown(result)["env"]["LD_PRELOAD"] == "/usr/lib/mine.so"
     assert "there is no agent in /no/such/directory" in result.stderr
 
 
@@ -344,7 +369,23 @@ def test_runtime_gives_agent_and_environment(runtime, names):
     assert limits.split("Max core file size")[1].split()[0] == "unlimited"
     # What is mounted is the directory: a socket that is made later is seen.
     (control / "agent.sock").touch()
-    assert runtime.plain("exec", name, "ls", CONTROL).stdout == "agent.sock\n"
+    assert runtime.plain("exec", name, "ls", CONTROL).stdout == "agent.sock\nstartup\n"
+
+
+def test_runtime_sizes_a_container_and_what_starts_in_it_later(runtime, names):
+    if os.cpu_count() < 2:
+        pytest.skip("one CPU: no number is below it")
+    name = names()
+    words = ["run", "-d", "--name", name, "--runtime=tide", "--network=none", "-v", "/usr:/usr:ro"]
+    show = ["python3", "-c", f"{SHOW[:-1]}, flush=True); import time; time.sleep(600)"]
+    java = "-XX:ActiveProcessorCount=1"
+    assert runtime.plain(*words, "--cpus=1", "-e", "TIDE_MAX=5", "-e", "JDK_JAVA_OPTIONS=-Da='b c'", IMAGE,
+                         *show).returncode == 0
+    assert eventually(lambda: runtime.plain("logs", name).stdout)
+    assert sizes(json.loads(runtime.plain("logs", name).stdout)) == ["1", "passive", "5", f"{java} -Da='b c'"]
+    later = ["python3", "-c", SHOW]
+    assert sizes(shown(runtime.plain("exec", name, *later))) == ["1", "passive", "5", f"{java} -Da='b c'"]
+    assert sizes(shown(runtime.plain("exec", "-e", "OMP_NUM_THREADS=4", name, *later)))[0] == "4"
 
 
 def test_runtime_and_docker_tide_run_together_give_one_agent(runtime, names):
@@ -562,11 +603,11 @@ def in_container(name, program, *options, way=("docker", "run")):
 
 def test_container_is_a_job_with_what_was_asked_for(docker, tided, names):
     name = names()
-    result = docker.run("-d", "--name", name, "--max", "3", "--priority", "5", IMAGE, "python3",
+    result = docker.run("-d", "--name", name, "--max", "3", "--priority", "5", "--cpus=0.5", IMAGE, "python3",
                         "-c", SLEEP)
     assert (result.returncode, result.stderr) == (0, "")
     job = eventually(lambda: next((j for j in tided.jobs() if j["name"] == name), None))
-    assert (job["limit"], job["priority"]) == (3, 5)
+    assert (job["limit"], job["priority"], job["sized"]) == (3, 5, 1 if os.cpu_count() > 1 else None)
     control = pathlib.Path(next(m["Source"] for m in docker.inspect(name)["Mounts"]
                                 if m["Destination"] == CONTROL))
     assert eventually((control / "agent.sock").is_socket)

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The variables that size runtimes when a program starts (src/base/startup.c), as programs see them."""
+import json
 import os
+import re
 import shutil
+import signal
 import subprocess
 
 import pytest
@@ -71,6 +74,51 @@ def test_a_job_within_a_job_is_sized_anew(tide):
     mine = {"OMP_NUM_THREADS": "5", "GOMP_SPINCOUNT": "1000"}
     assert inner(outer=mine) == {**mine, "OPENBLAS_THREAD_TIMEOUT": "15"}
     assert inner("--threads", "6", outer=mine) == {**sizes(6), **mine, "OPENBLAS_THREAD_TIMEOUT": "15"}
+
+
+def test_a_job_tells_how_it_was_started(tide, tmp_path):
+    """Also after its daemon was killed; and the runtimes that its processes have, with versions."""
+    built(tmp_path, "sum.c", "#include <omp.h>\n#include <unistd.h>\n"
+          "int main(void) { omp_in_parallel(); write(1, \"ready\\n\", 6); return sleep(600); }",
+          "gcc", "-fopenmp", "-o", "sum")
+    program = tide.start("run", "--threads", "3", "--name", "sum", "--", tmp_path / "sum", stdout=subprocess.PIPE,
+                         env={"RAYON_NUM_THREADS": "7"})
+    assert program.stdout.readline() == "ready\n"
+    plain = tide.start("run", "--name", "plain", "--", "sleep", "600")
+    assert (tide.job("sum")["sized"], tide.job("plain")["sized"]) == (3, None)
+    row = next(line for line in tide("ps").stdout.splitlines() if "sum" in line)
+    assert row.split()[9] == "3"  # MAX
+    told = tide("explain", "sum").stdout
+    assert "j1 sum: starting, started with 3 threads" in told
+    assert re.search(rf"\n  process {program.pid}  gomp 1\.0\.0: moldable \(", told), told
+    assert re.search(rf"\n  process {program.pid}: started with .*OMP_NUM_THREADS=3,", told)
+    assert "RAYON" not in told  # the user's own
+    answer = json.loads(tide("explain", "sum", "--json").stdout)["processes"]
+    assert [(p["pid"], p["started"]["OMP_NUM_THREADS"]) for p in answer] == [(program.pid, "3")]
+    assert [r["kind"] for r in answer[0]["runtimes"] if r["name"] == "gomp"] == ["moldable"]
+    told = tide("explain", "plain").stdout
+    assert f"process {plain.pid}  none that tide recognizes\n" in told and "started with" not in told
+    before = tide.daemon()
+    os.kill(before, signal.SIGKILL)
+    tide.wait(lambda: tide.daemon() != before)
+    assert tide("run", "true").returncode == 0  # starts a daemon again
+    assert tide.job("sum")["sized"] == 3
+
+
+def test_what_the_agent_governs_is_malleable_whatever_is_known_of_its_kind(tide, tmp_path):
+    built(tmp_path, "loop.c", """#include <unistd.h>
+        int main(void) { for (volatile long n = 0;; n++) {
+            #pragma omp parallel
+            { __asm__ volatile(""); }
+            if (n == 0) write(1, "ready\\n", 6);
+            usleep(1000); } }""", "gcc", "-O1", "-fopenmp", "-o", "loop")
+    program = tide.start("run", "--threads", "2", "--max", "4", "--name", "loop", "--", tmp_path / "loop", stdout=subprocess.PIPE)
+    assert program.stdout.readline() == "ready\n"
+    tide.wait(lambda: tide.job("loop")["backends"])
+    job = tide.job("loop")
+    assert (job["state"], job["sized"]) == ("running", 2)
+    told = tide("explain", "loop").stdout
+    assert f"\n  process {program.pid}  gomp 1.0.0: malleable (" in told, told
 
 
 def built(tmp_path, name, text, *command):

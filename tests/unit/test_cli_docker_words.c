@@ -38,7 +38,7 @@ static void our_options_are_found_among_dockers(void **state)
     assert_int_equal(member_long(w.terms, "max"), 4);
     assert_int_equal(member_long(w.terms, "min"), 2);
     assert_int_equal(member_long(w.terms, "priority"), -5);
-    assert_null(w.preload);
+    assert_null(docker_words_variable(&w, "LD_PRELOAD"));
     docker_words_done(&w);
 }
 
@@ -126,23 +126,23 @@ static void own_preload_is_taken_out_however_it_is_written(void **state)
     setenv("LD_PRELOAD_", "no", 1);
     assert_int_equal(READ(w, "-e", "LD_PRELOAD=a", "image"), CLI_OK);
     assert_theirs(&w, "image");
-    assert_string_equal(w.preload, "a");
+    assert_string_equal(docker_words_variable(&w, "LD_PRELOAD"), "a");
     docker_words_done(&w);
     assert_int_equal(READ(w, "-ite", "LD_PRELOAD=b", "--env", "A=b", "image"), CLI_OK);
     assert_theirs(&w, "-it --env A=b image");
-    assert_string_equal(w.preload, "b");
+    assert_string_equal(docker_words_variable(&w, "LD_PRELOAD"), "b");
     docker_words_done(&w);
     assert_int_equal(READ(w, "-ie=LD_PRELOAD=c", "-eLD_PRELOAD=d", "image"), CLI_OK);
     assert_theirs(&w, "-i image");
-    assert_string_equal(w.preload, "d");
+    assert_string_equal(docker_words_variable(&w, "LD_PRELOAD"), "d");
     docker_words_done(&w);
     assert_int_equal(READ(w, "--env=LD_PRELOAD=", "-e", "LD_PRELOAD_=1", "image"), CLI_OK);
     assert_theirs(&w, "-e LD_PRELOAD_=1 image");
-    assert_string_equal(w.preload, "");
+    assert_string_equal(docker_words_variable(&w, "LD_PRELOAD"), "");
     docker_words_done(&w);
     /* Without "=" docker takes it from its own environment. */
     assert_int_equal(READ(w, "-e", "LD_PRELOAD", "image"), CLI_OK);
-    assert_string_equal(w.preload, "");
+    assert_string_equal(docker_words_variable(&w, "LD_PRELOAD"), "");
     docker_words_done(&w);
 }
 
@@ -156,15 +156,37 @@ static void preload_of_a_file_of_variables_counts_unless_an_option_says_more(voi
     assert_int_equal(write(fd, text, sizeof(text) - 1), sizeof(text) - 1);
     close(fd);
     assert_int_equal(READ(w, "--env-file", path, "image"), CLI_OK);
-    assert_string_equal(w.preload, "f");
+    assert_string_equal(docker_words_variable(&w, "LD_PRELOAD"), "f");
     assert_int_equal(w.theirs.n, 3);
     docker_words_done(&w);
     assert_int_equal(READ(w, "-e", "LD_PRELOAD=e", "--env-file", path, "image"), CLI_OK);
-    assert_string_equal(w.preload, "e");
+    assert_string_equal(docker_words_variable(&w, "LD_PRELOAD"), "e");
     docker_words_done(&w);
     unlink(path);
     assert_int_equal(READ(w, "--env-file", path, "image"), CLI_OK);
-    assert_null(w.preload);
+    assert_null(docker_words_variable(&w, "LD_PRELOAD"));
+    docker_words_done(&w);
+}
+
+static void variables_and_limits_are_read_and_stay_dockers(void **state)
+{
+    struct docker_words w;
+
+    assert_int_equal(READ(w, "-e", "A=1", "--env=A=2", "-eB", "--cpus", "1.5", "--cpuset-cpus=0-2",
+                          "--cpu-quota=900000", "image"),
+                     CLI_OK);
+    assert_theirs(&w, "-e A=1 --env=A=2 -eB --cpus 1.5 --cpuset-cpus=0-2 --cpu-quota=900000 image");
+    assert_string_equal(docker_words_variable(&w, "A"), "2");
+    assert_string_equal(docker_words_variable(&w, "B"), "");
+    assert_null(docker_words_variable(&w, "C"));
+    assert_string_equal(w.cpuset, "0-2");
+    assert_true(w.cpus > 1.49 && w.cpus < 1.51);
+    docker_words_done(&w);
+    assert_int_equal(READ(w, "--cpu-quota=50000", "--cpu-period", "20000", "image"), CLI_OK);
+    assert_true(w.cpus > 2.49 && w.cpus < 2.51);
+    docker_words_done(&w);
+    assert_int_equal(READ(w, "--cpu-quota", "50000", "image"), CLI_OK);
+    assert_true(w.cpus > 0.49 && w.cpus < 0.51);
     docker_words_done(&w);
 }
 
@@ -206,6 +228,7 @@ int main(void)
         cmocka_unit_test(behind_an_unknown_option_everything_is_dockers),
         cmocka_unit_test(two_dashes_end_the_options),
         cmocka_unit_test(own_preload_is_taken_out_however_it_is_written),
+        cmocka_unit_test(variables_and_limits_are_read_and_stay_dockers),
         cmocka_unit_test(preload_of_a_file_of_variables_counts_unless_an_option_says_more),
         cmocka_unit_test(wrong_values_of_ours_are_complained_about),
         cmocka_unit_test(options_of_docker_itself_are_counted),

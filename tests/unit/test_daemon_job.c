@@ -149,6 +149,29 @@ static void a_job_without_agent_is_not_starting_for_ever(void **unused)
     assert_string_equal(job_state(&job, late), "rigid");
 }
 
+static void
+a_job_that_was_sized_at_its_start_is_moldable_unless_a_runtime_is_malleable(void **unused)
+{
+    char note[JOB_NOTE_MAX];
+
+    make_job(&the_daemon, &job, process, 1, 8);
+    job.asked.sized = 2;
+    assert_string_equal(job_state(&job, 0), "running");
+    process[0].backend[0].malleable = false;
+    assert_string_equal(job_state(&job, 0), "moldable");
+    job_note(&job, 0, note);
+    assert_non_null(strstr(note, "moldable: its runtimes were started with 2 threads, which stay"));
+    process[0].connection = NULL;
+    assert_string_equal(job_state(&job, 0), "starting");
+    assert_string_equal(job_state(&job, JOB_START_NS), "moldable");
+    job.asked.sized = 1;
+    job_note(&job, JOB_START_NS, note);
+    assert_non_null(strstr(note, "started with 1 thread, which stay"));
+    assert_null(strstr(note, "no agent reports"));
+    job.admission.phase = JOB_PAUSED;
+    assert_string_equal(job_state(&job, JOB_START_NS), "paused");
+}
+
 static void a_job_is_settled_when_the_newest_target_is_acknowledged(void **unused)
 {
     make_job(&the_daemon, &job, process, 1, 8);
@@ -245,6 +268,8 @@ int main(void)
         cmocka_unit_test(a_process_that_set_itself_keeps_its_number),
         cmocka_unit_test(only_malleable_connected_processes_get_threads),
         cmocka_unit_test(a_job_without_agent_is_not_starting_for_ever),
+        cmocka_unit_test(
+            a_job_that_was_sized_at_its_start_is_moldable_unless_a_runtime_is_malleable),
         cmocka_unit_test(a_job_is_settled_when_the_newest_target_is_acknowledged),
         cmocka_unit_test(an_idle_shell_counts_for_half_a_minute_only),
         cmocka_unit_test(oversubscribed_means_more_threads_than_the_job_may_run),

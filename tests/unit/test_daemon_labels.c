@@ -43,7 +43,8 @@ static void every_label_sets_its_member(void **unused)
                                                  {"io.threadtide.request", "4"},
                                                  {"io.threadtide.memory", "1.5G"},
                                                  {"io.threadtide.placement", "exclusive"},
-                                                 {"io.threadtide.deadline", "1h30min"}};
+                                                 {"io.threadtide.deadline", "1h30min"},
+                                                 {"io.threadtide.sized", "3"}};
     struct job_request req = parse(labels, ARRAY_LEN(labels));
 
     assert_string_equal(note, "");
@@ -56,6 +57,17 @@ static void every_label_sets_its_member(void **unused)
     assert_int_equal(req.asked.memory_bytes, UINT64_C(3) << 29);
     assert_int_equal(req.asked.placement, PLACEMENT_EXCLUSIVE);
     assert_int_equal(req.asked.deadline_ms, START_MS + 5400000);
+    assert_int_equal(req.sized, 3);
+}
+
+static void a_start_with_no_number_of_threads_is_left_out(void **unused)
+{
+    static const char *const wrong[] = {"", "0", "-1", "2x", " 2", "4097", "99999999999999999999"};
+
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        assert_int_equal(parse_one("io.threadtide.sized", wrong[i]).sized, 0);
+        assert_non_null(strstr(note, "the number of threads that it was started with"));
+    }
 }
 
 static void a_deadline_is_a_duration_or_a_date(void **unused)
@@ -167,6 +179,7 @@ int main(void)
         cmocka_unit_test(nonsense_is_left_out_and_named),
         cmocka_unit_test(a_note_is_short_and_printable),
         cmocka_unit_test(min_above_max_changes_neither),
+        cmocka_unit_test(a_start_with_no_number_of_threads_is_left_out),
         cmocka_unit_test(the_first_fault_is_noted_and_the_others_are_counted),
         cmocka_unit_test(elastic_is_who_has_a_label_of_ours),
     };

@@ -9,6 +9,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -25,6 +26,9 @@
 #define SOCKET  "\"TIDE_SOCKET=/run/threadtide/agent.sock\""
 #define LIBRARY "/opt/threadtide/$LIB/libtide-agent.so"
 #define PRELOAD "\"LD_PRELOAD=" LIBRARY "\""
+#define WAITING "\"OMP_WAIT_POLICY=passive\",\"GOMP_SPINCOUNT=1000\",\"OPENBLAS_THREAD_TIMEOUT=15\""
+#define UNSIZED WAITING ",\"TIDE_STARTUP=0:0:1c\""
+#define CORES   8
 
 /* ---- command lines ---- */
 
@@ -102,7 +106,8 @@ static struct jsontext sample(const char *name)
 static int edit(struct jsontext *json)
 {
     struct error err = {0};
-    int r = spec_edit_config(json, AGENT, CONTROL, &err);
+    struct startup size;
+    int r = spec_edit_config(json, AGENT, CONTROL, CORES, &size, &err);
 
     assert_true(r >= 0 || (err.code == r && *err.text));
     return r;
@@ -129,7 +134,7 @@ static void real_bundle_gets_mounts_and_environment_and_keeps_every_byte(void **
         assert_int_equal(edit(&json), 1);
         assert_int_equal(strlen(json.text), json.len);
         take_out(&json, "," MOUNTS);
-        take_out(&json, "," SOCKET "," PRELOAD);
+        take_out(&json, "," SOCKET "," PRELOAD "," UNSIZED);
         assert_string_equal(json.text, before);
         /* A JSON library would have changed this number. */
         assert_non_null(strstr(json.text, "\"hard\":18446744073709551615"));
@@ -162,10 +167,11 @@ static void assert_edited(const char *before, const char *after)
 static void missing_members_are_made(void **state)
 {
     assert_edited("{\"process\":{\"args\":null}}",
-                  "{\"process\":{\"args\":null,\"env\":[" SOCKET "," PRELOAD "]},"
+                  "{\"process\":{\"args\":null,\"env\":[" SOCKET "," PRELOAD "," UNSIZED "]},"
                   "\"mounts\":[" MOUNTS "]}");
     assert_edited("{\"mounts\":null,\"process\":{\"env\":null}}",
-                  "{\"mounts\":[" MOUNTS "],\"process\":{\"env\":[" SOCKET "," PRELOAD "]}}");
+                  "{\"mounts\":[" MOUNTS "],\"process\":{\"env\":[" SOCKET "," PRELOAD "," UNSIZED
+                  "]}}");
 }
 
 static void agent_comes_behind_what_is_preloaded(void **state)
@@ -173,10 +179,10 @@ static void agent_comes_behind_what_is_preloaded(void **state)
     assert_edited(
         "{\"mounts\":[],\"process\":{\"env\":[\"LD_PRELOAD=a.so\",\"LD_PRELOAD=b\\u002eso\"]}}",
         "{\"mounts\":[" MOUNTS "],\"process\":{\"env\":[\"LD_PRELOAD=a.so\","
-        "\"LD_PRELOAD=b\\u002eso:" LIBRARY "\"," SOCKET "]}}");
+        "\"LD_PRELOAD=b\\u002eso:" LIBRARY "\"," SOCKET "," UNSIZED "]}}");
     assert_edited("{\"mounts\":[],\"process\":{\"env\":[\"LD_PRELOAD=\",\"TIDE_SOCKET=mine\"]}}",
                   "{\"mounts\":[" MOUNTS "],\"process\":{\"env\":[\"LD_PRELOAD=" LIBRARY
-                  "\",\"TIDE_SOCKET=mine\"]}}");
+                  "\",\"TIDE_SOCKET=mine\"," UNSIZED "]}}");
 }
 
 static void list_that_would_be_too_long_for_a_program_stays_as_it_is(void **state)
@@ -187,7 +193,8 @@ static void list_that_would_be_too_long_for_a_program_stays_as_it_is(void **stat
     snprintf(text, sizeof(text), "{\"mounts\":[],\"process\":{\"env\":[\"LD_PRELOAD=%s\"]}}",
              before);
     snprintf(expected, sizeof(expected),
-             "{\"mounts\":[" MOUNTS "],\"process\":{\"env\":[\"LD_PRELOAD=%s\"," SOCKET "]}}",
+             "{\"mounts\":[" MOUNTS "],\"process\":{\"env\":[\"LD_PRELOAD=%s\"," SOCKET "," UNSIZED
+             "]}}",
              before);
     assert_edited(text, expected);
 }
@@ -241,10 +248,11 @@ static void directory_with_quotes_stays_a_string(void **state)
 {
     static const char dir[] = "/a\"b\\c\nd";
     _cleanup_jsontext_ struct jsontext json = make("{\"mounts\":[],\"process\":{}}");
+    struct startup size;
     struct error err;
     json_t *read;
 
-    assert_int_equal(spec_edit_config(&json, dir, CONTROL, &err), 1);
+    assert_int_equal(spec_edit_config(&json, dir, CONTROL, CORES, &size, &err), 1);
     read = json_loads(json.text, 0, NULL);
     assert_string_equal(json_string_value(json_object_get(
                             json_array_get(json_object_get(read, "mounts"), 0), "source")),
@@ -255,12 +263,126 @@ static void directory_with_quotes_stays_a_string(void **state)
 static void program_started_later_gets_the_environment(void **state)
 {
     _cleanup_jsontext_ struct jsontext json = sample("process");
+    struct startup size = {.size = 3};
     struct error err;
 
-    assert_int_equal(spec_edit_process(&json, &err), 1);
-    assert_non_null(strstr(json.text, "[\"PATH=/bin\",\"LD_PRELOAD=" LIBRARY "\"," SOCKET "]"));
+    assert_int_equal(spec_edit_process(&json, &size, &err), 1);
+    assert_non_null(strstr(json.text, "[\"PATH=/bin\",\"LD_PRELOAD=" LIBRARY "\"," SOCKET
+                                      ",\"OMP_NUM_THREADS=3\"," WAITING));
     assert_null(strstr(json.text, "destination"));
-    assert_int_equal(spec_edit_process(&json, &err), 0);
+    assert_int_equal(spec_edit_process(&json, &size, &err), 0);
+}
+
+/* ---- sizes ---- */
+
+/* Edits a bundle with the variables @env and the members @more; the caller frees the result. */
+static json_t *sized(const char *env, const char *more, struct startup *ret)
+{
+    char text[1024];
+    _cleanup_jsontext_ struct jsontext json = {0};
+    struct error err;
+    json_t *read;
+
+    snprintf(text, sizeof(text), "{\"process\":{\"env\":[%s]},\"mounts\":[]%s}", env, more);
+    json = make(text);
+    assert_int_equal(spec_edit_config(&json, AGENT, CONTROL, CORES, ret, &err), 1);
+    read = json_loads(json.text, JSON_DECODE_INT_AS_REAL, NULL);
+    assert_non_null(read);
+    return read;
+}
+
+/* The value that counts: the last one. */
+static const char *variable(const json_t *bundle, const char *name)
+{
+    const json_t *one, *env = json_object_get(json_object_get(bundle, "process"), "env");
+    const char *found = NULL;
+    size_t i;
+
+    json_array_foreach (env, i, one) {
+        const char *text = json_string_value(one);
+
+        if (strncmp(text, name, strlen(name)) == 0 && text[strlen(name)] == '=')
+            found = text + strlen(name) + 1;
+    }
+    return found;
+}
+
+static void assert_size(const char *env, const char *more, const char *omp, const char *most)
+{
+    struct startup size;
+    json_t *bundle = sized(env, more, &size);
+    const char *seen[] = {variable(bundle, "OMP_NUM_THREADS"), variable(bundle, "TIDE_MAX")};
+    const char *expected[] = {omp, most};
+
+    for (size_t i = 0; i < ARRAY_LEN(seen); i++)
+        if (!seen[i] != !expected[i] || (seen[i] && strcmp(seen[i], expected[i]) != 0))
+            fail_msg("%s%s: %s", env, more, seen[i] ? seen[i] : "nothing");
+    assert_int_equal(size.size, omp ? atoi(omp) : 0);
+    json_decref(bundle);
+}
+
+#define ASKED(...)   ",\"annotations\":{" __VA_ARGS__ "}"
+#define LIMITS(text) ",\"linux\":{\"resources\":{\"cpu\":{" text "}}}"
+
+static void container_is_sized_by_what_it_asks_for_and_by_its_limit(void **state)
+{
+    assert_size("", "", NULL, NULL);
+    assert_size("", ASKED("\"io.threadtide.max\":\"4\""), "4", "4");
+    assert_size("", ASKED("\"io.threadtide.max\":\"4\",\"io.threadtide.request\":\"2\""), "2", "4");
+    assert_size("", ASKED("\"io.threadtide.max\":\"64\""), NULL, "64");
+    assert_size("", LIMITS("\"quota\":150000,\"period\":100000"), "2", NULL);
+    assert_size("", LIMITS("\"quota\":150000"), "2", NULL);
+    assert_size("", LIMITS("\"quota\":1000,\"period\":100000"), "1", NULL);
+    assert_size("", LIMITS("\"quota\":-1,\"period\":100000"), NULL, NULL);
+    assert_size("", LIMITS("\"quota\":800000"), NULL, NULL); /* all of the machine's */
+    assert_size("", LIMITS("\"cpus\":\"0-1\""), NULL, NULL); /* runtimes count these */
+    assert_size("", LIMITS("\"cpus\":\"0-1\",\"quota\":300000"), NULL, NULL);
+    /* a limit bounds what is asked for, but no pool that the agent resizes */
+    assert_size("", ASKED("\"io.threadtide.max\":\"6\"") LIMITS("\"quota\":300000"), "3", "6");
+    assert_size("", ASKED("\"io.threadtide.min\":\"6\"") LIMITS("\"quota\":300000"), "3", NULL);
+}
+
+static void what_the_image_or_the_user_has_set_wins_in_a_container(void **state)
+{
+    static const char limit[] = LIMITS("\"quota\":300000");
+    struct startup size;
+    json_t *bundle = sized("\"OMP_NUM_THREADS=5\",\"OMP_WAIT_POLICY=active\","
+                           "\"JDK_JAVA_OPTIONS=-Da=\\\"b\\\"\"",
+                           limit, &size);
+
+    assert_string_equal(variable(bundle, "OMP_NUM_THREADS"), "5");
+    assert_string_equal(variable(bundle, "OMP_WAIT_POLICY"), "active");
+    assert_null(variable(bundle, "GOMP_SPINCOUNT"));
+    assert_string_equal(variable(bundle, "RAYON_NUM_THREADS"), "3");
+    assert_string_equal(variable(bundle, "JDK_JAVA_OPTIONS"),
+                        "-XX:ActiveProcessorCount=3 -Da=\"b\"");
+    json_decref(bundle);
+    bundle = sized("\"TIDE_SPIN=1\",\"TIDE_MAX=2\",\"OMP_NUM_THREADS=\"", limit, &size);
+    assert_null(variable(bundle, "OMP_WAIT_POLICY"));
+    assert_string_equal(variable(bundle, "TIDE_MAX"), "2");
+    assert_string_equal(variable(bundle, "OMP_NUM_THREADS"), "2"); /* an empty value is none */
+    json_decref(bundle);
+}
+
+static void limits_that_cannot_be_read_count_as_missing(void **state)
+{
+    static const char *const wrong[] = {
+        ASKED("\"io.threadtide.max\":4"),
+        ASKED("\"io.threadtide.max\":\"-4\""),
+        ASKED("\"io.threadtide.max\":\"4x\""),
+        ASKED("\"io.threadtide.max\":\"99999999999\""),
+        ",\"annotations\":[]",
+        ",\"linux\":null",
+        ",\"linux\":{\"resources\":7}",
+        LIMITS("\"quota\":\"150000\""),
+        LIMITS("\"quota\":9223372036854775807,\"period\":9223372036854775807"),
+        LIMITS("\"quota\":18446744073709551615,\"period\":1"),
+        LIMITS("\"cpus\":7"),
+        LIMITS("\"cpus\":\"7-1\""),
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++)
+        assert_size("", wrong[i], NULL, NULL);
 }
 
 /* ---- files ---- */
@@ -318,6 +440,9 @@ int main(void)
         cmocka_unit_test(what_is_no_bundle_is_refused_and_untouched),
         cmocka_unit_test(directory_with_quotes_stays_a_string),
         cmocka_unit_test(program_started_later_gets_the_environment),
+        cmocka_unit_test(container_is_sized_by_what_it_asks_for_and_by_its_limit),
+        cmocka_unit_test(what_the_image_or_the_user_has_set_wins_in_a_container),
+        cmocka_unit_test(limits_that_cannot_be_read_count_as_missing),
         cmocka_unit_test(file_keeps_mode_and_owner_and_is_replaced_whole),
     };
 

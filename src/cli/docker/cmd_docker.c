@@ -7,7 +7,9 @@
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/cpuset.h"
 #include "base/rundir.h"
+#include "base/startup.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -39,6 +41,7 @@ struct call {
     int n_globals;
     const char *verb; /* run or create */
     struct docker_words words;
+    struct words image;                                    /* the image's variables */
     struct words ours;                                     /* options and values that tide adds */
     char socket[RUNDIR_PATH_MAX + CONTAINER_KEY_MAX + 32]; /* the container's, on the host */
     bool joins;                                            /* the container joins the job of tide */
@@ -84,16 +87,14 @@ static bool ask_docker(const struct words *command, int out, bool messages)
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/* Reads the image's LD_PRELOAD. 1: *ret_value, allocated; 0: it has none; -1: no such image. */
-static int ask_image(const struct call *call, char **ret_value)
+/* Reads the image's variables. Returns false when there is no such image. */
+static bool ask_image(struct call *call)
 {
     static const char format[] = "{{range .Config.Env}}{{println .}}{{end}}";
-    static const char name[] = "LD_PRELOAD=";
     struct words command = {0};
     _cleanup_file_ FILE *answer = tmpfile(); /* docker could block on a pipe */
     _cleanup_free_ char *line = NULL;
     size_t size = 0;
-    ssize_t n;
     bool good = answer && begin(call, &command) && words_add(&command, "image") &&
                 words_add(&command, "inspect") && words_addf(&command, "--format=%s", format) &&
                 words_add(&command, "--") && words_add(&command, call->words.image) &&
@@ -101,16 +102,13 @@ static int ask_image(const struct call *call, char **ret_value)
 
     words_done(&command);
     if (!good)
-        return -1;
+        return false;
     rewind(answer);
-    while ((n = getline(&line, &size, answer)) > 0) {
-        if (strncmp(line, name, sizeof(name) - 1) != 0)
-            continue;
+    while (good && getline(&line, &size, answer) > 0) {
         line[strcspn(line, "\n")] = '\0';
-        *ret_value = strdup(line + sizeof(name) - 1);
-        return *ret_value ? 1 : -1;
+        good = words_add(&call->image, line);
     }
-    return 0;
+    return good;
 }
 
 /* Pulls a missing image, as `docker run` does; docker's messages go to stderr here, too. */
@@ -132,56 +130,105 @@ static bool pull_image(const struct call *call)
 
 /* ---- what makes the container elastic ---- */
 
-/*
- * Returns the LD_PRELOAD that the container would have without tide: the user's, else the image's.
- * Tide's own variable would replace it. Allocated, or NULL.
- */
-static int find_preload(struct call *call, char **ret)
+/* Tide's own variables would replace the image's. */
+static int learn_image(struct call *call)
 {
     struct docker_words *words = &call->words;
-    int r;
 
-    *ret = NULL;
-    if (words->preload) {
-        *ret = TAKE_PTR(words->preload);
+    if (!words->image || ask_image(call) || (words->pull && strcmp(words->pull, "never") == 0))
         return CLI_OK;
-    }
-    if (!words->image)
-        return CLI_OK;
-    r = ask_image(call, ret);
-    if (r < 0 && !(words->pull && strcmp(words->pull, "never") == 0)) {
-        if (!pull_image(call))
-            return DOCKER_FAILED; /* docker has printed the reason */
-        ask_image(call, ret);
-    }
+    if (!pull_image(call))
+        return DOCKER_FAILED; /* docker has printed the reason */
+    ask_image(call);
     return CLI_OK;
+}
+
+/* The variable that the container would have without tide; NULL: none. */
+static const char *find_variable(const void *arg, const char *name)
+{
+    const struct call *call = arg;
+    const char *value = docker_words_variable(&call->words, name);
+
+    if (!value)
+        value = words_variable(&call->image, name);
+    if (!value && strcmp(name, STARTUP_SPIN) == 0)
+        value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+/* The user's own LD_PRELOAD was taken out of docker's words. */
+static int without_agent(struct call *call, const char *before, const char *why)
+{
+    cli_note(cmd, "the container runs with a fixed number of threads: %s", why);
+    return !before || words_addf(&call->ours, "--env=LD_PRELOAD=%s", before) ? CLI_OK : no_memory();
 }
 
 static int add_agent(struct call *call)
 {
-    _cleanup_free_ char *before = NULL;
+    const char *before = find_variable(call, "LD_PRELOAD");
     _cleanup_free_ char *preload = NULL;
     char dir[PATH_MAX];
     struct error err;
-    int r;
 
-    if (preload_find(dir, sizeof(dir), &err) < 0) {
-        cli_note(cmd, "the container runs with a fixed number of threads: %s", err.text);
-        return CLI_OK;
-    }
-    r = find_preload(call, &before);
-    if (r != CLI_OK)
-        return r;
-    if (before && strlen(before) + sizeof(CONTAINER_PRELOAD) > PRELOAD_VARIABLE_MAX - 32) {
-        cli_note(cmd, "the container runs with a fixed number of threads: LD_PRELOAD too long");
-        return words_add(&call->ours, "--env") && words_addf(&call->ours, "LD_PRELOAD=%s", before)
-                   ? CLI_OK
-                   : no_memory();
-    }
+    if (preload_find(dir, sizeof(dir), &err) < 0)
+        return without_agent(call, before, err.text);
+    if (before && strlen(before) + sizeof(CONTAINER_PRELOAD) > PRELOAD_VARIABLE_MAX - 32)
+        return without_agent(call, before, "LD_PRELOAD too long");
     if (preload_value(before, CONTAINER_AGENT_DIR, &preload) < 0 ||
         !words_addf(&call->ours, "--volume=%s:" CONTAINER_AGENT_DIR ":ro", dir) ||
         !words_addf(&call->ours, "--env=LD_PRELOAD=%s", preload) ||
         !words_add(&call->ours, "--env=TIDE_SOCKET=" CONTAINER_SOCKET))
+        return no_memory();
+    return CLI_OK;
+}
+
+struct sized {
+    const struct call *call;
+    int fd; /* of a file of variables */
+};
+
+static const char *find_sized(const void *arg, const char *name)
+{
+    const struct sized *sized = arg;
+
+    return find_variable(sized->call, name);
+}
+
+/* A line of the file holds a variable, so that one with a line's end stays as it is. */
+static int add_sized(void *arg, const char *name, const char *value)
+{
+    const struct sized *sized = arg;
+
+    if (strchr(value, '\n'))
+        return 0;
+    return dprintf(sized->fd, "%s=%s\n", name, value) < 0 ? -EIO : 0;
+}
+
+/* The user's own --env-file comes behind ours and counts more, and --env more than files. */
+static int add_sizes(struct call *call)
+{
+    const json_t *terms = call->words.terms;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    struct startup_container c = {
+        .request = (unsigned)member_long(terms, "request"),
+        .min = (unsigned)member_long(terms, "min"),
+        .max = (unsigned)member_long(terms, "max"),
+        .cores = cores > 0 ? (unsigned)cores : 1,
+    };
+    struct sized sized = {call, memfd_create("tide-env", 0)}; /* stays open for docker */
+    struct cpuset cpus;
+    struct startup s;
+
+    if (call->words.cpus > 0 && call->words.cpus <= STARTUP_NUMBER_MAX)
+        c.limit_mcpu = (unsigned)(call->words.cpus * 1000 + 0.999);
+    if (call->words.cpuset && cpuset_parse(call->words.cpuset, &cpus) == 0 && cpuset_count(&cpus))
+        c.cores = cpuset_count(&cpus);
+    s = startup_of_container(&c, find_sized, &sized);
+    if (sized.fd < 0 || startup_apply(&s, find_sized, add_sized, &sized) < 0)
+        return CLI_OK; /* the container chooses its sizes itself */
+    if (!words_addf(&call->ours, "--env-file=/proc/self/fd/%d", sized.fd) ||
+        (startup_sized(&s) &&
+         !words_addf(&call->ours, "--label=" CONTAINER_LABEL ".sized=%u", s.size)))
         return no_memory();
     return CLI_OK;
 }
@@ -397,7 +444,11 @@ static int docker_run(const char *docker, char *const *globals, int n_globals, c
         if (r == CLI_OK)
             r = add_control(&call);
         if (r == CLI_OK)
+            r = learn_image(&call);
+        if (r == CLI_OK)
             r = add_agent(&call);
+        if (r == CLI_OK)
+            r = add_sizes(&call);
         if (r == CLI_OK)
             r = add_labels(&call);
         if (r == CLI_OK)
@@ -406,6 +457,7 @@ static int docker_run(const char *docker, char *const *globals, int n_globals, c
             r = carry_out(&call);
     }
     docker_words_done(&call.words);
+    words_done(&call.image);
     words_done(&call.ours);
     return r;
 }

@@ -2,7 +2,10 @@
 #include "cli/docker/docker_words.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
+
+#define CPU_PERIOD_US 100000 /* the engine's, without --cpu-period */
 
 /* clang-format off */
 /* Options of `docker run`, 20.10 to 28, hidden ones too; "a" is the letter of "attach". */
@@ -141,30 +144,33 @@ static struct option_word read_short(char *const *argv)
     return o;
 }
 
-/* ---- LD_PRELOAD ---- */
+/* ---- variables ---- */
 
-/*
- * The value in "LD_PRELOAD=value", or of "LD_PRELOAD" in the environment; NULL: another variable.
- */
-static const char *preload_in(const char *variable)
+const char *words_variable(const struct words *list, const char *name)
 {
-    static const char name[] = "LD_PRELOAD";
-    const char *rest = variable + sizeof(name) - 1;
-    const char *ours;
+    size_t n = strlen(name);
 
-    if (strncmp(variable, name, sizeof(name) - 1) != 0 || (*rest && *rest != '='))
-        return NULL;
-    if (*rest)
-        return rest + 1;
-    ours = getenv(name);
-    return ours ? ours : "";
+    for (size_t i = list->n; i-- > 0;)
+        if (strncmp(list->word[i], name, n) == 0 && list->word[i][n] == '=')
+            return list->word[i] + n + 1;
+    return NULL;
 }
 
-static bool keep_preload(struct docker_words *words, const char *value)
+const char *docker_words_variable(const struct docker_words *words, const char *name)
 {
-    free(words->preload);
-    words->preload = strdup(value);
-    return words->preload;
+    const char *value = words_variable(&words->env, name);
+
+    return value ? value : words_variable(&words->files, name);
+}
+
+/* Without "=" docker takes the value from its own environment. */
+static bool keep_variable(struct words *list, const char *variable)
+{
+    const char *own = strchr(variable, '=') ? NULL : getenv(variable);
+
+    if (strchr(variable, '='))
+        return words_add(list, variable);
+    return words_addf(list, "%s=%s", variable, own ? own : "");
 }
 
 /* Skips an unreadable file: docker complains about it. */
@@ -176,12 +182,11 @@ static bool read_env_file(struct docker_words *words, const char *path)
     ssize_t n;
 
     while (file && (n = getline(&line, &size, file)) > 0) {
-        const char *value;
+        const char *variable = line + strspn(line, " \t");
 
         if (line[n - 1] == '\n')
             line[n - 1] = '\0';
-        value = preload_in(line + strspn(line, " \t"));
-        if (value && !keep_preload(words, value))
+        if (*variable && *variable != '#' && !keep_variable(&words->files, variable))
             return false;
     }
     return true;
@@ -192,15 +197,26 @@ static bool read_env_file(struct docker_words *words, const char *path)
 struct reader {
     const struct command *cmd;
     struct docker_words *words;
-    char *preload; /* from --env, which overrides files */
 };
+
+/* Docker itself complains about numbers that are none. */
+static void take_limit(struct docker_words *words, const struct option_word *o)
+{
+    if (is(o->name, o->length, "cpus"))
+        words->cpus = strtod(o->value, NULL);
+    else if (is(o->name, o->length, "cpu-quota"))
+        words->quota_us = strtod(o->value, NULL);
+    else if (is(o->name, o->length, "cpu-period"))
+        words->period_us = strtod(o->value, NULL);
+    else if (is(o->name, o->length, "cpuset-cpus"))
+        words->cpuset = o->value;
+}
 
 /* Returns CLI_OK if the option is ours, -1 if it is docker's. */
 static int take(struct reader *reader, const struct option_word *o)
 {
     struct docker_words *words = reader->words;
     const struct attribute *term = terms_of_docker(o->name, o->length);
-    const char *preload;
 
     if (term && !o->value)
         return cli_usage(reader->cmd, "--%s needs a value", o->name);
@@ -211,6 +227,7 @@ static int take(struct reader *reader, const struct option_word *o)
     words->quiet |= is(o->name, o->length, "quiet") || is(o->name, o->length, "q");
     if (!o->value)
         return -1;
+    take_limit(words, o);
     if (is(o->name, o->length, "platform"))
         words->platform = o->value;
     else if (is(o->name, o->length, "pull"))
@@ -219,12 +236,11 @@ static int take(struct reader *reader, const struct option_word *o)
         return cli_error(reader->cmd, CLI_FAILED, NULL, "out of memory");
     if (!is(o->name, o->length, "env") && !is(o->name, o->length, "e"))
         return -1;
-    preload = preload_in(o->value);
-    if (!preload)
-        return -1;
-    free(reader->preload);
-    reader->preload = strdup(preload);
-    return reader->preload ? CLI_OK : cli_error(reader->cmd, CLI_FAILED, NULL, "out of memory");
+    if (!keep_variable(&words->env, o->value))
+        return cli_error(reader->cmd, CLI_FAILED, NULL, "out of memory");
+    return strncmp(o->value, "LD_PRELOAD", 10) == 0 && (!o->value[10] || o->value[10] == '=')
+               ? CLI_OK /* the agent's comes in its place */
+               : -1;
 }
 
 /* Reads one word of options and its value; moves *argv behind them. */
@@ -247,7 +263,7 @@ static int read_option(struct reader *reader, char *const **argv, const struct o
 
 int docker_words_read(const struct command *cmd, char *const *argv, struct docker_words *ret)
 {
-    struct reader reader = {cmd, ret, NULL};
+    struct reader reader = {cmd, ret};
     int r = CLI_OK;
 
     *ret = (struct docker_words){0};
@@ -266,10 +282,8 @@ int docker_words_read(const struct command *cmd, char *const *argv, struct docke
     for (; r == CLI_OK && *argv; argv++)
         if (!words_add(&ret->theirs, *argv))
             r = cli_error(cmd, CLI_FAILED, NULL, "out of memory");
-    if (reader.preload) {
-        free(ret->preload);
-        ret->preload = reader.preload;
-    }
+    if (ret->cpus <= 0 && ret->quota_us > 0)
+        ret->cpus = ret->quota_us / (ret->period_us > 0 ? ret->period_us : CPU_PERIOD_US);
     return r == CLI_OK ? terms_check(cmd, ret->terms) : r;
 }
 
@@ -277,7 +291,8 @@ void docker_words_done(struct docker_words *words)
 {
     json_decref(words->terms);
     words_done(&words->theirs);
-    free(words->preload);
+    words_done(&words->files);
+    words_done(&words->env);
     *words = (struct docker_words){0};
 }
 

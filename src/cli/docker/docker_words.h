@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Takes the command line of `docker run` (and create) apart as docker itself does. Finds our own
- * options among docker's, the image, and the LD_PRELOAD that the container is to have. An option
+ * options among docker's, the image, and the variables and limits of the container. An option
  * that no Docker up to 28 has may or may not take a value: from there on every word is docker's.
  * Single-threaded (it reads the environment); called by `tide docker` and its unit test.
  */
@@ -25,7 +25,11 @@ struct docker_words {
     const char *image;    /* NULL: not found. Borrowed, as are the next four */
     const char *platform; /* NULL: not given */
     const char *pull;     /* NULL: not given */
-    char *preload;        /* the user's LD_PRELOAD for the container; NULL: none given */
+    struct words files;   /* "NAME=value": of --env-file … */
+    struct words env;     /* … and of --env, which counts more; the last one of a name counts */
+    double cpus;          /* of --cpus, or of --cpu-quota and --cpu-period; 0: no limit */
+    double quota_us, period_us;
+    const char *cpuset; /* of --cpuset-cpus; NULL: not given */
     bool quiet, help, detach;
 };
 
@@ -35,6 +39,12 @@ struct docker_words {
  */
 int docker_words_read(const struct command *cmd, char *const *argv, struct docker_words *ret);
 void docker_words_done(struct docker_words *words);
+
+/* The value that the last variable @name has in @list, or NULL. */
+const char *words_variable(const struct words *list, const char *name);
+
+/* The user's own @name for the container: "" when he takes it away, NULL when he does not say. */
+const char *docker_words_variable(const struct docker_words *words, const char *name);
 
 /*
  * Counts the words of @argv that are options of `docker` itself, before the name of one of its

@@ -6,6 +6,7 @@
 #include "cli/doctor/diagnose.h"
 #include "cli/doctor/doctor.h"
 #include "cli/doctor/observe.h"
+#include "cli/doctor/runtimes.h"
 #include "host/proc/file.h"
 
 #include <assert.h>
@@ -47,25 +48,6 @@ static void ask_daemon(struct observation *seen)
 }
 
 /* ---- a process ---- */
-
-static json_t *runtimes_json(const struct observation *seen)
-{
-    json_t *list = json_array();
-
-    for (int i = 0; i < PROC_RUNTIME_MAX; i++) {
-        const char *why;
-        enum malleability m = diagnose_runtime((enum proc_runtime)i, &why);
-
-        if (seen->runtimes.r[i].loaded)
-            json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:b, s:s, s:s}", "name",
-                                                  proc_runtime_name((enum proc_runtime)i),
-                                                  "version", seen->runtimes.r[i].version, "copies",
-                                                  (int)seen->runtimes.r[i].copies, "malleable",
-                                                  m == MALLEABLE, "kind", malleability_name(m),
-                                                  "why", why));
-    }
-    return list;
-}
 
 static json_t *names_json(const struct observation *seen)
 {
@@ -120,8 +102,8 @@ static int print_process_json(const struct observation *seen, const struct diagn
         seen->quota_mcpu == CGROUP_NO_QUOTA ? NULL : json_real(seen->quota_mcpu / 1000.0),
         "throttle", "periods", (json_int_t)seen->throttle.periods, "throttled",
         (json_int_t)seen->throttle.throttled, "throttled_ns",
-        (json_int_t)seen->throttle.throttled_ns, "runtimes", runtimes_json(seen), "tide",
-        tide[seen->tide], "job",
+        (json_int_t)seen->throttle.throttled_ns, "runtimes",
+        runtimes_json(&seen->runtimes, NULL, seen->pid), "tide", tide[seen->tide], "job",
         seen->tide == OBSERVED_TIDE_JOB ? json_string(seen->job_name) : NULL, "signal_handler",
         seen->handler, "findings", findings_json(d), "thread_names", names_json(seen), "losses",
         losses_json(seen, d), "static", seen->runtimes.is_static);
@@ -129,33 +111,6 @@ static int print_process_json(const struct observation *seen, const struct diagn
         return cli_error(&command_doctor, CLI_FAILED, NULL, "the command line is not UTF-8");
     api_print(json);
     return d->healthy ? CLI_OK : CLI_FAILED;
-}
-
-/* A line for each runtime: "  runtimes   openblas 0.3.31, 2 copies: moldable (why)" */
-static void print_runtimes(const struct observation *seen)
-{
-    const char *label = "runtimes";
-
-    for (int i = 0; i < PROC_RUNTIME_MAX; i++) {
-        const char *version = seen->runtimes.r[i].version, *why;
-        enum malleability m = diagnose_runtime((enum proc_runtime)i, &why);
-        bool many =
-            (i == PROC_RUNTIME_GOMP || i == PROC_RUNTIME_LLVM_OMP || i == PROC_RUNTIME_OPENBLAS) &&
-            seen->runtimes.r[i].copies > 1;
-
-        if (!seen->runtimes.r[i].loaded || i == PROC_RUNTIME_AGENT)
-            continue;
-        printf("  %-8s   %s%s%s", label, proc_runtime_name((enum proc_runtime)i),
-               *version ? " " : "", version);
-        if (many)
-            printf(", %u copies", seen->runtimes.r[i].copies);
-        printf(": %s (%s)\n", malleability_name(m), why);
-        label = "";
-    }
-    if (*label)
-        puts("  runtimes   none that tide recognizes");
-    if (seen->runtimes.is_static)
-        puts("  program    static: the agent cannot be loaded into it");
 }
 
 static void print_names(const struct observation *seen)
@@ -229,6 +184,7 @@ static void print_findings(const struct diagnosis *d)
 
 static void print_process(const struct observation *seen, const struct diagnosis *d)
 {
+    _cleanup_json_ json_t *runtimes = runtimes_json(&seen->runtimes, NULL, seen->pid);
     char cpus[CPUSET_TEXT_MAX];
 
     cpuset_format(&seen->cpus, cpus, sizeof(cpus));
@@ -245,7 +201,9 @@ static void print_process(const struct observation *seen, const struct diagnosis
            seen->waiting_milli % 1000 / 10, seen->have_waiting ? "" : " (estimated)");
     print_losses(seen, d);
     print_names(seen);
-    print_runtimes(seen);
+    runtimes_print(runtimes, "  runtimes ");
+    if (seen->runtimes.is_static)
+        puts("  program    static: the agent cannot be loaded into it");
     print_tide(seen);
     print_findings(d);
 }

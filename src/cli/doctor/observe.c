@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/visible.h"
+#include "cli/doctor/runtimes.h"
 #include "cli/doctor/spin.h"
 
 #include <errno.h>
@@ -199,8 +200,6 @@ static void show_texts(struct observation *seen)
     seen->command_changed = strcmp(command, seen->command) != 0;
     visible(seen->comm);
     visible(seen->quota_path);
-    for (int i = 0; i < PROC_RUNTIME_MAX; i++)
-        visible(seen->runtimes.r[i].version);
 }
 
 /* Reads the facts that do not change during the sample. */
@@ -221,9 +220,7 @@ static int observe_static(int root, const struct cgroup *cg, pid_t pid, struct o
     if (r == 0)
         r = proc_read_status(root, pid, &status);
     if (r == 0)
-        r = proc_read_runtimes(root, pid, &seen->runtimes);
-    if (r == 0 && (r = proc_read_program(root, pid, &seen->runtimes)) == -ENOEXEC)
-        r = 0; /* a 32-bit program */
+        r = runtimes_read(root, pid, &seen->runtimes);
     if (r == 0)
         r = proc_get_affinity_all(root, pid, &seen->cpus, NULL);
     if (r == 0)

@@ -12,6 +12,7 @@
 
 #define REGISTER_TIMEOUT_MS 2000 /* after that the program starts without a daemon */
 #define DAEMON_TIMEOUT_MS   3000
+#define SIZED               "sized"
 
 /* ---- options ---- */
 
@@ -174,11 +175,14 @@ static void name_command(char *const *argv, char *buf, size_t size)
 
 static json_t *request_body(const struct launch *l, const char *name)
 {
+    unsigned sized = launch_sized(l);
     json_t *body = json_object();
 
     json_object_set_new(body, "name", json_string(name));
     if (l->threads)
         json_object_set_new(body, "threads", json_integer(l->threads));
+    if (sized)
+        json_object_set_new(body, SIZED, json_integer(sized));
     if (l->terms)
         json_object_update(body, l->terms);
     if (l->queue)
@@ -201,19 +205,30 @@ int launch_start_daemon(struct error *err)
     return daemon_start(dir, program, DAEMON_TIMEOUT_MS, err);
 }
 
+/* A daemon that has run since before an update may not know how the program is started. */
+static int post(json_t *body, struct api_answer *ret, struct error *err)
+{
+    int r = api_try("POST", "/v1/jobs", body, REGISTER_TIMEOUT_MS, ret, err);
+
+    if (r < 0 || ret->status != 400 || json_object_del(body, SIZED) < 0)
+        return r;
+    api_answer_done(ret);
+    return api_try("POST", "/v1/jobs", body, REGISTER_TIMEOUT_MS, ret, err);
+}
+
 /* Registers once, and starts the daemon if there is none. 0 or -errno. */
 static int register_as(const struct launch *l, const char *name, struct api_answer *ret,
                        struct error *err)
 {
     _cleanup_json_ json_t *body = request_body(l, name);
-    int r = api_try("POST", "/v1/jobs", body, REGISTER_TIMEOUT_MS, ret, err);
+    int r = post(body, ret, err);
 
     if (r != -ENOENT && r != -EACCES)
         return r;
     r = launch_start_daemon(err);
     if (r < 0)
         return r;
-    return api_try("POST", "/v1/jobs", body, REGISTER_TIMEOUT_MS, ret, err);
+    return post(body, ret, err);
 }
 
 int launch_register(const struct launch *l, struct api_answer *ret, struct error *err)

@@ -74,5 +74,9 @@ void launch_prepare(const struct launch *l, const json_t *job);
  */
 int launch_size(const struct launch *l);
 
+/* With how many threads launch_size() starts runtimes; 0: it leaves them their number. startup.c.
+ */
+unsigned launch_sized(const struct launch *l);
+
 /* Becomes the program. Returns CLI_NO_PROGRAM or CLI_CANNOT_RUN after the message. */
 int launch_exec(const struct launch *l);

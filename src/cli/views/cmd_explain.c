@@ -2,10 +2,14 @@
 /* `tide explain`: says why a job has its threads and cores. */
 #include "base/size.h"
 #include "cli/api.h"
+#include "cli/doctor/runtimes.h"
 #include "cli/views/job_text.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <time.h>
+
+#define PROCESSES_MAX 16 /* whose runtimes are read */
 
 static void print_threads(const json_t *job)
 {
@@ -15,6 +19,9 @@ static void print_threads(const json_t *job)
     if (member_long(job, "max"))
         printf(", %ld of %ld threads active, target %ld", member_long(job, "active"),
                member_long(job, "max"), target);
+    else if (member_long(job, "sized"))
+        printf(", started with %ld thread%s", member_long(job, "sized"),
+               member_long(job, "sized") == 1 ? "" : "s");
     else if (target)
         printf(", no thread pool yet, target %ld", target);
     else
@@ -162,6 +169,56 @@ static void print_changes(const json_t *changes)
     }
 }
 
+/* ---- the runtimes of its processes ---- */
+
+/* Only what the caller may read himself is told: the daemon reads no program for this. */
+static json_t *read_processes(const json_t *job)
+{
+    const json_t *pids = json_object_get(job, "pids"), *backends = json_object_get(job, "backends");
+    _cleanup_fd_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    json_t *list = json_array();
+    const json_t *one;
+    size_t i;
+
+    json_array_foreach (pids, i, one) {
+        pid_t pid = (pid_t)json_integer_value(one);
+        struct proc_runtimes found;
+        int r = i < PROCESSES_MAX ? runtimes_read(root, pid, &found) : -E2BIG;
+        json_t *process = json_pack("{s:i}", "pid", (int)pid);
+
+        if (r == -E2BIG)
+            json_object_set_new(process, "unread", json_string("too many processes"));
+        else if (r < 0)
+            json_object_set_new(process, "unread", json_string(strerror(-r)));
+        else
+            json_object_set_new(process, "runtimes", runtimes_json(&found, backends, pid));
+        json_object_set_new(process, "started", r < 0 ? json_null() : runtimes_started(root, pid));
+        json_array_append_new(list, process);
+    }
+    return list;
+}
+
+static void print_process(const json_t *process)
+{
+    const json_t *started = json_object_get(process, "started"), *value;
+    const char *name, *before = ": started with";
+    char label[48];
+
+    snprintf(label, sizeof(label), "  process %ld", member_long(process, "pid"));
+    if (*member_text(process, "unread"))
+        printf("%s: its runtimes cannot be read: %s\n", label, member_text(process, "unread"));
+    else
+        runtimes_print(json_object_get(process, "runtimes"), label);
+    if (json_object_size(started) == 0)
+        return;
+    printf("%s", label);
+    json_object_foreach ((json_t *)started, name, value) {
+        printf("%s %s=%s", before, name, json_string_value(value));
+        before = ",";
+    }
+    printf("\n");
+}
+
 static int get(const char *job, const char *suffix, json_t **ret)
 {
     char path[API_PATH_MAX];
@@ -177,6 +234,8 @@ static int explain_run(int argc, char **argv)
     _cleanup_json_ json_t *job = NULL;
     _cleanup_json_ json_t *history = NULL;
     bool json = false;
+    json_t *processes, *process;
+    size_t i;
     int c;
     int r;
 
@@ -185,13 +244,19 @@ static int explain_run(int argc, char **argv)
     }
     option_operands(cmd, argc, argv, 1, 1);
     r = get(argv[optind], "/explain", &history);
-    if (r != CLI_OK || json)
-        return r == CLI_OK ? api_print(history) : r;
-    r = get(argv[optind], "", &job);
+    if (r == CLI_OK)
+        r = get(argv[optind], "", &job);
     if (r != CLI_OK)
         return r;
+    processes = read_processes(job);
+    json_object_set_new(history, "processes", processes);
+    if (json)
+        return api_print(history);
     print_now(job);
     print_bounds(job);
+    if (!job_text_waits(job))
+        json_array_foreach (processes, i, process)
+            print_process(process);
     print_speedup(json_object_get(history, "speedup"));
     print_changes(json_object_get(history, "changes"));
     return CLI_OK;
@@ -203,10 +268,12 @@ const struct command command_explain = {
     .brief = "say why a job has its threads, or what it waits for",
     .help = "Its present state, and its last changes (at most 64, newest last): when, from\n"
             "and to how many threads, on which cores, how long until all were parked or\n"
-            "awake, and why.\n"
+            "awake, and why. Between them the runtimes that its processes have, which of\n"
+            "them can change their threads, and with which variables tide started them; of\n"
+            "other users' processes only root is told.\n"
             "\n"
             "Options:\n"
-            "  -j, --json  print the daemon's answer\n"
+            "  -j, --json  print the daemon's answer, with the processes and their runtimes\n"
             "\n"
             "Examples:\n"
             "  tide explain cnn\n"

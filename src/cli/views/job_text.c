@@ -156,7 +156,7 @@ void job_text(const json_t *job, enum job_field field, char *buf, size_t size)
         text_count(job, "active", "", buf, size);
         break;
     case JOB_MAX:
-        text_count(job, "max", "", buf, size);
+        text_count(job, member_long(job, "max") ? "max" : "sized", "", buf, size);
         break;
     case JOB_PROGRESS:
         text_progress(job, buf, size);

@@ -130,8 +130,8 @@ static void put_done(FILE *f, const struct job *j)
 
 static void put_states(FILE *f, const struct request *r)
 {
-    static const char *const states[] = {"held",    "queued", "paused",
-                                         "running", "rigid",  "starting"};
+    static const char *const states[] = {"held",     "queued", "paused",  "running",
+                                         "moldable", "rigid",  "starting"};
     uint64_t now = clock_now_ns();
 
     prometheus_family(f, "tide_jobs", "gauge", "Jobs by state.");

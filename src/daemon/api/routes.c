@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/size.h"
+#include "base/startup.h"
 #include "daemon/api/events.h"
 #include "daemon/api/view.h"
 #include "daemon/confine/guardian.h"
@@ -272,15 +273,16 @@ static bool check_memory(struct request *r, uint64_t bytes)
 
 static bool read_request(struct request *r, struct job_request *ret, bool *ret_held)
 {
-    static const char *const fields[] = {ATTRIBUTES, "name", "threads", "pid",
-                                         "queue",    "held", NULL};
-    uint32_t threads = 0;
+    static const char *const fields[] = {ATTRIBUTES, "name",  "threads", "sized",
+                                         "pid",      "queue", "held",    NULL};
+    uint32_t threads = 0, sized = 0;
     bool queue = false, held = false;
 
     *ret = job_request_usual(r->daemon);
     if (!request_only_fields(r, fields) || !take_text(r, "name", &ret->name) ||
         !take_asked(r, &ret->asked) ||
         !take_number(r, "threads", 1, PROTO_THREADS_MAX, true, &threads) ||
+        !take_number(r, "sized", 1, STARTUP_NUMBER_MAX, true, &sized) ||
         !take_flag(r, "queue", &queue) || !take_flag(r, "held", &held))
         return false;
     if (held && !queue) {
@@ -290,6 +292,7 @@ static bool read_request(struct request *r, struct job_request *ret, bool *ret_h
     if (queue && !check_memory(r, (uint64_t)ret->asked.memory_bytes))
         return false;
     ret->pinned.intra = threads;
+    ret->sized = sized;
     ret->submitted = queue;
     *ret_held = held;
     return true;

@@ -2,6 +2,7 @@
 /* A container's control directory, <run>/containers/KEY, and the socket in it. */
 #include "base/cleanup.h"
 #include "base/container.h"
+#include "base/startup.h"
 #include "daemon/containers/container_state.h"
 #include "daemon/containers/labels.h"
 #include "daemon/daemon.h"
@@ -47,7 +48,21 @@ void container_dir_remove(const struct daemon *d, const char *key)
     if (fd < 0)
         return;
     unlinkat(fd, RUNDIR_AGENT_SOCKET, 0);
+    unlinkat(fd, CONTAINER_STARTUP, 0);
     unlinkat(parent, key, AT_REMOVEDIR); /* a directory into which somebody put a file stays */
+}
+
+uint32_t container_dir_sized(const struct daemon *d, const char *key)
+{
+    int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+    _cleanup_fd_ int dir = container_dir_open(d, key);
+    _cleanup_fd_ int fd = dir < 0 ? -1 : openat(dir, CONTAINER_STARTUP, flags);
+    char text[STARTUP_MARK_MAX] = "";
+    struct startup s;
+
+    if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0 || !startup_read_mark(text, &s))
+        return 0;
+    return startup_sized(&s) ? s.size : 0;
 }
 
 struct container *container_of_key(const struct daemon *d, const struct container *but,

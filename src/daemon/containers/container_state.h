@@ -217,6 +217,9 @@ void drift_look(struct container *c);
 int container_dir_open(const struct daemon *d, const char *key);
 void container_dir_remove(const struct daemon *d, const char *key);
 
+/* Threads with which tide-runc sized the container's runtimes; 0: it did not. */
+uint32_t container_dir_sized(const struct daemon *d, const char *key);
+
 /* Binds the socket in its control directory, if that exists and no other container uses it. */
 void container_listen(struct container *c);
 

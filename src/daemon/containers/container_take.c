@@ -99,6 +99,7 @@ static void take_over(struct container *c, struct job *j, pid_t first,
         p->outside = p->pid != first;
     c->origin = CONTAINER_JOINED;
     j->asked.attributes = req->asked;
+    j->asked.sized = req->sized;
     j->dirty = true;
 }
 
@@ -127,6 +128,7 @@ static int job_by_labels(struct container *c, const struct engine_container *see
 
     if (starter)
         req = job_request_of(starter);
+    req.sized = container_dir_sized(c->set->daemon, c->key);
     labels_parse(seen->labels, seen->n_labels, (uint64_t)seen->started_ns / NS_PER_MS, &req, note,
                  sizeof(note));
     r = starter ? join(c, seen, starter, &req, err) : new_job(c, seen, &req, err);

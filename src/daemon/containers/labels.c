@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/container.h"
 #include "base/moment.h"
+#include "base/startup.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -57,6 +58,7 @@ static const struct {
     {"", "true or false"},
     {"key", "1 to 64 letters, digits, - and _"},
     {"job", "the token of the job that starts it"},
+    {"sized", "the number of threads that it was started with"},
 };
 
 static const char *other_takes(const char *name)
@@ -67,11 +69,22 @@ static const char *other_takes(const char *name)
     return NULL;
 }
 
+/* 0: no number of threads. */
+static uint32_t sized_of(const char *value)
+{
+    unsigned long n = isdigit((unsigned char)*value) ? strtoul(value, NULL, 10) : 0;
+
+    return strspn(value, "0123456789") == strlen(value) && n <= STARTUP_NUMBER_MAX ? (uint32_t)n
+                                                                                   : 0;
+}
+
 static bool other_good(const char *name, const char *value)
 {
     if (!*name)
         return strcmp(value, "true") == 0 || strcmp(value, "false") == 0;
-    return strcmp(name, "key") != 0 || labels_key_valid(value); /* "job" may name an ended one */
+    return (strcmp(name, "key") != 0 ||
+            labels_key_valid(value)) && /* "job" may name an ended one */
+           (strcmp(name, "sized") != 0 || sized_of(value) > 0);
 }
 
 static bool take(const struct attribute *a, const char *value, uint64_t start_ms,
@@ -191,9 +204,11 @@ void labels_parse(const struct engine_label *labels, size_t n, uint64_t start_ms
                   struct job_request *req, char *note, size_t size)
 {
     struct attributes before = req->asked;
+    const char *sized = value_of(labels, n, CONTAINER_LABEL ".sized");
     unsigned faults = 0;
 
     *note = '\0';
+    req->sized = sized ? sized_of(sized) : req->sized;
     for (size_t i = 0; i < n; i++) {
         const char *name = name_of(labels[i].key), *value = labels[i].value;
         const struct attribute *a = name ? attribute_find(name, strlen(name)) : NULL;

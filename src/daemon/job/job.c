@@ -205,6 +205,7 @@ int job_new(struct daemon *d, uid_t uid, const struct job_request *req, struct j
     j->asked.attributes = req->asked;
     j->asked.pinned = req->pinned;
     j->asked.pinned_by = PROTO_SOURCE_DAEMON;
+    j->asked.sized = req->sized;
     j->placed.quota_mcpu = j->wanted.quota_mcpu = CGROUP_NO_QUOTA;
     admission_init(j, req->submitted, j->created_ns);
     j->dirty = true;
@@ -224,7 +225,7 @@ struct job_request job_request_usual(const struct daemon *d)
 
 struct job_request job_request_of(const struct job *j)
 {
-    return (struct job_request){.asked = j->asked.attributes};
+    return (struct job_request){.asked = j->asked.attributes, .sized = j->asked.sized};
 }
 
 int job_set_id(struct job *j, const char *id)
@@ -471,6 +472,12 @@ uint32_t process_max(const struct process *p)
 
 /* ---- views ---- */
 
+/* Its threads are as many as at the start, and how many of them work is to be measured. */
+static bool is_moldable(const struct backend *b)
+{
+    return !b->malleable && strncmp(b->note, "moldable", strlen("moldable")) == 0;
+}
+
 bool job_malleable(const struct job *j)
 {
     for (const struct process *p = j->processes; p; p = p->next)
@@ -479,12 +486,19 @@ bool job_malleable(const struct job *j)
     return false;
 }
 
-bool job_reported(const struct job *j)
+/* The first runtime that an agent has told, moldable or not. */
+static const struct backend *told(const struct job *j, bool moldable)
 {
     for (const struct process *p = j->processes; p; p = p->next)
-        if (p->connection && p->n_backends > 0)
-            return true;
-    return false;
+        for (unsigned i = 0; p->connection && i < p->n_backends; i++)
+            if (p->backend[i].known && moldable == is_moldable(&p->backend[i]))
+                return &p->backend[i];
+    return NULL;
+}
+
+bool job_reported(const struct job *j)
+{
+    return told(j, false) != NULL;
 }
 
 bool job_waits(const struct job *j)
@@ -503,8 +517,9 @@ const char *job_state(const struct job *j, uint64_t now_ns)
         return "paused";
     if (job_malleable(j))
         return "running";
-    return job_reported(j) || j->adopted || now_ns - j->met_ns >= JOB_START_NS ? "rigid"
-                                                                               : "starting";
+    if (!job_reported(j) && !j->adopted && now_ns - j->met_ns < JOB_START_NS)
+        return "starting";
+    return j->asked.sized ? "moldable" : "rigid";
 }
 
 static void add_note(char note[JOB_NOTE_MAX], const char *more)
@@ -530,12 +545,24 @@ void job_note(const struct job *j, uint64_t now_ns, char ret_note[JOB_NOTE_MAX])
     if (running && job_waits(j))
         add_note(ret_note, "waiting for a safe point: its threads change when the program comes to "
                            "the end of its parallel region");
-    if (!running || job_reported(j))
+    if (!running)
+        return;
+    if (strcmp(job_state(j, now_ns), "moldable") == 0) {
+        snprintf(few, sizeof(few),
+                 "moldable: its runtimes were started with %u thread%s, which stay; it uses %.1f "
+                 "cores",
+                 j->asked.sized, j->asked.sized == 1 ? "" : "s", j->observed.usage.busy);
+        add_note(ret_note, few);
+        return;
+    }
+    if (job_reported(j))
         return;
     if (j->adopted)
         add_note(ret_note, "malleable: no (adopted): its cores change, its threads if it looks at "
                            "its cores again");
-    else if (now_ns - j->met_ns >= JOB_START_NS) {
+    else if (told(j, true)) {
+        add_note(ret_note, told(j, true)->note);
+    } else if (now_ns - j->met_ns >= JOB_START_NS) {
         snprintf(few, sizeof(few),
                  "no agent reports (no thread pool yet, or a static program), "
                  "it uses %.1f cores",

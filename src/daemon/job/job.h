@@ -120,8 +120,9 @@ struct job_asked {
     struct threads pinned;        /* intra 0: automatic */
     enum proto_source pinned_by;  /* SIGNAL, API, or DAEMON for `tide set` */
     bool granted;                 /* an administrator's pin: precedes users' shares */
-    bool kept;                /* by `tide pin`: its cores too, and limits that a person changed */
-    bool urgent;              /* a person or program asked: a grow does not wait for other jobs */
+    uint32_t sized; /* threads with which its runtimes were started; 0: theirs to choose */
+    bool kept;      /* by `tide pin`: its cores too, and limits that a person changed */
+    bool urgent;    /* a person or program asked: a grow does not wait for other jobs */
     struct cpuset kept_cores; /* by `tide pin`; empty: no fence */
     uint32_t lent;            /* cores lent to other jobs */
     uint32_t wants;           /* cores requested from other jobs, until it returns them */
@@ -270,6 +271,7 @@ struct job_request {
     const char *name; /* NULL: made from the id */
     struct attributes asked;
     struct threads pinned;
+    uint32_t sized; /* as in struct job_asked */
     bool submitted; /* waits in the queue: admission.h */
     bool again;     /* recovered from an earlier daemon: users' limits are for new jobs */
 };
@@ -343,13 +345,15 @@ uint32_t process_max(const struct process *p);   /* threads of its largest pool 
 /* ---- views ---- */
 
 /*
- * "running": its threads can be changed; "rigid": they cannot (yet); "starting": young, an agent
- * may still report. An agent reports once a thread pool exists.
+ * "running": its threads can be changed; "moldable": they were chosen when it started, and stay;
+ * "rigid": they cannot be changed (yet); "starting": young, an agent may still report. An agent
+ * reports once a thread pool exists.
  */
 const char *job_state(const struct job *j, uint64_t now_ns);
 /* A note for a person on what no number shows, or "". */
 void job_note(const struct job *j, uint64_t now_ns, char ret_note[JOB_NOTE_MAX]);
-bool job_reported(const struct job *j); /* an agent is connected and named a runtime */
+/* An agent is connected and named a runtime, other than moldable ones. */
+bool job_reported(const struct job *j);
 bool job_malleable(const struct job *j);
 bool job_settled(const struct job *j); /* every target was sent and acknowledged */
 bool job_oversubscribed(const struct job *j);

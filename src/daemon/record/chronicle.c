@@ -81,6 +81,7 @@ static bool is_ours(const char *word)
         {"--env=TIDE_SOCKET=", CONTAINER_SOCKET},
         {"--label=" CONTAINER_LABEL, ""},
         {"--label-file=/proc/self/fd/", ""},
+        {"--env-file=/proc/self/fd/", ""},
     };
     size_t len = strlen(word);
 

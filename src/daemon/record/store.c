@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/size.h"
+#include "base/startup.h"
 #include "daemon/containers/container.h"
 #include "daemon/daemon.h"
 #include "daemon/job/job.h"
@@ -197,13 +198,13 @@ static json_t *job_to_json(const struct job *j)
     for (const struct process *p = j->processes; p; p = p->next)
         json_array_append_new(
             processes, json_pack("{s:i,s:I}", "pid", (int)p->pid, "start", (json_int_t)p->start));
-    json = json_pack("{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:i,s:b,s:o,s:o,s:o,s:o,s:o}", "id", j->id,
+    json = json_pack("{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:i,s:i,s:b,s:o,s:o,s:o,s:o,s:o}", "id", j->id,
                      "name", j->name, "token", j->token, "uid", (json_int_t)j->uid, "created_ms",
                      (json_int_t)j->created_ms, "intra", (json_int_t)j->asked.pinned.intra, "inter",
-                     (json_int_t)j->asked.pinned.inter, "by", (int)j->asked.pinned_by, "granted",
-                     (int)j->asked.granted, "processes", processes, "admission",
-                     admission_to_json(j), "container", place_to_json(j), "kept", kept_to_json(j),
-                     "energy", energy_of_job_to_json(j));
+                     (json_int_t)j->asked.pinned.inter, "by", (int)j->asked.pinned_by, "sized",
+                     (int)j->asked.sized, "granted", (int)j->asked.granted, "processes", processes,
+                     "admission", admission_to_json(j), "container", place_to_json(j), "kept",
+                     kept_to_json(j), "energy", energy_of_job_to_json(j));
     for (each_attribute(a)) {
         int64_t value = attribute_get(a, &j->asked.attributes);
 
@@ -217,7 +218,7 @@ static json_t *job_to_json(const struct job *j)
 struct stored {
     const char *id, *name, *token;
     json_int_t uid, created_ms, intra, inter;
-    int by, granted;
+    int by, granted, sized;
     struct attributes asked;
     json_t *processes, *admission, *container, *kept, *energy; /* parts of the JSON; NULL: absent */
 };
@@ -245,16 +246,17 @@ static int asked_parse(const json_t *json, struct attributes *ret)
 static int stored_parse(json_t *json, struct stored *ret)
 {
     struct stored s = {0};
-    int r = json_unpack(json, "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:i,s?b,s:o,s?o,s?o,s?o,s?o}", "id",
-                        &s.id, "name", &s.name, "token", &s.token, "uid", &s.uid, "created_ms",
-                        &s.created_ms, "intra", &s.intra, "inter", &s.inter, "by", &s.by, "granted",
-                        &s.granted, "processes", &s.processes, "admission", &s.admission,
-                        "container", &s.container, "kept", &s.kept, "energy", &s.energy);
+    int r =
+        json_unpack(json, "{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:i,s?i,s?b,s:o,s?o,s?o,s?o,s?o}", "id",
+                    &s.id, "name", &s.name, "token", &s.token, "uid", &s.uid, "created_ms",
+                    &s.created_ms, "intra", &s.intra, "inter", &s.inter, "by", &s.by, "sized",
+                    &s.sized, "granted", &s.granted, "processes", &s.processes, "admission",
+                    &s.admission, "container", &s.container, "kept", &s.kept, "energy", &s.energy);
 
     if (r < 0 || asked_parse(json, &s.asked) < 0 || strlen(s.token) >= PROTO_TOKEN_MAX ||
         s.uid < 0 || s.uid > UINT32_MAX || s.intra < 0 || s.intra > PROTO_THREADS_MAX ||
         s.inter < 0 || s.inter > PROTO_THREADS_MAX || s.by < 0 || s.by >= PROTO_SOURCE_MAX ||
-        s.created_ms < 0)
+        s.sized < 0 || s.sized > STARTUP_NUMBER_MAX || s.created_ms < 0)
         return -EINVAL;
     *ret = s;
     return 0;
@@ -316,6 +318,7 @@ static int job_from_json(struct daemon *d, json_t *json, struct job **ret)
     req.name = job_name_valid(s.name) && !job_find(d, s.name) ? s.name : NULL;
     req.asked = s.asked;
     req.pinned = (struct threads){(uint32_t)s.intra, (uint32_t)s.inter};
+    req.sized = (uint32_t)s.sized;
     r = job_new(d, (uid_t)s.uid, &req, &j, NULL);
     if (r < 0)
         return r;

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/doctor/runtimes.h"
+
+#include "base/startup.h"
+#include "base/visible.h"
+#include "cli/api.h"
+
+#include <string.h>
+
+int runtimes_read(int root, pid_t pid, struct proc_runtimes *ret)
+{
+    int r = proc_read_runtimes(root, pid, ret);
+
+    if (r == 0 && (r = proc_read_program(root, pid, ret)) == -ENOEXEC)
+        r = 0; /* a 32-bit program */
+    for (int i = 0; r == 0 && i < PROC_RUNTIME_MAX; i++)
+        visible(ret->r[i].version); /* the process chose its files' names */
+    return r;
+}
+
+/* What the agent has reported on this runtime of the process, or NULL: one backend has all OpenMP.
+ */
+static const json_t *reported(const json_t *backends, pid_t pid, enum proc_runtime runtime)
+{
+    bool openmp = runtime == PROC_RUNTIME_GOMP || runtime == PROC_RUNTIME_LLVM_OMP;
+    const char *name = openmp ? "openmp" : proc_runtime_name(runtime);
+    const json_t *backend;
+    size_t i;
+
+    json_array_foreach (backends, i, backend)
+        if (member_long(backend, "pid") == pid && strcmp(member_text(backend, "name"), name) == 0)
+            return backend;
+    return NULL;
+}
+
+static enum malleability judge(enum proc_runtime runtime, const json_t *backends, pid_t pid,
+                               const char **ret_why)
+{
+    const json_t *backend = reported(backends, pid, runtime);
+    enum malleability m = diagnose_runtime(runtime, ret_why);
+
+    if (!backend)
+        return m;
+    if (*member_text(backend, "note"))
+        *ret_why = member_text(backend, "note");
+    if (member_bool(backend, "malleable"))
+        return MALLEABLE;
+    return m == MALLEABLE ? RIGID : m;
+}
+
+json_t *runtimes_json(const struct proc_runtimes *found, const json_t *backends, pid_t pid)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < PROC_RUNTIME_MAX; i++) {
+        const char *why;
+        enum malleability m = judge((enum proc_runtime)i, backends, pid, &why);
+
+        if (found->r[i].loaded)
+            json_array_append_new(
+                list, json_pack("{s:s, s:s, s:i, s:b, s:s, s:s}", "name",
+                                proc_runtime_name((enum proc_runtime)i), "version",
+                                found->r[i].version, "copies", (int)found->r[i].copies, "malleable",
+                                m == MALLEABLE, "kind", malleability_name(m), "why", why));
+    }
+    return list;
+}
+
+/* Runtimes of which a program's libraries bring copies of their own. */
+static bool is_bundled(const char *name)
+{
+    static const enum proc_runtime bundled[] = {PROC_RUNTIME_GOMP, PROC_RUNTIME_LLVM_OMP,
+                                                PROC_RUNTIME_OPENBLAS};
+
+    for (size_t i = 0; i < ARRAY_LEN(bundled); i++)
+        if (strcmp(name, proc_runtime_name(bundled[i])) == 0)
+            return true;
+    return false;
+}
+
+void runtimes_print(const json_t *list, const char *label)
+{
+    const char *before = label;
+    const json_t *one;
+    size_t i;
+
+    json_array_foreach (list, i, one) {
+        const char *name = member_text(one, "name"), *version = member_text(one, "version");
+
+        if (strcmp(name, proc_runtime_name(PROC_RUNTIME_AGENT)) == 0)
+            continue;
+        printf("%*s  %s%s%s", (int)strlen(label), before, name, *version ? " " : "", version);
+        if (is_bundled(name) && member_long(one, "copies") > 1)
+            printf(", %ld copies", member_long(one, "copies"));
+        printf(": %s (%s)\n", member_text(one, "kind"), member_text(one, "why"));
+        before = "";
+    }
+    if (*before)
+        printf("%s  none that tide recognizes\n", label);
+}
+
+json_t *runtimes_started(int root, pid_t pid)
+{
+    _cleanup_free_ char *mark = NULL;
+    json_t *started = NULL;
+    struct startup s;
+
+    if (proc_read_environ(root, pid, STARTUP_MARK, &mark) < 0 || !startup_read_mark(mark, &s))
+        return NULL;
+    for (size_t i = 0; i < startup_rows; i++) {
+        _cleanup_free_ char *value = NULL;
+
+        if (!(s.set >> i & 1) || startup_table[i].kind == STARTUP_WAIT ||
+            proc_read_environ(root, pid, startup_table[i].name, &value) < 0)
+            continue;
+        started = started ? started : json_object();
+        visible(value);
+        json_object_set_new(started, startup_table[i].name, json_string(value));
+    }
+    return started;
+}

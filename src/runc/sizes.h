@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The variables of base/startup.h in a container's config.json and process.json. What the container
+ * asks for stands in its annotations (io.threadtide.request, .min and .max; engines hand no labels
+ * on), its variable TIDE_MAX and its limits (linux.resources.cpu). A value that cannot be read
+ * counts as missing. Pure; called by spec.c.
+ */
+#pragma once
+
+#include "base/jsontext.h"
+#include "base/startup.h"
+
+/* What @config asks for, and what @env (process.env) says to it; @cores: the machine's. */
+struct startup sizes_read(const struct jsontext *json, struct json_span config,
+                          struct json_span env, unsigned cores);
+
+/* Adds what @s sets to @env, unless it has been added. Returns 1, 0 or -ENOMEM. */
+int sizes_add(struct jsontext *json, struct json_span env, struct startup *s);
+
+/* True if @env says that idle threads shall spin. */
+bool sizes_spin(const struct jsontext *json, struct json_span env);
