@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Forecasts of a machine's power by what tided learns from readings (watts_fit.h), on samples that
- * it did not learn from: those of a block of time, after all other blocks in their order.
+ * Forecasts of a machine's power by what stands in for a missing meter in tided (stand_in.h), on
+ * samples that it did not learn from: those of a block of time, after all other blocks in their
+ * order.
  *
  * Reads lines "BLOCK SENSOR_UW BUSY_MCPU SPEED_PERMILLE UW" in the order of time, and writes one
  * for each: "BLOCK UW FORECAST_UW LOW_UW HIGH_UW"; 0 0 0 where nothing is known. For
  * bench/energy_model.py.
  */
-#include "power/model/watts_fit.h"
+#include "power/model/stand_in.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,6 +22,13 @@ struct line {
 };
 
 static struct line line[LINES_MAX];
+
+static void learn(struct stand_in *learnt, const struct watts_sample *s)
+{
+    const struct power_range reading = {s->uw, s->uw, s->uw, POWER_MEASURED};
+
+    stand_in_add(learnt, s, &reading);
+}
 
 int main(void)
 {
@@ -40,17 +48,17 @@ int main(void)
         return 1;
     }
     for (uint32_t held = 0; held < blocks; held++) {
-        struct watts_fit fit = {0};
+        struct stand_in learnt = {0};
 
         for (size_t i = 0; i < n; i++)
             if (line[i].block != held)
-                watts_fit_add(&fit, &line[i].sample);
+                learn(&learnt, &line[i].sample);
         for (size_t i = 0; i < n; i++) {
             struct power_range p;
 
             if (line[i].block != held)
                 continue;
-            p = watts_fit_at(&fit, &line[i].sample);
+            p = stand_in_at(&learnt, &line[i].sample);
             printf("%" PRIu32 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", held,
                    line[i].sample.uw, p.uw, p.low_uw, p.high_uw);
         }

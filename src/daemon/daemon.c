@@ -42,7 +42,7 @@
 #define TICK_US      1000000ull
 #define AUTO_EXIT_US 2000000ull  /* after the last job … */
 #define FIRST_JOB_US 10000000ull /* … and before the first one */
-#define USAGE_PAUSE  25          /* times the duration of a look at all processes: 4 % of a core */
+#define USAGE_PAUSE  25          /* times the CPU time of a look at all processes: 4 % of a core */
 #define LOCK_TRIES   100 /* 10 ms each: a daemon that is ending releases the lock in that time */
 
 /* State of the composition root itself. */
@@ -119,7 +119,7 @@ static const struct wake_handlers wake_handlers = {on_decide, on_store, store_sa
  */
 static bool look_at_usage(struct daemon *d, uint64_t now)
 {
-    uint64_t began = clock_now_ns();
+    uint64_t began = clock_now_ns(), cpu = clock_thread_ns();
     bool changed;
 
     if (began < top_of(d)->usage_ns) {
@@ -128,7 +128,7 @@ static bool look_at_usage(struct daemon *d, uint64_t now)
     }
     changed = usage_look(d, now);
     meter_tick(d->meter, true);
-    top_of(d)->usage_ns = began + USAGE_PAUSE * (clock_now_ns() - began);
+    top_of(d)->usage_ns = began + USAGE_PAUSE * (clock_thread_ns() - cpu);
     return changed;
 }
 

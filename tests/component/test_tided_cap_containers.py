@@ -6,6 +6,7 @@ import pytest
 
 from box import boxes, connected, engine, joined  # noqa: F401
 from daemon import eventually
+from test_tided_cap import quota as group_quota
 
 SPIN = ["/bin/sh", "-c", "while :; do :; done"]
 OWN_MCPU = 350  # a container's own quota
@@ -14,8 +15,12 @@ LEAST_MCPU = 100  # less would stop a job (KEEPER_QUOTA_MIN)
 
 @pytest.fixture
 def tided(place, engine):  # noqa: F811
+    return daemon_with(place, engine, "none")
+
+
+def daemon_with(place, engine, power):  # noqa: F811
     path = place.base / "tide.conf"
-    path.write_text("[daemon]\npower=none\npower-model=points:20,35,75,120\n")
+    path.write_text(f"[daemon]\npower={power}\npower-model=points:20,35,75,120\n")
     daemon = place.daemon("--engine", engine.socket, "--config", path).start()
     if not daemon.api("GET", "/v1/machine")[1]["weights"]:
         pytest.skip("control groups cannot be written here")
@@ -80,3 +85,28 @@ def test_the_guardian_gives_containers_their_quota_back_after_a_kill(tided, boxe
     eventually(lambda: held(tided, spinner, asked))
     cap(tided, None)
     eventually(lambda: (quota(spinner), quota(asked)) == (None, OWN_MCPU))
+
+
+def test_a_paused_container_leaves_its_part_of_the_cap_to_the_processes(place, engine, boxes):  # noqa: F811
+    """A meter tells 30 W less than the cap, whatever else runs on this machine."""
+    meter = place.base / "watts"
+    meter.write_text("80 W\n")
+    tided = daemon_with(place, engine, f"file:{meter}")
+    spinner = boxes("spinner", agent=False, labels={"io.threadtide": "true"}, command=SPIN)
+    joined(tided, spinner)
+    tided.job()
+    eventually(lambda: tided.api("GET", "/v1/power")[1]["power"]["uw"])
+    cap(tided, 110)
+
+    def shared(*containers):
+        """Whether containers and the group of all processes together have what the cap leaves to jobs, and that is more
+        than the least of each."""
+        meter.write_text("80 W\n")
+        most = tided.api("GET", "/v1/power/cap")[1]["most_mcpu"]
+        quotas = [quota(box) for box in containers] + [1000 * (group_quota(tided) or 0)]
+        return None not in quotas and most >= 3 * LEAST_MCPU and abs(sum(quotas) - most) <= 60
+    eventually(lambda: shared(spinner), pause=0.2)
+    spinner.act("pause")
+    eventually(shared, pause=0.2)  # the processes have all of it
+    spinner.act("unpause")
+    eventually(lambda: shared(spinner), pause=0.2)

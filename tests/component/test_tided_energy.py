@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+import power_fit
 from daemon import eventually
 from power_tree import PowerTree
 
@@ -412,6 +413,70 @@ def test_a_plugs_watts_are_the_machines(world):
     assert sources["plug1"]["part"] == "machine"
 
 
+def taught(world, tree_watts, weights, *lines, beside):
+    """A daemon that has learnt from a meter for an hour."""
+    tree, tided = world(tree_watts, *lines)
+    assert tided.stop() == 0
+    power_fit.write(tided.dir / "power-fit", tree.root, weights, power=lines[0][6:] if lines else "auto",
+                    beside=beside)
+    tided.start()
+    return tree, tided
+
+
+def test_what_a_missing_sensor_taught_stands_in_for_it(world):
+    """Not the packages' 10 W, which are a part of the machine's 40."""
+    tree, tided = taught(world, {"intel-rapl:1": 40, "intel-rapl:0": 10}, (20.0, 2.0, 0.0, 0.0), beside=True)
+    tided.job()
+    assert known(tided)["power"]["basis"] == "measured"
+    with tree.lock:
+        (tree.folder("intel-rapl:1") / "energy_uj").unlink()
+    p = eventually(lambda: (p := power(tided))["power"]["basis"] == "calibrated" and p)
+    gap = p["energy"]["gap_ms"]
+    first = p["energy"]["uj"]
+    # 20 W and twice what the packages draw, within the errors of the forecasts and of the meter.
+    p = eventually(lambda: (p := power(tided))["energy"]["uj"] > first + 100e6 and p)
+    assert p["power"]["basis"] == "calibrated" and p["energy"]["gap_ms"] == gap
+    assert 30e6 < p["power"]["uw"] < 50e6
+    assert p["power"]["low_uw"] < 0.95 * p["power"]["uw"] and p["power"]["high_uw"] > 1.05 * p["power"]["uw"]
+    check_sum(p)
+    with tree.lock:
+        tree.write("intel-rapl:1")
+    eventually(lambda: power(tided)["power"]["basis"] == "measured")
+
+
+def test_packages_that_go_with_the_sensor_leave_the_curve(world):
+    """What was learnt beside them is not used without them."""
+    tree, tided = taught(world, {"intel-rapl:1": 40, "intel-rapl:0": 10}, (20.0, 2.0, 0.0, 0.0), beside=True)
+    tided.job()
+    assert known(tided)["power"]["basis"] == "measured"
+    with tree.lock:
+        for zone in tree.watts:
+            (tree.folder(zone) / "energy_uj").unlink()
+    p = eventually(lambda: (p := power(tided))["power"]["basis"] == "calibrated" and p)
+    assert 19e6 < p["power"]["uw"] < 21e6  # the curve's idle power: the file has no slope by load
+
+
+def test_between_readings_of_a_management_controller_the_watts_follow_the_load(world):
+    """It told 90 W when nothing ran."""
+    _, tided = taught(world, {"intel-rapl:0": 10}, (20.0, 0.0, 10.0, 0.0), "power=none", beside=False)
+    process, _ = busy(tided)
+    try:
+        def told():
+            assert hand_down(tided, name="bmc", uw=90_000_000, error_permille=10, slow=True)[0] == 200
+            p = power(tided)["power"]
+            return p["basis"] == "measured" and p["uw"] == 90_000_000
+        eventually(told, pause=1)
+        p = eventually(lambda: (p := power(tided)["power"])["basis"] == "calibrated" and p, pause=0.2)
+        assert 25e6 < p["uw"] and p["uw"] != 90_000_000  # 20 W and 10 W a busy core
+        total = power(tided)["energy"]
+        eventually(told, pause=1)
+        after = power(tided)["energy"]  # what is counted is the meter's alone
+        assert after["basis"] == total["basis"] and after["gap_ms"] == total["gap_ms"]
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_a_plug_that_tells_0_watts_is_no_reading(world):
     _, tided = world({"intel-rapl:0": 10}, "power=none")
     tided.job()
@@ -538,6 +603,39 @@ def test_history_of_every_version_is_read_and_goes_on(world, version):
     (job,) = energy(tided, f"?by=job&since={quarter}&until={quarter + 900}")["rows"]
     assert (job["key"], job["name"], job["owner"], job["uj"]) == ("j7", "train", "ana", 2000)
     eventually(lambda: {r["key"]: r for r in energy(tided, "?by=part")["rows"]}["machine"]["uj"] > 3000)
+
+
+def test_tide_energy_since_a_day_has_what_was_used_since_then_and_its_carbon(world, place):
+    """The history holds a quarter of an hour of ten days ago, and what was used now."""
+    tree, tided = world({"intel-rapl:1": 40}, "tariff=0.25 EUR/kWh", "carbon=400 g/kWh")
+    known(tided)
+    assert tided.stop() == 0
+    for ending in ("", "-wal", "-shm"):
+        (tided.dir / f"energy.db{ending}").unlink(missing_ok=True)
+    quarter = int(time.time()) // 900 * 900 - 10 * 86400
+    schema = (SCHEMAS / "energy-1.sql").read_text().replace("QUARTER", str(quarter))
+    with sqlite3.connect(tided.dir / "energy.db") as db:
+        db.executescript(schema.replace("3000, 2700, 3300", "9000000000, 2700, 9900000000"))
+    db.close()
+    (tided.dir / "energy.db").chmod(0o600)
+    tided.start()
+    known(tided)
+
+    def tide(*words):
+        return subprocess.run([place.program.parent / "tide", "energy", "--by", "part", *words], capture_output=True,
+                              text=True, env={**os.environ, "TIDE_DIR": str(tided.dir)}, check=True).stdout
+
+    def day(days):
+        return time.strftime("%Y-%m-%d", time.localtime(time.time() - days * 86400))
+    eventually(lambda: "machine" in tide("--since", "2h"))
+    assert "idle" not in tide("--since", "2h") and "idle" not in tide("--since", day(5)) and "idle" not in tide()
+    text = tide("--since", day(12))
+    assert "idle" in text
+    machine = next(line for line in text.splitlines() if line.startswith("machine"))
+    assert "CO2" in text.splitlines()[0].split(), text
+    row = {r["key"]: r for r in json.loads(tide("--since", day(12), "--json"))["rows"]}["machine"]
+    assert row["uj"] >= 9_000_000_000 and row["gco2"] >= 9e9 / 3.6e12 * 400
+    assert re.search(r" [0-9.]+ EUR +[0-9.]+ g ", machine + " "), machine
 
 
 def test_a_damaged_file_is_moved_aside(world):

@@ -209,6 +209,57 @@ static void chips_that_are_known_count_for_what_they_see(void **state)
     end();
 }
 
+static void chip_at(const char *number, const char *device, const char *watts)
+{
+    char path[96], target[64];
+
+    snprintf(path, sizeof(path), HW "%s/name", number);
+    tree_write(&tree, path, "ltc4215\n");
+    snprintf(path, sizeof(path), HW "%s/power1_input", number);
+    tree_write(&tree, path, watts);
+    snprintf(path, sizeof(path), HW "%s/device", number);
+    snprintf(target, sizeof(target), "../../../%s", device);
+    assert_int_equal(symlinkat(target, tree.fd, path), 0);
+}
+
+static void chip_gone(const char *number)
+{
+    static const char *const files[] = {"name", "power1_input", "device"};
+    char path[96];
+
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        snprintf(path, sizeof(path), HW "%s/%s", number, files[i]);
+        assert_int_equal(unlinkat(tree.fd, path, 0), 0);
+    }
+    snprintf(path, sizeof(path), HW "%s", number);
+    assert_int_equal(unlinkat(tree.fd, path, AT_REMOVEDIR), 0);
+}
+
+/* Two of a kind, whose drivers come back in another order; meanwhile one number is the other's. */
+static void a_chip_is_found_again_by_its_name_and_device(void **state)
+{
+    begin(NULL, 0, "none");
+    sensors_free(sensors);
+    chip_at("hwmon3", "1-0040", "61000000\n");
+    chip_at("hwmon4", "1-0041", "99000000\n");
+    assert_int_equal(sensors_find(tree.fd, "hwmon", &sensors, &err), 0);
+    sensors_read(sensors, S, reading);
+    assert_int_equal(reading[0].value, 61000000);
+    assert_int_equal(reading[1].value, 99000000);
+    chip_gone("hwmon3");
+    chip_gone("hwmon4");
+    chip_at("hwmon3", "1-0041", "98000000\n");
+    sensors_read(sensors, 2 * S, reading);
+    assert_int_equal(reading[0].error, -ENOENT); /* not the other's watts */
+    assert_int_equal(reading[1].value, 98000000);
+    chip_at("hwmon12", "1-0040", "62000000\n");
+    sensors_read(sensors, 3 * S, reading);
+    assert_int_equal(reading[0].value, 62000000);
+    assert_string_equal(sensors_at(sensors, 0)->path, HW "hwmon12/power1_input");
+    assert_int_equal(reading[1].value, 98000000);
+    end();
+}
+
 static void a_machine_that_runs_never_draws_nothing(void **state)
 {
     static const char *const none[] = {"0\n", "-1\n", "-61000000\n", "\n", "", "61000000 61\n"};
@@ -395,6 +446,7 @@ int main(void)
         cmocka_unit_test(a_file_that_only_root_may_read_says_so),
         cmocka_unit_test(limits_of_packages_are_found),
         cmocka_unit_test(chips_that_are_known_count_for_what_they_see),
+        cmocka_unit_test(a_chip_is_found_again_by_its_name_and_device),
         cmocka_unit_test(a_machine_that_runs_never_draws_nothing),
         cmocka_unit_test(a_file_tells_watts_until_nobody_writes_it),
         cmocka_unit_test(a_file_may_appear_later),

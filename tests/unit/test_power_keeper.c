@@ -153,9 +153,9 @@ static void the_fraction_of_a_core_is_held_by_a_quota(void **state)
 
     (void)state;
     assert_int_equal(keeper_step(&k, &in, &plan), 0);
-    assert_int_equal(plan.most_mcpu, 1500); /* 20 permille and a quantum below 1600 */
+    assert_int_equal(plan.most_mcpu, 1550); /* 12 permille and a quantum below 1600 */
     assert_int_equal(plan.cores, 2);
-    assert_int_equal(plan.quota_mcpu, 1500);
+    assert_int_equal(plan.quota_mcpu, 1550);
     in.cap_uw = 10 * W; /* below the idle machine: jobs that cannot pause are not stopped */
     in.now_ns += SECOND;
     assert_int_equal(keeper_step(&k, &in, &plan), 0);
@@ -178,7 +178,7 @@ static void a_limit_is_the_cap_less_what_it_does_not_reach(void **state)
 
     (void)state;
     assert_int_equal(keeper_step(&k, &in, &plan), 0);
-    assert_int_equal(plan.limit_uw, 90 * W - 90 * W * KEEPER_MARGIN / 1000 - 25 * W);
+    assert_int_equal(plan.limit_uw, 90 * W - 90 * W * 20 / 1000 - 25 * W);
     in.unlimited_uw = 100 * W;
     assert_int_equal(keeper_step(&k, &in, &plan), 0);
     assert_int_equal(plan.limit_uw, 1);
@@ -329,8 +329,11 @@ static void check_step(const struct keeper *before, const struct keeper *after,
         assert_true(keeper_forecast(after, in, plan->most_mcpu).uw <= in->cap_uw / 1000 * 1011);
     }
     if (before->cap_uw && plan->most_mcpu > before->most_mcpu) {
-        assert_true(plan->most_mcpu - before->most_mcpu <= 1000);
-        assert_true(in->now_ns - before->changed_ns >= KEEPER_GROW_NS);
+        /* As far as a quota grows alone. */
+        uint32_t up = before->most_mcpu ? (before->most_mcpu + 999) / 1000 * 1000 : 1000;
+
+        assert_true(plan->most_mcpu - before->most_mcpu <= 2000);
+        assert_true(plan->most_mcpu <= up || in->now_ns - before->changed_ns >= KEEPER_GROW_NS);
     }
 }
 
@@ -447,7 +450,89 @@ static void a_counter_that_moves_in_steps_leaves_the_cap_used(void **state)
         assert_int_equal(keeper_step(&k, &in, &plan), 0);
         assert_true(s < 10 || watts_at(&curve, plan.most_mcpu).uw <= in.cap_uw);
     }
-    assert_true(watts_at(&curve, plan.most_mcpu).uw >= in.cap_uw * 95 / 100);
+    assert_true(watts_at(&curve, plan.most_mcpu).uw >= in.cap_uw * 97 / 100);
+}
+
+/* Fans and leakage follow the temperature: for twenty seconds the same load draws more and more. */
+static void a_machine_that_warms_up_stays_below_its_cap_for_any_ten_seconds(void **state)
+{
+    struct watts curve = curve_of(20 * W, 60 * W, 2, 50);
+    struct keeper k = {0};
+    struct keeper_plan plan = {.quota_mcpu = 2000};
+    struct keeper_input in = {
+        .cap_uw = 45 * W, .sensed = true, .cores = 2, .watts = &curve, .quota = true};
+    uint64_t drawn[121] = {0}, window = 0;
+
+    (void)state;
+    for (uint32_t s = 1; s <= 120; s++) {
+        in.load_mcpu = plan.quota_mcpu ? plan.quota_mcpu : 2000;
+        drawn[s] = watts_at(&curve, in.load_mcpu).uw + (s < 20 ? s : 20) * W / 5;
+        in.machine = measured(drawn[s]);
+        in.now_ns = in.machine_ns = s * SECOND;
+        assert_int_equal(keeper_step(&k, &in, &plan), 0);
+        window += drawn[s];
+        if (s > 10)
+            window -= drawn[s - 10];
+        assert_true(s < 13 || window <= 10 * in.cap_uw);
+    }
+    assert_true(window >= 10 * in.cap_uw * 97 / 100);
+}
+
+static void what_was_drawn_above_the_cap_is_saved_again(void **state)
+{
+    struct watts curve = curve_of(20 * W, 60 * W, 2, 0);
+    struct keeper k = {0};
+    struct keeper_plan plan, later;
+    struct keeper_input in = {.now_ns = SECOND,
+                              .cap_uw = 45 * W,
+                              .machine_ns = SECOND,
+                              .sensed = true,
+                              .cores = 2,
+                              .watts = &curve,
+                              .quota = true};
+
+    /* All as the curve says: nothing here is an error of the curve. */
+    (void)state;
+    for (int s = 0; s < 60; s++) {
+        in.load_mcpu = 900;
+        in.machine = measured(watts_at(&curve, in.load_mcpu).uw);
+        assert_int_equal(keeper_step(&k, &in, &plan), 0);
+        in.now_ns = in.machine_ns += SECOND;
+    }
+    in.load_mcpu = 1500;
+    in.machine = measured(watts_at(&curve, in.load_mcpu).uw);
+    assert_int_equal(keeper_step(&k, &in, &later), 0);
+    assert_true(later.most_mcpu + 100 < plan.most_mcpu);
+    in.load_mcpu = 500;
+    in.machine = measured(watts_at(&curve, in.load_mcpu).uw);
+    in.now_ns = in.machine_ns += SECOND;
+    assert_int_equal(keeper_step(&k, &in, &later), 0);
+    assert_int_equal(later.most_mcpu, plan.most_mcpu);
+}
+
+/* Two readings that were much too high for their load, as of a program that has just ended. */
+static void a_curve_that_was_moved_too_far_comes_back_in_seconds(void **state)
+{
+    struct watts curve = curve_of(20 * W, 60 * W, 2, 50);
+    struct keeper k = {0};
+    struct keeper_plan plan, later;
+    struct keeper_input in = {
+        .cap_uw = 45 * W, .sensed = true, .cores = 2, .watts = &curve, .quota = true};
+
+    (void)state;
+    for (uint32_t s = 1; s <= 36; s++) {
+        in.load_mcpu = s == 31 || s == 32 ? 300 : s == 1 ? 1000 : plan.quota_mcpu;
+        in.machine = measured(s == 31 || s == 32 ? 58 * W : watts_at(&curve, in.load_mcpu).uw);
+        in.now_ns = in.machine_ns = s * SECOND;
+        assert_int_equal(keeper_step(&k, &in, s <= 30 ? &plan : &later), 0);
+        if (s > 30)
+            plan.quota_mcpu = later.quota_mcpu;
+        else if (s == 30)
+            assert_true(plan.most_mcpu >= 800);
+        if (s == 32)
+            assert_int_equal(later.most_mcpu, 0);
+    }
+    assert_true(later.most_mcpu >= 700);
 }
 
 static void a_cap_that_rises_is_used_at_once(void **state)
@@ -541,6 +626,9 @@ int main(void)
         cmocka_unit_test(a_steady_machine_settles_below_its_cap_and_near_it),
         cmocka_unit_test(a_machine_whose_load_changes_is_brought_below_at_once),
         cmocka_unit_test(a_counter_that_moves_in_steps_leaves_the_cap_used),
+        cmocka_unit_test(a_machine_that_warms_up_stays_below_its_cap_for_any_ten_seconds),
+        cmocka_unit_test(what_was_drawn_above_the_cap_is_saved_again),
+        cmocka_unit_test(a_curve_that_was_moved_too_far_comes_back_in_seconds),
         cmocka_unit_test(a_cap_that_rises_is_used_at_once),
         cmocka_unit_test(one_brief_reading_above_the_cap_changes_nothing_two_shrink),
         cmocka_unit_test(a_machine_that_stays_above_is_said_to),

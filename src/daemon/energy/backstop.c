@@ -193,7 +193,8 @@ static uint32_t divide(const struct backstop *b)
 
             if (part < j->wanted.quota_mcpu)
                 j->wanted.quota_mcpu = part;
-            sum += part;
+            if (j->admission.wanted && !j->observed.frozen)
+                sum += part; /* a paused one uses none of it */
         }
     return sum;
 }

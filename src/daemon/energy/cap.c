@@ -12,7 +12,7 @@
 #include "daemon/energy/model.h"
 #include "daemon/job/job.h"
 #include "power/model/prior.h"
-#include "power/model/watts_fit.h"
+#include "power/model/stand_in.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -41,9 +41,8 @@ struct power_caps {
     bool told_over;
     uint64_t over_since_ns, over_ns; /* 0: not above; time above until then */
     struct watts named;              /* by the configuration; count 0: none */
-    struct watts_fit fit;            /* what readings taught */
-    uint64_t fitted_ns;              /* time of the last reading in it */
-    uint32_t fitted_basis;           /* of the curve from it */
+    struct stand_in *learnt;         /* what readings taught; the meter's */
+    uint32_t saved;                  /* samples of it in the file */
     struct watts guessed;            /* from one reading; count 0: not yet */
     uint32_t guessed_mcpu;           /* the load of that reading */
     struct watts curve;              /* the best of these */
@@ -83,7 +82,7 @@ static uint32_t cores_of(const struct daemon *d)
 /* The curve between the idle and the busy machine, where both were seen and no load between. */
 static bool between_ends(const struct power_caps *c, struct watts *ret)
 {
-    const struct watts_fit *f = &c->fit;
+    const struct watts_fit *f = &c->learnt->fit;
     uint32_t cores = cores_of(c->daemon);
     const struct watts_fit_knot *full = &f->knot[f->knots ? f->knots - 1 : 0];
 
@@ -106,28 +105,23 @@ static struct watts guess_once(struct power_caps *c, const struct meter_now *now
     return c->guessed;
 }
 
-static void learn(struct power_caps *c, const struct meter_now *now)
+static void save_learnt(struct power_caps *c)
 {
-    struct watts_sample s = {.speed_permille = now->speed_permille, .uw = now->machine.uw};
-    uint32_t basis = now->machine.basis == POWER_MEASURED ? POWER_CALIBRATED : POWER_MODELLED;
+    uint32_t samples = c->learnt->fit.samples;
 
-    if (!now->sensed || now->brief || now->time_ns == c->fitted_ns || now->speed_permille == 0)
-        return;
-    if (basis != c->fitted_basis) /* another source */
-        c->fit = (struct watts_fit){0};
-    s.busy_mcpu = (uint32_t)((uint64_t)now->load_mcpu * 1000 / now->speed_permille);
-    watts_fit_add(&c->fit, &s);
-    c->fitted_ns = now->time_ns;
-    c->fitted_basis = basis;
-    if (c->fit.samples % FIT_SAVE_SAMPLES == 0)
-        cap_fit_save(c->daemon, &c->fit, basis);
+    if (samples < c->saved) /* it began anew */
+        c->saved = 0;
+    if (samples - c->saved >= FIT_SAVE_SAMPLES) {
+        cap_fit_save(c->daemon, c->learnt);
+        c->saved = samples;
+    }
 }
 
 /* Measured points that a person named tell more of idling than readings of a busy machine. */
 static bool named_is_better(const struct power_caps *c)
 {
     return c->named.count && c->named.basis != POWER_ASSUMED &&
-           !watts_fit_knows_idle(&c->fit, cores_of(c->daemon) * 1000);
+           !watts_fit_knows_idle(&c->learnt->fit, cores_of(c->daemon) * 1000);
 }
 
 /*
@@ -136,13 +130,13 @@ static bool named_is_better(const struct power_caps *c)
  */
 static void choose_curve(struct power_caps *c, const struct meter_now *now)
 {
+    const struct watts_fit *fit = &c->learnt->fit;
     const struct watts *shown = &c->curve;
 
-    learn(c, now);
-    if (!named_is_better(c) && watts_fit_solve(&c->fit, cores_of(c->daemon) * 1000, &c->curve)) {
-        c->curve.basis = c->fitted_basis;
-        snprintf(c->curve.source, sizeof(c->curve.source), "learnt from %u readings",
-                 c->fit.samples);
+    save_learnt(c);
+    if (!named_is_better(c) && watts_fit_solve(fit, cores_of(c->daemon) * 1000, &c->curve)) {
+        c->curve.basis = c->learnt->basis;
+        snprintf(c->curve.source, sizeof(c->curve.source), "learnt from %u readings", fit->samples);
     } else {
         shown = &c->named;
         c->curve = c->named;
@@ -482,7 +476,9 @@ int power_caps_new(struct daemon *d, struct power_caps **ret, struct error *err)
     sd_event_source_set_enabled(c->pace, SD_EVENT_OFF);
     c->curve = c->named;
     cap_file_load(d, &c->caps);
-    cap_fit_load(d, &c->fit, &c->fitted_basis);
+    c->learnt = meter_stand_in(d->meter);
+    cap_fit_load(d, c->learnt);
+    c->saved = c->learnt->fit.samples;
     take_config(c);
     *ret = c;
     return 0;
@@ -494,8 +490,8 @@ struct power_caps *power_caps_free(struct power_caps *c)
         return NULL;
     sd_event_source_disable_unref(c->timer);
     sd_event_source_disable_unref(c->pace);
-    if (c->daemon->state_fd >= 0)
-        cap_fit_save(c->daemon, &c->fit, c->fitted_basis);
+    if (c->daemon->state_fd >= 0 && c->learnt)
+        cap_fit_save(c->daemon, c->learnt);
     free(c);
     return NULL;
 }

@@ -7,7 +7,7 @@
 #include "daemon/daemon.h"
 #include "daemon/energy/cap.h"
 #include "host/proc/file.h"
-#include "power/model/watts_fit.h"
+#include "power/model/stand_in.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -148,39 +148,48 @@ void cap_file_load(const struct daemon *d, struct caps *ret)
 /* Another source, or another version of us, means another fit. */
 struct fit_record {
     char power[CONFIG_POWER_MAX], root[CONFIG_POWER_MAX];
-    uint32_t version, basis;
+    uint32_t version, basis, below_permille, above_permille, beside, reserved;
     struct watts_fit fit;
 };
 
-void cap_fit_save(const struct daemon *d, const struct watts_fit *fit, uint32_t basis)
+void cap_fit_save(const struct daemon *d, const struct stand_in *learnt)
 {
     struct fit_record record;
 
-    if (fit->samples == 0)
+    if (learnt->fit.samples == 0)
         return;
     memset(&record, 0, sizeof(record));
     snprintf(record.power, sizeof(record.power), "%s", d->config.power);
     snprintf(record.root, sizeof(record.root), "%s", d->config.power_root);
     record.version = WATTS_FIT_VERSION;
-    record.basis = basis;
-    record.fit = *fit;
+    record.basis = learnt->basis;
+    record.below_permille = learnt->below_permille;
+    record.above_permille = learnt->above_permille;
+    record.beside = learnt->beside;
+    record.fit = learnt->fit;
     if (write_whole(d->state_fd, FIT_FILE, (const char *)&record, sizeof(record)) < 0)
         unlinkat(d->state_fd, TEMPORARY, 0);
 }
 
-void cap_fit_load(const struct daemon *d, struct watts_fit *ret, uint32_t *ret_basis)
+void cap_fit_load(const struct daemon *d, struct stand_in *ret)
 {
     struct fit_record record;
     char bytes[sizeof(record) + 1];
+    struct stand_in learnt;
 
     if (file_read(d->state_fd, FIT_FILE, bytes, sizeof(bytes)) != (int)sizeof(record))
         return;
     memcpy(&record, bytes, sizeof(record));
     if (strncmp(record.power, d->config.power, sizeof(record.power)) != 0 ||
         strncmp(record.root, d->config.power_root, sizeof(record.root)) != 0 ||
-        record.version != WATTS_FIT_VERSION || record.basis >= POWER_BASIS_MAX ||
-        watts_fit_check(&record.fit) < 0)
+        record.version != WATTS_FIT_VERSION)
         return;
-    *ret = record.fit;
-    *ret_basis = record.basis;
+    learnt = (struct stand_in){.fit = record.fit,
+                               .basis = record.basis,
+                               .below_permille = record.below_permille,
+                               .above_permille = record.above_permille,
+                               .beside = record.beside,
+                               .away = STAND_IN_AWAY}; /* it may be another meter now */
+    if (stand_in_check(&learnt) == 0)
+        *ret = learnt;
 }

@@ -9,7 +9,7 @@
 #include "power/cap/caps.h"
 
 struct daemon;
-struct watts_fit;
+struct stand_in;
 
 /* Writes all caps but the configuration's. Returns 0 when they are in place, or -errno. */
 int cap_file_save(const struct daemon *d, const struct caps *caps);
@@ -18,8 +18,8 @@ int cap_file_save(const struct daemon *d, const struct caps *caps);
 void cap_file_load(const struct daemon *d, struct caps *ret);
 
 /*
- * What readings of the configured sources taught, and the basis of a curve from it. Best effort: a
- * daemon without the file learns anew.
+ * What readings of the configured sources taught. Best effort: a daemon without the file learns
+ * anew.
  */
-void cap_fit_save(const struct daemon *d, const struct watts_fit *fit, uint32_t basis);
-void cap_fit_load(const struct daemon *d, struct watts_fit *ret, uint32_t *ret_basis);
+void cap_fit_save(const struct daemon *d, const struct stand_in *learnt);
+void cap_fit_load(const struct daemon *d, struct stand_in *ret);

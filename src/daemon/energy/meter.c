@@ -11,6 +11,7 @@
 #include "host/proc/file.h"
 #include "host/proc/proc.h"
 #include "power/measure/counter.h"
+#include "power/model/stand_in.h"
 #include "power/model/watts.h"
 #include "proto/proto.h"
 
@@ -26,6 +27,7 @@ static_assert(ATTRIBUTION_JOBS_MAX >= PROTO_JOBS_MAX, "all jobs fit");
 #define REST_MIN  (NS_PER_S)        /* shortest pause at rest, whatever a counter's wrap is */
 #define FAST_NS   (100 * NS_PER_MS) /* a source with this period is fast */
 #define RETRY_NS  (10 * NS_PER_S)
+#define BRIDGE_NS (3 * NS_PER_S)  /* an older reading is not of now */
 #define STILL_NS  (10 * NS_PER_S) /* a counter that stands still so long knows nothing */
 #define OLD_TIMES 3               /* periods after which a source's watts are old */
 #define WALL_TIMES                                                                                 \
@@ -38,6 +40,12 @@ struct account {
     uint64_t uw;                /* the last reading of a sensor of power */
     uint64_t news_uj, news_ns;  /* energy since the last look, and how long that was */
     bool known;                 /* news_uj is */
+};
+
+/* Energy of sensors of one kind over some looks. */
+struct tally {
+    uint64_t uj;
+    bool any, gap; /* there are such sensors; one did not tell */
 };
 
 struct meter {
@@ -59,8 +67,10 @@ struct meter {
     uint64_t busy_ns;            /* of all CPUs, then */
     uint64_t paced_ns, paced_busy_ns; /* the same of the last meter_pace(); 0: none since */
     bool split;                       /* readings since the last division were brief */
-    bool packages, packages_gap;      /* there are such sensors; one did not tell … */
-    uint64_t packages_uj;             /* … what they have used since the last division */
+    struct tally packages;            /* what power limits reach, since the last division */
+    struct tally parts;               /* packages and their memory, since then */
+    struct tally recent;              /* the same since the last look */
+    struct stand_in learnt;
     struct meter_now now;
     struct watts model; /* for idling and bounds, and where no source is; count 0: none */
     struct ledger ledger;
@@ -143,27 +153,38 @@ static struct energy_range read_sensors(struct meter *m, uint64_t now)
 
 /* ---- one look ---- */
 
+static void tally_add(struct tally *t, const struct account *a)
+{
+    t->any = true;
+    t->gap |= !a->known;
+    t->uj = add_sat(t->uj, a->known ? a->news_uj : 0);
+}
+
+/* Ends a tally. Returns its mean power, 0 where nothing told it. */
+static uint64_t tally_end(struct tally *t, uint64_t interval_ns)
+{
+    uint64_t uw = t->any && !t->gap && interval_ns ? mul_div(t->uj, NS_PER_S, interval_ns) : 0;
+
+    *t = (struct tally){0};
+    return uw < POWER_UW_MAX ? uw : 0;
+}
+
 /* What the packages have used since the last division; a limit of theirs reaches no more. */
 static void read_packages(struct meter *m)
 {
+    uint32_t part[SENSORS_MAX];
+    size_t n = sensors_packages(m->sensors, part, SENSORS_MAX);
+
+    for (size_t i = 0; i < n; i++) {
+        tally_add(&m->parts, &m->account[part[i]]);
+        tally_add(&m->recent, &m->account[part[i]]);
+    }
     for (size_t i = 0; i < sensors_count(m->sensors); i++) {
-        const struct account *a = &m->account[i];
         const struct sensor *sensor = sensors_at(m->sensors, i);
 
-        if (sensor->kind != SENSOR_POWERCAP || sensor->part != SENSOR_PACKAGE)
-            continue;
-        m->packages = true;
-        m->packages_gap |= !a->known;
-        m->packages_uj = add_sat(m->packages_uj, a->known ? a->news_uj : 0);
+        if (sensor->kind == SENSOR_POWERCAP && sensor->part == SENSOR_PACKAGE)
+            tally_add(&m->packages, &m->account[i]);
     }
-}
-
-static void divide_packages(struct meter *m, uint64_t interval_ns)
-{
-    m->now.packages_known = m->packages && !m->packages_gap;
-    m->now.packages_uw = mul_div(m->packages_uj, NS_PER_S, interval_ns);
-    m->packages_gap = false;
-    m->packages_uj = 0;
 }
 
 /* A meter before the power supply is better than all but a sensor there, or a file that was named.
@@ -191,6 +212,7 @@ static void take_handed(struct meter *m, struct handed_source *h, uint64_t now)
     m->now.sensed = !m->waiting;
     m->now.fast = false;
     m->now.slow = h->slow;
+    m->now.stood_in = false;
 }
 
 /*
@@ -290,7 +312,6 @@ static uint32_t load_of(uint64_t busy_ns, uint32_t speed_permille, uint64_t inte
     return mcpu > UINT32_MAX ? UINT32_MAX : (uint32_t)mcpu;
 }
 
-/* Divides what is pending among the jobs, or counts the interval as a gap. */
 static void take_told(const struct meter *m, struct meter_told *ret)
 {
     ret->now = m->now;
@@ -298,11 +319,77 @@ static void take_told(const struct meter *m, struct meter_told *ret)
     ret->sources = meter_sources(m, ret->source, SENSORS_MAX);
 }
 
+/* ---- where no source tells ---- */
+
+static struct watts_sample sample_of(const struct meter *m, uint32_t load_mcpu, uint64_t parts_uw)
+{
+    return (struct watts_sample){.sensor_uw = parts_uw,
+                                 .busy_mcpu =
+                                     (uint32_t)mul_div(load_mcpu, 1000, m->now.speed_permille),
+                                 .speed_permille = m->now.speed_permille};
+}
+
+static bool sees_machine(const struct meter *m)
+{
+    const struct sensor *own = m->n_used ? sensors_at(m->sensors, m->used[0]) : NULL;
+
+    return m->by_handed || (own && (own->part == SENSOR_MACHINE || own->part == SENSOR_PSYS));
+}
+
+/*
+ * Learns from the interval, or makes it up: by what readings taught, else by the curve. Packages
+ * are a bound of the machine where nothing better ever told it.
+ */
+static void make_up(struct meter *m, uint64_t parts_uw, uint64_t interval_ns)
+{
+    struct watts_sample s = sample_of(m, m->now.load_mcpu, parts_uw);
+    const struct power_range nothing = {0};
+    struct power_range p;
+    bool told = m->pending.basis != POWER_UNKNOWN && m->pending_gap_ns == 0;
+
+    stand_in_add(&m->learnt, &s, told && m->now.sensed ? &m->now.machine : &nothing);
+    m->now.stood_in = false;
+    if (told && (sees_machine(m) || m->learnt.basis < POWER_CALIBRATED))
+        return;
+    p = stand_in_at(&m->learnt, &s);
+    if (p.basis == POWER_UNKNOWN && m->n_used == 0 && !m->by_handed)
+        p = watts_at(&m->model, m->now.load_mcpu);
+    else
+        m->now.stood_in = p.basis != POWER_UNKNOWN;
+    if (p.basis == POWER_UNKNOWN)
+        return;
+    m->now.machine = p;
+    m->now.sensed = m->now.stood_in && m->learnt.beside;
+    m->now.fast = false;
+    m->pending = energy_of(&p, interval_ns);
+    m->pending_gap_ns = 0;
+}
+
+/* Between readings of a slow meter: what the machine draws now, not what it drew then. */
+static void bridge(struct meter *m, uint64_t now)
+{
+    uint64_t busy, past = now - m->paced_ns;
+    struct watts_sample s;
+    struct power_range p;
+
+    if (m->divided_ns == 0 || past == 0 || proc_read_busy(m->daemon->root, &busy) < 0)
+        return;
+    s = sample_of(m, load_of(sub_sat(busy, m->paced_busy_ns), m->now.speed_permille, past),
+                  tally_end(&m->recent, past));
+    m->paced_ns = now;
+    m->paced_busy_ns = busy;
+    p = stand_in_at(&m->learnt, &s);
+    m->now.stood_in = p.basis != POWER_UNKNOWN;
+    if (m->now.stood_in)
+        m->now.machine = p;
+}
+
+/* Divides what is pending among the jobs, or counts the interval as a gap. */
 static void divide(struct meter *m, uint64_t now)
 {
     struct daemon *d = m->daemon;
     struct attribution_input in = {.jobs = m->load, .interval_ns = now - m->divided_ns};
-    uint64_t busy = 0, jobs_ns;
+    uint64_t busy = 0, jobs_ns, parts_uw;
     bool first = m->divided_ns == 0;
 
     if (!first && in.interval_ns == 0)
@@ -315,22 +402,19 @@ static void divide(struct meter *m, uint64_t now)
     jobs_ns = take_loads(m, first ? NS_PER_S : in.interval_ns, &in.job_count, &in.complete);
     m->busy_ns = m->paced_busy_ns = busy;
     m->divided_ns = m->paced_ns = now;
-    divide_packages(m, first ? NS_PER_S : in.interval_ns);
-    if (first) {
-        m->now.packages_known = false;
+    m->now.packages_known = !first && m->packages.any && !m->packages.gap;
+    m->now.packages_uw = tally_end(&m->packages, in.interval_ns);
+    parts_uw = tally_end(&m->parts, in.interval_ns);
+    m->recent = (struct tally){0};
+    if (first)
         return;
-    }
     if (m->split && m->pending_gap_ns == 0) /* of the same time as the load */
         m->now.machine = power_of(&m->pending, in.interval_ns);
     m->split = false;
     m->now.load_mcpu =
         load_of(in.busy_ns > jobs_ns ? in.busy_ns : jobs_ns, in.speed_permille, in.interval_ns);
     m->now.other_mcpu = load_of(sub_sat(in.busy_ns, jobs_ns), in.speed_permille, in.interval_ns);
-    if (m->n_used == 0 && !m->by_handed && m->model.count) {
-        m->now.machine = watts_at(&m->model, m->now.load_mcpu);
-        m->pending = energy_of(&m->now.machine, in.interval_ns);
-        m->pending_gap_ns = 0;
-    }
+    make_up(m, parts_uw, in.interval_ns);
     in.watts = m->model.count ? &m->model : NULL;
     in.watts_at = watts_at;
     in.error_permille = m->model.error_permille;
@@ -354,7 +438,8 @@ static void divide(struct meter *m, uint64_t now)
 /* No sensor and no model: nothing is read or counted, and the figures say "unknown". */
 static bool is_off(const struct meter *m)
 {
-    return sensors_count(m->sensors) == 0 && m->model.count == 0 && m->handed.n == 0;
+    return sensors_count(m->sensors) == 0 && m->model.count == 0 && m->handed.n == 0 &&
+           m->learnt.basis == POWER_UNKNOWN;
 }
 
 /* Half the longest pause in which no counter can have wrapped unseen, and no watts become old. */
@@ -376,16 +461,21 @@ static uint64_t rest_us(const struct meter *m)
 void meter_tick(struct meter *m, bool looked)
 {
     uint64_t now = clock_now_ns();
+    struct handed_source *h;
 
-    if (is_off(m) ||
-        (m->n_used == 0 && m->model.count == 0 && !find_handed(m, now) && now < m->retry_ns))
+    if (is_off(m) || (m->n_used == 0 && m->model.count == 0 && m->learnt.basis == POWER_UNKNOWN &&
+                      !find_handed(m, now) && now < m->retry_ns))
         return;
     m->retry_ns = now + RETRY_NS;
     take_news(m, now);
-    if (!m->waiting && (looked || !m->daemon->jobs->first))
+    if (!m->waiting && (looked || !m->daemon->jobs->first)) {
         divide(m, now);
-    else
-        m->now.sensed = false; /* the load is of another time */
+        return;
+    }
+    m->now.sensed = false; /* the load is of another time */
+    if (m->waiting && m->by_handed && (h = find_handed(m, now)) &&
+        now - h->last.time_ns > BRIDGE_NS)
+        bridge(m, now);
 }
 
 bool meter_pace(struct meter *m)
@@ -509,6 +599,11 @@ void meter_tell(const struct meter *m, bool live, struct meter_told *ret)
         take_told(m, ret);
     else
         *ret = m->told;
+}
+
+struct stand_in *meter_stand_in(struct meter *m)
+{
+    return &m->learnt;
 }
 
 const struct sensors *meter_sensors(const struct meter *m)

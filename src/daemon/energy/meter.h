@@ -5,7 +5,9 @@
  *
  * Of the sources that see the whole machine the best that works counts: a file that a person named,
  * a meter whose readings are handed down, a board's sensor, psys. Else the packages and their
- * memory are a lower bound of it, else a model makes it up from the load, else it is unknown.
+ * memory are a lower bound of it, else a model makes it up from the load, else it is unknown. While
+ * a source that was there is missing, and between readings of a slow one, what its readings taught
+ * stands in for it (power/model/stand_in.h).
  *
  * Daemon's event loop only; driven by daemon.c, read by the views.
  */
@@ -24,6 +26,7 @@
 struct daemon;
 struct job_observer;
 struct meter;
+struct stand_in;
 struct watts;
 
 extern const struct job_observer meter_observer;
@@ -35,6 +38,7 @@ struct meter_now {
     struct energy_range total;  /* since the ledger began */
     uint64_t gap_ns;
     bool sensed;                    /* a source told `machine`, of the same time as the load */
+    bool stood_in;                  /* … or what it had taught did */
     uint32_t load_mcpu, other_mcpu; /* busy cores × speed; what of it is no job's */
     uint32_t speed_permille;        /* of all CPUs */
     bool fast;                      /* its source tells something new every 200 ms */
@@ -96,6 +100,9 @@ void meter_tell(const struct meter *m, bool live, struct meter_told *ret);
  * Copied. Nothing known (count 0): idling is unknown.
  */
 void meter_model(struct meter *m, const struct watts *w);
+
+/* What readings taught. Borrowed; whoever stores it may fill it in before the first tick. */
+struct stand_in *meter_stand_in(struct meter *m);
 
 /* For the packages' power limits. Borrowed. */
 const struct sensors *meter_sensors(const struct meter *m);

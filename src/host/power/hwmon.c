@@ -2,7 +2,8 @@
 /*
  * Chips of the kernel's hwmon class that tell µW (powerN_input, powerN_average) or µJ
  * (energyN_input). A chip does not say what it sees: of two drivers it is known, another one counts
- * for the machine only if a person names it ("hwmon:CHIP").
+ * for the machine only if a person names it ("hwmon:CHIP"). A chip's number changes when its driver
+ * is loaded again, so it is known by its name and its device.
  */
 #include "base/cleanup.h"
 #include "host/power/sensor_kind.h"
@@ -21,7 +22,8 @@
 struct chip {
     const char *directory; /* "hwmon3" */
     char name[32];
-    bool machine; /* named by a person */
+    char identity[SENSOR_NAME_MAX]; /* "power_meter ACPI000D:00" */
+    bool machine;                   /* named by a person */
 };
 
 static uint32_t part_of(const struct chip *chip, const char *label)
@@ -50,6 +52,7 @@ static void add_file(struct sensors *s, const struct chip *chip, const char *fil
     if (file_path(sensor.path, sizeof(sensor.path), CLASS "/%s/%s", chip->directory, file) < 0)
         return;
     snprintf(sensor.name, sizeof(sensor.name), "%.30s/%.30s", chip->name, label);
+    memcpy(sensor.chip, chip->identity, sizeof(sensor.chip));
     sensor.part = part_of(chip, label);
     if (sensor.part == SENSOR_PACKAGE && strlen(label) > 7)
         sensor.package = (uint32_t)strtoul(label + 7, NULL, 10);
@@ -94,6 +97,37 @@ static void add_chip(struct sensors *s, const struct chip *chip)
     sensors_list_free(file, n);
 }
 
+/* Fills in name and identity. Returns 0 or -errno: no chip. */
+static int identify(const struct sensors *s, struct chip *chip)
+{
+    char path[SENSOR_PATH_MAX], device[SENSOR_NAME_MAX / 2] = "";
+    int r = file_path(path, sizeof(path), CLASS "/%s/name", chip->directory);
+
+    if (r == 0)
+        r = sensors_line(s, chip->name, sizeof(chip->name), path);
+    if (r == 0 && file_path(path, sizeof(path), CLASS "/%s/device", chip->directory) == 0)
+        sensors_link(s, device, sizeof(device), path);
+    snprintf(chip->identity, sizeof(chip->identity), "%.30s %.30s", chip->name, device);
+    return r;
+}
+
+int sensor_hwmon_locate(const struct sensors *s, struct sensor *sensor)
+{
+    const char *last = strrchr(sensor->path, '/');
+    char **directory, file[SENSOR_NAME_MAX];
+    int n = sensors_list(s, CLASS, "hwmon", &directory), r = -ENOENT;
+
+    snprintf(file, sizeof(file), "%s", last ? last + 1 : "");
+    for (int i = 0; i < n && r < 0; i++) {
+        struct chip chip = {.directory = directory[i]};
+
+        if (identify(s, &chip) == 0 && strcmp(chip.identity, sensor->chip) == 0)
+            r = file_path(sensor->path, sizeof(sensor->path), CLASS "/%s/%s", chip.directory, file);
+    }
+    sensors_list_free(directory, n);
+    return r;
+}
+
 static int find(struct sensors *s, const char *argument, struct error *err)
 {
     char **directory;
@@ -101,10 +135,8 @@ static int find(struct sensors *s, const char *argument, struct error *err)
 
     for (int i = 0; i < n; i++) {
         struct chip chip = {.directory = directory[i]};
-        char path[SENSOR_PATH_MAX];
 
-        if (file_path(path, sizeof(path), CLASS "/%s/name", directory[i]) < 0 ||
-            sensors_line(s, chip.name, sizeof(chip.name), path) < 0)
+        if (identify(s, &chip) < 0)
             continue;
         chip.machine = argument && strcmp(argument, chip.name) == 0;
         if (!argument || chip.machine)

@@ -28,6 +28,10 @@ struct sensor_kind_ops {
 
 extern const struct sensor_kind_ops sensor_powercap, sensor_hwmon, sensor_file;
 
+/* Where the chip of a hwmon's sensor is now: its driver may have come back with another number. 0,
+ * -ENOENT. */
+int sensor_hwmon_locate(const struct sensors *s, struct sensor *sensor);
+
 /* Adds @sensor to the list and opens it. One too many is left out. */
 void sensors_add(struct sensors *s, const struct sensor *sensor);
 
@@ -41,6 +45,9 @@ char **sensors_list_free(char **names, int n); /* returns NULL */
 
 /* Reads a line below the root, without its newline. 0 or -errno. */
 int sensors_line(const struct sensors *s, char *buf, size_t size, const char *path);
+
+/* The last name in what a link below the root says; "" where there is none. */
+void sensors_link(const struct sensors *s, char *buf, size_t size, const char *path);
 
 /* Reads one, which is opened if it was not. 0 or -errno. */
 int sensor_slot_read(const struct sensors *s, struct sensor_slot *slot, uint64_t now_ns,

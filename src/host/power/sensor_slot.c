@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -26,6 +27,14 @@ static int open_slot(const struct sensors *s, struct sensor_slot *slot)
     if (fd >= 0)
         slot->replaceable = fstatfs(fd, &fs) < 0 || fs.f_type != SYSFS_MAGIC;
     return fd;
+}
+
+/* Later: what is at the path now may be another sensor. */
+static int reopen_slot(const struct sensors *s, struct sensor_slot *slot)
+{
+    int r = slot->sensor.kind == SENSOR_HWMON ? sensor_hwmon_locate(s, &slot->sensor) : 0;
+
+    return r < 0 ? r : open_slot(s, slot);
 }
 
 void sensors_add(struct sensors *s, const struct sensor *sensor)
@@ -86,6 +95,17 @@ int sensors_line(const struct sensors *s, char *buf, size_t size, const char *pa
     return 0;
 }
 
+void sensors_link(const struct sensors *s, char *buf, size_t size, const char *path)
+{
+    char target[SENSOR_PATH_MAX];
+    ssize_t n = readlinkat(s->root, path, target, sizeof(target) - 1);
+    const char *last;
+
+    target[n < 0 ? 0 : n] = '\0';
+    last = strrchr(target, '/');
+    snprintf(buf, size, "%s", last ? last + 1 : target);
+}
+
 /* ---- reading ---- */
 
 /*
@@ -101,7 +121,7 @@ static int look_at_file(const struct sensors *s, struct sensor_slot *slot, uint6
         return -errno;
     if (st.st_nlink == 0) {
         close_fd(slot->fd);
-        slot->fd = open_slot(s, slot);
+        slot->fd = reopen_slot(s, slot);
         if (slot->fd < 0 || fstat(slot->fd, &st) < 0)
             return slot->fd < 0 ? slot->fd : -errno;
     }
@@ -138,7 +158,7 @@ int sensor_slot_read(const struct sensors *s, struct sensor_slot *slot, uint64_t
     int r;
 
     if (slot->fd < 0) { /* it appeared later, or its rights have changed */
-        r = open_slot(s, slot);
+        r = reopen_slot(s, slot);
         if (r < 0)
             return r;
         slot->fd = r;

@@ -170,22 +170,11 @@ static bool all_read(const struct sensors *s, const uint32_t *index, size_t n)
     return n > 0;
 }
 
-size_t sensors_machine(const struct sensors *s, uint32_t *ret_index, size_t max)
+size_t sensors_packages(const struct sensors *s, uint32_t *ret_index, size_t max)
 {
-    /* A file was named by a person, and a board's own sensor sees the power supply. */
-    static const uint32_t order[][2] = {{SENSOR_FILE, SENSOR_MACHINE},
-                                        {SENSOR_HWMON, SENSOR_MACHINE},
-                                        {SENSOR_POWERCAP, SENSOR_PSYS}};
     static const uint32_t by_package[] = {SENSOR_POWERCAP, SENSOR_HWMON};
     size_t n;
 
-    for (uint32_t i = 0; max > 0 && i < ARRAY_LEN(order); i++)
-        for (uint32_t k = 0; k < s->n; k++)
-            if (s->slot[k].sensor.kind == order[i][0] && s->slot[k].sensor.part == order[i][1] &&
-                s->slot[k].error == 0) {
-                ret_index[0] = k;
-                return 1;
-            }
     for (size_t i = 0; i < ARRAY_LEN(by_package); i++) {
         n = of_part(s, by_package[i], SENSOR_PACKAGE, ret_index, 0, max);
         if (n > 0)
@@ -194,4 +183,21 @@ size_t sensors_machine(const struct sensors *s, uint32_t *ret_index, size_t max)
             return n;
     }
     return 0;
+}
+
+size_t sensors_machine(const struct sensors *s, uint32_t *ret_index, size_t max)
+{
+    /* A file was named by a person, and a board's own sensor sees the power supply. */
+    static const uint32_t order[][2] = {{SENSOR_FILE, SENSOR_MACHINE},
+                                        {SENSOR_HWMON, SENSOR_MACHINE},
+                                        {SENSOR_POWERCAP, SENSOR_PSYS}};
+
+    for (uint32_t i = 0; max > 0 && i < ARRAY_LEN(order); i++)
+        for (uint32_t k = 0; k < s->n; k++)
+            if (s->slot[k].sensor.kind == order[i][0] && s->slot[k].sensor.part == order[i][1] &&
+                s->slot[k].error == 0) {
+                ret_index[0] = k;
+                return 1;
+            }
+    return sensors_packages(s, ret_index, max);
 }

@@ -43,6 +43,7 @@ struct sensor {
     uint32_t package;           /* of PACKAGE, CORE, UNCORE, DRAM */
     char name[SENSOR_NAME_MAX]; /* "package-0", "package-0/dram", "file:/run/watts" */
     char path[SENSOR_PATH_MAX]; /* below the root */
+    char chip[SENSOR_NAME_MAX]; /* of hwmon: its name and device, as its number changes */
     bool counts;                /* energy; else power */
     uint64_t wrap_uj;           /* 0: never */
     uint64_t most_uw;           /* more is a lie */
@@ -89,6 +90,9 @@ void sensors_read(struct sensors *s, uint64_t now_ns, struct sensor_reading *ret
  * wall. Only those count that could be read last time. Returns how many, 0: none.
  */
 size_t sensors_machine(const struct sensors *s, uint32_t *ret_index, size_t max);
+
+/* The packages and their memory alone, as above, whatever else sees the machine. */
+size_t sensors_packages(const struct sensors *s, uint32_t *ret_index, size_t max);
 
 /* ---- RAPL's limits (powercap.c) ---- */
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "power/cap/keeper.h"
 
+#include "base/clock.h"
 #include "base/muldiv.h"
 #include "power/model/watts.h"
 
@@ -8,11 +9,26 @@
 #include <string.h>
 
 #define CORE_MCPU      1000
-#define QUANTUM        50 /* mcpu: less is not worth a decision */
+#define QUANTUM        10 /* mcpu: less is not worth a change */
 #define LARGE_CORES    16
-#define MARGIN_AT_ONCE 50 /* permille, before any forecast was judged */
-#define CALM           4  /* readings that a mean is about */
-#define CLEAR_BRIEF    80 /* permille above the cap that a brief reading has to show */
+#define MARGIN_AT_ONCE 40 /* permille, before any forecast was judged */
+#define LIMIT_MARGIN   20 /* permille of the cap that a power limit stays below it */
+#define OTHERS_MEAN    4  /* readings that the mean load of no job is about */
+#define ERRORS_MEAN    8  /* readings that the mean error of forecasts is about */
+#define CLEAR          20 /* permille above the cap that a reading has to show */
+#define CLEAR_BRIEF    80 /* the same of a brief one */
+#define CLEAR_BELOW    50 /* permille of the cap that a reading has to lie below its forecast */
+/* Permille: what a reading counts for the energy that was missed, and for the bias. Damped so that
+ * a step of the machine's power is followed in about four readings without swinging. */
+#define MISSED_GAIN 400
+#define BIAS_GAIN   100
+/* Energy above the cap is saved again within about PAY_MS, forgotten in FORGET_MS; it is at most
+ * what the cap allows in DEBT_MS, at least minus that of CREDIT_MS: what a counter that changes in
+ * steps may show too late. */
+#define PAY_MS    2000
+#define FORGET_MS 20000
+#define DEBT_MS   1000
+#define CREDIT_MS 50
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
@@ -65,7 +81,7 @@ struct power_range keeper_forecast(const struct keeper *k, const struct keeper_i
 static uint64_t surely_over(const struct keeper_input *in, uint64_t forecast, uint64_t *before)
 {
     uint64_t over = 0, sure;
-    uint32_t clear = in->brief ? CLEAR_BRIEF : KEEPER_MARGIN;
+    uint32_t clear = in->brief ? CLEAR_BRIEF : CLEAR;
 
     if (in->machine.uw > in->cap_uw + mul_div(in->cap_uw, clear, 1000) && in->machine.uw > forecast)
         over = in->machine.uw - forecast;
@@ -74,49 +90,94 @@ static uint64_t surely_over(const struct keeper_input *in, uint64_t forecast, ui
     return sure;
 }
 
-/* The margin follows what the mean of some forecasts is wrong by, faster upwards than downwards. */
-static void follow_margin(struct keeper *k, uint64_t reading)
+/* The same downwards: a curve that lies far too high keeps jobs from growing. */
+static uint64_t surely_below(const struct keeper_input *in, uint64_t forecast, uint64_t *before)
 {
-    uint64_t off = (uint64_t)(k->off_uw < 0 ? -k->off_uw : k->off_uw);
-    uint64_t permille = least(mul_div_up(off, 1000, reading ? reading : 1), KEEPER_MARGIN_MAX);
+    uint64_t below = sub_sat(forecast, in->machine.uw), sure;
 
+    if (below <= mul_div(in->cap_uw, CLEAR_BELOW, 1000))
+        below = 0;
+    sure = least(below, *before);
+    *before = below - sure;
+    return sure;
+}
+
+/* The margin follows what the mean of some forecasts is wrong by, faster upwards than downwards. */
+static void follow_margin(struct keeper *k, int64_t residual, uint64_t reading)
+{
+    uint64_t off, permille;
+
+    k->off_uw += (residual - k->off_uw) / ERRORS_MEAN;
+    off = (uint64_t)(k->off_uw < 0 ? -k->off_uw : k->off_uw);
+    permille = least(mul_div_up(off, 1000, reading ? reading : 1), KEEPER_MARGIN_MAX);
     if (permille > k->margin_permille)
         k->margin_permille += (uint32_t)(permille - k->margin_permille + 3) / 4;
     else
-        k->margin_permille -= (uint32_t)(k->margin_permille - permille + 15) / 16;
+        k->margin_permille -= (uint32_t)(k->margin_permille - permille + 7) / 8;
+}
+
+/* The energy that forecasts have missed moves the curve. A reading that a counter's step made too
+ * high is followed by one that is too low: the energy of both has no error. */
+static void follow_bias(struct keeper *k, int64_t residual, int64_t ms)
+{
+    int64_t missed = k->missed_uj + residual * ms / 1000;
+
+    k->missed_uj = missed - missed * MISSED_GAIN / 1000;
+    k->bias_uw += missed * BIAS_GAIN / ms;
+}
+
+/* Energy above the cap, while there is one and jobs have had the time to shrink. */
+static void owe(struct keeper *k, const struct keeper_input *in, int64_t ms)
+{
+    int64_t cap = (int64_t)in->cap_uw;
+
+    if (k->cap_uw == 0 || in->now_ns - k->begun_ns < KEEPER_SETTLE_NS) {
+        k->debt_uj = 0;
+        return;
+    }
+    k->debt_uj -= k->debt_uj * ms / FORGET_MS;
+    k->debt_uj += ((int64_t)in->machine.uw - cap) * ms / 1000;
+    if (k->debt_uj > cap * DEBT_MS / 1000)
+        k->debt_uj = cap * DEBT_MS / 1000;
+    if (k->debt_uj < -cap * CREDIT_MS / 1000)
+        k->debt_uj = -cap * CREDIT_MS / 1000;
 }
 
 /*
- * Moves the curve onto the readings: at once onto the first one and where two lie above the cap,
- * otherwise by their mean of about four. Single readings are off by more than any window of ten
- * seconds.
+ * Moves the curve onto the readings: at once onto the first one, and where two lie clearly above
+ * the cap or below their forecasts; otherwise slowly. Single readings are off by more than any
+ * window of ten seconds.
  */
 static void learn(struct keeper *k, const struct keeper_input *in)
 {
     bool first = !trusts(k, in);
     uint64_t reading = in->machine.uw, forecast;
-    int64_t residual, step;
+    int64_t residual, step, ms;
     struct watts w;
 
+    ms = first ? 0 : (int64_t)((in->machine_ns - k->read_ns) / NS_PER_MS) + 1;
     if (first)
-        k->bias_uw = k->off_uw = 0;
+        k->bias_uw = k->off_uw = k->missed_uj = k->debt_uj = 0;
     k->read_ns = in->machine_ns;
     w = moved(k, in);
     forecast = watts_at(&w, in->load_mcpu).uw;
     residual = (int64_t)(reading - forecast);
     if (first) {
         k->margin_permille = MARGIN_AT_ONCE;
-        k->over_uw = k->brief_over_uw = 0;
+        k->over_uw = k->brief_over_uw = k->below_uw = 0;
         k->bias_uw = residual;
         return;
     }
+    owe(k, in, ms);
     step = (int64_t)surely_over(in, forecast, &k->over_uw);
-    k->bias_uw += step;
-    k->off_uw += (residual - step - k->off_uw) / CALM;
-    follow_margin(k, reading);
-    step = k->off_uw / 2;
-    k->bias_uw += step;
-    k->off_uw -= step;
+    step -= (int64_t)surely_below(in, forecast, &k->below_uw);
+    if (step) {
+        k->bias_uw += step;
+        k->missed_uj = 0;
+        return;
+    }
+    follow_margin(k, residual, reading);
+    follow_bias(k, residual, ms);
 }
 
 /* Brief readings above the cap move the curve upwards, and teach nothing else. */
@@ -134,9 +195,9 @@ static void follow_others(struct keeper *k, const struct keeper_input *in)
     if (k->cap_uw == 0)
         k->other_mcpu = in->other_mcpu;
     else if (in->other_mcpu > k->other_mcpu)
-        k->other_mcpu += (in->other_mcpu - k->other_mcpu + CALM - 1) / CALM;
+        k->other_mcpu += (in->other_mcpu - k->other_mcpu + OTHERS_MEAN - 1) / OTHERS_MEAN;
     else
-        k->other_mcpu -= (k->other_mcpu - in->other_mcpu + CALM - 1) / CALM;
+        k->other_mcpu -= (k->other_mcpu - in->other_mcpu + OTHERS_MEAN - 1) / OTHERS_MEAN;
 }
 
 static bool is_reading(const struct keeper *k, const struct keeper_input *in)
@@ -146,30 +207,46 @@ static bool is_reading(const struct keeper *k, const struct keeper_input *in)
            in->machine.uw <= POWER_UW_MAX;
 }
 
-/* Busy mcpu beside load of @other whose forecast, errors included, stays @margin below the cap. */
-static uint32_t fitting_beside(const struct keeper *k, const struct keeper_input *in,
-                               uint32_t margin, uint32_t other)
+/* What the machine may draw: the cap less @margin and what pays the debt. */
+static uint64_t aim_uw(const struct keeper *k, const struct keeper_input *in, uint32_t margin)
 {
-    struct watts w = moved(k, in);
-    uint64_t most = (uint64_t)in->cores * CORE_MCPU;
-    uint64_t load = watts_load(&w, in->cap_uw - mul_div_up(in->cap_uw, margin, 1000), true);
+    uint64_t aim = in->cap_uw - mul_div_up(in->cap_uw, margin, 1000);
 
-    return (uint32_t)least(mul_div(sub_sat(load, other), 1000, speed_of(in)), most);
+    return k->debt_uj > 0 ? sub_sat(aim, (uint64_t)k->debt_uj * 1000 / PAY_MS) : aim;
 }
 
-/* Whether the load of this moment, errors aside, draws clearly more than the cap. */
-static bool bursts(const struct keeper *k, const struct keeper_input *in)
+/* Load that fits that, errors of the forecast included. */
+static uint32_t sure_load(const struct keeper *k, const struct keeper_input *in, uint32_t margin)
 {
     struct watts w = moved(k, in);
 
-    return in->other_mcpu > k->other_mcpu &&
-           watts_at(&w, load_with(in, k->most_mcpu)).uw >
-               in->cap_uw + mul_div(in->cap_uw, KEEPER_MARGIN / 2, 1000);
+    return watts_load(&w, aim_uw(k, in, margin), true);
+}
+
+/* Busy mcpu of the machine's cores that make @load at its speed. */
+static uint32_t busy_of(const struct keeper_input *in, uint64_t load)
+{
+    return (uint32_t)least(mul_div(load, 1000, speed_of(in)), (uint64_t)in->cores * CORE_MCPU);
+}
+
+/*
+ * Busy mcpu for jobs: beside the lasting load of no job the forecast, errors included, has to fit;
+ * beside that of this moment the forecast alone, and nearly.
+ */
+static uint32_t fitting(const struct keeper *k, const struct keeper_input *in, uint32_t margin)
+{
+    struct watts w = moved(k, in);
+    uint64_t nearly = in->cap_uw + mul_div(in->cap_uw, KEEPER_MARGIN / 2, 1000);
+    uint64_t lasting = sub_sat(sure_load(k, in, margin), k->other_mcpu);
+    uint64_t now = sub_sat(watts_load(&w, nearly, false), in->other_mcpu);
+
+    return busy_of(in, least(lasting, now));
 }
 
 static void change_to(struct keeper *k, const struct keeper_input *in, uint32_t mcpu)
 {
     k->grew = mcpu > k->most_mcpu;
+    k->grew_from = k->most_mcpu;
     k->most_mcpu = mcpu;
     k->changed_ns = in->now_ns;
 }
@@ -185,31 +262,39 @@ static uint32_t whole_quanta(uint32_t mcpu, uint32_t full)
     return mcpu == full ? full : mcpu - mcpu % QUANTUM;
 }
 
-/* Shrinks, grows, or leaves it. Between half the margin and all of it nothing changes. A cap
+/* Growth within a core changes no thread of a job: a quota alone grows. */
+static void grow_within_core(struct keeper *k, const struct keeper_input *in, uint32_t to)
+{
+    uint32_t up = k->most_mcpu ? (k->most_mcpu + CORE_MCPU - 1) / CORE_MCPU * CORE_MCPU : CORE_MCPU;
+
+    if (in->quota && k->most_mcpu < up)
+        k->most_mcpu = (uint32_t)least(to, up);
+}
+
+/* Shrinks, grows, or leaves it. Between half the margin and all of it nothing shrinks. A cap
  * that rises is not waited for. */
 static void resize(struct keeper *k, const struct keeper_input *in, bool begins)
 {
-    uint32_t full = in->cores * CORE_MCPU, fits, grows, others;
+    uint32_t full = in->cores * CORE_MCPU, fits;
     uint64_t since = in->now_ns - k->changed_ns;
 
-    if (bursts(k, in))
-        k->other_mcpu = in->other_mcpu;
-    others = in->other_mcpu > k->other_mcpu ? in->other_mcpu : k->other_mcpu;
-    fits = whole_quanta(fitting_beside(k, in, KEEPER_MARGIN, k->other_mcpu), full);
-    grows = whole_quanta(fitting_beside(k, in, KEEPER_MARGIN, others), full);
-    if (begins || (in->cap_uw > k->cap_uw && grows > k->most_mcpu)) {
+    fits = whole_quanta(fitting(k, in, KEEPER_MARGIN), full);
+    if (begins || (in->cap_uw > k->cap_uw && fits > k->most_mcpu)) {
         k->wait_ns = KEEPER_GROW_NS;
-        change_to(k, in, grows);
+        change_to(k, in, fits);
         k->grew = false;
-    } else if (fitting_beside(k, in, KEEPER_MARGIN / 2, k->other_mcpu) < k->most_mcpu) {
+    } else if (fitting(k, in, KEEPER_MARGIN / 2) < k->most_mcpu) {
         /* Growth that did not hold: the curve is flatter than the machine. */
-        if (k->grew && since < k->wait_ns)
+        if (k->grew && fits <= k->grew_from && since < k->wait_ns)
             k->wait_ns = least(2 * k->wait_ns, KEEPER_WAIT_MAX);
         change_to(k, in, fits);
-    } else if (grows > k->most_mcpu && since >= k->wait_ns) {
-        if (k->grew)
-            k->wait_ns = KEEPER_GROW_NS;
-        change_to(k, in, (uint32_t)least(grows, (uint64_t)k->most_mcpu + growth(in)));
+    } else if (fits > k->most_mcpu) {
+        grow_within_core(k, in, fits);
+        if (fits > k->most_mcpu && since >= k->wait_ns) {
+            if (k->grew)
+                k->wait_ns = KEEPER_GROW_NS;
+            change_to(k, in, (uint32_t)least(fits, (uint64_t)k->most_mcpu + growth(in)));
+        }
     }
 }
 
@@ -248,7 +333,7 @@ static void share_out(const struct keeper *k, const struct keeper_input *in,
     plan->cap_uw = in->cap_uw;
     plan->idle_uw = in->cap_uw - cores * plan->core_uw;
     plan->most_mcpu = k->most_mcpu;
-    plan->whole_mcpu = fitting_beside(k, in, KEEPER_MARGIN, 0);
+    plan->whole_mcpu = busy_of(in, sure_load(k, in, KEEPER_MARGIN));
 }
 
 static uint64_t next_step(const struct keeper *k, const struct keeper_input *in)
@@ -265,7 +350,7 @@ static uint64_t next_step(const struct keeper *k, const struct keeper_input *in)
 /* A limit holds the mean exactly where it is set, so it needs the margin too. */
 static uint64_t limit_below(const struct keeper_input *in)
 {
-    uint64_t most = in->cap_uw - mul_div_up(in->cap_uw, KEEPER_MARGIN, 1000);
+    uint64_t most = in->cap_uw - mul_div_up(in->cap_uw, LIMIT_MARGIN, 1000);
 
     return most > in->unlimited_uw ? most - in->unlimited_uw : 1;
 }
@@ -283,8 +368,10 @@ int keeper_step(struct keeper *k, const struct keeper_input *in, struct keeper_p
     }
     if (in->watts->count == 0)
         return -ENODATA;
-    if (begins)
+    if (begins) {
+        k->begun_ns = in->now_ns;
         follow_others(k, in);
+    }
     if (is_reading(k, in)) {
         if (in->brief) {
             warn(k, in);

@@ -6,14 +6,16 @@
  *
  * Readings of a part of a second only tell that the machine is above its cap.
  *
- * It shrinks at once. It grows by at most one core (a sixteenth of a larger machine) at a time,
- * KEEPER_GROW_NS after the last change, and waits longer after growth that did not hold; when the
- * cap rises, it grows at once. While readings come in, the curve is moved onto their mean (bias),
- * and the margin below the cap is a fixed part and what the mean was wrong by: single readings are
- * noisy, and a cap is kept in the mean of ten seconds. Two readings in a row above the cap count at
- * once. Without readings the model's own error is the margin.
- * Load of no job cannot be steered, so its mean counts as the machine's idle power, and at once
- * where it would break the cap.
+ * It shrinks at once. Within the core that a quota divides it grows at each reading; by further
+ * cores, at most one (a sixteenth of a larger machine) at a time, KEEPER_GROW_NS after the last
+ * change, and waits longer after growth that did not hold; when the cap rises, it grows at once.
+ *
+ * While readings come in, the curve is moved onto them (bias), slowly, since single readings are
+ * noisy and a cap is kept in the mean of ten seconds. The margin below the cap is a fixed part and
+ * what the mean was wrong by. Energy above the cap is a debt, which is saved again in the next
+ * seconds. Two readings in a row clearly above the cap, or below their forecasts, count at once.
+ * Without readings the model's own error is the margin. Load of no job cannot be steered, so its
+ * mean counts as the machine's idle power, and at once where it would break the cap.
  *
  * Pure; any thread.
  */
@@ -30,7 +32,7 @@
 #define KEEPER_WAIT_MAX   UINT64_C(80000000000) /* after growth that went above the cap */
 #define KEEPER_SETTLE_NS  UINT64_C(2000000000)  /* so long jobs may take to shrink */
 #define KEEPER_QUOTA_MIN  100                   /* mcpu: less would stop jobs that cannot pause */
-#define KEEPER_MARGIN     20                    /* permille of the cap */
+#define KEEPER_MARGIN     12                    /* permille of the cap */
 #define KEEPER_MARGIN_MAX 300
 
 struct watts;
@@ -43,14 +45,19 @@ struct keeper {
     uint32_t margin_permille; /* follows the errors of the forecasts' means */
     uint64_t changed_ns;      /* last time that most_mcpu changed */
     bool grew;                /* then it became more */
+    uint32_t grew_from;       /* what it was before */
     uint64_t wait_ns;         /* before it grows again */
     uint64_t read_ns;         /* time of the last reading that counted; 0: none */
     uint64_t over_ns;         /* since when readings are above the cap; 0: they are not */
     int64_t bias_uw;          /* how far readings moved the curve */
-    int64_t off_uw;           /* mean of what the last readings lie above the curve */
-    uint64_t over_uw;         /* how far the last reading lay above cap and forecast; 0: not */
-    uint64_t brief_over_uw;   /* the same of the last brief one */
-    uint32_t other_mcpu;      /* mean load of no job */
+    int64_t missed_uj;      /* energy that forecasts have missed, less what the bias learnt of it */
+    int64_t off_uw;         /* mean of what the last readings lie above the curve */
+    uint64_t begun_ns;      /* begin of the cap */
+    int64_t debt_uj;        /* energy above the cap that was not saved since; below 0: spare */
+    uint64_t over_uw;       /* how far the last reading lay above cap and forecast; 0: not */
+    uint64_t below_uw;      /* how far it lay below its forecast, if that is clear; 0: not */
+    uint64_t brief_over_uw; /* the same of the last brief one */
+    uint32_t other_mcpu;    /* mean load of no job */
 };
 
 struct keeper_input {

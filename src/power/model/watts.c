@@ -3,24 +3,6 @@
 
 #include "base/muldiv.h"
 
-#include <errno.h>
-
-int watts_check(const struct watts *w)
-{
-    if (w->count > WATTS_POINTS || w->basis >= POWER_BASIS_MAX ||
-        w->error_permille > WATTS_ERROR_MAX || w->source[WATTS_SOURCE_MAX - 1] != '\0' ||
-        (w->count == 0) != (w->basis == POWER_UNKNOWN))
-        return -EINVAL;
-    for (uint32_t i = 0; i < w->count; i++) {
-        const struct watts_point *p = &w->point[i];
-
-        if (p->uw > POWER_UW_MAX || p->load_mcpu > WATTS_LOAD_MAX ||
-            (i == 0 ? p->load_mcpu != 0 : p->load_mcpu <= p[-1].load_mcpu || p->uw < p[-1].uw))
-            return -EINVAL;
-    }
-    return 0;
-}
-
 static uint64_t at_most_max(uint64_t uw)
 {
     return uw < POWER_UW_MAX ? uw : POWER_UW_MAX;

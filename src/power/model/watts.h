@@ -32,9 +32,6 @@ struct watts {
     char source[WATTS_SOURCE_MAX]; /* "calibrated 2026-11-23 against meter1", "SPECpower 2019, …" */
 };
 
-/* Whether what a file or a peer stated is a curve: 0 or -EINVAL. Nothing known is one. */
-int watts_check(const struct watts *w);
-
 /*
  * Returns the power at @load_mcpu with its bounds, each at most POWER_UW_MAX: the line between two
  * points, beyond the last point the last line's slope. UNKNOWN where nothing is known.
