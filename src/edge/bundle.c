@@ -11,7 +11,9 @@
 #include "power/cap/caps.h"
 #include "power/rules/rules_check.h"
 
+#define HOUR_S      3600
 #define HOUR_MS     UINT64_C(3600000)
+#define SPREAD      4 /* the cheapest hour of a budget gets so much more than the dearest */
 #define TIME_MAX_MS UINT64_C(253402300800000) /* the year 10000 */
 
 static const char *const verbs[] = {
@@ -78,6 +80,8 @@ static json_t *rule_json(const struct power_rule *r)
         json_object_set_new(j, "kind", json_string(kind_name(r->kind)));
     if (r->verb == RULE_BUDGET)
         json_object_set_new(j, "shape", json_string(shapes[r->shape]));
+    if (r->verb == RULE_BUDGET && r->alone)
+        json_object_set_new(j, "alone", message_number(r->alone));
     if (r->condition != IF_ALWAYS)
         json_object_set_new(j, "if", json_string(conditions[r->condition]));
     if (r->condition == IF_WINDOW)
@@ -268,6 +272,8 @@ static void read_rule(struct reader *r, const json_t *in, struct power_rule *ret
         ret->kind = reader_word(r, in, "kind", kind_name, CAP_KIND_MAX);
     if (ret->verb == RULE_BUDGET)
         ret->shape = reader_word(r, in, "shape", shape_name, SHAPE_MAX);
+    if (ret->verb == RULE_BUDGET && reader_member(r, in, "alone", false))
+        ret->alone = reader_number_of(r, in, "alone", RULE_AMOUNT_MAX);
     read_condition(r, in, ret);
 }
 
@@ -318,8 +324,7 @@ int bundle_read(const void *bytes, size_t len, const char *zoneinfo, struct bund
     if (r.code == 0)
         read_zones(&r, b);
     if (r.code == 0)
-        if (r.code == 0)
-            read_tariff(&r, b);
+        read_tariff(&r, b);
     if (r.code == 0)
         read_carbon(&r, b);
     if (r.code == 0)
@@ -349,4 +354,19 @@ uint64_t bundle_carbon(const struct bundle *b, uint64_t utc_ms)
         end_ms = i + 1 < b->carbons ? b->carbon[i + 1].from_ms : b->carbon[i].from_ms + HOUR_MS;
     }
     return utc_ms < end_ms ? g : RULE_UNKNOWN;
+}
+
+void bundle_weigh(const struct bundle *b, uint32_t shape, struct budget *budget)
+{
+    uint64_t price[BUDGET_HOURS];
+
+    for (int h = 0; h < BUDGET_HOURS; h++) {
+        int64_t at_s = budget->begin_utc_s + h * HOUR_S + HOUR_S / 2;
+        uint64_t value = shape == SHAPE_TARIFF   ? tariff_price(&b->tariff, b->set.zone, at_s)
+                         : shape == SHAPE_CARBON ? bundle_carbon(b, (uint64_t)at_s * 1000)
+                                                 : 0;
+
+        price[h] = value == RULE_UNKNOWN ? 0 : value;
+    }
+    budget_weigh(price, BUDGET_HOURS, SPREAD, budget->weight);
 }

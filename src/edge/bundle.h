@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "edge/zones.h"
+#include "power/calendar/budget.h"
 #include "power/calendar/tariff.h"
 #include "power/rules/rules.h"
 
@@ -55,3 +56,6 @@ struct bundle *bundle_free(struct bundle *b); /* of bundle_read(); takes NULL */
 
 /* g/kWh at that time; RULE_UNKNOWN: not told. */
 uint64_t bundle_carbon(const struct bundle *b, uint64_t utc_ms);
+
+/* Fills in the weights of the day that begins at @budget->begin_utc_s, by prices or the grid. */
+void bundle_weigh(const struct bundle *b, uint32_t shape, struct budget *budget);

@@ -464,6 +464,16 @@ bool lending_told(const struct lending *l, const char *child, uint64_t *ret_uw, 
     return true;
 }
 
+uint64_t lending_unheard(const struct lending *l, const char *child)
+{
+    const struct row *r = find(l, child);
+    const struct lease *k = r ? lease_of(l, r) : NULL;
+
+    if (k && k->kind == CAP_BREAKER && !k->loose)
+        return lease_counts(&l->book, (uint32_t)(r - l->t.row), clock_boot_ns());
+    return k ? k->offer_uw : 0;
+}
+
 uint64_t lending_sum(const struct lending *l)
 {
     return lease_sum(&l->book, clock_boot_ns());

@@ -73,6 +73,22 @@ static void drop_node(struct shrunk_sum *s, uint32_t i)
     s->heard_ns[i] = s->heard_ns[last];
 }
 
+/* What a reader takes: a child may tell what cannot be. */
+static uint32_t add_count(uint32_t a, uint32_t b)
+{
+    uint64_t sum = (uint64_t)a + b;
+
+    return sum < INT32_MAX ? (uint32_t)sum : INT32_MAX;
+}
+
+void shrunk_add(struct payload_shrunk_node *sum, const struct payload_shrunk *told)
+{
+    for (uint32_t i = 0; i < told->nodes; i++) {
+        sum->jobs = add_count(sum->jobs, told->node[i].jobs);
+        sum->cores = add_count(sum->cores, told->node[i].cores);
+    }
+}
+
 void shrunk_take(struct shrunk_sum *s, const char *child, const struct payload_shrunk *told,
                  uint64_t now_ns)
 {
@@ -85,10 +101,7 @@ void shrunk_take(struct shrunk_sum *s, const char *child, const struct payload_s
     if (told->nodes == 0 || all->nodes == PAYLOAD_NODES_MAX)
         return;
     snprintf(sum.name, sizeof(sum.name), "%s", child);
-    for (uint32_t i = 0; i < told->nodes; i++) {
-        sum.jobs += told->node[i].jobs;
-        sum.cores += told->node[i].cores;
-    }
+    shrunk_add(&sum, told);
     s->heard_ns[all->nodes] = now_ns;
     all->node[all->nodes++] = sum;
     for (uint32_t i = 0; i < told->jobs && all->jobs < PAYLOAD_SHRUNK_JOBS; i++) {

@@ -2,7 +2,7 @@
 /*
  * Whose jobs have fewer cores because of a cap, on the way up (up/shrunk): tided's answer becomes a
  * message, a parent sums up its children's, and the same is told again only while it holds. Any
- * thread; used by src/unit.
+ * thread; used by src/unit, and by a hub that is an area of another one.
  */
 #pragma once
 
@@ -30,6 +30,10 @@ struct shrunk_sum {
  */
 void shrunk_take(struct shrunk_sum *s, const char *child, const struct payload_shrunk *told,
                  uint64_t now_ns);
+
+/* Adds what all nodes of a message tell; a sum stays at INT32_MAX, the most that a message holds.
+ */
+void shrunk_add(struct payload_shrunk_node *sum, const struct payload_shrunk *told);
 
 /* Drops children that have told nothing for PAYLOAD_SHRUNK_OLD_S. */
 void shrunk_age(struct shrunk_sum *s, uint64_t now_ns);

@@ -93,20 +93,14 @@ int cmd_audit(int argc, char **argv)
 {
     static struct conf conf;
     struct asked asked = {.limit = 100};
-    const struct conf_command command = {usage, more, take, &asked, HUB_EXIT_USAGE};
+    const struct conf_command command = {usage, more, take, &asked, 0, HUB_EXIT_USAGE};
+    int r = conf_options(&conf, argc, argv, &command);
     struct people *p = NULL;
     struct error err = {0};
     char path[PATH_MAX];
-    int r;
 
-    conf_init(&conf);
-    r = conf_options(&conf, argc, argv, &command);
     if (r)
         return r < 0 ? 0 : r;
-    if (optind < argc) {
-        fputs(usage, stderr);
-        return HUB_EXIT_USAGE;
-    }
     r = conf_path(&conf, PEOPLE_FILE, path, sizeof(path), &err);
     if (r == 0 && access(path, F_OK) < 0)
         r = error_set(&err, -errno, "%.200s: %s", path, strerror(errno));
@@ -115,7 +109,5 @@ int cmd_audit(int argc, char **argv)
     if (r == 0)
         r = print(p, &asked, &err);
     people_close(p);
-    if (r < 0)
-        fprintf(stderr, "tide-hub: %s\n", err.text);
-    return r < 0 || fflush(stdout) != 0 ? HUB_EXIT_FAILED : 0;
+    return command_end(r, &err);
 }

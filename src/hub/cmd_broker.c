@@ -8,7 +8,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <getopt.h>
 #include <grp.h>
 #include <limits.h>
 #include <pwd.h>
@@ -49,7 +48,7 @@ static const struct option options[] = {
 struct command_line {
     const char *state, *address, *user, *host[HOSTS_MAX];
     unsigned hosts, port;
-    bool write, help;
+    bool write;
 };
 
 static int write_certificates(const struct state *s, const struct command_line *line,
@@ -175,8 +174,9 @@ static int become(const struct state *s, struct error *err)
     return error_set(err, -errno, "cannot run mosquitto (package mosquitto): %s", strerror(errno));
 }
 
-static int take(struct command_line *line, int option)
+static int take(void *arg, int option)
 {
+    struct command_line *line = arg;
     unsigned char address[16];
     char *end;
 
@@ -209,16 +209,9 @@ static int take(struct command_line *line, int option)
     case 'u':
         line->user = optarg;
         return 0;
-    case 'w':
+    default:
         line->write = true;
         return 0;
-    case 'h':
-        fputs(usage, stdout);
-        line->help = true;
-        return 0;
-    default:
-        fputs(usage, stderr);
-        return HUB_EXIT_USAGE;
     }
 }
 
@@ -227,19 +220,14 @@ int cmd_broker(int argc, char **argv)
     struct command_line line = {.state = STATE_DIR, .port = PORT};
     struct error err = {0};
     struct state s;
-    int option, r;
+    int r = command_options(argc, argv, usage, options, take, &line);
 
-    while ((option = getopt_long(argc, argv, "", options, NULL)) >= 0) {
-        r = take(&line, option);
-        if (r || line.help)
-            return r;
-    }
-    if (optind < argc || line.hosts == 0) {
-        if (optind == argc)
-            fputs("tide-hub: broker: --host is missing\n", stderr);
-        fputs(usage, stderr);
-        return HUB_EXIT_USAGE;
-    }
+    if (r)
+        return r < 0 ? 0 : r;
+    if (optind == argc && line.hosts == 0)
+        fputs("tide-hub: broker: --host is missing\n", stderr);
+    if (optind < argc || line.hosts == 0)
+        return command_wrong(usage);
     r = leave_root(&line, &err);
     if (r >= 0)
         r = state_open(line.state, &s, &err);
@@ -255,7 +243,5 @@ int cmd_broker(int argc, char **argv)
             r = become(&s, &err);
         state_close(&s);
     }
-    if (r < 0)
-        fprintf(stderr, "tide-hub: %s\n", err.text);
-    return r < 0 ? HUB_EXIT_FAILED : 0;
+    return command_end(r, &err);
 }

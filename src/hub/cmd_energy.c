@@ -6,7 +6,6 @@
 #include "hub/trust/state.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -112,39 +111,44 @@ static int open_store(const char *dir, const char *where, struct store **ret, st
     return store_open(where, ret, err);
 }
 
+struct asked {
+    const char *dir, *where;
+    uint64_t now_ms, since_ms, step_ms;
+};
+
+static int take(void *arg, int option)
+{
+    struct asked *a = arg;
+
+    if (option == 's')
+        a->dir = optarg;
+    else if (option == 'w')
+        a->where = optarg;
+    else if (option == 't' && moment_past(optarg, a->now_ms, &a->since_ms) < 0)
+        return complain("since", "a time as 1d, 2026-11-23 or 08:00");
+    else if (option == 'p' && moment_duration(optarg, &a->step_ms) < 0)
+        return complain("step", "a time as 15min");
+    return 0;
+}
+
 int cmd_energy(int argc, char **argv)
 {
-    const char *dir = STATE_DIR, *where = NULL;
-    uint64_t now_ms = wallclock_ms(), since_ms = now_ms - 86400000, step_ms = 900000;
+    uint64_t now_ms = wallclock_ms();
+    struct asked a = {
+        .dir = STATE_DIR, .now_ms = now_ms, .since_ms = now_ms - 86400000, .step_ms = 900000};
     struct store *s = NULL;
     struct error err = {0};
-    int option, r;
+    int r = command_options(argc, argv, usage, options, take, &a);
 
-    while ((option = getopt_long(argc, argv, "", options, NULL)) >= 0) {
-        if (option == 's')
-            dir = optarg;
-        else if (option == 'w')
-            where = optarg;
-        else if (option == 't' && moment_past(optarg, now_ms, &since_ms) < 0)
-            return complain("since", "a time as 1d, 2026-11-23 or 08:00");
-        else if (option == 'p' && moment_duration(optarg, &step_ms) < 0)
-            return complain("step", "a time as 15min");
-        else if (option == 'h' || option == '?') {
-            fputs(usage, option == 'h' ? stdout : stderr);
-            return option == 'h' ? 0 : HUB_EXIT_USAGE;
-        }
-    }
-    if (argc - optind != 0 && argc - optind != 2) {
-        fputs(usage, stderr);
-        return HUB_EXIT_USAGE;
-    }
-    r = open_store(dir, where, &s, &err);
+    if (r)
+        return r < 0 ? 0 : r;
+    if (argc - optind != 0 && argc - optind != 2)
+        return command_wrong(usage);
+    r = open_store(a.dir, a.where, &s, &err);
     if (r == 0)
         r = optind == argc
                 ? tell_all(s, &err)
-                : tell_series(s, argv[optind], argv[optind + 1], since_ms, step_ms, &err);
+                : tell_series(s, argv[optind], argv[optind + 1], a.since_ms, a.step_ms, &err);
     store_close(s);
-    if (r < 0)
-        fprintf(stderr, "tide-hub: %s\n", err.text);
-    return r < 0 ? HUB_EXIT_FAILED : 0;
+    return command_end(r, &err);
 }

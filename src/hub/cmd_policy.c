@@ -14,7 +14,6 @@
 #include "hub/trust/state.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
@@ -60,7 +59,6 @@ static const struct option options[] = {
 struct command_line {
     const char *file, *at, *state;
     struct rule_now now;
-    bool help;
 };
 
 static int complain(const char *what, const char *value, const char *wanted)
@@ -90,6 +88,7 @@ static int load(const char *path, struct power_policy *ret)
 
 static int check(int argc, char **argv, const struct command_line *line)
 {
+    char text[RULE_TEXT_MAX];
     struct power_policy p;
     int r;
 
@@ -100,6 +99,11 @@ static int check(int argc, char **argv, const struct command_line *line)
         return r;
     printf("%s: %u rules for %s, no contradiction in the coming year\n",
            argc ? argv[0] : line->file, p.set.count, p.org);
+    for (uint32_t i = 0; i < p.set.count; i++)
+        if (p.set.rule[i].alone) {
+            explain_rule(&p, i, text);
+            printf("  line %-4u %s\n", (unsigned)p.set.rule[i].line, text);
+        }
     policy_done(&p);
     return 0;
 }
@@ -243,9 +247,7 @@ static int apply(int argc, char **argv, const struct command_line *line)
     else
         r = put_in_force(line->state, text, len, &err);
     terminal_audit_in(line->state, "policy.apply", path, &err);
-    if (r < 0)
-        fprintf(stderr, "tide-hub: %s\n", err.text);
-    return r < 0 ? HUB_EXIT_FAILED : 0;
+    return command_end(r, &err);
 }
 
 static int show(int argc, char **argv, const struct command_line *line)
@@ -257,17 +259,16 @@ static int show(int argc, char **argv, const struct command_line *line)
     if (argc)
         return complain("too many arguments:", argv[0], "tide-hub policy show");
     r = in_force_text(line->state, &text, &err);
-    if (r < 0) {
-        fprintf(stderr, "tide-hub: %s\n",
-                r == -ENOENT ? "no policy is in force: tide-hub policy apply FILE" : err.text);
-        return HUB_EXIT_FAILED;
-    }
-    fputs(text, stdout);
-    return fflush(stdout) ? HUB_EXIT_FAILED : 0;
+    if (r == -ENOENT)
+        error_set(&err, r, "no policy is in force: tide-hub policy apply FILE");
+    if (r == 0)
+        fputs(text, stdout);
+    return command_end(r, &err);
 }
 
-static int take(struct command_line *line, int option)
+static int take(void *arg, int option)
 {
+    struct command_line *line = arg;
     char with_unit[32];
     struct when_context none = {0};
     struct power_rule rule = {0};
@@ -293,16 +294,9 @@ static int take(struct command_line *line, int option)
             return complain("--absent", optarg, "a time as 20min");
         line->now.absent_s = rule.absent_s;
         return 0;
-    case 'u':
+    default:
         line->now.synchronised = false;
         return 0;
-    case 'h':
-        fputs(usage, stdout);
-        line->help = true;
-        return 0;
-    default:
-        fputs("Try 'tide-hub policy --help'.\n", stderr);
-        return HUB_EXIT_USAGE;
     }
 }
 
@@ -313,13 +307,10 @@ int cmd_policy(int argc, char **argv)
         .state = STATE_DIR,
         .now = {(int64_t)(wallclock_ms() / 1000), true, RULE_UNKNOWN, RULE_UNKNOWN, 0}};
     const char *verb;
-    int option, r;
+    int r = command_options(argc, argv, usage, options, take, &line);
 
-    while ((option = getopt_long(argc, argv, "", options, NULL)) >= 0) {
-        r = take(&line, option);
-        if (r || line.help)
-            return r;
-    }
+    if (r)
+        return r < 0 ? 0 : r;
     verb = optind < argc ? argv[optind++] : "";
     argc -= optind;
     argv += optind;
@@ -333,6 +324,5 @@ int cmd_policy(int argc, char **argv)
         return show(argc, argv, &line);
     if (strcmp(verb, "explain") == 0)
         return explain(argc, argv, &line);
-    fputs(usage, stderr);
-    return HUB_EXIT_USAGE;
+    return command_wrong(usage);
 }

@@ -3,7 +3,6 @@
 #include "hub/conf.h"
 #include "hub/serve/serve.h"
 
-#include <stdio.h>
 #include <sys/stat.h>
 
 static const char usage[] =
@@ -41,20 +40,11 @@ int cmd_serve(int argc, char **argv)
 {
     static struct conf conf; /* some kilobytes of paths */
     const struct conf_command command = {.usage = usage, .wrong = HUB_EXIT_USAGE};
+    int r = conf_options(&conf, argc, argv, &command);
     struct error err = {0};
-    int r;
 
-    conf_init(&conf);
-    r = conf_options(&conf, argc, argv, &command);
     if (r)
         return r < 0 ? 0 : r;
-    if (optind < argc) {
-        fputs(usage, stderr);
-        return HUB_EXIT_USAGE;
-    }
     umask(077);
-    r = serve_run(&conf, &err);
-    if (r < 0)
-        fprintf(stderr, "tide-hub: %s\n", err.text);
-    return r < 0 ? HUB_EXIT_FAILED : 0;
+    return command_end(serve_run(&conf, &err), &err);
 }

@@ -5,7 +5,6 @@
 #include "hub/trust/state.h"
 #include "hub/trust/tokens.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -28,44 +27,45 @@ static const struct option options[] = {{"area", required_argument, NULL, 'a'},
                                         {"help", no_argument, NULL, 'h'},
                                         {0}};
 
+struct asked {
+    const char *dir, *area;
+    uint64_t for_ms;
+};
+
+static int take(void *arg, int option)
+{
+    struct asked *a = arg;
+
+    if (option == 's') {
+        a->dir = optarg;
+    } else if (option == 'a') {
+        a->area = optarg;
+    } else if (moment_duration(optarg, &a->for_ms) < 0) {
+        fprintf(stderr, "tide-hub: --for '%s': use a time as 1h or 30min\n", optarg);
+        return HUB_EXIT_USAGE;
+    }
+    return 0;
+}
+
 int cmd_token(int argc, char **argv)
 {
-    const char *dir = STATE_DIR, *area = NULL;
-    uint64_t for_ms = TOKENS_FOR_S * UINT64_C(1000);
+    struct asked a = {.dir = STATE_DIR, .for_ms = TOKENS_FOR_S * UINT64_C(1000)};
     char token[TOKENS_TEXT_MAX];
     struct error err = {0};
     struct state s;
-    int option, r;
+    int r = command_options(argc, argv, usage, options, take, &a);
 
-    while ((option = getopt_long(argc, argv, "", options, NULL)) >= 0) {
-        if (option == 's') {
-            dir = optarg;
-        } else if (option == 'a') {
-            area = optarg;
-        } else if (option == 'f') {
-            if (moment_duration(optarg, &for_ms) < 0) {
-                fprintf(stderr, "tide-hub: --for '%s': use a time as 1h or 30min\n", optarg);
-                return HUB_EXIT_USAGE;
-            }
-        } else {
-            fputs(usage, option == 'h' ? stdout : stderr);
-            return option == 'h' ? 0 : HUB_EXIT_USAGE;
-        }
-    }
-    if (optind + 1 != argc) {
-        fputs(usage, stderr);
-        return HUB_EXIT_USAGE;
-    }
-    r = state_open(dir, &s, &err);
+    if (r)
+        return r < 0 ? 0 : r;
+    if (optind + 1 != argc)
+        return command_wrong(usage);
+    r = state_open(a.dir, &s, &err);
     if (r >= 0) {
-        r = tokens_make(dir, argv[optind], area, for_ms / 1000, time(NULL), token, &err);
-        terminal_audit_in(dir, "unit.token", argv[optind], &err);
+        r = tokens_make(a.dir, argv[optind], a.area, a.for_ms / 1000, time(NULL), token, &err);
+        terminal_audit_in(a.dir, "unit.token", argv[optind], &err);
         state_close(&s);
     }
-    if (r < 0) {
-        fprintf(stderr, "tide-hub: %s\n", err.text);
-        return HUB_EXIT_FAILED;
-    }
-    puts(token);
-    return 0;
+    if (r >= 0)
+        puts(token);
+    return command_end(r, &err);
 }

@@ -6,7 +6,6 @@
 #include "hub/trust/state.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -32,12 +31,6 @@ static const char usage[] =
 static const struct option options[] = {
     {"state", required_argument, NULL, 's'}, {"help", no_argument, NULL, 'h'}, {0}};
 
-static int failed(const struct error *err)
-{
-    fprintf(stderr, "tide-hub: %s\n", err->text);
-    return HUB_EXIT_FAILED;
-}
-
 static int sign(const struct state *s, const char *name, const char *path)
 {
     _cleanup_free_ char *request = NULL, *cert = NULL;
@@ -47,15 +40,14 @@ static int sign(const struct state *s, const char *name, const char *path)
     int r = wholefile_read(path, REQUEST_MAX, &request, &len, &status);
 
     if (r < 0) {
-        fprintf(stderr, "tide-hub: %s: %s\n", path, strerror(-r));
-        return HUB_EXIT_FAILED;
+        error_set(&err, r, "%s: %s", path, strerror(-r));
+        return command_end(r, &err);
     }
     r = authority_sign(s->authority, request, name, time(NULL), &cert, &err);
     terminal_audit_in(s->dir, "unit.sign", name, &err);
-    if (r < 0)
-        return failed(&err);
-    fputs(cert, stdout);
-    return fflush(stdout) ? HUB_EXIT_FAILED : 0;
+    if (r >= 0)
+        fputs(cert, stdout);
+    return command_end(r, &err);
 }
 
 static int list(const struct authority *a)
@@ -85,7 +77,7 @@ static int change(struct state *s, const char *name, bool revoke)
     if (r >= 0)
         r = state_tell_broker(s, &err);
     terminal_audit_in(s->dir, revoke ? "unit.revoke" : "unit.admit", name, &err);
-    return r < 0 ? failed(&err) : 0;
+    return command_end(r, &err);
 }
 
 static int run(struct state *s, int argc, char **argv)
@@ -100,8 +92,15 @@ static int run(struct state *s, int argc, char **argv)
         return change(s, argv[1], false);
     if (strcmp(verb, "list") == 0 && argc == 1)
         return list(s->authority);
-    fputs(usage, stderr);
-    return HUB_EXIT_USAGE;
+    return command_wrong(usage);
+}
+
+static int take(void *arg, int option)
+{
+    const char **dir = arg;
+
+    *dir = optarg;
+    return 0;
 }
 
 int cmd_unit(int argc, char **argv)
@@ -109,23 +108,15 @@ int cmd_unit(int argc, char **argv)
     const char *dir = STATE_DIR;
     struct error err = {0};
     struct state s;
-    int option, r;
+    int r = command_options(argc, argv, usage, options, take, &dir);
 
-    while ((option = getopt_long(argc, argv, "", options, NULL)) >= 0) {
-        if (option == 's') {
-            dir = optarg;
-        } else {
-            fputs(usage, option == 'h' ? stdout : stderr);
-            return option == 'h' ? 0 : HUB_EXIT_USAGE;
-        }
-    }
-    if (optind == argc) {
-        fputs(usage, stderr);
-        return HUB_EXIT_USAGE;
-    }
+    if (r)
+        return r < 0 ? 0 : r;
+    if (optind == argc)
+        return command_wrong(usage);
     r = state_open(dir, &s, &err);
     if (r < 0)
-        return failed(&err);
+        return command_end(r, &err);
     r = run(&s, argc - optind, argv + optind);
     state_close(&s);
     return r;

@@ -217,8 +217,7 @@ static int wrong_use(const struct asked *a, int operands)
     }
     if (known && operands == (strcmp(a->verb, "list") == 0 ? 1 : 2))
         return 0;
-    fputs(usage, stderr);
-    return HUB_EXIT_USAGE;
+    return command_wrong(usage);
 }
 
 /* Files that another user makes here, the hub could not write any more. */
@@ -256,20 +255,16 @@ static int run(const struct conf *conf, const struct asked *a)
         audit(p, a, &err);
     }
     people_close(p);
-    if (r < 0)
-        fprintf(stderr, "tide-hub: %s\n", err.text);
-    return r < 0 || fflush(stdout) != 0 ? HUB_EXIT_FAILED : 0;
+    return command_end(r, &err);
 }
 
 int cmd_user(int argc, char **argv)
 {
     static struct conf conf;
     struct asked asked = {.verb = ""};
-    const struct conf_command command = {usage, more, take, &asked, HUB_EXIT_USAGE};
-    int r;
+    const struct conf_command command = {usage, more, take, &asked, 2, HUB_EXIT_USAGE};
+    int r = conf_options(&conf, argc, argv, &command);
 
-    conf_init(&conf);
-    r = conf_options(&conf, argc, argv, &command);
     if (r)
         return r < 0 ? 0 : r;
     if (optind < argc)

@@ -284,6 +284,7 @@ int conf_options(struct conf *c, int argc, char **argv, const struct conf_comman
     struct error err = {0};
     int option, r;
 
+    conf_init(c);
     fill(options, command->more);
     while ((option = getopt_long(argc, argv, "", options, NULL)) >= 0) {
         if (option == OPTION_CONFIG)
@@ -300,6 +301,10 @@ int conf_options(struct conf *c, int argc, char **argv, const struct conf_comman
         r = take(c, option, command);
         if (r)
             return r;
+    }
+    if (argc - optind > command->operands) {
+        fputs(command->usage, stderr);
+        return command->wrong;
     }
     return conf_check(c, &err) < 0 ? say(&err, command->wrong) : 0;
 }

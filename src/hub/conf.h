@@ -53,16 +53,18 @@ int conf_check(const struct conf *c, struct error *err);
 int conf_path(const struct conf *c, const char *name, char *ret, size_t size, struct error *err);
 
 /*
- * The command line: options that are keys, and --config FILE, which is read before the options
- * count. Other options of the command stand in @more, with val > 0 and below 256, and go to @take
- * (whose result other than 0 ends the reading and is returned). Returns 0, or an exit status with
- * the message on stderr, or -1: --help, which @usage has answered on stdout.
+ * Fills in @c: the defaults, then the command line: options that are keys, and --config FILE, which
+ * is read before the options count. More than @operands are wrong use. Other options of the command
+ * stand in @more, with val > 0 and below 256, and go to @take (whose result other than 0 ends the
+ * reading and is returned). Returns 0, or an exit status with the message on stderr, or -1: --help,
+ * which @usage has answered on stdout.
  */
 struct conf_command {
     const char *usage;
     const struct option *more; /* NULL, or ends with a zeroed one; at most 8 */
     int (*take)(void *arg, int option);
     void *arg;
+    int operands;
     int wrong; /* the exit status for wrong use */
 };
 int conf_options(struct conf *c, int argc, char **argv, const struct conf_command *command);

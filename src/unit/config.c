@@ -348,7 +348,7 @@ static int check(struct reader *r)
     return config_check_devices(r);
 }
 
-int unit_config_parse(const char *text, const char *file, struct unit_config *ret,
+int unit_config_parse(const char *text, const char *file, struct unit_config **ret,
                       struct error *err)
 {
     _cleanup_free_ struct unit_config *c = calloc(1, sizeof(*c));
@@ -372,11 +372,11 @@ int unit_config_parse(const char *text, const char *file, struct unit_config *re
     }
     error = error ? error : check(&r);
     if (error == 0)
-        *ret = *c;
+        *ret = TAKE_PTR(c);
     return error;
 }
 
-int unit_config_load(const char *file, struct unit_config *ret, struct error *err)
+int unit_config_load(const char *file, struct unit_config **ret, struct error *err)
 {
     _cleanup_free_ char *real = realpath(file, NULL); /* in a pod it is a link */
     _cleanup_free_ char *text = NULL;

@@ -160,10 +160,13 @@ struct unit_config {
     struct presence_config sensor[CONFIG_SENSORS_MAX];
 };
 
-/* Reads a text; @file is for messages. Returns 0 or -errno with FILE:LINE and the reason. */
-int unit_config_parse(const char *text, const char *file, struct unit_config *ret,
+/*
+ * Reads a text; @file is for messages. Returns 0, and *ret is the caller's to free(); or -errno
+ * with FILE:LINE and the reason. Most of it is never written, and costs no memory.
+ */
+int unit_config_parse(const char *text, const char *file, struct unit_config **ret,
                       struct error *err);
 /* Whether it is a DNS name in lower case, as all names of nodes are. */
 bool kubernetes_node_valid(const char *name);
 
-int unit_config_load(const char *file, struct unit_config *ret, struct error *err);
+int unit_config_load(const char *file, struct unit_config **ret, struct error *err);

@@ -92,7 +92,7 @@ static int run(const struct unit_config *config)
 
 int main(int argc, char **argv)
 {
-    static struct unit_config config;
+    _cleanup_free_ struct unit_config *config = NULL;
     const char *file = CONFIG;
     struct error err;
     bool check = false;
@@ -131,12 +131,12 @@ int main(int argc, char **argv)
         return EXIT_FAILURE;
     }
     if (check) {
-        check_files(&config);
-        printf("%s: unit %s, %u meters, %u switches\n", file, config.name, config.meters,
-               config.switches);
+        check_files(config);
+        printf("%s: unit %s, %u meters, %u switches\n", file, config->name, config->meters,
+               config->switches);
         return 0;
     }
     if (faked)
         unit_log("TIDE_CLOCK: the time of the day is not the real one");
-    return run(&config);
+    return run(config);
 }

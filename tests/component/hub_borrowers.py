@@ -5,7 +5,8 @@ what they may draw together is known at each moment.
 
 usage: hub_borrowers.py PORT CA FOLDER FLOOR_UW NAME…
 
-stdin: a line of what each would use, in uW: all ask for it from then on, five times a second. stdout: a line of JSON five times
+stdin: a line of what each would use, in uW: all ask for it from then on, five times a second; or a name and the JSON of its
+energy. stdout: a line of JSON five times
 a second and after each lease: what each may draw, and the number of its lease."""
 import json
 import random
@@ -62,6 +63,10 @@ def main():
             line = sys.stdin.readline()
             if not line:
                 return
+            first, _, rest = line.partition(" ")
+            if first in names:
+                units[names.index(first)].send("energy", json.loads(rest))
+                continue
             for unit, want in zip(units, line.split()):
                 unit.want = int(want)
             asking = True

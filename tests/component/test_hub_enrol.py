@@ -121,6 +121,25 @@ def test_a_revoked_unit_is_cut_off_and_gets_no_new_certificate(build_dir, hub, u
     assert code == 1 and "unit lab3 was revoked" in said
 
 
+def test_a_cut_that_fails_leaves_no_key_and_is_tried_again(hub, unit):
+    eventually(lambda: "lab3: connected (unit" in hub.said())
+    (hub.state / "cut.crt").mkdir()  # the hub cannot write its certificate in the unit's name
+    assert hub.run("unit", "revoke", "lab3")[0] == 0
+    eventually(lambda: "lab3: is revoked, and its connection may be open still" in hub.said())
+    assert not (hub.state / "cut.key").exists()
+    assert "its connection is cut" not in hub.said()
+    (hub.state / "cut.crt").rmdir()
+    eventually(lambda: "lab3: is revoked: its connection is cut" in hub.said())
+    eventually(lambda: not (hub.state / "cut.key").exists() and not (hub.state / "cut.crt").exists())
+
+
+def test_a_key_that_a_killed_hub_left_goes_at_the_next_start(hub):
+    hub.kill()
+    (hub.state / "cut.key").write_text("a key in a unit's name")
+    hub.serve()
+    eventually(lambda: not (hub.state / "cut.key").exists())
+
+
 class Liar:
     """A hub with the right authority whose answers are changed."""
 

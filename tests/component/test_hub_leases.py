@@ -54,11 +54,11 @@ class Borrowers:
         for line in self.process.stdout:
             self.last = json.loads(line)
             lab3, lab4, hall = (uw / W for uw in self.last["draw"])
-            if lab3 + lab4 > self.floor_cap or lab3 + lab4 + hall > CAP:
+            if lab3 + lab4 > self.floor_cap or lab3 + lab4 + hall > self.cap:
                 self.wrong.append(line)
             self.lines += 1
 
-    floor_cap = FLOOR_CAP
+    cap, floor_cap = CAP, FLOOR_CAP
 
     def want(self, *watts):
         self.process.stdin.write(" ".join(str(w * W) for w in watts) + "\n")

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from daemon import eventually
-from hub import KWH, TOOLS, Serving
+from hub import KWH, TOOLS, Serving, end
 from test_hub_leases import FLOOR, PAHO, W, Borrowers
 
 pytestmark = pytest.mark.skipif(not PAHO or not all(map(shutil.which, TOOLS)),
@@ -62,11 +62,29 @@ def hubs(request, build_dir, tmp_path):
     above.stop()
 
 
+@pytest.fixture
+def noon(monkeypatch):
+    monkeypatch.setenv("TIDE_CLOCK", "1795521600,1")  # 2026-11-24 12:00 UTC, for each program when it begins
+
+
 def apply(hub, text):
     path = hub.folder / "new.yaml"
     path.write_text(text)
     code, out, err = hub.run("policy", "apply", path)
     assert code == 0, out + err
+
+
+def test_a_budget_of_the_hub_above_bounds_all_that_is_below(noon, hubs):
+    above, below = hubs
+    eventually(lambda: "of the hub above for university/faculty" in below.said())
+    units = Borrowers(below, ("lab3", "lab4", "hall"))
+    units.floor_cap = 1000
+    try:
+        units.settle((600, 600, 60), [170, 170, 60])
+        apply(above, ABOVE.replace("CAP", "400").replace("W, floor", "W, budget: 3.84 kWh/day, floor"))
+        units.settle((600, 600, 60), [130, 130, 60])  # 3.84 kWh in twelve hours
+    finally:
+        units.end()
 
 
 def test_caps_of_the_hub_above_bound_those_below(hubs):
@@ -157,3 +175,55 @@ def test_energy_of_all_areas_goes_up_once(hubs):
     serve_later(600)
     above.serve()
     eventually(lambda: abs(above_has() - 0.013) < 1e-9, pause=0.3)
+
+
+def test_energy_goes_up_also_where_a_units_sum_no_longer_fits(hubs):
+    """A unit of 600 MWh begins new totals, as after a restart: what the store has of it comes to more than 2^62 uJ."""
+    above, below = hubs
+
+    def send(boot, number, kwh):  # each of another day, whose sum stays small
+        end = int(time.time() * 1000) - (10 - number) * 86_400_000
+        assert below.send("lab3", json.dumps({"v": 1, "boot": boot, "records": [
+            {"point": "area", "seq": number, "from": end - 10_000, "to": end, "mono": number, "uj": kwh * KWH,
+             "low": kwh * KWH, "high": kwh * KWH, "basis": "measured", "gap": 0}]}))
+
+    def above_has(kwh):
+        lines = above.run("energy", "faculty", "area", "--since", "2h", "--step", "1s")[1].splitlines()[1:]
+        return any(line.split()[2] == f"{kwh:.6f}" for line in lines)
+
+    eventually(lambda: "faculty" in above.run("energy")[1], pause=0.3)
+    for later, boot, total, more in ((1, 7, 600_000, 600_000), (2, 8, 500_000, 500_000), (3, 8, 800_000, 300_000), (4, 8, 800_005, 5)):
+        send(boot, later, total)
+        below.kill()  # records go up once a minute: the next hub's clock is so far ahead
+        below.env = {"TIDE_CLOCK": f"{int(time.time()) + 150 * later},1"}
+        below.serve()
+        eventually(lambda: above_has(more), pause=0.3)
+
+
+def test_who_was_shrunk_goes_up_as_a_sum_without_jobs_and_users(hubs):
+    above, below = hubs
+    above.kill()
+    process, heard = above.listen("hub", "tide/1/faculty/up/shrunk")
+
+    def told(nodes):
+        return ("tide/1/faculty/up/shrunk " + json.dumps({"v": 1, "nodes": nodes, "jobs": []}, separators=(",", ":"))
+                in heard.read_text()) or None
+
+    def shrinks(unit, *jobs):
+        below.publish(unit, f"tide/1/{unit}/up/shrunk", json.dumps(
+            {"v": 1, "nodes": [{"node": f"{unit}-pc", "jobs": len(jobs), "cores": sum(jobs)}] if jobs else [],
+             "jobs": [{"node": f"{unit}-pc", "job": "bert", "user": "vera", "cores": cores} for cores in jobs]}))
+
+    try:
+        for unit in ("lab3", "lab4"):
+            below.publish(unit, f"tide/1/{unit}/up/state", json.dumps(
+                {"v": 1, "online": True, "synced": True, "role": "unit", "version": "0.1.0", "boot": 7, "policy": 0}), "-r")
+        shrinks("lab3", 3, 2)
+        shrinks("lab4", 1)
+        eventually(lambda: told([{"node": "faculty", "jobs": 3, "cores": 6}]))
+        shrinks("lab3")
+        shrinks("lab4")
+        eventually(lambda: told([]))
+        assert "vera" not in heard.read_text()
+    finally:
+        end(process)

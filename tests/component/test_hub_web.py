@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import ssl
+import struct
 import subprocess
 import time
 
@@ -185,6 +186,78 @@ def test_all_see_which_machines_were_shrunk_and_each_user_only_its_own_jobs(hub)
     hub.state_of("lab4", online=False)
     eventually(lambda: areas(vera)["unlp"]["shrunk"] == [])
     assert hub.script("ada").call("GET", "/v1/areas/unlp/shrunk")[1]["jobs"] == []
+
+
+@pytest.fixture
+def counted(build_dir, tmp_path):
+    """A hub whose calls of strcmp() and sqlite3_step() are counted: .counts()"""
+    if not (build_dir / "tests/component/count_calls.so").exists():
+        pytest.skip("needs this build's tests/component/count_calls.so")
+    made = Hub(build_dir / "tide-hub", tmp_path)
+    made.start()
+    made.env = {"LD_PRELOAD": str(build_dir / "tests/component/count_calls.so"), "COUNT_CALLS": str(tmp_path / "counts"),
+                "COUNT_CALLS_US": "2000"}
+    made.counts = lambda: struct.unpack("QQ", (tmp_path / "counts").read_bytes())
+    for name, role in (("ada", "administrator"), ("vera", "viewer")):
+        made.add_user(name, role)
+    yield made
+    made.stop()
+
+
+def test_the_power_of_all_areas_is_looked_at_in_one_walk(counted):
+    rooms = 400
+    counted.policy(POLICY.replace("tariff:", "".join(f"- {{area: unlp/r{i}, name: Room {i}}}\n" for i in range(rooms)) + "tariff:"))
+    counted.serve()
+    counted.enrol("lab3")
+    vera = counted.user("vera")
+    stream = vera.stream()
+    counted.state_of("lab3")
+    stream.next("state")
+    before, tellings = counted.counts()[0], 5
+    for i in range(tellings):
+        counted.draws("lab3", 100 + i)
+        while stream.next("power")[2]["area"] != "unlp/lab3":
+            pass
+    assert counted.counts()[0] - before < 20 * rooms * tellings  # each looks at each room once, not rooms times
+    stream.close()
+
+
+def test_who_asks_the_same_of_an_area_shares_the_answer_until_something_is_erased(counted):
+    counted.policy()
+    counted.serve()
+    counted.enrol("lab3")
+    ada, vera = counted.script("ada"), counted.script("vera")
+    end_s = int(time.time()) // 60 * 60
+    assert counted.send("lab3", {"v": 1, "boot": 7, "records": [
+        {"point": "area", "seq": i, "from": (end_s - 61 + i) * 1000, "to": (end_s - 60 + i) * 1000, "mono": i, "uj": i * 10**6,
+         "low": i * 10**6, "high": i * 10**6, "basis": "measured", "gap": 0} for i in range(1, 61)]})
+
+    def ask(client, more=""):
+        before = counted.counts()[1]
+        rows = client.call("GET", f"/v1/areas/unlp/energy?from={(end_s - 90) * 1000}&to={end_s * 1000 + 1}&step=1s{more}")[1]["stretches"]
+        return len(rows), counted.counts()[1] - before
+
+    rows, dear = ask(ada)
+    assert rows >= 59 and dear >= rows
+    again, cheap = ask(vera)
+    assert again == rows and cheap < dear / 4
+    assert ada.call("DELETE", "/v1/energy?unit=lab3")[0] == 200
+    assert ask(vera)[0] == 0
+
+
+def test_units_inside_of_another_units_area_tell_of_their_own_machines(hub):
+    ada = hub.script("ada")
+    text, number = (ada.call("GET", "/v1/policy")[1][key] for key in ("text", "number"))
+    text = text.replace("tariff:", "- {area: unlp/lab3/box, unit: box}\ntariff:")
+    assert ada.call("PUT", "/v1/policy", {"text": text, "number": number})[0] == 200
+    for unit in ("lab3", "box"):
+        hub.enrol(unit)
+        hub.state_of(unit)
+    hub.shrinks("lab3", "pc1", ("bert", "vera", 3))
+    hub.shrinks("box", "pc2", ("cnn", "vera", 2))
+    eventually(lambda: len(areas(ada)["unlp"]["shrunk"]) == 2)
+    assert areas(ada)["unlp/lab3"]["shrunk"] == [{"node": "pc1", "jobs": 1, "cores": 3}, {"node": "box", "jobs": 1, "cores": 2}]
+    assert len(ada.call("GET", "/v1/areas/unlp/lab3/shrunk")[1]["jobs"]) == 2
 
 
 # ---- the interface as it is described ----
@@ -441,6 +514,23 @@ def test_a_revoked_units_connection_is_cut_and_it_counts_as_lost(hub, by_command
     finally:
         unit.kill()
         unit.wait()
+
+
+def test_a_unit_that_was_admitted_again_is_cut_off_again_when_it_is_revoked_again(hub):
+    ada = hub.script("ada")
+    for times in (1, 2):
+        hub.enrol("lab3")
+        hub.state_of("lab3")
+        unit, heard = hub.listen("lab3", "tide/1/lab3/down/receipt")
+        try:
+            eventually(lambda: [u["state"] for u in ada.call("GET", "/v1/units")[1]] == ["connected"])
+            assert ada.call("POST", "/v1/units/lab3/revoke")[0] == 200
+            eventually(lambda: hub.said().count("lab3: is revoked: its connection is cut") == times)
+            eventually(lambda: heard.read_text().count("sending CONNECT") > 1)
+        finally:
+            unit.kill()
+            unit.wait()
+        assert ada.call("POST", "/v1/units/lab3/admit")[0] == 200
 
 
 def test_the_hub_takes_nothing_of_a_revoked_unit_whatever_the_broker_lets_through(hub):

@@ -5,6 +5,7 @@ import base64
 import http.server
 import json
 import os
+import pathlib
 import shutil
 import socket
 import ssl
@@ -40,6 +41,11 @@ def test_a_program_tells_watts(bed, tmp_path):  # noqa: F811
     parent.wait(draws(120))
 
 
+def has_libcurl(unit):
+    """Two megabytes that a unit without a controller saves."""
+    return "libcurl" in pathlib.Path(f"/proc/{unit.process.pid}/maps").read_text()
+
+
 def test_a_programs_counter_is_energy(bed, tmp_path):  # noqa: F811
     broker = bed.broker()
     parent = bed.parent(broker)
@@ -49,6 +55,7 @@ def test_a_programs_counter_is_energy(bed, tmp_path):  # noqa: F811
     (tmp_path / "kwh").write_text("12.6 kWh\n")
     parent.wait(lambda p: p.of("area")[-1]["uj"] == 360_000_000_000)
     assert not [line for line in unit.lines if "bmc" in line], unit.lines
+    assert not has_libcurl(unit)
 
 
 @pytest.mark.parametrize("command, words", [
@@ -256,6 +263,7 @@ def test_a_redfish_controller_is_asked_where_its_power_is(bed, tmp_path, auth, r
     controller.watts = 150.0
     parent.wait(draws(150))
     assert "cret" not in "".join(unit.lines)
+    assert has_libcurl(unit)
 
 
 def test_a_controller_of_another_authority_is_told_nothing(bed, tmp_path):  # noqa: F811

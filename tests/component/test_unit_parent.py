@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from site_bed import MONDAY_17, W, Clock, Hand, rule, wait
+from site_bed import KWH, MONDAY_17, W, Clock, Hand, rule, wait
 from test_unit_leases import KNOWN_BOOK, Machine
 from unit_bed import bed, program, rig  # noqa: F401
 
@@ -17,6 +17,8 @@ CURVE = [(20, 0), (400, 1000)]
 
 class Outer:
     """The parent of lab3: answers each ask with a lease of `uw`."""
+
+    ttl_ms = 30000
 
     def __init__(self, broker, parent, uw, kind="breaker", floor=60):
         self.broker, self.parent, self.uw, self.kind, self.floor, self.number = broker, parent, uw, kind, floor, 0
@@ -34,7 +36,7 @@ class Outer:
         self.number += 1
         self.broker.publish("tide/1/lab3/down/lease", json.dumps(
             {"v": 1, "boot": ask["boot"], "stamp": ask["stamp"], "number": self.number, "uw": self.uw * W,
-             "floor": self.floor * W, "ttl": 30000, "kind": self.kind}))
+             "floor": self.floor * W, "ttl": self.ttl_ms, "kind": self.kind}))
 
 
 def conf(local, uplink, hub, cap=""):
@@ -100,6 +102,27 @@ def test_a_restart_obeys_the_floor_until_it_has_a_lease_again(area):
     unit.begin()
     unit.parent.wait(lambda p: any(s.get("cap_uw") == 60 * W for s in p.states[since:]))
     assert (unit.folder / "tenure").read_text() == f"threadtide tenure 1 0 {60 * W}\n"
+
+
+def test_without_the_hub_a_shared_budget_leaves_what_the_last_lease_came_to_and_then_the_units_part(area):
+    unit = area("")
+    budget = rule("budget", 24 * KWH, area="unlp", alone=12 * KWH)
+    unit.parent.wait(lambda p: p.states)
+    unit.hub.policy(1, [budget, rule("cap", 5000 * W, area="unlp", kind="budget")])
+    today = lambda: unit.parent.states[-1].get("budget_uj", 0) / KWH
+    capped = lambda: unit.parent.states[-1].get("cap_uw", 0) // W
+    state = lambda: (unit.parent.states[-1], unit.lines[-5:])
+    wait(lambda: today() == 12, state)  # nobody has lent anything yet: seven hours of the day are left
+    wait(lambda: 1700 < capped() < 1730, state)
+    outer = Outer(unit.uplink, unit.parent, 200, kind="budget")
+    outer.ttl_ms = 4000
+    wait(lambda: capped() == 200 and today() == 24, state)
+    outer.quit.set()
+    wait(lambda: 1.39 < today() < 1.41, state)  # 200 W for seven hours
+    wait(lambda: 190 < capped() <= 200, state)
+    unit.clock.set(MONDAY_17 + 8 * 3600)  # 01:00
+    wait(lambda: today() == 12, state)
+    wait(lambda: 500 < capped() < 530, state)
 
 
 @pytest.mark.parametrize("failpoint", ["unit-tenure-stored:1", "leases-stored:3", "lease-sent:4", "unit-policy-stored:1",

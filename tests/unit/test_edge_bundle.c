@@ -47,6 +47,7 @@ static void the_golden_policy_is_read_and_written_alike(void **state)
     assert_int_equal(b->set.count, 6);
     assert_int_equal(b->set.rule[2].condition, IF_WINDOW);
     assert_int_equal(b->set.rule[2].window.from_min, 1080);
+    assert_true(b->set.rule[3].alone == UINT64_C(36000000000000));
     assert_string_equal(b->set.rule[5].off, "ac lights");
     text = bundle_text(b);
     assert_string_equal(text, golden);

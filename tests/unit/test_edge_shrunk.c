@@ -85,6 +85,24 @@ static void a_full_sum_can_be_written_and_read(void **state)
     free(text);
 }
 
+static void a_sum_that_no_message_holds_stays_at_the_most(void **state)
+{
+    static struct payload_shrunk again;
+    struct error err;
+    char *text;
+
+    memset(&sum, 0, sizeof(sum));
+    memset(&told, 0, sizeof(told));
+    for (told.nodes = 0; told.nodes < 3; told.nodes++)
+        told.node[told.nodes] = (struct payload_shrunk_node){"pc", INT32_MAX, INT32_MAX};
+    shrunk_take(&sum, "lab", &told, 1);
+    assert_int_equal(sum.all.node[0].jobs, INT32_MAX);
+    text = payload_shrunk_text(&sum.all);
+    assert_int_equal(payload_shrunk_read(text, strlen(text), &again, &err), 0);
+    assert_int_equal(again.node[0].cores, INT32_MAX);
+    free(text);
+}
+
 static int sent, fails;
 
 static int count_sent(void *arg, enum topic_leaf leaf, char *text)
@@ -125,6 +143,7 @@ int main(void)
         cmocka_unit_test(users_are_told_only_where_they_may_be),
         cmocka_unit_test(a_child_counts_once_by_its_own_name),
         cmocka_unit_test(a_full_sum_can_be_written_and_read),
+        cmocka_unit_test(a_sum_that_no_message_holds_stays_at_the_most),
         cmocka_unit_test(the_same_is_told_again_only_while_it_holds),
     };
 

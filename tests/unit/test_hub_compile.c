@@ -336,11 +336,40 @@ static void an_explanation_names_the_line_of_each_amount(void **state)
     policy_done(&p);
 }
 
+static const char shared[] = HEAD "areas:\n"
+                                  "- {area: unlp/lab3, unit: lab3}\n"
+                                  "- {area: unlp/lab4, unit: lab4}\n"
+                                  "- {area: unlp/hall, name: Hall}\n"
+                                  "rules:\n"
+                                  "- {area: unlp, budget: 90 kWh/day}\n"
+                                  "- {area: unlp/lab3, floor: 1 kW, budget: 60 kWh/day}\n";
+
+/* 90 kWh less a floor of 25 hours, for two units; the hall has none. */
+static void a_budget_of_several_units_says_what_each_has_without_the_hub(void **state)
+{
+    struct power_policy p;
+    char text[RULE_TEXT_MAX];
+    struct error err;
+
+    if (compile(shared, &p, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_true(p.set.rule[0].alone == UINT64_C(32500) * 3600000000);
+    assert_int_equal(p.set.rule[2].verb, RULE_BUDGET);
+    assert_int_equal(p.set.rule[2].alone, 0);
+    explain_rule(&p, 0, text);
+    assert_string_equal(text, "unlp: budget 90 kWh/day, flat, shared by units (without the hub "
+                              "32.5 kWh/day each, above its floor)");
+    explain_rule(&p, 2, text);
+    assert_string_equal(text, "unlp/lab3: budget 60 kWh/day, flat");
+    policy_done(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_policy_of_the_design_becomes_rules),
         cmocka_unit_test(areas_say_where_units_stand),
+        cmocka_unit_test(a_budget_of_several_units_says_what_each_has_without_the_hub),
         cmocka_unit_test(what_is_wrong_is_said_with_line_and_column),
         cmocka_unit_test(what_is_too_much_is_refused_at_once),
         cmocka_unit_test(amounts_come_out_without_a_rounding_error),

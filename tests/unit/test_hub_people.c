@@ -229,6 +229,27 @@ static void a_new_password_and_another_role_end_tokens_unless_they_are_kept(void
     people_close(p);
 }
 
+/* A constraint that is looked at when the change is released, as a full disk would be noticed. */
+static void a_change_that_cannot_be_released_is_undone_and_takes_in_no_later_one(void **state)
+{
+    struct people *p = opened();
+
+    add(p, "root", ROLE_ADMINISTRATOR);
+    assert_int_equal(
+        run_sql("CREATE TABLE nowhere (n INTEGER PRIMARY KEY);"
+                "CREATE TABLE odd (n INTEGER REFERENCES nowhere DEFERRABLE INITIALLY DEFERRED);"
+                "CREATE TRIGGER odd AFTER UPDATE ON user BEGIN INSERT INTO odd VALUES (1); END;"),
+        SQLITE_OK);
+    assert_true(people_password(p, "root", "another " GOOD, true, &err) < 0);
+    assert_int_equal(run_sql("DROP TRIGGER odd;"), SQLITE_OK); /* else the file is locked */
+    add(p, "ada", ROLE_VIEWER);
+    people_close(p);
+    p = opened();
+    assert_int_equal(login(p, "ada", GOOD, NULL), 0);
+    assert_int_equal(login(p, "root", GOOD, NULL), 0);
+    people_close(p);
+}
+
 static void a_token_ends_in_time_and_when_revoked(void **state)
 {
     struct people *p = opened();
@@ -514,6 +535,7 @@ int main(void)
         WITH_FILE(a_session_ends_when_unused_and_in_the_end),
         WITH_FILE(a_new_password_and_a_removal_end_sessions),
         WITH_FILE(a_new_password_and_another_role_end_tokens_unless_they_are_kept),
+        WITH_FILE(a_change_that_cannot_be_released_is_undone_and_takes_in_no_later_one),
         WITH_FILE(a_token_ends_in_time_and_when_revoked),
         WITH_FILE(the_last_administrator_stays),
         WITH_FILE(names_and_passwords_that_are_no_good_are_refused),

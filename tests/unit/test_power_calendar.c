@@ -350,6 +350,51 @@ static void what_is_used_up_leaves_the_floor(void **state)
     assert_int_equal(budget_cap_uw(&b, 5), 7);
 }
 
+/*
+ * Three units draw all that they are lent, in parts that change each minute; at some minute the
+ * lender dies, and each goes on with what its last lease came to.
+ */
+static void shares_of_a_cap_come_to_what_is_left_whenever_the_lender_dies(void **state)
+{
+    static const int64_t days[] = {INT64_C(1743202800) /* 23 h */, INT64_C(1761343200) /* 25 h */};
+    static const uint32_t deaths[] = {1, 59, 61, 700, 1379};
+    const uint64_t whole = UINT64_C(324000000000000);
+
+    assert_int_equal(load("Europe/Berlin"), 0);
+    for (int k = 0; k < 20; k++) {
+        struct budget all = {.day_uj = whole}, one[3];
+        uint64_t price[BUDGET_HOURS], used[3] = {0}, lease[3] = {0};
+        int64_t now, death;
+
+        for (uint64_t h = 0; h < BUDGET_HOURS; h++)
+            price[h] = k < 10 ? 100 : h % 7 < 3 ? 50 : 300;
+        budget_weigh(price, BUDGET_HOURS, 4, all.weight);
+        zone_day(&zone, days[k % 2] + 30000, &all.begin_utc_s, &all.end_utc_s);
+        death = all.begin_utc_s + deaths[k / 2 % 5] * 60;
+        for (now = all.begin_utc_s; now < death; now += 60) {
+            uint64_t cap = budget_cap_uw(&all, now), part = (uint64_t)(now / 60) % 5;
+
+            lease[0] = cap * part / 10;
+            lease[1] = cap / 2;
+            lease[2] = cap - lease[0] - lease[1];
+            for (int i = 0; i < 3; i++)
+                used[i] += lease[i] * 60;
+            all.used_uj = used[0] + used[1] + used[2];
+        }
+        for (int i = 0; i < 3; i++) {
+            one[i] = all;
+            one[i].used_uj = used[i];
+            one[i].day_uj = used[i] + budget_of_cap_uj(&all, now - 60, lease[i]) - lease[i] * 60;
+        }
+        for (; now < all.end_utc_s; now += 60)
+            for (int i = 0; i < 3; i++)
+                one[i].used_uj += budget_cap_uw(&one[i], now) * 60;
+        all.used_uj = one[0].used_uj + one[1].used_uj + one[2].used_uj;
+        assert_true(all.used_uj <= whole);
+        assert_true(all.used_uj >= whole - whole / 1000);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -362,6 +407,7 @@ int main(void)
         cmocka_unit_test(texts_are_read_up_to_the_zone),
         cmocka_unit_test(texts_that_are_no_window_are_refused_where_they_go_wrong),
         cmocka_unit_test(a_day_at_the_cap_uses_the_budget),
+        cmocka_unit_test(shares_of_a_cap_come_to_what_is_left_whenever_the_lender_dies),
         cmocka_unit_test(cheap_hours_get_more),
         cmocka_unit_test(what_is_used_up_leaves_the_floor),
     };

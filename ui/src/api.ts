@@ -8,7 +8,7 @@ export interface Progress { done: number; total: number; unit: string; rate: num
 
 export interface Job {
   id: string; name: string; owner: string;
-  state: "held" | "queued" | "paused" | "running" | "rigid" | "starting";
+  state: "held" | "queued" | "paused" | "running" | "moldable" | "rigid" | "starting";
   pids: number[]; cores: string; allowed: number; target: number; active: number; max: number;
   oversubscribed: boolean; malleable: boolean; adopted: boolean; kept: boolean; submitted: boolean; preemptible: boolean;
   priority: number; class: number; weight: number; min: number; limit: number | null; request: number | null;

@@ -225,12 +225,39 @@ describe("the organization's page", { skip }, () => {
     await page.waitForSelector('select[aria-label="Role of mary"]');
     await page.select('select[aria-label="Role of mary"]', "operator");
     await page.waitForFunction(() => /mary is operator now/.test(document.querySelector(".users .says").textContent));
+    await page.click('.users input[name="keep_tokens"]');
+    await page.select('select[aria-label="Role of mary"]', "viewer");
+    await page.waitForFunction(() => /mary is viewer now/.test(document.querySelector(".users .says").textContent));
     await page.$eval('button[aria-label="Remove mary"]', (b) => b.click());
     await page.waitForSelector("dialog[open]");
     await page.$$eval("dialog[open] button", (all) => all.find((b) => b.textContent === "Remove").click());
     await page.waitForFunction(() => !/mary/.test(document.querySelector(".users tbody").innerText));
     await go(page, "audit");
     await page.waitForFunction(() => ["user.add", "user.role", "user.remove", "login"].every((what) => document.querySelector(".audit tbody").innerText.includes(what)));
+    const changes = await page.$$eval(".audit tbody tr", (all) => all.map((row) => row.innerText).filter((text) => /user\.role/.test(text) && /mary/.test(text)));
+    assert.deepEqual(changes.map((text) => /tokens kept/.test(text)), [true, false]); // the latest first
+  });
+
+  test("who was shrunk for a cap: machines and jobs for the administrator, machines for all, and nobody after it", async () => {
+    const jobs = [{ node: "pc1", job: "bert", user: "alan", cores: 3 }, { node: "pc1", job: "cnn", user: "grace", cores: 2 }];
+    const rows = (on, table) => on.$eval(".page.energy .one", (one, label) => {
+      const card = [...one.querySelectorAll(".card")].find((c) => c.querySelector("h2")?.textContent === "Shrunk for the cap");
+      if (!card || card.hidden) return "hidden";
+      const body = [...card.querySelectorAll("table")].find((t) => (t.getAttribute("aria-label") ?? t.caption?.textContent) === label);
+      return body && body.offsetParent ? [...body.tBodies[0].rows].map((r) => [...r.cells].map((c) => c.textContent).join(" ")).sort().join(", ") : "none";
+    }, table);
+    const machines = "Machines whose jobs have fewer cores", ofJobs = "Jobs that have fewer cores";
+    lab3.report("shrunk", { v: 1, nodes: [{ node: "pc1", jobs: 2, cores: 5 }, { node: "pc2", jobs: 1, cores: 1 }], jobs });
+    await go(page, "energy/unlp/lab3");
+    await eventually(async () => (await rows(page, machines)) === "pc1 2 5, pc2 1 1", "the machines");
+    await eventually(async () => (await rows(page, ofJobs)) === "bert alan pc1 3, cnn grace pc1 2", "the jobs");
+    const other = await enter("alan");
+    await go(other, "energy/unlp/lab3");
+    await eventually(async () => (await rows(other, machines)) === "pc1 2 5, pc2 1 1", "the machines for a viewer");
+    await eventually(async () => (await rows(other, ofJobs)) === "bert alan pc1 3", "a viewer's own job alone");
+    lab3.report("shrunk", { v: 1, nodes: [], jobs: [] });
+    await eventually(async () => (await rows(page, machines)) === "hidden" && (await rows(other, machines)) === "hidden", "nobody is shrunk");
+    await other.close();
   });
 
   test("keys alone: from the first stop through the tree to an area's switch", async () => {

@@ -3,8 +3,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "host/net/libcurl.h"
 
-#include <curl/curl.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
@@ -484,6 +484,9 @@ int transfers_new(const struct transfer_server *server, struct transfers **ret)
     if (server->socket_path &&
         strlen(server->socket_path) >= sizeof(((struct sockaddr_un *)0)->sun_path))
         return -ENAMETOOLONG;
+    r = libcurl_load();
+    if (r < 0)
+        return r;
     /* A unix socket needs no TLS and no name service, so libcurl's own tables are enough. */
     if (curl_global_init(server->url ? CURL_GLOBAL_SSL : CURL_GLOBAL_NOTHING) != CURLE_OK)
         return -ENOMEM;

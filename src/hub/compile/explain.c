@@ -6,12 +6,25 @@
 #include <inttypes.h>
 #include <string.h>
 
+#define EFFECT_MAX 192 /* of what a rule does, as text */
+
 static const char *const kinds[] = {"breaker", "budget", "advice"};
 static const char *const shapes[] = {"flat", "by tariff", "by carbon intensity"};
 
 const char *explain_kind(uint32_t kind)
 {
     return kind < KIND_MAX ? kinds[kind] : "?";
+}
+
+static void effect_budget(const struct power_rule *r, char *to, size_t size)
+{
+    char amount[AMOUNT_TEXT_MAX], part[AMOUNT_TEXT_MAX];
+
+    amount_budget_text(r->amount, amount);
+    amount_budget_text(r->alone, part);
+    snprintf(to, size, "budget %s, %s%s%s%s", amount, shapes[r->shape],
+             r->alone ? ", shared by units (without the hub " : "", r->alone ? part : "",
+             r->alone ? " each, above its floor)" : "");
 }
 
 /* What it says, without area and condition. */
@@ -29,8 +42,7 @@ static void effect(const struct power_policy *p, const struct power_rule *r, cha
         snprintf(to, size, "floor %s", amount);
         break;
     case RULE_BUDGET:
-        amount_budget_text(r->amount, amount);
-        snprintf(to, size, "budget %s, %s", amount, shapes[r->shape]);
+        effect_budget(r, to, size);
         break;
     case RULE_SCALE:
         amount_share_text(r->amount, amount);
@@ -44,7 +56,7 @@ static void effect(const struct power_policy *p, const struct power_rule *r, cha
 void explain_rule(const struct power_policy *p, uint32_t rule, char ret[RULE_TEXT_MAX])
 {
     const struct power_rule *r = &p->set.rule[rule];
-    char what[128], when[WHEN_TEXT_MAX];
+    char what[EFFECT_MAX], when[WHEN_TEXT_MAX];
 
     effect(p, r, what, sizeof(what));
     when_text(r, p->set.zone, p->tariff.currency, when);
@@ -219,7 +231,7 @@ static uint32_t diff_areas(const struct power_policy *before, const struct power
 uint32_t explain_diff(const struct power_policy *before, const struct power_policy *after,
                       FILE *out)
 {
-    char text[RULE_TEXT_MAX], what[128];
+    char text[RULE_TEXT_MAX], what[EFFECT_MAX];
     uint32_t n = diff_areas(before, after, out);
 
     for (uint32_t i = 0; i < before->set.count; i++)

@@ -6,6 +6,7 @@
 #include "base/suggest.h"
 #include "hub/compile/amount.h"
 #include "hub/compile/fault.h"
+#include "hub/compile/share.h"
 #include "hub/compile/when.h"
 #include "hub/compile/yaml.h"
 
@@ -546,7 +547,9 @@ static int check_rules(struct compiler *c, int64_t now_s)
 
     p->set = (struct rule_set){c->rule, c->count, (const struct zone *const *)p->zones.zone,
                                p->zones.count};
-    return rules_check(&p->set, now_s, &fault) < 0 ? fault_text(&p->set, &fault, c->err) : 0;
+    if (rules_check(&p->set, now_s, &fault) < 0)
+        return fault_text(&p->set, &fault, c->err);
+    return share_budgets(p, c->rule) < 0 ? error_set(c->err, -ENOMEM, "out of memory") : 0;
 }
 
 int policy_compile(const char *text, size_t len, const char *zoneinfo, int64_t now_s,

@@ -260,9 +260,10 @@ static int change_and_end(struct people *p, sqlite3_stmt *change, const char *na
     if (r > 0) {
         int kept = run(p, "RELEASE change");
 
-        return kept < 0 ? kept : r;
+        r = kept < 0 ? kept : r;
     }
-    run(p, "ROLLBACK TO change; RELEASE change");
+    if (r <= 0) /* also where the release failed: what is left open would take in later changes */
+        run(p, "ROLLBACK TO change; RELEASE change");
     return r;
 }
 

@@ -159,7 +159,10 @@ static void add_shrunk(json_t *list, const char *node, uint64_t jobs, uint64_t c
                                           "cores", (json_int_t)cores));
 }
 
-/* Machines of a unit; above units one row for each, which is the sum of its machines. */
+/*
+ * Machines of the area's own unit, and one row for each unit below, the sum of its machines: meters
+ * see what lies below, but each unit tells of its own machines alone.
+ */
 static json_t *view_shrunk(const struct shown_areas *a, const struct shown_area *area,
                            int64_t now_ms)
 {
@@ -177,9 +180,7 @@ static json_t *view_shrunk(const struct shown_areas *a, const struct shown_area 
             if (i == first)
                 add_shrunk(list, s->node[k].name, s->node[k].jobs, s->node[k].cores);
         }
-        if (i == first && area->unit_name)
-            break; /* its unit tells of what lies below it, too */
-        if (s)
+        if (s && i != first)
             add_shrunk(list, u->name, jobs, cores);
     }
     return list;
@@ -211,6 +212,17 @@ json_t *area_view_by(const struct power_policy *rules, uint32_t rule)
     return json_string(by);
 }
 
+/* Of a budget for several units: what they used together, as the hub counts it. */
+static json_t *used_today(const struct web_options *hub, const struct shown_areas *a,
+                          const struct shown_area *area, const struct payload_state *s)
+{
+    uint64_t used = s ? s->budget_used_uj : PAYLOAD_UNTOLD;
+
+    if (!area->unit_name && !tree_used_today(hub->tree, (uint32_t)(area - a->area), &used))
+        used = PAYLOAD_UNTOLD;
+    return number_or_null(used);
+}
+
 static void add_rules(json_t *view, const struct web_options *hub, const struct shown_areas *a,
                       const struct shown_area *area, const struct payload_state *s)
 {
@@ -233,7 +245,7 @@ static void add_rules(json_t *view, const struct web_options *hub, const struct 
     if (v.budget_by != RULE_NONE && strcmp(rules->set.rule[v.budget_by].area, area->path) == 0)
         json_object_set_new(view, "budget",
                             json_pack("{s:I,s:o}", "day_uj", (json_int_t)v.budget_uj, "used_uj",
-                                      s ? number_or_null(s->budget_used_uj) : json_null()));
+                                      used_today(hub, a, area, s)));
     if (now.carbon != RULE_UNKNOWN)
         json_object_set_new(view, "carbon_g", json_integer((json_int_t)now.carbon));
     json_object_set_new(view, "price", a->price ? json_incref(a->price) : json_null());

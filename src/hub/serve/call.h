@@ -6,6 +6,7 @@
 #pragma once
 
 #include "host/net/httpd.h"
+#include "hub/serve/answers.h"
 #include "hub/serve/request.h"
 #include "hub/serve/stream.h"
 #include "hub/serve/web.h"
@@ -47,6 +48,7 @@ struct call {
     struct httpd_request *http;
     const struct route *route;
     struct streams *streams;
+    struct answers *answers;
     struct stream *stream;   /* that answers it */
     const char *cookie_name; /* of sessions */
     bool known;              /* @who asks */

@@ -71,10 +71,12 @@ static void tell_power(struct events *e)
 {
     struct shown_areas now;
     uint32_t left = (uint32_t)(EVENTS_POWERS * UINT64_C(1) * POWER_US / 1000000);
+    bool ok;
 
     if (area_view_make(e->hub, &now) < 0)
         return;
-    for (uint32_t k = 0, first = e->next_power; make_told(e, &now) && k < now.count; k++) {
+    ok = make_told(e, &now);
+    for (uint32_t k = 0, first = e->next_power; ok && k < now.count; k++) {
         uint32_t i = (first + k) % now.count;
         const struct shown_area *area = &now.area[i];
 

@@ -2,6 +2,7 @@
 /* The paths of areas: how they are, what they used, what is in force, their switches. */
 #include "hub/serve/call.h"
 
+#include "base/clock.h"
 #include "base/moment.h"
 #include "base/wallclock.h"
 #include "hub/compile/explain.h"
@@ -9,6 +10,7 @@
 #include "hub/serve/cost.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #define SHRUNK_JOBS_MAX 1000 /* of one answer, but for the last unit's */
@@ -295,28 +297,53 @@ static json_t *view_caps(struct call *c, const struct shown_areas *areas,
     return list;
 }
 
+/* NULL: answered with the error. */
+static json_t *make_energy(struct call *c, const struct shown_areas *areas,
+                           const struct shown_area *area, const struct span *span)
+{
+    struct stretches *s = calloc(1, sizeof(*s));
+    json_t *answer = NULL;
+    struct error err = {0};
+
+    if (!s)
+        call_fail(c, HTTP_FAILED, "", "out of memory");
+    else if (add_area(c, areas, area, span, s, &err) < 0)
+        call_fail_of(c, &err);
+    else
+        answer = json_pack("{s:s,s:I,s:o,s:o,s:o,s:o}", "area", area->path, "step_ms",
+                           (json_int_t)span->step_ms, "stretches",
+                           view_stretches(s, span, areas->policy), "caps",
+                           view_caps(c, areas, area, span), "prices",
+                           cost_prices(areas->policy, span->from_ms, span->to_ms), "currency",
+                           call_text_or_null(cost_currency(areas->policy)));
+    if (s && !err.code && !answer)
+        call_fail(c, HTTP_FAILED, "", "out of memory");
+    free(s);
+    return answer;
+}
+
+/* Of a whole organization, this is a question to the store for each unit: viewers share it. */
 static void answer_energy(struct call *c, const struct shown_areas *areas,
                           const struct shown_area *area)
 {
-    struct stretches *s = calloc(1, sizeof(*s));
-    struct error err = {0};
+    uint64_t began_ns = clock_now_ns();
+    char key[ANSWERS_KEY_MAX];
     struct span span;
+    json_t *answer;
 
-    if (!s) {
-        call_fail(c, HTTP_FAILED, "", "out of memory");
-    } else if (take_span(c, &span)) {
-        if (add_area(c, areas, area, &span, s, &err) < 0)
-            call_fail_of(c, &err);
-        else
-            call_answer(c, HTTP_OK,
-                        json_pack("{s:s,s:I,s:o,s:o,s:o,s:o}", "area", area->path, "step_ms",
-                                  (json_int_t)span.step_ms, "stretches",
-                                  view_stretches(s, &span, areas->policy), "caps",
-                                  view_caps(c, areas, area, &span), "prices",
-                                  cost_prices(areas->policy, span.from_ms, span.to_ms), "currency",
-                                  call_text_or_null(cost_currency(areas->policy))));
+    if (!take_span(c, &span))
+        return;
+    snprintf(key, sizeof(key), "%s %" PRId64 " %" PRId64 " %" PRId64 " %" PRIu64, area->path,
+             span.from_ms / span.step_ms, span.to_ms / span.step_ms, span.step_ms,
+             areas->policy ? areas->policy->number : 0);
+    answer = answers_get(c->answers, key, began_ns);
+    if (!answer) {
+        answer = make_energy(c, areas, area, &span);
+        if (answer)
+            answers_put(c->answers, key, answer, began_ns, clock_now_ns());
     }
-    free(s);
+    if (answer)
+        call_answer(c, HTTP_OK, answer);
 }
 
 void route_area_energy(struct call *c)

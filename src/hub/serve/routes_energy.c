@@ -221,6 +221,7 @@ void route_erase(struct call *c)
     }
     snprintf(point, sizeof(point), STORE_USER "%s", user ? user : "");
     store_erase(c->hub->store, unit, user ? point : NULL, &err);
+    answers_forget(c->answers);
     call_audit(c, unit ? "energy.erase unit" : "energy.erase user", unit ? unit : user, &err);
     if (err.code)
         call_fail_of(c, &err);

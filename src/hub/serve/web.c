@@ -25,6 +25,7 @@ struct web {
     struct httpd *httpd;
     struct streams *streams;
     struct events *events;
+    struct answers answers;
     struct certificate certificate;
     sd_event_source *retry, *look;
     unsigned looks;
@@ -171,6 +172,7 @@ static void on_request(void *arg, struct httpd_request *r)
     c->hub = &w->o;
     c->http = r;
     c->streams = w->streams;
+    c->answers = &w->answers;
     c->cookie_name = w->cookie_name;
     tell_address(c, r->address);
     c->route = routes_find(r->method, r->path, c, &other);
@@ -331,6 +333,7 @@ struct web *web_free(struct web *w)
     identity_serve(NULL);
     events_free(w->events);
     streams_free(w->streams);
+    answers_forget(&w->answers);
     sd_event_source_disable_unref(w->retry);
     sd_event_source_disable_unref(w->look);
     free(w);

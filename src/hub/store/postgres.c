@@ -508,25 +508,7 @@ static int set_version(struct db *db, int64_t to)
     return run_now(of(db), sql);
 }
 
-static const struct db_dialect dialect = {
-    .steps = store_steps_postgres,
-    .version = version,
-    .set_version = set_version,
-    .run = run,
-    .prepare = prepare,
-    .close = close_connection,
-    .begin = begin,
-    .commit = commit,
-    .rollback = rollback,
-    .write = do_write,
-    .changed = changed,
-    .ask = ask,
-    .next = next,
-    .number = number,
-    .text = text,
-    .end = end,
-    .problem = problem,
-};
+static const struct db_dialect dialect = DB_DIALECT(store_steps_postgres, close_connection);
 
 int postgres_store_open(const char *where, struct db **ret, struct error *err)
 {

@@ -171,25 +171,7 @@ static const char *problem(struct db *db)
     return sqlite3_errmsg(of(db)->file);
 }
 
-static const struct db_dialect dialect = {
-    .steps = store_steps,
-    .version = version,
-    .set_version = set_version,
-    .run = run,
-    .prepare = prepare,
-    .close = close_file,
-    .begin = begin,
-    .commit = commit,
-    .rollback = rollback,
-    .write = do_write,
-    .changed = changed,
-    .ask = ask,
-    .next = next,
-    .number = number,
-    .text = text,
-    .end = end,
-    .problem = problem,
-};
+static const struct db_dialect dialect = DB_DIALECT(store_steps, close_file);
 
 int sqlite_store_open(const char *path, struct db **ret, struct error *err)
 {

@@ -94,5 +94,14 @@ struct db_dialect {
     const char *(*problem)(struct db *db); /* of the last failure, in words */
 };
 
+/* The table of a file in which a function for each member has the member's name. */
+#define DB_DIALECT(its_steps, closes)                                                              \
+    {                                                                                              \
+        .steps = its_steps, .version = version, .set_version = set_version, .run = run,            \
+        .prepare = prepare, .close = closes, .begin = begin, .commit = commit,                     \
+        .rollback = rollback, .write = do_write, .changed = changed, .ask = ask, .next = next,     \
+        .number = number, .text = text, .end = end, .problem = problem                             \
+    }
+
 int sqlite_store_open(const char *path, struct db **ret, struct error *err);
 int postgres_store_open(const char *where, struct db **ret, struct error *err);

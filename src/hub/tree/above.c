@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A hub that is an area of another one, as a faculty's is of its university's. Upwards it is a
- * unit: it sends the energy of all its areas, what they draw and would do with watts, asks for a
- * lease, and takes the policy of the hub above. Their caps bound its own by minimum.
+ * unit: it sends the energy of all its areas, what they draw and would do with watts, how many jobs
+ * have fewer cores, asks for a lease, and takes the policy of the hub above. Their caps bound its
+ * own by minimum.
  */
 #include "hub/tree/tree_state.h"
 
@@ -14,6 +15,7 @@
 #include "edge/parent.h"
 #include "edge/renew.h"
 #include "edge/sealed.h"
+#include "edge/shrunk.h"
 #include "edge/uplink.h"
 #include "power/cap/caps.h"
 
@@ -31,6 +33,9 @@
 #define RECORD_MS    60000
 #define FIRST_MS     1000 /* the length of the first record, in which nothing is known */
 #define POINT        "area"
+#define DAY_S        86400
+#define WRAP         (UINT64_C(1) << 62) /* of the sum of all that the store holds */
+#define FUTURE_MS    (INT64_C(1) << 45)  /* also what a unit with a wrong clock has told */
 
 struct above {
     struct tree *tree;
@@ -45,65 +50,71 @@ struct above {
     char ca[PATH_MAX], cert[PATH_MAX], key[PATH_MAX], stored[PATH_MAX];
     bool low;         /* said that the lease is below our floors */
     bool counted;     /* base_uj and from_ms are there */
-    uint64_t base_uj; /* what the store held at the last record */
+    uint64_t base_uj; /* what the store held at the last record, modulo WRAP */
     int64_t from_ms;  /* its end */
     struct energy_range total;
+    struct payload_shrunk shrunk; /* of all units, in one row */
+    struct shrunk_told shrunk_told;
 };
 
 /* ---- energy ---- */
 
 struct sum {
-    char unit[STORE_UNIT_MAX]; /* the last one that has a point of its own for all of it */
-    struct energy_range energy;
+    uint64_t uj;               /* modulo WRAP */
+    uint64_t j, low_j, high_j; /* whole ones of each unit */
+    uint32_t basis;
 };
 
-/* Points come sorted by unit and name: "area" comes before "machine". */
-static bool add_point(void *arg, const struct store_point *p)
+static bool add_unit(void *arg, const struct store_total *t)
 {
     struct sum *s = arg;
-    bool area = strcmp(p->point, "area") == 0;
 
-    if (area || (strcmp(p->point, "machine") == 0 && strcmp(s->unit, p->unit) != 0))
-        energy_add(&s->energy, &p->energy);
-    if (area)
-        snprintf(s->unit, sizeof(s->unit), "%s", p->unit);
+    s->uj = (s->uj + t->mid.j * 1000000 + t->mid.uj) % WRAP;
+    s->j += t->mid.j;
+    s->low_j += t->low.j;
+    s->high_j += t->high.j;
+    if (t->basis && (!s->basis || t->basis < s->basis))
+        s->basis = t->basis;
     return true;
 }
 
 /* What came into the store since the last record, with the bounds of all that is in it. */
 static void put_record(struct above *a, const struct sum *s, int64_t now_ms)
 {
-    uint64_t more = s->energy.uj > a->base_uj ? s->energy.uj - a->base_uj : 0;
-    uint64_t all = s->energy.uj ? s->energy.uj : 1;
+    uint64_t more = (s->uj + WRAP - a->base_uj % WRAP) % WRAP, all = s->j ? s->j : 1;
     struct outbox_record r = {.point = POINT,
                               .from_ms = (uint64_t)a->from_ms,
                               .to_ms = (uint64_t)now_ms,
                               .mono_ns = clock_now_ns(),
-                              .raw_uj = s->energy.uj,
+                              .raw_uj = s->uj,
                               .gap_ms = a->counted ? 0 : FIRST_MS};
 
+    if (more >= WRAP / 2) /* less than before: something was erased, or is too old */
+        more = 0;
     a->total.uj += more;
-    a->total.low_uj += mul_div(more, s->energy.low_uj, all);
-    a->total.high_uj += mul_div(more, s->energy.high_uj, all);
-    a->total.basis = s->energy.basis;
+    a->total.low_uj += s->j ? mul_div(more, s->low_j, all) : more;
+    a->total.high_uj += s->j ? mul_div(more, s->high_j, all) : more;
+    a->total.basis = s->basis;
     r.total = a->total;
     outbox_put(a->outbox, &r);
-    a->base_uj = s->energy.uj;
+    a->base_uj = s->uj;
     a->from_ms = now_ms;
 }
 
 static void count_energy(struct above *a)
 {
-    int64_t now = (int64_t)wallclock_ms();
     struct sum s = {0};
+    const struct store_question all = {.by = STORE_BY_UNIT, .to_ms = FUTURE_MS, .arg = &s};
+    int64_t now = (int64_t)wallclock_ms();
+    struct store_span span;
     struct error err = {0};
 
     if (a->counted && now - a->from_ms < RECORD_MS && now >= a->from_ms)
         return;
-    if (store_points(a->tree->options.store, add_point, &s, &err) < 0)
+    if (store_totals(a->tree->options.store, &all, &span, add_unit, &s, &err) < 0 || span.filling)
         return;        /* the store says so itself; the next record has it all */
     if (!a->counted) { /* the first of all: what is stored already is no news, and is noted so */
-        a->base_uj = s.energy.uj;
+        a->base_uj = s.uj;
         a->from_ms = now - FIRST_MS;
     }
     if (now > a->from_ms)
@@ -150,6 +161,27 @@ static struct power_range draw_of_all(const struct tree *t)
     return sum;
 }
 
+/* ---- who was shrunk ---- */
+
+/* In one row, as energy is one point: jobs and their users are told to this hub alone. */
+static void count_shrunk(struct above *a)
+{
+    struct payload_shrunk_node *sum = &a->shrunk.node[0];
+    const struct units *units = a->tree->units;
+    int64_t now = (int64_t)wallclock_ms();
+
+    *sum = (struct payload_shrunk_node){0};
+    strcpy(sum->name, a->name);
+    for (size_t i = 0; i < units_count(units); i++) {
+        const struct unit *u = units_at(units, i);
+        const struct payload_shrunk *told = *u->area ? unit_shrunk(u, now) : NULL;
+
+        if (told)
+            shrunk_add(sum, told);
+    }
+    a->shrunk.nodes = sum->jobs > 0;
+}
+
 /* ---- the policy of the hub above ---- */
 
 static int open_policy(struct above *a, const void *bytes, size_t len, struct error *err)
@@ -190,6 +222,7 @@ static void got_policy(struct above *a, const void *bytes, size_t len)
         return;
     tree_say(a->tree, NULL, "policy %" PRIu64 " of the hub above for %s", a->policy->number,
              a->policy->area);
+    a->tree->caps_due_ms = 0; /* its budget may be another one */
     r = wholefile_replace(a->stored, bytes, len, &status);
     if (r < 0)
         tree_say(a->tree, NULL, "cannot write %s: %s", a->stored, strerror(-r));
@@ -205,6 +238,38 @@ static void load_policy(struct above *a)
     if (wholefile_read(a->stored, SEALED_BYTES_MAX, &bytes, &len, &status) == 0 &&
         open_policy(a, bytes, len, &err) < 0)
         tree_say(a->tree, NULL, "%s: %s", a->stored, err.text);
+}
+
+/*
+ * The budget of all that is below this hub, as the hub above says it; false: there is none. One
+ * that is shared with other units is kept by the leases from above; without these, our part counts.
+ */
+bool above_budget(const struct tree *t, const struct rule_now *now, struct rule_view *ret)
+{
+    const struct above *a = t->above;
+    const struct bundle *b = a ? a->policy : NULL;
+    uint64_t lease_uw, floor_uj = mul_div(lending_floor(t->lending), DAY_S, 1);
+    uint32_t kind;
+
+    if (!b || now->utc_s * 1000 >= (int64_t)b->valid_until_ms)
+        return false;
+    rules_view(&b->set, b->area, now, ret);
+    ret->floor_uw = lending_floor(t->lending);
+    if (parent_cap(a->parent, &lease_uw, &kind))
+        return ret->budget_by != RULE_NONE;
+    for (uint32_t i = rules_next(&b->set, b->area, now, RULE_BUDGET, 0); i != RULE_NONE;
+         i = rules_next(&b->set, b->area, now, RULE_BUDGET, i + 1)) {
+        uint64_t part = add_sat(b->set.rule[i].alone, floor_uj);
+
+        if (b->set.rule[i].alone && part < ret->budget_uj)
+            ret->budget_uj = part;
+    }
+    return ret->budget_by != RULE_NONE;
+}
+
+const struct bundle *above_policy(const struct tree *t)
+{
+    return t->above ? t->above->policy : NULL;
 }
 
 /* A lease that is below our floors is never acknowledged, and cannot be kept. */
@@ -312,6 +377,8 @@ void above_tick(struct tree *t)
                                      .floor_uw = lending_floor(t->lending),
                                      .draw = draw_of_all(t)};
     uplink_tick(a->uplink, &demand, clock_now_ns());
+    count_shrunk(a);
+    shrunk_tell(&a->shrunk_told, &a->shrunk, clock_now_ns(), send_up, a);
 }
 
 /* ---- begin and end ---- */

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Caps that several units share: areas of the policy with a cap and at least two units in them
- * become groups of the lending engine (edge/lending.h), their units borrow. A cap of one unit's own
- * area needs no lease: the unit reads it in its policy.
+ * Caps that several units share: areas of the policy with a cap or a budget and at least two units
+ * in them become groups of the lending engine (edge/lending.h), their units borrow. What is left of
+ * a budget is one more cap (budgets.c). What one unit has for its own area needs no lease: the unit
+ * reads it in its policy.
  */
 #include "hub/tree/tree_state.h"
 
 #include "base/cleanup.h"
+#include "base/muldiv.h"
 #include "base/wallclock.h"
 #include "power/cap/caps.h"
 
@@ -23,13 +25,17 @@
 
 struct plan {
     uint32_t *units; /* of each area: those in it and below */
-    bool *capped;    /* of each area: a rule of it is a cap */
+    uint8_t *shared; /* of each area: a bit of CAPPED, BUDGETED for a rule of it */
     uint32_t *group; /* of each area: its group's index, or that of the nearest above */
     struct divide_group *groups;
     struct lending_child *child;
     uint32_t group_count, child_count;
     int64_t next_s; /* when a window changes any of it */
+    bool budgets;   /* some area has one that units share, or the hub above says one */
 };
+
+#define CAPPED   1
+#define BUDGETED 2
 
 /* What is in force for an area. */
 static struct rule_view look(const struct tree *t, struct plan *p, const char *area,
@@ -46,7 +52,7 @@ static struct rule_view look(const struct tree *t, struct plan *p, const char *a
 static void plan_done(struct plan *p)
 {
     free(p->units);
-    free(p->capped);
+    free(p->shared);
     free(p->group);
     free(p->groups);
     free(p->child);
@@ -57,11 +63,11 @@ static int plan_new(uint32_t areas, uint32_t units, struct plan *ret)
     struct plan p = {.next_s = INT64_MAX / 1000};
 
     p.units = calloc(areas, sizeof(*p.units));
-    p.capped = calloc(areas, sizeof(*p.capped));
+    p.shared = calloc(areas, sizeof(*p.shared));
     p.group = calloc(areas, sizeof(*p.group));
     p.groups = calloc(areas + 1, sizeof(*p.groups));
     p.child = calloc(units + 1, sizeof(*p.child));
-    if (!p.units || !p.capped || !p.group || !p.groups || !p.child) {
+    if (!p.units || !p.shared || !p.group || !p.groups || !p.child) {
         plan_done(&p);
         return -ENOMEM;
     }
@@ -78,14 +84,17 @@ static void count_units(const struct areas *a, struct plan *p)
     }
 }
 
-static void mark_capped(const struct in_force *policy, struct plan *p)
+static void mark_shared(const struct in_force *policy, struct plan *p)
 {
     for (uint32_t i = 0; i < policy->rules.set.count; i++) {
         const struct power_rule *r = &policy->rules.set.rule[i];
-        uint32_t area = r->verb == RULE_CAP ? areas_find(&policy->areas, r->area) : AREA_NONE;
+        uint8_t what = r->verb == RULE_CAP ? CAPPED : r->verb == RULE_BUDGET ? BUDGETED : 0;
+        uint32_t area = what ? areas_find(&policy->areas, r->area) : AREA_NONE;
 
-        if (area != AREA_NONE)
-            p->capped[area] = true;
+        if (area == AREA_NONE || p->units[area] < 2)
+            continue;
+        p->shared[area] |= what;
+        p->budgets |= what == BUDGETED;
     }
 }
 
@@ -94,23 +103,56 @@ static uint64_t bounded(uint64_t uw)
     return uw < DEMAND_MAX ? uw : DEMAND_MAX;
 }
 
+/* What the units in an area may always draw. */
+static uint64_t floors_in(const struct tree *t, struct plan *p, uint32_t area,
+                          const struct rule_now *now)
+{
+    const struct areas *a = &t->policy.areas;
+    uint64_t sum = 0;
+
+    for (uint32_t i = area; i < a->area[area].end; i++)
+        if (a->area[i].entry && *a->area[i].entry->unit)
+            sum = add_sat(sum, look(t, p, a->area[i].path, now).floor_uw);
+    return sum;
+}
+
+static uint64_t cap_of(const struct tree *t, struct plan *p, uint32_t area,
+                       const struct rule_now *now, struct rule_view v)
+{
+    uint64_t floors, cap;
+
+    if (!(p->shared[area] & BUDGETED) || v.budget_by == RULE_NONE)
+        return v.cap_uw;
+    floors = floors_in(t, p, area, now);
+    v.floor_uw = v.floor_uw > floors ? v.floor_uw : floors;
+    cap = budgets_cap_uw(t, t->bundle, area, &v, now);
+    return cap < v.cap_uw ? cap : v.cap_uw;
+}
+
 /* Group 0 holds all, and has the cap of this hub's own parent. */
 static void make_groups(const struct tree *t, const struct rule_now *now, struct plan *p)
 {
     const struct areas *a = &t->policy.areas;
+    uint64_t cap = t->parent_cap_uw, by_budget;
+    struct rule_view outer;
 
-    p->groups[0] = (struct divide_group){DIVIDE_NO_GROUP, bounded(t->parent_cap_uw), 0};
+    if (above_budget(t, now, &outer)) {
+        by_budget = budgets_cap_uw(t, above_policy(t), 0, &outer, now);
+        cap = by_budget < cap ? by_budget : cap;
+    }
+    p->groups[0] = (struct divide_group){DIVIDE_NO_GROUP, bounded(cap), 0};
     p->group_count = 1;
     for (uint32_t i = 0; i < a->count; i++) {
         uint32_t above = a->area[i].parent == AREA_NONE ? 0 : p->group[a->area[i].parent];
         struct rule_view v;
 
         p->group[i] = above;
-        if (!p->capped[i] || p->units[i] < 2)
+        if (!p->shared[i])
             continue;
         v = look(t, p, a->area[i].path, now);
         p->group[i] = p->group_count;
-        p->groups[p->group_count++] = (struct divide_group){above, bounded(v.cap_uw), v.floor_uw};
+        p->groups[p->group_count++] =
+            (struct divide_group){above, bounded(cap_of(t, p, i, now, v)), v.floor_uw};
     }
 }
 
@@ -134,6 +176,8 @@ static void list_children(const struct tree *t, const struct rule_now *now, stru
                                     .group = p->group[i]};
         if (t->has_parent && t->parent_kind < c->kind)
             c->kind = t->parent_kind;
+        if (v.budget_by != RULE_NONE && c->kind > CAP_BUDGET)
+            c->kind = CAP_BUDGET;
         strcpy(c->name, entry->unit);
         p->child_count++;
     }
@@ -145,6 +189,8 @@ void caps_look(struct tree *t)
 {
     const struct in_force *policy = &t->policy;
     struct rule_now now = tree_now(t);
+    struct rule_view above;
+    int64_t day_end_s;
     struct plan p;
     int r;
 
@@ -154,7 +200,11 @@ void caps_look(struct tree *t)
     r = plan_new(policy->areas.count, policy->rules.area_count, &p);
     if (r == 0) {
         count_units(&policy->areas, &p);
-        mark_capped(policy, &p);
+        mark_shared(policy, &p);
+        p.budgets |= above_budget(t, &now, &above);
+        t->day.known &= p.budgets;
+        day_end_s = p.budgets ? budgets_look(t, now.utc_s) : INT64_MAX;
+        p.next_s = day_end_s < p.next_s ? day_end_s : p.next_s;
         make_groups(t, &now, &p);
         list_children(t, &now, &p);
         r = lending_set(t->lending, p.groups, p.group_count, p.child, p.child_count);

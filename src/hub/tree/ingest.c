@@ -123,6 +123,8 @@ static int store_message(struct ingest *i, struct message *m, struct ingest_coun
         m->unit->stored_boot = last->boot;
         m->unit->stored_seq = last->seq;
     }
+    if (put.stored && (int64_t)last->to_ms > m->unit->stored_ms)
+        m->unit->stored_ms = (int64_t)last->to_ms;
     counts->stored += put.stored;
     counts->known += put.known;
     counts->refused += put.refused;

@@ -25,6 +25,7 @@
 #define CUT_NS     (15 * NS_PER_S) /* until the hub gives up */
 #define RELOAD_NS  NS_PER_S /* until the broker has read its lists again: it could come back */
 #define AGAIN_NS   (60 * NS_PER_S) /* between two cuts of a unit that is still heard */
+#define RETRY_NS   (10 * NS_PER_S) /* after a cut that failed */
 
 #define CUT_CERT "cut.crt" /* in the hub's directory, while it connects in a unit's name */
 #define CUT_KEY  "cut.key"
@@ -34,8 +35,8 @@ struct members {
     struct stat seen;                    /* the file that they are from */
     const struct authority_unit *newest; /* by name */
     size_t count, revoked;
-    struct mqtt *cut; /* NULL: no unit is cut off now */
-    char name[EDGE_NAME_MAX];
+    struct mqtt *cut;  /* NULL: no unit is cut off now */
+    struct unit *unit; /* that one */
     bool done;
     uint64_t until_ns;
 };
@@ -101,7 +102,7 @@ static int look(struct tree *t, struct error *err)
     m->revoked = 0;
     for (size_t i = 0; i < m->count; i++)
         m->revoked += m->newest[i].revoked;
-    for (size_t i = 0; m->revoked && i < units_count(t->units); i++) {
+    for (size_t i = 0; i < units_count(t->units); i++) {
         struct unit *u = units_change(t->units, i);
         bool revoked = members_revoked(t, u->name);
 
@@ -155,6 +156,28 @@ static int write_pem(struct tree *t, const char *name, struct state *ret, char c
     return r;
 }
 
+/* Also what a hub that was killed meanwhile has left: a key in a unit's name. */
+static void end_cut(struct tree *t)
+{
+    static const char *const names[] = {CUT_CERT, CUT_KEY};
+    struct members *m = t->members;
+    char path[PATH_MAX];
+
+    m->cut = mqtt_free(m->cut);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if ((size_t)snprintf(path, sizeof(path), "%s/%s", t->options.state, names[i]) <
+            sizeof(path))
+            unlink(path);
+}
+
+static void fail_cut(struct tree *t, struct unit *u, const char *why)
+{
+    tree_say(t, u->name,
+             "is revoked, and its connection may be open still: %s; the hub tries again", why);
+    end_cut(t);
+    u->cut_due_ns = clock_now_ns() + RETRY_NS;
+}
+
 static void begin_cut(struct tree *t, struct unit *u)
 {
     const struct tree_options *o = &t->options;
@@ -182,24 +205,13 @@ static void begin_cut(struct tree *t, struct unit *u)
                                             .got = on_got,
                                             .arg = t},
                      &m->cut, &err);
-    if (r < 0)
-        tree_say(t, u->name, "is revoked, and its connection may be open still: %s", err.text);
-    strcpy(m->name, u->name);
+    if (r < 0) {
+        fail_cut(t, u, err.text);
+        return;
+    }
+    m->unit = u;
     m->done = false;
     m->until_ns = u->cut_ns + CUT_NS;
-}
-
-static void end_cut(struct tree *t)
-{
-    static const char *const names[] = {CUT_CERT, CUT_KEY};
-    struct members *m = t->members;
-    char path[PATH_MAX];
-
-    m->cut = mqtt_free(m->cut);
-    for (size_t i = 0; i < ARRAY_LEN(names); i++)
-        if ((size_t)snprintf(path, sizeof(path), "%s/%s", t->options.state, names[i]) <
-            sizeof(path))
-            unlink(path);
 }
 
 /* One at a time. */
@@ -208,11 +220,11 @@ void members_tick(struct tree *t)
     struct members *m = t->members;
     struct error err = {0};
 
-    if (m->cut && (m->done || clock_now_ns() > m->until_ns)) {
-        tree_say(t, m->name,
-                 m->done ? "is revoked: its connection is cut"
-                         : "is revoked, and its connection may be open still: no answer");
+    if (m->cut && m->done) {
+        tree_say(t, m->unit->name, "is revoked: its connection is cut");
         end_cut(t);
+    } else if (m->cut && clock_now_ns() > m->until_ns) {
+        fail_cut(t, m->unit, "no answer");
     }
     for (size_t i = 0; !m->cut && m->revoked && t->options.cert && i < units_count(t->units); i++) {
         struct unit *u = units_change(t->units, i);
@@ -297,7 +309,10 @@ int tree_certificates(struct tree *t,
 int members_begin(struct tree *t, struct error *err)
 {
     t->members = calloc(1, sizeof(*t->members));
-    return t->members ? look(t, err) : error_set(err, -ENOMEM, "out of memory");
+    if (!t->members)
+        return error_set(err, -ENOMEM, "out of memory");
+    end_cut(t);
+    return look(t, err);
 }
 
 void members_end(struct tree *t)

@@ -86,6 +86,12 @@ bool tree_connected(const struct tree *t); /* to the broker */
 /* NULL: there is none. Stays until the next policy. */
 const struct in_force *tree_policy(const struct tree *t);
 
+/*
+ * What the units of an area (its index in tree_policy()->areas) used today, as a budget counts it.
+ * Returns false: not known, as where no budget is shared.
+ */
+bool tree_used_today(const struct tree *t, uint32_t area, uint64_t *ret_uj);
+
 /* The values that rules' conditions are compared with: time, price, the grid's carbon intensity. */
 struct rule_now tree_now(const struct tree *t);
 

@@ -10,6 +10,13 @@
 
 #define ORDERS_MAX 256 /* that wait for their outcome */
 
+/* Of the store's sums, as budgets.c looked at them last. */
+struct today {
+    int64_t begin_s, end_s;
+    bool known;      /* what units used is */
+    bool ends_known; /* up to when units' records are stored is */
+};
+
 struct tree {
     struct tree_options options;
     sd_event_source *flush, *tick, *reload;
@@ -30,8 +37,9 @@ struct tree {
     struct lending *lending;
     bool lends;          /* some cap holds for several units together */
     int64_t caps_due_ms; /* when the caps have to be looked at again */
-    bool news;           /* of leases: divide again at the next flush */
-    bool has_parent;     /* a hub above this one lends us what we lend */
+    struct today day;
+    bool news;       /* of leases: divide again at the next flush */
+    bool has_parent; /* a hub above this one lends us what we lend */
     uint64_t parent_cap_uw;
     uint32_t parent_kind; /* enum cap_kind */
     struct above *above;  /* NULL: no hub is above this one */
@@ -66,6 +74,8 @@ void members_request(struct tree *t, struct unit *u, const void *bytes, size_t l
 int above_begin(struct tree *t, struct error *err);
 void above_end(struct tree *t);
 void above_tick(struct tree *t);
+bool above_budget(const struct tree *t, const struct rule_now *now, struct rule_view *ret);
+const struct bundle *above_policy(const struct tree *t);
 
 /* caps.c: leases. */
 int caps_begin(struct tree *t, struct error *err);
@@ -73,3 +83,12 @@ void caps_end(struct tree *t);
 void caps_got(struct tree *t, struct unit *u, enum topic_leaf leaf, const void *bytes, size_t len);
 void caps_look(struct tree *t); /* the policy changed, a window opened */
 void caps_tick(struct tree *t);
+
+/* budgets.c: budgets that several units share. Returns when the day ends. */
+int64_t budgets_look(struct tree *t, int64_t now_s);
+/*
+ * The area's cap by what is left of its budget of today, v->budget_uj; at least v->floor_uw.
+ * @prices: whose tariff and carbon intensity shape it.
+ */
+uint64_t budgets_cap_uw(const struct tree *t, const struct bundle *prices, uint32_t area,
+                        const struct rule_view *v, const struct rule_now *now);

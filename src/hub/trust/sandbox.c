@@ -18,8 +18,25 @@
 #define READ      (READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
 #define RUN       (READ | LANDLOCK_ACCESS_FS_EXECUTE)
 #define WRITE     LANDLOCK_ACCESS_FS_WRITE_FILE
-/* What the first version of Landlock knows, from reading a file to making a link. */
-#define ALL ((LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1)
+
+/* Of later kernels than the headers may be of. */
+#ifndef LANDLOCK_ACCESS_FS_TRUNCATE
+#define LANDLOCK_ACCESS_FS_TRUNCATE (1ULL << 14)
+#endif
+#ifndef LANDLOCK_CREATE_RULESET_VERSION
+#define LANDLOCK_CREATE_RULESET_VERSION (1U << 0)
+#endif
+
+/*
+ * What a version of Landlock can take away: the first one, from reading a file to making a link;
+ * the third one, to empty a file by its path, which is no writing. (The second one only gives.)
+ */
+static uint64_t all_of(long version)
+{
+    uint64_t first = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1;
+
+    return version >= 3 ? first | LANDLOCK_ACCESS_FS_TRUNCATE : first;
+}
 
 static const struct {
     const char *path;
@@ -81,7 +98,8 @@ static int allow_programs(int rules)
 
 int sandbox_enter(const char *dir, struct error *err)
 {
-    const struct landlock_ruleset_attr attr = {.handled_access_fs = ALL};
+    long version = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+    const struct landlock_ruleset_attr attr = {.handled_access_fs = all_of(version)};
     _cleanup_fd_ int rules = (int)syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0);
     int r = 0;
 

@@ -39,11 +39,13 @@ struct power_rule {
     uint32_t line, column;    /* of the source, for messages */
     char area[AREA_PATH_MAX]; /* counts for all below it; a room is an area, too */
     uint64_t amount;          /* uW, uJ a day, or permille */
-    uint32_t kind, shape;     /* of caps: enum rule_kind; of budgets: enum rule_shape */
-    struct window window;     /* of IF_WINDOW */
-    uint64_t above;           /* of IF_CARBON g/kWh, of IF_PRICE thousandths per kWh */
-    uint64_t absent_s;        /* of IF_ABSENT */
-    char off[RULE_OFF_MAX];   /* names of switches with blanks between */
+    uint64_t alone; /* of a budget that several units share: uJ a day, above its floor, that each
+                       of them may use while nobody lends to it; 0: one unit has it for itself */
+    uint32_t kind, shape;   /* of caps: enum rule_kind; of budgets: enum rule_shape */
+    struct window window;   /* of IF_WINDOW */
+    uint64_t above;         /* of IF_CARBON g/kWh, of IF_PRICE thousandths per kWh */
+    uint64_t absent_s;      /* of IF_ABSENT */
+    char off[RULE_OFF_MAX]; /* names of switches with blanks between */
 };
 
 struct rule_set {

@@ -268,7 +268,10 @@ static void govern(struct area *a, uint64_t now_ns)
                              .known = draw.basis != POWER_UNKNOWN,
                              .capped_uw = a->cap_uw};
     uint64_t cap_before_uw = a->cap_uw;
+    uint32_t kind;
 
+    if (!a->parent || !parent_cap(a->parent, &now.lease_uw, &kind))
+        now.lease_uw = POLICY_FREE;
     policy_tick(a->policy, &now, &a->force);
     combine_caps(a);
     tell_changes(a, &before, cap_before_uw);

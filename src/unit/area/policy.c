@@ -19,11 +19,8 @@
 #include "unit/area/spend.h"
 #include "unit/log.h"
 
-#define KEY_MAX   4096
-#define STORE_NS  (60 * NS_PER_S)
-#define HOUR_S    3600
-#define SPREAD    4  /* the cheapest hour of a budget gets so much more than the dearest */
-#define DAY_HOURS 25 /* of the longest ordinary day, when the date is not known */
+#define KEY_MAX  4096
+#define STORE_NS (60 * NS_PER_S)
 
 struct policy {
     const struct unit_config *config;
@@ -145,36 +142,66 @@ static void lower(struct policy_force *f, uint64_t cap_uw, uint32_t kind, const 
     snprintf(f->why, sizeof(f->why), "%s%.0u of policy %" PRIu64, why, line, f->number);
 }
 
-/* What each hour of the day costs, of money or of carbon. */
-static void weigh(const struct bundle *b, uint32_t shape, struct budget *budget)
+static struct budget today(const struct policy *p, const struct rule_view *v, uint64_t day_uj)
 {
-    uint64_t price[BUDGET_HOURS];
+    return (struct budget){.day_uj = day_uj,
+                           .used_uj = spend_used_uj(&p->spend),
+                           .floor_uw = v->floor_uw,
+                           .begin_utc_s = p->spend.day_s,
+                           .end_utc_s = p->spend.end_s};
+}
 
-    for (int h = 0; h < BUDGET_HOURS; h++) {
-        int64_t at_s = budget->begin_utc_s + h * HOUR_S + HOUR_S / 2;
-        uint64_t value = shape == SHAPE_TARIFF   ? tariff_price(&b->tariff, b->set.zone, at_s)
-                         : shape == SHAPE_CARBON ? bundle_carbon(b, (uint64_t)at_s * 1000)
-                                                 : 0;
+/* By a budget that others share, where nobody lends: what the last lease of this day came to (all
+ * units' leases together came to what was left), or the part that the policy says. */
+static uint64_t part_alone(const struct policy *p, const struct rule_view *v,
+                           const struct power_rule *r)
+{
+    uint64_t day_s = (uint64_t)(p->spend.end_s - p->spend.day_s);
 
-        price[h] = value == RULE_UNKNOWN ? 0 : value;
+    return p->spend.lent_uj ? p->spend.lent_uj : add_sat(r->alone, mul_div(v->floor_uw, day_s, 1));
+}
+
+/*
+ * What the area may use today. Of a budget that others share, the lender keeps the sum as long as
+ * it lends; what its lease comes to is noted for the time without it.
+ */
+static uint64_t budget_today(struct policy *p, const struct rule_view *v, const struct rule_now *at,
+                             uint64_t lease_uw)
+{
+    const struct bundle *b = p->bundle;
+    uint64_t least = v->budget_uj, lent = POLICY_FREE;
+
+    for (uint32_t i = rules_next(&b->set, b->area, at, RULE_BUDGET, 0); i != RULE_NONE;
+         i = rules_next(&b->set, b->area, at, RULE_BUDGET, i + 1)) {
+        const struct power_rule *r = &b->set.rule[i];
+        struct budget day = today(p, v, r->amount);
+        uint64_t uj;
+
+        if (!r->alone || (lease_uw != POLICY_FREE && !at->synchronised))
+            continue;
+        if (lease_uw == POLICY_FREE) {
+            uj = part_alone(p, v, r);
+            least = uj < least ? uj : least;
+            continue;
+        }
+        bundle_weigh(b, r->shape, &day);
+        uj = add_sat(day.used_uj, budget_of_cap_uj(&day, at->utc_s, lease_uw));
+        lent = uj < lent ? uj : lent;
     }
-    budget_weigh(price, BUDGET_HOURS, SPREAD, budget->weight);
+    if (lent != POLICY_FREE)
+        p->spend.lent_uj = lent;
+    return least;
 }
 
 static uint64_t budget_cap(const struct policy *p, const struct rule_view *v,
-                           const struct policy_now *now, const struct policy_force *f)
+                           const struct rule_now *at, uint64_t day_uj)
 {
-    struct budget b = {.day_uj = v->budget_uj,
-                       .used_uj = f->used_uj,
-                       .floor_uw = v->floor_uw,
-                       .begin_utc_s = p->spend.day_s,
-                       .end_utc_s = p->spend.end_s};
-    uint64_t flat = v->budget_uj / (DAY_HOURS * HOUR_S);
+    struct budget b = today(p, v, day_uj);
 
-    if (!now->synced) /* which hour of which day it is, nobody knows */
-        return flat > v->floor_uw ? flat : v->floor_uw;
-    weigh(p->bundle, v->shape, &b);
-    return budget_cap_uw(&b, (int64_t)(now->wall_ms / 1000));
+    if (!at->synchronised) /* which hour of which day it is, nobody knows */
+        return budget_flat_uw(day_uj, v->floor_uw);
+    bundle_weigh(p->bundle, v->shape, &b);
+    return budget_cap_uw(&b, at->utc_s);
 }
 
 static bool names(const char *list, const char *name)
@@ -242,8 +269,8 @@ static void force_rules(struct policy *p, const struct policy_now *now, struct p
     if (v.cap_by != RULE_NONE)
         lower(f, v.cap_uw, v.kind, "line ", b->set.rule[v.cap_by].line);
     if (v.budget_by != RULE_NONE) {
-        f->budget_uj = v.budget_uj;
-        lower(f, budget_cap(p, &v, now, f), CAP_BUDGET, "today's budget in line ",
+        f->budget_uj = budget_today(p, &v, &at, now->lease_uw);
+        lower(f, budget_cap(p, &v, &at, f->budget_uj), CAP_BUDGET, "today's budget in line ",
               b->set.rule[v.budget_by].line);
     }
     if (v.scale_by != RULE_NONE && f->cap_uw != POLICY_FREE) {

@@ -24,7 +24,8 @@ struct policy_force {
     uint64_t cap_uw; /* or POLICY_FREE */
     uint32_t kind;   /* enum cap_kind; of the caps in force */
     uint64_t floor_uw;
-    uint64_t budget_uj, used_uj; /* of today; budget_uj may be POLICY_FREE */
+    uint64_t budget_uj, used_uj; /* of today; budget_uj may be POLICY_FREE. Without a lease, of a
+                                    budget that units share: this unit's part */
     uint32_t off;                /* a bit for each switch of the configuration: a rule says off */
     char why[96];                /* what the cap comes from */
 };
@@ -37,6 +38,7 @@ struct policy_now {
     uint64_t total_uj;  /* what the area's meters ever counted */
     bool known;         /* they tell what it draws */
     uint64_t capped_uw; /* what the area may draw now, by whatever */
+    uint64_t lease_uw;  /* by the parent's lease; POLICY_FREE: none is in force */
 };
 
 /*

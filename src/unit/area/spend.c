@@ -27,8 +27,9 @@ void spend_open(struct spend *s, const char *state_dir)
     snprintf(s->path, sizeof(s->path), "%s/budget", state_dir);
     if (wholefile_read(s->path, FILE_MAX, &text, &len, &status) < 0)
         return;
-    if (sscanf(text, HEAD " %" SCNd64 " %" SCNu64 " %" SCNu64 " %" SCNu64, &s->day_s, &s->used_uj,
-               &s->unseen_uj, &s->total_uj) == 4)
+    /* An earlier version wrote no lent_uj. */
+    if (sscanf(text, HEAD " %" SCNd64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64, &s->day_s,
+               &s->used_uj, &s->unseen_uj, &s->total_uj, &s->lent_uj) >= 4)
         s->begun = true;
     else
         unit_log("%s cannot be read: what was used today counts from now on", s->path);
@@ -37,8 +38,9 @@ void spend_open(struct spend *s, const char *state_dir)
 static void store(struct spend *s, uint64_t now_ns)
 {
     char text[FILE_MAX];
-    int n = snprintf(text, sizeof(text), HEAD " %" PRId64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
-                     s->day_s, s->used_uj, add_sat(s->unseen_uj, s->gap_uj), s->total_uj);
+    int n = snprintf(
+        text, sizeof(text), HEAD " %" PRId64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
+        s->day_s, s->used_uj, add_sat(s->unseen_uj, s->gap_uj), s->total_uj, s->lent_uj);
 
     s->stored_ns = now_ns;
     wholefile_replace(s->path, text, (size_t)n, NULL); /* again in a minute */
@@ -70,7 +72,7 @@ void spend_tick(struct spend *s, const struct zone *zone, int64_t utc_s, uint64_
     s->seen_ns = now_ns;
     s->begun = true;
     if (new_day)
-        s->used_uj = s->unseen_uj = s->gap_uj = 0;
+        s->used_uj = s->unseen_uj = s->gap_uj = s->lent_uj = 0;
     else
         s->used_uj = add_sat(s->used_uj, more);
     if (!known && cap_uw != UNCAPPED) {

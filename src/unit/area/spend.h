@@ -19,6 +19,7 @@ struct spend {
     uint64_t used_uj;     /* measured since the day began */
     uint64_t unseen_uj;   /* counted instead of what nobody measured */
     uint64_t gap_uj;      /* the same, of the time since a meter fell silent */
+    uint64_t lent_uj;     /* what the day comes to by today's last lease; 0: there was none */
     uint64_t total_uj;    /* of the area's meters, when used_uj was right */
     uint64_t seen_ns, stored_ns;
     bool begun; /* total_uj is of this process, or of the disk */

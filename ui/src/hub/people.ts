@@ -14,6 +14,8 @@ const SECRET_LEN = 10;
 const AGAIN_MS = 15000;
 
 const roles = (chosen: string, attributes = {}) => h("select", attributes, ...ROLES.map((role) => h("option", { value: role, selected: role === chosen }, role)));
+/** Sessions end with an old password or role in any case. */
+const keepTokens = () => h("input", { type: "checkbox", name: "keep_tokens" });
 const secret = () => h("input", { type: "password", autocomplete: "new-password", required: true, minlength: SECRET_LEN });
 
 export class UsersPage implements Page {
@@ -21,6 +23,7 @@ export class UsersPage implements Page {
   readonly title = "Users";
   private readonly rows: Rows<User, HTMLTableRowElement>;
   private readonly says = new Says();
+  private readonly keep = keepTokens();
   private looked = 0;
 
   constructor(private readonly live: HubLive) {
@@ -31,7 +34,8 @@ export class UsersPage implements Page {
       setText(row.cells[2]!, u.last_ms ? moment(u.last_ms / 1000) : UNKNOWN);
     });
     const name = h("input", { required: true, maxlength: 63, autocomplete: "off" }), password = secret(), role = roles("viewer");
-    this.element = h("div", { class: "page users" }, card("Users", this.says.element, table(["User", "Role", "Last seen", ""], body, "Users")),
+    this.element = h("div", { class: "page users" }, card("Users", this.says.element, table(["User", "Role", "Last seen", ""], body, "Users"),
+      h("label", { class: "small" }, this.keep, " A new role leaves the user's tokens: scripts go on with them")),
       card("A new user", h("form", { class: "field", onsubmit: (event: Event) => {
         event.preventDefault();
         void this.change("POST", "", { user: name.value, role: role.value, password: password.value }, `${name.value} is a user now.`).then((done) => done && (event.target as HTMLFormElement).reset());
@@ -42,7 +46,7 @@ export class UsersPage implements Page {
     const row = h("tr", {}, h("th", { scope: "row" }, u.user), ...cells(["Role", "Last seen", ""])), self = u.user === this.live.session.user;
     row.cells[1]!.append(roles(u.role, { "aria-label": `Role of ${u.user}`, disabled: self, onchange: (event: Event) => {
       const role = (event.target as HTMLSelectElement).value;
-      void this.change("PATCH", u.user, { role }, `${u.user} is ${role} now.`);
+      void this.change("PATCH", u.user, { role, keep_tokens: this.keep.checked }, `${u.user} is ${role} now.`);
     } }));
     if (!self)
       row.cells[3]!.append(h("button", { type: "button", class: "danger", "aria-label": `Remove ${u.user}`, onclick: async () => {
@@ -116,17 +120,18 @@ export class AuditPage implements Page {
 
 /** Changes the own password; the hub ends all of the user's sessions then. */
 export function ownPassword(): void {
-  const old = h("input", { type: "password", autocomplete: "current-password", required: true }), fresh = secret(), says = new Says();
+  const old = h("input", { type: "password", autocomplete: "current-password", required: true }), fresh = secret(), keep = keepTokens(), says = new Says();
   const dialog: HTMLDialogElement = h("dialog", { class: "ask", "aria-labelledby": "own" }, h("form", { onsubmit: async (event: Event) => {
     event.preventDefault();
     try {
-      await send("POST", "/v1/me/password", { old: old.value, new: fresh.value });
+      await send("POST", "/v1/me/password", { old: old.value, new: fresh.value, keep_tokens: keep.checked });
       location.reload();
     } catch (error) {
       says.say(told(error), true);
     }
   } }, h("h2", { id: "own" }, "Your password"), h("p", { class: "small" }, "You log in anew with the new one."),
-  h("div", { class: "field" }, h("label", {}, "Now", old)), h("div", { class: "field" }, h("label", {}, "New", fresh)), says.element,
+  h("div", { class: "field" }, h("label", {}, "Now", old)), h("div", { class: "field" }, h("label", {}, "New", fresh)),
+  h("label", { class: "small" }, keep, " My tokens stay: scripts go on with them"), says.element,
   h("div", { class: "field" }, h("button", { type: "submit", class: "primary" }, "Change it"), h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"))));
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);

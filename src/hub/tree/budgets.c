@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What several units used today of a budget that they share (power/calendar/budget.h). The store
+ * knows what units have told. For the time since a unit's last record, it counts as drawing what it
+ * was lent or told last: a unit that is late, or cut off, has its part of the budget kept. A record
+ * that comes replaces that by what was so.
+ */
+#include "hub/tree/tree_state.h"
+
+#include "base/muldiv.h"
+
+#include <string.h>
+
+#define LATE_MS 180000 /* of a unit that is silent for longer, what it was lent before counts */
+#define MS_S    1000
+
+/* ---- what the store knows ---- */
+
+static bool take_total(void *arg, const struct store_total *total)
+{
+    const struct tree *t = arg;
+    const struct unit *u = units_find(t->units, total->key);
+
+    if (u)
+        units_change(t->units, u->number)->today_uj =
+            add_sat(mul_div(total->mid.j, 1000000, 1), total->mid.uj);
+    return true;
+}
+
+/* Once: later on, what comes in says it. */
+static bool take_end(void *arg, const struct store_point *p)
+{
+    const struct tree *t = arg;
+    const struct unit *u = units_find(t->units, p->unit);
+
+    if (u && p->last_ms > u->stored_ms)
+        units_change(t->units, u->number)->stored_ms = p->last_ms;
+    return true;
+}
+
+/* The day of the store's sums, which the policy's zone names. */
+static void turn_day(struct tree *t, int64_t now_s)
+{
+    const struct power_policy *rules = &t->policy.rules;
+    int64_t begin_s = now_s - now_s % 86400, end_s = begin_s + 86400;
+
+    if (*rules->zone)
+        zone_day(rules->zones.zone[0], now_s, &begin_s, &end_s);
+    if (t->day.begin_s == begin_s)
+        return;
+    for (size_t i = 0; i < units_count(t->units); i++)
+        units_change(t->units, i)->today_uj = 0;
+    t->day.known &= t->day.begin_s != 0 && begin_s == t->day.end_s; /* a day that begins is empty */
+    t->day.begin_s = begin_s;
+    t->day.end_s = end_s;
+}
+
+static void ask_store(struct tree *t)
+{
+    struct store *store = t->options.store;
+    const int64_t from_ms = t->day.begin_s * MS_S;
+    const struct store_question q = {
+        .by = STORE_BY_UNIT, .from_ms = from_ms, .to_ms = from_ms + 1, .arg = t};
+    struct store_span span;
+    struct error err; /* the store says its troubles where records come in */
+
+    if (!t->day.ends_known)
+        t->day.ends_known = store_points(store, take_end, t, &err) == 0;
+    if (t->day.ends_known && store_totals(store, &q, &span, take_total, t, &err) == 0)
+        t->day.known |= !span.filling && span.from_ms == from_ms;
+}
+
+/* ---- what nobody has told yet ---- */
+
+static uint64_t last_rate_uw(const struct tree *t, const struct unit *u)
+{
+    uint64_t lent = lending_unheard(t->lending, u->name);
+    uint64_t draw = u->demand.draw.basis != POWER_UNKNOWN ? u->demand.draw.uw : 0;
+
+    lent = lent < DEMAND_MAX ? lent : 0; /* a lease without a bound says nothing */
+    return lent > draw ? lent : draw;
+}
+
+/* Since when nobody knows what it used today. A unit that never told begins when it connects. */
+static int64_t silent_ms(const struct tree *t, const struct unit *u, int64_t now_ms)
+{
+    int64_t begin_ms = t->day.begin_s * MS_S;
+    int64_t since_ms = u->stored_ms ? u->stored_ms : u->state.online ? u->since_ms : now_ms;
+
+    since_ms = since_ms > begin_ms ? since_ms : begin_ms;
+    return now_ms > since_ms ? now_ms - since_ms : 0;
+}
+
+static void look_at_unit(const struct tree *t, struct unit *u, int64_t now_ms)
+{
+    int64_t silent = silent_ms(t, u, now_ms);
+
+    if (silent < LATE_MS || !u->rate_uw)
+        u->rate_uw = last_rate_uw(t, u);
+    u->unseen_uj = mul_div(u->rate_uw, (uint64_t)silent, MS_S);
+}
+
+/* ---- for caps.c ---- */
+
+int64_t budgets_look(struct tree *t, int64_t now_s)
+{
+    turn_day(t, now_s);
+    ask_store(t);
+    for (size_t i = 0; i < units_count(t->units); i++)
+        look_at_unit(t, units_change(t->units, i), now_s * MS_S);
+    return t->day.end_s;
+}
+
+bool tree_used_today(const struct tree *t, uint32_t area, uint64_t *ret_uj)
+{
+    const struct areas *a = &t->policy.areas;
+    uint64_t sum = 0;
+
+    if (!t->day.known)
+        return false;
+    for (uint32_t i = area; i < a->area[area].end;) {
+        const struct policy_area *entry = a->area[i].entry;
+        const struct unit *u = entry && *entry->unit ? units_find(t->units, entry->unit) : NULL;
+
+        if (u)
+            sum = add_sat(sum, add_sat(u->today_uj, u->unseen_uj));
+        i = u ? a->area[i].end : i + 1; /* a unit's meters see what lies below it, too */
+    }
+    *ret_uj = sum;
+    return true;
+}
+
+uint64_t budgets_cap_uw(const struct tree *t, const struct bundle *prices, uint32_t area,
+                        const struct rule_view *v, const struct rule_now *now)
+{
+    struct budget b = {.day_uj = v->budget_uj,
+                       .floor_uw = v->floor_uw,
+                       .begin_utc_s = t->day.begin_s,
+                       .end_utc_s = t->day.end_s};
+
+    if (!now->synchronised || !tree_used_today(t, area, &b.used_uj))
+        return budget_flat_uw(b.day_uj, b.floor_uw);
+    bundle_weigh(prices, v->shape, &b);
+    return budget_cap_uw(&b, now->utc_s);
+}

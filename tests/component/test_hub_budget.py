@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A day's budget of the whole organization, shared among units by a real hub: what is left of it, as the hub's store knows,
+is lent as a cap. The day is of 23 hours."""
+import datetime
+import json
+import zoneinfo
+
+import pytest
+
+from daemon import eventually
+from hub import KWH, Serving
+from site_bed import Clock
+from test_hub_leases import FLOOR, W, Borrowers, pytestmark  # noqa: F401
+
+ZONE = "Europe/Berlin"
+NAMES = ("lab3", "lab4", "hall")
+POLICY = f"""version: 1
+org: unlp
+zone: {ZONE}
+areas:
+- {{area: unlp/floor1/lab3, unit: lab3}}
+- {{area: unlp/floor1/lab4, unit: lab4}}
+- {{area: unlp/hall, unit: hall}}
+rules:
+- {{area: unlp, budget: 23 kWh/day}}
+- {{area: unlp/floor1/lab3, floor: {FLOOR} W}}
+- {{area: unlp/floor1/lab4, floor: {FLOOR} W}}
+- {{area: unlp/hall, floor: {FLOOR} W}}
+"""
+
+
+def moment(hour, day=29):
+    """March 29, 2026: clocks go from 02:00 to 03:00."""
+    return int(datetime.datetime(2026, 3, day, hour, tzinfo=zoneinfo.ZoneInfo(ZONE)).timestamp())
+
+
+class Units(Borrowers):
+    cap = floor_cap = float("inf")  # the budget is the only bound
+
+    def read_sum(self):
+        return sum(self.last["draw"]) / W
+
+
+@pytest.fixture
+def hub(build_dir, tmp_path):
+    made = Serving(build_dir / "tide-hub", tmp_path)
+    made.clock = Clock(tmp_path, moment(23, 28), factor=1)
+    made.env = {"TIDE_CLOCK": str(made.clock.path)}
+    made.seq, made.ends = 0, dict.fromkeys(NAMES, moment(22, 28))
+    (tmp_path / "etc.yaml").write_text(POLICY)
+    made.options = ("--policy", tmp_path / "etc.yaml")
+    made.start()
+    for name in NAMES:
+        made.enrol(name)
+    (made.state / "leases").write_text("threadtide leases 1 0 0\n")  # the first start of all
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def units(hub):
+    made = Units(hub, NAMES)
+    yield made
+    made.end()
+
+
+def used(hub, units, until, *kwh):
+    """Each unit's record up to that hour, with all that it used since the first one; None: it is late."""
+    hub.seq += 1
+    for name, total in zip(NAMES, kwh):
+        if total is None:
+            continue
+        before, hub.ends[name] = hub.ends[name], until
+        uj = int(total * KWH)
+        units.process.stdin.write(name + " " + json.dumps({"boot": 7, "records": [
+            {"point": "area", "seq": hub.seq, "from": before * 1000, "to": until * 1000, "mono": hub.seq * 10**9,
+             "uj": uj, "low": uj, "high": uj, "basis": "measured", "gap": 0}]}) + "\n")
+        units.process.stdin.flush()
+        eventually(lambda: hub.energy().get((name, "area")) == total or None)
+
+
+def lent(units, low, high):
+    eventually(lambda: low <= units.read_sum() <= high or None)
+    units.after(3)
+    assert low <= units.read_sum() <= high, units.last
+
+
+def test_the_units_of_an_organization_share_what_is_left_of_its_day(hub, units):
+    hub.serve()
+    used(hub, units, moment(23, 28), 0.5, 0.5, 0.5)
+    units.want(2000, 300, 2000)
+    hub.clock.set(moment(0))
+    lent(units, 985, 1001)  # 23 kWh in 23 hours, and the earlier day's use is another day's
+    hub.clock.set(moment(12))  # eleven hours later
+    used(hub, units, moment(12), 6.5, 3, 8.5)
+    hub.clock.set(moment(12) + 61)
+    lent(units, 530, 545)  # 6.5 kWh in twelve hours
+    code, out, _ = hub.run("policy", "explain", "unlp/hall", "--file", hub.folder / "etc.yaml")
+    assert code == 0 and "budget 23 kWh/day, flat, shared by units (without the hub 6.4" in out
+    code, out, _ = hub.run("policy", "check", hub.folder / "etc.yaml")
+    assert code == 0 and "line 9    unlp: budget 23 kWh/day, flat, shared by units" in out
+
+
+def test_a_unit_that_is_late_keeps_its_part_until_its_records_say_better(hub, units):
+    hub.serve()
+    used(hub, units, moment(23, 28), 0.5, 0.5, 0.5)
+    units.want(400, 100, 2000)
+    hub.clock.set(moment(0))
+    lent(units, 985, 1001)
+    used(hub, units, moment(6), None, 0.5, 0.5)
+    hub.clock.set(moment(6))  # lab3 may have drawn its 400 W for five hours: 2 of the 23 kWh
+    lent(units, 1155, 1168)
+    used(hub, units, moment(6), 1)  # it used a quarter of that
+    hub.clock.set(moment(6) + 61)
+    lent(units, 1238, 1251)
+
+
+def test_a_budget_that_is_used_up_leaves_floors_until_midnight_also_with_a_new_hub(hub, units):
+    hub.serve()
+    used(hub, units, moment(23, 28), 0.5, 0.5, 0.5)
+    units.want(2000, 300, 2000)
+    hub.clock.set(moment(0))
+    lent(units, 985, 1001)
+    used(hub, units, moment(20), 8.5, 8.5, 8.5)
+    hub.clock.set(moment(20))
+    lent(units, 3 * FLOOR, 3 * FLOOR)
+    hub.kill()
+    hub.serve()
+    units.after(10)
+    lent(units, 3 * FLOOR, 3 * FLOOR)
+    used(hub, units, moment(0, 30), 8.5, 8.5, 8.5)
+    hub.clock.set(moment(0, 30) + 1)
+    lent(units, 945, 960)  # 23 kWh in 24 hours
