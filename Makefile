@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 # An environment of Python with TensorFlow for demo and benchmarks: the project's own by default.
 PYTHON_TF = $(or $(TIDE_PYTHON_TF221),.venv/bin/python)
 
-.PHONY: all demo demo-docker demo-cluster demo-energy images check check-cluster check-quick install bench bench-cluster bench-energy reproduction soak clean help
+.PHONY: all demo demo-docker demo-cluster demo-energy images check check-cluster check-quick install bench bench-cluster bench-energy bench-runtimes reproduction soak clean help
 .DEFAULT_GOAL := all
 
 all:
@@ -69,6 +69,10 @@ bench-energy: all
 	@meson configure $(BUILD) -Dtests=true && ninja -C $(BUILD)
 	@TIDE_BUILD_DIR=$(abspath $(BUILD)) bench/energy.sh
 
+bench-runtimes: all
+	@scripts/setup.sh tf221 runtimes
+	@TIDE_BUILD_DIR=$(BUILD) TIDE_BENCH_PYTHON=$(PYTHON_TF) $(PYTHON_TF) bench/runtimes.py
+
 reproduction: all
 	@TIDE_BUILD_DIR=$(BUILD) /usr/bin/python3 bench/reproduction.py
 
@@ -97,6 +101,7 @@ help:
 	@echo 'make install      into PREFIX ($(PREFIX)), under DESTDIR if set'
 	@echo 'make bench        the measurements of docs/benchmarks.md: an hour; as root all of them, three'
 	@echo 'make bench-cluster  the measurements of elastic clusters, about an hour and a half (as root)'
+	@echo 'make bench-runtimes PyTorch, scikit-learn, XGBoost and others beside TensorFlow, an hour'
 	@echo 'make bench-energy the measurements of energy, three hours (as root)'
 	@echo 'make reproduction simulates the experiments of docs/reproduction.md, a minute or two'
 	@echo 'make soak         thousands of resizes of real trainings, 10,000 kills of tided, random orders, half an hour of fuzzing'

@@ -149,7 +149,7 @@ class Building:
         own = {"lab": "[meter wall]\nkind = shelly\ntopic = wall\nerror = 1 %\n",
                "office": "[meter desks]\nkind = tasmota\ntopic = desks\n",
                "hall": "[meter machines]\nkind = tasmota\ntopic = machines\n"}[area]
-        return own + (f"[meter lights]\nkind = shelly\ntopic = {area}-lights\n" if LIGHTS_W[area] else "")
+        return own + (f"[meter lights]\nkind = shelly\ntopic = {area}-lights\ncovers = other\n" if LIGHTS_W[area] else "")
 
     def unit(self, area):
         self.hub.enrol(area)

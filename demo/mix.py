@@ -56,10 +56,12 @@ class Job:
     def running(self):
         return self.process is not None and self.finished is None
 
+    def program(self):
+        return [sys.executable, str(TRAIN)]
+
     def start(self, side, data, now):
         self.child = side.child
-        command = [sys.executable, str(TRAIN), "--model", self.name, "--data", str(data),
-                   "--log", str(self.log_path)]
+        command = [*self.program(), "--model", self.name, "--data", str(data), "--log", str(self.log_path)]
         if self.spec.epochs:
             command += ["--epochs", str(self.spec.epochs)]
         self.log_path.unlink(missing_ok=True)
@@ -133,13 +135,15 @@ class Job:
 
 
 class Mix:
+    job = Job
+
     def __init__(self, specs, folder):
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.specs, self.jobs = folder, specs, []
 
     def run(self, side, data, screen):
         """Runs all to their end; returns a summary of each job. Leaves no process, whatever happens."""
-        self.jobs = [Job(s, self.folder / f"{side.key}-{s.name}.jsonl",
+        self.jobs = [self.job(s, self.folder / f"{side.key}-{s.name}.jsonl",
                          self.folder / f"{side.key}-{s.name}.txt") for s in self.specs]
         begin = time.monotonic()
         try:

@@ -25,7 +25,9 @@ class Job(NamedTuple):
 
     id: str  # "j3"; Controller's methods take it, the name or the pid as their job
     name: str
-    state: str  # "starting": no pool is known yet; "running"; "rigid": its threads stay as they are
+    # "starting": no pool is known yet; "running"; "moldable": its threads were chosen when it started;
+    # "rigid": its threads stay as they are
+    state: str
     pid: int  # of its first process
     cores: str  # that it may run on, as a list: "0-3,8"; ends in "…" when it was cut
     allowed: float  # cores' worth of time: its affinity and CPU quota, the smaller of the two

@@ -98,7 +98,7 @@ def test_tables_name_commit_and_day_of_each_row(build):
 @pytest.mark.parametrize("path", sorted((ROOT / "bench/results").glob("*.json")), ids=lambda path: path.stem)
 def test_every_result_is_known_and_written_by_make_bench(path):
     assert stamp.programs(path.stem)
-    scripts = "".join((ROOT / "bench" / name).read_text() for name in ("run.sh", "energy.sh", "cluster.sh"))
+    scripts = "".join((ROOT / name).read_text() for name in ("bench/run.sh", "bench/energy.sh", "bench/cluster.sh", "Makefile"))
     assert "\n    bench/energy.sh\n    exec bench/cluster.sh" in scripts
     names = {script.name: re.findall(r'(?:save\(|name, options = |name = )f?"([\w{}.-]+)"', script.read_text())
              for script in (ROOT / "bench").glob("*.py")}

@@ -18,6 +18,7 @@ import picture
 import reference
 import report
 import screen
+import servers
 import side
 
 GUARD_S = 30
@@ -90,6 +91,19 @@ def test_an_interrupt_ends_only_the_demos_own_programs(run_mix, monkeypatch):
             os.kill(stopped.value.jobs[0].process.pid, 0)
         assert bystander.poll() is None
         bystander.kill()
+
+
+def test_the_mix_of_servers_runs_each_program_with_its_interpreter_and_tells_what_it_is(run_mix, tmp_path, monkeypatch):
+    monkeypatch.setattr(servers, "TRAIN", mix.TRAIN)  # the same small program
+    monkeypatch.setattr(servers, "PYTHON", sys.executable)
+    with open(tmp_path / "screen.txt", "w", encoding="utf-8") as out:
+        runner = servers.Mix([mix.Spec(s.name, 0) for s in servers.MIX], tmp_path / "out")
+        stock = runner.run(servers.Stock(), "digits.npz", screen.Screen(2, out))
+    assert [job["name"] for job in stock] == ["cnn", "transformer", "xgboost", "forest"]
+    rows = servers.table([{"stock": stock, "threadtide": stock}])
+    assert [row[1] for row in rows] == ["runtime", "TensorFlow", "PyTorch", "XGBoost", "scikit-learn"]
+    assert [row[-1] for row in rows[1:]] == ["1.00x"] * 4
+    assert pathlib.Path(servers.Job(servers.MIX[1], None, None).program()[1]) == servers.TRAIN
 
 
 def test_gains_are_above_one_where_threadtide_is_better():
