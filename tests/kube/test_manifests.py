@@ -223,6 +223,22 @@ def test_listed_nodes_enrol_by_jobs_that_name_no_other_nodes_token(helm, plane, 
     assert secrets(daemons) == ["tide-power-tokens"]
 
 
+def test_a_job_that_enrols_has_another_name_whenever_its_pod_is_another_one(helm):
+    def made(*values):
+        text = helm("template", "t", str(CHART), "--kube-version", "1.34.0", "--set", ",".join((
+            "power.enabled=true", "power.broker=hub:8883", "power.enrol.hub=https://hub", "power.enrol.nodes={n1}", *values)))
+        job = next(part for part in text.split("\n---\n") if re.search(r"(?m)^kind: Job$", part))
+        return re.search(r"(?m)^  name: (\S+)$", job)[1], job[job.index("\nspec:"):]
+
+    name, pod = made()
+    assert made() == (name, pod) and made("power.cap=100 W") == (name, pod)
+    for value in ("power.enrol.hub=https://other", "power.enrol.secret=other", "power.enrol.nodes={n2}", "power.stateFolder=/srv",
+                  "power.resources.limits.memory=65Mi", "power.image.tag=9", "image.pullPolicy=Always",
+                  "imagePullSecrets[0].name=mine"):
+        other = made(value)
+        assert other[0] != name and other[1] != pod, value
+
+
 def test_a_packed_chart_holds_the_definition_itself_and_not_a_link(helm, tmp_path):
     helm("package", str(CHART), "--destination", str(tmp_path))
     shown = helm("show", "all", str(next(tmp_path.glob("*.tgz"))))
