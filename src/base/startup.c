@@ -152,7 +152,8 @@ bool startup_free(const struct startup_row *row, startup_lookup *lookup, const v
     return row->added || !lookup(arg, row->name);
 }
 
-/* Sets @value, in front of the user's own words where it is such a variable. 1: is set. */
+/* Sets @value, in front of the user's own words where it is such a variable. 1: is set; 0: left
+ * out. */
 static int set_row(const struct startup_row *row, const char *value, startup_lookup *lookup,
                    int (*set)(void *arg, const char *name, const char *value), void *arg)
 {
@@ -167,7 +168,7 @@ static int set_row(const struct startup_row *row, const char *value, startup_loo
         return -ENOMEM;
     }
     r = set(arg, row->name, joined ? joined : value);
-    return r < 0 ? r : 1;
+    return r < 0 ? r : r == 0;
 }
 
 int startup_apply(struct startup *s, startup_lookup *lookup,

@@ -85,7 +85,8 @@ bool startup_free(const struct startup_row *row, startup_lookup *lookup, const v
 
 /*
  * Calls @set for each variable of this start and for the mark, after it has asked @lookup for all.
- * What it sets @s->set tells. Returns 0, or the first error of @set, or -ENOMEM.
+ * What it sets @s->set tells. @set returns 0, or 1 to leave a variable out, or -errno. Returns 0,
+ * or the first error of @set, or -ENOMEM.
  */
 int startup_apply(struct startup *s, startup_lookup *lookup,
                   int (*set)(void *arg, const char *name, const char *value), void *arg);

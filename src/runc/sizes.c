@@ -125,12 +125,16 @@ struct startup sizes_read(const struct jsontext *json, struct json_span config,
     return value ? startup_of_container(&c, look, &p) : (struct startup){0};
 }
 
-bool sizes_spin(const struct jsontext *json, struct json_span env)
+void sizes_own(const struct jsontext *json, struct json_span env, struct startup *s)
 {
     _cleanup_free_ char *value = malloc(VALUE_MAX);
     struct place p = {NULL, json, env, value};
 
-    return value && startup_spins(look(&p, STARTUP_SPIN));
+    if (!value)
+        return;
+    s->spin = startup_spins(look(&p, STARTUP_SPIN));
+    if (look(&p, STARTUP_MOST_NAME))
+        s->most = 0; /* the process's own stays as it is */
 }
 
 int sizes_add(struct jsontext *json, struct json_span env, struct startup *s)

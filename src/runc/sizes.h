@@ -17,5 +17,6 @@ struct startup sizes_read(const struct jsontext *json, struct json_span config,
 /* Adds what @s sets to @env, unless it has been added. Returns 1, 0 or -ENOMEM. */
 int sizes_add(struct jsontext *json, struct json_span env, struct startup *s);
 
-/* True if @env says that idle threads shall spin. */
-bool sizes_spin(const struct jsontext *json, struct json_span env);
+/* Takes into @s what @env says itself: whether idle threads spin, and how many threads there may
+ * be. */
+void sizes_own(const struct jsontext *json, struct json_span env, struct startup *s);

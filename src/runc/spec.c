@@ -149,7 +149,7 @@ static int edit_process(struct jsontext *json, struct json_span process, const s
 
     if (r < 0)
         return r;
-    s.spin = sizes_spin(json, env);
+    sizes_own(json, env, &s);
     r = sizes_add(json, env, &s);
     return r < 0 ? r : changed || r;
 }

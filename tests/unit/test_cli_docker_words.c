@@ -149,7 +149,8 @@ static void own_preload_is_taken_out_however_it_is_written(void **state)
 static void preload_of_a_file_of_variables_counts_unless_an_option_says_more(void **state)
 {
     char path[] = "/tmp/tide-env-XXXXXX";
-    static const char text[] = "# LD_PRELOAD=no\nA=b\n  LD_PRELOAD=f\nLD_PRELOADS=no\n";
+    static const char text[] =
+        "# LD_PRELOAD=no\nA=b\r\n  LD_PRELOAD=f\nLD_PRELOADS=no\nTIDE_NOBODY\n";
     struct docker_words w;
     int fd = mkostemp(path, O_CLOEXEC);
 
@@ -157,6 +158,8 @@ static void preload_of_a_file_of_variables_counts_unless_an_option_says_more(voi
     close(fd);
     assert_int_equal(READ(w, "--env-file", path, "image"), CLI_OK);
     assert_string_equal(docker_words_variable(&w, "LD_PRELOAD"), "f");
+    assert_string_equal(docker_words_variable(&w, "A"), "b");
+    assert_null(docker_words_variable(&w, "TIDE_NOBODY")); /* docker skips it: the image's counts */
     assert_int_equal(w.theirs.n, 3);
     docker_words_done(&w);
     assert_int_equal(READ(w, "-e", "LD_PRELOAD=e", "--env-file", path, "image"), CLI_OK);

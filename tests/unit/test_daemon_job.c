@@ -166,8 +166,8 @@ a_job_that_was_sized_at_its_start_is_moldable_unless_a_runtime_is_malleable(void
     assert_string_equal(job_state(&job, JOB_START_NS), "moldable");
     job.asked.sized = 1;
     job_note(&job, JOB_START_NS, note);
-    assert_non_null(strstr(note, "started with 1 thread, which stay"));
-    assert_null(strstr(note, "no agent reports"));
+    assert_non_null(strstr(note, "sized at start have 1 thread; no agent reports one yet"));
+    assert_null(strstr(note, "which stay"));
     job.admission.phase = JOB_PAUSED;
     assert_string_equal(job_state(&job, JOB_START_NS), "paused");
 }

@@ -191,6 +191,23 @@ static void a_silent_jobs_cores_are_not_given_to_others(void **state)
     assert_int_equal(job[1].wanted.share + job[2].wanted.share, 8);
 }
 
+/* Its use would only show the fence; and without use it would lose its cores. */
+static void a_moldable_job_on_cores_of_its_own_counts_in_full(void **state)
+{
+    struct backend sized = {.known = true, .max.intra = CORES, .note = "moldable: libx may ask"};
+
+    process[0].connection = &peer;
+    process[0].n_backends = 1;
+    process[0].backend[0] = sized;
+    job[0].asked.attributes.placement = PLACEMENT_EXCLUSIVE;
+    now += 2 * JOB_GRACE_NS;
+    decide();
+    assert_int_equal(job[0].wanted.share, CORES);
+    job[0].asked.attributes.placement = PLACEMENT_SHARED;
+    decide();
+    assert_int_equal(job[0].wanted.share, 0);
+}
+
 /*
  * Job 0 says nothing: after its time of grace the others have all cores to themselves, and it is on
  * theirs. When it says something, it gets cores that nobody has to leave for another's sake.
@@ -310,6 +327,8 @@ int main(void)
                                         end),
         cmocka_unit_test_setup_teardown(a_fluctuation_changes_no_decision, begin, end),
         cmocka_unit_test_setup_teardown(a_silent_jobs_cores_are_not_given_to_others, begin, end),
+        cmocka_unit_test_setup_teardown(a_moldable_job_on_cores_of_its_own_counts_in_full, begin,
+                                        end),
         cmocka_unit_test_setup_teardown(what_it_shared_for_want_of_better_is_not_its_own_to_keep,
                                         begin, end),
         cmocka_unit_test_setup_teardown(what_a_silent_job_was_started_with_is_its_own_for_a_while,

@@ -273,6 +273,17 @@ static void program_started_later_gets_the_environment(void **state)
     assert_int_equal(spec_edit_process(&json, &size, &err), 0);
 }
 
+static void program_started_later_keeps_its_own_most(void **state)
+{
+    _cleanup_jsontext_ struct jsontext json = make("{\"env\":[\"PATH=/bin\",\"TIDE_MAX=2\"]}");
+    struct startup size = {.size = 3, .most = 4};
+    struct error err;
+
+    assert_int_equal(spec_edit_process(&json, &size, &err), 1);
+    assert_null(strstr(json.text, "TIDE_MAX=4"));
+    assert_non_null(strstr(json.text, "OMP_NUM_THREADS=3"));
+}
+
 /* ---- sizes ---- */
 
 /* Edits a bundle with the variables @env and the members @more; the caller frees the result. */
@@ -440,6 +451,7 @@ int main(void)
         cmocka_unit_test(what_is_no_bundle_is_refused_and_untouched),
         cmocka_unit_test(directory_with_quotes_stays_a_string),
         cmocka_unit_test(program_started_later_gets_the_environment),
+        cmocka_unit_test(program_started_later_keeps_its_own_most),
         cmocka_unit_test(container_is_sized_by_what_it_asks_for_and_by_its_limit),
         cmocka_unit_test(what_the_image_or_the_user_has_set_wins_in_a_container),
         cmocka_unit_test(limits_that_cannot_be_read_count_as_missing),

@@ -29,6 +29,8 @@
 #define TAKEN_NS (2 * NS_PER_S) /* by then the daemon has seen a container that has started */
 #define LOOK_NS  (10 * NS_PER_MS)
 
+#define ENV_LINE_MAX 65000 /* docker reads lines of less than 64 KiB */
+
 /* The docker that called us as its plugin, and the socket that it closes to end us. */
 #define DOCKER_VARIABLE "DOCKER_CLI_PLUGIN_ORIGINAL_CLI_COMMAND"
 #define SOCKET_VARIABLE "DOCKER_CLI_PLUGIN_SOCKET"
@@ -42,6 +44,7 @@ struct call {
     const char *verb; /* run or create */
     struct docker_words words;
     struct words image;                                    /* the image's variables */
+    bool knows_image;                                      /* they have been read */
     struct words ours;                                     /* options and values that tide adds */
     char socket[RUNDIR_PATH_MAX + CONTAINER_KEY_MAX + 32]; /* the container's, on the host */
     bool joins;                                            /* the container joins the job of tide */
@@ -90,7 +93,7 @@ static bool ask_docker(const struct words *command, int out, bool messages)
 /* Reads the image's variables. Returns false when there is no such image. */
 static bool ask_image(struct call *call)
 {
-    static const char format[] = "{{range .Config.Env}}{{println .}}{{end}}";
+    static const char format[] = "{{range .Config.Env}}{{json .}}{{println}}{{end}}";
     struct words command = {0};
     _cleanup_file_ FILE *answer = tmpfile(); /* docker could block on a pipe */
     _cleanup_free_ char *line = NULL;
@@ -105,8 +108,10 @@ static bool ask_image(struct call *call)
         return false;
     rewind(answer);
     while (good && getline(&line, &size, answer) > 0) {
-        line[strcspn(line, "\n")] = '\0';
-        good = words_add(&call->image, line);
+        _cleanup_json_ json_t *variable = json_loads(line, JSON_DECODE_ANY, NULL);
+
+        if (json_is_string(variable)) /* it may have several lines */
+            good = words_add(&call->image, json_string_value(variable));
     }
     return good;
 }
@@ -135,12 +140,29 @@ static int learn_image(struct call *call)
 {
     struct docker_words *words = &call->words;
 
-    if (!words->image || ask_image(call) || (words->pull && strcmp(words->pull, "never") == 0))
+    if (!words->image)
+        return CLI_OK;
+    call->knows_image = ask_image(call);
+    if (call->knows_image || (words->pull && strcmp(words->pull, "never") == 0))
         return CLI_OK;
     if (!pull_image(call))
         return DOCKER_FAILED; /* docker has printed the reason */
-    ask_image(call);
+    call->knows_image = ask_image(call);
     return CLI_OK;
+}
+
+/* Without what an earlier `tide docker run` set, if the image is a container's (docker commit). */
+static const char *image_variable(const struct call *call, const char *name)
+{
+    const char *value = words_variable(&call->image, name);
+    struct startup earlier;
+
+    if (!startup_read_mark(words_variable(&call->image, STARTUP_MARK), &earlier))
+        return value;
+    for (size_t i = 0; value && i < startup_rows; i++)
+        if (strcmp(startup_table[i].name, name) == 0)
+            value = startup_own(&startup_table[i], &earlier, value);
+    return value;
 }
 
 /* The variable that the container would have without tide; NULL: none. */
@@ -150,7 +172,7 @@ static const char *find_variable(const void *arg, const char *name)
     const char *value = docker_words_variable(&call->words, name);
 
     if (!value)
-        value = words_variable(&call->image, name);
+        value = image_variable(call, name);
     if (!value && strcmp(name, STARTUP_SPIN) == 0)
         value = getenv(name);
     return value && *value ? value : NULL;
@@ -194,13 +216,17 @@ static const char *find_sized(const void *arg, const char *name)
     return find_variable(sized->call, name);
 }
 
-/* A line of the file holds a variable, so that one with a line's end stays as it is. */
+/*
+ * Leaves out what the user has set, which counts more, and what docker would refuse the whole file
+ * for: a line's end, or 64 KiB.
+ */
 static int add_sized(void *arg, const char *name, const char *value)
 {
     const struct sized *sized = arg;
+    const char *own = docker_words_variable(&sized->call->words, name);
 
-    if (strchr(value, '\n'))
-        return 0;
+    if ((own && *own) || strchr(value, '\n') || strlen(name) + strlen(value) > ENV_LINE_MAX)
+        return 1;
     return dprintf(sized->fd, "%s=%s\n", name, value) < 0 ? -EIO : 0;
 }
 
@@ -215,10 +241,13 @@ static int add_sizes(struct call *call)
         .max = (unsigned)member_long(terms, "max"),
         .cores = cores > 0 ? (unsigned)cores : 1,
     };
-    struct sized sized = {call, memfd_create("tide-env", 0)}; /* stays open for docker */
+    struct sized sized = {.call = call};
     struct cpuset cpus;
     struct startup s;
 
+    if (!call->knows_image) /* ours would replace its variables */
+        return CLI_OK;
+    sized.fd = memfd_create("tide-env", 0); /* stays open for docker */
     if (call->words.cpus > 0 && call->words.cpus <= STARTUP_NUMBER_MAX)
         c.limit_mcpu = (unsigned)(call->words.cpus * 1000 + 0.999);
     if (call->words.cpuset && cpuset_parse(call->words.cpuset, &cpus) == 0 && cpuset_count(&cpus))

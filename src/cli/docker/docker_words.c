@@ -179,14 +179,14 @@ static bool read_env_file(struct docker_words *words, const char *path)
     _cleanup_file_ FILE *file = fopen(path, "re");
     _cleanup_free_ char *line = NULL;
     size_t size = 0;
-    ssize_t n;
 
-    while (file && (n = getline(&line, &size, file)) > 0) {
+    while (file && getline(&line, &size, file) > 0) {
         const char *variable = line + strspn(line, " \t");
 
-        if (line[n - 1] == '\n')
-            line[n - 1] = '\0';
-        if (*variable && *variable != '#' && !keep_variable(&words->files, variable))
+        line[strcspn(line, "\r\n")] = '\0';
+        if (!*variable || *variable == '#' || (!strchr(variable, '=') && !getenv(variable)))
+            continue; /* docker, too, skips a name that its environment lacks */
+        if (!keep_variable(&words->files, variable))
             return false;
     }
     return true;

@@ -74,7 +74,9 @@ void launch_prepare(const struct launch *l, const json_t *job);
  */
 int launch_size(const struct launch *l);
 
-/* With how many threads launch_size() starts runtimes; 0: it leaves them their number. startup.c.
+/*
+ * With how many threads launch_size() starts runtimes; 0: it leaves them their number, or the user
+ * has set OpenMP's, which most of them read. startup.c.
  */
 unsigned launch_sized(const struct launch *l);
 

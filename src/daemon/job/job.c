@@ -501,6 +501,11 @@ bool job_reported(const struct job *j)
     return told(j, false) != NULL;
 }
 
+bool job_told(const struct job *j)
+{
+    return told(j, false) || told(j, true);
+}
+
 bool job_waits(const struct job *j)
 {
     for (const struct process *p = j->processes; p; p = p->next)
@@ -549,8 +554,10 @@ void job_note(const struct job *j, uint64_t now_ns, char ret_note[JOB_NOTE_MAX])
         return;
     if (strcmp(job_state(j, now_ns), "moldable") == 0) {
         snprintf(few, sizeof(few),
-                 "moldable: its runtimes were started with %u thread%s, which stay; it uses %.1f "
-                 "cores",
+                 job_told(j) ? "moldable: its runtimes were started with %u thread%s, which stay; "
+                               "it uses %.1f cores"
+                             : "moldable: runtimes that are sized at start have %u thread%s; no "
+                               "agent reports one yet, it uses %.1f cores",
                  j->asked.sized, j->asked.sized == 1 ? "" : "s", j->observed.usage.busy);
         add_note(ret_note, few);
         return;

@@ -177,6 +177,15 @@ uint64_t decision_next(const struct decision *d)
 /* ---- snapshot ---- */
 
 /*
+ * Whether an agent's word is enough for a job to count in full. A moldable runtime's use is
+ * measured instead where cores are shared: fenced or limited, it would only show the limit.
+ */
+static bool counts_in_full(const struct job *j)
+{
+    return job_reported(j) || (j->asked.attributes.placement != PLACEMENT_SHARED && job_told(j));
+}
+
+/*
  * A new job whose agent has not reported looks like an idle shell: a TensorFlow program imports for
  * some seconds before it has a pool, `tide run -- bash` may sit there for days. So a new job holds
  * a core (or its --min) for half a minute, afterwards only its --min or the cores that it is seen
@@ -186,8 +195,8 @@ bool decision_counts(const struct job *j, uint64_t now)
 {
     if (j->observed.frozen)
         return false;
-    return job_reported(j) || j->admission.submitted || j->asked.attributes.min > 0 || j->adopted ||
-           j->observed.usage.cores > 0 || now - j->met_ns < JOB_GRACE_NS;
+    return counts_in_full(j) || j->admission.submitted || j->asked.attributes.min > 0 ||
+           j->adopted || j->observed.usage.cores > 0 || now - j->met_ns < JOB_GRACE_NS;
 }
 
 static uint32_t policy_pin_of(const struct job *j)
@@ -235,7 +244,7 @@ static uint32_t most_cores(const struct job *j, uint32_t machine)
     uint32_t most = j->asked.attributes.max ? j->asked.attributes.max : machine, pools = job_max(j);
     uint32_t allowed = j->observed.allowed_mcpu / 1000;
 
-    if (j->admission.phase == JOB_RUNNING && !job_reported(j) && !j->adopted)
+    if (j->admission.phase == JOB_RUNNING && !counts_in_full(j) && !j->adopted)
         return silent_cores(j, clock_now_ns());
     if (most > machine)
         most = machine;
@@ -575,12 +584,13 @@ static bool take_up(struct job *j, const struct policy_plan *plan, uint32_t i, u
     admission_want(j, decision->verb, share);
     set_share(j, j->admission.wanted ? share : 0, now);
     /* Says that the job can use no more, rather than how the policy came to one core. */
-    if (share == 1 && j->admission.wanted && !j->asked.pinned.intra && !job_reported(j) &&
-        !j->adopted)
+    if (share == 1 && j->admission.wanted && !j->asked.pinned.intra && !job_told(j) && !j->adopted)
         snprintf(j->wanted.reason, sizeof(j->wanted.reason), "one core: no thread pool was found");
     else if (j->admission.wanted && !j->asked.pinned.intra && is_measured(j, now))
         snprintf(j->wanted.reason, sizeof(j->wanted.reason),
-                 "no agent reports: its share is the %u cores that it uses", share);
+                 job_told(j) ? "its threads stay: its share is the %u core%s that it uses"
+                             : "no agent reports: its share is the %u core%s that it uses",
+                 share, share == 1 ? "" : "s");
     else
         explain(j, &decision->reason);
     return loans_cut(j, &decision->reason);
