@@ -11,6 +11,7 @@
 #include "daemon/confine/actuate.h"
 #include "daemon/daemon.h"
 #include "daemon/job/apportion.h"
+#include "daemon/job/confine.h"
 #include "daemon/job/job.h"
 #include "daemon/job/owner.h"
 #include "daemon/link/agent_socket.h"
@@ -239,7 +240,8 @@ static void the_ring_keeps_the_newest_changes(void **unused)
 /* Its number may be another's by now, also where any process may be in the job. */
 static void a_process_that_is_gone_is_nobodys(void **unused)
 {
-    int container = 0, pidfd;
+    static const struct confine anybodys = {.any_uid = true};
+    int pidfd;
     pid_t pid = fork();
 
     if (pid == 0) {
@@ -255,7 +257,7 @@ static void a_process_that_is_gone_is_nobodys(void **unused)
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     assert_int_equal(owner_check(&job, pidfd, pid), -ESRCH);
     job.uid = 1;
-    job.container = (void *)&container;
+    job.confine = &anybodys;
     assert_int_equal(owner_check(&job, pidfd, pid), -ESRCH);
     close(pidfd);
 }

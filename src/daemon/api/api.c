@@ -301,7 +301,7 @@ static bool owes(const struct user *u, uint64_t now)
     return b.tokens < (int64_t)((API_BURST - 1) * NS_PER_S);
 }
 
-/* Of users without connections, those who have nothing to wait for are forgotten. */
+/* Forgets users who have no connection and nothing to wait for. */
 static struct user *find_user(struct api *api, uid_t uid)
 {
     uint64_t now = clock_now_ns();

@@ -3,7 +3,7 @@
  * The machine's power: reads the sensors, turns them into one account of energy, and divides it
  * among the jobs by CPU time × frequency. Looks at processes are usage.c's: there is no second one.
  *
- * Of the sources that see the whole machine the best that works counts: a file that a person named,
+ * The best working source that sees the whole machine counts: a file that a person named,
  * a meter whose readings are handed down, a board's sensor, psys. Else the packages and their
  * memory are a lower bound of it, else a model makes it up from the load, else it is unknown. While
  * a source that was there is missing, and between readings of a slow one, what its readings taught

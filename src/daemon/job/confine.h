@@ -23,6 +23,7 @@ struct confine {
     const char *kind; /* "process" or "container", as in events and the history */
 
     bool is_remote; /* an engine carries out changes, and answers later */
+    bool any_uid;   /* its processes may be any user's */
 
     /* ---- its processes ---- */
 

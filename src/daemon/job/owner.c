@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "daemon/daemon.h"
+#include "daemon/job/confine.h"
 #include "daemon/job/job.h"
 #include "host/proc/proc.h"
 
@@ -10,7 +11,7 @@
 
 int owner_check(const struct job *j, int pidfd, pid_t pid)
 {
-    if (j->container || j->uid == 0) /* whoever it is, as long as it is the same process */
+    if (j->confine->any_uid || j->uid == 0) /* whoever it is, as long as it is the same process */
         return proc_pidfd_signal(pidfd, 0) == -ESRCH ? -ESRCH : 0;
     return proc_check_owner(j->daemon->root, pidfd, pid, j->uid);
 }

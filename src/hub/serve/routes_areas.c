@@ -322,7 +322,7 @@ static json_t *make_energy(struct call *c, const struct shown_areas *areas,
     return answer;
 }
 
-/* Of a whole organization, this is a question to the store for each unit: viewers share it. */
+/* A whole organization takes a question to the store for each unit, so viewers share the answer. */
 static void answer_energy(struct call *c, const struct shown_areas *areas,
                           const struct shown_area *area)
 {

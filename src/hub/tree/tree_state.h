@@ -10,7 +10,7 @@
 
 #define ORDERS_MAX 256 /* that wait for their outcome */
 
-/* Of the store's sums, as budgets.c looked at them last. */
+/* The store's sums of today, as budgets.c looked at them last. */
 struct today {
     int64_t begin_s, end_s;
     bool known;      /* what units used is */

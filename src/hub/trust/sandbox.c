@@ -19,7 +19,7 @@
 #define RUN       (READ | LANDLOCK_ACCESS_FS_EXECUTE)
 #define WRITE     LANDLOCK_ACCESS_FS_WRITE_FILE
 
-/* Of later kernels than the headers may be of. */
+/* The kernel may know it, and its headers not. */
 #ifndef LANDLOCK_ACCESS_FS_TRUNCATE
 #define LANDLOCK_ACCESS_FS_TRUNCATE (1ULL << 14)
 #endif

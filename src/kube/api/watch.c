@@ -167,7 +167,7 @@ static void list_failed(struct watch *w, const struct client_answer *answer)
         begin(w);
         return;
     }
-    /* Of a page: the list has grown too old while we read it. */
+    /* The next page was refused: the list has grown too old while we read it. */
     if (answer->code == -ESTALE || answer->code == -EINVAL)
         list_anew(w);
     failed(w, answer->code, answer->text);

@@ -51,7 +51,7 @@ static int32_t surplus_of(const struct job *job)
     return job->have[KUBE_WORKER] - keep;
 }
 
-/* By how many mcpu the worker can still shrink in place. */
+/* The mcpu by which the worker can still shrink in place. */
 static int64_t slack_of(const struct evictable *e)
 {
     int64_t slack = e->replica->mcpu - e->replica->gives_mcpu - e->job->etj->worker_mcpu_min;

@@ -36,7 +36,7 @@ void kubectl_done(struct kubectl *k);
 int kubectl_ask(struct kubectl *k, enum client_verb verb, const char *path, const json_t *body,
                 json_t **ret);
 
-/* Of an ElasticTrainingJob (@name NULL: the list of the namespace, or of all). */
+/* Gets an ElasticTrainingJob; @name NULL: the list of the namespace, or of all. */
 int kubectl_get(struct kubectl *k, const char *name, json_t **ret);
 int kubectl_path(const struct kubectl *k, const char *name, char *ret, size_t size);
 
@@ -53,7 +53,7 @@ int table_add(struct table *t, const char *const *cells);
 void table_print(const struct table *t, FILE *to);
 void table_done(struct table *t);
 
-/* Of an object, by the names on the way to it, ended by NULL. */
+/* Finds a member of an object by the names on the way to it, ended by NULL. */
 const json_t *kubectl_at(const json_t *object, ...) __attribute__((sentinel));
 
 /* "5m", "3h", "2d" since a time as the API server writes it; "<unknown>". */

@@ -163,7 +163,7 @@ int64_t auction_gain(const struct bidder *b, int64_t cores)
     return smaller(auction_speed(b, cores + 1) - auction_speed(b, cores), GAIN_MAX);
 }
 
-/* Of two jobs without curve, the one that would have fewer cores for its weight bids more. */
+/* Between two jobs without curve, the one that would have fewer cores for its weight bids more. */
 static int64_t fairness(const struct bidder *b)
 {
     return -(((b->mcpu / POLICY_CORE_MCPU + 1) << 24) / b->weight);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "policy/division/users.h"
 
+#include "base/minmax.h"
 #include "policy/core/writer.h"
 #include "policy/division/gate.h"
 #include "policy/division/order.h"
@@ -62,16 +63,6 @@ struct users {
     int64_t capacity_mcpu;
     int64_t params[POLICY_PARAMS_MAX];
 };
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
 
 static size_t padded(size_t size)
 {

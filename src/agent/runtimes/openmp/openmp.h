@@ -117,7 +117,7 @@ bool objects_pending(void);
 
 /* ---- openmp_code.c; control thread ---- */
 
-/* Of an object, while dl_iterate_phdr keeps it in place. */
+/* A loaded object's code, while dl_iterate_phdr keeps it in place. */
 struct code {
     const unsigned char *text;
     size_t text_size;

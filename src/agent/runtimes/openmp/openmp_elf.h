@@ -9,7 +9,7 @@
 
 #define SLOTS_MAX 32 /* entries of regions in an object */
 
-/* Of an object, while dl_iterate_phdr keeps it in place. */
+/* A loaded object, while dl_iterate_phdr keeps it in place. */
 struct object {
     ElfW(Addr) base;
     const char *path;

@@ -354,7 +354,7 @@ static bool is_known_to_build(const struct look *look, const struct object *o)
            (look->torch && o->path[0] && !strstr(o->path, "-packages/"));
 }
 
-/* By what may @o build on the number of threads? NULL: by nothing. */
+/* Returns what lets @o build on the number of threads; NULL: nothing does. */
 static const char *what_it_knows(const struct look *look, const struct object *o)
 {
     if (o->what)
