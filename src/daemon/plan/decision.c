@@ -239,13 +239,13 @@ static uint32_t silent_cores(const struct job *j, uint64_t now)
 }
 
 /* Most cores that the job can use: the smallest of its --max, its allowed cores and its pools. */
-static uint32_t most_cores(const struct job *j, uint32_t machine)
+static uint32_t most_cores(const struct job *j, uint32_t machine, uint64_t now)
 {
     uint32_t most = j->asked.attributes.max ? j->asked.attributes.max : machine, pools = job_max(j);
     uint32_t allowed = j->observed.allowed_mcpu / 1000;
 
     if (j->admission.phase == JOB_RUNNING && !counts_in_full(j) && !j->adopted)
-        return silent_cores(j, clock_now_ns());
+        return silent_cores(j, now);
     if (most > machine)
         most = machine;
     if (job_malleable(j) && pools && pools < most)
@@ -311,7 +311,7 @@ static void fill_job(const struct job *j, unsigned machine, uint64_t now,
                      struct policy_amount *current, struct policy_job *ret)
 {
     uint32_t min = j->asked.attributes.min ? j->asked.attributes.min : 1,
-             max = most_cores(j, machine), held = j->wanted.share;
+             max = most_cores(j, machine, now), held = j->wanted.share;
 
     policy_job_init(ret, j->number);
     fill_terms(j, now, ret);
@@ -409,7 +409,7 @@ static void settle_loans(const struct daemon *d)
 }
 
 /* Cuts a loan that would break a minimum or maximum. Returns true if it cut one. */
-static bool loans_cut(struct job *j, const struct policy_reason *reason)
+static bool loans_cut(struct job *j, const struct policy_reason *reason, uint64_t now)
 {
     uint32_t lent = reason->code == POLICY_REASON_LENT ? (uint32_t)(reason->arg[1] / 1000) : 0;
     uint32_t borrowed =
@@ -420,7 +420,7 @@ static bool loans_cut(struct job *j, const struct policy_reason *reason)
         j->asked.lent = lent;
     if (j->wanted.borrowed > borrowed)
         j->wanted.borrowed = borrowed;
-    if (j->wanted.share >= most_cores(j, cpuset_count(&j->daemon->cpus)))
+    if (j->wanted.share >= most_cores(j, cpuset_count(&j->daemon->cpus), now))
         j->asked.wants = j->wanted.borrowed; /* it can use no more: the next borrower's turn */
     return cut;
 }
@@ -593,7 +593,7 @@ static bool take_up(struct job *j, const struct policy_plan *plan, uint32_t i, u
                  share, share == 1 ? "" : "s");
     else
         explain(j, &decision->reason);
-    return loans_cut(j, &decision->reason);
+    return loans_cut(j, &decision->reason, now);
 }
 
 /* Memory for the jobs that take part: what the others hold is gone. 0: memory is not counted. */

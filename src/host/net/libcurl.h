@@ -29,7 +29,7 @@
     X(slist_append)                                                                                \
     X(slist_free_all)
 
-#define LIBCURL_MEMBER(name) __typeof__(curl_##name) *name;
+#define LIBCURL_MEMBER(name) __typeof__(curl_##name) *(name);
 struct libcurl {
     LIBCURL_CALLS(LIBCURL_MEMBER)
 };

@@ -97,8 +97,8 @@ struct db_dialect {
 /* The table of a file in which a function for each member has the member's name. */
 #define DB_DIALECT(its_steps, closes)                                                              \
     {                                                                                              \
-        .steps = its_steps, .version = version, .set_version = set_version, .run = run,            \
-        .prepare = prepare, .close = closes, .begin = begin, .commit = commit,                     \
+        .steps = (its_steps), .version = version, .set_version = set_version, .run = run,          \
+        .prepare = prepare, .close = (closes), .begin = begin, .commit = commit,                   \
         .rollback = rollback, .write = do_write, .changed = changed, .ask = ask, .next = next,     \
         .number = number, .text = text, .end = end, .problem = problem                             \
     }
