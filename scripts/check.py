@@ -245,7 +245,7 @@ PHASES = [
     Phase("tf215", "scripts/setup.sh tf215", ("tf218",), light=True, limit_s=900),
     compile_phase("gcc", "gcc", quick=True),
     unit_phase("gcc", quick=True),
-    compile_phase("clang", "clang"),
+    compile_phase("clang", "clang", "-Dtests=false"),  # the tests: by asan and tsan, with clang, too
     Phase("layers", "scripts/check-layers.py", quick=True),
     Phase("rooms", f"scripts/check-rooms.py --build {OUT}/gcc", ("gcc",), quick=True),
     Phase("size", "scripts/check-size.py", quick=True),
@@ -268,9 +268,9 @@ PHASES = [
             scripts/check-policy-purity.sh --kube {OUT}/$built/src/kube/libtide-kube-core.a \
                 {OUT}/$built/src/policy/libtide-policy.a || exit 1
         done""", ("gcc", "clang")),
-    compile_phase("asan", "clang", "-Db_sanitize=address,undefined -Db_lundef=false"),
+    compile_phase("asan", "clang", "-Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1"),
     unit_phase("asan", "UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1"),
-    compile_phase("tsan", "clang", "-Db_sanitize=thread -Db_lundef=false"),
+    compile_phase("tsan", "clang", "-Db_sanitize=thread -Db_lundef=false -Doptimization=1"),
     unit_phase("tsan", f"TSAN_OPTIONS=halt_on_error=1 {FIXED_ADDRESSES}", "-t 5 --no-suite pure"),
     Phase("tidy", f"git ls-files -z 'src/*.c' | xargs -0 -P 2 -n 4 clang-tidy -p {OUT}/clang --quiet",
           ("clang",), limit_s=1200),

@@ -65,7 +65,8 @@ extern const struct agent_backend *const *agent_backends;
 
 struct agent_config {
     bool enabled;
-    bool openmp_follow; /* TIDE_OPENMP=follow: docs/design/52-openmp.md */
+    bool openmp;        /* TIDE_OPENMP=on or follow: docs/design/52-openmp.md */
+    bool openmp_follow; /* TIDE_OPENMP=follow */
     int signal;         /* number, 0: none */
     uint32_t max;       /* threads to build a pool with */
     uint32_t cpus;      /* of the machine */

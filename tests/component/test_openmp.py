@@ -34,7 +34,7 @@ class Program:
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, bufsize=1,
-            env={**os.environ, "LD_PRELOAD": str(build_dir / "libtide-agent.so"), "TIDE_MAX": "8",
+            env={**os.environ, "LD_PRELOAD": str(build_dir / "libtide-agent.so"), "TIDE_MAX": "8", "TIDE_OPENMP": "on",
                  "TIDE_SOCKET": str(tided.dir / "agent.sock"), **env})
         threading.Thread(target=self._read, daemon=True).start()
 

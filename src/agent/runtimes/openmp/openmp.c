@@ -94,7 +94,7 @@ __attribute__((visibility("default"))) void __gmon_start__(void);
  */
 void __gmon_start__(void)
 {
-    if (agent_config.enabled && !atomic_load(&openmp.present) &&
+    if (agent_config.enabled && agent_config.openmp && !atomic_load(&openmp.present) &&
         dl_iterate_phdr(is_runtime_at, __builtin_return_address(0)) == 1)
         begin();
 }
@@ -103,7 +103,7 @@ void __gmon_start__(void)
 /* What the program is linked with may be initialized before us. */
 __attribute__((constructor)) static void begin_if_linked(void)
 {
-    if (agent_config.enabled && !atomic_load(&openmp.present) &&
+    if (agent_config.enabled && agent_config.openmp && !atomic_load(&openmp.present) &&
         dl_iterate_phdr(is_runtime_at, NULL) == 1)
         begin();
 }
