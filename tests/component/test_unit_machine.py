@@ -61,8 +61,8 @@ def test_a_machine_of_an_area_without_a_cap_is_free(bed, program, tided, tmp_pat
     link = bed.keep(Unit(program, tmp_path / "link",
                          f"[unit]\nname = m1\n[uplink]\nbroker = 127.0.0.1:{broker.port}\n"
                          f"[tided]\nsocket = {tided.dir}/api.sock\n"))
-    eventually(lambda: [c["source"] for c in cap(tided)["caps"]] == ["lease"])
-    assert cap(tided)["uw"] is None and cap(tided)["caps"][0]["floor_uw"] == 30 * W
+    eventually(lambda: [c["source"] for c in cap(tided)["caps"]] == ["lease"] and cap(tided)["uw"] is None)
+    assert cap(tided)["caps"][0]["floor_uw"] == 30 * W
     assert "power cap" not in tided.log.read_text()
     assert not [line for line in link.lines if "uw must be" in line]
 
