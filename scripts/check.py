@@ -290,7 +290,7 @@ PHASES = [
         node --test --test-reporter=tap test/*.test.mjs""", ("gcc", "ui-tools"),
           (node_results, "ui", LOGS / "ui.log")),
     pytest_phase("component", ("gcc", "tf221"), "-n 3 --dist loadfile", limit_s=1200),
-    pytest_phase("system", ("gcc", "tf221", "tf218", "tf215"), "-n 2", alone=True, limit_s=1500, again_s=600),
+    pytest_phase("system", ("gcc", "tf221", "tf218", "tf215"), "-n 2 --dist loadgroup", alone=True, limit_s=1500, again_s=600),
 ]
 
 # `make check-cluster`: what needs Kubernetes, cgroup v2, systemd, or more cores than there are.

@@ -13,6 +13,8 @@ from program import BUILD, HERE, clean_env, tensorflow_pythons
 
 OPTIONS = {"plain", "weight_decay", "clipnorm", "global_clipnorm", "use_ema", "schedule",
            "accumulation", "loss_scale"}
+# One worker runs them all: the table takes minutes.
+pytestmark = pytest.mark.xdist_group("optimizers")
 REFUSED = {"Muon": "does not work with TensorFlow, elastic or not"}  # and the reason
 
 
