@@ -94,6 +94,11 @@ def meson_results(name):
     return found
 
 
+def name_of(case):
+    """Without the group that xdist writes behind it."""
+    return re.sub(r"@[a-z]+$", "", case.get("name"))
+
+
 def pytest_results(file):
     """Of pytest, and of its second try, see suite_phase()."""
     found = Results()
@@ -102,7 +107,7 @@ def pytest_results(file):
             ends = {end.tag for end in case}
             if ends & {"failure", "error"}:
                 found.failed += 1
-                found.names += (f"{case.get('classname')}::{case.get('name')}",)
+                found.names += (f"{case.get('classname')}::{name_of(case)}",)
             elif "skipped" in ends:
                 found.skipped += 1
             else:
@@ -141,7 +146,7 @@ def failed_tests(file):
     for case in xml.etree.ElementTree.parse(file).getroot().iter("testcase"):
         if {end.tag for end in case} & {"failure", "error"}:
             path = case.get("classname").replace(".", "/") + ".py"
-            failed.append(f"{path}::{case.get('name')}" if path != ".py" else None)
+            failed.append(f"{path}::{name_of(case)}" if path != ".py" else None)
     return () if None in failed else tuple(dict.fromkeys(failed))
 
 
