@@ -17,7 +17,7 @@
 
 #define BOOK_HEAD     "threadtide leases 1"
 #define BOOK_MAX      (16 << 20)
-#define BOOK_LINE_MAX 144
+#define BOOK_LINE_MAX 168
 #define ROWS_MAX      131072          /* of children and of those that left */
 #define TWINS_NS      (60 * NS_PER_S) /* a boot that comes back so soon is another process's */
 #define DEMAND_OLD_NS (60 * NS_PER_S) /* an older demand is nobody's */
@@ -28,6 +28,7 @@ struct row {
     bool left;
     struct demand demand;
     uint64_t demand_ns; /* 0: none */
+    uint64_t last_uw; /* the most that its newest lease in force allowed; also when it has ended */
     uint64_t boot_before, boot_changed_ns, twins_ns;
 };
 
@@ -133,9 +134,10 @@ static int store(struct lending *l)
     for (uint32_t i = 0; i < l->book.count; i++) {
         const struct lease *k = &l->book.lease[i];
 
-        n +=
-            (size_t)snprintf(text + n, size - n, "%s %" PRIu64 " %" PRIu64 " %" PRIu64 " %d\n",
-                             l->t.row[i].child.name, k->number, k->offer_uw, k->given_uw, k->loose);
+        n += (size_t)snprintf(text + n, size - n,
+                              "%s %" PRIu64 " %" PRIu64 " %" PRIu64 " %d %" PRIu64 "\n",
+                              l->t.row[i].child.name, k->number, k->offer_uw, k->given_uw, k->loose,
+                              l->t.row[i].last_uw);
     }
     r = wholefile_replace(l->path, text, n, NULL);
     if (r == 0) {
@@ -145,19 +147,20 @@ static int store(struct lending *l)
     return r;
 }
 
-/* An earlier version wrote lines without the last number. */
+/* Earlier versions wrote lines without the last number or the last two. */
 static bool read_line(const char *line, struct row *row, struct lease *lease)
 {
-    uint64_t number, offer, given;
+    uint64_t number, offer, given, last;
     char name[EDGE_NAME_MAX];
     int loose = 0;
+    int fields = sscanf(line, "%63s %" SCNu64 " %" SCNu64 " %" SCNu64 " %d %" SCNu64, name, &number,
+                        &offer, &given, &loose, &last);
 
-    if (sscanf(line, "%63s %" SCNu64 " %" SCNu64 " %" SCNu64 " %d", name, &number, &offer, &given,
-               &loose) < 4 ||
-        !edge_name_valid(name))
+    if (fields < 4 || !edge_name_valid(name))
         return false;
     strcpy(row->child.name, name);
     row->left = true;
+    row->last_uw = fields == 6 ? last : offer > given ? offer : given;
     lease->number = lease->acked = number;
     lease->offer_uw = offer;
     lease->given_uw = given;
@@ -431,6 +434,18 @@ void lending_send(struct lending *l)
     }
 }
 
+/* A smaller one may not have come as long as nobody has acknowledged it. */
+static void note_last(struct lending *l, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < l->t.rows; i++) {
+        const struct lease *k = &l->book.lease[i];
+
+        if (now_ns < k->until_ns)
+            l->t.row[i].last_uw =
+                now_ns < k->given_until_ns && k->given_uw > k->offer_uw ? k->given_uw : k->offer_uw;
+    }
+}
+
 void lending_tick(struct lending *l)
 {
     uint64_t now = clock_boot_ns();
@@ -439,6 +454,7 @@ void lending_tick(struct lending *l)
 
     divide(l, now);
     lease_want(&l->book, l->t.want_uw, now);
+    note_last(l, now);
     if (l->stored != l->book.counter)
         r = store(l);
     if (r < 0 && !l->unstored) {
@@ -464,14 +480,22 @@ bool lending_told(const struct lending *l, const char *child, uint64_t *ret_uw, 
     return true;
 }
 
-uint64_t lending_unheard(const struct lending *l, const char *child)
+bool lending_unheard(const struct lending *l, const char *child, uint64_t *ret_uw)
 {
     const struct row *r = find(l, child);
     const struct lease *k = r ? lease_of(l, r) : NULL;
 
-    if (k && k->kind == CAP_BREAKER && !k->loose)
-        return lease_counts(&l->book, (uint32_t)(r - l->t.row), clock_boot_ns());
-    return k ? k->offer_uw : 0;
+    if (!k || !k->number)
+        return false;
+    *ret_uw = k->kind == CAP_BREAKER && !k->loose ? lending_counts(l, child) : r->last_uw;
+    return true;
+}
+
+uint64_t lending_counts(const struct lending *l, const char *child)
+{
+    const struct row *r = find(l, child);
+
+    return r ? lease_counts(&l->book, (uint32_t)(r - l->t.row), clock_boot_ns()) : 0;
 }
 
 uint64_t lending_sum(const struct lending *l)

@@ -64,11 +64,14 @@ void lending_send(struct lending *l); /* goes on after -EAGAIN */
 bool lending_told(const struct lending *l, const char *child, uint64_t *ret_uw, bool *ret_kept);
 
 /*
- * What a child may draw that nobody hears of: by its newest lease, and when that has ended, a
- * breaker's floor. Of another kind it is free then, and the newest lease is all that is known (0:
- * it never had one).
+ * What a child draws that nobody hears of: by its newest lease, and when that has ended, a
+ * breaker's floor. A child of another kind goes on by the lease that has ended. Returns false: it
+ * never had one.
  */
-uint64_t lending_unheard(const struct lending *l, const char *child);
+bool lending_unheard(const struct lending *l, const char *child, uint64_t *ret_uw);
+
+/* As which the child counts in the sums (lease_counts()); 0: it is no child. */
+uint64_t lending_counts(const struct lending *l, const char *child);
 
 /* What all together may draw now, and would do with watts (no points: nobody told). */
 uint64_t lending_sum(const struct lending *l);

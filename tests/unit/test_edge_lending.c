@@ -3,6 +3,7 @@
 #include "edge/lending.h"
 
 #include "edge/payload.h"
+#include "power/cap/caps.h"
 
 #include <errno.h>
 #include <ftw.h>
@@ -22,6 +23,18 @@ static char dir[64], path[96], said[512];
 static struct lending *lending;
 static struct lease_message got[2]; /* of a, b */
 static int answer, sent;
+static time_t later_s; /* so far ahead all clocks are */
+
+int __real_clock_gettime(clockid_t clock, struct timespec *ret);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
+{
+    int r = __real_clock_gettime(clock, ret);
+
+    ret->tv_sec += later_s;
+    return r;
+}
 
 static int on_send(void *arg, const char *child, const char *text)
 {
@@ -55,7 +68,7 @@ static void begin(void)
     assert_int_equal(lending_new(&options, &lending), 0);
 }
 
-static void set(uint64_t cap, const char *names)
+static void set_kind(uint64_t cap, const char *names, uint32_t kind)
 {
     const struct divide_group all = {DIVIDE_NO_GROUP, cap, 0};
     struct lending_child child[2] = {0};
@@ -64,8 +77,14 @@ static void set(uint64_t cap, const char *names)
     for (; *names; names++, n++) {
         child[n].name[0] = *names;
         child[n].floor_uw = 10;
+        child[n].kind = kind;
     }
     assert_int_equal(lending_set(lending, &all, 1, child, n), 0);
+}
+
+static void set(uint64_t cap, const char *names)
+{
+    set_kind(cap, names, CAP_BREAKER);
 }
 
 static int set_up(void **state)
@@ -74,6 +93,7 @@ static int set_up(void **state)
     assert_non_null(mkdtemp(dir));
     snprintf(path, sizeof(path), "%s/leases", dir);
     answer = sent = 0;
+    later_s = 0;
     memset(got, 0, sizeof(got));
     lending = NULL;
     said[0] = '\0';
@@ -252,6 +272,70 @@ static void two_programs_of_one_name_get_no_lease(void **state)
     assert_non_null(strstr(said, "two programs say that they are a; neither"));
 }
 
+static uint64_t unheard(const char *name)
+{
+    uint64_t uw = 0;
+
+    assert_true(lending_unheard(lending, name, &uw));
+    return uw;
+}
+
+/* Of a budget: a child that is cut off keeps to its last lease, and the lender remembers that. */
+static void the_last_lease_of_a_child_is_known_after_its_end(void **state)
+{
+    uint64_t uw;
+
+    begin_empty();
+    set_kind(100, "ab", CAP_BUDGET);
+    assert_false(lending_unheard(lending, "a", &uw)); /* it never had one */
+    ask("a");
+    acknowledge("a");
+    assert_int_equal(unheard("a"), 90);
+    later_s = 60;
+    for (int i = 0; i < 2; i++)
+        lending_tick(lending);
+    assert_int_equal(unheard("a"), 90);
+    assert_int_equal(lending_counts(lending, "a"), 10);
+    ask("b"); /* the book is written anew, without a's lease */
+    acknowledge("b");
+    set_kind(50, "ab", CAP_BUDGET);
+    assert_int_equal(unheard("a"), 90);
+    begin();
+    set_kind(50, "ab", CAP_BUDGET);
+    lending_tick(lending);
+    assert_int_equal(unheard("a"), 90);
+    later_s = 120;
+    lending_tick(lending);
+    assert_int_equal(unheard("a"), 90);
+}
+
+/* A smaller lease that was never acknowledged may not have come. */
+static void a_lease_that_may_be_the_last_one_counts(void **state)
+{
+    begin_empty();
+    set_kind(100, "a", CAP_BUDGET);
+    ask("a");
+    acknowledge("a");
+    set_kind(40, "a", CAP_BUDGET);
+    lending_tick(lending);
+    assert_int_equal(got[0].uw, 40);
+    later_s = 60;
+    lending_tick(lending);
+    assert_int_equal(unheard("a"), 100);
+}
+
+static void a_breaker_s_child_falls_to_its_floor(void **state)
+{
+    begin_empty();
+    set(100, "a");
+    ask("a");
+    acknowledge("a");
+    assert_int_equal(unheard("a"), 100);
+    later_s = 60;
+    lending_tick(lending);
+    assert_int_equal(unheard("a"), 10);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -264,6 +348,9 @@ int main(void)
         TEST(no_offer_goes_out_that_is_not_on_the_disk),
         TEST(what_cannot_be_sent_now_is_sent_later),
         TEST(two_programs_of_one_name_get_no_lease),
+        TEST(the_last_lease_of_a_child_is_known_after_its_end),
+        TEST(a_lease_that_may_be_the_last_one_counts),
+        TEST(a_breaker_s_child_falls_to_its_floor),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

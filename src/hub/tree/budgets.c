@@ -72,13 +72,16 @@ static void ask_store(struct tree *t)
 
 /* ---- what nobody has told yet ---- */
 
-static uint64_t last_rate_uw(const struct tree *t, const struct unit *u)
+static uint64_t last_rate_uw(const struct tree *t, const struct unit *u, int64_t now_ms)
 {
-    uint64_t lent = lending_unheard(t->lending, u->name);
-    uint64_t draw = u->demand.draw.basis != POWER_UNKNOWN ? u->demand.draw.uw : 0;
+    uint64_t lent = 0;
+    /* A lease without a bound says nothing. */
+    bool bound = lending_unheard(t->lending, u->name, &lent) && lent < DEMAND_MAX;
+    struct power_range draw = bound ? unit_draw(u, now_ms) : u->demand.draw;
 
-    lent = lent < DEMAND_MAX ? lent : 0; /* a lease without a bound says nothing */
-    return lent > draw ? lent : draw;
+    if (draw.basis == POWER_UNKNOWN)
+        draw.uw = 0;
+    return bound && lent > draw.uw ? lent : draw.uw;
 }
 
 /* Since when nobody knows what it used today. A unit that never told begins when it connects. */
@@ -96,7 +99,7 @@ static void look_at_unit(const struct tree *t, struct unit *u, int64_t now_ms)
     int64_t silent = silent_ms(t, u, now_ms);
 
     if (silent < LATE_MS || !u->rate_uw)
-        u->rate_uw = last_rate_uw(t, u);
+        u->rate_uw = last_rate_uw(t, u, now_ms);
     u->unseen_uj = mul_div(u->rate_uw, (uint64_t)silent, MS_S);
 }
 
