@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cleanup.h"
+#include "base/wallclock.h"
 #include "hub/tree/ingest.h"
 
 #include <errno.h>
 #include <ftw.h>
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,6 +24,17 @@ static struct error err;
 static struct store *store;
 static struct ingest *ingest;
 static struct units *units;
+static bool full; /* the store's disk: a commit fails */
+
+int __real_store_commit(struct store *s, struct error *e);
+int __wrap_store_commit(struct store *s, struct error *e);
+
+int __wrap_store_commit(struct store *s, struct error *e)
+{
+    int r = __real_store_commit(s, e);
+
+    return full ? error_set(e, -ENOSPC, "the disk is full") : r;
+}
 
 static int on_receipt(void *arg, const char *unit, const char *text)
 {
@@ -58,6 +71,7 @@ static int set_up(void **state)
     assert_int_equal(ingest_new(&options, &ingest), 0);
     broker = 0;
     given = 0;
+    full = false;
     said[0] = receipts[0] = '\0';
     return 0;
 }
@@ -97,18 +111,24 @@ static void take_golden(const char *unit, const char *name)
     take(topic, text);
 }
 
-/* One record of a machine that has used @uj, behind the record @after. */
-static void take_after(const char *unit, unsigned after, unsigned seq, unsigned uj)
+/* One record of a machine that has used @uj, behind the record @after; of one second to @to_ms. */
+static void take_until(const char *unit, unsigned after, unsigned seq, unsigned uj, uint64_t to_ms)
 {
     char topic[TOPIC_MAX], text[512];
 
     snprintf(text, sizeof(text),
              "{\"v\":1,\"boot\":7,\"after\":%u,\"records\":[{\"point\":\"machine\",\"seq\":%u,"
-             "\"from\":%u,"
-             "\"to\":%u,\"mono\":1,\"uj\":%u,\"low\":%u,\"high\":%u,\"basis\":\"measured\","
+             "\"from\":%" PRIu64 ","
+             "\"to\":%" PRIu64
+             ",\"mono\":1,\"uj\":%u,\"low\":%u,\"high\":%u,\"basis\":\"measured\","
              "\"gap\":0}]}",
-             after, seq, seq * 1000, seq * 1000 + 1000, uj, uj, uj);
+             after, seq, to_ms - 1000, to_ms, uj, uj, uj);
     take(topic_make(unit, TOPIC_ENERGY, topic), text);
+}
+
+static void take_after(const char *unit, unsigned after, unsigned seq, unsigned uj)
+{
+    take_until(unit, after, seq, uj, seq * 1000 + 1000);
 }
 
 static void take_energy(const char *unit, unsigned seq, unsigned uj)
@@ -233,6 +253,31 @@ static void a_message_behind_a_missing_one_is_asked_for_again(void **state)
     assert_non_null(strstr(receipts, "\"seq\":0}"));
 }
 
+/* What is not told yet of a day begins there (budgets.c). */
+static void up_to_when_a_unit_s_records_are_stored_is_known(void **state)
+{
+    const struct unit *u = units_make(units, "lab3");
+    int64_t before_ms;
+
+    take_energy("lab3", 1, 100);
+    take_energy("lab3", 2, 150);
+    assert_int_equal(u->stored_ms, 0);
+    flush();
+    assert_int_equal(u->stored_ms, 3000);
+    full = true;
+    take_energy("lab3", 3, 200);
+    assert_int_equal(ingest_flush(ingest, &err), -ENOSPC);
+    assert_int_equal(u->stored_ms, 3000);
+    full = false;
+    take_after("lab3", 7, 8, 400); /* one before it is missing: it is not stored */
+    flush();
+    assert_int_equal(u->stored_ms, 3000);
+    before_ms = (int64_t)wallclock_ms();
+    take_until("lab3", 0, 4, 250, (uint64_t)before_ms + 3600000); /* its clock is an hour ahead */
+    flush();
+    assert_in_range(u->stored_ms, before_ms, wallclock_ms());
+}
+
 static void many_messages_are_stored_before_memory_runs_out(void **state)
 {
     char unit[32];
@@ -289,6 +334,7 @@ int main(void)
         TEST(a_receipt_that_the_broker_does_not_take_waits),
         TEST(without_a_store_there_is_no_receipt),
         TEST(a_message_behind_a_missing_one_is_asked_for_again),
+        TEST(up_to_when_a_unit_s_records_are_stored_is_known),
         TEST(many_messages_are_stored_before_memory_runs_out),
         TEST(what_nobody_can_read_is_said_and_gets_no_receipt),
         TEST(the_golden_messages_are_understood),

@@ -8,10 +8,11 @@
 #include "hub/tree/tree_state.h"
 
 #include "base/muldiv.h"
+#include "base/wallclock.h"
 
 #include <string.h>
 
-#define LATE_MS 180000 /* of a unit that is silent for longer, what it was lent before counts */
+#define LATE_MS 180000 /* a unit that is silent for longer is late */
 #define MS_S    1000
 
 /* ---- what the store knows ---- */
@@ -32,9 +33,11 @@ static bool take_end(void *arg, const struct store_point *p)
 {
     const struct tree *t = arg;
     const struct unit *u = units_find(t->units, p->unit);
+    int64_t now_ms = (int64_t)wallclock_ms(); /* a unit's clock may be ahead */
+    int64_t end_ms = p->last_ms < now_ms ? p->last_ms : now_ms;
 
-    if (u && p->last_ms > u->stored_ms)
-        units_change(t->units, u->number)->stored_ms = p->last_ms;
+    if (u && end_ms > u->stored_ms)
+        units_change(t->units, u->number)->stored_ms = end_ms;
     return true;
 }
 

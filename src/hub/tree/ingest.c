@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/failpoint.h"
+#include "base/wallclock.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -11,7 +12,8 @@
 
 struct message {
     struct unit *unit;
-    bool early; /* one before it is missing */
+    bool early;     /* one before it is missing */
+    int64_t end_ms; /* of its records, once some of them are stored; else 0 */
     struct payload_energy energy;
 };
 
@@ -111,6 +113,7 @@ static int store_message(struct ingest *i, struct message *m, struct ingest_coun
     char text[128];
     int r;
 
+    m->end_ms = 0;
     m->early = !follows(m->unit, &m->energy);
     if (m->early) {
         counts->early++;
@@ -123,8 +126,8 @@ static int store_message(struct ingest *i, struct message *m, struct ingest_coun
         m->unit->stored_boot = last->boot;
         m->unit->stored_seq = last->seq;
     }
-    if (put.stored && (int64_t)last->to_ms > m->unit->stored_ms)
-        m->unit->stored_ms = (int64_t)last->to_ms;
+    if (put.stored)
+        m->end_ms = (int64_t)last->to_ms;
     counts->stored += put.stored;
     counts->known += put.known;
     counts->refused += put.refused;
@@ -162,6 +165,15 @@ static void owe(struct ingest *i, const struct message *m)
         r->upto.seq = last->seq;
 }
 
+/* A unit whose clock is ahead has told nothing of the time to come. */
+static void note_end(const struct message *m, int64_t now_ms)
+{
+    int64_t end_ms = m->end_ms < now_ms ? m->end_ms : now_ms;
+
+    if (end_ms > m->unit->stored_ms)
+        m->unit->stored_ms = end_ms;
+}
+
 int ingest_flush(struct ingest *i, struct error *err)
 {
     struct ingest_counts counts = i->counts;
@@ -186,8 +198,10 @@ int ingest_flush(struct ingest *i, struct error *err)
     }
     failpoint(FAILPOINT_ENERGY_STORED);
     i->counts = counts;
-    for (size_t k = 0; k < n; k++)
+    for (size_t k = 0; k < n; k++) {
+        note_end(&i->message[k], (int64_t)wallclock_ms());
         owe(i, &i->message[k]);
+    }
     ingest_receipts(i);
     return 0;
 }
