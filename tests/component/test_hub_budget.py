@@ -64,6 +64,13 @@ def units(hub):
     made.end()
 
 
+def stored(hub, units, line, point, total):
+    """Sends it, as a unit does until it has a receipt: the hub may not have subscribed yet."""
+    units.process.stdin.write(line)
+    units.process.stdin.flush()
+    return hub.energy().get(point) == total
+
+
 def used(hub, units, until, *kwh):
     """Each unit's record up to that hour, with all that it used since the first one; None: it is late."""
     hub.seq += 1
@@ -72,11 +79,10 @@ def used(hub, units, until, *kwh):
             continue
         before, hub.ends[name] = hub.ends[name], until
         uj = int(total * KWH)
-        units.process.stdin.write(name + " " + json.dumps({"boot": 7, "records": [
+        line = name + " " + json.dumps({"boot": 7, "records": [
             {"point": "area", "seq": hub.seq, "from": before * 1000, "to": until * 1000, "mono": hub.seq * 10**9,
-             "uj": uj, "low": uj, "high": uj, "basis": "measured", "gap": 0}]}) + "\n")
-        units.process.stdin.flush()
-        eventually(lambda: hub.energy().get((name, "area")) == total or None)
+             "uj": uj, "low": uj, "high": uj, "basis": "measured", "gap": 0}]}) + "\n"
+        eventually(lambda: stored(hub, units, line, (name, "area"), total))
 
 
 def lent(units, low, high):
@@ -107,12 +113,28 @@ def test_a_unit_that_is_late_keeps_its_part_until_its_records_say_better(hub, un
     units.want(400, 100, 2000)
     hub.clock.set(moment(0))
     lent(units, 985, 1001)
+    hub.clock.set(moment(6))
     used(hub, units, moment(6), None, 0.5, 0.5)
-    hub.clock.set(moment(6))  # lab3 may have drawn its 400 W for five hours: 2 of the 23 kWh
+    hub.clock.set(moment(6) + 61)  # lab3 may have drawn its 400 W for five hours: 2 of the 23 kWh
     lent(units, 1155, 1168)
     used(hub, units, moment(6), 1)  # it used a quarter of that
-    hub.clock.set(moment(6) + 61)
+    hub.clock.set(moment(6) + 122)
     lent(units, 1238, 1251)
+
+
+def test_a_unit_that_is_late_counts_with_what_it_is_lent_meanwhile(hub, units):
+    hub.serve()
+    used(hub, units, moment(23, 28), 0.5, 0.5, 0.5)
+    units.want(100, 100, 100)
+    hub.clock.set(moment(0))
+    lent(units, 299, 301)
+    hub.clock.set(moment(0) + 240)  # late by now, with 100 W each
+    units.after(10)
+    units.want(100, 100, 400)
+    lent(units, 599, 601)
+    hub.clock.set(moment(6))
+    units.want(100, 100, 2000)
+    lent(units, 1100, 1115)  # 600 W for five hours: 20 kWh in 18 hours
 
 
 def test_a_budget_that_is_used_up_leaves_floors_until_midnight_also_with_a_new_hub(hub, units):
@@ -121,13 +143,15 @@ def test_a_budget_that_is_used_up_leaves_floors_until_midnight_also_with_a_new_h
     units.want(2000, 300, 2000)
     hub.clock.set(moment(0))
     lent(units, 985, 1001)
-    used(hub, units, moment(20), 8.5, 8.5, 8.5)
     hub.clock.set(moment(20))
+    used(hub, units, moment(20), 8.5, 8.5, 8.5)
+    hub.clock.set(moment(20) + 61)
     lent(units, 3 * FLOOR, 3 * FLOOR)
     hub.kill()
     hub.serve()
     units.after(10)
     lent(units, 3 * FLOOR, 3 * FLOOR)
+    hub.clock.set(moment(0, 30))
     used(hub, units, moment(0, 30), 8.5, 8.5, 8.5)
-    hub.clock.set(moment(0, 30) + 1)
+    hub.clock.set(moment(0, 30) + 61)
     lent(units, 945, 960)  # 23 kWh in 24 hours

@@ -97,13 +97,22 @@ static int64_t silent_ms(const struct tree *t, const struct unit *u, int64_t now
     return now_ms > since_ms ? now_ms - since_ms : 0;
 }
 
+/*
+ * A unit that is late goes on borrowing: each time since the last look counts at its own rate. Of
+ * one that is not late, the newest rate stands for all of the short time.
+ */
 static void look_at_unit(const struct tree *t, struct unit *u, int64_t now_ms)
 {
-    int64_t silent = silent_ms(t, u, now_ms);
+    int64_t silent = silent_ms(t, u, now_ms), from_ms = now_ms - silent;
+    int64_t step = now_ms > u->looked_ms ? now_ms - u->looked_ms : 0;
 
-    if (silent < LATE_MS || !u->rate_uw)
-        u->rate_uw = last_rate_uw(t, u, now_ms);
-    u->unseen_uj = mul_div(u->rate_uw, (uint64_t)silent, MS_S);
+    u->rate_uw = last_rate_uw(t, u, now_ms);
+    if (silent < LATE_MS || from_ms != u->unseen_from_ms) /* also: a record came, a day began */
+        u->unseen_uj = mul_div(u->rate_uw, (uint64_t)silent, MS_S);
+    else
+        u->unseen_uj = add_sat(u->unseen_uj, mul_div(u->rate_uw, (uint64_t)step, MS_S));
+    u->unseen_from_ms = from_ms;
+    u->looked_ms = now_ms;
 }
 
 /* ---- for caps.c ---- */

@@ -28,8 +28,9 @@ struct unit {
     int64_t stored_ms; /* the end of its newest stored record; 0: none, or not known */
     /* budgets.c: of today, in the store and not told yet; and at which power the latter counts. */
     uint64_t today_uj, unseen_uj, rate_uw;
-    uint64_t lease_uw;    /* of the newest lease; RULE_UNLIMITED: none */
-    bool lease_kept;      /* the unit has acknowledged it */
+    int64_t unseen_from_ms, looked_ms; /* since when unseen_uj counts, and up to when; 0: not yet */
+    uint64_t lease_uw;                 /* of the newest lease; RULE_UNLIMITED: none */
+    bool lease_kept;                   /* the unit has acknowledged it */
     uint64_t policy_sent; /* the number of the policy that the broker has for it; 0: none */
     uint64_t asked_ns;    /* monotonic time of its last request for a certificate */
     bool revoked;         /* its certificates are; members.c knows of those never heard */
