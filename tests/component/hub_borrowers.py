@@ -5,8 +5,8 @@ what they may draw together is known at each moment.
 
 usage: hub_borrowers.py PORT CA FOLDER FLOOR_UW NAME…
 
-stdin: a line of what each would use, in uW: all ask for it from then on, five times a second; or a name and the JSON of its
-energy. stdout: a line of JSON five times
+stdin: a line of what each would use, in uW: all ask for it from then on, five times a second, but those that would use
+0; or a name and the JSON of its energy. stdout: a line of JSON five times
 a second and after each lease: what each may draw, and the number of its lease."""
 import json
 import random
@@ -40,6 +40,8 @@ class Unit:
         self.send("ack", {"boot": self.boot, "number": m["number"], "uw": m["uw"], "kept": True})
 
     def ask(self):
+        if not self.want:
+            return
         self.send("ask", {"boot": self.boot, "stamp": time.monotonic_ns()})
         self.send("demand", {"floor": self.floor, "points": [[self.floor, 0], [self.want, self.want // 1000]],
                              "draw": None})

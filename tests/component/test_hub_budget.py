@@ -137,6 +137,20 @@ def test_a_unit_that_is_late_counts_with_what_it_is_lent_meanwhile(hub, units):
     lent(units, 1100, 1115)  # 600 W for five hours: 20 kWh in 18 hours
 
 
+def test_a_unit_that_is_cut_off_counts_as_its_last_lease_and_keeps_its_part(hub, units):
+    book = f"threadtide leases 1 9 0\nlab3 5 0 0 1 {400 * W}\n"  # its lease of 400 W has ended
+    (hub.state / "leases").write_text(book)
+    hub.serve()
+    used(hub, units, moment(23, 28), 0.5, 0.5, 0.5)
+    units.want(0, 300, 2000)
+    hub.clock.set(moment(0))
+    lent(units, 640, 651)  # 1000 W, of which lab3 may draw 400 W; as it is not lent them, its floor is in the sum
+    hub.clock.set(moment(6))
+    used(hub, units, moment(6), None, 0.5, 0.5)
+    hub.clock.set(moment(6) + 61)
+    lent(units, 805, 818)  # 21 kWh in 18 hours, without 350 W
+
+
 def test_a_budget_that_is_used_up_leaves_floors_until_midnight_also_with_a_new_hub(hub, units):
     hub.serve()
     used(hub, units, moment(23, 28), 0.5, 0.5, 0.5)

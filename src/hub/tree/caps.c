@@ -103,6 +103,14 @@ static uint64_t bounded(uint64_t uw)
     return uw < DEMAND_MAX ? uw : DEMAND_MAX;
 }
 
+/* The unit that stands for an area; NULL: none does. */
+static const struct unit *unit_of(const struct tree *t, uint32_t area)
+{
+    const struct policy_area *entry = t->policy.areas.area[area].entry;
+
+    return entry && *entry->unit ? units_find(t->units, entry->unit) : NULL;
+}
+
 /* What the units in an area may always draw. */
 static uint64_t floors_in(const struct tree *t, struct plan *p, uint32_t area,
                           const struct rule_now *now)
@@ -116,30 +124,62 @@ static uint64_t floors_in(const struct tree *t, struct plan *p, uint32_t area,
     return sum;
 }
 
+/*
+ * What units draw in an area that have no lease in force, beyond what they count as in the sums of
+ * the leases: those that are cut off go on by their last ones. Others may have none of it.
+ */
+static uint64_t unlent_in(const struct tree *t, uint32_t area)
+{
+    const struct areas *a = &t->policy.areas;
+    uint64_t sum = 0;
+
+    for (uint32_t i = area, end; i < a->area[area].end; i = end) {
+        const struct unit *u = unit_of(t, i);
+        uint64_t uw, counted = 0;
+        bool kept;
+
+        end = i + 1;
+        if (!u || lending_told(t->lending, u->name, &uw, &kept))
+            continue;
+        for (end = i; end < a->area[i].end; end++) /* its meters see what lies below it, too */
+            if (unit_of(t, end))
+                counted = add_sat(counted, lending_counts(t->lending, unit_of(t, end)->name));
+        sum = add_sat(sum, sub_sat(u->rate_uw, counted));
+    }
+    return sum;
+}
+
+/* What a budget leaves to be lent, at least the floor; not more than the cap. */
+static uint64_t lendable_uw(const struct tree *t, const struct bundle *prices, uint32_t area,
+                            const struct rule_view *v, const struct rule_now *now, uint64_t cap_uw)
+{
+    uint64_t uw = sub_sat(budgets_cap_uw(t, prices, area, v, now), unlent_in(t, area));
+
+    uw = uw > v->floor_uw ? uw : v->floor_uw;
+    return uw < cap_uw ? uw : cap_uw;
+}
+
 static uint64_t cap_of(const struct tree *t, struct plan *p, uint32_t area,
                        const struct rule_now *now, struct rule_view v)
 {
-    uint64_t floors, cap;
+    uint64_t floors;
 
     if (!(p->shared[area] & BUDGETED) || v.budget_by == RULE_NONE)
         return v.cap_uw;
     floors = floors_in(t, p, area, now);
     v.floor_uw = v.floor_uw > floors ? v.floor_uw : floors;
-    cap = budgets_cap_uw(t, t->bundle, area, &v, now);
-    return cap < v.cap_uw ? cap : v.cap_uw;
+    return lendable_uw(t, t->bundle, area, &v, now, v.cap_uw);
 }
 
 /* Group 0 holds all, and has the cap of this hub's own parent. */
 static void make_groups(const struct tree *t, const struct rule_now *now, struct plan *p)
 {
     const struct areas *a = &t->policy.areas;
-    uint64_t cap = t->parent_cap_uw, by_budget;
+    uint64_t cap = t->parent_cap_uw;
     struct rule_view outer;
 
-    if (above_budget(t, now, &outer)) {
-        by_budget = budgets_cap_uw(t, above_policy(t), 0, &outer, now);
-        cap = by_budget < cap ? by_budget : cap;
-    }
+    if (above_budget(t, now, &outer))
+        cap = lendable_uw(t, above_policy(t), 0, &outer, now, cap);
     p->groups[0] = (struct divide_group){DIVIDE_NO_GROUP, bounded(cap), 0};
     p->group_count = 1;
     for (uint32_t i = 0; i < a->count; i++) {
