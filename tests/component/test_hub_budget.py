@@ -7,6 +7,7 @@ import zoneinfo
 
 import pytest
 
+import postgres
 from daemon import eventually
 from hub import KWH, Serving
 from site_bed import Clock
@@ -41,18 +42,23 @@ class Units(Borrowers):
         return sum(self.last["draw"]) / W
 
 
-@pytest.fixture
-def hub(build_dir, tmp_path):
+def make_hub(build_dir, tmp_path, policy, *options):
     made = Serving(build_dir / "tide-hub", tmp_path)
     made.clock = Clock(tmp_path, moment(23, 28), factor=1)
     made.env = {"TIDE_CLOCK": str(made.clock.path)}
     made.seq, made.ends = 0, dict.fromkeys(NAMES, moment(22, 28))
-    (tmp_path / "etc.yaml").write_text(POLICY)
-    made.options = ("--policy", tmp_path / "etc.yaml")
+    (tmp_path / "etc.yaml").write_text(policy)
+    made.options = ("--policy", tmp_path / "etc.yaml", *options)
     made.start()
     for name in NAMES:
         made.enrol(name)
     (made.state / "leases").write_text("threadtide leases 1 0 0\n")  # the first start of all
+    return made
+
+
+@pytest.fixture
+def hub(build_dir, tmp_path):
+    made = make_hub(build_dir, tmp_path, POLICY)
     yield made
     made.stop()
 
@@ -169,3 +175,28 @@ def test_a_budget_that_is_used_up_leaves_floors_until_midnight_also_with_a_new_h
     used(hub, units, moment(0, 30), 8.5, 8.5, 8.5)
     hub.clock.set(moment(0, 30) + 61)
     lent(units, 945, 960)  # 23 kWh in 24 hours
+
+
+@pytest.mark.skipif(not postgres.programs(), reason="PostgreSQL is not installed")
+def test_while_the_store_does_not_say_what_was_used_floors_alone_are_lent(build_dir, tmp_path):
+    server = postgres.Server()
+    hub = make_hub(build_dir, tmp_path, POLICY.replace("- {area: unlp, budget: 23 kWh/day}\n", ""), "--store", server.url())
+    hub.clock.set(moment(0))
+    units = Units(hub, NAMES)
+    try:
+        hub.serve()
+        server.stop()
+        path = tmp_path / "new.yaml"
+        path.write_text(POLICY)
+        assert hub.run("policy", "apply", path)[0] == 0
+        units.want(2000, 300, 2000)
+        eventually(lambda: all(units.last["number"]))
+        lent(units, 3 * FLOOR, 3 * FLOOR)
+        units.after(10)
+        lent(units, 3 * FLOOR, 3 * FLOOR)
+        server.start()
+        lent(units, 985, 1001)
+    finally:
+        units.end()
+        hub.stop()
+        server.end()

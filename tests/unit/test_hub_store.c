@@ -442,6 +442,11 @@ static void days_are_those_of_the_zone_also_after_it_changes(void **state)
     assert_true(span.filling);
     s = store_close(s);
     s = opened(); /* the zone, and how far the days are, survive */
+    assert_int_equal(store_rollup(s, &keep, NOON + 41 * DAY_MS, 100, &err), 1);
+    ask(s, STORE_BY_DAY, NOON + 40 * DAY_MS, NOON + 40 * DAY_MS + 1, NULL, NULL);
+    assert_false(span.filling); /* the newest day is counted first */
+    ask(s, STORE_BY_DAY, NOON, NOON + 50 * DAY_MS, NULL, NULL);
+    assert_true(span.filling);
     while (store_rollup(s, &keep, NOON + 41 * DAY_MS, 100, &err) == 1)
         ;
     ask(s, STORE_BY_DAY, NOON, NOON + 50 * DAY_MS, NULL, NULL);

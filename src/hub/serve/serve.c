@@ -37,6 +37,8 @@ struct serve {
     struct tree *tree;
     struct people *people;
     struct web *web;
+    char zone[sizeof(((struct zone *)NULL)->name)]; /* whose days the store shall count */
+    bool days_owed;                                 /* it could not be told so */
     uint64_t window_ns;
     unsigned lines;
     int held;
@@ -65,12 +67,24 @@ static void on_say(void *arg, const char *who, const char *text)
     say(arg, who, text);
 }
 
+static void count_days(struct serve *s)
+{
+    struct error err = {0};
+
+    s->days_owed = store_days(s->store, s->zone, &err) < 0;
+    if (s->days_owed)
+        say(s, NULL, err.text);
+}
+
 static int on_rollup(sd_event_source *source, uint64_t usec, void *arg)
 {
     struct serve *s = arg;
     struct error err = {0};
-    int r = store_rollup(s->store, &s->keep, (int64_t)wallclock_ms(), ROLLUP_ROWS, &err);
+    int r;
 
+    if (s->days_owed)
+        count_days(s);
+    r = store_rollup(s->store, &s->keep, (int64_t)wallclock_ms(), ROLLUP_ROWS, &err);
     if (r < 0)
         say(s, NULL, err.text);
     sd_event_source_set_time_relative(source, r > 0 ? ROLLUP_AGAIN : ROLLUP_US);
@@ -138,10 +152,10 @@ static void on_ordered(void *arg, const struct tree_order *order)
 static void on_ruled(void *arg, const struct in_force *policy)
 {
     struct serve *s = arg;
-    struct error err = {0};
 
-    if (store_days(s->store, *policy->rules.zone ? policy->rules.zone : "UTC", &err) < 0)
-        say(s, NULL, err.text);
+    snprintf(s->zone, sizeof(s->zone), "%s", *policy->rules.zone ? policy->rules.zone : "UTC");
+    count_days(s);
+    sd_event_source_set_time_relative(s->rollup, ROLLUP_AGAIN); /* it counts other days again */
     web_ruled(s->web, policy);
 }
 

@@ -138,7 +138,7 @@ int store_totals(struct store *s, const struct store_question *q, struct store_s
                  bool (*each)(void *arg, const struct store_total *t), void *arg, struct error *err)
 {
     const struct db_dialect *d = s->db->dialect;
-    struct store_span days = {.filling = s->filled_ms != 0};
+    struct store_span days;
     char user[sizeof(STORE_USER) + STORE_UNIT_MAX];
     struct store_total sum;
     bool some = false, more = true;
@@ -149,6 +149,7 @@ int store_totals(struct store *s, const struct store_question *q, struct store_s
         return error_set(err, -EINVAL, "no such time or sums");
     days.from_ms = store_day(s, q->from_ms, &unused);
     store_day(s, q->to_ms - 1, &days.to_ms);
+    days.filling = s->filled_ms && s->filled_ms > days.from_ms; /* later days are counted */
     snprintf(user, sizeof(user), STORE_USER "%s", q->user ? q->user : "");
     r = ask_totals(s, q, &days, user);
     if (r < 0)

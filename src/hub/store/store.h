@@ -129,7 +129,7 @@ struct store_question {
 
 struct store_span {
     int64_t from_ms, to_ms; /* the days that were counted */
-    bool filling;           /* store_rollup() still counts days again: some are missing */
+    bool filling;           /* store_rollup() still counts days again: some of these are missing */
 };
 
 struct store_total {

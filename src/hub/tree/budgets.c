@@ -153,8 +153,10 @@ uint64_t budgets_cap_uw(const struct tree *t, const struct bundle *prices, uint3
                        .begin_utc_s = t->day.begin_s,
                        .end_utc_s = t->day.end_s};
 
-    if (!now->synchronised || !tree_used_today(t, area, &b.used_uj))
+    if (!now->synchronised)
         return budget_flat_uw(b.day_uj, b.floor_uw);
+    if (!tree_used_today(t, area, &b.used_uj)) /* all of it may be used up */
+        return b.floor_uw;
     bundle_weigh(prices, v->shape, &b);
     return budget_cap_uw(&b, now->utc_s);
 }

@@ -18,8 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOK_MS 60000 /* so often at least the caps are looked at again */
-#define BOOK    "leases"
+#define LOOK_MS    60000 /* so often at least the caps are looked at again … */
+#define UNKNOWN_MS 5000  /* … and so often while the store does not say what was used today */
+#define BOOK       "leases"
 
 /* ---- which areas are groups ---- */
 
@@ -248,6 +249,8 @@ void caps_look(struct tree *t)
         make_groups(t, &now, &p);
         list_children(t, &now, &p);
         r = lending_set(t->lending, p.groups, p.group_count, p.child, p.child_count);
+        if (p.budgets && !t->day.known)
+            t->caps_due_ms += UNKNOWN_MS - LOOK_MS;
         if (p.next_s * 1000 < t->caps_due_ms)
             t->caps_due_ms = p.next_s * 1000;
         t->lends = p.child_count > 0;

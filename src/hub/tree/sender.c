@@ -72,9 +72,9 @@ static void use(struct tree *t, bool other)
                  t->policy.rules.set.count, t->policy.areas.count);
     }
     sender_again(t);
-    caps_look(t);
-    if (t->options.ruled)
+    if (t->options.ruled) /* the store's days are those of its zone, before caps ask for them */
         t->options.ruled(t->options.arg, &t->policy);
+    caps_look(t);
 }
 
 /* ---- sending ---- */

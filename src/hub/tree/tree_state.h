@@ -87,7 +87,8 @@ void caps_tick(struct tree *t);
 /* budgets.c: budgets that several units share. Returns when the day ends. */
 int64_t budgets_look(struct tree *t, int64_t now_s);
 /*
- * The area's cap by what is left of its budget of today, v->budget_uj; at least v->floor_uw.
+ * The area's cap by what is left of its budget of today, v->budget_uj; at least v->floor_uw, and no
+ * more while the store does not say what was used.
  * @prices: whose tariff and carbon intensity shape it.
  */
 uint64_t budgets_cap_uw(const struct tree *t, const struct bundle *prices, uint32_t area,
