@@ -125,6 +125,26 @@ def test_without_the_hub_a_shared_budget_leaves_what_the_last_lease_came_to_and_
     wait(lambda: 500 < capped() < 530, state)
 
 
+def test_a_lease_that_came_to_nothing_is_the_last_one_too(area):
+    unit = area("")
+    unit.parent.wait(lambda p: p.states)
+    outer = Outer(unit.uplink, unit.parent, 0, kind="budget", floor=0)
+    outer.ttl_ms = 4000
+    last = lambda: unit.parent.states[-1]
+    wait(lambda: last().get("cap_uw") == 0, last)
+    budget = rule("budget", 24 * KWH, area="unlp", alone=12 * KWH)
+    unit.hub.policy(1, [budget])
+    wait(lambda: last().get("budget_uj") == 24 * KWH and last()["budget_used_uj"] == 0, last)  # the lender keeps the sum
+    outer.quit.set()
+    for number in range(2, 30):
+        unit.hub.policy(number, [budget])  # its state is told anew
+        wait(lambda expected=number: last()["policy"] == expected, last)
+        if last()["budget_uj"] != 24 * KWH:
+            break
+        time.sleep(0.5)
+    assert last()["budget_uj"] < KWH / 1000, last()
+
+
 @pytest.mark.parametrize("failpoint", ["unit-tenure-stored:1", "leases-stored:3", "lease-sent:4", "unit-policy-stored:1",
                                        "unit-tenure-store:1:EIO"])
 def test_killed_at_each_step_the_sum_stays_below_the_cap(area, failpoint):

@@ -189,7 +189,7 @@ static uint64_t budget_today(struct policy *p, const struct rule_view *v, const 
         lent = uj < lent ? uj : lent;
     }
     if (lent != POLICY_FREE)
-        p->spend.lent_uj = lent;
+        p->spend.lent_uj = lent ? lent : 1; /* 0 says that nobody lent anything */
     return least;
 }
 
