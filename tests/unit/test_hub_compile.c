@@ -245,6 +245,38 @@ static void amounts_come_out_without_a_rounding_error(void **state)
     assert_string_equal(text, "500 Wh/day");
 }
 
+/* The hub's day and its units' (which have the list of zones alone) are the same. */
+static void days_are_of_the_zone_or_of_the_first_that_is_named(void **state)
+{
+    static const struct {
+        const char *text, *zone;
+    } rows[] = {
+        {"version: 1\norg: a\nrules: [{area: a, cap: 1 W}]\n", NULL},
+        {"version: 1\norg: a\nrules: [{area: a, when: \"Mon-Fri 18:00-19:00 Europe/Berlin\", cap: "
+         "1 W}]\n",
+         "Europe/Berlin"},
+        {"version: 1\norg: a\nrules: [{area: a, when: \"Mon-Fri 18:00-19:00 Europe/Berlin\", cap: "
+         "1 W}]\n"
+         "zone: America/Argentina/Buenos_Aires\n",
+         "America/Argentina/Buenos_Aires"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct zone *zone;
+        struct power_policy p;
+        struct error err;
+
+        assert_int_equal(policy_compile(rows[i].text, strlen(rows[i].text), NULL, MONDAY, &p, &err),
+                         0);
+        zone = policy_day_zone(&p);
+        if (rows[i].zone)
+            assert_string_equal(zone->name, rows[i].zone);
+        else
+            assert_null(zone);
+        policy_done(&p);
+    }
+}
+
 static void times_are_read_on_the_clock_of_the_zone(void **state)
 {
     struct zones z = {0};
@@ -373,6 +405,7 @@ int main(void)
         cmocka_unit_test(what_is_wrong_is_said_with_line_and_column),
         cmocka_unit_test(what_is_too_much_is_refused_at_once),
         cmocka_unit_test(amounts_come_out_without_a_rounding_error),
+        cmocka_unit_test(days_are_of_the_zone_or_of_the_first_that_is_named),
         cmocka_unit_test(times_are_read_on_the_clock_of_the_zone),
         cmocka_unit_test(a_diff_names_what_came_went_and_changed),
         cmocka_unit_test(an_explanation_names_the_line_of_each_amount),

@@ -609,6 +609,11 @@ const struct policy_area *policy_unit(const struct power_policy *p, const char *
     return NULL;
 }
 
+const struct zone *policy_day_zone(const struct power_policy *p)
+{
+    return p->zones.count ? p->zones.zone[0] : NULL; /* `zone` is read first */
+}
+
 uint64_t policy_price(const struct power_policy *p, int64_t utc_s)
 {
     return tariff_price(&p->tariff, p->set.zone, utc_s);

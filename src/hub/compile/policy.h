@@ -53,5 +53,11 @@ void policy_done(struct power_policy *p);
 const struct policy_area *policy_area(const struct power_policy *p, const char *area);
 const struct policy_area *policy_unit(const struct power_policy *p, const char *unit);
 
+/*
+ * Whose midnights begin the days of budgets and of sums, for the hub as for its units: `zone`, else
+ * the first that the policy names. NULL: UTC.
+ */
+const struct zone *policy_day_zone(const struct power_policy *p);
+
 /* The price of a kWh in thousandths at that time; RULE_UNKNOWN without a tariff. */
 uint64_t policy_price(const struct power_policy *p, int64_t utc_s);

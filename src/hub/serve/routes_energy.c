@@ -128,12 +128,7 @@ static int add_areas(struct asking *a, const struct totals *units)
 /* Which day it was, on the clock of the policy. */
 static void day_text(const struct in_force *policy, int64_t day_ms, char ret[ZONES_TIME_MAX])
 {
-    const struct zone *zone = NULL;
-
-    for (uint32_t i = 0; policy && i < policy->rules.zones.count; i++)
-        if (strcmp(policy->rules.zones.zone[i]->name, policy->rules.zone) == 0)
-            zone = policy->rules.zones.zone[i];
-    zones_text(zone, day_ms / 1000, ret);
+    zones_text(policy ? policy_day_zone(&policy->rules) : NULL, day_ms / 1000, ret);
     ret[strcspn(ret, " ")] = '\0';
 }
 

@@ -151,9 +151,10 @@ static void on_ordered(void *arg, const struct tree_order *order)
 /* Days are those of the organization's clock. */
 static void on_ruled(void *arg, const struct in_force *policy)
 {
+    const struct zone *zone = policy_day_zone(&policy->rules);
     struct serve *s = arg;
 
-    snprintf(s->zone, sizeof(s->zone), "%s", *policy->rules.zone ? policy->rules.zone : "UTC");
+    snprintf(s->zone, sizeof(s->zone), "%s", zone ? zone->name : "UTC");
     count_days(s);
     sd_event_source_set_time_relative(s->rollup, ROLLUP_AGAIN); /* it counts other days again */
     web_ruled(s->web, policy);

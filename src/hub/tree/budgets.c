@@ -41,14 +41,14 @@ static bool take_end(void *arg, const struct store_point *p)
     return true;
 }
 
-/* The day of the store's sums, which the policy's zone names. */
+/* The day of the store's sums. */
 static void turn_day(struct tree *t, int64_t now_s)
 {
-    const struct power_policy *rules = &t->policy.rules;
+    const struct zone *zone = policy_day_zone(&t->policy.rules);
     int64_t begin_s = now_s - now_s % 86400, end_s = begin_s + 86400;
 
-    if (*rules->zone)
-        zone_day(rules->zones.zone[0], now_s, &begin_s, &end_s);
+    if (zone)
+        zone_day(zone, now_s, &begin_s, &end_s);
     if (t->day.begin_s == begin_s)
         return;
     for (size_t i = 0; i < units_count(t->units); i++)
