@@ -31,7 +31,8 @@
 #define PORT         8883
 #define OUTBOX_BYTES (64 << 20)
 #define RECORD_MS    60000
-#define FIRST_MS     1000 /* the length of the first record, in which nothing is known */
+#define AGAIN_NS     (10 * NS_PER_S) /* a store that could not say is asked again */
+#define FIRST_MS     1000            /* the length of the first record, in which nothing is known */
 #define POINT        "area"
 #define DAY_S        86400
 #define WRAP         (UINT64_C(1) << 62) /* of the sum of all that the store holds */
@@ -48,10 +49,11 @@ struct above {
     char name[EDGE_NAME_MAX], host[256];
     uint16_t port;
     char ca[PATH_MAX], cert[PATH_MAX], key[PATH_MAX], stored[PATH_MAX];
-    bool low;         /* said that the lease is below our floors */
-    bool counted;     /* base_uj and from_ms are there */
-    uint64_t base_uj; /* what the store held at the last record, modulo WRAP */
-    int64_t from_ms;  /* its end */
+    bool low;          /* said that the lease is below our floors */
+    bool counted;      /* base_uj and from_ms are there */
+    uint64_t base_uj;  /* what the store held at the last record, modulo WRAP */
+    int64_t from_ms;   /* its end */
+    uint64_t tried_ns; /* when the store was last asked for more; 0: never */
     struct energy_range total;
     struct payload_shrunk shrunk; /* of all units, in one row */
     struct shrunk_told shrunk_told;
@@ -106,11 +108,15 @@ static void count_energy(struct above *a)
     struct sum s = {0};
     const struct store_question all = {.by = STORE_BY_UNIT, .to_ms = FUTURE_MS, .arg = &s};
     int64_t now = (int64_t)wallclock_ms();
+    uint64_t now_ns = clock_now_ns();
     struct store_span span;
     struct error err = {0};
 
     if (a->counted && now - a->from_ms < RECORD_MS && now >= a->from_ms)
         return;
+    if (a->tried_ns && now_ns - a->tried_ns < AGAIN_NS)
+        return;
+    a->tried_ns = now_ns;
     if (store_totals(a->tree->options.store, &all, &span, add_unit, &s, &err) < 0 || span.filling)
         return;        /* the store says so itself; the next record has it all */
     if (!a->counted) { /* the first of all: what is stored already is no news, and is noted so */
