@@ -326,15 +326,20 @@ static json_t *make_energy(struct call *c, const struct shown_areas *areas,
 static void answer_energy(struct call *c, const struct shown_areas *areas,
                           const struct shown_area *area)
 {
+    /* The last day: as of now, whose viewers come at different moments. Else as it was asked for.
+     */
+    bool now = !httpd_argument(c->http, "from") && !httpd_argument(c->http, "to");
     uint64_t began_ns = clock_now_ns();
     char key[ANSWERS_KEY_MAX];
     struct span span;
+    int64_t unit_ms;
     json_t *answer;
 
     if (!take_span(c, &span))
         return;
-    snprintf(key, sizeof(key), "%s %" PRId64 " %" PRId64 " %" PRId64 " %" PRIu64, area->path,
-             span.from_ms / span.step_ms, span.to_ms / span.step_ms, span.step_ms,
+    unit_ms = now ? span.step_ms : 1;
+    snprintf(key, sizeof(key), "%s %d %" PRId64 " %" PRId64 " %" PRId64 " %" PRIu64, area->path,
+             now, span.from_ms / unit_ms, span.to_ms / unit_ms, span.step_ms,
              areas->policy ? areas->policy->number : 0);
     answer = answers_get(c->answers, key, began_ns);
     if (!answer) {
