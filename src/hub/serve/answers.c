@@ -4,10 +4,20 @@
 #include <stdio.h>
 #include <string.h>
 
-json_t *answers_get(struct answers *a, const char *key, uint64_t now_ns)
+static void drop_old(struct answers *a, uint64_t now_ns)
 {
     for (int i = 0; i < ANSWERS_KEPT; i++)
-        if (a->kept[i].answer && now_ns < a->kept[i].until_ns && strcmp(a->kept[i].key, key) == 0)
+        if (now_ns >= a->kept[i].until_ns) {
+            json_decref(a->kept[i].answer);
+            a->kept[i].answer = NULL;
+        }
+}
+
+json_t *answers_get(struct answers *a, const char *key, uint64_t now_ns)
+{
+    drop_old(a, now_ns);
+    for (int i = 0; i < ANSWERS_KEPT; i++)
+        if (a->kept[i].answer && strcmp(a->kept[i].key, key) == 0)
             return json_incref(a->kept[i].answer);
     return NULL;
 }

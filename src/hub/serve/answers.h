@@ -22,7 +22,7 @@ struct answers {
     } kept[ANSWERS_KEPT];
 };
 
-/* A new reference; NULL: none is kept, or it is too old. */
+/* A new reference; NULL: none is kept. Lets go what is too old. */
 json_t *answers_get(struct answers *a, const char *key, uint64_t now_ns);
 
 /* Keeps a reference to what was made from @began_ns on, in place of what ends first. */
