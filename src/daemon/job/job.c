@@ -506,6 +506,11 @@ bool job_told(const struct job *j)
     return told(j, false) || told(j, true);
 }
 
+bool job_tells_use(const struct job *j)
+{
+    return job_reported(j) || (j->asked.attributes.placement != PLACEMENT_SHARED && job_told(j));
+}
+
 bool job_waits(const struct job *j)
 {
     for (const struct process *p = j->processes; p; p = p->next)

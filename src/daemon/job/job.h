@@ -355,6 +355,9 @@ void job_note(const struct job *j, uint64_t now_ns, char ret_note[JOB_NOTE_MAX])
 /* An agent is connected and named a runtime, other than moldable ones. */
 bool job_reported(const struct job *j);
 bool job_told(const struct job *j); /* the same, or a moldable one */
+/* An agent's word is enough for it to count in full. A moldable runtime's use is measured instead
+ * where cores are shared; fenced or limited, it would only show the limit. */
+bool job_tells_use(const struct job *j);
 bool job_malleable(const struct job *j);
 bool job_settled(const struct job *j); /* every target was sent and acknowledged */
 bool job_oversubscribed(const struct job *j);

@@ -177,15 +177,6 @@ uint64_t decision_next(const struct decision *d)
 /* ---- snapshot ---- */
 
 /*
- * Whether an agent's word is enough for a job to count in full. A moldable runtime's use is
- * measured instead where cores are shared: fenced or limited, it would only show the limit.
- */
-static bool counts_in_full(const struct job *j)
-{
-    return job_reported(j) || (j->asked.attributes.placement != PLACEMENT_SHARED && job_told(j));
-}
-
-/*
  * A new job whose agent has not reported looks like an idle shell: a TensorFlow program imports for
  * some seconds before it has a pool, `tide run -- bash` may sit there for days. So a new job holds
  * a core (or its --min) for half a minute, afterwards only its --min or the cores that it is seen
@@ -195,7 +186,7 @@ bool decision_counts(const struct job *j, uint64_t now)
 {
     if (j->observed.frozen)
         return false;
-    return counts_in_full(j) || j->admission.submitted || j->asked.attributes.min > 0 ||
+    return job_tells_use(j) || j->admission.submitted || j->asked.attributes.min > 0 ||
            j->adopted || j->observed.usage.cores > 0 || now - j->met_ns < JOB_GRACE_NS;
 }
 
@@ -244,7 +235,7 @@ static uint32_t most_cores(const struct job *j, uint32_t machine, uint64_t now)
     uint32_t most = j->asked.attributes.max ? j->asked.attributes.max : machine, pools = job_max(j);
     uint32_t allowed = j->observed.allowed_mcpu / 1000;
 
-    if (j->admission.phase == JOB_RUNNING && !counts_in_full(j) && !j->adopted)
+    if (j->admission.phase == JOB_RUNNING && !job_tells_use(j) && !j->adopted)
         return silent_cores(j, now);
     if (most > machine)
         most = machine;
