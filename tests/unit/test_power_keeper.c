@@ -587,6 +587,56 @@ static void one_brief_reading_above_the_cap_changes_nothing_two_shrink(void **st
     assert_true(keeper_forecast(&k, &in, plan.most_mcpu).uw <= 80 * W);
 }
 
+/* A reading of ten seconds tells more energy than the next ones of a second can pay back. */
+static void a_reading_after_a_pause_does_not_move_the_curve_too_far(void **state)
+{
+    struct watts curve = curve_of(20 * W, 60 * W, 2, 50);
+    struct keeper k = {0};
+    struct keeper_plan plan;
+    struct keeper_input in = {.now_ns = SECOND,
+                              .cap_uw = 70 * W,
+                              .sensed = true,
+                              .load_mcpu = 1000,
+                              .cores = 2,
+                              .watts = &curve,
+                              .quota = true};
+
+    (void)state;
+    for (int i = 0; i < 40; i++) {
+        in.machine = measured(watts_at(&curve, in.load_mcpu).uw + (i < 10 ? 0 : 3 * W));
+        in.now_ns = in.machine_ns = in.now_ns + (i == 10 ? 10 : 1) * SECOND;
+        assert_int_equal(keeper_step(&k, &in, &plan), 0);
+        assert_true(k.bias_uw <= (int64_t)(3 * W + W / 2));
+    }
+    assert_true(k.bias_uw >= (int64_t)(2 * W));
+}
+
+/* Seconds apart, they are of a time before the jobs grew. */
+static void slow_readings_below_their_forecasts_lower_the_curve_step_by_step(void **state)
+{
+    struct watts curve = curve_of(20 * W, 60 * W, 2, 50);
+
+    (void)state;
+    for (int slow = 0; slow < 2; slow++) {
+        struct keeper k = {0};
+        struct keeper_plan plan;
+        struct keeper_input in = {.now_ns = SECOND,
+                                  .cap_uw = 70 * W,
+                                  .sensed = true,
+                                  .load_mcpu = 1000,
+                                  .cores = 2,
+                                  .watts = &curve,
+                                  .quota = true};
+
+        for (int i = 0; i < 12; i++) {
+            in.machine = measured(watts_at(&curve, in.load_mcpu).uw - (i < 10 ? 0 : 10 * W));
+            in.now_ns = in.machine_ns = in.now_ns + (slow ? 5 : 1) * SECOND;
+            assert_int_equal(keeper_step(&k, &in, &plan), 0);
+        }
+        assert_true(slow ? k.bias_uw > -(int64_t)(6 * W) : k.bias_uw < -(int64_t)(9 * W));
+    }
+}
+
 static void a_machine_that_stays_above_is_said_to(void **state)
 {
     struct watts w = curve_of(40 * W, 140 * W, 8, 50);
@@ -631,6 +681,8 @@ int main(void)
         cmocka_unit_test(a_curve_that_was_moved_too_far_comes_back_in_seconds),
         cmocka_unit_test(a_cap_that_rises_is_used_at_once),
         cmocka_unit_test(one_brief_reading_above_the_cap_changes_nothing_two_shrink),
+        cmocka_unit_test(a_reading_after_a_pause_does_not_move_the_curve_too_far),
+        cmocka_unit_test(slow_readings_below_their_forecasts_lower_the_curve_step_by_step),
         cmocka_unit_test(a_machine_that_stays_above_is_said_to),
     };
 

@@ -22,6 +22,7 @@
  * a step of the machine's power is followed in about four readings without swinging. */
 #define MISSED_GAIN 400
 #define BIAS_GAIN   100
+#define STEADY_MS   2500 /* a longer pause between readings teaches no more than this one */
 /* Energy above the cap is saved again within about PAY_MS, forgotten in FORGET_MS; it is at most
  * what the cap allows in DEBT_MS, at least minus that of CREDIT_MS: what a counter that changes in
  * steps may show too late. */
@@ -120,8 +121,10 @@ static void follow_margin(struct keeper *k, int64_t residual, uint64_t reading)
  * high is followed by one that is too low: the energy of both has no error. */
 static void follow_bias(struct keeper *k, int64_t residual, int64_t ms)
 {
-    int64_t missed = k->missed_uj + residual * ms / 1000;
+    int64_t missed;
 
+    ms = ms < STEADY_MS ? ms : STEADY_MS;
+    missed = k->missed_uj + residual * ms / 1000;
     k->missed_uj = missed - missed * MISSED_GAIN / 1000;
     k->bias_uw += missed * BIAS_GAIN / ms;
 }
@@ -170,7 +173,8 @@ static void learn(struct keeper *k, const struct keeper_input *in)
     }
     owe(k, in, ms);
     step = (int64_t)surely_over(in, forecast, &k->over_uw);
-    step -= (int64_t)surely_below(in, forecast, &k->below_uw);
+    if (ms <= STEADY_MS) /* readings that are seconds apart may be of a time before jobs grew */
+        step -= (int64_t)surely_below(in, forecast, &k->below_uw);
     if (step) {
         k->bias_uw += step;
         k->missed_uj = 0;
