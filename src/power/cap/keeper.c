@@ -266,13 +266,18 @@ static uint32_t whole_quanta(uint32_t mcpu, uint32_t full)
     return mcpu == full ? full : mcpu - mcpu % QUANTUM;
 }
 
-/* Growth within a core changes no thread of a job: a quota alone grows. */
+/* Growth within a core changes no thread of a job: a quota alone grows. Out of a pause jobs go on
+ * at once, too, unless they did so before and that did not hold. */
 static void grow_within_core(struct keeper *k, const struct keeper_input *in, uint32_t to)
 {
-    uint32_t up = k->most_mcpu ? (k->most_mcpu + CORE_MCPU - 1) / CORE_MCPU * CORE_MCPU : CORE_MCPU;
+    uint32_t up = (k->most_mcpu + CORE_MCPU - 1) / CORE_MCPU * CORE_MCPU;
 
-    if (in->quota && k->most_mcpu < up)
+    if (!in->quota)
+        return;
+    if (k->most_mcpu)
         k->most_mcpu = (uint32_t)least(to, up);
+    else if (k->wait_ns <= KEEPER_GROW_NS)
+        change_to(k, in, (uint32_t)least(to, CORE_MCPU));
 }
 
 /* Shrinks, grows, or leaves it. Between half the margin and all of it nothing shrinks. A cap
@@ -283,6 +288,8 @@ static void resize(struct keeper *k, const struct keeper_input *in, bool begins)
     uint64_t since = in->now_ns - k->changed_ns;
 
     fits = whole_quanta(fitting(k, in, KEEPER_MARGIN), full);
+    if (in->quota && fits < KEEPER_QUOTA_MIN) /* no quota would hold jobs to that */
+        fits = 0;
     if (begins || (in->cap_uw > k->cap_uw && fits > k->most_mcpu)) {
         k->wait_ns = KEEPER_GROW_NS;
         change_to(k, in, fits);
@@ -294,7 +301,7 @@ static void resize(struct keeper *k, const struct keeper_input *in, bool begins)
         change_to(k, in, fits);
     } else if (fits > k->most_mcpu) {
         grow_within_core(k, in, fits);
-        if (fits > k->most_mcpu && since >= k->wait_ns) {
+        if (fits > k->most_mcpu && in->now_ns - k->changed_ns >= k->wait_ns) {
             if (k->grew)
                 k->wait_ns = KEEPER_GROW_NS;
             change_to(k, in, (uint32_t)least(fits, (uint64_t)k->most_mcpu + growth(in)));

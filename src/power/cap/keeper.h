@@ -6,9 +6,11 @@
  *
  * Readings of a part of a second only tell that the machine is above its cap.
  *
- * It shrinks at once. Within the core that a quota divides it grows at each reading; by further
- * cores, at most one (a sixteenth of a larger machine) at a time, KEEPER_GROW_NS after the last
- * change, and waits longer after growth that did not hold; when the cap rises, it grows at once.
+ * It shrinks at once; a load that is less than the least quota is none. Within the core that a
+ * quota divides it grows at each reading, and once out of a pause, unless that did not hold; by
+ * further cores, at most one (a sixteenth of a larger machine) at a time, KEEPER_GROW_NS after the
+ * last change, and waits longer after growth that did not hold; when the cap rises, it grows at
+ * once.
  *
  * While readings come in, the curve is moved onto them (bias), slowly, since single readings are
  * noisy and a cap is kept in the mean of ten seconds. The margin below the cap is a fixed part and
@@ -52,7 +54,7 @@ struct keeper {
     int64_t bias_uw;          /* how far readings moved the curve */
     int64_t missed_uj;      /* energy that forecasts have missed, less what the bias learnt of it */
     int64_t off_uw;         /* mean of what the last readings lie above the curve */
-    uint64_t begun_ns;      /* begin of the cap, or its last fall */
+    uint64_t begun_ns;      /* begin of the cap */
     int64_t debt_uj;        /* energy above the cap that was not saved since; below 0: spare */
     uint64_t over_uw;       /* how far the last reading lay above cap and forecast; 0: not */
     uint64_t below_uw;      /* how far it lay below its forecast, if that is clear; 0: not */
