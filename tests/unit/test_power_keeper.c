@@ -670,6 +670,33 @@ static void jobs_near_the_idle_power_are_not_paused_and_resumed_each_second(void
     }
 }
 
+/* Jobs take a second to shrink; what is drawn until then is no debt. */
+static void a_cap_that_falls_does_not_pause_jobs_that_fit_below_it(void **state)
+{
+    struct watts curve = curve_of(20 * W, 120 * W, 8, 0);
+
+    (void)state;
+    for (uint64_t fall = 1; fall <= 55; fall++) {
+        struct keeper k = {0};
+        struct keeper_plan plan = {.quota_mcpu = 8000};
+        struct keeper_input in = {
+            .cap_uw = 110 * W, .sensed = true, .cores = 8, .watts = &curve, .quota = true};
+        uint32_t quota = 8000, fits;
+
+        for (uint32_t s = 1; s <= 60; s++) {
+            if (s == 30)
+                in.cap_uw -= fall * W;
+            in.load_mcpu = quota; /* of the step before the last */
+            in.machine = measured(watts_at(&curve, in.load_mcpu).uw);
+            in.now_ns = in.machine_ns = s * SECOND;
+            quota = plan.quota_mcpu;
+            assert_int_equal(keeper_step(&k, &in, &plan), 0);
+            fits = watts_load(&curve, in.cap_uw, false);
+            assert_true(s < 30 || plan.most_mcpu >= fits * 7 / 10);
+        }
+    }
+}
+
 static void a_machine_that_stays_above_is_said_to(void **state)
 {
     struct watts w = curve_of(40 * W, 140 * W, 8, 50);
@@ -717,6 +744,7 @@ int main(void)
         cmocka_unit_test(a_reading_after_a_pause_does_not_move_the_curve_too_far),
         cmocka_unit_test(slow_readings_below_their_forecasts_lower_the_curve_step_by_step),
         cmocka_unit_test(jobs_near_the_idle_power_are_not_paused_and_resumed_each_second),
+        cmocka_unit_test(a_cap_that_falls_does_not_pause_jobs_that_fit_below_it),
         cmocka_unit_test(a_machine_that_stays_above_is_said_to),
     };
 

@@ -30,6 +30,7 @@
 #define FORGET_MS 20000
 #define DEBT_MS   1000
 #define CREDIT_MS 50
+#define FALL_PART 20 /* a cap that falls by more than this part of it begins anew for the debt */
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
@@ -379,10 +380,10 @@ int keeper_step(struct keeper *k, const struct keeper_input *in, struct keeper_p
     }
     if (in->watts->count == 0)
         return -ENODATA;
-    if (begins) {
-        k->begun_ns = in->now_ns;
+    if (begins)
         follow_others(k, in);
-    }
+    if (begins || in->cap_uw < k->cap_uw - k->cap_uw / FALL_PART)
+        k->begun_ns = in->now_ns;
     if (is_reading(k, in)) {
         if (in->brief) {
             warn(k, in);

@@ -54,7 +54,7 @@ struct keeper {
     int64_t bias_uw;          /* how far readings moved the curve */
     int64_t missed_uj;      /* energy that forecasts have missed, less what the bias learnt of it */
     int64_t off_uw;         /* mean of what the last readings lie above the curve */
-    uint64_t begun_ns;      /* begin of the cap */
+    uint64_t begun_ns;      /* begin of the cap, or its last fall */
     int64_t debt_uj;        /* energy above the cap that was not saved since; below 0: spare */
     uint64_t over_uw;       /* how far the last reading lay above cap and forecast; 0: not */
     uint64_t below_uw;      /* how far it lay below its forecast, if that is clear; 0: not */
