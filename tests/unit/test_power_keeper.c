@@ -697,6 +697,29 @@ static void a_cap_that_falls_does_not_pause_jobs_that_fit_below_it(void **state)
     }
 }
 
+static void a_debt_is_forgotten_over_a_pause_and_no_credit(void **state)
+{
+    struct watts curve = curve_of(20 * W, 60 * W, 2, 50);
+    struct keeper k = {0};
+    struct keeper_plan plan;
+    struct keeper_input in = {.now_ns = SECOND,
+                              .cap_uw = 45 * W,
+                              .sensed = true,
+                              .load_mcpu = 1000,
+                              .cores = 2,
+                              .watts = &curve,
+                              .quota = true};
+
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        in.machine = measured(i < 9 ? 46 * W : 45 * W);
+        in.now_ns = in.machine_ns = in.now_ns + (i < 9 ? 1 : 50) * SECOND;
+        assert_true(i < 9 || k.debt_uj > 0);
+        assert_int_equal(keeper_step(&k, &in, &plan), 0);
+    }
+    assert_int_equal(k.debt_uj, 0);
+}
+
 static void a_machine_that_stays_above_is_said_to(void **state)
 {
     struct watts w = curve_of(40 * W, 140 * W, 8, 50);
@@ -745,6 +768,7 @@ int main(void)
         cmocka_unit_test(slow_readings_below_their_forecasts_lower_the_curve_step_by_step),
         cmocka_unit_test(jobs_near_the_idle_power_are_not_paused_and_resumed_each_second),
         cmocka_unit_test(a_cap_that_falls_does_not_pause_jobs_that_fit_below_it),
+        cmocka_unit_test(a_debt_is_forgotten_over_a_pause_and_no_credit),
         cmocka_unit_test(a_machine_that_stays_above_is_said_to),
     };
 

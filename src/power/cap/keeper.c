@@ -139,7 +139,7 @@ static void owe(struct keeper *k, const struct keeper_input *in, int64_t ms)
         k->debt_uj = 0;
         return;
     }
-    k->debt_uj -= k->debt_uj * ms / FORGET_MS;
+    k->debt_uj -= k->debt_uj * (ms < FORGET_MS ? ms : FORGET_MS) / FORGET_MS;
     k->debt_uj += ((int64_t)in->machine.uw - cap) * ms / 1000;
     if (k->debt_uj > cap * DEBT_MS / 1000)
         k->debt_uj = cap * DEBT_MS / 1000;
