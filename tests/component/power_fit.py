@@ -17,3 +17,10 @@ def write(path, root, weights, *, power="auto", beside, error=0.05, most_mcpu=25
     fit = struct.pack(f"<{len(numbers)}d", *numbers) + struct.pack("<8I", ERRORS, 1, RECENT, 0, 3600, 3, VERSION, 0)
     record = struct.pack("<256s256s6I", power.encode(), str(root).encode(), VERSION, CALIBRATED, 10, 10, int(beside), 0)
     path.write_bytes(record + fit)
+
+
+def samples(path):
+    """How many readings taught it."""
+    if not path.exists():
+        return 0
+    return struct.unpack_from("<8I", path.read_bytes(), 2 * 256 + 6 * 4 + 8 * (4 * 8 + 3 * KNOTS + 1 + ERRORS + RECENT))[4]

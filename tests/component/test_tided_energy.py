@@ -413,12 +413,12 @@ def test_a_plugs_watts_are_the_machines(world):
     assert sources["plug1"]["part"] == "machine"
 
 
-def taught(world, tree_watts, weights, *lines, beside):
+def taught(world, tree_watts, weights, *lines, beside, **more):
     """A daemon that has learnt from a meter for an hour."""
     tree, tided = world(tree_watts, *lines)
     assert tided.stop() == 0
     power_fit.write(tided.dir / "power-fit", tree.root, weights, power=lines[0][6:] if lines else "auto",
-                    beside=beside)
+                    beside=beside, **more)
     tided.start()
     return tree, tided
 
@@ -454,6 +454,31 @@ def test_packages_that_go_with_the_sensor_leave_the_curve(world):
             (tree.folder(zone) / "energy_uj").unlink()
     p = eventually(lambda: (p := power(tided))["power"]["basis"] == "calibrated" and p)
     assert 19e6 < p["power"]["uw"] < 21e6  # the curve's idle power: the file has no slope by load
+
+
+def put(path, text):
+    """As a whole: nobody reads half of it."""
+    path.with_suffix(".new").write_text(text)
+    path.with_suffix(".new").replace(path)
+
+
+def test_watts_that_are_not_written_anew_are_no_new_reading(world):
+    """They are not of the load's time: they teach nothing, and their energy counts on."""
+    tree, tided = world({"intel-rapl:0": 10}, "power=file:/watts")
+    watts = tree.root / "watts"
+    put(watts, "83.5 W\n")
+    tided.job()
+    writes = 1
+    for _ in range(2):
+        p = eventually(lambda: (p := power(tided))["energy"]["uj"] and p)
+        put(watts, "83.5 W\n")
+        writes += 1
+        # Twice as long as a counter may stand still.
+        p = eventually(lambda: (now := power(tided))["energy"]["uj"] >= p["energy"]["uj"] + 12 * 83.5e6 and now, guard=60)
+        assert p["power"]["uw"] == 83_500_000 and p["power"]["basis"] == "measured"
+        check_sum(p)
+    assert tided.stop() == 0
+    assert 1 <= power_fit.samples(tided.dir / "power-fit") <= writes
 
 
 def test_between_readings_of_a_management_controller_the_watts_follow_the_load(world):

@@ -313,14 +313,17 @@ static void a_file_tells_watts_until_nobody_writes_it(void **state)
     assert_int_equal(sensors_count(sensors), 1);
     assert_int_equal(reading[0].value, 83250000);
     assert_false(sensors_at(sensors, 0)->counts);
+    assert_false(reading[0].old);
     sensors_read(sensors, 31 * S, reading);
     assert_int_equal(reading[0].error, 0);
+    assert_true(reading[0].old);
     sensors_read(sensors, 32 * S, reading);
     assert_int_equal(reading[0].error, -ESTALE);
     assert_int_equal(sensors_machine(sensors, machine, 1), 0);
     age("run/watts", 7);
     sensors_read(sensors, 33 * S, reading);
     assert_int_equal(reading[0].error, 0);
+    assert_false(reading[0].old);
     tree_write(&tree, "run/new", "2 kWh\n"); /* as programs replace a file */
     assert_int_equal(renameat(tree.fd, "run/new", tree.fd, "run/watts"), 0);
     sensors_read(sensors, 34 * S, reading);

@@ -231,6 +231,27 @@ static bool stands_still(struct meter *m, struct energy_range *news, uint64_t no
     return m->waiting;
 }
 
+/*
+ * A file's watts are of when they were written. Until others are, their energy counts on, and
+ * nothing is divided for STILL_NS: the load would be of another time. A mean with the watts before
+ * them would be late.
+ */
+static void take_written(struct meter *m, uint64_t now)
+{
+    const struct sensor *sensor = m->n_used == 1 ? sensors_at(m->sensors, m->used[0]) : NULL;
+    const struct account *a = &m->account[m->used[0]];
+    struct energy_range second;
+
+    if (!sensor || sensor->kind != SENSOR_FILE || sensor->counts || a->uw > sensor->most_uw)
+        return;
+    second = energy_within(a->uw, sensor->error_permille, POWER_MEASURED);
+    m->now.machine = power_of(&second, NS_PER_S);
+    if (a->last.old) {
+        m->now.sensed = false;
+        m->waiting = now - m->divided_ns < STILL_NS;
+    }
+}
+
 static void take_news(struct meter *m, uint64_t now)
 {
     struct energy_range news = read_sensors(m, now);
@@ -260,6 +281,7 @@ static void take_news(struct meter *m, uint64_t now)
     energy_add(&m->pending, &news);
     if (news.basis == POWER_UNKNOWN)
         m->pending_gap_ns += pause;
+    take_written(m, now);
 }
 
 /* CPU time of a job since the last division; false: not known. */

@@ -12,6 +12,7 @@ struct sensor_slot {
     bool replaceable;   /* no sysfs: somebody may put another file in its place */
     uint64_t seen_ns;   /* when the file's text was seen to change */
     int64_t written_ns; /* its time of change then */
+    bool again;         /* it has not changed since the last reading */
 };
 
 struct sensors {

@@ -126,7 +126,8 @@ static int look_at_file(const struct sensors *s, struct sensor_slot *slot, uint6
             return slot->fd < 0 ? slot->fd : -errno;
     }
     written = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-    if (slot->seen_ns == 0 || written != slot->written_ns) {
+    slot->again = slot->seen_ns && written == slot->written_ns;
+    if (!slot->again) {
         slot->written_ns = written;
         slot->seen_ns = now_ns;
     }

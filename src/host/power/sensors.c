@@ -146,6 +146,7 @@ void sensors_read(struct sensors *s, uint64_t now_ns, struct sensor_reading *ret
 
         ret[i] = (struct sensor_reading){.time_ns = now_ns};
         slot->error = ret[i].error = sensor_slot_read(s, slot, now_ns, &ret[i].value);
+        ret[i].old = slot->again && slot->sensor.kind == SENSOR_FILE && !slot->sensor.counts;
         if (slot->error == -ENODEV || slot->error == -EIO)
             slot->fd = close_fd(slot->fd); /* the zone went with its driver, and may come back */
     }
