@@ -481,6 +481,29 @@ def test_watts_that_are_not_written_anew_are_no_new_reading(world):
     assert 1 <= power_fit.samples(tided.dir / "power-fit") <= writes
 
 
+def test_a_count_that_jumps_seldom_is_not_counted_beside_what_stands_in(world):
+    """A kWh in steps of twelve seconds: after ten of them what was learnt tells the machine's watts."""
+    tree, tided = taught(world, {"intel-rapl:0": 10}, (40.0, 0.0, 0.0, 0.0), "power=file:/count", beside=False)
+    count, begin, step = tree.root / "count", time.monotonic(), 0
+    tided.job()
+    seen = []
+
+    def jumped():
+        nonlocal step
+        if time.monotonic() - begin >= 12 * step:
+            put(count, f"{40 * 12 * (step + 1) / 3.6e6:.9f} kWh\n")
+            step += 1
+        seen.append(power(tided))
+        return step == 5
+    eventually(jumped, pause=0.1, guard=90)
+    check_sum(seen[-1])
+    used = 40e6 * (time.monotonic() - begin)
+    assert 0.6 * used < seen[-1]["energy"]["uj"] < 1.2 * used
+    assert max(p["power"]["uw"] or 0 for p in seen) < 60e6
+    assert tided.stop() == 0
+    assert power_fit.samples(tided.dir / "power-fit") == 3600  # no jump has taught
+
+
 def test_between_readings_of_a_management_controller_the_watts_follow_the_load(world):
     """It told 90 W when nothing ran."""
     _, tided = taught(world, {"intel-rapl:0": 10}, (20.0, 0.0, 10.0, 0.0), "power=none", beside=False)

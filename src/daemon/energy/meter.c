@@ -57,6 +57,7 @@ struct meter {
     struct handed handed;
     bool by_handed;             /* a source of these makes up the machine at present */
     bool waiting;               /* … and has told nothing new since the last division */
+    bool stood;                 /* a counter has not moved for a whole division */
     uint32_t used[SENSORS_MAX]; /* what makes up the machine … */
     size_t n_used;
     struct energy_range pending; /* … and has used since the last division, … */
@@ -228,6 +229,7 @@ static bool stands_still(struct meter *m, struct energy_range *news, uint64_t no
     m->waiting = !m->by_handed && now - m->divided_ns < STILL_NS;
     if (m->waiting)
         m->now.sensed = false;
+    m->stood |= !m->waiting;
     return m->waiting;
 }
 
@@ -360,7 +362,8 @@ static bool sees_machine(const struct meter *m)
 
 /*
  * Learns from the interval, or makes it up: by what readings taught, else by the curve. Packages
- * are a bound of the machine where nothing better ever told it.
+ * are a bound of the machine where nothing better ever told it. What a counter jumps by after it
+ * stood is of more time than this: no reading, and where something stands in, that has told it.
  */
 static void make_up(struct meter *m, uint64_t parts_uw, uint64_t interval_ns)
 {
@@ -368,10 +371,15 @@ static void make_up(struct meter *m, uint64_t parts_uw, uint64_t interval_ns)
     const struct power_range nothing = {0};
     struct power_range p;
     bool told = m->pending.basis != POWER_UNKNOWN && m->pending_gap_ns == 0;
+    bool jumped = told && m->stood && !m->by_handed;
 
+    if (jumped) {
+        m->stood = m->now.sensed = false;
+        m->now.machine = nothing;
+    }
     stand_in_add(&m->learnt, &s, told && m->now.sensed ? &m->now.machine : &nothing);
     m->now.stood_in = false;
-    if (told && (sees_machine(m) || m->learnt.basis < POWER_CALIBRATED))
+    if (told && !jumped && (sees_machine(m) || m->learnt.basis < POWER_CALIBRATED))
         return;
     p = stand_in_at(&m->learnt, &s);
     if (p.basis == POWER_UNKNOWN && m->n_used == 0 && !m->by_handed)
