@@ -504,6 +504,19 @@ def test_a_count_that_jumps_seldom_is_not_counted_beside_what_stands_in(world):
     assert power_fit.samples(tided.dir / "power-fit") == 3600  # no jump has taught
 
 
+def test_a_cap_is_kept_by_the_upper_bound_of_what_stands_in(world):
+    tree, tided = taught(world, {"intel-rapl:1": 40, "intel-rapl:0": 10}, (20.0, 2.0, 0.0, 0.0), beside=True, error=0.25)
+    tided.job()
+    assert known(tided)["power"]["basis"] == "measured"
+    with tree.lock:
+        (tree.folder("intel-rapl:1") / "energy_uj").unlink()
+    p = eventually(lambda: (p := power(tided))["power"]["basis"] == "calibrated" and p)
+    assert p["power"]["uw"] < 45e6 and p["power"]["high_uw"] > 48e6
+    assert tided.api("PUT", "/v1/power/cap", {"uw": 46_000_000})[0] in (200, 202)
+    # It may draw more than 46 W: nobody says that the cap is kept.
+    eventually(lambda: tided.api("GET", "/v1/power/cap")[1]["state"] == "over")
+
+
 def test_between_readings_of_a_management_controller_the_watts_follow_the_load(world):
     """It told 90 W when nothing ran."""
     _, tided = taught(world, {"intel-rapl:0": 10}, (20.0, 0.0, 10.0, 0.0), "power=none", beside=False)

@@ -211,6 +211,16 @@ static uint64_t as_boot_ns(uint64_t mono_ns, uint64_t now)
     return mono_ns && ago < now ? now - ago : 0;
 }
 
+/* Nobody measured what stands in for a meter: a cap is kept by the most that it may be. */
+static struct power_range sure_machine(const struct meter_now *read)
+{
+    struct power_range ret = read->machine;
+
+    if (read->stood_in)
+        ret.uw = ret.high_uw;
+    return ret;
+}
+
 static struct keeper_input keeper_now(const struct power_caps *c, uint64_t now)
 {
     const struct daemon *d = c->daemon;
@@ -218,7 +228,7 @@ static struct keeper_input keeper_now(const struct power_caps *c, uint64_t now)
 
     return (struct keeper_input){.now_ns = now,
                                  .cap_uw = c->uw,
-                                 .machine = read->machine,
+                                 .machine = sure_machine(read),
                                  .machine_ns = c->read_boot_ns,
                                  .sensed = read->sensed && !read->slow,
                                  .brief = read->brief,
@@ -264,7 +274,7 @@ uint64_t cap_needed_uw(const struct daemon *d, uint32_t mcpu)
  */
 static void see_unlimited(struct power_caps *c, const struct meter_now *now)
 {
-    uint64_t above = sub_sat(now->machine.uw, now->packages_uw);
+    uint64_t above = sub_sat(sure_machine(now).uw, now->packages_uw);
 
     if (!now->sensed || now->brief || !now->packages_known)
         return;
