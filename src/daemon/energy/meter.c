@@ -176,6 +176,8 @@ static void read_packages(struct meter *m)
     uint32_t part[SENSORS_MAX];
     size_t n = sensors_packages(m->sensors, part, SENSORS_MAX);
 
+    m->parts.gap |= n == 0;
+    m->recent.gap |= n == 0;
     for (size_t i = 0; i < n; i++) {
         tally_add(&m->parts, &m->account[part[i]]);
         tally_add(&m->recent, &m->account[part[i]]);
