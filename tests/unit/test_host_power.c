@@ -235,6 +235,23 @@ static void chip_gone(const char *number)
     assert_int_equal(unlinkat(tree.fd, path, AT_REMOVEDIR), 0);
 }
 
+/* Two drivers that name no device: nothing but the number tells one from the other. */
+static void a_chip_without_a_device_keeps_its_number(void **state)
+{
+    begin(NULL, 0, "none");
+    sensors_free(sensors);
+    chip_at("hwmon3", "", "61000000\n");
+    chip_at("hwmon4", "", "99000000\n");
+    assert_int_equal(sensors_find(tree.fd, "hwmon", &sensors, &err), 0);
+    sensors_read(sensors, S, reading);
+    chip_gone("hwmon4");
+    chip_at("hwmon4", "", "98000000\n");
+    sensors_read(sensors, 2 * S, reading);
+    assert_int_equal(reading[0].value, 61000000);
+    assert_int_equal(reading[1].value, 98000000);
+    end();
+}
+
 /* Two of a kind, whose drivers come back in another order; meanwhile one number is the other's. */
 static void a_chip_is_found_again_by_its_name_and_device(void **state)
 {
@@ -449,6 +466,7 @@ int main(void)
         cmocka_unit_test(a_file_that_only_root_may_read_says_so),
         cmocka_unit_test(limits_of_packages_are_found),
         cmocka_unit_test(chips_that_are_known_count_for_what_they_see),
+        cmocka_unit_test(a_chip_without_a_device_keeps_its_number),
         cmocka_unit_test(a_chip_is_found_again_by_its_name_and_device),
         cmocka_unit_test(a_machine_that_runs_never_draws_nothing),
         cmocka_unit_test(a_file_tells_watts_until_nobody_writes_it),

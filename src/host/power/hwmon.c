@@ -113,17 +113,22 @@ static int identify(const struct sensors *s, struct chip *chip)
 
 int sensor_hwmon_locate(const struct sensors *s, struct sensor *sensor)
 {
-    const char *last = strrchr(sensor->path, '/');
+    const char *own = sensor->path + strlen(CLASS "/"), *last = strrchr(sensor->path, '/');
     char **directory, file[SENSOR_NAME_MAX];
-    int n = sensors_list(s, CLASS, "hwmon", &directory), r = -ENOENT;
+    int n = sensors_list(s, CLASS, "hwmon", &directory), found = -1, r = -ENOENT;
 
     snprintf(file, sizeof(file), "%s", last ? last + 1 : "");
-    for (int i = 0; i < n && r < 0; i++) {
+    for (int i = 0; i < n; i++) { /* its own number, if it is still such a chip; else the first */
         struct chip chip = {.directory = directory[i]};
+        bool same_number = strlen(directory[i]) == strcspn(own, "/") &&
+                           strncmp(own, directory[i], strlen(directory[i])) == 0;
 
-        if (identify(s, &chip) == 0 && strcmp(chip.identity, sensor->chip) == 0)
-            r = file_path(sensor->path, sizeof(sensor->path), CLASS "/%s/%s", chip.directory, file);
+        if ((found < 0 || same_number) && identify(s, &chip) == 0 &&
+            strcmp(chip.identity, sensor->chip) == 0)
+            found = i;
     }
+    if (found >= 0)
+        r = file_path(sensor->path, sizeof(sensor->path), CLASS "/%s/%s", directory[found], file);
     sensors_list_free(directory, n);
     return r;
 }
